@@ -38,8 +38,8 @@ export type Seeking = {
 /** R1.6: a domain with more addresses than this gets no more tries for them. */
 export const mostAddresses = 5;
 /**
- * So many are looked up at once, and no more after a look-up that failed: a domain may name many hosts that nobody knows,
- * each for the time of a look-up that fails.
+ * So many are looked up at once behind the first one, and no more if one of these look-ups fails: a domain may name many
+ * hosts that nobody knows, each for the time of a look-up that fails.
  */
 const hostsAtOnce = 10;
 
@@ -84,11 +84,13 @@ async function addressRoutes(
 	let unmet: Extract<HostDemand, {kind: 'refused'}> | null = null;
 	let failure: string | null = null;
 	let refused: string | null = null;
-	for (let at = 0; at < hosts.length && !isEnd && fresh < mostAddresses; at += hostsAtOnce) {
-		for (const found of await Promise.all(hosts.slice(at, at + hostsAtOnce).map(lookUp))) {
+	// The first host alone is enough for most mail.
+	for (let at = 0; at < hosts.length && !isEnd && fresh < mostAddresses; at += at === 0 ? 1 : hostsAtOnce) {
+		const isFirst = at === 0;
+		for (const found of await Promise.all(hosts.slice(at, at + (isFirst ? 1 : hostsAtOnce)).map(lookUp))) {
 			const {host, addresses, demand} = found;
 			failure ??= found.failure;
-			isEnd ||= found.failure !== null;
+			isEnd ||= found.failure !== null && !isFirst;
 			if (addresses.some(address => options.ownAddresses.has(address))) {
 				// RFC 5321 §5.1: this host and all after it would hand the mail back to us.
 				refused = `the mail for ${domain} would loop: ${host} is this system`;
@@ -98,7 +100,7 @@ async function addressRoutes(
 
 			if (demand?.kind === 'refused') {
 				unmet ??= demand;
-				isEnd ||= demand.by === 'dnssec';
+				isEnd ||= demand.by === 'dnssec' && !isFirst;
 				continue;
 			}
 
@@ -158,13 +160,9 @@ async function hostAddresses(
 	]);
 	const failed = [v6, v4].find(answer => answer.kind === 'failed');
 	return {
-		addresses: interleaved(drawn(recordsOf(v6), lotOf), drawn(recordsOf(v4), lotOf)),
+		addresses: interleaved(shuffled(recordsOf(v6), lotOf), shuffled(recordsOf(v4), lotOf)),
 		failure: failed === undefined ? null : `the look-up of ${host} failed: ${failed.code}`,
 	};
-}
-
-function drawn(addresses: readonly string[], lotOf: Lots): readonly string[] {
-	return addresses.length < 2 ? addresses : addresses.toSorted((a, b) => lotOf(a) - lotOf(b));
 }
 
 function recordsOf(answer: DnsAnswer<string>): readonly string[] {
@@ -216,8 +214,17 @@ function createLots({recipientId, asked}: Pick<Seeking, 'recipientId' | 'asked'>
 /** The hosts of a domain by preference, equal ones as a copy draws lots; those whose names are none are left out. */
 export function mailHosts(records: readonly MxRecord[], copy: Pick<Seeking, 'recipientId' | 'asked'>): MxRecord[] {
 	const lotOf = createLots(copy);
-	// Lots are drawn only where preferences are equal: most domains name one host, or hosts of different ones.
-	return usable(records).toSorted((a, b) => a.priority - b.priority || lotOf(a.exchange) - lotOf(b.exchange));
+	return shuffled(usable(records), ({exchange}) => lotOf(exchange)).toSorted((a, b) => a.priority - b.priority);
+}
+
+/** By the lot of each, which is drawn once. */
+function shuffled<T>(all: readonly T[], lotOf: (one: T) => number): readonly T[] {
+	if (all.length < 2) {
+		return all;
+	}
+
+	const lots = all.map(one => ({one, drawn: lotOf(one)}));
+	return lots.sort((a, b) => a.drawn - b.drawn).map(({one}) => one);
 }
 
 /**
