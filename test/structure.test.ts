@@ -79,6 +79,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'compose/seven-bit.ts',
 		'report/decode.ts',
 		'api/caller.ts',
+		'api/slices.ts',
 		'inbound/listener-limits.ts',
 		'inbound/mail-buffer.ts',
 		'inbound/receive-mail.ts',

@@ -105,26 +105,28 @@ type Piece = {readonly kind: 'text' | 'quoted' | 'comment' | 'angle' | 'mark'; r
 /** The display names and comments of a list of mailboxes (RFC 5322 §3.4) encoded, domains in their ASCII form. */
 function encodedMailboxes(value: string): string | null {
 	const pieces = piecesOf(value);
+	if (pieces === null) {
+		return null;
+	}
 	let made = '';
 	let phrase: Piece[] = [];
-	for (const piece of [...(pieces ?? []), {kind: 'mark', raw: ''} as const]) {
+	for (const piece of [...pieces, {kind: 'mark', raw: ''} as const]) {
 		if (piece.kind === 'text' || piece.kind === 'quoted') {
 			phrase.push(piece);
 			continue;
 		}
 		const before = phrase.map(({raw}) => raw).join('');
 		const isName = piece.kind === 'angle' || piece.raw === ':' || !before.includes('@');
-		const encode = [
-			() => (isName ? encodedName(phrase) : asciiAddress(before)),
-			() => (piece.kind === 'comment' ? encodedComment(piece.raw) : asciiAddress(piece.raw)),
-		];
-		for (const [index, raw] of [before, piece.raw].entries()) {
-			const written = foreign.test(raw) ? encode[index]?.() : raw;
-			if (pieces === null || typeof written !== 'string') {
-				return null;
-			}
-			made += written;
+		const first = !foreign.test(before) ? before : isName ? encodedName(phrase) : asciiAddress(before);
+		const second = !foreign.test(piece.raw)
+			? piece.raw
+			: piece.kind === 'comment'
+				? encodedComment(piece.raw)
+				: asciiAddress(piece.raw);
+		if (first === null || second === null) {
+			return null;
 		}
+		made += first + second;
 		phrase = [];
 	}
 	return made;
@@ -160,13 +162,16 @@ function asciiAddress(raw: string): string | null {
 	return ascii === '' ? null : `${before}${local}@${ascii}${after}`;
 }
 
-/** Null: a quoted text, a comment or an address in angle brackets has no end. */
+/** As many as the longest list of names and addresses has; a microsecond each. */
+const mostPieces = 60_000;
+
+/** Null: a quoted text, a comment or an address in angle brackets has no end, or there are too many pieces. */
 function piecesOf(value: string): Piece[] | null {
 	const pieces: Piece[] = [];
 	for (let at = 0; at < value.length; ) {
 		const kind = kindAt(value[at] as string);
 		const end = kind === 'mark' ? at + 1 : endOf(kind, value, at);
-		if (end === -1) {
+		if (end === -1 || pieces.length === mostPieces) {
 			return null;
 		}
 		pieces.push({kind, raw: value.slice(at, end)});

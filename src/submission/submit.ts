@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import type {Accepted, Send} from '../accept/draft.ts';
 import type {Accept} from '../accept/send.ts';
 import type {Caller} from '../api/caller.ts';
+import {inSlice} from '../api/slices.ts';
 import {isLooping} from '../inbound/receive-mail.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
@@ -58,6 +59,8 @@ export type SubmitOptions = {
 /** One mail for many recipients is stored for each of them: together no more than a batch of sends. */
 const mostStored = 32 * 1024 * 1024;
 const longestReply = 480;
+/** Octets of a mail that takes so long to be read that others have their turn between two of them. */
+const large = 32 * 1024;
 
 const notNow: Refusal = {code: 451, text: '4.3.0 The mail cannot be stored now, try again later', reason: 'store'};
 const paused: Refusal = {code: 451, text: '4.7.1 Sending is paused for this workspace', reason: 'paused'};
@@ -103,7 +106,7 @@ export function createSubmit({accept, reader, templateOf, takeRate, mayAccept}: 
 			if (isLooping(raw, [])) {
 				return none(refusing('looping', 554, '5.4.6 The mail goes round in circles'));
 			}
-			const read = readSubmitted(raw, trace);
+			const read = raw.length > large ? await inSlice(() => readSubmitted(raw, trace)) : readSubmitted(raw, trace);
 			if (!read.ok) {
 				return none(refusing('malformed', 550, `5.6.0 The mail is refused: ${read.fault}`));
 			}

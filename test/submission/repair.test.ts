@@ -318,6 +318,11 @@ test('a field of any form is repaired in one pass', t => {
 	}
 });
 
+test('a list of more names and marks than a header of addresses has is refused', t => {
+	t.true(sent(mailOf([`To: ${'ü <ann@example.com>,'.repeat(12_000)}`])) instanceof Buffer);
+	t.regex(`${sent(mailOf([`To: ${'ü:'.repeat(60_000)}`]))}`, /the To field has characters that are not ASCII/);
+});
+
 test('parts in parts are repaired while they are not looked through too often', async t => {
 	const nested = (depth: number, text: string): string =>
 		depth === 0

@@ -1,3 +1,4 @@
+import {inSlice} from '../../api/slices.ts';
 import {createClassify} from '../../bounce/classify.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {type Phase, phases} from '../../mail/outcome.ts';
@@ -78,7 +79,11 @@ export function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 			role: 'viewer',
 			withoutWorkspace: true,
 			file: true,
-			answer: async visit => page(visit, visit.form.has('reply') ? readReply(visit) : await readMail(visit)),
+			async answer(visit) {
+				const read = visit.form.has('reply') ? readReply(visit) : await readMail(visit);
+				// What was pasted is shown again: a megabyte of marks to be escaped.
+				return await inSlice(() => page(visit, read));
+			},
 		},
 	];
 }
