@@ -63,8 +63,7 @@ export function createReplyReader(): ReplyReader {
 		push(chunk, found, stray) {
 			let start = 0;
 			for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, start)) {
-				const bytes = added(chunk.subarray(start, end));
-				const line = bytes.toString('utf8', 0, bytes.at(-1) === 13 ? bytes.length - 1 : bytes.length);
+				const line = rest === null ? textOf(chunk, start, end) : textOf(added(chunk.subarray(start, end)));
 				sent += end + 1 - start;
 				start = end + 1;
 				rest = null;
@@ -113,6 +112,12 @@ export function createReplyReader(): ReplyReader {
 		partial: () => rest !== null || code !== null,
 		begun: () => code !== null || (rest !== null && /^[2-5](?:\d(?:\d[ \r-]?)?)?$/.test(rest.toString('latin1', 0, 4))),
 	};
+}
+
+/** A line without the CR at its end, up to its longest. */
+function textOf(bytes: Buffer, start = 0, end = bytes.length): string {
+	const last = Math.min(end, start + longestLine);
+	return bytes.toString('utf8', start, last > start && bytes[last - 1] === 13 ? last - 1 : last);
 }
 
 /** Two refusals do not: what is refused for now may be refused for good in the next line, and is refused for now. */
