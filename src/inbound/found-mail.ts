@@ -65,8 +65,9 @@ export function wireForm(stored: Buffer): Buffer {
 
 function bareLineFeeds(stored: Buffer): number {
 	let count = 0;
-	for (let at = stored.indexOf(lf); at !== -1; at = stored.indexOf(lf, at + 1)) {
-		count += stored[at - 1] === cr ? 0 : 1;
+	// A search for each of millions of them takes five times as long.
+	for (let at = 0; at < stored.length; at++) {
+		count += stored[at] === lf && stored[at - 1] !== cr ? 1 : 0;
 	}
 	return count;
 }
