@@ -132,7 +132,7 @@ export function readListed(
 	const timeText = cell(columns.createdAt);
 	const createdAt = timeText === '' ? null : timeOf(timeText);
 	if (createdAt === undefined) {
-		return {ok: false, fault: `the time "${shown(timeText)}" is none, write it as 2026-11-21T10:15:30Z`};
+		return {ok: false, fault: `"${shown(timeText)}" is not a time: write it as 2026-11-21T10:15:30Z`};
 	}
 	if (createdAt !== null && (createdAt > now || createdAt < 0)) {
 		return {ok: false, fault: `the time ${timeText} must lie between 1970 and now`};

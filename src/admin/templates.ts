@@ -90,7 +90,7 @@ export type Content = {
 /** Characters of a version, all its languages with what they are compiled to: it is written and read in one go. */
 export const largestVersion = 8 * 1024 * 1024;
 
-export function isTooLarge(variants: Content['variants']): boolean {
+export function isTooLargeVersion(variants: Content['variants']): boolean {
 	const lengthOf = ({source, text_source, html, text}: TemplateVariant) =>
 		[source, text_source, html, text].reduce((sum, one) => sum + (one?.length ?? 0), 0);
 	return variants.reduce((sum, variant) => sum + lengthOf(variant), 0) > largestVersion;

@@ -6,6 +6,8 @@ import {
 	conflictOf,
 	createTemplate,
 	isContent,
+	isTooLargeVersion,
+	largestVersion,
 	type Named,
 	removeTemplate,
 	rollBack,
@@ -172,6 +174,12 @@ async function readFolder(folder: string) {
 	}
 	if (read.templates.length === 0) {
 		throw new CliError('data', `${folder} holds no template`, 'give each one a folder with a template.json');
+	}
+	const large = read.templates.filter(({variants}) => isTooLargeVersion(variants));
+	if (large.length > 0) {
+		const most = `has more than ${largestVersion} characters, all languages and what they compile to together`;
+		const problems = large.map(({name}) => `${name}: ${most}`);
+		throw new CliError('data', 'nothing was saved', 'shorten or remove a language', problems);
 	}
 	return read.templates;
 }

@@ -78,7 +78,7 @@ export class Requests {
 	): Promise<Answer> {
 		// An id such as `..` is encoded as it is, and would lead to another route.
 		if (/\/\.{0,2}(?=\/|$)/.test(path)) {
-			throw new MailctlError(`${path} has an id that cannot be one.`, {code: 'not_found', status: 404});
+			throw new MailctlError(`${path} has an empty id, or "." or ".." as an id.`, {code: 'not_found', status: 404});
 		}
 		const {baseUrl, apiKey, maxRetries, timeoutMs} = this.#options;
 		const headers = new Headers({authorization: `Bearer ${apiKey}`});

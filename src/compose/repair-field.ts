@@ -255,7 +255,8 @@ function splitOutside(text: string, mark: string): string[] {
 /** Folded at its blanks. Null: a word is too long for a line, and nothing shorter says the same. */
 function foldedField(shown: string, value: string, name: string): string | null {
 	const lines = [`${shown}:`];
-	const words = value.match(/[\t ]*[^\t ]+/g) ?? [];
+	// A pattern would look at each of many blanks at the end again and again.
+	const words = value.trimEnd().match(/[\t ]*[^\t ]+/g) ?? [];
 	for (const [index, word] of (isStructured(name) ? words.flatMap(shorter) : words).entries()) {
 		const blanks = word.length - word.trimStart().length;
 		const part = blanks === 0 || blanks > mostBlanks ? ` ${word.trimStart()}` : word;

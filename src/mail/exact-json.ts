@@ -103,7 +103,11 @@ function decimalOf(value: unknown): Decimal | null {
 	const [, minus, whole = '', fraction = '', exponent = '0'] =
 		/^(-?)(\d+)(?:\.(\d+))?(?:[eE]([-+]?\d+))?$/.exec(String(spelling)) ?? [];
 	const all = (whole + fraction).replace(/^0+/, '');
-	const digits = all.replace(/0+$/, '');
+	let end = all.length; // Not by a pattern, which would look at each run of zeros again and again.
+	while (all[end - 1] === '0') {
+		end--;
+	}
+	const digits = all.slice(0, end);
 	const sign = digits === '' ? 0 : minus === '-' ? -1 : 1;
 	return minus === undefined ? null : {sign, digits, point: all.length - fraction.length + Number(exponent)};
 }

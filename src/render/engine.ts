@@ -1,4 +1,4 @@
-import {Context, filters, Liquid, type LiquidOptions, type Template} from 'liquidjs';
+import {Context, filters, Liquid, type LiquidOptions, type Template, toValue} from 'liquidjs';
 import {compareNumbers, Numeral, unmarked} from '../mail/exact-json.ts';
 import type {Pieces} from '../mail/pieces.ts';
 import {PieceEmitter, renderAll, renderDirectly, shown, TextEmitter, textOf} from './direct.ts';
@@ -30,10 +30,10 @@ const textFilters = new Set([
 	...['remove', 'remove_first', 'remove_last', 'replace', 'replace_first', 'replace_last', 'truncate', 'truncatewords'],
 	...['strip_newlines', 'normalize_whitespace', 'number_of_words', 'array_to_sentence_string', 'slugify', 'strip_html'],
 	...['url_encode', 'url_decode', 'cgi_escape', 'uri_escape', 'base64_encode', 'base64_decode', 'xml_escape'],
-	...['escape', 'escape_once', 'newline_to_br'],
+	...['escape', 'escape_once', 'newline_to_br', 'sha256', 'hmac_sha256'],
 ]);
 
-type BuiltinName = 'escape' | 'escape_once' | 'newline_to_br' | 'map' | 'sort' | (typeof jsonFilters)[number];
+type BuiltinName = 'escape' | 'escape_once' | 'newline_to_br' | 'map' | 'slice' | 'sort' | (typeof jsonFilters)[number];
 type Filter = (this: {readonly context: Context}, value: unknown, ...args: unknown[]) => unknown;
 type OutputEscape = NonNullable<LiquidOptions['outputEscape']>;
 const builtin = filters as unknown as Readonly<Record<BuiltinName, Filter>>;
@@ -76,6 +76,10 @@ export function createEngines(): Engines {
 				liquid.registerFilter(name, withText(filter));
 			}
 		}
+		liquid.registerFilter('slice', function (value: unknown, ...args: unknown[]) {
+			const all = toValue(value);
+			return builtin.slice.call(this, Array.isArray(all) ? all : shown(all, isStrict(this.context)), ...args);
+		});
 		liquid.registerFilter('format_currency', function (value: unknown, code: unknown) {
 			return formatCurrency(placeOf(this.context), value, code) ?? value;
 		});

@@ -61,13 +61,17 @@ const convert = (html: string): string => toText(html).replaceAll(noWord, '');
 const silent = new WeakMap<DomNode, boolean>();
 
 function saysNothing(node: DomNode): boolean {
-	const {type, data, name, attribs, children = []} = node;
+	const {type, data, attribs, children = []} = node;
 	const known = silent.get(node);
 	const found =
-		known ?? (type === 'text' ? data?.trim() === '' : !(name === 'img' && attribs?.alt) && children.every(saysNothing));
+		known ??
+		(type === 'text' ? data?.trim() === '' : !(isImage(node) && attribs?.alt?.trim()) && children.every(saysNothing));
 	silent.set(node, found);
 	return found;
 }
+
+const isImage = ({name, attribs}: DomNode): boolean =>
+	name === 'img' || (name === 'input' && attribs?.type?.toLowerCase() === 'image');
 
 /** Whether its table only places its content, as MJML's do. */
 function isLayout({name, attribs, parent}: DomNode): boolean {

@@ -4,7 +4,7 @@ import {
 	conflictOf,
 	createTemplate,
 	fingerprintOf,
-	isTooLarge,
+	isTooLargeVersion,
 	removeTemplate,
 	rollBack,
 	saveTemplate,
@@ -206,9 +206,9 @@ test('a version is too large by all its languages together, and by what they are
 		...{source: 'a'.repeat(length), html: 'a'.repeat(compiled)},
 	});
 	const mebibyte = 1024 * 1024;
-	t.false(isTooLarge(new Array(8).fill(variantOf(mebibyte / 2, mebibyte / 2))));
-	t.true(isTooLarge(new Array(9).fill(variantOf(mebibyte / 2, mebibyte / 2))));
-	t.true(isTooLarge([variantOf(1, 8 * mebibyte)]));
+	t.false(isTooLargeVersion(new Array(8).fill(variantOf(mebibyte / 2, mebibyte / 2))));
+	t.true(isTooLargeVersion(new Array(9).fill(variantOf(mebibyte / 2, mebibyte / 2))));
+	t.true(isTooLargeVersion([variantOf(1, 8 * mebibyte)]));
 });
 
 test('the fingerprint covers all that the author wrote and nothing that the compiler made', t => {

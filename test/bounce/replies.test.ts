@@ -2,7 +2,7 @@ import test from 'ava';
 import type {BounceCategory} from '../../src/mail/outcome.ts';
 import {smtpReply} from '../../src/mail/smtp-reply.ts';
 import {classify} from '../helpers/classify.ts';
-import {replies, type Sample} from './replies.ts';
+import {ofOthers, replies, type Sample} from './replies.ts';
 
 const samples = Object.entries(replies).flatMap(([category, list]) =>
 	list.map(sample => ({category: category as BounceCategory, sample: whole(sample)})),
@@ -37,6 +37,14 @@ for (const {category, sample} of samples) {
 		const text = `<u@example.com>: host spam-virus.filter.example[192.0.2.7] ${said}`;
 		const judged = classify({phase: null, code: null, enhanced: null, status: null, text, host});
 		t.is(judged.category, category, JSON.stringify(judged));
+	});
+}
+
+const dead: ReadonlySet<BounceCategory> = new Set(['unknown_user', 'unknown_domain', 'disabled', 'moved']);
+for (const reply of ofOthers) {
+	test(`${reply} says nothing of the recipient`, t => {
+		const judged = classify({...inSession(reply), phase: 'rcpt', status: null, host: null});
+		t.false(dead.has(judged.category), JSON.stringify(judged));
 	});
 }
 

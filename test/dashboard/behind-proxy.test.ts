@@ -54,7 +54,7 @@ test('of log-ins from many addresses at once a few are checked, and the others a
 	for (const {status, headers, text} of refused) {
 		t.is(status, 503);
 		t.is(headers.get('retry-after'), '5');
-		t.regex(text, /Too many people log in right now/);
+		t.regex(text, /Too many people are logging in/);
 	}
 });
 

@@ -4,6 +4,7 @@ import {
 	chownSync,
 	existsSync,
 	mkdirSync,
+	mkdtempSync,
 	readFileSync,
 	rmSync,
 	statSync,
@@ -11,6 +12,7 @@ import {
 	writeFileSync,
 } from 'node:fs';
 import {createServer} from 'node:net';
+import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
 import process from 'node:process';
 import test, {type ExecutionContext} from 'ava';
@@ -193,14 +195,28 @@ test.serial('a data folder on a read-only file system is refused with what to do
 /** Somebody who owns nothing. */
 const nobody = 65_534;
 
+/** The built program in a folder that everybody may enter: the checkout may lie below one that is its owner's alone. */
+function programForAll(t: ExecutionContext): string {
+	const folder = mkdtempSync(join(tmpdir(), 'mailctl-program-'));
+	t.teardown(() => rmSync(folder, {recursive: true, force: true}));
+	chmodSync(folder, 0o755);
+	const parts = ['package.json', 'bin', 'dist', 'config', 'node_modules'].map(part => resolve(part));
+	// Hard links where it is the same disk.
+	if (spawnSync('cp', ['-al', ...parts, folder]).status !== 0) {
+		execFileSync('cp', ['-a', ...parts, folder]);
+	}
+	return join(folder, 'bin/mailctl.js');
+}
+
 test.serial('what belongs to another user is refused with both users and the command that repairs it', async t => {
 	if (process.getuid?.() !== 0) {
 		return void notRunHere(t, 'only root can give files to others');
 	}
 	const program = await usedFolder(t);
+	const mailctl = programForAll(t);
 	const serve = () => {
 		const options = {...program.environment, uid: nobody, gid: nobody, encoding: 'utf8'} as const;
-		const {status: code, stdout, stderr} = spawnSync(process.execPath, [resolve('bin/mailctl.js'), 'serve'], options);
+		const {status: code, stdout, stderr} = spawnSync(process.execPath, [mailctl, 'serve'], options);
 		return {code, stdout, stderr};
 	};
 	const asRoot = ` belongs to user 0 and this is user ${nobody}: `;

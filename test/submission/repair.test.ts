@@ -312,6 +312,8 @@ test('a field of any form is repaired in one pass', t => {
 		['many parameters', `Content-Type: text/plain;ü${';'.repeat(size)}`],
 		['many quotes', `Content-Type: text/plain;ü${'"a'.repeat(size / 2)}`],
 		['many words', `Subject: ${'ü a '.repeat(size / 5)}`],
+		['many blanks at the end of a text', `Subject: x${' '.repeat(size)}`],
+		['many blanks at the end of an address', `To: ann@example.com${' '.repeat(size)}`],
 	];
 	for (const [what, field] of fields) {
 		t.true(cpuCost(() => sent(mailOf([field])), mostMs) <= mostMs, what);

@@ -31,7 +31,7 @@ export function deliverabilityPages({reader, settings}: DashboardParts): readonl
 		const content = html`${simulatedLine('/deliverability', query, tried.length - real.length)}${
 			copies.length === 0
 				? noMail(period)
-				: html`${summary(copies, period)}${section('By provider', groupTable('Provider', groupCopies(copies, 'provider'), 'no host has spoken'))}${refusalParts(refusals, period)}${section('By destination', groupTable('Destination', groupCopies(copies, 'destination'), '–'))}`
+				: html`${summary(copies, period)}${section('By provider', groupTable('Provider', groupCopies(copies, 'provider'), 'no host answered'))}${refusalParts(refusals, period)}${section('By destination', groupTable('Destination', groupCopies(copies, 'destination'), '–'))}`
 		}${section('Ways out', sourcesOf(settings, workspace, {sent, now}))}`;
 		const actions = chips('Period', query, 'period', periods, '/deliverability');
 		return {kind: 'page', place: 'deliverability', title: 'Deliverability', actions, content};

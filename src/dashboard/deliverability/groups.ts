@@ -5,7 +5,7 @@ import type {Refusal, TriedCopy} from '../../store/samples.ts';
 
 /** What became of the copies for one provider or destination. */
 export type Group = {
-	/** Null: no host has spoken about them yet. */
+	/** Null: no host has answered about them yet. */
 	readonly name: string | null;
 	copies: number;
 	delivered: number;

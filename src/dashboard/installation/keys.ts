@@ -76,7 +76,7 @@ export function keyPages({reader, change, settings, live}: DashboardParts): read
 		}
 		// Without a scope the key gets the usual ones: a misspelt one must not.
 		if (asked.length > chosen.length) {
-			return await list(visit, 'Choose among the scopes of the form.');
+			return await list(visit, 'Unknown scope: choose from the scopes in the form.');
 		}
 		const limit = readRateLimit(rateLimit);
 		if (rateLimit !== '' && limit === undefined) {

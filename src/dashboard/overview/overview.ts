@@ -27,7 +27,7 @@ import {
 	withSimulated,
 } from './traffic.ts';
 
-/** The time to delivery is measured on this many of the newest deliveries. */
+/** The time to delivery is measured on this many of the newest deliveries, and simulated messages are looked for among as many. */
 const timed = 1000;
 const mostEndpoints = 1000;
 /** It shows sums of hours: looked at again often enough. */
@@ -55,6 +55,7 @@ export function overviewPages(
 			listEndpoints(reader, workspace.id, {after: null, limit: mostEndpoints}),
 		]);
 		const traffic = simulated ? withSimulated(real, period, simulations) : real;
+		const isSample = real.sums.accepted + simulations.length > timed;
 		const destinations = new Set(queue.map(({destination}) => destination));
 		// As the pages of the installation's health are for those alone.
 		const runsIt = may('admin') && signedIn.user.workspaceId === null;
@@ -70,7 +71,7 @@ export function overviewPages(
 				now,
 			}),
 			await checklist(reader, {workspaceId: workspace.id, domains, endpoints, leaves}),
-			simulatedLine('/overview', query, simulations.length),
+			simulatedLine('/overview', query, simulations.length, isSample ? timed : null),
 			tiles(traffic, period, workspace.track_opens_at !== null),
 			waitingAndTime(queue, times, now),
 			trafficChart(traffic, period),

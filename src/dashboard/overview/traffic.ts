@@ -58,14 +58,17 @@ export function withSimulated({times, each}: Traffic, {span}: Period, simulated:
 	return {times, each: sums, sums: ofStatuses(status => sums[status].reduce((total, n) => total + n, 0))};
 }
 
-/** How many simulated messages a page leaves out, or counts, with a link to the other; nothing where there are none. */
-export function simulatedLine(path: string, query: URLSearchParams, n: number): Html {
+/**
+ * How many simulated messages a page leaves out, or counts, with a link to the other; nothing where there are none. `newest`:
+ * it looked at this many messages and not at all of the period.
+ */
+export function simulatedLine(path: string, query: URLSearchParams, n: number, newest: number | null = null): Html {
 	if (n === 0) {
 		return nothing;
 	}
 	const isCounted = countsSimulated(query);
 	const href = hrefOf(path, query, {simulated: isCounted ? null : '1'});
-	return html`<p class="soft">${count(n)} simulated ${isCounted ? 'counted too' : 'not counted'}. <a href="${href}">${isCounted ? 'Leave them out' : 'Count them'}</a></p>`;
+	return html`<p class="soft">${count(n)} simulated ${newest === null ? '' : `among the newest ${count(newest)} messages `}${isCounted ? 'counted too' : 'not counted'}. <a href="${href}">${isCounted ? 'Leave them out' : 'Count them'}</a></p>`;
 }
 
 export const countsSimulated = (query: URLSearchParams): boolean => query.get('simulated') === '1';

@@ -91,7 +91,7 @@ export function problemOf(
 		case 'busy':
 			return {
 				...{status: 503, retryAfter: busySeconds},
-				problem: `Too many people log in right now. Try again in ${busySeconds} seconds.`,
+				problem: `Too many people are logging in. Try again in ${busySeconds} seconds.`,
 			};
 		case 'code_needed':
 			return {};

@@ -48,7 +48,7 @@ function chooser(id: string, latest: number, from: number, to: number): Html {
 /** A part of a version that may change, with its text on both sides; null: that side has no such part. */
 type Compared = readonly [title: string, before: string | null, after: string | null];
 
-/** Languages are compared one by one, others have their turn in between. */
+/** Compares one part at a time; other requests run in between. */
 async function changesBetween(before: Saved, after: Saved): Promise<Html[]> {
 	const locales = new Set([...before.variants, ...after.variants].map(({locale}) => locale));
 	const parts = [...locales].flatMap((locale): Compared[] => {
@@ -70,7 +70,7 @@ async function changesBetween(before: Saved, after: Saved): Promise<Html[]> {
 	for (const [title, old, fresh] of changed) {
 		const lines = await inSlice(() => fold(diffLines(old ?? '', fresh ?? '')));
 		const shown = beginningOf(lines, mostShown / changed.length);
-		const more = shown.length < lines.length ? html`<em>Only the beginning is shown.</em>` : null;
+		const more = shown !== lines ? html`<em>Only the beginning is shown.</em>` : null;
 		changes.push(section(title, html`<pre class="diff">${shown.map(lineOf)}${more}</pre>`));
 	}
 	return changes;
@@ -82,11 +82,15 @@ const leastOfLine = 100;
 
 function beginningOf(lines: readonly Folded[], room: number): readonly Folded[] {
 	let left = room;
-	const end = lines.findIndex(line => {
-		left -= Math.max(leastOfLine, line.kind === 'folded' ? 0 : line.text.length);
-		return left < 0;
-	});
-	return end === -1 ? lines : lines.slice(0, end);
+	for (const [index, line] of lines.entries()) {
+		const length = line.kind === 'folded' ? 0 : line.text.length;
+		if (Math.max(leastOfLine, length) > left) {
+			const cut = line.kind === 'folded' ? [] : [{...line, text: line.text.slice(0, left)}];
+			return [...lines.slice(0, index), ...cut];
+		}
+		left -= Math.max(leastOfLine, length);
+	}
+	return lines;
 }
 
 function lineOf(line: Folded): Html {

@@ -1,7 +1,8 @@
-import {addVersion, isContent, isTooLarge, largestVersion} from '../../admin/templates.ts';
+import {addVersion, isContent, isTooLargeVersion, largestVersion} from '../../admin/templates.ts';
 import {mostVariants} from '../../api/schemas/template.ts';
 import type {TemplateVariant} from '../../store/templates.ts';
 import {mailContent, textContent} from '../mail-frame.ts';
+import {count} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';
 import {type Checked, createChecks, doubtsSeen} from './checks.ts';
@@ -72,9 +73,9 @@ export function editPages({reader, change}: DashboardParts): readonly Route[] {
 		if (variants.length > mostVariants) {
 			return again(`A version has at most ${mostVariants} languages: remove one first.`);
 		}
-		if (isTooLarge(variants)) {
+		if (isTooLargeVersion(variants)) {
 			return again(
-				`A version has at most ${largestVersion / 2 ** 20} MiB, all languages together: shorten or remove one.`,
+				`A version has at most ${count(largestVersion)} characters, all languages and what they compile to together: shorten or remove one.`,
 			);
 		}
 		if (base && template.latest_version === draft.begun && isContent(base.version, {variants, sample})) {

@@ -41,13 +41,14 @@ function middle(old: readonly string[], fresh: readonly string[]): DiffLine[] {
 	// How many lines the rests from here have in common: at most 2,000, the shorter side of the table.
 	const common = new Uint16Array((old.length + 1) * width);
 	const at = (i: number, j: number) => common[i * width + j] as number;
-	// Long lines that differ at their ends are dear to compare: each is compared once, and known by a number.
+	// Long lines that differ at their ends are expensive to compare: each is compared once, and known by a number.
 	const numbers = new Map<string, number>();
-	const [oldNumbers, freshNumbers] = [old, fresh].map(all => Uint32Array.from(all, line => numberOf(line, numbers)));
+	const oldNumbers = Uint32Array.from(old, line => numberOf(line, numbers));
+	const freshNumbers = Uint32Array.from(fresh, line => numberOf(line, numbers));
 	for (let i = old.length - 1; i >= 0; i--) {
 		for (let j = fresh.length - 1; j >= 0; j--) {
 			common[i * width + j] =
-				oldNumbers?.[i] === freshNumbers?.[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
+				oldNumbers[i] === freshNumbers[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
 		}
 	}
 
