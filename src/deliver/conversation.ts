@@ -138,6 +138,10 @@ export async function readyForNext(
 		}
 	}
 
-	await connection.quit(timeouts.quit);
+	if (transaction.after === 'over') {
+		connection.fail('the session is at its end');
+	} else {
+		await connection.quit(timeouts.quit);
+	}
 	return null;
 }

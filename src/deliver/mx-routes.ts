@@ -35,11 +35,11 @@ export type Seeking = {
 	readonly noAddressBefore?: boolean;
 };
 
-/** R1.6: a domain with more addresses than this gets no more tries for them. */
+/** R1.6: the addresses that one attempt tries at most. */
 export const mostAddresses = 5;
 /**
- * So many are looked up at once behind the first one, and no more if one of these look-ups fails: a domain may name many
- * hosts that nobody knows, each for the time of a look-up that fails.
+ * Hosts that are looked up together, where those of the first tries were not enough or a look-up failed. If one of these fails,
+ * no further hosts are looked up: each failure takes its full time.
  */
 const hostsAtOnce = 10;
 
@@ -79,18 +79,21 @@ async function addressRoutes(
 		return {host, ...found, demand: found.addresses.length > 0 ? await options.demandOf?.(host) : undefined};
 	};
 	const routes: Route[] = [];
-	let fresh = 0;
+	let unasked = 0;
 	let isEnd = false;
 	let unmet: Extract<HostDemand, {kind: 'refused'}> | null = null;
 	let failure: string | null = null;
 	let refused: string | null = null;
 	// The first host alone is enough for most mail.
-	for (let at = 0; at < hosts.length && !isEnd && fresh < mostAddresses; at += at === 0 ? 1 : hostsAtOnce) {
-		const isFirst = at === 0;
-		for (const found of await Promise.all(hosts.slice(at, at + (isFirst ? 1 : hostsAtOnce)).map(lookUp))) {
+	for (let at = 0; at < hosts.length && !isEnd && unasked < mostAddresses; ) {
+		const usual = at === 0 ? 1 : asked.length === 0 && failure === null ? mostAddresses - unasked : hostsAtOnce;
+		const wave = hosts.slice(at, at + usual);
+		at += wave.length;
+		const isWhole = usual === hostsAtOnce;
+		for (const found of await Promise.all(wave.map(lookUp))) {
 			const {host, addresses, demand} = found;
 			failure ??= found.failure;
-			isEnd ||= found.failure !== null && !isFirst;
+			isEnd ||= found.failure !== null && isWhole;
 			if (addresses.some(address => options.ownAddresses.has(address))) {
 				// RFC 5321 §5.1: this host and all after it would hand the mail back to us.
 				refused = `the mail for ${domain} would loop: ${host} is this system`;
@@ -100,7 +103,7 @@ async function addressRoutes(
 
 			if (demand?.kind === 'refused') {
 				unmet ??= demand;
-				isEnd ||= demand.by === 'dnssec' && !isFirst;
+				isEnd ||= demand.by === 'dnssec' && isWhole;
 				continue;
 			}
 
@@ -109,7 +112,7 @@ async function addressRoutes(
 			const common = {host, port: options.port, implicitTls: false, login: null};
 			const wanted = {tls: demand?.tls ?? 'opportunistic', tlsPolicy: demand?.policy} as const;
 			routes.push(...allowed.map(address => ({...common, ...wanted, address})));
-			fresh += allowed.filter(address => !asked.some(one => one.host === host && one.ip === address)).length;
+			unasked += allowed.filter(address => !asked.some(one => one.host === host && one.ip === address)).length;
 		}
 	}
 

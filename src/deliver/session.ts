@@ -179,8 +179,8 @@ function afterHandshake(route: Route, stop: Stop): Stop {
 		return failedTls(route, {lost: stop.text, ...(stop.errno === undefined ? {} : {errno: stop.errno})});
 	}
 
-	// It took the same command a moment ago in plain text.
-	return stop.by === 'reply' && mayDoWithout
+	// It took the same command a moment ago in plain text. One that is busy (4xx) is no reason to do without TLS.
+	return stop.by === 'reply' && mayDoWithout && (stop.reply.code < 400 || stop.reply.code >= 500)
 		? failedTls(route, {
 				lost: `the server does not take us within TLS: ${reasonOf(stop.reply)}`,
 				tlsFailure: 'starttls-not-supported',

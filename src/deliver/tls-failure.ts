@@ -58,7 +58,7 @@ export function speaksNoTls(code: string | undefined): boolean {
 }
 
 const tlsWords =
-	/crypt|cript|cifr|chiffr|verschl(?:ü|ue)ssel|versleutel|szyfr|шифр|加密|暗号|\b(?:start)?tls|\bssl|\b(?:plain|clear)[- ]?text|(?:in|un)?secured? (?:connection|channel|session|transport|link)/i;
+	/crypt|\b(?:en)?cript(?:a|o)|cifr|chiffr|verschl(?:ü|ue)ssel|versleutel|szyfr|шифр|加密|暗号|\b(?:start)?tls|\bssl|\b(?:plain|clear)[- ]?text|(?:in|un)?secured? (?:connection|channel|session|transport|link)/i;
 const addresses = /<[^>]*>|\S+@\S+/g;
 /** It speaks of an address, or of what is in the mail. */
 const otherCodes = /^\d\.[126]\./;

@@ -122,7 +122,7 @@ export async function transact(
 /**
  * The end of a transaction by an answer with none behind it. What the host says unasked just before it answers passes for
  * the answer, and would refuse the mail for good, or send again what was taken. So QUIT is said: only that is answered with
- * 221, and where another reply comes first, the server is out of step. Before the data an earlier mail that was taken shows
+ * 221, and where another reply comes first, the server is out of step (one that closes behind it meant QUIT). Before the data an earlier mail that was taken shows
  * that it is in step.
  */
 async function loneRefusal(
@@ -147,8 +147,9 @@ async function loneRefusal(
 		}
 	}
 
+	const lost = connection.lost();
 	connection.fail('quit');
-	return {end: stopped(phase, answer), after: 'over'};
+	return {end: stopped(phase, lost?.cause === 'outOfStep' ? lost : answer), after: 'over'};
 }
 
 /**

@@ -85,7 +85,8 @@ export async function tryRoutes(
 			options.lockStepHosts.add(suspect);
 		}
 
-		if (!limits.over() && isStale(plan, conversation, options)) {
+		// The loop ends by itself where there is no time for another: a mail is never refused for that.
+		if ((end.by === 'reply' || !limits.over()) && isStale(plan, conversation, options)) {
 			// What a host says of its limits sets the pace; that it left an idle session says nothing.
 			if (end.by === 'reply' && (end.reply.code !== 421 || end.phase !== 'mail')) {
 				attempts.push(conversation.attempt);
@@ -111,7 +112,7 @@ export async function tryRoutes(
 
 		const judged = judge(end, used, plan, options);
 		const another = anotherWay(plan, job, conversation, judged);
-		if (another !== null && !isOver()) {
+		if (another !== null && (judged.next !== 'host' || !isOver())) {
 			suspect = another.lockStep && !plan.lockStep ? plan.route : null;
 			plans.unshift(another);
 			continue;
@@ -136,7 +137,7 @@ export async function tryRoutes(
 	}
 
 	limits.done();
-	// Who was not asked any more may take it.
+	// A host that was not asked might take it.
 	const last = plan === undefined ? undefined : attempts.at(-1);
 	const undecided = deferral ?? (last && cutShort(last)) ?? refusal ?? nothingTried;
 	return signal?.aborted === true || (attempts.length === 0 && isOver())
@@ -251,13 +252,13 @@ function anotherWay(plan: Plan, job: Delivery, {end, attempt, used}: Conversatio
 		: null;
 }
 
-/** After a STARTTLS that failed some servers want to hear nothing more on the connection. */
+/** After a failed STARTTLS some servers accept no further command on the connection. */
 function isLeaving(end: Accepted | Stop): boolean {
 	return end.phase === 'mail' && (end.by === 'loss' || (end.by === 'reply' && end.reply.code === 421));
 }
 
 const pipeliningWords =
-	/pipelin|synchroni[sz]|out of sync|before (?:the |my |our )?(?:previous |last )?(?:reply|response|greeting|banner)|out of (?:sequence|order)|unexpected (?:data|input|command)|protocol violation|too (?:early|soon)|premature|early ?talk/i;
+	/pipelin|synchroni[sz]|out of sync|before (?:the |my |our )?(?:previous |last )?(?:reply|response|greeting|banner)|out of (?:sequence|order)|unexpected (?:data|input|command)|protocol violation|(?:talk|spoke|speak)\w* too (?:early|soon)|premature|early ?talk/i;
 
 /** Replies that do not fit commands sent together, or a refusal that may be because of that. After the dot it is too late. */
 function isAgainstPipelining(end: Accepted | Stop): boolean {
@@ -267,8 +268,9 @@ function isAgainstPipelining(end: Accepted | Stop): boolean {
 
 	if (end.by === 'reply') {
 		const {code, enhanced, text} = end.reply;
-		// RFC 3463 §3.6: 5.5.x is about the protocol. What is misunderstood is tried with HELO.
-		const isForGood = enhanced === null ? end.phase === 'mail' && !asksForTls(end.reply) : /^5\.5\.[^3]/.test(enhanced);
+		// RFC 3463 §3.6: these are about commands; many say 5.5.0 of a recipient. What is misunderstood is tried with HELO.
+		const isForGood =
+			enhanced === null ? end.phase === 'mail' && !asksForTls(end.reply) : /^5\.5\.[124]/.test(enhanced);
 		return code < 400 || (code >= 500 && isForGood && !misunderstood.has(code)) || pipeliningWords.test(text);
 	}
 
@@ -291,7 +293,7 @@ function nextHello({route, hello}: Plan, end: Stop & {readonly by: 'tls'}): Hell
 	return hello !== 'none' && route.tls === 'opportunistic' && !route.implicitTls ? 'none' : null;
 }
 
-/** Hosts that offer PIPELINING and do not stand it. */
+/** Hosts that offer PIPELINING and mishandle it. */
 export type LockStepHosts = {readonly has: (route: Route) => boolean; readonly add: (route: Route) => void};
 
 const mostLockStepHosts = 10_000;

@@ -172,7 +172,7 @@ async function lookInto(
 	} finally {
 		client.close();
 	}
-	const idle = canIdle ? 'new mail is told at once' : 'new mail is found at the next poll';
+	const idle = canIdle ? 'new mail is reported at once' : 'new mail is found at the next poll';
 	return `${mails} ${mails === 1 ? 'mail' : 'mails'}, ${idle}`;
 }
 

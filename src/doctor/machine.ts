@@ -70,7 +70,7 @@ const dayMs = 24 * 3_600_000;
 export function firstKeysCheck(dataDir: string, clock: Clock): Check {
 	return {
 		name: 'first-keys',
-		why: 'Whoever reads the file, or a backup of the folder, can send as the first workspace.',
+		why: 'Anyone who reads the file or a backup of the folder can send as the first workspace.',
 		async look() {
 			const file = join(dataDir, firstKeysFile);
 			const isOld = existsSync(file) && clock.now() - statSync(file).mtimeMs > dayMs;

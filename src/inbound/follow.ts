@@ -6,7 +6,7 @@ export type Mailbox = {
 };
 
 export type OpenMailbox = {
-	/** Takes in what is new, and calls `more` for each mail; rejects where the mailbox or the store fails. */
+	/** Takes in what is new, and calls `more` while something comes; rejects where the mailbox or the store fails. */
 	readonly takeNew: (signal: AbortSignal, more: () => void) => Promise<Round>;
 	/** Begins to listen for what comes. */
 	readonly listen: () => void;

@@ -36,6 +36,8 @@ function noting(takeIn: MailboxOptions['takeIn'], more: () => void): MailboxOpti
 	};
 }
 
+const lookMs = 1000;
+
 function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOptions): Mailbox {
 	return {
 		async open(wake, signal) {
@@ -43,7 +45,22 @@ function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOpti
 			client.on('exists', wake);
 			client.on('close', wake);
 			return {
-				takeNew: (stop, more) => takeNewOfFolder(client, {checkpoint, takeIn: noting(takeIn, more), signal: stop}),
+				async takeNew(stop, more) {
+					// A large mail may take long over a slow line: what counts is that something comes.
+					let received = 0;
+					const watch = setInterval(() => {
+						const now = client.stats().received;
+						if (now > received) {
+							more();
+						}
+						received = now;
+					}, lookMs);
+					try {
+						return await takeNewOfFolder(client, {checkpoint, takeIn: noting(takeIn, more), signal: stop});
+					} finally {
+						clearInterval(watch);
+					}
+				},
 				// Ends with the next command; a connection that is lost shows there.
 				listen: () => void client.idle().catch(() => undefined),
 				close: () => client.close(),

@@ -89,13 +89,13 @@ function waiting(end: TryEnd): {state: RecipientState} {
 	return {state: end.sentBefore || end.result.sentAt !== null ? 'sent' : 'queued'};
 }
 
-/** `last`: what stood in the way; null: it was never tried. */
+/** `last`: what stood in the way; null: no attempt was completed. */
 function expired(last: string | null): Outcome {
 	return {
 		kind: 'bounced',
 		type: 'transient',
 		category: 'expired',
-		reason: `4.4.7 Not delivered within the queue lifetime; ${last === null ? 'not tried' : `last: ${last}`}`,
+		reason: `4.4.7 Not delivered within the queue lifetime; ${last === null ? 'no attempt was completed' : `last: ${last}`}`,
 		suppresses: false,
 	};
 }

@@ -7,7 +7,7 @@ import {
 	readDeliveryStatus,
 } from './delivery-status.ts';
 import {type Field, leavesOf, type Mail, type Part, readFields} from './mime.ts';
-import {isMailFile, isReturned, returnedHeaders} from './text/returned.ts';
+import {isMailPart, isReturned, returnedHeaders} from './text/returned.ts';
 
 /** What a mail says in fields that are made for programs. */
 export type Structured = {
@@ -42,7 +42,7 @@ function statusOf(leaves: readonly Part[]): DeliveryStatus | null {
 		parts.length > 0
 			? parts.map(textOf)
 			: leaves
-					.filter(part => isText(part) && !isMailFile(part))
+					.filter((part, at) => isText(part) && !isMailPart(part, at))
 					.map(part => part.text())
 					.filter(looksLikeDeliveryStatus);
 	const isCut = parts.some(part => part.body().length >= longestStatus);
@@ -55,7 +55,7 @@ function feedbackOf(leaves: readonly Part[]): Field[] | null {
 	const text = part
 		? textOf(part)
 		: leaves
-				.filter(isText)
+				.filter((part, at) => isText(part) && !isMailPart(part, at))
 				.map(part => part.text())
 				.find(looksLikeFeedback);
 	return text === undefined ? null : readFields(Buffer.from(text.replace(/\n(?:[ \t]*\n)+/g, '\n')));

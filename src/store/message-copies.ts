@@ -65,13 +65,14 @@ export async function readAttempts(reader: Knex, copyIds: readonly string[]): Pr
 		.select('recipient_id', 'n', 'at', 'host', 'ip', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms', 'dialogue');
 }
 
-/** More addresses than a domain has, but for a few. */
+/** More than the addresses of nearly every domain. */
 const mostAsked = 50;
 
-/** Whom the tries of a copy asked, in order, the last ones. */
+/** Whom the tries of a copy asked, in order, the last ones. Tries that asked nobody have no row with a host. */
 export async function readAsked(reader: Knex, copyId: string): Promise<Asked[]> {
 	const asked: Asked[] = await reader('attempts')
 		.where({recipient_id: copyId})
+		.whereNotNull('host')
 		.orderBy([
 			{column: 'n', order: 'desc'},
 			{column: 'position', order: 'desc'},

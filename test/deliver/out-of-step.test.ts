@@ -220,6 +220,20 @@ test('a host that throws away what came with MAIL gets one command after the oth
 	]);
 });
 
+test('550 5.5.0 to RCPT is about the recipient: it is asked once', async t => {
+	const rcpt = '550 5.5.0 Requested action not taken: mailbox unavailable';
+	const lab = await startLab(t, [{extensions: pipelining, rcpt}]);
+	const {outcome, attempts} = await lab.deliver();
+	t.like(outcome, {kind: 'bounced', category: 'unknown_user'});
+	t.is(attempts.length, 1);
+	t.is(lab.hosts[0]?.connections.length, 1);
+});
+
+test('a refusal with the begin of another reply behind it is not believed', async t => {
+	const lab = await startLab(t, [{extensions: [], rcpt: {bytes: '550 5.1.1 no such user\r\n250-'}}]);
+	t.is((await lab.deliver()).outcome.kind, 'deferred');
+});
+
 test('the third try of a mail is made in lock-step, whatever was wrong', async t => {
 	const grouped = new Map<object, boolean>();
 	const lab = await startLab(t, [

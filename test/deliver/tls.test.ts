@@ -219,6 +219,8 @@ test('what is not about TLS bounces after a STARTTLS that failed', async t => {
 		'550 tls@example.test: no such user',
 		'550 5.7.1 blocked using zen.spamhaus.org',
 		'554 5.7.1 encrypted attachments are not allowed',
+		'550 subscription expired',
+		'550 see the description of our rules',
 	]) {
 		const lab = await startLab(t, [{tls, starttls: '454 4.7.0 TLS not available', rcpt}]);
 		t.is((await lab.deliver()).outcome.kind, 'bounced', rcpt);
@@ -252,8 +254,6 @@ const afterwards: ReadonlyArray<readonly [name: string, host: FakeMxOptions]> = 
 	['stalls at the second EHLO', {ehlo: withinTls({do: 'never'})}],
 	['is silent and reads nothing after the handshake', {ehlo: withinTls({do: 'freeze'})}],
 	['answers the second EHLO with no SMTP', {ehlo: withinTls({bytes: 'HTTP/1.1 400 Bad Request\r\n'.repeat(100)})}],
-	['answers 4xx to EHLO and HELO within TLS', {ehlo: withinTls('450 4.7.1 no'), helo: withinTls('450 4.7.1 no')}],
-	['says 421 to EHLO within TLS', {ehlo: withinTls('421 4.3.2 bye')}],
 	['greets again within TLS', {ehlo: withinTls('220 fake.test ESMTP')}],
 	['answers 220 with text behind it in one packet', {starttls: {bytes: '220 go\r\n454 4.7.0 oh no\r\n'}}],
 	['refuses EHLO and HELO within TLS', {ehlo: withinTls('554 5.7.0 no'), helo: withinTls('554 5.7.0 certificate?')}],
@@ -290,6 +290,14 @@ for (const [name, host] of afterwards) {
 		t.is(lab.hosts[0]?.count(), 0);
 	});
 }
+
+test('a host that is busy within TLS gets no mail in plain text', async t => {
+	for (const said of ['450 4.7.1 no', '421 4.3.2 bye']) {
+		const lab = await startLab(t, [{tls, ehlo: withinTls(said), helo: withinTls(said)}]);
+		t.is((await lab.deliver()).outcome.kind, 'deferred');
+		t.is(lab.hosts[0]?.count(), 0);
+	}
+});
 
 test('a smarthost with TLS from the first byte that wants a certificate: our configuration', async t => {
 	const server = createServer({...tls, requestCert: true});

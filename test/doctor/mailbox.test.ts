@@ -41,7 +41,7 @@ test('a server that falls silent at the log-in, at IDLE or after it', async t =>
 	const look = async (patienceMs?: number) => (await mailboxCheck(server.mailbox, null, patienceMs).look())[0];
 	t.like(await look(), {
 		status: 'ok',
-		detail: `imap://a@127.0.0.1:${server.mailbox.port}/INBOX can be read: 0 mails, new mail is told at once`,
+		detail: `imap://a@127.0.0.1:${server.mailbox.port}/INBOX can be read: 0 mails, new mail is reported at once`,
 	});
 	for (const where of ['login', 'idle', 'done'] as const) {
 		server.silentAt = where;

@@ -1,6 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {compareNumbers, Numeral, parseExact, writeExact} from '../../src/mail/exact-json.ts';
+import {cpuCost} from '../helpers/cpu-cost.ts';
 
 const digits = fc.stringMatching(/^(?:0|[1-9]\d{0,24})$/);
 const spelling = fc
@@ -115,6 +116,8 @@ test('numbers compare by all their digits', t => {
 		}
 	}
 	t.true(new Numeral('1.50').equals(1.5));
+	const long = new Numeral(`1${'0'.repeat(240_000)}1`);
+	t.true(cpuCost(() => long.gt(1), 200) <= 200, 'in one pass');
 	t.true(new Numeral('100e-2').equals(1));
 	t.true(new Numeral('-0').equals(0));
 	t.false(new Numeral('9007199254740993').equals(9007199254740992));

@@ -44,7 +44,7 @@ storeTest(test, 'what is past its lifetime when its turn comes ends without a tr
 	);
 	t.deepEqual(details.map(({reason}) => reason).sort(), [
 		'4.4.7 Not delivered within the queue lifetime; last: 450 later',
-		'4.4.7 Not delivered within the queue lifetime; not tried',
+		'4.4.7 Not delivered within the queue lifetime; no attempt was completed',
 	]);
 	t.deepEqual(
 		(await copyRows(store.reader).orderBy('id')).map(({attempts}) => attempts),

@@ -329,6 +329,8 @@ for (const [html, shown, fault] of [
 	['{{ o | append: "!" }}', '!', 'this is an object'],
 	['{{ "a" | append: o }}', 'a', 'this is an object'],
 	['{{ o | url_encode }}', '', 'this is an object'],
+	['{{ o | slice: 0, 9 }}', '', 'this is an object'],
+	['{{ o | sha256 | size }}', '64', 'this is an object'],
 	['{{ o | default: "x" }}', '', 'this is an object'],
 	['{{ o | newline_to_br }}', '', 'this is an object'],
 	['{{ o | format_currency: "EUR" }}', '', 'this is an object'],

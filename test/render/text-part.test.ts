@@ -142,6 +142,7 @@ for (const [what, html, text] of [
 	['empty cells', '<table><tr><td>a</td><td>&nbsp;</td><td><!-- x --></td><td>c</td></tr></table>', 'a   c'],
 	['an empty head cell', '<table><tr><th>Item</th><th> </th><th>Sum</th></tr></table>', 'Item  Sum'],
 	['an empty first cell', '<p>x</p><table><tr><th></th><th>Sum</th></tr></table>', 'x\n\n Sum'],
+	['a cell with a button', '<table><tr><td><input type="image" alt="Go"></td><td>x</td></tr></table>', 'Go x'],
 	['a cell with an image', '<table><tr><td>a</td><td><img alt="b"></td><td>c</td></tr></table>', 'a b c'],
 	[
 		'a row of empty cells',

@@ -369,6 +369,20 @@ for (const [name, parts] of [
 	});
 }
 
+test('a DSN as text and a complaint as a file are forwarded reports too', t => {
+	const asText = `Content-Type: text/plain\n\n${attachedDsn}`;
+	t.like(read(forwardedOf('Fwd: Undelivered Mail', note, asText)), {kind: 'dsn', forwarded: true});
+	const complaint = multipartOf({
+		type: 'multipart/report; report-type=feedback-report',
+		parts: [
+			'Content-Type: message/feedback-report\n\nFeedback-Type: abuse\nUser-Agent: Some/1.0\nVersion: 1\n',
+			'Content-Type: message/rfc822\n\nFrom: b1@shop.example\nTo: neko@mx.example\nMessage-ID: <1@shop.example>\nSubject: Sale\n\ntext\n',
+		],
+	}).toString('latin1');
+	const asFile = `Content-Type: application/octet-stream; name=c.eml\n\n${complaint}`;
+	t.like(read(forwardedOf('Fwd: Complaint', note, asFile)), {kind: 'arf', forwarded: true});
+});
+
 test('two attached reports, one without a clue, and other mails say nothing', t => {
 	t.like(read(forwardedOf('Fwd: Undelivered Mail', note, attached, attached)), {kind: 'other', reports: []});
 	const letter =

@@ -115,14 +115,12 @@ export function returnedHeaders(leaves: readonly Part[]): Field[][] {
 /** The parts that are mails, by their types, else by their first lines. */
 export function returnedParts(leaves: readonly Part[]): Part[] {
 	const named = leaves.filter(({type}) => isReturned(type));
-	return named.length > 0
-		? named
-		: leaves.filter((part, at) => isMailFile(part) || (at > 0 && part.type === 'text/plain' && beginsLikeMail(part)));
+	return named.length > 0 ? named : leaves.filter(isMailPart);
 }
 
-/** A mail that is attached as a file. */
-export function isMailFile(part: Part): boolean {
-	return part.type.startsWith('application/') && beginsLikeMail(part);
+/** A mail that is attached as a file, or as a text behind the first part. */
+export function isMailPart(part: Part, at: number): boolean {
+	return (part.type.startsWith('application/') || (at > 0 && part.type === 'text/plain')) && beginsLikeMail(part);
 }
 
 function beginsLikeMail(part: Part): boolean {
