@@ -119,7 +119,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 			onLarge(bytes) {
 				logger.warn(
 					{event: 'wal_large', bytes},
-					'The write-ahead log of the store grows, as somebody reads the store for long: see mailctl doctor.',
+					'The write-ahead log of the store keeps growing, probably because a program holds a long read transaction: see mailctl doctor.',
 				);
 			},
 			onEmptied(bytes) {

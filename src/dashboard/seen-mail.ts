@@ -3,7 +3,7 @@ import {decodeWords} from '../report/decode.ts';
 import {type Field, fieldOf, leavesOf, type Part, readContentType, readMail} from '../report/mime.ts';
 import {defused, longestLink} from './mail-frame.ts';
 
-// What the pages of a mail show, found in its bytes. Only threads import this (look.ts): it takes a second with ten megabytes.
+// What the pages of a mail show, found in its bytes. Only look-worker.ts runs this, in a thread: ten megabytes take a second.
 
 /** A mail, taken apart to be looked at: no more of it than the pages show. */
 export type SeenMail = {

@@ -21,9 +21,9 @@ export type Delivery = {
 	readonly data: Uint8Array;
 	/** Which try this is, from 1. */
 	readonly attempt: number;
-	/** Whom its tries asked, in order, the last ones; absent: nobody. */
+	/** Addresses that earlier tries asked, oldest first, the last 50; absent: none. */
 	readonly asked?: readonly Asked[];
-	/** Past it the copy is past its lifetime: no further host is asked. Milliseconds since the epoch. */
+	/** End of the lifetime, milliseconds since the epoch. After it no further host is asked. */
 	readonly endsAt: number;
 	/** Nothing leaves the machine (test keys). Mail to `simulator.test` is simulated whatever this says. */
 	readonly simulated: boolean;

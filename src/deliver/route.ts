@@ -71,6 +71,6 @@ export type Plan = {
 	/** STARTTLS has failed at this address, so `hello` is `none`. */
 	readonly tlsFailed: boolean;
 	readonly plainHelo: boolean;
-	/** The host does not stand commands that are sent together. */
+	/** The host mishandles commands that are sent together. */
 	readonly lockStep: boolean;
 };

@@ -41,7 +41,7 @@ export type Try = {
 /** R1.6: sessions with MX hosts in which a mail was offered; connections that broke before are not counted. */
 const mostSessions = 2;
 
-/** A mail that failed so often is offered in lock-step: few hosts that do not stand pipelining say so. */
+/** From this many failed attempts on a mail is not pipelined: few hosts that mishandle pipelining say so. */
 const mostGrouped = 2;
 
 /** What the system says where it has no way to an address at all, as to IPv6 on a machine without. */
@@ -64,7 +64,7 @@ export async function tryRoutes(
 	let used: Used | null = null;
 	let sessions = 0;
 	let connected = false;
-	/** Does it stand pipelining? It is being tried without. */
+	/** The route that is being tried again without pipelining. */
 	let suspect: Route | null = null;
 	const isOver = () => limits.over() || options.clock.now() >= job.endsAt;
 	let plan = plans.shift();

@@ -28,7 +28,7 @@ export function walCheck(wal: WriteAheadLog): Check {
 			const bytes = wal.bytes();
 			const detail = `${wal.file} has ${Math.ceil(bytes / megabyte).toLocaleString('en')} MB`;
 			const fix = `end what reads the store (fuser -v ${wal.file} lists processes); the daemon then empties the log within seconds`;
-			return [bytes > usualWal ? warn(`${detail}: something has been reading the store for long`, fix) : ok(detail)];
+			return [bytes > usualWal ? warn(`${detail}: a long read probably keeps it from being emptied`, fix) : ok(detail)];
 		},
 	};
 }

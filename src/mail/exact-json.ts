@@ -76,7 +76,7 @@ export function unmarked(json: string): string {
 	return json.includes(mark) ? json.replace(marked, '$1') : json;
 }
 
-/** Below, at or above 0 as the first is less, equal or greater; NaN where one is no number. */
+/** Negative, 0 or positive if the first is less, equal or greater; NaN if either is not a number. */
 export function compareNumbers(one: unknown, other: unknown): number {
 	const [left, right] = [decimalOf(one), decimalOf(other)];
 	if (left === null || right === null) {

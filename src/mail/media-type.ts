@@ -12,7 +12,7 @@ const token = "[\\w!#$&^.+'*-]+";
 const whole = new RegExp(`^(${name}/${name})((?:\\s*;\\s*\\w+=(?:"${token}"|${token}))*)$`, 'i');
 const parameter = new RegExp(`;\\s*(\\w+)=(?:"(${token})"|(${token}))`, 'g');
 
-/** Reads one; null: it is none, or has another parameter or one twice. */
+/** Null: not a media type, or a parameter is unknown or repeated. */
 export function readMediaType(text: string): MediaType | null {
 	const [, type, rest = ''] = whole.exec(text) ?? [];
 	if (type === undefined) {

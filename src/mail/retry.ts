@@ -28,7 +28,7 @@ export type FailedTry = {
 export const claimMarginMs = 60_000;
 
 const jitter = 0.1;
-/** The last try comes so long before the lifetime ends: this part of it, at most so many milliseconds. */
+/** How long before the end of its lifetime a copy gets its last try: this part of the lifetime, at most `mostMs`. */
 const lastTry = {part: 0.1, mostMs: 60_000};
 /** A stated wait alone decides for the first tries. After that the schedule's wait counts if it is longer. */
 const statedWaitTries = 5;
@@ -38,7 +38,7 @@ export function cappedWait(waitMs: number, {waits}: RetrySchedule): number {
 	return Math.min(waitMs, Math.max(...waits));
 }
 
-/** However short its lifetime, a copy has so long for its first try, milliseconds. */
+/** Shorter lifetimes count as this one, so that every copy gets a first try, milliseconds. */
 const shortestLifetime = 1000;
 
 /** When a copy that was accepted then is past its lifetime. */

@@ -8,21 +8,21 @@ type Waiting = {readonly versionId: string; readonly go: (turn: Turn) => void};
 /** `mine`: nobody else's until `done`. `none`: the version's mail no longer takes turns. `full`: too many wait already. */
 type Turn = 'mine' | 'none' | 'full';
 
-/** A version takes turns until so many of its mails in a row were made. */
+/** After this many mails in a row were made, a version no longer takes turns. */
 const madeAgain = 10;
-/** Of one workspace; a copy that waits has a place at its site, which others could have. */
+/** Per workspace. A waiting copy occupies a place at its site. */
 const mostWaiting = {quick: 32, long: 4};
-/** Mails get so long at first, milliseconds; those that need more come after the others. Failures count from there: shorter ones hold nobody up. */
+/** Time limit of a first rendering, milliseconds. Mails that need more come after the others. Shorter failures do not count. */
 export const quickMs = 100;
-/** But one of those has a turn so often, milliseconds. */
+/** A long mail gets a turn at least this often, milliseconds. */
 const longEveryMs = 5000;
 const waitPerFailureMs = 1000;
 const longestWaitMs = {quick: 10_000, long: 60_000};
 const remembered = 1000;
 
 /**
- * Template versions of which a mail took longer to render than allowed. Their mails are made one after the other, and the
- * makers rest from them as long as each took: good ones are soon through, and bad ones hold up no mail of other templates.
+ * Template versions with a mail that exceeded the render limit. Their mails are rendered one at a time, with a pause as long as
+ * each took, so that bad mails do not delay other templates.
  */
 export function createPatience(clock: Clock) {
 	const slow = new LRUCache<string, {failed: number; made: number}>({max: remembered});
