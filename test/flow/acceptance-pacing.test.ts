@@ -225,8 +225,9 @@ test.serial('a host that wants less gets half the connections, and more again as
 	await waitFor('eight connections', () => waiting.length === 8);
 	// All of them were begun before the first answer: it is one fault.
 	answer('451 4.7.0 Too many mails from your address, try again later');
-	// More than there are places: one of them waits.
-	const some = (await sendMany(daemon, shop, users(40, 'busy.example', 'more'))).slice(-9);
+	// More than the site may claim at once, whichever of them it claims first: one of them waits.
+	const more = await sendMany(daemon, shop, users(40, 'busy.example', 'more'));
+	const some = more.filter((_, n) => n % 5 === 0);
 	const last = await send('last@busy.example');
 	await untilWaits(program, some, 'pace', /its hosts get 4 connections now/);
 	await waitFor('four connections', () => waiting.length >= 4);
