@@ -137,7 +137,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'backup',
 		'log/source-places.ts',
 		'api/views.ts',
-		'daemon/mail-copies.ts',
+		'daemon/recipient-mails.ts',
 		'daemon/run.ts',
 		'daemon/webhooks.ts',
 		'data-folder',

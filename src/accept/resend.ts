@@ -15,13 +15,13 @@ export async function readResend(reader: Knex, workspaceId: string, id: string):
 		return sent && 'erased';
 	}
 	const {erasedAt: _, replyTo, cc, ...rest} = sent;
-	const copies: string[] = JSON.parse(cc ?? '[]');
+	const recipients: string[] = JSON.parse(cc ?? '[]');
 	return {
 		...rest,
 		workspaceId,
 		from: addressOf(sent.from),
 		to: addressOf(sent.to),
-		cc: copies.filter(address => address !== erasedAddress).map(addressOf),
+		cc: recipients.filter(address => address !== erasedAddress).map(addressOf),
 		replyTo: replyTo === null || replyTo === erasedAddress ? null : addressOf(replyTo),
 		attachments: await listAttachments(reader, id),
 		resentFrom: id,

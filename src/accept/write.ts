@@ -103,9 +103,9 @@ async function insertNew(trx: Knex.Transaction, entries: readonly Entry[], makin
 	}
 	const {reasonOf, now, newId} = making;
 	await insertMail(trx, entries, making);
-	await insertCopies(
+	await addRecipients(
 		trx,
-		entries.flatMap(entry => copiesOf(entry, key => reasonOf(entry.draft, key), now, newId)),
+		entries.flatMap(entry => recipientsOf(entry, key => reasonOf(entry.draft, key), now, newId)),
 		now,
 		newId,
 	);
@@ -191,25 +191,27 @@ async function insertMail(
 	);
 }
 
-async function insertCopies(
+async function addRecipients(
 	trx: Knex.Transaction,
-	copies: readonly NewCopy[],
+	recipients: readonly BarredRecipient[],
 	now: string,
 	newId: NewId,
 ): Promise<void> {
-	await insertRecipients(trx, copies);
+	await insertRecipients(trx, recipients);
 	await insertEvents(
 		trx,
-		copies.flatMap(copy => (copy.barred === null ? [] : [suppressedEvent(copy, copy.barred, now, newId)])),
+		recipients.flatMap(recipient =>
+			recipient.barred === null ? [] : [suppressedEvent(recipient, recipient.barred, now, newId)],
+		),
 	);
 }
 
 // `accepted` is the message itself; a copy that is not sent has its own entry.
-function suppressedEvent(copy: NewCopy, reason: BarredReason, now: string, newId: NewId): NewEvent {
-	const {id: recipientId, messageId, address: recipient, role} = copy;
+function suppressedEvent(recipient: BarredRecipient, reason: BarredReason, now: string, newId: NewId): NewEvent {
+	const {id: recipientId, messageId, address, role} = recipient;
 	return {
 		...{id: newId('evt'), messageId, recipientId, type: 'suppressed', occurredAt: now, recordedAt: now},
-		detail: JSON.stringify({recipient, role, reason}),
+		detail: JSON.stringify({recipient: address, role, reason}),
 	};
 }
 
@@ -227,7 +229,7 @@ export type BarredReason = 'suppressed' | 'opted_out';
 export type Entry = {readonly id: string; readonly draft: Draft};
 
 /** A row of `recipients`, with the reason for which it is not sent. */
-export type NewCopy = NewRecipient & {readonly barred: BarredReason | null};
+export type BarredRecipient = NewRecipient & {readonly barred: BarredReason | null};
 
 export function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 	const {send, versionId, topicId} = draft;
@@ -259,13 +261,13 @@ export function messageRow({id, draft}: Entry, preferences: Preferences): NewMes
 }
 
 /** The `to` copy, then the `cc` copies; one that must not be mailed is final from the start. */
-export function copiesOf(
+export function recipientsOf(
 	{id, draft: {send}}: Entry,
 	reasonOf: (addressKey: string) => BarredReason | null,
 	now: string,
 	newId: NewId,
-): NewCopy[] {
-	const copy = (address: Address, role: Role, barred: BarredReason | null): NewCopy => ({
+): BarredRecipient[] {
+	const recipient = (address: Address, role: Role, barred: BarredReason | null): BarredRecipient => ({
 		id: newId('rcp'),
 		workspaceId: send.workspaceId,
 		messageId: id,
@@ -278,5 +280,5 @@ export function copiesOf(
 		nextAttemptAt: barred === null ? now : null,
 		barred,
 	});
-	return [copy(send.to, 'to', null), ...send.cc.map(address => copy(address, 'cc', reasonOf(address.key)))];
+	return [recipient(send.to, 'to', null), ...send.cc.map(address => recipient(address, 'cc', reasonOf(address.key)))];
 }

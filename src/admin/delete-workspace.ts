@@ -15,7 +15,7 @@ export type DeleteOptions = {
 	/** Resolves when every running daemon knows what was committed before the call. */
 	readonly settled: () => Promise<void>;
 	/** Removes the captured mails of copies. It is called before each step commits. */
-	readonly removeCaptured: (copyIds: readonly string[]) => Promise<void>;
+	readonly removeCaptured: (recipientIds: readonly string[]) => Promise<void>;
 	/** Gets the messages removed so far. */
 	readonly onStep: (messages: number) => void;
 };
@@ -23,7 +23,7 @@ export type DeleteOptions = {
 /** How it ended: so many messages are gone with it, or so many copies wait in the queue and nothing was deleted. */
 export type Deleted =
 	| {readonly kind: 'deleted'; readonly messages: number}
-	| {readonly kind: 'waiting'; readonly copies: number};
+	| {readonly kind: 'waiting'; readonly recipients: number};
 
 /** Small enough that no send beside it waits long. */
 const messagesPerStep = 50;
@@ -46,7 +46,7 @@ export async function deleteWorkspace(options: DeleteOptions, workspace: Workspa
 		});
 	const before = await waiting();
 	if (before > 0) {
-		return {kind: 'waiting', copies: before};
+		return {kind: 'waiting', recipients: before};
 	}
 	const pausedAt = paused_at ?? storeTime(tools.clock.now());
 	await pause({paused_at: pausedAt, pause_reason: 'it is being deleted', paused_by: null});
@@ -54,7 +54,7 @@ export async function deleteWorkspace(options: DeleteOptions, workspace: Workspa
 	const late = await waiting();
 	if (late > 0) {
 		await pause({paused_at, pause_reason, paused_by});
-		return {kind: 'waiting', copies: late};
+		return {kind: 'waiting', recipients: late};
 	}
 	const record = beginAct(tools, {action: 'workspace.deleted', workspaceId: id, target: id});
 	let messages = 0;
@@ -68,7 +68,7 @@ export async function deleteWorkspace(options: DeleteOptions, workspace: Workspa
 			const range = {workspaceId: id, after, before: noBefore, limit: messagesPerStep};
 			const removed = await writer.transaction(async trx => {
 				const step = await removeMessages(trx, store.dialect, range);
-				await removeCaptured(step.copyIds);
+				await removeCaptured(step.recipientIds);
 				await record(trx, {name, messages: messages + step.messages});
 				return step;
 			});
@@ -82,9 +82,9 @@ export async function deleteWorkspace(options: DeleteOptions, workspace: Workspa
 		if (await removeRest(store, id)) {
 			return {kind: 'deleted', messages};
 		}
-		const copies = await waiting();
-		if (copies > 0) {
-			return {kind: 'waiting', copies};
+		const recipients = await waiting();
+		if (recipients > 0) {
+			return {kind: 'waiting', recipients};
 		}
 	}
 }

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Acting} from '../mail/operator.ts';
 import {recordAct} from '../store/audit.ts';
-import type {ChangedCopy} from '../store/queue/queue-change.ts';
+import type {ChangedRecipient} from '../store/queue/queue-change.ts';
 
 /** What was done to copies of the queue in one transaction. */
 export type QueueAction = {
@@ -17,16 +17,16 @@ export async function auditQueue(
 	trx: Knex.Transaction,
 	acting: Acting,
 	{action, at, detail}: QueueAction,
-	changed: readonly ChangedCopy[],
+	changed: readonly ChangedRecipient[],
 ): Promise<void> {
-	for (const workspaceId of new Set(changed.map(copy => copy.workspace_id))) {
-		const copies = changed.filter(copy => copy.workspace_id === workspaceId);
+	for (const workspaceId of new Set(changed.map(recipient => recipient.workspace_id))) {
+		const recipients = changed.filter(recipient => recipient.workspace_id === workspaceId);
 		await recordAct(trx, acting, {
 			action,
 			at,
 			workspaceId,
-			target: copies.length === 1 ? (copies[0]?.id ?? null) : null,
-			detail: {...detail, copies: copies.length},
+			target: recipients.length === 1 ? (recipients[0]?.id ?? null) : null,
+			detail: {...detail, copies: recipients.length},
 		});
 	}
 }

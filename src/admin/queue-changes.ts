@@ -6,9 +6,9 @@ import type {Outbox} from '../outcome/outbox.ts';
 import {type GivenUp, giveUp} from '../outcome/settle.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {
-	type ChangedCopy,
+	type ChangedRecipient,
 	findClaimed,
-	holdCopies,
+	holdRecipients,
 	makeDue,
 	releaseHeld,
 	type Step,
@@ -21,10 +21,10 @@ export type QueueChange = {
 	readonly done: string;
 	/** Whether a copy that is being tried needs nothing done; else it is asked for again when its try may be over. */
 	readonly passesOver: boolean;
-	readonly apply: (trx: Knex.Transaction, step: Step, outbox: Outbox) => Promise<readonly ChangedCopy[]>;
+	readonly apply: (trx: Knex.Transaction, step: Step, outbox: Outbox) => Promise<readonly ChangedRecipient[]>;
 };
 
-export const hold: QueueChange = {done: 'held', passesOver: false, apply: holdCopies};
+export const hold: QueueChange = {done: 'held', passesOver: false, apply: holdRecipients};
 export const release: QueueChange = {done: 'released', passesOver: true, apply: releaseHeld};
 export const flush: QueueChange = {done: 'flushed', passesOver: true, apply: makeDue};
 
@@ -52,7 +52,7 @@ export type ChangeOptions = {
 /** How many copies were changed, and those that were being tried all the time. */
 export type QueueChanged = {readonly changed: number; readonly busy: readonly string[]};
 
-const copiesPerStep = 500;
+const recipientsPerStep = 500;
 /** How long tries under way are waited for, milliseconds: before the second look, before the third … */
 const patience = [250, 500, 1000, 2000];
 
@@ -60,10 +60,10 @@ const patience = [250, 500, 1000, 2000];
 export async function changeQueue(
 	options: ChangeOptions,
 	change: QueueChange,
-	copies: readonly string[],
+	recipients: readonly string[],
 	detail: Readonly<Record<string, unknown>>,
 ): Promise<QueueChanged> {
-	let {changed, busy} = await takeSteps(options, change, copies, detail);
+	let {changed, busy} = await takeSteps(options, change, recipients, detail);
 	for (const wait of change.passesOver ? [] : patience) {
 		if (busy.length === 0) {
 			break;
@@ -84,17 +84,17 @@ async function takeSteps(
 ): Promise<QueueChanged> {
 	let changed = 0;
 	const busy: string[] = [];
-	for (let from = 0; from < ids.length; from += copiesPerStep) {
-		const some = ids.slice(from, from + copiesPerStep);
+	for (let from = 0; from < ids.length; from += recipientsPerStep) {
+		const some = ids.slice(from, from + recipientsPerStep);
 		const silentSince = await readSilentSince();
 		const now = storeTime(tools.clock.now());
 		const done = await transaction(async trx => {
-			const copies = await change.apply(trx, {ids: some, now, silentSince}, outbox);
-			await auditQueue(trx, tools, {action: `queue.${change.done}`, at: now, detail}, copies);
-			if (copies.length > 0) {
+			const recipients = await change.apply(trx, {ids: some, now, silentSince}, outbox);
+			await auditQueue(trx, tools, {action: `queue.${change.done}`, at: now, detail}, recipients);
+			if (recipients.length > 0) {
 				await bumpGeneration(trx);
 			}
-			return {changed: copies.length, busy: await findClaimed(trx, some)};
+			return {changed: recipients.length, busy: await findClaimed(trx, some)};
 		});
 		changed += done.changed;
 		busy.push(...done.busy);

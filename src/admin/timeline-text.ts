@@ -2,7 +2,7 @@ import type {Phase} from '../mail/outcome.ts';
 import type {EngagementCount} from '../store/engagement.ts';
 import type {StoredEvent} from '../store/events.ts';
 import type {StoredReport} from '../store/inbound/reports.ts';
-import type {StoredAttempt} from '../store/message-copies.ts';
+import type {StoredAttempt} from '../store/message-recipients.ts';
 
 // What happened to a message, in words for people. Much of it is what strangers said: whoever shows it makes it safe.
 

@@ -3,7 +3,7 @@ import {claimMarginMs} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
 import {findAudit} from '../store/audit.ts';
 import {listNodes} from '../store/nodes.ts';
-import type {CopyFacts} from '../store/queue/queue-facts.ts';
+import type {RecipientFacts} from '../store/queue/queue-facts.ts';
 import {textOrNull} from './timeline-text.ts';
 import type {WhyContext} from './why.ts';
 
@@ -34,7 +34,7 @@ export type WhyInput = {
 /** What decides, besides the copies themselves, when they are tried. */
 export async function readWhyContext(
 	reader: Knex,
-	facts: readonly CopyFacts[],
+	facts: readonly RecipientFacts[],
 	{now, daemons, settings: {attemptDeadline, queueLifetime}}: WhyInput,
 ): Promise<WhyContext> {
 	const holds = await readHolds(reader, facts);
@@ -56,7 +56,7 @@ export async function readWhyContext(
 	};
 }
 
-async function readHolds(reader: Knex, facts: readonly CopyFacts[]) {
+async function readHolds(reader: Knex, facts: readonly RecipientFacts[]) {
 	const known = new Map<string, ReturnType<WhyContext['heldBy']>>();
 	for (const {id, workspace_id: workspaceId, held_at: at} of facts) {
 		const act = at === null ? undefined : await findAudit(reader, {workspaceId, action: 'queue.held', at});

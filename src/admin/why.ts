@@ -1,7 +1,7 @@
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {storeTime} from '../mail/time.ts';
 import {reasonText, type WaitCode} from '../mail/wait-reason.ts';
-import type {CopyFacts} from '../store/queue/queue-facts.ts';
+import type {RecipientFacts} from '../store/queue/queue-facts.ts';
 
 /** Why a copy is not sent now; a copy that left the queue waits for nothing (null). */
 export type Why = Reason & {
@@ -21,9 +21,9 @@ export type Why = Reason & {
 };
 
 /** What one copy waits for, and until when. */
-export function whyWaiting(copy: CopyFacts, context: WhyContext): Why {
-	const [first, ...also] = reasonsToWait(copy, context);
-	const {id, message_id, workspace_id, address, destination, state, attempts, next_attempt_at} = copy;
+export function whyWaiting(recipient: RecipientFacts, context: WhyContext): Why {
+	const [first, ...also] = reasonsToWait(recipient, context);
+	const {id, message_id, workspace_id, address, destination, state, attempts, next_attempt_at} = recipient;
 	return {
 		id,
 		message_id,
@@ -33,7 +33,7 @@ export function whyWaiting(copy: CopyFacts, context: WhyContext): Why {
 		state,
 		attempts,
 		next_attempt_at,
-		gives_up_at: next_attempt_at === null ? null : context.givesUpAt(copy),
+		gives_up_at: next_attempt_at === null ? null : context.givesUpAt(recipient),
 		...first,
 		also,
 	};
@@ -78,28 +78,28 @@ export type WhyContext = {
 	/** The longest that a try may take, milliseconds. */
 	readonly attemptDeadlineMs: number;
 	/** When the copy was claimed; null: unknown. */
-	readonly claimedAt: (copy: CopyFacts) => string | null;
-	readonly givesUpAt: (copy: CopyFacts) => string;
+	readonly claimedAt: (recipient: RecipientFacts) => string | null;
+	readonly givesUpAt: (recipient: RecipientFacts) => string;
 	/** Who held it and why, as the audit trail knows. */
-	readonly heldBy: (copy: CopyFacts) => {readonly user: string | null; readonly reason: string | null};
+	readonly heldBy: (recipient: RecipientFacts) => {readonly user: string | null; readonly reason: string | null};
 };
 
 /** All that keeps a copy from being tried: reasons without a known end first, then the one that ends last. At least one. */
-export function reasonsToWait(copy: CopyFacts, context: WhyContext): [Reason, ...Reason[]] {
-	if (copy.next_attempt_at === null) {
-		return [over(copy)];
+export function reasonsToWait(recipient: RecipientFacts, context: WhyContext): [Reason, ...Reason[]] {
+	if (recipient.next_attempt_at === null) {
+		return [over(recipient)];
 	}
-	if (copy.claimed_by !== null && context.lives(copy.claimed_by)) {
-		return [inFlight(copy, context)];
+	if (recipient.claimed_by !== null && context.lives(recipient.claimed_by)) {
+		return [inFlight(recipient, context)];
 	}
 	const now = storeTime(context.now);
 	const found = [
-		held(copy, context),
-		paused(copy),
-		suspendedByOperator(copy),
+		held(recipient, context),
+		paused(recipient),
+		suspendedByOperator(recipient),
 		nobody(context),
-		...timed(copy, now),
-		...(context.delivering && suspendedSite(copy, now) === null ? laneWaits(copy, now) : []),
+		...timed(recipient, now),
+		...(context.delivering && suspendedSite(recipient, now) === null ? laneWaits(recipient, now) : []),
 	].filter(reason => reason !== null);
 	// Where something else keeps it too, a flush alone would not get it tried.
 	const all =
@@ -115,8 +115,8 @@ export function reasonsToWait(copy: CopyFacts, context: WhyContext): [Reason, ..
 
 const endless: ReadonlySet<Reason['waits_for']> = new Set(['hold', 'paused', 'operator', 'daemon', 'route']);
 
-function over(copy: CopyFacts): Reason {
-	const {state, state_at: at, message_id: message, tried_host: host} = copy;
+function over(recipient: RecipientFacts): Reason {
+	const {state, state_at: at, message_id: message, tried_host: host} = recipient;
 	const left = 'Not in the queue any more:';
 	const none = {waits_for: null, since: at, until: null};
 	switch (state) {
@@ -125,48 +125,48 @@ function over(copy: CopyFacts): Reason {
 		case 'sent': {
 			const by = host === null ? '' : ` by ${host}`;
 			const what = state === 'sent' ? 'taken by the smarthost' : state;
-			return {...none, detail: `${left} ${what} at ${utc(at)}${by}${because(copy.last_reply)}.`, mend: null};
+			return {...none, detail: `${left} ${what} at ${utc(at)}${by}${because(recipient.last_reply)}.`, mend: null};
 		}
 		default: {
 			const mend = `mailctl message resend ${message} sends it again as a new message`;
-			return {...none, detail: `${left} ${state} at ${utc(at)}${because(endReason(copy))}.`, mend};
+			return {...none, detail: `${left} ${state} at ${utc(at)}${because(endReason(recipient))}.`, mend};
 		}
 	}
 }
 
-function endReason({end_detail: json, last_reply: reply}: CopyFacts): string | null {
+function endReason({end_detail: json, last_reply: reply}: RecipientFacts): string | null {
 	const {reason} = JSON.parse(json ?? '{}') as {reason?: unknown};
 	return typeof reason === 'string' ? reason : reply;
 }
 
-function inFlight(copy: CopyFacts, {claimedAt, attemptDeadlineMs}: WhyContext): Reason {
-	const since = claimedAt(copy);
-	const until = since === null ? copy.claimed_until : storeTime(Date.parse(since) + attemptDeadlineMs);
+function inFlight(recipient: RecipientFacts, {claimedAt, attemptDeadlineMs}: WhyContext): Reason {
+	const since = claimedAt(recipient);
+	const until = since === null ? recipient.claimed_until : storeTime(Date.parse(since) + attemptDeadlineMs);
 	const begun = since === null ? '' : `, since ${utc(since)}`;
 	return {
 		waits_for: 'in_flight',
-		detail: `Is being tried right now (try ${copy.attempts + 1}${begun}); the try ends by ${utc(until)} at the latest.`,
+		detail: `Is being tried right now (try ${recipient.attempts + 1}${begun}); the try ends by ${utc(until)} at the latest.`,
 		since,
 		until,
 		mend: null,
 	};
 }
 
-function held(copy: CopyFacts, {heldBy}: WhyContext): Reason | null {
-	if (copy.held_at === null) {
+function held(recipient: RecipientFacts, {heldBy}: WhyContext): Reason | null {
+	if (recipient.held_at === null) {
 		return null;
 	}
-	const {user, reason} = heldBy(copy);
+	const {user, reason} = heldBy(recipient);
 	return {
 		waits_for: 'hold',
-		detail: `Is held since ${utc(copy.held_at)} by ${user ?? 'an operator'}${because(reason)}.`,
-		since: copy.held_at,
+		detail: `Is held since ${utc(recipient.held_at)} by ${user ?? 'an operator'}${because(reason)}.`,
+		since: recipient.held_at,
 		until: null,
-		mend: `mailctl queue release ${copy.id} lets it go`,
+		mend: `mailctl queue release ${recipient.id} lets it go`,
 	};
 }
 
-function paused({paused_at: at, pause_reason: reason, workspace_name: name}: CopyFacts): Reason | null {
+function paused({paused_at: at, pause_reason: reason, workspace_name: name}: RecipientFacts): Reason | null {
 	return at === null
 		? null
 		: {
@@ -178,7 +178,11 @@ function paused({paused_at: at, pause_reason: reason, workspace_name: name}: Cop
 			};
 }
 
-function suspendedByOperator({destination, suspended_at: at, suspension_reason: reason}: CopyFacts): Reason | null {
+function suspendedByOperator({
+	destination,
+	suspended_at: at,
+	suspension_reason: reason,
+}: RecipientFacts): Reason | null {
 	return at === null
 		? null
 		: {
@@ -204,39 +208,39 @@ function nobody({running, delivering}: WhyContext): Reason | null {
 }
 
 /** What has a time of its own, whether the daemon runs or not. */
-function timed(copy: CopyFacts, now: string): Array<Reason | null> {
-	return [nextTry(copy, now), suspendedSite(copy, now)];
+function timed(recipient: RecipientFacts, now: string): Array<Reason | null> {
+	return [nextTry(recipient, now), suspendedSite(recipient, now)];
 }
 
-function nextTry(copy: CopyFacts, now: string): Reason | null {
-	const {attempts, next_attempt_at: next, last_category: category, last_reply: reply, claimed_by: claim} = copy;
+function nextTry(recipient: RecipientFacts, now: string): Reason | null {
+	const {attempts, next_attempt_at: next, last_category: category, last_reply: reply, claimed_by: claim} = recipient;
 	if (next === null || next <= now || claim !== null) {
 		return null;
 	}
-	const until = {since: copy.tried_at, until: next};
+	const until = {since: recipient.tried_at, until: next};
 	if (attempts === 0) {
 		const detail = `Waits until ${utc(next)} for its first try.`;
-		return {waits_for: 'retry', detail, ...until, mend: `mailctl queue flush ${copy.id} tries it now`};
+		return {waits_for: 'retry', detail, ...until, mend: `mailctl queue flush ${recipient.id} tries it now`};
 	}
 	const said = reply === null ? '' : `: "${reply}"`;
-	const by = copy.tried_host === null ? '' : ` by ${copy.tried_host}`;
-	const at = copy.tried_at === null ? '' : ` at ${utc(copy.tried_at)}`;
+	const by = recipient.tried_host === null ? '' : ` by ${recipient.tried_host}`;
+	const at = recipient.tried_at === null ? '' : ` at ${utc(recipient.tried_at)}`;
 	if (category === 'greylist') {
 		const detail = `Waits until ${utc(next)} for try ${attempts + 1}: try ${attempts} was greylisted${by}${at}${said}. The host takes it later, not sooner.`;
 		return {waits_for: 'greylisting', detail, ...until, mend: null};
 	}
 	const kind = category === null ? '' : ` (${category})`;
 	const detail = `Waits until ${utc(next)} for try ${attempts + 1}: try ${attempts} was put off${kind}${by}${at}${said}.`;
-	return {waits_for: 'retry', detail, ...until, mend: `mailctl queue flush ${copy.id} tries it now`};
+	return {waits_for: 'retry', detail, ...until, mend: `mailctl queue flush ${recipient.id} tries it now`};
 }
 
-function suspendedSite(copy: CopyFacts, now: string): Reason | null {
-	const {site, site_suspended_until: until, site_reason: reason, destination} = copy;
+function suspendedSite(recipient: RecipientFacts, now: string): Reason | null {
+	const {site, site_suspended_until: until, site_reason: reason, destination} = recipient;
 	if (site === null || until === null || until <= now) {
 		return null;
 	}
 	const mend = `mailctl queue resume ${destination} lets one mail try it now`;
-	if (copy.site_waits_for === 'route') {
+	if (recipient.site_waits_for === 'route') {
 		const detail = `Its ${site} refuses us; it is tried again at ${utc(until)}${because(reason)}.`;
 		return {waits_for: 'route', detail, since: null, until, mend: `${mends.route}; ${mend}`};
 	}
@@ -245,8 +249,8 @@ function suspendedSite(copy: CopyFacts, now: string): Reason | null {
 }
 
 /** What the daemon says of mail that is due; where its route is stopped it matters to all. */
-function laneWaits(copy: CopyFacts, now: string): Array<Reason | null> {
-	const {lane_reason: reason, lane_until: until, site, destination, next_attempt_at: next} = copy;
+function laneWaits(recipient: RecipientFacts, now: string): Array<Reason | null> {
+	const {lane_reason: reason, lane_until: until, site, destination, next_attempt_at: next} = recipient;
 	const isDue = next !== null && next <= now;
 	const isOver = until !== null && until <= now;
 	// An operator's suspension is told from the table where it stands.

@@ -26,8 +26,8 @@ export type RemadeMail =
 /** The mail of copies, to be looked at. */
 export type Mails = {
 	/** Null: it was not captured. */
-	readonly captured: (copyId: string) => Promise<Uint8Array | null>;
-	readonly remade: (workspaceId: string, copyId: string) => Promise<RemadeMail>;
+	readonly captured: (recipientId: string) => Promise<Uint8Array | null>;
+	readonly remade: (workspaceId: string, recipientId: string) => Promise<RemadeMail>;
 };
 
 /** What the routes of the API work with. */

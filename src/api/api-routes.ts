@@ -4,8 +4,8 @@ import {contactRoutes} from './routes/contacts.ts';
 import {domainRoutes} from './routes/domains.ts';
 import {eventRoutes} from './routes/events.ts';
 import {messageContentRoutes} from './routes/message-content.ts';
-import {messageCopyRoutes} from './routes/message-copies.ts';
 import {messageListRoutes} from './routes/message-list.ts';
+import {messageRecipientRoutes} from './routes/message-recipient-routes.ts';
 import {messageRoutes} from './routes/messages.ts';
 import {resendRoutes} from './routes/resend.ts';
 import {senderRoutes} from './routes/senders.ts';
@@ -28,7 +28,7 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		usageRoutes(parts),
 		statsRoutes(parts),
 		messageListRoutes(parts),
-		messageCopyRoutes(parts),
+		messageRecipientRoutes(parts),
 		messageContentRoutes(parts),
 		resendRoutes(parts),
 		eventRoutes(parts),

@@ -61,7 +61,7 @@ function toSend(body: SendBody, {workspaceId, mode}: Pick<Caller, 'workspaceId' 
 		mode,
 		from: checkedAddress(body.from),
 		to,
-		cc: copies(body.cc ?? [], to),
+		cc: recipients(body.cc ?? [], to),
 		replyTo: body.replyTo === undefined ? null : checkedAddress(body.replyTo),
 		templateId: body.templateId,
 		data: json(body.data, variablesJson),
@@ -80,7 +80,7 @@ function toSend(body: SendBody, {workspaceId, mode}: Pick<Caller, 'workspaceId' 
 	};
 }
 
-function copies(cc: readonly string[], to: Address): Address[] {
+function recipients(cc: readonly string[], to: Address): Address[] {
 	const byKey = new Map<string, Address>();
 	for (const address of cc.map(checkedAddress)) {
 		if (address.key !== to.key && !byKey.has(address.key)) {

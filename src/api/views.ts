@@ -8,7 +8,7 @@ import type {Contact} from '../store/contacts.ts';
 import type {Domain} from '../store/domains.ts';
 import type {StreamedEvent} from '../store/event-stream.ts';
 import type {StoredEvent} from '../store/events.ts';
-import type {ListedAttempt, ListedCopy} from '../store/message-copies.ts';
+import type {ListedAttempt, ListedRecipient} from '../store/message-recipients.ts';
 import type {StoredMessage} from '../store/messages.ts';
 import type {Sender} from '../store/senders.ts';
 import type {Suppression} from '../store/suppressions.ts';
@@ -60,8 +60,8 @@ export function streamedEventView(event: StreamedEvent) {
 }
 
 /** A copy of a message as the API shows it. */
-export function copyView(copy: ListedCopy) {
-	const {id, address, role, state, state_at: stateAt, next_attempt_at: next, last_reply: lastReply} = copy;
+export function recipientView(recipient: ListedRecipient) {
+	const {id, address, role, state, state_at: stateAt, next_attempt_at: next, last_reply: lastReply} = recipient;
 	return {
 		id,
 		recipient: address,
@@ -75,11 +75,11 @@ export function copyView(copy: ListedCopy) {
 
 /** A conversation about a copy as the API shows it: addresses and words of our own hosts are for the operator. */
 export function attemptView(attempt: ListedAttempt) {
-	const {copy, n, at, host, tls, phase, code, enhanced, reply, ms} = attempt;
+	const {recipient, n, at, host, tls, phase, code, enhanced, reply, ms} = attempt;
 	return {
-		recipient_id: copy.id,
-		recipient: copy.address,
-		role: copy.role,
+		recipient_id: recipient.id,
+		recipient: recipient.address,
+		role: recipient.role,
 		attempt: n,
 		at: apiTime(at),
 		host,

@@ -8,7 +8,7 @@ import {recordAct} from '../store/audit.ts';
 import {releaseOthers} from '../store/held-claims.ts';
 import {holdAll} from '../store/queue/queue-change.ts';
 import {type QueueSize, readQueueSize} from '../store/queue/queue-summary.ts';
-import {copyClaims} from '../store/queue/releases.ts';
+import {recipientClaims} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
 import {type OnBytes, readArchive} from './archive.ts';
 import type {Manifest} from './manifest.ts';
@@ -52,11 +52,11 @@ async function prepare(
 	const now = storeTime(acting.clock.now());
 	await writer.transaction(async trx => {
 		// No daemon has them here.
-		await releaseOthers(trx, copyClaims, '', now);
+		await releaseOthers(trx, recipientClaims, '', now);
 		const act = {at: now, workspaceId: null, target: null};
 		await recordAct(trx, acting, {...act, action: 'store.restored', detail: {backup: time, version, hold}});
-		for (const {workspaceId, copies} of hold ? await holdAll(trx, now) : []) {
-			const detail = {reason: `restored from a backup of ${time}`, copies};
+		for (const {workspaceId, recipients} of hold ? await holdAll(trx, now) : []) {
+			const detail = {reason: `restored from a backup of ${time}`, copies: recipients};
 			await recordAct(trx, acting, {...act, action: 'queue.held', workspaceId, detail});
 		}
 	});

@@ -73,16 +73,16 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 		clock,
 		// A daemon beside finds by itself what is due.
 		outbox: {newId, onDue: () => undefined},
-		removeCaptured: copyIds => removeCaptured(folder, copyIds),
+		removeCaptured: recipientIds => removeCaptured(folder, recipientIds),
 	})({workspaceId, addressKey: key}, session.tools.operator);
-	if (!erased.contact && erased.messages + erased.copies === 0) {
+	if (!erased.contact && erased.messages + erased.recipients === 0) {
 		missing(text);
 	}
-	session.show({email: address, erased: true, messages: erased.messages, cc_messages: erased.copies}, () =>
+	session.show({email: address, erased: true, messages: erased.messages, cc_messages: erased.recipients}, () =>
 		fields([
 			['erased', address],
 			['messages to it', erased.messages],
-			['with it in cc', erased.copies],
+			['with it in cc', erased.recipients],
 		]),
 	);
 }

@@ -1,9 +1,9 @@
 import {attemptText, engagementText, eventText, reportText, textOrNull} from '../admin/timeline-text.ts';
-import {capturedFile} from '../daemon/mail-copies.ts';
+import {capturedFile} from '../daemon/recipient-mails.ts';
 import type {EngagementCount} from '../store/engagement.ts';
 import type {StoredEvent} from '../store/events.ts';
 import type {StoredReport} from '../store/inbound/reports.ts';
-import type {StoredAttempt, StoredCopy} from '../store/message-copies.ts';
+import type {StoredAttempt, StoredRecipient} from '../store/message-recipients.ts';
 import type {StoredMessage} from '../store/messages.ts';
 import type {Session} from './session.ts';
 import {fields, folded, nextTry, printable, shortTime, table, wrapped} from './text.ts';
@@ -19,7 +19,7 @@ export function describe(
 	session: Session,
 	message: StoredMessage,
 	events: readonly StoredEvent[],
-	copies: readonly StoredCopy[],
+	recipients: readonly StoredRecipient[],
 	{engagement, reports}: Afterwards,
 ): string[] {
 	const {bold, width} = session.terminal;
@@ -47,22 +47,22 @@ export function describe(
 			events,
 			width,
 		),
-		...copies.flatMap(copy => [
+		...recipients.flatMap(recipient => [
 			'',
-			bold(`${copy.role} ${printable(copy.address)}: ${standing(copy, session.tools.clock.now())}`),
-			...copy.attempts.flatMap(attempt => attemptLines(attempt, width)),
-			...captured(session, copy),
-			...reports.filter(({recipientId}) => recipientId === copy.id).flatMap(report => reportLines(report, width)),
-			...engagement.filter(({recipientId}) => recipientId === copy.id).flatMap(counted),
+			bold(`${recipient.role} ${printable(recipient.address)}: ${standing(recipient, session.tools.clock.now())}`),
+			...recipient.attempts.flatMap(attempt => attemptLines(attempt, width)),
+			...captured(session, recipient),
+			...reports.filter(({recipientId}) => recipientId === recipient.id).flatMap(report => reportLines(report, width)),
+			...engagement.filter(({recipientId}) => recipientId === recipient.id).flatMap(counted),
 		]),
 	];
 }
 
-function standing({state, next_attempt_at: next}: StoredCopy, now: number): string {
+function standing({state, next_attempt_at: next}: StoredRecipient, now: number): string {
 	return next === null ? state : `${state}, ${nextTry(next, now)}`;
 }
 
-function captured(session: Session, {id}: StoredCopy): string[] {
+function captured(session: Session, {id}: StoredRecipient): string[] {
 	const file = capturedFile(session.settings().dataDir, id);
 	return file === null ? [] : [`  captured in ${printable(file)}`];
 }

@@ -1,7 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import type {Command} from 'commander';
 import {eventView, messageView} from '../api/views.ts';
-import {capturedFile} from '../daemon/mail-copies.ts';
+import {capturedFile} from '../daemon/recipient-mails.ts';
 import {createLinks} from '../links/links.ts';
 import {isTemplateId} from '../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../mail/recipient-state.ts';
@@ -9,7 +9,7 @@ import {askedTerms, messageIdTerm, metadataTerm, mostAsked, type Term, tagTerm, 
 import {type EngagementCount, readEngagement} from '../store/engagement.ts';
 import {readEvents} from '../store/events.ts';
 import {readReports, type StoredReport} from '../store/inbound/reports.ts';
-import {readCopies, type StoredCopy} from '../store/message-copies.ts';
+import {readRecipients, type StoredRecipient} from '../store/message-recipients.ts';
 import {type ListedMessage, listMessages} from '../store/message-scan.ts';
 import {findMessage, type StoredMessage} from '../store/messages.ts';
 import {CliError} from './fault.ts';
@@ -67,7 +67,7 @@ export function messageCommands(message: Command): void {
 			const {id: workspaceId} = await session.workspace();
 			const reader = await session.reader();
 			const events = await readEvents(reader, found.id, {after: null, limit: mostEvents});
-			const copies = await readCopies(reader, workspaceId, found.id);
+			const recipients = await readRecipients(reader, workspaceId, found.id);
 			const engagement = await readEngagement(reader, found.id);
 			const reports = await readReports(reader, found.id, mostReports);
 			session.show(
@@ -79,9 +79,9 @@ export function messageCommands(message: Command): void {
 						occurred_at: event.occurredAt,
 						recorded_at: event.recordedAt,
 					})),
-					recipients: copies.map(copy => copyView(session, copy, engagement, reports)),
+					recipients: recipients.map(recipient => recipientView(session, recipient, engagement, reports)),
 				},
-				() => describe(session, found, events, copies, {engagement, reports}),
+				() => describe(session, found, events, recipients, {engagement, reports}),
 			);
 		}),
 	);
@@ -101,17 +101,17 @@ export function messageCommands(message: Command): void {
 	verb(message, 'raw <id>', 'Print the mail as it is sent', 'mailctl message raw msg_06f… > mail.eml')
 		.option('--recipient <address>', 'the copy of this address')
 		.action(
-			action<{recipient?: string}, [string]>(async (session, {recipient}, id) => {
+			action<{recipient?: string}, [string]>(async (session, {recipient: to}, id) => {
 				const found = await chosenMessage(session, id);
 				const {id: workspaceId} = await session.workspace();
-				const copies = await readCopies(await session.reader(), workspaceId, found.id);
-				const wanted = recipient === undefined ? undefined : address(recipient, true).key;
-				const copy = copies.find(each => wanted === undefined || address(each.address, true).key === wanted);
-				if (!copy) {
-					throw new CliError('data', `the message has no copy for ${recipient}`, `see mailctl message show ${id}`);
+				const recipients = await readRecipients(await session.reader(), workspaceId, found.id);
+				const wanted = to === undefined ? undefined : address(to, true).key;
+				const recipient = recipients.find(each => wanted === undefined || address(each.address, true).key === wanted);
+				if (!recipient) {
+					throw new CliError('data', `the message has no copy for ${to}`, `see mailctl message show ${id}`);
 				}
 				const {rawMail} = await import('./raw-mail.ts');
-				session.terminal.write(await rawMail(session, workspaceId, copy.id));
+				session.terminal.write(await rawMail(session, workspaceId, recipient.id));
 			}),
 		);
 }
@@ -191,13 +191,13 @@ function subjectWords(text: string): Term[] {
 	return terms;
 }
 
-function copyView(
+function recipientView(
 	session: Session,
-	copy: StoredCopy,
+	recipient: StoredRecipient,
 	engagement: readonly EngagementCount[],
 	reports: readonly StoredReport[],
 ) {
-	const {id, address, role, state, attempts, next_attempt_at: nextAttemptAt} = copy;
+	const {id, address, role, state, attempts, next_attempt_at: nextAttemptAt} = recipient;
 	const own = engagement.filter(({recipientId}) => recipientId === id);
 	return {
 		id,

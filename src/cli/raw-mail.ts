@@ -1,13 +1,13 @@
 import {linkBase} from '../config/derive.ts';
-import {createMailCopies} from '../daemon/mail-copies.ts';
+import {createRecipientMails} from '../daemon/recipient-mails.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {CliError} from './fault.ts';
 import type {Session} from './session.ts';
 
 /** The mail of a copy: what was captured, else made again as the daemon makes it. */
-export async function rawMail(session: Session, workspaceId: string, copyId: string): Promise<Uint8Array> {
+export async function rawMail(session: Session, workspaceId: string, recipientId: string): Promise<Uint8Array> {
 	const settings = session.settings();
-	const copies = createMailCopies({
+	const recipients = createRecipientMails({
 		settings,
 		store: await session.store(),
 		vault: await session.vault(),
@@ -15,11 +15,11 @@ export async function rawMail(session: Session, workspaceId: string, copyId: str
 		clock: session.tools.clock,
 		publicUrl: () => linkBase(settings, liveDaemon(settings.dataDir)?.http),
 	});
-	const captured = await copies.captured(copyId);
+	const captured = await recipients.captured(recipientId);
 	if (captured !== null) {
 		return captured;
 	}
-	const made = await copies.remade(workspaceId, copyId);
+	const made = await recipients.remade(workspaceId, recipientId);
 	if (made === 'no_sender') {
 		throw new CliError('unavailable', 'the mail cannot be made again: its sender was removed', 'add the sender again');
 	}

@@ -8,7 +8,7 @@ import type {Mode} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {storeTime} from '../mail/time.ts';
 import {deleteApiKey} from '../store/api-keys.ts';
-import {readStatus} from '../store/message-copies.ts';
+import {readStatus} from '../store/message-recipients.ts';
 import {findMessageStanding} from '../store/messages.ts';
 import {CliError, type ExitKind} from './fault.ts';
 import {readInput, readVariables} from './files.ts';

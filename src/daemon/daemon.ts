@@ -87,7 +87,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 	const storeFaults = watchForStoreFaults({store, logger});
 	const onStoreError = storeFaults.noted;
 	const storeFailing = () => storeFaults.failing() || roles.storeFailing();
-	const uncapture = (copyIds: readonly string[]) => removeCaptured(capturedFolder(settings.dataDir), copyIds);
+	const uncapture = (recipientIds: readonly string[]) => removeCaptured(capturedFolder(settings.dataDir), recipientIds);
 	let phase: 'starting' | 'running' | 'leaving' | 'draining' = 'starting';
 
 	/** What this process remembers of the store is read again. */

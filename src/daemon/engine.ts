@@ -16,7 +16,7 @@ import {storeTime} from '../mail/time.ts';
 import type {LaneKey} from '../mail/way.ts';
 import type {PolicyFailure} from '../mta-sts/mta-sts.ts';
 import type {Outbox} from '../outcome/outbox.ts';
-import {createRecordWrite, type JudgedTry, type TriedCopy} from '../outcome/record.ts';
+import {createRecordWrite, type JudgedTry, type TriedRecipient} from '../outcome/record.ts';
 import type {SiteChange} from '../pace/site.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
 import type {MakeJob} from '../queue/makers.ts';
@@ -26,8 +26,8 @@ import {confirmationsOf} from '../routing/confirmations.ts';
 import {createPolicies} from '../routing/mta-sts.ts';
 import {createWays} from '../routing/ways.ts';
 import {listAttachments, sizeAttachments} from '../store/attachments.ts';
-import {readAsked} from '../store/message-copies.ts';
-import {claimAged, readAged, readShortestLifetime} from '../store/queue/aged-copies.ts';
+import {readAsked} from '../store/message-recipients.ts';
+import {claimAged, readAged, readShortestLifetime} from '../store/queue/aged-recipients.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
 import {createClaimWrite} from '../store/queue/claims.ts';
 import {createLaneWaitWrite} from '../store/queue/lane-waits.ts';
@@ -63,7 +63,7 @@ export type EngineOptions = {
 	readonly outbox: Outbox;
 	readonly clock: Clock;
 	readonly onRecorded: (recorded: JudgedTry) => void;
-	readonly onLost: (copy: TriedCopy) => void;
+	readonly onLost: (recipient: TriedRecipient) => void;
 	/** A site's pace changed. */
 	readonly onSite: (site: Site, changes: readonly SiteChange[]) => void;
 	/** The way of a lane could not be found, though the store can be used; it is tried again. */
@@ -71,7 +71,7 @@ export type EngineOptions = {
 	/** What mail is made of cannot be used until somebody repairs it; the mail waits. */
 	readonly onResourceFault: (job: MakeJob, message: string) => void;
 	/** What became of a copy could not be judged. */
-	readonly onFault: (error: unknown, copy: TriedCopy) => void;
+	readonly onFault: (error: unknown, recipient: TriedRecipient) => void;
 	readonly onStoreError: (error: unknown) => void;
 	/** A recipient's domain announces an MTA-STS policy that could not be had. */
 	readonly onPolicyFailure: (failure: PolicyFailure) => void;
@@ -87,7 +87,7 @@ const dnsTries = 2;
 const renewRetryMs = 1000;
 /** Other nodes tell of mail that waits: so often it is looked for what nobody told, milliseconds. */
 const missedMs = 3000;
-const copiesPerSession = 4;
+const recipientsPerSession = 4;
 const unprovenShare = 0.75;
 /** Attachments of copies being tried, in memory at once, octets; a mail is a third larger than its attachments. */
 const mostAttached = 32 * 1024 * 1024;
@@ -111,12 +111,12 @@ export function createEngine(options: EngineOptions) {
 	const now = () => storeTime(clock.now());
 	const laneWaitWrite = createLaneWaitWrite(boot);
 
-	async function attachmentsOf(copy: Claimed): Promise<Attachment[]> {
-		if (copy.attachments === 0) {
+	async function attachmentsOf(recipient: Claimed): Promise<Attachment[]> {
+		if (recipient.attachments === 0) {
 			return [];
 		}
-		await attached.take(copy.id, await sizeAttachments(store.reader, copy.message_id));
-		return await listAttachments(store.reader, copy.message_id);
+		await attached.take(recipient.id, await sizeAttachments(store.reader, recipient.message_id));
+		return await listAttachments(store.reader, recipient.message_id);
 	}
 
 	async function askedBefore({id}: Claimed): Promise<Asked[]> {
@@ -133,9 +133,9 @@ export function createEngine(options: EngineOptions) {
 
 	const steps: AttemptSteps = {
 		now,
-		recorded(copy) {
-			attached.giveBack(copy.id);
-			senders.recorded(copy.id);
+		recorded(recipient) {
+			attached.giveBack(recipient.id);
+			senders.recorded(recipient.id);
 		},
 		async countDoubtful({id}) {
 			try {
@@ -145,28 +145,30 @@ export function createEngine(options: EngineOptions) {
 				return 0;
 			}
 		},
-		async make(copy) {
-			const domain = await signing.of(copy.domain_id ?? '');
-			const attachments = await attachmentsOf(copy);
+		async make(recipient) {
+			const domain = await signing.of(recipient.domain_id ?? '');
+			const attachments = await attachmentsOf(recipient);
 			const returnPathDomain = domain.returnPathDomain ?? settings.returnPathDomain;
-			const made = await makers.make(makeJob(copy, {attachments, signing: domain.keyIds.join(','), returnPathDomain}));
+			const made = await makers.make(
+				makeJob(recipient, {attachments, signing: domain.keyIds.join(','), returnPathDomain}),
+			);
 			letGo(attachments.reduce((sum, {content}) => sum + content.length, 0));
 			return made;
 		},
-		async deliver(copy, made, way, connections, endsAt) {
-			const asked = copy.attempts === 0 ? {} : {asked: await askedBefore(copy)};
+		async deliver(recipient, made, way, connections, endsAt) {
+			const asked = recipient.attempts === 0 ? {} : {asked: await askedBefore(recipient)};
 			return await senders.deliver(way.site, connections, {
-				recipientId: copy.id,
-				destination: copy.destination,
-				envelope: {from: made.envelopeFrom, to: wireAddress(copy), smtputf8: made.smtputf8},
+				recipientId: recipient.id,
+				destination: recipient.destination,
+				envelope: {from: made.envelopeFrom, to: wireAddress(recipient), smtputf8: made.smtputf8},
 				ref: made.ref,
 				terms: way.terms,
 				data: made.mail,
-				attempt: copy.attempts + 1,
+				attempt: recipient.attempts + 1,
 				...asked,
 				endsAt,
-				simulated: copy.mode === 'test',
-				...confirmationsOf(copy, options.retry().schedule, clock.now()),
+				simulated: recipient.mode === 'test',
+				...confirmationsOf(recipient, options.retry().schedule, clock.now()),
 			});
 		},
 	};
@@ -188,10 +190,10 @@ export function createEngine(options: EngineOptions) {
 		steps,
 		retry: options.retry,
 		attemptDeadlineMs: settings.attemptDeadline,
-		maxInFlight: Math.max(64, settings.maxSessions * copiesPerSession),
+		maxInFlight: Math.max(64, settings.maxSessions * recipientsPerSession),
 		// Some sessions are always left to sites that answer.
 		maxUnproven: Math.ceil(settings.maxSessions * unprovenShare),
-		fixedWaitOf: copy => (copy.destination === simulatorDomain ? simulatorWaitMs : undefined),
+		fixedWaitOf: recipient => (recipient.destination === simulatorDomain ? simulatorWaitMs : undefined),
 		clock,
 		random: Math.random,
 		onRecorded: options.onRecorded,
@@ -297,10 +299,10 @@ export function createEngine(options: EngineOptions) {
 
 export type Engine = ReturnType<typeof createEngine>;
 
-function wireAddress(copy: Claimed): string {
-	const parsed = parseAddress(copy.address, {utf8Local: true});
+function wireAddress(recipient: Claimed): string {
+	const parsed = parseAddress(recipient.address, {utf8Local: true});
 	if (!parsed.ok) {
-		throw new Error(`${copy.id}: the stored address ${parsed.fault}`);
+		throw new Error(`${recipient.id}: the stored address ${parsed.fault}`);
 	}
 	return parsed.address.wire;
 }

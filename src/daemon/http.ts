@@ -32,7 +32,7 @@ import type {Store} from '../store/store.ts';
 import {createGuard} from '../webhook/guard.ts';
 import type {Intake} from './intake.ts';
 import {createLogIns} from './log-ins.ts';
-import {createMailCopies} from './mail-copies.ts';
+import {createRecipientMails} from './recipient-mails.ts';
 import {guardOf, postExample} from './webhooks.ts';
 
 export type HttpOptions = {
@@ -51,7 +51,7 @@ export type HttpOptions = {
 	/** Lets the whole process forget what it remembers of the store. */
 	readonly forget: () => void;
 	/** Removes the captured mails of copies. */
-	readonly uncapture: (copyIds: readonly string[]) => Promise<void>;
+	readonly uncapture: (recipientIds: readonly string[]) => Promise<void>;
 	/** The figures in Prometheus' text format. */
 	readonly metrics: () => Promise<string>;
 	/** Null: ready to take mail. Else why not. */
@@ -137,7 +137,7 @@ export function createHttp(options: HttpOptions) {
 			areChecked: settings.delivery !== 'capture',
 			makeKeys: (workspaceId: string) => keyTurns(workspaceId, generateSigningKeys),
 		},
-		mails: createMailCopies({
+		mails: createRecipientMails({
 			settings,
 			store,
 			vault: options.vault,

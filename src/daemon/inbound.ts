@@ -24,7 +24,7 @@ import {type CameIn, type Reading, reportTokenMs} from '../mail/report.ts';
 import {processCpu} from '../mail/work-limit.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import type {ReportEffect} from '../outcome/reports.ts';
-import {findCopyAddresses, listReturnPathHosts} from '../store/inbound/inbound.ts';
+import {findRecipientAddresses, listReturnPathHosts} from '../store/inbound/inbound.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {ReaderData} from '../threads/reader.ts';
@@ -195,7 +195,7 @@ export function createInbound(options: InboundOptions) {
 					domains,
 					returnPathDomain,
 					feedbackAddress,
-					addressOf: askTogether(ids => findCopyAddresses(store.reader, ids)),
+					addressOf: askTogether(ids => findRecipientAddresses(store.reader, ids)),
 					tokenLifetimeMs: () => reportTokenMs(options.retentionDays()),
 					clock,
 				}),

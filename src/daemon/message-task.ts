@@ -15,7 +15,7 @@ export type MessageTaskOptions = {
 	/** How long messages are kept; 0: for ever. */
 	readonly days: () => number;
 	/** Removes the captured mails of copies. */
-	readonly removeCaptured: (copyIds: readonly string[]) => Promise<void>;
+	readonly removeCaptured: (recipientIds: readonly string[]) => Promise<void>;
 	/** Removes the captured mails of the copies that were made in a range of time, milliseconds. */
 	readonly removeCapturedOf: (from: number, to: number) => Promise<void>;
 	readonly messagesPerStep?: number;
@@ -93,7 +93,7 @@ export function messageTask({
 				const next = await inStep(store, async trx => {
 					const removed = await removeMessages(trx, store.dialect, {after, before, limit: messagesPerStep});
 					// Before the commit: until then the rows lead to the files, if all is interrupted.
-					await removeCaptured(removed.copyIds);
+					await removeCaptured(removed.recipientIds);
 					return removed.next;
 				});
 				after = next ?? after;

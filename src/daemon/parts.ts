@@ -8,7 +8,7 @@ import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
 import type {Outbox} from '../outcome/outbox.ts';
-import type {TriedCopy} from '../outcome/record.ts';
+import type {TriedRecipient} from '../outcome/record.ts';
 import type {SiteChange} from '../pace/site.ts';
 import type {Site} from '../queue/site.ts';
 import {type Guard, startGuard} from '../reputation/guard.ts';
@@ -44,7 +44,7 @@ export type PartsOptions = {
 	/** Lets the whole process forget what it remembers of the store. */
 	readonly forget: () => void;
 	/** Removes the captured mails of copies. */
-	readonly uncapture: (copyIds: readonly string[]) => Promise<void>;
+	readonly uncapture: (recipientIds: readonly string[]) => Promise<void>;
 	readonly telling: Telling;
 	readonly metrics: Pick<Metrics, 'inbound'>;
 	readonly mailLog: MailLog;
@@ -57,7 +57,7 @@ export function makeEngine(options: PartsOptions, publicUrl: string): Engine {
 	const {store, live, telling, onStoreError, logger} = options;
 
 	/** A mail may be captured while its recipient is erased. */
-	async function removeIfErased({id}: TriedCopy): Promise<void> {
+	async function removeIfErased({id}: TriedRecipient): Promise<void> {
 		if (await isErased(store.reader, id)) {
 			await options.uncapture([id]);
 		}
@@ -69,11 +69,11 @@ export function makeEngine(options: PartsOptions, publicUrl: string): Engine {
 		bounceRules: options.rules.current,
 		retry: () => ({schedule: live().retrySchedule, lifetime: live().queueLifetime}),
 		onRecorded: telling.recorded,
-		onLost: copy => void removeIfErased(copy).catch(onStoreError),
+		onLost: recipient => void removeIfErased(recipient).catch(onStoreError),
 		onSite: (site, changes) => logSite(logger, site, changes),
 		onWayError: telling.wayNotFound,
 		onResourceFault: telling.resourceFault,
-		onFault: telling.copyFault,
+		onFault: telling.recipientFault,
 		onCrash: reason => noteCrash(logger, reason),
 		onPolicyFailure({domain, failure, kept, reason}) {
 			logger.warn({event: 'mta_sts_failed', domain, failure, kept}, reason);

@@ -6,7 +6,7 @@ import {releaseOthers, releaseOwn} from '../store/held-claims.ts';
 import {beat, listNodes, type Node, removeNode, type SeenNode, silentMs} from '../store/nodes.ts';
 import {removeOtherLaneWaits, removeOwnLaneWaits} from '../store/queue/lane-waits.ts';
 import {removeLeases} from '../store/queue/leases.ts';
-import {copyClaims, releaseSilentClaims} from '../store/queue/releases.ts';
+import {recipientClaims, releaseSilentClaims} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
 import {deliveryClaims, releaseSilentDeliveries} from '../store/webhooks/webhook-claims.ts';
 
@@ -112,7 +112,7 @@ export function createPresence({
 
 	async function releaseAll(trx: Knex.Transaction, boot: string): Promise<void> {
 		const now = storeTime(clock.now());
-		await releaseOwn(trx, copyClaims, boot, now);
+		await releaseOwn(trx, recipientClaims, boot, now);
 		await releaseOwn(trx, deliveryClaims, boot, now);
 		await removeOwnLaneWaits(trx, boot);
 	}
@@ -125,7 +125,7 @@ export function createPresence({
 			if (alone) {
 				const now = storeTime(clock.now());
 				await store.agreeing.transaction(async trx => {
-					await releaseOthers(trx, copyClaims, node.id, now);
+					await releaseOthers(trx, recipientClaims, node.id, now);
 					await releaseOthers(trx, deliveryClaims, node.id, now);
 					await removeOtherLaneWaits(trx, node.id);
 				});

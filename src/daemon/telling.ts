@@ -3,7 +3,7 @@ import type {createMailLog} from '../log/maillog.ts';
 import type {Clock} from '../mail/clock.ts';
 import {isLogInRefusal} from '../mail/outcome.ts';
 import type {LaneKey} from '../mail/way.ts';
-import type {JudgedTry, TriedCopy} from '../outcome/record.ts';
+import type {JudgedTry, TriedRecipient} from '../outcome/record.ts';
 import type {MakeJob} from '../queue/makers.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
 import type {Judged} from '../reputation/guard.ts';
@@ -34,16 +34,21 @@ export function createTelling({metrics, mailLog, infrastructure, clock}: Telling
 	const tellsOfWay = createThrottle(wayEveryMs, clock);
 	const tellsOfResource = createThrottle(wayEveryMs, clock);
 	return {
-		recorded({copy, result, verdict}: JudgedTry): void {
-			const delayMs = Date.parse(result.at) - Date.parse(copy.created_at);
+		recorded({recipient, result, verdict}: JudgedTry): void {
+			const delayMs = Date.parse(result.at) - Date.parse(recipient.created_at);
 			const judged = {...result, outcome: verdict.outcome};
 			const begun = result.attempts[0]?.at ?? result.sentAt;
-			const waitMs = copy.attempts === 0 && begun !== null ? Date.parse(begun) - Date.parse(copy.created_at) : null;
+			const waitMs =
+				recipient.attempts === 0 && begun !== null ? Date.parse(begun) - Date.parse(recipient.created_at) : null;
 			metrics.attempted(judged, delayMs, waitMs);
-			mailLog.attempted({messageId: copy.message_id, recipient: copy.address, workspace: copy.workspace_id}, judged, {
-				delayMs,
-				attempt: verdict.attempts,
-			});
+			mailLog.attempted(
+				{messageId: recipient.message_id, recipient: recipient.address, workspace: recipient.workspace_id},
+				judged,
+				{
+					delayMs,
+					attempt: verdict.attempts,
+				},
+			);
 			// The mail may have gone by the next smarthost: nobody else would tell.
 			for (const {host, reply} of result.attempts.filter(isLogInRefusal)) {
 				if (tellsOfRefusal(host ?? '')) {
@@ -60,8 +65,11 @@ export function createTelling({metrics, mailLog, infrastructure, clock}: Telling
 			mailLog.reputation({workspace: workspaceId, name, kind, figures: findingsText(findings)});
 		},
 
-		copyFault(error: unknown, copy: TriedCopy): void {
-			mailLog.copyFault({messageId: copy.message_id, recipient: copy.address, workspace: copy.workspace_id}, error);
+		recipientFault(error: unknown, recipient: TriedRecipient): void {
+			mailLog.recipientFault(
+				{messageId: recipient.message_id, recipient: recipient.address, workspace: recipient.workspace_id},
+				error,
+			);
 		},
 
 		wayNotFound(error: unknown, {destination, workspaceId}: LaneKey): void {

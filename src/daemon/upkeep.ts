@@ -6,7 +6,7 @@ import {storeTime} from '../mail/time.ts';
 import {readGeneration} from '../store/changes.ts';
 import {takeTime} from '../store/engine/dialect.ts';
 import {bringForward} from '../store/held-claims.ts';
-import {waitingCopies} from '../store/queue/releases.ts';
+import {waitingRecipients} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
 import {waitingDeliveries} from '../store/webhooks/webhook-claims.ts';
 import {watchClockSkew} from './clock-skew.ts';
@@ -30,7 +30,7 @@ export type UpkeepOptions = {
 	/** What was due later is due sooner now. */
 	readonly onMoved: () => void;
 	/** Removes the captured mails of copies. */
-	readonly uncapture: (copyIds: readonly string[]) => Promise<void>;
+	readonly uncapture: (recipientIds: readonly string[]) => Promise<void>;
 	/** Removes those of copies made in a range of time, milliseconds. */
 	readonly uncaptureOf: (from: number, to: number) => Promise<void>;
 	readonly onStoreError: (error: unknown) => void;
@@ -165,7 +165,7 @@ export function watchClockSteps(options: ClockStepsOptions): {readonly stop: () 
 		const now = clock.now();
 		await store.writer.transaction(async trx => {
 			await takeTime(trx);
-			await bringForward(waitingCopies(trx), storeTime(now + options.longestWait()), storeTime(now));
+			await bringForward(waitingRecipients(trx), storeTime(now + options.longestWait()), storeTime(now));
 			await bringForward(waitingDeliveries(trx), storeTime(now + options.longestPost), storeTime(now));
 		});
 		options.onMoved();

@@ -48,8 +48,12 @@ const hostsAtOnce = 10;
  * with its addresses, IPv6 and IPv4 in turn. Equal hosts and addresses are in random order, to spread the load; what the
  * copy has asked before comes last. An answer that DNS could not give decides nothing.
  */
-export async function mxRoutes(domain: string, copy: Seeking, options: MxRoutesOptions): Promise<Route[] | NoRoute> {
-	const {nxdomainBefore = false, noAddressBefore = false} = copy;
+export async function mxRoutes(
+	domain: string,
+	recipient: Seeking,
+	options: MxRoutesOptions,
+): Promise<Route[] | NoRoute> {
+	const {nxdomainBefore = false, noAddressBefore = false} = recipient;
 	const answer = await options.resolver.mx(domain, nxdomainBefore || noAddressBefore);
 	switch (answer.kind) {
 		case 'failed':
@@ -57,23 +61,23 @@ export async function mxRoutes(domain: string, copy: Seeking, options: MxRoutesO
 		case 'nxdomain':
 			return unknownDomain(domain, nxdomainBefore);
 		case 'nodata':
-			return addressRoutes([{exchange: domain, priority: 0}], domain, copy, options);
+			return addressRoutes([{exchange: domain, priority: 0}], domain, recipient, options);
 		case 'found':
 			return isNullMx(answer.records)
 				? refusal('unknown_domain', '5.1.10', `${domain} takes no mail (null MX)`, 556)
-				: addressRoutes(mailHosts(answer.records, copy), domain, copy, options);
+				: addressRoutes(mailHosts(answer.records, recipient), domain, recipient, options);
 	}
 }
 
 async function addressRoutes(
 	hosts: readonly MxRecord[],
 	domain: string,
-	copy: Seeking,
+	recipient: Seeking,
 	options: MxRoutesOptions,
 ): Promise<Route[] | NoRoute> {
-	const {terms, noAddressBefore = false, asked = []} = copy;
+	const {terms, noAddressBefore = false, asked = []} = recipient;
 	const families = await options.families(terms.sources);
-	const lotOf = createLots(copy);
+	const lotOf = createLots(recipient);
 	const lookUp = async ({exchange: host}: MxRecord) => {
 		const found = await hostAddresses(host, noAddressBefore, families, options.resolver, lotOf);
 		return {host, ...found, demand: found.addresses.length > 0 ? await options.demandOf?.(host) : undefined};
@@ -215,8 +219,8 @@ function createLots({recipientId, asked}: Pick<Seeking, 'recipientId' | 'asked'>
 }
 
 /** The hosts of a domain by preference, equal ones as a copy draws lots; those whose names are none are left out. */
-export function mailHosts(records: readonly MxRecord[], copy: Pick<Seeking, 'recipientId' | 'asked'>): MxRecord[] {
-	const lotOf = createLots(copy);
+export function mailHosts(records: readonly MxRecord[], recipient: Pick<Seeking, 'recipientId' | 'asked'>): MxRecord[] {
+	const lotOf = createLots(recipient);
 	return shuffled(usable(records), ({exchange}) => lotOf(exchange)).toSorted((a, b) => a.priority - b.priority);
 }
 

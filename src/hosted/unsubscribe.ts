@@ -12,7 +12,7 @@ import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {
 	changes,
-	type LinkedCopy,
+	type LinkedRecipient,
 	type OptOutAction,
 	readStanding,
 	type Standing,
@@ -45,7 +45,7 @@ export function unsubscribeRoutes({links, reader, unsubscribe, clock, random}: U
 		const acceptLanguage = request.headers['accept-language'];
 		const token = tokenOf(request.query) ?? form?.token ?? '';
 		const opened = links.openUnsubscribe(token, clock.now());
-		const linked = opened.ok || opened.fault === 'expired' ? linkedCopy(opened.claims) : null;
+		const linked = opened.ok || opened.fault === 'expired' ? linkedRecipient(opened.claims) : null;
 		const workspace = linked && (await findWorkspace(reader, linked.workspaceId));
 		if (!linked || !workspace) {
 			return await forgedPage(request.ip, acceptLanguage);
@@ -175,7 +175,7 @@ function tokenOf(query: unknown): string | null {
 	return token === undefined ? null : typeof token === 'string' ? token : '';
 }
 
-function linkedCopy(claims: Claims): LinkedCopy | null {
+function linkedRecipient(claims: Claims): LinkedRecipient | null {
 	const {workspaceId, messageId, topicId, role, address} = claims;
 	const parsed = parseAddress(address, {utf8Local: true});
 	return parsed.ok ? {workspaceId, messageId, topicId, role, address, addressKey: parsed.address.key} : null;

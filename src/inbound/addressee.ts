@@ -12,7 +12,7 @@ export type Addressee = {
 	/** As it is stored. */
 	readonly address: string;
 	/** The copy whose token it holds; null: nothing proves it to be about one. */
-	readonly copy: string | null;
+	readonly recipient: string | null;
 };
 
 export type Judged =
@@ -46,16 +46,16 @@ export function createJudgeAddressee(options: AddresseeOptions): JudgeAddressee 
 		const {local, domain} = partsOf(text, options.returnPathDomain);
 		const address = `${local}@${domain}`;
 		if (address === feedbackAddress) {
-			return {ok: true, role: 'feedback', address, copy: null};
+			return {ok: true, role: 'feedback', address, recipient: null};
 		}
 		if (!(await domains.has(domain))) {
 			return foreign;
 		}
 		if (local === feedback) {
-			return {ok: true, role: 'feedback', address, copy: null};
+			return {ok: true, role: 'feedback', address, recipient: null};
 		}
 		if (isOperatorAddress(address)) {
-			return {ok: true, role: 'operator', address, copy: null};
+			return {ok: true, role: 'operator', address, recipient: null};
 		}
 		const role = local.startsWith('u') ? 'unsubscribe' : 'return_path';
 		const signed = role === 'unsubscribe' ? links.readUnsubscribeLocal(local) : links.readReturnPath(local);
@@ -64,8 +64,8 @@ export function createJudgeAddressee(options: AddresseeOptions): JudgeAddressee 
 			return unknown;
 		}
 		return proof === 'right'
-			? {ok: true, role, address, copy: signed.id}
-			: {ok: true, role: 'late', address, copy: null};
+			? {ok: true, role, address, recipient: signed.id}
+			: {ok: true, role: 'late', address, recipient: null};
 	};
 
 	async function prove(signed: SignedId): Promise<'right' | 'wrong' | 'late'> {

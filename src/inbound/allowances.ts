@@ -13,7 +13,7 @@ export type Allowances = {
 
 export type MailShare = Share & {
 	/** The mail proved by tokens to be about these copies: it counts for them, as long as they have something left, no longer for the client. */
-	readonly prove: (copies: readonly string[]) => void;
+	readonly prove: (recipients: readonly string[]) => void;
 };
 
 const windowMs = 3_600_000;
@@ -22,7 +22,7 @@ const inAll = 10;
 /** Fewer mails to people, who read them, and for old tokens, which anyone can make up. */
 const mostMails = {operator: 60, late: 20} as const;
 /** A token may leak. A copy has less to report than this, also behind a mailing list. */
-const ofCopy: Amount = {mails: 100, bytes: 32 * 1024 ** 2};
+const ofRecipient: Amount = {mails: 100, bytes: 32 * 1024 ** 2};
 /** So many clients that proved a mail are remembered. */
 const mostProven = 10_000;
 const unlimited: Amount = {mails: Number.POSITIVE_INFINITY, bytes: Number.POSITIVE_INFINITY};
@@ -37,7 +37,7 @@ export type AllowancesOptions = {
 
 /** An hour's allowance of each role, by client and in all, and of each copy. */
 export function createAllowances({each, untilRead, clock}: AllowancesOptions): Allowances {
-	const copies = createAllowance({each: ofCopy, all: unlimited, windowMs, clock});
+	const recipients = createAllowance({each: ofRecipient, all: unlimited, windowMs, clock});
 	/** Strangers that use up what all of them may bring keep nobody away who brought something before. */
 	const proven = new LRUCache<string, true>(atMost(mostProven));
 	const feedback = {ofStrangers: ofClients(each), ofProven: ofClients(each)};
@@ -61,8 +61,8 @@ export function createAllowances({each, untilRead, clock}: AllowancesOptions): A
 		return role === 'feedback' ? feedback[proven.has(client) ? 'ofProven' : 'ofStrangers'] : roles[role];
 	}
 
-	function has({role, copy}: Addressee, client: string, bytes: number): boolean {
-		return allowanceOf(role, client).has(client, bytes) && (copy === null || copies.has(copy, bytes));
+	function has({role, recipient}: Addressee, client: string, bytes: number): boolean {
+		return allowanceOf(role, client).has(client, bytes) && (recipient === null || recipients.has(recipient, bytes));
 	}
 
 	/** Null where one of them has nothing left: then none of them counts. */
@@ -84,13 +84,13 @@ export function createAllowances({each, untilRead, clock}: AllowancesOptions): A
 	}
 
 	function take(addressees: readonly Addressee[], client: string): MailShare | null {
-		const named = new Set(addressees.flatMap(({copy}) => copy ?? []));
-		const ofCopies = takeAll([...named].map(copy => () => copies.take(copy)));
+		const named = new Set(addressees.flatMap(({recipient}) => recipient ?? []));
+		const ofRecipients = takeAll([...named].map(recipient => () => recipients.take(recipient)));
 		const ofRoles = takeAll(
 			[...new Set(addressees.map(({role}) => role))].map(role => () => allowanceOf(role, client).take(client)),
 		);
-		if (ofCopies === null || ofRoles === null) {
-			ofCopies?.giveBack();
+		if (ofRecipients === null || ofRoles === null) {
+			ofRecipients?.giveBack();
 			ofRoles?.giveBack();
 			return null;
 		}
@@ -98,14 +98,16 @@ export function createAllowances({each, untilRead, clock}: AllowancesOptions): A
 		return {
 			add(more) {
 				bytes += more;
-				return ofCopies.add(more) && ofRoles.add(more);
+				return ofRecipients.add(more) && ofRoles.add(more);
 			},
 			giveBack() {
-				ofCopies.giveBack();
+				ofRecipients.giveBack();
 				ofRoles.giveBack();
 			},
 			prove(about) {
-				const others = takeAll(about.filter(copy => !named.has(copy)).map(copy => () => copies.take(copy)));
+				const others = takeAll(
+					about.filter(recipient => !named.has(recipient)).map(recipient => () => recipients.take(recipient)),
+				);
 				if (others?.add(bytes)) {
 					proven.set(client, true);
 					ofRoles.giveBack();

@@ -1,7 +1,7 @@
 import type {AttemptResult} from '../mail/outcome.ts';
 
 /** The copy that an event is about. */
-export type LoggedCopy = {
+export type LoggedRecipient = {
 	readonly messageId: string;
 	readonly recipient: string;
 	readonly workspace: string;
@@ -60,17 +60,21 @@ export type Listening = {
 export type MailLog = {
 	/** The daemon's first line. */
 	readonly listening: (where: Listening) => void;
-	readonly accepted: (copy: LoggedCopy) => void;
-	readonly sent: (copy: LoggedCopy, how?: LoggedTry) => void;
-	readonly delivered: (copy: LoggedCopy, how?: LoggedTry) => void;
-	readonly deferred: (copy: LoggedCopy, how?: LoggedTry) => void;
-	readonly bounced: (copy: LoggedCopy, how?: LoggedTry) => void;
-	readonly errored: (copy: LoggedCopy, how?: LoggedTry) => void;
-	readonly suppressed: (copy: LoggedCopy, how?: LoggedTry) => void;
+	readonly accepted: (recipient: LoggedRecipient) => void;
+	readonly sent: (recipient: LoggedRecipient, how?: LoggedTry) => void;
+	readonly delivered: (recipient: LoggedRecipient, how?: LoggedTry) => void;
+	readonly deferred: (recipient: LoggedRecipient, how?: LoggedTry) => void;
+	readonly bounced: (recipient: LoggedRecipient, how?: LoggedTry) => void;
+	readonly errored: (recipient: LoggedRecipient, how?: LoggedTry) => void;
+	readonly suppressed: (recipient: LoggedRecipient, how?: LoggedTry) => void;
 	/** Whichever of the above an attempt came to; a release is no event. */
-	readonly attempted: (copy: LoggedCopy, result: AttemptResult, when: Pick<LoggedTry, 'delayMs' | 'attempt'>) => void;
+	readonly attempted: (
+		recipient: LoggedRecipient,
+		result: AttemptResult,
+		when: Pick<LoggedTry, 'delayMs' | 'attempt'>,
+	) => void;
 	/** What became of the copy could not be judged; it is tried once more. */
-	readonly copyFault: (copy: LoggedCopy, error: unknown) => void;
+	readonly recipientFault: (recipient: LoggedRecipient, error: unknown) => void;
 	/** A smarthost refuses our log-in, whether or not the mail went by another. */
 	readonly logInRefused: (refusal: {readonly host: string | null; readonly reply: string}) => void;
 	/** Where mail of the workspace goes could not be found out: it waits. */
@@ -137,7 +141,7 @@ export type MailLog = {
 	) => void;
 	/** A mail that came in is about this copy; `event` null: the timeline does not tell of it. */
 	readonly reported: (
-		copy: LoggedCopy,
+		recipient: LoggedRecipient,
 		report: Pick<LoggedTry, 'mx' | 'code' | 'enhanced' | 'reply'> & {
 			readonly event: string | null;
 			readonly inbound: string;

@@ -1,6 +1,6 @@
 import type {Logger} from 'pino';
 import type {Outcome} from '../mail/outcome.ts';
-import type {LoggedCopy, LoggedTry, MailLog} from './mail-events.ts';
+import type {LoggedRecipient, LoggedTry, MailLog} from './mail-events.ts';
 
 const longestReply = 1024;
 const events = {
@@ -25,12 +25,12 @@ const standings = {
 
 /** The mail log: one JSON line per mail event, always the same fields, null where there is nothing to say. */
 export function createMailLog(logger: Logger): MailLog {
-	function write(event: string, copy: LoggedCopy, how: LoggedTry = {}): void {
+	function write(event: string, recipient: LoggedRecipient, how: LoggedTry = {}): void {
 		logger.info({
 			event,
-			message_id: copy.messageId,
-			recipient: copy.recipient,
-			workspace: copy.workspace,
+			message_id: recipient.messageId,
+			recipient: recipient.recipient,
+			workspace: recipient.workspace,
 			mx: how.mx ?? null,
 			code: how.code ?? null,
 			enhanced: how.enhanced ?? null,
@@ -41,19 +41,19 @@ export function createMailLog(logger: Logger): MailLog {
 		});
 	}
 
-	const named = (event: string) => (copy: LoggedCopy, how?: LoggedTry) => write(event, copy, how);
+	const named = (event: string) => (recipient: LoggedRecipient, how?: LoggedTry) => write(event, recipient, how);
 	return {
 		listening({http, admin, inbound, submission, version}) {
 			logger.info({event: 'listening', http, admin, inbound, submission, version});
 		},
-		accepted: copy => write('accepted', copy),
+		accepted: recipient => write('accepted', recipient),
 		sent: named('sent'),
 		delivered: named('delivered'),
 		deferred: named('deferred'),
 		bounced: named('bounced'),
 		errored: named('errored'),
 		suppressed: named('suppressed'),
-		attempted(copy, {outcome, attempts}, when) {
+		attempted(recipient, {outcome, attempts}, when) {
 			const event = events[outcome.kind];
 			if (event === null) {
 				return;
@@ -61,7 +61,7 @@ export function createMailLog(logger: Logger): MailLog {
 
 			const last = attempts.at(-1);
 			const reason = 'reason' in outcome ? outcome.reason : null;
-			write(event, copy, {
+			write(event, recipient, {
 				mx: last?.host ?? null,
 				code: last?.code ?? null,
 				enhanced: last?.enhanced ?? null,
@@ -70,7 +70,7 @@ export function createMailLog(logger: Logger): MailLog {
 				...when,
 			});
 		},
-		copyFault({messageId, recipient, workspace}, error) {
+		recipientFault({messageId, recipient, workspace}, error) {
 			logger.error({event: 'copy_fault', message_id: messageId, recipient, workspace, err: error});
 		},
 		logInRefused({host, reply}) {

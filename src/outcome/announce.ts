@@ -46,11 +46,11 @@ export async function announce(
 	);
 }
 
-export type Copy = {readonly address: string; readonly role: Role};
+export type Recipient = {readonly address: string; readonly role: Role};
 
 /** What the timeline tells of a try's end, beside the type: JSON text, absent fields left out. */
 export function eventDetail(
-	copy: Copy,
+	recipient: Recipient,
 	attempt: number,
 	result: AttemptResult,
 	outcome: Outcome,
@@ -58,8 +58,8 @@ export function eventDetail(
 ): string {
 	const last = result.attempts.at(-1);
 	return JSON.stringify({
-		recipient: copy.address,
-		role: copy.role,
+		recipient: recipient.address,
+		role: recipient.role,
 		attempt,
 		...(last && {
 			host: last.host ?? undefined,

@@ -3,7 +3,7 @@ import type {Clock} from '../mail/clock.ts';
 import type {Role} from '../mail/message.ts';
 import {isCounted} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
-import {addEngagement, type EngagementType, findTrackedCopies, type TrackedCopy} from '../store/engagement.ts';
+import {addEngagement, type EngagementType, findTrackedRecipients, type TrackedRecipient} from '../store/engagement.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {announce} from './announce.ts';
 import type {Outbox} from './outbox.ts';
@@ -52,34 +52,34 @@ export function createEngagementWrite(clock: Clock, outbox: Outbox): GroupWrite<
 		rank: 3,
 		bytes: ({url}) => 512 + url.length,
 		async apply(trx, items) {
-			const copies = await findTrackedCopies(trx, [...new Set(items.map(({messageId}) => messageId))]);
+			const recipients = await findTrackedRecipients(trx, [...new Set(items.map(({messageId}) => messageId))]);
 			const recordedAt = storeTime(clock.now());
-			const found = items.map(item => copies.find(copy => isOf(copy, item)));
+			const found = items.map(item => recipients.find(recipient => isOf(recipient, item)));
 			await recordEngagement(
 				trx,
 				outbox,
 				items.flatMap((item, index) => {
-					const copy = found[index];
-					return copy ? [{...item, copy, recordedAt}] : [];
+					const recipient = found[index];
+					return recipient ? [{...item, recipient, recordedAt}] : [];
 				}),
 			);
-			return found.map(copy => copy !== undefined);
+			return found.map(recipient => recipient !== undefined);
 		},
 	};
 }
 
-function isOf(copy: TrackedCopy, {type, workspaceId, messageId, role, address}: Whose & Engagement): boolean {
+function isOf(recipient: TrackedRecipient, {type, workspaceId, messageId, role, address}: Whose & Engagement): boolean {
 	return (
-		copy.messageId === messageId &&
-		copy.role === role &&
-		copy.address === address &&
-		copy.workspaceId === workspaceId &&
-		(type === 'opened' ? copy.trackOpensAt : copy.trackClicksAt) !== null
+		recipient.messageId === messageId &&
+		recipient.role === role &&
+		recipient.address === address &&
+		recipient.workspaceId === workspaceId &&
+		(type === 'opened' ? recipient.trackOpensAt : recipient.trackClicksAt) !== null
 	);
 }
 
 export type Engaged = Engagement & {
-	readonly copy: Omit<TrackedCopy, 'trackOpensAt' | 'trackClicksAt'>;
+	readonly recipient: Omit<TrackedRecipient, 'trackOpensAt' | 'trackClicksAt'>;
 	readonly recordedAt: string;
 };
 
@@ -91,7 +91,7 @@ export async function recordEngagement(
 ): Promise<void> {
 	const each = new Map<string, Engaged>();
 	for (const one of engaged) {
-		const key = `${one.copy.id} ${one.type} ${one.url}`;
+		const key = `${one.recipient.id} ${one.type} ${one.url}`;
 		const earlier = each.get(key);
 		each.set(key, earlier ? merged(earlier, one) : one);
 	}
@@ -99,7 +99,7 @@ export async function recordEngagement(
 	const sorted = [...each].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, one]) => one);
 	const isFirst = await addEngagement(
 		trx,
-		sorted.map(one => ({...one, recipientId: one.copy.id, kind: one.type})),
+		sorted.map(one => ({...one, recipientId: one.recipient.id, kind: one.type})),
 	);
 	const first = sorted.filter((_, index) => isFirst[index]);
 	await announce(
@@ -108,24 +108,24 @@ export async function recordEngagement(
 			.sort((one, other) => (one.firstAt < other.firstAt ? -1 : 1))
 			.map(one => ({
 				id: outbox.newId('evt'),
-				workspaceId: one.copy.workspaceId,
-				messageId: one.copy.messageId,
-				recipientId: one.copy.id,
-				recipient: one.copy.address,
+				workspaceId: one.recipient.workspaceId,
+				messageId: one.recipient.messageId,
+				recipientId: one.recipient.id,
+				recipient: one.recipient.address,
 				type: one.type,
 				occurredAt: one.firstAt,
 				recordedAt: one.recordedAt,
-				counted: isCounted(one.copy.role, one.copy.destination),
+				counted: isCounted(one.recipient.role, one.recipient.destination),
 				detail: detailOf(one),
 			})),
 		outbox,
 	);
 }
 
-function detailOf({copy, type, url, machine, userAgent}: Engaged): string {
+function detailOf({recipient, type, url, machine, userAgent}: Engaged): string {
 	return JSON.stringify({
-		recipient: copy.address,
-		role: copy.role,
+		recipient: recipient.address,
+		role: recipient.role,
 		...(type === 'clicked' && {url}),
 		machine,
 		...(userAgent !== null && {user_agent: userAgent}),

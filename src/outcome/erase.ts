@@ -8,20 +8,20 @@ import {storeTime} from '../mail/time.ts';
 import {listAttachments, replaceSubmitted} from '../store/attachments.ts';
 import {beginAct, eraseFromAudit} from '../store/audit.ts';
 import {
-	type CopyRef,
 	deleteContact,
-	endCopies,
-	eraseCopies,
+	endRecipients,
 	eraseMessages,
+	eraseRecipients,
 	eraseTimelines,
 	eraseUnmatched,
 	findContactId,
-	findCopiesOf,
-	findCopiesTo,
 	findMessagesTo,
+	findRecipientsOf,
+	findRecipientsTo,
 	findSubmitted,
 	findSubmittedNames,
 	findUnmatched,
+	type RecipientRef,
 	rewriteAddresses,
 	rewriteWebhookBodies,
 	type WebhookBody,
@@ -40,7 +40,7 @@ export type Erased = {
 	/** Messages to the address. */
 	readonly messages: number;
 	/** Messages of others in whose `cc` it stood. */
-	readonly copies: number;
+	readonly recipients: number;
 };
 
 export type Erase = (person: Person, operator: Operator) => Promise<Erased>;
@@ -60,7 +60,7 @@ export type EraseOptions = {
 	 * Removes the captured mails of copies. It is called before each step commits, when the rows still lead to the files
 	 * if all is interrupted.
 	 */
-	readonly removeCaptured: (copyIds: readonly string[]) => Promise<void>;
+	readonly removeCaptured: (recipientIds: readonly string[]) => Promise<void>;
 };
 
 const messagesPerStep = 200;
@@ -85,21 +85,21 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 		const act = {action: 'contact.erased', workspaceId, target};
 		const record = beginAct({clock, newId: outbox.newId, operator}, act);
 		let messages = 0;
-		let copies = 0;
+		let recipients = 0;
 		for (;;) {
 			const cleaned = await eraseFromSubmitted(person);
 			const step = await writer.transaction(async trx => {
-				const taken = await takeStep(trx, person, {cleaned, unmatched, wasMailed: messages + copies > 0});
-				const done = {messages: messages + taken.messages, cc_messages: copies + taken.copies};
+				const taken = await takeStep(trx, person, {cleaned, unmatched, wasMailed: messages + recipients > 0});
+				const done = {messages: messages + taken.messages, cc_messages: recipients + taken.recipients};
 				if (taken.contact || done.messages + done.cc_messages > 0) {
 					await record(trx, done);
 				}
 				return taken;
 			});
 			messages += step.messages;
-			copies += step.copies;
+			recipients += step.recipients;
 			if (step.contact !== null) {
-				return {contact: step.contact, messages, copies};
+				return {contact: step.contact, messages, recipients};
 			}
 		}
 	};
@@ -109,7 +109,7 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 		trx: Knex.Transaction,
 		person: Person,
 		{cleaned, unmatched, wasMailed}: StepContext,
-	): Promise<{messages: number; copies: number; contact: boolean | null}> {
+	): Promise<{messages: number; recipients: number; contact: boolean | null}> {
 		const {workspaceId, addressKey} = person;
 		// Who mails the placeholder itself finds every erased message under it.
 		const limit = addressKey === erasedAddress ? 0 : messagesPerStep;
@@ -118,12 +118,12 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 			// Those that came meanwhile are of the next step.
 			const messageIds = found.filter(id => cleaned.has(id));
 			await eraseMailTo(trx, person, messageIds);
-			return {messages: messageIds.length, copies: 0, contact: null};
+			return {messages: messageIds.length, recipients: 0, contact: null};
 		}
-		const copies = await findCopiesTo(trx, workspaceId, addressKey, limit);
-		if (copies.length > 0) {
-			await eraseFromCc(trx, person, copies);
-			return {messages: 0, copies: copies.length, contact: null};
+		const recipients = await findRecipientsTo(trx, workspaceId, addressKey, limit);
+		if (recipients.length > 0) {
+			await eraseFromCc(trx, person, recipients);
+			return {messages: 0, recipients: recipients.length, contact: null};
 		}
 		const contact = await deleteContact(trx, workspaceId, addressKey);
 		// Of whom a workspace never mailed it cleans nothing away.
@@ -131,23 +131,23 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 			await eraseUnmatched(trx, unmatched);
 			await eraseFromAudit(trx, workspaceId, addressKey);
 		}
-		return {messages: 0, copies: 0, contact};
+		return {messages: 0, recipients: 0, contact};
 	}
 
 	/** The content belongs to the `to` address: it goes for the copies of others too. */
 	async function eraseMailTo(trx: Knex.Transaction, person: Person, messageIds: readonly string[]): Promise<void> {
 		const at = storeTime(clock.now());
-		const copies = await findCopiesOf(trx, messageIds);
+		const recipients = await findRecipientsOf(trx, messageIds);
 		// First of all: from then on no other node writes an outcome of them.
-		const ended = await endCopies(trx, idsOf(copies), {state: 'suppressed', at});
-		await eraseCopies(trx, idsOf(copies.filter(({role}) => role === 'to')));
-		await eraseTimelines(trx, copies);
+		const ended = await endRecipients(trx, idsOf(recipients), {state: 'suppressed', at});
+		await eraseRecipients(trx, idsOf(recipients.filter(({role}) => role === 'to')));
+		await eraseTimelines(trx, recipients);
 		await eraseMessages(trx, messageIds, at);
 		await rewriteAddresses(trx, messageIds, address => withoutPerson(person, address));
 		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient), metadata: {}});
 		await rewriteWebhookBodies(trx, messageIds, erased);
 		await announceEnded(trx, person, ended, at);
-		await removeCaptured(idsOf(copies));
+		await removeCaptured(idsOf(recipients));
 	}
 
 	/**
@@ -174,29 +174,29 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 			const rest = source && withoutRecipient(Buffer.from(source), addressKey);
 			if (rest) {
 				await replaceSubmitted(trx, id, rest);
-				await removeCaptured(idsOf(await findCopiesOf(trx, [id])));
+				await removeCaptured(idsOf(await findRecipientsOf(trx, [id])));
 			}
 		}
 	}
 
 	/** Only the address is the person's: in the `Cc` of every copy of the message, and in what its own copy left. */
-	async function eraseFromCc(trx: Knex.Transaction, person: Person, own: readonly CopyRef[]): Promise<void> {
+	async function eraseFromCc(trx: Knex.Transaction, person: Person, own: readonly RecipientRef[]): Promise<void> {
 		const at = storeTime(clock.now());
 		const messageIds = own.map(({messageId}) => messageId);
-		const ended = await endCopies(trx, idsOf(own), {state: 'suppressed', at});
-		await eraseCopies(trx, idsOf(own));
+		const ended = await endRecipients(trx, idsOf(own), {state: 'suppressed', at});
+		await eraseRecipients(trx, idsOf(own));
 		await eraseTimelines(trx, own);
 		await rewriteAddresses(trx, messageIds, address => withoutPerson(person, address));
 		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient)});
 		await rewriteWebhookBodies(trx, messageIds, erased);
 		await announceEnded(trx, person, ended, at);
-		await removeCaptured(idsOf(await findCopiesOf(trx, messageIds)));
+		await removeCaptured(idsOf(await findRecipientsOf(trx, messageIds)));
 	}
 
 	async function announceEnded(
 		trx: Knex.Transaction,
 		{workspaceId}: Person,
-		ended: readonly CopyRef[],
+		ended: readonly RecipientRef[],
 		at: string,
 	): Promise<void> {
 		await announce(
@@ -218,7 +218,7 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 	}
 }
 
-const idsOf = (copies: readonly CopyRef[]) => copies.map(({id}) => id);
+const idsOf = (recipients: readonly RecipientRef[]) => recipients.map(({id}) => id);
 
 function withoutPerson({addressKey}: Person, address: string): string {
 	const parsed = parseAddress(address, {utf8Local: true});

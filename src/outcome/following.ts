@@ -27,21 +27,21 @@ function followsOf({verdict: {outcome}}: JudgedTry) {
 }
 
 function complaintOf(recorded: JudgedTry): Complaint[] {
-	const {copy, result} = recorded;
+	const {recipient, result} = recorded;
 	if (followsOf(recorded) !== 'complained') {
 		return [];
 	}
 	return [
 		{
-			recipientId: copy.id,
-			workspaceId: copy.workspace_id,
-			messageId: copy.message_id,
-			address: copy.address,
-			addressKey: copy.address_key,
-			role: copy.role,
+			recipientId: recipient.id,
+			workspaceId: recipient.workspace_id,
+			messageId: recipient.message_id,
+			address: recipient.address,
+			addressKey: recipient.address_key,
+			role: recipient.role,
 			occurredAt: result.at,
 			recordedAt: result.at,
-			counted: isCounted(copy.role, copy.destination),
+			counted: isCounted(recipient.role, recipient.destination),
 			suppresses: true,
 			detail: {reason: 'simulated'},
 		},
@@ -49,22 +49,22 @@ function complaintOf(recorded: JudgedTry): Complaint[] {
 }
 
 function engagedOf(recorded: JudgedTry): Engaged[] {
-	const {copy, made, result} = recorded;
+	const {recipient, made, result} = recorded;
 	const type = followsOf(recorded);
-	const tracking = trackingOf(copy);
+	const tracking = trackingOf(recipient);
 	const isTracked = (type === 'opened' && tracking.opens) || (type === 'clicked' && tracking.clicks);
 	if (!isTracked) {
 		return [];
 	}
 	return [
 		{
-			copy: {
-				id: copy.id,
-				workspaceId: copy.workspace_id,
-				messageId: copy.message_id,
-				address: copy.address,
-				role: copy.role,
-				destination: copy.destination,
+			recipient: {
+				id: recipient.id,
+				workspaceId: recipient.workspace_id,
+				messageId: recipient.message_id,
+				address: recipient.address,
+				role: recipient.role,
+				destination: recipient.destination,
 			},
 			type,
 			url: type === 'clicked' ? (made?.firstLink ?? simulatedLink) : '',

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {parseAddress} from '../mail/address.ts';
 import {idFloor, idTime} from '../mail/ids.ts';
 import type {CameIn, Candidate, Reading, Report, Via} from '../mail/report.ts';
-import {findLastMailed, findReportedCopies, type ReportedCopy} from '../store/inbound/reports.ts';
+import {findLastMailed, findReportedRecipients, type ReportedRecipient} from '../store/inbound/reports.ts';
 import {cutReport, names, summaryOf} from './report-summary.ts';
 
 /** A mail that came in, was read, and is to be recorded. */
@@ -22,15 +22,15 @@ export type ReadMail = {
 /** A copy of ours that a mail proves to be about, and what it says of it (undefined: nothing that can be read). */
 export type Match = {
 	readonly item: ReadMail;
-	readonly copy: ReportedCopy;
+	readonly recipient: ReportedRecipient;
 	readonly via: Via;
 	readonly report: Report | undefined;
 };
 
 /** The copies that there are, by their ids and by those of their messages. */
 export type Known = {
-	readonly copies: ReadonlyMap<string, ReportedCopy>;
-	readonly messages: ReadonlyMap<string, readonly ReportedCopy[]>;
+	readonly recipients: ReadonlyMap<string, ReportedRecipient>;
+	readonly messages: ReadonlyMap<string, readonly ReportedRecipient[]>;
 };
 
 /** An envelope may be for several copies; every other way leads to the first that proves itself. */
@@ -56,20 +56,20 @@ export function isYoung({id}: Pick<Candidate, 'id'>, {receivedAt}: CameIn, accep
 	return Date.parse(receivedAt) - idTime(id) <= acceptMs;
 }
 
-function isProven({id, verify}: Candidate, {copies, messages}: Known): boolean {
-	const copy = copies.get(id);
-	return copy ? verify(copy.address) : messages.has(id) && verify('');
+function isProven({id, verify}: Candidate, {recipients, messages}: Known): boolean {
+	const recipient = recipients.get(id);
+	return recipient ? verify(recipient.address) : messages.has(id) && verify('');
 }
 
-function matchesBy({id, via}: Candidate, item: ReadMail, {copies, messages}: Known): Match[] {
+function matchesBy({id, via}: Candidate, item: ReadMail, {recipients, messages}: Known): Match[] {
 	const reports = isOfNobody(item) ? [] : item.reading.reports;
-	const copy = copies.get(id);
-	if (copy) {
-		return [{item, via, copy, report: saidOf(reports, copy)}];
+	const recipient = recipients.get(id);
+	if (recipient) {
+		return [{item, via, recipient, report: saidOf(reports, recipient)}];
 	}
-	return copiesNamed(messages.get(id) ?? [], reports).map(each => ({
-		...{item, via, copy: each.copy},
-		report: saidOf(each.reports, each.copy),
+	return recipientsNamed(messages.get(id) ?? [], reports).map(each => ({
+		...{item, via, recipient: each.recipient},
+		report: saidOf(each.reports, each.recipient),
 	}));
 }
 
@@ -78,7 +78,7 @@ export function isOfNobody({cameIn, reading}: Pick<ReadMail, 'cameIn' | 'reading
 	return reading.kind === 'other' && cameIn.mailFrom === '';
 }
 
-function saidOf(reports: readonly Report[], {addressKey}: ReportedCopy): Report | undefined {
+function saidOf(reports: readonly Report[], {addressKey}: ReportedRecipient): Report | undefined {
 	const summary = summaryOf(reports, addressKey);
 	return summary && cutReport(summary);
 }
@@ -87,21 +87,21 @@ function saidOf(reports: readonly Report[], {addressKey}: ReportedCopy): Report 
  * Whom of a message reports are about: the copies whose address they name, else the `to` copy (decision 8: the
  * Message-ID is the same in every copy).
  */
-function copiesNamed(
-	copies: readonly ReportedCopy[],
+function recipientsNamed(
+	recipients: readonly ReportedRecipient[],
 	reports: readonly Report[],
-): Array<{copy: ReportedCopy; reports: Report[]}> {
-	const to = copies.filter(({role}) => role === 'to');
-	const ofCopy = new Map<ReportedCopy, Report[]>();
+): Array<{recipient: ReportedRecipient; reports: Report[]}> {
+	const to = recipients.filter(({role}) => role === 'to');
+	const ofRecipient = new Map<ReportedRecipient, Report[]>();
 	for (const report of reports) {
-		const named = copies.filter(({addressKey}) => names(report, addressKey));
-		for (const copy of named.length > 0 ? named : to) {
-			ofCopy.set(copy, [...(ofCopy.get(copy) ?? []), report]);
+		const named = recipients.filter(({addressKey}) => names(report, addressKey));
+		for (const recipient of named.length > 0 ? named : to) {
+			ofRecipient.set(recipient, [...(ofRecipient.get(recipient) ?? []), report]);
 		}
 	}
-	return ofCopy.size > 0
-		? [...ofCopy].map(([copy, its]) => ({copy, reports: its}))
-		: to.map(copy => ({copy, reports: []}));
+	return ofRecipient.size > 0
+		? [...ofRecipient].map(([recipient, its]) => ({recipient, reports: its}))
+		: to.map(recipient => ({recipient, reports: []}));
 }
 
 const mailedWithinMs = 90 * 86_400_000;
@@ -123,11 +123,11 @@ export async function matchesOfReporter(trx: Knex.Transaction, item: ReadMail): 
 		const key = keyNamed(report);
 		const messageIds = key === null ? [] : await findLastMailed(trx, key, since);
 		if (messageIds.length === 1) {
-			const copies = await findReportedCopies(trx, {messageIds});
+			const recipients = await findReportedRecipients(trx, {messageIds});
 			matches.push(
-				...copies
+				...recipients
 					.filter(({role}) => role === 'to')
-					.map(copy => ({item, copy, via: 'reporter' as const, report: cutReport(report)})),
+					.map(recipient => ({item, recipient, via: 'reporter' as const, report: cutReport(report)})),
 			);
 		}
 	}

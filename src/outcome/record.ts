@@ -24,7 +24,7 @@ import {countTries} from './reputation.ts';
 import type {NextStep} from './settle.ts';
 
 /** What of a copy has to do with the end of its try. What its mail is made of is much more, and stays where it is. */
-export type TriedCopy = Pick<
+export type TriedRecipient = Pick<
 	Claimed,
 	| 'id'
 	| 'workspace_id'
@@ -45,33 +45,33 @@ export type TriedCopy = Pick<
 	| 'queued'
 >;
 
-export function triedCopy(copy: Claimed): TriedCopy {
+export function triedRecipient(recipient: Claimed): TriedRecipient {
 	return {
-		id: copy.id,
-		workspace_id: copy.workspace_id,
-		message_id: copy.message_id,
-		address: copy.address,
-		address_key: copy.address_key,
-		role: copy.role,
-		destination: copy.destination,
-		subject: copy.subject,
-		attempts: copy.attempts,
-		sent_at: copy.sent_at,
-		last_category: copy.last_category,
-		last_reply: copy.last_reply,
-		created_at: copy.created_at,
-		tracking: copy.tracking,
-		track_opens_at: copy.track_opens_at,
-		track_clicks_at: copy.track_clicks_at,
-		queued: copy.queued,
+		id: recipient.id,
+		workspace_id: recipient.workspace_id,
+		message_id: recipient.message_id,
+		address: recipient.address,
+		address_key: recipient.address_key,
+		role: recipient.role,
+		destination: recipient.destination,
+		subject: recipient.subject,
+		attempts: recipient.attempts,
+		sent_at: recipient.sent_at,
+		last_category: recipient.last_category,
+		last_reply: recipient.last_reply,
+		created_at: recipient.created_at,
+		tracking: recipient.tracking,
+		track_opens_at: recipient.track_opens_at,
+		track_clicks_at: recipient.track_clicks_at,
+		queued: recipient.queued,
 	};
 }
 
-const idOf = ({copy}: JudgedTry): string => copy.id;
+const idOf = ({recipient}: JudgedTry): string => recipient.id;
 
 /** The end of a try, judged, to be written. */
 export type JudgedTry = {
-	readonly copy: TriedCopy;
+	readonly recipient: TriedRecipient;
 	/** Of the mail as it was made: its subject, and where its first tracked link leads. Null: it was not made. */
 	readonly made: {readonly subject: string; readonly firstLink: string | null} | null;
 	readonly result: AttemptResult;
@@ -94,35 +94,37 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 		async apply(trx, items) {
 			const ended = await endClaims(trx, boot, items.map(toEndedTry));
 			const held = new Map(ended.map(one => [one.recipientId, one]));
-			const ours = items.filter(({copy}) => held.has(copy.id));
+			const ours = items.filter(({recipient}) => held.has(recipient.id));
 			const bounced = ours.filter(({verdict}) => verdict.outcome.kind === 'bounced');
 			// A copy that was claimed and not tried may be one whose daemon died.
-			const triedBefore = ours.filter(({copy}) => copy.attempts > 0 || copy.queued === null);
+			const triedBefore = ours.filter(({recipient}) => recipient.attempts > 0 || recipient.queued === null);
 			const [reported, written, earlier, subscribers] = await askTogether(
 				trx,
 				() => findReported(trx, bounced.map(idOf)),
 				() => writeOutcomes(trx, ended),
 				() => readTries(trx, triedBefore.map(idOf)),
-				() => findSubscribers(trx, [...new Set(ours.map(({copy}) => copy.workspace_id))]),
+				() => findSubscribers(trx, [...new Set(ours.map(({recipient}) => recipient.workspace_id))]),
 			);
 			// Nobody has listed them so before. Should somebody have after all, the writer tries each item alone.
 			await (items.length > 1 ? insertTerms : mergeTerms)(
 				trx,
-				items.filter(({copy}) => written.has(copy.id)).flatMap(item => termsOf(item, written, reported)),
+				items.filter(({recipient}) => written.has(recipient.id)).flatMap(item => termsOf(item, written, reported)),
 			);
 			const mine = await escalateSoft(
 				trx,
-				items.filter(({copy}) => written.has(copy.id)),
+				items.filter(({recipient}) => written.has(recipient.id)),
 			);
 			const told = await readRecordedEnds(
 				trx,
-				mine.filter(one => reported.has(one.copy.id) || isOverruled(one, written)).map(({copy}) => copy.message_id),
+				mine
+					.filter(one => reported.has(one.recipient.id) || isOverruled(one, written))
+					.map(({recipient}) => recipient.message_id),
 			);
 			await insertAttempts(
 				trx,
-				mine.map(({copy, result: {attempts}, verdict: {attempts: n}}) => ({
-					...{recipientId: copy.id, n, attempts},
-					isCounted: n > copy.attempts,
+				mine.map(({recipient, result: {attempts}, verdict: {attempts: n}}) => ({
+					...{recipientId: recipient.id, n, attempts},
+					isCounted: n > recipient.attempts,
 				})),
 			);
 			await announce(
@@ -131,7 +133,7 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 					eventsOf(
 						item,
 						{
-							queued: held.get(item.copy.id)?.queued ?? null,
+							queued: held.get(item.recipient.id)?.queued ?? null,
 							doubtful: isDoubtful(item, earlier),
 							refused: refusedOf(item, reported, told),
 						},
@@ -145,7 +147,7 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 			await recordFollowing(trx, outbox, mine);
 			await countTries(trx, mine, {earlier, told}, outbox);
 			await countTls(trx, mine.flatMap(tlsOf));
-			return items.map(({copy}) => written.has(copy.id));
+			return items.map(({recipient}) => written.has(recipient.id));
 		},
 	};
 }
@@ -154,12 +156,12 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 type Refused = 'told' | 'otherwise';
 
 function refusedOf(
-	{copy, verdict: {outcome}}: JudgedTry,
+	{recipient, verdict: {outcome}}: JudgedTry,
 	reported: ReadonlySet<string>,
 	told: ReadonlyMap<string, RecordedEnds>,
 ): Refused | undefined {
-	const its = told.get(copy.id);
-	if (outcome.kind !== 'bounced' || !reported.has(copy.id) || its === undefined) {
+	const its = told.get(recipient.id);
+	if (outcome.kind !== 'bounced' || !reported.has(recipient.id) || its === undefined) {
 		return undefined;
 	}
 	const type = outcome.escalated ? 'transient' : outcome.type;
@@ -167,58 +169,60 @@ function refusedOf(
 }
 
 /** Whether a report has ended the copy during the try, whatever came of the try. */
-function isOverruled({copy, verdict}: JudgedTry, written: ReadonlyMap<string, RecipientState>): boolean {
-	const state = written.get(copy.id);
+function isOverruled({recipient, verdict}: JudgedTry, written: ReadonlyMap<string, RecipientState>): boolean {
+	const state = written.get(recipient.id);
 	return state !== verdict.state && (state === 'bounced' || state === 'complained');
 }
 
 /** A message is found by its subject once its first try ended; a copy that has one was tried before. */
 function termsOf(
-	{copy, made, verdict}: JudgedTry,
+	{recipient, made, verdict}: JudgedTry,
 	written: ReadonlyMap<string, RecipientState>,
 	reported: ReadonlySet<string>,
 ): MessageTerms[] {
-	const state = written.get(copy.id);
-	if (copy.role !== 'to' || state === undefined) {
+	const state = written.get(recipient.id);
+	if (recipient.role !== 'to' || state === undefined) {
 		return [];
 	}
-	const words = copy.subject === null && made !== null ? subjectTerms(made.subject) : [];
+	const words = recipient.subject === null && made !== null ? subjectTerms(made.subject) : [];
 	// A report has listed the state that it led to. A copy that was sent before is listed so.
-	const isKnown = reported.has(copy.id) || (state === 'sent' && copy.sent_at !== null);
+	const isKnown = reported.has(recipient.id) || (state === 'sent' && recipient.sent_at !== null);
 	const terms = state === verdict.state && !isKnown && isListed(state) ? [...words, stateTerm(state)] : words;
-	return [{workspaceId: copy.workspace_id, messageId: copy.message_id, terms}];
+	return [{workspaceId: recipient.workspace_id, messageId: recipient.message_id, terms}];
 }
 
-function toEndedTry({copy, made, result, verdict, crashes}: JudgedTry): EndedTry {
+function toEndedTry({recipient, made, result, verdict, crashes}: JudgedTry): EndedTry {
 	const {outcome} = verdict;
 	const deferred = outcome.kind === 'deferred' ? outcome : null;
 	const lockedOut = outcome.kind === 'released' ? (outcome.reason ?? null) : null;
 	return {
-		recipientId: copy.id,
+		recipientId: recipient.id,
 		state: verdict.state,
 		stateAt: result.at,
 		nextAttemptAt: verdict.nextAttemptAt === null ? null : storeTime(verdict.nextAttemptAt),
 		attempts: verdict.attempts,
-		attemptsBefore: copy.attempts,
-		sentAt: copy.sent_at ?? result.sentAt,
-		subject: copy.subject ?? (copy.role === 'to' ? (made?.subject ?? null) : null),
-		category: deferred?.category ?? (lockedOut === null ? copy.last_category : 'config'),
-		reply: deferred?.reason ?? lockedOut ?? result.attempts.at(-1)?.reply ?? copy.last_reply,
+		attemptsBefore: recipient.attempts,
+		sentAt: recipient.sent_at ?? result.sentAt,
+		subject: recipient.subject ?? (recipient.role === 'to' ? (made?.subject ?? null) : null),
+		category: deferred?.category ?? (lockedOut === null ? recipient.last_category : 'config'),
+		reply: deferred?.reason ?? lockedOut ?? result.attempts.at(-1)?.reply ?? recipient.last_reply,
 		crashes,
-		queued: copy.queued,
+		queued: recipient.queued,
 	};
 }
 
 /** Whether this try or an earlier one may have arrived: the data was sent and no answer came, or its daemon died. */
-function isDoubtful({copy, result}: JudgedTry, earlier: ReadonlyMap<string, EarlierTries>): boolean {
-	const {doubtful = 0, cutOff = false} = earlier.get(copy.id) ?? {};
+function isDoubtful({recipient, result}: JudgedTry, earlier: ReadonlyMap<string, EarlierTries>): boolean {
+	const {doubtful = 0, cutOff = false} = earlier.get(recipient.id) ?? {};
 	return doubtful > 0 || cutOff || result.attempts.some(isPossibleDuplicate);
 }
 
 /** What each new connection of the try has shown of the TLS of its host. */
-function tlsOf({copy, result}: JudgedTry): TlsDay[] {
+function tlsOf({recipient, result}: JudgedTry): TlsDay[] {
 	return result.attempts.flatMap(({at, host, tlsResult}) =>
-		tlsResult === undefined ? [] : [{...tlsResult, day: at.slice(0, 10), domain: copy.destination, host: host ?? ''}],
+		tlsResult === undefined
+			? []
+			: [{...tlsResult, day: at.slice(0, 10), domain: recipient.destination, host: host ?? ''}],
 	);
 }
 
@@ -227,7 +231,7 @@ function tlsOf({copy, result}: JudgedTry): TlsDay[] {
  * what followed it.
  */
 function eventsOf(
-	{copy, result, verdict}: JudgedTry,
+	{recipient, result, verdict}: JudgedTry,
 	{
 		queued,
 		doubtful,
@@ -237,22 +241,22 @@ function eventsOf(
 ): Happening[] {
 	const events: Happening[] = [];
 	const common = {
-		workspaceId: copy.workspace_id,
-		messageId: copy.message_id,
-		recipientId: copy.id,
-		recipient: copy.address,
+		workspaceId: recipient.workspace_id,
+		messageId: recipient.message_id,
+		recipientId: recipient.id,
+		recipient: recipient.address,
 		recordedAt: result.at,
-		counted: isCounted(copy.role, copy.destination) && refused === undefined,
+		counted: isCounted(recipient.role, recipient.destination) && refused === undefined,
 	};
-	if (queued !== null && copy.role === 'to') {
+	if (queued !== null && recipient.role === 'to') {
 		events.push({...common, ...queuedEvent(queued)});
 	}
-	if (copy.sent_at === null && result.sentAt !== null) {
-		const detail = JSON.stringify({recipient: copy.address, role: copy.role, attempt: verdict.attempts});
+	if (recipient.sent_at === null && result.sentAt !== null) {
+		const detail = JSON.stringify({recipient: recipient.address, role: recipient.role, attempt: verdict.attempts});
 		events.push({...common, id: newId('evt'), type: 'sent', occurredAt: result.sentAt, detail});
 	}
 	if (verdict.event && refused !== 'told') {
-		const detail = eventDetail(copy, verdict.attempts, result, verdict.outcome, doubtful);
+		const detail = eventDetail(recipient, verdict.attempts, result, verdict.outcome, doubtful);
 		events.push({...common, id: newId('evt'), type: verdict.event, occurredAt: result.at, detail});
 	}
 	return events;
@@ -280,21 +284,21 @@ async function escalateSoft(trx: Knex.Transaction, items: readonly JudgedTry[]):
 
 /** Where tries ended because time was up, what stood in the way to the last says why. */
 function softBounceOf(item: JudgedTry): Array<SoftBounce & {readonly item: JudgedTry}> {
-	const {copy, result, verdict} = item;
+	const {recipient, result, verdict} = item;
 	if (verdict.outcome.kind !== 'bounced' || verdict.outcome.suppresses) {
 		return [];
 	}
 	const {outcome} = result;
-	const untried = outcome.kind === 'released' ? (copy.last_category as BounceCategory | null) : null;
+	const untried = outcome.kind === 'released' ? (recipient.last_category as BounceCategory | null) : null;
 	const category = outcome.kind === 'deferred' ? outcome.category : (untried ?? verdict.outcome.category);
 	const {code = null, enhanced = null} = result.attempts.at(-1) ?? {};
 	return isSoftOfAddress(category, code, enhanced)
 		? [
 				{
 					item,
-					workspaceId: copy.workspace_id,
-					messageId: copy.message_id,
-					addressKey: copy.address_key,
+					workspaceId: recipient.workspace_id,
+					messageId: recipient.message_id,
+					addressKey: recipient.address_key,
 					at: result.at,
 				},
 			]
@@ -304,15 +308,15 @@ function softBounceOf(item: JudgedTry): Array<SoftBounce & {readonly item: Judge
 /** A permanent failure of the recipient is a hard block for the whole workspace; its source is the message. */
 async function suppress(trx: Knex.Transaction, items: readonly JudgedTry[], newId: NewId): Promise<void> {
 	const entries: NewSuppression[] = [];
-	for (const {copy, result, verdict} of items) {
+	for (const {recipient, result, verdict} of items) {
 		if (verdict.outcome.kind === 'bounced' && verdict.outcome.suppresses) {
 			entries.push({
 				id: newId('sup'),
-				workspaceId: copy.workspace_id,
-				address: copy.address,
-				addressKey: copy.address_key,
+				workspaceId: recipient.workspace_id,
+				address: recipient.address,
+				addressKey: recipient.address_key,
 				reason: 'hard_bounce',
-				source: copy.message_id,
+				source: recipient.message_id,
 				createdAt: result.at,
 			});
 		}

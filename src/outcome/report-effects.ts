@@ -4,7 +4,7 @@ import {groupBy} from '../mail/group-by.ts';
 import type {Escalated} from '../mail/outcome.ts';
 import type {Report, ReportAction} from '../mail/report.ts';
 import {isCounted, isSimulated, simulatorDomain} from '../mail/simulator.ts';
-import type {ReportedCopy} from '../store/inbound/reports.ts';
+import type {ReportedRecipient} from '../store/inbound/reports.ts';
 import {moveRecipients} from '../store/recipients.ts';
 import {addSuppressions} from '../store/suppressions.ts';
 import {announce, type Happening} from './announce.ts';
@@ -31,10 +31,10 @@ export async function actOn(
 ): Promise<Map<string, EventType>> {
 	const told = reported.filter((one): one is MatchedReport => one.report !== undefined);
 	const failed = told.filter(actionIs('failed'));
-	const complaints = told.filter(actionIs('complaint')).filter(({copy}) => wasSent(copy));
+	const complaints = told.filter(actionIs('complaint')).filter(({recipient}) => wasSent(recipient));
 	const already = await readRecordedEnds(
 		trx,
-		[...failed, ...complaints].map(({copy}) => copy.messageId),
+		[...failed, ...complaints].map(({recipient}) => recipient.messageId),
 	);
 	const written = [
 		...(await recordArrivals(trx, outbox, told.filter(actionIs('delivered', 'relayed', 'expanded')))),
@@ -57,12 +57,12 @@ type Written = ReadonlyArray<{readonly one: Reported; readonly event: EventType;
 function reweighed(written: Written, already: ReadonlyMap<string, RecordedEnds>): Reweighed[] {
 	const weighing = groupBy(
 		written.filter(({weight}) => weight),
-		({one}) => one.copy.id,
+		({one}) => one.recipient.id,
 	);
 	return [...weighing].map(([id, its]) => {
 		const before = already.get(id)?.weights ?? new Set<Weight>();
 		const after = new Set([...before, ...its.flatMap(({weight}) => weight ?? [])]);
-		return {copy: (its[0] as Written[number]).one.copy, before, after};
+		return {recipient: (its[0] as Written[number]).one.recipient, before, after};
 	});
 }
 
@@ -72,7 +72,7 @@ const actionIs =
 		actions.includes(report.action);
 
 /** Only a copy that a host let us begin to hand over can be complained about. */
-function wasSent({state, sentAt}: ReportedCopy): boolean {
+function wasSent({state, sentAt}: ReportedRecipient): boolean {
 	return sentAt !== null || state === 'sent' || state === 'delivered';
 }
 
@@ -84,9 +84,11 @@ function once(
 	classOf: (one: MatchedReport) => string,
 	already: ReadonlyMap<string, RecordedEnds>,
 ): MatchedReport[] {
-	const first = new Map(told.toReversed().map(one => [`${one.copy.id} ${classOf(one)}`, one]));
+	const first = new Map(told.toReversed().map(one => [`${one.recipient.id} ${classOf(one)}`, one]));
 	return told.filter(
-		one => first.get(`${one.copy.id} ${classOf(one)}`) === one && !already.get(one.copy.id)?.classes.has(classOf(one)),
+		one =>
+			first.get(`${one.recipient.id} ${classOf(one)}`) === one &&
+			!already.get(one.recipient.id)?.classes.has(classOf(one)),
 	);
 }
 
@@ -97,7 +99,7 @@ const categoryOf = ({category}: Report) => category ?? 'undetermined';
 async function recordArrivals(trx: Knex.Transaction, outbox: Outbox, told: readonly MatchedReport[]): Promise<Written> {
 	const moving = await move(
 		trx,
-		told.filter(({copy}) => copy.state === 'sent'),
+		told.filter(({recipient}) => recipient.state === 'sent'),
 		'delivered',
 	);
 	await announce(
@@ -125,14 +127,14 @@ async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: reado
 	await addSuppressions(
 		trx,
 		hard
-			.filter(({copy}) => mayBlock(copy))
-			.map(({copy, item}) => ({
+			.filter(({recipient}) => mayBlock(recipient))
+			.map(({recipient, item}) => ({
 				id: outbox.newId('sup'),
-				workspaceId: copy.workspaceId,
-				address: copy.address,
-				addressKey: copy.addressKey,
+				workspaceId: recipient.workspaceId,
+				address: recipient.address,
+				addressKey: recipient.addressKey,
 				reason: 'hard_bounce',
-				source: copy.messageId,
+				source: recipient.messageId,
 				createdAt: item.at,
 			})),
 	);
@@ -144,10 +146,10 @@ async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: reado
 
 /** One more failure that says little by itself; too many of them do (R2.1). */
 function softBounceOf(one: MatchedReport): Array<SoftBounce & {readonly one: MatchedReport}> {
-	const {copy, report, item} = one;
-	const {workspaceId, messageId, addressKey} = copy;
+	const {recipient, report, item} = one;
+	const {workspaceId, messageId, addressKey} = recipient;
 	const counts = !report.suppresses && isSoftOfAddress(categoryOf(report), report.code, report.status);
-	return counts && mayBlock(copy) ? [{one, workspaceId, messageId, addressKey, at: item.cameIn.receivedAt}] : [];
+	return counts && mayBlock(recipient) ? [{one, workspaceId, messageId, addressKey, at: item.cameIn.receivedAt}] : [];
 }
 
 /** Moves the copies whose state allows it; answers the first that was told of each. */
@@ -160,9 +162,9 @@ async function move(
 	if (at === undefined) {
 		return new Set();
 	}
-	const first = new Map([...told].reverse().map(one => [one.copy.id, one]));
+	const first = new Map([...told].reverse().map(one => [one.recipient.id, one]));
 	const moved = await moveRecipients(trx, [...first.keys()], to, at);
-	return new Set([...first.values()].filter(({copy}) => moved.has(copy.id)));
+	return new Set([...first.values()].filter(({recipient}) => moved.has(recipient.id)));
 }
 
 /** `counts`: it changed the copy's state. */
@@ -173,20 +175,20 @@ function happeningOf(
 	counts: boolean,
 	escalated?: Escalated,
 ): Happening {
-	const {copy, item} = told;
+	const {recipient, item} = told;
 	return {
 		id,
 		type,
-		workspaceId: copy.workspaceId,
-		messageId: copy.messageId,
-		recipientId: copy.id,
-		recipient: copy.address,
+		workspaceId: recipient.workspaceId,
+		messageId: recipient.messageId,
+		recipientId: recipient.id,
+		recipient: recipient.address,
 		occurredAt: item.cameIn.receivedAt,
 		recordedAt: item.at,
-		counted: counts && isCounted(copy.role, copy.destination),
+		counted: counts && isCounted(recipient.role, recipient.destination),
 		detail: JSON.stringify({
-			recipient: copy.address,
-			role: copy.role,
+			recipient: recipient.address,
+			role: recipient.role,
 			...(type === 'bounced' && {
 				type: escalated ? 'permanent' : typeOf(told.report),
 				category: categoryOf(told.report),
@@ -219,18 +221,18 @@ async function complain(trx: Knex.Transaction, outbox: Outbox, told: readonly Ma
 		trx,
 		outbox,
 		told.map(one => {
-			const {copy, item} = one;
+			const {recipient, item} = one;
 			return {
-				recipientId: copy.id,
-				workspaceId: copy.workspaceId,
-				messageId: copy.messageId,
-				address: copy.address,
-				addressKey: copy.addressKey,
-				role: copy.role,
+				recipientId: recipient.id,
+				workspaceId: recipient.workspaceId,
+				messageId: recipient.messageId,
+				address: recipient.address,
+				addressKey: recipient.addressKey,
+				role: recipient.role,
 				occurredAt: item.cameIn.receivedAt,
 				recordedAt: item.at,
-				counted: isCounted(copy.role, copy.destination),
-				suppresses: mayBlock(copy),
+				counted: isCounted(recipient.role, recipient.destination),
+				suppresses: mayBlock(recipient),
 				detail: saidOf(one),
 			};
 		}),
@@ -239,7 +241,7 @@ async function complain(trx: Knex.Transaction, outbox: Outbox, told: readonly Ma
 }
 
 /** Mail of a test key went nowhere: it blocks no real address. */
-function mayBlock({destination, addressKey}: ReportedCopy): boolean {
+function mayBlock({destination, addressKey}: ReportedRecipient): boolean {
 	return destination !== simulatorDomain || isSimulated(addressKey);
 }
 
@@ -252,13 +254,13 @@ async function unsubscribe(trx: Knex.Transaction, outbox: Outbox, reported: read
 	const ends = await unsubscribeAll(
 		trx,
 		reported.map(
-			({copy, item}): Unsubscription => ({
-				workspaceId: copy.workspaceId,
-				messageId: copy.messageId,
-				topicId: copy.topicId,
-				role: copy.role,
-				address: copy.address,
-				addressKey: copy.addressKey,
+			({recipient, item}): Unsubscription => ({
+				workspaceId: recipient.workspaceId,
+				messageId: recipient.messageId,
+				topicId: recipient.topicId,
+				role: recipient.role,
+				address: recipient.address,
+				addressKey: recipient.addressKey,
 				action: 'topic',
 				via: item.reading.kind === 'arf' ? 'report' : 'mail',
 				at: item.at,

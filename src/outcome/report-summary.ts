@@ -69,11 +69,11 @@ export function reviewText(item: ReadMail, known: Known, acceptMs: number): stri
 	const {kind, reports} = item.reading;
 	const tried = item.candidates.slice(0, mostShown).flatMap(candidate => {
 		const {via, id} = candidate;
-		const copy = known.copies.get(id);
-		if (copy ? candidate.verify(copy.address) : known.messages.has(id)) {
+		const recipient = known.recipients.get(id);
+		if (recipient ? candidate.verify(recipient.address) : known.messages.has(id)) {
 			return [];
 		}
-		const fault = isYoung(candidate, item.cameIn, acceptMs) ? (copy ? 'forged' : 'gone') : 'late';
+		const fault = isYoung(candidate, item.cameIn, acceptMs) ? (recipient ? 'forged' : 'gone') : 'late';
 		return [{via, id, fault} as const];
 	});
 	return JSON.stringify({kind, reports: reports.slice(0, mostShown).map(cutReport), tried} satisfies Review);

@@ -19,10 +19,10 @@ import {type KeptCaps, trimKept} from '../store/inbound/kept-mails.ts';
 import {
 	countReports,
 	deleteReports,
-	findReportedCopies,
+	findReportedRecipients,
 	insertReports,
 	type NewReport,
-	type ReportedCopy,
+	type ReportedRecipient,
 } from '../store/inbound/reports.ts';
 import {isYoung, type Known, type Match, matchesOf, matchesOfReporter, type ReadMail} from './matches.ts';
 import type {Outbox} from './outbox.ts';
@@ -105,7 +105,7 @@ export function createReportWrite(
 			const fresh = await withoutIdle(trx, added, events);
 			const freshOf = groupBy(fresh, ({item}) => item);
 			const effects = items.map((item, index): ReportEffect => {
-				const isNew = new Map(freshOf.get(item)?.map(one => [one.copy, events.get(one.reportId) ?? null]));
+				const isNew = new Map(freshOf.get(item)?.map(one => [one.recipient, events.get(one.reportId) ?? null]));
 				const its = matches[index] as Match[];
 				return {about: its.map(match => aboutOf(match, isNew)), kept: keptOf(item, its, isNew.size > 0, known)};
 			});
@@ -133,20 +133,20 @@ async function prove(
 ): Promise<{readonly known: Known; readonly matches: Match[][]}> {
 	const young = (item: ReadMail, prefix: string) =>
 		item.candidates.filter(one => one.id.startsWith(prefix) && isYoung(one, item.cameIn, acceptMs)).map(({id}) => id);
-	const copyIds = new Set(items.flatMap(item => young(item, 'rcp_')));
-	const found = await findReportedCopies(trx, {copyIds: [...copyIds]});
-	const copies = new Map(found.map(copy => [copy.id, copy]));
-	const byCopy = new Map(items.map(item => [item, matchesOf(item, {copies, messages: new Map()}, acceptMs)]));
+	const recipientIds = new Set(items.flatMap(item => young(item, 'rcp_')));
+	const found = await findReportedRecipients(trx, {recipientIds: [...recipientIds]});
+	const recipients = new Map(found.map(recipient => [recipient.id, recipient]));
+	const byRecipient = new Map(items.map(item => [item, matchesOf(item, {recipients, messages: new Map()}, acceptMs)]));
 
-	const others = items.filter(item => byCopy.get(item)?.length === 0);
+	const others = items.filter(item => byRecipient.get(item)?.length === 0);
 	const messageIds = new Set(others.flatMap(item => young(item, 'msg_')));
-	const ofMessages = await findReportedCopies(trx, {messageIds: [...messageIds]});
-	const known = {copies, messages: groupBy(ofMessages, ({messageId}) => messageId)};
+	const ofMessages = await findReportedRecipients(trx, {messageIds: [...messageIds]});
+	const known = {recipients, messages: groupBy(ofMessages, ({messageId}) => messageId)};
 	const byMessage = new Map(others.map(item => [item, matchesOf(item, known, acceptMs)]));
 
 	const matches: Match[][] = [];
 	for (const item of items) {
-		const proven = byMessage.get(item) ?? byCopy.get(item) ?? [];
+		const proven = byMessage.get(item) ?? byRecipient.get(item) ?? [];
 		matches.push((proven.length > 0 ? proven : await matchesOfReporter(trx, item)).filter(isThere));
 	}
 	return {known, matches};
@@ -165,13 +165,13 @@ async function withoutIdle(
 	added: readonly Reported[],
 	events: ReadonlyMap<string, EventType>,
 ): Promise<Reported[]> {
-	const counts = await countReports(trx, [...new Set(added.map(({copy}) => copy.id))]);
+	const counts = await countReports(trx, [...new Set(added.map(({recipient}) => recipient.id))]);
 	const removed = new Set<string>();
-	for (const {copy, reportId} of added.toReversed()) {
-		const count = counts.get(copy.id) ?? 0;
+	for (const {recipient, reportId} of added.toReversed()) {
+		const count = counts.get(recipient.id) ?? 0;
 		if (count > mostReports && !events.has(reportId)) {
 			removed.add(reportId);
-			counts.set(copy.id, count - 1);
+			counts.set(recipient.id, count - 1);
 		}
 	}
 	await deleteReports(trx, [...removed]);
@@ -179,17 +179,17 @@ async function withoutIdle(
 }
 
 /** Of an erased person nothing is written any more. */
-function isThere({copy}: Match): boolean {
-	return copy.address !== erasedAddress;
+function isThere({recipient}: Match): boolean {
+	return recipient.address !== erasedAddress;
 }
 
 function rowOf(match: Reported): NewReport {
-	const {item, copy, via, report, reportId} = match;
+	const {item, recipient, via, report, reportId} = match;
 	return {
 		id: reportId,
-		workspaceId: copy.workspaceId,
-		messageId: copy.messageId,
-		recipientId: copy.id,
+		workspaceId: recipient.workspaceId,
+		messageId: recipient.messageId,
+		recipientId: recipient.id,
 		digest: item.cameIn.digest,
 		kind: item.reading.kind,
 		category: report?.category ?? null,
@@ -216,18 +216,18 @@ function rowOf(match: Reported): NewReport {
 	};
 }
 
-function aboutOf(match: Match, fresh: ReadonlyMap<ReportedCopy, EventType | null>): About {
-	const {copy, via, report} = match;
+function aboutOf(match: Match, fresh: ReadonlyMap<ReportedRecipient, EventType | null>): About {
+	const {recipient, via, report} = match;
 	return {
-		recipientId: copy.id,
-		messageId: copy.messageId,
-		workspaceId: copy.workspaceId,
-		recipient: copy.address,
+		recipientId: recipient.id,
+		messageId: recipient.messageId,
+		workspaceId: recipient.workspaceId,
+		recipient: recipient.address,
 		via,
 		action: actionOf(match),
 		report: report ?? null,
-		isNew: fresh.has(copy),
-		event: fresh.get(copy) ?? null,
+		isNew: fresh.has(recipient),
+		event: fresh.get(recipient) ?? null,
 	};
 }
 
@@ -249,8 +249,8 @@ function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known
 }
 
 /** What came back of an erased person's mail is not kept either: there is nothing left that it could prove to be about. */
-function isErased({id}: Candidate, {copies, messages}: Known): boolean {
-	const found = copies.get(id) ?? messages.get(id)?.find(({address}) => address === erasedAddress);
+function isErased({id}: Candidate, {recipients, messages}: Known): boolean {
+	const found = recipients.get(id) ?? messages.get(id)?.find(({address}) => address === erasedAddress);
 	return found?.address === erasedAddress;
 }
 

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {BounceCategory} from '../mail/outcome.ts';
 import type {Figures} from '../mail/reputation.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import type {ReportedCopy} from '../store/inbound/reports.ts';
+import type {ReportedRecipient} from '../store/inbound/reports.ts';
 import {countHours, type EarlierTries, type ReputationCount, readTries} from '../store/reputation.ts';
 import type {Outbox} from './outbox.ts';
 import type {JudgedTry} from './record.ts';
@@ -66,15 +66,15 @@ export async function countTries(
 	outbox: Outbox,
 ): Promise<void> {
 	const changes = recorded.flatMap(one => {
-		const change = changeOf(one.copy, ...coursesOfTry(one, told.get(one.copy.id)?.weights ?? none));
+		const change = changeOf(one.recipient, ...coursesOfTry(one, told.get(one.recipient.id)?.weights ?? none));
 		return change === null ? [] : [{one, change}];
 	});
 	await count(
 		trx,
-		changes.map(({one: {copy, result}, change}) => ({
+		changes.map(({one: {recipient, result}, change}) => ({
 			...change,
-			workspaceId: copy.workspace_id,
-			at: earlier.get(copy.id)?.at ?? result.attempts[0]?.at ?? result.at,
+			workspaceId: recipient.workspace_id,
+			at: earlier.get(recipient.id)?.at ?? result.attempts[0]?.at ?? result.at,
 		})),
 		outbox,
 	);
@@ -84,8 +84,11 @@ const none: Weights = new Set();
 const triedKinds: ReadonlySet<string> = new Set(['delivered', 'relayed', 'deferred', 'bounced']);
 
 /** How far a copy had come before its try, and after. */
-function coursesOfTry({copy, verdict: {outcome, attempts}}: JudgedTry, told: Weights): [before: Course, after: Course] {
-	const before = {tried: copy.attempts > 0, taken: false, weights: told};
+function coursesOfTry(
+	{recipient, verdict: {outcome, attempts}}: JudgedTry,
+	told: Weights,
+): [before: Course, after: Course] {
+	const before = {tried: recipient.attempts > 0, taken: false, weights: told};
 	const weight = outcome.kind === 'bounced' ? weightOfRefusal(outcome.category, outcome.suppresses) : null;
 	return [
 		before,
@@ -100,7 +103,7 @@ function coursesOfTry({copy, verdict: {outcome, attempts}}: JudgedTry, told: Wei
 
 /** What reports weigh of a copy that they are about: before, and now. */
 export type Reweighed = {
-	readonly copy: Pick<ReportedCopy, 'id' | 'workspaceId' | 'destination' | 'attempts' | 'sentAt'>;
+	readonly recipient: Pick<ReportedRecipient, 'id' | 'workspaceId' | 'destination' | 'attempts' | 'sentAt'>;
 	readonly before: Weights;
 	readonly after: Weights;
 };
@@ -113,16 +116,16 @@ export async function countReported(
 ): Promise<void> {
 	const firstTries = await readTries(
 		trx,
-		reweighed.map(({copy}) => copy.id),
+		reweighed.map(({recipient}) => recipient.id),
 	);
 	await count(
 		trx,
-		reweighed.flatMap(({copy, before, after}) => {
-			const first = firstTries.get(copy.id);
-			const at = first?.at ?? copy.sentAt;
-			const course = {tried: copy.attempts > 0, taken: first?.taken ?? false};
-			const change = changeOf(copy, {...course, weights: before}, {...course, weights: after});
-			return change === null || at === null ? [] : [{...change, workspaceId: copy.workspaceId, at}];
+		reweighed.flatMap(({recipient, before, after}) => {
+			const first = firstTries.get(recipient.id);
+			const at = first?.at ?? recipient.sentAt;
+			const course = {tried: recipient.attempts > 0, taken: first?.taken ?? false};
+			const change = changeOf(recipient, {...course, weights: before}, {...course, weights: after});
+			return change === null || at === null ? [] : [{...change, workspaceId: recipient.workspaceId, at}];
 		}),
 		outbox,
 	);

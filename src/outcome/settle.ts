@@ -4,7 +4,7 @@ import {type AttemptResult, isPossibleDuplicate, type Outcome} from '../mail/out
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {cappedWait, endOfLife, nextAttempt, type Retry} from '../mail/retry.ts';
 import {isCounted} from '../mail/simulator.ts';
-import {type ChangedCopy, endWaiting, type Step} from '../store/queue/queue-change.ts';
+import {type ChangedRecipient, endWaiting, type Step} from '../store/queue/queue-change.ts';
 import {announce} from './announce.ts';
 import type {Outbox} from './outbox.ts';
 
@@ -109,29 +109,29 @@ export async function giveUp(
 	step: Step,
 	how: GivenUp,
 	outbox: Outbox,
-): Promise<readonly ChangedCopy[]> {
+): Promise<readonly ChangedRecipient[]> {
 	const state = how.kind === 'drop' ? 'errored' : 'bounced';
 	const ended = await endWaiting(trx, step, state);
 	await announce(
 		trx,
-		ended.map(copy => ({
+		ended.map(recipient => ({
 			id: outbox.newId('evt'),
-			workspaceId: copy.workspace_id,
-			messageId: copy.message_id,
-			recipientId: copy.id,
-			recipient: copy.address,
+			workspaceId: recipient.workspace_id,
+			messageId: recipient.message_id,
+			recipientId: recipient.id,
+			recipient: recipient.address,
 			type: state,
 			occurredAt: step.now,
 			recordedAt: step.now,
-			detail: JSON.stringify({recipient: copy.address, role: copy.role, ...explanation(how, copy)}),
-			counted: isCounted(copy.role, copy.destination),
+			detail: JSON.stringify({recipient: recipient.address, role: recipient.role, ...explanation(how, recipient)}),
+			counted: isCounted(recipient.role, recipient.destination),
 		})),
 		outbox,
 	);
 	return ended;
 }
 
-function explanation(how: GivenUp, {attempts}: ChangedCopy): Record<string, unknown> {
+function explanation(how: GivenUp, {attempts}: ChangedRecipient): Record<string, unknown> {
 	return how.kind === 'drop'
 		? {reason: 'dropped'}
 		: {attempt: attempts, type: 'transient', category: 'operator', reason: how.reason};

@@ -5,14 +5,14 @@ import {isSimulated} from '../mail/simulator.ts';
 import {type Pair, pairKey} from '../store/engine/pairs.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {readDetails} from '../store/events.ts';
-import {findCopyFor} from '../store/recipients.ts';
+import {findRecipientFor} from '../store/recipients.ts';
 import {deleteSuppressionOf, findStanding, insertSuppressions} from '../store/suppressions.ts';
 import {deleteOptOut, insertOptOut} from '../store/topics.ts';
 import {announce} from './announce.ts';
 import type {Outbox} from './outbox.ts';
 
 /** Which mail a link stood in, and whom it was for. */
-export type LinkedCopy = {
+export type LinkedRecipient = {
 	readonly workspaceId: string;
 	readonly messageId: string;
 	/** The topic that the message was tagged with. */
@@ -27,7 +27,7 @@ export type LinkedCopy = {
 /** `topic`: out of the message's topic, or of everything where there is none. `undo`: what the hosted page made. */
 export type OptOutAction = 'topic' | 'all' | 'undo';
 
-export type Unsubscription = LinkedCopy & {
+export type Unsubscription = LinkedRecipient & {
 	readonly action: OptOutAction;
 	/**
 	 * Whether the recipient used the page, a mail program did it for him (RFC 8058), he wrote to the copy's unsubscribe
@@ -90,14 +90,14 @@ export async function unsubscribeAll(
 }
 
 /** What holds for the address of a link now; nothing does in a workspace that is gone. */
-export async function readStanding(reader: Knex, copy: LinkedCopy): Promise<Standing> {
-	const row = await findStanding(reader, pairOf(copy), copy);
+export async function readStanding(reader: Knex, recipient: LinkedRecipient): Promise<Standing> {
+	const row = await findStanding(reader, pairOf(recipient), recipient);
 	const block = row?.optOutSource ? blockOf(row.optOutSource === pageSource) : null;
 	return {
 		topic: row?.topicCode && row.topicName ? {code: row.topicCode, name: row.topicName, block} : null,
 		all: row?.reason ? blockOf(row.reason === reason && row.source === pageSource) : null,
 		// Once the message is gone, its link counts as that of a live one: an opt-out must not get lost.
-		isTest: row?.mode === 'test' && !isSimulated(copy.addressKey),
+		isTest: row?.mode === 'test' && !isSimulated(recipient.addressKey),
 	};
 }
 
@@ -161,7 +161,7 @@ async function tell(
 	outbox: Outbox,
 ): Promise<boolean> {
 	const {workspaceId, messageId, role, address: recipient, via, at} = item;
-	const recipientId = await findCopyFor(trx, item);
+	const recipientId = await findRecipientFor(trx, item);
 	if (recipientId === undefined) {
 		return false; // Gone, or erased: nothing may bear the address any more.
 	}
@@ -194,10 +194,10 @@ function blockOf(isPage: boolean): Block {
 	return isPage ? 'page' : 'other';
 }
 
-function pairOf({workspaceId, addressKey}: LinkedCopy): Pair {
+function pairOf({workspaceId, addressKey}: LinkedRecipient): Pair {
 	return [workspaceId, addressKey];
 }
 
-function keyOf(item: LinkedCopy): string {
+function keyOf(item: LinkedRecipient): string {
 	return pairKey(...pairOf(item));
 }

@@ -95,7 +95,7 @@ type DailyShare = Pick<NonNullable<Way['warmUp']>, 'source' | 'group' | 'perDay'
 
 /** What new sources have sent today, as far as this process knows; the store's count is what holds. */
 export function createSentToday() {
-	const sent = new Map<string, {day: string; copies: number}>();
+	const sent = new Map<string, {day: string; recipients: number}>();
 
 	const keyOf = ({source, group}: Pick<DailyShare, 'source' | 'group'>): string => `${source} ${group}`;
 
@@ -103,13 +103,13 @@ export function createSentToday() {
 		/** Copies that the source may still send to the group today. */
 		left(warmUp: DailyShare, now: number): number {
 			const known = sent.get(keyOf(warmUp));
-			return warmUp.perDay - (known?.day === utcDay(now) ? known.copies : 0);
+			return warmUp.perDay - (known?.day === utcDay(now) ? known.recipients : 0);
 		},
 		dayOf: ({source, group, perDay}: DailyShare, now: number): WarmUpDay => ({source, group, perDay, day: utcDay(now)}),
 		/** The store's count; answers whether the day's share is used up. */
-		note(day: WarmUpDay, copies: number): boolean {
-			sent.set(keyOf(day), {day: day.day, copies});
-			return copies >= day.perDay;
+		note(day: WarmUpDay, recipients: number): boolean {
+			sent.set(keyOf(day), {day: day.day, recipients});
+			return recipients >= day.perDay;
 		},
 		endOfDay: (now: number): number => (Math.floor(now / dayMs) + 1) * dayMs,
 	};

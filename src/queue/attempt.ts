@@ -26,22 +26,22 @@ export type Unmade = {
 
 export type AttemptSteps = {
 	/** Renders, composes and signs in a maker thread. */
-	readonly make: (copy: Claimed) => Promise<{ok: true; made: Made} | {ok: false; unmade: Unmade}>;
+	readonly make: (recipient: Claimed) => Promise<{ok: true; made: Made} | {ok: false; unmade: Unmade}>;
 	/**
 	 * Hands the mail over by its way: an SMTP session in a sender thread, a captured file, the simulator. The site may have so
 	 * many connections now. Past `endsAt` (milliseconds) no host is asked any more.
 	 */
 	readonly deliver: (
-		copy: Claimed,
+		recipient: Claimed,
 		made: Made,
 		way: Omit<Way, 'warmUp'>,
 		connections: number,
 		endsAt: number,
 	) => Promise<AttemptResult>;
 	/** How many of its tries before this one may have arrived. */
-	readonly countDoubtful: (copy: Claimed) => Promise<number>;
+	readonly countDoubtful: (recipient: Claimed) => Promise<number>;
 	/** The outcome is on stable storage, whatever it was. */
-	readonly recorded: (copy: Claimed) => void;
+	readonly recorded: (recipient: Claimed) => void;
 	/** Now, in the store's form. */
 	readonly now: () => string;
 };
@@ -63,26 +63,26 @@ export type AttemptBounds = {
 
 /** One try of one copy, from claim to result: nothing here writes. What is past its lifetime is released. */
 export async function attempt(
-	copy: Claimed,
+	recipient: Claimed,
 	{termsNow, endsAt, isOver}: AttemptBounds,
 	steps: AttemptSteps,
 ): Promise<Attempted> {
 	const unsent = (outcome: AttemptResult['outcome']): Attempted => ({
-		result: {recipientId: copy.id, outcome, attempts: [], sentAt: null, at: steps.now()},
+		result: {recipientId: recipient.id, outcome, attempts: [], sentAt: null, at: steps.now()},
 		made: null,
 	});
 
-	if (copy.stop) {
-		return unsent({kind: 'suppressed', reason: copy.stop}); // It may have happened since the message was accepted.
+	if (recipient.stop) {
+		return unsent({kind: 'suppressed', reason: recipient.stop}); // It may have happened since the message was accepted.
 	}
-	if (copy.sender_id === null) {
+	if (recipient.sender_id === null) {
 		return unsent({kind: 'errored', reason: 'sender_not_available', message: 'The sender was removed or disabled.'});
 	}
 	if (isOver()) {
 		return unsent({kind: 'released'});
 	}
 
-	const making = await steps.make(copy);
+	const making = await steps.make(recipient);
 	if (!making.ok) {
 		const {reason, message, waitMs, ours} = making.unmade;
 		if (waitMs === undefined) {
@@ -97,18 +97,18 @@ export async function attempt(
 		return unsent({kind: 'released'});
 	}
 	const {subject, firstLink} = making.made;
-	const result = await steps.deliver(copy, making.made, terms.way, terms.connections, endsAt);
-	return {result: await endDoubtful(copy, result, steps), made: {subject, firstLink}};
+	const result = await steps.deliver(recipient, making.made, terms.way, terms.connections, endsAt);
+	return {result: await endDoubtful(recipient, result, steps), made: {subject, firstLink}};
 }
 
 /** Each try of a mail that may have arrived may make one more of it: the recipient gets no more than so many. */
-async function endDoubtful(copy: Claimed, result: AttemptResult, steps: AttemptSteps): Promise<AttemptResult> {
+async function endDoubtful(recipient: Claimed, result: AttemptResult, steps: AttemptSteps): Promise<AttemptResult> {
 	const {outcome, attempts} = result;
 	const isLast =
-		copy.attempts + 1 >= mostPossibleDuplicates &&
+		recipient.attempts + 1 >= mostPossibleDuplicates &&
 		outcome.kind === 'deferred' &&
 		attempts.some(isPossibleDuplicate) &&
-		(await steps.countDoubtful(copy)) + 1 >= mostPossibleDuplicates;
+		(await steps.countDoubtful(recipient)) + 1 >= mostPossibleDuplicates;
 	return isLast
 		? {
 				...result,

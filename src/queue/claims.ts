@@ -3,7 +3,7 @@ import type {Clock} from '../mail/clock.ts';
 import {claimMarginMs} from '../mail/retry.ts';
 import {storeTime} from '../mail/time.ts';
 import type {LaneKey} from '../mail/way.ts';
-import type {JudgedTry, TriedCopy} from '../outcome/record.ts';
+import type {JudgedTry, TriedRecipient} from '../outcome/record.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, storeRetryMs} from '../store/held-claims.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
@@ -24,9 +24,9 @@ export type ClaimsOptions = {
 	/** After an outcome is on stable storage. */
 	readonly onRecorded: (recorded: JudgedTry) => void;
 	/** Its outcome was let go: somebody had taken the copy from us meanwhile. */
-	readonly onLost: (copy: TriedCopy) => void;
+	readonly onLost: (recipient: TriedRecipient) => void;
 	/** One of the two has failed; the outcome is stored. */
-	readonly onFault: (error: unknown, copy: TriedCopy) => void;
+	readonly onFault: (error: unknown, recipient: TriedRecipient) => void;
 	/** The store could not be written; it is tried again. */
 	readonly onStoreError: (error: unknown) => void;
 };
@@ -56,7 +56,7 @@ export function createClaims(options: ClaimsOptions) {
 		} catch (error) {
 			onStoreError(error);
 			held.doubt();
-			return {copies: [], nextDue: storeTime(clock.now() + storeRetryMs), warmedUp: null};
+			return {recipients: [], nextDue: storeTime(clock.now() + storeRetryMs), warmedUp: null};
 		}
 	}
 
@@ -77,12 +77,16 @@ export function createClaims(options: ClaimsOptions) {
 
 	return {
 		/** The copies to be tried, until they are recorded, and what the lanes are to know; none where the store fails. */
-		async claim(grant: Grant): Promise<{readonly copies: readonly Claimed[]; readonly result: ClaimResult}> {
-			const {copies: claimed, nextDue, warmedUp} = await ask(grant);
-			const copies = claimed.filter(({id}) => held.take(id));
+		async claim(grant: Grant): Promise<{readonly recipients: readonly Claimed[]; readonly result: ClaimResult}> {
+			const {recipients: claimed, nextDue, warmedUp} = await ask(grant);
+			const recipients = claimed.filter(({id}) => held.take(id));
 			const next = nextDue === null ? null : Date.parse(nextDue);
-			const result = {count: copies.length, nextDue: copies.length < claimed.length ? clock.now() : next, warmedUp};
-			return {copies, result};
+			const result = {
+				count: recipients.length,
+				nextDue: recipients.length < claimed.length ? clock.now() : next,
+				warmedUp,
+			};
+			return {recipients, result};
 		},
 
 		/** Copies past their lifetime, to be recorded; none where the store fails. */
@@ -100,16 +104,16 @@ export function createClaims(options: ClaimsOptions) {
 		/** Resolves once the outcome of a claimed copy is on stable storage, or is somebody else's. */
 		async record(recorded: JudgedTry): Promise<void> {
 			const isOurs = await write(recorded);
-			held.end(recorded.copy.id);
+			held.end(recorded.recipient.id);
 			// Not within the retries: what fails here is no failure of the store, and the outcome must not be written again.
 			try {
 				if (isOurs) {
 					onRecorded(recorded);
 				} else {
-					onLost(recorded.copy);
+					onLost(recorded.recipient);
 				}
 			} catch (error) {
-				onFault(error, recorded.copy);
+				onFault(error, recorded.recipient);
 			}
 		},
 

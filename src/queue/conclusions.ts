@@ -2,7 +2,7 @@ import type {Clock} from '../mail/clock.ts';
 import type {Attempt, AttemptResult, Outcome, Phase} from '../mail/outcome.ts';
 import {endOfLife, type Retry} from '../mail/retry.ts';
 import type {Way} from '../mail/way.ts';
-import {type JudgedTry, type TriedCopy, triedCopy} from '../outcome/record.ts';
+import {type JudgedTry, type TriedRecipient, triedRecipient} from '../outcome/record.ts';
 import {decideNext, type NextStep} from '../outcome/settle.ts';
 import type {SiteEnd} from '../pace/site.ts';
 import {fromSources} from '../pace/site-name.ts';
@@ -16,11 +16,11 @@ export type ConclusionsOptions = {
 	/** As the settings are now: both may change while running. A workspace may have a lifetime of its own. */
 	readonly retry: () => Retry;
 	/** When a copy is retried at a fixed wait instead of the schedule's (the simulator), milliseconds. */
-	readonly fixedWaitOf: (copy: Claimed) => number | undefined;
+	readonly fixedWaitOf: (recipient: Claimed) => number | undefined;
 	readonly clock: Clock;
 	readonly random: () => number;
 	/** What became of a copy could not be judged; that is held against the copy, as if it had taken a worker down. */
-	readonly onFault: (error: unknown, copy: TriedCopy) => void;
+	readonly onFault: (error: unknown, recipient: TriedRecipient) => void;
 };
 
 /** Before the host has taken us in nothing was said of the mail. */
@@ -33,46 +33,46 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 	const {clock, fixedWaitOf} = options;
 
 	/** What follows from a try, for the copy and (`end`) for its site. */
-	function conclude(grant: Grant, copy: Claimed, tried: Tried): JudgedTry & {readonly end: SiteEnd | null} {
+	function conclude(grant: Grant, recipient: Claimed, tried: Tried): JudgedTry & {readonly end: SiteEnd | null} {
 		try {
-			const isSimulated = fixedWaitOf(copy) !== undefined;
-			const end = isSimulated ? well : siteEnd(tried.result, grant.way, copy.destination);
+			const isSimulated = fixedWaitOf(recipient) !== undefined;
+			const end = isSimulated ? well : siteEnd(tried.result, grant.way, recipient.destination);
 			// Whatever is wrong between us and our smarthost is no fault of the mail (R1.8).
 			const result = end?.kind === 'locked_out' ? givenBack(tried.result, end.reason) : tried.result;
-			return {...tried, copy: triedCopy(copy), result, verdict: judged(copy, result), end};
+			return {...tried, recipient: triedRecipient(recipient), result, verdict: judged(recipient, result), end};
 		} catch (error) {
-			options.onFault(error, copy);
+			options.onFault(error, recipient);
 			const {outcome, sentAt} = tried.result;
 			// What a host has taken must not be sent again.
 			const isTaken = outcome.kind === 'delivered' || outcome.kind === 'relayed';
-			const ended = isTaken ? {...tried, ...unsent(copy, outcome, sentAt)} : faulty(copy, error);
-			return {...ended, copy: triedCopy(copy), verdict: judged(copy, ended.result), end: null};
+			const ended = isTaken ? {...tried, ...unsent(recipient, outcome, sentAt)} : faulty(recipient, error);
+			return {...ended, recipient: triedRecipient(recipient), verdict: judged(recipient, ended.result), end: null};
 		}
 	}
 
 	/** A fault of ours in the try of a copy: it is given back, and after the second time it is errored. */
-	function faulty(copy: Claimed, error: unknown): Tried {
-		const crashes = copy.crashes + 1;
+	function faulty(recipient: Claimed, error: unknown): Tried {
+		const crashes = recipient.crashes + 1;
 		const outcome: Outcome =
 			crashes < 2 ? {kind: 'released'} : {kind: 'errored', reason: 'crashes', message: String(error)};
-		return {...unsent(copy, outcome), made: null, crashes};
+		return {...unsent(recipient, outcome), made: null, crashes};
 	}
 
 	/** An outcome without a conversation. */
-	function unsent(copy: Claimed, outcome: Outcome, sentAt: string | null = null): Pick<Tried, 'result'> {
-		return {result: {recipientId: copy.id, outcome, attempts: [], sentAt, at: options.now()}};
+	function unsent(recipient: Claimed, outcome: Outcome, sentAt: string | null = null): Pick<Tried, 'result'> {
+		return {result: {recipientId: recipient.id, outcome, attempts: [], sentAt, at: options.now()}};
 	}
 
-	function judged(copy: Claimed, result: AttemptResult): NextStep {
-		const fixedWaitMs = fixedWaitOf(copy);
+	function judged(recipient: Claimed, result: AttemptResult): NextStep {
+		const fixedWaitMs = fixedWaitOf(recipient);
 		return decideNext(
 			{
 				result,
-				acceptedAt: Date.parse(copy.created_at),
-				attempts: copy.attempts,
-				sentBefore: copy.sent_at !== null,
-				lastReply: copy.last_reply,
-				retry: retryOf(copy),
+				acceptedAt: Date.parse(recipient.created_at),
+				attempts: recipient.attempts,
+				sentBefore: recipient.sent_at !== null,
+				lastReply: recipient.last_reply,
+				retry: retryOf(recipient),
 				...(fixedWaitMs === undefined ? {} : {fixedWaitMs}),
 			},
 			clock.now(),
@@ -80,18 +80,25 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 		);
 	}
 
-	function retryOf(copy: Claimed): Retry {
+	function retryOf(recipient: Claimed): Retry {
 		const {schedule, lifetime} = options.retry();
-		return {schedule, lifetime: copy.queue_lifetime_s === null ? lifetime : copy.queue_lifetime_s * 1000};
+		return {schedule, lifetime: recipient.queue_lifetime_s === null ? lifetime : recipient.queue_lifetime_s * 1000};
 	}
 
 	/** When the copy is past its lifetime, milliseconds. */
-	const endOf = (copy: Claimed): number => endOfLife(Date.parse(copy.created_at), retryOf(copy).lifetime);
+	const endOf = (recipient: Claimed): number =>
+		endOfLife(Date.parse(recipient.created_at), retryOf(recipient).lifetime);
 
 	/** What follows for a copy that was not tried. */
-	function untried(copy: Claimed): JudgedTry {
-		const {result} = unsent(copy, {kind: 'released'});
-		return {copy: triedCopy(copy), result, made: null, crashes: copy.crashes, verdict: judged(copy, result)};
+	function untried(recipient: Claimed): JudgedTry {
+		const {result} = unsent(recipient, {kind: 'released'});
+		return {
+			recipient: triedRecipient(recipient),
+			result,
+			made: null,
+			crashes: recipient.crashes,
+			verdict: judged(recipient, result),
+		};
 	}
 
 	return {conclude, faulty, unsent, untried, endOf};

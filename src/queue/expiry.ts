@@ -1,6 +1,6 @@
 import type {Clock} from '../mail/clock.ts';
 import {endOfLife, type Retry} from '../mail/retry.ts';
-import type {AgedCopy} from '../store/queue/aged-copies.ts';
+import type {AgedRecipient} from '../store/queue/aged-recipients.ts';
 
 export type ExpiryOptions = {
 	readonly retry: () => Retry;
@@ -11,7 +11,7 @@ export type ExpiryOptions = {
 		readonly after: string;
 		readonly before: number;
 		readonly limit: number;
-	}) => Promise<readonly AgedCopy[]>;
+	}) => Promise<readonly AgedRecipient[]>;
 	readonly clock: Clock;
 	/** The store could not be read; it is tried again. */
 	readonly onStoreError: (error: unknown) => void;
@@ -26,9 +26,9 @@ type Ending = {
 
 const [restMs, longestRestMs] = [1000, 60_000];
 /** Where many copies are old, a pass looks at so many for each millisecond of the rest after it: the store is left to the mail. */
-const copiesPerRestMs = 20;
-const copiesPerPage = 1000;
-const copiesPerEnd = 100;
+const recipientsPerRestMs = 20;
+const recipientsPerPage = 1000;
+const recipientsPerEnd = 100;
 
 /**
  * Ends copies past their lifetime that wait for whatever it is: their turn, their site, an operator. Those that somebody
@@ -47,14 +47,16 @@ export function createExpiry(options: ExpiryOptions & Ending) {
 		const {lifetime} = retry();
 		const before = now - Math.min(lifetime, (await readShortestLifetime()) ?? lifetime);
 		for (let after = ''; !stopped && canStore(); ) {
-			const page = await readAged({after, before, limit: copiesPerPage});
-			const over = page.filter(copy => copy.goes && now >= endOfLife(copy.acceptedAt, copy.lifetime ?? lifetime));
-			for (let from = 0; from < over.length; from += copiesPerEnd) {
-				await end(over.slice(from, from + copiesPerEnd).map(({id}) => id));
+			const page = await readAged({after, before, limit: recipientsPerPage});
+			const over = page.filter(
+				recipient => recipient.goes && now >= endOfLife(recipient.acceptedAt, recipient.lifetime ?? lifetime),
+			);
+			for (let from = 0; from < over.length; from += recipientsPerEnd) {
+				await end(over.slice(from, from + recipientsPerEnd).map(({id}) => id));
 			}
 			looked += page.length;
 			const last = page.at(-1);
-			if (last === undefined || page.length < copiesPerPage) {
+			if (last === undefined || page.length < recipientsPerPage) {
 				break;
 			}
 			after = last.id;
@@ -71,7 +73,7 @@ export function createExpiry(options: ExpiryOptions & Ending) {
 				})
 				.then(looked => {
 					if (!stopped) {
-						schedule(Math.min(Math.max(restMs, looked / copiesPerRestMs), longestRestMs));
+						schedule(Math.min(Math.max(restMs, looked / recipientsPerRestMs), longestRestMs));
 					}
 				});
 		}, afterMs);

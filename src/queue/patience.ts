@@ -29,7 +29,7 @@ export function createPatience(clock: Clock) {
 	const quick: FairRing<Waiting> = new Map();
 	const long: FairRing<Waiting> = new Map();
 	/** Copies that need longer: when they come back they do not try it quickly again. */
-	const longCopies = new LRUCache<string, true>({max: remembered});
+	const longRecipients = new LRUCache<string, true>({max: remembered});
 	let lastLong = 0;
 	let failures = 0;
 	let isTaken = false;
@@ -58,9 +58,9 @@ export function createPatience(clock: Clock) {
 
 		isSlow: (versionId: string): boolean => slow.has(versionId),
 
-		needsLong: (recipientId: string): boolean => longCopies.has(recipientId),
+		needsLong: (recipientId: string): boolean => longRecipients.has(recipientId),
 
-		noteLong: (recipientId: string): void => void longCopies.set(recipientId, true),
+		noteLong: (recipientId: string): void => void longRecipients.set(recipientId, true),
 
 		/** One of the version's mails took too long. */
 		failed(versionId: string): void {

@@ -134,10 +134,10 @@ export function createRoom({maxInFlight, maxUnproven, onShort}: RoomOptions) {
 		},
 
 		/** So many copies more, or less, are claimed for the site. */
-		take(site: Site, rank: Rank, copies: number): void {
-			site.inFlight[rank] += copies;
+		take(site: Site, rank: Rank, recipients: number): void {
+			site.inFlight[rank] += recipients;
 			site.peak = Math.max(site.peak, inFlightOf(site));
-			inFlight[classOf(isProven(site))][rank] += copies;
+			inFlight[classOf(isProven(site))][rank] += recipients;
 		},
 
 		/** The site became proven, or no longer is (`before`). */

@@ -144,18 +144,18 @@ export function createScheduler(options: SchedulerOptions) {
 	}
 
 	async function claim(grant: Grant): Promise<void> {
-		const {copies, result} = await claims.claim(grant);
+		const {recipients, result} = await claims.claim(grant);
 		lanes.claimed(grant, result, moment());
-		for (const copy of copies) {
-			track(work(grant, copy));
+		for (const recipient of recipients) {
+			track(work(grant, recipient));
 		}
 		plan();
 	}
 
-	async function work(grant: Grant, copy: Claimed): Promise<void> {
-		const {end, ...recorded} = conclude(grant, copy, await tryCopy(grant, copy));
+	async function work(grant: Grant, recipient: Claimed): Promise<void> {
+		const {end, ...recorded} = conclude(grant, recipient, await tryRecipient(grant, recipient));
 		await claims.record(recorded);
-		options.steps.recorded(copy);
+		options.steps.recorded(recipient);
 		const then = moment();
 		const {nextAttemptAt} = recorded.verdict;
 		if (nextAttemptAt !== null && state === 'running') {
@@ -169,36 +169,36 @@ export function createScheduler(options: SchedulerOptions) {
 	 * A fault of ours must not take the copy with it: it is given back, and after the second time it is errored. That the
 	 * store could not be read is no fault of the copy.
 	 */
-	async function tryCopy(grant: Grant, copy: Claimed): Promise<Tried> {
+	async function tryRecipient(grant: Grant, recipient: Claimed): Promise<Tried> {
 		try {
-			const endsAt = endOf(copy);
+			const endsAt = endOf(recipient);
 			const bounds = {
 				termsNow: () => lanes.travelTerms(grant, moment()),
 				endsAt,
 				isOver: () => clock.now() >= endsAt,
 			};
-			return {...(await attempt(copy, bounds, options.steps)), crashes: copy.crashes};
+			return {...(await attempt(recipient, bounds, options.steps)), crashes: recipient.crashes};
 		} catch (error) {
 			const unavailable = options.isUnavailable(error);
 			if (unavailable) {
 				options.onStoreError(error);
 			}
 			return unavailable
-				? {...unsent(copy, {kind: 'released'}), made: null, crashes: copy.crashes}
-				: faulty(copy, error);
+				? {...unsent(recipient, {kind: 'released'}), made: null, crashes: recipient.crashes}
+				: faulty(recipient, error);
 		}
 	}
 
 	/** Copies past their lifetime leave the queue without a try. */
 	async function endUntried(ids: readonly string[]): Promise<void> {
-		const copies = await claims.claimAged(ids);
+		const recipients = await claims.claimAged(ids);
 		await Promise.all(
-			copies.map(async copy => {
-				const ended = untried(copy);
+			recipients.map(async recipient => {
+				const ended = untried(recipient);
 				await claims.record(ended);
 				const {nextAttemptAt} = ended.verdict;
 				if (nextAttemptAt !== null) {
-					const {destination, workspace_id: workspaceId} = copy;
+					const {destination, workspace_id: workspaceId} = recipient;
 					lanes.due({destination, workspaceId}, nextAttemptAt, moment());
 				}
 			}),

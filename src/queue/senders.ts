@@ -65,7 +65,7 @@ const leaveMs = 2000;
  */
 export function createSenders<Delivery extends Identified>(options: SendersOptions) {
 	/** Who tried a copy whose outcome is not yet recorded. */
-	const threadOfCopy = new Map<string, Sender<Delivery>>();
+	const threadOfRecipient = new Map<string, Sender<Delivery>>();
 	let draining = false;
 	const senders = Array.from({length: options.count}, newSender);
 
@@ -111,7 +111,7 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 		for (const result of message.results) {
 			const waiting = sender.held.get(result.recipientId);
 			sender.held.delete(result.recipientId);
-			threadOfCopy.set(result.recipientId, sender);
+			threadOfRecipient.set(result.recipientId, sender);
 			if ('fault' in result) {
 				waiting?.reject(new Error(result.fault));
 			} else {
@@ -215,11 +215,11 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 		},
 		/** The outcome of this copy is on stable storage: its sender may put another mail on the wire. */
 		recorded(recipientId: string): void {
-			const sender = threadOfCopy.get(recipientId);
+			const sender = threadOfRecipient.get(recipientId);
 			if (!sender) {
 				return;
 			}
-			threadOfCopy.delete(recipientId);
+			threadOfRecipient.delete(recipientId);
 			sender.recorded.push(recipientId);
 			flushSoon(sender);
 		},

@@ -29,7 +29,7 @@ export type Site = Timed & {
 	provider: string;
 	readonly state: SiteState;
 	/** Copies that one connection may have in hand: being made, waiting for it, being recorded. */
-	copiesPerConnection: number;
+	recipientsPerConnection: number;
 	/** The most copies claimed and not yet done since this was last asked. */
 	peak: number;
 	/** Copies claimed, or being claimed, and not yet done. */
@@ -47,7 +47,7 @@ export type Site = Timed & {
 /** Sites without work of which it is remembered how they did. */
 const mostIdleSites = 10_000;
 /** A smarthost takes mail as fast as it comes, and has to be kept fed. */
-const copiesPerConnection = {mx: 4, relay: 13};
+const recipientsPerConnection = {mx: 4, relay: 13};
 const largestClaim = 100;
 /** Workspaces whose turn may bring the site's, at most: all with lanes there come by in turn. */
 const mostWorkspaces = 16;
@@ -59,7 +59,7 @@ export function newSiteOf(way: Omit<Way, 'warmUp'>, state: SiteState, saved: boo
 		name: way.site,
 		provider: way.provider,
 		state,
-		copiesPerConnection: copiesPerConnection[way.terms.route.kind],
+		recipientsPerConnection: recipientsPerConnection[way.terms.route.kind],
 		peak: 0,
 		inFlight: {fresh: 0, mixed: 0, backlog: 0},
 		ready: {fresh: new Map(), mixed: new Map(), backlog: new Map()},
@@ -78,7 +78,7 @@ export const isProven = ({state}: Site): boolean => state.answers === true;
 export function windowOf(site: Site, monotonic: number): number {
 	const connections = connectionsOf(site.state, monotonic);
 	const spare = isProven(site) && !isProbing(site.state, monotonic);
-	return spare ? connections * site.copiesPerConnection : connections;
+	return spare ? connections * site.recipientsPerConnection : connections;
 }
 
 /**

@@ -7,12 +7,12 @@ import type {Claimed} from '../store/queue/claimed.ts';
  * such answer to be final. A flush may bring a copy back sooner: then it says nothing.
  */
 export function confirmationsOf(
-	copy: Pick<Claimed, 'last_category' | 'state_at'>,
+	recipient: Pick<Claimed, 'last_category' | 'state_at'>,
 	schedule: RetrySchedule,
 	now: number,
 ): {nxdomainBefore: boolean; noAddressBefore: boolean} {
 	const waitedFor = (category: keyof typeof confirmAfterMs): boolean =>
-		copy.last_category === category &&
-		now - Date.parse(copy.state_at) >= cappedWait(confirmAfterMs[category], schedule);
+		recipient.last_category === category &&
+		now - Date.parse(recipient.state_at) >= cappedWait(confirmAfterMs[category], schedule);
 	return {nxdomainBefore: waitedFor('unknown_domain'), noAddressBefore: waitedFor('no_address')};
 }

@@ -49,7 +49,7 @@ export async function addEngagement(trx: Knex.Transaction, counts: readonly Enga
 }
 
 /** A copy that may be tracked. */
-export type TrackedCopy = {
+export type TrackedRecipient = {
 	readonly id: string;
 	readonly workspaceId: string;
 	readonly messageId: string;
@@ -63,7 +63,10 @@ export type TrackedCopy = {
 };
 
 /** All copies of these messages, as far as they are still there and not erased; they stay so until the transaction ends. */
-export async function findTrackedCopies(trx: Knex.Transaction, messageIds: readonly string[]): Promise<TrackedCopy[]> {
+export async function findTrackedRecipients(
+	trx: Knex.Transaction,
+	messageIds: readonly string[],
+): Promise<TrackedRecipient[]> {
 	return await trx('recipients as r')
 		.join('messages as m', 'm.id', 'r.message_id')
 		.join('workspaces as w', 'w.id', 'r.workspace_id')

@@ -4,14 +4,14 @@ import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
 import {messageIdTerm} from '../mail/terms.ts';
 import {holdsBytes, lockLate, rowSource} from './engine/dialect.ts';
 import {nearIds} from './engine/near-ids.ts';
-import {eraseTerms, listState, type MovedCopy, readListed} from './message-terms.ts';
-import {dequeue, lockOpen} from './queue/open-copies.ts';
+import {eraseTerms, listState, type MovedRecipient, readListed} from './message-terms.ts';
+import {dequeue, lockOpen} from './queue/open-recipients.ts';
 import {storeQueued, takeClaims} from './queue/queued-events.ts';
 
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
 
 /** A copy of a message. */
-export type CopyRef = {readonly id: string; readonly messageId: string; readonly role: Role};
+export type RecipientRef = {readonly id: string; readonly messageId: string; readonly role: Role};
 
 /** Some messages to an address, oldest first. */
 export async function findMessagesTo(
@@ -28,12 +28,12 @@ export async function findMessagesTo(
 }
 
 /** Some copies to an address that stands in the `cc` of a message. */
-export async function findCopiesTo(
+export async function findRecipientsTo(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	addressKey: string,
 	limit: number,
-): Promise<CopyRef[]> {
+): Promise<RecipientRef[]> {
 	return await trx('recipients')
 		.where({workspace_id: workspaceId, address_key: addressKey})
 		.whereRaw("role = 'cc'")
@@ -42,7 +42,7 @@ export async function findCopiesTo(
 }
 
 /** Every copy of messages. */
-export async function findCopiesOf(trx: Knex.Transaction, messageIds: readonly string[]): Promise<CopyRef[]> {
+export async function findRecipientsOf(trx: Knex.Transaction, messageIds: readonly string[]): Promise<RecipientRef[]> {
 	return await trx('recipients')
 		.whereIn('message_id', messageIds)
 		.whereRaw(...nearIds(trx, 'id', 'rcp', messageIds))
@@ -50,27 +50,27 @@ export async function findCopiesOf(trx: Knex.Transaction, messageIds: readonly s
 }
 
 /** Whether the address of a copy was erased. */
-export async function isErased(reader: Knex, copyId: string): Promise<boolean> {
-	return (await reader('recipients').where({id: copyId, address: erasedAddress}).first('id')) !== undefined;
+export async function isErased(reader: Knex, recipientId: string): Promise<boolean> {
+	return (await reader('recipients').where({id: recipientId, address: erasedAddress}).first('id')) !== undefined;
 }
 
 /**
  * Takes copies out of the queue, also from a daemon that is trying one: it has lost its claim then, and its outcome is
  * written nowhere. Answers those that were in the queue.
  */
-export async function endCopies(
+export async function endRecipients(
 	trx: Knex.Transaction,
-	copyIds: readonly string[],
+	recipientIds: readonly string[],
 	{state, at}: {readonly state: RecipientState; readonly at: string},
-): Promise<CopyRef[]> {
-	const claims = () => trx('claims').whereIn('recipient_id', copyIds);
+): Promise<RecipientRef[]> {
+	const claims = () => trx('claims').whereIn('recipient_id', recipientIds);
 	// Before the queue, as outcomes do; and what was claimed until the queue was locked.
 	const before = await takeClaims(trx, claims());
-	const open = await lockOpen(trx, copyIds);
+	const open = await lockOpen(trx, recipientIds);
 	const ended = [...before, ...(await takeClaims(trx, claims(), lockLate))];
 	await dequeue(trx, open);
 	await storeQueued(trx, ended);
-	const moved: Array<MovedCopy & {id: string; role: Role}> = await trx('recipients')
+	const moved: Array<MovedRecipient & {id: string; role: Role}> = await trx('recipients')
 		.whereIn('id', open)
 		.whereIn('state', statesBefore(state))
 		.update({state, state_at: at})
@@ -80,20 +80,20 @@ export async function endCopies(
 }
 
 /** Erases the address, and what hosts said of it, from copies. */
-export async function eraseCopies(trx: Knex.Transaction, copyIds: readonly string[]): Promise<void> {
+export async function eraseRecipients(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<void> {
 	await trx('recipients')
-		.whereIn('id', copyIds)
+		.whereIn('id', recipientIds)
 		.update({address: erasedAddress, address_key: erasedAddress, destination: erasedDomain, last_reply: null});
-	await trx('attempts').whereIn('recipient_id', copyIds).update({host: null, ip: null, reply: '', dialogue: null});
+	await trx('attempts').whereIn('recipient_id', recipientIds).update({host: null, ip: null, reply: '', dialogue: null});
 }
 
 /** Erases what events, reports and engagement tell of copies; the events themselves stay. */
-export async function eraseTimelines(trx: Knex.Transaction, copies: readonly CopyRef[]): Promise<void> {
-	const messageIds = [...new Set(copies.map(({messageId}) => messageId))];
-	const copyIds = copies.map(({id}) => id);
-	const about = (table: string) => trx(table).whereIn('message_id', messageIds).whereIn('recipient_id', copyIds);
+export async function eraseTimelines(trx: Knex.Transaction, recipients: readonly RecipientRef[]): Promise<void> {
+	const messageIds = [...new Set(recipients.map(({messageId}) => messageId))];
+	const recipientIds = recipients.map(({id}) => id);
+	const about = (table: string) => trx(table).whereIn('message_id', messageIds).whereIn('recipient_id', recipientIds);
 	await about('events').whereNotNull('detail').update({detail: null});
-	await trx('engagement').whereIn('recipient_id', copyIds).delete();
+	await trx('engagement').whereIn('recipient_id', recipientIds).delete();
 	// The mail in which a report came stays known by its hash, so that it is not read again.
 	const inbound = about('reports').whereNotNull('inbound_sha256').select('inbound_sha256');
 	await trx('inbound').whereIn('digest', inbound).update(emptied);

@@ -162,7 +162,7 @@ const fillingSql = (trx: Knex) => `insert into filling
 	where m.m = e.moment and w.w = e.a % (select count(*) from filling_workspaces)`;
 
 const message = `'msg_' || t0 || s`;
-const copy = `'rcp_' || t0 || s`;
+const recipient = `'rcp_' || t0 || s`;
 const host = `'mx1.' || domain`;
 const ip = `'192.0.2.25'`;
 const tls = `'TLSv1.3 TLS_AES_256_GCM_SHA384 verified'`;
@@ -192,7 +192,7 @@ const derived: readonly string[] = [
 	`insert into recipients
 		(id, workspace_id, message_id, address, address_key, role, destination, state, state_at, subject, attempts,
 			sent_at, last_category, last_reply, crashes)
-		select ${copy}, workspace_id, ${message}, address, address, 'to', domain,
+		select ${recipient}, workspace_id, ${message}, address, address, 'to', domain,
 			${byEnding(`'delivered'`, `'bounced'`, `'queued'`)}, a3, 'Your receipt ' || n, 1,
 			case when ${isEnded} then a2 end, ${byEnding('null', 'null', `'network'`)},
 			${byEnding(taken, refused, `'connect ETIMEDOUT'`)}, 0
@@ -202,9 +202,9 @@ const derived: readonly string[] = [
 			case when count(*) > 1 then string_agg(substr(${message}, 13), ' ' order by ${message} desc) end
 		from filling where ${isEnded} group by workspace_id, ending, substr(t0, 1, 8)`,
 	`insert into queue (recipient_id, workspace_id, destination, next_attempt_at, attempts)
-		select ${copy}, workspace_id, domain, due, 1 from filling where not (${isEnded})`,
+		select ${recipient}, workspace_id, domain, due, 1 from filling where not (${isEnded})`,
 	`insert into attempts (recipient_id, n, position, at, host, ip, tls, phase, code, enhanced, reply, ms)
-		select ${copy}, 1, 0, a2, ${host}, ${ip}, case when ${isEnded} then ${tls} end,
+		select ${recipient}, 1, 0, a2, ${host}, ${ip}, case when ${isEnded} then ${tls} end,
 			${byEnding(`'dot'`, `'rcpt'`, `'connect'`)}, ${byEnding('250', '550')}, ${byEnding(`'2.0.0'`, `'5.1.1'`)},
 			${byEnding(taken, refused, `'connect ETIMEDOUT'`)}, 40
 		from filling`,
@@ -240,7 +240,7 @@ const eventsSql = (place: number | null, first: number): string => {
 	// Its id is made with that of the end.
 	const sent = `'evt_' || t3 || substr(s, 1, 8) || '00000000","sent","' || a2`;
 	return `insert into events (id, message_id, recipient_id, type, occurred_at, recorded_at, detail, earlier, position)
-		select ${byEnd(event('t3'), event('t1'))}, ${message}, ${copy},
+		select ${byEnd(event('t3'), event('t1'))}, ${message}, ${recipient},
 			${byEnding(`'delivered'`, `'bounced'`, `'queued'`)}, ${byEnd('a3', 'a1')}, ${byEnd('a3', 'a1')},
 			${byEnd(detail())},
 			${byEnd(`'[["' || ${event('t1')} || '","queued"],["' || ${sent} || '"]]'`)},

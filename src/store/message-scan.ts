@@ -96,14 +96,16 @@ function listsOf(workspaceId: string, asked: Asked): TermList[] {
 
 /** Messages that wait in the queue; null: so many that the newest messages have enough of them. */
 async function byQueue(reader: Knex, workspaceId: string): Promise<Lead | null> {
-	const copyIds = await readOpenOf(reader, workspaceId, mostScanned + 1);
-	if (copyIds.length > mostScanned) {
+	const recipientIds = await readOpenOf(reader, workspaceId, mostScanned + 1);
+	if (recipientIds.length > mostScanned) {
 		return null;
 	}
 	const ids: string[] = [];
-	for (let start = 0; start < copyIds.length; start += mostAtOnce) {
-		const copies = reader('recipients').whereRaw(...among(reader, 'id', copyIds.slice(start, start + mostAtOnce)));
-		ids.push(...(await copies.whereRaw("role = 'to'").pluck('message_id')));
+	for (let start = 0; start < recipientIds.length; start += mostAtOnce) {
+		const recipients = reader('recipients').whereRaw(
+			...among(reader, 'id', recipientIds.slice(start, start + mostAtOnce)),
+		);
+		ids.push(...(await recipients.whereRaw("role = 'to'").pluck('message_id')));
 	}
 	ids.sort().reverse();
 	const inRange = ({from, below}: IdRange) => ids.filter(id => id >= (from ?? '') && (below === null || id < below));

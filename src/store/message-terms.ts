@@ -66,16 +66,16 @@ function newRows(messages: readonly MessageTerms[]): Row[] {
 }
 
 /** A copy whose state has changed. */
-export type MovedCopy = {readonly workspace_id: string; readonly message_id: string; readonly role: string};
+export type MovedRecipient = {readonly workspace_id: string; readonly message_id: string; readonly role: string};
 
 /** Lists the messages whose `to` copies have reached a state. */
 export async function listState(
 	trx: Knex.Transaction,
-	copies: readonly MovedCopy[],
+	recipients: readonly MovedRecipient[],
 	state: RecipientState,
 ): Promise<void> {
 	const terms = isListed(state) ? [stateTerm(state)] : [];
-	const main = copies.filter(({role}) => role === 'to');
+	const main = recipients.filter(({role}) => role === 'to');
 	await mergeTerms(
 		trx,
 		main.map(({workspace_id: workspaceId, message_id: messageId}) => ({workspaceId, messageId, terms})),

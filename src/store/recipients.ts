@@ -4,8 +4,8 @@ import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
 import {lockLate} from './engine/dialect.ts';
 import {insertRows} from './engine/insert-rows.ts';
 import {nearIds} from './engine/near-ids.ts';
-import {listState, type MovedCopy} from './message-terms.ts';
-import {dequeue, enqueue, lockOpen} from './queue/open-copies.ts';
+import {listState, type MovedRecipient} from './message-terms.ts';
+import {dequeue, enqueue, lockOpen} from './queue/open-recipients.ts';
 import {storeQueued, takeQueued} from './queue/queued-events.ts';
 
 /** A copy of a new message; times in the store's form. */
@@ -78,7 +78,7 @@ export async function moveRecipients(
 	await lockOpen(trx, ids);
 	// And what was claimed until the queue was locked.
 	await storeQueued(trx, [...queued, ...(await takeQueued(trx, ids, lockLate))]);
-	const rows: Array<MovedCopy & {id: string}> = await trx('recipients')
+	const rows: Array<MovedRecipient & {id: string}> = await trx('recipients')
 		.whereIn('id', ids)
 		.whereIn('state', statesBefore(to))
 		.update({state: to, state_at: at})
@@ -90,7 +90,7 @@ export async function moveRecipients(
 }
 
 /** The copy of a message for an address, which stays as it is until the transaction ends; undefined: it is gone, or was erased. */
-export async function findCopyFor(
+export async function findRecipientFor(
 	trx: Knex.Transaction,
 	{messageId, addressKey, role}: {readonly messageId: string; readonly addressKey: string; readonly role: Role},
 ): Promise<string | undefined> {

@@ -21,7 +21,7 @@ export type Removed = {
 	/** How many messages are gone. */
 	readonly messages: number;
 	/** The copies that are gone, and may have files. */
-	readonly copyIds: readonly string[];
+	readonly recipientIds: readonly string[];
 };
 
 /**
@@ -47,7 +47,7 @@ export async function removeMessages(
 		.pluck('r.message_id');
 	const old = ids.filter(id => !waiting.includes(id));
 	// What is just being added to a copy has locked its row, and is there when the others go.
-	const copyIds: string[] = await trx('recipients')
+	const recipientIds: string[] = await trx('recipients')
 		.whereIn('message_id', old)
 		.whereRaw(...nearIds(trx, 'id', 'rcp', old))
 		.orderBy('id')
@@ -55,13 +55,13 @@ export async function removeMessages(
 		.pluck('id');
 	await dropTerms(trx, old);
 	for (const table of ['attempts', 'engagement']) {
-		await trx(table).whereIn('recipient_id', copyIds).delete();
+		await trx(table).whereIn('recipient_id', recipientIds).delete();
 	}
 	for (const table of ['events', 'attachments', 'reports']) {
 		await trx(table).whereIn('message_id', old).delete();
 	}
 	await deleteDeliveries(trx, await findAbout(trx, old));
-	await trx('recipients').whereIn('id', copyIds).delete();
+	await trx('recipients').whereIn('id', recipientIds).delete();
 	const messages = await trx('messages').whereIn('id', old).delete();
-	return {next: ids.length === limit ? (ids.at(-1) ?? null) : null, messages, copyIds};
+	return {next: ids.length === limit ? (ids.at(-1) ?? null) : null, messages, recipientIds};
 }

@@ -30,7 +30,7 @@ async function newestIn(
 }
 
 /** The `to` copies of messages of the sample, the newest first. */
-function copiesOf(reader: Knex, {since}: Sample, messageIds: readonly string[]): Knex.QueryBuilder {
+function recipientsOf(reader: Knex, {since}: Sample, messageIds: readonly string[]): Knex.QueryBuilder {
 	return reader('recipients as r')
 		.whereRaw(...among(reader, 'r.message_id', messageIds))
 		.whereRaw("r.role = 'to'")
@@ -41,7 +41,7 @@ function copiesOf(reader: Knex, {since}: Sample, messageIds: readonly string[]):
 /** How long each of the newest delivered messages took from its acceptance, milliseconds. */
 export async function readDeliveryTimes(reader: Knex, sample: Sample): Promise<number[]> {
 	const delivered = await newestIn(reader, sample, 'delivered');
-	const rows: Array<{message_id: string; state_at: string; destination: string}> = await copiesOf(
+	const rows: Array<{message_id: string; state_at: string; destination: string}> = await recipientsOf(
 		reader,
 		sample,
 		delivered,
@@ -66,7 +66,7 @@ export type Refusal = {
 /** What is said against the newest messages that bounced, and against the newest that wait. */
 export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusal[]> {
 	const [ofSince, since] = idsSince(reader, 'e.message_id', 'msg', sample.since);
-	const bounced: Array<{destination: string; detail: string | null}> = await copiesOf(
+	const bounced: Array<{destination: string; detail: string | null}> = await recipientsOf(
 		reader,
 		sample,
 		await newestIn(reader, sample, 'bounced'),
@@ -88,11 +88,11 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 			return {destination, category, reply: reason, waits: false};
 		});
 	for (const state of ['queued', 'sent'] as const) {
-		const copies = copiesOf(reader, sample, await newestIn(reader, sample, state))
+		const recipients = recipientsOf(reader, sample, await newestIn(reader, sample, state))
 			.select('r.destination', 'r.last_category as category', 'r.last_reply as reply')
 			.select(reader.raw(`${queued} as queued`));
 		const waiting: Array<Omit<Refusal, 'waits'>> = await reader
-			.from(copies.as('rows'))
+			.from(recipients.as('rows'))
 			.whereNotNull('queued')
 			.whereNotNull('reply')
 			.select('destination', 'category', 'reply');
@@ -104,7 +104,7 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 }
 
 /** A copy, cc ones too, with the last conversation about it. */
-export type TriedCopy = {
+export type TriedRecipient = {
 	readonly destination: string;
 	readonly state: RecipientState;
 	readonly attempts: number;
@@ -145,11 +145,11 @@ export async function readSimulated(reader: Knex, sample: Sample): Promise<Simul
 }
 
 /** The copies of the newest messages, simulated ones too. */
-export async function readTriedCopies(reader: Knex, sample: Sample): Promise<TriedCopy[]> {
+export async function readTriedRecipients(reader: Knex, sample: Sample): Promise<TriedRecipient[]> {
 	const {since} = sample;
 	const [ofLast, sinceLast] = idsSince(reader, 'b.recipient_id', 'rcp', since);
 	const last = `(select b.n from attempts as b where b.recipient_id = r.id and ${ofLast} order by b.n desc limit 1)`;
-	const rows: Array<Omit<TriedCopy, 'waits'> & {id: string; queued: string | null}> = await reader
+	const rows: Array<Omit<TriedRecipient, 'waits'> & {id: string; queued: string | null}> = await reader
 		.with('newest', newestMessages(reader, sample))
 		.from('newest as rows')
 		.join('recipients as r', 'r.message_id', 'rows.id')
@@ -163,6 +163,8 @@ export async function readTriedCopies(reader: Knex, sample: Sample): Promise<Tri
 		.select('r.id', 'r.destination', 'r.state', 'r.attempts', 'a.host', 'a.tls', 'a.code')
 		.select(reader.raw(`${queued} as queued`));
 	// Of the conversations of its last try the last one counts.
-	const copies = new Map(rows.map(({id, queued: open, ...copy}) => [id, {...copy, waits: open !== null}]));
-	return [...copies.values()];
+	const recipients = new Map(
+		rows.map(({id, queued: open, ...recipient}) => [id, {...recipient, waits: open !== null}]),
+	);
+	return [...recipients.values()];
 }

@@ -38,13 +38,13 @@ const outcomes = {
  * machine. Ids are made in the order of time, so this reads the copies of the range and no others.
  */
 export async function countStats(reader: Knex, query: StatsQuery): Promise<StatsRow[]> {
-	const copies = copiesOf(reader, query, tablesOf(reader, query)).select('r.state');
+	const recipients = recipientsOf(reader, query, tablesOf(reader, query)).select('r.state');
 	const sums = Object.entries(outcomes).map(
 		([name, states]) =>
 			`sum(case when state in (${states.map(state => `'${state}'`).join()}) then 1 else 0 end) as ${name}`,
 	);
 	const counting = reader
-		.from(copies.as('copies'))
+		.from(recipients.as('copies'))
 		.select('key', reader.raw(`count(*) as accepted, ${sums.join(', ')}`))
 		.groupBy('key')
 		.orderBy([{column: 'accepted', order: 'desc'}, 'key']);
@@ -60,10 +60,11 @@ export async function countStats(reader: Knex, query: StatsQuery): Promise<Stats
 type Engaged = {readonly opened: number; readonly clicked: number};
 
 async function countEngaged(reader: Knex, query: StatsQuery): Promise<Map<string | null, Engaged>> {
-	const copies = tablesOf(reader, query);
+	const recipients = tablesOf(reader, query);
 	// Whichever is fewer: the copies of one workspace, or what was opened and clicked in all of them.
-	const tables = query.workspaceId === undefined ? ['engagement as e', ...copies] : [...copies, 'engagement as e'];
-	const engaged = copiesOf(reader, query, tables)
+	const tables =
+		query.workspaceId === undefined ? ['engagement as e', ...recipients] : [...recipients, 'engagement as e'];
+	const engaged = recipientsOf(reader, query, tables)
 		.whereRaw('e.recipient_id = r.id')
 		.whereBetween('e.recipient_id', [idFloor('rcp', query.from), idFloor('rcp', query.to + lagMs)])
 		.select('e.recipient_id', 'e.kind');
@@ -87,30 +88,30 @@ function tablesOf(reader: Knex, {workspaceId, by}: StatsQuery): string[] {
 }
 
 /** The `to` copies of the messages, with the key of their group. */
-function copiesOf(reader: Knex, query: StatsQuery, tables: readonly string[]): Knex.QueryBuilder {
+function recipientsOf(reader: Knex, query: StatsQuery, tables: readonly string[]): Knex.QueryBuilder {
 	const {workspaceId, by, from, to} = query;
 	const range = {from: idFloor('msg', from), below: idFloor('msg', to)};
-	const copies = reader
+	const recipients = reader
 		.from(reader.raw(tables.join(' cross join ')))
 		.whereRaw("r.role = 'to'")
 		.whereNot('r.destination', simulatorDomain);
 	if (!isSqlite(reader)) {
 		// The days in which they are.
-		void copies.whereBetween('r.id', [idFloor('rcp', from), idFloor('rcp', to + lagMs)]);
+		void recipients.whereBetween('r.id', [idFloor('rcp', from), idFloor('rcp', to + lagMs)]);
 	}
 	if (by === 'category') {
-		void copies.where('r.state', 'bounced');
+		void recipients.where('r.state', 'bounced');
 	}
 	if (workspaceId === undefined) {
-		void copies.where('r.message_id', '>=', range.from).where('r.message_id', '<', range.below);
+		void recipients.where('r.message_id', '>=', range.from).where('r.message_id', '<', range.below);
 	} else {
-		void copies.where('m.workspace_id', workspaceId);
+		void recipients.where('m.workspace_id', workspaceId);
 	}
 	if (workspaceId !== undefined || tables.includes(messages)) {
 		// With the range of their ids PostgreSQL reads them from the index, not the whole table.
-		void copies.whereRaw('r.message_id = m.id').where('m.id', '>=', range.from).where('m.id', '<', range.below);
+		void recipients.whereRaw('r.message_id = m.id').where('m.id', '>=', range.from).where('m.id', '<', range.below);
 	}
-	return copies.select(reader.raw(`${by === null ? 'null' : keys[by](reader)} as key`));
+	return recipients.select(reader.raw(`${by === null ? 'null' : keys[by](reader)} as key`));
 }
 
 const isSqlite = (reader: Knex) => reader.client.driverName === 'sqlite3';

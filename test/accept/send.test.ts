@@ -7,8 +7,8 @@ import {idTime} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
+import {recipientRows} from '../helpers/recipient-rows.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
@@ -172,9 +172,14 @@ storeTest(
 			'picky@example.net',
 		];
 		const id = idOf(await api.send({cc, unsubscribeGroup: 'news'}));
-		const copies = await copyRows(store.reader).where({message_id: id}).orderBy('id');
+		const recipients = await recipientRows(store.reader).where({message_id: id}).orderBy('id');
 		t.deepEqual(
-			copies.map(copy => [copy.role, copy.address, copy.state, copy.next_attempt_at !== null]),
+			recipients.map(recipient => [
+				recipient.role,
+				recipient.address,
+				recipient.state,
+				recipient.next_attempt_at !== null,
+			]),
 			[
 				['to', 'user@example.org', 'accepted', true],
 				['cc', 'a@example.net', 'accepted', true],
@@ -193,7 +198,7 @@ storeTest(
 			],
 		);
 		const about: string[] = await store.reader('events').where({message_id: id}).orderBy('id').pluck('recipient_id');
-		t.deepEqual(about, [copies[2].id, copies[3].id]);
+		t.deepEqual(about, [recipients[2].id, recipients[3].id]);
 		const {body} = await api.get(`/v1/messages/${id}`);
 		t.deepEqual((body as {cc: string[]}).cc, [
 			'a@example.net',

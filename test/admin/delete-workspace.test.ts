@@ -4,9 +4,9 @@ import {type DeleteOptions, deleteWorkspace} from '../../src/admin/delete-worksp
 import {listAudit} from '../../src/store/audit.ts';
 import type {Store} from '../../src/store/store.ts';
 import {findWorkspace, type Workspace} from '../../src/store/workspaces.ts';
-import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
+import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {testTools} from '../helpers/tools.ts';
 import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
@@ -25,7 +25,7 @@ async function fill(store: Store, name: string, messages = 120): Promise<Workspa
 	await addKey(store, id);
 	const people = Array.from({length: messages}, (_, n) => `u${n}@x.example`);
 	const [messageId] = await insertMessages(store, id, people);
-	await changeCopies(database, all => all, {state: 'delivered', next_attempt_at: null});
+	await changeRecipients(database, all => all, {state: 'delivered', next_attempt_at: null});
 	await database('messages').where({id: messageId}).update({tags: '["vip"]'});
 	await database('message_terms').insert({workspace_id: id, term: 't:vip', message_id: messageId});
 	const [first = ''] = people;
@@ -96,10 +96,14 @@ storeTest(test, 'a workspace goes with all that is in it, others stay, and the a
 		'every table has rows of it, but nothing waits',
 	);
 	const captured: string[] = [];
-	const copies: string[] = await store.reader('recipients').where({workspace_id: acme.id}).orderBy('id').pluck('id');
+	const recipients: string[] = await store
+		.reader('recipients')
+		.where({workspace_id: acme.id})
+		.orderBy('id')
+		.pluck('id');
 	const removeCaptured = async (ids: readonly string[]) => void captured.push(...ids);
 	t.deepEqual(await remove(store, acme, {removeCaptured}), {kind: 'deleted', messages: 120});
-	t.deepEqual(captured.toSorted(), copies);
+	t.deepEqual(captured.toSorted(), recipients);
 	t.deepEqual(
 		Object.entries(await rowsOf(store, acme.id)).filter(([, rows]) => rows > 0),
 		[],
@@ -114,9 +118,9 @@ storeTest(test, 'a workspace goes with all that is in it, others stay, and the a
 storeTest(test, 'while mail waits nothing is deleted, be it held or of a paused workspace', async (t, store) => {
 	const acme = await fill(store, 'acme', 2);
 	await insertMessages(store, acme.id, ['a@x.example', 'b@x.example']);
-	await changeCopies(store.database, all => all.where({address: 'a@x.example'}), {held_at: at});
+	await changeRecipients(store.database, all => all.where({address: 'a@x.example'}), {held_at: at});
 	const before = await rowsOf(store, acme.id);
-	t.deepEqual(await remove(store, acme), {kind: 'waiting', copies: 2});
+	t.deepEqual(await remove(store, acme), {kind: 'waiting', recipients: 2});
 	t.deepEqual(await rowsOf(store, acme.id), before);
 	t.deepEqual(await findWorkspace(store.reader, acme.id), acme, 'it is not paused');
 });
@@ -131,7 +135,7 @@ storeTest(
 			t.like(await findWorkspace(store.reader, acme.id), {pause_reason: 'it is being deleted'});
 			await insertMessages(store, acme.id, ['late@x.example']);
 		};
-		t.deepEqual(await remove(store, acme, {settled}), {kind: 'waiting', copies: 1});
+		t.deepEqual(await remove(store, acme, {settled}), {kind: 'waiting', recipients: 1});
 		t.deepEqual(await findWorkspace(store.reader, acme.id), acme);
 		t.is((await rowsOf(store, acme.id)).api_keys, before.api_keys);
 	},
@@ -146,10 +150,10 @@ storeTest(test, 'mail that comes later still is kept; once it is final the delet
 			late = insertMessages(store, acme.id, ['late@x.example']);
 		}
 	};
-	t.deepEqual(await remove(store, acme, {onStep}), {kind: 'waiting', copies: 1});
+	t.deepEqual(await remove(store, acme, {onStep}), {kind: 'waiting', recipients: 1});
 	await late;
 	t.like(await rowsOf(store, acme.id), {messages: 1, recipients: 1, api_keys: 0, workspaces: undefined});
-	await changeCopies(store.database, all => all, {state: 'delivered', next_attempt_at: null});
+	await changeRecipients(store.database, all => all, {state: 'delivered', next_attempt_at: null});
 	t.deepEqual(await remove(store, (await findWorkspace(store.reader, acme.id)) as Workspace), {
 		...{kind: 'deleted', messages: 1},
 	});

@@ -2,11 +2,11 @@ import test, {type ExecutionContext} from 'ava';
 import {type WaitsFor, type WhyContext, whyWaiting} from '../../src/admin/why.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {type WaitCode, waitParameters} from '../../src/mail/wait-reason.ts';
-import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';
+import {readRecipientFacts} from '../../src/store/queue/queue-facts.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {reasonOf} from '../helpers/wait-reasons.ts';
 
 const now = Date.UTC(2026, 5, 9, 12, 0, 0);
@@ -25,16 +25,16 @@ const context: WhyContext = {
 };
 
 /** A copy that is due, changed as the situation wants it. */
-async function prepare(store: Store, copy: object = {attempts: 0}) {
+async function prepare(store: Store, recipient: object = {attempts: 0}) {
 	const {workspaceId} = await insertWorkspace(store);
 	const [messageId = ''] = await insertMessages(store, workspaceId, ['ada@x.test'], {due: now - 60_000});
-	await changeCopies(store.database, all => all, copy);
-	const {id} = await copyRows(store.reader).first();
+	await changeRecipients(store.database, all => all, recipient);
+	const {id} = await recipientRows(store.reader).first();
 	return {workspaceId, messageId, id};
 }
 
 async function asked(t: ExecutionContext, store: Store, id: string, more: Partial<WhyContext> = {}) {
-	const [facts, ...others] = await readCopyFacts(store.reader, [id]);
+	const [facts, ...others] = await readRecipientFacts(store.reader, [id]);
 	t.is(others.length, 0);
 	if (!facts) {
 		throw new Error('the copy is gone');
@@ -139,10 +139,10 @@ storeTest(test, 'the time of its next try, with the last one', async (t, store) 
 		until: minutes(7),
 		mend: `mailctl queue flush ${id} tries it now`,
 	});
-	await changeCopies(store.database, all => all, {held_at: minutes(-1)});
+	await changeRecipients(store.database, all => all, {held_at: minutes(-1)});
 	const {also} = await asked(t, store, id);
 	t.like(also, {length: 1, 0: {waits_for: 'retry', mend: null}}, 'a flush would not have it tried');
-	await changeCopies(store.database, all => all, {held_at: null, last_category: 'greylist'});
+	await changeRecipients(store.database, all => all, {held_at: null, last_category: 'greylist'});
 	const greylisted = await asked(t, store, id);
 	t.like(greylisted, {waits_for: 'greylisting', until: minutes(7), mend: null});
 	t.regex(greylisted.detail, /try 3 was greylisted by mx1\.x\.test .* not sooner\.$/);
@@ -175,10 +175,10 @@ storeTest(test, 'what the daemon says of mail that is due', async (t, store) => 
 	}
 	// What is not due does not wait for a place; what has ended holds nothing; nor does a lane of another workspace.
 	await store.database('lane_waits').update({waits_for: 'pace'});
-	await changeCopies(store.database, all => all, {next_attempt_at: minutes(3), attempts: 1});
+	await changeRecipients(store.database, all => all, {next_attempt_at: minutes(3), attempts: 1});
 	const later = await asked(t, store, id);
 	t.deepEqual([later.waits_for, later.also], ['retry', []]);
-	await changeCopies(store.database, all => all, {next_attempt_at: at});
+	await changeRecipients(store.database, all => all, {next_attempt_at: at});
 	await store.database('lane_waits').update({waits_for: 'rate', until: minutes(-1)});
 	t.is((await asked(t, store, id)).waits_for, 'claim');
 	await store.database('lane_waits').update({waits_for: 'pace', until: null, workspace_id: newId('ws')});
@@ -207,9 +207,9 @@ storeTest(test, 'a site that is left alone, and the later of two times first', a
 		why.also.map(({waits_for: other}) => other),
 		['retry'],
 	);
-	await changeCopies(store.database, all => all, {next_attempt_at: minutes(20)});
+	await changeRecipients(store.database, all => all, {next_attempt_at: minutes(20)});
 	t.is((await asked(t, store, id)).waits_for, 'retry');
-	await changeCopies(store.database, all => all, {next_attempt_at: at});
+	await changeRecipients(store.database, all => all, {next_attempt_at: at});
 	const due = await asked(t, store, id);
 	t.deepEqual([due.waits_for, due.also], ['suspension', []]);
 

@@ -92,8 +92,8 @@ storeTest(test, 'nothing is missed over a restart, also of a stream that has tol
 });
 
 storeTest(test, 'a stream goes on behind each event, also of those that share a row', async (t, store) => {
-	const {api, id, boot, copy} = await startFirstTry(t, store);
-	await endTry(store, boot, copy, {kind: 'delivered'}, new Date().toISOString());
+	const {api, id, boot, recipient} = await startFirstTry(t, store);
+	await endTry(store, boot, recipient, {kind: 'delivered'}, new Date().toISOString());
 	await write(api, id, 'opened');
 	t.is((await store.reader('events')).length, 2);
 	const from = (after: string, types = '') =>

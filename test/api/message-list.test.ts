@@ -4,8 +4,8 @@ import {idFloor} from '../../src/mail/ids.ts';
 import {subjectTerms} from '../../src/mail/terms.ts';
 import {insertTerms} from '../../src/store/message-terms.ts';
 import {type Answer, codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
+import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 type View = {readonly id: string; readonly created_at: string} & Readonly<Record<string, unknown>>;
@@ -80,7 +80,10 @@ storeTest(test, 'each filter leaves what it says, alone and with others', async 
 	const one = idOf(await api.send({to: 'José@MÜNCHEN.de'}));
 	const two = idOf(await api.send({from: 'news@example.com'}));
 	const three = idOf(await api.send({templateId: template, cc: ['josé@münchen.de'.replace('é', 'e')]}));
-	await changeCopies(store.database, all => all.where({message_id: two}), {state: 'bounced', next_attempt_at: null});
+	await changeRecipients(store.database, all => all.where({message_id: two}), {
+		state: 'bounced',
+		next_attempt_at: null,
+	});
 
 	const ids = async (query: Record<string, string>) => idsOf(await list(api, `?${new URLSearchParams(query)}`));
 	t.deepEqual(await ids({recipient: 'JOSÉ@xn--mnchen-3ya.de'}), [one]);

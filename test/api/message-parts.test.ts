@@ -5,16 +5,16 @@ import {simpleParser} from 'mailparser';
 import {capturedName} from '../../src/deliver/capture.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {newStore, storeTest} from '../helpers/databases.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {addKey} from '../helpers/workspace.ts';
 
 type Item = Readonly<Record<string, unknown>>;
 type Page = {readonly data: readonly Item[]; readonly next_cursor: string | null};
 
 /** Copies of a message in the order of their addresses: `to` first. */
-async function copiesOf({store}: TestApi, messageId: string): Promise<Array<{id: string; address: string}>> {
-	return await copyRows(store.reader).where({message_id: messageId}).orderBy('id');
+async function recipientsOf({store}: TestApi, messageId: string): Promise<Array<{id: string; address: string}>> {
+	return await recipientRows(store.reader).where({message_id: messageId}).orderBy('id');
 }
 
 async function addVariant({store, workspace}: TestApi, subject: string, html: string): Promise<void> {
@@ -34,11 +34,11 @@ async function addVariant({store, workspace}: TestApi, subject: string, html: st
 storeTest(test, 'recipients: each copy with its state and its next attempt, page by page', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.send({cc: ['b@example.net', 'A@example.net']}));
-	const [to, b] = await copiesOf(api, id);
+	const [to, b] = await recipientsOf(api, id);
 	const next = '2099-01-01T00:00:00.000Z';
 	const waits = {state: 'queued', next_attempt_at: next, last_reply: '451 later'};
-	await changeCopies(store.database, all => all.where({id: to?.id}), waits);
-	await changeCopies(store.database, all => all.where({id: b?.id}), {state: 'delivered', next_attempt_at: null});
+	await changeRecipients(store.database, all => all.where({id: to?.id}), waits);
+	await changeRecipients(store.database, all => all.where({id: b?.id}), {state: 'delivered', next_attempt_at: null});
 	const {body} = await api.get(`/v1/messages/${id}/recipients`);
 	const {data, next_cursor} = body as Page;
 	t.is(next_cursor, null);
@@ -62,7 +62,7 @@ storeTest(
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const id = idOf(await api.send({cc: ['b@example.net']}));
-		const [to, cc] = await copiesOf(api, id);
+		const [to, cc] = await recipientsOf(api, id);
 		t.deepEqual((await api.get(`/v1/messages/${id}/attempts`)).body, {data: [], next_cursor: null});
 		const at = storeTime(Date.now());
 		const said = {
@@ -132,12 +132,12 @@ test('content and raw: the mail as the template renders it, for the recipient th
 	t.is(mail.attachments[0]?.content.toString(), 'attached');
 	t.regex(raw.text, /^List-Unsubscribe: <https:\/\/mail\.shop\.example\/unsubscribe\?token=/m);
 
-	const [to] = await copiesOf(api, id);
+	const [to] = await recipientsOf(api, id);
 	await mkdir(join(api.dataDir, 'captured'));
 	await writeFile(join(api.dataDir, 'captured', capturedName(to?.id ?? '')), 'Subject: kept\r\n\r\nas it was\r\n');
 	t.is((await api.get(`/v1/messages/${id}/raw`)).text, 'Subject: kept\r\n\r\nas it was\r\n');
-	const copy = await api.get(`/v1/messages/${id}/raw?recipient=b%2B1@example.net`);
-	t.regex(copy.text, /^To b\+1@example\.net of/m);
+	const recipient = await api.get(`/v1/messages/${id}/raw?recipient=b%2B1@example.net`);
+	t.regex(recipient.text, /^To b\+1@example\.net of/m);
 
 	const nobody = await api.get(`/v1/messages/${id}/raw?recipient=else@example.net`);
 	t.like(nobody.body, {error: {code: 'validation_failed', violations: [{field: 'recipient'}]}});

@@ -3,8 +3,8 @@ import fc from 'fast-check';
 import {sendBody} from '../../src/api/schemas/send.ts';
 import {isId} from '../../src/mail/ids.ts';
 import {codeOf, idOf, startApi} from '../helpers/api.ts';
-import {copyRows} from '../helpers/copies.ts';
 import {onWriting, storeTest} from '../helpers/databases.ts';
+import {recipientRows} from '../helpers/recipient-rows.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 const shape = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/;
@@ -18,9 +18,15 @@ storeTest(test, 'a send is answered with 202, and is stored and announced by the
 	t.is(answer.text, JSON.stringify({id, status: 'accepted'}));
 	t.true(isId('req', answer.headers.get('x-request-id') ?? ''));
 	t.deepEqual(api.announced, ['example.org']);
-	const [copy] = await copyRows(store.reader).where({message_id: id});
-	t.like(copy, {role: 'to', address: 'user@example.org', state: 'accepted', destination: 'example.org', attempts: 0});
-	t.truthy(copy.next_attempt_at);
+	const [recipient] = await recipientRows(store.reader).where({message_id: id});
+	t.like(recipient, {
+		role: 'to',
+		address: 'user@example.org',
+		state: 'accepted',
+		destination: 'example.org',
+		attempts: 0,
+	});
+	t.truthy(recipient.next_attempt_at);
 });
 
 storeTest(test, 'numbers in data keep their digits; those of other fields are numbers', async (t, store) => {

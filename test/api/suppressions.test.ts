@@ -2,8 +2,8 @@ import test from 'ava';
 import {scopes} from '../../src/mail/api-key.ts';
 import type {Store} from '../../src/store/store.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
+import {recipientRows} from '../helpers/recipient-rows.ts';
 import {resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
@@ -203,22 +203,22 @@ storeTest(
 		}
 		t.is((await api.post(path, {recipient: 'Waits@A.test'})).status, 201);
 		const tried: string[] = [];
-		const {scheduler} = schedulerOf(store, async copy => {
-			tried.push(copy.address);
-			if (copy.address === 'deferred@b.test') {
-				await add(api, copy.address);
-				return resultOf(copy, {kind: 'deferred', category: 'system', reason: '450 later'});
+		const {scheduler} = schedulerOf(store, async recipient => {
+			tried.push(recipient.address);
+			if (recipient.address === 'deferred@b.test') {
+				await add(api, recipient.address);
+				return resultOf(recipient, {kind: 'deferred', category: 'system', reason: '450 later'});
 			}
-			return resultOf(copy, {kind: 'delivered'});
+			return resultOf(recipient, {kind: 'delivered'});
 		});
 		await scheduler.start();
 		const states = async () => {
-			const rows: Array<{address: string; state: string}> = await copyRows(store.reader).orderBy('address');
+			const rows: Array<{address: string; state: string}> = await recipientRows(store.reader).orderBy('address');
 			return rows.map(({address, state}) => `${address} ${state}`);
 		};
 		await waitFor(
 			'every copy',
-			async () => (await copyRows(store.reader).whereNotNull('next_attempt_at')).length === 0,
+			async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0,
 		);
 		await scheduler.stop();
 		t.deepEqual(await states(), ['deferred@b.test suppressed', 'other@a.test delivered', 'waits@a.test suppressed']);

@@ -46,16 +46,16 @@ storeTest(test, 'the month: what was accepted, what is left, when it ends', asyn
 });
 
 async function announceAll(store: Store, happenings: ReadonlyArray<[EventType, number, boolean]>) {
-	const copy = await store.reader('recipients').first();
+	const recipient = await store.reader('recipients').first();
 	await store.writer.transaction(trx =>
 		announce(
 			trx,
 			happenings.map(([type, at, counted]) => ({
 				id: newId('evt'),
-				workspaceId: copy.workspace_id,
-				messageId: copy.message_id,
-				recipientId: copy.id,
-				recipient: copy.address,
+				workspaceId: recipient.workspace_id,
+				messageId: recipient.message_id,
+				recipientId: recipient.id,
+				recipient: recipient.address,
 				type,
 				occurredAt: storeTime(at - dayMs),
 				recordedAt: storeTime(at),

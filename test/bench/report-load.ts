@@ -6,7 +6,7 @@ export type ReportOrder = {
 	readonly port: number;
 	readonly connections: number;
 	/** Return paths with the addresses that the copies went to; each gets one report. */
-	readonly copies: ReadonlyArray<{readonly returnPath: string; readonly address: string}>;
+	readonly recipients: ReadonlyArray<{readonly returnPath: string; readonly address: string}>;
 	/** Reports a second in all; null: as fast as they are taken. */
 	readonly perSecond: number | null;
 };
@@ -80,7 +80,7 @@ export function bounceFor(returnPath: string, address: string, number: number): 
 	].join('\r\n');
 }
 
-async function run({port, connections, copies, perSecond}: ReportOrder): Promise<ReportLoadEnd> {
+async function run({port, connections, recipients, perSecond}: ReportOrder): Promise<ReportLoadEnd> {
 	const latencies: number[] = [];
 	const surprises: string[] = [];
 	let next = 0;
@@ -97,7 +97,7 @@ async function run({port, connections, copies, perSecond}: ReportOrder): Promise
 			let sentAt = 0;
 
 			const begin = () => {
-				if (next === copies.length) {
+				if (next === recipients.length) {
 					socket.write('QUIT\r\n');
 					return;
 				}
@@ -117,11 +117,11 @@ async function run({port, connections, copies, perSecond}: ReportOrder): Promise
 			const steps = [
 				() => socket.write('EHLO load.test\r\n'),
 				begin,
-				() => socket.write(`RCPT TO:<${copies[number]?.returnPath}>\r\n`),
+				() => socket.write(`RCPT TO:<${recipients[number]?.returnPath}>\r\n`),
 				() => socket.write('DATA\r\n'),
 				() => {
-					const copy = copies[number];
-					socket.write(`${bounceFor(copy?.returnPath ?? '', copy?.address ?? '', number)}.\r\n`);
+					const recipient = recipients[number];
+					socket.write(`${bounceFor(recipient?.returnPath ?? '', recipient?.address ?? '', number)}.\r\n`);
 				},
 				() => {
 					latencies.push(performance.now() - sentAt);

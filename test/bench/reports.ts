@@ -8,7 +8,7 @@ import {setTimeout as wait} from 'node:timers/promises';
 import {parseArgs} from 'node:util';
 import {openStore} from '../../src/store/store.ts';
 import {loadReports} from '../helpers/report-load.ts';
-import {inboundPort, insertDeliveredIn} from '../helpers/sent-copies.ts';
+import {inboundPort, insertDeliveredIn} from '../helpers/sent-recipients.ts';
 
 // Bounces that come back to the real program by SMTP, all for different copies:
 // node dist/test/bench/reports.js [--reports N] [--connections N] [--per-second N] [--cpu-prof FOLDER]
@@ -36,7 +36,7 @@ const env = {
 const program = path.resolve('bin/mailctl.js');
 execFileSync(process.execPath, [program, 'init'], {env, stdio: 'ignore'});
 const addresses = Array.from({length: reports}, (_, n) => `user${n}@example.net`);
-const copies = await insertDeliveredIn(dataDir, addresses, domain);
+const recipients = await insertDeliveredIn(dataDir, addresses, domain);
 
 const profile = options['cpu-prof'] ? ['--cpu-prof', `--cpu-prof-dir=${options['cpu-prof']}`] : [];
 const child = spawn(process.execPath, [...profile, program, 'serve'], {env, stdio: ['ignore', 'ignore', 'inherit']});
@@ -60,7 +60,7 @@ const perSecond = options['per-second'] === undefined ? null : Number(options['p
 const end = await loadReports({
 	port: inboundPort(dataDir),
 	connections: Number(options.connections),
-	copies,
+	recipients,
 	perSecond,
 });
 const unread = await count(true);

@@ -7,10 +7,10 @@ import {mailctl} from '../../src/cli/commands.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Cli, newCli} from '../helpers/cli.ts';
-import {changeCopies} from '../helpers/copies.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
+import {changeRecipients} from '../helpers/recipient-rows.ts';
 
 type Entry = {
 	readonly id: string;
@@ -29,7 +29,7 @@ type Lab = {
 	readonly store: Store;
 	readonly workspaceId: string;
 	/** Mail that waits; its copies. */
-	readonly copies: () => Promise<string[]>;
+	readonly recipients: () => Promise<string[]>;
 	/** The id that the command of these words made. */
 	readonly made: (...args: readonly string[]) => Promise<string>;
 };
@@ -140,17 +140,17 @@ const acts: Readonly<Record<string, Act>> = {
 	'webhook enable': ['webhook.enabled', async lab => [await endpointOf(lab)]],
 	'webhook remove': ['webhook.removed', async lab => [await endpointOf(lab), '--yes']],
 	'webhook replay': ['webhook.replayed', () => ['--since', '1h']],
-	'queue hold': ['queue.held', async ({copies}) => await copies()],
-	'queue release': ['queue.released', async ({copies}) => await copies()],
+	'queue hold': ['queue.held', async ({recipients}) => await recipients()],
+	'queue release': ['queue.released', async ({recipients}) => await recipients()],
 	'queue flush': [
 		'queue.flushed',
 		async ({store}) => {
-			await changeCopies(store.database, all => all, {next_attempt_at: storeTime(Date.now() + day)});
+			await changeRecipients(store.database, all => all, {next_attempt_at: storeTime(Date.now() + day)});
 			return [];
 		},
 	],
-	'queue drop': ['queue.dropped', async ({copies}) => [(await copies())[0] ?? '', '--yes']],
-	'queue fail': ['queue.failed', async ({copies}) => [(await copies())[1] ?? '']],
+	'queue drop': ['queue.dropped', async ({recipients}) => [(await recipients())[0] ?? '', '--yes']],
+	'queue fail': ['queue.failed', async ({recipients}) => [(await recipients())[1] ?? '']],
 	'queue suspend': ['queue.suspended', () => ['x.example']],
 	'queue resume': ['queue.resumed', () => ['x.example']],
 };
@@ -206,7 +206,7 @@ async function prepare(t: ExecutionContext): Promise<Lab> {
 		zone,
 		store,
 		workspaceId,
-		copies: async () => await store.reader('recipients').orderBy('id').pluck('id'),
+		recipients: async () => await store.reader('recipients').orderBy('id').pluck('id'),
 		made: async (...args) => (await cli.json<{id: string}>(...args, '--workspace', 'acme')).id,
 	};
 }

@@ -7,9 +7,9 @@ import {loadSecrets} from '../../src/config/secrets-file.ts';
 import {lockData} from '../../src/data-folder/open.ts';
 import {openStore} from '../../src/store/store.ts';
 import {type Cli, newCli, refused} from '../helpers/cli.ts';
-import {changeCopies} from '../helpers/copies.ts';
 import {engines, migrateUpTo, newLocation} from '../helpers/databases.ts';
 import {insertMessages} from '../helpers/messages.ts';
+import {changeRecipients} from '../helpers/recipient-rows.ts';
 
 type Made = {readonly file: string; readonly bytes: number; readonly time: string; readonly schema: string};
 
@@ -174,14 +174,14 @@ test('restore --hold: all that waits is held, and queue why says so', async t =>
 	const [acme] = await cli.json<Array<{id: string}>>('workspace', 'list');
 	const store = await cli.store();
 	await insertMessages(store, acme?.id ?? '', ['a@x.test', 'b@x.test']);
-	await changeCopies(store.database, all => all.where({address: 'a@x.test'}), {claimed_by: 'req_dead'});
+	await changeRecipients(store.database, all => all.where({address: 'a@x.test'}), {claimed_by: 'req_dead'});
 	await cli.json('backup', 'waiting.tar');
 	t.like(await cli.json('restore', 'waiting.tar', '--yes'), {waiting: 2, held: 0});
 	const told = await cli.text('restore', 'waiting.tar', '--yes');
 	t.regex(told, /^Copies that wait: 2\. .*\n.*mailctl queue hold --older-than 0s$/m);
 	t.like(await cli.json('restore', 'waiting.tar', '--yes', '--hold'), {waiting: 0, held: 2});
-	const [copy] = await cli.json<Array<{id: string}>>('queue', 'list');
-	t.regex(await cli.text('queue', 'why', copy?.id ?? ''), /held since .* by .*: restored from a backup/);
+	const [recipient] = await cli.json<Array<{id: string}>>('queue', 'list');
+	t.regex(await cli.text('queue', 'why', recipient?.id ?? ''), /held since .* by .*: restored from a backup/);
 	t.like(await cli.json('queue', 'release', '--older-than', '0s'), {released: 2});
 });
 

@@ -87,8 +87,8 @@ test('contact erase: by address or id, with its captured mail; by address also w
 		string,
 		string,
 	];
-	const copy = await store.reader('recipients').where({message_id: second}).first();
-	const cc = {...copy, id: newId('rcp'), role: 'cc', address: 'cc@example.org', address_key: 'cc@example.org'};
+	const recipient = await store.reader('recipients').where({message_id: second}).first();
+	const cc = {...recipient, id: newId('rcp'), role: 'cc', address: 'cc@example.org', address_key: 'cc@example.org'};
 	await store.database('recipients').insert(cc);
 	await store.database('messages').where({id: second}).update({cc: '["cc@example.org"]'});
 	const folder = join(cli.folder, 'data/captured');

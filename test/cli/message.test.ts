@@ -7,11 +7,11 @@ import {storeTime} from '../../src/mail/time.ts';
 import {insertTerms} from '../../src/store/message-terms.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {delayed, hard, reading, record, returnPath} from '../helpers/reports.ts';
 
-type Prepared = {readonly cli: Cli; readonly store: Store; readonly id: string; readonly copyId: string};
+type Prepared = {readonly cli: Cli; readonly store: Store; readonly id: string; readonly recipientId: string};
 
 /** A fresh store with one mail that was deferred by a host with a long and hostile reply. */
 async function prepare(t: ExecutionContext): Promise<Prepared> {
@@ -29,11 +29,11 @@ async function prepare(t: ExecutionContext): Promise<Prepared> {
 		.update({template_id: templateId, version_id: versionId, ...from});
 	const next = '2099-01-01T00:00:00.000Z';
 	const reply = '4.7.1 Try again later \x1b[31mnow\nsecond line';
-	const copy = await copyRows(store.database).where({message_id: id}).first();
+	const recipient = await recipientRows(store.database).where({message_id: id}).first();
 	const deferred = {state: 'queued', attempts: 1, next_attempt_at: next, subject: 'Größe', last_reply: reply};
-	await changeCopies(store.database, all => all.where({id: copy.id}), deferred);
+	await changeRecipients(store.database, all => all.where({id: recipient.id}), deferred);
 	await store.database('attempts').insert({
-		recipient_id: copy.id,
+		recipient_id: recipient.id,
 		n: 1,
 		position: 0,
 		at: storeTime(Date.now()),
@@ -54,11 +54,11 @@ async function prepare(t: ExecutionContext): Promise<Prepared> {
 		.insert(
 			['accepted', 'queued'].map(type => ({id: newId('evt'), message_id: id, type, occurred_at: at, recorded_at: at})),
 		);
-	return {cli, store, id, copyId: copy.id};
+	return {cli, store, id, recipientId: recipient.id};
 }
 
 test('message show: status, timeline, attempts with their replies, made safe to print', async t => {
-	const {cli, id, copyId} = await prepare(t);
+	const {cli, id, recipientId} = await prepare(t);
 	const shown = await cli.json<{message: object; events: object[]; recipients: object[]}>('message', 'show', id);
 	t.like(shown.message, {id, status: 'queued', to: 'user@slow.example', template_name: 'sample', template_version: 1});
 	t.deepEqual(
@@ -66,7 +66,7 @@ test('message show: status, timeline, attempts with their replies, made safe to 
 		['accepted', 'queued'],
 	);
 	t.like(shown.recipients[0], {
-		id: copyId,
+		id: recipientId,
 		address: 'user@slow.example',
 		role: 'to',
 		state: 'queued',
@@ -89,10 +89,10 @@ test('message show: status, timeline, attempts with their replies, made safe to 
 });
 
 test('message show: how often each copy was opened, each link clicked, of what it was unsubscribed', async t => {
-	const {cli, store, id, copyId} = await prepare(t);
+	const {cli, store, id, recipientId} = await prepare(t);
 	const at = storeTime(Date.now());
 	const url = 'https://shop.example/orders/1234?ref=mail\x1b';
-	const row = {recipient_id: copyId, first_at: at, last_at: at};
+	const row = {recipient_id: recipientId, first_at: at, last_at: at};
 	await store.database('engagement').insert([
 		{...row, kind: 'opened', url: '', n: 3, machine_n: 1},
 		{...row, kind: 'clicked', url, n: 1, machine_n: 1},
@@ -119,13 +119,13 @@ test('message show: how often each copy was opened, each link clicked, of what i
 
 test('message show: what came back, made safe to print', async t => {
 	const {cli, store, id} = await prepare(t);
-	const copy = await copyRows(store.reader).where({message_id: id}).first();
-	await changeCopies(store.database, all => all, {
+	const recipient = await recipientRows(store.reader).where({message_id: id}).first();
+	await changeRecipients(store.database, all => all, {
 		state: 'delivered',
 		sent_at: storeTime(Date.now()),
 		next_attempt_at: null,
 	});
-	const to = [returnPath(copy)];
+	const to = [returnPath(recipient)];
 	const hostile = {
 		...hard,
 		recipient: 'user@slow.example',
@@ -170,13 +170,13 @@ test('message list: filters, and the newest first', async t => {
 });
 
 test('message raw prints the captured file, or makes the mail again', async t => {
-	const {cli, id, copyId} = await prepare(t);
+	const {cli, id, recipientId} = await prepare(t);
 	const made = await cli.run('message', 'raw', id);
 	t.is(made.code, 0, made.stderr);
 	t.regex(made.stderr, /^mailctl: not captured, so made again/);
 	t.regex(made.stdout, /^DKIM-Signature: /);
 	t.regex(made.stdout, /\r\nTo: user@slow\.example\r\n/);
-	const kept = join(cli.folder, 'data/captured', capturedName(copyId));
+	const kept = join(cli.folder, 'data/captured', capturedName(recipientId));
 	await mkdir(join(cli.folder, 'data/captured'));
 	await writeFile(kept, 'Subject: kept\r\n\r\nas it was\x1b\r\n');
 	t.is(await cli.text('message', 'raw', id), 'Subject: kept\r\n\r\nas it was\x1b\r\n');

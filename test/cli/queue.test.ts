@@ -1,9 +1,9 @@
 import test, {type ExecutionContext} from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 
 /** Always `in 5d 12h`, whatever the hour. */
 const later = storeTime(Date.now() + (5 * 24 + 12.5) * 3_600_000);
@@ -21,18 +21,18 @@ async function prepare(t: ExecutionContext, settings: Readonly<Record<string, st
 	const {id: workspaceId} = await store.reader('workspaces').first();
 	const addresses = ['ann@slow.example', 'bob@fast.example', 'cy@held.example', 'dee@held.example'];
 	const messages = await insertMessages(store, workspaceId, addresses);
-	const copies: string[] = [];
+	const recipients: string[] = [];
 	for (const [index, values] of [
 		{state: 'queued', attempts: 1, next_attempt_at: later, last_category: 'policy', last_reply: reply},
 		{attempts: 0},
 		{held_at: storeTime(Date.now())},
 		{state: 'delivered', next_attempt_at: null, last_reply: '250 2.0.0 Ok'},
 	].entries()) {
-		await changeCopies(store.database, all => all.where({message_id: messages[index]}), values);
-		copies.push((await copyRows(store.reader).where({message_id: messages[index]}).first()).id);
+		await changeRecipients(store.database, all => all.where({message_id: messages[index]}), values);
+		recipients.push((await recipientRows(store.reader).where({message_id: messages[index]}).first()).id);
 	}
 	await store.database('attempts').insert({
-		recipient_id: copies[0],
+		recipient_id: recipients[0],
 		n: 1,
 		position: 0,
 		at: storeTime(Date.now()),
@@ -47,8 +47,8 @@ async function prepare(t: ExecutionContext, settings: Readonly<Record<string, st
 		dialogue:
 			'     0 S: 220 mx.slow.example\n     1 C: EHLO out.example\n     7 S: 451 4.7.1 Try again later \x1b[31mnow, and then once more, for this host is very busy',
 	});
-	const [slow = '', fast = '', held = '', over = ''] = copies;
-	const read = async (id: string) => await copyRows(store.reader).where({id}).first();
+	const [slow = '', fast = '', held = '', over = ''] = recipients;
+	const read = async (id: string) => await recipientRows(store.reader).where({id}).first();
 	return {cli, store, workspaceId, messages, slow, fast, held, over, read};
 }
 
@@ -81,8 +81,8 @@ test('summary and list', async t => {
 	t.like(rows[3], {destination: 'empty.example', ready: 0, oldest: null, suspended: true});
 	golden(t, 'queue-summary', masked(await cli.text('queue', 'summary')));
 
-	const [copy] = await cli.json<object[]>('queue', 'list', '--destination', 'slow.example', '--older-than', '0s');
-	t.like(copy, {id: slow, message_id: messages[0], address: 'ann@slow.example', queue: 'deferred', attempts: 1});
+	const [recipient] = await cli.json<object[]>('queue', 'list', '--destination', 'slow.example', '--older-than', '0s');
+	t.like(recipient, {id: slow, message_id: messages[0], address: 'ann@slow.example', queue: 'deferred', attempts: 1});
 	t.deepEqual(await list(cli, '--older-than', '1h'), []);
 	t.deepEqual(await list(cli, '--held'), ['cy@held.example']);
 	t.deepEqual(await list(cli, '--suspended'), ['bob@fast.example']);
@@ -273,7 +273,7 @@ test('what cannot be meant is refused, and another workspace’s mail is unknown
 test('what is being tried is left alone while its daemon lives', async t => {
 	const {cli, store, slow, read} = await prepare(t, {MAILCTL_ROLES: 'api'});
 	const daemon = await cli.serve();
-	await changeCopies(store.database, all => all.where({id: slow}), {claimed_by: newId('req')});
+	await changeRecipients(store.database, all => all.where({id: slow}), {claimed_by: newId('req')});
 	const {code, stdout, stderr} = await cli.run('queue', 'hold', '--destination', 'slow.example');
 	t.is(code, 75);
 	t.is(stdout, '');
@@ -282,7 +282,7 @@ test('what is being tried is left alone while its daemon lives', async t => {
 	t.is(await cli.text('queue', 'flush', slow), '1 copy being tried right now\n');
 	t.like((await cli.json<object[]>('queue', 'why', slow))[0], {waits_for: 'in_flight'});
 	await daemon.stop();
-	await changeCopies(store.database, all => all.where({id: slow}), {claimed_by: newId('req')});
+	await changeRecipients(store.database, all => all.where({id: slow}), {claimed_by: newId('req')});
 	t.is(await cli.text('queue', 'hold', slow), 'held 1 copy\n');
 	t.like(await read(slow), {claimed_by: null, next_attempt_at: later});
 });

@@ -2,7 +2,7 @@ import {existsSync, readdirSync} from 'node:fs';
 import path from 'node:path';
 import test from 'ava';
 import {newCli, refused} from '../helpers/cli.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
@@ -31,7 +31,10 @@ test('workspace delete asks, refuses while mail waits, and beside a daemon ends 
 		return existsSync(folder) ? readdirSync(folder).filter(name => name.endsWith('.eml')) : [];
 	};
 	await waitFor('both mails', () => captured().length === 2);
-	await waitFor('both ends', async () => (await copyRows(store.reader).whereNotNull('next_attempt_at')).length === 0);
+	await waitFor(
+		'both ends',
+		async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0,
+	);
 
 	refused(t, await cli.run('workspace', 'delete', 'acme'), 64, /add --yes if you mean it/);
 	refused(
@@ -42,7 +45,7 @@ test('workspace delete asks, refuses while mail waits, and beside a daemon ends 
 	);
 	refused(t, await cli.run('workspace', 'delete'), 64, /missing required argument/);
 
-	await changeCopies(store.database, all => all.where({workspace_id: acme.id}), {
+	await changeRecipients(store.database, all => all.where({workspace_id: acme.id}), {
 		next_attempt_at: '2099-01-01',
 		held_at: 'x',
 	});
@@ -54,7 +57,7 @@ test('workspace delete asks, refuses while mail waits, and beside a daemon ends 
 		/acme has mail in the queue \(copies: 1\), wait until it is sent, or drop it with mailctl queue/,
 	);
 	t.is((await call('GET', '/v1/usage', key)).status, 200);
-	await changeCopies(store.database, all => all, {next_attempt_at: null, held_at: null});
+	await changeRecipients(store.database, all => all, {next_attempt_at: null, held_at: null});
 
 	const deleting = cli.json('workspace', 'delete', 'acme', '--yes');
 	await waitFor('the end of its keys', async () => (await call('GET', '/v1/usage', key)).status === 401);

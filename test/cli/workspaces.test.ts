@@ -34,11 +34,11 @@ test('an id, or its unique start, finds its workspace', async t => {
 	const store = await cli.store();
 	await insertMessages(store, other.id, ['one@x.example', 'two@x.example']);
 	const [message, second] = await store.reader('messages').orderBy('id').pluck('id');
-	const copies = await store.reader('recipients').orderBy('id').pluck('id');
+	const recipients = await store.reader('recipients').orderBy('id').pluck('id');
 	const why = async (start: string) =>
 		(await cli.json<Array<{id: string; message_id: string}>>('queue', 'why', start))[0];
 	t.is((await why(shared(message, second)))?.message_id, message);
-	t.is((await why(shared(copies[1], copies[0])))?.id, copies[1]);
+	t.is((await why(shared(recipients[1], recipients[0])))?.id, recipients[1]);
 	refused(
 		t,
 		await cli.run('message', 'show', 'msg_'),

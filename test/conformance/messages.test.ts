@@ -268,8 +268,10 @@ test('the timeline: oldest first, each entry with its times, paged like any list
 		events.map(({id: each}) => each),
 		events.map(({id: each}) => each).toSorted(),
 	);
-	const perCopy = events.filter(({type}) => type === 'delivered').map(({detail}) => [detail?.recipient, detail?.role]);
-	t.deepEqual(perCopy.toSorted(), [
+	const perRecipient = events
+		.filter(({type}) => type === 'delivered')
+		.map(({detail}) => [detail?.recipient, detail?.role]);
+	t.deepEqual(perRecipient.toSorted(), [
 		['copy@simulator.test', 'cc'],
 		['deferred+timeline@simulator.test', 'to'],
 	]);

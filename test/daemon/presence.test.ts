@@ -6,12 +6,12 @@ import {storeTime} from '../../src/mail/time.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {releaseOthers} from '../../src/store/held-claims.ts';
 import {beat} from '../../src/store/nodes.ts';
-import {copyClaims} from '../../src/store/queue/releases.ts';
+import {recipientClaims} from '../../src/store/queue/releases.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {engines, newLocation, newStore, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 
@@ -52,17 +52,17 @@ storeTest(
 		const deliveryOf: Readonly<Record<string, string>> = {'one@a.test': one, 'two@a.test': two};
 		const claimAs = (boot: string, address: string) =>
 			store.writer.transaction(async trx => {
-				await changeCopies(trx, all => all.where({address}), {claimed_by: boot});
+				await changeRecipients(trx, all => all.where({address}), {claimed_by: boot});
 				await trx('webhook_queue').where({delivery_id: deliveryOf[address]}).update({claimed_by: boot});
 			});
 		const claims = async () => {
-			const copies = await copyRows(store.reader).orderBy('address').pluck('claimed_by');
+			const recipients = await recipientRows(store.reader).orderBy('address').pluck('claimed_by');
 			t.deepEqual(
 				await store.reader('webhook_queue').orderBy('delivery_id').pluck('claimed_by'),
-				copies,
+				recipients,
 				'webhooks too',
 			);
-			return copies;
+			return recipients;
 		};
 
 		const [oldBoot, newBoot] = ['boot_old', 'boot_new'];
@@ -151,7 +151,7 @@ storeTest(test, 'after the store was away nobody is taken for dead who could not
 		onError: error => failures.push(error),
 	});
 	t.teardown(() => presence.end());
-	const holder = async () => (await copyRows(store.reader).first('claimed_by')).claimed_by;
+	const holder = async () => (await recipientRows(store.reader).first('claimed_by')).claimed_by;
 	const hasTold = () => told === monotonic;
 
 	await store.database('nodes').insert({
@@ -161,7 +161,7 @@ storeTest(test, 'after the store was away nobody is taken for dead who could not
 		started_at: storeTime(Date.now()),
 		seen_at: storeTime(Date.now()),
 	});
-	await changeCopies(store.database, all => all, {claimed_by: 'boot_theirs'});
+	await changeRecipients(store.database, all => all, {claimed_by: 'boot_theirs'});
 	await presence.begin();
 
 	away = true;
@@ -210,8 +210,8 @@ test('a clock that is an hour off takes nobody for dead, and nobody takes its da
 	];
 	for (const [id, skew] of nodes) {
 		await presenceOf(id, skew).begin();
-		await changeCopies(store.database, all => all.whereNull('claimed_by'), {claimed_by: id});
-		t.is((await copyRows(store.reader).first('claimed_by')).claimed_by, 'boot_right', id);
+		await changeRecipients(store.database, all => all.whereNull('claimed_by'), {claimed_by: id});
+		t.is((await recipientRows(store.reader).first('claimed_by')).claimed_by, 'boot_right', id);
 	}
 	t.is((await store.reader('nodes')).length, nodes.length);
 });
@@ -229,13 +229,13 @@ test('what the daemon before on this data folder held is given back at once, unl
 	const endpoint = await insertEndpoint(before, workspaceId);
 	await insertDue(before, workspaceId, endpoint, 1);
 	await before.hold('boot_before');
-	await changeCopies(before.database, all => all, {claimed_by: 'boot_before'});
+	await changeRecipients(before.database, all => all, {claimed_by: 'boot_before'});
 	await before.database('webhook_queue').update({claimed_by: 'boot_before'});
 
 	const store = await openStore(location);
 	t.teardown(() => store.close());
 	const holders = async () => [
-		await copyRows(store.reader).pluck('claimed_by'),
+		await recipientRows(store.reader).pluck('claimed_by'),
 		await store.reader('webhook_queue').pluck('claimed_by'),
 	];
 	async function startAfter(id: string): Promise<void> {
@@ -287,7 +287,7 @@ test('who was killed is given up for dead in seconds, who only says nothing is n
 			beat(trx, {id, host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']}, seen),
 		);
 		const address = `${id.slice(5)}@a.test`;
-		await changeCopies(store.database, all => all.where({address}), {claimed_by: id});
+		await changeRecipients(store.database, all => all.where({address}), {claimed_by: id});
 	}
 	let monotonic = 0;
 	let released = 0;
@@ -308,7 +308,7 @@ test('who was killed is given up for dead in seconds, who only says nothing is n
 	await age(store, 8000, {id: 'boot_killed'});
 	await age(store, 8000, {id: 'boot_frozen'});
 	// A node that has just come, or was cut off itself, waits until others had the time to say something.
-	const claims = async () => await copyRows(store.reader).orderBy('address').pluck('claimed_by');
+	const claims = async () => await recipientRows(store.reader).orderBy('address').pluck('claimed_by');
 	t.deepEqual(await claims(), ['boot_frozen', 'boot_killed']);
 	const seenAt = async () => (await store.reader('nodes').where({id: 'boot_mine'}).first('seen_at')).seen_at;
 	for (let beats = 0; released === 0 && beats < 600; beats++) {
@@ -329,14 +329,14 @@ storeTest(
 		const {workspaceId} = await insertWorkspace(store);
 		await insertMessages(store, workspaceId, ['ended@a.test', 'tried@a.test'], {due: start});
 		await store.writer.transaction(async trx => {
-			await changeCopies(trx, all => all, {claimed_by: 'boot_dead'});
-			await changeCopies(trx, all => all.where({address: 'ended@a.test'}), {
+			await changeRecipients(trx, all => all, {claimed_by: 'boot_dead'});
+			await changeRecipients(trx, all => all.where({address: 'ended@a.test'}), {
 				state: 'complained',
 				next_attempt_at: null,
 			});
 			const now = storeTime(start);
-			await releaseOthers(trx, copyClaims, 'boot_new', now);
-			const rows = await copyRows(trx).orderBy('address').select('claimed_by', 'next_attempt_at');
+			await releaseOthers(trx, recipientClaims, 'boot_new', now);
+			const rows = await recipientRows(trx).orderBy('address').select('claimed_by', 'next_attempt_at');
 			t.deepEqual(rows, [
 				{claimed_by: null, next_attempt_at: null},
 				{claimed_by: null, next_attempt_at: now},

@@ -9,10 +9,10 @@ import {makeDays} from '../../src/store/days.ts';
 import type {Writer} from '../../src/store/engine/writer.ts';
 import {trimKept} from '../../src/store/inbound/kept-mails.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
-import {changeCopies} from '../helpers/copies.ts';
 import {engines, newStore, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
+import {changeRecipients} from '../helpers/recipient-rows.ts';
 
 const day = 86_400_000;
 
@@ -35,7 +35,7 @@ async function sweepMessages(options: Options): Promise<number> {
 }
 
 const finish = async (store: Store) =>
-	await changeCopies(store.database, all => all, {state: 'sent', next_attempt_at: null});
+	await changeRecipients(store.database, all => all, {state: 'sent', next_attempt_at: null});
 const countOf = async (store: Store, table: string) => Number((await store.reader(table).count('* as n').first())?.n);
 
 storeTest(test, 'old messages go with all that belongs to them, and nothing else does', async (t, store) => {
@@ -45,14 +45,22 @@ storeTest(test, 'old messages go with all that belongs to them, and nothing else
 	const at = '2026-06-09T10:15:30.123Z';
 	const {database} = store;
 	const [endpoint, delivery] = [newId('whe'), newId('whd')];
-	const copy = await database('recipients').first();
+	const recipient = await database('recipients').first();
 	await database('attachments').insert({
 		...{message_id: old, position: 0, filename: 'f', content_type: 'text/plain', content: Buffer.from('x')},
 	});
 	await database('events').insert({id: newId('evt'), message_id: old, type: 'sent', occurred_at: at, recorded_at: at});
-	await database('attempts').insert({recipient_id: copy.id, n: 1, position: 0, at, phase: 'dot', reply: '', ms: 1});
+	await database('attempts').insert({
+		recipient_id: recipient.id,
+		n: 1,
+		position: 0,
+		at,
+		phase: 'dot',
+		reply: '',
+		ms: 1,
+	});
 	await database('engagement').insert({
-		...{recipient_id: copy.id, kind: 'opened', url: '', n: 1, machine_n: 0, first_at: at, last_at: at},
+		...{recipient_id: recipient.id, kind: 'opened', url: '', n: 1, machine_n: 0, first_at: at, last_at: at},
 	});
 	await database('reports').insert({id: newId('evt'), message_id: old, kind: 'dsn', created_at: at});
 	await database('reports').insert({id: newId('evt'), message_id: null, kind: 'dsn', created_at: at});
@@ -71,7 +79,7 @@ storeTest(test, 'old messages go with all that belongs to them, and nothing else
 
 	const files: string[] = [];
 	await sweepMessages({store, removeCaptured: async ids => void files.push(...ids)});
-	t.deepEqual(files, [copy.id]);
+	t.deepEqual(files, [recipient.id]);
 	for (const table of [
 		...['messages', 'recipients', 'attachments', 'events', 'attempts', 'engagement'],
 		...['webhook_deliveries', 'webhook_attempts'],
@@ -88,12 +96,12 @@ storeTest(test, 'the moment of acceptance decides, to the millisecond', async (t
 	await insertMessages(store, workspaceId, ['a@x.test']);
 	await finish(store);
 	const row = await store.reader('messages').first();
-	const copy = await store.reader('recipients').first();
+	const recipient = await store.reader('recipients').first();
 	const now = Date.UTC(2026, 5, 9);
 	for (const age of [-1, 0, 1]) {
 		const id = idFloor('msg', now - 90 * day - age);
 		await store.database('messages').insert({...row, id});
-		await store.database('recipients').insert({...copy, id: newId('rcp'), message_id: id});
+		await store.database('recipients').insert({...recipient, id: newId('rcp'), message_id: id});
 	}
 	await sweepMessages({store, clock: {now: () => now}});
 	const left = await store.reader('messages').orderBy('id').pluck('id');
@@ -109,15 +117,15 @@ storeTest(test, 'what is in the queue stays, however old, and holds up none behi
 		Array.from({length: 40}, (_, index) => `u${index}@x.test`),
 	);
 	const waiting = ids.slice(0, 25);
-	await changeCopies(store.database, all => all.whereIn('message_id', ids.slice(25)), {
+	await changeRecipients(store.database, all => all.whereIn('message_id', ids.slice(25)), {
 		state: 'sent',
 		next_attempt_at: null,
 	});
-	const copy = await store.reader('recipients').where({message_id: ids[30]}).first();
+	const recipient = await store.reader('recipients').where({message_id: ids[30]}).first();
 	const cc = newId('rcp');
-	await store.database('recipients').insert({...copy, id: cc, role: 'cc'});
-	await changeCopies(store.database, all => all.where({id: cc}), {next_attempt_at: '2099'});
-	await changeCopies(store.database, all => all.where({message_id: ids[31]}), {
+	await store.database('recipients').insert({...recipient, id: cc, role: 'cc'});
+	await changeRecipients(store.database, all => all.where({id: cc}), {next_attempt_at: '2099'});
+	await changeRecipients(store.database, all => all.where({message_id: ids[31]}), {
 		next_attempt_at: '2099',
 		held_at: '2026',
 	});
@@ -125,7 +133,7 @@ storeTest(test, 'what is in the queue stays, however old, and holds up none behi
 	const left = await store.reader('messages').orderBy('id').pluck('id');
 	t.deepEqual(left, [...waiting, ids[30], ids[31]].sort());
 	await finish(store);
-	await changeCopies(store.database, all => all, {next_attempt_at: null});
+	await changeRecipients(store.database, all => all, {next_attempt_at: null});
 	await sweepMessages({store, messagesPerStep: 10});
 	t.is(await countOf(store, 'messages'), 0);
 });

@@ -8,7 +8,7 @@ import {createInfrastructureAlarm} from '../../src/reputation/alarm.ts';
 import type {Claimed} from '../../src/store/queue/claimed.ts';
 
 const at = '2026-06-09T10:15:30.123Z';
-const copy = {
+const recipient = {
 	...{id: 'rcp_1', message_id: 'msg_1', address: 'ann@shop.example', workspace_id: 'ws_1'},
 	...{created_at: at, attempts: 0},
 } as Claimed;
@@ -42,8 +42,8 @@ function start() {
 function relayed(...attempts: Attempt[]): JudgedTry {
 	const outcome = {kind: 'relayed'} as const;
 	return {
-		...{copy, made: null, crashes: 0},
-		result: {recipientId: copy.id, outcome, attempts: [...attempts, accepted], sentAt: at, at},
+		...{recipient, made: null, crashes: 0},
+		result: {recipientId: recipient.id, outcome, attempts: [...attempts, accepted], sentAt: at, at},
 		verdict: {state: 'sent', attempts: 1, nextAttemptAt: null, outcome, event: null},
 	};
 }
@@ -90,7 +90,7 @@ test('a way that is not found is told once a minute for each workspace', t => {
 
 test('a fault of ours names the copy', t => {
 	const {telling, records} = start();
-	telling.copyFault(new TypeError('broken'), copy);
+	telling.recipientFault(new TypeError('broken'), recipient);
 	t.like(records('copy_fault'), {
 		length: 1,
 		0: {level: 'error', message_id: 'msg_1', recipient: 'ann@shop.example', err: {message: 'broken'}},

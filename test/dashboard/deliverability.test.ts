@@ -26,10 +26,10 @@ async function sendTo({live, from, templates}: Workspace, addresses: readonly st
 		const send = {from, to, templateId: templates.plain, data: {name: 'x'}};
 		const {body} = await live.post<{id: string}>('/v1/messages', send);
 		await waitFor('a reply', async () => {
-			const {body: copies} = await live.get<{data: Array<{last_reply: string | null}>}>(
+			const {body: recipients} = await live.get<{data: Array<{last_reply: string | null}>}>(
 				`/v1/messages/${body.id}/recipients`,
 			);
-			return copies.data[0]?.last_reply;
+			return recipients.data[0]?.last_reply;
 		});
 	}
 }

@@ -66,7 +66,7 @@ test('a message: what it is, its timeline, and each part of its mail', async t =
 
 	const text = await visitor.get(`/messages/${id}/text`);
 	t.true(text.text.includes('Hello'));
-	const headers = await visitor.get(`/messages/${id}/headers?copy=${await copyOf(id, 'carol@dest.example')}`);
+	const headers = await visitor.get(`/messages/${id}/headers?copy=${await recipientOf(id, 'carol@dest.example')}`);
 	t.true(headers.text.includes('DKIM-Signature'));
 	const raw = await visitor.get(`/messages/${id}/raw`);
 	t.is(raw.headers.get('content-type'), 'message/rfc822');
@@ -133,7 +133,10 @@ test('an operator sends a message again and suppresses its recipient, which then
 	t.true(text.includes('Sent again'));
 	t.true(text.includes(`/messages/${id}"`), 'it says of which');
 
-	t.is((await operator.submit(`/messages/${id}/suppress`, {copy: await copyOf(id, 'carol@dest.example')})).status, 303);
+	t.is(
+		(await operator.submit(`/messages/${id}/suppress`, {copy: await recipientOf(id, 'carol@dest.example')})).status,
+		303,
+	);
 	t.is((await operator.submit(`/messages/${id}/suppress`)).status, 303);
 	const workspace = service().workspaces.shop?.id ?? '';
 	const entries = await program.cli<Array<{recipient: string; source: string}>>(
@@ -156,12 +159,12 @@ test('an operator sends a message again and suppresses its recipient, which then
 	t.notRegex((await viewer.get(`/messages/${id}`)).text, /resend|suppress"/);
 });
 
-async function copyOf(id: string, address: string): Promise<string> {
+async function recipientOf(id: string, address: string): Promise<string> {
 	const workspace = service().workspaces.shop?.id ?? '';
 	const shown = await service().program.cli<{recipients: Array<{id: string; address: string}>}>(
 		...['message', 'show', id, '--workspace', workspace],
 	);
-	return shown.recipients.find(copy => copy.address === address)?.id ?? '';
+	return shown.recipients.find(recipient => recipient.address === address)?.id ?? '';
 }
 
 test('of an erased message nothing is shown, also not what was just made or captured', async t => {

@@ -7,7 +7,7 @@ import {startLab} from '../helpers/delivery-lab.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 
 const minute = 60_000;
-const anyCopy: Seeking = {recipientId: 'rcp_1', terms: {sources: []}};
+const anyRecipient: Seeking = {recipientId: 'rcp_1', terms: {sources: []}};
 
 async function start(
 	t: Parameters<typeof startFakeDns>[0],
@@ -28,9 +28,10 @@ async function start(
 	};
 	return {
 		dns,
-		routes: (domain: string, copy: Partial<Seeking> = {}) => mxRoutes(domain, {...anyCopy, ...copy}, options),
+		routes: (domain: string, recipient: Partial<Seeking> = {}) =>
+			mxRoutes(domain, {...anyRecipient, ...recipient}, options),
 		async addresses(domain: string, recipientId = 'rcp_1'): Promise<string[]> {
-			const found = await mxRoutes(domain, {...anyCopy, recipientId}, options);
+			const found = await mxRoutes(domain, {...anyRecipient, recipientId}, options);
 			return Array.isArray(found) ? found.map(({host, address}) => `${host} ${address}`) : [found.enhanced];
 		},
 		pass(ms: number) {

@@ -10,7 +10,7 @@ import {openStore, type Store} from '../../src/store/store.ts';
 import {eventsOf, type Program, prepareProgram, type Settings} from '../helpers/daemon.ts';
 import {startImapServer} from '../helpers/peers/dovecot-imap.ts';
 import {insertReturned, type ReturnedMail} from '../helpers/returned-mails.ts';
-import {inboundPort} from '../helpers/sent-copies.ts';
+import {inboundPort} from '../helpers/sent-recipients.ts';
 import {eachOf} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -134,7 +134,7 @@ const byStandardInput: Way = async (t, program, all) => {
 /** What came of the mails, whichever way they came. */
 async function outcomeOf(program: Program): Promise<Record<string, unknown[]>> {
 	return await withStore(program, async ({reader}) => ({
-		copies: await reader('recipients').orderBy('id').select('id', 'state'),
+		recipients: await reader('recipients').orderBy('id').select('id', 'state'),
 		events: await reader('events').orderBy(['recipient_id', 'type']).select('message_id', 'recipient_id', 'type'),
 		reports: await reader('reports').orderBy('recipient_id').select('recipient_id', 'kind', 'category', 'rule'),
 		suppressions: await reader('suppressions').orderBy('address').select('address', 'reason', 'source'),

@@ -128,14 +128,14 @@ test('the daemon sweeps: an old message is gone with its file, and its key', asy
 	t.teardown(() => store.close());
 	const day = 86_400_000;
 	const old = idFloor('msg', Date.now() - 3 * day);
-	const copyId = newId('rcp');
-	const file = join(program.folder, 'data/captured', capturedName(copyId));
+	const recipientId = newId('rcp');
+	const file = join(program.folder, 'data/captured', capturedName(recipientId));
 	await writeFile(file, 'old');
 	await store.writer.transaction(async trx => {
 		const message = await trx('messages').where({id: young}).first();
-		const copy = await trx('recipients').where({message_id: young}).first();
+		const recipient = await trx('recipients').where({message_id: young}).first();
 		await trx('messages').insert({...message, id: old});
-		await trx('recipients').insert({...copy, id: copyId, message_id: old});
+		await trx('recipients').insert({...recipient, id: recipientId, message_id: old});
 		await trx('idempotency_keys').insert({
 			...{workspace_id: message.workspace_id, mode: 'live', key: 'k', fingerprint: 'f', response: '{}'},
 			...{message_id: old, created_at: new Date(Date.now() - day).toISOString()},
@@ -143,6 +143,6 @@ test('the daemon sweeps: an old message is gone with its file, and its key', asy
 	});
 	await waitFor('the sweep', async () => (await call(`${daemon.url}/v1/messages/${old}`, key)).status === 404);
 	await waitFor('the sweep of keys', async () => (await store.reader('idempotency_keys')).length === 0);
-	t.false((await readdir(join(program.folder, 'data/captured'))).includes(capturedName(copyId)));
+	t.false((await readdir(join(program.folder, 'data/captured'))).includes(capturedName(recipientId)));
 	t.is((await call(`${daemon.url}/v1/messages/${young}`, key)).status, 200);
 });

@@ -32,7 +32,7 @@ async function boot(root: string, script: string): Promise<string> {
 }
 
 /** A copy of the bare system, to be changed and booted. */
-async function copyOf(t: ExecutionContext, debian: PeerRoot): Promise<string> {
+async function recipientOf(t: ExecutionContext, debian: PeerRoot): Promise<string> {
 	const parent = await mkdtemp(path.resolve(`${debian.folder}-test-`));
 	t.teardown(() => rm(parent, {recursive: true, force: true, maxRetries: 10}));
 	const root = path.join(parent, 'root');
@@ -58,7 +58,7 @@ test('the Debian package is installed, serves, is upgraded, removed and purged',
 	const [name = ''] = await readdir(target);
 	t.regex(name, /^mailctl_[\d.]+_amd64\.deb$|^mailctl_[\d.]+_arm64\.deb$/);
 
-	const root = await copyOf(t, debian);
+	const root = await recipientOf(t, debian);
 	const parent = path.dirname(root);
 	const inside = async (...command: string[]) => (await run('chroot', [root, ...command], {env: bare})).stdout;
 	await cp(path.join(target, name), path.join(root, 'tmp/first.deb'));
@@ -109,7 +109,7 @@ test('the commands of docs/guide/systemd.md install, start, watch, change and up
 	if (debian === null) {
 		return;
 	}
-	const root = await copyOf(t, debian);
+	const root = await recipientOf(t, debian);
 	const place = (file: string) => path.join(root, file);
 	const [{filename}] = JSON.parse(
 		(await run('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', place('root')])).stdout,

@@ -3,7 +3,7 @@ import test from 'ava';
 import {openStore} from '../../src/store/store.ts';
 import {bounceFor} from '../bench/report-load.ts';
 import {prepareProgram} from '../helpers/daemon.ts';
-import {inboundPort, insertDeliveredIn} from '../helpers/sent-copies.ts';
+import {inboundPort, insertDeliveredIn} from '../helpers/sent-recipients.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -18,7 +18,7 @@ test('mail that proves nothing uses up the allowance of its client; what proves 
 	await program.cliBytes('init');
 	const dataDir = path.join(program.folder, 'data');
 	const addresses = Array.from({length: 30}, (_, n) => `user${n}@example.net`);
-	const copies = await insertDeliveredIn(dataDir, addresses, domain);
+	const recipients = await insertDeliveredIn(dataDir, addresses, domain);
 	await program.serve();
 	const store = await openStore({file: path.join(dataDir, 'mailctl.db')});
 	t.teardown(() => store.close());
@@ -35,8 +35,8 @@ test('mail that proves nothing uses up the allowance of its client; what proves 
 		waitFor('all is read', async () => (await store.reader('inbound').whereNull('read_at')).length === 0);
 
 	// Bounces to the feedback address: nothing but the tokens in them says whose they are.
-	for (const [n, copy] of copies.entries()) {
-		t.is(await bring(`fbl@${domain}`, bounceFor(copy.returnPath, copy.address, n)), '250 2.6.0', `${n}`);
+	for (const [n, recipient] of recipients.entries()) {
+		t.is(await bring(`fbl@${domain}`, bounceFor(recipient.returnPath, recipient.address, n)), '250 2.6.0', `${n}`);
 	}
 	await allRead();
 	t.is((await store.reader('reports')).length, 30);
@@ -56,7 +56,7 @@ test('mail that proves nothing uses up the allowance of its client; what proves 
 	t.is(Math.max(...kept.map(({raw}) => raw.length)), 256 * 1024);
 
 	// One token, as often as anyone likes: few of them stay, and then no more is taken.
-	const [first] = copies;
+	const [first] = recipients;
 	const bringAgain = (n: number) =>
 		bring(first?.returnPath ?? '', bounceFor(first?.returnPath ?? '', first?.address ?? '', 1000 + n));
 	for (let n = 0; n < 99; n++) {

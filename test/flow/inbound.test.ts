@@ -6,7 +6,7 @@ import {bounceFor} from '../bench/report-load.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {eventsOf, prepareProgram} from '../helpers/daemon.ts';
 import {loadReports} from '../helpers/report-load.ts';
-import {inboundPort, insertDeliveredIn} from '../helpers/sent-copies.ts';
+import {inboundPort, insertDeliveredIn} from '../helpers/sent-recipients.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -43,13 +43,13 @@ async function figureOf(url: string, name: string): Promise<number | undefined> 
 
 test('a bounce for a copy of ours is taken, forged ones are not, and nothing else goes in or out', async t => {
 	const {program, dataDir} = await listening(t);
-	const [copy, other] = await insertDeliveredIn(dataDir, ['anna@example.net', 'bert@example.net'], domain);
+	const [recipient, other] = await insertDeliveredIn(dataDir, ['anna@example.net', 'bert@example.net'], domain);
 	const daemon = await program.serve();
 	const talk = await talkTo(t, inboundPort(dataDir));
 	t.is(await talk.reply(), '220 mail.shop.example ESMTP mailctl, for reports only');
 	await talk.say('EHLO peer.test');
 	await talk.say('MAIL FROM:<>');
-	const [path1 = '', path2 = ''] = [copy?.returnPath, other?.returnPath];
+	const [path1 = '', path2 = ''] = [recipient?.returnPath, other?.returnPath];
 	t.regex(await talk.say(`RCPT TO:<${path1.slice(0, 29)}${path2.slice(29)}>`), /^550 5\.1\.1/);
 	t.regex(await talk.say('RCPT TO:<x@other.example>'), /^550 5\.7\.1/);
 	t.regex(await talk.say(`RCPT TO:<a%other.example@${domain}>`), /^550 5\.1\.1/);
@@ -86,10 +86,10 @@ test('a bounce for a copy of ours is taken, forged ones are not, and nothing els
 test('kill -9 after the 250: what was taken is read at the next start, once', async t => {
 	const {program, dataDir} = await listening(t);
 	const addresses = Array.from({length: 4000}, (_, n) => `user${n}@example.net`);
-	const copies = await insertDeliveredIn(dataDir, addresses, domain);
+	const recipients = await insertDeliveredIn(dataDir, addresses, domain);
 	const daemon = await program.serve();
 	const port = inboundPort(dataDir);
-	const loading = loadReports({port, connections: 10, copies, perSecond: null});
+	const loading = loadReports({port, connections: 10, recipients, perSecond: null});
 	const store = await storeOf(t, dataDir);
 	await waitFor('some are taken', async () => (await countOf(store)) > 100);
 	await daemon.kill();

@@ -119,9 +119,9 @@ test.serial('tarpits are endured within the deadlines and hold nobody else', asy
 	]) {
 		await waitFor(`${host} is given up`, async () => {
 			const deferred = (await eventsOf(lab.program, 'deferred')).filter(({mx}) => mx === host);
-			const [copy] = deferred[0] ? (await lab.show(String(deferred[0].message_id))).recipients : [];
-			const given = copy?.attempts.find(attempt => attempt.phase === phase && attempt.host === host);
-			return given && copy?.next_attempt_at && /took longer than 5000 ms/.test(given.reply);
+			const [recipient] = deferred[0] ? (await lab.show(String(deferred[0].message_id))).recipients : [];
+			const given = recipient?.attempts.find(attempt => attempt.phase === phase && attempt.host === host);
+			return given && recipient?.next_attempt_at && /took longer than 5000 ms/.test(given.reply);
 		});
 	}
 
@@ -166,10 +166,13 @@ test.serial('a server that drops after the dot: not before five minutes, as the 
 	const id = await lab.send(lab.letter(`user@${domain}`));
 	const started = Date.now();
 	await waitFor('the first try is over', async () => (await eventsOf(lab.program, 'deferred')).length === 1);
-	const [copy] = (await lab.show(id)).recipients;
-	t.is(copy?.attempts.length, 1);
-	t.like(copy?.attempts[0], {phase: 'dot', code: null});
-	t.true(Date.parse(copy?.next_attempt_at ?? '') >= started + 4.5 * 60_000, `next try ${copy?.next_attempt_at}`);
+	const [recipient] = (await lab.show(id)).recipients;
+	t.is(recipient?.attempts.length, 1);
+	t.like(recipient?.attempts[0], {phase: 'dot', code: null});
+	t.true(
+		Date.parse(recipient?.next_attempt_at ?? '') >= started + 4.5 * 60_000,
+		`next try ${recipient?.next_attempt_at}`,
+	);
 
 	await lab.program.cli('queue', 'flush', id);
 	await lab.untilStatus(id, 'delivered');

@@ -119,7 +119,7 @@ const peers: Readonly<Record<string, Peer>> = {
 for (const [name, peer] of Object.entries(peers)) {
 	test.serial(`mail to ${name} arrives whole, and what it refuses is understood`, async t => {
 		const nobody: Shop = {from: '', key: '', templates: new Map(), dkim: {}};
-		const addresses = makeOrders(nobody, peer.mails, [domain]).flatMap(({copies}) => copies);
+		const addresses = makeOrders(nobody, peer.mails, [domain]).flatMap(({recipients}) => recipients);
 		const receiver = await peer.start(t, [...addresses, ...(peer.utf8 ? [international] : [])]);
 		if (!receiver) {
 			return;
@@ -138,18 +138,18 @@ async function sendOrders(t: ExecutionContext, lab: Lab, peer: Peer, receiver: R
 	const orders = makeOrders(lab.shop, peer.mails, [domain]).map(withExtremes);
 	const ids: string[] = [];
 	await eachOf(orders, 8, async ({send}) => void ids.push(await lab.send(send)));
-	const copies = orders.flatMap(order => order.copies);
-	await waitFor('every copy is stored', async () => (await receiver.count()) >= copies.length, patience);
+	const recipients = orders.flatMap(order => order.recipients);
+	await waitFor('every copy is stored', async () => (await receiver.count()) >= recipients.length, patience);
 	const stored = await receiver.mails();
-	t.deepEqual(stored.map(({deliveredTo}) => deliveredTo).sort(), copies.sort(), 'each copy once, nothing else');
+	t.deepEqual(stored.map(({deliveredTo}) => deliveredTo).sort(), recipients.sort(), 'each copy once, nothing else');
 	t.true(
 		stored.every(({received}) => peer.received.test(received.at(-1) ?? '')),
 		`with TLS: ${stored[0]?.received}`,
 	);
 	const byRecipient = new Map(stored.map(mail => [mail.deliveredTo, mail]));
 	for (const order of orders) {
-		for (const copy of order.copies) {
-			await checkLetter(t, order, byRecipient.get(copy));
+		for (const recipient of order.recipients) {
+			await checkLetter(t, order, byRecipient.get(recipient));
 		}
 	}
 

@@ -7,7 +7,7 @@ export type Order = {
 	readonly to: string;
 	readonly cc: readonly string[];
 	/** The mailboxes that get a copy, in the envelope's spelling. */
-	readonly copies: readonly string[];
+	readonly recipients: readonly string[];
 	readonly subject: string;
 	/** The text part, where the template has one. */
 	readonly text: string | null;
@@ -51,7 +51,7 @@ function makeOrder(shop: Shop, n: number, domains: readonly string[]): Order {
 		number,
 		to,
 		cc,
-		copies: [to, ...cc].map(envelopeAddress),
+		recipients: [to, ...cc].map(envelopeAddress),
 		subject: subjects[template][locale]({number, name, total}),
 		text: template === 'alert' && locale === 'en' ? alertText(number, name) : null,
 		attachments,

@@ -83,7 +83,7 @@ async function startMx(t: ExecutionContext): Promise<Postfix | null> {
 		hostname: 'mx.mail.example',
 		domains: domains.map(domainToASCII),
 		// The others share one: looking into hundreds of folders again and again would take the time of the mail.
-		mailboxes: makeOrders(anybody, ownMailboxes).flatMap(({copies}) => copies),
+		mailboxes: makeOrders(anybody, ownMailboxes).flatMap(({recipients}) => recipients),
 	});
 }
 
@@ -100,10 +100,10 @@ async function sendOrders(t: ExecutionContext, mx: Postfix, settings: Settings):
 		ids.set(number, (body as {id: string}).id);
 	});
 
-	const copies = orders.flatMap(order => order.copies);
-	await waitFor('every copy lies in a Maildir', async () => (await mx.count()) >= copies.length, patience);
+	const recipients = orders.flatMap(order => order.recipients);
+	await waitFor('every copy lies in a Maildir', async () => (await mx.count()) >= recipients.length, patience);
 	const stored = await mx.mails();
-	t.deepEqual(stored.map(({deliveredTo}) => deliveredTo).sort(), copies.sort(), 'each copy once, nothing else');
+	t.deepEqual(stored.map(({deliveredTo}) => deliveredTo).sort(), recipients.sort(), 'each copy once, nothing else');
 	return {program, shop, daemon, orders, ids, stored};
 }
 
@@ -111,10 +111,10 @@ async function checkRun(t: ExecutionContext, run: Run, status: 'delivered' | 'se
 	const {program, shop, daemon, orders, ids, stored} = run;
 	const byRecipient = new Map(stored.map(mail => [mail.deliveredTo, mail]));
 	for (const order of orders) {
-		const [first, ...others] = order.copies.map(address => byRecipient.get(address));
+		const [first, ...others] = order.recipients.map(address => byRecipient.get(address));
 		const messageId = await checkLetter(t, order, first);
-		for (const copy of others) {
-			t.is(await checkLetter(t, order, copy), messageId, 'all copies have one Message-ID');
+		for (const recipient of others) {
+			t.is(await checkLetter(t, order, recipient), messageId, 'all copies have one Message-ID');
 		}
 	}
 

@@ -1,7 +1,7 @@
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import {type Program, prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
-import {inboundPort, linksOf} from '../helpers/sent-copies.ts';
+import {inboundPort, linksOf} from '../helpers/sent-recipients.ts';
 import {call} from '../helpers/shop.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -9,8 +9,12 @@ import {waitFor} from '../helpers/wait.ts';
 const domain = 'bounces.shop.example';
 
 type Report = {readonly kind: string; readonly action: string};
-type Copy = {readonly id: string; readonly address: string; readonly state: string; readonly reports: Report[]};
-type Shown = {readonly message: {status: string}; readonly events: Array<{type: string}>; readonly recipients: Copy[]};
+type Recipient = {readonly id: string; readonly address: string; readonly state: string; readonly reports: Report[]};
+type Shown = {
+	readonly message: {status: string};
+	readonly events: Array<{type: string}>;
+	readonly recipients: Recipient[];
+};
 
 /** A DSN (RFC 3464) about a recipient. */
 function dsn(recipient: string, action: string, status: string, diagnostic: string): string {
@@ -83,15 +87,15 @@ async function start(t: ExecutionContext): Promise<Lab> {
 const shown = async ({program}: Lab, id: string) => await program.cli<Shown>('message', 'show', id);
 
 /** Sends a mail to one address with another in `cc`, and waits until both copies are delivered. */
-async function sent(lab: Lab, to: string, cc: string): Promise<{id: string; copies: readonly Copy[]}> {
+async function sent(lab: Lab, to: string, cc: string): Promise<{id: string; recipients: readonly Recipient[]}> {
 	const {key, from, templateId} = lab.welcome;
 	const {body} = await call(`${lab.url}/v1/messages`, key, {from, to, cc: [cc], templateId});
 	const {id} = body as {id: string};
-	const copies = await waitFor('both copies are delivered', async () => {
+	const recipients = await waitFor('both copies are delivered', async () => {
 		const {recipients} = await shown(lab, id);
 		return recipients.every(({state}) => state === 'delivered') && recipients;
 	});
-	return {id, copies};
+	return {id, recipients};
 }
 
 /** Brings a mail to the listener; the reply to RCPT, or to the data if that was taken. */
@@ -110,7 +114,7 @@ async function bring(t: ExecutionContext, lab: Lab, sender: string, local: strin
 async function reported(lab: Lab, id: string, address: string, count: number): Promise<Shown> {
 	return await waitFor(`${count} reports of ${address}`, async () => {
 		const now = await shown(lab, id);
-		return now.recipients.find(copy => copy.address === address)?.reports.length === count && now;
+		return now.recipients.find(recipient => recipient.address === address)?.reports.length === count && now;
 	});
 }
 
@@ -121,9 +125,9 @@ const suppressions = async ({program}: Lab) =>
 
 test('checks 12 to 14: forged, harmless and cc reports, from the listener to the suppression list', async t => {
 	const lab = await start(t);
-	const {id, copies} = await sent(lab, 'ada@example.net', 'bob@example.org');
+	const {id, recipients} = await sent(lab, 'ada@example.net', 'bob@example.org');
 	const links = linksOf(lab.dataDir);
-	const [to, cc] = copies as [Copy, Copy];
+	const [to, cc] = recipients as [Recipient, Recipient];
 	const path1 = links.returnPathLocal(to.id, to.address);
 	const path2 = links.returnPathLocal(cc.id, cc.address);
 
@@ -154,9 +158,11 @@ test('checks 12 to 14: forged, harmless and cc reports, from the listener to the
 
 test('a mail to the unsubscribe address unsubscribes; a bounce to it is a bounce', async t => {
 	const lab = await start(t);
-	const {id, copies} = await sent(lab, 'ada@example.net', 'bob@example.org');
+	const {id, recipients} = await sent(lab, 'ada@example.net', 'bob@example.org');
 	const links = linksOf(lab.dataDir);
-	const [local1 = '', local2 = ''] = copies.map(copy => links.unsubscribeLocal(copy.id, copy.address));
+	const [local1 = '', local2 = ''] = recipients.map(recipient =>
+		links.unsubscribeLocal(recipient.id, recipient.address),
+	);
 	t.regex(
 		await bring(t, lab, 'ada@example.net', local1, 'From: ada@example.net\r\nSubject: unsubscribe\r\n\r\n'),
 		/^250/,

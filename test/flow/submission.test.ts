@@ -205,7 +205,7 @@ test('nor of one that others got too: To and Cc that named it are gone, the rest
 	const mail = {to: 'Ann <ann@recipient.example>, bob@recipient.example', cc: 'eve@recipient.example', text: 'hello'};
 	await running.submit(mail);
 	const {id} = (await listed(running)).find(({to}) => to.startsWith('bob')) ?? {id: ''};
-	const [captured = ''] = (await deliveredOf(running, id)).recipients.map(copy => copy.captured);
+	const [captured = ''] = (await deliveredOf(running, id)).recipients.map(recipient => recipient.captured);
 	await cli('contact', 'erase', 'ann@recipient.example', '--yes');
 	const raw = String(await cliBytes('message', 'raw', id));
 	t.notRegex(raw, /ann@/i);

@@ -3,11 +3,11 @@ import {join} from 'node:path';
 import process from 'node:process';
 import test from 'ava';
 import createKnex from 'knex';
-import {copyRows} from '../helpers/copies.ts';
 import {eventsOf} from '../helpers/daemon.ts';
 import {engines} from '../helpers/databases.ts';
 import {type FleetNode, mostSessions, readiness, startFleet, trySend} from '../helpers/fleet.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
+import {recipientRows} from '../helpers/recipient-rows.ts';
 import {call, eachOf} from '../helpers/shop.ts';
 import {skewedBy} from '../helpers/skewed.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -42,7 +42,7 @@ test('three nodes on one PostgreSQL are skewed, killed, frozen, cut off and rest
 	t.teardown(() => database.destroy());
 	const bootOf = async ({program}: FleetNode) => (await readFile(join(program.folder, 'data', 'boot'), 'utf8')).trim();
 	const claimsOf = async (boot: string) => {
-		const held = await copyRows(database).where({claimed_by: boot}).pluck('id');
+		const held = await recipientRows(database).where({claimed_by: boot}).pluck('id');
 		return held.length;
 	};
 	const passed = (what: string) => t.log(`${what}: ${fleet.answers.size} orders, ${fleet.mx.received.length} mails`);
@@ -140,7 +140,10 @@ test('three nodes on one PostgreSQL are skewed, killed, frozen, cut off and rest
 	t.is(statuses.filter(status => status === 202).length, room, statuses.join(' '));
 
 	// SIGTERM with a silent server ends it too, and at once where no outcome waits to be written.
-	await waitFor('the queue is empty', async () => !(await copyRows(database).whereNotNull('next_attempt_at').first()));
+	await waitFor(
+		'the queue is empty',
+		async () => !(await recipientRows(database).whereNotNull('next_attempt_at').first()),
+	);
 	three.proxy.mute();
 	const stopping = performance.now();
 	t.is(await three.daemon().stop(), 0);

@@ -14,7 +14,7 @@ import {createCursors} from '../../src/api/paging.ts';
 import {createFailureLimit, createRateLimits} from '../../src/api/rate-limit.ts';
 import {createApi} from '../../src/api/server.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
-import {createMailCopies} from '../../src/daemon/mail-copies.ts';
+import {createRecipientMails} from '../../src/daemon/recipient-mails.ts';
 import {postExample} from '../../src/daemon/webhooks.ts';
 import {openRecordSources} from '../../src/dns/record-sources.ts';
 import {createCollector} from '../../src/hosted/collector.ts';
@@ -180,8 +180,8 @@ export async function startApi(
 				store,
 				clock,
 				outbox,
-				async removeCaptured(copyIds) {
-					uncaptured.push(...copyIds);
+				async removeCaptured(recipientIds) {
+					uncaptured.push(...recipientIds);
 				},
 			}),
 			feed,
@@ -197,7 +197,7 @@ export async function startApi(
 				areChecked: true,
 				makeKeys: generateSigningKeys,
 			},
-			mails: createMailCopies({
+			mails: createRecipientMails({
 				settings: {
 					dataDir,
 					tokenLifetime: day,

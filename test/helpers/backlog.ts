@@ -1,6 +1,6 @@
 import {storeTime} from '../../src/mail/time.ts';
 import {insertRows} from '../../src/store/engine/insert-rows.ts';
-import {enqueue} from '../../src/store/queue/open-copies.ts';
+import {enqueue} from '../../src/store/queue/open-recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {newId} from './messages.ts';
 
@@ -8,7 +8,7 @@ export type BacklogOptions = {
 	readonly workspaceId: string;
 	readonly from: string;
 	readonly templateId: string;
-	readonly copies: number;
+	readonly recipients: number;
 	/** The destination and the due time (milliseconds) of each. */
 	readonly destinationOf: (index: number) => string;
 	readonly dueOf: (index: number) => number;
@@ -18,11 +18,11 @@ const perInsert = 5000;
 
 /** Fills the queue with copies that were deferred twice, by as few statements as may be. */
 export async function insertBacklog(store: Store, options: BacklogOptions): Promise<void> {
-	const {workspaceId, from, templateId, copies, destinationOf, dueOf} = options;
+	const {workspaceId, from, templateId, recipients, destinationOf, dueOf} = options;
 	const {id: versionId} = await store.reader('template_versions').where({template_id: templateId}).first('id');
 	const at = storeTime(Date.now() - 3_600_000);
-	for (let first = 0; first < copies; first += perInsert) {
-		const indexes = Array.from({length: Math.min(perInsert, copies - first)}, (_, index) => first + index);
+	for (let first = 0; first < recipients; first += perInsert) {
+		const indexes = Array.from({length: Math.min(perInsert, recipients - first)}, (_, index) => first + index);
 		const messages = indexes.map(() => newId('msg'));
 		const addresses = indexes.map(index => `old${index}@${destinationOf(index)}`);
 		await store.writer.transaction(async trx => {
@@ -38,11 +38,11 @@ export async function insertBacklog(store: Store, options: BacklogOptions): Prom
 					...[versionId, 0, at],
 				]),
 			);
-			const copies = indexes.map(() => newId('rcp'));
+			const recipients = indexes.map(() => newId('rcp'));
 			await enqueue(
 				trx,
 				indexes.map((index, position) => ({
-					recipientId: copies[position] as string,
+					recipientId: recipients[position] as string,
 					workspaceId,
 					destination: destinationOf(index),
 					nextAttemptAt: storeTime(dueOf(index)),
@@ -56,7 +56,7 @@ export async function insertBacklog(store: Store, options: BacklogOptions): Prom
 					...['attempts', 'last_category', 'last_reply', 'crashes'],
 				],
 				addresses.map((address, index) => [
-					...[copies[index] as string, workspaceId, messages[index] as string, address, address, 'to'],
+					...[recipients[index] as string, workspaceId, messages[index] as string, address, address, 'to'],
 					...[destinationOf(first + index), 'queued', at, 2],
 					...['network', 'connect ETIMEDOUT', 0],
 				]),

@@ -71,16 +71,21 @@ export async function fillLists(store: Store, own: Workspace, other: Workspace, 
 		},
 		...{template_id: rareOr(own.templateId, other.templateId), version_id: `'${own.versionId}'`, attachments: '0'},
 	};
-	const copy = {
+	const recipient = {
 		...{id: 'id(rcp)', workspace_id: ws, message_id: 'id(msg)', ...person, role: "'to'", destination: "'x.test'"},
 		...{state: rareOr('delivered', 'complained'), state_at: time, attempts: '1', crashes: '0'},
 	};
 	const before = {rows: idle, newer: 0};
 	await insert(store, 'messages', {...message, workspace_id: foreign}, before);
-	await insert(store, 'recipients', {...copy, workspace_id: foreign}, before);
+	await insert(store, 'recipients', {...recipient, workspace_id: foreign}, before);
 	await insert(store, 'messages', message);
-	await insert(store, 'recipients', copy);
-	const open = {recipient_id: copy.id, workspace_id: ws, destination: copy.destination, next_attempt_at: time};
+	await insert(store, 'recipients', recipient);
+	const open = {
+		recipient_id: recipient.id,
+		workspace_id: ws,
+		destination: recipient.destination,
+		next_attempt_at: time,
+	};
 	const held_at = `case when i <= ${waiting / 2} then ${time} end`;
 	await insert(store, 'queue', {...open, held_at}, {rows: waiting, newer: idle});
 	for (const kind of ['w:', 't:', 'm1:k=']) {

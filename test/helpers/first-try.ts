@@ -18,11 +18,11 @@ export async function claimDue(
 	destination = 'a.test',
 ): Promise<readonly Claimed[]> {
 	const write = createClaimWrite({dialect: store.dialect, boot, newId, clock: systemClock});
-	const {copies} = await store.writer.submit(write, {
+	const {recipients} = await store.writer.submit(write, {
 		...{destination, workspaceId: workspace.id, limit: 9, newestFirst: false, lastsMs: 60_000, asksNext: false},
 		warmUp: null,
 	});
-	return copies;
+	return recipients;
 }
 
 /** A message to ada@a.test whose first try is under way. */
@@ -30,15 +30,15 @@ export async function startFirstTry(t: ExecutionContext, store: Store, fields: o
 	const api = await startApi(t, store);
 	const id = idOf(await api.send({to: 'ada@a.test', ...fields}));
 	const boot = newId('req');
-	const [copy] = await claimDue(api, boot);
-	return {api, id, boot, copy: copy as Claimed};
+	const [recipient] = await claimDue(api, boot);
+	return {api, id, boot, recipient: recipient as Claimed};
 }
 
 /** Records the end of a try, as the daemon `boot` does; answers whether it still had the copy. */
 export async function endTry(
 	store: Store,
 	boot: string,
-	copy: Claimed,
+	recipient: Claimed,
 	outcome: Outcome,
 	sentAt: string | null = null,
 ): Promise<boolean> {
@@ -46,23 +46,23 @@ export async function endTry(
 	const later = Date.now() + 1;
 	const newIds = createIdSource({now: () => later, monotonic: () => 0});
 	const write = createRecordWrite(boot, {...outbox, newId: newIds});
-	return await store.writer.submit(write, judgedOf(copy, outcome, sentAt));
+	return await store.writer.submit(write, judgedOf(recipient, outcome, sentAt));
 }
 
 /** The end of a try, judged. */
-export function judgedOf(copy: Claimed, outcome: Outcome, sentAt: string | null = null): JudgedTry {
+export function judgedOf(recipient: Claimed, outcome: Outcome, sentAt: string | null = null): JudgedTry {
 	const now = Date.now();
-	const result = {recipientId: copy.id, outcome, attempts: [], sentAt, at: storeTime(now)};
+	const result = {recipientId: recipient.id, outcome, attempts: [], sentAt, at: storeTime(now)};
 	const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
-	const {attempts, sent_at: before} = copy;
+	const {attempts, sent_at: before} = recipient;
 	const end = {result, acceptedAt: now, attempts, sentBefore: before !== null, retry};
-	return {copy, made: null, result, verdict: decideNext(end, now, Math.random), crashes: 0};
+	return {recipient, made: null, result, verdict: decideNext(end, now, Math.random), crashes: 0};
 }
 
 type Seen = {
 	readonly status: string;
 	readonly updated_at: string;
-	readonly copies: ReadonlyArray<{readonly role: string; readonly state: string; readonly state_at: string}>;
+	readonly recipients: ReadonlyArray<{readonly role: string; readonly state: string; readonly state_at: string}>;
 	readonly events: ReadonlyArray<{readonly id: string; readonly type: string; readonly occurred_at: string}>;
 	/** In which of the states the list of messages has it. */
 	readonly listed: readonly string[];
@@ -72,15 +72,15 @@ type Seen = {
 export async function seen(api: TestApi, id: string): Promise<Seen> {
 	const bodyOf = async (path: string) => (await api.get(path)).body as Seen & {readonly data: never[]};
 	const {status, updated_at: updated} = await bodyOf(`/v1/messages/${id}`);
-	const copies: Seen['copies'] = (await bodyOf(`/v1/messages/${id}/recipients`)).data;
+	const recipients: Seen['recipients'] = (await bodyOf(`/v1/messages/${id}/recipients`)).data;
 	const events: Seen['events'] = (await bodyOf(`/v1/messages/${id}/events`)).data;
 	const listed: string[] = [];
 	for (const state of ['accepted', 'queued', 'sent', 'delivered', 'bounced', 'suppressed']) {
 		const found: Array<{id: string; status: string}> = (await bodyOf(`/v1/messages?status=${state}`)).data;
 		listed.push(...found.filter(one => one.id === id && one.status === state).map(one => one.status));
 	}
-	const about = copies.map(({role, state, state_at}) => ({role, state, state_at}));
-	return {status, updated_at: updated, copies: about, events, listed};
+	const about = recipients.map(({role, state, state_at}) => ({role, state, state_at}));
+	return {status, updated_at: updated, recipients: about, events, listed};
 }
 
 export const typesOf = ({events}: Seen) => events.map(({type}) => type);

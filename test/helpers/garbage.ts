@@ -128,21 +128,21 @@ function spoiled(example: unknown, place: number, value: unknown, kind: number):
 		const text = String(example);
 		return kind === 0 ? text : text.slice(0, place) + JSON.stringify(value) + text.slice(place + kind);
 	}
-	const copy = structuredClone(example) as Record<string, unknown>;
-	const names = Object.keys(copy);
+	const recipient = structuredClone(example) as Record<string, unknown>;
+	const names = Object.keys(recipient);
 	const name = names[place % names.length] ?? 'x';
-	const inner = copy[name];
+	const inner = recipient[name];
 	if (kind === 0) {
-		return copy;
+		return recipient;
 	}
 	if (kind === 1 && typeof inner === 'object' && inner !== null && Object.keys(inner).length > 0) {
-		copy[name] = spoiled(inner, place + 1, value, 2);
+		recipient[name] = spoiled(inner, place + 1, value, 2);
 	} else if (kind === 2) {
-		copy[name] = value;
+		recipient[name] = value;
 	} else {
-		copy[String(JSON.stringify(value)).slice(0, 20)] = value;
+		recipient[String(JSON.stringify(value)).slice(0, 20)] = value;
 	}
-	return copy;
+	return recipient;
 }
 
 function mutated(texts: fc.Arbitrary<string>): fc.Arbitrary<string> {

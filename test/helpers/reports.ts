@@ -5,8 +5,8 @@ import type {CameIn, Clues, Reading, Report} from '../../src/mail/report.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {createReportWrite, type ReadMail, type ReportEffect} from '../../src/outcome/reports.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies, copyRows} from './copies.ts';
 import {insertMessages, insertWorkspace, newId, outbox} from './messages.ts';
+import {changeRecipients, recipientRows} from './recipient-rows.ts';
 
 export const links = createLinks({
 	keys: {current: 1, keys: {1: new Uint8Array(32).fill(5)}},
@@ -99,7 +99,7 @@ export async function taken(
 	return {cameIn, size: bytes.length, reading: found, candidates: candidatesOf(links, cameIn, found), reporter, at};
 }
 
-export type Copy = {
+export type Recipient = {
 	readonly id: string;
 	readonly message_id: string;
 	readonly workspace_id: string;
@@ -109,7 +109,12 @@ export type Copy = {
 	readonly next_attempt_at: string | null;
 };
 
-export type Mailed = {readonly workspaceId: string; readonly messageId: string; readonly to: Copy; readonly cc: Copy};
+export type Mailed = {
+	readonly workspaceId: string;
+	readonly messageId: string;
+	readonly to: Recipient;
+	readonly cc: Recipient;
+};
 
 /** A delivered message with a `cc` copy. */
 export async function mailed(store: Store, name = newId('req'), address = 'ada@a.test'): Promise<Mailed> {
@@ -117,23 +122,24 @@ export async function mailed(store: Store, name = newId('req'), address = 'ada@a
 	const [messageId] = (await insertMessages(store, workspaceId, [address])) as [string];
 	const {database} = store;
 	const at = storeTime(Date.now());
-	await changeCopies(database, all => all.where({message_id: messageId}), {
+	await changeRecipients(database, all => all.where({message_id: messageId}), {
 		state: 'delivered',
 		sent_at: at,
 		attempts: 1,
 		next_attempt_at: null,
 	});
-	const to: Copy = await copyRows(database).where({message_id: messageId}).first();
+	const to: Recipient = await recipientRows(database).where({message_id: messageId}).first();
 	const other = {address: 'bob@b.test', address_key: 'bob@b.test', role: 'cc', destination: 'b.test'};
 	const row = await database('recipients').where({id: to.id}).first();
 	await database('recipients').insert({...row, id: newId('rcp'), ...other});
-	const cc: Copy = await copyRows(database).where({message_id: messageId, role: 'cc'}).first();
+	const cc: Recipient = await recipientRows(database).where({message_id: messageId, role: 'cc'}).first();
 	return {workspaceId, messageId, to, cc};
 }
 
-export const returnPath = ({id, address}: Copy) => links.returnPathLocal(id, address);
+export const returnPath = ({id, address}: Recipient) => links.returnPathLocal(id, address);
 
-export const stateOf = async (store: Store, {id}: Copy) => (await copyRows(store.reader).where({id}).first()).state;
+export const stateOf = async (store: Store, {id}: Recipient) =>
+	(await recipientRows(store.reader).where({id}).first()).state;
 
 /** The suppressed addresses with reason and source. */
 export async function suppressed(store: Store, workspaceId: string): Promise<string[]> {

@@ -1,4 +1,4 @@
-import {insertDeliveredIn, linksOf} from './sent-copies.ts';
+import {insertDeliveredIn, linksOf} from './sent-recipients.ts';
 
 /** A mail as it comes back to us: its envelope, and its bytes with the line ends of the wire. */
 export type ReturnedMail = {readonly from: string; readonly to: string; readonly bytes: string};
@@ -14,8 +14,8 @@ type Tokens = {
 export async function insertReturned(dataDir: string, count: number, domain: string): Promise<ReturnedMail[]> {
 	const addresses = Array.from({length: count}, (_, n) => `user${n}@nowhere.example`);
 	const links = linksOf(dataDir);
-	const copies = await insertDeliveredIn(dataDir, addresses, domain);
-	return copies.map(({recipientId, address, returnPath}, n) => {
+	const recipients = await insertDeliveredIn(dataDir, addresses, domain);
+	return recipients.map(({recipientId, address, returnPath}, n) => {
 		const unsubscribe = `${links.unsubscribeLocal(recipientId, address)}@${domain}`;
 		const tokens = {address, returnPath, unsubscribe, ref: links.ref(recipientId, address)};
 		const {from, to, lines} = (kinds[n % kinds.length] as Kind)(tokens, domain);

@@ -3,7 +3,7 @@ import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
-import {claimAged, readAged, readShortestLifetime} from '../../src/store/queue/aged-copies.ts';
+import {claimAged, readAged, readShortestLifetime} from '../../src/store/queue/aged-recipients.ts';
 import type {Claimed} from '../../src/store/queue/claimed.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {createLaneWaitWrite} from '../../src/store/queue/lane-waits.ts';
@@ -19,7 +19,7 @@ import {wayTo} from './ways.ts';
 export const now = () => storeTime(Date.now());
 
 /** A try's end with one conversation in which the host spoke. */
-export function resultOf(copy: Claimed, outcome: Outcome): AttemptResult {
+export function resultOf(recipient: Claimed, outcome: Outcome): AttemptResult {
 	const attempts = [
 		{
 			at: now(),
@@ -34,7 +34,7 @@ export function resultOf(copy: Claimed, outcome: Outcome): AttemptResult {
 			dialogue: null,
 		},
 	] as const;
-	return {recipientId: copy.id, outcome, attempts, sentAt: now(), at: now()};
+	return {recipientId: recipient.id, outcome, attempts, sentAt: now(), at: now()};
 }
 
 export type Deliver = SchedulerOptions['steps']['deliver'];
@@ -95,7 +95,7 @@ export function schedulerOf(
 		fixedWaitOf: () => undefined,
 		clock: systemClock,
 		random: Math.random,
-		onRecorded: ({copy}) => recorded.push(copy.address),
+		onRecorded: ({recipient}) => recorded.push(recipient.address),
 		onLost: () => undefined,
 		isUnavailable: store.dialect.isUnavailable,
 		onStoreError: error => {

@@ -580,7 +580,7 @@ storeTest(serially, 'what waits in the queue is not sent any more', async (t, st
 	await press(api, first.path, oneClick);
 	const claim = createClaimWrite({dialect: store.dialect, boot: newId('req'), newId, clock: systemClock});
 	const lane = {destination: 'example.org', workspaceId: api.workspace.id};
-	const {copies} = await store.writer.submit(claim, {
+	const {recipients} = await store.writer.submit(claim, {
 		...lane,
 		limit: 10,
 		newestFirst: false,
@@ -588,7 +588,7 @@ storeTest(serially, 'what waits in the queue is not sent any more', async (t, st
 		asksNext: false,
 		warmUp: null,
 	});
-	t.deepEqual(copies.map(copy => [copy.message_id, copy.stop]).toSorted(), [
+	t.deepEqual(recipients.map(recipient => [recipient.message_id, recipient.stop]).toSorted(), [
 		[first.id, 'suppressed'],
 		[second.id, 'suppressed'],
 	]);

@@ -9,9 +9,9 @@ import {newId} from '../helpers/messages.ts';
 const day = 86_400_000;
 const keys = {current: 1, keys: {1: randomBytes(32)}};
 const links = createLinks({keys, publicUrl: '', random: randomBytes});
-const [copy, other] = [newId('rcp'), newId('rcp')];
+const [recipient, other] = [newId('rcp'), newId('rcp')];
 const addresses = new Map([
-	[copy, 'Anna@example.net'],
+	[recipient, 'Anna@example.net'],
 	[other, 'bert@example.net'],
 ]);
 
@@ -38,8 +38,8 @@ async function verdictOf(t: ExecutionContext, address: string, judge = judging()
 
 test('the addresses of our copies are taken at every domain of ours, in any case', async t => {
 	const [returnPath, unsubscribe] = [
-		links.returnPathLocal(copy, 'anna@example.net'),
-		links.unsubscribeLocal(copy, 'anna@example.net'),
+		links.returnPathLocal(recipient, 'anna@example.net'),
+		links.unsubscribeLocal(recipient, 'anna@example.net'),
 	];
 	for (const domain of ['bounces.test', 'mail.test', 'bounce.shop.test', 'Bounce.Bücher.test', 'BOUNCES.TEST']) {
 		t.is(await verdictOf(t, `${returnPath}@${domain}`), 'return_path', domain);
@@ -51,22 +51,22 @@ test('the addresses of our copies are taken at every domain of ours, in any case
 		ok: true,
 		role: 'return_path',
 		address: `${returnPath}@bounce.xn--bcher-kva.test`,
-		copy,
+		recipient,
 	});
 });
 
 test('a token proves one copy and one purpose only', async t => {
-	const token = links.returnPathLocal(copy, 'anna@example.net');
+	const token = links.returnPathLocal(recipient, 'anna@example.net');
 	const others = links.returnPathLocal(other, 'bert@example.net');
 	const foreign = createLinks({keys: {current: 1, keys: {1: randomBytes(32)}}, publicUrl: '', random: randomBytes});
 	for (const local of [
 		// The id of one copy with the MAC of another.
 		token.slice(0, 29) + others.slice(29),
-		links.returnPathLocal(copy, 'someone@else.test'),
-		foreign.returnPathLocal(copy, 'anna@example.net'),
+		links.returnPathLocal(recipient, 'someone@else.test'),
+		foreign.returnPathLocal(recipient, 'anna@example.net'),
 		`u${token.slice(1)}`,
-		`b${links.unsubscribeLocal(copy, 'anna@example.net').slice(1)}`,
-		links.ref(copy, 'anna@example.net'),
+		`b${links.unsubscribeLocal(recipient, 'anna@example.net').slice(1)}`,
+		links.ref(recipient, 'anna@example.net'),
 		token.slice(0, -1),
 		`${token}0`,
 		// A copy that is not there, though it would be.
@@ -82,7 +82,7 @@ test('a token proves one copy and one purpose only', async t => {
 test('a token older than messages are kept is taken, though nothing proves it', async t => {
 	const id = createPastIds()('rcp', Date.now() - 91 * day);
 	const address = `${links.returnPathLocal(id, 'gone@example.net')}@bounces.test`;
-	t.like(await judging()(address), {role: 'late', copy: null});
+	t.like(await judging()(address), {role: 'late', recipient: null});
 	const young = createPastIds()('rcp', Date.now() - 89 * day);
 	t.is(await verdictOf(t, `${links.returnPathLocal(young, 'gone@example.net')}@bounces.test`), '5.1.1');
 	const future = createPastIds()('rcp', Date.now() + day);

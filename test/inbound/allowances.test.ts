@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import type {Addressee, Role} from '../../src/inbound/addressee.ts';
 import {createAllowance, createAllowances, type Share} from '../../src/inbound/allowances.ts';
 
-const to = (role: Role, copy: string | null = null): Addressee => ({role, address: 'x@bounces.test', copy});
+const to = (role: Role, recipient: string | null = null): Addressee => ({role, address: 'x@bounces.test', recipient});
 
 function allowing(mails: number, untilRead: () => Promise<void> = () => Promise.resolve()) {
 	return createAllowances({each: {mails, bytes: 200 * 1024 ** 2}, untilRead, clock: {monotonic: () => 0}});
@@ -44,13 +44,13 @@ test('mail that proved itself counts for its copy alone', async t => {
 
 test('a token that is sent to the feedback address counts for its copy too', async t => {
 	const {take} = allowing(5);
-	async function taken(mails: number, bytes: number, copy: string) {
+	async function taken(mails: number, bytes: number, recipient: string) {
 		let count = 0;
 		for (let n = 0; n < mails; n++) {
 			const share = await take([to('feedback')], 'a');
 			if (share?.add(bytes)) {
 				count++;
-				share.prove([copy]);
+				share.prove([recipient]);
 			}
 		}
 		return count;

@@ -9,7 +9,7 @@ import {makeCertificate} from '../helpers/certificate.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-const ours: Judged = {ok: true, role: 'return_path', address: 'b1@bounces.test', copy: null};
+const ours: Judged = {ok: true, role: 'return_path', address: 'b1@bounces.test', recipient: null};
 
 function judge(address: string): Promise<Judged> {
 	return Promise.resolve(

@@ -20,16 +20,16 @@ function capture(input: Partial<LogInput> = {}) {
 	return {...log, lines, records: () => lines.map(line => JSON.parse(line))};
 }
 
-const copy = {messageId: 'msg_1', recipient: 'ann@shop.example', workspace: 'ws_1'};
+const recipient = {messageId: 'msg_1', recipient: 'ann@shop.example', workspace: 'ws_1'};
 const fields = 'level,time,event,message_id,recipient,workspace,mx,code,enhanced,reply,delay_ms,attempt,tls';
 
 test('the mail log has one line per event, always with the same fields', t => {
 	const {logger, records} = capture();
 	const log = createMailLog(logger);
-	log.accepted(copy);
+	log.accepted(recipient);
 	for (const event of ['sent', 'delivered', 'deferred', 'bounced', 'errored', 'suppressed'] as const) {
-		log[event](copy, {mx: 'mx.example', code: 250, reply: 'ok', delayMs: 7, attempt: 1, tls: null});
-		log[event](copy);
+		log[event](recipient, {mx: 'mx.example', code: 250, reply: 'ok', delayMs: 7, attempt: 1, tls: null});
+		log[event](recipient);
 	}
 	t.deepEqual(new Set(records().map(record => Object.keys(record).join())), new Set([fields]));
 	t.like(records()[0], {event: 'accepted', message_id: 'msg_1', recipient: 'ann@shop.example', mx: null});
@@ -40,8 +40,8 @@ test('a report: whom it is about, what it says and what came of it', t => {
 	const {logger, records} = capture();
 	const log = createMailLog(logger);
 	const said = {mx: 'mx.example', code: 550, enhanced: '5.1.1', reply: 'x'.repeat(2000), category: 'unknown_user'};
-	log.reported(copy, {...said, event: 'bounced', action: 'failed', inbound: '0123456789abcdef'});
-	log.reported(copy, {event: null, action: 'delayed', inbound: '0123456789abcdef', category: null});
+	log.reported(recipient, {...said, event: 'bounced', action: 'failed', inbound: '0123456789abcdef'});
+	log.reported(recipient, {event: null, action: 'delayed', inbound: '0123456789abcdef', category: null});
 	const [bounced, delayed] = records();
 	t.like(bounced, {event: 'bounced', recipient: 'ann@shop.example', mx: 'mx.example', category: 'unknown_user'});
 	t.is(String(bounced?.reply).length, 1024);
@@ -51,7 +51,7 @@ test('a report: whom it is about, what it says and what came of it', t => {
 test('nothing but the listed fields gets through', t => {
 	const {logger, lines} = capture();
 	const log = createMailLog(logger);
-	const extra = {...copy, data: {secret: 'hunter2'}, authorization: 'Bearer hunter2', html: 'hunter2'};
+	const extra = {...recipient, data: {secret: 'hunter2'}, authorization: 'Bearer hunter2', html: 'hunter2'};
 	log.accepted(extra);
 	log.delivered(extra, {mx: 'mx.example', ...extra});
 	log.listening({http: 'h', admin: 'a', inbound: null, submission: null, version: '1', ...extra});
@@ -92,7 +92,7 @@ for (const [outcome, expected] of outcomes) {
 	test(`an attempt that came to ${outcome.kind}`, t => {
 		const {logger, records} = capture();
 		const result: AttemptResult = {recipientId: 'rcp_1', outcome, attempts: [attempt], sentAt: null, at: attempt.at};
-		createMailLog(logger).attempted(copy, result, {attempt: 2, delayMs: 9});
+		createMailLog(logger).attempted(recipient, result, {attempt: 2, delayMs: 9});
 		t.like(records()[0], expected);
 		t.notRegex(JSON.stringify(records()), /hunter2/);
 	});
@@ -101,16 +101,16 @@ for (const [outcome, expected] of outcomes) {
 test('a release is no event; without a conversation the reason stands for the reply', t => {
 	const {logger, records} = capture();
 	const result = {recipientId: 'rcp_1', attempts: [], sentAt: null, at: attempt.at};
-	createMailLog(logger).attempted(copy, {...result, outcome: {kind: 'released'}}, {});
+	createMailLog(logger).attempted(recipient, {...result, outcome: {kind: 'released'}}, {});
 	const deferred: Outcome = {kind: 'deferred', category: 'dns_temp', reason: 'SERVFAIL'};
-	createMailLog(logger).attempted(copy, {...result, outcome: deferred}, {});
+	createMailLog(logger).attempted(recipient, {...result, outcome: deferred}, {});
 	t.is(records().length, 1);
 	t.like(records()[0], {event: 'deferred', reply: 'SERVFAIL', mx: null});
 });
 
 test('a reply cannot forge a line', t => {
 	const {logger, lines} = capture();
-	createMailLog(logger).bounced(copy, {reply: 'no\n{"level":"fatal","event":"delivered"}\r\u001b[2J'});
+	createMailLog(logger).bounced(recipient, {reply: 'no\n{"level":"fatal","event":"delivered"}\r\u001b[2J'});
 	t.is(lines.length, 1);
 	t.is(lines[0]?.split('\n').length, 2);
 });

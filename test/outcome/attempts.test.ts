@@ -3,12 +3,12 @@ import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import {readEvents} from '../../src/store/events.ts';
-import {readAsked, readCopies} from '../../src/store/message-copies.ts';
-import {type Claimed, readCopy} from '../../src/store/queue/claimed.ts';
+import {readAsked, readRecipients} from '../../src/store/message-recipients.ts';
+import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 
 const minute = 60_000;
 const accepted = Date.UTC(2026, 5, 9, 10, 0, 0);
@@ -30,32 +30,38 @@ const lost: Attempt = {
 };
 const taken: Attempt = {...lost, code: 250, reply: 'ok', dialogue: null};
 
-async function newCopy(store: Store): Promise<Claimed> {
+async function newRecipient(store: Store): Promise<Claimed> {
 	const {workspaceId} = await insertWorkspace(store, newId('ws'));
 	await insertMessages(store, workspaceId, ['ada@a.test'], {due: accepted});
-	const {id} = await copyRows(store.reader).where({workspace_id: workspaceId}).first();
+	const {id} = await recipientRows(store.reader).where({workspace_id: workspaceId}).first();
 	return await claimed(store, workspaceId, id);
 }
 
 async function claimed(store: Store, workspaceId: string, id: string): Promise<Claimed> {
-	await changeCopies(store.database, all => all.where({id}), {claimed_by: boot});
-	return (await readCopy(store.reader, workspaceId, id)) as Claimed;
+	await changeRecipients(store.database, all => all.where({id}), {claimed_by: boot});
+	return (await readRecipient(store.reader, workspaceId, id)) as Claimed;
 }
 
 /** Records the end of a try so many minutes after acceptance, as the scheduler does. */
-async function record(store: Store, copy: Claimed, outcome: Outcome, attempts: Attempt[], after: number) {
+async function record(store: Store, recipient: Claimed, outcome: Outcome, attempts: Attempt[], after: number) {
 	const now = accepted + after * minute;
 	const result: AttemptResult = {
-		recipientId: copy.id,
+		recipientId: recipient.id,
 		outcome,
 		attempts,
 		sentAt: null,
 		at: new Date(now).toISOString(),
 	};
-	const end = {result, acceptedAt: accepted, attempts: copy.attempts, sentBefore: copy.sent_at !== null, retry};
+	const end = {
+		result,
+		acceptedAt: accepted,
+		attempts: recipient.attempts,
+		sentBefore: recipient.sent_at !== null,
+		retry,
+	};
 	const verdict = decideNext(end, now, Math.random);
-	await store.writer.submit(recordWrite, {copy, made: null, result, verdict, crashes: 0});
-	return await claimed(store, copy.workspace_id, copy.id);
+	await store.writer.submit(recordWrite, {recipient, made: null, result, verdict, crashes: 0});
+	return await claimed(store, recipient.workspace_id, recipient.id);
 }
 
 const lastDetail = async (store: Store, {message_id: messageId}: Claimed) =>
@@ -63,13 +69,13 @@ const lastDetail = async (store: Store, {message_id: messageId}: Claimed) =>
 const doubtful: Outcome = {kind: 'deferred', category: 'network', reason: lost.reply, waitMs: 5 * minute};
 
 storeTest(test, 'a try lost after the dot is remembered: the end that comes later says so', async (t, store) => {
-	const copy = await newCopy(store);
-	const again = await record(store, copy, doubtful, [lost], 1);
+	const recipient = await newRecipient(store);
+	const again = await record(store, recipient, doubtful, [lost], 1);
 	t.is(again.state_at, new Date(accepted + minute).toISOString());
 	await record(store, again, {kind: 'delivered'}, [taken], 6);
-	t.like(await lastDetail(store, copy), {possible_duplicate: true, attempt: 2});
+	t.like(await lastDetail(store, recipient), {possible_duplicate: true, attempt: 2});
 
-	const other = await newCopy(store);
+	const other = await newRecipient(store);
 	const deferred = {...taken, phase: 'rcpt', code: 450, reply: 'later'} as const;
 	const outcome: Outcome = {kind: 'deferred', category: 'greylist', reason: '450 later'};
 	await record(store, await record(store, other, outcome, [deferred], 1), {kind: 'delivered'}, [taken], 2);
@@ -77,27 +83,33 @@ storeTest(test, 'a try lost after the dot is remembered: the end that comes late
 });
 
 storeTest(test, 'whom a copy asked is read in the order in which it asked, the last fifty', async (t, store) => {
-	let copy = await newCopy(store);
-	t.deepEqual(await readAsked(store.reader, copy.id), []);
+	let recipient = await newRecipient(store);
+	t.deepEqual(await readAsked(store.reader, recipient.id), []);
 	const askedAt = (n: number) =>
 		Array.from({length: 5}, (_, position) => ({
 			...{host: `mx${position}.test`, ip: `192.0.2.${n}`, phase: 'rcpt' as const, code: 451},
 		}));
 	for (let n = 1; n <= 12; n++) {
 		const attempts = askedAt(n).map(one => ({...lost, ...one}));
-		copy = await record(store, copy, {kind: 'deferred', category: 'greylist', reason: '451 later'}, attempts, n);
+		recipient = await record(
+			store,
+			recipient,
+			{kind: 'deferred', category: 'greylist', reason: '451 later'},
+			attempts,
+			n,
+		);
 	}
 	const tries = Array.from({length: 10}, (_, n) => n + 3);
 	t.deepEqual(
-		await readAsked(store.reader, copy.id),
+		await readAsked(store.reader, recipient.id),
 		tries.flatMap(n => askedAt(n).map(one => ({n, ...one}))),
 	);
 });
 
 storeTest(test, 'what was said stands with the attempt', async (t, store) => {
-	const copy = await newCopy(store);
-	await record(store, copy, doubtful, [{...lost, phase: 'rcpt', code: 450}, lost], 1);
-	const [read] = await readCopies(store.reader, copy.workspace_id, copy.message_id);
+	const recipient = await newRecipient(store);
+	await record(store, recipient, doubtful, [{...lost, phase: 'rcpt', code: 450}, lost], 1);
+	const [read] = await readRecipients(store.reader, recipient.workspace_id, recipient.message_id);
 	t.deepEqual(
 		read?.attempts.map(({n, dialogue}) => [n, dialogue]),
 		[
@@ -108,17 +120,17 @@ storeTest(test, 'what was said stands with the attempt', async (t, store) => {
 });
 
 storeTest(test, 'when the lifetime is over: bounced, transient, 4.4.7, nothing suppressed', async (t, store) => {
-	const copy = await newCopy(store);
-	const again = await record(store, copy, doubtful, [lost], 58);
-	const row = () => copyRows(store.reader).where({id: copy.id}).first();
+	const recipient = await newRecipient(store);
+	const again = await record(store, recipient, doubtful, [lost], 58);
+	const row = () => recipientRows(store.reader).where({id: recipient.id}).first();
 	t.is((await row()).next_attempt_at, new Date(accepted + 59 * minute).toISOString(), 'the last try');
 	await record(store, again, doubtful, [lost], 59);
 	t.like(await row(), {state: 'bounced', next_attempt_at: null});
-	t.like(await lastDetail(store, copy), {
+	t.like(await lastDetail(store, recipient), {
 		type: 'transient',
 		category: 'expired',
 		enhanced: '4.4.7',
 		possible_duplicate: true,
 	});
-	t.deepEqual(await store.reader('suppressions').where({workspace_id: copy.workspace_id}), []);
+	t.deepEqual(await store.reader('suppressions').where({workspace_id: recipient.workspace_id}), []);
 });

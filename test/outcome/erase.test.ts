@@ -14,11 +14,11 @@ import {mergeTerms} from '../../src/store/message-terms.ts';
 import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {engines, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, outbox} from '../helpers/messages.ts';
 import {startTwoNodes} from '../helpers/nodes.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {testOperator} from '../helpers/tools.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -58,8 +58,8 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 	});
 	const message = await database('messages').where({id: messageId}).first();
 	const metadata = JSON.parse(message.metadata ?? '{}');
-	for (const {id, address, role} of await copyRows(database).where({message_id: messageId})) {
-		await changeCopies(database, all => all.where({id}), {last_reply: `450 <${address}> busy`, attempts: 1});
+	for (const {id, address, role} of await recipientRows(database).where({message_id: messageId})) {
+		await changeRecipients(database, all => all.where({id}), {last_reply: `450 <${address}> busy`, attempts: 1});
 		if (role === 'to') {
 			await database('recipients')
 				.where({id})
@@ -171,7 +171,7 @@ storeTest(test, 'nothing of a person remains but what keeps it from being mailed
 	t.regex(await everything(store, tables), /jane/i);
 	const captured: string[] = [];
 	const erase = eraseOf(store, async ids => void captured.push(...ids));
-	t.deepEqual(await erase({workspaceId, addressKey: 'jane@home.example'}), {contact: true, messages: 1, copies: 1});
+	t.deepEqual(await erase({workspaceId, addressKey: 'jane@home.example'}), {contact: true, messages: 1, recipients: 1});
 	const left = await everything(store, tables);
 	t.notRegex(left, /jane|home\.example/i);
 	t.notRegex(left.replace(/^events.*$/m, ''), /Vienna/);
@@ -204,7 +204,7 @@ storeTest(test, 'nothing of a person remains but what keeps it from being mailed
 		['zoe', 'zoe', 'erased', 'erased', 'boss', 'boss'],
 	);
 
-	const states = await copyRows(store.reader).orderBy('id').select('state', 'next_attempt_at', 'message_id');
+	const states = await recipientRows(store.reader).orderBy('id').select('state', 'next_attempt_at', 'message_id');
 	t.deepEqual(
 		states.map(row => [row.message_id === to ? 'to' : 'others', row.state, row.next_attempt_at !== null]),
 		[
@@ -227,7 +227,11 @@ storeTest(test, 'nothing of a person remains but what keeps it from being mailed
 	);
 	t.is((await store.reader('suppressions')).length, 1);
 	t.is((await store.reader('topic_optouts')).length, 1);
-	t.deepEqual(await erase({workspaceId, addressKey: 'jane@home.example'}), {contact: false, messages: 0, copies: 0});
+	t.deepEqual(await erase({workspaceId, addressKey: 'jane@home.example'}), {
+		contact: false,
+		messages: 0,
+		recipients: 0,
+	});
 });
 
 storeTest(test, 'others are left as they are: other addresses, the same one in another workspace', async (t, store) => {
@@ -242,7 +246,7 @@ storeTest(test, 'others are left as they are: other addresses, the same one in a
 		{workspaceId: api.workspace.id, addressKey: 'hello@example.com'},
 		{workspaceId: api.workspace.id, addressKey: 'erased@erased.invalid'},
 	]) {
-		t.deepEqual(await erase(person), {contact: false, messages: 0, copies: 0});
+		t.deepEqual(await erase(person), {contact: false, messages: 0, recipients: 0});
 	}
 	t.is(await everything(store, await tablesOf(store)), before);
 });
@@ -252,7 +256,7 @@ storeTest(test, 'who mails the placeholder itself can erase that contact', async
 	const {id: workspaceId} = api.workspace;
 	await api.send({to: 'Erased@erased.invalid'});
 	const result = await eraseOf(store)({workspaceId, addressKey: 'erased@erased.invalid'});
-	t.deepEqual(result, {contact: true, messages: 0, copies: 0});
+	t.deepEqual(result, {contact: true, messages: 0, recipients: 0});
 });
 
 storeTest(test, 'many messages go in steps; an interrupted erasure is ended by the next', async (t, store, engine) => {
@@ -274,7 +278,7 @@ storeTest(test, 'many messages go in steps; an interrupted erasure is ended by t
 	const person = {workspaceId, addressKey: 'jane@example.org'};
 	await t.throwsAsync(failing(person), {message: 'power is gone'});
 	const rest = async () =>
-		Number((await copyRows(store.reader).where({address_key: 'jane@example.org'}).count('* as n').first())?.n);
+		Number((await recipientRows(store.reader).where({address_key: 'jane@example.org'}).count('* as n').first())?.n);
 	const left = await rest();
 	t.true(left > 0 && left < 450, String(left));
 	t.is((await store.reader('contacts').where({address_key: 'jane@example.org'})).length, 1);
@@ -282,7 +286,7 @@ storeTest(test, 'many messages go in steps; an interrupted erasure is ended by t
 	const files: string[] = [];
 	const erase = eraseOf(store, async ids => void files.push(...ids));
 	const plans = await plansDuring(store, engine, async () => {
-		t.deepEqual(await erase(person), {contact: true, messages: left - 50, copies: 50});
+		t.deepEqual(await erase(person), {contact: true, messages: left - 50, recipients: 50});
 	});
 	t.is(await rest(), 0);
 	t.is(files.length, left + 50, 'files of every copy of a message with a Cc');
@@ -290,7 +294,7 @@ storeTest(test, 'many messages go in steps; an interrupted erasure is ended by t
 		// Nobody waits for a look through what is kept.
 		t.true(!readsAll(plan) || /^select .{1,8} from .inbound./.test(plan), plan);
 	}
-	const untouched = await copyRows(store.reader).where({address_key: 'zoe@example.org', state: 'accepted'});
+	const untouched = await recipientRows(store.reader).where({address_key: 'zoe@example.org', state: 'accepted'});
 	t.is(untouched.length, 50);
 });
 
@@ -306,24 +310,24 @@ storeTest(test, 'a copy that is being tried loses its claim: nothing is written 
 	const lost: string[] = [];
 	const {scheduler, recorded} = schedulerOf(
 		store,
-		copy =>
+		recipient =>
 			new Promise(resolve => {
-				ends.set(copy.address, () =>
+				ends.set(recipient.address, () =>
 					resolve(
-						resultOf(copy, {
-							...{kind: 'bounced', type: 'permanent', category: 'unknown_user', reason: `550 ${copy.address}?`},
+						resultOf(recipient, {
+							...{kind: 'bounced', type: 'permanent', category: 'unknown_user', reason: `550 ${recipient.address}?`},
 							suppresses: true,
 						}),
 					),
 				);
 			}),
-		{onLost: copy => void lost.push(copy.message_id)},
+		{onLost: recipient => void lost.push(recipient.message_id)},
 	);
 	await scheduler.start();
 	await waitFor('all are tried', () => ends.size === 3);
 	const timeline = (id: string) => readEvents(store.reader, id, {after: null, limit: 9});
 	const before = await timeline(first);
-	const {id: reported} = await copyRows(store.reader).where({message_id: complained}).first();
+	const {id: reported} = await recipientRows(store.reader).where({message_id: complained}).first();
 	await store.writer.transaction(trx => moveRecipients(trx, [reported], 'complained', at));
 	await eraseOf(store)({workspaceId, addressKey: 'jane@example.org'});
 	for (const end of ends.values()) {
@@ -332,7 +336,7 @@ storeTest(test, 'a copy that is being tried loses its claim: nothing is written 
 	await waitFor('all tries ended', () => lost.length + recorded.length === 3);
 	await scheduler.stop();
 	t.deepEqual(lost.toSorted(), [first, complained]);
-	const stateOf = async (id: string) => await copyRows(store.reader).where({message_id: id}).first();
+	const stateOf = async (id: string) => await recipientRows(store.reader).where({message_id: id}).first();
 	t.like(await stateOf(first), {
 		state: 'suppressed',
 		next_attempt_at: null,
@@ -359,7 +363,10 @@ storeTest(test, 'mail that was tried before keeps how it ended', async (t, store
 	const api = await startApi(t, store);
 	const {id: workspaceId} = api.workspace;
 	const id = idOf(await api.send({to: 'jane@example.org'}));
-	await changeCopies(store.database, all => all.where({message_id: id}), {state: 'delivered', next_attempt_at: null});
+	await changeRecipients(store.database, all => all.where({message_id: id}), {
+		state: 'delivered',
+		next_attempt_at: null,
+	});
 	await eraseOf(store)({workspaceId, addressKey: 'jane@example.org'});
 	t.like((await api.get(`/v1/messages/${id}`)).body, {status: 'delivered', to: 'erased@erased.invalid'});
 	t.is((await store.reader('events').where({type: 'suppressed'})).length, 0);
@@ -462,7 +469,7 @@ storeTest(
 		};
 		const erase = createErase({store: counting, clock: systemClock, outbox, removeCaptured: async () => {}});
 		const erased = await erase({workspaceId, addressKey: 'ada@example.org'}, testOperator);
-		t.deepEqual(erased, {contact: false, messages: 1, copies: 0});
+		t.deepEqual(erased, {contact: false, messages: 1, recipients: 0});
 		t.true(transactions >= 4, `${transactions}`);
 		t.true(most <= 50, `${most} mails in one transaction`);
 		const left: Array<{content: Buffer}> = await store.reader('attachments').select('content');

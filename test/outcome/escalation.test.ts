@@ -6,11 +6,11 @@ import {afterFailure, escalate, isDue, isSoftOfAddress} from '../../src/outcome/
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import {readEvents} from '../../src/store/events.ts';
-import {type Claimed, readCopy} from '../../src/store/queue/claimed.ts';
+import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {reading, record, returnPath, soft} from '../helpers/reports.ts';
 
 const day = 86_400_000;
@@ -38,14 +38,14 @@ async function sendOn(
 ): Promise<Claimed> {
 	const now = start + onDay * day;
 	const [messageId] = await insertMessages(store, workspaceId, [address], {due: now});
-	const {id} = await copyRows(store.reader).where({message_id: messageId}).first();
-	await changeCopies(store.database, all => all.where({id}), {claimed_by: boot, state: 'queued'});
-	const copy = (await readCopy(store.reader, workspaceId, id)) as Claimed;
+	const {id} = await recipientRows(store.reader).where({message_id: messageId}).first();
+	await changeRecipients(store.database, all => all.where({id}), {claimed_by: boot, state: 'queued'});
+	const recipient = (await readRecipient(store.reader, workspaceId, id)) as Claimed;
 	const result = {recipientId: id, outcome, attempts: [], sentAt: null, at: storeTime(now)};
 	const end = {result, acceptedAt: now - acceptedDaysBefore * day, attempts: 0, sentBefore: false, retry};
 	const verdict = decideNext(end, now, Math.random);
-	await store.writer.submit(recordWrite, {copy, made: null, result, verdict, crashes: 0});
-	return copy;
+	await store.writer.submit(recordWrite, {recipient, made: null, result, verdict, crashes: 0});
+	return recipient;
 }
 
 async function lastDetail({store}: Sent, {message_id: messageId}: Claimed): Promise<unknown> {
@@ -130,10 +130,10 @@ storeTest(test, 'reports without any code do not count, those with a code do', a
 		['bob@a.test', {...vague, status: '5.0.0'}],
 	] as const) {
 		const mails = await insertMessages(store, workspaceId, [address, address, address]);
-		await changeCopies(store.database, all => all.whereIn('message_id', mails), {state: 'delivered', attempts: 1});
+		await changeRecipients(store.database, all => all.whereIn('message_id', mails), {state: 'delivered', attempts: 1});
 		for (const [n, receivedAt] of days.entries()) {
-			const copy = await copyRows(store.reader).where({message_id: mails[n]}).first();
-			await record(store, reading([report]), {to: [returnPath(copy)], cameIn: {receivedAt}});
+			const recipient = await recipientRows(store.reader).where({message_id: mails[n]}).first();
+			await record(store, reading([report]), {to: [returnPath(recipient)], cameIn: {receivedAt}});
 		}
 	}
 	t.deepEqual(await store.reader('suppressions').pluck('address'), ['bob@a.test']);

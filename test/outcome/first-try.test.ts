@@ -8,17 +8,17 @@ import {readStream} from '../../src/store/event-stream.ts';
 import {releaseOthers, releaseOwn} from '../../src/store/held-claims.ts';
 import {beat, removeNode} from '../../src/store/nodes.ts';
 import type {Claimed} from '../../src/store/queue/claimed.ts';
-import {holdAll, holdCopies} from '../../src/store/queue/queue-change.ts';
-import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';
+import {holdAll, holdRecipients} from '../../src/store/queue/queue-change.ts';
+import {readRecipientFacts} from '../../src/store/queue/queue-facts.ts';
 import {listQueue} from '../../src/store/queue/queue-list.ts';
-import {copyClaims, releaseSilentClaims, releaseUnknownClaims} from '../../src/store/queue/releases.ts';
+import {recipientClaims, releaseSilentClaims, releaseUnknownClaims} from '../../src/store/queue/releases.ts';
 import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {idOf} from '../helpers/api.ts';
-import {copyRows} from '../helpers/copies.ts';
 import {engines, newStore, storeTest} from '../helpers/databases.ts';
 import {claimDue, endTry, judgedOf, seen, startFirstTry, typesOf} from '../helpers/first-try.ts';
 import {newId, outbox} from '../helpers/messages.ts';
+import {recipientRows} from '../helpers/recipient-rows.ts';
 import {hard, reading, record, returnPath} from '../helpers/reports.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -26,17 +26,17 @@ const now = () => storeTime(Date.now());
 const rowsOf = async (store: Store) => Number((await store.reader('events').count('* as n').first())?.n);
 
 storeTest(test, 'a copy in its first try is queued for all who look, and no row says so', async (t, store) => {
-	const {api, id, copy} = await startFirstTry(t, store, {cc: ['bob@b.test']});
+	const {api, id, recipient} = await startFirstTry(t, store, {cc: ['bob@b.test']});
 	const during = await seen(api, id);
 	t.like(during, {status: 'queued', listed: ['queued']});
 	t.deepEqual(typesOf(during), ['accepted', 'queued']);
 	t.deepEqual(
-		during.copies.map(({role, state}) => `${role} ${state}`),
+		during.recipients.map(({role, state}) => `${role} ${state}`),
 		['to queued', 'cc accepted'],
 	);
 	t.is(during.updated_at, during.events[1]?.occurred_at ?? '');
-	t.is(during.copies[0]?.state_at, during.updated_at);
-	const [facts] = await readCopyFacts(store.reader, [copy.id]);
+	t.is(during.recipients[0]?.state_at, during.updated_at);
+	const [facts] = await readRecipientFacts(store.reader, [recipient.id]);
 	const [waiting] = await listQueue(store.reader, {destinations: ['a.test'], limit: 9});
 	t.deepEqual([facts?.state, waiting?.state], ['queued', 'queued']);
 	const first = await api.get(`/v1/messages/${id}/events?limit=1`);
@@ -44,14 +44,16 @@ storeTest(test, 'a copy in its first try is queued for all who look, and no row 
 	t.like(data, [{type: 'accepted'}]);
 	t.like((await api.get(`/v1/messages/${id}/events?limit=1&cursor=${next}`)).body, {data: [{type: 'queued'}]});
 	t.is(await rowsOf(store), 0);
-	t.is((await copyRows(store.reader).where({id: copy.id}).first()).state, 'accepted');
+	t.is((await recipientRows(store.reader).where({id: recipient.id}).first()).state, 'accepted');
 });
 
-type End = (store: Store, copy: Claimed, boot: string) => Promise<unknown>;
+type End = (store: Store, recipient: Claimed, boot: string) => Promise<unknown>;
 
 const releases: Record<string, End> = {
-	'its daemon stops': (store, _, boot) => store.writer.transaction(trx => releaseOwn(trx, copyClaims, boot, now())),
-	'another daemon begins': store => store.writer.transaction(trx => releaseOthers(trx, copyClaims, 'req_x', now())),
+	'its daemon stops': (store, _, boot) =>
+		store.writer.transaction(trx => releaseOwn(trx, recipientClaims, boot, now())),
+	'another daemon begins': store =>
+		store.writer.transaction(trx => releaseOthers(trx, recipientClaims, 'req_x', now())),
 	'its node falls silent': (store, _, boot) =>
 		store.writer.transaction(async trx => {
 			await beat(trx, {id: boot, host: 'h', pid: 1, version: '1', roles: ['deliver']}, '2026-01-01T00:00:00.000Z');
@@ -61,26 +63,30 @@ const releases: Record<string, End> = {
 		store.writer.transaction(trx => releaseUnknownClaims(trx, boot, [newId('rcp')], now())),
 	'the store is restored and held': store => store.writer.transaction(trx => holdAll(trx, now())),
 	'an operator holds what a dead daemon has': (store, {id}) =>
-		store.writer.transaction(trx => holdCopies(trx, {ids: [id], now: now(), silentSince: now()})),
-	'it is deferred before a host took it': (store, copy, boot) =>
-		endTry(store, boot, copy, {kind: 'deferred', category: 'network', reason: 'connect ETIMEDOUT'}),
-	'it is given back by its try': (store, copy, boot) => endTry(store, boot, copy, {kind: 'released'}),
+		store.writer.transaction(trx => holdRecipients(trx, {ids: [id], now: now(), silentSince: now()})),
+	'it is deferred before a host took it': (store, recipient, boot) =>
+		endTry(store, boot, recipient, {kind: 'deferred', category: 'network', reason: 'connect ETIMEDOUT'}),
+	'it is given back by its try': (store, recipient, boot) => endTry(store, boot, recipient, {kind: 'released'}),
 };
 
 for (const [how, release] of Object.entries(releases)) {
 	storeTest(test, `what was seen of a first try stays when ${how}`, async (t, store) => {
-		const {api, id, copy, boot} = await startFirstTry(t, store, {cc: ['bob@a.test']});
+		const {api, id, recipient, boot} = await startFirstTry(t, store, {cc: ['bob@a.test']});
 		await api.send({to: 'later@b.test'});
 		const during = await seen(api, id);
 		t.deepEqual(
-			during.copies.map(({role, state}) => `${role} ${state}`),
+			during.recipients.map(({role, state}) => `${role} ${state}`),
 			['to queued', 'cc queued'],
 		);
-		await release(store, copy, boot);
+		await release(store, recipient, boot);
 		const after = await seen(api, id);
-		const isOutcome = after.copies[0]?.state_at !== during.copies[0]?.state_at;
+		const isOutcome = after.recipients[0]?.state_at !== during.recipients[0]?.state_at;
 		t.is(isOutcome, how.includes('its try') || how.includes('deferred'), 'an outcome has a time of its own');
-		const without = (one: typeof after) => ({...one, updated_at: '', copies: one.copies.map(({state}) => state)});
+		const without = (one: typeof after) => ({
+			...one,
+			updated_at: '',
+			recipients: one.recipients.map(({state}) => state),
+		});
 		t.deepEqual(isOutcome ? without(after) : after, isOutcome ? without(during) : during);
 		t.is(await rowsOf(store), 1);
 		// The next claim says nothing new.
@@ -108,9 +114,9 @@ const ends = {
 
 for (const [state, [outcome, wasSent, types]] of Object.entries(ends)) {
 	storeTest(test, `a first try that ends ${state} leaves one row, which has all that was seen`, async (t, store) => {
-		const {api, id, copy, boot} = await startFirstTry(t, store);
+		const {api, id, recipient, boot} = await startFirstTry(t, store);
 		const during = await seen(api, id);
-		t.true(await endTry(store, boot, copy, outcome, wasSent ? now() : null));
+		t.true(await endTry(store, boot, recipient, outcome, wasSent ? now() : null));
 		const after = await seen(api, id);
 		t.is(after.status, state);
 		t.deepEqual(after.events.slice(0, 2), [...during.events]);
@@ -127,21 +133,21 @@ storeTest(test, 'a cc copy has no event of being queued, whatever becomes of its
 	const [bob, eve] = await claimDue(api, boot, 'b.test');
 	t.true(await endTry(store, boot, bob as Claimed, {kind: 'delivered'}, now()));
 	t.true(await endTry(store, boot, eve as Claimed, {kind: 'released'}));
-	const {copies, ...all} = await seen(api, id);
+	const {recipients, ...all} = await seen(api, id);
 	t.deepEqual(
-		copies.map(({state}) => state),
+		recipients.map(({state}) => state),
 		['queued', 'delivered', 'queued'],
 	);
-	t.deepEqual(typesOf({copies, ...all}), ['accepted', 'queued', 'sent', 'delivered']);
+	t.deepEqual(typesOf({recipients, ...all}), ['accepted', 'queued', 'sent', 'delivered']);
 });
 
 storeTest(test, 'the end of a try that was given back and claimed again tells of `queued` once', async (t, store) => {
-	const {api, id, copy, boot} = await startFirstTry(t, store);
+	const {api, id, recipient, boot} = await startFirstTry(t, store);
 	const during = await seen(api, id);
-	await store.writer.transaction(trx => releaseOwn(trx, copyClaims, boot, now()));
+	await store.writer.transaction(trx => releaseOwn(trx, recipientClaims, boot, now()));
 	t.is((await claimDue(api, boot)).length, 1);
 	// Which of its claims it was cannot be told.
-	t.true(await endTry(store, boot, copy, {kind: 'delivered'}, now()));
+	t.true(await endTry(store, boot, recipient, {kind: 'delivered'}, now()));
 	const after = await seen(api, id);
 	const upTo = await readLastPosition(store.reader);
 	const {events: streamed} = await readStream(store.reader, api.workspace.id, {after: 0, upTo});
@@ -154,15 +160,15 @@ storeTest(test, 'the end of a try that was given back and claimed again tells of
 });
 
 storeTest(test, 'a report that bounces a copy in its first try comes behind `queued`', async (t, store) => {
-	const {api, id, copy, boot} = await startFirstTry(t, store);
+	const {api, id, recipient, boot} = await startFirstTry(t, store);
 	const during = await seen(api, id);
-	const row = await copyRows(store.reader).where({id: copy.id}).first();
+	const row = await recipientRows(store.reader).where({id: recipient.id}).first();
 	await record(store, reading([hard]), {to: [returnPath(row)]});
 	const reported = await seen(api, id);
 	t.like(reported, {status: 'bounced', listed: ['bounced']});
 	t.deepEqual(reported.events.slice(0, 2), [...during.events]);
 	t.deepEqual(typesOf(reported), ['accepted', 'queued', 'bounced']);
-	t.true(await endTry(store, boot, copy, {kind: 'delivered'}, now()));
+	t.true(await endTry(store, boot, recipient, {kind: 'delivered'}, now()));
 	const after = await seen(api, id);
 	t.is(after.status, 'bounced');
 	t.deepEqual(after.events.slice(0, 3), [...reported.events]);
@@ -170,9 +176,9 @@ storeTest(test, 'a report that bounces a copy in its first try comes behind `que
 });
 
 storeTest(test, 'an operator ends what a dead daemon tried first: `queued` comes before it', async (t, store) => {
-	const {api, id, copy, boot} = await startFirstTry(t, store);
+	const {api, id, recipient, boot} = await startFirstTry(t, store);
 	const during = await seen(api, id);
-	const step = {ids: [copy.id], now: now(), silentSince: '2026-01-01T00:00:00.000Z'};
+	const step = {ids: [recipient.id], now: now(), silentSince: '2026-01-01T00:00:00.000Z'};
 	const node = {id: boot, host: 'h', pid: 1, version: '1', roles: ['deliver']} as const;
 	await store.writer.transaction(trx => beat(trx, node, now()));
 	t.is((await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, outbox))).length, 0, 'it is tried');
@@ -183,22 +189,22 @@ storeTest(test, 'an operator ends what a dead daemon tried first: `queued` comes
 	t.is(after.status, 'errored');
 	t.deepEqual(after.events.slice(0, 2), [...during.events]);
 	t.deepEqual(typesOf(after), ['accepted', 'queued', 'errored']);
-	t.false(await endTry(store, boot, copy, {kind: 'delivered'}, now()));
+	t.false(await endTry(store, boot, recipient, {kind: 'delivered'}, now()));
 });
 
 if (engines.includes('postgres')) {
 	test('a report and the end of a first try at the same moment store `queued` once, whoever is first', async t => {
 		const store = await newStore(t, 'postgres');
-		const {api, id, copy, boot} = await startFirstTry(t, store);
-		const [during, row] = [await seen(api, id), await copyRows(store.reader).where({id: copy.id}).first()];
+		const {api, id, recipient, boot} = await startFirstTry(t, store);
+		const [during, row] = [await seen(api, id), await recipientRows(store.reader).where({id: recipient.id}).first()];
 		const isWaiting = async () => {
 			const mine = store.reader('pg_stat_activity').whereRaw('datname = current_database()');
 			return (await mine.where({wait_event_type: 'Lock'})).length > 0;
 		};
 		const report = await store.reader.transaction();
 		t.teardown(() => (report.isCompleted() ? undefined : report.rollback()));
-		await moveRecipients(report, [copy.id], 'bounced', now());
-		const ending = endTry(store, boot, copy, {kind: 'delivered'}, now());
+		await moveRecipients(report, [recipient.id], 'bounced', now());
+		const ending = endTry(store, boot, recipient, {kind: 'delivered'}, now());
 		await waitFor('the outcome to wait', isWaiting);
 		t.deepEqual(await seen(api, id), during, 'nothing of it is committed');
 		await report.commit();

@@ -4,11 +4,11 @@ import {createRecordWrite, type JudgedTry} from '../../src/outcome/record.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import {readEngagement} from '../../src/store/engagement.ts';
 import {readEvents} from '../../src/store/events.ts';
-import {type Claimed, readCopy} from '../../src/store/queue/claimed.ts';
+import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
 const boot = newId('req');
@@ -25,20 +25,20 @@ async function claimed(store: Store, tracks: Tracks, tracking: string | null = n
 	}
 	const [messageId] = await insertMessages(store, workspaceId, ['complained@simulator.test']);
 	await store.database('messages').where({id: messageId}).update({tracking});
-	const {id} = await copyRows(store.reader).where({message_id: messageId}).first();
-	await changeCopies(store.database, all => all.where({id}), {state: 'queued', claimed_by: boot});
-	return (await readCopy(store.reader, workspaceId, id)) as Claimed;
+	const {id} = await recipientRows(store.reader).where({message_id: messageId}).first();
+	await changeRecipients(store.database, all => all.where({id}), {state: 'queued', claimed_by: boot});
+	return (await readRecipient(store.reader, workspaceId, id)) as Claimed;
 }
 
 function delivered(
-	copy: Claimed,
+	recipient: Claimed,
 	follows: 'complained' | 'opened' | 'clicked',
 	more: Partial<JudgedTry> = {},
 ): JudgedTry {
 	const outcome: Outcome = {kind: 'delivered', follows};
-	const result: AttemptResult = {recipientId: copy.id, outcome, attempts: [], sentAt: at, at};
+	const result: AttemptResult = {recipientId: recipient.id, outcome, attempts: [], sentAt: at, at};
 	const verdict = decideNext({result, acceptedAt: 0, attempts: 0, sentBefore: false, retry}, 0, Math.random);
-	return {copy, made, result, verdict, crashes: 0, ...more};
+	return {recipient, made, result, verdict, crashes: 0, ...more};
 }
 
 async function timelineOf(store: Store, {message_id: messageId}: Claimed) {
@@ -49,16 +49,16 @@ async function timelineOf(store: Store, {message_id: messageId}: Claimed) {
 const both = {track_opens_at: at, track_clicks_at: at};
 
 storeTest(test, 'complained: event, state and suppression come with the delivery', async (t, store) => {
-	const copy = await claimed(store, {});
-	t.true(await store.writer.submit(write, delivered(copy, 'complained')));
-	t.deepEqual(await timelineOf(store, copy), ['sent', 'delivered', 'complained simulated']);
-	t.like(await copyRows(store.reader).where({id: copy.id}).first(), {state: 'complained', claimed_by: null});
+	const recipient = await claimed(store, {});
+	t.true(await store.writer.submit(write, delivered(recipient, 'complained')));
+	t.deepEqual(await timelineOf(store, recipient), ['sent', 'delivered', 'complained simulated']);
+	t.like(await recipientRows(store.reader).where({id: recipient.id}).first(), {state: 'complained', claimed_by: null});
 	t.like(await store.reader('suppressions'), {
 		length: 1,
-		0: {address: 'complained@simulator.test', reason: 'complaint', source: copy.message_id},
+		0: {address: 'complained@simulator.test', reason: 'complaint', source: recipient.message_id},
 	});
-	t.false(await store.writer.submit(write, delivered(copy, 'complained')), 'nobody holds it any more');
-	t.is((await timelineOf(store, copy)).length, 3);
+	t.false(await store.writer.submit(write, delivered(recipient, 'complained')), 'nobody holds it any more');
+	t.is((await timelineOf(store, recipient)).length, 3);
 });
 
 for (const [follows, tracks, tracking, expected] of [
@@ -71,36 +71,38 @@ for (const [follows, tracks, tracking, expected] of [
 ] as const) {
 	const title = `${follows}, tracked ${Object.keys(tracks).join()}, send ${tracking}: ${expected.join(', ')}`;
 	storeTest(test, title, async (t, store) => {
-		const copy = await claimed(store, tracks, tracking);
-		t.true(await store.writer.submit(write, delivered(copy, follows)));
-		t.deepEqual(await timelineOf(store, copy), [...expected]);
-		t.is((await readEngagement(store.reader, copy.message_id)).length, expected.length - 2);
-		t.is((await copyRows(store.reader).where({id: copy.id}).first()).state, 'delivered');
+		const recipient = await claimed(store, tracks, tracking);
+		t.true(await store.writer.submit(write, delivered(recipient, follows)));
+		t.deepEqual(await timelineOf(store, recipient), [...expected]);
+		t.is((await readEngagement(store.reader, recipient.message_id)).length, expected.length - 2);
+		t.is((await recipientRows(store.reader).where({id: recipient.id}).first()).state, 'delivered');
 	});
 }
 
 storeTest(test, 'a mail without a tracked link is clicked at a link that says so', async (t, store) => {
-	const copy = await claimed(store, both);
-	await store.writer.submit(write, delivered(copy, 'clicked', {made: {subject: 'Hello', firstLink: null}}));
-	t.deepEqual(await timelineOf(store, copy), ['sent', 'delivered', 'clicked https://simulator.test/']);
+	const recipient = await claimed(store, both);
+	await store.writer.submit(write, delivered(recipient, 'clicked', {made: {subject: 'Hello', firstLink: null}}));
+	t.deepEqual(await timelineOf(store, recipient), ['sent', 'delivered', 'clicked https://simulator.test/']);
 });
 
 storeTest(test, 'many of a batch are each followed by their own', async (t, store) => {
-	const copies = await Promise.all(Array.from({length: 9}, () => claimed(store, both)));
+	const recipients = await Promise.all(Array.from({length: 9}, () => claimed(store, both)));
 	const kinds = ['complained', 'opened', 'clicked'] as const;
-	await Promise.all(copies.map((copy, n) => store.writer.submit(write, delivered(copy, kinds[n % 3] as 'complained'))));
-	for (const [n, copy] of copies.entries()) {
-		t.is((await timelineOf(store, copy))[2]?.split(' ')[0], kinds[n % 3]);
+	await Promise.all(
+		recipients.map((recipient, n) => store.writer.submit(write, delivered(recipient, kinds[n % 3] as 'complained'))),
+	);
+	for (const [n, recipient] of recipients.entries()) {
+		t.is((await timelineOf(store, recipient))[2]?.split(' ')[0], kinds[n % 3]);
 	}
 });
 
 storeTest(test, 'where it cannot be written, the delivery is not either', async (t, store) => {
-	const copy = await claimed(store, both);
+	const recipient = await claimed(store, both);
 	await store.database.schema.renameTable('engagement', 'gone');
-	await t.throwsAsync(store.writer.submit(write, delivered(copy, 'opened')));
-	t.deepEqual(await timelineOf(store, copy), []);
-	t.like(await copyRows(store.reader).where({id: copy.id}).first(), {state: 'queued', claimed_by: boot});
+	await t.throwsAsync(store.writer.submit(write, delivered(recipient, 'opened')));
+	t.deepEqual(await timelineOf(store, recipient), []);
+	t.like(await recipientRows(store.reader).where({id: recipient.id}).first(), {state: 'queued', claimed_by: boot});
 	await store.database.schema.renameTable('gone', 'engagement');
-	t.true(await store.writer.submit(write, delivered(copy, 'opened')));
-	t.deepEqual(await timelineOf(store, copy), ['sent', 'delivered', 'opened']);
+	t.true(await store.writer.submit(write, delivered(recipient, 'opened')));
+	t.deepEqual(await timelineOf(store, recipient), ['sent', 'delivered', 'opened']);
 });

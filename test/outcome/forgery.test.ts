@@ -10,7 +10,6 @@ import {bytesOf} from '../helpers/forged-mails.ts';
 import {newId} from '../helpers/messages.ts';
 import {
 	authFailure,
-	type Copy,
 	complaint,
 	delayed,
 	hard,
@@ -18,6 +17,7 @@ import {
 	type Mailed,
 	mailed,
 	optOut,
+	type Recipient,
 	reading,
 	record,
 	relayed,
@@ -28,11 +28,11 @@ import {
 /** How somebody makes a token of a kind for a copy: rightly only where he holds it. */
 type Forgery = 'held' | 'stranger' | 'wrong_address' | 'flipped' | 'other_purpose';
 type Kind = 'b' | 'u' | 'r' | 'm';
-type Token = {readonly kind: Kind; readonly copy: number; readonly forgery: Forgery};
+type Token = {readonly kind: Kind; readonly recipient: number; readonly forgery: Forgery};
 
 const token = fc.record<Token>({
 	kind: fc.constantFrom('b', 'u', 'r', 'm'),
-	copy: fc.nat(3),
+	recipient: fc.nat(3),
 	forgery: fc.constantFrom('held', 'stranger', 'wrong_address', 'flipped', 'other_purpose'),
 });
 const tokens = fc.array(token, {maxLength: 3});
@@ -61,23 +61,23 @@ const mail = fc.record({
 /** Two workspaces that mail the same persons, four copies; the first mail may be tagged with a topic. */
 async function prepare(store: Store, isTagged: boolean) {
 	const mails = [await mailed(store), await mailed(store)] as const;
-	const copies = mails.flatMap(({to, cc}) => [to, cc]);
+	const recipients = mails.flatMap(({to, cc}) => [to, cc]);
 	const [{workspaceId, messageId}] = mails;
 	if (isTagged) {
 		const topic = {id: newId('usg'), workspace_id: workspaceId, code: 'news', name: 'News', created_at: 'now'};
 		await store.database('topics').insert(topic);
 		await store.database('messages').where({id: messageId}).update({topic_id: topic.id, topic_code: 'news'});
 	}
-	return {mails, copies};
+	return {mails, recipients};
 }
 
 type Forged = typeof mail extends fc.Arbitrary<infer Mail> ? Mail : never;
 
 /** What a forger writes who holds the tokens of some copies. */
-function written(forged: Forged, copies: readonly Copy[], held: ReadonlySet<number>) {
-	const write = (list: readonly Token[]) => list.map(one => textOf(one, copies, held));
+function written(forged: Forged, recipients: readonly Recipient[], held: ReadonlySet<number>) {
+	const write = (list: readonly Token[]) => list.map(one => textOf(one, recipients, held));
 	const atHost = (list: readonly Token[]) => write(list).map(local => `${local}@bounces.shop.example`);
-	const address = (index: number) => copies[index]?.address ?? 'victim@v.test';
+	const address = (index: number) => recipients[index]?.address ?? 'victim@v.test';
 	const clues: Clues = {
 		addressees: atHost(forged.addressees),
 		returnPaths: atHost(forged.returnPaths),
@@ -94,9 +94,13 @@ function written(forged: Forged, copies: readonly Copy[], held: ReadonlySet<numb
 	return {said, clues, to: write(forged.rcptTo)};
 }
 
-function textOf({kind, copy, forgery}: Token, copies: readonly Copy[], held: ReadonlySet<number>): string {
-	const {id, address, message_id: messageId} = copies[copy] as Copy;
-	const isHeld = forgery === 'held' && held.has(copy);
+function textOf(
+	{kind, recipient, forgery}: Token,
+	recipients: readonly Recipient[],
+	held: ReadonlySet<number>,
+): string {
+	const {id, address, message_id: messageId} = recipients[recipient] as Recipient;
+	const isHeld = forgery === 'held' && held.has(recipient);
 	if (kind === 'm') {
 		// Whoever has a copy has the Message-ID of them all; here nobody has it.
 		return strangersLinks.messageIdLocal(messageId);
@@ -121,10 +125,17 @@ function textOf({kind, copy, forgery}: Token, copies: readonly Copy[], held: Rea
 }
 
 /** Everything that may not change: of the copies that the forger does not hold, and of lists. */
-async function standing(store: Store, mails: readonly Mailed[], copies: readonly Copy[], held: ReadonlySet<number>) {
-	const theirs = copies.filter((_, index) => !held.has(index));
+async function standing(
+	store: Store,
+	mails: readonly Mailed[],
+	recipients: readonly Recipient[],
+	held: ReadonlySet<number>,
+) {
+	const theirs = recipients.filter((_, index) => !held.has(index));
 	const ids = theirs.map(({id}) => id);
-	const own = copies.filter((_, index) => held.has(index)).map(copy => `${copy.workspace_id} ${copy.address}`);
+	const own = recipients
+		.filter((_, index) => held.has(index))
+		.map(recipient => `${recipient.workspace_id} ${recipient.address}`);
 	const lists = async (table: string) => {
 		const rows = await store.reader(table).whereIn(
 			'workspace_id',
@@ -133,7 +144,7 @@ async function standing(store: Store, mails: readonly Mailed[], copies: readonly
 		return rows.filter(row => !own.includes(`${row.workspace_id} ${row.address}`));
 	};
 	return {
-		copies: await store.reader('recipients').whereIn('id', ids).orderBy('id'),
+		recipients: await store.reader('recipients').whereIn('id', ids).orderBy('id'),
 		events: await store.reader('events').whereIn('recipient_id', ids),
 		reports: await store.reader('reports').whereIn('recipient_id', ids),
 		suppressions: await lists('suppressions'),
@@ -159,16 +170,16 @@ for (const [how, read] of [
 				fc.subarray([0, 1, 2, 3]),
 				fc.boolean(),
 				async (sequence, holds, isTagged) => {
-					const {mails, copies} = await prepare(store, isTagged);
+					const {mails, recipients} = await prepare(store, isTagged);
 					const held = new Set(holds);
-					const before = await standing(store, mails, copies, held);
+					const before = await standing(store, mails, recipients, held);
 					for (const one of sequence) {
-						const {said, clues, to} = written(one, copies, held);
+						const {said, clues, to} = written(one, recipients, held);
 						const effect = await record(store, read(one.kind, said, clues), {to, cameIn: {mailFrom: one.mailFrom}});
 						touched += effect.about.length;
-						t.true(effect.about.every(({recipientId}) => holds.some(index => copies[index]?.id === recipientId)));
+						t.true(effect.about.every(({recipientId}) => holds.some(index => recipients[index]?.id === recipientId)));
 					}
-					t.deepEqual(await standing(store, mails, copies, held), before);
+					t.deepEqual(await standing(store, mails, recipients, held), before);
 				},
 			),
 			{numRuns: 50},

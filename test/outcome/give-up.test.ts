@@ -3,9 +3,9 @@ import {storeTime} from '../../src/mail/time.ts';
 import {type GivenUp, giveUp} from '../../src/outcome/settle.ts';
 import {findWaiting} from '../../src/store/queue/queue-list.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, outbox} from '../helpers/messages.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {insertEndpoint} from '../helpers/webhooks.ts';
 
 const now = storeTime(Date.now());
@@ -14,13 +14,13 @@ async function given(store: Store, how: GivenUp) {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertEndpoint(store, workspaceId, {events: ['delivered', 'bounced']});
 	const [messageId = ''] = await insertMessages(store, workspaceId, ['ada@x.test']);
-	await changeCopies(store.database, all => all, {state: 'queued', attempts: 2});
+	await changeRecipients(store.database, all => all, {state: 'queued', attempts: 2});
 	const ids = await findWaiting(store.reader, {});
 	const ended = await store.writer.transaction(trx => giveUp(trx, {ids, now, silentSince: null}, how, outbox));
 	const [event] = await store.reader('events').where({message_id: messageId});
 	return {
 		ended,
-		copy: await copyRows(store.reader).first(),
+		recipient: await recipientRows(store.reader).first(),
 		event: {...event, detail: JSON.parse(event.detail)},
 		posts: await store.reader('webhook_deliveries').pluck('event_type'),
 		days: await store.reader('usage_days').select('status', 'n'),
@@ -33,13 +33,13 @@ storeTest(
 	test,
 	'fail is a transient bounce that webhooks are told of and that suppresses nothing',
 	async (t, store) => {
-		const {ended, copy, event, posts, days, suppressions, again} = await given(store, {
+		const {ended, recipient, event, posts, days, suppressions, again} = await given(store, {
 			kind: 'fail',
 			reason: 'too old',
 		});
 		t.is(ended.length, 1);
-		t.like(copy, {state: 'bounced', state_at: now, next_attempt_at: null});
-		t.like(event, {type: 'bounced', recipient_id: copy.id, occurred_at: now});
+		t.like(recipient, {state: 'bounced', state_at: now, next_attempt_at: null});
+		t.like(event, {type: 'bounced', recipient_id: recipient.id, occurred_at: now});
 		t.deepEqual(event.detail, {
 			recipient: 'ada@x.test',
 			role: 'to',
@@ -56,8 +56,8 @@ storeTest(
 );
 
 storeTest(test, 'drop is an error that no webhook tells of', async (t, store) => {
-	const {copy, event, posts, days, suppressions} = await given(store, {kind: 'drop'});
-	t.like(copy, {state: 'errored', state_at: now, next_attempt_at: null});
+	const {recipient, event, posts, days, suppressions} = await given(store, {kind: 'drop'});
+	t.like(recipient, {state: 'errored', state_at: now, next_attempt_at: null});
 	t.is(event.type, 'errored');
 	t.deepEqual(event.detail, {recipient: 'ada@x.test', role: 'to', reason: 'dropped'});
 	t.deepEqual([posts, days, suppressions], [[], [], []]);

@@ -5,11 +5,11 @@ import {storeTime} from '../../src/mail/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import {readEvents} from '../../src/store/events.ts';
-import {type Claimed, readCopy} from '../../src/store/queue/claimed.ts';
+import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {newId, outbox} from '../helpers/messages.ts';
+import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {complaint, hard, mailed, reading, record, returnPath, soft, stateOf, suppressed} from '../helpers/reports.ts';
 
 const boot = newId('req');
@@ -30,11 +30,11 @@ async function race(store: Store, reports: readonly Report[], outcome: Outcome) 
 	const mail = await mailed(store);
 	const {to, workspaceId, messageId} = mail;
 	const {database} = store;
-	await changeCopies(database, all => all.where({id: to.id}), {state: 'sent', attempts: 1, claimed_by: boot});
+	await changeRecipients(database, all => all.where({id: to.id}), {state: 'sent', attempts: 1, claimed_by: boot});
 	await database('attempts').insert({
 		...{recipient_id: to.id, n: 1, position: 0, at, host: 'mx.a.test', phase: 'dot', reply: '', ms: 1},
 	});
-	const copy = (await readCopy(store.reader, workspaceId, to.id)) as Claimed;
+	const recipient = (await readRecipient(store.reader, workspaceId, to.id)) as Claimed;
 	for (const report of reports) {
 		await record(store, reading([report]), {to: [returnPath(to)]});
 	}
@@ -42,7 +42,7 @@ async function race(store: Store, reports: readonly Report[], outcome: Outcome) 
 	const result: AttemptResult = {recipientId: to.id, outcome, attempts: [], sentAt: at, at};
 	const end = {result, acceptedAt: Date.now(), attempts: 1, sentBefore: true, retry};
 	const verdict = decideNext(end, Date.now(), Math.random);
-	const isMine = await store.writer.submit(recordWrite, {copy, made: null, result, verdict, crashes: 0});
+	const isMine = await store.writer.submit(recordWrite, {recipient, made: null, result, verdict, crashes: 0});
 	const events = await readEvents(store.reader, messageId, {after: null, limit: 9});
 	const days: Array<{status: string; n: number}> = await store.reader('usage_days').orderBy('status');
 	const [hour] = await store.reader('reputation_hours');

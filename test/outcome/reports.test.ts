@@ -5,9 +5,9 @@ import {isErased} from '../../src/store/erasures.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {readReports} from '../../src/store/inbound/reports.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, newId, outbox} from '../helpers/messages.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {
 	authFailure,
 	complaint,
@@ -92,11 +92,14 @@ storeTest(test, 'the third full mailbox within more than a week is a hard bounce
 	const more = await insertMessages(store, first.workspaceId, ['ada@a.test', 'ada@a.test']);
 	const days = [0, 4, 8].map(day => new Date(Date.now() + day * 86_400_000).toISOString());
 	for (const [index, messageId] of [first.messageId, ...more].entries()) {
-		const copy = await copyRows(store.reader).where({message_id: messageId, role: 'to'}).first();
-		await changeCopies(store.database, all => all.where({id: copy.id}), {state: 'sent', next_attempt_at: null});
+		const recipient = await recipientRows(store.reader).where({message_id: messageId, role: 'to'}).first();
+		await changeRecipients(store.database, all => all.where({id: recipient.id}), {
+			state: 'sent',
+			next_attempt_at: null,
+		});
 		for (let n = 0; n < 2; n++) {
 			const cameIn = {receivedAt: days[index] as string};
-			await record(store, reading([soft]), {to: [returnPath(copy)], cameIn});
+			await record(store, reading([soft]), {to: [returnPath(recipient)], cameIn});
 		}
 		t.is((await suppressed(store, first.workspaceId)).length, index === 2 ? 1 : 0, String(index));
 	}
@@ -147,9 +150,9 @@ storeTest(test, 'many at once are one transaction, and each class still counts o
 storeTest(test, 'a copy that is still in the queue is ended, and never sent again', async (t, store) => {
 	const mail = await mailed(store);
 	const waiting = {state: 'sent', next_attempt_at: '2030-01-01T00:00:00.000Z'};
-	await changeCopies(store.database, all => all.where({id: mail.to.id}), waiting);
+	await changeRecipients(store.database, all => all.where({id: mail.to.id}), waiting);
 	await record(store, reading([hard]), {to: [returnPath(mail.to)]});
-	t.like(await copyRows(store.reader).where({id: mail.to.id}).first(), {state: 'bounced', next_attempt_at: null});
+	t.like(await recipientRows(store.reader).where({id: mail.to.id}).first(), {state: 'bounced', next_attempt_at: null});
 });
 
 storeTest(test, 'a removed suppression is not made anew by the same news of the same copy', async (t, store) => {
@@ -251,7 +254,7 @@ storeTest(test, 'complaints count for what reached somebody only, and once', asy
 	const mail = await mailed(store);
 	const arf = reading([complaint], {kind: 'arf'});
 	const waiting = {state: 'queued', sent_at: null, next_attempt_at: '2030-01-01T00:00:00.000Z'};
-	await changeCopies(store.database, all => all.where({id: mail.cc.id}), waiting);
+	await changeRecipients(store.database, all => all.where({id: mail.cc.id}), waiting);
 	await record(store, arf, {to: [returnPath(mail.cc)]});
 	t.is(await stateOf(store, mail.cc), 'queued');
 	for (let n = 0; n < 3; n++) {
@@ -454,7 +457,7 @@ storeTest(test, 'what could not be read is kept beside its copy', async (t, stor
 storeTest(test, 'of an erased person nothing is written, nor kept', async (t, store) => {
 	const mail = await mailed(store);
 	const erased = {address: 'erased@erased.invalid', address_key: 'erased@erased.invalid'};
-	await changeCopies(store.database, all => all.where({id: mail.to.id}), erased);
+	await changeRecipients(store.database, all => all.where({id: mail.to.id}), erased);
 	t.true(await isErased(store.reader, mail.to.id));
 	t.deepEqual(await record(store, reading([hard]), {to: [returnPath(mail.to)]}), {about: [], kept: null});
 	const clues = {messageIds: [`${links.messageIdLocal(mail.messageId)}@shop.example`]};

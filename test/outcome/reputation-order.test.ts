@@ -6,11 +6,11 @@ import {createRecordWrite} from '../../src/outcome/record.ts';
 import {figuresOf, type Weight} from '../../src/outcome/reputation.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
-import {type Claimed, readCopy} from '../../src/store/queue/claimed.ts';
+import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
-import {changeCopies} from '../helpers/copies.ts';
 import {engines, newLocation, storeTest} from '../helpers/databases.ts';
 import {newId, outbox} from '../helpers/messages.ts';
+import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {complaint, hard, mailed, reading, reportWrite, returnPath, soft, taken} from '../helpers/reports.ts';
 
 const boot = newId('req');
@@ -35,8 +35,8 @@ const conversation: Attempt = {
 /** A copy whose first try is under way; what may happen to it now. */
 async function begun(store: Store) {
 	const {to, workspaceId} = await mailed(store);
-	await changeCopies(store.database, all => all.where({id: to.id}), {state: 'sent', attempts: 0, claimed_by: boot});
-	const copy = (await readCopy(store.reader, workspaceId, to.id)) as Claimed;
+	await changeRecipients(store.database, all => all.where({id: to.id}), {state: 'sent', attempts: 0, claimed_by: boot});
+	const recipient = (await readRecipient(store.reader, workspaceId, to.id)) as Claimed;
 	return {
 		async end(outcome: Outcome, through = store) {
 			const attempt: Attempt = outcome.kind === 'delivered' ? {...conversation, phase: 'dot', code: 250} : conversation;
@@ -44,7 +44,7 @@ async function begun(store: Store) {
 			const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 1e12};
 			const end = {result, acceptedAt: Date.now(), attempts: 0, sentBefore: false, retry};
 			const verdict = decideNext(end, Date.now(), () => 0.5);
-			await through.writer.submit(recordWrite, {copy, made: null, result, verdict, crashes: 0});
+			await through.writer.submit(recordWrite, {recipient, made: null, result, verdict, crashes: 0});
 		},
 		async report(report: Report, through = store) {
 			await through.writer.submit(reportWrite, await taken(through, reading([report]), {to: [returnPath(to)]}));
@@ -78,11 +78,11 @@ const cases: ReadonlyArray<readonly [title: string, outcome: Outcome, reports: r
 for (const [title, outcome, reports, expected] of cases) {
 	storeTest(test, `${title}: ${expected} is counted in every order`, async (t, store) => {
 		for (const order of orders([outcome, ...reports])) {
-			const copy = await begun(store);
+			const recipient = await begun(store);
 			for (const one of order) {
-				await ('kind' in one ? copy.end(one) : copy.report(one));
+				await ('kind' in one ? recipient.end(one) : recipient.report(one));
 			}
-			t.is(await copy.figures(), expected, order.map(one => ('kind' in one ? one.kind : one.category)).join());
+			t.is(await recipient.figures(), expected, order.map(one => ('kind' in one ? one.kind : one.category)).join());
 		}
 	});
 }
@@ -94,10 +94,14 @@ for (const engine of engines) {
 		t.teardown(() => Promise.all([here.close(), there.close()]));
 		await migrate(here.database);
 		for (let n = 0; n < 12; n++) {
-			const copy = await begun(here);
+			const recipient = await begun(here);
 			const [first, second] = n % 2 === 0 ? [here, there] : [there, here];
-			await Promise.all([copy.report(gone, first), copy.end(refused, second), copy.report(hard, second)]);
-			t.is(await copy.figures(), '1/1/0/0');
+			await Promise.all([
+				recipient.report(gone, first),
+				recipient.end(refused, second),
+				recipient.report(hard, second),
+			]);
+			t.is(await recipient.figures(), '1/1/0/0');
 		}
 	});
 }

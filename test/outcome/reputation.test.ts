@@ -3,12 +3,12 @@ import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {createRecordWrite, type JudgedTry} from '../../src/outcome/record.ts';
 import {countReported} from '../../src/outcome/reputation.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
-import {findReportedCopies} from '../../src/store/inbound/reports.ts';
-import {type Claimed, readCopy} from '../../src/store/queue/claimed.ts';
+import {findReportedRecipients} from '../../src/store/inbound/reports.ts';
+import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const boot = newId('req');
@@ -46,7 +46,10 @@ function attemptAt(at: string, name: Name): Attempt {
 	} as const;
 }
 
-async function newCopies(store: Store, addresses: readonly string[]): Promise<{ids: string[]; workspaceId: string}> {
+async function newRecipients(
+	store: Store,
+	addresses: readonly string[],
+): Promise<{ids: string[]; workspaceId: string}> {
 	const {workspaceId} = await insertWorkspace(store, newId('ws'));
 	await insertMessages(store, workspaceId, addresses);
 	return {
@@ -59,14 +62,14 @@ async function newCopies(store: Store, addresses: readonly string[]): Promise<{i
 async function end(store: Store, ids: readonly string[], name: Name, at: string, box = outbox): Promise<void> {
 	const write = createRecordWrite(boot, box);
 	const {workspace_id: workspaceId} = await store.reader('recipients').where({id: ids[0]}).first('workspace_id');
-	await changeCopies(store.database, all => all.whereIn('id', ids), {claimed_by: boot, state: 'queued'});
+	await changeRecipients(store.database, all => all.whereIn('id', ids), {claimed_by: boot, state: 'queued'});
 	const tries: JudgedTry[] = [];
 	for (const id of ids) {
-		const copy = (await readCopy(store.reader, workspaceId, id)) as Claimed;
+		const recipient = (await readRecipient(store.reader, workspaceId, id)) as Claimed;
 		const outcome = outcomes[name];
 		const result: AttemptResult = {recipientId: id, outcome, attempts: [attemptAt(at, name)], sentAt: at, at};
-		const tryEnd = {result, acceptedAt: Date.parse(at), attempts: copy.attempts, sentBefore: false, retry};
-		tries.push({copy, made: null, result, verdict: decideNext(tryEnd, Date.parse(at), () => 0.5), crashes: 0});
+		const tryEnd = {result, acceptedAt: Date.parse(at), attempts: recipient.attempts, sentBefore: false, retry};
+		tries.push({recipient, made: null, result, verdict: decideNext(tryEnd, Date.parse(at), () => 0.5), crashes: 0});
 	}
 	await Promise.all(tries.map(one => store.writer.submit(write, one)));
 }
@@ -90,7 +93,7 @@ for (const [name, expected] of [
 	['released', null],
 ] as const) {
 	storeTest(test, `a first try that ends ${name}: ${expected ?? 'nothing'} is counted`, async (t, store) => {
-		const {ids, workspaceId} = await newCopies(store, ['ann@a.example']);
+		const {ids, workspaceId} = await newRecipients(store, ['ann@a.example']);
 		await end(store, ids, name, first);
 		t.deepEqual(await figures(store, workspaceId), expected === null ? [] : [`2026-06-09T10: ${expected}`]);
 	});
@@ -105,7 +108,7 @@ for (const [tries, expected] of [
 	[['deferred', 'errored'], '1/0/0/0'],
 ] as const) {
 	storeTest(test, `${tries.join(', ')}: ${expected} in the hour of the first try`, async (t, store) => {
-		const {ids, workspaceId} = await newCopies(store, ['ann@a.example']);
+		const {ids, workspaceId} = await newRecipients(store, ['ann@a.example']);
 		for (const [n, name] of tries.entries()) {
 			await end(store, ids, name, n === 0 && name !== 'released' ? first : later);
 		}
@@ -117,8 +120,8 @@ for (const [tries, expected] of [
 storeTest(test, 'a batch is counted by workspace and hour, and told after the commit', async (t, store) => {
 	const told: string[] = [];
 	const box = {...outbox, onCounted: (ids: readonly string[]) => void told.push(...ids)};
-	const shop = await newCopies(store, ['1@a.example', '2@a.example', '3@b.example', '4@simulator.test']);
-	const other = await newCopies(store, ['5@a.example']);
+	const shop = await newRecipients(store, ['1@a.example', '2@a.example', '3@b.example', '4@simulator.test']);
+	const other = await newRecipients(store, ['5@a.example']);
 	await end(store, shop.ids, 'delivered', first, box);
 	await end(store, other.ids, 'hard', first, box);
 	t.deepEqual(await figures(store, shop.workspaceId), ['2026-06-09T10: 3/0/3/0'], 'the simulator counts nowhere');
@@ -127,13 +130,22 @@ storeTest(test, 'a batch is counted by workspace and hour, and told after the co
 });
 
 storeTest(test, 'reports count in the hour of the first try, those of the simulator nowhere', async (t, store) => {
-	const {ids, workspaceId} = await newCopies(store, ['1@a.example', '2@a.example', '3@a.example', '4@simulator.test']);
+	const {ids, workspaceId} = await newRecipients(store, [
+		'1@a.example',
+		'2@a.example',
+		'3@a.example',
+		'4@simulator.test',
+	]);
 	await end(store, ids, 'deferred', first);
 	await end(store, ids.slice(0, 3), 'delivered', later);
 	const weights = ['hard', 'complained', 'of_us', 'hard'] as const;
 	await store.writer.transaction(async trx => {
-		const copies = await findReportedCopies(trx, {copyIds: ids});
-		const reweighed = copies.map((copy, n) => ({copy, before: new Set([]), after: new Set(weights.slice(n, n + 1))}));
+		const recipients = await findReportedRecipients(trx, {recipientIds: ids});
+		const reweighed = recipients.map((recipient, n) => ({
+			recipient,
+			before: new Set([]),
+			after: new Set(weights.slice(n, n + 1)),
+		}));
 		await countReported(trx, reweighed, outbox);
 	});
 	t.deepEqual(await figures(store, workspaceId), ['2026-06-09T10: 2/1/2/1']);
@@ -141,7 +153,7 @@ storeTest(test, 'reports count in the hour of the first try, those of the simula
 });
 
 storeTest(test, 'what was first tried before a resume counts no more', async (t, store) => {
-	const {ids, workspaceId} = await newCopies(store, ['1@a.example', '2@a.example']);
+	const {ids, workspaceId} = await newRecipients(store, ['1@a.example', '2@a.example']);
 	const [old = '', held = ''] = ids;
 	await end(store, [old], 'deferred', first);
 	await store.database('reputation_hours').delete();

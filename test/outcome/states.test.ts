@@ -5,12 +5,12 @@ import {recordComplaints} from '../../src/outcome/complaint.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import {readEvents} from '../../src/store/events.ts';
-import {type Claimed, readCopy} from '../../src/store/queue/claimed.ts';
+import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
 import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 
 const now = Date.UTC(2026, 5, 9, 10, 0, 0);
 const at = new Date(now).toISOString();
@@ -21,39 +21,44 @@ const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_00
 const isOpen = (state: RecipientState) => ['accepted', 'queued', 'sent'].includes(state);
 
 /** A copy in this state, claimed by us; what is over has left the queue. */
-async function copyIn(store: Store, state: RecipientState): Promise<Claimed> {
+async function recipientIn(store: Store, state: RecipientState): Promise<Claimed> {
 	const {workspaceId} = await insertWorkspace(store, newId('ws'));
 	await insertMessages(store, workspaceId, ['ada@a.test'], {due: now});
-	const {id} = await copyRows(store.reader).where({workspace_id: workspaceId}).first();
+	const {id} = await recipientRows(store.reader).where({workspace_id: workspaceId}).first();
 	const ended = isOpen(state) ? {} : {next_attempt_at: null};
-	await changeCopies(store.database, all => all.where({id}), {
+	await changeRecipients(store.database, all => all.where({id}), {
 		...{state, state_at: '2026-01-01', claimed_by: boot},
 		...ended,
 	});
-	return (await readCopy(store.reader, workspaceId, id)) as Claimed;
+	return (await readRecipient(store.reader, workspaceId, id)) as Claimed;
 }
 
-const rowOf = (store: Store, {id}: Claimed) => copyRows(store.reader).where({id}).first();
+const rowOf = (store: Store, {id}: Claimed) => recipientRows(store.reader).where({id}).first();
 
 async function timelineOf(store: Store, {message_id: messageId}: Claimed): Promise<string[]> {
 	return (await readEvents(store.reader, messageId, {after: null, limit: 100})).map(({type}) => type);
 }
 
 /** Records the end of a try as the scheduler does. */
-async function record(store: Store, copy: Claimed, outcome: Outcome, sentAt: string | null = null): Promise<boolean> {
-	const result: AttemptResult = {recipientId: copy.id, outcome, attempts: [], sentAt, at};
-	const end = {result, acceptedAt: now, attempts: 0, sentBefore: copy.sent_at !== null, retry};
+async function record(
+	store: Store,
+	recipient: Claimed,
+	outcome: Outcome,
+	sentAt: string | null = null,
+): Promise<boolean> {
+	const result: AttemptResult = {recipientId: recipient.id, outcome, attempts: [], sentAt, at};
+	const end = {result, acceptedAt: now, attempts: 0, sentBefore: recipient.sent_at !== null, retry};
 	const verdict = decideNext(end, now, Math.random);
-	return await store.writer.submit(recordWrite, {copy, made: null, result, verdict, crashes: 0});
+	return await store.writer.submit(recordWrite, {recipient, made: null, result, verdict, crashes: 0});
 }
 
 storeTest(test, 'a report moves a state exactly where the table allows it', async (t, store) => {
 	for (const from of recipientStates) {
 		for (const to of recipientStates) {
-			const copy = await copyIn(store, from);
-			const moved = await store.writer.transaction(trx => moveRecipients(trx, [copy.id], to, at));
-			t.is(moved.has(copy.id), canMove(from, to), `${from} to ${to}`);
-			const row = await rowOf(store, copy);
+			const recipient = await recipientIn(store, from);
+			const moved = await store.writer.transaction(trx => moveRecipients(trx, [recipient.id], to, at));
+			t.is(moved.has(recipient.id), canMove(from, to), `${from} to ${to}`);
+			const row = await rowOf(store, recipient);
 			t.is(row.state, canMove(from, to) ? to : from);
 			t.is(row.state_at, canMove(from, to) ? at : '2026-01-01');
 			t.is(row.next_attempt_at, canMove(from, to) || !isOpen(from) ? null : at);
@@ -73,15 +78,15 @@ const outcomes = {
 for (const [to, outcome] of Object.entries(outcomes) as Array<[RecipientState, Outcome]>) {
 	storeTest(test, `the end of a try that is ${to} moves a state exactly where it may`, async (t, store) => {
 		for (const from of recipientStates) {
-			const copy = await copyIn(store, from);
-			t.true(await record(store, copy, outcome));
-			const row = await rowOf(store, copy);
+			const recipient = await recipientIn(store, from);
+			t.true(await record(store, recipient, outcome));
+			const row = await rowOf(store, recipient);
 			const moves = from === to || canMove(from, to);
 			t.is(row.state, moves ? to : from, `${from} to ${to}`);
 			t.is(row.claimed_by, null);
 			t.is(row.next_attempt_at !== null, to === 'queued' && isOpen(from), `${from} to ${to}: in the queue`);
 			// Whatever becomes of the state, what happened is told.
-			t.deepEqual(await timelineOf(store, copy), to === 'sent' || to === 'queued' ? [] : [to]);
+			t.deepEqual(await timelineOf(store, recipient), to === 'sent' || to === 'queued' ? [] : [to]);
 		}
 	});
 }
@@ -91,14 +96,14 @@ storeTest(
 	'a complaint always has its event and suppresses, and moves the state where it may',
 	async (t, store) => {
 		for (const from of recipientStates) {
-			const copy = await copyIn(store, from);
+			const recipient = await recipientIn(store, from);
 			const complaint = {
-				recipientId: copy.id,
-				workspaceId: copy.workspace_id,
-				messageId: copy.message_id,
+				recipientId: recipient.id,
+				workspaceId: recipient.workspace_id,
+				messageId: recipient.message_id,
 				address: 'Ada@a.test',
-				addressKey: copy.address_key,
-				role: copy.role,
+				addressKey: recipient.address_key,
+				role: recipient.role,
 				occurredAt: at,
 				recordedAt: at,
 				counted: true,
@@ -107,40 +112,40 @@ storeTest(
 			};
 			await store.writer.transaction(trx => recordComplaints(trx, outbox, [complaint]));
 			await store.writer.transaction(trx => recordComplaints(trx, outbox, [complaint]));
-			t.is((await rowOf(store, copy)).state, canMove(from, 'complained') ? 'complained' : from);
-			const events = await readEvents(store.reader, copy.message_id, {after: null, limit: 9});
+			t.is((await rowOf(store, recipient)).state, canMove(from, 'complained') ? 'complained' : from);
+			const events = await readEvents(store.reader, recipient.message_id, {after: null, limit: 9});
 			t.is(events.length, 2);
 			t.like(events[0], {
 				type: 'complained',
 				occurredAt: at,
 				detail: {recipient: 'Ada@a.test', role: 'to', feedback_type: 'abuse'},
 			});
-			const counted = await store.reader('usage_days').where({workspace_id: copy.workspace_id}).first();
+			const counted = await store.reader('usage_days').where({workspace_id: recipient.workspace_id}).first();
 			t.is(counted?.n ?? 0, canMove(from, 'complained') ? 1 : 0, 'once at most');
-			const entries = await store.reader('suppressions').where({workspace_id: copy.workspace_id});
+			const entries = await store.reader('suppressions').where({workspace_id: recipient.workspace_id});
 			t.is(entries.length, 1);
-			t.like(entries[0], {address: 'Ada@a.test', reason: 'complaint', source: copy.message_id});
+			t.like(entries[0], {address: 'Ada@a.test', reason: 'complaint', source: recipient.message_id});
 		}
 	},
 );
 
 storeTest(test, 'a complaint during a try stands, and the try is told all the same', async (t, store) => {
-	const copy = await copyIn(store, 'queued');
-	await store.writer.transaction(trx => moveRecipients(trx, [copy.id], 'complained', at));
-	t.true(await record(store, copy, {kind: 'delivered'}, at));
-	t.like(await rowOf(store, copy), {state: 'complained', next_attempt_at: null, sent_at: at, attempts: 1});
-	t.deepEqual(await timelineOf(store, copy), ['sent', 'delivered']);
+	const recipient = await recipientIn(store, 'queued');
+	await store.writer.transaction(trx => moveRecipients(trx, [recipient.id], 'complained', at));
+	t.true(await record(store, recipient, {kind: 'delivered'}, at));
+	t.like(await rowOf(store, recipient), {state: 'complained', next_attempt_at: null, sent_at: at, attempts: 1});
+	t.deepEqual(await timelineOf(store, recipient), ['sent', 'delivered']);
 });
 
 storeTest(test, 'sent stands once per copy, with its own time, before what followed it', async (t, store) => {
-	const copy = await copyIn(store, 'queued');
+	const recipient = await recipientIn(store, 'queued');
 	const sentAt = new Date(now - 5000).toISOString();
-	t.true(await record(store, copy, outcomes.queued, sentAt));
-	t.is((await rowOf(store, copy)).state, 'sent', 'a host took its MAIL FROM');
-	await changeCopies(store.database, all => all.where({id: copy.id}), {claimed_by: boot});
-	const again = (await readCopy(store.reader, copy.workspace_id, copy.id)) as Claimed;
+	t.true(await record(store, recipient, outcomes.queued, sentAt));
+	t.is((await rowOf(store, recipient)).state, 'sent', 'a host took its MAIL FROM');
+	await changeRecipients(store.database, all => all.where({id: recipient.id}), {claimed_by: boot});
+	const again = (await readRecipient(store.reader, recipient.workspace_id, recipient.id)) as Claimed;
 	t.true(await record(store, again, {kind: 'delivered'}, at));
-	const events = await readEvents(store.reader, copy.message_id, {after: null, limit: 9});
+	const events = await readEvents(store.reader, recipient.message_id, {after: null, limit: 9});
 	t.deepEqual(
 		events.map(({type, occurredAt, detail}) => [type, occurredAt, detail.recipient, detail.role]),
 		[
@@ -151,8 +156,8 @@ storeTest(test, 'sent stands once per copy, with its own time, before what follo
 });
 
 storeTest(test, 'a copy whose connections all failed stays queued, without an event', async (t, store) => {
-	const copy = await copyIn(store, 'queued');
-	t.true(await record(store, copy, outcomes.queued));
-	t.is((await rowOf(store, copy)).state, 'queued');
-	t.deepEqual(await timelineOf(store, copy), []);
+	const recipient = await recipientIn(store, 'queued');
+	t.true(await record(store, recipient, outcomes.queued));
+	t.is((await rowOf(store, recipient)).state, 'queued');
+	t.deepEqual(await timelineOf(store, recipient), []);
 });

@@ -1,8 +1,8 @@
 import test from 'ava';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {type Deliver, now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {wayTo} from '../helpers/ways.ts';
@@ -14,18 +14,18 @@ const retry = (lifetimeMs = lifetime) => ({schedule: {waits: [20], repeatLast: t
 const many = (n: number, domain: string) => Array.from({length: n}, (_, index) => `u${index}@${domain}`);
 
 const statesOf = async (store: Store) =>
-	Object.fromEntries((await copyRows(store.reader)).map(row => [row.address, row.state]));
+	Object.fromEntries((await recipientRows(store.reader)).map(row => [row.address, row.state]));
 const detailsOf = async (store: Store) =>
 	(await store.reader('events').where({type: 'bounced'})).map(({detail}) => JSON.parse(detail));
 
 storeTest(test, 'what is past its lifetime when its turn comes ends without a try', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['late@a.test', 'tried@a.test'], {due: Date.now() - 2 * hour});
-	await changeCopies(store.database, all => all.where({address: 'tried@a.test'}), {
+	await changeRecipients(store.database, all => all.where({address: 'tried@a.test'}), {
 		...{state: 'sent', sent_at: now(), attempts: 2, last_category: 'rate', last_reply: '450 later'},
 	});
 	await insertMessages(store, workspaceId, ['one@a.test']);
-	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+	const {scheduler, recorded} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
 		retry: () => retry(hour),
 	});
 	await scheduler.start();
@@ -47,7 +47,7 @@ storeTest(test, 'what is past its lifetime when its turn comes ends without a tr
 		'4.4.7 Not delivered within the queue lifetime; no attempt was completed',
 	]);
 	t.deepEqual(
-		(await copyRows(store.reader).orderBy('id')).map(({attempts}) => attempts),
+		(await recipientRows(store.reader).orderBy('id')).map(({attempts}) => attempts),
 		[0, 2, 1],
 	);
 	t.deepEqual(await store.reader('suppressions'), []);
@@ -72,19 +72,19 @@ storeTest(test, 'a copy ends at the end of its lifetime, whatever it waits for',
 		...[...many(2, 'suspended.test'), ...many(3, 'stuck.test'), ...many(3, 'closed.test'), ...many(2, 'dns.test')],
 		...['held@held.test'],
 	]);
-	await changeCopies(store.database, all => all.where({address: 'held@held.test'}), {held_at: now()});
+	await changeRecipients(store.database, all => all.where({address: 'held@held.test'}), {held_at: now()});
 	await insertMessages(store, paused.workspaceId, ['u@paused.test']);
 	await insertMessages(store, patient.workspaceId, ['patient@suspended.test']);
 	const stuck: Array<() => void> = [];
 	const closed = {deferred: 0};
-	const deliver: Deliver = copy => {
-		if (copy.destination === 'stuck.test') {
+	const deliver: Deliver = recipient => {
+		if (recipient.destination === 'stuck.test') {
 			return new Promise(resolve =>
-				stuck.push(() => resolve(resultOf(copy, {kind: 'deferred', category: 'network', reason: 'stuck'}))),
+				stuck.push(() => resolve(resultOf(recipient, {kind: 'deferred', category: 'network', reason: 'stuck'}))),
 			);
 		}
 		closed.deferred++;
-		const deferred = resultOf(copy, {kind: 'deferred', category: 'network', reason: 'no greeting'});
+		const deferred = resultOf(recipient, {kind: 'deferred', category: 'network', reason: 'no greeting'});
 		return Promise.resolve({
 			...deferred,
 			attempts: deferred.attempts.map(one => ({...one, phase: 'greeting' as const, code: null})),

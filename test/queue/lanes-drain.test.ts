@@ -14,7 +14,7 @@ const replies = ['421 too many messages on this connection', '421 deferred due t
 const event = fc.record({
 	destination: fc.nat(5),
 	workspace: fc.nat(2),
-	copies: fc.integer({min: 1, max: 12}),
+	recipients: fc.integer({min: 1, max: 12}),
 	dueIn: fc.oneof(fc.constant(0), fc.integer({min: 0, max: 20 * minute})),
 	kind: fc.constantFrom(...kinds),
 	reply: fc.constantFrom(...replies),
@@ -74,9 +74,9 @@ test('whatever happens to sites and lanes, every copy is claimed in the end, and
 				return lanes.inFlight <= 20 && lanes.inFlight === running.length;
 			};
 
-			for (const {destination, workspace, copies, dueIn, kind, reply, suspends, settles} of events) {
+			for (const {destination, workspace, recipients, dueIn, kind, reply, suspends, settles} of events) {
 				const key = {destination: `d${destination}`, workspaceId: `w${workspace}`};
-				due.set(laneText(key), [...(due.get(laneText(key)) ?? []), ...new Array<number>(copies).fill(now + dueIn)]);
+				due.set(laneText(key), [...(due.get(laneText(key)) ?? []), ...new Array<number>(recipients).fill(now + dueIn)]);
 				if (dueIn === 0) {
 					lanes.arrived(key, at());
 				} else {
@@ -101,7 +101,7 @@ test('whatever happens to sites and lanes, every copy is claimed in the end, and
 				if (!turn()) {
 					return false;
 				}
-				if (running.length === 0 && [...due.values()].every(copies => copies.length === 0)) {
+				if (running.length === 0 && [...due.values()].every(recipients => recipients.length === 0)) {
 					return lanes.inFlight === 0;
 				}
 			}

@@ -63,8 +63,8 @@ export function claimAll(lanes: Lanes, way: (destination: string) => Way = own()
 export const brought = (count: number, nextDue: number | null = null) => ({count, nextDue, warmedUp: null});
 
 /** So many copies of a grant come to the same end. */
-export function settle(lanes: Lanes, grant: Grant, copies: number, end: SiteEnd | null = well, now = 0): void {
-	for (let copy = 0; copy < copies; copy++) {
+export function settle(lanes: Lanes, grant: Grant, recipients: number, end: SiteEnd | null = well, now = 0): void {
+	for (let recipient = 0; recipient < recipients; recipient++) {
 		lanes.done(grant, end, at(now));
 	}
 }

@@ -3,12 +3,12 @@ import type {Outcome} from '../../src/mail/outcome.ts';
 import type {Way} from '../../src/mail/way.ts';
 import type {SiteChange} from '../../src/pace/site.ts';
 import type {Claimed} from '../../src/store/queue/claimed.ts';
-import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';
+import {readRecipientFacts} from '../../src/store/queue/queue-facts.ts';
 import {readSites} from '../../src/store/queue/sites.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {wayTo} from '../helpers/ways.ts';
@@ -23,8 +23,8 @@ const relayWay = (name: string): Way => {
 };
 
 /** Nobody answered. */
-const silence = (copy: Claimed) => ({
-	...resultOf(copy, {kind: 'deferred', category: 'network', reason: 'connect ETIMEDOUT'} satisfies Outcome),
+const silence = (recipient: Claimed) => ({
+	...resultOf(recipient, {kind: 'deferred', category: 'network', reason: 'connect ETIMEDOUT'} satisfies Outcome),
 	sentAt: null,
 	attempts: [
 		{
@@ -53,10 +53,10 @@ storeTest(
 		let acceptedAt = -1;
 		const {scheduler, recorded} = schedulerOf(
 			store,
-			async copy => {
-				order.push(copy.workspace_id);
+			async recipient => {
+				order.push(recipient.workspace_id);
 				await new Promise(resolve => setTimeout(resolve, 2));
-				return resultOf(copy, {kind: 'delivered'});
+				return resultOf(recipient, {kind: 'delivered'});
 			},
 			{wayOf: async () => relayWay('relay')},
 		);
@@ -83,9 +83,9 @@ storeTest(test, 'a dead site costs no copy more than one try, and waits; a resta
 	};
 	const first = schedulerOf(
 		store,
-		async copy => {
-			tries.push(copy.id);
-			return silence(copy);
+		async recipient => {
+			tries.push(recipient.id);
+			return silence(recipient);
 		},
 		options,
 	);
@@ -106,9 +106,9 @@ storeTest(test, 'a dead site costs no copy more than one try, and waits; a resta
 	const again: string[] = [];
 	const second = schedulerOf(
 		store,
-		async copy => {
-			again.push(copy.address);
-			return resultOf(copy, {kind: 'delivered'});
+		async recipient => {
+			again.push(recipient.address);
+			return resultOf(recipient, {kind: 'delivered'});
 		},
 		{
 			...options,
@@ -126,7 +126,7 @@ storeTest(test, 'a dead site costs no copy more than one try, and waits; a resta
 storeTest(test, 'a site that is left alone is told also while all its mail is due later', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, many(3, 'dead.test'));
-	const {scheduler} = schedulerOf(store, async copy => silence(copy), {
+	const {scheduler} = schedulerOf(store, async recipient => silence(recipient), {
 		wayOf: async () => wayTo('mx.dead.test', {failures: 3, startConnections: 3}),
 		retry: () => retry([hour]),
 	});
@@ -134,10 +134,10 @@ storeTest(test, 'a site that is left alone is told also while all its mail is du
 	await waitFor('what it waits for', async () => (await waits(store)).length === 1);
 	t.like((await waits(store))[0], {site: 'mx.dead.test', waits_for: 'suspension'});
 	const ids: string[] = await store.reader('recipients').pluck('id');
-	for (const copy of await readCopyFacts(store.reader, ids)) {
-		t.is(copy.attempts, 1);
-		t.true((copy.next_attempt_at ?? '') > now(), 'due later');
-		t.true((copy.site_suspended_until ?? '') > now());
+	for (const recipient of await readRecipientFacts(store.reader, ids)) {
+		t.is(recipient.attempts, 1);
+		t.true((recipient.next_attempt_at ?? '') > now(), 'due later');
+		t.true((recipient.site_suspended_until ?? '') > now());
 	}
 	await scheduler.stop();
 });
@@ -147,15 +147,19 @@ storeTest(test, 'a site comes back when its probe is taken', async (t, store) =>
 	await insertMessages(store, workspaceId, many(20, 'a.test'));
 	let dead = true;
 	const changes: SiteChange[] = [];
-	const {scheduler} = schedulerOf(store, async copy => (dead ? silence(copy) : resultOf(copy, {kind: 'delivered'})), {
-		wayOf: async () => wayTo('a.test', {failures: 2, startConnections: 2}),
-		retry: () => retry([300]),
-		onSite: (_site, more) => changes.push(...more),
-	});
+	const {scheduler} = schedulerOf(
+		store,
+		async recipient => (dead ? silence(recipient) : resultOf(recipient, {kind: 'delivered'})),
+		{
+			wayOf: async () => wayTo('a.test', {failures: 2, startConnections: 2}),
+			retry: () => retry([300]),
+			onSite: (_site, more) => changes.push(...more),
+		},
+	);
 	await scheduler.start();
 	await waitFor('three backoffs', () => changes.filter(change => change === 'backed_off').length >= 3);
 	dead = false;
-	await waitFor('all', async () => (await copyRows(store.reader).where({state: 'delivered'})).length === 20);
+	await waitFor('all', async () => (await recipientRows(store.reader).where({state: 'delivered'})).length === 20);
 	t.true(changes.includes('resumed'));
 	await waitFor('no waits', async () => (await waits(store)).length === 0);
 	await scheduler.stop();
@@ -172,15 +176,15 @@ storeTest(
 		const changes: SiteChange[] = [];
 		const {scheduler, recorded} = schedulerOf(
 			store,
-			async copy => {
-				if (copy.destination === 'a.test' && wrongPassword) {
+			async recipient => {
+				if (recipient.destination === 'a.test' && wrongPassword) {
 					tries++;
 					return {
-						...resultOf(copy, {kind: 'deferred', category: 'config', reason: '535 5.7.8 bad password'}),
+						...resultOf(recipient, {kind: 'deferred', category: 'config', reason: '535 5.7.8 bad password'}),
 						sentAt: null,
 					};
 				}
-				return resultOf(copy, {kind: 'delivered'});
+				return resultOf(recipient, {kind: 'delivered'});
 			},
 			{
 				wayOf: async ({destination}) => (destination === 'a.test' ? relayWay('smarthost') : wayTo(destination)),
@@ -194,11 +198,11 @@ storeTest(
 		await waitFor('two probes', () => changes.filter(change => change === 'backed_off').length >= 3);
 		t.is(changes.filter(change => change === 'route_stopped').length, 1);
 		t.true(tries <= 8 + 3, 'one connection each, then one copy each time');
-		const rows = await copyRows(store.reader).where({destination: 'a.test'});
+		const rows = await recipientRows(store.reader).where({destination: 'a.test'});
 		t.true(rows.every(row => row.attempts === 0 && row.next_attempt_at !== null));
 		t.true(rows.some(row => row.last_category === 'config' && row.last_reply === '535 5.7.8 bad password'));
 		wrongPassword = false;
-		await waitFor('all', async () => (await copyRows(store.reader).where({state: 'delivered'})).length === 21);
+		await waitFor('all', async () => (await recipientRows(store.reader).where({state: 'delivered'})).length === 21);
 		t.is(changes.filter(change => change === 'route_resumed').length, 1);
 		await scheduler.stop();
 		t.is((await store.reader('events').where({type: 'bounced'})).length, 0);
@@ -211,7 +215,7 @@ storeTest(test, 'a destination that an operator suspended is not claimed until i
 		trx('suspensions').insert({destination: 'a.test', reason: 'asked', created_at: now()}),
 	);
 	await insertMessages(store, workspaceId, ['one@a.test', 'one@b.test']);
-	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}));
+	const {scheduler, recorded} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}));
 	await scheduler.start();
 	await waitFor('the other', () => recorded.length === 1);
 	await waitFor('what it waits for', async () => (await waits(store))[0]?.waits_for === 'operator');
@@ -231,7 +235,9 @@ storeTest(
 		await insertMessages(store, workspaceId, [...many(20, 'a.test'), ...many(20, 'b.test')]);
 		const warm: Way['warmUp'] = {source: '192.0.2.1', group: 'big', perDay: 7, overflow: null};
 		const wayOf = async ({destination}: {destination: string}) => ({...wayTo(destination), warmUp: warm});
-		const nodes = [1, 2].map(() => schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {wayOf}));
+		const nodes = [1, 2].map(() =>
+			schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {wayOf}),
+		);
 		const sent = () => nodes.reduce((sum, {recorded}) => sum + recorded.length, 0);
 		await Promise.all(nodes.map(({scheduler}) => scheduler.start()));
 		await waitFor('the share', () => sent() === 7);
@@ -244,7 +250,7 @@ storeTest(
 		await Promise.all(nodes.map(({scheduler}) => scheduler.stop()));
 		t.is(sent(), 7);
 
-		const third = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+		const third = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
 			wayOf: async ({destination}) => ({...wayTo(destination), warmUp: {...warm, overflow: wayTo('relay')}}),
 		});
 		await third.scheduler.start();
@@ -260,12 +266,12 @@ storeTest(test, 'mail of a paused workspace and held mail is not asked for again
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	await insertMessages(store, paused.workspaceId, ['two@a.test']);
 	await store.writer.transaction(async trx => {
-		await changeCopies(trx, all => all.where({address: 'one@a.test'}), {held_at: now()});
+		await changeRecipients(trx, all => all.where({address: 'one@a.test'}), {held_at: now()});
 		await trx('workspaces').where({id: paused.workspaceId}).update({paused_at: now(), pause_reason: 'test'});
 	});
 	let claims = 0;
 	const {writer} = store;
-	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+	const {scheduler, recorded} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
 		writer: {
 			...writer,
 			submit(write, item) {

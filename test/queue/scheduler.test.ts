@@ -3,12 +3,12 @@ import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {releaseOthers} from '../../src/store/held-claims.ts';
 import type {Claimed} from '../../src/store/queue/claimed.ts';
-import {copyClaims} from '../../src/store/queue/releases.ts';
+import {recipientClaims} from '../../src/store/queue/releases.ts';
 import type {Store} from '../../src/store/store.ts';
-import {copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {losingAnswer} from '../helpers/losing-answer.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
+import {recipientRows} from '../helpers/recipient-rows.ts';
 import {now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -20,12 +20,12 @@ const statesOf = async (store: Store) =>
 storeTest(test, 'a copy is claimed, made, delivered, recorded', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [messageId = ''] = await insertMessages(store, workspaceId, ['one@a.test']);
-	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}));
+	const {scheduler, recorded} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}));
 	await scheduler.start();
 	await waitFor('the outcome', () => recorded.length === 1);
 	await scheduler.stop();
 
-	const row = await copyRows(store.reader).first();
+	const row = await recipientRows(store.reader).first();
 	t.like(row, {state: 'delivered', subject: 'Grüße', attempts: 1, next_attempt_at: null, claimed_by: null});
 	const events = await readEvents(store.reader, messageId, {after: null, limit: 9});
 	t.deepEqual(
@@ -47,10 +47,10 @@ storeTest(test, '5,000 due for a destination that never answers do not hold up o
 		{due: Date.now() - 60_000},
 	);
 	const release: Array<() => void> = [];
-	const {scheduler, recorded} = schedulerOf(store, copy =>
-		copy.destination === 'dead.test'
-			? new Promise(resolve => release.push(() => resolve(resultOf(copy, {kind: 'released'}))))
-			: Promise.resolve(resultOf(copy, {kind: 'delivered'})),
+	const {scheduler, recorded} = schedulerOf(store, recipient =>
+		recipient.destination === 'dead.test'
+			? new Promise(resolve => release.push(() => resolve(resultOf(recipient, {kind: 'released'}))))
+			: Promise.resolve(resultOf(recipient, {kind: 'delivered'})),
 	);
 	await scheduler.start();
 	await waitFor('the dead destination to be full', () => release.length === 5);
@@ -68,13 +68,13 @@ storeTest(test, '5,000 due for a destination that never answers do not hold up o
 storeTest(test, 'a deferral is tried again by the schedule, then given up as a transient bounce', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test']);
-	const {scheduler} = schedulerOf(store, async copy =>
-		resultOf(copy, {kind: 'deferred', category: 'greylist', reason: '450 later'}),
+	const {scheduler} = schedulerOf(store, async recipient =>
+		resultOf(recipient, {kind: 'deferred', category: 'greylist', reason: '450 later'}),
 	);
 	await scheduler.start();
 	await waitFor('the end', async () => (await statesOf(store))['one@a.test'] === 'bounced');
 	await scheduler.stop();
-	const row = await copyRows(store.reader).first();
+	const row = await recipientRows(store.reader).first();
 	t.like(row, {attempts: 3, next_attempt_at: null, last_category: 'greylist'});
 	const [bounce] = await store.reader('events').where({type: 'bounced'});
 	t.like(JSON.parse(bounce.detail), {type: 'transient', category: 'expired', enhanced: '4.4.7'});
@@ -96,18 +96,18 @@ storeTest(
 		});
 		const {scheduler, recorded} = schedulerOf(
 			store,
-			async copy => {
-				if (copy.address in waits && copy.attempts === 0) {
-					return resultOf(copy, {kind: 'deferred', category: 'greylist', reason: '450 later'});
+			async recipient => {
+				if (recipient.address in waits && recipient.attempts === 0) {
+					return resultOf(recipient, {kind: 'deferred', category: 'greylist', reason: '450 later'});
 				}
 				await seen;
-				return resultOf(copy, {kind: 'delivered'});
+				return resultOf(recipient, {kind: 'delivered'});
 			},
-			{fixedWaitOf: copy => waits[copy.address]},
+			{fixedWaitOf: recipient => waits[recipient.address]},
 		);
 		await scheduler.start();
 		await waitFor('the deferrals', () => recorded.length === 3);
-		t.is((await copyRows(store.reader).first()).last_reply, '450 later', 'the code too, which a reply lacks');
+		t.is((await recipientRows(store.reader).first()).last_reply, '450 later', 'the code too, which a reply lacks');
 		goOn();
 		await insertMessages(store, workspaceId, ['new@a.test']);
 		scheduler.arriving([{destination: 'a.test', workspaceId}]);
@@ -120,8 +120,14 @@ storeTest(
 storeTest(test, 'a permanent failure of the recipient suppresses, and holds back what is queued', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [messageId] = await insertMessages(store, workspaceId, ['gone@a.test']);
-	const {scheduler, recorded} = schedulerOf(store, async copy =>
-		resultOf(copy, {kind: 'bounced', type: 'permanent', category: 'unknown_user', reason: '550', suppresses: true}),
+	const {scheduler, recorded} = schedulerOf(store, async recipient =>
+		resultOf(recipient, {
+			kind: 'bounced',
+			type: 'permanent',
+			category: 'unknown_user',
+			reason: '550',
+			suppresses: true,
+		}),
 	);
 	await scheduler.start();
 	await waitFor('the bounce', () => recorded.length === 1);
@@ -134,7 +140,7 @@ storeTest(test, 'a permanent failure of the recipient suppresses, and holds back
 	scheduler.arriving([{destination: 'a.test', workspaceId}]);
 	await waitFor('the second', () => recorded.length === 2);
 	await scheduler.stop();
-	t.is((await copyRows(store.reader).where({state: 'suppressed'})).length, 1);
+	t.is((await recipientRows(store.reader).where({state: 'suppressed'})).length, 1);
 	t.is((await store.reader('events').where({type: 'suppressed'})).length, 1);
 });
 
@@ -160,7 +166,7 @@ storeTest(
 		await store.writer.transaction(trx =>
 			trx('workspaces').where({id: paused.workspaceId}).update({paused_at: now(), pause_reason: 'test'}),
 		);
-		const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}));
+		const {scheduler, recorded} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}));
 		await scheduler.start();
 		await waitFor('both', () => recorded.length === 2);
 		await store.writer.transaction(trx => trx('senders').where({workspace_id: workspaceId}).delete());
@@ -182,8 +188,8 @@ storeTest(test, 'claims of a dead daemon are released, its late outcome changes 
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	let finish: (result: AttemptResult) => void = () => undefined;
 	let claimed: Claimed | undefined;
-	const first = schedulerOf(store, copy => {
-		claimed = copy;
+	const first = schedulerOf(store, recipient => {
+		claimed = recipient;
 		return new Promise(resolve => {
 			finish = resolve;
 		});
@@ -191,8 +197,8 @@ storeTest(test, 'claims of a dead daemon are released, its late outcome changes 
 	await first.scheduler.start();
 	await waitFor('the claim', () => claimed !== undefined);
 
-	const second = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}));
-	t.is(await store.writer.transaction(trx => releaseOthers(trx, copyClaims, second.boot, now())), 1);
+	const second = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}));
+	t.is(await store.writer.transaction(trx => releaseOthers(trx, recipientClaims, second.boot, now())), 1);
 	await second.scheduler.start();
 	await waitFor('the second daemon', () => second.recorded.length === 1);
 	finish(resultOf(claimed as Claimed, {kind: 'deferred', category: 'network', reason: 'late'}));
@@ -211,22 +217,25 @@ storeTest(test, 'a mail that may have arrived three times is not sent again', as
 	const tries = new Map<string, number>();
 	const {scheduler} = schedulerOf(
 		store,
-		async copy => {
-			const n = (tries.get(copy.address) ?? 0) + 1;
-			tries.set(copy.address, n);
+		async recipient => {
+			const n = (tries.get(recipient.address) ?? 0) + 1;
+			tries.set(recipient.address, n);
 			// The other one is refused for now in between, and taken at last.
-			const isRefused = copy.address === 'two@a.test' && n % 2 === 0;
+			const isRefused = recipient.address === 'two@a.test' && n % 2 === 0;
 			if (isRefused && n === 4) {
-				return resultOf(copy, {kind: 'delivered'});
+				return resultOf(recipient, {kind: 'delivered'});
 			}
-			const result = resultOf(copy, isRefused ? {kind: 'deferred', category: 'greylist', reason: '450'} : doubtful);
+			const result = resultOf(
+				recipient,
+				isRefused ? {kind: 'deferred', category: 'greylist', reason: '450'} : doubtful,
+			);
 			const code = isRefused ? 450 : null;
 			return {...result, attempts: result.attempts.map(one => ({...one, code}))};
 		},
 		{retry: () => ({schedule: {waits: [20], repeatLast: true}, lifetime: 3_600_000})},
 	);
 	await scheduler.start();
-	await waitFor('both', async () => (await copyRows(store.reader).whereNotNull('next_attempt_at')).length === 0);
+	await waitFor('both', async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0);
 	await scheduler.stop();
 	t.deepEqual(await statesOf(store), {'one@a.test': 'bounced', 'two@a.test': 'delivered'});
 	t.deepEqual([...tries.values()], [3, 4]);
@@ -240,18 +249,18 @@ storeTest(test, 'what takes a worker down twice is errored, once is tried again'
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test', 'bad@a.test']);
 	const crashed = new Set<string>();
-	const {scheduler} = schedulerOf(store, async copy => {
-		if (copy.address === 'bad@a.test' || !crashed.has(copy.id)) {
-			crashed.add(copy.id);
+	const {scheduler} = schedulerOf(store, async recipient => {
+		if (recipient.address === 'bad@a.test' || !crashed.has(recipient.id)) {
+			crashed.add(recipient.id);
 			throw new Error('The sender thread ended.');
 		}
-		return resultOf(copy, {kind: 'delivered'});
+		return resultOf(recipient, {kind: 'delivered'});
 	});
 	await scheduler.start();
-	await waitFor('both', async () => (await copyRows(store.reader).whereNotNull('next_attempt_at')).length === 0);
+	await waitFor('both', async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0);
 	await scheduler.stop();
 	t.deepEqual(await statesOf(store), {'one@a.test': 'delivered', 'bad@a.test': 'errored'});
-	t.like(await copyRows(store.reader).where({address: 'one@a.test'}).first(), {attempts: 1, crashes: 1});
+	t.like(await recipientRows(store.reader).where({address: 'one@a.test'}).first(), {attempts: 1, crashes: 1});
 	t.like(JSON.parse((await store.reader('events').where({type: 'errored'}).first()).detail), {reason: 'crashes'});
 });
 
@@ -267,28 +276,28 @@ storeTest(test, 'what cannot be judged is tried once more, then errored; what wa
 	const tries: string[] = [];
 	const {scheduler} = schedulerOf(
 		store,
-		async copy => {
-			tries.push(copy.address);
-			switch (copy.address) {
+		async recipient => {
+			tries.push(recipient.address);
+			switch (recipient.address) {
 				case 'judge@a.test':
-					return resultOf(copy, unreadable);
+					return resultOf(recipient, unreadable);
 				case 'site@b.test':
 					return {
-						...resultOf(copy, {kind: 'deferred', category: 'greylist', reason: '450'}),
+						...resultOf(recipient, {kind: 'deferred', category: 'greylist', reason: '450'}),
 						attempts: [null as never],
 					};
 				case 'taken@c.test':
-					return {...resultOf(copy, {kind: 'relayed'}), attempts: [null as never]};
+					return {...resultOf(recipient, {kind: 'relayed'}), attempts: [null as never]};
 				default:
-					return resultOf(copy, {kind: 'delivered'});
+					return resultOf(recipient, {kind: 'delivered'});
 			}
 		},
-		{onFault: (_error, copy) => faults.push(copy.address)},
+		{onFault: (_error, recipient) => faults.push(recipient.address)},
 	);
 	const addresses = ['judge@a.test', 'well@a.test', 'site@b.test', 'taken@c.test'];
 	await insertMessages(store, workspaceId, addresses);
 	await scheduler.start();
-	await waitFor('all', async () => (await copyRows(store.reader).whereNotNull('next_attempt_at')).length === 0);
+	await waitFor('all', async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0);
 	await scheduler.stop();
 	t.deepEqual(await statesOf(store), {
 		'judge@a.test': 'errored',
@@ -313,9 +322,9 @@ storeTest(test, 'a claim whose commit is not confirmed is given back and tried',
 	const tried: string[] = [];
 	const {scheduler, recorded} = schedulerOf(
 		store,
-		copy => {
-			tried.push(copy.address);
-			return new Promise(resolve => ends.push(() => resolve(resultOf(copy, {kind: 'delivered'}))));
+		recipient => {
+			tried.push(recipient.address);
+			return new Promise(resolve => ends.push(() => resolve(resultOf(recipient, {kind: 'delivered'}))));
 		},
 		{
 			writer: losingAnswer(store.writer, result => JSON.stringify(result).includes('two@b.test')),
@@ -341,7 +350,7 @@ storeTest(test, 'a way that cannot be found is told with its lane', async (t, st
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	const told: unknown[] = [];
-	const {scheduler} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+	const {scheduler} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
 		async wayOf() {
 			throw new Error('the stored route is damaged');
 		},
@@ -358,7 +367,7 @@ storeTest(test, 'a look at the store that failed is made again', async (t, store
 	const {workspaceId} = await insertWorkspace(store);
 	let failures = 0;
 	const errors: unknown[] = [];
-	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+	const {scheduler, recorded} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
 		async readSuspensions() {
 			if (failures-- > 0) {
 				throw new Error('busy');
@@ -381,7 +390,7 @@ storeTest(test, 'a slow look at the store undoes nothing that a later one has se
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	let suspended: string[] = [];
 	let hold: Promise<unknown> = Promise.resolve();
-	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+	const {scheduler, recorded} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
 		readSuspensions: async () => suspended,
 		async readResumed() {
 			await hold;
@@ -413,13 +422,13 @@ storeTest(test, 'a fault in what follows a stored outcome is no failure of the s
 	await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
 	const faults: string[] = [];
 	let followed = 0;
-	const {scheduler} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+	const {scheduler} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
 		onRecorded() {
 			followed++;
 			throw new Error('no figures');
 		},
 		onLost: () => t.fail('the outcome was written twice'),
-		onFault: (error, copy) => faults.push(`${copy.address}: ${(error as Error).message}`),
+		onFault: (error, recipient) => faults.push(`${recipient.address}: ${(error as Error).message}`),
 		onStoreError: () => t.fail('the store has not failed'),
 	});
 	await scheduler.start();

@@ -1,9 +1,9 @@
 import test from 'ava';
 import type {AttemptResult} from '../../src/mail/outcome.ts';
 import type {GroupWrite} from '../../src/store/engine/writer.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, writeMessages} from '../helpers/messages.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {wayTo} from '../helpers/ways.ts';
@@ -13,7 +13,7 @@ storeTest(test, 'copies that a daemon before deferred come due one after the oth
 	for (const [index, wait] of [100, 400, 700].entries()) {
 		await insertMessages(store, workspaceId, [`u${index}@a.test`], {due: Date.now() + wait});
 	}
-	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}));
+	const {scheduler, recorded} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}));
 	await scheduler.start();
 	await waitFor('all three', () => recorded.length === 3);
 	await scheduler.stop();
@@ -27,13 +27,13 @@ storeTest(test, 'a copy that is tried for longer than its claim says is not clai
 	let finish: (() => void) | undefined;
 	const {scheduler, recorded} = schedulerOf(
 		store,
-		copy => {
-			tries.push(copy.address);
-			return copy.address === 'slow@a.test'
+		recipient => {
+			tries.push(recipient.address);
+			return recipient.address === 'slow@a.test'
 				? new Promise<AttemptResult>(resolve => {
-						finish = () => resolve(resultOf(copy, {kind: 'delivered'}));
+						finish = () => resolve(resultOf(recipient, {kind: 'delivered'}));
 					})
-				: Promise.resolve(resultOf(copy, {kind: 'delivered'}));
+				: Promise.resolve(resultOf(recipient, {kind: 'delivered'}));
 		},
 		// The claim's time is over as soon as it is made.
 		{attemptDeadlineMs: -120_000},
@@ -56,14 +56,18 @@ storeTest(test, 'a claim that was given back and came again while it is tried go
 	const finish: Array<() => void> = [];
 	const {scheduler, recorded} = schedulerOf(
 		store,
-		copy => new Promise<AttemptResult>(resolve => finish.push(() => resolve(resultOf(copy, {kind: 'delivered'})))),
+		recipient =>
+			new Promise<AttemptResult>(resolve => finish.push(() => resolve(resultOf(recipient, {kind: 'delivered'})))),
 	);
 	await scheduler.start();
 	await waitFor('the try', () => finish.length === 1);
 	// As another node does that believes this one dead.
-	await store.writer.transaction(trx => changeCopies(trx, all => all, {claimed_by: null, next_attempt_at: now()}));
+	await store.writer.transaction(trx => changeRecipients(trx, all => all, {claimed_by: null, next_attempt_at: now()}));
 	await scheduler.rescan();
-	await waitFor('the second claim', async () => (await copyRows(store.reader).whereNotNull('claimed_by')).length === 1);
+	await waitFor(
+		'the second claim',
+		async () => (await recipientRows(store.reader).whereNotNull('claimed_by')).length === 1,
+	);
 	await insertMessages(store, workspaceId, ['two@b.test']);
 	scheduler.arriving([{destination: 'b.test', workspaceId}]);
 	await waitFor('another', () => finish.length >= 2);
@@ -87,7 +91,7 @@ storeTest(test, 'attempts that are recorded already do not keep their copies fro
 	const ready: Array<() => void> = [];
 	const {scheduler, recorded} = schedulerOf(
 		store,
-		async copy => {
+		async recipient => {
 			// All end together.
 			await new Promise<void>(resolve => {
 				ready.push(resolve);
@@ -97,7 +101,7 @@ storeTest(test, 'attempts that are recorded already do not keep their copies fro
 					}
 				}
 			});
-			return resultOf(copy, {kind: 'delivered'});
+			return resultOf(recipient, {kind: 'delivered'});
 		},
 		{onStoreError: () => undefined},
 	);
@@ -114,8 +118,8 @@ storeTest(test, 'what a hostile host says can be stored, whatever it is', async 
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	const {scheduler, recorded} = schedulerOf(
 		store,
-		async copy => {
-			const result = resultOf(copy, {kind: 'delivered'});
+		async recipient => {
+			const result = resultOf(recipient, {kind: 'delivered'});
 			const [attempt] = result.attempts;
 			return {...result, attempts: attempt ? [{...attempt, reply: 'a\0b\ud800', host: 'mx\0.test'}] : []};
 		},
@@ -133,10 +137,10 @@ storeTest(test, 'a thousand destinations that never answer do not hold up one th
 	await insertMessages(store, workspaceId, dead, {due: Date.now() - 60_000});
 	const release: Array<() => void> = [];
 	let ending = false;
-	const {scheduler, recorded} = schedulerOf(store, copy =>
-		copy.destination === 'well.test' || ending
-			? Promise.resolve(resultOf(copy, {kind: 'delivered'}))
-			: new Promise(resolve => release.push(() => resolve(resultOf(copy, {kind: 'released'})))),
+	const {scheduler, recorded} = schedulerOf(store, recipient =>
+		recipient.destination === 'well.test' || ending
+			? Promise.resolve(resultOf(recipient, {kind: 'delivered'}))
+			: new Promise(resolve => release.push(() => resolve(resultOf(recipient, {kind: 'released'})))),
 	);
 	await scheduler.start();
 	await waitFor('the dead to take all they may', () => release.length === 24);
@@ -160,21 +164,21 @@ storeTest(test, 'a copy whose parts cannot be read for now is tried again, howev
 	const errors: unknown[] = [];
 	const {scheduler, recorded} = schedulerOf(
 		store,
-		async copy => {
+		async recipient => {
 			failures++;
 			if (failures < 5) {
 				throw Object.assign(new Error('busy'), {code: store.dialect.name === 'sqlite' ? 'SQLITE_BUSY' : '57P03'});
 			}
-			return resultOf(copy, {kind: 'delivered'});
+			return resultOf(recipient, {kind: 'delivered'});
 		},
 		{onStoreError: error => errors.push(error)},
 	);
 	await scheduler.start();
-	await waitFor('the end', async () => (await copyRows(store.reader).where({state: 'delivered'})).length === 1);
+	await waitFor('the end', async () => (await recipientRows(store.reader).where({state: 'delivered'})).length === 1);
 	await scheduler.stop();
 	t.is(recorded.length, 5);
 	t.is(errors.length, 4);
-	t.like(await copyRows(store.reader).first(), {crashes: 0, attempts: 1});
+	t.like(await recipientRows(store.reader).first(), {crashes: 0, attempts: 1});
 });
 
 storeTest(test, 'new mail whose way is known is claimed in the transaction that writes it', async (t, store) => {
@@ -182,7 +186,7 @@ storeTest(test, 'new mail whose way is known is claimed in the transaction that 
 	const finish: Array<() => void> = [];
 	const {scheduler, recorded, boot} = schedulerOf(
 		store,
-		copy => new Promise(resolve => finish.push(() => resolve(resultOf(copy, {kind: 'delivered'})))),
+		recipient => new Promise(resolve => finish.push(() => resolve(resultOf(recipient, {kind: 'delivered'})))),
 		{wayOf: ({destination}) => wayTo(destination)},
 	);
 	await scheduler.start();
@@ -197,7 +201,7 @@ storeTest(test, 'new mail whose way is known is claimed in the transaction that 
 	const written = store.writer.submit(write, 'one@a.test');
 	scheduler.arriving([{destination: 'a.test', workspaceId}]);
 	await written;
-	t.like(await copyRows(store.reader).first(), {claimed_by: boot});
+	t.like(await recipientRows(store.reader).first(), {claimed_by: boot});
 	await waitFor('the try', () => finish.length === 1);
 	finish[0]?.();
 	await waitFor('the outcome', () => recorded.length === 1);
@@ -206,7 +210,7 @@ storeTest(test, 'new mail whose way is known is claimed in the transaction that 
 
 storeTest(test, 'new mail that was refused leaves nothing behind, and what follows it goes', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
-	const {scheduler, recorded} = schedulerOf(store, async copy => resultOf(copy, {kind: 'delivered'}), {
+	const {scheduler, recorded} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
 		wayOf: ({destination}) => wayTo(destination),
 	});
 	await scheduler.start();

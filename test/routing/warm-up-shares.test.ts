@@ -22,8 +22,8 @@ async function converse(store: Store, workspaceId: string, host: string, codes: 
 		workspaceId,
 		codes.map((_, n) => `u${n}@${host}`),
 	);
-	const copies: Array<{id: string}> = await store.reader('recipients').select('id').where('destination', host);
-	const rows = copies.map(({id}, n) => {
+	const recipients: Array<{id: string}> = await store.reader('recipients').select('id').where('destination', host);
+	const rows = recipients.map(({id}, n) => {
 		const code = codes[n] ?? null;
 		return {
 			recipient_id: id,
@@ -38,7 +38,7 @@ async function converse(store: Store, workspaceId: string, host: string, codes: 
 		};
 	});
 	await store.database('attempts').insert(rows);
-	return idTime((copies[0] as {id: string}).id);
+	return idTime((recipients[0] as {id: string}).id);
 }
 
 const times = (n: number, code: number | null) => Array.from({length: n}, () => code);

@@ -123,7 +123,7 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 		const count = isCutOff ? 0 : world.claim(site, grant.limit);
 		lanes.claimed(grant, {count, nextDue: isCutOff ? time.now() + 1000 : null, warmedUp: null}, moment());
 		under.set(site, (under.get(site) ?? 0) + count);
-		for (let copy = 0; copy < count; copy++) {
+		for (let recipient = 0; recipient < count; recipient++) {
 			const terms = lanes.travelTerms(grant, moment());
 			if (terms === null) {
 				giveBack(grant, site);
@@ -244,8 +244,8 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 				}
 			}
 			time.after(givenBackMs, () => {
-				for (const [site, copies] of under) {
-					for (let copy = 0; copy < copies; copy++) {
+				for (const [site, recipients] of under) {
+					for (let recipient = 0; recipient < recipients; recipient++) {
 						world.arrive(site);
 					}
 				}

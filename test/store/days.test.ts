@@ -3,21 +3,21 @@ import {systemClock} from '../../src/mail/clock.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {dropDay, emptyBeside, findPast, makeDays} from '../../src/store/days.ts';
-import {addEngagement, findTrackedCopies, readEngagement} from '../../src/store/engagement.ts';
+import {addEngagement, findTrackedRecipients, readEngagement} from '../../src/store/engagement.ts';
 import {insertEvents, readEvents} from '../../src/store/events.ts';
-import {findReportedCopies, readEnds} from '../../src/store/inbound/reports.ts';
-import {readCopies, readStatus} from '../../src/store/message-copies.ts';
+import {findReportedRecipients, readEnds} from '../../src/store/inbound/reports.ts';
+import {readRecipients, readStatus} from '../../src/store/message-recipients.ts';
 import {readLines} from '../../src/store/message-scan.ts';
 import {findMessage, readMetadata} from '../../src/store/messages.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {endClaims, findReported, writeOutcomes} from '../../src/store/queue/outcomes.ts';
-import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';
+import {readRecipientFacts} from '../../src/store/queue/queue-facts.ts';
 import {readTries} from '../../src/store/reputation.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies} from '../helpers/copies.ts';
 import {engines, newStore} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';
+import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 
 const dayMs = 86_400_000;
@@ -66,7 +66,7 @@ postgresTest('work on mail opens the days of that mail, not all', async (t, stor
 	const claim = createClaimWrite({dialect: store.dialect, boot, newId, clock: systemClock});
 	const {writer, reader} = store;
 	const {transaction} = writer;
-	const work: Record<string, (copies: string[]) => Promise<unknown>> = {
+	const work: Record<string, (recipients: string[]) => Promise<unknown>> = {
 		claim: () =>
 			writer.submit(claim, {
 				...{
@@ -79,44 +79,44 @@ postgresTest('work on mail opens the days of that mail, not all', async (t, stor
 					warmUp: null,
 				},
 			}),
-		outcome: copies =>
+		outcome: recipients =>
 			transaction(async trx => {
-				const ended = copies.map(recipientId => ({
+				const ended = recipients.map(recipientId => ({
 					...{recipientId, state: 'sent', stateAt: at, nextAttemptAt: null, attempts: 1, attemptsBefore: 0, sentAt: at},
 					...{subject: null, category: null, reply: null, crashes: 0, queued: null},
 				}));
-				await findReported(trx, copies);
-				await readTries(trx, copies);
+				await findReported(trx, recipients);
+				await readTries(trx, recipients);
 				await endClaims(trx, boot, ended as never);
 				await writeOutcomes(trx, ended as never);
 				await readMetadata(trx, ids);
 			}),
-		show: async copies => {
+		show: async recipients => {
 			await findMessage(reader, workspaceId, id);
-			await readCopies(reader, workspaceId, id);
+			await readRecipients(reader, workspaceId, id);
 			await readStatus(reader, id);
 			await readLines(reader, ids);
 			await readEvents(reader, id, {after: null, limit: 9});
 			await readEngagement(reader, id);
-			await readCopyFacts(reader, copies);
+			await readRecipientFacts(reader, recipients);
 		},
-		reports: copies =>
+		reports: recipients =>
 			transaction(async trx => {
-				await findReportedCopies(trx, {copyIds: copies});
-				await findReportedCopies(trx, {messageIds: ids});
+				await findReportedRecipients(trx, {recipientIds: recipients});
+				await findReportedRecipients(trx, {messageIds: ids});
 				await readEnds(trx, ids);
 			}),
-		engagement: copies =>
+		engagement: recipients =>
 			transaction(async trx => {
-				await findTrackedCopies(trx, ids);
+				await findTrackedRecipients(trx, ids);
 				await addEngagement(trx, [
-					{recipientId: copies[0] ?? '', kind: 'opened', url: '', n: 1, machineN: 0, firstAt: at, lastAt: at},
+					{recipientId: recipients[0] ?? '', kind: 'opened', url: '', n: 1, machineN: 0, firstAt: at, lastAt: at},
 				]);
 			}),
 	};
-	const copies: string[] = await reader('recipients').pluck('id');
+	const recipients: string[] = await reader('recipients').pluck('id');
 	for (const [name, run] of Object.entries(work)) {
-		const plans = await plansDuring(store, 'postgres', () => run(copies));
+		const plans = await plansDuring(store, 'postgres', () => run(recipients));
 		t.true(plans.length > 0, name);
 		for (const plan of plans) {
 			t.true(mostParts(plan) <= 2, `${name}: ${plan}`);
@@ -135,11 +135,11 @@ postgresTest('a day goes as a whole, with all that is about its mail, when nothi
 	t.regex(await partOf(store, 'messages'), /^messages_\d{8}$/);
 	const start = Math.floor(now / dayMs) * dayMs;
 	t.is((await findPast(store.reader, start + dayMs)).day, null, 'a copy waits');
-	await changeCopies(store.database, all => all, {state: 'sent', next_attempt_at: null});
+	await changeRecipients(store.database, all => all, {state: 'sent', next_attempt_at: null});
 	// Its copy for another was made after midnight.
-	const {id: _, ...copy} = await store.reader('recipients').first();
+	const {id: _, ...recipient} = await store.reader('recipients').first();
 	const late = idFloor('rcp', start + dayMs + 5);
-	await store.database('recipients').insert({...copy, id: late, role: 'cc'});
+	await store.database('recipients').insert({...recipient, id: late, role: 'cc'});
 	await store.database('attempts').insert({recipient_id: late, n: 1, position: 0, at, phase: 'dot', reply: '', ms: 1});
 	await transaction(trx =>
 		insertEvents(trx, [
@@ -178,10 +178,10 @@ postgresTest('what waited for days is claimed with all that it is made of', asyn
 	for (const days of [0, 2, 40]) {
 		const clock = {...systemClock, now: () => Date.now() + days * dayMs};
 		const claim = createClaimWrite({dialect: store.dialect, boot: newId('req'), newId, clock});
-		const {copies} = await store.writer.submit(claim, {
+		const {recipients} = await store.writer.submit(claim, {
 			...{destination: 'a.test', workspaceId, limit: 20, newestFirst: false, lastsMs: 0, asksNext: true, warmUp: null},
 		});
-		t.deepEqual(copies.map(({address, workspace_name: name}) => [address, name !== undefined]).sort(), [
+		t.deepEqual(recipients.map(({address, workspace_name: name}) => [address, name !== undefined]).sort(), [
 			['one@a.test', true],
 			['two@a.test', true],
 		]);

@@ -6,10 +6,10 @@ import {readStream} from '../../src/store/event-stream.ts';
 import {readEvents} from '../../src/store/events.ts';
 import {readLines} from '../../src/store/message-scan.ts';
 import {openStore} from '../../src/store/store.ts';
-import {changeCopies} from '../helpers/copies.ts';
 import {engines, migrateUpTo, newLocation} from '../helpers/databases.ts';
 import {claimDue, endTry} from '../helpers/first-try.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+import {changeRecipients} from '../helpers/recipient-rows.ts';
 
 const at = storeTime(Date.now());
 
@@ -33,7 +33,7 @@ for (const engine of engines) {
 			});
 		}
 		await (engine === 'sqlite' && store.database('changes').update({event_position: former.length}));
-		await changeCopies(store.database, all => all.where({message_id: ended}), {
+		await changeRecipients(store.database, all => all.where({message_id: ended}), {
 			...{state: 'delivered', next_attempt_at: null},
 		});
 		t.deepEqual(await migrate(store.database), ['029_fewer_event_rows', '030_proofs']);
@@ -44,11 +44,11 @@ for (const engine of engines) {
 		t.deepEqual(await timeline(waits), formerOf(waits));
 
 		const boot = newId('req');
-		const [copy] = await claimDue({store, workspace: {id: workspaceId} as never}, boot, 'b.test');
+		const [recipient] = await claimDue({store, workspace: {id: workspaceId} as never}, boot, 'b.test');
 		const during = await timeline(waits);
-		t.deepEqual(during, [...formerOf(waits), [copy?.queued, 'queued']]);
+		t.deepEqual(during, [...formerOf(waits), [recipient?.queued, 'queued']]);
 		t.like(await readLines(store.reader, [waits]), [{status: 'queued'}]);
-		await (copy && endTry(store, boot, copy, {kind: 'delivered'}, at));
+		await (recipient && endTry(store, boot, recipient, {kind: 'delivered'}, at));
 		const after = await timeline(waits);
 		t.deepEqual(after.slice(0, 2), during);
 		t.deepEqual(

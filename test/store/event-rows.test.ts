@@ -19,13 +19,13 @@ const detailOf = (attempt: number, more: object = {}) =>
 /** What a try that goes out leaves of a copy. */
 function goingOut(messageId: string, recipientId: string, attempt = 1): NewEvent[] {
 	const queued = newId('evt');
-	const copy = {messageId, recipientId};
+	const recipient = {messageId, recipientId};
 	const time = storeTime(idTime(queued));
 	return [
-		{...copy, id: queued, type: 'queued', occurredAt: time, recordedAt: time, detail: null},
-		{...copy, id: newId('evt'), type: 'sent', occurredAt: at, recordedAt: at, detail: detailOf(attempt)},
+		{...recipient, id: queued, type: 'queued', occurredAt: time, recordedAt: time, detail: null},
+		{...recipient, id: newId('evt'), type: 'sent', occurredAt: at, recordedAt: at, detail: detailOf(attempt)},
 		{
-			...{...copy, id: newId('evt'), type: 'delivered', occurredAt: at, recordedAt: at},
+			...{...recipient, id: newId('evt'), type: 'delivered', occurredAt: at, recordedAt: at},
 			detail: detailOf(attempt, {host: 'mx.a.test', code: 250}),
 		},
 	];
@@ -84,11 +84,11 @@ storeTest(
 		const ids = Array.from({length: 7}, () => newId('evt'));
 		const order = [toQueued, ...(cc ?? []).slice(1), ...(old ?? []).slice(1), ...toEnd] as NewEvent[];
 		const events = order.map((event, n) => ({...event, id: ids[n] as string}));
-		const ofCopy = (name: string) => events.filter(({recipientId}) => recipientId === `rcp_${name}`);
+		const ofRecipient = (name: string) => events.filter(({recipientId}) => recipientId === `rcp_${name}`);
 		await store.writer.transaction(async trx => {
-			await insertEvents(trx, ofCopy('to'));
-			await insertEvents(trx, ofCopy('cc'));
-			for (const event of ofCopy('old')) {
+			await insertEvents(trx, ofRecipient('to'));
+			await insertEvents(trx, ofRecipient('cc'));
+			for (const event of ofRecipient('old')) {
 				await insertEvents(trx, [event]);
 			}
 		});

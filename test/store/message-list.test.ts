@@ -1,19 +1,25 @@
 import test from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
-import {readCopies, readStatus} from '../../src/store/message-copies.ts';
+import {readRecipients, readStatus} from '../../src/store/message-recipients.ts';
 import {listMessages, type MessageFilter} from '../../src/store/message-scan.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+import {changeRecipients} from '../helpers/recipient-rows.ts';
 
 async function prepare(store: Store) {
 	const {workspaceId} = await insertWorkspace(store);
 	const foreign = await insertWorkspace(store, 'foreign');
 	await insertMessages(store, foreign.workspaceId, ['a@x.test']);
 	const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test', 'a@x.test', 'c@y.test']);
-	await changeCopies(store.database, all => all.where({message_id: ids[1]}), {state: 'bounced', next_attempt_at: null});
-	await changeCopies(store.database, all => all.where({message_id: ids[2]}), {state: 'bounced', next_attempt_at: null});
+	await changeRecipients(store.database, all => all.where({message_id: ids[1]}), {
+		state: 'bounced',
+		next_attempt_at: null,
+	});
+	await changeRecipients(store.database, all => all.where({message_id: ids[2]}), {
+		state: 'bounced',
+		next_attempt_at: null,
+	});
 	const list = async (filter: Partial<MessageFilter>, limit = 10) => {
 		const rows = await listMessages(store.reader, {workspaceId, ...filter}, limit);
 		return rows.map(({id}) => ids.indexOf(id));
@@ -40,7 +46,7 @@ storeTest(test, 'a listed message carries its own workspace’s data only', asyn
 	const {workspaceId, ids} = await prepare(store);
 	const [row] = await listMessages(store.reader, {workspaceId}, 1);
 	t.like(row, {id: ids[3], mode: 'live', status: 'accepted', from: 'a@shop.example', to: 'c@y.test', subject: null});
-	t.deepEqual(await readCopies(store.reader, newId('ws'), ids[0] as string), []);
+	t.deepEqual(await readRecipients(store.reader, newId('ws'), ids[0] as string), []);
 });
 
 storeTest(test, 'copies come with their attempts, the to copy first', async (t, store) => {
@@ -55,9 +61,9 @@ storeTest(test, 'copies come with their attempts, the to copy first', async (t, 
 		{...attempt, n: 1, position: 1},
 		{...attempt, n: 1, position: 0, code: null, host: null},
 	]);
-	const copies = await readCopies(store.reader, workspaceId, id);
+	const recipients = await readRecipients(store.reader, workspaceId, id);
 	t.deepEqual(
-		copies.map(({role, attempts}) => [role, attempts.map(({n, code}) => [n, code])]),
+		recipients.map(({role, attempts}) => [role, attempts.map(({n, code}) => [n, code])]),
 		[
 			[
 				'to',

@@ -5,10 +5,10 @@ import {dayMs} from '../../src/mail/time.ts';
 import {type MessageFilter, mostScanned, scanMessages} from '../../src/store/message-scan.ts';
 import {insertTerms} from '../../src/store/message-terms.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies, listStates} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {planOfQuery, plansDuring, readsAll} from '../helpers/plans.ts';
+import {changeRecipients, listStates} from '../helpers/recipient-rows.ts';
 
 type Filters = Omit<MessageFilter, 'workspaceId'>;
 
@@ -39,7 +39,7 @@ async function fill(store: Store, workspaceId: string, count: number): Promise<s
 			mode = case when to_key like '%5@x.test' or to_key = 'u12@x.test' then 'test' else 'live' end`,
 	);
 	for (const [index, state] of recipientStates.entries()) {
-		await changeCopies(store.database, all => all.whereLike('address_key', `u%${index}@x.test`), {
+		await changeRecipients(store.database, all => all.whereLike('address_key', `u%${index}@x.test`), {
 			state,
 			next_attempt_at: null,
 		});

@@ -10,10 +10,10 @@ import {scanMessages} from '../../src/store/message-scan.ts';
 import {countListed, dropTerms, eraseTerms, mergeTerms, readListed} from '../../src/store/message-terms.ts';
 import {removeMessages} from '../../src/store/retention.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
-import {changeCopies} from '../helpers/copies.ts';
 import {engines, migrateUpTo, newLocation, newStore, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
+import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const termsOf = async (store: Store, id: string | undefined): Promise<string[]> =>
@@ -24,7 +24,7 @@ async function prepare(store: Store): Promise<string[]> {
 	const {workspaceId} = await insertWorkspace(store);
 	const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test']);
 	await store.database('messages').update({metadata: '{"order_id":"1042"}', tags: '["shop"]'});
-	await changeCopies(store.database, all => all, {subject: 'Receipt 1042', next_attempt_at: null});
+	await changeRecipients(store.database, all => all, {subject: 'Receipt 1042', next_attempt_at: null});
 	await store.database.schema.dropTable('message_terms');
 	await store.database.transaction(up);
 	await store.database.raw('alter table message_terms add column members text');
@@ -110,13 +110,13 @@ storeTest(test, 'what is removed leaves the lists of what stays, and is not list
 		),
 	);
 	// `b` and `c` wait.
-	const gone = (which: string[]) => (copies: Knex.QueryBuilder) => copies.whereIn('message_id', which);
-	await changeCopies(store.database, gone([a, d]), {state: 'delivered', next_attempt_at: null});
+	const gone = (which: string[]) => (recipients: Knex.QueryBuilder) => recipients.whereIn('message_id', which);
+	await changeRecipients(store.database, gone([a, d]), {state: 'delivered', next_attempt_at: null});
 	const range = {after: '', before: idFloor('msg', Date.now() + 60_000), limit: 10};
 	await store.writer.transaction(trx => removeMessages(trx, store.dialect, range));
 	t.deepEqual(await listed(), [c, b], 'what waits is found, though the newest of its row went');
 
-	await changeCopies(store.database, gone([b]), {state: 'delivered', next_attempt_at: null});
+	await changeRecipients(store.database, gone([b]), {state: 'delivered', next_attempt_at: null});
 	await store.writer.transaction(trx => removeMessages(trx, store.dialect, range));
 	await store.writer.transaction(trx => eraseTerms(trx, [c]));
 	t.deepEqual(await store.reader('message_terms').where({term: list.term}), [], 'nothing is left of what is gone');

@@ -3,7 +3,7 @@ import {systemClock} from '../../src/mail/clock.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {bringForward, releaseOthers, releaseOwn} from '../../src/store/held-claims.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
-import {copyClaims, releaseUnknownClaims, waitingCopies} from '../../src/store/queue/releases.ts';
+import {recipientClaims, releaseUnknownClaims, waitingRecipients} from '../../src/store/queue/releases.ts';
 import {readDue, readLanes} from '../../src/store/queue/waiting-lanes.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
@@ -50,10 +50,10 @@ storeTest(test, 'the scheduler’s start, arrivals and releases read an index', 
 	const plans = await plansDuring(store, engine, async () => {
 		await readLanes(store.reader);
 		await readDue(store.reader, now);
-		await transaction(trx => releaseOthers(trx, copyClaims, boot, now));
-		await transaction(trx => releaseOwn(trx, copyClaims, boot, now));
+		await transaction(trx => releaseOthers(trx, recipientClaims, boot, now));
+		await transaction(trx => releaseOwn(trx, recipientClaims, boot, now));
 		await transaction(trx => releaseUnknownClaims(trx, boot, ['rcp_1'], now));
-		await transaction(trx => bringForward(waitingCopies(trx), now, now));
+		await transaction(trx => bringForward(waitingRecipients(trx), now, now));
 	});
 	t.is(plans.length, 7);
 	t.deepEqual(greedy(plans), []);

@@ -1,7 +1,7 @@
 import test from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
-import {endWaiting, findClaimed, holdCopies, makeDue, releaseHeld} from '../../src/store/queue/queue-change.ts';
-import {readCopyFacts} from '../../src/store/queue/queue-facts.ts';
+import {endWaiting, findClaimed, holdRecipients, makeDue, releaseHeld} from '../../src/store/queue/queue-change.ts';
+import {readRecipientFacts} from '../../src/store/queue/queue-facts.ts';
 import {findNamed, findWaiting, listQueue} from '../../src/store/queue/queue-list.ts';
 import {readQueueSize, summarizeQueue} from '../../src/store/queue/queue-summary.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -39,16 +39,16 @@ storeTest(test, 'what looks at the queue reads the indexes of what waits', async
 storeTest(test, 'what is named is found by its id', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const ids = await insertMessages(store, workspaceId, ['one@a.test', 'two@b.test']);
-	const copies = await findWaiting(store.reader, {});
-	const step = {ids: copies, now, silentSince: now};
+	const recipients = await findWaiting(store.reader, {});
+	const step = {ids: recipients, now, silentSince: now};
 	const plans = await plansDuring(store, engine, async () => {
 		await findNamed(store.reader, ids, workspaceId);
-		await readCopyFacts(store.reader, copies);
+		await readRecipientFacts(store.reader, recipients);
 		await store.writer.transaction(async trx => {
-			await holdCopies(trx, step);
+			await holdRecipients(trx, step);
 			await releaseHeld(trx, step);
 			await makeDue(trx, step);
-			await findClaimed(trx, copies);
+			await findClaimed(trx, recipients);
 			await endWaiting(trx, step, 'errored');
 		});
 	});

@@ -2,15 +2,15 @@ import test from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
 import {removeMessages} from '../../src/store/retention.ts';
 import {insertDeliveries} from '../../src/store/webhooks/webhook-deliveries.ts';
-import {changeCopies} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {insertEndpoint} from '../helpers/webhooks.ts';
 
 storeTest(test, 'a message goes with more deliveries than a statement takes values', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [messageId = ''] = await insertMessages(store, workspaceId, ['one@a.test']);
-	await changeCopies(store.database, all => all, {state: 'sent', next_attempt_at: null});
+	await changeRecipients(store.database, all => all, {state: 'sent', next_attempt_at: null});
 	const endpointId = await insertEndpoint(store, workspaceId);
 	const at = storeTime(Date.now());
 	// PostgreSQL's limit; SQLite's is half of it.

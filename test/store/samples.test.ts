@@ -1,11 +1,17 @@
 import test from 'ava';
 import {storeTime} from '../../src/mail/time.ts';
-import {readDeliveryTimes, readRefusals, readSimulated, readTriedCopies, type Sample} from '../../src/store/samples.ts';
+import {
+	readDeliveryTimes,
+	readRefusals,
+	readSimulated,
+	readTriedRecipients,
+	type Sample,
+} from '../../src/store/samples.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 
 const now = Date.now();
 
@@ -17,19 +23,19 @@ async function end(
 	id: string | undefined,
 	{state, after = 0, waits = false, reply}: End,
 ): Promise<string> {
-	const copy = await copyRows(store.reader).where({message_id: id}).first();
+	const recipient = await recipientRows(store.reader).where({message_id: id}).first();
 	const at = storeTime(now + after);
-	await changeCopies(store.database, all => all.where({id: copy.id}), {
+	await changeRecipients(store.database, all => all.where({id: recipient.id}), {
 		...{state, state_at: at, next_attempt_at: waits ? at : null, attempts: 1},
 		...(waits && {last_reply: reply, last_category: 'greylist'}),
 	});
 	if (state === 'bounced') {
 		await store.database('events').insert({
-			...{id: newId('evt'), message_id: id, recipient_id: copy.id, type: state, occurred_at: at, recorded_at: at},
+			...{id: newId('evt'), message_id: id, recipient_id: recipient.id, type: state, occurred_at: at, recorded_at: at},
 			detail: JSON.stringify({category: 'unknown_user', reply}),
 		});
 	}
-	return copy.id;
+	return recipient.id;
 }
 
 async function converse(store: Store, recipientId: string, n: number, position: number, more: object): Promise<void> {
@@ -81,17 +87,17 @@ storeTest(test, 'what hosts say against mail that bounced, and that waits', asyn
 
 storeTest(test, 'each copy of the newest messages comes once, with its last conversation', async (t, store) => {
 	const {sample} = await prepare(store);
-	const copies = await readTriedCopies(store.reader, sample);
-	t.is(copies.length, 6, 'simulated ones too');
-	t.deepEqual(copies[0], {
+	const recipients = await readTriedRecipients(store.reader, sample);
+	t.is(recipients.length, 6, 'simulated ones too');
+	t.deepEqual(recipients[0], {
 		...{destination: 'x.test', state: 'delivered', attempts: 1, waits: false},
 		...{host: 'mx2.x.test', tls: 'TLSv1.3 verified', code: 250},
 	});
-	t.deepEqual(copies[3], {
+	t.deepEqual(recipients[3], {
 		...{destination: 'y.test', state: 'sent', attempts: 1, waits: true},
 		...{host: null, tls: null, code: null},
 	});
-	t.is((await readTriedCopies(store.reader, {...sample, limit: 3})).length, 3);
+	t.is((await readTriedRecipients(store.reader, {...sample, limit: 3})).length, 3);
 });
 
 storeTest(test, 'simulated mail is read where it is asked for', async (t, store) => {
@@ -106,7 +112,7 @@ storeTest(test, 'simulated mail is read where it is asked for', async (t, store)
 
 storeTest(test, 'no sample reads a table from end to end', async (t, store, engine) => {
 	const {sample} = await prepare(store);
-	for (const read of [readDeliveryTimes, readRefusals, readSimulated, readTriedCopies]) {
+	for (const read of [readDeliveryTimes, readRefusals, readSimulated, readTriedRecipients]) {
 		for (const plan of await plansDuring(store, engine, () => read(store.reader, sample))) {
 			t.false(readsAll(plan), plan);
 		}

@@ -19,11 +19,11 @@ test('a copy has what was committed, while others write', async t => {
 	});
 	t.deepEqual([schema], [migrations.at(-1)?.[0]]);
 	t.is(statSync(file).mode & 0o777, 0o600);
-	const copy = await openStore({file});
-	t.teardown(() => copy.close());
-	t.is((await copy.reader('recipients')).length, 1);
-	t.deepEqual(await copy.reader('workspaces').where({id: 'ws_open'}), [], 'it was not committed');
-	const pragma = async (name: string) => Object.values((await copy.reader.raw(`pragma ${name}`))[0])[0];
+	const recipient = await openStore({file});
+	t.teardown(() => recipient.close());
+	t.is((await recipient.reader('recipients')).length, 1);
+	t.deepEqual(await recipient.reader('workspaces').where({id: 'ws_open'}), [], 'it was not committed');
+	const pragma = async (name: string) => Object.values((await recipient.reader.raw(`pragma ${name}`))[0])[0];
 	t.is(await pragma('auto_vacuum'), 2);
 	t.is(await pragma('journal_mode'), 'wal');
 });

@@ -3,23 +3,23 @@ import {idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {countStats, type StatsQuery, statsGroups} from '../../src/store/stats.ts';
 import type {Store} from '../../src/store/store.ts';
-import {changeCopies, copyRows} from '../helpers/copies.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
+import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 
 const hourMs = 3_600_000;
 const now = Date.now();
 const all = {by: null, from: now - hourMs, to: now + hourMs} as const;
 const zeros = {accepted: 0, delivered: 0, bounced: 0, complained: 0, opened: 0, clicked: 0, errored: 0};
 
-async function copyOf(store: Store, messageId: string | undefined) {
-	return await copyRows(store.reader).where({message_id: messageId, role: 'to'}).first();
+async function recipientOf(store: Store, messageId: string | undefined) {
+	return await recipientRows(store.reader).where({message_id: messageId, role: 'to'}).first();
 }
 
 async function end(store: Store, messageId: string | undefined, state: string, detail?: object): Promise<void> {
-	const {id} = await copyOf(store, messageId);
-	await changeCopies(store.database, all => all.where({id}), {state, next_attempt_at: null});
+	const {id} = await recipientOf(store, messageId);
+	await changeRecipients(store.database, all => all.where({id}), {state, next_attempt_at: null});
 	const at = storeTime(now);
 	await store.database('events').insert({
 		...{id: newId('evt'), message_id: messageId, recipient_id: id, type: state, occurred_at: at, recorded_at: at},
@@ -28,7 +28,7 @@ async function end(store: Store, messageId: string | undefined, state: string, d
 }
 
 async function engage(store: Store, messageId: string | undefined, kind: string, url = ''): Promise<void> {
-	const {id} = await copyOf(store, messageId);
+	const {id} = await recipientOf(store, messageId);
 	const at = storeTime(now);
 	const counts = {n: 2, machine_n: 1, first_at: at, last_at: at};
 	await store.database('engagement').insert({recipient_id: id, kind, url, ...counts});
@@ -59,7 +59,7 @@ async function prepare(store: Store) {
 	const cc = {
 		...(await store
 			.reader('recipients')
-			.where({id: (await copyOf(store, ids[5])).id})
+			.where({id: (await recipientOf(store, ids[5])).id})
 			.first()),
 		id: newId('rcp'),
 		role: 'cc',
@@ -123,8 +123,8 @@ storeTest(test, 'the range is of acceptance, and half-open', async (t, store) =>
 		const id = idFloor('msg', at);
 		await store.database('messages').insert({...(await store.reader('messages').where({id: ids[index]}).first()), id});
 		// The copies of a message are made after it.
-		const copy = {message_id: id, id: idFloor('rcp', at + 1)};
-		await changeCopies(store.database, all => all.where({message_id: ids[index]}), copy);
+		const recipient = {message_id: id, id: idFloor('rcp', at + 1)};
+		await changeRecipients(store.database, all => all.where({message_id: ids[index]}), recipient);
 		await engage(store, id, 'opened');
 	}
 	const counted = async (from: number, to: number, own: boolean) => {

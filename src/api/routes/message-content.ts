@@ -1,5 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import {listCopies} from '../../store/message-copies.ts';
+import {listRecipients} from '../../store/message-recipients.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {type Caller, visibleMessage} from '../caller.ts';
@@ -27,23 +27,23 @@ export function messageContentRoutes({auth, reader, mails}: ApiParts): Routes {
 	const renderTurns = createTurns();
 
 	/** The id of the copy that is meant. */
-	async function chosenCopy(caller: Caller, id: string, recipient: string | undefined): Promise<string> {
+	async function chosenRecipient(caller: Caller, id: string, address: string | undefined): Promise<string> {
 		const {erasedAt} = await visibleMessage(reader, caller, id);
 		if (erasedAt !== null) {
 			throw apiError('unprocessable_entity', {message: 'The message was erased: nothing is left of it.'});
 		}
-		const copies = await listCopies(reader, caller.workspaceId, id);
-		const key = recipient === undefined ? undefined : queryAddressKey(recipient);
-		const copy = copies.find(({address}) => key === undefined || queryAddressKey(address) === key);
-		if (!copy) {
+		const recipients = await listRecipients(reader, caller.workspaceId, id);
+		const key = address === undefined ? undefined : queryAddressKey(address);
+		const recipient = recipients.find(each => key === undefined || queryAddressKey(each.address) === key);
+		if (!recipient) {
 			const message = 'must be an address of this message';
 			throw apiError('validation_failed', {violations: [{field: 'recipient', message}]});
 		}
-		return copy.id;
+		return recipient.id;
 	}
 
-	async function remade({workspaceId}: Caller, copyId: string) {
-		const made = await renderTurns(workspaceId, () => mails.remade(workspaceId, copyId));
+	async function remade({workspaceId}: Caller, recipientId: string) {
+		const made = await renderTurns(workspaceId, () => mails.remade(workspaceId, recipientId));
 		if (made === 'no_sender' || !made.ok) {
 			const why = made === 'no_sender' ? 'its sender was removed' : made.message;
 			throw apiError('unprocessable_entity', {message: `The mail cannot be made: ${why}.`});
@@ -73,8 +73,8 @@ export function messageContentRoutes({auth, reader, mails}: ApiParts): Routes {
 			},
 			async request => {
 				const caller = callerOf(request);
-				const copyId = await chosenCopy(caller, request.params.id, request.query.recipient);
-				return (await remade(caller, copyId)).content;
+				const recipientId = await chosenRecipient(caller, request.params.id, request.query.recipient);
+				return (await remade(caller, recipientId)).content;
 			},
 		);
 
@@ -99,8 +99,8 @@ export function messageContentRoutes({auth, reader, mails}: ApiParts): Routes {
 			async (request, reply) => {
 				const caller = callerOf(request);
 				const {id} = request.params;
-				const copyId = await chosenCopy(caller, id, request.query.recipient);
-				const mail = (await mails.captured(copyId)) ?? (await remade(caller, copyId)).mail;
+				const recipientId = await chosenRecipient(caller, id, request.query.recipient);
+				const mail = (await mails.captured(recipientId)) ?? (await remade(caller, recipientId)).mail;
 				return reply
 					.type('message/rfc822')
 					.header('content-disposition', `attachment; filename="${id}.eml"`)

@@ -86,7 +86,7 @@ const role = Type.Enum(['to', 'cc']);
 const textOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], {description});
 
 /** A recipient of a message. */
-export const copySchema = Type.Object(
+export const recipientSchema = Type.Object(
 	{
 		id: Type.String(),
 		recipient: Type.String({description: 'The address, as the send spelled it.'}),

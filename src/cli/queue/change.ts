@@ -17,8 +17,8 @@ type Options = TargetOptions & {readonly reason?: string; readonly yes?: boolean
 /** What the result says for people: `held 3 copies`. */
 const saysOf =
 	({done}: QueueChange) =>
-	(copies: string) =>
-		done === 'flushed' ? `${copies} due now` : `${done} ${copies}`;
+	(recipients: string) =>
+		done === 'flushed' ? `${recipients} due now` : `${done} ${recipients}`;
 
 /** The verbs that change copies of the queue. */
 export function changeVerbs(queue: Command): void {
@@ -39,9 +39,9 @@ export function changeVerbs(queue: Command): void {
 	yesOption(targetVerb(queue, 'drop', 'End mail as errored, without telling webhooks', 'rcp_06f… --yes')).action(
 		changing(async (session, ids, options) => {
 			const targets = await chosenTargets(session, ids, options);
-			const copies = targets.copies.length === 1 ? 'one copy' : `${grouped(targets.copies.length)} copies`;
-			if (targets.copies.length > 0) {
-				await session.confirm(`Drop ${copies}? They end as errored and are never sent.`, options.yes);
+			const recipients = targets.recipients.length === 1 ? 'one copy' : `${grouped(targets.recipients.length)} copies`;
+			if (targets.recipients.length > 0) {
+				await session.confirm(`Drop ${recipients}? They end as errored and are never sent.`, options.yes);
 			}
 			await runChange(session, drop, targets);
 		}),
@@ -80,7 +80,7 @@ function reasonOption(command: Command): Command {
 export async function runChange(
 	session: Session,
 	change: QueueChange,
-	{copies, gone, chosen}: Targets,
+	{recipients, gone, chosen}: Targets,
 	detail: Readonly<Record<string, unknown>> = {},
 ): Promise<void> {
 	const {clock, newId} = session.tools;
@@ -93,25 +93,25 @@ export async function runChange(
 		readSilentSince: async () => (await readDaemons(session)).silentSince,
 		onStep: (done: number, of: number) => progress.show(done, done / of),
 	};
-	const {changed, busy} = await changeQueue(options, change, copies, {...chosen, ...detail});
+	const {changed, busy} = await changeQueue(options, change, recipients, {...chosen, ...detail});
 	progress.end();
-	const unchanged = copies.length - changed - busy.length;
+	const unchanged = recipients.length - changed - busy.length;
 	session.show({[change.done]: changed, unchanged, in_flight: busy.length, not_queued: gone.length}, () =>
-		copies.length + gone.length === 0
+		recipients.length + gone.length === 0
 			? ['nothing in the queue matches']
 			: [
-					...(changed > 0 ? [saysOf(change)(copiesOf(changed))] : []),
-					...(unchanged > 0 ? [`${copiesOf(unchanged)} as before: nothing was to be changed`] : []),
-					...(gone.length > 0 ? [`${copiesOf(gone.length)} not in the queue any more`] : []),
-					...(busy.length > 0 && change.passesOver ? [`${copiesOf(busy.length)} being tried right now`] : []),
+					...(changed > 0 ? [saysOf(change)(recipientsOf(changed))] : []),
+					...(unchanged > 0 ? [`${recipientsOf(unchanged)} as before: nothing was to be changed`] : []),
+					...(gone.length > 0 ? [`${recipientsOf(gone.length)} not in the queue any more`] : []),
+					...(busy.length > 0 && change.passesOver ? [`${recipientsOf(busy.length)} being tried right now`] : []),
 				],
 	);
 	if (busy.length > 0 && !change.passesOver) {
-		throw new CliError('temporary', `${copiesOf(busy.length)} being tried right now`, 'run it again in a moment');
+		throw new CliError('temporary', `${recipientsOf(busy.length)} being tried right now`, 'run it again in a moment');
 	}
 }
 
-function copiesOf(count: number): string {
+function recipientsOf(count: number): string {
 	return count === 1 ? '1 copy' : `${grouped(count)} copies`;
 }
 

@@ -3,8 +3,8 @@ import {free, type QueueStanding, readQueueStanding, readStopped, type Stopped} 
 import {type Why, whyWaiting} from '../../admin/why.ts';
 import {readWhyContext} from '../../admin/why-context.ts';
 import {storeTime} from '../../mail/time.ts';
-import {readCopyFacts} from '../../store/queue/queue-facts.ts';
-import {listQueue, type QueuedCopy} from '../../store/queue/queue-list.ts';
+import {readRecipientFacts} from '../../store/queue/queue-facts.ts';
+import {listQueue, type QueuedRecipient} from '../../store/queue/queue-list.ts';
 import {readDaemons} from '../open-store.ts';
 import {count} from '../options.ts';
 import {verb} from '../program.ts';
@@ -115,7 +115,7 @@ async function list(session: Session, {destination, olderThan, held, suspended, 
 }
 
 /** Copies as they are at a time, where mail to some destinations is stopped. */
-const queuedAt = (now: number, stopped: ReadonlySet<string>): Noun<QueuedCopy> => ({
+const queuedAt = (now: number, stopped: ReadonlySet<string>): Noun<QueuedRecipient> => ({
 	none: 'nothing of this kind is in the queue',
 	json(row) {
 		const {claimed_by: _, ...rest} = row;
@@ -132,14 +132,17 @@ const queuedAt = (now: number, stopped: ReadonlySet<string>): Noun<QueuedCopy> =
 
 type Standing = 'in_flight' | 'held' | 'ready' | 'deferred';
 
-function standing({claimed_by: claimedBy, held_at: heldAt, next_attempt_at: next}: QueuedCopy, now: number): Standing {
+function standing(
+	{claimed_by: claimedBy, held_at: heldAt, next_attempt_at: next}: QueuedRecipient,
+	now: number,
+): Standing {
 	if (claimedBy !== null) {
 		return 'in_flight';
 	}
 	return heldAt === null ? (next <= storeTime(now) ? 'ready' : 'deferred') : 'held';
 }
 
-function due(row: QueuedCopy, stopped: ReadonlySet<string>, now: number): string {
+function due(row: QueuedRecipient, stopped: ReadonlySet<string>, now: number): string {
 	switch (standing(row, now)) {
 		case 'in_flight':
 			return 'trying';
@@ -169,12 +172,12 @@ export function whyVerb(queue: Command): void {
 
 async function why(session: Session, options: WhyOptions, ids: readonly string[]): Promise<void> {
 	const targets = await chosenTargets(session, ids, options);
-	const all = [...targets.copies, ...targets.gone];
+	const all = [...targets.recipients, ...targets.gone];
 	const [reader, daemons] = [await session.reader(), await readDaemons(session)];
-	const facts = await readCopyFacts(reader, all.slice(0, options.limit));
+	const facts = await readRecipientFacts(reader, all.slice(0, options.limit));
 	const now = session.tools.clock.now();
 	const context = await readWhyContext(reader, facts, {now, daemons, settings: session.settings()});
-	const answers = facts.map(copy => whyWaiting(copy, context));
+	const answers = facts.map(recipient => whyWaiting(recipient, context));
 	const left = all.length - answers.length;
 	session.show(answers, () => [
 		...answers.flatMap((answer, index) => [...(index > 0 ? [''] : []), ...described(session, answer, now)]),

@@ -13,7 +13,7 @@ import type {Destinations} from '../../pace/destinations.ts';
 import {createPolicies} from '../../routing/mta-sts.ts';
 import {ownAddresses} from '../../routing/own-addresses.ts';
 import {createWays, type Ways} from '../../routing/ways.ts';
-import {readAsked} from '../../store/message-copies.ts';
+import {readAsked} from '../../store/message-recipients.ts';
 import {readSite} from '../../store/queue/sites.ts';
 import {version} from '../program.ts';
 import type {Session} from '../session.ts';
@@ -28,7 +28,7 @@ type Host = {
 };
 
 /** A lane and one of its copies: each has an order of hosts of its own. */
-export type LaneCopy = LaneKey & Pick<Seeking, 'recipientId'>;
+export type LaneRecipient = LaneKey & Pick<Seeking, 'recipientId'>;
 
 /** Where mail of a workspace for a destination would go at this moment, and how. */
 export type RouteNow = LaneKey & {
@@ -49,8 +49,13 @@ export type RouteNow = LaneKey & {
 type MxTerms = Pick<Terms, 'tls' | 'mtaSts' | 'sources'>;
 
 /** Asks DNS as the daemon would, from this machine. */
-export async function routeNow(session: Session, ways: Ways, resolver: Resolver, copy: LaneCopy): Promise<RouteNow> {
-	const {destination, workspaceId} = copy;
+export async function routeNow(
+	session: Session,
+	ways: Ways,
+	resolver: Resolver,
+	recipient: LaneRecipient,
+): Promise<RouteNow> {
+	const {destination, workspaceId} = recipient;
 	const {site, provider, pace, terms, warmUp} = await ways.wayOf({destination, workspaceId});
 	const {connections, startConnections, mailsPerSession, perMinute} = pace;
 	return {
@@ -60,7 +65,7 @@ export async function routeNow(session: Session, ways: Ways, resolver: Resolver,
 		pace: {connections, startConnections, mailsPerSession, perMinute},
 		suspension: await suspensionOf(session, site),
 		warmUp: warmUp && {source: warmUp.source, group: warmUp.group, perDay: warmUp.perDay},
-		to: await leadsTo(session, resolver, copy, terms),
+		to: await leadsTo(session, resolver, recipient, terms),
 	};
 }
 
@@ -72,10 +77,15 @@ async function suspensionOf(session: Session, site: string): Promise<RouteNow['s
 		: null;
 }
 
-async function leadsTo(session: Session, resolver: Resolver, copy: LaneCopy, terms: Terms): Promise<RouteNow['to']> {
+async function leadsTo(
+	session: Session,
+	resolver: Resolver,
+	recipient: LaneRecipient,
+	terms: Terms,
+): Promise<RouteNow['to']> {
 	const {delivery, dataDir} = session.settings();
 	const {route, tls, mtaSts, sources} = terms;
-	if (copy.destination === simulatorDomain) {
+	if (recipient.destination === simulatorDomain) {
 		return {kind: 'simulator'};
 	}
 	if (delivery === 'capture') {
@@ -84,14 +94,14 @@ async function leadsTo(session: Session, resolver: Resolver, copy: LaneCopy, ter
 	if (route.kind === 'relay') {
 		return {kind: 'relay', relays: route.relays.map(({host, port, secure, tls}) => ({host, port, secure, tls}))};
 	}
-	return {kind: 'mx', ...(await mxNow(session, resolver, copy, terms)), terms: {tls, mtaSts, sources}};
+	return {kind: 'mx', ...(await mxNow(session, resolver, recipient, terms)), terms: {tls, mtaSts, sources}};
 }
 
 /** What the sender would dial for a copy, in its order: `mxRoutes` with what the settings and the domain's policies demand. */
 async function mxNow(
 	session: Session,
 	resolver: Resolver,
-	{destination, recipientId}: LaneCopy,
+	{destination, recipientId}: LaneRecipient,
 	terms: Terms,
 ): Promise<{readonly hosts: readonly Host[]; readonly fault: string | null}> {
 	const settings = session.settings();

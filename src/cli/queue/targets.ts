@@ -11,7 +11,7 @@ export type TargetOptions = {readonly destination?: string; readonly olderThan?:
 
 /** The copies that a command means. */
 export type Targets = {
-	readonly copies: readonly string[];
+	readonly recipients: readonly string[];
 	/** Those of the named copies that are not in the queue. */
 	readonly gone: readonly string[];
 	/** How they were chosen, for the audit trail. */
@@ -40,15 +40,15 @@ export async function chosenTargets(
 	}
 	const workspaceId = (await session.chosenWorkspace())?.id;
 	if (ids.length > 0) {
-		return await namedCopies(session, ids, workspaceId);
+		return await namedRecipients(session, ids, workspaceId);
 	}
 	const filter: QueueFilter = {workspaceId, destination, before: olderThan};
-	const copies = await findWaiting(await session.reader(), filter);
-	return {copies, gone: [], chosen: {destination, before: olderThan && new Date(olderThan).toISOString()}};
+	const recipients = await findWaiting(await session.reader(), filter);
+	return {recipients, gone: [], chosen: {destination, before: olderThan && new Date(olderThan).toISOString()}};
 }
 
 /** Nothing is done where one of them is unknown. */
-async function namedCopies(
+async function namedRecipients(
 	session: Session,
 	texts: readonly string[],
 	workspaceId: string | undefined,
@@ -64,12 +64,12 @@ async function namedCopies(
 		ids.push(isId(kind, text) ? text : ((await session.idOf(kind, text)) ?? text));
 	}
 	const named = await findNamed(await session.reader(), ids, workspaceId);
-	const unknown = ids.find(id => !named.some(copy => copy.id === id || copy.message_id === id));
+	const unknown = ids.find(id => !named.some(recipient => recipient.id === id || recipient.message_id === id));
 	if (unknown !== undefined) {
 		const kind = unknown.startsWith('msg') ? 'message' : 'copy';
 		throw new CliError('data', `there is no ${kind} ${unknown}`, 'see mailctl queue list');
 	}
-	const copies = new Set(named.filter(({waits}) => waits).map(({id}) => id));
+	const recipients = new Set(named.filter(({waits}) => waits).map(({id}) => id));
 	const gone = new Set(named.filter(({waits}) => !waits).map(({id}) => id));
-	return {copies: [...copies].sort(), gone: [...gone].sort(), chosen: {}};
+	return {recipients: [...recipients].sort(), gone: [...gone].sort(), chosen: {}};
 }

@@ -1,8 +1,8 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
 import {laneText} from '../../mail/way.ts';
-import {readAttempts, type StoredAttempt} from '../../store/message-copies.ts';
-import {type CopyFacts, readCopyFacts} from '../../store/queue/queue-facts.ts';
+import {readAttempts, type StoredAttempt} from '../../store/message-recipients.ts';
+import {type RecipientFacts, readRecipientFacts} from '../../store/queue/queue-facts.ts';
 import {listWorkspaces} from '../../store/workspaces.ts';
 import {CliError} from '../fault.ts';
 import {attemptLines} from '../message-text.ts';
@@ -10,11 +10,11 @@ import {count} from '../options.ts';
 import {verb} from '../program.ts';
 import {action, type Session} from '../session.ts';
 import {grouped, nextTry, printable, shortTime} from '../text.ts';
-import {type LaneCopy, openResolver, openWays, type RouteNow, routeLines, routeNow} from './route-now.ts';
+import {type LaneRecipient, openResolver, openWays, type RouteNow, routeLines, routeNow} from './route-now.ts';
 import {chosenTargets, type TargetOptions, targetOptions} from './targets.ts';
 
 type Options = TargetOptions & {readonly follow?: true; readonly limit: number};
-type Traced = {readonly copy: CopyFacts; readonly attempts: readonly StoredAttempt[]};
+type Traced = {readonly recipient: RecipientFacts; readonly attempts: readonly StoredAttempt[]};
 
 const pollMs = 500;
 /** A destination without mail is shown as so many of them would have it. */
@@ -39,14 +39,14 @@ async function trace(session: Session, options: Options, ids: readonly string[])
 		throw new CliError('usage', '--follow prints as it goes', 'leave out --json');
 	}
 	const targets = await chosenTargets(session, ids, options);
-	const all = [...targets.copies, ...targets.gone];
+	const all = [...targets.recipients, ...targets.gone];
 	const chosen = all.slice(0, options.limit);
-	const copies = await readCopyFacts(await session.reader(), chosen);
-	const routes = await routesNow(session, copies, options.destination);
-	const traced = await withAttempts(session, copies);
+	const recipients = await readRecipientFacts(await session.reader(), chosen);
+	const routes = await routesNow(session, recipients, options.destination);
+	const traced = await withAttempts(session, recipients);
 	session.show({routes: routes.map(routeView), copies: traced.map(view)}, () => [
 		...routes.flatMap(route => described(session, route, routes)),
-		...traced.flatMap(each => ['', ...copyLines(session, each)]),
+		...traced.flatMap(each => ['', ...recipientLines(session, each)]),
 		...(all.length > chosen.length ? ['', `and ${grouped(all.length - chosen.length)} more: raise --limit`] : []),
 	]);
 	if (options.follow) {
@@ -57,11 +57,11 @@ async function trace(session: Session, options: Options, ids: readonly string[])
 /** The ways of the copies' lanes; without copies those of every workspace, or of the chosen one, for the destination. */
 async function routesNow(
 	session: Session,
-	copies: readonly CopyFacts[],
+	recipients: readonly RecipientFacts[],
 	destination: string | undefined,
 ): Promise<RouteNow[]> {
-	const lanes = new Map<string, LaneCopy>();
-	for (const {id: recipientId, destination, workspace_id: workspaceId} of copies) {
+	const lanes = new Map<string, LaneRecipient>();
+	for (const {id: recipientId, destination, workspace_id: workspaceId} of recipients) {
 		const lane = laneText({destination, workspaceId});
 		lanes.set(lane, lanes.get(lane) ?? {destination, workspaceId, recipientId});
 	}
@@ -73,33 +73,36 @@ async function routesNow(
 		}
 	}
 	const [ways, resolver] = [await openWays(session, {policies: true}), openResolver(session)];
-	return await Promise.all([...lanes.values()].map(copy => routeNow(session, ways, resolver, copy)));
+	return await Promise.all([...lanes.values()].map(recipient => routeNow(session, ways, resolver, recipient)));
 }
 
-async function withAttempts(session: Session, copies: readonly CopyFacts[]): Promise<Traced[]> {
+async function withAttempts(session: Session, recipients: readonly RecipientFacts[]): Promise<Traced[]> {
 	const attempts = await readAttempts(
 		await session.reader(),
-		copies.map(({id}) => id),
+		recipients.map(({id}) => id),
 	);
-	return copies.map(copy => ({copy, attempts: attempts.filter(attempt => attempt.recipient_id === copy.id)}));
+	return recipients.map(recipient => ({
+		recipient,
+		attempts: attempts.filter(attempt => attempt.recipient_id === recipient.id),
+	}));
 }
 
 /** Until every copy has left the queue. A try is recorded together with what became of the copy. */
 async function follow(session: Session, ids: readonly string[], before: readonly Traced[]): Promise<void> {
 	const {terminal} = session;
-	const shown = new Map(before.map(({copy, attempts}) => [copy.id, attempts.length]));
-	let waiting = before.filter(({copy}) => copy.next_attempt_at !== null).map(({copy}) => copy.id);
+	const shown = new Map(before.map(({recipient, attempts}) => [recipient.id, attempts.length]));
+	let waiting = before.filter(({recipient}) => recipient.next_attempt_at !== null).map(({recipient}) => recipient.id);
 	while (waiting.length > 0) {
 		await sleep(pollMs);
-		const copies = await readCopyFacts(await session.reader(), waiting);
-		for (const {copy, attempts} of await withAttempts(session, copies)) {
-			const fresh = attempts.slice(shown.get(copy.id) ?? 0);
-			if (fresh.length > 0 || copy.next_attempt_at === null) {
-				shown.set(copy.id, attempts.length);
-				terminal.print(['', ...copyLines(session, {copy, attempts: fresh})]);
+		const recipients = await readRecipientFacts(await session.reader(), waiting);
+		for (const {recipient, attempts} of await withAttempts(session, recipients)) {
+			const fresh = attempts.slice(shown.get(recipient.id) ?? 0);
+			if (fresh.length > 0 || recipient.next_attempt_at === null) {
+				shown.set(recipient.id, attempts.length);
+				terminal.print(['', ...recipientLines(session, {recipient, attempts: fresh})]);
 			}
 		}
-		waiting = copies.filter(copy => copy.next_attempt_at !== null).map(({id}) => id);
+		waiting = recipients.filter(recipient => recipient.next_attempt_at !== null).map(({id}) => id);
 	}
 	if (ids.length > 1) {
 		terminal.print(['', 'none of them is in the queue any more']);
@@ -133,8 +136,8 @@ function routeView({workspaceId, warmUp, pace, suspension, to, ...route}: RouteN
 	};
 }
 
-function copyLines({terminal, tools}: Session, {copy, attempts}: Traced): string[] {
-	const {id, address, state, state_at: at, next_attempt_at: next, claimed_by: claim} = copy;
+function recipientLines({terminal, tools}: Session, {recipient, attempts}: Traced): string[] {
+	const {id, address, state, state_at: at, next_attempt_at: next, claimed_by: claim} = recipient;
 	const queued = (due: string) => (claim === null ? nextTry(due, tools.clock.now()) : 'being tried now');
 	const standing = next === null ? `${state} at ${shortTime(at)} UTC` : `${state}, ${queued(next)}`;
 	return [
@@ -144,8 +147,8 @@ function copyLines({terminal, tools}: Session, {copy, attempts}: Traced): string
 	];
 }
 
-function view({copy, attempts}: Traced) {
-	const {id, message_id, workspace_id, address, destination, state, state_at, next_attempt_at} = copy;
+function view({recipient, attempts}: Traced) {
+	const {id, message_id, workspace_id, address, destination, state, state_at, next_attempt_at} = recipient;
 	return {
 		id,
 		message_id,

@@ -38,7 +38,7 @@ async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Pr
 			store: await session.store(),
 			tools: session.tools,
 			settled: async () => void (running && (await sleep(noticedMs))),
-			removeCaptured: copyIds => removeCaptured(folder, copyIds),
+			removeCaptured: recipientIds => removeCaptured(folder, recipientIds),
 			onStep: messages => progress.show(messages, null),
 		},
 		workspace,
@@ -46,7 +46,7 @@ async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Pr
 	progress.end();
 	if (deleted.kind === 'waiting') {
 		const drop = `mailctl queue drop --older-than 0s --workspace ${id} --yes`;
-		const wrong = `${name} has mail in the queue (copies: ${grouped(deleted.copies)})`;
+		const wrong = `${name} has mail in the queue (copies: ${grouped(deleted.recipients)})`;
 		throw new CliError('unavailable', wrong, `wait until it is sent, or drop it with ${drop}`);
 	}
 	const isLast = !(await hasWorkspace(await session.reader()));

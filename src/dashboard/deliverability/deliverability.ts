@@ -2,12 +2,12 @@ import {type Html, html} from '../../hosted/html.ts';
 import {simulatorDomain} from '../../mail/simulator.ts';
 import {storeTime} from '../../mail/time.ts';
 import {readWarmUps} from '../../store/queue/warm-up.ts';
-import {type Refusal, readRefusals, readTriedCopies, type TriedCopy} from '../../store/samples.ts';
+import {type Refusal, readRefusals, readTriedRecipients, type TriedRecipient} from '../../store/samples.ts';
 import {badge, type Column, chips, count, name, nothing, section, share, table} from '../markup.ts';
 import {countsSimulated, hoursOf, type Period, periodOf, periods, simulatedLine} from '../overview/traffic.ts';
 import type {DashboardParts} from '../parts.ts';
 import type {Answer, Route, Visit} from '../route.ts';
-import {countCategories, type Group, groupCopies, groupRefusals, sumOf, type Wording} from './groups.ts';
+import {countCategories, type Group, groupRecipients, groupRefusals, sumOf, type Wording} from './groups.ts';
 import {sourcesOf} from './sources.ts';
 
 /** How many of the newest messages are read, and of the newest in each state that has a refusal. */
@@ -22,16 +22,16 @@ export function deliverabilityPages({reader, settings}: DashboardParts): readonl
 		const simulated = countsSimulated(query);
 		const newest = {workspaceId: workspace.id, since: now - hoursOf(period) * 3_600_000, simulated};
 		const [tried, refusals, sent] = await Promise.all([
-			readTriedCopies(reader, {...newest, limit: sampled.messages}),
+			readTriedRecipients(reader, {...newest, limit: sampled.messages}),
 			readRefusals(reader, {...newest, limit: sampled.refusals}),
 			readWarmUps(reader, storeTime(now).slice(0, 10)),
 		]);
 		const real = tried.filter(({destination}) => destination !== simulatorDomain);
-		const copies = simulated ? tried : real;
+		const recipients = simulated ? tried : real;
 		const content = html`${simulatedLine('/deliverability', query, tried.length - real.length)}${
-			copies.length === 0
+			recipients.length === 0
 				? noMail(period)
-				: html`${summary(copies, period)}${section('By provider', groupTable('Provider', groupCopies(copies, 'provider'), 'no host answered'))}${refusalParts(refusals, period)}${section('By destination', groupTable('Destination', groupCopies(copies, 'destination'), '–'))}`
+				: html`${summary(recipients, period)}${section('By provider', groupTable('Provider', groupRecipients(recipients, 'provider'), 'no host answered'))}${refusalParts(refusals, period)}${section('By destination', groupTable('Destination', groupRecipients(recipients, 'destination'), '–'))}`
 		}${section('Ways out', sourcesOf(settings, workspace, {sent, now}))}`;
 		const actions = chips('Period', query, 'period', periods, '/deliverability');
 		return {kind: 'page', place: 'deliverability', title: 'Deliverability', actions, content};
@@ -43,15 +43,15 @@ export function deliverabilityPages({reader, settings}: DashboardParts): readonl
 const noMail = ({label}: Period): Html =>
 	html`<div class="empty"><p>No mail in ${label}.</p><p>This page shows what the hosts of recipients accept, put off and refuse, and why.</p></div>`;
 
-function summary(copies: readonly TriedCopy[], {label}: Period): Html {
-	const all = sumOf(copies);
+function summary(recipients: readonly TriedRecipient[], {label}: Period): Html {
+	const all = sumOf(recipients);
 	const tile = (title: string, figure: string, note: string): Html =>
 		html`<div class="card figure"><span class="soft">${title}</span><strong>${figure}</strong><small>${note}</small></div>`;
-	return html`<p class="soft">Looked at: ${count(all.copies)} copies of the newest messages of the last ${label}, at most ${count(sampled.messages)} messages, as they stand now.</p>
+	return html`<p class="soft">Looked at: ${count(all.recipients)} copies of the newest messages of the last ${label}, at most ${count(sampled.messages)} messages, as they stand now.</p>
 <div class="grid tiles">${[
-		tile('Delivered', share(all.delivered, all.copies), `${count(all.delivered)} copies`),
-		tile('Bounced', share(all.bounced, all.copies), `${count(all.bounced)} copies`),
-		tile('Put off', share(all.deferred, all.copies), `${count(all.waiting)} wait now`),
+		tile('Delivered', share(all.delivered, all.recipients), `${count(all.delivered)} copies`),
+		tile('Bounced', share(all.bounced, all.recipients), `${count(all.bounced)} copies`),
+		tile('Put off', share(all.deferred, all.recipients), `${count(all.waiting)} wait now`),
 		tile('TLS', share(all.tls, all.spoken), `${share(all.verified, all.spoken)} with a verified certificate`),
 	]}</div>`;
 }
@@ -71,10 +71,10 @@ function groupTable(title: string, groups: readonly Group[], nameless: string): 
 				cell: group => (group.name === null ? html`<span class="soft">${nameless}</span>` : name(group.name)),
 				cut: true,
 			},
-			{title: 'Copies', cell: group => count(group.copies), right: true},
-			part('Delivered', group => [group.delivered, group.copies]),
-			part('Bounced', group => [group.bounced, group.copies]),
-			part('Put off', group => [group.deferred, group.copies], true),
+			{title: 'Copies', cell: group => count(group.recipients), right: true},
+			part('Delivered', group => [group.delivered, group.recipients]),
+			part('Bounced', group => [group.bounced, group.recipients]),
+			part('Put off', group => [group.deferred, group.recipients], true),
 			{title: 'Waiting', cell: group => count(group.waiting), right: true, wide: true},
 			part('TLS', group => [group.tls, group.spoken], true),
 		],

@@ -1,13 +1,13 @@
 import {wordingOf} from '../../bounce/wording.ts';
 import type {BounceCategory} from '../../mail/outcome.ts';
 import {providerOf} from '../../reputation/alarm.ts';
-import type {Refusal, TriedCopy} from '../../store/samples.ts';
+import type {Refusal, TriedRecipient} from '../../store/samples.ts';
 
 /** What became of the copies for one provider or destination. */
 export type Group = {
 	/** Null: no host has answered about them yet. */
 	readonly name: string | null;
-	copies: number;
+	recipients: number;
 	delivered: number;
 	bounced: number;
 	waiting: number;
@@ -21,33 +21,33 @@ export type Group = {
 };
 
 /** The largest first, of equal ones those that refuse most. */
-export function groupCopies(copies: readonly TriedCopy[], by: 'provider' | 'destination'): Group[] {
+export function groupRecipients(recipients: readonly TriedRecipient[], by: 'provider' | 'destination'): Group[] {
 	const groups = new Map<string | null, Group>();
-	for (const copy of copies) {
-		const name = by === 'destination' ? copy.destination : copy.host && providerOf(copy.host);
+	for (const recipient of recipients) {
+		const name = by === 'destination' ? recipient.destination : recipient.host && providerOf(recipient.host);
 		const group = groups.get(name) ?? emptyGroup(name);
 		groups.set(name, group);
-		add(group, copy);
+		add(group, recipient);
 	}
-	return [...groups.values()].sort((a, b) => b.copies - a.copies || b.bounced - a.bounced);
+	return [...groups.values()].sort((a, b) => b.recipients - a.recipients || b.bounced - a.bounced);
 }
 
 /** All of them together. */
-export function sumOf(copies: readonly TriedCopy[]): Group {
+export function sumOf(recipients: readonly TriedRecipient[]): Group {
 	const all = emptyGroup(null);
-	for (const copy of copies) {
-		add(all, copy);
+	for (const recipient of recipients) {
+		add(all, recipient);
 	}
 	return all;
 }
 
 const emptyGroup = (name: string | null): Group => ({
 	name,
-	...{copies: 0, delivered: 0, bounced: 0, waiting: 0, deferred: 0, tls: 0, verified: 0, spoken: 0},
+	...{recipients: 0, delivered: 0, bounced: 0, waiting: 0, deferred: 0, tls: 0, verified: 0, spoken: 0},
 });
 
-function add(group: Group, {state, attempts, waits, host, tls}: TriedCopy): void {
-	group.copies++;
+function add(group: Group, {state, attempts, waits, host, tls}: TriedRecipient): void {
+	group.recipients++;
 	// A smarthost's word is the last that is heard of what it took.
 	group.delivered += state === 'delivered' || state === 'complained' || (state === 'sent' && !waits) ? 1 : 0;
 	group.bounced += state === 'bounced' ? 1 : 0;

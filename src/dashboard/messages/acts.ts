@@ -44,18 +44,22 @@ export async function actionsOf({reader, apiUrl}: DashboardParts, visit: Visit, 
 }
 
 /** The form that suppresses one of the recipients, or that the only one is suppressed already. */
-async function suppression(reader: Knex, {workspace, now}: Visit, {message, copies, copy}: Opened): Promise<Html> {
-	const [only] = copies;
-	const address = copies.length === 1 && only ? addressOf(only.address) : null;
+async function suppression(
+	reader: Knex,
+	{workspace, now}: Visit,
+	{message, recipients, recipient}: Opened,
+): Promise<Html> {
+	const [only] = recipients;
+	const address = recipients.length === 1 && only ? addressOf(only.address) : null;
 	const listed = address && (await findSuppression(reader, workspace.id, {addressKey: address.key}));
 	if (listed) {
 		const note = html`<p>${name(address.spelling)} is on the suppression list since ${time(listed.created_at, now)}: ${listed.reason}.</p>`;
 		return behind('Suppressed', note);
 	}
-	const choices = copies
+	const choices = recipients
 		.filter(({address}) => addressOf(address) !== null)
 		.map(({id, address}) => ({value: id, label: plainName(address)}));
-	const fields = html`${select({name: 'copy', label: 'Recipient', value: copy.id}, choices)}<p>They get no mail of this workspace any more, until somebody removes the entry.</p>`;
+	const fields = html`${select({name: 'copy', label: 'Recipient', value: recipient.id}, choices)}<p>They get no mail of this workspace any more, until somebody removes the entry.</p>`;
 	return behind(
 		'Suppress recipient',
 		act({to: `/messages/${message.id}/suppress`, label: 'Suppress', fields, look: 'danger'}),
@@ -94,8 +98,8 @@ export function actRoutes(
 		if (opened === null) {
 			return noMessage;
 		}
-		const {message, copy} = opened;
-		const address = addressOf(copy.address);
+		const {message, recipient} = opened;
+		const address = addressOf(recipient.address);
 		if (opened.isErased || address === null) {
 			return await refused(visit, 'The address was erased.');
 		}
@@ -104,8 +108,8 @@ export function actRoutes(
 		return go(
 			tabPath(message.id, ''),
 			isNew
-				? `${copy.address} is on the suppression list now.`
-				: `${copy.address} was on the suppression list already.`,
+				? `${recipient.address} is on the suppression list now.`
+				: `${recipient.address} was on the suppression list already.`,
 		);
 	}
 

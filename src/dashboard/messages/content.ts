@@ -64,7 +64,7 @@ function filesOf({id}: StoredMessage, {files}: ShownMail, query: URLSearchParams
 	if (files.length === 0) {
 		return nothing;
 	}
-	const copy = kept(query, ['copy']);
+	const recipient = kept(query, ['copy']);
 	return section(
 		'Attachments',
 		table({
@@ -75,7 +75,7 @@ function filesOf({id}: StoredMessage, {files}: ShownMail, query: URLSearchParams
 				{
 					title: 'Name',
 					cell: row =>
-						html`<a href="${hrefOf(`/messages/${id}/attachments/${row.index}`, copy)}" download>${name(row.name)}</a>`,
+						html`<a href="${hrefOf(`/messages/${id}/attachments/${row.index}`, recipient)}" download>${name(row.name)}</a>`,
 				},
 				{title: 'Type', cell: row => name(row.type), wide: true},
 				{title: 'Octets', cell: row => count(row.octets), right: true},

@@ -30,17 +30,17 @@ export function createMailReader({mails}: Pick<DashboardParts, 'mails'>) {
 	const remade = new LRUCache<string, Buffer>(kept);
 	const seen = new LRUCache<string, SeenMail>({...kept, maxSize: mostSeen, sizeCalculation: sizeOf});
 
-	async function rawOf(workspaceId: string, {message, copy}: Wanted): Promise<RawMail | Missing> {
-		const captured = await mails.captured(copy.id);
+	async function rawOf(workspaceId: string, {message, recipient}: Wanted): Promise<RawMail | Missing> {
+		const captured = await mails.captured(recipient.id);
 		if (captured !== null) {
 			return {raw: bufferOf(captured), isCaptured: true};
 		}
-		const key = keyOf({message, copy});
+		const key = keyOf({message, recipient});
 		const known = remade.get(key);
 		if (known) {
 			return {raw: known, isCaptured: false};
 		}
-		const made = await turns(workspaceId, () => mails.remade(workspaceId, copy.id));
+		const made = await turns(workspaceId, () => mails.remade(workspaceId, recipient.id));
 		if (made === 'no_sender') {
 			return {missing: 'The mail cannot be made again: its sender was removed.'};
 		}
@@ -88,10 +88,10 @@ export function createMailReader({mails}: Pick<DashboardParts, 'mails'>) {
 	};
 }
 
-type Wanted = Pick<Opened, 'message' | 'copy'>;
+type Wanted = Pick<Opened, 'message' | 'recipient'>;
 
 /** Who is erased from the addresses is not to be seen in what was made before. */
-const keyOf = ({message, copy}: Wanted) =>
-	JSON.stringify([copy.id, copy.address, message.to, message.cc, message.replyTo]);
+const keyOf = ({message, recipient}: Wanted) =>
+	JSON.stringify([recipient.id, recipient.address, message.to, message.cc, message.replyTo]);
 
 export const bufferOf = ({buffer, byteOffset, length}: Uint8Array): Buffer => Buffer.from(buffer, byteOffset, length);

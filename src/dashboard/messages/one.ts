@@ -2,7 +2,7 @@ import {isBuiltIn} from '../../admin/submission-template.ts';
 import {type Html, html, type Value} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {erasedAddress} from '../../mail/message.ts';
-import {readCopies, type StoredCopy} from '../../store/message-copies.ts';
+import {readRecipients, type StoredRecipient} from '../../store/message-recipients.ts';
 import {findMessage, findMessageStanding, type StoredMessage} from '../../store/messages.ts';
 import {live} from '../live.ts';
 import {badge, code, facts, hrefOf, join, name, time} from '../markup.ts';
@@ -13,9 +13,9 @@ import {stateBadge} from './list.ts';
 /** A message that is looked at, and the copy of it that is meant. */
 export type Opened = {
 	readonly message: StoredMessage;
-	readonly copies: readonly StoredCopy[];
+	readonly recipients: readonly StoredRecipient[];
 	/** That of `to` unless the query names another. */
-	readonly copy: StoredCopy;
+	readonly recipient: StoredRecipient;
 	/** Nothing is left of what it said. */
 	readonly isErased: boolean;
 };
@@ -30,11 +30,11 @@ export async function openMessage(
 	if (!(message && standing)) {
 		return null;
 	}
-	const copies = await readCopies(reader, workspace.id, id);
+	const recipients = await readRecipients(reader, workspace.id, id);
 	const wanted = query.get('copy') ?? form.get('copy');
-	const copy = copies.find(one => one.id === wanted) ?? copies[0];
+	const recipient = recipients.find(one => one.id === wanted) ?? recipients[0];
 	const isErased = standing.erasedAt !== null || message.to === erasedAddress;
-	return copy ? {message, copies, copy, isErased} : null;
+	return recipient ? {message, recipients, recipient, isErased} : null;
 }
 
 export const noMessage = missing(
@@ -99,10 +99,12 @@ function tabLinks(id: string, chosen: Tab, query: URLSearchParams): Html {
 }
 
 /** `isWhole`: with all that is known of it, not only what tells it from others. */
-function head({message, copies}: Opened, now: number, isWhole: boolean): Html {
+function head({message, recipients}: Opened, now: number, isWhole: boolean): Html {
 	const {mode, status, from, to, templateId, templateName, templateVersion} = message;
 	const test = mode === 'test' ? html` ${badge('test', 'idle')}` : null;
-	const others = copies.slice(1).map(copy => html`<div>${name(copy.address)} ${stateBadge(copy.state)}</div>`);
+	const others = recipients
+		.slice(1)
+		.map(recipient => html`<div>${name(recipient.address)} ${stateBadge(recipient.state)}</div>`);
 	return html`<div id="head" class="card">${facts([
 		['To', html`${name(to)} ${stateBadge(status)}${test}`],
 		['From', name(from)],
@@ -141,14 +143,14 @@ function found(searches: ReadonlyArray<readonly [text: string, search: string]>)
 }
 
 /** Which copy is looked at, where there are several. */
-export function copyChips({copies, copy}: Opened, path: string, query: URLSearchParams): Html | null {
-	if (copies.length < 2) {
+export function recipientChips({recipients, recipient}: Opened, path: string, query: URLSearchParams): Html | null {
+	if (recipients.length < 2) {
 		return null;
 	}
-	const links = copies.map(({id, role, address}) => {
+	const links = recipients.map(({id, role, address}) => {
 		const href = hrefOf(path, query, {copy: id});
 		const text = html`${role} ${name(address)}`;
-		return id === copy.id
+		return id === recipient.id
 			? html`<a href="${href}" class="chip" aria-current="true">${text}</a>`
 			: html`<a href="${href}" class="chip">${text}</a>`;
 	});

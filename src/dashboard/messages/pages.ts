@@ -5,7 +5,16 @@ import {type Answer, go, type Route, type Visit} from '../route.ts';
 import {actionsOf, actRoutes} from './acts.ts';
 import {headersContent, previewContent, sourceContent, textContent, variablesContent} from './content.ts';
 import {bufferOf, createMailReader, type Missing} from './mail.ts';
-import {copyChips, messagePage, noMessage, type Opened, openMessage, type Shown, type Tab, tabPath} from './one.ts';
+import {
+	messagePage,
+	noMessage,
+	type Opened,
+	openMessage,
+	recipientChips,
+	type Shown,
+	type Tab,
+	tabPath,
+} from './one.ts';
 import {timelineOf} from './timeline.ts';
 
 /** The pages of one message, and what may be done with it. */
@@ -22,7 +31,7 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 			return noMessage;
 		}
 		const content = await timelineOf(parts, opened, visit.now);
-		const isMoving = opened.copies.some(copy => copy.next_attempt_at !== null);
+		const isMoving = opened.recipients.some(recipient => recipient.next_attempt_at !== null);
 		return await shown(visit, opened, {tab: '', content, problem, isMoving});
 	}
 
@@ -55,7 +64,7 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		role: 'viewer',
 		answer: visit => {
 			const page = (opened: Opened, content: Html) => {
-				const chips = copyChips(opened, tabPath(opened.message.id, tab), visit.query);
+				const chips = recipientChips(opened, tabPath(opened.message.id, tab), visit.query);
 				return shown(visit, opened, {tab, content: html`${chips}${content}`});
 			};
 			return withMail(

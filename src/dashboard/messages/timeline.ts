@@ -6,8 +6,8 @@ import type {EventType} from '../../mail/event.ts';
 import {type EngagementCount, readEngagement} from '../../store/engagement.ts';
 import {readEvents, type StoredEvent} from '../../store/events.ts';
 import {readReports, type StoredReport} from '../../store/inbound/reports.ts';
-import type {StoredAttempt, StoredCopy} from '../../store/message-copies.ts';
-import {readCopyFacts} from '../../store/queue/queue-facts.ts';
+import type {StoredAttempt, StoredRecipient} from '../../store/message-recipients.ts';
+import {readRecipientFacts} from '../../store/queue/queue-facts.ts';
 import {readDaemons} from '../daemons.ts';
 import {hrefOf, join, name, section, type Tone, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -20,35 +20,35 @@ const mostReports = 100;
 /** What happened to a message: why it waits, its timeline, every try of every copy, what came back. */
 export async function timelineOf(
 	{reader, settings}: Pick<DashboardParts, 'reader' | 'settings'>,
-	{message, copies}: Opened,
+	{message, recipients}: Opened,
 	now: number,
 ): Promise<Html> {
 	const events = await readEvents(reader, message.id, {after: null, limit: mostEvents});
 	const reports = await readReports(reader, message.id, mostReports);
 	const engagement = await readEngagement(reader, message.id);
-	const waiting = copies.filter(copy => copy.next_attempt_at !== null).map(({id}) => id);
+	const waiting = recipients.filter(recipient => recipient.next_attempt_at !== null).map(({id}) => id);
 	const reasons = await readReasons({reader, settings}, waiting, now);
-	const several = copies.length > 1;
+	const several = recipients.length > 1;
 	return html`${waits(reasons, now)}<ol class="timeline">${events.map(event => entry(event, several, now))}</ol>
-${copies.map(copy => {
+${recipients.map(recipient => {
 	const own = <Row extends {readonly recipientId: string}>(rows: readonly Row[]) =>
-		rows.filter(({recipientId}) => recipientId === copy.id);
-	return copySection(copy, {reports: own(reports), engagement: own(engagement)}, now);
+		rows.filter(({recipientId}) => recipientId === recipient.id);
+	return recipientSection(recipient, {reports: own(reports), engagement: own(engagement)}, now);
 })}`;
 }
 
 async function readReasons(
 	parts: Pick<DashboardParts, 'reader' | 'settings'>,
-	copyIds: readonly string[],
+	recipientIds: readonly string[],
 	now: number,
 ): Promise<Why[]> {
-	if (copyIds.length === 0) {
+	if (recipientIds.length === 0) {
 		return [];
 	}
 	const {reader, settings} = parts;
-	const copies = await readCopyFacts(reader, copyIds);
-	const context = await readWhyContext(reader, copies, {now, settings, daemons: await readDaemons(parts, now)});
-	return copies.map(copy => whyWaiting(copy, context));
+	const recipients = await readRecipientFacts(reader, recipientIds);
+	const context = await readWhyContext(reader, recipients, {now, settings, daemons: await readDaemons(parts, now)});
+	return recipients.map(recipient => whyWaiting(recipient, context));
 }
 
 function waits(reasons: readonly Why[], now: number): Html | null {
@@ -94,8 +94,8 @@ function entry(event: StoredEvent, several: boolean, now: number): Html {
 
 type Afterwards = {readonly reports: readonly StoredReport[]; readonly engagement: readonly EngagementCount[]};
 
-function copySection(copy: StoredCopy, {reports, engagement}: Afterwards, now: number): Html {
-	const {attempts, role, address, state} = copy;
+function recipientSection(recipient: StoredRecipient, {reports, engagement}: Afterwards, now: number): Html {
+	const {attempts, role, address, state} = recipient;
 	const parts = [
 		...attempts.map(attempt => tried(attempt, now)),
 		...reports.map(report => cameBack(report, now)),

@@ -4,7 +4,7 @@ import {type Why, whyWaiting} from '../../admin/why.ts';
 import {readWhyContext} from '../../admin/why-context.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {labelFault} from '../../mail/unprintable.ts';
-import {readCopyFacts} from '../../store/queue/queue-facts.ts';
+import {readRecipientFacts} from '../../store/queue/queue-facts.ts';
 import {findWaiting, listQueue} from '../../store/queue/queue-list.ts';
 import {readDaemons} from '../daemons.ts';
 import {live} from '../live.ts';
@@ -24,13 +24,13 @@ export function destinationPages(parts: DashboardParts): readonly Route[] {
 		const {params, workspace, now, may, everywhere: seesAll} = visit;
 		const destination = params.destination ?? '';
 		const [standing] = await readQueueStanding(reader, {now, workspaceId: workspace.id, idle: seesAll, destination});
-		const copies = await listQueue(reader, {workspaceId: workspace.id, destination, limit: mostShown});
-		const read = await readCopyFacts(
+		const recipients = await listQueue(reader, {workspaceId: workspace.id, destination, limit: mostShown});
+		const read = await readRecipientFacts(
 			reader,
-			copies.map(({id}) => id),
+			recipients.map(({id}) => id),
 		);
 		const context = await readWhyContext(reader, read, {now, daemons: await readDaemons(parts, now), settings});
-		const reasons = new Map(read.map(copy => [copy.id, whyWaiting(copy, context)]));
+		const reasons = new Map(read.map(recipient => [recipient.id, whyWaiting(recipient, context)]));
 		const known = standing
 			? facts([
 					['State', standingBadge(standing)],
@@ -46,18 +46,19 @@ export function destinationPages(parts: DashboardParts): readonly Route[] {
 		const reply = standing?.last_reply ? section('Last reply', html`<pre>${standing.last_reply}</pre>`) : nothing;
 		const waiting = table({
 			label: `Mail that waits for ${destination}`,
-			link: copy => `/messages/${copy.message_id}?copy=${copy.id}`,
+			link: recipient => `/messages/${recipient.message_id}?copy=${recipient.id}`,
 			columns: [
-				{title: 'To', cell: copy => name(copy.address), cut: true},
-				{title: 'Why it waits', cell: copy => reasonText(reasons.get(copy.id))},
-				{title: 'Tries', cell: copy => count(copy.attempts), right: true},
-				{title: 'Accepted', cell: copy => time(copy.accepted_at, now), right: true, wide: true},
-				{title: 'Next try', cell: copy => time(copy.next_attempt_at, now), right: true, wide: true},
+				{title: 'To', cell: recipient => name(recipient.address), cut: true},
+				{title: 'Why it waits', cell: recipient => reasonText(reasons.get(recipient.id))},
+				{title: 'Tries', cell: recipient => count(recipient.attempts), right: true},
+				{title: 'Accepted', cell: recipient => time(recipient.accepted_at, now), right: true, wide: true},
+				{title: 'Next try', cell: recipient => time(recipient.next_attempt_at, now), right: true, wide: true},
 			],
-			rows: copies,
+			rows: recipients,
 			empty: html`<p>Nothing waits.</p>`,
 		});
-		const more = copies.length === mostShown ? html`<p class="soft">The ${mostShown} that are due first.</p>` : nothing;
+		const more =
+			recipients.length === mostShown ? html`<p class="soft">The ${mostShown} that are due first.</p>` : nothing;
 		const content = live(
 			'destination',
 			`${path}/${destination}`,
@@ -82,14 +83,14 @@ export function destinationPages(parts: DashboardParts): readonly Route[] {
 	): Promise<Answer> {
 		const {params, workspace, tools} = visit;
 		const destination = params.destination ?? '';
-		const copies = await findWaiting(reader, {workspaceId: workspace.id, destination});
+		const recipients = await findWaiting(reader, {workspaceId: workspace.id, destination});
 		const options = {
 			transaction: writer.transaction,
 			tools,
 			outbox: {newId: tools.newId, onDue: webhooks.onDue},
 			readSilentSince: async () => (await readDaemons(parts, tools.clock.now())).silentSince,
 		};
-		const {changed, busy} = await changeQueue(options, change, copies, {destination, ...detail});
+		const {changed, busy} = await changeQueue(options, change, recipients, {destination, ...detail});
 		const left = busy.length > 0 ? ` ${count(busy.length)} being tried right now: repeat it in a moment.` : '';
 		return go(`${path}/${destination}`, `${count(changed)} ${change.done}.${left}`);
 	}

@@ -125,10 +125,10 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 			return await show(visit, `Nothing was erased: type ${contact.address} to erase it.`);
 		}
 		const person = {workspaceId: visit.workspace.id, addressKey: contact.addressKey};
-		const {messages, copies} = await erase(person, visit.tools.operator);
+		const {messages, recipients} = await erase(person, visit.tools.operator);
 		return go(
 			path,
-			`Erased the contact, the content of ${messages} messages to it, and the address in ${copies} of others.`,
+			`Erased the contact, the content of ${messages} messages to it, and the address in ${recipients} of others.`,
 		);
 	}
 

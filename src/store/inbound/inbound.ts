@@ -117,7 +117,7 @@ export async function countUnread(reader: Knex): Promise<number> {
 }
 
 /** Addresses of copies by their ids; those that are gone are missing. */
-export async function findCopyAddresses(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
+export async function findRecipientAddresses(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
 	const marks = new Array(ids.length).fill('?').join(',');
 	const answer = await reader.raw(`select id, address from recipients where id in (${marks})`, [...ids]);
 	const rows: Array<{id: string; address: string}> = Array.isArray(answer) ? answer : answer.rows;

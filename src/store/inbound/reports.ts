@@ -7,7 +7,7 @@ import {insertReturning} from '../engine/insert-rows.ts';
 import {nearIds} from '../engine/near-ids.ts';
 
 /** A copy that a report may be about, as it stands. */
-export type ReportedCopy = {
+export type ReportedRecipient = {
 	readonly id: string;
 	readonly workspaceId: string;
 	readonly messageId: string;
@@ -29,11 +29,12 @@ export type ReportedCopy = {
  * The copies of these ids, or of these messages; they stay as they are until the transaction ends. None of a workspace that
  * is gone.
  */
-export async function findReportedCopies(
+export async function findReportedRecipients(
 	trx: Knex.Transaction,
-	by: {readonly copyIds: readonly string[]} | {readonly messageIds: readonly string[]},
-): Promise<ReportedCopy[]> {
-	const [column, ids] = 'copyIds' in by ? (['c.id', by.copyIds] as const) : (['c.message_id', by.messageIds] as const);
+	by: {readonly recipientIds: readonly string[]} | {readonly messageIds: readonly string[]},
+): Promise<ReportedRecipient[]> {
+	const [column, ids] =
+		'recipientIds' in by ? (['c.id', by.recipientIds] as const) : (['c.message_id', by.messageIds] as const);
 	if (ids.length === 0) {
 		return [];
 	}
@@ -138,9 +139,12 @@ export async function deleteReports(trx: Knex.Transaction, ids: readonly string[
 }
 
 /** How many reports of a copy are there, for those that have any. */
-export async function countReports(trx: Knex.Transaction, copyIds: readonly string[]): Promise<Map<string, number>> {
+export async function countReports(
+	trx: Knex.Transaction,
+	recipientIds: readonly string[],
+): Promise<Map<string, number>> {
 	const rows: Array<{recipientId: string; n: number | string}> = await trx('reports')
-		.whereIn('recipient_id', copyIds)
+		.whereIn('recipient_id', recipientIds)
 		// The condition of the index that has them.
 		.whereNotNull('inbound_sha256')
 		.groupBy('recipient_id')

@@ -9,16 +9,16 @@ import {storeTime} from '../../mail/time.ts';
  */
 
 /** An expression: the id of the event, if the copy is in its first claim. */
-export const queuedOf = (copy: string): string =>
-	`case when ${copy}.state = 'accepted' then (select c.queued from claims as c where c.recipient_id = ${copy}.id) end`;
+export const queuedOf = (recipient: string): string =>
+	`case when ${recipient}.state = 'accepted' then (select c.queued from claims as c where c.recipient_id = ${recipient}.id) end`;
 
 /** An expression: the state of a copy. */
-export const stateOf = (copy: string): string =>
-	`case when ${queuedOf(copy)} is null then ${copy}.state else 'queued' end`;
+export const stateOf = (recipient: string): string =>
+	`case when ${queuedOf(recipient)} is null then ${recipient}.state else 'queued' end`;
 
 /** Columns for `shown`. */
-export const stateColumns = (copy: string): string =>
-	`${copy}.state, ${copy}.state_at, ${queuedOf(copy)} as queued_event`;
+export const stateColumns = (recipient: string): string =>
+	`${recipient}.state, ${recipient}.state_at, ${queuedOf(recipient)} as queued_event`;
 
 type ReadState = {
 	readonly state: RecipientState;

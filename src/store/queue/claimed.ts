@@ -77,17 +77,17 @@ export const claimedOf = (row: MailRow, {queued}: NewClaim): Claimed => ({
 });
 
 /** A query of copies with all that they are made of. As text: the query builder would take longer than the engine. */
-export const copiesWithMail = `select ${columns} from recipients as r
+export const recipientsWithMail = `select ${columns} from recipients as r
 	join messages as m on m.id = r.message_id
 	join workspaces as w on w.id = r.workspace_id
 	left join senders as s on s.workspace_id = m.workspace_id and s.address_key = m.from_key and s.disabled_at is null`;
 
 /** One copy as a claim would give it, without claiming it: to look at its mail. */
-export async function readCopy(reader: Knex, workspaceId: string, id: string): Promise<Claimed | undefined> {
-	const [near, copies] = nearCopies(reader, [{id}]);
-	const answer = await reader.raw(`${copiesWithMail} where r.id = ? and r.workspace_id = ? and ${near}`, [
+export async function readRecipient(reader: Knex, workspaceId: string, id: string): Promise<Claimed | undefined> {
+	const [near, recipients] = nearRecipients(reader, [{id}]);
+	const answer = await reader.raw(`${recipientsWithMail} where r.id = ? and r.workspace_id = ? and ${near}`, [
 		...[id, workspaceId],
-		...copies,
+		...recipients,
 	]);
 	const rows: MailRow[] = Array.isArray(answer) ? answer : answer.rows;
 	return rows[0] && {...rows[0], queued: null};
@@ -95,7 +95,7 @@ export async function readCopy(reader: Knex, workspaceId: string, id: string): P
 
 /** The same for many. A clock that was set while mail was written may have parted copies from it: those are looked for in all days. */
 export async function readClaimed(trx: Knex.Transaction, claimed: readonly NewClaim[]): Promise<Claimed[]> {
-	const found = await readRows(trx, claimed, nearCopies(trx, claimed));
+	const found = await readRows(trx, claimed, nearRecipients(trx, claimed));
 	const known = new Set(found.map(({id}) => id));
 	const parted = claimed.filter(({id}) => !known.has(id));
 	const claims = new Map(claimed.map(claim => [claim.id, claim]));
@@ -106,28 +106,28 @@ export async function readClaimed(trx: Knex.Transaction, claimed: readonly NewCl
 
 async function readRows(
 	trx: Knex.Transaction,
-	copies: ReadonlyArray<{readonly id: string}>,
+	recipients: ReadonlyArray<{readonly id: string}>,
 	[near, about]: [sql: string, bindings: Knex.RawBinding[]],
 ): Promise<MailRow[]> {
-	if (copies.length === 0) {
+	if (recipients.length === 0) {
 		return [];
 	}
 	const [condition, ids] = among(
 		trx,
 		'r.id',
-		copies.map(({id}) => id),
+		recipients.map(({id}) => id),
 	);
-	const read = await trx.raw(`${copiesWithMail} where ${condition} and ${near}`, [...ids, ...about]);
+	const read = await trx.raw(`${recipientsWithMail} where ${condition} and ${near}`, [...ids, ...about]);
 	return Array.isArray(read) ? read : read.rows;
 }
 
 /** A condition: copies and messages are of about the days of these copies. */
-function nearCopies(
+function nearRecipients(
 	connection: Knex,
-	copies: ReadonlyArray<{readonly id: string}>,
+	recipients: ReadonlyArray<{readonly id: string}>,
 ): [sql: string, bindings: Knex.RawBinding[]] {
-	const ids = copies.map(({id}) => id);
-	const [copy, ofCopy] = nearIds(connection, 'r.id', 'rcp', ids);
+	const ids = recipients.map(({id}) => id);
+	const [recipient, ofRecipient] = nearIds(connection, 'r.id', 'rcp', ids);
 	const [message, ofMessage] = nearIds(connection, 'm.id', 'msg', ids);
-	return [`${copy} and ${message}`, [...ofCopy, ...ofMessage]];
+	return [`${recipient} and ${message}`, [...ofRecipient, ...ofMessage]];
 }

@@ -7,7 +7,7 @@ import {type LaneKey, laneText} from '../../mail/way.ts';
 import {type Dialect, textInTurn} from '../engine/dialect.ts';
 import {madeBetween} from '../engine/near-ids.ts';
 import type {GroupWrite} from '../engine/writer.ts';
-import {type Claimed, claimedOf, copiesWithMail, type MailRow, type NewClaim, readClaimed} from './claimed.ts';
+import {type Claimed, claimedOf, type MailRow, type NewClaim, readClaimed, recipientsWithMail} from './claimed.ts';
 import {addWarmUp, type WarmUpDay} from './warm-up.ts';
 
 /** What a lane may start now. */
@@ -24,7 +24,7 @@ export type Claim = LaneKey & {
 };
 
 export type ClaimedNow = {
-	readonly copies: readonly Claimed[];
+	readonly recipients: readonly Claimed[];
 	/** When the next copy of the lane is due; null: none waits, or it was not asked. */
 	readonly nextDue: string | null;
 	/** Copies of the warm-up's day, these included; null: there is none. */
@@ -44,7 +44,7 @@ type Times = {readonly at: number; readonly until: string};
 
 /** A query of copies in the queue, as text: ids and their tries. */
 type Claimable = {
-	readonly copies: string;
+	readonly recipients: string;
 	readonly bindings: readonly Knex.RawBinding[];
 	readonly most: number;
 };
@@ -64,9 +64,10 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 		const ofLane = groupBy(rows, row => laneText({destination: row.destination, workspaceId: row.workspace_id}));
 		const claimed: ClaimedNow[] = [];
 		for (const one of claims) {
-			const copies = ofLane.get(laneText(one)) ?? [];
-			const nextDue = one.asksNext && copies.length < one.limit ? await readNextDue(trx, one, storeTime(now)) : null;
-			claimed.push({copies, nextDue, warmedUp: null});
+			const recipients = ofLane.get(laneText(one)) ?? [];
+			const nextDue =
+				one.asksNext && recipients.length < one.limit ? await readNextDue(trx, one, storeTime(now)) : null;
+			claimed.push({recipients, nextDue, warmedUp: null});
 		}
 		return claimed;
 	}
@@ -78,9 +79,9 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 		warmUp: NonNullable<Claim['warmUp']>,
 	): Promise<ClaimedNow> {
 		const limit = Math.min(one.limit, warmUp.perDay - (await addWarmUp(trx, warmUp, 0)));
-		const none: ClaimedNow = {copies: [], nextDue: null, warmedUp: null};
+		const none: ClaimedNow = {recipients: [], nextDue: null, warmedUp: null};
 		const [claimed = none] = limit > 0 ? await claim(trx, [{...one, limit}]) : [];
-		return {...claimed, warmedUp: await addWarmUp(trx, warmUp, claimed.copies.length)};
+		return {...claimed, warmedUp: await addWarmUp(trx, warmUp, claimed.recipients.length)};
 	}
 
 	return {
@@ -115,7 +116,7 @@ async function claimDue(
 		...[workspaceId, limit],
 	]);
 	const most = claims.reduce((sum, {limit}) => sum + limit, 0);
-	return await claimThose(trx, options, {copies: lanes.join(' union all '), bindings, most}, times);
+	return await claimThose(trx, options, {recipients: lanes.join(' union all '), bindings, most}, times);
 }
 
 /**
@@ -125,14 +126,14 @@ async function claimDue(
 export async function claimThose(
 	trx: Knex.Transaction,
 	{dialect, boot, newId}: Pick<ClaimWriteOptions, 'dialect' | 'boot' | 'newId'>,
-	{copies, bindings, most}: Claimable,
+	{recipients, bindings, most}: Claimable,
 	{at, until}: Times,
 ): Promise<Claimed[]> {
 	// Another node may have claimed a copy just before it was locked here.
 	// A copy that was not tried yet may be queued by this.
 	const claiming = `insert into claims (recipient_id, claimed_by, attempts, until, queued)
 		select d.recipient_id, ?, d.attempts, ?, case when d.attempts = 0 then ${textInTurn(trx)} end
-		from (${copies}) as d where true
+		from (${recipients}) as d where true
 		on conflict (recipient_id) do nothing returning recipient_id as id, queued`;
 	const events = Array.from({length: most}, () => newId('evt'));
 	const values = [boot, until, JSON.stringify(events), ...bindings];
@@ -157,13 +158,13 @@ async function claimRecent(
 	now: number,
 ): Promise<Claimed[]> {
 	const [from, to] = [now - recent.before, now + recent.after];
-	const [copy, ofCopy] = madeBetween('r.id', 'rcp', from, to);
+	const [recipient, ofRecipient] = madeBetween('r.id', 'rcp', from, to);
 	const [message, ofMessage] = madeBetween('m.id', 'msg', from, to);
 	// With an `offset`, PostgreSQL looks each copy up by itself; a join it might make of all copies of a day.
 	const answer = await trx.raw(
 		`with claimed as (${claiming}) select claimed.id as claimed_id, claimed.queued, found.* from claimed
-		left join lateral (${copiesWithMail} where r.id = claimed.id and ${copy} and ${message} offset 0) as found on true`,
-		[...values, ...ofCopy, ...ofMessage],
+		left join lateral (${recipientsWithMail} where r.id = claimed.id and ${recipient} and ${message} offset 0) as found on true`,
+		[...values, ...ofRecipient, ...ofMessage],
 	);
 	const rows: Array<(MailRow | Record<keyof MailRow, null>) & {claimed_id: string; queued: string | null}> =
 		answer.rows;

@@ -5,7 +5,7 @@ import {nextStates, type RecipientState, recipientStates} from '../../mail/recip
 import {rowSource} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
 import {among, namedIds} from '../engine/near-ids.ts';
-import {dequeue, postpone} from './open-copies.ts';
+import {dequeue, postpone} from './open-recipients.ts';
 
 /** How a claimed copy's row changes at the end of a try. */
 export type EndedTry = {
@@ -120,13 +120,13 @@ export async function findReported(trx: Knex.Transaction, recipientIds: readonly
 	if (recipientIds.length === 0) {
 		return new Set();
 	}
-	const copies: Array<{id: string; state: RecipientState}> = await trx('recipients')
+	const recipients: Array<{id: string; state: RecipientState}> = await trx('recipients')
 		.whereIn('id', recipientIds)
 		// In one order: others may be locking the same rows.
 		.orderBy('id')
 		.forNoKeyUpdate()
 		.select('id', 'state');
-	return new Set(copies.filter(({state}) => state === 'bounced' || state === 'complained').map(({id}) => id));
+	return new Set(recipients.filter(({state}) => state === 'bounced' || state === 'complained').map(({id}) => id));
 }
 
 /**

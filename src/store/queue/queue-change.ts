@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {Role} from '../../mail/message.ts';
 import {type RecipientState, statesBefore} from '../../mail/recipient-state.ts';
 import {listState} from '../message-terms.ts';
-import {dequeue, lockOpen} from './open-copies.ts';
+import {dequeue, lockOpen} from './open-recipients.ts';
 import {endCutOff, storeQueued, takeClaims} from './queued-events.ts';
 
 /** What an operator changes of copies in the queue, some hundred at a time. Compare-and-set: each answers what it changed. */
@@ -16,7 +16,7 @@ export type Step = {
 	readonly silentSince: string | null;
 };
 
-export type ChangedCopy = {
+export type ChangedRecipient = {
 	readonly id: string;
 	readonly workspace_id: string;
 	readonly message_id: string;
@@ -36,10 +36,10 @@ const columns = [
 	'destination',
 	'attempts',
 	'last_reply',
-] as const satisfies ReadonlyArray<keyof ChangedCopy>;
+] as const satisfies ReadonlyArray<keyof ChangedRecipient>;
 
 /** Held copies stay in the queue and are never claimed. */
-export async function holdCopies(trx: Knex.Transaction, step: Step): Promise<ChangedCopy[]> {
+export async function holdRecipients(trx: Knex.Transaction, step: Step): Promise<ChangedRecipient[]> {
 	const untried = await lockUntried(trx, step);
 	const held: string[] = await idsOf(
 		trx('queue').whereIn('recipient_id', untried).whereNull('held_at').update({held_at: step.now}),
@@ -52,27 +52,30 @@ export async function holdCopies(trx: Knex.Transaction, step: Step): Promise<Cha
 export async function holdAll(
 	trx: Knex.Transaction,
 	now: string,
-): Promise<ReadonlyArray<{readonly workspaceId: string; readonly copies: number}>> {
+): Promise<ReadonlyArray<{readonly workspaceId: string; readonly recipients: number}>> {
 	const all = trx('queue').whereNull('held_at');
-	const held: Array<{id: string; copies: number | string}> = await all
+	const held: Array<{id: string; recipients: number | string}> = await all
 		.clone()
 		.groupBy('workspace_id')
 		.select('workspace_id as id')
-		.count('* as copies');
+		.count('* as recipients');
 	const ended = await takeClaims(trx, trx('claims'));
 	await all.update({held_at: now});
 	await storeQueued(trx, ended);
-	return held.map(({id, copies}) => ({workspaceId: id, copies: Number(copies)}));
+	return held.map(({id, recipients}) => ({workspaceId: id, recipients: Number(recipients)}));
 }
 
 /** They are tried when they would have been. */
-export async function releaseHeld(trx: Knex.Transaction, {ids}: Pick<Step, 'ids'>): Promise<ChangedCopy[]> {
+export async function releaseHeld(trx: Knex.Transaction, {ids}: Pick<Step, 'ids'>): Promise<ChangedRecipient[]> {
 	const released = await idsOf(waiting(trx, ids).whereNotNull('held_at').update({held_at: null}));
 	return await readChanged(trx, released);
 }
 
 /** Makes them due now, however long they would have waited; what is held stays so. */
-export async function makeDue(trx: Knex.Transaction, {ids, now}: Pick<Step, 'ids' | 'now'>): Promise<ChangedCopy[]> {
+export async function makeDue(
+	trx: Knex.Transaction,
+	{ids, now}: Pick<Step, 'ids' | 'now'>,
+): Promise<ChangedRecipient[]> {
 	const due = await idsOf(
 		waiting(trx, ids)
 			.whereNotExists(claimOf(trx))
@@ -84,10 +87,14 @@ export async function makeDue(trx: Knex.Transaction, {ids, now}: Pick<Step, 'ids
 }
 
 /** Takes copies out of the queue, held or not. */
-export async function endWaiting(trx: Knex.Transaction, step: Step, state: RecipientState): Promise<ChangedCopy[]> {
+export async function endWaiting(
+	trx: Knex.Transaction,
+	step: Step,
+	state: RecipientState,
+): Promise<ChangedRecipient[]> {
 	const untried = await lockUntried(trx, step);
 	await endCutOff(trx, trx('claims').whereIn('recipient_id', untried), step.now);
-	const ended: ChangedCopy[] = await trx('recipients')
+	const ended: ChangedRecipient[] = await trx('recipients')
 		.whereIn('id', untried)
 		.whereIn('state', statesBefore(state))
 		.update({state, state_at: step.now})
@@ -134,7 +141,7 @@ async function idsOf(update: Knex.QueryBuilder): Promise<string[]> {
 	return rows.map(({recipient_id: id}) => id);
 }
 
-async function readChanged(trx: Knex.Transaction, ids: readonly string[]): Promise<ChangedCopy[]> {
+async function readChanged(trx: Knex.Transaction, ids: readonly string[]): Promise<ChangedRecipient[]> {
 	return await trx('recipients')
 		.whereIn('id', ids)
 		.select([...columns]);

@@ -8,7 +8,7 @@ import {shown, stateColumns} from './claimed-state.ts';
 import {isNewestOfLane} from './lane-waits.ts';
 
 /** All that decides when a copy is tried; null where there is nothing such. */
-export type CopyFacts = {
+export type RecipientFacts = {
 	readonly id: string;
 	readonly workspace_id: string;
 	readonly message_id: string;
@@ -51,7 +51,7 @@ export type CopyFacts = {
 	readonly end_detail: string | null;
 };
 
-type Row = Omit<CopyFacts, 'lane_reason'> & {
+type Row = Omit<RecipientFacts, 'lane_reason'> & {
 	readonly waits_for: WaitCode | null;
 	readonly wait_detail: string | null;
 	readonly queued_event: string | null;
@@ -74,13 +74,13 @@ const columnsNear = (
 	case when q.recipient_id is null then (select e.detail from events as e where e.message_id = r.message_id
 		and ${event} and e.recipient_id = r.id and e.type = r.state order by e.id desc limit 1) end as end_detail`;
 
-const copiesAtOnce = 500;
+const recipientsAtOnce = 500;
 
 /** By id. */
-export async function readCopyFacts(reader: Knex, ids: readonly string[]): Promise<CopyFacts[]> {
-	const all: CopyFacts[] = [];
-	for (let from = 0; from < ids.length; from += copiesAtOnce) {
-		const some = ids.slice(from, from + copiesAtOnce);
+export async function readRecipientFacts(reader: Knex, ids: readonly string[]): Promise<RecipientFacts[]> {
+	const all: RecipientFacts[] = [];
+	for (let from = 0; from < ids.length; from += recipientsAtOnce) {
+		const some = ids.slice(from, from + recipientsAtOnce);
 		const [attempt, tried] = nearIds(reader, 'a.recipient_id', 'rcp', some);
 		const [event, happened] = nearIds(reader, 'e.message_id', 'msg', some);
 		const rows: Row[] = await reader('recipients as r')
@@ -104,6 +104,6 @@ export async function readCopyFacts(reader: Knex, ids: readonly string[]): Promi
 	return all;
 }
 
-function factsOf({waits_for: code, wait_detail: detail, ...row}: Row): CopyFacts {
+function factsOf({waits_for: code, wait_detail: detail, ...row}: Row): RecipientFacts {
 	return {...shown(row), lane_reason: code === null || detail === null ? null : readWaitReason(code, detail)};
 }

@@ -7,7 +7,7 @@ import {stateOf} from './claimed-state.ts';
 import {type QueueFilter, queuePart, queueParts} from './queue-parts.ts';
 
 /** One copy that waits. */
-export type QueuedCopy = {
+export type QueuedRecipient = {
 	readonly id: string;
 	readonly workspace_id: string;
 	readonly message_id: string;
@@ -31,9 +31,9 @@ export type QueueListing = QueueFilter & {
 };
 
 /** Copies in the queue, those due first at the top. */
-export async function listQueue(reader: Knex, listing: QueueListing): Promise<QueuedCopy[]> {
+export async function listQueue(reader: Knex, listing: QueueListing): Promise<QueuedRecipient[]> {
 	const {held, destinations, limit, ...filter} = listing;
-	const rows: Array<Omit<QueuedCopy, 'accepted_at'>> = [];
+	const rows: Array<Omit<QueuedRecipient, 'accepted_at'>> = [];
 	for (const part of held ? (['held'] as const) : queueParts) {
 		const first = queuePart(reader, part, filter).orderBy(['q.next_attempt_at', 'q.recipient_id']).limit(limit);
 		if (destinations !== undefined) {
@@ -65,7 +65,7 @@ export async function findWaiting(reader: Knex, filter: QueueFilter): Promise<st
 }
 
 /** A copy that an id names, its own or its message's, in the queue or not. */
-export type NamedCopy = {readonly id: string; readonly message_id: string; readonly waits: boolean};
+export type NamedRecipient = {readonly id: string; readonly message_id: string; readonly waits: boolean};
 
 const idsAtOnce = 500;
 
@@ -74,8 +74,8 @@ export async function findNamed(
 	reader: Knex,
 	ids: readonly string[],
 	workspaceId: string | undefined,
-): Promise<NamedCopy[]> {
-	const found: NamedCopy[] = [];
+): Promise<NamedRecipient[]> {
+	const found: NamedRecipient[] = [];
 	for (let from = 0; from < ids.length; from += idsAtOnce) {
 		const some = ids.slice(from, from + idsAtOnce);
 		for (const column of ['r.id', 'r.message_id']) {

@@ -6,7 +6,7 @@ import {removeGoneLaneWaits} from './lane-waits.ts';
 import {endClaims, endCutOff} from './queued-events.ts';
 
 /** Copies. A claim leaves a copy's row in the queue as it is: without its claim it is due since when it was. */
-export const copyClaims: Claimable = {
+export const recipientClaims: Claimable = {
 	table: 'claims',
 	name: 'recipient_id',
 	giveBack: endClaims,
@@ -15,7 +15,7 @@ export const copyClaims: Claimable = {
 };
 
 /** Copies that come due by themselves. What is claimed ends by result, whenever it was due. */
-export function waitingCopies(trx: Knex.Transaction): Knex.QueryBuilder {
+export function waitingRecipients(trx: Knex.Transaction): Knex.QueryBuilder {
 	return trx('queue').whereNull('held_at');
 }
 
@@ -41,7 +41,7 @@ export async function releaseUnknownClaims(
 	known: readonly string[],
 	now: string,
 ): Promise<LaneKey[]> {
-	const released: Array<{recipient_id: string}> = await releaseUnknown(trx, copyClaims, boot, known, now);
+	const released: Array<{recipient_id: string}> = await releaseUnknown(trx, recipientClaims, boot, known, now);
 	if (released.length === 0) {
 		return [];
 	}

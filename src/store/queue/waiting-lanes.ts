@@ -63,13 +63,13 @@ export async function readOpenOf(reader: Knex, workspaceId: string, limit: numbe
 		return `${name} (destination) as (
 			select ${after("''")} union all select ${after(`${name}.destination`)} from ${name} where ${name}.destination is not null)`;
 	});
-	const copies = parts.map(
+	const recipients = parts.map(
 		([name, part]) => `select q.recipient_id as id from ${name} cross join queue as q
 			where q.destination = ${name}.destination and q.workspace_id = ? and ${part}`,
 	);
 	const rows: Array<{id: string}> = await rowsOf(
 		reader,
-		`with recursive ${destinations.join(', ')} ${copies.join(' union all ')} limit ?`,
+		`with recursive ${destinations.join(', ')} ${recipients.join(' union all ')} limit ?`,
 		[workspaceId, workspaceId, limit],
 	);
 	return rows.map(({id}) => id);

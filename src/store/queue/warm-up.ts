@@ -22,14 +22,14 @@ export async function readWarmUps(reader: Knex, day: string): Promise<WarmUpCoun
 export async function addWarmUp(
 	trx: Knex.Transaction,
 	{source, group, day}: WarmUpDay,
-	copies: number,
+	recipients: number,
 ): Promise<number> {
 	const [row]: Array<{n: number}> = await trx('warmup_days')
-		.insert({source, provider: group, day, n: copies})
+		.insert({source, provider: group, day, n: recipients})
 		.onConflict(['source', 'provider', 'day'])
-		.merge({n: trx.raw('warmup_days.n + ?', [copies])})
+		.merge({n: trx.raw('warmup_days.n + ?', [recipients])})
 		.returning('n');
-	return row?.n ?? copies;
+	return row?.n ?? recipients;
 }
 
 /** Removes the counts of days before this one, at most this many; answers how many. */

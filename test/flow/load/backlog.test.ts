@@ -11,10 +11,10 @@ import {loopbackAddress} from '../../helpers/loopback.ts';
 import {call} from '../../helpers/shop.ts';
 import {waitFor} from '../../helpers/wait.ts';
 
-const copies = scaled(200_000);
+const recipients = scaled(200_000);
 const sites = scaled(5000);
 /** Those of them whose next try is due. */
-const due = Math.ceil(copies / 3);
+const due = Math.ceil(recipients / 3);
 const probes = 10;
 const mostMb = 400;
 
@@ -70,7 +70,7 @@ test('a backlog for many sites, one dead and one slow, hold up no new mail for a
 	const {id: workspaceId} = await store.reader('workspaces').first('id');
 	const now = Date.now();
 	await insertBacklog(store, {
-		...{workspaceId, from, templateId, copies},
+		...{workspaceId, from, templateId, recipients},
 		destinationOf: index => `site${index % sites}.example`,
 		// A third is due, the rest in the next four hours.
 		dueOf: index => (index % 3 === 0 ? now - 60_000 + (index % 1000) : now + index * 72),

@@ -5,7 +5,7 @@ import {openStore} from '../../../src/store/store.ts';
 import {prepareProgram} from '../../helpers/daemon.ts';
 import {scaled} from '../../helpers/load-scale.ts';
 import {loadReports} from '../../helpers/report-load.ts';
-import {inboundPort, insertDeliveredIn} from '../../helpers/sent-copies.ts';
+import {inboundPort, insertDeliveredIn} from '../../helpers/sent-recipients.ts';
 import {waitFor} from '../../helpers/wait.ts';
 
 const domain = 'bounces.shop.example';
@@ -22,14 +22,14 @@ test('many reports over ten connections: none lost, and memory stays', async t =
 	await program.cliBytes('init');
 	const dataDir = path.join(program.folder, 'data');
 	const addresses = Array.from({length: reports}, (_, n) => `user${n}@example.net`);
-	const copies = await insertDeliveredIn(dataDir, addresses, domain);
+	const recipients = await insertDeliveredIn(dataDir, addresses, domain);
 	const daemon = await program.serve();
 	const store = await openStore({file: path.join(dataDir, 'mailctl.db')});
 	t.teardown(() => store.close());
 	const countOf = async (where: object = {}) =>
 		Number((await store.reader('inbound').where(where).count('* as n'))[0]?.n);
 	const load = (from: number, to: number) =>
-		loadReports({port: inboundPort(dataDir), connections: 10, copies: copies.slice(from, to), perSecond: null});
+		loadReports({port: inboundPort(dataDir), connections: 10, recipients: recipients.slice(from, to), perSecond: null});
 	const allRead = () => waitFor('all are read', async () => (await countOf({read_at: null})) === 0, 300_000);
 
 	// What it needs once: code, caches, pools.

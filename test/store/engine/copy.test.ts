@@ -59,9 +59,9 @@ if (engines.includes('postgres')) {
 		const store = await newStore(t, 'postgres');
 		await makeTable(store, 'copied');
 		await makeTable(store, 'inserted');
-		let copies = 0;
+		let recipients = 0;
 		onWriting(store, 'query', ({sql}) => {
-			copies += sql.startsWith('copy ') ? 1 : 0;
+			recipients += sql.startsWith('copy ') ? 1 : 0;
 		});
 		await fc.assert(
 			fc.asyncProperty(batches, async batch => {
@@ -82,30 +82,30 @@ if (engines.includes('postgres')) {
 			}),
 			{numRuns: 300},
 		);
-		t.true(copies > 100, `${copies} batches were copied`);
+		t.true(recipients > 100, `${recipients} batches were copied`);
 	});
 
-	const failures: ReadonlyArray<{what: string; code: string; copy: (trx: Knex.Transaction) => Promise<void>}> = [
+	const failures: ReadonlyArray<{what: string; code: string; recipient: (trx: Knex.Transaction) => Promise<void>}> = [
 		{
 			what: 'a row that is there',
 			code: '23505',
-			copy: trx => insertRows(trx, 'things', columns, rowsFrom(1, 1000)),
+			recipient: trx => insertRows(trx, 'things', columns, rowsFrom(1, 1000)),
 		},
 		{
 			what: 'a value that the column does not hold',
 			code: '22P02',
 			// PostgreSQL finds it while most of the rows are on their way.
-			copy: trx => insertRows(trx, 'things', columns, [['one', 0, null, null], ...rowsFrom(10, 20_000)]),
+			recipient: trx => insertRows(trx, 'things', columns, [['one', 0, null, null], ...rowsFrom(10, 20_000)]),
 		},
 		{
 			what: 'a row without what it needs',
 			code: '23502',
-			copy: trx => insertRows(trx, 'things', columns, [...rowsFrom(10, 1000), [null, 0, null, null]]),
+			recipient: trx => insertRows(trx, 'things', columns, [...rowsFrom(10, 1000), [null, 0, null, null]]),
 		},
 		{
 			what: 'a table that is not there',
 			code: '42P01',
-			copy: trx => insertRows(trx, 'nothing', columns, rowsFrom(10, 1000)),
+			recipient: trx => insertRows(trx, 'nothing', columns, rowsFrom(10, 1000)),
 		},
 	];
 
@@ -122,12 +122,12 @@ if (engines.includes('postgres')) {
 			trx => insertRows(trx, 'things', columns, rowsFrom(50_000, 1000)),
 			trx => trx('things').select('id'),
 		];
-		for (const {what, code, copy} of failures) {
+		for (const {what, code, recipient} of failures) {
 			for (const end of ends) {
 				const error = await t.throwsAsync<Error & {code?: string}>(
 					store.writer.transaction(async trx => {
 						await insertRows(trx, 'things', columns, rowsFrom(40_000, 10));
-						await copy(trx);
+						await recipient(trx);
 						await insertRows(trx, 'things', columns, rowsFrom(45_000, 1));
 						await end(trx);
 					}),
@@ -137,7 +137,7 @@ if (engines.includes('postgres')) {
 				t.deepEqual(await store.reader('things').pluck('id'), [1], what);
 			}
 			// One that is not in a pipeline.
-			const error = await t.throwsAsync<Error & {code?: string}>(store.database.transaction(copy));
+			const error = await t.throwsAsync<Error & {code?: string}>(store.database.transaction(recipient));
 			t.is(error.code, code, what);
 		}
 		t.is(await backend(), before, 'the same connection');

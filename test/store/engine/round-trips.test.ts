@@ -7,9 +7,9 @@ import type {unanswered} from '../../../src/store/engine/postgres-pipeline.ts';
 import {createClaimWrite} from '../../../src/store/queue/claims.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {startApi} from '../../helpers/api.ts';
-import {copyRows} from '../../helpers/copies.ts';
 import {engines, newStore, onWriting} from '../../helpers/databases.ts';
 import {newId, outbox} from '../../helpers/messages.ts';
+import {recipientRows} from '../../helpers/recipient-rows.ts';
 
 type Told = {readonly sql: string; readonly options?: typeof unanswered};
 
@@ -48,15 +48,15 @@ if (engines.includes('postgres')) {
 		trips();
 		await send('last@a.test');
 		t.is(trips(), 2, 'an accept');
-		const [row] = await copyRows(store.reader);
+		const [row] = await recipientRows(store.reader);
 		const boot = newId('req');
 		const claim = createClaimWrite({dialect: store.dialect, boot, newId, clock: systemClock});
 		const lane = {destination: 'a.test', workspaceId: row.workspace_id};
-		const {copies} = await store.writer.submit(claim, {
+		const {recipients} = await store.writer.submit(claim, {
 			...lane,
 			...{limit: 50, newestFirst: false, lastsMs: 60_000, asksNext: false, warmUp: null},
 		});
-		t.is(copies.length, 22);
+		t.is(recipients.length, 22);
 		t.is(trips(), 2, 'a claim');
 		const at = new Date().toISOString();
 		const attempt: Attempt = {
@@ -66,13 +66,13 @@ if (engines.includes('postgres')) {
 		const record = createRecordWrite(boot, outbox);
 		const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
 		await Promise.all(
-			copies.map(async copy => {
+			recipients.map(async recipient => {
 				const result: AttemptResult = {
-					...{recipientId: copy.id, outcome: {kind: 'delivered'}, attempts: [attempt], sentAt: null, at},
+					...{recipientId: recipient.id, outcome: {kind: 'delivered'}, attempts: [attempt], sentAt: null, at},
 				};
 				const end = {result, acceptedAt: Date.now(), attempts: 0, sentBefore: false, retry};
 				const verdict = decideNext(end, Date.now(), Math.random);
-				await store.writer.submit(record, {copy, made: null, result, verdict, crashes: 0});
+				await store.writer.submit(record, {recipient, made: null, result, verdict, crashes: 0});
 			}),
 		);
 		t.is(trips(), 3, 'outcomes, all in one transaction');

@@ -3,7 +3,7 @@ import {storeTime} from '../../../src/mail/time.ts';
 import type {WaitReason} from '../../../src/mail/wait-reason.ts';
 import {createLaneWaitWrite, type LaneWaitRow} from '../../../src/store/queue/lane-waits.ts';
 import {readPaceFigures} from '../../../src/store/queue/pace-figures.ts';
-import {readCopyFacts} from '../../../src/store/queue/queue-facts.ts';
+import {readRecipientFacts} from '../../../src/store/queue/queue-facts.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../../helpers/messages.ts';
 import {reasonOf} from '../../helpers/wait-reasons.ts';
@@ -24,7 +24,7 @@ storeTest(test, 'each node writes and ends its own rows of a lane, and the newes
 	});
 	const [one, two] = [createLaneWaitWrite('req_1'), createLaneWaitWrite('req_2')];
 	const told = async () => {
-		const facts = await readCopyFacts(store.reader, [id]);
+		const facts = await readRecipientFacts(store.reader, [id]);
 		const {lanes} = await readPaceFigures(store.reader, storeTime(start));
 		t.deepEqual(
 			lanes,

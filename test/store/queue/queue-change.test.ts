@@ -6,7 +6,7 @@ import {
 	endWaiting,
 	findClaimed,
 	holdAll,
-	holdCopies,
+	holdRecipients,
 	makeDue,
 	releaseHeld,
 	type Step,
@@ -14,9 +14,9 @@ import {
 import {findNamed, findWaiting, listQueue} from '../../../src/store/queue/queue-list.ts';
 import {readQueueSize} from '../../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../../src/store/store.ts';
-import {changeCopies, copyRows} from '../../helpers/copies.ts';
 import {engines, newStore, storeTest} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../../helpers/messages.ts';
+import {changeRecipients, recipientRows} from '../../helpers/recipient-rows.ts';
 import {waitFor} from '../../helpers/wait.ts';
 
 const now = Date.now();
@@ -33,10 +33,10 @@ async function prepare(store: Store) {
 		names.map(name => `${name}@x.test`),
 		{due: now - 1000},
 	);
-	const rows: Array<{id: string; message_id: string; address: string}> = await copyRows(store.reader).select();
+	const rows: Array<{id: string; message_id: string; address: string}> = await recipientRows(store.reader).select();
 	const idOf = (name: string) => rows.find(({address}) => address === `${name}@x.test`)?.id ?? '';
 	const set = (name: string, values: object) =>
-		changeCopies(store.database, all => all.where({id: idOf(name)}), values);
+		changeRecipients(store.database, all => all.where({id: idOf(name)}), values);
 	await set('deferred', {state: 'queued', next_attempt_at: later});
 	await set('tried', {state: 'queued', next_attempt_at: later, claimed_by: 'req_alive'});
 	await set('held', {held_at: at});
@@ -51,9 +51,9 @@ async function prepare(store: Store) {
 
 storeTest(test, 'hold keeps the state and the time, and leaves what is being tried', async (t, store) => {
 	const {step, changed, idOf, all} = await prepare(store);
-	t.deepEqual(await changed(trx => holdCopies(trx, step)), ['deferred', 'due']);
+	t.deepEqual(await changed(trx => holdRecipients(trx, step)), ['deferred', 'due']);
 	t.like(
-		await copyRows(store.reader)
+		await recipientRows(store.reader)
 			.where({id: idOf('deferred')})
 			.first(),
 		{
@@ -63,11 +63,11 @@ storeTest(test, 'hold keeps the state and the time, and leaves what is being tri
 		},
 	);
 	t.deepEqual(await findClaimed(store.reader, all), [idOf('tried')]);
-	t.deepEqual(await changed(trx => holdCopies(trx, step)), []);
+	t.deepEqual(await changed(trx => holdRecipients(trx, step)), []);
 	t.deepEqual(await changed(trx => releaseHeld(trx, step)), ['deferred', 'due', 'held']);
 	t.is(
 		(
-			await copyRows(store.reader)
+			await recipientRows(store.reader)
 				.where({id: idOf('deferred')})
 				.first()
 		).next_attempt_at,
@@ -80,7 +80,7 @@ storeTest(test, 'flush makes due what waits for later, and nothing else', async 
 	t.deepEqual(await changed(trx => makeDue(trx, step)), ['deferred']);
 	t.is(
 		(
-			await copyRows(store.reader)
+			await recipientRows(store.reader)
 				.where({id: idOf('deferred')})
 				.first()
 		).next_attempt_at,
@@ -88,7 +88,7 @@ storeTest(test, 'flush makes due what waits for later, and nothing else', async 
 	);
 	t.is(
 		(
-			await copyRows(store.reader)
+			await recipientRows(store.reader)
 				.where({id: idOf('tried')})
 				.first()
 		).next_attempt_at,
@@ -100,7 +100,7 @@ storeTest(test, 'an end takes held copies too, and none that is being tried or o
 	const {step, changed, idOf} = await prepare(store);
 	t.deepEqual(await changed(trx => endWaiting(trx, step, 'bounced')), ['deferred', 'due', 'held']);
 	t.like(
-		await copyRows(store.reader)
+		await recipientRows(store.reader)
 			.where({id: idOf('held')})
 			.first(),
 		{
@@ -113,7 +113,7 @@ storeTest(test, 'an end takes held copies too, and none that is being tried or o
 	t.deepEqual(await changed(trx => endWaiting(trx, step, 'bounced')), []);
 	t.is(
 		(
-			await copyRows(store.reader)
+			await recipientRows(store.reader)
 				.where({id: idOf('over')})
 				.first()
 		).state,
@@ -125,9 +125,9 @@ storeTest(test, 'the claim of a dead node holds nothing', async (t, store) => {
 	const {step, changed} = await prepare(store);
 	const node = {id: 'req_alive', host: 'h', pid: 1, started_at: at, seen_at: at};
 	await store.database('nodes').insert(node);
-	t.deepEqual(await changed(trx => holdCopies(trx, {...step, silentSince: at})), ['deferred', 'due']);
+	t.deepEqual(await changed(trx => holdRecipients(trx, {...step, silentSince: at})), ['deferred', 'due']);
 	await store.database('nodes').update({seen_at: storeTime(now - 1)});
-	t.deepEqual(await changed(trx => holdCopies(trx, {...step, silentSince: at})), ['tried']);
+	t.deepEqual(await changed(trx => holdRecipients(trx, {...step, silentSince: at})), ['tried']);
 	t.deepEqual(await findClaimed(store.reader, step.ids), []);
 });
 
@@ -163,13 +163,13 @@ storeTest(test, 'all that waits is held, claims of the dead too, and counted by 
 	const {workspaceId: other} = await insertWorkspace(store, 'other');
 	await insertMessages(store, other, ['one@y.test', 'two@y.test'], {due: now});
 	const held = await store.writer.transaction(trx => holdAll(trx, later));
-	t.deepEqual(Object.fromEntries(held.map(({workspaceId, copies}) => [workspaceId, copies])), {
+	t.deepEqual(Object.fromEntries(held.map(({workspaceId, recipients}) => [workspaceId, recipients])), {
 		[workspaceId]: 3,
 		[other]: 2,
 	});
 	t.deepEqual(await readQueueSize(store.reader, later), {ready: 0, deferred: 0, inFlight: 0, held: 6});
 	const heldAt = async (name: string) =>
-		await copyRows(store.reader)
+		await recipientRows(store.reader)
 			.where({id: idOf(name)})
 			.first('held_at', 'claimed_by');
 	t.deepEqual(await heldAt('tried'), {held_at: later, claimed_by: null});
@@ -183,7 +183,7 @@ if (engines.includes('postgres')) {
 		return (await mine.where({wait_event_type: 'Lock'})).length > 0;
 	};
 
-	for (const change of [holdCopies, (trx: Knex.Transaction, step: Step) => endWaiting(trx, step, 'errored')]) {
+	for (const change of [holdRecipients, (trx: Knex.Transaction, step: Step) => endWaiting(trx, step, 'errored')]) {
 		test(`a late outcome of a dead daemon and ${change.name || 'an end'} lock in one order`, async t => {
 			const store = await newStore(t, 'postgres');
 			const {idOf, step} = await prepare(store);

@@ -3,9 +3,9 @@ import {storeTime} from '../../../src/mail/time.ts';
 import {listQueue, type QueueListing} from '../../../src/store/queue/queue-list.ts';
 import {summarizeQueue} from '../../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../../src/store/store.ts';
-import {changeCopies} from '../../helpers/copies.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../../helpers/messages.ts';
+import {changeRecipients} from '../../helpers/recipient-rows.ts';
 
 const now = Date.now();
 const later = storeTime(now + 600_000);
@@ -23,7 +23,7 @@ async function prepare(store: Store) {
 	]);
 	await insertMessages(store, other.workspaceId, ['g@y.test']);
 	const set = (index: number, values: object) =>
-		changeCopies(store.database, all => all.where({message_id: ids[index]}), values);
+		changeRecipients(store.database, all => all.where({message_id: ids[index]}), values);
 	await set(1, {next_attempt_at: later, last_reply: '451 later', attempts: 1});
 	await set(2, {next_attempt_at: later, claimed_by: 'req_x'});
 	await set(3, {held_at: storeTime(now)});
@@ -57,7 +57,7 @@ storeTest(test, 'the last reply is of the copy that was deferred last, of those 
 	const replies = ['450 first', '451 second', null];
 	for (const [index, last_reply] of replies.entries()) {
 		const due = {next_attempt_at: storeTime(now + (index + 1) * 60_000), last_reply};
-		await changeCopies(store.database, all => all.where({message_id: ids[index]}), due);
+		await changeRecipients(store.database, all => all.where({message_id: ids[index]}), due);
 	}
 	const all = await summarizeQueue(store.reader, {now: storeTime(now)});
 	const [x] = all;

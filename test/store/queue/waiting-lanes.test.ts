@@ -5,7 +5,7 @@ import {storeTest} from '../../helpers/databases.ts';
 import {plansDuring} from '../../helpers/plans.ts';
 
 /** What of a copy decides whether its lane has work. */
-const copies = fc.array(
+const recipients = fc.array(
 	fc.record({
 		destination: fc.constantFrom('a.test', 'b.test', 'b.test.c', 'ä.test'),
 		workspace: fc.constantFrom('ws_going', 'ws_paused', 'ws_other'),
@@ -21,7 +21,7 @@ storeTest(test, 'lanes with work are found as if each copy were looked at', asyn
 		await database('workspaces').insert({id, name: id, created_at: '', paused_at: id === 'ws_paused' ? 'x' : null});
 	}
 	await fc.assert(
-		fc.asyncProperty(copies, fc.nat(9), async (waiting, now) => {
+		fc.asyncProperty(recipients, fc.nat(9), async (waiting, now) => {
 			await database('queue').delete();
 			await database('claims').delete();
 			for (const [index, {destination, workspace, hour, held, claimed}] of waiting.entries()) {

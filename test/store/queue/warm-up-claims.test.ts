@@ -36,7 +36,7 @@ test('nodes that claim at once for a new source do not exceed its share of the d
 						warmUp: {source: '192.0.2.1', group: 'big', day: '2026-11-23', perDay: 7},
 					},
 				]);
-				return claimed?.copies.length ?? 0;
+				return claimed?.recipients.length ?? 0;
 			}),
 		),
 	);

@@ -6,7 +6,7 @@ import type {Claimed} from './claimed.ts';
 import {type ClaimWriteOptions, claimThose} from './claims.ts';
 
 /** A copy in the queue; times in milliseconds. */
-export type AgedCopy = {
+export type AgedRecipient = {
 	readonly id: string;
 	readonly acceptedAt: number;
 	/** Null: its workspace has no lifetime of its own. */
@@ -25,7 +25,7 @@ export async function readShortestLifetime(reader: Knex): Promise<number | null>
 export async function readAged(
 	reader: Knex,
 	{after, before, limit}: {readonly after: string; readonly before: number; readonly limit: number},
-): Promise<AgedCopy[]> {
+): Promise<AgedRecipient[]> {
 	const answer = await reader.raw(
 		`select q.recipient_id as id, q.held_at, w.paused_at, w.queue_lifetime_s as lifetime
 		from (select recipient_id, workspace_id, held_at from queue
@@ -50,11 +50,11 @@ export async function claimAged(
 ): Promise<readonly Claimed[]> {
 	const at = options.clock.now();
 	const [condition, bindings] = among(trx, 'q.recipient_id', ids);
-	const copies = `select d.recipient_id, d.attempts from (
+	const recipients = `select d.recipient_id, d.attempts from (
 		select q.recipient_id, q.attempts from queue as q
 		where ${condition} and q.held_at is null
 			and (select c.recipient_id from claims as c where c.recipient_id = q.recipient_id) is null
 			and not exists (select 1 from workspaces as p where p.id = q.workspace_id and p.paused_at is not null)
 		${options.dialect.skipLocked}) as d`;
-	return await claimThose(trx, options, {copies, bindings, most: ids.length}, {at, until: storeTime(at + lastsMs)});
+	return await claimThose(trx, options, {recipients, bindings, most: ids.length}, {at, until: storeTime(at + lastsMs)});
 }

@@ -12,7 +12,7 @@ import {unanswered} from '../engine/postgres-pipeline.ts';
  */
 
 /** A copy that waits; its time in the store's form. */
-export type OpenCopy = LaneKey & {
+export type OpenRecipient = LaneKey & {
 	readonly recipientId: string;
 	readonly nextAttemptAt: string;
 	/** Tries that have ended. */
@@ -20,26 +20,29 @@ export type OpenCopy = LaneKey & {
 };
 
 /** Puts new copies into the queue. */
-export async function enqueue(trx: Knex.Transaction, copies: ReadonlyArray<Omit<OpenCopy, 'attempts'>>): Promise<void> {
+export async function enqueue(
+	trx: Knex.Transaction,
+	recipients: ReadonlyArray<Omit<OpenRecipient, 'attempts'>>,
+): Promise<void> {
 	await insertRows(
 		trx,
 		'queue',
 		['recipient_id', 'workspace_id', 'destination', 'next_attempt_at'],
-		copies.map(one => [one.recipientId, one.workspaceId, one.destination, one.nextAttemptAt]),
+		recipients.map(one => [one.recipientId, one.workspaceId, one.destination, one.nextAttemptAt]),
 	);
 }
 
 /** Moves copies that are in the queue to the times of their next tries. */
 export async function postpone(
 	trx: Knex.Transaction,
-	copies: ReadonlyArray<Pick<OpenCopy, 'recipientId' | 'nextAttemptAt' | 'attempts'>>,
+	recipients: ReadonlyArray<Pick<OpenRecipient, 'recipientId' | 'nextAttemptAt' | 'attempts'>>,
 ): Promise<void> {
-	if (copies.length === 0) {
+	if (recipients.length === 0) {
 		return;
 	}
 	const {sql, bindings} = rowSource(
 		trx,
-		copies.map(one => [one.recipientId, one.nextAttemptAt, one.attempts]),
+		recipients.map(one => [one.recipientId, one.nextAttemptAt, one.attempts]),
 		3,
 	);
 	await trx

@@ -4,10 +4,10 @@ import path from 'node:path';
 import {loadSecrets} from '../../src/config/secrets-file.ts';
 import {createLinks, type Links} from '../../src/links/links.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
-import {changeCopies} from './copies.ts';
 import {insertMessages, insertWorkspace} from './messages.ts';
+import {changeRecipients} from './recipient-rows.ts';
 
-export type SentCopy = {readonly recipientId: string; readonly address: string; readonly returnPath: string};
+export type SentRecipient = {readonly recipientId: string; readonly address: string; readonly returnPath: string};
 
 /** The links that a daemon of this data folder makes. */
 export function linksOf(dataDir: string): Links {
@@ -20,14 +20,14 @@ async function insertDelivered(
 	links: Links,
 	addresses: readonly string[],
 	domain: string,
-): Promise<SentCopy[]> {
+): Promise<SentRecipient[]> {
 	const {workspaceId} = await insertWorkspace(store, 'sent');
 	const perInsert = 5000;
 	for (let first = 0; first < addresses.length; first += perInsert) {
 		await insertMessages(store, workspaceId, addresses.slice(first, first + perInsert));
 	}
 	await store.writer.transaction(async trx => {
-		await changeCopies(trx, all => all.where({workspace_id: workspaceId}), {
+		await changeRecipients(trx, all => all.where({workspace_id: workspaceId}), {
 			state: 'delivered',
 			next_attempt_at: null,
 			attempts: 1,
@@ -49,7 +49,7 @@ export async function insertDeliveredIn(
 	dataDir: string,
 	addresses: readonly string[],
 	domain: string,
-): Promise<SentCopy[]> {
+): Promise<SentRecipient[]> {
 	const store = await openStore({file: path.join(dataDir, 'mailctl.db')});
 	try {
 		return await insertDelivered(store, linksOf(dataDir), addresses, domain);

@@ -24,7 +24,7 @@ export type StoredAttempt = {
 };
 
 /** A copy of a message: what became of one address. */
-export type ListedCopy = {
+export type ListedRecipient = {
 	readonly id: string;
 	readonly address: string;
 	readonly role: Role;
@@ -34,33 +34,36 @@ export type ListedCopy = {
 	readonly last_reply: string | null;
 };
 
-export type StoredCopy = ListedCopy & {readonly attempts: readonly StoredAttempt[]};
+export type StoredRecipient = ListedRecipient & {readonly attempts: readonly StoredAttempt[]};
 
 /** A message's copies, the `to` one first. */
-export async function listCopies(reader: Knex, workspaceId: string, messageId: string): Promise<ListedCopy[]> {
+export async function listRecipients(reader: Knex, workspaceId: string, messageId: string): Promise<ListedRecipient[]> {
 	const rows = await reader('recipients as r')
 		.leftJoin('queue as q', 'q.recipient_id', 'r.id')
 		.where({'r.message_id': messageId, 'r.workspace_id': workspaceId})
 		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
 		.orderBy([{column: 'r.role', order: 'desc'}, {column: 'r.id'}])
 		.select('r.id', 'r.address', 'r.role', reader.raw(stateColumns('r')), 'q.next_attempt_at', 'r.last_reply');
-	return rows.map(shown) as ListedCopy[];
+	return rows.map(shown) as ListedRecipient[];
 }
 
 /** The same, each with its attempts in order. */
-export async function readCopies(reader: Knex, workspaceId: string, messageId: string): Promise<StoredCopy[]> {
-	const copies = await listCopies(reader, workspaceId, messageId);
+export async function readRecipients(reader: Knex, workspaceId: string, messageId: string): Promise<StoredRecipient[]> {
+	const recipients = await listRecipients(reader, workspaceId, messageId);
 	const attempts = await readAttempts(
 		reader,
-		copies.map(({id}) => id),
+		recipients.map(({id}) => id),
 	);
-	return copies.map(copy => ({...copy, attempts: attempts.filter(attempt => attempt.recipient_id === copy.id)}));
+	return recipients.map(recipient => ({
+		...recipient,
+		attempts: attempts.filter(attempt => attempt.recipient_id === recipient.id),
+	}));
 }
 
 /** Every conversation about these copies, copy by copy, each in order. */
-export async function readAttempts(reader: Knex, copyIds: readonly string[]): Promise<StoredAttempt[]> {
+export async function readAttempts(reader: Knex, recipientIds: readonly string[]): Promise<StoredAttempt[]> {
 	return await reader('attempts')
-		.whereIn('recipient_id', copyIds)
+		.whereIn('recipient_id', recipientIds)
 		.orderBy(['recipient_id', 'n', 'position'])
 		.select('recipient_id', 'n', 'at', 'host', 'ip', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms', 'dialogue');
 }
@@ -69,9 +72,9 @@ export async function readAttempts(reader: Knex, copyIds: readonly string[]): Pr
 const mostAsked = 50;
 
 /** Whom the tries of a copy asked, in order, the last ones. Tries that asked nobody have no row with a host. */
-export async function readAsked(reader: Knex, copyId: string): Promise<Asked[]> {
+export async function readAsked(reader: Knex, recipientId: string): Promise<Asked[]> {
 	const asked: Asked[] = await reader('attempts')
-		.where({recipient_id: copyId})
+		.where({recipient_id: recipientId})
 		.whereNotNull('host')
 		.orderBy([
 			{column: 'n', order: 'desc'},
@@ -85,33 +88,33 @@ export async function readAsked(reader: Knex, copyId: string): Promise<Asked[]> 
 /** A conversation with the copy that it is about; the id tells its place among those of the message. */
 export type ListedAttempt = Omit<StoredAttempt, 'dialogue' | 'ip'> & {
 	readonly id: string;
-	readonly copy: Pick<ListedCopy, 'id' | 'address' | 'role'>;
+	readonly recipient: Pick<ListedRecipient, 'id' | 'address' | 'role'>;
 };
 
 /** The conversations about copies, copy by copy, each in order, from after the one with the id `after`. */
 export async function pageAttempts(
 	reader: Knex,
-	copies: ReadonlyArray<ListedAttempt['copy']>,
+	recipients: ReadonlyArray<ListedAttempt['recipient']>,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<ListedAttempt[]> {
 	const [begun = '', n, position] = after?.split(' ') ?? [];
 	const found: ListedAttempt[] = [];
-	for (const copy of copies.slice(
+	for (const recipient of recipients.slice(
 		Math.max(
 			0,
-			copies.findIndex(({id}) => id === begun),
+			recipients.findIndex(({id}) => id === begun),
 		),
 	)) {
 		const query = reader('attempts')
-			.where({recipient_id: copy.id})
+			.where({recipient_id: recipient.id})
 			.orderBy(['n', 'position'])
 			.limit(limit - found.length)
 			.select('recipient_id', 'n', 'position', 'at', 'host', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms');
-		if (copy.id === begun) {
+		if (recipient.id === begun) {
 			query.whereRaw('(n, position) > (?, ?)', [Number(n), Number(position)]);
 		}
 		for (const row of await query) {
-			found.push({...row, copy, id: `${copy.id} ${row.n} ${row.position}`});
+			found.push({...row, recipient, id: `${recipient.id} ${row.n} ${row.position}`});
 		}
 		if (found.length === limit) {
 			break;

@@ -5,14 +5,14 @@ import {listState} from '../../src/store/message-terms.ts';
 const recipients = (connection: Knex) => connection('recipients');
 
 /** Copies with what the queue and their claims say of them, as rows of `recipients`. */
-export function copyRows(connection: Knex): ReturnType<typeof recipients> {
+export function recipientRows(connection: Knex): ReturnType<typeof recipients> {
 	return connection.from(
 		connection.raw(`(select r.*, q.next_attempt_at, q.held_at, c.claimed_by from recipients as r
 			left join queue as q on q.recipient_id = r.id left join claims as c on c.recipient_id = r.id) as recipients`),
 	);
 }
 
-type CopyRow = {
+type RecipientRow = {
 	readonly id: string;
 	readonly workspace_id: string;
 	readonly message_id: string;
@@ -31,9 +31,9 @@ type Changes = {
 };
 
 /** Changes copies, wherever what is changed stands. */
-export async function changeCopies(
+export async function changeRecipients(
 	connection: Knex,
-	which: (copies: Knex.QueryBuilder) => Knex.QueryBuilder,
+	which: (recipients: Knex.QueryBuilder) => Knex.QueryBuilder,
 	changes: Changes | object,
 ): Promise<void> {
 	const {
@@ -43,12 +43,12 @@ export async function changeCopies(
 		claimed_until: until = '2099',
 		...row
 	} = changes as Changes;
-	const ids: string[] = await which(copyRows(connection)).pluck('id');
+	const ids: string[] = await which(recipientRows(connection)).pluck('id');
 	if (Object.keys(row).length > 0) {
 		await connection('recipients').whereIn('id', ids).update(row);
 	}
 	const mine = (table: string) => connection(table).whereIn('recipient_id', ids);
-	const rows: CopyRow[] = await connection('recipients').whereIn('id', ids);
+	const rows: RecipientRow[] = await connection('recipients').whereIn('id', ids);
 	if ('state' in row) {
 		await listState(connection as Knex.Transaction, rows, row.state as RecipientState);
 	}
@@ -83,7 +83,7 @@ export async function changeCopies(
 
 /** Lists all messages by the states of their copies, for tests that wrote states as they are. */
 export async function listStates(connection: Knex): Promise<void> {
-	const rows: Array<CopyRow & {state: RecipientState}> = await connection('recipients');
+	const rows: Array<RecipientRow & {state: RecipientState}> = await connection('recipients');
 	for (const state of recipientStates) {
 		await listState(
 			connection as Knex.Transaction,

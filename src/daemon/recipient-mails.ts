@@ -6,14 +6,14 @@ import type {Clock} from '../mail/clock.ts';
 import {readRegular} from '../mail/regular-file.ts';
 import {inWorker} from '../render/in-worker.ts';
 import {listAttachments} from '../store/attachments.ts';
-import {readCopy} from '../store/queue/claimed.ts';
+import {readRecipient} from '../store/queue/claimed.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {listVariants} from '../store/templates.ts';
 import type {Remade, Remake} from '../threads/remake.ts';
 import {createSigning, feedbackOf, makeJob} from './make-job.ts';
 
-export type MailCopiesOptions = {
+export type RecipientMailsOptions = {
 	readonly settings: Pick<Settings, 'dataDir' | 'tokenLifetime' | 'returnPathDomain'> &
 		Parameters<typeof feedbackOf>[0];
 	readonly store: Store;
@@ -32,11 +32,11 @@ const makeLimitMs = 2000;
 const limits = {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 
 /** The mail of copies, to be looked at. */
-export function createMailCopies({settings, store, vault, secrets, clock, publicUrl}: MailCopiesOptions) {
+export function createRecipientMails({settings, store, vault, secrets, clock, publicUrl}: RecipientMailsOptions) {
 	return {
 		/** What was captured of a copy; null: nothing was. */
-		async captured(copyId: string): Promise<Uint8Array | null> {
-			const file = capturedFile(settings.dataDir, copyId);
+		async captured(recipientId: string): Promise<Uint8Array | null> {
+			const file = capturedFile(settings.dataDir, recipientId);
 			return file === null ? null : await readRegular(file, mostCaptured, 'refuse');
 		},
 
@@ -44,27 +44,27 @@ export function createMailCopies({settings, store, vault, secrets, clock, public
 		 * The copy's mail as the daemon would make it now: the signatures and the tokens of its links are other ones. That of a
 		 * test key has no signature.
 		 */
-		async remade(workspaceId: string, copyId: string): Promise<Remade | 'no_sender'> {
-			const copy = await readCopy(store.reader, workspaceId, copyId);
-			if (!copy?.domain_id) {
+		async remade(workspaceId: string, recipientId: string): Promise<Remade | 'no_sender'> {
+			const recipient = await readRecipient(store.reader, workspaceId, recipientId);
+			if (!recipient?.domain_id) {
 				return 'no_sender';
 			}
 			const signing = createSigning(store, vault, clock);
-			const {keyIds, returnPathDomain} = await signing.of(copy.domain_id);
-			const variants = await listVariants(store.reader, copy.version_id);
+			const {keyIds, returnPathDomain} = await signing.of(recipient.domain_id);
+			const variants = await listVariants(store.reader, recipient.version_id);
 			const input: Remake = {
 				options: {tokenLifetimeMs: settings.tokenLifetime, ...feedbackOf(settings)},
 				keys: secrets,
 				publicUrl: publicUrl(),
 				now: clock.now(),
-				job: makeJob(copy, {
-					attachments: copy.attachments > 0 ? await listAttachments(store.reader, copy.message_id) : [],
+				job: makeJob(recipient, {
+					attachments: recipient.attachments > 0 ? await listAttachments(store.reader, recipient.message_id) : [],
 					signing: '',
 					returnPathDomain: returnPathDomain ?? settings.returnPathDomain,
 				}),
-				variants: variants.map((variant, position) => ({...variant, id: `${copy.version_id}/${position}`})),
+				variants: variants.map((variant, position) => ({...variant, id: `${recipient.version_id}/${position}`})),
 				// Else a test key could have a mail signed that it may not send, and post it elsewhere.
-				signing: copy.mode === 'live' ? await signing.keys(keyIds) : [],
+				signing: recipient.mode === 'live' ? await signing.keys(keyIds) : [],
 			};
 			const ended = await inWorker<Remade>(thread, input, {timeoutMs: makeLimitMs, limits, ahead: true});
 			return ended.ok
@@ -74,10 +74,10 @@ export function createMailCopies({settings, store, vault, secrets, clock, public
 	};
 }
 
-export type MailCopies = ReturnType<typeof createMailCopies>;
+export type RecipientMails = ReturnType<typeof createRecipientMails>;
 
 /** The file in which a copy was captured, null if it was not. */
-export function capturedFile(dataDir: string, copyId: string): string | null {
-	const file = join(capturedFolder(dataDir), capturedName(copyId));
+export function capturedFile(dataDir: string, recipientId: string): string | null {
+	const file = join(capturedFolder(dataDir), capturedName(recipientId));
 	return existsSync(file) ? file : null;
 }

@@ -1,19 +1,19 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import {listCopies, pageAttempts} from '../../store/message-copies.ts';
+import {listRecipients, pageAttempts} from '../../store/message-recipients.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {visibleMessage} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {pageQuery, readPage} from '../paging.ts';
-import {attemptSchema, copySchema} from '../schemas/message.ts';
+import {attemptSchema, recipientSchema} from '../schemas/message.ts';
 import {idParams, pageOf} from '../schemas/page.ts';
 import type {Routes} from '../server.ts';
-import {attemptView, copyView} from '../views.ts';
+import {attemptView, recipientView} from '../views.ts';
 
 const rowsPerPage = 100;
 
 /** What became of each copy of a message, and what the hosts said. */
-export function messageCopyRoutes({auth, reader, cursors}: ApiParts): Routes {
+export function messageRecipientRoutes({auth, reader, cursors}: ApiParts): Routes {
 	return api => {
 		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
 
@@ -26,7 +26,7 @@ export function messageCopyRoutes({auth, reader, cursors}: ApiParts): Routes {
 						tag: 'Messages',
 						summary: "List a message's recipients",
 						description: 'One for each address, `to` first. Each has a copy of its own with a state of its own.',
-						answer: [200, 'Recipients.', pageOf(copySchema)],
+						answer: [200, 'Recipients.', pageOf(recipientSchema)],
 						errors: ['message_not_found'],
 					}),
 					querystring: pageQuery,
@@ -43,12 +43,12 @@ export function messageCopyRoutes({auth, reader, cursors}: ApiParts): Routes {
 					scope: {workspaceId: caller.workspaceId, route: 'message_recipients', filters: {message: id}},
 					async read({after, limit}) {
 						await visibleMessage(reader, caller, id);
-						const copies = await listCopies(reader, caller.workspaceId, id);
-						const start = after === null ? 0 : copies.findIndex(copy => copy.id === after) + 1;
-						return copies.slice(start, start + limit);
+						const recipients = await listRecipients(reader, caller.workspaceId, id);
+						const start = after === null ? 0 : recipients.findIndex(recipient => recipient.id === after) + 1;
+						return recipients.slice(start, start + limit);
 					},
 				});
-				return {data: page.rows.map(copyView), next_cursor: page.nextCursor};
+				return {data: page.rows.map(recipientView), next_cursor: page.nextCursor};
 			},
 		);
 
@@ -79,7 +79,7 @@ export function messageCopyRoutes({auth, reader, cursors}: ApiParts): Routes {
 					scope: {workspaceId: caller.workspaceId, route: 'message_attempts', filters: {message: id}},
 					async read(part) {
 						await visibleMessage(reader, caller, id);
-						return await pageAttempts(reader, await listCopies(reader, caller.workspaceId, id), part);
+						return await pageAttempts(reader, await listRecipients(reader, caller.workspaceId, id), part);
 					},
 				});
 				return {data: page.rows.map(attemptView), next_cursor: page.nextCursor};
