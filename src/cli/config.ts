@@ -5,14 +5,14 @@ import {hostnameRemark} from '../config/rules.ts';
 import {type ShownSetting, showSettings} from '../config/show.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {systemClock} from '../mail/clock.ts';
+import type {Pace, PaceReaction, Route} from '../mail/route.ts';
 import type {RouteChoice} from '../mail/route-choice.ts';
-import type {Pace, PaceReaction, Way} from '../mail/way.ts';
 import type {DnsAnswer, MxRecord} from '../net/dns.ts';
+import {chooseRoute} from '../pace/choose-route.ts';
 import type {Destinations, Provider} from '../pace/destinations.ts';
 import {patternText} from '../pace/reply-pattern.ts';
 import {mxHosts, smarthostName} from '../pace/site-name.ts';
-import {wayFor} from '../pace/way-of.ts';
-import {networkOf} from '../routing/ways.ts';
+import {networkOf} from '../routing/router.ts';
 import {domain as parseDomain} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
@@ -85,10 +85,10 @@ export async function showPace(session: Session, text: string | undefined): Prom
 	const network = networkOf(settings);
 	// Who still captures all mail asks what will hold when it is delivered.
 	const delivery = network.delivery === 'capture' ? 'mx' : network.delivery;
-	const way = wayFor(name, hosts, {pool: null, route: null}, {...network, delivery}, destinations, () => null);
-	const {site, provider, pace, terms} = way;
+	const route = chooseRoute(name, hosts, {pool: null, route: null}, {...network, delivery}, destinations, () => null);
+	const {site, provider, pace, terms} = route;
 	const shown = view(provider, pace);
-	session.show({domain: name, mx: hosts, site, ...shown, tls: terms.tls, sources: addressesOf(way)}, () =>
+	session.show({domain: name, mx: hosts, site, ...shown, tls: terms.tls, sources: addressesOf(route)}, () =>
 		fields([
 			['domain', name],
 			['mail hosts', hostsText(hosts, answer)],
@@ -98,8 +98,8 @@ export async function showPace(session: Session, text: string | undefined): Prom
 			['mails a session', pace.mailsPerSession],
 			['mails a minute', pace.perMinute ?? 'no limit'],
 			['suspended after', `${pace.failures} tries in a row that no host answered`],
-			['tls', terms.route.kind === 'mx' ? terms.tls : 'as the URL of the smarthost says'],
-			['sources', addressesOf(way).join(' ') || null],
+			['tls', terms.nextHop.kind === 'mx' ? terms.tls : 'as the URL of the smarthost says'],
+			['sources', addressesOf(route).join(' ') || null],
 			...shown.reactions.map((reaction, index): [string, string] => [
 				index === 0 ? 'replies' : '',
 				`${reaction.text}: ${reactionText(reaction)}`,
@@ -108,7 +108,7 @@ export async function showPace(session: Session, text: string | undefined): Prom
 	);
 }
 
-function addressesOf({terms}: Way): string[] {
+function addressesOf({terms}: Route): string[] {
 	return terms.sources.map(({address}) => address);
 }
 

@@ -1,5 +1,5 @@
+import type {Pace, Terms} from '../mail/route.ts';
 import {parseRoute, type RouteChoice} from '../mail/route-choice.ts';
-import type {Pace, Terms} from '../mail/way.ts';
 import {hostName} from '../net/host-name.ts';
 import type {Destinations, Provider} from '../pace/destinations.ts';
 import {nearest} from './nearest.ts';

@@ -1,4 +1,4 @@
-import type {Pace, PaceReaction} from '../mail/way.ts';
+import type {Pace, PaceReaction} from '../mail/route.ts';
 import {longestPattern, replyPattern} from '../pace/reply-pattern.ts';
 import {duration} from './parsers.ts';
 

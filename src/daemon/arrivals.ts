@@ -1,5 +1,5 @@
 import type {Clock} from '../mail/clock.ts';
-import type {LaneKey} from '../mail/way.ts';
+import type {LaneKey} from '../mail/route.ts';
 import {longestNotice, type Store} from '../store/store.ts';
 
 // Where several nodes share a store, mail that one accepted may leave through another: who accepts tells, who delivers hears.

@@ -10,10 +10,10 @@ import type {NewId} from '../mail/ids.ts';
 import type {Attachment} from '../mail/message.ts';
 import type {Asked} from '../mail/outcome.ts';
 import type {Retry} from '../mail/retry.ts';
+import type {LaneKey} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
-import type {LaneKey} from '../mail/way.ts';
 import type {PolicyFailure} from '../mta-sts/mta-sts.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import {createRecordWrite, type JudgedTry, type TriedRecipient} from '../outcome/record.ts';
@@ -24,7 +24,7 @@ import {createScheduler} from '../queue/scheduler.ts';
 import type {Site} from '../queue/site.ts';
 import {confirmationsOf} from '../routing/confirmations.ts';
 import {createPolicies} from '../routing/mta-sts.ts';
-import {createWays} from '../routing/ways.ts';
+import {createRouter} from '../routing/router.ts';
 import {listAttachments, sizeAttachments} from '../store/attachments.ts';
 import {readAsked} from '../store/message-recipients.ts';
 import {claimAged, readAged, readShortestLifetime} from '../store/queue/aged-recipients.ts';
@@ -67,7 +67,7 @@ export type EngineOptions = {
 	/** A site's pace changed. */
 	readonly onSite: (site: Site, changes: readonly SiteChange[]) => void;
 	/** The way of a lane could not be found, though the store can be used; it is tried again. */
-	readonly onWayError: (error: unknown, lane: LaneKey) => void;
+	readonly onRouteError: (error: unknown, lane: LaneKey) => void;
 	/** What mail is made of cannot be used until somebody repairs it; the mail waits. */
 	readonly onResourceFault: (job: MakeJob, message: string) => void;
 	/** What became of a copy could not be judged. */
@@ -99,7 +99,7 @@ export function createEngine(options: EngineOptions) {
 	const attached = createPermits(mostAttached);
 	const letGo = createGarbage();
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock});
-	const ways = createWays({
+	const router = createRouter({
 		settings,
 		destinations: loadDestinations(settings),
 		store,
@@ -155,14 +155,14 @@ export function createEngine(options: EngineOptions) {
 			letGo(attachments.reduce((sum, {content}) => sum + content.length, 0));
 			return made;
 		},
-		async deliver(recipient, made, way, connections, endsAt) {
+		async deliver(recipient, made, route, connections, endsAt) {
 			const asked = recipient.attempts === 0 ? {} : {asked: await askedBefore(recipient)};
-			return await senders.deliver(way.site, connections, {
+			return await senders.deliver(route.site, connections, {
 				recipientId: recipient.id,
 				destination: recipient.destination,
 				envelope: {from: made.envelopeFrom, to: wireAddress(recipient), smtputf8: made.smtputf8},
 				ref: made.ref,
-				terms: way.terms,
+				terms: route.terms,
 				data: made.mail,
 				attempt: recipient.attempts + 1,
 				...asked,
@@ -186,7 +186,7 @@ export function createEngine(options: EngineOptions) {
 		readLanes: () => readLanes(store.reader),
 		readSuspensions: () => readSuspensions(store.reader),
 		readResumed: () => readResumed(store.reader),
-		wayOf: ways.wayOf,
+		routeOf: router.routeOf,
 		steps,
 		retry: options.retry,
 		attemptDeadlineMs: settings.attemptDeadline,
@@ -212,12 +212,12 @@ export function createEngine(options: EngineOptions) {
 			: null,
 		noteSites: notes => store.writer.submit(siteWrite, notes),
 		noteWaits: note => store.writer.submit(laneWaitWrite, note),
-		onWayError(error, lane) {
+		onRouteError(error, lane) {
 			const {isUnavailable, isDamage} = store.dialect;
 			if (isUnavailable(error) || isDamage(error)) {
 				options.onStoreError(error);
 			} else {
-				options.onWayError(error, lane);
+				options.onRouteError(error, lane);
 			}
 		},
 		onFault: options.onFault,
@@ -228,14 +228,14 @@ export function createEngine(options: EngineOptions) {
 	let arrivals: ReturnType<typeof watchArrivals> | null = null;
 
 	/** Nobody tells of a change twice. */
-	async function renewWays(): Promise<void> {
+	async function renewRoutes(): Promise<void> {
 		try {
-			if (await ways.renew()) {
+			if (await router.renew()) {
 				scheduler.renew();
 			}
 		} catch (error) {
 			options.onStoreError(error);
-			setTimeout(renewWays, renewRetryMs).unref();
+			setTimeout(renewRoutes, renewRetryMs).unref();
 		}
 	}
 
@@ -266,13 +266,13 @@ export function createEngine(options: EngineOptions) {
 		/** What was changed by others is read again. */
 		forget(): void {
 			signing.forget();
-			void renewWays();
+			void renewRoutes();
 		},
 		/** The destinations file is read again; answers what is wrong with it, then what was read before still holds. */
 		reload({destinationsFile}: Pick<DestinationsSettings, 'destinationsFile'>): readonly string[] {
 			const read = destinationsOf({...settings, destinationsFile});
 			if (read.ok) {
-				ways.reload(read.destinations);
+				router.reload(read.destinations);
 				scheduler.renew();
 			}
 			return read.ok ? [] : read.faults;

@@ -71,7 +71,7 @@ export function makeEngine(options: PartsOptions, publicUrl: string): Engine {
 		onRecorded: telling.recorded,
 		onLost: recipient => void removeIfErased(recipient).catch(onStoreError),
 		onSite: (site, changes) => logSite(logger, site, changes),
-		onWayError: telling.wayNotFound,
+		onRouteError: telling.routeNotFound,
 		onResourceFault: telling.resourceFault,
 		onFault: telling.recipientFault,
 		onCrash: reason => noteCrash(logger, reason),

@@ -2,7 +2,7 @@ import {hostname} from 'node:os';
 import process from 'node:process';
 import type {Settings} from '../config/settings.ts';
 import {readBoot, writeBoot} from '../data-folder/daemon-file.ts';
-import type {LaneKey} from '../mail/way.ts';
+import type {LaneKey} from '../mail/route.ts';
 import type {Outbox} from '../outcome/outbox.ts';
 import type {Guard} from '../reputation/guard.ts';
 import {createArrivalNotices} from './arrivals.ts';

@@ -2,7 +2,7 @@ import type {DomainCheck} from '../domains/verify-domain.ts';
 import type {createMailLog} from '../log/maillog.ts';
 import type {Clock} from '../mail/clock.ts';
 import {isLogInRefusal} from '../mail/outcome.ts';
-import type {LaneKey} from '../mail/way.ts';
+import type {LaneKey} from '../mail/route.ts';
 import type {JudgedTry, TriedRecipient} from '../outcome/record.ts';
 import type {MakeJob} from '../queue/makers.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
@@ -72,10 +72,10 @@ export function createTelling({metrics, mailLog, infrastructure, clock}: Telling
 			);
 		},
 
-		wayNotFound(error: unknown, {destination, workspaceId}: LaneKey): void {
+		routeNotFound(error: unknown, {destination, workspaceId}: LaneKey): void {
 			if (tellsOfWay(workspaceId)) {
 				const message = error instanceof Error ? error.message : String(error);
-				mailLog.wayNotFound({workspace: workspaceId, destination, message});
+				mailLog.routeNotFound({workspace: workspaceId, destination, message});
 			}
 		},
 

@@ -6,13 +6,13 @@ import type {Notify} from './commands.ts';
 import type {Delivery} from './delivery.ts';
 import {createDialogue} from './dialogue.ts';
 import type {SecureContexts} from './hello.ts';
-import type {Plan} from './route.ts';
+import type {Plan} from './host.ts';
 import {openSession, type Session} from './session.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
 import type {Stop} from './stop.ts';
 import {tlsResult, tlsText} from './tls-failure.ts';
 import {type Accepted, recover, type Transaction, transact} from './transaction.ts';
-import type {TryLimits} from './try-routes.ts';
+import type {TryLimits} from './try-hosts.ts';
 
 export type ConversationOptions = {
 	readonly hostname: string;
@@ -42,13 +42,13 @@ export async function converse(
 	options: ConversationOptions,
 	limits: TryLimits,
 ): Promise<Conversation> {
-	const {route, source} = plan;
+	const {host, source} = plan;
 	const {clock, timeouts} = options;
 	const begun = clock.monotonic();
 	const at = storeTime(clock.now());
 	const dialogue = plan.session?.connection.dialogue ?? createDialogue(clock.monotonic);
 	// A smarthost wants no reports, and a session is counted once.
-	const isCounted = job.terms.route.kind === 'mx' && plan.session === null;
+	const isCounted = job.terms.nextHop.kind === 'mx' && plan.session === null;
 	let connection: SmtpConnection | null = null;
 	const opened = (used: SmtpConnection) => {
 		connection = used;
@@ -56,9 +56,9 @@ export async function converse(
 	};
 	const record = (end: Accepted | Stop): Attempt => ({
 		at,
-		host: route.host,
-		ip: route.address,
-		tls: connection === null ? null : tlsText(route, connection.tls()),
+		host: host.name,
+		ip: host.address,
+		tls: connection === null ? null : tlsText(host, connection.tls()),
 		tlsResult: isCounted ? tlsResult(plan, connection?.tls() ?? null, end) : undefined,
 		ms: Math.round(clock.monotonic() - begun),
 		...lastWord(end),
@@ -72,7 +72,7 @@ export async function converse(
 
 	const session =
 		plan.session ??
-		(await openSession(route, {
+		(await openSession(host, {
 			timeouts,
 			hostname: source?.hostname ?? options.hostname,
 			localAddress: source?.address,

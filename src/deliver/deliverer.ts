@@ -2,10 +2,10 @@ import {setMaxListeners} from 'node:events';
 import type {Classify} from '../mail/bounce.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Attempt, AttemptResult, Outcome} from '../mail/outcome.ts';
+import type {Terms} from '../mail/route.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
 import {storeTime} from '../mail/time.ts';
-import type {Terms} from '../mail/way.ts';
 import type {Resolver, SecureResolver} from '../net/dns.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import {capture} from './capture.ts';
@@ -13,15 +13,15 @@ import {isSafeEnvelope} from './commands.ts';
 import {readyForNext, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
 import {createSecureContexts} from './hello.ts';
-import {createFamilies, mxRoutes} from './mx-routes.ts';
-import type {NoRoute} from './no-route.ts';
+import {type Host, sameHost, sourceFor} from './host.ts';
+import {createFamilies, findMxHosts} from './mx-hosts.ts';
+import type {NoHost} from './no-host.ts';
 import {createPool, type Place, type Pool} from './pool.ts';
-import {createRelayRoutes, type LookUp} from './relay-routes.ts';
-import {type Route, sameRoute, sourceFor} from './route.ts';
+import {createRelayHosts, type LookUp} from './relay-hosts.ts';
 import type {Session} from './session.ts';
 import {simulate, simulatedReply, simulatorKind} from './simulator.ts';
 import {createBrokenTls, demandsOf} from './tls-demand.ts';
-import {createLockStepHosts, type TryOptions, tryRoutes} from './try-routes.ts';
+import {createLockStepHosts, type TryOptions, tryHosts} from './try-hosts.ts';
 
 export type DeliveryMode =
 	/** To hosts, as the terms of each copy say; those of a recipient's domain listen on this port. */
@@ -91,7 +91,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 	}
 
 	const pool = createPool({maxSessions, idleMs: options.idleMs ?? defaultIdleMs, quitMs: timeouts.quit});
-	const findRoutes = routeFinder(options);
+	const findHosts = hostFinder(options);
 	const conversationOptions = {
 		hostname,
 		timeouts,
@@ -146,7 +146,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		}
 
 		const expected = pool.expect(site, Math.max(1, limit));
-		const found = await findRoutes(job).catch(error => {
+		const found = await findHosts(job).catch(error => {
 			expected();
 			throw error;
 		});
@@ -165,7 +165,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 
 		const {terms} = job;
 		// A copy that was tried goes first to the host whose turn it is.
-		const wanted = job.attempt === 1 ? found : found.filter(({host}) => host === found[0]?.host);
+		const wanted = job.attempt === 1 ? found : found.filter(({name: host}) => host === found[0]?.name);
 		const asked = pool.acquire(site, limit, {
 			fits: session => serves(session, wanted, terms),
 			waitMs: job.endsAt - clock.now(),
@@ -180,7 +180,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		let used: Used | null = null;
 		let accepted = false;
 		try {
-			const tried = await tryRoutes(job, found, place.session, {...conversationOptions, ...onTerms(terms)}, signal);
+			const tried = await tryHosts(job, found, place.session, {...conversationOptions, ...onTerms(terms)}, signal);
 			used = tried.used;
 			accepted = tried.outcome.kind === 'delivered' || tried.outcome.kind === 'relayed';
 			return result(tried.outcome, tried.attempts, tried.sentAt);
@@ -199,25 +199,25 @@ function simulatedAttempt(at: string, {code, enhanced, text: reply}: SmtpReply):
 }
 
 /** Whether a mail with these routes and terms may go on a session that was opened for another. */
-function serves({route, localAddress, mails}: Session, routes: readonly Route[], terms: Terms): boolean {
+function serves({host, localAddress, mails}: Session, hosts: readonly Host[], terms: Terms): boolean {
 	return (
 		mails < terms.mailsPerSession &&
-		sourceFor(terms.sources, route.address)?.address === localAddress &&
-		routes.some(candidate => sameRoute(candidate, route))
+		sourceFor(terms.sources, host.address)?.address === localAddress &&
+		hosts.some(candidate => sameHost(candidate, host))
 	);
 }
 
 /** What a host's acceptance means; where a smarthost's 250 is not the end, its report of success is welcome. */
-function onTerms({route, sources}: Terms): Pick<TryOptions, 'sources' | 'relay' | 'notify' | 'accepted'> {
-	const relay = route.kind === 'relay';
-	return relay && route.acceptMeans === 'sent'
+function onTerms({nextHop, sources}: Terms): Pick<TryOptions, 'sources' | 'relay' | 'notify' | 'accepted'> {
+	const relay = nextHop.kind === 'relay';
+	return relay && nextHop.acceptMeans === 'sent'
 		? {sources, relay, notify: 'SUCCESS,FAILURE', accepted: 'relayed'}
 		: {sources, relay, notify: 'FAILURE', accepted: 'delivered'};
 }
 
-function routeFinder(options: DelivererOptions): (job: Delivery) => Promise<Route[] | NoRoute> {
+function hostFinder(options: DelivererOptions): (job: Delivery) => Promise<Host[] | NoHost> {
 	const {mode, resolver, secureResolver, allowPrivateMx, clock, lookUp} = options;
-	const relayRoutes = createRelayRoutes({clock, ...(lookUp === undefined ? {} : {lookUp})});
+	const relayHosts = createRelayHosts({clock, ...(lookUp === undefined ? {} : {lookUp})});
 	const port = mode.kind === 'hosts' ? mode.port : 0;
 	const mx = {
 		resolver,
@@ -228,8 +228,8 @@ function routeFinder(options: DelivererOptions): (job: Delivery) => Promise<Rout
 	};
 	return job => {
 		const {terms, destination} = job;
-		return terms.route.kind === 'relay'
-			? relayRoutes(terms.route.relays, job.asked)
-			: mxRoutes(destination, job, {...mx, demandOf: demandsOf(destination, terms, {secureResolver, port})});
+		return terms.nextHop.kind === 'relay'
+			? relayHosts(terms.nextHop.relays, job.asked)
+			: findMxHosts(destination, job, {...mx, demandOf: demandsOf(destination, terms, {secureResolver, port})});
 	};
 }

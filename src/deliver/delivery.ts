@@ -1,5 +1,5 @@
 import type {Asked} from '../mail/outcome.ts';
-import type {Terms} from '../mail/way.ts';
+import type {Terms} from '../mail/route.ts';
 
 /** One copy of a message, ready to be handed over. */
 export type Delivery = {

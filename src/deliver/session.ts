@@ -6,7 +6,7 @@ import {isLoopbackAddress} from '../net/public-address.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Dialogue} from './dialogue.ts';
 import {type Extensions, type Hello, noExtensions, parseExtensions, type SecureContexts} from './hello.ts';
-import type {Route} from './route.ts';
+import type {Host} from './host.ts';
 import {type Answer, createSmtpConnection, type Lost, type SmtpConnection} from './smtp-connection.ts';
 import {type Stop, stopped} from './stop.ts';
 import {certificateFault, tlsFailureOf} from './tls-failure.ts';
@@ -15,7 +15,7 @@ import {reasonOf} from './verdict.ts';
 
 /** A connection on which mail may be sent. */
 export type Session = {
-	readonly route: Route;
+	readonly host: Host;
 	readonly connection: SmtpConnection;
 	readonly extensions: Extensions;
 	/** Where it was made from; undefined: the system chose. */
@@ -47,9 +47,9 @@ export type SessionOptions = {
 };
 
 /** Connects, greets, starts TLS and logs in as the route demands. */
-export async function openSession(route: Route, options: SessionOptions): Promise<Session | Stop> {
+export async function openSession(host: Host, options: SessionOptions): Promise<Session | Stop> {
 	const {timeouts, hostname, localAddress, dialogue} = options;
-	const {address, port, implicitTls} = route;
+	const {address, port, implicitTls} = host;
 	const connection = createSmtpConnection({address, port, localAddress, implicitTls, dialogue});
 	options.opened(connection);
 	const broken = await connection.connected(timeouts.connect);
@@ -58,7 +58,7 @@ export async function openSession(route: Route, options: SessionOptions): Promis
 	}
 
 	if (implicitTls) {
-		const stop = await secure(connection, route, options);
+		const stop = await secure(connection, host, options);
 		if (stop !== null) {
 			return stop;
 		}
@@ -67,14 +67,14 @@ export async function openSession(route: Route, options: SessionOptions): Promis
 	const greeting = await connection.read(timeouts.greeting);
 	if ('lost' in greeting || greeting.code !== 220) {
 		const stop = stopped('greeting', greeting);
-		return refused(connection, implicitTls ? afterHandshake(route, stop) : stop);
+		return refused(connection, implicitTls ? afterHandshake(host, stop) : stop);
 	}
 
 	// Plain text may be asked for only where it is allowed.
-	const mayDoWithout = route.tls === 'none' || (route.tls === 'opportunistic' && options.hello === 'none');
+	const mayDoWithout = host.tls === 'none' || (host.tls === 'opportunistic' && options.hello === 'none');
 	const wantsTls = !implicitTls && !mayDoWithout;
 	// Only EHLO leads to STARTTLS and AUTH; a server that does not get by with it is asked in the oldest way.
-	const oldest = options.plainHelo && !wantsTls && route.login === null;
+	const oldest = options.plainHelo && !wantsTls && host.login === null;
 	let extensions = oldest
 		? await helo(connection, hostname, timeouts.ehlo)
 		: await ehlo(connection, hostname, timeouts.ehlo);
@@ -84,7 +84,7 @@ export async function openSession(route: Route, options: SessionOptions): Promis
 
 	let {tlsFailed} = options;
 	if (wantsTls) {
-		const upgraded = await upgrade(connection, route, extensions, options);
+		const upgraded = await upgrade(connection, host, extensions, options);
 		if ('by' in upgraded) {
 			return refused(connection, upgraded);
 		}
@@ -93,13 +93,13 @@ export async function openSession(route: Route, options: SessionOptions): Promis
 		extensions = upgraded;
 	}
 
-	const stop = route.login === null ? null : await logInSafely(connection, route, extensions, timeouts.ehlo);
+	const stop = host.login === null ? null : await logInSafely(connection, host, extensions, timeouts.ehlo);
 	if (stop !== null) {
 		return refused(connection, stop);
 	}
 
 	const used = options.plainHelo ? noExtensions : extensions;
-	return {route, connection, extensions: used, localAddress, tlsFailed, mails: 0, taken: 0, refusals: 0};
+	return {host, connection, extensions: used, localAddress, tlsFailed, mails: 0, taken: 0, refusals: 0};
 }
 
 /** RFC 5321 §4.1.1.5 asks for QUIT before closing; the reason stands already, nobody waits for the answer. */
@@ -129,90 +129,90 @@ async function helo(connection: SmtpConnection, hostname: string, timeoutMs: num
 /** STARTTLS where it is offered or demanded, then what the server offers within TLS. */
 async function upgrade(
 	connection: SmtpConnection,
-	route: Route,
+	host: Host,
 	extensions: Extensions,
 	options: SessionOptions,
 ): Promise<Extensions | Stop> {
 	const {timeouts, hostname} = options;
 	if (!extensions.starttls) {
-		return route.tls === 'opportunistic' ? extensions : demanded(connection, route, 'the server does not offer TLS');
+		return host.tls === 'opportunistic' ? extensions : demanded(connection, host, 'the server does not offer TLS');
 	}
 
 	connection.write(['STARTTLS\r\n'], 1);
 	const reply = await connection.read(timeouts.starttls);
 	if ('lost' in reply) {
-		return failedTls(route, reply);
+		return failedTls(host, reply);
 	}
 
 	if (reply.code !== 220) {
-		if (route.tls === 'opportunistic' && reply.code >= 400 && reply.code !== 421) {
+		if (host.tls === 'opportunistic' && reply.code >= 400 && reply.code !== 421) {
 			return extensions;
 		}
 
 		// What the server does after 421, or after a code that is no answer to STARTTLS, nobody knows.
-		return reply.code === 421 && route.tls !== 'opportunistic'
+		return reply.code === 421 && host.tls !== 'opportunistic'
 			? stopped('starttls', reply)
-			: demanded(connection, route, `the server refused to start TLS: ${reply.code} ${reply.lines.join(' ')}`);
+			: demanded(connection, host, `the server refused to start TLS: ${reply.code} ${reply.lines.join(' ')}`);
 	}
 
-	const stop = await secure(connection, route, options);
+	const stop = await secure(connection, host, options);
 	if (stop !== null) {
 		return stop;
 	}
 
-	const mayDoWithout = route.tls === 'opportunistic';
+	const mayDoWithout = host.tls === 'opportunistic';
 	const timeoutMs = mayDoWithout ? timeouts.starttls : timeouts.ehlo;
 	const offered =
-		options.plainHelo && route.login === null
+		options.plainHelo && host.login === null
 			? await helo(connection, hostname, timeoutMs)
 			: await ehlo(connection, hostname, timeoutMs);
-	return 'by' in offered ? afterHandshake(route, offered) : offered;
+	return 'by' in offered ? afterHandshake(host, offered) : offered;
 }
 
 /**
  * In TLS 1.3 a server judges our part of the handshake when it is over for us: whether we have a certificate, for example.
  * So a connection that ends before the first reply within TLS is a handshake that failed.
  */
-function afterHandshake(route: Route, stop: Stop): Stop {
-	const mayDoWithout = route.tls === 'opportunistic' && !route.implicitTls;
+function afterHandshake(host: Host, stop: Stop): Stop {
+	const mayDoWithout = host.tls === 'opportunistic' && !host.implicitTls;
 	if (stop.by === 'loss' && (mayDoWithout || stop.errno?.startsWith('ERR_SSL_') === true)) {
-		return failedTls(route, {lost: stop.text, ...(stop.errno === undefined ? {} : {errno: stop.errno})});
+		return failedTls(host, {lost: stop.text, ...(stop.errno === undefined ? {} : {errno: stop.errno})});
 	}
 
 	// It took the same command a moment ago in plain text. One that is busy (4xx) is no reason to do without TLS.
 	return stop.by === 'reply' && mayDoWithout && (stop.reply.code < 400 || stop.reply.code >= 500)
-		? failedTls(route, {
+		? failedTls(host, {
 				lost: `the server does not take us within TLS: ${reasonOf(stop.reply)}`,
 				tlsFailure: 'starttls-not-supported',
 			})
 		: stop;
 }
 
-function demanded(connection: SmtpConnection, route: Route, reason: string): Stop {
+function demanded(connection: SmtpConnection, host: Host, reason: string): Stop {
 	const text = printable(reason);
 	connection.write(['QUIT\r\n'], 1);
 	connection.fail(text);
-	return failedTls(route, {lost: text, tlsFailure: 'starttls-not-supported'});
+	return failedTls(host, {lost: text, tlsFailure: 'starttls-not-supported'});
 }
 
-async function secure(connection: SmtpConnection, route: Route, options: SessionOptions): Promise<Stop | null> {
+async function secure(connection: SmtpConnection, host: Host, options: SessionOptions): Promise<Stop | null> {
 	const {secureContexts, timeouts, clock} = options;
-	const {host, tls, tlsPolicy: policy} = route;
+	const {name, tls, tlsPolicy: policy} = host;
 	const hello = options.hello === 'reduced' ? 'reduced' : 'usual';
 	const secureContext = secureContexts(hello, tls !== 'opportunistic');
 	const demand =
 		policy?.kind === 'tlsa' && policy.records.length > 0
 			? {
-					host: policy.names[0] ?? host,
+					host: policy.names[0] ?? name,
 					verify: false,
 					judge: (certificate: X509Certificate) => tlsaFailure(certificate, policy.records, policy.names, clock.now()),
 				}
-			: {host, verify: tls === 'required'};
+			: {host: name, verify: tls === 'required'};
 	const broken = await connection.startTls({...demand, secureContext}, timeouts.starttls);
-	return broken === null ? null : failedTls(route, broken);
+	return broken === null ? null : failedTls(host, broken);
 }
 
-function failedTls({host, tls, tlsPolicy}: Route, {lost, errno, tlsFailure}: Lost): Stop {
+function failedTls({name: host, tls, tlsPolicy}: Host, {lost, errno, tlsFailure}: Lost): Stop {
 	const failure = tlsFailure ?? tlsFailureOf(errno);
 	const by = tls === 'opportunistic' ? '' : tlsPolicy?.kind === 'sts' ? 'MTA-STS: ' : tlsPolicy ? 'DANE: ' : '';
 	const text = tlsFailure === undefined ? certificateFault(failure, host, lost) : lost;
@@ -222,16 +222,16 @@ function failedTls({host, tls, tlsPolicy}: Route, {lost, errno, tlsFailure}: Los
 /** A password goes unencrypted only where the operator said so, and only within the machine. */
 async function logInSafely(
 	connection: SmtpConnection,
-	route: Route,
+	host: Host,
 	extensions: Extensions,
 	timeoutMs: number,
 ): Promise<Stop | null> {
-	const safe = connection.tls() !== null || (route.tls === 'none' && isLoopbackAddress(route.address));
+	const safe = connection.tls() !== null || (host.tls === 'none' && isLoopbackAddress(host.address));
 	if (!safe) {
 		return {by: 'login', phase: 'auth', text: 'the password is not sent over an unencrypted connection'};
 	}
 
-	return route.login === null ? null : logIn(connection, route.login, extensions.auth, timeoutMs);
+	return host.login === null ? null : logIn(connection, host.login, extensions.auth, timeoutMs);
 }
 
 /**

@@ -1,11 +1,11 @@
 import {LRUCache} from 'lru-cache';
 import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
-import type {Terms} from '../mail/way.ts';
+import type {Terms} from '../mail/route.ts';
 import type {SecureResolver} from '../net/dns.ts';
 import type {Conversation} from './conversation.ts';
 import type {Hello} from './hello.ts';
-import type {Plan, Route, TlsMode, TlsPolicy} from './route.ts';
+import type {Host, Plan, TlsMode, TlsPolicy} from './host.ts';
 import {asksForTls} from './tls-failure.ts';
 import {findTlsa} from './tlsa.ts';
 
@@ -70,7 +70,7 @@ export function namesHost(pattern: string, host: string): boolean {
 /** Addresses whose TLS does not work, and what works in its place. */
 export type BrokenTls = {
 	/** How to begin TLS with a host now. */
-	readonly helloFor: (route: Route) => Hello;
+	readonly helloFor: (host: Host) => Hello;
 	/** What a conversation has shown of the way that was taken. */
 	readonly learn: (plan: Plan, conversation: Conversation) => void;
 };
@@ -86,13 +86,13 @@ export function createBrokenTls(clock: Pick<Clock, 'monotonic'>): BrokenTls {
 	const known = new LRUCache<string, {readonly hello: Hello; readonly until: number}>(atMost(mostAddresses));
 	/** Where a handshake has failed, and what works instead is not known yet. */
 	const failed = new LRUCache<string, true>(atMost(mostAddresses));
-	const keyOf = ({address, port}: Route) => `${address} ${port}`;
-	const concerns = ({tls, implicitTls}: Route) => tls === 'opportunistic' && !implicitTls;
+	const keyOf = ({address, port}: Host) => `${address} ${port}`;
+	const concerns = ({tls, implicitTls}: Host) => tls === 'opportunistic' && !implicitTls;
 
 	return {
-		helloFor(route) {
-			const key = keyOf(route);
-			const found = concerns(route) ? known.get(key) : undefined;
+		helloFor(host) {
+			const key = keyOf(host);
+			const found = concerns(host) ? known.get(key) : undefined;
 			if (found === undefined || found.until > clock.monotonic()) {
 				return found?.hello ?? 'usual';
 			}
@@ -100,12 +100,12 @@ export function createBrokenTls(clock: Pick<Clock, 'monotonic'>): BrokenTls {
 			known.delete(key);
 			return 'usual';
 		},
-		learn({route, hello, session}, {end, used}) {
-			if (session !== null || !concerns(route)) {
+		learn({host, hello, session}, {end, used}) {
+			if (session !== null || !concerns(host)) {
 				return;
 			}
 
-			const key = keyOf(route);
+			const key = keyOf(host);
 			if (end.by === 'tls') {
 				known.delete(key);
 				// A server that does not want to now may want to next time.

@@ -1,6 +1,6 @@
 import type {SmtpReply} from '../mail/smtp-reply.ts';
 import {type TlsFailure, type TlsResult, withoutAdvice} from '../mail/tls-result.ts';
-import type {Plan, Route} from './route.ts';
+import type {Host, Plan} from './host.ts';
 import type {Tls} from './smtp-connection.ts';
 import type {Stop} from './stop.ts';
 import type {Accepted} from './transaction.ts';
@@ -74,7 +74,7 @@ export function asksForTls({code, enhanced, text}: SmtpReply): boolean {
 }
 
 /** The TLS of an attempt for people: `TLSv1.3 TLS_AES_256_GCM_SHA384 verified (MTA-STS)`, null in plain text. */
-export function tlsText({tlsPolicy: policy}: Route, tls: Tls | null): string | null {
+export function tlsText({tlsPolicy: policy}: Host, tls: Tls | null): string | null {
 	if (tls === null) {
 		return null;
 	}
@@ -94,11 +94,11 @@ export function tlsText({tlsPolicy: policy}: Route, tls: Tls | null): string | n
 
 /** How starting TLS ended, as RFC 8460 counts it; undefined: it was not reached, or not asked for. */
 export function tlsResult(
-	plan: Pick<Plan, 'route' | 'hello'>,
+	plan: Pick<Plan, 'host' | 'hello'>,
 	tls: Tls | null,
 	end: Accepted | Stop,
 ): TlsResult | undefined {
-	const policy = plan.route.tlsPolicy;
+	const policy = plan.host.tlsPolicy;
 	const type = policy?.kind ?? 'no-policy-found';
 	if (end.by === 'tls') {
 		return {policy: type, result: end.failure};

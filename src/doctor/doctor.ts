@@ -3,8 +3,8 @@ import {linkBase} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
 import type {DaemonFile} from '../data-folder/daemon-file.ts';
 import {createSecureContexts} from '../deliver/hello.ts';
-import {createFamilies, mxRoutes} from '../deliver/mx-routes.ts';
-import type {Route} from '../deliver/route.ts';
+import type {Host} from '../deliver/host.ts';
+import {createFamilies, findMxHosts} from '../deliver/mx-hosts.ts';
 import type {OpenSources} from '../domains/check-records.ts';
 import {sendingNames} from '../domains/domain-records.ts';
 import type {Clock} from '../mail/clock.ts';
@@ -170,11 +170,11 @@ function ownAddresses({settings, interfaceAddresses}: DoctorInput): OwnAddress[]
 	return set.length > 0 ? set : interfaceAddresses.map(address => ({address, hostname: settings.hostname}));
 }
 
-async function routesTo(domain: string, {settings, resolver, clock}: DoctorInput): Promise<readonly Route[] | string> {
+async function routesTo(domain: string, {settings, resolver, clock}: DoctorInput): Promise<readonly Host[] | string> {
 	const {mxPort: port, allowPrivateMx, ipv6} = settings;
 	const families = createFamilies({ipv6, resolver, allowPrivate: allowPrivateMx, clock});
 	const sources = sourcesOf(settings);
-	const found = await mxRoutes(
+	const found = await findMxHosts(
 		domain,
 		{recipientId: domain, terms: {sources}},
 		{resolver, families, port, allowPrivateMx, ownAddresses: new Set()},

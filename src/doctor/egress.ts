@@ -1,8 +1,8 @@
 import {isIP, isIPv6} from 'node:net';
 import {createDialogue} from '../deliver/dialogue.ts';
 import type {SecureContexts} from '../deliver/hello.ts';
-import {type LookUp, systemLookUp} from '../deliver/relay-routes.ts';
-import type {Route} from '../deliver/route.ts';
+import type {Host} from '../deliver/host.ts';
+import {type LookUp, systemLookUp} from '../deliver/relay-hosts.ts';
 import {openSession} from '../deliver/session.ts';
 import type {Stop} from '../deliver/stop.ts';
 import {tlsText} from '../deliver/tls-failure.ts';
@@ -29,7 +29,7 @@ export type SmtpReach = {
 
 /** What a session that was opened and ended again says: `host [address], TLS…`, or where it stopped. */
 export async function greet(
-	route: Route,
+	route: Host,
 	source: OwnAddress | undefined,
 	{hostname, timeouts, secureContexts}: SmtpReach,
 ): Promise<{readonly said: string} | Stop> {
@@ -50,7 +50,7 @@ export async function greet(
 	}
 	const tls = tlsText(route, session.connection.tls()) ?? 'no TLS';
 	await session.connection.quit(waits.quit);
-	return {said: `${route.host} [${route.address}], ${tls}`};
+	return {said: `${route.name} [${route.address}], ${tls}`};
 }
 
 export const wordsOf = (stop: Stop): string =>
@@ -59,7 +59,7 @@ export const wordsOf = (stop: Stop): string =>
 export type EgressInput = SmtpReach & {
 	/** Domains whose mail hosts are greeted; one that answers is enough. */
 	readonly targets: readonly string[];
-	readonly routesTo: (domain: string) => Promise<readonly Route[] | string>;
+	readonly routesTo: (domain: string) => Promise<readonly Host[] | string>;
 	/** Set addresses to connect from; empty: the system's choice. */
 	readonly sources: readonly OwnAddress[];
 };
@@ -95,7 +95,7 @@ async function reach(source: OwnAddress | undefined, input: EgressInput): Promis
 			return ok(`a session${from} with ${greeted.said}`);
 		}
 		refused ||= greeted.by === 'reply';
-		failures.push(`${route.host} [${route.address}]: ${wordsOf(greeted)}`);
+		failures.push(`${route.name} [${route.address}]: ${wordsOf(greeted)}`);
 	}
 	const detail = `no mail host takes a session${from}: ${failures.join('; ')}`;
 	return refused
@@ -120,7 +120,7 @@ async function logIn(relay: Relay, reach: SmtpReach, lookUp: LookUp): Promise<Fo
 		return fail(`the smarthost ${host} was not found`, 'correct the host in MAILCTL_RELAY_URL');
 	}
 	const login = user === null || password === null ? null : {user, password};
-	const greeted = await greet({host, address, port, tls, implicitTls: secure, login}, undefined, reach);
+	const greeted = await greet({name: host, address, port, tls, implicitTls: secure, login}, undefined, reach);
 	if ('said' in greeted) {
 		return ok(`${greeted.said}${login === null ? '' : ', logged in'}`);
 	}

@@ -78,7 +78,7 @@ export type MailLog = {
 	/** A smarthost refuses our log-in, whether or not the mail went by another. */
 	readonly logInRefused: (refusal: {readonly host: string | null; readonly reply: string}) => void;
 	/** Where mail of the workspace goes could not be found out: it waits. */
-	readonly wayNotFound: (way: {
+	readonly routeNotFound: (way: {
 		readonly workspace: string;
 		readonly destination: string;
 		readonly message: string;

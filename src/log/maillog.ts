@@ -77,7 +77,7 @@ export function createMailLog(logger: Logger): MailLog {
 			const text = 'A smarthost refuses our log-in. Check its user and password (mailctl doctor).';
 			logger.error({event: 'log_in_refused', host, reply: reply.slice(0, longestReply)}, text);
 		},
-		wayNotFound({workspace, destination, message}) {
+		routeNotFound({workspace, destination, message}) {
 			const text =
 				'The mail waits. Add the secret key that is missing, or set the route again (mailctl workspace update).';
 			logger.error({event: 'way_not_found', workspace, destination, message}, text);

@@ -1,9 +1,9 @@
 import {LRUCache} from 'lru-cache';
 import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
+import type {MtaSts} from '../mail/route.ts';
 import {storeTime} from '../mail/time.ts';
 import type {TlsFailure} from '../mail/tls-result.ts';
-import type {MtaSts} from '../mail/way.ts';
 import type {Resolver} from '../net/dns.ts';
 import type {StoredPolicy} from '../store/mta-sts.ts';
 import type {FetchPolicy} from './fetch-policy.ts';

@@ -1,4 +1,4 @@
-import type {PaceReaction} from '../mail/way.ts';
+import type {PaceReaction} from '../mail/route.ts';
 
 type CommonReaction = {
 	readonly text: RegExp;

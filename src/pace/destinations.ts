@@ -1,5 +1,5 @@
+import type {Pace, Terms} from '../mail/route.ts';
 import type {RouteChoice} from '../mail/route-choice.ts';
-import type {Pace, Terms} from '../mail/way.ts';
 
 /** What holds for one group of destinations: an entry of the destinations file over the defaults. */
 export type Provider = {

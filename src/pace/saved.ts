@@ -1,5 +1,5 @@
+import type {Pace} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
-import type {Pace} from '../mail/way.ts';
 import type {Lease} from './lease.ts';
 import {rateOf, setRate} from './rate.ts';
 import {newSite, type SiteState} from './site.ts';

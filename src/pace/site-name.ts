@@ -1,6 +1,6 @@
 import {createHash} from 'node:crypto';
 import {isIP} from 'node:net';
-import type {Source} from '../mail/way.ts';
+import type {Source} from '../mail/route.ts';
 import type {DnsAnswer, MxRecord} from '../net/dns.ts';
 import type {Relay} from '../net/relay-url.ts';
 

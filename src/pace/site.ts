@@ -1,4 +1,4 @@
-import type {Pace, PaceReaction} from '../mail/way.ts';
+import type {Pace, PaceReaction} from '../mail/route.ts';
 import type {Bucket} from './bucket.ts';
 import {commonReactions} from './common-reactions.ts';
 import {type Lease, leased} from './lease.ts';

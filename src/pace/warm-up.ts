@@ -1,5 +1,5 @@
+import type {Route} from '../mail/route.ts';
 import {dayMs} from '../mail/time.ts';
-import type {Way} from '../mail/way.ts';
 
 /** How a source that is new is made known to the receivers (R8.4; public guides: a small start, doubled daily). */
 export type WarmUp = {
@@ -91,7 +91,7 @@ export type WarmUpDay = {
 	readonly perDay: number;
 };
 
-type DailyShare = Pick<NonNullable<Way['warmUp']>, 'source' | 'group' | 'perDay'>;
+type DailyShare = Pick<NonNullable<Route['warmUp']>, 'source' | 'group' | 'perDay'>;
 
 /** What new sources have sent today, as far as this process knows; the store's count is what holds. */
 export function createSentToday() {

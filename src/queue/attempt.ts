@@ -1,5 +1,5 @@
 import {type AttemptResult, isPossibleDuplicate, mostPossibleDuplicates} from '../mail/outcome.ts';
-import type {Way} from '../mail/way.ts';
+import type {Route} from '../mail/route.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
 import type {TravelTerms} from './grants.ts';
 
@@ -34,7 +34,7 @@ export type AttemptSteps = {
 	readonly deliver: (
 		recipient: Claimed,
 		made: Made,
-		way: Omit<Way, 'warmUp'>,
+		route: Omit<Route, 'warmUp'>,
 		connections: number,
 		endsAt: number,
 	) => Promise<AttemptResult>;
@@ -97,7 +97,7 @@ export async function attempt(
 		return unsent({kind: 'released'});
 	}
 	const {subject, firstLink} = making.made;
-	const result = await steps.deliver(recipient, making.made, terms.way, terms.connections, endsAt);
+	const result = await steps.deliver(recipient, making.made, terms.route, terms.connections, endsAt);
 	return {result: await endDoubtful(recipient, result, steps), made: {subject, firstLink}};
 }
 

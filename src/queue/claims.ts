@@ -1,8 +1,8 @@
 import {setTimeout as delay} from 'node:timers/promises';
 import type {Clock} from '../mail/clock.ts';
 import {claimMarginMs} from '../mail/retry.ts';
+import type {LaneKey} from '../mail/route.ts';
 import {storeTime} from '../mail/time.ts';
-import type {LaneKey} from '../mail/way.ts';
 import type {JudgedTry, TriedRecipient} from '../outcome/record.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, storeRetryMs} from '../store/held-claims.ts';

@@ -1,7 +1,7 @@
 import type {Clock} from '../mail/clock.ts';
 import type {Attempt, AttemptResult, Outcome, Phase} from '../mail/outcome.ts';
 import {endOfLife, type Retry} from '../mail/retry.ts';
-import type {Way} from '../mail/way.ts';
+import type {Route} from '../mail/route.ts';
 import {type JudgedTry, type TriedRecipient, triedRecipient} from '../outcome/record.ts';
 import {decideNext, type NextStep} from '../outcome/settle.ts';
 import type {SiteEnd} from '../pace/site.ts';
@@ -36,7 +36,7 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 	function conclude(grant: Grant, recipient: Claimed, tried: Tried): JudgedTry & {readonly end: SiteEnd | null} {
 		try {
 			const isSimulated = fixedWaitOf(recipient) !== undefined;
-			const end = isSimulated ? well : siteEnd(tried.result, grant.way, recipient.destination);
+			const end = isSimulated ? well : siteEnd(tried.result, grant.route, recipient.destination);
 			// Whatever is wrong between us and our smarthost is no fault of the mail (R1.8).
 			const result = end?.kind === 'locked_out' ? givenBack(tried.result, end.reason) : tried.result;
 			return {...tried, recipient: triedRecipient(recipient), result, verdict: judged(recipient, result), end};
@@ -111,7 +111,7 @@ function givenBack(result: AttemptResult, reason: string): AttemptResult {
 /** What the end of a try of a mail to `destination` tells of its site; null: nothing, no host was asked. */
 export function siteEnd(
 	{outcome, attempts}: AttemptResult,
-	{site, terms}: Pick<Way, 'site' | 'terms'>,
+	{site, terms}: Pick<Route, 'site' | 'terms'>,
 	destination: string,
 ): SiteEnd | null {
 	const taken = outcome.kind === 'delivered' || outcome.kind === 'relayed';
@@ -125,14 +125,14 @@ export function siteEnd(
 	if (outcome.kind !== 'deferred') {
 		return last && spoke ? about('answered') : null;
 	}
-	if (outcome.category === 'config' && terms.route.kind === 'relay') {
+	if (outcome.category === 'config' && terms.nextHop.kind === 'relay') {
 		return about('locked_out', outcome.reason);
 	}
 	if (!last) {
 		return null;
 	}
 	// Where DNS does not answer for one domain, the hosts of many are not to blame.
-	const isShared = terms.route.kind === 'mx' && site !== fromSources(destination, terms.sources);
+	const isShared = terms.nextHop.kind === 'mx' && site !== fromSources(destination, terms.sources);
 	const ofHosts = attempts.filter(attempt => !isForbidden(attempt) && !(isShared && attempt.phase === 'route'));
 	if (ofHosts.length === 0) {
 		return null;

@@ -1,9 +1,9 @@
-import type {Way} from '../mail/way.ts';
+import type {Route} from '../mail/route.ts';
 import type {Moment} from '../pace/saved.ts';
 import {connectionsOf, type SiteChange, type SiteEnd, type SiteState, spend, tried} from '../pace/site.ts';
 import type {SentToday, WarmUpDay} from '../pace/warm-up.ts';
 import {firstTurn, type Turn, takeTurn} from './fair-ring.ts';
-import type {ToFind} from './find-ways.ts';
+import type {ToFind} from './find-routes.ts';
 import type {Lane, LaneRegistry} from './lane.ts';
 import type {Room} from './room.ts';
 import {isProven, ownRoom, type Rank, rankAt, ranks, readyLanes, type Site, type SiteRegistry} from './site.ts';
@@ -12,7 +12,7 @@ import {isProven, ownRoom, type Rank, rankAt, ranks, readyLanes, type Site, type
 export type Grant = {
 	readonly lane: Lane;
 	readonly site: Site;
-	readonly way: Omit<Way, 'warmUp'>;
+	readonly route: Omit<Route, 'warmUp'>;
 	readonly rank: Rank;
 	readonly limit: number;
 	readonly asksNext: boolean;
@@ -32,7 +32,7 @@ export type ClaimResult = {
 };
 
 /** How a copy may travel now. */
-export type TravelTerms = {readonly way: Omit<Way, 'warmUp'>; readonly connections: number};
+export type TravelTerms = {readonly route: Omit<Route, 'warmUp'>; readonly connections: number};
 
 export type GrantsOptions = {
 	/** Copies claimed and not yet done, in all. */
@@ -50,7 +50,7 @@ type Around = {
 	readonly room: Room;
 	readonly toFind: ToFind;
 	readonly sentToday: SentToday;
-	readonly place: (lane: Lane, own: Way, now: Moment) => void;
+	readonly place: (lane: Lane, own: Route, now: Moment) => void;
 	readonly wake: (lane: Lane, now: Moment) => void;
 	readonly rest: (lane: Lane) => void;
 };
@@ -73,8 +73,8 @@ export function createGrants(options: GrantsOptions & Around) {
 			if (!lane?.placed) {
 				return undefined;
 			}
-			const {own, way} = lane.placed;
-			if (own.warmUp === null || way !== own || sentToday.left(own.warmUp, now.now) > 0) {
+			const {own, route} = lane.placed;
+			if (own.warmUp === null || route !== own || sentToday.left(own.warmUp, now.now) > 0) {
 				return lane;
 			}
 			place(lane, own, now);
@@ -82,13 +82,13 @@ export function createGrants(options: GrantsOptions & Around) {
 	}
 
 	function grant(lane: Lane, rank: Rank, most: number, now: Moment): Grant {
-		const {own, way, site, foundAt} = lane.placed as NonNullable<Lane['placed']>;
-		const counted = way === own ? own.warmUp : null;
+		const {own, route, site, foundAt} = lane.placed as NonNullable<Lane['placed']>;
+		const counted = route === own ? own.warmUp : null;
 		const limit = counted ? Math.min(most, sentToday.left(counted, now.now)) : most;
 		const granted = {
 			lane,
 			site,
-			way,
+			route,
 			rank,
 			limit,
 			asksNext: lane.asksNext,
@@ -169,14 +169,14 @@ export function createGrants(options: GrantsOptions & Around) {
 		},
 
 		/** How a claimed copy may travel now; null: its site is left alone since. */
-		travelTerms({site, way}: Grant, now: Moment): TravelTerms | null {
+		travelTerms({site, route}: Grant, now: Moment): TravelTerms | null {
 			const connections = connectionsOf(site.state, now.monotonic);
 			if (connections === 0) {
 				return null;
 			}
 			const {mailsPerSession} = site.state;
-			const lowered = mailsPerSession < way.terms.mailsPerSession;
-			return {connections, way: lowered ? {...way, terms: {...way.terms, mailsPerSession}} : way};
+			const lowered = mailsPerSession < route.terms.mailsPerSession;
+			return {connections, route: lowered ? {...route, terms: {...route.terms, mailsPerSession}} : route};
 		},
 
 		/** Something other than a try here changed what the site may have. */

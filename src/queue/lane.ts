@@ -1,4 +1,4 @@
-import {type LaneKey, laneText, type Way} from '../mail/way.ts';
+import {type LaneKey, laneText, type Route} from '../mail/route.ts';
 import {createAgenda, type Timed} from './agenda.ts';
 import type {Site} from './site.ts';
 
@@ -13,13 +13,13 @@ export type Lane = Timed &
 	LaneKey & {
 		state: LaneState;
 		/** The way that it goes now, its own or the overflow of it, and where that leads; null: not found yet. */
-		placed: {readonly own: Way; readonly way: Omit<Way, 'warmUp'>; readonly site: Site; foundAt: number} | null;
+		placed: {readonly own: Route; readonly route: Omit<Route, 'warmUp'>; readonly site: Site; foundAt: number} | null;
 		/** Where it was last, while all its mail is due later; null: elsewhere, or not known. */
 		restsAt: Site | null;
 		/** Copies claimed and not yet done. */
 		inFlight: number;
 		/** Where it is `spent`: what is used up. */
-		spent: Way['warmUp'];
+		spent: Route['warmUp'];
 		/** Mail was just accepted for it. */
 		fresh: boolean;
 		/** Whether others may be due after the one that was known: the next claim asks the store. */

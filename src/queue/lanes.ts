@@ -1,7 +1,7 @@
-import type {LaneKey, Way} from '../mail/way.ts';
+import type {LaneKey, Route} from '../mail/route.ts';
 import type {Moment} from '../pace/saved.ts';
 import {createSentToday} from '../pace/warm-up.ts';
-import {createToFind} from './find-ways.ts';
+import {createToFind} from './find-routes.ts';
 import {createGrants, type GrantsOptions} from './grants.ts';
 import {createLaneRegistry, type Lane} from './lane.ts';
 import {createRoom, type RoomOptions} from './room.ts';
@@ -58,12 +58,12 @@ export function createLanes(options: LanesOptions) {
 	}
 
 	/** The lane goes by this way from now on, or by what stands in for it today; where it is ready it waits for its turn there. */
-	function place(lane: Lane, own: Way, now: Moment): void {
+	function place(lane: Lane, own: Route, now: Moment): void {
 		unplace(lane);
-		const way = own.warmUp && sentToday.left(own.warmUp, now.now) <= 0 ? own.warmUp.overflow : own;
-		if (way !== null) {
-			const site = sites.enter(way, now);
-			lane.placed = {own, way, site, foundAt: now.monotonic};
+		const route = own.warmUp && sentToday.left(own.warmUp, now.now) <= 0 ? own.warmUp.overflow : own;
+		if (route !== null) {
+			const site = sites.enter(route, now);
+			lane.placed = {own, route, site, foundAt: now.monotonic};
 			if (lane.state === 'ready') {
 				queue(lane, site, now);
 			}
@@ -162,7 +162,7 @@ export function createLanes(options: LanesOptions) {
 		nextToFind: (backlog: boolean): Lane | undefined => toFind.next(backlog),
 
 		/** The way of a lane is found, or found anew. */
-		placed(lane: Lane, own: Way, now: Moment): void {
+		placed(lane: Lane, own: Route, now: Moment): void {
 			if (lane.state === 'looking') {
 				lane.state = 'ready';
 				place(lane, own, now);

@@ -1,6 +1,6 @@
+import type {LaneKey} from '../mail/route.ts';
 import {storeTime} from '../mail/time.ts';
 import type {WaitReason} from '../mail/wait-reason.ts';
-import type {LaneKey} from '../mail/way.ts';
 import {type Moment, savedSite} from '../pace/saved.ts';
 import {connectionsOf, isProbing, mailsAllowed} from '../pace/site.ts';
 import type {LaneWaitNote, LaneWaitRow} from '../store/queue/lane-waits.ts';

@@ -1,4 +1,4 @@
-import type {LaneKey} from '../mail/way.ts';
+import type {LaneKey} from '../mail/route.ts';
 import type {Moment} from '../pace/saved.ts';
 import {storeRetryMs} from '../store/held-claims.ts';
 import type {Lanes} from './lanes.ts';

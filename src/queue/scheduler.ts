@@ -1,11 +1,11 @@
-import type {LaneKey, Way} from '../mail/way.ts';
+import type {LaneKey, Route} from '../mail/route.ts';
 import {connectionsOf} from '../pace/site.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
 import {type AttemptSteps, attempt} from './attempt.ts';
 import {type ClaimsOptions, createClaims} from './claims.ts';
 import {type ConclusionsOptions, createConclusions, type Tried} from './conclusions.ts';
 import {createExpiry, type ExpiryOptions} from './expiry.ts';
-import {createFindWays} from './find-ways.ts';
+import {createFindRoutes} from './find-routes.ts';
 import type {Grant} from './grants.ts';
 import {createLanes, type LanesOptions} from './lanes.ts';
 import {createLeases, type LeaseStore} from './leases.ts';
@@ -20,9 +20,9 @@ export type SchedulerOptions = Omit<LanesOptions, 'longestWait' | 'newLease' | '
 	ClaimsOptions &
 	ConclusionsOptions & {
 		/** Where a lane's mail goes. A promise is kept in bounded time, and rejects only where something of ours is broken. */
-		readonly wayOf: (key: LaneKey) => Way | Promise<Way>;
+		readonly routeOf: (key: LaneKey) => Route | Promise<Route>;
 		/** The way of a lane could not be found; it is tried again. */
-		readonly onWayError: (error: unknown, lane: LaneKey) => void;
+		readonly onRouteError: (error: unknown, lane: LaneKey) => void;
 		readonly steps: AttemptSteps;
 		/** Null: no other node shares the store. */
 		readonly leaseStore?: LeaseStore | null;
@@ -76,18 +76,18 @@ export function createScheduler(options: SchedulerOptions) {
 	});
 	const isAlone = () => leases?.isAlone ?? true;
 	const notes = createNotes({...options, waiting: lanes.waiting, moment, isAlone});
-	const findWays = createFindWays({
-		wayOf: options.wayOf,
+	const findRoutes = createFindRoutes({
+		routeOf: options.routeOf,
 		next: lanes.nextToFind,
-		onFound(lane, way) {
-			lanes.placed(lane, way, moment());
+		onFound(lane, route) {
+			lanes.placed(lane, route, moment());
 			plan();
 		},
 		onFailed(lane) {
 			lanes.unfound(lane);
 			plan();
 		},
-		onError: options.onWayError,
+		onError: options.onRouteError,
 	});
 	const claims = createClaims(options);
 	const {conclude, faulty, unsent, untried, endOf} = createConclusions({...options, now: options.steps.now});
@@ -129,7 +129,7 @@ export function createScheduler(options: SchedulerOptions) {
 		if (claims.isDoubtful) {
 			track(releaseUnknown());
 		}
-		findWays.fill();
+		findRoutes.fill();
 		for (const grant of lanes.grants(moment())) {
 			track(claim(grant));
 		}
@@ -252,7 +252,7 @@ export function createScheduler(options: SchedulerOptions) {
 
 		/** Ways may lead elsewhere from now on. */
 		renew(): void {
-			findWays.renew();
+			findRoutes.renew();
 			lanes.renew(moment());
 			plan();
 		},

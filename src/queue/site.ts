@@ -1,5 +1,5 @@
+import type {Route} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
-import type {Way} from '../mail/way.ts';
 import type {Lease} from '../pace/lease.ts';
 import {type Moment, restoredSite} from '../pace/saved.ts';
 import {
@@ -52,14 +52,14 @@ const largestClaim = 100;
 /** Workspaces whose turn may bring the site's, at most: all with lanes there come by in turn. */
 const mostWorkspaces = 16;
 
-export function newSiteOf(way: Omit<Way, 'warmUp'>, state: SiteState, saved: boolean): Site {
+export function newSiteOf(route: Omit<Route, 'warmUp'>, state: SiteState, saved: boolean): Site {
 	return {
 		at: null,
 		place: 0,
-		name: way.site,
-		provider: way.provider,
+		name: route.site,
+		provider: route.provider,
 		state,
-		recipientsPerConnection: recipientsPerConnection[way.terms.route.kind],
+		recipientsPerConnection: recipientsPerConnection[route.terms.nextHop.kind],
 		peak: 0,
 		inFlight: {fresh: 0, mixed: 0, backlog: 0},
 		ready: {fresh: new Map(), mixed: new Map(), backlog: new Map()},
@@ -143,22 +143,22 @@ export function createSiteRegistry({longestWait, remembered, newLease}: SiteRegi
 		}
 	}
 
-	function siteOf(way: Omit<Way, 'warmUp'>, now: Moment): Site {
-		let site = sites.get(way.site);
+	function siteOf(route: Omit<Route, 'warmUp'>, now: Moment): Site {
+		let site = sites.get(route.site);
 		if (!site) {
-			const saved = remembered(way.site);
+			const saved = remembered(route.site);
 			const state = saved
-				? restoredSite(way.pace, saved, now, longestWait(), newLease?.())
-				: newSite(way.pace, newLease?.(), now.monotonic);
-			site = newSiteOf(way, state, saved !== undefined);
-			sites.set(way.site, site);
-			if (toProbe.delete(way.site)) {
+				? restoredSite(route.pace, saved, now, longestWait(), newLease?.())
+				: newSite(route.pace, newLease?.(), now.monotonic);
+			site = newSiteOf(route, state, saved !== undefined);
+			sites.set(route.site, site);
+			if (toProbe.delete(route.site)) {
 				probeNow(state, now.monotonic);
 			}
 			noteBackoff(site);
 		}
-		setPace(site.state, way.pace, now.monotonic);
-		site.provider = way.provider;
+		setPace(site.state, route.pace, now.monotonic);
+		site.provider = route.provider;
 		return site;
 	}
 
@@ -177,8 +177,8 @@ export function createSiteRegistry({longestWait, remembered, newLease}: SiteRegi
 
 	return {
 		/** A lane goes where this way leads. */
-		enter(way: Omit<Way, 'warmUp'>, now: Moment): Site {
-			const site = siteOf(way, now);
+		enter(route: Omit<Route, 'warmUp'>, now: Moment): Site {
+			const site = siteOf(route, now);
 			site.lanes++;
 			idleSites.delete(site);
 			return site;

@@ -1,4 +1,4 @@
-import {confirmAfterMs} from '../deliver/no-route.ts';
+import {confirmAfterMs} from '../deliver/no-host.ts';
 import {cappedWait, type RetrySchedule} from '../mail/retry.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
 

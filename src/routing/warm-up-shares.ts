@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
 import type {Relay} from '../net/relay-url.ts';
+import type {DailyShares} from '../pace/choose-route.ts';
 import {type Destinations, mxProvider} from '../pace/destinations.ts';
 import {type DayFigures, daysBefore, shareOf, utcDay, type WarmUp} from '../pace/warm-up.ts';
-import type {DailyShares} from '../pace/way-of.ts';
 import {readComplaintFigures, readHostFigures} from '../store/queue/warm-up.ts';
 
 export type WarmUpSharesOptions = {

@@ -42,7 +42,7 @@ const mx = await startFakeMx(scope, {
 		return undefined;
 	},
 });
-const program = await prepareProgram(scope, {MAILCTL_RATE_LIMIT: '0', MAILCTL_LOG_LEVEL: 'warn', ...(await way())});
+const program = await prepareProgram(scope, {MAILCTL_RATE_LIMIT: '0', MAILCTL_LOG_LEVEL: 'warn', ...(await route())});
 const destinations = join(program.folder, 'destinations.json');
 await writeFile(destinations, JSON.stringify({default: {mailsPerSession: options.fresh ? 1 : 1000}}));
 await program.cliBytes('init');
@@ -54,7 +54,7 @@ const {url} = await program.serve({MAILCTL_DESTINATIONS_FILE: destinations});
 
 const agent = new Agent({keepAlive: true, maxSockets: 1});
 
-async function way(): Promise<Settings> {
+async function route(): Promise<Settings> {
 	if (options.by === 'relay') {
 		return {
 			MAILCTL_DELIVERY: 'relay',

@@ -52,7 +52,7 @@ const deliverer = createDeliverer({
 const envelope = {from: 'bounce@bench.test', to: 'user@example.test', smtputf8: false};
 const relay = {host: '127.0.0.1', port, secure: false, tls: 'none', user: null, password: null} as const;
 const terms = {
-	route: {kind: 'relay', relays: [relay], acceptMeans: 'sent'},
+	nextHop: {kind: 'relay', relays: [relay], acceptMeans: 'sent'},
 	tls: 'opportunistic',
 	mtaSts: null,
 	sources: [],

@@ -4,7 +4,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {destinationsOf, loadDestinations} from '../../src/config/destinations.ts';
 import {parseDestinations} from '../../src/config/destinations-file.ts';
-import type {PaceReaction} from '../../src/mail/way.ts';
+import type {PaceReaction} from '../../src/mail/route.ts';
 import {effectivePace} from '../../src/pace/destinations.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {createArrivalNotices, readArrivalNotice} from '../../src/daemon/arrivals.ts';
-import type {LaneKey} from '../../src/mail/way.ts';
+import type {LaneKey} from '../../src/mail/route.ts';
 import {openStore} from '../../src/store/store.ts';
 import {engines, newLocation} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';

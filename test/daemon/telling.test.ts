@@ -75,16 +75,16 @@ test('a way that is not found is told once a minute for each workspace', t => {
 	const {telling, time, records} = start();
 	const error = new Error('A sealed secret in the store is damaged.');
 	const lane = {destination: 'a.example', workspaceId: 'ws_1'};
-	telling.wayNotFound(error, lane);
-	telling.wayNotFound(error, {...lane, destination: 'b.example'});
-	telling.wayNotFound(error, {...lane, workspaceId: 'ws_2'});
+	telling.routeNotFound(error, lane);
+	telling.routeNotFound(error, {...lane, destination: 'b.example'});
+	telling.routeNotFound(error, {...lane, workspaceId: 'ws_2'});
 	t.like(records('way_not_found'), {
 		length: 2,
 		0: {level: 'error', workspace: 'ws_1', destination: 'a.example', message: error.message},
 		1: {workspace: 'ws_2'},
 	});
 	time.now = 60_000;
-	telling.wayNotFound(error, lane);
+	telling.routeNotFound(error, lane);
 	t.is(records('way_not_found').length, 3);
 });
 

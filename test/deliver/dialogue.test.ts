@@ -133,7 +133,7 @@ test('the password of a smarthost is in no dialogue', async t => {
 		const lab = await startLab(t, [refusing]);
 		const {host = '', port = 0} = lab.hosts[0] ?? {};
 		const relays = [{host, port, tls: 'none' as const, secure: false, ...login}];
-		const relaying = await startLab(t, [], {terms: {route: {kind: 'relay', relays, acceptMeans: 'sent'}}});
+		const relaying = await startLab(t, [], {terms: {nextHop: {kind: 'relay', relays, acceptMeans: 'sent'}}});
 		const {attempts} = await relaying.deliver();
 		const dialogue = attempts[0]?.dialogue ?? '';
 		t.regex(dialogue, /C: AUTH (PLAIN \*{4}|LOGIN\n)/);

@@ -1,5 +1,5 @@
 import test from 'ava';
-import type {MtaSts, Terms} from '../../src/mail/way.ts';
+import type {MtaSts, Terms} from '../../src/mail/route.ts';
 import {issueCertificate, makeCertificate} from '../helpers/certificate.ts';
 import {plainTerms, startLab, testTimeouts} from '../helpers/delivery-lab.ts';
 

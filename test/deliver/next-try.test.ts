@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {type MxRoutesOptions, mxRoutes} from '../../src/deliver/mx-routes.ts';
-import type {Route} from '../../src/deliver/route.ts';
+import type {Host} from '../../src/deliver/host.ts';
+import {findMxHosts, type MxHostsOptions} from '../../src/deliver/mx-hosts.ts';
 import type {Asked, AttemptResult} from '../../src/mail/outcome.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../../src/net/dns.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
@@ -104,7 +104,7 @@ test('a smarthost with eight addresses of which seven refuse connections gets ea
 	const plain = {host: 'relay.test', secure: false, tls: 'none', user: null, password: null} as const;
 	const relays = [{...plain, port: relay?.port ?? 0}];
 	const lab = await startLab(t, [], {
-		terms: {route: {kind: 'relay', relays, acceptMeans: 'delivered'}},
+		terms: {nextHop: {kind: 'relay', relays, acceptMeans: 'delivered'}},
 		lookUp: async () => [...dead, relay?.host ?? ''],
 	});
 	await tries(lab, 2);
@@ -150,7 +150,7 @@ const faults = {
 } as const;
 
 test('each try asks an address of both families', async t => {
-	const options: MxRoutesOptions = {
+	const options: MxHostsOptions = {
 		resolver: {
 			...dnsOf([{priority: 10, addresses: 2}]),
 			aaaa: () => Promise.resolve({kind: 'found', records: Array.from({length: 12}, (_, n) => `2a00::${n + 1}`)}),
@@ -160,14 +160,14 @@ test('each try asks an address of both families', async t => {
 	};
 	const asked: Asked[] = [];
 	for (let n = 1; n < 12; n++) {
-		const routes = (await mxRoutes(
+		const hosts = (await findMxHosts(
 			'example.test',
 			{recipientId: 'rcp_1', terms: {sources: []}, asked},
 			options,
-		)) as Route[];
-		t.is(routes.length, 5);
-		t.is(new Set(routes.map(({address}) => address.includes(':'))).size, 2);
-		asked.push(...routes.map(({host, address}) => ({n, host, ip: address, ...faults.refused})));
+		)) as Host[];
+		t.is(hosts.length, 5);
+		t.is(new Set(hosts.map(({address}) => address.includes(':'))).size, 2);
+		asked.push(...hosts.map(({name: host, address}) => ({n, host, ip: address, ...faults.refused})));
 	}
 
 	t.is(new Set(asked.map(({ip}) => ip)).size, 14);
@@ -181,7 +181,7 @@ test('whatever fails, each address of each host is asked within as many tries as
 	const fault = fc.constantFrom(...Object.values(faults));
 	await fc.assert(
 		fc.asyncProperty(layout, fc.infiniteStream(fault), fc.string(), async (hosts, stream, recipientId) => {
-			const options: MxRoutesOptions = {
+			const options: MxHostsOptions = {
 				resolver: dnsOf(hosts),
 				families: () => Promise.resolve({v4: true, v6: false}),
 				...{port: 25, allowPrivateMx: false, ownAddresses: new Set()},
@@ -191,11 +191,15 @@ test('whatever fails, each address of each host is asked within as many tries as
 			const total = hosts.reduce((sum, {addresses}) => sum + addresses, 0);
 			let asked: Asked[] = [];
 			for (let n = 1; n <= total && seen.size < total; n++) {
-				const routes = (await mxRoutes('example.test', {recipientId, terms: {sources: []}, asked}, options)) as Route[];
-				t.is(new Set(routes.map(({address}) => address)).size, routes.length);
-				t.is(routes.length, Math.min(5, total));
+				const hosts = (await findMxHosts(
+					'example.test',
+					{recipientId, terms: {sources: []}, asked},
+					options,
+				)) as Host[];
+				t.is(new Set(hosts.map(({address}) => address)).size, hosts.length);
+				t.is(hosts.length, Math.min(5, total));
 				let sessions = 0;
-				for (const {host, address} of routes) {
+				for (const {name: host, address} of hosts) {
 					const said = says.get(address) ?? (stream.next().value as (typeof faults)['busy']);
 					says.set(address, said);
 					seen.add(address);

@@ -42,8 +42,8 @@ test('50 mails a connection to an MX, 1,000 to a smarthost: as the terms of the 
 	const port = lab.hosts[0]?.port ?? 0;
 	const host = lab.hosts[0]?.host ?? '';
 	const relay = {host, port, secure: false, tls: 'none', user: null, password: null} as const;
-	const route = {kind: 'relay', relays: [relay], acceptMeans: 'sent'} as const;
-	const smarthost = await startLab(t, [], {limit: 1, terms: {route, mailsPerSession: 1000}});
+	const nextHop = {kind: 'relay', relays: [relay], acceptMeans: 'sent'} as const;
+	const smarthost = await startLab(t, [], {limit: 1, terms: {nextHop, mailsPerSession: 1000}});
 	for (let n = 0; n < 51; n++) {
 		await lab.deliver();
 	}

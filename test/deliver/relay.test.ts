@@ -23,7 +23,7 @@ async function start(
 		relays.push({host: '127.0.0.1', port: mx.port, ...plain, ...relay});
 	}
 
-	const lab = await startLab(t, [], {terms: {route: {kind: 'relay', relays, acceptMeans}}});
+	const lab = await startLab(t, [], {terms: {nextHop: {kind: 'relay', relays, acceptMeans}}});
 	return {hosts: started, deliver: lab.deliver};
 }
 
@@ -180,11 +180,11 @@ test('a smarthost that has no address is the next one’s turn, then configurati
 	};
 
 	const both = await startLab(t, [], {
-		terms: {route: {kind: 'relay', relays: [gone, there], acceptMeans: 'sent'}},
+		terms: {nextHop: {kind: 'relay', relays: [gone, there], acceptMeans: 'sent'}},
 		lookUp,
 	});
 	t.is((await both.deliver()).outcome.kind, 'relayed');
-	const none = await startLab(t, [], {terms: {route: {kind: 'relay', relays: [gone], acceptMeans: 'sent'}}, lookUp});
+	const none = await startLab(t, [], {terms: {nextHop: {kind: 'relay', relays: [gone], acceptMeans: 'sent'}}, lookUp});
 	const {outcome, attempts} = await none.deliver();
 	t.like(outcome, {kind: 'deferred', category: 'config'});
 	t.like(attempts, {length: 1, 0: {phase: 'route', host: null}});
@@ -193,7 +193,7 @@ test('a smarthost that has no address is the next one’s turn, then configurati
 test('the operating system is asked where nothing else is given', async t => {
 	const mx = await startFakeMx(t);
 	const relay = {...plain, host: 'localhost', port: mx.port};
-	const lab = await startLab(t, [], {terms: {route: {kind: 'relay', relays: [relay], acceptMeans: 'sent'}}});
+	const lab = await startLab(t, [], {terms: {nextHop: {kind: 'relay', relays: [relay], acceptMeans: 'sent'}}});
 	t.is((await lab.deliver()).outcome.kind, 'relayed');
 });
 
@@ -221,7 +221,7 @@ for (const [name, script] of failures) {
 			port,
 			...(needsTls ? {tls: 'unverified' as const} : {}),
 		}));
-		const lab = await startLab(t, [], {terms: {route: {kind: 'relay', relays, acceptMeans: 'sent'}}});
+		const lab = await startLab(t, [], {terms: {nextHop: {kind: 'relay', relays, acceptMeans: 'sent'}}});
 		t.is((await lab.deliver()).outcome.kind, 'relayed');
 		t.is(second.received.length, 1);
 	});
@@ -234,7 +234,7 @@ test('the next smarthost takes it when a password is refused', async t => {
 		{...plain, ...login, host: '127.0.0.1', port: first.port},
 		{...plain, host: '127.0.0.1', port: second.port},
 	];
-	const lab = await startLab(t, [], {terms: {route: {kind: 'relay', relays, acceptMeans: 'sent'}}});
+	const lab = await startLab(t, [], {terms: {nextHop: {kind: 'relay', relays, acceptMeans: 'sent'}}});
 	t.is((await lab.deliver()).outcome.kind, 'relayed');
 	t.is(first.received.length, 0);
 });
@@ -248,7 +248,7 @@ test('every smarthost has its turn in one try, however many addresses one has, h
 		{...plain, host: 'many.test', port: many.port},
 		...hosts.map(({port}) => ({...plain, host: '127.0.0.1', port})),
 	];
-	const lab = await startLab(t, [], {terms: {route: {kind: 'relay', relays, acceptMeans: 'sent'}}, lookUp});
+	const lab = await startLab(t, [], {terms: {nextHop: {kind: 'relay', relays, acceptMeans: 'sent'}}, lookUp});
 	const {outcome, attempts} = await lab.deliver();
 	t.is(outcome.kind, 'relayed');
 	t.is(attempts.length, 6);
@@ -260,7 +260,7 @@ test('copies go to the smarthosts of their own terms, each on its own sessions',
 	const lab = await startLab(t, []);
 	const through = (port: number) => ({
 		...plainTerms,
-		route: {kind: 'relay', relays: [{...plain, host: '127.0.0.1', port}], acceptMeans: 'sent'} as const,
+		nextHop: {kind: 'relay', relays: [{...plain, host: '127.0.0.1', port}], acceptMeans: 'sent'} as const,
 	});
 	for (const port of [one.port, two.port, one.port, two.port]) {
 		t.is((await lab.deliver({terms: through(port)})).outcome.kind, 'relayed');

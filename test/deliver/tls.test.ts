@@ -332,7 +332,7 @@ async function relayLab(t: Parameters<typeof startLab>[0], relay: Partial<Relay>
 	const probe = await startLab(t, [{host: '127.0.0.1', ...host}]);
 	const port = probe.hosts[0]?.port ?? 0;
 	const lab = await startLab(t, [], {
-		terms: {route: {kind: 'relay', relays: [{...plain, port, ...relay}], acceptMeans: 'delivered'}},
+		terms: {nextHop: {kind: 'relay', relays: [{...plain, port, ...relay}], acceptMeans: 'delivered'}},
 		lookUp: async () => ['127.0.0.1'],
 		...(ca === undefined ? {} : {ca}),
 	});

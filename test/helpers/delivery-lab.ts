@@ -4,7 +4,7 @@ import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import type {AttemptResult} from '../../src/mail/outcome.ts';
-import type {Terms} from '../../src/mail/way.ts';
+import type {Terms} from '../../src/mail/route.ts';
 import type {SmtpTimeouts} from '../../src/net/smtp-timeouts.ts';
 import {classify} from './classify.ts';
 import {type FakeDns, startFakeDns, type Zone} from './fake-dns.ts';
@@ -30,7 +30,7 @@ export const testTimeouts: SmtpTimeouts = {
 
 /** To the hosts of the domain, with TLS where they offer it. */
 export const plainTerms: Terms = {
-	route: {kind: 'mx'},
+	nextHop: {kind: 'mx'},
 	tls: 'opportunistic',
 	mtaSts: null,
 	sources: [],

@@ -14,7 +14,7 @@ import {readLanes} from '../../src/store/queue/waiting-lanes.ts';
 import {readTries} from '../../src/store/reputation.ts';
 import type {Store} from '../../src/store/store.ts';
 import {newId, outbox} from './messages.ts';
-import {wayTo} from './ways.ts';
+import {routeTo} from './routes.ts';
 
 export const now = () => storeTime(Date.now());
 
@@ -60,12 +60,12 @@ export function schedulerOf(
 		readLanes: () => readLanes(store.reader),
 		readSuspensions: () => readSuspensions(store.reader),
 		readResumed: () => readResumed(store.reader),
-		wayOf: async ({destination}) => wayTo(destination),
+		routeOf: async ({destination}) => routeTo(destination),
 		remembered: () => undefined,
 		onSite: () => undefined,
 		noteSites: notes => store.writer.submit(siteWrite, notes),
 		noteWaits: note => store.writer.submit(laneWaitWrite, note),
-		onWayError(error) {
+		onRouteError(error) {
 			throw error;
 		},
 		onFault(error) {

@@ -3,7 +3,7 @@ import type {SavedSite} from '../../src/mail/saved-site.ts';
 import {adopt, joined} from '../../src/pace/learnt.ts';
 import {savedSite} from '../../src/pace/saved.ts';
 import {allConnectionsOf, isProbing, newSite, type SiteChange, type SiteState, tried} from '../../src/pace/site.ts';
-import {usualPace} from '../helpers/ways.ts';
+import {usualPace} from '../helpers/routes.ts';
 
 const minute = 60_000;
 const longest = 240 * minute;

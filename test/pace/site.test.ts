@@ -1,5 +1,5 @@
 import test from 'ava';
-import type {Pace} from '../../src/mail/way.ts';
+import type {Pace} from '../../src/mail/route.ts';
 import {restoredSite, savedSite} from '../../src/pace/saved.ts';
 import {
 	connectionsOf,
@@ -13,7 +13,7 @@ import {
 	spend,
 	tried,
 } from '../../src/pace/site.ts';
-import {usualPace} from '../helpers/ways.ts';
+import {usualPace} from '../helpers/routes.ts';
 
 const minute = 60_000;
 const longest = 240 * minute;

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {sourcesFor} from '../../src/pace/way-of.ts';
+import {sourcesFor} from '../../src/pace/choose-route.ts';
 
 const source = (address: string) => ({address, hostname: null});
 const many = ['192.0.2.1', '192.0.2.2', '192.0.2.3', '2001:db8::1', '2001:db8::2'].map(source);

@@ -3,9 +3,9 @@ import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
+import {routeTo} from '../helpers/routes.ts';
 import {type Deliver, now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
-import {wayTo} from '../helpers/ways.ts';
 
 const hour = 3_600_000;
 /** In which every test has come to where its mail waits. */
@@ -92,10 +92,10 @@ storeTest(test, 'a copy ends at the end of its lifetime, whatever it waits for',
 	};
 	const {scheduler} = schedulerOf(store, deliver, {
 		retry: () => ({schedule: {waits: [600_000], repeatLast: true}, lifetime}),
-		wayOf: ({destination}) =>
+		routeOf: ({destination}) =>
 			destination === 'dns.test'
 				? new Promise(() => {})
-				: Promise.resolve(wayTo(destination, {failures: 1, connections: 1, startConnections: 1})),
+				: Promise.resolve(routeTo(destination, {failures: 1, connections: 1, startConnections: 1})),
 	});
 	await scheduler.start();
 	await waitFor('the ends', async () => {

@@ -1,10 +1,10 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {laneText, type Way} from '../../src/mail/way.ts';
+import {laneText, type Route} from '../../src/mail/route.ts';
 import type {SiteEnd} from '../../src/pace/site.ts';
 import type {Grant} from '../../src/queue/grants.ts';
 import {createLanes} from '../../src/queue/lanes.ts';
-import {wayTo} from '../helpers/ways.ts';
+import {routeTo} from '../helpers/routes.ts';
 
 const minute = 60_000;
 const stepMs = 500;
@@ -23,10 +23,10 @@ const event = fc.record({
 });
 
 /** Two destinations share each site; one has a rate, one a source that is new. */
-function wayOf(destination: string): Way {
+function routeOf(destination: string): Route {
 	const n = Number(/\d+/.exec(destination)?.[0] ?? 0);
-	const way = wayTo(`site${n >> 1}`, {failures: 2, startConnections: 2, perMinute: n >> 1 === 1 ? 60 : null});
-	return n === 5 ? {...way, warmUp: {source: 'a', group: 'b', perDay: 20, overflow: wayTo('site9')}} : way;
+	const route = routeTo(`site${n >> 1}`, {failures: 2, startConnections: 2, perMinute: n >> 1 === 1 ? 60 : null});
+	return n === 5 ? {...route, warmUp: {source: 'a', group: 'b', perDay: 20, overflow: routeTo('site9')}} : route;
 }
 
 test('whatever happens to sites and lanes, every copy is claimed in the end, and never more than allowed at once', t => {
@@ -56,7 +56,7 @@ test('whatever happens to sites and lanes, every copy is claimed in the end, and
 				now += stepMs;
 				lanes.advance(at());
 				for (let lane = lanes.nextToFind(true); lane; lane = lanes.nextToFind(true)) {
-					lanes.placed(lane, wayOf(lane.destination), at());
+					lanes.placed(lane, routeOf(lane.destination), at());
 				}
 				for (const grant of lanes.grants(at())) {
 					const all = due.get(laneText(grant.lane)) ?? [];

@@ -2,53 +2,53 @@ import test from 'ava';
 import type {SavedSite} from '../../src/mail/saved-site.ts';
 import type {SiteEnd} from '../../src/pace/site.ts';
 import type {Grant} from '../../src/queue/grants.ts';
-import {wayTo} from '../helpers/ways.ts';
+import {routeTo} from '../helpers/routes.ts';
 import {at, brought, claimAll, grantsOf, key, lanesOf, minute, own, settle, silent, well} from './on-lanes.ts';
 
 test('a site that backs off is left alone, then probed by one copy, whose success ends it', t => {
 	const lanes = lanesOf();
-	const way = own({failures: 3});
+	const route = own({failures: 3});
 	lanes.found(key('dead.test'), 0, at(0));
-	const [grant] = grantsOf(lanes, way) as [Grant];
+	const [grant] = grantsOf(lanes, route) as [Grant];
 	lanes.claimed(grant, brought(5), at(0));
 	settle(lanes, grant, 5, silent);
-	t.deepEqual(grantsOf(lanes, way), []);
+	t.deepEqual(grantsOf(lanes, route), []);
 	t.is(lanes.travelTerms(grant, at(minute - 1)), null, 'what was claimed before is not tried now');
 
 	lanes.advance(at(minute));
-	const [probe, ...others] = grantsOf(lanes, way, minute) as [Grant];
+	const [probe, ...others] = grantsOf(lanes, route, minute) as [Grant];
 	t.deepEqual([probe.limit, others.length], [1, 0]);
 	lanes.claimed(probe, brought(1), at(minute));
-	t.deepEqual(grantsOf(lanes, way, minute), []);
+	t.deepEqual(grantsOf(lanes, route, minute), []);
 	settle(lanes, probe, 1, silent, minute);
 	lanes.advance(at(2 * minute));
-	t.deepEqual(grantsOf(lanes, way, 2 * minute), [], 'two minutes the second time');
+	t.deepEqual(grantsOf(lanes, route, 2 * minute), [], 'two minutes the second time');
 
 	lanes.advance(at(3 * minute));
-	const [second] = grantsOf(lanes, way, 3 * minute) as [Grant];
+	const [second] = grantsOf(lanes, route, 3 * minute) as [Grant];
 	lanes.claimed(second, brought(1), at(3 * minute));
 	settle(lanes, second, 1, well, 3 * minute);
-	t.is(grantsOf(lanes, way, 3 * minute)[0]?.limit, 20);
+	t.is(grantsOf(lanes, route, 3 * minute)[0]?.limit, 20);
 });
 
 test('a site that an operator resumes is probed at once, and left alone again if it fails', t => {
 	const lanes = lanesOf();
-	const way = own({failures: 3});
+	const route = own({failures: 3});
 	lanes.found(key('dead.test'), 0, at(0));
-	const [grant] = grantsOf(lanes, way) as [Grant];
+	const [grant] = grantsOf(lanes, route) as [Grant];
 	lanes.claimed(grant, brought(5), at(0));
 	settle(lanes, grant, 5, silent);
 	lanes.probe(['other.test'], at(1000));
-	t.deepEqual(grantsOf(lanes, way, 1000), []);
+	t.deepEqual(grantsOf(lanes, route, 1000), []);
 	lanes.probe([grant.site.name], at(1000));
-	const [probe, ...others] = grantsOf(lanes, way, 1000) as [Grant];
+	const [probe, ...others] = grantsOf(lanes, route, 1000) as [Grant];
 	t.deepEqual([probe.limit, others.length], [1, 0]);
 	lanes.claimed(probe, brought(1), at(1000));
 	settle(lanes, probe, 1, silent, 1000);
 	lanes.advance(at(1000 + 2 * minute - 1));
-	t.deepEqual(grantsOf(lanes, way, 1000 + 2 * minute - 1), []);
+	t.deepEqual(grantsOf(lanes, route, 1000 + 2 * minute - 1), []);
 	lanes.advance(at(1000 + 2 * minute));
-	t.is(grantsOf(lanes, way, 1000 + 2 * minute)[0]?.limit, 1);
+	t.is(grantsOf(lanes, route, 1000 + 2 * minute)[0]?.limit, 1);
 });
 
 test('mail for a destination that an operator suspended waits until it is resumed', t => {
@@ -106,11 +106,11 @@ test('a site that an operator resumes before any of its mail is due is probed wh
 
 test('lanes whose mail is due later wait too while their site is left alone', t => {
 	const lanes = lanesOf();
-	const way = () => wayTo('mx.test', {failures: 2, startConnections: 4});
+	const route = () => routeTo('mx.test', {failures: 2, startConnections: 4});
 	const waiting = (now: number) => [...lanes.waiting(at(now))].map(lane => lane.destination).sort();
 	const fail = (destination: string, now: number) => {
 		lanes.arrived(key(destination), at(now));
-		for (const grant of grantsOf(lanes, way, now)) {
+		for (const grant of grantsOf(lanes, route, now)) {
 			lanes.claimed(grant, brought(1), at(now));
 			lanes.due(grant.lane, now + 60 * minute, at(now));
 			lanes.done(grant, silent, at(now));

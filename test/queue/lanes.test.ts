@@ -1,7 +1,7 @@
 import test from 'ava';
-import {laneText} from '../../src/mail/way.ts';
+import {laneText} from '../../src/mail/route.ts';
 import type {Grant} from '../../src/queue/grants.ts';
-import {wayTo} from '../helpers/ways.ts';
+import {routeTo} from '../helpers/routes.ts';
 import {at, brought, claimAll, grantsOf, key, lanesOf, own, settle, shared, silent, well} from './on-lanes.ts';
 
 test('a site gets no more than its window, another one still gets its own', t => {
@@ -54,10 +54,10 @@ test('many sites never have more in flight than allowed in all', t => {
 
 test('a site with a large window gets its turns among many small ones that keep all room taken', t => {
 	const lanes = lanesOf({maxInFlight: 256});
-	const way = (name: string) => wayTo(name, name === 'large.test' ? {connections: 20, startConnections: 20} : {});
+	const route = (name: string) => routeTo(name, name === 'large.test' ? {connections: 20, startConnections: 20} : {});
 	const running: Grant[] = [];
 	const claims = (turn: number) => {
-		for (const grant of grantsOf(lanes, way, turn)) {
+		for (const grant of grantsOf(lanes, route, turn)) {
 			lanes.claimed(grant, brought(grant.limit), at(turn));
 			running.push(...new Array<Grant>(grant.limit).fill(grant));
 		}

@@ -1,19 +1,19 @@
 import test from 'ava';
-import type {Way} from '../../src/mail/way.ts';
+import type {Route} from '../../src/mail/route.ts';
 import {newSite} from '../../src/pace/site.ts';
 import {type Lane, newLane} from '../../src/queue/lane.ts';
 import {createNotes} from '../../src/queue/notes.ts';
 import {newSiteOf} from '../../src/queue/site.ts';
 import type {LaneWaitNote} from '../../src/store/queue/lane-waits.ts';
-import {wayTo} from '../helpers/ways.ts';
+import {routeTo} from '../helpers/routes.ts';
 
 const moment = {now: Date.parse('2026-06-09T10:15:30Z'), monotonic: 100_000};
 
 /** A lane whose mail came due just now. */
 function laneAt(destination: string, changes: Partial<Lane> = {}): Lane {
-	const way = wayTo(`mx.${destination}`);
-	const site = newSiteOf(way, newSite(way.pace), false);
-	const placed = {own: way, way, site, foundAt: moment.monotonic};
+	const route = routeTo(`mx.${destination}`);
+	const site = newSiteOf(route, newSite(route.pace), false);
+	const placed = {own: route, route, site, foundAt: moment.monotonic};
 	return {
 		...newLane({destination, workspaceId: 'ws_1'}),
 		state: 'ready',
@@ -58,7 +58,7 @@ test('mail that just came due is told to wait only where nothing goes for a whil
 });
 
 test('a source that is new tells how much it may send a day, which may be nothing yet', async t => {
-	const warmUp: Way['warmUp'] = {source: '192.0.2.1', group: 'big', perDay: 0, overflow: null};
+	const warmUp: Route['warmUp'] = {source: '192.0.2.1', group: 'big', perDay: 0, overflow: null};
 	const [before] = await noted(laneAt('a.test', {state: 'spent', spent: warmUp}));
 	t.deepEqual(before?.reason, {code: 'warm_up', source: '192.0.2.1', group: 'big', perDay: 0});
 	const [spent] = await noted(laneAt('a.test', {state: 'spent', spent: {...warmUp, perDay: 50}}));

@@ -1,8 +1,8 @@
-import type {Pace, Way} from '../../src/mail/way.ts';
+import type {Pace, Route} from '../../src/mail/route.ts';
 import type {SiteEnd} from '../../src/pace/site.ts';
 import type {Grant} from '../../src/queue/grants.ts';
 import {createLanes, type Lanes, type LanesOptions} from '../../src/queue/lanes.ts';
-import {wayTo} from '../helpers/ways.ts';
+import {routeTo} from '../helpers/routes.ts';
 
 export const minute = 60_000;
 /** The same instant on both clocks. */
@@ -27,30 +27,30 @@ export const lanesOf = (more: Partial<LanesOptions> = {}) =>
 export const own =
 	(pace: Partial<Pace> = {}) =>
 	(destination: string) =>
-		wayTo(destination, pace);
+		routeTo(destination, pace);
 /** One site for all. */
 export const shared = (pace: Partial<Pace> = {}) => {
-	const way = wayTo('relay', pace);
-	return () => way;
+	const route = routeTo('relay', pace);
+	return () => route;
 };
 
 /** Finds the ways of all lanes that wait for theirs. */
-export function place(lanes: Lanes, way: (destination: string) => Way, now = 0): void {
+export function place(lanes: Lanes, route: (destination: string) => Route, now = 0): void {
 	for (let lane = lanes.nextToFind(true); lane; lane = lanes.nextToFind(true)) {
-		lanes.placed(lane, way(lane.destination), at(now));
+		lanes.placed(lane, route(lane.destination), at(now));
 	}
 }
 
 /** The claims to be made now, once all ways are found. */
-export function grantsOf(lanes: Lanes, way: (destination: string) => Way = own(), now = 0): Grant[] {
-	place(lanes, way, now);
+export function grantsOf(lanes: Lanes, route: (destination: string) => Route = own(), now = 0): Grant[] {
+	place(lanes, route, now);
 	return lanes.grants(at(now));
 }
 
 /** Claims `count` copies of each grant until there are no more grants. */
-export function claimAll(lanes: Lanes, way: (destination: string) => Way = own(), count = 5, now = 0): Grant[] {
+export function claimAll(lanes: Lanes, route: (destination: string) => Route = own(), count = 5, now = 0): Grant[] {
 	const claimed: Grant[] = [];
-	for (let grants = grantsOf(lanes, way, now); grants.length > 0; grants = grantsOf(lanes, way, now)) {
+	for (let grants = grantsOf(lanes, route, now); grants.length > 0; grants = grantsOf(lanes, route, now)) {
 		for (const grant of grants) {
 			lanes.claimed(grant, {count: Math.min(count, grant.limit), nextDue: null, warmedUp: null}, at(now));
 			claimed.push(grant);

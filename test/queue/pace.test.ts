@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {Outcome} from '../../src/mail/outcome.ts';
-import type {Way} from '../../src/mail/way.ts';
+import type {Route} from '../../src/mail/route.ts';
 import type {SiteChange} from '../../src/pace/site.ts';
 import type {Claimed} from '../../src/store/queue/claimed.ts';
 import {readRecipientFacts} from '../../src/store/queue/queue-facts.ts';
@@ -9,17 +9,17 @@ import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
+import {routeTo} from '../helpers/routes.ts';
 import {now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
-import {wayTo} from '../helpers/ways.ts';
 
 const hour = 3_600_000;
 const many = (count: number, domain: string) => Array.from({length: count}, (_, index) => `u${index}@${domain}`);
 const retry = (waits: number[], lifetime = hour) => ({schedule: {waits, repeatLast: true}, lifetime});
 const waits = (store: Store) => store.reader('lane_waits').orderBy('destination');
-const relayWay = (name: string): Way => {
-	const way = wayTo(name, {connections: 8, startConnections: 8});
-	return {...way, terms: {...way.terms, route: {kind: 'relay', relays: [], acceptMeans: 'sent'}}};
+const relayRoute = (name: string): Route => {
+	const route = routeTo(name, {connections: 8, startConnections: 8});
+	return {...route, terms: {...route.terms, nextHop: {kind: 'relay', relays: [], acceptMeans: 'sent'}}};
 };
 
 /** Nobody answered. */
@@ -58,7 +58,7 @@ storeTest(
 				await new Promise(resolve => setTimeout(resolve, 2));
 				return resultOf(recipient, {kind: 'delivered'});
 			},
-			{wayOf: async () => relayWay('relay')},
+			{routeOf: async () => relayRoute('relay')},
 		);
 		await scheduler.start();
 		await waitFor('the backlog to run', () => order.length > 300);
@@ -78,7 +78,7 @@ storeTest(test, 'a dead site costs no copy more than one try, and waits; a resta
 	await insertMessages(store, workspaceId, many(50, 'dead.test'));
 	const tries: string[] = [];
 	const options = {
-		wayOf: async () => wayTo('mx.dead.test', {failures: 3, startConnections: 2}),
+		routeOf: async () => routeTo('mx.dead.test', {failures: 3, startConnections: 2}),
 		retry: () => retry([hour]),
 	};
 	const first = schedulerOf(
@@ -113,7 +113,7 @@ storeTest(test, 'a dead site costs no copy more than one try, and waits; a resta
 		{
 			...options,
 			remembered: site => remembered.get(site),
-			wayOf: async ({destination}) => wayTo(`mx.${destination}`, {failures: 3}),
+			routeOf: async ({destination}) => routeTo(`mx.${destination}`, {failures: 3}),
 		},
 	);
 	await insertMessages(store, workspaceId, ['one@well.test']);
@@ -127,7 +127,7 @@ storeTest(test, 'a site that is left alone is told also while all its mail is du
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, many(3, 'dead.test'));
 	const {scheduler} = schedulerOf(store, async recipient => silence(recipient), {
-		wayOf: async () => wayTo('mx.dead.test', {failures: 3, startConnections: 3}),
+		routeOf: async () => routeTo('mx.dead.test', {failures: 3, startConnections: 3}),
 		retry: () => retry([hour]),
 	});
 	await scheduler.start();
@@ -151,7 +151,7 @@ storeTest(test, 'a site comes back when its probe is taken', async (t, store) =>
 		store,
 		async recipient => (dead ? silence(recipient) : resultOf(recipient, {kind: 'delivered'})),
 		{
-			wayOf: async () => wayTo('a.test', {failures: 2, startConnections: 2}),
+			routeOf: async () => routeTo('a.test', {failures: 2, startConnections: 2}),
 			retry: () => retry([300]),
 			onSite: (_site, more) => changes.push(...more),
 		},
@@ -187,7 +187,7 @@ storeTest(
 				return resultOf(recipient, {kind: 'delivered'});
 			},
 			{
-				wayOf: async ({destination}) => (destination === 'a.test' ? relayWay('smarthost') : wayTo(destination)),
+				routeOf: async ({destination}) => (destination === 'a.test' ? relayRoute('smarthost') : routeTo(destination)),
 				// Whatever were counted as a try would be the last one.
 				retry: () => retry([500], hour + 30_000),
 				onSite: (_site, more) => changes.push(...more),
@@ -233,10 +233,10 @@ storeTest(
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		await insertMessages(store, workspaceId, [...many(20, 'a.test'), ...many(20, 'b.test')]);
-		const warm: Way['warmUp'] = {source: '192.0.2.1', group: 'big', perDay: 7, overflow: null};
-		const wayOf = async ({destination}: {destination: string}) => ({...wayTo(destination), warmUp: warm});
+		const warm: Route['warmUp'] = {source: '192.0.2.1', group: 'big', perDay: 7, overflow: null};
+		const routeOf = async ({destination}: {destination: string}) => ({...routeTo(destination), warmUp: warm});
 		const nodes = [1, 2].map(() =>
-			schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {wayOf}),
+			schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {routeOf}),
 		);
 		const sent = () => nodes.reduce((sum, {recorded}) => sum + recorded.length, 0);
 		await Promise.all(nodes.map(({scheduler}) => scheduler.start()));
@@ -251,7 +251,7 @@ storeTest(
 		t.is(sent(), 7);
 
 		const third = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
-			wayOf: async ({destination}) => ({...wayTo(destination), warmUp: {...warm, overflow: wayTo('relay')}}),
+			routeOf: async ({destination}) => ({...routeTo(destination), warmUp: {...warm, overflow: routeTo('relay')}}),
 		});
 		await third.scheduler.start();
 		await waitFor('the overflow', () => third.recorded.length === 33);

@@ -351,10 +351,10 @@ storeTest(test, 'a way that cannot be found is told with its lane', async (t, st
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	const told: unknown[] = [];
 	const {scheduler} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
-		async wayOf() {
+		async routeOf() {
 			throw new Error('the stored route is damaged');
 		},
-		onWayError: (error, lane) => told.push([String(error), lane]),
+		onRouteError: (error, lane) => told.push([String(error), lane]),
 	});
 	await scheduler.start();
 	await waitFor('the error', () => told.length > 0);

@@ -1,12 +1,12 @@
 import test from 'ava';
 import type {Grant} from '../../src/queue/grants.ts';
 import type {Lanes} from '../../src/queue/lanes.ts';
-import {wayTo} from '../helpers/ways.ts';
+import {routeTo} from '../helpers/routes.ts';
 import {at, lanesOf, silent} from './on-lanes.ts';
 
 function claims(lanes: Lanes, siteOf: (destination: string) => string = name => name): Grant[] {
 	for (let lane = lanes.nextToFind(true); lane; lane = lanes.nextToFind(true)) {
-		lanes.placed(lane, wayTo(siteOf(lane.destination)), at(0));
+		lanes.placed(lane, routeTo(siteOf(lane.destination)), at(0));
 	}
 	const granted = lanes.grants(at(0));
 	for (const grant of granted) {

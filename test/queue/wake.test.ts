@@ -4,9 +4,9 @@ import type {GroupWrite} from '../../src/store/engine/writer.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, writeMessages} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
+import {routeTo} from '../helpers/routes.ts';
 import {now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
-import {wayTo} from '../helpers/ways.ts';
 
 storeTest(test, 'copies that a daemon before deferred come due one after the other', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
@@ -187,7 +187,7 @@ storeTest(test, 'new mail whose way is known is claimed in the transaction that 
 	const {scheduler, recorded, boot} = schedulerOf(
 		store,
 		recipient => new Promise(resolve => finish.push(() => resolve(resultOf(recipient, {kind: 'delivered'})))),
-		{wayOf: ({destination}) => wayTo(destination)},
+		{routeOf: ({destination}) => routeTo(destination)},
 	);
 	await scheduler.start();
 	const write: GroupWrite<string, null> = {
@@ -211,7 +211,7 @@ storeTest(test, 'new mail whose way is known is claimed in the transaction that 
 storeTest(test, 'new mail that was refused leaves nothing behind, and what follows it goes', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const {scheduler, recorded} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
-		wayOf: ({destination}) => wayTo(destination),
+		routeOf: ({destination}) => routeTo(destination),
 	});
 	await scheduler.start();
 	const broken: GroupWrite<null, null> = {name: 'accept', rank: 1, apply: () => Promise.reject(new Error('refused'))};

@@ -6,7 +6,7 @@ import {loadSettings} from '../../src/config/settings.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {createPolicies} from '../../src/routing/mta-sts.ts';
-import {createWays} from '../../src/routing/ways.ts';
+import {createRouter} from '../../src/routing/router.ts';
 import {findPolicy} from '../../src/store/mta-sts.ts';
 import type {Store} from '../../src/store/store.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
@@ -59,7 +59,7 @@ async function start(t: ExecutionContext, store: Store, env: Record<string, stri
 			throw error;
 		},
 	});
-	const ways = createWays({
+	const routes = createRouter({
 		settings,
 		destinations: loadDestinations(settings),
 		store,
@@ -72,7 +72,7 @@ async function start(t: ExecutionContext, store: Store, env: Record<string, stri
 	return {
 		...{host, dns, failures},
 		async mtaSts(destination = 'example.test') {
-			return (await ways.wayOf({destination, workspaceId})).terms.mtaSts;
+			return (await routes.routeOf({destination, workspaceId})).terms.mtaSts;
 		},
 		policyQueries: () => dns.queries.filter(query => query.startsWith('TXT')),
 	};

@@ -111,7 +111,7 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 	function turn(): void {
 		isPlanned = false;
 		for (let lane = lanes.nextToFind(true); lane; lane = lanes.nextToFind(true)) {
-			lanes.placed(lane, world.of(lane.destination).way, moment());
+			lanes.placed(lane, world.of(lane.destination).route, moment());
 		}
 		for (const grant of isCutOff ? [] : lanes.grants(moment())) {
 			later(claimMs, () => claimed(grant));

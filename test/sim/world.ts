@@ -1,6 +1,6 @@
-import type {LaneKey, Way} from '../../src/mail/way.ts';
+import type {LaneKey, Route} from '../../src/mail/route.ts';
 import type {SiteEnd} from '../../src/pace/site.ts';
-import {wayTo} from '../helpers/ways.ts';
+import {routeTo} from '../helpers/routes.ts';
 import type {Time} from './time.ts';
 
 export type SimSite = {
@@ -9,7 +9,7 @@ export type SimSite = {
 	readonly perMinute: number | null;
 	/** Of all mail. */
 	readonly share: number;
-	readonly way: Way;
+	readonly route: Route;
 	/** What its hosts do now; `throttling`: more than half of its cap is too much for them. */
 	mood: 'well' | 'throttling' | 'down';
 	/** It was down at some time, and may be left alone since. */
@@ -46,7 +46,7 @@ export function createWorld(time: Time, count: number, mailsPerSecond: number, n
 		return {
 			...{name, cap, perMinute, share, mood: 'well', wasDown: false, open: 0, mostOpen: 0, waiting: 0, waitsSince: 0},
 			...{longestWait: 0, delivered: 0, tries: 0, claimedAt: [], mostPerMinute: 0},
-			way: wayTo(name, {connections: cap, startConnections: 2, perMinute, failures: 5}),
+			route: routeTo(name, {connections: cap, startConnections: 2, perMinute, failures: 5}),
 		};
 	});
 	const byName = new Map(sites.map(site => [site.name, site]));

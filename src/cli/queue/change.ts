@@ -9,7 +9,7 @@ import {verb, yesOption} from '../program.ts';
 import {action, type Session} from '../session.ts';
 import {createProgress} from '../terminal.ts';
 import {grouped, printable, shortTime} from '../text.ts';
-import {openWays} from './route-now.ts';
+import {openRouter} from './route-now.ts';
 import {chosenTargets, type TargetOptions, type Targets, targetOptions} from './targets.ts';
 
 type Options = TargetOptions & {readonly reason?: string; readonly yes?: boolean};
@@ -166,10 +166,12 @@ export function suspendVerbs(queue: Command): void {
 
 /** The sites that mail to a destination would go to now, whoever's it is. */
 async function sitesOf(session: Session, destination: string): Promise<string[]> {
-	const ways = await openWays(session, {policies: false});
+	const router = await openRouter(session, {policies: false});
 	const workspaces = await listWorkspaces(await session.reader());
 	const all = await Promise.all(
-		workspaces.slice(0, mostWorkspaces).map(({id}) => ways.wayOf({destination, workspaceId: id})),
+		workspaces.slice(0, mostWorkspaces).map(({id}) => router.routeOf({destination, workspaceId: id})),
 	);
-	return [...new Set(all.flatMap(way => [way.site, ...(way.warmUp?.overflow ? [way.warmUp.overflow.site] : [])]))];
+	return [
+		...new Set(all.flatMap(route => [route.site, ...(route.warmUp?.overflow ? [route.warmUp.overflow.site] : [])])),
+	];
 }

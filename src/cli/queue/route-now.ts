@@ -1,18 +1,18 @@
 import {destinationsOf, loadDestinations} from '../../config/destinations.ts';
 import {capturedFolder} from '../../deliver/capture.ts';
-import {createFamilies, mailHosts, mxRoutes, type Seeking} from '../../deliver/mx-routes.ts';
+import {createFamilies, findMxHosts, mailHosts, type Seeking} from '../../deliver/mx-hosts.ts';
 import {demandsOf} from '../../deliver/tls-demand.ts';
 import {createResolver} from '../../dns/resolver.ts';
 import {createSecureResolver} from '../../dns/secure-resolver.ts';
+import type {LaneKey, Pace, Terms} from '../../mail/route.ts';
 import {simulatorDomain} from '../../mail/simulator.ts';
 import {storeTime} from '../../mail/time.ts';
-import type {LaneKey, Pace, Terms} from '../../mail/way.ts';
 import type {Resolver} from '../../net/dns.ts';
 import type {Relay} from '../../net/relay-url.ts';
 import type {Destinations} from '../../pace/destinations.ts';
 import {createPolicies} from '../../routing/mta-sts.ts';
 import {ownAddresses} from '../../routing/own-addresses.ts';
-import {createWays, type Ways} from '../../routing/ways.ts';
+import {createRouter, type Router} from '../../routing/router.ts';
 import {readAsked} from '../../store/message-recipients.ts';
 import {readSite} from '../../store/queue/sites.ts';
 import {version} from '../program.ts';
@@ -51,12 +51,12 @@ type MxTerms = Pick<Terms, 'tls' | 'mtaSts' | 'sources'>;
 /** Asks DNS as the daemon would, from this machine. */
 export async function routeNow(
 	session: Session,
-	ways: Ways,
+	router: Router,
 	resolver: Resolver,
 	recipient: LaneRecipient,
 ): Promise<RouteNow> {
 	const {destination, workspaceId} = recipient;
-	const {site, provider, pace, terms, warmUp} = await ways.wayOf({destination, workspaceId});
+	const {site, provider, pace, terms, warmUp} = await router.routeOf({destination, workspaceId});
 	const {connections, startConnections, mailsPerSession, perMinute} = pace;
 	return {
 		...{destination, workspaceId},
@@ -84,20 +84,20 @@ async function leadsTo(
 	terms: Terms,
 ): Promise<RouteNow['to']> {
 	const {delivery, dataDir} = session.settings();
-	const {route, tls, mtaSts, sources} = terms;
+	const {nextHop, tls, mtaSts, sources} = terms;
 	if (recipient.destination === simulatorDomain) {
 		return {kind: 'simulator'};
 	}
 	if (delivery === 'capture') {
 		return {kind: 'capture', folder: capturedFolder(dataDir)};
 	}
-	if (route.kind === 'relay') {
-		return {kind: 'relay', relays: route.relays.map(({host, port, secure, tls}) => ({host, port, secure, tls}))};
+	if (nextHop.kind === 'relay') {
+		return {kind: 'relay', relays: nextHop.relays.map(({host, port, secure, tls}) => ({host, port, secure, tls}))};
 	}
 	return {kind: 'mx', ...(await mxNow(session, resolver, recipient, terms)), terms: {tls, mtaSts, sources}};
 }
 
-/** What the sender would dial for a copy, in its order: `mxRoutes` with what the settings and the domain's policies demand. */
+/** What the sender would dial for a copy, in its order: `findMxHosts` with what the settings and the domain's policies demand. */
 async function mxNow(
 	session: Session,
 	resolver: Resolver,
@@ -109,7 +109,7 @@ async function mxNow(
 	const {clock} = session.tools;
 	const secureResolver = settings.dane ? openSecureResolver(session) : undefined;
 	const asked = await readAsked(await session.reader(), recipientId);
-	const found = await mxRoutes(
+	const found = await findMxHosts(
 		destination,
 		{recipientId, terms, asked},
 		{
@@ -125,10 +125,10 @@ async function mxNow(
 	// The resolver has kept the answer by which the routes were found.
 	const named = await resolver.mx(destination);
 	const records = named.kind === 'found' ? mailHosts(named.records, {recipientId}) : [];
-	const hosts = [...new Set(found.map(({host}) => host))].map(host => ({
+	const hosts = [...new Set(found.map(({name: host}) => host))].map(host => ({
 		preference: records.find(({exchange}) => exchange === host)?.priority ?? 0,
 		host,
-		addresses: found.filter(route => route.host === host).map(({address}) => ({address, usable: true as const})),
+		addresses: found.filter(route => route.name === host).map(({address}) => ({address, usable: true as const})),
 		fault: null,
 	}));
 	return {hosts, fault: null};
@@ -202,13 +202,13 @@ function resolverOptions(session: Session) {
  * Where each workspace's mail goes, as a daemon with these settings would find it now. `policies`: also what the recipients'
  * MTA-STS policies ask for, which may have to be fetched.
  */
-export async function openWays(session: Session, {policies}: {readonly policies: boolean}): Promise<Ways> {
+export async function openRouter(session: Session, {policies}: {readonly policies: boolean}): Promise<Router> {
 	const settings = session.settings();
 	const {clock} = session.tools;
 	const store = await session.store();
 	const resolver = openResolver(session);
 	const ignore = () => undefined; // A policy that cannot be had, or kept, is the daemon's to tell.
-	return createWays({
+	return createRouter({
 		settings,
 		destinations: destinationsNow(session),
 		store,

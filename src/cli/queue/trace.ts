@@ -1,6 +1,6 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
-import {laneText} from '../../mail/way.ts';
+import {laneText} from '../../mail/route.ts';
 import {readAttempts, type StoredAttempt} from '../../store/message-recipients.ts';
 import {type RecipientFacts, readRecipientFacts} from '../../store/queue/queue-facts.ts';
 import {listWorkspaces} from '../../store/workspaces.ts';
@@ -10,7 +10,7 @@ import {count} from '../options.ts';
 import {verb} from '../program.ts';
 import {action, type Session} from '../session.ts';
 import {grouped, nextTry, printable, shortTime} from '../text.ts';
-import {type LaneRecipient, openResolver, openWays, type RouteNow, routeLines, routeNow} from './route-now.ts';
+import {type LaneRecipient, openResolver, openRouter, type RouteNow, routeLines, routeNow} from './route-now.ts';
 import {chosenTargets, type TargetOptions, targetOptions} from './targets.ts';
 
 type Options = TargetOptions & {readonly follow?: true; readonly limit: number};
@@ -72,8 +72,8 @@ async function routesNow(
 			lanes.set(workspaceId, {destination, workspaceId, recipientId: destination});
 		}
 	}
-	const [ways, resolver] = [await openWays(session, {policies: true}), openResolver(session)];
-	return await Promise.all([...lanes.values()].map(recipient => routeNow(session, ways, resolver, recipient)));
+	const [router, resolver] = [await openRouter(session, {policies: true}), openResolver(session)];
+	return await Promise.all([...lanes.values()].map(recipient => routeNow(session, router, resolver, recipient)));
 }
 
 async function withAttempts(session: Session, recipients: readonly RecipientFacts[]): Promise<Traced[]> {

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
+import {type LaneKey, laneText} from '../../mail/route.ts';
 import {type WaitReason, waitParameters} from '../../mail/wait-reason.ts';
-import {type LaneKey, laneText} from '../../mail/way.ts';
 import {rowSource} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';

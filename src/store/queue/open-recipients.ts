@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {LaneKey} from '../../mail/way.ts';
+import type {LaneKey} from '../../mail/route.ts';
 import {rowSource} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
 import {among} from '../engine/near-ids.ts';

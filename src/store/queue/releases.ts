@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {LaneKey} from '../../mail/way.ts';
+import type {LaneKey} from '../../mail/route.ts';
 import {among} from '../engine/near-ids.ts';
 import {type Claimable, releaseUnknown} from '../held-claims.ts';
 import {removeGoneLaneWaits} from './lane-waits.ts';

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {LaneKey} from '../../mail/way.ts';
+import type {LaneKey} from '../../mail/route.ts';
 
 /*
  * Which lanes have work. The index of what waits is sorted by lane and time: after the first copy of a lane comes a jump to

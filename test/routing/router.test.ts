@@ -5,7 +5,7 @@ import {parseDestinations} from '../../src/config/destinations-file.ts';
 import {loadSettings, type Settings} from '../../src/config/settings.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/mail/clock.ts';
-import {createWays} from '../../src/routing/ways.ts';
+import {createRouter} from '../../src/routing/router.ts';
 import {sealingIds} from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -48,7 +48,7 @@ async function start(t: Teardown, store: Store, env: Record<string, string> = {}
 	const settings = settingsOf({MAILCTL_DELIVERY: 'mx', ...env});
 	const resolver = createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock});
 	const destinations = loadDestinations(settings);
-	const ways = createWays({
+	const routes = createRouter({
 		settings,
 		destinations,
 		store,
@@ -61,9 +61,9 @@ async function start(t: Teardown, store: Store, env: Record<string, string> = {}
 	const {workspaceId} = await insertWorkspace(store);
 	return {
 		dns,
-		ways,
+		routes,
 		workspaceId,
-		way: async (destination: string) => await ways.wayOf({destination, workspaceId}),
+		route: async (destination: string) => await routes.routeOf({destination, workspaceId}),
 		change: (input: Parameters<typeof changeWorkspace>[3]) =>
 			store.writer.transaction(trx => changeWorkspace(trx, tools, workspaceId, input)),
 	};
@@ -78,17 +78,17 @@ storeTest(
 	test,
 	'domains with the same MX hosts share a site; where DNS names none it is the domain',
 	async (t, store) => {
-		const {way, dns} = await start(t, store);
-		const one = await way('one.test');
+		const {route, dns} = await start(t, store);
+		const one = await route('one.test');
 		t.like(one, {site: '(alt1)?.aspmx.l.google.com', provider: 'google'});
-		t.is((await way('two.test')).site, one.site);
-		t.is((await way('own.test')).site, 'mx.own.test');
+		t.is((await route('two.test')).site, one.site);
+		t.is((await route('own.test')).site, 'mx.own.test');
 		for (const domain of ['bare.test', 'broken.test', 'null.test', 'nowhere.test']) {
-			t.like(await way(domain), {site: domain, provider: 'default', terms: {route: {kind: 'mx'}}});
+			t.like(await route(domain), {site: domain, provider: 'default', terms: {nextHop: {kind: 'mx'}}});
 		}
 
 		const asked = dns.queries.length;
-		await Promise.all([way('one.test'), way('one.test'), way('own.test')]);
+		await Promise.all([route('one.test'), route('one.test'), route('own.test')]);
 		t.is(dns.queries.length, asked);
 	},
 );
@@ -96,28 +96,28 @@ storeTest(
 storeTest(test, 'in capture mode and by a smarthost nothing is looked up', async (t, store) => {
 	const capture = await start(t, store, {MAILCTL_DELIVERY: 'capture', MAILCTL_RELAY_URL: 'smtp://relay.example'});
 	await capture.change({route: {text: 'mx', vault: testVault}});
-	t.is((await capture.way('one.test')).site, 'capture');
+	t.is((await capture.route('one.test')).site, 'capture');
 	t.deepEqual(capture.dns.queries, []);
-	t.is((await capture.ways.wayOf({destination: 'one.test', workspaceId: 'ws_gone'})).site, 'capture');
+	t.is((await capture.routes.routeOf({destination: 'one.test', workspaceId: 'ws_gone'})).site, 'capture');
 });
 
 storeTest(test, 'a workspace’s pool and route hold from the next look at them on', async (t, store) => {
-	const {way, ways, change, dns} = await start(t, store, pools);
+	const {route, routes, change, dns} = await start(t, store, pools);
 	await change({sourcePool: 'otp'});
-	t.like((await way('own.test')).terms.sources, {length: 1, 0: {address: '192.0.2.1', hostname: 'otp.shop.example'}});
+	t.like((await route('own.test')).terms.sources, {length: 1, 0: {address: '192.0.2.1', hostname: 'otp.shop.example'}});
 	await change({
 		sourcePool: 'bulk',
 		route: {text: 'smtp://a.example, smtp://app:p%40ss%25@b.example', vault: testVault},
 	});
-	t.is((await way('own.test')).site, 'mx.own.test from 192.0.2.1', 'until it is told');
-	t.true(await ways.renew());
-	t.false(await ways.renew(), 'nothing changed');
-	const {site, terms} = await way('own.test');
+	t.is((await route('own.test')).site, 'mx.own.test from 192.0.2.1', 'until it is told');
+	t.true(await routes.renew());
+	t.false(await routes.renew(), 'nothing changed');
+	const {site, terms} = await route('own.test');
 	t.is(site, 'smarthost a.example:25+app@b.example:587 from 192.0.2.2');
-	t.like(terms.route, {kind: 'relay', relays: {1: {user: 'app', password: 'p@ss%', tls: 'required'}}});
+	t.like(terms.nextHop, {kind: 'relay', relays: {1: {user: 'app', password: 'p@ss%', tls: 'required'}}});
 	await change({sourcePool: null, route: null});
-	t.true(await ways.renew());
-	t.is((await way('own.test')).terms.route.kind, 'mx');
+	t.true(await routes.renew());
+	t.is((await route('own.test')).terms.nextHop.kind, 'mx');
 	t.deepEqual(dns.queries, ['MX own.test']);
 });
 
@@ -133,40 +133,40 @@ storeTest(test, 'the password of a route is sealed in the store, the rest is rea
 });
 
 storeTest(test, 'another destinations file holds at once', async (t, store) => {
-	const {way, ways} = await start(t, store, {MAILCTL_RELAY_URL: 'smtp://relay.example'});
-	t.is((await way('own.test')).provider, 'default');
+	const {route, routes} = await start(t, store, {MAILCTL_RELAY_URL: 'smtp://relay.example'});
+	t.is((await route('own.test')).provider, 'default');
 	const base = {default: {connections: 5, startConnections: 2}};
 	const own = {own: {mx: ['own.test'], connections: 1}, one: {domains: ['one.test'], route: 'relay'}};
 	const next = parseDestinations(base, own, {pools: [], hasRelay: true});
 	t.true(next.ok);
 	if (next.ok) {
-		ways.reload(next.destinations);
+		routes.reload(next.destinations);
 	}
 
-	t.like(await way('own.test'), {provider: 'own', pace: {connections: 1}});
-	t.is((await way('one.test')).site, 'smarthost relay.example:25');
+	t.like(await route('own.test'), {provider: 'own', pace: {connections: 1}});
+	t.is((await route('one.test')).site, 'smarthost relay.example:25');
 });
 
 storeTest(test, 'a new source has its share of the day, what is over goes to the smarthost', async (t, store) => {
-	const {way} = await start(t, store, {
+	const {route} = await start(t, store, {
 		MAILCTL_SOURCE_ADDRESSES: '192.0.2.1',
 		MAILCTL_WARM_UP: `192.0.2.1=${new Date().toISOString().slice(0, 10)}`,
 		MAILCTL_RELAY_URL: 'smtp://relay.example',
 	});
-	const {warmUp} = await way('one.test');
+	const {warmUp} = await route('one.test');
 	t.like(warmUp, {source: '192.0.2.1', group: 'google', overflow: {site: 'smarthost relay.example:25 from 192.0.2.1'}});
 	t.true(warmUp?.perDay === 50 || warmUp?.perDay === 100, 'midnight may have passed');
 });
 
 storeTest(test, 'a route that cannot be opened rejects, and is tried again', async (t, store) => {
-	const {way, change} = await start(t, store);
+	const {route: routeOf, change} = await start(t, store);
 	await change({route: {text: 'smtp://app:hunter2@b.example', vault: testVault}});
 	const {id, route} = (await store.reader('workspaces').first('id', 'route')) as {id: string; route: string};
 	await store
 		.database('workspaces')
 		.where({id})
 		.update({route: route.replace('app:v1.1.', 'app:v1.9.')});
-	await t.throwsAsync(way('own.test'), {message: /key 9/});
+	await t.throwsAsync(routeOf('own.test'), {message: /key 9/});
 	await store.database('workspaces').where({id}).update({route});
-	t.is((await way('own.test')).terms.route.kind, 'relay');
+	t.is((await routeOf('own.test')).terms.nextHop.kind, 'relay');
 });

@@ -1,4 +1,4 @@
-import type {LaneKey, Way} from '../mail/way.ts';
+import type {LaneKey, Route} from '../mail/route.ts';
 import {addTurn, type FairRing, hasTurn, removeTurn, takeTurn} from './fair-ring.ts';
 import type {Lane} from './lane.ts';
 
@@ -47,12 +47,12 @@ export function createToFind() {
 
 export type ToFind = ReturnType<typeof createToFind>;
 
-export type FindWaysOptions = {
+export type FindRoutesOptions = {
 	/** At once where it is known. */
-	readonly wayOf: (key: LaneKey) => Way | Promise<Way>;
+	readonly routeOf: (key: LaneKey) => Route | Promise<Route>;
 	/** A lane whose way is to be found; without `backlog` only what cannot wait. */
 	readonly next: (backlog: boolean) => Lane | undefined;
-	readonly onFound: (lane: Lane, way: Way) => void;
+	readonly onFound: (lane: Lane, route: Route) => void;
 	readonly onFailed: (lane: Lane) => void;
 	readonly onError: (error: unknown, lane: LaneKey) => void;
 };
@@ -63,7 +63,7 @@ const mostWithBacklog = 48;
 const retryMs = 5000;
 
 /** Finds the ways of lanes, so many at once: those whose look-up takes long hold up nobody else's. */
-export function createFindWays({wayOf, next, onFound, onFailed, onError}: FindWaysOptions) {
+export function createFindRoutes({routeOf, next, onFound, onFailed, onError}: FindRoutesOptions) {
 	let running = 0;
 	let renewals = 0;
 
@@ -74,23 +74,23 @@ export function createFindWays({wayOf, next, onFound, onFailed, onError}: FindWa
 				return;
 			}
 			const {destination, workspaceId} = lane;
-			const way = wayOf({destination, workspaceId});
-			if (way instanceof Promise) {
+			const route = routeOf({destination, workspaceId});
+			if (route instanceof Promise) {
 				running++;
-				void find(lane, way);
+				void find(lane, route);
 			} else {
-				onFound(lane, way);
+				onFound(lane, route);
 			}
 		}
 	}
 
-	async function find(lane: Lane, finding: Promise<Way>): Promise<void> {
+	async function find(lane: Lane, finding: Promise<Route>): Promise<void> {
 		const before = renewals;
 		try {
-			const way = await finding;
+			const route = await finding;
 			running--;
 			if (before === renewals) {
-				onFound(lane, way);
+				onFound(lane, route);
 			} else {
 				onFailed(lane);
 			}

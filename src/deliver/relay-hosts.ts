@@ -3,9 +3,9 @@ import {isIP} from 'node:net';
 import type {Clock} from '../mail/clock.ts';
 import type {Asked} from '../mail/outcome.ts';
 import type {Relay} from '../net/relay-url.ts';
-import {inTurn, mostAddresses} from './mx-routes.ts';
-import {deferral, type NoRoute} from './no-route.ts';
-import type {Route} from './route.ts';
+import type {Host} from './host.ts';
+import {inTurn, mostAddresses} from './mx-hosts.ts';
+import {deferral, type NoHost} from './no-host.ts';
 
 /** The addresses of a host as the operating system knows them; throws where it knows none. */
 export type LookUp = (host: string) => Promise<readonly string[]>;
@@ -21,13 +21,13 @@ const keptMs = 60_000;
  * Finds the addresses of smarthosts, in their order, those asked before last; one that cannot be found is the
  * next one's turn. None is crowded out by the many addresses of another: each is there at least once.
  */
-export function createRelayRoutes({
+export function createRelayHosts({
 	clock,
 	lookUp = systemLookUp,
 }: {
 	readonly clock: Clock;
 	readonly lookUp?: LookUp;
-}): (relays: readonly Relay[], asked?: readonly Asked[]) => Promise<Route[] | NoRoute> {
+}): (relays: readonly Relay[], asked?: readonly Asked[]) => Promise<Host[] | NoHost> {
 	const kept = new Map<string, {readonly until: number; readonly addresses: Promise<readonly string[]>}>();
 
 	function addresses(host: string): Promise<readonly string[]> {
@@ -47,25 +47,25 @@ export function createRelayRoutes({
 	}
 
 	return async (relays, asked = []) => {
-		const found: Array<readonly Route[]> = [];
+		const found: Array<readonly Host[]> = [];
 		let failure = 'no smarthost is set';
 		for (const relay of relays) {
 			try {
-				const routes = (await addresses(relay.host)).map(address => routeTo(relay, address));
-				found.push(inTurn(routes, asked));
+				const hosts = (await addresses(relay.host)).map(address => hostTo(relay, address));
+				found.push(inTurn(hosts, asked));
 			} catch (error) {
 				failure = `the smarthost ${relay.host} was not found: ${(error as NodeJS.ErrnoException).code ?? String(error)}`;
 			}
 		}
 
-		const routes = shared(found, Math.max(mostAddresses, found.length));
-		return routes.length > 0 ? routes : deferral('config', '4.4.3', failure);
+		const hosts = shared(found, Math.max(mostAddresses, found.length));
+		return hosts.length > 0 ? hosts : deferral('config', '4.4.3', failure);
 	};
 }
 
-function routeTo({host, port, secure, tls, user, password}: Relay, address: string): Route {
+function hostTo({host, port, secure, tls, user, password}: Relay, address: string): Host {
 	const login = user === null || password === null ? null : {user, password};
-	return {host, address, port, tls, implicitTls: secure, login};
+	return {name: host, address, port, tls, implicitTls: secure, login};
 }
 
 /** At most so many in all, taken in turn from each list, in the order of the lists. */

@@ -1,6 +1,6 @@
 import {isIPv6} from 'node:net';
 import {isDeepStrictEqual} from 'node:util';
-import type {Source} from '../mail/way.ts';
+import type {Source} from '../mail/route.ts';
 import type {TlsaRecord} from '../net/dns.ts';
 import type {Hello} from './hello.ts';
 import type {Session} from './session.ts';
@@ -25,8 +25,8 @@ export type TlsPolicy =
 	| {readonly kind: 'tlsa'; readonly names: readonly string[]; readonly records: readonly TlsaRecord[]};
 
 /** One address of one host that may take the mail. */
-export type Route = {
-	readonly host: string;
+export type Host = {
+	readonly name: string;
 	/** A literal IP address. */
 	readonly address: string;
 	readonly port: number;
@@ -40,11 +40,11 @@ export type Route = {
 };
 
 /** Whether a connection made for one route serves the other. */
-export function sameRoute(a: Route, b: Route): boolean {
+export function sameHost(a: Host, b: Host): boolean {
 	return (
 		a.address === b.address &&
 		a.port === b.port &&
-		a.host === b.host &&
+		a.name === b.name &&
 		a.tls === b.tls &&
 		// What was not measured against a policy does not meet it.
 		isDeepStrictEqual(a.tlsPolicy, b.tlsPolicy) &&
@@ -63,7 +63,7 @@ export function sourceFor(sources: readonly Source[], targetAddress: string): So
 
 /** One conversation to have with one host. */
 export type Plan = {
-	readonly route: Route;
+	readonly host: Host;
 	/** An idle session to have it on; null: open one. */
 	readonly session: Session | null;
 	readonly source: Source | undefined;

@@ -4,11 +4,11 @@ import {atMost} from '../mail/at-most.ts';
 import type {Classify} from '../mail/bounce.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {Attempt, BounceCategory, Outcome} from '../mail/outcome.ts';
-import type {Source} from '../mail/way.ts';
+import type {Source} from '../mail/route.ts';
 import {type Conversation, type ConversationOptions, converse, leave, type Used} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
 import type {Hello} from './hello.ts';
-import {type Plan, type Route, sameRoute, sourceFor} from './route.ts';
+import {type Host, type Plan, sameHost, sourceFor} from './host.ts';
 import type {Session} from './session.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
 import {goneMs, type Stop} from './stop.ts';
@@ -48,15 +48,15 @@ const mostGrouped = 2;
 const unroutable: ReadonlySet<string> = new Set(['ENETUNREACH', 'EADDRNOTAVAIL', 'EAFNOSUPPORT']);
 
 /** Offers a mail to one route after the other until one decides; every conversation is recorded. */
-export async function tryRoutes(
+export async function tryHosts(
 	job: Delivery,
-	routes: readonly Route[],
+	hosts: readonly Host[],
 	idle: Session | null,
 	options: TryOptions,
 	signal?: AbortSignal,
 ): Promise<Try> {
 	const limits = createTryLimits(options.attemptDeadlineMs, signal);
-	const plans = plansFor(job, routes, idle, options);
+	const plans = plansFor(job, hosts, idle, options);
 	const attempts: Attempt[] = [];
 	let sentAt: string | null = null;
 	let deferral: Outcome | null = null;
@@ -65,7 +65,7 @@ export async function tryRoutes(
 	let sessions = 0;
 	let connected = false;
 	/** The route that is being tried again without pipelining. */
-	let suspect: Route | null = null;
+	let suspect: Host | null = null;
 	const isOver = () => limits.over() || options.clock.now() >= job.endsAt;
 	let plan = plans.shift();
 	for (; plan !== undefined && !isOver(); plan = plans.shift()) {
@@ -81,7 +81,7 @@ export async function tryRoutes(
 		connected = end.phase !== 'connect';
 		options.brokenTls.learn(plan, conversation);
 		sentAt ??= conversation.senderAcceptedAt;
-		if (plan.route === suspect && end.by !== 'loss' && !isAgainstPipelining(end)) {
+		if (plan.host === suspect && end.by !== 'loss' && !isAgainstPipelining(end)) {
 			options.lockStepHosts.add(suspect);
 		}
 
@@ -113,7 +113,7 @@ export async function tryRoutes(
 		const judged = judge(end, used, plan, options);
 		const another = anotherWay(plan, job, conversation, judged);
 		if (another !== null && (judged.next !== 'host' || !isOver())) {
-			suspect = another.lockStep && !plan.lockStep ? plan.route : null;
+			suspect = another.lockStep && !plan.lockStep ? plan.host : null;
 			plans.unshift(another);
 			continue;
 		}
@@ -159,19 +159,19 @@ const nothingTried: Outcome = {
 /** An idle session that leads to one of the routes comes first. */
 function plansFor(
 	{attempt}: Delivery,
-	routes: readonly Route[],
+	hosts: readonly Host[],
 	idle: Session | null,
 	{sources, brokenTls, lockStepHosts}: TryOptions,
 ): Plan[] {
-	const others = idle === null ? routes : routes.filter(route => !sameRoute(route, idle.route));
+	const others = idle === null ? hosts : hosts.filter(host => !sameHost(host, idle.host));
 	const plans: Plan[] = [];
-	for (const route of idle === null ? others : [idle.route, ...others]) {
-		const source = sourceFor(sources, route.address);
+	for (const host of idle === null ? others : [idle.host, ...others]) {
+		const source = sourceFor(sources, host.address);
 		if (source !== null) {
-			const session = route === idle?.route ? idle : null;
-			const lockStep = attempt > mostGrouped || lockStepHosts.has(route);
-			const hello = brokenTls.helloFor(route);
-			plans.push({route, session, source, hello, tlsFailed: hello === 'none', plainHelo: false, lockStep});
+			const session = host === idle?.host ? idle : null;
+			const lockStep = attempt > mostGrouped || lockStepHosts.has(host);
+			const hello = brokenTls.helloFor(host);
+			plans.push({host, session, source, hello, tlsFailed: hello === 'none', plainHelo: false, lockStep});
 		}
 	}
 
@@ -183,7 +183,7 @@ function plansFor(
  * tell. A mail is refused for its own sake mostly; a host that took mails here and then refuses one after the other, names
  * the session as the reason, or refuses a recipient for another reason than the recipient, may be at its limit.
  */
-function isStale({session, route}: Plan, {end}: Conversation, {classify}: TryOptions): boolean {
+function isStale({session, host}: Plan, {end}: Conversation, {classify}: TryOptions): boolean {
 	if (session === null || (end.by !== 'loss' && end.by !== 'reply')) {
 		return false;
 	}
@@ -205,7 +205,7 @@ function isStale({session, route}: Plan, {end}: Conversation, {classify}: TryOpt
 	}
 
 	// At the dot a refusal without a reason is one of the content, mostly: here only its words count.
-	const {category} = classify({phase: 'rcpt', ...end.reply, status: null, host: route.host});
+	const {category} = classify({phase: 'rcpt', ...end.reply, status: null, host: host.name});
 	return end.reply.code >= 500 && (end.phase === 'dot' ? category === 'undetermined' : !ofRecipient.has(category));
 }
 
@@ -224,9 +224,9 @@ function isUnroutable(end: Accepted | Stop): boolean {
 	return end.by === 'loss' && end.phase === 'connect' && unroutable.has(end.errno ?? '');
 }
 
-function judge(end: Stop, used: Used | null, {route, plainHelo}: Plan, {relay, classify}: TryOptions): HostVerdict {
+function judge(end: Stop, used: Used | null, {host, plainHelo}: Plan, {relay, classify}: TryOptions): HostVerdict {
 	const tlsFailed = used?.session.tlsFailed === true;
-	return verdict(end, {host: route.host, relay, tlsFailed, plainHelo, classify});
+	return verdict(end, {host: host.name, relay, tlsFailed, plainHelo, classify});
 }
 
 /** The same host once more, where another way of talking to it may help. */
@@ -279,22 +279,22 @@ function isAgainstPipelining(end: Accepted | Stop): boolean {
 }
 
 /** Some old servers hang up on what they do not know. TLS and a log-in need EHLO. */
-function isClosedAtEhlo({route, plainHelo}: Plan, end: Accepted | Stop): boolean {
-	const needsEhlo = route.login !== null || route.tls === 'unverified' || route.tls === 'required';
+function isClosedAtEhlo({host, plainHelo}: Plan, end: Accepted | Stop): boolean {
+	const needsEhlo = host.login !== null || host.tls === 'unverified' || host.tls === 'required';
 	return end.by === 'loss' && end.phase === 'ehlo' && end.cause === 'closed' && !plainHelo && !needsEhlo;
 }
 
 /** The ladder of R1.14 and R1.15: a small hello after the usual one, plain text last and only where it is allowed. */
-function nextHello({route, hello}: Plan, end: Stop & {readonly by: 'tls'}): Hello | null {
+function nextHello({host, hello}: Plan, end: Stop & {readonly by: 'tls'}): Hello | null {
 	if (hello === 'usual' && end.failure === 'validation-failure' && !speaksNoTls(end.errno)) {
 		return 'reduced';
 	}
 
-	return hello !== 'none' && route.tls === 'opportunistic' && !route.implicitTls ? 'none' : null;
+	return hello !== 'none' && host.tls === 'opportunistic' && !host.implicitTls ? 'none' : null;
 }
 
 /** Hosts that offer PIPELINING and mishandle it. */
-export type LockStepHosts = {readonly has: (route: Route) => boolean; readonly add: (route: Route) => void};
+export type LockStepHosts = {readonly has: (host: Host) => boolean; readonly add: (host: Host) => void};
 
 const mostLockStepHosts = 10_000;
 const lockStepMs = 3 * 86_400_000;
@@ -302,10 +302,10 @@ const lockStepMs = 3 * 86_400_000;
 /** Remembers them by address, for 3 days. */
 export function createLockStepHosts({monotonic}: Pick<Clock, 'monotonic'>): LockStepHosts {
 	const until = new LRUCache<string, number>(atMost(mostLockStepHosts));
-	const keyOf = ({address, port}: Route) => `${address} ${port}`;
+	const keyOf = ({address, port}: Host) => `${address} ${port}`;
 	return {
-		has: route => (until.get(keyOf(route)) ?? 0) > monotonic(),
-		add: route => void until.set(keyOf(route), monotonic() + lockStepMs),
+		has: host => (until.get(keyOf(host)) ?? 0) > monotonic(),
+		add: host => void until.set(keyOf(host), monotonic() + lockStepMs),
 	};
 }
 

@@ -9,7 +9,7 @@ export type MtaSts = {readonly mode: 'enforce' | 'testing'; readonly mx: readonl
 /** How a copy may travel: decided in the main thread, goes with the copy, obeyed by the sender thread. */
 export type Terms = {
 	/** To the hosts of the recipient's domain, or to the first of these smarthosts that takes it. */
-	readonly route:
+	readonly nextHop:
 		| {readonly kind: 'mx'}
 		| {readonly kind: 'relay'; readonly relays: readonly Relay[]; readonly acceptMeans: 'sent' | 'delivered'};
 	/** What the operator demands of the hosts of a domain; a smarthost's own URL says it for itself. */
@@ -46,7 +46,7 @@ export type Pace = {
 };
 
 /** Where one workspace's mail for one destination goes, with whom it shares a pace, and how fast. */
-export type Way = {
+export type Route = {
 	/** The key of the pace: the MX hosts in order of their names (R8.1) and the source, or a smarthost. */
 	readonly site: string;
 	/** The entry of the destinations file that holds, `default` where none does. */
@@ -58,7 +58,7 @@ export type Way = {
 		readonly source: string;
 		readonly group: string;
 		readonly perDay: number;
-		readonly overflow: Omit<Way, 'warmUp'> | null;
+		readonly overflow: Omit<Route, 'warmUp'> | null;
 	} | null;
 };
 

@@ -1,4 +1,4 @@
-import type {Pace, Way} from '../../src/mail/way.ts';
+import type {Pace, Route} from '../../src/mail/route.ts';
 
 export const usualPace: Pace = {
 	connections: 5,
@@ -10,12 +10,12 @@ export const usualPace: Pace = {
 };
 
 /** A way of a destination to its own site, or to another one, with some of its pace. */
-export function wayTo(site: string, pace: Partial<Pace> = {}): Way {
+export function routeTo(site: string, pace: Partial<Pace> = {}): Route {
 	return {
 		site,
 		provider: 'default',
 		pace: {...usualPace, ...pace},
-		terms: {route: {kind: 'mx'}, tls: 'opportunistic', mtaSts: null, sources: [], mailsPerSession: 50},
+		terms: {nextHop: {kind: 'mx'}, tls: 'opportunistic', mtaSts: null, sources: [], mailsPerSession: 50},
 		warmUp: null,
 	};
 }

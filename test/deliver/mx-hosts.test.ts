@@ -1,6 +1,6 @@
 import test from 'ava';
-import {type MxRoutesOptions, mxRoutes, type Seeking} from '../../src/deliver/mx-routes.ts';
-import type {NoRoute} from '../../src/deliver/no-route.ts';
+import {findMxHosts, type MxHostsOptions, type Seeking} from '../../src/deliver/mx-hosts.ts';
+import type {NoHost} from '../../src/deliver/no-host.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import type {Clock} from '../../src/mail/clock.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
@@ -12,13 +12,13 @@ const anyRecipient: Seeking = {recipientId: 'rcp_1', terms: {sources: []}};
 async function start(
 	t: Parameters<typeof startFakeDns>[0],
 	zone: Zone,
-	overrides: Partial<MxRoutesOptions> = {},
+	overrides: Partial<MxHostsOptions> = {},
 	timeoutMs = 60_000,
 ) {
 	let now = 0;
 	const clock: Clock = {now: () => now, monotonic: () => now};
 	const dns = await startFakeDns(t, zone);
-	const options: MxRoutesOptions = {
+	const options: MxHostsOptions = {
 		resolver: createResolver({servers: [dns.server], timeoutMs, tries: 1, clock}),
 		families: () => Promise.resolve({v4: true, v6: true}),
 		port: 25,
@@ -28,11 +28,11 @@ async function start(
 	};
 	return {
 		dns,
-		routes: (domain: string, recipient: Partial<Seeking> = {}) =>
-			mxRoutes(domain, {...anyRecipient, ...recipient}, options),
+		hosts: (domain: string, recipient: Partial<Seeking> = {}) =>
+			findMxHosts(domain, {...anyRecipient, ...recipient}, options),
 		async addresses(domain: string, recipientId = 'rcp_1'): Promise<string[]> {
-			const found = await mxRoutes(domain, {...anyRecipient, recipientId}, options);
-			return Array.isArray(found) ? found.map(({host, address}) => `${host} ${address}`) : [found.enhanced];
+			const found = await findMxHosts(domain, {...anyRecipient, recipientId}, options);
+			return Array.isArray(found) ? found.map(({name: host, address}) => `${host} ${address}`) : [found.enhanced];
 		},
 		pass(ms: number) {
 			now += ms;
@@ -110,7 +110,7 @@ test('no MX: the domain itself, also with IPv6 only', async t => {
 });
 
 test('a null MX takes no mail; beside others it means nothing', async t => {
-	const {routes, addresses} = await start(t, {
+	const {hosts, addresses} = await start(t, {
 		'none.test': {mx: [[0, '.']], a: ['8.8.8.8']},
 		'odd.test': {
 			mx: [
@@ -120,7 +120,7 @@ test('a null MX takes no mail; beside others it means nothing', async t => {
 		},
 		'mx.test': {a: ['8.8.8.8']},
 	});
-	t.like((await routes('none.test')) as NoRoute, {
+	t.like((await hosts('none.test')) as NoHost, {
 		outcome: {kind: 'bounced', type: 'permanent', category: 'unknown_domain', suppresses: true},
 		enhanced: '5.1.10',
 		code: 556,
@@ -142,11 +142,11 @@ test('of a hundred hosts the best are tried, over TCP as well', async t => {
 
 test('hosts that DNS has no answer for do not hold a mail for long: eleven are looked up, and no more', async t => {
 	const names = Array.from({length: 20}, (_, n) => `mx-${n}.example.test`);
-	const {routes, dns} = await start(t, {
+	const {hosts, dns} = await start(t, {
 		'example.test': {mx: names.map((name, n) => [n, name] as const)},
 		...Object.fromEntries(names.map(name => [name, 'servfail' as const])),
 	});
-	t.like(await routes('example.test'), {outcome: {kind: 'deferred', category: 'dns_temp'}, enhanced: '4.4.3'});
+	t.like(await hosts('example.test'), {outcome: {kind: 'deferred', category: 'dns_temp'}, enhanced: '4.4.3'});
 	t.is(new Set(dns.queries.filter(query => query.startsWith('A '))).size, 11);
 });
 
@@ -165,12 +165,12 @@ test('IPv6 only where there is a way to it, and the other way round', async t =>
 		[1, 2, 3, 4].map(n => `mx.test 8.8.8.${n}`),
 	);
 	t.false(only4.dns.queries.some(query => query.startsWith('AAAA')));
-	const sixOnly = (await only4.routes('six.test')) as NoRoute;
+	const sixOnly = (await only4.hosts('six.test')) as NoHost;
 	t.like(sixOnly, {outcome: {kind: 'deferred', category: 'config'}, enhanced: '4.4.4'});
 	t.is(sixOnly.reply, 'the mail hosts of six.test have only IPv6, which this machine does not send by');
-	t.like(await only4.routes('none.test'), {outcome: {category: 'no_address'}});
+	t.like(await only4.hosts('none.test'), {outcome: {category: 'no_address'}});
 	for (const domain of ['inside.test', 'both-inside.test']) {
-		t.like(await only4.routes(domain), {outcome: {kind: 'bounced', suppresses: false}, enhanced: '5.4.4'}, domain);
+		t.like(await only4.hosts(domain), {outcome: {kind: 'bounced', suppresses: false}, enhanced: '5.4.4'}, domain);
 	}
 	const only6 = await start(t, zone, {families: () => Promise.resolve({v4: false, v6: true})});
 	t.deepEqual(
@@ -207,14 +207,14 @@ test('an MX that is an address is dropped', async t => {
 });
 
 test('NXDOMAIN is final only when DNS says it again', async t => {
-	const {routes, dns} = await start(t, {});
-	const first = (await routes('gone.test')) as NoRoute;
+	const {hosts, dns} = await start(t, {});
+	const first = (await hosts('gone.test')) as NoHost;
 	t.like(first, {outcome: {kind: 'deferred', category: 'unknown_domain', waitMs: 15 * minute}, enhanced: '4.1.2'});
-	const second = (await routes('gone.test', {nxdomainBefore: true})) as NoRoute;
+	const second = (await hosts('gone.test', {nxdomainBefore: true})) as NoHost;
 	t.like(second, {outcome: {kind: 'bounced', category: 'unknown_domain', suppresses: true}, enhanced: '5.1.2'});
 	t.is(dns.queries.length, 2, 'the second answer is a new one');
 	dns.zone['gone.test'] = {a: ['8.8.8.8']};
-	t.true(Array.isArray(await routes('gone.test', {nxdomainBefore: true})));
+	t.true(Array.isArray(await hosts('gone.test', {nxdomainBefore: true})));
 });
 
 for (const [fault, timeoutMs] of [
@@ -224,8 +224,8 @@ for (const [fault, timeoutMs] of [
 	['garbage', 2000],
 ] as const) {
 	test(`${fault} to the MX query defers, whatever address the domain has`, async t => {
-		const {routes} = await start(t, {'example.test': {a: ['8.8.8.8'], fail: {MX: fault}}}, {}, timeoutMs);
-		t.like((await routes('example.test')) as NoRoute, {
+		const {hosts} = await start(t, {'example.test': {a: ['8.8.8.8'], fail: {MX: fault}}}, {}, timeoutMs);
+		t.like((await hosts('example.test')) as NoHost, {
 			outcome: {kind: 'deferred', category: 'dns_temp'},
 			enhanced: '4.4.3',
 		});
@@ -250,7 +250,7 @@ for (const [fault, timeoutMs] of [
 }
 
 test('hosts without an address: wait an hour, then fail', async t => {
-	const {routes} = await start(t, {
+	const {hosts} = await start(t, {
 		'example.test': {
 			mx: [
 				[0, 'a.test'],
@@ -261,9 +261,9 @@ test('hosts without an address: wait an hour, then fail', async t => {
 		'only.test': {txt: ['x']},
 	});
 	for (const domain of ['example.test', 'only.test']) {
-		const first = (await routes(domain)) as NoRoute;
+		const first = (await hosts(domain)) as NoHost;
 		t.like(first, {outcome: {kind: 'deferred', category: 'no_address', waitMs: 60 * minute}, enhanced: '4.4.4'});
-		t.like((await routes(domain, {noAddressBefore: true})) as NoRoute, {
+		t.like((await hosts(domain, {noAddressBefore: true})) as NoHost, {
 			outcome: {kind: 'bounced', category: 'no_address', suppresses: false},
 			enhanced: '5.4.4',
 		});
@@ -285,8 +285,8 @@ test('addresses that are not public are refused, unless the lab allows them', as
 		},
 		'b.test': {a: ['8.8.8.8']},
 	};
-	const {routes, addresses} = await start(t, zone);
-	t.like((await routes('inside.test')) as NoRoute, {
+	const {hosts, addresses} = await start(t, zone);
+	t.like((await hosts('inside.test')) as NoHost, {
 		outcome: {kind: 'bounced', category: 'network', suppresses: false},
 		enhanced: '5.4.4',
 	});
@@ -312,8 +312,8 @@ test('an MX that is this system: neither it nor those after it', async t => {
 		'us.test': {a: ['8.8.4.4']},
 		'b.test': {a: ['8.8.8.8']},
 	};
-	const {routes, addresses} = await start(t, zone, {ownAddresses: new Set(['8.8.4.4'])});
-	t.like((await routes('loop.test')) as NoRoute, {
+	const {hosts, addresses} = await start(t, zone, {ownAddresses: new Set(['8.8.4.4'])});
+	t.like((await hosts('loop.test')) as NoHost, {
 		outcome: {kind: 'bounced', category: 'network', suppresses: false},
 		enhanced: '5.4.6',
 	});

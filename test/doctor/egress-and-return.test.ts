@@ -2,7 +2,7 @@ import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import {createSecureContexts} from '../../src/deliver/hello.ts';
-import type {Route} from '../../src/deliver/route.ts';
+import type {Host} from '../../src/deliver/host.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {returnPathCheck} from '../../src/doctor/bounces.ts';
 import {
@@ -27,8 +27,8 @@ async function told(check: Check): Promise<string[]> {
 	return (await check.look()).map(({status, detail}) => `${status}: ${detail}`);
 }
 
-function routeTo({host, port}: FakeMx): Route {
-	return {host: 'mx.big.test', address: host, port, tls: 'opportunistic', implicitTls: false, login: null};
+function routeTo({host, port}: FakeMx): Host {
+	return {name: 'mx.big.test', address: host, port, tls: 'opportunistic', implicitTls: false, login: null};
 }
 
 test('egress: one mail host that greets is enough', async t => {

@@ -1,8 +1,8 @@
 import {createHash} from 'node:crypto';
 import {isIPv6} from 'node:net';
+import type {Pace, Route, Source, Terms} from '../mail/route.ts';
 import type {RouteChoice} from '../mail/route-choice.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import type {Pace, Source, Terms, Way} from '../mail/way.ts';
 import type {Relay} from '../net/relay-url.ts';
 import {type Destinations, domainProvider, effectivePace, type Provider} from './destinations.ts';
 import {fromSources, hostsName, smarthostName} from './site-name.ts';
@@ -24,7 +24,7 @@ export type Preference = {readonly pool: string | null; readonly route: RouteCho
 /** What a source that is new may send to a provider's hosts today; null: as much as there is. */
 export type DailyShares = (address: string, provider: string) => number | null;
 
-type Plain = Omit<Way, 'warmUp'>;
+type Plain = Omit<Route, 'warmUp'>;
 
 /** Files and the simulator: nobody is to be spared there. */
 const localPace: Pace = {
@@ -56,34 +56,34 @@ export function needsHosts(
 }
 
 /** Where mail goes, with whom it shares a pace, and how fast; `hosts` are the destination's, in order of preference. */
-export function wayFor(
+export function chooseRoute(
 	destination: string,
 	hosts: readonly string[],
 	preference: Preference,
 	network: Network,
 	destinations: Destinations,
 	shares: DailyShares,
-): Way {
+): Route {
 	if (destination === simulatorDomain || network.delivery === 'capture') {
-		return {...localWay(destination === simulatorDomain ? simulatorDomain : 'capture'), warmUp: null};
+		return {...localRoute(destination === simulatorDomain ? simulatorDomain : 'capture'), warmUp: null};
 	}
 
 	const provider = effectivePace(destinations, destination, hosts);
 	const sources = pooled(provider.pool ?? preference.pool, network);
 	const relays = smarthosts(provider, preference, network);
 	if (relays.length > 0) {
-		return {...smarthostWay(relays, sources, network, destinations), warmUp: null};
+		return {...smarthostRoute(relays, sources, network, destinations), warmUp: null};
 	}
 
 	const own = sourcesFor(sources, destination);
 	// A domain with an entry of its own has a pace of its own, also where others have the same hosts.
 	const named = domainProvider(destinations, destination);
 	const name = named === undefined ? hostsName(hosts) : `${hostsName(hosts)} as ${named.name}`;
-	const way = directWay(name, own, provider);
+	const route = directRoute(name, own, provider);
 	const shareOf = ({address}: Source) => shares(address, provider.name);
 	const [scarce, ...others] = own.filter(source => shareOf(source) !== null);
 	if (scarce === undefined) {
-		return {...way, warmUp: null};
+		return {...route, warmUp: null};
 	}
 
 	// Which of the two families a mail goes by is known only when a host answers: the smaller share holds for both.
@@ -92,28 +92,29 @@ export function wayFor(
 		sources.filter(source => shareOf(source) === null),
 		destination,
 	);
-	const throughKnown = known.length > 0 ? directWay(name, known, provider) : null;
+	const throughKnown = known.length > 0 ? directRoute(name, known, provider) : null;
 	return {
-		...way,
+		...route,
 		warmUp: {
 			source: least.address,
 			group: provider.name,
 			perDay: shareOf(least) as number,
-			overflow: network.relays.length > 0 ? smarthostWay(network.relays, sources, network, destinations) : throughKnown,
+			overflow:
+				network.relays.length > 0 ? smarthostRoute(network.relays, sources, network, destinations) : throughKnown,
 		},
 	};
 }
 
 /** The smarthosts that the mail goes to, none where it goes to MX hosts: the destination's word, the workspace's, the settings'. */
 function smarthosts(provider: Provider, preference: Preference, {delivery, relays}: Network): readonly Relay[] {
-	const route = provider.route ?? preference.route ?? {kind: delivery === 'relay' ? 'relay' : 'mx'};
-	switch (route.kind) {
+	const choice = provider.route ?? preference.route ?? {kind: delivery === 'relay' ? 'relay' : 'mx'};
+	switch (choice.kind) {
 		case 'mx':
 			return [];
 		case 'relay':
 			return relays;
 		case 'smarthosts':
-			return route.relays;
+			return choice.relays;
 	}
 }
 
@@ -123,7 +124,7 @@ function pooled(pool: string | null, {sources, pools}: Network): readonly Source
 	return addresses === undefined ? sources : sources.filter(({address}) => addresses.includes(address));
 }
 
-function directWay(name: string, sources: readonly Source[], {name: provider, pace, tls}: Provider): Plain {
+function directRoute(name: string, sources: readonly Source[], {name: provider, pace, tls}: Provider): Plain {
 	return {
 		site: fromSources(name, sources),
 		provider,
@@ -132,7 +133,7 @@ function directWay(name: string, sources: readonly Source[], {name: provider, pa
 	};
 }
 
-function smarthostWay(
+function smarthostRoute(
 	relays: readonly Relay[],
 	pool: readonly Source[],
 	{acceptMeans}: Network,
@@ -148,12 +149,12 @@ function smarthostWay(
 	};
 }
 
-function localWay(site: string): Plain {
+function localRoute(site: string): Plain {
 	return {site, provider: 'default', pace: localPace, terms: termsTo({kind: 'mx'}, localPace, [])};
 }
 
-function termsTo(route: Terms['route'], {mailsPerSession}: Pace, sources: readonly Source[]): Terms {
-	return {route, tls: 'opportunistic', mtaSts: null, sources, mailsPerSession};
+function termsTo(nextHop: Terms['nextHop'], {mailsPerSession}: Pace, sources: readonly Source[]): Terms {
+	return {nextHop, tls: 'opportunistic', mtaSts: null, sources, mailsPerSession};
 }
 
 /**

@@ -1,26 +1,26 @@
 import test from 'ava';
-import {createFindWays} from '../../src/queue/find-ways.ts';
+import {createFindRoutes} from '../../src/queue/find-routes.ts';
 import {newLane} from '../../src/queue/lane.ts';
-import {wayTo} from '../helpers/ways.ts';
+import {routeTo} from '../helpers/routes.ts';
 
 test('a way that was looked up before ways changed is looked up again', async t => {
 	const lane = newLane({destination: 'a.test', workspaceId: 'ws'});
 	const toFind = [lane];
-	const answers = [wayTo('former'), wayTo('relay')];
+	const answers = [routeTo('former'), routeTo('relay')];
 	const found: string[] = [];
 	await new Promise<void>((resolve, reject) => {
-		const findWays = createFindWays({
-			wayOf: async () => answers.shift() ?? wayTo('none'),
+		const findRoutes = createFindRoutes({
+			routeOf: async () => answers.shift() ?? routeTo('none'),
 			next: () => toFind.shift(),
-			onFound(_, way) {
-				found.push(way.site);
+			onFound(_, route) {
+				found.push(route.site);
 				resolve();
 			},
 			onFailed: again => void toFind.push(again),
 			onError: reject,
 		});
-		findWays.fill();
-		findWays.renew();
+		findRoutes.fill();
+		findRoutes.renew();
 	});
 	t.deepEqual(found, ['relay']);
 });

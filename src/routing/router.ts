@@ -2,19 +2,19 @@ import {LRUCache} from 'lru-cache';
 import type {Settings} from '../config/settings.ts';
 import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
+import type {LaneKey, MtaSts, Route} from '../mail/route.ts';
 import {parseRoute, type RouteChoice, withPasswords} from '../mail/route-choice.ts';
-import type {LaneKey, MtaSts, Way} from '../mail/way.ts';
 import type {MtaStsPolicies} from '../mta-sts/mta-sts.ts';
 import type {Resolver} from '../net/dns.ts';
+import {chooseRoute, type Network, needsHosts, type Preference} from '../pace/choose-route.ts';
 import type {Destinations} from '../pace/destinations.ts';
 import {mxHosts} from '../pace/site-name.ts';
-import {type Network, needsHosts, type Preference, wayFor} from '../pace/way-of.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {createWarmUpShares} from './warm-up-shares.ts';
 
-export type WaysOptions = {
+export type RouterOptions = {
 	readonly settings: Settings;
 	/** As MAILCTL_DESTINATIONS_FILE says at the start. */
 	readonly destinations: Destinations;
@@ -26,7 +26,7 @@ export type WaysOptions = {
 	readonly clock: Clock;
 };
 
-const mostWays = 20_000;
+const mostRoutes = 20_000;
 /** DNS answers, the day, the figures of a day: all are asked again within this, milliseconds. */
 const freshMs = 10_000;
 
@@ -36,7 +36,7 @@ type Found<T> = T | Promise<T>;
 type StoredPreference = {readonly stored: string; readonly preference: Preference};
 
 /** Where each workspace's mail for a destination goes, and how fast. */
-export function createWays(options: WaysOptions) {
+export function createRouter(options: RouterOptions) {
 	const {settings, destinations: first, store, vault, resolver, policies, clock} = options;
 	const network = networkOf(settings);
 	let destinations = first;
@@ -48,7 +48,7 @@ export function createWays(options: WaysOptions) {
 		clock,
 	});
 	const preferences = new LRUCache<string, Found<StoredPreference>>(atMost(10_000));
-	const ways = new LRUCache<string, Found<Way>>({...atMost(mostWays), ttl: freshMs});
+	const routes = new LRUCache<string, Found<Route>>({...atMost(mostRoutes), ttl: freshMs});
 
 	async function readPreference(workspaceId: string): Promise<StoredPreference> {
 		const row = await findWorkspace(store.reader, workspaceId);
@@ -57,19 +57,19 @@ export function createWays(options: WaysOptions) {
 		return {stored, preference: {pool: row?.source_pool ?? null, route}};
 	}
 
-	async function find({destination, workspaceId}: LaneKey): Promise<Way> {
+	async function find({destination, workspaceId}: LaneKey): Promise<Route> {
 		const {preference} = await kept(preferences, workspaceId, () => readPreference(workspaceId));
 		const hostsCount = needsHosts(destination, preference, network, destinations);
 		const hosts = hostsCount ? mxHosts(destination, await resolver.mx(destination)) : [destination];
-		const way = wayFor(destination, hosts, preference, network, destinations, await shares.today());
-		return hostsCount && way.terms.route.kind === 'mx'
-			? obeying((await policies?.policyOf(destination)) ?? null, way)
-			: way;
+		const route = chooseRoute(destination, hosts, preference, network, destinations, await shares.today());
+		return hostsCount && route.terms.nextHop.kind === 'mx'
+			? obeying((await policies?.policyOf(destination)) ?? null, route)
+			: route;
 	}
 
 	return {
 		/** At once where it is known. Rejects where the store cannot be read; where DNS does not answer, the site is the domain. */
-		wayOf: (key: LaneKey): Found<Way> => kept(ways, `${key.workspaceId} ${key.destination}`, () => find(key)),
+		routeOf: (key: LaneKey): Found<Route> => kept(routes, `${key.workspaceId} ${key.destination}`, () => find(key)),
 		/** Reads again what workspaces want; answers whether one of them wants something else than before. */
 		async renew(): Promise<boolean> {
 			let changed = false;
@@ -82,7 +82,7 @@ export function createWays(options: WaysOptions) {
 			}
 
 			if (changed) {
-				ways.clear();
+				routes.clear();
 			}
 
 			return changed;
@@ -90,19 +90,19 @@ export function createWays(options: WaysOptions) {
 		/** Another destinations file holds from now on. */
 		reload(next: Destinations): void {
 			destinations = next;
-			ways.clear();
+			routes.clear();
 		},
 	};
 }
 
-export type Ways = ReturnType<typeof createWays>;
+export type Router = ReturnType<typeof createRouter>;
 
 /** The way with what the domain's policy asks of its hosts; a smarthost is none of them. */
-function obeying(mtaSts: MtaSts | null, {warmUp, ...way}: Way): Way {
-	const obey = <T extends Pick<Way, 'terms'>>(one: T): T =>
-		one.terms.route.kind === 'mx' ? {...one, terms: {...one.terms, mtaSts}} : one;
+function obeying(mtaSts: MtaSts | null, {warmUp, ...route}: Route): Route {
+	const obey = <T extends Pick<Route, 'terms'>>(one: T): T =>
+		one.terms.nextHop.kind === 'mx' ? {...one, terms: {...one.terms, mtaSts}} : one;
 	const overflow = warmUp?.overflow ?? null;
-	return {...obey(way), warmUp: warmUp && {...warmUp, overflow: overflow && obey(overflow)}};
+	return {...obey(route), warmUp: warmUp && {...warmUp, overflow: overflow && obey(overflow)}};
 }
 
 function wishOf(row: Pick<Workspace, 'source_pool' | 'route'> | undefined): string {

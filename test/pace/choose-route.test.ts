@@ -3,8 +3,8 @@ import {loadDestinations} from '../../src/config/destinations.ts';
 import {parseDestinations} from '../../src/config/destinations-file.ts';
 import {parseRoute, type RouteChoice} from '../../src/mail/route-choice.ts';
 import {parseRelayUrl} from '../../src/net/relay-url.ts';
+import {chooseRoute, type DailyShares, type Network, needsHosts, type Preference} from '../../src/pace/choose-route.ts';
 import type {Destinations} from '../../src/pace/destinations.ts';
-import {type DailyShares, type Network, needsHosts, type Preference, wayFor} from '../../src/pace/way-of.ts';
 
 const shipped = loadDestinations({destinationsFile: null, sourcePools: [], relays: []});
 const none: Preference = {pool: null, route: null};
@@ -53,15 +53,15 @@ const network: Network = {
 const google = ['aspmx.l.google.com', 'alt1.aspmx.l.google.com'];
 
 test('domains with the same hosts share a site and the pace of their provider', t => {
-	const one = wayFor('gmail-user.example', google, none, network, shipped, noWarmUp);
-	const other = wayFor('other.example', [...google].reverse(), none, network, shipped, noWarmUp);
+	const one = chooseRoute('gmail-user.example', google, none, network, shipped, noWarmUp);
+	const other = chooseRoute('other.example', [...google].reverse(), none, network, shipped, noWarmUp);
 	t.is(one.site, '(alt1)?.aspmx.l.google.com');
 	t.is(other.site, one.site);
 	t.is(one.provider, 'google');
 	t.like(one.pace, {connections: 5, startConnections: 2, mailsPerSession: 50, perMinute: null});
-	t.like(one.terms, {route: {kind: 'mx'}, tls: 'required', sources: [], mailsPerSession: 50});
+	t.like(one.terms, {nextHop: {kind: 'mx'}, tls: 'required', sources: [], mailsPerSession: 50});
 	t.is(one.warmUp, null);
-	t.like(wayFor('d.example', ['mx.d.example'], none, network, shipped, noWarmUp), {
+	t.like(chooseRoute('d.example', ['mx.d.example'], none, network, shipped, noWarmUp), {
 		site: 'mx.d.example',
 		provider: 'default',
 		terms: {tls: 'opportunistic'},
@@ -72,8 +72,8 @@ test('capture wins over every route; the simulator has a site of its own', t => 
 	const capture: Network = {...network, delivery: 'capture', relays: [smarthost]};
 	const wish: Preference = {pool: 'otp', route: choice('relay')};
 	const sent = destinations({shop: {domains: ['d.example'], route: 'smtp://other.example'}});
-	t.like(wayFor('d.example', ['x'], wish, capture, sent, noWarmUp), {site: 'capture', terms: {sources: []}});
-	t.is(wayFor('simulator.test', ['x'], wish, {...network, sources}, shipped, noWarmUp).site, 'simulator.test');
+	t.like(chooseRoute('d.example', ['x'], wish, capture, sent, noWarmUp), {site: 'capture', terms: {sources: []}});
+	t.is(chooseRoute('simulator.test', ['x'], wish, {...network, sources}, shipped, noWarmUp).site, 'simulator.test');
 	t.false(needsHosts('d.example', wish, capture, sent));
 	t.false(needsHosts('simulator.test', none, network, shipped));
 });
@@ -81,11 +81,11 @@ test('capture wins over every route; the simulator has a site of its own', t => 
 test('a smarthost: its own pace and site, no MX is asked for', t => {
 	const relayed: Network = {...network, delivery: 'relay', relays: [smarthost, relay('smtp://b.example')]};
 	t.false(needsHosts('gmail.com', none, relayed, shipped));
-	const way = wayFor('gmail.com', ['gmail.com'], none, relayed, shipped, noWarmUp);
-	t.like(way, {site: 'smarthost app@relay.example:587+b.example:25', provider: 'smarthost', warmUp: null});
-	t.like(way.pace, {connections: 20, startConnections: 10, mailsPerSession: 1000});
-	t.like(way.terms, {route: {kind: 'relay', acceptMeans: 'sent'}, mailsPerSession: 1000});
-	t.false(way.site.includes('hunter2'));
+	const route = chooseRoute('gmail.com', ['gmail.com'], none, relayed, shipped, noWarmUp);
+	t.like(route, {site: 'smarthost app@relay.example:587+b.example:25', provider: 'smarthost', warmUp: null});
+	t.like(route.pace, {connections: 20, startConnections: 10, mailsPerSession: 1000});
+	t.like(route.terms, {nextHop: {kind: 'relay', acceptMeans: 'sent'}, mailsPerSession: 1000});
+	t.false(route.site.includes('hunter2'));
 });
 
 const routes: ReadonlyArray<readonly [string, Network['delivery'], Preference['route'], string | null, string]> = [
@@ -103,8 +103,8 @@ for (const [name, delivery, wish, entry, site] of routes) {
 			const file = destinations(entry === null ? {} : {d: {...match, route: entry}});
 			const set: Network = {...network, delivery, relays: [smarthost]};
 			const preference = {...none, route: wish};
-			const way = wayFor('d.example', ['mx.d.example'], preference, set, file, noWarmUp);
-			t.is(way.site.replace(/ as d$/, ''), site);
+			const route = chooseRoute('d.example', ['mx.d.example'], preference, set, file, noWarmUp);
+			t.is(route.site.replace(/ as d$/, ''), site);
 			if (site === 'mx.d.example') {
 				t.true(needsHosts('d.example', preference, set, file));
 			}
@@ -120,14 +120,21 @@ test('an entry that sends some MX hosts elsewhere makes the MX asked for, unless
 });
 
 test('the workspace says relay and the settings have none: to the MX hosts', t => {
-	const way = wayFor('d.example', ['mx.d.example'], {...none, route: choice('relay')}, network, shipped, noWarmUp);
-	t.like(way, {site: 'mx.d.example', terms: {route: {kind: 'mx'}}});
+	const route = chooseRoute(
+		'd.example',
+		['mx.d.example'],
+		{...none, route: choice('relay')},
+		network,
+		shipped,
+		noWarmUp,
+	);
+	t.like(route, {site: 'mx.d.example', terms: {nextHop: {kind: 'mx'}}});
 });
 
 test('sources: all, the workspace’s pool, the destination’s pool; an unknown pool is all', t => {
 	const set: Network = {...network, sources};
 	const used = (pool: string | null, file = shipped) =>
-		wayFor('d.example', ['mx.d.example'], {...none, pool}, set, file, noWarmUp);
+		chooseRoute('d.example', ['mx.d.example'], {...none, pool}, set, file, noWarmUp);
 	t.is(used('bulk').site, 'mx.d.example from 192.0.2.2');
 	t.deepEqual(used('otp').terms.sources, [sources[0], sources[2]]);
 	t.is(used('otp').site, 'mx.d.example from 192.0.2.1+2001:db8::1');
@@ -143,10 +150,10 @@ test('warm-up: the share of the day, what is over goes to the smarthost', t => {
 		asked.push(`${address} ${provider}`);
 		return 200;
 	};
-	const way = wayFor('d.example', google, none, set, shipped, shares);
-	t.is(way.site, '(alt1)?.aspmx.l.google.com from 192.0.2.1');
-	t.like(way.warmUp, {source: '192.0.2.1', group: 'google', perDay: 200});
-	t.like(way.warmUp?.overflow, {site: 'smarthost app@relay.example:587 from 192.0.2.1', provider: 'smarthost'});
+	const route = chooseRoute('d.example', google, none, set, shipped, shares);
+	t.is(route.site, '(alt1)?.aspmx.l.google.com from 192.0.2.1');
+	t.like(route.warmUp, {source: '192.0.2.1', group: 'google', perDay: 200});
+	t.like(route.warmUp?.overflow, {site: 'smarthost app@relay.example:587 from 192.0.2.1', provider: 'smarthost'});
 	t.true(asked.every(one => one === '192.0.2.1 google'));
 });
 
@@ -154,24 +161,24 @@ test('warm-up without a smarthost: by the sources of the pool that are known, el
 	const set: Network = {...network, sources: sources.slice(0, 2)};
 	const shares: DailyShares = address => (address === '192.0.2.1' ? 50 : null);
 	const domains = Array.from({length: 40}, (_, n) => `d${n}.example`);
-	const ways = domains.map(domain => wayFor(domain, [domain], none, set, shipped, shares));
-	const fresh = ways.filter(({warmUp}) => warmUp !== null);
+	const routes = domains.map(domain => chooseRoute(domain, [domain], none, set, shipped, shares));
+	const fresh = routes.filter(({warmUp}) => warmUp !== null);
 	t.true(fresh.length > 5 && fresh.length < 35);
 	t.true(fresh.every(({site, warmUp}) => site.endsWith('.1') && warmUp?.overflow?.site.endsWith('.2')));
-	t.is(wayFor('d.example', ['d.example'], none, set, shipped, () => 50).warmUp?.overflow, null);
+	t.is(chooseRoute('d.example', ['d.example'], none, set, shipped, () => 50).warmUp?.overflow, null);
 });
 
 test('warm-up of both families: the smaller share holds for both', t => {
 	const set: Network = {...network, sources: [sources[0], sources[2]] as typeof sources};
 	const shares: DailyShares = address => (address === '192.0.2.1' ? 50 : 20);
-	const {warmUp} = wayFor('d.example', ['d.example'], none, set, shipped, shares);
+	const {warmUp} = chooseRoute('d.example', ['d.example'], none, set, shipped, shares);
 	t.deepEqual(warmUp, {source: '2001:db8::1', group: 'default', perDay: 20, overflow: null});
 });
 
 test('a domain with an entry of its own shares no pace with others at the same hosts', t => {
 	const own = destinations({partner: {domains: ['partner.example'], connections: 1, perMinute: 6}});
-	const one = wayFor('partner.example', google, none, network, own, noWarmUp);
-	const other = wayFor('other.example', google, none, network, own, noWarmUp);
+	const one = chooseRoute('partner.example', google, none, network, own, noWarmUp);
+	const other = chooseRoute('other.example', google, none, network, own, noWarmUp);
 	t.like(one, {site: '(alt1)?.aspmx.l.google.com as partner', pace: {connections: 1, perMinute: 6}});
 	t.like(other, {site: '(alt1)?.aspmx.l.google.com', pace: {connections: 5, perMinute: null}});
 });

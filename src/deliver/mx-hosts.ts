@@ -3,15 +3,15 @@ import {networkInterfaces} from 'node:os';
 import type {Clock} from '../mail/clock.ts';
 import {lot} from '../mail/lot.ts';
 import type {Asked} from '../mail/outcome.ts';
-import type {Source} from '../mail/way.ts';
+import type {Source} from '../mail/route.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../net/dns.ts';
 import {reverseName} from '../net/host-name.ts';
 import {isPublicAddress} from '../net/public-address.ts';
-import {deferral, dnsFailure, type NoRoute, noAddress, policyFailure, refusal, unknownDomain} from './no-route.ts';
-import type {Route} from './route.ts';
+import type {Host} from './host.ts';
+import {deferral, dnsFailure, type NoHost, noAddress, policyFailure, refusal, unknownDomain} from './no-host.ts';
 import type {DemandOf, HostDemand} from './tls-demand.ts';
 
-export type MxRoutesOptions = {
+export type MxHostsOptions = {
 	readonly resolver: Resolver;
 	/** What there is a way to. */
 	readonly families: (sources: readonly Source[]) => Promise<Families>;
@@ -48,11 +48,11 @@ const hostsAtOnce = 10;
  * with its addresses, IPv6 and IPv4 in turn. Equal hosts and addresses are in random order, to spread the load; what the
  * copy has asked before comes last. An answer that DNS could not give decides nothing.
  */
-export async function mxRoutes(
+export async function findMxHosts(
 	domain: string,
 	recipient: Seeking,
-	options: MxRoutesOptions,
-): Promise<Route[] | NoRoute> {
+	options: MxHostsOptions,
+): Promise<Host[] | NoHost> {
 	const {nxdomainBefore = false, noAddressBefore = false} = recipient;
 	const answer = await options.resolver.mx(domain, nxdomainBefore || noAddressBefore);
 	switch (answer.kind) {
@@ -61,20 +61,20 @@ export async function mxRoutes(
 		case 'nxdomain':
 			return unknownDomain(domain, nxdomainBefore);
 		case 'nodata':
-			return addressRoutes([{exchange: domain, priority: 0}], domain, recipient, options);
+			return hostAddressesOf([{exchange: domain, priority: 0}], domain, recipient, options);
 		case 'found':
 			return isNullMx(answer.records)
 				? refusal('unknown_domain', '5.1.10', `${domain} takes no mail (null MX)`, 556)
-				: addressRoutes(mailHosts(answer.records, recipient), domain, recipient, options);
+				: hostAddressesOf(mailHosts(answer.records, recipient), domain, recipient, options);
 	}
 }
 
-async function addressRoutes(
-	hosts: readonly MxRecord[],
+async function hostAddressesOf(
+	exchanges: readonly MxRecord[],
 	domain: string,
 	recipient: Seeking,
-	options: MxRoutesOptions,
-): Promise<Route[] | NoRoute> {
+	options: MxHostsOptions,
+): Promise<Host[] | NoHost> {
 	const {terms, noAddressBefore = false, asked = []} = recipient;
 	const families = await options.families(terms.sources);
 	const lotOf = createLots(recipient);
@@ -82,16 +82,16 @@ async function addressRoutes(
 		const found = await hostAddresses(host, noAddressBefore, families, options.resolver, lotOf);
 		return {host, ...found, demand: found.addresses.length > 0 ? await options.demandOf?.(host) : undefined};
 	};
-	const routes: Route[] = [];
+	const hosts: Host[] = [];
 	let unasked = 0;
 	let isEnd = false;
 	let unmet: Extract<HostDemand, {kind: 'refused'}> | null = null;
 	let failure: string | null = null;
 	let refused: string | null = null;
 	// The first host alone is enough for most mail.
-	for (let at = 0; at < hosts.length && !isEnd && unasked < mostAddresses; ) {
+	for (let at = 0; at < exchanges.length && !isEnd && unasked < mostAddresses; ) {
 		const usual = at === 0 ? 1 : asked.length === 0 && failure === null ? mostAddresses - unasked : hostsAtOnce;
-		const wave = hosts.slice(at, at + usual);
+		const wave = exchanges.slice(at, at + usual);
 		at += wave.length;
 		const isWhole = usual === hostsAtOnce;
 		for (const found of await Promise.all(wave.map(lookUp))) {
@@ -113,15 +113,15 @@ async function addressRoutes(
 
 			const allowed = addresses.filter(address => options.allowPrivateMx || isPublicAddress(address));
 			refused ??= allowed.length < addresses.length ? `${host} has no public address` : null;
-			const common = {host, port: options.port, implicitTls: false, login: null};
+			const common = {name: host, port: options.port, implicitTls: false, login: null};
 			const wanted = {tls: demand?.tls ?? 'opportunistic', tlsPolicy: demand?.policy} as const;
-			routes.push(...allowed.map(address => ({...common, ...wanted, address})));
+			hosts.push(...allowed.map(address => ({...common, ...wanted, address})));
 			unasked += allowed.filter(address => !asked.some(one => one.host === host && one.ip === address)).length;
 		}
 	}
 
-	if (routes.length > 0) {
-		return ofBothFamilies(inTurn(routes, asked));
+	if (hosts.length > 0) {
+		return ofBothFamilies(inTurn(hosts, asked));
 	}
 
 	if (unmet !== null) {
@@ -136,7 +136,7 @@ async function addressRoutes(
 		return refusal('network', refused.endsWith('this system') ? '5.4.6' : '5.4.4', refused);
 	}
 
-	const names = hosts.slice(0, mostAddresses).map(({exchange}) => exchange);
+	const names = exchanges.slice(0, mostAddresses).map(({exchange}) => exchange);
 	const others = await otherAddresses(names, families, options.resolver, lotOf);
 	if (others.some(address => options.allowPrivateMx || isPublicAddress(address))) {
 		const family = families.v6 ? 'IPv4' : 'IPv6';
@@ -238,9 +238,9 @@ function shuffled<T>(all: readonly T[], lotOf: (one: T) => number): readonly T[]
  * Those that the copy did not ask yet, then those that it asked longest ago: in the end it asks them all. A host that
  * greylists wants to see the copy again, so it comes first.
  */
-export function inTurn(routes: readonly Route[], asked: readonly Asked[]): readonly Route[] {
+export function inTurn(hosts: readonly Host[], asked: readonly Asked[]): readonly Host[] {
 	if (asked.length === 0) {
-		return routes;
+		return hosts;
 	}
 
 	const turns = new Map(asked.map(({host, ip}, turn) => [`${host} ${ip}`, turn]));
@@ -252,15 +252,15 @@ export function inTurn(routes: readonly Route[], asked: readonly Asked[]): reado
 		turns.set(`${greylisting.host} ${greylisting.ip}`, -2);
 	}
 
-	const turnOf = ({host, address}: Route) => turns.get(`${host} ${address}`) ?? -1;
-	return routes.toSorted((a, b) => turnOf(a) - turnOf(b));
+	const turnOf = ({name: host, address}: Host) => turns.get(`${host} ${address}`) ?? -1;
+	return hosts.toSorted((a, b) => turnOf(a) - turnOf(b));
 }
 
 /** The first of them. One family may lead nowhere from here, so the other one is among them if there is one. */
-function ofBothFamilies(routes: readonly Route[]): Route[] {
-	const first = routes.slice(0, mostAddresses);
+function ofBothFamilies(hosts: readonly Host[]): Host[] {
+	const first = hosts.slice(0, mostAddresses);
 	const isV6 = isIPv6(first[0]?.address ?? '');
-	const other = routes.find(({address}) => isIPv6(address) !== isV6);
+	const other = hosts.find(({address}) => isIPv6(address) !== isV6);
 	return other === undefined || first.includes(other) ? first : [...first.slice(0, -1), other];
 }
 
