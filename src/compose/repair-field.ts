@@ -1,5 +1,5 @@
 import {isUtf8} from 'node:buffer';
-import {domainToASCII} from 'node:url';
+import {parseDomain} from '../mail/address.ts';
 import {isGoodLine, longestLine, type SourceField} from '../mail/source.ts';
 import {extendedParameter} from './body.ts';
 import {encodedWords} from './encoded-word.ts';
@@ -158,8 +158,8 @@ function encodedComment(raw: string): string {
 function asciiAddress(raw: string): string | null {
 	const [, before = '', local = '', domain = '', after = ''] =
 		/^([\t ]*<?)([!-;=?A-~]+)@([^\s<>@]+)(>?[\t ]*)$/u.exec(raw) ?? [];
-	const ascii = domain === '' ? '' : domainToASCII(domain);
-	return ascii === '' ? null : `${before}${local}@${ascii}${after}`;
+	const ascii = parseDomain(domain);
+	return ascii === null ? null : `${before}${local}@${ascii}${after}`;
 }
 
 /** As many as the longest list of names and addresses has; a microsecond each. */

@@ -80,6 +80,11 @@ export function parseAddress(text: string, {utf8Local}: {readonly utf8Local: boo
  * not all digits; null for anything else (also for IP addresses and for a trailing dot).
  */
 export function parseDomain(text: string): string | null {
+	// Composing marks in their order takes time that grows with the square of their number.
+	if (text.length > longestAddress) {
+		return null;
+	}
+
 	const domain = ascii.test(text) && !/xn--/i.test(text) ? text.toLowerCase() : toALabels(text.toLowerCase());
 	const labels = domain.split('.');
 	return domain.length <= longestAddress - 1 &&

@@ -54,11 +54,16 @@ async function derive(password: string, salt: Buffer, cost: Cost): Promise<Buffe
 	return await made;
 }
 
-// Keyboards compose the same letters in different ways.
+/** A character is at most two units; one more, so that no longer text is taken for one that fits. */
+const mostUnits = mostCharacters * 2 + 1;
+
+// Keyboards compose the same letters in different ways. Of a megabyte of marks that would take minutes.
 function scryptOf(password: string, salt: Buffer, options: ScryptOptions): Promise<Buffer> {
+	const composed = password
+		.slice(0, mostUnits)
+		.normalize('NFKC')
+		.slice(0, mostCharacters * 4);
 	return new Promise((resolve, reject) => {
-		scrypt(password.normalize('NFKC').slice(0, mostCharacters * 4), salt, hashBytes, options, (error, made) =>
-			error ? reject(error) : resolve(made),
-		);
+		scrypt(composed, salt, hashBytes, options, (error, made) => (error ? reject(error) : resolve(made)));
 	});
 }

@@ -220,5 +220,8 @@ test('a megabyte of anything is refused without being read', t => {
 		t.is(keyOf(unit.repeat(1 << 20)), null);
 		t.is(keyOf(`${unit.repeat(1 << 20)}@ok.test`), null);
 		t.is(keyOf(`b@${unit.repeat(1 << 20)}.test`), null);
+		t.is(parseDomain(`${unit.repeat(1 << 20)}.test`), null);
 	}
+	// Marks of two classes, which Unicode has in the other order.
+	t.is(parseDomain(`a${'\u0315'.repeat(1 << 19)}${'\u0316'.repeat(1 << 19)}.test`), null);
 });

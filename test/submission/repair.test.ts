@@ -313,6 +313,7 @@ test('a field of any form is repaired in one pass', t => {
 		['many quotes', `Content-Type: text/plain;ü${'"a'.repeat(size / 2)}`],
 		['many words', `Subject: ${'ü a '.repeat(size / 5)}`],
 		['many blanks at the end of a text', `Subject: x${' '.repeat(size)}`],
+		['many marks in a domain', `To: ann@${'\u0315'.repeat(size / 4)}${'\u0316'.repeat(size / 4)}.example`],
 		['many blanks at the end of an address', `To: ann@example.com${' '.repeat(size)}`],
 	];
 	for (const [what, field] of fields) {

@@ -30,6 +30,14 @@ test('letters that keyboards compose in different ways are the same password', a
 	t.true(await isPassword('Zo\u00eb isst gern', await hash('Zoe\u0308 isst gern')));
 });
 
+test('a megabyte of marks is refused without being put in order, and nothing longer is taken for a password', async t => {
+	t.false(await isPassword(`a${'\u0315'.repeat(1 << 19)}${'\u0316'.repeat(1 << 19)}`, null));
+	const longest = '\u{1d11e}'.repeat(256);
+	const made = await hash(longest);
+	t.true(await isPassword(longest, made));
+	t.false(await isPassword(`${longest}a`, made));
+});
+
 test('the parameters of a hash are its own', async t => {
 	// RFC 7914 §12, the second vector; its salt is `NaCl`, and 32 of its 64 octets are kept.
 	const expected = Buffer.from('fdbabe1c9d3472007856e7190d01e9fe7c6ad7cbc8237830e77376634b373162', 'hex');
