@@ -37,6 +37,15 @@ test("a reply's text keeps its line feeds and nothing else that is unprintable",
 	t.is(smtpReply(550, ['5.1.1 no\u200b such\u001b[31m', 'user\u202e']).text, '5.1.1 no  such [31m\nuser');
 });
 
+test("a reply's enhanced code may stand in a later line, if it fits", t => {
+	const enhanced = (...lines: string[]) => smtpReply(550, lines).enhanced;
+	t.is(enhanced('sorry', '5.1.1 no such user'), '5.1.1');
+	t.is(enhanced('4.7.0 sorry', '5.1.1 no such user'), '5.1.1');
+	t.is(enhanced('4.7.0 sorry', 'no such user'), '4.7.0');
+	t.is(enhanced('sorry', '4.7.0 no such user'), null);
+	t.is(enhanced('sorry, 5.1.1 no such user', '5.1.1.7 x'), null);
+});
+
 test('no line end stays in the value of a header field', t => {
 	t.is(withoutControls('a\r\nb\u0085c\u2028d\u200d'), 'a b c d\u200d');
 });
