@@ -16,6 +16,8 @@ import path from 'node:path';
 import process from 'node:process';
 import {build} from 'esbuild';
 import {ofPackages, writeAssets} from './assets.js';
+import {beside} from './beside.js';
+import {licencesOf, sbomOf} from './shipped.js';
 
 // Drivers that knex can use and we have not, and a reader of settings that MJML can use.
 const missing = [
@@ -28,9 +30,6 @@ const missing = [
 	'tedious',
 	'typescript',
 ];
-// What is installed beside the bundle: native code, libraries that read files of their own, and those that few starts load.
-// All others are development dependencies and go into it.
-const {dependencies} = JSON.parse(readFileSync('package.json', 'utf8'));
 const [folder = 'dist/bundle'] = process.argv.slice(2);
 // Who starts the program meanwhile gets the old bundle, never half of the new one.
 const [outdir, former] = [`${folder}.new`, `${folder}.old`];
@@ -58,7 +57,7 @@ async function bundle(entryPoints, options) {
 		platform: 'node',
 		target: 'node20.19',
 		minifyWhitespace: true,
-		external: [...Object.keys(dependencies), ...missing],
+		external: [...beside, ...missing],
 		sourcemap: true,
 		sourcesContent: false,
 		legalComments: 'none', // LICENSES.txt has them.
@@ -95,16 +94,6 @@ const program = {
 	plugins: [leaveOut],
 };
 const libraries = {format: 'cjs', outExtension: {'.js': '.cjs'}, sourcemap: false};
-
-/** The licences of what was bundled, which ask to go wherever it goes. */
-function licencesOf(inputs) {
-	const folders = inputs.flatMap(file => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file) ?? []);
-	return [...new Set(folders)].toSorted().map(folder => {
-		const {name, version, license} = JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8'));
-		const file = readdirSync(folder).find(name => /^licen[cs]e/i.test(name));
-		return `${name} ${version} (${license})\n\n${file ? readFileSync(path.join(folder, file), 'utf8').trim() : ''}\n`;
-	});
-}
 
 /** `mailctl/client`: one file, and its types. */
 async function makeClient() {
@@ -144,6 +133,7 @@ const inputs = [
 	...(await bundle(startedFiles(), threads)),
 	...(await bundle(['src/cli/main.ts'], program)),
 	...(await bundle(Object.fromEntries(Object.entries(seldom).map(([name, file]) => [file, name])), libraries)),
+	...Object.values(ofPackages).flat(),
 ];
 await makeClient();
 writeAssets(path.join(outdir, 'dashboard/assets'));
@@ -153,10 +143,8 @@ const escaped = character => `\\u${character.charCodeAt(0).toString(16).padStart
 writeFileSync(main, readFileSync(main, 'utf8').replaceAll(/[^\0-\x7f]/g, escaped));
 const id = createHash('sha256').update(readFileSync(main)).digest('hex').slice(0, 16);
 appendFileSync(main, `\n//${id}\n`);
-writeFileSync(
-	path.join(outdir, 'LICENSES.txt'),
-	licencesOf([...inputs, ...Object.values(ofPackages).flat()]).join(`\n${'-'.repeat(80)}\n\n`),
-);
+writeFileSync(path.join(outdir, 'LICENSES.txt'), licencesOf(inputs));
+writeFileSync(path.join(outdir, 'sbom.cdx.json'), JSON.stringify(sbomOf(inputs), null, '\t'));
 if (existsSync(folder)) {
 	renameSync(folder, former);
 }

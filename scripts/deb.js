@@ -1,11 +1,12 @@
 // Makes mailctl_VERSION_ARCH.deb: the built program, its libraries at the versions that were tested, and a Node.js of its own
 // (docs/guide/debian.md). Needs `npm ci` before it, and dpkg-deb.
 import {execFileSync} from 'node:child_process';
-import {chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
+import {chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import {gzipSync} from 'node:zlib';
+import {foldersBeside} from './beside.js';
 
 const {version, description} = JSON.parse(readFileSync('package.json', 'utf8'));
 /** Its packages hold what nodejs.org publishes. npm compares what it fetches with the registry's checksum. */
@@ -36,18 +37,11 @@ function copyProgram() {
 	const [{files}] = JSON.parse(
 		run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], {stdio: ['ignore', 'pipe', 'ignore']}),
 	);
-	const {packages} = JSON.parse(readFileSync('package-lock.json', 'utf8'));
-	// A library inside of another one is copied with that.
-	const libraries = Object.entries(packages)
-		.filter(([folder, {dev, devOptional}]) => !dev && !devOptional && folder.lastIndexOf('node_modules') === 0)
-		// For libraries that can use TypeScript; none of ours does.
-		.filter(([folder]) => !folder.includes('typescript'))
-		.map(([folder]) => folder)
-		.filter(folder => existsSync(folder));
 	for (const {path: file} of files) {
 		cpSync(file, path.join(library, file));
 	}
-	for (const folder of libraries) {
+	// A library inside of another one is copied with that.
+	for (const folder of foldersBeside().filter(folder => folder.lastIndexOf('node_modules') === 0)) {
 		cpSync(folder, path.join(library, folder), {recursive: true, filter: source => !sources.test(source)});
 	}
 }

@@ -1,5 +1,6 @@
 import {execFileSync} from 'node:child_process';
 import {readdirSync, readFileSync} from 'node:fs';
+import {isBuiltin} from 'node:module';
 import test from 'ava';
 
 type Packed = ReadonlyArray<{readonly files: ReadonlyArray<{readonly path: string}>}>;
@@ -28,6 +29,21 @@ test('the package has the program and its configuration, and nothing else', t =>
 		needed.filter(file => !paths.includes(file)),
 		[],
 	);
+});
+
+test('what the program imports is a dependency, so that audits see it, and nothing else is', t => {
+	const {dependencies} = JSON.parse(readFileSync('package.json', 'utf8')) as {dependencies: Record<string, string>};
+	const sources = readdirSync('src', {recursive: true, encoding: 'utf8'}).filter(file => file.endsWith('.ts'));
+	const imported = sources.flatMap(file =>
+		[...readFileSync(`src/${file}`, 'utf8').matchAll(/^(?:import .*|\} )from '([^']+)';$|\bimport\('([^']+)'\)/gm)].map(
+			([, name, lazily]) => `${name ?? lazily}`,
+		),
+	);
+	const packages = imported
+		.filter(name => !name.startsWith('.') && !isBuiltin(name))
+		.map(name => /^(@[^/]+\/)?[^/]+/.exec(name)?.[0]);
+	// The dashboard serves these two.
+	t.deepEqual([...new Set([...packages, 'htmx.org', 'uplot'])].toSorted(), Object.keys(dependencies).toSorted());
 });
 
 /** The first version of a library without the faults that are known and concern us: the newest fix of its advisories. */

@@ -4,9 +4,12 @@ import {createRequire} from 'node:module';
 import path from 'node:path';
 import process from 'node:process';
 import test from 'ava';
+import {foldersBeside} from '../helpers/beside.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
 const {newest} = createRequire(import.meta.url)(path.resolve('bin/program.js')) as {newest: (dist: string) => string};
+
+type Component = {readonly purl: string; readonly hashes: ReadonlyArray<{readonly content: string}>};
 
 /** As bin/mailctl.js does, with a file of one's own. */
 const runs = `require('./bin/program.js').run(process.argv[1], process.argv)`;
@@ -25,7 +28,7 @@ test('bin starts the bundle, but never one that is older than what tsc wrote', a
 	t.is(newest(dist), bundle);
 });
 
-test('the bundle has every thread that the program starts, and the licence of each library in it', async t => {
+test('the bundle has every thread that the program starts, and the licence of each library in it, and lists all libraries', async t => {
 	// As deep in the project as dist/bundle, so that it finds what it does not hold.
 	const folder = `dist/bundle-${process.pid}`;
 	t.teardown(() => execFileSync('rm', ['-r', folder]));
@@ -64,11 +67,25 @@ test('the bundle has every thread that the program starts, and the licence of ea
 	t.is(version(), said);
 	t.deepEqual(kept(), [cache], 'the next command keeps it again');
 
-	const {dependencies} = JSON.parse(readFileSync('package.json', 'utf8')) as {dependencies: Record<string, string>};
+	const beside = await foldersBeside();
+	const {components} = JSON.parse(readFileSync(`${folder}/sbom.cdx.json`, 'utf8')) as {
+		components: readonly Component[];
+	};
+	const listed = new Map(components.map(component => [component.purl, component]));
+	t.is(listed.size, components.length, 'each once');
+	const isListed = (name: string, version: string) => {
+		const purl = `pkg:npm/${name.replace('@', '%40')}@${version}`;
+		t.regex(`${listed.get(purl)?.hashes[0]?.content}`, /^[\da-f]{128}$/, purl);
+	};
+	for (const library of beside) {
+		const {name, version} = JSON.parse(readFileSync(`${library}/package.json`, 'utf8'));
+		isListed(name, version);
+	}
 	const licences = readFileSync(`${folder}/LICENSES.txt`, 'utf8');
-	for (const name of ['fastify', 'knex', 'undici', 'openid-client', '@simplewebauthn/server']) {
-		t.false(name in dependencies, 'what the bundle holds is not installed beside it');
+	for (const name of ['fastify', 'knex', 'liquidjs', 'openid-client', '@simplewebauthn/server']) {
+		t.false(beside.includes(`node_modules/${name}`), 'what the bundle holds is not installed beside it');
 		const {version, license} = JSON.parse(readFileSync(`node_modules/${name}/package.json`, 'utf8'));
+		isListed(name, version);
 		t.regex(licences, new RegExp(`^${name} ${version.replaceAll('.', '\\.')} \\(${license}\\)\n\n\\S`, 'm'));
 	}
 });

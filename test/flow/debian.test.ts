@@ -5,6 +5,7 @@ import path from 'node:path';
 import process from 'node:process';
 import {promisify} from 'node:util';
 import test, {type ExecutionContext} from 'ava';
+import {foldersBeside} from '../helpers/beside.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 import {findPeer, type PeerRoot} from '../helpers/peers/chroot.ts';
@@ -121,11 +122,8 @@ test('the commands of docs/guide/systemd.md install, start, watch, change and up
 		.filter(line => line !== '' && line !== 'npm ci && npm pack');
 	// What the machine has: Node.js and its libraries. The bare system has no npm to compile sqlite3 and no sudo.
 	await cp(process.execPath, place('usr/bin/node'));
-	const {packages} = JSON.parse(await readFile('package-lock.json', 'utf8'));
-	for (const [folder, {dev}] of Object.entries<{dev?: boolean}>(packages)) {
-		if (folder !== '' && !dev && existsSync(folder)) {
-			await cp(folder, place(`root/${folder}`), {recursive: true});
-		}
+	for (const folder of await foldersBeside()) {
+		await cp(folder, place(`root/${folder}`), {recursive: true});
 	}
 	const shim = async (name: string, text: string) => {
 		await writeFile(place(`usr/bin/${name}`), `#!/bin/sh -e\n${text}\n`, {mode: 0o755});

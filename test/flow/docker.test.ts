@@ -1,12 +1,12 @@
 import {execFile, spawn} from 'node:child_process';
 import {once} from 'node:events';
-import {existsSync} from 'node:fs';
 import {chmod, copyFile, cp, mkdir, mkdtemp, readFile, rm, symlink} from 'node:fs/promises';
 import path from 'node:path';
 import process from 'node:process';
 import {promisify} from 'node:util';
 import test from 'ava';
 import {parse} from 'yaml';
+import {foldersBeside} from '../helpers/beside.ts';
 import {freePort} from '../helpers/free-port.ts';
 import {findPeer} from '../helpers/peers/chroot.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -25,13 +25,7 @@ async function stepsOf(file: string): Promise<Step[]> {
 /** The package as `npm install --global --prefix` lays it out (flow/install.test.ts installs it so). */
 async function layOut(prefix: string): Promise<void> {
 	const program = path.join(prefix, 'lib/node_modules/mailctl');
-	const {packages} = JSON.parse(await readFile('package-lock.json', 'utf8')) as {
-		packages: Record<string, {dev?: boolean; devOptional?: boolean}>;
-	};
-	const libraries = Object.entries(packages)
-		.filter(([folder, {dev, devOptional}]) => folder !== '' && !dev && !devOptional && existsSync(folder))
-		.map(([folder]) => folder);
-	for (const one of ['bin', 'config', 'dist/bundle', 'package.json', ...libraries]) {
+	for (const one of ['bin', 'config', 'dist/bundle', 'package.json', ...(await foldersBeside())]) {
 		await cp(one, path.join(program, one), {recursive: true});
 	}
 	await mkdir(path.join(prefix, 'bin'));

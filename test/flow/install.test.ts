@@ -6,6 +6,7 @@ import {join} from 'node:path';
 import process from 'node:process';
 import {promisify} from 'node:util';
 import test, {type ExecutionContext} from 'ava';
+import {foldersBeside} from '../helpers/beside.ts';
 import {prepareProgram, welcomeOf} from '../helpers/daemon.ts';
 
 const run = promisify(execFile);
@@ -28,19 +29,11 @@ async function checkout(t: ExecutionContext): Promise<string> {
 	return folder;
 }
 
-/** Folders and versions of what is installed without development packages. */
-async function productionPackages(): Promise<ReadonlyArray<[path: string, version: string]>> {
-	const {packages} = JSON.parse(await readFile('package-lock.json', 'utf8'));
-	return Object.entries<{version: string; dev?: boolean}>(packages).flatMap(([path, {version, dev}]) =>
-		path !== '' && !dev && existsSync(path) ? [[path, version]] : [],
-	);
-}
-
 test.serial('the package installs without a registry, in the versions of the lock file, and sends', async t => {
 	const folder = await checkout(t);
 	await cp('dist/bundle', join(folder, 'dist/bundle'), {recursive: true, preserveTimestamps: true});
-	const tested = await productionPackages();
-	for (const [path] of tested) {
+	const tested = await foldersBeside();
+	for (const path of tested) {
 		await cp(path, join(folder, path), {recursive: true});
 	}
 	const before = await readFile(join(folder, 'package.json'), 'utf8');
@@ -56,9 +49,14 @@ test.serial('the package installs without a registry, in the versions of the loc
 	// In the place of sqlite3's own script, which fetches it or compiles it for minutes.
 	const driver = 'node_modules/sqlite3/build/Release/node_sqlite3.node';
 	await cp(driver, join(installed, driver));
-	for (const [path, version] of tested) {
-		t.is(JSON.parse(await readFile(join(installed, path, 'package.json'), 'utf8')).version, version, path);
+	const {packages} = JSON.parse(await readFile('package-lock.json', 'utf8'));
+	for (const path of tested) {
+		const {version} = JSON.parse(await readFile(join(installed, path, 'package.json'), 'utf8'));
+		t.is(version, packages[path].version, path);
 	}
+	const inBundle = ['fastify', 'knex', 'mjml'].filter(name => existsSync(join(prefix, 'node_modules', name)));
+	t.deepEqual(inBundle, [], 'what the bundle holds is not installed beside it');
+	t.true(existsSync(join(installed, 'dist/bundle/sbom.cdx.json')));
 	const {stdout: size} = await run('du', ['-sm', prefix]);
 	t.true(Number.parseInt(size, 10) < mostMegabytes, size);
 
