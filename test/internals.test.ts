@@ -8,6 +8,7 @@ import pg from 'pg';
 import {SMTPServer} from 'smtp-server';
 import {SMTPConnection} from 'smtp-server/lib/smtp-connection';
 import {SMTPStream} from 'smtp-server/lib/smtp-stream';
+import sqlite from 'sqlite3';
 
 /*
  * Some libraries are extended at places that they do not document. A patch release may change those, so each such library has an
@@ -59,6 +60,11 @@ test('knex and pg have the places at which the PostgreSQL client extends them', 
 	hasMethods(t, pg.Connection, ['query', 'sendCopyFromChunk', 'endCopyFrom']);
 	mentions(t, pg.Connection, ['this.stream']);
 	mentions(t, pg.Client, ['this.connection', 'pipeline']);
+});
+
+test('a client of knex has its driver, configuration and connection settings where ours look', t => {
+	mentions(t, Object.getPrototypeOf(SqliteDialect), ['this.driver = ', 'this.config = ', 'this.connectionSettings = ']);
+	hasMethods(t, sqlite.Statement, ['all', 'finalize']);
 });
 
 test('the pool of knex does not lend a connection that is marked as disposed', t => {
