@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../mail/clock.ts';
 import type {Mode} from '../mail/message.ts';
-import {type LaneKey, laneText} from '../mail/route.ts';
+import {type QueueKey, queueKeyText} from '../mail/route.ts';
 import {destinationOf} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
@@ -34,9 +34,9 @@ export type AcceptOptions = {
 	 * Called once one request's messages are handed to the writer, with the lanes of their copies: what is handed to it from then
 	 * on finds them, the same transaction if it is claimed at once.
 	 */
-	readonly onWriting: (lanes: Iterable<LaneKey>) => void;
+	readonly onWriting: (queues: Iterable<QueueKey>) => void;
 	/** Called after the commit of one request's messages, with the lanes of their copies. */
-	readonly onAccepted: (mode: Mode, messages: number, lanes: Iterable<LaneKey>) => void;
+	readonly onAccepted: (mode: Mode, messages: number, queues: Iterable<QueueKey>) => void;
 };
 
 const usualKeyWait = 30_000;
@@ -62,15 +62,15 @@ export function createAccept(options: AcceptOptions): Accept {
 		const writing = writer.submit(acceptWrite, drafts);
 		// A claim that follows shares the transaction.
 		if (writer.isOrdered) {
-			options.onWriting(lanesOf(drafts));
+			options.onWriting(queuesOf(drafts));
 		}
 		const results = await writing;
 		if (!writer.isOrdered) {
-			options.onWriting(lanesOf(drafts));
+			options.onWriting(queuesOf(drafts));
 		}
 		const taken = drafts.filter((_, index) => isTaken(results[index] as Accepted));
 		if (taken[0]) {
-			options.onAccepted(taken[0].send.mode, taken.length, lanesOf(taken));
+			options.onAccepted(taken[0].send.mode, taken.length, queuesOf(taken));
 		}
 		return results;
 	}
@@ -96,15 +96,15 @@ export function createAccept(options: AcceptOptions): Accept {
 
 const isTaken = (result: Accepted): boolean => result.ok && !result.replayed;
 
-function lanesOf(drafts: readonly Draft[]): Iterable<LaneKey> {
-	const lanes = new Map<string, LaneKey>();
+function queuesOf(drafts: readonly Draft[]): Iterable<QueueKey> {
+	const queues = new Map<string, QueueKey>();
 	for (const {workspaceId, mode, to, cc} of drafts.map(({send}) => send)) {
 		for (const {domain} of [to, ...cc]) {
-			const lane = {destination: destinationOf(mode, domain), workspaceId};
-			lanes.set(laneText(lane), lane);
+			const queue = {destination: destinationOf(mode, domain), workspaceId};
+			queues.set(queueKeyText(queue), queue);
 		}
 	}
-	return lanes.values();
+	return queues.values();
 }
 
 type Drafted = {readonly ok: true; readonly draft: Draft} | Refused;

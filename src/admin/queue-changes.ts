@@ -2,7 +2,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import type {Knex} from 'knex';
 import type {ActTools} from '../mail/operator.ts';
 import {storeTime} from '../mail/time.ts';
-import type {Outbox} from '../outcome/outbox.ts';
+import type {EventWriter} from '../outcome/outbox.ts';
 import {type GivenUp, giveUp} from '../outcome/settle.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {
@@ -21,7 +21,7 @@ export type QueueChange = {
 	readonly done: string;
 	/** Whether a copy that is being tried needs nothing done; else it is asked for again when its try may be over. */
 	readonly passesOver: boolean;
-	readonly apply: (trx: Knex.Transaction, step: Step, outbox: Outbox) => Promise<readonly ChangedRecipient[]>;
+	readonly apply: (trx: Knex.Transaction, step: Step, eventWriter: EventWriter) => Promise<readonly ChangedRecipient[]>;
 };
 
 export const hold: QueueChange = {done: 'held', passesOver: false, apply: holdRecipients};
@@ -31,7 +31,7 @@ export const flush: QueueChange = {done: 'flushed', passesOver: true, apply: mak
 const end = (done: string, how: GivenUp): QueueChange => ({
 	done,
 	passesOver: false,
-	apply: (trx, step, outbox) => giveUp(trx, step, how, outbox),
+	apply: (trx, step, eventWriter) => giveUp(trx, step, how, eventWriter),
 });
 
 /** It ends as errored, and no webhook is told. */
@@ -43,7 +43,7 @@ export const fail = (reason = 'given up by the operator'): QueueChange => end('f
 export type ChangeOptions = {
 	readonly transaction: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
 	readonly tools: ActTools;
-	readonly outbox: Outbox;
+	readonly eventWriter: EventWriter;
 	/** Of `Daemons`, asked before each step. */
 	readonly readSilentSince: () => Promise<string | null>;
 	readonly onStep?: (done: number, of: number) => void;
@@ -77,7 +77,7 @@ export async function changeQueue(
 }
 
 async function takeSteps(
-	{transaction, tools, outbox, readSilentSince, onStep}: ChangeOptions,
+	{transaction, tools, eventWriter, readSilentSince, onStep}: ChangeOptions,
 	change: QueueChange,
 	ids: readonly string[],
 	detail: Readonly<Record<string, unknown>>,
@@ -89,7 +89,7 @@ async function takeSteps(
 		const silentSince = await readSilentSince();
 		const now = storeTime(tools.clock.now());
 		const done = await transaction(async trx => {
-			const recipients = await change.apply(trx, {ids: some, now, silentSince}, outbox);
+			const recipients = await change.apply(trx, {ids: some, now, silentSince}, eventWriter);
 			await auditQueue(trx, tools, {action: `queue.${change.done}`, at: now, detail}, recipients);
 			if (recipients.length > 0) {
 				await bumpGeneration(trx);

@@ -99,7 +99,7 @@ export function reasonsToWait(recipient: RecipientFacts, context: WhyContext): [
 		suspendedByOperator(recipient),
 		nobody(context),
 		...timed(recipient, now),
-		...(context.delivering && suspendedSite(recipient, now) === null ? laneWaits(recipient, now) : []),
+		...(context.delivering && suspendedSite(recipient, now) === null ? queueWaits(recipient, now) : []),
 	].filter(reason => reason !== null);
 	// Where something else keeps it too, a flush alone would not get it tried.
 	const all =
@@ -249,8 +249,8 @@ function suspendedSite(recipient: RecipientFacts, now: string): Reason | null {
 }
 
 /** What the daemon says of mail that is due; where its route is stopped it matters to all. */
-function laneWaits(recipient: RecipientFacts, now: string): Array<Reason | null> {
-	const {lane_reason: reason, lane_until: until, site, destination, next_attempt_at: next} = recipient;
+function queueWaits(recipient: RecipientFacts, now: string): Array<Reason | null> {
+	const {queue_reason: reason, queue_until: until, site, destination, next_attempt_at: next} = recipient;
 	const isDue = next !== null && next <= now;
 	const isOver = until !== null && until <= now;
 	// An operator's suspension is told from the table where it stands.

@@ -2,7 +2,7 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
 import {isId} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
-import {findMessageStanding, type MessageStanding} from '../store/messages.ts';
+import {findMessageStatus, type MessageStatus} from '../store/messages.ts';
 import {type Endpoint, findEndpoint} from '../store/webhooks/webhook-endpoints.ts';
 import {apiError, retryAfter} from './errors.ts';
 import type {FailureLimit} from './rate-limit.ts';
@@ -23,8 +23,8 @@ export function visibleMode({mode}: Caller): 'test' | undefined {
 }
 
 /** A message that the caller may see; throws `message_not_found`. */
-export async function visibleMessage(reader: Knex, caller: Caller, id: string): Promise<MessageStanding> {
-	const found = isId('msg', id) ? await findMessageStanding(reader, caller.workspaceId, id) : undefined;
+export async function visibleMessage(reader: Knex, caller: Caller, id: string): Promise<MessageStatus> {
+	const found = isId('msg', id) ? await findMessageStatus(reader, caller.workspaceId, id) : undefined;
 	if (!found || found.mode !== (visibleMode(caller) ?? found.mode)) {
 		throw apiError('message_not_found');
 	}

@@ -25,14 +25,14 @@ export type RateLimits = {
 };
 
 /** Gives this node a part of a key's window, which all nodes share. Rejects if the store cannot be asked. */
-export type LeasePart = (ask: PartAsked) => Promise<PartGiven>;
+export type SharePart = (ask: PartAsked) => Promise<PartGiven>;
 
 /** A node's own count of a window. */
 type Window = {
 	readonly end: number;
 	used: number;
 	/** What this node may use; all of it where it is alone. */
-	leased: number;
+	sharedOut: number;
 	/** What is given out to all nodes, as far as is known here. */
 	given: number;
 	/** By limits up to this one nothing is left for any node. */
@@ -58,7 +58,7 @@ const leastPart = 100;
 export function createRateLimits(
 	clock: Pick<Clock, 'now'>,
 	usual: () => RateLimit | null,
-	lease: LeasePart | null,
+	share: SharePart | null,
 ): RateLimits {
 	const windows: Readonly<Record<Bucket, Map<string, Window>>> = {send: new Map(), batch: new Map()};
 	let sweepAt = 0;
@@ -78,8 +78,16 @@ export function createRateLimits(
 			sweepAt = now + sweepMs;
 			sweep(now);
 		}
-		const leased = lease === null ? Number.POSITIVE_INFINITY : 0;
-		const window = {end, used: 0, leased, given: 0, spentAt: lease === null ? leased : 0, wanted: 0, asking: null};
+		const sharedOut = share === null ? Number.POSITIVE_INFINITY : 0;
+		const window = {
+			end,
+			used: 0,
+			sharedOut,
+			given: 0,
+			spentAt: share === null ? sharedOut : 0,
+			wanted: 0,
+			asking: null,
+		};
 		windows[bucket].set(keyId, window);
 		return window;
 	}
@@ -96,7 +104,7 @@ export function createRateLimits(
 	}
 
 	function takeLeased(window: Window, {requests}: RateLimit, n: number): number {
-		const taken = Math.max(0, Math.min(n, requests - window.used, window.leased - window.used));
+		const taken = Math.max(0, Math.min(n, requests - window.used, window.sharedOut - window.used));
 		window.used += taken;
 		return taken;
 	}
@@ -106,13 +114,13 @@ export function createRateLimits(
 		const wants = window.wanted;
 		const usualPart = Math.ceil(Math.max(window.used / ahead, part.limit / leastPart));
 		try {
-			const {granted, given} = await (lease as LeasePart)({...part, wants, usual: usualPart});
-			window.leased += granted;
+			const {granted, given} = await (share as SharePart)({...part, wants, usual: usualPart});
+			window.sharedOut += granted;
 			window.given = given;
 			window.spentAt = given >= part.limit ? part.limit : 0;
 		} catch {
-			window.leased = Number.POSITIVE_INFINITY;
-			window.spentAt = window.leased;
+			window.sharedOut = Number.POSITIVE_INFINITY;
+			window.spentAt = window.sharedOut;
 		}
 	}
 
@@ -146,7 +154,7 @@ export function createRateLimits(
 			if (window?.end !== end) {
 				return {limit: requests, remaining: requests, reset: end / 1000};
 			}
-			const others = Number.isFinite(window.leased) ? Math.max(0, window.given - window.leased) : 0;
+			const others = Number.isFinite(window.sharedOut) ? Math.max(0, window.given - window.sharedOut) : 0;
 			return {limit: requests, remaining: Math.max(0, requests - others - window.used), reset: end / 1000};
 		},
 		take(caller, bucket, n) {

@@ -141,7 +141,7 @@ function faultOf(fault: ScanFault | null): ApiError | null {
 		: apiError('bad_request', fault);
 }
 
-export type RoomOptions = {
+export type CapacityOptions = {
 	/** How many bytes large bodies may have in memory; one owner's have half of it. */
 	readonly bytes: number;
 	/** How many of them may wait for room. */
@@ -175,7 +175,7 @@ type Taken = Waiter & {
  * Bounds the memory of large bodies from their arrival to their answer. They count by what came of them, so that one that
  * comes slowly takes no room from others; the one that came first may always go on.
  */
-export function createBodyRoom({bytes: most, waiting, waitMs}: RoomOptions) {
+export function createBodyRoom({bytes: most, waiting, waitMs}: CapacityOptions) {
 	// In the order in which they came.
 	const places = new Set<Taken>();
 

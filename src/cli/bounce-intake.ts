@@ -59,7 +59,7 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 		writer: store.writer,
 		links: createLinks({keys: await session.secrets(), publicUrl: '', random: randomBytes}),
 		// The daemon looks for what is due when it is told of a change.
-		outbox: {newId, onDue: () => undefined},
+		eventWriter: {newId, onDue: () => undefined},
 		retentionDays: () => settings.retentionDays,
 		trustedReporter: createTrustedReporter({reporters: settings.feedbackReporters, resolver: openResolver(session)}),
 		clock,

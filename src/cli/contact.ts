@@ -72,7 +72,7 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 		store: await session.store(),
 		clock,
 		// A daemon beside finds by itself what is due.
-		outbox: {newId, onDue: () => undefined},
+		eventWriter: {newId, onDue: () => undefined},
 		removeCaptured: recipientIds => removeCaptured(folder, recipientIds),
 	})({workspaceId, addressKey: key}, session.tools.operator);
 	if (!erased.contact && erased.messages + erased.recipients === 0) {

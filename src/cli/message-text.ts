@@ -49,7 +49,7 @@ export function describe(
 		),
 		...recipients.flatMap(recipient => [
 			'',
-			bold(`${recipient.role} ${printable(recipient.address)}: ${standing(recipient, session.tools.clock.now())}`),
+			bold(`${recipient.role} ${printable(recipient.address)}: ${status(recipient, session.tools.clock.now())}`),
 			...recipient.attempts.flatMap(attempt => attemptLines(attempt, width)),
 			...captured(session, recipient),
 			...reports.filter(({recipientId}) => recipientId === recipient.id).flatMap(report => reportLines(report, width)),
@@ -58,7 +58,7 @@ export function describe(
 	];
 }
 
-function standing({state, next_attempt_at: next}: StoredRecipient, now: number): string {
+function status({state, next_attempt_at: next}: StoredRecipient, now: number): string {
 	return next === null ? state : `${state}, ${nextTry(next, now)}`;
 }
 

@@ -9,7 +9,7 @@ import type {RecipientState} from '../mail/recipient-state.ts';
 import {storeTime} from '../mail/time.ts';
 import {deleteApiKey} from '../store/api-keys.ts';
 import {readStatus} from '../store/message-recipients.ts';
-import {findMessageStanding} from '../store/messages.ts';
+import {findMessageStatus} from '../store/messages.ts';
 import {CliError, type ExitKind} from './fault.ts';
 import {readInput, readVariables} from './files.ts';
 import {missingMessage} from './message.ts';
@@ -229,7 +229,7 @@ function kindOf(status: number): ExitKind {
 export async function resend(session: Session, _options: object, text: string): Promise<void> {
 	const id = (await session.idOf('msg', text)) ?? missingMessage(text);
 	const {id: workspaceId} = await session.workspace();
-	const found = (await findMessageStanding(await session.reader(), workspaceId, id)) ?? missingMessage(text);
+	const found = (await findMessageStatus(await session.reader(), workspaceId, id)) ?? missingMessage(text);
 	if (found.erasedAt !== null) {
 		throw new CliError('data', `the message ${id} was erased`, 'there is nothing left of it to send again');
 	}

@@ -1,5 +1,5 @@
 import type {Clock} from '../mail/clock.ts';
-import type {LaneKey} from '../mail/route.ts';
+import type {QueueKey} from '../mail/route.ts';
 import {longestNotice, type Store} from '../store/store.ts';
 
 // Where several nodes share a store, mail that one accepted may leave through another: who accepts tells, who delivers hears.
@@ -70,20 +70,20 @@ export function createArrivalNotices({
 	readonly store: Pick<Store, 'tell'>;
 	readonly boot: string;
 	readonly onError: (error: unknown) => void;
-}): (lanes: Iterable<LaneKey>) => void {
+}): (queues: Iterable<QueueKey>) => void {
 	let waiting = new Map<string, readonly [destination: string, workspaceId: string]>();
 	let telling = false;
 
 	async function tellAll(): Promise<void> {
 		while (waiting.size > 0) {
-			const lanes = JSON.stringify([...waiting.values()]);
+			const queues = JSON.stringify([...waiting.values()]);
 			waiting = new Map();
-			await store.tell(`${boot} ${Buffer.byteLength(lanes) < longestNotice - boot.length ? lanes : all}`);
+			await store.tell(`${boot} ${Buffer.byteLength(queues) < longestNotice - boot.length ? queues : all}`);
 		}
 	}
 
-	return lanes => {
-		for (const {destination, workspaceId} of lanes) {
+	return queues => {
+		for (const {destination, workspaceId} of queues) {
 			waiting.set(`${destination} ${workspaceId}`, [destination, workspaceId]);
 		}
 		if (!telling && waiting.size > 0) {
@@ -98,7 +98,7 @@ export function createArrivalNotices({
 }
 
 /** What a notice says: lanes whose mail waits; null: look yourself. Of the own notices and of strangers' nothing is taken. */
-export function readArrivalNotice(notice: string | null, boot: string): LaneKey[] | null {
+export function readArrivalNotice(notice: string | null, boot: string): QueueKey[] | null {
 	const space = notice?.indexOf(' ') ?? -1;
 	if (notice === null || space === -1) {
 		return null;
@@ -108,15 +108,15 @@ export function readArrivalNotice(notice: string | null, boot: string): LaneKey[
 		return [];
 	}
 	try {
-		const lanes: unknown = JSON.parse(told);
-		return Array.isArray(lanes) && lanes.every(isLane)
-			? lanes.map(([destination, workspaceId]) => ({destination, workspaceId}))
+		const queues: unknown = JSON.parse(told);
+		return Array.isArray(queues) && queues.every(isQueue)
+			? queues.map(([destination, workspaceId]) => ({destination, workspaceId}))
 			: null;
 	} catch {
 		return null;
 	}
 }
 
-function isLane(lane: unknown): lane is [string, string] {
-	return Array.isArray(lane) && lane.length === 2 && lane.every(part => typeof part === 'string');
+function isQueue(queue: unknown): queue is [string, string] {
+	return Array.isArray(queue) && queue.length === 2 && queue.every(part => typeof part === 'string');
 }

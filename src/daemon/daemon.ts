@@ -66,7 +66,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 	const boot = newId('req');
 	let current: LiveSettings = settings;
 	const live = () => current;
-	const writing = createWriting({settings, live, store: held.store, boot, outbox: () => roles.outbox});
+	const writing = createWriting({settings, live, store: held.store, boot, eventWriter: () => roles.eventWriter});
 	const {writer} = writing;
 	const store = {...held.store, writer, ...(held.store.agreeing === held.store.writer && {agreeing: writer})};
 	const mailLog = createMailLog(logger);
@@ -170,10 +170,10 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		store,
 		clock,
 		newId,
-		onWriting: lanes => roles.arriving(lanes),
-		onAccepted(mode, messages, lanes) {
+		onWriting: queues => roles.arriving(queues),
+		onAccepted(mode, messages, queues) {
 			metrics.accepted(mode, messages);
-			roles.accepted(lanes);
+			roles.accepted(queues);
 		},
 	});
 	const mayAccept = () => (phase === 'running' || phase === 'leaving') && !storeFailing() && space.enough();
@@ -207,7 +207,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		vault,
 		clock,
 		newId,
-		outbox: roles.outbox,
+		eventWriter: roles.eventWriter,
 		forget,
 		uncapture,
 		metrics: metrics.text,

@@ -80,7 +80,7 @@ export function createDomainChecks({store, names, openSources, acting, onChecked
 		const due = (await dueDomains()).slice(0, mostPerRound);
 		const rest = due[Symbol.iterator]();
 		let failed = false;
-		const lane = async () => {
+		const queue = async () => {
 			for (let next = rest.next(); !next.done && !stopping && !failed; next = rest.next()) {
 				await check(next.value).catch(error => {
 					failed = true;
@@ -88,7 +88,7 @@ export function createDomainChecks({store, names, openSources, acting, onChecked
 				});
 			}
 		};
-		await Promise.all(Array.from({length: mostAtOnce}, lane));
+		await Promise.all(Array.from({length: mostAtOnce}, queue));
 		return due.length > 0 && !failed;
 	}
 

@@ -10,16 +10,16 @@ import type {NewId} from '../mail/ids.ts';
 import type {Attachment} from '../mail/message.ts';
 import type {Asked} from '../mail/outcome.ts';
 import type {Retry} from '../mail/retry.ts';
-import type {LaneKey} from '../mail/route.ts';
+import type {QueueKey} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {storeTime} from '../mail/time.ts';
 import type {PolicyFailure} from '../mta-sts/mta-sts.ts';
-import type {Outbox} from '../outcome/outbox.ts';
+import type {EventWriter} from '../outcome/outbox.ts';
 import {createRecordWrite, type JudgedTry, type TriedRecipient} from '../outcome/record.ts';
 import type {SiteChange} from '../pace/site.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
-import type {MakeJob} from '../queue/makers.ts';
+import type {MakeJob} from '../queue/renderers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import type {Site} from '../queue/site.ts';
 import {confirmationsOf} from '../routing/confirmations.ts';
@@ -30,20 +30,20 @@ import {readAsked} from '../store/message-recipients.ts';
 import {claimAged, readAged, readShortestLifetime} from '../store/queue/aged-recipients.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
 import {createClaimWrite} from '../store/queue/claims.ts';
-import {createLaneWaitWrite} from '../store/queue/lane-waits.ts';
-import {removeLeases} from '../store/queue/leases.ts';
+import {createQueueWaitWrite} from '../store/queue/queue-waits.ts';
 import {releaseUnknownClaims} from '../store/queue/releases.ts';
+import {removeShares} from '../store/queue/site-shares.ts';
 import {readSites, siteWrite} from '../store/queue/sites.ts';
 import {readResumed, readSuspensions} from '../store/queue/suspensions.ts';
-import {readDue, readLanes} from '../store/queue/waiting-lanes.ts';
+import {readDue, readWaitingQueues} from '../store/queue/waiting-queues.ts';
 import {readTries} from '../store/reputation.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {createPermits} from '../threads/permits.ts';
 import {readArrivalNotice, watchArrivals} from './arrivals.ts';
-import {leaseStoreOf} from './lease-store.ts';
 import {createSigning, makeJob} from './make-job.ts';
-import {startMakers, startSenders} from './workers.ts';
+import {shareStoreOf} from './share-store.ts';
+import {startRenderers, startSmtpWorkers} from './workers.ts';
 
 export type EngineOptions = {
 	readonly settings: Settings;
@@ -60,14 +60,14 @@ export type EngineOptions = {
 	readonly boot: string;
 	readonly newId: NewId;
 	/** Takes events to the webhooks. */
-	readonly outbox: Outbox;
+	readonly eventWriter: EventWriter;
 	readonly clock: Clock;
 	readonly onRecorded: (recorded: JudgedTry) => void;
 	readonly onLost: (recipient: TriedRecipient) => void;
 	/** A site's pace changed. */
 	readonly onSite: (site: Site, changes: readonly SiteChange[]) => void;
 	/** The way of a lane could not be found, though the store can be used; it is tried again. */
-	readonly onRouteError: (error: unknown, lane: LaneKey) => void;
+	readonly onRouteError: (error: unknown, queue: QueueKey) => void;
 	/** What mail is made of cannot be used until somebody repairs it; the mail waits. */
 	readonly onResourceFault: (job: MakeJob, message: string) => void;
 	/** What became of a copy could not be judged. */
@@ -109,7 +109,7 @@ export function createEngine(options: EngineOptions) {
 		clock,
 	});
 	const now = () => storeTime(clock.now());
-	const laneWaitWrite = createLaneWaitWrite(boot);
+	const queueWaitWrite = createQueueWaitWrite(boot);
 
 	async function attachmentsOf(recipient: Claimed): Promise<Attachment[]> {
 		if (recipient.attachments === 0) {
@@ -128,14 +128,14 @@ export function createEngine(options: EngineOptions) {
 		}
 	}
 
-	const makers = startMakers({...options, signing});
-	const senders = startSenders(options);
+	const renderers = startRenderers({...options, signing});
+	const smtpWorkers = startSmtpWorkers(options);
 
 	const steps: AttemptSteps = {
 		now,
 		recorded(recipient) {
 			attached.giveBack(recipient.id);
-			senders.recorded(recipient.id);
+			smtpWorkers.recorded(recipient.id);
 		},
 		async countDoubtful({id}) {
 			try {
@@ -149,7 +149,7 @@ export function createEngine(options: EngineOptions) {
 			const domain = await signing.of(recipient.domain_id ?? '');
 			const attachments = await attachmentsOf(recipient);
 			const returnPathDomain = domain.returnPathDomain ?? settings.returnPathDomain;
-			const made = await makers.make(
+			const made = await renderers.make(
 				makeJob(recipient, {attachments, signing: domain.keyIds.join(','), returnPathDomain}),
 			);
 			letGo(attachments.reduce((sum, {content}) => sum + content.length, 0));
@@ -157,7 +157,7 @@ export function createEngine(options: EngineOptions) {
 		},
 		async deliver(recipient, made, route, connections, endsAt) {
 			const asked = recipient.attempts === 0 ? {} : {asked: await askedBefore(recipient)};
-			return await senders.deliver(route.site, connections, {
+			return await smtpWorkers.deliver(route.site, connections, {
 				recipientId: recipient.id,
 				destination: recipient.destination,
 				envelope: {from: made.envelopeFrom, to: wireAddress(recipient), smtputf8: made.smtputf8},
@@ -181,9 +181,9 @@ export function createEngine(options: EngineOptions) {
 		claimAged: (ids, lastsMs) => store.writer.transaction(trx => claimAged(trx, claiming, ids, lastsMs)),
 		readShortestLifetime: () => readShortestLifetime(store.reader),
 		readAged: page => readAged(store.reader, page),
-		recordWrite: createRecordWrite(boot, options.outbox),
+		recordWrite: createRecordWrite(boot, options.eventWriter),
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
-		readLanes: () => readLanes(store.reader),
+		readWaitingQueues: () => readWaitingQueues(store.reader),
 		readSuspensions: () => readSuspensions(store.reader),
 		readResumed: () => readResumed(store.reader),
 		routeOf: router.routeOf,
@@ -206,18 +206,18 @@ export function createEngine(options: EngineOptions) {
 			return saved;
 		},
 		onSite: options.onSite,
-		allow: (site, connections) => senders.allow(site.name, connections),
-		leaseStore: isShared
-			? leaseStoreOf({writer: store.agreeing, node: boot, countConnections: senders.countConnections, now})
+		allow: (site, connections) => smtpWorkers.allow(site.name, connections),
+		shareStore: isShared
+			? shareStoreOf({writer: store.agreeing, node: boot, countConnections: smtpWorkers.countConnections, now})
 			: null,
 		noteSites: notes => store.writer.submit(siteWrite, notes),
-		noteWaits: note => store.writer.submit(laneWaitWrite, note),
-		onRouteError(error, lane) {
+		noteWaits: note => store.writer.submit(queueWaitWrite, note),
+		onRouteError(error, queue) {
 			const {isUnavailable, isDamage} = store.dialect;
 			if (isUnavailable(error) || isDamage(error)) {
 				options.onStoreError(error);
 			} else {
-				options.onRouteError(error, lane);
+				options.onRouteError(error, queue);
 			}
 		},
 		onFault: options.onFault,
@@ -254,11 +254,11 @@ export function createEngine(options: EngineOptions) {
 				});
 				arrivals = watched;
 				await store.listen(notice => {
-					const lanes = readArrivalNotice(notice, boot);
-					if (lanes === null) {
+					const queues = readArrivalNotice(notice, boot);
+					if (queues === null) {
 						watched.look();
 					} else {
-						scheduler.noticed(lanes);
+						scheduler.noticed(queues);
 					}
 				});
 			}
@@ -279,19 +279,19 @@ export function createEngine(options: EngineOptions) {
 		},
 		/** Other rules hold by which refusals are read. */
 		renewBounceRules(): void {
-			senders.classifyBy(options.bounceRules());
+			smtpWorkers.classifyBy(options.bounceRules());
 		},
 		/** Ends sessions after the mail they are sending, gives everything else back; resolves when all is stored. */
 		async drain(): Promise<void> {
 			arrivals?.stop();
-			senders.drain();
+			smtpWorkers.drain();
 			await scheduler.stop();
 		},
 		async stop(): Promise<void> {
-			await Promise.all([makers.stop(), senders.stop()]);
+			await Promise.all([renderers.stop(), smtpWorkers.stop()]);
 			if (isShared) {
 				// Others may have what it had, for all its connections are closed.
-				await store.agreeing.transaction(trx => removeLeases(trx, boot)).catch(options.onStoreError);
+				await store.agreeing.transaction(trx => removeShares(trx, boot)).catch(options.onStoreError);
 			}
 		},
 	};

@@ -6,7 +6,7 @@ import {countDomainStates} from '../store/domains.ts';
 import {countUnread} from '../store/inbound/inbound.ts';
 import {readPaceFigures} from '../store/queue/pace-figures.ts';
 import {readQueueSize} from '../store/queue/queue-summary.ts';
-import {readStandings} from '../store/reputation.ts';
+import {readStatuses} from '../store/reputation.ts';
 import type {Store} from '../store/store.ts';
 import {countPending} from '../store/webhooks/webhook-claims.ts';
 import {createMetrics, type Metrics} from './metrics.ts';
@@ -51,7 +51,7 @@ export function createFigures({
 			mailbox: () => roles().mailbox(),
 		},
 		submissionSessions,
-		standings: () => readStandings(reader, {starts: windowStarts(clock.now())}),
+		statuses: () => readStatuses(reader, {starts: windowStarts(clock.now())}),
 		refusals: infrastructure.current,
 		logDropped,
 		freeDisk,

@@ -26,7 +26,7 @@ import type {NewId} from '../mail/ids.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
 import {createErase} from '../outcome/erase.ts';
 import {createFeed} from '../outcome/feed.ts';
-import type {Outbox} from '../outcome/outbox.ts';
+import type {EventWriter} from '../outcome/outbox.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {createGuard} from '../webhook/guard.ts';
@@ -47,7 +47,7 @@ export type HttpOptions = {
 	readonly vault: Vault;
 	readonly clock: Clock;
 	readonly newId: NewId;
-	readonly outbox: Outbox;
+	readonly eventWriter: EventWriter;
 	/** Lets the whole process forget what it remembers of the store. */
 	readonly forget: () => void;
 	/** Removes the captured mails of copies. */
@@ -64,10 +64,10 @@ export type HttpOptions = {
 
 /** All that comes in by HTTP: the API, the hosted pages, health, and what operators read, on a listener of its own or not. With the role `api` missing it serves nothing. */
 export function createHttp(options: HttpOptions) {
-	const {settings, store, clock, newId, outbox, logger, onStoreError} = options;
+	const {settings, store, clock, newId, eventWriter, logger, onStoreError} = options;
 	const {accept, auth, limits, countFailure} = options.intake;
 
-	const engagementWrite = createEngagementWrite(clock, outbox);
+	const engagementWrite = createEngagementWrite(clock, eventWriter);
 	const collector = createCollector({
 		write: hit => store.writer.submit(engagementWrite, hit),
 		isUnavailable: store.dialect.isUnavailable,
@@ -127,7 +127,7 @@ export function createHttp(options: HttpOptions) {
 		tools,
 		vault: options.vault,
 		accept,
-		erase: createErase({store, clock, outbox, removeCaptured: options.uncapture}),
+		erase: createErase({store, clock, eventWriter, removeCaptured: options.uncapture}),
 		feed,
 		domains: {
 			names: sendingNames(settings),
@@ -148,7 +148,7 @@ export function createHttp(options: HttpOptions) {
 		readMessageId: links.readMessageId,
 		webhooks: {
 			guard: createGuard(guardOf(settings)),
-			onDue: outbox.onDue,
+			onDue: eventWriter.onDue,
 			postExample: (endpoint: Parameters<typeof postExample>[1]) => postExample(options, endpoint),
 		},
 		mayAccept: options.mayAccept,
@@ -189,7 +189,7 @@ export function createHttp(options: HttpOptions) {
 					writer: store.writer,
 					collector,
 					clock,
-					outbox,
+					eventWriter,
 					random: randomBytes,
 				}),
 			],

@@ -22,7 +22,7 @@ import type {BounceRule} from '../mail/bounce.ts';
 import type {Clock} from '../mail/clock.ts';
 import {type CameIn, type Reading, reportTokenMs} from '../mail/report.ts';
 import {processCpu} from '../mail/work-limit.ts';
-import type {Outbox} from '../outcome/outbox.ts';
+import type {EventWriter} from '../outcome/outbox.ts';
 import type {ReportEffect} from '../outcome/reports.ts';
 import {findRecipientAddresses, listReturnPathHosts} from '../store/inbound/inbound.ts';
 import type {MasterKeys} from '../store/sealed.ts';
@@ -39,7 +39,7 @@ export type InboundOptions = {
 	/** What this daemon takes in bears this id. */
 	readonly boot: string;
 	/** Where events of what came in go. */
-	readonly outbox: Outbox;
+	readonly eventWriter: EventWriter;
 	/** The settings as they are now. */
 	readonly retentionDays: () => number;
 	readonly bounceRules: () => readonly BounceRule[];
@@ -73,7 +73,7 @@ export function createInbound(options: InboundOptions) {
 	const recordReading = createRecord({
 		writer: store.writer,
 		links,
-		outbox: options.outbox,
+		eventWriter: options.eventWriter,
 		retentionDays: options.retentionDays,
 		trustedReporter: createTrustedReporter({
 			reporters: settings.feedbackReporters,

@@ -7,7 +7,7 @@ import type {LiveSettings} from '../config/settings.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import {noteKeyUse} from '../store/api-keys.ts';
-import {leasePart} from '../store/rate-windows.ts';
+import {sharePart} from '../store/rate-windows.ts';
 import type {Store} from '../store/store.ts';
 import {findKey} from '../store/templates.ts';
 
@@ -24,7 +24,7 @@ export function createIntake({live, store, clock, newId, onWriting, onAccepted}:
 	const {reader, writer} = store;
 	const catalog = createCatalog(reader);
 	const shared = store.dialect.name === 'postgres';
-	const limits = createRateLimits(clock, () => live().rateLimit, shared ? part => leasePart(reader, part) : null);
+	const limits = createRateLimits(clock, () => live().rateLimit, shared ? part => sharePart(reader, part) : null);
 	const countFailure = createFailureLimit(clock, () => live().authFailures);
 	const auth = createAuth({
 		findKey: hash => findKey(reader, hash),

@@ -3,13 +3,13 @@ import type {Settings} from '../config/settings.ts';
 import type {Clock} from '../mail/clock.ts';
 import {type Attachment, erasedAddress, trackingOf} from '../mail/message.ts';
 import {storeTime} from '../mail/time.ts';
-import type {MakeJob} from '../queue/makers.ts';
+import type {MakeJob} from '../queue/renderers.ts';
 import {type DomainSigning, findDkimKeys, findDomainSigning} from '../store/dkim-keys.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {MakeOptions} from '../threads/make.ts';
-import type {SigningKeyText} from '../threads/maker.ts';
+import type {SigningKeyText} from '../threads/renderer.ts';
 
 export type Sending = {
 	readonly attachments: readonly Attachment[];

@@ -7,7 +7,7 @@ import type {MailLog} from '../log/mail-events.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
-import type {Outbox} from '../outcome/outbox.ts';
+import type {EventWriter} from '../outcome/outbox.ts';
 import type {TriedRecipient} from '../outcome/record.ts';
 import type {SiteChange} from '../pace/site.ts';
 import type {Site} from '../queue/site.ts';
@@ -40,7 +40,7 @@ export type PartsOptions = {
 	/** Whether there is room for new mail. */
 	readonly hasRoom: () => boolean;
 	/** Takes events to the webhooks. */
-	readonly outbox: Outbox;
+	readonly eventWriter: EventWriter;
 	/** Lets the whole process forget what it remembers of the store. */
 	readonly forget: () => void;
 	/** Removes the captured mails of copies. */

@@ -4,9 +4,9 @@ import {storeTime} from '../mail/time.ts';
 import {isUnheld, readServerTime} from '../store/engine/dialect.ts';
 import {releaseOthers, releaseOwn} from '../store/held-claims.ts';
 import {beat, listNodes, type Node, removeNode, type SeenNode, silentMs} from '../store/nodes.ts';
-import {removeOtherLaneWaits, removeOwnLaneWaits} from '../store/queue/lane-waits.ts';
-import {removeLeases} from '../store/queue/leases.ts';
+import {removeOtherQueueWaits, removeOwnQueueWaits} from '../store/queue/queue-waits.ts';
 import {recipientClaims, releaseSilentClaims} from '../store/queue/releases.ts';
+import {removeShares} from '../store/queue/site-shares.ts';
 import type {Store} from '../store/store.ts';
 import {deliveryClaims, releaseSilentDeliveries} from '../store/webhooks/webhook-claims.ts';
 
@@ -105,7 +105,7 @@ export function createPresence({
 		await store.agreeing.transaction(async trx => {
 			if (await isUnheld(trx, boot)) {
 				await releaseAll(trx, boot);
-				await removeLeases(trx, boot);
+				await removeShares(trx, boot);
 			}
 		});
 	}
@@ -114,7 +114,7 @@ export function createPresence({
 		const now = storeTime(clock.now());
 		await releaseOwn(trx, recipientClaims, boot, now);
 		await releaseOwn(trx, deliveryClaims, boot, now);
-		await removeOwnLaneWaits(trx, boot);
+		await removeOwnQueueWaits(trx, boot);
 	}
 
 	return {
@@ -127,7 +127,7 @@ export function createPresence({
 				await store.agreeing.transaction(async trx => {
 					await releaseOthers(trx, recipientClaims, node.id, now);
 					await releaseOthers(trx, deliveryClaims, node.id, now);
-					await removeOtherLaneWaits(trx, node.id);
+					await removeOtherQueueWaits(trx, node.id);
 				});
 				return;
 			}

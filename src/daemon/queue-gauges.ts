@@ -64,7 +64,7 @@ export function registerQueueGauges(registers: Registry[], {queueSize, pace, sit
 		async collect() {
 			const now = await figures();
 			this.reset();
-			for (const {waitsFor, n} of now?.lanes ?? []) {
+			for (const {waitsFor, n} of now?.queues ?? []) {
 				this.set({waits_for: waitsFor}, n);
 			}
 		},

@@ -1,11 +1,11 @@
 import {Gauge, type Registry} from 'prom-client';
 import {figureNames, spans} from '../mail/reputation.ts';
 import type {Refusals} from '../reputation/alarm.ts';
-import type {Standing} from '../store/reputation.ts';
+import type {ReputationStatus} from '../store/reputation.ts';
 
 /** Asked at each scrape; the store may fail, then the gauges are left out. */
 export type ReputationGaugesInput = {
-	readonly standings: () => Promise<readonly Standing[]>;
+	readonly statuses: () => Promise<readonly ReputationStatus[]>;
 	/** Providers that refuse too much because of us. */
 	readonly refusals: () => readonly Refusals[];
 };
@@ -15,11 +15,11 @@ const mostWorkspaces = 100;
 const mostProviders = 20;
 
 /** What the reputation guard judges by, and what it came to. */
-export function registerReputationGauges(registers: Registry[], {standings, refusals}: ReputationGaugesInput): void {
-	let asked: Promise<readonly Standing[]> | null = null;
+export function registerReputationGauges(registers: Registry[], {statuses, refusals}: ReputationGaugesInput): void {
+	let asked: Promise<readonly ReputationStatus[]> | null = null;
 	/** Both gauges of a scrape get the same answer. */
 	const told = () => {
-		asked ??= standings()
+		asked ??= statuses()
 			.then(worstFirst, () => [])
 			.finally(() => {
 				asked = null;
@@ -73,9 +73,9 @@ export function registerReputationGauges(registers: Registry[], {standings, refu
 	});
 }
 
-function worstFirst(standings: readonly Standing[]): readonly Standing[] {
-	const rank = ({pausedAt, warnedAt}: Standing) => (pausedAt === null ? 0 : 2) + (warnedAt === null ? 0 : 1);
-	return standings
+function worstFirst(statuses: readonly ReputationStatus[]): readonly ReputationStatus[] {
+	const rank = ({pausedAt, warnedAt}: ReputationStatus) => (pausedAt === null ? 0 : 2) + (warnedAt === null ? 0 : 1);
+	return statuses
 		.toSorted((a, b) => rank(b) - rank(a) || b.windows.week.attempted - a.windows.week.attempted)
 		.slice(0, mostWorkspaces);
 }

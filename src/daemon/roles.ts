@@ -2,8 +2,8 @@ import {hostname} from 'node:os';
 import process from 'node:process';
 import type {Settings} from '../config/settings.ts';
 import {readBoot, writeBoot} from '../data-folder/daemon-file.ts';
-import type {LaneKey} from '../mail/route.ts';
-import type {Outbox} from '../outcome/outbox.ts';
+import type {QueueKey} from '../mail/route.ts';
+import type {EventWriter} from '../outcome/outbox.ts';
 import type {Guard} from '../reputation/guard.ts';
 import {createArrivalNotices} from './arrivals.ts';
 import type {DomainChecks} from './domain-checks.ts';
@@ -21,7 +21,7 @@ import {createPresence} from './presence.ts';
 import type {Webhooks} from './webhooks.ts';
 
 /** `forget` calls the one below too. */
-export type RolesOptions = Omit<PartsOptions, 'outbox'>;
+export type RolesOptions = Omit<PartsOptions, 'eventWriter'>;
 
 /** What this process does besides HTTP, by MAILCTL_ROLES: it delivers, posts webhooks, takes reports in. */
 export function createRoles(options: RolesOptions) {
@@ -36,12 +36,12 @@ export function createRoles(options: RolesOptions) {
 	let guard: Guard | null = null;
 
 	/** Every event passes here on its way to the webhooks. */
-	const outbox: Outbox = {
+	const eventWriter: EventWriter = {
 		newId,
 		onDue: endpointIds => webhooks?.due(endpointIds),
 		onCounted: workspaceIds => guard?.counted(workspaceIds),
 	};
-	const parts: PartsOptions = {...options, outbox};
+	const parts: PartsOptions = {...options, eventWriter};
 	const presence = createPresence({
 		store,
 		node: {id: boot, host: hostname(), pid: process.pid, version: options.version, roles: settings.roles},
@@ -59,7 +59,7 @@ export function createRoles(options: RolesOptions) {
 	}
 
 	return {
-		outbox,
+		eventWriter,
 
 		/** Resolves with the address of the listener for reports, `host:port`; null: there is none. */
 		async start(publicUrl: string): Promise<string | null> {
@@ -89,11 +89,11 @@ export function createRoles(options: RolesOptions) {
 		},
 
 		/** Mail for these lanes was handed to the writer. */
-		arriving: (lanes: Iterable<LaneKey>): void => engine?.scheduler.arriving(lanes),
+		arriving: (queues: Iterable<QueueKey>): void => engine?.scheduler.arriving(queues),
 		/** Mail of these lanes is stored: what this node has to let wait, or does not deliver, others may take. */
-		accepted(lanes: Iterable<LaneKey>): void {
+		accepted(queues: Iterable<QueueKey>): void {
 			if (isShared && presence.hasPeers()) {
-				tell(engine === null ? lanes : [...lanes].filter(lane => engine?.scheduler.isWaiting(lane)));
+				tell(engine === null ? queues : [...queues].filter(queue => engine?.scheduler.isWaiting(queue)));
 			}
 		},
 		/** Whether an outcome waits for the store. */

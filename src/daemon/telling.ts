@@ -2,9 +2,9 @@ import type {DomainCheck} from '../domains/verify-domain.ts';
 import type {createMailLog} from '../log/maillog.ts';
 import type {Clock} from '../mail/clock.ts';
 import {isLogInRefusal} from '../mail/outcome.ts';
-import type {LaneKey} from '../mail/route.ts';
+import type {QueueKey} from '../mail/route.ts';
 import type {JudgedTry, TriedRecipient} from '../outcome/record.ts';
-import type {MakeJob} from '../queue/makers.ts';
+import type {MakeJob} from '../queue/renderers.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
 import type {Judged} from '../reputation/guard.ts';
 import {findingsText} from '../reputation/words.ts';
@@ -72,7 +72,7 @@ export function createTelling({metrics, mailLog, infrastructure, clock}: Telling
 			);
 		},
 
-		routeNotFound(error: unknown, {destination, workspaceId}: LaneKey): void {
+		routeNotFound(error: unknown, {destination, workspaceId}: QueueKey): void {
 			if (tellsOfWay(workspaceId)) {
 				const message = error instanceof Error ? error.message : String(error);
 				mailLog.routeNotFound({workspace: workspaceId, destination, message});

@@ -6,14 +6,14 @@ import type {Delivery} from '../deliver/delivery.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {Clock} from '../mail/clock.ts';
 import {processCpu} from '../mail/work-limit.ts';
-import {createMakers, type MakeJob} from '../queue/makers.ts';
-import {createSenders} from '../queue/senders.ts';
+import {createRenderers, type MakeJob} from '../queue/renderers.ts';
+import {createSmtpWorkers} from '../queue/smtp-workers.ts';
 import {ownAddresses} from '../routing/own-addresses.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {listVariants} from '../store/templates.ts';
-import type {MakerData} from '../threads/maker.ts';
-import type {SenderData} from '../threads/sender.ts';
+import type {RendererData} from '../threads/renderer.ts';
+import type {SmtpWorkerData} from '../threads/smtp-worker.ts';
 import {feedbackOf, type Signing} from './make-job.ts';
 
 export type WorkersOptions = {
@@ -26,7 +26,7 @@ export type WorkersOptions = {
 const makeLimitMs = 2000;
 
 /** The threads that render, compose and sign; what they need of the store they ask for by name. */
-export function startMakers({
+export function startRenderers({
 	settings,
 	clock,
 	onCrash,
@@ -44,8 +44,8 @@ export function startMakers({
 	readonly keys: MasterKeys;
 	readonly signing: Pick<Signing, 'keys'>;
 }) {
-	return createMakers({
-		count: settings.makers,
+	return createRenderers({
+		count: settings.renderers,
 		limitMs: makeLimitMs,
 		clock,
 		cpu: processCpu,
@@ -53,7 +53,7 @@ export function startMakers({
 		onResourceFault,
 		onCrash,
 		spawn: shared =>
-			new Worker(new URL('../threads/maker.js', import.meta.url), {
+			new Worker(new URL('../threads/renderer.js', import.meta.url), {
 				workerData: {
 					shared,
 					time: store.clock.memory,
@@ -61,7 +61,7 @@ export function startMakers({
 					publicUrl,
 					tokenLifetimeMs: settings.tokenLifetime,
 					...feedbackOf(settings),
-				} satisfies MakerData,
+				} satisfies RendererData,
 				resourceLimits: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4},
 			}),
 		async resource(name) {
@@ -76,7 +76,7 @@ export function startMakers({
 }
 
 /** The threads that hold SMTP sessions. */
-export function startSenders({
+export function startSmtpWorkers({
 	settings,
 	clock,
 	onCrash,
@@ -87,12 +87,12 @@ export function startSenders({
 	/** By which refusals are read, as they are now. */
 	readonly bounceRules: () => readonly BounceRule[];
 }) {
-	return createSenders<Delivery>({
+	return createSmtpWorkers<Delivery>({
 		count: settings.senders,
 		clock,
 		onCrash,
 		spawn: () =>
-			new Worker(new URL('../threads/sender.js', import.meta.url), {
+			new Worker(new URL('../threads/smtp-worker.js', import.meta.url), {
 				workerData: senderData(settings, bounceRules(), store.clock.memory),
 			}),
 	});
@@ -103,7 +103,7 @@ export function senderData(
 	settings: Settings,
 	bounceRules: readonly BounceRule[],
 	time: SharedArrayBuffer,
-): SenderData {
+): SmtpWorkerData {
 	const ca = extraCa(settings);
 	return {
 		...(ca === null ? {} : {ca}),

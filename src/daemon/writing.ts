@@ -2,7 +2,7 @@ import process from 'node:process';
 import {Worker} from 'node:worker_threads';
 import type {Settings} from '../config/settings.ts';
 import {storeFile} from '../data-folder/open.ts';
-import type {Outbox} from '../outcome/outbox.ts';
+import type {EventWriter} from '../outcome/outbox.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {createWriterThread} from '../store/engine/writer-thread.ts';
 import type {Store} from '../store/store.ts';
@@ -16,7 +16,7 @@ export type WritingOptions = {
 	/** This daemon's claims bear this id. */
 	readonly boot: string;
 	/** Is told what the writes of the thread have for it. */
-	readonly outbox: () => Outbox;
+	readonly eventWriter: () => EventWriter;
 };
 
 /** How the daemon writes: `writer` takes the place of the store's own. */
@@ -31,7 +31,7 @@ export type Writing = {
 };
 
 /** With SQLite a thread writes what comes often; PostgreSQL does its work elsewhere, and needs none. */
-export function createWriting({settings, live, store, boot, outbox}: WritingOptions): Writing {
+export function createWriting({settings, live, store, boot, eventWriter}: WritingOptions): Writing {
 	if (settings.databaseUrl !== null) {
 		const {writer} = store;
 		return {writer, start: () => undefined, reload: () => undefined, stop: writer.idle};
@@ -52,9 +52,9 @@ export function createWriting({settings, live, store, boot, outbox}: WritingOpti
 			}),
 		onNews({kind, ids}) {
 			if (kind === 'due') {
-				outbox().onDue(ids);
+				eventWriter().onDue(ids);
 			} else {
-				outbox().onCounted?.(ids);
+				eventWriter().onCounted?.(ids);
 			}
 		},
 		onDeath(error) {

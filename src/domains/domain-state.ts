@@ -10,10 +10,10 @@ const minuteMs = 60_000;
 export const patienceMs = 72 * hourMs;
 const mostFailures = 3;
 
-type Standing = Pick<Domain, 'state' | 'state_at' | 'verified_at' | 'failures'>;
+type DomainStatus = Pick<Domain, 'state' | 'state_at' | 'verified_at' | 'failures'>;
 
 /** The state after a check (R5.5): pending → verified → degraded → failed, and back by one good check. */
-export function nextStanding(now: Standing, sight: Sight, at: string): Standing {
+export function nextStatus(now: DomainStatus, sight: Sight, at: string): DomainStatus {
 	const {state, state_at, verified_at, failures} = now;
 	switch (sight) {
 		case 'unknown':

@@ -8,7 +8,7 @@ import {activateDkimKey, deleteDkimKeys, listDkimKeys, markKeysSeen} from '../st
 import {claimDomainCheck, type Domain, updateCheckedDomain} from '../store/domains.ts';
 import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
 import {type DomainRecord, domainRecords, type RecordKey, type SendingNames} from './domain-records.ts';
-import {nextStanding, type Sight} from './domain-state.ts';
+import {nextStatus, type Sight} from './domain-state.ts';
 import {returnPathFault} from './domains.ts';
 
 /** What DNS answered about a domain. */
@@ -63,8 +63,8 @@ export async function recordDomainCheck(
 	{domain: before, names, records}: DomainSight,
 ): Promise<DomainCheck | undefined> {
 	const at = storeTime(acting.clock.now());
-	const standing = nextStanding(before, sightOf(records), at);
-	const changes = {...standing, return_path_at: returnPathAt({...before, ...standing}, records, at)};
+	const status = nextStatus(before, sightOf(records), at);
+	const changes = {...status, return_path_at: returnPathAt({...before, ...status}, records, at)};
 	if (!(await updateCheckedDomain(trx, before, changes))) {
 		return undefined;
 	}

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {Routes} from '../api/server.ts';
 import type {Links} from '../links/links.ts';
 import type {Clock} from '../mail/clock.ts';
-import type {Outbox} from '../outcome/outbox.ts';
+import type {EventWriter} from '../outcome/outbox.ts';
 import {createUnsubscribeWrite} from '../outcome/unsubscribe.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {Collector} from './collector.ts';
@@ -20,13 +20,13 @@ export type PublicParts = {
 	/** Takes opens and clicks. */
 	readonly collector: Pick<Collector, 'add'>;
 	readonly clock: Clock;
-	readonly outbox: Outbox;
+	readonly eventWriter: EventWriter;
 	readonly random: (size: number) => Buffer;
 };
 
 /** Every route that a link in a mail leads to: no key, a signed token. */
-export function publicRoutes({links, reader, writer, collector, clock, outbox, random}: PublicParts): Routes[] {
-	const unsubscribeWrite = createUnsubscribeWrite(outbox);
+export function publicRoutes({links, reader, writer, collector, clock, eventWriter, random}: PublicParts): Routes[] {
+	const unsubscribeWrite = createUnsubscribeWrite(eventWriter);
 	return [
 		unsubscribeRoutes({
 			links,

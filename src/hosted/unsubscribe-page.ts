@@ -1,4 +1,4 @@
-import type {OptOutAction, Standing} from '../outcome/unsubscribe.ts';
+import type {OptOutAction, SubscriptionStatus} from '../outcome/unsubscribe.ts';
 import {type Html, html, nameMarkup, plainName} from './html.ts';
 import type {Brand, Icon, Page} from './page.ts';
 import type {Texts} from './texts/wording.ts';
@@ -14,12 +14,12 @@ export type Subject = {
 	/** What the recipient, or his mail program, has just asked for; null: he only looks. */
 	readonly action: OptOutAction | null;
 	/** What holds now. */
-	readonly standing: Standing;
+	readonly status: SubscriptionStatus;
 };
 
 /** The page of a link that works: what can be done, or what was done and how to take it back. */
 export function unsubscribePage(subject: Subject): Page {
-	const {texts, brand, standing, action} = subject;
+	const {texts, brand, status, action} = subject;
 	const view = viewOf(subject);
 	return {
 		status: 200,
@@ -28,7 +28,7 @@ export function unsubscribePage(subject: Subject): Page {
 		icon: view.icon,
 		title: view.title,
 		content: html`<p>${view.text}</p>
-${standing.isTest && action !== null ? html`<p class="soft">${texts.testMessage}</p>` : null}
+${status.isTest && action !== null ? html`<p class="soft">${texts.testMessage}</p>` : null}
 ${view.buttons && form(subject, view.buttons)}`,
 	};
 }
@@ -36,19 +36,19 @@ ${view.buttons && form(subject, view.buttons)}`,
 type View = {readonly icon: Icon; readonly title: string; readonly text: Html; readonly buttons: Html | null};
 
 function viewOf(subject: Subject): View {
-	const {standing, action} = subject;
+	const {status, action} = subject;
 	// The links of a test message change nothing: its page shows what would be.
-	const isOut = standing.isTest && (action === 'topic' || action === 'all');
-	if (standing.all !== null || (isOut && (action === 'all' || standing.topic === null))) {
-		return outOfAll(subject, standing.all !== 'other');
+	const isOut = status.isTest && (action === 'topic' || action === 'all');
+	if (status.all !== null || (isOut && (action === 'all' || status.topic === null))) {
+		return outOfAll(subject, status.all !== 'other');
 	}
-	if (standing.topic !== null && (standing.topic.block !== null || isOut)) {
-		return outOfTopic(subject, standing.topic);
+	if (status.topic !== null && (status.topic.block !== null || isOut)) {
+		return outOfTopic(subject, status.topic);
 	}
 	return action === 'undo' ? undone(subject) : confirm(subject);
 }
 
-function confirm({texts, brand, address, standing: {topic}}: Subject): View {
+function confirm({texts, brand, address, status: {topic}}: Subject): View {
 	const [who, sender] = [addressMarkup(address), nameMarkup(brand.name)];
 	return topic === null
 		? {
@@ -65,17 +65,17 @@ function confirm({texts, brand, address, standing: {topic}}: Subject): View {
 			};
 }
 
-function outOfAll({texts, brand, address, action, standing}: Subject, byPage: boolean): View {
+function outOfAll({texts, brand, address, action, status}: Subject, byPage: boolean): View {
 	const title = action === null || action === 'undo' ? texts.already : texts.done;
 	return {
 		icon: 'done',
 		title: byPage ? title : texts.blocked,
 		text: texts.allIsOff(addressMarkup(address), nameMarkup(brand.name)),
-		buttons: standing.all === 'page' ? undo(texts) : null,
+		buttons: status.all === 'page' ? undo(texts) : null,
 	};
 }
 
-function outOfTopic({texts, brand, address, action}: Subject, topic: NonNullable<Standing['topic']>): View {
+function outOfTopic({texts, brand, address, action}: Subject, topic: NonNullable<SubscriptionStatus['topic']>): View {
 	const [who, sender, name] = [addressMarkup(address), nameMarkup(brand.name), nameMarkup(topic.name)];
 	return {
 		icon: 'done',
@@ -85,8 +85,8 @@ function outOfTopic({texts, brand, address, action}: Subject, topic: NonNullable
 	};
 }
 
-function undone({texts, brand, address, standing}: Subject): View {
-	const again = standing.topic === null ? 'all' : 'topic';
+function undone({texts, brand, address, status}: Subject): View {
+	const again = status.topic === null ? 'all' : 'topic';
 	return {
 		icon: 'done',
 		title: texts.undone.title,

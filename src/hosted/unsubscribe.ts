@@ -14,8 +14,8 @@ import {
 	changes,
 	type LinkedRecipient,
 	type OptOutAction,
-	readStanding,
-	type Standing,
+	readStatus,
+	type SubscriptionStatus,
 	type Unsubscription,
 } from '../outcome/unsubscribe.ts';
 import {findContactLocale} from '../store/contacts.ts';
@@ -32,7 +32,7 @@ export type UnsubscribeRoutesOptions = {
 	readonly links: Pick<Links, 'openUnsubscribe'>;
 	readonly reader: Knex;
 	/** Resolves when the change is on stable storage. */
-	readonly unsubscribe: (item: Unsubscription) => Promise<Standing>;
+	readonly unsubscribe: (item: Unsubscription) => Promise<SubscriptionStatus>;
 	readonly clock: Clock;
 	readonly random: (size: number) => Buffer;
 };
@@ -63,13 +63,13 @@ export function unsubscribeRoutes({links, reader, unsubscribe, clock, random}: U
 		if (action === undefined) {
 			return noticePage('unclear', 400, texts, brand);
 		}
-		let standing = await readStanding(reader, linked);
+		let status = await readStatus(reader, linked);
 		// What changes nothing need not wait for the one that writes: a link may be posted to as often as anyone likes.
-		if (form && action && changes(standing, action)) {
+		if (form && action && changes(status, action)) {
 			const via = form.action === null ? 'one-click' : 'page';
-			standing = await unsubscribe({...linked, action, via, at: storeTime(clock.now())});
+			status = await unsubscribe({...linked, action, via, at: storeTime(clock.now())});
 		}
-		return unsubscribePage({texts, brand, address: linked.address, token, action, standing});
+		return unsubscribePage({texts, brand, address: linked.address, token, action, status});
 	}
 
 	/** Nobody knows whose link it was to be, unless there is one workspace only. */

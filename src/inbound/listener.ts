@@ -3,7 +3,7 @@ import type {SMTPServerDataStream, SMTPServerSession} from 'smtp-server';
 import type {Addressee, JudgeAddressee, Role} from './addressee.ts';
 import type {Allowances, MailShare} from './allowances.ts';
 import {type ListenerLimits, usualLimits} from './listener-limits.ts';
-import {createMailBuffer, createRoom} from './mail-buffer.ts';
+import {createCapacity, createMailBuffer} from './mail-buffer.ts';
 import {isLooping, receiveMail} from './receive-mail.ts';
 import {createSessions, type Session, serverOptions, type Tls} from './sessions.ts';
 import {announcedSize, GuardedServer, refusals, reply, sessionOver, storeFails, tooMany} from './smtp-session.ts';
@@ -63,7 +63,7 @@ const disabledCommands = ['AUTH', 'HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XF
  */
 export function createListener(options: ListenerOptions) {
 	const limits = {...usualLimits, ...options.limits};
-	const room = createRoom(limits.heldBytes);
+	const room = createCapacity(limits.heldBytes);
 	const sessions = createSessions<State>({
 		hostname: options.hostname,
 		limits,

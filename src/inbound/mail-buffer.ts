@@ -1,10 +1,10 @@
 /** Bytes that all mails on their way in may hold together beyond what each may hold anyway. */
-export type Room = {
+export type Capacity = {
 	readonly take: (bytes: number) => boolean;
 	readonly giveBack: (bytes: number) => void;
 };
 
-export function createRoom(bytes: number): Room {
+export function createCapacity(bytes: number): Capacity {
 	let free = bytes;
 	return {
 		take(wanted) {
@@ -27,7 +27,7 @@ const first = 8 * 1024;
 /**
  * The bytes of a mail that is coming in. They are copied together: a hostile client sends ten million chunks of one byte.
  */
-export function createMailBuffer(room: Room) {
+export function createMailBuffer(room: Capacity) {
 	let buffer = Buffer.alloc(0);
 	let length = 0;
 	let taken = 0;

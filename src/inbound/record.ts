@@ -4,7 +4,7 @@ import type {Clock} from '../mail/clock.ts';
 import type {CameIn, Candidate, Reading, Via} from '../mail/report.ts';
 import {storeTime} from '../mail/time.ts';
 import {isOfNobody} from '../outcome/matches.ts';
-import type {Outbox} from '../outcome/outbox.ts';
+import type {EventWriter} from '../outcome/outbox.ts';
 import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {TrustedReporter} from './trusted-reporter.ts';
@@ -12,7 +12,7 @@ import type {TrustedReporter} from './trusted-reporter.ts';
 export type RecordOptions = {
 	readonly writer: Writer;
 	readonly links: ReadingLinks;
-	readonly outbox: Outbox;
+	readonly eventWriter: EventWriter;
 	/** MAILCTL_RETENTION_DAYS as it is now. */
 	readonly retentionDays: () => number;
 	readonly trustedReporter: TrustedReporter;
@@ -24,7 +24,7 @@ export type RecordReading = (cameIn: CameIn, reading: Reading, raw: Buffer) => P
 /** Records what a mail says of our copies, and that it was read; resolves when that is on stable storage. */
 export function createRecord(options: RecordOptions): RecordReading {
 	const {writer, links, trustedReporter, clock} = options;
-	const write = createReportWrite(options.outbox, {retentionDays: options.retentionDays});
+	const write = createReportWrite(options.eventWriter, {retentionDays: options.retentionDays});
 	return async (cameIn, reading, raw) => {
 		const candidates = candidatesOf(links, cameIn, reading);
 		const reporter = candidates.length === 0 && !reading.forwarded ? await trustedReporter(raw, reading) : null;

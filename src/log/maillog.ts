@@ -13,7 +13,7 @@ const events = {
 	released: null,
 } as const satisfies Record<Outcome['kind'], string | null>;
 
-const standings = {
+const statuses = {
 	paused: {
 		event: 'workspace_paused',
 		level: 'error',
@@ -92,7 +92,7 @@ export function createMailLog(logger: Logger): MailLog {
 			logger.error({event: 'webhook_secret_fault', endpoint, err: error}, text);
 		},
 		reputation({kind, name, ...judged}) {
-			const {event, level, text} = standings[kind];
+			const {event, level, text} = statuses[kind];
 			logger[level]({event, ...judged}, `${name}: ${text}`);
 		},
 		infrastructureAlarm({reply, ...alarm}) {

@@ -63,9 +63,9 @@ export type Route = {
 };
 
 /** What a claim is made for: one workspace's mail for one destination. */
-export type LaneKey = {readonly destination: string; readonly workspaceId: string};
+export type QueueKey = {readonly destination: string; readonly workspaceId: string};
 
 /** A lane's key as one text, for maps: neither part can hold a space. */
-export function laneText({destination, workspaceId}: LaneKey): string {
+export function queueKeyText({destination, workspaceId}: QueueKey): string {
 	return `${destination} ${workspaceId}`;
 }

@@ -4,10 +4,10 @@ import type {AttemptResult, Outcome} from '../mail/outcome.ts';
 import {insertEvents, type NewEvent} from '../store/events.ts';
 import {type CountedStatus, countUsage} from '../store/usage.ts';
 import type {Subscriber} from '../store/webhooks/webhook-endpoints.ts';
-import {addToOutbox, type Outbox} from './outbox.ts';
+import {addToOutbox, type EventWriter} from './outbox.ts';
 
 /** A timeline entry with whom it is about. */
-export type Happening = NewEvent & {
+export type AnnouncedEvent = NewEvent & {
 	readonly workspaceId: string;
 	/** The address that the event is about, as the caller spelled it. */
 	readonly recipient: string;
@@ -28,13 +28,13 @@ const countedTypes: ReadonlySet<string> = new Set([
  */
 export async function announce(
 	trx: Knex.Transaction,
-	happenings: readonly Happening[],
-	outbox: Outbox,
+	events: readonly AnnouncedEvent[],
+	eventWriter: EventWriter,
 	subscribers?: readonly Subscriber[],
 ): Promise<void> {
-	await insertEvents(trx, happenings);
-	await addToOutbox(trx, happenings, outbox, subscribers);
-	const counted = happenings.filter(one => one.counted && countedTypes.has(one.type));
+	await insertEvents(trx, events);
+	await addToOutbox(trx, events, eventWriter, subscribers);
+	const counted = events.filter(one => one.counted && countedTypes.has(one.type));
 	await countUsage(
 		trx,
 		counted.map(one => ({

@@ -2,8 +2,8 @@ import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
 import {moveRecipients} from '../store/recipients.ts';
 import {addSuppressions} from '../store/suppressions.ts';
-import {announce, type Happening} from './announce.ts';
-import type {Outbox} from './outbox.ts';
+import {type AnnouncedEvent, announce} from './announce.ts';
+import type {EventWriter} from './outbox.ts';
 
 /** A recipient marked a copy as spam; times in the store's form. */
 export type Complaint = {
@@ -29,10 +29,10 @@ export type Complaint = {
  */
 export async function recordComplaints(
 	trx: Knex.Transaction,
-	outbox: Outbox,
+	eventWriter: EventWriter,
 	complaints: readonly Complaint[],
 ): Promise<void> {
-	const happenings: Happening[] = [];
+	const events: AnnouncedEvent[] = [];
 	for (const {
 		address: recipient,
 		role,
@@ -43,22 +43,22 @@ export async function recordComplaints(
 		...complaint
 	} of complaints) {
 		const moved = await moveRecipients(trx, [complaint.recipientId], 'complained', complaint.occurredAt);
-		happenings.push({
+		events.push({
 			...complaint,
-			id: outbox.newId('evt'),
+			id: eventWriter.newId('evt'),
 			type: 'complained',
 			recipient,
 			detail: JSON.stringify({recipient, role, ...detail}),
 			counted: counted && moved.size === 1,
 		});
 	}
-	await announce(trx, happenings, outbox);
+	await announce(trx, events, eventWriter);
 	await addSuppressions(
 		trx,
 		complaints
 			.filter(({suppresses}) => suppresses)
 			.map(({workspaceId, messageId, address, addressKey, recordedAt}) => ({
-				id: outbox.newId('sup'),
+				id: eventWriter.newId('sup'),
 				workspaceId,
 				address,
 				addressKey,

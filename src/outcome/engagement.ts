@@ -6,7 +6,7 @@ import {storeTime} from '../mail/time.ts';
 import {addEngagement, type EngagementType, findTrackedRecipients, type TrackedRecipient} from '../store/engagement.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {announce} from './announce.ts';
-import type {Outbox} from './outbox.ts';
+import type {EventWriter} from './outbox.ts';
 
 /** One or more opens of a copy, or clicks of one of its links; times in the store's form. */
 export type Engagement = {
@@ -46,7 +46,7 @@ export function merged<E extends Engagement>(earlier: E, later: Engagement): E {
  * timeline. They never change a state. Answers whether it was counted: a message that was removed or erased, and a workspace
  * that does not track any more, are passed over.
  */
-export function createEngagementWrite(clock: Clock, outbox: Outbox): GroupWrite<Whose & Engagement, boolean> {
+export function createEngagementWrite(clock: Clock, eventWriter: EventWriter): GroupWrite<Whose & Engagement, boolean> {
 	return {
 		name: 'engagement',
 		rank: 3,
@@ -57,7 +57,7 @@ export function createEngagementWrite(clock: Clock, outbox: Outbox): GroupWrite<
 			const found = items.map(item => recipients.find(recipient => isOf(recipient, item)));
 			await recordEngagement(
 				trx,
-				outbox,
+				eventWriter,
 				items.flatMap((item, index) => {
 					const recipient = found[index];
 					return recipient ? [{...item, recipient, recordedAt}] : [];
@@ -86,7 +86,7 @@ export type Engaged = Engagement & {
 /** Counts what was opened and clicked, and puts the first ones into the timeline. */
 export async function recordEngagement(
 	trx: Knex.Transaction,
-	outbox: Outbox,
+	eventWriter: EventWriter,
 	engaged: readonly Engaged[],
 ): Promise<void> {
 	const each = new Map<string, Engaged>();
@@ -107,7 +107,7 @@ export async function recordEngagement(
 		first
 			.sort((one, other) => (one.firstAt < other.firstAt ? -1 : 1))
 			.map(one => ({
-				id: outbox.newId('evt'),
+				id: eventWriter.newId('evt'),
 				workspaceId: one.recipient.workspaceId,
 				messageId: one.recipient.messageId,
 				recipientId: one.recipient.id,
@@ -118,7 +118,7 @@ export async function recordEngagement(
 				counted: isCounted(one.recipient.role, one.recipient.destination),
 				detail: detailOf(one),
 			})),
-		outbox,
+		eventWriter,
 	);
 }
 

@@ -28,7 +28,7 @@ import {
 } from '../store/erasures.ts';
 import type {Store} from '../store/store.ts';
 import {announce} from './announce.ts';
-import type {Outbox} from './outbox.ts';
+import type {EventWriter} from './outbox.ts';
 
 /** A person: an address (in comparison form) in a workspace. */
 export type Person = {readonly workspaceId: string; readonly addressKey: string};
@@ -55,7 +55,7 @@ type StepContext = {
 export type EraseOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	readonly clock: Clock;
-	readonly outbox: Outbox;
+	readonly eventWriter: EventWriter;
 	/**
 	 * Removes the captured mails of copies. It is called before each step commits, when the rows still lead to the files
 	 * if all is interrupted.
@@ -75,7 +75,7 @@ const submittedPerStep = 50;
  * A copy in the queue ends `suppressed`. One that is being tried at this moment may still arrive, but nothing is written
  * of it any more: its claim is gone.
  */
-export function createErase({store, clock, outbox, removeCaptured}: EraseOptions): Erase {
+export function createErase({store, clock, eventWriter, removeCaptured}: EraseOptions): Erase {
 	const {reader, writer} = store;
 	return async (person, operator) => {
 		const {workspaceId, addressKey} = person;
@@ -83,7 +83,7 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 		const target = await findContactId(reader, workspaceId, addressKey);
 		// The contact's id alone says who it was: nothing recorded may hold the address.
 		const act = {action: 'contact.erased', workspaceId, target};
-		const record = beginAct({clock, newId: outbox.newId, operator}, act);
+		const record = beginAct({clock, newId: eventWriter.newId, operator}, act);
 		let messages = 0;
 		let recipients = 0;
 		for (;;) {
@@ -202,7 +202,7 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 		await announce(
 			trx,
 			ended.map(({id, messageId, role}) => ({
-				id: outbox.newId('evt'),
+				id: eventWriter.newId('evt'),
 				workspaceId,
 				messageId,
 				recipientId: id,
@@ -213,7 +213,7 @@ export function createErase({store, clock, outbox, removeCaptured}: EraseOptions
 				detail: JSON.stringify({role, reason: 'erased'}),
 				counted: false,
 			})),
-			outbox,
+			eventWriter,
 		);
 	}
 }

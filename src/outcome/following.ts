@@ -3,7 +3,7 @@ import {trackingOf} from '../mail/message.ts';
 import {isCounted, simulatedLink} from '../mail/simulator.ts';
 import {type Complaint, recordComplaints} from './complaint.ts';
 import {type Engaged, recordEngagement} from './engagement.ts';
-import type {Outbox} from './outbox.ts';
+import type {EventWriter} from './outbox.ts';
 import type {JudgedTry} from './record.ts';
 
 /**
@@ -12,13 +12,13 @@ import type {JudgedTry} from './record.ts';
  */
 export async function recordFollowing(
 	trx: Knex.Transaction,
-	outbox: Outbox,
+	eventWriter: EventWriter,
 	recorded: readonly JudgedTry[],
 ): Promise<void> {
 	const following = recorded.filter(({verdict: {outcome}}) => outcome.kind === 'delivered' && outcome.follows);
 	if (following.length > 0) {
-		await recordComplaints(trx, outbox, following.flatMap(complaintOf));
-		await recordEngagement(trx, outbox, following.flatMap(engagedOf));
+		await recordComplaints(trx, eventWriter, following.flatMap(complaintOf));
+		await recordEngagement(trx, eventWriter, following.flatMap(engagedOf));
 	}
 }
 

@@ -5,10 +5,10 @@ import {isListener, webhookBody} from '../mail/webhook.ts';
 import {readMetadata, readTestMessages} from '../store/messages.ts';
 import {insertDeliveries} from '../store/webhooks/webhook-deliveries.ts';
 import {findSubscribers, type Subscriber} from '../store/webhooks/webhook-endpoints.ts';
-import type {Happening} from './announce.ts';
+import type {AnnouncedEvent} from './announce.ts';
 
 /** Where events go besides the timeline. */
-export type Outbox = {
+export type EventWriter = {
 	readonly newId: NewId;
 	/** Called after the commit, with the endpoints for which something is due now. */
 	readonly onDue: (endpointIds: readonly string[]) => void;
@@ -19,40 +19,40 @@ export type Outbox = {
 /** Adds a delivery for every endpoint that is subscribed to an event, in the event's transaction. */
 export async function addToOutbox(
 	trx: Knex.Transaction,
-	happenings: readonly Happening[],
-	outbox: Outbox,
+	events: readonly AnnouncedEvent[],
+	eventWriter: EventWriter,
 	known?: readonly Subscriber[],
 ): Promise<void> {
-	const carried = happenings.filter(isCarried);
+	const carried = events.filter(isCarried);
 	if (carried.length > 0) {
 		const workspaceIds = [...new Set(carried.map(({workspaceId}) => workspaceId))];
-		await fanOut(trx, carried, known ?? (await findSubscribers(trx, workspaceIds)), outbox);
+		await fanOut(trx, carried, known ?? (await findSubscribers(trx, workspaceIds)), eventWriter);
 	}
 }
 
-type Carried = Happening & {readonly type: WebhookEventType};
+type Carried = AnnouncedEvent & {readonly type: WebhookEventType};
 
-function isCarried(happening: Happening): happening is Carried {
-	return (webhookEventTypes as readonly string[]).includes(happening.type);
+function isCarried(event: AnnouncedEvent): event is Carried {
+	return (webhookEventTypes as readonly string[]).includes(event.type);
 }
 
 async function fanOut(
 	trx: Knex.Transaction,
-	happenings: readonly Carried[],
+	events: readonly Carried[],
 	subscribers: readonly Subscriber[],
-	{newId, onDue}: Outbox,
+	{newId, onDue}: EventWriter,
 ): Promise<void> {
-	const ofTests = await findTests(trx, happenings, subscribers);
-	const pairs = happenings.flatMap(happening =>
+	const ofTests = await findTests(trx, events, subscribers);
+	const pairs = events.flatMap(event =>
 		subscribers
-			.filter(({workspaceId, events}) => workspaceId === happening.workspaceId && events.includes(happening.type))
-			.filter(({mode}) => mode === 'live' || ofTests.has(happening.messageId))
-			.map(({id: endpointId, url}) => ({happening, endpointId, isPosted: !isListener(url)})),
+			.filter(({workspaceId, events}) => workspaceId === event.workspaceId && events.includes(event.type))
+			.filter(({mode}) => mode === 'live' || ofTests.has(event.messageId))
+			.map(({id: endpointId, url}) => ({event, endpointId, isPosted: !isListener(url)})),
 	);
 	if (pairs.length === 0) {
 		return;
 	}
-	const subscribed = [...new Set(pairs.map(({happening}) => happening))];
+	const subscribed = [...new Set(pairs.map(({event}) => event))];
 	const metadata = await readMetadata(
 		trx,
 		subscribed.map(({messageId}) => messageId),
@@ -62,16 +62,16 @@ async function fanOut(
 	);
 	await insertDeliveries(
 		trx,
-		pairs.map(({happening, endpointId, isPosted}) => ({
+		pairs.map(({event, endpointId, isPosted}) => ({
 			id: newId('whd'),
-			workspaceId: happening.workspaceId,
+			workspaceId: event.workspaceId,
 			endpointId,
-			messageId: happening.messageId,
-			eventId: happening.id,
-			eventType: happening.type,
-			body: bodies.get(happening.id) as string,
-			dueAt: isPosted ? happening.recordedAt : null,
-			createdAt: happening.recordedAt,
+			messageId: event.messageId,
+			eventId: event.id,
+			eventType: event.type,
+			body: bodies.get(event.id) as string,
+			dueAt: isPosted ? event.recordedAt : null,
+			createdAt: event.recordedAt,
 		})),
 	);
 	const due = [...new Set(pairs.map(({endpointId}) => endpointId))];
@@ -84,10 +84,10 @@ async function fanOut(
 /** The messages of test keys among them; not asked where no endpoint takes those alone. */
 async function findTests(
 	trx: Knex.Transaction,
-	happenings: readonly Carried[],
+	events: readonly Carried[],
 	subscribers: readonly Subscriber[],
 ): Promise<ReadonlySet<string>> {
 	const asking = new Set(subscribers.filter(({mode}) => mode === 'test').map(({workspaceId}) => workspaceId));
-	const ids = happenings.filter(({workspaceId}) => asking.has(workspaceId)).map(({messageId}) => messageId);
+	const ids = events.filter(({workspaceId}) => asking.has(workspaceId)).map(({messageId}) => messageId);
 	return ids.length === 0 ? new Set() : await readTestMessages(trx, ids);
 }

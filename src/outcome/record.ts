@@ -15,10 +15,10 @@ import {type EndedTry, endClaims, findReported, insertAttempts, writeOutcomes} f
 import {type EarlierTries, readTries} from '../store/reputation.ts';
 import {addSuppressions, type NewSuppression} from '../store/suppressions.ts';
 import {findSubscribers} from '../store/webhooks/webhook-endpoints.ts';
-import {announce, eventDetail, type Happening} from './announce.ts';
+import {type AnnouncedEvent, announce, eventDetail} from './announce.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import {recordFollowing} from './following.ts';
-import type {Outbox} from './outbox.ts';
+import type {EventWriter} from './outbox.ts';
 import {type RecordedEnds, readRecordedEnds, refusalClass} from './recorded-ends.ts';
 import {countTries} from './reputation.ts';
 import type {NextStep} from './settle.ts';
@@ -85,8 +85,8 @@ export type JudgedTry = {
  * followed by. Only copies that this daemon still holds change (answers true); what another one moved meanwhile is left
  * alone (false).
  */
-export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<JudgedTry, boolean> {
-	const {newId} = outbox;
+export function createRecordWrite(boot: string, eventWriter: EventWriter): GroupWrite<JudgedTry, boolean> {
+	const {newId} = eventWriter;
 	return {
 		name: 'outcome',
 		rank: 3,
@@ -140,12 +140,12 @@ export function createRecordWrite(boot: string, outbox: Outbox): GroupWrite<Judg
 						newId,
 					),
 				),
-				outbox,
+				eventWriter,
 				subscribers,
 			);
 			await suppress(trx, mine, newId);
-			await recordFollowing(trx, outbox, mine);
-			await countTries(trx, mine, {earlier, told}, outbox);
+			await recordFollowing(trx, eventWriter, mine);
+			await countTries(trx, mine, {earlier, told}, eventWriter);
 			await countTls(trx, mine.flatMap(tlsOf));
 			return items.map(({recipient}) => written.has(recipient.id));
 		},
@@ -238,8 +238,8 @@ function eventsOf(
 		refused,
 	}: {readonly queued: string | null; readonly doubtful: boolean; readonly refused: Refused | undefined},
 	newId: NewId,
-): Happening[] {
-	const events: Happening[] = [];
+): AnnouncedEvent[] {
+	const events: AnnouncedEvent[] = [];
 	const common = {
 		workspaceId: recipient.workspace_id,
 		messageId: recipient.message_id,

@@ -7,11 +7,11 @@ import {isCounted, isSimulated, simulatorDomain} from '../mail/simulator.ts';
 import type {ReportedRecipient} from '../store/inbound/reports.ts';
 import {moveRecipients} from '../store/recipients.ts';
 import {addSuppressions} from '../store/suppressions.ts';
-import {announce, type Happening} from './announce.ts';
+import {type AnnouncedEvent, announce} from './announce.ts';
 import {recordComplaints} from './complaint.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import type {Match} from './matches.ts';
-import type {Outbox} from './outbox.ts';
+import type {EventWriter} from './outbox.ts';
 import {complaintClass, type RecordedEnds, readRecordedEnds, refusalClass} from './recorded-ends.ts';
 import {countReported, type Reweighed, type Weight, weightOfRefusal} from './reputation.ts';
 import {type Unsubscription, unsubscribeAll} from './unsubscribe.ts';
@@ -26,7 +26,7 @@ type MatchedReport = Reported & {readonly report: Report};
  */
 export async function actOn(
 	trx: Knex.Transaction,
-	outbox: Outbox,
+	eventWriter: EventWriter,
 	reported: readonly Reported[],
 ): Promise<Map<string, EventType>> {
 	const told = reported.filter((one): one is MatchedReport => one.report !== undefined);
@@ -37,16 +37,16 @@ export async function actOn(
 		[...failed, ...complaints].map(({recipient}) => recipient.messageId),
 	);
 	const written = [
-		...(await recordArrivals(trx, outbox, told.filter(actionIs('delivered', 'relayed', 'expanded')))),
-		...(await recordRefusals(trx, outbox, once(failed, classOfRefusal, already))),
+		...(await recordArrivals(trx, eventWriter, told.filter(actionIs('delivered', 'relayed', 'expanded')))),
+		...(await recordRefusals(trx, eventWriter, once(failed, classOfRefusal, already))),
 		...(await complain(
 			trx,
-			outbox,
+			eventWriter,
 			once(complaints, () => complaintClass, already),
 		)),
-		...(await unsubscribe(trx, outbox, reported.filter(wantsOut))),
+		...(await unsubscribe(trx, eventWriter, reported.filter(wantsOut))),
 	];
-	await countReported(trx, reweighed(written, already), outbox);
+	await countReported(trx, reweighed(written, already), eventWriter);
 	return new Map(written.map(({one, event}) => [one.reportId, event]));
 }
 
@@ -96,7 +96,11 @@ const typeOf = ({type}: Report) => (type === 'permanent' ? 'permanent' : 'transi
 const categoryOf = ({category}: Report) => category ?? 'undetermined';
 
 /** A smarthost took the mail, and now tells that it went on: that is all that will be known of it (RFC 3461 §5.2.5). */
-async function recordArrivals(trx: Knex.Transaction, outbox: Outbox, told: readonly MatchedReport[]): Promise<Written> {
+async function recordArrivals(
+	trx: Knex.Transaction,
+	eventWriter: EventWriter,
+	told: readonly MatchedReport[],
+): Promise<Written> {
 	const moving = await move(
 		trx,
 		told.filter(({recipient}) => recipient.state === 'sent'),
@@ -104,8 +108,8 @@ async function recordArrivals(trx: Knex.Transaction, outbox: Outbox, told: reado
 	);
 	await announce(
 		trx,
-		[...moving].map(one => happeningOf(one, outbox.newId('evt'), 'delivered', true)),
-		outbox,
+		[...moving].map(one => eventOf(one, eventWriter.newId('evt'), 'delivered', true)),
+		eventWriter,
 	);
 	return [...moving].map(one => ({one, event: 'delivered'}));
 }
@@ -114,14 +118,18 @@ async function recordArrivals(trx: Knex.Transaction, outbox: Outbox, told: reado
  * Refusals: the copy leaves the queue if it is still in it. The address that the mail was sent to is blocked, never one that
  * stands in the report (R3.3).
  */
-async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: readonly MatchedReport[]): Promise<Written> {
+async function recordRefusals(
+	trx: Knex.Transaction,
+	eventWriter: EventWriter,
+	told: readonly MatchedReport[],
+): Promise<Written> {
 	const moving = await move(trx, told, 'bounced');
 	const escalated = await escalate(trx, told.flatMap(softBounceOf));
 	const gone = new Map([...escalated].map(([{one}, how]) => [one, how]));
 	await announce(
 		trx,
-		told.map(one => happeningOf(one, outbox.newId('evt'), 'bounced', moving.has(one), gone.get(one))),
-		outbox,
+		told.map(one => eventOf(one, eventWriter.newId('evt'), 'bounced', moving.has(one), gone.get(one))),
+		eventWriter,
 	);
 	const hard = told.filter(one => one.report.suppresses || gone.has(one));
 	await addSuppressions(
@@ -129,7 +137,7 @@ async function recordRefusals(trx: Knex.Transaction, outbox: Outbox, told: reado
 		hard
 			.filter(({recipient}) => mayBlock(recipient))
 			.map(({recipient, item}) => ({
-				id: outbox.newId('sup'),
+				id: eventWriter.newId('sup'),
 				workspaceId: recipient.workspaceId,
 				address: recipient.address,
 				addressKey: recipient.addressKey,
@@ -168,13 +176,13 @@ async function move(
 }
 
 /** `counts`: it changed the copy's state. */
-function happeningOf(
+function eventOf(
 	told: MatchedReport,
 	id: string,
 	type: 'delivered' | 'bounced',
 	counts: boolean,
 	escalated?: Escalated,
-): Happening {
+): AnnouncedEvent {
 	const {recipient, item} = told;
 	return {
 		id,
@@ -216,10 +224,14 @@ function saidOf({report, item, via, reportId}: MatchedReport): Record<string, un
 	};
 }
 
-async function complain(trx: Knex.Transaction, outbox: Outbox, told: readonly MatchedReport[]): Promise<Written> {
+async function complain(
+	trx: Knex.Transaction,
+	eventWriter: EventWriter,
+	told: readonly MatchedReport[],
+): Promise<Written> {
 	await recordComplaints(
 		trx,
-		outbox,
+		eventWriter,
 		told.map(one => {
 			const {recipient, item} = one;
 			return {
@@ -250,7 +262,11 @@ function wantsOut({via, report}: Reported): boolean {
 }
 
 /** As the hosted page does it: out of the topic of the mail, or of everything where it has none. */
-async function unsubscribe(trx: Knex.Transaction, outbox: Outbox, reported: readonly Reported[]): Promise<Written> {
+async function unsubscribe(
+	trx: Knex.Transaction,
+	eventWriter: EventWriter,
+	reported: readonly Reported[],
+): Promise<Written> {
 	const ends = await unsubscribeAll(
 		trx,
 		reported.map(
@@ -266,7 +282,7 @@ async function unsubscribe(trx: Knex.Transaction, outbox: Outbox, reported: read
 				at: item.at,
 			}),
 		),
-		outbox,
+		eventWriter,
 	);
 	return reported.filter((_, index) => ends[index]?.told).map(one => ({one, event: 'unsubscribed'}));
 }

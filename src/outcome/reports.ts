@@ -25,7 +25,7 @@ import {
 	type ReportedRecipient,
 } from '../store/inbound/reports.ts';
 import {isYoung, type Known, type Match, matchesOf, matchesOfReporter, type ReadMail} from './matches.ts';
-import type {Outbox} from './outbox.ts';
+import type {EventWriter} from './outbox.ts';
 import {actOn, type Reported} from './report-effects.ts';
 import {reviewText} from './report-summary.ts';
 
@@ -76,7 +76,7 @@ const mostTrimmed = 1000;
  * same comes, it counts once (R3.1–R3.4).
  */
 export function createReportWrite(
-	outbox: Outbox,
+	eventWriter: EventWriter,
 	{retentionDays, caps = keptCaps}: ReportOptions,
 ): GroupWrite<ReadMail, ReportEffect> {
 	let untrimmed = {mails: 0, bytes: 0};
@@ -100,8 +100,8 @@ export function createReportWrite(
 		async apply(trx, items) {
 			const acceptMs = reportTokenMs(retentionDays());
 			const {known, matches} = await prove(trx, items, acceptMs);
-			const added = await addReports(trx, outbox, matches.flat());
-			const events = await actOn(trx, outbox, added);
+			const added = await addReports(trx, eventWriter, matches.flat());
+			const events = await actOn(trx, eventWriter, added);
 			const fresh = await withoutIdle(trx, added, events);
 			const freshOf = groupBy(fresh, ({item}) => item);
 			const effects = items.map((item, index): ReportEffect => {
@@ -153,8 +153,12 @@ async function prove(
 }
 
 /** Writes reports; answers those that had not come before. */
-async function addReports(trx: Knex.Transaction, outbox: Outbox, matches: readonly Match[]): Promise<Reported[]> {
-	const reported = matches.map(match => ({...match, reportId: outbox.newId('rpt')}));
+async function addReports(
+	trx: Knex.Transaction,
+	eventWriter: EventWriter,
+	matches: readonly Match[],
+): Promise<Reported[]> {
+	const reported = matches.map(match => ({...match, reportId: eventWriter.newId('rpt')}));
 	const added = await insertReports(trx, reported.map(rowOf));
 	return reported.filter(({reportId}) => added.has(reportId));
 }

@@ -4,7 +4,7 @@ import type {Figures} from '../mail/reputation.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {ReportedRecipient} from '../store/inbound/reports.ts';
 import {countHours, type EarlierTries, type ReputationCount, readTries} from '../store/reputation.ts';
-import type {Outbox} from './outbox.ts';
+import type {EventWriter} from './outbox.ts';
 import type {JudgedTry} from './record.ts';
 
 /** What an end of a copy weighs: its address is gone; it was refused because of us; it was reported as spam. */
@@ -63,7 +63,7 @@ export async function countTries(
 		readonly earlier: ReadonlyMap<string, EarlierTries>;
 		readonly told: ReadonlyMap<string, {readonly weights: Weights}>;
 	},
-	outbox: Outbox,
+	eventWriter: EventWriter,
 ): Promise<void> {
 	const changes = recorded.flatMap(one => {
 		const change = changeOf(one.recipient, ...coursesOfTry(one, told.get(one.recipient.id)?.weights ?? none));
@@ -76,7 +76,7 @@ export async function countTries(
 			workspaceId: recipient.workspace_id,
 			at: earlier.get(recipient.id)?.at ?? result.attempts[0]?.at ?? result.at,
 		})),
-		outbox,
+		eventWriter,
 	);
 }
 
@@ -112,7 +112,7 @@ export type Reweighed = {
 export async function countReported(
 	trx: Knex.Transaction,
 	reweighed: readonly Reweighed[],
-	outbox: Outbox,
+	eventWriter: EventWriter,
 ): Promise<void> {
 	const firstTries = await readTries(
 		trx,
@@ -127,7 +127,7 @@ export async function countReported(
 			const change = changeOf(recipient, {...course, weights: before}, {...course, weights: after});
 			return change === null || at === null ? [] : [{...change, workspaceId: recipient.workspaceId, at}];
 		}),
-		outbox,
+		eventWriter,
 	);
 }
 
@@ -143,7 +143,11 @@ function changeOf({destination}: {readonly destination: string}, before: Course,
 	return destination !== simulatorDomain && Object.values(change).some(n => n !== 0) ? change : null;
 }
 
-async function count(trx: Knex.Transaction, counts: readonly ReputationCount[], {onCounted}: Outbox): Promise<void> {
+async function count(
+	trx: Knex.Transaction,
+	counts: readonly ReputationCount[],
+	{onCounted}: EventWriter,
+): Promise<void> {
 	await countHours(trx, counts);
 	if (counts.length > 0 && onCounted !== undefined) {
 		const workspaceIds = [...new Set(counts.map(({workspaceId}) => workspaceId))];

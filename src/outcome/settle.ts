@@ -6,7 +6,7 @@ import {cappedWait, endOfLife, nextAttempt, type Retry} from '../mail/retry.ts';
 import {isCounted} from '../mail/simulator.ts';
 import {type ChangedRecipient, endWaiting, type Step} from '../store/queue/queue-change.ts';
 import {announce} from './announce.ts';
-import type {Outbox} from './outbox.ts';
+import type {EventWriter} from './outbox.ts';
 
 /** The end of one try of a claimed copy, before it is decided what follows. */
 export type TryEnd = {
@@ -108,14 +108,14 @@ export async function giveUp(
 	trx: Knex.Transaction,
 	step: Step,
 	how: GivenUp,
-	outbox: Outbox,
+	eventWriter: EventWriter,
 ): Promise<readonly ChangedRecipient[]> {
 	const state = how.kind === 'drop' ? 'errored' : 'bounced';
 	const ended = await endWaiting(trx, step, state);
 	await announce(
 		trx,
 		ended.map(recipient => ({
-			id: outbox.newId('evt'),
+			id: eventWriter.newId('evt'),
 			workspaceId: recipient.workspace_id,
 			messageId: recipient.message_id,
 			recipientId: recipient.id,
@@ -126,7 +126,7 @@ export async function giveUp(
 			detail: JSON.stringify({recipient: recipient.address, role: recipient.role, ...explanation(how, recipient)}),
 			counted: isCounted(recipient.role, recipient.destination),
 		})),
-		outbox,
+		eventWriter,
 	);
 	return ended;
 }

@@ -6,10 +6,10 @@ import {type Pair, pairKey} from '../store/engine/pairs.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {readDetails} from '../store/events.ts';
 import {findRecipientFor} from '../store/recipients.ts';
-import {deleteSuppressionOf, findStanding, insertSuppressions} from '../store/suppressions.ts';
+import {deleteSuppressionOf, findStatus, insertSuppressions} from '../store/suppressions.ts';
 import {deleteOptOut, insertOptOut} from '../store/topics.ts';
 import {announce} from './announce.ts';
-import type {Outbox} from './outbox.ts';
+import type {EventWriter} from './outbox.ts';
 
 /** Which mail a link stood in, and whom it was for. */
 export type LinkedRecipient = {
@@ -42,7 +42,7 @@ export type Unsubscription = LinkedRecipient & {
 export type Block = 'page' | 'other';
 
 /** What holds for an address, as its link's page sees it. */
-export type Standing = {
+export type SubscriptionStatus = {
 	/** The topic that the message was tagged with, if there still is one. */
 	readonly topic: {readonly code: string; readonly name: string; readonly block: Block | null} | null;
 	readonly all: Block | null;
@@ -58,19 +58,19 @@ const reason = 'unsubscribe';
  * Acts on unsubscribe links, many in one transaction: suppression or opt-out, and the event of the message's copy. What is
  * there already stays as it is. Answers what holds then. The workspace must exist.
  */
-export function createUnsubscribeWrite(outbox: Outbox): GroupWrite<Unsubscription, Standing> {
+export function createUnsubscribeWrite(eventWriter: EventWriter): GroupWrite<Unsubscription, SubscriptionStatus> {
 	return {
 		name: 'unsubscribe',
 		rank: 3,
 		async apply(trx, items) {
-			return (await unsubscribeAll(trx, items, outbox)).map(({standing}) => standing);
+			return (await unsubscribeAll(trx, items, eventWriter)).map(({status}) => status);
 		},
 	};
 }
 
 /** What an unsubscription led to. */
 export type Unsubscribed = {
-	readonly standing: Standing;
+	readonly status: SubscriptionStatus;
 	/** Whether the timeline tells of it; it does not where it changed nothing. */
 	readonly told: boolean;
 };
@@ -79,19 +79,19 @@ export type Unsubscribed = {
 export async function unsubscribeAll(
 	trx: Knex.Transaction,
 	items: readonly Unsubscription[],
-	outbox: Outbox,
+	eventWriter: EventWriter,
 ): Promise<Unsubscribed[]> {
 	const ends = new Map<Unsubscription, Unsubscribed>();
 	// In the order of their keys, for two nodes may write the same addresses.
 	for (const item of items.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))) {
-		ends.set(item, await act(trx, item, outbox));
+		ends.set(item, await act(trx, item, eventWriter));
 	}
 	return items.map(item => ends.get(item) as Unsubscribed);
 }
 
 /** What holds for the address of a link now; nothing does in a workspace that is gone. */
-export async function readStanding(reader: Knex, recipient: LinkedRecipient): Promise<Standing> {
-	const row = await findStanding(reader, pairOf(recipient), recipient);
+export async function readStatus(reader: Knex, recipient: LinkedRecipient): Promise<SubscriptionStatus> {
+	const row = await findStatus(reader, pairOf(recipient), recipient);
 	const block = row?.optOutSource ? blockOf(row.optOutSource === pageSource) : null;
 	return {
 		topic: row?.topicCode && row.topicName ? {code: row.topicCode, name: row.topicName, block} : null,
@@ -102,30 +102,30 @@ export async function readStanding(reader: Knex, recipient: LinkedRecipient): Pr
 }
 
 /** Whether there is anything to write. */
-export function changes({topic, all, isTest}: Standing, action: OptOutAction): boolean {
+export function changes({topic, all, isTest}: SubscriptionStatus, action: OptOutAction): boolean {
 	if (action === 'undo') {
 		return !isTest && (all === 'page' || topic?.block === 'page');
 	}
 	return isTest || (action === 'topic' && topic ? topic.block : all) === null;
 }
 
-async function act(trx: Knex.Transaction, item: Unsubscription, outbox: Outbox): Promise<Unsubscribed> {
+async function act(trx: Knex.Transaction, item: Unsubscription, eventWriter: EventWriter): Promise<Unsubscribed> {
 	const {action} = item;
-	const standing = await readStanding(trx, item);
-	if (!changes(standing, action)) {
-		return {standing, told: false};
+	const status = await readStatus(trx, item);
+	if (!changes(status, action)) {
+		return {status, told: false};
 	}
-	const code = standing.topic?.code ?? null;
+	const code = status.topic?.code ?? null;
 	let told = false;
 	if (action === 'undo') {
 		await takeBack(trx, item, code);
 	} else {
 		const topic = action === 'topic' ? code : null;
-		if (standing.isTest || (await optOut(trx, item, topic, outbox.newId))) {
-			told = await tell(trx, item, topic, outbox);
+		if (status.isTest || (await optOut(trx, item, topic, eventWriter.newId))) {
+			told = await tell(trx, item, topic, eventWriter);
 		}
 	}
-	return {standing: await readStanding(trx, item), told};
+	return {status: await readStatus(trx, item), told};
 }
 
 /** False: the address was out already. */
@@ -158,7 +158,7 @@ async function tell(
 	trx: Knex.Transaction,
 	item: Unsubscription,
 	topic: string | null,
-	outbox: Outbox,
+	eventWriter: EventWriter,
 ): Promise<boolean> {
 	const {workspaceId, messageId, role, address: recipient, via, at} = item;
 	const recipientId = await findRecipientFor(trx, item);
@@ -173,7 +173,7 @@ async function tell(
 		trx,
 		[
 			{
-				id: outbox.newId('evt'),
+				id: eventWriter.newId('evt'),
 				workspaceId,
 				messageId,
 				recipientId,
@@ -185,7 +185,7 @@ async function tell(
 				counted: false,
 			},
 		],
-		outbox,
+		eventWriter,
 	);
 	return true;
 }

@@ -1,7 +1,7 @@
-import type {LeaseRow, Sharers} from '../mail/lease.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
+import type {ShareRow, Sharers} from '../mail/share-row.ts';
+import {type Part, shareNow} from './fair-shares.ts';
 import {joined, type Learnt} from './learnt.ts';
-import {type Part, shareNow} from './share.ts';
 
 /** What all nodes together may have of a site. */
 export type Totals = {readonly connections: number; readonly perMinute: number | null};
@@ -31,20 +31,20 @@ export type SiteAnswer = {
 	/** No other node has anything of it. */
 	readonly isFirst: boolean;
 	/** What is known of the node from now on. */
-	readonly row: LeaseRow;
+	readonly row: ShareRow;
 };
 
 /** What a node gets of the sites it asks for. `leases`: what nodes that live have of them. `rows`: what is remembered of them. */
 export function answersTo(
 	asks: readonly SiteAsk[],
 	sharers: Sharers,
-	leases: readonly LeaseRow[],
+	shares: readonly ShareRow[],
 	rows: ReadonlyMap<string, SavedSite>,
 ): SiteAnswer[] {
-	const others = new Map<string, LeaseRow[]>();
-	for (const lease of leases) {
-		if (lease.node !== sharers.node) {
-			others.set(lease.site, [...(others.get(lease.site) ?? []), lease]);
+	const others = new Map<string, ShareRow[]>();
+	for (const share of shares) {
+		if (share.node !== sharers.node) {
+			others.set(share.site, [...(others.get(share.site) ?? []), share]);
 		}
 	}
 	return asks.map(ask => answerTo(ask, sharers, others.get(ask.site) ?? [], rows.get(ask.site) ?? null));
@@ -54,7 +54,7 @@ export function answersTo(
 function answerTo(
 	ask: SiteAsk,
 	{node, nodes, isBlocked}: Sharers,
-	others: readonly LeaseRow[],
+	others: readonly ShareRow[],
 	row: SavedSite | null,
 ): SiteAnswer {
 	const {site, wants, held, heldPerMinute, learnt} = ask;

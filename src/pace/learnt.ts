@@ -131,7 +131,7 @@ export function totalsOf(
 	now: Moment,
 	longestWait: number,
 ): {readonly connections: number; readonly perMinute: number | null} {
-	const seen: SiteState = {...site, lease: null, bucket: null};
+	const seen: SiteState = {...site, share: null, bucket: null};
 	adopt(seen, said, agreed, new Set(), now, longestWait);
 	return {connections: allConnectionsOf(seen, now.monotonic), perMinute: rateOf(seen)};
 }

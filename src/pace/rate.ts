@@ -1,7 +1,7 @@
 import {createBucket} from './bucket.ts';
 import type {SiteState} from './site.ts';
 
-type Rated = Pick<SiteState, 'bucket' | 'lease'>;
+type Rated = Pick<SiteState, 'bucket' | 'share'>;
 
 /** Mails per minute of all nodes together; null: any number. */
 export function rateOf({slow, pace}: Pick<SiteState, 'slow' | 'pace'>): number | null {
@@ -10,12 +10,12 @@ export function rateOf({slow, pace}: Pick<SiteState, 'slow' | 'pace'>): number |
 
 /** The site gets so many mails per minute from now on, of which this node has its part; null: any number. */
 export function setRate(site: Rated, perMinute: number | null, now: number): void {
-	const {lease} = site;
-	if (lease === null || lease.term.alone) {
+	const {share} = site;
+	if (share === null || share.term.alone) {
 		fillBy(site, perMinute, now, true);
 	} else {
-		const part = lease.perMinute ?? Number.POSITIVE_INFINITY;
-		fillBy(site, perMinute === null ? lease.perMinute : Math.min(perMinute, part), now, false);
+		const part = share.perMinute ?? Number.POSITIVE_INFINITY;
+		fillBy(site, perMinute === null ? share.perMinute : Math.min(perMinute, part), now, false);
 	}
 }
 
@@ -24,8 +24,8 @@ export function setRate(site: Rated, perMinute: number | null, now: number): voi
  * the last minute counts too, and the bucket begins empty.
  */
 export function setPart(site: Rated, perMinute: number | null, isFirst: boolean, now: number): void {
-	if (site.lease) {
-		site.lease.perMinute = perMinute;
+	if (site.share) {
+		site.share.perMinute = perMinute;
 	}
 	fillBy(site, perMinute, now, isFirst);
 }

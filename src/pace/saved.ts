@@ -1,8 +1,8 @@
 import type {Pace} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
-import type {Lease} from './lease.ts';
 import {rateOf, setRate} from './rate.ts';
 import {newSite, type SiteState} from './site.ts';
+import type {SiteShare} from './site-share.ts';
 
 /** The same instant on both clocks. */
 export type Moment = {readonly now: number; readonly monotonic: number};
@@ -34,9 +34,9 @@ export function restoredSite(
 	saved: SavedSite,
 	moment: Moment,
 	longestWait: number,
-	lease: Lease | null = null,
+	share: SiteShare | null = null,
 ): SiteState {
-	const site = newSite(pace, lease, moment.monotonic);
+	const site = newSite(pace, share, moment.monotonic);
 	site.connections = Math.max(1, Math.min(saved.window, pace.connections));
 	site.mailsPerSession = Math.min(saved.mailsPerSession ?? pace.mailsPerSession, pace.mailsPerSession);
 	restoreBackoff(site, saved, moment, longestWait);

@@ -1,8 +1,8 @@
 import type {Pace, PaceReaction} from '../mail/route.ts';
 import type {Bucket} from './bucket.ts';
 import {commonReactions} from './common-reactions.ts';
-import {type Lease, leased} from './lease.ts';
 import {rateOf, setRate} from './rate.ts';
+import {type SiteShare, sharedOut} from './site-share.ts';
 
 /** How a try ended, as far as it tells something of the site. */
 export type SiteEnd = {
@@ -46,7 +46,7 @@ export type SiteState = {
 	mailsPerSession: number;
 	bucket: Bucket | null;
 	/** What this node has of all that; null: everything. */
-	lease: Lease | null;
+	share: SiteShare | null;
 };
 
 /** What changed so that it is worth a word. */
@@ -65,7 +65,7 @@ const minute = 60_000;
 const backoffs = [1, 2, 5, 15, 30, 60].map(minutes => minutes * minute);
 
 /** One of which nothing is known yet at `now`. */
-export function newSite(pace: Pace, lease: Lease | null = null, now = 0): SiteState {
+export function newSite(pace: Pace, share: SiteShare | null = null, now = 0): SiteState {
 	const site: SiteState = {
 		pace,
 		connections: Math.min(pace.startConnections, pace.connections),
@@ -76,7 +76,7 @@ export function newSite(pace: Pace, lease: Lease | null = null, now = 0): SiteSt
 		slow: null,
 		mailsPerSession: pace.mailsPerSession,
 		bucket: null,
-		lease,
+		share,
 	};
 	setRate(site, pace.perMinute, now);
 	return site;
@@ -106,12 +106,12 @@ export function isProbing(site: SiteState, now: number): boolean {
 
 /** Connections that this node may have to the site now; 0: none, it is left alone or others have them. */
 export function connectionsOf(site: SiteState, now: number): number {
-	return Math.min(allConnectionsOf(site, now), leased(site.lease, now));
+	return Math.min(allConnectionsOf(site, now), sharedOut(site.share, now));
 }
 
 /** Whether others have what this node could use of the site. */
 export function isShort(site: SiteState, now: number): boolean {
-	return leased(site.lease, now) < allConnectionsOf(site, now);
+	return sharedOut(site.share, now) < allConnectionsOf(site, now);
 }
 
 /** Connections that the site may have now from all nodes together; 0: it is left alone. */

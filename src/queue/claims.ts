@@ -1,14 +1,14 @@
 import {setTimeout as delay} from 'node:timers/promises';
 import type {Clock} from '../mail/clock.ts';
 import {claimMarginMs} from '../mail/retry.ts';
-import type {LaneKey} from '../mail/route.ts';
+import type {QueueKey} from '../mail/route.ts';
 import {storeTime} from '../mail/time.ts';
 import type {JudgedTry, TriedRecipient} from '../outcome/record.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, storeRetryMs} from '../store/held-claims.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
 import type {Claim, ClaimedNow} from '../store/queue/claims.ts';
-import type {ClaimResult, Grant} from './grants.ts';
+import type {ClaimPermit, ClaimResult} from './claim-permits.ts';
 
 export type ClaimsOptions = {
 	readonly writer: Writer;
@@ -17,7 +17,7 @@ export type ClaimsOptions = {
 	/** Claims those of the copies that nobody has or holds, for so long (milliseconds) without their daemon. */
 	readonly claimAged: (ids: readonly string[], lastsMs: number) => Promise<readonly Claimed[]>;
 	/** Gives back claims of this daemon other than those of the copies it knows; answers their lanes. */
-	readonly releaseUnknown: (known: () => readonly string[]) => Promise<readonly LaneKey[]>;
+	readonly releaseUnknown: (known: () => readonly string[]) => Promise<readonly QueueKey[]>;
 	/** With a margin: how long a claim lasts without its daemon. Past it another one may take the copy if nobody knows this one. */
 	readonly attemptDeadlineMs: number;
 	readonly clock: Clock;
@@ -42,11 +42,11 @@ export function createClaims(options: ClaimsOptions) {
 	const held = createHeldClaims(options);
 	let unwritten = 0;
 
-	async function ask({lane, limit, asksNext, newestFirst, warmUp}: Grant): Promise<ClaimedNow> {
+	async function ask({queue, limit, asksNext, newestFirst, warmUp}: ClaimPermit): Promise<ClaimedNow> {
 		try {
 			return await writer.submit(claimWrite, {
-				destination: lane.destination,
-				workspaceId: lane.workspaceId,
+				destination: queue.destination,
+				workspaceId: queue.workspaceId,
 				limit,
 				newestFirst,
 				lastsMs: attemptDeadlineMs + claimMarginMs,
@@ -77,8 +77,8 @@ export function createClaims(options: ClaimsOptions) {
 
 	return {
 		/** The copies to be tried, until they are recorded, and what the lanes are to know; none where the store fails. */
-		async claim(grant: Grant): Promise<{readonly recipients: readonly Claimed[]; readonly result: ClaimResult}> {
-			const {recipients: claimed, nextDue, warmedUp} = await ask(grant);
+		async claim(permit: ClaimPermit): Promise<{readonly recipients: readonly Claimed[]; readonly result: ClaimResult}> {
+			const {recipients: claimed, nextDue, warmedUp} = await ask(permit);
 			const recipients = claimed.filter(({id}) => held.take(id));
 			const next = nextDue === null ? null : Date.parse(nextDue);
 			const result = {
@@ -128,6 +128,6 @@ export function createClaims(options: ClaimsOptions) {
 		},
 
 		/** Gives them back and answers their lanes. The store takes turns: by then all that was claimed before is known. */
-		releaseUnknown: async (): Promise<readonly LaneKey[]> => (await held.releaseUnknown()) ?? [],
+		releaseUnknown: async (): Promise<readonly QueueKey[]> => (await held.releaseUnknown()) ?? [],
 	};
 }

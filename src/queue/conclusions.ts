@@ -7,7 +7,7 @@ import {decideNext, type NextStep} from '../outcome/settle.ts';
 import type {SiteEnd} from '../pace/site.ts';
 import {fromSources} from '../pace/site-name.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
-import type {Grant} from './grants.ts';
+import type {ClaimPermit} from './claim-permits.ts';
 
 /** The end of a try, not judged yet. */
 export type Tried = Pick<JudgedTry, 'result' | 'made' | 'crashes'>;
@@ -33,10 +33,10 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 	const {clock, fixedWaitOf} = options;
 
 	/** What follows from a try, for the copy and (`end`) for its site. */
-	function conclude(grant: Grant, recipient: Claimed, tried: Tried): JudgedTry & {readonly end: SiteEnd | null} {
+	function conclude(permit: ClaimPermit, recipient: Claimed, tried: Tried): JudgedTry & {readonly end: SiteEnd | null} {
 		try {
 			const isSimulated = fixedWaitOf(recipient) !== undefined;
-			const end = isSimulated ? well : siteEnd(tried.result, grant.route, recipient.destination);
+			const end = isSimulated ? well : siteEnd(tried.result, permit.route, recipient.destination);
 			// Whatever is wrong between us and our smarthost is no fault of the mail (R1.8).
 			const result = end?.kind === 'locked_out' ? givenBack(tried.result, end.reason) : tried.result;
 			return {...tried, recipient: triedRecipient(recipient), result, verdict: judged(recipient, result), end};

@@ -1,46 +1,46 @@
-import type {LaneKey, Route} from '../mail/route.ts';
+import type {QueueKey, Route} from '../mail/route.ts';
+import type {DestinationQueue} from './destination-queue.ts';
 import {addTurn, type FairRing, hasTurn, removeTurn, takeTurn} from './fair-ring.ts';
-import type {Lane} from './lane.ts';
 
 /** Lanes whose way is to be found, workspaces in turn, and those that go on while theirs is found anew. */
 export function createToFind() {
-	const unplaced: Record<'fresh' | 'backlog', FairRing<Lane>> = {fresh: new Map(), backlog: new Map()};
-	const stale = new Set<Lane>();
+	const unplaced: Record<'fresh' | 'backlog', FairRing<DestinationQueue>> = {fresh: new Map(), backlog: new Map()};
+	const stale = new Set<DestinationQueue>();
 
 	/** It is to be looked for again. */
-	function again(lane: Lane): void {
-		addTurn(unplaced[lane.fresh ? 'fresh' : 'backlog'], lane.workspaceId, lane);
+	function again(queue: DestinationQueue): void {
+		addTurn(unplaced[queue.fresh ? 'fresh' : 'backlog'], queue.workspaceId, queue);
 	}
 
 	return {
 		/** It cannot go on before. */
-		seek(lane: Lane): void {
-			const isNew = lane.state !== 'looking';
-			lane.state = 'looking';
-			if (isNew || (lane.fresh && hasTurn(unplaced.backlog, lane.workspaceId, lane))) {
-				removeTurn(unplaced.backlog, lane.workspaceId, lane);
-				again(lane);
+		seek(queue: DestinationQueue): void {
+			const isNew = queue.state !== 'looking';
+			queue.state = 'looking';
+			if (isNew || (queue.fresh && hasTurn(unplaced.backlog, queue.workspaceId, queue))) {
+				removeTurn(unplaced.backlog, queue.workspaceId, queue);
+				again(queue);
 			}
 		},
 
 		again,
 
-		renew: (lane: Lane): void => void stale.add(lane),
+		renew: (queue: DestinationQueue): void => void stale.add(queue),
 
-		remove(lane: Lane): void {
-			removeTurn(unplaced.fresh, lane.workspaceId, lane);
-			removeTurn(unplaced.backlog, lane.workspaceId, lane);
-			stale.delete(lane);
+		remove(queue: DestinationQueue): void {
+			removeTurn(unplaced.fresh, queue.workspaceId, queue);
+			removeTurn(unplaced.backlog, queue.workspaceId, queue);
+			stale.delete(queue);
 		},
 
 		/** The one whose turn it is; `backlog`: also of what was tried before. */
-		next(backlog: boolean): Lane | undefined {
+		next(backlog: boolean): DestinationQueue | undefined {
 			const [renewed] = stale;
-			const lane = takeTurn(unplaced.fresh) ?? renewed ?? (backlog ? takeTurn(unplaced.backlog) : undefined);
-			if (lane && lane === renewed) {
-				stale.delete(lane);
+			const queue = takeTurn(unplaced.fresh) ?? renewed ?? (backlog ? takeTurn(unplaced.backlog) : undefined);
+			if (queue && queue === renewed) {
+				stale.delete(queue);
 			}
-			return lane;
+			return queue;
 		},
 	};
 }
@@ -49,12 +49,12 @@ export type ToFind = ReturnType<typeof createToFind>;
 
 export type FindRoutesOptions = {
 	/** At once where it is known. */
-	readonly routeOf: (key: LaneKey) => Route | Promise<Route>;
+	readonly routeOf: (key: QueueKey) => Route | Promise<Route>;
 	/** A lane whose way is to be found; without `backlog` only what cannot wait. */
-	readonly next: (backlog: boolean) => Lane | undefined;
-	readonly onFound: (lane: Lane, route: Route) => void;
-	readonly onFailed: (lane: Lane) => void;
-	readonly onError: (error: unknown, lane: LaneKey) => void;
+	readonly next: (backlog: boolean) => DestinationQueue | undefined;
+	readonly onFound: (queue: DestinationQueue, route: Route) => void;
+	readonly onFailed: (queue: DestinationQueue) => void;
+	readonly onError: (error: unknown, queue: QueueKey) => void;
 };
 
 /** Look-ups at once; what was tried before leaves some of them to new mail. */
@@ -69,35 +69,35 @@ export function createFindRoutes({routeOf, next, onFound, onFailed, onError}: Fi
 
 	function fill(): void {
 		while (running < most) {
-			const lane = next(running < mostWithBacklog);
-			if (!lane) {
+			const queue = next(running < mostWithBacklog);
+			if (!queue) {
 				return;
 			}
-			const {destination, workspaceId} = lane;
+			const {destination, workspaceId} = queue;
 			const route = routeOf({destination, workspaceId});
 			if (route instanceof Promise) {
 				running++;
-				void find(lane, route);
+				void find(queue, route);
 			} else {
-				onFound(lane, route);
+				onFound(queue, route);
 			}
 		}
 	}
 
-	async function find(lane: Lane, finding: Promise<Route>): Promise<void> {
+	async function find(queue: DestinationQueue, finding: Promise<Route>): Promise<void> {
 		const before = renewals;
 		try {
 			const route = await finding;
 			running--;
 			if (before === renewals) {
-				onFound(lane, route);
+				onFound(queue, route);
 			} else {
-				onFailed(lane);
+				onFailed(queue);
 			}
 		} catch (error) {
 			running--;
-			onError(error, {destination: lane.destination, workspaceId: lane.workspaceId});
-			setTimeout(onFailed, retryMs, lane).unref();
+			onError(error, {destination: queue.destination, workspaceId: queue.workspaceId});
+			setTimeout(onFailed, retryMs, queue).unref();
 		}
 		fill();
 	}

@@ -1,9 +1,9 @@
-import type {LeaseRow} from '../mail/lease.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
+import type {ShareRow} from '../mail/share-row.ts';
 import type {SiteAsk} from '../pace/exchange.ts';
+import {type Wants, wantedNow} from '../pace/fair-shares.ts';
 import {totalsOf} from '../pace/learnt.ts';
 import {type Moment, savedSite} from '../pace/saved.ts';
-import {type Wants, wantedNow} from '../pace/share.ts';
 import {allConnectionsOf, type SiteChange} from '../pace/site.ts';
 import {inFlightOf, type Site} from './site.ts';
 
@@ -12,7 +12,7 @@ export type Holding = {
 	/** Null: it is forgotten here, but connections may be left. */
 	site: Site | null;
 	/** What others know of it; null: nothing. */
-	row: LeaseRow | null;
+	row: ShareRow | null;
 	wants: Wants;
 	/** More could have been used since the last exchange. */
 	isShort: boolean;
@@ -34,7 +34,7 @@ export function newHolding(site: Site | null): Holding {
 }
 
 /** Connections that it may be using by what it was given. */
-export const inUse = ({site}: Holding): number => site?.state.lease?.slots ?? 0;
+export const inUse = ({site}: Holding): number => site?.state.share?.slots ?? 0;
 
 /** What is to be told of a site and asked for; `counted`: connections by site, null where they were not counted. */
 export function askOf(

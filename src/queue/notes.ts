@@ -1,18 +1,18 @@
-import type {LaneKey} from '../mail/route.ts';
+import type {QueueKey} from '../mail/route.ts';
 import {storeTime} from '../mail/time.ts';
 import type {WaitReason} from '../mail/wait-reason.ts';
 import {type Moment, savedSite} from '../pace/saved.ts';
 import {connectionsOf, isProbing, mailsAllowed} from '../pace/site.ts';
-import type {LaneWaitNote, LaneWaitRow} from '../store/queue/lane-waits.ts';
+import type {QueueWaitNote, QueueWaitRow} from '../store/queue/queue-waits.ts';
 import type {SiteNote} from '../store/queue/sites.ts';
-import type {Lane} from './lane.ts';
-import {inFlightOf, ownRoom, type Site} from './site.ts';
+import type {DestinationQueue} from './destination-queue.ts';
+import {inFlightOf, ownCapacity, type Site} from './site.ts';
 
 export type NotesOptions = {
-	readonly waiting: (now: Moment) => Iterable<Lane>;
+	readonly waiting: (now: Moment) => Iterable<DestinationQueue>;
 	readonly maxInFlight: number;
 	readonly noteSites: (notes: readonly SiteNote[]) => Promise<void>;
-	readonly noteWaits: (note: LaneWaitNote) => Promise<void>;
+	readonly noteWaits: (note: QueueWaitNote) => Promise<void>;
 	readonly moment: () => Moment;
 	/** Whether the paces of sites are this node's alone: else nodes write down together what they agree on. */
 	readonly isAlone: () => boolean;
@@ -24,52 +24,52 @@ type Noted = Wait & {readonly since: number};
 /** A lane that moves again this soon waits for nothing, milliseconds, unless its site is left alone. */
 const soonMs = 2000;
 /** Lanes whose waits are told, of all that wait; and how much is written at once. */
-const mostLanes = 5000;
+const mostQueues = 5000;
 const mostChanges = 1000;
 
 /** Writes down what lanes wait for, and how sites are doing, for those who look from outside and for the next start. */
 export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment, isAlone}: NotesOptions) {
-	const noted = new Map<Lane, Noted>();
+	const noted = new Map<DestinationQueue, Noted>();
 	const changed = new Set<Site>();
 	let writing = false;
 	/** What could not be written: it goes before anything newer. */
-	let unwritten: LaneWaitNote | null = null;
+	let unwritten: QueueWaitNote | null = null;
 
-	function waitsNow(now: Moment): LaneWaitNote {
-		const rows: LaneWaitRow[] = [];
-		const seen = new Set<Lane>();
+	function waitsNow(now: Moment): QueueWaitNote {
+		const rows: QueueWaitRow[] = [];
+		const seen = new Set<DestinationQueue>();
 		let looked = 0;
-		for (const lane of waiting(now)) {
-			if (++looked > mostLanes || rows.length === mostChanges) {
+		for (const queue of waiting(now)) {
+			if (++looked > mostQueues || rows.length === mostChanges) {
 				break;
 			}
-			const isSoon = now.monotonic - lane.since < soonMs;
-			if (!isSoon || isStopped(lane)) {
-				seen.add(lane);
-				rows.push(...changeOf(lane, now));
+			const isSoon = now.monotonic - queue.since < soonMs;
+			if (!isSoon || isStopped(queue)) {
+				seen.add(queue);
+				rows.push(...changeOf(queue, now));
 			}
 		}
 		const complete = rows.length < mostChanges;
-		const ended: LaneKey[] = [];
-		for (const [lane, {since}] of noted) {
-			if (since !== lane.since || (complete && !seen.has(lane))) {
-				noted.delete(lane);
-				ended.push(lane);
+		const ended: QueueKey[] = [];
+		for (const [queue, {since}] of noted) {
+			if (since !== queue.since || (complete && !seen.has(queue))) {
+				noted.delete(queue);
+				ended.push(queue);
 			}
 		}
 		return {ended, rows};
 	}
 
-	function changeOf(lane: Lane, now: Moment): LaneWaitRow[] {
-		const {reason, until} = waitOf(lane, maxInFlight, now);
-		const before = noted.get(lane);
-		if (before?.since === lane.since && isSameReason(before.reason, reason) && isSameTime(before.until, until)) {
+	function changeOf(queue: DestinationQueue, now: Moment): QueueWaitRow[] {
+		const {reason, until} = waitOf(queue, maxInFlight, now);
+		const before = noted.get(queue);
+		if (before?.since === queue.since && isSameReason(before.reason, reason) && isSameTime(before.until, until)) {
 			return [];
 		}
-		noted.set(lane, {since: lane.since, reason, until});
-		const {destination, workspaceId} = lane;
+		noted.set(queue, {since: queue.since, reason, until});
+		const {destination, workspaceId} = queue;
 		const wall = until === null ? null : storeTime(now.now + Math.max(0, until - now.monotonic));
-		const site = siteOf(lane)?.name ?? '';
+		const site = siteOf(queue)?.name ?? '';
 		return [{destination, workspaceId, site, reason, until: wall, at: storeTime(now.now)}];
 	}
 
@@ -126,9 +126,9 @@ export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment,
 }
 
 /** Whether nothing of it goes for a while, however little it has waited. */
-function isStopped(lane: Lane): boolean {
-	const {state} = lane;
-	return state === 'suspended' || state === 'spent' || (siteOf(lane)?.state.backoff ?? null) !== null;
+function isStopped(queue: DestinationQueue): boolean {
+	const {state} = queue;
+	return state === 'suspended' || state === 'spent' || (siteOf(queue)?.state.backoff ?? null) !== null;
 }
 
 /** How much is under way changes all the time: it is not why. */
@@ -157,22 +157,22 @@ function isSameTime(one: number | null, other: number | null): boolean {
 type Wait = {readonly reason: WaitReason; readonly until: number | null};
 
 /** Why a lane waits that has work, or whose site is left alone while its mail is due later. `most`: copies under way in all. */
-function waitOf(lane: Lane, most: number, now: Moment): Wait {
-	const {state, spent} = lane;
+function waitOf(queue: DestinationQueue, most: number, now: Moment): Wait {
+	const {state, spent} = queue;
 	if (state === 'suspended') {
 		return {reason: {code: 'operator'}, until: null};
 	}
 	if (state === 'spent' && spent) {
 		const {source, group, perDay} = spent;
-		const endOfDay = now.monotonic + (lane.at ?? now.now) - now.now;
+		const endOfDay = now.monotonic + (queue.at ?? now.now) - now.now;
 		return {reason: {code: 'warm_up', source, group, perDay}, until: endOfDay};
 	}
-	const site = siteOf(lane);
+	const site = siteOf(queue);
 	return site ? waitAt(site, most, now) : {reason: {code: 'dns'}, until: null};
 }
 
 /** Where the lane's mail goes, or went last. */
-const siteOf = ({placed, restsAt}: Lane): Site | null => placed?.site ?? restsAt;
+const siteOf = ({placed, restsAt}: DestinationQueue): Site | null => placed?.site ?? restsAt;
 
 function waitAt(site: Site, most: number, now: Moment): Wait {
 	const {backoff, slow, pace} = site.state;
@@ -185,7 +185,7 @@ function waitAt(site: Site, most: number, now: Moment): Wait {
 		const perMinute = slow?.perMinute ?? pace.perMinute ?? 0;
 		return {reason: {code: 'rate', perMinute, slowed: slow !== null}, until: slow?.until ?? null};
 	}
-	if (ownRoom(site, most, now.monotonic) < 1) {
+	if (ownCapacity(site, most, now.monotonic) < 1) {
 		const connections = connectionsOf(site.state, now.monotonic);
 		return {reason: {code: 'pace', connections, recipients: inFlightOf(site)}, until: null};
 	}

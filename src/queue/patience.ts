@@ -1,7 +1,7 @@
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../mail/clock.ts';
 import {addTurn, type FairRing, takeTurn} from './fair-ring.ts';
-import type {MakeJob} from './makers.ts';
+import type {MakeJob} from './renderers.ts';
 
 type Sort = Pick<MakeJob, 'versionId' | 'workspaceId'>;
 type Waiting = {readonly versionId: string; readonly go: (turn: Turn) => void};

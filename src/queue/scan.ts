@@ -1,11 +1,11 @@
-import type {LaneKey} from '../mail/route.ts';
+import type {QueueKey} from '../mail/route.ts';
 import type {Moment} from '../pace/saved.ts';
 import {storeRetryMs} from '../store/held-claims.ts';
-import type {Lanes} from './lanes.ts';
+import type {DestinationQueues} from './destination-queues.ts';
 
 export type ScanOptions = {
 	/** Every lane with work and when it is due, in the store's form. */
-	readonly readLanes: () => Promise<ReadonlyArray<LaneKey & {readonly due: string}>>;
+	readonly readWaitingQueues: () => Promise<ReadonlyArray<QueueKey & {readonly due: string}>>;
 	/** Destinations that an operator lets nothing go to. */
 	readonly readSuspensions: () => Promise<readonly string[]>;
 	/** When an operator resumed sites that were left alone, by their names. */
@@ -15,7 +15,7 @@ export type ScanOptions = {
 };
 
 type Scanned = {
-	readonly lanes: Lanes;
+	readonly queues: DestinationQueues;
 	readonly moment: () => Moment;
 	readonly isRunning: () => boolean;
 	/** The lanes know what the store holds. */
@@ -24,7 +24,7 @@ type Scanned = {
 
 /** Looks through the whole queue in the store, for what is due and what operators changed, and tells the lanes. */
 export function createScan(options: ScanOptions & Scanned) {
-	const {lanes, moment, isRunning, onScanned, onStoreError} = options;
+	const {queues, moment, isRunning, onScanned, onStoreError} = options;
 	/** As it was at the last look at the store. */
 	let knownResumed: ReadonlyMap<string, string> | null = null;
 	/** The look at the store that is under way, and whether something changed since it began. */
@@ -35,18 +35,18 @@ export function createScan(options: ScanOptions & Scanned) {
 		const [suspended, resumed, found] = await Promise.all([
 			options.readSuspensions(),
 			options.readResumed(),
-			options.readLanes(),
+			options.readWaitingQueues(),
 		]);
 		const now = moment();
-		lanes.suspend(new Set(suspended), now);
+		queues.suspend(new Set(suspended), now);
 		const before = knownResumed ?? resumed; // What was resumed before the start may be suspended again.
-		lanes.probe(
+		queues.probe(
 			[...resumed].filter(([site, at]) => before.get(site) !== at).map(([site]) => site),
 			now,
 		);
 		knownResumed = resumed;
-		for (const {due, ...lane} of found) {
-			lanes.found(lane, Date.parse(due), now);
+		for (const {due, ...queue} of found) {
+			queues.found(queue, Date.parse(due), now);
 		}
 		onScanned();
 	}

@@ -1,31 +1,31 @@
-import type {LaneKey, Route} from '../mail/route.ts';
+import type {QueueKey, Route} from '../mail/route.ts';
 import {connectionsOf} from '../pace/site.ts';
 import type {Claimed} from '../store/queue/claimed.ts';
 import {type AttemptSteps, attempt} from './attempt.ts';
+import type {ClaimPermit} from './claim-permits.ts';
 import {type ClaimsOptions, createClaims} from './claims.ts';
 import {type ConclusionsOptions, createConclusions, type Tried} from './conclusions.ts';
+import {createDestinationQueues, type DestinationQueuesOptions} from './destination-queues.ts';
 import {createExpiry, type ExpiryOptions} from './expiry.ts';
 import {createFindRoutes} from './find-routes.ts';
-import type {Grant} from './grants.ts';
-import {createLanes, type LanesOptions} from './lanes.ts';
-import {createLeases, type LeaseStore} from './leases.ts';
+import {createShares, type ShareStore} from './node-shares.ts';
 import {createNotes, type NotesOptions} from './notes.ts';
 import {createScan, type ScanOptions} from './scan.ts';
 import {reportSites, type Site, type SiteReport} from './site.ts';
 
-export type SchedulerOptions = Omit<LanesOptions, 'longestWait' | 'newLease' | 'onShort'> &
+export type SchedulerOptions = Omit<DestinationQueuesOptions, 'longestWait' | 'newLease' | 'onShort'> &
 	Pick<NotesOptions, 'noteSites' | 'noteWaits'> &
 	ScanOptions &
 	ExpiryOptions &
 	ClaimsOptions &
 	ConclusionsOptions & {
 		/** Where a lane's mail goes. A promise is kept in bounded time, and rejects only where something of ours is broken. */
-		readonly routeOf: (key: LaneKey) => Route | Promise<Route>;
+		readonly routeOf: (key: QueueKey) => Route | Promise<Route>;
 		/** The way of a lane could not be found; it is tried again. */
-		readonly onRouteError: (error: unknown, lane: LaneKey) => void;
+		readonly onRouteError: (error: unknown, queue: QueueKey) => void;
 		readonly steps: AttemptSteps;
 		/** Null: no other node shares the store. */
-		readonly leaseStore?: LeaseStore | null;
+		readonly shareStore?: ShareStore | null;
 		/** The site may have so many connections from now on. */
 		readonly allow?: (site: Site, connections: number) => void;
 		/** Whether an error says that the store cannot be used now. */
@@ -46,58 +46,58 @@ export function createScheduler(options: SchedulerOptions) {
 	const {clock} = options;
 	const moment = () => ({now: clock.now(), monotonic: clock.monotonic()});
 	const longestWait = () => Math.max(...options.retry().schedule.waits);
-	const leases = options.leaseStore
-		? createLeases({
-				store: options.leaseStore,
-				sites: () => lanes.sites(),
+	const shares = options.shareStore
+		? createShares({
+				store: options.shareStore,
+				sites: () => queues.sites(),
 				regrade(site, how) {
-					lanes.regrade(site, how, moment());
+					queues.regrade(site, how, moment());
 					allow(site);
 					plan();
 				},
-				leave: site => lanes.leave(site),
+				leave: site => queues.leave(site),
 				moment,
 				longestWait,
 				onError: options.onStoreError,
 			})
 		: null;
-	const lanes = createLanes({
+	const queues = createDestinationQueues({
 		...options,
-		...(leases ? {newLease: leases.newLease, onShort: leases.short} : {}),
+		...(shares ? {newShare: shares.newShare, onShort: shares.short} : {}),
 		longestWait,
 		onSite(site, changes) {
 			allow(site);
-			leases?.changed(site, changes);
+			shares?.changed(site, changes);
 			if (site.saved || changes.some(change => change !== 'grew')) {
 				notes.changed(site);
 			}
 			options.onSite(site, changes);
 		},
 	});
-	const isAlone = () => leases?.isAlone ?? true;
-	const notes = createNotes({...options, waiting: lanes.waiting, moment, isAlone});
+	const isAlone = () => shares?.isAlone ?? true;
+	const notes = createNotes({...options, waiting: queues.waiting, moment, isAlone});
 	const findRoutes = createFindRoutes({
 		routeOf: options.routeOf,
-		next: lanes.nextToFind,
-		onFound(lane, route) {
-			lanes.placed(lane, route, moment());
+		next: queues.nextToFind,
+		onFound(queue, route) {
+			queues.placed(queue, route, moment());
 			plan();
 		},
-		onFailed(lane) {
-			lanes.unfound(lane);
+		onFailed(queue) {
+			queues.unfound(queue);
 			plan();
 		},
 		onError: options.onRouteError,
 	});
 	const claims = createClaims(options);
 	const {conclude, faulty, unsent, untried, endOf} = createConclusions({...options, now: options.steps.now});
-	const scan = createScan({...options, lanes, moment, isRunning: () => state === 'running', onScanned: plan});
+	const scan = createScan({...options, queues, moment, isRunning: () => state === 'running', onScanned: plan});
 	const expiry = createExpiry({...options, canStore: () => !claims.failing, end: endUntried});
 	const running = new Set<Promise<void>>();
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
 	let timer: NodeJS.Timeout | undefined;
 	let noteTimer: NodeJS.Timeout | undefined;
-	let leaseTimer: NodeJS.Timeout | undefined;
+	let shareTimer: NodeJS.Timeout | undefined;
 	let turnPlanned = false;
 
 	function plan(): void {
@@ -112,8 +112,8 @@ export function createScheduler(options: SchedulerOptions) {
 	}
 
 	function tick(): void {
-		leases?.advance();
-		lanes.advance(moment());
+		shares?.advance();
+		queues.advance(moment());
 		plan();
 	}
 
@@ -130,38 +130,38 @@ export function createScheduler(options: SchedulerOptions) {
 			track(releaseUnknown());
 		}
 		findRoutes.fill();
-		for (const grant of lanes.grants(moment())) {
-			track(claim(grant));
+		for (const permit of queues.permits(moment())) {
+			track(claim(permit));
 		}
 	}
 
 	async function releaseUnknown(): Promise<void> {
-		for (const lane of await claims.releaseUnknown()) {
+		for (const queue of await claims.releaseUnknown()) {
 			const now = moment();
-			lanes.due(lane, now.now, now);
+			queues.due(queue, now.now, now);
 		}
 		plan();
 	}
 
-	async function claim(grant: Grant): Promise<void> {
-		const {recipients, result} = await claims.claim(grant);
-		lanes.claimed(grant, result, moment());
+	async function claim(permit: ClaimPermit): Promise<void> {
+		const {recipients, result} = await claims.claim(permit);
+		queues.claimed(permit, result, moment());
 		for (const recipient of recipients) {
-			track(work(grant, recipient));
+			track(work(permit, recipient));
 		}
 		plan();
 	}
 
-	async function work(grant: Grant, recipient: Claimed): Promise<void> {
-		const {end, ...recorded} = conclude(grant, recipient, await tryRecipient(grant, recipient));
+	async function work(permit: ClaimPermit, recipient: Claimed): Promise<void> {
+		const {end, ...recorded} = conclude(permit, recipient, await tryRecipient(permit, recipient));
 		await claims.record(recorded);
 		options.steps.recorded(recipient);
 		const then = moment();
 		const {nextAttemptAt} = recorded.verdict;
 		if (nextAttemptAt !== null && state === 'running') {
-			lanes.due(grant.lane, nextAttemptAt, then);
+			queues.due(permit.queue, nextAttemptAt, then);
 		}
-		lanes.done(grant, end, then);
+		queues.done(permit, end, then);
 		plan();
 	}
 
@@ -169,11 +169,11 @@ export function createScheduler(options: SchedulerOptions) {
 	 * A fault of ours must not take the copy with it: it is given back, and after the second time it is errored. That the
 	 * store could not be read is no fault of the copy.
 	 */
-	async function tryRecipient(grant: Grant, recipient: Claimed): Promise<Tried> {
+	async function tryRecipient(permit: ClaimPermit, recipient: Claimed): Promise<Tried> {
 		try {
 			const endsAt = endOf(recipient);
 			const bounds = {
-				termsNow: () => lanes.travelTerms(grant, moment()),
+				termsNow: () => queues.travelTerms(permit, moment()),
 				endsAt,
 				isOver: () => clock.now() >= endsAt,
 			};
@@ -199,7 +199,7 @@ export function createScheduler(options: SchedulerOptions) {
 				const {nextAttemptAt} = ended.verdict;
 				if (nextAttemptAt !== null) {
 					const {destination, workspace_id: workspaceId} = recipient;
-					lanes.due({destination, workspaceId}, nextAttemptAt, moment());
+					queues.due({destination, workspaceId}, nextAttemptAt, moment());
 				}
 			}),
 		);
@@ -217,8 +217,8 @@ export function createScheduler(options: SchedulerOptions) {
 			state = 'running';
 			timer = setInterval(tick, tickMs);
 			noteTimer = setInterval(() => track(notes.write().catch(options.onStoreError)), noteMs);
-			leaseTimer = leases ? setInterval(leases.renew, noteMs) : undefined;
-			await leases?.renew();
+			shareTimer = shares ? setInterval(shares.renew, noteMs) : undefined;
+			await shares?.renew();
 			await scan.scan();
 			expiry.start();
 		},
@@ -227,22 +227,22 @@ export function createScheduler(options: SchedulerOptions) {
 		 * Mail for these lanes was handed to the writer, which takes turns: a claim that follows finds it. Where its site has room the
 		 * claim follows at once, and shares the transaction.
 		 */
-		arriving(keys: Iterable<LaneKey>): void {
+		arriving(keys: Iterable<QueueKey>): void {
 			const now = moment();
 			for (const key of keys) {
-				lanes.arrived(key, now);
+				queues.arrived(key, now);
 			}
 			go();
 		},
 
 		/** Whether mail of the lane has to wait here, so that another node may take it. */
-		isWaiting: lanes.isWaiting,
+		isWaiting: queues.isWaiting,
 
 		/** These lanes have work that is due, it may be of another node. */
-		noticed(keys: Iterable<LaneKey>): void {
+		noticed(keys: Iterable<QueueKey>): void {
 			const now = moment();
 			for (const key of keys) {
-				lanes.noticed(key, now);
+				queues.noticed(key, now);
 			}
 			plan();
 		},
@@ -253,7 +253,7 @@ export function createScheduler(options: SchedulerOptions) {
 		/** Ways may lead elsewhere from now on. */
 		renew(): void {
 			findRoutes.renew();
-			lanes.renew(moment());
+			queues.renew(moment());
 			plan();
 		},
 
@@ -266,18 +266,18 @@ export function createScheduler(options: SchedulerOptions) {
 			while (running.size > 0) {
 				await Promise.all(running);
 			}
-			clearInterval(leaseTimer);
-			await leases?.settled();
+			clearInterval(shareTimer);
+			await shares?.settled();
 			await notes.write().catch(options.onStoreError);
 		},
 
 		/** Copies claimed and not yet done. */
 		get inFlight(): number {
-			return lanes.inFlight;
+			return queues.inFlight;
 		},
 
 		/** How every site is doing that has work, or had some lately. */
-		sites: (): SiteReport[] => reportSites(lanes.sites(), moment()),
+		sites: (): SiteReport[] => reportSites(queues.sites(), moment()),
 
 		/** Whether an outcome waits for the store: then nothing new should be accepted either. */
 		get storeFailing(): boolean {

@@ -1,6 +1,5 @@
 import type {Route} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
-import type {Lease} from '../pace/lease.ts';
 import {type Moment, restoredSite} from '../pace/saved.ts';
 import {
 	connectionsOf,
@@ -12,9 +11,10 @@ import {
 	type SiteState,
 	setPace,
 } from '../pace/site.ts';
+import type {SiteShare} from '../pace/site-share.ts';
 import type {Timed} from './agenda.ts';
+import type {DestinationQueue} from './destination-queue.ts';
 import type {FairRing} from './fair-ring.ts';
-import type {Lane} from './lane.ts';
 
 /**
  * In the order of their turns. `fresh`: mail just accepted, for a site that is not known to be silent. `mixed`: such mail
@@ -35,11 +35,11 @@ export type Site = Timed & {
 	/** Copies claimed, or being claimed, and not yet done. */
 	readonly inFlight: Record<Rank, number>;
 	/** Lanes with work due now, by workspace. */
-	readonly ready: Record<Rank, FairRing<Lane>>;
+	readonly ready: Record<Rank, FairRing<DestinationQueue>>;
 	/** Lanes that are here, ready or with copies under way. */
-	lanes: number;
+	queues: number;
 	/** Lanes that were here last, whose mail is due later. */
-	readonly resting: Set<Lane>;
+	readonly resting: Set<DestinationQueue>;
 	/** Whether something is remembered of it in the store. */
 	saved: boolean;
 };
@@ -63,7 +63,7 @@ export function newSiteOf(route: Omit<Route, 'warmUp'>, state: SiteState, saved:
 		peak: 0,
 		inFlight: {fresh: 0, mixed: 0, backlog: 0},
 		ready: {fresh: new Map(), mixed: new Map(), backlog: new Map()},
-		lanes: 0,
+		queues: 0,
 		resting: new Set(),
 		saved,
 	};
@@ -85,10 +85,10 @@ export function windowOf(site: Site, monotonic: number): number {
  * What the site may claim now by its own limits. Few large claims cost less than many small ones: it waits until a quarter
  * of its window is free.
  */
-export function ownRoom(site: Site, most: number, monotonic: number): number {
+export function ownCapacity(site: Site, most: number, monotonic: number): number {
 	const window = Math.min(windowOf(site, monotonic), most);
-	const room = Math.min(window - inFlightOf(site), largestClaim);
-	return room >= Math.max(1, Math.floor(window / 4)) ? Math.min(room, mailsAllowed(site.state, monotonic)) : 0;
+	const capacity = Math.min(window - inFlightOf(site), largestClaim);
+	return capacity >= Math.max(1, Math.floor(window / 4)) ? Math.min(capacity, mailsAllowed(site.state, monotonic)) : 0;
 }
 
 /** The rank that a site's lanes of this rank have now: all of a silent one's are backlog, and nothing is mixed that is taken. */
@@ -100,8 +100,8 @@ export function rankAt(site: Site, rank: Rank): Rank {
 }
 
 /** The lanes that wait for their turn at the site. */
-export function readyLanes({ready}: Site): Lane[] {
-	return ranks.flatMap(rank => [...ready[rank].values()].flatMap(lanes => [...lanes]));
+export function readyQueues({ready}: Site): DestinationQueue[] {
+	return ranks.flatMap(rank => [...ready[rank].values()].flatMap(queues => [...queues]));
 }
 
 /** The workspaces whose lanes at the site have this rank now, the next ones first. */
@@ -124,11 +124,11 @@ export type SiteRegistryOptions = {
 	/** What is remembered of a site. */
 	readonly remembered: (site: string) => SavedSite | undefined;
 	/** What this node has of a site at first; absent: no other node shares the store. */
-	readonly newLease?: () => Lease;
+	readonly newShare?: () => SiteShare;
 };
 
 /** The sites that have lanes, or had some lately. */
-export function createSiteRegistry({longestWait, remembered, newLease}: SiteRegistryOptions) {
+export function createSiteRegistry({longestWait, remembered, newShare}: SiteRegistryOptions) {
 	const sites = new Map<string, Site>();
 	const idleSites = new Set<Site>();
 	const backedOff = new Set<Site>();
@@ -148,8 +148,8 @@ export function createSiteRegistry({longestWait, remembered, newLease}: SiteRegi
 		if (!site) {
 			const saved = remembered(route.site);
 			const state = saved
-				? restoredSite(route.pace, saved, now, longestWait(), newLease?.())
-				: newSite(route.pace, newLease?.(), now.monotonic);
+				? restoredSite(route.pace, saved, now, longestWait(), newShare?.())
+				: newSite(route.pace, newShare?.(), now.monotonic);
 			site = newSiteOf(route, state, saved !== undefined);
 			sites.set(route.site, site);
 			if (toProbe.delete(route.site)) {
@@ -179,37 +179,37 @@ export function createSiteRegistry({longestWait, remembered, newLease}: SiteRegi
 		/** A lane goes where this way leads. */
 		enter(route: Omit<Route, 'warmUp'>, now: Moment): Site {
 			const site = siteOf(route, now);
-			site.lanes++;
+			site.queues++;
 			idleSites.delete(site);
 			return site;
 		},
 
 		/** A lane goes there no more. */
 		leave(site: Site): void {
-			site.lanes--;
-			if (site.lanes === 0 && !site.saved) {
+			site.queues--;
+			if (site.queues === 0 && !site.saved) {
 				idleSites.add(site);
 			}
 			forgetIdle();
 		},
 
 		/** The lane was there last, and its mail is due later. */
-		rest(lane: Lane, site: Site): void {
-			lane.restsAt = site;
-			site.resting.add(lane);
+		rest(queue: DestinationQueue, site: Site): void {
+			queue.restsAt = site;
+			site.resting.add(queue);
 		},
 
 		/** The lane rests no more, or may rest elsewhere. */
-		endRest(lane: Lane): void {
-			lane.restsAt?.resting.delete(lane);
-			lane.restsAt = null;
+		endRest(queue: DestinationQueue): void {
+			queue.restsAt?.resting.delete(queue);
+			queue.restsAt = null;
 		},
 
 		/** Its backoff may have begun or ended. */
 		noteBackoff,
 
 		/** Lanes that rest at sites which are left alone. */
-		*backingOff({monotonic}: Moment): Generator<Lane> {
+		*backingOff({monotonic}: Moment): Generator<DestinationQueue> {
 			for (const {state, resting} of backedOff) {
 				if (isBackingOff(state, monotonic)) {
 					yield* resting;

@@ -4,7 +4,7 @@ import type {ReputationLimits} from '../mail/reputation.ts';
 import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {readStandings, type Standing, updateJudged} from '../store/reputation.ts';
+import {type ReputationStatus, readStatuses, updateJudged} from '../store/reputation.ts';
 import type {Store} from '../store/store.ts';
 import {type Finding, findingsOf, isCalm, windowStarts} from './findings.ts';
 import {pauseReason} from './words.ts';
@@ -121,18 +121,18 @@ export async function judge(
 	ids?: readonly string[],
 ): Promise<readonly Judged[]> {
 	const now = acting.clock.now();
-	const standings = await readStandings(reader, {starts: windowStarts(now), ...(ids && {ids})});
-	const due = standings.flatMap(standing => {
-		const judged = judgedOf(standing, limits);
-		return judged === null ? [] : [{standing, judged}];
+	const statuses = await readStatuses(reader, {starts: windowStarts(now), ...(ids && {ids})});
+	const due = statuses.flatMap(status => {
+		const judged = judgedOf(status, limits);
+		return judged === null ? [] : [{status, judged}];
 	});
 	if (due.length === 0) {
 		return [];
 	}
 	return await writer.transaction(async trx => {
 		const made: Judged[] = [];
-		for (const {standing, judged} of due) {
-			if (await write(trx, acting, standing, judged, storeTime(now))) {
+		for (const {status, judged} of due) {
+			if (await write(trx, acting, status, judged, storeTime(now))) {
 				made.push(judged);
 			}
 		}
@@ -144,7 +144,7 @@ export async function judge(
 }
 
 /** What has to change; null: nothing. Who is paused stays it until he is resumed. */
-function judgedOf({id, name, pausedAt, warnedAt, windows}: Standing, limits: ReputationLimits): Judged | null {
+function judgedOf({id, name, pausedAt, warnedAt, windows}: ReputationStatus, limits: ReputationLimits): Judged | null {
 	const findings = findingsOf(windows, limits);
 	const about = {workspaceId: id, name, findings};
 	if (pausedAt !== null) {
@@ -162,30 +162,30 @@ function judgedOf({id, name, pausedAt, warnedAt, windows}: Standing, limits: Rep
 async function write(
 	trx: Knex.Transaction,
 	acting: Acting,
-	standing: Standing,
+	status: ReputationStatus,
 	judged: Judged,
 	now: string,
 ): Promise<boolean> {
 	switch (judged.kind) {
 		case 'paused':
-			return await pause(trx, acting, standing, {reason: pauseReason(judged.findings), now});
+			return await pause(trx, acting, status, {reason: pauseReason(judged.findings), now});
 		case 'warned':
-			return await updateJudged(trx, standing, {reputation_warned_at: now});
+			return await updateJudged(trx, status, {reputation_warned_at: now});
 		case 'calm':
-			return await updateJudged(trx, standing, {reputation_warned_at: null});
+			return await updateJudged(trx, status, {reputation_warned_at: null});
 	}
 }
 
 async function pause(
 	trx: Knex.Transaction,
 	acting: Acting,
-	standing: Standing,
+	status: ReputationStatus,
 	{reason, now}: {readonly reason: string; readonly now: string},
 ): Promise<boolean> {
-	const changes = {paused_at: now, pause_reason: reason, reputation_warned_at: standing.warnedAt ?? now};
-	const isPaused = await updateJudged(trx, standing, changes);
+	const changes = {paused_at: now, pause_reason: reason, reputation_warned_at: status.warnedAt ?? now};
+	const isPaused = await updateJudged(trx, status, changes);
 	if (isPaused) {
-		const {id} = standing;
+		const {id} = status;
 		await recordAct(trx, acting, {action: 'workspace.paused', workspaceId: id, target: id, detail: {reason}});
 	}
 	return isPaused;

@@ -2,7 +2,7 @@ import {LRUCache} from 'lru-cache';
 import type {Settings} from '../config/settings.ts';
 import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
-import type {LaneKey, MtaSts, Route} from '../mail/route.ts';
+import type {MtaSts, QueueKey, Route} from '../mail/route.ts';
 import {parseRoute, type RouteChoice, withPasswords} from '../mail/route-choice.ts';
 import type {MtaStsPolicies} from '../mta-sts/mta-sts.ts';
 import type {Resolver} from '../net/dns.ts';
@@ -57,7 +57,7 @@ export function createRouter(options: RouterOptions) {
 		return {stored, preference: {pool: row?.source_pool ?? null, route}};
 	}
 
-	async function find({destination, workspaceId}: LaneKey): Promise<Route> {
+	async function find({destination, workspaceId}: QueueKey): Promise<Route> {
 		const {preference} = await kept(preferences, workspaceId, () => readPreference(workspaceId));
 		const hostsCount = needsHosts(destination, preference, network, destinations);
 		const hosts = hostsCount ? mxHosts(destination, await resolver.mx(destination)) : [destination];
@@ -69,7 +69,7 @@ export function createRouter(options: RouterOptions) {
 
 	return {
 		/** At once where it is known. Rejects where the store cannot be read; where DNS does not answer, the site is the domain. */
-		routeOf: (key: LaneKey): Found<Route> => kept(routes, `${key.workspaceId} ${key.destination}`, () => find(key)),
+		routeOf: (key: QueueKey): Found<Route> => kept(routes, `${key.workspaceId} ${key.destination}`, () => find(key)),
 		/** Reads again what workspaces want; answers whether one of them wants something else than before. */
 		async renew(): Promise<boolean> {
 			let changed = false;

@@ -8,7 +8,7 @@ import type {IdRange} from './engine/dialect.ts';
 import {among, nearIds, newestFirst} from './engine/near-ids.ts';
 import {countListed, isInList, readListed, type TermList} from './message-terms.ts';
 import {stateOf} from './queue/claimed-state.ts';
-import {readOpenOf} from './queue/waiting-lanes.ts';
+import {readOpenOf} from './queue/waiting-queues.ts';
 
 /** Which messages of a workspace are meant; what is left out does not matter. */
 export type MessageFilter = {

@@ -115,14 +115,14 @@ export type StoredMessage = {
 };
 
 /** Whose a message is, and whether anything is left of it. */
-export type MessageStanding = {readonly mode: Mode; readonly erasedAt: string | null};
+export type MessageStatus = {readonly mode: Mode; readonly erasedAt: string | null};
 
 /** Undefined: the workspace has no such message. */
-export async function findMessageStanding(
+export async function findMessageStatus(
 	reader: Knex,
 	workspaceId: string,
 	id: string,
-): Promise<MessageStanding | undefined> {
+): Promise<MessageStatus | undefined> {
 	return await reader('messages').where({id, workspace_id: workspaceId}).first('mode', 'erased_at as erasedAt');
 }
 
@@ -202,7 +202,7 @@ export type SentMessage = Pick<
 	| 'timezone'
 	| 'tracking'
 > &
-	MessageStanding;
+	MessageStatus;
 
 export async function findSent(reader: Knex, workspaceId: string, id: string): Promise<SentMessage | undefined> {
 	return await reader('messages').where({id, workspace_id: workspaceId}).first({

@@ -31,7 +31,7 @@ const before = 'case when w.ends_at = excluded.ends_at then w.given else 0 end';
  * Gives a part of a key's window to the node that asks. PostgreSQL only. A statement of its own: the row is locked for no
  * longer. The table is unlogged, so that nothing waits for the disk; after a crash of the server windows begin anew.
  */
-export async function leasePart(
+export async function sharePart(
 	connection: Knex,
 	{keyId, bucket, end, limit, wants, usual}: PartAsked,
 ): Promise<PartGiven> {

@@ -75,7 +75,7 @@ export async function readTries(reader: Knex, recipientIds: readonly string[]): 
 }
 
 /** A workspace with its figures; times in the store's form. */
-export type Standing = {
+export type ReputationStatus = {
 	readonly id: string;
 	readonly name: string;
 	readonly pausedAt: string | null;
@@ -85,14 +85,14 @@ export type Standing = {
 	readonly windows: Windows;
 };
 
-export type StandingQuery = {
+export type StatusQuery = {
 	/** The first hours of the windows. */
 	readonly starts: {readonly day: string; readonly week: string};
 	/** Absent: all workspaces that have figures, were warned of or are paused. */
 	readonly ids?: readonly string[];
 };
 
-type StandingRow = {
+type StatusRow = {
 	readonly id: string;
 	readonly name: string;
 	readonly paused_at: string | null;
@@ -101,7 +101,7 @@ type StandingRow = {
 } & {readonly [column: string]: number | string | null};
 
 /** The figures of workspaces, by their ids. */
-export async function readStandings(reader: Knex, {starts, ids}: StandingQuery): Promise<Standing[]> {
+export async function readStatuses(reader: Knex, {starts, ids}: StatusQuery): Promise<ReputationStatus[]> {
 	const query = reader('workspaces as w')
 		.leftJoin('reputation_hours as h', function () {
 			this.on('h.workspace_id', 'w.id').andOn('h.hour', '>=', reader.raw('?', [starts.week]));
@@ -114,7 +114,7 @@ export async function readStandings(reader: Knex, {starts, ids}: StandingQuery):
 			.select(reader.raw(`sum(case when h.hour >= ? then h.${name} else 0 end) as day_${name}`, [starts.day]))
 			.sum(`h.${name} as week_${name}`);
 	}
-	const rows: StandingRow[] =
+	const rows: StatusRow[] =
 		ids === undefined
 			? await query.where(either =>
 					either.whereNotNull('h.hour').orWhereNotNull('w.reputation_warned_at').orWhereNotNull('w.paused_at'),
@@ -144,7 +144,7 @@ export async function readReputationHours(
 }
 
 // Copies that were found to be refused because of us are taken off, maybe from a row that was removed.
-function figuresOf(row: StandingRow, span: string): Figures {
+function figuresOf(row: StatusRow, span: string): Figures {
 	const of = (name: string) => Math.max(0, Number(row[`${span}_${name}`] ?? 0));
 	return {attempted: of('attempted'), hard: of('hard'), delivered: of('delivered'), complained: of('complained')};
 }
@@ -154,7 +154,7 @@ function figuresOf(row: StandingRow, span: string): Figures {
  */
 export async function updateJudged(
 	trx: Knex.Transaction,
-	{id, since}: Pick<Standing, 'id' | 'since'>,
+	{id, since}: Pick<ReputationStatus, 'id' | 'since'>,
 	changes: {readonly paused_at?: string; readonly pause_reason?: string; readonly reputation_warned_at: string | null},
 ): Promise<boolean> {
 	const changed = await trx('workspaces').where({id, paused_at: null, reputation_since: since}).update(changes);

@@ -167,7 +167,7 @@ export async function deleteSuppression(trx: Knex.Transaction, id: string): Prom
 }
 
 /** What keeps mail from an address, as far as it concerns one message; null where there is nothing such. */
-export type StandingRow = {
+export type StatusRow = {
 	/** Of the message; null: it is gone. */
 	readonly mode: Mode | null;
 	readonly topicCode: string | null;
@@ -178,11 +178,11 @@ export type StandingRow = {
 };
 
 /** Undefined: there is no such workspace. */
-export async function findStanding(
+export async function findStatus(
 	reader: Knex,
 	[workspaceId, addressKey]: Pair,
 	{messageId, topicId}: {readonly messageId: string; readonly topicId: string | null},
-): Promise<StandingRow | undefined> {
+): Promise<StatusRow | undefined> {
 	return await reader('workspaces as w')
 		.leftJoin('messages as m', function () {
 			this.on('m.workspace_id', 'w.id').andOnVal('m.id', messageId);

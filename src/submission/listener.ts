@@ -2,7 +2,7 @@ import type {AddressInfo} from 'node:net';
 import type {SMTPServerAuthentication, SMTPServerDataStream, SMTPServerSession} from 'smtp-server';
 import type {Caller} from '../api/caller.ts';
 import {type ListenerLimits, usualLimits} from '../inbound/listener-limits.ts';
-import {createMailBuffer, createRoom} from '../inbound/mail-buffer.ts';
+import {createCapacity, createMailBuffer} from '../inbound/mail-buffer.ts';
 import {receiveMail} from '../inbound/receive-mail.ts';
 import {createSessions, type Session, serverOptions, type Tls} from '../inbound/sessions.ts';
 import {GuardedServer, refusals, reply, sessionOver, storeFails} from '../inbound/smtp-session.ts';
@@ -64,7 +64,7 @@ const over: Refusal = {code: 421, text: sessionOver, reason: 'session_over'};
 export function createSubmissionListener(options: ListenerOptions) {
 	const {hostname, tls, logIn, submit} = options;
 	const limits = {...submissionLimits, ...options.limits};
-	const room = createRoom(limits.heldBytes);
+	const room = createCapacity(limits.heldBytes);
 	const sessions = createSessions<State>({
 		hostname,
 		limits: {...limits, sessionMs: Math.min(logInMs, limits.sessionMs)},

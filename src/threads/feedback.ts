@@ -1,5 +1,5 @@
 import {isUnder} from '../net/host-name.ts';
-import type {MakeJob} from '../queue/makers.ts';
+import type {MakeJob} from '../queue/renderers.ts';
 
 /** Mail that refers to no topic. */
 const plainStream = 'transactional';

@@ -9,7 +9,7 @@ import {rewrite} from '../links/rewrite.ts';
 import type {Clock} from '../mail/clock.ts';
 import {submittedSource} from '../mail/message.ts';
 import {joined} from '../mail/pieces.ts';
-import type {MakeJob, MakeResult} from '../queue/makers.ts';
+import type {MakeJob, MakeResult} from '../queue/renderers.ts';
 import {chooseVariant, mailLocale} from '../render/locale.ts';
 import type {Renderer, RenderVariant} from '../render/render.ts';
 import {decodeWords} from '../report/decode.ts';

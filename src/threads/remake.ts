@@ -4,12 +4,12 @@ import type {TokenKeys} from '../links/sealed-token.ts';
 import {pooledRandom} from '../mail/ids.ts';
 import {submittedSource} from '../mail/message.ts';
 import {joined} from '../mail/pieces.ts';
-import type {MakeJob} from '../queue/makers.ts';
+import type {MakeJob} from '../queue/renderers.ts';
 import {answer} from '../render/in-worker.ts';
 import {createRenderer} from '../render/render.ts';
 import {leavesOf, readMail} from '../report/mime.ts';
 import {createMake, type MakeOptions, type Variant} from './make.ts';
-import type {SigningKeyText} from './maker.ts';
+import type {SigningKeyText} from './renderer.ts';
 
 /** A copy that is to be made once more, with all that it takes. */
 export type Remake = {

@@ -3,13 +3,13 @@ import {createAcceptWrite} from '../accept/write.ts';
 import {createSharedClock} from '../mail/clock.ts';
 import {createIdSource} from '../mail/ids.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
-import type {Outbox} from '../outcome/outbox.ts';
+import type {EventWriter} from '../outcome/outbox.ts';
 import {createRecordWrite} from '../outcome/record.ts';
 import {createUnsubscribeWrite} from '../outcome/unsubscribe.ts';
 import {keyUseWrite} from '../store/api-keys.ts';
 import {answerWrites} from '../store/engine/writer-thread.ts';
 import {createClaimWrite} from '../store/queue/claims.ts';
-import {createLaneWaitWrite} from '../store/queue/lane-waits.ts';
+import {createQueueWaitWrite} from '../store/queue/queue-waits.ts';
 import {siteWrite} from '../store/queue/sites.ts';
 import {openWriter} from '../store/store.ts';
 import {createTurnWrite} from '../webhook/turn.ts';
@@ -40,7 +40,7 @@ const {file, time, boot, ended, ...data} = workerData as WriterData;
 let live = data.live;
 const clock = createSharedClock(time);
 const newId = createIdSource(clock);
-const outbox: Outbox = {
+const eventWriter: EventWriter = {
 	newId,
 	onDue: ids => tell({kind: 'due', ids}),
 	onCounted: ids => tell({kind: 'counted', ids}),
@@ -53,12 +53,12 @@ const {tell} = answerWrites<WriterLive, WriterNews>(parentPort as NonNullable<ty
 	writes: [
 		createAcceptWrite({clock, newId, keyRetention: () => live.keyRetention}),
 		createClaimWrite({dialect, boot, newId, clock}),
-		createRecordWrite(boot, outbox),
+		createRecordWrite(boot, eventWriter),
 		createTurnWrite(boot),
-		createEngagementWrite(clock, outbox),
-		createUnsubscribeWrite(outbox),
+		createEngagementWrite(clock, eventWriter),
+		createUnsubscribeWrite(eventWriter),
 		siteWrite,
-		createLaneWaitWrite(boot),
+		createQueueWaitWrite(boot),
 		keyUseWrite,
 	],
 	onLive(next) {

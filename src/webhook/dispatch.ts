@@ -4,11 +4,11 @@ import {afterAttempt, putOff} from '../mail/webhook.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, type HeldClaimsOptions, storeRetryMs} from '../store/held-claims.ts';
 import {type ClaimedDelivery, claimName, type EndpointWork} from '../store/webhooks/webhook-claims.ts';
-import {createLanes, type Grant, type LanesOptions, type Moment} from './lanes.ts';
+import {createEndpointQueues, type EndpointQueuesOptions, type Moment, type Permit} from './endpoint-queues.ts';
 import type {PostEnd} from './post.ts';
 import {type Attempted, endsOf, type Turn, type Turned} from './turn.ts';
 
-export type DispatcherOptions = LanesOptions &
+export type DispatcherOptions = EndpointQueuesOptions &
 	HeldClaimsOptions<unknown> & {
 		readonly writer: Writer;
 		readonly turnWrite: GroupWrite<Turn, Turned>;
@@ -46,7 +46,7 @@ const ourFault: PostEnd = {
  */
 export function createDispatcher(options: DispatcherOptions) {
 	const {writer, clock} = options;
-	const lanes = createLanes<ClaimedDelivery>(options);
+	const endpoints = createEndpointQueues<ClaimedDelivery>(options);
 	/** Ended, and not stored yet. */
 	let ended: Attempted[] = [];
 	/** What is being tried, or waits for it. */
@@ -68,7 +68,7 @@ export function createDispatcher(options: DispatcherOptions) {
 
 	async function turns(): Promise<void> {
 		for (;;) {
-			for (const delivery of lanes.takeReturned()) {
+			for (const delivery of endpoints.takeReturned()) {
 				held.end(claimName(delivery));
 				held.doubt();
 			}
@@ -76,18 +76,18 @@ export function createDispatcher(options: DispatcherOptions) {
 				await held.releaseUnknown();
 				continue;
 			}
-			const grants = state === 'running' ? lanes.grants() : [];
+			const permits = state === 'running' ? endpoints.permits() : [];
 			const attempted = ended;
 			ended = [];
-			if (grants.length === 0 && attempted.length === 0) {
+			if (permits.length === 0 && attempted.length === 0) {
 				break;
 			}
-			if (!(await turn(grants, attempted))) {
+			if (!(await turn(permits, attempted))) {
 				await new Promise(resolve => setTimeout(resolve, storeRetryMs));
 			}
 		}
 		turning = false;
-		if (state === 'stopping' && lanes.inFlight === 0) {
+		if (state === 'stopping' && endpoints.inFlight === 0) {
 			for (const resolve of idle.splice(0)) {
 				resolve();
 			}
@@ -95,13 +95,13 @@ export function createDispatcher(options: DispatcherOptions) {
 	}
 
 	/** False: the store could not be written, and everything is as before. */
-	async function turn(grants: readonly Grant<ClaimedDelivery>[], attempted: readonly Attempted[]): Promise<boolean> {
+	async function turn(permits: readonly Permit<ClaimedDelivery>[], attempted: readonly Attempted[]): Promise<boolean> {
 		const now = clock.now();
 		let turned: Turned;
 		try {
 			turned = await writer.submit(options.turnWrite, {
 				...endsOf(attempted),
-				grants: grants.map(({lane, limit}) => ({endpointId: lane.endpointId, limit})),
+				permits: permits.map(({endpoint, limit}) => ({endpointId: endpoint.endpointId, limit})),
 				now: storeTime(now),
 			});
 		} catch (error) {
@@ -109,15 +109,15 @@ export function createDispatcher(options: DispatcherOptions) {
 			held.doubt();
 			ended = [...attempted, ...ended];
 			const when = moment();
-			for (const grant of grants) {
-				start(lanes.claimed(grant, [], now, when), when);
+			for (const permit of permits) {
+				start(endpoints.claimed(permit, [], now, when), when);
 			}
 			return false;
 		}
 		for (const one of attempted) {
 			conclude(one, turned.moved.has(one.delivery.id));
 		}
-		begin(grants, turned);
+		begin(permits, turned);
 		return true;
 	}
 
@@ -125,12 +125,12 @@ export function createDispatcher(options: DispatcherOptions) {
 		const {delivery, after} = attempted;
 		held.end(claimName(delivery));
 		if (moved && after.nextAttemptAt !== null) {
-			lanes.due(delivery.endpointId, after.nextAttemptAt, clock.now());
+			endpoints.due(delivery.endpointId, after.nextAttemptAt, clock.now());
 		}
 		options.onAttempted(attempted);
 	}
 
-	function begin(grants: readonly Grant<ClaimedDelivery>[], {deliveries, nextDue}: Turned): void {
+	function begin(permits: readonly Permit<ClaimedDelivery>[], {deliveries, nextDue}: Turned): void {
 		const fresh = new Map<string, ClaimedDelivery[]>();
 		for (const delivery of deliveries) {
 			if (held.take(claimName(delivery))) {
@@ -138,11 +138,11 @@ export function createDispatcher(options: DispatcherOptions) {
 			}
 		}
 		const when = moment();
-		for (const grant of grants) {
-			const {endpointId} = grant.lane;
+		for (const permit of permits) {
+			const {endpointId} = permit.endpoint;
 			const claimed = fresh.get(endpointId) ?? [];
 			const due = nextDue.get(endpointId);
-			start(lanes.claimed(grant, claimed, due === undefined ? null : Date.parse(due), when), when);
+			start(endpoints.claimed(permit, claimed, due === undefined ? null : Date.parse(due), when), when);
 		}
 	}
 
@@ -163,9 +163,9 @@ export function createDispatcher(options: DispatcherOptions) {
 			end === null
 				? putOff(delivery.attempts, when.now, options.backoffMs)
 				: afterAttempt(delivery.attempts, acknowledged, when.now, options.backoffMs);
-		const wasFailing = lanes.isFailing(delivery.endpointId);
+		const wasFailing = endpoints.isFailing(delivery.endpointId);
 		// Its place is free from here on: for the next that waits, or for what the transaction claims that stores this end.
-		start(lanes.ended(delivery.endpointId, monotonic, acknowledged, end?.ms ?? 0, when), when);
+		start(endpoints.ended(delivery.endpointId, monotonic, acknowledged, end?.ms ?? 0, when), when);
 		ended.push({delivery, end, began, ended: when.now, after, wasFailing});
 		plan();
 	}
@@ -173,14 +173,14 @@ export function createDispatcher(options: DispatcherOptions) {
 	function due(endpointIds: readonly string[]): void {
 		const now = clock.now();
 		for (const endpointId of endpointIds) {
-			lanes.due(endpointId, now, now);
+			endpoints.due(endpointId, now, now);
 		}
 		plan();
 	}
 
 	/** What waits in memory goes back: it may have been changed in the store. */
 	function recall(): void {
-		lanes.recall(moment());
+		endpoints.recall(moment());
 		plan();
 	}
 
@@ -188,7 +188,7 @@ export function createDispatcher(options: DispatcherOptions) {
 		const now = clock.now();
 		recall();
 		for (const {endpointId, due, failingSince} of await options.readWork()) {
-			lanes.found(endpointId, Date.parse(due), failingSince !== null, now);
+			endpoints.found(endpointId, Date.parse(due), failingSince !== null, now);
 		}
 		plan();
 	}
@@ -198,7 +198,7 @@ export function createDispatcher(options: DispatcherOptions) {
 		async start(): Promise<void> {
 			state = 'running';
 			timer = setInterval(() => {
-				lanes.advance(moment());
+				endpoints.advance(moment());
 				plan();
 			}, tickMs);
 			await rescan();
@@ -216,7 +216,7 @@ export function createDispatcher(options: DispatcherOptions) {
 		/** Starts nothing more; resolves when every attempt under way has ended and is stored. */
 		async stop(): Promise<void> {
 			state = 'stopping';
-			lanes.recall(moment());
+			endpoints.recall(moment());
 			clearInterval(timer);
 			await new Promise<void>(resolve => {
 				idle.push(resolve);
@@ -226,7 +226,7 @@ export function createDispatcher(options: DispatcherOptions) {
 
 		/** Attempts granted or under way. */
 		get inFlight(): number {
-			return lanes.inFlight;
+			return endpoints.inFlight;
 		},
 	};
 }

@@ -5,7 +5,7 @@ import {
 	type ClaimedDeliveries,
 	type ClaimedDelivery,
 	claimDeliveries,
-	type EndpointGrant,
+	type EndpointPermit,
 } from '../store/webhooks/webhook-claims.ts';
 import {type DeliveryEnd, type Failing, noteFailing, writeDeliveryEnds} from '../store/webhooks/webhook-ends.ts';
 import type {PostEnd} from './post.ts';
@@ -27,7 +27,7 @@ export type Attempted = {
 export type Turn = {
 	readonly ends: readonly DeliveryEnd[];
 	readonly failing: readonly Failing[];
-	readonly grants: readonly EndpointGrant[];
+	readonly permits: readonly EndpointPermit[];
 	/** In the store's form. */
 	readonly now: string;
 };
@@ -41,13 +41,13 @@ export function createTurnWrite(boot: string): GroupWrite<Turn, Turned> {
 	return {
 		name: 'webhook',
 		rank: 4,
-		bytes: ({ends, grants}) => 256 * (ends.length + grants.length),
+		bytes: ({ends, permits}) => 256 * (ends.length + permits.length),
 		async apply(trx, turns) {
 			const turned: Turned[] = [];
-			for (const {ends, failing, grants, now} of turns) {
+			for (const {ends, failing, permits, now} of turns) {
 				const moved = ends.length === 0 ? new Set<string>() : await writeDeliveryEnds(trx, boot, ends);
 				await noteFailing(trx, failing);
-				turned.push({moved, ...(await claimDeliveries(trx, boot, {grants, now}))});
+				turned.push({moved, ...(await claimDeliveries(trx, boot, {permits, now}))});
 			}
 			return turned;
 		},

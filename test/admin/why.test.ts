@@ -42,7 +42,7 @@ async function asked(t: ExecutionContext, store: Store, id: string, more: Partia
 	return whyWaiting(facts, {...context, ...more});
 }
 
-const lane = (workspaceId: string, waitsFor: WaitCode, more: object = {}) => ({
+const queue = (workspaceId: string, waitsFor: WaitCode, more: object = {}) => ({
 	destination: 'x.test',
 	workspace_id: workspaceId,
 	node: 'req_alive',
@@ -166,7 +166,7 @@ storeTest(test, 'what the daemon says of mail that is due', async (t, store) => 
 	for (const [waitsFor, text] of Object.entries(words)) {
 		const until = ['rate', 'warm_up', 'suspension'].includes(waitsFor) ? minutes(1) : null;
 		await store.database('lane_waits').delete();
-		await store.database('lane_waits').insert(lane(workspaceId, waitsFor as WaitCode, {until}));
+		await store.database('lane_waits').insert(queue(workspaceId, waitsFor as WaitCode, {until}));
 		const why = await asked(t, store, id);
 		t.is(why.waits_for, waitsFor as WaitsFor);
 		t.is(why.detail, `Waits for ${text}`);
@@ -187,13 +187,13 @@ storeTest(test, 'what the daemon says of mail that is due', async (t, store) => 
 
 storeTest(test, 'a node of an older version tells in a sentence', async (t, store) => {
 	const {id, workspaceId} = await prepare(store);
-	await store.database('lane_waits').insert(lane(workspaceId, 'dns', {detail: 'its hosts are looked for'}));
+	await store.database('lane_waits').insert(queue(workspaceId, 'dns', {detail: 'its hosts are looked for'}));
 	t.like(await asked(t, store, id), {waits_for: 'dns', detail: 'Waits for DNS: its hosts are looked for.'});
 });
 
 storeTest(test, 'a site that is left alone, and the later of two times first', async (t, store) => {
 	const {id, workspaceId} = await prepare(store, {next_attempt_at: minutes(5), attempts: 1});
-	await store.database('lane_waits').insert(lane(workspaceId, 'suspension', {until: minutes(9)}));
+	await store.database('lane_waits').insert(queue(workspaceId, 'suspension', {until: minutes(9)}));
 	const site = {site: 'mx.x.test', suspended_until: minutes(9), reason: '421 4.7.0 go away', step: 1, window: 1};
 	await store.database('sites').insert({...site, updated_at: at});
 	const why = await asked(t, store, id);
@@ -225,7 +225,7 @@ storeTest(test, 'a site that is left alone, and the later of two times first', a
 
 storeTest(test, 'nobody delivers', async (t, store) => {
 	const {id, workspaceId} = await prepare(store);
-	await store.database('lane_waits').insert(lane(workspaceId, 'pace'));
+	await store.database('lane_waits').insert(queue(workspaceId, 'pace'));
 	const none = await asked(t, store, id, {running: false, delivering: false});
 	t.like(none, {waits_for: 'daemon', detail: 'No daemon is running.', mend: 'mailctl serve starts it', also: []});
 	t.like(await asked(t, store, id, {delivering: false}), {

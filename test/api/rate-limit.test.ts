@@ -4,7 +4,7 @@ import test, {type ExecutionContext} from 'ava';
 import type {Caller} from '../../src/api/caller.ts';
 import {createRateLimits} from '../../src/api/rate-limit.ts';
 import {readRateLimit} from '../../src/mail/api-key.ts';
-import {leasePart} from '../../src/store/rate-windows.ts';
+import {sharePart} from '../../src/store/rate-windows.ts';
 import {type Answer, codeOf, idOf, startApi} from '../helpers/api.ts';
 import {engines, newStore, storeTest} from '../helpers/databases.ts';
 import {type ApiDocument, operationsOf} from '../helpers/described.ts';
@@ -188,7 +188,7 @@ async function sharing(t: ExecutionContext, rateLimit: string) {
 			() => null,
 			async part => {
 				asked.n++;
-				return asked.fails ? Promise.reject(new Error('away')) : await leasePart(store.reader, part);
+				return asked.fails ? Promise.reject(new Error('away')) : await sharePart(store.reader, part);
 			},
 		);
 	const caller: Caller = {keyId, workspaceId: workspace.id, mode: 'live', scopes: [], rateLimit};

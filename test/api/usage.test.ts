@@ -5,7 +5,7 @@ import {announce} from '../../src/outcome/announce.ts';
 import type {Store} from '../../src/store/store.ts';
 import {startApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {outbox} from '../helpers/messages.ts';
+import {eventWriter} from '../helpers/messages.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 const now = Date.UTC(2026, 10, 21, 23, 59, 59);
@@ -45,12 +45,12 @@ storeTest(test, 'the month: what was accepted, what is left, when it ends', asyn
 	t.is((await api.get('/v1/usage', scopeless)).status, 403);
 });
 
-async function announceAll(store: Store, happenings: ReadonlyArray<[EventType, number, boolean]>) {
+async function announceAll(store: Store, events: ReadonlyArray<[EventType, number, boolean]>) {
 	const recipient = await store.reader('recipients').first();
 	await store.writer.transaction(trx =>
 		announce(
 			trx,
-			happenings.map(([type, at, counted]) => ({
+			events.map(([type, at, counted]) => ({
 				id: newId('evt'),
 				workspaceId: recipient.workspace_id,
 				messageId: recipient.message_id,
@@ -62,7 +62,7 @@ async function announceAll(store: Store, happenings: ReadonlyArray<[EventType, n
 				detail: null,
 				counted,
 			})),
-			outbox,
+			eventWriter,
 		),
 	);
 }

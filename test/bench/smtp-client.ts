@@ -18,18 +18,18 @@ const sink = fork(new URL('./smtp-sink.js', import.meta.url));
 const [port] = (await once(sink, 'message')) as [number];
 
 /** Runs the transactions over so many at once. */
-async function measure(name: string, width: number, once: (lane: number) => Promise<void>): Promise<void> {
+async function measure(name: string, width: number, once: (queue: number) => Promise<void>): Promise<void> {
 	let left = 500;
-	const lane = async (_: unknown, n: number) => {
+	const queue = async (_: unknown, n: number) => {
 		while (left-- > 0) {
 			await once(n);
 		}
 	};
-	await Promise.all(Array.from({length: width}, lane));
+	await Promise.all(Array.from({length: width}, queue));
 	left = transactions;
 	const cpu = process.cpuUsage();
 	const begun = performance.now();
-	await Promise.all(Array.from({length: width}, lane));
+	await Promise.all(Array.from({length: width}, queue));
 	const seconds = (performance.now() - begun) / 1000;
 	const {user, system} = process.cpuUsage(cpu);
 	const each = ((user + system) / transactions).toFixed(0);
@@ -98,7 +98,7 @@ for (const width of [1, 4, 20]) {
 	const theirs = await Promise.all(Array.from({length: width}, openTheirs));
 	for (let round = 0; round < 2; round++) {
 		await measure('ours      ', width, () => ours(width));
-		await measure('nodemailer', width, lane => send(theirs[lane] as SMTPConnection));
+		await measure('nodemailer', width, queue => send(theirs[queue] as SMTPConnection));
 	}
 
 	for (const connection of theirs) {

@@ -34,8 +34,8 @@ test('the bundle has every thread that the program starts, and the licence of ea
 	t.teardown(() => execFileSync('rm', ['-r', folder]));
 	execFileSync(process.execPath, ['scripts/bundle.js', folder]);
 	for (const thread of [
-		'threads/maker',
-		'threads/sender',
+		'threads/renderer',
+		'threads/smtp-worker',
 		'threads/reader',
 		'threads/poster',
 		'threads/writer',

@@ -44,7 +44,7 @@ test('nothing given: the defaults', t => {
 		hostname: 'mail.example.com',
 		delivery: 'capture',
 		inboundListen: null,
-		makers: 4,
+		renderers: 4,
 		retentionDays: 90,
 		logFormat: 'json',
 		maxSessions: 64,
@@ -63,7 +63,7 @@ test('the environment wins over .env, .env over the default', t => {
 	const cwd = folder('MAILCTL_SENDERS=2\nMAILCTL_MX_PORT=2525\nMAILCTL_DATA_DIR="var # data" # comment\nOTHER=x\n');
 	const {settings, sources} = loaded({MAILCTL_SENDERS: '3'}, {cwd});
 	t.like(settings, {senders: 3, mxPort: 2525, dataDir: join(cwd, 'var # data')});
-	t.like(sources, {senders: 'environment', mxPort: '.env', makers: 'default'});
+	t.like(sources, {senders: 'environment', mxPort: '.env', renderers: 'default'});
 });
 
 test('an empty value is none', t => {

@@ -1,12 +1,12 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {createArrivalNotices, readArrivalNotice} from '../../src/daemon/arrivals.ts';
-import type {LaneKey} from '../../src/mail/route.ts';
+import type {QueueKey} from '../../src/mail/route.ts';
 import {openStore} from '../../src/store/store.ts';
 import {engines, newLocation} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-const lane = (n: number): LaneKey => ({destination: `dest-${n}.example`, workspaceId: 'ws_1'});
+const queue = (n: number): QueueKey => ({destination: `dest-${n}.example`, workspaceId: 'ws_1'});
 
 test('a notice tells lanes to others; what is too long for one, or no notice of ours, means: look', async t => {
 	const notices: string[] = [];
@@ -21,22 +21,22 @@ test('a notice tells lanes to others; what is too long for one, or no notice of 
 	};
 	const tell = createArrivalNotices({store, boot: 'req_a', onError: error => t.fail(String(error))});
 	tell([]);
-	tell([lane(1), lane(2)]);
+	tell([queue(1), queue(2)]);
 	// While that one is on its way.
-	tell([lane(3), lane(1)]);
-	tell([lane(3)]);
+	tell([queue(3), queue(1)]);
+	tell([queue(3)]);
 	t.is(notices.length, 1);
 	answer();
 	await waitFor('the next', () => notices.length === 2);
 	t.deepEqual(
 		notices.map(notice => readArrivalNotice(notice, 'req_b')),
 		[
-			[lane(1), lane(2)],
-			[lane(3), lane(1)],
+			[queue(1), queue(2)],
+			[queue(3), queue(1)],
 		],
 	);
 	t.deepEqual(readArrivalNotice(notices[0] ?? '', 'req_a'), [], 'its own');
-	tell(Array.from({length: 1000}, (_, n) => lane(n)));
+	tell(Array.from({length: 1000}, (_, n) => queue(n)));
 	answer();
 	await waitFor('the third', () => notices.length === 3);
 	t.true((notices[2] ?? '').length < 8000);

@@ -4,7 +4,7 @@ import {createMetrics} from '../../src/daemon/metrics.ts';
 import type {Attempt, AttemptResult} from '../../src/mail/outcome.ts';
 import type {PaceFigures} from '../../src/store/queue/pace-figures.ts';
 import type {QueueSize} from '../../src/store/queue/queue-summary.ts';
-import type {Standing} from '../../src/store/reputation.ts';
+import type {ReputationStatus} from '../../src/store/reputation.ts';
 
 const attempt: Attempt = {
 	at: '2026-06-09T10:15:30.123Z',
@@ -30,16 +30,16 @@ test('what happened is counted', async t => {
 	let size: Promise<QueueSize> = Promise.resolve({ready: 3, deferred: 2, inFlight: 1, held: 5});
 	let pace: Promise<PaceFigures> = Promise.resolve({
 		suspended: {operator: 1, failures: 2, route: 3},
-		lanes: [{waitsFor: 'pace', n: 7}],
+		queues: [{waitsFor: 'pace', n: 7}],
 		warmUp: [{source: '192.0.2.1', provider: 'google', n: 50}],
 	});
 	const sites = Array.from({length: 30}, (_, n) => ({site: `mx${n}.test`, connections: n + 1, inFlight: n}));
 	const day = {attempted: 100, hard: 6, delivered: 90, complained: 1};
-	const standing = {name: 'x', pausedAt: null, since: null, warnedAt: null, windows: {day, week: day}};
-	let standings: Promise<Standing[]> = Promise.resolve([
-		...Array.from({length: 120}, (_, n) => ({...standing, id: `ws_${n}`})),
-		{...standing, id: 'ws_warned', warnedAt: '2026-06-09T10:00:00.000Z'},
-		{...standing, id: 'ws_paused', pausedAt: '2026-06-09T10:00:00.000Z'},
+	const status = {name: 'x', pausedAt: null, since: null, warnedAt: null, windows: {day, week: day}};
+	let statuses: Promise<ReputationStatus[]> = Promise.resolve([
+		...Array.from({length: 120}, (_, n) => ({...status, id: `ws_${n}`})),
+		{...status, id: 'ws_warned', warnedAt: '2026-06-09T10:00:00.000Z'},
+		{...status, id: 'ws_paused', pausedAt: '2026-06-09T10:00:00.000Z'},
 	]);
 	const metrics = createMetrics({
 		skew: () => 2500,
@@ -55,7 +55,7 @@ test('what happened is counted', async t => {
 			mailbox: () => ({up: true, taken: 7, known: 1, failures: 2}),
 		},
 		submissionSessions: () => 6,
-		standings: () => standings,
+		statuses: () => statuses,
 		refusals: () => [{provider: 'outlook.com', attempts: 40, refused: 10}],
 		logDropped: () => 3,
 		freeDisk: () => 1024,
@@ -152,7 +152,7 @@ test('what happened is counted', async t => {
 	t.is(text.match(/^mailctl_workspace_trouble\{/gm)?.length, 2);
 
 	pace = Promise.reject(new Error('the store is gone'));
-	standings = Promise.reject(new Error('the store is gone'));
+	statuses = Promise.reject(new Error('the store is gone'));
 	size = Promise.reject(new Error('the store is gone'));
 	const later = await metrics.text();
 	t.notRegex(later, /^mailctl_(queue_size|suspended|queue_lanes_waiting|warm_up_sent_today|reputation_copies)\{/m);

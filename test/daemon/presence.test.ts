@@ -102,8 +102,8 @@ storeTest(test, 'what a node’s lanes wait for goes with it', async (t, store, 
 		t.teardown(() => presence.end());
 		return presence;
 	};
-	const lane = {destination: 'a.test', workspace_id: 'ws_1', site: '', waits_for: 'pace', detail: '', updated_at: ''};
-	const note = (node: string) => store.database('lane_waits').insert({...lane, node});
+	const queue = {destination: 'a.test', workspace_id: 'ws_1', site: '', waits_for: 'pace', detail: '', updated_at: ''};
+	const note = (node: string) => store.database('lane_waits').insert({...queue, node});
 	const nodes = async () => await store.reader('lane_waits').orderBy('node').pluck('node');
 
 	const [dead, first, second] = [presenceOf('boot_0'), presenceOf('boot_1'), presenceOf('boot_2')];

@@ -74,17 +74,17 @@ test('a connection that is lost, and any other refusal, is no refused log-in', t
 test('a way that is not found is told once a minute for each workspace', t => {
 	const {telling, time, records} = start();
 	const error = new Error('A sealed secret in the store is damaged.');
-	const lane = {destination: 'a.example', workspaceId: 'ws_1'};
-	telling.routeNotFound(error, lane);
-	telling.routeNotFound(error, {...lane, destination: 'b.example'});
-	telling.routeNotFound(error, {...lane, workspaceId: 'ws_2'});
+	const queue = {destination: 'a.example', workspaceId: 'ws_1'};
+	telling.routeNotFound(error, queue);
+	telling.routeNotFound(error, {...queue, destination: 'b.example'});
+	telling.routeNotFound(error, {...queue, workspaceId: 'ws_2'});
 	t.like(records('way_not_found'), {
 		length: 2,
 		0: {level: 'error', workspace: 'ws_1', destination: 'a.example', message: error.message},
 		1: {workspace: 'ws_2'},
 	});
 	time.now = 60_000;
-	telling.routeNotFound(error, lane);
+	telling.routeNotFound(error, queue);
 	t.is(records('way_not_found').length, 3);
 });
 

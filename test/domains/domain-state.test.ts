@@ -1,5 +1,5 @@
 import test from 'ava';
-import {nextCheck, nextStanding, type Sight} from '../../src/domains/domain-state.ts';
+import {nextCheck, nextStatus, type Sight} from '../../src/domains/domain-state.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import type {DueDomain} from '../../src/store/domains.ts';
 
@@ -32,7 +32,7 @@ function domain(changes: Partial<DueDomain> = {}): DueDomain {
 function walk(from: DueDomain, ...checks: ReadonlyArray<readonly [ms: number, sight: Sight]>): string[] {
 	let now = from;
 	return checks.map(([ms, sight]) => {
-		now = {...now, ...nextStanding(now, sight, at(ms))};
+		now = {...now, ...nextStatus(now, sight, at(ms))};
 		return now.verified_at === null ? now.state : `${now.state}, verified`;
 	});
 }

@@ -27,9 +27,9 @@ test.serial(
 		const accepted: string[] = [];
 		let loading = true;
 		const load = Promise.all(
-			Array.from({length: 16}, async (_, lane) => {
+			Array.from({length: 16}, async (_, queue) => {
 				for (let n = 0; loading; n++) {
-					const to = `user-${lane}-${n}@${domains[n % domains.length]}`;
+					const to = `user-${queue}-${n}@${domains[n % domains.length]}`;
 					const answer = await send(daemon.url, shop, to).catch(() => null); // The daemon is gone.
 					if (answer?.status === 202) {
 						accepted.push(to);
@@ -71,9 +71,9 @@ test.serial(
 		const shop = await welcomeOf(program);
 		const accepted: string[] = [];
 		const load = Promise.all(
-			Array.from({length: 8}, async (_, lane) => {
+			Array.from({length: 8}, async (_, queue) => {
 				for (let n = 0; ; n++) {
-					const to = `user-${lane}-${n}@${domains[n % domains.length]}`;
+					const to = `user-${queue}-${n}@${domains[n % domains.length]}`;
 					const answer = await send(daemon.url, shop, to).catch(() => null); // The daemon is gone.
 					if (answer?.status !== 202) {
 						return;

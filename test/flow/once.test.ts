@@ -3,7 +3,7 @@ import {type Daemon, prepareProgram, welcomeOf} from '../helpers/daemon.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-const lanes = 16;
+const queues = 16;
 const sends = 600;
 const kills = 3;
 
@@ -44,7 +44,7 @@ test('kill -9 under load: repeated with their keys until answered, sends make on
 		answered++;
 	};
 	const load = Promise.all(
-		Array.from({length: lanes}, async () => {
+		Array.from({length: queues}, async () => {
 			while (next < sends) {
 				await sendOnce(next++);
 			}

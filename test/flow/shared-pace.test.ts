@@ -12,7 +12,7 @@ import {waitFor} from '../helpers/wait.ts';
 const cap = 6;
 const orders = 60;
 
-type Lease = {readonly node: string; readonly slots: number};
+type SiteShare = {readonly node: string; readonly slots: number};
 
 test('a host never sees more connections than its cap, while nodes share it, one is killed and one joins', async t => {
 	if (!engines.includes('postgres')) {
@@ -20,14 +20,14 @@ test('a host never sees more connections than its cap, while nodes share it, one
 		return;
 	}
 	t.timeout(600_000);
-	const {fleet, database, leases, sharedBy} = await startSharing(t, 3);
+	const {fleet, database, shares, sharedBy} = await startSharing(t, 3);
 	const [one, two, three] = fleet.nodes as [FleetNode, FleetNode, FleetNode];
 
 	await one.start();
 	await fleet.order(orders);
 	const alone = fleet.mx.mostOpen();
 	t.true(alone > 1 && alone <= mostSessions, `a node alone needs nobody's leave: ${alone}`);
-	t.deepEqual(await leases(), [], 'and writes down nothing of it');
+	t.deepEqual(await shares(), [], 'and writes down nothing of it');
 
 	// The second joins while the first has them all, the third joins under load, and one dies.
 	await two.start();
@@ -152,8 +152,9 @@ async function startSharing(
 	);
 	const database = createKnex({client: 'pg', connection: fleet.url, pool: {min: 0, max: 1}});
 	t.teardown(() => database.destroy());
-	const leases = async (): Promise<Lease[]> => await database('leases').where('slots', '>', 0).select('node', 'slots');
+	const shares = async (): Promise<SiteShare[]> =>
+		await database('leases').where('slots', '>', 0).select('node', 'slots');
 	const sharedBy = async (count: number) =>
-		await waitFor(`${count} nodes have some of it`, async () => (await leases()).length === count);
-	return {fleet, database, leases, sharedBy};
+		await waitFor(`${count} nodes have some of it`, async () => (await shares()).length === count);
+	return {fleet, database, shares, sharedBy};
 }

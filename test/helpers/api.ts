@@ -25,9 +25,9 @@ import {type Clock, systemClock} from '../../src/mail/clock.ts';
 import {createEngagementWrite} from '../../src/outcome/engagement.ts';
 import {createErase} from '../../src/outcome/erase.ts';
 import {createFeed} from '../../src/outcome/feed.ts';
-import type {Outbox} from '../../src/outcome/outbox.ts';
+import type {EventWriter} from '../../src/outcome/outbox.ts';
 import {noteKeyUse} from '../../src/store/api-keys.ts';
-import {leasePart} from '../../src/store/rate-windows.ts';
+import {sharePart} from '../../src/store/rate-windows.ts';
 import type {Store} from '../../src/store/store.ts';
 import {findKey} from '../../src/store/templates.ts';
 import {createGuard} from '../../src/webhook/guard.ts';
@@ -113,7 +113,7 @@ export async function startApi(
 	const key = like?.key ?? (await addKey(store, workspace.id));
 	const catalog = createCatalog(store.reader);
 	const shared = store.dialect.name === 'postgres';
-	const limits = createRateLimits(clock, () => rateLimit, shared ? part => leasePart(store.reader, part) : null);
+	const limits = createRateLimits(clock, () => rateLimit, shared ? part => sharePart(store.reader, part) : null);
 	const auth = createAuth({
 		findKey: hash => findKey(store.reader, hash),
 		clock,
@@ -130,8 +130,8 @@ export async function startApi(
 	const reported: unknown[] = [];
 	const uncaptured: string[] = [];
 	const due: string[] = [];
-	const outbox: Outbox = {newId, onDue: endpointIds => due.push(...endpointIds)};
-	const engagementWrite = createEngagementWrite(clock, outbox);
+	const eventWriter: EventWriter = {newId, onDue: endpointIds => due.push(...endpointIds)};
+	const engagementWrite = createEngagementWrite(clock, eventWriter);
 	const collector = createCollector({
 		write: hit => store.writer.submit(engagementWrite, hit),
 		isUnavailable: store.dialect.isUnavailable,
@@ -146,7 +146,7 @@ export async function startApi(
 		acceptWrite: createAcceptWrite({clock, newId, keyRetention: () => keyRetention}),
 		keyRetention: () => keyRetention,
 		keyWait,
-		onWriting: lanes => announced.push(...[...lanes].map(({destination}) => destination)),
+		onWriting: queues => announced.push(...[...queues].map(({destination}) => destination)),
 		onAccepted: () => undefined,
 	});
 	const forget = () => {
@@ -179,7 +179,7 @@ export async function startApi(
 			erase: createErase({
 				store,
 				clock,
-				outbox,
+				eventWriter,
 				async removeCaptured(recipientIds) {
 					uncaptured.push(...recipientIds);
 				},
@@ -217,7 +217,7 @@ export async function startApi(
 			readMessageId: links.readMessageId,
 			webhooks: {
 				guard: createGuard({allowCidrs: [], takesLocal: false}),
-				onDue: outbox.onDue,
+				onDue: eventWriter.onDue,
 				postExample: endpoint =>
 					postExample(
 						{
@@ -246,7 +246,7 @@ export async function startApi(
 				writer: store.writer,
 				collector,
 				clock,
-				outbox,
+				eventWriter,
 				random: randomBytes,
 			}),
 		),

@@ -9,7 +9,7 @@ import type {Claimed} from '../../src/store/queue/claimed.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import type {Store} from '../../src/store/store.ts';
 import {idOf, startApi, type TestApi} from './api.ts';
-import {newId, outbox} from './messages.ts';
+import {eventWriter, newId} from './messages.ts';
 
 /** Claims what is due for a destination, as a daemon does. */
 export async function claimDue(
@@ -45,7 +45,7 @@ export async function endTry(
 	// Its events are made within a millisecond.
 	const later = Date.now() + 1;
 	const newIds = createIdSource({now: () => later, monotonic: () => 0});
-	const write = createRecordWrite(boot, {...outbox, newId: newIds});
+	const write = createRecordWrite(boot, {...eventWriter, newId: newIds});
 	return await store.writer.submit(write, judgedOf(recipient, outcome, sentAt));
 }
 

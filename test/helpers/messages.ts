@@ -9,7 +9,7 @@ import type {Store} from '../../src/store/store.ts';
 export const newId = createIdSource(systemClock);
 
 /** An outbox whose deliveries nobody is told of. */
-export const outbox = {newId, onDue: () => undefined};
+export const eventWriter = {newId, onDue: () => undefined};
 
 /** A workspace with a verified sender, as raw rows: for tests of what comes after acceptance. */
 export async function insertWorkspace(store: Store, name = 'test'): Promise<{workspaceId: string}> {

@@ -5,7 +5,7 @@ import type {CameIn, Clues, Reading, Report} from '../../src/mail/report.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {createReportWrite, type ReadMail, type ReportEffect} from '../../src/outcome/reports.ts';
 import type {Store} from '../../src/store/store.ts';
-import {insertMessages, insertWorkspace, newId, outbox} from './messages.ts';
+import {eventWriter, insertMessages, insertWorkspace, newId} from './messages.ts';
 import {changeRecipients, recipientRows} from './recipient-rows.ts';
 
 export const links = createLinks({
@@ -19,7 +19,7 @@ export const strangersLinks = createLinks({
 	random: randomBytes,
 });
 
-export const reportWrite = createReportWrite(outbox, {retentionDays: () => 90});
+export const reportWrite = createReportWrite(eventWriter, {retentionDays: () => 90});
 
 export const noClues: Clues = {
 	...{addressees: [], envelopeIds: [], refs: [], messageIds: [], returnPaths: [], unsubscribeAddresses: []},

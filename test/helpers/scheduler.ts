@@ -6,14 +6,14 @@ import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/
 import {claimAged, readAged, readShortestLifetime} from '../../src/store/queue/aged-recipients.ts';
 import type {Claimed} from '../../src/store/queue/claimed.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
-import {createLaneWaitWrite} from '../../src/store/queue/lane-waits.ts';
+import {createQueueWaitWrite} from '../../src/store/queue/queue-waits.ts';
 import {releaseUnknownClaims} from '../../src/store/queue/releases.ts';
 import {siteWrite} from '../../src/store/queue/sites.ts';
 import {readResumed, readSuspensions} from '../../src/store/queue/suspensions.ts';
-import {readLanes} from '../../src/store/queue/waiting-lanes.ts';
+import {readWaitingQueues} from '../../src/store/queue/waiting-queues.ts';
 import {readTries} from '../../src/store/reputation.ts';
 import type {Store} from '../../src/store/store.ts';
-import {newId, outbox} from './messages.ts';
+import {eventWriter, newId} from './messages.ts';
 import {routeTo} from './routes.ts';
 
 export const now = () => storeTime(Date.now());
@@ -47,7 +47,7 @@ export function schedulerOf(
 ): {scheduler: Scheduler; recorded: string[]; boot: string} {
 	const boot = newId('req');
 	const recorded: string[] = [];
-	const laneWaitWrite = createLaneWaitWrite(boot);
+	const queueWaitWrite = createQueueWaitWrite(boot);
 	const claiming = {dialect: store.dialect, boot, newId, clock: systemClock};
 	const scheduler = createScheduler({
 		writer: store.writer,
@@ -55,16 +55,16 @@ export function schedulerOf(
 		claimAged: (ids, lastsMs) => store.writer.transaction(trx => claimAged(trx, claiming, ids, lastsMs)),
 		readShortestLifetime: () => readShortestLifetime(store.reader),
 		readAged: page => readAged(store.reader, page),
-		recordWrite: createRecordWrite(boot, outbox),
+		recordWrite: createRecordWrite(boot, eventWriter),
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
-		readLanes: () => readLanes(store.reader),
+		readWaitingQueues: () => readWaitingQueues(store.reader),
 		readSuspensions: () => readSuspensions(store.reader),
 		readResumed: () => readResumed(store.reader),
 		routeOf: async ({destination}) => routeTo(destination),
 		remembered: () => undefined,
 		onSite: () => undefined,
 		noteSites: notes => store.writer.submit(siteWrite, notes),
-		noteWaits: note => store.writer.submit(laneWaitWrite, note),
+		noteWaits: note => store.writer.submit(queueWaitWrite, note),
 		onRouteError(error) {
 			throw error;
 		},

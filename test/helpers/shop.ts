@@ -46,10 +46,10 @@ export async function call(url: string, key: string, body?: unknown): Promise<{s
 /** Runs `work` for every item, at most `width` at once. */
 export async function eachOf<T>(items: Iterable<T>, width: number, work: (item: T) => Promise<void>): Promise<void> {
 	const rest = items[Symbol.iterator]();
-	const lane = async () => {
+	const queue = async () => {
 		for (let next = rest.next(); !next.done; next = rest.next()) {
 			await work(next.value);
 		}
 	};
-	await Promise.all(Array.from({length: width}, lane));
+	await Promise.all(Array.from({length: width}, queue));
 }

@@ -14,7 +14,7 @@ import {readEngagement} from '../../src/store/engagement.ts';
 import {readEvents} from '../../src/store/events.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 
 const lifetime = 1_000_000;
 const agent = {'user-agent': 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Thunderbird/140.2.0'};
@@ -27,7 +27,7 @@ async function start(t: ExecutionContext, store: Store) {
 	await store.database('workspaces').update({track_opens_at: at, track_clicks_at: at});
 	const [messageId] = (await insertMessages(store, workspaceId, ['Ada@a.test'])) as [string];
 	const time = {now: Date.now()};
-	const write = createEngagementWrite(systemClock, outbox);
+	const write = createEngagementWrite(systemClock, eventWriter);
 	const collector = createCollector({
 		write: hit => store.writer.submit(write, hit),
 		isUnavailable: store.dialect.isUnavailable,

@@ -579,9 +579,9 @@ storeTest(serially, 'what waits in the queue is not sent any more', async (t, st
 	const [first, second] = [await sendMail(api, {}), await sendMail(api, {})];
 	await press(api, first.path, oneClick);
 	const claim = createClaimWrite({dialect: store.dialect, boot: newId('req'), newId, clock: systemClock});
-	const lane = {destination: 'example.org', workspaceId: api.workspace.id};
+	const queue = {destination: 'example.org', workspaceId: api.workspace.id};
 	const {recipients} = await store.writer.submit(claim, {
-		...lane,
+		...queue,
 		limit: 10,
 		newestFirst: false,
 		lastsMs: 60_000,

@@ -9,7 +9,7 @@ import {countUnread} from '../../src/store/inbound/inbound.ts';
 import {classify} from '../helpers/classify.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {evilMail} from '../helpers/evil-mails.ts';
-import {outbox} from '../helpers/messages.ts';
+import {eventWriter} from '../helpers/messages.ts';
 import {links, mailed, returnPath} from '../helpers/reports.ts';
 
 const clock = {now: () => Date.now()};
@@ -18,7 +18,7 @@ storeTest(test, 'whatever comes to a return path is read and recorded; nothing s
 	const mail = await mailed(store);
 	const faults: unknown[] = [];
 	const record = createRecord({
-		...{writer: store.writer, links, outbox, clock, retentionDays: () => 90},
+		...{writer: store.writer, links, eventWriter, clock, retentionDays: () => 90},
 		trustedReporter: createTrustedReporter({reporters: [], resolver: {txt: async () => ({kind: 'none'}) as never}}),
 	});
 	const reading = createReading({

@@ -7,13 +7,13 @@ import {readAsked, readRecipients} from '../../src/store/message-recipients.ts';
 import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 
 const minute = 60_000;
 const accepted = Date.UTC(2026, 5, 9, 10, 0, 0);
 const boot = newId('req');
-const recordWrite = createRecordWrite(boot, outbox);
+const recordWrite = createRecordWrite(boot, eventWriter);
 const retry = {schedule: {waits: [minute], repeatLast: true}, lifetime: 60 * minute};
 
 const lost: Attempt = {

@@ -6,9 +6,9 @@ import {readEvents} from '../../src/store/events.ts';
 import type {Store} from '../../src/store/store.ts';
 import {readUsage} from '../../src/store/usage.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 
-const write = createEngagementWrite(systemClock, outbox);
+const write = createEngagementWrite(systemClock, eventWriter);
 const time = (second: number) => new Date(Date.UTC(2026, 5, 9, 10, 0, second)).toISOString();
 
 function engagement(type: 'opened' | 'clicked', second: number, more: Partial<Engagement> = {}): Engagement {

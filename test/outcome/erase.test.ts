@@ -15,7 +15,7 @@ import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {engines, storeTest} from '../helpers/databases.ts';
-import {insertMessages, insertWorkspace, outbox} from '../helpers/messages.ts';
+import {eventWriter, insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {startTwoNodes} from '../helpers/nodes.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
@@ -26,7 +26,7 @@ import {newId} from '../helpers/workspace.ts';
 
 const at = storeTime(Date.UTC(2026, 5, 9, 10, 15, 30, 123));
 const eraseOf = (store: Store, removeCaptured = async (_: readonly string[]) => {}) => {
-	const erase = createErase({store, clock: systemClock, outbox, removeCaptured});
+	const erase = createErase({store, clock: systemClock, eventWriter, removeCaptured});
 	return (person: Person) => erase(person, testOperator);
 };
 
@@ -396,8 +396,9 @@ if (engines.includes('postgres')) {
 		const left = {...whose, topicId: null, addressKey: address, action: 'all', via: 'page', at} as const;
 		const writes = [
 			(trx: Knex.Transaction, messageId: string) =>
-				createEngagementWrite(systemClock, outbox).apply(trx, [{...opened, messageId}]),
-			(trx: Knex.Transaction, messageId: string) => createUnsubscribeWrite(outbox).apply(trx, [{...left, messageId}]),
+				createEngagementWrite(systemClock, eventWriter).apply(trx, [{...opened, messageId}]),
+			(trx: Knex.Transaction, messageId: string) =>
+				createUnsubscribeWrite(eventWriter).apply(trx, [{...left, messageId}]),
 		];
 		for (const write of writes) {
 			const messageId = idOf(await api.send({to: address}));
@@ -467,7 +468,7 @@ storeTest(
 					}),
 			},
 		};
-		const erase = createErase({store: counting, clock: systemClock, outbox, removeCaptured: async () => {}});
+		const erase = createErase({store: counting, clock: systemClock, eventWriter, removeCaptured: async () => {}});
 		const erased = await erase({workspaceId, addressKey: 'ada@example.org'}, testOperator);
 		t.deepEqual(erased, {contact: false, messages: 1, recipients: 0});
 		t.true(transactions >= 4, `${transactions}`);

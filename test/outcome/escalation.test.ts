@@ -9,14 +9,14 @@ import {readEvents} from '../../src/store/events.ts';
 import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {reading, record, returnPath, soft} from '../helpers/reports.ts';
 
 const day = 86_400_000;
 const start = Date.UTC(2026, 5, 1);
 const boot = newId('req');
-const recordWrite = createRecordWrite(boot, outbox);
+const recordWrite = createRecordWrite(boot, eventWriter);
 const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
 
 const full: Outcome = {

@@ -17,7 +17,7 @@ import type {Store} from '../../src/store/store.ts';
 import {idOf} from '../helpers/api.ts';
 import {engines, newStore, storeTest} from '../helpers/databases.ts';
 import {claimDue, endTry, judgedOf, seen, startFirstTry, typesOf} from '../helpers/first-try.ts';
-import {newId, outbox} from '../helpers/messages.ts';
+import {eventWriter, newId} from '../helpers/messages.ts';
 import {recipientRows} from '../helpers/recipient-rows.ts';
 import {hard, reading, record, returnPath} from '../helpers/reports.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -181,10 +181,14 @@ storeTest(test, 'an operator ends what a dead daemon tried first: `queued` comes
 	const step = {ids: [recipient.id], now: now(), silentSince: '2026-01-01T00:00:00.000Z'};
 	const node = {id: boot, host: 'h', pid: 1, version: '1', roles: ['deliver']} as const;
 	await store.writer.transaction(trx => beat(trx, node, now()));
-	t.is((await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, outbox))).length, 0, 'it is tried');
+	t.is(
+		(await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, eventWriter))).length,
+		0,
+		'it is tried',
+	);
 	t.deepEqual(await seen(api, id), during);
 	await store.writer.transaction(trx => removeNode(trx, boot));
-	t.is((await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, outbox))).length, 1);
+	t.is((await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, eventWriter))).length, 1);
 	const after = await seen(api, id);
 	t.is(after.status, 'errored');
 	t.deepEqual(after.events.slice(0, 2), [...during.events]);
@@ -221,7 +225,7 @@ if (engines.includes('postgres')) {
 		const before = await seen(api, next);
 		const outcome = await store.reader.transaction();
 		t.teardown(() => (outcome.isCompleted() ? undefined : outcome.rollback()));
-		await createRecordWrite(boot, outbox).apply(outcome, [judgedOf(other as Claimed, {kind: 'relayed'}, now())]);
+		await createRecordWrite(boot, eventWriter).apply(outcome, [judgedOf(other as Claimed, {kind: 'relayed'}, now())]);
 		const move = (trx: Knex.Transaction) => moveRecipients(trx, [other?.id ?? ''], 'bounced', now());
 		const moving = store.writer.transaction(move);
 		await waitFor('the report to wait', isWaiting);

@@ -7,12 +7,12 @@ import {readEvents} from '../../src/store/events.ts';
 import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
 const boot = newId('req');
-const write = createRecordWrite(boot, outbox);
+const write = createRecordWrite(boot, eventWriter);
 const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
 const made = {subject: 'Hello', firstLink: 'https://shop.example/'};
 

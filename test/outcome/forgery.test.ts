@@ -125,7 +125,7 @@ function textOf(
 }
 
 /** Everything that may not change: of the copies that the forger does not hold, and of lists. */
-async function standing(
+async function status(
 	store: Store,
 	mails: readonly Mailed[],
 	recipients: readonly Recipient[],
@@ -172,14 +172,14 @@ for (const [how, read] of [
 				async (sequence, holds, isTagged) => {
 					const {mails, recipients} = await prepare(store, isTagged);
 					const held = new Set(holds);
-					const before = await standing(store, mails, recipients, held);
+					const before = await status(store, mails, recipients, held);
 					for (const one of sequence) {
 						const {said, clues, to} = written(one, recipients, held);
 						const effect = await record(store, read(one.kind, said, clues), {to, cameIn: {mailFrom: one.mailFrom}});
 						touched += effect.about.length;
 						t.true(effect.about.every(({recipientId}) => holds.some(index => recipients[index]?.id === recipientId)));
 					}
-					t.deepEqual(await standing(store, mails, recipients, held), before);
+					t.deepEqual(await status(store, mails, recipients, held), before);
 				},
 			),
 			{numRuns: 50},

@@ -4,7 +4,7 @@ import {type GivenUp, giveUp} from '../../src/outcome/settle.ts';
 import {findWaiting} from '../../src/store/queue/queue-list.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, insertWorkspace, outbox} from '../helpers/messages.ts';
+import {eventWriter, insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {insertEndpoint} from '../helpers/webhooks.ts';
 
@@ -16,7 +16,7 @@ async function given(store: Store, how: GivenUp) {
 	const [messageId = ''] = await insertMessages(store, workspaceId, ['ada@x.test']);
 	await changeRecipients(store.database, all => all, {state: 'queued', attempts: 2});
 	const ids = await findWaiting(store.reader, {});
-	const ended = await store.writer.transaction(trx => giveUp(trx, {ids, now, silentSince: null}, how, outbox));
+	const ended = await store.writer.transaction(trx => giveUp(trx, {ids, now, silentSince: null}, how, eventWriter));
 	const [event] = await store.reader('events').where({message_id: messageId});
 	return {
 		ended,
@@ -25,7 +25,7 @@ async function given(store: Store, how: GivenUp) {
 		posts: await store.reader('webhook_deliveries').pluck('event_type'),
 		days: await store.reader('usage_days').select('status', 'n'),
 		suppressions: await store.reader('suppressions'),
-		again: await store.writer.transaction(trx => giveUp(trx, {ids, now, silentSince: null}, how, outbox)),
+		again: await store.writer.transaction(trx => giveUp(trx, {ids, now, silentSince: null}, how, eventWriter)),
 	};
 }
 

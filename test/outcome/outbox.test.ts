@@ -1,8 +1,8 @@
 import test from 'ava';
 import {eventTypes, webhookEventTypes} from '../../src/mail/event.ts';
 import {storeTime} from '../../src/mail/time.ts';
-import {announce, type Happening} from '../../src/outcome/announce.ts';
-import type {Outbox} from '../../src/outcome/outbox.ts';
+import {type AnnouncedEvent, announce} from '../../src/outcome/announce.ts';
+import type {EventWriter} from '../../src/outcome/outbox.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
@@ -10,7 +10,7 @@ import {deliveryRows, insertEndpoint} from '../helpers/webhooks.ts';
 
 const at = Date.UTC(2026, 5, 9, 10, 15, 30, 987);
 
-function happening(workspaceId: string, messageId: string, fields: Partial<Happening> = {}): Happening {
+function event(workspaceId: string, messageId: string, fields: Partial<AnnouncedEvent> = {}): AnnouncedEvent {
 	return {
 		id: newId('evt'),
 		workspaceId,
@@ -27,11 +27,11 @@ function happening(workspaceId: string, messageId: string, fields: Partial<Happe
 }
 
 /** Announces in a transaction of its own; the endpoints that are said to be due afterwards. */
-async function announced(store: Store, happenings: readonly Happening[]): Promise<string[]> {
+async function announced(store: Store, events: readonly AnnouncedEvent[]): Promise<string[]> {
 	const due: string[] = [];
-	const outbox: Outbox = {newId, onDue: ids => due.push(...ids)};
+	const eventWriter: EventWriter = {newId, onDue: ids => due.push(...ids)};
 	await store.writer.transaction(async trx => {
-		await announce(trx, happenings, outbox);
+		await announce(trx, events, eventWriter);
 		if (due.length > 0) {
 			throw new Error('said before the commit');
 		}
@@ -51,7 +51,7 @@ storeTest(test, 'the body has exactly the five fields, with the metadata as it w
 	const [one = '', other = ''] = await insertMessages(store, workspaceId, ['ada@a.test', 'bob@a.test']);
 	const metadata = '{"b":"Größe \\u2028 \\"x\\"","a":"","1":"2","__proto__x":"y"}';
 	await store.database('messages').where({id: one}).update({metadata});
-	t.deepEqual(await announced(store, [happening(workspaceId, one), happening(workspaceId, other)]), [endpoint]);
+	t.deepEqual(await announced(store, [event(workspaceId, one), event(workspaceId, other)]), [endpoint]);
 	const head = (id: string) =>
 		`{"type":"delivered","message_id":"${id}","recipient":"Ada@a.test","occurred_at":"2026-06-09T10:15:30+00:00"`;
 	t.deepEqual(await bodiesOf(store), [
@@ -89,8 +89,8 @@ storeTest(
 		const [foreignId = ''] = await insertMessages(store, other.workspaceId, ['ada@a.test']);
 
 		const due = await announced(store, [
-			...eventTypes.map(type => happening(workspaceId, id, {type})),
-			happening(other.workspaceId, foreignId, {type: 'opened'}),
+			...eventTypes.map(type => event(workspaceId, id, {type})),
+			event(other.workspaceId, foreignId, {type: 'opened'}),
 		]);
 		t.deepEqual(due.toSorted(), [all, twin, foreign].toSorted());
 		const rows: Array<{endpoint_id: string; event_type: string}> = await store
@@ -115,7 +115,7 @@ storeTest(test, 'an endpoint of a test key gets events of test mail alone', asyn
 	const tried = await insertEndpoint(store, workspaceId, {mode: 'test'});
 	const [real = '', test = ''] = await insertMessages(store, workspaceId, ['ada@a.test', 'bob@a.test']);
 	await store.database('messages').where({id: test}).update({mode: 'test'});
-	await announced(store, [happening(workspaceId, real), happening(workspaceId, test)]);
+	await announced(store, [event(workspaceId, real), event(workspaceId, test)]);
 	const rows = await store.reader('webhook_deliveries').select('endpoint_id as endpoint', 'message_id as message');
 	const messagesOf = (id: string) => rows.filter(({endpoint}) => endpoint === id).map(({message}) => message);
 	t.deepEqual(messagesOf(live).toSorted(), [real, test].toSorted());
@@ -125,14 +125,14 @@ storeTest(test, 'an endpoint of a test key gets events of test mail alone', asyn
 storeTest(test, 'without an endpoint nothing is written and nobody is told; nor after a rollback', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [id = ''] = await insertMessages(store, workspaceId, ['ada@a.test']);
-	t.deepEqual(await announced(store, [happening(workspaceId, id)]), []);
+	t.deepEqual(await announced(store, [event(workspaceId, id)]), []);
 	t.is((await store.reader('webhook_deliveries')).length, 0);
 
 	await insertEndpoint(store, workspaceId);
 	const due: string[] = [];
 	await t.throwsAsync(
 		store.writer.transaction(async trx => {
-			await announce(trx, [happening(workspaceId, id)], {newId, onDue: ids => due.push(...ids)});
+			await announce(trx, [event(workspaceId, id)], {newId, onDue: ids => due.push(...ids)});
 			throw new Error('no');
 		}),
 		{message: 'no'},
@@ -149,7 +149,7 @@ storeTest(test, 'thousands of rows at once', async (t, store) => {
 	const ids = await insertMessages(store, workspaceId, new Array(100).fill('ada@a.test'));
 	const due = await announced(
 		store,
-		ids.map(id => happening(workspaceId, id)),
+		ids.map(id => event(workspaceId, id)),
 	);
 	t.is(due.length, 50);
 	const row: {n: number | string} | undefined = await store

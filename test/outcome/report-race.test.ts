@@ -8,12 +8,12 @@ import {readEvents} from '../../src/store/events.ts';
 import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {newId, outbox} from '../helpers/messages.ts';
+import {eventWriter, newId} from '../helpers/messages.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {complaint, hard, mailed, reading, record, returnPath, soft, stateOf, suppressed} from '../helpers/reports.ts';
 
 const boot = newId('req');
-const recordWrite = createRecordWrite(boot, outbox);
+const recordWrite = createRecordWrite(boot, eventWriter);
 const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 1e12};
 const at = storeTime(Date.now());
 const delivered: Outcome = {kind: 'delivered'};

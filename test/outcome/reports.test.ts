@@ -6,7 +6,7 @@ import {readEvents} from '../../src/store/events.ts';
 import {readReports} from '../../src/store/inbound/reports.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, newId, outbox} from '../helpers/messages.ts';
+import {eventWriter, insertMessages, newId} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {
 	authFailure,
@@ -541,7 +541,7 @@ storeTest(test, 'of a flood of reports of one copy some stay, and those that cha
 });
 
 storeTest(test, 'a flood of what is kept leaves the newest', async (t, store) => {
-	const write = createReportWrite(outbox, {retentionDays: () => 90, caps: {mails: 20, bytes: 1e9}});
+	const write = createReportWrite(eventWriter, {retentionDays: () => 90, caps: {mails: 20, bytes: 1e9}});
 	for (let n = 0; n < 300; n++) {
 		const receivedAt = new Date(Date.UTC(2026, 10, 21, 0, 0, n)).toISOString();
 		await store.writer.submit(write, await taken(store, reading([hard]), {cameIn: {receivedAt}}));
@@ -554,7 +554,7 @@ storeTest(test, 'a flood of what is kept leaves the newest', async (t, store) =>
 storeTest(test, 'a few large mails that are kept take the place of many small ones', async (t, store) => {
 	// Of each a quarter of a mebibyte stays.
 	const large = 6 * 1024 * 1024;
-	const write = createReportWrite(outbox, {retentionDays: () => 90, caps: {mails: 1000, bytes: 8 * 256 * 1024}});
+	const write = createReportWrite(eventWriter, {retentionDays: () => 90, caps: {mails: 1000, bytes: 8 * 256 * 1024}});
 	const add = async (n: number, size: number) => {
 		const receivedAt = new Date(Date.UTC(2026, 10, 21, 0, 0, n)).toISOString();
 		const mail = await taken(store, reading([hard]), {cameIn: {receivedAt}});

@@ -9,12 +9,12 @@ import {migrate} from '../../src/store/engine/migrate.ts';
 import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {engines, newLocation, storeTest} from '../helpers/databases.ts';
-import {newId, outbox} from '../helpers/messages.ts';
+import {eventWriter, newId} from '../helpers/messages.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {complaint, hard, mailed, reading, reportWrite, returnPath, soft, taken} from '../helpers/reports.ts';
 
 const boot = newId('req');
-const recordWrite = createRecordWrite(boot, outbox);
+const recordWrite = createRecordWrite(boot, eventWriter);
 const at = storeTime(Date.now());
 const blocked: Report = {...soft, category: 'block', rule: 'blocklist', matched: 'listed'};
 const gone: Report = {...hard, category: 'disabled'};

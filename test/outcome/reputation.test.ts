@@ -7,7 +7,7 @@ import {findReportedRecipients} from '../../src/store/inbound/reports.ts';
 import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -59,7 +59,7 @@ async function newRecipients(
 }
 
 /** Ends tries of copies, as a daemon that had claimed them. */
-async function end(store: Store, ids: readonly string[], name: Name, at: string, box = outbox): Promise<void> {
+async function end(store: Store, ids: readonly string[], name: Name, at: string, box = eventWriter): Promise<void> {
 	const write = createRecordWrite(boot, box);
 	const {workspace_id: workspaceId} = await store.reader('recipients').where({id: ids[0]}).first('workspace_id');
 	await changeRecipients(store.database, all => all.whereIn('id', ids), {claimed_by: boot, state: 'queued'});
@@ -119,7 +119,7 @@ for (const [tries, expected] of [
 
 storeTest(test, 'a batch is counted by workspace and hour, and told after the commit', async (t, store) => {
 	const told: string[] = [];
-	const box = {...outbox, onCounted: (ids: readonly string[]) => void told.push(...ids)};
+	const box = {...eventWriter, onCounted: (ids: readonly string[]) => void told.push(...ids)};
 	const shop = await newRecipients(store, ['1@a.example', '2@a.example', '3@b.example', '4@simulator.test']);
 	const other = await newRecipients(store, ['5@a.example']);
 	await end(store, shop.ids, 'delivered', first, box);
@@ -146,10 +146,10 @@ storeTest(test, 'reports count in the hour of the first try, those of the simula
 			before: new Set([]),
 			after: new Set(weights.slice(n, n + 1)),
 		}));
-		await countReported(trx, reweighed, outbox);
+		await countReported(trx, reweighed, eventWriter);
 	});
 	t.deepEqual(await figures(store, workspaceId), ['2026-06-09T10: 2/1/2/1']);
-	await store.writer.transaction(trx => countReported(trx, [], outbox));
+	await store.writer.transaction(trx => countReported(trx, [], eventWriter));
 });
 
 storeTest(test, 'what was first tried before a resume counts no more', async (t, store) => {

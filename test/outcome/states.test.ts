@@ -9,13 +9,13 @@ import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
 import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {insertMessages, insertWorkspace, newId, outbox} from '../helpers/messages.ts';
+import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 
 const now = Date.UTC(2026, 5, 9, 10, 0, 0);
 const at = new Date(now).toISOString();
 const boot = newId('req');
-const recordWrite = createRecordWrite(boot, outbox);
+const recordWrite = createRecordWrite(boot, eventWriter);
 const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
 
 const isOpen = (state: RecipientState) => ['accepted', 'queued', 'sent'].includes(state);
@@ -110,8 +110,8 @@ storeTest(
 				suppresses: true,
 				detail: {feedback_type: 'abuse'},
 			};
-			await store.writer.transaction(trx => recordComplaints(trx, outbox, [complaint]));
-			await store.writer.transaction(trx => recordComplaints(trx, outbox, [complaint]));
+			await store.writer.transaction(trx => recordComplaints(trx, eventWriter, [complaint]));
+			await store.writer.transaction(trx => recordComplaints(trx, eventWriter, [complaint]));
 			t.is((await rowOf(store, recipient)).state, canMove(from, 'complained') ? 'complained' : from);
 			const events = await readEvents(store.reader, recipient.message_id, {after: null, limit: 9});
 			t.is(events.length, 2);

@@ -1,11 +1,11 @@
 import test from 'ava';
+import {newQueue} from '../../src/queue/destination-queue.ts';
 import {createFindRoutes} from '../../src/queue/find-routes.ts';
-import {newLane} from '../../src/queue/lane.ts';
 import {routeTo} from '../helpers/routes.ts';
 
 test('a way that was looked up before ways changed is looked up again', async t => {
-	const lane = newLane({destination: 'a.test', workspaceId: 'ws'});
-	const toFind = [lane];
+	const queue = newQueue({destination: 'a.test', workspaceId: 'ws'});
+	const toFind = [queue];
 	const answers = [routeTo('former'), routeTo('relay')];
 	const found: string[] = [];
 	await new Promise<void>((resolve, reject) => {

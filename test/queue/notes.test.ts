@@ -1,21 +1,21 @@
 import test from 'ava';
 import type {Route} from '../../src/mail/route.ts';
 import {newSite} from '../../src/pace/site.ts';
-import {type Lane, newLane} from '../../src/queue/lane.ts';
+import {type DestinationQueue, newQueue} from '../../src/queue/destination-queue.ts';
 import {createNotes} from '../../src/queue/notes.ts';
 import {newSiteOf} from '../../src/queue/site.ts';
-import type {LaneWaitNote} from '../../src/store/queue/lane-waits.ts';
+import type {QueueWaitNote} from '../../src/store/queue/queue-waits.ts';
 import {routeTo} from '../helpers/routes.ts';
 
 const moment = {now: Date.parse('2026-06-09T10:15:30Z'), monotonic: 100_000};
 
 /** A lane whose mail came due just now. */
-function laneAt(destination: string, changes: Partial<Lane> = {}): Lane {
+function queueAt(destination: string, changes: Partial<DestinationQueue> = {}): DestinationQueue {
 	const route = routeTo(`mx.${destination}`);
 	const site = newSiteOf(route, newSite(route.pace), false);
 	const placed = {own: route, route, site, foundAt: moment.monotonic};
 	return {
-		...newLane({destination, workspaceId: 'ws_1'}),
+		...newQueue({destination, workspaceId: 'ws_1'}),
 		state: 'ready',
 		placed,
 		since: moment.monotonic,
@@ -23,8 +23,8 @@ function laneAt(destination: string, changes: Partial<Lane> = {}): Lane {
 	};
 }
 
-function notesOf(waiting: () => Iterable<Lane>) {
-	const written: LaneWaitNote[] = [];
+function notesOf(waiting: () => Iterable<DestinationQueue>) {
+	const written: QueueWaitNote[] = [];
 	const notes = createNotes({
 		waiting,
 		maxInFlight: 64,
@@ -36,18 +36,18 @@ function notesOf(waiting: () => Iterable<Lane>) {
 	return {notes, written};
 }
 
-async function noted(...lanes: Lane[]) {
-	const {notes, written} = notesOf(() => lanes);
+async function noted(...queues: DestinationQueue[]) {
+	const {notes, written} = notesOf(() => queues);
 	await notes.write();
 	return written.flatMap(({rows}) => rows);
 }
 
 test('mail that just came due is told to wait only where nothing goes for a while', async t => {
-	const left = laneAt('left.test');
+	const left = queueAt('left.test');
 	Object.assign(left.placed?.site.state ?? {}, {
 		backoff: {until: moment.monotonic + 60_000, step: 1, reason: 'connect ETIMEDOUT', waitsFor: 'suspension'},
 	});
-	const rows = await noted(laneAt('soon.test'), laneAt('long.test', {since: moment.monotonic - 3000}), left);
+	const rows = await noted(queueAt('soon.test'), queueAt('long.test', {since: moment.monotonic - 3000}), left);
 	t.deepEqual(
 		rows.map(({destination, site, reason, until}) => [destination, site, reason.code, until]),
 		[
@@ -59,18 +59,18 @@ test('mail that just came due is told to wait only where nothing goes for a whil
 
 test('a source that is new tells how much it may send a day, which may be nothing yet', async t => {
 	const warmUp: Route['warmUp'] = {source: '192.0.2.1', group: 'big', perDay: 0, overflow: null};
-	const [before] = await noted(laneAt('a.test', {state: 'spent', spent: warmUp}));
+	const [before] = await noted(queueAt('a.test', {state: 'spent', spent: warmUp}));
 	t.deepEqual(before?.reason, {code: 'warm_up', source: '192.0.2.1', group: 'big', perDay: 0});
-	const [spent] = await noted(laneAt('a.test', {state: 'spent', spent: {...warmUp, perDay: 50}}));
+	const [spent] = await noted(queueAt('a.test', {state: 'spent', spent: {...warmUp, perDay: 50}}));
 	t.deepEqual(spent?.reason, {code: 'warm_up', source: '192.0.2.1', group: 'big', perDay: 50});
 });
 
 test('mail that is due later is told to wait for its site that is left alone, until that ends', async t => {
-	const lane = laneAt('left.test');
-	const {site} = lane.placed as NonNullable<Lane['placed']>;
-	Object.assign(lane, {state: 'idle', placed: null, restsAt: site, at: moment.now + 20_000});
+	const queue = queueAt('left.test');
+	const {site} = queue.placed as NonNullable<DestinationQueue['placed']>;
+	Object.assign(queue, {state: 'idle', placed: null, restsAt: site, at: moment.now + 20_000});
 	site.state.backoff = {until: moment.monotonic + 60_000, step: 1, reason: '535 no', waitsFor: 'route'};
-	let waiting = [lane];
+	let waiting = [queue];
 	const {notes, written} = notesOf(() => waiting);
 	await notes.write();
 	const reason = {code: 'route', reply: '535 no', probing: false};

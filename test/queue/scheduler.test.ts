@@ -354,7 +354,7 @@ storeTest(test, 'a way that cannot be found is told with its lane', async (t, st
 		async routeOf() {
 			throw new Error('the stored route is damaged');
 		},
-		onRouteError: (error, lane) => told.push([String(error), lane]),
+		onRouteError: (error, queue) => told.push([String(error), queue]),
 	});
 	await scheduler.start();
 	await waitFor('the error', () => told.length > 0);
@@ -396,7 +396,7 @@ storeTest(test, 'a slow look at the store undoes nothing that a later one has se
 			await hold;
 			return new Map();
 		},
-		readLanes: async () => [],
+		readWaitingQueues: async () => [],
 	});
 	await scheduler.start();
 	suspended = ['a.test'];

@@ -1,4 +1,4 @@
-import {createLeaseTables} from './lease-store.ts';
+import {createShareTables} from './lease-store.ts';
 import {createNode, type SimNode} from './node.ts';
 import {createChance, createTime} from './time.ts';
 import {createWorld} from './world.ts';
@@ -50,7 +50,7 @@ export async function runCluster({seed, nodes: count, destinations, mailsPerSeco
 	const time = createTime();
 	const chance = createChance(seed);
 	const world = createWorld(time, destinations, mailsPerSecond, mailMs / 1000);
-	const tables = createLeaseTables(time);
+	const tables = createShareTables(time);
 	const nodes: SimNode[] = [];
 	const hindered = new Set<SimNode>();
 	let accepted = 0;

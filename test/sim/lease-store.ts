@@ -1,29 +1,29 @@
-import {isNothing, type LeaseRow} from '../../src/mail/lease.ts';
 import type {SavedSite} from '../../src/mail/saved-site.ts';
+import {isNothing, type ShareRow} from '../../src/mail/share-row.ts';
 import {answersTo} from '../../src/pace/exchange.ts';
-import {leaseMs} from '../../src/pace/lease.ts';
-import type {Exchanged, LeaseStore} from '../../src/queue/leases.ts';
+import {shareMs} from '../../src/pace/site-share.ts';
+import type {Exchanged, ShareStore} from '../../src/queue/node-shares.ts';
 import type {Time} from './time.ts';
 
 /** To the server and back, and how long an exchange holds the lock, milliseconds. */
 const tripMs = 1;
 const lockMs = 3;
 
-/** What the tables `leases`, `lease_terms` and `sites` hold, with the transactions of src/store/queue/leases.ts. */
-export function createLeaseTables(time: Time) {
+/** What the tables `leases`, `lease_terms` and `sites` hold, with the transactions of src/store/queue/site-shares.ts. */
+export function createShareTables(time: Time) {
 	const terms = new Map<string, {until: number; alone: boolean}>();
-	const leases = new Map<string, Map<string, LeaseRow>>();
+	const shares = new Map<string, Map<string, ShareRow>>();
 	const sites = new Map<string, SavedSite>();
 	let freeAt = 0;
 	const told = {exchanges: 0, lockedMs: 0, longestMs: 0, rows: 0};
 
 	function removeRows(node: string): void {
-		for (const rows of leases.values()) {
+		for (const rows of shares.values()) {
 			rows.delete(node);
 		}
 	}
 
-	function exchange(node: string, asks: Parameters<LeaseStore['exchange']>[0]): Exchanged {
+	function exchange(node: string, asks: Parameters<ShareStore['exchange']>[0]): Exchanged {
 		const now = time.now();
 		for (const [other, {until}] of terms) {
 			if (other !== node && until <= now) {
@@ -39,14 +39,14 @@ export function createLeaseTables(time: Time) {
 		if (wasLost || isAlone) {
 			removeRows(node);
 		}
-		terms.set(node, {until: now + leaseMs, alone: isAlone});
+		terms.set(node, {until: now + shareMs, alone: isAlone});
 		if (isAlone) {
 			return {isAlone, isBlocked, wasLost, answers: []};
 		}
-		const known = asks.flatMap(({site}) => [...(leases.get(site)?.values() ?? [])]);
+		const known = asks.flatMap(({site}) => [...(shares.get(site)?.values() ?? [])]);
 		const answers = answersTo(asks, {node, nodes: others.length + 1, isBlocked}, known, sites);
 		for (const [index, {site, row, agreed}] of answers.entries()) {
-			const rows = leases.get(site) ?? new Map<string, LeaseRow>();
+			const rows = shares.get(site) ?? new Map<string, ShareRow>();
 			const before = rows.get(node);
 			const isKnown = before?.slots === row.slots && before.wants === row.wants && before.perMinute === row.perMinute;
 			told.rows += isKnown || (!before && isNothing(row)) ? 0 : 1;
@@ -55,7 +55,7 @@ export function createLeaseTables(time: Time) {
 			} else {
 				rows.set(node, row);
 			}
-			leases.set(site, rows);
+			shares.set(site, rows);
 			if (asks[index]?.learnt && agreed) {
 				sites.set(site, agreed);
 			} else if (asks[index]?.learnt) {
@@ -71,7 +71,7 @@ export function createLeaseTables(time: Time) {
 			node: string,
 			countConnections: () => ReadonlyMap<string, number>,
 			answers: () => boolean,
-		): LeaseStore => ({
+		): ShareStore => ({
 			countConnections: async () => countConnections(),
 			renewAlone: () => later(1, answers, () => renewAlone(node)),
 			exchange: asks => later(lockMs, answers, () => exchange(node, asks)),
@@ -88,7 +88,7 @@ export function createLeaseTables(time: Time) {
 		if (!mine?.alone || mine.until <= time.now()) {
 			return false;
 		}
-		mine.until = time.now() + leaseMs;
+		mine.until = time.now() + shareMs;
 		return terms.size === 1;
 	}
 
@@ -119,4 +119,4 @@ export function createLeaseTables(time: Time) {
 	}
 }
 
-export type LeaseTables = ReturnType<typeof createLeaseTables>;
+export type ShareTables = ReturnType<typeof createShareTables>;

@@ -1,20 +1,20 @@
 import {connectionsOf} from '../../src/pace/site.ts';
-import type {Grant} from '../../src/queue/grants.ts';
-import {createLanes} from '../../src/queue/lanes.ts';
-import {createLeases} from '../../src/queue/leases.ts';
+import type {ClaimPermit} from '../../src/queue/claim-permits.ts';
+import {createDestinationQueues} from '../../src/queue/destination-queues.ts';
+import {createShares} from '../../src/queue/node-shares.ts';
 import type {Site} from '../../src/queue/site.ts';
-import type {LeaseTables} from './lease-store.ts';
+import type {ShareTables} from './lease-store.ts';
 import type {Time} from './time.ts';
 import type {SimSite, World} from './world.ts';
 
 /** The connections of a node to a site: as src/deliver/pool.ts lends them. */
-type Pool = {limit: number; busy: number; idle: number; readonly waiters: Grant[]};
+type Pool = {limit: number; busy: number; idle: number; readonly waiters: ClaimPermit[]};
 
 export type NodeOptions = {
 	readonly id: string;
 	readonly time: Time;
 	readonly world: World;
-	readonly tables: LeaseTables;
+	readonly tables: ShareTables;
 	readonly chance: () => number;
 	/** How long a mail takes, milliseconds. */
 	readonly mailMs: () => number;
@@ -42,32 +42,32 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 
 	const countConnections = () =>
 		new Map([...pools].map(([site, {busy, idle}]) => [site, busy + idle] as const).filter(([, count]) => count > 0));
-	const leases = createLeases({
+	const shares = createShares({
 		store: tables.storeOf(id, countConnections, () => !isCutOff),
-		sites: () => lanes.sites(),
+		sites: () => queues.sites(),
 		regrade(site, how) {
-			lanes.regrade(site, how, moment());
+			queues.regrade(site, how, moment());
 			allow(site);
 			plan();
 		},
-		leave: site => lanes.leave(site),
+		leave: site => queues.leave(site),
 		moment,
 		longestWait: () => 60_000,
 		onError: () => undefined,
 	});
-	const lanes = createLanes({
+	const queues = createDestinationQueues({
 		maxInFlight: maxSessions * 4,
 		maxUnproven: Math.ceil(maxSessions * 0.75),
 		longestWait: () => 60_000,
 		remembered: () => undefined,
-		newLease: leases.newLease,
+		newShare: shares.newShare,
 		onShort(site) {
 			time.settle();
-			leases.short(site);
+			shares.short(site);
 		},
 		onSite(site, changes) {
 			allow(site);
-			leases.changed(site, changes);
+			shares.changed(site, changes);
 		},
 	});
 
@@ -91,8 +91,8 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 			pool.idle--;
 			world.closed(simSite);
 		}
-		for (const grant of pool.limit === 0 ? pool.waiters.splice(0) : []) {
-			giveBack(grant, simSite);
+		for (const permit of pool.limit === 0 ? pool.waiters.splice(0) : []) {
+			giveBack(permit, simSite);
 		}
 		serve(pool, simSite);
 	}
@@ -110,28 +110,28 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 
 	function turn(): void {
 		isPlanned = false;
-		for (let lane = lanes.nextToFind(true); lane; lane = lanes.nextToFind(true)) {
-			lanes.placed(lane, world.of(lane.destination).route, moment());
+		for (let queue = queues.nextToFind(true); queue; queue = queues.nextToFind(true)) {
+			queues.placed(queue, world.of(queue.destination).route, moment());
 		}
-		for (const grant of isCutOff ? [] : lanes.grants(moment())) {
-			later(claimMs, () => claimed(grant));
+		for (const permit of isCutOff ? [] : queues.permits(moment())) {
+			later(claimMs, () => claimed(permit));
 		}
 	}
 
-	function claimed(grant: Grant): void {
-		const site = world.of(grant.lane.destination);
-		const count = isCutOff ? 0 : world.claim(site, grant.limit);
-		lanes.claimed(grant, {count, nextDue: isCutOff ? time.now() + 1000 : null, warmedUp: null}, moment());
+	function claimed(permit: ClaimPermit): void {
+		const site = world.of(permit.queue.destination);
+		const count = isCutOff ? 0 : world.claim(site, permit.limit);
+		queues.claimed(permit, {count, nextDue: isCutOff ? time.now() + 1000 : null, warmedUp: null}, moment());
 		under.set(site, (under.get(site) ?? 0) + count);
 		for (let recipient = 0; recipient < count; recipient++) {
-			const terms = lanes.travelTerms(grant, moment());
+			const terms = queues.travelTerms(permit, moment());
 			if (terms === null) {
-				giveBack(grant, site);
+				giveBack(permit, site);
 				continue;
 			}
-			const pool = poolOf(grant.site.name);
+			const pool = poolOf(permit.site.name);
 			pool.limit = terms.connections;
-			pool.waiters.push(grant);
+			pool.waiters.push(permit);
 			serve(pool, site);
 		}
 		plan();
@@ -147,21 +147,21 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 				return;
 			}
 			pool.busy++;
-			const grant = pool.waiters.shift() as Grant;
-			later(mailMs(), () => sent(grant, pool, site));
+			const permit = pool.waiters.shift() as ClaimPermit;
+			later(mailMs(), () => sent(permit, pool, site));
 		}
 	}
 
-	function sent(grant: Grant, pool: Pool, site: SimSite): void {
+	function sent(permit: ClaimPermit, pool: Pool, site: SimSite): void {
 		const end = world.end(site);
 		ended(site);
 		if (end.kind === 'answered') {
 			delivered++;
 		} else {
 			time.after(retryMs * (1 + chance()), () => world.arrive(site));
-			lanes.due(grant.lane, time.now() + 2 * retryMs, moment());
+			queues.due(permit.queue, time.now() + 2 * retryMs, moment());
 		}
-		lanes.done(grant, end, moment());
+		queues.done(permit, end, moment());
 		pool.busy--;
 		if (end.kind === 'failed' || pool.busy + pool.idle >= pool.limit) {
 			world.closed(site);
@@ -182,29 +182,29 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 		under.set(site, (under.get(site) ?? 0) - 1);
 	}
 
-	function giveBack(grant: Grant, site: SimSite): void {
+	function giveBack(permit: ClaimPermit, site: SimSite): void {
 		ended(site);
 		world.arrive(site);
-		lanes.due(grant.lane, time.now(), moment());
-		lanes.done(grant, null, moment());
+		queues.due(permit.queue, time.now(), moment());
+		queues.done(permit, null, moment());
 	}
 
 	function tick(): void {
 		time.settle();
-		leases.advance();
-		lanes.advance(moment());
+		shares.advance();
+		queues.advance(moment());
 		plan();
 		later(tickMs, tick);
 	}
 
 	function renew(): void {
 		time.settle();
-		void leases.renew();
+		void shares.renew();
 		later(1000, renew);
 	}
 
 	time.settle();
-	void leases.renew().then(() => later(0, tick));
+	void shares.renew().then(() => later(0, tick));
 	later(1000 * (1 + chance()), renew);
 
 	return {
@@ -223,13 +223,13 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 		/** It accepted mail for the site. */
 		arrived(site: SimSite): void {
 			world.arrive(site);
-			lanes.arrived(world.keyOf(site), moment());
+			queues.arrived(world.keyOf(site), moment());
 			plan();
 		},
 		/** It is told of what waits. */
 		noticed(sites: readonly SimSite[]): void {
 			for (const site of sites) {
-				lanes.noticed(world.keyOf(site), moment());
+				queues.noticed(world.keyOf(site), moment());
 			}
 			plan();
 		},

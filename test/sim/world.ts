@@ -1,4 +1,4 @@
-import type {LaneKey, Route} from '../../src/mail/route.ts';
+import type {QueueKey, Route} from '../../src/mail/route.ts';
 import type {SiteEnd} from '../../src/pace/site.ts';
 import {routeTo} from '../helpers/routes.ts';
 import type {Time} from './time.ts';
@@ -78,7 +78,7 @@ export function createWorld(time: Time, count: number, mailsPerSecond: number, n
 		/** What must never be. */
 		broken,
 		of: (name: string) => byName.get(name) as SimSite,
-		keyOf: (site: SimSite): LaneKey => ({destination: site.name, workspaceId: 'ws_1'}),
+		keyOf: (site: SimSite): QueueKey => ({destination: site.name, workspaceId: 'ws_1'}),
 		arrive(site: SimSite): void {
 			if (site.waiting === 0) {
 				site.waitsSince = time.now();

@@ -115,7 +115,7 @@ for (const engine of engines.filter(one => one === 'postgres')) {
 		t.deepEqual(await parts(), [`webhook_deliveries_${last}`, 'webhook_deliveries_other']);
 		t.is((await listPosts(store.reader, idFloor('whd', now))).length, 1);
 		const {deliveries} = await transaction(trx =>
-			claimDeliveries(trx, newId('req'), {grants: [{endpointId, limit: 9}], now: at}),
+			claimDeliveries(trx, newId('req'), {permits: [{endpointId, limit: 9}], now: at}),
 		);
 		t.deepEqual(
 			deliveries.map(({generation, attempts}) => [generation, attempts]),

@@ -1,36 +1,36 @@
 import test from 'ava';
-import type {LeaseRow} from '../../src/mail/lease.ts';
 import type {SavedSite} from '../../src/mail/saved-site.ts';
-import {shareNow} from '../../src/pace/share.ts';
-import {exchangeLeases, type LeaseNews, removeLeases, renewAlone} from '../../src/store/queue/leases.ts';
+import type {ShareRow} from '../../src/mail/share-row.ts';
+import {shareNow} from '../../src/pace/fair-shares.ts';
+import {exchangeShares, removeShares, renewAlone, type ShareNews} from '../../src/store/queue/site-shares.ts';
 import {readSite} from '../../src/store/queue/sites.ts';
 import type {Store} from '../../src/store/store.ts';
 import {engines, newStore} from '../helpers/databases.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 
-const leaseMs = 60_000;
+const shareMs = 60_000;
 const total = 6;
 const site = 'mx.example';
 
 /** A node tells what it wants of a site, and gets its share. */
-async function exchange(store: Store, node: string, wants: number, slots = 0, ms = leaseMs) {
-	let got: LeaseRow | null = null;
-	const news: LeaseNews = await store.writer.transaction(trx =>
-		exchangeLeases(trx, {
+async function exchange(store: Store, node: string, wants: number, slots = 0, ms = shareMs) {
+	let got: ShareRow | null = null;
+	const news: ShareNews = await store.writer.transaction(trx =>
+		exchangeShares(trx, {
 			node,
-			leaseMs: ms,
+			shareMs: ms,
 			sites: [site],
-			decide({isBlocked, nodes}, leases) {
-				const others = leases.filter(lease => lease.node !== node);
+			decide({isBlocked, nodes}, shares) {
+				const others = shares.filter(share => share.node !== node);
 				const {may, held} = isBlocked
 					? {may: 0, held: slots}
 					: shareNow({of: site, total, nodes, mine: {node, wants, slots}, others});
 				got = {site, node, slots: held, wants, perMinute: null};
-				return {leases: [{...got, slots: Math.max(may, held)}], sites: []};
+				return {shares: [{...got, slots: Math.max(may, held)}], sites: []};
 			},
 		}),
 	);
-	return {...news, slots: (got as LeaseRow | null)?.slots ?? null};
+	return {...news, slots: (got as ShareRow | null)?.slots ?? null};
 }
 
 const rows = (store: Store) => store.reader('leases').orderBy('node').select('node', 'slots');
@@ -42,16 +42,16 @@ test('a node alone has all; the next one waits until the first has said what it 
 	}
 	const store = await newStore(t, 'postgres');
 	t.like(await exchange(store, 'a', 9), {isAlone: true, isBlocked: false, wasLost: true, slots: null});
-	t.true(await store.writer.transaction(trx => renewAlone(trx, 'a', leaseMs)));
+	t.true(await store.writer.transaction(trx => renewAlone(trx, 'a', shareMs)));
 	t.like(await exchange(store, 'b', 9), {isAlone: false, isBlocked: true, slots: 0});
-	t.false(await store.writer.transaction(trx => renewAlone(trx, 'a', leaseMs)), 'it has to tell');
+	t.false(await store.writer.transaction(trx => renewAlone(trx, 'a', shareMs)), 'it has to tell');
 	t.like(await exchange(store, 'a', 9, 4), {isAlone: false, isBlocked: false, wasLost: false, slots: 4});
 	t.like(await exchange(store, 'b', 9), {isBlocked: false, slots: 2});
 	t.deepEqual(await rows(store), [
 		{node: 'a', slots: 4},
 		{node: 'b', slots: 2},
 	]);
-	await store.writer.transaction(trx => removeLeases(trx, 'a'));
+	await store.writer.transaction(trx => removeShares(trx, 'a'));
 	t.like(await exchange(store, 'b', 9, 2), {isAlone: true});
 	t.deepEqual(await rows(store), []);
 });
@@ -72,7 +72,7 @@ test('what a silent node had is free when its lease has run out, by the serverâ€
 		{node: 'b', slots: 1},
 		{node: 'c', slots: 3},
 	]);
-	t.false(await store.writer.transaction(trx => renewAlone(trx, 'a', leaseMs)));
+	t.false(await store.writer.transaction(trx => renewAlone(trx, 'a', shareMs)));
 	t.like(await exchange(store, 'a', 9, 1), {wasLost: true, slots: 2}, 'it is a new one');
 });
 
@@ -91,16 +91,16 @@ test('nodes that exchange at once never get more than there is', async t => {
 		await Promise.all(
 			nodes.map(async node => {
 				await one.reader.transaction(async trx => {
-					await exchangeLeases(trx, {
+					await exchangeShares(trx, {
 						node,
-						leaseMs,
+						shareMs,
 						sites: [site],
-						decide(sharers, leases) {
-							const others = leases.filter(lease => lease.node !== node);
+						decide(sharers, shares) {
+							const others = shares.filter(share => share.node !== node);
 							const mine = {node, wants: 9, slots: round % 3 === 0 ? 0 : (slots.get(node) ?? 0)};
 							const {held} = shareNow({of: site, total, nodes: sharers.nodes, mine, others});
 							slots.set(node, held);
-							return {leases: [{site, node, slots: held, wants: 9, perMinute: null}], sites: []};
+							return {shares: [{site, node, slots: held, wants: 9, perMinute: null}], sites: []};
 						},
 					});
 				});
@@ -124,9 +124,9 @@ test('what nodes agreed on is remembered in the same transaction', async t => {
 	await exchange(store, 'a', 0);
 	await exchange(store, 'b', 0);
 	await store.writer.transaction(trx =>
-		exchangeLeases(trx, {
-			...{node: 'a', leaseMs, sites: [site]},
-			decide: () => ({leases: [], sites: [{site, provider: 'default', saved, at: '2026-11-21T00:00:00.000Z'}]}),
+		exchangeShares(trx, {
+			...{node: 'a', shareMs, sites: [site]},
+			decide: () => ({shares: [], sites: [{site, provider: 'default', saved, at: '2026-11-21T00:00:00.000Z'}]}),
 		}),
 	);
 	t.deepEqual(await readSite(store.reader, site), saved);

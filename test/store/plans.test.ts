@@ -4,7 +4,7 @@ import {storeTime} from '../../src/mail/time.ts';
 import {bringForward, releaseOthers, releaseOwn} from '../../src/store/held-claims.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {recipientClaims, releaseUnknownClaims, waitingRecipients} from '../../src/store/queue/releases.ts';
-import {readDue, readLanes} from '../../src/store/queue/waiting-lanes.ts';
+import {readDue, readWaitingQueues} from '../../src/store/queue/waiting-queues.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';
@@ -17,11 +17,11 @@ storeTest(test, 'a claim reads no other copies than those that it takes', async 
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test', 'two@b.test']);
 	const claim = createClaimWrite({dialect: store.dialect, boot: newId('req'), newId, clock: systemClock});
-	const lanes = ['a.test', 'b.test'].map(destination => ({destination, workspaceId}));
+	const queues = ['a.test', 'b.test'].map(destination => ({destination, workspaceId}));
 	const plans = await plansDuring(store, engine, async () => {
 		for (const newestFirst of [false, true]) {
 			const more = {limit: 20, newestFirst, lastsMs: 0, asksNext: true, warmUp: null};
-			await Promise.all(lanes.map(lane => store.writer.submit(claim, {...lane, ...more})));
+			await Promise.all(queues.map(queue => store.writer.submit(claim, {...queue, ...more})));
 		}
 	});
 	t.deepEqual(greedy(plans), []);
@@ -48,7 +48,7 @@ storeTest(test, 'the scheduler’s start, arrivals and releases read an index', 
 	const [now, boot] = [storeTime(Date.now()), newId('req')];
 	const {transaction} = store.writer;
 	const plans = await plansDuring(store, engine, async () => {
-		await readLanes(store.reader);
+		await readWaitingQueues(store.reader);
 		await readDue(store.reader, now);
 		await transaction(trx => releaseOthers(trx, recipientClaims, boot, now));
 		await transaction(trx => releaseOwn(trx, recipientClaims, boot, now));

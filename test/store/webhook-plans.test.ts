@@ -45,7 +45,7 @@ storeTest(test, 'claims, ends of attempts and lists find their deliveries by an 
 	const now = storeTime(Date.now());
 	const boot = newId('req');
 	const {transaction} = store.writer;
-	const grants = [{endpointId, limit: 4}];
+	const permits = [{endpointId, limit: 4}];
 	const filter = {workspaceId, endpointId, since: 0, until: Date.now()};
 	const settled = {
 		id,
@@ -57,7 +57,7 @@ storeTest(test, 'claims, ends of attempts and lists find their deliveries by an 
 		end: {status: 500, error: 'x', answer: 'y', ms: 1},
 	};
 	const plans = await plansDuring(store, engine, async () => {
-		await transaction(trx => claimDeliveries(trx, boot, {grants, now}));
+		await transaction(trx => claimDeliveries(trx, boot, {permits, now}));
 		await transaction(trx => writeDeliveryEnds(trx, boot, [settled, {...settled, id: done, nextAttemptAt: null}]));
 		await transaction(trx => releaseOthers(trx, deliveryClaims, boot, now));
 		await readEndpointWork(store.reader);

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import type {MakeJob} from '../../src/queue/makers.ts';
+import type {MakeJob} from '../../src/queue/renderers.ts';
 import {cfblAddressOf, feedbackIdOf} from '../../src/threads/feedback.ts';
 
 const job = {

@@ -89,7 +89,7 @@ export async function runChange(
 		transaction: session.write,
 		tools: session.tools,
 		// A daemon beside finds by itself what is due.
-		outbox: {newId, onDue: () => undefined},
+		eventWriter: {newId, onDue: () => undefined},
 		readSilentSince: async () => (await readDaemons(session)).silentSince,
 		onStep: (done: number, of: number) => progress.show(done, done / of),
 	};

@@ -1,5 +1,5 @@
 import type {Command} from 'commander';
-import {free, type QueueStanding, readQueueStanding, readStopped, type Stopped} from '../../admin/queue-standing.ts';
+import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from '../../admin/queue-status.ts';
 import {type Why, whyWaiting} from '../../admin/why.ts';
 import {readWhyContext} from '../../admin/why-context.ts';
 import {storeTime} from '../../mail/time.ts';
@@ -42,22 +42,22 @@ export function summaryVerb(queue: Command): void {
 	);
 }
 
-async function summary(session: Session): Promise<{readonly rows: readonly QueueStanding[]; readonly now: number}> {
+async function summary(session: Session): Promise<{readonly rows: readonly QueueStatus[]; readonly now: number}> {
 	const workspaceId = (await session.chosenWorkspace())?.id;
 	const now = session.tools.clock.now();
 	return {
-		rows: await readQueueStanding(await session.reader(), {now, workspaceId, idle: workspaceId === undefined}),
+		rows: await readQueueStatus(await session.reader(), {now, workspaceId, idle: workspaceId === undefined}),
 		now,
 	};
 }
 
 const nothing = 'no mail waits';
 
-function lines({terminal}: Session, rows: readonly QueueStanding[], now: number): string[] {
+function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): string[] {
 	if (rows.length === 0) {
 		return [nothing];
 	}
-	const sum = (of: (row: QueueStanding) => number) => rows.reduce((all, row) => all + of(row), 0);
+	const sum = (of: (row: QueueStatus) => number) => rows.reduce((all, row) => all + of(row), 0);
 	const shown = rows.map(row => ({...row, age: row.oldest === null ? null : now - Date.parse(row.oldest)}));
 	const total = {
 		...free,
@@ -69,7 +69,7 @@ function lines({terminal}: Session, rows: readonly QueueStanding[], now: number)
 		age: Math.max(...shown.map(({age}) => age ?? 0)),
 		last_reply: '',
 	};
-	return table<Omit<QueueStanding, 'oldest' | 'suspended'> & {readonly age: number | null}>(
+	return table<Omit<QueueStatus, 'oldest' | 'suspended'> & {readonly age: number | null}>(
 		[
 			{title: 'DESTINATION', cell: row => row.destination, cut: true},
 			{title: 'READY', cell: row => row.ready, right: true},
@@ -119,7 +119,7 @@ const queuedAt = (now: number, stopped: ReadonlySet<string>): Noun<QueuedRecipie
 	none: 'nothing of this kind is in the queue',
 	json(row) {
 		const {claimed_by: _, ...rest} = row;
-		return {...rest, queue: standing(row, now), suspended: stopped.has(row.destination)};
+		return {...rest, queue: status(row, now), suspended: stopped.has(row.destination)};
 	},
 	fields: [
 		{title: 'TO', cell: row => row.address, cut: true},
@@ -130,12 +130,12 @@ const queuedAt = (now: number, stopped: ReadonlySet<string>): Noun<QueuedRecipie
 	],
 });
 
-type Standing = 'in_flight' | 'held' | 'ready' | 'deferred';
+type RowStatus = 'in_flight' | 'held' | 'ready' | 'deferred';
 
-function standing(
+function status(
 	{claimed_by: claimedBy, held_at: heldAt, next_attempt_at: next}: QueuedRecipient,
 	now: number,
-): Standing {
+): RowStatus {
 	if (claimedBy !== null) {
 		return 'in_flight';
 	}
@@ -143,7 +143,7 @@ function standing(
 }
 
 function due(row: QueuedRecipient, stopped: ReadonlySet<string>, now: number): string {
-	switch (standing(row, now)) {
+	switch (status(row, now)) {
 		case 'in_flight':
 			return 'trying';
 		case 'held':

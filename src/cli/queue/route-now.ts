@@ -4,7 +4,7 @@ import {createFamilies, findMxHosts, mailHosts, type Seeking} from '../../delive
 import {demandsOf} from '../../deliver/tls-demand.ts';
 import {createResolver} from '../../dns/resolver.ts';
 import {createSecureResolver} from '../../dns/secure-resolver.ts';
-import type {LaneKey, Pace, Terms} from '../../mail/route.ts';
+import type {Pace, QueueKey, Terms} from '../../mail/route.ts';
 import {simulatorDomain} from '../../mail/simulator.ts';
 import {storeTime} from '../../mail/time.ts';
 import type {Resolver} from '../../net/dns.ts';
@@ -28,10 +28,10 @@ type Host = {
 };
 
 /** A lane and one of its copies: each has an order of hosts of its own. */
-export type LaneRecipient = LaneKey & Pick<Seeking, 'recipientId'>;
+export type QueuedFor = QueueKey & Pick<Seeking, 'recipientId'>;
 
 /** Where mail of a workspace for a destination would go at this moment, and how. */
-export type RouteNow = LaneKey & {
+export type RouteNow = QueueKey & {
 	/** With whom it shares a pace, the entry of the destinations file, and what that allows. */
 	readonly site: string;
 	readonly provider: string;
@@ -53,7 +53,7 @@ export async function routeNow(
 	session: Session,
 	router: Router,
 	resolver: Resolver,
-	recipient: LaneRecipient,
+	recipient: QueuedFor,
 ): Promise<RouteNow> {
 	const {destination, workspaceId} = recipient;
 	const {site, provider, pace, terms, warmUp} = await router.routeOf({destination, workspaceId});
@@ -80,7 +80,7 @@ async function suspensionOf(session: Session, site: string): Promise<RouteNow['s
 async function leadsTo(
 	session: Session,
 	resolver: Resolver,
-	recipient: LaneRecipient,
+	recipient: QueuedFor,
 	terms: Terms,
 ): Promise<RouteNow['to']> {
 	const {delivery, dataDir} = session.settings();
@@ -101,7 +101,7 @@ async function leadsTo(
 async function mxNow(
 	session: Session,
 	resolver: Resolver,
-	{destination, recipientId}: LaneRecipient,
+	{destination, recipientId}: QueuedFor,
 	terms: Terms,
 ): Promise<{readonly hosts: readonly Host[]; readonly fault: string | null}> {
 	const settings = session.settings();

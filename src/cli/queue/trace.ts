@@ -1,6 +1,6 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
-import {laneText} from '../../mail/route.ts';
+import {queueKeyText} from '../../mail/route.ts';
 import {readAttempts, type StoredAttempt} from '../../store/message-recipients.ts';
 import {type RecipientFacts, readRecipientFacts} from '../../store/queue/queue-facts.ts';
 import {listWorkspaces} from '../../store/workspaces.ts';
@@ -10,7 +10,7 @@ import {count} from '../options.ts';
 import {verb} from '../program.ts';
 import {action, type Session} from '../session.ts';
 import {grouped, nextTry, printable, shortTime} from '../text.ts';
-import {type LaneRecipient, openResolver, openRouter, type RouteNow, routeLines, routeNow} from './route-now.ts';
+import {openResolver, openRouter, type QueuedFor, type RouteNow, routeLines, routeNow} from './route-now.ts';
 import {chosenTargets, type TargetOptions, targetOptions} from './targets.ts';
 
 type Options = TargetOptions & {readonly follow?: true; readonly limit: number};
@@ -60,20 +60,20 @@ async function routesNow(
 	recipients: readonly RecipientFacts[],
 	destination: string | undefined,
 ): Promise<RouteNow[]> {
-	const lanes = new Map<string, LaneRecipient>();
+	const queues = new Map<string, QueuedFor>();
 	for (const {id: recipientId, destination, workspace_id: workspaceId} of recipients) {
-		const lane = laneText({destination, workspaceId});
-		lanes.set(lane, lanes.get(lane) ?? {destination, workspaceId, recipientId});
+		const queue = queueKeyText({destination, workspaceId});
+		queues.set(queue, queues.get(queue) ?? {destination, workspaceId, recipientId});
 	}
-	if (lanes.size === 0 && destination !== undefined) {
+	if (queues.size === 0 && destination !== undefined) {
 		const chosen = await session.chosenWorkspace();
 		const workspaces = chosen ? [chosen] : await listWorkspaces(await session.reader());
 		for (const {id: workspaceId} of workspaces.slice(0, mostWorkspaces)) {
-			lanes.set(workspaceId, {destination, workspaceId, recipientId: destination});
+			queues.set(workspaceId, {destination, workspaceId, recipientId: destination});
 		}
 	}
 	const [router, resolver] = [await openRouter(session, {policies: true}), openResolver(session)];
-	return await Promise.all([...lanes.values()].map(recipient => routeNow(session, router, resolver, recipient)));
+	return await Promise.all([...queues.values()].map(recipient => routeNow(session, router, resolver, recipient)));
 }
 
 async function withAttempts(session: Session, recipients: readonly RecipientFacts[]): Promise<Traced[]> {
@@ -139,10 +139,10 @@ function routeView({workspaceId, warmUp, pace, suspension, to, ...route}: RouteN
 function recipientLines({terminal, tools}: Session, {recipient, attempts}: Traced): string[] {
 	const {id, address, state, state_at: at, next_attempt_at: next, claimed_by: claim} = recipient;
 	const queued = (due: string) => (claim === null ? nextTry(due, tools.clock.now()) : 'being tried now');
-	const standing = next === null ? `${state} at ${shortTime(at)} UTC` : `${state}, ${queued(next)}`;
+	const status = next === null ? `${state} at ${shortTime(at)} UTC` : `${state}, ${queued(next)}`;
 	return [
 		terminal.bold(`${printable(address)}  ${id}`),
-		`  ${standing}`,
+		`  ${status}`,
 		...attempts.flatMap(attempt => attemptLines(attempt, terminal.width)),
 	];
 }

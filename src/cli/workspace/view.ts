@@ -4,29 +4,29 @@ import {readBranding} from '../../mail/branding.ts';
 import {type Figures, type ReputationLimits, spans} from '../../mail/reputation.ts';
 import {findingsOf, leastAttempted, leastComplaints, leastDelivered, windowStarts} from '../../reputation/findings.ts';
 import {percent, spanNames} from '../../reputation/words.ts';
-import {readStandings, type Standing} from '../../store/reputation.ts';
+import {type ReputationStatus, readStatuses} from '../../store/reputation.ts';
 import type {Workspace} from '../../store/workspaces.ts';
 import {CliError} from '../fault.ts';
 import type {Session} from '../session.ts';
 import {fields, type Noun, shortTime, duration as spell} from '../text.ts';
 
 /** A workspace's figures, and the limits of the settings; null: nobody is judged. */
-export type Reputation = {readonly standing: Standing; readonly limits: ReputationLimits | null};
+export type Reputation = {readonly status: ReputationStatus; readonly limits: ReputationLimits | null};
 
 export async function readReputation(session: Session, id: string): Promise<Reputation> {
 	const starts = windowStarts(session.tools.clock.now());
-	const [standing] = await readStandings(await session.reader(), {starts, ids: [id]});
-	if (standing === undefined) {
+	const [status] = await readStatuses(await session.reader(), {starts, ids: [id]});
+	if (status === undefined) {
 		throw new CliError('data', `the workspace ${id} is gone`, 'see mailctl workspace list');
 	}
-	return {standing, limits: session.settings().reputation};
+	return {status, limits: session.settings().reputation};
 }
 
 /** For scripts; shares are 0 to 1, null where there is nothing to divide by. */
-export function reputationView({standing, limits}: Reputation) {
-	const {since, warnedAt, windows} = standing;
+export function reputationView({status, limits}: Reputation) {
+	const {since, warnedAt, windows} = status;
 	return {
-		state: stateOf(standing, limits),
+		state: stateOf(status, limits),
 		since,
 		warned_at: warnedAt,
 		windows: Object.fromEntries(spans.map(span => [span, windowView(windows[span])])),
@@ -38,9 +38,9 @@ export function reputationView({standing, limits}: Reputation) {
 }
 
 /** For people. */
-export function reputationFields({standing, limits}: Reputation): Array<readonly [string, string | null]> {
-	const {since, windows} = standing;
-	const state = stateOf(standing, limits);
+export function reputationFields({status, limits}: Reputation): Array<readonly [string, string | null]> {
+	const {since, windows} = status;
+	const state = stateOf(status, limits);
 	return [
 		['reputation', since === null ? state : `${state}, counted since ${shortTime(since)} UTC`],
 		...spans.map(span => [`  ${spanNames[span]}`, figuresText(windows[span])] as const),
@@ -53,7 +53,7 @@ export function reputationFields({standing, limits}: Reputation): Array<readonly
 	];
 }
 
-function stateOf({pausedAt, warnedAt, windows}: Standing, limits: ReputationLimits | null): string {
+function stateOf({pausedAt, warnedAt, windows}: ReputationStatus, limits: ReputationLimits | null): string {
 	if (pausedAt !== null) {
 		return 'paused';
 	}

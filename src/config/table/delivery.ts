@@ -69,7 +69,7 @@ export const delivery = {
 		boolean,
 		'Obey TLSA records (RFC 7672); needs a validating resolver in MAILCTL_DNS_SERVERS.',
 	),
-	makers: setting(
+	renderers: setting(
 		'MAILCTL_MAKERS',
 		{from: ({cpus}) => String(cpus), shown: 'number of cores'},
 		count(1, 256),

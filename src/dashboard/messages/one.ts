@@ -3,7 +3,7 @@ import {type Html, html, type Value} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {erasedAddress} from '../../mail/message.ts';
 import {readRecipients, type StoredRecipient} from '../../store/message-recipients.ts';
-import {findMessage, findMessageStanding, type StoredMessage} from '../../store/messages.ts';
+import {findMessage, findMessageStatus, type StoredMessage} from '../../store/messages.ts';
 import {live} from '../live.ts';
 import {badge, code, facts, hrefOf, join, name, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -26,14 +26,14 @@ export async function openMessage(
 	{params: {id = ''}, query, form, workspace}: Visit,
 ): Promise<Opened | null> {
 	const message = isId('msg', id) ? await findMessage(reader, workspace.id, id) : undefined;
-	const standing = message && (await findMessageStanding(reader, workspace.id, id));
-	if (!(message && standing)) {
+	const status = message && (await findMessageStatus(reader, workspace.id, id));
+	if (!(message && status)) {
 		return null;
 	}
 	const recipients = await readRecipients(reader, workspace.id, id);
 	const wanted = query.get('copy') ?? form.get('copy');
 	const recipient = recipients.find(one => one.id === wanted) ?? recipients[0];
-	const isErased = standing.erasedAt !== null || message.to === erasedAddress;
+	const isErased = status.erasedAt !== null || message.to === erasedAddress;
 	return recipient ? {message, recipients, recipient, isErased} : null;
 }
 

@@ -12,7 +12,7 @@ import {
 import {hourMs, storeTime} from '../../mail/time.ts';
 import {findingsOf, hourOf, type Kind, windowStarts} from '../../reputation/findings.ts';
 import {spanNames} from '../../reputation/words.ts';
-import {readReputationHours, readStandings, type Standing} from '../../store/reputation.ts';
+import {type ReputationStatus, readReputationHours, readStatuses} from '../../store/reputation.ts';
 import {chart, percent, type Series} from '../charts.ts';
 import {badge, type Column, count, nothing, section, table} from '../markup.ts';
 
@@ -22,14 +22,14 @@ const curveHours = 7 * 24;
 
 /** By what a workspace is judged: its windows now, and how the window of 24 hours moved. */
 export type Reputation = {
-	readonly standing: Standing | undefined;
+	readonly status: ReputationStatus | undefined;
 	/** The ends of the windows, `2026-11-05T13`. */
 	readonly times: readonly string[];
 	readonly windows: readonly Figures[];
 };
 
 export async function readReputation(reader: Knex, workspaceId: string, now: number): Promise<Reputation> {
-	const [standing] = await readStandings(reader, {starts: windowStarts(now), ids: [workspaceId]});
+	const [status] = await readStatuses(reader, {starts: windowStarts(now), ids: [workspaceId]});
 	const hours = Array.from({length: curveHours + windowHours}, (_, ago) => hourOf(storeTime(now - ago * hourMs)));
 	hours.reverse();
 	const stored = await readReputationHours(reader, workspaceId, hours[0] as string);
@@ -40,7 +40,7 @@ export async function readReputation(reader: Knex, workspaceId: string, now: num
 		window = moved(window, figures.get(hour), figures.get(hours[index - windowHours] ?? ''));
 		sums.push(window);
 	}
-	return {standing, times: hours.slice(windowHours), windows: sums.slice(windowHours)};
+	return {status, times: hours.slice(windowHours), windows: sums.slice(windowHours)};
 }
 
 /** The sum after one hour came and another went. */
@@ -60,7 +60,7 @@ const shareOf = (kind: Kind, figures: Figures): number | null => {
 };
 
 /** What receivers think of the workspace, with the limits at which it is warned of and paused. */
-export function reputationSection({standing, times, windows}: Reputation, limits: ReputationLimits | null): Html {
+export function reputationSection({status, times, windows}: Reputation, limits: ReputationLimits | null): Html {
 	const curve = (kind: Kind): Html =>
 		chart({
 			label: `${kinds[kind].label} in the 24 hours before`,
@@ -78,7 +78,7 @@ export function reputationSection({standing, times, windows}: Reputation, limits
 	const hasFigures = windows.some(({attempted}) => attempted > 0);
 	return section(
 		'Reputation',
-		html`${rule}${standing ? windowTable(standing.windows, limits) : nothing}${hasFigures ? html`<div class="halves">${curve('bounces')}${curve('complaints')}</div>` : nothing}`,
+		html`${rule}${status ? windowTable(status.windows, limits) : nothing}${hasFigures ? html`<div class="halves">${curve('bounces')}${curve('complaints')}</div>` : nothing}`,
 	);
 }
 
@@ -126,7 +126,7 @@ function windowTable(windows: Windows, limits: ReputationLimits | null): Html {
 						{
 							title: 'Standing',
 							cell: ({kind, span}: {kind: Kind; span: Span}) =>
-								windows[span][kinds[kind].of] > 0 ? standingBadge(levelOf(kind, span)) : '–',
+								windows[span][kinds[kind].of] > 0 ? statusBadge(levelOf(kind, span)) : '–',
 						},
 					]),
 		],
@@ -138,7 +138,7 @@ const limitColumn = (title: string, limit: ReputationLevel): Column<{readonly ki
 	cell: ({kind}) => percent(limit[kind]),
 });
 
-function standingBadge(level: 'warn' | 'pause' | undefined): Html {
+function statusBadge(level: 'warn' | 'pause' | undefined): Html {
 	switch (level) {
 		case 'warn':
 			return badge('high', 'warn');

@@ -1,5 +1,5 @@
 import {changeQueue, drop, fail, flush, hold, type QueueChange, release} from '../../admin/queue-changes.ts';
-import {readQueueStanding} from '../../admin/queue-standing.ts';
+import {readQueueStatus} from '../../admin/queue-status.ts';
 import {type Why, whyWaiting} from '../../admin/why.ts';
 import {readWhyContext} from '../../admin/why-context.ts';
 import {type Html, html} from '../../hosted/html.ts';
@@ -11,7 +11,7 @@ import {live} from '../live.ts';
 import {act, count, facts, input, name, nothing, opened, section, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';
-import {standingBadge} from './list.ts';
+import {statusBadge} from './list.ts';
 
 const path = '/queue';
 const mostShown = 50;
@@ -23,7 +23,7 @@ export function destinationPages(parts: DashboardParts): readonly Route[] {
 	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {params, workspace, now, may, everywhere: seesAll} = visit;
 		const destination = params.destination ?? '';
-		const [standing] = await readQueueStanding(reader, {now, workspaceId: workspace.id, idle: seesAll, destination});
+		const [status] = await readQueueStatus(reader, {now, workspaceId: workspace.id, idle: seesAll, destination});
 		const recipients = await listQueue(reader, {workspaceId: workspace.id, destination, limit: mostShown});
 		const read = await readRecipientFacts(
 			reader,
@@ -31,19 +31,19 @@ export function destinationPages(parts: DashboardParts): readonly Route[] {
 		);
 		const context = await readWhyContext(reader, read, {now, daemons: await readDaemons(parts, now), settings});
 		const reasons = new Map(read.map(recipient => [recipient.id, whyWaiting(recipient, context)]));
-		const known = standing
+		const known = status
 			? facts([
-					['State', standingBadge(standing)],
-					['Why', standing.suspension_reason && name(standing.suspension_reason)],
-					['Until', standing.suspended_until && time(standing.suspended_until, now)],
-					['Ready', count(standing.ready)],
-					['Later try', count(standing.deferred)],
-					['Being tried', count(standing.in_flight)],
-					['Held', count(standing.held)],
-					['Oldest', time(standing.oldest, now)],
+					['State', statusBadge(status)],
+					['Why', status.suspension_reason && name(status.suspension_reason)],
+					['Until', status.suspended_until && time(status.suspended_until, now)],
+					['Ready', count(status.ready)],
+					['Later try', count(status.deferred)],
+					['Being tried', count(status.in_flight)],
+					['Held', count(status.held)],
+					['Oldest', time(status.oldest, now)],
 				])
 			: html`<p>No mail of this workspace waits for it.</p>`;
-		const reply = standing?.last_reply ? section('Last reply', html`<pre>${standing.last_reply}</pre>`) : nothing;
+		const reply = status?.last_reply ? section('Last reply', html`<pre>${status.last_reply}</pre>`) : nothing;
 		const waiting = table({
 			label: `Mail that waits for ${destination}`,
 			link: recipient => `/messages/${recipient.message_id}?copy=${recipient.id}`,
@@ -65,7 +65,7 @@ export function destinationPages(parts: DashboardParts): readonly Route[] {
 			html`<div class="card">${known}</div>${reply}${section('Mail', html`${waiting}${more}`)}`,
 			'10s',
 		);
-		const acts = may('operator') ? actions(destination, standing?.suspended ?? false, seesAll) : nothing;
+		const acts = may('operator') ? actions(destination, status?.suspended ?? false, seesAll) : nothing;
 		return {
 			kind: 'page',
 			...(problem !== null && {status: 422, problem}),
@@ -87,7 +87,7 @@ export function destinationPages(parts: DashboardParts): readonly Route[] {
 		const options = {
 			transaction: writer.transaction,
 			tools,
-			outbox: {newId: tools.newId, onDue: webhooks.onDue},
+			eventWriter: {newId: tools.newId, onDue: webhooks.onDue},
 			readSilentSince: async () => (await readDaemons(parts, tools.clock.now())).silentSince,
 		};
 		const {changed, busy} = await changeQueue(options, change, recipients, {destination, ...detail});

@@ -1,4 +1,4 @@
-import {type QueueStanding, readQueueStanding} from '../../admin/queue-standing.ts';
+import {type QueueStatus, readQueueStatus} from '../../admin/queue-status.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {storeTime} from '../../mail/time.ts';
 import type {SiteReport} from '../../queue/site.ts';
@@ -22,8 +22,8 @@ export function queuePages(parts: DashboardParts): readonly Route[] {
 	const list = (visit: Visit, problem: string | null = null) => {
 		// A domain is suspended for all workspaces.
 		const {workspace, now, everywhere: idle} = visit;
-		const standing = {now, workspaceId: workspace.id, idle};
-		const rows = shared(visit, `${workspace.id} ${idle}`, () => readQueueStanding(parts.reader, standing));
+		const status = {now, workspaceId: workspace.id, idle};
+		const rows = shared(visit, `${workspace.id} ${idle}`, () => readQueueStatus(parts.reader, status));
 		return queueList(parts, visit, {rows, problem});
 	};
 	return [
@@ -36,7 +36,7 @@ export function queuePages(parts: DashboardParts): readonly Route[] {
 async function queueList(
 	{process: {sites}}: DashboardParts,
 	{everywhere: seesAll, query, now, form, may}: Visit,
-	{rows: reading, problem}: {readonly rows: Promise<QueueStanding[]>; readonly problem: string | null},
+	{rows: reading, problem}: {readonly rows: Promise<QueueStatus[]>; readonly problem: string | null},
 ): Promise<Answer> {
 	const rows = await reading;
 	return {
@@ -49,14 +49,14 @@ async function queueList(
 		content: html`${rows.length > mostListed ? searchForm({to: path, query, placeholder: 'example.com'}) : nothing}${live(
 			'queue',
 			hrefOf(path, query),
-			html`${totals(rows)}${standings(rows, query, now)}${seesAll ? bySite(sites(), now) : null}`,
+			html`${totals(rows)}${statuses(rows, query, now)}${seesAll ? bySite(sites(), now) : null}`,
 			'10s',
 		)}`,
 	};
 }
 
-function totals(rows: readonly QueueStanding[]): Html {
-	const sum = (of: (row: QueueStanding) => number) => count(rows.reduce((all, row) => all + of(row), 0));
+function totals(rows: readonly QueueStatus[]): Html {
+	const sum = (of: (row: QueueStatus) => number) => count(rows.reduce((all, row) => all + of(row), 0));
 	const figures = [
 		['Ready', sum(row => row.ready)],
 		['Later try', sum(row => row.deferred)],
@@ -69,7 +69,7 @@ function totals(rows: readonly QueueStanding[]): Html {
 	)}</div>`;
 }
 
-function standings(rows: readonly QueueStanding[], query: URLSearchParams, now: number): Html {
+function statuses(rows: readonly QueueStatus[], query: URLSearchParams, now: number): Html {
 	const part = query.get('q')?.trim().toLowerCase() ?? '';
 	const found = rows.filter(({destination}) => destination.includes(part));
 	const stopped = found.slice(mostListed).filter(row => row.suspended);
@@ -82,7 +82,7 @@ function standings(rows: readonly QueueStanding[], query: URLSearchParams, now: 
 			link: row => `${path}/${row.destination}`,
 			columns: [
 				{title: 'Destination', cell: row => name(row.destination), cut: true},
-				{title: 'State', cell: standingBadge},
+				{title: 'State', cell: statusBadge},
 				{title: 'Ready', cell: row => count(row.ready), right: true},
 				{title: 'Later', cell: row => count(row.deferred), right: true},
 				{title: 'Now', cell: row => count(row.in_flight), right: true, wide: true},
@@ -99,7 +99,7 @@ function standings(rows: readonly QueueStanding[], query: URLSearchParams, now: 
 	);
 }
 
-export function standingBadge({suspended_by: by, held, ready, deferred, in_flight: now}: QueueStanding): Html {
+export function statusBadge({suspended_by: by, held, ready, deferred, in_flight: now}: QueueStatus): Html {
 	switch (by) {
 		case 'operator':
 			return badge('suspended', 'bad');

@@ -35,7 +35,7 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 			link: row => `${path}/${row.id}`,
 			columns: [
 				{title: 'Address', cell: row => name(row.address), cut: true},
-				{title: 'Gets', cell: standing},
+				{title: 'Gets', cell: status},
 				{title: 'Language', cell: row => row.locale ?? '–', wide: true},
 				{title: 'Time zone', cell: row => row.timezone ?? '–', wide: true},
 				{title: 'First mailed', cell: row => time(row.createdAt, now), right: true},
@@ -60,7 +60,7 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 		const entry = await findSuppression(reader, workspace.id, {addressKey: contact.addressKey});
 		const known = facts([
 			['Address', name(contact.address)],
-			['Gets', standing(contact)],
+			['Gets', status(contact)],
 			[
 				'Suppressed',
 				entry
@@ -140,7 +140,7 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 	];
 }
 
-function standing({suppressed, topics}: Contact): Html {
+function status({suppressed, topics}: Contact): Html {
 	return suppressed
 		? badge('no mail', 'bad')
 		: topics.length > 0

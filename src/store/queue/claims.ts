@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {Clock} from '../../mail/clock.ts';
 import {groupBy} from '../../mail/group-by.ts';
 import type {NewId} from '../../mail/ids.ts';
-import {type LaneKey, laneText} from '../../mail/route.ts';
+import {type QueueKey, queueKeyText} from '../../mail/route.ts';
 import {storeTime} from '../../mail/time.ts';
 import {type Dialect, textInTurn} from '../engine/dialect.ts';
 import {madeBetween} from '../engine/near-ids.ts';
@@ -11,7 +11,7 @@ import {type Claimed, claimedOf, type MailRow, type NewClaim, readClaimed, recip
 import {addWarmUp, type WarmUpDay} from './warm-up.ts';
 
 /** What a lane may start now. */
-export type Claim = LaneKey & {
+export type Claim = QueueKey & {
 	readonly limit: number;
 	/** Takes what came due last: mail just accepted does not wait for a backlog of its own lane. */
 	readonly newestFirst: boolean;
@@ -61,10 +61,10 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 			until: storeTime(now + Math.max(...claims.map(({lastsMs}) => lastsMs))),
 		};
 		const rows = await claimDue(trx, {dialect, boot, newId}, claims, times);
-		const ofLane = groupBy(rows, row => laneText({destination: row.destination, workspaceId: row.workspace_id}));
+		const ofQueue = groupBy(rows, row => queueKeyText({destination: row.destination, workspaceId: row.workspace_id}));
 		const claimed: ClaimedNow[] = [];
 		for (const one of claims) {
-			const recipients = ofLane.get(laneText(one)) ?? [];
+			const recipients = ofQueue.get(queueKeyText(one)) ?? [];
 			const nextDue =
 				one.asksNext && recipients.length < one.limit ? await readNextDue(trx, one, storeTime(now)) : null;
 			claimed.push({recipients, nextDue, warmedUp: null});
@@ -109,14 +109,14 @@ async function claimDue(
 	claims: readonly Claim[],
 	times: Times,
 ): Promise<Claimed[]> {
-	const lanes = claims.map(({newestFirst}) => dueOf(newestFirst ? 'desc' : 'asc', options.dialect));
+	const queues = claims.map(({newestFirst}) => dueOf(newestFirst ? 'desc' : 'asc', options.dialect));
 	const now = storeTime(times.at);
 	const bindings = claims.flatMap(({destination, workspaceId, limit}) => [
 		...[destination, workspaceId, now],
 		...[workspaceId, limit],
 	]);
 	const most = claims.reduce((sum, {limit}) => sum + limit, 0);
-	return await claimThose(trx, options, {recipients: lanes.join(' union all '), bindings, most}, times);
+	return await claimThose(trx, options, {recipients: queues.join(' union all '), bindings, most}, times);
 }
 
 /**

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {LaneKey} from '../../mail/route.ts';
+import type {QueueKey} from '../../mail/route.ts';
 import {rowSource} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
 import {among} from '../engine/near-ids.ts';
@@ -12,7 +12,7 @@ import {unanswered} from '../engine/postgres-pipeline.ts';
  */
 
 /** A copy that waits; its time in the store's form. */
-export type OpenRecipient = LaneKey & {
+export type OpenRecipient = QueueKey & {
 	readonly recipientId: string;
 	readonly nextAttemptAt: string;
 	/** Tries that have ended. */

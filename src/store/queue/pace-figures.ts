@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {WaitCode} from '../../mail/wait-reason.ts';
-import {isNewestOfLane} from './lane-waits.ts';
+import {isNewestOfQueue} from './queue-waits.ts';
 import {readWarmUps, type WarmUpCount} from './warm-up.ts';
 
 /** How the pace keeps mail back; all from small tables. */
@@ -8,18 +8,18 @@ export type PaceFigures = {
 	/** Suspended at the moment: destinations by an operator, sites after failures, smarthosts that refuse us. */
 	readonly suspended: {readonly operator: number; readonly failures: number; readonly route: number};
 	/** Lanes (one workspace's mail for one destination) whose mail is kept back, due or not, by why. */
-	readonly lanes: ReadonlyArray<{readonly waitsFor: WaitCode; readonly n: number}>;
+	readonly queues: ReadonlyArray<{readonly waitsFor: WaitCode; readonly n: number}>;
 	/** Copies that a new source was counted for today. */
 	readonly warmUp: readonly WarmUpCount[];
 };
 
 /** `now` in the store's form. */
 export async function readPaceFigures(reader: Knex, now: string): Promise<PaceFigures> {
-	const [operator, sites, lanes, warmUp] = await Promise.all([
+	const [operator, sites, queues, warmUp] = await Promise.all([
 		reader('suspensions').count('* as n').first<Count>(),
 		reader('sites').where('suspended_until', '>', now).pluck('waits_for') as Promise<Array<string | null>>,
 		reader('lane_waits as l')
-			.whereRaw(isNewestOfLane)
+			.whereRaw(isNewestOfQueue)
 			.select('l.waits_for as waitsFor')
 			.count('* as n')
 			.groupBy('l.waits_for') as Promise<Array<{waitsFor: WaitCode; n: number | string}>>,
@@ -28,7 +28,7 @@ export async function readPaceFigures(reader: Knex, now: string): Promise<PaceFi
 	const routes = sites.filter(waitsFor => waitsFor === 'route').length;
 	return {
 		suspended: {operator: Number(operator?.n ?? 0), failures: sites.length - routes, route: routes},
-		lanes: lanes.map(({waitsFor, n}) => ({waitsFor, n: Number(n)})),
+		queues: queues.map(({waitsFor, n}) => ({waitsFor, n: Number(n)})),
 		warmUp,
 	};
 }

@@ -5,7 +5,7 @@ import type {RecipientState} from '../../mail/recipient-state.ts';
 import {type FormerWaitReason, readWaitReason, type WaitCode, type WaitReason} from '../../mail/wait-reason.ts';
 import {nearIds} from '../engine/near-ids.ts';
 import {shown, stateColumns} from './claimed-state.ts';
-import {isNewestOfLane} from './lane-waits.ts';
+import {isNewestOfQueue} from './queue-waits.ts';
 
 /** All that decides when a copy is tried; null where there is nothing such. */
 export type RecipientFacts = {
@@ -36,8 +36,8 @@ export type RecipientFacts = {
 	readonly suspension_reason: string | null;
 	/** What the daemon says of mail of this workspace for the destination: due and not claimed, or its site is left alone. */
 	readonly site: string | null;
-	readonly lane_reason: WaitReason | FormerWaitReason | null;
-	readonly lane_until: string | null;
+	readonly queue_reason: WaitReason | FormerWaitReason | null;
+	readonly queue_until: string | null;
 	/** Of the site. */
 	readonly site_suspended_until: string | null;
 	readonly site_reason: string | null;
@@ -93,7 +93,7 @@ export async function readRecipientFacts(reader: Knex, ids: readonly string[]): 
 			.leftJoin('lane_waits as l', function () {
 				this.on('l.destination', 'r.destination')
 					.andOn('l.workspace_id', 'r.workspace_id')
-					.andOn(reader.raw(isNewestOfLane));
+					.andOn(reader.raw(isNewestOfQueue));
 			})
 			.leftJoin('sites as s', 's.site', 'l.site')
 			.whereIn('r.id', some)
@@ -105,5 +105,5 @@ export async function readRecipientFacts(reader: Knex, ids: readonly string[]): 
 }
 
 function factsOf({waits_for: code, wait_detail: detail, ...row}: Row): RecipientFacts {
-	return {...shown(row), lane_reason: code === null || detail === null ? null : readWaitReason(code, detail)};
+	return {...shown(row), queue_reason: code === null || detail === null ? null : readWaitReason(code, detail)};
 }

@@ -74,14 +74,14 @@ const mostRead = 20;
  */
 async function summarizeDue(reader: Knex, now: string, filter: QueueFilter): Promise<Row[]> {
 	const counts = reader.raw(`count(*) as n, ${counted('q.next_attempt_at <= ?', 'due')}`, [now]);
-	const lanes = queuePart(reader, 'due', filter)
+	const queues = queuePart(reader, 'due', filter)
 		.select('q.destination', 'q.workspace_id', counts, reader.raw('min(q.recipient_id) as first_one'))
 		.groupBy('q.destination', 'q.workspace_id');
 	const claimed = tried(reader)
 		.select('q.destination', 'q.workspace_id', counts)
 		.groupBy('q.destination', 'q.workspace_id');
 	return await reader
-		.with('lanes', lanes)
+		.with('lanes', queues)
 		.with('claimed', claimed)
 		.from('lanes as l')
 		.join('recipients as f', 'f.id', 'l.first_one')

@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
-import type {LaneKey} from '../../mail/route.ts';
+import type {QueueKey} from '../../mail/route.ts';
 import {among} from '../engine/near-ids.ts';
 import {type Claimable, releaseUnknown} from '../held-claims.ts';
-import {removeGoneLaneWaits} from './lane-waits.ts';
+import {removeGoneQueueWaits} from './queue-waits.ts';
 import {endClaims, endCutOff} from './queued-events.ts';
 
 /** Copies. A claim leaves a copy's row in the queue as it is: without its claim it is due since when it was. */
@@ -30,7 +30,7 @@ export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: st
 		.orWhere(claim => claim.where('until', '<=', now).whereNotIn('claimed_by', trx('nodes').select('id')));
 	const released = await endCutOff(trx, theirs, now);
 	const gone = await trx('nodes').where('seen_at', '<', silentSince).delete();
-	await (gone > 0 && removeGoneLaneWaits(trx));
+	await (gone > 0 && removeGoneQueueWaits(trx));
 	return released;
 }
 
@@ -40,7 +40,7 @@ export async function releaseUnknownClaims(
 	boot: string,
 	known: readonly string[],
 	now: string,
-): Promise<LaneKey[]> {
+): Promise<QueueKey[]> {
 	const released: Array<{recipient_id: string}> = await releaseUnknown(trx, recipientClaims, boot, known, now);
 	if (released.length === 0) {
 		return [];

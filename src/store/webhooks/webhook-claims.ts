@@ -36,7 +36,7 @@ export async function dequeueDeliveries(trx: Knex.Transaction, ids: readonly str
 }
 
 /** So many attempts an endpoint may start now. */
-export type EndpointGrant = {readonly endpointId: string; readonly limit: number};
+export type EndpointPermit = {readonly endpointId: string; readonly limit: number};
 
 /** A delivery to be posted, with where it goes. */
 export type ClaimedDelivery = {
@@ -82,12 +82,12 @@ type Found = {
 export async function claimDeliveries(
 	trx: Knex.Transaction,
 	boot: string,
-	{grants, now}: {readonly grants: readonly EndpointGrant[]; readonly now: string},
+	{permits, now}: {readonly permits: readonly EndpointPermit[]; readonly now: string},
 ): Promise<ClaimedDeliveries> {
 	const wanted = new Map<string, Found>();
 	const nextDue = new Map<string, string>();
-	const limitOf = new Map(grants.map(({endpointId, limit}) => [endpointId, limit]));
-	for (const found of await findFirst(trx, grants)) {
+	const limitOf = new Map(permits.map(({endpointId, limit}) => [endpointId, limit]));
+	for (const found of await findFirst(trx, permits)) {
 		const first = (found.first?.split(',') ?? []).sort().map(text => text.split(' ') as [due: string, id: string]);
 		const limit = limitOf.get(found.endpointId) ?? 0;
 		const due = first.slice(0, limit).filter(([at]) => at <= now);
@@ -103,16 +103,16 @@ export async function claimDeliveries(
 }
 
 /** The first deliveries of each endpoint, one more than any may start: that one tells when the next is due. */
-async function findFirst(trx: Knex.Transaction, grants: readonly EndpointGrant[]): Promise<Found[]> {
-	if (grants.length === 0) {
+async function findFirst(trx: Knex.Transaction, permits: readonly EndpointPermit[]): Promise<Found[]> {
+	if (permits.length === 0) {
 		return [];
 	}
 	const {sql, bindings} = rowSource(
 		trx,
-		grants.map(({endpointId}) => [endpointId]),
+		permits.map(({endpointId}) => [endpointId]),
 		1,
 	);
-	const most = Math.max(...grants.map(({limit}) => limit));
+	const most = Math.max(...permits.map(({limit}) => limit));
 	const answer = await trx.raw(
 		`select e.id as "endpointId", e.url as "url", e.secret as "secret",
 			e.previous_secret as "previousSecret", e.previous_until as "previousUntil", e.failing_since as "failingSince",

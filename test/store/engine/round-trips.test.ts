@@ -8,7 +8,7 @@ import {createClaimWrite} from '../../../src/store/queue/claims.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {startApi} from '../../helpers/api.ts';
 import {engines, newStore, onWriting} from '../../helpers/databases.ts';
-import {newId, outbox} from '../../helpers/messages.ts';
+import {eventWriter, newId} from '../../helpers/messages.ts';
 import {recipientRows} from '../../helpers/recipient-rows.ts';
 
 type Told = {readonly sql: string; readonly options?: typeof unanswered};
@@ -51,9 +51,9 @@ if (engines.includes('postgres')) {
 		const [row] = await recipientRows(store.reader);
 		const boot = newId('req');
 		const claim = createClaimWrite({dialect: store.dialect, boot, newId, clock: systemClock});
-		const lane = {destination: 'a.test', workspaceId: row.workspace_id};
+		const queue = {destination: 'a.test', workspaceId: row.workspace_id};
 		const {recipients} = await store.writer.submit(claim, {
-			...lane,
+			...queue,
 			...{limit: 50, newestFirst: false, lastsMs: 60_000, asksNext: false, warmUp: null},
 		});
 		t.is(recipients.length, 22);
@@ -63,7 +63,7 @@ if (engines.includes('postgres')) {
 			...{at, host: 'mx.test', ip: '192.0.2.1', tls: null, phase: 'dot', code: 250, enhanced: null, reply: 'ok', ms: 1},
 			dialogue: null,
 		};
-		const record = createRecordWrite(boot, outbox);
+		const record = createRecordWrite(boot, eventWriter);
 		const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
 		await Promise.all(
 			recipients.map(async recipient => {

@@ -1,9 +1,9 @@
 import test from 'ava';
 import {storeTime} from '../../../src/mail/time.ts';
 import type {WaitReason} from '../../../src/mail/wait-reason.ts';
-import {createLaneWaitWrite, type LaneWaitRow} from '../../../src/store/queue/lane-waits.ts';
 import {readPaceFigures} from '../../../src/store/queue/pace-figures.ts';
 import {readRecipientFacts} from '../../../src/store/queue/queue-facts.ts';
+import {createQueueWaitWrite, type QueueWaitRow} from '../../../src/store/queue/queue-waits.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../../helpers/messages.ts';
 import {reasonOf} from '../../helpers/wait-reasons.ts';
@@ -14,24 +14,24 @@ storeTest(test, 'each node writes and ends its own rows of a lane, and the newes
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	const {id} = await store.reader('recipients').first();
-	const lane = {destination: 'a.test', workspaceId};
-	const rowOf = (reason: WaitReason, seconds: number): LaneWaitRow => ({
-		...lane,
+	const queue = {destination: 'a.test', workspaceId};
+	const rowOf = (reason: WaitReason, seconds: number): QueueWaitRow => ({
+		...queue,
 		site: `mx.${reason.code}`,
 		reason,
 		until: null,
 		at: storeTime(start + seconds * 1000),
 	});
-	const [one, two] = [createLaneWaitWrite('req_1'), createLaneWaitWrite('req_2')];
+	const [one, two] = [createQueueWaitWrite('req_1'), createQueueWaitWrite('req_2')];
 	const told = async () => {
 		const facts = await readRecipientFacts(store.reader, [id]);
-		const {lanes} = await readPaceFigures(store.reader, storeTime(start));
+		const {queues} = await readPaceFigures(store.reader, storeTime(start));
 		t.deepEqual(
-			lanes,
-			facts.flatMap(({lane_reason: reason}) => (reason ? [{waitsFor: reason.code, n: 1}] : [])),
+			queues,
+			facts.flatMap(({queue_reason: reason}) => (reason ? [{waitsFor: reason.code, n: 1}] : [])),
 			'the figures say the same',
 		);
-		return facts.map(each => each.lane_reason);
+		return facts.map(each => each.queue_reason);
 	};
 
 	await store.writer.submit(one, {ended: [], rows: [rowOf(reasonOf.pace, 1)]});
@@ -41,9 +41,9 @@ storeTest(test, 'each node writes and ends its own rows of a lane, and the newes
 	t.deepEqual(await told(), [reasonOf.suspension]);
 	await store.writer.submit(two, {ended: [], rows: [rowOf(reasonOf.rate, 3)]});
 	t.deepEqual(await told(), [reasonOf.rate], 'of the same moment there is one too');
-	await store.writer.submit(two, {ended: [lane], rows: []});
+	await store.writer.submit(two, {ended: [queue], rows: []});
 	t.deepEqual(await told(), [reasonOf.suspension]);
-	await store.writer.submit(one, {ended: [lane], rows: []});
+	await store.writer.submit(one, {ended: [queue], rows: []});
 	t.deepEqual(await told(), [null]);
 	t.deepEqual(await store.reader('lane_waits'), []);
 });

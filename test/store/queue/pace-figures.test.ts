@@ -7,7 +7,7 @@ storeTest(test, 'what is suspended, what lanes wait for, what new sources sent t
 	const now = storeTime(Date.UTC(2026, 5, 9, 12));
 	t.deepEqual(await readPaceFigures(store.reader, now), {
 		suspended: {operator: 0, failures: 0, route: 0},
-		lanes: [],
+		queues: [],
 		warmUp: [],
 	});
 	await store.database('suspensions').insert({destination: 'a.test', reason: 'x', created_at: now});
@@ -18,11 +18,11 @@ storeTest(test, 'what is suspended, what lanes wait for, what new sources sent t
 		{...site, site: 'four', suspended_until: storeTime(Date.parse(now) + 1), waits_for: 'route'},
 		{...site, site: 'three'},
 	]);
-	const lane = {workspace_id: 'ws_1', node: 'req_1', site: 'one', detail: '', updated_at: now, waits_for: 'pace'};
+	const queue = {workspace_id: 'ws_1', node: 'req_1', site: 'one', detail: '', updated_at: now, waits_for: 'pace'};
 	await store.database('lane_waits').insert([
-		{...lane, destination: 'a.test'},
-		{...lane, destination: 'b.test'},
-		{...lane, destination: 'b.test', node: 'req_2', waits_for: 'turn', updated_at: storeTime(Date.parse(now) - 1)},
+		{...queue, destination: 'a.test'},
+		{...queue, destination: 'b.test'},
+		{...queue, destination: 'b.test', node: 'req_2', waits_for: 'turn', updated_at: storeTime(Date.parse(now) - 1)},
 	]);
 	const day = {source: '192.0.2.1', provider: 'google', n: 3};
 	await store.database('warmup_days').insert([
@@ -31,7 +31,7 @@ storeTest(test, 'what is suspended, what lanes wait for, what new sources sent t
 	]);
 	t.deepEqual(await readPaceFigures(store.reader, now), {
 		suspended: {operator: 1, failures: 1, route: 1},
-		lanes: [{waitsFor: 'pace', n: 2}],
+		queues: [{waitsFor: 'pace', n: 2}],
 		warmUp: [day],
 	});
 });

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {readDue, readLanes} from '../../../src/store/queue/waiting-lanes.ts';
+import {readDue, readWaitingQueues} from '../../../src/store/queue/waiting-queues.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {plansDuring} from '../../helpers/plans.ts';
 
@@ -26,23 +26,23 @@ storeTest(test, 'lanes with work are found as if each copy were looked at', asyn
 			await database('claims').delete();
 			for (const [index, {destination, workspace, hour, held, claimed}] of waiting.entries()) {
 				const id = {recipient_id: `rcp_${index}`};
-				const lane = {destination, workspace_id: workspace};
-				await database('queue').insert({...id, ...lane, next_attempt_at: `${hour}`, held_at: held ? 'x' : null});
+				const queue = {destination, workspace_id: workspace};
+				await database('queue').insert({...id, ...queue, next_attempt_at: `${hour}`, held_at: held ? 'x' : null});
 				await (claimed && database('claims').insert({...id, claimed_by: 'x', attempts: 0, until: 'x'}));
 			}
 			const going = waiting
 				.filter(({workspace, held}) => workspace !== 'ws_paused' && !held)
-				.map(one => ({...one, lane: `${one.workspace} ${one.destination}`}));
+				.map(one => ({...one, queue: `${one.workspace} ${one.destination}`}));
 			const first = new Map<string, number>();
-			for (const {lane, hour} of going) {
-				first.set(lane, Math.min(hour, first.get(lane) ?? hour));
+			for (const {queue, hour} of going) {
+				first.set(queue, Math.min(hour, first.get(queue) ?? hour));
 			}
-			const lanes = await readLanes(reader);
+			const queues = await readWaitingQueues(reader);
 			t.deepEqual(
-				lanes.map(one => [`${one.workspaceId} ${one.destination}`, Number(one.due)]).sort(),
+				queues.map(one => [`${one.workspaceId} ${one.destination}`, Number(one.due)]).sort(),
 				[...first].sort(),
 			);
-			const due = new Set(going.filter(({hour, claimed}) => hour <= now && !claimed).map(({lane}) => lane));
+			const due = new Set(going.filter(({hour, claimed}) => hour <= now && !claimed).map(({queue}) => queue));
 			t.deepEqual(
 				(await readDue(reader, `${now}`)).map(one => `${one.workspaceId} ${one.destination}`).sort(),
 				[...due].sort(),
@@ -54,7 +54,7 @@ storeTest(test, 'lanes with work are found as if each copy were looked at', asyn
 
 storeTest(test, 'what waits in a lane is not read to find the next one', async (t, store, engine) => {
 	const plans = await plansDuring(store, engine, async () => {
-		await readLanes(store.reader);
+		await readWaitingQueues(store.reader);
 		await readDue(store.reader, '9');
 	});
 	t.is(plans.length, 2);

@@ -12,13 +12,13 @@ export type Stopped = {
 };
 
 /** What waits for a destination. */
-export type QueueStanding = Omit<QueueSummary, 'oldest'> &
+export type QueueStatus = Omit<QueueSummary, 'oldest'> &
 	Stopped & {readonly oldest: string | null; readonly suspended: boolean};
 
 export const free: Stopped = {suspended_by: null, suspended_until: null, suspension_reason: null};
 const empty = {ready: 0, deferred: 0, in_flight: 0, held: 0, oldest: null, last_reply: null};
 
-export type StandingQuery = {
+export type StatusQuery = {
 	/** Milliseconds. */
 	readonly now: number;
 	readonly workspaceId: string | undefined;
@@ -29,10 +29,10 @@ export type StandingQuery = {
 };
 
 /** What waits, by destination, the most first. */
-export async function readQueueStanding(
+export async function readQueueStatus(
 	reader: Knex,
-	{now, workspaceId, idle, destination}: StandingQuery,
-): Promise<QueueStanding[]> {
+	{now, workspaceId, idle, destination}: StatusQuery,
+): Promise<QueueStatus[]> {
 	const counted = await summarizeQueue(reader, {now: storeTime(now), workspaceId, destination});
 	const stopped = await readStopped(reader, storeTime(now));
 	const known = new Set(counted.map(({destination}) => destination));
@@ -60,6 +60,6 @@ export async function readStopped(reader: Knex, now: string): Promise<Map<string
 	return stopped;
 }
 
-function withStop(row: Omit<QueueStanding, keyof Stopped | 'suspended'>, stop: Stopped): QueueStanding {
+function withStop(row: Omit<QueueStatus, keyof Stopped | 'suspended'>, stop: Stopped): QueueStatus {
 	return {...row, suspended: stop.suspended_by !== null, ...stop};
 }

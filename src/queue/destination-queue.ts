@@ -1,4 +1,4 @@
-import {type LaneKey, laneText, type Route} from '../mail/route.ts';
+import {type QueueKey, queueKeyText, type Route} from '../mail/route.ts';
 import {createAgenda, type Timed} from './agenda.ts';
 import type {Site} from './site.ts';
 
@@ -6,12 +6,12 @@ import type {Site} from './site.ts';
  * `idle`: nothing is known to be due now. `looking`: its way is being found. `ready`: it waits for its turn at its site.
  * `claiming`: the store is asked. `suspended`: by an operator. `spent`: the day's share of a new source is used up.
  */
-export type LaneState = 'idle' | 'looking' | 'ready' | 'claiming' | 'suspended' | 'spent';
+export type QueueState = 'idle' | 'looking' | 'ready' | 'claiming' | 'suspended' | 'spent';
 
 /** One workspace's mail for one destination. Its time is when the next copy known to be due later is due, wall clock. */
-export type Lane = Timed &
-	LaneKey & {
-		state: LaneState;
+export type DestinationQueue = Timed &
+	QueueKey & {
+		state: QueueState;
 		/** The way that it goes now, its own or the overflow of it, and where that leads; null: not found yet. */
 		placed: {readonly own: Route; readonly route: Omit<Route, 'warmUp'>; readonly site: Site; foundAt: number} | null;
 		/** Where it was last, while all its mail is due later; null: elsewhere, or not known. */
@@ -30,7 +30,7 @@ export type Lane = Timed &
 		since: number;
 	};
 
-export function newLane({destination, workspaceId}: LaneKey): Lane {
+export function newQueue({destination, workspaceId}: QueueKey): DestinationQueue {
 	return {
 		at: null,
 		place: 0,
@@ -49,40 +49,40 @@ export function newLane({destination, workspaceId}: LaneKey): Lane {
 }
 
 /** The lanes that have work, or of which it is known when the next copy is due. */
-export function createLaneRegistry() {
-	const lanes = new Map<string, Lane>();
-	const dueLater = createAgenda<Lane>();
+export function createQueueRegistry() {
+	const queues = new Map<string, DestinationQueue>();
+	const dueLater = createAgenda<DestinationQueue>();
 
 	return {
 		/** Lanes with work due that is not being claimed, the longest waiting first. */
-		waiting: new Set<Lane>(),
+		waiting: new Set<DestinationQueue>(),
 
-		of(key: LaneKey): Lane {
-			const text = laneText(key);
-			let lane = lanes.get(text);
-			if (!lane) {
-				lane = newLane(key);
-				lanes.set(text, lane);
+		of(key: QueueKey): DestinationQueue {
+			const text = queueKeyText(key);
+			let queue = queues.get(text);
+			if (!queue) {
+				queue = newQueue(key);
+				queues.set(text, queue);
 			}
-			return lane;
+			return queue;
 		},
 
-		find: (key: LaneKey): Lane | undefined => lanes.get(laneText(key)),
+		find: (key: QueueKey): DestinationQueue | undefined => queues.get(queueKeyText(key)),
 
 		/** More of it is due at `at` (wall-clock milliseconds), if nothing is before. */
-		waitUntil(lane: Lane, at: number): void {
-			if (lane.at === null || at < lane.at) {
-				dueLater.set(lane, at);
+		waitUntil(queue: DestinationQueue, at: number): void {
+			if (queue.at === null || at < queue.at) {
+				dueLater.set(queue, at);
 			}
 		},
 
 		/** Takes the next lane of which a copy has become due; undefined: none. */
-		nextDue: (now: number): Lane | undefined => dueLater.next(now),
+		nextDue: (now: number): DestinationQueue | undefined => dueLater.next(now),
 
-		forget: (lane: Lane): void => void lanes.delete(laneText(lane)),
+		forget: (queue: DestinationQueue): void => void queues.delete(queueKeyText(queue)),
 
-		all: (): Iterable<Lane> => lanes.values(),
+		all: (): Iterable<DestinationQueue> => queues.values(),
 	};
 }
 
-export type LaneRegistry = ReturnType<typeof createLaneRegistry>;
+export type QueueRegistry = ReturnType<typeof createQueueRegistry>;

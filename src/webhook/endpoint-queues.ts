@@ -1,5 +1,5 @@
 /** What is known of one endpoint with work. */
-export type Lane<Item> = {
+export type EndpointQueue<Item> = {
 	readonly endpointId: string;
 	/** When each attempt under way began, monotonic milliseconds. */
 	readonly begun: number[];
@@ -22,8 +22,8 @@ export type Lane<Item> = {
 };
 
 /** So many may be claimed; the first of them, at most `places`, begin now. */
-export type Grant<Item> = {
-	readonly lane: Lane<Item>;
+export type Permit<Item> = {
+	readonly endpoint: EndpointQueue<Item>;
 	readonly places: number;
 	readonly limit: number;
 	/** How often all was recalled before it. */
@@ -33,7 +33,7 @@ export type Grant<Item> = {
 /** Wall clock and monotonic, milliseconds. */
 export type Moment = {readonly now: number; readonly monotonic: number};
 
-export type LanesOptions = {
+export type EndpointQueuesOptions = {
 	/** Attempts under way, per endpoint and in all; as many may wait in memory to begin. */
 	readonly perEndpoint: number;
 	readonly total: number;
@@ -53,10 +53,10 @@ const rememberedMs = 600_000;
  * Those that answer at once get the next ones ahead: a transaction takes longer than they do, and on a busy machine many
  * times as long. Decides only; it neither waits nor reads the store.
  */
-export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
-	const lanes = new Map<string, Lane<Item>>();
+export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesOptions) {
+	const endpoints = new Map<string, EndpointQueue<Item>>();
 	/** Lanes with something due and room of their own, in the order of their turns. */
-	const ready = new Set<Lane<Item>>();
+	const ready = new Set<EndpointQueue<Item>>();
 	const mostUnproven = Math.max(1, Math.ceil(total * unprovenShare));
 	/** Claimed ahead, and not to begin. */
 	let returned: Item[] = [];
@@ -66,172 +66,173 @@ export function createLanes<Item>({perEndpoint, total}: LanesOptions) {
 	/** Claimed ahead, or granted to be. */
 	let ahead = 0;
 
-	const held = ({begun, granted}: Lane<Item>) => begun.length + granted;
-	const room = (lane: Lane<Item>) => (lane.failing ? 1 : perEndpoint) - held(lane);
+	const held = ({begun, granted}: EndpointQueue<Item>) => begun.length + granted;
+	const room = (endpoint: EndpointQueue<Item>) => (endpoint.failing ? 1 : perEndpoint) - held(endpoint);
 	/** Only a place is missing. */
-	const waits = (lane: Lane<Item>) => room(lane) > 0 && (lane.prompt || unproven < mostUnproven);
+	const waits = (endpoint: EndpointQueue<Item>) => room(endpoint) > 0 && (endpoint.prompt || unproven < mostUnproven);
 	/** Of few endpoints each may have more in memory: then a transaction serves more of what waits. */
-	const mostAhead = () => Math.max(perEndpoint, Math.min(aheadTimes * perEndpoint, Math.floor(total / lanes.size)));
-	const roomAhead = (lane: Lane<Item>) => (lane.prompt ? Math.max(0, mostAhead() - lane.ahead.length) : 0);
+	const mostAhead = () => Math.max(perEndpoint, Math.min(aheadTimes * perEndpoint, Math.floor(total / endpoints.size)));
+	const roomAhead = (endpoint: EndpointQueue<Item>) =>
+		endpoint.prompt ? Math.max(0, mostAhead() - endpoint.ahead.length) : 0;
 
-	function laneOf(endpointId: string): Lane<Item> {
-		const known = lanes.get(endpointId);
+	function endpointOf(endpointId: string): EndpointQueue<Item> {
+		const known = endpoints.get(endpointId);
 		if (known) {
 			return known;
 		}
 		const fresh = {due: null, woken: false, failing: false, prompt: false, usedAt: Number.POSITIVE_INFINITY};
-		const lane = {endpointId, begun: [], granted: 0, ahead: [], wentBack: false, ...fresh};
-		lanes.set(endpointId, lane);
-		return lane;
+		const endpoint = {endpointId, begun: [], granted: 0, ahead: [], wentBack: false, ...fresh};
+		endpoints.set(endpointId, endpoint);
+		return endpoint;
 	}
 
 	/** Changes what a lane holds, or whether it is prompt, and keeps the sums right. */
-	function change(lane: Lane<Item>, apply: () => void): void {
-		inFlight -= held(lane);
-		unproven -= lane.prompt ? 0 : held(lane);
+	function change(endpoint: EndpointQueue<Item>, apply: () => void): void {
+		inFlight -= held(endpoint);
+		unproven -= endpoint.prompt ? 0 : held(endpoint);
 		apply();
-		inFlight += held(lane);
-		unproven += lane.prompt ? 0 : held(lane);
+		inFlight += held(endpoint);
+		unproven += endpoint.prompt ? 0 : held(endpoint);
 	}
 
 	/** What waits in memory goes back to the store. */
-	function giveBack(lane: Lane<Item>, now: number): void {
-		if (lane.ahead.length > 0) {
-			ahead -= lane.ahead.length;
-			returned = returned.concat(lane.ahead);
-			lane.ahead = [];
-			lane.wentBack = true;
-			wake(lane, now, now);
+	function giveBack(endpoint: EndpointQueue<Item>, now: number): void {
+		if (endpoint.ahead.length > 0) {
+			ahead -= endpoint.ahead.length;
+			returned = returned.concat(endpoint.ahead);
+			endpoint.ahead = [];
+			endpoint.wentBack = true;
+			wake(endpoint, now, now);
 		}
 	}
 
 	/** The first that wait begin. */
-	function next(lane: Lane<Item>, most: number, monotonic: number): Item[] {
-		const items = lane.ahead.splice(0, Math.max(0, Math.min(most, room(lane), total - inFlight)));
+	function next(endpoint: EndpointQueue<Item>, most: number, monotonic: number): Item[] {
+		const items = endpoint.ahead.splice(0, Math.max(0, Math.min(most, room(endpoint), total - inFlight)));
 		ahead -= items.length;
-		change(lane, () => lane.begun.push(...items.map(() => monotonic)));
+		change(endpoint, () => endpoint.begun.push(...items.map(() => monotonic)));
 		return items;
 	}
 
-	function enlist(lane: Lane<Item>, now: number): void {
-		if (lane.due !== null && lane.due <= now && (room(lane) > 0 || roomAhead(lane) > 0)) {
-			ready.add(lane);
+	function enlist(endpoint: EndpointQueue<Item>, now: number): void {
+		if (endpoint.due !== null && endpoint.due <= now && (room(endpoint) > 0 || roomAhead(endpoint) > 0)) {
+			ready.add(endpoint);
 		} else {
-			ready.delete(lane);
+			ready.delete(endpoint);
 		}
 	}
 
-	function wake(lane: Lane<Item>, at: number, now: number): void {
-		lane.due = lane.due === null ? at : Math.min(lane.due, at);
-		lane.woken = true;
-		enlist(lane, now);
+	function wake(endpoint: EndpointQueue<Item>, at: number, now: number): void {
+		endpoint.due = endpoint.due === null ? at : Math.min(endpoint.due, at);
+		endpoint.woken = true;
+		enlist(endpoint, now);
 	}
 
 	return {
 		/** Something of this endpoint is due then (wall clock). */
 		due(endpointId: string, at: number, now: number): void {
-			wake(laneOf(endpointId), at, now);
+			wake(endpointOf(endpointId), at, now);
 		},
 
 		/** As the store says, at a start or after a change by others. */
 		found(endpointId: string, at: number, failing: boolean, now: number): void {
-			const isNew = !lanes.has(endpointId);
-			const lane = laneOf(endpointId);
-			lane.failing = isNew ? failing : lane.failing;
-			wake(lane, at, now);
+			const isNew = !endpoints.has(endpointId);
+			const endpoint = endpointOf(endpointId);
+			endpoint.failing = isNew ? failing : endpoint.failing;
+			wake(endpoint, at, now);
 		},
 
 		/** Sees what has come due, and what takes long by now; to be called a few times a second. */
 		advance({now, monotonic}: Moment): void {
-			for (const lane of lanes.values()) {
-				if (lane.prompt && lane.begun.some(at => monotonic - at > promptMs)) {
-					change(lane, () => {
-						lane.prompt = false;
+			for (const endpoint of endpoints.values()) {
+				if (endpoint.prompt && endpoint.begun.some(at => monotonic - at > promptMs)) {
+					change(endpoint, () => {
+						endpoint.prompt = false;
 					});
 				}
-				enlist(lane, now);
-				if (lane.due === null && held(lane) === 0 && monotonic - lane.usedAt > rememberedMs) {
-					lanes.delete(lane.endpointId);
+				enlist(endpoint, now);
+				if (endpoint.due === null && held(endpoint) === 0 && monotonic - endpoint.usedAt > rememberedMs) {
+					endpoints.delete(endpoint.endpointId);
 				}
 			}
 		},
 
 		/** What may be claimed now; its places count as held until `claimed`. */
-		grants(): Grant<Item>[] {
-			const grants: Grant<Item>[] = [];
+		permits(): Permit<Item>[] {
+			const permits: Permit<Item>[] = [];
 			// Where some wait for a place, nobody keeps one by claiming ever more behind it.
 			const mayKeep = total - inFlight >= [...ready].filter(waits).length;
-			for (const lane of [...ready]) {
+			for (const endpoint of [...ready]) {
 				const left = total - inFlight;
 				// Where room is scarce a turn is one place, so that the others have theirs.
-				const turn = Math.min(room(lane), left, Math.max(1, Math.floor(left / ready.size)));
-				const places = Math.max(0, lane.prompt ? turn : Math.min(turn, mostUnproven - unproven));
+				const turn = Math.min(room(endpoint), left, Math.max(1, Math.floor(left / ready.size)));
+				const places = Math.max(0, endpoint.prompt ? turn : Math.min(turn, mostUnproven - unproven));
 				// What waits needs an attempt before it, in whose place it begins.
-				const hasPlace = places > 0 || (mayKeep && held(lane) > 0);
-				const more = hasPlace ? Math.min(roomAhead(lane), total - ahead) : 0;
+				const hasPlace = places > 0 || (mayKeep && held(endpoint) > 0);
+				const more = hasPlace ? Math.min(roomAhead(endpoint), total - ahead) : 0;
 				if (places + more > 0) {
-					ready.delete(lane);
-					lane.woken = false;
-					lane.wentBack = false;
+					ready.delete(endpoint);
+					endpoint.woken = false;
+					endpoint.wentBack = false;
 					ahead += more;
-					change(lane, () => {
-						lane.granted += places;
+					change(endpoint, () => {
+						endpoint.granted += places;
 					});
-					grants.push({lane, places, limit: places + more, recalls});
+					permits.push({endpoint, places, limit: places + more, recalls});
 				}
 			}
-			return grants;
+			return permits;
 		},
 
 		/**
 		 * The store gave these for a grant; `nextDue` (wall clock) is that of the first that was not given, null: none.
 		 * Answers those that begin now.
 		 */
-		claimed(grant: Grant<Item>, items: readonly Item[], nextDue: number | null, at: Moment): Item[] {
-			const {lane, places, limit} = grant;
-			const isRecalled = grant.recalls !== recalls;
-			lane.usedAt = at.monotonic;
+		claimed(permit: Permit<Item>, items: readonly Item[], nextDue: number | null, at: Moment): Item[] {
+			const {endpoint, places, limit} = permit;
+			const isRecalled = permit.recalls !== recalls;
+			endpoint.usedAt = at.monotonic;
 			ahead += items.length - limit + places;
-			change(lane, () => {
-				lane.granted -= places;
+			change(endpoint, () => {
+				endpoint.granted -= places;
 			});
-			lane.ahead.push(...items);
-			const most = lane.prompt && !isRecalled ? perEndpoint : places;
+			endpoint.ahead.push(...items);
+			const most = endpoint.prompt && !isRecalled ? perEndpoint : places;
 			// What went back is due before these.
-			const begin = lane.wentBack ? [] : next(lane, most, at.monotonic);
-			lane.due = lane.woken ? Math.min(lane.due ?? at.now, nextDue ?? at.now) : nextDue;
-			if (isRecalled || lane.wentBack || held(lane) === 0) {
-				giveBack(lane, at.now);
+			const begin = endpoint.wentBack ? [] : next(endpoint, most, at.monotonic);
+			endpoint.due = endpoint.woken ? Math.min(endpoint.due ?? at.now, nextDue ?? at.now) : nextDue;
+			if (isRecalled || endpoint.wentBack || held(endpoint) === 0) {
+				giveBack(endpoint, at.now);
 			}
-			enlist(lane, at.now);
+			enlist(endpoint, at.now);
 			return begin;
 		},
 
 		/** Whether its last attempt failed, as far as is known. */
-		isFailing: (endpointId: string): boolean => lanes.get(endpointId)?.failing === true,
+		isFailing: (endpointId: string): boolean => endpoints.get(endpointId)?.failing === true,
 
 		/** An attempt that began then has ended. Answers those that begin in its place. */
 		ended(endpointId: string, begun: number, acknowledged: boolean, ms: number, {now, monotonic}: Moment): Item[] {
-			const lane = laneOf(endpointId);
-			change(lane, () => {
-				const index = lane.begun.indexOf(begun);
-				lane.begun.splice(index, index === -1 ? 0 : 1);
-				lane.prompt = acknowledged && ms <= promptMs;
+			const endpoint = endpointOf(endpointId);
+			change(endpoint, () => {
+				const index = endpoint.begun.indexOf(begun);
+				endpoint.begun.splice(index, index === -1 ? 0 : 1);
+				endpoint.prompt = acknowledged && ms <= promptMs;
 			});
-			lane.failing = !acknowledged;
-			const begin = next(lane, lane.prompt ? perEndpoint : mostUnproven - unproven, monotonic);
-			if (held(lane) === 0) {
-				giveBack(lane, now);
+			endpoint.failing = !acknowledged;
+			const begin = next(endpoint, endpoint.prompt ? perEndpoint : mostUnproven - unproven, monotonic);
+			if (held(endpoint) === 0) {
+				giveBack(endpoint, now);
 			}
-			enlist(lane, now);
+			enlist(endpoint, now);
 			return begin;
 		},
 
 		/** What waits in memory is given back, of all, and what is being claimed to wait there. */
 		recall({now}: Moment): void {
 			recalls++;
-			for (const lane of lanes.values()) {
-				giveBack(lane, now);
+			for (const endpoint of endpoints.values()) {
+				giveBack(endpoint, now);
 			}
 		},
 

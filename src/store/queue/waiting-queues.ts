@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {LaneKey} from '../../mail/route.ts';
+import type {QueueKey} from '../../mail/route.ts';
 
 /*
  * Which lanes have work. The index of what waits is sorted by lane and time: after the first copy of a lane comes a jump to
@@ -22,7 +22,7 @@ const firsts = `firsts (id) as (
 const isGoing = '(select w.paused_at from workspaces as w where w.id = l.workspace_id) is null';
 
 /** Lanes with work of workspaces that are not paused, and when the first copy of each is due: what the scheduler starts from. */
-export async function readLanes(reader: Knex): Promise<Array<LaneKey & {readonly due: string}>> {
+export async function readWaitingQueues(reader: Knex): Promise<Array<QueueKey & {readonly due: string}>> {
 	return await rowsOf(
 		reader,
 		`with recursive ${firsts}
@@ -33,7 +33,7 @@ export async function readLanes(reader: Knex): Promise<Array<LaneKey & {readonly
 }
 
 /** Lanes with copies that a claim would get now. What is claimed is few: it is passed over copy by copy. */
-export async function readDue(reader: Knex, now: string): Promise<LaneKey[]> {
+export async function readDue(reader: Knex, now: string): Promise<QueueKey[]> {
 	return await rowsOf(
 		reader,
 		`with recursive ${firsts}

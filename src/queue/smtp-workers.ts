@@ -5,10 +5,10 @@ import type {AttemptResult} from '../mail/outcome.ts';
 import {keepThread, type Thread} from '../pool/thread.ts';
 
 /** One copy for a sender thread. `delivery` is passed through: only the sender knows its form. */
-export type SenderJob<Delivery> = {readonly site: string; readonly connections: number; readonly delivery: Delivery};
+export type WorkerJob<Delivery> = {readonly site: string; readonly connections: number; readonly delivery: Delivery};
 
-export type ToSender<Delivery> =
-	| {readonly kind: 'deliver'; readonly jobs: ReadonlyArray<SenderJob<Delivery>>}
+export type ToSmtpWorker<Delivery> =
+	| {readonly kind: 'deliver'; readonly jobs: ReadonlyArray<WorkerJob<Delivery>>}
 	/** From now on the site may have so many connections; 0: what waits for one comes back. */
 	| {readonly kind: 'allow'; readonly site: string; readonly connections: number}
 	/** Is answered by `counted`. */
@@ -23,16 +23,16 @@ export type ToSender<Delivery> =
 	| {readonly kind: 'close'};
 
 /** The end of a try; `fault`: ours, in a sentence. */
-export type SenderResult = AttemptResult | {readonly recipientId: string; readonly fault: string};
+export type WorkerResult = AttemptResult | {readonly recipientId: string; readonly fault: string};
 
-export type FromSender =
+export type FromSmtpWorker =
 	/** It has started and takes jobs. */
 	| {readonly kind: 'ready'}
-	| {readonly kind: 'results'; readonly results: readonly SenderResult[]}
+	| {readonly kind: 'results'; readonly results: readonly WorkerResult[]}
 	/** Connections by site, those that are idle or ending included. */
 	| {readonly kind: 'counted'; readonly sites: ReadonlyArray<readonly [site: string, connections: number]>};
 
-export type SendersOptions = {
+export type SmtpWorkersOptions = {
 	readonly count: number;
 	readonly spawn: () => Worker;
 	readonly clock: Clock;
@@ -41,12 +41,12 @@ export type SendersOptions = {
 
 type Identified = {readonly recipientId: string; readonly data: Uint8Array};
 type Waiting = {readonly resolve: (result: AttemptResult) => void; readonly reject: (error: Error) => void};
-type Sender<Delivery> = {
-	readonly thread: Thread<ToSender<Delivery>>;
+type SmtpWorker<Delivery> = {
+	readonly thread: Thread<ToSmtpWorker<Delivery>>;
 	ready: boolean;
 	readonly held: Map<string, Waiting>;
 	/** What is told at the end of this turn of the event loop: a message to a thread costs as much for one as for many. */
-	readonly jobs: Array<SenderJob<Delivery>>;
+	readonly jobs: Array<WorkerJob<Delivery>>;
 	readonly recorded: string[];
 	readonly allowed: Map<string, number>;
 	/** Who waits to know how many connections it has. */
@@ -63,26 +63,26 @@ const leaveMs = 2000;
  * The sender threads: they hold the SMTP sessions and run no foreign code. A site's connections are shared out evenly; a
  * copy goes to the sender that holds least. What a dead thread held is refused, so that it is given back to the queue.
  */
-export function createSenders<Delivery extends Identified>(options: SendersOptions) {
+export function createSmtpWorkers<Delivery extends Identified>(options: SmtpWorkersOptions) {
 	/** Who tried a copy whose outcome is not yet recorded. */
-	const threadOfRecipient = new Map<string, Sender<Delivery>>();
+	const threadOfRecipient = new Map<string, SmtpWorker<Delivery>>();
 	let draining = false;
-	const senders = Array.from({length: options.count}, newSender);
+	const workers = Array.from({length: options.count}, newWorker);
 
-	function newSender(): Sender<Delivery> {
-		const sender: Sender<Delivery> = {
-			thread: keepThread<ToSender<Delivery>, FromSender>({
+	function newWorker(): SmtpWorker<Delivery> {
+		const worker: SmtpWorker<Delivery> = {
+			thread: keepThread<ToSmtpWorker<Delivery>, FromSmtpWorker>({
 				...options,
 				name: 'sender',
-				onStart: () => draining && sender.thread.post({kind: 'drain'}),
-				onMessage: message => receive(sender, message),
+				onStart: () => draining && worker.thread.post({kind: 'drain'}),
+				onMessage: message => receive(worker, message),
 				onEnd() {
-					sender.ready = false;
-					refuseHeld(sender);
-					for (const counted of sender.counting.splice(0)) {
+					worker.ready = false;
+					refuseHeld(worker);
+					for (const counted of worker.counting.splice(0)) {
 						counted([]); // Its connections ended with it.
 					}
-					sender.uncounted = 0;
+					worker.uncounted = 0;
 				},
 			}),
 			ready: false,
@@ -94,24 +94,24 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 			uncounted: 0,
 			flushing: false,
 		};
-		sender.thread.start();
-		return sender;
+		worker.thread.start();
+		return worker;
 	}
 
-	function receive(sender: Sender<Delivery>, message: FromSender): void {
+	function receive(worker: SmtpWorker<Delivery>, message: FromSmtpWorker): void {
 		if (message.kind === 'ready') {
-			sender.ready = true;
-			flushSoon(sender);
+			worker.ready = true;
+			flushSoon(worker);
 			return;
 		}
 		if (message.kind === 'counted') {
-			sender.counting.shift()?.(message.sites);
+			worker.counting.shift()?.(message.sites);
 			return;
 		}
 		for (const result of message.results) {
-			const waiting = sender.held.get(result.recipientId);
-			sender.held.delete(result.recipientId);
-			threadOfRecipient.set(result.recipientId, sender);
+			const waiting = worker.held.get(result.recipientId);
+			worker.held.delete(result.recipientId);
+			threadOfRecipient.set(result.recipientId, worker);
 			if ('fault' in result) {
 				waiting?.reject(new Error(result.fault));
 			} else {
@@ -121,51 +121,51 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 	}
 
 	/** What was not handed over yet goes to the next thread. */
-	function refuseHeld(sender: Sender<Delivery>): void {
-		const kept = new Set(sender.jobs.map(({delivery}) => delivery.recipientId));
-		for (const [recipientId, waiting] of sender.held) {
+	function refuseHeld(worker: SmtpWorker<Delivery>): void {
+		const kept = new Set(worker.jobs.map(({delivery}) => delivery.recipientId));
+		for (const [recipientId, waiting] of worker.held) {
 			if (!kept.has(recipientId)) {
-				sender.held.delete(recipientId);
+				worker.held.delete(recipientId);
 				waiting.reject(new Error('The sender thread ended.'));
 			}
 		}
 	}
 
-	function flushSoon(sender: Sender<Delivery>): void {
-		if (!sender.flushing) {
-			sender.flushing = true;
-			setImmediate(flush, sender);
+	function flushSoon(worker: SmtpWorker<Delivery>): void {
+		if (!worker.flushing) {
+			worker.flushing = true;
+			setImmediate(flush, worker);
 		}
 	}
 
-	function flush(sender: Sender<Delivery>): void {
-		const {post} = sender.thread;
-		sender.flushing = false;
-		if (!sender.ready) {
+	function flush(worker: SmtpWorker<Delivery>): void {
+		const {post} = worker.thread;
+		worker.flushing = false;
+		if (!worker.ready) {
 			return;
 		}
-		if (sender.jobs.length > 0) {
-			const jobs = sender.jobs.splice(0);
+		if (worker.jobs.length > 0) {
+			const jobs = worker.jobs.splice(0);
 			post(
 				{kind: 'deliver', jobs},
 				jobs.map(({delivery}) => delivery.data.buffer as ArrayBuffer),
 			);
 		}
-		for (const [site, connections] of sender.allowed) {
+		for (const [site, connections] of worker.allowed) {
 			post({kind: 'allow', site, connections});
 		}
-		sender.allowed.clear();
-		for (; sender.uncounted > 0; sender.uncounted--) {
+		worker.allowed.clear();
+		for (; worker.uncounted > 0; worker.uncounted--) {
 			post({kind: 'count'});
 		}
 		// Last: who waited for it finds what is allowed now.
-		if (sender.recorded.length > 0) {
-			post({kind: 'recorded', recipientIds: sender.recorded.splice(0)});
+		if (worker.recorded.length > 0) {
+			post({kind: 'recorded', recipientIds: worker.recorded.splice(0)});
 		}
 	}
 
-	function tellAll(order: ToSender<Delivery>): void {
-		for (const {thread} of senders) {
+	function tellAll(order: ToSmtpWorker<Delivery>): void {
+		for (const {thread} of workers) {
 			thread.post(order);
 		}
 	}
@@ -175,11 +175,11 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 	return {
 		/** Rejects only if the sender thread dies, or has a fault. */
 		deliver(site: string, connections: number, delivery: Delivery): Promise<AttemptResult> {
-			const sender = leastBusy(sharers(senders, site, connections));
+			const worker = leastBusy(sharers(workers, site, connections));
 			return new Promise((resolve, reject) => {
-				sender.held.set(delivery.recipientId, {resolve, reject});
-				sender.jobs.push({site, connections: shareOf(connections), delivery});
-				flushSoon(sender);
+				worker.held.set(delivery.recipientId, {resolve, reject});
+				worker.jobs.push({site, connections: shareOf(connections), delivery});
+				flushSoon(worker);
 			});
 		},
 		/**
@@ -187,24 +187,24 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 		 * what waits in a thread that has no part in them any more.
 		 */
 		allow(site: string, connections: number): void {
-			const sharing = connections === 0 ? [] : sharers(senders, site, connections);
-			for (const sender of senders) {
-				sender.allowed.set(site, sharing.includes(sender) ? shareOf(connections) : 0);
-				flushSoon(sender);
+			const sharing = connections === 0 ? [] : sharers(workers, site, connections);
+			for (const worker of workers) {
+				worker.allowed.set(site, sharing.includes(worker) ? shareOf(connections) : 0);
+				flushSoon(worker);
 			}
 		},
 		/** Connections by site, of all threads, once they know all that was handed over or allowed before. */
 		async countConnections(): Promise<ReadonlyMap<string, number>> {
-			const counts = senders.map(
-				sender =>
+			const counts = workers.map(
+				worker =>
 					new Promise<ReadonlyArray<readonly [site: string, connections: number]>>(resolve => {
-						if (!sender.ready) {
+						if (!worker.ready) {
 							resolve([]); // It has none yet.
 							return;
 						}
-						sender.counting.push(resolve);
-						sender.uncounted++;
-						flushSoon(sender);
+						worker.counting.push(resolve);
+						worker.uncounted++;
+						flushSoon(worker);
 					}),
 			);
 			const all = new Map<string, number>();
@@ -215,13 +215,13 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 		},
 		/** The outcome of this copy is on stable storage: its sender may put another mail on the wire. */
 		recorded(recipientId: string): void {
-			const sender = threadOfRecipient.get(recipientId);
-			if (!sender) {
+			const worker = threadOfRecipient.get(recipientId);
+			if (!worker) {
 				return;
 			}
 			threadOfRecipient.delete(recipientId);
-			sender.recorded.push(recipientId);
-			flushSoon(sender);
+			worker.recorded.push(recipientId);
+			flushSoon(worker);
 		},
 		/** By these rules refusals are read from now on; a thread that starts later has to be started with them. */
 		classifyBy: (rules: readonly BounceRule[]): void => tellAll({kind: 'rules', rules}),
@@ -231,30 +231,30 @@ export function createSenders<Delivery extends Identified>(options: SendersOptio
 			tellAll({kind: 'drain'});
 		},
 		async stop(): Promise<void> {
-			await Promise.all(senders.map(({thread}) => thread.stop({order: {kind: 'close'}, withinMs: leaveMs})));
+			await Promise.all(workers.map(({thread}) => thread.stop({order: {kind: 'close'}, withinMs: leaveMs})));
 		},
 	};
 }
 
 type Busy = {readonly held: ReadonlyMap<string, unknown>};
 
-function leastBusy<Sender extends Busy>(senders: readonly Sender[]): Sender {
-	return senders.reduce((least, one) => (one.held.size < least.held.size ? one : least));
+function leastBusy<SmtpWorker extends Busy>(workers: readonly SmtpWorker[]): SmtpWorker {
+	return workers.reduce((least, one) => (one.held.size < least.held.size ? one : least));
 }
 
 /** The threads that share a site: all of them, or as many as it may have connections. */
-function sharers<Sender>(senders: readonly Sender[], site: string, connections: number): readonly Sender[] {
-	if (connections >= senders.length) {
-		return senders;
+function sharers<SmtpWorker>(workers: readonly SmtpWorker[], site: string, connections: number): readonly SmtpWorker[] {
+	if (connections >= workers.length) {
+		return workers;
 	}
 	let first = 0;
 	for (const character of site) {
-		first = (first * 31 + (character.codePointAt(0) as number)) % senders.length;
+		first = (first * 31 + (character.codePointAt(0) as number)) % workers.length;
 	}
 	return Array.from(
 		{length: Math.max(1, connections)},
-		(_, index) => senders[(first + index) % senders.length] as Sender,
+		(_, index) => workers[(first + index) % workers.length] as SmtpWorker,
 	);
 }
 
-export type Senders<Delivery extends Identified> = ReturnType<typeof createSenders<Delivery>>;
+export type SmtpWorkers<Delivery extends Identified> = ReturnType<typeof createSmtpWorkers<Delivery>>;

@@ -5,8 +5,8 @@ import {simpleParser} from 'mailparser';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {type Clock, systemClock} from '../../src/mail/clock.ts';
 import {type CpuClock, processCpu} from '../../src/mail/work-limit.ts';
-import {createMakers, type FromMaker, type MakeJob, type ToMaker} from '../../src/queue/makers.ts';
-import type {MakerData} from '../../src/threads/maker.ts';
+import {createRenderers, type FromRenderer, type MakeJob, type ToRenderer} from '../../src/queue/renderers.ts';
+import type {RendererData} from '../../src/threads/renderer.ts';
 import {newId} from '../helpers/messages.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -21,7 +21,7 @@ const templates: Record<string, {subject: string; html: string}> = {
 
 const muchData = {text: 'a b '.repeat(50_000)};
 
-const makerThread = '../../src/threads/maker.js';
+const rendererThread = '../../src/threads/renderer.js';
 
 type StartOptions = {
 	readonly count?: number;
@@ -40,7 +40,7 @@ function start(
 		limitMs = 20_000,
 		clock = systemClock,
 		cpu = processCpu,
-		thread = () => makerThread,
+		thread = () => rendererThread,
 		gate,
 	}: StartOptions = {},
 ) {
@@ -49,7 +49,7 @@ function start(
 	const held: number[] = [];
 	const resources: string[] = [];
 	const faults: string[] = [];
-	const makers = createMakers({
+	const renderers = createRenderers({
 		count,
 		limitMs,
 		clock,
@@ -69,15 +69,15 @@ function start(
 					listening: true,
 					senderId: 'shop1',
 					cfbl: null,
-				} satisfies MakerData & {gate: unknown},
+				} satisfies RendererData & {gate: unknown},
 				resourceLimits: {maxOldGenerationSizeMb: 64},
 			});
 			let jobs = 0;
-			worker.on('message', (message: FromMaker) => {
+			worker.on('message', (message: FromRenderer) => {
 				jobs -= message.kind === 'done' ? message.results.length : 0;
 			});
 			const post = worker.postMessage.bind(worker);
-			worker.postMessage = (message: ToMaker) => {
+			worker.postMessage = (message: ToRenderer) => {
 				if (message.kind === 'work') {
 					jobs += message.jobs.length;
 					held.push(jobs);
@@ -105,8 +105,8 @@ function start(
 			return template ? [{id: name, locale: null, text: null, ...template}] : [];
 		},
 	});
-	t.teardown(() => makers.stop());
-	return {makers, crashes, resources, faults, held};
+	t.teardown(() => renderers.stop());
+	return {renderers, crashes, resources, faults, held};
 }
 
 const job = (versionId: string, data: unknown = {name: 'Ada'}): MakeJob => ({
@@ -137,8 +137,8 @@ const job = (versionId: string, data: unknown = {name: 'Ada'}): MakeJob => ({
 });
 
 test('many jobs, one look-up of each template and key per maker', async t => {
-	const {makers, resources} = start(t);
-	const results = await Promise.all(Array.from({length: 100}, () => makers.make(job('good'))));
+	const {renderers, resources} = start(t);
+	const results = await Promise.all(Array.from({length: 100}, () => renderers.make(job('good'))));
 	t.true(results.every(result => result.ok));
 	t.true(resources.length <= 4, resources.join());
 	const [first] = results;
@@ -157,21 +157,21 @@ test('many jobs, one look-up of each template and key per maker', async t => {
 });
 
 test('a maker holds one job with large attachments at a time, and many others', async t => {
-	const {makers, held} = start(t, {count: 1});
+	const {renderers, held} = start(t, {count: 1});
 	const attachment = {filename: 'a.bin', contentType: 'application/octet-stream', content: Buffer.alloc(600_000)};
-	const large = () => makers.make({...job('good'), attachments: [attachment]});
+	const large = () => renderers.make({...job('good'), attachments: [attachment]});
 	const results = await Promise.all(Array.from({length: 5}, large));
 	t.deepEqual(held, [1, 1, 1, 1, 1]);
-	results.push(...(await Promise.all(Array.from({length: 16}, () => makers.make(job('good'))))));
+	results.push(...(await Promise.all(Array.from({length: 16}, () => renderers.make(job('good'))))));
 	t.deepEqual(held.slice(5), [8, 16]);
 	t.true(results.every(result => result.ok));
 });
 
 test('a template that runs for ever fails its message only', async t => {
-	const {makers} = start(t);
+	const {renderers} = start(t);
 	const [bad, ...good] = await Promise.all([
-		makers.make(job('hostile')),
-		...Array.from({length: 20}, () => makers.make(job('good'))),
+		renderers.make(job('hostile')),
+		...Array.from({length: 20}, () => renderers.make(job('good'))),
 	]);
 	t.like(bad, {ok: false, unmade: {reason: 'render_limit'}});
 	t.true(good.every(result => result.ok));
@@ -179,10 +179,10 @@ test('a template that runs for ever fails its message only', async t => {
 
 // Alone: the other tests' makers would use its CPU time up.
 test.serial('a message that outlasts the limit has its maker killed, is tried once more alone, then fails', async t => {
-	const {makers, crashes} = start(t, {count: 1, limitMs: 1000});
+	const {renderers, crashes} = start(t, {count: 1, limitMs: 1000});
 	const [bad, ...good] = await Promise.all([
-		makers.make(job('stuck', muchData)),
-		...Array.from({length: 20}, () => makers.make(job('good'))),
+		renderers.make(job('stuck', muchData)),
+		...Array.from({length: 20}, () => renderers.make(job('good'))),
 	]);
 	t.like(bad, {ok: false, unmade: {reason: 'render_limit'}});
 	t.true(good.every(result => result.ok));
@@ -209,44 +209,49 @@ function starving(ms: number) {
 }
 
 test('a message that outlasts the limit without CPU time is made', async t => {
-	const {makers, crashes} = start(t, {count: 1, thread: () => './held-thread.js', limitMs: 2000, ...starving(10_000)});
-	t.like(await makers.make(job('good')), {ok: true});
+	const {renderers, crashes} = start(t, {
+		count: 1,
+		thread: () => './held-thread.js',
+		limitMs: 2000,
+		...starving(10_000),
+	});
+	t.like(await renderers.make(job('good')), {ok: true});
 	t.deepEqual(crashes, []);
 });
 
 test('a message that gets no CPU time for very long is put off, others are made', async t => {
 	const threads = ['./held-thread.js'];
-	const {makers, crashes} = start(t, {
+	const {renderers, crashes} = start(t, {
 		count: 1,
-		thread: () => threads.shift() ?? makerThread,
+		thread: () => threads.shift() ?? rendererThread,
 		limitMs: 2000,
 		...starving(40_000),
 	});
-	const [slow, ...good] = await Promise.all(Array.from({length: 20}, () => makers.make(job('good'))));
+	const [slow, ...good] = await Promise.all(Array.from({length: 20}, () => renderers.make(job('good'))));
 	t.like(slow, {ok: false, unmade: {waitMs: 60_000}});
 	t.true(good.every(result => result.ok));
 	t.is(crashes.length, 1);
 });
 
 test('a template that is gone is an error of its message', async t => {
-	const {makers} = start(t);
-	const [gone, good] = await Promise.all([makers.make(job('gone')), makers.make(job('good'))]);
+	const {renderers} = start(t);
+	const [gone, good] = await Promise.all([renderers.make(job('gone')), renderers.make(job('good'))]);
 	t.deepEqual(gone, {ok: false, unmade: {reason: 'template_gone', message: 'The template version has no variant.'}});
 	t.true(good?.ok);
 });
 
 test('a template that cannot be read for now is asked for again', async t => {
-	const {makers} = start(t, {count: 1});
-	const result = await makers.make(job('busy'));
+	const {renderers} = start(t, {count: 1});
+	const result = await renderers.make(job('busy'));
 	t.true(result.ok, JSON.stringify(result));
 });
 
 test('keys that cannot be opened or read put their mail off and nothing else', async t => {
-	const {makers, crashes, faults} = start(t, {count: 1});
+	const {renderers, crashes, faults} = start(t, {count: 1});
 	const [sealed, damaged, good] = await Promise.all([
-		makers.make({...job('good'), signing: 'sealed'}),
-		makers.make({...job('good'), signing: 'damaged'}),
-		makers.make(job('good')),
+		renderers.make({...job('good'), signing: 'sealed'}),
+		renderers.make({...job('good'), signing: 'damaged'}),
+		renderers.make(job('good')),
 	]);
 	t.like(sealed, {
 		ok: false,
@@ -260,13 +265,13 @@ test('keys that cannot be opened or read put their mail off and nothing else', a
 
 test('mail waits for a maker that cannot start, which is tried again, but not at once', async t => {
 	let broken = true;
-	const {makers, crashes} = start(t, {
+	const {renderers, crashes} = start(t, {
 		count: 1,
-		thread: () => (broken ? './broken-thread.js' : makerThread),
+		thread: () => (broken ? './broken-thread.js' : rendererThread),
 		// The thread has not lived long, however slowly it started.
 		clock: {...systemClock, monotonic: () => 0},
 	});
-	const made = makers.make(job('good'));
+	const made = renderers.make(job('good'));
 	await waitFor('the end of the first', () => crashes.length === 1);
 	broken = false;
 	t.true((await made).ok);
@@ -281,10 +286,10 @@ const isLimit = (result: {ok: boolean; unmade?: object}): boolean => {
 
 test('mails over the render limit cost their own time: others of the template are made beside them', async t => {
 	// No time passes, so that the turn of none comes because it waited for long.
-	const {makers} = start(t, {count: 1, clock: {...systemClock, monotonic: () => 0}});
+	const {renderers} = start(t, {count: 1, clock: {...systemClock, monotonic: () => 0}});
 	const order: string[] = [];
 	const make = async (name: string, ...args: Parameters<typeof job>) => {
-		const result = await makers.make(job(...args));
+		const result = await renderers.make(job(...args));
 		order.push(name);
 		return result;
 	};
@@ -300,7 +305,7 @@ test('mails over the render limit cost their own time: others of the template ar
 	t.true(order.lastIndexOf('other') < order.lastIndexOf('bad'), order.join());
 	t.true(order.lastIndexOf('good') < order.lastIndexOf('bad'), order.join());
 
-	const later = await Promise.all(Array.from({length: 30}, () => makers.make(job('moody', {n: 2}))));
+	const later = await Promise.all(Array.from({length: 30}, () => renderers.make(job('moody', {n: 2}))));
 	t.true(
 		later.every(({ok}) => ok),
 		'the template takes no turns any more',
@@ -308,18 +313,18 @@ test('mails over the render limit cost their own time: others of the template ar
 });
 
 test('a template that takes all its time again and again holds up no other, and what finds no turn is put off', async t => {
-	const {makers} = start(t, {count: 1});
+	const {renderers} = start(t, {count: 1});
 	let ended = 0;
 	const hostile = Array.from({length: 60}, async () => {
-		const result = await makers.make(job('hostile'));
+		const result = await renderers.make(job('hostile'));
 		ended++;
 		return result;
 	});
 	await hostile[0];
-	const good = await Promise.all(Array.from({length: 20}, () => makers.make(job('good'))));
+	const good = await Promise.all(Array.from({length: 20}, () => renderers.make(job('good'))));
 	t.true(good.every(({ok}) => ok));
 	const before = ended;
-	await makers.stop();
+	await renderers.stop();
 	const ends = (await Promise.all(hostile)).map(result => (result.ok ? null : result.unmade));
 	const putOff = ends.filter(unmade => unmade?.reason === 'render_limit' && unmade.waitMs !== undefined);
 	t.true(putOff.length >= 20, String(putOff.length));
@@ -328,11 +333,11 @@ test('a template that takes all its time again and again holds up no other, and 
 });
 
 test.serial('mails that take their maker down let others of their template go on', async t => {
-	const {makers, crashes} = start(t, {count: 1, limitMs: 1000});
+	const {renderers, crashes} = start(t, {count: 1, limitMs: 1000});
 	const [one, two, ...good] = await Promise.all([
-		makers.make(job('stuck', muchData)),
-		makers.make(job('stuck', muchData)),
-		...Array.from({length: 10}, () => makers.make(job('stuck', {text: 'a b'}))),
+		renderers.make(job('stuck', muchData)),
+		renderers.make(job('stuck', muchData)),
+		...Array.from({length: 10}, () => renderers.make(job('stuck', {text: 'a b'}))),
 	]);
 	t.true([one, two].every(result => result && isLimit(result)));
 	t.true(good.every(({ok}) => ok));

@@ -8,14 +8,14 @@ import {createGarbage} from '../mail/garbage.ts';
 import {pooledRandom} from '../mail/ids.ts';
 import {progress} from '../pool/work-protocol.ts';
 import type {Unmade} from '../queue/attempt.ts';
-import type {FromMaker, MakeJob, MakeResult, MakerResult, SentJob, ToMaker} from '../queue/makers.ts';
 import {quickMs} from '../queue/patience.ts';
+import type {FromRenderer, MakeJob, MakeResult, RendererResult, SentJob, ToRenderer} from '../queue/renderers.ts';
 import {createRenderer} from '../render/render.ts';
 import type {FeedbackAddresses} from './feedback.ts';
 import {createMake, type Ingredients, type Variant} from './make.ts';
 
 /** What a maker thread is started with. */
-export type MakerData = {
+export type RendererData = {
 	readonly shared: SharedArrayBuffer;
 	/** Of the daemon's clock. */
 	readonly time: SharedArrayBuffer;
@@ -29,7 +29,7 @@ export type MakerData = {
 
 export type SigningKeyText = Parameters<typeof importSigningKey>[0];
 
-const {shared, time, ...data} = workerData as MakerData;
+const {shared, time, ...data} = workerData as RendererData;
 const clock = createSharedClock(time);
 const told = new Int32Array(shared);
 const port = parentPort as NonNullable<typeof parentPort>;
@@ -52,7 +52,7 @@ const slow = new LRUCache<string, number>({max: cached});
 const batches: Array<readonly SentJob[]> = [];
 const asked = new Set<string>();
 
-port.on('message', (message: ToMaker) => {
+port.on('message', (message: ToRenderer) => {
 	if (message.kind === 'work') {
 		batches.push(message.jobs);
 	} else {
@@ -61,7 +61,7 @@ port.on('message', (message: ToMaker) => {
 	work();
 });
 
-function take({name, value, fault}: Extract<ToMaker, {kind: 'resource'}>): void {
+function take({name, value, fault}: Extract<ToRenderer, {kind: 'resource'}>): void {
 	asked.delete(name);
 	try {
 		if (fault !== undefined) {
@@ -88,7 +88,7 @@ function work(): void {
 		faults.clear();
 		const transfer = results.flatMap(result => (result?.ok ? [result.made.mail.buffer as ArrayBuffer] : []));
 		const bytes = transfer.reduce((sum, {byteLength}) => sum + byteLength, 0);
-		port.postMessage({kind: 'done', results} satisfies FromMaker, transfer);
+		port.postMessage({kind: 'done', results} satisfies FromRenderer, transfer);
 		letGo(bytes);
 	}
 }
@@ -105,14 +105,14 @@ function hasAll(jobs: readonly MakeJob[]): boolean {
 	for (const name of missing) {
 		if (!asked.has(name)) {
 			asked.add(name);
-			port.postMessage({kind: 'need', name} satisfies FromMaker);
+			port.postMessage({kind: 'need', name} satisfies FromRenderer);
 		}
 	}
 	return missing.size === 0;
 }
 
 /** One batch holds mail of many senders: where a mail took long, others of its template are no longer made beside theirs. */
-function makeOne(job: SentJob): MakerResult {
+function makeOne(job: SentJob): RendererResult {
 	if (job.known <= (slow.get(job.versionId) ?? -1)) {
 		Atomics.add(told, progress.begun, 1);
 		return null;

@@ -42,22 +42,22 @@ export type MakeResult = {readonly ok: true; readonly made: Made} | {readonly ok
 export type SentJob = MakeJob & {readonly known: number; readonly renderMs?: number};
 
 /** `tookLong`: it failed and held other mail up. Null: not tried, for a mail of the same version did so just before. */
-export type MakerResult = (MakeResult & {readonly tookLong?: boolean}) | null;
+export type RendererResult = (MakeResult & {readonly tookLong?: boolean}) | null;
 
-export type ToMaker =
+export type ToRenderer =
 	| ToWorker<SentJob>
 	| {readonly kind: 'resource'; readonly name: string; readonly value: unknown; readonly fault?: string};
 
-export type FromMaker = FromWorker<MakerResult> | {readonly kind: 'need'; readonly name: string};
+export type FromRenderer = FromWorker<RendererResult> | {readonly kind: 'need'; readonly name: string};
 
 /** `again`: it was not tried. `longer`: it was not made in `renderMs`. */
 type Tried = MakeResult | 'again' | 'longer';
 
-type Order = Exclude<ToMaker, ToWorker<SentJob>>;
-type Message = Exclude<FromMaker, FromWorker<MakerResult>>;
+type Order = Exclude<ToRenderer, ToWorker<SentJob>>;
+type Message = Exclude<FromRenderer, FromWorker<RendererResult>>;
 
-export type MakersOptions = Pick<
-	ForeignWorkOptions<SentJob, MakerResult, Order, Message>,
+export type RenderersOptions = Pick<
+	ForeignWorkOptions<SentJob, RendererResult, Order, Message>,
 	'count' | 'spawn' | 'limitMs' | 'clock' | 'cpu' | 'onCrash'
 > & {
 	/** A template version or a set of DKIM keys, when a maker does not have it yet. */
@@ -76,8 +76,8 @@ const resourceRetryMs = 1000;
 const starvedRestMs = 60_000;
 
 /** The maker threads: they render foreign templates. The message that took its maker down twice fails with `render_limit`. */
-export function createMakers(options: MakersOptions) {
-	const work = createForeignWork<SentJob, MakerResult, Order, Message>({
+export function createRenderers(options: RenderersOptions) {
+	const work = createForeignWork<SentJob, RendererResult, Order, Message>({
 		...options,
 		name: 'maker',
 		noun: 'a message',

@@ -1,19 +1,19 @@
-import {isNothing} from '../mail/lease.ts';
+import {isNothing} from '../mail/share-row.ts';
 import type {SiteAnswer, SiteAsk} from '../pace/exchange.ts';
 import {adopt} from '../pace/learnt.ts';
-import {type Lease, leaseMarginMs, leaseMs, type Term} from '../pace/lease.ts';
 import {rateOf, setPart, setRate} from '../pace/rate.ts';
 import type {Moment} from '../pace/saved.ts';
 import {allConnectionsOf, type SiteChange, type SiteState} from '../pace/site.ts';
-import type {LeaseNews} from '../store/queue/leases.ts';
+import {type SiteShare, shareMarginMs, shareMs, type Term} from '../pace/site-share.ts';
+import type {ShareNews} from '../store/queue/site-shares.ts';
 import {askOf, type Holding, inUse, newHolding} from './holding.ts';
 import {inFlightOf, type Site} from './site.ts';
 
 /** What a node learns from telling the store what it has and wants. */
-export type Exchanged = LeaseNews & {readonly answers: readonly SiteAnswer[]};
+export type Exchanged = ShareNews & {readonly answers: readonly SiteAnswer[]};
 
 /** Where nodes share a store. */
-export type LeaseStore = {
+export type ShareStore = {
 	/** In one transaction, and one node at a time. */
 	readonly exchange: (asks: readonly SiteAsk[]) => Promise<Exchanged>;
 	/** Goes on having all sites; false: another node is there, or this one was taken for gone. */
@@ -22,8 +22,8 @@ export type LeaseStore = {
 	readonly countConnections: () => Promise<ReadonlyMap<string, number>>;
 };
 
-export type LeasesOptions = {
-	readonly store: LeaseStore;
+export type SharesOptions = {
+	readonly store: ShareStore;
 	readonly sites: () => Iterable<Site>;
 	/** The site may have more or less from now on; `how` changes its pace. */
 	readonly regrade: (site: Site, how: (state: SiteState) => void) => void;
@@ -41,7 +41,7 @@ const mostRests = 30;
  * What this node has of each site, where several nodes share a store: told and renewed about once a second, and asked for
  * at once where there is none yet. Nothing is used after its term, by this node's own clock from before it asked.
  */
-export function createLeases({store, sites, regrade, leave, moment, longestWait, onError}: LeasesOptions) {
+export function createShares({store, sites, regrade, leave, moment, longestWait, onError}: SharesOptions) {
 	const term: Term = {until: Number.NEGATIVE_INFINITY, alone: false};
 	const holdings = new Map<string, Holding>();
 	const asking = new Set<Site>();
@@ -64,11 +64,11 @@ export function createLeases({store, sites, regrade, leave, moment, longestWait,
 	function leaveAlone(): void {
 		const {monotonic} = moment();
 		for (const site of sites()) {
-			const {lease, bucket} = site.state;
+			const {share, bucket} = site.state;
 			const isUsed = inFlightOf(site) > 0;
-			if (lease) {
-				lease.slots = isUsed ? allConnectionsOf(site.state, monotonic) : 0;
-				lease.perMinute = bucket && (isUsed || !bucket.isFull(monotonic)) ? bucket.perMinute : bucket && 0;
+			if (share) {
+				share.slots = isUsed ? allConnectionsOf(site.state, monotonic) : 0;
+				share.perMinute = bucket && (isUsed || !bucket.isFull(monotonic)) ? bucket.perMinute : bucket && 0;
 			}
 			if (isUsed) {
 				holdingOf(site.name, site).changes.add('grew');
@@ -93,8 +93,8 @@ export function createLeases({store, sites, regrade, leave, moment, longestWait,
 			leaveAlone();
 		}
 		for (const site of sites()) {
-			if (site.state.lease) {
-				site.state.lease.slots = 0;
+			if (site.state.share) {
+				site.state.share.slots = 0;
 			}
 			regrade(site, () => undefined);
 		}
@@ -136,7 +136,7 @@ export function createLeases({store, sites, regrade, leave, moment, longestWait,
 			endTerm();
 			isDue = true;
 		}
-		term.until = now.monotonic + leaseMs - leaseMarginMs;
+		term.until = now.monotonic + shareMs - shareMarginMs;
 		const wasOver = isOver;
 		isOver = false;
 		if (isAlone) {
@@ -157,13 +157,13 @@ export function createLeases({store, sites, regrade, leave, moment, longestWait,
 		holding.gotAll = may >= holding.wants.wants;
 		holding.isShort = false;
 		holding.rests = 0;
-		if (site?.state.lease) {
-			const {lease} = site.state;
-			const isChanged = lease.slots !== may || lease.perMinute !== perMinute || learnt?.mine !== agreed;
+		if (site?.state.share) {
+			const {share} = site.state;
+			const isChanged = share.slots !== may || share.perMinute !== perMinute || learnt?.mine !== agreed;
 			site.saved = agreed !== null;
 			if (isChanged || isShort || wasOver) {
 				regrade(site, state => {
-					lease.slots = may;
+					share.slots = may;
 					setPart(state, perMinute, answer.isFirst, moment().monotonic);
 					adopt(state, learnt?.mine ?? null, agreed, holding.changes, moment(), longestWait());
 				});
@@ -187,7 +187,7 @@ export function createLeases({store, sites, regrade, leave, moment, longestWait,
 			const began = moment().monotonic;
 			isDue = false;
 			if (await store.renewAlone()) {
-				term.until = began + leaseMs - leaseMarginMs;
+				term.until = began + shareMs - shareMarginMs;
 				return;
 			}
 			leaveAlone();
@@ -225,7 +225,7 @@ export function createLeases({store, sites, regrade, leave, moment, longestWait,
 
 	return {
 		/** For a site that is new here. */
-		newLease: (): Lease => ({term, slots: 0, perMinute: null}),
+		newShare: (): SiteShare => ({term, slots: 0, perMinute: null}),
 
 		/** The site could use more than this node has of it. */
 		short(site: Site): void {
@@ -270,4 +270,4 @@ export function createLeases({store, sites, regrade, leave, moment, longestWait,
 	};
 }
 
-export type Leases = ReturnType<typeof createLeases>;
+export type Shares = ReturnType<typeof createShares>;

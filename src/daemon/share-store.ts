@@ -1,13 +1,13 @@
 import type {SavedSite} from '../mail/saved-site.ts';
 import {answersTo, type SiteAnswer, type SiteAsk} from '../pace/exchange.ts';
 import {isSame} from '../pace/learnt.ts';
-import {leaseMs} from '../pace/lease.ts';
-import type {LeaseStore} from '../queue/leases.ts';
+import {shareMs} from '../pace/site-share.ts';
+import type {ShareStore} from '../queue/node-shares.ts';
 import type {Writer} from '../store/engine/writer.ts';
-import {exchangeLeases, renewAlone} from '../store/queue/leases.ts';
+import {exchangeShares, renewAlone} from '../store/queue/site-shares.ts';
 import type {SiteNote} from '../store/queue/sites.ts';
 
-type Options = Pick<LeaseStore, 'countConnections'> & {
+type Options = Pick<ShareStore, 'countConnections'> & {
 	readonly writer: Writer;
 	/** A daemon's boot id. */
 	readonly node: string;
@@ -16,21 +16,21 @@ type Options = Pick<LeaseStore, 'countConnections'> & {
 };
 
 /** Where nodes share the store: what each may have is decided while no other one does. */
-export function leaseStoreOf({writer, node, now, countConnections}: Options): LeaseStore {
+export function shareStoreOf({writer, node, now, countConnections}: Options): ShareStore {
 	return {
 		countConnections,
-		renewAlone: () => writer.transaction(trx => renewAlone(trx, node, leaseMs)),
+		renewAlone: () => writer.transaction(trx => renewAlone(trx, node, shareMs)),
 		async exchange(asks) {
 			let answers: readonly SiteAnswer[] = [];
 			const news = await writer.transaction(trx => {
 				answers = []; // It may be run again.
-				return exchangeLeases(trx, {
+				return exchangeShares(trx, {
 					node,
-					leaseMs,
+					shareMs,
 					sites: asks.map(({site}) => site),
-					decide(sharers, leases, rows) {
-						answers = answersTo(asks, sharers, leases, rows);
-						return {leases: answers.map(({row}) => row), sites: siteNotes(asks, answers, rows, now())};
+					decide(sharers, shares, rows) {
+						answers = answersTo(asks, sharers, shares, rows);
+						return {shares: answers.map(({row}) => row), sites: siteNotes(asks, answers, rows, now())};
 					},
 				});
 			});

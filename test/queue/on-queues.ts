@@ -1,7 +1,11 @@
 import type {Pace, Route} from '../../src/mail/route.ts';
 import type {SiteEnd} from '../../src/pace/site.ts';
-import type {Grant} from '../../src/queue/grants.ts';
-import {createLanes, type Lanes, type LanesOptions} from '../../src/queue/lanes.ts';
+import type {ClaimPermit} from '../../src/queue/claim-permits.ts';
+import {
+	createDestinationQueues,
+	type DestinationQueues,
+	type DestinationQueuesOptions,
+} from '../../src/queue/destination-queues.ts';
 import {routeTo} from '../helpers/routes.ts';
 
 export const minute = 60_000;
@@ -13,8 +17,8 @@ export const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason
 export const silent: SiteEnd = {kind: 'failed', spoke: false, replies: [], reason: 'connect ETIMEDOUT'};
 
 /** Lanes with room for all, unless told otherwise. */
-export const lanesOf = (more: Partial<LanesOptions> = {}) =>
-	createLanes({
+export const queuesOf = (more: Partial<DestinationQueuesOptions> = {}) =>
+	createDestinationQueues({
 		maxInFlight: 1000,
 		maxUnproven: 1000,
 		longestWait: () => 240 * minute,
@@ -35,25 +39,34 @@ export const shared = (pace: Partial<Pace> = {}) => {
 };
 
 /** Finds the ways of all lanes that wait for theirs. */
-export function place(lanes: Lanes, route: (destination: string) => Route, now = 0): void {
-	for (let lane = lanes.nextToFind(true); lane; lane = lanes.nextToFind(true)) {
-		lanes.placed(lane, route(lane.destination), at(now));
+export function place(queues: DestinationQueues, route: (destination: string) => Route, now = 0): void {
+	for (let queue = queues.nextToFind(true); queue; queue = queues.nextToFind(true)) {
+		queues.placed(queue, route(queue.destination), at(now));
 	}
 }
 
 /** The claims to be made now, once all ways are found. */
-export function grantsOf(lanes: Lanes, route: (destination: string) => Route = own(), now = 0): Grant[] {
-	place(lanes, route, now);
-	return lanes.grants(at(now));
+export function permitsOf(
+	queues: DestinationQueues,
+	route: (destination: string) => Route = own(),
+	now = 0,
+): ClaimPermit[] {
+	place(queues, route, now);
+	return queues.permits(at(now));
 }
 
 /** Claims `count` copies of each grant until there are no more grants. */
-export function claimAll(lanes: Lanes, route: (destination: string) => Route = own(), count = 5, now = 0): Grant[] {
-	const claimed: Grant[] = [];
-	for (let grants = grantsOf(lanes, route, now); grants.length > 0; grants = grantsOf(lanes, route, now)) {
-		for (const grant of grants) {
-			lanes.claimed(grant, {count: Math.min(count, grant.limit), nextDue: null, warmedUp: null}, at(now));
-			claimed.push(grant);
+export function claimAll(
+	queues: DestinationQueues,
+	route: (destination: string) => Route = own(),
+	count = 5,
+	now = 0,
+): ClaimPermit[] {
+	const claimed: ClaimPermit[] = [];
+	for (let permits = permitsOf(queues, route, now); permits.length > 0; permits = permitsOf(queues, route, now)) {
+		for (const permit of permits) {
+			queues.claimed(permit, {count: Math.min(count, permit.limit), nextDue: null, warmedUp: null}, at(now));
+			claimed.push(permit);
 		}
 	}
 	return claimed;
@@ -63,8 +76,14 @@ export function claimAll(lanes: Lanes, route: (destination: string) => Route = o
 export const brought = (count: number, nextDue: number | null = null) => ({count, nextDue, warmedUp: null});
 
 /** So many copies of a grant come to the same end. */
-export function settle(lanes: Lanes, grant: Grant, recipients: number, end: SiteEnd | null = well, now = 0): void {
+export function settle(
+	queues: DestinationQueues,
+	permit: ClaimPermit,
+	recipients: number,
+	end: SiteEnd | null = well,
+	now = 0,
+): void {
 	for (let recipient = 0; recipient < recipients; recipient++) {
-		lanes.done(grant, end, at(now));
+		queues.done(permit, end, at(now));
 	}
 }

@@ -1,26 +1,26 @@
 import type {Knex} from 'knex';
-import {isNothing, type LeaseRow, type Sharers} from '../../mail/lease.ts';
 import type {SavedSite} from '../../mail/saved-site.ts';
+import {isNothing, type ShareRow, type Sharers} from '../../mail/share-row.ts';
 import {leaseLock, serverMs} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
 import {readSitesOf, type SiteNote, siteWrite} from './sites.ts';
 
-export type LeaseExchange = {
+export type ShareExchange = {
 	/** A daemon's boot id. */
 	readonly node: string;
 	/** How long the node has what it gets, milliseconds. */
-	readonly leaseMs: number;
+	readonly shareMs: number;
 	/** Those it tells of. */
 	readonly sites: readonly string[];
 	/** What is to be known of the node, and remembered of sites, from now on. */
 	readonly decide: (
 		sharers: Sharers,
-		leases: readonly LeaseRow[],
+		shares: readonly ShareRow[],
 		rows: ReadonlyMap<string, SavedSite>,
-	) => {readonly leases: readonly LeaseRow[]; readonly sites: readonly SiteNote[]};
+	) => {readonly shares: readonly ShareRow[]; readonly sites: readonly SiteNote[]};
 };
 
-export type LeaseNews = {
+export type ShareNews = {
 	/** No other node lives: this one has all sites until it is told otherwise. */
 	readonly isAlone: boolean;
 	/** Another one has all sites until it is told of this one. */
@@ -37,8 +37,8 @@ const exchangeMs = 2000;
 const nowMs = `(${serverMs})::bigint`;
 
 /** One node at a time tells what it has of sites, and gets what it may have. By the server's clock alone. PostgreSQL only. */
-export async function exchangeLeases(trx: Knex.Transaction, exchange: LeaseExchange): Promise<LeaseNews> {
-	const {node, leaseMs, sites, decide} = exchange;
+export async function exchangeShares(trx: Knex.Transaction, exchange: ShareExchange): Promise<ShareNews> {
+	const {node, shareMs, sites, decide} = exchange;
 	await trx.raw(`select set_config('idle_in_transaction_session_timeout', ?, true), pg_advisory_xact_lock(?)`, [
 		String(exchangeMs),
 		leaseLock,
@@ -59,16 +59,16 @@ export async function exchangeLeases(trx: Knex.Transaction, exchange: LeaseExcha
 	await trx.raw(
 		`insert into lease_terms (node, until, alone) values (?, ${nowMs} + ?, ?)
 			on conflict (node) do update set until = excluded.until, alone = excluded.alone`,
-		[node, leaseMs, isAlone ? 1 : 0],
+		[node, shareMs, isAlone ? 1 : 0],
 	);
 	if (!isAlone && sites.length > 0) {
-		const known = await readLeases(trx, sites);
+		const known = await readShares(trx, sites);
 		const rows = await readSitesOf(trx, sites);
 		const decided = decide({node, nodes: others.length + 1, isBlocked}, known, rows);
-		await writeLeases(
+		await writeShares(
 			trx,
 			known.filter(row => row.node === node),
-			decided.leases,
+			decided.shares,
 		);
 		if (decided.sites.length > 0) {
 			await siteWrite.apply(trx, [decided.sites]);
@@ -77,7 +77,7 @@ export async function exchangeLeases(trx: Knex.Transaction, exchange: LeaseExcha
 	return {isAlone, isBlocked, wasLost};
 }
 
-async function readLeases(trx: Knex.Transaction, sites: readonly string[]): Promise<LeaseRow[]> {
+async function readShares(trx: Knex.Transaction, sites: readonly string[]): Promise<ShareRow[]> {
 	return await trx('leases')
 		.whereIn('site', sites)
 		.orderBy('node')
@@ -85,13 +85,13 @@ async function readLeases(trx: Knex.Transaction, sites: readonly string[]): Prom
 }
 
 /** Only what changed: most of it stays as it is from second to second. */
-async function writeLeases(
+async function writeShares(
 	trx: Knex.Transaction,
-	known: readonly LeaseRow[],
-	wanted: readonly LeaseRow[],
+	known: readonly ShareRow[],
+	wanted: readonly ShareRow[],
 ): Promise<void> {
 	const before = new Map(known.map(row => [row.site, row]));
-	const isKnown = (row: LeaseRow) => {
+	const isKnown = (row: ShareRow) => {
 		const one = before.get(row.site);
 		return one?.slots === row.slots && one.wants === row.wants && one.perMinute === row.perMinute;
 	};
@@ -117,17 +117,17 @@ async function writeLeases(
 }
 
 /** Goes on having all sites; false: another node is there, or this one was taken for gone. PostgreSQL only. */
-export async function renewAlone(trx: Knex.Transaction, node: string, leaseMs: number): Promise<boolean> {
+export async function renewAlone(trx: Knex.Transaction, node: string, shareMs: number): Promise<boolean> {
 	const {rows} = await trx.raw(
 		`update lease_terms as mine set until = ${nowMs} + ? where node = ? and alone = 1 and until > ${nowMs}
 			returning exists (select 1 from lease_terms as other where other.node <> mine.node) as shared`,
-		[leaseMs, node],
+		[shareMs, node],
 	);
 	return rows.length > 0 && !rows[0].shared;
 }
 
 /** The node has nothing any more: its connections are closed. PostgreSQL only. */
-export async function removeLeases(trx: Knex.Transaction, node: string): Promise<void> {
+export async function removeShares(trx: Knex.Transaction, node: string): Promise<void> {
 	await trx('leases').where({node}).delete();
 	await trx('lease_terms').where({node}).delete();
 }

@@ -5,8 +5,8 @@ import test, {type ExecutionContext} from 'ava';
 import type {Delivery} from '../../src/deliver/delivery.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
-import {createSenders} from '../../src/queue/senders.ts';
-import type {SenderData} from '../../src/threads/sender.ts';
+import {createSmtpWorkers} from '../../src/queue/smtp-workers.ts';
+import type {SmtpWorkerData} from '../../src/threads/smtp-worker.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {bounceRules} from '../helpers/classify.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
@@ -34,12 +34,12 @@ const delivery = (recipientId = newId('rcp')): Delivery => ({
 async function start(
 	t: ExecutionContext,
 	broken: () => boolean = () => false,
-	more: Partial<SenderData> & Pick<SenderData, 'dnsServers'> = {dnsServers: []},
+	more: Partial<SmtpWorkerData> & Pick<SmtpWorkerData, 'dnsServers'> = {dnsServers: []},
 ) {
 	const folder = path.join(await temporaryFolder(t), 'captured');
 	const crashes: string[] = [];
-	const workers: Worker[] = [];
-	const workerData: SenderData = {
+	const started: Worker[] = [];
+	const workerData: SmtpWorkerData = {
 		mode: {kind: 'capture', folder},
 		hostname: 'mail.example.com',
 		timeouts: smtpTimeoutDefaults,
@@ -51,27 +51,27 @@ async function start(
 		bounceRules,
 		...more,
 	};
-	const senders = createSenders<Delivery>({
+	const workers = createSmtpWorkers<Delivery>({
 		count: 1,
 		// No thread has lived long: it is replaced after a pause, however slowly it started.
 		clock: {...systemClock, monotonic: () => 0},
 		onCrash: reason => crashes.push(reason),
 		spawn() {
-			const file = broken() ? './broken-thread.js' : '../../src/threads/sender.js';
+			const file = broken() ? './broken-thread.js' : '../../src/threads/smtp-worker.js';
 			const worker = new Worker(new URL(file, import.meta.url), {workerData});
-			workers.push(worker);
+			started.push(worker);
 			return worker;
 		},
 	});
-	t.teardown(() => senders.stop());
-	return {senders, crashes, workers};
+	t.teardown(() => workers.stop());
+	return {workers, crashes, started};
 }
 
 test('a copy that a sender has a fault with fails alone', async t => {
-	const {senders, crashes} = await start(t);
+	const {workers, crashes} = await start(t);
 	const [bad, good] = await Promise.allSettled([
-		senders.deliver('a.test', 5, delivery('no id')),
-		senders.deliver('a.test', 5, delivery()),
+		workers.deliver('a.test', 5, delivery('no id')),
+		workers.deliver('a.test', 5, delivery()),
 	]);
 	t.is(bad?.status, 'rejected');
 	t.is(good?.status === 'fulfilled' && good.value.outcome.kind, 'delivered');
@@ -79,47 +79,47 @@ test('a copy that a sender has a fault with fails alone', async t => {
 });
 
 test('what a sender thread held when it died is refused, what comes next is done by another', async t => {
-	const {senders, workers} = await start(t);
-	const [first] = workers;
-	const held = senders.deliver('a.test', 5, delivery());
+	const {workers, started} = await start(t);
+	const [first] = started;
+	const held = workers.deliver('a.test', 5, delivery());
 	// Before it can have answered.
 	setImmediate(() => void first?.terminate());
 	await held.catch(() => undefined);
-	const {outcome} = await senders.deliver('a.test', 5, delivery());
+	const {outcome} = await workers.deliver('a.test', 5, delivery());
 	t.is(outcome.kind, 'delivered');
 });
 
 test('mail waits for a sender thread that cannot start, which is tried again, but not at once', async t => {
 	let broken = true;
-	const {senders, workers, crashes} = await start(t, () => broken);
-	const waiting = senders.deliver('a.test', 5, delivery());
+	const {workers, started, crashes} = await start(t, () => broken);
+	const waiting = workers.deliver('a.test', 5, delivery());
 	await waitFor('the end of the first', () => crashes.length === 1);
-	t.is(workers.length, 1);
+	t.is(started.length, 1);
 	broken = false;
 	const {outcome} = await waiting;
 	t.is(outcome.kind, 'delivered');
-	t.is(workers.length, 2);
+	t.is(started.length, 2);
 });
 
 test('RFC 5321 section 4.1.1.10: a sender thread says QUIT to its hosts before it ends', async t => {
 	const tls = makeCertificate('mx.a.test');
 	const mx = await startFakeMx(t, {host: loopbackAddress(), tls});
 	const dns = await startFakeDns(t, {'a.test': {mx: [[10, 'mx.a.test']]}, 'mx.a.test': {a: [mx.host]}});
-	const {senders} = await start(t, undefined, {
+	const {workers} = await start(t, undefined, {
 		mode: {kind: 'hosts', port: mx.port},
 		allowPrivateMx: true,
 		dnsServers: [dns.server],
 	});
-	const {outcome} = await senders.deliver('a.test', 5, delivery());
+	const {outcome} = await workers.deliver('a.test', 5, delivery());
 	t.is(outcome.kind, 'delivered');
-	await senders.stop();
+	await workers.stop();
 	t.is(mx.connections[0]?.commands.at(-1), 'QUIT');
 });
 
 test('threads that have no part in the connections of a site keep none', async t => {
 	const told: number[] = [];
 	const ready = new Set<Worker>();
-	const senders = createSenders<Delivery>({
+	const workers = createSmtpWorkers<Delivery>({
 		count: 4,
 		clock: systemClock,
 		onCrash: reason => t.fail(reason),
@@ -140,7 +140,7 @@ test('threads that have no part in the connections of a site keep none', async t
 			return worker;
 		},
 	});
-	t.teardown(() => senders.stop());
+	t.teardown(() => workers.stop());
 	await waitFor('the threads', () => ready.size === 4);
 	for (const [connections, shares] of [
 		[1, [0, 0, 0, 1]],
@@ -149,7 +149,7 @@ test('threads that have no part in the connections of a site keep none', async t
 		[0, [0, 0, 0, 0]],
 	] as const) {
 		told.length = 0;
-		senders.allow('a.test', connections);
+		workers.allow('a.test', connections);
 		await waitFor('their answers', () => told.length === 4);
 		t.deepEqual(told.toSorted(), shares);
 	}

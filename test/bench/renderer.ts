@@ -4,7 +4,7 @@ import {generateSigningKeys, importSigningKey} from '../../src/compose/dkim.ts';
 import {createLinks} from '../../src/links/links.ts';
 import {systemClock} from '../../src/mail/clock.ts';
 import {pooledRandom} from '../../src/mail/ids.ts';
-import type {MakeJob} from '../../src/queue/makers.ts';
+import type {MakeJob} from '../../src/queue/renderers.ts';
 import {compileVariant, type VariantSource} from '../../src/render/compile.ts';
 import {createRenderer} from '../../src/render/render.ts';
 import {createMake, type Make} from '../../src/threads/make.ts';
@@ -27,7 +27,7 @@ const signing = (['rsa', 'ed25519'] as const).map(kind =>
 	}),
 );
 
-async function makerOf(source: VariantSource): Promise<(job: MakeJob) => ReturnType<Make>> {
+async function rendererOf(source: VariantSource): Promise<(job: MakeJob) => ReturnType<Make>> {
 	const compiled = await compileVariant(source);
 	if (!compiled.ok) {
 		throw new Error(JSON.stringify(compiled.violations));
@@ -77,7 +77,7 @@ function jobOf(number: number, data: unknown): MakeJob {
 }
 
 async function measure(name: string, source: VariantSource, dataOf: (number: number) => unknown): Promise<void> {
-	const make = await makerOf(source);
+	const make = await rendererOf(source);
 	const jobs = Array.from({length: mails}, (_, number) => jobOf(number, dataOf(number)));
 	let octets = 0;
 	const makeAll = () => {

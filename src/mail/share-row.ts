@@ -1,5 +1,5 @@
 /** What a node is known to have of a site, and could use. */
-export type LeaseRow = {
+export type ShareRow = {
 	readonly site: string;
 	readonly node: string;
 	/** Connections. */
@@ -19,6 +19,6 @@ export type Sharers = {
 };
 
 /** Whether there is nothing to be known of it. */
-export function isNothing({slots, wants, perMinute}: LeaseRow): boolean {
+export function isNothing({slots, wants, perMinute}: ShareRow): boolean {
 	return slots === 0 && wants === 0 && (perMinute ?? 0) === 0;
 }

@@ -8,11 +8,11 @@ import {createSecureResolver} from '../dns/secure-resolver.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import {createSharedClock} from '../mail/clock.ts';
 import {createGarbage} from '../mail/garbage.ts';
-import type {FromSender, SenderResult, ToSender} from '../queue/senders.ts';
+import type {FromSmtpWorker, ToSmtpWorker, WorkerResult} from '../queue/smtp-workers.ts';
 import {createPermits} from './permits.ts';
 
 /** What a sender thread is started with: the deliverer's options that can be copied to another thread. */
-export type SenderData = Omit<
+export type SmtpWorkerData = Omit<
 	DelivererOptions,
 	'classify' | 'resolver' | 'secureResolver' | 'clock' | 'permit' | 'judged'
 > & {
@@ -30,7 +30,7 @@ export type SenderData = Omit<
 const dnsTimeoutMs = 5000;
 const dnsTries = 2;
 
-const {dnsServers, dane, bounceRules, time, ...options} = workerData as SenderData;
+const {dnsServers, dane, bounceRules, time, ...options} = workerData as SmtpWorkerData;
 const clock = createSharedClock(time);
 const port = parentPort as NonNullable<typeof parentPort>;
 const stop = new AbortController();
@@ -51,9 +51,9 @@ const deliverer = createDeliverer({
 	judged: id => new Promise(resolve => (stop.signal.aborted ? resolve() : unjudged.set(id, resolve))),
 });
 const letGo = createGarbage();
-let results: SenderResult[] = [];
+let results: WorkerResult[] = [];
 
-port.on('message', (message: ToSender<Delivery>) => {
+port.on('message', (message: ToSmtpWorker<Delivery>) => {
 	if (message.kind === 'drain') {
 		abortWaiting();
 		return;
@@ -80,7 +80,7 @@ port.on('message', (message: ToSender<Delivery>) => {
 		return;
 	}
 	if (message.kind === 'count') {
-		port.postMessage({kind: 'counted', sites: deliverer.bySite()} satisfies FromSender);
+		port.postMessage({kind: 'counted', sites: deliverer.bySite()} satisfies FromSmtpWorker);
 		return;
 	}
 	for (const {site, connections, delivery} of message.jobs) {
@@ -93,7 +93,7 @@ port.on('message', (message: ToSender<Delivery>) => {
 	}
 });
 
-port.postMessage({kind: 'ready'} satisfies FromSender);
+port.postMessage({kind: 'ready'} satisfies FromSmtpWorker);
 
 function abortWaiting(): void {
 	stop.abort();
@@ -104,11 +104,11 @@ function abortWaiting(): void {
 }
 
 /** What ends in the same turn of the event loop travels together. */
-function answer(result: SenderResult): void {
+function answer(result: WorkerResult): void {
 	results.push(result);
 	if (results.length === 1) {
 		setImmediate(() => {
-			port.postMessage({kind: 'results', results} satisfies FromSender);
+			port.postMessage({kind: 'results', results} satisfies FromSmtpWorker);
 			results = [];
 		});
 	}

@@ -1,11 +1,21 @@
 import type {Moment} from '../pace/saved.ts';
 import {isBackingOff, isShort, opensAt} from '../pace/site.ts';
 import {createAgenda} from './agenda.ts';
+import type {DestinationQueue} from './destination-queue.ts';
 import {addTurn, endTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn} from './fair-ring.ts';
-import type {Lane} from './lane.ts';
-import {inFlightOf, isProven, ownRoom, type Rank, rankAt, ranks, readyWorkspaces, type Site, windowOf} from './site.ts';
+import {
+	inFlightOf,
+	isProven,
+	ownCapacity,
+	type Rank,
+	rankAt,
+	ranks,
+	readyWorkspaces,
+	type Site,
+	windowOf,
+} from './site.ts';
 
-export type RoomOptions = {
+export type CapacityOptions = {
 	/** Copies claimed and not yet done, in all. */
 	readonly maxInFlight: number;
 	/** Those of them for sites of which it is not known that they answer; at most half of these for what was tried before. */
@@ -27,7 +37,7 @@ const noGroups = [null] as const;
  * a row while it may start something. Where nobody may answer every try waits for a time-out: such sites get a part of the
  * room only, or a few dozen of them would stop all mail, and workspaces take turns for it.
  */
-export function createRoom({maxInFlight, maxUnproven, onShort}: RoomOptions) {
+export function createCapacity({maxInFlight, maxUnproven, onShort}: CapacityOptions) {
 	const row = () => ({proven: createRow(), unproven: createRow()});
 	const rows = {fresh: row(), mixed: row(), backlog: row()};
 	const none = {fresh: 0, mixed: 0, backlog: 0};
@@ -85,7 +95,7 @@ export function createRoom({maxInFlight, maxUnproven, onShort}: RoomOptions) {
 			if (state.bucket?.perMinute === 0 && !isBackingOff(state, monotonic)) {
 				onShort?.(site);
 			}
-		} else if (ownRoom(site, maxInFlight, monotonic) <= 0) {
+		} else if (ownCapacity(site, maxInFlight, monotonic) <= 0) {
 			delist(site); // Until one of its copies is done.
 			if (isShort(state, monotonic)) {
 				onShort?.(site);
@@ -99,9 +109,9 @@ export function createRoom({maxInFlight, maxUnproven, onShort}: RoomOptions) {
 		}
 	}
 
-	function unqueue(lane: Lane, {ready}: Site): void {
+	function unqueue(queue: DestinationQueue, {ready}: Site): void {
 		for (const rank of ranks) {
-			removeTurn(ready[rank], lane.workspaceId, lane);
+			removeTurn(ready[rank], queue.workspaceId, queue);
 		}
 	}
 
@@ -111,11 +121,11 @@ export function createRoom({maxInFlight, maxUnproven, onShort}: RoomOptions) {
 		unqueue,
 
 		/** The lane waits for its turn at the site. */
-		queue(lane: Lane, site: Site, now: Moment): void {
-			const rank = lane.fresh ? (lane.asksNext ? 'mixed' : 'fresh') : 'backlog';
-			if (!hasTurn(site.ready[rank], lane.workspaceId, lane)) {
-				unqueue(lane, site);
-				addTurn(site.ready[rank], lane.workspaceId, lane);
+		queue(queue: DestinationQueue, site: Site, now: Moment): void {
+			const rank = queue.fresh ? (queue.asksNext ? 'mixed' : 'fresh') : 'backlog';
+			if (!hasTurn(site.ready[rank], queue.workspaceId, queue)) {
+				unqueue(queue, site);
+				addTurn(site.ready[rank], queue.workspaceId, queue);
 			}
 			enlist(site, now);
 		},
@@ -172,7 +182,7 @@ export function createRoom({maxInFlight, maxUnproven, onShort}: RoomOptions) {
 	};
 }
 
-export type Room = ReturnType<typeof createRoom>;
+export type Capacity = ReturnType<typeof createCapacity>;
 
 /** Sites that wait for their turn, each in the groups whose turn may bring it. */
 function createRow() {

@@ -1,9 +1,9 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {laneText, type Route} from '../../src/mail/route.ts';
+import {queueKeyText, type Route} from '../../src/mail/route.ts';
 import type {SiteEnd} from '../../src/pace/site.ts';
-import type {Grant} from '../../src/queue/grants.ts';
-import {createLanes} from '../../src/queue/lanes.ts';
+import type {ClaimPermit} from '../../src/queue/claim-permits.ts';
+import {createDestinationQueues} from '../../src/queue/destination-queues.ts';
 import {routeTo} from '../helpers/routes.ts';
 
 const minute = 60_000;
@@ -32,7 +32,7 @@ function routeOf(destination: string): Route {
 test('whatever happens to sites and lanes, every copy is claimed in the end, and never more than allowed at once', t => {
 	fc.assert(
 		fc.property(fc.array(event, {minLength: 1, maxLength: 60}), events => {
-			const lanes = createLanes({
+			const queues = createDestinationQueues({
 				...{maxInFlight: 20, maxUnproven: 8},
 				longestWait: () => 10 * minute,
 				remembered: () => undefined,
@@ -40,69 +40,72 @@ test('whatever happens to sites and lanes, every copy is claimed in the end, and
 			});
 			/** As the store has it: when the copies of each lane are due. */
 			const due = new Map<string, number[]>();
-			const running: Grant[] = [];
+			const running: ClaimPermit[] = [];
 			let warmedUp = 0;
 			let now = 0;
 			const at = () => ({now, monotonic: now + 7});
 
-			const settle = (grant: Grant, end: SiteEnd, retryIn: number | null) => {
+			const settle = (permit: ClaimPermit, end: SiteEnd, retryIn: number | null) => {
 				if (retryIn !== null) {
-					due.get(laneText(grant.lane))?.push(now + retryIn);
-					lanes.due(grant.lane, now + retryIn, at());
+					due.get(queueKeyText(permit.queue))?.push(now + retryIn);
+					queues.due(permit.queue, now + retryIn, at());
 				}
-				lanes.done(grant, end, at());
+				queues.done(permit, end, at());
 			};
 			const turn = () => {
 				now += stepMs;
-				lanes.advance(at());
-				for (let lane = lanes.nextToFind(true); lane; lane = lanes.nextToFind(true)) {
-					lanes.placed(lane, routeOf(lane.destination), at());
+				queues.advance(at());
+				for (let queue = queues.nextToFind(true); queue; queue = queues.nextToFind(true)) {
+					queues.placed(queue, routeOf(queue.destination), at());
 				}
-				for (const grant of lanes.grants(at())) {
-					const all = due.get(laneText(grant.lane)) ?? [];
-					const left = grant.warmUp ? Math.min(grant.limit, grant.warmUp.perDay - warmedUp) : grant.limit;
+				for (const permit of queues.permits(at())) {
+					const all = due.get(queueKeyText(permit.queue)) ?? [];
+					const left = permit.warmUp ? Math.min(permit.limit, permit.warmUp.perDay - warmedUp) : permit.limit;
 					const sorted = all.toSorted((a, b) => a - b);
 					const count = Math.min(left, sorted.filter(one => one <= now).length);
 					const rest = sorted.slice(count);
-					due.set(laneText(grant.lane), rest);
-					warmedUp += grant.warmUp ? count : 0;
+					due.set(queueKeyText(permit.queue), rest);
+					warmedUp += permit.warmUp ? count : 0;
 					const later = rest.filter(one => one > now);
-					const nextDue = grant.asksNext && later.length > 0 ? Math.min(...later) : null;
-					lanes.claimed(grant, {count, nextDue, warmedUp: grant.warmUp && warmedUp}, at());
-					running.push(...new Array<Grant>(count).fill(grant));
+					const nextDue = permit.asksNext && later.length > 0 ? Math.min(...later) : null;
+					queues.claimed(permit, {count, nextDue, warmedUp: permit.warmUp && warmedUp}, at());
+					running.push(...new Array<ClaimPermit>(count).fill(permit));
 				}
-				return lanes.inFlight <= 20 && lanes.inFlight === running.length;
+				return queues.inFlight <= 20 && queues.inFlight === running.length;
 			};
 
 			for (const {destination, workspace, recipients, dueIn, kind, reply, suspends, settles} of events) {
 				const key = {destination: `d${destination}`, workspaceId: `w${workspace}`};
-				due.set(laneText(key), [...(due.get(laneText(key)) ?? []), ...new Array<number>(recipients).fill(now + dueIn)]);
+				due.set(queueKeyText(key), [
+					...(due.get(queueKeyText(key)) ?? []),
+					...new Array<number>(recipients).fill(now + dueIn),
+				]);
 				if (dueIn === 0) {
-					lanes.arrived(key, at());
+					queues.arrived(key, at());
 				} else {
-					lanes.due(key, now + dueIn, at());
+					queues.due(key, now + dueIn, at());
 				}
-				lanes.suspend(new Set(suspends ? [key.destination] : []), at());
-				for (const grant of running.splice(0, settles)) {
+				queues.suspend(new Set(suspends ? [key.destination] : []), at());
+				for (const permit of running.splice(0, settles)) {
 					const end = {kind, spoke: kind !== 'failed', replies: [reply], reason: 'x'};
-					settle(grant, end, kind === 'answered' ? null : dueIn);
+					settle(permit, end, kind === 'answered' ? null : dueIn);
 				}
 				if (!turn()) {
 					return false;
 				}
 			}
 
-			lanes.suspend(new Set(), at());
+			queues.suspend(new Set(), at());
 			const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
 			for (let turns = 0; turns < (4 * 60 * minute) / stepMs; turns++) {
-				for (const grant of running.splice(0)) {
-					settle(grant, well, null);
+				for (const permit of running.splice(0)) {
+					settle(permit, well, null);
 				}
 				if (!turn()) {
 					return false;
 				}
 				if (running.length === 0 && [...due.values()].every(recipients => recipients.length === 0)) {
-					return lanes.inFlight === 0;
+					return queues.inFlight === 0;
 				}
 			}
 			return false;
