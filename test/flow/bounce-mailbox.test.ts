@@ -2,8 +2,10 @@ import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import {openStore} from '../../src/store/store.ts';
 import {eventsOf, type Program, prepareProgram} from '../helpers/daemon.ts';
+import {visitorOf} from '../helpers/dashboard.ts';
 import {type ImapServer, startImapServer} from '../helpers/peers/dovecot-imap.ts';
 import {insertReturned, type ReturnedMail} from '../helpers/returned-mails.ts';
+import {startSilentImap} from '../helpers/silent-imap.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const domain = 'bounces.shop.example';
@@ -109,4 +111,30 @@ test('the daemon polls an IMAP mailbox: a bounce counts within seconds; it says 
 	const log = await program.log();
 	t.false(log.includes(server.password) || log.includes(encodeURIComponent(server.password)));
 	t.regex(log, /"event":"mailbox_failed","mailbox":"imap:\/\/bounces%40shop\.example@127\.0\.0\.1:\d+\/INBOX"/);
+});
+
+test('a mailbox whose log-in or IDLE hangs shows in the figures and on the page of the checks', async t => {
+	const server = await startSilentImap(t, null);
+	const program = await prepareProgram(t, {
+		MAILCTL_RETURN_PATH_DOMAIN: domain,
+		MAILCTL_BOUNCE_MAILBOX_INTERVAL: '1s',
+		MAILCTL_BOUNCE_MAILBOX: `imap://a:secret@127.0.0.1:${server.mailbox.port}/INBOX?tls=none`,
+	});
+	const daemon = await program.serve();
+	const isUp = async (up: 0 | 1) =>
+		(await (await fetch(`${daemon.url}/metrics`)).text()).includes(`\nmailctl_mailbox_up ${up}\n`);
+	await waitFor('the mailbox is open', () => isUp(1));
+	server.silentAt = 'done';
+	await waitFor('the hanging IDLE is a failure', () => isUp(0));
+	server.silentAt = 'login';
+	const visitor = await visitorOf({program, url: daemon.url}, 'admin');
+	const {text} = await visitor.get('/health/checks');
+	t.regex(
+		text.replaceAll('<wbr>', ''),
+		/fail<\/span><\/td><td[^>]*>mailbox<\/td><td.*?127\.0\.0\.1:\d+ does not answer: it hangs/s,
+	);
+	t.true(await isUp(0), 'nor does the next log-in work');
+	const [failed] = await eventsOf(program, 'mailbox_failed');
+	t.regex(String(failed?.reason), /does not answer: it hangs/);
+	t.is(await daemon.stop(), 0);
 });

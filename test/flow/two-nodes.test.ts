@@ -1,5 +1,6 @@
 import {randomBytes} from 'node:crypto';
 import test from 'ava';
+import {openStore} from '../../src/store/store.ts';
 import {type Daemon, type Program, prepareProgram} from '../helpers/daemon.ts';
 import {engines, newLocation} from '../helpers/databases.ts';
 import {startMx} from '../helpers/delivering-to.ts';
@@ -73,4 +74,34 @@ test('machines on one PostgreSQL: one takes mail in, others deliver, and one tha
 	const twice = mx.received.length - messages;
 	t.log(`${messages} accepted, ${mx.received.length} arrived, ${held} sessions at the kill`);
 	t.true(twice <= mostSessions, `${twice} came twice`);
+});
+
+test('writes do not wait while a node waits for its leases', async t => {
+	if (!engines.includes('postgres')) {
+		notRunHere(t, 'no PostgreSQL (npm test starts one)');
+		return;
+	}
+	const location = await newLocation(t, 'postgres');
+	const program = await prepareProgram(t, {
+		MAILCTL_DATABASE_URL: 'url' in location ? location.url : '',
+		MAILCTL_SECRET_KEY: randomBytes(32).toString('base64'),
+	});
+	const {key} = await openShop(program, 'test/fixtures/flow/templates');
+	const daemon = await program.serve();
+	const store = await openStore(location);
+	t.teardown(() => store.close());
+	const other = await store.reader.transaction();
+	t.teardown(() => (other.isCompleted() ? undefined : other.rollback()));
+	await other.raw('lock table lease_terms in exclusive mode');
+	const waiting = () =>
+		store
+			.reader('pg_stat_activity')
+			.whereRaw("datname = current_database() and wait_event_type = 'Lock' and query like '%lease_terms%'")
+			.first('pid', 'xact_start');
+	const before = await waitFor('the node to wait for its leases', waiting);
+	const {status} = await call(`${daemon.url}/v1/suppressions`, key, {recipient: 'gone@a.example'});
+	t.is(status, 201);
+	t.deepEqual(await waiting(), before, 'it still waits');
+	await other.commit();
+	t.is(await daemon.stop(), 0);
 });

@@ -24,7 +24,11 @@ type Role = 'viewer' | 'operator' | 'admin';
 let users = 0;
 
 /** A user who was added by command, logged in by their link. `workspace`: the only one that they may see. */
-export async function visitorOf({program, url}: Service, role: Role, workspace?: string): Promise<Visitor> {
+export async function visitorOf(
+	{program, url}: Pick<Service, 'program' | 'url'>,
+	role: Role,
+	workspace?: string,
+): Promise<Visitor> {
 	users++;
 	const more = workspace === undefined ? [] : ['--workspace', workspace];
 	const email = `${role}${users}@staff.example`;
