@@ -1,3 +1,4 @@
+import {createHash} from 'node:crypto';
 import {LRUCache} from 'lru-cache';
 import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
@@ -29,11 +30,13 @@ export function createAttempts(clock: Pick<Clock, 'monotonic'>): Attempts {
 	const limit = (most: number) => ({most, windows: new LRUCache<string, Window>(atMost(mostKept))});
 	const [ofNetwork, ofPair, ofAccount, ofCodes] = [limit(30), limit(10), limit(100), limit(10)];
 
-	function countersOf({address, account, isCode}: Attempt) {
+	function countersOf({address, account: name, isCode}: Attempt) {
 		const network = {...ofNetwork, key: clientNetwork(address)};
-		if (account === null) {
+		if (name === null) {
 			return [network];
 		}
+		// A text that was cut out of a form keeps the whole form, a megabyte, in memory.
+		const account = createHash('sha256').update(name).digest('base64');
 		return isCode
 			? [network, {...ofCodes, key: account}]
 			: [network, {...ofPair, key: `${network.key} ${account}`}, {...ofAccount, key: account}];

@@ -19,24 +19,26 @@ export type Pending<Content> = {
 export function createPending<Content>(vault: Vault, clock: Pick<Clock, 'now'>, kind: string): Pending<Content> {
 	const taken = new LRUCache<string, true>(atMost(mostKept));
 	const owner = `pending ${kind}`;
-	const open = (sealed: string): Content | undefined => {
+	const opened = (sealed: string): {readonly text: string; readonly content: Content} | undefined => {
 		try {
-			const {content, until} = JSON.parse(vault.open(owner, sealed)) as {content: Content; until: number};
-			return clock.now() < until ? content : undefined;
+			const text = vault.open(owner, sealed);
+			const {content, until} = JSON.parse(text) as {content: Content; until: number};
+			return clock.now() < until ? {text, content} : undefined;
 		} catch {
 			return undefined;
 		}
 	};
 	return {
 		seal: content => vault.seal(owner, JSON.stringify({content, until: clock.now() + holdsMs})),
-		open,
+		open: sealed => opened(sealed)?.content,
 		take(sealed) {
-			const content = taken.has(sealed) ? undefined : open(sealed);
-			// What was never sealed here is not kept: it could be long, and would drive out what was taken.
-			if (content !== undefined) {
-				taken.set(sealed, true);
+			const found = opened(sealed);
+			// By what was sealed: base64 has several spellings of it.
+			if (found === undefined || taken.has(found.text)) {
+				return undefined;
 			}
-			return content;
+			taken.set(found.text, true);
+			return found.content;
 		},
 	};
 }

@@ -1,5 +1,3 @@
-import {setFlagsFromString} from 'node:v8';
-import {runInNewContext} from 'node:vm';
 import test, {type ExecutionContext} from 'ava';
 import type {Caller} from '../../src/api/caller.ts';
 import {createRateLimits} from '../../src/api/rate-limit.ts';
@@ -8,19 +6,13 @@ import {sharePart} from '../../src/store/rate-windows.ts';
 import {type Answer, codeOf, idOf, startApi} from '../helpers/api.ts';
 import {engines, newStore, storeTest} from '../helpers/databases.ts';
 import {type ApiDocument, operationsOf} from '../helpers/described.ts';
+import {heldBytes} from '../helpers/held-bytes.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 const start = Date.UTC(2026, 5, 9, 10, 0, 20);
 const limitsIn = ({headers}: {headers: Headers}) =>
 	['limit', 'remaining', 'reset'].map(name => Number(headers.get(`ratelimit-${name}`) ?? Number.NaN));
-
-/** What the heap holds, without what nobody can reach any more. */
-function heldBytes(): number {
-	setFlagsFromString('--expose-gc');
-	runInNewContext('gc')();
-	return process.memoryUsage().heapUsed;
-}
 
 function clockAt(time: number) {
 	const state = {time};

@@ -1,5 +1,6 @@
 import test from 'ava';
 import {createAttempts} from '../../src/users/attempts.ts';
+import {heldBytes} from '../helpers/held-bytes.ts';
 import {testTools} from '../helpers/tools.ts';
 
 const minute = 60_000;
@@ -58,4 +59,18 @@ test('attempts from many networks drive out no failures of an account', t => {
 		attempts.begin({address: `2001:db8:1:${n.toString(16)}::1`, account: null});
 	}
 	t.is(attempts.begin({address: '192.0.2.1', account: 'ann'}), 15 * 60);
+});
+
+test('a failure keeps nothing of the form that the address stood in', t => {
+	const attempts = createAttempts(testTools().clock);
+	const begin = (n: number) => {
+		const form = new URLSearchParams(`email=a-user-of-ours-${n}@staff.example&more=${'x'.repeat(1 << 20)}`);
+		return attempts.begin({address: `2001:db8:0:${n.toString(16)}::1`, account: form.get('email')});
+	};
+	begin(0);
+	const before = heldBytes();
+	for (let n = 1; n <= 100; n++) {
+		t.is(begin(n), null);
+	}
+	t.true(heldBytes() - before < 20 << 20);
 });

@@ -9,5 +9,13 @@ test('what was taken stays taken, whatever else is tried', t => {
 	for (let n = 0; n < 10_001; n++) {
 		t.is(pending.take(`junk ${n}`), undefined);
 	}
-	t.is(pending.take(sealed), undefined);
+	for (const spelling of [
+		sealed,
+		`${sealed}=`,
+		` ${sealed}`,
+		`${sealed}\n`,
+		sealed.replaceAll('-', '+').replaceAll('_', '/'),
+	]) {
+		t.is(pending.take(spelling), undefined);
+	}
 });

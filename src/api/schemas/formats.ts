@@ -151,8 +151,11 @@ export function canonicalLocale(text: string): string | null {
 function createTimezoneFormat(): Format {
 	const known = new LRUCache<string, boolean>({max: 1000});
 	return text => {
-		const good = text.length <= 100 && (known.get(text) ?? validTimezone(text));
-		known.set(text.slice(0, 101), good);
+		const isShort = text.length <= 100;
+		const good = isShort && (known.get(text) ?? validTimezone(text));
+		if (isShort) {
+			known.set(text, good);
+		}
 		return good ? null : 'must be an IANA time zone such as Europe/Berlin or UTC';
 	};
 }
