@@ -1,7 +1,10 @@
 import {readFile} from 'node:fs/promises';
+import {join} from 'node:path';
 import test from 'ava';
 import {type Daemon, prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
+import {tokenIn, visitorOf} from '../helpers/dashboard.ts';
 import {watchHealth} from '../helpers/health-watch.ts';
+import {talkTo} from '../helpers/smtp-talk.ts';
 
 /** Many times what it takes on a machine at rest (0.25 s). */
 const longestAnswer = 6000;
@@ -72,6 +75,84 @@ test('bodies of any size, eight at once, keep nobody else from an answer and the
 		t.true(asked >= leastAnswers, `${title}: ${asked} answers`);
 		t.true(longest < longestAnswer, `${title}: ${longest} ms`);
 		t.true(memory < mostMemory, `${title}: ${memory} MB`);
+	}
+	t.is(await daemon.stop(), 0);
+});
+
+test('files, forms, previews and submitted mails of any size keep nobody else from an answer', async t => {
+	const program = await prepareProgram(t, {
+		MAILCTL_RATE_LIMIT: '0',
+		MAILCTL_DELIVERY: 'capture',
+		MAILCTL_SUBMISSION_LISTEN: '127.0.0.1:0',
+	});
+	const daemon = await program.serve();
+	const {key, templateId, from} = await welcomeOf(program);
+	const {key: submitting} = await program.cli<{key: string}>(
+		...['key', 'create', '--name', 'smtp', '--scope', 'messages:submit', '--workspace', 'default'],
+	);
+	const {submission} = JSON.parse(await readFile(join(program.folder, 'data/daemon.json'), 'utf8'));
+	const visitor = await visitorOf({program, url: daemon.url}, 'admin');
+	const token = tokenIn((await visitor.get('/messages')).text);
+	const megabytes = (n: number, text: string) => text.repeat((n * 1_000_000) / text.length);
+
+	const post = async (path: string, type: string, body: string) => {
+		const headers = {authorization: `Bearer ${key}`, 'content-type': type};
+		const response = await fetch(daemon.url + path, {method: 'POST', headers, body});
+		await response.text();
+		return response.status;
+	};
+	const form = async (path: string, fields: Readonly<Record<string, string>>) => {
+		const body = new URLSearchParams({_csrf: token, ...fields});
+		return (await visitor.raw(path, {method: 'POST', body, headers: {origin: daemon.url}})).status;
+	};
+	const upload = async (path: string, content: string) => {
+		const body = new FormData();
+		body.append('_csrf', token);
+		body.append('file', new Blob([content]), 'file');
+		return (await visitor.raw(path, {method: 'POST', body, headers: {origin: daemon.url}})).status;
+	};
+	const submit = async (content: string) => {
+		const talk = await talkTo(t, Number(submission.split(':')[1]));
+		await talk.reply();
+		await talk.say('EHLO peer.example');
+		await talk.say(`AUTH PLAIN ${Buffer.from(`\0x\0${submitting}`).toString('base64')}`);
+		await talk.say(`MAIL FROM:<${from}>`);
+		await talk.say('RCPT TO:<user@example.org>');
+		const answer = await talk.data(`From: ${from}\r\nTo: user@example.org\r\nSubject: x\r\n${content}`);
+		talk.end();
+		return Number(answer.slice(0, 3));
+	};
+
+	const quotes = megabytes(6, 'x","x","z\n');
+	const report = `Subject: x\r\nContent-Type: text/plain\r\n\r\n${megabytes(9, '<a@b.example>: 550 user unknown\r\n')}`;
+	const source = megabytes(0.4, '<p>b</p>');
+	const parts = `MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n${megabytes(9, '--b\r\n\r\nx\r\n')}--b--\r\n`;
+	const data = JSON.stringify({data: {list: new Array(49_000).fill('a')}});
+	const works: ReadonlyArray<[title: string, work: () => Promise<number>, usual: readonly number[]]> = [
+		['a CSV file for the API', () => post('/v1/suppressions/import', 'text/csv', quotes), [200]],
+		['a CSV file in a form', () => upload('/suppressions/import', quotes), [303]],
+		['a form of nothing but signs', () => form('/returned/explain', {mail: '+&='.repeat(110_000)}), [200, 422]],
+		['a returned mail to explain', () => upload('/returned/explain', report), [200, 422]],
+		['a preview by API', () => post(`/v1/templates/${templateId}/preview`, 'application/json', data), [200, 422]],
+		[
+			'a preview in the editor',
+			() => form(`/templates/${templateId}/draft`, {kind: 'html', subject: 'x', source}),
+			[200],
+		],
+		['a submitted mail', () => submit(parts), [250, 550, 552, 554]],
+	];
+	for (const [title, work, usual] of works) {
+		const watch = await watchHealth(t, daemon.url);
+		const statuses = await Promise.all(Array.from({length: 4}, work));
+		const {longest, answers} = await watch.stop();
+		t.log(`${title}: ${Math.round(longest)} ms at most of ${answers} answers, ${statuses}`);
+		t.true(
+			statuses.every(status => [...usual, 429, 503, 451, 452].includes(status)) &&
+				statuses.some(one => usual.includes(one)),
+			`${title}: ${statuses}`,
+		);
+		t.true(answers >= leastAnswers, `${title}: ${answers} answers`);
+		t.true(longest < longestAnswer, `${title}: ${longest} ms`);
 	}
 	t.is(await daemon.stop(), 0);
 });
