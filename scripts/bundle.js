@@ -17,6 +17,7 @@ import process from 'node:process';
 import {build} from 'esbuild';
 import {ofPackages, writeAssets} from './assets.js';
 import {beside} from './beside.js';
+import {makeClient} from './client.js';
 import {licencesOf, sbomOf} from './shipped.js';
 
 // Drivers that knex can use and we have not, and a reader of settings that MJML can use.
@@ -95,30 +96,9 @@ const program = {
 };
 const libraries = {format: 'cjs', outExtension: {'.js': '.cjs'}, sourcemap: false};
 
-/** `mailctl/client`: one file, and its types. */
-async function makeClient() {
-	const [source, made] = ['src/client/client.ts', 'dist/client'];
-	await build({
-		entryPoints: [source],
-		outdir: made,
-		bundle: true,
-		platform: 'node',
-		target: 'node20.19',
-		format: 'esm',
-	});
-	const options =
-		'--ignoreConfig --declaration --emitDeclarationOnly --module nodenext --target es2023 --types node --strict';
-	const typescript = [
-		'node_modules/typescript/bin/tsc',
-		source,
-		...options.split(' '),
-		'--rewriteRelativeImportExtensions',
-	];
-	execFileSync(process.execPath, [...typescript, '--outDir', made], {stdio: 'inherit'});
-}
-
 // Tests run what tsc writes.
 writeAssets('dist/src/dashboard/assets');
+await makeClient();
 
 // `npm start` builds each time: where tsc wrote nothing and no library was installed since, there is nothing to do.
 const madeOf = ['dist/.tsbuildinfo', 'node_modules/.package-lock.json', 'scripts/bundle.js'];
@@ -135,7 +115,6 @@ const inputs = [
 	...(await bundle(Object.fromEntries(Object.entries(seldom).map(([name, file]) => [file, name])), libraries)),
 	...Object.values(ofPackages).flat(),
 ];
-await makeClient();
 writeAssets(path.join(outdir, 'dashboard/assets'));
 const main = path.join(outdir, 'cli/main.js');
 // bin/program.js reads it as Latin-1, which V8 compiles faster. esbuild escapes all but what stands in tagged templates and patterns.

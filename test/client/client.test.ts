@@ -3,8 +3,8 @@ import {createServer, type IncomingMessage, type ServerResponse} from 'node:http
 import type {AddressInfo} from 'node:net';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
+import {Mailctl, MailctlError, verifyWebhook} from 'mailctl/client';
 import {streamIds} from '../../src/api/event-stream.ts';
-import {Mailctl, MailctlError, verifyWebhook} from '../../src/client/client.ts';
 import {createMessageReader, type StreamMessage} from '../../src/client/event-stream.ts';
 import {signature} from '../../src/webhook/sign.ts';
 import {idOf, startApi} from '../helpers/api.ts';

@@ -1,4 +1,4 @@
-import {MailctlError} from '../../src/client/client.ts';
+import {MailctlError} from 'mailctl/client';
 import {waitFor} from '../helpers/wait.ts';
 import {distrust, type Post} from '../helpers/webhook-receiver.ts';
 import {fieldOf, type Lab, mailTo} from './lab.ts';

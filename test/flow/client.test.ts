@@ -4,7 +4,7 @@ import path from 'node:path';
 import process from 'node:process';
 import {promisify} from 'node:util';
 import test from 'ava';
-import {Mailctl, type MailctlError} from '../../src/client/client.ts';
+import {Mailctl, type MailctlError} from 'mailctl/client';
 import {prepareProgram, welcomeOf} from '../helpers/daemon.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 import {waitFor} from '../helpers/wait.ts';

@@ -1,8 +1,8 @@
 import {mkdtemp, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import path from 'node:path';
+import {Mailctl} from 'mailctl/client';
 import {createTransport} from 'nodemailer';
-import {Mailctl} from '../../src/client/client.ts';
 import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
 import {complaintAbout} from '../demo/steps.ts';
 import {makeCertificate} from '../helpers/certificate.ts';

@@ -1,26 +1,17 @@
-import type {ApiDocument, JsonSchema, Operation} from './document.ts';
+// The source of the client, from the OpenAPI document: `clientSource` is what scripts/client.js calls.
 
 /** `/v1/unsubscribe-groups/{id}` → noun `unsubscribeGroups`, rest `{id}`. */
-type Place = {readonly noun: string; readonly rest: readonly string[]};
-
-type Method = {
-	readonly name: string;
-	readonly verb: string;
-	readonly path: string;
-	readonly operation: Operation;
-};
-
-const placeOf = (path: string): Place | null => {
+const placeOf = path => {
 	const [, version, noun, ...rest] = path.split('/');
 	return version === 'v1' && noun ? {noun: camel(noun), rest} : null;
 };
 
-const camel = (text: string) => text.replace(/-(\w)/g, (_all, letter: string) => letter.toUpperCase());
-const pascal = (text: string) => camel(text).replace(/^./, letter => letter.toUpperCase());
-const singular = (noun: string) => pascal(noun).replace(/ies$/, 'y').replace(/s$/, '');
+const camel = text => text.replace(/-(\w)/g, (_all, letter) => letter.toUpperCase());
+const pascal = text => camel(text).replace(/^./, letter => letter.toUpperCase());
+const singular = noun => pascal(noun).replace(/ies$/, 'y').replace(/s$/, '');
 
 /** The name of a method: the field's usual verb for a collection or an item, else the last word of the path. */
-function nameOf(verb: string, {noun, rest}: Place, operation: Operation): string {
+function nameOf(verb, {noun, rest}, operation) {
 	const last = rest.findLast(part => !part.startsWith('{'));
 	if (answerOf(operation)?.media === 'text/event-stream') {
 		return 'stream';
@@ -39,12 +30,12 @@ function nameOf(verb: string, {noun, rest}: Place, operation: Operation): string
 }
 
 /** The type of a schema, in TypeScript. What is asked may be left out as `undefined` or `null` too. */
-export function typeOf(schema: JsonSchema, named: ReadonlyMap<string, string>, asked = false): string {
+function typeOf(schema, named, asked = false) {
 	const name = named.get(keyOf(schema));
 	if (name !== undefined) {
 		return name;
 	}
-	const inner = (one: JsonSchema) => typeOf(one, named, asked);
+	const inner = one => typeOf(one, named, asked);
 	const union = schema.anyOf ?? schema.oneOf;
 	if (union) {
 		return union.map(inner).join(' | ');
@@ -59,7 +50,7 @@ export function typeOf(schema: JsonSchema, named: ReadonlyMap<string, string>, a
 	return types.map(type => typeOfKind(type, schema, inner, asked)).join(' | ');
 }
 
-function typeOfKind(type: string, schema: JsonSchema, inner: (one: JsonSchema) => string, asked: boolean): string {
+function typeOfKind(type, schema, inner, asked) {
 	switch (type) {
 		case 'integer':
 			return 'number';
@@ -75,7 +66,7 @@ function typeOfKind(type: string, schema: JsonSchema, inner: (one: JsonSchema) =
 	}
 }
 
-function objectOf(schema: JsonSchema, inner: (one: JsonSchema) => string, asked: boolean): string {
+function objectOf(schema, inner, asked) {
 	const properties = Object.entries(schema.properties ?? {});
 	if (properties.length === 0) {
 		const value = typeof schema.additionalProperties === 'object' ? inner(schema.additionalProperties) : 'unknown';
@@ -91,17 +82,16 @@ function objectOf(schema: JsonSchema, inner: (one: JsonSchema) => string, asked:
 	return `{\n${indented(lines)}\n}`;
 }
 
-const keyOf = (schema: JsonSchema) =>
-	JSON.stringify(schema, (name, value) => (name === 'description' ? undefined : value));
+const keyOf = schema => JSON.stringify(schema, (name, value) => (name === 'description' ? undefined : value));
 
-function commentOf(text: string | undefined): string[] {
+function commentOf(text) {
 	const lines = text?.replaceAll('*/', '* /').split('\n') ?? [];
 	return lines.length > 1
 		? ['/**', ...lines.map(line => ` * ${line}`.trimEnd()), ' */']
 		: lines.map(line => `/** ${line} */`);
 }
 
-function indented(lines: readonly string[]): string {
+function indented(lines) {
 	return lines
 		.join('\n')
 		.split('\n')
@@ -110,24 +100,24 @@ function indented(lines: readonly string[]): string {
 }
 
 /** The schema of a success, with its media type; null: it has no body. */
-function answerOf({responses}: Operation): {readonly media: string; readonly schema: JsonSchema} | null {
+function answerOf({responses}) {
 	const [, success] = Object.entries(responses).find(([code]) => code.startsWith('2')) ?? [];
 	const [media, body] = Object.entries(success?.content ?? {})[0] ?? [];
 	return media === undefined ? null : {media, schema: body?.schema ?? {}};
 }
 
 /** The items of a list that has pages; null: it is none. */
-function itemOf(operation: Operation): JsonSchema | null {
+function itemOf(operation) {
 	const properties = answerOf(operation)?.schema.properties;
 	return properties?.next_cursor && properties.data?.items ? properties.data.items : null;
 }
 
-/** The source of `src/client/nouns.ts`: a type for each shape and a method for each route of the API that wants a key. */
-export function clientSource(document: ApiDocument): string {
-	const methods = new Map<string, Method[]>();
-	const named = new Map<string, string>();
-	const types: string[] = [];
-	const declare = (name: string, schema: JsonSchema, asked = false) => {
+/** The source of the package's entry `mailctl/client`: a type for each shape and a method for each route of the API that wants a key. */
+export function clientSource(document) {
+	const methods = new Map();
+	const named = new Map();
+	const types = [];
+	const declare = (name, schema, asked = false) => {
 		const known = named.get(keyOf(schema));
 		if (known === undefined || asked) {
 			types.push(`export type ${name} = ${typeOf(schema, asked ? new Map() : named, asked)};`);
@@ -156,24 +146,32 @@ export function clientSource(document: ApiDocument): string {
 	});
 	const event = document.webhooks.event.post.requestBody.content['application/json'].schema;
 	types.push(`/** What endpoints get: the body of a webhook. */\nexport type WebhookEvent = ${typeOf(event, named)};`);
-	return `// Made by \`npm run docs\` from the OpenAPI document. Do not edit.
-import {type CallOptions, type Items, Requests, type SendOptions, type Streamed, type StreamOptions} from './requests.ts';
+	return `import {type CallOptions, type Items, Requests, type SendOptions, type Streamed, type StreamOptions} from './requests.ts';
+import {verifyWebhook as verify} from './verify-webhook.ts';
+
+export {MailctlError, type Violation} from './error.ts';
+export type {CallOptions, ClientOptions, Items, Page, SendOptions, Streamed, StreamOptions} from './requests.ts';
+export type {RequestHeaders} from './verify-webhook.ts';
 
 ${types.join('\n\n')}
 
-/** A method for each route of the API, by noun. */
-export class Nouns extends Requests {
+/**
+ * The API of a mailctl, a method for each route: \`new Mailctl({baseUrl, apiKey}).messages.send({from, to, templateId, data})\`.
+ * A call that fails rejects with a MailctlError.
+ */
+export class Mailctl extends Requests {
 ${indented([nouns.join('\n\n')])}
 }
+
+/**
+ * The event of a webhook, once its signature is right. \`rawBody\` is what was received, before anything parses it. During the
+ * overlap of a rotation either secret is right. Throws a MailctlError (code \`bad_signature\`) that you answer with 400.
+ */
+export const verifyWebhook = verify<WebhookEvent>;
 `;
 }
 
-function methodSource(
-	noun: string,
-	{name, verb, path, operation}: Method,
-	named: ReadonlyMap<string, string>,
-	declare: (name: string, schema: JsonSchema, asked?: boolean) => void,
-): string {
+function methodSource(noun, {name, verb, path, operation}, named, declare) {
 	const parameters = operation.parameters ?? [];
 	const inPath = parameters.filter(one => one.in === 'path').map(one => `${one.name}: string`);
 	const query = parameters.filter(one => one.in === 'query' && !['cursor', 'after'].includes(one.name));
@@ -192,12 +190,12 @@ function methodSource(
 	}
 	if (query.length > 0) {
 		const properties = Object.fromEntries(query.map(one => [one.name, {...one.schema, description: one.description}]));
-		declare(`${about}Query`, {type: 'object', properties} as JsonSchema, true);
+		declare(`${about}Query`, {type: 'object', properties}, true);
 		given.push(`query: ${about}Query = {}`);
 	}
 	const isSend = parameters.some(one => one.name === 'Idempotency-Key');
 	given.push(`options: ${isSend ? 'SendOptions' : 'CallOptions'} = {}`);
-	const target = `\`${path.replace(/\{(\w+)\}/g, (_all, id: string) => `\${encodeURIComponent(${id})}`)}\``;
+	const target = `\`${path.replace(/\{(\w+)\}/g, (_all, id) => `\${encodeURIComponent(${id})}`)}\``;
 	const rest = [
 		query.length > 0 && 'query',
 		body && 'body',
@@ -227,7 +225,7 @@ function methodSource(
 	return `${comment}\n${name}: (${given.join(', ')}): Promise<${type}> =>\n\tthis.call('${verb.toUpperCase()}', ${target}, '${kind}', {${rest}}, options),`;
 }
 
-function kindOf(media: string): 'json' | 'text' | 'bytes' {
+function kindOf(media) {
 	if (media === 'application/json') {
 		return 'json';
 	}

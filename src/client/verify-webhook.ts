@@ -1,16 +1,5 @@
 import {createHmac, timingSafeEqual} from 'node:crypto';
 import {MailctlError} from './error.ts';
-import {Nouns, type WebhookEvent} from './nouns.ts';
-
-export {MailctlError, type Violation} from './error.ts';
-export type * from './nouns.ts';
-export type {CallOptions, ClientOptions, Items, Page, SendOptions, Streamed, StreamOptions} from './requests.ts';
-
-/**
- * The API of a mailctl, a method for each route: `new Mailctl({baseUrl, apiKey}).messages.send({from, to, templateId, data})`.
- * A call that fails rejects with a MailctlError.
- */
-export class Mailctl extends Nouns {}
 
 /** Headers of a request, as Fetch or Node gives them. */
 export type RequestHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
@@ -18,11 +7,8 @@ export type RequestHeaders = Headers | Readonly<Record<string, string | readonly
 /** The most that a signature's time may differ from ours, seconds. */
 const maxAgeSeconds = 300;
 
-/**
- * The event of a webhook, once its signature is right. `rawBody` is what was received, before anything parses it. During the
- * overlap of a rotation either secret is right. Throws a MailctlError (code `bad_signature`) that you answer with 400.
- */
-export function verifyWebhook(rawBody: string | Uint8Array, headers: RequestHeaders, secret: string): WebhookEvent {
+/** The event of a webhook, once its signature is right. The package exports it for the events of this API. */
+export function verifyWebhook<Event>(rawBody: string | Uint8Array, headers: RequestHeaders, secret: string): Event {
 	const read = (name: string) => (headers instanceof Headers ? headers.get(name) : headerOf(headers, name)) ?? '';
 	const timestamp = read('x-webhook-timestamp');
 	const age = Math.abs(Date.now() / 1000 - Number(timestamp));
@@ -38,7 +24,7 @@ export function verifyWebhook(rawBody: string | Uint8Array, headers: RequestHead
 	if (!isRight) {
 		throw unauthentic('its X-Webhook-Signature does not fit: check the secret, and pass the body as it was received');
 	}
-	return JSON.parse(typeof rawBody === 'string' ? rawBody : Buffer.from(rawBody).toString('utf8')) as WebhookEvent;
+	return JSON.parse(typeof rawBody === 'string' ? rawBody : Buffer.from(rawBody).toString('utf8')) as Event;
 }
 
 function headerOf(headers: Exclude<RequestHeaders, Headers>, name: string): string | undefined {
