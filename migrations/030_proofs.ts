@@ -1,17 +1,17 @@
 import type {Knex} from 'knex';
-import {columnsFor} from './columns.ts';
+import {columnTypes} from './column-types.ts';
 
 /**
- * When DNS first showed a key, and whose pause a workspace has: its own users' or that of somebody above. A return path that is not
- * below its domain may be another tenant's, so it becomes the usual one.
+ * When DNS first showed a key, and who paused a workspace: its own users or the operator. A return path that is not below its
+ * domain may be another tenant's, so it becomes the usual one.
  */
 export async function up(knex: Knex): Promise<void> {
-	const {text} = columnsFor(knex);
+	const {text} = columnTypes(knex);
 	await knex.schema.alterTable('dkim_keys', table => {
-		text(table, 'seen_at');
+		table.specificType('seen_at', text);
 	});
 	await knex.schema.alterTable('workspaces', table => {
-		text(table, 'paused_by');
+		table.specificType('paused_by', text);
 	});
 	// Keys of a domain that DNS proved have signed until now, and go on.
 	await knex.raw(`update dkim_keys set seen_at = active_from where pending_at is null

@@ -221,6 +221,15 @@ test('no folder of src leads back to itself through others', t => {
 	);
 });
 
+test('a migration imports nothing of src, whose code changes', t => {
+	t.deepEqual(
+		filesOf('migrations')
+			.flatMap(importsOf)
+			.filter(target => target.startsWith('src/')),
+		[],
+	);
+});
+
 test('docs/internals/flow.md names files and folders that are there', t => {
 	const names = [...readFileSync('docs/internals/flow.md', 'utf8').matchAll(/`([\w/-]+(?:\.ts|\/))`/g)].map(
 		([, name]) => `${name}`,

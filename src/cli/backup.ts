@@ -104,7 +104,7 @@ function postgresSource(session: Session): Source {
 }
 
 async function restore(session: Session, {yes, hold = false}: RestoreOptions, file: string): Promise<void> {
-	const [{readManifest}, {restoreBackup}, {knowsSchema}] = await Promise.all([
+	const [{readManifest}, {restoreBackup}, {judgeSchema}] = await Promise.all([
 		import('../backup/archive.ts'),
 		import('../backup/restore.ts'),
 		import('../store/engine/migrate.ts'),
@@ -120,7 +120,15 @@ async function restore(session: Session, {yes, hold = false}: RestoreOptions, fi
 				'run pg_restore and set MAILCTL_SECRET_KEY to the keys in its secrets.json, the current one first',
 			);
 		}
-		if (!knowsSchema(schema)) {
+		const judged = judgeSchema(schema);
+		if (judged === 'tooOld') {
+			throw new CliError(
+				'config',
+				`${file} has a store made by a mailctl too old for this one`,
+				'restore it with mailctl of commit 2a0e3213 and back up again',
+			);
+		}
+		if (judged === 'newer') {
 			throw new CliError('config', `${file} was made by mailctl ${version}, which is newer`, 'install that version');
 		}
 		if (session.settings().databaseUrl !== null) {

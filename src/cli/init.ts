@@ -94,7 +94,7 @@ export function migrateCommand(command: Command): void {
 		action(
 			async session => {
 				const {migrateStore} = await import('./open-store.ts');
-				const applied = await migrateStore(session.storeSettings(), line => session.terminal.warn(`mailctl: ${line}`));
+				const applied = await migrateStore(session.storeSettings());
 				session.show({applied}, () => [
 					...applied.map(name => `applied ${name}`),
 					applied.length === 0 ? 'The store is up to date.' : 'The store is up to date now.',

@@ -7,7 +7,7 @@ import {lockData, refuseBesideOthers, storeFile} from '../data-folder/open.ts';
 import {finishRestore, isRestored} from '../data-folder/restored.ts';
 import {storeTime} from '../mail/time.ts';
 import {isFolderLocked} from '../store/engine/lock.ts';
-import {migrate, schemaState} from '../store/engine/migrate.ts';
+import {migrate, type SchemaState, schemaState, tooOldFix} from '../store/engine/migrate.ts';
 import {silentMs} from '../store/nodes.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {CliError} from './fault.ts';
@@ -21,6 +21,7 @@ export async function openStoreOf(settings: Settings, {makesStore = false, anyAg
 	const store = await openAt(settings);
 	try {
 		const state = await schemaState(store.database);
+		refuseForeign(state);
 		if (state === 'empty') {
 			if (!makesStore) {
 				throw noStore(settings);
@@ -32,8 +33,6 @@ export async function openStoreOf(settings: Settings, {makesStore = false, anyAg
 				'the store was made by an older mailctl',
 				'run mailctl migrate (the daemon stopped)',
 			);
-		} else if (state === 'newer') {
-			throw newer();
 		}
 		return store;
 	} catch (error) {
@@ -42,16 +41,13 @@ export async function openStoreOf(settings: Settings, {makesStore = false, anyAg
 	}
 }
 
-/** Applies what is missing; the names of it. `tell` hears what takes long before it begins. */
-export async function migrateStore(settings: Settings, tell: (line: string) => void): Promise<string[]> {
+/** Applies what is missing; the names of it. */
+export async function migrateStore(settings: Settings): Promise<string[]> {
 	const store = await openAt(settings);
 	try {
-		if ((await schemaState(store.database)) === 'newer') {
-			throw newer();
-		}
+		refuseForeign(await schemaState(store.database));
 		return await migrate(store.database, {
 			beforeBreaking: refuseBesideOthers,
-			tell,
 			within: async trx => void (await ensureSecrets(trx, settings)),
 		});
 	} finally {
@@ -71,8 +67,14 @@ async function openAt({databaseUrl, dataDir}: Settings): Promise<Store> {
 	return await openStore({file: storeFile(dataDir)});
 }
 
-function newer(): CliError {
-	return new CliError('config', 'the store was made by a newer mailctl', 'install that version again');
+/** Throws CliError for a store that this version can neither use nor bring up to date. */
+function refuseForeign(state: SchemaState): void {
+	if (state === 'tooOld') {
+		throw new CliError('config', 'the store was made by a mailctl too old for this one', tooOldFix);
+	}
+	if (state === 'newer') {
+		throw new CliError('config', 'the store was made by a newer mailctl', 'install that version again');
+	}
 }
 
 /** SQLite has one daemon, which holds the lock of the folder; on PostgreSQL every node says when it was there. */

@@ -44,7 +44,7 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 	let reloading = false;
 	// Closing a terminal may bring several: the second one is no reason to hurry.
 	process.on('SIGHUP', onTerminal ? () => undefined : onHangup);
-	const held = await openData(settings, {asRoot, tell: line => logger.info({event: 'store_migrating'}, line)});
+	const held = await openData(settings, {asRoot});
 	let daemon: Daemon;
 	let welcome: Awaited<ReturnType<RunOptions['prepare']>>;
 	try {

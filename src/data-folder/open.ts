@@ -9,7 +9,7 @@ import {systemClock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
 import {sqliteDialect} from '../store/engine/dialect.ts';
 import {lockFolder} from '../store/engine/lock.ts';
-import {migrate, schemaState} from '../store/engine/migrate.ts';
+import {migrate, schemaState, tooOldFix} from '../store/engine/migrate.ts';
 import {runningNodes} from '../store/nodes.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import {openStore, type Store} from '../store/store.ts';
@@ -24,13 +24,9 @@ export type Held = Opened & {readonly vault: Vault; readonly release: () => Prom
 
 /**
  * Makes or checks the data folder, takes its lock, opens the store and brings its schema up to date. Throws ConfigError
- * with what keeps the daemon from starting; then nothing is left open, and the store is as it was. `tell` hears of a migration
- * that takes long before it begins.
+ * with what keeps the daemon from starting; then nothing is left open, and the store is as it was.
  */
-export async function openData(
-	settings: Settings,
-	{asRoot, tell}: {readonly asRoot: boolean; readonly tell?: (line: string) => void},
-): Promise<Held> {
+export async function openData(settings: Settings, {asRoot}: {readonly asRoot: boolean}): Promise<Held> {
 	const {dataDir} = settings;
 	openDataDir({dataDir, asRoot});
 	const unlock = await lockData(dataDir);
@@ -41,7 +37,7 @@ export async function openData(
 	}
 	try {
 		finishRestore(dataDir);
-		const opened = await openCurrentStore(settings, tell);
+		const opened = await openCurrentStore(settings);
 		store = opened.store;
 		return {...opened, vault: vaultOf(settings, opened.secrets), release};
 	} catch (error) {
@@ -75,12 +71,12 @@ export function storeFile(dataDir: string): string {
 	return path.join(dataDir, 'mailctl.db');
 }
 
-async function openCurrentStore(settings: Settings, tell?: (line: string) => void): Promise<Opened> {
+async function openCurrentStore(settings: Settings): Promise<Opened> {
 	const {dataDir, databaseUrl} = settings;
 	if (databaseUrl !== null) {
 		// A migration may take long: it has connections without the limits of the daemon's.
 		const patient = await openStore({url: databaseUrl}, {isPatient: true});
-		const {store, secrets} = await migrated(patient, settings, 'the PostgreSQL of MAILCTL_DATABASE_URL', tell);
+		const {store, secrets} = await migrated(patient, settings, 'the PostgreSQL of MAILCTL_DATABASE_URL');
 		await store.close();
 		return {store: await openStore({url: databaseUrl}), secrets};
 	}
@@ -106,20 +102,18 @@ export async function refuseBesideOthers(trx: Knex.Transaction): Promise<void> {
 	}
 }
 
-async function migrated(
-	store: Store,
-	settings: Settings,
-	where: string,
-	tell?: (line: string) => void,
-): Promise<Opened> {
+async function migrated(store: Store, settings: Settings, where: string): Promise<Opened> {
 	try {
-		if ((await schemaState(store.database)) === 'newer') {
+		const state = await schemaState(store.database);
+		if (state === 'tooOld') {
+			throw new ConfigError([`${where} was made by a mailctl too old for this one: ${tooOldFix}`]);
+		}
+		if (state === 'newer') {
 			throw new ConfigError([`${where} was made by a newer mailctl: install that version or restore a backup`]);
 		}
 		let secrets: MasterKeys | undefined;
 		await migrate(store.database, {
 			beforeBreaking: refuseBesideOthers,
-			...(tell && {tell}),
 			within: async trx => {
 				secrets = await ensureSecrets(trx, settings);
 			},

@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import {ConfigError} from '../config/config-error.ts';
 import type {Settings} from '../config/settings.ts';
 import {openDataDir} from '../data-folder/data-dir.ts';
-import {schemaState} from '../store/engine/migrate.ts';
+import {schemaState, tooOldFix} from '../store/engine/migrate.ts';
 import {usualWal, type WriteAheadLog} from '../store/engine/sqlite-wal.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
@@ -73,6 +73,8 @@ async function judged(store: Store, where: string): Promise<OpenedStore> {
 				store: null,
 				found: [warn(`${where} was made by an older mailctl`, 'restart the daemon, or run mailctl migrate')],
 			};
+		case 'tooOld':
+			return {store: null, found: [fail(`${where} was made by a mailctl too old for this one`, tooOldFix)]};
 		case 'newer':
 			return {store: null, found: [fail(`${where} was made by a newer mailctl`, 'install that version again')]};
 	}

@@ -11,7 +11,7 @@ import {deleteDeliveries} from './webhooks/webhook-deliveries.ts';
  * what an older version stored is in `<table>_former`. On SQLite there are none, and all of this does nothing.
  */
 
-/** A migration divided them (`migrations/by-day.ts`), and keeps its own list: what it did does not change. */
+/** Those that the schema divides (`migrations/029_schema.ts`): a table with the id that tells the day of its rows. */
 const tables = [
 	['messages', 'id', 'msg'],
 	['recipients', 'id', 'rcp'],

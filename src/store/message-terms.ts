@@ -314,7 +314,7 @@ async function readTerms(
 }
 
 /** All that a message as it is stored can be found by, but for its state. */
-export function storedTerms({id, workspace_id: workspaceId, subject, ...row}: Found): MessageTerms {
+function storedTerms({id, workspace_id: workspaceId, subject, ...row}: Found): MessageTerms {
 	const attachments = row.filename ? [{filename: row.filename, contentType: row.content_type ?? ''}] : [];
 	return {workspaceId, messageId: id, terms: [...termsOf({...row, attachments}), ...subjectTerms(subject ?? '')]};
 }

@@ -3,11 +3,11 @@ import {chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, sta
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import {makeBackup} from '../../src/backup/backup.ts';
-import {loadSecrets} from '../../src/config/secrets-file.ts';
 import {lockData} from '../../src/data-folder/open.ts';
 import {openStore} from '../../src/store/store.ts';
 import {type Cli, newCli, refused} from '../helpers/cli.ts';
-import {engines, migrateUpTo, newLocation} from '../helpers/databases.ts';
+import {engines, newLocation} from '../helpers/databases.ts';
+import {fillFormer, former, formerSchema} from '../helpers/former-store.ts';
 import {insertMessages} from '../helpers/messages.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';
 
@@ -60,16 +60,15 @@ test('backup: what it refuses', async t => {
 
 test('backup takes a store of an older version too; restore brings it up to date', async t => {
 	const cli = await newCli(t);
-	mkdirSync(path.join(cli.folder, 'data'), {mode: 0o700});
-	writeFileSync(path.join(cli.folder, 'data/mailctl.db'), '', {mode: 0o600});
-	const store = await cli.store();
-	await migrateUpTo(store, '013_webhook_secrets');
-	await store.database('workspaces').insert({id: 'ws_1', name: 'acme', created_at: ''});
-	loadSecrets({dataDir: path.join(cli.folder, 'data'), expected: false});
+	const data = path.join(cli.folder, 'data');
+	mkdirSync(data, {mode: 0o700});
+	writeFileSync(path.join(data, 'mailctl.db'), '', {mode: 0o600});
+	writeFileSync(path.join(data, 'secrets.json'), JSON.stringify(former.sqlite.secrets), {mode: 0o600});
+	await (await fillFormer({file: path.join(data, 'mailctl.db')})).close();
 	refused(t, await cli.run('workspace', 'list'), 78, /older mailctl, run mailctl migrate/);
 	const {code, stdout, stderr} = await cli.run('backup', 'old.tar', '--json');
 	t.is(code, 0, stderr);
-	t.is(JSON.parse(stdout).schema, '013_webhook_secrets');
+	t.is(JSON.parse(stdout).schema, formerSchema);
 	t.is((await cli.run('restore', 'old.tar', '--yes')).code, 0);
 	t.deepEqual(await namesOf(cli), ['acme']);
 });
@@ -114,17 +113,28 @@ test('restore: what it refuses, and then changes nothing', async t => {
 	refused(t, await cli.run('restore', 'data', '--yes'), 65, /data is a folder/);
 
 	const facts = {version: '9.0.0', engine: 'sqlite', time: '2026-11-23T10:00:00.000Z'} as const;
-	const newer = path.join(cli.folder, 'newer.tar');
-	await makeBackup({
-		...{file: newer, facts, onBytes: () => undefined},
-		async gather(folder) {
-			for (const name of ['secrets.json', 'mailctl.db']) {
-				writeFileSync(path.join(folder, name), execFileSync('tar', ['xOf', file, name]));
-			}
-			return '999_future';
-		},
-	});
+	const makeOf = async (schema: string) => {
+		const made = path.join(cli.folder, `${schema}.tar`);
+		await makeBackup({
+			...{file: made, facts, onBytes: () => undefined},
+			async gather(folder) {
+				for (const name of ['secrets.json', 'mailctl.db']) {
+					writeFileSync(path.join(folder, name), execFileSync('tar', ['xOf', file, name]));
+				}
+				return schema;
+			},
+		});
+		return made;
+	};
+	const newer = await makeOf('999_future');
 	refused(t, await cli.run('restore', newer, '--yes'), 78, /made by mailctl 9\.0\.0, which is newer, install that/);
+	const old = await makeOf('013_webhook_secrets');
+	refused(
+		t,
+		await cli.run('restore', old, '--yes'),
+		78,
+		/has a store made by a mailctl too old for this one, restore it with/,
+	);
 
 	const unlock = await lockData(path.join(cli.folder, 'data'));
 	refused(t, await cli.run('restore', file, '--yes'), 75, /another daemon is running .*: stop it first/);

@@ -8,6 +8,7 @@ import {exampleOf} from '../../src/cli/program.ts';
 import {newCli, refused, verbsOf} from '../helpers/cli.ts';
 import {startCliShell} from '../helpers/cli-shell.ts';
 import {engines, newLocation, temporaryFolder} from '../helpers/databases.ts';
+import {fillFormer, former, makeTooOld} from '../helpers/former-store.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 test('config show masks secrets and says where each setting comes from; config check is 0 or 78', async t => {
@@ -136,7 +137,7 @@ test('init fills an empty store once', async t => {
 test('migrate brings the schema up to date; a newer one is refused with 78', async t => {
 	const cli = await newCli(t);
 	const {applied} = await cli.json<{applied: string[]}>('migrate');
-	t.is(applied[0], '001_workspaces');
+	t.is(applied[0], '029_schema');
 	t.deepEqual(await cli.json('migrate'), {applied: []});
 	t.is(await cli.text('migrate'), 'The store is up to date.\n');
 
@@ -150,6 +151,43 @@ test('migrate brings the schema up to date; a newer one is refused with 78', asy
 		t.is(code, 78);
 		t.regex(stderr, /^mailctl: .* newer mailctl/);
 	}
+});
+
+test('a store from before commit 2a0e3213 is refused with 78 by each command, and nothing in the folder changes', async t => {
+	const cli = await newCli(t);
+	const data = join(cli.folder, 'data');
+	await mkdir(data, {mode: 0o700});
+	await writeFile(join(data, 'mailctl.db'), '', {mode: 0o600});
+	await writeFile(join(data, 'secrets.json'), JSON.stringify(former.sqlite.secrets), {mode: 0o600});
+	const store = await fillFormer({file: join(data, 'mailctl.db')});
+	await makeTooOld(store);
+	await store.close();
+	const look = async () => {
+		// The lock stays, as after each start.
+		const names = (await readdir(data)).filter(name => !name.startsWith('daemon.lock'));
+		return await Promise.all(names.map(async name => [name, (await readFile(join(data, name))).toString('base64')]));
+	};
+	const before = await look();
+	for (const args of [
+		['key', 'list'],
+		['migrate'],
+		['serve'],
+		['init'],
+		['workspace', 'create', '--name', 'a'],
+		['backup', 'b.tar'],
+	]) {
+		const {code, stderr} = await cli.run(...args);
+		t.is(code, 78, args[0]);
+		t.regex(
+			stderr,
+			/^mailctl: \S.* was made by a mailctl too old for this one[:,] bring it up to date with mailctl of commit 2a0e3213 first\n$/,
+			args[0],
+		);
+		t.deepEqual(await look(), before, args[0]);
+	}
+	t.regex((await cli.run('doctor')).stdout, /was made by a mailctl too old for this one/);
+	t.deepEqual(await look(), before);
+	t.deepEqual(await readdir(cli.folder), ['data']);
 });
 
 test('a data folder that cannot be used is exit 78, a damaged store 74', async t => {
@@ -194,6 +232,22 @@ test('PostgreSQL: no server is 75, no secret key 78', async t => {
 });
 
 if (engines.includes('postgres')) {
+	test('a PostgreSQL store from before commit 2a0e3213 is refused with 78 by each command', async t => {
+		const location = await newLocation(t, 'postgres');
+		const store = await fillFormer(location);
+		t.teardown(() => store.close());
+		await makeTooOld(store);
+		const cli = await newCli(t, {
+			MAILCTL_DATABASE_URL: 'url' in location ? location.url : '',
+			MAILCTL_SECRET_KEY: former.postgres.secretKey,
+		});
+		for (const args of [['key', 'list'], ['migrate'], ['serve'], ['backup', 'b.tar']]) {
+			refused(t, await cli.run(...args), 78, /was made by a mailctl too old for this one[:,] bring it up to date/);
+		}
+		t.is((await store.reader('migrations').max({name: 'name'}))[0]?.name, '013_webhook_secrets');
+		t.false(await store.reader.schema.hasColumn('workspaces', 'paused_by'));
+	});
+
 	test('PostgreSQL holds what SQLite holds', async t => {
 		const location = await newLocation(t, 'postgres');
 		const cli = await newCli(t, {

@@ -90,15 +90,18 @@ if (engines.includes('postgres')) {
 				secret,
 				created_at: '',
 			});
-			// As the program before keys were noted left it.
-			await trx.schema.dropTable('secret_keys');
-			await trx('migrations').where({name: '014_secrets'}).delete();
+			// As a program left it that had noted no key, and lacked the last migration.
+			await trx('secret_keys').delete();
+			await trx.raw('alter table workspaces drop column paused_by');
+			await trx.raw('alter table dkim_keys drop column seen_at');
+			await trx('migrations').where({name: '030_proofs'}).delete();
 		});
 		await held.release();
 		const stranger = await settingsOf(t, {MAILCTL_DATABASE_URL: url, MAILCTL_SECRET_KEY: newKey()});
 		await t.throwsAsync(open(stranger), {instanceOf: ConfigError, message: /is not the key/});
 		const store = await openStore({url});
-		t.false(await store.reader.schema.hasTable('secret_keys'));
+		t.false(await store.reader.schema.hasColumn('workspaces', 'paused_by'));
+		t.is((await store.reader('secret_keys')).length, 0);
 		await store.close();
 		const again = await open(settings);
 		t.is(again.vault.open('whe_1', secret), 'whsec_1');

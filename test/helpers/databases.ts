@@ -5,7 +5,6 @@ import path from 'node:path';
 import process from 'node:process';
 import type {ExecutionContext, TestFn} from 'ava';
 import createKnex from 'knex';
-import {migrations} from '../../migrations/index.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {openStore, type Store, type StoreLocation} from '../../src/store/store.ts';
 import {makeMigratedFile, migratedFileVariable, templateVariable} from '../migrated-template.ts';
@@ -84,19 +83,6 @@ export async function newStore(t: ExecutionContext, engine: Engine): Promise<Sto
 		await migrate(store.database);
 	}
 	return store;
-}
-
-/** Brings an empty store to the schema of a former version, whose last migration this was. */
-export async function migrateUpTo({database}: Store, last: string): Promise<void> {
-	await database.schema.createTable('migrations', table => {
-		table.text('name').primary();
-		table.text('applied_at').notNullable();
-	});
-	for (const [name, load] of migrations.filter(([name]) => name <= last)) {
-		const {up} = await load();
-		await database.transaction(trx => up(trx));
-		await database('migrations').insert({name, applied_at: ''});
-	}
 }
 
 /** The same test on every engine: `storeTest(test, 'title', async (t, store) => …)`. */

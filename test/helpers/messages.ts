@@ -43,8 +43,6 @@ export async function insertWorkspace(store: Store, name = 'test'): Promise<{wor
 type MessageOptions = {
 	readonly due?: number;
 	readonly topic?: string | null;
-	/** In a store of a version whose messages had no position. */
-	readonly isFormer?: boolean;
 };
 
 /** Accepted messages, one per address, without the event of it; `destination` is the address's domain. Answers the message ids. */
@@ -62,7 +60,7 @@ export async function writeMessages(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	addresses: readonly string[],
-	{due = Date.now(), topic = null, isFormer = false}: MessageOptions = {},
+	{due = Date.now(), topic = null}: MessageOptions = {},
 ): Promise<string[]> {
 	const at = storeTime(due);
 	const ids = addresses.map(() => newId('msg'));
@@ -82,7 +80,7 @@ export async function writeMessages(
 			'topic_code',
 			'attachments',
 			'created_at',
-			...(isFormer ? [] : ['position']),
+			'position',
 		],
 		addresses.map((address, index) => [
 			ids[index] as string,
@@ -97,7 +95,7 @@ export async function writeMessages(
 			topic,
 			0,
 			at,
-			...(isFormer ? [] : [null]),
+			null,
 		]),
 	);
 	await insertRecipients(

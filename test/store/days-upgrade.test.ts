@@ -1,14 +1,12 @@
 import test from 'ava';
-import {idFloor} from '../../src/mail/ids.ts';
+import {type IdPrefix, idFloor} from '../../src/mail/ids.ts';
 import {storeTime} from '../../src/mail/time.ts';
 import {dropDay, emptyBeside, findPast, makeDays} from '../../src/store/days.ts';
-import {migrate} from '../../src/store/engine/migrate.ts';
 import {readRecipients} from '../../src/store/message-recipients.ts';
 import type {Store} from '../../src/store/store.ts';
-import {openStore} from '../../src/store/store.ts';
 import {claimDeliveries} from '../../src/store/webhooks/webhook-claims.ts';
 import {listPosts} from '../../src/store/webhooks/webhook-deliveries.ts';
-import {engines, migrateUpTo, newLocation} from '../helpers/databases.ts';
+import {engines, newStore} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
@@ -26,25 +24,38 @@ async function insertPosts(store: Store, ids: readonly string[]): Promise<void> 
 const partOf = async (store: Store, table: string) =>
 	(await store.reader(table).first(store.reader.raw('tableoid::regclass::text as part')))?.part;
 
+const startOf = (time: number) => Math.floor(time / dayMs) * dayMs;
+const nameOf = (time: number) => new Date(time).toISOString().slice(0, 10).replaceAll('-', '');
+
+const mailTables: ReadonlyArray<readonly [table: string, prefix: IdPrefix]> = [
+	...(['messages', 'events', 'attachments', 'message_terms'] as const).map(one => [one, 'msg'] as const),
+	...(['recipients', 'attempts', 'engagement'] as const).map(one => [one, 'rcp'] as const),
+];
+const deliveryTables = (['webhook_deliveries', 'webhook_attempts'] as const).map(one => [one, 'whd'] as const);
+
+/** A part of tables as former versions left it: from the beginning, unless it is of a day. */
+async function makePart(
+	store: Store,
+	tables: typeof mailTables,
+	{name, from, to}: {readonly name: string; readonly from?: number; readonly to: number},
+): Promise<void> {
+	for (const [table, prefix] of tables) {
+		await store.database.raw(
+			`create table ${table}_${name} partition of ${table}
+			for values from (${from === undefined ? 'minvalue' : `'${idFloor(prefix, from)}'`}) to ('${idFloor(prefix, to)}')`,
+		);
+	}
+}
+
 for (const engine of engines.filter(one => one === 'postgres')) {
 	test(`what a former version stored is read, goes on and goes as one part (${engine})`, async t => {
-		const store = await openStore(await newLocation(t, engine));
-		t.teardown(() => store.close());
-		await migrateUpTo(store, '025_queue');
-		const {workspaceId} = await insertWorkspace(store);
-		const [id = ''] = await insertMessages(store, workspaceId, ['one@a.test'], {isFormer: true});
-		const told: string[] = [];
-		t.deepEqual(await migrate(store.database, {tell: line => void told.push(line)}), [
-			'026_days',
-			'027_webhook_queue',
-			'028_term_lists',
-			'029_fewer_event_rows',
-			'030_proofs',
-		]);
-		const reading = '0 MB are read once, about 1 s where 200 MB can be read in a second.';
-		t.deepEqual(told, [`Mail by day: ${reading}`, `Copies: ${reading}`, `Messages: ${reading}`]);
-		t.is(await partOf(store, 'messages'), 'messages_former');
+		const store = await newStore(t, engine);
 		const now = Date.now();
+		// All days until tomorrow are one part.
+		await makePart(store, mailTables, {name: 'former', to: startOf(now) + 2 * dayMs});
+		const {workspaceId} = await insertWorkspace(store);
+		const [id = ''] = await insertMessages(store, workspaceId, ['one@a.test']);
+		t.is(await partOf(store, 'messages'), 'messages_former');
 		await store.writer.transaction(trx => makeDays(trx, now));
 		await insertMessages(store, workspaceId, ['two@a.test']);
 		t.is((await store.reader('messages').count('* as n').first())?.n, '2');
@@ -62,31 +73,17 @@ for (const engine of engines.filter(one => one === 'postgres')) {
 	});
 }
 
-/** Days as the version before made them. */
-async function makeFormerDays(store: Store, starts: readonly number[]): Promise<void> {
-	for (const start of starts) {
-		const name = new Date(start).toISOString().slice(0, 10).replaceAll('-', '');
-		for (const [table, prefix] of [
-			...['messages', 'events', 'attachments', 'message_terms'].map(one => [one, 'msg'] as const),
-			...['recipients', 'attempts', 'engagement'].map(one => [one, 'rcp'] as const),
-		]) {
-			await store.database.raw(
-				`create table ${table}_${name} partition of ${table}
-				for values from ('${idFloor(prefix, start)}') to ('${idFloor(prefix, start + dayMs)}')`,
-			);
-		}
-	}
-}
-
 for (const engine of engines.filter(one => one === 'postgres')) {
 	test(`deliveries of a former version go on, and go with the last day that mail had then (${engine})`, async t => {
-		const store = await openStore(await newLocation(t, engine));
-		t.teardown(() => store.close());
-		await migrateUpTo(store, '026_days');
+		const store = await newStore(t, engine);
 		const {workspaceId} = await insertWorkspace(store);
 		const [now, {transaction}] = [Date.now(), store.writer];
-		const start = Math.floor(now / dayMs) * dayMs;
-		await makeFormerDays(store, [start, start + dayMs]);
+		const start = startOf(now);
+		for (const from of [start, start + dayMs]) {
+			await makePart(store, mailTables, {name: nameOf(from), from, to: from + dayMs});
+		}
+		const last = nameOf(start + dayMs);
+		await makePart(store, deliveryTables, {name: last, to: start + 2 * dayMs});
 		const endpointId = await insertEndpoint(store, workspaceId);
 		const times = {today: now, ahead: start + 9 * dayMs};
 		for (const [name, time] of Object.entries(times)) {
@@ -98,11 +95,13 @@ for (const engine of engines.filter(one => one === 'postgres')) {
 					event_type: 'sent',
 					body: name,
 				},
-				...{state: 'pending', attempts: 1, generation: 2, next_attempt_at: at, created_at: at},
+				...{state: 'pending', attempts: 1, generation: 2, created_at: at},
+			});
+			await store.database('webhook_queue').insert({
+				...{delivery_id: idFloor('whd', time), endpoint_id: endpointId, next_attempt_at: at, generation: 2},
 			});
 		}
 		await insertPosts(store, [idFloor('whd', now)]);
-		await migrate(store.database);
 		const parts = async () =>
 			(
 				await store
@@ -110,8 +109,6 @@ for (const engine of engines.filter(one => one === 'postgres')) {
 					.orderBy('id')
 					.select(store.reader.raw('tableoid::regclass::text as part'))
 			).map(({part}) => part);
-		const name = (time: number) => new Date(time).toISOString().slice(0, 10).replaceAll('-', '');
-		const last = name(start + dayMs);
 		t.deepEqual(await parts(), [`webhook_deliveries_${last}`, 'webhook_deliveries_other']);
 		t.is((await listPosts(store.reader, idFloor('whd', now))).length, 1);
 		const {deliveries} = await transaction(trx =>
@@ -135,7 +132,7 @@ for (const engine of engines.filter(one => one === 'postgres')) {
 				await transaction(trx => dropDay(trx, day));
 			}
 		}
-		t.deepEqual(gone, [name(start), last]);
+		t.deepEqual(gone, [nameOf(start), last]);
 		t.deepEqual(await parts(), ['webhook_deliveries_other']);
 	});
 }

@@ -2,12 +2,14 @@ import {existsSync, readFileSync, statSync, truncateSync, writeFileSync} from 'n
 import process from 'node:process';
 import test from 'ava';
 import {migrations} from '../../migrations/index.ts';
-import {usualScopes} from '../../src/mail/api-key.ts';
-import {knowsSchema, migrate, schemaName, schemaState} from '../../src/store/engine/migrate.ts';
+import {ConfigError} from '../../src/config/config-error.ts';
+import {refuseBesideOthers} from '../../src/data-folder/open.ts';
+import {storeTime} from '../../src/mail/time.ts';
+import {judgeSchema, migrate, schemaName, schemaState} from '../../src/store/engine/migrate.ts';
 import {openStore, openWriter, type Store} from '../../src/store/store.ts';
-import {type Engine, engines, migrateUpTo, newLocation, newStore, storeTest} from '../helpers/databases.ts';
+import {type Engine, engines, newLocation, newStore, storeTest} from '../helpers/databases.ts';
+import {fillFormer, formerSchema, makeTooOld} from '../helpers/former-store.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
-import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
 /** The schema as text, in a fixed order: what a change of a migration does shows in the diff. */
 async function dumpOf(store: Store, engine: Engine): Promise<string> {
@@ -82,8 +84,10 @@ for (const engine of engines) {
 		await future({effect: null});
 		t.is(await schemaState(store.database), 'newer');
 		t.is(await schemaName(store.database), '999_future');
-		t.true(knowsSchema('001_workspaces'));
-		t.false(knowsSchema('999_future'));
+		t.is(judgeSchema('001_workspaces'), 'tooOld');
+		t.is(judgeSchema(formerSchema), 'known');
+		t.is(judgeSchema(migrations[0]?.[0] ?? ''), 'known');
+		t.is(judgeSchema('999_future'), 'newer');
 	});
 }
 
@@ -100,46 +104,42 @@ for (const engine of engines) {
 	});
 }
 
-storeTest(test, 'keys that named no scope get those that came later, others do not', async (t, store) => {
-	const {id: workspaceId} = await addWorkspace(store, 'acme');
-	const isNew = (scope: string) => /^(?:domains|stats|events):/.test(scope);
-	const named = ['messages:send', 'messages:read', 'templates:manage'];
-	for (const [name, mode, scopes] of [
-		['live', 'live', usualScopes('live').filter(scope => !isNew(scope))],
-		['submits', 'live', [...usualScopes('live').filter(scope => !isNew(scope)), 'messages:submit']],
-		['test', 'test', usualScopes('test').filter(scope => !isNew(scope))],
-		['named', 'live', named],
-	] as const) {
-		await addKey(store, workspaceId, {mode, scopes: JSON.stringify(scopes)});
-		await store
-			.database('api_keys')
-			.where({name: 'test'})
-			.update({name: `old ${name}`});
-	}
-	const later = ['015_scopes', '020_events_scope'];
-	await store.database('migrations').whereIn('name', later).delete();
-	t.deepEqual(await migrate(store.database), later);
-	const scopesOf = async (name: string) => {
-		const row = await store
-			.reader('api_keys')
-			.where({name: `old ${name}`})
-			.first();
-		return (JSON.parse(row.scopes) as string[]).toSorted();
-	};
-	t.deepEqual(await scopesOf('live'), usualScopes('live').toSorted());
-	t.deepEqual(await scopesOf('submits'), [...usualScopes('live'), 'messages:submit'].toSorted());
-	t.deepEqual(await scopesOf('test'), usualScopes('test').toSorted());
-	t.deepEqual(await scopesOf('named'), named.toSorted());
-});
+for (const engine of engines) {
+	test(`a store of commit 2a0e3213 gets what it lacks, and then has the schema of a new one (${engine})`, async t => {
+		const store = await fillFormer(await newLocation(t, engine));
+		t.teardown(() => store.close());
+		t.is(await schemaState(store.database), 'older');
+		t.is(await schemaName(store.database), formerSchema);
+		t.deepEqual(
+			await migrate(store.database),
+			migrations.slice(1).map(([name]) => name),
+		);
+		t.is(await schemaState(store.database), 'current');
+		// Its mail has a day.
+		const lines = (await dumpOf(store, engine)).split('\n').filter(line => !line.includes('_20261125'));
+		t.is(lines.join('\n'), readFileSync(`test/schema.${engine}.sql`, 'utf8'));
+	});
+}
+
+for (const engine of engines) {
+	test(`a store of before is too old, also for what a newer program added (${engine})`, async t => {
+		const store = await fillFormer(await newLocation(t, engine));
+		t.teardown(() => store.close());
+		await makeTooOld(store);
+		t.is(await schemaState(store.database), 'tooOld');
+		await store.database('migrations').insert({name: '999_future', applied_at: '', effect: 'additive'});
+		t.is(await schemaState(store.database), 'tooOld');
+	});
+}
 
 for (const engine of engines) {
 	test(`an upgrade takes return paths away that no domain proved, and lets proved keys sign on (${engine})`, async t => {
-		const store = await openStore(await newLocation(t, engine));
+		const store = await fillFormer(await newLocation(t, engine));
 		t.teardown(() => store.close());
-		await migrateUpTo(store, '029_fewer_event_rows');
 		const {database} = store;
+		await database('domains').delete();
 		const at = '2026-06-09T10:00:00.000Z';
-		await database('workspaces').insert({id: 'ws_1', name: 'acme', created_at: at});
+		await database('workspaces').insert({id: 'ws_1', name: 'shop', created_at: at});
 		const domain = {...{workspace_id: 'ws_1', ownership_token: 'x', state_at: at, created_at: at}, return_path_at: at};
 		for (const [name, state, own] of [
 			['a.example', 'verified', null],
@@ -170,6 +170,23 @@ for (const engine of engines) {
 }
 
 if (engines.includes('postgres')) {
+	test('what ends the use of the store by older programs waits until their nodes are stopped', async t => {
+		const {database} = await newStore(t, 'postgres');
+		const breaking = async () => ({up: async () => undefined});
+		const steps = [...migrations, ['999_breaking', breaking, 'breaking'] as const];
+		const options = {beforeBreaking: refuseBesideOthers, steps};
+		const now = storeTime(Date.now());
+		await database('nodes').insert({id: 'req_1', host: 'mail2', pid: 7, started_at: now, seen_at: now});
+		const error = await t.throwsAsync(migrate(database, options), {
+			instanceOf: ConfigError,
+			message: /changes the store so that older ones cannot use it: stop process 7 on mail2 first/,
+		});
+		t.is(error.exitCode, 75);
+		t.is(await schemaState(database), 'current');
+		await database('nodes').delete();
+		t.deepEqual(await migrate(database, options), ['999_breaking']);
+	});
+
 	test('what is ended for a deadlock with a node is made again', async t => {
 		const store = await openStore(await newLocation(t, 'postgres'));
 		t.teardown(() => store.close());
