@@ -14,7 +14,7 @@ import type {RateLimits} from './rate-limit.ts';
 import type {WebhookRoutesOptions} from './routes/webhooks.ts';
 
 /** A mail that was made again, with what its template rendered; or why it cannot be made. */
-export type RemadeMail =
+type RemadeMail =
 	| {
 			readonly ok: true;
 			readonly mail: Uint8Array;
@@ -24,7 +24,7 @@ export type RemadeMail =
 	| 'no_sender';
 
 /** The mail of copies, to be looked at. */
-export type Mails = {
+type Mails = {
 	/** Null: it was not captured. */
 	readonly captured: (recipientId: string) => Promise<Uint8Array | null>;
 	readonly remade: (workspaceId: string, recipientId: string) => Promise<RemadeMail>;

@@ -26,7 +26,7 @@ export type Auth = {
 	readonly clear: () => void;
 };
 
-export type AuthOptions = {
+type AuthOptions = {
 	/** `findKey` of the store. */
 	readonly findKey: (hash: string) => Promise<KeyRow | undefined>;
 	readonly clock: Clock;

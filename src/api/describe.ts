@@ -2,7 +2,7 @@ import type {TSchema} from 'typebox';
 import type {ApiErrorCode} from '../mail/api-error.ts';
 
 /** The resources of the API, by which its description is grouped. */
-export type Tag =
+type Tag =
 	| 'Messages'
 	| 'Events'
 	| 'Suppressions'
@@ -19,7 +19,7 @@ export type Tag =
 /** The successful answer: its status, what it means, and its body (null: it has none). */
 export type Answer = readonly [status: number, meaning: string, body: TSchema | null];
 
-export type Description = {
+type Description = {
 	readonly tag: Tag;
 	/** One line, an imperative. */
 	readonly summary: string;

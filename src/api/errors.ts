@@ -1,7 +1,7 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import {type ApiErrorCode, apiErrors, type Violation} from '../mail/api-error.ts';
 
-export type ApiErrorOptions = {
+type ApiErrorOptions = {
 	/** Instead of the code's usual message. */
 	readonly message?: string;
 	readonly violations?: readonly Violation[];

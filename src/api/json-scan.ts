@@ -18,7 +18,7 @@ export type ItemLimits = {
 };
 
 /** A list of items: where its content begins and ends. */
-export type List = {
+type List = {
 	/** Of its name, with the quotes. */
 	readonly nameStart: number;
 	readonly nameEnd: number;

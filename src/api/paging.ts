@@ -18,7 +18,7 @@ export const pageQuery = Type.Object(
 );
 
 /** Which part of a list is meant: rows after this position (null: from its start), at most this many. */
-export type Part = {readonly after: string | null; readonly limit: number};
+type Part = {readonly after: string | null; readonly limit: number};
 
 type ListOptions = {
 	readonly query: Static<typeof pageQuery>;
@@ -27,17 +27,17 @@ type ListOptions = {
 	readonly scope: CursorScope;
 };
 
-export type PageOptions<Row> = ListOptions & {
+type PageOptions<Row> = ListOptions & {
 	/** Rows in the list's order that follow the row with the id `after` (null: from its start). */
 	readonly read: (part: Part) => Promise<readonly Row[]>;
 };
 
-export type ScanOptions<Row> = ListOptions & {
+type ScanOptions<Row> = ListOptions & {
 	/** Rows of the part, and the position from which the next part goes on (null: that was the last one). */
 	readonly scan: (part: Part) => Promise<{readonly rows: readonly Row[]; readonly next: string | null}>;
 };
 
-export type Page<Row> = {readonly rows: readonly Row[]; readonly nextCursor: string | null};
+type Page<Row> = {readonly rows: readonly Row[]; readonly nextCursor: string | null};
 
 /** One page of a list by keyset: rows that come meanwhile neither repeat nor hide others. */
 export async function readPage<Row extends {readonly id: string}>({
@@ -68,7 +68,7 @@ export async function scanPage<Row>({query, usualLimit, cursors, scope, scan}: S
 }
 
 /** What a cursor belongs to: it is refused with any other workspace, route or filters. */
-export type CursorScope = {
+type CursorScope = {
 	readonly workspaceId: string;
 	readonly route: string;
 	readonly filters: Readonly<Record<string, string>>;

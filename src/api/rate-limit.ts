@@ -25,7 +25,7 @@ export type RateLimits = {
 };
 
 /** Gives this node a part of a key's window, which all nodes share. Rejects if the store cannot be asked. */
-export type SharePart = (ask: PartAsked) => Promise<PartGiven>;
+type SharePart = (ask: PartAsked) => Promise<PartGiven>;
 
 /** A node's own count of a window. */
 type Window = {

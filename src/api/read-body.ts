@@ -141,7 +141,7 @@ function faultOf(fault: ScanFault | null): ApiError | null {
 		: apiError('bad_request', fault);
 }
 
-export type CapacityOptions = {
+type CapacityOptions = {
 	/** How many bytes large bodies may have in memory; one owner's have half of it. */
 	readonly bytes: number;
 	/** How many of them may wait for room. */
@@ -160,7 +160,7 @@ export type Place = {
 };
 
 /** Called for a body that waited: it may go on, or it waited too long. */
-export type Waiter = {readonly go: () => void; readonly giveUp: () => void};
+type Waiter = {readonly go: () => void; readonly giveUp: () => void};
 
 type Taken = Waiter & {
 	readonly owner: string;

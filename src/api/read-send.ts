@@ -12,7 +12,7 @@ import {type SendBody, sendBody} from './schemas/send.ts';
 import {variablesJson} from './schemas/variables.ts';
 import type {Checks} from './validate.ts';
 
-export type ReadSend =
+type ReadSend =
 	| {readonly ok: true; readonly send: Send}
 	| {readonly ok: false; readonly code: ApiErrorCode; readonly violations?: readonly Violation[]};
 

@@ -5,7 +5,7 @@ import {formExpected} from './errors.ts';
 import {Type} from './schemas/type.ts';
 
 /** What decides which answers a route can give besides its own. */
-export type RouteKind = {
+type RouteKind = {
 	readonly answers: readonly Answer[];
 	readonly errors: readonly ApiErrorCode[];
 	/** Given where people are answered, with pages: their statuses besides the answer's, with what they mean. */

@@ -3,7 +3,7 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import {unavailable} from './errors.ts';
 
 /** Does costly work one piece at a time: owners take turns, so that what one asks for holds each other up once at most. */
-export type Turns = <Result>(owner: string, work: () => Promise<Result>) => Promise<Result>;
+type Turns = <Result>(owner: string, work: () => Promise<Result>) => Promise<Result>;
 
 type Waiting = {readonly start: () => void};
 

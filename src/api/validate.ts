@@ -8,7 +8,7 @@ import {variablesFault} from './schemas/variables.ts';
 export type Checks = ReturnType<typeof createChecks>;
 
 /** Finds everything wrong with a value, at most twenty violations; it may take nulls out of the value. None: it is valid. */
-export type Check = (value: unknown) => readonly Violation[];
+type Check = (value: unknown) => readonly Violation[];
 
 export const mostViolations = 20;
 const longestField = 100;
@@ -186,7 +186,7 @@ function unescapePointer(name: string): string {
 }
 
 /** The part of JSON Schema that is read here. */
-export type Schema = {
+type Schema = {
 	readonly type?: string;
 	readonly anyOf?: readonly Schema[];
 	readonly properties?: Readonly<Record<string, Schema>>;
@@ -204,7 +204,7 @@ const namedUnknown = 20;
  * Takes `null` for an optional field of a strict object as its absence, unless the field's schema names null; changes the
  * value in place.
  */
-export function withoutNulls(schema: Schema, value: unknown): void {
+function withoutNulls(schema: Schema, value: unknown): void {
 	if (Array.isArray(value)) {
 		if (schema.items?.properties && value.length <= (schema.maxItems ?? 0)) {
 			for (const item of value) {
@@ -226,7 +226,7 @@ export function withoutNulls(schema: Schema, value: unknown): void {
 }
 
 /** The value without its parts that have too many items or fields, each of which becomes a violation. */
-export function withoutOversize(schema: Schema, value: unknown, path: string, found: Violation[]): unknown {
+function withoutOversize(schema: Schema, value: unknown, path: string, found: Violation[]): unknown {
 	if (Array.isArray(value)) {
 		if (schema.maxItems !== undefined && value.length > schema.maxItems) {
 			found.push({field: path || 'body', message: `must have at most ${schema.maxItems} items`});

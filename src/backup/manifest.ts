@@ -15,7 +15,7 @@ export type Manifest = {
 	readonly files: Readonly<Record<string, FileFacts>>;
 };
 
-export type Engine = 'sqlite' | 'postgres';
+type Engine = 'sqlite' | 'postgres';
 export type FileFacts = {readonly bytes: number; readonly sha256: string};
 
 export const manifestName = 'manifest.json';

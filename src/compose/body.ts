@@ -9,7 +9,7 @@ import {type HeaderField, headerField} from './header.ts';
 import type {Letter} from './letter.ts';
 
 /** A MIME entity: its own fields, and its body in parts. */
-export type Entity = {readonly fields: readonly HeaderField[]; readonly body: readonly BodyPart[]};
+type Entity = {readonly fields: readonly HeaderField[]; readonly body: readonly BodyPart[]};
 
 /** The body of a letter and the fields that describe it: text and html as alternatives, attachments beside them. */
 export function letterBody(letter: Letter): Entity {
@@ -82,7 +82,7 @@ function multipart(subtype: string, boundary: string, parts: readonly Entity[]):
 const longestSegment = 60;
 
 /** The words of a Content-Disposition field for an attachment; other than plain names are encoded by RFC 2231. */
-export function disposition(filename: string): {readonly words: readonly string[]; readonly isEncoded: boolean} {
+function disposition(filename: string): {readonly words: readonly string[]; readonly isEncoded: boolean} {
 	const name = withoutControls(filename);
 	if (/^[A-Za-z0-9_-][A-Za-z0-9 ._-]*$/.test(name) && name.length <= longestSegment && !/ {2}| $/.test(name)) {
 		return {words: ['attachment;', `filename="${name}"`], isEncoded: false};

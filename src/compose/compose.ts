@@ -6,7 +6,7 @@ import {asciiField, type HeaderField, headerField} from './header.ts';
 import type {Letter} from './letter.ts';
 import {addressList, mailbox} from './mailbox.ts';
 
-export type Compose = (letter: Letter, signing: readonly SigningKey[], now: number) => Buffer;
+type Compose = (letter: Letter, signing: readonly SigningKey[], now: number) => Buffer;
 
 /** Makes a composer for one thread: it keeps its memory and what texts have in common from mail to mail. */
 export function createCompose(): Compose {

@@ -3,7 +3,7 @@ import {promisify} from 'node:util';
 import {relaxedHeader} from './canonical.ts';
 import type {HeaderField} from './header.ts';
 
-export type DkimAlgorithm = 'rsa-sha256' | 'ed25519-sha256';
+type DkimAlgorithm = 'rsa-sha256' | 'ed25519-sha256';
 
 export type SigningKey = {
 	/** A-labels. */

@@ -4,7 +4,7 @@ import {isGoodLine, longestLine, type SourceField} from '../mail/source.ts';
 import {extendedParameter} from './body.ts';
 import {encodedWords} from './encoded-word.ts';
 
-export type RepairedField =
+type RepairedField =
 	| {readonly ok: true; readonly line: string}
 	/** A clause for people: what is wrong with which field, and what helps. */
 	| {readonly ok: false; readonly fault: string};

@@ -4,7 +4,7 @@ import {hostName} from '../net/host-name.ts';
 import {allowed, list, type Parsed, type Parser, value} from './parsers.ts';
 
 export type Listen = {readonly host: string; readonly port: number};
-export type SourceAddress = {readonly ip: string; readonly ehlo: string | null};
+type SourceAddress = {readonly ip: string; readonly ehlo: string | null};
 
 /** `host:port`, `[::1]:port` or a port (then 127.0.0.1); port 0 lets the system choose. */
 export const listen: Parser<Listen> = text => {

@@ -1,5 +1,5 @@
 /** Exit codes of a program that cannot start (sysexits.h): EX_UNAVAILABLE, EX_IOERR, EX_TEMPFAIL, EX_CONFIG. */
-export type StartExitCode = 69 | 74 | 75 | 78;
+type StartExitCode = 69 | 74 | 75 | 78;
 
 /** What keeps the program from starting: every problem at once, each with its fix. */
 export class ConfigError extends Error {

@@ -3,7 +3,7 @@ import type {RetrySchedule} from '../mail/retry.ts';
 import {type SmtpTimeouts, smtpTimeoutDefaults} from '../net/smtp-timeouts.ts';
 import {allowed, count, duration, type Parser, value} from './parsers.ts';
 
-export type WebhookConcurrency = {readonly perEndpoint: number; readonly total: number};
+type WebhookConcurrency = {readonly perEndpoint: number; readonly total: number};
 
 const wait = duration(1);
 

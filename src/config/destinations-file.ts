@@ -6,7 +6,7 @@ import {nearest} from './nearest.ts';
 import {reactions, type Tell} from './reactions.ts';
 
 /** What entries may refer to. */
-export type Known = {readonly pools: readonly string[]; readonly hasRelay: boolean};
+type Known = {readonly pools: readonly string[]; readonly hasRelay: boolean};
 
 export type ParsedDestinations =
 	| {readonly ok: true; readonly destinations: Destinations}

@@ -17,9 +17,9 @@ import {key256, keys256} from './parsers.ts';
 import type {Settings} from './settings.ts';
 
 /** Master keys by id (1 to 255: tokens carry it in a byte); `current` makes, every one of them reads. */
-export type Secrets = {readonly current: number; readonly keys: Readonly<Record<number, Uint8Array>>};
+type Secrets = {readonly current: number; readonly keys: Readonly<Record<number, Uint8Array>>};
 
-export type SecretsFile = {
+type SecretsFile = {
 	readonly dataDir: string;
 	/** The store was used with a key: a file that is missing was lost, and a new one would be no help. */
 	readonly expected: boolean;

@@ -15,9 +15,9 @@ const unsafe = new RegExp(`[${unprintable}]`, 'gu');
 /** Ready to use: durations in milliseconds, paths absolute, addresses split; frozen all the way down. */
 export type Settings = ReturnType<typeof deriveSettings>;
 /** `default`, `environment`, or the name of the file it stood in. */
-export type Sources = Readonly<Record<SettingKey, string>>;
+type Sources = Readonly<Record<SettingKey, string>>;
 /** As the operator wrote them, defaults included, null where neither is; secrets not masked. */
-export type Texts = Readonly<Record<SettingKey, string | null>>;
+type Texts = Readonly<Record<SettingKey, string | null>>;
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 export type LoadedSettings =
@@ -153,7 +153,7 @@ function printable(text: string): string {
 }
 
 /** Freezes plain objects and arrays all the way down; bytes stay as they are (JavaScript cannot freeze them). */
-export function deepFreeze<T>(value: T): T {
+function deepFreeze<T>(value: T): T {
 	if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value)) {
 		return value;
 	}
@@ -165,7 +165,7 @@ export function deepFreeze<T>(value: T): T {
 	return Object.freeze(value);
 }
 
-export type Reload = {
+type Reload = {
 	/** As running, with what may change while running taken from the new ones. */
 	readonly settings: Settings;
 	/** Names of settings that now hold. */
@@ -186,7 +186,7 @@ export function reloadSettings(running: Settings, loaded: Settings): Reload {
 	};
 }
 
-export type EnvFile = {
+type EnvFile = {
 	readonly values: Readonly<Record<string, string>>;
 	/** Lines that name a setting of ours and were not understood. */
 	readonly problems: readonly string[];
@@ -195,7 +195,7 @@ export type EnvFile = {
 };
 
 /** Reads an environment file (dotenv's format) and changes nothing; undefined: there is none. Throws what the system says. */
-export function readEnvFile(path: string): EnvFile | undefined {
+function readEnvFile(path: string): EnvFile | undefined {
 	if (!existsSync(path)) {
 		return undefined;
 	}

@@ -21,7 +21,7 @@ export const topics: ReadonlyArray<{readonly title: string; readonly keys: reado
 	topic('Webhooks', webhooks),
 ];
 
-export type Table = typeof table;
+type Table = typeof table;
 export type SettingKey = keyof Table;
 /** The table's values by key, before the derived defaults. */
 export type TableValues = {readonly [K in SettingKey]: Table[K] extends Setting<infer T> ? T : never};

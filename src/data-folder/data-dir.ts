@@ -16,7 +16,7 @@ import {ConfigError} from '../config/config-error.ts';
 import {accessFault} from '../mail/regular-file.ts';
 import {isRestored} from './restored.ts';
 
-export type DataDirInput = {
+type DataDirInput = {
 	readonly dataDir: string;
 	/** `--as-root`: open a folder that belongs to another user. */
 	readonly asRoot?: boolean;

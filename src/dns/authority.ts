@@ -5,7 +5,7 @@ import type {Resolver} from '../net/dns.ts';
 import {isPublicAddress} from '../net/public-address.ts';
 import {type CancellableResolver, createResolver} from './resolver.ts';
 
-export type AuthorityOptions = {
+type AuthorityOptions = {
 	/** Whom the zone's servers are asked of: `ip[:port]`; empty: the system's. */
 	readonly servers: readonly string[];
 	readonly timeoutMs: number;

@@ -3,7 +3,7 @@ import type {Resolver} from '../net/dns.ts';
 import {createAuthority} from './authority.ts';
 import {createResolver} from './resolver.ts';
 
-export type RecordSourcesOptions = {
+type RecordSourcesOptions = {
 	/** `ip[:port]`; empty: the system's. */
 	readonly servers: readonly string[];
 	/** For a lab: a zone's servers may be on addresses that are not public. */

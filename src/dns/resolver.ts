@@ -4,7 +4,7 @@ import {atMost} from '../mail/at-most.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 
-export type ResolverOptions = {
+type ResolverOptions = {
 	/** `ip[:port]`; empty: the system's. */
 	readonly servers: readonly string[];
 	/** A look-up is given up after so many times so many milliseconds. */

@@ -5,7 +5,7 @@ import type {Clock} from '../mail/clock.ts';
 import type {AskSecurely, SecureAnswer, SecureResolver, TlsaRecord} from '../net/dns.ts';
 import {type QueryType, query, type Server} from './query.ts';
 
-export type SecureResolverOptions = {
+type SecureResolverOptions = {
 	/** `ip:port` or `[ip6]:port` of resolvers that validate, asked in turn until one answers. */
 	readonly servers: readonly string[];
 	/** One query to one server, milliseconds. */

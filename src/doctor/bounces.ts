@@ -17,7 +17,7 @@ const replyMs = 30_000;
 /** To log in and open the folder, and to end IDLE. */
 const imapMs = 30_000;
 
-export type BouncesInput = {
+type BouncesInput = {
 	readonly returnPathDomain: string;
 	/** What takes bounces here: the listener (`host:port`), a mailbox that is polled, or nothing. */
 	readonly listening: boolean;

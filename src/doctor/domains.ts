@@ -8,7 +8,7 @@ import type {Store} from '../store/store.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
-export type DomainsInput = {
+type DomainsInput = {
 	readonly store: Store;
 	readonly names: SendingNames;
 	readonly openSources: OpenSources;

@@ -28,7 +28,7 @@ export type SmtpReach = {
 };
 
 /** What a session that was opened and ended again says: `host [address], TLS…`, or where it stopped. */
-export async function greet(
+async function greet(
 	route: Host,
 	source: OwnAddress | undefined,
 	{hostname, timeouts, secureContexts}: SmtpReach,
@@ -53,10 +53,10 @@ export async function greet(
 	return {said: `${route.name} [${route.address}], ${tls}`};
 }
 
-export const wordsOf = (stop: Stop): string =>
+const wordsOf = (stop: Stop): string =>
 	stop.by === 'reply' ? `${stop.reply.code} ${stop.reply.text.split('\n')[0]}` : stop.text;
 
-export type EgressInput = SmtpReach & {
+type EgressInput = SmtpReach & {
 	/** Domains whose mail hosts are greeted; one that answers is enough. */
 	readonly targets: readonly string[];
 	readonly routesTo: (domain: string) => Promise<readonly Host[] | string>;

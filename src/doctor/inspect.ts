@@ -23,7 +23,7 @@ export const usual = {
 
 const dnsTimeoutMs = 5000;
 
-export type InspectInput = Pick<DoctorInput, 'settings' | 'version' | 'returnPathChosen'> &
+type InspectInput = Pick<DoctorInput, 'settings' | 'version' | 'returnPathChosen'> &
 	Partial<Pick<DoctorInput, 'daemon' | 'targets' | 'blocklists' | 'timeServer'>> & {
 		readonly tools: {readonly clock: Clock; readonly newId: NewId};
 	};

@@ -3,7 +3,7 @@ import type {DomainRecord} from './domain-records.ts';
 import {judgeRecord, type Verdict} from './record-verdict.ts';
 
 /** Whom records are asked of. */
-export type RecordSources = {
+type RecordSources = {
 	/** One per server of MAILCTL_DNS_SERVERS; the system's together are one. */
 	readonly resolvers: readonly Resolver[];
 	/** The servers of the domain's own zone, which know no old answers; null: they cannot be asked. */

@@ -69,7 +69,7 @@ export function sendingNames(settings: SendingSettings): SendingNames {
 	};
 }
 
-export type RecordsInput = SendingNames & {readonly domain: Domain; readonly keys: readonly DkimKey[]};
+type RecordsInput = SendingNames & {readonly domain: Domain; readonly keys: readonly DkimKey[]};
 
 /** Receivers may verify a mail long after it was signed (R5.3). */
 const keepMs = 14 * 86_400_000;

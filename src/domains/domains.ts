@@ -12,7 +12,7 @@ import {keyRows, type SigningKeys} from './signing-keys.ts';
 /** The domain of the sample sender: nobody's (RFC 2606 §3), so nobody can publish its records. */
 export const sampleDomain = 'example.com';
 
-export type DomainInput = {
+type DomainInput = {
 	readonly workspaceId: string;
 	readonly name: string;
 	/** The host of its own return path, as `returnPathFault` allows it; absent: `bounce.<name>`. */

@@ -16,7 +16,7 @@ export function senderState({disabled_at, verified_at}: Sender): 'ready' | 'unve
 	return disabled_at === null ? (verified_at === null ? 'unverified' : 'ready') : 'disabled';
 }
 
-export type SenderInput = {
+type SenderInput = {
 	readonly workspaceId: string;
 	readonly address: Address;
 	readonly name: string | null;

@@ -46,7 +46,7 @@ export function keyRows({newId}: Pick<Tools, 'newId'>, vault: Vault, input: Keys
 	});
 }
 
-export type Rotation =
+type Rotation =
 	| {readonly kind: 'begun'; readonly keys: readonly DkimKey[]}
 	/** The keys of an earlier rotation still wait for DNS. */
 	| {readonly kind: 'under_way'; readonly selectors: readonly string[]}

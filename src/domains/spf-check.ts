@@ -3,7 +3,7 @@ import {isSpf, parseSpf, type SpfMechanism, type SpfQualifier, type SpfRecord} f
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 
 /** What SPF says about mail from an address (RFC 7208 §2.6). `permerror` and `temperror` say why. */
-export type SpfResult =
+type SpfResult =
 	| {readonly kind: 'none' | 'neutral' | 'pass' | 'fail' | 'softfail'}
 	| {readonly kind: 'permerror' | 'temperror'; readonly why: string};
 

@@ -97,7 +97,7 @@ export async function recordDomainCheck(
 	return {before, domain, records: withAnswers(domainRecords({...names, domain, keys}), records), activated};
 }
 
-export type CheckDomain = {
+type CheckDomain = {
 	readonly find: () => Promise<Domain | undefined>;
 	readonly look: (domain: Domain) => Promise<DomainSight>;
 	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;

@@ -2,7 +2,7 @@ import {type Engagement, merged, type Whose} from '../outcome/engagement.ts';
 
 export type Hit = Whose & Engagement;
 
-export type CollectorOptions = {
+type CollectorOptions = {
 	/** Writes one; resolves when it is on stable storage. */
 	readonly write: (hit: Hit) => Promise<unknown>;
 	/** Whether an error says that the store cannot be used now: then it is tried again. */

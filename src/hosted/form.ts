@@ -31,7 +31,7 @@ export function readForm(body: Uint8Array, contentType: string): Form {
 }
 
 /** A field of a form; one that came as a file has no value. */
-export type Field = {readonly name: string; readonly value: string | null};
+type Field = {readonly name: string; readonly value: string | null};
 
 /**
  * The fields of a multipart/form-data body (RFC 7578), in their order; null if the type names no boundary. Reads what HTTP

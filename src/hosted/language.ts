@@ -5,7 +5,7 @@ import {fr} from './texts/fr.ts';
 import type {Language, Texts} from './texts/wording.ts';
 
 /** Where the language of a page may come from, the first one that there are texts for wins. */
-export type LanguageSources = {
+type LanguageSources = {
 	/** Of the message, then of the contact. */
 	readonly preferred: ReadonlyArray<string | null | undefined>;
 	readonly acceptLanguage: string | undefined;

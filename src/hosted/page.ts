@@ -109,7 +109,7 @@ const icons: Readonly<Record<Icon, Html>> = {
 };
 
 /** The pages that say why nothing was done. */
-export type NoticeKind = 'forged' | 'expired' | 'unclear' | 'tooMany';
+type NoticeKind = 'forged' | 'expired' | 'unclear' | 'tooMany';
 
 /** The page of a link or a request that cannot be followed: forged, expired, not understood, one too many. */
 export function noticePage(kind: NoticeKind, status: number, texts: Texts, brand: Brand | null): Page {

@@ -12,7 +12,7 @@ import {trackingRoutes} from './tracking.ts';
 import {unsubscribeRoutes} from './unsubscribe.ts';
 
 /** What the hosted pages work with. */
-export type PublicParts = {
+type PublicParts = {
 	/** Opens the tokens of links. */
 	readonly links: Links;
 	readonly reader: Knex;

@@ -49,7 +49,7 @@ footer{margin-top:24px;text-align:center;color:var(--soft);font-size:.9375rem}
 `.replaceAll('\n', '');
 
 /** The colours that a workspace's accent makes on some surfaces. All are `#rrggbb`. */
-export type AccentColours = {
+type AccentColours = {
 	/** Of a button; stands out from the surfaces (WCAG 2.2 §1.4.11). */
 	readonly fill: string;
 	/** Of the text on the button: black or white, whichever reads better; never below 4.5 to 1. */

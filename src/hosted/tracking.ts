@@ -10,7 +10,7 @@ import {storeTime} from '../mail/time.ts';
 import type {EngagementType} from '../store/engagement.ts';
 import type {Collector} from './collector.ts';
 
-export type TrackingRoutesOptions = {
+type TrackingRoutesOptions = {
 	readonly links: Pick<Links, 'readOpen' | 'readClick'>;
 	readonly collector: Pick<Collector, 'add'>;
 	/** Answers a token that is not ours, with a page and 404. */

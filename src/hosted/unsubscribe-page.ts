@@ -4,7 +4,7 @@ import type {Brand, Icon, Page} from './page.ts';
 import type {Texts} from './texts/wording.ts';
 
 /** What the page is about. */
-export type Subject = {
+type Subject = {
 	readonly texts: Texts;
 	readonly brand: Brand;
 	/** The recipient's address: it is he who reads the page. */

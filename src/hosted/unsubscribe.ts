@@ -28,7 +28,7 @@ import {unsubscribePage} from './unsubscribe-page.ts';
 
 const mostForged = {requests: 120, windowMs: 60_000};
 
-export type UnsubscribeRoutesOptions = {
+type UnsubscribeRoutesOptions = {
 	readonly links: Pick<Links, 'openUnsubscribe'>;
 	readonly reader: Knex;
 	/** Resolves when the change is on stable storage. */

@@ -1,7 +1,7 @@
 /** Where a value stands in a text: `[start, end)`, without its quotes. */
 export type Span = {readonly start: number; readonly end: number};
 
-export type FoundLinks = {
+type FoundLinks = {
 	/** The `href` values of `<a>` and `<area>`, in order; none of those marked `data-notrack` unless they were asked for. */
 	readonly hrefs: readonly Span[];
 	/** Where more html may be added: before the last `</body>`, else at the end of what is complete. */

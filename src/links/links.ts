@@ -3,7 +3,7 @@ import {createSealedToken, type SealedToken, type TokenKeys} from './sealed-toke
 import {createSignedIds, type SignedId} from './signed-id.ts';
 
 /** A token that was opened. An expired one still says whose it was, for the page that answers it. */
-export type Opened =
+type Opened =
 	/** `url` is where a click goes, empty in the other kinds. */
 	| {readonly ok: true; readonly claims: Claims; readonly url: string}
 	| {readonly ok: false; readonly fault: 'forged'}

@@ -1,13 +1,13 @@
 import {findLinks, type Span} from './find-links.ts';
 
-export type Tracked = {
+type Tracked = {
 	/** The address of the pixel that tells of an open; null: opens are not tracked. */
 	readonly openUrl: string | null;
 	/** Gives a link's tracked form, null where it stays as it is; null: clicks are not tracked. */
 	readonly clickUrl: ((url: string) => string | null) | null;
 };
 
-export type Rewritten = {
+type Rewritten = {
 	readonly html: string;
 	/** Where the first tracked link leads; null: none is tracked. */
 	readonly firstLink: string | null;
@@ -126,6 +126,6 @@ function characterOf(hex: string | undefined, decimal: string | undefined): stri
 const escapes: Readonly<Record<string, string>> = {'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;'};
 
 /** The text as an attribute's value, in quotes of either kind or, if it has no space, in none. */
-export function writeAttribute(text: string): string {
+function writeAttribute(text: string): string {
 	return text.replace(/[&<>"']/g, character => escapes[character] as string);
 }

@@ -79,7 +79,7 @@ export type TokenKeys = {
 export type Purpose = 'unsubscribe' | 'open' | 'click' | 'rp' | 'unsubscribe-mail' | 'ref' | 'message-id';
 
 /** One purpose's keys, derived once. */
-export type PurposeKeys = {
+type PurposeKeys = {
 	readonly current: {readonly id: number; readonly key: KeyObject};
 	readonly byId: ReadonlyMap<number, KeyObject>;
 };

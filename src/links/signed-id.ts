@@ -14,7 +14,7 @@ export type SignedId = {
 };
 
 /** Tokens that carry one id through mail systems: 45 characters of `[0-9a-z]`, readable in any case (R3.1). */
-export type SignedIds = {
+type SignedIds = {
 	readonly sign: (id: string, address: string) => string;
 	/** Null where the text has not the form of such a token, or its key is not known. */
 	readonly read: (token: string) => SignedId | null;

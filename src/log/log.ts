@@ -4,7 +4,7 @@ import {prettyLine} from './pretty.ts';
 import {createRecentLines, type RecentLines} from './recent.ts';
 import {inSource} from './source-places.ts';
 
-export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal';
+type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal';
 
 export type LogInput = {
 	readonly level: LogLevel;
@@ -15,7 +15,7 @@ export type LogInput = {
 	readonly destination?: LogDestination;
 };
 
-export type LogDestination = DestinationStream & Partial<Output>;
+type LogDestination = DestinationStream & Partial<Output>;
 
 export type Log = {
 	readonly logger: Logger;

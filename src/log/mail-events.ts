@@ -22,7 +22,7 @@ export type LoggedTry = {
 };
 
 /** An attempt to post an event to an endpoint. The path of its URL may hold a secret: only its host is named. */
-export type LoggedWebhook = {
+type LoggedWebhook = {
 	readonly messageId: string | null;
 	readonly workspace: string;
 	readonly endpoint: string;
@@ -41,14 +41,14 @@ export type LoggedWebhook = {
 };
 
 /** A mail that came in, by its key. Whom it is about is told by the events that it leads to; its addresses hold tokens. */
-export type LoggedInbound = {readonly inbound: string; readonly source: string};
+type LoggedInbound = {readonly inbound: string; readonly source: string};
 
 /** The bounce mailbox, by its URL without the password. */
-export type LoggedMailbox = {readonly mailbox: string};
+type LoggedMailbox = {readonly mailbox: string};
 
-export type LoggedDomain = {readonly domain: string; readonly workspace: string};
+type LoggedDomain = {readonly domain: string; readonly workspace: string};
 
-export type Listening = {
+type Listening = {
 	readonly http: string | null;
 	readonly admin: string | null;
 	readonly inbound: string | null;

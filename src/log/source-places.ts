@@ -37,9 +37,9 @@ function readMap(file: string): SourceMap | null {
 }
 
 /** A source map as it is in its file (ECMA-426). */
-export type SourceMap = {readonly sources: readonly string[]; readonly mappings: string};
+type SourceMap = {readonly sources: readonly string[]; readonly mappings: string};
 
-export type SourcePlace = {readonly source: string; readonly line: number; readonly column: number};
+type SourcePlace = {readonly source: string; readonly line: number; readonly column: number};
 
 const digits = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
 const values = new Int8Array(128).fill(-1);

@@ -6,7 +6,7 @@ import {addressesOf, connectPinned} from '../net/pinned-connection.ts';
 import {isPublicAddress} from '../net/public-address.ts';
 import {parsePolicy, type StsPolicy} from './sts-policy.ts';
 
-export type Fetched =
+type Fetched =
 	| {readonly ok: true; readonly policy: StsPolicy}
 	/** In the words of RFC 8460 §4.3.2.2, and in a sentence. */
 	| {readonly ok: false; readonly failure: TlsFailure; readonly reason: string};
@@ -14,7 +14,7 @@ export type Fetched =
 /** Fetches the policy of a domain; never rejects. */
 export type FetchPolicy = (domain: string) => Promise<Fetched>;
 
-export type FetchOptions = {
+type FetchOptions = {
 	readonly resolver: Pick<Resolver, 'a' | 'aaaa'>;
 	readonly port: number;
 	/** For a lab: also addresses that are not public. */

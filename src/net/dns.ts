@@ -9,7 +9,7 @@ export type DnsAnswer<T> =
 export type MxRecord = {readonly exchange: string; readonly priority: number};
 
 /** Asks for one type of record; `fresh` asks DNS even if the answer is known, to confirm it. */
-export type Ask<T> = (name: string, fresh?: boolean) => Promise<DnsAnswer<T>>;
+type Ask<T> = (name: string, fresh?: boolean) => Promise<DnsAnswer<T>>;
 
 /** Looks names up. */
 export type Resolver = {

@@ -6,7 +6,7 @@ import type {DnsAnswer} from './dns.ts';
 export type AskAddresses = (host: string, fresh: boolean) => Promise<DnsAnswer<string>>;
 
 /** What DNS knows of a host: its addresses, IPv4 first, or why there are none. */
-export type HostAddresses =
+type HostAddresses =
 	| {readonly kind: 'found'; readonly addresses: readonly string[]}
 	| {readonly kind: 'none' | 'unknown-host'}
 	| {readonly kind: 'failed'; readonly code: string};

@@ -7,7 +7,7 @@ const relayTlsModes = ['required', 'opportunistic', 'unverified', 'none'] as con
  * `required`: TLS with a verified certificate. `unverified`: TLS, any certificate. `opportunistic`: TLS where offered, any
  * certificate (with smtps: always TLS). `none`: no STARTTLS. A password is never sent without TLS unless it is `none`.
  */
-export type RelayTls = (typeof relayTlsModes)[number];
+type RelayTls = (typeof relayTlsModes)[number];
 
 /** A smarthost (MAILCTL_RELAY_URL in docs/reference/settings.md). User and password are decoded, and given both or neither. */
 export type Relay = {
@@ -21,7 +21,7 @@ export type Relay = {
 	readonly password: string | null;
 };
 
-export type RelayUrl = {readonly ok: true; readonly relay: Relay} | {readonly ok: false; readonly fault: string};
+type RelayUrl = {readonly ok: true; readonly relay: Relay} | {readonly ok: false; readonly fault: string};
 
 const grammar = /^(smtps?):\/\/(?:([^@/?#]*)@)?(\[[^\]]*\]|[^@:/?#[\]]*)(?::([^@:/?#]*))?\/?(?:\?([^#]*))?$/i;
 const controls = /[\u0000-\u001f\u007f]/;

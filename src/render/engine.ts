@@ -7,7 +7,7 @@ import {longestSource, renderMemory} from './limits.ts';
 import {readMoment, readZone} from './moment.ts';
 import {strftime} from './strftime.ts';
 
-export type Engines = {
+type Engines = {
 	/** Escapes what it puts into html, unless the last filter is `raw`. */
 	readonly html: Liquid;
 	/** For subjects and text parts: writes values as they are. */
@@ -177,7 +177,7 @@ export function parseDirect(engine: Liquid, source: string, split: (text: string
 	return templates;
 }
 
-export type RenderTerms = {
+type RenderTerms = {
 	/** Where the reader is: its filters format for it. */
 	readonly place: Place;
 	/** A preview: what has no text is a fault, and not an empty text. */

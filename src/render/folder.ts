@@ -6,10 +6,10 @@ import type {VariantSource} from './compile.ts';
 import {longestSource} from './limits.ts';
 import {validLocale} from './locale.ts';
 
-export type FolderProblem = {readonly file: string; readonly message: string};
+type FolderProblem = {readonly file: string; readonly message: string};
 
 /** What the files of a template folder say. */
-export type FolderContent = {
+type FolderContent = {
 	/** The id that template.json gives the template; null: none. */
 	readonly id: string | null;
 	/** The default variant first, then by locale. */
@@ -18,7 +18,7 @@ export type FolderContent = {
 	readonly sample: string | null;
 };
 
-export type TemplateFolder =
+type TemplateFolder =
 	| ({
 			readonly ok: true;
 			/** The folder's name. */

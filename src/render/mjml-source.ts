@@ -1,6 +1,6 @@
 import {mostElements} from './limits.ts';
 
-export type MjmlFault = {
+type MjmlFault = {
 	readonly offset: number;
 	readonly message: string;
 	/** The source must not be compiled to look for more. */

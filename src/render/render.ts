@@ -47,7 +47,7 @@ export type Renderer = {
 type Parsed = {readonly subject: Template[]; readonly html: Template[]; readonly text: Template[] | null};
 type Part = 'subject' | 'html' | 'text';
 
-export type RendererOptions = {
+type RendererOptions = {
 	readonly cachedOctets?: number;
 	readonly clocks?: WorkClocks;
 	/** For previews: an object, or a number that does not exist, is a fault where a text is wanted. In mail it is an empty text. */

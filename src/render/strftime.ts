@@ -1,7 +1,7 @@
 import {dateFormat} from './intl.ts';
 import {type Moment, type Zone, zoneOffset} from './moment.ts';
 
-export type DateTerms = {
+type DateTerms = {
 	/** Rules the names of months and days. */
 	readonly locale: string;
 	readonly zone: Zone;

@@ -11,7 +11,7 @@ import {recordUserAct} from './users.ts';
 type Writing = Pick<Store, 'writer'>;
 
 /** `fault`: what is wrong with the password, a clause for people (`must …`). */
-export type PasswordSet =
+type PasswordSet =
 	| {readonly ok: true}
 	| Busy
 	| {readonly ok: false; readonly reason: 'fault'; readonly fault: string};

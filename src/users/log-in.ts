@@ -8,7 +8,7 @@ import {isPassword} from './password.ts';
 import {createPending} from './pending.ts';
 import {emailKey} from './users.ts';
 
-export type LogInOptions = {
+type LogInOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	readonly vault: Vault;
 	readonly clock: Pick<Clock, 'now'>;
@@ -27,7 +27,7 @@ export type LogIn =
 export type Busy = {readonly ok: false; readonly reason: 'busy'};
 
 /** `address` is the client's. */
-export type PasswordLogIn = {
+type PasswordLogIn = {
 	readonly email: string;
 	readonly password: string;
 	readonly address: string;

@@ -7,7 +7,7 @@ import {findUserByEmail, type User} from '../store/users.ts';
 import {createPending} from './pending.ts';
 import {emailKey} from './users.ts';
 
-export type OidcOptions = {
+type OidcOptions = {
 	readonly issuer: string;
 	readonly clientId: string;
 	/** Null: a public client. */
@@ -20,7 +20,7 @@ export type OidcOptions = {
 };
 
 /** What a log-in there is for. */
-export type OidcPurpose = {
+type OidcPurpose = {
 	/** Of this server, where the provider sends the browser back to. */
 	readonly returnTo: string;
 	/** What the browser must still have when it is back; nobody else can finish the log-in. */
@@ -31,7 +31,7 @@ export type OidcPurpose = {
 	readonly sessionId: string | null;
 };
 
-export type OidcLogIn =
+type OidcLogIn =
 	| {readonly ok: true; readonly user: User; readonly purpose: OidcPurpose}
 	| {readonly ok: false; readonly problem: string};
 

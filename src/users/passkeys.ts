@@ -27,7 +27,7 @@ export type Site = {
 /** What a browser is asked, and what it has to send back with its answer. */
 export type Asked<Options> = {readonly options: Options; readonly pending: string};
 
-export type PasskeyOptions = {
+type PasskeyOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	readonly vault: Vault;
 	readonly clock: ActTools['clock'];

@@ -7,7 +7,7 @@ const holdsMs = 5 * 60_000;
 const mostKept = 10_000;
 
 /** What a client carries from one step of a log-in to the next; it can neither be read nor changed there. */
-export type Pending<Content> = {
+type Pending<Content> = {
 	readonly seal: (content: Content) => string;
 	/** Undefined: it is unknown, or older than five minutes. */
 	readonly open: (sealed: string) => Content | undefined;

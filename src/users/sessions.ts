@@ -38,7 +38,7 @@ export type SignedIn = {
 
 /** How somebody proved who they are. */
 export type Proof = 'link' | 'password' | 'passkey' | 'oidc';
-export type Client = {readonly address: string; readonly agent: string};
+type Client = {readonly address: string; readonly agent: string};
 
 /** Sessions that began before or were not seen since these times have ended: 12 hours idle, 7 days in all. */
 export function sessionLimits(now: number): SessionLimits {

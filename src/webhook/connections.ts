@@ -16,7 +16,7 @@ export type Connection = {
 
 type Waiter = {readonly addresses: readonly string[]; readonly go: (connection: Connection | null) => void};
 
-export type ConnectionsOptions = {
+type ConnectionsOptions = {
 	/** Trusts public authorities and those of the settings; TLS 1.2 at least. */
 	readonly secureContext: SecureContext;
 	/** How long a connection without a request stays open, milliseconds. */
@@ -191,7 +191,7 @@ export type Target = CheckedHost & {
  * Resolves when the certificate is verified, or a local program answers; rejects with what kept it from that, or after the
  * limit (milliseconds).
  */
-export function connect(target: Target, secureContext: SecureContext, limitMs: number): Promise<Socket> {
+function connect(target: Target, secureContext: SecureContext, limitMs: number): Promise<Socket> {
 	return new Promise((resolve, reject) => {
 		const socket = connectPinned(target, target.isLocal ? null : secureContext);
 		const timer = setTimeout(() => socket.destroy(new PostFault('no connection in time')), limitMs);

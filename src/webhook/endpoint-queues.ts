@@ -1,5 +1,5 @@
 /** What is known of one endpoint with work. */
-export type EndpointQueue<Item> = {
+type EndpointQueue<Item> = {
 	readonly endpointId: string;
 	/** When each attempt under way began, monotonic milliseconds. */
 	readonly begun: number[];

@@ -147,7 +147,7 @@ export const refusedPorts: readonly number[] = [
 const refused: ReadonlySet<number> = new Set(refusedPorts);
 
 /** Whether an endpoint may be on this port. */
-export function isWebhookPort(port: number): boolean {
+function isWebhookPort(port: number): boolean {
 	return port > 1023 ? !refused.has(port) : usual.has(port);
 }
 

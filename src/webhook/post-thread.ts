@@ -5,9 +5,9 @@ export type PostJob = Post & {readonly number: number};
 export type PostResult = {readonly number: number; readonly end: PostEnd};
 
 /** `spawn`: a thread that gets lists of `PostJob` and answers with lists of `PostResult`. */
-export type PostThreadOptions = Pick<ThreadOptions<never>, 'spawn' | 'clock' | 'onCrash'>;
+type PostThreadOptions = Pick<ThreadOptions<never>, 'spawn' | 'clock' | 'onCrash'>;
 
-export type PostThread = {
+type PostThread = {
 	/** Starts the thread ahead of the first attempt, which starts it otherwise. */
 	readonly start: () => void;
 	readonly post: Poster;

@@ -35,7 +35,7 @@ export type PostEnd = {
 /** Makes one attempt; never rejects. */
 export type Poster = (post: Post) => Promise<PostEnd>;
 
-export type PosterOptions = {
+type PosterOptions = {
 	readonly guard: Guard;
 	readonly lookUp: LookUp;
 	readonly connections: Connections;
@@ -148,7 +148,7 @@ function refusalOf(status: number): string | null {
 }
 
 /** Waits for the work so many milliseconds and no longer; then rejects with the text. */
-export async function inTime<Result>(limitMs: number, late: string, work: () => Promise<Result>): Promise<Result> {
+async function inTime<Result>(limitMs: number, late: string, work: () => Promise<Result>): Promise<Result> {
 	let timer: NodeJS.Timeout | undefined;
 	const limit = new Promise<never>((_, reject) => {
 		timer = setTimeout(() => reject(new PostFault(late)), limitMs);
@@ -160,14 +160,14 @@ export async function inTime<Result>(limitMs: number, late: string, work: () => 
 	}
 }
 
-export type Request = {
+type Request = {
 	readonly path: string;
 	readonly headers: Readonly<Record<string, string>>;
 	readonly body: Uint8Array;
 };
 
 /** What came back: a status, or what kept it from coming. */
-export type Answered =
+type Answered =
 	| {readonly ok: true; readonly status: number /** Of its body. */; readonly begin: string}
 	| {readonly ok: false; readonly error: unknown /** The time was up. */; readonly late: boolean};
 
@@ -181,7 +181,7 @@ const readPatienceMs = 1000;
  * Posts one request and waits for the status of the answer, whatever else comes before it (1xx) or after it. The limit is
  * one for all, not per gap. `reusable`: the connection may serve another request.
  */
-export function exchange(
+function exchange(
 	client: Client,
 	{path, headers, body}: Request,
 	limitMs: number,

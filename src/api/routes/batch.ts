@@ -22,14 +22,14 @@ import {createChecks, mostViolations} from '../validate.ts';
 
 const strict = {additionalProperties: false} as const;
 /** Items of a batch. */
-export const mostItems = 100;
+const mostItems = 100;
 const size = {minItems: 1, maxItems: mostItems} as const;
 
 /** The body of a batch. Its items are judged one by one: a bad one is that item's fault. */
-export const batchBody = Type.Object({messages: Type.Array(Type.Unknown(), size)}, strict);
+const batchBody = Type.Object({messages: Type.Array(Type.Unknown(), size)}, strict);
 
 /** The same for the description, with what an item should be. */
-export const describedBatch = Type.Object(
+const describedBatch = Type.Object(
 	{
 		messages: Type.Array(sendBody, {
 			...size,
@@ -68,12 +68,12 @@ const example = {
 };
 
 /** What came of a batch: one result per item, in order. */
-export const batchResults = Type.Object(
+const batchResults = Type.Object(
 	{data: Type.Array(Type.Union([acceptedItem, failedItem]))},
 	{examples: [example]},
 );
 
-export type BatchRoutesOptions = {
+type BatchRoutesOptions = {
 	readonly auth: Auth;
 	readonly limits: RateLimits;
 	readonly accept: Accept;

@@ -30,7 +30,7 @@ const contactExample = {
 };
 
 /** A contact as it is read. */
-export const contactSchema = Type.Object(
+const contactSchema = Type.Object(
 	{
 		id: Type.String(),
 		email: Type.String({description: 'The address as the first send spelled it.'}),
@@ -47,7 +47,7 @@ export const contactSchema = Type.Object(
 const cleared = 'Null or an empty text: none; left out: as it is.';
 
 /** What may be changed of a contact. */
-export const contactChanges = Type.Object(
+const contactChanges = Type.Object(
 	{
 		locale: Type.Optional(
 			Type.Union([Type.String({format: 'locale'}), Type.Literal(''), Type.Null()], {

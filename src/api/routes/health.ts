@@ -6,7 +6,7 @@ import {apiError} from '../errors.ts';
 import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 
-export type HealthRoutesOptions = {
+type HealthRoutesOptions = {
 	/** Null: ready to take mail. Else why not: starting, draining, the store fails. */
 	readonly notReady: () => Promise<string | null>;
 };
@@ -40,7 +40,7 @@ export function healthRoutes({notReady}: HealthRoutesOptions): Routes {
 	};
 }
 
-export type MetricsRoutesOptions = {
+type MetricsRoutesOptions = {
 	/** The figures in Prometheus' text format. */
 	readonly metrics: () => Promise<string>;
 	/** Who may read them. */

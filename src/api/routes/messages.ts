@@ -20,7 +20,7 @@ import type {Routes} from '../server.ts';
 import {createChecks, mostViolations} from '../validate.ts';
 import {eventView, messageView} from '../views.ts';
 
-export type MessageRoutesOptions = {
+type MessageRoutesOptions = {
 	readonly auth: Auth;
 	readonly reader: Knex;
 	readonly accept: Accept;

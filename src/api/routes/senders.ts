@@ -14,7 +14,7 @@ import type {Routes} from '../server.ts';
 import {senderView} from '../views.ts';
 
 /** The body of an addition. */
-export const senderBody = Type.Object(
+const senderBody = Type.Object(
 	{
 		address: Type.String({
 			format: 'email',
@@ -28,7 +28,7 @@ export const senderBody = Type.Object(
 );
 
 /** What may be changed of a sender. */
-export const senderChanges = Type.Object(
+const senderChanges = Type.Object(
 	{
 		name: Type.Optional(
 			Type.Union([Type.String({format: 'label'}), Type.Null()], {
@@ -40,7 +40,7 @@ export const senderChanges = Type.Object(
 	{additionalProperties: false, examples: [{active: false}]},
 );
 
-export const senderSchema = Type.Object(
+const senderSchema = Type.Object(
 	{
 		id: Type.String(),
 		address: Type.String(),

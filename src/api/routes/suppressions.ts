@@ -25,7 +25,7 @@ const example = {
 };
 
 /** An entry of the suppression list (docs/reference/interface.md, Suppression entry). */
-export const suppressionSchema = Type.Object(
+const suppressionSchema = Type.Object(
 	{
 		id: Type.String(),
 		recipient: Type.String({description: 'As it was spelled when it was added.'}),
@@ -43,7 +43,7 @@ export const suppressionSchema = Type.Object(
 );
 
 /** The body of an addition. */
-export const suppressionBody = Type.Object(
+const suppressionBody = Type.Object(
 	{
 		recipient: Type.String({
 			format: 'recipient-email',

@@ -20,7 +20,7 @@ const example = {
 };
 
 /** A topic (docs/reference/interface.md, Subscription topic). */
-export const topicSchema = Type.Object(
+const topicSchema = Type.Object(
 	{
 		id: Type.String(),
 		code: Type.String({description: 'What sends name as `unsubscribeGroup`.'}),
@@ -31,7 +31,7 @@ export const topicSchema = Type.Object(
 );
 
 /** The body of an addition. */
-export const topicBody = Type.Object(
+const topicBody = Type.Object(
 	{
 		code: Type.String({
 			format: 'topic-code',

@@ -25,7 +25,7 @@ const example = {
 };
 
 /** What a workspace sent in a calendar month (UTC). */
-export const usageSchema = Type.Object(
+const usageSchema = Type.Object(
 	{
 		period: Type.String({description: 'The month, `2026-11`.'}),
 		period_start: Type.String({description: 'UTC, `2026-11-01T00:00:00+00:00`'}),
@@ -51,7 +51,7 @@ export const usageSchema = Type.Object(
 	{examples: [example]},
 );
 
-export type UsageRoutesOptions = {readonly auth: Auth; readonly reader: Knex; readonly tools: Tools};
+type UsageRoutesOptions = {readonly auth: Auth; readonly reader: Knex; readonly tools: Tools};
 
 const usageQuery = Type.Object(
 	{

@@ -222,12 +222,12 @@ export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Ro
 	};
 }
 
-export type ReadVersion =
+type ReadVersion =
 	| {readonly ok: true; readonly sources: readonly VariantSource[]}
 	| {readonly ok: false; readonly violations: readonly Violation[]};
 
 /** The variants of a body of the right shape; what a schema cannot say of them is judged here. */
-export function readVersion({variants}: VersionBody): ReadVersion {
+function readVersion({variants}: VersionBody): ReadVersion {
 	const violations: Violation[] = [];
 	const seen = new Set<string | null>();
 	const sources = variants.map(({locale: tag = '', subject, mjml, html, text}, index): VariantSource => {
@@ -250,14 +250,14 @@ function body(text: string | undefined): string | undefined {
 	return text?.replace(/^\ufeff+/, '');
 }
 
-export type ReadyVersion =
+type ReadyVersion =
 	| {readonly ok: true; readonly variants: readonly TemplateVariant[]}
 	| {readonly ok: false; readonly violations: readonly Violation[]};
 
 const longestMessage = 500;
 
 /** What the compiler made of the sources, or each of its faults with the field that it is in, its line and its column. */
-export function readyVersion(sources: readonly VariantSource[], results: readonly CompileResult[]): ReadyVersion {
+function readyVersion(sources: readonly VariantSource[], results: readonly CompileResult[]): ReadyVersion {
 	const variants: TemplateVariant[] = [];
 	const violations: Violation[] = [];
 	for (const [index, source] of sources.entries()) {

@@ -12,7 +12,7 @@ import {longestOverlap} from '../../mail/webhook.ts';
 import {validTimezone} from '../../render/locale.ts';
 
 /** Says what is wrong with a text, as a clause that tells what is allowed (`must …`); null: nothing. */
-export type Format = (text: string) => string | null;
+type Format = (text: string) => string | null;
 
 const longestSubject = 1000;
 const longestAttachment = 1_048_576;

@@ -17,10 +17,10 @@ import {optional, optionalList, setting} from '../setting.ts';
 import {bounceMailbox, maskPassword} from '../urls.ts';
 
 /** What a client may bring in an hour. */
-export type InboundAllowance = {readonly mails: number; readonly bytes: number};
+type InboundAllowance = {readonly mails: number; readonly bytes: number};
 
 /** `1000/200MiB`: mails, and octets of all of them. */
-export const inboundAllowance: Parser<InboundAllowance> = (text, cwd) => {
+const inboundAllowance: Parser<InboundAllowance> = (text, cwd) => {
 	const [mails, bytes, ...rest] = text.split('/');
 	const most = count(1, 1_000_000_000)(mails ?? '', cwd);
 	const octets = size(1)(bytes ?? '', cwd);

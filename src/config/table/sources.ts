@@ -6,13 +6,13 @@ import {allowed, list, type Parser, value} from '../parsers.ts';
 import {optionalList} from '../setting.ts';
 
 /** Source addresses that go by one name. */
-export type SourcePool = {readonly name: string; readonly addresses: readonly string[]};
+type SourcePool = {readonly name: string; readonly addresses: readonly string[]};
 
 /** Words that mean something else where a pool is named. */
 const reserved = ['none', 'default'];
 
 /** `name=ip+ip`. */
-export const sourcePool: Parser<SourcePool> = text => {
+const sourcePool: Parser<SourcePool> = text => {
 	const [name = '', list = '', ...rest] = text.split('=');
 	const addresses = list.split('+');
 	const isName = /^[a-z0-9][a-z0-9_-]{0,31}$/.test(name) && !reserved.includes(name);
@@ -22,7 +22,7 @@ export const sourcePool: Parser<SourcePool> = text => {
 };
 
 /** `ip=2026-11-01` or `ip=2026-11-01/target`. */
-export const warmUp: Parser<WarmUp> = text => {
+const warmUp: Parser<WarmUp> = text => {
 	const [, address = '', start = '', digits] = /^([^=]*)=(\d{4}-\d\d-\d\d)(?:\/(\d{1,9}))?$/.exec(text) ?? [];
 	const target = digits === undefined ? defaultTarget : Number(digits);
 	return isIP(address) !== 0 && parseTime(start) !== undefined && target > 0

@@ -35,6 +35,6 @@ export type Texts = {
 	readonly help: (address: Html) => Html;
 };
 
-export type Notice = {readonly title: string; readonly text: string};
+type Notice = {readonly title: string; readonly text: string};
 
 export type Language = 'en' | 'de' | 'fr' | 'es';
