@@ -74,8 +74,6 @@ export function createRecipientMails({settings, store, vault, secrets, clock, pu
 	};
 }
 
-export type RecipientMails = ReturnType<typeof createRecipientMails>;
-
 /** The file in which a copy was captured, null if it was not. */
 export function capturedFile(dataDir: string, recipientId: string): string | null {
 	const file = join(capturedFolder(dataDir), capturedName(recipientId));

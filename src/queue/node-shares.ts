@@ -269,5 +269,3 @@ export function createShares({store, sites, regrade, leave, moment, longestWait,
 		},
 	};
 }
-
-export type Shares = ReturnType<typeof createShares>;

@@ -256,5 +256,3 @@ function sharers<SmtpWorker>(workers: readonly SmtpWorker[], site: string, conne
 		(_, index) => workers[(first + index) % workers.length] as SmtpWorker,
 	);
 }
-
-export type SmtpWorkers<Delivery extends Identified> = ReturnType<typeof createSmtpWorkers<Delivery>>;

@@ -5,7 +5,6 @@ import {unanswered} from './engine/postgres-pipeline.ts';
 
 /** What the API tells of a day. */
 export const usageStatuses = ['accepted', 'delivered', 'bounced', 'complained'] as const;
-export type UsageStatus = (typeof usageStatuses)[number];
 
 /** What is counted by the hour and by the day: `opened` is the first open of a message. */
 export const countedStatuses = [...usageStatuses, 'opened'] as const;

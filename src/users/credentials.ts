@@ -11,10 +11,7 @@ import {recordUserAct} from './users.ts';
 type Writing = Pick<Store, 'writer'>;
 
 /** `fault`: what is wrong with the password, a clause for people (`must …`). */
-type PasswordSet =
-	| {readonly ok: true}
-	| Busy
-	| {readonly ok: false; readonly reason: 'fault'; readonly fault: string};
+type PasswordSet = {readonly ok: true} | Busy | {readonly ok: false; readonly reason: 'fault'; readonly fault: string};
 
 /** Sets a user's password and ends all of their sessions but `sessionId`. */
 export async function setPassword(

@@ -68,10 +68,7 @@ const example = {
 };
 
 /** What came of a batch: one result per item, in order. */
-const batchResults = Type.Object(
-	{data: Type.Array(Type.Union([acceptedItem, failedItem]))},
-	{examples: [example]},
-);
+const batchResults = Type.Object({data: Type.Array(Type.Union([acceptedItem, failedItem]))}, {examples: [example]});
 
 type BatchRoutesOptions = {
 	readonly auth: Auth;
