@@ -29,7 +29,8 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	queue: ['mail', 'store', 'outcome', 'pace', 'pool'],
 	domains: ['mail', 'net', 'store', 'compose'],
 	admin: ['mail', 'store', 'outcome', 'domains', 'compose', 'render', 'users', 'report'],
-	declared: ['mail', 'store', 'compose', 'domains', 'admin', 'config/urls.ts', 'api/validate.ts', 'api/schemas'],
+	ops: ['mail', 'store'],
+	declared: ['ops', 'mail', 'store', 'compose', 'domains', 'admin', 'config/urls.ts', 'api/validate.ts', 'api/schemas'],
 	webhook: ['mail', 'net', 'store', 'pool'],
 	inbound: ['mail', 'net', 'store', 'links', 'outcome', 'config', 'pool'],
 	threads: [
@@ -70,7 +71,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'links',
 	],
 	bench: 'everything',
-	api: ['mail', 'net', 'store', 'accept', 'outcome', 'webhook', 'domains', 'admin', 'render'],
+	api: ['ops', 'mail', 'net', 'store', 'accept', 'outcome', 'webhook', 'domains', 'admin', 'render'],
 	submission: [
 		'mail',
 		'store',
@@ -88,6 +89,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	],
 	hosted: ['mail', 'store', 'outcome', 'links', 'api'],
 	dashboard: [
+		'ops',
 		'mail',
 		'net',
 		'store',
@@ -112,6 +114,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'webhook/guard.ts',
 	],
 	cli: [
+		'ops',
 		'mail',
 		'net',
 		'store',

@@ -34,7 +34,7 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		eventRoutes(parts),
 		suppressionRoutes(parts),
 		suppressionFileRoutes(parts),
-		topicRoutes(parts),
+		...topicRoutes(parts),
 		contactRoutes(parts),
 		templateRoutes(parts),
 		versionRoutes(parts),

@@ -1,5 +1,6 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import {type ApiErrorCode, apiErrors, type Violation} from '../mail/api-error.ts';
+import {Refused} from '../ops/operation.ts';
 
 type ApiErrorOptions = {
 	/** Instead of the code's usual message. */
@@ -66,6 +67,9 @@ export type ErrorReport = (request: FastifyRequest, error: unknown) => void;
 export function toApiError(error: unknown, isUnavailable: (error: unknown) => boolean): ApiError {
 	if (error instanceof ApiError) {
 		return error;
+	}
+	if (error instanceof Refused) {
+		return apiError(error.code, {message: error.message});
 	}
 
 	// fastify's own: a length that does not fit, a connection that ended within the body, a media type that is none.

@@ -1,7 +1,7 @@
 import type {FastifyRequest, FastifySchemaCompiler} from 'fastify';
 import type {TSchema} from 'typebox';
+import {Type} from '../mail/type.ts';
 import {bodyMissing} from './errors.ts';
-import {Type} from './schemas/type.ts';
 import type {Checks} from './validate.ts';
 
 /** The body of what takes no fields. */

@@ -1,7 +1,7 @@
 import {createHmac, type KeyObject, timingSafeEqual} from 'node:crypto';
 import type {Static} from 'typebox';
+import {Type} from '../mail/type.ts';
 import {apiError} from './errors.ts';
-import {Type} from './schemas/type.ts';
 
 /** The query of what takes none. */
 export const noQuery = Type.Object({}, {additionalProperties: false});

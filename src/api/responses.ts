@@ -1,8 +1,8 @@
 import type {TSchema} from 'typebox';
 import {type ApiErrorCode, apiErrors} from '../mail/api-error.ts';
+import {Type} from '../mail/type.ts';
 import type {Answer} from './describe.ts';
 import {formExpected} from './errors.ts';
-import {Type} from './schemas/type.ts';
 
 /** What decides which answers a route can give besides its own. */
 type RouteKind = {

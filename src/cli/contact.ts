@@ -6,7 +6,7 @@ import {createErase} from '../outcome/erase.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../store/contacts.ts';
 import {CliError} from './fault.ts';
 import {count, locale, type none, orNull, address as parseAddress, timezone, unless} from './options.ts';
-import {verb, yesOption} from './program.ts';
+import {verb, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {fields, type Noun, shortTime} from './text.ts';
 
@@ -48,13 +48,11 @@ export function contactCommands(contact: Command): void {
 			}),
 		);
 
-	yesOption(
-		verb(
-			contact,
-			'erase <contact>',
-			'Erase a person from contacts and messages, by id or address',
-			'mailctl contact erase user@example.org --yes',
-		),
+	yesVerb(
+		contact,
+		'erase <contact>',
+		'Erase a person from contacts and messages, by id or address',
+		'mailctl contact erase user@example.org --yes',
 	).action(action<{yes?: boolean}, [string]>(erase));
 }
 

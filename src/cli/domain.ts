@@ -15,7 +15,7 @@ import {listDomainSenders} from '../store/senders.ts';
 import {checkedLines, nextCheckOf, unaskedLines, wrongLines} from './domain-view.ts';
 import {CliError} from './fault.ts';
 import {domain as parseDomain, selector as parseSelector} from './options.ts';
-import {verb, yesOption} from './program.ts';
+import {verb, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {type Noun, shortTime} from './text.ts';
 
@@ -54,9 +54,9 @@ export function domainCommands(domain: Command): void {
 		.option('--cancel', 'cancel a rotation that waits for DNS')
 		.action(action(rotateKey));
 
-	yesOption(
-		verb(domain, 'remove <domain>', 'Remove a domain and its keys', 'mailctl domain remove shop.example --yes'),
-	).action(action(remove));
+	yesVerb(domain, 'remove <domain>', 'Remove a domain and its keys', 'mailctl domain remove shop.example --yes').action(
+		action(remove),
+	);
 }
 
 async function add(session: Session, options: {returnPathDomain?: string}, text: string): Promise<void> {

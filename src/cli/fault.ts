@@ -2,6 +2,7 @@ import {userInfo} from 'node:os';
 import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
 import {inSource} from '../log/source-places.ts';
+import {Refused} from '../ops/operation.ts';
 import {printable} from './text.ts';
 
 /** Exit codes of sysexits.h that scripts rely on. */
@@ -45,6 +46,9 @@ export type Report = {readonly lines: readonly string[]; readonly exitCode: numb
 export function report(error: unknown): Report {
 	if (error instanceof CliError) {
 		return {lines: [...error.details, error.message].map(line), exitCode: error.exitCode};
+	}
+	if (error instanceof Refused) {
+		return {lines: [line(`${error.wrong}, ${error.next}`)], exitCode: exitCodes.data};
 	}
 	if (error instanceof ConfigError) {
 		return {lines: error.problems.map(line), exitCode: error.exitCode};

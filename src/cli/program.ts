@@ -36,6 +36,11 @@ export function example(command: Command, sample: string): Command {
 	return command.addHelpText('after', `\nExample:\n  ${sample}`);
 }
 
+/** A verb that asks before it does its work. */
+export function yesVerb(noun: Command, usage: string, about: string, sample: string): Command {
+	return yesOption(verb(noun, usage, about, sample));
+}
+
 export function yesOption(command: Command): Command {
 	return command.option('--yes', 'do not ask');
 }

@@ -1,17 +1,15 @@
 import type {Command} from 'commander';
 import {removeSample, sampleSender, sampleTemplate} from '../admin/sample.ts';
 import {sampleDomain} from '../domains/domains.ts';
-import {verb, yesOption} from './program.ts';
+import {yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
 
 export function sampleCommands(sample: Command): void {
-	yesOption(
-		verb(
-			sample,
-			'remove',
-			'Remove the sample sender, its domain and the sample template, where you have not changed it',
-			'mailctl sample remove --yes',
-		),
+	yesVerb(
+		sample,
+		'remove',
+		'Remove the sample sender, its domain and the sample template, where you have not changed it',
+		'mailctl sample remove --yes',
 	).action(action<{yes?: boolean}, []>(remove));
 }
 

@@ -5,7 +5,7 @@ import {addSender, changeSender, prepareKeys, removeSender, senderState} from '.
 import {listSenders, type Sender} from '../store/senders.ts';
 import {CliError} from './fault.ts';
 import {label, address as parseAddress} from './options.ts';
-import {verb, yesOption} from './program.ts';
+import {verb, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
 import type {Noun} from './text.ts';
 
@@ -65,13 +65,11 @@ export function senderCommands(sender: Command): void {
 		);
 	}
 
-	yesOption(
-		verb(
-			sender,
-			'remove <address>',
-			'Remove a sender; its queued mail ends errored',
-			'mailctl sender remove no-reply@shop.example --yes',
-		),
+	yesVerb(
+		sender,
+		'remove <address>',
+		'Remove a sender; its queued mail ends errored',
+		'mailctl sender remove no-reply@shop.example --yes',
 	).action(
 		action<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
 			const {key} = parseAddress(text);

@@ -5,6 +5,7 @@ import {relative, resolve} from 'node:path';
 import {createInterface} from 'node:readline/promises';
 import type {Command} from 'commander';
 import type {Knex} from 'knex';
+import type {Static, TSchema} from 'typebox';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment, systemFile} from '../config/process-env.ts';
 import type {LoadedSettings, Settings} from '../config/settings.ts';
@@ -13,6 +14,7 @@ import {readUsedWorkspace, usedWorkspaceFile} from '../data-folder/used-workspac
 import {type Clock, systemClock} from '../mail/clock.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
+import {type Operation, perform} from '../ops/operation.ts';
 import {findIds, type OwnedId, type OwnedKind} from '../store/ids.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
@@ -36,6 +38,11 @@ export type Session = {
 	readonly store: () => Promise<Store>;
 	readonly reader: () => Promise<Knex>;
 	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
+	/** Does an operation in the workspace that is meant. Throws `Refused`. */
+	readonly perform: <Input extends TSchema, Result>(
+		operation: Operation<Input, Result>,
+		input: Static<Input>,
+	) => Promise<Result>;
 	/** Throws ConfigError where the keys are not those that the store was used with. */
 	readonly secrets: () => Promise<MasterKeys>;
 	/** Seals and opens secrets of the store. */
@@ -149,6 +156,12 @@ function openSession(globals: Globals, makesStore: boolean): {session: Session; 
 		store,
 		reader,
 		write: async work => await (await store()).writer.transaction(work),
+		async perform(operation, input) {
+			const {id: workspaceId} = await session.workspace();
+			const {writer} = await store();
+			const context = {face: 'cli', workspaceId, mode: 'live', tools: session.tools, writer} as const;
+			return await perform(operation, {...context, change: writer.transaction}, input);
+		},
 		secrets,
 		vault: async () => createVault(await secrets()),
 		async workspace() {

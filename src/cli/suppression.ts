@@ -9,7 +9,7 @@ import {countSuppressions, listSuppressions, readSuppressions, type Suppression}
 import {findOptedOut} from '../store/topics.ts';
 import {CliError} from './fault.ts';
 import {count, address as parseAddress, reason} from './options.ts';
-import {verb, yesOption} from './program.ts';
+import {verb, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {importCommand} from './suppression-import.ts';
 import {createProgress} from './terminal.ts';
@@ -67,13 +67,11 @@ export function suppressionCommands(suppression: Command): void {
 		}),
 	);
 
-	yesOption(
-		verb(
-			suppression,
-			'remove <id|address>',
-			'Remove an address, so that it gets mail again',
-			'mailctl suppression remove user@x.example --yes',
-		),
+	yesVerb(
+		suppression,
+		'remove <id|address>',
+		'Remove an address, so that it gets mail again',
+		'mailctl suppression remove user@x.example --yes',
 	).action(action<{yes?: boolean}, [string]>(remove));
 
 	importCommand(suppression);

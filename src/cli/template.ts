@@ -26,7 +26,7 @@ import {
 import {CliError} from './fault.ts';
 import {readVariables} from './files.ts';
 import {count, label, locale, templateId, timezone} from './options.ts';
-import {verb, yesOption} from './program.ts';
+import {verb, yesOption, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
 import type {PullOptions} from './template-pull.ts';
 import {showSaved, showTemplate, templateNoun} from './template-view.ts';
@@ -133,13 +133,11 @@ export function templateCommands(template: Command): void {
 		.option('--out <file>', 'write the html there')
 		.action(action<PreviewOptions, [string]>(preview));
 
-	yesOption(
-		verb(
-			template,
-			'delete <template>',
-			'Delete a template; mail accepted with it still goes out',
-			'mailctl template delete receipt --yes',
-		),
+	yesVerb(
+		template,
+		'delete <template>',
+		'Delete a template; mail accepted with it still goes out',
+		'mailctl template delete receipt --yes',
 	).action(
 		action<{yes?: boolean}, [string]>(async (session, {yes}, key) => {
 			const {id, name, workspace_id: workspaceId} = await chosenTemplate(session, key);

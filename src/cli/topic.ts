@@ -1,12 +1,10 @@
 import type {Command} from 'commander';
-import {createTopic, purgeTopic, removeTopic} from '../admin/topics.ts';
 import {storedTime, topicView} from '../api/views.ts';
-import {lookUpTopic} from '../store/templates.ts';
-import {countOptOuts, listTopics, type Topic} from '../store/topics.ts';
-import {CliError} from './fault.ts';
+import {type CountedTopic, countedTopics, createTopic, optOutsOf, purgeTopic, removeTopic} from '../ops/topics.ts';
+import type {Topic} from '../store/topics.ts';
 import {label, topicCode} from './options.ts';
-import {verb, yesOption} from './program.ts';
-import {action, type Session} from './session.ts';
+import {verb, yesVerb} from './program.ts';
+import {action} from './session.ts';
 import {grouped, type Noun} from './text.ts';
 
 const mostTopics = 10_000;
@@ -17,80 +15,54 @@ export function topicCommands(topic: Command): void {
 		.requiredOption('--name <name>', 'what recipients see', label('--name'))
 		.action(
 			action<{code: string; name: string}, []>(async (session, {code, name}) => {
-				const {id: workspaceId} = await session.workspace();
-				const made = await session.write(trx => createTopic(trx, session.tools, {workspaceId, code, name}));
-				if (!made) {
-					throw new CliError('data', `there is a topic ${code} already`, 'see mailctl topic list');
-				}
-				session.one(topics, made);
+				session.one(topics, await session.perform(createTopic, {code, name}));
 			}),
 		);
 
-	verb(topic, 'list', 'List topics, newest first, and how many opted out', 'mailctl topic list').action(action(list));
+	verb(topic, 'list', 'List topics, newest first, and how many opted out', 'mailctl topic list').action(
+		action(async session => {
+			const {id} = await session.workspace();
+			session.list(counted, await countedTopics(await session.reader(), id, mostTopics));
+		}),
+	);
 
-	yesOption(
-		verb(
-			topic,
-			'remove <id|code>',
-			'Remove a topic; its opt-outs hold again if its code comes back',
-			'mailctl topic remove news --yes',
-		),
+	yesVerb(
+		topic,
+		'remove <id|code>',
+		'Remove a topic; its opt-outs hold again if its code comes back',
+		'mailctl topic remove news --yes',
 	).action(
 		action<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
 			const id = await session.idOf('usg', text);
-			const {id: workspaceId} = await session.workspace();
+			await session.workspace();
 			const question = `Remove the topic ${text}? Unsubscribe links of its mail will suppress for all mail.`;
 			await session.confirm(question, yes);
-			const by = id === undefined ? {code: text} : {id};
-			const removed = await session.write(trx => removeTopic(trx, session.tools, workspaceId, by));
-			if (!removed) {
-				throw new CliError('data', `there is no topic ${text}`, 'see mailctl topic list');
-			}
+			const removed = await session.perform(removeTopic, id === undefined ? {code: text} : {id});
 			session.show({...topicView(removed, storedTime), removed: true}, () => [
 				`removed ${removed.code}, its opt-outs are kept`,
 			]);
 		}),
 	);
 
-	yesOption(
-		verb(
-			topic,
-			'purge <code>',
-			'Forget who opted out of a code: they get its mail again',
-			'mailctl topic purge news --yes',
-		),
-	).action(action<{yes?: boolean}, [string]>(purge));
+	yesVerb(
+		topic,
+		'purge <code>',
+		'Forget who opted out of a code: they get its mail again',
+		'mailctl topic purge news --yes',
+	).action(
+		action<{yes?: boolean}, [string]>(async (session, {yes}, code) => {
+			const known = await optOutsOf(await session.reader(), (await session.workspace()).id, code);
+			await session.confirm(`Forget ${grouped(known)} opt-outs of ${code}? These people will get its mail again.`, yes);
+			const forgotten = await session.perform(purgeTopic, {code});
+			session.show({code, forgotten}, () => [`forgot ${grouped(forgotten)} opt-outs of ${code}`]);
+		}),
+	);
 }
 
-/** Codes without a topic are shown too: opt-outs outlive it. */
-async function list(session: Session): Promise<void> {
-	const {id: workspaceId} = await session.workspace();
-	const reader = await session.reader();
-	const optOuts = await countOptOuts(reader, workspaceId);
-	const found = await listTopics(reader, {workspaceId, after: null, limit: mostTopics});
-	const rows = found.map(row => ({...row, opted_out: optOuts.get(row.code) ?? 0}));
-	const known = new Set(found.map(({code}) => code));
-	const removed = [...optOuts].filter(([code]) => !known.has(code)).sort(([a], [b]) => (a < b ? -1 : 1));
-	session.list(counted, [
-		...rows,
-		...removed.map(([code, opted_out]) => ({id: null, code, name: null, opted_out, created_at: null})),
-	]);
-}
-
-async function purge(session: Session, {yes}: {yes?: boolean}, code: string): Promise<void> {
-	const {id: workspaceId} = await session.workspace();
-	const reader = await session.reader();
-	const known = (await countOptOuts(reader, workspaceId)).get(code) ?? 0;
-	if (known === 0 && !(await lookUpTopic(reader, workspaceId, code))) {
-		throw new CliError('data', `there is no topic ${code}, and nobody opted out of it`, 'see mailctl topic list');
-	}
-	await session.confirm(`Forget ${grouped(known)} opt-outs of ${code}? These people will get its mail again.`, yes);
-	const forgotten = await purgeTopic(session.write, session.tools, workspaceId, code);
-	session.show({code, forgotten}, () => [`forgot ${grouped(forgotten)} opt-outs of ${code}`]);
-}
+const none = 'no topics, mailctl topic create makes one';
 
 const topics: Noun<Topic> = {
-	none: 'no topics, mailctl topic create makes one',
+	none,
 	json: row => topicView(row, storedTime),
 	fields: [
 		{name: 'id', cell: row => row.id},
@@ -99,18 +71,14 @@ const topics: Noun<Topic> = {
 	],
 };
 
-/** A topic, or the code of one that was removed, and how many opted out of it. */
-type Counted = (Topic | {readonly id: null; readonly code: string; readonly name: null; readonly created_at: null}) & {
-	readonly opted_out: number;
-};
-
-const counted: Noun<Counted> = {
-	none: 'no topics, mailctl topic create makes one',
-	json: row => (row.id === null ? row : {...topicView(row, storedTime), opted_out: row.opted_out}),
+const counted: Noun<CountedTopic> = {
+	none,
+	json: ({topic, code, optedOut: opted_out}) =>
+		topic ? {...topicView(topic, storedTime), opted_out} : {id: null, code, name: null, opted_out, created_at: null},
 	fields: [
-		{title: 'ID', cell: row => row.id ?? 'removed', id: true},
+		{title: 'ID', cell: row => row.topic?.id ?? 'removed', id: true},
 		{title: 'CODE', cell: row => row.code, cut: true},
-		{title: 'NAME', cell: row => row.name, cut: true},
-		{title: 'OPTED OUT', cell: row => grouped(row.opted_out), right: true},
+		{title: 'NAME', cell: row => row.topic?.name ?? null, cut: true},
+		{title: 'OPTED OUT', cell: row => grouped(row.optedOut), right: true},
 	],
 };

@@ -7,7 +7,7 @@ import {addUser, emailKey, type Linked, linkFor, removeUser} from '../users/user
 import {CliError} from './fault.ts';
 import {logInLink} from './init.ts';
 import {oneOf, address as parseAddress} from './options.ts';
-import {verb, yesOption} from './program.ts';
+import {verb, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {type Noun, shortTime} from './text.ts';
 
@@ -57,13 +57,11 @@ export function userCommands(user: Command): void {
 		}),
 	);
 
-	yesOption(
-		verb(
-			user,
-			'remove <email>',
-			'Remove a user; their sessions end at once',
-			'mailctl user remove ann@example.com --yes',
-		),
+	yesVerb(
+		user,
+		'remove <email>',
+		'Remove a user; their sessions end at once',
+		'mailctl user remove ann@example.com --yes',
 	).action(
 		action<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
 			const {id, email} = await userOf(session, text);

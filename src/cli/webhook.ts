@@ -10,7 +10,7 @@ import {createGuard} from '../webhook/guard.ts';
 import type {PostEnd} from '../webhook/post.ts';
 import {CliError} from './fault.ts';
 import {duration} from './options.ts';
-import {verb, version, yesOption} from './program.ts';
+import {verb, version, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {fields, type Noun, shortTime} from './text.ts';
 import {chosenEndpoint, deliveriesVerb, missingEndpoint, replayVerb, webhookEvents} from './webhook-deliveries.ts';
@@ -55,13 +55,11 @@ export function webhookCommands(webhook: Command): void {
 		}),
 	);
 
-	yesOption(
-		verb(
-			webhook,
-			'remove <id>',
-			'Remove an endpoint with its deliveries; nothing more is posted to it',
-			'mailctl webhook remove whe_06f… --yes',
-		),
+	yesVerb(
+		webhook,
+		'remove <id>',
+		'Remove an endpoint with its deliveries; nothing more is posted to it',
+		'mailctl webhook remove whe_06f… --yes',
 	).action(
 		action<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
 			const endpoint = await chosenEndpoint(session, text);

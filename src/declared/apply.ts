@@ -1,6 +1,5 @@
 import type {Knex} from 'knex';
 import {changeKey, createKey, revokeKey} from '../admin/keys.ts';
-import {createTopic, removeTopic, renameTopic} from '../admin/topics.ts';
 import {addEndpoint, changeEndpoint, removeEndpoint, setEndpointActive} from '../admin/webhooks.ts';
 import {changeWorkspace, createWorkspace, type WorkspaceInput} from '../admin/workspaces.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
@@ -10,6 +9,8 @@ import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} f
 import {usualScopes} from '../mail/api-key.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {hasPassword, withPasswords} from '../mail/route-choice.ts';
+import {performIn, Refused, type Scene} from '../ops/operation.ts';
+import {createTopic, removeTopic, renameTopic} from '../ops/topics.ts';
 import {findDomain} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
 import {findSender, type Sender} from '../store/senders.ts';
@@ -29,8 +30,17 @@ export type Made = {readonly id?: string; readonly key?: string; readonly signin
 
 type Of<K> = Extract<Change, {readonly kind: K}>;
 
-/** Does one change, by the same workflows as the commands of its noun. */
+/** Does one change, by the operations of its noun. */
 export async function perform(parts: ApplyParts, change: Change): Promise<Made> {
+	return await performChange(parts, change).catch(error => {
+		if (error instanceof Refused) {
+			return undefined;
+		}
+		throw error;
+	});
+}
+
+async function performChange(parts: ApplyParts, change: Change): Promise<Made> {
 	const {reader, write, tools, vault} = parts;
 	if (change.kind === 'workspace' && change.action === 'add') {
 		const input = {...inputOf(change.wanted, vault), name: change.name};
@@ -40,6 +50,7 @@ export async function perform(parts: ApplyParts, change: Change): Promise<Made> 
 	if (workspaceId === undefined) {
 		return undefined;
 	}
+	const scene = {face: 'apply', workspaceId, mode: 'live', tools} as const;
 	switch (change.kind) {
 		case 'workspace':
 			return await write(trx => changeWorkspace(trx, tools, workspaceId, inputOf(change.wanted, vault)));
@@ -48,7 +59,7 @@ export async function perform(parts: ApplyParts, change: Change): Promise<Made> 
 		case 'sender':
 			return await performSender(parts, workspaceId, change);
 		case 'topic':
-			return await write(trx => performTopic(trx, tools, workspaceId, change));
+			return await write(trx => performTopic({...scene, trx}, change));
 		case 'webhook':
 			return await write(trx => performWebhook(trx, {tools, vault}, workspaceId, change));
 		case 'key':
@@ -153,19 +164,14 @@ async function changeInTurn(
 	return {id};
 }
 
-async function performTopic(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	workspaceId: string,
-	change: Of<'topic'>,
-): Promise<Made> {
+async function performTopic(scene: Scene, change: Of<'topic'>): Promise<Made> {
 	switch (change.action) {
 		case 'add':
-			return await createTopic(trx, tools, {workspaceId, ...change.wanted});
+			return await performIn(createTopic, scene, change.wanted);
 		case 'change':
-			return await renameTopic(trx, tools, {workspaceId, ...change.wanted});
+			return await performIn(renameTopic, scene, change.wanted);
 		case 'remove':
-			return await removeTopic(trx, tools, workspaceId, {code: change.name});
+			return await performIn(removeTopic, scene, {code: change.name});
 	}
 }
 

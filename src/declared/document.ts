@@ -1,9 +1,9 @@
 import type {TSchema} from 'typebox';
-import {Type} from '../api/schemas/type.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import {type Scope, scopes} from '../mail/api-key.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import type {Mode} from '../mail/message.ts';
+import {Type} from '../mail/type.ts';
 import {mostEndpoints} from '../mail/webhook.ts';
 
 /** The only version there is. */

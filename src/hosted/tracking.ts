@@ -1,12 +1,12 @@
 import type {IncomingHttpHeaders} from 'node:http';
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import {describe} from '../api/describe.ts';
-import {Type} from '../api/schemas/type.ts';
 import type {Routes} from '../api/server.ts';
 import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
+import {Type} from '../mail/type.ts';
 import type {EngagementType} from '../store/engagement.ts';
 import type {Collector} from './collector.ts';
 

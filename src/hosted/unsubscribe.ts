@@ -3,13 +3,13 @@ import type {Knex} from 'knex';
 import {describe} from '../api/describe.ts';
 import {apiError, formExpected} from '../api/errors.ts';
 import {createFailureLimit} from '../api/rate-limit.ts';
-import {Type} from '../api/schemas/type.ts';
 import {type Api, isPlain, type Routes, refuseOtherBodies} from '../api/server.ts';
 import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {Clock} from '../mail/clock.ts';
 import {storeTime} from '../mail/time.ts';
+import {Type} from '../mail/type.ts';
 import {
 	changes,
 	type LinkedRecipient,

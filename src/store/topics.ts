@@ -52,7 +52,7 @@ export async function deleteTopic(
 	by: {readonly id: string} | {readonly code: string},
 ): Promise<Topic | undefined> {
 	const topic: Topic | undefined = await trx('topics')
-		.where({workspace_id: workspaceId, ...by})
+		.where({...by, workspace_id: workspaceId})
 		.first();
 	return topic && (await trx('topics').where({id: topic.id}).delete()) === 1 ? topic : undefined;
 }

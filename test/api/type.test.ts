@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import TheirType from 'typebox';
-import {Type} from '../../src/api/schemas/type.ts';
+import {Type} from '../../src/mail/type.ts';
 
 /** How a schema is built, to be done with either library. */
 type Build = (type: typeof Type) => object;

@@ -2,6 +2,7 @@ import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Static} from 'typebox';
 import {changeContact} from '../../admin/contacts.ts';
 import {isId} from '../../mail/ids.ts';
+import {Type} from '../../mail/type.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../../store/contacts.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
@@ -11,7 +12,6 @@ import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
 import {canonicalLocale, queryAddressKey} from '../schemas/formats.ts';
 import {idParams, pageOf} from '../schemas/page.ts';
-import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 import {contactView} from '../views.ts';
 

@@ -2,6 +2,7 @@ import type {ServerResponse} from 'node:http';
 import {Readable} from 'node:stream';
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {FastifyRequest} from 'fastify';
+import {Type} from '../../mail/type.ts';
 import {readLastPosition} from '../../store/event-positions.ts';
 import {findAtPosition, type StreamPart} from '../../store/event-stream.ts';
 import type {ApiParts} from '../api-parts.ts';
@@ -11,7 +12,6 @@ import {describe} from '../describe.ts';
 import {apiError, retryAfter} from '../errors.ts';
 import {eventMessage, heartbeat, type StreamIds, streamIds} from '../event-stream.ts';
 import {streamedEventSchema} from '../schemas/message.ts';
-import {Type} from '../schemas/type.ts';
 import {createSeats} from '../seats.ts';
 import type {Routes} from '../server.ts';
 

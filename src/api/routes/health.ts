@@ -1,9 +1,9 @@
 import {createHash, timingSafeEqual} from 'node:crypto';
 import type {onRequestHookHandler} from 'fastify';
+import {Type} from '../../mail/type.ts';
 import type {Refuse} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
-import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 
 type HealthRoutesOptions = {

@@ -1,4 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import {Type} from '../../mail/type.ts';
 import {listRecipients} from '../../store/message-recipients.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
@@ -8,7 +9,6 @@ import {apiError} from '../errors.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {idParams} from '../schemas/page.ts';
 import {previewSchema} from '../schemas/template.ts';
-import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 import {createTurns} from '../turns.ts';
 

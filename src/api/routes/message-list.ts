@@ -12,6 +12,7 @@ import {
 	tagTerm,
 } from '../../mail/terms.ts';
 import {parseQueryTime} from '../../mail/time.ts';
+import {Type} from '../../mail/type.ts';
 import {firstThatFit} from '../../store/engine/along-index.ts';
 import {type MessageFilter, scanMessages} from '../../store/message-scan.ts';
 import {readMessages} from '../../store/messages.ts';
@@ -23,7 +24,6 @@ import {pageQuery, scanPage} from '../paging.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {messageSchema} from '../schemas/message.ts';
 import {pageOf} from '../schemas/page.ts';
-import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 import {messageView} from '../views.ts';
 

@@ -2,6 +2,7 @@ import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from '../../domains/senders.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
+import {Type} from '../../mail/type.ts';
 import {findSender, findSenderById, pageSenders} from '../../store/senders.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
@@ -9,7 +10,6 @@ import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
 import {idParams, pageOf, time} from '../schemas/page.ts';
-import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 import {senderView} from '../views.ts';
 

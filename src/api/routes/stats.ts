@@ -1,11 +1,11 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {mostDays, readStats} from '../../admin/stats.ts';
 import {apiTime} from '../../mail/time.ts';
+import {Type} from '../../mail/type.ts';
 import {statsFigures, statsGroups} from '../../store/stats.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
-import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 import {createTurns} from '../turns.ts';
 

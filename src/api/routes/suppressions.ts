@@ -3,6 +3,7 @@ import {manualEntry, removeSuppression, suppressWrite} from '../../admin/suppres
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
 import {suppressionReasons} from '../../mail/suppression.ts';
+import {Type} from '../../mail/type.ts';
 import {listSuppressions} from '../../store/suppressions.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
@@ -11,7 +12,6 @@ import {apiError} from '../errors.ts';
 import {noQuery, pageQuery, readPage} from '../paging.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {idParams, pageOf} from '../schemas/page.ts';
-import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 import {suppressionView} from '../views.ts';
 

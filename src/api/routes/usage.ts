@@ -3,11 +3,11 @@ import type {Knex} from 'knex';
 import {mostDays} from '../../admin/stats.ts';
 import type {Tools} from '../../mail/operator.ts';
 import {apiTime, dayMs, monthOf, storeTime} from '../../mail/time.ts';
+import {Type} from '../../mail/type.ts';
 import {readMonth, readUsage, usageStatuses} from '../../store/usage.ts';
 import {findWorkspace} from '../../store/workspaces.ts';
 import {type Auth, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
-import {Type} from '../schemas/type.ts';
 import type {Routes} from '../server.ts';
 
 const count = Type.Integer();

@@ -3,6 +3,7 @@ import {previewTemplate} from '../../admin/preview.ts';
 import {addVersion, storedVariant} from '../../admin/templates.ts';
 import type {Violation} from '../../mail/api-error.ts';
 import {isTemplateId} from '../../mail/ids.ts';
+import {Type} from '../../mail/type.ts';
 import type {CompileResult, VariantSource} from '../../render/compile.ts';
 import {compileInWorker, renderInWorker} from '../../render/in-worker.ts';
 import {
@@ -30,7 +31,6 @@ import {
 	versionBody,
 	versionSchema,
 } from '../schemas/template.ts';
-import {Type} from '../schemas/type.ts';
 import {variablesJson} from '../schemas/variables.ts';
 import type {Routes} from '../server.ts';
 import {createTurns} from '../turns.ts';

@@ -1,6 +1,6 @@
+import {Type} from '../../mail/type.ts';
 import {domainStates} from '../../store/domains.ts';
 import {time} from './page.ts';
-import {Type} from './type.ts';
 
 const textOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], {description});
 

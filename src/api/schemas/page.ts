@@ -1,5 +1,5 @@
 import type {TSchema} from 'typebox';
-import {Type} from './type.ts';
+import {Type} from '../../mail/type.ts';
 
 /** A time of an answer. */
 export const time = Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'});

@@ -1,5 +1,5 @@
 import type {Static} from 'typebox';
-import {Type} from './type.ts';
+import {Type} from '../../mail/type.ts';
 
 const strict = {additionalProperties: false} as const;
 

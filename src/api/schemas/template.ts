@@ -1,6 +1,6 @@
 import type {Static} from 'typebox';
+import {Type} from '../../mail/type.ts';
 import {time} from './page.ts';
-import {Type} from './type.ts';
 
 const strict = {additionalProperties: false} as const;
 const id = 'tpl_01kaxq7w0c8m2v5t9d3f6h1j4n';

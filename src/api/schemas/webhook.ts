@@ -1,6 +1,6 @@
 import {webhookEventTypes} from '../../mail/event.ts';
+import {Type} from '../../mail/type.ts';
 import {deliveryStates, longestOverlap} from '../../mail/webhook.ts';
-import {Type} from './type.ts';
 
 const time = Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'});
 const timeOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], {description});

@@ -5,7 +5,7 @@ import {capturedFolder, removeCaptured} from '../../deliver/capture.ts';
 import {hasWorkspace} from '../../store/workspaces.ts';
 import {CliError} from '../fault.ts';
 import {readDaemons} from '../open-store.ts';
-import {verb, yesOption} from '../program.ts';
+import {yesVerb} from '../program.ts';
 import {action, namedWorkspace, type Session} from '../session.ts';
 import {createProgress} from '../terminal.ts';
 import {grouped} from '../text.ts';
@@ -14,13 +14,11 @@ import {grouped} from '../text.ts';
 const noticedMs = 1500;
 
 export function deleteVerb(workspace: Command): void {
-	yesOption(
-		verb(
-			workspace,
-			'delete <workspace>',
-			'Delete a workspace with all that is in it; refused while its mail waits',
-			'mailctl workspace delete acme --yes',
-		),
+	yesVerb(
+		workspace,
+		'delete <workspace>',
+		'Delete a workspace with all that is in it; refused while its mail waits',
+		'mailctl workspace delete acme --yes',
 	).action(action(remove));
 }
 

@@ -1,0 +1,49 @@
+// Counts the lines of a noun over its faces: what it does, its API routes, its commands, its pages, its part of `apply`. Run it before and
+// after a noun moves to `src/ops/`: `node scripts/measure-faces.js`. Store, tests and the generated client are no faces.
+import {execFileSync} from 'node:child_process';
+import {readFileSync} from 'node:fs';
+
+const folders = 'ops admin domains users api cli dashboard declared'.split(' ').map(name => `src/${name}`);
+const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', ...folders], {
+	encoding: 'utf8',
+})
+	.split('\n')
+	.filter(file => file.endsWith('.ts'));
+
+/** The files of a noun, and in files of several nouns its functions and constants. */
+const nouns = {
+	topics: [/\/topics?\.ts$/, /^(performTopic|topicView)$/],
+	suppressions: [/\/(suppressions?|suppression-export)\.ts$/, /^suppressionView$/],
+	keys: [/(ops|admin|cli|installation)\/keys?\.ts$/, /^performKey$/],
+	contacts: [/\/contacts?\.ts$/, /^contactView$/],
+	senders: [/\/senders?\.ts$/, /^(performSender|changeInTurn|senderView)$/],
+	webhooks: [
+		/(ops|admin|cli|routes)\/webhooks?\.ts$|dashboard\/webhooks\/(?!deliver)/,
+		/^(performWebhook|endpointView)$/,
+	],
+	users: [/\/users?\.ts$/, /^userView$/],
+	workspaces: [/(ops|admin)\/workspaces\.ts$|cli\/workspace\/|installation\/workspace/, /^inputOf$/],
+	shared: [/ops\/operation\.ts$|api\/operation-route\.ts$|dashboard\/operation-form\.ts$/, /^$/],
+};
+
+/** The lines of top-level functions and constants of these names, with their comments. */
+function blockLines(text, names) {
+	const blocks = text.matchAll(
+		/^(?:\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n)?(?:export )?(?:async )?(?:function|const) (\w+)[\s\S]*?\n[}\]].*\n/gm,
+	);
+	return [...blocks]
+		.filter(([, name]) => names.test(name))
+		.reduce((sum, [block]) => sum + block.split('\n').length - 1, 0);
+}
+
+for (const [noun, [own, names]] of Object.entries(nouns)) {
+	const parts = files.map(file => {
+		const text = readFileSync(file, 'utf8');
+		return [file.replace('src/', ''), own.test(file) ? text.split('\n').length - 1 : blockLines(text, names)];
+	});
+	const counted = parts.filter(([, lines]) => lines > 0);
+	const sum = counted.reduce((total, [, lines]) => total + lines, 0);
+	console.log(
+		`${noun.padEnd(14)} ${String(sum).padStart(5)}   ${counted.map(([file, lines]) => `${file} ${lines}`).join(', ')}`,
+	);
+}

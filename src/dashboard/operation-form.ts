@@ -1,0 +1,68 @@
+import type {Static, TSchema} from 'typebox';
+import {createChecks} from '../api/validate.ts';
+import {type Operation, perform, Refused} from '../ops/operation.ts';
+import type {DashboardParts} from './parts.ts';
+import {type Answer, go, missing, type Route, type Visit} from './route.ts';
+
+/** The page that has the forms: where one comes back to, and how it shows what was wrong (422). */
+export type Origin = {readonly path: string; readonly show: (visit: Visit, problem: string) => Promise<Answer>};
+
+type Reading<Input> = {
+	/** Looks before the form is read. A text says what is wrong; throws `Refused` where the thing is missing. */
+	readonly before?: (visit: Visit) => Promise<unknown>;
+	/** Absent: each field of the input is a field of the form or a parameter of the path. A text says what is wrong. */
+	readonly read?: (visit: Visit) => Input | string;
+};
+
+let checks: ReturnType<typeof createChecks> | undefined;
+
+/**
+ * Makes routes for the forms of a page. The form of an operation needs the operation's role and works in the workspace that is
+ * looked at. `done` is what the page then says, or another page.
+ */
+export const operationForms =
+	({writer, change}: Pick<DashboardParts, 'writer' | 'change'>, origin: Origin) =>
+	<Input extends TSchema, Result>(
+		operation: Operation<Input, Result>,
+		path: string,
+		done: (result: Result, visit: Visit) => Answer | string,
+		{before, read}: Reading<Static<Input>> = {},
+	): Route => {
+		const {input, role, everywhere, fresh} = operation;
+
+		async function answer(visit: Visit): Promise<Answer> {
+			const wrong = await before?.(visit);
+			const value = typeof wrong === 'string' ? wrong : read ? read(visit) : sent(input, visit);
+			const problem = typeof value === 'string' ? value : problemOf(input, value);
+			if (problem !== null) {
+				return await origin.show(visit, problem);
+			}
+			const {workspace, tools} = visit;
+			const context = {face: 'dashboard', workspaceId: workspace.id, mode: 'live', tools, writer, change} as const;
+			const result = done(await perform(operation, context, value as Static<Input>), visit);
+			return typeof result === 'string' ? go(origin.path, result) : result;
+		}
+
+		return {
+			...{method: 'POST', path, role, ...(everywhere && {everywhere}), ...(fresh && {fresh})},
+			answer: visit =>
+				answer(visit).catch(error => {
+					if (!(error instanceof Refused)) {
+						throw error;
+					}
+					return error.code === 'not_found' ? missing(error.page) : origin.show(visit, error.page);
+				}),
+		};
+	};
+
+function problemOf(input: TSchema, value: unknown): string | null {
+	checks ??= createChecks();
+	const [violation] = checks.checkOf(input)(value);
+	return violation ? `The ${violation.field.replaceAll('_', ' ')} ${violation.message}.` : null;
+}
+
+/** The fields that a form sent, without space around them, and the parameters of its path. */
+function sent({properties = {}}: TSchema & {properties?: object}, {form, params}: Visit): object {
+	const fields = Object.keys(properties).map(name => [name, form.get(name)?.trim() ?? '']);
+	return {...Object.fromEntries(fields), ...params};
+}

@@ -1,0 +1,157 @@
+import type {Knex} from 'knex';
+import type {Static, TSchema} from 'typebox';
+import {apiErrors} from '../mail/api-error.ts';
+import type {Scope} from '../mail/api-key.ts';
+import type {Mode} from '../mail/message.ts';
+import type {ActTools} from '../mail/operator.ts';
+import type {Role} from '../mail/user.ts';
+import {type Act, beginAct, recordAct} from '../store/audit.ts';
+import {bumpGeneration} from '../store/changes.ts';
+import type {Writer} from '../store/engine/writer.ts';
+
+/** Where people and programs ask for operations: the HTTP API, the commands, the forms of the dashboard, `mailctl apply`. */
+export type Face = 'api' | 'cli' | 'dashboard' | 'apply';
+
+/** Who asks for an operation, and where it may work. A face makes it from the key, user or process that it has checked. */
+export type Context = {
+	readonly face: Face;
+	/** The only workspace whose rows the operation reads and changes. */
+	readonly workspaceId: string;
+	/** `test`: by a test key, which changes only what test keys made. */
+	readonly mode: Mode;
+	/** With the operator whom the audit trail names. */
+	readonly tools: ActTools;
+	readonly writer: Pick<Writer, 'submit' | 'transaction'>;
+	/** As `writer.transaction`; afterwards this process caches nothing from before. */
+	readonly change: Writer['transaction'];
+};
+
+/** A context within a transaction. */
+export type Scene = Omit<Context, 'writer' | 'change'> & {readonly trx: Knex.Transaction};
+
+type Head<Input extends TSchema> = {
+	/** The noun of the command line and the verb: `topic create`. */
+	readonly name: string;
+	/** The scope that a key of the API needs. */
+	readonly scope?: Scope;
+	/** The least role of a user of the dashboard. */
+	readonly role: Role;
+	/** Only for users of all workspaces: what it changes is the installation's. */
+	readonly everywhere?: true;
+	/** A user needs a log-in or re-authentication of the last minutes. */
+	readonly fresh?: true;
+	/** Why a face does not have it. */
+	readonly without?: {readonly [Name in Face]?: string};
+	/** What it takes. The API and the forms check it; commands and `apply` have parsers of their own. */
+	readonly input: Input;
+	/** The action in the audit trail: `topic.created`. */
+	readonly audit: string;
+};
+
+/** Runs in one transaction, which records the act. Throws `Refused` where it changes nothing. */
+type Single<Input, Result> = {
+	readonly run: (scene: Scene, input: Input) => Promise<Result>;
+	/** What the audit trail has of the act, besides who, when and where. */
+	readonly entry: (result: Result, input: Input) => Omit<Act, 'action' | 'workspaceId' | 'at'>;
+	/** False: no process caches what it changes. Else all read it again. */
+	readonly refreshes?: false;
+};
+
+/** Writes in several transactions, or in one with others of its kind (a group write); nothing of it is cached. */
+type Long<Input, Result> = {
+	/** `begin` gives what records the act of a target, with what is done so far (`beginAct`). */
+	readonly work: (
+		context: Context,
+		input: Input,
+		begin: (target: string) => ReturnType<typeof beginAct>,
+	) => Promise<Result>;
+};
+
+type SingleOperation<Input extends TSchema, Result> = Head<Input> & Single<Static<Input>, Result>;
+type LongOperation<Input extends TSchema, Result> = Head<Input> & Long<Static<Input>, Result>;
+
+/** One verb of a noun, as all faces know it. */
+export type Operation<Input extends TSchema, Result> = SingleOperation<Input, Result> | LongOperation<Input, Result>;
+
+/** Gives the parts of a definition the types of its input and result. */
+export const operation = <Input extends TSchema, Result>(definition: SingleOperation<Input, Result>) => definition;
+export const longOperation = <Input extends TSchema, Result>(definition: LongOperation<Input, Result>) => definition;
+
+/** Does an operation, records it and has caches refreshed. Throws `Refused`. */
+export async function perform<Input extends TSchema, Result>(
+	operation: Operation<Input, Result>,
+	context: Context,
+	input: Static<Input>,
+): Promise<Result> {
+	if ('work' in operation) {
+		const {workspaceId, tools} = context;
+		return await operation.work(context, input, target =>
+			beginAct(tools, {action: operation.audit, workspaceId, target}),
+		);
+	}
+	const transaction = operation.refreshes === false ? context.writer.transaction : context.change;
+	return await transaction(trx => performIn(operation, {...context, trx}, input));
+}
+
+/** The same as a part of a transaction that does more. */
+export async function performIn<Input extends TSchema, Result>(
+	{run, audit, entry, refreshes}: SingleOperation<Input, Result>,
+	scene: Scene,
+	input: Static<Input>,
+): Promise<Result> {
+	const {trx, tools, workspaceId} = scene;
+	const result = await run(scene, input);
+	await recordAct(trx, tools, {action: audit, workspaceId, ...entry(result, input)});
+	if (refreshes !== false) {
+		await bumpGeneration(trx);
+	}
+	return result;
+}
+
+type Words = {
+	/** A clause for the command line, with what to do next. */
+	readonly wrong: string;
+	readonly next: string;
+	/** A sentence for the API; absent: the usual one of the code. */
+	readonly api?: string;
+	/** A sentence for the dashboard; absent: the clause. */
+	readonly page?: string;
+};
+
+/**
+ * Why an operation changed nothing. The API answers with the code and its status, a command ends with 65, a form shows its page
+ * again (422), or 404 where the thing is missing.
+ */
+export class Refused extends Error {
+	readonly code: 'not_found' | 'conflict' | 'insufficient_scope' | 'unprocessable_entity';
+	readonly wrong: string;
+	readonly next: string;
+	readonly page: string;
+
+	constructor(code: Refused['code'], {wrong, next, api, page}: Words) {
+		super(api ?? apiErrors[code].message);
+		this.code = code;
+		this.wrong = wrong;
+		this.next = next;
+		this.page = page ?? `${wrong.charAt(0).toUpperCase()}${wrong.slice(1)}.`;
+	}
+}
+
+/** Throws that there is no such thing. `words`: what differs from the usual ones. */
+export function notFound(noun: string, name: string, words: Partial<Words> = {}): never {
+	const usual = {
+		wrong: `there is no ${noun} ${name}`,
+		next: `see mailctl ${noun} list`,
+		page: `There is no such ${noun}.`,
+	};
+	throw new Refused('not_found', {...usual, ...words});
+}
+
+/** Throws that the name is in use. `by`: what must be unique. */
+export function taken(noun: string, by: string, name: string): never {
+	throw new Refused('conflict', {
+		wrong: `there is a ${noun} ${name} already`,
+		next: `see mailctl ${noun} list`,
+		api: `There is a ${noun} with this ${by} already.`,
+	});
+}

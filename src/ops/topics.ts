@@ -1,0 +1,111 @@
+import type {Knex} from 'knex';
+import {storeTime} from '../mail/time.ts';
+import {Type} from '../mail/type.ts';
+import {lookUpTopic} from '../store/templates.ts';
+import {
+	countOptOuts,
+	deleteTopic,
+	insertTopic,
+	listTopics,
+	purgeOptOuts,
+	renameStoredTopic,
+	type Topic,
+} from '../store/topics.ts';
+import {longOperation, notFound, operation, taken} from './operation.ts';
+
+const fields = {
+	code: Type.String({
+		format: 'topic-code',
+		description: '1 to 64 letters, digits, hyphens and underscores; unique within the workspace.',
+	}),
+	name: Type.String({
+		format: 'label',
+		description: '1 to 200 characters; recipients see it on the unsubscribe page.',
+	}),
+};
+const examples = [{code: 'newsletter', name: 'Monthly newsletter'}];
+const manages = {scope: 'unsubscribe_groups:manage', role: 'operator'} as const;
+
+/** Opt-outs of an earlier topic with this code hold again. */
+export const createTopic = operation({
+	...manages,
+	name: 'topic create',
+	input: Type.Object(fields, {additionalProperties: false, examples}),
+	async run({trx, tools, workspaceId}, {code, name}): Promise<Topic> {
+		const created_at = storeTime(tools.clock.now());
+		const topic = {id: tools.newId('usg'), workspace_id: workspaceId, code, name, created_at};
+		return (await insertTopic(trx, topic)) ? topic : taken('topic', 'code', code);
+	},
+	audit: 'topic.created',
+	entry: ({id, code}) => ({target: id, detail: {code}}),
+});
+
+/** Its id, its code and who opted out of it stay. */
+export const renameTopic = operation({
+	role: 'operator',
+	name: 'topic rename',
+	without: {api: 'programs create and remove topics; people word them', cli: '`mailctl apply` renames'},
+	input: Type.Object(fields),
+	run: async ({trx, workspaceId}, {code, name}): Promise<Topic> =>
+		(await renameStoredTopic(trx, workspaceId, code, name)) ?? notFound('topic', code),
+	audit: 'topic.renamed',
+	entry: ({id}, {code, name}) => ({target: id, detail: {code, name}}),
+});
+
+/** Opt-outs are kept by code. */
+export const removeTopic = operation({
+	...manages,
+	name: 'topic remove',
+	input: Type.Union([Type.Object({id: Type.String()}), Type.Object({code: Type.String()})]),
+	run: async ({trx, workspaceId}, by): Promise<Topic> =>
+		(await deleteTopic(trx, workspaceId, by)) ?? notFound('topic', 'id' in by ? by.id : by.code),
+	audit: 'topic.removed',
+	entry: ({id, code}) => ({target: id, detail: {code}}),
+});
+
+const optOutsAtOnce = 1000;
+
+/** Forgets who opted out of a code, whether it has a topic or not; how many they were. */
+export const purgeTopic = longOperation({
+	role: 'operator',
+	fresh: true,
+	name: 'topic purge',
+	without: {api: 'no program may send again to people who opted out', apply: 'a file has no people'},
+	input: Type.Object({code: fields.code}),
+	async work({writer, workspaceId}, {code}, begin): Promise<number> {
+		const record = begin(code);
+		let forgotten = 0;
+		for (let part = optOutsAtOnce; part === optOutsAtOnce; forgotten += part) {
+			part = await writer.transaction(async trx => {
+				const purged = await purgeOptOuts(trx, workspaceId, code, optOutsAtOnce);
+				await record(trx, {forgotten: forgotten + purged});
+				return purged;
+			});
+		}
+		return forgotten;
+	},
+	audit: 'topic.purged',
+});
+
+/** A topic with how many opted out of it, or the code of one that was removed: opt-outs outlive topics. */
+export type CountedTopic = {readonly code: string; readonly topic: Topic | null; readonly optedOut: number};
+
+/** Newest first, then codes without a topic. */
+export async function countedTopics(reader: Knex, workspaceId: string, limit: number): Promise<CountedTopic[]> {
+	const optOuts = await countOptOuts(reader, workspaceId);
+	const topics = await listTopics(reader, {workspaceId, after: null, limit});
+	const known = new Set(topics.map(({code}) => code));
+	const removed = [...optOuts].filter(([code]) => !known.has(code)).sort(([a], [b]) => (a < b ? -1 : 1));
+	return [
+		...topics.map(topic => ({code: topic.code, topic, optedOut: optOuts.get(topic.code) ?? 0})),
+		...removed.map(([code, optedOut]) => ({code, topic: null, optedOut})),
+	];
+}
+
+/** How many opted out of a code. Throws `Refused` where it has neither a topic nor opt-outs. */
+export async function optOutsOf(reader: Knex, workspaceId: string, code: string): Promise<number> {
+	const optedOut = (await countOptOuts(reader, workspaceId)).get(code) ?? 0;
+	const isKnown = optedOut > 0 || (await lookUpTopic(reader, workspaceId, code));
+	const page = 'There is no such topic, and nobody opted out of it.';
+	return isKnown ? optedOut : notFound('topic', `${code}, and nobody opted out of it`, {page});
+}

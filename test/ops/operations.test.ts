@@ -1,0 +1,66 @@
+import {readdirSync, readFileSync} from 'node:fs';
+import path from 'node:path';
+import test from 'ava';
+import type {TSchema} from 'typebox';
+import type {Operation} from '../../src/ops/operation.ts';
+
+const folders = {api: 'src/api/routes', cli: 'src/cli', dashboard: 'src/dashboard', apply: 'src/declared'} as const;
+type Face = keyof typeof folders;
+
+const textOf = (folder: string) =>
+	readdirSync(folder, {recursive: true, encoding: 'utf8'})
+		.filter(file => file.endsWith('.ts'))
+		.map(file => readFileSync(path.join(folder, file), 'utf8'))
+		.join('\n');
+const texts = Object.entries(folders).map(([face, folder]) => [face as Face, textOf(folder)] as const);
+
+type Defined = {readonly definition: Operation<TSchema, unknown>; readonly faces: readonly Face[]};
+
+/** Every operation of src/ops with the faces that name it. */
+async function allOperations(): Promise<Defined[]> {
+	const files = readdirSync('src/ops').filter(file => file.endsWith('.ts') && file !== 'operation.ts');
+	const found = await Promise.all(
+		files.map(async file => {
+			const module: Record<string, unknown> = await import(`../../src/ops/${file.replace('.ts', '.js')}`);
+			return Object.entries(module).flatMap(([name, value]) => {
+				const definition = value as Defined['definition'] | undefined;
+				const faces = texts.filter(([, text]) => new RegExp(`\\b${name}\\b`).test(text)).map(([face]) => face);
+				return definition?.audit === undefined ? [] : [{definition, faces}];
+			});
+		}),
+	);
+	return found.flat().toSorted((a, b) => (a.definition.name < b.definition.name ? -1 : 1));
+}
+
+test('every operation: faces, scope, role, audit, refresh', async t => {
+	const lines = (await allOperations()).map(({definition, faces}) => {
+		const {name, scope = '–', role, everywhere, fresh, audit} = definition;
+		const user = `${role}${everywhere ? ' of all workspaces' : ''}${fresh ? ', fresh log-in' : ''}`;
+		const isCached = 'run' in definition && definition.refreshes !== false;
+		return [name, faces.join(' '), scope, user, audit, isCached ? 'caches read again' : 'not cached'].join(' | ');
+	});
+	t.deepEqual(lines, [
+		'topic create | api cli dashboard apply | unsubscribe_groups:manage | operator | topic.created | caches read again',
+		'topic purge | cli dashboard | – | operator, fresh log-in | topic.purged | not cached',
+		'topic remove | api cli dashboard apply | unsubscribe_groups:manage | operator | topic.removed | caches read again',
+		'topic rename | dashboard apply | – | operator | topic.renamed | caches read again',
+	]);
+});
+
+test('an operation that a face does not have says why, in one line', async t => {
+	for (const {definition, faces} of await allOperations()) {
+		const {name, without = {}, scope} = definition;
+		t.deepEqual([...faces, ...Object.keys(without)].toSorted(), Object.keys(folders).toSorted(), name);
+		t.is(faces.includes('api'), scope !== undefined, `${name}: a scope is for the API`);
+		t.true(
+			Object.values(without).every(why => /^.{10,100}$/.test(why)),
+			name,
+		);
+	}
+});
+
+test('an operation records its act, and nothing else in src/ops does', t => {
+	for (const file of readdirSync('src/ops').filter(name => name !== 'operation.ts')) {
+		t.notRegex(readFileSync(`src/ops/${file}`, 'utf8'), /bumpGeneration/, file);
+	}
+});
