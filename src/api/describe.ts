@@ -19,7 +19,7 @@ type Tag =
 /** The successful answer: its status, what it means, and its body (null: it has none). */
 export type Answer = readonly [status: number, meaning: string, body: TSchema | null];
 
-type Description = {
+export type Description = {
 	readonly tag: Tag;
 	/** One line, an imperative. */
 	readonly summary: string;

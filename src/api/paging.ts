@@ -18,7 +18,7 @@ export const pageQuery = Type.Object(
 );
 
 /** Which part of a list is meant: rows after this position (null: from its start), at most this many. */
-type Part = {readonly after: string | null; readonly limit: number};
+export type Part = {readonly after: string | null; readonly limit: number};
 
 type ListOptions = {
 	readonly query: Static<typeof pageQuery>;
