@@ -8,8 +8,9 @@ import {freePort} from './helpers/free-port.ts';
 import {makeMigratedFile, makeMigratedTemplate, migratedFileVariable, templateVariable} from './migrated-template.ts';
 import {postgresProgram} from './postgres-program.ts';
 
-// Runs every test with one PostgreSQL server for all: `node dist/test/run.js`; with arguments, ava gets them as they are.
-// A run of all fails if a sentence of the interface was not shown to hold by a test that passed.
+// Runs tests with one PostgreSQL server for all: without arguments those of `npm test`; with `--slow` those that it leaves out
+// (installs, foreign mail servers, failovers, load, the simulation); with other arguments, ava gets them as they are.
+// The tests of `npm test` fail together if a sentence of the interface was not shown to hold by a test that passed.
 
 /** Says which sentences of the interface no passed test showed; returns the exit code. */
 function sayNotShown(shown: string): number {
@@ -34,6 +35,9 @@ async function roomiest(): Promise<string> {
 		return tmpdir();
 	}
 }
+
+// Those that start whole daemons and mail servers mostly wait for them.
+const patient = ['-c', '3', '--timeout', '10m'];
 
 const leastRoom = 8 * 1024 ** 3;
 const folder = await mkdtemp(path.join(await roomiest(), 'mailctl-tests-'));
@@ -74,16 +78,15 @@ try {
 		[folderVariable]: shown,
 	};
 	const given = process.argv.slice(2);
-	// Flow tests start whole daemons and mail servers, and mostly wait for them.
-	const patience = ['--timeout', '10m'];
-	const runs =
-		given.length > 0
-			? [given]
-			: [
-					['dist/test/!(flow)/**', 'dist/test/*.test.js', '-c', '3', '--timeout', '2m'],
-					['dist/test/flow/**', '-c', '3', ...patience],
-				];
-	for (const run of runs) {
+	const stages: Readonly<Record<string, ReadonlyArray<readonly string[]>>> = {
+		quick: [
+			['dist/test/!(flow|slow|sim)/**', 'dist/test/*.test.js', '-c', '3', '--timeout', '2m'],
+			['dist/test/flow/**', ...patient],
+		],
+		slow: [['dist/test/slow/**', 'dist/test/sim/**', ...patient]],
+	};
+	const runs = given.length === 0 ? stages.quick : given[0] === '--slow' ? stages.slow : [given];
+	for (const run of runs ?? []) {
 		const ava = spawn(process.execPath, ['node_modules/ava/entrypoints/cli.mjs', ...run], {stdio: 'inherit', env});
 		const ended = await new Promise<number>(resolve => ava.on('exit', exit => resolve(exit ?? 1)));
 		code = Math.max(code, ended);

@@ -247,15 +247,17 @@ test('docs/internals/flow.md names files and folders that are there', t => {
 	);
 });
 
-test('test/flow/README.md tells of each flow test', t => {
-	const told = [...readFileSync('test/flow/README.md', 'utf8').matchAll(/^\| `([\w/-]+)` \|/gm)].map(
-		([, name]) => name,
-	);
-	const tests = readdirSync('test/flow', {recursive: true, encoding: 'utf8'})
-		.filter(file => file.endsWith('.test.ts'))
-		.map(file => file.replace('.test.ts', ''));
-	t.deepEqual(told.toSorted(), tests.toSorted());
-});
+for (const folder of ['flow', 'slow']) {
+	test(`test/${folder}/README.md names each test of its folder`, t => {
+		const named = [...readFileSync(`test/${folder}/README.md`, 'utf8').matchAll(/^\| `([\w/-]+)` \|/gm)].map(
+			([, name]) => name,
+		);
+		const tests = readdirSync(`test/${folder}`, {recursive: true, encoding: 'utf8'})
+			.filter(file => file.endsWith('.test.ts'))
+			.map(file => file.replace('.test.ts', ''));
+		t.deepEqual(named.toSorted(), tests.toSorted());
+	});
+}
 
 test('only the store speaks SQL: nothing else imports knex or a driver, but for its types', t => {
 	const offenders = folders

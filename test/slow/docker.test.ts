@@ -22,7 +22,7 @@ async function stepsOf(file: string): Promise<Step[]> {
 	return steps.slice(steps.findLastIndex(({verb}) => verb === 'FROM'));
 }
 
-/** The package as `npm install --global --prefix` lays it out (flow/install.test.ts installs it so). */
+/** The package as `npm install --global --prefix` lays it out (slow/install.test.ts installs it so). */
 async function layOut(prefix: string): Promise<void> {
 	const program = path.join(prefix, 'lib/node_modules/mailctl');
 	for (const one of ['bin', 'config', 'dist/bundle', 'package.json', ...(await foldersBeside())]) {

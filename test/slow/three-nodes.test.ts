@@ -12,7 +12,7 @@ import {call, eachOf} from '../helpers/shop.ts';
 import {skewedBy} from '../helpers/skewed.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** How many times the mail of a run beside every commit: `NODES_SCALE=10 node dist/test/run.js dist/test/flow/three-nodes.test.js`. */
+/** How many times the mail of a run beside every commit: `NODES_SCALE=10 node dist/test/run.js dist/test/slow/three-nodes.test.js`. */
 const scale = Number(process.env.NODES_SCALE ?? 1);
 const orders = 30 * scale;
 const allOrders = 12 * orders;
