@@ -39,19 +39,19 @@ export function exportedLine({id, address, reason, source, created_at}: Suppress
 	return csvLine([id, address, reason, source, apiTime(created_at)]);
 }
 
-type Pages = ReturnType<typeof exportPages>;
-
-/** The file as it is read. `first` was read before the answer begins: a store that is gone can still be told. */
-export function exportedFile(first: Awaited<ReturnType<Pages['next']>>, rest: Pages): Readable {
-	return Readable.from(linesOf(first, rest), {objectMode: false});
+/** The file as it is read. Its first page is read before the answer begins, which can still say that the store is gone. */
+export async function exportedFile(reader: Knex, filter: ExportFilter): Promise<Readable> {
+	const pages = exportPages(reader, filter);
+	const first = await pages.next();
+	return Readable.from(bytesOf(first.done ? [] : first.value, pages), {objectMode: false});
 }
 
-async function* linesOf(first: Awaited<ReturnType<Pages['next']>>, rest: Pages): AsyncGenerator<Buffer> {
-	yield Buffer.from(exportedHeader);
-	if (!first.done) {
-		yield Buffer.from(first.value.map(exportedLine).join(''));
-		for await (const page of rest) {
-			yield Buffer.from(page.map(exportedLine).join(''));
-		}
+async function* bytesOf(
+	first: readonly Suppression[],
+	rest: AsyncIterable<readonly Suppression[]>,
+): AsyncGenerator<Buffer> {
+	yield Buffer.from(exportedHeader + first.map(exportedLine).join(''));
+	for await (const page of rest) {
+		yield Buffer.from(page.map(exportedLine).join(''));
 	}
 }

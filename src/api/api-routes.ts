@@ -32,7 +32,7 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		messageContentRoutes(parts),
 		resendRoutes(parts),
 		eventRoutes(parts),
-		suppressionRoutes(parts),
+		...suppressionRoutes(parts),
 		suppressionFileRoutes(parts),
 		...topicRoutes(parts),
 		contactRoutes(parts),

@@ -1,13 +1,12 @@
 import {open} from 'node:fs/promises';
 import type {Command} from 'commander';
 import {exportedHeader, exportedLine, exportPages} from '../admin/suppression-export.ts';
-import {manualEntry, removeSuppression, suppressWrite} from '../admin/suppressions.ts';
 import {storedTime, suppressionView} from '../api/views.ts';
 import {type SuppressionReason, suppresses} from '../mail/suppression.ts';
+import {addSuppression, removeSuppression} from '../ops/suppressions.ts';
 import {pairKey} from '../store/engine/pairs.ts';
 import {countSuppressions, listSuppressions, readSuppressions, type Suppression} from '../store/suppressions.ts';
 import {findOptedOut} from '../store/topics.ts';
-import {CliError} from './fault.ts';
 import {count, address as parseAddress, reason} from './options.ts';
 import {verb, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
@@ -34,14 +33,10 @@ export function suppressionCommands(suppression: Command): void {
 		'mailctl suppression add user@x.example',
 	).action(
 		action<object, [string]>(async (session, _options, text) => {
-			const address = parseAddress(text, true);
-			const {id: workspaceId} = await session.workspace();
-			const {writer} = await session.store();
-			const entry = manualEntry(session.tools, {workspaceId, address, source: 'cli', mode: 'live'});
-			const listed = await writer.submit(suppressWrite, entry);
-			session.show({...suppressionEntry(listed.entry), added: listed.isNew}, () => [
-				listed.isNew ? `${text} is suppressed` : `${text} was suppressed already`,
-				...linesOf(suppressions, listed.entry),
+			const {entry, isNew} = await session.perform(addSuppression, {recipient: text});
+			session.show({...suppressionEntry(entry), added: isNew}, () => [
+				isNew ? `${text} is suppressed` : `${text} was suppressed already`,
+				...linesOf(suppressions, entry),
 			]);
 		}),
 	);
@@ -75,20 +70,28 @@ export function suppressionCommands(suppression: Command): void {
 	).action(action<{yes?: boolean}, [string]>(remove));
 
 	importCommand(suppression);
-	exportCommand(suppression);
+
+	verb(
+		suppression,
+		'export',
+		'Write the list as CSV, which import reads again',
+		'mailctl suppression export --out suppressions.csv',
+	)
+		.option('--reason <reason>', 'only entries made for this reason', reason)
+		.option('--out <file>', 'write to a file instead of standard output')
+		.action(action<ExportOptions, []>(exportList));
 }
 
 async function remove(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
 	const id = await session.idOf('sup', text);
 	// An id that nothing has is looked for all the same, to be refused as an address would be.
-	const by =
-		text.startsWith('sup_') && !text.includes('@') ? {id: id ?? text} : {addressKey: parseAddress(text, true).key};
-	const {id: workspaceId} = await session.workspace();
-	await session.confirm(`Remove ${text} from the suppression list? Mail will be sent to it again.`, yes);
-	const removed = await session.write(trx => removeSuppression(trx, session.tools, {workspaceId, by, mode: 'live'}));
-	if (!removed || removed === 'live') {
-		throw new CliError('data', `${text} is not on the suppression list`, 'see mailctl suppression list');
+	const isId = text.startsWith('sup_') && !text.includes('@');
+	if (!isId) {
+		parseAddress(text, true);
 	}
+	await session.workspace();
+	await session.confirm(`Remove ${text} from the suppression list? Mail will be sent to it again.`, yes);
+	const removed = await session.perform(removeSuppression, isId ? {id: id ?? text} : {recipient: text});
 	session.show({...suppressionEntry(removed), removed: true}, () => [`removed ${removed.address} (${removed.reason})`]);
 }
 
@@ -112,30 +115,21 @@ const suppressions: Noun<Suppression> = {
 
 type ExportOptions = {reason?: SuppressionReason; out?: string};
 
-export function exportCommand(suppression: Command): void {
-	verb(
-		suppression,
-		'export',
-		'Write the list as CSV, which import reads again',
-		'mailctl suppression export --out suppressions.csv',
-	)
-		.option('--reason <reason>', 'only entries made for this reason', reason)
-		.option('--out <file>', 'write to a file instead of standard output')
-		.action(action<ExportOptions, []>(exportList));
-}
-
-async function exportList(session: Session, options: ExportOptions): Promise<void> {
-	if (options.out === undefined) {
-		await pourList(session, options);
+async function exportList(session: Session, {reason: only, out}: ExportOptions): Promise<void> {
+	const {id: workspaceId} = await session.workspace();
+	const reader = await session.reader();
+	const pages = exportPages(reader, {workspaceId, mode: 'live', reason: only});
+	if (out === undefined) {
+		await pourList(session, pages);
 		return;
 	}
-	const total = await countSuppressions(await session.reader(), (await session.workspace()).id, options.reason);
-	const file = await open(options.out, 'w', 0o600);
+	const total = await countSuppressions(reader, workspaceId, only);
+	const file = await open(out, 'w', 0o600);
 	const progress = createProgress(session.terminal, session.tools.clock, 'entries');
 	let exported = 0;
 	try {
 		await file.write(exportedHeader);
-		for await (const page of pagesOf(session, options)) {
+		for await (const page of pages) {
 			await file.write(page.map(exportedLine).join(''));
 			exported += page.length;
 			progress.show(exported, exported / Math.max(1, total));
@@ -145,16 +139,18 @@ async function exportList(session: Session, options: ExportOptions): Promise<voi
 		progress.end();
 		await file.close();
 	}
-	session.show({file: options.out, exported}, () => [`exported ${grouped(exported)} entries to ${options.out}`]);
+	session.show({file: out, exported}, () => [`exported ${grouped(exported)} entries to ${out}`]);
 }
 
 /** To standard output: CSV, or with --json one array. Ends when nobody reads any more. */
-async function pourList(session: Session, options: ExportOptions): Promise<void> {
-	const {pour} = session.terminal;
-	let text = session.json ? '[' : exportedHeader;
+async function pourList(
+	{terminal: {pour}, json}: Session,
+	pages: AsyncIterable<readonly Suppression[]>,
+): Promise<void> {
+	let text = json ? '[' : exportedHeader;
 	let separator = '';
-	for await (const page of pagesOf(session, options)) {
-		text += session.json
+	for await (const page of pages) {
+		text += json
 			? separator + page.map(entry => JSON.stringify(suppressionEntry(entry))).join(',')
 			: page.map(exportedLine).join('');
 		if (!(await pour(text))) {
@@ -163,10 +159,5 @@ async function pourList(session: Session, options: ExportOptions): Promise<void>
 		text = '';
 		separator = ',';
 	}
-	await pour(session.json ? `${text}]\n` : text);
-}
-
-async function* pagesOf(session: Session, {reason: only}: ExportOptions): AsyncGenerator<readonly Suppression[]> {
-	const {id: workspaceId} = await session.workspace();
-	yield* exportPages(await session.reader(), {workspaceId, mode: 'live', reason: only});
+	await pour(json ? `${text}]\n` : text);
 }

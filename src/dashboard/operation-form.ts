@@ -1,6 +1,6 @@
 import type {Static, TSchema} from 'typebox';
 import {createChecks} from '../api/validate.ts';
-import {type Operation, perform, Refused} from '../ops/operation.ts';
+import {type Context, type Operation, perform, Refused} from '../ops/operation.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, go, missing, type Route, type Visit} from './route.ts';
 
@@ -14,6 +14,13 @@ type Reading<Input> = {
 	readonly read?: (visit: Visit) => Input | string;
 };
 
+type Parts = Pick<DashboardParts, 'writer' | 'change'>;
+
+/** Who visits, for an operation. */
+export function contextOf({writer, change}: Parts, {workspace, tools}: Visit): Context {
+	return {face: 'dashboard', workspaceId: workspace.id, mode: 'live', tools, writer, change};
+}
+
 let checks: ReturnType<typeof createChecks> | undefined;
 
 /**
@@ -21,7 +28,7 @@ let checks: ReturnType<typeof createChecks> | undefined;
  * looked at. `done` is what the page then says, or another page.
  */
 export const operationForms =
-	({writer, change}: Pick<DashboardParts, 'writer' | 'change'>, origin: Origin) =>
+	(parts: Parts, origin: Origin) =>
 	<Input extends TSchema, Result>(
 		operation: Operation<Input, Result>,
 		path: string,
@@ -37,9 +44,7 @@ export const operationForms =
 			if (problem !== null) {
 				return await origin.show(visit, problem);
 			}
-			const {workspace, tools} = visit;
-			const context = {face: 'dashboard', workspaceId: workspace.id, mode: 'live', tools, writer, change} as const;
-			const result = done(await perform(operation, context, value as Static<Input>), visit);
+			const result = done(await perform(operation, contextOf(parts, visit), value as Static<Input>), visit);
 			return typeof result === 'string' ? go(origin.path, result) : result;
 		}
 

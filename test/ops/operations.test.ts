@@ -40,6 +40,8 @@ test('every operation: faces, scope, role, audit, refresh', async t => {
 		return [name, faces.join(' '), scope, user, audit, isCached ? 'caches read again' : 'not cached'].join(' | ');
 	});
 	t.deepEqual(lines, [
+		'suppression add | api cli dashboard | suppressions:manage | operator | suppression.added | not cached',
+		'suppression remove | api cli dashboard | suppressions:manage | operator | suppression.removed | not cached',
 		'topic create | api cli dashboard apply | unsubscribe_groups:manage | operator | topic.created | caches read again',
 		'topic purge | cli dashboard | – | operator, fresh log-in | topic.purged | not cached',
 		'topic remove | api cli dashboard apply | unsubscribe_groups:manage | operator | topic.removed | caches read again',

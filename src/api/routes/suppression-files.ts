@@ -1,7 +1,7 @@
 import type {IncomingMessage} from 'node:http';
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {FastifyRequest} from 'fastify';
-import {exportedFile, exportPages} from '../../admin/suppression-export.ts';
+import {exportedFile} from '../../admin/suppression-export.ts';
 import {columnsOf, createImport, insertEntries, readRecords} from '../../admin/suppression-import.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
 import {Type} from '../../mail/type.ts';
@@ -159,14 +159,11 @@ export function suppressionFileRoutes({auth, reader, writer, tools}: ApiParts): 
 			},
 			async (request, reply) => {
 				const {workspaceId, mode} = callerOf(request);
-				const pages = exportPages(reader, {workspaceId, mode, reason: request.query.reason});
 				reply.type('text/csv; charset=utf-8').header('content-disposition', 'attachment; filename="suppressions.csv"');
 				if (request.method === 'HEAD') {
 					return reply.send();
 				}
-				// A store that is gone is told before the answer begins.
-				const first = await pages.next();
-				return reply.send(exportedFile(first, pages));
+				return reply.send(await exportedFile(reader, {workspaceId, mode, reason: request.query.reason}));
 			},
 		);
 	};

@@ -1,17 +1,12 @@
-import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import {manualEntry, removeSuppression, suppressWrite} from '../../admin/suppressions.ts';
-import {type Address, parseAddress} from '../../mail/address.ts';
-import {isId} from '../../mail/ids.ts';
 import {suppressionReasons} from '../../mail/suppression.ts';
 import {Type} from '../../mail/type.ts';
+import {addSuppression, removeSuppression} from '../../ops/suppressions.ts';
 import {listSuppressions} from '../../store/suppressions.ts';
 import type {ApiParts} from '../api-parts.ts';
-import {actAs, callerOf} from '../auth.ts';
-import {describe} from '../describe.ts';
-import {apiError} from '../errors.ts';
-import {noQuery, pageQuery, readPage} from '../paging.ts';
+import {listRoute, operationRoute} from '../operation-route.ts';
+import {pageQuery} from '../paging.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
-import {idParams, pageOf} from '../schemas/page.ts';
+import {time} from '../schemas/page.ts';
 import type {Routes} from '../server.ts';
 import {suppressionView} from '../views.ts';
 
@@ -37,23 +32,10 @@ const suppressionSchema = Type.Object(
 		mode: Type.Enum(['live', 'test'], {
 			description: '`test`: a test key made it, and it stops mail of test keys alone.',
 		}),
-		created_at: Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'}),
+		created_at: time,
 	},
 	{examples: [example]},
 );
-
-/** The body of an addition. */
-const suppressionBody = Type.Object(
-	{
-		recipient: Type.String({
-			format: 'recipient-email',
-			description: 'A bare address. Upper and lower case, and the spelling of an international domain, do not matter.',
-		}),
-	},
-	{additionalProperties: false, examples: [{recipient: 'gone@example.org'}]},
-);
-
-const usualLimit = 25;
 
 const listQuery = Type.Object(
 	{
@@ -66,111 +48,45 @@ const listQuery = Type.Object(
 	{additionalProperties: false},
 );
 
-/** /v1/suppressions: addresses that get no mail of the workspace. Sends read the list itself, so nothing is cached. */
-export function suppressionRoutes({auth, reader, writer, tools, cursors}: ApiParts): Routes {
-	return api => {
-		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
-
-		routes.post(
-			'/v1/suppressions',
-			{
-				onRequest: auth.needs('suppressions:manage'),
-				schema: {
-					...describe({
-						tag: 'Suppressions',
-						summary: 'Suppress an address',
-						description:
-							'Refuses later sends to the address, and stops copies that wait in the queue. An entry that a test key makes stops mail of test keys alone.',
-						answer: [201, 'The entry that was made.', suppressionSchema],
-						otherAnswer: [200, 'The address was listed already; its entry, unchanged.', suppressionSchema],
-					}),
-					querystring: noQuery,
-					body: suppressionBody,
-				},
-			},
-			async (request, reply) => {
-				const {workspaceId, mode} = callerOf(request);
-				const address = checkedAddress(request.body.recipient);
-				const {entry, isNew} = await writer.submit(
-					suppressWrite,
-					manualEntry(actAs(tools, request), {workspaceId, address, source: 'api', mode}),
-				);
-				return reply.code(isNew ? 201 : 200).send(suppressionView(entry));
-			},
-		);
-
-		routes.get(
-			'/v1/suppressions',
-			{
-				onRequest: auth.needs('suppressions:read'),
-				schema: {
-					...describe({
-						tag: 'Suppressions',
-						summary: 'List suppressed addresses',
-						answer: [200, 'Entries, newest first.', pageOf(suppressionSchema)],
-					}),
-					querystring: listQuery,
-				},
-			},
-			async request => {
-				const {workspaceId} = callerOf(request);
-				const {recipient, reason, ...query} = request.query;
-				const addressKey = recipient === undefined ? undefined : queryAddressKey(recipient);
-				const page = await readPage({
-					query,
-					usualLimit,
-					cursors,
-					scope: {
-						workspaceId,
-						route: 'suppressions',
-						filters: {...(addressKey !== undefined && {addressKey}), ...(reason !== undefined && {reason})},
-					},
-					read: part => listSuppressions(reader, {workspaceId, addressKey, reason, ...part}),
-				});
-				return {data: page.rows.map(row => suppressionView(row)), next_cursor: page.nextCursor};
-			},
-		);
-
-		routes.delete(
-			'/v1/suppressions/:id',
-			{
-				onRequest: auth.needs('suppressions:manage'),
-				schema: {
-					...describe({
-						tag: 'Suppressions',
-						summary: 'Remove an entry',
-						description:
-							'Mail to the address flows again; a later bounce or complaint makes a new entry. A test key removes entries of test keys and of `simulator.test` only.',
-						answer: [204, 'It is removed.', null],
-						errors: ['not_found'],
-					}),
-					querystring: noQuery,
-					params: idParams('sup'),
-				},
-			},
-			async (request, reply) => {
-				const {workspaceId, mode} = callerOf(request);
-				const {id} = request.params;
-				const acting = actAs(tools, request);
-				const removed =
-					isId('sup', id) &&
-					(await writer.transaction(trx => removeSuppression(trx, acting, {workspaceId, by: {id}, mode})));
-				if (!removed) {
-					throw apiError('not_found');
-				}
-				if (removed === 'live') {
-					throw apiError('insufficient_scope', {message: 'A test key cannot remove an entry of live mail.'});
-				}
-				return reply.code(204).send();
-			},
-		);
-	};
-}
-
-function checkedAddress(text: string): Address {
-	const parsed = parseAddress(text, {utf8Local: true});
-	if (!parsed.ok) {
-		throw new Error('The schema lets an address pass that is none.');
-	}
-	return parsed.address;
-}
+/** /v1/suppressions: addresses that get no mail of the workspace. */
+export const suppressionRoutes = (parts: ApiParts): readonly Routes[] => [
+	operationRoute(parts, addSuppression, {
+		at: 'POST /v1/suppressions',
+		tag: 'Suppressions',
+		summary: 'Suppress an address',
+		description:
+			'Refuses later sends to the address, and stops copies that wait in the queue. An entry that a test key makes stops mail of test keys alone.',
+		answer: [201, 'The entry that was made.', suppressionSchema],
+		otherAnswer: [200, 'The address was listed already; its entry, unchanged.', suppressionSchema],
+		isOther: ({isNew}) => !isNew,
+		view: ({entry}) => suppressionView(entry),
+	}),
+	listRoute(parts, {
+		path: '/v1/suppressions',
+		scope: 'suppressions:read',
+		name: 'suppressions',
+		tag: 'Suppressions',
+		summary: 'List suppressed addresses',
+		meaning: 'Entries, newest first.',
+		usualLimit: 25,
+		item: suppressionSchema,
+		query: listQuery,
+		find({workspaceId}, {recipient, reason}) {
+			const addressKey = recipient === undefined ? undefined : queryAddressKey(recipient);
+			return {
+				filters: {...(addressKey !== undefined && {addressKey}), ...(reason !== undefined && {reason})},
+				read: part => listSuppressions(parts.reader, {workspaceId, addressKey, reason, ...part}),
+			};
+		},
+		view: suppressionView,
+	}),
+	operationRoute(parts, removeSuppression, {
+		at: 'DELETE /v1/suppressions/:id',
+		id: 'sup',
+		tag: 'Suppressions',
+		summary: 'Remove an entry',
+		description:
+			'Mail to the address flows again; a later bounce or complaint makes a new entry. A test key removes entries of test keys and of `simulator.test` only.',
+		answer: [204, 'It is removed.', null],
+	}),
+];

@@ -1,14 +1,16 @@
 import type {Knex} from 'knex';
 import {readResend} from '../../accept/resend.ts';
 import {isBuiltIn} from '../../admin/submission-template.ts';
-import {manualEntry, suppressWrite} from '../../admin/suppressions.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {apiErrors} from '../../mail/api-error.ts';
 import {erasedAddress} from '../../mail/message.ts';
+import {perform} from '../../ops/operation.ts';
+import {addSuppression} from '../../ops/suppressions.ts';
 import {findSent} from '../../store/messages.ts';
 import {findSuppression} from '../../store/suppressions.ts';
 import {act, opened as behind, copyButton, join, name, select, time} from '../markup.ts';
+import {contextOf} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';
 import {curlCommand} from './curl.ts';
@@ -71,7 +73,7 @@ export function actRoutes(
 	parts: DashboardParts,
 	refused: (visit: Visit, problem: string) => Promise<Answer>,
 ): readonly Route[] {
-	const {reader, accept, writer, mayAccept} = parts;
+	const {reader, accept, mayAccept} = parts;
 
 	async function resend(visit: Visit): Promise<Answer> {
 		const {workspace, tools} = visit;
@@ -93,7 +95,6 @@ export function actRoutes(
 	}
 
 	async function suppress(visit: Visit): Promise<Answer> {
-		const {workspace, tools} = visit;
 		const opened = await openMessage(parts, visit);
 		if (opened === null) {
 			return noMessage;
@@ -103,8 +104,8 @@ export function actRoutes(
 		if (opened.isErased || address === null) {
 			return await refused(visit, 'The address was erased.');
 		}
-		const wanted = {workspaceId: workspace.id, address, source: 'dashboard', mode: message.mode} as const;
-		const {isNew} = await writer.submit(suppressWrite, manualEntry(tools, wanted));
+		const context = {...contextOf(parts, visit), mode: message.mode};
+		const {isNew} = await perform(addSuppression, context, {recipient: address.spelling});
 		return go(
 			tabPath(message.id, ''),
 			isNew

@@ -1,14 +1,15 @@
-import {exportedFile, exportPages} from '../../admin/suppression-export.ts';
-import {manualEntry, removeSuppression, suppressWrite} from '../../admin/suppressions.ts';
+import {exportedFile} from '../../admin/suppression-export.ts';
 import {readAddress} from '../../api/schemas/formats.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
+import {addSuppression, removeSuppression} from '../../ops/suppressions.ts';
 import {listSuppressions, type Suppression} from '../../store/suppressions.ts';
 import {pager, searchForm} from '../lists.ts';
 import {act, badge, chips, hrefOf, input, name, nothing, opened, table, time} from '../markup.ts';
+import {operationForms} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
-import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
+import type {Answer, Route, Visit} from '../route.ts';
 import {importPages, uploadForm} from './import.ts';
 
 const perPage = 50;
@@ -16,7 +17,7 @@ const path = '/suppressions';
 
 /** Who gets no mail, why, and how to change it. */
 export function suppressionPages(parts: DashboardParts): readonly Route[] {
-	const {reader, writer, change} = parts;
+	const {reader} = parts;
 
 	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {query, workspace, now, form} = visit;
@@ -56,51 +57,35 @@ export function suppressionPages(parts: DashboardParts): readonly Route[] {
 		};
 	}
 
-	async function add(visit: Visit): Promise<Answer> {
-		const text = visit.form.get('address')?.trim() ?? '';
-		const address = readAddress(text);
-		if (address === null) {
-			return await list(visit, `"${text}" is no address. Type one as user@example.com.`);
-		}
-		const entry = manualEntry(visit.tools, {
-			workspaceId: visit.workspace.id,
-			address,
-			source: 'dashboard',
-			mode: 'live',
-		});
-		const {isNew} = await writer.submit(suppressWrite, entry);
-		return go(
-			path,
-			isNew ? `${address.spelling} gets no mail from now on.` : `${address.spelling} was suppressed already.`,
-		);
-	}
-
-	async function remove({params: {id = ''}, workspace, tools}: Visit): Promise<Answer> {
-		const by = isId('sup', id) ? {id} : null;
-		const removed =
-			by && (await change(trx => removeSuppression(trx, tools, {workspaceId: workspace.id, by, mode: 'live'})));
-		return removed && removed !== 'live'
-			? go(path, `${removed.address} gets mail again.`)
-			: missing('This address is not suppressed any more.');
-	}
-
 	async function file({query, workspace}: Visit): Promise<Answer> {
-		const pages = exportPages(reader, {workspaceId: workspace.id, mode: 'live', reason: reasonOf(query)});
-		const body = exportedFile(await pages.next(), pages);
+		const body = await exportedFile(reader, {workspaceId: workspace.id, mode: 'live', reason: reasonOf(query)});
 		return {kind: 'content', type: 'text/csv; charset=utf-8', saveAs: 'suppressions.csv', body};
 	}
 
+	const form = operationForms(parts, {path, show: list});
+
 	return [
 		{method: 'GET', path, role: 'viewer', answer: visit => list(visit)},
-		{method: 'POST', path, role: 'operator', answer: add},
 		{method: 'GET', path: `${path}/export`, role: 'operator', answer: file},
-		{method: 'POST', path: `${path}/:id/remove`, role: 'operator', answer: remove},
+		form(
+			addSuppression,
+			path,
+			({isNew}, {form: sent}) =>
+				`${sent.get('address')?.trim()} ${isNew ? 'gets no mail from now on' : 'was suppressed already'}.`,
+			{read: addressIn},
+		),
+		form(removeSuppression, `${path}/:id/remove`, ({address}) => `${address} gets mail again.`),
 		...importPages(parts),
 	];
 }
 
 const reasonOf = (query: URLSearchParams): SuppressionReason | undefined =>
 	suppressionReasons.find(reason => reason === query.get('reason'));
+
+function addressIn({form}: Visit): {readonly recipient: string} | string {
+	const recipient = form.get('address')?.trim() ?? '';
+	return readAddress(recipient) ? {recipient} : `"${recipient}" is no address. Type one as user@example.com.`;
+}
 
 const entriesTable = (now: number, mayRemove: boolean) => ({
 	label: 'Suppressed addresses',

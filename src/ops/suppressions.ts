@@ -1,0 +1,106 @@
+import {type Address, parseAddress} from '../mail/address.ts';
+import type {Acting} from '../mail/operator.ts';
+import {isSimulated} from '../mail/simulator.ts';
+import {storeTime} from '../mail/time.ts';
+import {Type} from '../mail/type.ts';
+import {recordAct} from '../store/audit.ts';
+import {pairKey} from '../store/engine/pairs.ts';
+import type {GroupWrite} from '../store/engine/writer.ts';
+import {
+	deleteSuppression,
+	findSuppression,
+	insertSuppressions,
+	type NewSuppression,
+	readSuppressions,
+	type Suppression,
+} from '../store/suppressions.ts';
+import {longOperation, notFound, operation, Refused} from './operation.ts';
+
+/** The entry that holds for the address, and whether it is this one or was there before. */
+export type Suppressed = {readonly entry: Suppression; readonly isNew: boolean};
+
+/** Puts addresses on the list, many in one transaction; one that is listed keeps its entry as it is. */
+const suppressWrite: GroupWrite<NewSuppression & {readonly acting: Acting}, Suppressed> = {
+	name: 'suppress',
+	rank: 5,
+	async apply(trx, entries) {
+		const added = await insertSuppressions(trx, entries);
+		for (const {id, workspaceId, addressKey, reason, acting} of entries.filter(entry => added.has(entry.id))) {
+			const act = {action: 'suppression.added', workspaceId, target: id, detail: {reason}, recipient: addressKey};
+			await recordAct(trx, acting, act);
+		}
+		const pairs = entries.map(({workspaceId, addressKey}) => [workspaceId, addressKey] as const);
+		const listed = await readSuppressions(trx, pairs);
+		return entries.map(({id, workspaceId, addressKey}) => ({
+			entry: listed.get(pairKey(workspaceId, addressKey)) as Suppression,
+			isNew: added.has(id),
+		}));
+	},
+};
+
+const manages = {
+	scope: 'suppressions:manage',
+	role: 'operator',
+	without: {apply: 'a file has no people'},
+} as const;
+const examples = [{recipient: 'gone@example.org'}];
+
+/** Sends read the list itself: no process caches it. */
+export const addSuppression = longOperation({
+	...manages,
+	name: 'suppression add',
+	input: Type.Object(
+		{
+			recipient: Type.String({
+				format: 'recipient-email',
+				description:
+					'A bare address. Upper and lower case, and the spelling of an international domain, do not matter.',
+			}),
+		},
+		{additionalProperties: false, examples},
+	),
+	async work({writer, workspaceId, mode, face, tools}, {recipient}): Promise<Suppressed> {
+		const id = tools.newId('sup');
+		const createdAt = storeTime(tools.clock.now());
+		const {spelling: address, key: addressKey} = addressOf(recipient);
+		const entry = {id, workspaceId, address, addressKey, reason: 'manual', source: face, mode, createdAt} as const;
+		return await writer.submit(suppressWrite, {...entry, acting: tools});
+	},
+	audit: 'suppression.added',
+});
+
+/** Mail is sent again to an address whose host or owner had refused it: the audit trail has who allowed it. */
+export const removeSuppression = operation({
+	...manages,
+	name: 'suppression remove',
+	input: Type.Union([Type.Object({id: Type.String()}), Type.Object({recipient: Type.String()})]),
+	async run({trx, workspaceId, mode}, by) {
+		const entry = await findSuppression(trx, workspaceId, 'id' in by ? by : {addressKey: addressOf(by.recipient).key});
+		if (entry && mode === 'test' && entry.mode === 'live' && !isSimulated(entry.address_key)) {
+			const wrong = 'a test key cannot remove an entry of live mail';
+			const api = 'A test key cannot remove an entry of live mail.';
+			throw new Refused('insufficient_scope', {wrong, next: 'use a live key', api});
+		}
+		return entry && (await deleteSuppression(trx, entry.id))
+			? entry
+			: notFound('suppression', '', {
+					wrong: `${'id' in by ? by.id : by.recipient} is not on the suppression list`,
+					page: 'This address is not suppressed any more.',
+				});
+	},
+	audit: 'suppression.removed',
+	entry: ({id, address_key: recipient, reason, source, created_at}) => ({
+		target: id,
+		detail: {reason, source, created_at},
+		recipient,
+	}),
+	refreshes: false,
+});
+
+function addressOf(text: string): Address {
+	const parsed = parseAddress(text, {utf8Local: true});
+	if (!parsed.ok) {
+		throw new Refused('unprocessable_entity', {wrong: `${text} is no address`, next: `it ${parsed.fault}`});
+	}
+	return parsed.address;
+}
