@@ -1,6 +1,7 @@
 import {Ajv, type ErrorObject, type ValidateFunction} from 'ajv';
 import type {TSchema} from 'typebox';
 import type {Violation} from '../mail/api-error.ts';
+import {isObject} from '../mail/json-object.ts';
 import {apiError, bodyMissing} from './errors.ts';
 import {createFormats, type FormatName} from './schemas/formats.ts';
 import {variablesFault} from './schemas/variables.ts';
@@ -265,8 +266,4 @@ function objectWithoutOversize(
 			return [name, property ? withoutOversize(property, value[name], inside(name), found) : value[name]];
 		}),
 	);
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-	return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

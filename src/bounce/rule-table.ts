@@ -1,4 +1,5 @@
 import type {BounceRule} from '../mail/bounce.ts';
+import {isObject, type JsonObject} from '../mail/json-object.ts';
 import {type BounceCategory, bounceCategories, type Phase, phases} from '../mail/outcome.ts';
 import {type Pattern, patternOf} from './pattern.ts';
 
@@ -10,7 +11,6 @@ export type RuleTable =
 /** Tells a problem; `path` is where it is. */
 type Tell = (path: string, problem: string) => void;
 type ReadPattern = (written: string) => Pattern;
-type Fields = Readonly<Record<string, unknown>>;
 
 const mostRules = 1000;
 const longestPattern = 8000;
@@ -93,7 +93,7 @@ function rule(entry: unknown, place: string, names: Set<string>, read: ReadPatte
 }
 
 function conditionsOf(
-	when: Fields,
+	when: JsonObject,
 	path: string,
 	read: ReadPattern,
 	tell: Tell,
@@ -195,10 +195,6 @@ function words<T extends string>(
 	return good;
 }
 
-function isObject(value: unknown): value is Fields {
-	return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 function isCategory(value: unknown): value is BounceCategory {
 	return (bounceCategories as readonly unknown[]).includes(value);
 }
@@ -211,7 +207,7 @@ function isHost(value: string): value is string {
 	return /^[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,8}$/.test(value);
 }
 
-function checkFields(path: string, fields: Fields, allowed: readonly string[], tell: Tell): void {
+function checkFields(path: string, fields: JsonObject, allowed: readonly string[], tell: Tell): void {
 	for (const field of Object.keys(fields).filter(one => !allowed.includes(one))) {
 		tell(`${path}.${field.slice(0, 40)}`, `is none of ${allowed.join(' ')}`);
 	}

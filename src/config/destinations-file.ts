@@ -1,9 +1,11 @@
-import type {Pace, Terms} from '../mail/route.ts';
+import {isObject, type JsonObject} from '../mail/json-object.ts';
+import type {Pace, PaceReaction, Terms} from '../mail/route.ts';
 import {parseRoute, type RouteChoice} from '../mail/route-choice.ts';
 import {hostName} from '../net/host-name.ts';
 import type {Destinations, Provider} from '../pace/destinations.ts';
+import {longestPattern, replyPattern} from '../pace/reply-pattern.ts';
 import {nearest} from './nearest.ts';
-import {reactions, type Tell} from './reactions.ts';
+import {duration} from './parsers.ts';
 
 /** What entries may refer to. */
 type Known = {readonly pools: readonly string[]; readonly hasRelay: boolean};
@@ -13,15 +15,18 @@ export type ParsedDestinations =
 	/** Each begins with the path of what is wrong: `google.connections: …`. */
 	| {readonly ok: false; readonly faults: readonly string[]};
 
-type Fields = Readonly<Record<string, unknown>>;
+/** Tells a fault; `path` is where it is. */
+type Tell = (path: string, fault: string) => void;
 
 const paceFields = ['connections', 'startConnections', 'mailsPerSession', 'perMinute', 'failures', 'reactions'];
 const travelFields = ['tls', 'route', 'pool'];
 const matchFields = ['mx', 'domains'];
 const tlsModes = ['opportunistic', 'unverified', 'required'] as const satisfies ReadonlyArray<Terms['tls']>;
 const mostNames = 100;
+const mostReactions = 50;
+const wait = duration(1000);
 
-/** Fields of the pace that are whole numbers, and their bounds. */
+/** JsonObject of the pace that are whole numbers, and their bounds. */
 const numbers = {
 	connections: [1, 1000],
 	startConnections: [1, 1000],
@@ -61,17 +66,13 @@ export function parseDestinations(shipped: unknown, own: unknown, known: Known):
 	return faults.length > 0 ? {ok: false, faults} : {ok: true, destinations};
 }
 
-function isObject(value: unknown): value is Fields {
-	return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function entriesOf(file: unknown, tell: Tell): Readonly<Record<string, Fields | null>> {
+function entriesOf(file: unknown, tell: Tell): Readonly<Record<string, JsonObject | null>> {
 	if (!isObject(file)) {
 		tell('the file', 'is not a JSON object of entries');
 		return {};
 	}
 
-	const entries: Record<string, Fields | null> = {};
+	const entries: Record<string, JsonObject | null> = {};
 	for (const [name, entry] of Object.entries(file)) {
 		if (name === '$comment') {
 			continue;
@@ -92,10 +93,10 @@ function entriesOf(file: unknown, tell: Tell): Readonly<Record<string, Fields | 
 }
 
 function merged(
-	shipped: Readonly<Record<string, Fields | null>>,
-	own: Readonly<Record<string, Fields | null>>,
-): Record<string, Fields> {
-	const entries: Record<string, Fields> = {};
+	shipped: Readonly<Record<string, JsonObject | null>>,
+	own: Readonly<Record<string, JsonObject | null>>,
+): Record<string, JsonObject> {
+	const entries: Record<string, JsonObject> = {};
 	for (const name of new Set([...Object.keys(shipped), ...Object.keys(own)])) {
 		const over = own[name];
 		if (over !== null) {
@@ -106,7 +107,7 @@ function merged(
 	return entries;
 }
 
-function checkFields(name: string, fields: Fields, allowed: readonly string[], tell: Tell): void {
+function checkFields(name: string, fields: JsonObject, allowed: readonly string[], tell: Tell): void {
 	for (const field of Object.keys(fields)) {
 		if (field !== 'note' && !allowed.includes(field)) {
 			const near = nearest(field, allowed);
@@ -118,7 +119,7 @@ function checkFields(name: string, fields: Fields, allowed: readonly string[], t
 	}
 }
 
-function provider(name: string, fields: Fields, base: Provider | null, known: Known, tell: Tell): Provider {
+function provider(name: string, fields: JsonObject, base: Provider | null, known: Known, tell: Tell): Provider {
 	return {
 		name,
 		pace: pace(name, fields, base?.pace ?? null, tell),
@@ -128,7 +129,7 @@ function provider(name: string, fields: Fields, base: Provider | null, known: Kn
 	};
 }
 
-function pace(name: string, fields: Fields, base: Pace | null, tell: Tell): Pace {
+function pace(name: string, fields: JsonObject, base: Pace | null, tell: Tell): Pace {
 	const number = (field: keyof typeof numbers): number | undefined => {
 		const value = fields[field];
 		const [least, most] = numbers[field];
@@ -225,4 +226,94 @@ function enter(map: Map<string, Provider>, path: string, names: unknown, entry: 
 
 		return name ?? '';
 	});
+}
+
+/** The reactions of an entry; each text of one that has several is one of its own. */
+function reactions(path: string, value: unknown, tell: Tell): Pace['reactions'] {
+	if (value === undefined) {
+		return [];
+	}
+
+	if (!Array.isArray(value) || value.length > mostReactions) {
+		tell(path, `use a list of at most ${mostReactions} reactions`);
+		return [];
+	}
+
+	return value.flatMap((item: unknown, index) => reactionsOf(`${path}[${index}]`, item, tell));
+}
+
+function reactionsOf(path: string, item: unknown, tell: Tell): Pace['reactions'] {
+	const {text, note: _, ...what} = isObject(item) ? item : {};
+	const texts = Array.isArray(text) ? text : [text];
+	const good = texts.filter((each): each is string => typeof each === 'string' && isPattern(each));
+	if (good.length < texts.length || texts.length === 0) {
+		tell(
+			`${path}.text`,
+			`use what the reply says, 3 to ${longestPattern} characters, * for anything between, or a list of such`,
+		);
+	}
+
+	const reaction = reactionOf(path, what, tell);
+	return reaction === undefined ? [] : good.map(each => ({text: replyPattern(each), reaction}));
+}
+
+function isPattern(text: string): boolean {
+	return text.length <= longestPattern && text.replaceAll('*', '').trim().length >= 3;
+}
+
+function reactionOf(path: string, what: JsonObject, tell: Tell): PaceReaction | undefined {
+	const [kind = '', ...others] = Object.keys(what);
+	const value = what[kind];
+	if (others.length === 0) {
+		switch (kind) {
+			case 'suspend': {
+				const forMs = waitOf(`${path}.suspend`, value, tell);
+				return forMs === undefined ? undefined : {kind: 'suspend', forMs};
+			}
+
+			case 'slow':
+				return slowOf(`${path}.slow`, value, tell);
+			case 'mailsPerSession': {
+				const mails = numberOf(`${path}.mailsPerSession`, value, tell);
+				return mails === undefined ? undefined : {kind: 'mails_per_session', mails};
+			}
+		}
+	}
+
+	tell(path, 'use text and one of suspend, slow, mailsPerSession');
+	return undefined;
+}
+
+function slowOf(path: string, value: unknown, tell: Tell): PaceReaction | undefined {
+	const {perMinute, connections = 1, for: time, ...rest} = isObject(value) ? value : {};
+	if (Object.keys(rest).length > 0 || !isObject(value)) {
+		tell(path, 'use an object of perMinute, for and perhaps connections');
+		return undefined;
+	}
+
+	const mails = numberOf(`${path}.perMinute`, perMinute, tell);
+	const most = numberOf(`${path}.connections`, connections, tell);
+	const forMs = waitOf(`${path}.for`, time, tell);
+	return mails === undefined || most === undefined || forMs === undefined
+		? undefined
+		: {kind: 'slow', perMinute: mails, connections: most, forMs};
+}
+
+function numberOf(path: string, value: unknown, tell: Tell): number | undefined {
+	if (typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= 1_000_000) {
+		return value;
+	}
+
+	tell(path, 'use a whole number, 1 to 1000000');
+	return undefined;
+}
+
+function waitOf(path: string, value: unknown, tell: Tell): number | undefined {
+	const parsed = typeof value === 'string' ? wait(value, '') : undefined;
+	if (parsed?.ok) {
+		return parsed.value;
+	}
+
+	tell(path, 'use a time such as "15m" or "2h"');
+	return undefined;
 }

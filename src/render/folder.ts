@@ -1,6 +1,7 @@
 import {lstat, readdir} from 'node:fs/promises';
 import path from 'node:path';
 import {isTemplateId, templateIdForm} from '../mail/ids.ts';
+import {isObject, type JsonObject} from '../mail/json-object.ts';
 import {RefusedFileError, readRegular} from '../mail/regular-file.ts';
 import type {VariantSource} from './compile.ts';
 import {longestSource} from './limits.ts';
@@ -25,8 +26,6 @@ type TemplateFolder =
 			readonly name: string;
 	  } & FolderContent)
 	| {readonly ok: false; readonly problems: readonly FolderProblem[]};
-
-type Json = Readonly<Record<string, unknown>>;
 
 const bodyName = /^body(?:\.([^.]+))?\.(mjml|html|txt)$/;
 
@@ -123,15 +122,15 @@ async function textFile(folder: string, name: string, problems: FolderProblem[])
 	return null;
 }
 
-function jsonObject(file: string, text: string | null, problems: FolderProblem[]): Json | null {
+function jsonObject(file: string, text: string | null, problems: FolderProblem[]): JsonObject | null {
 	if (text === null) {
 		return null; // Told already.
 	}
 
 	try {
 		const value: unknown = JSON.parse(text);
-		if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-			return value as Json;
+		if (isObject(value)) {
+			return value;
 		}
 		problems.push({file, message: 'must be a JSON object'});
 	} catch (error) {
@@ -168,7 +167,7 @@ function bodiesByLocale(files: ReadonlyMap<string, string | null>, problems: Fol
 
 /** The subjects by canonical locale, the default one by the empty text. */
 function readSubjects(
-	settings: Json | null,
+	settings: JsonObject | null,
 	bodies: ReadonlyMap<string, Body>,
 	problems: FolderProblem[],
 ): Map<string, string> {
@@ -182,7 +181,7 @@ function readSubjects(
 		problems.push({file, message: 'subject must be text'});
 	}
 
-	if (typeof subjects !== 'object' || subjects === null || Array.isArray(subjects)) {
+	if (!isObject(subjects)) {
 		if (subjects !== undefined) {
 			problems.push({file, message: 'subjects must be an object of texts by locale'});
 		}

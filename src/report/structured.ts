@@ -1,3 +1,4 @@
+import {isObject, type JsonObject} from '../mail/json-object.ts';
 import {addressesIn} from './addresses.ts';
 import {
 	type DeliveryStatus,
@@ -120,8 +121,6 @@ export function readSesNotification(leaves: readonly Part[]): SesNotification | 
 	};
 }
 
-type Json = Readonly<Record<string, unknown>>;
-
 /** Bounces without a diagnostic say what they are in two words. */
 const subTypes: ReadonlyMap<string, string> = new Map([
 	['NoEmail', 'user unknown'],
@@ -131,7 +130,7 @@ const subTypes: ReadonlyMap<string, string> = new Map([
 	['AttachmentRejected', 'attachment rejected'],
 ]);
 
-function sesStatusOf(kind: string, told: Json): DeliveryStatus | null {
+function sesStatusOf(kind: string, told: JsonObject): DeliveryStatus | null {
 	const bounce = objectOf(told.bounce);
 	const recipients = recipientsOf(kind, told).map(each => fieldsOf(each, bounce));
 	const reporter = stringOf(bounce.reportingMTA);
@@ -144,7 +143,7 @@ function sesStatusOf(kind: string, told: Json): DeliveryStatus | null {
 		: null;
 }
 
-function recipientsOf(kind: string, told: Json): Json[] {
+function recipientsOf(kind: string, told: JsonObject): JsonObject[] {
 	const {recipients, smtpResponse} = objectOf(told.delivery);
 	switch (kind) {
 		case 'Bounce':
@@ -162,7 +161,7 @@ function recipientsOf(kind: string, told: Json): Json[] {
 	}
 }
 
-function fieldsOf({emailAddress, action, status, diagnosticCode}: Json, {bounceSubType}: Json): Field[] {
+function fieldsOf({emailAddress, action, status, diagnosticCode}: JsonObject, {bounceSubType}: JsonObject): Field[] {
 	const values = {
 		'final-recipient': stringOf(emailAddress),
 		action: stringOf(action),
@@ -173,7 +172,7 @@ function fieldsOf({emailAddress, action, status, diagnosticCode}: Json, {bounceS
 }
 
 /** The object in a text, also where it is the message of another one, and where a mailer broke its long line. */
-function jsonIn(text: string): Json | null {
+function jsonIn(text: string): JsonObject | null {
 	const start = text.indexOf('{');
 	const whole = text.slice(start, start + longestJson);
 	const end = whole.search(/\n[ \t]*\n--[ \t]*(?:\n|$)/);
@@ -183,7 +182,7 @@ function jsonIn(text: string): Json | null {
 	return message === null ? outer : parse(message);
 }
 
-function parse(json: string): Json | null {
+function parse(json: string): JsonObject | null {
 	try {
 		return objectOf(JSON.parse(json));
 	} catch {
@@ -191,11 +190,11 @@ function parse(json: string): Json | null {
 	}
 }
 
-function objectOf(value: unknown): Json {
-	return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : {};
+function objectOf(value: unknown): JsonObject {
+	return isObject(value) ? value : {};
 }
 
-function listOf(value: unknown): Json[] {
+function listOf(value: unknown): JsonObject[] {
 	return Array.isArray(value) ? value.slice(0, most).map(objectOf) : [];
 }
 

@@ -1,5 +1,6 @@
 import {variablesFault} from '../../api/schemas/variables.ts';
 import {parseExact} from '../../mail/exact-json.ts';
+import {isObject, type JsonObject} from '../../mail/json-object.ts';
 import type {VariantSource} from '../../render/compile.ts';
 import {longestSource} from '../../render/limits.ts';
 import {validLocale} from '../../render/locale.ts';
@@ -74,15 +75,13 @@ export function checkDraft({locale: tag, added, subject, kind, source, text, sam
 }
 
 /** The object, or what is wrong with its text (a clause). */
-function readSample(text: string): Readonly<Record<string, unknown>> | string {
+function readSample(text: string): JsonObject | string {
 	if (text.length > longestSource) {
 		return `is longer than ${longestSource} characters`;
 	}
 	try {
 		const value = parseExact(text);
-		return typeof value === 'object' && value !== null && !Array.isArray(value)
-			? (variablesFault(value) ?? (value as Record<string, unknown>))
-			: 'must be a JSON object';
+		return isObject(value) ? (variablesFault(value) ?? value) : 'must be a JSON object';
 	} catch (error) {
 		return `is not JSON: ${(error as Error).message}`;
 	}
