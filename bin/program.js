@@ -13,14 +13,23 @@ exports.newest = dist => {
 	return `${dist}/${timeOf('bundle/cli/main.js') > timeOf('.tsbuildinfo') ? 'bundle' : 'src'}/cli/main.js`;
 };
 
-/**
- * Runs the file that `newest` named, until its command has ended. The bundle is a script of one function. The code that V8 made
- * of it is kept beside it, as Python keeps its .pyc files: Node.js would compile 4 MB at each start.
- */
+/** Runs the file that `newest` named, until its command has ended. */
 exports.run = async (file, argv) => {
+	const {main, keepCode} = await exports.load(file);
+	await main(argv);
+	if (!argv.includes('serve')) {
+		keepCode();
+	}
+};
+
+/**
+ * Loads the file that `newest` named. The bundle is a script of one function. The code that V8 made of it is kept beside it, as
+ * Python keeps its .pyc files: Node.js would compile 4 MB at each start.
+ */
+exports.load = async file => {
 	if (file.endsWith('src/cli/main.js')) {
 		const {main} = await import(pathToFileURL(file));
-		return main(argv);
+		return {main, keepCode: () => undefined};
 	}
 	const source = readFileSync(file, 'latin1');
 	// The file's last line names its content, of which V8 compares only the length. Code of another V8 or other flags V8 refuses.
@@ -29,10 +38,14 @@ exports.run = async (file, argv) => {
 	const script = new Script(source, {filename: pathToFileURL(file).href, cachedData});
 	const module = {exports: {}};
 	script.runInThisContext()(module, createRequire(file), pathToFileURL(file).href);
-	await module.exports.main(argv);
-	if (!cachedData && !argv.includes('serve')) {
-		keep(kept, script.createCachedData());
-	}
+	return {
+		main: module.exports.main,
+		keepCode() {
+			if (!cachedData) {
+				keep(kept, script.createCachedData());
+			}
+		},
+	};
 };
 
 function readKept(file) {

@@ -1,9 +1,9 @@
 import {spawn} from 'node:child_process';
 import {once} from 'node:events';
+import {createRequire} from 'node:module';
 import {resolve} from 'node:path';
 import process from 'node:process';
 import {createInterface} from 'node:readline';
-import {main} from '../../src/cli/main.ts';
 import type {Scope} from './daemon.ts';
 
 type Said = {readonly stdout: string; readonly stderr: string; readonly code: number};
@@ -65,6 +65,12 @@ export function startCliShell(scope: Scope, {cwd, env}: {cwd: string; env: NodeJ
 }
 
 async function serve(): Promise<void> {
+	const root = resolve(import.meta.dirname, '../../..');
+	const {newest, load} = createRequire(import.meta.url)(`${root}/bin/program.js`) as {
+		newest: (dist: string) => string;
+		load: (file: string) => Promise<{main: (argv: readonly string[]) => Promise<void>}>;
+	};
+	const {main} = await load(newest(`${root}/dist`));
 	const answer = process.stdout.write.bind(process.stdout);
 	process.stdout.setMaxListeners(0);
 	process.stderr.setMaxListeners(0);
