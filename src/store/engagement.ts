@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
-import {rowSource} from './engine/dialect.ts';
+import {rowSource, rowsOf} from './engine/dialect.ts';
 import {nearIds} from './engine/near-ids.ts';
 
 export type EngagementType = 'opened' | 'clicked';
@@ -31,18 +31,16 @@ export async function addEngagement(trx: Knex.Transaction, counts: readonly Enga
 		counts.map(one => [one.recipientId, one.kind, one.url, one.n, one.machineN, one.firstAt, one.lastAt]),
 		7,
 	);
-	const answer = await trx.raw(
+	const rows: Array<{recipient_id: string; kind: string; url: string; n: number}> = await rowsOf(
+		trx,
 		`insert into engagement (recipient_id, kind, url, n, machine_n, first_at, last_at) ${sql}
 		on conflict (recipient_id, kind, url) do update set
 			n = engagement.n + excluded.n,
 			machine_n = engagement.machine_n + excluded.machine_n,
 			last_at = case when excluded.last_at > engagement.last_at then excluded.last_at else engagement.last_at end
 		returning recipient_id, kind, url, n`,
-		bindings as Knex.RawBinding[],
+		bindings,
 	);
-	const rows: Array<{recipient_id: string; kind: string; url: string; n: number}> = Array.isArray(answer)
-		? answer
-		: answer.rows;
 	const totals = new Map(rows.map(row => [`${row.recipient_id} ${row.kind} ${row.url}`, row.n]));
 	// What was added is all there is: the row is new.
 	return counts.map(one => totals.get(`${one.recipientId} ${one.kind} ${one.url}`) === one.n);

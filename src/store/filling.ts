@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {idTime} from '../mail/ids.ts';
 import {makeDays} from './days.ts';
-import {eachText} from './engine/dialect.ts';
+import {eachText, rowsOf} from './engine/dialect.ts';
 import {insertRows} from './engine/insert-rows.ts';
 import {takePositions} from './event-positions.ts';
 import type {Store} from './store.ts';
@@ -272,6 +272,6 @@ export async function readStoreBytes(reader: Knex): Promise<number> {
 		reader.client.driverName === 'sqlite3'
 			? 'select page_count * page_size as bytes from pragma_page_count, pragma_page_size'
 			: 'select pg_database_size(current_database()) as bytes';
-	const answer = await reader.raw(size);
-	return Number((Array.isArray(answer) ? answer : answer.rows)[0].bytes);
+	const [row]: Array<{bytes: number | string}> = await rowsOf(reader, size);
+	return Number(row?.bytes);
 }

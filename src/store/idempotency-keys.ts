@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
-import {rowSource} from './engine/dialect.ts';
+import {rowSource, rowsOf} from './engine/dialect.ts';
 
 /** What an Idempotency-Key is unique in. */
 export type KeyName = {readonly workspaceId: string; readonly mode: Mode; readonly key: string};
@@ -46,15 +46,15 @@ export async function takeKeys(
 			use.createdAt,
 		]);
 	const {sql, bindings} = rowSource(trx, rows, 7);
-	const answer = await trx.raw(
+	const taken: NameRow[] = await rowsOf(
+		trx,
 		`insert into idempotency_keys (workspace_id, mode, key, fingerprint, response, message_id, created_at) ${sql}
 			on conflict (workspace_id, mode, key) do update set fingerprint = excluded.fingerprint,
 				response = excluded.response, message_id = excluded.message_id, created_at = excluded.created_at
 				where idempotency_keys.created_at <= ?
 			returning workspace_id, mode, key`,
-		[...bindings, expiredBefore] as Knex.RawBinding[],
+		[...bindings, expiredBefore],
 	);
-	const taken: NameRow[] = Array.isArray(answer) ? answer : answer.rows;
 	return new Set(taken.map(row => keyNameText({workspaceId: row.workspace_id, mode: row.mode, key: row.key})));
 }
 
@@ -65,12 +65,12 @@ export async function findKeyUses(
 	expiredBefore: string,
 ): Promise<Map<string, StoredUse>> {
 	const {sql, bindings} = rowSource(reader, names.map(nameRow), 3);
-	const answer = await reader.raw(
+	const rows: UseRow[] = await rowsOf(
+		reader,
 		`select workspace_id, mode, key, fingerprint, response, message_id, created_at from idempotency_keys
 			where (workspace_id, mode, key) in (${sql})`,
-		bindings as Knex.RawBinding[],
+		bindings,
 	);
-	const rows: UseRow[] = Array.isArray(answer) ? answer : answer.rows;
 	return new Map(
 		rows
 			// Judged here, or PostgreSQL may read all that have not expired.

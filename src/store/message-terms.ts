@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {isListed, listedStates, stateTerm, subjectTerms, type Term, termsOf} from '../mail/terms.ts';
 import {alongIndex} from './engine/along-index.ts';
-import {type IdRange, lockLists, rowSource} from './engine/dialect.ts';
+import {type IdRange, lockLists, rowSource, rowsOf} from './engine/dialect.ts';
 import {insertRows, type Row} from './engine/insert-rows.ts';
 import {nearIds} from './engine/near-ids.ts';
 
@@ -83,7 +83,7 @@ export async function listState(
 }
 
 /** Rows of a list by their newest messages. */
-function rowsOf(reader: Knex, {workspaceId, term}: TermList, range: IdRange): Knex.QueryBuilder {
+function listRows(reader: Knex, {workspaceId, term}: TermList, range: IdRange): Knex.QueryBuilder {
 	const index = {leading: {'w.workspace_id': workspaceId, 'w.term': term}, id: 'w.message_id'};
 	return alongIndex(reader, 'message_terms as w', index, range);
 }
@@ -100,7 +100,7 @@ export async function countListed(reader: Knex, list: TermList, range: IdRange, 
 	let {below} = range;
 	for (let rowsAtOnce = Math.ceil(most / mostPerRow); counted < most; rowsAtOnce *= 4) {
 		const limit = Math.min(rowsAtOnce, most - counted);
-		const rows = rowsOf(reader, list, {...range, below})
+		const rows = listRows(reader, list, {...range, below})
 			.limit(limit)
 			.select('w.message_id', reader.raw(`coalesce(${members}, 1) as n`));
 		const found: {n: number | string | null; rows: number | string; last: string | null} = await reader
@@ -133,7 +133,7 @@ export async function readListed(
 	let below = before && secondOf(before) + afterSecond;
 	let members: string[] = [];
 	do {
-		const rows: Listed[] = await rowsOf(reader, list, {from, below})
+		const rows: Listed[] = await listRows(reader, list, {from, below})
 			.limit(rowsAtOnce)
 			.select('w.message_id', 'w.members');
 		below = rows.length < rowsAtOnce ? '' : (rows.at(-1)?.message_id ?? '');
@@ -232,13 +232,13 @@ async function readRows(
 		'msg',
 		keys.map(([, , id]) => id),
 	);
-	const answer = await trx.raw(
+	return await rowsOf(
+		trx,
 		`select distinct ${columns.map(column => `w.${column}`).join(', ')} from (${sql}) as v join message_terms as w
 			on w.workspace_id = v.column1 and w.term = v.column2 and w.message_id >= v.column3 and w.message_id < v.column4
 		where ${near}`,
-		[...bindings, ...about] as Knex.RawBinding[],
+		[...bindings, ...about],
 	);
-	return Array.isArray(answer) ? answer : answer.rows;
 }
 
 /** Deletes rows of lists; answers those that were there. */
@@ -256,12 +256,12 @@ async function deleteRows(
 		'msg',
 		keys.map(([, , id]) => id),
 	);
-	const answer = await trx.raw(
+	return await rowsOf(
+		trx,
 		`delete from message_terms where (${keyColumns.join(', ')}) in (select column1, column2, column3 from (${sql}) as v)
 			and ${near} returning ${columns.join(', ')}`,
-		[...bindings, ...about] as Knex.RawBinding[],
+		[...bindings, ...about],
 	);
-	return Array.isArray(answer) ? answer : answer.rows;
 }
 
 /** Lists again the messages of deleted rows that are still there. */

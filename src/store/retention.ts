@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import type {Dialect} from './engine/dialect.ts';
+import {rowsOf} from './engine/dialect.ts';
 import {nearIds} from './engine/near-ids.ts';
 import {dropTerms} from './message-terms.ts';
 import {deleteDeliveries, findAbout} from './webhooks/webhook-deliveries.ts';
@@ -34,11 +35,11 @@ export async function removeMessages(
 	{after, before, workspaceId, limit}: Removal,
 ): Promise<Removed> {
 	const [scope, only] = workspaceId === undefined ? ['', []] : ['workspace_id = ? and', [workspaceId]];
-	const found = await trx.raw(
+	const rows: Array<{id: string}> = await rowsOf(
+		trx,
 		`select id from messages where ${scope} id > ? and id < ? order by id limit ? ${dialect.skipLocked}`,
 		[...only, after, before, limit],
 	);
-	const rows: Array<{id: string}> = Array.isArray(found) ? found : found.rows;
 	const ids = rows.map(({id}) => id);
 	const waiting: string[] = await trx('recipients as r')
 		.whereIn('r.message_id', ids)

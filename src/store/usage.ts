@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {rowSource} from './engine/dialect.ts';
+import {rowSource, rowsOf} from './engine/dialect.ts';
 import {insertRows} from './engine/insert-rows.ts';
 import {unanswered} from './engine/postgres-pipeline.ts';
 
@@ -86,8 +86,11 @@ export async function countMonth(
 	counts: readonly MonthCount[],
 ): Promise<Map<string, number>> {
 	const [sql, bindings] = addition(trx, month, counts);
-	const answer = await trx.raw(`${sql} returning workspace_id, accepted`, bindings);
-	const counted: Array<{workspace_id: string; accepted: number}> = Array.isArray(answer) ? answer : answer.rows;
+	const counted: Array<{workspace_id: string; accepted: number}> = await rowsOf(
+		trx,
+		`${sql} returning workspace_id, accepted`,
+		bindings,
+	);
 	return new Map(counted.map(row => [row.workspace_id, row.accepted]));
 }
 

@@ -96,6 +96,12 @@ export function isInUse(error: unknown): boolean {
 // Any number, as long as it is always the same one.
 const schemaLock = 0x6d61696c;
 
+/** The rows of a statement, which each driver returns in its own way. */
+export async function rowsOf<Row>(database: Knex, sql: string, bindings: readonly unknown[] = []): Promise<Row[]> {
+	const answer = await database.raw(sql, bindings as Knex.RawBinding[]);
+	return Array.isArray(answer) ? answer : answer.rows;
+}
+
 /** Holds off others that would change the schema, until the transaction ends. SQLite's transactions hold off all writers. */
 export async function lockSchema(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {hasBytes, rowSource} from './dialect.ts';
+import {hasBytes, rowSource, rowsOf} from './dialect.ts';
 import {copyText} from './postgres-copy.ts';
 import {unanswered} from './postgres-pipeline.ts';
 
@@ -43,8 +43,7 @@ export async function insertReturning<Returned>(
 ): Promise<Returned[]> {
 	const returned: Returned[] = [];
 	for (const {sql, bindings} of inserts(trx, table, columns, rows)) {
-		const answer = await trx.raw(`${sql} ${suffix}`, bindings as Knex.RawBinding[]);
-		returned.push(...(Array.isArray(answer) ? answer : answer.rows));
+		returned.push(...(await rowsOf<Returned>(trx, `${sql} ${suffix}`, bindings)));
 	}
 	return returned;
 }

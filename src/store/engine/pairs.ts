@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {rowSource} from './dialect.ts';
+import {rowSource, rowsOf} from './dialect.ts';
 
 /** A workspace and an address in comparison form. */
 export type Pair = readonly [workspaceId: string, addressKey: string];
@@ -35,8 +35,7 @@ export async function selectOfPairs<Row>(
 	const found: Row[] = [];
 	for (let start = 0; start < pairs.length; start += mostPairs) {
 		const {sql, bindings} = rowSource(trx, pairs.slice(start, start + mostPairs), 2);
-		const answer = await trx.raw(query(sql), bindings as Knex.RawBinding[]);
-		found.push(...(Array.isArray(answer) ? answer : answer.rows));
+		found.push(...(await rowsOf<Row>(trx, query(sql), bindings)));
 	}
 	return found;
 }

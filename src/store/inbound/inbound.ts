@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {type CameIn, type InboundSource, type Kept, keptLength} from '../../mail/report.ts';
-import {rowSource} from '../engine/dialect.ts';
+import {rowSource, rowsOf} from '../engine/dialect.ts';
 import {insertReturning} from '../engine/insert-rows.ts';
 
 /** A mail that came in, as it is kept until it was read. */
@@ -119,8 +119,11 @@ export async function countUnread(reader: Knex): Promise<number> {
 /** Addresses of copies by their ids; those that are gone are missing. */
 export async function findRecipientAddresses(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
 	const marks = new Array(ids.length).fill('?').join(',');
-	const answer = await reader.raw(`select id, address from recipients where id in (${marks})`, [...ids]);
-	const rows: Array<{id: string; address: string}> = Array.isArray(answer) ? answer : answer.rows;
+	const rows: Array<{id: string; address: string}> = await rowsOf(
+		reader,
+		`select id, address from recipients where id in (${marks})`,
+		[...ids],
+	);
 	return new Map(rows.map(({id, address}) => [id, address]));
 }
 

@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import {idFloor, idTime} from '../../mail/ids.ts';
 import {storeTime} from '../../mail/time.ts';
+import {rowsOf} from '../engine/dialect.ts';
 import {among} from '../engine/near-ids.ts';
 import type {Claimed} from './claimed.ts';
 import {type ClaimWriteOptions, claimThose} from './claims.ts';
@@ -26,15 +27,15 @@ export async function readAged(
 	reader: Knex,
 	{after, before, limit}: {readonly after: string; readonly before: number; readonly limit: number},
 ): Promise<AgedRecipient[]> {
-	const answer = await reader.raw(
-		`select q.recipient_id as id, q.held_at, w.paused_at, w.queue_lifetime_s as lifetime
+	const rows: Array<{id: string; held_at: string | null; paused_at: string | null; lifetime: number | null}> =
+		await rowsOf(
+			reader,
+			`select q.recipient_id as id, q.held_at, w.paused_at, w.queue_lifetime_s as lifetime
 		from (select recipient_id, workspace_id, held_at from queue
 			where recipient_id > ? and recipient_id < ? order by recipient_id limit ?) as q
 		join workspaces as w on w.id = q.workspace_id order by q.recipient_id`,
-		[after, idFloor('rcp', before), limit],
-	);
-	const rows: Array<{id: string; held_at: string | null; paused_at: string | null; lifetime: number | null}> =
-		Array.isArray(answer) ? answer : answer.rows;
+			[after, idFloor('rcp', before), limit],
+		);
 	return rows.map(({id, held_at: held, paused_at: paused, lifetime}) => ({
 		...{id, acceptedAt: idTime(id), goes: held === null && paused === null},
 		lifetime: lifetime === null ? null : lifetime * 1000,

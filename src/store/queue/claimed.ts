@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import type {Mode, Role} from '../../mail/message.ts';
+import {rowsOf} from '../engine/dialect.ts';
 import {among, nearIds} from '../engine/near-ids.ts';
 
 /** A claimed copy with everything that is needed to make and deliver it. */
@@ -85,11 +86,11 @@ export const recipientsWithMail = `select ${columns} from recipients as r
 /** One copy as a claim would give it, without claiming it: to look at its mail. */
 export async function readRecipient(reader: Knex, workspaceId: string, id: string): Promise<Claimed | undefined> {
 	const [near, recipients] = nearRecipients(reader, [{id}]);
-	const answer = await reader.raw(`${recipientsWithMail} where r.id = ? and r.workspace_id = ? and ${near}`, [
-		...[id, workspaceId],
-		...recipients,
-	]);
-	const rows: MailRow[] = Array.isArray(answer) ? answer : answer.rows;
+	const rows: MailRow[] = await rowsOf(
+		reader,
+		`${recipientsWithMail} where r.id = ? and r.workspace_id = ? and ${near}`,
+		[...[id, workspaceId], ...recipients],
+	);
 	return rows[0] && {...rows[0], queued: null};
 }
 
@@ -117,8 +118,7 @@ async function readRows(
 		'r.id',
 		recipients.map(({id}) => id),
 	);
-	const read = await trx.raw(`${recipientsWithMail} where ${condition} and ${near}`, [...ids, ...about]);
-	return Array.isArray(read) ? read : read.rows;
+	return await rowsOf(trx, `${recipientsWithMail} where ${condition} and ${near}`, [...ids, ...about]);
 }
 
 /** A condition: copies and messages are of about the days of these copies. */

@@ -4,7 +4,7 @@ import {groupBy} from '../../mail/group-by.ts';
 import type {NewId} from '../../mail/ids.ts';
 import {type QueueKey, queueKeyText} from '../../mail/route.ts';
 import {storeTime} from '../../mail/time.ts';
-import {type Dialect, textInTurn} from '../engine/dialect.ts';
+import {type Dialect, rowsOf, textInTurn} from '../engine/dialect.ts';
 import {madeBetween} from '../engine/near-ids.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {type Claimed, claimedOf, type MailRow, type NewClaim, readClaimed, recipientsWithMail} from './claimed.ts';
@@ -161,13 +161,12 @@ async function claimRecent(
 	const [recipient, ofRecipient] = madeBetween('r.id', 'rcp', from, to);
 	const [message, ofMessage] = madeBetween('m.id', 'msg', from, to);
 	// With an `offset`, PostgreSQL looks each copy up by itself; a join it might make of all copies of a day.
-	const answer = await trx.raw(
+	const rows = await rowsOf<(MailRow | Record<keyof MailRow, null>) & {claimed_id: string; queued: string | null}>(
+		trx,
 		`with claimed as (${claiming}) select claimed.id as claimed_id, claimed.queued, found.* from claimed
 		left join lateral (${recipientsWithMail} where r.id = claimed.id and ${recipient} and ${message} offset 0) as found on true`,
 		[...values, ...ofRecipient, ...ofMessage],
 	);
-	const rows: Array<(MailRow | Record<keyof MailRow, null>) & {claimed_id: string; queued: string | null}> =
-		answer.rows;
 	const [found, older]: [Claimed[], NewClaim[]] = [[], []];
 	for (const {claimed_id: id, queued, ...row} of rows) {
 		if (row.id === null) {
@@ -196,11 +195,11 @@ async function readNextDue(
 	{destination, workspaceId}: Claim,
 	now: string,
 ): Promise<string | null> {
-	const answer = await trx.raw(
+	const [row]: Array<{due: string | null}> = await rowsOf(
+		trx,
 		`select min(next_attempt_at) as due from queue
 		where destination = ? and workspace_id = ? and next_attempt_at > ? and held_at is null`,
 		[destination, workspaceId, now],
 	);
-	const [row]: Array<{due: string | null}> = Array.isArray(answer) ? answer : answer.rows;
 	return row?.due ?? null;
 }

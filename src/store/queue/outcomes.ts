@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {groupBy} from '../../mail/group-by.ts';
 import type {Attempt} from '../../mail/outcome.ts';
 import {nextStates, type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
-import {rowSource} from '../engine/dialect.ts';
+import {rowSource, rowsOf} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
 import {among, namedIds} from '../engine/near-ids.ts';
 import {dequeue, postpone} from './open-recipients.ts';
@@ -43,11 +43,11 @@ export async function endClaims(trx: Knex.Transaction, boot: string, tries: read
 			'recipient_id',
 			some.map(({recipientId}) => recipientId),
 		);
-		const answer = await trx.raw(
+		const rows: Array<{id: string; queued: string | null}> = await rowsOf(
+			trx,
 			`delete from claims where claimed_by = ? and attempts = ? and ${condition} returning recipient_id as id, queued`,
 			[boot, attempts, ...ids],
 		);
-		const rows: Array<{id: string; queued: string | null}> = Array.isArray(answer) ? answer : answer.rows;
 		for (const {id, queued} of rows) {
 			held.set(id, queued);
 		}
@@ -100,7 +100,8 @@ export async function writeOutcomes(
 		'recipients.id',
 		ended.map(({recipientId}) => recipientId),
 	);
-	const changed = await trx.raw(
+	const rows: Array<{id: string; state: RecipientState}> = await rowsOf(
+		trx,
 		`update recipients set
 			state = case when ${mayMove} then v.column2 else recipients.state end,
 			state_at = case when ${mayMove} then v.column3 else recipients.state_at end,
@@ -109,9 +110,8 @@ export async function writeOutcomes(
 		from (${sql}) as v
 		where recipients.id = v.column1 and ${named}
 		returning recipients.id, recipients.state`,
-		[...bindings, ...ids] as Knex.RawBinding[],
+		[...bindings, ...ids],
 	);
-	const rows: Array<{id: string; state: RecipientState}> = Array.isArray(changed) ? changed : changed.rows;
 	return new Map(rows.map(({id, state}) => [id, state]));
 }
 

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {idTime} from '../../mail/ids.ts';
 import type {Role} from '../../mail/message.ts';
 import {storeTime} from '../../mail/time.ts';
-import {rowSource} from '../engine/dialect.ts';
+import {rowSource, rowsOf} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
 import {among, namedIds} from '../engine/near-ids.ts';
 import {queuedEvent} from '../event-rows.ts';
@@ -96,13 +96,13 @@ export async function storeQueued(trx: Knex.Transaction, claims: readonly Claim[
 		'recipients.id',
 		first.map(({id}) => id),
 	);
-	const answer = await trx.raw(
+	const moved: Array<{id: string; message_id: string; role: Role}> = await rowsOf(
+		trx,
 		`update recipients set state = 'queued', state_at = v.column2 from (${sql}) as v
 		where recipients.id = v.column1 and recipients.state = 'accepted' and ${named}
 		returning recipients.id, recipients.message_id, recipients.role`,
-		[...bindings, ...ids] as Knex.RawBinding[],
+		[...bindings, ...ids],
 	);
-	const moved: Array<{id: string; message_id: string; role: Role}> = Array.isArray(answer) ? answer : answer.rows;
 	const eventOf = new Map(first.map(({id, queued}) => [id, queued]));
 	await insertEvents(
 		trx,

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import type {QueueKey} from '../../mail/route.ts';
+import {rowsOf} from '../engine/dialect.ts';
 
 /*
  * Which lanes have work. The index of what waits is sorted by lane and time: after the first copy of a lane comes a jump to
@@ -73,9 +74,4 @@ export async function readOpenOf(reader: Knex, workspaceId: string, limit: numbe
 		[workspaceId, workspaceId, limit],
 	);
 	return rows.map(({id}) => id);
-}
-
-async function rowsOf<Row>(reader: Knex, sql: string, bindings: ReadonlyArray<string | number>): Promise<Row[]> {
-	const answer = await reader.raw(sql, bindings);
-	return Array.isArray(answer) ? answer : answer.rows;
 }

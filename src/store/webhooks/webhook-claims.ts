@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {rowSource} from '../engine/dialect.ts';
+import {rowSource, rowsOf} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
 import {among} from '../engine/near-ids.ts';
 import type {Claimable} from '../held-claims.ts';
@@ -113,7 +113,8 @@ async function findFirst(trx: Knex.Transaction, permits: readonly EndpointPermit
 		1,
 	);
 	const most = Math.max(...permits.map(({limit}) => limit));
-	const answer = await trx.raw(
+	return await rowsOf(
+		trx,
 		`select e.id as "endpointId", e.url as "url", e.secret as "secret",
 			e.previous_secret as "previousSecret", e.previous_until as "previousUntil", e.failing_since as "failingSince",
 			(select string_agg(q.due || ' ' || q.id, ',') from (
@@ -122,9 +123,8 @@ async function findFirst(trx: Knex.Transaction, permits: readonly EndpointPermit
 				order by d.next_attempt_at, d.delivery_id limit ${most + 1}) as q) as "first"
 		from (${sql}) as g join webhook_endpoints as e on e.id = g.column1
 		where e.disabled_at is null and e.deleted_at is null`,
-		bindings as Knex.RawBinding[],
+		bindings,
 	);
-	return Array.isArray(answer) ? answer : answer.rows;
 }
 
 type OfEndpoint = Omit<Found, 'endpointId' | 'first'>;
@@ -141,12 +141,12 @@ async function markClaimed(
 		return [];
 	}
 	const [unclaimed, due] = among(trx, 'delivery_id', [...wanted.keys()]);
-	const answer = await trx.raw(
+	const marked: Marked[] = await rowsOf(
+		trx,
 		`update webhook_queue set claimed_by = ? where ${unclaimed} and claimed_by is null
 		returning delivery_id as "id", generation as "generation"`,
 		[boot, ...due],
 	);
-	const marked: Marked[] = Array.isArray(answer) ? answer : answer.rows;
 	const generationOf = new Map(marked.map(({id, generation}) => [id, generation]));
 	const rows = await readClaimed(
 		trx,
@@ -168,12 +168,12 @@ async function readClaimed(trx: Knex.Transaction, ids: readonly string[]): Promi
 		return [];
 	}
 	const [named, bindings] = among(trx, 'id', ids);
-	const answer = await trx.raw(
+	return await rowsOf(
+		trx,
 		`select id as "id", workspace_id as "workspaceId", endpoint_id as "endpointId", message_id as "messageId",
 			event_type as "eventType", body as "body", attempts as "attempts" from webhook_deliveries where ${named}`,
 		bindings,
 	);
-	return Array.isArray(answer) ? answer : answer.rows;
 }
 
 /** An endpoint with something to do: when its first delivery is due, and since when it fails. */

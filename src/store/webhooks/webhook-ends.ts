@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {rowSource} from '../engine/dialect.ts';
+import {rowSource, rowsOf} from '../engine/dialect.ts';
 import {namedIds} from '../engine/near-ids.ts';
 import {claimName} from './webhook-claims.ts';
 
@@ -46,14 +46,14 @@ export async function writeDeliveryEnds(
 		'webhook_deliveries.id',
 		held.map(({id}) => id),
 	);
-	const answer = await trx.raw(
+	const rows: Array<{id: string}> = await rowsOf(
+		trx,
 		`update webhook_deliveries set state = v.column2, attempts = cast(v.column3 as integer),
 			last_attempt_at = coalesce(v.column4, last_attempt_at)
 		from (${moved.sql}) as v where webhook_deliveries.id = v.column1 and ${named}
 		returning webhook_deliveries.id`,
-		[...moved.bindings, ...ids] as Knex.RawBinding[],
+		[...moved.bindings, ...ids],
 	);
-	const rows: Array<{id: string}> = Array.isArray(answer) ? answer : answer.rows;
 	return new Set(rows.map(({id}) => id));
 }
 
@@ -102,11 +102,11 @@ async function changeQueued(
 		'delivery_id',
 		ends.map(({id}) => id),
 	);
-	const answer = await trx.raw(
+	const rows: Array<Pick<DeliveryEnd, 'id' | 'generation'>> = await rowsOf(
+		trx,
 		`${statement(sql)} and ${named} returning delivery_id as "id", generation as "generation"`,
-		[...bindings, boot, ...ids] as Knex.RawBinding[],
+		[...bindings, boot, ...ids],
 	);
-	const rows: Array<Pick<DeliveryEnd, 'id' | 'generation'>> = Array.isArray(answer) ? answer : answer.rows;
 	const names = new Set(rows.map(claimName));
 	return ends.filter(end => names.has(claimName(end)));
 }
