@@ -2,14 +2,9 @@ import type {Knex} from 'knex';
 import {isTemplateId} from '../mail/ids.ts';
 import {isTopicCode} from '../mail/message.ts';
 import {createRowCache} from '../store/row-cache.ts';
-import {
-	lookUpSender,
-	lookUpTemplate,
-	lookUpTopic,
-	type SenderRow,
-	type TemplateRow,
-	type TopicRow,
-} from '../store/templates.ts';
+import {lookUpSender, type SenderRow} from '../store/senders.ts';
+import {lookUpTemplate, type TemplateRow} from '../store/templates.ts';
+import {lookUpTopic, type TopicRow} from '../store/topics.ts';
 import {findWorkspace, type Workspace} from '../store/workspaces.ts';
 
 type Found<Row> = Row | undefined | Promise<Row | undefined>;

@@ -6,10 +6,9 @@ import {createFailureLimit, createRateLimits} from '../api/rate-limit.ts';
 import type {LiveSettings} from '../config/settings.ts';
 import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
-import {noteKeyUse} from '../store/api-keys.ts';
+import {findKey, noteKeyUse} from '../store/api-keys.ts';
 import {sharePart} from '../store/rate-windows.ts';
 import type {Store} from '../store/store.ts';
-import {findKey} from '../store/templates.ts';
 
 export type IntakeOptions = Pick<AcceptOptions, 'onWriting' | 'onAccepted'> & {
 	/** The settings as they are now. */

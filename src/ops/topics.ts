@@ -1,12 +1,12 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../mail/time.ts';
 import {Type} from '../mail/type.ts';
-import {lookUpTopic} from '../store/templates.ts';
 import {
 	countOptOuts,
 	deleteTopic,
 	insertTopic,
 	listTopics,
+	lookUpTopic,
 	purgeOptOuts,
 	renameStoredTopic,
 	type Topic,

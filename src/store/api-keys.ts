@@ -23,6 +23,20 @@ export type ApiKey = {
 
 type Row = Omit<ApiKey, 'scopes'> & {readonly scopes: string};
 
+/** What a request needs of its key. */
+export type KeyRow = Pick<
+	ApiKey,
+	'id' | 'workspace_id' | 'mode' | 'scopes' | 'rate_limit' | 'expires_at' | 'revoked_at'
+>;
+
+/** Read by each request, through a cache. */
+export async function findKey(reader: Knex, hash: string): Promise<KeyRow | undefined> {
+	const row = await reader('api_keys')
+		.where({hash})
+		.first('id', 'workspace_id', 'mode', 'scopes', 'rate_limit', 'expires_at', 'revoked_at');
+	return row && {...row, scopes: JSON.parse(row.scopes)};
+}
+
 export async function insertApiKey(trx: Knex.Transaction, key: ApiKey): Promise<void> {
 	await trx('api_keys').insert({...key, scopes: JSON.stringify(key.scopes)});
 }

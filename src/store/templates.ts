@@ -1,5 +1,4 @@
 import type {Knex} from 'knex';
-import type {Mode} from '../mail/message.ts';
 import {alongIndex} from './engine/along-index.ts';
 import {insertRows} from './engine/insert-rows.ts';
 
@@ -96,7 +95,6 @@ export async function findTemplate(reader: Knex, workspaceId: string, key: Templ
 	return await templateQuery(reader, workspaceId, key).first();
 }
 
-/** As `findTemplate`; who saves another version of it waits until this transaction has ended. */
 /** The names of templates by the ids that messages keep: of deleted ones too, of several the newest. */
 export async function readTemplateNames(
 	reader: Knex,
@@ -111,6 +109,7 @@ export async function readTemplateNames(
 	return new Map(rows.map(({id, name}) => [id, name]));
 }
 
+/** As `findTemplate`; a transaction that saves another version of it waits for the end of this one. */
 export async function lockTemplate(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -205,51 +204,14 @@ export async function listVariants(reader: Knex, versionId: string): Promise<Tem
 	return await reader('template_variants').where({version_id: versionId}).select(variantColumns).orderBy('position');
 }
 
-// What every request and every send looks up: read through caches, so each query is for one row.
-
-export type KeyRow = {
-	readonly id: string;
-	readonly workspace_id: string;
-	readonly mode: Mode;
-	readonly scopes: readonly string[];
-	readonly rate_limit: string | null;
-	readonly expires_at: string | null;
-	readonly revoked_at: string | null;
-};
-
-export type SenderRow = {
-	readonly id: string;
-	readonly verified_at: string | null;
-	readonly disabled_at: string | null;
-};
-
+/** What a send needs of a template. */
 export type TemplateRow = {
 	readonly id: string;
 	/** The newest version; null: none was saved. */
 	readonly version_id: string | null;
 };
 
-export type TopicRow = {readonly id: string; readonly code: string};
-
-export async function findKey(reader: Knex, hash: string): Promise<KeyRow | undefined> {
-	const row = await reader('api_keys')
-		.where({hash})
-		.first('id', 'workspace_id', 'mode', 'scopes', 'rate_limit', 'expires_at', 'revoked_at');
-	return row && {...row, scopes: JSON.parse(row.scopes)};
-}
-
-/** A sender is verified when its domain is, or when an operator said so. */
-export async function lookUpSender(
-	reader: Knex,
-	workspaceId: string,
-	addressKey: string,
-): Promise<SenderRow | undefined> {
-	return await reader('senders as s')
-		.join('domains as d', 'd.id', 's.domain_id')
-		.where({'s.workspace_id': workspaceId, 's.address_key': addressKey})
-		.first('s.id', 's.disabled_at', reader.raw('coalesce(s.verified_at, d.verified_at) as verified_at'));
-}
-
+/** Read by sends, through a cache. */
 export async function lookUpTemplate(reader: Knex, workspaceId: string, id: string): Promise<TemplateRow | undefined> {
 	return await reader('templates as t')
 		.leftJoin('template_versions as v', function () {
@@ -258,8 +220,4 @@ export async function lookUpTemplate(reader: Knex, workspaceId: string, id: stri
 		.where({'t.public_id': id, 't.workspace_id': workspaceId})
 		.whereNull('t.deleted_at')
 		.first('t.public_id as id', 'v.id as version_id');
-}
-
-export async function lookUpTopic(reader: Knex, workspaceId: string, code: string): Promise<TopicRow | undefined> {
-	return await reader('topics').where({workspace_id: workspaceId, code}).first('id', 'code');
 }

@@ -11,6 +11,14 @@ export type Topic = {
 	readonly created_at: string;
 };
 
+/** What a send needs of its topic. */
+export type TopicRow = Pick<Topic, 'id' | 'code'>;
+
+/** Read by sends, through a cache. */
+export async function lookUpTopic(reader: Knex, workspaceId: string, code: string): Promise<TopicRow | undefined> {
+	return await reader('topics').where({workspace_id: workspaceId, code}).first('id', 'code');
+}
+
 /** False: the workspace has a topic with this code. */
 export async function insertTopic(trx: Knex.Transaction, topic: Topic): Promise<boolean> {
 	const inserted = await trx('topics').insert(topic).onConflict(['workspace_id', 'code']).ignore().returning('id');

@@ -9,7 +9,7 @@ import {
 	removeTopic,
 	renameTopic,
 } from '../../ops/topics.ts';
-import {lookUpTopic} from '../../store/templates.ts';
+import {lookUpTopic} from '../../store/topics.ts';
 import {act, badge, code, count, input, inputs, name, opened, table, time} from '../markup.ts';
 import {operationForms} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
