@@ -230,7 +230,7 @@ function nextTry(recipient: RecipientFacts, now: string): Reason | null {
 		return {waits_for: 'greylisting', detail, ...until, mend: null};
 	}
 	const kind = category === null ? '' : ` (${category})`;
-	const detail = `Waits until ${utc(next)} for try ${attempts + 1}: try ${attempts} was put off${kind}${by}${at}${said}.`;
+	const detail = `Waits until ${utc(next)} for try ${attempts + 1}: try ${attempts} was deferred${kind}${by}${at}${said}.`;
 	return {waits_for: 'retry', detail, ...until, mend: `mailctl queue flush ${recipient.id} tries it now`};
 }
 
@@ -244,7 +244,7 @@ function suspendedSite(recipient: RecipientFacts, now: string): Reason | null {
 		const detail = `Its ${site} refuses us; it is tried again at ${utc(until)}${because(reason)}.`;
 		return {waits_for: 'route', detail, since: null, until, mend: `${mends.route}; ${mend}`};
 	}
-	const detail = `Its site ${site} is left alone until ${utc(until)} after failures${because(reason)}.`;
+	const detail = `Its site ${site} is backing off until ${utc(until)} after failures${because(reason)}.`;
 	return {waits_for: 'suspension', detail, since: null, until, mend};
 }
 

@@ -60,7 +60,7 @@ export function readDocument(text: string): ReadDocument {
 	// First: a later version may have fields that this one does not know.
 	const given = Object(value).version;
 	if (Number.isInteger(given) && given !== documentVersion) {
-		const message = `is ${given}, and this mailctl reads ${documentVersion}: install the mailctl that wrote the file, or write it anew`;
+		const message = `is ${given}, and this mailctl reads ${documentVersion}: install the mailctl that wrote the file, or write a new one`;
 		return {ok: false, faults: spell([{path: ['version'], message}])};
 	}
 	const violations = check(value);

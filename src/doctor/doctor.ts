@@ -79,7 +79,7 @@ function databaseClockOf({store}: OpenedStore): Check[] {
 
 const captureCheck: Check = {
 	name: 'delivery',
-	why: 'In capture mode mail is written to files and leaves this machine for nobody.',
+	why: 'In capture mode mail is written to files and never leaves this machine.',
 	look: async () => [
 		ok('capture: nothing leaves this machine; the checks of delivery run with MAILCTL_DELIVERY=mx or relay'),
 	],

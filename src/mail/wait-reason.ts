@@ -1,7 +1,7 @@
 /** Why a lane's mail is not claimed that is due, or that waits for a site which is left alone: a code and what belongs to it. */
 export type WaitReason =
 	/** The site has all the connections, or copies under way, that it may have now. */
-	| {readonly code: 'pace'; readonly connections: number; readonly recipients: number}
+	| {readonly code: 'pace'; readonly connections: number; readonly copies: number}
 	/** So many mails per minute. `slowed`: a reply asked for it, for a while. */
 	| {readonly code: 'rate'; readonly perMinute: number; readonly slowed: boolean}
 	/**
@@ -45,11 +45,11 @@ export function reasonText(reason: ToldReason, destination: string): string {
 	}
 	switch (reason.code) {
 		case 'pace':
-			return `its hosts get ${reason.connections} connections now, ${mails(reason.recipients)} are under way`;
+			return `its hosts get ${reason.connections} connections now, ${mails(reason.copies)} are under way`;
 		case 'rate':
 			return `its hosts get ${mails(reason.perMinute)} per minute${reason.slowed ? ' for now' : ''}`;
 		case 'suspension':
-			return `the hosts of ${destination} are left alone: ${reason.reply}${probe(reason)}`;
+			return `sending to the hosts of ${destination} is backing off: ${reason.reply}${probe(reason)}`;
 		case 'route':
 			return `the smarthost refuses us: ${reason.reply}${probe(reason)}`;
 		case 'warm_up': {

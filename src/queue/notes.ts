@@ -187,7 +187,7 @@ function waitAt(site: Site, most: number, now: Moment): Wait {
 	}
 	if (ownCapacity(site, most, now.monotonic) < 1) {
 		const connections = connectionsOf(site.state, now.monotonic);
-		return {reason: {code: 'pace', connections, recipients: inFlightOf(site)}, until: null};
+		return {reason: {code: 'pace', connections, copies: inFlightOf(site)}, until: null};
 	}
 	return {reason: {code: 'turn'}, until: null};
 }

@@ -135,7 +135,7 @@ storeTest(test, 'the time of its next try, with the last one', async (t, store) 
 	t.like(await asked(t, store, id), {
 		waits_for: 'retry',
 		detail:
-			'Waits until 2026-06-09 12:07:00 UTC for try 4: try 3 was put off (mailbox_full) by mx1.x.test at 2026-06-09 11:57:00 UTC: "452 4.2.2 full".',
+			'Waits until 2026-06-09 12:07:00 UTC for try 4: try 3 was deferred (mailbox_full) by mx1.x.test at 2026-06-09 11:57:00 UTC: "452 4.2.2 full".',
 		until: minutes(7),
 		mend: `mailctl queue flush ${id} tries it now`,
 	});
@@ -161,7 +161,7 @@ storeTest(test, 'what the daemon says of mail that is due', async (t, store) => 
 		route:
 			'its route mx.x.test: the smarthost refuses us: 535 5.7.8 no.; one mail is on its way to find out whether that is over.',
 		dns: 'DNS: where mail for x.test goes is being found out.',
-		suspension: `its site mx.x.test until ${time}: the hosts of x.test are left alone: 421 4.7.0 go away.`,
+		suspension: `its site mx.x.test until ${time}: sending to the hosts of x.test is backing off: 421 4.7.0 go away.`,
 	};
 	for (const [waitsFor, text] of Object.entries(words)) {
 		const until = ['rate', 'warm_up', 'suspension'].includes(waitsFor) ? minutes(1) : null;
@@ -199,7 +199,7 @@ storeTest(test, 'a site that is left alone, and the later of two times first', a
 	const why = await asked(t, store, id);
 	t.like(why, {
 		waits_for: 'suspension',
-		detail: 'Its site mx.x.test is left alone until 2026-06-09 12:09:00 UTC after failures: 421 4.7.0 go away.',
+		detail: 'Its site mx.x.test is backing off until 2026-06-09 12:09:00 UTC after failures: 421 4.7.0 go away.',
 		until: minutes(9),
 		mend: 'mailctl queue resume x.test lets one mail try it now',
 	});

@@ -150,7 +150,7 @@ test('trace: the route now, and every try with what was said', async t => {
 	});
 	const {routes} = await cli.json<{routes: object[]}>('queue', 'trace', slow);
 	t.like(routes[0], {suspended_until: until, suspension_reason: '421 too many'});
-	t.regex(await cli.text('queue', 'trace', slow), /^ {2}left alone until [-\d]+ [:\d]+ UTC: 421 too many$/m);
+	t.regex(await cli.text('queue', 'trace', slow), /^ {2}backing off until [-\d]+ [:\d]+ UTC: 421 too many$/m);
 });
 
 test('trace names the hosts that a sender would dial, and no other', async t => {

@@ -57,7 +57,7 @@ test('what an endpoint missed in an outage is replayed, one or all', async t => 
 	const delivery = await operator.get(one);
 	t.true(delivery.text.includes('&lt;script&gt;alert(1)'), 'the body as it was posted');
 	t.is(delivery.text.match(/<td>answered 503/g)?.length, 5);
-	t.regex(delivery.text, /It said.*maintenance &lt;b&gt;/s);
+	t.regex(delivery.text, /Response.*maintenance &lt;b&gt;/s);
 
 	receiver.behave('/outage', (_, response) => response.end());
 	t.is((await operator.submit(`${one}/replay`)).location, one);

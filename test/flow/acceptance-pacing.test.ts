@@ -273,7 +273,7 @@ test.serial('a dead site is left alone, one mail finds out that it is back; a re
 	await Promise.all(ids.map(id => client.tried(id)));
 	const last = await client.send('three@dead.example');
 	ids.push(last);
-	const suspended = await untilWaits(program, last, 'suspension', /left alone.*421 4\.3\.2 not now/);
+	const suspended = await untilWaits(program, last, 'suspension', /backing off.*421 4\.3\.2 not now/);
 	t.regex(suspended.mend ?? '', /mailctl queue resume dead\.example/);
 	t.is(connections.length, 2, 'nobody asked it again');
 	await client.until(await client.send('user@well.example'), 'delivered');
@@ -282,7 +282,7 @@ test.serial('a dead site is left alone, one mail finds out that it is back; a re
 	up = true;
 	const second = await program.serve();
 	const {until} = await clientOf(program, second);
-	const still = await untilWaits(program, last, 'suspension', /left alone.*421 4\.3\.2 not now/);
+	const still = await untilWaits(program, last, 'suspension', /backing off.*421 4\.3\.2 not now/);
 	t.is(still.until, suspended.until);
 	t.is(connections.length, 2, 'the next daemon leaves it alone too');
 	await program.cli('queue', 'resume', 'dead.example');

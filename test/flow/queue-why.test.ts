@@ -67,7 +67,7 @@ test('queue why is right in each situation of a running daemon', async t => {
 	const retried = await until(full, 'retry');
 	t.regex(
 		retried.detail,
-		/for try 2: try 1 was put off \(mailbox_full\) by mx\.example at .*452 4\.2\.2 Mailbox full"/,
+		/for try 2: try 1 was deferred \(mailbox_full\) by mx\.example at .*452 4\.2\.2 Mailbox full"/,
 	);
 	t.is(retried.until, retried.next_attempt_at);
 	t.is(retried.attempts, 1);
@@ -78,7 +78,7 @@ test('queue why is right in each situation of a running daemon', async t => {
 
 	// 4. DNS does not answer: the domain is not there.
 	const nowhere = await sendTo(first.url, 'user@nowhere.example');
-	t.regex((await until(nowhere, 'retry')).detail, /put off \(unknown_domain\).*nowhere\.example does not exist/);
+	t.regex((await until(nowhere, 'retry')).detail, /deferred \(unknown_domain\).*nowhere\.example does not exist/);
 
 	// 5. and 6. It was delivered; it bounced.
 	const delivered = await sendTo(first.url, 'user@c.example');
@@ -153,7 +153,7 @@ test('queue why is right in each situation of a running daemon', async t => {
 		const answer = await why(last);
 		return answer.waits_for === 'suspension' && answer;
 	});
-	t.regex(left.detail, /^Its site mx\.dead\.example is left alone until 20.* after failures: .*ECONNREFUSED|refused/);
+	t.regex(left.detail, /^Its site mx\.dead\.example is backing off until 20.* after failures: .*ECONNREFUSED|refused/);
 	const rows = await program.cli<Array<{destination: string; suspended_by: string}>>('queue', 'summary');
 	t.is(rows.find(({destination}) => destination === 'dead.example')?.suspended_by, 'failures');
 	const triesOf = async (domain: string) =>

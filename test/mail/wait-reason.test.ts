@@ -18,7 +18,7 @@ for (const [reason, text] of [
 	[{...reasonOf.route, probing: false}, 'the smarthost refuses us: 535 5.7.8 no.'],
 	[
 		{...reasonOf.suspension, reply: 'connect ETIMEDOUT', probing: true},
-		'the hosts of x.test are left alone: connect ETIMEDOUT; one mail is on its way to find out whether that is over',
+		'sending to the hosts of x.test is backing off: connect ETIMEDOUT; one mail is on its way to find out whether that is over',
 	],
 ] as const) {
 	test(`the sentence: ${text}`, t => {

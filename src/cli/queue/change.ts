@@ -48,7 +48,12 @@ export function changeVerbs(queue: Command): void {
 	);
 
 	reasonOption(
-		targetVerb(queue, 'fail', 'End mail as bounced, as if its time were over; webhooks are told', '--older-than 2d'),
+		targetVerb(
+			queue,
+			'fail',
+			'End mail as bounced, as if its time were over; webhooks are notified',
+			'--older-than 2d',
+		),
 	).action(
 		changing(async (session, ids, options) => {
 			await change(session, fail(options.reason), ids, options);
@@ -155,7 +160,7 @@ export function suspendVerbs(queue: Command): void {
 					? [
 							...(suspension ? [`mail to ${destination} goes again`] : []),
 							...sites.map(
-								site => `one mail tries the site ${printable(site)} now, which was left alone after failures`,
+								site => `one mail tries the site ${printable(site)} now, which was backing off after failures`,
 							),
 						]
 					: [`${destination} was not suspended`],

@@ -175,7 +175,7 @@ function paceTexts({site, provider, pace, suspension, warmUp}: RouteNow): string
 	return [
 		`site ${site} (pace ${provider}): ${connections} connections, ${mailsPerSession} mails on each${rate}`,
 		...(suspension
-			? [`left alone until ${shortTime(suspension.until)} UTC${suspension.reason ? `: ${suspension.reason}` : ''}`]
+			? [`backing off until ${shortTime(suspension.until)} UTC${suspension.reason ? `: ${suspension.reason}` : ''}`]
 			: []),
 		...(warmUp ? [`${warmUp.source} is new: ${warmUp.perDay} mails a day to ${warmUp.group}`] : []),
 	];

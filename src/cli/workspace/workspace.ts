@@ -122,7 +122,7 @@ export function workspaceCommands(workspace: Command): void {
 		'Refuse sends and hold what is queued',
 		'mailctl workspace pause acme --reason "under review"',
 	)
-		.requiredOption('--reason <reason>', 'why, shown to whoever asks', label('--reason'))
+		.requiredOption('--reason <reason>', 'why; shown with the workspace and to callers of the API', label('--reason'))
 		.action(
 			action<{reason: string}, [string | undefined]>(async (session, {reason}, key) => {
 				const found = await chosen(session, key);

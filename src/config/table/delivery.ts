@@ -81,7 +81,7 @@ export const delivery = {
 		'MAILCTL_DESTINATIONS_FILE',
 		'`config/destinations.json`, as shipped',
 		path,
-		'JSON file with the pacing per MX suffix or domain, merged over the shipped one (docs/reference/pacing.md); SIGHUP reads it anew.',
+		'JSON file with the pacing per MX suffix or domain, merged over the shipped one (docs/reference/pacing.md); SIGHUP reads it again.',
 		{live: true},
 	),
 	retrySchedule: setting(

@@ -124,7 +124,7 @@ export const reports = {
 		'MAILCTL_BOUNCE_RULES_FILE',
 		'`config/bounce-rules.json`, as shipped',
 		path,
-		'JSON file with rules by which refusals are read, before the shipped ones (docs/reference/bounces.md); SIGHUP reads it anew.',
+		'JSON file with rules by which refusals are read, before the shipped ones (docs/reference/bounces.md); SIGHUP reads it again.',
 		{live: true},
 	),
 	tokenLifetime: setting(

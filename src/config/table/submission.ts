@@ -14,7 +14,7 @@ export const submission = {
 		'MAILCTL_SUBMISSION_TLS_CERT',
 		'–',
 		path,
-		'PEM file with the certificate chain of MAILCTL_SUBMISSION_LISTEN; only loopback goes without. SIGHUP reads it anew.',
+		'PEM file with the certificate chain of MAILCTL_SUBMISSION_LISTEN; only loopback goes without. SIGHUP reads it again.',
 	),
 	submissionTlsKey: optional(
 		'MAILCTL_SUBMISSION_TLS_KEY',

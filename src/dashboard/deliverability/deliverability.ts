@@ -31,8 +31,8 @@ export function deliverabilityPages({reader, settings}: DashboardParts): readonl
 		const content = html`${simulatedLine('/deliverability', query, tried.length - real.length)}${
 			recipients.length === 0
 				? noMail(period)
-				: html`${summary(recipients, period)}${section('By provider', groupTable('Provider', groupRecipients(recipients, 'provider'), 'no host answered'))}${refusalParts(refusals, period)}${section('By destination', groupTable('Destination', groupRecipients(recipients, 'destination'), '–'))}`
-		}${section('Ways out', sourcesOf(settings, workspace, {sent, now}))}`;
+				: html`${summary(recipients, period)}${section('By provider', groupTable('Provider', groupRecipients(recipients, 'provider'), 'no reply yet'))}${refusalParts(refusals, period)}${section('By destination', groupTable('Destination', groupRecipients(recipients, 'destination'), '–'))}`
+		}${section('Outbound routes', sourcesOf(settings, workspace, {sent, now}))}`;
 		const actions = chips('Period', query, 'period', periods, '/deliverability');
 		return {kind: 'page', place: 'deliverability', title: 'Deliverability', actions, content};
 	}
@@ -41,7 +41,7 @@ export function deliverabilityPages({reader, settings}: DashboardParts): readonl
 }
 
 const noMail = ({label}: Period): Html =>
-	html`<div class="empty"><p>No mail in ${label}.</p><p>This page shows what the hosts of recipients accept, put off and refuse, and why.</p></div>`;
+	html`<div class="empty"><p>No mail in ${label}.</p><p>This page shows what the hosts of recipients accept, defer and refuse, and why.</p></div>`;
 
 function summary(recipients: readonly TriedRecipient[], {label}: Period): Html {
 	const all = sumOf(recipients);
@@ -51,7 +51,7 @@ function summary(recipients: readonly TriedRecipient[], {label}: Period): Html {
 <div class="grid tiles">${[
 		tile('Delivered', share(all.delivered, all.recipients), `${count(all.delivered)} copies`),
 		tile('Bounced', share(all.bounced, all.recipients), `${count(all.bounced)} copies`),
-		tile('Put off', share(all.deferred, all.recipients), `${count(all.waiting)} wait now`),
+		tile('Deferred', share(all.deferred, all.recipients), `${count(all.waiting)} wait now`),
 		tile('TLS', share(all.tls, all.spoken), `${share(all.verified, all.spoken)} with a verified certificate`),
 	]}</div>`;
 }
@@ -71,10 +71,10 @@ function groupTable(title: string, groups: readonly Group[], nameless: string): 
 				cell: group => (group.name === null ? html`<span class="soft">${nameless}</span>` : name(group.name)),
 				cut: true,
 			},
-			{title: 'Copies', cell: group => count(group.recipients), right: true},
+			{title: 'Recipients', cell: group => count(group.recipients), right: true},
 			part('Delivered', group => [group.delivered, group.recipients]),
 			part('Bounced', group => [group.bounced, group.recipients]),
-			part('Put off', group => [group.deferred, group.recipients], true),
+			part('Deferred', group => [group.deferred, group.recipients], true),
 			{title: 'Waiting', cell: group => count(group.waiting), right: true, wide: true},
 			part('TLS', group => [group.tls, group.spoken], true),
 		],
@@ -126,7 +126,7 @@ function categoryTable(refusals: readonly Refusal[]): Html {
 		rows: countCategories(refusals),
 		empty: nothing,
 		columns: [
-			{title: 'Category', cell: row => (row.category === null ? badge('not known', 'idle') : row.category)},
+			{title: 'Category', cell: row => (row.category === null ? badge('unknown', 'idle') : row.category)},
 			{title: 'Bounced', cell: row => count(row.bounced), right: true},
 			{title: 'Of bounces', cell: row => share(row.bounced, bounced), right: true},
 			{title: 'Waiting', cell: row => count(row.waiting), right: true},

@@ -32,11 +32,11 @@ export function sourcesOf(
 					empty: nothing,
 					columns: [
 						{title: 'Address', cell: ({ip}) => code(ip)},
-						{title: 'Says it is', cell: ({ehlo}) => ehlo, wide: true},
+						{title: 'EHLO name', cell: ({ehlo}) => ehlo, wide: true},
 						{title: 'Pools', cell: ({pools}) => pools.join(', ') || '–', wide: true},
 						{
 							title: 'This workspace',
-							cell: ({isUsed}) => (isUsed ? badge('sends from it', 'good') : badge('does not', 'idle')),
+							cell: ({isUsed}) => (isUsed ? badge('in use', 'good') : badge('not in use', 'idle')),
 						},
 						{title: 'Warm-up', cell: ({ip}) => warmUpState(settings, ip, sent, now)},
 					],
@@ -50,7 +50,7 @@ function wayOut({delivery, relays, sourceAddresses}: SourceSettings, {route}: Wo
 	}
 	switch (delivery) {
 		case 'capture':
-			return html`Mail is captured: it leaves this machine for nobody.`;
+			return html`Mail is captured: it never leaves this machine.`;
 		case 'relay':
 			return html`Mail leaves by ${relays.map(({host, port}) => `${host}:${port}`).join(', ')}. What that host sends on, and from where, is not seen here.`;
 		default:
@@ -70,7 +70,7 @@ function warmUpState({warmUps}: SourceSettings, ip: string, sent: readonly WarmU
 		return html`begins ${warmUp.start}`;
 	}
 	const days = daysBefore(warmUp.start, today).length;
-	// Days on which receivers put off too much do not count: what is allowed is at most this.
+	// Days on which receivers defer too much do not count: what is allowed is at most this.
 	const share = dailyShare(days, warmUp.target);
 	const ofToday = sent
 		.filter(({source}) => source === ip)

@@ -82,7 +82,7 @@ function nodeTable(rows: readonly SeenNode[], now: number): Html {
 			{title: 'Host', cell: ({host}) => name(host), cut: true},
 			{title: 'Process', cell: row => String(row.pid), right: true},
 			{title: 'Version', cell: row => row.version || '–', wide: true},
-			{title: 'Does', cell: ({roles}) => roles.join(', ') || '–'},
+			{title: 'Roles', cell: ({roles}) => roles.join(', ') || '–'},
 			{title: 'Started', cell: ({startedAt}) => time(startedAt, now), right: true},
 			{title: 'Seen', cell: ({seenAt}) => time(seenAt, now), right: true, wide: true},
 		],

@@ -36,7 +36,7 @@ export function auditPages({reader}: DashboardParts): readonly Route[] {
 			columns: [
 				{title: 'When', cell: row => time(row.at, now)},
 				{title: 'Who', cell: row => name(row.actor), cut: true},
-				{title: 'Did', cell: did, details: true},
+				{title: 'Action', cell: did, details: true},
 				{title: 'To', cell: target, wide: true, cut: true},
 				{
 					title: 'Workspace',

@@ -44,7 +44,7 @@ export function keyPages({reader, change, settings, live}: DashboardParts): read
 					{title: 'Name', cell: row => name(row.name), cut: true},
 					{title: 'Key', cell: row => code(`${row.hint}…`), cut: true},
 					{title: 'State', cell: row => stateBadge(row, storeTime(now))},
-					{title: 'May', cell: row => scopeText(row), wide: true},
+					{title: 'Scopes', cell: row => scopeText(row), wide: true},
 					{title: 'Last used', cell: row => time(row.last_used_at, now), right: true, wide: true},
 					{title: 'Ends', cell: row => time(row.expires_at, now), right: true, wide: true},
 					...(mayAct

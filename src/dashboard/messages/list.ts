@@ -191,6 +191,6 @@ function emptyList(isFiltered: boolean, isCaptured: boolean): Html {
 		return html`<p>No message matches.</p><p><a href="/messages">Show all messages</a></p>`;
 	}
 	return html`<p>No messages yet.</p><p>Send the first one with <code>mailctl send</code> or <code>POST /v1/messages</code>.${
-		isCaptured ? ' In capture mode it appears here and leaves the machine for nobody.' : nothing
+		isCaptured ? ' In capture mode it appears here and never leaves this machine.' : nothing
 	}</p>`;
 }

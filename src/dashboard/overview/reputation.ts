@@ -102,7 +102,7 @@ function windowTable(windows: Windows, limits: ReputationLimits | null): Html {
 		columns: [
 			{title: 'Share', cell: ({kind, span}) => `${kinds[kind].label}, ${spanNames[span]}`},
 			{
-				title: 'Now',
+				title: 'Current',
 				cell: ({kind, span}) => {
 					const share = shareOf(kind, windows[span]);
 					return share === null ? '–' : percent(share);

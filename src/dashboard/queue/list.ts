@@ -84,8 +84,8 @@ function statuses(rows: readonly QueueStatus[], query: URLSearchParams, now: num
 				{title: 'Destination', cell: row => name(row.destination), cut: true},
 				{title: 'State', cell: statusBadge},
 				{title: 'Ready', cell: row => count(row.ready), right: true},
-				{title: 'Later', cell: row => count(row.deferred), right: true},
-				{title: 'Now', cell: row => count(row.in_flight), right: true, wide: true},
+				{title: 'Deferred', cell: row => count(row.deferred), right: true},
+				{title: 'In flight', cell: row => count(row.in_flight), right: true, wide: true},
 				{title: 'Held', cell: row => count(row.held), right: true, wide: true},
 				{title: 'Oldest', cell: row => time(row.oldest, now), right: true, wide: true},
 				{title: 'Last reply', cell: row => name(row.suspension_reason ?? row.last_reply ?? ''), wide: true, cut: true},
@@ -104,15 +104,15 @@ export function statusBadge({suspended_by: by, held, ready, deferred, in_flight:
 		case 'operator':
 			return badge('suspended', 'bad');
 		case 'failures':
-			return badge('left alone', 'warn');
+			return badge('backing off', 'warn');
 		case 'route':
 			return badge('route refuses', 'bad');
 		case null:
 			return held > 0 && ready + deferred + now === 0
 				? badge('held', 'warn')
 				: deferred > 0 && ready + now === 0
-					? badge('later', 'warn')
-					: badge('going', 'busy');
+					? badge('deferred', 'warn')
+					: badge('sending', 'busy');
 	}
 }
 
@@ -140,7 +140,7 @@ function bySite(sites: readonly SiteReport[], now: number): Html {
 
 function siteBadge({suspendedUntil, waitsFor, slowUntil}: SiteReport): Html {
 	return suspendedUntil !== null
-		? badge(waitsFor === 'route' ? 'route refuses' : 'left alone', 'bad')
+		? badge(waitsFor === 'route' ? 'route refuses' : 'backing off', 'bad')
 		: slowUntil !== null
 			? badge('slowed', 'warn')
 			: badge('open', 'good');

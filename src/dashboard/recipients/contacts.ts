@@ -35,7 +35,7 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 			link: row => `${path}/${row.id}`,
 			columns: [
 				{title: 'Address', cell: row => name(row.address), cut: true},
-				{title: 'Gets', cell: status},
+				{title: 'Mail', cell: status},
 				{title: 'Language', cell: row => row.locale ?? '–', wide: true},
 				{title: 'Time zone', cell: row => row.timezone ?? '–', wide: true},
 				{title: 'First mailed', cell: row => time(row.createdAt, now), right: true},
@@ -142,10 +142,10 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 
 function status({suppressed, topics}: Contact): Html {
 	return suppressed
-		? badge('no mail', 'bad')
+		? badge('suppressed', 'bad')
 		: topics.length > 0
 			? badge(`not ${topics.join(', ')}`, 'warn')
-			: badge('mail', 'good');
+			: badge('subscribed', 'good');
 }
 
 function preferences({id, locale, timezone}: Contact, form: URLSearchParams): Html {

@@ -80,7 +80,7 @@ function keptTable(rows: readonly KeptMail[], now: number): Html {
 			{title: 'Why', cell: mail => name(letterOf(mail)?.subject ?? whyOf(mail)), cut: true},
 			{title: 'Kind', cell: mail => reviewOf(mail).kind.replace('_', ' '), wide: true},
 			{title: 'From', cell: mail => name(senderOf(mail)), cut: true, wide: true},
-			{title: 'Came by', cell: ({source}) => source, wide: true},
+			{title: 'Source', cell: ({source}) => source, wide: true},
 			{title: 'Received', cell: ({receivedAt}) => time(receivedAt, now), right: true},
 		],
 		rows,

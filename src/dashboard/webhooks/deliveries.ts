@@ -176,7 +176,7 @@ function attempts(posts: readonly StoredPost[], now: number): Html {
 		columns: [
 			{title: 'When', cell: ({at}) => time(at, now)},
 			{title: 'Answer', cell: ({status, error}) => answerText(status, error)},
-			{title: 'It said', cell: ({answer}) => answer && html`<div class="told">${plainName(answer)}</div>`},
+			{title: 'Response', cell: ({answer}) => answer && html`<div class="told">${plainName(answer)}</div>`},
 			{title: 'Took', cell: ({ms}) => `${count(ms)} ms`, right: true},
 		],
 		rows: posts.toReversed(),

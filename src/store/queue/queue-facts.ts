@@ -51,7 +51,7 @@ export type RecipientFacts = {
 	readonly end_detail: string | null;
 };
 
-type Row = Omit<RecipientFacts, 'lane_reason'> & {
+type Row = Omit<RecipientFacts, 'queue_reason'> & {
 	readonly waits_for: WaitCode | null;
 	readonly wait_detail: string | null;
 	readonly queued_event: string | null;
@@ -68,7 +68,7 @@ const columnsNear = (
 	q.next_attempt_at, q.held_at, c.claimed_by, c.until as claimed_until, r.last_category, r.last_reply,
 	m.created_at as accepted_at, m.mode, w.name as workspace_name, w.paused_at, w.pause_reason, w.queue_lifetime_s,
 	o.created_at as suspended_at, o.reason as suspension_reason,
-	l.site, l.waits_for, l.detail as wait_detail, l.until as lane_until,
+	l.site, l.waits_for, l.detail as wait_detail, l.until as queue_until,
 	s.suspended_until as site_suspended_until, s.reason as site_reason, s.waits_for as site_waits_for,
 	${lastAttempt('at', attempt)} as tried_at, ${lastAttempt('host', attempt)} as tried_host,
 	case when q.recipient_id is null then (select e.detail from events as e where e.message_id = r.message_id
