@@ -1,6 +1,6 @@
 import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
-import {Numeral} from '../mail/exact-json.ts';
+import {Numeral} from '../kit/exact-json.ts';
 import {findKeyUses, type KeyName, type KeyUse, keyNameText, releaseKeys, takeKeys} from '../store/idempotency-keys.ts';
 import {type Accepted, type Draft, refused, replayOf, type Send} from './draft.ts';
 

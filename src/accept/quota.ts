@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
+import {monthOf, storeTime} from '../kit/time.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import {monthOf, storeTime} from '../mail/time.ts';
 import {addToMonth, countMonth, countUsage, giveBack, type MonthCount} from '../store/usage.ts';
 import type {Accepted, Draft, Send} from './draft.ts';
 

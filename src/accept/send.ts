@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {Mode} from '../mail/message.ts';
 import {type QueueKey, queueKeyText} from '../mail/route.ts';
 import {destinationOf} from '../mail/simulator.ts';
-import {storeTime} from '../mail/time.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {keyNameText} from '../store/idempotency-keys.ts';
 import type {Workspace} from '../store/workspaces.ts';

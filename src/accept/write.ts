@@ -1,12 +1,12 @@
 import type {Knex} from 'knex';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {Address} from '../mail/address.ts';
-import type {Clock} from '../mail/clock.ts';
 import {idTime, type NewId} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
 import {destinationOf} from '../mail/simulator.ts';
 import {suppresses} from '../mail/suppression.ts';
 import {termsOf} from '../mail/terms.ts';
-import {storeTime} from '../mail/time.ts';
 import {insertAttachments} from '../store/attachments.ts';
 import {recordAct} from '../store/audit.ts';
 import {type Addressee, type Preferences, readAddressees, teachContacts} from '../store/contacts.ts';

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {type Contact, findContact, type Preferences, updateContact} from '../store/contacts.ts';
 

@@ -1,6 +1,6 @@
+import {storeTime} from '../kit/time.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import {beginAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {findWaiting} from '../store/queue/queue-list.ts';

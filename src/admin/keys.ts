@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import {apiKeyHash, createApiKey} from '../mail/api-key.ts';
 import type {Mode} from '../mail/message.ts';
 import type {ActTools, Tools} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import {
 	type ApiKey,
 	expireApiKey,

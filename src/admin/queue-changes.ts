@@ -1,7 +1,7 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import {type GivenUp, giveUp} from '../outcome/settle.ts';
 import {bumpGeneration} from '../store/changes.ts';

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {storeTime} from '../mail/time.ts';
+import {storeTime} from '../kit/time.ts';
 import {type QueueSummary, summarizeQueue} from '../store/queue/queue-summary.ts';
 import {listSiteSuspensions, listSuspensions} from '../store/queue/suspensions.ts';
 

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {dayMs, storeTime} from '../mail/time.ts';
+import {dayMs, storeTime} from '../kit/time.ts';
 import {
 	countStats,
 	type StatsFigures,

@@ -1,8 +1,8 @@
 import {Readable} from 'node:stream';
 import type {Knex} from 'knex';
+import {apiTime} from '../kit/time.ts';
 import type {Mode} from '../mail/message.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
-import {apiTime} from '../mail/time.ts';
 import {listSuppressions, type Suppression} from '../store/suppressions.ts';
 import {csvLine} from './csv.ts';
 import {exportedColumns} from './suppression-file.ts';

@@ -1,7 +1,7 @@
+import {parseTime} from '../kit/time.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import {isId} from '../mail/ids.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
-import {parseTime} from '../mail/time.ts';
 import {withoutApostrophe} from './csv.ts';
 
 /** The columns of `suppression export`, by their names. */

@@ -1,10 +1,10 @@
 import {setImmediate} from 'node:timers/promises';
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import {createPastIds} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import type {Acting} from '../mail/operator.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
-import {storeTime} from '../mail/time.ts';
 import {beginAct} from '../store/audit.ts';
 import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
 import {type CsvRecord, createCsvReader} from './csv.ts';

@@ -1,7 +1,7 @@
 import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import type {CompiledVariant, VariantSource} from '../render/compile.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';

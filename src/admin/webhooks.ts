@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import type {WebhookEventType} from '../mail/event.ts';
 import type {Mode} from '../mail/message.ts';
 import type {Acting, ActTools} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import {mostEndpoints} from '../mail/webhook.ts';
 import {beginAct, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';

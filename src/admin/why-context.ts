@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import {claimMarginMs} from '../mail/retry.ts';
-import {storeTime} from '../mail/time.ts';
 import {findAudit} from '../store/audit.ts';
 import {listNodes} from '../store/nodes.ts';
 import type {RecipientFacts} from '../store/queue/queue-facts.ts';

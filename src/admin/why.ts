@@ -1,5 +1,5 @@
+import {storeTime} from '../kit/time.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
-import {storeTime} from '../mail/time.ts';
 import {reasonText, type WaitCode} from '../mail/wait-reason.ts';
 import type {RecipientFacts} from '../store/queue/queue-facts.ts';
 

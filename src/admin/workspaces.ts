@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import {type Branding, readBranding, writeBranding} from '../mail/branding.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {withPasswords} from '../mail/route-choice.ts';
-import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {forgetFigures} from '../store/reputation.ts';

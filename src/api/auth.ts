@@ -1,9 +1,9 @@
 import {isIP} from 'node:net';
 import type {FastifyReply, FastifyRequest} from 'fastify';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import {apiKeyHash, apiKeyMode, type Scope} from '../mail/api-key.ts';
-import type {Clock} from '../mail/clock.ts';
 import type {Operator} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import type {KeyRow} from '../store/api-keys.ts';
 import {createRowCache} from '../store/row-cache.ts';
 import {type Caller, createRefuse} from './caller.ts';

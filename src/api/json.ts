@@ -1,5 +1,5 @@
 import {TextDecoder} from 'node:util';
-import {parseExact} from '../mail/exact-json.ts';
+import {parseExact} from '../kit/exact-json.ts';
 import type {Body} from './body.ts';
 import type {JsonScan} from './json-scan.ts';
 import {inSlice} from './slices.ts';

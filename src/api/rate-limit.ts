@@ -1,8 +1,8 @@
 import type {FastifyReply} from 'fastify';
 import {LRUCache} from 'lru-cache';
+import {atMost} from '../kit/at-most.ts';
+import type {Clock} from '../kit/clock.ts';
 import {type RateLimit, readRateLimit} from '../mail/api-key.ts';
-import {atMost} from '../mail/at-most.ts';
-import type {Clock} from '../mail/clock.ts';
 import {clientNetwork} from '../net/client-network.ts';
 import type {PartAsked, PartGiven} from '../store/rate-windows.ts';
 import type {Caller} from './caller.ts';

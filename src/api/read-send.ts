@@ -1,8 +1,8 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Accepted, Refused, Send} from '../accept/draft.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
-import type {Clock} from '../mail/clock.ts';
 import {callerOf} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';

@@ -6,8 +6,8 @@ import Fastify, {
 	type FastifyReply,
 	type FastifyRequest,
 } from 'fastify';
-import {writeExact} from '../mail/exact-json.ts';
-import {createGarbage} from '../mail/garbage.ts';
+import {writeExact} from '../kit/exact-json.ts';
+import {createGarbage} from '../kit/garbage.ts';
 import type {NewId} from '../mail/ids.ts';
 import {createClientErrorHandler, createUnreadLimit} from './client-error.ts';
 import {ApiError, apiError, type ErrorReport, sendError, toApiError} from './errors.ts';

@@ -4,7 +4,7 @@ import {open} from 'node:fs/promises';
 import {join} from 'node:path';
 import {create, Parser, type ReadEntry} from 'tar';
 import {ConfigError} from '../config/config-error.ts';
-import {openRegular, RefusedFileError} from '../mail/regular-file.ts';
+import {openRegular, RefusedFileError} from '../kit/regular-file.ts';
 import {
 	type FileFacts,
 	filesOf,

@@ -2,7 +2,7 @@ import {statSync} from 'node:fs';
 import {mkdtemp, rename, rm} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import {syncFolder} from '../config/secrets-file.ts';
-import {RefusedFileError} from '../mail/regular-file.ts';
+import {RefusedFileError} from '../kit/regular-file.ts';
 import {type OnBytes, packArchive, readArchive, readManifest} from './archive.ts';
 import type {Manifest} from './manifest.ts';
 

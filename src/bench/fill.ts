@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
 import {saveTemplate} from '../admin/templates.ts';
 import {createWorkspace} from '../admin/workspaces.ts';
+import {dayMs, storeTime} from '../kit/time.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {dayMs, storeTime} from '../mail/time.ts';
 import {
 	beginFilling,
 	endFilling,

@@ -3,7 +3,7 @@ import {availableParallelism} from 'node:os';
 import {join} from 'node:path';
 import type {Command} from 'commander';
 import {openDataDir} from '../data-folder/data-dir.ts';
-import {storeTime} from '../mail/time.ts';
+import {storeTime} from '../kit/time.ts';
 import type {FilledWorkspace} from '../store/filling.ts';
 import {CliError} from './fault.ts';
 import {count, oneOf} from './options.ts';

@@ -4,7 +4,7 @@ import {loadDestinations} from '../config/destinations.ts';
 import {hostnameRemark} from '../config/rules.ts';
 import {type ShownSetting, showSettings} from '../config/show.ts';
 import {createResolver} from '../dns/resolver.ts';
-import {systemClock} from '../mail/clock.ts';
+import {systemClock} from '../kit/clock.ts';
 import type {Pace, PaceReaction, Route} from '../mail/route.ts';
 import type {RouteChoice} from '../mail/route-choice.ts';
 import type {DnsAnswer, MxRecord} from '../net/dns.ts';

@@ -8,7 +8,7 @@ import {isUnsigned} from '../domains/record-words.ts';
 import {cancelRotation, rotateKeys} from '../domains/signing-keys.ts';
 import {checkDomain, type DomainCheck, type DomainSight, lookAtDomain} from '../domains/verify-domain.ts';
 import {zoneFile} from '../domains/zone-file.ts';
-import {storeTime} from '../mail/time.ts';
+import {storeTime} from '../kit/time.ts';
 import {type DkimKey, listDkimKeys} from '../store/dkim-keys.ts';
 import {type Domain, findDomain, listDomains} from '../store/domains.ts';
 import {listDomainSenders} from '../store/senders.ts';

@@ -1,5 +1,5 @@
-import {parseExact} from '../mail/exact-json.ts';
-import {openRegular, RefusedFileError, readRegular} from '../mail/regular-file.ts';
+import {parseExact} from '../kit/exact-json.ts';
+import {openRegular, RefusedFileError, readRegular} from '../kit/regular-file.ts';
 import {CliError} from './fault.ts';
 
 /** What is read whole: variables, attachments, a mail. None of them can be larger and be of use. */

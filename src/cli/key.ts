@@ -1,8 +1,8 @@
 import type {Command} from 'commander';
 import {type CreatedKey, createKey, revokeKey, rotateKey} from '../admin/keys.ts';
+import {storeTime} from '../kit/time.ts';
 import {type Scope, usualScopes} from '../mail/api-key.ts';
 import type {Mode} from '../mail/message.ts';
-import {storeTime} from '../mail/time.ts';
 import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
 import {CliError} from './fault.ts';
 import {duration, future, label, mode, rateLimit, scope} from './options.ts';

@@ -2,7 +2,7 @@ import {hostname} from 'node:os';
 import type {Command} from 'commander';
 import type {Knex} from 'knex';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
-import {storeTime} from '../mail/time.ts';
+import {storeTime} from '../kit/time.ts';
 import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';

@@ -5,7 +5,7 @@ import {readDaemonFile} from '../data-folder/daemon-file.ts';
 import {ensureSecrets} from '../data-folder/ensure-secrets.ts';
 import {lockData, refuseBesideOthers, storeFile} from '../data-folder/open.ts';
 import {finishRestore, isRestored} from '../data-folder/restored.ts';
-import {storeTime} from '../mail/time.ts';
+import {storeTime} from '../kit/time.ts';
 import {isFolderLocked} from '../store/engine/lock.ts';
 import {migrate, type SchemaState, schemaState, tooOldFix} from '../store/engine/migrate.ts';
 import {silentMs} from '../store/nodes.ts';

@@ -1,5 +1,7 @@
 import {rateLimit as rateLimitParser} from '../config/delivery-values.ts';
 import {duration as durationParser} from '../config/parsers.ts';
+import {parseTime} from '../kit/time.ts';
+import {labelFault} from '../kit/unprintable.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
 import {type Scope, scopes} from '../mail/api-key.ts';
 import {validAccent, validLogoUrl} from '../mail/branding.ts';
@@ -7,8 +9,6 @@ import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import {isTopicCode} from '../mail/message.ts';
 import {parseRoute} from '../mail/route-choice.ts';
 import {suppressionReasons} from '../mail/suppression.ts';
-import {parseTime} from '../mail/time.ts';
-import {labelFault} from '../mail/unprintable.ts';
 import {validLocale, validTimezone} from '../render/locale.ts';
 import {CliError} from './fault.ts';
 

@@ -1,8 +1,8 @@
 import type {Command} from 'commander';
 import type {ResealedStore} from '../admin/reseal.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {storeTime} from '../kit/time.ts';
 import {reportTokenMs} from '../mail/report.ts';
-import {storeTime} from '../mail/time.ts';
 import {beginAct} from '../store/audit.ts';
 import {createVault, type MasterKeys} from '../store/sealed.ts';
 import {CliError} from './fault.ts';

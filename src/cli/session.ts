@@ -11,7 +11,7 @@ import {loadProcessSettings, processEnvironment, systemFile} from '../config/pro
 import type {LoadedSettings, Settings} from '../config/settings.ts';
 import {lacksStore, openDataDir} from '../data-folder/data-dir.ts';
 import {readUsedWorkspace, usedWorkspaceFile} from '../data-folder/used-workspace.ts';
-import {type Clock, systemClock} from '../mail/clock.ts';
+import {type Clock, systemClock} from '../kit/clock.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
 import {type Operation, perform} from '../ops/operation.ts';

@@ -1,6 +1,6 @@
 import {isBuiltIn} from '../admin/submission-template.ts';
 import type {Saved} from '../admin/templates.ts';
-import {parseExact} from '../mail/exact-json.ts';
+import {parseExact} from '../kit/exact-json.ts';
 import type {Template, TemplateVariant, TemplateVersion} from '../store/templates.ts';
 import type {Session} from './session.ts';
 import {type Noun, shortTime, table} from './text.ts';

@@ -14,7 +14,7 @@ import {
 	type Saved,
 	saveTemplate,
 } from '../admin/templates.ts';
-import {writeExact} from '../mail/exact-json.ts';
+import {writeExact} from '../kit/exact-json.ts';
 import {
 	findTemplate,
 	findVersion,

@@ -1,6 +1,6 @@
 import type {Environment} from '../config/settings.ts';
-import type {Clock} from '../mail/clock.ts';
-import {writeExact} from '../mail/exact-json.ts';
+import type {Clock} from '../kit/clock.ts';
+import {writeExact} from '../kit/exact-json.ts';
 import {cut, duration, grouped, harmless} from './text.ts';
 
 /** Where a command prints: results on standard output, everything else on standard error. */

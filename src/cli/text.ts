@@ -1,5 +1,5 @@
 import {eastAsianWidth} from 'get-east-asian-width';
-import {unprintable} from '../mail/unprintable.ts';
+import {unprintable} from '../kit/unprintable.ts';
 
 // What a terminal would act on, and what makes text read otherwise than it is stored: addresses, names and the replies of
 // foreign servers are printed too.

@@ -1,4 +1,4 @@
-import type {Constant, Pieces} from '../mail/pieces.ts';
+import type {Constant, Pieces} from '../kit/pieces.ts';
 import {withoutLastLines, writeRelaxed} from './canonical.ts';
 import {
 	type QuotedPrintable,

@@ -1,8 +1,8 @@
 import {isUtf8} from 'node:buffer';
+import type {Pieces} from '../kit/pieces.ts';
+import {withoutControls} from '../kit/unprintable.ts';
 import {readMediaType} from '../mail/media-type.ts';
 import type {Attachment} from '../mail/message.ts';
-import type {Pieces} from '../mail/pieces.ts';
-import {withoutControls} from '../mail/unprintable.ts';
 import type {BodyPart} from './body-writer.ts';
 import {encodedWords} from './encoded-word.ts';
 import {type HeaderField, headerField} from './header.ts';

@@ -1,4 +1,4 @@
-import {withoutControls} from '../mail/unprintable.ts';
+import {withoutControls} from '../kit/unprintable.ts';
 
 /** 64 characters in all: with `Subject: ` before it a line keeps within the 76 of RFC 2047 §2. */
 const bytesPerWord = 39;

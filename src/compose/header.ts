@@ -1,4 +1,4 @@
-import {withoutControls} from '../mail/unprintable.ts';
+import {withoutControls} from '../kit/unprintable.ts';
 
 /** One header field as it stands in the mail, folded, without its final CRLF. */
 export type HeaderField = {readonly name: string; readonly line: string};

@@ -1,5 +1,5 @@
+import type {Pieces} from '../kit/pieces.ts';
 import type {Attachment} from '../mail/message.ts';
-import type {Pieces} from '../mail/pieces.ts';
 
 /** Everything one copy of a message says, rendered. Addresses are validated, bare addr-specs. */
 export type Letter = {

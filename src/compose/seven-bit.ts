@@ -1,5 +1,5 @@
 import {isAscii} from 'node:buffer';
-import {splitParts} from '../mail/multipart.ts';
+import {splitParts} from '../kit/multipart.ts';
 import {isGoodLine, longestLine, longLineIn} from '../mail/source.ts';
 import {base64Length, writeBase64Lines} from './body-writer.ts';
 import {quotedPrintable} from './quoted-printable.ts';

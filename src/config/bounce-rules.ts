@@ -2,8 +2,8 @@ import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {goodPatternOf} from '../bounce/pattern.ts';
 import {parseRuleTable, type RuleTable, withOwnRules} from '../bounce/rule-table.ts';
+import {readSettingFile} from '../kit/regular-file.ts';
 import type {BounceRule} from '../mail/bounce.ts';
-import {readSettingFile} from '../mail/regular-file.ts';
 import {ConfigError} from './config-error.ts';
 import type {TableValues} from './table.ts';
 

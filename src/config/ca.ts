@@ -1,4 +1,4 @@
-import {readSettingFile} from '../mail/regular-file.ts';
+import {readSettingFile} from '../kit/regular-file.ts';
 import type {Settings} from './settings.ts';
 
 /** The certificate authorities of MAILCTL_CA_FILE (PEM), trusted besides the public ones; null: none. */

@@ -1,6 +1,6 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
-import {readGuarded} from '../mail/regular-file.ts';
+import {readGuarded} from '../kit/regular-file.ts';
 import {hasPassword} from '../mail/route-choice.ts';
 import type {Destinations} from '../pace/destinations.ts';
 import {ConfigError} from './config-error.ts';

@@ -1,5 +1,5 @@
 import {resolve} from 'node:path';
-import {parseDuration} from '../mail/time.ts';
+import {parseDuration} from '../kit/time.ts';
 import {hostName} from '../net/host-name.ts';
 
 const controls = /[\u0000-\u001f\u007f]/;

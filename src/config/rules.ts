@@ -1,5 +1,5 @@
 import {createSecureContext} from 'node:tls';
-import {readSettingFile} from '../mail/regular-file.ts';
+import {readSettingFile} from '../kit/regular-file.ts';
 import {bounceRulesProblems} from './bounce-rules.ts';
 import {implicitTlsPort, isLoopback, isMailable, publicHost} from './derive.ts';
 import {destinationsProblems} from './destinations.ts';

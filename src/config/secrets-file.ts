@@ -11,7 +11,7 @@ import {
 	writeFileSync,
 } from 'node:fs';
 import {join} from 'node:path';
-import {RefusedFileError, readGuarded} from '../mail/regular-file.ts';
+import {RefusedFileError, readGuarded} from '../kit/regular-file.ts';
 import {ConfigError} from './config-error.ts';
 import {key256, keys256} from './parsers.ts';
 import type {Settings} from './settings.ts';

@@ -1,4 +1,4 @@
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {QueueKey} from '../mail/route.ts';
 import {longestNotice, type Store} from '../store/store.ts';
 

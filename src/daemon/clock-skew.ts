@@ -1,5 +1,5 @@
 import type {Logger} from 'pino';
-import {type Clock, noticeableSkewMs} from '../mail/clock.ts';
+import {type Clock, noticeableSkewMs} from '../kit/clock.ts';
 import type {Store} from '../store/store.ts';
 import {createThrottle} from './throttle.ts';
 

@@ -3,8 +3,8 @@ import type {OpenSources} from '../domains/check-records.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
 import {nextCheck, patienceMs} from '../domains/domain-state.ts';
 import {type DomainCheck, lookAtDomain, recordDomainCheck, takeDomain} from '../domains/verify-domain.ts';
+import {dayMs, storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
-import {dayMs, storeTime} from '../mail/time.ts';
 import {type Domain, listDueDomains} from '../store/domains.ts';
 import type {Store} from '../store/store.ts';
 

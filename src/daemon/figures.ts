@@ -1,5 +1,5 @@
-import type {Clock} from '../mail/clock.ts';
-import {storeTime} from '../mail/time.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
 import {windowStarts} from '../reputation/findings.ts';
 import {countDomainStates} from '../store/domains.ts';

@@ -4,7 +4,7 @@ import {createAcceptWrite} from '../accept/write.ts';
 import {createAuth} from '../api/auth.ts';
 import {createFailureLimit, createRateLimits} from '../api/rate-limit.ts';
 import type {LiveSettings} from '../config/settings.ts';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import {findKey, noteKeyUse} from '../store/api-keys.ts';
 import {sharePart} from '../store/rate-windows.ts';

@@ -5,9 +5,9 @@ import type {FoundMail} from '../inbound/found-mail.ts';
 import {nameOfMailbox, silenceMs} from '../inbound/imap.ts';
 import {mailboxFault, mailboxOf} from '../inbound/mailboxes.ts';
 import type {Taken} from '../inbound/take-in.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {MailLog} from '../log/mail-events.ts';
-import type {Clock} from '../mail/clock.ts';
-import {storeTime} from '../mail/time.ts';
 import {readCheckpoint, saveCheckpoint} from '../store/inbound/inbound.ts';
 import type {Store} from '../store/store.ts';
 

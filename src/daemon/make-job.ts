@@ -1,8 +1,8 @@
 import {LRUCache} from 'lru-cache';
 import type {Settings} from '../config/settings.ts';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import {type Attachment, erasedAddress, trackingOf} from '../mail/message.ts';
-import {storeTime} from '../mail/time.ts';
 import type {MakeJob} from '../queue/renderers.ts';
 import {type DomainSigning, findDkimKeys, findDomainSigning} from '../store/dkim-keys.ts';
 import type {Claimed} from '../store/queue/claimed.ts';

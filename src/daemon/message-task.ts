@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
+import {dayMs} from '../kit/time.ts';
 import {idFloor} from '../mail/ids.ts';
-import {dayMs} from '../mail/time.ts';
 import {type Day, dropDay, emptyBeside, findPast, hurry, makeDays} from '../store/days.ts';
 import {isInUse} from '../store/engine/dialect.ts';
 import {removeMessages} from '../store/retention.ts';

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
-import type {Clock} from '../mail/clock.ts';
-import {storeTime} from '../mail/time.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import {isUnheld, readServerTime} from '../store/engine/dialect.ts';
 import {releaseOthers, releaseOwn} from '../store/held-claims.ts';
 import {beat, listNodes, type Node, removeNode, type SeenNode, silentMs} from '../store/nodes.ts';

@@ -5,8 +5,8 @@ import {findSubmissionTemplate, makeSubmissionTemplate} from '../admin/submissio
 import {implicitTlsPort, isLoopback} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
 import {readTls} from '../inbound/sessions.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {MailLog} from '../log/mail-events.ts';
-import type {Clock} from '../mail/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Store} from '../store/store.ts';
 import type {SubmissionListener} from '../submission/listener.ts';

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
+import {dayMs, storeTime} from '../kit/time.ts';
 import {keptCaps} from '../mail/report.ts';
-import {dayMs, storeTime} from '../mail/time.ts';
 import {firstKeptHour} from '../reputation/findings.ts';
 import {purgeAudit} from '../store/audit.ts';
 import {giveBackPages} from '../store/engine/dialect.ts';

@@ -1,4 +1,4 @@
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 
 /** Removes what is too old of one kind, bit by bit. */
 export type SweepTask = {

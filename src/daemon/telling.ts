@@ -1,6 +1,6 @@
 import type {DomainCheck} from '../domains/verify-domain.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {createMailLog} from '../log/maillog.ts';
-import type {Clock} from '../mail/clock.ts';
 import {isLogInRefusal} from '../mail/outcome.ts';
 import type {QueueKey} from '../mail/route.ts';
 import type {JudgedTry, TriedRecipient} from '../outcome/record.ts';

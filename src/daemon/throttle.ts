@@ -1,5 +1,5 @@
 import {LRUCache} from 'lru-cache';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 
 const mostRemembered = 1000;
 

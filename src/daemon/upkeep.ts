@@ -1,8 +1,8 @@
 import type {Logger} from 'pino';
 import type {LiveSettings, Settings} from '../config/settings.ts';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import {readGeneration} from '../store/changes.ts';
 import {takeTime} from '../store/engine/dialect.ts';
 import {bringForward} from '../store/held-claims.ts';

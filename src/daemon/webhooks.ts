@@ -1,9 +1,9 @@
 import {Worker} from 'node:worker_threads';
 import {webhookCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {NewId} from '../mail/ids.ts';
-import {storeTime} from '../mail/time.ts';
 import {webhookBody} from '../mail/webhook.ts';
 import {releaseUnknown} from '../store/held-claims.ts';
 import type {Vault} from '../store/sealed.ts';

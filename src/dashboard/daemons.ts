@@ -1,5 +1,5 @@
 import {type Daemons, daemonsOfNodes} from '../admin/why-context.ts';
-import {storeTime} from '../mail/time.ts';
+import {storeTime} from '../kit/time.ts';
 import {silentMs} from '../store/nodes.ts';
 import type {DashboardParts} from './parts.ts';
 

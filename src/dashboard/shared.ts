@@ -1,6 +1,6 @@
 import type {FastifyRequest} from 'fastify';
 import {LRUCache} from 'lru-cache';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 
 const mostKept = 200;
 

@@ -1,8 +1,8 @@
 import {readFileSync, renameSync, rmSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import process from 'node:process';
+import {readGuarded} from '../kit/regular-file.ts';
 import {isId} from '../mail/ids.ts';
-import {readGuarded} from '../mail/regular-file.ts';
 
 /** `daemon.json` in the data folder: how the CLI and scripts find the running daemon, also when it listens on port 0. */
 export type DaemonFile = {

@@ -13,7 +13,7 @@ import {statfs} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
-import {accessFault} from '../mail/regular-file.ts';
+import {accessFault} from '../kit/regular-file.ts';
 import {isRestored} from './restored.ts';
 
 type DataDirInput = {

@@ -2,8 +2,8 @@ import type {Knex} from 'knex';
 import {ConfigError} from '../config/config-error.ts';
 import {addSecret, freeId, loadSecrets, secretKeysOf, secretsFile} from '../config/secrets-file.ts';
 import type {Settings} from '../config/settings.ts';
-import {systemClock} from '../mail/clock.ts';
-import {storeTime} from '../mail/time.ts';
+import {systemClock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import {lockSchema} from '../store/engine/dialect.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import {

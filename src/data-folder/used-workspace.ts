@@ -1,6 +1,6 @@
 import {renameSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
-import {readGuarded} from '../mail/regular-file.ts';
+import {readGuarded} from '../kit/regular-file.ts';
 
 const mostBytes = 16 * 1024;
 

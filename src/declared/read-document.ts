@@ -2,11 +2,11 @@ import {type Document, isNode, LineCounter, parseDocument} from 'yaml';
 import {canonicalLocale} from '../api/schemas/formats.ts';
 import {createChecks} from '../api/validate.ts';
 import {returnPathFault} from '../domains/domains.ts';
+import {parseTime, storeTime} from '../kit/time.ts';
 import {parseDomain} from '../mail/address.ts';
 import {readRateLimit} from '../mail/api-key.ts';
 import {validAccent, validLogoUrl} from '../mail/branding.ts';
 import {parseRoute} from '../mail/route-choice.ts';
-import {parseTime, storeTime} from '../mail/time.ts';
 import {
 	documentSchema,
 	documentVersion,

@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
 import {maskPasswords} from '../config/urls.ts';
+import {groupBy} from '../kit/group-by.ts';
 import type {Scope} from '../mail/api-key.ts';
 import {readBranding} from '../mail/branding.ts';
-import {groupBy} from '../mail/group-by.ts';
 import {isListener, mostEndpoints} from '../mail/webhook.ts';
 import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
 import {listDomains} from '../store/domains.ts';

@@ -1,8 +1,8 @@
 import {access, mkdir, readdir, rename, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
+import {storeTime} from '../kit/time.ts';
 import {idBytes, idTime, isId} from '../mail/ids.ts';
 import type {Outcome} from '../mail/outcome.ts';
-import {storeTime} from '../mail/time.ts';
 import type {Delivery} from './delivery.ts';
 
 /** The folder of captured mails in a data folder. */

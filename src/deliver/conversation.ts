@@ -1,6 +1,6 @@
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {Attempt} from '../mail/outcome.ts';
-import {storeTime} from '../mail/time.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Notify} from './commands.ts';
 import type {Delivery} from './delivery.ts';

@@ -1,11 +1,11 @@
 import {setMaxListeners} from 'node:events';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {Classify} from '../mail/bounce.ts';
-import type {Clock} from '../mail/clock.ts';
 import type {Attempt, AttemptResult, Outcome} from '../mail/outcome.ts';
 import type {Terms} from '../mail/route.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
-import {storeTime} from '../mail/time.ts';
 import type {Resolver, SecureResolver} from '../net/dns.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import {capture} from './capture.ts';

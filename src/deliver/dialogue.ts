@@ -1,4 +1,4 @@
-import {unprintable} from '../mail/unprintable.ts';
+import {unprintable} from '../kit/unprintable.ts';
 import type {RawReply} from './reply-reader.ts';
 
 /** What was said on a connection, kept as it came and made readable only where somebody wants to read it. */

@@ -1,7 +1,7 @@
 import {isIP, isIPv6} from 'node:net';
 import {networkInterfaces} from 'node:os';
-import type {Clock} from '../mail/clock.ts';
-import {lot} from '../mail/lot.ts';
+import type {Clock} from '../kit/clock.ts';
+import {lot} from '../kit/lot.ts';
 import type {Asked} from '../mail/outcome.ts';
 import type {Source} from '../mail/route.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../net/dns.ts';

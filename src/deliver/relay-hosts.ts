@@ -1,6 +1,6 @@
 import {lookup} from 'node:dns/promises';
 import {isIP} from 'node:net';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Asked} from '../mail/outcome.ts';
 import type {Relay} from '../net/relay-url.ts';
 import type {Host} from './host.ts';

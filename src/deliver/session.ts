@@ -1,5 +1,5 @@
 import type {X509Certificate} from 'node:crypto';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import {printable} from '../mail/smtp-reply.ts';
 import {base64, createConceal, type Login, plainResponse} from '../net/log-in.ts';
 import {isLoopbackAddress} from '../net/public-address.ts';

@@ -1,6 +1,6 @@
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../mail/at-most.ts';
-import type {Clock} from '../mail/clock.ts';
+import {atMost} from '../kit/at-most.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Terms} from '../mail/route.ts';
 import type {SecureResolver} from '../net/dns.ts';
 import type {Conversation} from './conversation.ts';

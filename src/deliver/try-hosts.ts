@@ -1,8 +1,8 @@
 import {setTimeout as pause} from 'node:timers/promises';
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../mail/at-most.ts';
+import {atMost} from '../kit/at-most.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Classify} from '../mail/bounce.ts';
-import type {Clock} from '../mail/clock.ts';
 import type {Attempt, BounceCategory, Outcome} from '../mail/outcome.ts';
 import type {Source} from '../mail/route.ts';
 import {type Conversation, type ConversationOptions, converse, leave, type Used} from './conversation.ts';

@@ -1,6 +1,6 @@
 import {Resolver as SystemResolver} from 'node:dns/promises';
 import {isIP} from 'node:net';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Resolver} from '../net/dns.ts';
 import {isPublicAddress} from '../net/public-address.ts';
 import {type CancellableResolver, createResolver} from './resolver.ts';

@@ -1,4 +1,4 @@
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Resolver} from '../net/dns.ts';
 import {createAuthority} from './authority.ts';
 import {createResolver} from './resolver.ts';

@@ -1,7 +1,7 @@
 import {Resolver as SystemResolver} from 'node:dns/promises';
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../mail/at-most.ts';
-import type {Clock} from '../mail/clock.ts';
+import {atMost} from '../kit/at-most.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 
 type ResolverOptions = {

@@ -1,7 +1,7 @@
 import type * as dns from 'dns-packet';
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../mail/at-most.ts';
-import type {Clock} from '../mail/clock.ts';
+import {atMost} from '../kit/at-most.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {AskSecurely, SecureAnswer, SecureResolver, TlsaRecord} from '../net/dns.ts';
 import {type QueryType, query, type Server} from './query.ts';
 

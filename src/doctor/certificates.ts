@@ -1,6 +1,6 @@
 import {createPrivateKey, X509Certificate} from 'node:crypto';
-import type {Clock} from '../mail/clock.ts';
-import {readSettingFile} from '../mail/regular-file.ts';
+import type {Clock} from '../kit/clock.ts';
+import {readSettingFile} from '../kit/regular-file.ts';
 import {type Check, fail, ok, warn} from './finding.ts';
 
 const day = 86_400_000;

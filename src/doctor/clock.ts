@@ -1,6 +1,6 @@
 import {createSocket} from 'node:dgram';
 import {isIP, isIPv6} from 'node:net';
-import {type Clock, noticeableSkewMs} from '../mail/clock.ts';
+import {type Clock, noticeableSkewMs} from '../kit/clock.ts';
 import type {Resolver} from '../net/dns.ts';
 import type {Store} from '../store/store.ts';
 import {type Check, fail, ok, warn} from './finding.ts';

@@ -7,7 +7,7 @@ import type {Host} from '../deliver/host.ts';
 import {createFamilies, findMxHosts} from '../deliver/mx-hosts.ts';
 import type {OpenSources} from '../domains/check-records.ts';
 import {sendingNames} from '../domains/domain-records.ts';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Resolver} from '../net/dns.ts';
 import {mailboxCheck, returnPathCheck} from './bounces.ts';
 import {inboundCertificateCheck, noCertificateCheck, submissionCertificateCheck} from './certificates.ts';

@@ -2,7 +2,7 @@ import type {OpenSources} from '../domains/check-records.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
 import {sampleDomain} from '../domains/domains.ts';
 import {type DomainSight, lookAtDomain} from '../domains/verify-domain.ts';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import {listDomains} from '../store/domains.ts';
 import type {Store} from '../store/store.ts';
 import {listWorkspaces} from '../store/workspaces.ts';

@@ -6,7 +6,7 @@ import {type LookUp, systemLookUp} from '../deliver/relay-hosts.ts';
 import {openSession} from '../deliver/session.ts';
 import type {Stop} from '../deliver/stop.ts';
 import {tlsText} from '../deliver/tls-failure.ts';
-import {systemClock} from '../mail/clock.ts';
+import {systemClock} from '../kit/clock.ts';
 import type {Relay} from '../net/relay-url.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';

@@ -3,7 +3,7 @@ import {dirname, join} from 'node:path';
 import process from 'node:process';
 import type {DaemonFile} from '../data-folder/daemon-file.ts';
 import {firstKeysFile, freeBytes} from '../data-folder/data-dir.ts';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const oldestNode = [20, 19] as const;

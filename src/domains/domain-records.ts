@@ -1,5 +1,5 @@
 import {dkimRecordValue} from '../compose/dkim.ts';
-import {storeTime} from '../mail/time.ts';
+import {storeTime} from '../kit/time.ts';
 import {type DkimKey, keyState} from '../store/dkim-keys.ts';
 import type {Domain} from '../store/domains.ts';
 import {isThisMachine, smarthostSpf} from './smarthost-spf.ts';

@@ -1,4 +1,4 @@
-import {dayMs, hourMs, storeTime} from '../mail/time.ts';
+import {dayMs, hourMs, storeTime} from '../kit/time.ts';
 import type {DkimKey} from '../store/dkim-keys.ts';
 import type {Domain, DueDomain} from '../store/domains.ts';
 

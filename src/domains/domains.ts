@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {type DkimKey, insertDkimKeys} from '../store/dkim-keys.ts';

@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
 import {generateSigningKeys} from '../compose/dkim.ts';
+import {storeTime} from '../kit/time.ts';
 import type {Address} from '../mail/address.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {findDomain} from '../store/domains.ts';

@@ -1,7 +1,7 @@
 import {createPublicKey} from 'node:crypto';
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import type {ActTools, Tools} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import {type Act, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {type DkimKey, deleteDkimKeys, insertDkimKeys, keyState, listDkimKeys} from '../store/dkim-keys.ts';

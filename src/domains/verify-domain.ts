@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import {parseDkimRecord} from '../mail/dkim-record.ts';
 import type {Acting} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {activateDkimKey, deleteDkimKeys, listDkimKeys, markKeysSeen} from '../store/dkim-keys.ts';

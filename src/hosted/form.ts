@@ -1,4 +1,4 @@
-import {splitParts} from '../mail/multipart.ts';
+import {splitParts} from '../kit/multipart.ts';
 
 /** The fields of a form that count here; absent ones are null. What else it has is of no interest. */
 export type Form = {

@@ -1,4 +1,4 @@
-import {badInNames} from '../mail/unprintable.ts';
+import {badInNames} from '../kit/unprintable.ts';
 
 /** Markup whose every value was escaped. Only `html` makes it. */
 export type Html = {readonly markup: string};

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Routes} from '../api/server.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Links} from '../links/links.ts';
-import type {Clock} from '../mail/clock.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import {createUnsubscribeWrite} from '../outcome/unsubscribe.ts';
 import type {Writer} from '../store/engine/writer.ts';

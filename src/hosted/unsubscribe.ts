@@ -4,11 +4,11 @@ import {describe} from '../api/describe.ts';
 import {apiError, formExpected} from '../api/errors.ts';
 import {createFailureLimit} from '../api/rate-limit.ts';
 import {type Api, isPlain, type Routes, refuseOtherBodies} from '../api/server.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';
 import {parseAddress} from '../mail/address.ts';
-import type {Clock} from '../mail/clock.ts';
-import {storeTime} from '../mail/time.ts';
 import {Type} from '../mail/type.ts';
 import {
 	changes,

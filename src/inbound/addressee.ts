@@ -1,7 +1,7 @@
+import type {Clock} from '../kit/clock.ts';
 import type {Links} from '../links/links.ts';
 import type {SignedId} from '../links/signed-id.ts';
 import {isOperatorAddress, parseDomain} from '../mail/address.ts';
-import type {Clock} from '../mail/clock.ts';
 import {idTime} from '../mail/ids.ts';
 
 /** Who a mail may be for. `late`: a copy so old that it may have been removed, which leaves its token unproved. */

@@ -1,6 +1,6 @@
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../mail/at-most.ts';
-import type {Clock} from '../mail/clock.ts';
+import {atMost} from '../kit/at-most.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Addressee, Role} from './addressee.ts';
 
 /** How much mail the listener takes. A client that brings mail faster than it is read waits for that. */

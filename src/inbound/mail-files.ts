@@ -1,6 +1,6 @@
 import {readdir, stat} from 'node:fs/promises';
 import {join} from 'node:path';
-import type {Links} from '../mail/regular-file.ts';
+import type {Links} from '../kit/regular-file.ts';
 import {isMaildir, namesIn} from './maildir.ts';
 
 /** A file with one mail or, where it is an mbox, with many. */

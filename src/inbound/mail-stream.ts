@@ -1,4 +1,4 @@
-import {RefusedFileError} from '../mail/regular-file.ts';
+import {RefusedFileError} from '../kit/regular-file.ts';
 import {type FoundMail, foundMail, longestMail} from './found-mail.ts';
 import {createMboxSplitter, isFromLine} from './mbox.ts';
 

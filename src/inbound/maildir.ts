@@ -1,6 +1,6 @@
 import {readdir, rename, stat} from 'node:fs/promises';
 import {join} from 'node:path';
-import {type Links, openRegular} from '../mail/regular-file.ts';
+import {type Links, openRegular} from '../kit/regular-file.ts';
 import {type FoundMail, foundMail, longestMail} from './found-mail.ts';
 
 /** A mail that lies in a file of its own. */

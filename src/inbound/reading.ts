@@ -1,6 +1,6 @@
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
-import {storeTime} from '../mail/time.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {type InboundEnd, listUnread, markRead, type UnreadInbound} from '../store/inbound/inbound.ts';
 import type {Store} from '../store/store.ts';

@@ -1,8 +1,8 @@
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {Links} from '../links/links.ts';
 import type {SignedId} from '../links/signed-id.ts';
-import type {Clock} from '../mail/clock.ts';
 import type {CameIn, Candidate, Reading, Via} from '../mail/report.ts';
-import {storeTime} from '../mail/time.ts';
 import {isOfNobody} from '../outcome/matches.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';

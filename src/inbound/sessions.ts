@@ -1,6 +1,6 @@
 import type {AddressInfo} from 'node:net';
 import type {SMTPServerSession} from 'smtp-server';
-import {readSettingFile} from '../mail/regular-file.ts';
+import {readSettingFile} from '../kit/regular-file.ts';
 import {clientNetwork} from '../net/client-network.ts';
 import {createPerClient, type ListenerLimits} from './listener-limits.ts';
 import {type GuardedServer, reply, shuttingDown} from './smtp-session.ts';

@@ -1,7 +1,7 @@
 import {createHash} from 'node:crypto';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {InboundSource} from '../mail/report.ts';
-import {storeTime} from '../mail/time.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {insertInbound, type NewInbound} from '../store/inbound/inbound.ts';
 import type {FoundMail} from './found-mail.ts';

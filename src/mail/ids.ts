@@ -1,5 +1,5 @@
 import {randomBytes} from 'node:crypto';
-import type {Clock} from './clock.ts';
+import type {Clock} from '../kit/clock.ts';
 
 const idPrefixes = [
 	'ws',

@@ -1,4 +1,4 @@
-import type {Clock} from './clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {NewId} from './ids.ts';
 
 /** Who does something that others may ask about later. */

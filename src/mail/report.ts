@@ -1,5 +1,5 @@
+import {dayMs} from '../kit/time.ts';
 import type {BounceCategory} from './outcome.ts';
-import {dayMs} from './time.ts';
 
 /** What a mail that came back is. `other`: nothing that is read. */
 export type ReportKind = 'dsn' | 'text' | 'arf' | 'auto_reply' | 'other';

@@ -1,4 +1,4 @@
-import {unprintable} from './unprintable.ts';
+import {unprintable} from '../kit/unprintable.ts';
 
 /** A reply of an SMTP server (RFC 5321 §4.2). */
 export type SmtpReply = {

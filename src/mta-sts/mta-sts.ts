@@ -1,8 +1,8 @@
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../mail/at-most.ts';
-import type {Clock} from '../mail/clock.ts';
+import {atMost} from '../kit/at-most.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {MtaSts} from '../mail/route.ts';
-import {storeTime} from '../mail/time.ts';
 import type {TlsFailure} from '../mail/tls-result.ts';
 import type {Resolver} from '../net/dns.ts';
 import type {StoredPolicy} from '../store/mta-sts.ts';

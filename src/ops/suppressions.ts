@@ -1,7 +1,7 @@
+import {storeTime} from '../kit/time.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import type {Acting} from '../mail/operator.ts';
 import {isSimulated} from '../mail/simulator.ts';
-import {storeTime} from '../mail/time.ts';
 import {Type} from '../mail/type.ts';
 import {recordAct} from '../store/audit.ts';
 import {pairKey} from '../store/engine/pairs.ts';

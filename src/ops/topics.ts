@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {storeTime} from '../mail/time.ts';
+import {storeTime} from '../kit/time.ts';
 import {Type} from '../mail/type.ts';
 import {
 	countOptOuts,

@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {Role} from '../mail/message.ts';
 import {isCounted} from '../mail/simulator.ts';
-import {storeTime} from '../mail/time.ts';
 import {addEngagement, type EngagementType, findTrackedRecipients, type TrackedRecipient} from '../store/engagement.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {announce} from './announce.ts';

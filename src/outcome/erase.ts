@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import {parseAddress} from '../mail/address.ts';
-import type {Clock} from '../mail/clock.ts';
 import {erasedAddress, submittedSource} from '../mail/message.ts';
 import type {Operator} from '../mail/operator.ts';
 import {withoutRecipient} from '../mail/source.ts';
-import {storeTime} from '../mail/time.ts';
 import {listAttachments, replaceSubmitted} from '../store/attachments.ts';
 import {beginAct, eraseFromAudit} from '../store/audit.ts';
 import {

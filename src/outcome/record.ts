@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import type {NewId} from '../mail/ids.ts';
 import {type AttemptResult, type BounceCategory, isPossibleDuplicate} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {isCounted} from '../mail/simulator.ts';
 import {isListed, stateTerm, subjectTerms} from '../mail/terms.ts';
-import {storeTime} from '../mail/time.ts';
 import {askTogether} from '../store/engine/dialect.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {queuedEvent} from '../store/event-rows.ts';

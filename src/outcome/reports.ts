@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
+import {groupBy} from '../kit/group-by.ts';
 import {isOperatorAddress} from '../mail/address.ts';
 import type {EventType} from '../mail/event.ts';
-import {groupBy} from '../mail/group-by.ts';
 import {erasedAddress} from '../mail/message.ts';
 import {
 	type Candidate,

@@ -1,4 +1,4 @@
-import {lot} from '../mail/lot.ts';
+import {lot} from '../kit/lot.ts';
 
 /** What a node has of something that several nodes share, and how much it could use. */
 export type Part = {readonly node: string; readonly wants: number; readonly slots: number};

@@ -1,5 +1,5 @@
+import {dayMs} from '../kit/time.ts';
 import type {Route} from '../mail/route.ts';
-import {dayMs} from '../mail/time.ts';
 
 /** How a source that is new is made known to the receivers (R8.4; public guides: a small start, doubled daily). */
 export type WarmUp = {

@@ -1,6 +1,6 @@
 import type {Worker} from 'node:worker_threads';
-import type {Clock} from '../mail/clock.ts';
-import {type CpuClock, limitWork, type WorkState} from '../mail/work-limit.ts';
+import type {Clock} from '../kit/clock.ts';
+import {type CpuClock, limitWork, type WorkState} from '../kit/work-limit.ts';
 import {keepThread, type Thread} from './thread.ts';
 import {type FromWorker, progress, type ToWorker} from './work-protocol.ts';
 

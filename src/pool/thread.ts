@@ -1,7 +1,7 @@
 import {once} from 'node:events';
 import {setTimeout as delay} from 'node:timers/promises';
 import type {TransferListItem, Worker} from 'node:worker_threads';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 
 export type ThreadOptions<Message> = {
 	/** For people. */

@@ -1,8 +1,8 @@
 import {setTimeout as delay} from 'node:timers/promises';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import {claimMarginMs} from '../mail/retry.ts';
 import type {QueueKey} from '../mail/route.ts';
-import {storeTime} from '../mail/time.ts';
 import type {JudgedTry, TriedRecipient} from '../outcome/record.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, storeRetryMs} from '../store/held-claims.ts';

@@ -1,4 +1,4 @@
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Attempt, AttemptResult, Outcome, Phase} from '../mail/outcome.ts';
 import {endOfLife, type Retry} from '../mail/retry.ts';
 import type {Route} from '../mail/route.ts';

@@ -1,4 +1,4 @@
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import {endOfLife, type Retry} from '../mail/retry.ts';
 import type {AgedRecipient} from '../store/queue/aged-recipients.ts';
 

@@ -1,5 +1,5 @@
+import {storeTime} from '../kit/time.ts';
 import type {QueueKey} from '../mail/route.ts';
-import {storeTime} from '../mail/time.ts';
 import type {WaitReason} from '../mail/wait-reason.ts';
 import {type Moment, savedSite} from '../pace/saved.ts';
 import {connectionsOf, isProbing, mailsAllowed} from '../pace/site.ts';

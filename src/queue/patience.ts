@@ -1,5 +1,5 @@
 import {LRUCache} from 'lru-cache';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import {addTurn, type FairRing, takeTurn} from './fair-ring.ts';
 import type {MakeJob} from './renderers.ts';
 

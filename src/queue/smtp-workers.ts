@@ -1,6 +1,6 @@
 import type {Worker} from 'node:worker_threads';
+import type {Clock} from '../kit/clock.ts';
 import type {BounceRule} from '../mail/bounce.ts';
-import type {Clock} from '../mail/clock.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
 import {keepThread, type Thread} from '../pool/thread.ts';
 

@@ -12,8 +12,8 @@ import {
 	UndefinedVariableError,
 	Value,
 } from 'liquidjs';
-import {compareNumbers, Numeral} from '../mail/exact-json.ts';
-import type {Constant, Pieces} from '../mail/pieces.ts';
+import {compareNumbers, Numeral} from '../kit/exact-json.ts';
+import type {Constant, Pieces} from '../kit/pieces.ts';
 
 /** Evaluates a part of an expression. */
 type Evaluate = (context: Context) => unknown;

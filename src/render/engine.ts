@@ -1,6 +1,6 @@
 import {Context, filters, Liquid, type LiquidOptions, type Template, toValue} from 'liquidjs';
-import {compareNumbers, Numeral, unmarked} from '../mail/exact-json.ts';
-import type {Pieces} from '../mail/pieces.ts';
+import {compareNumbers, Numeral, unmarked} from '../kit/exact-json.ts';
+import type {Pieces} from '../kit/pieces.ts';
 import {PieceEmitter, renderAll, renderDirectly, shown, TextEmitter, textOf} from './direct.ts';
 import {formatCurrency, formatDate, type Place} from './formats.ts';
 import {longestSource, renderMemory} from './limits.ts';

@@ -1,4 +1,4 @@
-import {Numeral} from '../mail/exact-json.ts';
+import {Numeral} from '../kit/exact-json.ts';
 import {currencyFormat, dateFormat} from './intl.ts';
 import {readMoment} from './moment.ts';
 

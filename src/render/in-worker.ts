@@ -1,6 +1,6 @@
 import {once} from 'node:events';
 import {parentPort, type ResourceLimits, Worker} from 'node:worker_threads';
-import {limitWork, systemClocks, type WorkClocks} from '../mail/work-limit.ts';
+import {limitWork, systemClocks, type WorkClocks} from '../kit/work-limit.ts';
 import type {CompileResult, VariantSource} from './compile.ts';
 import type {RenderInput, RenderResult, RenderVariant} from './render.ts';
 

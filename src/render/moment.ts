@@ -1,4 +1,4 @@
-import {Numeral} from '../mail/exact-json.ts';
+import {Numeral} from '../kit/exact-json.ts';
 import {dateFormat} from './intl.ts';
 
 /** A point of time as a template or its data name it. */

@@ -1,9 +1,9 @@
 import type {Template} from 'liquidjs';
 import {LRUCache} from 'lru-cache';
-import {parseExact} from '../mail/exact-json.ts';
-import {constantOf, joined, type Pieces} from '../mail/pieces.ts';
-import {withoutControls} from '../mail/unprintable.ts';
-import {limitWork, systemClocks, type WorkClocks} from '../mail/work-limit.ts';
+import {parseExact} from '../kit/exact-json.ts';
+import {constantOf, joined, type Pieces} from '../kit/pieces.ts';
+import {withoutControls} from '../kit/unprintable.ts';
+import {limitWork, systemClocks, type WorkClocks} from '../kit/work-limit.ts';
 import {createEngines, parseDirect, renderTemplates} from './engine.ts';
 import {deepestHtml, largestPart, longestSubject, renderTime} from './limits.ts';
 import {faultOf, liquidCount} from './liquid-source.ts';

@@ -1,4 +1,4 @@
-import {splitParts} from '../mail/multipart.ts';
+import {splitParts} from '../kit/multipart.ts';
 import {decodeBody, decodeText} from './decode.ts';
 import {firstMail, headerEnd, withLineFeeds} from './raw-mail.ts';
 

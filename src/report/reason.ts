@@ -1,4 +1,4 @@
-import {unprintable} from '../mail/unprintable.ts';
+import {unprintable} from '../kit/unprintable.ts';
 
 const unsafe = new RegExp(`[${unprintable}\\s]+`, 'gu');
 

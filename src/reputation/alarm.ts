@@ -1,6 +1,6 @@
 import {isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Attempt, AttemptResult, BounceCategory} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 

@@ -1,5 +1,5 @@
+import {hourMs} from '../kit/time.ts';
 import {type Figures, type ReputationLimits, type Span, spans, type Windows} from '../mail/reputation.ts';
-import {hourMs} from '../mail/time.ts';
 
 export type Kind = 'bounces' | 'complaints';
 

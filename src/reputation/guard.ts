@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
 import type {ReputationLimits} from '../mail/reputation.ts';
-import {storeTime} from '../mail/time.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {type ReputationStatus, readStatuses, updateJudged} from '../store/reputation.ts';

@@ -1,8 +1,8 @@
 import {createSecureContext, rootCertificates} from 'node:tls';
 import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
-import type {Clock} from '../mail/clock.ts';
-import {storeTime} from '../mail/time.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import {createFetchPolicy} from '../mta-sts/fetch-policy.ts';
 import {createMtaSts, type MtaStsPolicies, type PolicyFailure} from '../mta-sts/mta-sts.ts';
 import type {Resolver} from '../net/dns.ts';

@@ -1,7 +1,7 @@
 import {LRUCache} from 'lru-cache';
 import type {Settings} from '../config/settings.ts';
-import {atMost} from '../mail/at-most.ts';
-import type {Clock} from '../mail/clock.ts';
+import {atMost} from '../kit/at-most.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {MtaSts, QueueKey, Route} from '../mail/route.ts';
 import {parseRoute, type RouteChoice, withPasswords} from '../mail/route-choice.ts';
 import type {MtaStsPolicies} from '../mta-sts/mta-sts.ts';

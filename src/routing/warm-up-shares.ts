@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Relay} from '../net/relay-url.ts';
 import type {DailyShares} from '../pace/choose-route.ts';
 import {type Destinations, mxProvider} from '../pace/destinations.ts';

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import {alongIndex} from './engine/along-index.ts';
 
 /** A privileged act, as it is recorded. It holds no secret and nothing of a message. */

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
+import {dayMs} from '../kit/time.ts';
 import {idFloor, idTime} from '../mail/ids.ts';
-import {dayMs} from '../mail/time.ts';
 import {lagMs} from './engine/near-ids.ts';
 import {dequeueDeliveries} from './webhooks/webhook-claims.ts';
 import {deleteDeliveries} from './webhooks/webhook-deliveries.ts';

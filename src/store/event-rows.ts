@@ -1,6 +1,6 @@
+import {storeTime} from '../kit/time.ts';
 import type {EventType} from '../mail/event.ts';
 import {idTime} from '../mail/ids.ts';
-import {storeTime} from '../mail/time.ts';
 
 /*
  * How events lie in the table. What one transaction records of a copy shares a row: its columns are those of the last event, and

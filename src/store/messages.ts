@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {parseExact} from '../mail/exact-json.ts';
+import {parseExact} from '../kit/exact-json.ts';
 import {type Mode, submittedType} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {nearIds} from './engine/near-ids.ts';

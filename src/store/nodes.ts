@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {storeTime} from '../mail/time.ts';
+import {storeTime} from '../kit/time.ts';
 import {readServerTime} from './engine/dialect.ts';
 
 export type Node = {

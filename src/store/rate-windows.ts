@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {storeTime} from '../mail/time.ts';
+import {storeTime} from '../kit/time.ts';
 
 /** What a node asks for of a key's window. */
 export type PartAsked = {

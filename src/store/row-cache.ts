@@ -1,5 +1,5 @@
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../mail/at-most.ts';
+import {atMost} from '../kit/at-most.ts';
 
 /** Rows remembered until something changes. What is not there is asked again each time, so that what was just made is found. */
 export type RowCache<Row extends object> = {

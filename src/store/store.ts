@@ -1,5 +1,5 @@
 import createKnex, {type Knex} from 'knex';
-import {createSharedClock, type SharedClock} from '../mail/clock.ts';
+import {createSharedClock, type SharedClock} from '../kit/clock.ts';
 import {channel, type Dialect, postgresDialect, sqliteConfig, sqliteDialect} from './engine/dialect.ts';
 import {NoAnswerError} from './engine/postgres-client.ts';
 import {postgresConfig, postgresLimits, type Use} from './engine/postgres-config.ts';

@@ -1,5 +1,5 @@
 import {parentPort, workerData} from 'node:worker_threads';
-import {createSharedClock} from '../mail/clock.ts';
+import {createSharedClock} from '../kit/clock.ts';
 import type {PostJob, PostResult} from '../webhook/post-thread.ts';
 import {createPosting, type Posting} from './posting.ts';
 

@@ -1,6 +1,6 @@
 import {createSecureContext, rootCertificates} from 'node:tls';
 import {createResolver} from '../dns/resolver.ts';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import {createConnections} from '../webhook/connections.ts';
 import {createGuard, createLookUp, type GuardOptions} from '../webhook/guard.ts';
 import {createPoster, type Poster} from '../webhook/post.ts';

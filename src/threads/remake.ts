@@ -1,9 +1,9 @@
 import {importSigningKey} from '../compose/dkim.ts';
+import {joined} from '../kit/pieces.ts';
 import {createLinks} from '../links/links.ts';
 import type {TokenKeys} from '../links/sealed-token.ts';
 import {pooledRandom} from '../mail/ids.ts';
 import {submittedSource} from '../mail/message.ts';
-import {joined} from '../mail/pieces.ts';
 import type {MakeJob} from '../queue/renderers.ts';
 import {answer} from '../render/in-worker.ts';
 import {createRenderer} from '../render/render.ts';

@@ -1,10 +1,10 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {LRUCache} from 'lru-cache';
 import {importSigningKey, type SigningKey} from '../compose/dkim.ts';
+import {createSharedClock} from '../kit/clock.ts';
+import {createGarbage} from '../kit/garbage.ts';
 import {createLinks} from '../links/links.ts';
 import type {TokenKeys} from '../links/sealed-token.ts';
-import {createSharedClock} from '../mail/clock.ts';
-import {createGarbage} from '../mail/garbage.ts';
 import {pooledRandom} from '../mail/ids.ts';
 import {progress} from '../pool/work-protocol.ts';
 import type {Unmade} from '../queue/attempt.ts';

@@ -5,9 +5,9 @@ import {createDeliverer, type DelivererOptions} from '../deliver/deliverer.ts';
 import type {Delivery} from '../deliver/delivery.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {createSecureResolver} from '../dns/secure-resolver.ts';
+import {createSharedClock} from '../kit/clock.ts';
+import {createGarbage} from '../kit/garbage.ts';
 import type {BounceRule} from '../mail/bounce.ts';
-import {createSharedClock} from '../mail/clock.ts';
-import {createGarbage} from '../mail/garbage.ts';
 import type {FromSmtpWorker, ToSmtpWorker, WorkerResult} from '../queue/smtp-workers.ts';
 import {createPermits} from './permits.ts';
 

@@ -1,6 +1,6 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {createAcceptWrite} from '../accept/write.ts';
-import {createSharedClock} from '../mail/clock.ts';
+import {createSharedClock} from '../kit/clock.ts';
 import {createIdSource} from '../mail/ids.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
 import type {EventWriter} from '../outcome/outbox.ts';

@@ -1,6 +1,6 @@
 import type {Configuration, CustomFetch} from 'openid-client';
 import {Agent, fetch} from 'undici';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findUserByEmail, type User} from '../store/users.ts';

@@ -5,8 +5,8 @@ import type {
 	RegistrationResponseJSON,
 } from '@simplewebauthn/server';
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import {deletePasskey, findPasskey, insertPasskey, listPasskeys, type Passkey, usePasskey} from '../store/passkeys.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';

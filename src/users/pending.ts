@@ -1,6 +1,6 @@
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../mail/at-most.ts';
-import type {Clock} from '../mail/clock.ts';
+import {atMost} from '../kit/at-most.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Vault} from '../store/sealed.ts';
 
 const holdsMs = 5 * 60_000;

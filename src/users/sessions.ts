@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
+import {hourMs, storeTime} from '../kit/time.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
-import {hourMs, storeTime} from '../mail/time.ts';
 import type {Role} from '../mail/user.ts';
 import type {Store} from '../store/store.ts';
 import {

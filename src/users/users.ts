@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
-import {storeTime} from '../mail/time.ts';
 import type {Role} from '../mail/user.ts';
 import {recordAct} from '../store/audit.ts';
 import {deleteUser, insertUser, takeLink, type User, updateUser} from '../store/users.ts';

@@ -1,5 +1,5 @@
-import type {Clock} from '../mail/clock.ts';
-import {storeTime} from '../mail/time.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import {afterAttempt, putOff} from '../mail/webhook.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, type HeldClaimsOptions, storeRetryMs} from '../store/held-claims.ts';

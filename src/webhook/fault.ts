@@ -1,4 +1,4 @@
-import {unprintable} from '../mail/unprintable.ts';
+import {unprintable} from '../kit/unprintable.ts';
 
 const longest = 200;
 // A host's own words reach terminals and logs.

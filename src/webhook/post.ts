@@ -1,7 +1,7 @@
 import {isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
 import type {Client, Dispatcher} from 'undici';
-import type {Clock} from '../mail/clock.ts';
+import type {Clock} from '../kit/clock.ts';
 import type {Connection, Connections, Target} from './connections.ts';
 import {type Fault, faultOf, PostFault} from './fault.ts';
 import {type Guard, hostOf, type LookUp, portOf} from './guard.ts';

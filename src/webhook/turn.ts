@@ -1,4 +1,4 @@
-import {storeTime} from '../mail/time.ts';
+import {storeTime} from '../kit/time.ts';
 import type {afterAttempt} from '../mail/webhook.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {

@@ -1,8 +1,8 @@
 import {randomBytes} from 'node:crypto';
 import test from 'ava';
 import {resumeDestination, suspendDestination} from '../../src/admin/suspensions.ts';
-import {systemClock} from '../../src/mail/clock.ts';
-import {storeTime} from '../../src/mail/time.ts';
+import {systemClock} from '../../src/kit/clock.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {readGeneration} from '../../src/store/changes.ts';
 import {listSiteSuspensions, listSuspensions} from '../../src/store/queue/suspensions.ts';
 import {storeTest} from '../helpers/databases.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {listAudit} from '../../src/store/audit.ts';
 import {type Answer, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';

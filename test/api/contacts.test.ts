@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
+import {storeTime} from '../../src/kit/time.ts';
 import {isId} from '../../src/mail/ids.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import {type Answer, codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';

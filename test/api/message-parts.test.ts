@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import test from 'ava';
 import {simpleParser} from 'mailparser';
 import {capturedName} from '../../src/deliver/capture.ts';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {newStore, storeTest} from '../helpers/databases.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';

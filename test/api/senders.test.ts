@@ -1,5 +1,5 @@
 import test from 'ava';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {codeOf, idOf, startApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {apiTime, storeTime} from '../../src/mail/time.ts';
+import {apiTime, storeTime} from '../../src/kit/time.ts';
 import {startApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';

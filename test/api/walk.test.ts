@@ -1,5 +1,5 @@
 import test from 'ava';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {insertMessages} from '../../src/store/messages.ts';
 import {insertRecipients} from '../../src/store/recipients.ts';
 import {startApi, type TestApi} from '../helpers/api.ts';

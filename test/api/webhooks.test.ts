@@ -1,5 +1,5 @@
 import test from 'ava';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {webhookEventTypes} from '../../src/mail/event.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {newStore, storeTest} from '../helpers/databases.ts';

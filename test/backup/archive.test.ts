@@ -8,7 +8,7 @@ import {readArchive, readManifest} from '../../src/backup/archive.ts';
 import {makeBackup} from '../../src/backup/backup.ts';
 import {manifestText, parseManifest} from '../../src/backup/manifest.ts';
 import {ConfigError} from '../../src/config/config-error.ts';
-import {RefusedFileError} from '../../src/mail/regular-file.ts';
+import {RefusedFileError} from '../../src/kit/regular-file.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
 const secrets = '{"version":1}';

@@ -15,7 +15,7 @@ import {
 	relayTo,
 } from '../../src/bench/measures.ts';
 import {plain} from '../../src/bench/workload.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import {openDashboards} from './dashboards.ts';
 import {startDatabase, watchDatabase} from './database.ts';

@@ -1,8 +1,8 @@
 import process from 'node:process';
 import {parseArgs} from 'node:util';
 import {generateSigningKeys, importSigningKey} from '../../src/compose/dkim.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {createLinks} from '../../src/links/links.ts';
-import {systemClock} from '../../src/mail/clock.ts';
 import {pooledRandom} from '../../src/mail/ids.ts';
 import type {MakeJob} from '../../src/queue/renderers.ts';
 import {compileVariant, type VariantSource} from '../../src/render/compile.ts';

@@ -6,7 +6,7 @@ import {createClassify} from '../../src/bounce/classify.ts';
 import {loadBounceRules} from '../../src/config/bounce-rules.ts';
 import {createDeliverer} from '../../src/deliver/deliverer.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
 
 // Transactions a second on one reused connection to a trivial sink in another process: ours and nodemailer's.

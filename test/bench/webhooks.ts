@@ -5,7 +5,7 @@ import path from 'node:path';
 import process from 'node:process';
 import {setTimeout as wait} from 'node:timers/promises';
 import {parseArgs} from 'node:util';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {webhookBody} from '../../src/mail/webhook.ts';
 import {openStore} from '../../src/store/store.ts';
 import {insertDeliveries, type NewDelivery} from '../../src/store/webhooks/webhook-deliveries.ts';

@@ -4,7 +4,7 @@ import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import type {Command} from 'commander';
 import {mailctl} from '../../src/cli/commands.ts';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Cli, newCli} from '../helpers/cli.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';

@@ -4,7 +4,7 @@ import type {Session} from '../../src/cli/session.ts';
 import {loadSettings} from '../../src/config/settings.ts';
 import {writeDaemonFile} from '../../src/data-folder/daemon-file.ts';
 import {foundMail} from '../../src/inbound/found-mail.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import {newStore, temporaryFolder} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';

@@ -1,5 +1,5 @@
 import test, {type ExecutionContext} from 'ava';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';

@@ -1,6 +1,6 @@
 import process from 'node:process';
 import test, {type ExecutionContext} from 'ava';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {openStore} from '../../src/store/store.ts';
 import {golden, newCli, refused} from '../helpers/cli.ts';
 import {type Program, prepareProgram} from '../helpers/daemon.ts';

@@ -1,8 +1,8 @@
 import test from 'ava';
 import type {Knex} from 'knex';
 import {createPresence} from '../../src/daemon/presence.ts';
-import {systemClock} from '../../src/mail/clock.ts';
-import {storeTime} from '../../src/mail/time.ts';
+import {systemClock} from '../../src/kit/clock.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {releaseOthers} from '../../src/store/held-claims.ts';
 import {beat} from '../../src/store/nodes.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
 import {type SweepTask, startSweep} from '../../src/daemon/sweep.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 /** A task that has so much to do in each sweep. */

@@ -2,7 +2,7 @@ import test, {type ExecutionContext} from 'ava';
 import {exportPages} from '../../src/admin/suppression-export.ts';
 import {watchWal} from '../../src/daemon/wal.ts';
 import {walCheck} from '../../src/doctor/store.ts';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {openStore} from '../../src/store/store.ts';
 import {insertSuppressions} from '../../src/store/suppressions.ts';
 import {newStore} from '../helpers/databases.ts';

@@ -1,6 +1,6 @@
 import {join} from 'node:path';
 import test from 'ava';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {openStore} from '../../src/store/store.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {type Service, serviceOf} from '../helpers/service.ts';

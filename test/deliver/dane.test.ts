@@ -1,6 +1,6 @@
 import test from 'ava';
 import {createSecureResolver} from '../../src/dns/secure-resolver.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import type {TlsaRecord} from '../../src/net/dns.ts';
 import {issueCertificate, makeCertificate} from '../helpers/certificate.ts';
 import {plainTerms, startLab} from '../helpers/delivery-lab.ts';

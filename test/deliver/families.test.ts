@@ -1,6 +1,6 @@
 import test from 'ava';
 import {createFamilies, type FamiliesOptions} from '../../src/deliver/mx-hosts.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import type {DnsAnswer} from '../../src/net/dns.ts';
 import {reverseName} from '../../src/net/host-name.ts';
 

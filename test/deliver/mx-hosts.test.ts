@@ -2,7 +2,7 @@ import test from 'ava';
 import {findMxHosts, type MxHostsOptions, type Seeking} from '../../src/deliver/mx-hosts.ts';
 import type {NoHost} from '../../src/deliver/no-host.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
-import type {Clock} from '../../src/mail/clock.ts';
+import type {Clock} from '../../src/kit/clock.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 

@@ -1,6 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
 import {createAuthority} from '../../src/dns/authority.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 
 /** A resolver whose zone delegates to the server of another one. */

@@ -13,7 +13,7 @@ import {
 import {egressCheck, relayCheck} from '../../src/doctor/egress.ts';
 import type {Check} from '../../src/doctor/finding.ts';
 import {publicUrlCheck} from '../../src/doctor/public-url.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import type {Relay} from '../../src/net/relay-url.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {temporaryFolder} from '../helpers/databases.ts';

@@ -12,7 +12,7 @@ import {
 	resolverCheck,
 	reverseDnsCheck,
 } from '../../src/doctor/names.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {reverseName} from '../../src/net/host-name.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 

@@ -1,6 +1,6 @@
 import test from 'ava';
 import {nextCheck, nextStatus, type Sight} from '../../src/domains/domain-state.ts';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import type {DueDomain} from '../../src/store/domains.ts';
 
 const start = Date.parse('2026-06-09T10:00:00.000Z');

@@ -1,4 +1,4 @@
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {insertRows} from '../../src/store/engine/insert-rows.ts';
 import {enqueue} from '../../src/store/queue/open-recipients.ts';
 import type {Store} from '../../src/store/store.ts';

@@ -1,7 +1,7 @@
 import {createDeliverer, type Deliverer, type DelivererOptions} from '../../src/deliver/deliverer.ts';
 import type {Delivery} from '../../src/deliver/delivery.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import type {AttemptResult} from '../../src/mail/outcome.ts';
 import type {Terms} from '../../src/mail/route.ts';

@@ -1,5 +1,5 @@
 import type {ExecutionContext} from 'ava';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {insertEvents, type NewEvent} from '../../src/store/events.ts';
 import type {Store} from '../../src/store/store.ts';
 import {newId} from './messages.ts';

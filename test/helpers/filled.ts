@@ -1,4 +1,4 @@
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import type {Store} from '../../src/store/store.ts';
 import type {Workspace} from './workspace.ts';
 

@@ -1,8 +1,8 @@
 import type {ExecutionContext} from 'ava';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import type {Outcome} from '../../src/mail/outcome.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import {createRecordWrite, type JudgedTry} from '../../src/outcome/record.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import type {Claimed} from '../../src/store/queue/claimed.ts';

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import {insertRows} from '../../src/store/engine/insert-rows.ts';
 import {insertRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';

@@ -1,8 +1,8 @@
 import {createHash, randomBytes} from 'node:crypto';
 import {candidatesOf} from '../../src/inbound/record.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {createLinks} from '../../src/links/links.ts';
 import type {CameIn, Clues, Reading, Report} from '../../src/mail/report.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import {createReportWrite, type ReadMail, type ReportEffect} from '../../src/outcome/reports.ts';
 import type {Store} from '../../src/store/store.ts';
 import {eventWriter, insertMessages, insertWorkspace, newId} from './messages.ts';

@@ -1,5 +1,5 @@
 import {createResolver} from '../../src/dns/resolver.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import type {Resolver} from '../../src/net/dns.ts';
 import {startFakeDns, type Zone} from './fake-dns.ts';
 import type {Teardown} from './fake-mx.ts';

@@ -1,6 +1,6 @@
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
 import {claimAged, readAged, readShortestLifetime} from '../../src/store/queue/aged-recipients.ts';

@@ -4,7 +4,7 @@ import {readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {setInterval as every} from 'node:timers/promises';
 import {loadSecrets} from '../../src/config/secrets-file.ts';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {createVault} from '../../src/store/sealed.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {insertEndpoint} from '../../src/store/webhooks/webhook-endpoints.ts';

@@ -1,8 +1,8 @@
+import {systemClock} from '../../src/kit/clock.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {apiKeyHash, createApiKey, scopes} from '../../src/mail/api-key.ts';
-import {systemClock} from '../../src/mail/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import type {Mode} from '../../src/mail/message.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import type {Store} from '../../src/store/store.ts';
 
 export const newId = createIdSource(systemClock);

@@ -1,7 +1,7 @@
 import {Worker} from 'node:worker_threads';
 import test, {type ExecutionContext} from 'ava';
 import {createReader, type ReaderOptions, UnfinishedError, UnreadableError} from '../../src/inbound/reader.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 // A reader that does as the mail says, with the same protocol as the real one.

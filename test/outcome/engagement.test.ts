@@ -1,5 +1,5 @@
 import test from 'ava';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {createEngagementWrite, type Engagement, type Whose} from '../../src/outcome/engagement.ts';
 import {readEngagement} from '../../src/store/engagement.ts';
 import {readEvents} from '../../src/store/events.ts';

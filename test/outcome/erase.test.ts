@@ -1,9 +1,9 @@
 import test from 'ava';
 import type {Knex} from 'knex';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {submittedType} from '../../src/mail/message.ts';
 import {messageIdTerm} from '../../src/mail/terms.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import {createEngagementWrite} from '../../src/outcome/engagement.ts';
 import {createErase, type Person} from '../../src/outcome/erase.ts';
 import {createUnsubscribeWrite} from '../../src/outcome/unsubscribe.ts';

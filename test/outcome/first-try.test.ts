@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {Knex} from 'knex';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {giveUp} from '../../src/outcome/settle.ts';
 import {readLastPosition} from '../../src/store/event-positions.ts';

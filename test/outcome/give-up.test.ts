@@ -1,5 +1,5 @@
 import test from 'ava';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {type GivenUp, giveUp} from '../../src/outcome/settle.ts';
 import {findWaiting} from '../../src/store/queue/queue-list.ts';
 import type {Store} from '../../src/store/store.ts';

@@ -1,7 +1,7 @@
 import test from 'ava';
+import {storeTime} from '../../src/kit/time.ts';
 import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import type {Report} from '../../src/mail/report.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {figuresOf, type Weight} from '../../src/outcome/reputation.ts';
 import {decideNext} from '../../src/outcome/settle.ts';

@@ -3,7 +3,7 @@ import path from 'node:path';
 import {Worker} from 'node:worker_threads';
 import test, {type ExecutionContext} from 'ava';
 import type {Delivery} from '../../src/deliver/delivery.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
 import {createSmtpWorkers} from '../../src/queue/smtp-workers.ts';
 import type {SmtpWorkerData} from '../../src/threads/smtp-worker.ts';

@@ -1,4 +1,4 @@
-import {writeExact} from '../../src/mail/exact-json.ts';
+import {writeExact} from '../../src/kit/exact-json.ts';
 import type {RenderInput, RenderVariant} from '../../src/render/render.ts';
 
 /** What a render needs, with what a test cares about. */

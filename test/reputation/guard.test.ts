@@ -1,7 +1,7 @@
 import test from 'ava';
 import {pauseWorkspace, resumeWorkspace} from '../../src/admin/workspaces.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {defaultReputationLimits as limits, type ReputationLimits} from '../../src/mail/reputation.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import {type Judged, judge as judgeAs, startGuard} from '../../src/reputation/guard.ts';
 import {readGeneration} from '../../src/store/changes.ts';
 import {countHours} from '../../src/store/reputation.ts';

@@ -4,7 +4,7 @@ import test, {type ExecutionContext} from 'ava';
 import {loadDestinations} from '../../src/config/destinations.ts';
 import {loadSettings} from '../../src/config/settings.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {createPolicies} from '../../src/routing/mta-sts.ts';
 import {createRouter} from '../../src/routing/router.ts';
 import {findPolicy} from '../../src/store/mta-sts.ts';

@@ -4,7 +4,7 @@ import {loadDestinations} from '../../src/config/destinations.ts';
 import {parseDestinations} from '../../src/config/destinations-file.ts';
 import {loadSettings, type Settings} from '../../src/config/settings.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {createRouter} from '../../src/routing/router.ts';
 import {sealingIds} from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';

@@ -1,7 +1,7 @@
 import test from 'ava';
 import {auditTask} from '../../src/daemon/sweep-tasks.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import {beginAct, findAudit, listAudit, recordAct} from '../../src/store/audit.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
+import {storeTime} from '../../src/kit/time.ts';
 import {type IdPrefix, idFloor} from '../../src/mail/ids.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import {dropDay, emptyBeside, findPast, makeDays} from '../../src/store/days.ts';
 import {readRecipients} from '../../src/store/message-recipients.ts';
 import type {Store} from '../../src/store/store.ts';

@@ -1,7 +1,7 @@
 import test, {type ExecutionContext} from 'ava';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import {dropDay, emptyBeside, findPast, makeDays} from '../../src/store/days.ts';
 import {addEngagement, findTrackedRecipients, readEngagement} from '../../src/store/engagement.ts';
 import {insertEvents, readEvents} from '../../src/store/events.ts';

@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {Knex} from 'knex';
+import {storeTime} from '../../src/kit/time.ts';
 import {idTime} from '../../src/mail/ids.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import {createSettled, readLastPosition} from '../../src/store/event-positions.ts';
 import {findAtPosition, readStream} from '../../src/store/event-stream.ts';
 import {insertEvents} from '../../src/store/events.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {createSettled} from '../../src/store/event-positions.ts';
 import {readStream} from '../../src/store/event-stream.ts';
 import {readEvents} from '../../src/store/events.ts';

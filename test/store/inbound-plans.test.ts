@@ -1,5 +1,5 @@
 import test from 'ava';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {listUnread, markRead} from '../../src/store/inbound/inbound.ts';
 import {trimKept} from '../../src/store/inbound/kept-mails.ts';
 import {storeTest} from '../helpers/databases.ts';

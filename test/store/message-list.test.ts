@@ -1,5 +1,5 @@
 import test from 'ava';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {readRecipients, readStatus} from '../../src/store/message-recipients.ts';
 import {listMessages, type MessageFilter} from '../../src/store/message-scan.ts';
 import type {Store} from '../../src/store/store.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
-import {systemClock} from '../../src/mail/clock.ts';
-import {storeTime} from '../../src/mail/time.ts';
+import {systemClock} from '../../src/kit/clock.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {bringForward, releaseOthers, releaseOwn} from '../../src/store/held-claims.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {recipientClaims, releaseUnknownClaims, waitingRecipients} from '../../src/store/queue/releases.ts';

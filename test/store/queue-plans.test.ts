@@ -1,5 +1,5 @@
 import test from 'ava';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {endWaiting, findClaimed, holdRecipients, makeDue, releaseHeld} from '../../src/store/queue/queue-change.ts';
 import {readRecipientFacts} from '../../src/store/queue/queue-facts.ts';
 import {findNamed, findWaiting, listQueue} from '../../src/store/queue/queue-list.ts';

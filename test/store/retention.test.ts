@@ -1,5 +1,5 @@
 import test from 'ava';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {removeMessages} from '../../src/store/retention.ts';
 import {insertDeliveries} from '../../src/store/webhooks/webhook-deliveries.ts';
 import {storeTest} from '../helpers/databases.ts';

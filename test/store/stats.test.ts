@@ -1,6 +1,6 @@
 import test from 'ava';
+import {storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
-import {storeTime} from '../../src/mail/time.ts';
 import {countStats, type StatsQuery, statsGroups} from '../../src/store/stats.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';

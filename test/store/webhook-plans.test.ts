@@ -1,5 +1,5 @@
 import test from 'ava';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {deliveryStates} from '../../src/mail/webhook.ts';
 import {releaseOthers} from '../../src/store/held-claims.ts';
 import {

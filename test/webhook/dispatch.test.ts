@@ -1,6 +1,6 @@
 import test from 'ava';
 import {removeEndpoint, setEndpointActive} from '../../src/admin/webhooks.ts';
-import {storeTime} from '../../src/mail/time.ts';
+import {storeTime} from '../../src/kit/time.ts';
 import {releaseOthers} from '../../src/store/held-claims.ts';
 import {deliveryClaims} from '../../src/store/webhooks/webhook-claims.ts';
 import {purgeEndpoints} from '../../src/store/webhooks/webhook-endpoints.ts';

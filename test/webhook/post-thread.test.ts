@@ -1,6 +1,6 @@
 import {Worker} from 'node:worker_threads';
 import test, {type ExecutionContext} from 'ava';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {createPostThread} from '../../src/webhook/post-thread.ts';
 
 /** A thread that ends when it gets one of these URLs; `deadly` lists them for each start in turn. */

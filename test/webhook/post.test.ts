@@ -3,7 +3,7 @@ import {createServer} from 'node:net';
 import type {TLSSocket} from 'node:tls';
 import {gzipSync} from 'node:zlib';
 import test, {type ExecutionContext} from 'ava';
-import {systemClock} from '../../src/mail/clock.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {createPosting, type Posting} from '../../src/threads/posting.ts';
 import type {Post, PostEnd} from '../../src/webhook/post.ts';
 import {makeCertificate} from '../helpers/certificate.ts';

@@ -1,5 +1,6 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Static} from 'typebox';
+import {parseQueryTime} from '../../kit/time.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {recipientStates} from '../../mail/recipient-state.ts';
 import {
@@ -11,7 +12,6 @@ import {
 	searchTerms,
 	tagTerm,
 } from '../../mail/terms.ts';
-import {parseQueryTime} from '../../mail/time.ts';
 import {Type} from '../../mail/type.ts';
 import {firstThatFit} from '../../store/engine/along-index.ts';
 import {type MessageFilter, scanMessages} from '../../store/message-scan.ts';

@@ -1,6 +1,6 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {mostDays, readStats} from '../../admin/stats.ts';
-import {apiTime} from '../../mail/time.ts';
+import {apiTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
 import {statsFigures, statsGroups} from '../../store/stats.ts';
 import type {ApiParts} from '../api-parts.ts';

@@ -1,8 +1,8 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Knex} from 'knex';
 import {mostDays} from '../../admin/stats.ts';
+import {apiTime, dayMs, monthOf, storeTime} from '../../kit/time.ts';
 import type {Tools} from '../../mail/operator.ts';
-import {apiTime, dayMs, monthOf, storeTime} from '../../mail/time.ts';
 import {Type} from '../../mail/type.ts';
 import {readMonth, readUsage, usageStatuses} from '../../store/usage.ts';
 import {findWorkspace} from '../../store/workspaces.ts';

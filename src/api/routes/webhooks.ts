@@ -8,8 +8,8 @@ import {
 	setEndpointActive,
 	signingSecret,
 } from '../../admin/webhooks.ts';
+import {parseDuration, storeTime} from '../../kit/time.ts';
 import type {Tools} from '../../mail/operator.ts';
-import {parseDuration, storeTime} from '../../mail/time.ts';
 import {mostEndpoints, usualOverlap} from '../../mail/webhook.ts';
 import type {Vault} from '../../store/sealed.ts';
 import {type Endpoint, findEndpoint, listEndpoints} from '../../store/webhooks/webhook-endpoints.ts';

@@ -1,4 +1,4 @@
-import {Numeral, writeExact} from '../../mail/exact-json.ts';
+import {Numeral, writeExact} from '../../kit/exact-json.ts';
 import {isStorable} from './formats.ts';
 
 const longest = 256 * 1024;

@@ -5,7 +5,7 @@ import {type Change, differences} from '../../declared/diff.ts';
 import type {WantedWorkspace} from '../../declared/document.ts';
 import {type Fault, readDocument} from '../../declared/read-document.ts';
 import {readState} from '../../declared/state.ts';
-import {storeTime} from '../../mail/time.ts';
+import {storeTime} from '../../kit/time.ts';
 import {findWorkspaceByName} from '../../store/workspaces.ts';
 import {createGuard} from '../../webhook/guard.ts';
 import {CliError} from '../fault.ts';

@@ -1,7 +1,7 @@
 import type {Command} from 'commander';
 import {documentVersion} from '../../declared/document.ts';
 import {declared, readState} from '../../declared/state.ts';
-import {storeTime} from '../../mail/time.ts';
+import {storeTime} from '../../kit/time.ts';
 import {listWorkspaces} from '../../store/workspaces.ts';
 import {example} from '../program.ts';
 import {action} from '../session.ts';

@@ -2,7 +2,7 @@ import type {Command} from 'commander';
 import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from '../../admin/queue-status.ts';
 import {type Why, whyWaiting} from '../../admin/why.ts';
 import {readWhyContext} from '../../admin/why-context.ts';
-import {storeTime} from '../../mail/time.ts';
+import {storeTime} from '../../kit/time.ts';
 import {readRecipientFacts} from '../../store/queue/queue-facts.ts';
 import {listQueue, type QueuedRecipient} from '../../store/queue/queue-list.ts';
 import {readDaemons} from '../open-store.ts';

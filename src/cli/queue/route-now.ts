@@ -4,9 +4,9 @@ import {createFamilies, findMxHosts, mailHosts, type Seeking} from '../../delive
 import {demandsOf} from '../../deliver/tls-demand.ts';
 import {createResolver} from '../../dns/resolver.ts';
 import {createSecureResolver} from '../../dns/secure-resolver.ts';
+import {storeTime} from '../../kit/time.ts';
 import type {Pace, QueueKey, Terms} from '../../mail/route.ts';
 import {simulatorDomain} from '../../mail/simulator.ts';
-import {storeTime} from '../../mail/time.ts';
 import type {Resolver} from '../../net/dns.ts';
 import type {Relay} from '../../net/relay-url.ts';
 import type {Destinations} from '../../pace/destinations.ts';

@@ -1,5 +1,5 @@
 import {isIP} from 'node:net';
-import {parseTime} from '../../mail/time.ts';
+import {parseTime} from '../../kit/time.ts';
 import {defaultTarget, type WarmUp} from '../../pace/warm-up.ts';
 import {sourceAddress} from '../addresses.ts';
 import {allowed, list, type Parser, value} from '../parsers.ts';

@@ -1,6 +1,6 @@
 import {type Html, html} from '../../hosted/html.ts';
+import {storeTime} from '../../kit/time.ts';
 import {simulatorDomain} from '../../mail/simulator.ts';
-import {storeTime} from '../../mail/time.ts';
 import {readWarmUps} from '../../store/queue/warm-up.ts';
 import {type Refusal, readRefusals, readTriedRecipients, type TriedRecipient} from '../../store/samples.ts';
 import {badge, type Column, chips, count, name, nothing, section, share, table} from '../markup.ts';

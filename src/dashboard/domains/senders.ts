@@ -3,8 +3,8 @@ import {sampleSender} from '../../admin/sample.ts';
 import {readAddress} from '../../api/schemas/formats.ts';
 import {addSender, changeSender, prepareKeys, removeSender, senderState} from '../../domains/senders.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {labelFault} from '../../kit/unprintable.ts';
 import {isId} from '../../mail/ids.ts';
-import {labelFault} from '../../mail/unprintable.ts';
 import type {Domain} from '../../store/domains.ts';
 import {findSenderById, pageDomainSenders, type Sender} from '../../store/senders.ts';
 import {

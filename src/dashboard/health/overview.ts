@@ -2,7 +2,7 @@ import {hostname} from 'node:os';
 import {version as nodeVersion, pid} from 'node:process';
 import {freeBytes} from '../../data-folder/data-dir.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {dayMs, storeTime} from '../../mail/time.ts';
+import {dayMs, storeTime} from '../../kit/time.ts';
 import {listNodes, type SeenNode, silentMs} from '../../store/nodes.ts';
 import {readStoreSize} from '../../store/size.ts';
 import {live} from '../live.ts';

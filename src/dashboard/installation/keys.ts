@@ -1,10 +1,10 @@
 import {type CreatedKey, createKey, revokeKey, rotateKey} from '../../admin/keys.ts';
 import {linkBase} from '../../config/derive.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {dayMs, storeTime} from '../../kit/time.ts';
+import {labelFault} from '../../kit/unprintable.ts';
 import {isWithin, readRateLimit, type Scope, scopes, usualScopes} from '../../mail/api-key.ts';
 import {isId} from '../../mail/ids.ts';
-import {dayMs, storeTime} from '../../mail/time.ts';
-import {labelFault} from '../../mail/unprintable.ts';
 import {type ApiKey, listApiKeys} from '../../store/api-keys.ts';
 import {act, badge, code, copyable, facts, input, name, nothing, opened, select, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';

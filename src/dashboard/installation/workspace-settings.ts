@@ -1,9 +1,9 @@
 import type {WorkspaceInput} from '../../admin/workspaces.ts';
 import {canonicalLocale, createFormats} from '../../api/schemas/formats.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {parseDuration} from '../../kit/time.ts';
+import {labelFault} from '../../kit/unprintable.ts';
 import {readBranding, validAccent, validLogoUrl} from '../../mail/branding.ts';
-import {parseDuration} from '../../mail/time.ts';
-import {labelFault} from '../../mail/unprintable.ts';
 import type {Workspace} from '../../store/workspaces.ts';
 import {act, input, nothing} from '../markup.ts';
 import type {Visit} from '../route.ts';

@@ -1,5 +1,5 @@
 import {type Html, html} from '../../hosted/html.ts';
-import {writeExact} from '../../mail/exact-json.ts';
+import {writeExact} from '../../kit/exact-json.ts';
 import type {StoredMessage} from '../../store/messages.ts';
 import {longestLink, mailFrame} from '../mail-frame.ts';
 import {chips, code, copyButton, count, hrefOf, name, nothing, section, table} from '../markup.ts';

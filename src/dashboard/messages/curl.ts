@@ -1,4 +1,4 @@
-import {parseExact, writeExact} from '../../mail/exact-json.ts';
+import {parseExact, writeExact} from '../../kit/exact-json.ts';
 import type {SentMessage} from '../../store/messages.ts';
 
 /** The call of the API that sends such a message, for a shell. Attachments are left out: they would not fit a line. */

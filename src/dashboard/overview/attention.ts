@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {sampleDomain} from '../../domains/domains.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {monthOf, storeTime} from '../../mail/time.ts';
+import {monthOf, storeTime} from '../../kit/time.ts';
 import type {Domain} from '../../store/domains.ts';
 import {listSiteSuspensions, listSuspensions} from '../../store/queue/suspensions.ts';
 import {readMonth} from '../../store/usage.ts';

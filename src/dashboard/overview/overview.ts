@@ -1,5 +1,5 @@
 import {type Html, html} from '../../hosted/html.ts';
-import {storeTime} from '../../mail/time.ts';
+import {storeTime} from '../../kit/time.ts';
 import {listDomains} from '../../store/domains.ts';
 import {sizeOf, summarizeQueue} from '../../store/queue/queue-summary.ts';
 import {readDeliveryTimes, readSimulated} from '../../store/samples.ts';

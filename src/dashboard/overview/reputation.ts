@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import {type Html, html} from '../../hosted/html.ts';
+import {hourMs, storeTime} from '../../kit/time.ts';
 import {
 	type Figures,
 	figureNames,
@@ -9,7 +10,6 @@ import {
 	spans,
 	type Windows,
 } from '../../mail/reputation.ts';
-import {hourMs, storeTime} from '../../mail/time.ts';
 import {findingsOf, hourOf, type Kind, windowStarts} from '../../reputation/findings.ts';
 import {spanNames} from '../../reputation/words.ts';
 import {type ReputationStatus, readReputationHours, readStatuses} from '../../store/reputation.ts';

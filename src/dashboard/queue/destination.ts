@@ -3,7 +3,7 @@ import {readQueueStatus} from '../../admin/queue-status.ts';
 import {type Why, whyWaiting} from '../../admin/why.ts';
 import {readWhyContext} from '../../admin/why-context.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {labelFault} from '../../mail/unprintable.ts';
+import {labelFault} from '../../kit/unprintable.ts';
 import {readRecipientFacts} from '../../store/queue/queue-facts.ts';
 import {findWaiting, listQueue} from '../../store/queue/queue-list.ts';
 import {readDaemons} from '../daemons.ts';

@@ -1,6 +1,6 @@
 import {type QueueStatus, readQueueStatus} from '../../admin/queue-status.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {storeTime} from '../../mail/time.ts';
+import {storeTime} from '../../kit/time.ts';
 import type {SiteReport} from '../../queue/site.ts';
 import {searchForm} from '../lists.ts';
 import {live} from '../live.ts';

@@ -1,6 +1,6 @@
 import {resumeDestination, suspendDestination} from '../../admin/suspensions.ts';
+import {labelFault} from '../../kit/unprintable.ts';
 import {parseDomain} from '../../mail/address.ts';
-import {labelFault} from '../../mail/unprintable.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';
 

@@ -1,5 +1,5 @@
 import {variablesFault} from '../../api/schemas/variables.ts';
-import {parseExact} from '../../mail/exact-json.ts';
+import {parseExact} from '../../kit/exact-json.ts';
 import {isObject, type JsonObject} from '../../mail/json-object.ts';
 import type {VariantSource} from '../../render/compile.ts';
 import {longestSource} from '../../render/limits.ts';

@@ -1,8 +1,8 @@
 import {isBuiltIn} from '../../admin/submission-template.ts';
 import {createTemplate} from '../../admin/templates.ts';
 import {html} from '../../hosted/html.ts';
+import {labelFault} from '../../kit/unprintable.ts';
 import {isId, isTemplateId, templateIdForm} from '../../mail/ids.ts';
-import {labelFault} from '../../mail/unprintable.ts';
 import {pageTemplates, type Template} from '../../store/templates.ts';
 import {pager} from '../lists.ts';
 import {act, badge, code, input, join, name, nothing, opened, table, time} from '../markup.ts';

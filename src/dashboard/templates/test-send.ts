@@ -2,7 +2,7 @@ import {apiError} from '../../api/errors.ts';
 import {createReadSend} from '../../api/read-send.ts';
 import {createChecks} from '../../api/validate.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {parseExact} from '../../mail/exact-json.ts';
+import {parseExact} from '../../kit/exact-json.ts';
 import type {Sender} from '../../store/senders.ts';
 import {act, input, join, select} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';

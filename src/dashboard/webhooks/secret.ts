@@ -1,6 +1,6 @@
 import {rotateSecret, signingSecret} from '../../admin/webhooks.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {hourMs, storeTime} from '../../mail/time.ts';
+import {hourMs, storeTime} from '../../kit/time.ts';
 import {longestOverlap, usualOverlap} from '../../mail/webhook.ts';
 import type {Endpoint} from '../../store/webhooks/webhook-endpoints.ts';
 import {act, copyable, facts, opened, section, select, time} from '../markup.ts';

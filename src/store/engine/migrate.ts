@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {lastReplaced, migrations} from '../../../migrations/index.ts';
-import {systemClock} from '../../mail/clock.ts';
-import {storeTime} from '../../mail/time.ts';
+import {systemClock} from '../../kit/clock.ts';
+import {storeTime} from '../../kit/time.ts';
 import {lockSchema, postgresDialect} from './dialect.ts';
 
 /** What the store's schema is, compared with what this program knows. `current`: it can be used; `older`: after its migration. */

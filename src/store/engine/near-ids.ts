@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
-import {systemClock} from '../../mail/clock.ts';
+import {systemClock} from '../../kit/clock.ts';
+import {dayMs, hourMs} from '../../kit/time.ts';
 import {type IdPrefix, idFloor, idTime, isId} from '../../mail/ids.ts';
-import {dayMs, hourMs} from '../../mail/time.ts';
 import type {IdRange} from './dialect.ts';
 
 /** More than passes between the ids of a message and of its copies, which are made in one transaction. */

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import type {SharedClock} from '../../mail/clock.ts';
+import type {SharedClock} from '../../kit/clock.ts';
 import {channel, nodeLocks, serverMs} from './dialect.ts';
 import {NoAnswerError} from './postgres-client.ts';
 

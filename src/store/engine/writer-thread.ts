@@ -1,7 +1,7 @@
 import {once} from 'node:events';
 import process from 'node:process';
 import type {MessagePort, Worker} from 'node:worker_threads';
-import {createGarbage} from '../../mail/garbage.ts';
+import {createGarbage} from '../../kit/garbage.ts';
 import type {AnyWrite, Writer} from './writer.ts';
 import {takeTurns} from './writer-turns.ts';
 

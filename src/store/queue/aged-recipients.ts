@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../../kit/time.ts';
 import {idFloor, idTime} from '../../mail/ids.ts';
-import {storeTime} from '../../mail/time.ts';
 import {rowsOf} from '../engine/dialect.ts';
 import {among} from '../engine/near-ids.ts';
 import type {Claimed} from './claimed.ts';

@@ -1,6 +1,6 @@
+import {storeTime} from '../../kit/time.ts';
 import {idTime} from '../../mail/ids.ts';
 import type {RecipientState} from '../../mail/recipient-state.ts';
-import {storeTime} from '../../mail/time.ts';
 
 /*
  * A copy is queued from its first claim on, but the claim does not write that into its row: the end of the claim does

@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
-import type {Clock} from '../../mail/clock.ts';
-import {groupBy} from '../../mail/group-by.ts';
+import type {Clock} from '../../kit/clock.ts';
+import {groupBy} from '../../kit/group-by.ts';
+import {storeTime} from '../../kit/time.ts';
 import type {NewId} from '../../mail/ids.ts';
 import {type QueueKey, queueKeyText} from '../../mail/route.ts';
-import {storeTime} from '../../mail/time.ts';
 import {type Dialect, rowsOf, textInTurn} from '../engine/dialect.ts';
 import {madeBetween} from '../engine/near-ids.ts';
 import type {GroupWrite} from '../engine/writer.ts';

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {groupBy} from '../../mail/group-by.ts';
+import {groupBy} from '../../kit/group-by.ts';
 import type {Attempt} from '../../mail/outcome.ts';
 import {nextStates, type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
 import {rowSource, rowsOf} from '../engine/dialect.ts';

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../../kit/time.ts';
 import {idTime} from '../../mail/ids.ts';
 import type {RecipientState} from '../../mail/recipient-state.ts';
-import {storeTime} from '../../mail/time.ts';
 import {nearIds} from '../engine/near-ids.ts';
 import {stateOf} from './claimed-state.ts';
 import {type QueueFilter, queuePart, queueParts} from './queue-parts.ts';

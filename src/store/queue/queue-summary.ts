@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../../kit/time.ts';
 import {idTime} from '../../mail/ids.ts';
-import {storeTime} from '../../mail/time.ts';
 import {type QueueFilter, queuePart} from './queue-parts.ts';
 
 /** What waits for one destination; counts of copies. */

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../../kit/time.ts';
 import {idTime} from '../../mail/ids.ts';
 import type {Role} from '../../mail/message.ts';
-import {storeTime} from '../../mail/time.ts';
 import {rowSource, rowsOf} from '../engine/dialect.ts';
 import {insertRows} from '../engine/insert-rows.ts';
 import {among, namedIds} from '../engine/near-ids.ts';

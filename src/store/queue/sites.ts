@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
+import {storeTime} from '../../kit/time.ts';
 import type {SavedSite} from '../../mail/saved-site.ts';
-import {storeTime} from '../../mail/time.ts';
 import {insertRows} from '../engine/insert-rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 

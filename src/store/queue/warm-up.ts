@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
+import {dayMs} from '../../kit/time.ts';
 import {idFloor} from '../../mail/ids.ts';
 import {simulatorDomain} from '../../mail/simulator.ts';
-import {dayMs} from '../../mail/time.ts';
 
 /** A day of a source that is new, and the group of sites that it sends to. */
 export type WarmUpDay = {

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {systemClock} from '../../../src/mail/clock.ts';
+import {systemClock} from '../../../src/kit/clock.ts';
 import type {Attempt, AttemptResult} from '../../../src/mail/outcome.ts';
 import {createRecordWrite} from '../../../src/outcome/record.ts';
 import {decideNext} from '../../../src/outcome/settle.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {storeTime} from '../../../src/mail/time.ts';
+import {storeTime} from '../../../src/kit/time.ts';
 import {readPaceFigures} from '../../../src/store/queue/pace-figures.ts';
 import {storeTest} from '../../helpers/databases.ts';
 

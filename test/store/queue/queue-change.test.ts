@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {Knex} from 'knex';
-import {storeTime} from '../../../src/mail/time.ts';
+import {storeTime} from '../../../src/kit/time.ts';
 import {lockLate} from '../../../src/store/engine/dialect.ts';
 import {
 	endWaiting,

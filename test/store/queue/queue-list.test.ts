@@ -1,5 +1,5 @@
 import test from 'ava';
-import {storeTime} from '../../../src/mail/time.ts';
+import {storeTime} from '../../../src/kit/time.ts';
 import {listQueue, type QueueListing} from '../../../src/store/queue/queue-list.ts';
 import {summarizeQueue} from '../../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../../src/store/store.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {systemClock} from '../../../src/mail/clock.ts';
+import {systemClock} from '../../../src/kit/clock.ts';
 import {createClaimWrite} from '../../../src/store/queue/claims.ts';
 import {engines, newStore} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../../helpers/messages.ts';

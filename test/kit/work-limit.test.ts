@@ -1,5 +1,5 @@
 import test from 'ava';
-import {limitWork, processCpu} from '../../src/mail/work-limit.ts';
+import {limitWork, processCpu} from '../../src/kit/work-limit.ts';
 
 for (const [wall, cpu, state] of [
 	[99, 1000, 'within'],

@@ -1,7 +1,7 @@
 import {once} from 'node:events';
 import {Worker} from 'node:worker_threads';
 import test from 'ava';
-import {createSharedClock, systemClock} from '../../src/mail/clock.ts';
+import {createSharedClock, systemClock} from '../../src/kit/clock.ts';
 
 const hour = 3_600_000;
 // Between two readings a busy machine may stand still.
@@ -32,7 +32,7 @@ test('other threads show the same time, also of a clock that is set again', asyn
 			parentPort.on('message', () => parentPort.postMessage(clock.now()));
 			parentPort.postMessage('ready');
 		});`;
-	const module = new URL('../../src/mail/clock.js', import.meta.url).href;
+	const module = new URL('../../src/kit/clock.js', import.meta.url).href;
 	const worker = new Worker(source, {eval: true, workerData: {module, memory: clock.memory}});
 	t.teardown(() => worker.terminate());
 	await once(worker, 'message');

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {splitParts} from '../../src/mail/multipart.ts';
+import {splitParts} from '../../src/kit/multipart.ts';
 
 const split = (text: string, ...rest: [string, Parameters<typeof splitParts>[2]?]) =>
 	splitParts(Buffer.from(text), ...rest).map(String);

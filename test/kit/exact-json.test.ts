@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {compareNumbers, Numeral, parseExact, writeExact} from '../../src/mail/exact-json.ts';
+import {compareNumbers, Numeral, parseExact, writeExact} from '../../src/kit/exact-json.ts';
 import {cpuCost} from '../helpers/cpu-cost.ts';
 
 const digits = fc.stringMatching(/^(?:0|[1-9]\d{0,24})$/);

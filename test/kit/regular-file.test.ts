@@ -2,7 +2,7 @@ import {execFileSync} from 'node:child_process';
 import {mkdirSync, symlinkSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test from 'ava';
-import {openRegular, readGuarded, readRegular, readSettingFile} from '../../src/mail/regular-file.ts';
+import {openRegular, readGuarded, readRegular, readSettingFile} from '../../src/kit/regular-file.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
 test('only regular files are read, and nothing is waited for', async t => {

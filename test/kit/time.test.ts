@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {parseQueryTime, parseTime, storeTime} from '../../src/mail/time.ts';
+import {parseQueryTime, parseTime, storeTime} from '../../src/kit/time.ts';
 
 const at = Date.parse('2026-06-09T10:15:30Z');
 
