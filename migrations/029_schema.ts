@@ -12,7 +12,7 @@ export async function up(knex: Knex): Promise<void> {
 	const integer = columnsOf('integer');
 	const bytes = columnsOf(types.bytes);
 
-	/** Tables of PostgreSQL with a part for each day of their rows (`src/store/days.ts`). */
+	/** Tables of PostgreSQL with a part for each day of their rows (`src/store/postgres/days.ts`). */
 	const byDay: string[] = [];
 
 	async function create(name: string, define: Define, options = ''): Promise<void> {
@@ -142,7 +142,7 @@ export async function up(knex: Knex): Promise<void> {
 	if (isPostgres) {
 		await knex.raw('create sequence event_positions');
 	}
-	/** In the stream of all events (`src/store/event-positions.ts`): SQLite's writer counts. */
+	/** In the stream of all events (`src/store/timeline.ts`): SQLite's writer counts. */
 	function position(table: Knex.CreateTableBuilder): void {
 		if (isPostgres) {
 			table.specificType('position', 'bigint').defaultTo(knex.raw(`nextval('event_positions')`));

@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
 import {isTemplateId} from '../mail/ids.ts';
 import {isTopicCode} from '../mail/message.ts';
-import {createRowCache} from '../store/row-cache.ts';
-import {lookUpSender, type SenderRow} from '../store/senders.ts';
+import {createRowCache} from '../store/changes.ts';
+import {lookUpSender, type SenderRow} from '../store/domains.ts';
 import {lookUpTemplate, type TemplateRow} from '../store/templates.ts';
 import {lookUpTopic, type TopicRow} from '../store/topics.ts';
 import {findWorkspace, type Workspace} from '../store/workspaces.ts';

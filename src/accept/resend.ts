@@ -1,8 +1,7 @@
 import type {Knex} from 'knex';
 import {type Address, parseAddress} from '../mail/address.ts';
 import {erasedAddress} from '../mail/message.ts';
-import {listAttachments} from '../store/attachments.ts';
-import {findSent} from '../store/messages.ts';
+import {findSent, listAttachments} from '../store/messages.ts';
 import type {Send} from './draft.ts';
 
 /**

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {recordAct} from '../store/audit.ts';
-import {type Contact, findContact, type Preferences, updateContact} from '../store/contacts.ts';
+import {type Contact, findContact, type Preferences, updateContact} from '../store/topics.ts';
 
 /** Changes what is given; null clears it. Undefined: the workspace has no such contact. */
 export async function changeContact(

@@ -3,11 +3,10 @@ import {idFloor} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {beginAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {findWaiting} from '../store/queue/queue-list.ts';
+import {findWaiting} from '../store/queue/queue-summary.ts';
 import {removeMessages} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
-import {closeWorkspace, deleteWorkspaceRow, removeLists} from '../store/workspace-removal.ts';
-import {updateWorkspace, type Workspace} from '../store/workspaces.ts';
+import {closeWorkspace, deleteWorkspaceRow, removeLists, updateWorkspace, type Workspace} from '../store/workspaces.ts';
 
 export type DeleteOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer' | 'dialect'>;

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Acting} from '../mail/operator.ts';
 import {recordAct} from '../store/audit.ts';
-import type {ChangedRecipient} from '../store/queue/queue-change.ts';
+import type {ChangedRecipient} from '../store/queue/open-recipients.ts';
 
 /** What was done to copies of the queue in one transaction. */
 export type QueueAction = {

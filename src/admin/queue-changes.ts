@@ -12,7 +12,7 @@ import {
 	makeDue,
 	releaseHeld,
 	type Step,
-} from '../store/queue/queue-change.ts';
+} from '../store/queue/open-recipients.ts';
 import {auditQueue} from './queue-audit.ts';
 
 /** What is done to copies of the queue. */

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
+import {listSiteSuspensions, listSuspensions} from '../store/queue/open-recipients.ts';
 import {type QueueSummary, summarizeQueue} from '../store/queue/queue-summary.ts';
-import {listSiteSuspensions, listSuspensions} from '../store/queue/suspensions.ts';
 
 /** What stops all mail to a destination. */
 export type Stopped = {

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import {dayMs, storeTime} from '../kit/time.ts';
+import {readTemplateNames} from '../store/templates.ts';
 import {
 	countStats,
 	type StatsFigures,
@@ -7,8 +8,7 @@ import {
 	type StatsQuery,
 	type StatsRow,
 	statsFigures,
-} from '../store/stats.ts';
-import {readTemplateNames} from '../store/templates.ts';
+} from '../store/usage.ts';
 import {readWorkspaceNames} from '../store/workspaces.ts';
 
 /** What became of the messages that were accepted from `from` on and before `to` (store form); the largest groups first. */

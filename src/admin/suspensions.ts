@@ -10,7 +10,7 @@ import {
 	resumeSites,
 	type Suspension,
 	upsertSuspension,
-} from '../store/queue/suspensions.ts';
+} from '../store/queue/open-recipients.ts';
 
 const noReason = 'suspended by the operator';
 

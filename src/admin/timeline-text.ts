@@ -1,8 +1,7 @@
 import type {Phase} from '../mail/outcome.ts';
-import type {EngagementCount} from '../store/engagement.ts';
-import type {StoredEvent} from '../store/events.ts';
-import type {StoredReport} from '../store/inbound/reports.ts';
-import type {StoredAttempt} from '../store/message-recipients.ts';
+import type {EngagementCount, StoredAttempt} from '../store/recipients.ts';
+import type {StoredReport} from '../store/reports.ts';
+import type {StoredEvent} from '../store/timeline.ts';
 
 // What happened to a message, in words for people. Much of it is what strangers said: whoever shows it makes it safe.
 

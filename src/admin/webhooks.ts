@@ -7,17 +7,19 @@ import {mostEndpoints} from '../mail/webhook.ts';
 import {beginAct, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import type {Vault} from '../store/sealed.ts';
-import type {StoredDelivery} from '../store/webhooks/webhook-deliveries.ts';
 import {
 	deleteEndpoint,
 	type Endpoint,
 	findEndpoint,
 	insertEndpoint,
+	type ReplayFilter,
+	replayDeliveries,
+	replayDelivery,
+	type StoredDelivery,
 	switchEndpoint,
 	updateEndpoint,
 	updateSecrets,
-} from '../store/webhooks/webhook-endpoints.ts';
-import {type ReplayFilter, replayDeliveries, replayDelivery} from '../store/webhooks/webhook-replays.ts';
+} from '../store/webhooks.ts';
 
 export type EndpointInput = {
 	readonly workspaceId: string;

@@ -3,7 +3,7 @@ import {storeTime} from '../kit/time.ts';
 import {claimMarginMs} from '../mail/retry.ts';
 import {findAudit} from '../store/audit.ts';
 import {listNodes} from '../store/nodes.ts';
-import type {RecipientFacts} from '../store/queue/queue-facts.ts';
+import type {RecipientFacts} from '../store/queue/queue-summary.ts';
 import {textOrNull} from './timeline-text.ts';
 import type {WhyContext} from './why.ts';
 

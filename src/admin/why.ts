@@ -1,7 +1,7 @@
 import {storeTime} from '../kit/time.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {reasonText, type WaitCode} from '../mail/wait-reason.ts';
-import type {RecipientFacts} from '../store/queue/queue-facts.ts';
+import type {RecipientFacts} from '../store/queue/queue-summary.ts';
 
 /** Why a copy is not sent now; a copy that left the queue waits for nothing (null). */
 export type Why = Reason & {

@@ -5,7 +5,7 @@ import {storeTime} from '../kit/time.ts';
 import {apiKeyHash, apiKeyMode, type Scope} from '../mail/api-key.ts';
 import type {Operator} from '../mail/operator.ts';
 import type {KeyRow} from '../store/api-keys.ts';
-import {createRowCache} from '../store/row-cache.ts';
+import {createRowCache} from '../store/changes.ts';
 import {type Caller, createRefuse} from './caller.ts';
 import {apiError} from './errors.ts';
 import {type Bucket, type FailureLimit, type RateLimits, showAllowance} from './rate-limit.ts';

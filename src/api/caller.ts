@@ -3,7 +3,7 @@ import type {Knex} from 'knex';
 import {isId} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import {findMessageStatus, type MessageStatus} from '../store/messages.ts';
-import {type Endpoint, findEndpoint} from '../store/webhooks/webhook-endpoints.ts';
+import {type Endpoint, findEndpoint} from '../store/webhooks.ts';
 import {apiError, retryAfter} from './errors.ts';
 import type {FailureLimit} from './rate-limit.ts';
 

@@ -4,7 +4,7 @@ import {atMost} from '../kit/at-most.ts';
 import type {Clock} from '../kit/clock.ts';
 import {type RateLimit, readRateLimit} from '../mail/api-key.ts';
 import {clientNetwork} from '../net/client-network.ts';
-import type {PartAsked, PartGiven} from '../store/rate-windows.ts';
+import type {PartAsked, PartGiven} from '../store/nodes.ts';
 import type {Caller} from './caller.ts';
 
 /** Single sends and the items of batches draw on buckets of their own, with the same limit. */

@@ -4,18 +4,15 @@ import type {CheckedRecord} from '../domains/check-records.ts';
 import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
 import {parseExact} from '../kit/exact-json.ts';
 import {apiTime} from '../kit/time.ts';
-import type {Contact} from '../store/contacts.ts';
-import type {Domain} from '../store/domains.ts';
+import type {Domain, Sender} from '../store/domains.ts';
 import type {StreamedEvent} from '../store/event-stream.ts';
-import type {StoredEvent} from '../store/events.ts';
-import type {ListedAttempt, ListedRecipient} from '../store/message-recipients.ts';
 import type {StoredMessage} from '../store/messages.ts';
-import type {Sender} from '../store/senders.ts';
+import type {ListedAttempt, ListedRecipient} from '../store/recipients.ts';
 import type {Suppression} from '../store/suppressions.ts';
 import type {Template, TemplateVariant, TemplateVersion} from '../store/templates.ts';
-import type {Topic} from '../store/topics.ts';
-import type {StoredDelivery} from '../store/webhooks/webhook-deliveries.ts';
-import type {Endpoint} from '../store/webhooks/webhook-endpoints.ts';
+import type {StoredEvent} from '../store/timeline.ts';
+import type {Contact, Topic} from '../store/topics.ts';
+import type {Endpoint, StoredDelivery} from '../store/webhooks.ts';
 
 // How each noun is shown as JSON, by the API and by the command line's --json. `time`: the form of its times.
 

@@ -5,10 +5,9 @@ import {commitRestore, finishRestore, stagingFolder} from '../data-folder/restor
 import {storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
 import {recordAct} from '../store/audit.ts';
-import {releaseOthers} from '../store/held-claims.ts';
-import {holdAll} from '../store/queue/queue-change.ts';
+import {recipientClaims, releaseOthers} from '../store/held-claims.ts';
+import {holdAll} from '../store/queue/open-recipients.ts';
 import {type QueueSize, readQueueSize} from '../store/queue/queue-summary.ts';
-import {recipientClaims} from '../store/queue/releases.ts';
 import type {Store} from '../store/store.ts';
 import {type OnBytes, readArchive} from './archive.ts';
 import type {Manifest} from './manifest.ts';

@@ -4,6 +4,7 @@ import {createWorkspace} from '../admin/workspaces.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
+import {listSenders} from '../store/domains.ts';
 import {
 	beginFilling,
 	endFilling,
@@ -14,7 +15,6 @@ import {
 	type FilledWorkspace,
 	insertFilled,
 } from '../store/filling.ts';
-import {listSenders} from '../store/senders.ts';
 import type {Store} from '../store/store.ts';
 import {lookUpTemplate, type TemplateVariant} from '../store/templates.ts';
 import {findWorkspaceByName} from '../store/workspaces.ts';

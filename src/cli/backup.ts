@@ -66,7 +66,7 @@ function sqliteSource(session: Session): Source {
 		total: 4 * (statSync(storeFile(dataDir), {throwIfNoEntry: false})?.size ?? 0),
 		async gather(folder, onBytes) {
 			const [{copyStore}, {openStoreOf}, {secretsOf}] = await Promise.all([
-				import('../store/snapshot.ts'),
+				import('../store/store.ts'),
 				import('./open-store.ts'),
 				import('../data-folder/ensure-secrets.ts'),
 			]);

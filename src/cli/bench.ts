@@ -95,11 +95,11 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 	const {dataDir, retrySchedule} = session.storeSettings();
 	const {terminal, tools} = session;
 	const {clock} = tools;
-	const [{lockData}, {fillStore}, {readStoreBytes}, {makeWorkspaces, prepareWorkspace}, {compiled}, {plain}] =
+	const [{lockData}, {fillStore}, {readStoreSize}, {makeWorkspaces, prepareWorkspace}, {compiled}, {plain}] =
 		await Promise.all([
 			import('../data-folder/open.ts'),
 			import('../bench/fill.ts'),
-			import('../store/filling.ts'),
+			import('../store/engine/dialect.ts'),
 			import('../bench/fill.ts'),
 			import('../bench/throw-away.ts'),
 			import('../bench/workload.ts'),
@@ -126,7 +126,7 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 		});
 		const seconds = (clock.monotonic() - begun) / 1000;
 		const perSecond = Math.round(messages / seconds);
-		const bytes = await readStoreBytes((await session.store()).reader);
+		const bytes = await readStoreSize((await session.store()).reader);
 		const figures = {messages, workspaces: workspaces.length, seconds: Math.round(seconds * 10) / 10};
 		session.show({...figures, messages_per_s: perSecond, store_bytes: bytes}, () => [
 			`${grouped(messages)} messages for ${grouped(workspaces.length)} workspaces in ${figures.seconds} s, ${grouped(perSecond)}/s.`,

@@ -9,7 +9,7 @@ import {isMbox, type MboxPosition, mailsOfMbox, parsePosition, startOf} from '..
 import {takeAll} from '../inbound/take-in.ts';
 import {openRegular, RefusedFileError} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';
-import {readCheckpoint, saveCheckpoint} from '../store/inbound/inbound.ts';
+import {readCheckpoint, saveCheckpoint} from '../store/inbound-mails.ts';
 import {countLines, createIntake, type Intake} from './bounce-intake.ts';
 import {CliError, exitCodes, report} from './fault.ts';
 import {collect} from './options.ts';

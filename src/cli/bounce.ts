@@ -1,7 +1,7 @@
 import type {Command} from 'commander';
 import {letterOf, reviewOf, tokenFaults, whyOf} from '../admin/kept-mail.ts';
 import type {Report} from '../mail/report.ts';
-import {findKept, type KeptMail, listKept, readRaw} from '../store/inbound/kept-mails.ts';
+import {findKept, type KeptMail, listKept, readRaw} from '../store/inbound-mails.ts';
 import {explainCommand, reportView} from './bounce-explain.ts';
 import {ingestCommand} from './bounce-ingest.ts';
 import {CliError} from './fault.ts';

@@ -3,7 +3,7 @@ import {changeContact} from '../admin/contacts.ts';
 import {contactView} from '../api/views.ts';
 import {capturedFolder, removeCaptured} from '../deliver/capture.ts';
 import {createErase} from '../outcome/erase.ts';
-import {type Contact, findContact, listContacts, type Preferences} from '../store/contacts.ts';
+import {type Contact, findContact, listContacts, type Preferences} from '../store/topics.ts';
 import {CliError} from './fault.ts';
 import {count, locale, type none, orNull, address as parseAddress, timezone, unless} from './options.ts';
 import {verb, yesVerb} from './program.ts';

@@ -1,10 +1,9 @@
 import {attemptText, engagementText, eventText, reportText, textOrNull} from '../admin/timeline-text.ts';
 import {capturedFile} from '../daemon/recipient-mails.ts';
-import type {EngagementCount} from '../store/engagement.ts';
-import type {StoredEvent} from '../store/events.ts';
-import type {StoredReport} from '../store/inbound/reports.ts';
-import type {StoredAttempt, StoredRecipient} from '../store/message-recipients.ts';
 import type {StoredMessage} from '../store/messages.ts';
+import type {EngagementCount, StoredAttempt, StoredRecipient} from '../store/recipients.ts';
+import type {StoredReport} from '../store/reports.ts';
+import type {StoredEvent} from '../store/timeline.ts';
 import type {Session} from './session.ts';
 import {fields, folded, nextTry, printable, shortTime, table, wrapped} from './text.ts';
 

@@ -2,7 +2,7 @@ import type {Command} from 'commander';
 import {sampleSender} from '../admin/sample.ts';
 import {senderView, storedTime} from '../api/views.ts';
 import {addSender, changeSender, prepareKeys, removeSender, senderState} from '../domains/senders.ts';
-import {listSenders, type Sender} from '../store/senders.ts';
+import {listSenders, type Sender} from '../store/domains.ts';
 import {CliError} from './fault.ts';
 import {label, address as parseAddress} from './options.ts';
 import {verb, yesVerb} from './program.ts';

@@ -15,10 +15,17 @@ import {type Clock, systemClock} from '../kit/clock.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
 import {type Operation, perform} from '../ops/operation.ts';
-import {findIds, type OwnedId, type OwnedKind} from '../store/ids.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
-import {findWorkspace, findWorkspaceByName, listWorkspaces, type Workspace} from '../store/workspaces.ts';
+import {
+	findIds,
+	findWorkspace,
+	findWorkspaceByName,
+	listWorkspaces,
+	type OwnedId,
+	type OwnedKind,
+	type Workspace,
+} from '../store/workspaces.ts';
 import {CliError, userName} from './fault.ts';
 import {createTerminal, type Terminal} from './terminal.ts';
 import {linesOf, type Noun, tableOf} from './text.ts';

@@ -2,7 +2,7 @@ import type {Command} from 'commander';
 import {csvLine} from '../admin/csv.ts';
 import {mostDays, readStats, readStatsByDay, type StatsLine} from '../admin/stats.ts';
 import {storeTime} from '../kit/time.ts';
-import {type StatsFigures, type StatsGroup, statsFigures, statsGroups} from '../store/stats.ts';
+import {type StatsFigures, type StatsGroup, statsFigures, statsGroups} from '../store/usage.ts';
 import {CliError} from './fault.ts';
 import {count, oneOf} from './options.ts';
 import {example} from './program.ts';

@@ -13,7 +13,7 @@ import {
 } from '../admin/suppression-import.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
-import {pairKey} from '../store/engine/pairs.ts';
+import {pairKey} from '../store/engine/rows.ts';
 import {findSuppressed} from '../store/suppressions.ts';
 import {CliError} from './fault.ts';
 import {openInput} from './files.ts';

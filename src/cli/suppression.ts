@@ -4,7 +4,7 @@ import {exportedHeader, exportedLine, exportPages} from '../admin/suppression-ex
 import {storedTime, suppressionView} from '../api/views.ts';
 import {type SuppressionReason, suppresses} from '../mail/suppression.ts';
 import {addSuppression, removeSuppression} from '../ops/suppressions.ts';
-import {pairKey} from '../store/engine/pairs.ts';
+import {pairKey} from '../store/engine/rows.ts';
 import {countSuppressions, listSuppressions, readSuppressions, type Suppression} from '../store/suppressions.ts';
 import {findOptedOut} from '../store/topics.ts';
 import {count, address as parseAddress, reason} from './options.ts';

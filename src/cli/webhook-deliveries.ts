@@ -4,13 +4,15 @@ import {deliveryView} from '../api/views.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import {type DeliveryState, deliveryStates, isListener, mostEndpoints} from '../mail/webhook.ts';
 import {
+	type Endpoint,
 	findDelivery,
+	findEndpoint,
 	listDeliveries,
+	listEndpoints,
 	listPosts,
 	type StoredDelivery,
 	type StoredPost,
-} from '../store/webhooks/webhook-deliveries.ts';
-import {type Endpoint, findEndpoint, listEndpoints} from '../store/webhooks/webhook-endpoints.ts';
+} from '../store/webhooks.ts';
 import {CliError} from './fault.ts';
 import {count, oneOf, past} from './options.ts';
 import {verb} from './program.ts';

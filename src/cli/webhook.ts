@@ -5,7 +5,7 @@ import {guardOf, postExample} from '../daemon/webhooks.ts';
 import {storeTime} from '../kit/time.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import {longestOverlap, mostEndpoints, usualOverlap} from '../mail/webhook.ts';
-import {type Endpoint, endpointState, listEndpoints} from '../store/webhooks/webhook-endpoints.ts';
+import {type Endpoint, endpointState, listEndpoints} from '../store/webhooks.ts';
 import {createGuard} from '../webhook/guard.ts';
 import type {PostEnd} from '../webhook/post.ts';
 import {CliError} from './fault.ts';

@@ -12,7 +12,7 @@ import {createMailLog} from '../log/maillog.ts';
 import {createIdSource} from '../mail/ids.ts';
 import {createInfrastructureAlarm} from '../reputation/alarm.ts';
 import {readGeneration} from '../store/changes.ts';
-import {readStoreSize} from '../store/size.ts';
+import {readStoreSize} from '../store/engine/dialect.ts';
 import {createFigures} from './figures.ts';
 import {watchFreeSpace} from './free-space.ts';
 import {createHttp} from './http.ts';

@@ -25,17 +25,18 @@ import type {Site} from '../queue/site.ts';
 import {confirmationsOf} from '../routing/confirmations.ts';
 import {createPolicies} from '../routing/mta-sts.ts';
 import {createRouter} from '../routing/router.ts';
-import {listAttachments, sizeAttachments} from '../store/attachments.ts';
-import {readAsked} from '../store/message-recipients.ts';
-import {claimAged, readAged, readShortestLifetime} from '../store/queue/aged-recipients.ts';
-import type {Claimed} from '../store/queue/claimed.ts';
-import {createClaimWrite} from '../store/queue/claims.ts';
-import {createQueueWaitWrite} from '../store/queue/queue-waits.ts';
-import {releaseUnknownClaims} from '../store/queue/releases.ts';
-import {removeShares} from '../store/queue/site-shares.ts';
-import {readSites, siteWrite} from '../store/queue/sites.ts';
-import {readResumed, readSuspensions} from '../store/queue/suspensions.ts';
-import {readDue, readWaitingQueues} from '../store/queue/waiting-queues.ts';
+import {releaseUnknownClaims} from '../store/held-claims.ts';
+import {listAttachments, sizeAttachments} from '../store/messages.ts';
+import {type Claimed, claimAged, createClaimWrite, readAged, readShortestLifetime} from '../store/queue/claims.ts';
+import {
+	createQueueWaitWrite,
+	readDue,
+	readResumed,
+	readSuspensions,
+	readWaitingQueues,
+} from '../store/queue/open-recipients.ts';
+import {readSites, removeShares, siteWrite} from '../store/queue/sites.ts';
+import {readAsked} from '../store/recipients.ts';
 import {readTries} from '../store/reputation.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';

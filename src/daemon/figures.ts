@@ -3,12 +3,12 @@ import {storeTime} from '../kit/time.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
 import {windowStarts} from '../reputation/findings.ts';
 import {countDomainStates} from '../store/domains.ts';
-import {countUnread} from '../store/inbound/inbound.ts';
-import {readPaceFigures} from '../store/queue/pace-figures.ts';
+import {countUnread} from '../store/inbound-mails.ts';
 import {readQueueSize} from '../store/queue/queue-summary.ts';
+import {readPaceFigures} from '../store/queue/sites.ts';
 import {readStatuses} from '../store/reputation.ts';
 import type {Store} from '../store/store.ts';
-import {countPending} from '../store/webhooks/webhook-claims.ts';
+import {countPending} from '../store/webhook-queue.ts';
 import {createMetrics, type Metrics} from './metrics.ts';
 import type {Roles} from './roles.ts';
 

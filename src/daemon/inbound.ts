@@ -24,7 +24,7 @@ import type {BounceRule} from '../mail/bounce.ts';
 import {type CameIn, type Reading, reportTokenMs} from '../mail/report.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import type {ReportEffect} from '../outcome/reports.ts';
-import {findRecipientAddresses, listReturnPathHosts} from '../store/inbound/inbound.ts';
+import {findRecipientAddresses, listReturnPathHosts} from '../store/inbound-mails.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {ReaderData} from '../threads/reader.ts';

@@ -7,7 +7,7 @@ import type {LiveSettings} from '../config/settings.ts';
 import type {Clock} from '../kit/clock.ts';
 import type {NewId} from '../mail/ids.ts';
 import {findKey, noteKeyUse} from '../store/api-keys.ts';
-import {sharePart} from '../store/rate-windows.ts';
+import {sharePart} from '../store/nodes.ts';
 import type {Store} from '../store/store.ts';
 
 export type IntakeOptions = Pick<AcceptOptions, 'onWriting' | 'onAccepted'> & {

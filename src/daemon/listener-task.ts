@@ -2,7 +2,7 @@ import {removeEndpoint} from '../admin/webhooks.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
 import type {Store} from '../store/store.ts';
-import {findAbandoned} from '../store/webhooks/webhook-endpoints.ts';
+import {findAbandoned} from '../store/webhooks.ts';
 import type {SweepTask} from './sweep.ts';
 
 /** `webhook listen` takes an event as soon as it is there; one that was suspended with its machine may come back. */

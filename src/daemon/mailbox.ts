@@ -8,7 +8,7 @@ import type {Taken} from '../inbound/take-in.ts';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {MailLog} from '../log/mail-events.ts';
-import {readCheckpoint, saveCheckpoint} from '../store/inbound/inbound.ts';
+import {readCheckpoint, saveCheckpoint} from '../store/inbound-mails.ts';
 import type {Store} from '../store/store.ts';
 
 export type MailboxPollingOptions = {

@@ -12,7 +12,7 @@ import type {TriedRecipient} from '../outcome/record.ts';
 import type {SiteChange} from '../pace/site.ts';
 import type {Site} from '../queue/site.ts';
 import {type Guard, startGuard} from '../reputation/guard.ts';
-import {isErased} from '../store/erasures.ts';
+import {isErased} from '../store/retention.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {createDomainChecks, type DomainChecks} from './domain-checks.ts';

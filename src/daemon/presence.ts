@@ -2,13 +2,12 @@ import type {Knex} from 'knex';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {isUnheld, readServerTime} from '../store/engine/dialect.ts';
-import {releaseOthers, releaseOwn} from '../store/held-claims.ts';
+import {recipientClaims, releaseOthers, releaseOwn, releaseSilentClaims} from '../store/held-claims.ts';
 import {beat, listNodes, type Node, removeNode, type SeenNode, silentMs} from '../store/nodes.ts';
-import {removeOtherQueueWaits, removeOwnQueueWaits} from '../store/queue/queue-waits.ts';
-import {recipientClaims, releaseSilentClaims} from '../store/queue/releases.ts';
-import {removeShares} from '../store/queue/site-shares.ts';
+import {removeOtherQueueWaits, removeOwnQueueWaits} from '../store/queue/open-recipients.ts';
+import {removeShares} from '../store/queue/sites.ts';
 import type {Store} from '../store/store.ts';
-import {deliveryClaims, releaseSilentDeliveries} from '../store/webhooks/webhook-claims.ts';
+import {deliveryClaims, releaseSilentDeliveries} from '../store/webhook-queue.ts';
 
 const usualBeatMs = 1500;
 /** A node that tells nothing for so long, and whose connection the server saw end, is dead; one that is frozen keeps it. */

@@ -1,6 +1,6 @@
 import {Gauge, type Registry} from 'prom-client';
-import type {PaceFigures} from '../store/queue/pace-figures.ts';
 import type {QueueSize} from '../store/queue/queue-summary.ts';
+import type {PaceFigures} from '../store/queue/sites.ts';
 
 /** How a site is doing. */
 export type SiteFigures = {

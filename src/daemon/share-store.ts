@@ -4,8 +4,7 @@ import {isSame} from '../pace/learnt.ts';
 import {shareMs} from '../pace/site-share.ts';
 import type {ShareStore} from '../queue/node-shares.ts';
 import type {Writer} from '../store/engine/writer.ts';
-import {exchangeShares, renewAlone} from '../store/queue/site-shares.ts';
-import type {SiteNote} from '../store/queue/sites.ts';
+import {exchangeShares, renewAlone, type SiteNote} from '../store/queue/sites.ts';
 
 type Options = Pick<ShareStore, 'countConnections'> & {
 	readonly writer: Writer;

@@ -1,4 +1,4 @@
-import {usualWal, type WriteAheadLog} from '../store/engine/sqlite-wal.ts';
+import {usualWal, type WriteAheadLog} from '../store/engine/sqlite.ts';
 
 export type WalWatchOptions = {
 	readonly wal: WriteAheadLog;

@@ -8,13 +8,8 @@ import {webhookBody} from '../mail/webhook.ts';
 import {releaseUnknown} from '../store/held-claims.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
-import {
-	type ClaimedDelivery,
-	deliveryClaims,
-	readDueEndpoints,
-	readEndpointWork,
-} from '../store/webhooks/webhook-claims.ts';
-import {type Endpoint, hasEndpoints, purgeEndpoints} from '../store/webhooks/webhook-endpoints.ts';
+import {type ClaimedDelivery, deliveryClaims, readDueEndpoints, readEndpointWork} from '../store/webhook-queue.ts';
+import {type Endpoint, hasEndpoints, purgeEndpoints} from '../store/webhooks.ts';
 import type {PosterData} from '../threads/poster.ts';
 import {createPosting, type Posting} from '../threads/posting.ts';
 import {createDispatcher} from '../webhook/dispatch.ts';

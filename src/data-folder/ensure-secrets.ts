@@ -5,16 +5,16 @@ import type {Settings} from '../config/settings.ts';
 import {systemClock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {lockSchema} from '../store/engine/dialect.ts';
-import type {MasterKeys} from '../store/sealed.ts';
 import {
 	type ConfiguredKey,
 	expectsKeys,
 	type FreshKey,
 	type KeyFault,
 	keyIds,
+	type MasterKeys,
 	matchKeys,
 	noteKeys,
-} from '../store/secret-keys.ts';
+} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 
 type KeySettings = Pick<Settings, 'dataDir' | 'databaseUrl' | 'secretKey' | 'secretKeyFile'>;

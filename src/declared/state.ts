@@ -5,10 +5,9 @@ import type {Scope} from '../mail/api-key.ts';
 import {readBranding} from '../mail/branding.ts';
 import {isListener, mostEndpoints} from '../mail/webhook.ts';
 import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
-import {listDomains} from '../store/domains.ts';
-import {listSenders, listVerifiedByOperator} from '../store/senders.ts';
+import {listDomains, listSenders, listVerifiedByOperator} from '../store/domains.ts';
 import {listTopics} from '../store/topics.ts';
-import {listEndpoints} from '../store/webhooks/webhook-endpoints.ts';
+import {listEndpoints} from '../store/webhooks.ts';
 import type {Workspace} from '../store/workspaces.ts';
 import type {Items, Settings, WorkspaceItems} from './document.ts';
 

@@ -4,7 +4,7 @@ import {ConfigError} from '../config/config-error.ts';
 import type {Settings} from '../config/settings.ts';
 import {openDataDir} from '../data-folder/data-dir.ts';
 import {schemaState, tooOldFix} from '../store/engine/migrate.ts';
-import {usualWal, type WriteAheadLog} from '../store/engine/sqlite-wal.ts';
+import {usualWal, type WriteAheadLog} from '../store/engine/sqlite.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 

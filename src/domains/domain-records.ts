@@ -1,7 +1,6 @@
 import {dkimRecordValue} from '../compose/dkim.ts';
 import {storeTime} from '../kit/time.ts';
-import {type DkimKey, keyState} from '../store/dkim-keys.ts';
-import type {Domain} from '../store/domains.ts';
+import {type DkimKey, type Domain, keyState} from '../store/domains.ts';
 import {isThisMachine, smarthostSpf} from './smarthost-spf.ts';
 
 /** A DNS record to publish (docs/guide/domains.md). */

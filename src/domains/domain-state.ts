@@ -1,6 +1,5 @@
 import {dayMs, hourMs, storeTime} from '../kit/time.ts';
-import type {DkimKey} from '../store/dkim-keys.ts';
-import type {Domain, DueDomain} from '../store/domains.ts';
+import type {DkimKey, Domain, DueDomain} from '../store/domains.ts';
 
 /** What a check saw of the records that verify a domain. `unknown`: DNS did not answer, which is no fault of the domain. */
 export type Sight = 'shown' | 'absent' | 'unknown';

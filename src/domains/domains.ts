@@ -3,10 +3,15 @@ import {storeTime} from '../kit/time.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {type DkimKey, insertDkimKeys} from '../store/dkim-keys.ts';
-import {type Domain, deleteDomain, insertDomain} from '../store/domains.ts';
+import {
+	type DkimKey,
+	type Domain,
+	deleteDomain,
+	insertDkimKeys,
+	insertDomain,
+	listDomainSenders,
+} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
-import {listDomainSenders} from '../store/senders.ts';
 import {keyRows, type SigningKeys} from './signing-keys.ts';
 
 /** The domain of the sample sender: nobody's (RFC 2606 §3), so nobody can publish its records. */

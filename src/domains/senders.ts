@@ -5,9 +5,8 @@ import type {Address} from '../mail/address.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {findDomain} from '../store/domains.ts';
+import {deleteSender, findDomain, findSender, insertSender, type Sender, updateSender} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
-import {deleteSender, findSender, insertSender, type Sender, updateSender} from '../store/senders.ts';
 import {addDomain} from './domains.ts';
 import type {SigningKeys} from './signing-keys.ts';
 

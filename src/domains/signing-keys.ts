@@ -4,8 +4,7 @@ import {storeTime} from '../kit/time.ts';
 import type {ActTools, Tools} from '../mail/operator.ts';
 import {type Act, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {type DkimKey, deleteDkimKeys, insertDkimKeys, keyState, listDkimKeys} from '../store/dkim-keys.ts';
-import type {Domain} from '../store/domains.ts';
+import {type DkimKey, type Domain, deleteDkimKeys, insertDkimKeys, keyState, listDkimKeys} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
 
 /** A domain's new private keys (PKCS #8, PEM); made outside of a transaction because RSA takes a while. */

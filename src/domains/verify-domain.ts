@@ -4,8 +4,15 @@ import {parseDkimRecord} from '../mail/dkim-record.ts';
 import type {Acting} from '../mail/operator.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {activateDkimKey, deleteDkimKeys, listDkimKeys, markKeysSeen} from '../store/dkim-keys.ts';
-import {claimDomainCheck, type Domain, updateCheckedDomain} from '../store/domains.ts';
+import {
+	activateDkimKey,
+	claimDomainCheck,
+	type Domain,
+	deleteDkimKeys,
+	listDkimKeys,
+	markKeysSeen,
+	updateCheckedDomain,
+} from '../store/domains.ts';
 import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
 import {type DomainRecord, domainRecords, type RecordKey, type SendingNames} from './domain-records.ts';
 import {nextStatus, type Sight} from './domain-state.ts';

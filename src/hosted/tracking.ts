@@ -7,7 +7,7 @@ import {storeTime} from '../kit/time.ts';
 import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';
 import {Type} from '../mail/type.ts';
-import type {EngagementType} from '../store/engagement.ts';
+import type {EngagementType} from '../store/recipients.ts';
 import type {Collector} from './collector.ts';
 
 type TrackingRoutesOptions = {

@@ -18,8 +18,8 @@ import {
 	type SubscriptionStatus,
 	type Unsubscription,
 } from '../outcome/unsubscribe.ts';
-import {findContactLocale} from '../store/contacts.ts';
 import {findLinked} from '../store/messages.ts';
+import {findContactLocale} from '../store/topics.ts';
 import {findOnlyWorkspace, findWorkspace} from '../store/workspaces.ts';
 import {type Form, formLimit, formTypes, readForm} from './form.ts';
 import {chooseTexts} from './language.ts';

@@ -2,7 +2,7 @@ import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
-import {type InboundEnd, listUnread, markRead, type UnreadInbound} from '../store/inbound/inbound.ts';
+import {type InboundEnd, listUnread, markRead, type UnreadInbound} from '../store/inbound-mails.ts';
 import type {Store} from '../store/store.ts';
 import {UnfinishedError} from './reader.ts';
 

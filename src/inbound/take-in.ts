@@ -3,7 +3,7 @@ import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {InboundSource} from '../mail/report.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
-import {insertInbound, type NewInbound} from '../store/inbound/inbound.ts';
+import {insertInbound, type NewInbound} from '../store/inbound-mails.ts';
 import type {FoundMail} from './found-mail.ts';
 
 /** A mail that came, before it is stored. */

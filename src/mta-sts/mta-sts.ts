@@ -5,7 +5,7 @@ import {storeTime} from '../kit/time.ts';
 import type {MtaSts} from '../mail/route.ts';
 import type {TlsFailure} from '../mail/tls-result.ts';
 import type {Resolver} from '../net/dns.ts';
-import type {StoredPolicy} from '../store/mta-sts.ts';
+import type {StoredPolicy} from '../store/domains.ts';
 import type {FetchPolicy} from './fetch-policy.ts';
 import {announcedId} from './sts-policy.ts';
 

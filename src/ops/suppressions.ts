@@ -4,7 +4,7 @@ import type {Acting} from '../mail/operator.ts';
 import {isSimulated} from '../mail/simulator.ts';
 import {Type} from '../mail/type.ts';
 import {recordAct} from '../store/audit.ts';
-import {pairKey} from '../store/engine/pairs.ts';
+import {pairKey} from '../store/engine/rows.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {
 	deleteSuppression,

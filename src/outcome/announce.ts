@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
 import type {AttemptResult, Outcome} from '../mail/outcome.ts';
-import {insertEvents, type NewEvent} from '../store/events.ts';
+import {insertEvents, type NewEvent} from '../store/timeline.ts';
 import {type CountedStatus, countUsage} from '../store/usage.ts';
-import type {Subscriber} from '../store/webhooks/webhook-endpoints.ts';
+import type {Subscriber} from '../store/webhooks.ts';
 import {addToOutbox, type EventWriter} from './outbox.ts';
 
 /** A timeline entry with whom it is about. */

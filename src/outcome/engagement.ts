@@ -3,8 +3,8 @@ import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Role} from '../mail/message.ts';
 import {isCounted} from '../mail/simulator.ts';
-import {addEngagement, type EngagementType, findTrackedRecipients, type TrackedRecipient} from '../store/engagement.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
+import {addEngagement, type EngagementType, findTrackedRecipients, type TrackedRecipient} from '../store/recipients.ts';
 import {announce} from './announce.ts';
 import type {EventWriter} from './outbox.ts';
 

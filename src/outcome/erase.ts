@@ -5,8 +5,8 @@ import {parseAddress} from '../mail/address.ts';
 import {erasedAddress, submittedSource} from '../mail/message.ts';
 import type {Operator} from '../mail/operator.ts';
 import {withoutRecipient} from '../mail/source.ts';
-import {listAttachments, replaceSubmitted} from '../store/attachments.ts';
 import {beginAct, eraseFromAudit} from '../store/audit.ts';
+import {listAttachments, replaceSubmitted} from '../store/messages.ts';
 import {
 	deleteContact,
 	endRecipients,
@@ -25,7 +25,7 @@ import {
 	rewriteAddresses,
 	rewriteWebhookBodies,
 	type WebhookBody,
-} from '../store/erasures.ts';
+} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
 import {announce} from './announce.ts';
 import type {EventWriter} from './outbox.ts';

@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
 import type {BounceCategory, Escalated} from '../mail/outcome.ts';
 import {isSimulated} from '../mail/simulator.ts';
-import {type AddressHealth, hasDelivery, readHealth, removeHealth, saveHealth} from '../store/address-health.ts';
-import {type Pair, pairKey} from '../store/engine/pairs.ts';
+import {type Pair, pairKey} from '../store/engine/rows.ts';
+import {type AddressHealth, hasDelivery, readHealth, removeHealth, saveHealth} from '../store/suppressions.ts';
 
 /** A failure that does not suppress by itself and counts towards R2.1; `at` in the store's form. */
 export type SoftBounce = {

@@ -1,7 +1,7 @@
 import {setTimeout as wait} from 'node:timers/promises';
 import type {Knex} from 'knex';
-import {createSettled, readLastPosition} from '../store/event-positions.ts';
 import {hasEvents, readStream, type StreamPart} from '../store/event-stream.ts';
+import {createSettled, readLastPosition} from '../store/timeline.ts';
 
 /** Workspaces' events as they are stored, by whichever process: for those who follow them. */
 export type Feed = {

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {parseAddress} from '../mail/address.ts';
 import {idFloor, idTime} from '../mail/ids.ts';
 import type {CameIn, Candidate, Reading, Report, Via} from '../mail/report.ts';
-import {findLastMailed, findReportedRecipients, type ReportedRecipient} from '../store/inbound/reports.ts';
+import {findLastMailed, findReportedRecipients, type ReportedRecipient} from '../store/reports.ts';
 import {cutReport, names, summaryOf} from './report-summary.ts';
 
 /** A mail that came in, was read, and is to be recorded. */

@@ -3,8 +3,7 @@ import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import type {NewId} from '../mail/ids.ts';
 import {isListener, webhookBody} from '../mail/webhook.ts';
 import {readMetadata, readTestMessages} from '../store/messages.ts';
-import {insertDeliveries} from '../store/webhooks/webhook-deliveries.ts';
-import {findSubscribers, type Subscriber} from '../store/webhooks/webhook-endpoints.ts';
+import {findSubscribers, insertDeliveries, type Subscriber} from '../store/webhooks.ts';
 import type {AnnouncedEvent} from './announce.ts';
 
 /** Where events go besides the timeline. */

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {suppresses} from '../mail/bounce.ts';
 import type {BounceCategory} from '../mail/outcome.ts';
-import {readEnds} from '../store/inbound/reports.ts';
+import {readEnds} from '../store/reports.ts';
 import {type Weight, type Weights, weightOfRefusal} from './reputation.ts';
 
 /** What the timeline of a copy tells of refusals and complaints. */

@@ -14,8 +14,7 @@ import {
 	type Via,
 } from '../mail/report.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
-import {type InboundEnd, markRead} from '../store/inbound/inbound.ts';
-import {type KeptCaps, trimKept} from '../store/inbound/kept-mails.ts';
+import {type InboundEnd, type KeptCaps, markRead, trimKept} from '../store/inbound-mails.ts';
 import {
 	countReports,
 	deleteReports,
@@ -23,7 +22,7 @@ import {
 	insertReports,
 	type NewReport,
 	type ReportedRecipient,
-} from '../store/inbound/reports.ts';
+} from '../store/reports.ts';
 import {isYoung, type Known, type Match, matchesOf, matchesOfReporter, type ReadMail} from './matches.ts';
 import type {EventWriter} from './outbox.ts';
 import {actOn, type Reported} from './report-effects.ts';

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {BounceCategory} from '../mail/outcome.ts';
 import type {Figures} from '../mail/reputation.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import type {ReportedRecipient} from '../store/inbound/reports.ts';
+import type {ReportedRecipient} from '../store/reports.ts';
 import {countHours, type EarlierTries, type ReputationCount, readTries} from '../store/reputation.ts';
 import type {EventWriter} from './outbox.ts';
 import type {JudgedTry} from './record.ts';

@@ -4,7 +4,7 @@ import {type AttemptResult, isPossibleDuplicate, type Outcome} from '../mail/out
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {cappedWait, endOfLife, nextAttempt, type Retry} from '../mail/retry.ts';
 import {isCounted} from '../mail/simulator.ts';
-import {type ChangedRecipient, endWaiting, type Step} from '../store/queue/queue-change.ts';
+import {type ChangedRecipient, endWaiting, type Step} from '../store/queue/open-recipients.ts';
 import {announce} from './announce.ts';
 import type {EventWriter} from './outbox.ts';
 

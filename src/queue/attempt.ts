@@ -1,6 +1,6 @@
 import {type AttemptResult, isPossibleDuplicate, mostPossibleDuplicates} from '../mail/outcome.ts';
 import type {Route} from '../mail/route.ts';
-import type {Claimed} from '../store/queue/claimed.ts';
+import type {Claimed} from '../store/queue/claims.ts';
 import type {TravelTerms} from './claim-permits.ts';
 
 /** A finished mail, ready for the wire. */

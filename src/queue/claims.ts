@@ -6,8 +6,7 @@ import type {QueueKey} from '../mail/route.ts';
 import type {JudgedTry, TriedRecipient} from '../outcome/record.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, storeRetryMs} from '../store/held-claims.ts';
-import type {Claimed} from '../store/queue/claimed.ts';
-import type {Claim, ClaimedNow} from '../store/queue/claims.ts';
+import type {Claim, Claimed, ClaimedNow} from '../store/queue/claims.ts';
 import type {ClaimPermit, ClaimResult} from './claim-permits.ts';
 
 export type ClaimsOptions = {

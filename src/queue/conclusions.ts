@@ -6,7 +6,7 @@ import {type JudgedTry, type TriedRecipient, triedRecipient} from '../outcome/re
 import {decideNext, type NextStep} from '../outcome/settle.ts';
 import type {SiteEnd} from '../pace/site.ts';
 import {fromSources} from '../pace/site-name.ts';
-import type {Claimed} from '../store/queue/claimed.ts';
+import type {Claimed} from '../store/queue/claims.ts';
 import type {ClaimPermit} from './claim-permits.ts';
 
 /** The end of a try, not judged yet. */

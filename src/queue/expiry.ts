@@ -1,6 +1,6 @@
 import type {Clock} from '../kit/clock.ts';
 import {endOfLife, type Retry} from '../mail/retry.ts';
-import type {AgedRecipient} from '../store/queue/aged-recipients.ts';
+import type {AgedRecipient} from '../store/queue/claims.ts';
 
 export type ExpiryOptions = {
 	readonly retry: () => Retry;

@@ -5,7 +5,7 @@ import {rateOf, setPart, setRate} from '../pace/rate.ts';
 import type {Moment} from '../pace/saved.ts';
 import {allConnectionsOf, type SiteChange, type SiteState} from '../pace/site.ts';
 import {type SiteShare, shareMarginMs, shareMs, type Term} from '../pace/site-share.ts';
-import type {ShareNews} from '../store/queue/site-shares.ts';
+import type {ShareNews} from '../store/queue/sites.ts';
 import {askOf, type Holding, inUse, newHolding} from './holding.ts';
 import {inFlightOf, type Site} from './site.ts';
 

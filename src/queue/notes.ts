@@ -3,7 +3,7 @@ import type {QueueKey} from '../mail/route.ts';
 import type {WaitReason} from '../mail/wait-reason.ts';
 import {type Moment, savedSite} from '../pace/saved.ts';
 import {connectionsOf, isProbing, mailsAllowed} from '../pace/site.ts';
-import type {QueueWaitNote, QueueWaitRow} from '../store/queue/queue-waits.ts';
+import type {QueueWaitNote, QueueWaitRow} from '../store/queue/open-recipients.ts';
 import type {SiteNote} from '../store/queue/sites.ts';
 import type {DestinationQueue} from './destination-queue.ts';
 import {inFlightOf, ownCapacity, type Site} from './site.ts';

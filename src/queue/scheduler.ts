@@ -1,6 +1,6 @@
 import type {QueueKey, Route} from '../mail/route.ts';
 import {connectionsOf} from '../pace/site.ts';
-import type {Claimed} from '../store/queue/claimed.ts';
+import type {Claimed} from '../store/queue/claims.ts';
 import {type AttemptSteps, attempt} from './attempt.ts';
 import type {ClaimPermit} from './claim-permits.ts';
 import {type ClaimsOptions, createClaims} from './claims.ts';

@@ -1,6 +1,6 @@
 import {confirmAfterMs} from '../deliver/no-host.ts';
 import {cappedWait, type RetrySchedule} from '../mail/retry.ts';
-import type {Claimed} from '../store/queue/claimed.ts';
+import type {Claimed} from '../store/queue/claims.ts';
 
 /**
  * Whether DNS said at the last try that there is no such domain, or no address, and that was long enough ago for a second

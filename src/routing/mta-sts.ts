@@ -6,7 +6,7 @@ import {storeTime} from '../kit/time.ts';
 import {createFetchPolicy} from '../mta-sts/fetch-policy.ts';
 import {createMtaSts, type MtaStsPolicies, type PolicyFailure} from '../mta-sts/mta-sts.ts';
 import type {Resolver} from '../net/dns.ts';
-import {countTls, findPolicy, savePolicy} from '../store/mta-sts.ts';
+import {countTls, findPolicy, savePolicy} from '../store/domains.ts';
 import type {Store} from '../store/store.ts';
 
 export type PoliciesOptions = {

@@ -4,7 +4,7 @@ import type {Relay} from '../net/relay-url.ts';
 import type {DailyShares} from '../pace/choose-route.ts';
 import {type Destinations, mxProvider} from '../pace/destinations.ts';
 import {type DayFigures, daysBefore, shareOf, utcDay, type WarmUp} from '../pace/warm-up.ts';
-import {readComplaintFigures, readHostFigures} from '../store/queue/warm-up.ts';
+import {readComplaintFigures, readHostFigures} from '../store/queue/sites.ts';
 
 export type WarmUpSharesOptions = {
 	readonly warmUps: readonly WarmUp[];

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
-import {alongIndex} from './engine/along-index.ts';
+import {alongIndex} from './engine/rows.ts';
 
 /** A privileged act, as it is recorded. It holds no secret and nothing of a message. */
 export type Act = {
@@ -89,7 +89,7 @@ const columns = [
 	'recipient',
 ] as const;
 
-export type AuditFilter = {
+type AuditFilter = {
 	/** Absent: acts of all workspaces, and those that concern all. */
 	readonly workspaceId?: string | undefined;
 	/** Acts since this moment, milliseconds. */

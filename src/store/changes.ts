@@ -1,4 +1,6 @@
 import type {Knex} from 'knex';
+import {LRUCache} from 'lru-cache';
+import {atMost} from '../kit/at-most.ts';
 
 /** Tells running daemons that something they cache changed; called in the transaction that changes it. */
 export async function bumpGeneration(trx: Knex.Transaction): Promise<void> {
@@ -9,4 +11,35 @@ export async function bumpGeneration(trx: Knex.Transaction): Promise<void> {
 export async function readGeneration(reader: Knex): Promise<number> {
 	const row: {generation: number} | undefined = await reader('changes').where({id: 1}).first('generation');
 	return row?.generation ?? 0;
+}
+
+/** Rows remembered until something changes. What is not there is asked again each time, so that what was just made is found. */
+type RowCache<Row extends object> = {
+	readonly get: (key: string, load: () => Promise<Row | undefined>) => Row | Promise<Row | undefined>;
+	readonly clear: () => void;
+};
+
+const mostRows = 10_000;
+
+export function createRowCache<Row extends object>(): RowCache<Row> {
+	const rows = new LRUCache<string, Row>(atMost(mostRows));
+	let age = 0;
+
+	async function remember(key: string, load: () => Promise<Row | undefined>): Promise<Row | undefined> {
+		const asked = age;
+		const row = await load();
+		// What was read before the cache was cleared may be old.
+		if (row !== undefined && asked === age) {
+			rows.set(key, row);
+		}
+		return row;
+	}
+
+	return {
+		get: (key, load) => rows.get(key) ?? remember(key, load),
+		clear() {
+			age++;
+			rows.clear();
+		},
+	};
 }

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
-import {alongIndex} from './engine/along-index.ts';
+import type {TlsResult} from '../mail/tls-result.ts';
+import {alongIndex, insertRows} from './engine/rows.ts';
 
 export const domainStates = ['pending', 'verified', 'degraded', 'failed'] as const;
 export type DomainState = (typeof domainStates)[number];
@@ -81,7 +82,7 @@ export async function updateCheckedDomain(
 export type DueDomain = Domain & {readonly pending_at: string | null};
 
 /** Moments in the store's form. */
-export type DueMoments = {
+type DueMoments = {
 	readonly now: string;
 	readonly minuteAgo: string;
 	readonly dayAgo: string;
@@ -131,4 +132,293 @@ export async function countDomainStates(reader: Knex): Promise<Record<DomainStat
 /** With its keys. False: there is no such domain. */
 export async function deleteDomain(trx: Knex.Transaction, id: string): Promise<boolean> {
 	return (await trx('domains').where({id}).delete()) === 1;
+}
+
+/** A row of `dkim_keys`. */
+export type DkimKey = {
+	readonly id: string;
+	readonly domain_id: string;
+	readonly selector: string;
+	readonly algorithm: 'rsa-sha256' | 'ed25519-sha256';
+	/** SPKI, PEM. */
+	readonly public_key: string;
+	/** The private key (PKCS #8, PEM), sealed for the row's id. */
+	readonly secret: string;
+	readonly active_from: string;
+	/** Made by a rotation; not used before DNS shows it. */
+	readonly pending_at: string | null;
+	readonly retired_at: string | null;
+	/** When DNS first showed it; null: never. */
+	readonly seen_at: string | null;
+	readonly created_at: string;
+};
+
+export async function insertDkimKeys(trx: Knex.Transaction, keys: readonly DkimKey[]): Promise<void> {
+	await trx('dkim_keys').insert(keys);
+}
+
+/** What a key is there for: to sign when DNS shows it, to sign, or only to be verified by. */
+export function keyState({pending_at: pendingAt, retired_at: retiredAt}: DkimKey): 'pending' | 'active' | 'retired' {
+	return retiredAt !== null ? 'retired' : pendingAt !== null ? 'pending' : 'active';
+}
+
+/** The keys of a domain, oldest first. */
+export async function listDkimKeys(reader: Knex, domainId: string): Promise<DkimKey[]> {
+	return await reader('dkim_keys').where({domain_id: domainId}).orderBy('id');
+}
+
+/** A pending key signs from now on, instead of the one that signed by its algorithm. */
+export async function activateDkimKey(
+	trx: Knex.Transaction,
+	{id, domain_id: domainId, algorithm}: Pick<DkimKey, 'id' | 'domain_id' | 'algorithm'>,
+	now: string,
+): Promise<void> {
+	await trx('dkim_keys')
+		.where({domain_id: domainId, algorithm, pending_at: null, retired_at: null})
+		.update({retired_at: now});
+	await trx('dkim_keys').where({id}).update({pending_at: null, active_from: now, seen_at: now});
+}
+
+/** DNS shows these keys. Answers how many of them it never showed before. */
+export async function markKeysSeen(trx: Knex.Transaction, ids: readonly string[], now: string): Promise<number> {
+	return await trx('dkim_keys').whereIn('id', ids).whereNull('seen_at').update({seen_at: now});
+}
+
+export async function deleteDkimKeys(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
+	await trx('dkim_keys').whereIn('id', ids).delete();
+}
+
+/** Keys by id with the name of their domain, retired ones too: a mail that is being made may still name one. */
+export async function findDkimKeys(
+	reader: Knex,
+	ids: readonly string[],
+): Promise<Array<DkimKey & {readonly domain: string}>> {
+	return await reader('dkim_keys as k')
+		.join('domains as d', 'd.id', 'k.domain_id')
+		.whereIn('k.id', ids)
+		.select('k.*', 'd.name as domain')
+		.orderBy('k.id');
+}
+
+/** What mail from a domain is signed and returned with, at a moment in the store's form. */
+export type DomainSigning = {
+	/** The newest active key of each algorithm, of those that DNS showed; of all where an operator verified a sender of the domain. */
+	readonly keyIds: readonly string[];
+	/** Null: DNS does not show the domain's own. */
+	readonly returnPathDomain: string | null;
+};
+
+export async function findDomainSigning(reader: Knex, domainId: string, now: string): Promise<DomainSigning> {
+	const rows: Array<Pick<DkimKey, 'id' | 'algorithm'>> = await reader('dkim_keys')
+		.where({domain_id: domainId, pending_at: null, retired_at: null})
+		.where('active_from', '<=', now)
+		.where(known =>
+			known
+				.whereNotNull('seen_at')
+				.orWhereExists(reader('senders').where({domain_id: domainId}).whereNotNull('verified_at')),
+		)
+		.orderBy('active_from')
+		.orderBy('id')
+		.select('id', 'algorithm');
+	const domain: {return_path: string} | undefined = await reader('domains')
+		.where({id: domainId})
+		.whereNotNull('return_path_at')
+		.first(reader.raw("coalesce(return_path_domain, 'bounce.' || name) as return_path"));
+	const newest = new Map(rows.map(({algorithm, id}) => [algorithm, id]));
+	return {keyIds: [...newest.values()], returnPathDomain: domain?.return_path ?? null};
+}
+
+/** A row of `senders`: an address that mail may come from. */
+export type Sender = {
+	readonly id: string;
+	readonly workspace_id: string;
+	readonly domain_id: string;
+	readonly address: string;
+	/** The comparison form (mail/address.ts). */
+	readonly address_key: string;
+	/** The display name of `From`. */
+	readonly name: string | null;
+	/** Stored where an operator said so; read, it is else that of its domain. */
+	readonly verified_at: string | null;
+	readonly disabled_at: string | null;
+	readonly created_at: string;
+};
+
+/** What a send needs of its sender. */
+export type SenderRow = Pick<Sender, 'id' | 'verified_at' | 'disabled_at'>;
+
+/** Read by sends, through a cache. A sender is verified when its domain is, or when an operator said so. */
+export async function lookUpSender(
+	reader: Knex,
+	workspaceId: string,
+	addressKey: string,
+): Promise<SenderRow | undefined> {
+	return await reader('senders as s')
+		.join('domains as d', 'd.id', 's.domain_id')
+		.where({'s.workspace_id': workspaceId, 's.address_key': addressKey})
+		.first('s.id', 's.disabled_at', reader.raw('coalesce(s.verified_at, d.verified_at) as verified_at'));
+}
+
+/** False: the workspace has the address already. */
+export async function insertSender(trx: Knex.Transaction, sender: Sender): Promise<boolean> {
+	const inserted = await trx('senders')
+		.insert(sender)
+		.onConflict(['workspace_id', 'address_key'])
+		.ignore()
+		.returning('id');
+	return inserted.length === 1;
+}
+
+/** Newest first. */
+export async function listSenders(reader: Knex, workspaceId: string): Promise<Sender[]> {
+	return await sendersQuery(reader, workspaceId, null);
+}
+
+/** Newest first, from after the one with the id `after`. */
+export async function pageSenders(
+	reader: Knex,
+	workspaceId: string,
+	{after, limit}: {readonly after: string | null; readonly limit: number},
+): Promise<Sender[]> {
+	return await sendersQuery(reader, workspaceId, after).limit(limit);
+}
+
+/** Those of a domain, by address, from after the one with the comparison form `after`. */
+export async function pageDomainSenders(
+	reader: Knex,
+	domainId: string,
+	{after, limit}: {readonly after: string | null; readonly limit: number},
+): Promise<Sender[]> {
+	const rows = joined(reader, reader('senders as s'))
+		.where('s.domain_id', domainId)
+		.orderBy('s.address_key')
+		.limit(limit);
+	return await (after === null ? rows : rows.where('s.address_key', '>', after));
+}
+
+export async function findSender(reader: Knex, workspaceId: string, addressKey: string): Promise<Sender | undefined> {
+	return await sendersQuery(reader, workspaceId, null).where('s.address_key', addressKey).first();
+}
+
+export async function findSenderById(reader: Knex, workspaceId: string, id: string): Promise<Sender | undefined> {
+	return await sendersQuery(reader, workspaceId, null).where('s.id', id).first();
+}
+
+function sendersQuery(reader: Knex, workspaceId: string, after: string | null): Knex.QueryBuilder {
+	return joined(
+		reader,
+		alongIndex(reader, 'senders as s', {leading: {'s.workspace_id': workspaceId}, id: 's.id'}, {below: after}),
+	);
+}
+
+/** With what their domains say of them. */
+function joined(reader: Knex, senders: Knex.QueryBuilder): Knex.QueryBuilder {
+	return senders
+		.join('domains as d', 'd.id', 's.domain_id')
+		.select('s.*', reader.raw('coalesce(s.verified_at, d.verified_at) as verified_at'));
+}
+
+/** The addresses of a domain's senders. */
+export async function listDomainSenders(reader: Knex, domainId: string): Promise<string[]> {
+	return await reader('senders').where({domain_id: domainId}).orderBy('address_key').pluck('address');
+}
+
+/** The comparison forms of the addresses that an operator verified, whatever DNS says. */
+export async function listVerifiedByOperator(reader: Knex, workspaceId: string): Promise<string[]> {
+	return await reader('senders').where({workspace_id: workspaceId}).whereNotNull('verified_at').pluck('address_key');
+}
+
+export async function updateSender(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	addressKey: string,
+	changes: Pick<Partial<Sender>, 'name' | 'verified_at' | 'disabled_at'>,
+): Promise<void> {
+	await trx('senders').where({workspace_id: workspaceId, address_key: addressKey}).update(changes);
+}
+
+/** Removes a sender and answers it; undefined: the workspace has no such sender. */
+export async function deleteSender(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	by: {readonly id: string} | {readonly addressKey: string},
+): Promise<Pick<Sender, 'id' | 'workspace_id' | 'address'> | undefined> {
+	const chosen = 'id' in by ? {id: by.id} : {address_key: by.addressKey};
+	const sender: Pick<Sender, 'id' | 'workspace_id' | 'address'> | undefined = await trx('senders')
+		.where({workspace_id: workspaceId, ...chosen})
+		.first('id', 'workspace_id', 'address');
+	// Another node may have removed it meanwhile.
+	return sender && (await trx('senders').where({id: sender.id}).delete()) === 1 ? sender : undefined;
+}
+
+/** A policy as it was fetched; times in the store's form. */
+export type StoredPolicy = {
+	readonly domain: string;
+	readonly policyId: string;
+	readonly mode: 'enforce' | 'testing' | 'none';
+	readonly mx: readonly string[];
+	readonly fetchedAt: string;
+	readonly expiresAt: string;
+};
+
+/** The policy of a domain that was stored last, expired or not. */
+export async function findPolicy(reader: Knex, domain: string): Promise<StoredPolicy | null> {
+	const row = await reader('mta_sts').where({domain}).first();
+	return row === undefined
+		? null
+		: {
+				domain,
+				policyId: row.policy_id,
+				mode: row.mode,
+				mx: JSON.parse(row.mx),
+				fetchedAt: row.fetched_at,
+				expiresAt: row.expires_at,
+			};
+}
+
+export async function savePolicy(trx: Knex.Transaction, policy: StoredPolicy): Promise<void> {
+	await trx('mta_sts')
+		.insert({
+			domain: policy.domain,
+			policy_id: policy.policyId,
+			mode: policy.mode,
+			mx: JSON.stringify(policy.mx),
+			fetched_at: policy.fetchedAt,
+			expires_at: policy.expiresAt,
+		})
+		.onConflict('domain')
+		.merge();
+}
+
+/** Removes policies that hold no longer, at most this many; answers how many. */
+export async function purgePolicies(trx: Knex.Transaction, now: string, limit: number): Promise<number> {
+	const old = trx('mta_sts').where('expires_at', '<', now).limit(limit).select('domain');
+	return await trx('mta_sts').whereIn('domain', old).delete();
+}
+
+/** How starting TLS with a host of a domain ended, on a day (`2026-11-21`). */
+export type TlsDay = TlsResult & {readonly day: string; readonly domain: string; readonly host: string};
+
+/** Counts them, in the order of their keys: two nodes may count the same. */
+export async function countTls(trx: Knex.Transaction, results: readonly TlsDay[]): Promise<void> {
+	const counts = new Map<string, number>();
+	for (const {day, domain, policy, host, result} of results) {
+		const key = JSON.stringify([day, domain, policy, host, result]);
+		counts.set(key, (counts.get(key) ?? 0) + 1);
+	}
+
+	await insertRows(
+		trx,
+		'tls_days',
+		['day', 'domain', 'policy', 'host', 'result', 'n'],
+		[...counts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, n]) => [...JSON.parse(key), n]),
+		'on conflict (day, domain, policy, host, result) do update set n = tls_days.n + excluded.n',
+	);
+}
+
+/** Removes the counts of days before this one, at most this many; answers how many. */
+export async function purgeTlsDays(trx: Knex.Transaction, day: string, limit: number): Promise<number> {
+	const columns = ['day', 'domain', 'policy', 'host', 'result'];
+	const old = trx('tls_days').where('day', '<', day).limit(limit).select(columns);
+	return await trx('tls_days').whereIn(columns, old).delete();
 }

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
-import {acceptedEvent, eventsOf, rowColumns, type StoredEvent, type StoredRow} from './event-rows.ts';
+import {acceptedEvent, eventsOf, rowColumns, type StoredEvent, type StoredRow} from './timeline.ts';
 
 /** An event in the stream, with the message that it is about. Those that share a row have one position. */
 export type StreamedEvent = StoredEvent & {

@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
 import {idTime} from '../mail/ids.ts';
-import {makeDays} from './days.ts';
-import {eachText, rowsOf} from './engine/dialect.ts';
-import {insertRows} from './engine/insert-rows.ts';
-import {takePositions} from './event-positions.ts';
+import {eachText} from './engine/dialect.ts';
+import {insertRows} from './engine/rows.ts';
+import {makeDays} from './postgres/days.ts';
 import type {Store} from './store.ts';
+import {takePositions} from './timeline.ts';
 import {type CountedStatus, type UsageSpan, usageSpans} from './usage.ts';
 
 /** A workspace that is filled, and of what its messages are. */
@@ -264,14 +264,4 @@ function usage(span: UsageSpan, status: CountedStatus, column: string): string {
 	return `insert into ${table} (workspace_id, ${time}, status, n)
 		select workspace_id, substr(hour, 1, ${length}), '${status}', sum(${column}) from ${hourly()} and ${column} > 0 group by 1, 2
 		on conflict (workspace_id, ${time}, status) do update set n = ${table}.n + excluded.n`;
-}
-
-/** What the store takes on the disk, octets. */
-export async function readStoreBytes(reader: Knex): Promise<number> {
-	const size =
-		reader.client.driverName === 'sqlite3'
-			? 'select page_count * page_size as bytes from pragma_page_count, pragma_page_size'
-			: 'select pg_database_size(current_database()) as bytes';
-	const [row]: Array<{bytes: number | string}> = await rowsOf(reader, size);
-	return Number(row?.bytes);
 }

@@ -3,12 +3,11 @@ import {idFloor} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {type Asked, isListed, stateTerm, type Term} from '../mail/terms.ts';
-import {alongIndex} from './engine/along-index.ts';
 import type {IdRange} from './engine/dialect.ts';
-import {among, nearIds, newestFirst} from './engine/near-ids.ts';
+import {alongIndex, among, nearIds, newestFirst} from './engine/rows.ts';
 import {countListed, isInList, readListed, type TermList} from './message-terms.ts';
-import {stateOf} from './queue/claimed-state.ts';
-import {readOpenOf} from './queue/waiting-queues.ts';
+import {readOpenOf} from './queue/open-recipients.ts';
+import {stateOf} from './timeline.ts';
 
 /** Which messages of a workspace are meant; what is left out does not matter. */
 export type MessageFilter = {
@@ -31,7 +30,7 @@ export type MessageFilter = {
 };
 
 /** Ids of messages, newest first; `next` is where the rest begins, null: there is none. */
-export type Scanned = {readonly ids: readonly string[]; readonly next: string | null};
+type Scanned = {readonly ids: readonly string[]; readonly next: string | null};
 
 /** Rows of an index that are read for one page, at most. */
 export const mostScanned = 10_000;

@@ -1,10 +1,8 @@
 import type {Knex} from 'knex';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {isListed, listedStates, stateTerm, subjectTerms, type Term, termsOf} from '../mail/terms.ts';
-import {alongIndex} from './engine/along-index.ts';
-import {type IdRange, lockLists, rowSource, rowsOf} from './engine/dialect.ts';
-import {insertRows, type Row} from './engine/insert-rows.ts';
-import {nearIds} from './engine/near-ids.ts';
+import {type IdRange, lockLists, type Row, rowSource, rowsOf} from './engine/dialect.ts';
+import {alongIndex, insertRows, nearIds} from './engine/rows.ts';
 
 /*
  * An index of messages by terms. A row of `message_terms` lists messages of one second (`secondOf`) that share a term. Messages

@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
 import {parseExact} from '../kit/exact-json.ts';
-import {type Mode, submittedType} from '../mail/message.ts';
+import {type Attachment, type Mode, submittedType} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
-import {nearIds} from './engine/near-ids.ts';
-import {insertPlaced} from './event-positions.ts';
-import {shown, stateColumns} from './queue/claimed-state.ts';
+import type {Row} from './engine/dialect.ts';
+import {insertReturning, insertRows, nearIds} from './engine/rows.ts';
+import {insertPlaced, shown, stateColumns} from './timeline.ts';
 
 /** A new message: addresses as spelled and in comparison form, JSON as text (null: empty), times in the store's form. */
 export type NewMessage = {
@@ -257,4 +257,50 @@ export async function readMetadata(trx: Knex.Transaction, ids: readonly string[]
 		.whereNotNull('metadata')
 		.select('id', 'metadata');
 	return new Map(rows.map(({id, metadata}) => [id, metadata]));
+}
+
+const attachmentColumns = ['message_id', 'position', 'filename', 'content_type', 'content'];
+
+/** Drivers copy what is bound to a statement, some twice. */
+const bytesPerStatement = 4 * 1024 * 1024;
+
+export async function insertAttachments(
+	trx: Knex.Transaction,
+	messages: ReadonlyArray<{readonly messageId: string; readonly attachments: readonly Attachment[]}>,
+): Promise<void> {
+	let rows: Row[] = [];
+	let bytes = 0;
+	for (const {messageId, attachments} of messages) {
+		for (const [position, {filename, contentType, content}] of attachments.entries()) {
+			if (bytes + content.length > bytesPerStatement) {
+				// Waited for: then its copies are free.
+				await insertReturning(trx, 'attachments', attachmentColumns, rows);
+				[rows, bytes] = [[], 0];
+			}
+			rows.push([messageId, position, filename, contentType, content]);
+			bytes += content.length;
+		}
+	}
+	await insertRows(trx, 'attachments', attachmentColumns, rows);
+}
+
+/** How many bytes a message's attachments have together. */
+export async function sizeAttachments(reader: Knex, messageId: string): Promise<number> {
+	const row = await reader('attachments')
+		.where({message_id: messageId})
+		.first<{size: number | string | null}>(reader.raw('sum(length(content)) as size'));
+	return Number(row?.size ?? 0);
+}
+
+/** A message's attachments, in order. */
+export async function listAttachments(reader: Knex, messageId: string): Promise<Attachment[]> {
+	return await reader('attachments')
+		.where({message_id: messageId})
+		.orderBy('position')
+		.select('filename', 'content_type as contentType', 'content');
+}
+
+/** Puts another mail in the place of the one that was submitted. */
+export async function replaceSubmitted(trx: Knex.Transaction, messageId: string, content: Uint8Array): Promise<void> {
+	await trx('attachments').where({message_id: messageId, position: 0, content_type: submittedType}).update({content});
 }

@@ -43,3 +43,50 @@ export async function listNodes(reader: Knex, since: string): Promise<SeenNode[]
 			.select('id', 'host', 'pid', 'version', 'roles', 'started_at as startedAt', 'seen_at as seenAt');
 	return rows.map(row => ({...row, version: row.version ?? '', roles: row.roles?.split(',') ?? []}));
 }
+
+/** What a node asks for of a key's window. */
+export type PartAsked = {
+	readonly keyId: string;
+	readonly bucket: string;
+	/** When the window ends, milliseconds. */
+	readonly end: number;
+	/** What all nodes may use in it together. */
+	readonly limit: number;
+	/** What requests wait for: given if there is as much. */
+	readonly wants: number;
+	/** What is given beyond that while much is left. */
+	readonly usual: number;
+};
+
+export type PartGiven = {
+	readonly granted: number;
+	/** What is given out to all nodes now. */
+	readonly given: number;
+};
+
+/** Of what is left no more than this part is given to one node beyond what it needs. */
+const share = 8;
+
+/** What is given out already of the window that is asked for: a row holds the newest window of its key. */
+const before = 'case when w.ends_at = excluded.ends_at then w.given else 0 end';
+
+/**
+ * Gives a part of a key's window to the node that asks. PostgreSQL only. A statement of its own: the row is locked for no
+ * longer. The table is unlogged, so that nothing waits for the disk; after a crash of the server windows begin anew.
+ */
+export async function sharePart(
+	connection: Knex,
+	{keyId, bucket, end, limit, wants, usual}: PartAsked,
+): Promise<PartGiven> {
+	const part = (given: string) =>
+		`least(greatest(0, :limit - ${given}), greatest(:wants, least(:usual, ceil((:limit - ${given}) / ${share}.0))))::integer`;
+	const {rows} = await connection.raw(
+		`insert into rate_windows as w (key_id, bucket, ends_at, given, part)
+			values (:keyId, :bucket, :endsAt, ${part('0')}, ${part('0')})
+			on conflict (key_id, bucket) do update set
+				ends_at = excluded.ends_at, given = ${before} + ${part(`(${before})`)}, part = ${part(`(${before})`)}
+			returning part as granted, given`,
+		{keyId, bucket, endsAt: storeTime(end), limit, wants, usual},
+	);
+	return rows[0];
+}

@@ -1,12 +1,12 @@
 import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
+import type {Asked, Phase} from '../mail/outcome.ts';
 import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
-import {lockLate} from './engine/dialect.ts';
-import {insertRows} from './engine/insert-rows.ts';
-import {nearIds} from './engine/near-ids.ts';
+import {lockLate, rowSource, rowsOf} from './engine/dialect.ts';
+import {insertRows, nearIds} from './engine/rows.ts';
 import {listState, type MovedRecipient} from './message-terms.ts';
 import {dequeue, enqueue, lockOpen} from './queue/open-recipients.ts';
-import {storeQueued, takeQueued} from './queue/queued-events.ts';
+import {shown, stateColumns, stateOf, storeQueued, takeQueued} from './timeline.ts';
 
 /** A copy of a new message; times in the store's form. */
 export type NewRecipient = {
@@ -100,4 +100,236 @@ export async function findRecipientFor(
 		.forShare()
 		.first('id');
 	return row?.id;
+}
+
+/** One conversation about a copy, as it was stored. */
+export type StoredAttempt = {
+	readonly recipient_id: string;
+	/** Which try of the copy it belongs to, from 1. */
+	readonly n: number;
+	readonly at: string;
+	readonly host: string | null;
+	readonly ip: string | null;
+	readonly tls: string | null;
+	readonly phase: Phase;
+	readonly code: number | null;
+	readonly enhanced: string | null;
+	readonly reply: string;
+	readonly ms: number;
+	/** What was said both ways, for people; null: the mail was accepted, or nothing was said. */
+	readonly dialogue: string | null;
+};
+
+/** A copy of a message: what became of one address. */
+export type ListedRecipient = {
+	readonly id: string;
+	readonly address: string;
+	readonly role: Role;
+	readonly state: RecipientState;
+	readonly state_at: string;
+	readonly next_attempt_at: string | null;
+	readonly last_reply: string | null;
+};
+
+export type StoredRecipient = ListedRecipient & {readonly attempts: readonly StoredAttempt[]};
+
+/** A message's copies, the `to` one first. */
+export async function listRecipients(reader: Knex, workspaceId: string, messageId: string): Promise<ListedRecipient[]> {
+	const rows = await reader('recipients as r')
+		.leftJoin('queue as q', 'q.recipient_id', 'r.id')
+		.where({'r.message_id': messageId, 'r.workspace_id': workspaceId})
+		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
+		.orderBy([{column: 'r.role', order: 'desc'}, {column: 'r.id'}])
+		.select('r.id', 'r.address', 'r.role', reader.raw(stateColumns('r')), 'q.next_attempt_at', 'r.last_reply');
+	return rows.map(shown) as ListedRecipient[];
+}
+
+/** The same, each with its attempts in order. */
+export async function readRecipients(reader: Knex, workspaceId: string, messageId: string): Promise<StoredRecipient[]> {
+	const recipients = await listRecipients(reader, workspaceId, messageId);
+	const attempts = await readAttempts(
+		reader,
+		recipients.map(({id}) => id),
+	);
+	return recipients.map(recipient => ({
+		...recipient,
+		attempts: attempts.filter(attempt => attempt.recipient_id === recipient.id),
+	}));
+}
+
+/** Every conversation about these copies, copy by copy, each in order. */
+export async function readAttempts(reader: Knex, recipientIds: readonly string[]): Promise<StoredAttempt[]> {
+	return await reader('attempts')
+		.whereIn('recipient_id', recipientIds)
+		.orderBy(['recipient_id', 'n', 'position'])
+		.select('recipient_id', 'n', 'at', 'host', 'ip', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms', 'dialogue');
+}
+
+/** More than the addresses of nearly every domain. */
+const mostAsked = 50;
+
+/** Whom the tries of a copy asked, in order, the last ones. Tries that asked nobody have no row with a host. */
+export async function readAsked(reader: Knex, recipientId: string): Promise<Asked[]> {
+	const asked: Asked[] = await reader('attempts')
+		.where({recipient_id: recipientId})
+		.whereNotNull('host')
+		.orderBy([
+			{column: 'n', order: 'desc'},
+			{column: 'position', order: 'desc'},
+		])
+		.limit(mostAsked)
+		.select('n', 'host', 'ip', 'phase', 'code');
+	return asked.reverse();
+}
+
+/** A conversation with the copy that it is about; the id tells its place among those of the message. */
+export type ListedAttempt = Omit<StoredAttempt, 'dialogue' | 'ip'> & {
+	readonly id: string;
+	readonly recipient: Pick<ListedRecipient, 'id' | 'address' | 'role'>;
+};
+
+/** The conversations about copies, copy by copy, each in order, from after the one with the id `after`. */
+export async function pageAttempts(
+	reader: Knex,
+	recipients: ReadonlyArray<ListedAttempt['recipient']>,
+	{after, limit}: {readonly after: string | null; readonly limit: number},
+): Promise<ListedAttempt[]> {
+	const [begun = '', n, position] = after?.split(' ') ?? [];
+	const found: ListedAttempt[] = [];
+	for (const recipient of recipients.slice(
+		Math.max(
+			0,
+			recipients.findIndex(({id}) => id === begun),
+		),
+	)) {
+		const query = reader('attempts')
+			.where({recipient_id: recipient.id})
+			.orderBy(['n', 'position'])
+			.limit(limit - found.length)
+			.select('recipient_id', 'n', 'position', 'at', 'host', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms');
+		if (recipient.id === begun) {
+			query.whereRaw('(n, position) > (?, ?)', [Number(n), Number(position)]);
+		}
+		for (const row of await query) {
+			found.push({...row, recipient, id: `${recipient.id} ${row.n} ${row.position}`});
+		}
+		if (found.length === limit) {
+			break;
+		}
+	}
+	return found;
+}
+
+/** The state of a message's `to` copy, and whether it is still in the queue. */
+export async function readStatus(
+	reader: Knex,
+	messageId: string,
+): Promise<{readonly state: RecipientState; readonly waiting: boolean} | undefined> {
+	const row = await reader('recipients as r')
+		.leftJoin('queue as q', 'q.recipient_id', 'r.id')
+		.where({'r.message_id': messageId, 'r.role': 'to'})
+		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
+		.first(reader.raw(`${stateOf('r')} as state`), 'q.next_attempt_at');
+	return row && {state: row.state, waiting: row.next_attempt_at !== null};
+}
+
+export type EngagementType = 'opened' | 'clicked';
+
+/** How often a copy was opened, or one of its links clicked; times in the store's form. */
+export type EngagementCount = {
+	readonly recipientId: string;
+	readonly kind: EngagementType;
+	/** Where the link leads; empty for an open. */
+	readonly url: string;
+	readonly n: number;
+	/** Those of `n` that were a machine's. */
+	readonly machineN: number;
+	readonly firstAt: string;
+	readonly lastAt: string;
+};
+
+/**
+ * Adds the counts, of which no two may be of the same link, in their order; answers whose first these are. One row stands
+ * for all opens of a copy, one for all clicks of one of its links.
+ */
+export async function addEngagement(trx: Knex.Transaction, counts: readonly EngagementCount[]): Promise<boolean[]> {
+	if (counts.length === 0) {
+		return [];
+	}
+	const {sql, bindings} = rowSource(
+		trx,
+		counts.map(one => [one.recipientId, one.kind, one.url, one.n, one.machineN, one.firstAt, one.lastAt]),
+		7,
+	);
+	const rows: Array<{recipient_id: string; kind: string; url: string; n: number}> = await rowsOf(
+		trx,
+		`insert into engagement (recipient_id, kind, url, n, machine_n, first_at, last_at) ${sql}
+		on conflict (recipient_id, kind, url) do update set
+			n = engagement.n + excluded.n,
+			machine_n = engagement.machine_n + excluded.machine_n,
+			last_at = case when excluded.last_at > engagement.last_at then excluded.last_at else engagement.last_at end
+		returning recipient_id, kind, url, n`,
+		bindings,
+	);
+	const totals = new Map(rows.map(row => [`${row.recipient_id} ${row.kind} ${row.url}`, row.n]));
+	// What was added is all there is: the row is new.
+	return counts.map(one => totals.get(`${one.recipientId} ${one.kind} ${one.url}`) === one.n);
+}
+
+/** A copy that may be tracked. */
+export type TrackedRecipient = {
+	readonly id: string;
+	readonly workspaceId: string;
+	readonly messageId: string;
+	/** As the caller spelled it. */
+	readonly address: string;
+	readonly role: Role;
+	readonly destination: string;
+	/** Null: the workspace does not track them (any more). */
+	readonly trackOpensAt: string | null;
+	readonly trackClicksAt: string | null;
+};
+
+/** All copies of these messages, as far as they are still there and not erased; they stay so until the transaction ends. */
+export async function findTrackedRecipients(
+	trx: Knex.Transaction,
+	messageIds: readonly string[],
+): Promise<TrackedRecipient[]> {
+	return await trx('recipients as r')
+		.join('messages as m', 'm.id', 'r.message_id')
+		.join('workspaces as w', 'w.id', 'r.workspace_id')
+		.whereIn('r.message_id', messageIds)
+		.whereRaw(...nearIds(trx, 'r.id', 'rcp', messageIds))
+		.whereRaw(...nearIds(trx, 'm.id', 'msg', messageIds))
+		.whereNull('m.erased_at')
+		.forShare('r')
+		.select(
+			'r.id',
+			'r.workspace_id as workspaceId',
+			'r.message_id as messageId',
+			'r.address',
+			'r.role',
+			'r.destination',
+			'w.track_opens_at as trackOpensAt',
+			'w.track_clicks_at as trackClicksAt',
+		);
+}
+
+/** What was opened and clicked of a message, by copy, opens first. */
+export async function readEngagement(reader: Knex, messageId: string): Promise<EngagementCount[]> {
+	return await reader('engagement as e')
+		.join('recipients as r', 'r.id', 'e.recipient_id')
+		.where('r.message_id', messageId)
+		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
+		.whereRaw(...nearIds(reader, 'e.recipient_id', 'rcp', [messageId]))
+		.orderBy([{column: 'e.recipient_id'}, {column: 'e.kind', order: 'desc'}, {column: 'e.first_at'}, {column: 'e.url'}])
+		.select(
+			'e.recipient_id as recipientId',
+			'e.kind',
+			'e.url',
+			'e.n',
+			'e.machine_n as machineN',
+			'e.first_at as firstAt',
+			'e.last_at as lastAt',
+		);
 }

@@ -1,11 +1,15 @@
 import type {Knex} from 'knex';
-import type {Dialect} from './engine/dialect.ts';
-import {rowsOf} from './engine/dialect.ts';
-import {nearIds} from './engine/near-ids.ts';
-import {dropTerms} from './message-terms.ts';
-import {deleteDeliveries, findAbout} from './webhooks/webhook-deliveries.ts';
+import {erasedAddress, isMessageId, type Role, submittedType} from '../mail/message.ts';
+import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
+import {messageIdTerm} from '../mail/terms.ts';
+import {type Dialect, holdsBytes, lockLate, rowSource, rowsOf} from './engine/dialect.ts';
+import {nearIds} from './engine/rows.ts';
+import {dropTerms, eraseTerms, listState, type MovedRecipient, readListed} from './message-terms.ts';
+import {dequeue, lockOpen} from './queue/open-recipients.ts';
+import {storeQueued, takeClaims} from './timeline.ts';
+import {deleteDeliveries, findAbout} from './webhooks.ts';
 
-export type Removal = {
+type Removal = {
 	/** Messages after this id are looked at; empty: from the oldest. */
 	readonly after: string;
 	/** Ids from this one on are kept. */
@@ -16,7 +20,7 @@ export type Removal = {
 	readonly limit: number;
 };
 
-export type Removed = {
+type Removed = {
 	/** The message after which the next step goes on; null: there are no more. */
 	readonly next: string | null;
 	/** How many messages are gone. */
@@ -65,4 +69,236 @@ export async function removeMessages(
 	await trx('recipients').whereIn('id', recipientIds).delete();
 	const messages = await trx('messages').whereIn('id', old).delete();
 	return {next: ids.length === limit ? (ids.at(-1) ?? null) : null, messages, recipientIds};
+}
+
+const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
+
+/** A copy of a message. */
+export type RecipientRef = {readonly id: string; readonly messageId: string; readonly role: Role};
+
+/** Some messages to an address, oldest first. */
+export async function findMessagesTo(
+	reader: Knex,
+	workspaceId: string,
+	addressKey: string,
+	limit: number,
+): Promise<string[]> {
+	return await reader('messages')
+		.where({workspace_id: workspaceId, to_key: addressKey})
+		.orderBy('id')
+		.limit(limit)
+		.pluck('id');
+}
+
+/** Some copies to an address that stands in the `cc` of a message. */
+export async function findRecipientsTo(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	addressKey: string,
+	limit: number,
+): Promise<RecipientRef[]> {
+	return await trx('recipients')
+		.where({workspace_id: workspaceId, address_key: addressKey})
+		.whereRaw("role = 'cc'")
+		.limit(limit)
+		.select('id', 'message_id as messageId', 'role');
+}
+
+/** Every copy of messages. */
+export async function findRecipientsOf(trx: Knex.Transaction, messageIds: readonly string[]): Promise<RecipientRef[]> {
+	return await trx('recipients')
+		.whereIn('message_id', messageIds)
+		.whereRaw(...nearIds(trx, 'id', 'rcp', messageIds))
+		.select('id', 'message_id as messageId', 'role');
+}
+
+/** Whether the address of a copy was erased. */
+export async function isErased(reader: Knex, recipientId: string): Promise<boolean> {
+	return (await reader('recipients').where({id: recipientId, address: erasedAddress}).first('id')) !== undefined;
+}
+
+/**
+ * Takes copies out of the queue, also from a daemon that is trying one: it has lost its claim then, and its outcome is
+ * written nowhere. Answers those that were in the queue.
+ */
+export async function endRecipients(
+	trx: Knex.Transaction,
+	recipientIds: readonly string[],
+	{state, at}: {readonly state: RecipientState; readonly at: string},
+): Promise<RecipientRef[]> {
+	const claims = () => trx('claims').whereIn('recipient_id', recipientIds);
+	// Before the queue, as outcomes do; and what was claimed until the queue was locked.
+	const before = await takeClaims(trx, claims());
+	const open = await lockOpen(trx, recipientIds);
+	const ended = [...before, ...(await takeClaims(trx, claims(), lockLate))];
+	await dequeue(trx, open);
+	await storeQueued(trx, ended);
+	const moved: Array<MovedRecipient & {id: string; role: Role}> = await trx('recipients')
+		.whereIn('id', open)
+		.whereIn('state', statesBefore(state))
+		.update({state, state_at: at})
+		.returning(['id', 'workspace_id', 'message_id', 'role']);
+	await listState(trx, moved, state);
+	return moved.map(({id, message_id: messageId, role}) => ({id, messageId, role}));
+}
+
+/** Erases the address, and what hosts said of it, from copies. */
+export async function eraseRecipients(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<void> {
+	await trx('recipients')
+		.whereIn('id', recipientIds)
+		.update({address: erasedAddress, address_key: erasedAddress, destination: erasedDomain, last_reply: null});
+	await trx('attempts').whereIn('recipient_id', recipientIds).update({host: null, ip: null, reply: '', dialogue: null});
+}
+
+/** Erases what events, reports and engagement tell of copies; the events themselves stay. */
+export async function eraseTimelines(trx: Knex.Transaction, recipients: readonly RecipientRef[]): Promise<void> {
+	const messageIds = [...new Set(recipients.map(({messageId}) => messageId))];
+	const recipientIds = recipients.map(({id}) => id);
+	const about = (table: string) => trx(table).whereIn('message_id', messageIds).whereIn('recipient_id', recipientIds);
+	await about('events').whereNotNull('detail').update({detail: null});
+	await trx('engagement').whereIn('recipient_id', recipientIds).delete();
+	// The mail in which a report came stays known by its hash, so that it is not read again.
+	const inbound = about('reports').whereNotNull('inbound_sha256').select('inbound_sha256');
+	await trx('inbound').whereIn('digest', inbound).update(emptied);
+	await about('reports').update({detail: null, matched: null});
+}
+
+/** What stays of a mail that came in. */
+const emptied = {mail_from: null, rcpt_to: '[]', raw: Buffer.alloc(0), kept: null, reading: null, fault: null};
+
+/**
+ * The mails that proved to be about no copy, or could not be read at all, and in which an address stands (comparison form),
+ * as it is or in what was read: nothing else says whose they are. All are looked at; they are capped, but may be a gibibyte:
+ * nobody should wait for it to write.
+ */
+export async function findUnmatched(reader: Knex, addressKey: string): Promise<string[]> {
+	const like = `%${addressKey.replace(/[\\%_]/g, '\\$&')}%`;
+	return await reader('inbound')
+		.where(mail =>
+			mail
+				.where({kept: 'unmatched'})
+				.orWhere(unread =>
+					unread
+						.where({kept: 'unread'})
+						.whereNotIn('digest', reader('reports').whereNotNull('inbound_sha256').select('inbound_sha256')),
+				),
+		)
+		.where(mail =>
+			mail
+				.whereRaw(`lower(mail_from) like ? escape '\\'`, [like])
+				.orWhereRaw(`lower(reading) like ? escape '\\'`, [like])
+				.orWhereRaw(holdsBytes(reader, 'raw'), [Buffer.from(addressKey)]),
+		)
+		.pluck('id');
+}
+
+/** Empties mails that came in. */
+export async function eraseUnmatched(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
+	if (ids.length > 0) {
+		await trx('inbound').whereIn('id', ids).update(emptied);
+	}
+}
+
+/** Erases the recipient and the content of messages. */
+export async function eraseMessages(trx: Knex.Transaction, messageIds: readonly string[], at: string): Promise<void> {
+	await eraseTerms(trx, messageIds);
+	await trx('messages').whereIn('id', messageIds).update({
+		to_address: erasedAddress,
+		to_key: erasedAddress,
+		data: null,
+		metadata: null,
+		locale: null,
+		timezone: null,
+		attachments: 0,
+		erased_at: at,
+	});
+	await trx('recipients')
+		.whereIn('message_id', messageIds)
+		.whereRaw(...nearIds(trx, 'id', 'rcp', messageIds))
+		.whereNotNull('subject')
+		.update({subject: null});
+	await trx('attachments').whereIn('message_id', messageIds).delete();
+}
+
+/** The Message-IDs of the mails that were submitted for messages. */
+export async function findSubmittedNames(reader: Knex, messageIds: readonly string[]): Promise<string[]> {
+	if (messageIds.length === 0) {
+		return [];
+	}
+	const names: string[] = await reader('attachments')
+		.whereIn('message_id', messageIds)
+		.where({position: 0, content_type: submittedType})
+		.pluck('filename');
+	return [...new Set(names.filter(isMessageId))];
+}
+
+/** Messages that mails with this Message-ID were submitted for, newest first, at most so many. */
+export async function findSubmitted(
+	reader: Knex,
+	workspaceId: string,
+	name: string,
+	{below, limit}: {readonly below: string | null; readonly limit: number},
+): Promise<string[]> {
+	return await readListed(reader, {workspaceId, term: messageIdTerm(name)}, {below}, limit);
+}
+
+/** Changes the other addresses of messages, as spelled: those of `cc` and `reply_to`. */
+export async function rewriteAddresses(
+	trx: Knex.Transaction,
+	messageIds: readonly string[],
+	rewrite: (address: string) => string,
+): Promise<void> {
+	const messages: Array<{id: string; cc: string | null; reply_to: string | null}> = await trx('messages')
+		.whereIn('id', messageIds)
+		.select('id', 'cc', 'reply_to');
+	// Another node may have removed them meanwhile.
+	if (messages.length === 0) {
+		return;
+	}
+	const rows = messages.map(({id, cc, reply_to: replyTo}) => [
+		id,
+		cc === null ? null : JSON.stringify(JSON.parse(cc).map(rewrite)),
+		replyTo === null ? null : rewrite(replyTo),
+	]);
+	const {sql, bindings} = rowSource(trx, rows, 3);
+	const [near, about] = nearIds(trx, 'messages.id', 'msg', messageIds);
+	await trx.raw(
+		`update messages set cc = v.column2, reply_to = v.column3 from (${sql}) as v
+		where messages.id = v.column1 and ${near}`,
+		[...bindings, ...about] as Knex.RawBinding[],
+	);
+}
+
+/** The body of a webhook (docs/reference/interface.md, Webhook request). */
+export type WebhookBody = {readonly recipient: string; readonly metadata: Readonly<Record<string, string>>};
+
+/** Changes the stored bodies of webhooks about messages: those to be sent, and those kept for a replay. What was answered may name anybody. */
+export async function rewriteWebhookBodies(
+	trx: Knex.Transaction,
+	messageIds: readonly string[],
+	rewrite: (body: WebhookBody) => WebhookBody,
+): Promise<void> {
+	const deliveries: Array<{id: string; body: Uint8Array}> = await trx('webhook_deliveries')
+		.whereIn('message_id', messageIds)
+		.select('id', 'body');
+	for (const {id, body} of deliveries) {
+		await trx('webhook_attempts').where({delivery_id: id}).whereNotNull('answer').update({answer: null});
+		const rewritten = JSON.stringify(rewrite(JSON.parse(Buffer.from(body).toString())));
+		await trx('webhook_deliveries')
+			.where({id})
+			.update({body: Buffer.from(rewritten)});
+	}
+}
+
+/** Null: there is no such contact. */
+export async function findContactId(reader: Knex, workspaceId: string, addressKey: string): Promise<string | null> {
+	const row = await reader('contacts').where({workspace_id: workspaceId, address_key: addressKey}).first('id');
+	return row?.id ?? null;
+}
+
+/** Forgets the contact and how its mail fared. False: there was no such contact. */
+export async function deleteContact(trx: Knex.Transaction, workspaceId: string, addressKey: string): Promise<boolean> {
+	const person = {workspace_id: workspaceId, address_key: addressKey};
+	await trx('address_health').where(person).delete();
+	return (await trx('contacts').where(person).delete()) > 0;
 }

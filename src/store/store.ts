@@ -1,11 +1,11 @@
+import {writeFileSync} from 'node:fs';
 import createKnex, {type Knex} from 'knex';
 import {createSharedClock, type SharedClock} from '../kit/clock.ts';
-import {channel, type Dialect, postgresDialect, sqliteConfig, sqliteDialect} from './engine/dialect.ts';
-import {NoAnswerError} from './engine/postgres-client.ts';
-import {postgresConfig, postgresLimits, type Use} from './engine/postgres-config.ts';
-import {loadSqlite, refuseTruncated} from './engine/sqlite-client.ts';
-import {type WriteAheadLog, writeAheadLog} from './engine/sqlite-wal.ts';
+import {channel, type Dialect, postgresDialect, sqliteDialect} from './engine/dialect.ts';
+import {schemaName} from './engine/migrate.ts';
+import {loadSqlite, refuseTruncated, sqliteConfig, type WriteAheadLog, writeAheadLog} from './engine/sqlite.ts';
 import {createWriter, type Writer, writeBeside} from './engine/writer.ts';
+import {NoAnswerError, postgresConfig, postgresLimits, type Use} from './postgres/postgres-client.ts';
 
 /** An open store: connections to read with, and what writes. */
 export type Store = {
@@ -138,8 +138,8 @@ async function openSqlite(file: string): Promise<Opened> {
 async function openPostgres(url: string, {isPatient = false}: StoreOptions): Promise<Opened> {
 	// Loaded here: with SQLite, which is usual, every command would wait for PostgreSQL's driver.
 	const [{createPostgresClient}, {startPulse}] = await Promise.all([
-		import('./engine/postgres-client.ts'),
-		import('./engine/pulse.ts'),
+		import('./postgres/postgres-client.ts'),
+		import('./postgres/pulse.ts'),
 	]);
 	const {connectMs, statementMs} = postgresLimits;
 	const client = createPostgresClient({connectMs, statementMs: isPatient ? null : statementMs});
@@ -162,4 +162,23 @@ async function soon(answer: Promise<unknown>): Promise<void> {
 		timer = setTimeout(() => reject(new NoAnswerError(`the store did not answer within ${pingMs / 1000} s`)), pingMs);
 	});
 	await Promise.race([answer, late]).finally(() => clearTimeout(timer));
+}
+
+/**
+ * Copies SQLite's store, as it is at this moment, into a new file, while others read and write on. The copy is whole: its last
+ * migration. Throws what SQLite throws of a damaged file.
+ */
+export async function copyStore(reader: Knex, file: string): Promise<string> {
+	writeFileSync(file, '', {mode: 0o600, flag: 'wx'});
+	await reader.raw('vacuum into ?', [file]);
+	const copy = await openStore({file});
+	try {
+		const [found] = await copy.reader.raw('pragma quick_check(1)');
+		if (found.quick_check !== 'ok') {
+			throw Object.assign(new Error(found.quick_check), {code: 'SQLITE_CORRUPT'});
+		}
+		return (await schemaName(copy.reader)) ?? '';
+	} finally {
+		await copy.close();
+	}
 }

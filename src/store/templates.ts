@@ -1,6 +1,5 @@
 import type {Knex} from 'knex';
-import {alongIndex} from './engine/along-index.ts';
-import {insertRows} from './engine/insert-rows.ts';
+import {alongIndex, insertRows} from './engine/rows.ts';
 
 /** A row of `templates`. */
 export type Template = {
@@ -88,7 +87,7 @@ function templatesQuery(reader: Knex, workspaceId: string, after: string | null)
 	return alongIndex(reader, 'templates', index, {below: after}).whereNull('deleted_at').select(templateColumns);
 }
 
-export type TemplateKey = {readonly id: string} | {readonly name: string};
+type TemplateKey = {readonly id: string} | {readonly name: string};
 
 /** By id or by name. */
 export async function findTemplate(reader: Knex, workspaceId: string, key: TemplateKey): Promise<Template | undefined> {

@@ -1,7 +1,9 @@
 import type {Knex} from 'knex';
+import {idFloor} from '../mail/ids.ts';
+import {simulatorDomain} from '../mail/simulator.ts';
 import {rowSource, rowsOf} from './engine/dialect.ts';
-import {insertRows} from './engine/insert-rows.ts';
-import {unanswered} from './engine/postgres-pipeline.ts';
+import {insertRows, lagMs} from './engine/rows.ts';
+import {unanswered} from './postgres/postgres-client.ts';
 
 /** What the API tells of a day. */
 export const usageStatuses = ['accepted', 'delivered', 'bounced', 'complained'] as const;
@@ -11,7 +13,7 @@ export const countedStatuses = [...usageStatuses, 'opened'] as const;
 export type CountedStatus = (typeof countedStatuses)[number];
 
 /** So many more of a status at a time, in the store's form. */
-export type UsageCount = {
+type UsageCount = {
 	readonly workspaceId: string;
 	readonly at: string;
 	readonly status: CountedStatus;
@@ -43,7 +45,7 @@ export async function countUsage(trx: Knex.Transaction, counts: readonly UsageCo
 }
 
 /** So many of a status on a UTC day (`2026-11-05`) or in an hour of it (`2026-11-05T13`). */
-export type UsageFigure = {readonly time: string; readonly status: CountedStatus; readonly n: number};
+type UsageFigure = {readonly time: string; readonly status: CountedStatus; readonly n: number};
 
 /** The figures of a workspace's days or hours from `since` on. Those of hours are kept for some days. */
 export async function readUsage(
@@ -143,3 +145,128 @@ export async function readMonth(
 	const row = await reader('usage_months').where({workspace_id: workspaceId, month}).first('accepted', 'test');
 	return row ?? {accepted: 0, test: 0};
 }
+
+/** What messages can be grouped by: `domain` is the sender's, `category` the one of the bounce. */
+export const statsGroups = ['workspace', 'domain', 'template', 'destination', 'category'] as const;
+export type StatsGroup = (typeof statsGroups)[number];
+
+export const statsFigures = ['accepted', 'delivered', 'bounced', 'complained', 'opened', 'clicked', 'errored'] as const;
+export type StatsFigures = {readonly [Figure in (typeof statsFigures)[number]]: number};
+
+/** The figures of a group: `key` is the id of the workspace or template, the domain or the category; null: of all. */
+export type StatsRow = StatsFigures & {readonly key: string | null};
+
+export type StatsQuery = {
+	/** Undefined: all workspaces. */
+	readonly workspaceId?: string | undefined;
+	/** Null: one row of all. */
+	readonly by: StatsGroup | null;
+	/** Half-open range of acceptance, milliseconds. */
+	readonly from: number;
+	readonly to: number;
+	/** At most this many groups, the largest ones. */
+	readonly limit?: number;
+};
+
+// A complaint is about a mail that arrived.
+const outcomes = {
+	delivered: ['delivered', 'complained'],
+	bounced: ['bounced'],
+	complained: ['complained'],
+	errored: ['errored'],
+} as const;
+
+/**
+ * Counts messages by what became of them so far, the largest groups first. Real mail only: what the simulator gets leaves no
+ * machine. Ids are made in the order of time, so this reads the copies of the range and no others.
+ */
+export async function countStats(reader: Knex, query: StatsQuery): Promise<StatsRow[]> {
+	const recipients = recipientsOf(reader, query, tablesOf(reader, query)).select('r.state');
+	const sums = Object.entries(outcomes).map(
+		([name, states]) =>
+			`sum(case when state in (${states.map(state => `'${state}'`).join()}) then 1 else 0 end) as ${name}`,
+	);
+	const counting = reader
+		.from(recipients.as('copies'))
+		.select('key', reader.raw(`count(*) as accepted, ${sums.join(', ')}`))
+		.groupBy('key')
+		.orderBy([{column: 'accepted', order: 'desc'}, 'key']);
+	const counted: Array<Record<string, string | number | null>> =
+		query.limit === undefined ? await counting : await counting.limit(query.limit);
+	const engaged = await countEngaged(reader, query);
+	return counted.map(({key, ...numbers}) => {
+		const figures = Object.fromEntries(Object.entries(numbers).map(([name, n]) => [name, Number(n)]));
+		return {key, ...figures, ...(engaged.get(key as string) ?? {opened: 0, clicked: 0})} as StatsRow;
+	});
+}
+
+type Engaged = {readonly opened: number; readonly clicked: number};
+
+async function countEngaged(reader: Knex, query: StatsQuery): Promise<Map<string | null, Engaged>> {
+	const recipients = tablesOf(reader, query);
+	// Whichever is fewer: the copies of one workspace, or what was opened and clicked in all of them.
+	const tables =
+		query.workspaceId === undefined ? ['engagement as e', ...recipients] : [...recipients, 'engagement as e'];
+	const engaged = recipientsOf(reader, query, tables)
+		.whereRaw('e.recipient_id = r.id')
+		.whereBetween('e.recipient_id', [idFloor('rcp', query.from), idFloor('rcp', query.to + lagMs)])
+		.select('e.recipient_id', 'e.kind');
+	const distinct = (kind: string) => `count(distinct case when kind = '${kind}' then recipient_id end) as ${kind}`;
+	const rows: Array<{key: string | null} & Record<'opened' | 'clicked', string | number>> = await reader
+		.from(engaged.as('engaged'))
+		.select('key', reader.raw(`${distinct('opened')}, ${distinct('clicked')}`))
+		.groupBy('key');
+	return new Map(rows.map(({key, opened, clicked}) => [key, {opened: Number(opened), clicked: Number(clicked)}]));
+}
+
+const messages = 'messages as m';
+
+/** Tables that tell of copies, in the order in which SQLite reads them. Only messages have an index by workspace. */
+function tablesOf(reader: Knex, {workspaceId, by}: StatsQuery): string[] {
+	if (workspaceId !== undefined) {
+		// Of an index that covers more SQLite would read all of the workspace.
+		return [isSqlite(reader) ? `${messages} indexed by messages_by_workspace` : messages, 'recipients as r'];
+	}
+	return by === 'domain' || by === 'template' ? ['recipients as r', messages] : ['recipients as r'];
+}
+
+/** The `to` copies of the messages, with the key of their group. */
+function recipientsOf(reader: Knex, query: StatsQuery, tables: readonly string[]): Knex.QueryBuilder {
+	const {workspaceId, by, from, to} = query;
+	const range = {from: idFloor('msg', from), below: idFloor('msg', to)};
+	const recipients = reader
+		.from(reader.raw(tables.join(' cross join ')))
+		.whereRaw("r.role = 'to'")
+		.whereNot('r.destination', simulatorDomain);
+	if (!isSqlite(reader)) {
+		// The days in which they are.
+		void recipients.whereBetween('r.id', [idFloor('rcp', from), idFloor('rcp', to + lagMs)]);
+	}
+	if (by === 'category') {
+		void recipients.where('r.state', 'bounced');
+	}
+	if (workspaceId === undefined) {
+		void recipients.where('r.message_id', '>=', range.from).where('r.message_id', '<', range.below);
+	} else {
+		void recipients.where('m.workspace_id', workspaceId);
+	}
+	if (workspaceId !== undefined || tables.includes(messages)) {
+		// With the range of their ids PostgreSQL reads them from the index, not the whole table.
+		void recipients.whereRaw('r.message_id = m.id').where('m.id', '>=', range.from).where('m.id', '<', range.below);
+	}
+	return recipients.select(reader.raw(`${by === null ? 'null' : keys[by](reader)} as key`));
+}
+
+const isSqlite = (reader: Knex) => reader.client.driverName === 'sqlite3';
+
+const keys: Readonly<Record<StatsGroup, (reader: Knex) => string>> = {
+	workspace: () => 'r.workspace_id',
+	domain: reader => `substr(m.from_key, ${isSqlite(reader) ? 'instr' : 'strpos'}(m.from_key, '@') + 1)`,
+	template: () => 'm.template_id',
+	destination: () => 'r.destination',
+	// Of the first refusal, which ended the copy. The details of an erased person are gone.
+	category: reader => `coalesce((
+		select ${isSqlite(reader) ? 'e.detail' : 'e.detail::json'} ->> 'category' from events as e
+		where e.message_id = r.message_id and e.recipient_id = r.id and e.type = 'bounced'
+		order by e.id limit 1), 'undetermined')`,
+};

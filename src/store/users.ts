@@ -50,7 +50,7 @@ export async function listUsers(reader: Knex, workspaceId?: string): Promise<Lis
 	return rows.map(row => ({...row, passkeys: Number(row.passkeys)}));
 }
 
-export type UserChanges = Partial<Omit<User, 'id' | 'email' | 'created_at'>>;
+type UserChanges = Partial<Omit<User, 'id' | 'email' | 'created_at'>>;
 
 /** Undefined: there is no such user. */
 export async function updateUser(trx: Knex.Transaction, id: string, changes: UserChanges): Promise<User | undefined> {
@@ -85,4 +85,135 @@ export async function takeTotpStep(trx: Knex.Transaction, id: string, step: numb
 /** Forgets links that have ended; how many there were. */
 export async function purgeLinks(trx: Knex.Transaction, now: string): Promise<number> {
 	return await trx('users').where('link_expires_at', '<=', now).update({link_hash: null, link_expires_at: null});
+}
+
+/** A row of `user_sessions`. */
+export type UserSession = {
+	readonly id: string;
+	readonly user_id: string;
+	/** SHA-256 of the token, hex. */
+	readonly token_hash: string;
+	/** The workspace that is looked at; null: none was chosen. */
+	readonly workspace_id: string | null;
+	readonly created_at: string;
+	readonly seen_at: string;
+	readonly confirmed_at: string;
+	/** The client's address, and what its browser calls itself. */
+	readonly address: string;
+	readonly agent: string;
+};
+
+/** A session with what decides who its user is. */
+type OwnedSession = UserSession & {
+	readonly email: string;
+	readonly role: Role;
+	/** The user's own; null: all. */
+	readonly of_workspace: string | null;
+};
+
+/** Sessions that began and were seen after these times, in the store's form. */
+export type SessionLimits = {readonly begun: string; readonly seen: string};
+
+function livingSessions(reader: Knex, {begun, seen}: SessionLimits): Knex.QueryBuilder {
+	return reader('user_sessions as s').where('s.created_at', '>', begun).where('s.seen_at', '>', seen);
+}
+
+export async function insertUserSession(trx: Knex.Transaction, session: UserSession): Promise<void> {
+	await trx('user_sessions').insert(session);
+}
+
+/** Undefined: there is none, or it has ended. */
+export async function findUserSession(
+	reader: Knex,
+	tokenHash: string,
+	limits: SessionLimits,
+): Promise<OwnedSession | undefined> {
+	return await livingSessions(reader, limits)
+		.join('users as u', 'u.id', 's.user_id')
+		.where('s.token_hash', tokenHash)
+		.first('s.*', 'u.email', 'u.role', {of_workspace: 'u.workspace_id'});
+}
+
+/** Newest first. */
+export async function listUserSessions(reader: Knex, userId: string, limits: SessionLimits): Promise<UserSession[]> {
+	return await livingSessions(reader, limits).where('s.user_id', userId).orderBy('s.id', 'desc').select('s.*');
+}
+
+/** False: there is no such session. */
+export async function updateUserSession(
+	trx: Knex.Transaction,
+	id: string,
+	changes: Partial<Pick<UserSession, 'workspace_id' | 'seen_at' | 'confirmed_at'>>,
+): Promise<boolean> {
+	return (await trx('user_sessions').where({id}).update(changes)) === 1;
+}
+
+/** Ends one session of a user, or all but one; how many there were. */
+export async function deleteUserSessions(
+	trx: Knex.Transaction,
+	userId: string,
+	which: {readonly id: string} | {readonly except: string | null},
+): Promise<number> {
+	const sessions = trx('user_sessions').where({user_id: userId});
+	if ('id' in which) {
+		sessions.where({id: which.id});
+	} else if (which.except !== null) {
+		sessions.whereNot({id: which.except});
+	}
+	return await sessions.delete();
+}
+
+/** Removes at most `limit` sessions that have ended; how many there were. */
+export async function purgeUserSessions(
+	trx: Knex.Transaction,
+	{begun, seen}: SessionLimits,
+	limit: number,
+): Promise<number> {
+	const ended = trx('user_sessions').where('created_at', '<=', begun).orWhere('seen_at', '<=', seen);
+	return await trx('user_sessions').whereIn('id', ended.limit(limit).select('id')).delete();
+}
+
+/** A row of `passkeys`. */
+export type Passkey = {
+	readonly id: string;
+	readonly user_id: string;
+	/** What the authenticator calls it, base64url. */
+	readonly credential_id: string;
+	/** In the form of COSE (RFC 9052 §7). */
+	readonly public_key: Uint8Array;
+	/** How often the authenticator says that it was used, a decimal number. */
+	readonly counter: string;
+	readonly name: string;
+	readonly created_at: string;
+	readonly used_at: string | null;
+};
+
+/** False: it is there already. */
+export async function insertPasskey(trx: Knex.Transaction, passkey: Passkey): Promise<boolean> {
+	const row = {...passkey, public_key: Buffer.from(passkey.public_key)};
+	return (await trx('passkeys').insert(row).onConflict('credential_id').ignore().returning('id')).length === 1;
+}
+
+export async function findPasskey(reader: Knex, credentialId: string): Promise<Passkey | undefined> {
+	return await reader('passkeys').where({credential_id: credentialId}).first();
+}
+
+/** Oldest first. */
+export async function listPasskeys(reader: Knex, userId: string): Promise<Passkey[]> {
+	return await reader('passkeys').where({user_id: userId}).orderBy('id');
+}
+
+/** Compare-and-set: notes a use. False: it was used meanwhile, or is gone. */
+export async function usePasskey(
+	trx: Knex.Transaction,
+	{id, counter: before}: Pick<Passkey, 'id' | 'counter'>,
+	{counter, used_at}: Pick<Passkey, 'counter' | 'used_at'>,
+): Promise<boolean> {
+	return (await trx('passkeys').where({id, counter: before}).update({counter, used_at})) === 1;
+}
+
+/** Undefined: the user has no such passkey. */
+export async function deletePasskey(trx: Knex.Transaction, userId: string, id: string): Promise<Passkey | undefined> {
+	const passkey: Passkey | undefined = await trx('passkeys').where({user_id: userId, id}).first();
+	return passkey && (await trx('passkeys').where({id}).delete()) === 1 ? passkey : undefined;
 }

@@ -8,7 +8,7 @@ import {type Address, parseAddress} from '../mail/address.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
 import {submittedFile} from '../mail/message.ts';
 import {suppresses} from '../mail/suppression.ts';
-import {readAddressees} from '../store/contacts.ts';
+import {readAddressees} from '../store/topics.ts';
 import {readSubmitted} from './header.ts';
 
 /** What a client is told: a code, and a text that begins with the enhanced code. */

@@ -9,7 +9,7 @@ import {createUnsubscribeWrite} from '../outcome/unsubscribe.ts';
 import {keyUseWrite} from '../store/api-keys.ts';
 import {answerWrites} from '../store/engine/writer-thread.ts';
 import {createClaimWrite} from '../store/queue/claims.ts';
-import {createQueueWaitWrite} from '../store/queue/queue-waits.ts';
+import {createQueueWaitWrite} from '../store/queue/open-recipients.ts';
 import {siteWrite} from '../store/queue/sites.ts';
 import {openWriter} from '../store/store.ts';
 import {createTurnWrite} from '../webhook/turn.ts';

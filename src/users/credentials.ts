@@ -1,8 +1,7 @@
 import type {ActTools} from '../mail/operator.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
-import {deleteUserSessions} from '../store/user-sessions.ts';
-import {takeTotpStep, type User, updateUser} from '../store/users.ts';
+import {deleteUserSessions, takeTotpStep, type User, updateUser} from '../store/users.ts';
 import type {Busy} from './log-in.ts';
 import {hashPassword, passwordFault} from './password.ts';
 import {isTotpSecret, stepOfCode} from './totp.ts';

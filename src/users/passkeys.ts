@@ -7,10 +7,18 @@ import type {
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {deletePasskey, findPasskey, insertPasskey, listPasskeys, type Passkey, usePasskey} from '../store/passkeys.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
-import {findUser, type User} from '../store/users.ts';
+import {
+	deletePasskey,
+	findPasskey,
+	findUser,
+	insertPasskey,
+	listPasskeys,
+	type Passkey,
+	type User,
+	usePasskey,
+} from '../store/users.ts';
 import type {Attempts} from './attempts.ts';
 import type {LogIn} from './log-in.ts';
 import {createPending} from './pending.ts';

@@ -5,14 +5,16 @@ import type {Role} from '../mail/user.ts';
 import type {Store} from '../store/store.ts';
 import {
 	deleteUserSessions,
+	findUser,
 	findUserSession,
 	insertUserSession,
 	listUserSessions,
 	type SessionLimits,
+	type User,
 	type UserSession,
+	updateUser,
 	updateUserSession,
-} from '../store/user-sessions.ts';
-import {findUser, type User, updateUser} from '../store/users.ts';
+} from '../store/users.ts';
 import {createToken, tokenHash} from './token.ts';
 import {operatorOf, recordUserAct} from './users.ts';
 

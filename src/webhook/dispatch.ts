@@ -3,7 +3,7 @@ import {storeTime} from '../kit/time.ts';
 import {afterAttempt, putOff} from '../mail/webhook.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, type HeldClaimsOptions, storeRetryMs} from '../store/held-claims.ts';
-import {type ClaimedDelivery, claimName, type EndpointWork} from '../store/webhooks/webhook-claims.ts';
+import {type ClaimedDelivery, claimName, type EndpointWork} from '../store/webhook-queue.ts';
 import {createEndpointQueues, type EndpointQueuesOptions, type Moment, type Permit} from './endpoint-queues.ts';
 import type {PostEnd} from './post.ts';
 import {type Attempted, endsOf, type Turn, type Turned} from './turn.ts';

@@ -1,5 +1,5 @@
 import {createHmac} from 'node:crypto';
-import type {EndpointSecrets} from '../store/webhooks/webhook-endpoints.ts';
+import type {EndpointSecrets} from '../store/webhooks.ts';
 
 /** The secrets that sign now; `next`: during the overlap of a rotation, the new one. */
 export type Signing = {readonly secret: string; readonly next: string | null};

@@ -5,9 +5,12 @@ import {
 	type ClaimedDeliveries,
 	type ClaimedDelivery,
 	claimDeliveries,
+	type DeliveryEnd,
 	type EndpointPermit,
-} from '../store/webhooks/webhook-claims.ts';
-import {type DeliveryEnd, type Failing, noteFailing, writeDeliveryEnds} from '../store/webhooks/webhook-ends.ts';
+	type Failing,
+	noteFailing,
+	writeDeliveryEnds,
+} from '../store/webhook-queue.ts';
 import type {PostEnd} from './post.ts';
 
 /** The end of an attempt, with what follows from it. */

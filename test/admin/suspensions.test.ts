@@ -4,7 +4,7 @@ import {resumeDestination, suspendDestination} from '../../src/admin/suspensions
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {readGeneration} from '../../src/store/changes.ts';
-import {listSiteSuspensions, listSuspensions} from '../../src/store/queue/suspensions.ts';
+import {listSiteSuspensions, listSuspensions} from '../../src/store/queue/open-recipients.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {newId} from '../helpers/messages.ts';
 import {testOperator} from '../helpers/tools.ts';

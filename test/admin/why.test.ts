@@ -2,7 +2,7 @@ import test, {type ExecutionContext} from 'ava';
 import {type WaitsFor, type WhyContext, whyWaiting} from '../../src/admin/why.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {type WaitCode, waitParameters} from '../../src/mail/wait-reason.ts';
-import {readRecipientFacts} from '../../src/store/queue/queue-facts.ts';
+import {readRecipientFacts} from '../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import {type StreamPlace, streamIds} from '../../src/api/event-stream.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {apiKeyHash} from '../../src/mail/api-key.ts';
-import {insertEvents} from '../../src/store/events.ts';
+import {insertEvents} from '../../src/store/timeline.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {newStore, storeTest} from '../helpers/databases.ts';
 import {openStream, type StreamMessage} from '../helpers/event-stream.ts';

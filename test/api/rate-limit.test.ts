@@ -2,7 +2,7 @@ import test, {type ExecutionContext} from 'ava';
 import type {Caller} from '../../src/api/caller.ts';
 import {createRateLimits} from '../../src/api/rate-limit.ts';
 import {readRateLimit} from '../../src/mail/api-key.ts';
-import {sharePart} from '../../src/store/rate-windows.ts';
+import {sharePart} from '../../src/store/nodes.ts';
 import {type Answer, codeOf, idOf, startApi} from '../helpers/api.ts';
 import {engines, newStore, storeTest} from '../helpers/databases.ts';
 import {type ApiDocument, operationsOf} from '../helpers/described.ts';

@@ -13,9 +13,15 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {createMailLog} from '../../src/log/maillog.ts';
 import {readGeneration} from '../../src/store/changes.ts';
-import {type DkimKey, findDomainSigning, listDkimKeys} from '../../src/store/dkim-keys.ts';
-import {countDomainStates, type Domain, findDomain} from '../../src/store/domains.ts';
-import {findSender} from '../../src/store/senders.ts';
+import {
+	countDomainStates,
+	type DkimKey,
+	type Domain,
+	findDomain,
+	findDomainSigning,
+	findSender,
+	listDkimKeys,
+} from '../../src/store/domains.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {publish} from '../helpers/domain-zone.ts';

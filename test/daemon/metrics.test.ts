@@ -2,8 +2,8 @@ import {readFileSync} from 'node:fs';
 import test from 'ava';
 import {createMetrics} from '../../src/daemon/metrics.ts';
 import type {Attempt, AttemptResult} from '../../src/mail/outcome.ts';
-import type {PaceFigures} from '../../src/store/queue/pace-figures.ts';
 import type {QueueSize} from '../../src/store/queue/queue-summary.ts';
+import type {PaceFigures} from '../../src/store/queue/sites.ts';
 import type {ReputationStatus} from '../../src/store/reputation.ts';
 
 const attempt: Attempt = {

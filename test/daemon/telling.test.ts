@@ -5,7 +5,7 @@ import {createMailLog} from '../../src/log/maillog.ts';
 import type {Attempt} from '../../src/mail/outcome.ts';
 import type {JudgedTry} from '../../src/outcome/record.ts';
 import {createInfrastructureAlarm} from '../../src/reputation/alarm.ts';
-import type {Claimed} from '../../src/store/queue/claimed.ts';
+import type {Claimed} from '../../src/store/queue/claims.ts';
 
 const at = '2026-06-09T10:15:30.123Z';
 const recipient = {

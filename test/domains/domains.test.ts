@@ -6,9 +6,14 @@ import {domainRecords, sendingNames} from '../../src/domains/domain-records.ts';
 import {addDomain} from '../../src/domains/domains.ts';
 import {addSender, changeSender, removeSender} from '../../src/domains/senders.ts';
 import type {SigningKeys} from '../../src/domains/signing-keys.ts';
-import {listDkimKeys} from '../../src/store/dkim-keys.ts';
-import {findDomain, listDomains} from '../../src/store/domains.ts';
-import {findSender, listSenders, pageDomainSenders} from '../../src/store/senders.ts';
+import {
+	findDomain,
+	findSender,
+	listDkimKeys,
+	listDomains,
+	listSenders,
+	pageDomainSenders,
+} from '../../src/store/domains.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {address} from '../helpers/parsed-address.ts';

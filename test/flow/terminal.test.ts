@@ -5,7 +5,7 @@ import {join, resolve} from 'node:path';
 import process from 'node:process';
 import test from 'ava';
 import {liveDaemon} from '../../src/data-folder/daemon-file.ts';
-import {isFolderLocked} from '../../src/store/engine/lock.ts';
+import {isFolderLocked} from '../../src/store/engine/sqlite.ts';
 import {type Program, prepareProgram} from '../helpers/daemon.ts';
 import {call} from '../helpers/shop.ts';
 import {startOnTerminal} from '../helpers/terminal.ts';

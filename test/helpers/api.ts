@@ -27,7 +27,7 @@ import {createErase} from '../../src/outcome/erase.ts';
 import {createFeed} from '../../src/outcome/feed.ts';
 import type {EventWriter} from '../../src/outcome/outbox.ts';
 import {findKey, noteKeyUse} from '../../src/store/api-keys.ts';
-import {sharePart} from '../../src/store/rate-windows.ts';
+import {sharePart} from '../../src/store/nodes.ts';
 import type {Store} from '../../src/store/store.ts';
 import {createGuard} from '../../src/webhook/guard.ts';
 import {type ApiDocument, createAnswerCheck} from './described.ts';

@@ -1,5 +1,5 @@
 import {storeTime} from '../../src/kit/time.ts';
-import {insertRows} from '../../src/store/engine/insert-rows.ts';
+import {insertRows} from '../../src/store/engine/rows.ts';
 import {enqueue} from '../../src/store/queue/open-recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {newId} from './messages.ts';

@@ -1,7 +1,7 @@
 import type {ExecutionContext} from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
-import {insertEvents, type NewEvent} from '../../src/store/events.ts';
 import type {Store} from '../../src/store/store.ts';
+import {insertEvents, type NewEvent} from '../../src/store/timeline.ts';
 import {newId} from './messages.ts';
 
 export function newEvent(messageId: string, type: NewEvent['type'] = 'delivered'): NewEvent {

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
-import {insertRows} from '../../src/store/engine/insert-rows.ts';
+import {insertRows} from '../../src/store/engine/rows.ts';
 import {insertRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 

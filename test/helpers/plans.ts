@@ -24,7 +24,7 @@ export async function planOf(
 
 type Part = {readonly name: string; readonly parent: string};
 
-/** The parts of tables and of indexes (`src/store/days.ts`) with what they are of. */
+/** The parts of tables and of indexes (`src/store/postgres/days.ts`) with what they are of. */
 async function listParts(trx: Knex): Promise<Part[]> {
 	const {rows} = await trx.raw(
 		'select inhrelid::regclass::text as name, inhparent::regclass::text as parent from pg_inherits',

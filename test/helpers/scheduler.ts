@@ -3,14 +3,21 @@ import {storeTime} from '../../src/kit/time.ts';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
-import {claimAged, readAged, readShortestLifetime} from '../../src/store/queue/aged-recipients.ts';
-import type {Claimed} from '../../src/store/queue/claimed.ts';
-import {createClaimWrite} from '../../src/store/queue/claims.ts';
-import {createQueueWaitWrite} from '../../src/store/queue/queue-waits.ts';
-import {releaseUnknownClaims} from '../../src/store/queue/releases.ts';
+import {releaseUnknownClaims} from '../../src/store/held-claims.ts';
+import {
+	type Claimed,
+	claimAged,
+	createClaimWrite,
+	readAged,
+	readShortestLifetime,
+} from '../../src/store/queue/claims.ts';
+import {
+	createQueueWaitWrite,
+	readResumed,
+	readSuspensions,
+	readWaitingQueues,
+} from '../../src/store/queue/open-recipients.ts';
 import {siteWrite} from '../../src/store/queue/sites.ts';
-import {readResumed, readSuspensions} from '../../src/store/queue/suspensions.ts';
-import {readWaitingQueues} from '../../src/store/queue/waiting-queues.ts';
 import {readTries} from '../../src/store/reputation.ts';
 import type {Store} from '../../src/store/store.ts';
 import {eventWriter, newId} from './messages.ts';

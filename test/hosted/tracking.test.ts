@@ -10,9 +10,9 @@ import type {Claims} from '../../src/links/claims.ts';
 import {createLinks} from '../../src/links/links.ts';
 import {isId} from '../../src/mail/ids.ts';
 import {createEngagementWrite} from '../../src/outcome/engagement.ts';
-import {readEngagement} from '../../src/store/engagement.ts';
-import {readEvents} from '../../src/store/events.ts';
+import {readEngagement} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
+import {readEvents} from '../../src/store/timeline.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 

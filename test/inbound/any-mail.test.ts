@@ -5,7 +5,7 @@ import {createRecord} from '../../src/inbound/record.ts';
 import {createTakeIn} from '../../src/inbound/take-in.ts';
 import {createTrustedReporter} from '../../src/inbound/trusted-reporter.ts';
 import {readReport} from '../../src/report/read-report.ts';
-import {countUnread} from '../../src/store/inbound/inbound.ts';
+import {countUnread} from '../../src/store/inbound-mails.ts';
 import {classify} from '../helpers/classify.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {evilMail} from '../helpers/evil-mails.ts';

@@ -4,7 +4,7 @@ import {createReading, type ReadingOptions, readMarkWrite} from '../../src/inbou
 import {createTakeIn} from '../../src/inbound/take-in.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import type {CameIn, Reading} from '../../src/mail/report.ts';
-import {countUnread} from '../../src/store/inbound/inbound.ts';
+import {countUnread} from '../../src/store/inbound-mails.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';

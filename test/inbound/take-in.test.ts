@@ -1,6 +1,6 @@
 import test from 'ava';
 import {createTakeIn} from '../../src/inbound/take-in.ts';
-import {listUnread} from '../../src/store/inbound/inbound.ts';
+import {listUnread} from '../../src/store/inbound-mails.ts';
 import {storeTest} from '../helpers/databases.ts';
 
 const clock = {now: () => Date.UTC(2026, 10, 21, 10, 0, 0)};

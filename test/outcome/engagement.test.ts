@@ -1,9 +1,9 @@
 import test from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createEngagementWrite, type Engagement, type Whose} from '../../src/outcome/engagement.ts';
-import {readEngagement} from '../../src/store/engagement.ts';
-import {readEvents} from '../../src/store/events.ts';
+import {readEngagement} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
+import {readEvents} from '../../src/store/timeline.ts';
 import {readUsage} from '../../src/store/usage.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';

@@ -3,17 +3,21 @@ import type {Knex} from 'knex';
 import {storeTime} from '../../src/kit/time.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {giveUp} from '../../src/outcome/settle.ts';
-import {readLastPosition} from '../../src/store/event-positions.ts';
 import {readStream} from '../../src/store/event-stream.ts';
-import {releaseOthers, releaseOwn} from '../../src/store/held-claims.ts';
+import {
+	recipientClaims,
+	releaseOthers,
+	releaseOwn,
+	releaseSilentClaims,
+	releaseUnknownClaims,
+} from '../../src/store/held-claims.ts';
 import {beat, removeNode} from '../../src/store/nodes.ts';
-import type {Claimed} from '../../src/store/queue/claimed.ts';
-import {holdAll, holdRecipients} from '../../src/store/queue/queue-change.ts';
-import {readRecipientFacts} from '../../src/store/queue/queue-facts.ts';
-import {listQueue} from '../../src/store/queue/queue-list.ts';
-import {recipientClaims, releaseSilentClaims, releaseUnknownClaims} from '../../src/store/queue/releases.ts';
+import type {Claimed} from '../../src/store/queue/claims.ts';
+import {holdAll, holdRecipients} from '../../src/store/queue/open-recipients.ts';
+import {listQueue, readRecipientFacts} from '../../src/store/queue/queue-summary.ts';
 import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
+import {readLastPosition} from '../../src/store/timeline.ts';
 import {idOf} from '../helpers/api.ts';
 import {engines, newStore, storeTest} from '../helpers/databases.ts';
 import {claimDue, endTry, judgedOf, seen, startFirstTry, typesOf} from '../helpers/first-try.ts';

@@ -1,7 +1,7 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {type GivenUp, giveUp} from '../../src/outcome/settle.ts';
-import {findWaiting} from '../../src/store/queue/queue-list.ts';
+import {findWaiting} from '../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {eventWriter, insertMessages, insertWorkspace} from '../helpers/messages.ts';

@@ -1,10 +1,10 @@
 import test from 'ava';
 import type {Reading} from '../../src/mail/report.ts';
 import {createReportWrite, type ReadMail} from '../../src/outcome/reports.ts';
-import {isErased} from '../../src/store/erasures.ts';
-import {readEvents} from '../../src/store/events.ts';
-import {readReports} from '../../src/store/inbound/reports.ts';
+import {readReports} from '../../src/store/reports.ts';
+import {isErased} from '../../src/store/retention.ts';
 import type {Store} from '../../src/store/store.ts';
+import {readEvents} from '../../src/store/timeline.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {eventWriter, insertMessages, newId} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';

@@ -6,7 +6,7 @@ import {createRecordWrite} from '../../src/outcome/record.ts';
 import {figuresOf, type Weight} from '../../src/outcome/reputation.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
-import {type Claimed, readRecipient} from '../../src/store/queue/claimed.ts';
+import {type Claimed, readRecipient} from '../../src/store/queue/claims.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {engines, newLocation, storeTest} from '../helpers/databases.ts';
 import {eventWriter, newId} from '../helpers/messages.ts';

@@ -4,7 +4,7 @@ import {newSite} from '../../src/pace/site.ts';
 import {type DestinationQueue, newQueue} from '../../src/queue/destination-queue.ts';
 import {createNotes} from '../../src/queue/notes.ts';
 import {newSiteOf} from '../../src/queue/site.ts';
-import type {QueueWaitNote} from '../../src/store/queue/queue-waits.ts';
+import type {QueueWaitNote} from '../../src/store/queue/open-recipients.ts';
 import {routeTo} from '../helpers/routes.ts';
 
 const moment = {now: Date.parse('2026-06-09T10:15:30Z'), monotonic: 100_000};

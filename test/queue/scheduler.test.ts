@@ -1,10 +1,9 @@
 import test from 'ava';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
-import {readEvents} from '../../src/store/events.ts';
-import {releaseOthers} from '../../src/store/held-claims.ts';
-import type {Claimed} from '../../src/store/queue/claimed.ts';
-import {recipientClaims} from '../../src/store/queue/releases.ts';
+import {recipientClaims, releaseOthers} from '../../src/store/held-claims.ts';
+import type {Claimed} from '../../src/store/queue/claims.ts';
 import type {Store} from '../../src/store/store.ts';
+import {readEvents} from '../../src/store/timeline.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {losingAnswer} from '../helpers/losing-answer.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';

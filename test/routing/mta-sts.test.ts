@@ -7,7 +7,7 @@ import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createPolicies} from '../../src/routing/mta-sts.ts';
 import {createRouter} from '../../src/routing/router.ts';
-import {findPolicy} from '../../src/store/mta-sts.ts';
+import {findPolicy} from '../../src/store/domains.ts';
 import type {Store} from '../../src/store/store.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {storeTest, temporaryFolder} from '../helpers/databases.ts';

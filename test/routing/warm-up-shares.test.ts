@@ -5,7 +5,7 @@ import {idTime} from '../../src/mail/ids.ts';
 import {parseRelayUrl} from '../../src/net/relay-url.ts';
 import {utcDay} from '../../src/pace/warm-up.ts';
 import {createWarmUpShares} from '../../src/routing/warm-up-shares.ts';
-import {readComplaintFigures, readHostFigures} from '../../src/store/queue/warm-up.ts';
+import {readComplaintFigures, readHostFigures} from '../../src/store/queue/sites.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';

@@ -9,7 +9,7 @@ import type {Time} from './time.ts';
 const tripMs = 1;
 const lockMs = 3;
 
-/** What the tables `leases`, `lease_terms` and `sites` hold, with the transactions of src/store/queue/site-shares.ts. */
+/** What the tables `leases`, `lease_terms` and `sites` hold, with the transactions of src/store/queue/sites.ts. */
 export function createShareTables(time: Time) {
 	const terms = new Map<string, {until: number; alone: boolean}>();
 	const shares = new Map<string, Map<string, ShareRow>>();

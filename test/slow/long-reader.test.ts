@@ -1,7 +1,7 @@
 import {statSync} from 'node:fs';
 import {join} from 'node:path';
 import test from 'ava';
-import {usualWal} from '../../src/store/engine/sqlite-wal.ts';
+import {usualWal} from '../../src/store/engine/sqlite.ts';
 import {openStore} from '../../src/store/store.ts';
 import {logged, prepareProgram, welcomeOf} from '../helpers/daemon.ts';
 import {call} from '../helpers/shop.ts';

@@ -1,11 +1,11 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {type IdPrefix, idFloor} from '../../src/mail/ids.ts';
-import {dropDay, emptyBeside, findPast, makeDays} from '../../src/store/days.ts';
-import {readRecipients} from '../../src/store/message-recipients.ts';
+import {dropDay, emptyBeside, findPast, makeDays} from '../../src/store/postgres/days.ts';
+import {readRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
-import {claimDeliveries} from '../../src/store/webhooks/webhook-claims.ts';
-import {listPosts} from '../../src/store/webhooks/webhook-deliveries.ts';
+import {claimDeliveries} from '../../src/store/webhook-queue.ts';
+import {listPosts} from '../../src/store/webhooks.ts';
 import {engines, newStore} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';

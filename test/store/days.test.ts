@@ -2,18 +2,23 @@ import test, {type ExecutionContext} from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
-import {dropDay, emptyBeside, findPast, makeDays} from '../../src/store/days.ts';
-import {addEngagement, findTrackedRecipients, readEngagement} from '../../src/store/engagement.ts';
-import {insertEvents, readEvents} from '../../src/store/events.ts';
-import {findReportedRecipients, readEnds} from '../../src/store/inbound/reports.ts';
-import {readRecipients, readStatus} from '../../src/store/message-recipients.ts';
 import {readLines} from '../../src/store/message-scan.ts';
 import {findMessage, readMetadata} from '../../src/store/messages.ts';
+import {dropDay, emptyBeside, findPast, makeDays} from '../../src/store/postgres/days.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {endClaims, findReported, writeOutcomes} from '../../src/store/queue/outcomes.ts';
-import {readRecipientFacts} from '../../src/store/queue/queue-facts.ts';
+import {readRecipientFacts} from '../../src/store/queue/queue-summary.ts';
+import {
+	addEngagement,
+	findTrackedRecipients,
+	readEngagement,
+	readRecipients,
+	readStatus,
+} from '../../src/store/recipients.ts';
+import {findReportedRecipients, readEnds} from '../../src/store/reports.ts';
 import {readTries} from '../../src/store/reputation.ts';
 import type {Store} from '../../src/store/store.ts';
+import {insertEvents, readEvents} from '../../src/store/timeline.ts';
 import {engines, newStore} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {findUnmatched} from '../../src/store/erasures.ts';
+import {findUnmatched} from '../../src/store/retention.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 

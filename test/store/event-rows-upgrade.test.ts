@@ -1,9 +1,8 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
-import {createSettled} from '../../src/store/event-positions.ts';
 import {readStream} from '../../src/store/event-stream.ts';
-import {readEvents} from '../../src/store/events.ts';
 import {readLines} from '../../src/store/message-scan.ts';
+import {createSettled, readEvents} from '../../src/store/timeline.ts';
 import {engines, newStore} from '../helpers/databases.ts';
 import {claimDue, endTry} from '../helpers/first-try.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';

@@ -3,10 +3,15 @@ import fc from 'fast-check';
 import {storeTime} from '../../src/kit/time.ts';
 import {eventTypes} from '../../src/mail/event.ts';
 import {createIdSource, idTime} from '../../src/mail/ids.ts';
-import {readLastPosition} from '../../src/store/event-positions.ts';
-import {eventsOf, type NewEvent, sharedRows} from '../../src/store/event-rows.ts';
 import {findAtPosition, readStream} from '../../src/store/event-stream.ts';
-import {insertEvents, readEvents} from '../../src/store/events.ts';
+import {
+	eventsOf,
+	insertEvents,
+	type NewEvent,
+	readEvents,
+	readLastPosition,
+	sharedRows,
+} from '../../src/store/timeline.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 

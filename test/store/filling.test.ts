@@ -1,10 +1,9 @@
 import {randomBytes} from 'node:crypto';
 import test from 'ava';
 import {fillStore} from '../../src/bench/fill.ts';
-import {readLastPosition} from '../../src/store/event-positions.ts';
-import {readEvents} from '../../src/store/events.ts';
-import {readStoreBytes} from '../../src/store/filling.ts';
+import {readStoreSize} from '../../src/store/engine/dialect.ts';
 import {scanMessages} from '../../src/store/message-scan.ts';
+import {readEvents, readLastPosition} from '../../src/store/timeline.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {addWorkspace} from '../helpers/workspace.ts';
 
@@ -47,5 +46,5 @@ storeTest(test, 'a store is filled with what real traffic leaves', async (t, sto
 	t.is(ids.length, bounced);
 	const numbers: string[] = await store.reader('messages').pluck('data');
 	t.deepEqual(new Set(numbers), new Set(Array.from({length: 300}, (_, n) => `{"number":"${n}"}`)));
-	t.true((await readStoreBytes(store.reader)) > 300 * 1000);
+	t.true((await readStoreSize(store.reader)) > 300 * 1000);
 });

@@ -1,7 +1,6 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
-import {listUnread, markRead} from '../../src/store/inbound/inbound.ts';
-import {trimKept} from '../../src/store/inbound/kept-mails.ts';
+import {listUnread, markRead, trimKept} from '../../src/store/inbound-mails.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {plansDuring} from '../helpers/plans.ts';
 

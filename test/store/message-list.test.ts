@@ -1,7 +1,7 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
-import {readRecipients, readStatus} from '../../src/store/message-recipients.ts';
 import {listMessages, type MessageFilter} from '../../src/store/message-scan.ts';
+import {readRecipients, readStatus} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';

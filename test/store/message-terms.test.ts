@@ -2,7 +2,6 @@ import test from 'ava';
 import fc from 'fast-check';
 import type {Knex} from 'knex';
 import {idFloor} from '../../src/mail/ids.ts';
-import {eraseMessages} from '../../src/store/erasures.ts';
 import {
 	countListed,
 	dropTerms,
@@ -11,7 +10,7 @@ import {
 	mergeTerms,
 	readListed,
 } from '../../src/store/message-terms.ts';
-import {removeMessages} from '../../src/store/retention.ts';
+import {eraseMessages, removeMessages} from '../../src/store/retention.ts';
 import type {Store} from '../../src/store/store.ts';
 import {engines, newStore, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';

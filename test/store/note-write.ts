@@ -1,4 +1,4 @@
-import {insertRows} from '../../src/store/engine/insert-rows.ts';
+import {insertRows} from '../../src/store/engine/rows.ts';
 import type {GroupWrite} from '../../src/store/engine/writer.ts';
 
 export type Note = {

@@ -1,10 +1,16 @@
 import test from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
-import {bringForward, releaseOthers, releaseOwn} from '../../src/store/held-claims.ts';
+import {
+	bringForward,
+	recipientClaims,
+	releaseOthers,
+	releaseOwn,
+	releaseUnknownClaims,
+	waitingRecipients,
+} from '../../src/store/held-claims.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
-import {recipientClaims, releaseUnknownClaims, waitingRecipients} from '../../src/store/queue/releases.ts';
-import {readDue, readWaitingQueues} from '../../src/store/queue/waiting-queues.ts';
+import {readDue, readWaitingQueues} from '../../src/store/queue/open-recipients.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';

@@ -1,9 +1,14 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
-import {endWaiting, findClaimed, holdRecipients, makeDue, releaseHeld} from '../../src/store/queue/queue-change.ts';
-import {readRecipientFacts} from '../../src/store/queue/queue-facts.ts';
-import {findNamed, findWaiting, listQueue} from '../../src/store/queue/queue-list.ts';
-import {readQueueSize, summarizeQueue} from '../../src/store/queue/queue-summary.ts';
+import {endWaiting, findClaimed, holdRecipients, makeDue, releaseHeld} from '../../src/store/queue/open-recipients.ts';
+import {
+	findNamed,
+	findWaiting,
+	listQueue,
+	readQueueSize,
+	readRecipientFacts,
+	summarizeQueue,
+} from '../../src/store/queue/queue-summary.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';

@@ -6,7 +6,7 @@ import {
 	readSimulated,
 	readTriedRecipients,
 	type Sample,
-} from '../../src/store/samples.ts';
+} from '../../src/store/reputation.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';

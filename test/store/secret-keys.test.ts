@@ -1,8 +1,16 @@
 import {randomBytes} from 'node:crypto';
 import test from 'ava';
 import {freeId} from '../../src/config/secrets-file.ts';
-import {createVault, resealRows, sealedColumns, sealingIds} from '../../src/store/sealed.ts';
-import {type ConfiguredKey, expectsKeys, matchKeys, noteKeys} from '../../src/store/secret-keys.ts';
+import {
+	type ConfiguredKey,
+	createVault,
+	expectsKeys,
+	matchKeys,
+	noteKeys,
+	resealRows,
+	sealedColumns,
+	sealingIds,
+} from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
+import {readStoreSize} from '../../src/store/engine/dialect.ts';
 import {beat, listNodes} from '../../src/store/nodes.ts';
-import {readStoreSize} from '../../src/store/size.ts';
 import {storeTest} from '../helpers/databases.ts';
 
 storeTest(test, 'the store says how large it is', async (t, store) => {

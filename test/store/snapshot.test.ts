@@ -2,8 +2,7 @@ import {closeSync, openSync, statSync, writeSync} from 'node:fs';
 import path from 'node:path';
 import test from 'ava';
 import {migrations} from '../../migrations/index.ts';
-import {copyStore} from '../../src/store/snapshot.ts';
-import {openStore} from '../../src/store/store.ts';
+import {copyStore, openStore} from '../../src/store/store.ts';
 import {newStore, temporaryFolder} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 

@@ -1,8 +1,8 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
-import {countStats, type StatsQuery, statsGroups} from '../../src/store/stats.ts';
 import type {Store} from '../../src/store/store.ts';
+import {countStats, type StatsQuery, statsGroups} from '../../src/store/usage.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';

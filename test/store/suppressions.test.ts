@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {Knex} from 'knex';
-import {rowOfAddress} from '../../src/store/engine/along-index.ts';
+import {rowOfAddress} from '../../src/store/engine/rows.ts';
 import type {Store} from '../../src/store/store.ts';
 import {
 	insertSuppressions,

@@ -1,6 +1,6 @@
 import test from 'ava';
 import {tlsTask} from '../../src/daemon/sweep-tasks.ts';
-import {countTls, findPolicy, type StoredPolicy, savePolicy, type TlsDay} from '../../src/store/mta-sts.ts';
+import {countTls, findPolicy, type StoredPolicy, savePolicy, type TlsDay} from '../../src/store/domains.ts';
 import {storeTest} from '../helpers/databases.ts';
 
 const policy: StoredPolicy = {

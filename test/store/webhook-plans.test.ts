@@ -7,11 +7,16 @@ import {
 	deliveryClaims,
 	readDueEndpoints,
 	readEndpointWork,
-} from '../../src/store/webhooks/webhook-claims.ts';
-import {findDelivery, findNewest, listDeliveries} from '../../src/store/webhooks/webhook-deliveries.ts';
-import {purgeEndpoints} from '../../src/store/webhooks/webhook-endpoints.ts';
-import {writeDeliveryEnds} from '../../src/store/webhooks/webhook-ends.ts';
-import {replayDeliveries, replayDelivery} from '../../src/store/webhooks/webhook-replays.ts';
+	writeDeliveryEnds,
+} from '../../src/store/webhook-queue.ts';
+import {
+	findDelivery,
+	findNewest,
+	listDeliveries,
+	purgeEndpoints,
+	replayDeliveries,
+	replayDelivery,
+} from '../../src/store/webhooks.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';

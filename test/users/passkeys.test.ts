@@ -1,8 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {listPasskeys} from '../../src/store/passkeys.ts';
 import type {Store} from '../../src/store/store.ts';
-import type {User} from '../../src/store/users.ts';
+import {listPasskeys, type User} from '../../src/store/users.ts';
 import {createAttempts} from '../../src/users/attempts.ts';
 import {createPasskeys, removePasskey} from '../../src/users/passkeys.ts';
 import {addUser} from '../../src/users/users.ts';

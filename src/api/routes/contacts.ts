@@ -3,7 +3,7 @@ import type {Static} from 'typebox';
 import {changeContact} from '../../admin/contacts.ts';
 import {isId} from '../../mail/ids.ts';
 import {Type} from '../../mail/type.ts';
-import {type Contact, findContact, listContacts, type Preferences} from '../../store/contacts.ts';
+import {type Contact, findContact, listContacts, type Preferences} from '../../store/topics.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
 import type {Caller} from '../caller.ts';

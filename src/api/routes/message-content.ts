@@ -1,6 +1,6 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {Type} from '../../mail/type.ts';
-import {listRecipients} from '../../store/message-recipients.ts';
+import {listRecipients} from '../../store/recipients.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {type Caller, visibleMessage} from '../caller.ts';

@@ -13,7 +13,7 @@ import {
 	tagTerm,
 } from '../../mail/terms.ts';
 import {Type} from '../../mail/type.ts';
-import {firstThatFit} from '../../store/engine/along-index.ts';
+import {firstThatFit} from '../../store/engine/rows.ts';
 import {type MessageFilter, scanMessages} from '../../store/message-scan.ts';
 import {readMessages} from '../../store/messages.ts';
 import type {ApiParts} from '../api-parts.ts';

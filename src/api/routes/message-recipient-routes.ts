@@ -1,5 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import {listRecipients, pageAttempts} from '../../store/message-recipients.ts';
+import {listRecipients, pageAttempts} from '../../store/recipients.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {visibleMessage} from '../caller.ts';

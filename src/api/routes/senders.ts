@@ -3,7 +3,7 @@ import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} f
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
 import {Type} from '../../mail/type.ts';
-import {findSender, findSenderById, pageSenders} from '../../store/senders.ts';
+import {findSender, findSenderById, pageSenders} from '../../store/domains.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';

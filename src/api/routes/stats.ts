@@ -2,7 +2,7 @@ import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {mostDays, readStats} from '../../admin/stats.ts';
 import {apiTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
-import {statsFigures, statsGroups} from '../../store/stats.ts';
+import {statsFigures, statsGroups} from '../../store/usage.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';

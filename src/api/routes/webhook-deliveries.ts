@@ -1,7 +1,7 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {replay} from '../../admin/webhooks.ts';
 import {isId} from '../../mail/ids.ts';
-import {scanDeliveries} from '../../store/webhooks/webhook-deliveries.ts';
+import {scanDeliveries} from '../../store/webhooks.ts';
 import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
 import {visibleEndpoint, visibleMode} from '../caller.ts';

@@ -12,7 +12,7 @@ import {parseDuration, storeTime} from '../../kit/time.ts';
 import type {Tools} from '../../mail/operator.ts';
 import {mostEndpoints, usualOverlap} from '../../mail/webhook.ts';
 import type {Vault} from '../../store/sealed.ts';
-import {type Endpoint, findEndpoint, listEndpoints} from '../../store/webhooks/webhook-endpoints.ts';
+import {type Endpoint, findEndpoint, listEndpoints} from '../../store/webhooks.ts';
 import type {Guard} from '../../webhook/guard.ts';
 import type {PostEnd} from '../../webhook/post.ts';
 import {type Auth, actAs, callerOf} from '../auth.ts';

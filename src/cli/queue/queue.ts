@@ -3,8 +3,7 @@ import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from
 import {type Why, whyWaiting} from '../../admin/why.ts';
 import {readWhyContext} from '../../admin/why-context.ts';
 import {storeTime} from '../../kit/time.ts';
-import {readRecipientFacts} from '../../store/queue/queue-facts.ts';
-import {listQueue, type QueuedRecipient} from '../../store/queue/queue-list.ts';
+import {listQueue, type QueuedRecipient, readRecipientFacts} from '../../store/queue/queue-summary.ts';
 import {readDaemons} from '../open-store.ts';
 import {count} from '../options.ts';
 import {verb} from '../program.ts';

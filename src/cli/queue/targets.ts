@@ -1,7 +1,6 @@
 import type {Command} from 'commander';
 import {isId} from '../../mail/ids.ts';
-import {findNamed, findWaiting} from '../../store/queue/queue-list.ts';
-import type {QueueFilter} from '../../store/queue/queue-parts.ts';
+import {findNamed, findWaiting, type QueueFilter} from '../../store/queue/queue-summary.ts';
 import {CliError} from '../fault.ts';
 import {domain, past} from '../options.ts';
 import type {Session} from '../session.ts';

@@ -1,8 +1,8 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
 import {queueKeyText} from '../../mail/route.ts';
-import {readAttempts, type StoredAttempt} from '../../store/message-recipients.ts';
-import {type RecipientFacts, readRecipientFacts} from '../../store/queue/queue-facts.ts';
+import {type RecipientFacts, readRecipientFacts} from '../../store/queue/queue-summary.ts';
+import {readAttempts, type StoredAttempt} from '../../store/recipients.ts';
 import {listWorkspaces} from '../../store/workspaces.ts';
 import {CliError} from '../fault.ts';
 import {attemptLines} from '../message-text.ts';

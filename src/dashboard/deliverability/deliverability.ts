@@ -1,8 +1,8 @@
 import {type Html, html} from '../../hosted/html.ts';
 import {storeTime} from '../../kit/time.ts';
 import {simulatorDomain} from '../../mail/simulator.ts';
-import {readWarmUps} from '../../store/queue/warm-up.ts';
-import {type Refusal, readRefusals, readTriedRecipients, type TriedRecipient} from '../../store/samples.ts';
+import {readWarmUps} from '../../store/queue/sites.ts';
+import {type Refusal, readRefusals, readTriedRecipients, type TriedRecipient} from '../../store/reputation.ts';
 import {badge, type Column, chips, count, name, nothing, section, share, table} from '../markup.ts';
 import {countsSimulated, hoursOf, type Period, periodOf, periods, simulatedLine} from '../overview/traffic.ts';
 import type {DashboardParts} from '../parts.ts';

@@ -1,7 +1,7 @@
 import {wordingOf} from '../../bounce/wording.ts';
 import type {BounceCategory} from '../../mail/outcome.ts';
 import {providerOf} from '../../reputation/alarm.ts';
-import type {Refusal, TriedRecipient} from '../../store/samples.ts';
+import type {Refusal, TriedRecipient} from '../../store/reputation.ts';
 
 /** What became of the copies for one provider or destination. */
 export type Group = {

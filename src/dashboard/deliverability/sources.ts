@@ -1,7 +1,7 @@
 import type {Settings} from '../../config/settings.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {dailyShare, daysBefore, utcDay} from '../../pace/warm-up.ts';
-import type {WarmUpCount} from '../../store/queue/warm-up.ts';
+import type {WarmUpCount} from '../../store/queue/sites.ts';
 import type {Workspace} from '../../store/workspaces.ts';
 import {badge, code, count, nothing, table} from '../markup.ts';
 

@@ -1,8 +1,7 @@
 import {keyAlgorithms} from '../../domains/record-words.ts';
 import {cancelRotation, rotateKeys} from '../../domains/signing-keys.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {type DkimKey, keyState} from '../../store/dkim-keys.ts';
-import type {Domain} from '../../store/domains.ts';
+import {type DkimKey, type Domain, keyState} from '../../store/domains.ts';
 import {act, badge, code, nothing, section, type Tone, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';

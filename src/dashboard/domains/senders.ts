@@ -5,8 +5,7 @@ import {addSender, changeSender, prepareKeys, removeSender, senderState} from '.
 import {type Html, html} from '../../hosted/html.ts';
 import {labelFault} from '../../kit/unprintable.ts';
 import {isId} from '../../mail/ids.ts';
-import type {Domain} from '../../store/domains.ts';
-import {findSenderById, pageDomainSenders, type Sender} from '../../store/senders.ts';
+import {type Domain, findSenderById, pageDomainSenders, type Sender} from '../../store/domains.ts';
 import {
 	act,
 	badge,

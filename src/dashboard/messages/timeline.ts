@@ -3,11 +3,15 @@ import {type Reason, type Why, whyWaiting} from '../../admin/why.ts';
 import {readWhyContext} from '../../admin/why-context.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import type {EventType} from '../../mail/event.ts';
-import {type EngagementCount, readEngagement} from '../../store/engagement.ts';
-import {readEvents, type StoredEvent} from '../../store/events.ts';
-import {readReports, type StoredReport} from '../../store/inbound/reports.ts';
-import type {StoredAttempt, StoredRecipient} from '../../store/message-recipients.ts';
-import {readRecipientFacts} from '../../store/queue/queue-facts.ts';
+import {readRecipientFacts} from '../../store/queue/queue-summary.ts';
+import {
+	type EngagementCount,
+	readEngagement,
+	type StoredAttempt,
+	type StoredRecipient,
+} from '../../store/recipients.ts';
+import {readReports, type StoredReport} from '../../store/reports.ts';
+import {readEvents, type StoredEvent} from '../../store/timeline.ts';
 import {readDaemons} from '../daemons.ts';
 import {hrefOf, join, name, section, type Tone, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';

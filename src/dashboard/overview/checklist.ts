@@ -5,7 +5,7 @@ import {type Html, html} from '../../hosted/html.ts';
 import {listApiKeys} from '../../store/api-keys.ts';
 import type {Domain} from '../../store/domains.ts';
 import {pageTemplates} from '../../store/templates.ts';
-import type {Endpoint} from '../../store/webhooks/webhook-endpoints.ts';
+import type {Endpoint} from '../../store/webhooks.ts';
 import {badge, nothing} from '../markup.ts';
 
 type Step = {readonly isDone: boolean; readonly text: string; readonly to: string; readonly how: string};

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {type Html, html} from '../../hosted/html.ts';
 import {hourMs, storeTime} from '../../kit/time.ts';
-import type {SimulatedMessage} from '../../store/samples.ts';
+import type {SimulatedMessage} from '../../store/reputation.ts';
 import {type CountedStatus, countedStatuses, readUsage, type UsageSpan, usageSpans} from '../../store/usage.ts';
 import type {Series} from '../charts.ts';
 import {count, hrefOf, nothing} from '../markup.ts';

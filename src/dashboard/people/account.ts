@@ -1,9 +1,7 @@
 import type {FastifyRequest} from 'fastify';
 import {renderSVG} from 'uqr';
 import {type Html, html} from '../../hosted/html.ts';
-import {listPasskeys, type Passkey} from '../../store/passkeys.ts';
-import type {UserSession} from '../../store/user-sessions.ts';
-import {findUser, type User} from '../../store/users.ts';
+import {findUser, listPasskeys, type Passkey, type User, type UserSession} from '../../store/users.ts';
 import {removeTotp, setPassword, setTotp} from '../../users/credentials.ts';
 import {removePasskey} from '../../users/passkeys.ts';
 import {createTotpSecret, isTotpSecret, totpUri} from '../../users/totp.ts';

@@ -1,7 +1,7 @@
 import {letterOf, reviewOf, whyOf} from '../../admin/kept-mail.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import type {Kept} from '../../mail/report.ts';
-import {findKept, type KeptMail, listKept, readRaw} from '../../store/inbound/kept-mails.ts';
+import {findKept, type KeptMail, listKept, readRaw} from '../../store/inbound-mails.ts';
 import {pager} from '../lists.ts';
 import {live} from '../live.ts';
 import {badge, name, type Tone, table, time} from '../markup.ts';

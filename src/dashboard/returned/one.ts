@@ -2,7 +2,7 @@ import {letterOf, reviewOf, tokenFaults, whyOf} from '../../admin/kept-mail.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {keptLength, type Report, type ReportKind} from '../../mail/report.ts';
 import {kindOf, reportRows} from '../../report/explain.ts';
-import type {KeptMail} from '../../store/inbound/kept-mails.ts';
+import type {KeptMail} from '../../store/inbound-mails.ts';
 import {code, count, facts, join, name, nothing, section, time} from '../markup.ts';
 
 /** Octets of a mail that are shown; the rest is in the file that one can save. */

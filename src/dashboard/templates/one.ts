@@ -1,6 +1,6 @@
 import {removeTemplate, rollBack} from '../../admin/templates.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {listSenders} from '../../store/senders.ts';
+import {listSenders} from '../../store/domains.ts';
 import {
 	listSubjects,
 	pageVersions,

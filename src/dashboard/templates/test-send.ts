@@ -3,7 +3,7 @@ import {createReadSend} from '../../api/read-send.ts';
 import {createChecks} from '../../api/validate.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {parseExact} from '../../kit/exact-json.ts';
-import type {Sender} from '../../store/senders.ts';
+import type {Sender} from '../../store/domains.ts';
 import {act, input, join, select} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';

@@ -6,13 +6,13 @@ import {webhookEventTypes} from '../../mail/event.ts';
 import {isId} from '../../mail/ids.ts';
 import {type DeliveryState, deliveryStates} from '../../mail/webhook.ts';
 import {
+	type Endpoint,
 	findDelivery,
 	listPosts,
 	type StoredDelivery,
 	type StoredPost,
 	scanDeliveries,
-} from '../../store/webhooks/webhook-deliveries.ts';
-import type {Endpoint} from '../../store/webhooks/webhook-endpoints.ts';
+} from '../../store/webhooks.ts';
 import {pager} from '../lists.ts';
 import {live} from '../live.ts';
 import {

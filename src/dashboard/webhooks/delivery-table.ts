@@ -1,6 +1,6 @@
 import {type Html, html} from '../../hosted/html.ts';
 import type {DeliveryState} from '../../mail/webhook.ts';
-import type {StoredDelivery} from '../../store/webhooks/webhook-deliveries.ts';
+import type {StoredDelivery} from '../../store/webhooks.ts';
 import {badge, count, name, type Table, type Tone, time} from '../markup.ts';
 
 /** How deliveries of an endpoint are listed. */

@@ -1,6 +1,6 @@
 import {type Html, html} from '../../hosted/html.ts';
 import {type WebhookEventType, webhookEventTypes} from '../../mail/event.ts';
-import type {Endpoint} from '../../store/webhooks/webhook-endpoints.ts';
+import type {Endpoint} from '../../store/webhooks.ts';
 import type {Guard} from '../../webhook/guard.ts';
 import {act, input, join} from '../markup.ts';
 

@@ -2,7 +2,7 @@ import {changeEndpoint, removeEndpoint, setEndpointActive, signingSecret} from '
 import {createSeats} from '../../api/seats.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
-import {type Endpoint, endpointState, findEndpoint} from '../../store/webhooks/webhook-endpoints.ts';
+import {type Endpoint, endpointState, findEndpoint} from '../../store/webhooks.ts';
 import {live} from '../live.ts';
 import {act, facts, join, opened, section, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';

@@ -1,8 +1,7 @@
 import {addEndpoint, signingSecret} from '../../admin/webhooks.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {mostEndpoints} from '../../mail/webhook.ts';
-import {findNewest, type StoredDelivery} from '../../store/webhooks/webhook-deliveries.ts';
-import {type Endpoint, endpointState, listEndpoints} from '../../store/webhooks/webhook-endpoints.ts';
+import {type Endpoint, endpointState, findNewest, listEndpoints, type StoredDelivery} from '../../store/webhooks.ts';
 import {live} from '../live.ts';
 import {badge, join, name, opened, type Tone, table, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';

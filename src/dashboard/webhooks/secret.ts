@@ -2,7 +2,7 @@ import {rotateSecret, signingSecret} from '../../admin/webhooks.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {hourMs, storeTime} from '../../kit/time.ts';
 import {longestOverlap, usualOverlap} from '../../mail/webhook.ts';
-import type {Endpoint} from '../../store/webhooks/webhook-endpoints.ts';
+import type {Endpoint} from '../../store/webhooks.ts';
 import {act, copyable, facts, opened, section, select, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';

@@ -1,7 +1,4 @@
-import {statSync} from 'node:fs';
 import type {Knex} from 'knex';
-import {SqliteClient} from './sqlite-client.ts';
-import {usualWal} from './sqlite-wal.ts';
 
 /** The few differences between the two engines; no other file knows which one is in use. */
 export type Dialect = {
@@ -182,20 +179,6 @@ export async function readServerTime(trx: Knex.Transaction): Promise<number> {
 	return Number(rows[0].now);
 }
 
-type SqliteConnection = {exec: (sql: string, done: (error: Error | null) => void) => void};
-
-// FULL: a 202 survives power loss. The others bound files and distrust the schema.
-const sqlitePragmas = `
-	pragma busy_timeout = 5000;
-	pragma journal_mode = wal;
-	pragma synchronous = full;
-	pragma foreign_keys = on;
-	pragma trusted_schema = off;
-	pragma cell_size_check = on;
-	pragma wal_autocheckpoint = 1000;
-	pragma journal_size_limit = ${usualWal};
-`;
-
 // What goes wrong is thrown; knex would print it as well.
 export const quiet = {
 	warn: () => undefined,
@@ -203,29 +186,6 @@ export const quiet = {
 	deprecate: () => undefined,
 	debug: () => undefined,
 };
-
-// Precedes the first page, and only there: on a store that is there it would be a write.
-const freshPragmas = 'pragma busy_timeout = 5000; pragma auto_vacuum = incremental;';
-
-export function sqliteConfig(filename: string, connections: number): Knex.Config {
-	return {
-		client: SqliteClient as unknown as typeof Knex.Client,
-		connection: {filename},
-		useNullAsDefault: true,
-		log: quiet,
-		// Error texts would otherwise carry the bound values: secrets and addresses.
-		compileSqlOnError: false,
-		pool: {
-			min: 1,
-			max: connections,
-			idleTimeoutMillis: 2 ** 31 - 1,
-			afterCreate: (connection: SqliteConnection, done: (error: Error | null, connection: SqliteConnection) => void) =>
-				connection.exec(statSync(filename).size === 0 ? freshPragmas + sqlitePragmas : sqlitePragmas, error =>
-					done(error, connection),
-				),
-		},
-	};
-}
 
 /**
  * Asks things of which none needs another's answer: PostgreSQL at once, which works on them in this order, SQLite one after
@@ -247,9 +207,10 @@ export async function askTogether<Asks extends ReadonlyArray<() => Promise<unkno
 }
 
 type Value = string | number | Uint8Array | null;
+export type Row = readonly Value[];
 
 /** True if a row holds bytes. JSON cannot hold them, and in the text of COPY they are twice as long. */
-export function hasBytes(rows: ReadonlyArray<readonly Value[]>): boolean {
+export function hasBytes(rows: readonly Row[]): boolean {
 	return rows.some(row => row.some(value => typeof value === 'object' && value !== null));
 }
 
@@ -258,11 +219,7 @@ export function hasBytes(rows: ReadonlyArray<readonly Value[]>): boolean {
  * engines name column1, column2 … SQLite gets them as one JSON text: binding thousands of single values costs the main
  * thread five times as much, and the statement stays short. Bytes have no place in JSON: such rows are bound one by one.
  */
-export function rowSource(
-	database: Knex,
-	rows: ReadonlyArray<readonly Value[]>,
-	width: number,
-): {sql: string; bindings: Value[]} {
+export function rowSource(database: Knex, rows: readonly Row[], width: number): {sql: string; bindings: Value[]} {
 	if (database.client.driverName === 'sqlite3' && !hasBytes(rows)) {
 		const columns = Array.from({length: width}, (_, index) => `value->>${index} as column${index + 1}`);
 		// `where true`: SQLite would read `on conflict` as the beginning of a join's constraint.
@@ -332,4 +289,13 @@ export function isWithin(
 	const given = conditions.flatMap(([sql, end]) => (end === null ? [] : [database.raw(sql, [id, end])]));
 	const same = database.raw('?? like ?', [column, value.replaceAll(/[\\%_]/g, '\\$&')]);
 	return database.raw([same, ...given].map(() => '?').join(' and '), [same, ...given]);
+}
+
+/** Octets that the store takes: of its file without the write-ahead log, or of the database. */
+export async function readStoreSize(reader: Knex): Promise<number> {
+	const row =
+		reader.client.driverName === 'pg'
+			? (await reader.raw('select pg_database_size(current_database()) as bytes')).rows[0]
+			: (await reader.raw('select page_count * page_size as bytes from pragma_page_count(), pragma_page_size()'))[0];
+	return Number(row.bytes);
 }

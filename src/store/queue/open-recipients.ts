@@ -1,9 +1,14 @@
 import type {Knex} from 'knex';
-import type {QueueKey} from '../../mail/route.ts';
-import {rowSource} from '../engine/dialect.ts';
-import {insertRows} from '../engine/insert-rows.ts';
-import {among} from '../engine/near-ids.ts';
-import {unanswered} from '../engine/postgres-pipeline.ts';
+import type {Role} from '../../mail/message.ts';
+import {type RecipientState, statesBefore} from '../../mail/recipient-state.ts';
+import {type QueueKey, queueKeyText} from '../../mail/route.ts';
+import {type WaitReason, waitParameters} from '../../mail/wait-reason.ts';
+import {rowSource, rowsOf} from '../engine/dialect.ts';
+import {among, insertRows} from '../engine/rows.ts';
+import type {GroupWrite} from '../engine/writer.ts';
+import {listState} from '../message-terms.ts';
+import {unanswered} from '../postgres/postgres-client.ts';
+import {endCutOff, storeQueued, takeClaims} from '../timeline.ts';
 
 /*
  * The table `queue` has a row for each copy that waits or is being tried, `claims` one for each that a daemon has. All that
@@ -12,7 +17,7 @@ import {unanswered} from '../engine/postgres-pipeline.ts';
  */
 
 /** A copy that waits; its time in the store's form. */
-export type OpenRecipient = QueueKey & {
+type OpenRecipient = QueueKey & {
 	readonly recipientId: string;
 	readonly nextAttemptAt: string;
 	/** Tries that have ended. */
@@ -67,4 +72,383 @@ export async function dequeue(trx: Knex.Transaction, ids: readonly string[]): Pr
 /** Those of the copies that are in the queue. Their rows stay as they are until the transaction ends, and nobody claims them. */
 export async function lockOpen(trx: Knex.Transaction, ids: readonly string[]): Promise<string[]> {
 	return await trx('queue').whereIn('recipient_id', ids).orderBy('recipient_id').forUpdate().pluck('recipient_id');
+}
+
+/*
+ * Which lanes have work. The index of what waits is sorted by lane and time: after the first copy of a lane comes a jump to
+ * the next lane. So the cost is that of the lanes, however many copies wait in each.
+ */
+
+const order = 'q.destination, q.workspace_id, q.next_attempt_at';
+
+/** The ids of the copies that come due first in each lane, as `firsts`; of several at one time it is any. */
+const firsts = `firsts (id) as (
+		select (select q.recipient_id from queue as q where q.held_at is null order by ${order} limit 1)
+		union all
+		select coalesce(
+			(select q.recipient_id from queue as q where q.held_at is null
+				and q.destination = p.destination and q.workspace_id > p.workspace_id order by ${order} limit 1),
+			(select q.recipient_id from queue as q where q.held_at is null
+				and q.destination > p.destination order by ${order} limit 1))
+		from firsts join queue as p on p.recipient_id = firsts.id)`;
+
+const isGoing = '(select w.paused_at from workspaces as w where w.id = l.workspace_id) is null';
+
+/** Lanes with work of workspaces that are not paused, and when the first copy of each is due: what the scheduler starts from. */
+export async function readWaitingQueues(reader: Knex): Promise<Array<QueueKey & {readonly due: string}>> {
+	return await rowsOf(
+		reader,
+		`with recursive ${firsts}
+		select l.destination, l.workspace_id as "workspaceId", l.next_attempt_at as due
+		from firsts join queue as l on l.recipient_id = firsts.id where ${isGoing}`,
+		[],
+	);
+}
+
+/** Lanes with copies that a claim would get now. What is claimed is few: it is passed over copy by copy. */
+export async function readDue(reader: Knex, now: string): Promise<QueueKey[]> {
+	return await rowsOf(
+		reader,
+		`with recursive ${firsts}
+		select l.destination, l.workspace_id as "workspaceId"
+		from firsts join queue as l on l.recipient_id = firsts.id
+		where l.next_attempt_at <= ? and ${isGoing}
+			and (select q.recipient_id from queue as q
+				where q.destination = l.destination and q.workspace_id = l.workspace_id and q.held_at is null and q.next_attempt_at <= ?
+					and (select c.recipient_id from claims as c where c.recipient_id = q.recipient_id) is null
+				order by q.next_attempt_at limit 1) is not null`,
+		[now, now],
+	);
+}
+
+/**
+ * Ids of copies of a workspace that wait or are tried, at most so many, in no order: what has its lanes is read along them, however
+ * much waits for others.
+ */
+export async function readOpenOf(reader: Knex, workspaceId: string, limit: number): Promise<string[]> {
+	const parts = [
+		['due', 'q.held_at is null'],
+		['held', 'q.held_at is not null'],
+	] as const;
+	const destinations = parts.map(([name, part]) => {
+		const after = (last: string) =>
+			`(select q.destination from queue as q where ${part} and q.destination > ${last} order by q.destination limit 1)`;
+		return `${name} (destination) as (
+			select ${after("''")} union all select ${after(`${name}.destination`)} from ${name} where ${name}.destination is not null)`;
+	});
+	const recipients = parts.map(
+		([name, part]) => `select q.recipient_id as id from ${name} cross join queue as q
+			where q.destination = ${name}.destination and q.workspace_id = ? and ${part}`,
+	);
+	const rows: Array<{id: string}> = await rowsOf(
+		reader,
+		`with recursive ${destinations.join(', ')} ${recipients.join(' union all ')} limit ?`,
+		[workspaceId, workspaceId, limit],
+	);
+	return rows.map(({id}) => id);
+}
+
+/** Why mail of a lane is not claimed that is due, or that waits for a site that is left alone; times in the store's form. */
+export type QueueWaitRow = QueueKey & {
+	readonly site: string;
+	readonly reason: WaitReason;
+	/** When that ends; null: not known. */
+	readonly until: string | null;
+	readonly at: string;
+};
+
+/** What changed since the last note. */
+export type QueueWaitNote = {readonly ended: readonly QueueKey[]; readonly rows: readonly QueueWaitRow[]};
+
+const waitColumns = ['destination', 'workspace_id', 'node', 'site', 'waits_for', 'detail', 'until', 'updated_at'];
+const replaced = waitColumns.slice(3).map(name => `${name} = excluded.${name}`);
+
+/** Of several nodes' rows of a lane, `l`, the one that was written last: a condition. */
+export const isNewestOfQueue = `not exists (select 1 from lane_waits as n
+	where n.destination = l.destination and n.workspace_id = l.workspace_id and (n.updated_at, n.node) > (l.updated_at, l.node))`;
+
+/** Notes what the lanes of this node, a daemon's boot id, wait for. */
+export function createQueueWaitWrite(node: string): GroupWrite<QueueWaitNote, void> {
+	return {
+		name: 'lane_waits',
+		rank: 9,
+		size: ({ended, rows}) => ended.length + rows.length,
+		async apply(trx, notes) {
+			for (const {ended, rows} of notes) {
+				await remove(trx, node, ended.toSorted(byKey));
+				await insertRows(
+					trx,
+					'lane_waits',
+					waitColumns,
+					rows.toSorted(byKey).map(row => rowOf(node, row)),
+					`on conflict (destination, workspace_id, node) do update set ${replaced.join(', ')}`,
+				);
+			}
+			return notes.map(() => undefined);
+		},
+	};
+}
+
+function rowOf(node: string, row: QueueWaitRow): Array<string | null> {
+	const {reason} = row;
+	const parameters = waitParameters(reason);
+	return [row.destination, row.workspaceId, node, row.site, reason.code, parameters, row.until, row.at];
+}
+
+const byKey = (a: QueueKey, b: QueueKey): number => (queueKeyText(a) < queueKeyText(b) ? -1 : 1);
+
+async function remove(trx: Knex.Transaction, node: string, queues: readonly QueueKey[]): Promise<void> {
+	if (queues.length === 0) {
+		return;
+	}
+	const {sql, bindings} = rowSource(
+		trx,
+		queues.map(({destination, workspaceId}) => [destination, workspaceId, node]),
+		3,
+	);
+	await trx.raw(
+		`delete from lane_waits where (destination, workspace_id, node) in (${sql})`,
+		bindings as Knex.RawBinding[],
+	);
+}
+
+/** A node that stops tells nothing any more. */
+export async function removeOwnQueueWaits(trx: Knex.Transaction, node: string): Promise<void> {
+	await trx('lane_waits').where({node}).delete();
+}
+
+/** On SQLite the folder's lock says that the daemons that wrote these are dead. */
+export async function removeOtherQueueWaits(trx: Knex.Transaction, node: string): Promise<void> {
+	await trx('lane_waits').whereNot({node}).delete();
+}
+
+/** What nodes noted that are no longer on the list (several machines on PostgreSQL). */
+export async function removeGoneQueueWaits(trx: Knex.Transaction): Promise<void> {
+	await trx('lane_waits').whereNotIn('node', trx('nodes').select('id')).delete();
+}
+
+/** What an operator changes of copies in the queue, some hundred at a time. Compare-and-set: each answers what it changed. */
+export type Step = {
+	readonly ids: readonly string[];
+	readonly now: string;
+	/**
+	 * What a daemon is trying is left alone. Null: every claim counts as one; else that of a node that was last seen before
+	 * this is dead, and ends.
+	 */
+	readonly silentSince: string | null;
+};
+
+export type ChangedRecipient = {
+	readonly id: string;
+	readonly workspace_id: string;
+	readonly message_id: string;
+	readonly address: string;
+	readonly role: Role;
+	readonly destination: string;
+	readonly attempts: number;
+	readonly last_reply: string | null;
+};
+
+const changedColumns = [
+	'id',
+	'workspace_id',
+	'message_id',
+	'address',
+	'role',
+	'destination',
+	'attempts',
+	'last_reply',
+] as const satisfies ReadonlyArray<keyof ChangedRecipient>;
+
+/** Held copies stay in the queue and are never claimed. */
+export async function holdRecipients(trx: Knex.Transaction, step: Step): Promise<ChangedRecipient[]> {
+	const untried = await lockUntried(trx, step);
+	const held: string[] = await idsOf(
+		trx('queue').whereIn('recipient_id', untried).whereNull('held_at').update({held_at: step.now}),
+	);
+	await endCutOff(trx, trx('claims').whereIn('recipient_id', held), step.now);
+	return await readChanged(trx, held);
+}
+
+/** Holds all that waits in a store that no daemon has; how many copies of each workspace. */
+export async function holdAll(
+	trx: Knex.Transaction,
+	now: string,
+): Promise<ReadonlyArray<{readonly workspaceId: string; readonly recipients: number}>> {
+	const all = trx('queue').whereNull('held_at');
+	const held: Array<{id: string; recipients: number | string}> = await all
+		.clone()
+		.groupBy('workspace_id')
+		.select('workspace_id as id')
+		.count('* as recipients');
+	const ended = await takeClaims(trx, trx('claims'));
+	await all.update({held_at: now});
+	await storeQueued(trx, ended);
+	return held.map(({id, recipients}) => ({workspaceId: id, recipients: Number(recipients)}));
+}
+
+/** They are tried when they would have been. */
+export async function releaseHeld(trx: Knex.Transaction, {ids}: Pick<Step, 'ids'>): Promise<ChangedRecipient[]> {
+	const released = await idsOf(waiting(trx, ids).whereNotNull('held_at').update({held_at: null}));
+	return await readChanged(trx, released);
+}
+
+/** Makes them due now, however long they would have waited; what is held stays so. */
+export async function makeDue(
+	trx: Knex.Transaction,
+	{ids, now}: Pick<Step, 'ids' | 'now'>,
+): Promise<ChangedRecipient[]> {
+	const due = await idsOf(
+		waiting(trx, ids)
+			.whereNotExists(claimOf(trx))
+			.whereNull('held_at')
+			.where('next_attempt_at', '>', now)
+			.update({next_attempt_at: now}),
+	);
+	return await readChanged(trx, due);
+}
+
+/** Takes copies out of the queue, held or not. */
+export async function endWaiting(
+	trx: Knex.Transaction,
+	step: Step,
+	state: RecipientState,
+): Promise<ChangedRecipient[]> {
+	const untried = await lockUntried(trx, step);
+	await endCutOff(trx, trx('claims').whereIn('recipient_id', untried), step.now);
+	const ended: ChangedRecipient[] = await trx('recipients')
+		.whereIn('id', untried)
+		.whereIn('state', statesBefore(state))
+		.update({state, state_at: step.now})
+		.returning([...changedColumns]);
+	await listState(trx, ended, state);
+	await dequeue(
+		trx,
+		ended.map(({id}) => id),
+	);
+	return ended;
+}
+
+/** Those of the copies that are claimed. */
+export async function findClaimed(reader: Knex, ids: readonly string[]): Promise<string[]> {
+	return await waiting(reader, ids).whereExists(claimOf(reader)).pluck('recipient_id');
+}
+
+function waiting(connection: Knex, ids: readonly string[]): Knex.QueryBuilder {
+	return connection('queue').whereIn('recipient_id', ids);
+}
+
+function claimOf(connection: Knex): Knex.QueryBuilder {
+	return connection('claims').whereRaw('claims.recipient_id = queue.recipient_id').select('claims.recipient_id');
+}
+
+/** Those that nobody is trying, or only a dead daemon, whose claims are locked. Nobody claims them until the transaction ends. */
+async function lockUntried(trx: Knex.Transaction, {ids, silentSince}: Step): Promise<string[]> {
+	const claims = () => trx('claims').whereIn('recipient_id', ids);
+	const dead: string[] = [];
+	if (silentSince !== null) {
+		const alive = trx('nodes').select('id').where('seen_at', '>=', silentSince);
+		dead.push(
+			...(await claims().whereNotIn('claimed_by', alive).orderBy('recipient_id').forUpdate().pluck('recipient_id')),
+		);
+	}
+	const open = await lockOpen(trx, ids);
+	const claimed: string[] = await claims().pluck('recipient_id');
+	const tried = new Set(claimed.filter(id => !dead.includes(id)));
+	return open.filter(id => !tried.has(id));
+}
+
+async function idsOf(update: Knex.QueryBuilder): Promise<string[]> {
+	const rows: Array<{recipient_id: string}> = await update.returning('recipient_id');
+	return rows.map(({recipient_id: id}) => id);
+}
+
+async function readChanged(trx: Knex.Transaction, ids: readonly string[]): Promise<ChangedRecipient[]> {
+	return await trx('recipients')
+		.whereIn('id', ids)
+		.select([...changedColumns]);
+}
+
+/** A destination that an operator lets nothing be sent to. */
+export type Suspension = {readonly destination: string; readonly reason: string; readonly created_at: string};
+
+/** Every suspension by an operator, by name. */
+export async function listSuspensions(reader: Knex): Promise<Suspension[]> {
+	return await reader('suspensions').select('destination', 'reason', 'created_at').orderBy('destination');
+}
+
+/** A second one keeps the first one's time and takes the new reason. */
+export async function upsertSuspension(trx: Knex.Transaction, suspension: Suspension): Promise<Suspension> {
+	const {reason} = suspension;
+	const rows: Suspension[] = await trx('suspensions')
+		.insert(suspension)
+		.onConflict('destination')
+		.merge({reason})
+		.returning(['destination', 'reason', 'created_at']);
+	return rows[0] ?? suspension;
+}
+
+/** Undefined: the destination is not suspended. */
+export async function readSuspension(reader: Knex, destination: string): Promise<Suspension | undefined> {
+	return await reader('suspensions').where({destination}).first('destination', 'reason', 'created_at');
+}
+
+/** Undefined: the destination was not suspended. */
+export async function deleteSuspension(trx: Knex.Transaction, destination: string): Promise<Suspension | undefined> {
+	const found = await readSuspension(trx, destination);
+	await trx('suspensions').where({destination}).delete();
+	return found;
+}
+
+/** Destinations that an operator lets nothing go to. */
+export async function readSuspensions(reader: Knex): Promise<string[]> {
+	return await reader('suspensions').pluck('destination');
+}
+
+/** A site that is left alone for a while, and a destination whose mail waits for it. */
+type SiteSuspension = {
+	readonly destination: string;
+	readonly site: string;
+	readonly reason: string | null;
+	/** `route`: its smarthost refuses us. */
+	readonly waits_for: 'suspension' | 'route' | null;
+	readonly suspended_until: string;
+};
+
+/** Sites that are left alone at `now`, for each destination whose mail waits for one; of one destination or workspace, or of all. */
+export async function listSiteSuspensions(
+	reader: Knex,
+	now: string,
+	{
+		destination,
+		workspaceId,
+	}: {readonly destination?: string | undefined; readonly workspaceId?: string | undefined} = {},
+): Promise<SiteSuspension[]> {
+	const query = reader('lane_waits as l')
+		.join('sites as s', 's.site', 'l.site')
+		.where('s.suspended_until', '>', now)
+		.distinct('l.destination', 's.site', 's.reason', 's.waits_for', 's.suspended_until')
+		.orderBy('l.destination');
+	if (destination !== undefined) {
+		query.where('l.destination', destination);
+	}
+	return await (workspaceId === undefined ? query : query.where('l.workspace_id', workspaceId));
+}
+
+/** Lets one mail try each of those of the sites that are left alone at `now`; answers their names. */
+export async function resumeSites(trx: Knex.Transaction, sites: readonly string[], now: string): Promise<string[]> {
+	const resumed: Array<{site: string}> = await trx('sites')
+		.whereIn('site', sites)
+		.where('suspended_until', '>', now)
+		.update({suspended_until: now, resumed_at: now})
+		.returning('site');
+	return resumed.map(({site}) => site).sort();
+}
+
+/** When each site was resumed last by an operator, as far as it is remembered. */
+export async function readResumed(reader: Knex): Promise<Map<string, string>> {
+	const rows: Array<{site: string; resumed_at: string}> = await reader('sites')
+		.whereNotNull('resumed_at')
+		.select('site', 'resumed_at');
+	return new Map(rows.map(row => [row.site, row.resumed_at]));
 }

@@ -3,8 +3,7 @@ import {groupBy} from '../../kit/group-by.ts';
 import type {Attempt} from '../../mail/outcome.ts';
 import {nextStates, type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
 import {rowSource, rowsOf} from '../engine/dialect.ts';
-import {insertRows} from '../engine/insert-rows.ts';
-import {among, namedIds} from '../engine/near-ids.ts';
+import {among, insertRows, namedIds} from '../engine/rows.ts';
 import {dequeue, postpone} from './open-recipients.ts';
 
 /** How a claimed copy's row changes at the end of a try. */

@@ -1,7 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
 import type {Knex} from 'knex';
-import {insertRows, type Row} from '../../../src/store/engine/insert-rows.ts';
+import type {Row} from '../../../src/store/engine/dialect.ts';
+import {insertRows} from '../../../src/store/engine/rows.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {engines, newStore, onWriting} from '../../helpers/databases.ts';
 import {waitFor} from '../../helpers/wait.ts';

@@ -5,7 +5,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {pathToFileURL} from 'node:url';
 import test, {type ExecutionContext} from 'ava';
-import {isFolderLocked, lockFolder} from '../../../src/store/engine/lock.ts';
+import {isFolderLocked, lockFolder} from '../../../src/store/engine/sqlite.ts';
 
 const self = {pid: process.pid, host: "o'brien", startedAt: '2026-06-09T10:15:30.123Z'};
 const newFile = () => join(mkdtempSync(join(tmpdir(), 'mailctl-lock-')), 'daemon.lock');

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {pairKey, selectPairs} from '../../../src/store/engine/pairs.ts';
+import {pairKey, selectPairs} from '../../../src/store/engine/rows.ts';
 import {findSuppressed} from '../../../src/store/suppressions.ts';
 import {findOptedOut} from '../../../src/store/topics.ts';
 import {storeTest} from '../../helpers/databases.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {Knex} from 'knex';
-import {unanswered} from '../../../src/store/engine/postgres-pipeline.ts';
+import {unanswered} from '../../../src/store/postgres/postgres-client.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {engines, newStore, onWriting} from '../../helpers/databases.ts';
 

@@ -3,7 +3,7 @@ import {systemClock} from '../../../src/kit/clock.ts';
 import type {Attempt, AttemptResult} from '../../../src/mail/outcome.ts';
 import {createRecordWrite} from '../../../src/outcome/record.ts';
 import {decideNext} from '../../../src/outcome/settle.ts';
-import type {unanswered} from '../../../src/store/engine/postgres-pipeline.ts';
+import type {unanswered} from '../../../src/store/postgres/postgres-client.ts';
 import {createClaimWrite} from '../../../src/store/queue/claims.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {startApi} from '../../helpers/api.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {insertRows} from '../../../src/store/engine/insert-rows.ts';
+import {insertRows} from '../../../src/store/engine/rows.ts';
 import type {GroupWrite} from '../../../src/store/engine/writer.ts';
 import {openStore} from '../../../src/store/store.ts';
 import {engines, newLocation, newStore, storeTest} from '../../helpers/databases.ts';

@@ -1,9 +1,9 @@
 import test from 'ava';
 import {storeTime} from '../../../src/kit/time.ts';
 import type {WaitReason} from '../../../src/mail/wait-reason.ts';
-import {readPaceFigures} from '../../../src/store/queue/pace-figures.ts';
-import {readRecipientFacts} from '../../../src/store/queue/queue-facts.ts';
-import {createQueueWaitWrite, type QueueWaitRow} from '../../../src/store/queue/queue-waits.ts';
+import {createQueueWaitWrite, type QueueWaitRow} from '../../../src/store/queue/open-recipients.ts';
+import {readRecipientFacts} from '../../../src/store/queue/queue-summary.ts';
+import {readPaceFigures} from '../../../src/store/queue/sites.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../../helpers/messages.ts';
 import {reasonOf} from '../../helpers/wait-reasons.ts';

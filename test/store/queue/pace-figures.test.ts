@@ -1,6 +1,6 @@
 import test from 'ava';
 import {storeTime} from '../../../src/kit/time.ts';
-import {readPaceFigures} from '../../../src/store/queue/pace-figures.ts';
+import {readPaceFigures} from '../../../src/store/queue/sites.ts';
 import {storeTest} from '../../helpers/databases.ts';
 
 storeTest(test, 'what is suspended, what lanes wait for, what new sources sent today', async (t, store) => {

@@ -10,9 +10,8 @@ import {
 	makeDue,
 	releaseHeld,
 	type Step,
-} from '../../../src/store/queue/queue-change.ts';
-import {findNamed, findWaiting, listQueue} from '../../../src/store/queue/queue-list.ts';
-import {readQueueSize} from '../../../src/store/queue/queue-summary.ts';
+} from '../../../src/store/queue/open-recipients.ts';
+import {findNamed, findWaiting, listQueue, readQueueSize} from '../../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {engines, newStore, storeTest} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../../helpers/messages.ts';

@@ -1,7 +1,6 @@
 import test from 'ava';
 import {storeTime} from '../../../src/kit/time.ts';
-import {listQueue, type QueueListing} from '../../../src/store/queue/queue-list.ts';
-import {summarizeQueue} from '../../../src/store/queue/queue-summary.ts';
+import {listQueue, type QueueListing, summarizeQueue} from '../../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../../helpers/messages.ts';

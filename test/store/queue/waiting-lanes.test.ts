@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {readDue, readWaitingQueues} from '../../../src/store/queue/waiting-queues.ts';
+import {readDue, readWaitingQueues} from '../../../src/store/queue/open-recipients.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {plansDuring} from '../../helpers/plans.ts';
 

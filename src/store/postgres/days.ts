@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
-import {dayMs} from '../kit/time.ts';
-import {idFloor, idTime} from '../mail/ids.ts';
-import {lagMs} from './engine/near-ids.ts';
-import {dequeueDeliveries} from './webhooks/webhook-claims.ts';
-import {deleteDeliveries} from './webhooks/webhook-deliveries.ts';
+import {dayMs} from '../../kit/time.ts';
+import {idFloor, idTime} from '../../mail/ids.ts';
+import {lagMs} from '../engine/rows.ts';
+import {dequeueDeliveries} from '../webhook-queue.ts';
+import {deleteDeliveries} from '../webhooks.ts';
 
 /*
  * On PostgreSQL the rows of mail lie in a part of their table for each day (UTC) of the id that they go with, so that a day
@@ -96,7 +96,7 @@ async function makeDay(trx: Knex.Transaction, start: number): Promise<void> {
 }
 
 /** What of the past can go, and how. */
-export type Past = {
+type Past = {
 	/** The oldest part that ended before, and of which nothing is in the queue; null: there is none. */
 	readonly day: Day | null;
 	/** Rows before this moment go one by one, once there is no such part: a day goes as a whole. */

@@ -1,10 +1,9 @@
 import type {Knex} from 'knex';
-import type {EventType} from '../../mail/event.ts';
-import type {Mode, Role} from '../../mail/message.ts';
-import type {RecipientState} from '../../mail/recipient-state.ts';
-import type {ReportKind} from '../../mail/report.ts';
-import {insertReturning} from '../engine/insert-rows.ts';
-import {nearIds} from '../engine/near-ids.ts';
+import type {EventType} from '../mail/event.ts';
+import type {Mode, Role} from '../mail/message.ts';
+import type {RecipientState} from '../mail/recipient-state.ts';
+import type {ReportKind} from '../mail/report.ts';
+import {insertReturning, nearIds} from './engine/rows.ts';
 
 /** A copy that a report may be about, as it stands. */
 export type ReportedRecipient = {

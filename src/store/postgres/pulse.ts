@@ -1,6 +1,6 @@
 import pg from 'pg';
 import type {SharedClock} from '../../kit/clock.ts';
-import {channel, nodeLocks, serverMs} from './dialect.ts';
+import {channel, nodeLocks, serverMs} from '../engine/dialect.ts';
 import {NoAnswerError} from './postgres-client.ts';
 
 export type PulseOptions = {

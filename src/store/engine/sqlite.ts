@@ -1,0 +1,354 @@
+import {closeSync, existsSync, openSync, statSync} from 'node:fs';
+import {promisify} from 'node:util';
+import type {Knex} from 'knex';
+import SqliteTransaction from 'knex/lib/dialects/sqlite3/execution/sqlite-transaction.js';
+import SqliteDialect, {
+	type SqliteConnection as Connection,
+	type SqliteQuery,
+	type SqliteStatement,
+} from 'knex/lib/dialects/sqlite3/index.js';
+import {LRUCache} from 'lru-cache';
+import {quiet} from './dialect.ts';
+
+/** SQLite's write-ahead log. It grows for as long as somebody reads the store as it was. */
+export type WriteAheadLog = {
+	readonly file: string;
+	/** What it takes on the disk, octets. */
+	readonly bytes: () => number;
+	/** Takes it into the file and empties it. False: somebody reads what it holds. Writers wait a moment at most. */
+	readonly empty: () => Promise<boolean>;
+};
+
+/** SQLite cuts the log to this when it begins again at its start, octets. */
+export const usualWal = 64 * 1024 * 1024;
+
+const patienceMs = 100;
+
+/** `connect`: a connection of its own, for the copying may take seconds. */
+export function writeAheadLog(file: string, connect: () => Knex): WriteAheadLog {
+	return {
+		file: `${file}-wal`,
+		bytes: () => walBytes(file),
+		async empty() {
+			const connection = connect();
+			const checkpoint = async (mode: string) => (await connection.raw(`pragma wal_checkpoint(${mode})`))[0];
+			try {
+				await connection.raw(`pragma busy_timeout = ${patienceMs}`);
+				// Others write on while it copies; only the rest of it needs the write lock.
+				const {busy, log, checkpointed} = await checkpoint('passive');
+				return busy === 0 && checkpointed === log && (await checkpoint('truncate')).busy === 0;
+			} finally {
+				await connection.destroy();
+			}
+		},
+	};
+}
+
+function walBytes(file: string): number {
+	return statSync(`${file}-wal`, {throwIfNoEntry: false})?.size ?? 0;
+}
+
+class ImmediateTransaction extends SqliteTransaction {
+	// A deferred transaction that reads, then writes fails with SQLITE_BUSY at once when the CLI wrote in between, whatever
+	// busy_timeout says: the write lock is taken at the beginning instead.
+	override begin(connection: unknown): Promise<unknown> {
+		return this.query(connection, 'BEGIN IMMEDIATE;');
+	}
+
+	override async commit(connection: Connection, value: unknown): Promise<void> {
+		if (this.isCompleted()) {
+			return;
+		}
+		this._completed = true;
+		try {
+			await this.client.query(connection, 'COMMIT;');
+			this._resolver(value);
+		} catch (error) {
+			await this.#undo(connection);
+			this._rejecter(error);
+		}
+	}
+
+	override async rollback(connection: Connection, error: unknown): Promise<void> {
+		if (this.isCompleted()) {
+			return;
+		}
+		this._completed = true;
+		await this.#undo(connection);
+		if (error === undefined) {
+			this._resolver(undefined); // Nothing went wrong: its owner wants it undone.
+		} else {
+			this._rejecter(error);
+		}
+	}
+
+	/**
+	 * SQLite ends a transaction by itself after SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM and at times SQLITE_BUSY. A ROLLBACK
+	 * fails then, and knex would report that failure instead of its cause. A connection whose transaction cannot be ended
+	 * is closed: the next BEGIN on it would fail.
+	 */
+	async #undo(connection: Connection): Promise<void> {
+		try {
+			await this.client.query(connection, 'ROLLBACK');
+		} catch (error) {
+			if (!/no transaction is active/.test((error as Error).message)) {
+				connection.__knex__disposed = error;
+			}
+		}
+	}
+}
+
+const mostPrepared = 100;
+/** A statement keeps what was bound to it last: one with more, characters or octets, is not kept. */
+const mostBound = 256 * 1024;
+
+/**
+ * knex's client for the `sqlite3` driver; to change the driver, extend another dialect here. Statements are prepared once for
+ * each connection: preparing takes a way to the driver's threads and back of its own, and the time of a small insert.
+ */
+class SqliteClient extends SqliteDialect {
+	override transaction(...options: unknown[]): unknown {
+		return new ImmediateTransaction(this, ...options);
+	}
+
+	override _query(connection: Connection, query: SqliteQuery): Promise<unknown> {
+		if (isLeftOpen(query)) {
+			return super._query(connection, query);
+		}
+		const {sql, bindings} = query;
+		const statements = statementsOf(connection);
+		return new Promise((resolve, reject) => {
+			const known = statements.get(sql);
+			let isKept = known !== undefined;
+			const statement = known ?? new this.driver.Statement(connection, sql, onPrepared);
+
+			// After a failure nothing else is called.
+			function onPrepared(error: Error | null): void {
+				if (error) {
+					reject(error);
+				} else if (!statements.has(sql)) {
+					statements.set(sql, statement);
+					isKept = true;
+				}
+			}
+
+			statement.all(bindings, function (this: unknown, error, response) {
+				if (!isKept) {
+					statement.finalize();
+				} else if ((error || sizeOf(bindings) > mostBound) && statements.peek(sql) === statement) {
+					statements.delete(sql);
+				}
+				if (error) {
+					reject(error);
+				} else {
+					resolve(Object.assign(query, {response, context: this}));
+				}
+			});
+		});
+	}
+
+	override async destroyRawConnection(connection: Connection): Promise<void> {
+		// A connection with statements cannot be closed.
+		statementsOf(connection).clear();
+		await super.destroyRawConnection(connection);
+	}
+}
+
+// Not a field: knex makes the clients of transactions without the constructor.
+const prepared = new WeakMap<Connection, LRUCache<string, SqliteStatement>>();
+
+function statementsOf(connection: Connection): LRUCache<string, SqliteStatement> {
+	const statements =
+		prepared.get(connection) ?? new LRUCache({max: mostPrepared, dispose: statement => void statement.finalize()});
+	prepared.set(connection, statements);
+	return statements;
+}
+
+/**
+ * Whether SQLite may take it for unfinished until it is finalized: what knex asks no rows of is stepped once only, and an
+ * EXPLAIN is never done. Such a statement is not kept.
+ */
+function isLeftOpen({sql, method = '', returning}: SqliteQuery): boolean {
+	const isStepped = method === 'del' || method === 'counter' || (/^(insert|update)$/.test(method) && !returning);
+	return isStepped || /^explain/i.test(sql);
+}
+
+function sizeOf(bindings: SqliteQuery['bindings']): number {
+	let size = 0;
+	for (const value of bindings ?? []) {
+		size += typeof value === 'string' || value instanceof Uint8Array ? value.length : 0;
+	}
+	return size;
+}
+
+/** The native part of the sqlite3 package is missing or was built for another system. */
+class DriverError extends Error {
+	override readonly name = 'DriverError';
+	readonly code = 'SQLITE_DRIVER';
+}
+
+/** The driver: native code, which may be there and yet not load. Throws DriverError with the loader's reason. */
+export async function loadSqlite() {
+	try {
+		const {default: sqlite3} = await import('sqlite3');
+		return sqlite3;
+	} catch (error) {
+		// The first line says what is wrong; the others list where it was looked for.
+		const [reason = ''] = (error as Error).message.split('\n');
+		throw new DriverError(reason.replace(/\.? Tried:$/, ''), {cause: error});
+	}
+}
+
+/**
+ * Throws what SQLite would where a database file ends before its header says so: a part of a page that is lost shows only when SQLite
+ * needs it. What the write-ahead log holds may not be in the file yet: then nothing is said. It asks a connection: closing a file
+ * that SQLite has open in this process ends its locks (POSIX).
+ */
+export async function refuseTruncated(connection: Knex, file: string): Promise<void> {
+	await connection.raw('begin');
+	const [{bytes}] = await connection.raw(
+		'select page_count * page_size as bytes from pragma_page_count, pragma_page_size',
+	);
+	const isCut = walBytes(file) === 0 && (statSync(file, {throwIfNoEntry: false})?.size ?? 0) < bytes;
+	await connection.raw('commit');
+	if (isCut) {
+		const error = new Error('SQLITE_CORRUPT: database disk image is malformed');
+		throw Object.assign(error, {code: 'SQLITE_CORRUPT'});
+	}
+}
+
+type Opened = {exec: (sql: string, done: (error: Error | null) => void) => void};
+
+// FULL: a 202 survives power loss. The others bound files and distrust the schema.
+const sqlitePragmas = `
+	pragma busy_timeout = 5000;
+	pragma journal_mode = wal;
+	pragma synchronous = full;
+	pragma foreign_keys = on;
+	pragma trusted_schema = off;
+	pragma cell_size_check = on;
+	pragma wal_autocheckpoint = 1000;
+	pragma journal_size_limit = ${usualWal};
+`;
+
+// Precedes the first page, and only there: on a store that is there it would be a write.
+const freshPragmas = 'pragma busy_timeout = 5000; pragma auto_vacuum = incremental;';
+
+export function sqliteConfig(filename: string, connections: number): Knex.Config {
+	return {
+		client: SqliteClient as unknown as typeof Knex.Client,
+		connection: {filename},
+		useNullAsDefault: true,
+		log: quiet,
+		// Error texts would otherwise carry the bound values: secrets and addresses.
+		compileSqlOnError: false,
+		pool: {
+			min: 1,
+			max: connections,
+			idleTimeoutMillis: 2 ** 31 - 1,
+			afterCreate: (connection: Opened, done: (error: Error | null, connection: Opened) => void) =>
+				connection.exec(statSync(filename).size === 0 ? freshPragmas + sqlitePragmas : sqlitePragmas, error =>
+					done(error, connection),
+				),
+		},
+	};
+}
+
+/** Who holds a lock, for the message of whoever comes second. */
+type LockHolder = {readonly pid: number; readonly host: string; readonly startedAt: string};
+type FolderLock =
+	| {readonly ok: true; readonly release: () => Promise<void>}
+	/** `holder` is null if it could not be read. */
+	| {readonly ok: false; readonly holder: LockHolder | null};
+
+const patience = 1000;
+
+/**
+ * Holds the write lock of a tiny database for life: the kernel lets go of it when the process dies, however it dies, and
+ * containers that share the folder see it. Nothing else may open this file: closing any descriptor of it would end the lock
+ * (POSIX). Keep the result as long as the lock is wanted. Throws if the file cannot be written or is no database.
+ */
+export async function lockFolder(file: string, self: LockHolder): Promise<FolderLock> {
+	makeOwn(file);
+	const database = await open(file);
+	try {
+		// In WAL mode others can read who holds the lock while it is held.
+		await database.exec(`PRAGMA busy_timeout = ${patience}; PRAGMA journal_mode = WAL`);
+		await database.exec('CREATE TABLE IF NOT EXISTS holder (id INTEGER PRIMARY KEY, self TEXT NOT NULL)');
+		await database.exec(`INSERT OR REPLACE INTO holder VALUES (1, '${JSON.stringify(self).replaceAll("'", "''")}')`);
+		// The line above must be committed to be read by others; who gets in between now wins, and we are second.
+		await database.exec('BEGIN EXCLUSIVE');
+		return {ok: true, release: database.close};
+	} catch (error) {
+		const holder = isBusy(error) ? await readHolder(database) : undefined;
+		await database.close();
+		if (holder === undefined) {
+			throw error;
+		}
+
+		return {ok: false, holder};
+	}
+}
+
+/** Its owner's alone whatever the umask, as SQLite makes the files beside it with the same mode. */
+function makeOwn(file: string): void {
+	if (!existsSync(file)) {
+		closeSync(openSync(file, 'a', 0o600));
+	}
+}
+
+/** Whether a process holds the lock; a file that is not there is held by nobody. Whoever wants the lock now is not kept from it. */
+export async function isFolderLocked(file: string): Promise<boolean> {
+	if (!existsSync(file)) {
+		return false;
+	}
+	const database = await open(file);
+	try {
+		await database.exec('PRAGMA busy_timeout = 0; BEGIN IMMEDIATE; ROLLBACK');
+		return false;
+	} catch (error) {
+		if (isBusy(error)) {
+			return true;
+		}
+		throw error;
+	} finally {
+		await database.close();
+	}
+}
+
+type Database = {
+	readonly exec: (sql: string) => Promise<void>;
+	readonly get: (sql: string) => Promise<unknown>;
+	readonly close: () => Promise<void>;
+};
+
+async function open(file: string): Promise<Database> {
+	const sqlite3 = await loadSqlite();
+	return await new Promise((resolve, reject) => {
+		const database = new sqlite3.Database(file, error => {
+			if (error) {
+				reject(error);
+				return;
+			}
+
+			resolve({
+				exec: promisify((sql: string, done: (error: Error | null) => void) => database.exec(sql, done)),
+				get: promisify((sql: string, done: (error: Error | null, row: unknown) => void) => database.get(sql, done)),
+				close: promisify((done: (error: Error | null) => void) => database.close(done)),
+			});
+		});
+	});
+}
+
+function isBusy(error: unknown): boolean {
+	return error instanceof Error && 'code' in error && error.code === 'SQLITE_BUSY';
+}
+
+async function readHolder(database: Database): Promise<LockHolder | null> {
+	try {
+		const row = (await database.get('SELECT self FROM holder')) as {self: string} | undefined;
+		return row ? (JSON.parse(row.self) as LockHolder) : null;
+	} catch {
+		return null;
+	}
+}

@@ -1,0 +1,528 @@
+import type {Knex} from 'knex';
+import type {WebhookEventType} from '../mail/event.ts';
+import {idFloor} from '../mail/ids.ts';
+import type {Mode} from '../mail/message.ts';
+import {type DeliveryState, listenerUrl} from '../mail/webhook.ts';
+import {rowSource, textAsBytes} from './engine/dialect.ts';
+import {alongIndex, firstThatFit, newestFirst} from './engine/rows.ts';
+import {unanswered} from './postgres/postgres-client.ts';
+import {dequeueDeliveries, enqueueDeliveries} from './webhook-queue.ts';
+
+/** An endpoint that events are posted to. */
+export type Endpoint = {
+	readonly id: string;
+	readonly workspaceId: string;
+	/** `test`: a test key made it, and it gets events of test mail alone; `live`: it gets all. */
+	readonly mode: Mode;
+	readonly url: string;
+	readonly events: readonly WebhookEventType[];
+	/** Sealed for the endpoint's id. */
+	readonly secret: string;
+	/** The secret before it, sealed likewise, which signs too until `previousUntil`; null: there is none. */
+	readonly previousSecret: string | null;
+	readonly previousUntil: string | null;
+	readonly disabledAt: string | null;
+	/** When the first attempt failed after the last one that did not; null: the last one did not. */
+	readonly failingSince: string | null;
+	readonly createdAt: string;
+};
+
+/** `failing`: the last attempt failed. */
+export function endpointState({
+	disabledAt,
+	failingSince,
+}: Pick<Endpoint, 'disabledAt' | 'failingSince'>): 'active' | 'failing' | 'disabled' {
+	if (disabledAt !== null) {
+		return 'disabled';
+	}
+	return failingSince === null ? 'active' : 'failing';
+}
+
+type Row = Omit<Endpoint, 'events'> & {readonly events: string};
+
+const columns = [
+	'id',
+	'workspace_id as workspaceId',
+	'mode',
+	'url',
+	'events',
+	'secret',
+	'previous_secret as previousSecret',
+	'previous_until as previousUntil',
+	'disabled_at as disabledAt',
+	'failing_since as failingSince',
+	'created_at as createdAt',
+] as const;
+
+const toEndpoint = (row: Row): Endpoint => ({...row, events: JSON.parse(row.events)});
+
+/** Endpoints that were not deleted. */
+function present(connection: Knex): Knex.QueryBuilder {
+	return connection('webhook_endpoints').whereNull('deleted_at');
+}
+
+/** False: the workspace has `most` endpoints already. */
+export async function insertEndpoint(trx: Knex.Transaction, endpoint: Endpoint, most: number): Promise<boolean> {
+	// On PostgreSQL another node may add one at this moment.
+	await trx('workspaces').where({id: endpoint.workspaceId}).forUpdate().select('id');
+	const row: {n: number | string} | undefined = await present(trx)
+		.where({workspace_id: endpoint.workspaceId})
+		.first(trx.raw('count(*) as n'));
+	if (Number(row?.n) >= most) {
+		return false;
+	}
+	await trx('webhook_endpoints').insert({
+		id: endpoint.id,
+		workspace_id: endpoint.workspaceId,
+		mode: endpoint.mode,
+		url: endpoint.url,
+		events: JSON.stringify(endpoint.events),
+		secret: endpoint.secret,
+		previous_secret: endpoint.previousSecret,
+		previous_until: endpoint.previousUntil,
+		disabled_at: endpoint.disabledAt,
+		failing_since: endpoint.failingSince,
+		created_at: endpoint.createdAt,
+	});
+	return true;
+}
+
+/** Newest first, after the endpoint `after` (null: from the newest), of this mode (undefined: of any). */
+export async function listEndpoints(
+	reader: Knex,
+	workspaceId: string,
+	{after, limit, mode}: {readonly after: string | null; readonly limit: number; readonly mode?: Mode | undefined},
+): Promise<Endpoint[]> {
+	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
+	const query = alongIndex(reader, 'webhook_endpoints', index, {below: after}).whereNull('deleted_at').limit(limit);
+	if (mode !== undefined) {
+		query.where({mode});
+	}
+	const rows: Row[] = await query.select(columns);
+	return rows.map(toEndpoint);
+}
+
+/** Whether any workspace has an endpoint. */
+export async function hasEndpoints(reader: Knex): Promise<boolean> {
+	return (await present(reader).first('id')) !== undefined;
+}
+
+export async function findEndpoint(reader: Knex, workspaceId: string, id: string): Promise<Endpoint | undefined> {
+	const row: Row | undefined = await present(reader).where({workspace_id: workspaceId, id}).first(columns);
+	return row && toEndpoint(row);
+}
+
+/** False: there is no such endpoint. */
+export async function switchEndpoint(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	id: string,
+	disabledAt: string | null,
+): Promise<boolean> {
+	const changed = await present(trx).where({workspace_id: workspaceId, id}).update({disabled_at: disabledAt});
+	return changed === 1;
+}
+
+/** False: there is no such endpoint. */
+export async function updateEndpoint(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	id: string,
+	{url, events}: Partial<Pick<Endpoint, 'url' | 'events'>>,
+): Promise<boolean> {
+	const changes = {...(url !== undefined && {url}), ...(events && {events: JSON.stringify(events)})};
+	return (
+		(await present(trx)
+			.where({workspace_id: workspaceId, id})
+			.update({id, ...changes})) === 1
+	);
+}
+
+export type EndpointSecrets = Pick<Endpoint, 'secret' | 'previousSecret' | 'previousUntil'>;
+
+export async function updateSecrets(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	id: string,
+	{secret, previousSecret, previousUntil}: EndpointSecrets,
+): Promise<void> {
+	await present(trx)
+		.where({workspace_id: workspaceId, id})
+		.update({secret, previous_secret: previousSecret, previous_until: previousUntil});
+}
+
+/** From now on nobody finds it; `purgeEndpoints` takes its rows away. False: there is no such endpoint. */
+export async function deleteEndpoint(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	id: string,
+	now: string,
+): Promise<boolean> {
+	// The secrets are of no use to anybody any more.
+	const gone = {deleted_at: now, secret: '', previous_secret: null, previous_until: null};
+	const changed = await present(trx).where({workspace_id: workspaceId, id}).update(gone);
+	return changed === 1;
+}
+
+/** Endpoints of listeners that did not take a delivery from before that id. */
+export async function findAbandoned(
+	reader: Knex,
+	before: string,
+): Promise<Array<Pick<Endpoint, 'id' | 'workspaceId'>>> {
+	return await present(reader)
+		.whereLike('url', `${listenerUrl('')}%`)
+		.whereExists(
+			reader('webhook_deliveries as d').whereRaw('d.endpoint_id = webhook_endpoints.id').where('d.id', '<', before),
+		)
+		.select('id', 'workspace_id as workspaceId');
+}
+
+/** Removes at most `limit` deliveries of deleted endpoints, then the endpoint itself. True: there may be more. */
+export async function purgeEndpoints(trx: Knex.Transaction, limit: number): Promise<boolean> {
+	const row: {id: string} | undefined = await trx('webhook_endpoints').whereNotNull('deleted_at').first('id');
+	if (!row) {
+		return false;
+	}
+	const some = await trx('webhook_deliveries').where({endpoint_id: row.id}).orderBy('id').limit(limit).pluck('id');
+	if ((await deleteDeliveries(trx, some)) === 0) {
+		await trx('webhook_endpoints').where({id: row.id}).delete();
+	}
+	return true;
+}
+
+export type Subscriber = Pick<Endpoint, 'id' | 'workspaceId' | 'mode' | 'url' | 'events'>;
+
+/** The endpoints of some workspaces that get events now. */
+export async function findSubscribers(trx: Knex.Transaction, workspaceIds: readonly string[]): Promise<Subscriber[]> {
+	const rows: Row[] = await present(trx)
+		.whereIn('workspace_id', workspaceIds)
+		.whereNull('disabled_at')
+		.orderBy('id')
+		.select('id', 'workspace_id as workspaceId', 'mode', 'url', 'events');
+	return rows.map(row => ({...row, events: JSON.parse(row.events)}));
+}
+
+/** An event for one endpoint. */
+export type NewDelivery = {
+	readonly id: string;
+	readonly workspaceId: string;
+	readonly endpointId: string;
+	readonly messageId: string;
+	readonly eventId: string;
+	readonly eventType: WebhookEventType;
+	readonly body: string;
+	/** Null: the daemon never posts it, because its endpoint is a listener. */
+	readonly dueAt: string | null;
+	readonly createdAt: string;
+};
+
+const rowsAtOnce = 2000;
+
+/** Adds rows of the outbox, in the transaction of their events. */
+export async function insertDeliveries(trx: Knex.Transaction, deliveries: readonly NewDelivery[]): Promise<void> {
+	for (let start = 0; start < deliveries.length; start += rowsAtOnce) {
+		const {sql, bindings} = rowSource(
+			trx,
+			deliveries
+				.slice(start, start + rowsAtOnce)
+				.map(one => [
+					one.id,
+					one.workspaceId,
+					one.endpointId,
+					one.messageId,
+					one.eventId,
+					one.eventType,
+					one.body,
+					one.createdAt,
+				]),
+			8,
+		);
+		await trx
+			.raw(
+				`insert into webhook_deliveries (id, workspace_id, endpoint_id, message_id, event_id, event_type, body, state,
+					attempts, generation, created_at)
+				select v.column1, v.column2, v.column3, v.column4, v.column5, v.column6, ${textAsBytes(trx, 'v.column7')},
+					'pending', 0, 0, v.column8
+				from (${sql}) as v`,
+				bindings as Knex.RawBinding[],
+			)
+			.options(unanswered);
+	}
+	await enqueueDeliveries(
+		trx,
+		deliveries.flatMap(({id, endpointId, dueAt}) => (dueAt === null ? [] : [{id, endpointId, dueAt, generation: 0}])),
+	);
+}
+
+/** The oldest delivery that waits for a listener. */
+export async function findWaiting(reader: Knex, endpointId: string): Promise<StoredDelivery | undefined> {
+	const rows = await reader('webhook_deliveries')
+		.where({endpoint_id: endpointId})
+		.orderBy('id')
+		.limit(1)
+		.select(deliveryColumns);
+	return (await withTries(reader, rows))[0];
+}
+
+/** The deliveries about messages, whenever their events came. */
+export async function findAbout(reader: Knex, messageIds: readonly string[]): Promise<string[]> {
+	return await reader('webhook_deliveries').whereIn('message_id', messageIds).pluck('id');
+}
+
+/** Removes deliveries with their attempts; how many there were. */
+export async function deleteDeliveries(trx: Knex.Transaction, ids: readonly string[]): Promise<number> {
+	let deleted = 0;
+	// A few messages may have more deliveries than a statement takes values.
+	for (let start = 0; start < ids.length; start += rowsAtOnce) {
+		const some = ids.slice(start, start + rowsAtOnce);
+		await dequeueDeliveries(trx, some);
+		await trx('webhook_attempts').whereIn('delivery_id', some).delete();
+		deleted += await trx('webhook_deliveries').whereIn('id', some).delete();
+	}
+	return deleted;
+}
+
+/** A delivery as it is read. */
+export type StoredDelivery = {
+	readonly id: string;
+	readonly endpointId: string;
+	readonly messageId: string | null;
+	readonly eventType: WebhookEventType;
+	readonly body: Uint8Array;
+	readonly state: DeliveryState;
+	readonly attempts: number;
+	readonly nextAttemptAt: string | null;
+	readonly lastAttemptAt: string | null;
+	readonly createdAt: string;
+	/** What the last attempt came to; null: none was made. */
+	readonly lastStatus: number | null;
+	readonly lastError: string | null;
+};
+
+const deliveryColumns = [
+	'id',
+	'endpoint_id as endpointId',
+	'message_id as messageId',
+	'event_type as eventType',
+	'body',
+	'state',
+	'attempts',
+	'last_attempt_at as lastAttemptAt',
+	'created_at as createdAt',
+] as const;
+
+type DeliveryPage = {
+	/** After this delivery; null: from the newest. */
+	readonly after: string | null;
+	readonly limit: number;
+	readonly state?: DeliveryState | undefined;
+	/** Only those whose event came then or later, milliseconds. */
+	readonly since?: number | undefined;
+};
+
+/** Newest first. */
+export async function listDeliveries(reader: Knex, endpointId: string, page: DeliveryPage): Promise<StoredDelivery[]> {
+	return await readDeliveries(reader, await listIds(reader, endpointId, page));
+}
+
+/** The newest delivery of each endpoint that has one, by the endpoint's id. */
+export async function findNewest(reader: Knex, endpointIds: readonly string[]): Promise<Map<string, StoredDelivery>> {
+	const ids: string[] = [];
+	let missing = endpointIds;
+	for (const part of newestFirst(reader, 'whd', {below: null})) {
+		if (missing.length === 0) {
+			break;
+		}
+		const range = reader('webhook_deliveries as d').whereRaw('d.endpoint_id = e.id');
+		if (part.from !== undefined && part.from !== null) {
+			range.where('d.id', '>=', part.from);
+		}
+		if (part.below !== null) {
+			range.where('d.id', '<', part.below);
+		}
+		const newest = range.orderBy([
+			{column: 'd.endpoint_id', order: 'desc'},
+			{column: 'd.id', order: 'desc'},
+		]);
+		const found: Array<{endpoint: string; id: string | null}> = await reader('webhook_endpoints as e')
+			.whereIn('e.id', missing)
+			.select('e.id as endpoint', newest.limit(1).select('d.id').as('id'));
+		ids.push(...found.flatMap(({id}) => id ?? []));
+		missing = found.flatMap(({endpoint, id}) => (id === null ? endpoint : []));
+	}
+	const rows = await readDeliveries(reader, ids);
+	return new Map(rows.map(row => [row.endpointId, row]));
+}
+
+/** The same, no more than fit one answer together; `next` is where the rest begins, null: there is none. */
+export async function scanDeliveries(
+	reader: Knex,
+	endpointId: string,
+	{limit, ...page}: DeliveryPage,
+): Promise<{readonly rows: readonly StoredDelivery[]; readonly next: string | null}> {
+	const found = await listIds(reader, endpointId, {...page, limit: limit + 1});
+	const ids = await firstThatFit(reader, 'webhook_deliveries', found.slice(0, limit));
+	const rows = await readDeliveries(reader, ids);
+	return {rows, next: ids.length < found.length ? (ids.at(-1) ?? null) : null};
+}
+
+async function listIds(
+	reader: Knex,
+	endpointId: string,
+	{after, limit, state, since}: DeliveryPage,
+): Promise<string[]> {
+	const leading = {endpoint_id: endpointId, ...(state !== undefined && {state})};
+	const range = {from: since === undefined ? null : idFloor('whd', since), below: after};
+	const ids: string[] = [];
+	for (const part of newestFirst(reader, 'whd', range)) {
+		const query = alongIndex(reader, 'webhook_deliveries', {leading, id: 'id'}, part);
+		ids.push(...(await query.limit(limit - ids.length).pluck('id')));
+		if (ids.length === limit) {
+			break;
+		}
+	}
+	return ids;
+}
+
+async function readDeliveries(reader: Knex, ids: readonly string[]): Promise<StoredDelivery[]> {
+	if (ids.length === 0) {
+		return [];
+	}
+	const rows = await reader('webhook_deliveries').whereIn('id', ids).orderBy('id', 'desc').select(deliveryColumns);
+	return await withTries(reader, rows);
+}
+
+export async function findDelivery(reader: Knex, workspaceId: string, id: string): Promise<StoredDelivery | undefined> {
+	const rows = await reader('webhook_deliveries')
+		.where({id, workspace_id: workspaceId})
+		.whereIn('endpoint_id', presentEndpoints(reader, workspaceId))
+		.select(deliveryColumns);
+	return (await withTries(reader, rows))[0];
+}
+
+/** An attempt as it was stored; `generation` counts replays. */
+export type StoredPost = {
+	readonly generation: number;
+	readonly n: number;
+	readonly at: string;
+	readonly status: number | null;
+	readonly error: string | null;
+	/** How the body of an answer begins that refused. */
+	readonly answer: string | null;
+	readonly ms: number;
+};
+
+/** Oldest first. */
+export async function listPosts(reader: Knex, deliveryId: string): Promise<StoredPost[]> {
+	return await reader('webhook_attempts')
+		.where({delivery_id: deliveryId})
+		.orderBy(['generation', 'n'])
+		.select('generation', 'n', 'at', 'status', 'error', 'answer', 'ms');
+}
+
+/** With the last attempt and the next one. */
+async function withTries(
+	reader: Knex,
+	rows: ReadonlyArray<Omit<StoredDelivery, 'nextAttemptAt' | 'lastStatus' | 'lastError'>>,
+): Promise<StoredDelivery[]> {
+	if (rows.length === 0) {
+		return [];
+	}
+	const ids = rows.map(({id}) => id);
+	const attempts: Array<{deliveryId: string; status: number | null; error: string | null}> = await reader(
+		'webhook_attempts',
+	)
+		.whereIn('delivery_id', ids)
+		.orderBy(['delivery_id', 'generation', 'n'])
+		.select('delivery_id as deliveryId', 'status', 'error');
+	// In order, so that the last one stays.
+	const last = new Map(attempts.map(attempt => [attempt.deliveryId, attempt]));
+	const queued: Array<{id: string; at: string}> = await reader('webhook_queue')
+		.whereIn('delivery_id', ids)
+		.select('delivery_id as id', 'next_attempt_at as at');
+	const next = new Map(queued.map(({id, at}) => [id, at]));
+	return rows.map(row => ({
+		...row,
+		nextAttemptAt: next.get(row.id) ?? null,
+		lastStatus: last.get(row.id)?.status ?? null,
+		lastError: last.get(row.id)?.error ?? null,
+	}));
+}
+
+/** Those of the workspace that were not deleted. */
+function presentEndpoints(connection: Knex, workspaceId: string): Knex.QueryBuilder {
+	return connection('webhook_endpoints').where({workspace_id: workspaceId}).whereNull('deleted_at').select('id');
+}
+
+/**
+ * Starts a delivery anew, whatever became of it: a new generation, so that the end of an attempt that is under way moves
+ * nothing. Undefined: there is no such delivery, or its endpoint was deleted, or is not of the mode that is given.
+ */
+export async function replayDelivery(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	id: string,
+	now: string,
+	mode?: Mode | undefined,
+): Promise<StoredDelivery | undefined> {
+	const found: string[] = await trx('webhook_deliveries')
+		.where({id, workspace_id: workspaceId})
+		.whereIn('endpoint_id', presentEndpoints(trx, workspaceId).where(mode === undefined ? {} : {mode}))
+		.pluck('id');
+	await restart(trx, found, now);
+	return await (found.length === 0 ? undefined : findDelivery(trx, workspaceId, id));
+}
+
+export type ReplayFilter = {
+	readonly workspaceId: string;
+	readonly endpointId: string;
+	/** Half-open range of the events' time, milliseconds. */
+	readonly since: number;
+	readonly until: number;
+	readonly eventType?: WebhookEventType | undefined;
+	readonly state?: DeliveryState | undefined;
+};
+
+function replayQuery(connection: Knex, filter: ReplayFilter): Knex.QueryBuilder {
+	const {workspaceId, endpointId, since, until, eventType, state} = filter;
+	const query = connection('webhook_deliveries')
+		.where({endpoint_id: endpointId})
+		.whereIn('endpoint_id', presentEndpoints(connection, workspaceId))
+		.where('id', '>=', idFloor('whd', since))
+		.where('id', '<', idFloor('whd', until));
+	if (eventType !== undefined) {
+		query.where({event_type: eventType});
+	}
+	if (state !== undefined) {
+		query.where({state});
+	}
+	return query;
+}
+
+/** Starts at most `limit` deliveries anew, oldest first, after the delivery `after` (null: from the first); their ids. */
+export async function replayDeliveries(
+	trx: Knex.Transaction,
+	filter: ReplayFilter,
+	{after, limit, now}: {readonly after: string | null; readonly limit: number; readonly now: string},
+): Promise<string[]> {
+	const some = replayQuery(trx, filter).orderBy('id').limit(limit).select('id');
+	const rows: Array<{id: string}> = await (after === null ? some : some.where('id', '>', after));
+	const ids = rows.map(({id}) => id);
+	await restart(trx, ids, now);
+	return ids;
+}
+
+async function restart(trx: Knex.Transaction, ids: readonly string[], now: string): Promise<void> {
+	if (ids.length === 0) {
+		return;
+	}
+	await trx('webhook_queue').whereIn('delivery_id', ids).orderBy('delivery_id').forUpdate().select('delivery_id');
+	const begun: Array<{id: string; endpointId: string; generation: number}> = await trx('webhook_deliveries')
+		.whereIn('id', ids)
+		.update({state: 'pending', attempts: 0, generation: trx.raw('generation + 1')})
+		.returning(['id', 'endpoint_id as endpointId', 'generation']);
+	await enqueueDeliveries(
+		trx,
+		begun.map(one => ({...one, dueAt: now})),
+	);
+}
