@@ -7,6 +7,7 @@ import {folderVariable, notShown} from './helpers/conforms.ts';
 import {freePort} from './helpers/free-port.ts';
 import {makeMigratedFile, makeMigratedTemplate, migratedFileVariable, templateVariable} from './migrated-template.ts';
 import {postgresProgram} from './postgres-program.ts';
+import {gather, scatter} from './together.ts';
 
 // Runs tests with one PostgreSQL server for all: without arguments those of `npm test`; with `--slow` those that it leaves out
 // (installs, foreign mail servers, failovers, load, the simulation); with other arguments, ava gets them as they are.
@@ -62,6 +63,7 @@ const postgres = new EmbeddedPostgres({
 	onLog: () => undefined,
 });
 let code = 0;
+let runs: ReadonlyArray<readonly string[]> = [process.argv.slice(2)];
 try {
 	await postgres.initialise();
 	await postgres.start();
@@ -78,15 +80,15 @@ try {
 		[folderVariable]: shown,
 	};
 	const given = process.argv.slice(2);
-	const stages: Readonly<Record<string, ReadonlyArray<readonly string[]>>> = {
-		quick: [
-			['dist/test/!(flow|slow|sim)/**', 'dist/test/*.test.js', '-c', '3', '--timeout', '2m'],
+	if (given.length === 0) {
+		runs = [
+			[...gather(['flow', 'slow', 'sim']), '-c', '3', '--timeout', '2m'],
 			['dist/test/flow/**', ...patient],
-		],
-		slow: [['dist/test/slow/**', 'dist/test/sim/**', ...patient]],
-	};
-	const runs = given.length === 0 ? stages.quick : given[0] === '--slow' ? stages.slow : [given];
-	for (const run of runs ?? []) {
+		];
+	} else if (given[0] === '--slow') {
+		runs = [['dist/test/slow/**', 'dist/test/sim/**', ...patient]];
+	}
+	for (const run of runs) {
 		const ava = spawn(process.execPath, ['node_modules/ava/entrypoints/cli.mjs', ...run], {stdio: 'inherit', env});
 		const ended = await new Promise<number>(resolve => ava.on('exit', exit => resolve(exit ?? 1)));
 		code = Math.max(code, ended);
@@ -95,6 +97,7 @@ try {
 		code = Math.max(code, sayNotShown(shown));
 	}
 } finally {
+	scatter(runs.flat());
 	await postgres.stop();
 	await rm(folder, {recursive: true, force: true});
 }

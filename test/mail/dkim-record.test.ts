@@ -47,7 +47,7 @@ test('no key at all', t => {
 	}
 });
 
-test('any text is read or refused', t => {
+test('any text is a DKIM record or refused', t => {
 	const tag = fc.tuple(fc.constantFrom('v', 'k', 'p', 'h', 's', 't'), fc.string());
 	fc.assert(
 		fc.property(

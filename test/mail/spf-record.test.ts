@@ -61,7 +61,7 @@ test('redirect must be there once', t => {
 	t.like(parseSpf('v=spf1 redirect='), {ok: false});
 });
 
-test('any text is read or refused', t => {
+test('any text is an SPF record or refused', t => {
 	const term = fc.oneof(
 		fc.string(),
 		fc
