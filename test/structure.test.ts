@@ -29,7 +29,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	pool: ['kit'],
 	queue: ['kit', 'mail', 'store', 'outcome', 'pace', 'pool'],
 	domains: ['kit', 'mail', 'net', 'store', 'compose'],
-	admin: ['kit', 'mail', 'store', 'outcome', 'domains', 'compose', 'render', 'users', 'report'],
+	admin: ['ops', 'kit', 'mail', 'store', 'outcome', 'domains', 'compose', 'render', 'users', 'report'],
 	ops: ['kit', 'mail', 'store'],
 	declared: [
 		'ops',

@@ -1,14 +1,14 @@
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {addSender} from '../domains/senders.ts';
 import {parseAddress} from '../mail/address.ts';
-import {usualScopes} from '../mail/api-key.ts';
 import type {Mode} from '../mail/message.ts';
 import type {ActTools} from '../mail/operator.ts';
+import {createKey} from '../ops/keys.ts';
+import {performIn} from '../ops/operation.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {hasWorkspace} from '../store/workspaces.ts';
 import {addUser} from '../users/users.ts';
-import {createKey} from './keys.ts';
 import {readSample, sampleSender, sampleTemplate} from './sample.ts';
 import {saveTemplate} from './templates.ts';
 import {createWorkspace} from './workspaces.ts';
@@ -66,8 +66,8 @@ export async function bootstrap(
 		}
 		const saved = await saveTemplate(trx, tools, {workspaceId, ...template, name: sampleTemplate});
 		const key = async (mode: Mode) => {
-			const input = {workspaceId, name: 'first', mode, scopes: usualScopes(mode), rateLimit: null, expiresAt: null};
-			return (await createKey(trx, tools, input)).key;
+			const scene = {face: 'cli', workspaceId, mode, tools, trx} as const;
+			return (await performIn(createKey, scene, {name: 'first', mode})).key;
 		};
 		const first = {email: firstUser, role: 'admin', workspaceId: null} as const;
 		return {

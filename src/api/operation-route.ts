@@ -2,7 +2,7 @@ import type {FastifyRequest} from 'fastify';
 import type {Static, TObject, TSchema} from 'typebox';
 import type {Scope} from '../mail/api-key.ts';
 import {type IdPrefix, isId} from '../mail/ids.ts';
-import {type Context, type Operation, perform} from '../ops/operation.ts';
+import {type Context, type Given, type Operation, perform} from '../ops/operation.ts';
 import type {ApiParts} from './api-parts.ts';
 import {actAs, callerOf} from './auth.ts';
 import type {Caller} from './caller.ts';
@@ -54,7 +54,7 @@ export function operationRoute<Input extends TSchema, Result>(
 				const result = await perform(operation, contextOf(parts, request), {
 					...(body as object),
 					...params,
-				} as Static<Input>);
+				} as Given<Input>);
 				const {answer, otherAnswer = answer} = description;
 				const [status] = isOther?.(result) ? otherAnswer : answer;
 				return reply.code(status).send(view?.(result));

@@ -1,6 +1,5 @@
 import {mkdirSync} from 'node:fs';
 import {join} from 'node:path';
-import {createKey} from '../admin/keys.ts';
 import {saveTemplate, storedVariant} from '../admin/templates.ts';
 import {createWorkspace} from '../admin/workspaces.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
@@ -8,8 +7,9 @@ import {loadSettings} from '../config/settings.ts';
 import {type Held, openData} from '../data-folder/open.ts';
 import {addSender} from '../domains/senders.ts';
 import {parseAddress} from '../mail/address.ts';
-import {usualScopes} from '../mail/api-key.ts';
 import type {ActTools} from '../mail/operator.ts';
+import {createKey} from '../ops/keys.ts';
+import {performIn} from '../ops/operation.ts';
 import {compileInWorker, usualCompileTime} from '../render/in-worker.ts';
 import type {TemplateVariant} from '../store/templates.ts';
 import type {Workload} from './workload.ts';
@@ -46,14 +46,8 @@ export async function makeShop(place: Place, {template}: Workload, tools: ActToo
 			const {id: templateId} = await saveTemplate(trx, tools, {
 				...{workspaceId, name: 'receipt', variants: [variant], sample: null},
 			});
-			const input = {
-				name: 'bench',
-				mode: 'live',
-				scopes: usualScopes('live'),
-				rateLimit: null,
-				expiresAt: null,
-			} as const;
-			const {key} = await createKey(trx, tools, {workspaceId, ...input});
+			const scene = {face: 'cli', workspaceId, mode: 'live', tools, trx} as const;
+			const {key} = await performIn(createKey, scene, {name: 'bench', mode: 'live'});
 			return {dataDir, workspaceId, templateId, key};
 		});
 	});

@@ -1,10 +1,10 @@
 import type {Command} from 'commander';
-import {type CreatedKey, createKey, revokeKey, rotateKey} from '../admin/keys.ts';
 import {storeTime} from '../kit/time.ts';
-import {type Scope, usualScopes} from '../mail/api-key.ts';
+import type {Scope} from '../mail/api-key.ts';
 import type {Mode} from '../mail/message.ts';
+import {type CreatedKey, createKey, revokeKey, rotateKey} from '../ops/keys.ts';
+import {notFound} from '../ops/operation.ts';
 import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
-import {CliError} from './fault.ts';
 import {duration, future, label, mode, rateLimit, scope} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
@@ -27,18 +27,10 @@ export function keyCommands(key: Command): void {
 		.option('--expires <time>', 'when it ends: a duration or an RFC 3339 time', future('--expires'))
 		.action(
 			action<CreateOptions, []>(async (session, options) => {
-				const {id: workspaceId} = await session.workspace();
-				const created = await session.write(trx =>
-					createKey(trx, session.tools, {
-						workspaceId,
-						name: options.name,
-						mode: options.mode,
-						scopes: options.scope ? [...new Set(options.scope)] : usualScopes(options.mode),
-						rateLimit: options.rateLimit ?? null,
-						expiresAt: options.expires === undefined ? null : storeTime(options.expires),
-					}),
-				);
-				showKey(session, created);
+				const {name, mode: keyMode, scope: own, rateLimit: rate_limit, expires} = options;
+				const expires_at = expires === undefined ? null : storeTime(expires);
+				const input = {name, mode: keyMode, ...(own && {scopes: [...new Set(own)]}), expires_at};
+				showKey(session, await session.perform(createKey, {...input, ...(rate_limit && {rate_limit})}));
 			}),
 		);
 
@@ -53,15 +45,8 @@ export function keyCommands(key: Command): void {
 
 	verb(key, 'revoke <id>', 'End a key at once', 'mailctl key revoke key_06f…').action(
 		action<object, [string]>(async (session, _options, text) => {
-			const id = (await session.idOf('key', text)) ?? missing(text);
-			const {id: workspaceId} = await session.workspace();
-			const revoked = await session.write(trx => revokeKey(trx, session.tools, workspaceId, id));
-			if (revoked === 'missing') {
-				missing(id);
-			}
-			if (revoked === 'already') {
-				throw new CliError('data', `the key ${id} is revoked already`, 'there is nothing to do');
-			}
+			const id = (await session.idOf('key', text)) ?? notFound('key', text);
+			const revoked = await session.perform(revokeKey, {id});
 			const now = storeTime(session.tools.clock.now());
 			session.show(keysAt(now).json(revoked), () => [`revoked ${revoked.id} (${revoked.name})`]);
 		}),
@@ -71,22 +56,10 @@ export function keyCommands(key: Command): void {
 		.option('--overlap <duration>', 'how long the old one lives on; default 24h', duration('--overlap'))
 		.action(
 			action<{overlap?: number}, [string]>(async (session, {overlap = day}, text) => {
-				const id = (await session.idOf('key', text)) ?? missing(text);
-				const {id: workspaceId} = await session.workspace();
-				const rotated = await session.write(trx => rotateKey(trx, session.tools, {workspaceId, id, overlap}));
-				if (rotated === 'missing') {
-					missing(id);
-				}
-				if (rotated === 'ended') {
-					throw new CliError('data', `the key ${id} has ended`, 'make a new one with mailctl key create');
-				}
-				showKey(session, rotated);
+				const id = (await session.idOf('key', text)) ?? notFound('key', text);
+				showKey(session, await session.perform(rotateKey, {id, overlap}));
 			}),
 		);
-}
-
-function missing(id: string): never {
-	throw new CliError('data', `there is no key ${id}`, 'see mailctl key list');
 }
 
 function stateOf(row: ApiKey, now: string): string {

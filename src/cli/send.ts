@@ -1,13 +1,14 @@
 import {basename, extname} from 'node:path';
 import {setTimeout as wait} from 'node:timers/promises';
 import type {Command} from 'commander';
-import {issueKey} from '../admin/keys.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {writeExact} from '../kit/exact-json.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Mode} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
+import {issueKey} from '../ops/keys.ts';
 import {deleteApiKey} from '../store/api-keys.ts';
+import {bumpGeneration} from '../store/changes.ts';
 import {findMessageStatus} from '../store/messages.ts';
 import {readStatus} from '../store/recipients.ts';
 import {CliError, type ExitKind} from './fault.ts';
@@ -166,9 +167,12 @@ async function withKey<Result>(
 	{workspaceId, mode}: Whose,
 	work: (key: string) => Promise<Result>,
 ): Promise<Result> {
-	const expiresAt = storeTime(session.tools.clock.now() + keyLifetime);
-	const input = {workspaceId, name: 'mailctl send', mode, scopes: ['messages:send'], rateLimit: '0', expiresAt};
-	const {row, key} = await session.write(trx => issueKey(trx, session.tools, input));
+	const expires_at = storeTime(session.tools.clock.now() + keyLifetime);
+	const input = {name: 'mailctl send', mode, scopes: ['messages:send'], rate_limit: '0', expires_at};
+	const {row, key} = await session.write(async trx => {
+		await bumpGeneration(trx);
+		return await issueKey(trx, session.tools, workspaceId, input);
+	});
 	try {
 		return await work(key);
 	} finally {

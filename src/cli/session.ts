@@ -5,7 +5,7 @@ import {relative, resolve} from 'node:path';
 import {createInterface} from 'node:readline/promises';
 import type {Command} from 'commander';
 import type {Knex} from 'knex';
-import type {Static, TSchema} from 'typebox';
+import type {TSchema} from 'typebox';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment, systemFile} from '../config/process-env.ts';
 import type {LoadedSettings, Settings} from '../config/settings.ts';
@@ -14,7 +14,7 @@ import {readUsedWorkspace, usedWorkspaceFile} from '../data-folder/used-workspac
 import {type Clock, systemClock} from '../kit/clock.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
-import {type Operation, perform} from '../ops/operation.ts';
+import {type Given, type Operation, perform} from '../ops/operation.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {
@@ -48,7 +48,7 @@ export type Session = {
 	/** Does an operation in the workspace that is meant. Throws `Refused`. */
 	readonly perform: <Input extends TSchema, Result>(
 		operation: Operation<Input, Result>,
-		input: Static<Input>,
+		input: Given<Input>,
 	) => Promise<Result>;
 	/** Throws ConfigError where the keys are not those that the store was used with. */
 	readonly secrets: () => Promise<MasterKeys>;

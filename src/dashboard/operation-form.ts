@@ -1,8 +1,8 @@
-import type {Static, TSchema} from 'typebox';
+import type {TSchema} from 'typebox';
 import {createChecks} from '../api/validate.ts';
-import {type Context, type Operation, perform, Refused} from '../ops/operation.ts';
+import {type Context, type Given, type Operation, perform, Refused} from '../ops/operation.ts';
 import type {DashboardParts} from './parts.ts';
-import {type Answer, go, missing, type Route, type Visit} from './route.ts';
+import {type Answer, go, missing, notAllowed, type Route, type Visit} from './route.ts';
 
 /** The page that has the forms: where one comes back to, and how it shows what was wrong (422). */
 export type Origin = {readonly path: string; readonly show: (visit: Visit, problem: string) => Promise<Answer>};
@@ -33,7 +33,7 @@ export const operationForms =
 		operation: Operation<Input, Result>,
 		path: string,
 		done: (result: Result, visit: Visit) => Answer | string,
-		{before, read}: Reading<Static<Input>> = {},
+		{before, read}: Reading<Given<Input>> = {},
 	): Route => {
 		const {input, role, everywhere, fresh} = operation;
 
@@ -44,7 +44,7 @@ export const operationForms =
 			if (problem !== null) {
 				return await origin.show(visit, problem);
 			}
-			const result = done(await perform(operation, contextOf(parts, visit), value as Static<Input>), visit);
+			const result = done(await perform(operation, contextOf(parts, visit), value as Given<Input>), visit);
 			return typeof result === 'string' ? go(origin.path, result) : result;
 		}
 
@@ -55,7 +55,14 @@ export const operationForms =
 					if (!(error instanceof Refused)) {
 						throw error;
 					}
-					return error.code === 'not_found' ? missing(error.page) : origin.show(visit, error.page);
+					switch (error.code) {
+						case 'not_found':
+							return missing(error.page);
+						case 'insufficient_scope':
+							return notAllowed(error.page);
+						default:
+							return origin.show(visit, error.page);
+					}
 				}),
 		};
 	};

@@ -1,14 +1,13 @@
 import type {Knex} from 'knex';
-import {changeKey, createKey, revokeKey} from '../admin/keys.ts';
 import {addEndpoint, changeEndpoint, removeEndpoint, setEndpointActive} from '../admin/webhooks.ts';
 import {changeWorkspace, createWorkspace, type WorkspaceInput} from '../admin/workspaces.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {maskPasswords} from '../config/urls.ts';
 import {addDomain, removeDomain} from '../domains/domains.ts';
 import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from '../domains/senders.ts';
-import {usualScopes} from '../mail/api-key.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {hasPassword, withPasswords} from '../mail/route-choice.ts';
+import {changeKey, createKey, revokeKey} from '../ops/keys.ts';
 import {performIn, Refused, type Scene} from '../ops/operation.ts';
 import {createTopic, removeTopic, renameTopic} from '../ops/topics.ts';
 import {findDomain, findSender, type Sender} from '../store/domains.ts';
@@ -31,12 +30,13 @@ type Of<K> = Extract<Change, {readonly kind: K}>;
 
 /** Does one change, by the operations of its noun. */
 export async function perform(parts: ApplyParts, change: Change): Promise<Made> {
-	return await performChange(parts, change).catch(error => {
-		if (error instanceof Refused) {
-			return undefined;
-		}
+	return await performChange(parts, change).catch(undefinedIfRefused);
+}
+
+function undefinedIfRefused(error: unknown): undefined {
+	if (!(error instanceof Refused)) {
 		throw error;
-	});
+	}
 }
 
 async function performChange(parts: ApplyParts, change: Change): Promise<Made> {
@@ -62,7 +62,7 @@ async function performChange(parts: ApplyParts, change: Change): Promise<Made> {
 		case 'webhook':
 			return await write(trx => performWebhook(trx, {tools, vault}, workspaceId, change));
 		case 'key':
-			return await write(trx => performKey(trx, tools, workspaceId, change));
+			return await write(trx => performKey({...scene, trx}, change));
 	}
 }
 
@@ -197,25 +197,18 @@ async function performWebhook(
 	return isThere ? {id, ...(added && {signing_secret: vault.open(added.id, added.secret)})} : undefined;
 }
 
-async function performKey(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	workspaceId: string,
-	change: Of<'key'>,
-): Promise<Made> {
+async function performKey(scene: Scene, change: Of<'key'>): Promise<Made> {
 	if (change.action === 'remove') {
 		for (const id of change.known.ids) {
-			await revokeKey(trx, tools, workspaceId, id);
+			await performIn(revokeKey, scene, {id}).catch(undefinedIfRefused);
 		}
 		return {};
 	}
-	const {name, mode, scopes, rate_limit, expires_at} = change.wanted;
 	if (change.action === 'change') {
+		const {scopes, rate_limit, expires_at} = change.wanted;
 		const [id] = change.known.ids;
-		return await changeKey(trx, tools, {workspaceId, id, changes: defined({scopes, rate_limit, expires_at})});
+		return await performIn(changeKey, scene, {id, ...defined({scopes, rate_limit, expires_at})});
 	}
-	const input = {workspaceId, name, mode, scopes: scopes ?? usualScopes(mode)};
-	const limits = {rateLimit: rate_limit ?? null, expiresAt: expires_at ?? null};
-	const {row, key} = await createKey(trx, tools, {...input, ...limits});
+	const {row, key} = await performIn(createKey, scene, change.wanted);
 	return {id: row.id, key};
 }

@@ -29,6 +29,11 @@ export type Context = {
 /** A context within a transaction. */
 export type Scene = Omit<Context, 'writer' | 'change'> & {readonly trx: Knex.Transaction};
 
+type Frozen<Value> = Value extends object ? {readonly [Name in keyof Value]: Frozen<Value[Name]>} : Value;
+
+/** What an operation is given: what its schema describes. */
+export type Given<Input extends TSchema> = Frozen<Static<Input>>;
+
 type Head<Input extends TSchema> = {
 	/** The noun of the command line and the verb: `topic create`. */
 	readonly name: string;
@@ -67,8 +72,8 @@ type Long<Input, Result> = {
 	) => Promise<Result>;
 };
 
-type SingleOperation<Input extends TSchema, Result> = Head<Input> & Single<Static<Input>, Result>;
-type LongOperation<Input extends TSchema, Result> = Head<Input> & Long<Static<Input>, Result>;
+type SingleOperation<Input extends TSchema, Result> = Head<Input> & Single<Given<Input>, Result>;
+type LongOperation<Input extends TSchema, Result> = Head<Input> & Long<Given<Input>, Result>;
 
 /** One verb of a noun, as all faces know it. */
 export type Operation<Input extends TSchema, Result> = SingleOperation<Input, Result> | LongOperation<Input, Result>;
@@ -81,7 +86,7 @@ export const longOperation = <Input extends TSchema, Result>(definition: LongOpe
 export async function perform<Input extends TSchema, Result>(
 	operation: Operation<Input, Result>,
 	context: Context,
-	input: Static<Input>,
+	input: Given<Input>,
 ): Promise<Result> {
 	if ('work' in operation) {
 		const {workspaceId, tools} = context;
@@ -97,7 +102,7 @@ export async function perform<Input extends TSchema, Result>(
 export async function performIn<Input extends TSchema, Result>(
 	{run, audit, entry, refreshes}: SingleOperation<Input, Result>,
 	scene: Scene,
-	input: Static<Input>,
+	input: Given<Input>,
 ): Promise<Result> {
 	const {trx, tools, workspaceId} = scene;
 	const result = await run(scene, input);
@@ -120,7 +125,7 @@ type Words = {
 
 /**
  * Why an operation changed nothing. The API answers with the code and its status, a command ends with 65, a form shows its page
- * again (422), or 404 where the thing is missing.
+ * again (422), or 404 and 403 where the thing is missing or not theirs to change.
  */
 export class Refused extends Error {
 	readonly code: 'not_found' | 'conflict' | 'insufficient_scope' | 'unprocessable_entity';

@@ -40,6 +40,10 @@ test('every operation: faces, scope, role, audit, refresh', async t => {
 		return [name, faces.join(' '), scope, user, audit, isCached ? 'caches read again' : 'not cached'].join(' | ');
 	});
 	t.deepEqual(lines, [
+		'key change | apply | – | admin, fresh log-in | key.updated | caches read again',
+		'key create | cli dashboard apply | – | admin, fresh log-in | key.created | caches read again',
+		'key revoke | cli dashboard apply | – | admin, fresh log-in | key.revoked | caches read again',
+		'key rotate | cli dashboard | – | admin, fresh log-in | key.rotated | caches read again',
 		'suppression add | api cli dashboard | suppressions:manage | operator | suppression.added | not cached',
 		'suppression remove | api cli dashboard | suppressions:manage | operator | suppression.removed | not cached',
 		'topic create | api cli dashboard apply | unsubscribe_groups:manage | operator | topic.created | caches read again',

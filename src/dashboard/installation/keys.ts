@@ -1,14 +1,14 @@
-import {type CreatedKey, createKey, revokeKey, rotateKey} from '../../admin/keys.ts';
 import {linkBase} from '../../config/derive.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {dayMs, storeTime} from '../../kit/time.ts';
-import {labelFault} from '../../kit/unprintable.ts';
 import {isWithin, readRateLimit, type Scope, scopes, usualScopes} from '../../mail/api-key.ts';
-import {isId} from '../../mail/ids.ts';
+import {type CreatedKey, createKey, revokeKey, rotateKey} from '../../ops/keys.ts';
+import {notFound, Refused} from '../../ops/operation.ts';
 import {type ApiKey, listApiKeys} from '../../store/api-keys.ts';
 import {act, badge, code, copyable, facts, input, name, nothing, opened, select, table, time} from '../markup.ts';
+import {operationForms} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
-import {type Answer, go, missing, notAllowed, type Route, type Visit} from '../route.ts';
+import type {Answer, Route, Visit} from '../route.ts';
 
 const path = '/keys';
 /** Of a key that ends. */
@@ -28,7 +28,9 @@ const overlaps = [
 ];
 
 /** Keys of the API: made, replaced and ended. Nobody can read one again. */
-export function keyPages({reader, change, settings, live}: DashboardParts): readonly Route[] {
+export function keyPages(parts: DashboardParts): readonly Route[] {
+	const {reader, settings, live} = parts;
+
 	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {workspace, now, form} = visit;
 		const mayAct = visit.may('admin');
@@ -63,66 +65,43 @@ export function keyPages({reader, change, settings, live}: DashboardParts): read
 		};
 	}
 
-	async function create(visit: Visit): Promise<Answer> {
-		const {form, workspace, now, tools} = visit;
-		const label = form.get('name')?.trim() ?? '';
+	/** What a form asks for; a text says what is wrong. */
+	function asked({form, now, everywhere}: Visit) {
 		const rateLimit = form.get('rate_limit')?.trim() ?? '';
-		const mode = form.get('mode') === 'test' ? 'test' : 'live';
-		const asked = form.getAll('scope');
-		const chosen = scopes.filter(scope => asked.includes(scope));
-		const fault = labelFault(label);
-		if (fault !== null) {
-			return await list(visit, `The name ${fault}.`);
-		}
+		const mode = form.get('mode') === 'test' ? ('test' as const) : ('live' as const);
+		const named = form.getAll('scope');
+		const chosen = scopes.filter(scope => named.includes(scope));
 		// Without a scope the key gets the usual ones: a misspelt one must not.
-		if (asked.length > chosen.length) {
-			return await list(visit, 'Unknown scope: choose from the scopes in the form.');
+		if (named.length > chosen.length) {
+			return 'Unknown scope: choose from the scopes in the form.';
 		}
 		const limit = readRateLimit(rateLimit);
 		if (rateLimit !== '' && limit === undefined) {
-			return await list(visit, 'The rate limit must be requests per seconds, as 6000/60, or 0 for none.');
+			return 'The rate limit must be requests per seconds, as 6000/60, or 0 for none.';
 		}
-		if (limit !== undefined && !visit.everywhere && !isWithin(limit, live().rateLimit)) {
-			return notAllowed('A rate limit above the usual one is the installation’s: only users of all workspaces set it.');
+		if (limit !== undefined && !everywhere && !isWithin(limit, live().rateLimit)) {
+			const page = 'A rate limit above the usual one is the installation’s: only users of all workspaces set it.';
+			throw new Refused('insufficient_scope', {wrong: page, next: '', page});
 		}
 		const days = Number(form.get('expires') ?? '');
-		if (!(days >= 0 && days <= mostDays)) {
-			return await list(visit, 'Choose when the key ends.');
-		}
-		const made = await change(trx =>
-			createKey(trx, tools, {
-				workspaceId: workspace.id,
-				name: label,
-				mode,
-				scopes: chosen.length === 0 ? usualScopes(mode) : chosen,
-				rateLimit: rateLimit === '' ? null : rateLimit,
-				expiresAt: days > 0 ? storeTime(now + days * dayMs) : null,
-			}),
-		);
-		return shown(visit, made);
+		return days >= 0 && days <= mostDays
+			? {
+					name: form.get('name')?.trim() ?? '',
+					mode,
+					...(chosen.length > 0 && {scopes: chosen}),
+					rate_limit: rateLimit === '' ? null : rateLimit,
+					expires_at: days > 0 ? storeTime(now + days * dayMs) : null,
+				}
+			: 'Choose when the key ends.';
 	}
 
-	async function revoke({params: {id = ''}, workspace, tools}: Visit): Promise<Answer> {
-		const revoked = isId('key', id) ? await change(trx => revokeKey(trx, tools, workspace.id, id)) : 'missing';
-		return typeof revoked === 'string' ? missing(gone) : go(path, `${revoked.name} is ended.`);
-	}
-
-	async function rotate(visit: Visit): Promise<Answer> {
-		const {
-			params: {id = ''},
-			form,
-			workspace,
-			tools,
-		} = visit;
-		const overlap = Math.max(0, Number(form.get('overlap') ?? 24)) * 3_600_000;
-		const input = {workspaceId: workspace.id, id, overlap};
-		const rotated =
-			isId('key', id) && overlap <= 30 * dayMs ? await change(trx => rotateKey(trx, tools, input)) : 'missing';
-		return typeof rotated === 'string' ? missing(gone) : shown(visit, rotated);
+	function rotation({params: {id = ''}, form}: Visit) {
+		const overlap = Math.round(Math.max(0, Number(form.get('overlap') ?? 24)) * 3_600_000);
+		return overlap <= 30 * dayMs ? {id, overlap} : notFound('key', id, {page: gone});
 	}
 
 	/** The only page that has the key itself. */
-	function shown({request: {protocol, host}}: Visit, {row, key}: CreatedKey): Answer {
+	function shown({row, key}: CreatedKey, {request: {protocol, host}}: Visit): Answer {
 		// Where one listener serves all, what the browser reached others on this machine reach too.
 		const base = settings.adminListen === 'shared' ? `${protocol}://${host}` : linkBase(settings);
 		const call = `curl -sS ${base}/v1/messages -H 'Authorization: Bearer ${key}'`;
@@ -137,11 +116,13 @@ export function keyPages({reader, change, settings, live}: DashboardParts): read
 		return {kind: 'page', place: 'keys', title: 'Your new key', content};
 	}
 
+	const form = operationForms(parts, {path, show: list});
+
 	return [
 		{method: 'GET', path, role: 'viewer', answer: visit => list(visit)},
-		{method: 'POST', path, role: 'admin', fresh: true, answer: create},
-		{method: 'POST', path: `${path}/:id/revoke`, role: 'admin', fresh: true, answer: revoke},
-		{method: 'POST', path: `${path}/:id/rotate`, role: 'admin', fresh: true, answer: rotate},
+		form(createKey, path, shown, {read: asked}),
+		form(revokeKey, `${path}/:id/revoke`, ({name: ended}) => `${ended} is ended.`),
+		form(rotateKey, `${path}/:id/rotate`, shown, {read: rotation}),
 	];
 }
 

@@ -1,7 +1,8 @@
 import test from 'ava';
-import {createKey, revokeKey, rotateKey} from '../../src/admin/keys.ts';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
 import {apiKeyHash, apiKeyMode} from '../../src/mail/api-key.ts';
+import {createKey, revokeKey, rotateKey} from '../../src/ops/keys.ts';
+import {performIn, Refused} from '../../src/ops/operation.ts';
 import {deleteApiKey, findApiKey, listApiKeys} from '../../src/store/api-keys.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -15,9 +16,19 @@ async function prepare(store: Store) {
 		(await createWorkspace(trx, tools, {name: 'other'}))?.id as string,
 	]);
 	const workspaceId = acme as string;
-	const input = {workspaceId, name: 'app', mode: 'live', scopes: ['messages:send'], rateLimit: '5/1'} as const;
-	const create = (expiresAt: string | null = null) => write(trx => createKey(trx, tools, {...input, expiresAt}));
-	return {tools, write, create, workspaceId, other: other as string};
+	const scene = {face: 'cli', mode: 'live', tools} as const;
+	const create = (expires_at: string | null = null) =>
+		write(trx => {
+			const input = {
+				name: 'app',
+				mode: 'live',
+				scopes: ['messages:send' as const],
+				rate_limit: '5/1',
+				expires_at,
+			} as const;
+			return performIn(createKey, {...scene, workspaceId, trx}, input);
+		});
+	return {scene, tools, write, create, workspaceId, other: other as string};
 }
 
 storeTest(test, 'the store keeps the hash of a key and its beginning, not the key', async (t, store) => {
@@ -31,29 +42,33 @@ storeTest(test, 'the store keeps the hash of a key and its beginning, not the ke
 });
 
 storeTest(test, 'a key is revoked once, and only in its workspace', async (t, store) => {
-	const {tools, write, create, workspaceId, other} = await prepare(store);
+	const {scene, write, create, workspaceId, other} = await prepare(store);
 	const {row} = await create();
-	const revoke = (workspace: string) => write(trx => revokeKey(trx, tools, workspace, row.id));
-	t.is(await revoke(other), 'missing');
+	const revoke = (workspace: string) =>
+		write(trx => performIn(revokeKey, {...scene, workspaceId: workspace, trx}, {id: row.id}));
+	t.is((await t.throwsAsync(revoke(other), {instanceOf: Refused}))?.wrong, `there is no key ${row.id}`);
 	t.like(await revoke(workspaceId), {id: row.id, revoked_at: '2026-06-09T10:00:00.000Z'});
-	t.is(await revoke(workspaceId), 'already');
+	t.is(
+		(await t.throwsAsync(revoke(workspaceId), {instanceOf: Refused}))?.wrong,
+		`the key ${row.id} is revoked already`,
+	);
 });
 
 storeTest(
 	test,
 	'rotation makes a key with the same rights and ends the old one after the overlap',
 	async (t, store) => {
-		const {tools, write, create, workspaceId, other} = await prepare(store);
+		const {scene, tools, write, create, workspaceId, other} = await prepare(store);
 		const {row} = await create();
 		const rotate = (workspace: string, id = row.id) =>
-			write(trx => rotateKey(trx, tools, {workspaceId: workspace, id, overlap: 3_600_000}));
-		t.is(await rotate(other), 'missing');
+			write(trx => performIn(rotateKey, {...scene, workspaceId: workspace, trx}, {id, overlap: 3_600_000}));
+		t.is((await t.throwsAsync(rotate(other), {instanceOf: Refused}))?.wrong, `there is no key ${row.id}`);
 		const rotated = await rotate(workspaceId);
 		t.like(rotated, {row: {name: 'app', mode: 'live', scopes: ['messages:send'], rate_limit: '5/1', expires_at: null}});
 		t.is((await findApiKey(store.reader, workspaceId, row.id))?.expires_at, '2026-06-09T11:00:00.000Z');
 
 		tools.advance(3_600_000);
-		t.is(await rotate(workspaceId), 'ended');
+		t.is((await t.throwsAsync(rotate(workspaceId), {instanceOf: Refused}))?.wrong, `the key ${row.id} has ended`);
 		const short = await create('2026-06-09T11:00:01.000Z');
 		await rotate(workspaceId, short.row.id);
 		const kept = await findApiKey(store.reader, workspaceId, short.row.id);
