@@ -8,7 +8,7 @@ import {type Accepted, type Draft, refused, replayOf, type Send} from './draft.t
 export type Idempotency = {readonly key: string; readonly fingerprint: string};
 
 /** The part of a send's body that makes it the same send (docs/reference/interface.md, Send request). */
-export type Fingerprinted = {
+type Fingerprinted = {
 	readonly from: string;
 	readonly to: string;
 	readonly templateId: string;

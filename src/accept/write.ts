@@ -20,7 +20,7 @@ import {type Accepted, accepted, type Draft, refused} from './draft.ts';
 import {releaseRefused, resolveKeys} from './idempotency.ts';
 import {countSends, holdToQuotas} from './quota.ts';
 
-export type AcceptWriteOptions = {
+type AcceptWriteOptions = {
 	readonly clock: Clock;
 	readonly newId: NewId;
 	/** How long an Idempotency-Key is remembered, milliseconds. */
@@ -221,15 +221,15 @@ function bytesOf({send}: Draft): number {
 }
 
 /** Why an address must not be mailed, by an address's comparison form. */
-export type BarredReason = 'suppressed' | 'opted_out';
+type BarredReason = 'suppressed' | 'opted_out';
 
 /** A draft that passed every check, with the id that its message gets. */
-export type Entry = {readonly id: string; readonly draft: Draft};
+type Entry = {readonly id: string; readonly draft: Draft};
 
 /** A row of `recipients`, with the reason for which it is not sent. */
-export type BarredRecipient = NewRecipient & {readonly barred: BarredReason | null};
+type BarredRecipient = NewRecipient & {readonly barred: BarredReason | null};
 
-export function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
+function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 	const {send, versionId, topicId} = draft;
 	return {
 		id,
@@ -259,7 +259,7 @@ export function messageRow({id, draft}: Entry, preferences: Preferences): NewMes
 }
 
 /** The `to` copy, then the `cc` copies; one that must not be mailed is final from the start. */
-export function recipientsOf(
+function recipientsOf(
 	{id, draft: {send}}: Entry,
 	reasonOf: (addressKey: string) => BarredReason | null,
 	now: string,

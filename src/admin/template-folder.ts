@@ -1,6 +1,7 @@
 import {constants} from 'node:fs';
 import {lstat, mkdir, readdir, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
+import {utf8Text} from '../kit/octets.ts';
 import {RefusedFileError, readRegular} from '../kit/regular-file.ts';
 import {labelFault} from '../kit/unprintable.ts';
 import type {VariantSource} from '../render/compile.ts';
@@ -169,7 +170,7 @@ async function existing(folder: string): Promise<Map<string, {readonly file: str
 	const there = new Map<string, {file: string; text: string}>();
 	for (const file of names.filter(isTemplateFile).sort()) {
 		const name = templateFileName(file);
-		const text = new TextDecoder().decode(await readRegular(path.join(folder, file), longestSource, 'refuse'));
+		const text = utf8Text(await readRegular(path.join(folder, file), longestSource, 'refuse'));
 		// Of two spellings of one language the second keeps its own name, as a file that has no place.
 		there.set(there.has(name) ? file : name, {file, text});
 	}

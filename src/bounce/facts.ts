@@ -17,7 +17,7 @@ export type Facts = {
 };
 
 /** Nobody says more than this of one recipient; what follows would only cost time. */
-export const longestText = 4096;
+const longestText = 4096;
 
 const replyCodes =
 	'(?:4(?:21|22|31|32|4[1267]|5[0-589]|7[12])|5(?:0[0-4]|1[0-9]|2[1-5]|3[013458]|4[1-9]|5[0-9]|63|7[0-9]))';

@@ -1,4 +1,5 @@
 import {parseExact} from '../kit/exact-json.ts';
+import {utf8Text} from '../kit/octets.ts';
 import {openRegular, RefusedFileError, readRegular} from '../kit/regular-file.ts';
 import {CliError} from './fault.ts';
 
@@ -61,12 +62,9 @@ export function inputFault(
 		: error;
 }
 
-/** Text of UTF-8, without the byte order mark that some editors put in front. */
-export const textOf = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
-
 /** The variables of a template: a JSON object in a file. */
 export async function readVariables(name: string): Promise<Record<string, unknown>> {
-	const text = textOf(await readInput(name));
+	const text = utf8Text(await readInput(name));
 	let value: unknown;
 	try {
 		value = parseExact(text);

@@ -1,3 +1,4 @@
+import {bufferOf} from '../kit/octets.ts';
 import type {Constant, Pieces} from '../kit/pieces.ts';
 import {withoutLastLines, writeRelaxed} from './canonical.ts';
 import {
@@ -125,7 +126,7 @@ export function base64Length(bytes: number): number {
  */
 export function writeBase64Lines(content: Uint8Array, output: Buffer, start: number): number {
 	const length = base64Length(content.length);
-	const text = Buffer.from(content.buffer, content.byteOffset, content.byteLength).toString('base64');
+	const text = bufferOf(content).toString('base64');
 	// Written at the end first; then each line moves forward to its place.
 	const end = start + length;
 	let from = end - text.length;

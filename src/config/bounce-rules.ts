@@ -2,6 +2,7 @@ import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {goodPatternOf} from '../bounce/pattern.ts';
 import {parseRuleTable, type RuleTable, withOwnRules} from '../bounce/rule-table.ts';
+import {utf8Text} from '../kit/octets.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import {ConfigError} from './config-error.ts';
@@ -53,7 +54,7 @@ function ownRules({bounceRulesFile}: BounceRulesSettings): RuleTable {
 
 function read(file: string): RuleTable {
 	try {
-		const text = new TextDecoder().decode(readSettingFile(file));
+		const text = utf8Text(readSettingFile(file));
 		return text.length > largestFile ? {ok: false, problems: ['is larger than 1 MiB']} : parseRuleTable(text);
 	} catch (error) {
 		return {ok: false, problems: [`cannot be read: ${(error as Error).message}`]};

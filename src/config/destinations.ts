@@ -1,5 +1,6 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
+import {utf8Text} from '../kit/octets.ts';
 import {readGuarded} from '../kit/regular-file.ts';
 import {hasPassword} from '../mail/route-choice.ts';
 import type {Destinations} from '../pace/destinations.ts';
@@ -61,7 +62,7 @@ function read(file: string): Read {
 	let text = '';
 	try {
 		const {content, mode} = readGuarded(file);
-		text = new TextDecoder().decode(content);
+		text = utf8Text(content);
 		if (text.length > largestFile) {
 			return {ok: false, faults: ['is larger than 1 MiB']};
 		}

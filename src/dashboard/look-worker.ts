@@ -1,4 +1,5 @@
 import {createClassify} from '../bounce/classify.ts';
+import {bufferOf} from '../kit/octets.ts';
 import {answer} from '../render/in-worker.ts';
 import {readReport} from '../report/read-report.ts';
 import type {Look, Looks} from './look.ts';
@@ -11,8 +12,6 @@ const works: {readonly [Kind in keyof Looks]: (asked: Looks[Kind]['asked']) => L
 	file: ({raw, index}) => fileIn(bufferOf(raw), index),
 	report: ({raw, rules}) => readReport(bufferOf(raw), createClassify(rules)),
 };
-
-const bufferOf = ({buffer, byteOffset, length}: Uint8Array) => Buffer.from(buffer, byteOffset, length);
 
 const look = <Kind extends keyof Looks>({kind, asked}: Look<Kind>) => works[kind](asked);
 

@@ -23,7 +23,7 @@ import {simulate, simulatedReply, simulatorKind} from './simulator.ts';
 import {createBrokenTls, demandsOf} from './tls-demand.ts';
 import {createLockStepHosts, type TryOptions, tryHosts} from './try-hosts.ts';
 
-export type DeliveryMode =
+type DeliveryMode =
 	/** To hosts, as the terms of each copy say; those of a recipient's domain listen on this port. */
 	| {readonly kind: 'hosts'; readonly port: number}
 	/** Into a folder, whatever the terms say. */

@@ -203,7 +203,7 @@ async function otherAddresses(
 const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
 
 /** RFC 7505: the domain takes no mail. */
-export function isNullMx(records: readonly MxRecord[]): boolean {
+function isNullMx(records: readonly MxRecord[]): boolean {
 	return records.every(({exchange}) => bare(exchange) === '');
 }
 
@@ -272,7 +272,7 @@ function usable(records: readonly MxRecord[]): MxRecord[] {
 }
 
 /** The address families that there is a way to. */
-export type Families = {readonly v4: boolean; readonly v6: boolean};
+type Families = {readonly v4: boolean; readonly v6: boolean};
 
 export type FamiliesOptions = {
 	/** MAILCTL_IPV6. */

@@ -10,7 +10,7 @@ export type Place = {
 	readonly release: (session: Session | null) => void;
 };
 
-export type Wanted = {
+type Wanted = {
 	/** Whether an idle session leads where this mail goes. */
 	readonly fits: (session: Session) => boolean;
 	/** It waits no longer. */
@@ -38,7 +38,7 @@ export type Pool = {
 	readonly close: () => Promise<void>;
 };
 
-export type PoolOptions = {
+type PoolOptions = {
 	/** Connections at once, all sites. */
 	readonly maxSessions: number;
 	readonly idleMs: number;

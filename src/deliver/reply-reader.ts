@@ -1,7 +1,7 @@
 /** A reply as it came: its code and its lines without their codes. */
 export type RawReply = {readonly code: number; readonly lines: readonly string[]};
 
-export type ReplyReader = {
+type ReplyReader = {
 	/**
 	 * Takes what arrived, hands each complete reply to `found`, and each line without a code to `stray`: such a line is no
 	 * answer, so the one that follows counts. A text says what was wrong, the reader is of no use then.

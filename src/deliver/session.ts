@@ -29,7 +29,7 @@ export type Session = {
 	refusals: number;
 };
 
-export type SessionOptions = {
+type SessionOptions = {
 	readonly timeouts: SmtpTimeouts;
 	readonly hostname: string;
 	readonly localAddress?: string | undefined;
@@ -238,7 +238,7 @@ async function logInSafely(
  * Logs in at a smarthost with the mechanisms it offers (RFC 4954): PLAIN, else LOGIN. Null: done. What the server repeats
  * of the password is masked, to the end of the connection where it refuses.
  */
-export async function logIn(
+async function logIn(
 	connection: SmtpConnection,
 	login: Login,
 	offered: readonly string[],

@@ -13,7 +13,7 @@ export const simulatorKinds = [
 	'opened',
 	'clicked',
 ] as const;
-export type SimulatorKind = (typeof simulatorKinds)[number];
+type SimulatorKind = (typeof simulatorKinds)[number];
 
 /** A simulated deferral ignores the retry schedule, milliseconds. */
 export const simulatorWaitMs = 1000;

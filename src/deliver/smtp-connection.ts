@@ -19,7 +19,7 @@ export type Lost = {
 };
 export type Answer = RawReply | Lost;
 
-export type ConnectionTarget = {
+type ConnectionTarget = {
 	readonly address: string;
 	readonly port: number;
 	readonly localAddress?: string | undefined;
@@ -28,7 +28,7 @@ export type ConnectionTarget = {
 	readonly dialogue: Dialogue;
 };
 
-export type TlsDemand = {
+type TlsDemand = {
 	/** The name that is said in SNI and that the certificate is checked against. */
 	readonly host: string;
 	/** Whether a certificate that does not verify ends the connection. */

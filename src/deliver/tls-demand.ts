@@ -17,7 +17,7 @@ export type HostDemand =
 /** Asked for each host of a domain. */
 export type DemandOf = (host: string) => Promise<HostDemand>;
 
-export type DemandOptions = {
+type DemandOptions = {
 	/** Where DANE is on. */
 	readonly secureResolver?: SecureResolver | undefined;
 	readonly port: number;

@@ -95,7 +95,7 @@ function matches(certificate: X509Certificate, {selector, matching, data}: TlsaR
 }
 
 /** The records by which a host's certificate is judged, those that we can use; or why the host may not be talked to. */
-export type FoundTlsa =
+type FoundTlsa =
 	| 'none'
 	| {readonly names: readonly string[]; readonly records: readonly TlsaRecord[]}
 	| {readonly failure: string};

@@ -1,4 +1,5 @@
 import {setImmediate as turn} from 'node:timers/promises';
+import {bufferOf} from '../kit/octets.ts';
 import type {Phase} from '../mail/outcome.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
@@ -18,13 +19,13 @@ export type Transaction = {
 	readonly after: 'ready' | 'reset' | 'dot' | 'over';
 };
 
-export type TransactionOptions = {
+type TransactionOptions = {
 	readonly notify: Notify;
 	/** No command before the reply to the last one, whatever the host offers. */
 	readonly lockStep: boolean;
 };
 
-export type TransactionWatch = {
+type TransactionWatch = {
 	/** The host answered MAIL FROM with 250. */
 	readonly senderAccepted: () => void;
 	/** From here on the mail may be delivered: let it finish. */
@@ -272,7 +273,7 @@ const lineEndAndEnd = Buffer.from('\r\n.\r\n');
  * the end of the data in one (SMTP smuggling). A message without such dots is passed on as it is, uncopied.
  */
 export function dotStuffed(data: Uint8Array): Buffer[] {
-	const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+	const bytes = bufferOf(data);
 	const pieces: Buffer[] = [];
 	let start = 0;
 	if (bytes[0] === 46) {

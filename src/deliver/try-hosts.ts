@@ -30,7 +30,7 @@ export type TryOptions = ConversationOptions & {
 	readonly accepted: 'delivered' | 'relayed';
 };
 
-export type Try = {
+type Try = {
 	readonly outcome: Outcome;
 	readonly attempts: readonly Attempt[];
 	readonly sentAt: string | null;
@@ -294,7 +294,7 @@ function nextHello({host, hello}: Plan, end: Stop & {readonly by: 'tls'}): Hello
 }
 
 /** Hosts that offer PIPELINING and mishandle it. */
-export type LockStepHosts = {readonly has: (host: Host) => boolean; readonly add: (host: Host) => void};
+type LockStepHosts = {readonly has: (host: Host) => boolean; readonly add: (host: Host) => void};
 
 const mostLockStepHosts = 10_000;
 const lockStepMs = 3 * 86_400_000;
@@ -320,7 +320,7 @@ export type TryLimits = {
 	readonly done: () => void;
 };
 
-export function createTryLimits(deadlineMs: number, signal?: AbortSignal): TryLimits {
+function createTryLimits(deadlineMs: number, signal?: AbortSignal): TryLimits {
 	let connection: SmtpConnection | null = null;
 	let isCommitted = false;
 	let late = false;

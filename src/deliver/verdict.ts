@@ -12,7 +12,7 @@ export type HostVerdict = {
 };
 
 /** Where the stop happened and what was used. */
-export type Circumstances = {
+type Circumstances = {
 	readonly host: string;
 	/** The host is a smarthost of ours, its refusals of us are our configuration's fault. */
 	readonly relay: boolean;

@@ -4,7 +4,7 @@ import {join} from 'node:path';
 import type {BounceMailbox} from '../config/urls.ts';
 import {createDialogue} from '../deliver/dialogue.ts';
 import {createSmtpConnection, type SmtpConnection} from '../deliver/smtp-connection.ts';
-import {inTime} from '../inbound/follow.ts';
+import {inPatience} from '../inbound/follow.ts';
 import {nameOfMailbox, openFolder} from '../inbound/imap.ts';
 import {mailboxFault} from '../inbound/mailboxes.ts';
 import {isMaildir, namesIn} from '../inbound/maildir.ts';
@@ -157,7 +157,7 @@ async function lookInto(
 	patienceMs: number,
 ): Promise<string> {
 	const giveUp = new AbortController();
-	const client = await inTime(patienceMs, () => openFolder(mailbox, ca, giveUp.signal)).catch(error => {
+	const client = await inPatience(patienceMs, () => openFolder(mailbox, ca, giveUp.signal)).catch(error => {
 		giveUp.abort();
 		throw error;
 	});
@@ -168,7 +168,7 @@ async function lookInto(
 			void client.idle().catch(() => undefined);
 		}
 		// Ends the IDLE: a server that does not answer would keep the daemon from reading on.
-		await inTime(patienceMs, () => client.noop());
+		await inPatience(patienceMs, () => client.noop());
 	} finally {
 		client.close();
 	}

@@ -1,4 +1,5 @@
 import {splitParts} from '../kit/multipart.ts';
+import {utf8Text} from '../kit/octets.ts';
 
 /** The fields of a form that count here; absent ones are null. What else it has is of no interest. */
 export type Form = {
@@ -18,7 +19,7 @@ export const formLimit = 8 * 1024;
  */
 export function readForm(body: Uint8Array, contentType: string): Form {
 	if (!/^\s*multipart\//i.test(contentType)) {
-		const fields = new URLSearchParams(new TextDecoder().decode(body));
+		const fields = new URLSearchParams(utf8Text(body));
 		return {token: fields.get('token'), action: fields.get('action')};
 	}
 	const fields = readMultipart(body, contentType) ?? [];

@@ -1,3 +1,4 @@
+import {inTime} from '../kit/in-time.ts';
 import type {Round} from './imap.ts';
 
 /** A mailbox that can be opened; `wake` is called when something new may be in it, or when it is lost. */
@@ -38,17 +39,9 @@ class HangsError extends Error {
 	readonly code = 'ETIMEDOUT';
 }
 
-/** The result of some work; rejects if it does nothing for so long. `more`: it does something. */
-export async function inTime<Result>(patienceMs: number, work: (more: () => void) => Promise<Result>): Promise<Result> {
-	let timer: NodeJS.Timeout | undefined;
-	const hangs = new Promise<never>((_, reject) => {
-		timer = setTimeout(() => reject(new HangsError(`it hangs, nothing came for ${patienceMs / 1000} s`)), patienceMs);
-	});
-	try {
-		return await Promise.race([work(() => void timer?.refresh()), hangs]);
-	} finally {
-		clearTimeout(timer);
-	}
+/** The result of some work with a mail server; rejects if the server sends nothing for the time given. */
+export function inPatience<Result>(patienceMs: number, work: (more: () => void) => Promise<Result>): Promise<Result> {
+	return inTime(patienceMs, () => new HangsError(`it hangs, nothing came for ${patienceMs / 1000} s`), work);
 }
 
 /**
@@ -88,7 +81,7 @@ export function followMailbox({mailbox, intervalMs, patienceMs, onRound, onFailu
 	async function open(woken: () => void): Promise<OpenMailbox> {
 		const giveUp = new AbortController();
 		try {
-			return await inTime(patienceMs, () => mailbox.open(woken, AbortSignal.any([signal, giveUp.signal])));
+			return await inPatience(patienceMs, () => mailbox.open(woken, AbortSignal.any([signal, giveUp.signal])));
 		} catch (error) {
 			giveUp.abort();
 			throw error;
@@ -103,7 +96,7 @@ export function followMailbox({mailbox, intervalMs, patienceMs, onRound, onFailu
 		try {
 			for (let times = 1; !signal.aborted; times++) {
 				awake = false;
-				const round = await inTime(patienceMs, more => current.takeNew(signal, more));
+				const round = await inPatience(patienceMs, more => current.takeNew(signal, more));
 				hung &&= times === 1;
 				onRound(round, !hung);
 				onRead(times);

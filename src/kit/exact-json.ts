@@ -52,7 +52,7 @@ const number = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/g;
 const oddNumber = /(?:^|[,:[])\s*-?(?:\d[\d.]{15}|\d+(?:\.\d+)?[eE]|\d+\.\d*0(?!\d)|0\.000000|(?<=-)0(?![\d.]))/;
 
 /** False: `JSON.parse` keeps all digits of the text. */
-export function mayRespell(json: string): boolean {
+function mayRespell(json: string): boolean {
 	return oddNumber.test(json);
 }
 

@@ -63,7 +63,7 @@ export function readSettingFile(path: string): Buffer {
 }
 
 /** What was read of a file, with the permissions and the owner of that very file: its name may lead elsewhere a moment later. */
-export type Guarded = {readonly content: Buffer; readonly mode: number; readonly uid: number};
+type Guarded = {readonly content: Buffer; readonly mode: number; readonly uid: number};
 
 export function readGuarded(path: string, most = mostOfSettings): Guarded {
 	let file: number;
@@ -84,7 +84,7 @@ export function readGuarded(path: string, most = mostOfSettings): Guarded {
 }
 
 /** `isOwn`: the file is this user's, only its mode is wrong. */
-export type AccessFault = {readonly why: string; readonly fix: string; readonly isOwn: boolean};
+type AccessFault = {readonly why: string; readonly fix: string; readonly isOwn: boolean};
 
 /** Why this user may not use a file or folder that is there, and the command that repairs it; null: for another reason. */
 export function accessFault(path: string, uid = process.getuid?.()): AccessFault | null {

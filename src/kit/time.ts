@@ -38,7 +38,7 @@ export function parseDuration(text: string): number | undefined {
 }
 
 /** A calendar month in UTC. */
-export type Month = {
+type Month = {
 	/** `2026-11`. */
 	readonly name: string;
 	/** Milliseconds since the epoch: its first moment, and that of the next month. */

@@ -2,7 +2,7 @@ import {createPublicKey} from 'node:crypto';
 import {parseTagList, tagParts} from './tag-list.ts';
 
 /** What a TXT record at a selector publishes (RFC 6376 §3.6.1). `p` is null where the key is revoked. */
-export type DkimRecord = {
+type DkimRecord = {
 	readonly algorithm: string;
 	readonly key: Buffer | null;
 	/** The owner only tries DKIM out: some receivers treat the mail as unsigned. */

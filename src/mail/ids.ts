@@ -1,5 +1,6 @@
 import {randomBytes} from 'node:crypto';
 import type {Clock} from '../kit/clock.ts';
+import {bufferOf} from '../kit/octets.ts';
 
 const idPrefixes = [
 	'ws',
@@ -128,7 +129,7 @@ function decode(text: string): number {
 
 /** The id that `idBytes` was taken from. */
 export function idFromBytes(prefix: IdPrefix, bytes: Uint8Array): string {
-	const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+	const buffer = bufferOf(bytes);
 	const parts = [
 		encode(buffer.readUIntBE(0, 6), 10),
 		encode(buffer.readUIntBE(6, 5), 8),
@@ -138,7 +139,7 @@ export function idFromBytes(prefix: IdPrefix, bytes: Uint8Array): string {
 }
 
 /** Makes ids that sort as if they had been made at a past moment, milliseconds. */
-export type PastId = (prefix: IdPrefix, milliseconds: number) => string;
+type PastId = (prefix: IdPrefix, milliseconds: number) => string;
 
 /** Ids of one moment that follow each other count on: a million of one date are neighbours in an index, not scattered. */
 export function createPastIds(random: (size: number) => Buffer = pooledRandom()): PastId {

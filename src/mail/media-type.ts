@@ -1,5 +1,5 @@
 /** A media type of RFC 2045 §5.1 with the parameters that an attachment may have. */
-export type MediaType = {
+type MediaType = {
 	/** As written: `text/plain`. */
 	readonly type: string;
 	/** `charset` of a text, `method` of a text/calendar (RFC 5546 §1.4); as written, without quotes. */

@@ -98,7 +98,7 @@ export const keptLength = 256 * 1024;
  * How a mail that came in leads to one of ours, in the order in which ways count (R3.14, R3.19): the first whose
  * token proves itself wins.
  */
-export const vias = [
+const vias = [
 	/** It came to the unsubscribe address of a copy, and asks for nothing else than that. */
 	'unsubscribe_mail',
 	/** It came to the return path of a copy. */

@@ -12,7 +12,7 @@ export type Retry = {
 	readonly lifetime: number;
 };
 
-export type FailedTry = {
+type FailedTry = {
 	/** When the message was accepted, and now: milliseconds since the epoch. */
 	readonly acceptedAt: number;
 	readonly now: number;

@@ -9,7 +9,7 @@ export type RouteChoice =
 	/** To smarthosts of its own, in this order. */
 	| {readonly kind: 'smarthosts'; readonly relays: readonly Relay[]};
 
-export type ParsedRoute =
+type ParsedRoute =
 	| {readonly ok: true; readonly route: RouteChoice}
 	/** A clause after the name of what was parsed; it never repeats a URL, which may hold a password. */
 	| {readonly ok: false; readonly fault: string};

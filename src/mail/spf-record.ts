@@ -13,7 +13,7 @@ export type SpfMechanism = {
 
 export type SpfRecord = {readonly mechanisms: readonly SpfMechanism[]; readonly redirect: string | null};
 
-export type ParsedSpf = {readonly ok: true; readonly record: SpfRecord} | {readonly ok: false; readonly fault: string};
+type ParsedSpf = {readonly ok: true; readonly record: SpfRecord} | {readonly ok: false; readonly fault: string};
 
 const mechanism =
 	/^([-+~?])?(all|include|a|mx|ptr|ip4|ip6|exists)(?::([^/]+|[0-9a-f:.]+))?(?:\/(\d{1,3}))?(?:\/\/(\d{1,3}))?$/i;

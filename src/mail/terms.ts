@@ -78,7 +78,7 @@ export function stateTerm(state: ListedState): Term {
 }
 
 /** What is accepted or queued is in the queue, and needs no term. */
-export type ListedState = Exclude<RecipientState, 'accepted' | 'queued'>;
+type ListedState = Exclude<RecipientState, 'accepted' | 'queued'>;
 
 export function isListed(state: RecipientState): state is ListedState {
 	return state !== 'accepted' && state !== 'queued';
@@ -92,7 +92,7 @@ export function messageIdTerm(messageId: string): Term {
 }
 
 /** A message as it is stored: JSON texts, null for nothing; the names of its files. */
-export type Findable = {
+type Findable = {
 	readonly metadata: string | null;
 	readonly tags: string | null;
 	readonly attachments: ReadonlyArray<Pick<Attachment, 'filename' | 'contentType'>>;

@@ -13,7 +13,7 @@ export type TlsFailure =
 	| 'sts-webpki-invalid';
 
 /** Whose demands a connection was measured against. */
-export type TlsPolicyType = 'sts' | 'tlsa' | 'no-policy-found';
+type TlsPolicyType = 'sts' | 'tlsa' | 'no-policy-found';
 
 /** How starting TLS ended, to be counted. */
 export type TlsResult = {readonly policy: TlsPolicyType; readonly result: 'success' | TlsFailure};

@@ -22,7 +22,7 @@ export function isListener(url: string): boolean {
 	return url.startsWith('listen+');
 }
 
-export type WebhookEvent = {
+type WebhookEvent = {
 	readonly type: WebhookEventType;
 	readonly messageId: string;
 	/** As the caller of the send spelled it. */

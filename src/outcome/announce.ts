@@ -46,7 +46,7 @@ export async function announce(
 	);
 }
 
-export type Recipient = {readonly address: string; readonly role: Role};
+type Recipient = {readonly address: string; readonly role: Role};
 
 /** What the timeline tells of a try's end, beside the type: JSON text, absent fields left out. */
 export function eventDetail(

@@ -34,7 +34,7 @@ import type {EventWriter} from './outbox.ts';
 export type Person = {readonly workspaceId: string; readonly addressKey: string};
 
 /** What was there of a person. */
-export type Erased = {
+type Erased = {
 	/** Whether there was a contact. */
 	readonly contact: boolean;
 	/** Messages to the address. */
@@ -52,7 +52,7 @@ type StepContext = {
 	readonly wasMailed: boolean;
 };
 
-export type EraseOptions = {
+type EraseOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	readonly clock: Clock;
 	readonly eventWriter: EventWriter;

@@ -14,7 +14,7 @@ export type SoftBounce = {
 };
 
 /** R2.1: so many messages, over so long, without a delivery in between. */
-export const escalation = {messages: 3, overMs: 7 * 86_400_000};
+const escalation = {messages: 3, overMs: 7 * 86_400_000};
 
 /** RFC 3463: the mailbox is disabled, be it for now. */
 const disabledCode = /^[45]\.2\.1$/;

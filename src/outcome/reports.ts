@@ -38,7 +38,7 @@ export type ReportEffect = {
 	readonly kept: Kept | null;
 };
 
-export type About = {
+type About = {
 	readonly recipientId: string;
 	readonly messageId: string;
 	readonly workspaceId: string;
@@ -54,7 +54,7 @@ export type About = {
 	readonly event: EventType | null;
 };
 
-export type ReportOptions = {
+type ReportOptions = {
 	/** MAILCTL_RETENTION_DAYS as it is now: so long a token counts. */
 	readonly retentionDays: () => number;
 	readonly caps?: KeptCaps;

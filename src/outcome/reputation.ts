@@ -12,7 +12,7 @@ export type Weight = 'hard' | 'of_us' | 'complained';
 export type Weights = ReadonlySet<Weight>;
 
 /** How far a copy has come, by all that is known of it. */
-export type Course = {
+type Course = {
 	/** A try of it has ended: a host was asked, or none was found. */
 	readonly tried: boolean;
 	/** A host took it. */

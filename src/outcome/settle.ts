@@ -9,7 +9,7 @@ import {announce} from './announce.ts';
 import type {EventWriter} from './outbox.ts';
 
 /** The end of one try of a claimed copy, before it is decided what follows. */
-export type TryEnd = {
+type TryEnd = {
 	readonly result: AttemptResult;
 	readonly acceptedAt: number;
 	/** Tries before this one. */

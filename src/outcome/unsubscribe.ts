@@ -39,7 +39,7 @@ export type Unsubscription = LinkedRecipient & {
 };
 
 /** Who keeps mail from an address: the hosted page, which can take it back, or something else. */
-export type Block = 'page' | 'other';
+type Block = 'page' | 'other';
 
 /** What holds for an address, as its link's page sees it. */
 export type SubscriptionStatus = {
@@ -69,7 +69,7 @@ export function createUnsubscribeWrite(eventWriter: EventWriter): GroupWrite<Uns
 }
 
 /** What an unsubscription led to. */
-export type Unsubscribed = {
+type Unsubscribed = {
 	readonly status: SubscriptionStatus;
 	/** Whether the timeline tells of it; it does not where it changed nothing. */
 	readonly told: boolean;

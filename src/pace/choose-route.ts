@@ -164,10 +164,10 @@ function termsTo(nextHop: Terms['nextHop'], {mailsPerSession}: Pace, sources: re
  */
 export function sourcesFor(sources: readonly Source[], destination: string): readonly Source[] {
 	const families = [sources.filter(({address}) => !isIPv6(address)), sources.filter(({address}) => isIPv6(address))];
-	return families.flatMap(family => best(family, ({address}) => lot(address, destination)));
+	return families.flatMap(family => best(family, ({address}) => draw(address, destination)));
 }
 
-function lot(address: string, destination: string): string {
+function draw(address: string, destination: string): string {
 	return createHash('sha256').update(`${address} ${destination}`).digest('hex');
 }
 

@@ -1,5 +1,5 @@
 /** An address and where in the text it stands. */
-export type FoundAddress = {readonly address: string; readonly start: number; readonly end: number};
+type FoundAddress = {readonly address: string; readonly start: number; readonly end: number};
 
 const mostAddresses = 200;
 // Longer than RFC 5321 allows: return paths that wrap others are.

@@ -158,7 +158,7 @@ function names(paragraph: string, address: string): boolean {
 }
 
 /** The fields of one recipient of a delivery status (RFC 3464 §2.3), read; absent things are null. */
-export type RecipientFields = {
+type RecipientFields = {
 	/** Whom it names: Final-Recipient, else what stands for it. */
 	readonly named: string | null;
 	readonly original: string | null;
@@ -177,7 +177,7 @@ export type RecipientFields = {
 };
 
 /** Null where they say nothing. */
-export function readRecipientFields(fields: readonly Field[]): RecipientFields | null {
+function readRecipientFields(fields: readonly Field[]): RecipientFields | null {
 	const original = addressOf(fieldOf(fields, 'original-recipient'));
 	const final = addressOf(fieldOf(fields, 'final-recipient')) ?? addressOf(fieldOf(fields, 'x-actual-recipient'));
 	const status = fieldOf(fields, 'status') ?? '';
@@ -217,13 +217,13 @@ const hints: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** `dns; mx.example.org (192.0.2.1)` → `mx.example.org`. */
-export function hostOf(value: string | null): string | null {
+function hostOf(value: string | null): string | null {
 	const name = /^[[(<]?([\p{L}\d](?:[\p{L}\d._:-]{0,250}[\p{L}\d])?)/u.exec(withoutType(value ?? ''))?.[1];
 	return name?.toLowerCase() ?? null;
 }
 
 /** The address that was sent to, where it is another one: by its field, or by what Postfix tells people of an alias. */
-export function sentToOf(original: string | null, recipient: string | null, paragraphs: string): string | null {
+function sentToOf(original: string | null, recipient: string | null, paragraphs: string): string | null {
 	const expanded = /\(expanded\s{1,8}from:?\s{1,8}(<?[^\s<>()]{3,320})/i.exec(paragraphs)?.[1];
 	const address = original ?? (expanded === undefined ? null : addressIn(expanded));
 	return address !== null && (recipient === null || !sameAddress(address, recipient)) ? address : null;
@@ -238,7 +238,7 @@ const actions: ReadonlyArray<readonly [RegExp, ReportAction]> = [
 ];
 
 /** What happened. Mailers leave the action out and use words that RFC 3464 does not know; then code and subject tell. */
-export function actionOf(
+function actionOf(
 	{action, status}: Pick<RecipientFields, 'action' | 'status'>,
 	code: number | null,
 	subject: string,
@@ -263,6 +263,6 @@ export function actionOf(
 }
 
 /** A code that says more than its class. */
-export function specific(enhanced: string | null): string | null {
+function specific(enhanced: string | null): string | null {
 	return enhanced === null || /\.0\.0$/.test(enhanced) ? null : enhanced;
 }

@@ -145,7 +145,7 @@ function once<Value>(make: () => Value): () => Value {
 const looksAt = 64 * 1024;
 
 /** The boundary that is used where the announced one is missing or another: what stands before a part's header. */
-export function guessBoundary(content: Buffer): string | null {
+function guessBoundary(content: Buffer): string | null {
 	const text = content.toString('latin1', 0, Math.min(content.length, looksAt));
 	return (
 		/^--([^\n]{1,200}?)[ \t]*\ncontent-(?:type|transfer-encoding|description|disposition)[ \t]*:/im.exec(text)?.[1] ??
@@ -154,7 +154,7 @@ export function guessBoundary(content: Buffer): string | null {
 }
 
 /** A value with parameters (RFC 2045 §5.1): names in lower case. */
-export type ContentType = {readonly value: string; readonly parameters: Readonly<Record<string, string>>};
+type ContentType = {readonly value: string; readonly parameters: Readonly<Record<string, string>>};
 
 const longest = 4096;
 const mostParameters = 40;

@@ -79,7 +79,7 @@ function looksLikeFeedback(text: string): boolean {
 }
 
 /** What Amazon SES tells by a mail of its notification service (its "notification contents"): JSON in a plain text. */
-export type SesNotification = {
+type SesNotification = {
 	/** A bounce, a delay or a delivery, as the fields of a delivery status; null: it is none of them. */
 	readonly status: DeliveryStatus | null;
 	/** A complaint; null: it is none. */
@@ -93,7 +93,7 @@ const longestJson = 256 * 1024;
 const most = mostRecipients + 1;
 
 /** Null: the mail is none. */
-export function readSesNotification(leaves: readonly Part[]): SesNotification | null {
+function readSesNotification(leaves: readonly Part[]): SesNotification | null {
 	const text = leaves
 		.filter(({type}) => type === 'text/plain' || type === 'application/json')
 		.map(part => part.text())

@@ -12,7 +12,7 @@ export type Refusals = {
 };
 
 /** A provider refuses too much of our mail because of us: its last word. */
-export type Alarm = Refusals & {readonly host: string; readonly reply: string};
+type Alarm = Refusals & {readonly host: string; readonly reply: string};
 
 export type InfrastructureAlarm = {
 	/** Counts the end of a try; answers where this makes too many refusals, or another one. */

@@ -17,7 +17,7 @@ export type Judged = {
 	readonly findings: readonly Finding[];
 };
 
-export type GuardOptions = {
+type GuardOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	/** As the settings are now; null: workspaces are counted and not judged. */
 	readonly limits: () => ReputationLimits | null;

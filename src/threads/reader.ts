@@ -1,6 +1,7 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {createClassify} from '../bounce/classify.ts';
 import type {NewRules} from '../inbound/reader.ts';
+import {bufferOf} from '../kit/octets.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {Reading} from '../mail/report.ts';
 import {type FromWorker, progress, type ToWorker} from '../pool/work-protocol.ts';
@@ -29,7 +30,7 @@ port.on('message', (message: ToWorker<Uint8Array> | NewRules) => {
 function readOne(mail: Uint8Array): Reading {
 	Atomics.add(told, progress.begun, 1);
 	Atomics.store(told, progress.working, 1);
-	const reading = readReport(Buffer.from(mail.buffer, mail.byteOffset, mail.byteLength), classify);
+	const reading = readReport(bufferOf(mail), classify);
 	// Not where it threw: the thread ends, and whoever watches has to know by which mail.
 	Atomics.store(told, progress.working, 0);
 	return reading;

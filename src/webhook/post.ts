@@ -2,6 +2,8 @@ import {isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
 import type {Client, Dispatcher} from 'undici';
 import type {Clock} from '../kit/clock.ts';
+import {inTime} from '../kit/in-time.ts';
+import {bufferOf} from '../kit/octets.ts';
 import type {Connection, Connections, Target} from './connections.ts';
 import {type Fault, faultOf, PostFault} from './fault.ts';
 import {type Guard, hostOf, type LookUp, portOf} from './guard.ts';
@@ -72,7 +74,11 @@ export function createPoster(options: PosterOptions): Poster {
 
 	async function attempt(post: Post, deadline: number): Promise<Omit<PostEnd, 'ms'>> {
 		const place = placeOf(post.url);
-		const target = await inTime(connectMs, 'DNS gave no answer in time', () => targetOf(place));
+		const target = await inTime(
+			connectMs,
+			() => new PostFault('DNS gave no answer in time'),
+			() => targetOf(place),
+		);
 		const idle = await connections.take(target);
 		if (idle) {
 			const answered = await send(idle, place, post, deadline);
@@ -147,19 +153,6 @@ function refusalOf(status: number): string | null {
 	return status < 400 ? `it answered ${status}, and redirects are not followed` : `it answered ${status}`;
 }
 
-/** Waits for the work so many milliseconds and no longer; then rejects with the text. */
-async function inTime<Result>(limitMs: number, late: string, work: () => Promise<Result>): Promise<Result> {
-	let timer: NodeJS.Timeout | undefined;
-	const limit = new Promise<never>((_, reject) => {
-		timer = setTimeout(() => reject(new PostFault(late)), limitMs);
-	});
-	try {
-		return await Promise.race([work(), limit]);
-	} finally {
-		clearTimeout(timer);
-	}
-}
-
 type Request = {
 	readonly path: string;
 	readonly headers: Readonly<Record<string, string>>;
@@ -226,9 +219,6 @@ function exchange(
 				finish(status === null ? {ok: false, error, late: false} : answered(status), false);
 			},
 		};
-		client.dispatch(
-			{path, method: 'POST', headers, body: Buffer.from(body.buffer, body.byteOffset, body.byteLength)},
-			handler,
-		);
+		client.dispatch({path, method: 'POST', headers, body: bufferOf(body)}, handler);
 	});
 }

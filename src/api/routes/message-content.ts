@@ -1,4 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import {bufferOf} from '../../kit/octets.ts';
 import {Type} from '../../mail/type.ts';
 import {listRecipients} from '../../store/recipients.ts';
 import type {ApiParts} from '../api-parts.ts';
@@ -104,7 +105,7 @@ export function messageContentRoutes({auth, reader, mails}: ApiParts): Routes {
 				return reply
 					.type('message/rfc822')
 					.header('content-disposition', `attachment; filename="${id}.eml"`)
-					.send(Buffer.from(mail.buffer, mail.byteOffset, mail.byteLength));
+					.send(bufferOf(mail));
 			},
 		);
 	};

@@ -5,11 +5,12 @@ import {type Change, differences} from '../../declared/diff.ts';
 import type {WantedWorkspace} from '../../declared/document.ts';
 import {type Fault, readDocument} from '../../declared/read-document.ts';
 import {readState} from '../../declared/state.ts';
+import {utf8Text} from '../../kit/octets.ts';
 import {storeTime} from '../../kit/time.ts';
 import {findWorkspaceByName} from '../../store/workspaces.ts';
 import {createGuard} from '../../webhook/guard.ts';
 import {CliError} from '../fault.ts';
-import {readInput, textOf} from '../files.ts';
+import {readInput} from '../files.ts';
 import {example, yesOption} from '../program.ts';
 import {action, type Session} from '../session.ts';
 import {checkWishes} from '../workspace/workspace.ts';
@@ -59,7 +60,7 @@ async function apply(session: Session, {file, dryRun = false, yes}: Options): Pr
 
 /** What is to be done, all of it checked. Throws bad data (65). */
 async function planOf(session: Session, file: string): Promise<readonly Change[]> {
-	const read = readDocument(textOf(await readInput(file)));
+	const read = readDocument(utf8Text(await readInput(file)));
 	if (!read.ok) {
 		throw refused(file, read.faults);
 	}

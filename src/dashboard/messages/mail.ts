@@ -1,5 +1,6 @@
 import {LRUCache} from 'lru-cache';
 import {createTurns} from '../../api/turns.ts';
+import {bufferOf} from '../../kit/octets.ts';
 import {type Looks, lookAt} from '../look.ts';
 import type {DashboardParts} from '../parts.ts';
 import type {SeenMail} from '../seen-mail.ts';
@@ -93,5 +94,3 @@ type Wanted = Pick<Opened, 'message' | 'recipient'>;
 /** Who is erased from the addresses is not to be seen in what was made before. */
 const keyOf = ({message, recipient}: Wanted) =>
 	JSON.stringify([recipient.id, recipient.address, message.to, message.cc, message.replyTo]);
-
-export const bufferOf = ({buffer, byteOffset, length}: Uint8Array): Buffer => Buffer.from(buffer, byteOffset, length);

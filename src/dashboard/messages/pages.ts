@@ -1,10 +1,11 @@
 import {type Html, html} from '../../hosted/html.ts';
+import {bufferOf} from '../../kit/octets.ts';
 import {framedContent, textContent as textPart} from '../mail-frame.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';
 import {actionsOf, actRoutes} from './acts.ts';
 import {headersContent, previewContent, sourceContent, textContent, variablesContent} from './content.ts';
-import {bufferOf, createMailReader, type Missing} from './mail.ts';
+import {createMailReader, type Missing} from './mail.ts';
 import {
 	messagePage,
 	noMessage,

@@ -2,7 +2,7 @@ import {findAddresses, sameAddress} from '../addresses.ts';
 import type {Finding} from './finding.ts';
 
 /** Where in a text recipients stand, each on a line of its own with its reason behind or below. */
-export type Listing = {
+type Listing = {
 	/** The line that announces them; without it they may stand anywhere. */
 	readonly after?: RegExp;
 	/** What comes after the last one. */

@@ -2,7 +2,7 @@ import {type Field, type Part, readFields} from '../mime.ts';
 import {withLineFeeds} from '../raw-mail.ts';
 
 /** A bounce's text: what the daemon says, and the mail or header that it gives back below. */
-export type Split = {readonly said: string; readonly returned: string};
+type Split = {readonly said: string; readonly returned: string};
 
 // Lines after which daemons put the mail that they give back (R3.12).
 const marker = new RegExp(

@@ -37,7 +37,7 @@ const notice =
 	/^Postfix SMTP (?:server|client): errors|log summar|logwatch|statistics|^cron\b|(?:quarantine|spam|mail) (?:digest|summary)|^report domain:|\bdmarc\b/i;
 
 /** What of a mail speaks for a daemon, and what for a person or a list. */
-export type DaemonSigns = {
+type DaemonSigns = {
 	readonly from: boolean;
 	/** And by a name that nobody else bears. */
 	readonly daemon: boolean;
