@@ -45,9 +45,9 @@ test('reference pages list every error code with its status, every scope and eve
 		[],
 	);
 	const metrics = readFileSync('docs/reference/metrics.md', 'utf8');
-	const made = repository
-		.filter(file => /^src\/.*\.ts$/.test(file))
-		.flatMap(file => [...readFileSync(file, 'utf8').matchAll(/name: '(mailctl_\w+)'/g)].map(([, name]) => `${name}`));
+	const made = [...readFileSync('src/daemon/metrics.ts', 'utf8').matchAll(/'(mailctl_\w+)'/g)].map(
+		([, name]) => `${name}`,
+	);
 	t.true(made.length > 25);
 	t.deepEqual(
 		made.filter(name => !metrics.includes(`\`${name}\``)),

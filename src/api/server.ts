@@ -7,7 +7,7 @@ import Fastify, {
 	type FastifyRequest,
 } from 'fastify';
 import {writeExact} from '../kit/exact-json.ts';
-import {createGarbage} from '../kit/garbage.ts';
+import {createGarbage} from '../kit/memory.ts';
 import type {NewId} from '../mail/ids.ts';
 import {createClientErrorHandler, createUnreadLimit} from './client-error.ts';
 import {ApiError, apiError, type ErrorReport, sendError, toApiError} from './errors.ts';

@@ -13,20 +13,18 @@ import {createIdSource} from '../mail/ids.ts';
 import {createInfrastructureAlarm} from '../reputation/alarm.ts';
 import {readGeneration} from '../store/changes.ts';
 import {readStoreSize} from '../store/engine/dialect.ts';
+import {watchFreeSpace, watchStoreSize, watchWal} from './disk-space.ts';
 import {createFigures} from './figures.ts';
-import {watchFreeSpace} from './free-space.ts';
 import {createHttp} from './http.ts';
 import {createIntake} from './intake.ts';
 import {createLiveRules} from './live-rules.ts';
-import {dayTask} from './message-task.ts';
 import {actingOf} from './parts.ts';
 import {createRoles} from './roles.ts';
 import {watchForStoreFaults} from './store-faults.ts';
-import {watchStoreSize} from './store-sizes.ts';
 import {createSubmission} from './submission.ts';
+import {dayTask} from './sweep.ts';
 import {createTelling} from './telling.ts';
 import {startUpkeep} from './upkeep.ts';
-import {watchWal} from './wal.ts';
 import {warnAtStart, warnOfWorkspaces} from './warnings.ts';
 import {createWriting} from './writing.ts';
 
@@ -185,7 +183,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		newId,
 		mayAccept,
 		hasRoom: space.enough,
-		figures: metrics.submission,
+		metrics,
 		mailLog,
 		onStoreError,
 	});

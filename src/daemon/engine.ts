@@ -1,10 +1,15 @@
+import {Worker} from 'node:worker_threads';
+import {extraCa} from '../config/ca.ts';
 import {type DestinationsSettings, destinationsOf, loadDestinations} from '../config/destinations.ts';
 import type {Settings} from '../config/settings.ts';
+import {capturedFolder} from '../deliver/capture.ts';
+import type {Delivery} from '../deliver/delivery.ts';
 import {simulatorWaitMs} from '../deliver/simulator.ts';
 import {createResolver} from '../dns/resolver.ts';
 import type {Clock} from '../kit/clock.ts';
-import {createGarbage} from '../kit/garbage.ts';
+import {createGarbage, threadLimits} from '../kit/memory.ts';
 import {storeTime} from '../kit/time.ts';
+import {processCpu} from '../kit/work-limit.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {NewId} from '../mail/ids.ts';
@@ -17,14 +22,21 @@ import {simulatorDomain} from '../mail/simulator.ts';
 import type {PolicyFailure} from '../mta-sts/mta-sts.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import {createRecordWrite, type JudgedTry, type TriedRecipient} from '../outcome/record.ts';
+import {answersTo, type SiteAnswer, type SiteAsk} from '../pace/exchange.ts';
+import {isSame} from '../pace/learnt.ts';
 import type {SiteChange} from '../pace/site.ts';
+import {shareMs} from '../pace/site-share.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
-import type {MakeJob} from '../queue/renderers.ts';
+import type {ShareStore} from '../queue/node-shares.ts';
+import {createRenderers, type MakeJob} from '../queue/renderers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import type {Site} from '../queue/site.ts';
+import {createSmtpWorkers} from '../queue/smtp-workers.ts';
 import {confirmationsOf} from '../routing/confirmations.ts';
 import {createPolicies} from '../routing/mta-sts.ts';
+import {ownAddresses} from '../routing/own-addresses.ts';
 import {createRouter} from '../routing/router.ts';
+import type {Writer} from '../store/engine/writer.ts';
 import {releaseUnknownClaims} from '../store/held-claims.ts';
 import {listAttachments, sizeAttachments} from '../store/messages.ts';
 import {type Claimed, claimAged, createClaimWrite, readAged, readShortestLifetime} from '../store/queue/claims.ts';
@@ -35,16 +47,17 @@ import {
 	readSuspensions,
 	readWaitingQueues,
 } from '../store/queue/open-recipients.ts';
-import {readSites, removeShares, siteWrite} from '../store/queue/sites.ts';
+import {exchangeShares, readSites, removeShares, renewAlone, type SiteNote, siteWrite} from '../store/queue/sites.ts';
 import {readAsked} from '../store/recipients.ts';
 import {readTries} from '../store/reputation.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
+import {listVariants} from '../store/templates.ts';
 import {createPermits} from '../threads/permits.ts';
+import type {RendererData} from '../threads/renderer.ts';
+import type {SmtpWorkerData} from '../threads/smtp-worker.ts';
 import {readArrivalNotice, watchArrivals} from './arrivals.ts';
-import {createSigning, makeJob} from './make-job.ts';
-import {shareStoreOf} from './share-store.ts';
-import {startRenderers, startSmtpWorkers} from './workers.ts';
+import {createSigning, feedbackOf, makeJob, type Signing} from './recipient-mails.ts';
 
 export type EngineOptions = {
 	readonly settings: Settings;
@@ -306,4 +319,159 @@ function wireAddress(recipient: Claimed): string {
 		throw new Error(`${recipient.id}: the stored address ${parsed.fault}`);
 	}
 	return parsed.address.wire;
+}
+
+export type WorkersOptions = {
+	readonly settings: Settings;
+	readonly clock: Clock;
+	/** A worker thread ended by itself and was replaced. */
+	readonly onCrash: (reason: string) => void;
+};
+
+const makeLimitMs = 2000;
+
+/** The threads that render, compose and sign; what they need of the store they ask for by name. */
+export function startRenderers({
+	settings,
+	clock,
+	onCrash,
+	onResourceFault,
+	publicUrl,
+	store,
+	keys,
+	signing,
+}: WorkersOptions & {
+	/** What mail is made of cannot be used until somebody repairs it. */
+	readonly onResourceFault: (job: MakeJob, message: string) => void;
+	/** Base of the links in mail. */
+	readonly publicUrl: string;
+	readonly store: Pick<Store, 'reader' | 'dialect' | 'clock'>;
+	readonly keys: MasterKeys;
+	readonly signing: Pick<Signing, 'keys'>;
+}) {
+	return createRenderers({
+		count: settings.renderers,
+		limitMs: makeLimitMs,
+		clock,
+		cpu: processCpu,
+		isUnavailable: store.dialect.isUnavailable,
+		onResourceFault,
+		onCrash,
+		spawn: shared =>
+			new Worker(new URL('../threads/renderer.js', import.meta.url), {
+				workerData: {
+					shared,
+					time: store.clock.memory,
+					keys,
+					publicUrl,
+					tokenLifetimeMs: settings.tokenLifetime,
+					...feedbackOf(settings),
+				} satisfies RendererData,
+				resourceLimits: threadLimits.renderer,
+			}),
+		async resource(name) {
+			const [kind, key = ''] = name.split(':');
+			if (kind === 'dkim') {
+				return await signing.keys(key === '' ? [] : key.split(','));
+			}
+			const variants = await listVariants(store.reader, key);
+			return variants.map((variant, position) => ({...variant, id: `${key}/${position}`}));
+		},
+	});
+}
+
+/** The threads that hold SMTP sessions. */
+export function startSmtpWorkers({
+	settings,
+	clock,
+	onCrash,
+	store,
+	bounceRules,
+}: WorkersOptions & {
+	readonly store: Pick<Store, 'clock'>;
+	/** By which refusals are read, as they are now. */
+	readonly bounceRules: () => readonly BounceRule[];
+}) {
+	return createSmtpWorkers<Delivery>({
+		count: settings.senders,
+		clock,
+		onCrash,
+		spawn: () =>
+			new Worker(new URL('../threads/smtp-worker.js', import.meta.url), {
+				workerData: senderData(settings, bounceRules(), store.clock.memory),
+			}),
+	});
+}
+
+/** What sender threads are started with, as the settings say. `time`: of the daemon's clock. */
+export function senderData(
+	settings: Settings,
+	bounceRules: readonly BounceRule[],
+	time: SharedArrayBuffer,
+): SmtpWorkerData {
+	const ca = extraCa(settings);
+	return {
+		...(ca === null ? {} : {ca}),
+		mode:
+			settings.delivery === 'capture'
+				? {kind: 'capture', folder: capturedFolder(settings.dataDir)}
+				: {kind: 'hosts', port: settings.mxPort},
+		hostname: settings.hostname,
+		timeouts: settings.smtpTimeouts,
+		attemptDeadlineMs: settings.attemptDeadline,
+		ipv6: settings.ipv6,
+		allowPrivateMx: settings.allowPrivateMx,
+		ownAddresses: ownAddresses(settings),
+		maxSessions: Math.max(1, Math.floor(settings.maxSessions / settings.senders)),
+		dnsServers: settings.dnsServers,
+		dane: settings.dane,
+		bounceRules,
+		time,
+	};
+}
+
+type Options = Pick<ShareStore, 'countConnections'> & {
+	readonly writer: Writer;
+	/** A daemon's boot id. */
+	readonly node: string;
+	/** In the store's form. */
+	readonly now: () => string;
+};
+
+/** Where nodes share the store: what each may have is decided while no other one does. */
+export function shareStoreOf({writer, node, now, countConnections}: Options): ShareStore {
+	return {
+		countConnections,
+		renewAlone: () => writer.transaction(trx => renewAlone(trx, node, shareMs)),
+		async exchange(asks) {
+			let answers: readonly SiteAnswer[] = [];
+			const news = await writer.transaction(trx => {
+				answers = []; // It may be run again.
+				return exchangeShares(trx, {
+					node,
+					shareMs,
+					sites: asks.map(({site}) => site),
+					decide(sharers, shares, rows) {
+						answers = answersTo(asks, sharers, shares, rows);
+						return {shares: answers.map(({row}) => row), sites: siteNotes(asks, answers, rows, now())};
+					},
+				});
+			});
+			return {...news, answers};
+		},
+	};
+}
+
+/** What is to be written of what all agreed on. */
+function siteNotes(
+	asks: readonly SiteAsk[],
+	answers: readonly SiteAnswer[],
+	rows: ReadonlyMap<string, SavedSite>,
+	at: string,
+): SiteNote[] {
+	return answers.flatMap(({site, agreed}, index) => {
+		const {learnt, provider} = asks[index] as SiteAsk;
+		const isKnown = learnt === null || isSame(agreed, rows.get(site) ?? null);
+		return isKnown ? [] : [{site, provider, saved: agreed, at}];
+	});
 }

@@ -11,6 +11,7 @@ import {type Api, type ApiOptions, createApi} from '../api/server.ts';
 import {createTurns} from '../api/turns.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import type {Listen} from '../config/addresses.ts';
+import {extraCa} from '../config/ca.ts';
 import {linkBase, listenUrl, publicHost} from '../config/derive.ts';
 import type {LiveSettings, Settings} from '../config/settings.ts';
 import {dashboardRoutes} from '../dashboard/mount.ts';
@@ -23,15 +24,20 @@ import type {Clock} from '../kit/clock.ts';
 import {createLinks} from '../links/links.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {NewId} from '../mail/ids.ts';
+import type {Tools} from '../mail/operator.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
 import {createErase} from '../outcome/erase.ts';
 import {createFeed} from '../outcome/feed.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
+import {createAttempts} from '../users/attempts.ts';
+import {createLogIn} from '../users/log-in.ts';
+import {createOidc} from '../users/oidc.ts';
+import {createPasskeys} from '../users/passkeys.ts';
+import {createSessions} from '../users/sessions.ts';
 import {createGuard} from '../webhook/guard.ts';
 import type {Intake} from './intake.ts';
-import {createLogIns} from './log-ins.ts';
 import {createRecipientMails} from './recipient-mails.ts';
 import {guardOf, postExample} from './webhooks.ts';
 
@@ -230,4 +236,27 @@ async function bind(server: Api, {host, port}: Listen): Promise<string> {
 /** Cursors live for minutes: one key of their own, made from the current one, is enough. */
 function cursorKey({keys, current}: MasterKeys): Uint8Array {
 	return new Uint8Array(hkdfSync('sha256', keys[current] as Uint8Array, '', 'cursor', 32));
+}
+
+type LogInsOptions = {
+	readonly settings: Settings;
+	readonly store: Store;
+	readonly vault: Vault;
+	readonly tools: Tools;
+};
+
+/** The ways into the dashboard, which count failures together, and the sessions that they lead to. */
+export function createLogIns({settings, store, vault, tools}: LogInsOptions) {
+	const {clock, newId} = tools;
+	const {oidcIssuer: issuer, oidcClientId: clientId, oidcClientSecret: clientSecret} = settings;
+	const attempts = createAttempts(clock);
+	return {
+		sessions: createSessions({store, ...tools}),
+		logIn: createLogIn({store, vault, clock, attempts}),
+		passkeys: createPasskeys({store, vault, clock, newId, attempts}),
+		oidc:
+			issuer === null || clientId === null
+				? null
+				: createOidc({issuer, clientId, clientSecret, ca: extraCa(settings), store, vault, clock}),
+	};
 }

@@ -3,12 +3,16 @@ import {isIPv6} from 'node:net';
 import {setTimeout} from 'node:timers/promises';
 import {Worker} from 'node:worker_threads';
 import {LRUCache} from 'lru-cache';
+import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {askTogether, createJudgeAddressee, createOurDomains} from '../inbound/addressee.ts';
 import {createAllowances, type MailShare} from '../inbound/allowances.ts';
+import {followMailbox} from '../inbound/follow.ts';
 import type {FoundMail} from '../inbound/found-mail.ts';
+import {nameOfMailbox, silenceMs} from '../inbound/imap.ts';
 import type {Listener, ReceivedMail, RefusalReason} from '../inbound/listener.ts';
+import {mailboxFault, mailboxOf} from '../inbound/mailboxes.ts';
 import {createReader} from '../inbound/reader.ts';
 import {createReading} from '../inbound/reading.ts';
 import {createRecord} from '../inbound/record.ts';
@@ -17,6 +21,8 @@ import {createTakeIn, shortKey, type Taken} from '../inbound/take-in.ts';
 import {createTrustedReporter} from '../inbound/trusted-reporter.ts';
 import {atMost} from '../kit/at-most.ts';
 import type {Clock} from '../kit/clock.ts';
+import {threadLimits} from '../kit/memory.ts';
+import {storeTime} from '../kit/time.ts';
 import {processCpu} from '../kit/work-limit.ts';
 import {createLinks} from '../links/links.ts';
 import type {MailLog} from '../log/mail-events.ts';
@@ -24,12 +30,11 @@ import type {BounceRule} from '../mail/bounce.ts';
 import {type CameIn, type Reading, reportTokenMs} from '../mail/report.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import type {ReportEffect} from '../outcome/reports.ts';
-import {findRecipientAddresses, listReturnPathHosts} from '../store/inbound-mails.ts';
+import {findRecipientAddresses, listReturnPathHosts, readCheckpoint, saveCheckpoint} from '../store/inbound-mails.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {ReaderData} from '../threads/reader.ts';
-import type {InboundFigures} from './inbound-figures.ts';
-import {type MailboxPolling, startMailboxPolling} from './mailbox.ts';
+import type {Metrics} from './metrics.ts';
 import {createThrottle} from './throttle.ts';
 
 export type InboundOptions = {
@@ -46,7 +51,7 @@ export type InboundOptions = {
 	/** Whether there is room for new mail. */
 	readonly hasRoom: () => boolean;
 	readonly clock: Clock;
-	readonly figures: InboundFigures;
+	readonly metrics: Metrics;
 	readonly mailLog: MailLog;
 	readonly onStoreError: (error: unknown) => void;
 	/** The thread that reads ended by itself and is replaced. */
@@ -65,7 +70,7 @@ const longestWaitMs = 10_000;
 
 /** All that comes in by mail: the listener, and the loop that reads what was taken in. */
 export function createInbound(options: InboundOptions) {
-	const {settings, store, clock, figures, mailLog, boot, onStoreError} = options;
+	const {settings, store, clock, metrics, mailLog, boot, onStoreError} = options;
 	const {returnPathDomain, feedbackAddress, hostname} = settings;
 	const links = createLinks({keys: options.keys, publicUrl: '', random: randomBytes});
 	const domains = createOurDomains([returnPathDomain, hostname], () => listReturnPathHosts(store.reader));
@@ -89,7 +94,7 @@ export function createInbound(options: InboundOptions) {
 		spawn: shared =>
 			new Worker(new URL('../threads/reader.js', import.meta.url), {
 				workerData: {shared, bounceRules: options.bounceRules()} satisfies ReaderData,
-				resourceLimits: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 16, stackSizeMb: 4},
+				resourceLimits: threadLimits.reader,
 			}),
 	});
 	const reading = createReading({
@@ -102,8 +107,8 @@ export function createInbound(options: InboundOptions) {
 		},
 		clock,
 		onUnreadable(cameIn, error) {
-			figures.mail(cameIn.source, 'unread');
-			figures.kept('unread');
+			metrics.inboundMail(cameIn.source, 'unread');
+			metrics.inboundKept('unread');
 			mailLog.inboundUnreadable({inbound: shortKey(cameIn.id), source: cameIn.source}, error);
 		},
 		onStoreError,
@@ -115,7 +120,7 @@ export function createInbound(options: InboundOptions) {
 
 	function onMail({client, roles, size, tls, taken, share}: ReceivedMail): void {
 		if (taken === null) {
-			figures.mail('smtp', 'dropped');
+			metrics.inboundMail('smtp', 'dropped');
 		} else {
 			if (taken.isNew) {
 				shares.set(taken.id, share);
@@ -132,15 +137,15 @@ export function createInbound(options: InboundOptions) {
 			shares.get(cameIn.id)?.prove(about.map(({recipientId}) => recipientId));
 		}
 		shares.delete(cameIn.id);
-		figures.mail(cameIn.source, kind);
+		metrics.inboundMail(cameIn.source, kind);
 		mailLog.inboundRead({inbound, source: cameIn.source, kind, reports: reports.length, fault, kept});
 		if (kept !== null) {
-			figures.kept(kept);
+			metrics.inboundKept(kept);
 		}
 		for (const {messageId, recipient, workspaceId: workspace, action, report, event} of about.filter(
 			one => one.isNew,
 		)) {
-			figures.report(kind, action, event);
+			metrics.reported(kind, action, event);
 			const {host: mx = null, code = null, status: enhanced = null, reason: reply = null} = report ?? {};
 			const said = {mx, code, enhanced, reply, category: report?.category ?? null};
 			mailLog.reported({messageId, recipient, workspace}, {...said, event, inbound, action});
@@ -162,7 +167,7 @@ export function createInbound(options: InboundOptions) {
 	}
 
 	function refused(reason: RefusalReason, client: string): void {
-		figures.refused(reason);
+		metrics.inboundRefused(reason);
 		// Who is refused once is refused often.
 		if (tellsOfRefusal(`${reason} ${client}`)) {
 			mailLog.inboundRefused({reason, client});
@@ -237,3 +242,120 @@ export function createInbound(options: InboundOptions) {
 }
 
 export type Inbound = ReturnType<typeof createInbound>;
+
+export type MailboxPollingOptions = {
+	readonly settings: Pick<Settings, 'bounceMailbox' | 'bounceMailboxInterval' | 'caFile'>;
+	readonly store: Pick<Store, 'reader' | 'writer'>;
+	/** Resolves when the mail is on stable storage. */
+	readonly takeIn: (found: FoundMail) => Promise<Taken>;
+	/** Whether the disk has room for mail; where it has none, mail stays in the mailbox. */
+	readonly hasRoom: () => boolean;
+	readonly clock: Pick<Clock, 'now'>;
+	readonly mailLog: Pick<
+		MailLog,
+		'mailboxOpened' | 'mailboxRead' | 'mailboxFailed' | 'mailboxRecovered' | 'mailboxUnwatched' | 'mailUnreadable'
+	>;
+	readonly onStoreError: (error: unknown) => void;
+};
+
+/** However often it is polled, a server has this long to answer. */
+const shortestPatienceMs = 10_000;
+
+/** What polling came to since the start. */
+export type MailboxFigures = {
+	/** Whether the mailbox could be read the last time; null: it was not tried yet. */
+	readonly up: boolean | null;
+	readonly taken: number;
+	readonly known: number;
+	readonly failures: number;
+};
+
+/** Follows the mailbox of MAILCTL_BOUNCE_MAILBOX from now on; null where none is set. */
+export function startMailboxPolling({
+	settings,
+	store,
+	takeIn,
+	hasRoom,
+	clock,
+	mailLog,
+	onStoreError,
+}: MailboxPollingOptions) {
+	const {bounceMailbox, bounceMailboxInterval} = settings;
+	if (bounceMailbox === null) {
+		return null;
+	}
+	const name = nameOfMailbox(bounceMailbox);
+	const figures = {up: null as boolean | null, taken: 0, known: 0, failures: 0};
+	let reason = '';
+	const ofStore = new WeakSet();
+
+	/** What fails here is no fault of the mailbox. */
+	async function inStore<Result>(work: Promise<Result>): Promise<Result> {
+		return await work.catch(error => {
+			ofStore.add(error);
+			onStoreError(error);
+			throw error;
+		});
+	}
+
+	const following = followMailbox({
+		mailbox: mailboxOf(bounceMailbox, {
+			async takeIn(found) {
+				if (!hasRoom()) {
+					const full = new Error('The disk has less free space than MAILCTL_MIN_FREE_DISK.');
+					ofStore.add(full); // Told already, and no fault of the mailbox.
+					throw full;
+				}
+				return await inStore(takeIn(found));
+			},
+			ca: extraCa(settings),
+			checkpoint: {
+				load: () => inStore(readCheckpoint(store.reader, name)),
+				save: position =>
+					inStore(
+						store.writer.transaction(trx => saveCheckpoint(trx, {mailbox: name, position, at: storeTime(clock.now())})),
+					),
+			},
+			onUnreadable: (path, error) => mailLog.mailUnreadable({mailbox: name, path}, error),
+			onUnwatched: error => mailLog.mailboxUnwatched({mailbox: name}, error),
+		}),
+		intervalMs: bounceMailboxInterval,
+		patienceMs: Math.min(Math.max(bounceMailboxInterval, shortestPatienceMs), silenceMs),
+		onRound({taken, known, cut}, works) {
+			if (works) {
+				if (figures.up === null) {
+					mailLog.mailboxOpened({mailbox: name});
+				} else if (!figures.up) {
+					mailLog.mailboxRecovered({mailbox: name});
+				}
+				figures.up = true;
+				reason = '';
+			}
+			figures.taken += taken;
+			figures.known += known;
+			if (taken + known > 0) {
+				mailLog.mailboxRead({mailbox: name, taken, known, cut});
+			}
+		},
+		onFailure(error, waitMs) {
+			if (ofStore.has(error as object)) {
+				return;
+			}
+			const fault = mailboxFault(error, bounceMailbox);
+			figures.up = false;
+			figures.failures++;
+			// Once, not at every try.
+			if (fault.reason !== reason) {
+				reason = fault.reason;
+				mailLog.mailboxFailed({mailbox: name, ...fault, retryMs: waitMs});
+			}
+		},
+	});
+	return {
+		figures: (): MailboxFigures => ({...figures}),
+		/** Resolves when nothing of it is under way any more. */
+		stop: following.stop,
+	};
+}
+
+export type MailboxPolling = ReturnType<typeof startMailboxPolling>;

@@ -46,7 +46,7 @@ export type PartsOptions = {
 	/** Removes the captured mails of copies. */
 	readonly uncapture: (recipientIds: readonly string[]) => Promise<void>;
 	readonly telling: Telling;
-	readonly metrics: Pick<Metrics, 'inbound'>;
+	readonly metrics: Metrics;
 	readonly mailLog: MailLog;
 	readonly onStoreError: (error: unknown) => void;
 	readonly logger: Logger;
@@ -95,12 +95,11 @@ export function makeWebhooks(options: PartsOptions): Webhooks {
 
 /** The role `inbound`. */
 export function makeInbound(options: PartsOptions): Inbound {
-	const {live, rules, metrics, logger} = options;
+	const {live, rules, logger} = options;
 	return createInbound({
 		...options,
 		retentionDays: () => live().retentionDays,
 		bounceRules: rules.current,
-		figures: metrics.inbound,
 		onCrash: reason => noteCrash(logger, reason),
 	});
 }

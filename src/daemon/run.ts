@@ -1,16 +1,16 @@
 import process from 'node:process';
 import {isatty} from 'node:tty';
-import {setFlagsFromString} from 'node:v8';
 import type {Logger} from 'pino';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment} from '../config/process-env.ts';
 import {type LoadedSettings, reloadSettings, type Settings} from '../config/settings.ts';
 import {showRunning} from '../config/show.ts';
 import {type Held, openData} from '../data-folder/open.ts';
+import {keepHeapSmall} from '../kit/memory.ts';
 import {createLog} from '../log/log.ts';
 import {type Daemon, startDaemon} from './daemon.ts';
-import {exitSeconds, killIfStuck} from './last-resort.ts';
 import {createNotify} from './notify.ts';
+import {exitSeconds, killIfStuck} from './store-faults.ts';
 
 export type RunOptions = {
 	readonly version: string;
@@ -202,15 +202,4 @@ function asConfigError(error: unknown, {httpListen, adminListen, inboundListen, 
 		default:
 			return error;
 	}
-}
-
-const growingPercent = 40;
-
-/**
- * Lets V8 collect when the heap is 40 % larger than what was alive after the last collection. By itself it waits until the
- * heap is up to four times as large where collecting is quick: 31 MB alive became 135 MB before anything was collected, and the
- * memory of a busy daemon looked like a leak for minutes. For all threads.
- */
-export function keepHeapSmall(): void {
-	setFlagsFromString(`--heap-growing-percent=${growingPercent}`);
 }

@@ -13,7 +13,7 @@ import type {SubmissionListener} from '../submission/listener.ts';
 import {createLogIn} from '../submission/log-in.ts';
 import {createSubmit} from '../submission/submit.ts';
 import type {Intake} from './intake.ts';
-import type {SubmissionFigures} from './submission-figures.ts';
+import type {Metrics} from './metrics.ts';
 import {createThrottle} from './throttle.ts';
 
 export type SubmissionOptions = {
@@ -25,7 +25,7 @@ export type SubmissionOptions = {
 	readonly mayAccept: () => boolean;
 	/** Whether there is room for new mail. */
 	readonly hasRoom: () => boolean;
-	readonly figures: SubmissionFigures;
+	readonly metrics: Pick<Metrics, 'submitted' | 'submissionRefused'>;
 	readonly mailLog: MailLog;
 	readonly onStoreError: (error: unknown) => void;
 };
@@ -35,7 +35,7 @@ const refusalEveryMs = 60_000;
 
 /** Mail that programs submit by SMTP: served with the API, by the same keys, limits and checks. */
 export function createSubmission(options: SubmissionOptions) {
-	const {settings, intake, store, clock, newId, mailLog, figures} = options;
+	const {settings, intake, store, clock, newId, mailLog, metrics} = options;
 	const {accept, auth, limits, countFailure} = intake;
 	const {hostname, submissionListen, submissionTlsCert, submissionTlsKey} = settings;
 	const tls = () => readTls(submissionTlsCert, submissionTlsKey);
@@ -69,12 +69,12 @@ export function createSubmission(options: SubmissionOptions) {
 				hasDisk: options.hasRoom,
 				now: clock.now,
 				onMail({leftFor, ...mail}) {
-					figures.taken(mail.ids.length);
-					leftFor.forEach(figures.refused);
+					metrics.submitted(mail.ids.length);
+					leftFor.forEach(metrics.submissionRefused);
 					mailLog.submitted(mail);
 				},
 				onRefused(refusal) {
-					figures.refused(refusal.reason);
+					metrics.submissionRefused(refusal.reason);
 					if (tellsOfRefusal(`${refusal.client} ${refusal.text}`)) {
 						mailLog.submissionRefused(refusal);
 					}

@@ -1,6 +1,6 @@
 import type {Logger} from 'pino';
 import type {LiveSettings, Settings} from '../config/settings.ts';
-import type {Clock} from '../kit/clock.ts';
+import {type Clock, noticeableSkewMs} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
 import {readGeneration} from '../store/changes.ts';
@@ -8,11 +8,21 @@ import {takeTime} from '../store/engine/dialect.ts';
 import {bringForward, waitingRecipients} from '../store/held-claims.ts';
 import type {Store} from '../store/store.ts';
 import {waitingDeliveries} from '../store/webhook-queue.ts';
-import {watchClockSkew} from './clock-skew.ts';
-import {listenerTask} from './listener-task.ts';
-import {dayTask, messageTask} from './message-task.ts';
-import {startSweep} from './sweep.ts';
-import {auditTask, fileTask, inboundTask, keyTask, paceTask, reputationTask, tlsTask, userTask} from './sweep-tasks.ts';
+import {
+	auditTask,
+	dayTask,
+	fileTask,
+	inboundTask,
+	keyTask,
+	listenerTask,
+	messageTask,
+	paceTask,
+	reputationTask,
+	startSweep,
+	tlsTask,
+	userTask,
+} from './sweep.ts';
+import {createThrottle} from './throttle.ts';
 
 export type UpkeepOptions = {
 	readonly settings: Pick<Settings, 'webhookBackoff'>;
@@ -189,4 +199,28 @@ export function createClockWatch(clock: Clock): () => number {
 		offset = clock.now() - clock.monotonic();
 		return before - offset > tolerance ? before - offset : 0;
 	};
+}
+
+const lookMs = 60_000;
+const tellMs = 60 * 60_000;
+
+export type ClockSkewOptions = {
+	readonly store: Pick<Store, 'skew'>;
+	readonly clock: Pick<Clock, 'monotonic'>;
+	readonly logger: Logger;
+};
+
+/** Warns that this machine's clock is not the database's. Mail goes by the database's; the log and TLS do not. */
+export function watchClockSkew({store, clock, logger}: ClockSkewOptions): {readonly stop: () => void} {
+	const isTimeToTell = createThrottle(tellMs, clock);
+	function look(): void {
+		const skew = store.skew();
+		if (Math.abs(skew) > noticeableSkewMs && isTimeToTell('')) {
+			const text = 'The clock of this machine differs from the clock of the database: keep both by NTP.';
+			logger.warn({event: 'clock_skew', ahead_seconds: Math.round(skew / 100) / 10}, text);
+		}
+	}
+	look();
+	const timer = setInterval(look, lookMs);
+	return {stop: () => clearInterval(timer)};
 }

@@ -2,6 +2,7 @@ import {Worker} from 'node:worker_threads';
 import {webhookCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
 import type {Clock} from '../kit/clock.ts';
+import {threadLimits} from '../kit/memory.ts';
 import {storeTime} from '../kit/time.ts';
 import type {NewId} from '../mail/ids.ts';
 import {webhookBody} from '../mail/webhook.ts';
@@ -50,8 +51,7 @@ export function createWebhooks(options: WebhooksOptions) {
 		spawn: () =>
 			new Worker(new URL('../threads/poster.js', import.meta.url), {
 				workerData: {...postingOf(settings, options.version), time: store.clock.memory} satisfies PosterData,
-				// What is posted is small: a young generation of V8's usual size would hold 30 MB of nothing.
-				resourceLimits: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 8},
+				resourceLimits: threadLimits.poster,
 			}),
 		clock,
 		onCrash: options.onCrash,

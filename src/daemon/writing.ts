@@ -2,6 +2,7 @@ import process from 'node:process';
 import {Worker} from 'node:worker_threads';
 import type {Settings} from '../config/settings.ts';
 import {storeFile} from '../data-folder/open.ts';
+import {threadLimits} from '../kit/memory.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {createWriterThread} from '../store/engine/writer-thread.ts';
@@ -48,7 +49,7 @@ export function createWriting({settings, live, store, boot, eventWriter}: Writin
 					live: liveNow(),
 					ended,
 				} satisfies WriterData,
-				resourceLimits: {maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 12},
+				resourceLimits: threadLimits.writer,
 			}),
 		onNews({kind, ids}) {
 			if (kind === 'due') {

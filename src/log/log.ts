@@ -1,5 +1,7 @@
+import {constants, openSync, write, writeSync} from 'node:fs';
+import process from 'node:process';
+import {isatty} from 'node:tty';
 import pino, {type DestinationStream, type Logger} from 'pino';
-import {createOutput, type Output} from './output.ts';
 import {prettyLine} from './pretty.ts';
 import {createRecentLines, type RecentLines} from './recent.ts';
 import {inSource} from './source-places.ts';
@@ -71,4 +73,133 @@ function errorFields(error: unknown): object {
 		stack: inSource(stack),
 		...(cause === undefined ? {} : {cause: errorFields(cause)}),
 	};
+}
+
+/** Where log lines go. Writing never blocks and never throws; what nobody takes is dropped and counted. */
+export type Output = {
+	readonly write: (line: string) => void;
+	/** Lines lost so far: the reader is gone, or took nothing until the buffer was full. */
+	readonly dropped: () => number;
+	/** Writes what is held, waiting a second at most for a slow reader. For the end of the process. */
+	readonly flushSync: () => void;
+};
+
+const fullBuffer = 16 << 20;
+const longestWrite = 64 << 10;
+const retryMs = 100;
+const flushMs = 1000;
+/** The reader is slow or the disk full: the same bytes may be written later. After any other error nobody reads. */
+const passing = new Set(['EAGAIN', 'EBUSY', 'ENOSPC', 'EDQUOT']);
+
+/**
+ * Standard output for a process that must not wait for its reader: one write at a time, in libuv's pool, of all lines that
+ * came meanwhile. What `kill -9` loses is one turn of the event loop.
+ */
+export function createOutput(fd = nonBlocking(process.stdout.fd)): Output {
+	let lines: string[] = [];
+	let held = 0;
+	let dropped = 0;
+	/** The rest of what was begun: a line is never torn while its reader lives. */
+	let begun: Buffer = Buffer.alloc(0);
+	let state: 'idle' | 'scheduled' | 'inPool' = 'idle';
+
+	function schedule(): void {
+		if (state === 'idle') {
+			state = 'scheduled';
+			setImmediate(writeNext);
+		}
+	}
+
+	function writeNext(): void {
+		takeLines();
+		if (begun.length === 0) {
+			state = 'idle';
+			return;
+		}
+		state = 'inPool';
+		write(fd, begun, (error, written) => {
+			if (error && passing.has(error.code ?? '')) {
+				state = 'scheduled';
+				setTimeout(writeNext, retryMs).unref();
+				return;
+			}
+			if (error) {
+				dropAll();
+			} else {
+				begun = begun.subarray(written);
+			}
+			writeNext();
+		});
+	}
+
+	function takeLines(): void {
+		if (begun.length > 0 || lines.length === 0) {
+			return;
+		}
+		let [count, bytes] = [0, 0];
+		while (count < lines.length && (count === 0 || bytes + sizeOf(lines[count]) <= longestWrite)) {
+			bytes += sizeOf(lines[count++]);
+		}
+		begun = Buffer.from(lines.slice(0, count).join(''));
+		lines = lines.slice(count);
+		held -= bytes;
+	}
+
+	function dropAll(): void {
+		dropped += lines.length + begun.toString('latin1').split('\n').length - 1;
+		[lines, held, begun] = [[], 0, Buffer.alloc(0)];
+	}
+
+	const output: Output = {
+		write(line) {
+			if (held + sizeOf(line) > fullBuffer) {
+				dropped++;
+				return;
+			}
+			lines.push(line);
+			held += sizeOf(line);
+			schedule();
+		},
+		dropped: () => dropped,
+		flushSync() {
+			const until = performance.now() + flushMs;
+			if (state === 'inPool') {
+				// The pool has these bytes; without a turn of the event loop it cannot be known how many it wrote.
+				begun = Buffer.alloc(0);
+			}
+			for (takeLines(); begun.length > 0; takeLines()) {
+				try {
+					begun = begun.subarray(writeSync(fd, begun));
+				} catch (error) {
+					if ((error as NodeJS.ErrnoException).code !== 'EAGAIN' || performance.now() > until) {
+						dropAll();
+						return;
+					}
+					Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
+				}
+			}
+		},
+	};
+	process.on('exit', output.flushSync);
+	return output;
+}
+
+/** UTF-16 units: near enough to bytes for limits, and free of charge. */
+function sizeOf(line = ''): number {
+	return line.length;
+}
+
+/**
+ * `process.stdout` makes pipes and sockets non-blocking, but lets writes to a terminal block, which Ctrl-S does for hours:
+ * a terminal is opened once more. A terminal of another user cannot be; it stays as it is.
+ */
+function nonBlocking(fd: number): number {
+	if (!isatty(fd)) {
+		return fd;
+	}
+	try {
+		return openSync(`/proc/self/fd/${fd}`, constants.O_WRONLY | constants.O_NONBLOCK | constants.O_NOCTTY);
+	} catch {
+		return fd;
+	}
 }

@@ -2,7 +2,6 @@ import type {Worker} from 'node:worker_threads';
 import type {Clock} from '../kit/clock.ts';
 import {type CpuClock, limitWork, type WorkState} from '../kit/work-limit.ts';
 import {keepThread, type Thread} from './thread.ts';
-import {type FromWorker, progress, type ToWorker} from './work-protocol.ts';
 
 export type ForeignWorkOptions<Job, Result, Order, Message> = {
 	/** For people: what the threads are called, and what a job is. */
@@ -262,3 +261,12 @@ export function createForeignWork<Job, Result, Order = never, Message = never>(
 function isDone<Result, Message>(message: FromWorker<Result> | Message): message is FromWorker<Result> {
 	return (message as FromWorker<Result>).kind === 'done';
 }
+
+/** Jobs for a thread, in the order in which it does them. */
+export type ToWorker<Job> = {readonly kind: 'work'; readonly jobs: readonly Job[]};
+
+/** What came of them, in the same order; several messages may answer one. */
+export type FromWorker<Result> = {readonly kind: 'done'; readonly results: readonly Result[]};
+
+/** Slots of the memory shared with a thread: how many jobs it has begun since its start, and whether it is at one. */
+export const progress = {begun: 0, working: 1, slots: 2} as const;

@@ -1,6 +1,5 @@
 import type {Attachment, Tracking} from '../mail/message.ts';
-import {createForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
-import type {FromWorker, ToWorker} from '../pool/work-protocol.ts';
+import {createForeignWork, type ForeignWorkOptions, type FromWorker, type ToWorker} from '../pool/foreign-work.ts';
 import type {Made, Unmade} from './attempt.ts';
 import {createPatience, quickMs} from './patience.ts';
 

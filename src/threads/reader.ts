@@ -4,7 +4,7 @@ import type {NewRules} from '../inbound/reader.ts';
 import {bufferOf} from '../kit/octets.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {Reading} from '../mail/report.ts';
-import {type FromWorker, progress, type ToWorker} from '../pool/work-protocol.ts';
+import {type FromWorker, progress, type ToWorker} from '../pool/foreign-work.ts';
 import {readReport} from '../report/read-report.ts';
 
 /** What a reader thread is started with. */

@@ -6,7 +6,7 @@ import type {Delivery} from '../deliver/delivery.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {createSecureResolver} from '../dns/secure-resolver.ts';
 import {createSharedClock} from '../kit/clock.ts';
-import {createGarbage} from '../kit/garbage.ts';
+import {createGarbage} from '../kit/memory.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {FromSmtpWorker, ToSmtpWorker, WorkerResult} from '../queue/smtp-workers.ts';
 import {createPermits} from './permits.ts';

@@ -1,5 +1,5 @@
 import test, {type ExecutionContext} from 'ava';
-import {watchFreeSpace} from '../../src/daemon/free-space.ts';
+import {watchFreeSpace} from '../../src/daemon/disk-space.ts';
 
 function watched(t: ExecutionContext, least = 1000) {
 	const disk = {free: async () => 0};

@@ -7,7 +7,7 @@ import process from 'node:process';
 import {pathToFileURL} from 'node:url';
 import test from 'ava';
 
-const module = pathToFileURL('dist/src/daemon/last-resort.js');
+const module = pathToFileURL('dist/src/daemon/store-faults.js');
 
 function run(script: string) {
 	const code = `const {killIfStuck} = await import('${module}'); ${script}`;

@@ -49,11 +49,9 @@ test('what happened is counted', async t => {
 		sites: () => sites,
 		webhooksPending: async () => 4,
 		domainStates: async () => ({verified: 2, failed: 0}),
-		inbound: {
-			unread: async () => 5,
-			sessions: () => 3,
-			mailbox: () => ({up: true, taken: 7, known: 1, failures: 2}),
-		},
+		unread: async () => 5,
+		inboundSessions: () => 3,
+		mailbox: () => ({up: true, taken: 7, known: 1, failures: 2}),
 		submissionSessions: () => 6,
 		statuses: () => statuses,
 		refusals: () => [{provider: 'outlook.com', attempts: 40, refused: 10}],
@@ -61,15 +59,15 @@ test('what happened is counted', async t => {
 		freeDisk: () => 1024,
 		walBytes: () => 4_194_304,
 	});
-	metrics.inbound.mail('smtp', 'dsn');
-	metrics.inbound.mail('smtp', 'dsn');
-	metrics.inbound.refused('foreign');
-	metrics.inbound.report('dsn', 'failed', 'bounced');
-	metrics.inbound.report('auto_reply', 'none', null);
-	metrics.inbound.kept('unmatched');
-	metrics.submission.taken(2);
-	metrics.submission.taken(1);
-	metrics.submission.refused('suppressed');
+	metrics.inboundMail('smtp', 'dsn');
+	metrics.inboundMail('smtp', 'dsn');
+	metrics.inboundRefused('foreign');
+	metrics.reported('dsn', 'failed', 'bounced');
+	metrics.reported('auto_reply', 'none', null);
+	metrics.inboundKept('unmatched');
+	metrics.submitted(2);
+	metrics.submitted(1);
+	metrics.submissionRefused('suppressed');
 	metrics.accepted('live', 3);
 	metrics.accepted('test', 1);
 	metrics.accepted('live', 2);

@@ -1,8 +1,14 @@
 import {statSync} from 'node:fs';
 import test from 'ava';
-import {listenerTask} from '../../src/daemon/listener-task.ts';
-import {messageTask} from '../../src/daemon/message-task.ts';
-import {fileTask, inboundTask, keyTask, paceTask, reputationTask} from '../../src/daemon/sweep-tasks.ts';
+import {
+	fileTask,
+	inboundTask,
+	keyTask,
+	listenerTask,
+	messageTask,
+	paceTask,
+	reputationTask,
+} from '../../src/daemon/sweep.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {createIdSource, idFloor} from '../../src/mail/ids.ts';
 import type {Writer} from '../../src/store/engine/writer.ts';

@@ -1,6 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
 import {exportPages} from '../../src/admin/suppression-export.ts';
-import {watchWal} from '../../src/daemon/wal.ts';
+import {watchWal} from '../../src/daemon/disk-space.ts';
 import {walCheck} from '../../src/doctor/store.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {openStore} from '../../src/store/store.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {auditTask} from '../../src/daemon/sweep-tasks.ts';
+import {auditTask} from '../../src/daemon/sweep.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {beginAct, findAudit, listAudit, recordAct} from '../../src/store/audit.ts';

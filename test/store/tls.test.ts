@@ -1,5 +1,5 @@
 import test from 'ava';
-import {tlsTask} from '../../src/daemon/sweep-tasks.ts';
+import {tlsTask} from '../../src/daemon/sweep.ts';
 import {countTls, findPolicy, type StoredPolicy, savePolicy, type TlsDay} from '../../src/store/domains.ts';
 import {storeTest} from '../helpers/databases.ts';
 

@@ -62,7 +62,10 @@ async function openLab(t: ExecutionContext, store: Store, options: LabOptions = 
 		newId,
 		mayAccept,
 		hasRoom,
-		figures: {taken: messages => counted.push(messages), refused: reason => counted.push(reason)},
+		metrics: {
+			submitted: messages => void counted.push(messages),
+			submissionRefused: reason => void counted.push(reason),
+		},
 		mailLog: createMailLog({info: () => undefined, warn: () => undefined} as never),
 		onStoreError: error => t.fail(String(error)),
 	});

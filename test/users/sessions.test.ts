@@ -1,6 +1,6 @@
 import test from 'ava';
 import {deleteWorkspace} from '../../src/admin/delete-workspace.ts';
-import {userTask} from '../../src/daemon/sweep-tasks.ts';
+import {userTask} from '../../src/daemon/sweep.ts';
 import type {Role} from '../../src/mail/user.ts';
 import type {Store} from '../../src/store/store.ts';
 import {findUserByEmail, listUsers} from '../../src/store/users.ts';

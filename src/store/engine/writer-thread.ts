@@ -1,7 +1,7 @@
 import {once} from 'node:events';
 import process from 'node:process';
 import type {MessagePort, Worker} from 'node:worker_threads';
-import {createGarbage} from '../../kit/garbage.ts';
+import {createGarbage} from '../../kit/memory.ts';
 import type {AnyWrite, Writer} from './writer.ts';
 
 /** A writer elsewhere that knows some writes by their names. */

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createGarbage} from '../../src/kit/garbage.ts';
+import {createGarbage} from '../../src/kit/memory.ts';
 
 const hold = () => new WeakRef(Buffer.allocUnsafeSlow(1000));
 
