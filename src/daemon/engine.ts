@@ -187,7 +187,7 @@ export function createEngine(options: EngineOptions) {
 		},
 	};
 
-	const isShared = store.dialect.name === 'postgres';
+	const isShared = store.dialect.isShared;
 	const claiming = {dialect: store.dialect, boot, newId, clock};
 	const scheduler = createScheduler({
 		writer: store.writer,

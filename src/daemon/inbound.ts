@@ -100,7 +100,7 @@ export function createInbound(options: InboundOptions) {
 	const reading = createReading({
 		store,
 		node: boot,
-		alone: store.dialect.name === 'sqlite',
+		alone: !store.dialect.isShared,
 		read: reader.read,
 		async record(cameIn, read, raw) {
 			told(cameIn, read, await recordReading(cameIn, read, raw));

@@ -22,7 +22,7 @@ export type IntakeOptions = Pick<AcceptOptions, 'onWriting' | 'onAccepted'> & {
 export function createIntake({live, store, clock, newId, onWriting, onAccepted}: IntakeOptions) {
 	const {reader, writer} = store;
 	const catalog = createCatalog(reader);
-	const shared = store.dialect.name === 'postgres';
+	const shared = store.dialect.isShared;
 	const limits = createRateLimits(clock, () => live().rateLimit, shared ? part => sharePart(reader, part) : null);
 	const countFailure = createFailureLimit(clock, () => live().authFailures);
 	const auth = createAuth({

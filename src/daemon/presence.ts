@@ -47,7 +47,7 @@ export function createPresence({
 	onBegin,
 	onError,
 }: PresenceOptions) {
-	const alone = store.dialect.name === 'sqlite';
+	const alone = !store.dialect.isShared;
 	let timer: NodeJS.Timeout | undefined;
 	/** Of the last beat, and from when on others may be judged: monotonic milliseconds. */
 	let told: number | null = null;

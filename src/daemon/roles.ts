@@ -27,7 +27,7 @@ export type RolesOptions = Omit<PartsOptions, 'eventWriter'>;
 export function createRoles(options: RolesOptions) {
 	const {settings, live, store, clock, newId, boot, onStoreError, logger} = options;
 	const has = (role: Settings['roles'][number]) => settings.roles.includes(role);
-	const isShared = store.dialect.name === 'postgres';
+	const isShared = store.dialect.isShared;
 	const tell = createArrivalNotices({store, boot, onError: onStoreError});
 	let engine: Engine | null = null;
 	let webhooks: Webhooks | null = null;

@@ -112,7 +112,7 @@ export function createWebhooks(options: WebhooksOptions) {
 			}
 			await dispatcher.start();
 			void purge();
-			if (store.dialect.name === 'postgres') {
+			if (store.dialect.isShared) {
 				arrivals = watchArrivals({
 					readDue: () => readDueEndpoints(store.reader, storeTime(clock.now())),
 					onDue: dispatcher.due,

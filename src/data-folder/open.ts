@@ -93,12 +93,10 @@ async function openCurrentStore(settings: Settings): Promise<Opened> {
 
 /** Nodes of the version before would fail at what the migration changes. Throws ConfigError if some run. */
 export async function refuseBesideOthers(trx: Knex.Transaction): Promise<void> {
-	if (trx.client.driverName === 'pg') {
-		const running = await runningNodes(trx);
-		if (running.length > 0) {
-			const who = running.map(({host, pid}) => `process ${pid} on ${host}`).join(', ');
-			throw new ConfigError([`this version changes the store so that older ones cannot use it: stop ${who} first`], 75);
-		}
+	const running = await runningNodes(trx);
+	if (running.length > 0) {
+		const who = running.map(({host, pid}) => `process ${pid} on ${host}`).join(', ');
+		throw new ConfigError([`this version changes the store so that older ones cannot use it: stop ${who} first`], 75);
 	}
 }
 

@@ -74,7 +74,7 @@ function walOf({store}: OpenedStore): Check[] {
 }
 
 function databaseClockOf({store}: OpenedStore): Check[] {
-	return store?.dialect.name === 'postgres' ? [databaseClockCheck(store)] : [];
+	return store?.dialect.isShared ? [databaseClockCheck(store)] : [];
 }
 
 const captureCheck: Check = {

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
+import {hasDays} from './engine/dialect.ts';
 import {acceptedEvent, eventsOf, rowColumns, type StoredEvent, type StoredRow} from './timeline.ts';
 
 /** An event in the stream, with the message that it is about. Those that share a row have one position. */
@@ -90,7 +91,7 @@ async function rowsBetween(
 		.where('e.position', '>', after)
 		.where('e.position', '<=', upTo)
 		.where('m.workspace_id', workspaceId);
-	if (reader.client.driverName !== 'pg') {
+	if (!hasDays(reader)) {
 		return {query};
 	}
 	// By name: to plan the join for all days takes PostgreSQL five times as long as to look for the few that it is about.

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {idTime} from '../mail/ids.ts';
-import {eachText} from './engine/dialect.ts';
+import {beginBulk, eachText, endBulk} from './engine/dialect.ts';
 import {insertRows} from './engine/rows.ts';
 import {makeDays} from './postgres/days.ts';
 import type {Store} from './store.ts';
@@ -73,18 +73,7 @@ export async function beginFilling(
 	{database, reader}: Connections,
 	workspaces: readonly FilledWorkspace[],
 ): Promise<void> {
-	if (database.client.driverName === 'sqlite3') {
-		// A new page goes into the file at once, not through the log. SQLite changes that for its only connection. What a power
-		// loss could damage is synced all the time, but for a store that has no mail yet.
-		await reader.destroy();
-		const synchronous = (await database('messages').first('id')) ? 'normal' : 'off';
-		const journal = ['locking_mode = exclusive', 'journal_mode = truncate', `synchronous = ${synchronous}`];
-		for (const pragma of [...journal, 'temp_store = memory', 'cache_size = -262144', 'foreign_keys = off']) {
-			await database.raw(`pragma ${pragma}`);
-		}
-	} else {
-		await database.raw('set synchronous_commit = off');
-	}
+	await beginBulk(database, reader, (await database('messages').first('id')) === undefined);
 	for (const [name, columns] of temporary) {
 		await database.raw(`create temp table ${name} (${columns})`);
 	}
@@ -103,16 +92,7 @@ export async function endFilling({database, reader}: Connections): Promise<void>
 	for (const [name] of temporary) {
 		await database.raw(`drop table ${name}`);
 	}
-	if (database.client.driverName === 'sqlite3') {
-		// The change of the journal syncs all that was written.
-		const journal = ['synchronous = full', 'locking_mode = normal', 'journal_mode = wal'];
-		for (const pragma of [...journal, 'cache_size = -2000', 'foreign_keys = on']) {
-			await database.raw(`pragma ${pragma}`);
-		}
-		reader.initialize();
-	} else {
-		await database.raw('reset synchronous_commit');
-	}
+	await endBulk(database, reader);
 }
 
 /**

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
-import {readServerTime} from './engine/dialect.ts';
+import {hasOneWriter, readServerTime} from './engine/dialect.ts';
 
 export type Node = {
 	readonly id: string;
@@ -26,8 +26,11 @@ export async function removeNode(trx: Knex.Transaction, id: string): Promise<voi
 	await trx('nodes').where({id}).delete();
 }
 
-/** Nodes that live, also in a store of the version before. */
+/** Nodes that live, also in a store of the version before. Without several writers a lock keeps others out of the store. */
 export async function runningNodes(trx: Knex.Transaction): Promise<Array<Pick<Node, 'host' | 'pid'>>> {
+	if (hasOneWriter(trx)) {
+		return [];
+	}
 	const since = storeTime((await readServerTime(trx)) - silentMs);
 	return await trx('nodes').where('seen_at', '>=', since).orderBy('started_at').select('host', 'pid');
 }

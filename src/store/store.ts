@@ -64,8 +64,8 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 		'file' in location ? await openSqlite(location.file) : await openPostgres(location.url, options);
 	const database = connect(1, 'maintenance');
 	const reader = connect(readers, 'reading');
-	// On PostgreSQL an accept waits for no locks of outcomes. SQLite has one writer.
-	const writing = engine.dialect.name === 'postgres' ? [connect(1, 'writing'), connect(1, 'writing')] : [database];
+	// Where there is more than one writer, accepts wait for no locks of outcomes.
+	const writing = engine.dialect.isShared ? [connect(1, 'writing'), connect(1, 'writing')] : [database];
 	const [most, accepts] = writing.map(connection => createWriter(connection, engine.dialect)) as [Writer, Writer?];
 	const writer = accepts ? writeBeside(most, accepts) : most;
 	const agreeing = accepts ? createWriter(database, engine.dialect) : writer;

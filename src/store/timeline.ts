@@ -4,7 +4,7 @@ import type {EventType} from '../mail/event.ts';
 import {idTime} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
-import {type Row, rowSource, rowsOf} from './engine/dialect.ts';
+import {hasOneWriter, type Row, rowSource, rowsOf} from './engine/dialect.ts';
 import {among, insertRows, namedIds, nearIds} from './engine/rows.ts';
 
 // Where an event stands in the stream of all events. Who has read up to a settled position has missed none before it, whatever
@@ -15,7 +15,7 @@ import {among, insertRows, namedIds, nearIds} from './engine/rows.ts';
  * the order of positions is that of commits. Null: PostgreSQL gives them by itself, when rows are inserted.
  */
 export async function takePositions(trx: Knex.Transaction, count: number): Promise<number | null> {
-	if (trx.client.driverName === 'pg') {
+	if (!hasOneWriter(trx)) {
 		return null;
 	}
 	const taken = 'update changes set event_position = event_position + ? where id = 1 returning event_position';
@@ -41,7 +41,7 @@ export async function insertPlaced(
 
 /** The last position that was taken, by transactions that may not have ended. */
 export async function readLastPosition(reader: Knex): Promise<number> {
-	if (reader.client.driverName === 'pg') {
+	if (!hasOneWriter(reader)) {
 		const {rows} = await reader.raw(
 			'select case when is_called then last_value else 0 end as last from event_positions',
 		);
@@ -62,7 +62,7 @@ const writersNow = `select virtualtransaction as id from pg_locks where locktype
  * the last have ended. 0: none is settled yet.
  */
 export function createSettled(reader: Knex): () => Promise<number> {
-	if (reader.client.driverName !== 'pg') {
+	if (hasOneWriter(reader)) {
 		return () => readLastPosition(reader);
 	}
 	let settled = 0;

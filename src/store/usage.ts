@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import {rowSource, rowsOf} from './engine/dialect.ts';
+import {domainOf, hasDays, jsonField, readBy, rowSource, rowsOf} from './engine/dialect.ts';
 import {insertRows, lagMs} from './engine/rows.ts';
 import {unanswered} from './postgres/postgres-client.ts';
 
@@ -225,7 +225,7 @@ const messages = 'messages as m';
 function tablesOf(reader: Knex, {workspaceId, by}: StatsQuery): string[] {
 	if (workspaceId !== undefined) {
 		// Of an index that covers more SQLite would read all of the workspace.
-		return [isSqlite(reader) ? `${messages} indexed by messages_by_workspace` : messages, 'recipients as r'];
+		return [readBy(reader, messages, 'messages_by_workspace'), 'recipients as r'];
 	}
 	return by === 'domain' || by === 'template' ? ['recipients as r', messages] : ['recipients as r'];
 }
@@ -238,7 +238,7 @@ function recipientsOf(reader: Knex, query: StatsQuery, tables: readonly string[]
 		.from(reader.raw(tables.join(' cross join ')))
 		.whereRaw("r.role = 'to'")
 		.whereNot('r.destination', simulatorDomain);
-	if (!isSqlite(reader)) {
+	if (hasDays(reader)) {
 		// The days in which they are.
 		void recipients.whereBetween('r.id', [idFloor('rcp', from), idFloor('rcp', to + lagMs)]);
 	}
@@ -257,16 +257,14 @@ function recipientsOf(reader: Knex, query: StatsQuery, tables: readonly string[]
 	return recipients.select(reader.raw(`${by === null ? 'null' : keys[by](reader)} as key`));
 }
 
-const isSqlite = (reader: Knex) => reader.client.driverName === 'sqlite3';
-
 const keys: Readonly<Record<StatsGroup, (reader: Knex) => string>> = {
 	workspace: () => 'r.workspace_id',
-	domain: reader => `substr(m.from_key, ${isSqlite(reader) ? 'instr' : 'strpos'}(m.from_key, '@') + 1)`,
+	domain: reader => domainOf(reader, 'm.from_key'),
 	template: () => 'm.template_id',
 	destination: () => 'r.destination',
 	// Of the first refusal, which ended the copy. The details of an erased person are gone.
 	category: reader => `coalesce((
-		select ${isSqlite(reader) ? 'e.detail' : 'e.detail::json'} ->> 'category' from events as e
+		select ${jsonField(reader, 'e.detail', 'category')} from events as e
 		where e.message_id = r.message_id and e.recipient_id = r.id and e.type = 'bounced'
 		order by e.id limit 1), 'undetermined')`,
 };

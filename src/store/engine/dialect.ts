@@ -1,8 +1,12 @@
 import type {Knex} from 'knex';
 
-/** The few differences between the two engines; no other file knows which one is in use. */
+/** The differences between the two engines. Besides this file only `rows.ts` knows which one is in use. */
 export type Dialect = {
 	readonly name: 'sqlite' | 'postgres';
+	/** Several nodes may use the store at once. */
+	readonly isShared: boolean;
+	/** `with` may hold an update, so that one statement claims and reads. */
+	readonly updatesWithin: boolean;
 	/** Ends a select whose rows are taken: those that another node is taking are passed over. SQLite has one writer. */
 	readonly skipLocked: string;
 	/** Whether the error says that the store cannot be written now, so that nothing is gained by trying item by item. */
@@ -30,6 +34,8 @@ const sqliteDamage = new Set(['SQLITE_CORRUPT', 'SQLITE_NOTADB', 'SQLITE_IOERR']
 
 export const sqliteDialect: Dialect = {
 	name: 'sqlite',
+	isShared: false,
+	updatesWithin: false,
 	skipLocked: '',
 	isUnavailable: error => sqliteUnavailable.has(codeOf(error)),
 	isLost: () => false,
@@ -57,6 +63,8 @@ function isReplica(error: unknown): boolean {
 
 export const postgresDialect: Dialect = {
 	name: 'postgres',
+	isShared: true,
+	updatesWithin: true,
 	skipLocked: 'for update skip locked',
 	isUnavailable: error =>
 		postgresUnavailable.test(codeOf(error)) ||
@@ -70,6 +78,16 @@ export const postgresDialect: Dialect = {
 	isConflict: error => codeOf(error) === '40P01' || codeOf(error) === '40001' || isStalePlan(error),
 	isDamage: error => codeOf(error).startsWith('XX'),
 };
+
+/** Tables of mail lie in parts by day (`postgres/days.ts`): a statement is planned for each day that it does not exclude. */
+export function hasDays(database: Knex): boolean {
+	return database.client.driverName === 'pg';
+}
+
+/** Transactions write one after the other, and so commit in the order in which they take numbers. */
+export function hasOneWriter(database: Knex): boolean {
+	return database.client.driverName === 'sqlite3';
+}
 
 /**
  * Locks the rows of a query against the order in which others lock, so it waits for nobody: if one of them is locked, the writer
@@ -298,4 +316,53 @@ export async function readStoreSize(reader: Knex): Promise<number> {
 			? (await reader.raw('select pg_database_size(current_database()) as bytes')).rows[0]
 			: (await reader.raw('select page_count * page_size as bytes from pragma_page_count(), pragma_page_size()'))[0];
 	return Number(row.bytes);
+}
+
+/** A table that SQLite reads by this index, which it would not choose. */
+export function readBy(database: Knex, table: string, index: string): string {
+	return database.client.driverName === 'sqlite3' ? `${table} indexed by ${index}` : table;
+}
+
+/** An expression: the domain of an address in a column. */
+export function domainOf(database: Knex, column: string): string {
+	return `substr(${column}, ${database.client.driverName === 'sqlite3' ? 'instr' : 'strpos'}(${column}, '@') + 1)`;
+}
+
+/** An expression: a field of a column that holds JSON, as text. */
+export function jsonField(database: Knex, column: string, field: string): string {
+	return `${column}${database.client.driverName === 'sqlite3' ? '' : '::json'} ->> '${field}'`;
+}
+
+/**
+ * Prepares connections that write very many rows while nothing else uses the store. `isEmpty`: a power loss may damage it.
+ * `endBulk` sets them back.
+ */
+export async function beginBulk(database: Knex, reader: Knex, isEmpty: boolean): Promise<void> {
+	if (database.client.driverName === 'pg') {
+		await database.raw('set synchronous_commit = off');
+		return;
+	}
+	// A new page goes into the file at once, not through the log. SQLite changes that for its only connection.
+	await reader.destroy();
+	const journal = [
+		'locking_mode = exclusive',
+		'journal_mode = truncate',
+		`synchronous = ${isEmpty ? 'off' : 'normal'}`,
+	];
+	for (const pragma of [...journal, 'temp_store = memory', 'cache_size = -262144', 'foreign_keys = off']) {
+		await database.raw(`pragma ${pragma}`);
+	}
+}
+
+export async function endBulk(database: Knex, reader: Knex): Promise<void> {
+	if (database.client.driverName === 'pg') {
+		await database.raw('reset synchronous_commit');
+		return;
+	}
+	// The change of the journal syncs all that was written.
+	const journal = ['synchronous = full', 'locking_mode = normal', 'journal_mode = wal'];
+	for (const pragma of [...journal, 'cache_size = -2000', 'foreign_keys = on']) {
+		await database.raw(`pragma ${pragma}`);
+	}
+	reader.initialize();
 }

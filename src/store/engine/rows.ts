@@ -3,7 +3,7 @@ import {systemClock} from '../../kit/clock.ts';
 import {dayMs, hourMs} from '../../kit/time.ts';
 import {type IdPrefix, idFloor, idTime, isId} from '../../mail/ids.ts';
 import {copyText, unanswered} from '../postgres/postgres-client.ts';
-import {hasBytes, type IdRange, isWithin, type Row, rowSource, rowsOf} from './dialect.ts';
+import {hasBytes, hasDays, type IdRange, isWithin, type Row, rowSource, rowsOf} from './dialect.ts';
 
 // PostgreSQL allows 65,535 parameters in a statement, SQLite 32,766.
 const maxBindings = 30_000;
@@ -115,7 +115,7 @@ export function nearIds(
 	ids: readonly string[],
 ): [sql: string, bindings: Knex.RawBinding[]] {
 	let [first, last] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
-	if (database.client.driverName === 'pg') {
+	if (hasDays(database)) {
 		for (const id of ids) {
 			const time = isId(id.slice(0, 3) as IdPrefix, id) ? idTime(id) : Number.NaN;
 			first = Math.min(first, time);
@@ -152,7 +152,7 @@ export function among(
 	column: string,
 	values: readonly string[],
 ): [sql: string, bindings: Knex.RawBinding[]] {
-	if (database.client.driverName === 'pg') {
+	if (hasDays(database)) {
 		return values.length === 0 ? ['false', []] : [`${column} in (${values.map(() => '?').join()})`, [...values]];
 	}
 	return [`${column} in (select value from json_each(?))`, [JSON.stringify(values)]];
@@ -164,7 +164,7 @@ export function namedIds(
 	column: string,
 	ids: readonly string[],
 ): [sql: string, bindings: Knex.RawBinding[]] {
-	return database.client.driverName === 'pg' ? among(database, column, ids) : ['1 = 1', []];
+	return hasDays(database) ? among(database, column, ids) : ['1 = 1', []];
 }
 
 /** A condition: a column of ids of this kind is made at this time or later, milliseconds. */
@@ -174,7 +174,7 @@ export function idsSince(
 	prefix: IdPrefix,
 	time: number,
 ): [sql: string, bindings: Knex.RawBinding[]] {
-	return database.client.driverName === 'pg' ? [`${column} >= ?`, [idFloor(prefix, time)]] : ['1 = 1', []];
+	return hasDays(database) ? [`${column} >= ?`, [idFloor(prefix, time)]] : ['1 = 1', []];
 }
 
 /** How far back each part but the last goes from the one before. */
@@ -189,7 +189,7 @@ export function newestFirst(database: Knex, prefix: IdPrefix, {from = null, belo
 	const parts: IdRange[] = [];
 	let end = below;
 	let time = below === null ? systemClock.now() : idTime(below.slice(0, 30));
-	for (const back of database.client.driverName === 'pg' && !(time < 0) ? partsMs : []) {
+	for (const back of hasDays(database) && !(time < 0) ? partsMs : []) {
 		time -= back;
 		const start = idFloor(prefix, time);
 		if (start <= (from ?? '')) {

@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import {dayMs} from '../../kit/time.ts';
 import {idFloor, idTime} from '../../mail/ids.ts';
+import {hasDays} from '../engine/dialect.ts';
 import {lagMs} from '../engine/rows.ts';
 import {dequeueDeliveries} from '../webhook-queue.ts';
 import {deleteDeliveries} from '../webhooks.ts';
@@ -31,7 +32,6 @@ const daysAhead = 3;
 export type Day = {readonly name: string; readonly from: number; readonly to: number};
 
 const startOf = (time: number) => Math.floor(time / dayMs) * dayMs;
-const isPostgres = (database: Knex) => database.client.driverName === 'pg';
 
 async function listDays(database: Knex): Promise<Day[]> {
 	const {rows}: {rows: Array<{name: string; bound: string}>} = await database.raw(
@@ -50,7 +50,7 @@ async function listDays(database: Knex): Promise<Day[]> {
 
 /** Others wait for a table as long as this does for it, so it does not wait long. */
 export async function hurry(trx: Knex.Transaction): Promise<void> {
-	if (isPostgres(trx)) {
+	if (hasDays(trx)) {
 		await trx.raw(`set local lock_timeout = '100ms'`);
 	}
 }
@@ -61,7 +61,7 @@ export async function makeDays(
 	now: number,
 	{from = now, to = now + daysAhead * dayMs}: {readonly from?: number; readonly to?: number} = {},
 ): Promise<void> {
-	if (!isPostgres(trx)) {
+	if (!hasDays(trx)) {
 		return;
 	}
 	const there = await listDays(trx);
@@ -104,7 +104,7 @@ type Past = {
 };
 
 export async function findPast(database: Knex, before: number): Promise<Past> {
-	if (!isPostgres(database)) {
+	if (!hasDays(database)) {
 		return {day: null, rowsBefore: before};
 	}
 	const days = await listDays(database);

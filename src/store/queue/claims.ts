@@ -266,7 +266,7 @@ async function claimThose(
 		on conflict (recipient_id) do nothing returning recipient_id as id, queued`;
 	const events = Array.from({length: most}, () => newId('evt'));
 	const values = [boot, until, JSON.stringify(events), ...bindings];
-	if (dialect.name === 'postgres') {
+	if (dialect.updatesWithin) {
 		return await claimRecent(trx, claiming, values, at);
 	}
 	const claimed: NewClaim[] = await trx.raw(claiming, values);

@@ -13,7 +13,7 @@ const newFile = () => join(mkdtempSync(join(tmpdir(), 'mailctl-lock-')), 'daemon
 /** A process of its own that takes the lock, says so in one line, and stays. */
 async function holder(t: ExecutionContext, file: string): Promise<{child: ChildProcess; line: string}> {
 	const script = `
-		const {lockFolder} = await import(${JSON.stringify(pathToFileURL('dist/src/store/engine/lock.js').href)});
+		const {lockFolder} = await import(${JSON.stringify(pathToFileURL('dist/src/store/engine/sqlite.js').href)});
 		globalThis.lock = await lockFolder(${JSON.stringify(file)}, {pid: process.pid, host: 'box', startedAt: 'now'});
 		console.log(JSON.stringify(lock));
 		process.stdin.resume();`;
