@@ -5,12 +5,13 @@ import path from 'node:path';
 import process from 'node:process';
 import {folderVariable, notShown} from './helpers/conforms.ts';
 import {freePort} from './helpers/free-port.ts';
+import {stageVariable} from './helpers/journey-list.ts';
 import {makeMigratedFile, makeMigratedTemplate, migratedFileVariable, templateVariable} from './migrated-template.ts';
 import {postgresProgram} from './postgres-program.ts';
 import {gather, scatter} from './together.ts';
 
 // Runs tests with one PostgreSQL server for all: without arguments those of `npm test`; with `--slow` those that it leaves out
-// (installs, foreign mail servers, failovers, load, the simulation); with other arguments, ava gets them as they are.
+// (installs, foreign mail servers, failovers, load, the simulation, journeys by the keyboard); with other arguments, ava gets them as they are.
 // The tests of `npm test` fail together if a sentence of the interface was not shown to hold by a test that passed.
 
 /** Says which sentences of the interface no passed test showed; returns the exit code. */
@@ -71,7 +72,7 @@ try {
 	await chmod(path.join(folder, 'tmp'), 0o1777);
 	const shown = path.join(folder, 'conformance');
 	const url = `postgres://mailctl:test@127.0.0.1:${port}/postgres`;
-	const env = {
+	const env: NodeJS.ProcessEnv = {
 		...process.env,
 		TMPDIR: path.join(folder, 'tmp'),
 		TEST_DATABASE_URL: url,
@@ -81,12 +82,14 @@ try {
 	};
 	const given = process.argv.slice(2);
 	if (given.length === 0) {
+		env[stageVariable] = 'quick';
 		runs = [
 			[...gather(['flow', 'slow', 'sim']), '-c', '3', '--timeout', '2m'],
 			['dist/test/flow/**', ...patient],
 		];
 	} else if (given[0] === '--slow') {
-		runs = [['dist/test/slow/**', 'dist/test/sim/**', ...patient]];
+		env[stageVariable] = 'slow';
+		runs = [['dist/test/slow/**', 'dist/test/sim/**', 'dist/test/dashboard/journeys-*.test.js', ...patient]];
 	}
 	for (const run of runs) {
 		const ava = spawn(process.execPath, ['node_modules/ava/entrypoints/cli.mjs', ...run], {stdio: 'inherit', env});

@@ -1,6 +1,10 @@
+/** The environment's name for the tests that run: `quick` (npm test) or `slow`; unset: those that are named. */
+export const stageVariable = 'TEST_STAGE';
+
 /**
  * What people do with the dashboard, by the file of `test/dashboard` that walks it: each once by mouse, and once by the
- * keyboard alone (Tab, Enter, Space, arrows, `/`, `j`, `g` and a letter).
+ * keyboard alone (Tab, Enter, Space, arrows, `/`, `j`, `g` and a letter). `npm test` leaves the keyboard's to the slow tests, but for
+ * the first of each file.
  */
 export const journeys = {
 	'journeys-people': [

@@ -1,10 +1,11 @@
+import process from 'node:process';
 import type {ExecutionContext, TestFn} from 'ava';
 import type {Page} from 'playwright-core';
 import {browserOf} from './browser.ts';
 import type {Visitor} from './dashboard.ts';
 import {faultsOf, openWindow} from './dashboard-browser.ts';
 import {type Hands, handsOn, type Way, ways} from './hands.ts';
-import {type JourneyFile, type JourneyTitle, journeys} from './journey-list.ts';
+import {type JourneyFile, type JourneyTitle, journeys, stageVariable} from './journey-list.ts';
 import type {Service} from './service.ts';
 
 export type Window = Hands & {readonly page: Page};
@@ -23,8 +24,8 @@ type Journey<Title> = (title: Title, walk: (t: ExecutionContext, stage: Stage) =
 const noMouse = `addEventListener('pointerdown', () => console.error('A mouse was used.'), {capture: true})`;
 
 /**
- * Makes two tests of each of a file's journeys: by mouse, and by the keyboard alone. All of a file have one browser. The file
- * walks all that the list has for it.
+ * Makes two tests of each of a file's journeys: by mouse, and by the keyboard alone, as far as they are of the stage. All of a file
+ * have one browser. The file walks all that the list has for it.
  */
 export function journeysOf<File extends JourneyFile>(
 	test: TestFn,
@@ -32,13 +33,15 @@ export function journeysOf<File extends JourneyFile>(
 	service: () => Service,
 ): Journey<JourneyTitle<File>> {
 	const browserFor = browserOf(test);
+	const stage = process.env[stageVariable];
 	const walked = new Set<string>();
 	test.serial(`the journeys of ${file} are those of the list`, t => {
 		t.deepEqual([...walked].toSorted(), [...journeys[file]].toSorted());
 	});
 	return (title, walk) => {
 		walked.add(title);
-		for (const way of ways) {
+		const early: readonly Way[] = title === journeys[file][0] ? ways : ['mouse'];
+		for (const way of ways.filter(way => !stage || early.includes(way) === (stage === 'quick'))) {
 			test.serial(`${title}, by ${way}`, async t => {
 				const browser = await browserFor(t);
 				if (browser === null) {
