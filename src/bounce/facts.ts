@@ -9,14 +9,14 @@ export type Facts = {
 	/** The enhanced code that says most. */
 	readonly enhanced: string | null;
 	readonly class: 4 | 5;
-	/** Null: not told. */
+	/** Null: unknown. */
 	readonly phase: Phase | null;
-	/** In lower case; empty: not told. */
+	/** In lower case; empty if unknown. */
 	readonly host: string;
 	readonly text: string;
 };
 
-/** Nobody says more than this of one recipient; what follows would only cost time. */
+/** A longer text about one recipient says nothing new and costs time. */
 const longestText = 4096;
 
 const replyCodes =
@@ -50,9 +50,8 @@ const ofSender = /sender|verification failed for|callout/i;
 const transcript = /<<< ?(?=[45]\d\d)/;
 
 /**
- * What is known of a refusal, twice where another host's reply stands in the text: of that reply alone, then of all. The
- * reply's own codes come before those that a report gives of it, and a code that says something before one that does not
- * (`5.0.0`).
+ * The facts of a refusal, twice if the text has another host's reply: of that reply alone, then of all. The reply's own
+ * codes precede those that a report adds, and a specific code precedes an unspecific one (`5.0.0`).
  */
 export function factsOf(evidence: Evidence): Facts[] {
 	const text = evidence.text.slice(0, longestText);
@@ -104,7 +103,7 @@ function innermostReply(text: string): string | null {
 	return at === 0 ? null : text.slice(at);
 }
 
-/** Where nobody introduces it: from the first reply code on. */
+/** A reply without an introduction: from the first reply code on. */
 function firstReply(text: string): string | null {
 	const found = anyCode.exec(text);
 	return found === null || found.index === 0 ? null : text.slice(found.index + 1);

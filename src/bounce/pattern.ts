@@ -1,14 +1,14 @@
 import {unaccented} from './plain-text.ts';
 
-/** A regular expression as rules try it on plain texts, or what is wrong with it and how to mend it. */
+/** A regular expression in the form in which rules try it on plain texts; or its fault and the fix. */
 export type Pattern = {readonly ok: true; readonly source: string} | {readonly ok: false; readonly problem: string};
 
 /** A text of 4,096 characters is tried from each of them. */
 const mostWays = 10_000;
 
 /**
- * Reads one regular expression of a rules file. It is refused if it could be slow, and if it could never hold: rules see
- * texts in their plain form (`plainText`). Letters with accents may be written in any way: texts have them without.
+ * Reads one regular expression of a rules file. Refuses one that could be slow, and one that can never match, as rules
+ * see texts in their plain form (`plainText`). Accents may be written or left out: texts have none.
  */
 export function patternOf(written: string): Pattern {
 	const spelled = withoutCodes(written);
@@ -102,7 +102,7 @@ function timeProblem(bare: string): string | null {
 	return waysOf(bare) > mostWays ? `repeats too often in all: the product of its bounds is over ${mostWays}` : null;
 }
 
-/** Whether a group that is repeated can match in more than one way, by a repetition, an alternative, an option. */
+/** Whether a repeated group is ambiguous: it has a repetition, an alternative or an option. */
 function repeatsChoice(bare: string): boolean {
 	const open: boolean[] = [];
 	for (const [token] of bare.matchAll(/\(\??|\)(?:\{\d+,?\d*\})?|\{\d+,?\d*\}|[|?]/g)) {
@@ -124,7 +124,7 @@ function repeatsChoice(bare: string): boolean {
 	return false;
 }
 
-/** In how many ways its repetitions can share a text, at most. */
+/** The number of partitions of a text among its repetitions, at most. */
 function waysOf(bare: string): number {
 	const bounds = [...bare.matchAll(/\{(\d+)(?:,(\d+))?\}/g)].map(([, least, most]) => Number(most ?? least));
 	return bounds.reduce((product, bound) => product * Math.max(1, bound), 1);

@@ -8,7 +8,7 @@ export type RuleTable =
 	/** Each begins with where it is: `rules[3] (full-552).when.text: …`. */
 	| {readonly ok: false; readonly problems: readonly string[]};
 
-/** Tells a problem; `path` is where it is. */
+/** Reports a problem at a path. */
 type Tell = (path: string, problem: string) => void;
 type ReadPattern = (written: string) => Pattern;
 
@@ -18,8 +18,10 @@ const conditions = ['class', 'code', 'enhanced', 'phase', 'host', 'text', 'unles
 const ruleFields = ['name', 'why', 'when', 'category'];
 
 /**
- * Reads a table of bounce rules (docs/reference/bounces.md), told of every problem in it. `read`: of its patterns; those of the shipped
- * table are known to be good (a test), and to check them takes a tenth of the daemon's start.
+ * Reads a table of bounce rules (docs/reference/bounces.md) and collects every problem in it.
+ *
+ * @param read reads patterns; those of the shipped table are checked by a test, as checking takes a tenth of the
+ * daemon's start
  */
 export function parseRuleTable(text: string, read: ReadPattern = patternOf): RuleTable {
 	const problems: string[] = [];

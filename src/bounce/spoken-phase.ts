@@ -36,7 +36,7 @@ const refused = /(?:^| )>>> ?([a-z]{4,8}|\.)(?=[ :]|$)(?:(?!>>>).){0,600}?<<< ?[
 const commands: Readonly<Record<string, Phase>> = {
 	rcpt: 'rcpt',
 	mail: 'mail',
-	// Sendmail shows its last command, and the dot is none.
+	// Sendmail shows its last command, and the dot is not a command.
 	data: 'dot',
 	'.': 'dot',
 	ehlo: 'ehlo',
@@ -44,7 +44,7 @@ const commands: Readonly<Record<string, Phase>> = {
 	starttls: 'starttls',
 };
 
-/** How far the session came that a text tells of; null: it does not tell. */
+/** How far the session in a text came; null if the text does not say. */
 export function phaseIn(text: string): Phase | null {
 	const line = text.replace(/\s+/g, ' ');
 	const spoken = words.find(([pattern]) => pattern.test(line))?.[1];

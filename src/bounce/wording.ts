@@ -1,6 +1,6 @@
 import {plainText} from './plain-text.ts';
 
-/** Longer replies are told apart by their beginnings. */
+/** Longer replies are distinguished by their beginnings. */
 const longest = 300;
 const code = /^[245]\d\d$/;
 /** Of a reply of several lines. */
@@ -10,8 +10,8 @@ const digit = /\d/;
 const variable = '…';
 
 /**
- * What a reply says, whomever it is about: without addresses, numbers, ids and names of hosts that have digits, so that
- * replies that say the same have the same words. Codes at its beginning stay.
+ * A reply's words without the recipient: no addresses, numbers, ids or host names with digits, so that equal replies
+ * have equal words. Codes at its beginning stay.
  */
 export function wordingOf(reply: string): string {
 	const words = plainText(reply.slice(0, longest)).replace(firstOfMany, '$1 ').split(' ');

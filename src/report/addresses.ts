@@ -32,12 +32,12 @@ export function addressesIn(text: string, most = 20): string[] {
 	return findAddresses(text, most).map(({address}) => address);
 }
 
-/** The first address in a text, null: there is none. */
+/** The first address in a text; null if there is no address. */
 export function addressIn(text: string): string | null {
 	return addressesIn(text, 1)[0] ?? null;
 }
 
-/** Whether two spellings mean the same mailbox as far as anybody can tell. */
+/** Whether two spellings mean the same mailbox, as far as a third party can know. */
 export function sameAddress(one: string, other: string): boolean {
 	return one.toLowerCase() === other.toLowerCase();
 }
@@ -61,7 +61,7 @@ function startOfLocal(text: string, at: number): number {
 	) {
 		start--;
 	}
-	// What stands before an address by way of typography: `'neko@…'`, `*neko@…`, `=neko@…`, `mailto:neko@…`.
+	// Typography before an address: `'neko@…'`, `*neko@…`, `=neko@…`, `mailto:neko@…`.
 	while (start < at && /['`*=.|/]/.test(text[start] as string)) {
 		start++;
 	}

@@ -7,7 +7,7 @@ import type {BounceText} from './text/bounce-text.ts';
 
 const mostRecipients = 100;
 
-/** What each Feedback-Type asks for (RFC 5965, 6430, 6591, and drafts before them); one that nobody knows asks for nothing. */
+/** What each Feedback-Type asks for (RFC 5965, 6430, 6591 and their drafts). An unknown type asks for nothing. */
 const actions: ReadonlyMap<string, ReportAction> = new Map<string, ReportAction>([
 	['abuse', 'complaint'],
 	['fraud', 'complaint'],
@@ -21,7 +21,7 @@ const actions: ReadonlyMap<string, ReportAction> = new Map<string, ReportAction>
 	['unsubscribe', 'unsubscribe'],
 ]);
 
-/** Reads a feedback report (RFC 5965), and what Microsoft sends in its place. Null: it is none. */
+/** Reads a feedback report (RFC 5965), or what Microsoft sends instead. Null: not a feedback report. */
 export function readFeedback(
 	mail: Mail,
 	text: Pick<BounceText, 'said'>,
@@ -121,7 +121,7 @@ type Finding = {
 	readonly rule: string;
 	readonly matched: string;
 	readonly host: string | null;
-	/** What people are told. */
+	/** For people. */
 	readonly said: string;
 };
 

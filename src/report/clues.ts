@@ -23,9 +23,7 @@ const mostOfAKind = 20;
 const longestClue = 320;
 const longestText = 64 * 1024;
 
-/**
- * Collects whatever may lead to the mail that a report is about. Nothing of it proves anything.
- */
+/** Collects what may identify the mail that a report is about. None of it is proof. */
 export function readClues(mail: Mail, structured: Structured): Clues {
 	const {fields} = mail.root;
 	const status = [...(structured.status?.message ?? []), ...(structured.feedback ?? [])];
@@ -72,7 +70,7 @@ export function readClues(mail: Mail, structured: Structured): Clues {
 const pasted =
 	/^[>|* \t]{0,8}(message-id|x-mailctl-ref|cfbl-feedback-id|list-unsubscribe|return-path|in-reply-to|references)[ \t]{0,4}:[ \t]*([^\n]{0,998}(?:\n[>|]{0,4}(?![ \t]*[A-Za-z][\w-]{0,60}[ \t]*:(?!\/\/))[ \t]{1,8}[^\n]{0,998}){0,6})/gim;
 
-/** Header fields that stand in texts: mailers that know no attachments put the returned mail there. */
+/** Header fields in the text: mailers without attachments put the returned mail there. */
 function pastedFields(mail: Mail): Field[] {
 	const leaves = leavesOf(mail.root);
 	const plain = leaves.filter(({type}) => type === 'text/plain').map(part => part.text().slice(0, longestText));

@@ -132,7 +132,7 @@ function decodeQuotedPrintable(body: Buffer): Buffer {
 	return decoded.subarray(0, joins ? solid - 1 : solid);
 }
 
-/** NaN: it is none. */
+/** NaN: not a hexadecimal digit. */
 function hexDigit(octet = 0): number {
 	const digit = octet - 0x30;
 	const letter = (octet | 0x20) - 0x61;

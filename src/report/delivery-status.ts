@@ -85,7 +85,9 @@ export function withoutType(value: string): string {
 	return value.replace(/^[ \t]*[A-Za-z][\w-]{0,40}[ \t]*;[ \t]*/, '').trim();
 }
 
-/** The address of a recipient field: any case of type, angle brackets, comments, RFC 6533 `\x{..}`; null: there is none. */
+/**
+ * The address of a recipient field: any case of type, angle brackets, comments, RFC 6533 `\x{..}`. Null: no address.
+ */
 export function addressOf(value: string | null): string | null {
 	if (value === null) {
 		return null;

@@ -32,7 +32,7 @@ export function readDsn(
 	return reports.length > 0 ? reports.filter((report, at) => !isSaidBefore(report, reports.slice(0, at))) : null;
 }
 
-/** Aliases that lead to one address name it many times. */
+/** Aliases of one address make a report name it many times. */
 function isSaidBefore(
 	{recipient, originalRecipient, action, status, reason}: Report,
 	before: readonly Report[],
@@ -50,7 +50,7 @@ function isSaidBefore(
 	);
 }
 
-/** What a mail says besides the fields of a recipient. */
+/** The parts of a mail around the fields of a recipient. */
 type Around = {
 	readonly mail: Mail;
 	readonly returned: Structured['returned'];
@@ -116,7 +116,7 @@ function judge(
 	return first;
 }
 
-/** Where the status names nobody: `X-Failed-Recipients`, what is told of the failure, then the returned mail's `To`. */
+/** The recipient where the status names none: `X-Failed-Recipients`, the diagnostic, then the returned mail's `To`. */
 function namedElsewhere({mail, returned, human}: Around, diagnostic: string): string | null {
 	const {fields} = mail.root;
 	const own = fields
@@ -132,8 +132,8 @@ const introduction = /(?:response|error|reason|answer|reply|said|returned|was)\b
 const quotedHeader = /^[ \t]*(?:subject|message-id|date)[ \t]*:/im;
 
 /**
- * The paragraphs that speak of one recipient, with what they introduce. `only`: there is no other, so that what was answered
- * is about it wherever it stands.
+ * The paragraphs about one recipient, with what they introduce. `only`: there is no other recipient, so every reply in
+ * the text is about this one.
  */
 function paragraphsOn(address: string | null, text: string, only: boolean): string {
 	const paragraphs = text.split(/\n[ \t]*(?:\n[ \t]*)+/);
@@ -167,10 +167,10 @@ type RecipientFields = {
 	readonly status: string | null;
 	/** What stands behind the status in words: `5.4.4 (unknown host)`. */
 	readonly comment: string;
-	/** Every Diagnostic-Code, the one of SMTP first; empty: there is none. */
+	/** Every Diagnostic-Code, that of SMTP first; empty if there is no such field. */
 	readonly diagnostic: string;
 	readonly remote: string | null;
-	/** What IronPort tells besides, where its Diagnostic-Code is its own words: the reply of the other host. */
+	/** The other host's reply as IronPort adds it: its Diagnostic-Code has IronPort's own words. */
 	readonly supplement: string;
 	/** A mailer's own class of the failure, in words that rules know. */
 	readonly hint: string;
@@ -222,7 +222,7 @@ function hostOf(value: string | null): string | null {
 	return name?.toLowerCase() ?? null;
 }
 
-/** The address that was sent to, where it is another one: by its field, or by what Postfix tells people of an alias. */
+/** The address that was sent to if it differs: by its field, or by Postfix's note on an alias. */
 function sentToOf(original: string | null, recipient: string | null, paragraphs: string): string | null {
 	const expanded = /\(expanded\s{1,8}from:?\s{1,8}(<?[^\s<>()]{3,320})/i.exec(paragraphs)?.[1];
 	const address = original ?? (expanded === undefined ? null : addressIn(expanded));
@@ -237,7 +237,7 @@ const actions: ReadonlyArray<readonly [RegExp, ReportAction]> = [
 	[/^(?:deliver|success)/, 'delivered'],
 ];
 
-/** What happened. Mailers leave the action out and use words that RFC 3464 does not know; then code and subject tell. */
+/** The action. Mailers leave it out or use words that RFC 3464 does not have; then code and subject decide. */
 function actionOf(
 	{action, status}: Pick<RecipientFields, 'action' | 'status'>,
 	code: number | null,

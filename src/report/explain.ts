@@ -55,7 +55,7 @@ export function replyRows(judgement: Judgement): readonly Row[] {
 	return [['what', whatFailed(judgement)], ...judged(judgement)];
 }
 
-/** A reply as refusals are judged, given by a person; else what is wrong with it and how to mend it. */
+/** A reply, given by a person, in the form in which refusals are classified; or its fault and the fix. */
 export function evidenceOf(
 	reply: string,
 	phase: Phase,

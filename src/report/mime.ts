@@ -34,9 +34,11 @@ const longestValue = 16 * 1024;
 const usualLongestBody = 256 * 1024;
 
 /**
- * Reads a mail's structure (RFC 5322, RFC 2045): any line ends, a `From ` line first, boundaries that are never closed or
- * not the announced ones, missing blank lines. Time and memory are bounded whatever the bytes; what goes beyond a limit is
- * left out and said. `longestBody`: octets of each body that are read.
+ * Reads a mail's structure (RFC 5322, RFC 2045). It accepts any line ends, a first line `From `, boundaries that are
+ * never closed or differ from the announced ones, and missing blank lines. Time and memory are bounded for any bytes;
+ * the result says what a limit cut off.
+ *
+ * @param longestBody octets of each body that are read
  */
 export function readMail(raw: Buffer, longestBody = usualLongestBody): Mail {
 	const limits: Limits = {parts: mostParts, longestBody, fault: null};
@@ -100,7 +102,7 @@ export function leavesOf(part: Part): Part[] {
 	return part.parts.length === 0 ? [part] : part.parts.flatMap(leavesOf);
 }
 
-/** Header fields of a block of text, such as a returned header; lines that are none are passed over. */
+/** Header fields of a block of text, such as a returned header. Other lines are skipped. */
 export function readFields(bytes: Buffer, limits: FieldLimits = {fault: null}): Field[] {
 	const fields: Array<{name: string; value: string}> = [];
 	for (const line of decodeText(bytes, undefined).split('\n')) {
@@ -197,7 +199,7 @@ function unescaped(value: string): string {
 		.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
 }
 
-/** Comments may nest; parentheses in quotes are none, as in a boundary. */
+/** Comments may nest. Parentheses in quotes, as in a boundary, do not begin one. */
 function withoutComments(text: string): string {
 	if (!text.includes('(')) {
 		return text;
@@ -221,6 +223,6 @@ function withoutComments(text: string): string {
 			kept += character;
 		}
 	}
-	// A comment that is never closed is none.
+	// A comment needs its closing parenthesis.
 	return depth === 0 ? kept : text;
 }

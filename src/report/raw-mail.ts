@@ -33,8 +33,8 @@ function withoutNextMail(bytes: Buffer): Buffer {
 }
 
 /**
- * A mail with LF as its only line end: CRLF, CR before CRLF, and CR alone where more lines end so than otherwise. A CR that
- * stands in a line stays.
+ * A mail with LF as its only line end: CRLF, CR before CRLF, and CR alone if most lines end in it. A CR within a line
+ * stays.
  */
 export function withLineFeeds(raw: Buffer): Buffer {
 	if (raw.indexOf(cr) === -1) {
@@ -76,8 +76,8 @@ const commonField =
 	/^(?:content-[a-z-]+|mime-version|received|return-path|from|to|subject|date|message-id|auto-submitted|delivered-to|x-[\w-]+)[ \t]*:/im;
 
 /**
- * Where the header of a mail or part ends: at the first blank line. Where a line before it is no field and no field follows
- * that line, the blank line is missing and the line begins the body. Only so many octets are looked at.
+ * Where the header of a mail or part ends: at the first blank line. If a line before it is not a field and no field
+ * follows, the blank line is missing and that line begins the body. Looks at `longest` octets.
  */
 export function headerEnd(bytes: Buffer, longest: number): number {
 	if (bytes[0] === lf) {

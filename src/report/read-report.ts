@@ -19,7 +19,7 @@ import {actionOf, arrival, daemonSigns} from './text/signs.ts';
 /** A forwarded mail may be forwarded again. */
 const deepest = 3;
 
-/** Reads a mail that came back: what it is, and what it says of which recipient. Never throws, whatever the bytes. */
+/** Reads a returned mail: its kind, and its outcome for each recipient. Never throws, for any bytes. */
 export function readReport(raw: Buffer, classify: Classify): Reading {
 	return readAt(raw, classify, 0);
 }
@@ -41,13 +41,13 @@ function readAt(raw: Buffer, classify: Classify, depth: number): Reading {
 		return inside;
 	}
 	const isReport = inside.kind === 'dsn' || inside.kind === 'arf';
-	// Without a clue of its own it leads to no mail of ours: a person asks about somebody's bounce.
+	// Without a clue it matches no mail of ours: a person asks about a bounce.
 	return isReport && Object.values(inside.clues).some(found => found.length > 0)
 		? {...inside, forwarded: true}
 		: reading;
 }
 
-/** Whether a gateway on its way put a bounce into a mail of its own. */
+/** Whether a gateway wrapped a bounce in a mail of its own. */
 function isOfDaemon(text: BounceText): boolean {
 	const {from, subject, other} = daemonSigns(text);
 	return from && subject && !other;
@@ -62,7 +62,7 @@ function readingOf(mail: Mail, text: BounceText, classify: Classify): Reading {
 	return {kind, reports: fault === null ? reports : [], clues: readClues(mail, structured), fault};
 }
 
-/** Whether recipients are missing of whom the text goes on to tell. */
+/** Whether the text has more recipients than the reports. */
 function isTextCut({said}: BounceText, reports: readonly Report[]): boolean {
 	return reports.length >= mostFindings || (reports.length > 1 && said.length >= longestText);
 }
@@ -98,8 +98,8 @@ function whatItSays(
 }
 
 /**
- * Reads a bounce that is told in words (R3.12): what it says of each recipient. Null: the mail is none, whatever it may
- * say of bounces. Never throws; time and memory are bounded, for 64 KB of text are read.
+ * Reads a bounce in words (R3.12): the outcome for each recipient. Null: not a bounce, even if it mentions bounces.
+ * Never throws; time and memory are bounded, as only 64 KB of text are read.
  */
 export function readText(bounce: BounceText, classify: Classify): Report[] | null {
 	const found = findingsOf(bounce);
@@ -117,7 +117,7 @@ export function readText(bounce: BounceText, classify: Classify): Report[] | nul
 
 function reportOf(finding: Finding, whole: string | null, classify: Classify): Report {
 	const {recipient, originalRecipient} = finding;
-	// A reason may stand above its recipient; of one recipient all of it is told.
+	// A reason may precede its recipient. With one recipient the whole text is kept.
 	const text = whole === null || /\p{L}{3}/u.test(finding.text) ? finding.text : whole;
 	const {evidence, judgement} = judge(finding, text, classify);
 	const action = finding.action ?? arrival(evidence) ?? 'failed';

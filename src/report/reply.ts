@@ -20,7 +20,7 @@ const wrapping = /^[45]\.(?:0\.0|0\.350|1\.351)$/;
 export function replyIn(text: string): Reply {
 	const inner = wrapped(text);
 	const all = [...inner.matchAll(pair)];
-	// Transcripts tell what went well before they come to what did not.
+	// Transcripts show successful commands before the failed one.
 	const refusals = leading.exec(inner)?.[1]?.startsWith('2') ? [] : all.filter(([, code]) => !code?.startsWith('2'));
 	const pairs = refusals.length > 0 ? refusals : all;
 	const best = pairs.find(([, , enhanced]) => !wrapping.test(enhanced as string)) ?? pairs[0];

@@ -17,7 +17,10 @@ export function senderOf({root}: Mail): string | null {
 	return addressIn(fieldOf(root.fields, 'from') ?? '');
 }
 
-/** What a mail says that somebody wrote, or his program, and no mail system: nothing was refused, and it is about himself. */
+/**
+ * The report for a mail that a person or a mail program wrote, not a mail system: nothing was refused, and it is about
+ * its sender.
+ */
 export function reportOfSender(mail: Mail, said: Pick<Report, 'action' | 'rule' | 'matched'>): Report {
 	return {
 		recipient: senderOf(mail),
@@ -37,8 +40,8 @@ export function reportOfSender(mail: Mail, said: Pick<Report, 'action' | 'rule' 
 const request = /^\W{0,3}(?:un-?subscribe|opt[ -]?out)\W{0,3}$/i;
 
 /**
- * Reads a mail that asks for no more (R3.21): what mail programs send to the address of List-Unsubscribe. Null: it asks
- * for nothing. Whose copy it is only the address tells that it came to.
+ * Reads a mail that asks for no more mail (R3.21), as mail programs send it to the address of List-Unsubscribe. Null:
+ * it does not ask. Only the address that it was sent to identifies the recipient.
  */
 export function readUnsubscribe(mail: Mail): Report[] | null {
 	const subject = subjectOf(mail);
@@ -69,7 +72,7 @@ const marks: ReadonlyArray<readonly [string, RegExp]> = [
 	['x-ms-exchange-inbox-rules-loop', /./],
 	['x-pobox-vacation', /./],
 	['delivered-to', /^autoresponder\b/i],
-	// Challenges: whoever sent the mail is to prove that he is no machine.
+	// Challenges: the sender of the mail has to prove that it is not a machine.
 	['x-delivery-agent', /TMDA/],
 	['x-tmda-fingerprint', /./],
 	['x-spamarrest-flag', /./],
@@ -94,9 +97,9 @@ const subjects = new RegExp(
 );
 
 /**
- * Whether a mail is a machine's answer to one of ours (R3.13, RFC 3834): vacation, out of office, an acknowledgement, a
- * challenge. Never what reports on a delivery: many daemons mark their bounces `auto-replied`. Whoever asks has found no bounce in
- * its text.
+ * Whether a mail is an automatic answer to one of ours (R3.13, RFC 3834): vacation, out of office, an acknowledgement,
+ * a challenge. A delivery report is not, though many daemons mark bounces `auto-replied`. The caller has already found
+ * no bounce in the text.
  */
 export function isAutoReply({root}: Mail, text: BounceText): boolean {
 	const {fields} = root;
@@ -105,7 +108,7 @@ export function isAutoReply({root}: Mail, text: BounceText): boolean {
 	if (!(marked || subjects.test(subject)) || hasReport(root)) {
 		return false;
 	}
-	// What a daemon says and nobody reads is for the operator to look at.
+	// An unread daemon's mail is left to the operator.
 	return !daemonSigns(text).daemon || subjects.test(subject);
 }
 

@@ -12,9 +12,9 @@ import {isMailPart, isReturned, returnedHeaders} from './text/returned.ts';
 
 /** What a mail says in fields that are made for programs. */
 export type Structured = {
-	/** RFC 3464; null: there is none. */
+	/** RFC 3464; null if absent. */
 	readonly status: DeliveryStatus | null;
-	/** The fields of a feedback report, RFC 5965; null: there is none. */
+	/** The fields of a feedback report, RFC 5965; null if absent. */
 	readonly feedback: readonly Field[] | null;
 	readonly ses: SesNotification | null;
 	/** The header of each returned mail. */
@@ -62,7 +62,7 @@ function feedbackOf(leaves: readonly Part[]): Field[] | null {
 	return text === undefined ? null : readFields(Buffer.from(text.replace(/\n(?:[ \t]*\n)+/g, '\n')));
 }
 
-/** Where the blank line behind a part's header is missing, its first fields stand in the header. */
+/** If the blank line after a part's header is missing, the header has its first fields. */
 function textOf(part: Part): string {
 	const strays = part.fields.filter(({name}) => !name.startsWith('content-'));
 	return [...strays.map(({name, value}) => `${name}: ${value}`), part.text()].join('\n');
@@ -78,11 +78,11 @@ function looksLikeFeedback(text: string): boolean {
 	return /^feedback-type[ \t]*:/im.test(head) && /^(?:user-agent|version)[ \t]*:/im.test(head);
 }
 
-/** What Amazon SES tells by a mail of its notification service (its "notification contents"): JSON in a plain text. */
+/** What Amazon SES's notification service sends by mail (its "notification contents"): JSON in a plain text. */
 type SesNotification = {
-	/** A bounce, a delay or a delivery, as the fields of a delivery status; null: it is none of them. */
+	/** A bounce, a delay or a delivery as the fields of a delivery status; null for other kinds. */
 	readonly status: DeliveryStatus | null;
-	/** A complaint; null: it is none. */
+	/** Null: not a complaint. */
 	readonly complaint: {readonly type: string; readonly recipients: readonly string[]} | null;
 	/** Header fields of the mail that it is about. */
 	readonly returned: readonly Field[];
@@ -92,7 +92,7 @@ const longestJson = 256 * 1024;
 /** One more than may have an effect. */
 const most = mostRecipients + 1;
 
-/** Null: the mail is none. */
+/** Null: not a notification of SES. */
 function readSesNotification(leaves: readonly Part[]): SesNotification | null {
 	const text = leaves
 		.filter(({type}) => type === 'text/plain' || type === 'application/json')

@@ -6,7 +6,7 @@ import {stripHtml} from './strip-html.ts';
 
 /** A mail as a reader of bounces sees it. */
 export type BounceText = {
-	/** A header field by its name in lower case, decoded; empty where there is none. */
+	/** A header field by its name in lower case, decoded; empty if absent. */
 	readonly field: (name: string) => string;
 	/** To whom the mail came: who sent the mail that it may be about. */
 	readonly senders: readonly string[];
@@ -16,7 +16,7 @@ export type BounceText = {
 	readonly returned: string;
 };
 
-// What somebody quotes is not his word; transcripts have `>>>`.
+// Quotes are the words of another mail. Transcripts have `>>>`.
 const quoted = /^>(?!>>).*$/gm;
 /** Of what a mail says. */
 export const longestText = 64 * 1024;
@@ -24,7 +24,7 @@ export const longestText = 64 * 1024;
 const longestHtml = 256 * 1024;
 const longestReturned = 32 * 1024;
 
-/** The text of a mail: its plain text, or its HTML where there is none. */
+/** The text of a mail: its plain text, or its HTML if it has no plain text. */
 export function bounceTextOf({root}: Mail): BounceText {
 	const field = (name: string) => decodeWords((fieldOf(root.fields, name) ?? '').slice(0, 8192));
 	const leaves = leavesBeforeReturned(root);

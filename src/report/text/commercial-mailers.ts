@@ -3,7 +3,8 @@ import {type Detector, type Finding, mostFindings} from './finding.ts';
 import {readListed} from './listed.ts';
 
 const ims = /^.{0,40}did not reach the following recipient(?:\(s\)|s)?[^\n]{0,20}$/im;
-// The heading under which Exchange repeats all for administrators, and the line that names the server, in the languages it speaks.
+// Exchange's heading above the details for administrators, and its line with the server's name, in the languages of
+// Exchange.
 const diagnosis =
 	/^[^\n]{0,20}(?:Diagnostic information for administrators|Diagnoseinformationen für Administratoren|Informations de diagnostic pour les administrateurs|Información de diagnóstico para administradores|Informazioni di diagnostica per gli amministratori|Informações de diagnóstico para administradores|Diagnostisk information för administratörer|Diagnostische informatie voor beheerders|Diagnostiske oplysninger til administratorer|Informacje diagnostyczne dla administratorów|管理者向けの診断情報|供管理员使用的诊断信息)[^\n]{0,20}$/imu;
 const server =
@@ -131,7 +132,7 @@ export const readZoho: Detector = ({said}) => {
 	for (const line of said.includes('ERROR_CODE') ? said.split('\n') : []) {
 		const found = findAddresses(line.slice(0, 400))[0];
 		if (found !== undefined && line.includes('ERROR_CODE') && line.slice(0, found.start).trim().length < 4) {
-			// The two codes are told apart as if each were one of its own.
+			// Two separate marks: one before each code.
 			const text = line.slice(found.end).replaceAll(/,?[ \t]{0,4}ERROR_CODE[ \t]{0,4}:/g, ' ');
 			findings.push({recipient: found.address, text: text.trim()});
 		}

@@ -14,7 +14,7 @@ const trailers =
 
 const word = /\p{L}{3}/u;
 
-/** What a text about one recipient tells for the rule table: codes, how far the session came, the host that spoke. */
+/** Evidence for the rule table from a text about one recipient: codes, phase of the session, the host that refused. */
 export function evidenceIn(whole: string): Evidence {
 	const text = whole.slice(0, longestText);
 	const {code, enhanced} = replyIn(text);
@@ -22,8 +22,8 @@ export function evidenceIn(whole: string): Evidence {
 }
 
 /**
- * The reply in a text, from its code to where the daemon goes on with words of its own. The text where there is none, or where the
- * code stands behind the words, as qmail puts it: `The mailbox is full. (#5.1.1)`.
+ * The reply in a text, from its code to where the daemon continues in its own words. The whole text if it has no reply,
+ * or if the code follows the words as in qmail's `The mailbox is full. (#5.1.1)`.
  */
 export function replyAlone(whole: string): string {
 	const text = whole.slice(0, longestText);

@@ -25,7 +25,7 @@ export function findingsOf(bounce: BounceText): Finding[] {
 	return [];
 }
 
-/** The families of bounces in words, those first whose words are their own; the first that finds a recipient decides. */
+/** The families of text bounces, those with the most specific words first. The first that finds a recipient decides. */
 const detectors: readonly Detector[] = [
 	readDragonfly,
 	readMfilter,

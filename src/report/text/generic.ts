@@ -21,7 +21,7 @@ const failing = new RegExp(
 	].join('|'),
 	'iu',
 );
-// Whatever the language around it.
+// In a text of any language.
 const reply = /\b5\d\d[ -]#?5\.\d{1,3}\.\d{1,3}\b/;
 const alone = /^\W*(?:mail.?delivery[\w ]{0,20}|mailer.?daemon(?:@[\w.-]+)?)\W*(?:<|$)/i;
 const bystander =
@@ -30,8 +30,8 @@ const notTheirs =
 	/(?:MAIL FROM|envelope-from|from|sender|return-path|reply-to|contact|e-?mail us at|write to|message-id)[:\s]{0,3}[<"'(]{0,2}$/i;
 
 /**
- * What no family knows but looks like a daemon's: a header as daemons have it, and either words that tell of a failure or, where
- * sender and subject are a daemon's both, the mail that it gives back.
+ * Bounces of unknown families: the header is a daemon's, and either the text describes a failure, or both sender and
+ * subject are a daemon's and the mail returns another one.
  */
 export const readGeneric: Detector = bounce => {
 	const {said, senders} = bounce;
@@ -44,13 +44,13 @@ export const readGeneric: Detector = bounce => {
 };
 
 const longestLetter = 500;
-// What a host tells its own users of their mailboxes.
+// A host's notices to its own users about their mailboxes.
 const toOwner =
 	/\b(?:your|ihre?|votre|su|tu|tuo|vostra|seu|sua|uw|din|twoj[ae]?|ваш[ае]?) (?:\w{1,12}[ -])?(?:mail|inbox|account|konto|quota|postfach|bo[iî]te|compte|buz|cuenta|casella|caixa|conta|skrzynk|postvak|postbus|ящик)|\b(?:almost|nearly|quota warning|fast voll|presque|casi|quasi|quase|prawie|bijna|почти)\b|\d ?%/iu;
 
 /**
- * A letter of a sentence or two in which no word speaks of a delivery. What the rules know of a refusal is one in a daemon's mail; of
- * a mailbox that is full, which suppresses nobody, any machine may tell.
+ * A letter of a sentence or two without a word about delivery. A refusal that the rules know counts in a daemon's mail.
+ * A full mailbox, which suppresses no address, counts from any machine.
  */
 export function readLetter(bounce: BounceText, classify: Classify): Finding[] {
 	const {from, machine, nullPath, trace, other} = daemonSigns(bounce);
@@ -76,7 +76,7 @@ export function readLetter(bounce: BounceText, classify: Classify): Finding[] {
 		: [];
 }
 
-/** Two things at least have to speak for a daemon. */
+/** A daemon needs two signs at least. */
 function isDaemons(bounce: BounceText): boolean {
 	const {daemon, from, subject, nobody, nullPath, trace, replies, returned} = daemonSigns(bounce);
 	const replied = reply.test(bounce.said);

@@ -7,9 +7,9 @@ type Listing = {
 	readonly after?: RegExp;
 	/** What comes after the last one. */
 	readonly until?: RegExp;
-	/** How the line of a recipient begins, where it is told apart from others by that. */
+	/** How a recipient's line begins, if that distinguishes it from other lines. */
 	readonly line?: RegExp;
-	/** Addresses that are none: of who sent the mail. */
+	/** The sender's addresses, which are not recipients. */
 	readonly except?: readonly string[];
 };
 
@@ -71,7 +71,7 @@ function indentOf(line: string): number {
 	return line.search(/[^ \t]|$/);
 }
 
-/** The addresses with which a line begins, or of which it is nothing but a list. */
+/** The addresses at the beginning of a line, or of a line that is a list of addresses. */
 function recipientsOf(line: string): {addresses: string[]; rest: string} {
 	const found = findAddresses(line.slice(0, 1000));
 	const first = found[0];

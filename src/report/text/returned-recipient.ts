@@ -6,8 +6,8 @@ import type {BounceText} from './bounce-text.ts';
 const fields = ['x-failed-recipients', 'x-actual-recipient', 'original-recipient', 'x-original-to'];
 
 /**
- * The recipient where the words name none: of the bounce's own fields, or of the mail that it gives back, if that was for one, or
- * for one whose domain the words name.
+ * The recipient of a bounce whose words name none: from the bounce's own fields, or from the returned mail if that had
+ * one recipient, or one in the domain that the words name.
  */
 export function returnedRecipient({field, said, senders, returned}: BounceText): string | null {
 	const own = fields.flatMap(name => findAddresses(field(name))).filter(({address}) => !isOneOf(senders, address));

@@ -73,7 +73,7 @@ export function splitReturned(text: string): Split {
 		: {said: text.slice(0, at), returned: text.slice(at)};
 }
 
-/** Where a block of three header fields begins of which one is no part of a quoted "To, Subject, Sent". */
+/** Where a block of three header fields begins, at least one of them not of a quoted "To, Subject, Sent". */
 function headerAt(text: string): number | undefined {
 	let start = 0;
 	let fields = 0;

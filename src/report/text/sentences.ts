@@ -25,7 +25,7 @@ const sentences: readonly RegExp[] = [
 	/Address:[ \t]*<(?=[^\s@]{1,64}@[^>\n]{1,253}>,[ \t]*ResponseCode)/gi,
 	// James and carriers that gate mail to telephones: the reason stands above.
 	/^[ \t]*RCPT TO:?[ \t]*[<"']?(?=[^\s@]{1,64}@)/gim,
-	// InterScan, and whoever shows no more than the session.
+	// InterScan, and others that show only the session.
 	/^[ \t]*(?:Sent[ \t]*)?>>>[ \t]?RCPT TO:?[ \t]*<(?=[^\s@]{1,64}@)/gim,
 ];
 
@@ -62,7 +62,7 @@ const announcements: Readonly<Record<string, RegExp>> = {
 	workmail: /^.{0,80}trying to deliver the mail to the following recip(?:ients?)?:?[ \t]*$/im,
 	smtpsvc: /^.{0,40}Delivery to the following recipients?[^\n]{0,40}(?:fail|delay|abort|expir)[^\n]{0,60}$/im,
 	powermta: /^.{0,40}the affected recipients;[^\n]{0,120}(?:\n[^\n]{1,120}){0,4}$/im,
-	// MailMarshal tells the reason above.
+	// MailMarshal puts the reason above.
 	marshal: /^.{0,40}The following recipients? (?:were|was) affected:?[ \t]*$/im,
 	hmail: /^.{0,40}The following recipients?(?:\(s\))? could not be reached:?[ \t]*$/im,
 	groupwise: /^.{0,40}The message that you sent was undeliverable to the following:?[ \t]*$/im,
@@ -74,7 +74,7 @@ const announcements: Readonly<Record<string, RegExp>> = {
 		/^.{0,120}(?:to|for|of) (?:one or more of )?the following (?:list of )?(?:e-?mail )?(?:recipient|address|user|person|destination)(?:s|es|\(s\)|\(es\))?[^\n]{0,60}:[ \t]*$/im,
 };
 
-/** Mail systems of which no more is their own than how they announce their list. */
+/** Mail systems that are recognized only by the line before their list. */
 export const readAnnounced: Detector = ({said, senders}): Finding[] => {
 	for (const after of Object.values(announcements)) {
 		const listed = readListed(said, {

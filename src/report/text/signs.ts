@@ -21,7 +21,7 @@ const subject = new RegExp(
 	'iu',
 );
 const reply = /^\s*(?:re|aw|antw|sv|fwd?|wg|tr|rv|r|enc|vs)\s*(?:\[\d+\])?\s*:/i;
-// Whose name alone says that no person wrote it.
+// Names that a person never writes under.
 const office = /(?:^|[<\s"])(?:post_?master|mdaemon)@/i;
 // Sendmail puts its own name where no return path is.
 const noPath = /^<\s*>$|^<?mailer-daemon(?:[@>]|$)/i;
@@ -36,10 +36,10 @@ const machineName =
 const notice =
 	/^Postfix SMTP (?:server|client): errors|log summar|logwatch|statistics|^cron\b|(?:quarantine|spam|mail) (?:digest|summary)|^report domain:|\bdmarc\b/i;
 
-/** What of a mail speaks for a daemon, and what for a person or a list. */
+/** The signs of a daemon, and those of a person or a list. */
 type DaemonSigns = {
 	readonly from: boolean;
-	/** And by a name that nobody else bears. */
+	/** And its name is unique to daemons. */
 	readonly daemon: boolean;
 	/** By the name of a machine, if not of one that only daemons have. */
 	readonly machine: boolean;
@@ -48,9 +48,9 @@ type DaemonSigns = {
 	readonly nullPath: boolean;
 	/** It answers a mail, by its own words. */
 	readonly replies: boolean;
-	/** And names nobody as its author. */
+	/** And it has no author. */
 	readonly nobody: boolean;
-	/** It says that a machine wrote it, in whatever way. */
+	/** Any sign that a machine wrote it. */
 	readonly trace: boolean;
 	/** It gives a mail back. */
 	readonly returned: boolean;
@@ -80,7 +80,7 @@ export function daemonSigns({field, returned}: BounceText): DaemonSigns {
 	};
 }
 
-/** Whether a daemon may have written it: a mail that a person wrote is none, whatever he quotes. */
+/** Whether a daemon may have written it. A person's mail is not a bounce, even if it quotes one. */
 export function mayBeBounce(bounce: BounceText): boolean {
 	const {daemon, from, machine, subject, trace, returned, other} = daemonSigns(bounce);
 	if ((other && !daemon) || notice.test(bounce.field('subject'))) {
@@ -107,7 +107,7 @@ const warns = /\b(?:delayed|warning|delivery incomplete|delay)\b|verzögert|en r
 const arrived =
 	/(?:has been|was|were|is|been|be) (?:successfully |correctly )(?:delivered|relayed)|successfully (?:delivered|relayed)|delivery (?:was |has been )?success|successful(?:ly)? (?:mail )?deliver|erfolgreich (?:zugestellt|[üu]bermittelt)|relayed to non-DSN-aware|remis avec succ[èe]s/i;
 
-/** What a bounce says of all of its recipients: that the mail is still under way, or that it arrived; null: neither. */
+/** The action for all recipients of a bounce: the mail is still under way, or it arrived. Null: neither. */
 export function actionOf({field, said}: BounceText): ReportAction | null {
 	const text = said.slice(0, 8192).replace(/\s+/g, ' ');
 	if (goesOn.test(text) && (warns.test(field('subject')) || !gaveUp.test(text))) {
@@ -118,7 +118,7 @@ export function actionOf({field, said}: BounceText): ReportAction | null {
 
 const failed = /not (?:be )?(?:successfully )?deliver|undeliver|fail(?:ed|ure)|permanent|rejected/i;
 
-/** That one recipient's mail arrived, by the reply that is told of it. */
+/** The mail for one recipient arrived, according to the reply in the text. */
 export function arrival({code}: Evidence): ReportAction | null {
 	return code !== null && code < 300 ? 'delivered' : null;
 }

@@ -10,8 +10,8 @@ const heading = /^[ \t>]{0,8}-{3,}[ \t]?\w[^\n]{3,80}-{3,}[ \t]*$/m;
 const transcriptHead = /^[ \t>]{0,8}-{3,}[ \t]?Transcript of (?:the )?session follows[^\n]{0,20}$/im;
 
 /**
- * Sendmail, version 5 to 8, and those that speak like it: a list of addresses, each with `(reason: …)`, and the transcript of the
- * session, in which the words about one recipient follow his RCPT or begin with his address.
+ * Sendmail, versions 5 to 8, and similar: a list of addresses, each with `(reason: …)`, and the transcript of the
+ * session. There the words about a recipient follow its RCPT or begin with its address.
  */
 export const readSendmail: Detector = ({said, returned}) => {
 	const head = transcriptHead.exec(said);
@@ -60,7 +60,7 @@ function readTranscript(text: string, returned: string): Transcript {
 	return {findings: [...texts].map(([recipient, text]) => ({recipient, text})), common: common.trim()};
 }
 
-/** A local part or a host alone, as old transcripts have them, tells an address of the mail that was returned. */
+/** Old transcripts have a local part or a host alone; the returned mail has the whole address. */
 function addressOf(own: string, returned: string): string | null {
 	const address = findAddresses(own)[0]?.address;
 	return (
@@ -85,7 +85,7 @@ function withTranscript(finding: Finding, {findings, common}: Transcript): Findi
 	return {recipient, text, ...(phase && {phase}), ...(host && {host}), ...(originalRecipient && {originalRecipient})};
 }
 
-/** What was refused without a word on whom: a file or a program to which an alias led, or the returned mail has to tell. */
+/** A refusal without a recipient: an alias pointed to a file or a program, or only the returned mail names it. */
 function hiddenRecipient(said: string, common: string): Finding[] {
 	return common === '' ? [] : [{recipient: originIn(said) ?? null, text: common}];
 }
@@ -111,8 +111,8 @@ const undisclosed =
 	/^[ \t]{1,8}an undisclosed address[ \t]*\n[ \t]{1,12}\((?:ultimately )?generated from[ \t]{1,3}(?=[^\s@]{1,64}@)/gim;
 
 /**
- * Exim and what speaks like it (GMX, 1&1, mail.ru, MXLogic): `X-Failed-Recipients`, and a list in which each address has its reason
- * below it, indented.
+ * Exim and similar (GMX, 1&1, mail.ru, MXLogic): `X-Failed-Recipients`, and a list of addresses, each with its reason
+ * indented below it.
  */
 export const readExim: Detector = ({field, said, senders}) => {
 	const failed = findAddresses(field('x-failed-recipients')).map(({address}) => address);
@@ -137,7 +137,7 @@ export const readExim: Detector = ({field, said, senders}) => {
 	);
 };
 
-/** Where an alias leads is nobody's business: the address that was sent to stands for it. */
+/** Exim hides an alias's target: the address that was sent to replaces it. */
 function readUndisclosed(said: string): Finding[] {
 	return [...said.matchAll(undisclosed)].slice(0, mostFindings).flatMap(({index, 0: words}) => {
 		const [found] = findAddresses(said.slice(index + words.length, index + words.length + 330));
@@ -168,7 +168,7 @@ export const readQmail: Detector = ({said, senders}) => {
 		return [];
 	}
 	const start = paragraph.exec(said)?.index;
-	// It tells which hosts it gives up on, not the mail.
+	// It names the hosts that qmail gives up on, not the mail.
 	const withoutHosts = (text: string) => text.replace(/^Giving up on [^\n]{0,200}$/gm, '');
 	const findings =
 		start === undefined
