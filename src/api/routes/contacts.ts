@@ -9,9 +9,10 @@ import {actAs, callerOf} from '../auth.ts';
 import type {Caller} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
-import {noQuery, pageQuery, readPage} from '../paging.ts';
+import {listRoute} from '../operation-route.ts';
+import {noQuery, type Part, pageQuery} from '../paging.ts';
 import {canonicalLocale, queryAddressKey} from '../schemas/formats.ts';
-import {idParams, pageOf} from '../schemas/page.ts';
+import {idParams} from '../schemas/page.ts';
 import type {Routes} from '../server.ts';
 import {contactView} from '../views.ts';
 
@@ -63,8 +64,6 @@ const contactChanges = Type.Object(
 	{...strict, examples: [{locale: 'de-AT', timezone: null}]},
 );
 
-const contactsPerPage = 25;
-
 const contactQuery = Type.Object(
 	{
 		...pageQuery.properties,
@@ -96,34 +95,27 @@ export function contactRoutes({auth, reader, change, tools, cursors, erase}: Api
 	return api => {
 		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
 
-		routes.get(
-			'/v1/contacts',
+		listRoute(
+			{auth, cursors},
 			{
-				onRequest: auth.needs('contacts:read'),
-				schema: {
-					...describe({
-						tag: 'Contacts',
-						summary: 'List contacts',
-						description: 'A contact is made by the first live send to an address.',
-						answer: [200, 'A page of contacts, newest first.', pageOf(contactSchema)],
-					}),
-					querystring: contactQuery,
+				path: '/v1/contacts',
+				scope: 'contacts:read',
+				name: 'contacts',
+				tag: 'Contacts',
+				summary: 'List contacts',
+				description: 'A contact is made by the first live send to an address.',
+				meaning: 'A page of contacts, newest first.',
+				usualLimit: 25,
+				item: contactSchema,
+				query: contactQuery,
+				find({workspaceId}, {email}) {
+					const key = email === undefined ? undefined : queryAddressKey(email);
+					const read = (part: Part) => listContacts(reader, workspaceId, {...part, addressKey: key});
+					return {filters: key === undefined ? {} : {email: key}, read};
 				},
+				view: contactView,
 			},
-			async request => {
-				const {workspaceId} = callerOf(request);
-				const {email, ...query} = request.query;
-				const key = email === undefined ? undefined : queryAddressKey(email);
-				const page = await readPage({
-					query,
-					usualLimit: contactsPerPage,
-					cursors,
-					scope: {workspaceId, route: 'contacts', filters: key === undefined ? {} : {email: key}},
-					read: async part => await listContacts(reader, workspaceId, {...part, addressKey: key}),
-				});
-				return {data: page.rows.map(contactView), next_cursor: page.nextCursor};
-			},
-		);
+		)(api);
 
 		routes.get(
 			'/v1/contacts/:id',

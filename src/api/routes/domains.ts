@@ -12,10 +12,11 @@ import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError, unavailable} from '../errors.ts';
+import {listRoute} from '../operation-route.ts';
 import {checkBody, emptyBody, optionalBody} from '../optional-body.ts';
-import {noQuery, pageQuery, readPage} from '../paging.ts';
+import {noQuery} from '../paging.ts';
 import {domainBody, domainSchema, listedDomainSchema} from '../schemas/domain.ts';
-import {idParams, pageOf} from '../schemas/page.ts';
+import {idParams} from '../schemas/page.ts';
 import {createSeats} from '../seats.ts';
 import type {Routes} from '../server.ts';
 import {createChecks} from '../validate.ts';
@@ -66,31 +67,21 @@ export function domainRoutes({auth, reader, change, tools, vault, cursors, domai
 	return api => {
 		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
 
-		routes.get(
-			'/v1/domains',
+		listRoute(
+			{auth, cursors},
 			{
-				onRequest: auth.needs('domains:read'),
-				schema: {
-					...describe({
-						tag: 'Domains',
-						summary: 'List domains',
-						answer: [200, 'Domains, newest first.', pageOf(listedDomainSchema)],
-					}),
-					querystring: pageQuery,
-				},
+				path: '/v1/domains',
+				scope: 'domains:read',
+				name: 'domains',
+				tag: 'Domains',
+				summary: 'List domains',
+				meaning: 'Domains, newest first.',
+				usualLimit: domainsPerPage,
+				item: listedDomainSchema,
+				find: ({workspaceId}) => ({read: part => pageDomains(reader, workspaceId, part)}),
+				view: domainView,
 			},
-			async request => {
-				const {workspaceId} = callerOf(request);
-				const page = await readPage({
-					query: request.query,
-					usualLimit: domainsPerPage,
-					cursors,
-					scope: {workspaceId, route: 'domains', filters: {}},
-					read: part => pageDomains(reader, workspaceId, part),
-				});
-				return {data: page.rows.map(row => domainView(row)), next_cursor: page.nextCursor};
-			},
-		);
+		)(api);
 
 		routes.post(
 			'/v1/domains',

@@ -8,8 +8,9 @@ import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
-import {noQuery, pageQuery, readPage} from '../paging.ts';
-import {idParams, pageOf, time} from '../schemas/page.ts';
+import {listRoute} from '../operation-route.ts';
+import {noQuery} from '../paging.ts';
+import {idParams, time} from '../schemas/page.ts';
 import type {Routes} from '../server.ts';
 import {senderView} from '../views.ts';
 
@@ -63,7 +64,6 @@ const senderSchema = Type.Object(
 	},
 );
 
-const sendersPerPage = 25;
 const taken = 'There is a sender with this address already.';
 
 type Parts = Pick<ApiParts, 'auth' | 'reader' | 'change' | 'tools' | 'vault' | 'cursors' | 'domains'>;
@@ -72,31 +72,21 @@ export function senderRoutes({auth, reader, change, tools, vault, cursors, domai
 	return api => {
 		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
 
-		routes.get(
-			'/v1/senders',
+		listRoute(
+			{auth, cursors},
 			{
-				onRequest: auth.needs('senders:read'),
-				schema: {
-					...describe({
-						tag: 'Senders',
-						summary: 'List senders',
-						answer: [200, 'Senders, newest first.', pageOf(senderSchema)],
-					}),
-					querystring: pageQuery,
-				},
+				path: '/v1/senders',
+				scope: 'senders:read',
+				name: 'senders',
+				tag: 'Senders',
+				summary: 'List senders',
+				meaning: 'Senders, newest first.',
+				usualLimit: 25,
+				item: senderSchema,
+				find: ({workspaceId}) => ({read: part => pageSenders(reader, workspaceId, part)}),
+				view: senderView,
 			},
-			async request => {
-				const {workspaceId} = callerOf(request);
-				const page = await readPage({
-					query: request.query,
-					usualLimit: sendersPerPage,
-					cursors,
-					scope: {workspaceId, route: 'senders', filters: {}},
-					read: part => pageSenders(reader, workspaceId, part),
-				});
-				return {data: page.rows.map(row => senderView(row)), next_cursor: page.nextCursor};
-			},
-		);
+		)(api);
 
 		routes.post(
 			'/v1/senders',

@@ -6,13 +6,12 @@ import type {ApiParts} from '../api-parts.ts';
 import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
-import {noQuery, pageQuery, readPage} from '../paging.ts';
-import {idParams, pageOf} from '../schemas/page.ts';
+import {listRoute} from '../operation-route.ts';
+import {noQuery} from '../paging.ts';
+import {idParams} from '../schemas/page.ts';
 import {templateBody, templateSchema} from '../schemas/template.ts';
 import type {Routes} from '../server.ts';
 import {templateView} from '../views.ts';
-
-const templatesPerPage = 25;
 
 type Parts = Pick<ApiParts, 'auth' | 'reader' | 'change' | 'tools' | 'cursors'>;
 
@@ -47,34 +46,26 @@ export function templateRoutes({auth, reader, change, tools, cursors}: Parts): R
 			},
 		);
 
-		routes.get(
-			'/v1/templates',
+		listRoute(
+			{auth, cursors},
 			{
-				onRequest: auth.needs('templates:read'),
-				schema: {
-					...describe({
-						tag: 'Templates',
-						summary: 'List templates',
-						answer: [200, 'Templates, newest first.', pageOf(templateSchema)],
-					}),
-					querystring: pageQuery,
-				},
-			},
-			async request => {
-				const {workspaceId} = callerOf(request);
-				const page = await readPage({
-					query: request.query,
-					usualLimit: templatesPerPage,
-					cursors,
-					scope: {workspaceId, route: 'templates', filters: {}},
+				path: '/v1/templates',
+				scope: 'templates:read',
+				name: 'templates',
+				tag: 'Templates',
+				summary: 'List templates',
+				meaning: 'Templates, newest first.',
+				usualLimit: 25,
+				item: templateSchema,
+				find: ({workspaceId}) => ({
 					async read(part) {
 						const rows = await pageTemplates(reader, workspaceId, part);
 						return rows.map(row => ({id: row.row_id, row}));
 					},
-				});
-				return {data: page.rows.map(({row}) => templateView(row)), next_cursor: page.nextCursor};
+				}),
+				view: ({row}) => templateView(row),
 			},
-		);
+		)(api);
 
 		routes.get(
 			'/v1/templates/:id',

@@ -19,9 +19,10 @@ import {type Auth, actAs, callerOf} from '../auth.ts';
 import {visibleEndpoint, visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError, unavailable} from '../errors.ts';
+import {listRoute} from '../operation-route.ts';
 import {checkBody, emptyBody, optionalBody} from '../optional-body.ts';
-import {type Cursors, noQuery, pageQuery, readPage} from '../paging.ts';
-import {idParams, pageOf} from '../schemas/page.ts';
+import {type Cursors, noQuery, type Part} from '../paging.ts';
+import {idParams} from '../schemas/page.ts';
 import {endpointBody, endpointChanges, endpointSchema, rotationBody, testSchema} from '../schemas/webhook.ts';
 import {createSeats} from '../seats.ts';
 import type {Routes} from '../server.ts';
@@ -97,33 +98,25 @@ export function webhookRoutes(options: WebhookRoutesOptions): Routes {
 			},
 		);
 
-		routes.get(
-			'/v1/webhooks',
+		listRoute(
+			{auth, cursors},
 			{
-				onRequest: auth.needs('webhooks:read'),
-				schema: {
-					...describe({
-						tag: 'Webhooks',
-						summary: 'List endpoints',
-						answer: [200, 'Endpoints, newest first.', pageOf(endpointSchema)],
-					}),
-					querystring: pageQuery,
+				path: '/v1/webhooks',
+				scope: 'webhooks:read',
+				name: 'webhooks',
+				tag: 'Webhooks',
+				summary: 'List endpoints',
+				meaning: 'Endpoints, newest first.',
+				usualLimit: endpointsPerPage,
+				item: endpointSchema,
+				find(caller) {
+					const mode = visibleMode(caller);
+					const read = (part: Part) => listEndpoints(reader, caller.workspaceId, {...part, mode});
+					return {filters: mode === undefined ? {} : {mode}, read};
 				},
+				view: shown,
 			},
-			async request => {
-				const caller = callerOf(request);
-				const {workspaceId} = caller;
-				const mode = visibleMode(caller);
-				const page = await readPage({
-					query: request.query,
-					usualLimit: endpointsPerPage,
-					cursors,
-					scope: {workspaceId, route: 'webhooks', filters: mode === undefined ? {} : {mode}},
-					read: part => listEndpoints(reader, workspaceId, {...part, mode}),
-				});
-				return {data: page.rows.map(shown), next_cursor: page.nextCursor};
-			},
-		);
+		)(api);
 
 		routes.patch(
 			'/v1/webhooks/:id',
