@@ -15,7 +15,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	render: ['kit', 'mail'],
 	compose: ['kit', 'mail'],
 	dns: ['kit', 'net'],
-	bounce: ['mail'],
+	bounce: ['kit', 'mail'],
 	report: ['kit', 'mail', 'bounce'],
 	deliver: ['kit', 'mail', 'net'],
 	config: ['kit', 'mail', 'net', 'pace', 'bounce'],

@@ -1,7 +1,7 @@
 import {Ajv, type ErrorObject, type ValidateFunction} from 'ajv';
 import type {TSchema} from 'typebox';
+import {isObject} from '../kit/json-object.ts';
 import type {Violation} from '../mail/api-error.ts';
-import {isObject} from '../mail/json-object.ts';
 import {apiError, bodyMissing} from './errors.ts';
 import {createFormats, type FormatName} from './schemas/formats.ts';
 import {variablesFault} from './schemas/variables.ts';

@@ -1,5 +1,5 @@
+import {isObject, type JsonObject} from '../kit/json-object.ts';
 import type {BounceRule} from '../mail/bounce.ts';
-import {isObject, type JsonObject} from '../mail/json-object.ts';
 import {type BounceCategory, bounceCategories, type Phase, phases} from '../mail/outcome.ts';
 import {type Pattern, patternOf} from './pattern.ts';
 

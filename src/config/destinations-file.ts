@@ -1,4 +1,4 @@
-import {isObject, type JsonObject} from '../mail/json-object.ts';
+import {isObject, type JsonObject} from '../kit/json-object.ts';
 import type {Pace, PaceReaction, Terms} from '../mail/route.ts';
 import {parseRoute, type RouteChoice} from '../mail/route-choice.ts';
 import {hostName} from '../net/host-name.ts';

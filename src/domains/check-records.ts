@@ -1,6 +1,10 @@
-import type {Resolver} from '../net/dns.ts';
+import {isIP} from 'node:net';
+import {parseDkimRecord} from '../mail/dkim-record.ts';
+import {parseTagList} from '../mail/tag-list.ts';
+import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import type {DomainRecord} from './domain-records.ts';
-import {judgeRecord, type Verdict} from './record-verdict.ts';
+import {unknownInclude} from './smarthost-spf.ts';
+import {checkSpf, isSpf, parseSpf} from './spf.ts';
 
 /** Whom records are asked of. */
 type RecordSources = {
@@ -54,4 +58,249 @@ function best(verdicts: readonly Verdict[]): Verdict & {ok: boolean} {
 		...(verdict ?? {state: 'unknown', found: [], problem: 'no resolver is set'}),
 		ok: verdict?.state === 'ok',
 	};
+}
+
+/** How DNS answers for a record that is to be published. `unknown`: it did not answer, which says nothing. */
+type Verdict = {
+	readonly state: 'ok' | 'missing' | 'different' | 'unknown';
+	readonly found: readonly string[];
+	/** What is wrong, a clause for people; also what is right but remarkable. */
+	readonly problem: string | null;
+};
+
+const leastLabels = 2;
+
+/** Compares a record with what one resolver answers now, by what it means, not by how it is spelled. */
+export async function judgeRecord(resolver: Resolver, record: DomainRecord): Promise<Verdict> {
+	switch (record.purpose) {
+		case 'ownership':
+			return judgeOwnership(await resolver.txt(record.name, true), record);
+		case 'dkim':
+			return judgeDkim(await resolver.txt(record.name, true), record);
+		case 'return_path':
+			return await judgeReturnPath(resolver, record);
+		case 'spf':
+			return await judgeSpf(resolver, record);
+		case 'dmarc':
+			return await judgeDmarc(resolver, record);
+	}
+}
+
+const missing: Verdict = {state: 'missing', found: [], problem: null};
+
+function ok(found: readonly string[], problem: string | null = null): Verdict {
+	return {state: 'ok', found, problem};
+}
+
+function different(found: readonly string[], problem: string): Verdict {
+	return {state: 'different', found, problem};
+}
+
+/** The records of an answer, or the verdict where there are none. */
+function recordsIn<T>(answer: DnsAnswer<T>): readonly T[] | Verdict {
+	switch (answer.kind) {
+		case 'found':
+			return answer.records;
+		case 'failed':
+			return {state: 'unknown', found: [], problem: `DNS did not answer (${answer.code})`};
+		default:
+			return missing;
+	}
+}
+
+function isVerdict(value: readonly unknown[] | Verdict): value is Verdict {
+	return !Array.isArray(value);
+}
+
+function judgeOwnership(answer: DnsAnswer<string>, {value}: DomainRecord): Verdict {
+	const texts = recordsIn(answer);
+	if (isVerdict(texts)) {
+		return texts;
+	}
+	return texts.some(text => text.trim() === value) ? ok(texts) : different(texts, 'it is another text');
+}
+
+/** Other texts may stand beside the key; a second key may not: RFC 6376 §3.6.2.2 leaves open which one counts. */
+function judgeDkim(answer: DnsAnswer<string>, {value}: DomainRecord): Verdict {
+	const texts = recordsIn(answer);
+	if (isVerdict(texts)) {
+		return texts;
+	}
+	const keys = texts.map(parseDkimRecord).filter(key => key !== undefined);
+	const [found] = keys;
+	const wanted = parseDkimRecord(value);
+	if (found === undefined) {
+		return different(texts, 'it is no DKIM key');
+	}
+	if (keys.length > 1) {
+		return different(texts, `there are ${keys.length} keys, only one may be there`);
+	}
+	if (found.fault !== null) {
+		return different(texts, found.fault);
+	}
+	if (found.key === null) {
+		return different(texts, 'the key is revoked, its p= is empty');
+	}
+	if (wanted?.key == null || found.algorithm !== wanted.algorithm || !found.key.equals(wanted.key)) {
+		return different(texts, 'it is another key');
+	}
+	return ok(texts, found.testing ? 't=y says that DKIM is only tried out, some receivers ignore the signature' : null);
+}
+
+/**
+ * Right by MX or by CNAME: what counts is that mail to the name goes where mail to the bounce host goes, or where that to
+ * the domain of the return paths does, which another machine may take.
+ */
+async function judgeReturnPath(resolver: Resolver, {name, value, alike}: DomainRecord): Promise<Verdict> {
+	const host = value.split(' ').at(-1) ?? '';
+	const wanted = new Set([host, ...alike]);
+	const wrong = `bounces would not reach ${host}`;
+	const answer = await resolver.mx(name, true);
+	const records = recordsIn(answer);
+	if (isVerdict(records)) {
+		return answer.kind === 'nodata' ? await judgeAlias(resolver, name, wanted, wrong) : records;
+	}
+	const found = records.map(({priority, exchange}) => `${priority} ${exchange || '.'}`);
+	const best = Math.min(...records.map(({priority}) => priority));
+	const first = records.filter(({priority}) => priority === best).map(({exchange}) => exchange.toLowerCase());
+	if (first.every(exchange => wanted.has(exchange))) {
+		return ok(found);
+	}
+	const theirs = await Promise.all([...wanted].map(each => resolver.mx(each, true)));
+	const hosts = new Set([
+		...wanted,
+		...theirs.flatMap(own => (own.kind === 'found' ? own.records.map(({exchange}) => exchange.toLowerCase()) : [])),
+	]);
+	return first.every(exchange => hosts.has(exchange)) ? ok(found) : different(found, wrong);
+}
+
+async function judgeAlias(
+	resolver: Resolver,
+	name: string,
+	wanted: ReadonlySet<string>,
+	wrong: string,
+): Promise<Verdict> {
+	const aliases = recordsIn(await resolver.cname(name, true));
+	if (isVerdict(aliases)) {
+		return aliases;
+	}
+	const found = aliases.map(alias => `CNAME ${alias}`);
+	return aliases.some(alias => wanted.has(alias.toLowerCase())) ? ok(found) : different(found, wrong);
+}
+
+async function judgeSpf(resolver: Resolver, {name, value}: DomainRecord): Promise<Verdict> {
+	const texts = recordsIn(await resolver.txt(name, true));
+	if (isVerdict(texts)) {
+		return texts;
+	}
+	const found = texts.filter(isSpf);
+	const [only] = found;
+	if (only === undefined) {
+		return missing;
+	}
+	if (found.length > 1) {
+		return different(found, `there are ${found.length} SPF records, only one may be there`);
+	}
+	const parsed = parseSpf(only);
+	if (!parsed.ok) {
+		return different(found, parsed.fault);
+	}
+	// A proposal that forbids nothing is for smarthosts, whose addresses may be written in other ways.
+	if (value.endsWith('~all')) {
+		return judgeIncludes(only, value);
+	}
+	return await judgeCover(resolver, name, value, found);
+}
+
+function judgeIncludes(only: string, value: string): Verdict {
+	const [there, wanted] = [includesOf(only), includesOf(value)];
+	if (there.includes(unknownInclude)) {
+		return different([only], `${unknownInclude} only stands for what your provider says`);
+	}
+	const absent = wanted.filter(target => target !== unknownInclude && !there.includes(target));
+	return ok(
+		[only],
+		absent.length === 0 ? null : `it does not include ${absent.join(', ')}, see that it names the same hosts`,
+	);
+}
+
+function includesOf(text: string): string[] {
+	const parsed = parseSpf(text);
+	const mechanisms = parsed.ok ? parsed.record.mechanisms : [];
+	return mechanisms.flatMap(({name, target}) => (name === 'include' && target !== null ? [target.toLowerCase()] : []));
+}
+
+/** Every address that the proposal names must pass. */
+async function judgeCover(resolver: Resolver, name: string, value: string, found: readonly string[]): Promise<Verdict> {
+	const wanted = await addressesOf(resolver, value);
+	if (isVerdict(wanted)) {
+		return {...wanted, found};
+	}
+	for (const ip of wanted) {
+		const result = await checkSpf(resolver, ip, name);
+		switch (result.kind) {
+			case 'pass':
+				break;
+			case 'temperror':
+				return {state: 'unknown', found, problem: result.why};
+			case 'permerror':
+				return different(found, result.why);
+			default:
+				return different(found, `it does not allow ${ip}`);
+		}
+	}
+	return wanted.length > 0 ? ok(found) : different(found, 'the host that mail leaves from has no address');
+}
+
+async function addressesOf(resolver: Resolver, value: string): Promise<readonly string[] | Verdict> {
+	const parsed = parseSpf(value);
+	const addresses: string[] = [];
+	for (const {name, target} of parsed.ok ? parsed.record.mechanisms : []) {
+		if (target !== null && isIP(target) !== 0) {
+			addresses.push(target);
+		} else if (name === 'a' && target !== null) {
+			for (const answer of await Promise.all([resolver.a(target), resolver.aaaa(target)])) {
+				const records = recordsIn(answer);
+				if (!isVerdict(records)) {
+					addresses.push(...records);
+				} else if (records.state === 'unknown') {
+					return {...records, problem: `DNS did not answer for ${target}`};
+				}
+			}
+		}
+	}
+	return addresses;
+}
+
+/** The domain's policy, or that of the nearest parent that has one: a tree walk needs no list of public suffixes. */
+async function judgeDmarc(resolver: Resolver, {name}: DomainRecord): Promise<Verdict> {
+	const labels = name.split('.').slice(1);
+	for (let from = 0; labels.length - from >= leastLabels; from++) {
+		const owner = `_dmarc.${labels.slice(from).join('.')}`;
+		const texts = recordsIn(await resolver.txt(owner, true));
+		if (isVerdict(texts)) {
+			if (texts.state === 'unknown') {
+				return texts;
+			}
+			continue;
+		}
+		const policies = texts.filter(text => /^v\s*=\s*DMARC1\b/i.test(text));
+		if (policies.length > 1) {
+			return different(policies, `there are ${policies.length} DMARC records at ${owner}, so none counts`);
+		}
+		if (policies[0] !== undefined) {
+			return judgePolicy(policies[0], owner === name ? null : `it is the one of ${owner}`);
+		}
+	}
+	return missing;
+}
+
+function judgePolicy(text: string, remark: string | null): Verdict {
+	const tags = parseTagList(text);
+	if (tags?.get('v') !== 'DMARC1') {
+		return different([text], 'it is not a list of tags that begins with v=DMARC1');
+	}
+	// RFC 7489 §6.6.3: without a policy that is understood the record counts as p=none where it asks for reports.
+	const isSound = /^(?:none|quarantine|reject)$/i.test(tags.get('p') ?? '') || tags.has('rua');
+	return isSound ? ok([text], remark) : different([text], 'its p= is none of none, quarantine and reject');
 }

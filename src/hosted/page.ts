@@ -2,7 +2,6 @@ import type {FastifyReply} from 'fastify';
 import {readBranding} from '../mail/branding.ts';
 import type {Workspace} from '../store/workspaces.ts';
 import {type Html, html, plainName} from './html.ts';
-import {styleOf} from './style.ts';
 import type {Texts} from './texts/wording.ts';
 
 /** Whose page it is. */
@@ -129,4 +128,115 @@ export function noticePage(kind: NoticeKind, status: number, texts: Texts, brand
 export function lostPage(texts: Texts): Page {
 	const {title, text} = texts.forged;
 	return {status: 404, texts, brand: null, icon: 'warning', title, content: html`<p>${text}</p>`};
+}
+
+const calmBlue = '#2f5bd7';
+
+const light = {page: '#f4f5f7', card: '#ffffff', text: '#1b1f24', soft: '#59626e', line: '#e2e5e9', control: '#868e99'};
+const dark = {page: '#101216', card: '#191c22', text: '#eceef0', soft: '#a2abb6', line: '#2c313a', control: '#6f7884'};
+
+/** The style sheet of a page, in the colours of its workspace. */
+function styleOf(accent: string | null): string {
+	return `${variables(light, accent)}@media(prefers-color-scheme:dark){${variables(dark, accent)}header img{padding:8px 12px;border-radius:10px;background:#fff}}${rules}`;
+}
+
+function variables(colours: typeof light, accent: string | null): string {
+	const {fill, onFill, link} = accentOn([colours.page, colours.card], accent ?? calmBlue);
+	const all = {...colours, fill, 'on-fill': onFill, link};
+	return `:root{${Object.entries(all)
+		.map(([name, value]) => `--${name}:${value}`)
+		.join(';')}}`;
+}
+
+const rules = `
+:root{color-scheme:light dark}
+*{box-sizing:border-box}
+body{margin:0;min-height:100vh;display:flex;flex-direction:column;align-items:center;padding:clamp(24px,9vh,104px) 16px 32px;
+background:var(--page);color:var(--text);font:17px/1.55 -apple-system,"Segoe UI",Roboto,"Helvetica Neue","Noto Sans","Liberation Sans",Arial,sans-serif;
+overflow-wrap:anywhere;-webkit-text-size-adjust:100%}
+header,main,footer{width:100%;max-width:28.5rem}
+header{margin-bottom:24px;text-align:center;font-size:1.1875rem;font-weight:650;line-height:1.3}
+header img{display:block;margin:0 auto;max-width:min(240px,100%);max-height:64px}
+main{padding:36px 24px 32px;border:1px solid var(--line);border-radius:16px;background:linear-gradient(var(--fill) 0 5px,var(--card) 0);
+box-shadow:0 6px 24px rgb(0 0 0/.05)}
+svg{display:block;width:44px;height:44px;margin:0 0 16px -3px;color:var(--link)}
+h1{margin:0 0 12px;font-size:1.5rem;line-height:1.25;font-weight:700;letter-spacing:-.012em;text-wrap:balance}
+p{margin:0 0 12px}
+main>:last-child,section>:last-child{margin-bottom:0}
+bdi.address{font-weight:600}
+.soft{color:var(--soft);font-size:.9375rem;line-height:1.5}
+form{margin:28px 0 0}
+section{margin:0 0 28px}section:last-child{margin:0}
+section+section{padding-top:28px;border-top:1px solid var(--line)}
+button{display:block;width:100%;min-height:50px;margin:0 0 12px;padding:10px 18px;border:2px solid transparent;border-radius:11px;
+font:inherit;font-weight:600;line-height:1.3;cursor:pointer}
+button.main{background:var(--fill);color:var(--on-fill)}
+button.other{background:transparent;border-color:var(--control);color:var(--text)}
+button.main:hover{text-decoration:underline}
+button.other:hover{border-color:currentcolor}
+a{color:var(--link);text-underline-offset:.15em}
+:focus-visible{outline:3px solid var(--link);outline-offset:3px;border-radius:11px}
+footer{margin-top:24px;text-align:center;color:var(--soft);font-size:.9375rem}
+@media(min-width:600px){main{padding:44px 40px 40px}h1{font-size:1.75rem}}
+`.replaceAll('\n', '');
+
+/** The colours that a workspace's accent makes on some surfaces. All are `#rrggbb`. */
+type AccentColours = {
+	/** Of a button; stands out from the surfaces (WCAG 2.2 §1.4.11). */
+	readonly fill: string;
+	/** Of the text on the button: black or white, whichever reads better; never below 4.5 to 1. */
+	readonly onFill: string;
+	/** Of links and focus rings (WCAG 2.2 §1.4.3). */
+	readonly link: string;
+};
+
+type Rgb = readonly [red: number, green: number, blue: number];
+
+const leastForShapes = 3;
+const leastForText = 4.5;
+const step = 0.04;
+
+/** Keeps the accent where it can be seen on surfaces of much the same colour, else moves it away until it can. */
+export function accentOn(surfaces: readonly string[], accent: string): AccentColours {
+	const fill = apartFrom(surfaces, accent, leastForShapes);
+	return {
+		fill,
+		onFill: contrast('#ffffff', fill) >= leastForText ? '#ffffff' : '#000000',
+		link: apartFrom(surfaces, accent, leastForText),
+	};
+}
+
+/** The contrast ratio of two colours, 1 to 21 (WCAG 2.2). */
+export function contrast(one: string, other: string): number {
+	const [darker = 0, lighter = 0] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+	return (lighter + 0.05) / (darker + 0.05);
+}
+
+function apartFrom(surfaces: readonly string[], accent: string, least: number): string {
+	const end = surfaces.every(surface => contrast('#000000', surface) > contrast('#ffffff', surface)) ? 0 : 255;
+	for (let share = 0; share < 1; share += step) {
+		const colour = mix(accent, end, share);
+		if (surfaces.every(surface => contrast(colour, surface) >= least)) {
+			return colour;
+		}
+	}
+	return end === 0 ? '#000000' : '#ffffff';
+}
+
+function mix(colour: string, end: number, share: number): string {
+	const parts = rgb(colour).map(part => Math.round(part + (end - part) * share));
+	return `#${parts.map(part => part.toString(16).padStart(2, '0')).join('')}`;
+}
+
+function luminance(colour: string): number {
+	const [red = 0, green = 0, blue = 0] = rgb(colour).map(part => {
+		const share = part / 255;
+		return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+	});
+	return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+function rgb(colour: string): Rgb {
+	const number = Number.parseInt(colour.slice(1), 16);
+	return [number >> 16, (number >> 8) & 255, number & 255];
 }

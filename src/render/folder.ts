@@ -1,8 +1,8 @@
 import {lstat, readdir} from 'node:fs/promises';
 import path from 'node:path';
+import {isObject, type JsonObject} from '../kit/json-object.ts';
 import {RefusedFileError, readRegular} from '../kit/regular-file.ts';
 import {isTemplateId, templateIdForm} from '../mail/ids.ts';
-import {isObject, type JsonObject} from '../mail/json-object.ts';
 import type {VariantSource} from './compile.ts';
 import {longestSource} from './limits.ts';
 import {validLocale} from './locale.ts';

@@ -1,4 +1,4 @@
-import {isObject, type JsonObject} from '../mail/json-object.ts';
+import {isObject, type JsonObject} from '../kit/json-object.ts';
 import {addressesIn} from './addresses.ts';
 import {
 	type DeliveryStatus,

@@ -5,7 +5,7 @@ import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import {Mailctl, MailctlError, verifyWebhook} from 'mailctl/client';
 import {streamIds} from '../../src/api/event-stream.ts';
-import {createMessageReader, type StreamMessage} from '../../src/client/event-stream.ts';
+import {createMessageReader, type StreamMessage} from '../../src/client/requests.ts';
 import {signature} from '../../src/webhook/sign.ts';
 import {idOf, startApi} from '../helpers/api.ts';
 import {newStore} from '../helpers/databases.ts';

@@ -1,7 +1,7 @@
 import test from 'ava';
 import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim.ts';
+import {judgeRecord} from '../../src/domains/check-records.ts';
 import type {DomainRecord} from '../../src/domains/domain-records.ts';
-import {judgeRecord} from '../../src/domains/record-verdict.ts';
 import type {DnsFault, DnsRecords, Zone} from '../helpers/fake-dns.ts';
 import {resolverOf} from '../helpers/resolvers.ts';
 

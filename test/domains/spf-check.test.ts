@@ -1,5 +1,5 @@
 import test from 'ava';
-import {checkSpf} from '../../src/domains/spf-check.ts';
+import {checkSpf} from '../../src/domains/spf.ts';
 import type {Zone} from '../helpers/fake-dns.ts';
 import {resolverOf} from '../helpers/resolvers.ts';
 

@@ -1,8 +1,7 @@
 import {createRequire} from 'node:module';
 import test from 'ava';
 import {createEngines} from '../../src/render/engine.ts';
-import {compileMjml} from '../../src/render/mjml.ts';
-import {textElements} from '../../src/render/mjml-source.ts';
+import {compileMjml, textElements} from '../../src/render/mjml.ts';
 
 const engine = createEngines().html;
 

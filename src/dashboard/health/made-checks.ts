@@ -1,6 +1,6 @@
 import {liveDaemon} from '../../data-folder/daemon-file.ts';
+import {inspect} from '../../doctor/doctor.ts';
 import type {Finding} from '../../doctor/finding.ts';
-import {inspect} from '../../doctor/inspect.ts';
 import type {DashboardParts} from '../parts.ts';
 
 /** What the checks found, and when; milliseconds. */

@@ -1,6 +1,6 @@
 import {variablesFault} from '../../api/schemas/variables.ts';
 import {parseExact} from '../../kit/exact-json.ts';
-import {isObject, type JsonObject} from '../../mail/json-object.ts';
+import {isObject, type JsonObject} from '../../kit/json-object.ts';
 import type {VariantSource} from '../../render/compile.ts';
 import {longestSource} from '../../render/limits.ts';
 import {validLocale} from '../../render/locale.ts';

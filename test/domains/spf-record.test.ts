@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {isSpf, parseSpf} from '../../src/mail/spf-record.ts';
+import {isSpf, parseSpf} from '../../src/domains/spf.ts';
 
 test('an SPF record begins with its version and a space, or is that alone', t => {
 	for (const text of ['v=spf1', 'v=spf1 -all', 'V=SPF1 a']) {
