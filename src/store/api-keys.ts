@@ -10,7 +10,7 @@ export type ApiKey = {
 	readonly mode: Mode;
 	/** SHA-256 of the key, hex. */
 	readonly hash: string;
-	/** The key's beginning, to tell keys apart. */
+	/** The key's beginning, by which people recognise it. */
 	readonly hint: string;
 	readonly scopes: readonly string[];
 	/** `requests/seconds`; null: as MAILCTL_RATE_LIMIT says. */
@@ -98,7 +98,7 @@ type KeyUse = {readonly keyId: string; readonly at: string};
 
 /**
  * Notes when a key was used, some time later. Nothing that a daemon caches changes by it, so the generation stays. What
- * cannot be written is let go: the key's next use notes it anew.
+ * cannot be written is dropped: the key's next use is noted again.
  */
 export function noteKeyUse(writer: Writer, keyId: string, at: string): void {
 	writer.submit(keyUseWrite, {keyId, at}).catch(() => undefined);

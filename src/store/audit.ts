@@ -10,7 +10,7 @@ export type Act = {
 	readonly action: string;
 	/** Null: it concerns all workspaces. */
 	readonly workspaceId: string | null;
-	/** The id of what it was done to; null: many, of which the detail tells. */
+	/** The id of the changed object; null: several, listed in the detail. */
 	readonly target: string | null;
 	readonly detail?: Readonly<Record<string, unknown>>;
 	/** The address that it concerns, in comparison form. It is apart from the detail because an erasure removes it. */
@@ -19,7 +19,7 @@ export type Act = {
 	readonly at?: string;
 };
 
-/** An act is recorded at most so long after its moment, milliseconds. */
+/** Maximum delay between an action and its audit record, milliseconds. */
 const longestDelay = 60_000;
 
 /** Records an act; called in the transaction that does it. */

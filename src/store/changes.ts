@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
 import {atMost} from '../kit/at-most.ts';
 
-/** Tells running daemons that something they cache changed; called in the transaction that changes it. */
+/** Makes running daemons drop what they cache; called in the transaction that changes a cached row. */
 export async function bumpGeneration(trx: Knex.Transaction): Promise<void> {
 	await trx('changes').where({id: 1}).increment('generation', 1);
 }

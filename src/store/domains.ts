@@ -20,7 +20,7 @@ export type Domain = {
 	readonly state: DomainState;
 	readonly state_at: string;
 	readonly verified_at: string | null;
-	/** When DNS was last asked; whoever asks takes the domain by setting it. */
+	/** When DNS was last asked; a check claims the domain by setting it. */
 	readonly checked_at: string | null;
 	/** Checks since `state_at` or the last good one that found nothing. */
 	readonly failures: number;
@@ -56,7 +56,7 @@ export async function findDomainById(reader: Knex, workspaceId: string, id: stri
 	return await reader('domains').where({workspace_id: workspaceId, id}).first();
 }
 
-/** Takes a domain to be checked; false: somebody else took it since it was read. */
+/** Claims a domain to check it; false: another check claimed it since it was read. */
 export async function claimDomainCheck(
 	trx: Knex.Transaction,
 	{id, checked_at: checkedAt}: Pick<Domain, 'id' | 'checked_at'>,
@@ -65,7 +65,7 @@ export async function claimDomainCheck(
 	return (await trx('domains').where({id, checked_at: checkedAt}).update({checked_at: now})) === 1;
 }
 
-/** Writes what a check came to; false: somebody else took the domain meanwhile, or it is gone. */
+/** Writes the result of a check; false: another check claimed the domain meanwhile, or it is gone. */
 export async function updateCheckedDomain(
 	trx: Knex.Transaction,
 	{id, checked_at: checkedAt}: Pick<Domain, 'id' | 'checked_at'>,
@@ -323,7 +323,7 @@ export async function listDomainSenders(reader: Knex, domainId: string): Promise
 	return await reader('senders').where({domain_id: domainId}).orderBy('address_key').pluck('address');
 }
 
-/** The comparison forms of the addresses that an operator verified, whatever DNS says. */
+/** The comparison forms of the addresses that an operator verified, independently of DNS. */
 export async function listVerifiedByOperator(reader: Knex, workspaceId: string): Promise<string[]> {
 	return await reader('senders').where({workspace_id: workspaceId}).whereNotNull('verified_at').pluck('address_key');
 }

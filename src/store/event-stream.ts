@@ -67,7 +67,7 @@ export async function hasEvents(reader: Knex, workspaceId: string, {after, upTo}
 	return (await query.first(one)) !== undefined;
 }
 
-/** The messages whose acceptance is there. */
+/** The messages that were accepted in this range. */
 function acceptedBetween(reader: Knex, workspaceId: string, {after, upTo}: Range): Knex.QueryBuilder {
 	return (
 		reader('messages as m')
@@ -103,7 +103,7 @@ async function rowsBetween(
 	return {query: query.whereIn('m.id', ids).whereIn('e.message_id', ids)};
 }
 
-/** The ids of the events at a position, in their order; undefined: there is none, or retention has removed it. */
+/** The ids of the events at a position, in their order; undefined: no event is there, or retention has removed it. */
 export async function findAtPosition(reader: Knex, position: number): Promise<readonly string[] | undefined> {
 	const row: (StoredRow & {messageId: string}) | undefined = await reader('events')
 		.where({position})

@@ -28,7 +28,7 @@ export type FilledMessages = {
 	/** For each the 16 characters that its ids end with, the letter of its end, and when it is due if it waits. */
 	readonly each: readonly string[];
 	readonly moments: readonly FilledMoments[];
-	/** So many share their moments. */
+	/** How many share their moments. */
 	readonly together: number;
 	readonly hours: readonly FilledHour[];
 	/** Addresses come round again and again, and so do their domains. */
@@ -66,8 +66,8 @@ const temporary: ReadonlyArray<readonly [name: string, columns: string]> = [
 ];
 
 /**
- * To be called before, while nobody else uses the store; `endFilling` after. Each transaction is right by itself: a fill that is
- * interrupted is a shorter one.
+ * Call it first, while nothing else uses the store, and `endFilling` last. Each transaction is consistent: an interrupted fill is
+ * a shorter one.
  */
 export async function beginFilling(
 	{database, reader}: Connections,
@@ -96,7 +96,7 @@ export async function endFilling({database, reader}: Connections): Promise<void>
 }
 
 /**
- * Writes what real traffic leaves of messages: the message with its variables, its copy, the row of its events and an attempt,
+ * Writes what real traffic leaves of messages: the message with its variables, its recipient, the row of its events and an attempt,
  * the contact, the figures, and a suppression where it bounced. The engine derives the rows from what
  * differs, which is several times as fast as sending it each.
  */
@@ -129,7 +129,7 @@ export async function insertFilled(trx: Knex.Transaction, messages: FilledMessag
 	}
 }
 
-// Parameters are text to PostgreSQL unless it is told otherwise.
+// To PostgreSQL parameters are text unless cast.
 const number = 'cast(? as integer)';
 const fillingSql = (trx: Knex) => `insert into filling
 	select n, substr(value, 1, 16), substr(value, 17, 1), nullif(substr(value, 18), ''),

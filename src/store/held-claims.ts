@@ -15,7 +15,7 @@ export type Claimable = {
 	readonly giveBack: (trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string) => PromiseLike<number>;
 	/** The same where the daemon died in the midst of its work. */
 	readonly giveBackOfDead: (trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string) => PromiseLike<number>;
-	/** Columns that tell what has work again. */
+	/** Columns that identify what has work again. */
 	readonly told: readonly string[];
 };
 
@@ -59,7 +59,7 @@ export async function bringForward(rows: Knex.QueryBuilder, latest: string, now:
 	return await rows.where('next_attempt_at', '>', latest).update({next_attempt_at: now});
 }
 
-/** How long a failing store is left alone before it is asked again, milliseconds. */
+/** Pause before a failing store is asked again, milliseconds. */
 export const storeRetryMs = 1000;
 
 export type HeldClaimsOptions<Released> = {
@@ -82,7 +82,7 @@ export function createHeldClaims<Released>({releaseUnknown: release, onStoreErro
 			return isNew;
 		},
 
-		/** What came of it is stored, or it is to be given back. */
+		/** Its result is stored, or it is to be released. */
 		end: (name: string): void => void names.delete(name),
 
 		/** The store may hold claims for us that we do not know: a claim may have been committed though it failed. */
@@ -94,7 +94,7 @@ export function createHeldClaims<Released>({releaseUnknown: release, onStoreErro
 			return doubtful;
 		},
 
-		/** Gives back what nobody here knows of; null: the store failed, and may be asked again now. */
+		/** Releases claims that this process does not track; null: the store failed, and may be asked again now. */
 		async releaseUnknown(): Promise<Released | null> {
 			doubtful = false;
 			try {
@@ -109,7 +109,7 @@ export function createHeldClaims<Released>({releaseUnknown: release, onStoreErro
 	};
 }
 
-/** Copies. A claim leaves a copy's row in the queue as it is: without its claim it is due since when it was. */
+/** Claims of recipients. A claim leaves the row in the queue as it is: without the claim it is due as before. */
 export const recipientClaims: Claimable = {
 	table: 'claims',
 	name: 'recipient_id',
@@ -118,14 +118,14 @@ export const recipientClaims: Claimable = {
 	told: ['recipient_id'],
 };
 
-/** Copies that come due by themselves. What is claimed ends by result, whenever it was due. */
+/** Recipients that are not held. A claimed one ends by its result, whenever it was due. */
 export function waitingRecipients(trx: Knex.Transaction): Knex.QueryBuilder {
 	return trx('queue').whereNull('held_at');
 }
 
 /**
- * Forgets nodes that were silent too long and gives back their claims (several machines on PostgreSQL); also what a node that
- * nobody knows has held for longer than a try may take.
+ * Removes nodes that were silent too long and releases their claims (several machines on PostgreSQL); also claims of unknown
+ * nodes that are older than an attempt may take.
  */
 export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: string, now: string): Promise<number> {
 	const dead = trx('nodes').select('id').where('seen_at', '<', silentSince);
@@ -138,7 +138,7 @@ export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: st
 	return released;
 }
 
-/** Gives back the copies that this daemon holds and does not know of, by id. Answers their lanes. */
+/** Releases recipients that this daemon has claimed and does not track, by id. Returns their destination queues. */
 export async function releaseUnknownClaims(
 	trx: Knex.Transaction,
 	boot: string,

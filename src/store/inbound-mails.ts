@@ -5,7 +5,7 @@ import {insertReturning} from './engine/rows.ts';
 
 /** A mail that came in, as it is kept until it was read. */
 export type NewInbound = CameIn & {
-	/** The daemon that is to read it; null: whoever comes. */
+	/** The daemon that is to read it; null: any. */
 	readonly node: string | null;
 	readonly raw: Buffer;
 };
@@ -41,7 +41,7 @@ type UnreadQuery = {
 	/** Mails of others are read if they came in no later than this, in the store's form. */
 	readonly othersUntil: string;
 	readonly mostRows: number;
-	/** The first one is answered whatever its size. */
+	/** The first one is returned at any size. */
 	readonly mostBytes: number;
 };
 
@@ -82,7 +82,7 @@ export async function listUnread(
 	const rawOf = new Map(bytes.map(({id, raw}) => [id, raw]));
 	const mails = fitting.flatMap(row => {
 		const raw = rawOf.get(row.id);
-		// Somebody else read it meanwhile.
+		// Another process read it meanwhile.
 		return raw === undefined ? [] : [{...cameInOf(row), raw}];
 	});
 	return {mails, more: fitting.length < rows.length || rows.length === mostRows};
@@ -116,7 +116,7 @@ export async function countUnread(reader: Knex): Promise<number> {
 	return Number(row?.n ?? 0);
 }
 
-/** Addresses of copies by their ids; those that are gone are missing. */
+/** Addresses of recipients by their ids; those that are gone are missing. */
 export async function findRecipientAddresses(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
 	const marks = new Array(ids.length).fill('?').join(',');
 	const rows: Array<{id: string; address: string}> = await rowsOf(
@@ -142,14 +142,14 @@ export type InboundEnd = {
 	readonly at: string;
 	/** Why the mail itself is kept, as far as `keptLength`; null: its bytes go. */
 	readonly kept: Kept | null;
-	/** Of a mail that is not kept: nothing came of it, so that its row goes too. */
+	/** For a mail that is not kept: it had no effect, so its row goes too. */
 	readonly forgotten: boolean;
 	/** How it was read, JSON text; null where it is not kept. */
 	readonly reading: string | null;
 	readonly fault: string | null;
 };
 
-/** Marks mails as read; those that somebody else marked meanwhile stay as they are. */
+/** Marks mails as read; those that were marked meanwhile stay as they are. */
 export async function markRead(trx: Knex.Transaction, ends: readonly InboundEnd[]): Promise<void> {
 	// In one order: others may be writing the same rows.
 	const sorted = ends.toSorted((a, b) => (a.id < b.id ? -1 : 1));
@@ -186,7 +186,7 @@ async function update(
 	);
 }
 
-/** How far a mailbox was read, as whoever reads it wrote it down; null: not at all. */
+/** How far a mailbox was read, in its reader's form; null: not at all. */
 export async function readCheckpoint(reader: Knex, mailbox: string): Promise<string | null> {
 	const row = await reader('mailbox_checkpoints').where({mailbox}).first('position');
 	return row?.position ?? null;
@@ -213,7 +213,7 @@ export type KeptMail = {
 	/** JSON text; null: it was erased. */
 	readonly reading: string | null;
 	readonly fault: string | null;
-	/** Its first octets, of a mail to the operator, of which nothing else tells what it is. */
+	/** Its first octets, kept for a mail to the operator, which nothing else describes. */
 	readonly head: Uint8Array | null;
 };
 
@@ -248,7 +248,7 @@ export async function listKept(
 	return rows.map(keptMail);
 }
 
-/** Those whose id begins so (hex), at most two. */
+/** Those with an id that begins so (hex), at most two. */
 export async function findKept(reader: Knex, beginning: string): Promise<KeptMail[]> {
 	const rows = await reader('inbound')
 		.whereBetween('id', [beginning, `${beginning}g`])

@@ -14,7 +14,7 @@ export type MessageFilter = {
 	readonly workspaceId: string;
 	/** Of live keys, or of test keys. */
 	readonly mode?: Mode | undefined;
-	/** The state of the `to` copy. */
+	/** The state of the `to` recipient. */
 	readonly status?: RecipientState | undefined;
 	/** Comparison forms (mail/address.ts). */
 	readonly toKey?: string | undefined;
@@ -29,7 +29,7 @@ export type MessageFilter = {
 	readonly until?: number | undefined;
 };
 
-/** Ids of messages, newest first; `next` is where the rest begins, null: there is none. */
+/** Ids of messages, newest first; `next` is where the rest begins, null: nothing is left. */
 type Scanned = {readonly ids: readonly string[]; readonly next: string | null};
 
 /** Rows of an index that are read for one page, at most. */
@@ -37,9 +37,9 @@ export const mostScanned = 10_000;
 
 /** An index that has all messages that match one thing, and perhaps others: those are looked at and left out. */
 type Lead = {
-	/** How many it has in a range of ids, roughly, but no more than so many are counted. */
+	/** How many it has in a range of ids, roughly, and at most `most`. */
 	readonly count: (range: IdRange, most: number) => Promise<number>;
-	/** Their ids, newest first, at most so many. */
+	/** Their ids, newest first, at most `limit`. */
 	readonly read: (range: IdRange, most: number) => Promise<readonly string[]>;
 };
 
@@ -93,7 +93,7 @@ function listsOf(workspaceId: string, asked: Asked): TermList[] {
 	return terms.map(term => ({workspaceId, term}));
 }
 
-/** Messages that wait in the queue; null: so many that the newest messages have enough of them. */
+/** Messages that wait in the queue; null: too many to list, so that the newest messages have enough of them. */
 async function byQueue(reader: Knex, workspaceId: string): Promise<Lead | null> {
 	const recipientIds = await readOpenOf(reader, workspaceId, mostScanned + 1);
 	if (recipientIds.length > mostScanned) {
@@ -144,7 +144,7 @@ export async function scanMessages(
 	const leads = await leadsOf(reader, filter);
 	const ids: string[] = [];
 	for (const range of newestFirst(reader, 'msg', rangeOf(filter, after))) {
-		// One more tells whether there is a next page.
+		// One more shows whether there is a next page.
 		const part = await scanRange(reader, filter, leads, range, limit + 1 - ids.length);
 		ids.push(...part.ids);
 		if (ids.length > limit) {
@@ -157,10 +157,10 @@ export async function scanMessages(
 	return {ids, next: null};
 }
 
-/** So many messages are looked at by one statement. */
+/** Messages that one statement looks at. */
 const mostAtOnce = 2000;
 
-/** At most so many messages of a range; `next` is where it goes on after as many were looked at as one page may. */
+/** At most `limit` messages of a range; `next` is where it continues after one page's share of messages was looked at. */
 async function scanRange(
 	reader: Knex,
 	filter: MessageFilter,

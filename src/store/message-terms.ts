@@ -63,10 +63,10 @@ function newRows(messages: readonly MessageTerms[]): Row[] {
 	});
 }
 
-/** A copy whose state has changed. */
+/** A recipient that has changed its state. */
 export type MovedRecipient = {readonly workspace_id: string; readonly message_id: string; readonly role: string};
 
-/** Lists the messages whose `to` copies have reached a state. */
+/** Lists the messages with `to` recipients that have reached a state. */
 export async function listState(
 	trx: Knex.Transaction,
 	recipients: readonly MovedRecipient[],
@@ -118,7 +118,7 @@ export async function countListed(reader: Knex, list: TermList, range: IdRange, 
 
 const mostRows = 200;
 
-/** The messages of a list, newest first, at most so many. Those that are gone may still be in it. */
+/** The messages of a list, newest first, at most `limit`. It may contain messages that are gone. */
 export async function readListed(
 	reader: Knex,
 	list: TermList,
@@ -179,9 +179,9 @@ function* inParts<Item>(items: readonly Item[], most: number): Generator<readonl
 }
 
 /**
- * Takes messages that are about to be removed out of the lists. Their rows tell where they are, so it needs no second index. It
- * looks for the list rows of which they are the newest. In other rows they stay until the newest one goes; readers leave out what
- * does not exist.
+ * Removes messages from the lists before they are deleted. Their rows give their lists, so it needs no second index. It looks for
+ * list rows that have them as their newest message. In other rows they stay until the newest one goes; readers leave out what does
+ * not exist.
  */
 export async function dropTerms(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
 	await lockLists(trx);
@@ -290,7 +290,7 @@ type Found = {
 	readonly metadata: string | null;
 	readonly tags: string | null;
 	readonly subject: string | null;
-	/** Of the first attachment; null: there is none. */
+	/** Of the first attachment; null without attachments. */
 	readonly filename?: string | null;
 	readonly content_type?: string | null;
 };

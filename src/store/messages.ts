@@ -90,7 +90,7 @@ export async function insertMessages(trx: Knex.Transaction, messages: readonly N
 	await insertPlaced(trx, 'messages', columns, rows);
 }
 
-/** A message as it is read: with the state of its `to` copy, its template's name and its attachments' names. */
+/** A message as it is read: with the state of its `to` recipient, its template's name and its attachments' names. */
 export type StoredMessage = {
 	readonly id: string;
 	readonly mode: Mode;
@@ -114,7 +114,7 @@ export type StoredMessage = {
 	readonly updatedAt: string;
 };
 
-/** Whose a message is, and whether anything is left of it. */
+/** The workspace of a message, and whether anything is left of it. */
 export type MessageStatus = {readonly mode: Mode; readonly erasedAt: string | null};
 
 /** Undefined: the workspace has no such message. */
@@ -273,7 +273,7 @@ export async function insertAttachments(
 	for (const {messageId, attachments} of messages) {
 		for (const [position, {filename, contentType, content}] of attachments.entries()) {
 			if (bytes + content.length > bytesPerStatement) {
-				// Waited for: then its copies are free.
+				// Waited for: then its recipients are free.
 				await insertReturning(trx, 'attachments', attachmentColumns, rows);
 				[rows, bytes] = [[], 0];
 			}

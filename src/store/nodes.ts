@@ -11,7 +11,7 @@ export type Node = {
 	readonly roles: readonly string[];
 };
 
-/** A node that is silent for so long is dead, milliseconds. */
+/** A node that is silent for this long is dead, milliseconds. */
 export const silentMs = 30_000;
 
 /** This daemon is alive at `now`; a node that was given up for dead in the meantime is there again. */
@@ -75,7 +75,7 @@ const before = 'case when w.ends_at = excluded.ends_at then w.given else 0 end';
 
 /**
  * Gives a part of a key's window to the node that asks. PostgreSQL only. A statement of its own: the row is locked for no
- * longer. The table is unlogged, so that nothing waits for the disk; after a crash of the server windows begin anew.
+ * longer. The table is unlogged, so that nothing waits for the disk; after a crash of the server windows restart.
  */
 export async function sharePart(
 	connection: Knex,

@@ -8,7 +8,7 @@ import {listState, type MovedRecipient} from './message-terms.ts';
 import {dequeue, enqueue, lockOpen} from './queue/open-recipients.ts';
 import {shown, stateColumns, stateOf, storeQueued, takeQueued} from './timeline.ts';
 
-/** A copy of a new message; times in the store's form. */
+/** A recipient of a new message; times in the store's form. */
 export type NewRecipient = {
 	readonly id: string;
 	readonly workspaceId: string;
@@ -65,8 +65,8 @@ export async function insertRecipients(trx: Knex.Transaction, recipients: readon
 }
 
 /**
- * Moves the copies whose state allows it (compare-and-set) and takes them out of the queue; answers their ids. A copy that
- * is being tried keeps its claim: the end of its try is recorded, and cannot undo this.
+ * Moves the recipients that are in a state that allows it (compare-and-set), takes them out of the queue and returns their ids. A
+ * recipient that is being tried keeps its claim: the end of its attempt is recorded, and cannot undo this.
  */
 export async function moveRecipients(
 	trx: Knex.Transaction,
@@ -89,7 +89,7 @@ export async function moveRecipients(
 	return new Set(moved);
 }
 
-/** The copy of a message for an address, which stays as it is until the transaction ends; undefined: it is gone, or was erased. */
+/** The recipient of a message for an address, which stays as it is until the transaction ends; undefined: it is gone, or was erased. */
 export async function findRecipientFor(
 	trx: Knex.Transaction,
 	{messageId, addressKey, role}: {readonly messageId: string; readonly addressKey: string; readonly role: Role},
@@ -102,10 +102,10 @@ export async function findRecipientFor(
 	return row?.id;
 }
 
-/** One conversation about a copy, as it was stored. */
+/** One conversation about a recipient, as it was stored. */
 export type StoredAttempt = {
 	readonly recipient_id: string;
-	/** Which try of the copy it belongs to, from 1. */
+	/** Which try of the recipient it belongs to, from 1. */
 	readonly n: number;
 	readonly at: string;
 	readonly host: string | null;
@@ -120,7 +120,7 @@ export type StoredAttempt = {
 	readonly dialogue: string | null;
 };
 
-/** A copy of a message: what became of one address. */
+/** A recipient of a message with its state. */
 export type ListedRecipient = {
 	readonly id: string;
 	readonly address: string;
@@ -133,7 +133,7 @@ export type ListedRecipient = {
 
 export type StoredRecipient = ListedRecipient & {readonly attempts: readonly StoredAttempt[]};
 
-/** A message's copies, the `to` one first. */
+/** A message's recipients, the `to` one first. */
 export async function listRecipients(reader: Knex, workspaceId: string, messageId: string): Promise<ListedRecipient[]> {
 	const rows = await reader('recipients as r')
 		.leftJoin('queue as q', 'q.recipient_id', 'r.id')
@@ -157,7 +157,7 @@ export async function readRecipients(reader: Knex, workspaceId: string, messageI
 	}));
 }
 
-/** Every conversation about these copies, copy by copy, each in order. */
+/** Every conversation about these recipients, recipient by recipient, each in order. */
 export async function readAttempts(reader: Knex, recipientIds: readonly string[]): Promise<StoredAttempt[]> {
 	return await reader('attempts')
 		.whereIn('recipient_id', recipientIds)
@@ -168,7 +168,7 @@ export async function readAttempts(reader: Knex, recipientIds: readonly string[]
 /** More than the addresses of nearly every domain. */
 const mostAsked = 50;
 
-/** Whom the tries of a copy asked, in order, the last ones. Tries that asked nobody have no row with a host. */
+/** The hosts that a recipient's attempts asked, in order, the last ones. Attempts without a conversation have no row with a host. */
 export async function readAsked(reader: Knex, recipientId: string): Promise<Asked[]> {
 	const asked: Asked[] = await reader('attempts')
 		.where({recipient_id: recipientId})
@@ -182,13 +182,13 @@ export async function readAsked(reader: Knex, recipientId: string): Promise<Aske
 	return asked.reverse();
 }
 
-/** A conversation with the copy that it is about; the id tells its place among those of the message. */
+/** A conversation with its recipient; the id gives its order among those of the message. */
 export type ListedAttempt = Omit<StoredAttempt, 'dialogue' | 'ip'> & {
 	readonly id: string;
 	readonly recipient: Pick<ListedRecipient, 'id' | 'address' | 'role'>;
 };
 
-/** The conversations about copies, copy by copy, each in order, from after the one with the id `after`. */
+/** The conversations about recipients, recipient by recipient, each in order, from after the one with the id `after`. */
 export async function pageAttempts(
 	reader: Knex,
 	recipients: ReadonlyArray<ListedAttempt['recipient']>,
@@ -220,7 +220,7 @@ export async function pageAttempts(
 	return found;
 }
 
-/** The state of a message's `to` copy, and whether it is still in the queue. */
+/** The state of a message's `to` recipient, and whether it is still in the queue. */
 export async function readStatus(
 	reader: Knex,
 	messageId: string,
@@ -235,7 +235,7 @@ export async function readStatus(
 
 export type EngagementType = 'opened' | 'clicked';
 
-/** How often a copy was opened, or one of its links clicked; times in the store's form. */
+/** How often a recipient was opened, or one of its links clicked; times in the store's form. */
 export type EngagementCount = {
 	readonly recipientId: string;
 	readonly kind: EngagementType;
@@ -249,8 +249,8 @@ export type EngagementCount = {
 };
 
 /**
- * Adds the counts, of which no two may be of the same link, in their order; answers whose first these are. One row stands
- * for all opens of a copy, one for all clicks of one of its links.
+ * Adds the counts, at most one for each link, in their order; returns for each whether it is the first. All opens of a recipient
+ * share one row, all clicks of one of its links another one.
  */
 export async function addEngagement(trx: Knex.Transaction, counts: readonly EngagementCount[]): Promise<boolean[]> {
 	if (counts.length === 0) {
@@ -276,7 +276,7 @@ export async function addEngagement(trx: Knex.Transaction, counts: readonly Enga
 	return counts.map(one => totals.get(`${one.recipientId} ${one.kind} ${one.url}`) === one.n);
 }
 
-/** A copy that may be tracked. */
+/** A recipient that may be tracked. */
 export type TrackedRecipient = {
 	readonly id: string;
 	readonly workspaceId: string;
@@ -290,7 +290,7 @@ export type TrackedRecipient = {
 	readonly trackClicksAt: string | null;
 };
 
-/** All copies of these messages, as far as they are still there and not erased; they stay so until the transaction ends. */
+/** All recipients of these messages, as far as they are still there and not erased; they stay so until the transaction ends. */
 export async function findTrackedRecipients(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
@@ -315,7 +315,7 @@ export async function findTrackedRecipients(
 		);
 }
 
-/** What was opened and clicked of a message, by copy, opens first. */
+/** What was opened and clicked of a message, by recipient, opens first. */
 export async function readEngagement(reader: Knex, messageId: string): Promise<EngagementCount[]> {
 	return await reader('engagement as e')
 		.join('recipients as r', 'r.id', 'e.recipient_id')

@@ -5,7 +5,7 @@ import type {RecipientState} from '../mail/recipient-state.ts';
 import type {ReportKind} from '../mail/report.ts';
 import {insertReturning, nearIds} from './engine/rows.ts';
 
-/** A copy that a report may be about, as it stands. */
+/** A recipient that a report may be about, as it stands. */
 export type ReportedRecipient = {
 	readonly id: string;
 	readonly workspaceId: string;
@@ -25,7 +25,7 @@ export type ReportedRecipient = {
 };
 
 /**
- * The copies of these ids, or of these messages; they stay as they are until the transaction ends. None of a workspace that
+ * The recipients of these ids, or of these messages; they stay as they are until the transaction ends. None of a workspace that
  * is gone.
  */
 export async function findReportedRecipients(
@@ -64,7 +64,7 @@ export async function findReportedRecipients(
 
 /**
  * The newest live message to an address (comparison form) since then, in each workspace that mailed it. The ids of messages
- * tell when they were accepted.
+ * contain their time of acceptance.
  */
 export async function findLastMailed(trx: Knex.Transaction, addressKey: string, since: string): Promise<string[]> {
 	const newest = trx('messages as m')
@@ -77,7 +77,7 @@ export async function findLastMailed(trx: Knex.Transaction, addressKey: string, 
 	return rows.flatMap(({id}) => (id === null ? [] : [id]));
 }
 
-/** What a mail said of a copy. */
+/** What a mail said of a recipient. */
 export type NewReport = {
 	readonly id: string;
 	readonly workspaceId: string;
@@ -94,7 +94,7 @@ export type NewReport = {
 	readonly createdAt: string;
 };
 
-/** Adds reports; the same mail about the same copy stands once. Answers the ids of those that were added. */
+/** Adds reports, one for each mail and recipient. Returns the ids of those that were added. */
 export async function insertReports(trx: Knex.Transaction, reports: readonly NewReport[]): Promise<Set<string>> {
 	const added = await insertReturning<{id: string}>(
 		trx,
@@ -137,7 +137,7 @@ export async function deleteReports(trx: Knex.Transaction, ids: readonly string[
 	}
 }
 
-/** How many reports of a copy are there, for those that have any. */
+/** How many reports of a recipient are there, for those that have any. */
 export async function countReports(
 	trx: Knex.Transaction,
 	recipientIds: readonly string[],
@@ -152,7 +152,7 @@ export async function countReports(
 	return new Map(rows.map(({recipientId, n}) => [recipientId, Number(n)]));
 }
 
-/** What the timelines of messages tell of refusals and complaints, copy by copy. */
+/** Refusals and complaints in the timelines of messages, by recipient. */
 export async function readEnds(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],

@@ -9,12 +9,12 @@ import {alongIndex, among, idsSince} from './engine/rows.ts';
 import {scanMessages} from './message-scan.ts';
 import {unanswered} from './postgres/postgres-client.ts';
 
-/** What is added to the figures of the hour in which a copy was first tried (`at`, in the store's form). */
+/** What is added to the figures of the hour in which a recipient was first tried (`at`, in the store's form). */
 export type ReputationCount = Figures & {readonly workspaceId: string; readonly at: string};
 
 /**
- * Adds to the figures of hours. Copies that were first tried before the workspace was last resumed are left out: it is
- * judged anew from there. One statement, the rows in the order of their keys, for two nodes may count the same hours.
+ * Adds to the figures of hours. Recipients that were first tried before the workspace was last resumed are left out: it is
+ * judged again from there. One statement, the rows in the order of their keys, for two nodes may count the same hours.
  */
 export async function countHours(trx: Knex.Transaction, counts: readonly ReputationCount[]): Promise<void> {
 	if (counts.length === 0) {
@@ -44,7 +44,7 @@ export async function countHours(trx: Knex.Transaction, counts: readonly Reputat
 	await statement.options(unanswered);
 }
 
-/** What is recorded of a copy's tries. */
+/** What is recorded of a recipient's tries. */
 export type EarlierTries = {
 	/** When the first conversation of one that counts was, in the store's form; null: there was none. */
 	readonly at: string | null;
@@ -52,11 +52,11 @@ export type EarlierTries = {
 	readonly taken: boolean;
 	/** After how many it may have arrived unknown to us (`isPossibleDuplicate`). */
 	readonly doubtful: number;
-	/** Whether a daemon died while it had the copy. */
+	/** Whether a daemon died while it had the recipient. */
 	readonly cutOff: boolean;
 };
 
-/** By the ids of copies. Absent: no try is recorded. */
+/** By the ids of recipients. Absent: no try is recorded. */
 export async function readTries(reader: Knex, recipientIds: readonly string[]): Promise<Map<string, EarlierTries>> {
 	if (recipientIds.length === 0) {
 		return new Map();
@@ -149,7 +149,7 @@ export async function readReputationHours(
 		.select('hour', ...figureNames);
 }
 
-// Copies that were found to be refused because of us are taken off, maybe from a row that was removed.
+// Recipients that were found to be refused because of us are taken off, maybe from a row that was removed.
 function figuresOf(row: StatusRow, span: string): Figures {
 	const of = (name: string) => Math.max(0, Number(row[`${span}_${name}`] ?? 0));
 	return {attempted: of('attempted'), hard: of('hard'), delivered: of('delivered'), complained: of('complained')};
@@ -181,7 +181,7 @@ export async function purgeReputation(trx: Knex.Transaction, firstHour: string, 
 
 // Of millions of messages the newest few say enough of how mail fares now: what is read here is bounded.
 
-/** The newest mail of a workspace that was accepted from `since` (milliseconds) on, at most so much. */
+/** The newest mail of a workspace that was accepted from `since` (milliseconds) on, at most `limit`. */
 export type Sample = {
 	readonly workspaceId: string;
 	readonly since: number;
@@ -201,7 +201,7 @@ async function newestIn(
 	return (await scanMessages(reader, {workspaceId, status, since}, {after: null, limit})).ids;
 }
 
-/** The `to` copies of messages of the sample, the newest first. */
+/** The `to` recipients of messages of the sample, the newest first. */
 function recipientsOf(reader: Knex, {since}: Sample, messageIds: readonly string[]): Knex.QueryBuilder {
 	return reader('recipients as r')
 		.whereRaw(...among(reader, 'r.message_id', messageIds))
@@ -223,10 +223,10 @@ export async function readDeliveryTimes(reader: Knex, sample: Sample): Promise<n
 		.map(({message_id: id, state_at: at}) => Math.max(0, Date.parse(at) - idTime(id)));
 }
 
-/** The id of a copy that is in the queue. As a value it is looked up for each copy. */
+/** The id of a recipient that is in the queue. As a value it is looked up for each recipient. */
 const queued = '(select q.recipient_id from queue as q where q.recipient_id = r.id)';
 
-/** What a host said against a copy. */
+/** What a host said against a recipient. */
 export type Refusal = {
 	readonly destination: string;
 	readonly category: BounceCategory | null;
@@ -243,7 +243,7 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 		sample,
 		await newestIn(reader, sample, 'bounced'),
 	)
-		// The first refusal ended the copy.
+		// The first refusal ended the recipient.
 		.select('r.destination')
 		.select(
 			reader.raw(
@@ -275,7 +275,7 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 	return refusals;
 }
 
-/** A copy, cc ones too, with the last conversation about it. */
+/** A recipient, cc ones too, with the last conversation about it. */
 export type TriedRecipient = {
 	readonly destination: string;
 	readonly state: RecipientState;
@@ -296,7 +296,7 @@ function newestMessages(reader: Knex, {workspaceId, since, limit}: Sample): Knex
 		.select('id');
 }
 
-/** A message whose mail never left the machine. */
+/** A message with mail that never left the machine. */
 export type SimulatedMessage = {
 	/** When it was accepted, milliseconds. */
 	readonly at: number;
@@ -316,7 +316,7 @@ export async function readSimulated(reader: Knex, sample: Sample): Promise<Simul
 	return rows.map(({id, state}) => ({at: idTime(id), state}));
 }
 
-/** The copies of the newest messages, simulated ones too. */
+/** The recipients of the newest messages, simulated ones too. */
 export async function readTriedRecipients(reader: Knex, sample: Sample): Promise<TriedRecipient[]> {
 	const {since} = sample;
 	const [ofLast, sinceLast] = idsSince(reader, 'b.recipient_id', 'rcp', since);

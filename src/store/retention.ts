@@ -16,7 +16,7 @@ type Removal = {
 	readonly before: string;
 	/** Of this workspace alone; absent: of all. */
 	readonly workspaceId?: string;
-	/** So many messages are looked at. */
+	/** Messages to look at. */
 	readonly limit: number;
 };
 
@@ -25,13 +25,13 @@ type Removed = {
 	readonly next: string | null;
 	/** How many messages are gone. */
 	readonly messages: number;
-	/** The copies that are gone, and may have files. */
+	/** The recipients that are gone, and may have files. */
 	readonly recipientIds: readonly string[];
 };
 
 /**
- * Removes old messages with all that belongs to them, but none with a copy in the queue. Those that another node is
- * removing, or something is just being added to, are passed over.
+ * Removes old messages with all that belongs to them, but none with a recipient in the queue. Messages that another node is
+ * removing, or that get new rows at this moment, are skipped.
  */
 export async function removeMessages(
 	trx: Knex.Transaction,
@@ -51,7 +51,7 @@ export async function removeMessages(
 		.whereExists(trx('queue as q').select('q.recipient_id').whereRaw('q.recipient_id = r.id'))
 		.pluck('r.message_id');
 	const old = ids.filter(id => !waiting.includes(id));
-	// What is just being added to a copy has locked its row, and is there when the others go.
+	// What is just being added to a recipient has locked its row, and is there when the others go.
 	const recipientIds: string[] = await trx('recipients')
 		.whereIn('message_id', old)
 		.whereRaw(...nearIds(trx, 'id', 'rcp', old))
@@ -73,7 +73,7 @@ export async function removeMessages(
 
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
 
-/** A copy of a message. */
+/** A recipient of a message. */
 export type RecipientRef = {readonly id: string; readonly messageId: string; readonly role: Role};
 
 /** Some messages to an address, oldest first. */
@@ -90,7 +90,7 @@ export async function findMessagesTo(
 		.pluck('id');
 }
 
-/** Some copies to an address that stands in the `cc` of a message. */
+/** Some recipients with an address in the `cc` of a message. */
 export async function findRecipientsTo(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -104,7 +104,7 @@ export async function findRecipientsTo(
 		.select('id', 'message_id as messageId', 'role');
 }
 
-/** Every copy of messages. */
+/** Every recipient of messages. */
 export async function findRecipientsOf(trx: Knex.Transaction, messageIds: readonly string[]): Promise<RecipientRef[]> {
 	return await trx('recipients')
 		.whereIn('message_id', messageIds)
@@ -112,14 +112,14 @@ export async function findRecipientsOf(trx: Knex.Transaction, messageIds: readon
 		.select('id', 'message_id as messageId', 'role');
 }
 
-/** Whether the address of a copy was erased. */
+/** Whether the address of a recipient was erased. */
 export async function isErased(reader: Knex, recipientId: string): Promise<boolean> {
 	return (await reader('recipients').where({id: recipientId, address: erasedAddress}).first('id')) !== undefined;
 }
 
 /**
- * Takes copies out of the queue, also from a daemon that is trying one: it has lost its claim then, and its outcome is
- * written nowhere. Answers those that were in the queue.
+ * Takes recipients out of the queue, also from a daemon that is trying one: it loses its claim, and its outcome is not written.
+ * Returns those that were in the queue.
  */
 export async function endRecipients(
 	trx: Knex.Transaction,
@@ -142,7 +142,7 @@ export async function endRecipients(
 	return moved.map(({id, message_id: messageId, role}) => ({id, messageId, role}));
 }
 
-/** Erases the address, and what hosts said of it, from copies. */
+/** Erases the address, and what hosts said of it, from recipients. */
 export async function eraseRecipients(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<void> {
 	await trx('recipients')
 		.whereIn('id', recipientIds)
@@ -150,7 +150,7 @@ export async function eraseRecipients(trx: Knex.Transaction, recipientIds: reado
 	await trx('attempts').whereIn('recipient_id', recipientIds).update({host: null, ip: null, reply: '', dialogue: null});
 }
 
-/** Erases what events, reports and engagement tell of copies; the events themselves stay. */
+/** Erases the details of events, reports and engagement of recipients; the events themselves stay. */
 export async function eraseTimelines(trx: Knex.Transaction, recipients: readonly RecipientRef[]): Promise<void> {
 	const messageIds = [...new Set(recipients.map(({messageId}) => messageId))];
 	const recipientIds = recipients.map(({id}) => id);
@@ -167,9 +167,8 @@ export async function eraseTimelines(trx: Knex.Transaction, recipients: readonly
 const emptied = {mail_from: null, rcpt_to: '[]', raw: Buffer.alloc(0), kept: null, reading: null, fault: null};
 
 /**
- * The mails that proved to be about no copy, or could not be read at all, and in which an address stands (comparison form),
- * as it is or in what was read: nothing else says whose they are. All are looked at; they are capped, but may be a gibibyte:
- * nobody should wait for it to write.
+ * Mails about no known recipient, or unreadable ones, that contain an address (comparison form), as it is or in what was read:
+ * nothing else identifies their person. It reads all of them, up to a gibibyte, so it must not block writers.
  */
 export async function findUnmatched(reader: Knex, addressKey: string): Promise<string[]> {
 	const like = `%${addressKey.replace(/[\\%_]/g, '\\$&')}%`;
@@ -232,7 +231,7 @@ export async function findSubmittedNames(reader: Knex, messageIds: readonly stri
 	return [...new Set(names.filter(isMessageId))];
 }
 
-/** Messages that mails with this Message-ID were submitted for, newest first, at most so many. */
+/** Messages that mails with this Message-ID were submitted for, newest first, at most `limit`. */
 export async function findSubmitted(
 	reader: Knex,
 	workspaceId: string,

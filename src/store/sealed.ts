@@ -139,7 +139,7 @@ export async function readSealed(reader: Knex): Promise<Array<{owner: string; se
 type Resealed = {readonly resealed: number; readonly damaged: readonly string[]; readonly last: string | null};
 
 /**
- * Seals the secrets of up to `most` rows of a column anew, by the vault's first key, in the order of their ids. What is
+ * Reseals the secrets of up to `most` rows of a column by the vault's first key, in the order of their ids. What is
  * sealed by it stays, and so does what cannot be opened (`damaged`: the ids of those rows).
  */
 export async function resealRows(
@@ -197,7 +197,7 @@ type Matched =
 	| {readonly ok: true; readonly keys: MasterKeys; readonly fresh: readonly FreshKey[]}
 	| {readonly ok: false; readonly fault: KeyFault};
 
-/** What the store keeps of a key: it proves the key and tells nothing of it. */
+/** What the store keeps of a key: it proves the key without revealing it. */
 function proofOf(key: Uint8Array): string {
 	return Buffer.from(hkdfSync('sha256', key, '', 'mailctl secret key proof', 32)).toString('base64url');
 }

@@ -27,9 +27,9 @@ export type Store = {
 	readonly skew: () => number;
 	/** Shows other daemons that the one of this name lives, for as long as the server sees its connection. */
 	readonly hold: (name: string) => Promise<void>;
-	/** PostgreSQL: hears what other nodes `tell`. Null: something may have been missed. With SQLite there is nobody to hear. */
+	/** PostgreSQL: receives other nodes' notices (`tell`). Null: some may have been missed. SQLite: never called. */
 	readonly listen: (onNotice: (notice: string | null) => void) => Promise<void>;
-	/** PostgreSQL: tells all nodes, at most `longestNotice` octets. What is lost is found later. */
+	/** PostgreSQL: notifies all nodes, at most `longestNotice` octets. What is lost is found later. */
 	readonly tell: (notice: string) => Promise<void>;
 	/** Resolves if the store answers soon. */
 	readonly ping: () => Promise<void>;

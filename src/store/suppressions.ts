@@ -18,7 +18,7 @@ export type NewSuppression = {
 	readonly createdAt: string;
 };
 
-/** An entry as it stands in the store. */
+/** An entry as it is stored. */
 export type Suppression = {
 	readonly id: string;
 	readonly address: string;
@@ -44,7 +44,7 @@ export async function insertSuppressions(
 	return new Set(added.map(({id}) => id));
 }
 
-/** The same, where nobody needs to know which were added. */
+/** The same, without the entries that were added. */
 export async function addSuppressions(trx: Knex.Transaction, entries: readonly NewSuppression[]): Promise<void> {
 	const {table, columns: names, rows, suffix} = insertOf(entries);
 	await insertRows(trx, table, names, rows, suffix);
@@ -213,7 +213,7 @@ type Row = {
 	readonly last_message_id: string | null;
 };
 
-/** How long before the first failure a message may have been accepted whose delivery came after it, milliseconds. */
+/** How long before the first failure a message may have been accepted that was delivered after it, milliseconds. */
 const longestQueueMs = 7 * 86_400_000;
 
 /** The health of those addresses that failed before, by `pairKey`. */
@@ -252,7 +252,7 @@ export async function removeHealth(trx: Knex.Transaction, [workspaceId, addressK
 	await trx('address_health').where({workspace_id: workspaceId, address_key: addressKey}).delete();
 }
 
-/** Whether a copy for the address stands as delivered since then: no report took it back. */
+/** Whether a recipient for the address stands as delivered since then: no report took it back. */
 export async function hasDelivery(
 	trx: Knex.Transaction,
 	[workspaceId, addressKey]: Pair,

@@ -7,8 +7,8 @@ import type {RecipientState} from '../mail/recipient-state.ts';
 import {hasOneWriter, type Row, rowSource, rowsOf} from './engine/dialect.ts';
 import {among, insertRows, namedIds, nearIds} from './engine/rows.ts';
 
-// Where an event stands in the stream of all events. Who has read up to a settled position has missed none before it, whatever
-// clocks say: docs/internals/decisions/0021-event-positions.md.
+// The position of an event in the stream of all events. A reader up to a settled position has missed none before it, regardless
+// of clocks: docs/internals/decisions/0021-event-positions.md.
 
 /**
  * Takes positions for as many events in a transaction, and answers the one before the first. SQLite has one writer at a time:
@@ -23,7 +23,7 @@ export async function takePositions(trx: Knex.Transaction, count: number): Promi
 	return last - count;
 }
 
-/** Inserts rows that tell of events, each with a position. */
+/** Inserts rows of events, each with a position. */
 export async function insertPlaced(
 	trx: Knex.Transaction,
 	table: 'events' | 'messages',
@@ -51,13 +51,13 @@ export async function readLastPosition(reader: Knex): Promise<number> {
 	return row?.last ?? 0;
 }
 
-// Whoever inserts an event, or a message, holds this lock from before it takes a position to the end of its transaction.
+// Every transaction that inserts an event or a message takes this lock before it takes a position, and holds it to its end.
 const writersNow = `select virtualtransaction as id from pg_locks where locktype = 'relation' and granted
 	and relation in ('events'::regclass, 'messages'::regclass) and database = (select oid from pg_database where datname = current_database())
 	and mode = 'RowExclusiveLock'`;
 
 /**
- * Answers at each call, of which one may run at a time, a settled position: no event will come at or before it. On PostgreSQL
+ * Returns at each call (one at a time) a settled position: no event will come at or before it. On PostgreSQL
  * transactions take positions in one order and commit in another: a position is settled once those that wrote while it was
  * the last have ended. 0: none is settled yet.
  */
@@ -84,8 +84,8 @@ export function createSettled(reader: Knex): () => Promise<number> {
 }
 
 /*
- * How events lie in the table. What one transaction records of a copy shares a row: its columns are those of the last event, and
- * `earlier` has those before it, as far as they can be told from the last (docs/internals/decisions/0026-rows-of-events.md).
+ * How events are stored. The events of a recipient in one transaction share a row: its columns are those of the last event, and
+ * `earlier` has those before it, if they can be derived from the last (docs/internals/decisions/0026-rows-of-events.md).
  */
 
 /** A timeline entry to be written; times in the store's form, `detail` as JSON text. */
@@ -178,13 +178,13 @@ export function eventsOf<Row extends StoredRow>({
 	];
 }
 
-/** The first event of a message whose row tells of it: it has a position in the stream. */
+/** The first event of a message, which is encoded in the message's row. */
 export function acceptedEvent(messageId: string, createdAt: string): StoredEvent {
 	const id = `evt${messageId.slice(3)}`;
 	return {id, type: 'accepted', occurredAt: createdAt, recordedAt: createdAt, detail: {}};
 }
 
-/** The event of a copy that was claimed for the first time. */
+/** The event of a recipient that was claimed for the first time. */
 export function queuedEvent(id: string): Pick<NewEvent, 'id' | 'occurredAt' | 'recordedAt' | 'detail'> & {
 	readonly type: 'queued';
 } {
@@ -192,16 +192,15 @@ export function queuedEvent(id: string): Pick<NewEvent, 'id' | 'occurredAt' | 'r
 }
 
 /*
- * A copy is queued from its first claim on, but the claim does not write that into its row: the end of the claim does
- * (`takeQueued`). Until then it is told from the claim, which has the id of the `queued` event. Whoever shows a state
- * reads it here.
+ * A recipient is queued from its first claim on, but only the end of the claim writes that into its row (`takeQueued`). Until then
+ * the claim shows it, which has the id of the `queued` event. All code that shows a state reads it with these expressions.
  */
 
-/** An expression: the id of the event, if the copy is in its first claim. */
+/** An expression: the id of the event, if the recipient is in its first claim. */
 const queuedOf = (recipient: string): string =>
 	`case when ${recipient}.state = 'accepted' then (select c.queued from claims as c where c.recipient_id = ${recipient}.id) end`;
 
-/** An expression: the state of a copy. */
+/** An expression: the state of a recipient. */
 export const stateOf = (recipient: string): string =>
 	`case when ${queuedOf(recipient)} is null then ${recipient}.state else 'queued' end`;
 
@@ -215,12 +214,12 @@ type ReadState = {
 	readonly queued_event: string | null;
 };
 
-/** A row with the state that its copy has, and since when. */
+/** A row with the state that its recipient has, and since when. */
 export function shown<Row extends ReadState>({queued_event: queued, ...row}: Row): Omit<Row, 'queued_event'> {
 	return queued === null ? row : {...row, state: 'queued', state_at: storeTime(idTime(queued))};
 }
 
-/** Writes events; those of a copy that follow one another share a row where they can. */
+/** Writes events; those of a recipient that follow one another share a row where they can. */
 export async function insertEvents(trx: Knex.Transaction, events: readonly NewEvent[]): Promise<void> {
 	if (events.length === 0) {
 		return;
@@ -294,7 +293,7 @@ async function readBegun(reader: Knex, messageId: string): Promise<StoredEvent[]
 	];
 }
 
-/** The details of a copy's events of one type, of which each has a row of its own. */
+/** The details of a recipient's events of one type that has rows of its own. */
 export async function readDetails(
 	reader: Knex,
 	{
@@ -313,17 +312,17 @@ export async function readDetails(
 	return rows.map(({detail}) => JSON.parse(detail ?? '{}'));
 }
 
-/** What a claim says of its copy: `queued` is the id of the event of a first one. */
+/** What a claim says of its recipient: `queued` is the id of the event of a first one. */
 type Claim = {readonly recipient_id: string; readonly attempts: number; readonly queued: string | null};
 
 const told = ['recipient_id', 'attempts', 'queued'] as const;
 
-/** Ends claims without an outcome. What was seen of a first one stays: its copy is queued, and its event is stored. */
+/** Ends claims without an outcome. After a first claim the recipient stays queued, and its event is stored. */
 export async function endClaims(trx: Knex.Transaction, claims: Knex.QueryBuilder): Promise<number> {
 	return (await end(trx, claims)).length;
 }
 
-/** The same where the daemon died: each copy may have been sent, so its timeline says so. It is no try of the copy. */
+/** The same after the daemon died: each recipient may have been sent, so its timeline says so. It does not count as an attempt. */
 export async function endCutOff(trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string): Promise<number> {
 	const ended = await end(trx, claims);
 	const reply = 'possible duplicate: the daemon ended while it had this copy, which may have been sent';
@@ -355,7 +354,7 @@ export async function takeClaims(
 	return taken;
 }
 
-/** Of these copies, whose states change during their tries, the claims go on without the event: the caller stores it. */
+/** Takes the event out of the claims of recipients that change their state during an attempt: the caller stores it. */
 export async function takeQueued(
 	trx: Knex.Transaction,
 	recipientIds: readonly string[],
@@ -385,7 +384,7 @@ function claimsOf(trx: Knex.Transaction, claims: readonly Claim[]): Knex.QueryBu
 	);
 }
 
-/** Moves the copies of first claims on to `queued`, and stores their events. A copy that had moved already keeps its state. */
+/** Moves the recipients of first claims on to `queued`, and stores their events. A recipient that had moved already keeps its state. */
 export async function storeQueued(trx: Knex.Transaction, claims: readonly Claim[]): Promise<void> {
 	const first = claims.flatMap(({recipient_id: id, queued}) => (queued === null ? [] : [{id, queued}]));
 	if (first.length === 0) {

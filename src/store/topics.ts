@@ -141,7 +141,7 @@ type Lesson = Preferences & {
 	readonly workspaceId: string;
 	readonly address: string;
 	readonly addressKey: string;
-	/** What the contact prefers; undefined: there is none yet. */
+	/** What the contact prefers; undefined without a contact. */
 	readonly known: Preferences | undefined;
 	/** False: the contact is read, but neither made nor changed. */
 	readonly learns: boolean;
@@ -274,9 +274,9 @@ export async function updateContact(
 
 /** What a workspace knows of an address that it is to mail. */
 export type Addressee = {
-	/** Of its entry on the suppression list; null: it has none. */
+	/** Of its entry on the suppression list; null without one. */
 	readonly suppressed: Mode | null;
-	/** Of its contact; undefined: there is none yet. */
+	/** Of its contact; undefined without one. */
 	readonly preferences: Preferences | undefined;
 };
 

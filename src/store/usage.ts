@@ -5,14 +5,14 @@ import {domainOf, hasDays, jsonField, readBy, rowSource, rowsOf} from './engine/
 import {insertRows, lagMs} from './engine/rows.ts';
 import {unanswered} from './postgres/postgres-client.ts';
 
-/** What the API tells of a day. */
+/** The figures of a day in the API. */
 export const usageStatuses = ['accepted', 'delivered', 'bounced', 'complained'] as const;
 
 /** What is counted by the hour and by the day: `opened` is the first open of a message. */
 export const countedStatuses = [...usageStatuses, 'opened'] as const;
 export type CountedStatus = (typeof countedStatuses)[number];
 
-/** So many more of a status at a time, in the store's form. */
+/** An increment of a status at a time, in the store's form. */
 type UsageCount = {
 	readonly workspaceId: string;
 	readonly at: string;
@@ -44,7 +44,7 @@ export async function countUsage(trx: Knex.Transaction, counts: readonly UsageCo
 	}
 }
 
-/** So many of a status on a UTC day (`2026-11-05`) or in an hour of it (`2026-11-05T13`). */
+/** The number of a status on a UTC day (`2026-11-05`) or in an hour of it (`2026-11-05T13`). */
 type UsageFigure = {readonly time: string; readonly status: CountedStatus; readonly n: number};
 
 /** The figures of a workspace's days or hours from `since` on. Those of hours are kept for some days. */
@@ -123,7 +123,7 @@ export async function giveBack(
 	}
 }
 
-/** How many messages workspaces had accepted in a month; those that are missing had none. */
+/** How many messages workspaces had accepted in a month; a missing one accepted 0. */
 export async function readAccepted(
 	reader: Knex,
 	workspaceIds: readonly string[],
@@ -177,8 +177,8 @@ const outcomes = {
 } as const;
 
 /**
- * Counts messages by what became of them so far, the largest groups first. Real mail only: what the simulator gets leaves no
- * machine. Ids are made in the order of time, so this reads the copies of the range and no others.
+ * Counts messages by their outcome so far, the largest groups first. Real mail only: what the simulator gets leaves no
+ * machine. Ids are made in the order of time, so this reads the recipients of the range and no others.
  */
 export async function countStats(reader: Knex, query: StatsQuery): Promise<StatsRow[]> {
 	const recipients = recipientsOf(reader, query, tablesOf(reader, query)).select('r.state');
@@ -204,7 +204,7 @@ type Engaged = {readonly opened: number; readonly clicked: number};
 
 async function countEngaged(reader: Knex, query: StatsQuery): Promise<Map<string | null, Engaged>> {
 	const recipients = tablesOf(reader, query);
-	// Whichever is fewer: the copies of one workspace, or what was opened and clicked in all of them.
+	// Whichever is fewer: the recipients of one workspace, or what was opened and clicked in all of them.
 	const tables =
 		query.workspaceId === undefined ? ['engagement as e', ...recipients] : [...recipients, 'engagement as e'];
 	const engaged = recipientsOf(reader, query, tables)
@@ -221,7 +221,7 @@ async function countEngaged(reader: Knex, query: StatsQuery): Promise<Map<string
 
 const messages = 'messages as m';
 
-/** Tables that tell of copies, in the order in which SQLite reads them. Only messages have an index by workspace. */
+/** Tables of recipients, in the order in which SQLite reads them. Only messages have an index by workspace. */
 function tablesOf(reader: Knex, {workspaceId, by}: StatsQuery): string[] {
 	if (workspaceId !== undefined) {
 		// Of an index that covers more SQLite would read all of the workspace.
@@ -230,7 +230,7 @@ function tablesOf(reader: Knex, {workspaceId, by}: StatsQuery): string[] {
 	return by === 'domain' || by === 'template' ? ['recipients as r', messages] : ['recipients as r'];
 }
 
-/** The `to` copies of the messages, with the key of their group. */
+/** The `to` recipients of the messages, with the key of their group. */
 function recipientsOf(reader: Knex, query: StatsQuery, tables: readonly string[]): Knex.QueryBuilder {
 	const {workspaceId, by, from, to} = query;
 	const range = {from: idFloor('msg', from), below: idFloor('msg', to)};
@@ -262,7 +262,7 @@ const keys: Readonly<Record<StatsGroup, (reader: Knex) => string>> = {
 	domain: reader => domainOf(reader, 'm.from_key'),
 	template: () => 'm.template_id',
 	destination: () => 'r.destination',
-	// Of the first refusal, which ended the copy. The details of an erased person are gone.
+	// Of the first refusal, which ended the recipient. The details of an erased person are gone.
 	category: reader => `coalesce((
 		select ${jsonField(reader, 'e.detail', 'category')} from events as e
 		where e.message_id = r.message_id and e.recipient_id = r.id and e.type = 'bounced'

@@ -64,7 +64,7 @@ export async function deleteUser(trx: Knex.Transaction, id: string): Promise<Use
 	return user && (await trx('users').where({id}).delete()) === 1 ? user : undefined;
 }
 
-/** Compare-and-set: uses up a link that has not ended by `now`. Undefined: there is none. */
+/** Compare-and-set: uses up a link that has not ended by `now`. Undefined: no such link. */
 export async function takeLink(trx: Knex.Transaction, hash: string, now: string): Promise<User | undefined> {
 	const [row] = await trx('users')
 		.where({link_hash: hash})
@@ -122,7 +122,7 @@ export async function insertUserSession(trx: Knex.Transaction, session: UserSess
 	await trx('user_sessions').insert(session);
 }
 
-/** Undefined: there is none, or it has ended. */
+/** Undefined: no such session, or it has ended. */
 export async function findUserSession(
 	reader: Knex,
 	tokenHash: string,

@@ -5,7 +5,7 @@ import type {Claimable} from './held-claims.ts';
 
 /*
  * The table `webhook_queue`: a row for each delivery that is to be posted, due or claimed. It goes when the delivery comes to
- * its end. Whoever changes both locks this row before that of the delivery.
+ * its end. A change of both locks this row before that of the delivery.
  */
 
 /** A delivery that is to be posted; `generation` counts replays. */
@@ -16,7 +16,7 @@ type QueuedDelivery = {
 	readonly generation: number;
 };
 
-/** Puts deliveries into the queue; what is there or claimed already begins anew. */
+/** Puts deliveries into the queue; one that is queued or claimed already restarts. */
 export async function enqueueDeliveries(trx: Knex.Transaction, deliveries: readonly QueuedDelivery[]): Promise<void> {
 	await insertRows(
 		trx,
@@ -34,7 +34,7 @@ export async function dequeueDeliveries(trx: Knex.Transaction, ids: readonly str
 	}
 }
 
-/** So many attempts an endpoint may start now. */
+/** How many attempts an endpoint may start now. */
 export type EndpointPermit = {readonly endpointId: string; readonly limit: number};
 
 /** A delivery to be posted, with where it goes. */
@@ -59,7 +59,7 @@ export type ClaimedDelivery = {
 export type ClaimedDeliveries = {
 	/** In the order in which they are to start. */
 	readonly deliveries: readonly ClaimedDelivery[];
-	/** When each endpoint's next delivery is due; an endpoint that is missing has none, or takes none now. */
+	/** When each endpoint's next delivery is due; a missing endpoint has no delivery, or takes none now. */
 	readonly nextDue: ReadonlyMap<string, string>;
 };
 
@@ -101,7 +101,7 @@ export async function claimDeliveries(
 	return {deliveries: await markClaimed(trx, boot, wanted), nextDue};
 }
 
-/** The first deliveries of each endpoint, one more than any may start: that one tells when the next is due. */
+/** The first deliveries of each endpoint, one more than it may start: that one shows when the next is due. */
 async function findFirst(trx: Knex.Transaction, permits: readonly EndpointPermit[]): Promise<Found[]> {
 	if (permits.length === 0) {
 		return [];
@@ -222,7 +222,7 @@ export const deliveryClaims: Claimable = {
 	told: ['endpoint_id'],
 };
 
-/** Deliveries that nobody has. What is claimed ends by result. */
+/** Deliveries that are not claimed. A claimed one ends by its result. */
 export function waitingDeliveries(trx: Knex.Transaction): Knex.QueryBuilder {
 	return trx(deliveryClaims.table).whereNull('claimed_by');
 }
@@ -232,7 +232,7 @@ export function claimName({id, generation}: Pick<ClaimedDelivery, 'id' | 'genera
 	return `${id} ${generation}`;
 }
 
-/** Gives back the claims of nodes that were silent too long, or that nobody knows (several machines on PostgreSQL). */
+/** Releases the claims of nodes that were silent too long or are unknown (several machines on PostgreSQL). */
 export async function releaseSilentDeliveries(
 	trx: Knex.Transaction,
 	silentSince: string,
@@ -303,7 +303,7 @@ export async function writeDeliveryEnds(
 	return new Set(rows.map(({id}) => id));
 }
 
-/** Of the attempts whose deliveries this daemon still holds: takes them out of the queue, or lets them wait for the next. */
+/** For attempts with deliveries that this daemon still holds: takes them out of the queue, or schedules the next. */
 async function endClaims(
 	trx: Knex.Transaction,
 	boot: string,
@@ -328,7 +328,7 @@ async function endClaims(
 	return [...last, ...repeated];
 }
 
-/** Those of the ends whose rows the statement changed. */
+/** Those of the ends with rows that the statement changed. */
 async function changeQueued(
 	trx: Knex.Transaction,
 	ends: readonly DeliveryEnd[],
@@ -357,7 +357,7 @@ async function changeQueued(
 	return ends.filter(end => names.has(claimName(end)));
 }
 
-/** Keeps what came of attempts. */
+/** Stores the results of attempts. */
 async function keepAttempts(trx: Knex.Transaction, ends: readonly DeliveryEnd[]): Promise<void> {
 	const rows = ends.flatMap(({id, generation, n, at, end}) =>
 		end === null ? [] : [[id, generation, n, at, end.status, end.error, end.answer, Math.round(end.ms)]],
@@ -381,7 +381,7 @@ async function keepAttempts(trx: Knex.Transaction, ends: readonly DeliveryEnd[])
 	);
 }
 
-/** An endpoint whose attempts fail since then, in the store's form, or fail no more (null). */
+/** An endpoint that fails since then, in the store's form, or fails no more (null). */
 export type Failing = {readonly endpointId: string; readonly since: string | null};
 
 /** What is noted as failing already stays noted from its first failure on. */

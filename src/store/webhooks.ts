@@ -18,7 +18,7 @@ export type Endpoint = {
 	readonly events: readonly WebhookEventType[];
 	/** Sealed for the endpoint's id. */
 	readonly secret: string;
-	/** The secret before it, sealed likewise, which signs too until `previousUntil`; null: there is none. */
+	/** The former secret, sealed likewise, which signs too until `previousUntil`; null without one. */
 	readonly previousSecret: string | null;
 	readonly previousUntil: string | null;
 	readonly disabledAt: string | null;
@@ -151,14 +151,14 @@ export async function updateSecrets(
 		.update({secret, previous_secret: previousSecret, previous_until: previousUntil});
 }
 
-/** From now on nobody finds it; `purgeEndpoints` takes its rows away. False: there is no such endpoint. */
+/** Hides it; `purgeEndpoints` removes its rows. False: there is no such endpoint. */
 export async function deleteEndpoint(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	id: string,
 	now: string,
 ): Promise<boolean> {
-	// The secrets are of no use to anybody any more.
+	// The secrets are of no use any more.
 	const gone = {deleted_at: now, secret: '', previous_secret: null, previous_until: null};
 	const changed = await present(trx).where({workspace_id: workspaceId, id}).update(gone);
 	return changed === 1;
@@ -294,7 +294,7 @@ export type StoredDelivery = {
 	readonly nextAttemptAt: string | null;
 	readonly lastAttemptAt: string | null;
 	readonly createdAt: string;
-	/** What the last attempt came to; null: none was made. */
+	/** The result of the last attempt; null: none was made. */
 	readonly lastStatus: number | null;
 	readonly lastError: string | null;
 };
@@ -316,7 +316,7 @@ type DeliveryPage = {
 	readonly after: string | null;
 	readonly limit: number;
 	readonly state?: DeliveryState | undefined;
-	/** Only those whose event came then or later, milliseconds. */
+	/** Only those with an event of then or later, milliseconds. */
 	readonly since?: number | undefined;
 };
 
@@ -354,7 +354,7 @@ export async function findNewest(reader: Knex, endpointIds: readonly string[]): 
 	return new Map(rows.map(row => [row.endpointId, row]));
 }
 
-/** The same, no more than fit one answer together; `next` is where the rest begins, null: there is none. */
+/** The same, no more than fit one answer together; `next` is where the rest begins, null at the end. */
 export async function scanDeliveries(
 	reader: Knex,
 	endpointId: string,
@@ -455,8 +455,7 @@ function presentEndpoints(connection: Knex, workspaceId: string): Knex.QueryBuil
 }
 
 /**
- * Starts a delivery anew, whatever became of it: a new generation, so that the end of an attempt that is under way moves
- * nothing. Undefined: there is no such delivery, or its endpoint was deleted, or is not of the mode that is given.
+ * Restarts a delivery in any state, in a new generation, so that the end of a running attempt changes nothing. Undefined: there is no such delivery, or its endpoint was deleted, or is not of the mode that is given.
  */
 export async function replayDelivery(
 	trx: Knex.Transaction,
@@ -499,7 +498,7 @@ function replayQuery(connection: Knex, filter: ReplayFilter): Knex.QueryBuilder 
 	return query;
 }
 
-/** Starts at most `limit` deliveries anew, oldest first, after the delivery `after` (null: from the first); their ids. */
+/** Restarts at most `limit` deliveries, oldest first, after the delivery `after` (null: from the first); returns their ids. */
 export async function replayDeliveries(
 	trx: Knex.Transaction,
 	filter: ReplayFilter,

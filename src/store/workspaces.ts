@@ -12,7 +12,7 @@ export type Workspace = {
 	readonly track_clicks_at: string | null;
 	readonly paused_at: string | null;
 	readonly pause_reason: string | null;
-	/** `workspace`: users of it alone paused it, and may resume it. Null: somebody above did, or nobody. */
+	/** `workspace`: its own users paused it, and may resume it. Null: the operator did, or it is not paused. */
 	readonly paused_by: 'workspace' | null;
 	/** When it was last resumed: its reputation counts from here. Null: never. */
 	readonly reputation_since: string | null;
@@ -74,7 +74,7 @@ export async function findWorkspaces(
 	return await query;
 }
 
-/** The one that the first start made; undefined: there is none. */
+/** The one that the first start made; undefined: it is gone. */
 export async function findOldestWorkspace(reader: Knex): Promise<Workspace | undefined> {
 	return await reader('workspaces').orderBy('id').first(columns);
 }
@@ -115,7 +115,7 @@ export async function updateWorkspace(trx: Knex.Transaction, id: string, changes
 	return (await trx('workspaces').where({id}).update(changes)) === 1;
 }
 
-/** What a workspace may have any number of, besides messages: the table, its key, and how many rows a step takes. */
+/** Tables with any number of rows of a workspace, except messages: the table, its key, and how many rows a step removes. */
 const lists = [
 	['contacts', ['id'], 500],
 	['suppressions', ['id'], 500],
@@ -158,7 +158,7 @@ export async function removeLists(trx: Knex.Transaction, workspaceId: string): P
 
 /**
  * Removes the workspace with the rest of its rows. False: it has a message, which came meanwhile; the transaction must not be
- * committed. That is asked last: whatever accepts mail needs the workspace's row, and waits here or comes too late.
+ * committed. This is checked last: accepting mail needs the workspace's row, and waits here or comes too late.
  */
 export async function deleteWorkspaceRow(trx: Knex.Transaction, id: string): Promise<boolean> {
 	await trx('lane_waits').where({workspace_id: id}).delete();

@@ -1,17 +1,17 @@
 import type {Knex} from 'knex';
 
-/** The differences between the two engines. Besides this file only `rows.ts` knows which one is in use. */
+/** The differences between the two engines. Apart from this file only `rows.ts` knows which one is in use. */
 export type Dialect = {
 	readonly name: 'sqlite' | 'postgres';
 	/** Several nodes may use the store at once. */
 	readonly isShared: boolean;
 	/** `with` may hold an update, so that one statement claims and reads. */
 	readonly updatesWithin: boolean;
-	/** Ends a select whose rows are taken: those that another node is taking are passed over. SQLite has one writer. */
+	/** Ends a select that claims rows: rows that another node is claiming are skipped. SQLite has one writer. */
 	readonly skipLocked: string;
 	/** Whether the error says that the store cannot be written now, so that nothing is gained by trying item by item. */
 	readonly isUnavailable: (error: unknown) => boolean;
-	/** Whether the connection was lost: a transaction whose end it was not told has written nothing. */
+	/** Whether the connection was lost: a transaction without a confirmed end has written nothing. */
 	readonly isLost: (error: unknown) => boolean;
 	/** Whether the engine asks for the transaction to be repeated (deadlock, serialization failure). */
 	readonly isConflict: (error: unknown) => boolean;
@@ -48,7 +48,7 @@ export const sqliteDialect: Dialect = {
 const postgresUnavailable = /^(08|53|57|25006|25P03|55P03)|^E(CONN|TIMEDOUT|PIPE|HOSTUNREACH|NETUNREACH|AI_AGAIN)/;
 const ended = /connection (terminated|ended|error)/i;
 
-// The server's messages are in its own language: of a refusal that has no code to itself, the name of PostgreSQL's function tells.
+// The server's messages are localised: a refusal without a code of its own is recognised by the name of PostgreSQL's function.
 const refusedBy = (error: unknown, routine: string) => codeOf(error) === '0A000' && Object(error).routine === routine;
 
 /** A newer node has changed the table since the statement was prepared ("cached plan must not change result type"). */
@@ -56,7 +56,7 @@ export function isStalePlan(error: unknown): boolean {
 	return refusedBy(error, 'RevalidateCachedQuery');
 }
 
-/** What `begin read write` is told by a replica ("cannot set transaction read-write mode during recovery"). */
+/** A replica refused `begin read write` ("cannot set transaction read-write mode during recovery"). */
 function isReplica(error: unknown): boolean {
 	return refusedBy(error, 'call_bool_check_hook');
 }
@@ -90,7 +90,7 @@ export function hasOneWriter(database: Knex): boolean {
 }
 
 /**
- * Locks the rows of a query against the order in which others lock, so it waits for nobody: if one of them is locked, the writer
+ * Locks the rows of a query against the order in which others lock, so it never waits: if one of them is locked, the writer
  * repeats the transaction (`isConflict`). SQLite has one writer.
  */
 export async function lockLate<Row>(rows: Knex.QueryBuilder): Promise<Row[]> {
@@ -132,16 +132,16 @@ export const serverMs = 'extract(epoch from clock_timestamp()) * 1000';
 /** The class of the advisory locks that show which daemons live; the other half is the hash of the daemon's boot id. */
 export const nodeLocks = schemaLock + 1;
 
-/** Of NOTIFY: on it nodes tell each other where to look. */
+/** The channel of NOTIFY, on which nodes announce where new work is. */
 export const channel = 'mailctl';
 
-/** Who holds it divides sites among nodes. */
+/** The node that holds it divides sites among nodes. */
 export const leaseLock = schemaLock + 2;
 
 const listsLock = schemaLock + 3;
 
 /**
- * Holds off others that take messages out of lists (`message-terms.ts`), until the transaction ends. They write rows anew, and a
+ * Holds off others that take messages out of lists (`message-terms.ts`), until the transaction ends. They rewrite rows, and a
  * statement of PostgreSQL does not see rows that were written while it waited. SQLite has one writer.
  */
 export async function lockLists(trx: Knex.Transaction): Promise<void> {
@@ -156,14 +156,14 @@ export async function isUnheld(trx: Knex.Transaction, name: string): Promise<boo
 	return rows[0].free;
 }
 
-/** Until the transaction ends a statement may take long: it changes or removes many rows, and nobody waits for it. */
+/** Raises the time limit of statements until the transaction ends: it changes or removes many rows in the background. */
 export async function takeTime(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
 		await trx.raw(`set local statement_timeout = '50s'`);
 	}
 }
 
-/** So much of SQLite's file stays free for the rows that come. */
+/** The part of SQLite's file that stays free for new rows. */
 const keptFree = 0.1;
 
 /**
@@ -206,8 +206,7 @@ export const quiet = {
 };
 
 /**
- * Asks things of which none needs another's answer: PostgreSQL at once, which works on them in this order, SQLite one after
- * the other.
+ * Asks independent questions: PostgreSQL gets all at once and answers in this order, SQLite one after the other.
  */
 export async function askTogether<Asks extends ReadonlyArray<() => Promise<unknown>>>(
 	trx: Knex,
@@ -269,8 +268,8 @@ export function textAsBytes(database: Knex, expression: string): string {
 }
 
 /**
- * A condition: the bytes that are bound to it, their ASCII letters in lower case, stand in a column of bytes, in whatever
- * case. SQLite's functions see the bytes behind a NUL too.
+ * A condition: a column of bytes contains the bound bytes, with ASCII letters in lower case; the column's case is ignored.
+ * SQLite's functions see the bytes behind a NUL too.
  */
 export function holdsBytes(database: Knex, column: string): string {
 	return database.client.driverName === 'sqlite3'
@@ -286,7 +285,7 @@ export type IdRange = {readonly from?: string | null | undefined; readonly below
  * them is the only one that serves.
  *
  * PostgreSQL drops a column that equals a constant from `order by`: it would take an index that lacks the column, and walk
- * along the ids of all rows, past those of a year if the value has had none since. `like` is an equality only when an index
+ * along the ids of all rows, also past a year of rows without the value. `like` is an equality only when an index
  * is read. Of two columns compared as one row, PostgreSQL before 18 would read on beyond the lower bound; SQLite does not.
  */
 export function isWithin(

@@ -98,7 +98,7 @@ export async function schemaName(database: Knex): Promise<string | undefined> {
 	return (await database('migrations').max({name: 'name'}))[0]?.name ?? undefined;
 }
 
-/** Whether a store whose last migration this is can be opened. */
+/** Whether a store with this last migration can be opened. */
 export function judgeSchema(last: string): 'tooOld' | 'known' | 'newer' {
 	if (last === lastReplaced || migrations.some(([name]) => name === last)) {
 		return 'known';

@@ -72,7 +72,7 @@ export function pairKey(workspaceId: string, addressKey: string): string {
 
 const mostPairs = 10_000;
 
-/** The rows of a table that stand for any of these pairs, by index probes; `columns` besides workspace_id and address_key. */
+/** The rows of a table for any of these pairs, by index probes, with workspace_id, address_key and `columns`. */
 export async function selectPairs<Row>(
 	trx: Knex,
 	table: string,
@@ -101,7 +101,7 @@ export async function selectOfPairs<Row>(
 	return found;
 }
 
-/** More than passes between the ids of a message and of its copies, which are made in one transaction. */
+/** More than passes between the ids of a message and of its recipients, which are made in one transaction. */
 export const lagMs = hourMs;
 
 /**
@@ -122,7 +122,7 @@ export function nearIds(
 			last = Math.max(last, time);
 		}
 	}
-	// SQLite; no ids; what nobody made is nowhere.
+	// SQLite; no ids; ids that were never made.
 	if (!(first <= last)) {
 		return ['1 = 1', []];
 	}
@@ -203,7 +203,7 @@ export function newestFirst(database: Knex, prefix: IdPrefix, {from = null, belo
 
 /**
  * Rows of a table, newest first, along an index: equality on each of its leading columns, and a range on the id that ends
- * it. No row is read that is not answered, whatever the engine believes to be common.
+ * it. It reads no row that it does not return, regardless of the engine's statistics.
  */
 export function alongIndex(
 	reader: Knex,

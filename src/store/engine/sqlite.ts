@@ -10,12 +10,12 @@ import SqliteDialect, {
 import {LRUCache} from 'lru-cache';
 import {quiet} from './dialect.ts';
 
-/** SQLite's write-ahead log. It grows for as long as somebody reads the store as it was. */
+/** SQLite's write-ahead log. It grows while a reader holds an old snapshot. */
 export type WriteAheadLog = {
 	readonly file: string;
 	/** What it takes on the disk, octets. */
 	readonly bytes: () => number;
-	/** Takes it into the file and empties it. False: somebody reads what it holds. Writers wait a moment at most. */
+	/** Copies it into the file and empties it. False: a reader needs it. Writers wait a moment at most. */
 	readonly empty: () => Promise<boolean>;
 };
 
@@ -49,8 +49,8 @@ function walBytes(file: string): number {
 }
 
 class ImmediateTransaction extends SqliteTransaction {
-	// A deferred transaction that reads, then writes fails with SQLITE_BUSY at once when the CLI wrote in between, whatever
-	// busy_timeout says: the write lock is taken at the beginning instead.
+	// A deferred transaction that reads, then writes fails with SQLITE_BUSY at once when the CLI wrote in between,
+	// regardless of busy_timeout: the write lock is taken at the beginning instead.
 	override begin(connection: unknown): Promise<unknown> {
 		return this.query(connection, 'BEGIN IMMEDIATE;');
 	}
@@ -84,8 +84,8 @@ class ImmediateTransaction extends SqliteTransaction {
 
 	/**
 	 * SQLite ends a transaction by itself after SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM and at times SQLITE_BUSY. A ROLLBACK
-	 * fails then, and knex would report that failure instead of its cause. A connection whose transaction cannot be ended
-	 * is closed: the next BEGIN on it would fail.
+	 * fails then, and knex would report that failure instead of its cause. A connection with a transaction that cannot be
+	 * ended is closed: the next BEGIN on it would fail.
 	 */
 	async #undo(connection: Connection): Promise<void> {
 		try {
@@ -254,7 +254,7 @@ export function sqliteConfig(filename: string, connections: number): Knex.Config
 	};
 }
 
-/** Who holds a lock, for the message of whoever comes second. */
+/** The process that holds a lock, for the message of the second one. */
 type LockHolder = {readonly pid: number; readonly host: string; readonly startedAt: string};
 type FolderLock =
 	| {readonly ok: true; readonly release: () => Promise<void>}
@@ -290,14 +290,14 @@ export async function lockFolder(file: string, self: LockHolder): Promise<Folder
 	}
 }
 
-/** Its owner's alone whatever the umask, as SQLite makes the files beside it with the same mode. */
+/** Readable by its owner only, regardless of the umask; SQLite gives the files beside it the same mode. */
 function makeOwn(file: string): void {
 	if (!existsSync(file)) {
 		closeSync(openSync(file, 'a', 0o600));
 	}
 }
 
-/** Whether a process holds the lock; a file that is not there is held by nobody. Whoever wants the lock now is not kept from it. */
+/** Whether a process holds the lock; false if the file does not exist. Does not keep others from taking it. */
 export async function isFolderLocked(file: string): Promise<boolean> {
 	if (!existsSync(file)) {
 		return false;

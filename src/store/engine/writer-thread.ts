@@ -97,13 +97,13 @@ type WriterThreadOptions<News> = {
 	readonly own: Writer;
 	/** Starts the thread, which gets the memory. */
 	readonly spawn: (ended: SharedArrayBuffer) => Worker;
-	/** Something that a write told besides its result. */
+	/** A message that a write sent in addition to its result. */
 	readonly onNews: (news: News) => void;
 	/** The thread failed, or ended by itself: what it held was written or not. Nothing can be written any more. */
 	readonly onDeath: (error: Error) => void;
 };
 
-/** So long the end of the process waits for the transactions under way, milliseconds. */
+/** How long the end of the process waits for running transactions, milliseconds. */
 const haltMs = 2000;
 
 /**
@@ -253,7 +253,7 @@ type AnsweringOptions<Live> = {
 	readonly close: () => Promise<void>;
 };
 
-/** The other end, in the thread. `tell`: what a write says besides its result. */
+/** The other end, in the thread. `tell` sends a message of a write in addition to its result. */
 export function answerWrites<Live, News>(port: MessagePort, options: AnsweringOptions<Live>) {
 	const {writer, onLive, close} = options;
 	const ended = new Int32Array(options.ended);

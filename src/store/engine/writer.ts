@@ -3,7 +3,7 @@ import type {Dialect} from './dialect.ts';
 
 /**
  * One kind of hot write. `apply` gets every item of this kind in the batch and answers one result per item, in order.
- * It must touch rows that others may touch in a fixed order. Throwing fails the batch, whose items are then run alone.
+ * It must touch rows that others may touch in a fixed order. Throwing fails the batch; its items are then run alone.
  */
 export type GroupWrite<Item, Result> = {
 	readonly name: string;
@@ -18,7 +18,7 @@ export type GroupWrite<Item, Result> = {
 	readonly bytes?: (item: Item) => number;
 };
 
-/** A place that writes: one transaction at a time; whatever arrives meanwhile shares the next one (group commit). */
+/** Writes one transaction at a time; what arrives meanwhile shares the next one (group commit). */
 export type Writer = {
 	/** Whether a write finds what was submitted before it; else only what was answered before it was submitted. */
 	readonly isOrdered: boolean;
@@ -96,7 +96,7 @@ export function writeBeside(most: Writer, beside: Writer): Writer {
 	};
 }
 
-// A transaction of its own ends the batch before it; the first item is taken whatever its size.
+// A transaction of its own ends the batch before it; the first item is taken at any size.
 function takeBatch(waiting: readonly Entry[]): Entry[] {
 	if (waiting[0]?.write === null) {
 		return [waiting[0]];

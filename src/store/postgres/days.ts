@@ -9,10 +9,10 @@ import {deleteDeliveries} from '../webhooks.ts';
 /*
  * On PostgreSQL the rows of mail lie in a part of their table for each day (UTC) of the id that they go with, so that a day
  * goes at once. What has no day's part, because a clock was far ahead or the day is long ago, goes into `<table>_other`;
- * what an older version stored is in `<table>_former`. On SQLite there are none, and all of this does nothing.
+ * what an older version stored is in `<table>_former`. On SQLite all of this does nothing.
  */
 
-/** Those that the schema divides (`migrations/029_schema.ts`): a table with the id that tells the day of its rows. */
+/** The tables that the schema divides (`migrations/029_schema.ts`), each with the id that dates its rows. */
 const tables = [
 	['messages', 'id', 'msg'],
 	['recipients', 'id', 'rcp'],
@@ -87,7 +87,7 @@ async function makeDay(trx: Knex.Transaction, start: number): Promise<void> {
 		return;
 	}
 	for (const {table, from, to} of bounds) {
-		// Attached, not made in its place: that would hold up all who use the table. The end of a copy's try is written into its
+		// Attached, not made in its place: that would hold up all who use the table. The end of a recipient's try is written into its
 		// page, without new entries of its indexes, if there is room.
 		const room = table === 'recipients' ? 'with (fillfactor = 50)' : '';
 		await trx.raw(`create table ${table}_${name} (like ${table} including all) ${room}`);
@@ -97,7 +97,7 @@ async function makeDay(trx: Knex.Transaction, start: number): Promise<void> {
 
 /** What of the past can go, and how. */
 type Past = {
-	/** The oldest part that ended before, and of which nothing is in the queue; null: there is none. */
+	/** The oldest part that ended before and has nothing in the queue; null: no such part. */
 	readonly day: Day | null;
 	/** Rows before this moment go one by one, once there is no such part: a day goes as a whole. */
 	readonly rowsBefore: number;
@@ -123,7 +123,7 @@ export async function findPast(database: Knex, before: number): Promise<Past> {
 }
 
 /**
- * Removes what other tables and other days have about the mail of a day: reports, deliveries to webhooks, copies made after
+ * Removes what other tables and other days have about the mail of a day: reports, deliveries to webhooks, recipients made after
  * midnight of mail accepted before it. At most `limit` rows of each; false: there is nothing more.
  */
 export async function emptyBeside(trx: Knex.Transaction, {name, from, to}: Day, limit: number): Promise<boolean> {
@@ -160,7 +160,7 @@ async function hasPart(trx: Knex.Transaction, table: string, name: string): Prom
 	return rows[0].made;
 }
 
-/** Drops a day with all its rows. A table that got its days later than others has none of the first ones. */
+/** Drops a day with all its rows. A table that was divided later than others lacks the first days. */
 export async function dropDay(trx: Knex.Transaction, {name}: Day): Promise<void> {
 	await trx.raw(`drop table if exists ${tables.map(([table]) => `${table}_${name}`).join(', ')}`);
 }

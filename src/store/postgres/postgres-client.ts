@@ -18,7 +18,7 @@ export const unanswered = {unanswered: true};
 export const writesInTransactions = 'set default_transaction_read_only = on';
 
 type Running = {
-	/** Answers that nobody has waited for; none rejects. */
+	/** Answers that were not awaited yet; none rejects. */
 	readonly sent: Array<Promise<void>>;
 	/** How many statements were sent. */
 	statements: number;
@@ -29,9 +29,9 @@ type Running = {
 const running = new WeakMap<object, Running>();
 
 /**
- * Sends a statement of a transaction. BEGIN and what is `unanswered` is taken for done at once: it travels with the next one
- * that somebody waits for, at the latest with COMMIT. Where it fails, PostgreSQL refuses what follows until the transaction ends, and
- * whoever waits next is told why. Should BEGIN itself fail, what follows cannot write (`writesInTransactions`).
+ * Sends a statement of a transaction. BEGIN and `unanswered` statements count as done at once: they travel with the next awaited
+ * statement, at the latest with COMMIT. If one fails, PostgreSQL refuses what follows until the transaction ends, and the next
+ * awaited statement rejects with its error. If BEGIN itself fails, what follows cannot write (`writesInTransactions`).
  */
 export async function sendOn<Sent extends Statement>(
 	connection: object,
@@ -143,10 +143,10 @@ type Query = Statement & {
 	options?: Statement['options'] & {readonly name?: string; readonly copied?: string};
 };
 
-/** So many statements are prepared at most. */
+/** Most statements that are prepared. */
 const mostNamed = 200;
 
-/** So long the server may take to close a connection that says goodbye, milliseconds. */
+/** Time that the server has to close a connection that was ended, milliseconds. */
 const partingMs = 1000;
 
 /**
@@ -235,12 +235,11 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 			const ask = (one: Query) => inTime(connection, start(one));
 			const send = (one: Query) => ask(prepares ? named(one) : one).catch(error => fail(connection, error));
 			if (pipelines) {
-				// The writer repeats a transaction whose plan was stale.
+				// The writer repeats a transaction with a stale plan.
 				return await sendOn(connection, query, send);
 			}
 			return await send(query).catch(error => {
-				// Here it goes once more, without a plan; within a transaction, which the error has ended, that fails too, and whoever
-				// began the transaction repeats it.
+				// Retry once without the prepared plan; within a transaction this fails too, and the caller repeats the transaction.
 				return isStalePlan(error)
 					? ask({...query, options: {}}).catch(() => Promise.reject(error))
 					: Promise.reject(error);
@@ -255,8 +254,8 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 	return {
 		Client: LimitedPostgres,
 		/**
-		 * The server is silent: whatever waits for it fails now, and nothing connects until it answers again. Connections from
-		 * before are not used again, for their server may be gone.
+		 * The server is silent: pending statements fail now, and nothing connects until it answers again. Older connections are
+		 * not used again, as their server may be gone.
 		 */
 		setSilent(is: boolean): void {
 			silent = is;
@@ -271,8 +270,8 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 
 /** Marks a connection that must not be used again after this error. */
 function fail(connection: PostgresConnection, error: unknown): never {
-	// A stale plan: the next connection plans anew. Else what is not the statement's own fault: the connection is gone, also where that
-	// is noticed later.
+	// After a stale plan the next connection plans again. After an error that is not the statement's own the connection is gone, also
+	// if that is noticed later.
 	if (isStalePlan(error) || !('severity' in Object(error)) || Object(error).severity === 'FATAL') {
 		connection.__knex__disposed ??= error;
 	}
@@ -327,7 +326,7 @@ export function postgresConfig(url: string, {client, connections, use, isPatient
 		compileSqlOnError: false,
 		log: quiet,
 		acquireConnectionTimeout: 10_000,
-		// Statements that come again are prepared: not those of lists, whose best plan depends on the values of filters.
+		// Repeated statements are prepared, except those of lists: their best plan depends on the values of filters.
 		prepares: use !== 'reading',
 		pipelines: use === 'writing',
 		pool: {

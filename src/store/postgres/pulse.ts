@@ -19,9 +19,7 @@ export type Pulse = {
 	readonly skew: () => number;
 	/** Holds the lock of this name for life, or until the server sees that this process or its connection is gone. */
 	readonly hold: (name: string) => Promise<void>;
-	/**
-	 * Hears what nodes tell each other by NOTIFY. Null: the connection is new, and something may have been missed.
-	 */
+	/** Receives other nodes' NOTIFY. Null: the connection is new, and notices may have been missed. */
 	readonly listen: (onNotice: (notice: string | null) => void) => Promise<void>;
 	readonly stop: () => void;
 };
@@ -32,7 +30,7 @@ const answerMs = 2000;
 const retryMs = 250;
 /** After a stall of our own: an answer that has come meanwhile is read first. */
 const graceMs = 250;
-/** What two measurements may differ by besides the time that the answers took, milliseconds. */
+/** Tolerated difference of two measurements, on top of the time that the answers took, milliseconds. */
 const toleratedMs = 50;
 
 const timeQuery = `select ${serverMs} as now`;
@@ -40,7 +38,7 @@ const tryLock = 'select pg_try_advisory_lock($1, hashtext($2)) as got';
 
 /**
  * Asks the server for its time every second, on a connection of its own. That sets the clock, shows how far this machine's
- * own clock is off, and tells within three seconds that the server is silent. Resolves with the first answer.
+ * own clock is off, and finds a silent server within three seconds. Resolves with the first answer.
  */
 export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions): Promise<Pulse> {
 	let client: pg.Client | null = null;

@@ -10,7 +10,7 @@ import {among, madeBetween, nearIds} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {addWarmUp, type WarmUpDay} from './sites.ts';
 
-/** A claimed copy with everything that is needed to make and deliver it. */
+/** A claimed recipient with everything that is needed to make and deliver it. */
 export type Claimed = {
 	readonly id: string;
 	readonly workspace_id: string;
@@ -78,19 +78,19 @@ type MailRow = Omit<Claimed, 'queued'> & {readonly state: string};
 /** A row of `claims` that was just made. */
 type NewClaim = {readonly id: string; readonly queued: string | null};
 
-/** The copy of a claim. One that was given back has been queued before. */
+/** The recipient of a claim. One that was given back has been queued before. */
 const claimedOf = (row: MailRow, {queued}: NewClaim): Claimed => ({
 	...row,
 	queued: row.state === 'accepted' ? queued : null,
 });
 
-/** A query of copies with all that they are made of. As text: the query builder would take longer than the engine. */
+/** A query of recipients with all that their mail is rendered from. As text: the query builder would take longer than the engine. */
 const recipientsWithMail = `select ${columns} from recipients as r
 	join messages as m on m.id = r.message_id
 	join workspaces as w on w.id = r.workspace_id
 	left join senders as s on s.workspace_id = m.workspace_id and s.address_key = m.from_key and s.disabled_at is null`;
 
-/** One copy as a claim would give it, without claiming it: to look at its mail. */
+/** One recipient as a claim would give it, without claiming it: to look at its mail. */
 export async function readRecipient(reader: Knex, workspaceId: string, id: string): Promise<Claimed | undefined> {
 	const [near, recipients] = nearRecipients(reader, [{id}]);
 	const rows: MailRow[] = await rowsOf(
@@ -101,7 +101,7 @@ export async function readRecipient(reader: Knex, workspaceId: string, id: strin
 	return rows[0] && {...rows[0], queued: null};
 }
 
-/** The same for many. A clock that was set while mail was written may have parted copies from it: those are looked for in all days. */
+/** The same for many. If the clock was set while mail was written, recipients lie far from their message: those are looked for in all days. */
 async function readClaimed(trx: Knex.Transaction, claimed: readonly NewClaim[]): Promise<Claimed[]> {
 	const found = await readRows(trx, claimed, nearRecipients(trx, claimed));
 	const known = new Set(found.map(({id}) => id));
@@ -128,7 +128,7 @@ async function readRows(
 	return await rowsOf(trx, `${recipientsWithMail} where ${condition} and ${near}`, [...ids, ...about]);
 }
 
-/** A condition: copies and messages are of about the days of these copies. */
+/** A condition: recipients and messages are of about the days of these recipients. */
 function nearRecipients(
 	connection: Knex,
 	recipients: ReadonlyArray<{readonly id: string}>,
@@ -139,24 +139,24 @@ function nearRecipients(
 	return [`${recipient} and ${message}`, [...ofRecipient, ...ofMessage]];
 }
 
-/** What a lane may start now. */
+/** What a destination queue may start now. */
 export type Claim = QueueKey & {
 	readonly limit: number;
-	/** Takes what came due last: mail just accepted does not wait for a backlog of its own lane. */
+	/** Takes what came due last: new mail does not wait for a backlog of its own queue. */
 	readonly newestFirst: boolean;
-	/** How long a claim lasts without its daemon, milliseconds: past it another one may take the copy if nobody knows ours. */
+	/** How long a claim outlives its daemon, milliseconds; then another daemon may claim the recipient. */
 	readonly lastsMs: number;
-	/** Whether to find out when the next copy is due, if fewer than `limit` are due now. */
+	/** Whether to find out when the next recipient is due, if fewer than `limit` are due now. */
 	readonly asksNext: boolean;
-	/** The copies count in this day of a new source, which has no more than so many; null: in none. */
+	/** The recipients count in this day of a new source, at most `perDay`; null: the source is not new. */
 	readonly warmUp: (WarmUpDay & {readonly perDay: number}) | null;
 };
 
 export type ClaimedNow = {
 	readonly recipients: readonly Claimed[];
-	/** When the next copy of the lane is due; null: none waits, or it was not asked. */
+	/** When the next recipient of the queue is due; null: none waits, or it was not asked. */
 	readonly nextDue: string | null;
-	/** Copies of the warm-up's day, these included; null: there is none. */
+	/** Recipients of the warm-up's day, these included; null: the source is not new. */
 	readonly warmedUp: number | null;
 };
 
@@ -171,7 +171,7 @@ type ClaimWriteOptions = {
 /** When a transaction claims, in milliseconds, and until when, in the store's form. */
 type Times = {readonly at: number; readonly until: string};
 
-/** A query of copies in the queue, as text: ids and their tries. */
+/** A query of recipients in the queue, as text: ids and their tries. */
 type Claimable = {
 	readonly recipients: string;
 	readonly bindings: readonly Knex.RawBinding[];
@@ -179,8 +179,8 @@ type Claimable = {
 };
 
 /**
- * Claims due copies for one daemon, so few of each lane that no backlog holds up another lane's mail: all lanes of a
- * transaction in the same few statements. The time is taken here: what was written before in the same transaction is due.
+ * Claims due recipients for one daemon, few of each destination queue, so that no backlog delays the mail of others: all queues
+ * of a transaction in the same few statements. The time is taken here: what was written before in the transaction is due.
  */
 export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOptions): GroupWrite<Claim, ClaimedNow> {
 	async function claim(trx: Knex.Transaction, claims: readonly Claim[]): Promise<ClaimedNow[]> {
@@ -201,7 +201,7 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 		return claimed;
 	}
 
-	/** A day's share may be nearly used up: one after the other, also of several nodes, for counting none holds the row. */
+	/** A day's share may be nearly used up: claims run one after the other, on all nodes, as counting none locks the row. */
 	async function claimWarm(
 		trx: Knex.Transaction,
 		one: Claim,
@@ -258,8 +258,8 @@ async function claimThose(
 	{recipients, bindings, most}: Claimable,
 	{at, until}: Times,
 ): Promise<Claimed[]> {
-	// Another node may have claimed a copy just before it was locked here.
-	// A copy that was not tried yet may be queued by this.
+	// Another node may have claimed a recipient just before it was locked here.
+	// A recipient that was not tried yet may be queued by this.
 	const claiming = `insert into claims (recipient_id, claimed_by, attempts, until, queued)
 		select d.recipient_id, ?, d.attempts, ?, case when d.attempts = 0 then ${textInTurn(trx)} end
 		from (${recipients}) as d where true
@@ -289,7 +289,7 @@ async function claimRecent(
 	const [from, to] = [now - recent.before, now + recent.after];
 	const [recipient, ofRecipient] = madeBetween('r.id', 'rcp', from, to);
 	const [message, ofMessage] = madeBetween('m.id', 'msg', from, to);
-	// With an `offset`, PostgreSQL looks each copy up by itself; a join it might make of all copies of a day.
+	// With an `offset` PostgreSQL looks up each recipient; without it, it may join all recipients of a day.
 	const rows = await rowsOf<(MailRow | Record<keyof MailRow, null>) & {claimed_id: string; queued: string | null}>(
 		trx,
 		`with claimed as (${claiming}) select claimed.id as claimed_id, claimed.queued, found.* from claimed
@@ -307,10 +307,10 @@ async function claimRecent(
 	return [...found, ...(await readClaimed(trx, older))];
 }
 
-/** A query of a lane's due copies. As text, for lanes may be many. */
+/** A query of a destination queue's due recipients, as text: queues may be many. */
 function dueOf(order: 'asc' | 'desc', {skipLocked}: Dialect): string {
-	// A part of a union takes neither order nor limit, but for a table in it. As a value a claim is looked up for each copy:
-	// PostgreSQL might join by reading the whole lane.
+	// A part of a union takes neither order nor limit, but for a table in it. As a value a claim is looked up for each recipient:
+	// PostgreSQL might join by reading the whole destination queue.
 	return `select d.recipient_id, d.attempts from (
 		select q.recipient_id, q.attempts from queue as q
 		where q.destination = ? and q.workspace_id = ? and q.next_attempt_at <= ? and q.held_at is null
@@ -333,7 +333,7 @@ async function readNextDue(
 	return row?.due ?? null;
 }
 
-/** A copy in the queue; times in milliseconds. */
+/** A recipient in the queue; times in milliseconds. */
 export type AgedRecipient = {
 	readonly id: string;
 	readonly acceptedAt: number;
@@ -349,7 +349,7 @@ export async function readShortestLifetime(reader: Knex): Promise<number | null>
 	return row?.shortest == null ? null : row.shortest * 1000;
 }
 
-/** The oldest copies in the queue behind the one with this id, of those accepted before that moment (milliseconds). */
+/** The oldest recipients in the queue behind the one with this id, of those accepted before that moment (milliseconds). */
 export async function readAged(
 	reader: Knex,
 	{after, before, limit}: {readonly after: string; readonly before: number; readonly limit: number},
@@ -369,7 +369,7 @@ export async function readAged(
 	}));
 }
 
-/** Claims those of the copies that nobody has or holds, due or not. */
+/** Claims those of the recipients that are neither claimed nor held, due or not. */
 export async function claimAged(
 	trx: Knex.Transaction,
 	options: ClaimWriteOptions,

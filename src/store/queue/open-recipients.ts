@@ -11,12 +11,12 @@ import {unanswered} from '../postgres/postgres-client.ts';
 import {endCutOff, storeQueued, takeClaims} from '../timeline.ts';
 
 /*
- * The table `queue` has a row for each copy that waits or is being tried, `claims` one for each that a daemon has. All that
- * change several lock claims first, then the queue, then `recipients`. A claim is made with the copy's row in the queue
- * locked: to see that there is none, lock that row and look again. A claim found then is locked without waiting (`lockLate`).
+ * The table `queue` has a row for each recipient that waits or is being tried, `claims` one for each that a daemon has claimed.
+ * A change of several locks claims first, then the queue, then `recipients`. A claim is made while the recipient's row in the queue
+ * is locked: to be sure of no claim, lock that row and look again. A claim found then is locked without waiting (`lockLate`).
  */
 
-/** A copy that waits; its time in the store's form. */
+/** A recipient that waits; its time in the store's form. */
 type OpenRecipient = QueueKey & {
 	readonly recipientId: string;
 	readonly nextAttemptAt: string;
@@ -24,7 +24,7 @@ type OpenRecipient = QueueKey & {
 	readonly attempts: number;
 };
 
-/** Puts new copies into the queue. */
+/** Puts new recipients into the queue. */
 export async function enqueue(
 	trx: Knex.Transaction,
 	recipients: ReadonlyArray<Omit<OpenRecipient, 'attempts'>>,
@@ -37,7 +37,7 @@ export async function enqueue(
 	);
 }
 
-/** Moves copies that are in the queue to the times of their next tries. */
+/** Moves recipients that are in the queue to the times of their next tries. */
 export async function postpone(
 	trx: Knex.Transaction,
 	recipients: ReadonlyArray<Pick<OpenRecipient, 'recipientId' | 'nextAttemptAt' | 'attempts'>>,
@@ -59,7 +59,7 @@ export async function postpone(
 		.options(unanswered);
 }
 
-/** Takes copies out of the queue. */
+/** Takes recipients out of the queue. */
 export async function dequeue(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
 	if (ids.length === 0) {
 		return;
@@ -69,19 +69,19 @@ export async function dequeue(trx: Knex.Transaction, ids: readonly string[]): Pr
 	await trx.raw(`delete from queue where ${condition}`, bindings).options(unanswered);
 }
 
-/** Those of the copies that are in the queue. Their rows stay as they are until the transaction ends, and nobody claims them. */
+/** Those of the recipients that are in the queue. Their rows are locked until the transaction ends. */
 export async function lockOpen(trx: Knex.Transaction, ids: readonly string[]): Promise<string[]> {
 	return await trx('queue').whereIn('recipient_id', ids).orderBy('recipient_id').forUpdate().pluck('recipient_id');
 }
 
 /*
- * Which lanes have work. The index of what waits is sorted by lane and time: after the first copy of a lane comes a jump to
- * the next lane. So the cost is that of the lanes, however many copies wait in each.
+ * The destination queues that have work. The index of what waits is sorted by destination queue and time: after the first
+ * recipient of one queue the scan jumps to the next queue. The cost depends on the number of queues, not of recipients.
  */
 
 const order = 'q.destination, q.workspace_id, q.next_attempt_at';
 
-/** The ids of the copies that come due first in each lane, as `firsts`; of several at one time it is any. */
+/** The id of the recipient that comes due first in each destination queue, as `firsts`; of several at one time it is any. */
 const firsts = `firsts (id) as (
 		select (select q.recipient_id from queue as q where q.held_at is null order by ${order} limit 1)
 		union all
@@ -94,7 +94,7 @@ const firsts = `firsts (id) as (
 
 const isGoing = '(select w.paused_at from workspaces as w where w.id = l.workspace_id) is null';
 
-/** Lanes with work of workspaces that are not paused, and when the first copy of each is due: what the scheduler starts from. */
+/** Destination queues of workspaces that are not paused, each with the time of its first recipient: where the scheduler starts. */
 export async function readWaitingQueues(reader: Knex): Promise<Array<QueueKey & {readonly due: string}>> {
 	return await rowsOf(
 		reader,
@@ -105,7 +105,7 @@ export async function readWaitingQueues(reader: Knex): Promise<Array<QueueKey & 
 	);
 }
 
-/** Lanes with copies that a claim would get now. What is claimed is few: it is passed over copy by copy. */
+/** Destination queues with recipients that a claim would get now. Claimed recipients are few: they are skipped one by one. */
 export async function readDue(reader: Knex, now: string): Promise<QueueKey[]> {
 	return await rowsOf(
 		reader,
@@ -122,8 +122,8 @@ export async function readDue(reader: Knex, now: string): Promise<QueueKey[]> {
 }
 
 /**
- * Ids of copies of a workspace that wait or are tried, at most so many, in no order: what has its lanes is read along them, however
- * much waits for others.
+ * Ids of recipients of a workspace that wait or are tried, at most `limit`, in no order. It reads only the workspace's own
+ * destination queues.
  */
 export async function readOpenOf(reader: Knex, workspaceId: string, limit: number): Promise<string[]> {
 	const parts = [
@@ -148,7 +148,7 @@ export async function readOpenOf(reader: Knex, workspaceId: string, limit: numbe
 	return rows.map(({id}) => id);
 }
 
-/** Why mail of a lane is not claimed that is due, or that waits for a site that is left alone; times in the store's form. */
+/** Why due mail of a destination queue is not claimed, or waits for a site that backs off; times in the store's form. */
 export type QueueWaitRow = QueueKey & {
 	readonly site: string;
 	readonly reason: WaitReason;
@@ -163,11 +163,11 @@ export type QueueWaitNote = {readonly ended: readonly QueueKey[]; readonly rows:
 const waitColumns = ['destination', 'workspace_id', 'node', 'site', 'waits_for', 'detail', 'until', 'updated_at'];
 const replaced = waitColumns.slice(3).map(name => `${name} = excluded.${name}`);
 
-/** Of several nodes' rows of a lane, `l`, the one that was written last: a condition. */
+/** Of several nodes' rows of a destination queue, `l`, the one that was written last: a condition. */
 export const isNewestOfQueue = `not exists (select 1 from lane_waits as n
 	where n.destination = l.destination and n.workspace_id = l.workspace_id and (n.updated_at, n.node) > (l.updated_at, l.node))`;
 
-/** Notes what the lanes of this node, a daemon's boot id, wait for. */
+/** Notes what the destination queues of this node, a daemon's boot id, wait for. */
 export function createQueueWaitWrite(node: string): GroupWrite<QueueWaitNote, void> {
 	return {
 		name: 'lane_waits',
@@ -212,7 +212,7 @@ async function remove(trx: Knex.Transaction, node: string, queues: readonly Queu
 	);
 }
 
-/** A node that stops tells nothing any more. */
+/** A node that stops reports nothing. */
 export async function removeOwnQueueWaits(trx: Knex.Transaction, node: string): Promise<void> {
 	await trx('lane_waits').where({node}).delete();
 }
@@ -227,14 +227,11 @@ export async function removeGoneQueueWaits(trx: Knex.Transaction): Promise<void>
 	await trx('lane_waits').whereNotIn('node', trx('nodes').select('id')).delete();
 }
 
-/** What an operator changes of copies in the queue, some hundred at a time. Compare-and-set: each answers what it changed. */
+/** Operators' changes of recipients in the queue, some hundred at a time. Compare-and-set: each returns what it changed. */
 export type Step = {
 	readonly ids: readonly string[];
 	readonly now: string;
-	/**
-	 * What a daemon is trying is left alone. Null: every claim counts as one; else that of a node that was last seen before
-	 * this is dead, and ends.
-	 */
+	/** Null: claimed recipients do not change. Else the claim of a node that was last seen before this time ends. */
 	readonly silentSince: string | null;
 };
 
@@ -260,7 +257,7 @@ const changedColumns = [
 	'last_reply',
 ] as const satisfies ReadonlyArray<keyof ChangedRecipient>;
 
-/** Held copies stay in the queue and are never claimed. */
+/** Held recipients stay in the queue and are never claimed. */
 export async function holdRecipients(trx: Knex.Transaction, step: Step): Promise<ChangedRecipient[]> {
 	const untried = await lockUntried(trx, step);
 	const held: string[] = await idsOf(
@@ -270,7 +267,7 @@ export async function holdRecipients(trx: Knex.Transaction, step: Step): Promise
 	return await readChanged(trx, held);
 }
 
-/** Holds all that waits in a store that no daemon has; how many copies of each workspace. */
+/** Holds all that waits in a store that no daemon has; how many recipients of each workspace. */
 export async function holdAll(
 	trx: Knex.Transaction,
 	now: string,
@@ -308,7 +305,7 @@ export async function makeDue(
 	return await readChanged(trx, due);
 }
 
-/** Takes copies out of the queue, held or not. */
+/** Takes recipients out of the queue, held or not. */
 export async function endWaiting(
 	trx: Knex.Transaction,
 	step: Step,
@@ -329,7 +326,7 @@ export async function endWaiting(
 	return ended;
 }
 
-/** Those of the copies that are claimed. */
+/** Those of the recipients that are claimed. */
 export async function findClaimed(reader: Knex, ids: readonly string[]): Promise<string[]> {
 	return await waiting(reader, ids).whereExists(claimOf(reader)).pluck('recipient_id');
 }
@@ -342,7 +339,7 @@ function claimOf(connection: Knex): Knex.QueryBuilder {
 	return connection('claims').whereRaw('claims.recipient_id = queue.recipient_id').select('claims.recipient_id');
 }
 
-/** Those that nobody is trying, or only a dead daemon, whose claims are locked. Nobody claims them until the transaction ends. */
+/** Those that no live daemon is trying. Their rows and the claims of dead daemons are locked until the transaction ends. */
 async function lockUntried(trx: Knex.Transaction, {ids, silentSince}: Step): Promise<string[]> {
 	const claims = () => trx('claims').whereIn('recipient_id', ids);
 	const dead: string[] = [];
@@ -405,7 +402,7 @@ export async function readSuspensions(reader: Knex): Promise<string[]> {
 	return await reader('suspensions').pluck('destination');
 }
 
-/** A site that is left alone for a while, and a destination whose mail waits for it. */
+/** A site that backs off, and a destination that has mail waiting for it. */
 type SiteSuspension = {
 	readonly destination: string;
 	readonly site: string;
@@ -415,7 +412,7 @@ type SiteSuspension = {
 	readonly suspended_until: string;
 };
 
-/** Sites that are left alone at `now`, for each destination whose mail waits for one; of one destination or workspace, or of all. */
+/** Sites that back off at `now`, for each destination with mail that waits for one; of one destination or workspace, or of all. */
 export async function listSiteSuspensions(
 	reader: Knex,
 	now: string,
@@ -435,7 +432,7 @@ export async function listSiteSuspensions(
 	return await (workspaceId === undefined ? query : query.where('l.workspace_id', workspaceId));
 }
 
-/** Lets one mail try each of those of the sites that are left alone at `now`; answers their names. */
+/** Lets one mail try each of the sites that back off at `now`; returns their names. */
 export async function resumeSites(trx: Knex.Transaction, sites: readonly string[], now: string): Promise<string[]> {
 	const resumed: Array<{site: string}> = await trx('sites')
 		.whereIn('site', sites)

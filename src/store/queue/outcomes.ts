@@ -6,7 +6,7 @@ import {rowSource, rowsOf} from '../engine/dialect.ts';
 import {among, insertRows, namedIds} from '../engine/rows.ts';
 import {dequeue, postpone} from './open-recipients.ts';
 
-/** How a claimed copy's row changes at the end of a try. */
+/** How a claimed recipient's row changes at the end of a try. */
 export type EndedTry = {
 	readonly recipientId: string;
 	readonly state: RecipientState;
@@ -20,7 +20,7 @@ export type EndedTry = {
 	readonly category: string | null;
 	readonly reply: string | null;
 	readonly crashes: number;
-	/** The id of the `queued` event that the claim has for the copy; null: it was queued before. */
+	/** The id of the `queued` event that the claim has for the recipient; null: it was queued before. */
 	readonly queued: string | null;
 };
 
@@ -30,9 +30,9 @@ const before = `case when v.column10 is not null then 'queued' else recipients.s
 const mayMove = `(${before} = v.column2 or ${before} || '>' || v.column2 in (${legalSteps}))`;
 
 /**
- * Ends the claims of these tries, and what of them the queue knows. Compare-and-set: answers those that this daemon still
- * held. Another node may have taken a copy over from it while it was frozen, and it may have claimed it again after that
- * one's try. What a report ended during the try has left the queue already, and its `queued` event is stored.
+ * Ends the claims of these attempts and removes or reschedules them in the queue. Compare-and-set: returns those that this daemon
+ * still held. While it was frozen another node may have taken a recipient over, and it may have claimed it again after that node's
+ * attempt. A recipient that a report ended during the attempt has left the queue already, and its `queued` event is stored.
  */
 export async function endClaims(trx: Knex.Transaction, boot: string, tries: readonly EndedTry[]): Promise<EndedTry[]> {
 	const held = new Map<string, string | null>();
@@ -68,7 +68,7 @@ export async function endClaims(trx: Knex.Transaction, boot: string, tries: read
 }
 
 /**
- * Writes the end of many tries; answers the states of the copies by their ids. A report that came in during the try has moved
+ * Writes the end of many tries; answers the states of the recipients by their ids. A report that came in during the try has moved
  * the state: a step back is not taken.
  */
 export async function writeOutcomes(
@@ -114,7 +114,7 @@ export async function writeOutcomes(
 	return new Map(rows.map(({id, state}) => [id, state]));
 }
 
-/** Those of the copies that a report has ended while they were tried. All stay as they are until the transaction ends. */
+/** Those of the recipients that a report has ended while they were tried. All stay as they are until the transaction ends. */
 export async function findReported(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<Set<string>> {
 	if (recipientIds.length === 0) {
 		return new Set();
@@ -130,7 +130,7 @@ export async function findReported(trx: Knex.Transaction, recipientIds: readonly
 
 /**
  * Every conversation of a try, for `message show`. A try that is recorded already stays as it is: another node may have
- * had the copy meanwhile, and an outcome must never fail for that.
+ * had the recipient meanwhile, and an outcome must never fail for that.
  */
 export async function insertAttempts(
 	trx: Knex.Transaction,

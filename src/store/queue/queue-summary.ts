@@ -9,7 +9,7 @@ import {nearIds} from '../engine/rows.ts';
 import {shown, stateColumns, stateOf} from '../timeline.ts';
 import {isNewestOfQueue} from './open-recipients.ts';
 
-/** Which copies of the queue are meant; what is left out does not matter. */
+/** Which recipients of the queue are meant; what is left out does not matter. */
 export type QueueFilter = {
 	readonly workspaceId?: string | undefined;
 	readonly destination?: string | undefined;
@@ -17,12 +17,12 @@ export type QueueFilter = {
 	readonly before?: number | undefined;
 };
 
-/** The queue is two partial indexes, of copies that come due by themselves and of held ones. */
+/** The queue is two partial indexes, of recipients that come due by themselves and of held ones. */
 type QueuePart = 'due' | 'held';
 
 const queueParts = ['due', 'held'] as const satisfies readonly QueuePart[];
 
-/** The copies of one part of the queue, as `q`. */
+/** The recipients of one part of the queue, as `q`. */
 function queuePart(
 	reader: Knex,
 	part: QueuePart,
@@ -46,7 +46,7 @@ function queuePart(
 	return query;
 }
 
-/** One copy that waits. */
+/** One recipient that waits. */
 export type QueuedRecipient = {
 	readonly id: string;
 	readonly workspace_id: string;
@@ -70,7 +70,7 @@ export type QueueListing = QueueFilter & {
 	readonly limit: number;
 };
 
-/** Copies in the queue, those due first at the top. */
+/** Recipients in the queue, those due first at the top. */
 export async function listQueue(reader: Knex, listing: QueueListing): Promise<QueuedRecipient[]> {
 	const {held, destinations, limit, ...filter} = listing;
 	const rows: Array<Omit<QueuedRecipient, 'accepted_at'>> = [];
@@ -96,7 +96,7 @@ export async function listQueue(reader: Knex, listing: QueueListing): Promise<Qu
 
 const orderOf = ({next_attempt_at: due, id}: {readonly next_attempt_at: string; readonly id: string}) => due + id;
 
-/** The ids of all copies in the queue that the filter means. */
+/** The ids of all recipients in the queue that the filter means. */
 export async function findWaiting(reader: Knex, filter: QueueFilter): Promise<string[]> {
 	const parts = await Promise.all(
 		queueParts.map(part => queuePart(reader, part, filter).pluck('q.recipient_id') as Promise<string[]>),
@@ -104,12 +104,12 @@ export async function findWaiting(reader: Knex, filter: QueueFilter): Promise<st
 	return parts.flat().sort();
 }
 
-/** A copy that an id names, its own or its message's, in the queue or not. */
+/** A recipient that an id names, its own or its message's, in the queue or not. */
 type NamedRecipient = {readonly id: string; readonly message_id: string; readonly waits: boolean};
 
 const idsAtOnce = 500;
 
-/** The copies that these ids (`rcp_…`, `msg_…`) name; of one workspace, or of all. */
+/** The recipients that these ids (`rcp_…`, `msg_…`) name; of one workspace, or of all. */
 export async function findNamed(
 	reader: Knex,
 	ids: readonly string[],
@@ -133,7 +133,7 @@ export async function findNamed(
 	return found;
 }
 
-/** What waits for one destination; counts of copies. */
+/** What waits for one destination; counts of recipients. */
 export type QueueSummary = {
 	readonly destination: string;
 	/** Due now. */
@@ -146,7 +146,7 @@ export type QueueSummary = {
 	readonly held: number;
 	/** When the oldest one was accepted. */
 	readonly oldest: string;
-	/** The reply to the copy that was deferred last. */
+	/** The reply to the recipient that was deferred last. */
 	readonly last_reply: string | null;
 };
 
@@ -195,12 +195,12 @@ async function summarizeHeld(reader: Knex, filter: QueueFilter): Promise<Row[]> 
 		);
 }
 
-/** So many copies of a lane, those that wait longest, are looked at for its last reply where the first has none. */
+/** How many recipients of a destination queue, the oldest, are searched for its last reply if the first has no reply. */
 const mostRead = 20;
 
 /**
- * By lane. A million copies may wait: they are counted from their index alone, and of each lane only those are read that are
- * shown. What is being tried is few.
+ * By destination queue. A million recipients may wait: they are counted from their index alone, and only those that are shown are
+ * read. Those being tried are few.
  */
 async function summarizeDue(reader: Knex, now: string, filter: QueueFilter): Promise<Row[]> {
 	const counts = reader.raw(`count(*) as n, ${counted('q.next_attempt_at <= ?', 'due')}`, [now]);
@@ -235,14 +235,14 @@ function tried(reader: Knex): Knex.QueryBuilder {
 		.whereRaw("q.recipient_id = t.recipient_id and coalesce(q.held_at, '') = ''");
 }
 
-/** A query of the copies of lane `l` that wait longest, as `w` and `r`. */
+/** A query of the recipients of destination queue `l` that wait longest, as `w` and `r`. */
 const longestWaits = (columns: string, limit: number) => `select ${columns}
 	from (select q.recipient_id, q.next_attempt_at from queue as q
 		where q.destination = l.destination and q.workspace_id = l.workspace_id and q.held_at is null
 		order by q.next_attempt_at desc limit ${limit}) as w
 	join recipients as r on r.id = w.recipient_id`;
 
-/** Copies of all kinds. */
+/** Recipients of all kinds. */
 export function sizeOf({
 	ready,
 	deferred,
@@ -264,7 +264,7 @@ function added(a: Row, b: Row): Row {
 	};
 }
 
-/** Copies in the queue: due now, waiting for a later try, being tried, held by an operator. */
+/** Recipients in the queue: due now, waiting for a later try, being tried, held by an operator. */
 export type QueueSize = {
 	readonly ready: number;
 	readonly deferred: number;
@@ -292,7 +292,7 @@ export async function readQueueSize(reader: Knex, now: string): Promise<QueueSiz
 
 type Count = {readonly n: number | string};
 
-/** All that decides when a copy is tried; null where there is nothing such. */
+/** All that decides when a recipient is tried; null where there is nothing such. */
 export type RecipientFacts = {
 	readonly id: string;
 	readonly workspace_id: string;
@@ -305,7 +305,7 @@ export type RecipientFacts = {
 	readonly attempts: number;
 	readonly next_attempt_at: string | null;
 	readonly claimed_by: string | null;
-	/** Past it the claim of a daemon that nobody knows ends. */
+	/** Then the claim of an unknown daemon ends. */
 	readonly claimed_until: string | null;
 	readonly held_at: string | null;
 	readonly last_category: BounceCategory | null;
@@ -319,7 +319,7 @@ export type RecipientFacts = {
 	/** An operator's suspension of the destination. */
 	readonly suspended_at: string | null;
 	readonly suspension_reason: string | null;
-	/** What the daemon says of mail of this workspace for the destination: due and not claimed, or its site is left alone. */
+	/** What the daemon reports of this destination queue: due and not claimed, or its site backs off. */
 	readonly site: string | null;
 	readonly queue_reason: WaitReason | FormerWaitReason | null;
 	readonly queue_until: string | null;
@@ -328,11 +328,11 @@ export type RecipientFacts = {
 	readonly site_reason: string | null;
 	/** Whether it is its smarthost that refuses us; null: as `suspension`. */
 	readonly site_waits_for: 'suspension' | 'route' | null;
-	/** When the last conversation about the copy began. */
+	/** When the last conversation about the recipient began. */
 	readonly tried_at: string | null;
 	/** The host that spoke last, where one did. */
 	readonly tried_host: string | null;
-	/** What the timeline tells of the copy's end: JSON text. */
+	/** The detail of the event that ended the recipient: JSON text. */
 	readonly end_detail: string | null;
 };
 

@@ -105,7 +105,7 @@ export const siteWrite: GroupWrite<readonly SiteNote[], void> = {
 	},
 };
 
-/** Forgets sites of which nothing was noted since then and that are not suspended at `now`, at most this many; answers how many. */
+/** Removes sites without a note since then that are not suspended at `now`, at most this many; returns how many. */
 export async function purgeSites(trx: Knex.Transaction, since: string, now: string, limit: number): Promise<number> {
 	const old = () =>
 		trx('sites')
@@ -138,7 +138,7 @@ type ShareExchange = {
 	readonly node: string;
 	/** How long the node has what it gets, milliseconds. */
 	readonly shareMs: number;
-	/** Those it tells of. */
+	/** The sites that it reports. */
 	readonly sites: readonly string[];
 	/** What is to be known of the node, and remembered of sites, from now on. */
 	readonly decide: (
@@ -149,9 +149,9 @@ type ShareExchange = {
 };
 
 export type ShareNews = {
-	/** No other node lives: this one has all sites until it is told otherwise. */
+	/** No other node lives: this one has all sites until the next exchange. */
 	readonly isAlone: boolean;
-	/** Another one has all sites until it is told of this one. */
+	/** Another node has all sites until it learns of this one. */
 	readonly isBlocked: boolean;
 	/** Others took this node for gone, and may have what it had. */
 	readonly wasLost: boolean;
@@ -164,7 +164,7 @@ const shareColumns = ['site', 'node', 'slots', 'wants', 'per_minute'];
 const exchangeMs = 2000;
 const nowMs = `(${serverMs})::bigint`;
 
-/** One node at a time tells what it has of sites, and gets what it may have. By the server's clock alone. PostgreSQL only. */
+/** One node at a time reports its use of sites and gets its shares. By the server's clock alone. PostgreSQL only. */
 export async function exchangeShares(trx: Knex.Transaction, exchange: ShareExchange): Promise<ShareNews> {
 	const {node, shareMs, sites, decide} = exchange;
 	await trx.raw(`select set_config('idle_in_transaction_session_timeout', ?, true), pg_advisory_xact_lock(?)`, [
@@ -268,14 +268,14 @@ export type WarmUpDay = {
 	readonly day: string;
 };
 
-/** Copies that new sources were counted for on a day. */
+/** Recipients that new sources were counted for on a day. */
 export type WarmUpCount = {readonly source: string; readonly provider: string; readonly n: number};
 
 export async function readWarmUps(reader: Knex, day: string): Promise<WarmUpCount[]> {
 	return await reader('warmup_days').where({day}).orderBy(['source', 'provider']).select('source', 'provider', 'n');
 }
 
-/** Counts copies; answers how many there are then. Nobody else counts any until the transaction ends. */
+/** Counts recipients and returns the sum. The row is locked until the transaction ends. */
 export async function addWarmUp(
 	trx: Knex.Transaction,
 	{source, group, day}: WarmUpDay,
@@ -299,10 +299,10 @@ export async function purgeWarmUp(trx: Knex.Transaction, day: string, limit: num
 /** Conversations with one host, and how many of them ended in a 4xx reply or without one. */
 type HostFigures = {readonly host: string; readonly conversations: number; readonly deferred: number};
 
-/** A day is judged by so many conversations at most, the first ones: reading all of a busy day would take seconds. */
+/** Conversations by which a day is judged, the first ones: reading all of a busy day would take seconds. */
 const mostRead = 20_000;
 
-/** The conversations of a UTC day (`2026-11-05`) about copies that were accepted on it, by host. */
+/** The conversations of a UTC day (`2026-11-05`) about recipients that were accepted on it, by host. */
 export async function readHostFigures(reader: Knex, day: string): Promise<HostFigures[]> {
 	const start = Date.parse(day);
 	const first = reader('attempts')
@@ -342,9 +342,9 @@ export async function readComplaintFigures(
 export type PaceFigures = {
 	/** Suspended at the moment: destinations by an operator, sites after failures, smarthosts that refuse us. */
 	readonly suspended: {readonly operator: number; readonly failures: number; readonly route: number};
-	/** Lanes (one workspace's mail for one destination) whose mail is kept back, due or not, by why. */
+	/** Destination queues with mail that is kept back, due or not, by reason. */
 	readonly queues: ReadonlyArray<{readonly waitsFor: WaitCode; readonly n: number}>;
-	/** Copies that a new source was counted for today. */
+	/** Recipients that a new source was counted for today. */
 	readonly warmUp: readonly WarmUpCount[];
 };
 
