@@ -10,7 +10,7 @@ export function capturedFolder(dataDir: string): string {
 	return path.join(dataDir, 'captured');
 }
 
-/** `<message time>-<recipient id>.eml`, from the recipient's id alone: the same copy written twice is one file. */
+/** `<message time>-<recipient id>.eml`, from the recipient's id alone: a mail that is written twice is one file. */
 export function capturedName(recipientId: string): string {
 	const time = storeTime(idBytes(recipientId).readUIntBE(0, 6)).replace(/[-:.]/g, '');
 	return `${time}-${recipientId}.eml`;
@@ -30,13 +30,13 @@ export async function capture(folder: string, {recipientId, data}: Delivery): Pr
 		await rename(partial, file);
 		return {kind: 'delivered'};
 	} catch (error) {
-		// A full or unwritable disk is mended by the operator: the mail waits.
+		// The operator fixes a full or unwritable disk: the mail waits.
 		const {code = 'unknown'} = error as NodeJS.ErrnoException;
 		return {kind: 'deferred', category: 'system', reason: `the mail cannot be captured: ${code}`};
 	}
 }
 
-/** Removes the captured mails of copies, where there are any. */
+/** Removes the captured mails of recipients, if any. */
 export async function removeCaptured(folder: string, recipientIds: readonly string[]): Promise<void> {
 	const isThere = await access(folder).then(
 		() => true,
@@ -48,7 +48,7 @@ export async function removeCaptured(folder: string, recipientIds: readonly stri
 	}
 }
 
-/** Removes the captured mails of all copies that were made in a range of time, half-open, milliseconds. */
+/** Removes the captured mails of all recipients that were made in a range of time, half-open, milliseconds. */
 export async function removeCapturedOf(folder: string, from: number, to: number): Promise<void> {
 	const names = await readdir(folder).catch(() => []);
 	const ids = names.flatMap(name => /rcp_[0-9a-z]{26}(?=\.(?:eml|tmp)$)/.exec(name) ?? []);

@@ -24,7 +24,7 @@ export function mailCommand({envelope, ref, data}: Delivery, {size, smtputf8, ds
 	);
 }
 
-/** The RCPT command; ORCPT brings the address that we wrote to back in a report, whatever aliases it went through. */
+/** The RCPT command. ORCPT makes reports name the address that we wrote to, through all aliases. */
 export function rcptCommand({envelope}: Delivery, {dsn}: Extensions, notify: Notify): string {
 	const isAscii = plainPath.test(envelope.to);
 	const original = isAscii ? `rfc822;${xtext(envelope.to)}` : `utf-8;${unitext(envelope.to)}`;

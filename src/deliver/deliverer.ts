@@ -24,9 +24,9 @@ import {createBrokenTls, demandsOf} from './tls-demand.ts';
 import {createLockStepHosts, type TryOptions, tryHosts} from './try-hosts.ts';
 
 type DeliveryMode =
-	/** To hosts, as the terms of each copy say; those of a recipient's domain listen on this port. */
+	/** To hosts, by the terms of each delivery; those of a recipient's domain listen on this port. */
 	| {readonly kind: 'hosts'; readonly port: number}
-	/** Into a folder, whatever the terms say. */
+	/** Into a folder, for all terms. */
 	| {readonly kind: 'capture'; readonly folder: string};
 
 export type DelivererOptions = {
@@ -42,7 +42,7 @@ export type DelivererOptions = {
 	readonly allowPrivateMx: boolean;
 	/** Addresses where this system takes mail itself. */
 	readonly ownAddresses?: readonly string[];
-	/** PEM of certificate authorities to trust besides the public ones. */
+	/** PEM of certificate authorities to trust in addition to the public ones. */
 	readonly ca?: string;
 	/** Reads refusals; asked for each, so that it may change. */
 	readonly classify: Classify;
@@ -55,8 +55,8 @@ export type DelivererOptions = {
 	/** Asked before a mail is put on the wire: what was sent and is not yet recorded is sent again after a crash. */
 	readonly permit?: (recipientId: string) => Promise<void>;
 	/**
-	 * Resolves when it is known what the site may have after a try that brought no acceptance: until then nobody gets its
-	 * place, for there may be fewer of them.
+	 * Resolves when the site's capacity is known after a try that was not accepted. Until then its connection slot
+	 * stays taken, as the capacity may shrink.
 	 */
 	readonly judged?: (recipientId: string) => Promise<void>;
 	/** Whether mail may leave by IPv6, where this machine can; true. */
@@ -67,17 +67,17 @@ export type DelivererOptions = {
 
 export type Deliverer = {
 	/**
-	 * Tries once to hand over a copy, holding at most `limit` connections to the site. An aborted signal gives the copy
-	 * back (`released`) unless its data is under way, and so does the end of its lifetime before a host was asked. Rejects
-	 * only where we have a bug.
+	 * Tries once to deliver to a recipient, with at most `limit` connections to the site. An aborted signal releases
+	 * the delivery (`released`) unless its data is under way; so does the end of its lifetime before a host was asked.
+	 * Rejects only for a bug of ours.
 	 */
 	readonly deliver: (site: string, limit: number, job: Delivery, signal?: AbortSignal) => Promise<AttemptResult>;
-	/** From now on the site may have so many connections; 0: what waits for one comes back as `released`. */
+	/** Sets the site's connection limit. 0: deliveries that wait for a connection come back as `released`. */
 	readonly allow: (site: string, limit: number) => void;
 	readonly count: () => {readonly busy: number; readonly idle: number; readonly waiting: number};
 	/** Connections by site, those that are idle or ending included. */
 	readonly bySite: Pool['bySite'];
-	/** Takes no more work, waits for what is under way, ends idle sessions. */
+	/** Takes no more work, waits for open deliveries, ends idle sessions. */
 	readonly close: () => Promise<void>;
 };
 
@@ -164,7 +164,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		}
 
 		const {terms} = job;
-		// A copy that was tried goes first to the host whose turn it is.
+		// A recipient that was tried before goes to the next host in turn first.
 		const wanted = job.attempt === 1 ? found : found.filter(({name: host}) => host === found[0]?.name);
 		const asked = pool.acquire(site, limit, {
 			fits: session => serves(session, wanted, terms),

@@ -1,7 +1,7 @@
 import type {Asked} from '../mail/outcome.ts';
 import type {Terms} from '../mail/route.ts';
 
-/** One copy of a message, ready to be handed over. */
+/** One recipient of a message, ready to be delivered. */
 export type Delivery = {
 	readonly recipientId: string;
 	/** The recipient's domain as an A-label, lower case. */
@@ -25,7 +25,7 @@ export type Delivery = {
 	readonly asked?: readonly Asked[];
 	/** End of the lifetime, milliseconds since the epoch. After it no further host is asked. */
 	readonly endsAt: number;
-	/** Nothing leaves the machine (test keys). Mail to `simulator.test` is simulated whatever this says. */
+	/** Nothing leaves the machine (test keys). Mail to `simulator.test` is always simulated. */
 	readonly simulated: boolean;
 	/** An earlier try was deferred as `unknown_domain`, long enough ago: a second such answer is final. */
 	readonly nxdomainBefore?: boolean;

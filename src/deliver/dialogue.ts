@@ -1,7 +1,7 @@
 import {unprintable} from '../kit/unprintable.ts';
 import type {RawReply} from './reply-reader.ts';
 
-/** What was said on a connection, kept as it came and made readable only where somebody wants to read it. */
+/** What was sent on a connection, as it came; made readable only for readers. */
 export type Dialogue = {
 	/** A new conversation begins: what was said before is forgotten. */
 	readonly begin: () => void;

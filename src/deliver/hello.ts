@@ -14,8 +14,9 @@ const small = {maxVersion: 'TLSv1.2', ecdhCurve: 'P-256'} as const;
 const old = {...small, minVersion: 'TLSv1', ciphers: 'DEFAULT:@SECLEVEL=0'} as const;
 
 /**
- * `ca`: PEM of certificate authorities to trust besides the public ones. Each context is made once: reading all public
- * certificates anew for each connection would cost milliseconds.
+ * Each context is made once: to read all public certificates for each connection would cost milliseconds.
+ *
+ * @param ca PEM of certificate authorities to trust in addition to the public ones
  */
 export function createSecureContexts(ca: string | undefined): SecureContexts {
 	const trusted = ca === undefined ? {} : {ca: [...rootCertificates, ca]};

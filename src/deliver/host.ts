@@ -6,12 +6,12 @@ import type {Hello} from './hello.ts';
 import type {Session} from './session.ts';
 
 /**
- * `none`: plain text. `opportunistic`: TLS where offered, whatever the certificate, plain text where it fails
- * (RFC 7435). `unverified`: TLS or nothing, whatever the certificate. `required`: TLS with a certificate that verifies.
+ * `none`: plain text. `opportunistic`: TLS where offered, with any certificate, plain text where it fails (RFC 7435).
+ * `unverified`: TLS or nothing, with any certificate. `required`: TLS with a certificate that verifies.
  */
 export type TlsMode = 'none' | 'opportunistic' | 'unverified' | 'required';
 
-/** What is demanded of a host's TLS by its domain, besides what `TlsMode` says for itself. */
+/** What a domain demands of a host's TLS in addition to `TlsMode`. */
 export type TlsPolicy =
 	/**
 	 * MTA-STS (RFC 8461). In mode enforce the mode of the route is `required`; in mode testing it is not touched, and
@@ -19,8 +19,8 @@ export type TlsPolicy =
 	 */
 	| {readonly kind: 'sts'; readonly enforce: boolean; readonly names: boolean}
 	/**
-	 * DANE (RFC 7672): one of the records must fit the certificate, which may bear one of the names; the first one is said
-	 * in SNI. No records: there are some, and we can use none of them. The mode of the route is `unverified` at least.
+	 * DANE (RFC 7672): one TLSA record must match the certificate, which may carry any of these names; SNI sends the
+	 * first one. No records: records exist, but none is usable. The route's mode is at least `unverified`.
 	 */
 	| {readonly kind: 'tlsa'; readonly names: readonly string[]; readonly records: readonly TlsaRecord[]};
 
@@ -54,7 +54,7 @@ export function sameHost(a: Host, b: Host): boolean {
 	);
 }
 
-/** The source for a target address: null where there is none of its family, undefined where the system chooses. */
+/** The source for a target address: null if none is of its family, undefined if the system chooses. */
 export function sourceFor(sources: readonly Source[], targetAddress: string): Source | null | undefined {
 	return sources.length === 0
 		? undefined

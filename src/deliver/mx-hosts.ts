@@ -13,7 +13,7 @@ import type {DemandOf, HostDemand} from './tls-demand.ts';
 
 export type MxHostsOptions = {
 	readonly resolver: Resolver;
-	/** What there is a way to. */
+	/** The address families that are reachable. */
 	readonly families: (sources: readonly Source[]) => Promise<Families>;
 	readonly port: number;
 	/** For a lab: also addresses that are not public. */
@@ -24,11 +24,11 @@ export type MxHostsOptions = {
 	readonly demandOf?: DemandOf;
 };
 
-/** For which copy a way is sought. */
+/** The recipient to find hosts for. */
 export type Seeking = {
 	readonly recipientId: string;
 	readonly terms: {readonly sources: readonly Source[]};
-	/** Whom its tries asked, in order; absent: nobody. */
+	/** Hosts of earlier tries, in order; absent: none. */
 	readonly asked?: readonly Asked[];
 	/** An earlier try was deferred with category `unknown_domain` or `no_address`, long enough ago. */
 	readonly nxdomainBefore?: boolean;
@@ -44,9 +44,9 @@ export const mostAddresses = 5;
 const hostsAtOnce = 10;
 
 /**
- * Where mail for a domain goes (RFC 5321 §5.1, RFC 7505): hosts by preference, the domain itself where it has no MX; each
- * with its addresses, IPv6 and IPv4 in turn. Equal hosts and addresses are in random order, to spread the load; what the
- * copy has asked before comes last. An answer that DNS could not give decides nothing.
+ * Where mail for a domain goes (RFC 5321 §5.1, RFC 7505): its MX hosts by preference, or the domain itself without MX
+ * records; each with its addresses, IPv6 and IPv4 alternating. Equal hosts and addresses are in random order, to spread
+ * the load; those that the recipient was tried at come last. A failed look-up decides nothing.
  */
 export async function findMxHosts(
 	domain: string,
@@ -185,7 +185,7 @@ function interleaved(first: readonly string[], second: readonly string[]): strin
 	return all;
 }
 
-/** The hosts' addresses of the family that there is no way to: that is not the domain's fault. */
+/** The hosts' addresses of the unreachable family: the domain is not at fault. */
 async function otherAddresses(
 	hosts: readonly string[],
 	{v4, v6}: Families,
@@ -212,13 +212,13 @@ const hostNames = /^[a-z0-9_.-]{1,253}$/;
 
 type Lots = (name: string) => number;
 
-/** Random numbers for names, others for each copy and each try of it. */
+/** Random numbers for names, different for each recipient and each try. */
 function createLots({recipientId, asked}: Pick<Seeking, 'recipientId' | 'asked'>): Lots {
 	const seed = `${recipientId} ${asked?.at(-1)?.n ?? 0} `;
 	return name => lot(seed, name);
 }
 
-/** The hosts of a domain by preference, equal ones as a copy draws lots; those whose names are none are left out. */
+/** A domain's hosts by preference, equal ones by the recipient's random numbers; without invalid host names. */
 export function mailHosts(records: readonly MxRecord[], recipient: Pick<Seeking, 'recipientId' | 'asked'>): MxRecord[] {
 	const lotOf = createLots(recipient);
 	return shuffled(usable(records), ({exchange}) => lotOf(exchange)).toSorted((a, b) => a.priority - b.priority);
@@ -235,8 +235,8 @@ function shuffled<T>(all: readonly T[], lotOf: (one: T) => number): readonly T[]
 }
 
 /**
- * Those that the copy did not ask yet, then those that it asked longest ago: in the end it asks them all. A host that
- * greylists wants to see the copy again, so it comes first.
+ * Hosts that were not tried yet, then those tried longest ago, so that in the end all are tried. A host that greylists
+ * has to see the mail again, so it comes first.
  */
 export function inTurn(hosts: readonly Host[], asked: readonly Asked[]): readonly Host[] {
 	if (asked.length === 0) {
@@ -271,7 +271,7 @@ function usable(records: readonly MxRecord[]): MxRecord[] {
 		.filter(({exchange}) => hostNames.test(exchange) && isIP(exchange) === 0);
 }
 
-/** The address families that there is a way to. */
+/** The address families that are reachable. */
 type Families = {readonly v4: boolean; readonly v6: boolean};
 
 export type FamiliesOptions = {
@@ -289,8 +289,8 @@ export type FamiliesOptions = {
 const keptMs = 60_000;
 
 /**
- * What mail may be sent by, from these sources (none: whatever the system has). IPv6 only from an address that DNS has a
- * name for: large providers refuse mail from others for good (R1.6).
+ * The families that mail may be sent by from these sources (none: the system's own). IPv6 needs an address with a name
+ * in DNS: large providers refuse mail from others permanently (R1.6).
  */
 export function createFamilies(options: FamiliesOptions) {
 	const {ipv6, resolver, allowPrivate, clock, ownAddresses = interfaceAddresses} = options;

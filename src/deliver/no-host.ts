@@ -35,7 +35,7 @@ export function dnsFailure(reply: string): NoHost {
 	return deferral('dns_temp', '4.4.3', reply);
 }
 
-/** No host of the domain is one that its policy allows: the policy may be renewed, the records mended. */
+/** The domain's policy allows none of its hosts. The policy may be renewed and the records fixed, so the mail waits. */
 export function policyFailure({by, reason}: Extract<HostDemand, {kind: 'refused'}>): NoHost {
 	return by === 'sts'
 		? {...deferral('policy', '4.7.5', reason), tlsResult: {policy: 'sts', result: 'validation-failure'}}

@@ -25,11 +25,11 @@ export type Pool = {
 	 */
 	readonly acquire: (site: string, limit: number, wanted: Wanted) => Promise<Place | null>;
 	/**
-	 * Mail is on its way to the site, which may hold so many connections from now on. What is allowed meanwhile holds for it
-	 * too, until it is called that it came, or does not come.
+	 * Announces mail for the site, which may have that many connections. Later limits hold for it too. Call the result
+	 * when the mail comes or is cancelled.
 	 */
 	readonly expect: (site: string, limit: number) => () => void;
-	/** From now on the site may hold so many connections; 0: those who wait are sent away. */
+	/** Sets the site's connection limit; 0 sends waiting mail away. */
 	readonly allow: (site: string, limit: number) => void;
 	readonly count: () => {readonly busy: number; readonly idle: number; readonly waiting: number};
 	/** Connections by site, those that are idle or ending included. */
@@ -59,7 +59,7 @@ type Site = {
 	readonly idle: Idle[];
 	busy: number;
 	ending: number;
-	/** Mails that are on their way there. */
+	/** Mails that are announced. */
 	expected: number;
 };
 
@@ -210,7 +210,7 @@ export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
 
 				if (place === 'full') {
 					full += 1;
-					// At once, before a site whose turn is later takes the idle session again.
+					// At once, before a site that comes later takes the idle session again.
 					if (ending < full) {
 						makeRoom();
 					}

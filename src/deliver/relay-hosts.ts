@@ -68,7 +68,7 @@ function hostTo({host, port, secure, tls, user, password}: Relay, address: strin
 	return {name: host, address, port, tls, implicitTls: secure, login};
 }
 
-/** At most so many in all, taken in turn from each list, in the order of the lists. */
+/** At most `most` items in all, one from each list in turn, in the order of the lists. */
 function shared<T>(lists: ReadonlyArray<readonly T[]>, most: number): T[] {
 	const depths = lists.map(() => 0);
 	let left = most;

@@ -40,7 +40,7 @@ type SessionOptions = {
 	readonly clock: Pick<Clock, 'now'>;
 	/** The server did not understand our commands: HELO, and no extension is used. */
 	readonly plainHelo: boolean;
-	/** Told of the connection at once, so that it can be ended from outside. */
+	/** Called with the connection at once, so that it can be ended from outside. */
 	readonly opened: (connection: SmtpConnection) => void;
 	/** Where what is said is kept. */
 	readonly dialogue: Dialogue;
@@ -73,7 +73,7 @@ export async function openSession(host: Host, options: SessionOptions): Promise<
 	// Plain text may be asked for only where it is allowed.
 	const mayDoWithout = host.tls === 'none' || (host.tls === 'opportunistic' && options.hello === 'none');
 	const wantsTls = !implicitTls && !mayDoWithout;
-	// Only EHLO leads to STARTTLS and AUTH; a server that does not get by with it is asked in the oldest way.
+	// STARTTLS and AUTH need EHLO; a server that fails on EHLO gets HELO.
 	const oldest = options.plainHelo && !wantsTls && host.login === null;
 	let extensions = oldest
 		? await helo(connection, hostname, timeouts.ehlo)
@@ -102,7 +102,7 @@ export async function openSession(host: Host, options: SessionOptions): Promise<
 	return {host, connection, extensions: used, localAddress, tlsFailed, mails: 0, taken: 0, refusals: 0};
 }
 
-/** RFC 5321 §4.1.1.5 asks for QUIT before closing; the reason stands already, nobody waits for the answer. */
+/** RFC 5321 §4.1.1.5 asks for QUIT before closing. The reason is known, so the answer is not awaited. */
 function refused(connection: SmtpConnection, stop: Stop): Stop {
 	connection.write(['QUIT\r\n'], 1);
 	connection.fail('refused');
@@ -149,7 +149,7 @@ async function upgrade(
 			return extensions;
 		}
 
-		// What the server does after 421, or after a code that is no answer to STARTTLS, nobody knows.
+		// The server's state after 421, or after a code that is no answer to STARTTLS, is unknown.
 		return reply.code === 421 && host.tls !== 'opportunistic'
 			? stopped('starttls', reply)
 			: demanded(connection, host, `the server refused to start TLS: ${reply.code} ${reply.lines.join(' ')}`);

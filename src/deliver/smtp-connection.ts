@@ -14,7 +14,9 @@ export type Lost = {
 	/** The system's word where it said one. */
 	readonly errno?: string;
 	readonly tlsFailure?: TlsFailure;
-	/** `closed`: the server ended it. `outOfStep`: more replies than commands, so nobody knows which answers what. */
+	/**
+	 * `closed`: the server ended it. `outOfStep`: more replies than commands, so replies cannot be matched to commands.
+	 */
 	readonly cause?: 'closed' | 'outOfStep';
 };
 export type Answer = RawReply | Lost;
@@ -41,12 +43,12 @@ type TlsDemand = {
 /** The TLS of a connection: `TLSv1.3 TLS_AES_256_GCM_SHA384`, and what is wrong with the certificate. */
 export type Tls = {readonly text: string; readonly failure: TlsFailure | null};
 
-/** One TCP connection that speaks lines and replies. Waits are bounded by the caller's milliseconds; none ever throws. */
+/** One TCP connection with lines and replies. Every wait has a limit from the caller, milliseconds; nothing throws. */
 export type SmtpConnection = {
 	readonly connected: (timeoutMs: number) => Promise<Lost | null>;
 	/** Upgrades to TLS; what the peer sent in plain text ahead of the handshake ends the connection (RFC 3207 §6). */
 	readonly startTls: (demand: TlsDemand, timeoutMs: number) => Promise<Lost | null>;
-	/** Writes all parts at once and expects so many more replies. False: the peer is slow, wait for `drained`. */
+	/** Writes all parts at once and expects `replies` more replies. False: the peer is slow, wait for `drained`. */
 	readonly write: (parts: ReadonlyArray<string | Uint8Array>, replies: number) => boolean;
 	readonly drained: (timeoutMs: number) => Promise<Lost | null>;
 	/** The next reply. One that is there before its command was written ends the connection, and is never answered here. */
@@ -55,9 +57,9 @@ export type SmtpConnection = {
 	readonly changeReplies: (change: ((reply: RawReply) => RawReply) | null) => void;
 	/** Whether a reply is there to be read, or the begin of one. */
 	readonly hasReply: () => boolean;
-	/** Ends the connection at once; whoever waits gets the reason. */
+	/** Ends the connection at once; all waits get the reason. */
 	readonly fail: (reason: string, cause?: Lost['cause']) => void;
-	/** Says QUIT, waits for the peer to go, at most so long. */
+	/** Sends QUIT and waits for the peer to close, for the time given. */
 	readonly quit: (timeoutMs: number) => Promise<void>;
 	readonly lost: () => Lost | null;
 	/** Called once when the connection ends, however it ends. */
@@ -144,7 +146,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 		if (outstanding === 0) {
 			// RFC 5321 §3.8: a server that leaves may say so at any time; what it said before still counts.
 			const leaves = reply.code === 421 || reply.code === 221;
-			// Some write no hyphens in a refusal of several lines. Whatever each of these answers, it refuses.
+			// Some servers write no hyphens in a refusal of several lines. Each of these lines refuses.
 			const repeats = expected === 1 && lastCode >= 400 && reply.code >= (lastCode < 500 ? 400 : 500);
 			const text = `the server said, unasked: ${reply.code} ${reply.lines.join(' ').slice(0, 200)}`;
 			end(text, leaves ? {cause: 'closed'} : repeats ? {} : {cause: 'outOfStep'});
@@ -287,7 +289,7 @@ function failureOf(socket: TLSSocket, {judge}: TlsDemand): TlsFailure | null {
 		return null;
 	}
 
-	// Node keeps the code there, whatever its type says.
+	// Node keeps the code there; its types disagree.
 	const failure = tlsFailureOf(String(socket.authorizationError));
 	return failure === 'validation-failure' ? 'certificate-not-trusted' : failure;
 }

@@ -28,7 +28,7 @@ export type Stop =
 	| {readonly by: 'size'; readonly phase: 'ehlo'; readonly text: string}
 	/** By us: an address needs SMTPUTF8, the host does not offer it. */
 	| {readonly by: 'utf8'; readonly phase: 'ehlo'; readonly text: string}
-	/** By us: no way to log in that keeps the password safe. */
+	/** By us: no authentication mechanism keeps the password safe. */
 	| {readonly by: 'login'; readonly phase: 'auth'; readonly text: string};
 
 /** The stop that an unwelcome answer makes. */
@@ -46,7 +46,7 @@ export function readable(reply: RawReply): SmtpReply {
 }
 
 /**
- * A host counts a connection until it has come round to its end: a new one at that moment would be one too many there, and
- * be refused. So long after its end, in milliseconds, a connection is taken for gone.
+ * A host counts a connection until it has processed its end: a new one at that moment would exceed the limit and be
+ * refused. After this time, milliseconds, a connection counts as gone.
  */
 export const goneMs = 50;

@@ -67,11 +67,11 @@ export function namesHost(pattern: string, host: string): boolean {
 		: pattern === host;
 }
 
-/** Addresses whose TLS does not work, and what works in its place. */
+/** Addresses with broken TLS, and what works instead. */
 export type BrokenTls = {
 	/** How to begin TLS with a host now. */
 	readonly helloFor: (host: Host) => Hello;
-	/** What a conversation has shown of the way that was taken. */
+	/** Records what a conversation has shown of the host's TLS. */
 	readonly learn: (plan: Plan, conversation: Conversation) => void;
 };
 

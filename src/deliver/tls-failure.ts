@@ -25,7 +25,7 @@ const certificateFailures: Readonly<Record<string, TlsFailure>> = {
 	PATH_LENGTH_EXCEEDED: 'certificate-not-trusted',
 };
 
-/** What a code of Node or OpenSSL says of a certificate. A code it does not know speaks of the handshake. */
+/** The TLS failure for a code of Node or OpenSSL; an unknown code is a handshake failure. */
 export function tlsFailureOf(code: string | undefined): TlsFailure {
 	return certificateFailures[code ?? ''] ?? 'validation-failure';
 }
@@ -52,7 +52,7 @@ export function certificateFault(failure: TlsFailure, host: string, words: strin
 
 const noTls: ReadonlySet<string> = new Set(['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']);
 
-/** Whether the peer answered the handshake with something that is no TLS at all: no other way to begin one will help. */
+/** Whether the peer answered the handshake with something other than TLS: no other TLS version will help. */
 export function speaksNoTls(code: string | undefined): boolean {
 	return noTls.has(code ?? '');
 }
@@ -60,7 +60,7 @@ export function speaksNoTls(code: string | undefined): boolean {
 const tlsWords =
 	/crypt|\b(?:en)?cript(?:a|o)|cifr|chiffr|verschl(?:ü|ue)ssel|versleutel|szyfr|шифр|加密|暗号|\b(?:start)?tls|\bssl|\b(?:plain|clear)[- ]?text|(?:in|un)?secured? (?:connection|channel|session|transport|link)/i;
 const addresses = /<[^>]*>|\S+@\S+/g;
-/** It speaks of an address, or of what is in the mail. */
+/** About an address, or the content of the mail. */
 const otherCodes = /^\d\.[126]\./;
 const otherWords = /attach|archive|\bzip\b|\bpdf\b/i;
 

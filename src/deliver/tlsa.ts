@@ -4,7 +4,7 @@ import type {SecureAnswer, SecureResolver, TlsaRecord} from '../net/dns.ts';
 
 const trustAnchor = 2; // DANE-TA
 const endEntity = 3; // DANE-EE
-/** Octets of each way to name a certificate; 0: all of it. */
+/** Octets of each matching type; 0: the whole certificate. */
 const digests = new Map([
 	[0, null],
 	[1, {name: 'sha256', octets: 32}],
@@ -19,7 +19,7 @@ export const tlsaFaults: Partial<Record<TlsFailure, string>> = {
 	'certificate-host-mismatch': 'the certificate that a TLSA record vouches for has another name',
 };
 
-/** Whether mail servers may be judged by it: the usages of RFC 7672 §3.1 and whatever we can compare. */
+/** Whether a record can decide about a mail server: a usage of RFC 7672 §3.1, and types that we can compare. */
 export function isUsable({usage, selector, matching, data}: TlsaRecord): boolean {
 	const digest = digests.get(matching);
 	return (
@@ -31,9 +31,8 @@ export function isUsable({usage, selector, matching, data}: TlsaRecord): boolean
 }
 
 /**
- * Whether one of the records vouches for the certificate that a host has shown (RFC 7672 §3.1). `names`: any of them may
- * stand in a certificate under a trust anchor; one that is named itself (DANE-EE) is right whatever it says of names and
- * dates.
+ * Why no record matches the certificate of a host (RFC 7672 §3.1); null if one matches. A certificate under a trust
+ * anchor needs one of the `names`; one that is named itself (DANE-EE) is valid with any names and dates.
  */
 export function tlsaFailure(
 	leaf: X509Certificate,
@@ -101,9 +100,9 @@ type FoundTlsa =
 	| {readonly failure: string};
 
 /**
- * The TLSA records of an MX host (RFC 7672 §2.2). They count only where DNSSEC vouches for each step: the MX records of
- * the domain, the host's addresses, the records themselves. An answer that did not validate may be an attack: the host is
- * left alone.
+ * The TLSA records of an MX host (RFC 7672 §2.2). They count only if DNSSEC secures each step: the domain's MX records,
+ * the host's addresses, the records themselves. An answer that fails validation may be an attack: the host is not
+ * tried.
  */
 export async function findTlsa(
 	domain: string,
@@ -143,7 +142,7 @@ export async function findTlsa(
 		}
 
 		if (answer.kind === 'found' && answer.authentic) {
-			// An anchor's certificate may bear the domain's name too (§3.2.2).
+			// An anchor's certificate may carry the domain's name too (§3.2.2).
 			return {names: [...new Set([base, host, domain])], records: answer.records.filter(isUsable)};
 		}
 	}

@@ -21,7 +21,7 @@ export type Transaction = {
 
 type TransactionOptions = {
 	readonly notify: Notify;
-	/** No command before the reply to the last one, whatever the host offers. */
+	/** No command before the reply to the last one, even if the host offers PIPELINING. */
 	readonly lockStep: boolean;
 };
 
@@ -112,7 +112,7 @@ export async function transact(
 	}
 
 	if (!('lost' in toDot) && outOfPlace(toDot)) {
-		// It neither takes nor refuses the mail, so nobody knows.
+		// It neither takes nor refuses the mail: the outcome is unknown.
 		connection.fail(`an answer out of place: ${toDot.code} ${toDot.lines.join(' ')}`);
 		return {end: stopped('dot', connection.lost() ?? toDot), grouped, after: 'over'};
 	}
@@ -206,7 +206,7 @@ function unfitness(job: Delivery, {extensions}: Session): Stop | null {
 		: null;
 }
 
-/** Sends the message and its final dot; false: the server spoke or went before the dot was on its way. */
+/** Sends the message and its final dot. False: the server replied or closed before the dot was sent. */
 async function sendData(connection: SmtpConnection, data: Uint8Array, blockMs: number): Promise<boolean> {
 	const pieces = dotStuffed(data);
 	if (connection.lost() !== null) {

@@ -26,7 +26,7 @@ export type TryOptions = ConversationOptions & {
 	readonly classify: Classify;
 	/** The routes are smarthosts. */
 	readonly relay: boolean;
-	/** What a host's acceptance makes of the copy. */
+	/** The recipient's state after a host's acceptance. */
 	readonly accepted: 'delivered' | 'relayed';
 };
 
@@ -44,7 +44,7 @@ const mostSessions = 2;
 /** From this many failed attempts on a mail is not pipelined: few hosts that mishandle pipelining say so. */
 const mostGrouped = 2;
 
-/** What the system says where it has no way to an address at all, as to IPv6 on a machine without. */
+/** The system's error where no route to an address exists, as to IPv6 on a machine without it. */
 const unroutable: ReadonlySet<string> = new Set(['ENETUNREACH', 'EADDRNOTAVAIL', 'EAFNOSUPPORT']);
 
 /** Offers a mail to one route after the other until one decides; every conversation is recorded. */
@@ -156,7 +156,7 @@ const nothingTried: Outcome = {
 	reason: 'no address that this machine has a route to',
 };
 
-/** An idle session that leads to one of the routes comes first. */
+/** A route with an idle session comes first. */
 function plansFor(
 	{attempt}: Delivery,
 	hosts: readonly Host[],
@@ -179,9 +179,10 @@ function plansFor(
 }
 
 /**
- * The host has given up the session, or takes no more mail on it: nothing was said about this mail, so a new session has to
- * tell. A mail is refused for its own sake mostly; a host that took mails here and then refuses one after the other, names
- * the session as the reason, or refuses a recipient for another reason than the recipient, may be at its limit.
+ * The host has ended the session, or takes no more mail on it. This does not concern the mail, so a new session
+ * decides. Most refusals are about the mail itself. But a host may be at its limit if it took mails here and then
+ * refuses one after the other, names the session as the reason, or refuses a recipient for a reason that is not the
+ * recipient.
  */
 function isStale({session, host}: Plan, {end}: Conversation, {classify}: TryOptions): boolean {
 	if (session === null || (end.by !== 'loss' && end.by !== 'reply')) {
@@ -229,7 +230,7 @@ function judge(end: Stop, used: Used | null, {host, plainHelo}: Plan, {relay, cl
 	return verdict(end, {host: host.name, relay, tlsFailed, plainHelo, classify});
 }
 
-/** The same host once more, where another way of talking to it may help. */
+/** The same host once more, where HELO, plain text or another session may help. */
 function anotherWay(plan: Plan, job: Delivery, {end, attempt, used}: Conversation, {next}: HostVerdict): Plan | null {
 	const hello = end.by === 'tls' ? nextHello(plan, end) : null;
 	if (hello !== null) {
@@ -309,7 +310,7 @@ export function createLockStepHosts({monotonic}: Pick<Clock, 'monotonic'>): Lock
 	};
 }
 
-/** What ends a try from outside: its deadline, and a stop that spares mail whose data is under way. */
+/** Ends a try from outside: its deadline, or a stop that spares mail whose data is under way. */
 export type TryLimits = {
 	/** The connection that is in use from now on. */
 	readonly use: (connection: SmtpConnection) => void;

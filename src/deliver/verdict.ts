@@ -120,7 +120,7 @@ function isLoginFault(reply: SmtpReply, phase: Phase): boolean {
 	);
 }
 
-/** RFC 5321 §4.5.3.1.10: to be read as 452, whatever the first digit. */
+/** RFC 5321 §4.5.3.1.10: to be read as 452, for either first digit. */
 function isTooManyRecipients(reply: SmtpReply): boolean {
 	return reply.enhanced === '5.5.3' || (reply.code === 552 && /too many recipients/i.test(reply.text));
 }

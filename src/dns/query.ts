@@ -11,8 +11,8 @@ export type QueryType = 'MX' | 'A' | 'AAAA' | 'TLSA';
 const udpPayloadSize = 1232;
 
 /**
- * Asks one server for one type of record, with the DO bit, over UDP, and over TCP where the answer does not fit; rejects
- * after so many milliseconds. What does not answer the question is passed over: anybody may send it.
+ * Asks one server for one type of record, with the DO bit, over UDP, or over TCP if the answer is cut; rejects after
+ * the time given. Skips packets that do not answer the question: any host may send them.
  */
 export async function query(
 	server: Server,

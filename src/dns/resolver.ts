@@ -7,7 +7,7 @@ import type {DnsAnswer, Resolver} from '../net/dns.ts';
 type ResolverOptions = {
 	/** `ip[:port]`; empty: the system's. */
 	readonly servers: readonly string[];
-	/** A look-up is given up after so many times so many milliseconds. */
+	/** Milliseconds; a look-up ends after `tries` times this time. */
 	readonly timeoutMs: number;
 	readonly tries: number;
 	readonly clock: Clock;
@@ -50,7 +50,7 @@ export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptio
 		return answer;
 	}
 
-	/** From memory, else by the query that is under way for the same name, else by a new one. */
+	/** From the cache, or by the query under way for the same name, or by a new one. */
 	function recall<T>(key: string, fresh: boolean, query: () => Promise<Found<T>>): Promise<DnsAnswer<T>> {
 		const kept = fresh ? undefined : known.get(key);
 		if (kept !== undefined && kept.until > clock.monotonic()) {
@@ -69,7 +69,7 @@ export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptio
 	return {
 		cancel: () => system.cancel(),
 		mx: (domain, fresh = false) =>
-			// Node does not tell the TTL of an MX record: the shortest time is right for all.
+			// Node does not give the TTL of an MX record: the shortest time is right for all.
 			recall(`MX ${domain}`, fresh, async () => ({
 				// Of many the best ones are kept.
 				records: (await system.resolveMx(domain)).sort((a, b) => a.priority - b.priority),

@@ -24,8 +24,8 @@ const longestAliases = 10;
 type Kept = {readonly until: number; readonly answer: SecureAnswer<unknown>};
 
 /**
- * A caching resolver that tells whether DNSSEC vouches for an answer, which Node's own hides (it drops the AD bit). The
- * servers validate; we believe their word, so the way to them must be safe: the same machine or network.
+ * A caching resolver that says whether DNSSEC secures an answer; Node's own resolver drops the AD bit. The servers
+ * validate and we trust them, so the connection to them must be safe: the same machine or network.
  */
 export function createSecureResolver(options: SecureResolverOptions): SecureResolver {
 	const {timeoutMs, tries, clock} = options;
@@ -88,7 +88,7 @@ export function createSecureResolver(options: SecureResolverOptions): SecureReso
 	};
 }
 
-/** dns-packet tells the name of the code beside the flags; its types do not know. */
+/** dns-packet has the code's name beside the flags, but not in its types. */
 function rcodeOf(packet: dns.DecodedPacket): string {
 	return (packet as {readonly rcode?: string}).rcode ?? '';
 }
@@ -99,7 +99,7 @@ function tlsaRecord({usage, selector, matchingType: matching, certificate}: dns.
 	return {usage, selector, matching, data: certificate.toString('hex')};
 }
 
-/** The records of the name, through its aliases; records of other names that came along are none of the answer. */
+/** The records of the name, through its aliases; without records of other names in the packet. */
 function recordsOf<T>(
 	{answers = []}: dns.DecodedPacket,
 	name: string,

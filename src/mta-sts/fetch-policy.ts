@@ -62,7 +62,7 @@ function failed(failure: TlsFailure, reason: string): Fetched {
 	return {ok: false, failure, reason};
 }
 
-/** The look-up does not hear the signal. */
+/** The look-up has no signal of its own. */
 function withLimit<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
 	return new Promise((resolve, reject) => {
 		signal.addEventListener('abort', () => reject(signal.reason), {once: true});

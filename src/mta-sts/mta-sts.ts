@@ -51,7 +51,7 @@ export function createMtaSts(options: MtaStsOptions) {
 
 	const isLive = (policy: StoredPolicy) => policy.expiresAt > storeTime(clock.now());
 
-	/** Asks what DNS announces, fetches what is new. `has` is told what holds meanwhile. */
+	/** Asks DNS for the announced id and fetches a new policy. `has` gets the policy that applies meanwhile. */
 	async function renew(domain: string, has: (policy: StoredPolicy | null) => void): Promise<StoredPolicy | null> {
 		const stored = known.get(domain)?.policy ?? (await options.read(domain));
 		const current = stored !== null && isLive(stored) ? stored : null;
@@ -125,8 +125,7 @@ export function createMtaSts(options: MtaStsOptions) {
 
 	return {
 		/**
-		 * What a domain's policy asks for; null: it has none, or none that can be had now. Rejects where the store cannot
-		 * be read.
+		 * The policy of a domain; null if it has none, or none is available now. Rejects if the store cannot be read.
 		 */
 		async policyOf(domain: string): Promise<MtaSts | null> {
 			const found = known.get(domain);

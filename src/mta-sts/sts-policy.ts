@@ -16,7 +16,7 @@ const modes: ReadonlyMap<string, StsPolicy['mode']> = new Map([
 ]);
 const mxPattern = /^(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
 const longestAge = 31_557_600;
-/** The policy goes along with each copy of a mail. */
+/** Each delivery carries the policy. */
 const mostPatterns = 100;
 
 /**
@@ -67,8 +67,8 @@ const recordField = /^[ \t]*([a-zA-Z0-9][a-zA-Z0-9_.-]{0,31})=([\x21-\x3a\x3c\x3
 const policyId = /^[a-zA-Z0-9]{1,32}$/;
 
 /**
- * The id of the policy that the TXT records of `_mta-sts.<domain>` announce (RFC 8461 §3.1); null: they announce none.
- * Two such records, or one that is not well formed, are none.
+ * The id of the policy that the TXT records of `_mta-sts.<domain>` announce (RFC 8461 §3.1). Null: none, two such
+ * records, or one that is not well formed.
  */
 export function announcedId(texts: readonly string[]): string | null {
 	const found = texts.flatMap(text => record.exec(text)?.[1] ?? []);

@@ -1,8 +1,9 @@
 import ipaddr from 'ipaddr.js';
 
 /**
- * Who a client is to a limit: its IPv4 address, or its IPv6 /64, of which it has every address. A mapped IPv4 address
- * (`::ffff:192.0.2.1`) is the IPv4 address. Text that is not an address is one client, so that a long text is not kept.
+ * The key of a client for limits: its IPv4 address, or its IPv6 /64, of which it has every address. A mapped IPv4
+ * address (`::ffff:192.0.2.1`) is the IPv4 address. Any text that is not an address is one client, so that a long text
+ * is not kept.
  */
 export function clientNetwork(ip: string): string {
 	if (!ipaddr.isValid(ip)) {

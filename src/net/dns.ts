@@ -37,7 +37,7 @@ export type SecureAnswer<T> =
 			readonly kind: 'found' | 'nodata' | 'nxdomain';
 			readonly authentic: boolean;
 			readonly records: readonly T[];
-			/** The name that all aliases lead to. */
+			/** The name at the end of all aliases. */
 			readonly canonicalName: string;
 	  }
 	/** No answer, or one that did not validate. */

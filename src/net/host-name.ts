@@ -8,8 +8,8 @@ const label = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
 const letters = /^[\p{L}\p{M}\p{N}._-]+$/u;
 
 /**
- * The name as lower-case A-labels, or undefined when it is no host name or is an address. One label is enough, and `_` may
- * stand in it: names of containers and of /etc/hosts are looked up too.
+ * The name as lower-case A-labels; undefined if it is not a host name or is an address. One label is enough, and `_` is
+ * allowed: names of containers and of /etc/hosts are looked up too.
  */
 export function hostName(text: string): string | undefined {
 	const name = letters.test(text) ? domainToASCII(text) : '';
@@ -23,7 +23,7 @@ export function isUnder(name: string, parent: string): boolean {
 	return name === parent || name.endsWith(`.${parent}`);
 }
 
-/** The name under which DNS tells what a literal IP address is called (RFC 1035 §3.5, RFC 3596 §2.5). */
+/** The name under which DNS has the name of a literal IP address (RFC 1035 §3.5, RFC 3596 §2.5). */
 export function reverseName(address: string): string {
 	const parsed = ipaddr.parse(address);
 	if (parsed.kind() === 'ipv4') {

@@ -1,4 +1,4 @@
-/** What a server is told by whoever logs in. */
+/** Credentials for a server. */
 export type Login = {readonly user: string; readonly password: string};
 
 const mask = '****';

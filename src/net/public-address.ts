@@ -25,7 +25,7 @@ for (const range of [
 	addRange(refused4, range, 'ipv4');
 }
 
-// An allow list for IPv6: a list of refusals misses NAT64, 6to4, Teredo and mapped forms, which all lead to IPv4.
+// An allow list for IPv6: a block list would miss NAT64, 6to4, Teredo and mapped forms, which all reach IPv4.
 const allowed6 = new BlockList();
 addRange(allowed6, '2000::/3', 'ipv6');
 const refused6 = new BlockList();
