@@ -33,7 +33,7 @@ export function writeRelaxed(part: Uint8Array, output: Uint8Array, start: number
 	return at;
 }
 
-/** A body whose white space is in relaxed form, without the empty lines at its end. It ends with CRLF or is empty. */
+/** A body with relaxed white space, without the empty lines at its end. It ends with CRLF or is empty. */
 export function withoutLastLines(body: Buffer): Buffer {
 	let end = body.length;
 	while (end >= 4 && body.readUInt32BE(end - 4) === 0x0d0a0d0a) {

@@ -12,9 +12,9 @@ type Compose = (letter: Letter, signing: readonly SigningKey[], now: number) => 
 export function createCompose(): Compose {
 	const writeBody = createBodyWriter();
 	/**
-	 * The bytes of one copy: a MIME mail with CRLF line ends only, 7-bit (but for a UTF-8 local part, see `needsSmtputf8`),
-	 * no line over 998 octets, signed by every key. The buffer owns its ArrayBuffer, so it can be transferred.
-	 * Composing a letter again changes nothing but the signatures' time (`now`, milliseconds).
+	 * The bytes of one recipient's mail: MIME with CRLF line ends only, 7-bit (except for a UTF-8 local part, see
+	 * `needsSmtputf8`), no line over 998 octets, signed by every key. The buffer owns its ArrayBuffer, so it can be
+	 * transferred. To compose a letter again changes only the signatures' time (`now`, milliseconds).
 	 */
 	return (letter, signing, now) => {
 		const entity = letterBody(letter);
@@ -63,7 +63,7 @@ export function dateField(date: number): HeaderField {
 	return headerField('Date', [new Date(date).toUTCString().replace('GMT', '+0000')]);
 }
 
-/** By what a copy comes back: opt-outs, complaints, reports. */
+/** What identifies the recipient in opt-outs, complaints and reports. */
 export type Stamp = Pick<Letter, 'listUnsubscribe' | 'feedbackId' | 'cfblAddress' | 'ref'>;
 
 export function stampFields({listUnsubscribe, feedbackId, cfblAddress, ref}: Stamp): HeaderField[] {
@@ -80,7 +80,7 @@ export function stampFields({listUnsubscribe, feedbackId, cfblAddress, ref}: Sta
 	];
 }
 
-/** RFC 9477: the reports that come tell the copy by its token, though they may leave out the rest of the header. */
+/** RFC 9477: reports identify the recipient by its token, even if they omit the rest of the header. */
 function cfblFields(address: string, ref: string): HeaderField[] {
 	return [asciiField('CFBL-Address', `${address};`, 'report=arf'), asciiField('CFBL-Feedback-ID', ref)];
 }

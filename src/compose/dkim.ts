@@ -14,8 +14,8 @@ export type SigningKey = {
 };
 
 /**
- * Signed, each once more than it is present: nobody can add another `From` or `Subject` to a signed mail
- * (R5.1; RFC 6376 §5.4.2). RFC 8058 §4 wants both List-Unsubscribe fields under the signature.
+ * Signed, each once more than it is present: a second `From` or `Subject` would break the signature (R5.1; RFC 6376
+ * §5.4.2). RFC 8058 §4 requires a signature over both List-Unsubscribe fields.
  */
 export const signedFields = [
 	'From',

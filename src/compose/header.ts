@@ -1,14 +1,15 @@
 import {withoutControls} from '../kit/unprintable.ts';
 
-/** One header field as it stands in the mail, folded, without its final CRLF. */
+/** One header field as in the mail, folded, without its final CRLF. */
 export type HeaderField = {readonly name: string; readonly line: string};
 
 const lineLength = 76;
 const longestLine = 998;
 
 /**
- * A header field, folded between its words and only there (RFC 5322 §2.2.3). A word is never broken, whatever its
- * length, so a URL or an encoded word stays whole.
+ * A header field, folded only between its words (RFC 5322 §2.2.3). A word of any length stays whole, as URLs and
+ * encoded words must.
+ *
  * @throws where a word does not fit in a line of 998 octets (RFC 5322 §2.1.1).
  */
 export function headerField(name: string, words: readonly string[]): HeaderField {

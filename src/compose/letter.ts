@@ -1,9 +1,9 @@
 import type {Pieces} from '../kit/pieces.ts';
 import type {Attachment} from '../mail/message.ts';
 
-/** Everything one copy of a message says, rendered. Addresses are validated, bare addr-specs. */
+/** The rendered mail of one recipient. Addresses are validated, bare addr-specs. */
 export type Letter = {
-	/** Without the angle brackets. The same in every copy and at every try. */
+	/** Without the angle brackets. The same for every recipient and every try. */
 	readonly messageIdHeader: string;
 	/** Milliseconds since the epoch. The same at every try. */
 	readonly date: number;
@@ -17,7 +17,7 @@ export type Letter = {
 	readonly attachments: readonly Attachment[];
 	/** `url` acts on a POST (RFC 8058); `mailto` is the address that unsubscribes by mail, without the scheme. */
 	readonly listUnsubscribe: {readonly url: string; readonly mailto: string | null};
-	/** This copy's token: the value of X-Mailctl-Ref, and what the boundaries are made of. */
+	/** This recipient's token: the value of X-Mailctl-Ref, and the source of the boundaries. */
 	readonly ref: string;
 	/** The whole value of Feedback-ID (R3.20). */
 	readonly feedbackId: string | null;

@@ -17,7 +17,7 @@ export function addressList(addresses: readonly string[]): string[] {
 	return addresses.map((address, index) => addrSpec(address) + (index < addresses.length - 1 ? ',' : ''));
 }
 
-/** Whether a header holds an address that ASCII cannot spell, so that the copy needs SMTPUTF8 (RFC 6531, RFC 6532). */
+/** Whether a header has an address that ASCII cannot spell, so that the mail needs SMTPUTF8 (RFC 6531, RFC 6532). */
 export function needsSmtputf8(letter: Letter): boolean {
 	return [letter.from.address, letter.to, ...letter.cc, letter.replyTo ?? ''].some(address =>
 		/[^\x00-\x7f]/.test(address.slice(0, Math.max(0, address.lastIndexOf('@')))),

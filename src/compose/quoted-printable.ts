@@ -32,7 +32,7 @@ export type Writing = {
 	canonicalAt: number;
 };
 
-/** The octets that quoted-printable of so many UTF-16 units needs at most. */
+/** The most octets that quoted-printable of this many UTF-16 units needs. */
 export const quotedPrintableRoom = (units: number): number => Math.ceil(units * mostPerUnit) + 3;
 
 const usualUtf8 = Buffer.allocUnsafeSlow(64 * 1024);

@@ -154,7 +154,7 @@ function encodedComment(raw: string): string {
 	);
 }
 
-/** Null: it is no address whose local part is ASCII. */
+/** Null: not an address with an ASCII local part. */
 function asciiAddress(raw: string): string | null {
 	const [, before = '', local = '', domain = '', after = ''] =
 		/^([\t ]*<?)([!-;=?A-~]+)@([^\s<>@]+)(>?[\t ]*)$/u.exec(raw) ?? [];
@@ -220,7 +220,7 @@ function endOf(kind: Piece['kind'], value: string, start: number): number {
 
 const parameter = /^([\t ]*)([!-)+-<>-~]+)(\*?)[\t ]*=[\t ]*(?:"((?:\\.|[^"\\])*)"|([^\s"]+))[\t ]*$/su;
 
-/** Null: something else than a parameter has them, or the boundary, which stands in the body as it is. */
+/** Null: not in a parameter, or in the boundary, which the body repeats as it is. */
 function encodedParameters(value: string): string | null {
 	const written: string[] = [];
 	for (const one of splitOutside(value, ';')) {
@@ -239,7 +239,7 @@ function encodedParameters(value: string): string | null {
 	return written.join(';');
 }
 
-/** The text between the marks that stand in no quoted text. */
+/** The text between the marks that are outside of quotes. */
 function splitOutside(text: string, mark: string): string[] {
 	const parts = [''];
 	for (const [piece] of text.matchAll(/"(?:\\.|[^"\\])*"?|[^"]/gsu)) {

@@ -6,7 +6,7 @@ import {quotedPrintable} from './quoted-printable.ts';
 import {repairField} from './repair-field.ts';
 
 const deepest = 10;
-/** A multipart with more is left as it is: a million of them would take a maker's memory. */
+/** A multipart with more is not changed: a million of them would use up a renderer's memory. */
 const mostParts = 1000;
 /** Of the headers of all parts together, octets that are repaired: it is done by the thread that takes the mail. */
 const mostHeader = 64 * 1024;
@@ -21,9 +21,9 @@ type Work = {readonly encodes: boolean; fault: string | null; headerLeft: number
 const newWork = (encodes: boolean): Work => ({encodes, fault: null, headerLeft: mostHeader, looksLeft: mostLooked});
 
 /**
- * A MIME entity with CRLF line ends as 7-bit: parts that are `8bit` or `binary`, or have lines of more than 998 octets, are encoded
- * (RFC 2045 §6), fields of parts repaired. Hosts that offer no 8BITMIME take it then, and nobody on the way converts what was
- * signed (RFC 6376 §5.3). What is fit already stays as it is, and so does what is signed (RFC 1847 §2.1).
+ * A MIME entity with CRLF line ends as 7-bit: encodes parts that are `8bit` or `binary` or have lines of more than 998
+ * octets (RFC 2045 §6), and repairs fields of parts. Hosts without 8BITMIME take it then, and no relay converts what
+ * was signed (RFC 6376 §5.3). Parts that are fit already are not changed, nor are signed ones (RFC 1847 §2.1).
  */
 export function sevenBit(entity: Buffer): Buffer {
 	return converted(entity, newWork(true), 0, 'text/plain');
@@ -32,7 +32,7 @@ export function sevenBit(entity: Buffer): Buffer {
 const tooLong = (where: string): string =>
 	`the body has a line of more than ${longestLine} octets${where}: use quoted-printable or base64`;
 
-/** Why an entity has a line of more than 998 octets after that, or signed octets beyond ASCII; null: it has none. */
+/** Why an entity still has a line of more than 998 octets, or signed octets beyond ASCII; null if it has neither. */
 export function sevenBitFault(entity: Buffer): string | null {
 	const work = newWork(false);
 	const left = longLineIn(converted(entity, work, 0, 'text/plain'));
@@ -145,7 +145,10 @@ function* convertedParts(
 	yield around(body.subarray(at), boundary);
 }
 
-/** What stands around parts; nobody reads the text before the first and after the last (RFC 2046 §5.1.1), which goes if its lines are too long. */
+/**
+ * The text around the parts. Readers ignore the text before the first and after the last (RFC 2046 §5.1.1), so it is
+ * removed if its lines are too long.
+ */
 function around(octets: Buffer, boundary: string): Buffer {
 	if (longLineIn(octets) === -1) {
 		return octets;
@@ -184,7 +187,7 @@ function joined(head: string, encoding: string, body: readonly Buffer[]): Buffer
 
 const encodingField = /^content-transfer-encoding[\t ]*:.*\r\n(?:[\t ].*\r\n)*/im;
 
-/** The value of the first field of a name, unfolded; empty: there is none. */
+/** The value of the first field of a name, unfolded; empty if absent. */
 function fieldOf(head: string, name: string): string {
 	const value = new RegExp(`^${name}[\\t ]*:(.*(?:\\r\\n[\\t ].*)*)`, 'im').exec(head)?.[1] ?? '';
 	return value.replaceAll('\r\n', '');

@@ -7,9 +7,9 @@ import {type SigningKey, signedFields} from './dkim.ts';
 import {asciiField, type HeaderField, headerField} from './header.ts';
 import {sevenBit} from './seven-bit.ts';
 
-/** What one copy of a submitted mail gets besides what its program wrote. */
+/** What one recipient's mail gets in addition to what its program wrote. */
 export type Submitted = Stamp & {
-	/** Used where the mail has none of its own. */
+	/** If the mail has no Message-ID of its own. */
 	readonly messageIdHeader: string;
 	readonly date: number;
 	/** Whether the opt-out is about a topic: then ours is the only one. */
@@ -24,10 +24,10 @@ const spellings = new Map(signedFields.map(name => [name.toLowerCase(), name]));
 const ours: ReadonlySet<string> = new Set(['feedback-id', 'cfbl-address', 'cfbl-feedback-id', 'x-mailctl-ref']);
 
 /**
- * The bytes of one copy of a mail that was submitted whole: what its program wrote, 7-bit, with our stamp, signed by every
- * key. A List-Unsubscribe of its own stays, unless the mail names a topic. Also answers the subject, not decoded.
+ * The bytes of one recipient's mail that was submitted whole: what its program wrote, 7-bit, with our stamp, signed by
+ * every key. Its own List-Unsubscribe stays, unless the mail names a topic. Also returns the subject, not decoded.
  *
- * @throws where the source is not one that `readSource` takes: it was read before it was stored.
+ * @throws where `readSource` does not take the source: it was read before it was stored.
  */
 export function composeSubmitted(
 	source: Buffer,

@@ -2,7 +2,7 @@ import {type Claims, readClaims, writeClaims} from './claims.ts';
 import {createSealedToken, type SealedToken, type TokenKeys} from './sealed-token.ts';
 import {createSignedIds, type SignedId} from './signed-id.ts';
 
-/** A token that was opened. An expired one still says whose it was, for the page that answers it. */
+/** A token that was opened. An expired one still has its owner, for the page that answers it. */
 type Opened =
 	/** `url` is where a click goes, empty in the other kinds. */
 	| {readonly ok: true; readonly claims: Claims; readonly url: string}
@@ -12,25 +12,25 @@ type Opened =
 export type Links = {
 	readonly unsubscribeUrl: (claims: Claims) => string;
 	readonly openUnsubscribe: (token: string, now: number) => Opened;
-	/** The address of the pixel that tells of an open. */
+	/** The URL of the pixel that reports an open. */
 	readonly openUrl: (claims: Claims) => string;
 	readonly readOpen: (token: string, now: number) => Opened;
 	/**
-	 * The tracked form of a link; null where it is no http(s) URL, is too long or leads to our own unsubscribe page: such a
-	 * link stays as it is.
+	 * The tracked form of a link. Null: not an http(s) URL, too long, or our own unsubscribe page; such a link is not
+	 * changed.
 	 */
 	readonly clickUrl: (claims: Claims, url: string) => string | null;
 	readonly readClick: (token: string, now: number) => Opened;
-	/** The local part of a copy's envelope sender: `b` and 44 characters. */
+	/** The local part of a recipient's envelope sender: `b` and 44 characters. */
 	readonly returnPathLocal: (recipientId: string, address: string) => string;
 	readonly readReturnPath: (localPart: string) => SignedId | null;
-	/** The local part of a copy's unsubscribe address: `u` and 44 characters. */
+	/** The local part of a recipient's unsubscribe address: `u` and 44 characters. */
 	readonly unsubscribeLocal: (recipientId: string, address: string) => string;
 	readonly readUnsubscribeLocal: (localPart: string) => SignedId | null;
 	/** The value of X-Mailctl-Ref and of the envelope id: `r` and 44 characters. */
 	readonly ref: (recipientId: string, address: string) => string;
 	readonly readRef: (token: string) => SignedId | null;
-	/** The left side of the Message-ID, the same in every copy of a message: `m` and 44 characters. */
+	/** The left side of the Message-ID, the same for every recipient of a message: `m` and 44 characters. */
 	readonly messageIdLocal: (messageId: string) => string;
 	/** The message's id, null for a Message-ID that we did not make. */
 	readonly readMessageIdLocal: (local: string) => string | null;

@@ -1,5 +1,5 @@
 type Tracked = {
-	/** The address of the pixel that tells of an open; null: opens are not tracked. */
+	/** The URL of the pixel that reports an open; null: opens are not tracked. */
 	readonly openUrl: string | null;
 	/** Gives a link's tracked form, null where it stays as it is; null: clicks are not tracked. */
 	readonly clickUrl: ((url: string) => string | null) | null;
@@ -51,7 +51,7 @@ export function linksOf(html: string): string[] {
 	return [...new Set(links.filter(link => link !== null))];
 }
 
-/** What the value of a `href` leads to; browsers drop line breaks in it, white space and controls around it. */
+/** The URL in the value of an `href`; browsers drop line breaks in it, white space and controls around it. */
 function linkOf(value: string): string | null {
 	const text = readAttribute(value)?.replace(/[\t\n\r]/g, '');
 	if (text === undefined) {

@@ -85,9 +85,10 @@ type PurposeKeys = {
 };
 
 /**
- * Derives the keys of one purpose by HKDF-SHA256 (RFC 5869). The key id is part of the derivation, so that a token
- * whose key id was changed is refused even where two ids hold the same master key.
- * @throws where a master key has not 32 bytes, an id is no byte, or the current key is missing.
+ * Derives the keys of one purpose by HKDF-SHA256 (RFC 5869). The key id is part of the derivation, so that a token with
+ * a changed key id is refused even if two ids have the same master key.
+ *
+ * @throws if a master key does not have 32 bytes, an id is not a byte, or the current key is missing.
  */
 export function purposeKeys(tokenKeys: TokenKeys, purpose: Purpose): PurposeKeys {
 	const byId = new Map<number, KeyObject>();

@@ -122,7 +122,7 @@ export function guardUrls({text, tokens, pattern, restore}: Shielded): string {
 			const guarded = words.replace(pattern, (placeholder, index) => {
 				const token = tokens[Number(index)];
 				if (!token || token.kind === 'tag') {
-					// The other branch of a condition begins the value anew.
+					// Each branch of a condition begins a value of its own.
 					begun &&= !(token && ['else', 'elsif', 'when'].includes(token.name));
 					return placeholder;
 				}

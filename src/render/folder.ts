@@ -15,7 +15,7 @@ type FolderContent = {
 	readonly id: string | null;
 	/** The default variant first, then by locale. */
 	readonly variants: readonly VariantSource[];
-	/** Variables for a preview: the text of sample.json, a JSON object; null: there is none. */
+	/** Variables for a preview: the text of sample.json, a JSON object; null if there is no such file. */
 	readonly sample: string | null;
 };
 
@@ -29,7 +29,7 @@ type TemplateFolder =
 
 const bodyName = /^body(?:\.([^.]+))?\.(mjml|html|txt)$/;
 
-/** Whether a file of a template folder is a part of the template; others are left alone. */
+/** Whether a file of a template folder is part of the template; other files are ignored. */
 export function isTemplateFile(name: string): boolean {
 	return name === 'template.json' || name === 'sample.json' || bodyName.test(name);
 }
@@ -41,10 +41,7 @@ export function templateFileName(name: string): string {
 	return locale === null ? name : `body.${locale}.${ending}`;
 }
 
-/**
- * Reads a template folder. Everything that is wrong with it is told at once; files of
- * other names are left alone.
- */
+/** Reads a template folder. Reports every fault at once; ignores files of other names. */
 export async function readTemplateFolder(folder: string): Promise<TemplateFolder> {
 	const problems: FolderProblem[] = [];
 	const files = await textFiles(folder, problems);
@@ -208,8 +205,8 @@ function reason(error: unknown): string {
 }
 
 /**
- * The files of the folder that `readTemplateFolder` reads as this content, by name. Their texts are
- * the authors' own but for template.json, which is written anew.
+ * The files of the folder that `readTemplateFolder` reads as this content, by name. Texts are the authors' own; only
+ * template.json is written by us.
  */
 export function folderFiles({id, variants, sample}: FolderContent): Map<string, string> {
 	const files = new Map<string, string>();

@@ -2,7 +2,7 @@ import {Numeral} from '../kit/exact-json.ts';
 import {currencyFormat, dateFormat} from './intl.ts';
 import {readMoment} from './moment.ts';
 
-/** In whose words and on whose clock a mail is written: a BCP 47 tag and an IANA zone. */
+/** The language and time zone of a mail: a BCP 47 tag and an IANA zone. */
 export type Place = {readonly locale: string; readonly timezone: string};
 
 const styles = ['short', 'medium', 'long', 'full'] as const;

@@ -22,7 +22,7 @@ export type Ended<Result> =
 const longestStartMs = 20_000;
 const looksPerLimit = 10;
 
-/** Whoever looks at a mail often looks at another one soon: then a thread is started ahead, and waits so long. */
+/** The next preview often follows soon: a thread is started ahead and waits this long. */
 const aheadMs = 60_000;
 
 type Thread = {readonly worker: Worker; loaded: boolean};
@@ -44,7 +44,7 @@ function takeThread(file: URL, limits: ResourceLimits): Thread {
 	return thread ?? startThread(file, limits);
 }
 
-/** Nobody waits for such a thread, and the process may end beside it. */
+/** It does not keep the process alive. */
 function startAhead(file: URL, limits: ResourceLimits): void {
 	if (ahead.has(file.href)) {
 		return;
@@ -62,8 +62,8 @@ function startAhead(file: URL, limits: ResourceLimits): void {
 }
 
 /**
- * Does one piece of work in a thread of its own, which is ended whatever happens: no template can hold the caller up or
- * use its memory up.
+ * Does one piece of work in a thread of its own, which always ends: no template can block the caller or use up its
+ * memory.
  *
  * @param file a module that calls `answer`
  * @param input what its work gets, copied
@@ -154,12 +154,12 @@ export async function compileInWorker(
 export type RenderJob = {readonly variant: RenderVariant; readonly input: RenderInput};
 
 const renderWorker = new URL('../render/render-worker.js', import.meta.url);
-// As makers have them.
+// As renderers have them.
 const renderLimits = {maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 
 /**
- * Renders one mail in a thread of its own, for callers that have other duties: the limits of a render are cooperative.
- * The first costs a tenth of a second; makers, who render much, have threads that stay.
+ * Renders one mail in a thread of its own, for callers with other duties: the limits of a render are cooperative. The
+ * first costs a tenth of a second. Renderers, which render much, keep their threads.
  */
 export async function renderInWorker(job: RenderJob, timeoutMs = 2000, clocks = systemClocks): Promise<RenderResult> {
 	const ended = await inWorker<RenderResult>(renderWorker, job, {

@@ -65,7 +65,7 @@ function tagName(token: TopLevelToken): string {
 	return 'name' in token && typeof token.name === 'string' ? token.name : '';
 }
 
-/** A source whose Liquid is replaced by words of letters and digits, which HTML and MJML tools carry along untouched. */
+/** A source whose Liquid is replaced by words of letters and digits, which HTML and MJML tools do not change. */
 export type Shielded = {
 	readonly text: string;
 	readonly tokens: readonly LiquidToken[];
@@ -108,7 +108,7 @@ export function shield(engine: Liquid, source: string): Shielded {
 	};
 }
 
-/** A violation at an offset of a shielded text, told in the author's own words and place. */
+/** A violation at an offset of a shielded text, in the author's own words and place. */
 export function violationAt(
 	field: string,
 	source: string,

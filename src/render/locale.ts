@@ -1,6 +1,6 @@
 import {LRUCache} from 'lru-cache';
 
-/** The canonical spelling of a BCP 47 language tag, or null where it is none. */
+/** The canonical spelling of a BCP 47 language tag, or null if it is invalid. */
 export function validLocale(text: string): string | null {
 	try {
 		return Intl.getCanonicalLocales(text)[0] ?? null;

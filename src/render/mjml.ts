@@ -60,12 +60,12 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 const whitePreview = '<div style="display:none;font-size:1px;color:#ffffff;line-height:1px;';
 const hiddenPreview = whitePreview.replace('color:#ffffff;', '');
 
-/** MJML copies colours as they are, so a brand's colour may come from the data; widths it must reckon with. */
+/** MJML does not parse colours, so a brand's colour may come from the data; it has to calculate with widths. */
 function isLiquidColour({message}: MjmlError, {pattern}: Shielded): boolean {
 	return message.includes('for type Color') && message.search(pattern) !== -1;
 }
 
-/** MJML tells the line alone: the element's tag on it is the place. */
+/** MJML gives only the line: the element's tag on it is the place. */
 function offsetOf(text: string, {line, tagName}: MjmlError): number {
 	const lines = text.split('\n');
 	const start = lines.slice(0, line - 1).reduce((sum, before) => sum + before.length + 1, 0);
@@ -100,7 +100,7 @@ const pictures = [
 	{element: 'mj-carousel', attribute: 'right-icon', url: 'https://i.imgur.com/os7o9kz.png'},
 ];
 
-/** Each would tell a stranger who reads the mail, and when. */
+/** Each would show a third party who reads the mail, and when. */
 function borrowedPictures(source: string, shielded: Shielded, html: string): Violation[] {
 	const {text} = shielded;
 	return pictures
@@ -114,7 +114,9 @@ function borrowedPictures(source: string, shielded: Shielded, html: string): Vio
 		});
 }
 
-/** MJML sets the direction of each section and column, from left to right if they do not say it, whatever the whole mail says. */
+/**
+ * MJML sets the direction of each section and column, to left-to-right by default, regardless of the mail's direction.
+ */
 function withDirection(text: string): string {
 	if (directionOf(text) !== 'rtl') {
 		return text;

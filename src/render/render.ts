@@ -151,7 +151,7 @@ function textOf(html: string): string {
 	return textFromHtml(html);
 }
 
-/** One line that may stand in a header: data must not begin another header (RFC 5322 §2.2). */
+/** One line for a header: data must not begin another header (RFC 5322 §2.2). */
 function headerText(text: string): string {
 	const line = withoutControls(text).trim();
 	// Half a surrogate pair at the cut would be no character.

@@ -152,7 +152,7 @@ function partOf(conversion: string, {moment, wall, offset, terms}: Shown): Part 
 	}
 }
 
-/** A year before 0 has a digit's room for its sign. */
+/** A year before 0 uses one digit for its sign. */
 function yearPart(year: number): Part {
 	return {number: year, width: year < 0 ? 5 : 4};
 }
@@ -226,7 +226,7 @@ function nameIn(locale: string, wall: Date, options: Intl.DateTimeFormatOptions)
 /** Each of them has the abbreviations that its readers know: `EST`, `CET`, `AEST`, `JST`. */
 const abbreviating = ['en-US', 'en-GB', 'en-AU', 'en-IN', 'en-CA', 'en-IE', 'en-ZA', 'ja'];
 
-/** The abbreviation; the offset where the zone has none. */
+/** The abbreviation; the offset if the zone has no abbreviation. */
 function zoneName(at: number, {locale, zone}: DateTerms, offset: number): string {
 	if (zone === 0 || zone === 'UTC') {
 		return 'UTC';

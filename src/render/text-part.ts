@@ -7,7 +7,7 @@ import {type LiquidToken, liquidFault, shield} from './liquid-source.ts';
 const noSpace = {leadingLineBreaks: 1, trailingLineBreaks: 1};
 const heading = {uppercase: false, leadingLineBreaks: 2, trailingLineBreaks: 2};
 
-/** Besides those that html-to-text knows. */
+/** In addition to those that html-to-text knows. */
 const lineElements = [
 	...['address', 'caption', 'center', 'dd', 'details', 'dialog', 'dir', 'dl', 'dt', 'fieldset', 'figcaption', 'figure'],
 	...['hgroup', 'legend', 'li', 'menu', 'optgroup', 'option', 'search', 'summary', 'textarea', 'tr'],
@@ -160,7 +160,7 @@ export function textTemplate(engine: Liquid, html: string): string | null {
 	}
 
 	const shortened = dropRepeatedLinks(converted, tokens, pattern);
-	// A link whose address may be empty by a condition is its text then.
+	// A link whose address a condition may empty becomes its text in that case.
 	const conditional = new RegExp(`<(?:${pattern.source}){2,}>`, 'g');
 	const isOpen = [...shortened.matchAll(conditional)].some(([link]) => kindsIn(link, tokens, pattern).includes('tag'));
 	if (isOpen || losesBreak(shortened, tokens, pattern)) {
@@ -179,7 +179,10 @@ function kindsIn(
 	return [...text.matchAll(pattern)].map(([, index]) => tokens[Number(index)]?.kind);
 }
 
-/** Whether every token that was kept still stands in the same branch of the same block, and what was left out is not missed. */
+/**
+ * Whether every token that was kept is still in the same branch of the same block, and nothing that is missing was
+ * needed.
+ */
 function keepsBlocks(tokens: readonly LiquidToken[], kept: readonly number[]): boolean {
 	const before = branches(tokens, [...tokens.keys()]);
 	const after = branches(tokens, kept);
@@ -192,7 +195,10 @@ function keepsBlocks(tokens: readonly LiquidToken[], kept: readonly number[]): b
 	});
 }
 
-/** For each token the number of the tag whose branch it stands in (-1: none); for `else`, `endif` and their like, that of the block's first tag. */
+/**
+ * For each token the number of the tag whose branch contains it (-1: none); for `else`, `endif` and similar, that of
+ * the block's first tag.
+ */
 function branches(tokens: readonly LiquidToken[], order: readonly number[]): Map<number, number> {
 	const found = new Map<number, number>();
 	const open: Array<{first: number; branch: number}> = [];
@@ -217,7 +223,7 @@ function branches(tokens: readonly LiquidToken[], order: readonly number[]): Map
 	return found;
 }
 
-/** A link whose text is its URL names it once, as in finished html. */
+/** A link whose text is its URL has it once, as in finished html. */
 function dropRepeatedLinks(text: string, tokens: readonly LiquidToken[], pattern: RegExp): string {
 	const expression = (index: string) =>
 		tokens[Number(index)]?.text.replace(/\|\s*safe_url\b/, '').replace(/^\{\{-?|-?\}\}$|\s/g, '');
@@ -227,7 +233,7 @@ function dropRepeatedLinks(text: string, tokens: readonly LiquidToken[], pattern
 	);
 }
 
-/** A link whose address turns out to be empty, or refused by `safe_url`, is its text, as in finished html. */
+/** A link whose address is empty or refused by `safe_url` is its text, as in finished html. */
 function dropEmptyLinks(text: string, tokens: readonly LiquidToken[], pattern: RegExp): string {
 	return text.replace(new RegExp(`\\s?<${pattern.source}>`, 'g'), (whole, index: string) => {
 		const {kind, text: output} = tokens[Number(index)] as LiquidToken;

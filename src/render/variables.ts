@@ -7,7 +7,10 @@ export type DataPath = ReadonlyArray<string | number>;
 const reserved = new Set<unknown>(['recipient', 'unsubscribe_url', 'workspace', 'message']);
 const ofLists = new Set<unknown>(['size', 'first', 'last']);
 
-/** The values that sources, which parse, read of the data. What they make themselves, as a loop its item, is none. */
+/**
+ * The values of the data that the sources, which must parse, read. Without values that a source makes itself, such as a
+ * loop's item.
+ */
 export function dataPaths(engine: Liquid, sources: readonly string[]): DataPath[] {
 	const found = new Map<string, DataPath>();
 	for (const source of sources) {
@@ -29,7 +32,7 @@ export function missingPaths(paths: readonly DataPath[], data: Readonly<Record<s
 	return [...new Set(missing)];
 }
 
-/** -1: the path leads to a value. */
+/** -1: the path has a value. */
 function lostAt(path: DataPath, data: unknown): number {
 	let value = data;
 	for (const [index, name] of path.entries()) {
