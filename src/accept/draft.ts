@@ -4,7 +4,7 @@ import type {Attachment, Mode} from '../mail/message.ts';
 import type {Operator} from '../mail/operator.ts';
 import type {Idempotency} from './idempotency.ts';
 
-/** A send whose shape is right: what was text is read, what was left out is null. JSON is text already. */
+/** A valid send: texts are parsed, absent fields are null. JSON is text already. */
 export type Send = {
 	readonly workspaceId: string;
 	readonly mode: Mode;
@@ -24,7 +24,7 @@ export type Send = {
 	readonly attachments: readonly Attachment[];
 	/** The message that this one repeats; null: it repeats none. */
 	readonly resentFrom: string | null;
-	/** The user of the dashboard who sends it, for the audit trail; absent: a program, whose messages are the record. */
+	/** The dashboard user who sends it, for the audit trail; absent: a program, whose messages are the record. */
 	readonly by?: Operator;
 };
 
@@ -32,15 +32,15 @@ export type Send = {
 export type Draft = {
 	readonly send: Send;
 	readonly idempotency: Idempotency | null;
-	/** The newest version of the template, which this message keeps whatever is saved later. */
+	/** The newest version of the template, which this message keeps after later saves. */
 	readonly versionId: string;
-	/** Null: none was named, or there is none with the code. */
+	/** Null: no topic was named, or none has the code. */
 	readonly topicId: string | null;
 	/** How many messages the workspace may send in a month; null: any number. */
 	readonly quota: number | null;
 };
 
-/** What came of a send. */
+/** The result of a send. */
 export type Accepted =
 	| {
 			readonly ok: true;

@@ -4,7 +4,7 @@ import {Numeral} from '../kit/exact-json.ts';
 import {findKeyUses, type KeyName, type KeyUse, keyNameText, releaseKeys, takeKeys} from '../store/idempotency-keys.ts';
 import {type Accepted, type Draft, refused, replayOf, type Send} from './draft.ts';
 
-/** An Idempotency-Key with what the send it came with is told apart by. */
+/** An Idempotency-Key, with the fingerprint of its send. */
 export type Idempotency = {readonly key: string; readonly fingerprint: string};
 
 /** The part of a send's body that makes it the same send (docs/reference/interface.md, Send request). */
@@ -51,7 +51,7 @@ export function keyNameOf({workspaceId, mode}: Send, {key}: Idempotency): KeyNam
 	return {workspaceId, mode, key};
 }
 
-/** What a send is answered whose key was used before; undefined: it was not, or has expired. */
+/** The stored response to a send whose key was used before; undefined: not used, or expired. */
 export async function findReplay(
 	reader: Knex,
 	send: Send,
@@ -64,8 +64,8 @@ export async function findReplay(
 }
 
 /**
- * Takes the keys of the sends that passed, and repeats the answers of those whose keys were taken before, whether they
- * would pass or not. Usually one statement: sends are asked for only where they would be refused or their key is taken.
+ * Takes the keys of sends that passed, and replays the stored response for known keys, even if the request would now be
+ * rejected. Usually one statement: keys are looked up only for sends that would be refused or whose key is taken.
  */
 export async function resolveKeys(
 	trx: Knex.Transaction,
@@ -133,7 +133,7 @@ type Running = {readonly fingerprint: string; readonly outcome: Promise<Accepted
 
 /**
  * Sends with an Idempotency-Key that are under way in this process. A second one with the same key waits for the first,
- * at most `waitMs`, and repeats its answer; if the first was rejected, it is judged by itself.
+ * at most `waitMs`, and repeats its answer; if the first was rejected, the second is decided on its own.
  */
 export function createInFlight(waitMs: number) {
 	const running = new Map<string, Running>();

@@ -14,9 +14,9 @@ type Share = {
 };
 
 /**
- * Refuses sends above their workspace's monthly quota, the last ones of the group first: as if they were judged one by one,
- * in order. Answers the positions of the refused besides the results. Of a workspace with a quota all its accepts take turns
- * from here to their commit; the others are counted by `countSends`.
+ * Refuses sends above their workspace's monthly quota, the last ones of the group first, as if they were decided one by
+ * one, in order. Also returns the positions of the refused. All accepts of a workspace with a quota are serialized from
+ * here to their commit; the others are counted by `countSends`.
  */
 export async function holdToQuotas(
 	trx: Knex.Transaction,

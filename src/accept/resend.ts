@@ -5,8 +5,9 @@ import {findSent, listAttachments} from '../store/messages.ts';
 import type {Send} from './draft.ts';
 
 /**
- * What a message said, as a new send of the same mode: it passes every check and uses the template's newest version. Whoever
- * was erased from its copies gets nothing again. Undefined: the workspace has no such message; `erased`: nothing is left of it.
+ * The content of a message as a new send of the same mode: it passes every check and uses the template's newest
+ * version. An erased recipient gets nothing again. Undefined: the workspace has no such message; `erased`: its content
+ * was erased.
  */
 export async function readResend(reader: Knex, workspaceId: string, id: string): Promise<Send | 'erased' | undefined> {
 	const sent = await findSent(reader, workspaceId, id);

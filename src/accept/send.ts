@@ -31,11 +31,11 @@ export type AcceptOptions = {
 	/** How long a send waits for another one with the same key, milliseconds. */
 	readonly keyWait?: number;
 	/**
-	 * Called once one request's messages are handed to the writer, with the lanes of their copies: what is handed to it from then
-	 * on finds them, the same transaction if it is claimed at once.
+	 * Called when one request's messages are handed to the writer, with their destination queues. A claim handed to the
+	 * writer from then on finds them, even in the same transaction.
 	 */
 	readonly onWriting: (queues: Iterable<QueueKey>) => void;
-	/** Called after the commit of one request's messages, with the lanes of their copies. */
+	/** Called after the commit of one request's messages, with their destination queues. */
 	readonly onAccepted: (mode: Mode, messages: number, queues: Iterable<QueueKey>) => void;
 };
 

@@ -204,7 +204,7 @@ async function addRecipients(
 	);
 }
 
-// `accepted` is the message itself; a copy that is not sent has its own entry.
+// `accepted` is the message itself; a recipient that is not sent to has its own entry.
 function suppressedEvent(recipient: BarredRecipient, reason: BarredReason, now: string, newId: NewId): NewEvent {
 	const {id: recipientId, messageId, address, role} = recipient;
 	return {
@@ -253,12 +253,12 @@ function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 		tracking: send.tracking,
 		attachments: send.attachments.length,
 		resentFrom: send.resentFrom,
-		// Ranges of creation are ranges of ids: the two may never tell different times.
+		// Ranges of creation are ranges of ids: both must have the same time.
 		createdAt: storeTime(idTime(id)),
 	};
 }
 
-/** The `to` copy, then the `cc` copies; one that must not be mailed is final from the start. */
+/** The `to` recipient, then the `cc` recipients; a barred one is final from the start. */
 function recipientsOf(
 	{id, draft: {send}}: Entry,
 	reasonOf: (addressKey: string) => BarredReason | null,

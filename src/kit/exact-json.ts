@@ -1,6 +1,9 @@
 import {randomBytes} from 'node:crypto';
 
-/** A JSON number in the spelling of its author, where JavaScript would spell it in another way: `12345678901234567890`, `1.10`, `1E5`, `-0`. */
+/**
+ * The URL of the endpoint of `mailctl webhook listen`, which takes its deliveries itself: the guard refuses to register
+ * such a URL.
+ */
 export class Numeral {
 	readonly #text: string;
 
@@ -44,11 +47,14 @@ export class Numeral {
 	}
 }
 
-/** Nobody can guess it, so no text of a document begins with it. */
+/**
+ * A JSON number in the spelling of its author, if JavaScript would spell it differently: `12345678901234567890`,
+ * `1.10`, `1E5`, `-0`.
+ */
 const mark = `${randomBytes(12).toString('base64url')} `;
 const marked = new RegExp(`"${mark}([-+.\\dEe]+)"`, 'g');
 const number = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/g;
-/** Matches each number that JavaScript may spell in another way, and some texts that look like one. */
+/** It cannot be guessed, so no text of a document begins with it. */
 const oddNumber = /(?:^|[,:[])\s*-?(?:\d[\d.]{15}|\d+(?:\.\d+)?[eE]|\d+\.\d*0(?!\d)|0\.000000|(?<=-)0(?![\d.]))/;
 
 /** False: `JSON.parse` keeps all digits of the text. */
@@ -56,10 +62,7 @@ function mayRespell(json: string): boolean {
 	return oddNumber.test(json);
 }
 
-/**
- * `JSON.parse` with a Numeral for each number that JavaScript would spell in another way; with a name, only in the objects and lists
- * of that name.
- */
+/** Matches each number that JavaScript may spell differently, and some texts that look like one. */
 export function parseExact(json: string, name: string | null = null): unknown {
 	// Throws for what is not JSON: marks could make it look like some.
 	const plain: unknown = JSON.parse(json);
@@ -112,7 +115,11 @@ function decimalOf(value: unknown): Decimal | null {
 	return minus === undefined ? null : {sign, digits, point: all.length - fraction.length + Number(exponent)};
 }
 
-/** Makes texts of the numbers that JavaScript would spell in another way. */
+/**
+ * `JSON.parse` with a Numeral for each number that JavaScript would spell differently.
+ *
+ * @param name only in the objects and lists of this name
+ */
 function markNumbers(text: string): string {
 	const parts: string[] = [];
 	for (let start = 0; start < text.length; ) {
@@ -149,7 +156,7 @@ function withoutMarks(value: unknown, name: string | null, known: Map<string, Nu
 	return value;
 }
 
-/** Behind the closing quote; the end where there is none. */
+/** Makes texts of the numbers that JavaScript would spell differently. */
 function endOfText(text: string, quote: number): number {
 	for (let at = quote + 1; at < text.length; at++) {
 		if (text[at] === '\\') {

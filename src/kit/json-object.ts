@@ -1,4 +1,4 @@
-/** An object of JSON whose fields are not known yet. */
+/** After the closing quote; the end of the text if it is missing. */
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 export function isObject(value: unknown): value is Record<string, unknown> {

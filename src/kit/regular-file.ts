@@ -2,7 +2,7 @@ import {closeSync, constants, fstatSync, openSync, readSync, type Stats, statSyn
 import {type FileHandle, open} from 'node:fs/promises';
 import process from 'node:process';
 
-/** `refuse`: a file whose last name is a symbolic link is not read. Its folders may be links. */
+/** `refuse`: a path whose last part is a symbolic link is not read. Its folders may be links. */
 export type Links = 'follow' | 'refuse';
 
 /** A file that is not read, and why. */
@@ -115,7 +115,7 @@ export function accessFault(path: string, uid = process.getuid?.()): AccessFault
 			};
 }
 
-/** Files of /proc and /sys do not tell their size, and some have no end. */
+/** Files of /proc and /sys report no size, and some have no end. */
 function readAtMost(file: number, most: number, path: string): Buffer {
 	const buffer = Buffer.alloc(most + 1);
 	let length = 0;

@@ -11,7 +11,7 @@ export const unprintable = String.raw`\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}`;
  */
 export const badInNames = String.raw`\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069`;
 
-// Besides CR and LF some readers end a line at U+0085, U+2028 and U+2029. What a sender wrote keeps its direction marks.
+// Some readers also end a line at U+0085, U+2028 and U+2029. What a sender wrote keeps its direction marks.
 const controls = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g;
 
 /** Folds every control to a space: no value can end its header field (R1.20). */

@@ -18,12 +18,12 @@ export type WorkState = 'within' | 'spent' | 'starved';
 const mostWaits = 15;
 
 /**
- * Begins to count the time of a piece of work in some thread. On a machine that is too busy, time passes without work being
- * done, so the limit is reached when it has passed both on the clock and as CPU time. Node.js 20 cannot tell the CPU time
- * of one thread; that of the process bounds it from above.
+ * Begins to measure the time of a piece of work in some thread. On a busy machine time passes without work, so the
+ * limit is reached when it has passed both on the clock and as CPU time. Node.js 20 cannot measure the CPU time of one
+ * thread; that of the process bounds it from above.
  *
- * @param limitMs of the clock and of the CPU; after 15 times as long on the clock alone the work is `starved`
- * @returns how it stands now
+ * @param limitMs of the clock and of the CPU; after 15 times this time on the clock alone the work is `starved`
+ * @returns a function that gives the present state
  */
 export function limitWork(limitMs: number, {clock, cpu}: WorkClocks): () => WorkState {
 	const since = clock.monotonic();

@@ -21,8 +21,8 @@ const longestAddress = 254;
 const longestLocal = 64;
 const longestLabel = 63;
 
-// Spaces, controls, quotes, brackets, comments, and whatever is invisible or turns the direction of writing: parsers of
-// mail libraries drop or unfold these, so that the mail would go to another mailbox than the one that was checked.
+// Spaces, controls, quotes, brackets, comments, and characters that are invisible or change the direction of writing.
+// Mail libraries drop or unfold these, so the mail would go to another mailbox than the checked one.
 const blocked = /[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\ufffc\ufffd<>()[\]\\,;:"]/u;
 const ascii = /^[\0-\x7f]*$/;
 // RFC 5322 §3.2.3 with RFC 6532 §3.2.

@@ -9,7 +9,7 @@ const form = /^key_(live|test)_[0-9A-Za-z]{38}$/;
 
 /**
  * Makes an API key: `key_live_` or `key_test_`, 32 random characters of base62, and a checksum by which secret scanners
- * (and we, before any query) tell a key from other text.
+ * (and we, before any query) recognize a key.
  */
 export function createApiKey(mode: Mode, random: (size: number) => Uint8Array = randomBytes): string {
 	let body = '';

@@ -2,7 +2,7 @@ import type {BounceCategory, Phase} from './outcome.ts';
 
 /** What is known of a refusal, from a session, a DSN or the text of a bounce. Absent things are null. */
 export type Evidence = {
-	/** How far the session came; null where a report does not tell. */
+	/** How far the session came; null if a report does not say. */
 	readonly phase: Phase | null;
 	/** The reply code. */
 	readonly code: number | null;
@@ -47,9 +47,9 @@ export function suppresses(category: BounceCategory): boolean {
 /** How refusals are read: a rule matches when each of its conditions that is not null matches. It can be sent to a thread. */
 export type BounceRule = {
 	readonly name: string;
-	/** The enhanced code, `none` where there is none. */
+	/** The enhanced code; `none` if there is no code. */
 	readonly enhanced: RegExp | null;
-	/** The reply code, `none` where there is none. */
+	/** The reply code; `none` if there is no code. */
 	readonly code: RegExp | null;
 	/** 4: try again; 5: never. */
 	readonly class: 4 | 5 | null;

@@ -1,6 +1,6 @@
 import {parseAddress, parseDomain} from './address.ts';
 
-/** How the hosted pages of a workspace look; null: the service's own way. */
+/** The look of a workspace's hosted pages; null: the default look. */
 export type Branding = {
 	/** Instead of the workspace's name. */
 	readonly name: string | null;

@@ -7,7 +7,7 @@ type DkimRecord = {
 	readonly key: Buffer | null;
 	/** The owner only tries DKIM out: some receivers treat the mail as unsigned. */
 	readonly testing: boolean;
-	/** Why no mail verifies by it, whatever its key. */
+	/** Why it verifies no mail, with any key. */
 	readonly fault: string | null;
 };
 

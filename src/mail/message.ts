@@ -22,7 +22,7 @@ export function submittedFile(messageId: string | null, content: Uint8Array): At
 	return {filename: messageId ?? 'submitted.eml', contentType: submittedType, content};
 }
 
-/** The Message-ID of the mail that was submitted; null: it had none, or the message has a template. */
+/** A JSON object with unknown fields. */
 export function submittedId([first]: ReadonlyArray<Pick<Attachment, 'filename' | 'contentType'>>): string | null {
 	return first?.contentType === submittedType && isMessageId(first.filename) ? first.filename : null;
 }

@@ -7,7 +7,7 @@ export type Operator = {
 	readonly actor: string;
 	/** The address of the API's client, or the host that the program runs on. */
 	readonly from: string;
-	/** Who called sudo; absent: nobody did. */
+	/** The Message-ID of the submitted mail; null: it had no Message-ID, or the message has a template. */
 	readonly sudoUser?: string;
 };
 
@@ -25,5 +25,5 @@ export type Tools = {
 	readonly random: (size: number) => Buffer;
 };
 
-/** The same for a workflow that changes something: it records whose act that was. */
+/** The user who called sudo; absent without sudo. */
 export type ActTools = Tools & Acting;

@@ -1,7 +1,4 @@
-/**
- * The states of a recipient (one address of one message); the status of a message is the state of its `to` recipient.
- * A deferral keeps the state: `next_attempt_at` says that the copy is still in the queue.
- */
+/** When a host first answered this recipient's MAIL FROM with 250 (capture, simulator: at once); null: never. */
 export const nextStates = {
 	accepted: ['queued', 'suppressed', 'errored', 'bounced'],
 	queued: ['sent', 'delivered', 'bounced', 'suppressed', 'errored', 'complained'],

@@ -19,10 +19,13 @@ export type ReportAction =
 export type Report = {
 	/** The address it names (Final-Recipient, Original-Rcpt-To, or from the text), null where it is hidden. */
 	readonly recipient: string | null;
-	/** The address that the mail was sent to, where the report tells another than `recipient`. */
+	/**
+	 * The states of a recipient (one address of one message); the status of a message is the state of its `to`
+	 * recipient. A deferral keeps the state: `next_attempt_at` says that the recipient is still in the queue.
+	 */
 	readonly originalRecipient: string | null;
 	readonly action: ReportAction;
-	/** RFC 3463, by whom it was said best; null: nobody did. */
+	/** The address that the mail was sent to, if the report has another one than `recipient`. */
 	readonly status: string | null;
 	/** The reply code of the host that refused. */
 	readonly code: number | null;
@@ -41,7 +44,7 @@ export type Report = {
 	readonly feedbackType: string | null;
 };
 
-/** Tokens and ids that may lead to the mail that a report is about. They prove nothing before their MAC does. */
+/** RFC 3463, from the most specific source; null if absent. */
 export type Clues = {
 	/** Addresses to which the report came, of its trace and `To` fields. */
 	readonly addressees: readonly string[];
@@ -51,7 +54,9 @@ export type Clues = {
 	readonly refs: readonly string[];
 	/** Message-IDs without angle brackets: of the returned mail, of In-Reply-To, of References. */
 	readonly messageIds: readonly string[];
-	/** Return paths that stand in it: Original-Mail-From, the returned mail's Return-Path. */
+	/**
+	 * Tokens and ids that may identify the mail that a report is about. They prove nothing until their MAC is checked.
+	 */
 	readonly returnPaths: readonly string[];
 	/** Addresses of the returned mail's List-Unsubscribe. */
 	readonly unsubscribeAddresses: readonly string[];
@@ -64,21 +69,23 @@ export type Reading = {
 	readonly clues: Clues;
 	/** Why a mail could not be read whole, for the review list: `too many parts`. Null: it was. */
 	readonly fault: string | null;
-	/** Somebody attached it to a mail of his own: to whom that mail came says nothing of the report. */
+	/** Return paths in the report: Original-Mail-From, the returned mail's Return-Path. */
 	readonly forwarded?: true;
 };
 
 /** Where a mail came in. */
 export type InboundSource = 'smtp' | 'imap' | 'maildir' | 'mbox' | 'file' | 'stdin';
 
-/** Why a mail that came in is kept: it proves to be about no copy of ours, could not be read whole, is for the operator. */
+/** A person attached it to a mail of their own: the addressees of that mail are unrelated to the report. */
 export type Kept = 'unmatched' | 'unread' | 'operator';
 
 /** A mail that came in and was stored, without its bytes. */
 export type CameIn = {
 	/** Its row's key. */
 	readonly id: string;
-	/** SHA-256 of its bytes, in hex: the same report may come by several ways. */
+	/**
+	 * Why a received mail is kept: it is about no recipient of ours, could not be read whole, or is for the operator.
+	 */
 	readonly digest: string;
 	readonly source: InboundSource;
 	readonly mailFrom: string | null;
@@ -94,36 +101,36 @@ export const keptCaps = {mails: 10_000, bytes: 1024 ** 3} as const;
 /** Octets of such a mail that are kept: its beginning says what it is. */
 export const keptLength = 256 * 1024;
 
-/**
- * How a mail that came in leads to one of ours, in the order in which ways count (R3.14, R3.19): the first whose
- * token proves itself wins.
- */
+/** SHA-256 of its bytes, in hex: the same report may be received several times. */
 const vias = [
-	/** It came to the unsubscribe address of a copy, and asks for nothing else than that. */
+	/**
+	 * How a received mail identifies one of ours, in order of priority (R3.14, R3.19): the first with a valid token
+	 * wins.
+	 */
 	'unsubscribe_mail',
-	/** It came to the return path of a copy. */
+	/** It was sent to a recipient's unsubscribe address, and asks for nothing else. */
 	'return_path',
 	/** It lay in a mailbox, and names a return path as whom it was for. */
 	'addressee',
-	/** A return path stands in it: as what the report says our envelope's sender was. */
+	/** It was sent to a recipient's return path. */
 	'mail_from',
 	/** Original-Envelope-Id. */
 	'envelope_id',
 	/** X-Mailctl-Ref of the returned mail. */
 	'ref',
-	/** A Message-ID of ours: it leads to a message, not to a copy. */
+	/** It names a return path as the sender of our envelope. */
 	'message_id',
-	/** The unsubscribe address of a copy stands in it, or it came there and asks for something else. */
+	/** A Message-ID of ours: it identifies a message, not a recipient. */
 	'unsubscribe_address',
-	/** Without a token: the address, from a reporter that the operator trusts and whose signature is right. */
+	/** It contains a recipient's unsubscribe address, or was sent there and asks for something else. */
 	'reporter',
 ] as const;
 export type Via = (typeof vias)[number];
 
-/** Whose mail it may be that came in. */
+/** Without a token: the address, from a reporter that the operator trusts, with a valid signature. */
 export type Candidate = {
 	readonly via: Via;
-	/** `rcp_…`: a copy; `msg_…`: a message. */
+	/** What a received mail may be about. */
 	readonly id: string;
 	/** Whether we made the token for this id and address. The address comes from the id's row, never from outside. */
 	readonly verify: (address: string) => boolean;
@@ -132,7 +139,7 @@ export type Candidate = {
 /** Where messages are kept for ever. */
 const longestDays = 400;
 
-/** How long the tokens of copies count for reports, milliseconds: as long as messages are kept (MAILCTL_RETENTION_DAYS, 0: for ever). */
+/** `rcp_…`: a recipient; `msg_…`: a message. */
 export function reportTokenMs(retentionDays: number): number {
 	return (retentionDays || longestDays) * dayMs;
 }

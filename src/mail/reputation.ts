@@ -1,10 +1,13 @@
-/** What became of a workspace's mail: copies of real mail, by their first try. */
+/**
+ * How long recipients' tokens are valid for reports, milliseconds: as long as messages are kept
+ * (MAILCTL_RETENTION_DAYS, 0: without end).
+ */
 export type Figures = {
-	/** Copies that were tried, but for those that were refused because of us. */
+	/** The results of a workspace's real mail: recipients, by their first try. */
 	readonly attempted: number;
-	/** Those of them whose recipient takes no mail, now or later. */
+	/** Recipients that were tried, without those that were refused because of us. */
 	readonly hard: number;
-	/** Copies that a host took. */
+	/** Those of them whose address takes no mail, now or later. */
 	readonly delivered: number;
 	/** Those of them that were reported as spam. */
 	readonly complained: number;

@@ -1,8 +1,8 @@
-/** When a deferred copy is tried again (MAILCTL_RETRY_SCHEDULE, MAILCTL_QUEUE_LIFETIME). */
+/** Recipients whose mail a host accepted. */
 export type RetrySchedule = {
 	/** Waits after the 1st, 2nd … failed try, milliseconds. */
 	readonly waits: readonly number[];
-	/** Whether the last wait is repeated until the queue lifetime; otherwise the copy is given up when the list is used up. */
+	/** When a deferred recipient is tried again (MAILCTL_RETRY_SCHEDULE, MAILCTL_QUEUE_LIFETIME). */
 	readonly repeatLast: boolean;
 };
 
@@ -24,11 +24,13 @@ type FailedTry = {
 	readonly isLeast?: boolean;
 };
 
-/** A claim without its daemon lasts so much longer than the attempt deadline, milliseconds. */
+/**
+ * Whether the last wait repeats until the queue lifetime; otherwise the recipient is given up at the end of the list.
+ */
 export const claimMarginMs = 60_000;
 
 const jitter = 0.1;
-/** How long before the end of its lifetime a copy gets its last try: this part of the lifetime, at most `mostMs`. */
+/** A claim without its daemon outlasts the attempt deadline by this time, milliseconds. */
 const lastTry = {part: 0.1, mostMs: 60_000};
 /** A stated wait alone decides for the first tries. After that the schedule's wait counts if it is longer. */
 const statedWaitTries = 5;
@@ -38,15 +40,17 @@ export function cappedWait(waitMs: number, {waits}: RetrySchedule): number {
 	return Math.min(waitMs, Math.max(...waits));
 }
 
-/** Shorter lifetimes count as this one, so that every copy gets a first try, milliseconds. */
+/**
+ * How long before the end of its lifetime a recipient gets its last try: this part of the lifetime, at most `mostMs`.
+ */
 const shortestLifetime = 1000;
 
-/** When a copy that was accepted then is past its lifetime. */
+/** Shorter lifetimes count as this one, so that every recipient gets a first try, milliseconds. */
 export function endOfLife(acceptedAt: number, lifetime: number): number {
 	return acceptedAt + Math.max(lifetime, shortestLifetime);
 }
 
-/** The time of the next try, or null when the copy is given up (4.4.7). */
+/** When a recipient's lifetime ends. */
 export function nextAttempt(retry: Retry, failed: FailedTry, random: () => number): number | null {
 	const {waits, repeatLast} = retry.schedule;
 	const scheduled = waits[failed.tries - 1] ?? (repeatLast ? waits.at(-1) : undefined);

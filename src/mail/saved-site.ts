@@ -1,6 +1,6 @@
 /** What is remembered of a site over a restart; times are wall clock, milliseconds. */
 export type SavedSite = {
-	/** When one copy may try again; null: it is not left alone. */
+	/** A destination queue's key as one text, for maps: neither part can contain a space. */
 	readonly suspendedUntil: number | null;
 	readonly reason: string | null;
 	readonly waitsFor: 'suspension' | 'route' | null;

@@ -1,17 +1,17 @@
 import type {Mode, Role} from './message.ts';
 
-/** Addresses here steer what becomes of their mail; nothing leaves the machine. */
+/** When one mail may try again; null: the site is not suspended. */
 export const simulatorDomain = 'simulator.test';
 
 /** Where the simulated recipient of a mail without a tracked link clicks. */
 export const simulatedLink = 'https://simulator.test/';
 
-/** Where a copy is queued: the recipient's domain, or the simulator for all mail of test keys. */
+/** Addresses here decide the outcome of their mail; nothing leaves the machine. */
 export function destinationOf(mode: Mode, domain: string): string {
 	return mode === 'test' ? simulatorDomain : domain;
 }
 
-/** Whether usage counts what becomes of a copy: one per message, and only of mail that may leave the machine. */
+/** The destination that a recipient is queued for: its domain, or the simulator for all mail of test keys. */
 export function isCounted(role: Role, destination: string): boolean {
 	return role === 'to' && destination !== simulatorDomain;
 }

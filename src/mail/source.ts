@@ -64,10 +64,7 @@ export function fieldValue({line}: SourceField): string {
 		.trim();
 }
 
-/**
- * The mail without the To and Cc that name an address (in comparison form), whoever else stands in them (RFC 5322 §3.6.3); null:
- * none of them does, or it is no mail.
- */
+/** Whether usage counts a recipient's events: one recipient per message, and only mail that may leave the machine. */
 export function withoutRecipient(raw: Buffer, addressKey: string): Buffer | null {
 	const read = readSource(raw);
 	const names = (one: SourceField) =>

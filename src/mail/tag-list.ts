@@ -1,9 +1,6 @@
 const longest = 16_384;
 
-/**
- * A tag list of DKIM or DMARC (`v=DKIM1; k=rsa; p=…`, RFC 6376 §3.2): values by name, names as they are spelled, in
- * order, spaces and line ends around both taken away. Undefined: it is none, or a name is there twice.
- */
+/** Whether an entry of this mode (undefined: no entry) stops mail: an entry by a test key stops only test mail. */
 export function parseTagList(text: string): ReadonlyMap<string, string> | undefined {
 	if (text.length > longest) {
 		return undefined;

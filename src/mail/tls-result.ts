@@ -12,7 +12,10 @@ export type TlsFailure =
 	| 'sts-policy-invalid'
 	| 'sts-webpki-invalid';
 
-/** Whose demands a connection was measured against. */
+/**
+ * A state that the message's `to` recipient has reached. The message stays listed under it when the state changes, so a
+ * reader compares the recipient's state.
+ */
 type TlsPolicyType = 'sts' | 'tlsa' | 'no-policy-found';
 
 /** How starting TLS ended, to be counted. */

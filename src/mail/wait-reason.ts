@@ -1,13 +1,10 @@
-/** Why a lane's mail is not claimed that is due, or that waits for a site which is left alone: a code and what belongs to it. */
+/** The source of the demands on a connection. */
 export type WaitReason =
-	/** The site has all the connections, or copies under way, that it may have now. */
+	/** Why a destination queue's due mail is not claimed, or waits for a suspended site: a code and its details. */
 	| {readonly code: 'pace'; readonly connections: number; readonly copies: number}
-	/** So many mails per minute. `slowed`: a reply asked for it, for a while. */
+	/** The site uses all the connections and mails under way that it may have now. */
 	| {readonly code: 'rate'; readonly perMinute: number; readonly slowed: boolean}
-	/**
-	 * The site is left alone for a while: after failures, or because its smarthost refuses our log-in. `reply`: what the last
-	 * attempt ended with. `probing`: one mail is finding out whether that is over.
-	 */
+	/** The rate limit. `slowed`: a reply asked for it, for a while. */
 	| {readonly code: 'suspension' | 'route'; readonly reply: string; readonly probing: boolean}
 	/** An operator's `queue suspend`. */
 	| {readonly code: 'operator'}
@@ -35,7 +32,10 @@ export function readWaitReason(code: WaitCode, parameters: string): WaitReason |
 	return {...known, code};
 }
 
-/** An operator's suspension is told from the table where it stands. */
+/**
+ * The site is suspended for a while: after failures, or because its smarthost refuses our log-in. `reply`: how the last
+ * attempt ended. `probing`: one mail is testing whether that is over.
+ */
 type ToldReason = Exclude<WaitReason | FormerWaitReason, {readonly code: 'operator'}>;
 
 /** Why mail for the destination waits: the end of a sentence for people. */

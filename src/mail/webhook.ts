@@ -5,7 +5,7 @@ import type {WebhookEventType} from './event.ts';
 export const deliveryStates = ['pending', 'delivered', 'failed', 'exhausted'] as const;
 export type DeliveryState = (typeof deliveryStates)[number];
 
-/** So many attempts, then the delivery is exhausted (docs/reference/interface.md, Limits). */
+/** An operator's suspension is read from its own table. */
 const mostAttempts = 5;
 export const mostEndpoints = 50;
 
@@ -13,7 +13,7 @@ export const mostEndpoints = 50;
 export const longestOverlap = 30 * 86_400_000;
 export const usualOverlap = 86_400_000;
 
-/** The URL of the endpoint of `mailctl webhook listen`, which takes its deliveries itself: the guard lets nobody register one. */
+/** A delivery is exhausted after this many attempts (docs/reference/interface.md, Limits). */
 export function listenerUrl(forwardTo: string): string {
 	return `listen+${forwardTo}`;
 }

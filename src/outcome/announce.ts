@@ -11,7 +11,7 @@ export type AnnouncedEvent = NewEvent & {
 	readonly workspaceId: string;
 	/** The address that the event is about, as the caller spelled it. */
 	readonly recipient: string;
-	/** Whether usage counts it: what happened to the `to` copy of real mail (`isCounted`). */
+	/** Whether usage counts it: an event of the `to` recipient of real mail (`isCounted`). */
 	readonly counted: boolean;
 };
 
@@ -23,8 +23,10 @@ const countedTypes: ReadonlySet<string> = new Set([
 ] satisfies CountedStatus[]);
 
 /**
- * Writes what happened to copies into the timeline and the figures of usage, and into the outbox of the webhooks. Every
- * event that comes after the acceptance passes here. `subscribers`: of the workspaces, if they were read already.
+ * Writes new events of recipients into the timeline, the figures of usage, and the outbox of the webhooks. Every event
+ * after the acceptance passes here.
+ *
+ * @param subscribers those of the workspaces, if they were read already
  */
 export async function announce(
 	trx: Knex.Transaction,
@@ -48,7 +50,7 @@ export async function announce(
 
 type Recipient = {readonly address: string; readonly role: Role};
 
-/** What the timeline tells of a try's end, beside the type: JSON text, absent fields left out. */
+/** The detail of a try's end in the timeline: JSON text without absent fields. */
 export function eventDetail(
 	recipient: Recipient,
 	attempt: number,

@@ -5,7 +5,7 @@ import {addSuppressions} from '../store/suppressions.ts';
 import {type AnnouncedEvent, announce} from './announce.ts';
 import type {EventWriter} from './outbox.ts';
 
-/** A recipient marked a copy as spam; times in the store's form. */
+/** A recipient marked a mail as spam; times in the store's form. */
 export type Complaint = {
 	readonly recipientId: string;
 	readonly workspaceId: string;
@@ -15,17 +15,17 @@ export type Complaint = {
 	readonly role: Role;
 	readonly occurredAt: string;
 	readonly recordedAt: string;
-	/** Whether usage counts it (`isCounted`); a second one of the same copy is not counted again. */
+	/** Whether usage counts it (`isCounted`); a second one for the same recipient is not counted again. */
 	readonly counted: boolean;
 	/** False: it was mail of a test key, which blocks no real address. */
 	readonly suppresses: boolean;
-	/** What the timeline tells of it, besides whom it is about. */
+	/** The event's detail in the timeline, without the recipient. */
 	readonly detail: Readonly<Record<string, unknown>>;
 };
 
 /**
- * Writes complaints: the state where it may change, in any case the event, and a hard block of the address whose source is
- * the message.
+ * Writes complaints: the state if it may change, always the event, and a hard block of the address whose source is the
+ * message.
  */
 export async function recordComplaints(
 	trx: Knex.Transaction,

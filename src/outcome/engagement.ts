@@ -8,7 +8,7 @@ import {addEngagement, type EngagementType, findTrackedRecipients, type TrackedR
 import {announce} from './announce.ts';
 import type {EventWriter} from './outbox.ts';
 
-/** One or more opens of a copy, or clicks of one of its links; times in the store's form. */
+/** One or more opens by a recipient, or clicks of one of its links; times in the store's form. */
 export type Engagement = {
 	readonly type: EngagementType;
 	/** Where the link leads; empty for an open. */
@@ -23,7 +23,7 @@ export type Engagement = {
 	readonly userAgent: string | null;
 };
 
-/** Whose it is: what the token in the mail says. */
+/** The owner, from the token in the mail. */
 export type Whose = {
 	readonly workspaceId: string;
 	readonly messageId: string;
@@ -31,7 +31,7 @@ export type Whose = {
 	readonly address: string;
 };
 
-/** Two of the same kind of the same copy as one; the event tells of the earlier. */
+/** Merges two of the same kind and recipient; the event has the earlier time. */
 export function merged<E extends Engagement>(earlier: E, later: Engagement): E {
 	return {
 		...earlier,
@@ -42,9 +42,9 @@ export function merged<E extends Engagement>(earlier: E, later: Engagement): E {
 }
 
 /**
- * Counts opens and clicks, many in one transaction; the first of a copy, and the first of each of its links, stands in the
- * timeline. They never change a state. Answers whether it was counted: a message that was removed or erased, and a workspace
- * that does not track any more, are passed over.
+ * Counts opens and clicks, many in one transaction. The first of a recipient, and the first of each of its links, is in
+ * the timeline. They never change a state. Returns whether each was counted: a message that was removed or erased, and
+ * a workspace that no longer tracks, are skipped.
  */
 export function createEngagementWrite(clock: Clock, eventWriter: EventWriter): GroupWrite<Whose & Engagement, boolean> {
 	return {

@@ -39,7 +39,7 @@ type Erased = {
 	readonly contact: boolean;
 	/** Messages to the address. */
 	readonly messages: number;
-	/** Messages of others in whose `cc` it stood. */
+	/** Messages to others with the address in `cc`. */
 	readonly recipients: number;
 };
 
@@ -57,8 +57,8 @@ type EraseOptions = {
 	readonly clock: Clock;
 	readonly eventWriter: EventWriter;
 	/**
-	 * Removes the captured mails of copies. It is called before each step commits, when the rows still lead to the files
-	 * if all is interrupted.
+	 * Removes the captured mails of recipients. Called before each step commits, while the rows still name the files
+	 * after a crash.
 	 */
 	readonly removeCaptured: (recipientIds: readonly string[]) => Promise<void>;
 };
@@ -68,12 +68,12 @@ const messagesPerStep = 200;
 const submittedPerStep = 50;
 
 /**
- * Erases a person: the content of every message to the address, the address wherever it stands, and the contact last, so
- * that an interrupted erasure is found and ended by the next. Suppressions and opt-outs stay: they are what keeps the
- * person from being mailed.
+ * Erases a person: the content of every message to the address, the address in all other places, and the contact last,
+ * so that the next run finds and ends an interrupted erasure. Suppressions and opt-outs stay: they keep the person from
+ * being mailed.
  *
- * A copy in the queue ends `suppressed`. One that is being tried at this moment may still arrive, but nothing is written
- * of it any more: its claim is gone.
+ * A queued recipient ends `suppressed`. The mail of one that is being tried may still arrive, but nothing more is
+ * written about it: its claim is gone.
  */
 export function createErase({store, clock, eventWriter, removeCaptured}: EraseOptions): Erase {
 	const {reader, writer} = store;
@@ -104,7 +104,7 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 		}
 	};
 
-	/** One step's messages, else copies; when nothing is left the contact (null: something was). */
+	/** One step's messages, else recipients; then the contact (null: something was left). */
 	async function takeStep(
 		trx: Knex.Transaction,
 		person: Person,
@@ -126,7 +126,7 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 			return {messages: 0, recipients: recipients.length, contact: null};
 		}
 		const contact = await deleteContact(trx, workspaceId, addressKey);
-		// Of whom a workspace never mailed it cleans nothing away.
+		// A workspace that never mailed the person has nothing to clean.
 		if (contact || wasMailed) {
 			await eraseUnmatched(trx, unmatched);
 			await eraseFromAudit(trx, workspaceId, addressKey);
@@ -134,7 +134,7 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 		return {messages: 0, recipients: 0, contact};
 	}
 
-	/** The content belongs to the `to` address: it goes for the copies of others too. */
+	/** The content belongs to the `to` address: it is erased for the other recipients too. */
 	async function eraseMailTo(trx: Knex.Transaction, person: Person, messageIds: readonly string[]): Promise<void> {
 		const at = storeTime(clock.now());
 		const recipients = await findRecipientsOf(trx, messageIds);
@@ -179,7 +179,7 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 		}
 	}
 
-	/** Only the address is the person's: in the `Cc` of every copy of the message, and in what its own copy left. */
+	/** Only the address is the person's: in the `Cc` of every recipient's mail, and in its own recipient row. */
 	async function eraseFromCc(trx: Knex.Transaction, person: Person, own: readonly RecipientRef[]): Promise<void> {
 		const at = storeTime(clock.now());
 		const messageIds = own.map(({messageId}) => messageId);

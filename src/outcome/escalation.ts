@@ -13,16 +13,17 @@ export type SoftBounce = {
 	readonly at: string;
 };
 
-/** R2.1: so many messages, over so long, without a delivery in between. */
+/** R2.1: the number of messages, over this time, without a delivery in between. */
 const escalation = {messages: 3, overMs: 7 * 86_400_000};
 
 /** RFC 3463: the mailbox is disabled, be it for now. */
 const disabledCode = /^[45]\.2\.1$/;
 
 /**
- * Whether a final failure counts: the mailbox was full, also where the tries ended because of it; it was disabled, and nobody
- * said whether for good; or the host refused for good, by its reply code or else an enhanced one, and did not say why. Who
- * gave no code at all has refused nothing for good. What it says of us or of the mail says nothing of the address.
+ * Whether a final failure counts. The mailbox was full, also if the tries ended because of it; or it was disabled, and
+ * no reply said that this is permanent; or the host refused permanently, by its reply code or else an enhanced one,
+ * without a reason. A refusal without any code is not permanent. Refusals of us or of the mail do not concern the
+ * address.
  */
 export function isSoftOfAddress(category: BounceCategory, code: number | null, enhanced: string | null): boolean {
 	const forGood = code === null ? enhanced?.startsWith('5') === true : code >= 500;
@@ -46,9 +47,9 @@ export function isDue({softMessages, softSince}: AddressHealth, at: string): boo
 }
 
 /**
- * Counts failures, in the transaction that records them, and answers those with which the address is to be treated as
- * after a hard bounce; of an address that is answered the count begins anew. Nothing is read or written where there are
- * none. Those of the simulator are not counted.
+ * Counts failures, in the transaction that records them, and returns those that make the address count as after a hard
+ * bounce; the count of such an address starts again. Reads and writes nothing for an empty list. Does not count those
+ * of the simulator.
  */
 export async function escalate<Bounce extends SoftBounce>(
 	trx: Knex.Transaction,

@@ -3,7 +3,7 @@ import type {Knex} from 'knex';
 import {hasEvents, readStream, type StreamPart} from '../store/event-stream.ts';
 import {createSettled, readLastPosition} from '../store/timeline.ts';
 
-/** Workspaces' events as they are stored, by whichever process: for those who follow them. */
+/** Workspaces' events as they are stored, by any process, for those who follow them. */
 export type Feed = {
 	/**
 	 * Follows a workspace's events after a position; null: from now on. Comes back twice a second with what there is, often
@@ -20,8 +20,8 @@ export type Feed = {
 const usualPause = 500;
 
 /**
- * All who follow share one look at the store, and those who have read as far share what they read next. Where nobody follows,
- * or who follows takes nothing, nothing is read. `pause`: milliseconds between looks.
+ * All followers share one query of the store, and those at the same position share the next page. Nothing is read
+ * without followers, or while a follower takes nothing. `pause`: milliseconds between queries.
  */
 export function createFeed(reader: Knex, pause = usualPause): Feed {
 	const closed = new AbortController();
@@ -76,7 +76,7 @@ export function createFeed(reader: Knex, pause = usualPause): Feed {
 	};
 }
 
-/** Whoever asks for what is being fetched already gets the same. */
+/** Concurrent identical requests share one fetch. */
 function createShared() {
 	const underWay = new Map<string, Promise<unknown>>();
 	return <Result>(name: string, fetch: () => Promise<Result>): Promise<Result> => {

@@ -7,8 +7,8 @@ import type {EventWriter} from './outbox.ts';
 import type {JudgedTry} from './record.ts';
 
 /**
- * Writes what the simulator lets a delivery be followed by, a complaint, an open or a click, in the ways of real ones. It
- * belongs to the outcome's transaction: after a crash neither stands without the other.
+ * Writes the complaint, open or click that the simulator adds to a delivery, as for real mail. It is part of the
+ * outcome's transaction: a crash keeps both or none.
  */
 export async function recordFollowing(
 	trx: Knex.Transaction,

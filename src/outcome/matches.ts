@@ -13,13 +13,13 @@ export type ReadMail = {
 	readonly reading: Reading;
 	/** Best first. */
 	readonly candidates: readonly Candidate[];
-	/** Who signed a feedback report without a token, if the operator trusts him (R3.19); null: nobody such. */
+	/** The signer of a feedback report without a token, if the operator trusts it (R3.19); null otherwise. */
 	readonly reporter: string | null;
 	/** Now, in the store's form. */
 	readonly at: string;
 };
 
-/** A copy of ours that a mail proves to be about, and what it says of it (undefined: nothing that can be read). */
+/** A recipient of ours that a mail is proven to be about, and its report (undefined: unreadable). */
 export type Match = {
 	readonly item: ReadMail;
 	readonly recipient: ReportedRecipient;
@@ -27,16 +27,18 @@ export type Match = {
 	readonly report: Report | undefined;
 };
 
-/** The copies that there are, by their ids and by those of their messages. */
+/** The known recipients, by their ids and by those of their messages. */
 export type Known = {
 	readonly recipients: ReadonlyMap<string, ReportedRecipient>;
 	readonly messages: ReadonlyMap<string, readonly ReportedRecipient[]>;
 };
 
-/** An envelope may be for several copies; every other way leads to the first that proves itself. */
+/** An envelope may have several recipients; every other clue identifies the first with a valid token. */
 const envelopeVias: ReadonlySet<Via> = new Set(['unsubscribe_mail', 'return_path']);
 
-/** The copies that a mail proves to be about: those of the first way whose token is right, and young enough. */
+/**
+ * The recipients that a mail is proven to be about: those of the first clue with a valid token that has not expired.
+ */
 export function matchesOf(item: ReadMail, known: Known, acceptMs: number): Match[] {
 	const proven: Candidate[] = [];
 	for (const candidate of item.candidates) {
@@ -84,8 +86,8 @@ function saidOf(reports: readonly Report[], {addressKey}: ReportedRecipient): Re
 }
 
 /**
- * Whom of a message reports are about: the copies whose address they name, else the `to` copy (decision 8: the
- * Message-ID is the same in every copy).
+ * Finds the recipients a report is about: those whose address it names, else the `to` recipient (decision 8: the
+ * Message-ID is the same for every recipient).
  */
 function recipientsNamed(
 	recipients: readonly ReportedRecipient[],
@@ -105,12 +107,12 @@ function recipientsNamed(
 }
 
 const mailedWithinMs = 90 * 86_400_000;
-/** A report may name more; what a reporter sends us all at once is none. */
+/** A report may name more; a reporter's collection of reports is not a report. */
 const mostNamed = 20;
 
 /**
- * The copies that a trusted reporter's signed report without a token names by their address: the newest mail to it, if it is
- * of the last 90 days and only one workspace mailed it, for nobody knows which of several is meant (R3.19).
+ * The recipients that a trusted reporter's signed report without a token names by their address: the newest mail to it,
+ * if it is of the last 90 days and from a single workspace. With several workspaces the right one is unknown (R3.19).
  */
 export async function matchesOfReporter(trx: Knex.Transaction, item: ReadMail): Promise<Match[]> {
 	if (item.reporter === null || item.reading.kind !== 'arf') {

@@ -6,12 +6,12 @@ import {readMetadata, readTestMessages} from '../store/messages.ts';
 import {findSubscribers, insertDeliveries, type Subscriber} from '../store/webhooks.ts';
 import type {AnnouncedEvent} from './announce.ts';
 
-/** Where events go besides the timeline. */
+/** The destinations of events in addition to the timeline. */
 export type EventWriter = {
 	readonly newId: NewId;
 	/** Called after the commit, with the endpoints for which something is due now. */
 	readonly onDue: (endpointIds: readonly string[]) => void;
-	/** Called after the commit, with the workspaces whose reputation has new figures; absent: the daemon looks itself. */
+	/** Called after the commit, with the workspaces whose reputation has new figures; absent: the daemon polls. */
 	readonly onCounted?: (workspaceIds: readonly string[]) => void;
 };
 

@@ -23,7 +23,10 @@ import {type RecordedEnds, readRecordedEnds, refusalClass} from './recorded-ends
 import {countTries} from './reputation.ts';
 import type {NextStep} from './settle.ts';
 
-/** What of a copy has to do with the end of its try. What its mail is made of is much more, and stays where it is. */
+/**
+ * The part of a claimed recipient that matters to the end of its try. The content of its mail is much larger and stays
+ * behind.
+ */
 export type TriedRecipient = Pick<
 	Claimed,
 	| 'id'
@@ -76,14 +79,14 @@ export type JudgedTry = {
 	readonly made: {readonly subject: string; readonly firstLink: string | null} | null;
 	readonly result: AttemptResult;
 	readonly verdict: NextStep;
-	/** How often this copy took a worker down. */
+	/** The number of workers that crashed with this recipient. */
 	readonly crashes: number;
 };
 
 /**
- * Writes ends of tries, many in one transaction: state, attempts, timeline, suppression, what a simulated delivery is
- * followed by. Only copies that this daemon still holds change (answers true); what another one moved meanwhile is left
- * alone (false).
+ * Writes ends of tries, many in one transaction: state, attempts, timeline, suppression, and what the simulator adds to
+ * a delivery. Only recipients that this daemon still holds change (true); what another process moved meanwhile does not
+ * change (false).
  */
 export function createRecordWrite(boot: string, eventWriter: EventWriter): GroupWrite<JudgedTry, boolean> {
 	const {newId} = eventWriter;
@@ -96,7 +99,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 			const held = new Map(ended.map(one => [one.recipientId, one]));
 			const ours = items.filter(({recipient}) => held.has(recipient.id));
 			const bounced = ours.filter(({verdict}) => verdict.outcome.kind === 'bounced');
-			// A copy that was claimed and not tried may be one whose daemon died.
+			// A recipient that was claimed and not tried may be one whose daemon died.
 			const triedBefore = ours.filter(({recipient}) => recipient.attempts > 0 || recipient.queued === null);
 			const [reported, written, earlier, subscribers] = await askTogether(
 				trx,
@@ -105,7 +108,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 				() => readTries(trx, triedBefore.map(idOf)),
 				() => findSubscribers(trx, [...new Set(ours.map(({recipient}) => recipient.workspace_id))]),
 			);
-			// Nobody has listed them so before. Should somebody have after all, the writer tries each item alone.
+			// They are new in this list. If a term does exist after all, the writer tries each item alone.
 			await (items.length > 1 ? insertTerms : mergeTerms)(
 				trx,
 				items.filter(({recipient}) => written.has(recipient.id)).flatMap(item => termsOf(item, written, reported)),
@@ -152,7 +155,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 	};
 }
 
-/** What reports have told of a copy that was being tried: this very refusal, or another one. */
+/** What reports have said about a recipient while it was being tried: this very refusal, or another one. */
 type Refused = 'told' | 'otherwise';
 
 function refusedOf(
@@ -168,13 +171,13 @@ function refusedOf(
 	return its.classes.has(refusalClass(type, outcome.category)) ? 'told' : 'otherwise';
 }
 
-/** Whether a report has ended the copy during the try, whatever came of the try. */
+/** Whether a report has ended the recipient during the try, for any result of the try. */
 function isOverruled({recipient, verdict}: JudgedTry, written: ReadonlyMap<string, RecipientState>): boolean {
 	const state = written.get(recipient.id);
 	return state !== verdict.state && (state === 'bounced' || state === 'complained');
 }
 
-/** A message is found by its subject once its first try ended; a copy that has one was tried before. */
+/** A message is found by its subject after its first try. A recipient with a subject was tried before. */
 function termsOf(
 	{recipient, made, verdict}: JudgedTry,
 	written: ReadonlyMap<string, RecipientState>,
@@ -185,7 +188,7 @@ function termsOf(
 		return [];
 	}
 	const words = recipient.subject === null && made !== null ? subjectTerms(made.subject) : [];
-	// A report has listed the state that it led to. A copy that was sent before is listed so.
+	// A report has listed the state that it caused. A recipient that was sent before is listed already.
 	const isKnown = reported.has(recipient.id) || (state === 'sent' && recipient.sent_at !== null);
 	const terms = state === verdict.state && !isKnown && isListed(state) ? [...words, stateTerm(state)] : words;
 	return [{workspaceId: recipient.workspace_id, messageId: recipient.message_id, terms}];
@@ -227,8 +230,8 @@ function tlsOf({recipient, result}: JudgedTry): TlsDay[] {
 }
 
 /**
- * `queued` stands once per message, at the first claim of its `to` copy, and `sent` once per copy; each with its own time, before
- * what followed it.
+ * `queued` is written once per message, at the first claim of its `to` recipient, and `sent` once per recipient; each
+ * with its own time, before what followed it.
  */
 function eventsOf(
 	{recipient, result, verdict}: JudgedTry,
@@ -282,7 +285,7 @@ async function escalateSoft(trx: Knex.Transaction, items: readonly JudgedTry[]):
 	});
 }
 
-/** Where tries ended because time was up, what stood in the way to the last says why. */
+/** If tries ended because time was up, the last obstacle is the reason. */
 function softBounceOf(item: JudgedTry): Array<SoftBounce & {readonly item: JudgedTry}> {
 	const {recipient, result, verdict} = item;
 	if (verdict.outcome.kind !== 'bounced' || verdict.outcome.suppresses) {

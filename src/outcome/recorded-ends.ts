@@ -4,14 +4,14 @@ import type {BounceCategory} from '../mail/outcome.ts';
 import {readEnds} from '../store/reports.ts';
 import {type Weight, type Weights, weightOfRefusal} from './reputation.ts';
 
-/** What the timeline of a copy tells of refusals and complaints. */
+/** The refusals and complaints in a recipient's timeline. */
 export type RecordedEnds = {
-	/** Each is told once (R3.4). */
+	/** Each is recorded once (R3.4). */
 	readonly classes: ReadonlySet<string>;
 	readonly weights: Weights;
 };
 
-/** Of copies by their ids, what their timelines tell. */
+/** The ends in the timelines of recipients, by their ids. */
 export async function readRecordedEnds(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
@@ -42,7 +42,7 @@ function classOf({type, category, escalated}: Detail): string {
 	return refusalClass(escalated === undefined ? String(type) : 'transient', category);
 }
 
-/** A bounce is also permanent where the way was refused for good, which says nothing of the address. */
+/** A bounce is also permanent if the route was refused permanently, which does not concern the address. */
 function weightOf({type, category, escalated}: Detail): Weight | null {
 	const known = category as BounceCategory;
 	return weightOfRefusal(known, type === 'permanent' && (escalated !== undefined || suppresses(known)));

@@ -16,13 +16,13 @@ import {complaintClass, type RecordedEnds, readRecordedEnds, refusalClass} from 
 import {countReported, type Reweighed, type Weight, weightOfRefusal} from './reputation.ts';
 import {type Unsubscription, unsubscribeAll} from './unsubscribe.ts';
 
-/** Something new about a copy. */
+/** New information about a recipient. */
 export type Reported = Match & {readonly reportId: string};
 type MatchedReport = Reported & {readonly report: Report};
 
 /**
- * Lets reports take effect, in the order in which their states may follow one another. Answers what the timeline tells of
- * which; a report that is not in it changed nothing.
+ * Applies reports, in the order in which their states may follow one another. Returns the event of each; a report
+ * without an event changed nothing.
  */
 export async function actOn(
 	trx: Knex.Transaction,
@@ -50,10 +50,10 @@ export async function actOn(
 	return new Map(written.map(({one, event}) => [one.reportId, event]));
 }
 
-/** What the timeline tells of now, and what it weighs in the workspace's reputation. */
+/** The new events, and their weight in the workspace's reputation. */
 type Written = ReadonlyArray<{readonly one: Reported; readonly event: EventType; readonly weight?: Weight | null}>;
 
-/** The copies of which something is told that weighs. */
+/** The recipients with an event that has a weight. */
 function reweighed(written: Written, already: ReadonlyMap<string, RecordedEnds>): Reweighed[] {
 	const weighing = groupBy(
 		written.filter(({weight}) => weight),
@@ -71,14 +71,14 @@ const actionIs =
 	({report}: MatchedReport) =>
 		actions.includes(report.action);
 
-/** Only a copy that a host let us begin to hand over can be complained about. */
+/** Only a recipient whose mail a host began to accept can complain. */
 function wasSent({state, sentAt}: ReportedRecipient): boolean {
 	return sentAt !== null || state === 'sent' || state === 'delivered';
 }
 
 const classOfRefusal = ({report}: MatchedReport) => refusalClass(typeOf(report), categoryOf(report));
 
-/** Those that the timelines do not tell already. */
+/** Those that the timelines do not have yet. */
 function once(
 	told: readonly MatchedReport[],
 	classOf: (one: MatchedReport) => string,
@@ -95,7 +95,7 @@ function once(
 const typeOf = ({type}: Report) => (type === 'permanent' ? 'permanent' : 'transient');
 const categoryOf = ({category}: Report) => category ?? 'undetermined';
 
-/** A smarthost took the mail, and now tells that it went on: that is all that will be known of it (RFC 3461 §5.2.5). */
+/** A smarthost took the mail and now reports that it sent it on: this is the last report about it (RFC 3461 §5.2.5). */
 async function recordArrivals(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
@@ -115,8 +115,8 @@ async function recordArrivals(
 }
 
 /**
- * Refusals: the copy leaves the queue if it is still in it. The address that the mail was sent to is blocked, never one that
- * stands in the report (R3.3).
+ * Refusals: the recipient leaves the queue if it is still there. Blocks the address that the mail was sent to, never
+ * one from the report (R3.3).
  */
 async function recordRefusals(
 	trx: Knex.Transaction,
@@ -160,7 +160,7 @@ function softBounceOf(one: MatchedReport): Array<SoftBounce & {readonly one: Mat
 	return counts && mayBlock(recipient) ? [{one, workspaceId, messageId, addressKey, at: item.cameIn.receivedAt}] : [];
 }
 
-/** Moves the copies whose state allows it; answers the first that was told of each. */
+/** Moves the recipients whose state allows it; returns the first report of each. */
 async function move(
 	trx: Knex.Transaction,
 	told: readonly MatchedReport[],
@@ -175,7 +175,7 @@ async function move(
 	return new Set([...first.values()].filter(({recipient}) => moved.has(recipient.id)));
 }
 
-/** `counts`: it changed the copy's state. */
+/** `counts`: it changed the recipient's state. */
 function eventOf(
 	told: MatchedReport,
 	id: string,
@@ -261,7 +261,7 @@ function wantsOut({via, report}: Reported): boolean {
 	return via === 'unsubscribe_mail' || report?.action === 'unsubscribe';
 }
 
-/** As the hosted page does it: out of the topic of the mail, or of everything where it has none. */
+/** As the hosted page does: out of the mail's topic, or of everything if it has no topic. */
 async function unsubscribe(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,

@@ -3,9 +3,9 @@ import type {Report, ReportAction, ReportKind, Via} from '../mail/report.ts';
 import {isYoung, type Known, type ReadMail} from './matches.ts';
 
 /**
- * What the reports of one mail say of the copy for an address (comparison form); undefined: nothing. Where some name the
- * address, the others are of somebody else. Where none does, all speak of it: behind an alias or a forwarding the mail went
- * to addresses that we do not know (R3.3).
+ * The summary of one mail's reports for an address (comparison form); undefined: nothing. If some reports name the
+ * address, the others are about other recipients. If none does, all are about it: through an alias or a forwarding the
+ * mail went to addresses that we do not know (R3.3).
  */
 export function summaryOf(reports: readonly Report[], addressKey: string): Report | undefined {
 	const naming = reports.filter(report => names(report, addressKey));
@@ -16,7 +16,8 @@ export function summaryOf(reports: readonly Report[], addressKey: string): Repor
 	}
 	const told = (...actions: readonly ReportAction[]) => about.filter(({action}) => actions.includes(action));
 	const failed = told('failed');
-	// The copy failed only if nobody behind the address was reached or may yet be; the address is gone only if all of them are.
+	// The recipient failed only if no address behind its address was reached or may yet be; it is gone only if all of
+	// them are.
 	const [other] = [...told('delivered', 'relayed', 'expanded'), ...told('delayed')];
 	return other ?? failed.find(({suppresses}) => !suppresses) ?? failed[0] ?? about[0];
 }
@@ -34,7 +35,7 @@ function keyOf(address: string): string {
 const longestName = 320;
 const longestText = 1024;
 
-/** A report as it may be stored: whatever the mail held, it is short. */
+/** A report as it may be stored: short for any mail. */
 export function cutReport(report: Report): Report {
 	const cut = (text: string | null, length: number) => text?.slice(0, length) ?? null;
 	return {
@@ -59,7 +60,10 @@ export type Review = {
 	readonly tried: ReadonlyArray<{readonly via: Via; readonly id: string; readonly fault: TokenFault}>;
 };
 
-/** `late`: older than messages are kept; `gone`: no such copy, or no more; `forged`: not made by us for that copy. */
+/**
+ * `late`: older than messages are kept; `gone`: the recipient does not exist, or no longer; `forged`: not made by us
+ * for that recipient.
+ */
 export type TokenFault = 'late' | 'gone' | 'forged';
 
 const mostShown = 10;

@@ -30,9 +30,9 @@ import {reviewText} from './report-summary.ts';
 
 export type {ReadMail} from './matches.ts';
 
-/** What became of a mail that was read. */
+/** The effect of a mail that was read. */
 export type ReportEffect = {
-	/** The copies that it proved to be about: none, or mostly one. */
+	/** The recipients that it is proven to be about: usually none or one. */
 	readonly about: readonly About[];
 	/** Why the mail itself is kept; null: it is not. */
 	readonly kept: Kept | null;
@@ -42,37 +42,38 @@ type About = {
 	readonly recipientId: string;
 	readonly messageId: string;
 	readonly workspaceId: string;
-	/** The address of the copy. */
+	/** The recipient's address. */
 	readonly recipient: string;
 	readonly via: Via;
 	readonly action: ReportAction;
 	/** What the mail says of it; null: nothing that can be read. */
 	readonly report: Report | null;
-	/** False: the same mail had come before, maybe by another way. */
+	/** False: the same mail was received before, maybe at another address. */
 	readonly isNew: boolean;
-	/** What the timeline tells of it; null: nothing, it is a report only. */
+	/** The event in the timeline; null: the mail is only a report. */
 	readonly event: EventType | null;
 };
 
 type ReportOptions = {
-	/** MAILCTL_RETENTION_DAYS as it is now: so long a token counts. */
+	/** The present MAILCTL_RETENTION_DAYS: a token is valid for this time. */
 	readonly retentionDays: () => number;
 	readonly caps?: KeptCaps;
 };
 
 /**
- * A copy that has this many reports gets only those that change something: anyone who holds its token may send any number.
+ * A recipient with this many reports gets only those that change something: anyone who has its token may send any
+ * number.
  */
 const mostReports = 20;
-/** After so many more mails that are kept, or octets of them, it is looked whether they are too many. */
+/** The size of the kept mails is checked after this many more mails, or octets. */
 const keptAtOnce = {mails: 100, bytes: 16 * 1024 * 1024};
-/** So many go at once: a large one may take the place of many small ones. */
+/** The most mails to remove at once: a large one may replace many small ones. */
 const mostTrimmed = 1000;
 
 /**
- * Records what came back, many mails in one transaction: each proves to be about a copy or is kept as unmatched; state,
- * timeline, suppression and webhooks follow, and the mail is marked as read. However often and by however many ways the
- * same comes, it counts once (R3.1–R3.4).
+ * Records reports, many mails in one transaction: each is proven to be about a recipient or kept as unmatched; state,
+ * timeline, suppression and webhooks follow, and the mail is marked as read. Any number of equal reports, received at
+ * any address, counts once (R3.1–R3.4).
  */
 export function createReportWrite(
 	eventWriter: EventWriter,
@@ -122,8 +123,8 @@ export function createReportWrite(
 }
 
 /**
- * What each mail proves to be about, and the rows that its candidates lead to. Those of messages are asked for, and count, only
- * where no copy's token is right.
+ * What each mail is proven to be about, and the rows of its candidates. Messages are read, and count, only if no
+ * recipient's token is valid.
  */
 async function prove(
 	trx: Knex.Transaction,
@@ -162,7 +163,7 @@ async function addReports(
 	return reported.filter(({reportId}) => added.has(reportId));
 }
 
-/** Removes the reports that changed nothing from copies that have enough of them; answers the others. */
+/** Removes the reports that changed nothing from recipients that have enough of them; returns the others. */
 async function withoutIdle(
 	trx: Knex.Transaction,
 	added: readonly Reported[],
@@ -238,7 +239,7 @@ function actionOf({via, report}: Match): ReportAction {
 	return via === 'unsubscribe_mail' ? 'unsubscribe' : (report?.action ?? 'none');
 }
 
-/** Whether the mail itself is to be looked at by somebody. */
+/** Why the operator should see the mail itself. */
 function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known: Known): Kept | null {
 	const {cameIn, reading} = item;
 	if (cameIn.rcptTo.some(isOperatorAddress)) {

@@ -7,11 +7,11 @@ import {countHours, type EarlierTries, type ReputationCount, readTries} from '..
 import type {EventWriter} from './outbox.ts';
 import type {JudgedTry} from './record.ts';
 
-/** What an end of a copy weighs: its address is gone; it was refused because of us; it was reported as spam. */
+/** The weight of a recipient's end: its address is gone; it was refused because of us; it was reported as spam. */
 export type Weight = 'hard' | 'of_us' | 'complained';
 export type Weights = ReadonlySet<Weight>;
 
-/** How far a copy has come, by all that is known of it. */
+/** How far a recipient has come, by all that is known of it. */
 type Course = {
 	/** A try of it has ended: a host was asked, or none was found. */
 	readonly tried: boolean;
@@ -21,7 +21,7 @@ type Course = {
 	readonly weights: Weights;
 };
 
-/** Refusals of us, whoever the recipient is: they say nothing of a workspace's mail (R7.1). */
+/** Refusals of us, independent of the recipient: they do not concern a workspace's mail (R7.1). */
 const ofUs: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
 	'block',
 	'reputation',
@@ -37,8 +37,8 @@ export function weightOfRefusal(category: BounceCategory, suppresses: boolean): 
 }
 
 /**
- * What a copy adds to the figures. It follows from what is known of it, whichever became known first, so nothing counts
- * twice. One that was refused because of us is left out, unless something else is known of its recipient.
+ * What a recipient adds to the figures. It follows from what is known of it, in any order, so nothing counts twice. One
+ * that was refused because of us is left out, unless something else is known of its address.
  */
 export function figuresOf({tried, taken, weights}: Course): Figures {
 	const isHard = weights.has('hard');
@@ -49,9 +49,10 @@ export function figuresOf({tried, taken, weights}: Course): Figures {
 }
 
 /**
- * Counts ends of tries, in their transaction, each copy in the hour of its first try. `earlier`: of copies that were tried
- * before. `told`: what reports weigh that came in while copies were tried; before the end of a first try they could not be
- * counted.
+ * Counts ends of tries, in their transaction, each recipient in the hour of its first try.
+ *
+ * @param earlier of recipients that were tried before
+ * @param told weights of reports received during the tries: before the end of a first try they could not be counted
  */
 export async function countTries(
 	trx: Knex.Transaction,
@@ -83,7 +84,7 @@ export async function countTries(
 const none: Weights = new Set();
 const triedKinds: ReadonlySet<string> = new Set(['delivered', 'relayed', 'deferred', 'bounced']);
 
-/** How far a copy had come before its try, and after. */
+/** How far a recipient had come before its try, and after. */
 function coursesOfTry(
 	{recipient, verdict: {outcome, attempts}}: JudgedTry,
 	told: Weights,
@@ -101,7 +102,7 @@ function coursesOfTry(
 	];
 }
 
-/** What reports weigh of a copy that they are about: before, and now. */
+/** The weight of reports for their recipient: before, and now. */
 export type Reweighed = {
 	readonly recipient: Pick<ReportedRecipient, 'id' | 'workspaceId' | 'destination' | 'attempts' | 'sentAt'>;
 	readonly before: Weights;

@@ -8,15 +8,15 @@ import {type ChangedRecipient, endWaiting, type Step} from '../store/queue/open-
 import {announce} from './announce.ts';
 import type {EventWriter} from './outbox.ts';
 
-/** The end of one try of a claimed copy, before it is decided what follows. */
+/** The end of one try of a claimed recipient, before the next step is decided. */
 type TryEnd = {
 	readonly result: AttemptResult;
 	readonly acceptedAt: number;
 	/** Tries before this one. */
 	readonly attempts: number;
-	/** Whether a host had taken this copy's MAIL FROM in an earlier try. */
+	/** Whether a host had accepted this recipient's MAIL FROM in an earlier try. */
 	readonly sentBefore: boolean;
-	/** What stood in the way to an earlier try; null: nothing. */
+	/** The obstacle to an earlier try; null: nothing. */
 	readonly lastReply?: string | null;
 	readonly retry: Retry;
 	/** When MAILCTL_RETRY_SCHEDULE does not apply (the simulator): milliseconds to the next try. */
@@ -27,16 +27,16 @@ type TryEnd = {
 export type NextStep = {
 	readonly state: RecipientState;
 	readonly attempts: number;
-	/** Milliseconds since the epoch; null: the copy leaves the queue. */
+	/** Milliseconds since the epoch; null: the recipient leaves the queue. */
 	readonly nextAttemptAt: number | null;
 	readonly outcome: Outcome;
-	/** The timeline entry, besides `sent`; null: a deferral or a release has none. */
+	/** The timeline entry, in addition to `sent`; null: a deferral or a release has no entry. */
 	readonly event: EventType | null;
 };
 
 /**
- * Decides the next state of a copy. A deferral whose schedule or lifetime is used up is a transient bounce (4.4.7), and so
- * is a release past the lifetime.
+ * Decides the next state of a recipient. A deferral whose schedule or lifetime is used up is a transient bounce
+ * (4.4.7), and so is a release past the lifetime.
  */
 export function decideNext(end: TryEnd, now: number, random: () => number): NextStep {
 	const {outcome} = end.result;
@@ -89,7 +89,7 @@ function waiting(end: TryEnd): {state: RecipientState} {
 	return {state: end.sentBefore || end.result.sentAt !== null ? 'sent' : 'queued'};
 }
 
-/** `last`: what stood in the way; null: no attempt was completed. */
+/** `last`: the obstacle; null: no attempt was completed. */
 function expired(last: string | null): Outcome {
 	return {
 		kind: 'bounced',
@@ -100,10 +100,10 @@ function expired(last: string | null): Outcome {
 	};
 }
 
-/** How an operator ends copies that wait: quietly, or as a bounce that webhooks tell of. Neither suppresses. */
+/** How an operator ends recipients that wait: quietly, or as a bounce that webhooks report. Neither suppresses. */
 export type GivenUp = {readonly kind: 'drop'} | {readonly kind: 'fail'; readonly reason: string};
 
-/** Takes copies out of the queue at an operator's wish, with their timeline entries; those being tried are left alone. */
+/** Takes recipients out of the queue for an operator, with their timeline entries; not those being tried. */
 export async function giveUp(
 	trx: Knex.Transaction,
 	step: Step,

@@ -24,14 +24,14 @@ export type LinkedRecipient = {
 	readonly addressKey: string;
 };
 
-/** `topic`: out of the message's topic, or of everything where there is none. `undo`: what the hosted page made. */
+/** `topic`: out of the message's topic, or of everything without a topic. `undo`: what the hosted page made. */
 export type OptOutAction = 'topic' | 'all' | 'undo';
 
 export type Unsubscription = LinkedRecipient & {
 	readonly action: OptOutAction;
 	/**
-	 * Whether the recipient used the page, a mail program did it for him (RFC 8058), he wrote to the copy's unsubscribe
-	 * address, or his provider reported it (ARF).
+	 * The recipient used the page, or a mail program used the link (RFC 8058), or a mail was sent to the recipient's
+	 * unsubscribe address, or the provider reported it (ARF).
 	 */
 	readonly via: 'one-click' | 'page' | 'mail' | 'report';
 	/** Now, in the store's form. */
@@ -55,8 +55,8 @@ const pageSource = 'one-click';
 const reason = 'unsubscribe';
 
 /**
- * Acts on unsubscribe links, many in one transaction: suppression or opt-out, and the event of the message's copy. What is
- * there already stays as it is. Answers what holds then. The workspace must exist.
+ * Acts on unsubscribe links, many in one transaction: suppression or opt-out, and the event of the recipient. Existing
+ * entries stay as they are. Returns what applies then. The workspace must exist.
  */
 export function createUnsubscribeWrite(eventWriter: EventWriter): GroupWrite<Unsubscription, SubscriptionStatus> {
 	return {
@@ -71,7 +71,7 @@ export function createUnsubscribeWrite(eventWriter: EventWriter): GroupWrite<Uns
 /** What an unsubscription led to. */
 type Unsubscribed = {
 	readonly status: SubscriptionStatus;
-	/** Whether the timeline tells of it; it does not where it changed nothing. */
+	/** Whether the timeline has it: not if it changed nothing. */
 	readonly told: boolean;
 };
 
@@ -153,7 +153,7 @@ async function takeBack(trx: Knex.Transaction, item: Unsubscription, code: strin
 	}
 }
 
-/** The timeline tells once of a copy that its recipient left a topic, and once that he left altogether. */
+/** The timeline has once that a recipient left a topic, and once that it left altogether. */
 async function tell(
 	trx: Knex.Transaction,
 	item: Unsubscription,

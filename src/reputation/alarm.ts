@@ -33,8 +33,8 @@ const ofUs: ReadonlySet<BounceCategory> = new Set<BounceCategory>(['block', 'rep
 type Slot = {readonly n: number; attempts: number; refused: number};
 
 /**
- * Watches what providers say of this machine: its addresses on lists, its SPF, DKIM and names. That is the operator's to
- * mend, and no workspace is blamed for it. Kept in memory, by the hour.
+ * Watches what providers reply about this machine: listed addresses, its SPF, DKIM and names. The operator has to fix
+ * that, and no workspace is blamed. Kept in memory, by the hour.
  */
 export function createInfrastructureAlarm(clock: Pick<Clock, 'monotonic'>): InfrastructureAlarm {
 	const providers = new LRUCache<string, Slot[]>({max: mostProviders});
@@ -103,7 +103,7 @@ const registries: ReadonlySet<string> = new Set([
 	'org',
 ]);
 
-/** Whose host this is, by the end of its name: `aspmx.l.google.com` is google.com's. Good enough to count by. */
+/** The provider of a host, by the end of its name: `aspmx.l.google.com` is google.com's. Good enough to count by. */
 export function providerOf(host: string): string {
 	const labels = host.toLowerCase().replace(/\.$/, '').split('.');
 	const isCountry = labels.at(-1)?.length === 2 && registries.has(labels.at(-2) ?? '');

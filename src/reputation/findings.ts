@@ -67,8 +67,8 @@ function countsOf(kind: Kind, {attempted, hard, delivered, complained}: Figures)
 const z = 1.959964;
 
 /**
- * The lower bound of Wilson's 95 % interval for a share of which `hits` of `trials` were seen: what the share is at least,
- * by all that so few trials can tell. 0 where there were none.
+ * The lower bound of Wilson's 95 % interval for the share `hits` of `trials`: the least share that these trials prove.
+ * 0 without trials.
  */
 export function wilsonLowerBound(hits: number, trials: number): number {
 	if (trials <= 0) {

@@ -9,7 +9,7 @@ import type {Store} from '../store/store.ts';
 import {type Finding, findingsOf, isCalm, windowStarts} from './findings.ts';
 import {pauseReason} from './words.ts';
 
-/** What became of a workspace by its figures: it was paused, warned of, or is fine again. */
+/** A change of a workspace by its figures: paused, warned, or fine again. */
 export type Judged = {
 	readonly kind: 'paused' | 'warned' | 'calm';
 	readonly workspaceId: string;
@@ -25,7 +25,7 @@ type GuardOptions = {
 	/** Called after the commit. */
 	readonly onJudged: (judged: Judged) => void;
 	readonly onError: (error: unknown) => void;
-	/** At least so long after one look at the figures comes the next, milliseconds. */
+	/** The least time between two looks at the figures, milliseconds. */
 	readonly restMs?: number;
 	/** So often all workspaces are looked at, also for what other processes counted. */
 	readonly roundMs?: number;
@@ -34,13 +34,13 @@ type GuardOptions = {
 export type Guard = {
 	/** These workspaces have new figures: they are judged at once, under load once a rest. */
 	readonly counted: (workspaceIds: readonly string[]) => void;
-	/** Resolves when nobody is being judged any more. */
+	/** Resolves when no check is under way. */
 	readonly stop: () => Promise<void>;
 };
 
 /**
- * Watches over the reputation of workspaces: warns, and pauses those whose mail bounces or is complained of too much
- * (R7.2). It reads beside the writer, so that sending waits for no judgement, and writes only what changes.
+ * Watches the reputation of workspaces: warns, and pauses those with too many bounces or complaints (R7.2). It reads
+ * beside the writer, so that sending does not wait, and writes only changes.
  */
 export function startGuard({
 	store,
