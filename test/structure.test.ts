@@ -28,6 +28,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	pace: ['kit', 'mail', 'net'],
 	pool: ['kit'],
 	queue: ['kit', 'mail', 'store', 'outcome', 'pace', 'pool'],
+	cluster: ['kit', 'mail', 'store', 'pace', 'queue'],
 	domains: ['kit', 'mail', 'net', 'store', 'compose'],
 	admin: ['ops', 'kit', 'mail', 'store', 'outcome', 'domains', 'compose', 'render', 'users', 'report'],
 	ops: ['kit', 'mail', 'store'],

@@ -1,4 +1,6 @@
 import {Worker} from 'node:worker_threads';
+import {createNodeShares} from '../cluster/node-shares.ts';
+import {shareStoreOf} from '../cluster/share-store.ts';
 import {extraCa} from '../config/ca.ts';
 import {type DestinationsSettings, destinationsOf, loadDestinations} from '../config/destinations.ts';
 import type {Settings} from '../config/settings.ts';
@@ -16,27 +18,21 @@ import type {NewId} from '../mail/ids.ts';
 import type {Attachment} from '../mail/message.ts';
 import type {Asked} from '../mail/outcome.ts';
 import type {Retry} from '../mail/retry.ts';
-import type {QueueKey} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {PolicyFailure} from '../mta-sts/mta-sts.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
-import {createRecordWrite, type JudgedTry, type TriedRecipient} from '../outcome/record.ts';
-import {answersTo, type SiteAnswer, type SiteAsk} from '../pace/exchange.ts';
-import {isSame} from '../pace/learnt.ts';
-import type {SiteChange} from '../pace/site.ts';
-import {shareMs} from '../pace/site-share.ts';
+import {createRecordWrite} from '../outcome/record.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
-import type {ShareStore} from '../queue/node-shares.ts';
+import type {QueueObserver} from '../queue/queue-observer.ts';
 import {createRenderers, type MakeJob} from '../queue/renderers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
-import type {Site} from '../queue/site.ts';
+import {noOtherNodes} from '../queue/shares.ts';
 import {createSmtpWorkers} from '../queue/smtp-workers.ts';
 import {confirmationsOf} from '../routing/confirmations.ts';
 import {createPolicies} from '../routing/mta-sts.ts';
 import {ownAddresses} from '../routing/own-addresses.ts';
 import {createRouter} from '../routing/router.ts';
-import type {Writer} from '../store/engine/writer.ts';
 import {releaseUnknownClaims} from '../store/held-claims.ts';
 import {listAttachments, sizeAttachments} from '../store/messages.ts';
 import {type Claimed, claimAged, createClaimWrite, readAged, readShortestLifetime} from '../store/queue/claims.ts';
@@ -47,7 +43,7 @@ import {
 	readSuspensions,
 	readWaitingQueues,
 } from '../store/queue/open-recipients.ts';
-import {exchangeShares, readSites, removeShares, renewAlone, type SiteNote, siteWrite} from '../store/queue/sites.ts';
+import {readSites, removeShares, siteWrite} from '../store/queue/sites.ts';
 import {readAsked} from '../store/recipients.ts';
 import {readTries} from '../store/reputation.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
@@ -76,16 +72,10 @@ export type EngineOptions = {
 	/** Takes events to the webhooks. */
 	readonly eventWriter: EventWriter;
 	readonly clock: Clock;
-	readonly onRecorded: (recorded: JudgedTry) => void;
-	readonly onLost: (recipient: TriedRecipient) => void;
-	/** A site's pace changed. */
-	readonly onSite: (site: Site, changes: readonly SiteChange[]) => void;
-	/** The way of a lane could not be found, though the store can be used; it is tried again. */
-	readonly onRouteError: (error: unknown, queue: QueueKey) => void;
+	/** `routeNotFound`: not because of the store. */
+	readonly observer: Omit<QueueObserver, 'storeFailed'>;
 	/** What mail is made of cannot be used until somebody repairs it; the mail waits. */
 	readonly onResourceFault: (job: MakeJob, message: string) => void;
-	/** What became of a copy could not be judged. */
-	readonly onFault: (error: unknown, recipient: TriedRecipient) => void;
 	readonly onStoreError: (error: unknown) => void;
 	/** A recipient's domain announces an MTA-STS policy that could not be had. */
 	readonly onPolicyFailure: (failure: PolicyFailure) => void;
@@ -210,32 +200,41 @@ export function createEngine(options: EngineOptions) {
 		fixedWaitOf: recipient => (recipient.destination === simulatorDomain ? simulatorWaitMs : undefined),
 		clock,
 		random: Math.random,
-		onRecorded: options.onRecorded,
-		onLost: options.onLost,
 		isUnavailable: store.dialect.isUnavailable,
-		// Once: from then on the lanes know better.
+		// Once: from then on the queues know better.
 		remembered(site) {
 			const saved = remembered.get(site);
 			remembered.delete(site);
 			return saved;
 		},
-		onSite: options.onSite,
 		allow: (site, connections) => smtpWorkers.allow(site.name, connections),
-		shareStore: isShared
-			? shareStoreOf({writer: store.agreeing, node: boot, countConnections: smtpWorkers.countConnections, now})
-			: null,
+		shares: isShared
+			? createNodeShares({
+					store: shareStoreOf({
+						writer: store.agreeing,
+						node: boot,
+						countConnections: smtpWorkers.countConnections,
+						now,
+					}),
+					moment: () => ({now: clock.now(), monotonic: clock.monotonic()}),
+					longestWait: () => Math.max(...options.retry().schedule.waits),
+					onError: options.onStoreError,
+				})
+			: noOtherNodes,
 		noteSites: notes => store.writer.submit(siteWrite, notes),
 		noteWaits: note => store.writer.submit(queueWaitWrite, note),
-		onRouteError(error, queue) {
-			const {isUnavailable, isDamage} = store.dialect;
-			if (isUnavailable(error) || isDamage(error)) {
-				options.onStoreError(error);
-			} else {
-				options.onRouteError(error, queue);
-			}
+		observer: {
+			...options.observer,
+			routeNotFound(error, queue) {
+				const {isUnavailable, isDamage} = store.dialect;
+				if (isUnavailable(error) || isDamage(error)) {
+					options.onStoreError(error);
+				} else {
+					options.observer.routeNotFound(error, queue);
+				}
+			},
+			storeFailed: options.onStoreError,
 		},
-		onFault: options.onFault,
-		onStoreError: options.onStoreError,
 	});
 
 	let remembered = new Map<string, SavedSite>();
@@ -428,50 +427,4 @@ export function senderData(
 		bounceRules,
 		time,
 	};
-}
-
-type Options = Pick<ShareStore, 'countConnections'> & {
-	readonly writer: Writer;
-	/** A daemon's boot id. */
-	readonly node: string;
-	/** In the store's form. */
-	readonly now: () => string;
-};
-
-/** Where nodes share the store: what each may have is decided while no other one does. */
-export function shareStoreOf({writer, node, now, countConnections}: Options): ShareStore {
-	return {
-		countConnections,
-		renewAlone: () => writer.transaction(trx => renewAlone(trx, node, shareMs)),
-		async exchange(asks) {
-			let answers: readonly SiteAnswer[] = [];
-			const news = await writer.transaction(trx => {
-				answers = []; // It may be run again.
-				return exchangeShares(trx, {
-					node,
-					shareMs,
-					sites: asks.map(({site}) => site),
-					decide(sharers, shares, rows) {
-						answers = answersTo(asks, sharers, shares, rows);
-						return {shares: answers.map(({row}) => row), sites: siteNotes(asks, answers, rows, now())};
-					},
-				});
-			});
-			return {...news, answers};
-		},
-	};
-}
-
-/** What is to be written of what all agreed on. */
-function siteNotes(
-	asks: readonly SiteAsk[],
-	answers: readonly SiteAnswer[],
-	rows: ReadonlyMap<string, SavedSite>,
-	at: string,
-): SiteNote[] {
-	return answers.flatMap(({site, agreed}, index) => {
-		const {learnt, provider} = asks[index] as SiteAsk;
-		const isKnown = learnt === null || isSame(agreed, rows.get(site) ?? null);
-		return isKnown ? [] : [{site, provider, saved: agreed, at}];
-	});
 }

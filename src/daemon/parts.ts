@@ -9,7 +9,7 @@ import type {NewId} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import type {TriedRecipient} from '../outcome/record.ts';
-import type {SiteChange} from '../pace/site.ts';
+import type {SiteChange} from '../pace/site-state.ts';
 import type {Site} from '../queue/site.ts';
 import {type Guard, startGuard} from '../reputation/guard.ts';
 import {isErased} from '../store/retention.ts';
@@ -68,12 +68,14 @@ export function makeEngine(options: PartsOptions, publicUrl: string): Engine {
 		publicUrl,
 		bounceRules: options.rules.current,
 		retry: () => ({schedule: live().retrySchedule, lifetime: live().queueLifetime}),
-		onRecorded: telling.recorded,
-		onLost: recipient => void removeIfErased(recipient).catch(onStoreError),
-		onSite: (site, changes) => logSite(logger, site, changes),
-		onRouteError: telling.routeNotFound,
+		observer: {
+			recorded: telling.recorded,
+			lost: recipient => void removeIfErased(recipient).catch(onStoreError),
+			faulted: telling.recipientFault,
+			siteChanged: (site, changes) => logSite(logger, site, changes),
+			routeNotFound: telling.routeNotFound,
+		},
 		onResourceFault: telling.resourceFault,
-		onFault: telling.recipientFault,
 		onCrash: reason => noteCrash(logger, reason),
 		onPolicyFailure({domain, failure, kept, reason}) {
 			logger.warn({event: 'mta_sts_failed', domain, failure, kept}, reason);

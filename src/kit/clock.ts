@@ -8,6 +8,9 @@ export type Clock = {
 	readonly monotonic: () => number;
 };
 
+/** The same instant on both clocks. */
+export type Moment = {readonly now: number; readonly monotonic: number};
+
 export const systemClock: Clock = {
 	now: () => Date.now(),
 	monotonic: () => performance.now(),

@@ -1,7 +1,7 @@
 import {type AttemptResult, isPossibleDuplicate, mostPossibleDuplicates} from '../mail/outcome.ts';
 import type {Route} from '../mail/route.ts';
 import type {Claimed} from '../store/queue/claims.ts';
-import type {TravelTerms} from './claim-permits.ts';
+import type {TravelTerms} from './destination-queues.ts';
 
 /** A finished mail, ready for the wire. */
 export type Made = {

@@ -1,9 +1,10 @@
-import type {Moment} from '../pace/saved.ts';
-import {isBackingOff, isShort, opensAt} from '../pace/site.ts';
+import type {Moment} from '../kit/clock.ts';
+import {isBackingOff, isShort, opensAt} from '../pace/site-state.ts';
 import {createAgenda} from './agenda.ts';
-import type {DestinationQueue} from './destination-queue.ts';
 import {addTurn, endTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn} from './fair-ring.ts';
+import type {Shares} from './shares.ts';
 import {
+	type DestinationQueue,
 	inFlightOf,
 	isProven,
 	ownCapacity,
@@ -16,212 +17,213 @@ import {
 } from './site.ts';
 
 export type CapacityOptions = {
-	/** Copies claimed and not yet done, in all. */
+	/** Recipients claimed and not yet done, in all. */
 	readonly maxInFlight: number;
-	/** Those of them for sites of which it is not known that they answer; at most half of these for what was tried before. */
+	/** Those of them at sites not known to reply. */
 	readonly maxUnproven: number;
-	/** The site has work, and could have more connections if other nodes had fewer. */
-	readonly onShort?: (site: Site) => void;
+	readonly shares: Shares;
 };
 
-/** Fresh mail takes no more than this while a backlog waits, which never takes more than that: mail may come at any time. */
+/** Caps new mail while a backlog waits, and the backlog always: mail may arrive at any time. */
 const freshShare = 0.75;
 const backlogShare = 0.5;
-/** Of what is for sites that are not proven each rank leaves something to those before it. */
+/** Of the capacity for unproven sites each rank leaves a part to the ranks before it. */
 const unprovenShare = {fresh: 1, mixed: 0.75, backlog: 0.5};
-/** Where sites answer, a turn is the site's, whatever its workspaces. */
+/** At a proven site a turn is the site's, not a workspace's. */
 const noGroups = [null] as const;
 
-/**
- * The room that all sites share, and the rows in which they wait for it. Ready lanes wait at their site, the site waits in
- * a row while it may start something. Where nobody may answer every try waits for a time-out: such sites get a part of the
- * room only, or a few dozen of them would stop all mail, and workspaces take turns for it.
- */
-export function createCapacity({maxInFlight, maxUnproven, onShort}: CapacityOptions) {
-	const row = () => ({proven: createRow(), unproven: createRow()});
-	const rows = {fresh: row(), mixed: row(), backlog: row()};
-	const none = {fresh: 0, mixed: 0, backlog: 0};
-	const inFlight = {proven: {...none}, unproven: {...none}};
-	const mostFresh = Math.ceil(maxInFlight * freshShare);
-	const mostBacklog = Math.ceil(maxInFlight * backlogShare);
-	/** Sites that may not start anything now. */
-	const openLater = createAgenda<Site>();
+const none = () => ({fresh: 0, mixed: 0, backlog: 0});
+const row = () => ({proven: new Row(), unproven: new Row()});
+const classOf = (proven: boolean): 'proven' | 'unproven' => (proven ? 'proven' : 'unproven');
 
-	const classOf = (proven: boolean): 'proven' | 'unproven' => (proven ? 'proven' : 'unproven');
-	const ofRank = (rank: Rank): number => inFlight.proven[rank] + inFlight.unproven[rank];
-	const inAll = (): number => ofRank('fresh') + ofRank('mixed') + ofRank('backlog');
+/**
+ * The capacity that all sites share, and the rows in which they wait for it. A ready queue waits at its site, the site waits
+ * in a row while it may start something. At an unproven site every try may wait for a timeout: such sites get only a part
+ * of the capacity, or a few dozen of them would stop all mail, and workspaces take turns for it.
+ */
+export class Capacity {
+	readonly #maxInFlight: number;
+	readonly #maxUnproven: number;
+	readonly #shares: Shares;
+	readonly #rows = {fresh: row(), mixed: row(), backlog: row()};
+	readonly #inFlight = {proven: none(), unproven: none()};
+	/** Sites that may not start anything now. */
+	readonly #openLater = createAgenda<Site>();
+
+	constructor({maxInFlight, maxUnproven, shares}: CapacityOptions) {
+		this.#maxInFlight = maxInFlight;
+		this.#maxUnproven = maxUnproven;
+		this.#shares = shares;
+	}
+
+	get inFlight(): number {
+		return this.#ofRank('fresh') + this.#ofRank('mixed') + this.#ofRank('backlog');
+	}
+
+	#ofRank(rank: Rank): number {
+		return this.#inFlight.proven[rank] + this.#inFlight.unproven[rank];
+	}
 
 	/** What may be claimed now for all sites of this kind together. */
-	function left(rank: Rank, proven: boolean): number {
-		const {backlog} = rows;
-		let left = maxInFlight - inAll();
+	left(rank: Rank, proven: boolean): number {
+		const {backlog} = this.#rows;
+		let left = this.#maxInFlight - this.inFlight;
 		if (rank === 'backlog') {
-			left = Math.min(left, mostBacklog - ofRank('backlog'));
+			left = Math.min(left, Math.ceil(this.#maxInFlight * backlogShare) - this.#ofRank('backlog'));
 		} else if (backlog.proven.size + backlog.unproven.size > 0) {
-			left = Math.min(left, mostFresh - ofRank('fresh') - ofRank('mixed'));
+			const mostFresh = Math.ceil(this.#maxInFlight * freshShare);
+			left = Math.min(left, mostFresh - this.#ofRank('fresh') - this.#ofRank('mixed'));
 		}
 		if (!proven) {
 			let taken = 0;
 			for (const one of ranks.toReversed()) {
-				taken += inFlight.unproven[one];
+				taken += this.#inFlight.unproven[one];
 				if (ranks.indexOf(one) <= ranks.indexOf(rank)) {
-					left = Math.min(left, Math.ceil(maxUnproven * unprovenShare[one]) - taken);
+					left = Math.min(left, Math.ceil(this.#maxUnproven * unprovenShare[one]) - taken);
 				}
 			}
 		}
 		return left;
 	}
 
-	function delist(site: Site): void {
-		for (const rank of ranks) {
-			rows[rank].proven.set(site, []);
-			rows[rank].unproven.set(site, []);
-		}
-	}
-
-	/** The site takes its turns while it has work and may start some; it keeps its place in the row. */
-	function enlist(site: Site, {monotonic}: Moment): void {
+	/** Lets the site take its turns while it has work and may start some; it keeps its place in the row. */
+	enlist(site: Site, {monotonic}: Moment): void {
 		const {ready, state} = site;
-		openLater.remove(site);
+		this.#openLater.remove(site);
 		const wants = new Set(ranks.filter(rank => ready[rank].size > 0).map(rank => rankAt(site, rank)));
 		if (wants.size === 0) {
-			delist(site);
+			this.#delist(site);
 			return;
 		}
 		const opens = opensAt(state, monotonic);
 		if (opens > monotonic) {
-			delist(site);
-			openLater.set(site, opens);
+			this.#delist(site);
+			this.#openLater.set(site, opens);
 			if (state.bucket?.perMinute === 0 && !isBackingOff(state, monotonic)) {
-				onShort?.(site);
+				this.#shares.short(site);
 			}
-		} else if (ownCapacity(site, maxInFlight, monotonic) <= 0) {
-			delist(site); // Until one of its copies is done.
+		} else if (ownCapacity(site, this.#maxInFlight, monotonic) <= 0) {
+			this.#delist(site); // Until one of its recipients is done.
 			if (isShort(state, monotonic)) {
-				onShort?.(site);
+				this.#shares.short(site);
 			}
 		} else {
 			const proven = isProven(site);
 			for (const rank of ranks) {
 				const groups = proven ? noGroups : readyWorkspaces(site, rank);
-				rows[rank][classOf(proven)].set(site, wants.has(rank) ? groups : []);
+				this.#rows[rank][classOf(proven)].set(site, wants.has(rank) ? groups : []);
 			}
 		}
 	}
 
-	function unqueue(queue: DestinationQueue, {ready}: Site): void {
+	#delist(site: Site): void {
+		for (const rank of ranks) {
+			this.#rows[rank].proven.set(site, []);
+			this.#rows[rank].unproven.set(site, []);
+		}
+	}
+
+	/** The queue waits for its turn at the site. */
+	queue(queue: DestinationQueue, site: Site, now: Moment): void {
+		const rank = queue.fresh ? (queue.asksNext ? 'mixed' : 'fresh') : 'backlog';
+		if (!hasTurn(site.ready[rank], queue.workspaceId, queue)) {
+			this.unqueue(queue, site);
+			addTurn(site.ready[rank], queue.workspaceId, queue);
+		}
+		this.enlist(site, now);
+	}
+
+	unqueue(queue: DestinationQueue, {ready}: Site): void {
 		for (const rank of ranks) {
 			removeTurn(ready[rank], queue.workspaceId, queue);
 		}
 	}
 
-	return {
-		left,
-		enlist,
-		unqueue,
-
-		/** The lane waits for its turn at the site. */
-		queue(queue: DestinationQueue, site: Site, now: Moment): void {
-			const rank = queue.fresh ? (queue.asksNext ? 'mixed' : 'fresh') : 'backlog';
-			if (!hasTurn(site.ready[rank], queue.workspaceId, queue)) {
-				unqueue(queue, site);
-				addTurn(site.ready[rank], queue.workspaceId, queue);
-			}
-			enlist(site, now);
-		},
-
-		/** Sites that may start something by now take their turns. */
-		advance(now: Moment): void {
-			for (let site = openLater.next(now.monotonic); site; site = openLater.next(now.monotonic)) {
-				enlist(site, now);
-			}
-		},
-
-		/** Not worth a claim: less than a quarter of the site's window, or of what it could ever get. */
-		smallestClaim(site: Site, rank: Rank, proven: boolean, monotonic: number): number {
-			const most = proven ? maxInFlight : Math.ceil(maxUnproven * unprovenShare[rank]);
-			return Math.max(1, Math.floor(Math.min(windowOf(site, monotonic), most) / 4));
-		},
-
-		/** So many copies more, or less, are claimed for the site. */
-		take(site: Site, rank: Rank, recipients: number): void {
-			site.inFlight[rank] += recipients;
-			site.peak = Math.max(site.peak, inFlightOf(site));
-			inFlight[classOf(isProven(site))][rank] += recipients;
-		},
-
-		/** The site became proven, or no longer is (`before`). */
-		moved(site: Site, before: boolean): void {
-			for (const rank of ranks) {
-				inFlight[classOf(before)][rank] -= site.inFlight[rank];
-				inFlight[classOf(!before)][rank] += site.inFlight[rank];
-			}
-			delist(site);
-		},
-
-		/** Whose turn it is, until no room is left or as many as there were sites had theirs. Each is to be `served`. */
-		*turns(rank: Rank, proven: boolean): Generator<Turn<Site>> {
-			const row = rows[rank][classOf(proven)];
-			for (let turns = row.size; turns > 0 && left(rank, proven) > 0; turns--) {
-				const turn = row.first();
-				if (!turn) {
-					return;
-				}
-				yield turn;
-			}
-		},
-
-		/** It had its turn of this rank. */
-		served(turn: Turn<Site>, rank: Rank): void {
-			rows[rank][classOf(turn.group === null)].served(turn);
-		},
-
-		get inFlight(): number {
-			return inAll();
-		},
-	};
-}
-
-export type Capacity = ReturnType<typeof createCapacity>;
-
-/** Sites that wait for their turn, each in the groups whose turn may bring it. */
-function createRow() {
-	const groupsOf = new Map<Site, readonly (string | null)[]>();
-	const ring: FairRing<Site> = new Map();
-
-	/** The site waits for these groups' turns; where it waits already it keeps its place. None: it waits no more. */
-	function set(site: Site, groups: readonly (string | null)[]): void {
-		const before = groupsOf.get(site);
-		for (const group of before ?? []) {
-			if (!groups.includes(group)) {
-				removeTurn(ring, group, site);
-			}
-		}
-		for (const group of groups) {
-			addTurn(ring, group, site);
-		}
-		if (groups.length > 0) {
-			groupsOf.set(site, groups);
-		} else {
-			groupsOf.delete(site);
+	/** Lets sites that may start something by now take their turns. */
+	advance(now: Moment): void {
+		for (let site = this.#openLater.next(now.monotonic); site; site = this.#openLater.next(now.monotonic)) {
+			this.enlist(site, now);
 		}
 	}
 
-	return {
-		set,
-		first: () => firstTurn(ring),
+	/** The smallest worthwhile claim: a quarter of the site's window, or of the most it could ever get. */
+	smallestClaim(site: Site, rank: Rank, proven: boolean, monotonic: number): number {
+		const most = proven ? this.#maxInFlight : Math.ceil(this.#maxUnproven * unprovenShare[rank]);
+		return Math.max(1, Math.floor(Math.min(windowOf(site, monotonic), most) / 4));
+	}
 
-		/** It had its turn: the group goes to the end, the site leaves it. */
-		served(turn: Turn<Site>): void {
-			endTurn(ring, turn);
-			set(
-				turn.item,
-				(groupsOf.get(turn.item) ?? []).filter(one => one !== turn.group),
-			);
-		},
+	/** Takes capacity for recipients claimed for the site; a negative number gives it back. */
+	take(site: Site, rank: Rank, recipients: number): void {
+		site.inFlight[rank] += recipients;
+		site.peak = Math.max(site.peak, inFlightOf(site));
+		this.#inFlight[classOf(isProven(site))][rank] += recipients;
+	}
 
-		get size(): number {
-			return groupsOf.size;
-		},
-	};
+	/** The site became proven, or no longer is (`before`). */
+	moved(site: Site, before: boolean): void {
+		for (const rank of ranks) {
+			this.#inFlight[classOf(before)][rank] -= site.inFlight[rank];
+			this.#inFlight[classOf(!before)][rank] += site.inFlight[rank];
+		}
+		this.#delist(site);
+	}
+
+	/** Sites in the order of their turns, until no capacity is left or each had one turn. Each is to be `served`. */
+	*turns(rank: Rank, proven: boolean): Generator<Turn<Site>> {
+		const row = this.#rows[rank][classOf(proven)];
+		for (let turns = row.size; turns > 0 && this.left(rank, proven) > 0; turns--) {
+			const turn = row.first();
+			if (!turn) {
+				return;
+			}
+			yield turn;
+		}
+	}
+
+	/** Ends the site's turn of this rank. */
+	served(turn: Turn<Site>, rank: Rank): void {
+		this.#rows[rank][classOf(turn.group === null)].served(turn);
+	}
+}
+
+/** Sites that wait for their turn, each in the groups whose turn may bring it. */
+class Row {
+	readonly #groupsOf = new Map<Site, readonly (string | null)[]>();
+	readonly #ring: FairRing<Site> = new Map();
+
+	get size(): number {
+		return this.#groupsOf.size;
+	}
+
+	/** The site waits for these groups' turns, and keeps its place where it waits already. No groups: it leaves the row. */
+	set(site: Site, groups: readonly (string | null)[]): void {
+		const before = this.#groupsOf.get(site);
+		for (const group of before ?? []) {
+			if (!groups.includes(group)) {
+				removeTurn(this.#ring, group, site);
+			}
+		}
+		for (const group of groups) {
+			addTurn(this.#ring, group, site);
+		}
+		if (groups.length > 0) {
+			this.#groupsOf.set(site, groups);
+		} else {
+			this.#groupsOf.delete(site);
+		}
+	}
+
+	first(): Turn<Site> | undefined {
+		return firstTurn(this.#ring);
+	}
+
+	/** Ends the turn: the group goes to the end, the site leaves it. */
+	served(turn: Turn<Site>): void {
+		endTurn(this.#ring, turn);
+		const groups = this.#groupsOf.get(turn.item) ?? [];
+		this.set(
+			turn.item,
+			groups.filter(one => one !== turn.group),
+		);
+	}
 }

@@ -3,42 +3,35 @@ import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {claimMarginMs} from '../mail/retry.ts';
 import type {QueueKey} from '../mail/route.ts';
-import type {JudgedTry, TriedRecipient} from '../outcome/record.ts';
+import type {JudgedTry} from '../outcome/record.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, storeRetryMs} from '../store/held-claims.ts';
 import type {Claim, Claimed, ClaimedNow} from '../store/queue/claims.ts';
-import type {ClaimPermit, ClaimResult} from './claim-permits.ts';
+import type {ClaimPermit, ClaimResult} from './destination-queues.ts';
+import type {QueueObserver} from './queue-observer.ts';
 
 export type ClaimsOptions = {
 	readonly writer: Writer;
 	readonly claimWrite: GroupWrite<Claim, ClaimedNow>;
 	readonly recordWrite: GroupWrite<JudgedTry, boolean>;
-	/** Claims those of the copies that nobody has or holds, for so long (milliseconds) without their daemon. */
+	/** Claims those of the recipients that are neither claimed nor held. A claim lasts `lastsMs` without its daemon. */
 	readonly claimAged: (ids: readonly string[], lastsMs: number) => Promise<readonly Claimed[]>;
-	/** Gives back claims of this daemon other than those of the copies it knows; answers their lanes. */
+	/** Releases this daemon's claims other than those of the recipients it knows; answers their queues. */
 	readonly releaseUnknown: (known: () => readonly string[]) => Promise<readonly QueueKey[]>;
-	/** With a margin: how long a claim lasts without its daemon. Past it another one may take the copy if nobody knows this one. */
+	/** A claim lasts this long, and a margin, without its daemon. Then another node may take the recipient. */
 	readonly attemptDeadlineMs: number;
 	readonly clock: Clock;
-	/** After an outcome is on stable storage. */
-	readonly onRecorded: (recorded: JudgedTry) => void;
-	/** Its outcome was let go: somebody had taken the copy from us meanwhile. */
-	readonly onLost: (recipient: TriedRecipient) => void;
-	/** One of the two has failed; the outcome is stored. */
-	readonly onFault: (error: unknown, recipient: TriedRecipient) => void;
-	/** The store could not be written; it is tried again. */
-	readonly onStoreError: (error: unknown) => void;
+	readonly observer: Pick<QueueObserver, 'recorded' | 'lost' | 'faulted' | 'storeFailed'>;
 };
 
 /**
- * The claims of this process in the store: taken by a grant, ended by recording an outcome, given back where nobody here
- * knows of them. An outcome that cannot be written is kept until it is, for what was sent must not be sent again.
+ * The claims of this process in the store: made by a permit, ended by recording an outcome, released if this process does not
+ * know them. An outcome is kept until it can be written, because a sent mail must not be sent again.
  */
 export function createClaims(options: ClaimsOptions) {
-	const {writer, claimWrite, recordWrite, attemptDeadlineMs, clock, onRecorded, onLost, onFault, onStoreError} =
-		options;
-	/** The copies being tried, by id. */
-	const held = createHeldClaims(options);
+	const {writer, claimWrite, recordWrite, attemptDeadlineMs, clock, observer} = options;
+	/** The recipients being tried, by id. */
+	const held = createHeldClaims({...options, onStoreError: observer.storeFailed});
 	let unwritten = 0;
 
 	async function ask({queue, limit, asksNext, newestFirst, warmUp}: ClaimPermit): Promise<ClaimedNow> {
@@ -53,13 +46,13 @@ export function createClaims(options: ClaimsOptions) {
 				warmUp,
 			});
 		} catch (error) {
-			onStoreError(error);
+			observer.storeFailed(error);
 			held.doubt();
 			return {recipients: [], nextDue: storeTime(clock.now() + storeRetryMs), warmedUp: null};
 		}
 	}
 
-	/** Until it is written; false: another daemon has taken the copy from us. */
+	/** Retries until it is written; false: another daemon has taken the recipient. */
 	async function write(recorded: JudgedTry): Promise<boolean> {
 		for (let failed = false; ; failed = true) {
 			try {
@@ -68,14 +61,14 @@ export function createClaims(options: ClaimsOptions) {
 				return isOurs;
 			} catch (error) {
 				unwritten += failed ? 0 : 1;
-				onStoreError(error);
+				observer.storeFailed(error);
 				await delay(storeRetryMs);
 			}
 		}
 	}
 
 	return {
-		/** The copies to be tried, until they are recorded, and what the lanes are to know; none where the store fails. */
+		/** The recipients to be tried, and what their queue learns; no recipients if the store fails. */
 		async claim(permit: ClaimPermit): Promise<{readonly recipients: readonly Claimed[]; readonly result: ClaimResult}> {
 			const {recipients: claimed, nextDue, warmedUp} = await ask(permit);
 			const recipients = claimed.filter(({id}) => held.take(id));
@@ -88,31 +81,31 @@ export function createClaims(options: ClaimsOptions) {
 			return {recipients, result};
 		},
 
-		/** Copies past their lifetime, to be recorded; none where the store fails. */
+		/** Recipients past their lifetime, to be recorded; an empty list if the store fails. */
 		async claimAged(ids: readonly string[]): Promise<readonly Claimed[]> {
 			try {
 				const claimed = await options.claimAged(ids, attemptDeadlineMs + claimMarginMs);
 				return claimed.filter(({id}) => held.take(id));
 			} catch (error) {
-				onStoreError(error);
+				observer.storeFailed(error);
 				held.doubt();
 				return [];
 			}
 		},
 
-		/** Resolves once the outcome of a claimed copy is on stable storage, or is somebody else's. */
+		/** Resolves once the outcome of a claimed recipient is on stable storage, or the recipient is another daemon's. */
 		async record(recorded: JudgedTry): Promise<void> {
 			const isOurs = await write(recorded);
 			held.end(recorded.recipient.id);
-			// Not within the retries: what fails here is no failure of the store, and the outcome must not be written again.
+			// Outside the retries: a fault here is not the store's, and the outcome must not be written again.
 			try {
 				if (isOurs) {
-					onRecorded(recorded);
+					observer.recorded(recorded);
 				} else {
-					onLost(recorded.recipient);
+					observer.lost(recorded.recipient);
 				}
 			} catch (error) {
-				onFault(error, recorded.recipient);
+				observer.faulted(error, recorded.recipient);
 			}
 		},
 
@@ -121,12 +114,12 @@ export function createClaims(options: ClaimsOptions) {
 			return unwritten > 0;
 		},
 
-		/** Whether there may be claims of this daemon that nobody here knows of. */
+		/** Whether the store may have claims of this daemon that this process does not know. */
 		get isDoubtful(): boolean {
 			return held.isDoubtful;
 		},
 
-		/** Gives them back and answers their lanes. The store takes turns: by then all that was claimed before is known. */
+		/** Releases them and answers their queues. The store takes turns: by then all earlier claims are known. */
 		releaseUnknown: async (): Promise<readonly QueueKey[]> => (await held.releaseUnknown()) ?? [],
 	};
 }

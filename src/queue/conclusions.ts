@@ -2,12 +2,13 @@ import type {Clock} from '../kit/clock.ts';
 import type {Attempt, AttemptResult, Outcome, Phase} from '../mail/outcome.ts';
 import {endOfLife, type Retry} from '../mail/retry.ts';
 import type {Route} from '../mail/route.ts';
-import {type JudgedTry, type TriedRecipient, triedRecipient} from '../outcome/record.ts';
+import {type JudgedTry, triedRecipient} from '../outcome/record.ts';
 import {decideNext, type NextStep} from '../outcome/settle.ts';
-import type {SiteEnd} from '../pace/site.ts';
 import {fromSources} from '../pace/site-name.ts';
+import type {SiteEnd} from '../pace/site-state.ts';
 import type {Claimed} from '../store/queue/claims.ts';
-import type {ClaimPermit} from './claim-permits.ts';
+import type {ClaimPermit} from './destination-queues.ts';
+import type {QueueObserver} from './queue-observer.ts';
 
 /** The end of a try, not judged yet. */
 export type Tried = Pick<JudgedTry, 'result' | 'made' | 'crashes'>;
@@ -19,8 +20,8 @@ export type ConclusionsOptions = {
 	readonly fixedWaitOf: (recipient: Claimed) => number | undefined;
 	readonly clock: Clock;
 	readonly random: () => number;
-	/** What became of a copy could not be judged; that is held against the copy, as if it had taken a worker down. */
-	readonly onFault: (error: unknown, recipient: TriedRecipient) => void;
+	/** An attempt that cannot be judged counts as if the recipient had crashed a worker. */
+	readonly observer: Pick<QueueObserver, 'faulted'>;
 };
 
 /** Before the host has taken us in nothing was said of the mail. */
@@ -41,7 +42,7 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 			const result = end?.kind === 'locked_out' ? givenBack(tried.result, end.reason) : tried.result;
 			return {...tried, recipient: triedRecipient(recipient), result, verdict: judged(recipient, result), end};
 		} catch (error) {
-			options.onFault(error, recipient);
+			options.observer.faulted(error, recipient);
 			const {outcome, sentAt} = tried.result;
 			// What a host has taken must not be sent again.
 			const isTaken = outcome.kind === 'delivered' || outcome.kind === 'relayed';

@@ -1,233 +1,485 @@
-import type {QueueKey, Route} from '../mail/route.ts';
-import type {Moment} from '../pace/saved.ts';
-import {createSentToday} from '../pace/warm-up.ts';
-import {type CapacityOptions, createCapacity} from './capacity.ts';
-import {createPermits, type PermitsOptions} from './claim-permits.ts';
-import {createQueueRegistry, type DestinationQueue} from './destination-queue.ts';
-import {createToFind} from './find-routes.ts';
-import {createSiteRegistry, type Site, type SiteRegistryOptions} from './site.ts';
+import type {Moment} from '../kit/clock.ts';
+import {type QueueKey, queueKeyText, type Route} from '../mail/route.ts';
+import {connectionsOf, type SiteChange, type SiteEnd, type SiteState, spend, tried} from '../pace/site-state.ts';
+import {createSentToday, type WarmUpDay} from '../pace/warm-up.ts';
+import {createAgenda} from './agenda.ts';
+import {Capacity, type CapacityOptions} from './capacity.ts';
+import {addTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn, takeTurn} from './fair-ring.ts';
+import {
+	type DestinationQueue,
+	isProven,
+	newQueue,
+	ownCapacity,
+	type Rank,
+	rankAt,
+	ranks,
+	readyQueues,
+	type Site,
+	Sites,
+	type SitesOptions,
+} from './site.ts';
 
-export type DestinationQueuesOptions = SiteRegistryOptions & CapacityOptions & PermitsOptions;
+/** A claim to be made now: at most `limit` recipients of the queue, and if it `asksNext`, when the next one is due. */
+export type ClaimPermit = {
+	readonly queue: DestinationQueue;
+	readonly site: Site;
+	readonly route: Omit<Route, 'warmUp'>;
+	readonly rank: Rank;
+	readonly limit: number;
+	readonly asksNext: boolean;
+	/** Mail was just accepted where other mail is due. */
+	readonly newestFirst: boolean;
+	/** The day of a new source in which its recipients count; null: none. */
+	readonly warmUp: WarmUpDay | null;
+};
+
+export type ClaimResult = {
+	/** Recipients claimed. */
+	readonly count: number;
+	/** When the next recipient of the queue is due; null: there is no other, or the claim did not ask. */
+	readonly nextDue: number | null;
+	/** Recipients of the warm-up's day, these included; null: no warm-up. */
+	readonly warmedUp: number | null;
+};
+
+/** How a recipient may travel now. */
+export type TravelTerms = {readonly route: Omit<Route, 'warmUp'>; readonly connections: number};
+
+export type DestinationQueuesOptions = CapacityOptions & SitesOptions;
+
+/** A route is looked up again after this time, milliseconds. */
+const renewMs = 60_000;
 
 /**
- * Who may claim next: sites take turns, within a site its workspaces, and within a workspace its destinations, so that no
- * backlog stands before another one's mail. Each site gets what its pace allows. Knows nothing of the store: the scheduler
- * tells it what is due and what became of it.
+ * The destination queues and their sites: who may claim next, how much, how each recipient travels, and what its end says
+ * about the site. Sites take turns, within a site its workspaces, and within a workspace its destinations, so that no
+ * backlog delays another one's mail. Each site gets what its pace allows. Knows nothing of the store: the scheduler calls it
+ * with what is due and how each attempt ended.
  */
-export function createDestinationQueues(options: DestinationQueuesOptions) {
-	const registry = createQueueRegistry();
-	const sites = createSiteRegistry(options);
-	const toFind = createToFind();
-	const capacity = createCapacity(options);
-	const sentToday = createSentToday();
-	let suspended: ReadonlySet<string> = new Set();
+export class DestinationQueues {
+	readonly #options: DestinationQueuesOptions;
+	readonly #sites: Sites;
+	readonly #capacity: Capacity;
+	readonly #sentToday = createSentToday();
+	/** Destinations that an operator suspended. */
+	#suspended: ReadonlySet<string> = new Set();
 
-	/** Work of it is due: it waits for its turn, for its way to be found, or for the operator. */
-	function wake(queue: DestinationQueue, now: Moment): void {
+	/** Queues that have work, or whose next recipient is known. */
+	readonly #queues = new Map<string, DestinationQueue>();
+	/** Queues with work due that is not being claimed, the longest waiting first. */
+	readonly #waiting = new Set<DestinationQueue>();
+	readonly #dueLater = createAgenda<DestinationQueue>();
+	/** Queues that wait for their route, workspaces in turn. */
+	readonly #unplaced: Record<'fresh' | 'backlog', FairRing<DestinationQueue>> = {fresh: new Map(), backlog: new Map()};
+	/** Placed queues whose route is to be looked up again. */
+	readonly #stale = new Set<DestinationQueue>();
+	/** How often all routes were discarded. */
+	#renewals = 0;
+
+	constructor(options: DestinationQueuesOptions) {
+		this.#options = options;
+		this.#sites = new Sites(options);
+		this.#capacity = new Capacity(options);
+	}
+
+	/** Recipients claimed and not yet done. */
+	get inFlight(): number {
+		return this.#capacity.inFlight;
+	}
+
+	sites(): Iterable<Site> {
+		return this.#sites.all();
+	}
+
+	/** Queues with work that is due and not being claimed, the longest waiting first; then those of sites that back off. */
+	*waiting(now: Moment): Iterable<DestinationQueue> {
+		yield* this.#waiting;
+		yield* this.#sites.backingOff(now);
+	}
+
+	/** Mail for this queue was just accepted: it is due now. */
+	arrived(key: QueueKey, now: Moment): void {
+		const queue = this.#queueOf(key);
+		const isNews = !queue.fresh;
+		queue.fresh = true;
+		if (isNews || queue.state !== 'ready') {
+			this.#wake(queue, now);
+		}
+	}
+
+	/** Whether its mail waits here: for its turn, or for the end of a claim. */
+	isWaiting(key: QueueKey): boolean {
+		const queue = this.#queues.get(queueKeyText(key));
+		return queue?.state === 'ready' || (queue?.state === 'claiming' && queue.again);
+	}
+
+	/** The store holds due mail that another node accepted or released. */
+	noticed(key: QueueKey, now: Moment): void {
+		const queue = this.#queueOf(key);
+		queue.fresh ||= queue.state === 'idle';
+		this.#wake(queue, now);
+	}
+
+	/** One recipient of this queue is due at `at` (wall-clock milliseconds). */
+	due(key: QueueKey, at: number, now: Moment): void {
+		const queue = this.#queueOf(key);
+		if (at <= now.now) {
+			this.#wake(queue, now);
+		} else {
+			this.#waitUntil(queue, at);
+		}
+	}
+
+	/** The first recipient of this queue in the store is due at `at`; others may follow. */
+	found(key: QueueKey, at: number, now: Moment): void {
+		this.#queueOf(key).asksNext ||= at <= now.now;
+		this.due(key, at, now);
+	}
+
+	/** Wakes what has become due. Only the first time of each queue is known: its claim asks for the next. */
+	advance(now: Moment): void {
+		for (let queue = this.#dueLater.next(now.now); queue; queue = this.#dueLater.next(now.now)) {
+			queue.asksNext = true;
+			if (queue.state === 'spent') {
+				queue.state = 'idle';
+			}
+			this.#wake(queue, now);
+		}
+		this.#capacity.advance(now);
+	}
+
+	/** Replaces the destinations that an operator suspended. */
+	suspend(destinations: ReadonlySet<string>, now: Moment): void {
+		this.#suspended = destinations;
+		for (const queue of this.#waiting) {
+			const stops = destinations.has(queue.destination);
+			if (stops && queue.state !== 'suspended') {
+				this.#stopSeeking(queue);
+				this.#unplace(queue);
+				queue.state = 'suspended';
+			} else if (!stops && queue.state === 'suspended') {
+				this.#wakeAgain(queue, now);
+			}
+		}
+	}
+
+	#queueOf(key: QueueKey): DestinationQueue {
+		const text = queueKeyText(key);
+		let queue = this.#queues.get(text);
+		if (!queue) {
+			queue = newQueue(key);
+			this.#queues.set(text, queue);
+		}
+		return queue;
+	}
+
+	#waitUntil(queue: DestinationQueue, at: number): void {
+		if (queue.at === null || at < queue.at) {
+			this.#dueLater.set(queue, at);
+		}
+	}
+
+	/** It has due work: it waits for its turn, for its route, or for the operator. */
+	#wake(queue: DestinationQueue, now: Moment): void {
 		if (queue.state === 'claiming') {
 			queue.again = true;
 			return;
 		}
 		if (queue.state === 'idle') {
 			queue.since = now.monotonic;
-			registry.waiting.add(queue);
-			sites.endRest(queue);
+			this.#waiting.add(queue);
+			this.#endRest(queue);
 		} else if (queue.state !== 'ready' && queue.state !== 'looking') {
 			return;
 		}
-		if (suspended.has(queue.destination)) {
+		if (this.#suspended.has(queue.destination)) {
 			queue.state = 'suspended';
 		} else if (queue.placed) {
-			getReady(queue, queue.placed.site, now);
+			queue.state = 'ready';
+			this.#capacity.queue(queue, queue.placed.site, now);
 		} else {
-			toFind.seek(queue);
+			this.#seek(queue);
 		}
 	}
 
-	/** What it stood still for is over: others may be due by now. */
-	function wakeAgain(queue: DestinationQueue, now: Moment): void {
+	/** What it waited for is over: others may be due by now. */
+	#wakeAgain(queue: DestinationQueue, now: Moment): void {
 		queue.state = 'idle';
 		queue.asksNext = true;
-		wake(queue, now);
+		this.#wake(queue, now);
 	}
 
-	/** It waits for its turn at the site where it is. */
-	function getReady(queue: DestinationQueue, site: Site, now: Moment): void {
-		queue.state = 'ready';
-		capacity.queue(queue, site, now);
+	/** The next queue whose route is to be looked up; `backlog`: also one of mail that was tried before. `placed` follows. */
+	nextToFind(backlog: boolean): DestinationQueue | undefined {
+		const [stale] = this.#stale;
+		const queue = takeTurn(this.#unplaced.fresh) ?? stale ?? (backlog ? takeTurn(this.#unplaced.backlog) : undefined);
+		if (queue && queue === stale) {
+			this.#stale.delete(stale);
+		}
+		return queue;
 	}
 
-	/** The lane goes by this way from now on, or by what stands in for it today; where it is ready it waits for its turn there. */
-	function place(queue: DestinationQueue, own: Route, now: Moment): void {
-		unplace(queue);
-		const route = own.warmUp && sentToday.left(own.warmUp, now.now) <= 0 ? own.warmUp.overflow : own;
+	/** To be read before a look-up and given to `placed`: a route from before a renewal does not hold. */
+	get renewals(): number {
+		return this.#renewals;
+	}
+
+	/** The queue's route is found, or found again. */
+	placed(queue: DestinationQueue, own: Route, now: Moment, renewals = this.#renewals): void {
+		if (renewals !== this.#renewals) {
+			this.unfound(queue);
+		} else if (queue.state === 'looking') {
+			queue.state = 'ready';
+			this.#place(queue, own, now);
+		} else if (queue.placed) {
+			this.#place(queue, own, now);
+		}
+	}
+
+	/** Its route was not found: it is looked up again. */
+	unfound(queue: DestinationQueue): void {
+		if (queue.state === 'looking') {
+			this.#seekInTurn(queue);
+		}
+	}
+
+	/** Routes may have changed: all are looked up again, and no waiting mail goes by its former one. */
+	renew(now: Moment): void {
+		this.#renewals++;
+		for (const queue of this.#queues.values()) {
+			this.#endRest(queue);
+			this.#unplace(queue);
+			if (queue.state === 'ready') {
+				this.#seek(queue);
+			} else if (queue.state === 'spent') {
+				this.#wakeAgain(queue, now);
+			}
+		}
+	}
+
+	#seek(queue: DestinationQueue): void {
+		const isNew = queue.state !== 'looking';
+		queue.state = 'looking';
+		if (isNew || (queue.fresh && hasTurn(this.#unplaced.backlog, queue.workspaceId, queue))) {
+			removeTurn(this.#unplaced.backlog, queue.workspaceId, queue);
+			this.#seekInTurn(queue);
+		}
+	}
+
+	#seekInTurn(queue: DestinationQueue): void {
+		addTurn(this.#unplaced[queue.fresh ? 'fresh' : 'backlog'], queue.workspaceId, queue);
+	}
+
+	#stopSeeking(queue: DestinationQueue): void {
+		removeTurn(this.#unplaced.fresh, queue.workspaceId, queue);
+		removeTurn(this.#unplaced.backlog, queue.workspaceId, queue);
+		this.#stale.delete(queue);
+	}
+
+	/** Places the queue at the site of this route, or of its overflow if today's share is used up. */
+	#place(queue: DestinationQueue, own: Route, now: Moment): void {
+		this.#unplace(queue);
+		const route = own.warmUp && this.#sentToday.left(own.warmUp, now.now) <= 0 ? own.warmUp.overflow : own;
 		if (route !== null) {
-			const site = sites.enter(route, now);
+			const site = this.#sites.enter(route, now);
 			queue.placed = {own, route, site, foundAt: now.monotonic};
 			if (queue.state === 'ready') {
-				getReady(queue, site, now);
+				this.#capacity.queue(queue, site, now);
 			}
 		} else if (queue.state === 'ready') {
 			queue.state = 'spent';
 			queue.spent = own.warmUp;
-			registry.waitUntil(queue, sentToday.endOfDay(now.now));
+			this.#waitUntil(queue, this.#sentToday.endOfDay(now.now));
 		}
 	}
 
-	function unplace(queue: DestinationQueue): void {
+	#unplace(queue: DestinationQueue): void {
 		if (!queue.placed) {
 			return;
 		}
 		const {site} = queue.placed;
 		queue.placed = null;
-		toFind.remove(queue);
-		capacity.unqueue(queue, site);
-		sites.leave(site);
+		this.#stopSeeking(queue);
+		this.#capacity.unqueue(queue, site);
+		this.#sites.leave(site);
 	}
 
-	/** Where nothing is under way the way is found anew next time, and without work the lane is forgotten. */
-	function rest(queue: DestinationQueue): void {
+	/** The claims to be made now; they hold their capacity until `claimed`. */
+	permits(now: Moment): ClaimPermit[] {
+		return [
+			...this.#permitsOf('fresh', false, now),
+			...this.#permitsOf('fresh', true, now),
+			...this.#permitsOf('mixed', false, now),
+			...this.#permitsOf('backlog', false, now),
+			...this.#permitsOf('backlog', true, now),
+		];
+	}
+
+	#permitsOf(rank: Rank, proven: boolean, now: Moment): ClaimPermit[] {
+		const permits: ClaimPermit[] = [];
+		for (const turn of this.#capacity.turns(rank, proven)) {
+			const site = turn.item;
+			const own = ownCapacity(site, this.#options.maxInFlight, now.monotonic);
+			const limit = Math.min(own, this.#capacity.left(rank, proven));
+			if (own > 0 && limit < Math.min(own, this.#capacity.smallestClaim(site, rank, proven, now.monotonic))) {
+				break; // Those behind it would take what becomes free, and it would wait for ever.
+			}
+			this.#capacity.served(turn, rank);
+			const queue = own > 0 ? this.#nextQueue(turn, rank, now) : undefined;
+			if (queue) {
+				permits.push(this.#permit(queue, rank, limit, now));
+			}
+			this.#capacity.enlist(site, now);
+		}
+		return permits;
+	}
+
+	/** The next queue of the turn. One whose share of the day is used up is placed at its overflow first. */
+	#nextQueue({item: site, group}: Turn<Site>, rank: Rank, now: Moment): DestinationQueue | undefined {
+		const workspaceId = group ?? undefined;
+		for (;;) {
+			const from = ranks.find(
+				one => rankAt(site, one) === rank && firstTurn(site.ready[one], workspaceId) !== undefined,
+			);
+			const queue = from && takeTurn(site.ready[from], workspaceId);
+			if (!queue?.placed) {
+				return undefined;
+			}
+			const {own, route} = queue.placed;
+			if (own.warmUp === null || route !== own || this.#sentToday.left(own.warmUp, now.now) > 0) {
+				return queue;
+			}
+			this.#place(queue, own, now);
+		}
+	}
+
+	#permit(queue: DestinationQueue, rank: Rank, most: number, now: Moment): ClaimPermit {
+		const {own, route, site, foundAt} = queue.placed as NonNullable<DestinationQueue['placed']>;
+		const counted = route === own ? own.warmUp : null;
+		const limit = counted ? Math.min(most, this.#sentToday.left(counted, now.now)) : most;
+		const permit = {
+			queue,
+			site,
+			route,
+			rank,
+			limit,
+			asksNext: queue.asksNext,
+			newestFirst: queue.fresh && queue.asksNext,
+			warmUp: counted && this.#sentToday.dayOf(counted, now.now),
+		};
+		queue.state = 'claiming';
+		queue.asksNext = false;
+		this.#waiting.delete(queue);
+		this.#capacity.take(site, rank, limit);
+		spend(site.state, limit, now.monotonic);
+		if (now.monotonic - foundAt > renewMs) {
+			this.#stale.add(queue);
+		}
+		return permit;
+	}
+
+	/** A claim was made. A full one means that more may be due. */
+	claimed({queue, site, rank, limit, asksNext, warmUp: day}: ClaimPermit, result: ClaimResult, now: Moment): void {
+		const free = limit - result.count;
+		queue.state = 'idle';
+		queue.inFlight += result.count;
+		this.#capacity.take(site, rank, -free);
+		spend(site.state, -free, now.monotonic);
+		const spent = day !== null && result.warmedUp !== null && this.#sentToday.note(day, result.warmedUp);
+		if (free === 0) {
+			queue.asksNext ||= asksNext;
+		} else if (result.nextDue !== null) {
+			this.#waitUntil(queue, result.nextDue);
+		}
+		if (free === 0 || queue.again || spent) {
+			queue.again = false;
+			this.#wake(queue, now);
+		} else {
+			queue.fresh = false;
+			this.#rest(queue);
+		}
+		this.#capacity.enlist(site, now);
+	}
+
+	/** How a claimed recipient may travel now; null: its site backs off since the claim. */
+	travelTerms({site, route}: ClaimPermit, now: Moment): TravelTerms | null {
+		const connections = connectionsOf(site.state, now.monotonic);
+		if (connections === 0) {
+			return null;
+		}
+		const {mailsPerSession} = site.state;
+		const lowered = mailsPerSession < route.terms.mailsPerSession;
+		return {connections, route: lowered ? {...route, terms: {...route.terms, mailsPerSession}} : route};
+	}
+
+	/** A claimed recipient is done. `end`: what its try says about the site; null: no host was asked. Answers what changed. */
+	done({queue, site, rank}: ClaimPermit, end: SiteEnd | null, now: Moment): readonly SiteChange[] {
+		let changes: readonly SiteChange[] = [];
+		queue.inFlight--;
+		this.#capacity.take(site, rank, -1);
+		if (end) {
+			this.#change(site, state => {
+				changes = tried(state, end, now.monotonic, this.#options.longestWait());
+			});
+		}
+		this.#capacity.enlist(site, now);
+		this.#rest(queue);
+		return changes;
+	}
+
+	/** A queue without work leaves its site: its route is looked up again next time. */
+	#rest(queue: DestinationQueue): void {
 		if (queue.state !== 'idle' || queue.inFlight > 0) {
 			return;
 		}
 		const site = queue.placed?.site;
-		unplace(queue);
+		this.#unplace(queue);
 		if (queue.at === null) {
-			registry.forget(queue);
+			this.#queues.delete(queueKeyText(queue));
 		} else if (site) {
-			sites.rest(queue, site);
+			queue.restsAt = site;
+			site.resting.add(queue);
 		}
 	}
 
-	return {
-		/** Mail for this lane was just accepted: it is due now. */
-		arrived(key: QueueKey, now: Moment): void {
-			const queue = registry.of(key);
-			const isNews = !queue.fresh;
-			queue.fresh = true;
-			if (isNews || queue.state !== 'ready') {
-				wake(queue, now);
+	#endRest(queue: DestinationQueue): void {
+		queue.restsAt?.resting.delete(queue);
+		queue.restsAt = null;
+	}
+
+	/** Changes what the site may have, for another reason than a try here. */
+	regrade(site: Site, how: (state: SiteState) => void, now: Moment): void {
+		this.#change(site, how);
+		this.#capacity.enlist(site, now);
+	}
+
+	/** Other nodes have all of the site: its queues here have no work until it is noticed again. */
+	leave(site: Site): void {
+		for (const queue of readyQueues(site)) {
+			queue.state = 'idle';
+			queue.fresh = false;
+			this.#waiting.delete(queue);
+			this.#capacity.unqueue(queue, site);
+			this.#rest(queue);
+		}
+	}
+
+	/** Lets one recipient try each of these sites, if they back off. */
+	probe(names: Iterable<string>, now: Moment): void {
+		for (const name of names) {
+			const site = this.#sites.probe(name, now);
+			if (site) {
+				this.#capacity.enlist(site, now);
 			}
-		},
+		}
+	}
 
-		/** Whether its mail waits here: for its turn, or for the end of a claim. */
-		isWaiting(key: QueueKey): boolean {
-			const queue = registry.find(key);
-			return queue?.state === 'ready' || (queue?.state === 'claiming' && queue.again);
-		},
-
-		/** The store holds mail that is due, accepted or left behind by another node. */
-		noticed(key: QueueKey, now: Moment): void {
-			const queue = registry.of(key);
-			queue.fresh ||= queue.state === 'idle';
-			wake(queue, now);
-		},
-
-		/** One copy of this lane is due at `at` (wall-clock milliseconds). */
-		due(key: QueueKey, at: number, now: Moment): void {
-			const queue = registry.of(key);
-			if (at <= now.now) {
-				wake(queue, now);
-			} else {
-				registry.waitUntil(queue, at);
-			}
-		},
-
-		/** Of those in the store the first copy of this lane is due at `at`, others may follow. */
-		found(key: QueueKey, at: number, now: Moment): void {
-			const queue = registry.of(key);
-			if (at <= now.now) {
-				queue.asksNext = true;
-				wake(queue, now);
-			} else {
-				registry.waitUntil(queue, at);
-			}
-		},
-
-		/** Wakes what has become due. Of all that waits in a lane only the first time is known: its claim asks for the next. */
-		advance(now: Moment): void {
-			for (let queue = registry.nextDue(now.now); queue; queue = registry.nextDue(now.now)) {
-				queue.asksNext = true;
-				if (queue.state === 'spent') {
-					queue.state = 'idle';
-				}
-				wake(queue, now);
-			}
-			capacity.advance(now);
-		},
-
-		...createPermits({...options, registry, sites, capacity, toFind, sentToday, place, wake, rest}),
-
-		/** A lane whose way is to be found; `backlog`: also of what was tried before. The caller tells `placed`. */
-		nextToFind: (backlog: boolean): DestinationQueue | undefined => toFind.next(backlog),
-
-		/** The way of a lane is found, or found anew. */
-		placed(queue: DestinationQueue, own: Route, now: Moment): void {
-			if (queue.state === 'looking') {
-				queue.state = 'ready';
-				place(queue, own, now);
-			} else if (queue.placed) {
-				place(queue, own, now);
-			}
-		},
-
-		/** Its way could not be found: it is to be looked for again. */
-		unfound(queue: DestinationQueue): void {
-			if (queue.state === 'looking') {
-				toFind.again(queue);
-			}
-		},
-
-		/** Ways may lead elsewhere from now on: all are found anew, and nothing more goes the former way, also where it waits. */
-		renew(now: Moment): void {
-			for (const queue of registry.all()) {
-				sites.endRest(queue);
-				unplace(queue);
-				if (queue.state === 'ready') {
-					toFind.seek(queue);
-				} else if (queue.state === 'spent') {
-					wakeAgain(queue, now);
-				}
-			}
-		},
-
-		/** From now on an operator lets nothing go to these destinations. */
-		suspend(destinations: ReadonlySet<string>, now: Moment): void {
-			suspended = destinations;
-			for (const queue of registry.waiting) {
-				const stops = suspended.has(queue.destination);
-				if (stops && queue.state !== 'suspended') {
-					toFind.remove(queue);
-					unplace(queue);
-					queue.state = 'suspended';
-				} else if (!stops && queue.state === 'suspended') {
-					wakeAgain(queue, now);
-				}
-			}
-		},
-
-		/** One copy may try each of these sites, where it is left alone. */
-		probe(names: Iterable<string>, now: Moment): void {
-			for (const name of names) {
-				const site = sites.probe(name, now);
-				if (site) {
-					capacity.enlist(site, now);
-				}
-			}
-		},
-
-		/** Lanes with work that is due and not being claimed, the longest waiting first; then those of sites that are left alone. */
-		*waiting(now: Moment): Iterable<DestinationQueue> {
-			yield* registry.waiting;
-			yield* sites.backingOff(now);
-		},
-
-		sites: sites.all,
-
-		get inFlight(): number {
-			return capacity.inFlight;
-		},
-	};
+	#change(site: Site, how: (state: SiteState) => void): void {
+		const before = isProven(site);
+		how(site.state);
+		this.#sites.noteBackoff(site);
+		if (isProven(site) !== before) {
+			this.#capacity.moved(site, before);
+		}
+	}
 }
-
-export type DestinationQueues = ReturnType<typeof createDestinationQueues>;

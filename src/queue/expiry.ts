@@ -1,46 +1,40 @@
 import type {Clock} from '../kit/clock.ts';
 import {endOfLife, type Retry} from '../mail/retry.ts';
 import type {AgedRecipient} from '../store/queue/claims.ts';
+import type {QueueObserver} from './queue-observer.ts';
 
 export type ExpiryOptions = {
 	readonly retry: () => Retry;
 	/** The shortest lifetime of a workspace, milliseconds; null: none has one of its own. */
 	readonly readShortestLifetime: () => Promise<number | null>;
-	/** The oldest copies in the queue behind the one with this id, of those accepted before that moment (milliseconds). */
+	/** A page of the oldest recipients in the queue: behind the id `after`, of those accepted before `before` (milliseconds). */
 	readonly readAged: (page: {
 		readonly after: string;
 		readonly before: number;
 		readonly limit: number;
 	}) => Promise<readonly AgedRecipient[]>;
 	readonly clock: Clock;
-	/** The store could not be read; it is tried again. */
-	readonly onStoreError: (error: unknown) => void;
-};
-
-type Ending = {
 	/** Whether outcomes can be stored now. */
 	readonly canStore: () => boolean;
-	/** These are past their lifetime. Those that are being tried, or held, are to be left alone. */
+	/** Ends recipients past their lifetime, except those being tried or held. */
 	readonly end: (ids: readonly string[]) => Promise<void>;
+	readonly observer: Pick<QueueObserver, 'storeFailed'>;
 };
 
 const [restMs, longestRestMs] = [1000, 60_000];
-/** Where many copies are old, a pass looks at so many for each millisecond of the rest after it: the store is left to the mail. */
+/** A pass that looked at many recipients rests longer, a millisecond for each of these: the store is there for the mail. */
 const recipientsPerRestMs = 20;
 const recipientsPerPage = 1000;
 const recipientsPerEnd = 100;
 
-/**
- * Ends copies past their lifetime that wait for whatever it is: their turn, their site, an operator. Those that somebody
- * tries end when their try does.
- */
-export function createExpiry(options: ExpiryOptions & Ending) {
-	const {retry, readShortestLifetime, readAged, clock, canStore, end, onStoreError} = options;
+/** Ends recipients past their lifetime that wait: for their turn, their site, an operator. One that is being tried ends with its try. */
+export function createExpiry(options: ExpiryOptions) {
+	const {retry, readShortestLifetime, readAged, clock, canStore, end, observer} = options;
 	let timer: NodeJS.Timeout | undefined;
 	let pass: Promise<void> = Promise.resolve();
 	let stopped = false;
 
-	/** Answers how many copies it looked at. */
+	/** Answers how many recipients it looked at. */
 	async function look(): Promise<number> {
 		let looked = 0;
 		const now = clock.now();
@@ -68,7 +62,7 @@ export function createExpiry(options: ExpiryOptions & Ending) {
 		timer = setTimeout(() => {
 			pass = look()
 				.catch(error => {
-					onStoreError(error);
+					observer.storeFailed(error);
 					return 0;
 				})
 				.then(looked => {
@@ -82,7 +76,7 @@ export function createExpiry(options: ExpiryOptions & Ending) {
 	return {
 		start: (): void => schedule(restMs),
 
-		/** Resolves when nothing is being ended any more. */
+		/** Resolves when the pass under way is over. */
 		async stop(): Promise<void> {
 			stopped = true;
 			clearTimeout(timer);

@@ -1,45 +1,45 @@
+import type {Moment} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {QueueKey} from '../mail/route.ts';
 import type {WaitReason} from '../mail/wait-reason.ts';
-import {type Moment, savedSite} from '../pace/saved.ts';
-import {connectionsOf, isProbing, mailsAllowed} from '../pace/site.ts';
+import {connectionsOf, isProbing, mailsAllowed, savedSite} from '../pace/site-state.ts';
 import type {QueueWaitNote, QueueWaitRow} from '../store/queue/open-recipients.ts';
 import type {SiteNote} from '../store/queue/sites.ts';
-import type {DestinationQueue} from './destination-queue.ts';
-import {inFlightOf, ownCapacity, type Site} from './site.ts';
+import type {Shares} from './shares.ts';
+import {type DestinationQueue, inFlightOf, ownCapacity, type Site} from './site.ts';
 
 export type NotesOptions = {
-	readonly waiting: (now: Moment) => Iterable<DestinationQueue>;
+	readonly queues: {readonly waiting: (now: Moment) => Iterable<DestinationQueue>};
 	readonly maxInFlight: number;
 	readonly noteSites: (notes: readonly SiteNote[]) => Promise<void>;
 	readonly noteWaits: (note: QueueWaitNote) => Promise<void>;
 	readonly moment: () => Moment;
-	/** Whether the paces of sites are this node's alone: else nodes write down together what they agree on. */
-	readonly isAlone: () => boolean;
+	/** Nodes that share the sites write together what they agree on about them. */
+	readonly shares: Pick<Shares, 'isAlone'>;
 };
 
-/** What is noted of a lane: it is written again only if one of these changes. */
+/** What is noted of a queue: it is written again only if one of these changes. */
 type Noted = Wait & {readonly since: number};
 
-/** A lane that moves again this soon waits for nothing, milliseconds, unless its site is left alone. */
+/** A queue that has waited less is not noted, milliseconds, unless its site backs off. */
 const soonMs = 2000;
-/** Lanes whose waits are told, of all that wait; and how much is written at once. */
+/** How many waiting queues are noted, and how much is written at once. */
 const mostQueues = 5000;
 const mostChanges = 1000;
 
-/** Writes down what lanes wait for, and how sites are doing, for those who look from outside and for the next start. */
-export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment, isAlone}: NotesOptions) {
+/** Writes what queues wait for and how sites are doing, for the CLI and dashboard and for the next start. */
+export function createNotes({queues, maxInFlight, noteSites, noteWaits, moment, shares}: NotesOptions) {
 	const noted = new Map<DestinationQueue, Noted>();
 	const changed = new Set<Site>();
 	let writing = false;
-	/** What could not be written: it goes before anything newer. */
+	/** A note that could not be written: it goes before any newer one. */
 	let unwritten: QueueWaitNote | null = null;
 
 	function waitsNow(now: Moment): QueueWaitNote {
 		const rows: QueueWaitRow[] = [];
 		const seen = new Set<DestinationQueue>();
 		let looked = 0;
-		for (const queue of waiting(now)) {
+		for (const queue of queues.waiting(now)) {
 			if (++looked > mostQueues || rows.length === mostChanges) {
 				break;
 			}
@@ -117,7 +117,7 @@ export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment,
 			}
 			writing = true;
 			try {
-				await Promise.all([isAlone() && writeSites(), writeWaits()]);
+				await Promise.all([shares.isAlone && writeSites(), writeWaits()]);
 			} finally {
 				writing = false;
 			}
@@ -125,18 +125,18 @@ export function createNotes({waiting, maxInFlight, noteSites, noteWaits, moment,
 	};
 }
 
-/** Whether nothing of it goes for a while, however little it has waited. */
+/** Whether it is stopped for a while, however little it has waited. */
 function isStopped(queue: DestinationQueue): boolean {
 	const {state} = queue;
 	return state === 'suspended' || state === 'spent' || (siteOf(queue)?.state.backoff ?? null) !== null;
 }
 
-/** How much is under way changes all the time: it is not why. */
+/** Counts of recipients under way change all the time: they are not the reason. */
 function isSameReason(one: WaitReason, other: WaitReason): boolean {
 	return one.code === other.code && allowedBy(one) === allowedBy(other);
 }
 
-/** What the site gets now, connections or mails per minute; null: that is not why. */
+/** What the site may have now, connections or mails per minute; null: that is not the reason. */
 function allowedBy(reason: WaitReason): number | null {
 	switch (reason.code) {
 		case 'pace':
@@ -148,15 +148,15 @@ function allowedBy(reason: WaitReason): number | null {
 	}
 }
 
-/** Clocks do not run quite alike. */
+/** The two clocks drift. */
 function isSameTime(one: number | null, other: number | null): boolean {
 	return one === null || other === null ? one === other : Math.abs(one - other) < 1000;
 }
 
-/** Why a lane's mail is not claimed, and until when: monotonic milliseconds; null: nobody knows. */
+/** Why a queue's mail is not claimed, and until when: monotonic milliseconds; null: unknown. */
 type Wait = {readonly reason: WaitReason; readonly until: number | null};
 
-/** Why a lane waits that has work, or whose site is left alone while its mail is due later. `most`: copies under way in all. */
+/** Why a queue with work waits, or one whose site backs off while its mail is due later. `most`: recipients in flight in all. */
 function waitOf(queue: DestinationQueue, most: number, now: Moment): Wait {
 	const {state, spent} = queue;
 	if (state === 'suspended') {
@@ -171,7 +171,7 @@ function waitOf(queue: DestinationQueue, most: number, now: Moment): Wait {
 	return site ? waitAt(site, most, now) : {reason: {code: 'dns'}, until: null};
 }
 
-/** Where the lane's mail goes, or went last. */
+/** The site that the queue's mail goes to, or went to last. */
 const siteOf = ({placed, restsAt}: DestinationQueue): Site | null => placed?.site ?? restsAt;
 
 function waitAt(site: Site, most: number, now: Moment): Wait {

@@ -1,104 +1,81 @@
 import type {QueueKey, Route} from '../mail/route.ts';
-import {connectionsOf} from '../pace/site.ts';
+import {connectionsOf, type SiteChange} from '../pace/site-state.ts';
+import {storeRetryMs} from '../store/held-claims.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {type AttemptSteps, attempt} from './attempt.ts';
-import type {ClaimPermit} from './claim-permits.ts';
 import {type ClaimsOptions, createClaims} from './claims.ts';
 import {type ConclusionsOptions, createConclusions, type Tried} from './conclusions.ts';
-import {createDestinationQueues, type DestinationQueuesOptions} from './destination-queues.ts';
+import {type ClaimPermit, DestinationQueues, type DestinationQueuesOptions} from './destination-queues.ts';
 import {createExpiry, type ExpiryOptions} from './expiry.ts';
-import {createFindRoutes} from './find-routes.ts';
-import {createShares, type ShareStore} from './node-shares.ts';
 import {createNotes, type NotesOptions} from './notes.ts';
-import {createScan, type ScanOptions} from './scan.ts';
+import type {QueueObserver} from './queue-observer.ts';
 import {reportSites, type Site, type SiteReport} from './site.ts';
 
-export type SchedulerOptions = Omit<DestinationQueuesOptions, 'longestWait' | 'newLease' | 'onShort'> &
+export type SchedulerOptions = Omit<DestinationQueuesOptions, 'longestWait'> &
 	Pick<NotesOptions, 'noteSites' | 'noteWaits'> &
-	ScanOptions &
-	ExpiryOptions &
+	Omit<ExpiryOptions, 'canStore' | 'end'> &
 	ClaimsOptions &
 	ConclusionsOptions & {
-		/** Where a lane's mail goes. A promise is kept in bounded time, and rejects only where something of ours is broken. */
+		/** The route of a queue. A promise settles in bounded time, and rejects only if something of ours is broken. */
 		readonly routeOf: (key: QueueKey) => Route | Promise<Route>;
-		/** The way of a lane could not be found; it is tried again. */
-		readonly onRouteError: (error: unknown, queue: QueueKey) => void;
 		readonly steps: AttemptSteps;
-		/** Null: no other node shares the store. */
-		readonly shareStore?: ShareStore | null;
-		/** The site may have so many connections from now on. */
+		/** Tells the SMTP workers how many connections the site may have from now on. */
 		readonly allow?: (site: Site, connections: number) => void;
+		/** Every queue with work and when it is due, in the store's form. */
+		readonly readWaitingQueues: () => Promise<ReadonlyArray<QueueKey & {readonly due: string}>>;
+		/** Destinations that an operator suspended. */
+		readonly readSuspensions: () => Promise<readonly string[]>;
+		/** When an operator resumed sites that backed off, by their names. */
+		readonly readResumed: () => Promise<ReadonlyMap<string, string>>;
 		/** Whether an error says that the store cannot be used now. */
 		readonly isUnavailable: (error: unknown) => boolean;
+		readonly observer: QueueObserver;
 	};
 
-/** How exactly what waits comes due, milliseconds. */
+/** How exactly waiting mail becomes due, milliseconds. */
 const tickMs = 100;
-/** How often it is written down what waits for what, milliseconds. */
+/** How often shares are renewed and what waits is written, milliseconds. */
 const noteMs = 1000;
+/** Look-ups of routes at once; mail tried before leaves some of them to new mail. */
+const mostLookUps = 64;
+const mostBacklogLookUps = 48;
+const routeRetryMs = 5000;
 
 /**
- * The queue's heart: claims what each site may start now, sends every claimed copy through its steps, records what came
- * of it. Claims end by result, never by time. If an outcome cannot be written it is kept and nothing is claimed meanwhile,
- * for what was sent must not be sent again.
+ * The queue's heart: claims what each site may start now, takes every claimed recipient through its steps and records the
+ * outcome. Claims end by outcome, never by time. An outcome that cannot be written is kept and nothing is claimed meanwhile,
+ * because a sent mail must not be sent again.
  */
 export function createScheduler(options: SchedulerOptions) {
-	const {clock} = options;
+	const {clock, shares, observer} = options;
 	const moment = () => ({now: clock.now(), monotonic: clock.monotonic()});
 	const longestWait = () => Math.max(...options.retry().schedule.waits);
-	const shares = options.shareStore
-		? createShares({
-				store: options.shareStore,
-				sites: () => queues.sites(),
-				regrade(site, how) {
-					queues.regrade(site, how, moment());
-					allow(site);
-					plan();
-				},
-				leave: site => queues.leave(site),
-				moment,
-				longestWait,
-				onError: options.onStoreError,
-			})
-		: null;
-	const queues = createDestinationQueues({
-		...options,
-		...(shares ? {newShare: shares.newShare, onShort: shares.short} : {}),
-		longestWait,
-		onSite(site, changes) {
-			allow(site);
-			shares?.changed(site, changes);
-			if (site.saved || changes.some(change => change !== 'grew')) {
-				notes.changed(site);
-			}
-			options.onSite(site, changes);
-		},
-	});
-	const isAlone = () => shares?.isAlone ?? true;
-	const notes = createNotes({...options, waiting: queues.waiting, moment, isAlone});
-	const findRoutes = createFindRoutes({
-		routeOf: options.routeOf,
-		next: queues.nextToFind,
-		onFound(queue, route) {
-			queues.placed(queue, route, moment());
-			plan();
-		},
-		onFailed(queue) {
-			queues.unfound(queue);
-			plan();
-		},
-		onError: options.onRouteError,
-	});
+	const queues = new DestinationQueues({...options, longestWait});
+	const notes = createNotes({...options, queues, moment});
 	const claims = createClaims(options);
 	const {conclude, faulty, unsent, untried, endOf} = createConclusions({...options, now: options.steps.now});
-	const scan = createScan({...options, queues, moment, isRunning: () => state === 'running', onScanned: plan});
 	const expiry = createExpiry({...options, canStore: () => !claims.failing, end: endUntried});
 	const running = new Set<Promise<void>>();
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
-	let timer: NodeJS.Timeout | undefined;
-	let noteTimer: NodeJS.Timeout | undefined;
+	let timers: NodeJS.Timeout[] = [];
 	let shareTimer: NodeJS.Timeout | undefined;
 	let turnPlanned = false;
+	let lookUps = 0;
+	/** As it was at the last scan. */
+	let knownResumed: ReadonlyMap<string, string> | null = null;
+	/** The scan under way, and whether something changed since it began. */
+	let scanning: Promise<void> | null = null;
+	let scanAgain = false;
+
+	shares.join({
+		sites: () => queues.sites(),
+		regrade(site, how) {
+			queues.regrade(site, how, moment());
+			allow(site);
+			plan();
+		},
+		leave: site => queues.leave(site),
+	});
 
 	function plan(): void {
 		if (!turnPlanned) {
@@ -107,12 +84,8 @@ export function createScheduler(options: SchedulerOptions) {
 		}
 	}
 
-	function allow(site: Site): void {
-		options.allow?.(site, connectionsOf(site.state, clock.monotonic()));
-	}
-
 	function tick(): void {
-		shares?.advance();
+		shares.advance();
 		queues.advance(moment());
 		plan();
 	}
@@ -129,10 +102,46 @@ export function createScheduler(options: SchedulerOptions) {
 		if (claims.isDoubtful) {
 			track(releaseUnknown());
 		}
-		findRoutes.fill();
+		findRoutes();
 		for (const permit of queues.permits(moment())) {
 			track(claim(permit));
 		}
+	}
+
+	/** Finds the routes of queues, a bounded number at once: a slow look-up delays nothing else. */
+	function findRoutes(): void {
+		while (lookUps < mostLookUps) {
+			const queue = queues.nextToFind(lookUps < mostBacklogLookUps);
+			if (!queue) {
+				return;
+			}
+			const {destination, workspaceId} = queue;
+			const route = options.routeOf({destination, workspaceId});
+			if (route instanceof Promise) {
+				lookUps++;
+				void awaitRoute(queue, route);
+			} else {
+				queues.placed(queue, route, moment());
+				plan();
+			}
+		}
+	}
+
+	async function awaitRoute(queue: ClaimPermit['queue'], looking: Promise<Route>): Promise<void> {
+		const {renewals} = queues;
+		try {
+			const route = await looking;
+			queues.placed(queue, route, moment(), renewals);
+			plan();
+		} catch (error) {
+			observer.routeNotFound(error, {destination: queue.destination, workspaceId: queue.workspaceId});
+			setTimeout(() => {
+				queues.unfound(queue);
+				plan();
+			}, routeRetryMs).unref();
+		}
+		lookUps--;
+		findRoutes();
 	}
 
 	async function releaseUnknown(): Promise<void> {
@@ -161,13 +170,29 @@ export function createScheduler(options: SchedulerOptions) {
 		if (nextAttemptAt !== null && state === 'running') {
 			queues.due(permit.queue, nextAttemptAt, then);
 		}
-		queues.done(permit, end, then);
+		const changes = queues.done(permit, end, then);
+		if (changes.length > 0) {
+			siteChanged(permit.site, changes);
+		}
 		plan();
 	}
 
+	function siteChanged(site: Site, changes: readonly SiteChange[]): void {
+		allow(site);
+		shares.changed(site, changes);
+		if (site.saved || changes.some(change => change !== 'grew')) {
+			notes.changed(site);
+		}
+		observer.siteChanged(site, changes);
+	}
+
+	function allow(site: Site): void {
+		options.allow?.(site, connectionsOf(site.state, clock.monotonic()));
+	}
+
 	/**
-	 * A fault of ours must not take the copy with it: it is given back, and after the second time it is errored. That the
-	 * store could not be read is no fault of the copy.
+	 * After a fault of ours the recipient is released, and after the second one it is errored. An unavailable store is no fault
+	 * of the recipient.
 	 */
 	async function tryRecipient(permit: ClaimPermit, recipient: Claimed): Promise<Tried> {
 		try {
@@ -181,7 +206,7 @@ export function createScheduler(options: SchedulerOptions) {
 		} catch (error) {
 			const unavailable = options.isUnavailable(error);
 			if (unavailable) {
-				options.onStoreError(error);
+				observer.storeFailed(error);
 			}
 			return unavailable
 				? {...unsent(recipient, {kind: 'released'}), made: null, crashes: recipient.crashes}
@@ -189,7 +214,7 @@ export function createScheduler(options: SchedulerOptions) {
 		}
 	}
 
-	/** Copies past their lifetime leave the queue without a try. */
+	/** Recipients past their lifetime leave the queue without an attempt. */
 	async function endUntried(ids: readonly string[]): Promise<void> {
 		const recipients = await claims.claimAged(ids);
 		await Promise.all(
@@ -205,27 +230,71 @@ export function createScheduler(options: SchedulerOptions) {
 		);
 	}
 
-	/** None rejects but for a bug in this folder, after which nobody knows what a lane holds: then the process ends (unhandledRejection). */
+	/** None rejects but for a bug in this folder. What a queue holds is unknown then: the process ends (unhandledRejection). */
 	function track(promise: Promise<void>): void {
 		running.add(promise);
 		promise.then(() => running.delete(promise));
+	}
+
+	/** Reads the whole queue in the store: what is due, and what operators changed. */
+	async function scan(): Promise<void> {
+		const [suspended, resumed, found] = await Promise.all([
+			options.readSuspensions(),
+			options.readResumed(),
+			options.readWaitingQueues(),
+		]);
+		const now = moment();
+		queues.suspend(new Set(suspended), now);
+		const before = knownResumed ?? resumed; // What was resumed before the start may be suspended again.
+		queues.probe(
+			[...resumed].filter(([site, at]) => before.get(site) !== at).map(([site]) => site),
+			now,
+		);
+		knownResumed = resumed;
+		for (const {due, ...queue} of found) {
+			queues.found(queue, Date.parse(due), now);
+		}
+		plan();
+	}
+
+	/** Scans one after the other: an earlier reading must not replace a later one. */
+	async function scanInTurn(): Promise<void> {
+		scanAgain = true;
+		scanning ??= (async () => {
+			while (scanAgain) {
+				scanAgain = false;
+				await scan();
+			}
+		})().finally(() => {
+			scanning = null;
+		});
+		await scanning;
+	}
+
+	/** Something else changed the queue (the CLI, another node). Tries until the store can be read: no change is announced twice. */
+	async function rescan(): Promise<void> {
+		try {
+			await (state === 'running' && scanInTurn());
+		} catch (error) {
+			observer.storeFailed(error);
+			setTimeout(rescan, storeRetryMs).unref();
+		}
 	}
 
 	return {
 		/** Reads what is waiting in the store and begins. */
 		async start(): Promise<void> {
 			state = 'running';
-			timer = setInterval(tick, tickMs);
-			noteTimer = setInterval(() => track(notes.write().catch(options.onStoreError)), noteMs);
-			shareTimer = shares ? setInterval(shares.renew, noteMs) : undefined;
-			await shares?.renew();
-			await scan.scan();
+			timers = [setInterval(tick, tickMs), setInterval(() => track(notes.write().catch(observer.storeFailed)), noteMs)];
+			shareTimer = setInterval(shares.renew, noteMs);
+			await shares.renew();
+			await scanInTurn();
 			expiry.start();
 		},
 
 		/**
-		 * Mail for these lanes was handed to the writer, which takes turns: a claim that follows finds it. Where its site has room the
-		 * claim follows at once, and shares the transaction.
+		 * Mail for these queues was handed to the writer, which takes turns, so a claim that follows finds it. Where its site has
+		 * capacity the claim follows at once, and shares the transaction.
 		 */
 		arriving(keys: Iterable<QueueKey>): void {
 			const now = moment();
@@ -235,10 +304,10 @@ export function createScheduler(options: SchedulerOptions) {
 			go();
 		},
 
-		/** Whether mail of the lane has to wait here, so that another node may take it. */
-		isWaiting: queues.isWaiting,
+		/** Whether mail of the queue has to wait here, so that another node may take it. */
+		isWaiting: (key: QueueKey): boolean => queues.isWaiting(key),
 
-		/** These lanes have work that is due, it may be of another node. */
+		/** These queues have work that is due, maybe of another node. */
 		noticed(keys: Iterable<QueueKey>): void {
 			const now = moment();
 			for (const key of keys) {
@@ -247,31 +316,30 @@ export function createScheduler(options: SchedulerOptions) {
 			plan();
 		},
 
-		/** Something else changed the queue (the CLI, another node): looks at the store again, until it can be read. */
-		rescan: scan.rescan,
+		rescan,
 
-		/** Ways may lead elsewhere from now on. */
+		/** Routes may have changed. */
 		renew(): void {
-			findRoutes.renew();
 			queues.renew(moment());
 			plan();
 		},
 
-		/** Claims nothing more; resolves when every claimed copy is recorded. */
+		/** Claims nothing more; resolves when every claimed recipient is recorded. */
 		async stop(): Promise<void> {
 			state = 'stopping';
-			clearInterval(timer);
-			clearInterval(noteTimer);
+			for (const timer of timers) {
+				clearInterval(timer);
+			}
 			await expiry.stop();
 			while (running.size > 0) {
 				await Promise.all(running);
 			}
 			clearInterval(shareTimer);
-			await shares?.settled();
-			await notes.write().catch(options.onStoreError);
+			await shares.settled();
+			await notes.write().catch(observer.storeFailed);
 		},
 
-		/** Copies claimed and not yet done. */
+		/** Recipients claimed and not yet done. */
 		get inFlight(): number {
 			return queues.inFlight;
 		},

@@ -1,6 +1,6 @@
-import type {Route} from '../mail/route.ts';
+import type {Moment} from '../kit/clock.ts';
+import type {QueueKey, Route} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
-import {type Moment, restoredSite} from '../pace/saved.ts';
 import {
 	connectionsOf,
 	isBackingOff,
@@ -8,48 +8,92 @@ import {
 	mailsAllowed,
 	newSite,
 	probeNow,
+	restoredSite,
+	type SiteShare,
 	type SiteState,
 	setPace,
-} from '../pace/site.ts';
-import type {SiteShare} from '../pace/site-share.ts';
+} from '../pace/site-state.ts';
 import type {Timed} from './agenda.ts';
-import type {DestinationQueue} from './destination-queue.ts';
 import type {FairRing} from './fair-ring.ts';
 
 /**
- * In the order of their turns. `fresh`: mail just accepted, for a site that is not known to be silent. `mixed`: such mail
- * where other mail was found waiting, which nobody took yet. `backlog`: what was tried before, or found in the store.
+ * `idle`: no mail is known to be due now. `looking`: its route is being found. `ready`: it waits for its turn at its site.
+ * `claiming`: a claim is under way. `suspended`: by an operator. `spent`: the day's share of a new source is used up.
+ */
+export type QueueState = 'idle' | 'looking' | 'ready' | 'claiming' | 'suspended' | 'spent';
+
+/** One workspace's mail for one destination. `at`: when the next recipient known to be due later is due, wall clock. */
+export type DestinationQueue = Timed &
+	QueueKey & {
+		state: QueueState;
+		/** Its route, the one used now (its own or the overflow of it) and the site; null: not found yet. */
+		placed: {readonly own: Route; readonly route: Omit<Route, 'warmUp'>; readonly site: Site; foundAt: number} | null;
+		/** Its last site, while all its mail is due later; null: it is at another one, or the site is unknown. */
+		restsAt: Site | null;
+		/** Recipients claimed and not yet done. */
+		inFlight: number;
+		/** While it is `spent`: the share that is used up. */
+		spent: Route['warmUp'];
+		/** Mail was just accepted for it. */
+		fresh: boolean;
+		/** Whether more may be due than the recipient that was known: the next claim asks the store. */
+		asksNext: boolean;
+		/** Work arrived during a claim: look once more after it. */
+		again: boolean;
+		/** Since when due work was not claimed, monotonic milliseconds. */
+		since: number;
+	};
+
+export function newQueue({destination, workspaceId}: QueueKey): DestinationQueue {
+	return {
+		at: null,
+		place: 0,
+		destination,
+		workspaceId,
+		state: 'idle',
+		placed: null,
+		restsAt: null,
+		inFlight: 0,
+		spent: null,
+		fresh: false,
+		asksNext: false,
+		again: false,
+		since: 0,
+	};
+}
+
+/**
+ * In the order of their turns. `fresh`: mail just accepted, for a site not known to be silent. `mixed`: such mail
+ * where other unclaimed mail was found. `backlog`: mail tried before, or found in the store.
  */
 export const ranks = ['fresh', 'mixed', 'backlog'] as const;
 export type Rank = (typeof ranks)[number];
 
-/** What shares a pace: the mail hosts of some destinations, or a smarthost. Its time is when it may start something again. */
+/** The destination queues that share a pace: one set of mail hosts, or a smarthost. `at`: when it may start something again. */
 export type Site = Timed & {
 	readonly name: string;
 	provider: string;
 	readonly state: SiteState;
-	/** Copies that one connection may have in hand: being made, waiting for it, being recorded. */
+	/** Recipients in hand per connection: being rendered, waiting for it, being recorded. */
 	recipientsPerConnection: number;
-	/** The most copies claimed and not yet done since this was last asked. */
+	/** The most recipients claimed and not yet done since this was last asked. */
 	peak: number;
-	/** Copies claimed, or being claimed, and not yet done. */
+	/** Recipients claimed, or being claimed, and not yet done. */
 	readonly inFlight: Record<Rank, number>;
-	/** Lanes with work due now, by workspace. */
+	/** Queues with work due now, by workspace. */
 	readonly ready: Record<Rank, FairRing<DestinationQueue>>;
-	/** Lanes that are here, ready or with copies under way. */
+	/** Queues placed here, ready or with recipients in flight. */
 	queues: number;
-	/** Lanes that were here last, whose mail is due later. */
+	/** Queues that were placed here last and whose mail is due later. */
 	readonly resting: Set<DestinationQueue>;
-	/** Whether something is remembered of it in the store. */
+	/** Whether the store has a row of it. */
 	saved: boolean;
 };
 
-/** Sites without work of which it is remembered how they did. */
-const mostIdleSites = 10_000;
 /** A smarthost takes mail as fast as it comes, and has to be kept fed. */
 const recipientsPerConnection = {mx: 4, relay: 13};
 const largestClaim = 100;
-/** Workspaces whose turn may bring the site's, at most: all with lanes there come by in turn. */
+/** Limits the workspaces whose turn may bring the site's: all workspaces there come by in turn. */
 const mostWorkspaces = 16;
 
 export function newSiteOf(route: Omit<Route, 'warmUp'>, state: SiteState, saved: boolean): Site {
@@ -71,10 +115,10 @@ export function newSiteOf(route: Omit<Route, 'warmUp'>, state: SiteState, saved:
 
 export const inFlightOf = ({inFlight}: Site): number => inFlight.fresh + inFlight.mixed + inFlight.backlog;
 
-/** Whether a host spoke at the last try. Where none may, every try waits for a time-out. */
+/** Whether a host replied at the last try. At a silent site every try waits for a timeout. */
 export const isProven = ({state}: Site): boolean => state.answers === true;
 
-/** Copies that the site may have claimed at once. Until it answers, no more than it could have under way at once. */
+/** Recipients that the site may have claimed at once. Until it replies: one per connection. */
 export function windowOf(site: Site, monotonic: number): number {
 	const connections = connectionsOf(site.state, monotonic);
 	const spare = isProven(site) && !isProbing(site.state, monotonic);
@@ -91,7 +135,7 @@ export function ownCapacity(site: Site, most: number, monotonic: number): number
 	return capacity >= Math.max(1, Math.floor(window / 4)) ? Math.min(capacity, mailsAllowed(site.state, monotonic)) : 0;
 }
 
-/** The rank that a site's lanes of this rank have now: all of a silent one's are backlog, and nothing is mixed that is taken. */
+/** The rank that queues of this rank have now: at a silent site all are backlog, and at a proven one `mixed` is fresh. */
 export function rankAt(site: Site, rank: Rank): Rank {
 	if (site.state.answers === false) {
 		return 'backlog';
@@ -99,12 +143,12 @@ export function rankAt(site: Site, rank: Rank): Rank {
 	return rank === 'mixed' && isProven(site) ? 'fresh' : rank;
 }
 
-/** The lanes that wait for their turn at the site. */
+/** The queues that wait for their turn at the site. */
 export function readyQueues({ready}: Site): DestinationQueue[] {
 	return ranks.flatMap(rank => [...ready[rank].values()].flatMap(queues => [...queues]));
 }
 
-/** The workspaces whose lanes at the site have this rank now, the next ones first. */
+/** The workspaces whose queues at the site have this rank now, the next ones first. */
 export function readyWorkspaces(site: Site, rank: Rank): Array<string | null> {
 	const found = new Set<string | null>();
 	for (const one of ranks) {
@@ -118,119 +162,104 @@ export function readyWorkspaces(site: Site, rank: Rank): Array<string | null> {
 	return [...found];
 }
 
-export type SiteRegistryOptions = {
+export type SitesOptions = {
 	/** No site waits longer for its next try, milliseconds. */
 	readonly longestWait: () => number;
-	/** What is remembered of a site. */
+	/** What the store remembers of a site. */
 	readonly remembered: (site: string) => SavedSite | undefined;
-	/** What this node has of a site at first; absent: no other node shares the store. */
-	readonly newShare?: () => SiteShare;
+	readonly shares: {readonly newShare: () => SiteShare | null};
 };
 
-/** The sites that have lanes, or had some lately. */
-export function createSiteRegistry({longestWait, remembered, newShare}: SiteRegistryOptions) {
-	const sites = new Map<string, Site>();
-	const idleSites = new Set<Site>();
-	const backedOff = new Set<Site>();
-	/** Sites to be probed of which nothing but what is remembered is known yet. */
-	const toProbe = new Set<string>();
+/** Sites without work whose state is kept. */
+const mostIdleSites = 10_000;
 
-	function noteBackoff(site: Site): void {
-		if (site.state.backoff) {
-			backedOff.add(site);
-		} else {
-			backedOff.delete(site);
-		}
+/** The sites that have queues, or had some lately. */
+export class Sites {
+	readonly #options: SitesOptions;
+	readonly #sites = new Map<string, Site>();
+	readonly #idle = new Set<Site>();
+	readonly #backedOff = new Set<Site>();
+	/** Sites to be probed that are not in use yet. */
+	readonly #toProbe = new Set<string>();
+
+	constructor(options: SitesOptions) {
+		this.#options = options;
 	}
 
-	function siteOf(route: Omit<Route, 'warmUp'>, now: Moment): Site {
-		let site = sites.get(route.site);
-		if (!site) {
-			const saved = remembered(route.site);
-			const state = saved
-				? restoredSite(route.pace, saved, now, longestWait(), newShare?.())
-				: newSite(route.pace, newShare?.(), now.monotonic);
-			site = newSiteOf(route, state, saved !== undefined);
-			sites.set(route.site, site);
-			if (toProbe.delete(route.site)) {
-				probeNow(state, now.monotonic);
-			}
-			noteBackoff(site);
-		}
+	all(): Iterable<Site> {
+		return this.#sites.values();
+	}
+
+	/** The site of a route, with one queue more. */
+	enter(route: Omit<Route, 'warmUp'>, now: Moment): Site {
+		const site = this.#sites.get(route.site) ?? this.#create(route, now);
 		setPace(site.state, route.pace, now.monotonic);
 		site.provider = route.provider;
+		site.queues++;
+		this.#idle.delete(site);
 		return site;
 	}
 
-	function forgetIdle(): void {
-		for (const idle of idleSites) {
-			if (idleSites.size <= mostIdleSites) {
+	#create(route: Omit<Route, 'warmUp'>, now: Moment): Site {
+		const {remembered, longestWait, shares} = this.#options;
+		const saved = remembered(route.site);
+		const state = saved
+			? restoredSite(route.pace, saved, now, longestWait(), shares.newShare())
+			: newSite(route.pace, shares.newShare(), now.monotonic);
+		const site = newSiteOf(route, state, saved !== undefined);
+		this.#sites.set(route.site, site);
+		if (this.#toProbe.delete(route.site)) {
+			probeNow(state, now.monotonic);
+		}
+		this.noteBackoff(site);
+		return site;
+	}
+
+	/** One queue leaves the site. Sites without queues are forgotten once there are too many. */
+	leave(site: Site): void {
+		site.queues--;
+		if (site.queues === 0 && !site.saved) {
+			this.#idle.add(site);
+		}
+		for (const idle of this.#idle) {
+			if (this.#idle.size <= mostIdleSites) {
 				return;
 			}
-			idleSites.delete(idle);
-			// What is left alone, or has copies under way, is not to be taken for a new one.
+			this.#idle.delete(idle);
+			// A site that backs off, or has recipients in flight, must not be taken for a new one.
 			if (!idle.saved && idle.state.backoff === null && inFlightOf(idle) === 0) {
-				sites.delete(idle.name);
+				this.#sites.delete(idle.name);
 			}
 		}
 	}
 
-	return {
-		/** A lane goes where this way leads. */
-		enter(route: Omit<Route, 'warmUp'>, now: Moment): Site {
-			const site = siteOf(route, now);
-			site.queues++;
-			idleSites.delete(site);
-			return site;
-		},
+	/** Its backoff may have begun or ended. */
+	noteBackoff(site: Site): void {
+		if (site.state.backoff) {
+			this.#backedOff.add(site);
+		} else {
+			this.#backedOff.delete(site);
+		}
+	}
 
-		/** A lane goes there no more. */
-		leave(site: Site): void {
-			site.queues--;
-			if (site.queues === 0 && !site.saved) {
-				idleSites.add(site);
+	/** Queues that rest at sites that back off. */
+	*backingOff({monotonic}: Moment): Generator<DestinationQueue> {
+		for (const {state, resting} of this.#backedOff) {
+			if (isBackingOff(state, monotonic)) {
+				yield* resting;
 			}
-			forgetIdle();
-		},
+		}
+	}
 
-		/** The lane was there last, and its mail is due later. */
-		rest(queue: DestinationQueue, site: Site): void {
-			queue.restsAt = site;
-			site.resting.add(queue);
-		},
-
-		/** The lane rests no more, or may rest elsewhere. */
-		endRest(queue: DestinationQueue): void {
-			queue.restsAt?.resting.delete(queue);
-			queue.restsAt = null;
-		},
-
-		/** Its backoff may have begun or ended. */
-		noteBackoff,
-
-		/** Lanes that rest at sites which are left alone. */
-		*backingOff({monotonic}: Moment): Generator<DestinationQueue> {
-			for (const {state, resting} of backedOff) {
-				if (isBackingOff(state, monotonic)) {
-					yield* resting;
-				}
-			}
-		},
-
-		/** One copy may try the site, where it is left alone; answers it if it may start something sooner now. */
-		probe(name: string, now: Moment): Site | undefined {
-			const site = sites.get(name);
-			if (!site) {
-				toProbe.add(name);
-			}
-			return site && probeNow(site.state, now.monotonic) ? site : undefined;
-		},
-
-		all: (): Iterable<Site> => sites.values(),
-	};
+	/** Lets one recipient try the site, if it backs off; answers the site if it may start something sooner now. */
+	probe(name: string, now: Moment): Site | undefined {
+		const site = this.#sites.get(name);
+		if (!site) {
+			this.#toProbe.add(name);
+		}
+		return site && probeNow(site.state, now.monotonic) ? site : undefined;
+	}
 }
-
-export type SiteRegistry = ReturnType<typeof createSiteRegistry>;
 
 /** How a site is doing; times are wall clock, milliseconds. */
 export type SiteReport = {
@@ -239,10 +268,10 @@ export type SiteReport = {
 	/** Connections that it may have now, and at most. */
 	readonly connections: number;
 	readonly mostConnections: number;
-	/** Copies claimed and not yet done. */
+	/** Recipients claimed and not yet done. */
 	readonly inFlight: number;
 	readonly suspendedUntil: number | null;
-	/** Why it is left alone: after failures, or because a smarthost refuses us. */
+	/** Why it backs off: after failures, or because a smarthost refuses us. */
 	readonly waitsFor: 'suspension' | 'route' | null;
 	readonly reason: string | null;
 	readonly slowUntil: number | null;

@@ -8,8 +8,15 @@ import type {TokenKeys} from '../links/sealed-token.ts';
 import {pooledRandom} from '../mail/ids.ts';
 import {progress} from '../pool/foreign-work.ts';
 import type {Unmade} from '../queue/attempt.ts';
-import {quickMs} from '../queue/patience.ts';
-import type {FromRenderer, MakeJob, MakeResult, RendererResult, SentJob, ToRenderer} from '../queue/renderers.ts';
+import {
+	type FromRenderer,
+	type MakeJob,
+	type MakeResult,
+	quickMs,
+	type RendererResult,
+	type SentJob,
+	type ToRenderer,
+} from '../queue/renderers.ts';
 import {createRenderer} from '../render/render.ts';
 import type {FeedbackAddresses} from './feedback.ts';
 import {createMake, type Ingredients, type Variant} from './make.ts';

@@ -2,15 +2,12 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
+import type {QueueObserver} from '../../src/queue/queue-observer.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
+import {noOtherNodes} from '../../src/queue/shares.ts';
 import {releaseUnknownClaims} from '../../src/store/held-claims.ts';
-import {
-	type Claimed,
-	claimAged,
-	createClaimWrite,
-	readAged,
-	readShortestLifetime,
-} from '../../src/store/queue/claims.ts';
+import type {Claimed} from '../../src/store/queue/claims.ts';
+import {claimAged, createClaimWrite, readAged, readShortestLifetime} from '../../src/store/queue/claims.ts';
 import {
 	createQueueWaitWrite,
 	readResumed,
@@ -44,13 +41,17 @@ export function resultOf(recipient: Claimed, outcome: Outcome): AttemptResult {
 	return {recipientId: recipient.id, outcome, attempts, sentAt: now(), at: now()};
 }
 
+function rethrow(error: unknown): never {
+	throw error;
+}
+
 export type Deliver = SchedulerOptions['steps']['deliver'];
 
 /** A scheduler on a real store whose copies are delivered by the given function. */
 export function schedulerOf(
 	store: Store,
 	deliver: Deliver,
-	more: Partial<SchedulerOptions> = {},
+	more: Partial<Omit<SchedulerOptions, 'observer'>> & {readonly observer?: Partial<QueueObserver>} = {},
 ): {scheduler: Scheduler; recorded: string[]; boot: string} {
 	const boot = newId('req');
 	const recorded: string[] = [];
@@ -69,15 +70,8 @@ export function schedulerOf(
 		readResumed: () => readResumed(store.reader),
 		routeOf: async ({destination}) => routeTo(destination),
 		remembered: () => undefined,
-		onSite: () => undefined,
 		noteSites: notes => store.writer.submit(siteWrite, notes),
 		noteWaits: note => store.writer.submit(queueWaitWrite, note),
-		onRouteError(error) {
-			throw error;
-		},
-		onFault(error) {
-			throw error;
-		},
 		steps: {
 			now,
 			make: async () => ({
@@ -102,13 +96,18 @@ export function schedulerOf(
 		fixedWaitOf: () => undefined,
 		clock: systemClock,
 		random: Math.random,
-		onRecorded: ({recipient}) => recorded.push(recipient.address),
-		onLost: () => undefined,
 		isUnavailable: store.dialect.isUnavailable,
-		onStoreError: error => {
-			throw error;
-		},
+		shares: noOtherNodes,
 		...more,
+		observer: {
+			recorded: ({recipient}) => recorded.push(recipient.address),
+			lost: () => undefined,
+			faulted: rethrow,
+			siteChanged: () => undefined,
+			routeNotFound: rethrow,
+			storeFailed: rethrow,
+			...more.observer,
+		},
 	});
 	return {scheduler, recorded, boot};
 }

@@ -321,7 +321,7 @@ storeTest(test, 'a copy that is being tried loses its claim: nothing is written 
 					),
 				);
 			}),
-		{onLost: recipient => void lost.push(recipient.message_id)},
+		{observer: {lost: recipient => void lost.push(recipient.message_id)}},
 	);
 	await scheduler.start();
 	await waitFor('all are tried', () => ends.size === 3);

@@ -1,9 +1,10 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {queueKeyText, type Route} from '../../src/mail/route.ts';
-import type {SiteEnd} from '../../src/pace/site.ts';
-import type {ClaimPermit} from '../../src/queue/claim-permits.ts';
-import {createDestinationQueues} from '../../src/queue/destination-queues.ts';
+import type {SiteEnd} from '../../src/pace/site-state.ts';
+import type {ClaimPermit} from '../../src/queue/destination-queues.ts';
+import {DestinationQueues} from '../../src/queue/destination-queues.ts';
+import {noOtherNodes} from '../../src/queue/shares.ts';
 import {routeTo} from '../helpers/routes.ts';
 
 const minute = 60_000;
@@ -32,11 +33,11 @@ function routeOf(destination: string): Route {
 test('whatever happens to sites and lanes, every copy is claimed in the end, and never more than allowed at once', t => {
 	fc.assert(
 		fc.property(fc.array(event, {minLength: 1, maxLength: 60}), events => {
-			const queues = createDestinationQueues({
+			const queues = new DestinationQueues({
 				...{maxInFlight: 20, maxUnproven: 8},
 				longestWait: () => 10 * minute,
 				remembered: () => undefined,
-				onSite: () => undefined,
+				shares: noOtherNodes,
 			});
 			/** As the store has it: when the copies of each lane are due. */
 			const due = new Map<string, number[]>();

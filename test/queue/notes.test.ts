@@ -1,9 +1,9 @@
 import test from 'ava';
 import type {Route} from '../../src/mail/route.ts';
-import {newSite} from '../../src/pace/site.ts';
-import {type DestinationQueue, newQueue} from '../../src/queue/destination-queue.ts';
+import {newSite} from '../../src/pace/site-state.ts';
 import {createNotes} from '../../src/queue/notes.ts';
-import {newSiteOf} from '../../src/queue/site.ts';
+import {noOtherNodes} from '../../src/queue/shares.ts';
+import {type DestinationQueue, newQueue, newSiteOf} from '../../src/queue/site.ts';
 import type {QueueWaitNote} from '../../src/store/queue/open-recipients.ts';
 import {routeTo} from '../helpers/routes.ts';
 
@@ -26,11 +26,11 @@ function queueAt(destination: string, changes: Partial<DestinationQueue> = {}): 
 function notesOf(waiting: () => Iterable<DestinationQueue>) {
 	const written: QueueWaitNote[] = [];
 	const notes = createNotes({
-		waiting,
+		queues: {waiting},
 		maxInFlight: 64,
 		noteSites: async () => {},
 		noteWaits: async note => void written.push(note),
-		isAlone: () => true,
+		shares: noOtherNodes,
 		moment: () => moment,
 	});
 	return {notes, written};

@@ -1,11 +1,11 @@
 import type {Pace, Route} from '../../src/mail/route.ts';
-import type {SiteEnd} from '../../src/pace/site.ts';
-import type {ClaimPermit} from '../../src/queue/claim-permits.ts';
+import type {SiteEnd} from '../../src/pace/site-state.ts';
 import {
-	createDestinationQueues,
-	type DestinationQueues,
+	type ClaimPermit,
+	DestinationQueues,
 	type DestinationQueuesOptions,
 } from '../../src/queue/destination-queues.ts';
+import {noOtherNodes} from '../../src/queue/shares.ts';
 import {routeTo} from '../helpers/routes.ts';
 
 export const minute = 60_000;
@@ -18,12 +18,12 @@ export const silent: SiteEnd = {kind: 'failed', spoke: false, replies: [], reaso
 
 /** Lanes with room for all, unless told otherwise. */
 export const queuesOf = (more: Partial<DestinationQueuesOptions> = {}) =>
-	createDestinationQueues({
+	new DestinationQueues({
 		maxInFlight: 1000,
 		maxUnproven: 1000,
 		longestWait: () => 240 * minute,
 		remembered: () => undefined,
-		onSite: () => undefined,
+		shares: noOtherNodes,
 		...more,
 	});
 

@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {Outcome} from '../../src/mail/outcome.ts';
 import type {Route} from '../../src/mail/route.ts';
-import type {SiteChange} from '../../src/pace/site.ts';
+import type {SiteChange} from '../../src/pace/site-state.ts';
 import type {Claimed} from '../../src/store/queue/claims.ts';
 import {readRecipientFacts} from '../../src/store/queue/queue-summary.ts';
 import {readSites} from '../../src/store/queue/sites.ts';
@@ -153,7 +153,7 @@ storeTest(test, 'a site comes back when its probe is taken', async (t, store) =>
 		{
 			routeOf: async () => routeTo('a.test', {failures: 2, startConnections: 2}),
 			retry: () => retry([300]),
-			onSite: (_site, more) => changes.push(...more),
+			observer: {siteChanged: (_site, more) => changes.push(...more)},
 		},
 	);
 	await scheduler.start();
@@ -190,7 +190,7 @@ storeTest(
 				routeOf: async ({destination}) => (destination === 'a.test' ? relayRoute('smarthost') : routeTo(destination)),
 				// Whatever were counted as a try would be the last one.
 				retry: () => retry([500], hour + 30_000),
-				onSite: (_site, more) => changes.push(...more),
+				observer: {siteChanged: (_site, more) => changes.push(...more)},
 			},
 		);
 		await scheduler.start();

@@ -291,7 +291,7 @@ storeTest(test, 'what cannot be judged is tried once more, then errored; what wa
 					return resultOf(recipient, {kind: 'delivered'});
 			}
 		},
-		{onFault: (_error, recipient) => faults.push(recipient.address)},
+		{observer: {faulted: (_error, recipient) => faults.push(recipient.address)}},
 	);
 	const addresses = ['judge@a.test', 'well@a.test', 'site@b.test', 'taken@c.test'];
 	await insertMessages(store, workspaceId, addresses);
@@ -327,7 +327,7 @@ storeTest(test, 'a claim whose commit is not confirmed is given back and tried',
 		},
 		{
 			writer: losingAnswer(store.writer, result => JSON.stringify(result).includes('two@b.test')),
-			onStoreError: error => errors.push(error),
+			observer: {storeFailed: error => errors.push(error)},
 		},
 	);
 	await scheduler.start();
@@ -353,7 +353,7 @@ storeTest(test, 'a way that cannot be found is told with its lane', async (t, st
 		async routeOf() {
 			throw new Error('the stored route is damaged');
 		},
-		onRouteError: (error, queue) => told.push([String(error), queue]),
+		observer: {routeNotFound: (error, queue) => told.push([String(error), queue])},
 	});
 	await scheduler.start();
 	await waitFor('the error', () => told.length > 0);
@@ -373,7 +373,7 @@ storeTest(test, 'a look at the store that failed is made again', async (t, store
 			}
 			return [];
 		},
-		onStoreError: error => errors.push(error),
+		observer: {storeFailed: error => errors.push(error)},
 	});
 	await scheduler.start();
 	await insertMessages(store, workspaceId, ['one@a.test']);
@@ -422,13 +422,15 @@ storeTest(test, 'a fault in what follows a stored outcome is no failure of the s
 	const faults: string[] = [];
 	let followed = 0;
 	const {scheduler} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
-		onRecorded() {
-			followed++;
-			throw new Error('no figures');
+		observer: {
+			recorded() {
+				followed++;
+				throw new Error('no figures');
+			},
+			lost: () => t.fail('the outcome was written twice'),
+			faulted: (error, recipient) => faults.push(`${recipient.address}: ${(error as Error).message}`),
+			storeFailed: () => t.fail('the store has not failed'),
 		},
-		onLost: () => t.fail('the outcome was written twice'),
-		onFault: (error, recipient) => faults.push(`${recipient.address}: ${(error as Error).message}`),
-		onStoreError: () => t.fail('the store has not failed'),
 	});
 	await scheduler.start();
 	await waitFor('the outcomes', () => faults.length === 2);

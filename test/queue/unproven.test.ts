@@ -1,6 +1,5 @@
 import test from 'ava';
-import type {ClaimPermit} from '../../src/queue/claim-permits.ts';
-import type {DestinationQueues} from '../../src/queue/destination-queues.ts';
+import type {ClaimPermit, DestinationQueues} from '../../src/queue/destination-queues.ts';
 import {routeTo} from '../helpers/routes.ts';
 import {at, queuesOf, silent} from './on-queues.ts';
 

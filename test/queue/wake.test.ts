@@ -103,7 +103,7 @@ storeTest(test, 'attempts that are recorded already do not keep their copies fro
 			});
 			return resultOf(recipient, {kind: 'delivered'});
 		},
-		{onStoreError: () => undefined},
+		{observer: {storeFailed: () => undefined}},
 	);
 	await scheduler.start();
 	await waitFor('the ends', () => recorded.length === addresses.length);
@@ -123,7 +123,7 @@ storeTest(test, 'what a hostile host says can be stored, whatever it is', async 
 			const [attempt] = result.attempts;
 			return {...result, attempts: attempt ? [{...attempt, reply: 'a\0b\ud800', host: 'mx\0.test'}] : []};
 		},
-		{onStoreError: () => undefined},
+		{observer: {storeFailed: () => undefined}},
 	);
 	await scheduler.start();
 	await waitFor('the end', () => recorded.length === 1);
@@ -171,7 +171,7 @@ storeTest(test, 'a copy whose parts cannot be read for now is tried again, howev
 			}
 			return resultOf(recipient, {kind: 'delivered'});
 		},
-		{onStoreError: error => errors.push(error)},
+		{observer: {storeFailed: error => errors.push(error)}},
 	);
 	await scheduler.start();
 	await waitFor('the end', async () => (await recipientRows(store.reader).where({state: 'delivered'})).length === 1);

@@ -1,8 +1,7 @@
+import {answersTo, shareMs} from '../../src/cluster/exchange.ts';
+import type {Exchanged, ShareStore} from '../../src/cluster/node-shares.ts';
 import type {SavedSite} from '../../src/mail/saved-site.ts';
 import {isNothing, type ShareRow} from '../../src/mail/share-row.ts';
-import {answersTo} from '../../src/pace/exchange.ts';
-import {shareMs} from '../../src/pace/site-share.ts';
-import type {Exchanged, ShareStore} from '../../src/queue/node-shares.ts';
 import type {Time} from './time.ts';
 
 /** To the server and back, and how long an exchange holds the lock, milliseconds. */

@@ -1,7 +1,7 @@
-import {connectionsOf} from '../../src/pace/site.ts';
-import type {ClaimPermit} from '../../src/queue/claim-permits.ts';
-import {createDestinationQueues} from '../../src/queue/destination-queues.ts';
-import {createShares} from '../../src/queue/node-shares.ts';
+import {createNodeShares} from '../../src/cluster/node-shares.ts';
+import {connectionsOf} from '../../src/pace/site-state.ts';
+import type {ClaimPermit} from '../../src/queue/destination-queues.ts';
+import {DestinationQueues} from '../../src/queue/destination-queues.ts';
 import type {Site} from '../../src/queue/site.ts';
 import type {ShareTables} from './lease-store.ts';
 import type {Time} from './time.ts';
@@ -42,8 +42,26 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 
 	const countConnections = () =>
 		new Map([...pools].map(([site, {busy, idle}]) => [site, busy + idle] as const).filter(([, count]) => count > 0));
-	const shares = createShares({
+	const shares = createNodeShares({
 		store: tables.storeOf(id, countConnections, () => !isCutOff),
+		moment,
+		longestWait: () => 60_000,
+		onError: () => undefined,
+	});
+	const queues = new DestinationQueues({
+		maxInFlight: maxSessions * 4,
+		maxUnproven: Math.ceil(maxSessions * 0.75),
+		longestWait: () => 60_000,
+		remembered: () => undefined,
+		shares: {
+			...shares,
+			short(site) {
+				time.settle();
+				shares.short(site);
+			},
+		},
+	});
+	shares.join({
 		sites: () => queues.sites(),
 		regrade(site, how) {
 			queues.regrade(site, how, moment());
@@ -51,24 +69,6 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 			plan();
 		},
 		leave: site => queues.leave(site),
-		moment,
-		longestWait: () => 60_000,
-		onError: () => undefined,
-	});
-	const queues = createDestinationQueues({
-		maxInFlight: maxSessions * 4,
-		maxUnproven: Math.ceil(maxSessions * 0.75),
-		longestWait: () => 60_000,
-		remembered: () => undefined,
-		newShare: shares.newShare,
-		onShort(site) {
-			time.settle();
-			shares.short(site);
-		},
-		onSite(site, changes) {
-			allow(site);
-			shares.changed(site, changes);
-		},
 	});
 
 	function poolOf(name: string): Pool {
@@ -161,7 +161,11 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 			time.after(retryMs * (1 + chance()), () => world.arrive(site));
 			queues.due(permit.queue, time.now() + 2 * retryMs, moment());
 		}
-		queues.done(permit, end, moment());
+		const changes = queues.done(permit, end, moment());
+		if (changes.length > 0) {
+			allow(permit.site);
+			shares.changed(permit.site, changes);
+		}
 		pool.busy--;
 		if (end.kind === 'failed' || pool.busy + pool.idle >= pool.limit) {
 			world.closed(site);

@@ -1,53 +1,48 @@
-import {isNothing} from '../mail/share-row.ts';
-import type {SiteAnswer, SiteAsk} from '../pace/exchange.ts';
-import {adopt} from '../pace/learnt.ts';
-import {rateOf, setPart, setRate} from '../pace/rate.ts';
-import type {Moment} from '../pace/saved.ts';
-import {allConnectionsOf, type SiteChange, type SiteState} from '../pace/site.ts';
-import {type SiteShare, shareMarginMs, shareMs, type Term} from '../pace/site-share.ts';
+import type {Moment} from '../kit/clock.ts';
+import type {SavedSite} from '../mail/saved-site.ts';
+import {isNothing, type ShareRow} from '../mail/share-row.ts';
+import {allConnectionsOf, rateOf, type SiteChange, savedSite, setPart, setRate, type Term} from '../pace/site-state.ts';
+import type {SharedSites, Shares} from '../queue/shares.ts';
+import {inFlightOf, type Site} from '../queue/site.ts';
 import type {ShareNews} from '../store/queue/sites.ts';
-import {askOf, type Holding, inUse, newHolding} from './holding.ts';
-import {inFlightOf, type Site} from './site.ts';
+import {type SiteAnswer, type SiteAsk, shareMarginMs, shareMs, type Wants, wantedNow} from './exchange.ts';
+import {adopt, totalsOf} from './learnt.ts';
 
-/** What a node learns from telling the store what it has and wants. */
+/** What a node learns by exchanging what it has and wants. */
 export type Exchanged = ShareNews & {readonly answers: readonly SiteAnswer[]};
 
 /** Where nodes share a store. */
 export type ShareStore = {
 	/** In one transaction, and one node at a time. */
 	readonly exchange: (asks: readonly SiteAsk[]) => Promise<Exchanged>;
-	/** Goes on having all sites; false: another node is there, or this one was taken for gone. */
+	/** Keeps all sites; false: there is another node, or this one was taken for gone. */
 	readonly renewAlone: () => Promise<boolean>;
-	/** Connections by site, idle ones included: nothing that was allowed before is missing. */
+	/** Connections by site, idle ones included. All that was allowed before counts. */
 	readonly countConnections: () => Promise<ReadonlyMap<string, number>>;
 };
 
-export type SharesOptions = {
+export type NodeSharesOptions = {
 	readonly store: ShareStore;
-	readonly sites: () => Iterable<Site>;
-	/** The site may have more or less from now on; `how` changes its pace. */
-	readonly regrade: (site: Site, how: (state: SiteState) => void) => void;
-	/** Other nodes have all of the site: its mail is left to them, and comes back if it is not taken. */
-	readonly leave: (site: Site) => void;
 	readonly moment: () => Moment;
 	readonly longestWait: () => number;
 	readonly onError: (error: unknown) => void;
 };
 
-/** So long, in seconds, it is remembered that others have a site. */
+/** How long it is remembered that others have a site, seconds. */
 const mostRests = 30;
 
 /**
- * What this node has of each site, where several nodes share a store: told and renewed about once a second, and asked for
- * at once where there is none yet. Nothing is used after its term, by this node's own clock from before it asked.
+ * What this node has of each site, where several nodes share a store. It is exchanged and renewed about once a second, and
+ * asked for at once where there is nothing yet. Nothing is used after its term, by this node's own clock from before it asked.
  */
-export function createShares({store, sites, regrade, leave, moment, longestWait, onError}: SharesOptions) {
+export function createNodeShares({store, moment, longestWait, onError}: NodeSharesOptions): Shares {
+	let shared: SharedSites = {sites: () => [], regrade: () => undefined, leave: () => undefined};
 	const term: Term = {until: Number.NEGATIVE_INFINITY, alone: false};
 	const holdings = new Map<string, Holding>();
 	const asking = new Set<Site>();
 	let isOver = true;
 	let underWay: Promise<void> | null = null;
-	/** All that is held is to be told, soon. */
+	/** All that is held is to be exchanged soon. */
 	let isDue = false;
 
 	function holdingOf(name: string, site: Site | null): Holding {
@@ -60,10 +55,10 @@ export function createShares({store, sites, regrade, leave, moment, longestWait,
 		return holding;
 	}
 
-	/** From now on it has what it is using, no more. */
+	/** Reduces what the node has to what it is using. */
 	function leaveAlone(): void {
 		const {monotonic} = moment();
-		for (const site of sites()) {
+		for (const site of shared.sites()) {
 			const {share, bucket} = site.state;
 			const isUsed = inFlightOf(site) > 0;
 			if (share) {
@@ -81,22 +76,22 @@ export function createShares({store, sites, regrade, leave, moment, longestWait,
 		term.alone = true;
 		holdings.clear();
 		asking.clear();
-		for (const site of sites()) {
-			regrade(site, state => setRate(state, rateOf(state), moment().monotonic));
+		for (const site of shared.sites()) {
+			shared.regrade(site, state => setRate(state, rateOf(state), moment().monotonic));
 		}
 	}
 
-	/** Nothing may be begun: idle sessions end, what waits for one comes back. */
+	/** Nothing may begin: idle sessions end, mail that waits for one is released. */
 	function endTerm(): void {
 		isOver = true;
 		if (term.alone) {
 			leaveAlone();
 		}
-		for (const site of sites()) {
+		for (const site of shared.sites()) {
 			if (site.state.share) {
 				site.state.share.slots = 0;
 			}
-			regrade(site, () => undefined);
+			shared.regrade(site, () => undefined);
 		}
 	}
 
@@ -162,7 +157,7 @@ export function createShares({store, sites, regrade, leave, moment, longestWait,
 			const isChanged = share.slots !== may || share.perMinute !== perMinute || learnt?.mine !== agreed;
 			site.saved = agreed !== null;
 			if (isChanged || isShort || wasOver) {
-				regrade(site, state => {
+				shared.regrade(site, state => {
 					share.slots = may;
 					setPart(state, perMinute, answer.isFirst, moment().monotonic);
 					adopt(state, learnt?.mine ?? null, agreed, holding.changes, moment(), longestWait());
@@ -170,11 +165,11 @@ export function createShares({store, sites, regrade, leave, moment, longestWait,
 			}
 		}
 		if (site && may === 0 && !answer.isFirst && allConnectionsOf(site.state, moment().monotonic) > 0) {
-			leave(site);
+			shared.leave(site);
 		}
 	}
 
-	/** Others have it, or nobody wants it: that is remembered for a while, so that it is not asked for with each mail. */
+	/** Others have the site, or no node wants it. That is remembered for a while, so that not every mail asks for it. */
 	function rest(name: string, holding: Holding): void {
 		holding.rests++;
 		if (holding.rests === mostRests) {
@@ -208,7 +203,7 @@ export function createShares({store, sites, regrade, leave, moment, longestWait,
 		}
 	}
 
-	/** Where all was given that was wanted there may be more; else others have it until they tell. */
+	/** A node that got all it wanted may get more; otherwise others have it until their next exchange. */
 	function isUnknown({name}: Site): boolean {
 		return holdings.get(name)?.gotAll ?? true;
 	}
@@ -218,17 +213,19 @@ export function createShares({store, sites, regrade, leave, moment, longestWait,
 	}
 
 	function start(): Promise<void> {
-		// A microtask later: what the same turn asks for is asked for together.
+		// A microtask later: sites of the same turn are asked for together.
 		underWay ??= Promise.resolve().then(rounds);
 		return underWay;
 	}
 
 	return {
-		/** For a site that is new here. */
-		newShare: (): SiteShare => ({term, slots: 0, perMinute: null}),
+		join(sites) {
+			shared = sites;
+		},
 
-		/** The site could use more than this node has of it. */
-		short(site: Site): void {
+		newShare: () => ({term, slots: 0, perMinute: null}),
+
+		short(site) {
 			if (!asking.has(site) && !term.alone) {
 				asking.add(site);
 				if (!underWay && isAskedAtOnce()) {
@@ -237,21 +234,18 @@ export function createShares({store, sites, regrade, leave, moment, longestWait,
 			}
 		},
 
-		/** Something was learnt of the site by a try. */
-		changed(site: Site, changes: readonly SiteChange[]): void {
+		changed(site, changes) {
 			for (const change of changes) {
 				holdings.get(site.name)?.changes.add(change);
 			}
 		},
 
-		/** To be called once a second, and awaited before anything is claimed. */
-		renew(): Promise<void> {
+		renew() {
 			isDue = true;
 			return start();
 		},
 
-		/** To be called ten times a second. */
-		advance(): void {
+		advance() {
 			if (!isOver && term.until <= moment().monotonic) {
 				endTerm();
 			}
@@ -260,12 +254,72 @@ export function createShares({store, sites, regrade, leave, moment, longestWait,
 			}
 		},
 
-		/** Resolves when nothing is being told. */
-		settled: (): Promise<void> => underWay ?? Promise.resolve(),
+		settled: () => underWay ?? Promise.resolve(),
 
-		/** Whether the paces of sites are this node's alone. */
-		get isAlone(): boolean {
+		get isAlone() {
 			return term.alone;
 		},
 	};
+}
+
+/** A site of which this node has or wants a part. */
+type Holding = {
+	/** Null: the site is forgotten here, but connections may be open. */
+	site: Site | null;
+	/** What others know of this node's part; null: nothing. */
+	row: ShareRow | null;
+	wants: Wants;
+	/** More could have been used since the last exchange. */
+	isShort: boolean;
+	/** The last exchange brought all that was wanted. */
+	gotAll: boolean;
+	/** Exchanges in a row with nothing to say. */
+	rests: number;
+	/** What all nodes agreed on; undefined: nothing yet. */
+	base: SavedSite | null | undefined;
+	/** What changed since then. */
+	changes: Set<SiteChange>;
+};
+
+function newHolding(site: Site | null): Holding {
+	return {
+		...{site, row: null, wants: {wants: 0, idle: 0}, isShort: false, gotAll: true, rests: 0},
+		...{base: undefined, changes: new Set()},
+	};
+}
+
+/** Connections that this node may be using. */
+const inUse = ({site}: Holding): number => site?.state.share?.slots ?? 0;
+
+/** What to say of a site and ask for; `counted`: connections by site, null where they were not counted. */
+function askOf(
+	name: string,
+	holding: Holding,
+	counted: ReadonlyMap<string, number> | null,
+	now: Moment,
+	longestWait: number,
+) {
+	const {site, base, changes, isShort} = holding;
+	const slots = inUse(holding);
+	const used = site ? Math.min(site.peak, slots) : 0;
+	const all = site ? allConnectionsOf(site.state, now.monotonic) : 0;
+	holding.wants = wantedNow(holding.wants, Math.min(all, isShort ? Math.max(1, 2 * slots) : used));
+	holding.changes = new Set();
+	const mine = site && savedSite(site.state, now);
+	if (site) {
+		site.peak = inFlightOf(site);
+	}
+	const bucket = site?.state.bucket ?? null;
+	const isSpent = bucket !== null && !(bucket.isFull(now.monotonic) && inFlightOf(site as Site) === 0);
+	const ask: SiteAsk = {
+		site: name,
+		provider: site?.provider ?? '',
+		// A part that was not used for a while is not asked for.
+		wants: slots > 0 || isShort ? holding.wants.wants : 0,
+		held: Math.max(slots, counted ? (counted.get(name) ?? 0) : (holding.row?.slots ?? 0)),
+		heldPerMinute: isSpent ? bucket.perMinute : 0,
+		learnt: site && {mine, base, changes, most: site.state.pace.connections},
+		totals: agreed => (site ? totalsOf(site.state, mine, agreed, now, longestWait) : {connections: 0, perMinute: null}),
+	};
+	return {ask, holding, changes};
 }

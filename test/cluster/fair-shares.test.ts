@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {fairShares, type Part, shareNow, wantedNow} from '../../src/pace/fair-shares.ts';
+import {fairShares, type Part, shareNow, wantedNow} from '../../src/cluster/exchange.ts';
 
 const parts = (...wants: number[]): Part[] => wants.map((want, index) => ({node: `n${index}`, wants: want, slots: 0}));
 const sharesOf = (total: number, ...wants: number[]) => {

@@ -1,17 +1,23 @@
+import type {Moment} from '../kit/clock.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
-import {rateOf} from './rate.ts';
-import {type Moment, restoreBackoff, restoreSlow} from './saved.ts';
-import {allConnectionsOf, type SiteChange, type SiteState} from './site.ts';
+import {
+	allConnectionsOf,
+	rateOf,
+	restoreBackoff,
+	restoreSlow,
+	type SiteChange,
+	type SiteState,
+} from '../pace/site-state.ts';
 
-/** What a node learnt of a site, to be joined with what others did. */
+/** What a node learnt of a site, to be joined with what others learnt. */
 export type Learnt = {
-	/** What is to be remembered of it, as this node sees it. */
+	/** What to remember of it, as this node sees it. */
 	readonly mine: SavedSite | null;
-	/** What all agreed on before; undefined: this node knows of nothing yet. */
+	/** What all nodes agreed on before; undefined: this node knows nothing yet. */
 	readonly base: SavedSite | null | undefined;
 	/** What happened here since then. */
 	readonly changes: ReadonlySet<SiteChange>;
-	/** Connections of a site that does as well as it may. */
+	/** Connections of a site that has all it may have. */
 	readonly most: number;
 };
 
@@ -19,8 +25,8 @@ export type Learnt = {
 const sameMs = 1000;
 
 /**
- * What all are to remember from now on; `row`: what is remembered, of which others may have changed something. Of a site
- * that does as well as it may that is nothing, nor of one that nobody has (`isFirst`).
+ * What all nodes remember from now on; `row`: what is remembered so far, which others may have changed. It is nothing for a site
+ * that has all it may have, and for one of which no other node has a part (`isFirst`).
  */
 export function joined({mine, base, changes, most}: Learnt, row: SavedSite | null, isFirst: boolean): SavedSite | null {
 	if (base === undefined) {
@@ -55,7 +61,7 @@ export function joined({mine, base, changes, most}: Learnt, row: SavedSite | nul
 	};
 }
 
-/** Who began it says how long it lasts, the longer of two; who did not takes what others say. */
+/** The node that began it says how long it lasts, the longer of two; another node takes what the others say. */
 function later(
 	began: boolean,
 	ended: boolean,
@@ -69,7 +75,7 @@ function later(
 	return (row?.[until] ?? 0) > (mine?.[until] ?? 0) ? row : mine;
 }
 
-/** Whether two say the same, so that nothing is to be written. */
+/** Whether two are the same, so that nothing needs to be written. */
 export function isSame(one: SavedSite | null, other: SavedSite | null): boolean {
 	if (one === null || other === null) {
 		return one === other;
@@ -87,7 +93,7 @@ export function isSame(one: SavedSite | null, other: SavedSite | null): boolean 
 	);
 }
 
-/** The site gets what all agreed on, where that is not what this node said (`said`); what happened here meanwhile stays. */
+/** Gives the site what all agreed on, where this node said something else (`said`); changes since then stay. */
 export function adopt(
 	site: SiteState,
 	said: SavedSite | null,
@@ -110,9 +116,9 @@ export function adopt(
 		site.mailsPerSession = Math.min(site.mailsPerSession, agreed.mailsPerSession);
 	}
 	if (!(meanwhile.has('backed_off') || meanwhile.has('resumed')) && backoffOf(said) !== backoffOf(agreed)) {
-		const wasLeftAlone = site.backoff !== null;
+		const wasBackingOff = site.backoff !== null;
 		restoreBackoff(site, agreed, now, longestWait);
-		site.answers = site.backoff ? false : wasLeftAlone || site.answers;
+		site.answers = site.backoff ? false : wasBackingOff || site.answers;
 		site.failures = 0;
 	}
 	if (!meanwhile.has('slowed') && slowOf(said) !== slowOf(agreed)) {
@@ -123,7 +129,7 @@ export function adopt(
 const backoffOf = (saved: SavedSite | null) => JSON.stringify([saved?.suspendedUntil ?? null, saved?.step ?? 0]);
 const slowOf = (saved: SavedSite | null) => JSON.stringify([saved?.slowUntil ?? null, saved?.slowPerMinute ?? null]);
 
-/** Connections that all nodes together may have, and mails per minute, by what they agreed on; `said`: by this node. */
+/** Connections and mails per minute that all nodes together may have, by what they agreed on; `said`: by this node. */
 export function totalsOf(
 	site: SiteState,
 	said: SavedSite | null,

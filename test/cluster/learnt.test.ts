@@ -1,8 +1,15 @@
 import test from 'ava';
+import {adopt, joined} from '../../src/cluster/learnt.ts';
 import type {SavedSite} from '../../src/mail/saved-site.ts';
-import {adopt, joined} from '../../src/pace/learnt.ts';
-import {savedSite} from '../../src/pace/saved.ts';
-import {allConnectionsOf, isProbing, newSite, type SiteChange, type SiteState, tried} from '../../src/pace/site.ts';
+import {
+	allConnectionsOf,
+	isProbing,
+	newSite,
+	type SiteChange,
+	type SiteState,
+	savedSite,
+	tried,
+} from '../../src/pace/site-state.ts';
 import {usualPace} from '../helpers/routes.ts';
 
 const minute = 60_000;

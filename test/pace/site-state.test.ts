@@ -1,18 +1,19 @@
 import test from 'ava';
 import type {Pace} from '../../src/mail/route.ts';
-import {restoredSite, savedSite} from '../../src/pace/saved.ts';
 import {
 	connectionsOf,
 	isProbing,
 	mailsAllowed,
 	newSite,
 	opensAt,
+	restoredSite,
 	type SiteEnd,
 	type SiteState,
+	savedSite,
 	setPace,
 	spend,
 	tried,
-} from '../../src/pace/site.ts';
+} from '../../src/pace/site-state.ts';
 import {usualPace} from '../helpers/routes.ts';
 
 const minute = 60_000;
