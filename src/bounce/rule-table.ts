@@ -1,4 +1,4 @@
-import {isObject, type JsonObject} from '../kit/json-object.ts';
+import {isObject, type JsonObject, stoppedAt} from '../kit/json-object.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import {type BounceCategory, bounceCategories, type Phase, phases} from '../mail/outcome.ts';
 import {type Pattern, patternOf} from './pattern.ts';
@@ -58,9 +58,7 @@ function json(text: string, tell: Tell): unknown {
 	try {
 		return JSON.parse(text) as unknown;
 	} catch (error) {
-		const position = /at position (\d+)/.exec((error as Error).message)?.[1];
-		const line = position === undefined ? '' : `: look at line ${text.slice(0, Number(position)).split('\n').length}`;
-		tell('the file', `is not JSON${line}`);
+		tell('the file', `is not JSON${stoppedAt(error, text)}`);
 		return undefined;
 	}
 }

@@ -1,6 +1,6 @@
 import type {Command} from 'commander';
 import {ConfigError} from '../config/config-error.ts';
-import {loadDestinations} from '../config/destinations.ts';
+import {loadDestinations} from '../config/destinations-file.ts';
 import {hostnameRemark} from '../config/rules.ts';
 import {type ShownSetting, showSettings} from '../config/show.ts';
 import {createResolver} from '../dns/resolver.ts';

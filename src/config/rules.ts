@@ -2,7 +2,7 @@ import {createSecureContext} from 'node:tls';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {bounceRulesProblems} from './bounce-rules.ts';
 import {implicitTlsPort, isLoopback, isMailable, publicHost} from './derive.ts';
-import {destinationsProblems} from './destinations.ts';
+import {destinationsProblems} from './destinations-file.ts';
 import {type SettingKey, type TableValues, table} from './table.ts';
 
 /** A rule over several settings; asked only when each of them could be read. */

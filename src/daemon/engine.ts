@@ -2,7 +2,7 @@ import {Worker} from 'node:worker_threads';
 import {createNodeShares} from '../cluster/node-shares.ts';
 import {shareStoreOf} from '../cluster/share-store.ts';
 import {extraCa} from '../config/ca.ts';
-import {type DestinationsSettings, destinationsOf, loadDestinations} from '../config/destinations.ts';
+import {type DestinationsSettings, destinationsOf, loadDestinations} from '../config/destinations-file.ts';
 import type {Settings} from '../config/settings.ts';
 import {capturedFolder} from '../deliver/capture.ts';
 import type {Delivery} from '../deliver/delivery.ts';

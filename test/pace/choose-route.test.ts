@@ -1,6 +1,5 @@
 import test from 'ava';
-import {loadDestinations} from '../../src/config/destinations.ts';
-import {parseDestinations} from '../../src/config/destinations-file.ts';
+import {loadDestinations, parseDestinations} from '../../src/config/destinations-file.ts';
 import {parseRoute, type RouteChoice} from '../../src/mail/route-choice.ts';
 import {parseRelayUrl} from '../../src/net/relay-url.ts';
 import {chooseRoute, type DailyShares, type Network, needsHosts, type Preference} from '../../src/pace/choose-route.ts';

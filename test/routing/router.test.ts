@@ -1,7 +1,6 @@
 import test from 'ava';
 import {changeWorkspace} from '../../src/admin/workspaces.ts';
-import {loadDestinations} from '../../src/config/destinations.ts';
-import {parseDestinations} from '../../src/config/destinations-file.ts';
+import {loadDestinations, parseDestinations} from '../../src/config/destinations-file.ts';
 import {loadSettings, type Settings} from '../../src/config/settings.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';

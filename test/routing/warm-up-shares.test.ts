@@ -1,5 +1,5 @@
 import test from 'ava';
-import {loadDestinations} from '../../src/config/destinations.ts';
+import {loadDestinations} from '../../src/config/destinations-file.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {idTime} from '../../src/mail/ids.ts';
 import {parseRelayUrl} from '../../src/net/relay-url.ts';

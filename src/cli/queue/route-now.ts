@@ -1,4 +1,4 @@
-import {destinationsOf, loadDestinations} from '../../config/destinations.ts';
+import {destinationsOf, loadDestinations} from '../../config/destinations-file.ts';
 import {capturedFolder} from '../../deliver/capture.ts';
 import {createFamilies, findMxHosts, mailHosts, type Seeking} from '../../deliver/mx-hosts.ts';
 import {demandsOf} from '../../deliver/tls-demand.ts';
