@@ -1,8 +1,8 @@
 import {randomBytes} from 'node:crypto';
 
 /**
- * The URL of the endpoint of `mailctl webhook listen`, which takes its deliveries itself: the guard refuses to register
- * such a URL.
+ * A JSON number in the spelling of its author, if JavaScript would spell it differently: `12345678901234567890`,
+ * `1.10`, `1E5`, `-0`.
  */
 export class Numeral {
 	readonly #text: string;
@@ -47,14 +47,11 @@ export class Numeral {
 	}
 }
 
-/**
- * A JSON number in the spelling of its author, if JavaScript would spell it differently: `12345678901234567890`,
- * `1.10`, `1E5`, `-0`.
- */
+/** It cannot be guessed, so no text of a document begins with it. */
 const mark = `${randomBytes(12).toString('base64url')} `;
 const marked = new RegExp(`"${mark}([-+.\\dEe]+)"`, 'g');
 const number = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/g;
-/** It cannot be guessed, so no text of a document begins with it. */
+/** Matches each number that JavaScript may spell differently, and some texts that look like one. */
 const oddNumber = /(?:^|[,:[])\s*-?(?:\d[\d.]{15}|\d+(?:\.\d+)?[eE]|\d+\.\d*0(?!\d)|0\.000000|(?<=-)0(?![\d.]))/;
 
 /** False: `JSON.parse` keeps all digits of the text. */
@@ -62,7 +59,11 @@ function mayRespell(json: string): boolean {
 	return oddNumber.test(json);
 }
 
-/** Matches each number that JavaScript may spell differently, and some texts that look like one. */
+/**
+ * `JSON.parse` with a Numeral for each number that JavaScript would spell differently.
+ *
+ * @param name only in the objects and lists of this name
+ */
 export function parseExact(json: string, name: string | null = null): unknown {
 	// Throws for what is not JSON: marks could make it look like some.
 	const plain: unknown = JSON.parse(json);
@@ -115,11 +116,7 @@ function decimalOf(value: unknown): Decimal | null {
 	return minus === undefined ? null : {sign, digits, point: all.length - fraction.length + Number(exponent)};
 }
 
-/**
- * `JSON.parse` with a Numeral for each number that JavaScript would spell differently.
- *
- * @param name only in the objects and lists of this name
- */
+/** Makes texts of the numbers that JavaScript would spell differently. */
 function markNumbers(text: string): string {
 	const parts: string[] = [];
 	for (let start = 0; start < text.length; ) {
@@ -156,7 +153,7 @@ function withoutMarks(value: unknown, name: string | null, known: Map<string, Nu
 	return value;
 }
 
-/** Makes texts of the numbers that JavaScript would spell differently. */
+/** After the closing quote; the end of the text if it is missing. */
 function endOfText(text: string, quote: number): number {
 	for (let at = quote + 1; at < text.length; at++) {
 		if (text[at] === '\\') {

@@ -1,4 +1,4 @@
-/** After the closing quote; the end of the text if it is missing. */
+/** A JSON object with unknown fields. */
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 export function isObject(value: unknown): value is Record<string, unknown> {

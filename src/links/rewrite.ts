@@ -128,7 +128,7 @@ function writeAttribute(text: string): string {
 	return text.replace(/[&<>"']/g, character => escapes[character] as string);
 }
 
-/** Where a value stands in a text: `[start, end)`, without its quotes. */
+/** The place of a value in a text: `[start, end)`, without its quotes. */
 type Span = {readonly start: number; readonly end: number};
 
 type FoundLinks = {
@@ -161,9 +161,8 @@ const isSpace = (character: number) =>
 	character === 0x20 || (character >= 0x09 && character <= 0x0d && character !== 0x0b);
 
 /**
- * Finds the links that may be tracked, once through the text, by the rules by which browsers find tags (HTML Standard
- * §13.2.5). What stands in comments, also in Outlook's conditional ones, in `<style>` and the like is none. Takes linear
- * time for any text.
+ * Finds the links that may be tracked, in one pass, by the rules by which browsers find tags (HTML Standard §13.2.5). Not
+ * those in comments, including Outlook's conditional ones, in `<style>` and the like. Takes linear time for any text.
  */
 export function findLinks(html: string, {marked = false} = {}): FoundLinks {
 	const hrefs: Span[] = [];
@@ -265,7 +264,7 @@ function endOfWord(html: string, from: number, stop: number): number {
 	return html.length;
 }
 
-/** The value after an attribute's name, empty where it has none; null: its quote is never closed. */
+/** The value after an attribute's name, empty if it has no value; null: its quote is never closed. */
 function readValue(html: string, from: number): (Span & {readonly next: number}) | null {
 	const sign = skipSpace(html, from);
 	if (html.charCodeAt(sign) !== equals) {

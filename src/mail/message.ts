@@ -22,7 +22,7 @@ export function submittedFile(messageId: string | null, content: Uint8Array): At
 	return {filename: messageId ?? 'submitted.eml', contentType: submittedType, content};
 }
 
-/** A JSON object with unknown fields. */
+/** The Message-ID of the submitted mail; null: it had no Message-ID, or the message has a template. */
 export function submittedId([first]: ReadonlyArray<Pick<Attachment, 'filename' | 'contentType'>>): string | null {
 	return first?.contentType === submittedType && isMessageId(first.filename) ? first.filename : null;
 }

@@ -7,7 +7,7 @@ export type Operator = {
 	readonly actor: string;
 	/** The address of the API's client, or the host that the program runs on. */
 	readonly from: string;
-	/** The Message-ID of the submitted mail; null: it had no Message-ID, or the message has a template. */
+	/** The user who called sudo; absent without sudo. */
 	readonly sudoUser?: string;
 };
 
@@ -25,5 +25,5 @@ export type Tools = {
 	readonly random: (size: number) => Buffer;
 };
 
-/** The user who called sudo; absent without sudo. */
+/** The same for a workflow that changes something: it records the actor. */
 export type ActTools = Tools & Acting;

@@ -22,7 +22,10 @@ export type Attempt = {
 	readonly at: string;
 	readonly host: string | null;
 	readonly ip: string | null;
-	/** The same for a workflow that changes something: it records the actor. */
+	/**
+	 * Protocol, cipher, whether the certificate was verified, and for which policy if not ours:
+	 * `TLSv1.3 TLS_AES_256_GCM_SHA384 verified (MTA-STS)`; null: plain text.
+	 */
 	readonly tls: string | null;
 	/** How starting TLS ended; absent where it was not tried: a session used again, a smarthost, no connection. */
 	readonly tlsResult?: TlsResult | undefined;
@@ -47,10 +50,7 @@ export function isPossibleDuplicate({phase, code}: Pick<Attempt, 'phase' | 'code
 	return phase === 'dot' && code === null;
 }
 
-/**
- * Protocol, cipher, whether the certificate was verified, and by whose demand if not ours: `TLSv1.3
- * TLS_AES_256_GCM_SHA384 verified (MTA-STS)`; null: plain text.
- */
+/** A recipient has at most this many tries that may have arrived (`isPossibleDuplicate`). */
 export const mostPossibleDuplicates = 3;
 
 /** Whether a smarthost refused our log-in, or offered none that keeps the password safe. */
@@ -93,7 +93,7 @@ export type BounceCategory = (typeof bounceCategories)[number];
 /** Soft bounces of an address without a delivery in between (R2.1); `since` in the store's form. */
 export type Escalated = {readonly messages: number; readonly since: string};
 
-/** A recipient has at most this many tries that may have arrived (`isPossibleDuplicate`). */
+/** The result of one attempt of one recipient. It alone decides the next state; `outcome/` writes it. */
 export type Outcome =
 	/**
 	 * The recipient's host took responsibility (250 to the data), or a capture file was written. What follows is the
@@ -118,7 +118,10 @@ export type Outcome =
 	| {readonly kind: 'errored'; readonly reason: string; readonly message?: string}
 	/** The address was suppressed, or opted out, after acceptance. */
 	| {readonly kind: 'suppressed'; readonly reason: string}
-	/** The result of one attempt of one recipient. It alone decides the next state; `outcome/` writes it. */
+	/**
+	 * Returned to the queue unchanged (a stop, a dead worker): counts no attempt. `reason`: our smarthost refused us,
+	 * or a fault of ours, independent of the mail. `waitMs`: not to be tried before.
+	 */
 	| {readonly kind: 'released'; readonly reason?: string; readonly waitMs?: number};
 
 export type AttemptResult = {
@@ -126,10 +129,7 @@ export type AttemptResult = {
 	readonly outcome: Outcome;
 	/** Every conversation of this try, in order; the last one is the try's. */
 	readonly attempts: readonly Attempt[];
-	/**
-	 * Returned to the queue unchanged (a stop, a dead worker): counts no attempt. `reason`: our smarthost refused us,
-	 * or a fault of ours, independent of the mail. `waitMs`: not to be tried before.
-	 */
+	/** When a host first answered this recipient's MAIL FROM with 250 (capture, simulator: at once); null: never. */
 	readonly sentAt: string | null;
 	/** When the outcome was known, in the store's form. */
 	readonly at: string;

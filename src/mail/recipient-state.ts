@@ -1,4 +1,7 @@
-/** When a host first answered this recipient's MAIL FROM with 250 (capture, simulator: at once); null: never. */
+/**
+ * The states of a recipient (one address of one message); the status of a message is the state of its `to` recipient. A
+ * deferral keeps the state: `next_attempt_at` says that the recipient is still in the queue.
+ */
 export const nextStates = {
 	accepted: ['queued', 'suppressed', 'errored', 'bounced'],
 	queued: ['sent', 'delivered', 'bounced', 'suppressed', 'errored', 'complained'],

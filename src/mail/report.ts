@@ -19,13 +19,10 @@ export type ReportAction =
 export type Report = {
 	/** The address it names (Final-Recipient, Original-Rcpt-To, or from the text), null where it is hidden. */
 	readonly recipient: string | null;
-	/**
-	 * The states of a recipient (one address of one message); the status of a message is the state of its `to`
-	 * recipient. A deferral keeps the state: `next_attempt_at` says that the recipient is still in the queue.
-	 */
+	/** The address that the mail was sent to, if the report has another one than `recipient`. */
 	readonly originalRecipient: string | null;
 	readonly action: ReportAction;
-	/** The address that the mail was sent to, if the report has another one than `recipient`. */
+	/** RFC 3463, from the most specific source; null if absent. */
 	readonly status: string | null;
 	/** The reply code of the host that refused. */
 	readonly code: number | null;
@@ -44,7 +41,7 @@ export type Report = {
 	readonly feedbackType: string | null;
 };
 
-/** RFC 3463, from the most specific source; null if absent. */
+/** Tokens and ids that may identify the mail that a report is about. They prove nothing until their MAC is checked. */
 export type Clues = {
 	/** Addresses to which the report came, of its trace and `To` fields. */
 	readonly addressees: readonly string[];
@@ -54,9 +51,7 @@ export type Clues = {
 	readonly refs: readonly string[];
 	/** Message-IDs without angle brackets: of the returned mail, of In-Reply-To, of References. */
 	readonly messageIds: readonly string[];
-	/**
-	 * Tokens and ids that may identify the mail that a report is about. They prove nothing until their MAC is checked.
-	 */
+	/** Return paths in the report: Original-Mail-From, the returned mail's Return-Path. */
 	readonly returnPaths: readonly string[];
 	/** Addresses of the returned mail's List-Unsubscribe. */
 	readonly unsubscribeAddresses: readonly string[];
@@ -69,23 +64,21 @@ export type Reading = {
 	readonly clues: Clues;
 	/** Why a mail could not be read whole, for the review list: `too many parts`. Null: it was. */
 	readonly fault: string | null;
-	/** Return paths in the report: Original-Mail-From, the returned mail's Return-Path. */
+	/** A person attached it to a mail of their own: the addressees of that mail are unrelated to the report. */
 	readonly forwarded?: true;
 };
 
 /** Where a mail came in. */
 export type InboundSource = 'smtp' | 'imap' | 'maildir' | 'mbox' | 'file' | 'stdin';
 
-/** A person attached it to a mail of their own: the addressees of that mail are unrelated to the report. */
+/** Why a received mail is kept: it is about no recipient of ours, could not be read whole, or is for the operator. */
 export type Kept = 'unmatched' | 'unread' | 'operator';
 
 /** A mail that came in and was stored, without its bytes. */
 export type CameIn = {
 	/** Its row's key. */
 	readonly id: string;
-	/**
-	 * Why a received mail is kept: it is about no recipient of ours, could not be read whole, or is for the operator.
-	 */
+	/** SHA-256 of its bytes, in hex: the same report may be received several times. */
 	readonly digest: string;
 	readonly source: InboundSource;
 	readonly mailFrom: string | null;
@@ -101,36 +94,35 @@ export const keptCaps = {mails: 10_000, bytes: 1024 ** 3} as const;
 /** Octets of such a mail that are kept: its beginning says what it is. */
 export const keptLength = 256 * 1024;
 
-/** SHA-256 of its bytes, in hex: the same report may be received several times. */
+/**
+ * How a received mail identifies one of ours, in order of priority (R3.14, R3.19): the first with a valid token wins.
+ */
 const vias = [
-	/**
-	 * How a received mail identifies one of ours, in order of priority (R3.14, R3.19): the first with a valid token
-	 * wins.
-	 */
-	'unsubscribe_mail',
 	/** It was sent to a recipient's unsubscribe address, and asks for nothing else. */
+	'unsubscribe_mail',
+	/** It was sent to a recipient's return path. */
 	'return_path',
 	/** It lay in a mailbox, and names a return path as whom it was for. */
 	'addressee',
-	/** It was sent to a recipient's return path. */
+	/** It names a return path as the sender of our envelope. */
 	'mail_from',
 	/** Original-Envelope-Id. */
 	'envelope_id',
 	/** X-Mailctl-Ref of the returned mail. */
 	'ref',
-	/** It names a return path as the sender of our envelope. */
-	'message_id',
 	/** A Message-ID of ours: it identifies a message, not a recipient. */
-	'unsubscribe_address',
+	'message_id',
 	/** It contains a recipient's unsubscribe address, or was sent there and asks for something else. */
+	'unsubscribe_address',
+	/** Without a token: the address, from a reporter that the operator trusts, with a valid signature. */
 	'reporter',
 ] as const;
 export type Via = (typeof vias)[number];
 
-/** Without a token: the address, from a reporter that the operator trusts, with a valid signature. */
+/** What a received mail may be about. */
 export type Candidate = {
 	readonly via: Via;
-	/** What a received mail may be about. */
+	/** `rcp_…`: a recipient; `msg_…`: a message. */
 	readonly id: string;
 	/** Whether we made the token for this id and address. The address comes from the id's row, never from outside. */
 	readonly verify: (address: string) => boolean;
@@ -139,7 +131,10 @@ export type Candidate = {
 /** Where messages are kept for ever. */
 const longestDays = 400;
 
-/** `rcp_…`: a recipient; `msg_…`: a message. */
+/**
+ * How long recipients' tokens are valid for reports, milliseconds: as long as messages are kept
+ * (MAILCTL_RETENTION_DAYS, 0: without end).
+ */
 export function reportTokenMs(retentionDays: number): number {
 	return (retentionDays || longestDays) * dayMs;
 }

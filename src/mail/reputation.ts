@@ -1,13 +1,10 @@
-/**
- * How long recipients' tokens are valid for reports, milliseconds: as long as messages are kept
- * (MAILCTL_RETENTION_DAYS, 0: without end).
- */
+/** The results of a workspace's real mail: recipients, by their first try. */
 export type Figures = {
-	/** The results of a workspace's real mail: recipients, by their first try. */
-	readonly attempted: number;
 	/** Recipients that were tried, without those that were refused because of us. */
-	readonly hard: number;
+	readonly attempted: number;
 	/** Those of them whose address takes no mail, now or later. */
+	readonly hard: number;
+	/** Recipients whose mail a host accepted. */
 	readonly delivered: number;
 	/** Those of them that were reported as spam. */
 	readonly complained: number;

@@ -1,8 +1,11 @@
-/** Recipients whose mail a host accepted. */
+/** When a deferred recipient is tried again (MAILCTL_RETRY_SCHEDULE, MAILCTL_QUEUE_LIFETIME). */
 export type RetrySchedule = {
 	/** Waits after the 1st, 2nd … failed try, milliseconds. */
 	readonly waits: readonly number[];
-	/** When a deferred recipient is tried again (MAILCTL_RETRY_SCHEDULE, MAILCTL_QUEUE_LIFETIME). */
+	/**
+	 * Whether the last wait repeats until the queue lifetime; otherwise the recipient is given up at the end of the
+	 * list.
+	 */
 	readonly repeatLast: boolean;
 };
 
@@ -24,13 +27,13 @@ type FailedTry = {
 	readonly isLeast?: boolean;
 };
 
-/**
- * Whether the last wait repeats until the queue lifetime; otherwise the recipient is given up at the end of the list.
- */
+/** A claim without its daemon outlasts the attempt deadline by this time, milliseconds. */
 export const claimMarginMs = 60_000;
 
 const jitter = 0.1;
-/** A claim without its daemon outlasts the attempt deadline by this time, milliseconds. */
+/**
+ * How long before the end of its lifetime a recipient gets its last try: this part of the lifetime, at most `mostMs`.
+ */
 const lastTry = {part: 0.1, mostMs: 60_000};
 /** A stated wait alone decides for the first tries. After that the schedule's wait counts if it is longer. */
 const statedWaitTries = 5;
@@ -40,17 +43,15 @@ export function cappedWait(waitMs: number, {waits}: RetrySchedule): number {
 	return Math.min(waitMs, Math.max(...waits));
 }
 
-/**
- * How long before the end of its lifetime a recipient gets its last try: this part of the lifetime, at most `mostMs`.
- */
+/** Shorter lifetimes count as this one, so that every recipient gets a first try, milliseconds. */
 const shortestLifetime = 1000;
 
-/** Shorter lifetimes count as this one, so that every recipient gets a first try, milliseconds. */
+/** When a recipient's lifetime ends. */
 export function endOfLife(acceptedAt: number, lifetime: number): number {
 	return acceptedAt + Math.max(lifetime, shortestLifetime);
 }
 
-/** When a recipient's lifetime ends. */
+/** The time of the next try, or null if the recipient is given up (4.4.7). */
 export function nextAttempt(retry: Retry, failed: FailedTry, random: () => number): number | null {
 	const {waits, repeatLast} = retry.schedule;
 	const scheduled = waits[failed.tries - 1] ?? (repeatLast ? waits.at(-1) : undefined);

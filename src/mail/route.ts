@@ -3,10 +3,12 @@ import type {Relay} from '../net/relay-url.ts';
 /** An address of this machine that connections are made from, and the name said in EHLO there; null: MAILCTL_HOSTNAME. */
 export type Source = {readonly address: string; readonly hostname: string | null};
 
-/** The time of the next try, or null if the recipient is given up (4.4.7). */
+/** The demands of an MTA-STS policy (RFC 8461 §3.2); a policy in mode `none` has no demands. */
 export type MtaSts = {readonly mode: 'enforce' | 'testing'; readonly mx: readonly string[]};
 
-/** The demands of an MTA-STS policy (RFC 8461 §3.2); a policy in mode `none` has no demands. */
+/**
+ * How a recipient's mail may travel: decided in the main thread, sent along with the mail, obeyed by the SMTP worker.
+ */
 export type Terms = {
 	/** To the hosts of the recipient's domain, or to the first of these smarthosts that takes it. */
 	readonly nextHop:
@@ -25,12 +27,9 @@ export type Terms = {
 export type PaceReaction =
 	/** Nothing is sent to the site. */
 	| {readonly kind: 'suspend'; readonly forMs: number}
-	/**
-	 * How a recipient's mail may travel: decided in the main thread, sent along with the mail, obeyed by the SMTP
-	 * worker.
-	 */
-	| {readonly kind: 'slow'; readonly perMinute: number; readonly connections: number; readonly forMs: number}
 	/** A limit of mails per minute, and of connections. */
+	| {readonly kind: 'slow'; readonly perMinute: number; readonly connections: number; readonly forMs: number}
+	/** A limit of mails on one connection, from now on. */
 	| {readonly kind: 'mails_per_session'; readonly mails: number};
 
 /** How much a site gets at most (`config/destinations.json`; docs/reference/pacing.md). */
@@ -56,7 +55,9 @@ export type Route = {
 	readonly provider: string;
 	readonly pace: Pace;
 	readonly terms: Terms;
-	/** A limit of mails on one connection, from now on. */
+	/**
+	 * A new source sends a number of mails a day to a group of sites. The excess takes another route, or waits (null).
+	 */
 	readonly warmUp: {
 		readonly source: string;
 		readonly group: string;
@@ -68,7 +69,7 @@ export type Route = {
 /** What a claim is made for: one workspace's mail for one destination. */
 export type QueueKey = {readonly destination: string; readonly workspaceId: string};
 
-/** A new source sends a number of mails a day to a group of sites. The excess takes another route, or waits (null). */
+/** A destination queue's key as one text, for maps: neither part can contain a space. */
 export function queueKeyText({destination, workspaceId}: QueueKey): string {
 	return `${destination} ${workspaceId}`;
 }

@@ -1,6 +1,6 @@
 /** What is remembered of a site over a restart; times are wall clock, milliseconds. */
 export type SavedSite = {
-	/** A destination queue's key as one text, for maps: neither part can contain a space. */
+	/** When one mail may try again; null: the site is not suspended. */
 	readonly suspendedUntil: number | null;
 	readonly reason: string | null;
 	readonly waitsFor: 'suspension' | 'route' | null;

@@ -64,7 +64,10 @@ export function fieldValue({line}: SourceField): string {
 		.trim();
 }
 
-/** Whether usage counts a recipient's events: one recipient per message, and only mail that may leave the machine. */
+/**
+ * The mail without the To and Cc fields that name an address (in comparison form), even if they name others too (RFC
+ * 5322 §3.6.3). Null: no field names it, or this is not a mail.
+ */
 export function withoutRecipient(raw: Buffer, addressKey: string): Buffer | null {
 	const read = readSource(raw);
 	const names = (one: SourceField) =>

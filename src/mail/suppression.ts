@@ -4,10 +4,7 @@ import type {Mode} from './message.ts';
 export const suppressionReasons = ['hard_bounce', 'complaint', 'manual', 'unsubscribe'] as const;
 export type SuppressionReason = (typeof suppressionReasons)[number];
 
-/**
- * The mail without the To and Cc fields that name an address (in comparison form), even if they name others too (RFC
- * 5322 §3.6.3). Null: no field names it, or this is not a mail.
- */
+/** Whether an entry of this mode (undefined: no entry) stops mail: an entry by a test key stops only test mail. */
 export function suppresses(entry: Mode | undefined, mail: Mode): boolean {
 	return entry === 'live' || (entry === 'test' && mail === 'test');
 }

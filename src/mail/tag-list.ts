@@ -1,6 +1,9 @@
 const longest = 16_384;
 
-/** Whether an entry of this mode (undefined: no entry) stops mail: an entry by a test key stops only test mail. */
+/**
+ * A tag list of DKIM or DMARC (`v=DKIM1; k=rsa; p=…`, RFC 6376 §3.2): values by name, names as they are spelled, in
+ * order, without spaces and line ends around both. Undefined: not a tag list, or a name is repeated.
+ */
 export function parseTagList(text: string): ReadonlyMap<string, string> | undefined {
 	if (text.length > longest) {
 		return undefined;

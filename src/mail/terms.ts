@@ -1,10 +1,7 @@
 import {type Attachment, submittedId} from './message.ts';
 import {type RecipientState, recipientStates} from './recipient-state.ts';
 
-/**
- * A tag list of DKIM or DMARC (`v=DKIM1; k=rsa; p=…`, RFC 6376 §3.2): values by name, names as they are spelled, in
- * order, without spaces and line ends around both. Undefined: not a tag list, or a name is repeated.
- */
+/** A text that finds a message, in addition to its columns; the store has an index of them. */
 export type Term = string;
 
 // A word of a subject is stored and asked for in one form. Longer words, and more of them, say nothing more.
@@ -12,7 +9,7 @@ const longestWord = 40;
 const mostWords = 30;
 /** PostgreSQL takes keys of 2,700 octets. */
 const longestValue = 500;
-/** A text that finds a message, in addition to its columns; the store has an index of them. */
+/** The most words of one query. */
 export const mostAsked = 10;
 
 /** The words of a text: runs of letters, digits and marks, compatibility forms folded, lower case, each once. */
@@ -40,12 +37,12 @@ export function askedTerms(words: string): Term[] | null {
 	return terms.length > 0 && terms.length <= mostAsked ? terms : null;
 }
 
-/** The most words of one query. */
+/** The length says where the key ends, for any characters in it. */
 export function metadataTerm(key: string, value: string): Term {
 	return `m${key.length}:${key}=${value}`;
 }
 
-/** The length says where the key ends, for any characters in it. */
+/** A value of the metadata under any key, in the form of words: upper and lower case are one. */
 export function valueTerm(value: string): Term {
 	const folded = value.normalize('NFKC').toLowerCase().trim().replace(/\s+/gu, ' ');
 	return `v:${[...folded].slice(0, longestValue).join('')}`;
@@ -72,7 +69,10 @@ export function tagTerm(tag: string): Term {
 	return `t:${tag}`;
 }
 
-/** A value of the metadata under any key, in the form of words: upper and lower case are one. */
+/**
+ * A state that the message's `to` recipient has reached. The message stays listed under it when the state changes, so a
+ * reader compares the recipient's state.
+ */
 export function stateTerm(state: ListedState): Term {
 	return `s:${state}`;
 }

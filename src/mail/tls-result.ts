@@ -12,10 +12,7 @@ export type TlsFailure =
 	| 'sts-policy-invalid'
 	| 'sts-webpki-invalid';
 
-/**
- * A state that the message's `to` recipient has reached. The message stays listed under it when the state changes, so a
- * reader compares the recipient's state.
- */
+/** The source of the demands on a connection. */
 type TlsPolicyType = 'sts' | 'tlsa' | 'no-policy-found';
 
 /** How starting TLS ended, to be counted. */

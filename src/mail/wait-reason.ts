@@ -1,10 +1,13 @@
-/** The source of the demands on a connection. */
+/** Why a destination queue's due mail is not claimed, or waits for a suspended site: a code and its details. */
 export type WaitReason =
-	/** Why a destination queue's due mail is not claimed, or waits for a suspended site: a code and its details. */
-	| {readonly code: 'pace'; readonly connections: number; readonly copies: number}
 	/** The site uses all the connections and mails under way that it may have now. */
-	| {readonly code: 'rate'; readonly perMinute: number; readonly slowed: boolean}
+	| {readonly code: 'pace'; readonly connections: number; readonly copies: number}
 	/** The rate limit. `slowed`: a reply asked for it, for a while. */
+	| {readonly code: 'rate'; readonly perMinute: number; readonly slowed: boolean}
+	/**
+	 * The site is suspended for a while: after failures, or because its smarthost refuses our log-in. `reply`: how the
+	 * last attempt ended. `probing`: one mail is testing whether that is over.
+	 */
 	| {readonly code: 'suspension' | 'route'; readonly reply: string; readonly probing: boolean}
 	/** An operator's `queue suspend`. */
 	| {readonly code: 'operator'}
@@ -32,10 +35,7 @@ export function readWaitReason(code: WaitCode, parameters: string): WaitReason |
 	return {...known, code};
 }
 
-/**
- * The site is suspended for a while: after failures, or because its smarthost refuses our log-in. `reply`: how the last
- * attempt ended. `probing`: one mail is testing whether that is over.
- */
+/** An operator's suspension is read from its own table. */
 type ToldReason = Exclude<WaitReason | FormerWaitReason, {readonly code: 'operator'}>;
 
 /** Why mail for the destination waits: the end of a sentence for people. */

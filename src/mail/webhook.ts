@@ -5,7 +5,7 @@ import type {WebhookEventType} from './event.ts';
 export const deliveryStates = ['pending', 'delivered', 'failed', 'exhausted'] as const;
 export type DeliveryState = (typeof deliveryStates)[number];
 
-/** An operator's suspension is read from its own table. */
+/** A delivery is exhausted after this many attempts (docs/reference/interface.md, Limits). */
 const mostAttempts = 5;
 export const mostEndpoints = 50;
 
@@ -13,7 +13,10 @@ export const mostEndpoints = 50;
 export const longestOverlap = 30 * 86_400_000;
 export const usualOverlap = 86_400_000;
 
-/** A delivery is exhausted after this many attempts (docs/reference/interface.md, Limits). */
+/**
+ * The URL of the endpoint of `mailctl webhook listen`, which takes its deliveries itself: the guard refuses to register
+ * such a URL.
+ */
 export function listenerUrl(forwardTo: string): string {
 	return `listen+${forwardTo}`;
 }
