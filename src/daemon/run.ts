@@ -85,6 +85,9 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 	/** SIGHUP: what may change while running does; broken settings change nothing. */
 	async function reload(): Promise<void> {
 		await notify.reloading();
+		if (!running) {
+			return;
+		}
 		const loaded = loadProcessSettings(envFile);
 		if (loaded.ok) {
 			const {settings: next, changed, waiting} = reloadSettings(settings, loaded.settings);
@@ -108,7 +111,7 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 	}
 
 	async function reloadWhileAsked(): Promise<void> {
-		while (reloadAsked) {
+		while (reloadAsked && running) {
 			reloadAsked = false;
 			await reload();
 			await after(reloadRestMs);
@@ -124,6 +127,8 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 
 	async function drain(): Promise<number> {
 		clearInterval(watchdog);
+		// What a reload starts after its part has stopped would keep the process alive.
+		running = false;
 		logger.info({event: 'stopping'});
 		void notify.stopping();
 		// A second signal, or the limit, ends it at once: what was claimed is claimed again at the next start.

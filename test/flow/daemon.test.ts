@@ -149,7 +149,7 @@ test.serial('SIGHUP three thousand times: requests are answered, and the last se
 		daemon.signal('SIGHUP');
 		await new Promise(setImmediate);
 	}
-	t.is((await fetch(`${daemon.url}/healthz`, {signal: AbortSignal.timeout(10_000)})).status, 200);
+	t.is((await fetch(`${daemon.url}/healthz`, {signal: AbortSignal.timeout(180_000)})).status, 200);
 	writeFileSync(join(program.folder, '.env'), 'MAILCTL_RETRY_SCHEDULE=2m\n', {mode: 0o600});
 	daemon.signal('SIGHUP');
 	await waitFor('the settings are read', async () =>
@@ -188,11 +188,14 @@ test.serial('SIGHUP: what may change does, a broken file changes nothing and is 
 	const shop = await welcomeOf(program);
 	await waitFor('mail without a line', async () => {
 		const lines = (await eventsOf(program, 'delivered')).length;
-		const {body} = await send(daemon.url, shop, 'you@a.example');
-		await waitFor('it is delivered', async () => {
-			const read = await call(`${daemon.url}/v1/messages/${(body as {id: string}).id}`, shop.key);
-			return (read.body as {status: string}).status === 'delivered';
-		});
+		// A line follows its mail's state: once the second mail is delivered, that of the first is there.
+		for (let n = 0; n < 2; n++) {
+			const {body} = await send(daemon.url, shop, 'you@a.example');
+			await waitFor('it is delivered', async () => {
+				const read = await call(`${daemon.url}/v1/messages/${(body as {id: string}).id}`, shop.key);
+				return (read.body as {status: string}).status === 'delivered';
+			});
+		}
 		return (await eventsOf(program, 'delivered')).length === lines;
 	});
 	t.is(await daemon.stop(), 0);
