@@ -1,5 +1,5 @@
 export default {
 	files: ['dist/test/**/*.test.js'],
 	workerThreads: false,
-	timeout: '240s',
+	timeout: '5m',
 };

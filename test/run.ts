@@ -84,7 +84,7 @@ try {
 	if (given.length === 0) {
 		env[stageVariable] = 'quick';
 		runs = [
-			[...gather(['flow', 'slow', 'sim']), '-c', '3', '--timeout', '2m'],
+			[...gather(['flow', 'slow', 'sim']), '-c', '3', '--timeout', '5m'],
 			['dist/test/flow/**', ...patient],
 		];
 	} else if (given[0] === '--slow') {

@@ -50,7 +50,7 @@ test('--env-file is read by mailctl, which does not wait for a FIFO, and not by 
 		['nix', /^mailctl: nix does not exist: name an existing --env-file$/m],
 	] as const) {
 		const {status, stderr: told} = spawnSync(resolve('bin/mailctl.js'), ['config', 'check', '--env-file', name], {
-			...{cwd: folder, timeout: 60_000, encoding: 'utf8'},
+			...{cwd: folder, timeout: 180_000, encoding: 'utf8'},
 			env: {PATH: [dirname(process.execPath), process.env.PATH].join(delimiter)},
 		});
 		t.is(status, 78);

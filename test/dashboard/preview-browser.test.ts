@@ -102,14 +102,14 @@ test.serial('hostile mail in the preview reaches nothing and touches nothing', a
 	}
 	for (const one of await frame.locator('a, area, input, button, summary').all()) {
 		// Some cannot be focused, which is as well.
-		await one.focus({timeout: 1000});
+		await one.focus();
 		await page.keyboard.press('Enter');
 	}
 	t.is(new URL(page.url()).pathname, path);
 	t.is(await page.title(), 'Hostile · mailctl');
 	t.is(context.pages().length, 1, 'no window was opened');
 	const heading = page.getByRole('heading', {name: 'Hostile'});
-	await heading.click({timeout: 5000});
+	await heading.click();
 	t.is(
 		await page.evaluate(
 			"document.elementFromPoint(document.querySelector('h1').getBoundingClientRect().x + 4, document.querySelector('h1').getBoundingClientRect().y + 4).tagName",

@@ -8,7 +8,7 @@ test('the metrics count what is taken and what is asked', async t => {
 	const {url} = await program.serve();
 	const {key, from, templateId} = await welcomeOf(program);
 	const metrics = async () => (await (await fetch(`${url}/metrics`)).text()).split('\n');
-	const isThere = (line: string) => waitFor(line, async () => (await metrics()).includes(line), 30_000);
+	const isThere = (line: string) => waitFor(line, async () => (await metrics()).includes(line));
 	const counted = (method: string, route: string, status: number, n: number) =>
 		isThere(`mailctl_http_request_duration_seconds_count{method="${method}",route="${route}",status="${status}"} ${n}`);
 

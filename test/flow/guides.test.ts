@@ -82,7 +82,7 @@ async function startLab(t: ExecutionContext): Promise<Lab> {
 		program,
 		async shell(line) {
 			const text = known.reduce((words, [name, value]) => words.replaceAll(name, value), line);
-			return await run('sh', ['-ec', text], {env, cwd: program.folder, timeout: 60_000}).then(
+			return await run('sh', ['-ec', text], {env, cwd: program.folder, timeout: 180_000}).then(
 				({stdout, stderr}) => ({code: 0, said: stdout + stderr}),
 				error => ({code: error.code as number, said: `${error.stdout}${error.stderr}`}),
 			);

@@ -8,6 +8,8 @@ export async function openWindow(
 	{url, visitor, script = true}: {readonly url: string; readonly visitor: Visitor; readonly script?: boolean},
 ): Promise<{readonly page: Page; readonly context: BrowserContext; readonly complaints: string[]}> {
 	const context = await browser.newContext({baseURL: url, javaScriptEnabled: script});
+	// A machine that stands still for a minute must not end a wait.
+	context.setDefaultTimeout(180_000);
 	await context.addCookies(visitor.cookies().map(cookie => ({...cookie, url})));
 	const page = await context.newPage();
 	const complaints: string[] = [];

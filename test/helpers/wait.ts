@@ -1,11 +1,11 @@
 /**
  * Asks until the condition holds; throws with `what` when it did not within the limit (milliseconds), which a machine that
- * stands still for some seconds must not reach.
+ * stands still for a minute must not reach.
  */
 export async function waitFor<T>(
 	what: string,
 	condition: () => T | Promise<T>,
-	limit = 60_000,
+	limit = 180_000,
 ): Promise<Exclude<T, false | null | undefined>> {
 	const end = performance.now() + limit;
 	for (;;) {

@@ -100,7 +100,7 @@ export async function recordedAt(store: Store, sent: readonly string[]): Promise
 		const rows = await store.reader('events').where({type: 'delivered'}).select('message_id', 'recorded_at');
 		return rows.length === sent.length && new Map(rows.map(row => [row.message_id, Date.parse(row.recorded_at)]));
 	};
-	return await waitFor('every event is recorded', read, 60_000);
+	return await waitFor('every event is recorded', read);
 }
 
 /** What came to the healthy ones, once each has had so many. */
@@ -110,7 +110,7 @@ export async function healthyArrivals(receivers: Receivers, healthy: number, eve
 		const came = Object.entries(await receivers.counts()).filter(isHealthy);
 		return came.length === healthy && came.every(([, n]) => n >= events);
 	};
-	await waitFor('the healthy ones have everything', haveAll, 180_000);
+	await waitFor('the healthy ones have everything', haveAll);
 	return Object.fromEntries(Object.entries(await receivers.arrivals()).filter(isHealthy));
 }
 
