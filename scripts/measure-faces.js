@@ -23,7 +23,7 @@ const nouns = {
 	],
 	users: [/\/users?\.ts$/, /^userView$/],
 	workspaces: [/(ops|admin)\/workspaces\.ts$|cli\/workspace\/|installation\/workspace/, /^inputOf$/],
-	shared: [/ops\/operation\.ts$|api\/operation-route\.ts$|dashboard\/operation-form\.ts$/, /^$/],
+	shared: [/ops\/operation\.ts$|api\/api-route\.ts$|dashboard\/operation-form\.ts$/, /^$/],
 };
 
 /** The lines of top-level functions and constants of these names, with their comments. */

@@ -8,10 +8,12 @@ import type {Erase} from '../outcome/erase.ts';
 import type {Feed} from '../outcome/feed.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {Vault} from '../store/sealed.ts';
+import type {Endpoint} from '../store/webhooks.ts';
+import type {Guard} from '../webhook/guard.ts';
+import type {PostEnd} from '../webhook/post.ts';
 import type {Auth} from './auth.ts';
 import type {Cursors} from './paging.ts';
 import type {RateLimits} from './rate-limit.ts';
-import type {WebhookRoutesOptions} from './routes/webhooks.ts';
 
 /** A mail that was made again, with what its template rendered; or why it cannot be made. */
 type RemadeMail =
@@ -61,7 +63,13 @@ export type ApiParts = {
 		/** In turns: an RSA key takes some hundred milliseconds of a core, in the pool that SQLite works in. */
 		readonly makeKeys: (workspaceId: string) => Promise<SigningKeys>;
 	};
-	readonly webhooks: WebhookRoutesOptions['webhooks'];
+	readonly webhooks: {
+		readonly guard: Guard;
+		/** Something for these endpoints was committed and is due now. */
+		readonly onDue: (endpointIds: readonly string[]) => void;
+		/** Posts an example event now, and stores nothing of it. */
+		readonly postExample: (endpoint: Endpoint) => Promise<Pick<PostEnd, 'status' | 'error' | 'ms'>>;
+	};
 	/** False while outcomes cannot be stored: then nothing new is taken in either. */
 	readonly mayAccept: () => boolean;
 };

@@ -35,12 +35,12 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		...suppressionRoutes(parts),
 		suppressionFileRoutes(parts),
 		...topicRoutes(parts),
-		contactRoutes(parts),
-		templateRoutes(parts),
+		...contactRoutes(parts),
+		...templateRoutes(parts),
 		versionRoutes(parts),
-		domainRoutes(parts),
-		senderRoutes(parts),
-		webhookRoutes(parts),
+		...domainRoutes(parts),
+		...senderRoutes(parts),
+		...webhookRoutes(parts),
 		webhookDeliveryRoutes(parts),
 	];
 }

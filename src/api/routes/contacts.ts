@@ -1,18 +1,13 @@
-import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Static} from 'typebox';
 import {changeContact} from '../../admin/contacts.ts';
-import {isId} from '../../mail/ids.ts';
 import {Type} from '../../mail/type.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../../store/topics.ts';
 import type {ApiParts} from '../api-parts.ts';
-import {actAs, callerOf} from '../auth.ts';
+import {apiRoute, listRoute} from '../api-route.ts';
 import type {Caller} from '../caller.ts';
-import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
-import {listRoute} from '../operation-route.ts';
-import {noQuery, type Part, pageQuery} from '../paging.ts';
+import {type Part, pageQuery} from '../paging.ts';
 import {canonicalLocale, queryAddressKey} from '../schemas/formats.ts';
-import {idParams} from '../schemas/page.ts';
 import type {Routes} from '../server.ts';
 import {contactView} from '../views.ts';
 
@@ -78,10 +73,11 @@ const contactQuery = Type.Object(
 );
 
 /** Contacts: what is known of recipients, and their erasure. */
-export function contactRoutes({auth, reader, change, tools, cursors, erase}: ApiParts): Routes {
+export function contactRoutes(parts: ApiParts): readonly Routes[] {
+	const {reader, change, erase} = parts;
+
 	async function chosen(workspaceId: string, id: string): Promise<Contact> {
-		const contact = isId('con', id) ? await findContact(reader, workspaceId, id) : undefined;
-		return contact ?? missing();
+		return (await findContact(reader, workspaceId, id)) ?? missing();
 	}
 
 	/** Live mail alone makes contacts, so that no test key changes or erases one. */
@@ -92,103 +88,68 @@ export function contactRoutes({auth, reader, change, tools, cursors, erase}: Api
 		}
 	}
 
-	return api => {
-		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
-
-		listRoute(
-			{auth, cursors},
-			{
-				path: '/v1/contacts',
-				scope: 'contacts:read',
-				name: 'contacts',
-				tag: 'Contacts',
-				summary: 'List contacts',
-				description: 'A contact is made by the first live send to an address.',
-				meaning: 'A page of contacts, newest first.',
-				usualLimit: 25,
-				item: contactSchema,
-				query: contactQuery,
-				find({workspaceId}, {email}) {
-					const key = email === undefined ? undefined : queryAddressKey(email);
-					const read = (part: Part) => listContacts(reader, workspaceId, {...part, addressKey: key});
-					return {filters: key === undefined ? {} : {email: key}, read};
-				},
-				view: contactView,
+	return [
+		listRoute(parts, {
+			path: '/v1/contacts',
+			scope: 'contacts:read',
+			name: 'contacts',
+			tag: 'Contacts',
+			summary: 'List contacts',
+			description: 'A contact is made by the first live send to an address.',
+			meaning: 'A page of contacts, newest first.',
+			usualLimit: 25,
+			item: contactSchema,
+			query: contactQuery,
+			find({workspaceId}, {email}) {
+				const key = email === undefined ? undefined : queryAddressKey(email);
+				const read = (part: Part) => listContacts(reader, workspaceId, {...part, addressKey: key});
+				return {filters: key === undefined ? {} : {email: key}, read};
 			},
-		)(api);
+			view: contactView,
+		}),
 
-		routes.get(
-			'/v1/contacts/:id',
-			{
-				onRequest: auth.needs('contacts:read'),
-				schema: {
-					...describe({
-						tag: 'Contacts',
-						summary: 'Read a contact',
-						answer: [200, 'The contact.', contactSchema],
-						errors: ['not_found'],
-					}),
-					querystring: noQuery,
-					params: idParams('con'),
-				},
-			},
-			async request => contactView(await chosen(callerOf(request).workspaceId, request.params.id)),
-		);
+		apiRoute(parts, {
+			at: 'GET /v1/contacts/:id',
+			scope: 'contacts:read',
+			id: 'con',
+			tag: 'Contacts',
+			summary: 'Read a contact',
+			answer: [200, 'The contact.', contactSchema],
+			handle: async ({workspaceId, id}) => contactView(await chosen(workspaceId, id)),
+		}),
 
-		routes.patch(
-			'/v1/contacts/:id',
-			{
-				onRequest: auth.needs('contacts:manage'),
-				schema: {
-					...describe({
-						tag: 'Contacts',
-						summary: 'Change a contact',
-						description: 'A later send that names a locale or a timezone changes it again.',
-						answer: [200, 'The contact as it is now.', contactSchema],
-						errors: ['not_found'],
-					}),
-					querystring: noQuery,
-					params: idParams('con'),
-					body: contactChanges,
-				},
-			},
-			async request => {
-				const {id} = request.params;
-				const {workspaceId} = callerOf(request);
-				await mayChange(callerOf(request), id);
-				const changed = isId('con', id)
-					? await change(trx => changeContact(trx, actAs(tools, request), {workspaceId, id}, changesOf(request.body)))
-					: undefined;
+		apiRoute(parts, {
+			at: 'PATCH /v1/contacts/:id',
+			scope: 'contacts:manage',
+			id: 'con',
+			tag: 'Contacts',
+			summary: 'Change a contact',
+			description: 'A later send that names a locale or a timezone changes it again.',
+			answer: [200, 'The contact as it is now.', contactSchema],
+			body: contactChanges,
+			async handle({caller, workspaceId, id, body, tools}) {
+				await mayChange(caller, id);
+				const changed = await change(trx => changeContact(trx, tools, {workspaceId, id}, changesOf(body)));
 				return contactView(changed ?? missing());
 			},
-		);
+		}),
 
-		routes.delete(
-			'/v1/contacts/:id',
-			{
-				onRequest: auth.needs('contacts:manage'),
-				schema: {
-					...describe({
-						tag: 'Contacts',
-						summary: 'Erase a person',
-						description:
-							'Removes the contact, and from all messages the address (`erased@erased.invalid` stands in its place), variables, metadata, subject, attachments, details of events, captured mails; mail to it that waits ends `suppressed`. Suppressions and opt-outs stay: they keep the person from being mailed.',
-						answer: [204, 'All of it is done.', null],
-						errors: ['not_found'],
-					}),
-					querystring: noQuery,
-					params: idParams('con'),
-				},
+		apiRoute(parts, {
+			at: 'DELETE /v1/contacts/:id',
+			scope: 'contacts:manage',
+			id: 'con',
+			tag: 'Contacts',
+			summary: 'Erase a person',
+			description:
+				'Removes the contact, and from all messages the address (`erased@erased.invalid` stands in its place), variables, metadata, subject, attachments, details of events, captured mails; mail to it that waits ends `suppressed`. Suppressions and opt-outs stay: they keep the person from being mailed.',
+			answer: [204, 'All of it is done.', null],
+			async handle({caller, workspaceId, id, tools}) {
+				await mayChange(caller, id);
+				const contact = await chosen(workspaceId, id);
+				await erase({workspaceId, addressKey: contact.addressKey}, tools.operator);
 			},
-			async (request, reply) => {
-				const {workspaceId} = callerOf(request);
-				await mayChange(callerOf(request), request.params.id);
-				const contact = await chosen(workspaceId, request.params.id);
-				await erase({workspaceId, addressKey: contact.addressKey}, actAs({}, request).operator);
-				return reply.code(204).send();
-			},
-		);
-	};
+		}),
+	];
 }
 
 function missing(): never {

@@ -1,16 +1,11 @@
-import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from '../../domains/senders.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
-import {isId} from '../../mail/ids.ts';
 import {Type} from '../../mail/type.ts';
 import {findSender, findSenderById, pageSenders} from '../../store/domains.ts';
 import type {ApiParts} from '../api-parts.ts';
-import {actAs, callerOf} from '../auth.ts';
-import {describe} from '../describe.ts';
+import {apiRoute, listRoute} from '../api-route.ts';
 import {apiError} from '../errors.ts';
-import {listRoute} from '../operation-route.ts';
-import {noQuery} from '../paging.ts';
-import {idParams, time} from '../schemas/page.ts';
+import {time} from '../schemas/page.ts';
 import type {Routes} from '../server.ts';
 import {senderView} from '../views.ts';
 
@@ -68,90 +63,67 @@ const taken = 'There is a sender with this address already.';
 
 type Parts = Pick<ApiParts, 'auth' | 'reader' | 'change' | 'tools' | 'vault' | 'cursors' | 'domains'>;
 
-export function senderRoutes({auth, reader, change, tools, vault, cursors, domains}: Parts): Routes {
-	return api => {
-		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
+export function senderRoutes(parts: Parts): readonly Routes[] {
+	const {reader, change, vault, domains} = parts;
+	return [
+		listRoute(parts, {
+			path: '/v1/senders',
+			scope: 'senders:read',
+			name: 'senders',
+			tag: 'Senders',
+			summary: 'List senders',
+			meaning: 'Senders, newest first.',
+			usualLimit: 25,
+			item: senderSchema,
+			find: ({workspaceId}) => ({read: part => pageSenders(reader, workspaceId, part)}),
+			view: senderView,
+		}),
 
-		listRoute(
-			{auth, cursors},
-			{
-				path: '/v1/senders',
-				scope: 'senders:read',
-				name: 'senders',
-				tag: 'Senders',
-				summary: 'List senders',
-				meaning: 'Senders, newest first.',
-				usualLimit: 25,
-				item: senderSchema,
-				find: ({workspaceId}) => ({read: part => pageSenders(reader, workspaceId, part)}),
-				view: senderView,
-			},
-		)(api);
-
-		routes.post(
-			'/v1/senders',
-			{
-				onRequest: auth.needs('senders:manage'),
-				schema: {
-					...describe({
-						tag: 'Senders',
-						summary: 'Add a sender',
-						description:
-							'It can send once its domain is verified, by the records of `GET /v1/domains/{id}`, or an operator verified the sender.',
-						answer: [201, 'The sender.', senderSchema],
-						errors: ['conflict'],
-					}),
-					querystring: noQuery,
-					body: senderBody,
-				},
-			},
-			async (request, reply) => {
-				const {workspaceId} = callerOf(request);
-				const address = read(request.body.address);
+		apiRoute(parts, {
+			at: 'POST /v1/senders',
+			scope: 'senders:manage',
+			tag: 'Senders',
+			summary: 'Add a sender',
+			description:
+				'It can send once its domain is verified, by the records of `GET /v1/domains/{id}`, or an operator verified the sender.',
+			answer: [201, 'The sender.', senderSchema],
+			errors: ['conflict'],
+			body: senderBody,
+			async handle({workspaceId, body, tools}) {
+				const address = read(body.address);
 				if (await findSender(reader, workspaceId, address.key)) {
 					throw apiError('conflict', {message: taken});
 				}
 				const newKeys = await prepareKeys(reader, workspaceId, address.domain, domains.makeKeys);
-				const name = request.body.name ?? null;
+				const name = body.name ?? null;
 				const input = {workspaceId, address, name, verified: false, newKeys};
-				const added = await change(trx => addSender(trx, actAs(tools, request), vault, input));
+				const added = await change(trx => addSender(trx, tools, vault, input));
 				if (!added) {
 					throw apiError('conflict', {message: taken});
 				}
-				return reply.code(201).send(senderView(added));
+				return senderView(added);
 			},
-		);
+		}),
 
-		routes.patch(
-			'/v1/senders/:id',
-			{
-				onRequest: auth.needs('senders:manage'),
-				schema: {
-					...describe({
-						tag: 'Senders',
-						summary: 'Change a sender',
-						description: 'Its name, and whether sends may use it. What is left out stays as it is.',
-						answer: [200, 'The sender as it is now.', senderSchema],
-						errors: ['not_found'],
-					}),
-					querystring: noQuery,
-					params: idParams('snd'),
-					body: senderChanges,
-				},
-			},
-			async request => {
-				const {id} = request.params;
-				const {workspaceId} = callerOf(request);
-				const acting = actAs(tools, request);
-				const {name, active} = request.body;
+		apiRoute(parts, {
+			at: 'PATCH /v1/senders/:id',
+			scope: 'senders:manage',
+			id: 'snd',
+			tag: 'Senders',
+			summary: 'Change a sender',
+			description: 'Its name, and whether sends may use it. What is left out stays as it is.',
+			answer: [200, 'The sender as it is now.', senderSchema],
+			body: senderChanges,
+			async handle({workspaceId, id, body, tools}) {
+				const {name, active} = body;
 				const steps: readonly SenderChange[] = [
 					...(name === undefined ? [] : [{name}]),
 					...(active === undefined ? [] : [active ? ('enable' as const) : ('disable' as const)]),
 				];
 				const changed = await change(async trx => {
-					let sender = isId('snd', id) ? await findSenderById(trx, workspaceId, id) : undefined;
+					let sender = await findSenderById(trx, workspaceId, id);
 					for (const step of sender ? steps : []) {
-						sender = sender && (await changeSender(trx, acting, workspaceId, sender.address_key, step));
+						sender = sender && (await changeSender(trx, tools, workspaceId, sender.address_key, step));
 					}
 					return sender;
 				});
@@ -160,34 +132,23 @@ export function senderRoutes({auth, reader, change, tools, vault, cursors, domai
 				}
 				return senderView(changed);
 			},
-		);
+		}),
 
-		routes.delete(
-			'/v1/senders/:id',
-			{
-				onRequest: auth.needs('senders:manage'),
-				schema: {
-					...describe({
-						tag: 'Senders',
-						summary: 'Remove a sender',
-						description: 'Its queued mail ends `errored`. The domain stays.',
-						answer: [204, 'It is gone.', null],
-						errors: ['not_found'],
-					}),
-					querystring: noQuery,
-					params: idParams('snd'),
-				},
-			},
-			async (request, reply) => {
-				const {id} = request.params;
-				const {workspaceId} = callerOf(request);
-				if (!isId('snd', id) || !(await change(trx => removeSender(trx, actAs(tools, request), workspaceId, {id})))) {
+		apiRoute(parts, {
+			at: 'DELETE /v1/senders/:id',
+			scope: 'senders:manage',
+			id: 'snd',
+			tag: 'Senders',
+			summary: 'Remove a sender',
+			description: 'Its queued mail ends `errored`. The domain stays.',
+			answer: [204, 'It is gone.', null],
+			async handle({workspaceId, id, tools}) {
+				if (!(await change(trx => removeSender(trx, tools, workspaceId, {id})))) {
 					throw apiError('not_found');
 				}
-				return reply.code(204).send();
 			},
-		);
-	};
+		}),
+	];
 }
 
 function read(text: string): Address {

@@ -3,7 +3,7 @@ import {Type} from '../../mail/type.ts';
 import {addSuppression, removeSuppression} from '../../ops/suppressions.ts';
 import {listSuppressions} from '../../store/suppressions.ts';
 import type {ApiParts} from '../api-parts.ts';
-import {listRoute, operationRoute} from '../operation-route.ts';
+import {listRoute, operationRoute} from '../api-route.ts';
 import {pageQuery} from '../paging.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {time} from '../schemas/page.ts';

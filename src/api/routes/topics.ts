@@ -2,7 +2,7 @@ import {Type} from '../../mail/type.ts';
 import {createTopic, removeTopic} from '../../ops/topics.ts';
 import {listTopics} from '../../store/topics.ts';
 import type {ApiParts} from '../api-parts.ts';
-import {listRoute, operationRoute} from '../operation-route.ts';
+import {listRoute, operationRoute} from '../api-route.ts';
 import {time} from '../schemas/page.ts';
 import type {Routes} from '../server.ts';
 import {topicView} from '../views.ts';

@@ -1,0 +1,167 @@
+import type {FastifyReply, FastifyRequest} from 'fastify';
+import type {Static, TObject, TSchema} from 'typebox';
+import type {Scope} from '../mail/api-key.ts';
+import {type IdPrefix, isId, isTemplateId} from '../mail/ids.ts';
+import type {ActTools} from '../mail/operator.ts';
+import {type Given, type Operation, perform} from '../ops/operation.ts';
+import type {ApiParts} from './api-parts.ts';
+import {actAs, callerOf} from './auth.ts';
+import type {Caller} from './caller.ts';
+import {type Description, describe} from './describe.ts';
+import {apiError} from './errors.ts';
+import {checkBody, optionalBody} from './optional-body.ts';
+import {noQuery, type Part, pageQuery, readPage} from './paging.ts';
+import {idParams, pageOf} from './schemas/page.ts';
+import type {Routes} from './server.ts';
+import {type Checks, createChecks} from './validate.ts';
+
+type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
+
+/** A request of a caller who has the scope. */
+type Call<Body extends TSchema> = {
+	readonly caller: Caller;
+	readonly workspaceId: string;
+	/** The `:id` of the path, which has the form of one. */
+	readonly id: string;
+	readonly body: Static<Body>;
+	/** With the caller, whom the audit trail names. */
+	readonly tools: ActTools;
+	readonly request: FastifyRequest;
+	/** Has the status of `answer`. */
+	readonly reply: FastifyReply;
+};
+
+type RouteOptions<Body extends TSchema> = Description & {
+	readonly at: `${Method} /v1/${string}`;
+	readonly scope: Scope;
+	/** Of which kind the `:id` of the path is: another one answers as an unknown one. */
+	readonly id?: IdPrefix;
+	readonly body?: Body;
+	/** Whether the body may be left out. */
+	readonly isBodyOptional?: true;
+	/** Gives what is sent; nothing where the answer has no body. */
+	readonly handle: (call: Call<Body>) => Promise<unknown>;
+};
+
+let checks: Checks | undefined;
+
+/** A route of the API: it needs a key with the scope, and takes no query. */
+export function apiRoute<Body extends TSchema>(
+	{auth, tools}: Pick<ApiParts, 'auth' | 'tools'>,
+	{at, scope, id: kind, body, isBodyOptional, handle, ...description}: RouteOptions<Body>,
+): Routes {
+	const [method, url] = at.split(' ') as [Method, string];
+	const errors = [...(kind ? (['not_found'] as const) : []), ...(description.errors ?? [])];
+	const isOfKind = (text: string) => (kind === 'tpl' ? isTemplateId(text) : !kind || isId(kind, text));
+	checks ??= createChecks();
+	const options = {
+		method,
+		url,
+		onRequest: auth.needs(scope),
+		schema: {
+			...describe({...description, errors}),
+			querystring: noQuery,
+			...(kind && {params: idParams(kind)}),
+			...(body && {body}),
+		},
+		...(isBodyOptional && {validatorCompiler: optionalBody(checks)}),
+	};
+	return api => {
+		api.route<{Params: {id?: string}; Body: Static<Body>}>({
+			...options,
+			async handler(request, reply) {
+				const {id = ''} = request.params;
+				if (isBodyOptional) {
+					checkBody(request);
+				}
+				if (!isOfKind(id)) {
+					throw apiError('not_found');
+				}
+				const caller = callerOf(request);
+				const acting = {caller, workspaceId: caller.workspaceId, tools: actAs(tools, request)};
+				reply.code(description.answer[0]);
+				const sent = await handle({...acting, id, body: request.body as Static<Body>, request, reply});
+				return reply.send(sent);
+			},
+		});
+	};
+}
+
+type FaceOptions<Result> = Omit<RouteOptions<TSchema>, 'scope' | 'body' | 'handle'> & {
+	/** The body of the answer; absent: it has none. */
+	readonly view?: (result: Result) => object;
+	/** Whether the answer is `otherAnswer`. */
+	readonly isOther?: (result: Result) => boolean;
+};
+
+/** The route of an operation. The path's id and, unless it deletes, the body are its input. */
+export function operationRoute<Input extends TSchema, Result>(
+	parts: Pick<ApiParts, 'auth' | 'tools' | 'writer' | 'change'>,
+	operation: Operation<Input, Result>,
+	{view, isOther, ...options}: FaceOptions<Result>,
+): Routes {
+	const {name, scope, input} = operation;
+	if (scope === undefined) {
+		throw new Error(`${name} has no scope, so that it has no route.`);
+	}
+	const {writer, change} = parts;
+	return apiRoute(parts, {
+		...options,
+		scope,
+		...(!options.at.startsWith('DELETE ') && {body: input}),
+		async handle({caller: {workspaceId, mode}, id, body, tools, reply}) {
+			const context = {face: 'api', workspaceId, mode, tools, writer, change} as const;
+			const given = {...(body as object), ...(options.id && {id})} as Given<Input>;
+			const result = await perform(operation, context, given);
+			if (options.otherAnswer && isOther?.(result)) {
+				reply.code(options.otherAnswer[0]);
+			}
+			return view?.(result);
+		},
+	});
+}
+
+type ListOptions<Query extends TObject, Row> = Omit<Description, 'answer'> & {
+	readonly path: `/v1/${string}`;
+	readonly scope: Scope;
+	/** Of its cursors: they are good for no other list. */
+	readonly name: string;
+	/** Items of a page where the caller gives no `limit`. */
+	readonly usualLimit: number;
+	/** What the answer is, and one of its items. */
+	readonly meaning: string;
+	readonly item: TSchema;
+	readonly view: (row: Row) => object;
+	/** Absent: the list has no filters. */
+	readonly query?: Query;
+	readonly find: (
+		caller: Caller,
+		query: Static<Query>,
+	) => {readonly filters?: Readonly<Record<string, string>>; readonly read: (part: Part) => Promise<readonly Row[]>};
+};
+
+/** The route of a list in pages. */
+export function listRoute<Query extends TObject, Row extends {readonly id: string}>(
+	{auth, cursors}: Pick<ApiParts, 'auth' | 'cursors'>,
+	{path, scope, name, usualLimit, meaning, item, view, query, find, ...description}: ListOptions<Query, Row>,
+): Routes {
+	return api => {
+		api.get<{Querystring: Static<typeof pageQuery>}>(
+			path,
+			{
+				onRequest: auth.needs(scope),
+				schema: {
+					...describe({...description, answer: [200, meaning, pageOf(item)]}),
+					querystring: query ?? pageQuery,
+				},
+			},
+			async request => {
+				const caller = callerOf(request);
+				const {filters = {}, read} = find(caller, request.query as Static<Query>);
+				const cursor = {workspaceId: caller.workspaceId, route: name, filters};
+				const page = await readPage({query: request.query, usualLimit, cursors, scope: cursor, read});
+				return {data: page.rows.map(row => view(row)), next_cursor: page.nextCursor};
+			},
+		);
+	};
+}
