@@ -91,7 +91,7 @@ workspaces:
 });
 
 test('another version is the one fault: nobody knows what its fields mean', t => {
-	const message = 'version is 2, and this mailctl reads 1: install the mailctl that wrote the file, or write it anew';
+	const message = 'version is 2, and this mailctl reads 1: install the mailctl that wrote the file, or write a new one';
 	t.deepEqual(faultsOf('# of later\nversion: 2\nregions: []\nworkspaces: nix\n'), [`line 2: ${message}`]);
 	t.deepEqual(faultsOf('{"version": "2", "workspaces": []}').length, 1);
 	t.deepEqual(faultsOf('workspaces: []').length, 1);
