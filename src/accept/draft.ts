@@ -2,7 +2,6 @@ import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
 import type {Attachment, Mode} from '../mail/message.ts';
 import type {Operator} from '../mail/operator.ts';
-import type {Idempotency} from './idempotency.ts';
 
 /** A valid send: texts are parsed, absent fields are null. JSON is text already. */
 export type Send = {
@@ -27,6 +26,9 @@ export type Send = {
 	/** The dashboard user who sends it, for the audit trail; absent: a program, whose messages are the record. */
 	readonly by?: Operator;
 };
+
+/** An Idempotency-Key, with the fingerprint of its send. */
+export type Idempotency = {readonly key: string; readonly fingerprint: string};
 
 /** A send that passed every check that needs no transaction. */
 export type Draft = {

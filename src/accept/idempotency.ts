@@ -2,10 +2,7 @@ import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
 import {Numeral} from '../kit/exact-json.ts';
 import {findKeyUses, type KeyName, type KeyUse, keyNameText, releaseKeys, takeKeys} from '../store/idempotency-keys.ts';
-import {type Accepted, type Draft, refused, replayOf, type Send} from './draft.ts';
-
-/** An Idempotency-Key, with the fingerprint of its send. */
-export type Idempotency = {readonly key: string; readonly fingerprint: string};
+import {type Accepted, type Draft, type Idempotency, refused, replayOf, type Send} from './draft.ts';
 
 /** The part of a send's body that makes it the same send (docs/reference/interface.md, Send request). */
 type Fingerprinted = {

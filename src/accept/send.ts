@@ -8,8 +8,8 @@ import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {keyNameText} from '../store/idempotency-keys.ts';
 import type {Workspace} from '../store/workspaces.ts';
 import type {Catalog} from './catalog.ts';
-import {type Accepted, type Draft, type Refused, refused, type Send} from './draft.ts';
-import {createInFlight, findReplay, type Idempotency, keyNameOf} from './idempotency.ts';
+import {type Accepted, type Draft, type Idempotency, type Refused, refused, type Send} from './draft.ts';
+import {createInFlight, findReplay, keyNameOf} from './idempotency.ts';
 
 export type Accept = {
 	/** Takes one message in. */

@@ -1,5 +1,5 @@
 import type {Kept} from '../mail/report.ts';
-import type {Review, TokenFault} from '../outcome/report-summary.ts';
+import type {Review, TokenFault} from '../outcome/matches.ts';
 import {readMail} from '../report/mime.ts';
 import {senderOf, subjectOf} from '../report/sender-mail.ts';
 import type {KeptMail} from '../store/inbound-mails.ts';

@@ -8,7 +8,7 @@ import type {MailLog} from '../log/mail-events.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
-import type {TriedRecipient} from '../outcome/record.ts';
+import type {TriedRecipient} from '../outcome/settle.ts';
 import type {SiteChange} from '../pace/site-state.ts';
 import type {Site} from '../queue/site.ts';
 import {type Guard, startGuard} from '../reputation/guard.ts';

@@ -3,7 +3,7 @@ import type {Clock} from '../kit/clock.ts';
 import type {createMailLog} from '../log/maillog.ts';
 import {isLogInRefusal} from '../mail/outcome.ts';
 import type {QueueKey} from '../mail/route.ts';
-import type {JudgedTry, TriedRecipient} from '../outcome/record.ts';
+import type {JudgedTry, TriedRecipient} from '../outcome/settle.ts';
 import type {MakeJob} from '../queue/renderers.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
 import type {Judged} from '../reputation/guard.ts';

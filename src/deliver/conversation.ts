@@ -1,18 +1,18 @@
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Attempt} from '../mail/outcome.ts';
+import type {Source} from '../mail/route.ts';
+import type {TlsResult} from '../mail/tls-result.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Notify} from './commands.ts';
 import type {Delivery} from './delivery.ts';
 import {createDialogue} from './dialogue.ts';
-import type {SecureContexts} from './hello.ts';
-import type {Plan} from './host.ts';
+import type {Hello, SecureContexts} from './hello.ts';
+import type {Host} from './host.ts';
 import {openSession, type Session} from './session.ts';
-import type {SmtpConnection} from './smtp-connection.ts';
+import type {SmtpConnection, Tls} from './smtp-connection.ts';
 import type {Stop} from './stop.ts';
-import {tlsResult, tlsText} from './tls-failure.ts';
 import {type Accepted, recover, type Transaction, transact} from './transaction.ts';
-import type {TryLimits} from './try-hosts.ts';
 
 export type ConversationOptions = {
 	readonly hostname: string;
@@ -22,6 +22,31 @@ export type ConversationOptions = {
 	readonly notify: Notify;
 	/** Resolves when one more mail may be put on the wire; absent: always. */
 	readonly permit?: ((recipientId: string) => Promise<void>) | undefined;
+};
+
+/** One conversation to have with one host. */
+export type Plan = {
+	readonly host: Host;
+	/** An idle session to have it on; null: open one. */
+	readonly session: Session | null;
+	readonly source: Source | undefined;
+	readonly hello: Hello;
+	/** STARTTLS has failed at this address, so `hello` is `none`. */
+	readonly tlsFailed: boolean;
+	readonly plainHelo: boolean;
+	/** The host mishandles commands that are sent together. */
+	readonly lockStep: boolean;
+};
+
+/** Ends a try from outside: its deadline, or a stop that spares mail whose data is under way. */
+export type TryLimits = {
+	/** The connection that is in use from now on. */
+	readonly use: (connection: SmtpConnection) => void;
+	/** Whether the data is being sent, so that the mail may be delivered. */
+	readonly committed: (committed: boolean) => void;
+	/** Whether no other conversation may begin. */
+	readonly over: () => boolean;
+	readonly done: () => void;
 };
 
 /** A session on which a transaction took place; it is recovered or ended before anything else. */
@@ -144,4 +169,40 @@ export async function readyForNext(
 		await connection.quit(timeouts.quit);
 	}
 	return null;
+}
+
+/** The TLS of an attempt for people: `TLSv1.3 TLS_AES_256_GCM_SHA384 verified (MTA-STS)`, null in plain text. */
+export function tlsText({tlsPolicy: policy}: Host, tls: Tls | null): string | null {
+	if (tls === null) {
+		return null;
+	}
+
+	const judged = policy?.kind !== 'tlsa' || policy.records.length > 0;
+	const verified = judged && tls.failure === null ? 'verified' : 'unverified';
+	const by =
+		policy === undefined
+			? ''
+			: policy.kind === 'tlsa'
+				? ' (DANE)'
+				: policy.enforce
+					? ' (MTA-STS)'
+					: ' (MTA-STS testing)';
+	return `${tls.text} ${verified}${by}`;
+}
+
+/** How starting TLS ended, as RFC 8460 counts it; undefined: it was not reached, or not asked for. */
+function tlsResult(plan: Pick<Plan, 'host' | 'hello'>, tls: Tls | null, end: Accepted | Stop): TlsResult | undefined {
+	const policy = plan.host.tlsPolicy;
+	const type = policy?.kind ?? 'no-policy-found';
+	if (end.by === 'tls') {
+		return {policy: type, result: end.failure};
+	}
+
+	if (tls !== null) {
+		const wrong = policy?.kind === 'sts' ? (policy.names ? tls.failure : 'validation-failure') : null;
+		return {policy: type, result: wrong ?? 'success'};
+	}
+
+	const before = end.phase === 'connect' || end.phase === 'greeting' || end.phase === 'ehlo';
+	return before || plan.hello === 'none' ? undefined : {policy: type, result: 'starttls-not-supported'};
 }

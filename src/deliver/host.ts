@@ -2,8 +2,6 @@ import {isIPv6} from 'node:net';
 import {isDeepStrictEqual} from 'node:util';
 import type {Source} from '../mail/route.ts';
 import type {TlsaRecord} from '../net/dns.ts';
-import type {Hello} from './hello.ts';
-import type {Session} from './session.ts';
 
 /**
  * `none`: plain text. `opportunistic`: TLS where offered, with any certificate, plain text where it fails (RFC 7435).
@@ -60,17 +58,3 @@ export function sourceFor(sources: readonly Source[], targetAddress: string): So
 		? undefined
 		: (sources.find(({address}) => isIPv6(address) === isIPv6(targetAddress)) ?? null);
 }
-
-/** One conversation to have with one host. */
-export type Plan = {
-	readonly host: Host;
-	/** An idle session to have it on; null: open one. */
-	readonly session: Session | null;
-	readonly source: Source | undefined;
-	readonly hello: Hello;
-	/** STARTTLS has failed at this address, so `hello` is `none`. */
-	readonly tlsFailed: boolean;
-	readonly plainHelo: boolean;
-	/** The host mishandles commands that are sent together. */
-	readonly lockStep: boolean;
-};

@@ -3,9 +3,9 @@ import {atMost} from '../kit/at-most.ts';
 import type {Clock} from '../kit/clock.ts';
 import type {Terms} from '../mail/route.ts';
 import type {SecureResolver} from '../net/dns.ts';
-import type {Conversation} from './conversation.ts';
+import type {Conversation, Plan} from './conversation.ts';
 import type {Hello} from './hello.ts';
-import type {Host, Plan, TlsMode, TlsPolicy} from './host.ts';
+import type {Host, TlsMode, TlsPolicy} from './host.ts';
 import {asksForTls} from './tls-failure.ts';
 import {findTlsa} from './tlsa.ts';
 

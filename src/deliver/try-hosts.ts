@@ -5,10 +5,18 @@ import type {Clock} from '../kit/clock.ts';
 import type {Classify} from '../mail/bounce.ts';
 import type {Attempt, BounceCategory, Outcome} from '../mail/outcome.ts';
 import type {Source} from '../mail/route.ts';
-import {type Conversation, type ConversationOptions, converse, leave, type Used} from './conversation.ts';
+import {
+	type Conversation,
+	type ConversationOptions,
+	converse,
+	leave,
+	type Plan,
+	type TryLimits,
+	type Used,
+} from './conversation.ts';
 import type {Delivery} from './delivery.ts';
 import type {Hello} from './hello.ts';
-import {type Host, type Plan, sameHost, sourceFor} from './host.ts';
+import {type Host, sameHost, sourceFor} from './host.ts';
 import type {Session} from './session.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
 import {goneMs, type Stop} from './stop.ts';
@@ -309,17 +317,6 @@ export function createLockStepHosts({monotonic}: Pick<Clock, 'monotonic'>): Lock
 		add: host => void until.set(keyOf(host), monotonic() + lockStepMs),
 	};
 }
-
-/** Ends a try from outside: its deadline, or a stop that spares mail whose data is under way. */
-export type TryLimits = {
-	/** The connection that is in use from now on. */
-	readonly use: (connection: SmtpConnection) => void;
-	/** Whether the data is being sent, so that the mail may be delivered. */
-	readonly committed: (committed: boolean) => void;
-	/** Whether no other conversation may begin. */
-	readonly over: () => boolean;
-	readonly done: () => void;
-};
 
 function createTryLimits(deadlineMs: number, signal?: AbortSignal): TryLimits {
 	let connection: SmtpConnection | null = null;

@@ -1,19 +1,10 @@
 import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
 import type {AttemptResult, Outcome} from '../mail/outcome.ts';
-import {insertEvents, type NewEvent} from '../store/timeline.ts';
+import {insertEvents} from '../store/timeline.ts';
 import {type CountedStatus, countUsage} from '../store/usage.ts';
 import type {Subscriber} from '../store/webhooks.ts';
-import {addToOutbox, type EventWriter} from './outbox.ts';
-
-/** A timeline entry with whom it is about. */
-export type AnnouncedEvent = NewEvent & {
-	readonly workspaceId: string;
-	/** The address that the event is about, as the caller spelled it. */
-	readonly recipient: string;
-	/** Whether usage counts it: an event of the `to` recipient of real mail (`isCounted`). */
-	readonly counted: boolean;
-};
+import {type AnnouncedEvent, addToOutbox, type EventWriter} from './outbox.ts';
 
 const countedTypes: ReadonlySet<string> = new Set([
 	'delivered',

@@ -4,7 +4,7 @@ import {isCounted, simulatedLink} from '../mail/simulator.ts';
 import {type Complaint, recordComplaints} from './complaint.ts';
 import {type Engaged, recordEngagement} from './engagement.ts';
 import type {EventWriter} from './outbox.ts';
-import type {JudgedTry} from './record.ts';
+import type {JudgedTry} from './settle.ts';
 
 /**
  * Writes the complaint, open or click that the simulator adds to a delivery, as for real mail. It is part of the

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {parseAddress} from '../mail/address.ts';
 import {idFloor, idTime} from '../mail/ids.ts';
-import type {CameIn, Candidate, Reading, Report, Via} from '../mail/report.ts';
+import type {CameIn, Candidate, Reading, Report, ReportKind, Via} from '../mail/report.ts';
 import {findLastMailed, findReportedRecipients, type ReportedRecipient} from '../store/reports.ts';
 import {cutReport, names, summaryOf} from './report-summary.ts';
 
@@ -139,4 +139,36 @@ export async function matchesOfReporter(trx: Knex.Transaction, item: ReadMail): 
 function keyNamed({recipient, originalRecipient}: Report): string | null {
 	const parsed = parseAddress(originalRecipient ?? recipient ?? '', {utf8Local: true});
 	return parsed.ok ? parsed.address.key : null;
+}
+
+/** How a mail that is kept was read, for `mailctl bounce unmatched`; JSON in the store. */
+export type Review = {
+	readonly kind: ReportKind;
+	/** The first ones. */
+	readonly reports: readonly Report[];
+	/** The tokens that were found in it, and why they prove nothing. */
+	readonly tried: ReadonlyArray<{readonly via: Via; readonly id: string; readonly fault: TokenFault}>;
+};
+
+/**
+ * `late`: older than messages are kept; `gone`: the recipient does not exist, or no longer; `forged`: not made by us
+ * for that recipient.
+ */
+export type TokenFault = 'late' | 'gone' | 'forged';
+
+const mostShown = 10;
+
+/** What is kept of a reading, as JSON text. */
+export function reviewText(item: ReadMail, known: Known, acceptMs: number): string {
+	const {kind, reports} = item.reading;
+	const tried = item.candidates.slice(0, mostShown).flatMap(candidate => {
+		const {via, id} = candidate;
+		const recipient = known.recipients.get(id);
+		if (recipient ? candidate.verify(recipient.address) : known.messages.has(id)) {
+			return [];
+		}
+		const fault = isYoung(candidate, item.cameIn, acceptMs) ? (recipient ? 'forged' : 'gone') : 'late';
+		return [{via, id, fault} as const];
+	});
+	return JSON.stringify({kind, reports: reports.slice(0, mostShown).map(cutReport), tried} satisfies Review);
 }

@@ -3,8 +3,17 @@ import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import type {NewId} from '../mail/ids.ts';
 import {isListener, webhookBody} from '../mail/webhook.ts';
 import {readMetadata, readTestMessages} from '../store/messages.ts';
+import type {NewEvent} from '../store/timeline.ts';
 import {findSubscribers, insertDeliveries, type Subscriber} from '../store/webhooks.ts';
-import type {AnnouncedEvent} from './announce.ts';
+
+/** A timeline entry with its recipient. */
+export type AnnouncedEvent = NewEvent & {
+	readonly workspaceId: string;
+	/** The address that the event is about, as the caller spelled it. */
+	readonly recipient: string;
+	/** Whether usage counts it: an event of the `to` recipient of real mail (`isCounted`). */
+	readonly counted: boolean;
+};
 
 /** The destinations of events in addition to the timeline. */
 export type EventWriter = {

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {NewId} from '../mail/ids.ts';
-import {type AttemptResult, type BounceCategory, isPossibleDuplicate} from '../mail/outcome.ts';
+import {type BounceCategory, isPossibleDuplicate} from '../mail/outcome.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {isCounted} from '../mail/simulator.ts';
 import {isListed, stateTerm, subjectTerms} from '../mail/terms.ts';
@@ -9,79 +9,20 @@ import {countTls, type TlsDay} from '../store/domains.ts';
 import {askTogether} from '../store/engine/dialect.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {insertTerms, type MessageTerms, mergeTerms} from '../store/message-terms.ts';
-import type {Claimed} from '../store/queue/claims.ts';
 import {type EndedTry, endClaims, findReported, insertAttempts, writeOutcomes} from '../store/queue/outcomes.ts';
 import {type EarlierTries, readTries} from '../store/reputation.ts';
 import {addSuppressions, type NewSuppression} from '../store/suppressions.ts';
 import {queuedEvent} from '../store/timeline.ts';
 import {findSubscribers} from '../store/webhooks.ts';
-import {type AnnouncedEvent, announce, eventDetail} from './announce.ts';
+import {announce, eventDetail} from './announce.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import {recordFollowing} from './following.ts';
-import type {EventWriter} from './outbox.ts';
+import type {AnnouncedEvent, EventWriter} from './outbox.ts';
 import {type RecordedEnds, readRecordedEnds, refusalClass} from './recorded-ends.ts';
 import {countTries} from './reputation.ts';
-import type {NextStep} from './settle.ts';
-
-/**
- * The part of a claimed recipient that matters to the end of its try. The content of its mail is much larger and stays
- * behind.
- */
-export type TriedRecipient = Pick<
-	Claimed,
-	| 'id'
-	| 'workspace_id'
-	| 'message_id'
-	| 'address'
-	| 'address_key'
-	| 'role'
-	| 'destination'
-	| 'subject'
-	| 'attempts'
-	| 'sent_at'
-	| 'last_category'
-	| 'last_reply'
-	| 'created_at'
-	| 'tracking'
-	| 'track_opens_at'
-	| 'track_clicks_at'
-	| 'queued'
->;
-
-export function triedRecipient(recipient: Claimed): TriedRecipient {
-	return {
-		id: recipient.id,
-		workspace_id: recipient.workspace_id,
-		message_id: recipient.message_id,
-		address: recipient.address,
-		address_key: recipient.address_key,
-		role: recipient.role,
-		destination: recipient.destination,
-		subject: recipient.subject,
-		attempts: recipient.attempts,
-		sent_at: recipient.sent_at,
-		last_category: recipient.last_category,
-		last_reply: recipient.last_reply,
-		created_at: recipient.created_at,
-		tracking: recipient.tracking,
-		track_opens_at: recipient.track_opens_at,
-		track_clicks_at: recipient.track_clicks_at,
-		queued: recipient.queued,
-	};
-}
+import type {JudgedTry} from './settle.ts';
 
 const idOf = ({recipient}: JudgedTry): string => recipient.id;
-
-/** The end of a try, judged, to be written. */
-export type JudgedTry = {
-	readonly recipient: TriedRecipient;
-	/** Of the mail as it was made: its subject, and where its first tracked link leads. Null: it was not made. */
-	readonly made: {readonly subject: string; readonly firstLink: string | null} | null;
-	readonly result: AttemptResult;
-	readonly verdict: NextStep;
-	/** The number of workers that crashed with this recipient. */
-	readonly crashes: number;
-};
 
 /**
  * Writes ends of tries, many in one transaction: state, attempts, timeline, suppression, and what the simulator adds to

@@ -1,6 +1,5 @@
 import {parseAddress} from '../mail/address.ts';
-import type {Report, ReportAction, ReportKind, Via} from '../mail/report.ts';
-import {isYoung, type Known, type ReadMail} from './matches.ts';
+import type {Report, ReportAction} from '../mail/report.ts';
 
 /**
  * The summary of one mail's reports for an address (comparison form); undefined: nothing. If some reports name the
@@ -49,36 +48,4 @@ export function cutReport(report: Report): Report {
 		reason: report.reason.slice(0, longestText),
 		feedbackType: cut(report.feedbackType, longestName),
 	};
-}
-
-/** How a mail that is kept was read, for `mailctl bounce unmatched`; JSON in the store. */
-export type Review = {
-	readonly kind: ReportKind;
-	/** The first ones. */
-	readonly reports: readonly Report[];
-	/** The tokens that were found in it, and why they prove nothing. */
-	readonly tried: ReadonlyArray<{readonly via: Via; readonly id: string; readonly fault: TokenFault}>;
-};
-
-/**
- * `late`: older than messages are kept; `gone`: the recipient does not exist, or no longer; `forged`: not made by us
- * for that recipient.
- */
-export type TokenFault = 'late' | 'gone' | 'forged';
-
-const mostShown = 10;
-
-/** What is kept of a reading, as JSON text. */
-export function reviewText(item: ReadMail, known: Known, acceptMs: number): string {
-	const {kind, reports} = item.reading;
-	const tried = item.candidates.slice(0, mostShown).flatMap(candidate => {
-		const {via, id} = candidate;
-		const recipient = known.recipients.get(id);
-		if (recipient ? candidate.verify(recipient.address) : known.messages.has(id)) {
-			return [];
-		}
-		const fault = isYoung(candidate, item.cameIn, acceptMs) ? (recipient ? 'forged' : 'gone') : 'late';
-		return [{via, id, fault} as const];
-	});
-	return JSON.stringify({kind, reports: reports.slice(0, mostShown).map(cutReport), tried} satisfies Review);
 }

@@ -23,10 +23,9 @@ import {
 	type NewReport,
 	type ReportedRecipient,
 } from '../store/reports.ts';
-import {isYoung, type Known, type Match, matchesOf, matchesOfReporter, type ReadMail} from './matches.ts';
+import {isYoung, type Known, type Match, matchesOf, matchesOfReporter, type ReadMail, reviewText} from './matches.ts';
 import type {EventWriter} from './outbox.ts';
 import {actOn, type Reported} from './report-effects.ts';
-import {reviewText} from './report-summary.ts';
 
 export type {ReadMail} from './matches.ts';
 

@@ -5,7 +5,7 @@ import {simulatorDomain} from '../mail/simulator.ts';
 import type {ReportedRecipient} from '../store/reports.ts';
 import {countHours, type EarlierTries, type ReputationCount, readTries} from '../store/reputation.ts';
 import type {EventWriter} from './outbox.ts';
-import type {JudgedTry} from './record.ts';
+import type {JudgedTry} from './settle.ts';
 
 /** The weight of a recipient's end: its address is gone; it was refused because of us; it was reported as spam. */
 export type Weight = 'hard' | 'of_us' | 'complained';

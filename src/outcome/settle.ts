@@ -4,6 +4,7 @@ import {type AttemptResult, isPossibleDuplicate, type Outcome} from '../mail/out
 import type {RecipientState} from '../mail/recipient-state.ts';
 import {cappedWait, endOfLife, nextAttempt, type Retry} from '../mail/retry.ts';
 import {isCounted} from '../mail/simulator.ts';
+import type {Claimed} from '../store/queue/claims.ts';
 import {type ChangedRecipient, endWaiting, type Step} from '../store/queue/open-recipients.ts';
 import {announce} from './announce.ts';
 import type {EventWriter} from './outbox.ts';
@@ -136,3 +137,61 @@ function explanation(how: GivenUp, {attempts}: ChangedRecipient): Record<string,
 		? {reason: 'dropped'}
 		: {attempt: attempts, type: 'transient', category: 'operator', reason: how.reason};
 }
+
+/**
+ * The part of a claimed recipient that matters to the end of its try. The content of its mail is much larger and stays
+ * behind.
+ */
+export type TriedRecipient = Pick<
+	Claimed,
+	| 'id'
+	| 'workspace_id'
+	| 'message_id'
+	| 'address'
+	| 'address_key'
+	| 'role'
+	| 'destination'
+	| 'subject'
+	| 'attempts'
+	| 'sent_at'
+	| 'last_category'
+	| 'last_reply'
+	| 'created_at'
+	| 'tracking'
+	| 'track_opens_at'
+	| 'track_clicks_at'
+	| 'queued'
+>;
+
+export function triedRecipient(recipient: Claimed): TriedRecipient {
+	return {
+		id: recipient.id,
+		workspace_id: recipient.workspace_id,
+		message_id: recipient.message_id,
+		address: recipient.address,
+		address_key: recipient.address_key,
+		role: recipient.role,
+		destination: recipient.destination,
+		subject: recipient.subject,
+		attempts: recipient.attempts,
+		sent_at: recipient.sent_at,
+		last_category: recipient.last_category,
+		last_reply: recipient.last_reply,
+		created_at: recipient.created_at,
+		tracking: recipient.tracking,
+		track_opens_at: recipient.track_opens_at,
+		track_clicks_at: recipient.track_clicks_at,
+		queued: recipient.queued,
+	};
+}
+
+/** The end of a try, judged, to be written. */
+export type JudgedTry = {
+	readonly recipient: TriedRecipient;
+	/** Of the mail as it was made: its subject, and where its first tracked link leads. Null: it was not made. */
+	readonly made: {readonly subject: string; readonly firstLink: string | null} | null;
+	readonly result: AttemptResult;
+	readonly verdict: NextStep;
+	/** The number of workers that crashed with this recipient. */
+	readonly crashes: number;
+};

@@ -1,5 +1,5 @@
 import type {QueueKey} from '../mail/route.ts';
-import type {JudgedTry, TriedRecipient} from '../outcome/record.ts';
+import type {JudgedTry, TriedRecipient} from '../outcome/settle.ts';
 import type {SiteChange} from '../pace/site-state.ts';
 import type {Site} from './site.ts';
 

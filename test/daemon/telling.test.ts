@@ -3,7 +3,7 @@ import {createTelling} from '../../src/daemon/telling.ts';
 import {createLog} from '../../src/log/log.ts';
 import {createMailLog} from '../../src/log/maillog.ts';
 import type {Attempt} from '../../src/mail/outcome.ts';
-import type {JudgedTry} from '../../src/outcome/record.ts';
+import type {JudgedTry} from '../../src/outcome/settle.ts';
 import {createInfrastructureAlarm} from '../../src/reputation/alarm.ts';
 import type {Claimed} from '../../src/store/queue/claims.ts';
 

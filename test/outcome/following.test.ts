@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
-import {createRecordWrite, type JudgedTry} from '../../src/outcome/record.ts';
-import {decideNext} from '../../src/outcome/settle.ts';
+import {createRecordWrite} from '../../src/outcome/record.ts';
+import {decideNext, type JudgedTry} from '../../src/outcome/settle.ts';
 import {type Claimed, readRecipient} from '../../src/store/queue/claims.ts';
 import {readEngagement} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';

@@ -1,8 +1,8 @@
 import test from 'ava';
 import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
-import {createRecordWrite, type JudgedTry} from '../../src/outcome/record.ts';
+import {createRecordWrite} from '../../src/outcome/record.ts';
 import {countReported} from '../../src/outcome/reputation.ts';
-import {decideNext} from '../../src/outcome/settle.ts';
+import {decideNext, type JudgedTry} from '../../src/outcome/settle.ts';
 import {type Claimed, readRecipient} from '../../src/store/queue/claims.ts';
 import {findReportedRecipients} from '../../src/store/reports.ts';
 import type {Store} from '../../src/store/store.ts';
