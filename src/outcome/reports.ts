@@ -193,7 +193,7 @@ function rowOf(match: Reported): NewReport {
 		workspaceId: recipient.workspaceId,
 		messageId: recipient.messageId,
 		recipientId: recipient.id,
-		digest: item.cameIn.digest,
+		inboundSha256: item.cameIn.digest,
 		kind: item.reading.kind,
 		category: report?.category ?? null,
 		rule: report?.rule ?? null,

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {type CameIn, type InboundSource, type Kept, keptLength} from '../mail/report.ts';
 import {rowSource, rowsOf} from './engine/dialect.ts';
-import {insertReturning} from './engine/rows.ts';
+import {columnsOf, insertReturning} from './engine/rows.ts';
 
 /** A mail that came in, as it is kept until it was read. */
 export type NewInbound = CameIn & {
@@ -217,17 +217,7 @@ export type KeptMail = {
 	readonly head: Uint8Array | null;
 };
 
-const columns = [
-	'id',
-	'kept',
-	'source',
-	'mail_from as mailFrom',
-	'rcpt_to as rcptTo',
-	'size',
-	'received_at as receivedAt',
-	'reading',
-	'fault',
-] as const;
+const {selected: columns} = columnsOf('id kept source mailFrom rcptTo size receivedAt reading fault');
 const head = "case when kept = 'operator' then substr(raw, 1, 16384) end as head";
 
 /** Newest first; `before`: those that are older than this one. */

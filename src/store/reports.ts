@@ -3,7 +3,7 @@ import type {EventType} from '../mail/event.ts';
 import type {Mode, Role} from '../mail/message.ts';
 import type {RecipientState} from '../mail/recipient-state.ts';
 import type {ReportKind} from '../mail/report.ts';
-import {insertReturning, nearIds} from './engine/rows.ts';
+import {columnsOf, insertReturning, nearIds} from './engine/rows.ts';
 
 /** A recipient that a report may be about, as it stands. */
 export type ReportedRecipient = {
@@ -84,7 +84,7 @@ export type NewReport = {
 	readonly messageId: string;
 	readonly recipientId: string;
 	/** SHA-256 of the mail in which it came, in hex. */
-	readonly digest: string;
+	readonly inboundSha256: string;
 	readonly kind: ReportKind;
 	readonly category: string | null;
 	readonly rule: string | null;
@@ -94,37 +94,17 @@ export type NewReport = {
 	readonly createdAt: string;
 };
 
+const columns = columnsOf(
+	'id workspaceId messageId recipientId inboundSha256 kind category rule matched detail createdAt',
+);
+
 /** Adds reports, one for each mail and recipient. Returns the ids of those that were added. */
 export async function insertReports(trx: Knex.Transaction, reports: readonly NewReport[]): Promise<Set<string>> {
 	const added = await insertReturning<{id: string}>(
 		trx,
 		'reports',
-		[
-			'id',
-			'workspace_id',
-			'message_id',
-			'recipient_id',
-			'inbound_sha256',
-			'kind',
-			'category',
-			'rule',
-			'matched',
-			'detail',
-			'created_at',
-		],
-		reports.map(one => [
-			one.id,
-			one.workspaceId,
-			one.messageId,
-			one.recipientId,
-			one.digest,
-			one.kind,
-			one.category,
-			one.rule,
-			one.matched,
-			one.detail,
-			one.createdAt,
-		]),
+		columns.names,
+		reports.map(columns.valuesOf),
 		'on conflict do nothing returning id',
 	);
 	return new Set(added.map(({id}) => id));

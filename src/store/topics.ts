@@ -1,6 +1,15 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
-import {alongIndex, insertRows, type Pair, pairKey, rowOfAddress, selectOfPairs, selectPairs} from './engine/rows.ts';
+import {
+	alongIndex,
+	columnsOf,
+	insertRows,
+	type Pair,
+	pairKey,
+	rowOfAddress,
+	selectOfPairs,
+	selectPairs,
+} from './engine/rows.ts';
 import {findSuppressed} from './suppressions.ts';
 
 /** A row of `topics`. */
@@ -215,15 +224,7 @@ export type Contact = Preferences & {
 
 type Row = Omit<Contact, 'topics' | 'suppressed'>;
 
-const columns = [
-	'id',
-	'address',
-	'address_key as addressKey',
-	'locale',
-	'timezone',
-	'created_at as createdAt',
-	'updated_at as updatedAt',
-];
+const {selected: columns} = columnsOf('id address addressKey locale timezone createdAt updatedAt');
 
 type ContactPart = {
 	/** Only the contact with this comparison form of its address. */

@@ -4,7 +4,7 @@ import {idFloor} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import {type DeliveryState, listenerUrl} from '../mail/webhook.ts';
 import {rowSource, textAsBytes} from './engine/dialect.ts';
-import {alongIndex, firstThatFit, newestFirst} from './engine/rows.ts';
+import {alongIndex, columnsOf, firstThatFit, insertRows, newestFirst} from './engine/rows.ts';
 import {unanswered} from './postgres/postgres-client.ts';
 import {dequeueDeliveries, enqueueDeliveries} from './webhook-queue.ts';
 
@@ -40,19 +40,9 @@ export function endpointState({
 
 type Row = Omit<Endpoint, 'events'> & {readonly events: string};
 
-const columns = [
-	'id',
-	'workspace_id as workspaceId',
-	'mode',
-	'url',
-	'events',
-	'secret',
-	'previous_secret as previousSecret',
-	'previous_until as previousUntil',
-	'disabled_at as disabledAt',
-	'failing_since as failingSince',
-	'created_at as createdAt',
-] as const;
+const columns = columnsOf(
+	'id workspaceId mode url events secret previousSecret previousUntil disabledAt failingSince createdAt',
+);
 
 const toEndpoint = (row: Row): Endpoint => ({...row, events: JSON.parse(row.events)});
 
@@ -71,19 +61,8 @@ export async function insertEndpoint(trx: Knex.Transaction, endpoint: Endpoint, 
 	if (Number(row?.n) >= most) {
 		return false;
 	}
-	await trx('webhook_endpoints').insert({
-		id: endpoint.id,
-		workspace_id: endpoint.workspaceId,
-		mode: endpoint.mode,
-		url: endpoint.url,
-		events: JSON.stringify(endpoint.events),
-		secret: endpoint.secret,
-		previous_secret: endpoint.previousSecret,
-		previous_until: endpoint.previousUntil,
-		disabled_at: endpoint.disabledAt,
-		failing_since: endpoint.failingSince,
-		created_at: endpoint.createdAt,
-	});
+	const values = columns.valuesOf({...endpoint, events: JSON.stringify(endpoint.events)});
+	await insertRows(trx, 'webhook_endpoints', columns.names, [values]);
 	return true;
 }
 
@@ -98,7 +77,7 @@ export async function listEndpoints(
 	if (mode !== undefined) {
 		query.where({mode});
 	}
-	const rows: Row[] = await query.select(columns);
+	const rows: Row[] = await query.select(columns.selected);
 	return rows.map(toEndpoint);
 }
 
@@ -108,7 +87,7 @@ export async function hasEndpoints(reader: Knex): Promise<boolean> {
 }
 
 export async function findEndpoint(reader: Knex, workspaceId: string, id: string): Promise<Endpoint | undefined> {
-	const row: Row | undefined = await present(reader).where({workspace_id: workspaceId, id}).first(columns);
+	const row: Row | undefined = await present(reader).where({workspace_id: workspaceId, id}).first(columns.selected);
 	return row && toEndpoint(row);
 }
 
@@ -299,17 +278,9 @@ export type StoredDelivery = {
 	readonly lastError: string | null;
 };
 
-const deliveryColumns = [
-	'id',
-	'endpoint_id as endpointId',
-	'message_id as messageId',
-	'event_type as eventType',
-	'body',
-	'state',
-	'attempts',
-	'last_attempt_at as lastAttemptAt',
-	'created_at as createdAt',
-] as const;
+const {selected: deliveryColumns} = columnsOf(
+	'id endpointId messageId eventType body state attempts lastAttemptAt createdAt',
+);
 
 type DeliveryPage = {
 	/** After this delivery; null: from the newest. */

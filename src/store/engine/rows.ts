@@ -5,6 +5,24 @@ import {type IdPrefix, idFloor, idTime, isId} from '../../mail/ids.ts';
 import {copyText, unanswered} from '../postgres/postgres-client.ts';
 import {hasBytes, hasDays, type IdRange, isWithin, type Row, rowSource, rowsOf} from './dialect.ts';
 
+type Words<Text extends string> = Text extends `${infer First} ${infer Rest}` ? First | Words<Rest> : Text;
+
+/**
+ * The columns of a table for insert and select, by the names of their fields in code: the field `workspaceId` is the column
+ * `workspace_id`. Each text has some of them, separated by spaces.
+ */
+export function columnsOf<const Texts extends readonly string[]>(...texts: Texts) {
+	type Field = Words<Texts[number]>;
+	const fields = texts.flatMap(text => text.split(' ')) as Field[];
+	const names = fields.map(field => field.replaceAll(/[A-Z]/g, letter => `_${letter.toLowerCase()}`));
+	return {
+		names,
+		selected: names.map((name, index) => `${name} as ${fields[index]}`),
+		/** The values of a new row, in the order of `names`. */
+		valuesOf: (one: {readonly [Name in Field]: Row[number]}): Row => fields.map(field => one[field]),
+	};
+}
+
 // PostgreSQL allows 65,535 parameters in a statement, SQLite 32,766.
 const maxBindings = 30_000;
 
