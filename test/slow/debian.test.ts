@@ -11,6 +11,8 @@ import {notRunHere} from '../helpers/not-run-here.ts';
 import {findPeer, type PeerRoot} from '../helpers/peers/chroot.ts';
 
 const run = promisify(execFile);
+/** `systemctl reload` answers once the signal is sent. */
+const untilReloaded = "timeout 30 sh -c 'until journalctl -u mailctl | grep MAILCTL_LOG_LEVEL; do sleep 0.1; done'";
 /** Nothing of this machine's: what the package needs must be in the package or in Debian. */
 const bare = {PATH: '/usr/sbin:/usr/bin:/sbin:/bin', HOME: '/root', DEBIAN_FRONTEND: 'noninteractive'};
 
@@ -82,7 +84,7 @@ test('the Debian package is installed, serves, is upgraded, removed and purged',
 		mailctl send --from hello@example.com --to ada@example.org --template sample --wait
 		sed -i s/LEVEL=info/LEVEL=debug/ /etc/mailctl/mailctl.env
 		systemctl reload mailctl
-		timeout 30 sh -c 'until journalctl -u mailctl | grep MAILCTL_LOG_LEVEL; do sleep 0.1; done'`,
+		${untilReloaded}`,
 	);
 	const [id = ''] = /^msg_\w+$/m.exec(first) ?? [];
 	t.regex(id, /^msg_/, first);
@@ -134,7 +136,13 @@ test('the commands of docs/guide/systemd.md install, start, watch, change and up
 
 	const said = await boot(
 		root,
-		['cd /root', ...commands.map(line => `${line} || echo "exit $? of: ${line}"`)].join('\n'),
+		[
+			'cd /root',
+			...commands.flatMap(line => [
+				`${line} || echo "exit $? of: ${line}"`,
+				...(line.includes('systemctl reload') ? [untilReloaded] : []),
+			]),
+		].join('\n'),
 	);
 	t.deepEqual(said.match(/^exit .*$/gm) ?? [], [], said);
 	t.regex(said, /^msg_\w+$/m);
