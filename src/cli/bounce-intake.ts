@@ -76,13 +76,15 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 			}
 		},
 		clock,
-		onUnreadable({id}) {
-			counts.unreadable += unread.delete(id) ? 1 : 0;
-		},
-		onStoreError(error) {
-			// They are stored: whoever comes next reads them.
-			failure ??= error;
-			void reading.stop();
+		observer: {
+			inboundUnreadable({id}) {
+				counts.unreadable += unread.delete(id) ? 1 : 0;
+			},
+			storeFailed(error) {
+				// The mails are stored: the next reader of the store reads them.
+				failure ??= error;
+				void reading.stop();
+			},
 		},
 	});
 

@@ -1,5 +1,6 @@
 import {existsSync} from 'node:fs';
 import process from 'node:process';
+import {bounceRulesOf, loadBounceRules} from '../config/bounce-rules.ts';
 import {linkBase} from '../config/derive.ts';
 import type {LiveSettings, Settings} from '../config/settings.ts';
 import type {RunningSetting} from '../config/show.ts';
@@ -7,23 +8,31 @@ import {removeDaemonFile, writeDaemonFile} from '../data-folder/daemon-file.ts';
 import {freeBytes} from '../data-folder/data-dir.ts';
 import type {Held} from '../data-folder/open.ts';
 import {capturedFolder, removeCaptured, removeCapturedOf} from '../deliver/capture.ts';
+import {storeTime} from '../kit/time.ts';
 import type {Log} from '../log/log.ts';
 import {createMailLog} from '../log/maillog.ts';
 import {createIdSource} from '../mail/ids.ts';
+import type {EventWriter} from '../outcome/outbox.ts';
 import {createInfrastructureAlarm} from '../reputation/alarm.ts';
+import {windowStarts} from '../reputation/findings.ts';
 import {readGeneration} from '../store/changes.ts';
+import {countDomainStates} from '../store/domains.ts';
 import {readStoreSize} from '../store/engine/dialect.ts';
+import {countUnread} from '../store/inbound-mails.ts';
+import {readQueueSize} from '../store/queue/queue-summary.ts';
+import {readPaceFigures} from '../store/queue/sites.ts';
+import {readStatuses} from '../store/reputation.ts';
+import {countPending} from '../store/webhook-queue.ts';
+import type {Context} from './context.ts';
 import {watchFreeSpace, watchStoreSize, watchWal} from './disk-space.ts';
-import {createFigures} from './figures.ts';
 import {createHttp} from './http.ts';
 import {createIntake} from './intake.ts';
-import {createLiveRules} from './live-rules.ts';
-import {actingOf} from './parts.ts';
+import {createMetrics} from './metrics.ts';
+import {createObserver} from './observer.ts';
 import {createRoles} from './roles.ts';
 import {watchForStoreFaults} from './store-faults.ts';
 import {createSubmission} from './submission.ts';
 import {dayTask} from './sweep.ts';
-import {createTelling} from './telling.ts';
 import {startUpkeep} from './upkeep.ts';
 import {warnAtStart, warnOfWorkspaces} from './warnings.ts';
 import {createWriting} from './writing.ts';
@@ -57,76 +66,67 @@ export type Daemon = {
 
 /** The composition root: everything is made here, started in order, and drained in reverse. */
 export async function startDaemon({settings, version, held, log, shown}: DaemonOptions): Promise<Daemon> {
-	const {secrets, vault, release} = held;
+	const {secrets: keys, vault, release} = held;
 	const {logger} = log;
 	const {clock} = held.store;
 	const newId = createIdSource(clock);
 	const boot = newId('req');
 	let current: LiveSettings = settings;
+	let rules = loadBounceRules(settings);
+	let phase: 'starting' | 'running' | 'leaving' | 'draining' = 'starting';
 	const live = () => current;
-	const writing = createWriting({settings, live, store: held.store, boot, eventWriter: () => roles.eventWriter});
+	const now = () => storeTime(clock.now());
+	const eventWriter: EventWriter = {
+		newId,
+		onDue: endpointIds => roles.due(endpointIds),
+		onCounted: workspaceIds => roles.counted(workspaceIds),
+	};
+	const writing = createWriting({settings, live, store: held.store, boot, eventWriter});
 	const {writer} = writing;
 	const store = {...held.store, writer, ...(held.store.agreeing === held.store.writer && {agreeing: writer})};
-	const mailLog = createMailLog(logger);
-	const infrastructure = createInfrastructureAlarm(clock);
-	const metrics = createFigures({
-		version,
-		store,
-		roles: () => roles,
-		submissionSessions: () => submission.sessions(),
-		infrastructure,
-		logDropped: log.dropped,
-		freeDisk: () => space.free(),
-		walBytes: () => store.wal?.bytes() ?? null,
-		clock,
-	});
-	const telling = createTelling({metrics, mailLog, infrastructure, clock});
-	const rules = createLiveRules(settings, logger);
-	const storeFaults = watchForStoreFaults({store, logger});
-	const onStoreError = storeFaults.noted;
+	const {reader} = store;
+	const storeFaults = watchForStoreFaults(store, logger);
+	const storeFailed = storeFaults.failed;
 	const storeFailing = () => storeFaults.failing() || roles.storeFailing();
-	const uncapture = (recipientIds: readonly string[]) => removeCaptured(capturedFolder(settings.dataDir), recipientIds);
-	let phase: 'starting' | 'running' | 'leaving' | 'draining' = 'starting';
-
-	/** What this process remembers of the store is read again. */
-	function forget(): void {
-		intake.forget();
-		roles.forget();
-	}
-
-	const space = watchFreeSpace({
-		free: () => freeBytes(settings.dataDir),
-		least: () => live().minFreeDisk,
-		onChange({enough, free}) {
-			const line = {event: enough ? 'disk_recovered' : 'disk_low', free, least: live().minFreeDisk};
-			if (enough) {
-				logger.info(line, 'There is room for new mail again.');
-			} else {
-				logger.error(
-					line,
-					'The disk of the data folder has less free space than MAILCTL_MIN_FREE_DISK: no new mail is accepted.',
-				);
-			}
-		},
+	const captured = capturedFolder(settings.dataDir);
+	const space = watchFreeSpace(
+		() => freeBytes(settings.dataDir),
+		() => live().minFreeDisk,
+		logger,
+	);
+	const wal = store.wal && watchWal({wal: store.wal, logger, storeFailed});
+	const sizes = watchStoreSize(() => readStoreSize(reader), clock.now, storeFailed);
+	const infrastructure = createInfrastructureAlarm(clock);
+	const mailLog = createMailLog(logger);
+	const metrics = createMetrics({
+		version,
+		skew: store.skew,
+		queueSize: () => readQueueSize(reader, now()),
+		pace: () => readPaceFigures(reader, now()),
+		sites: () => roles.sites(),
+		statuses: () => readStatuses(reader, {starts: windowStarts(clock.now())}),
+		refusals: infrastructure.current,
+		webhooksPending: () => countPending(reader),
+		domainStates: () => countDomainStates(reader),
+		unread: () => countUnread(reader),
+		inboundSessions: () => roles.inboundSessions(),
+		submissionSessions: () => submission.sessions(),
+		mailbox: () => roles.mailbox(),
+		logDropped: log.dropped,
+		freeDisk: space.free,
+		walBytes: () => store.wal?.bytes() ?? null,
 	});
-
-	const wal =
-		store.wal &&
-		watchWal({
-			wal: store.wal,
-			onLarge(bytes) {
-				logger.warn(
-					{event: 'wal_large', bytes},
-					'The write-ahead log of the store keeps growing, probably because a program holds a long read transaction: see mailctl doctor.',
-				);
-			},
-			onEmptied(bytes) {
-				logger.info({event: 'wal_emptied', bytes}, 'The write-ahead log of the store was emptied.');
-			},
-			onError: onStoreError,
-		});
-
-	const sizes = watchStoreSize({read: () => readStoreSize(store.reader), now: clock.now, onError: onStoreError});
+	const context: Context = {
+		...{settings, live, bounceRules: () => rules, version, store, keys, vault, clock, newId, boot, eventWriter},
+		hasSpace: space.enough,
+		mayAccept: () => (phase === 'running' || phase === 'leaving') && !storeFailing() && space.enough(),
+		forget() {
+			intake.forget();
+			roles.forget();
+		},
+		removeCaptured: recipientIds => removeCaptured(captured, recipientIds),
+		observer: createObserver({metrics, mailLog, logger, infrastructure, storeFailed, clock}),
+	};
 
 	async function notReady(): Promise<string | null> {
 		if (phase !== 'running') {
@@ -143,78 +143,21 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		}
 	}
 
-	const roles = createRoles({
-		settings,
-		live,
-		version,
-		store,
-		keys: secrets,
-		vault,
-		rules,
-		clock,
-		newId,
-		boot,
-		forget,
-		uncapture,
-		hasRoom: space.enough,
-		telling,
-		metrics,
-		mailLog,
-		onStoreError,
-		logger,
-	});
-	const intake = createIntake({
-		live,
-		store,
-		clock,
-		newId,
-		onWriting: queues => roles.arriving(queues),
+	const roles = createRoles(context);
+	const intake = createIntake(context, {
+		onWriting: roles.arriving,
 		onAccepted(mode, messages, queues) {
 			metrics.accepted(mode, messages);
 			roles.accepted(queues);
 		},
 	});
-	const mayAccept = () => (phase === 'running' || phase === 'leaving') && !storeFailing() && space.enough();
-	const submission = createSubmission({
-		settings,
+	const submission = createSubmission(context, intake);
+	const http = createHttp(
+		context,
 		intake,
-		store,
-		clock,
-		newId,
-		mayAccept,
-		hasRoom: space.enough,
-		metrics,
-		mailLog,
-		onStoreError,
-	});
-	const http = createHttp({
-		settings,
-		live,
-		intake,
-		version,
-		bounceRules: rules.current,
-		process: {
-			startedAt: clock.now(),
-			shown,
-			recentLines: log.recent,
-			storeSizes: sizes.past,
-			sites: () => roles.sites(),
-		},
-		store,
-		secrets,
-		vault,
-		clock,
-		newId,
-		eventWriter: roles.eventWriter,
-		forget,
-		uncapture,
-		metrics: metrics.text,
+		{startedAt: clock.now(), shown, recentLines: log.recent, storeSizes: sizes.past, sites: roles.sites},
 		notReady,
-		mayAccept,
-		onAnswered: metrics.httpRequest,
-		onStoreError,
-		logger,
-	});
+	);
 
 	async function end(): Promise<void> {
 		await Promise.all([http.close(), submission.close(), roles.drain()]);
@@ -231,7 +174,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 			await space.look();
 			// Before mail of today.
 			await dayTask({store, clock}).begin()();
-			const since = await readGeneration(store.reader);
+			const since = await readGeneration(reader);
 			const {http: base, admin} = await http.listen();
 			const publicUrl = linkBase(settings, base);
 			const inbound = await roles.start(publicUrl);
@@ -243,32 +186,36 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 	}
 
 	const {since, publicUrl, ...at} = await start();
-	const upkeep = startUpkeep({
-		settings,
-		live,
-		store,
-		clock,
-		acting: actingOf({clock, newId}),
+	const upkeep = startUpkeep(context, {
 		since,
-		onChange() {
-			forget();
+		changed() {
+			context.forget();
 			roles.rescan();
 			roles.recheckDomains();
 		},
-		onMoved: roles.rescan,
-		uncapture,
-		uncaptureOf: (from, to) => removeCapturedOf(capturedFolder(settings.dataDir), from, to),
-		onStoreError,
-		logger,
+		moved: roles.rescan,
+		removeCapturedOf: (from, to) => removeCapturedOf(captured, from, to),
 	});
+
+	/** Reads the files again. False: one is broken, which is logged; the former rules stay in use. */
+	function renewRules(): boolean {
+		const read = bounceRulesOf(current);
+		if (read.ok) {
+			rules = read.rules;
+		} else {
+			const text = 'The rules that were read before still hold.';
+			logger.error({event: 'bounce_rules_refused', problems: read.problems}, text);
+		}
+		return read.ok;
+	}
 
 	writing.start();
 	phase = 'running';
-	// Before the line: who reads it looks for the file.
+	// Before the line: its readers look for the file.
 	writeDaemonFile(settings.dataDir, {pid: process.pid, ...at, version, roles: settings.roles});
 	mailLog.listening({...at, version});
 	warnAtStart({settings, publicUrl, inContainer: existsSync('/.dockerenv'), logger});
-	void warnOfWorkspaces({settings, reader: store.reader, logger}).catch(onStoreError);
+	void warnOfWorkspaces({settings, reader, logger}).catch(storeFailed);
 
 	return {
 		...at,
@@ -278,7 +225,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 			writing.reload();
 			upkeep.reschedule();
 			log.setLevel(next.logLevel);
-			roles.reload({renewed: rules.renew(next), certificates: submission.reload});
+			roles.reload({renewed: renewRules(), certificates: submission.reload});
 		},
 		leave() {
 			phase = 'leaving';

@@ -1,30 +1,31 @@
+import type {Logger} from 'pino';
 import {usualWal, type WriteAheadLog} from '../store/engine/sqlite.ts';
 
-export type FreeSpaceOptions = {
-	/** Bytes that the file system of the data folder has left for us. */
-	readonly free: () => Promise<number>;
-	/** MAILCTL_MIN_FREE_DISK; 0: none is asked for. */
-	readonly least: () => number;
-	/** It became too little, or enough again. */
-	readonly onChange: (state: {readonly enough: boolean; readonly free: number}) => void;
-};
+// What the daemon watches of its disk: free space, SQLite's write-ahead log, the size of the store.
 
-/** Whether there is room for new mail. What must go on (outcomes, opt-outs, retention) does not ask. */
+/** Whether there is space for new mail. What must go on (outcomes, opt-outs, retention) does not ask. */
 export type FreeSpace = {
 	/** Looks at once; resolves when it has looked. */
 	readonly look: () => Promise<void>;
 	readonly enough: () => boolean;
-	/** As of the last look; null where the system does not tell. */
+	/** As of the last look; null where the system does not answer. */
 	readonly free: () => number | null;
 	readonly stop: () => void;
 };
 
 const lookMs = 1000;
-/** Once too little, it is enough again with a tenth more: at the limit itself the state would change with every mail. */
+/** After a shortage a tenth more than the limit is needed: at the limit itself the state would change with every mail. */
 const recovery = 1.1;
 
-/** Looks every second. */
-export function watchFreeSpace({free, least, onChange}: FreeSpaceOptions): FreeSpace {
+/**
+ * Looks every second, and logs each change. `free`: bytes that the file system of the data folder has left for us. `least`:
+ * MAILCTL_MIN_FREE_DISK.
+ */
+export function watchFreeSpace(
+	free: () => Promise<number>,
+	least: () => number,
+	logger: Pick<Logger, 'info' | 'error'>,
+): FreeSpace {
 	let enough = true;
 	let last: number | null = null;
 	let looking: Promise<void> | null = null;
@@ -43,41 +44,42 @@ export function watchFreeSpace({free, least, onChange}: FreeSpaceOptions): FreeS
 	function judge(bytes: number): void {
 		last = bytes;
 		const isEnough = bytes >= least() * (enough ? 1 : recovery);
-		if (isEnough !== enough) {
-			enough = isEnough;
-			onChange({enough, free: bytes});
+		if (isEnough === enough) {
+			return;
+		}
+		enough = isEnough;
+		const figures = {free: bytes, least: least()};
+		if (enough) {
+			logger.info({event: 'disk_recovered', ...figures}, 'There is room for new mail again.');
+		} else {
+			logger.error(
+				{event: 'disk_low', ...figures},
+				'The disk of the data folder has less free space than MAILCTL_MIN_FREE_DISK: no new mail is accepted.',
+			);
 		}
 	}
 
 	return {look, enough: () => enough, free: () => last, stop: () => clearInterval(timer)};
 }
 
-export type WalWatchOptions = {
-	readonly wal: WriteAheadLog;
-	/** From this on it is emptied, octets. */
-	readonly most?: number;
-	/** It cannot be emptied, and has doubled since the last call. */
-	readonly onLarge: (bytes: number) => void;
-	/** After `onLarge`. `bytes`: what it had. */
-	readonly onEmptied: (bytes: number) => void;
-	readonly onError: (error: unknown) => void;
-};
-
 /** Short reads that follow each other closely look like a long one. */
 const silentTries = 5;
 
-export type WalWatch = {
-	/** Looks at once; resolves when it has looked. */
-	readonly look: () => Promise<void>;
-	/** Resolves when it is not being emptied any more. */
-	readonly stop: () => Promise<void>;
-};
-
 /**
- * Looks at SQLite's write-ahead log every second, and empties one that has grown. SQLite itself only adds to it while a read is
- * under way, and leaves it as large as it was when nobody writes any more.
+ * Looks at SQLite's write-ahead log every second, and empties it above `most` bytes. SQLite itself only appends to it during a
+ * read, and never shrinks it without writes. A log that cannot be emptied is logged each time that it has doubled.
  */
-export function watchWal({wal, most = usualWal, onLarge, onEmptied, onError}: WalWatchOptions): WalWatch {
+export function watchWal({
+	wal,
+	most = usualWal,
+	logger,
+	storeFailed,
+}: {
+	readonly wal: WriteAheadLog;
+	readonly most?: number;
+	readonly logger: Pick<Logger, 'info' | 'warn'>;
+	readonly storeFailed: (error: unknown) => void;
+}) {
 	let isLarge = false;
 	let tries = 0;
 	let reported = 0;
@@ -92,18 +94,21 @@ export function watchWal({wal, most = usualWal, onLarge, onEmptied, onError}: Wa
 		}
 		if (await wal.empty()) {
 			if (reported > 0) {
-				onEmptied(bytes);
+				logger.info({event: 'wal_emptied', bytes}, 'The write-ahead log of the store was emptied.');
 			}
 			[isLarge, tries, reported] = [false, 0, 0];
 		} else if (++tries >= silentTries && bytes >= 2 * reported) {
 			reported = bytes;
-			onLarge(bytes);
+			logger.warn(
+				{event: 'wal_large', bytes},
+				'The write-ahead log of the store keeps growing, probably because a program holds a long read transaction: see mailctl doctor.',
+			);
 		}
 	}
 
 	function look(): Promise<void> {
 		looking ??= check()
-			.catch(onError)
+			.catch(storeFailed)
 			.finally(() => {
 				looking = null;
 			});
@@ -111,36 +116,24 @@ export function watchWal({wal, most = usualWal, onLarge, onEmptied, onError}: Wa
 	}
 
 	return {
+		/** Looks at once; resolves when it has looked. */
 		look,
-		async stop() {
+		/** Resolves when the log is not being emptied any more. */
+		async stop(): Promise<void> {
 			clearInterval(timer);
 			await looking;
 		},
 	};
 }
 
-/** How large the store was, octets. */
+/** How large the store was, bytes. */
 export type StoreSize = {readonly at: number; readonly bytes: number};
-
-export type StoreSizes = {
-	/** Since the daemon started, an hour apart, for at most 30 days; oldest first. */
-	readonly past: () => readonly StoreSize[];
-	readonly stop: () => void;
-};
 
 const sizeEveryMs = 60 * 60_000;
 const mostSizes = 30 * 24;
 
-/** Notes the size of the store every hour, so that its growth can be told. */
-export function watchStoreSize({
-	read,
-	now,
-	onError,
-}: {
-	readonly read: () => Promise<number>;
-	readonly now: () => number;
-	readonly onError: (error: unknown) => void;
-}): StoreSizes {
+/** Notes the size of the store every hour, which shows its growth. */
+export function watchStoreSize(read: () => Promise<number>, now: () => number, storeFailed: (error: unknown) => void) {
 	const sizes: StoreSize[] = [];
 
 	async function look(): Promise<void> {
@@ -148,11 +141,15 @@ export function watchStoreSize({
 			sizes.push({bytes: await read(), at: now()});
 			sizes.splice(0, sizes.length - mostSizes);
 		} catch (error) {
-			onError(error);
+			storeFailed(error);
 		}
 	}
 
 	void look();
 	const timer = setInterval(() => void look(), sizeEveryMs).unref();
-	return {past: () => sizes, stop: () => clearInterval(timer)};
+	return {
+		/** Since the start, an hour apart, of at most 30 days; oldest first. */
+		past: (): readonly StoreSize[] => sizes,
+		stop: (): void => clearInterval(timer),
+	};
 }

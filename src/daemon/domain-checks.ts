@@ -2,20 +2,19 @@ import type {Knex} from 'knex';
 import type {OpenSources} from '../domains/check-records.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
 import {nextCheck, patienceMs} from '../domains/domain-state.ts';
-import {type DomainCheck, lookAtDomain, recordDomainCheck, takeDomain} from '../domains/verify-domain.ts';
+import {lookAtDomain, recordDomainCheck, takeDomain} from '../domains/verify-domain.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
 import {type Domain, listDueDomains} from '../store/domains.ts';
 import type {Store} from '../store/store.ts';
+import type {Observer} from './observer.ts';
 
 export type DomainChecksOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	readonly names: SendingNames;
 	readonly openSources: OpenSources;
 	readonly acting: Acting;
-	/** What a check came to is on stable storage. */
-	readonly onChecked: (check: DomainCheck) => void;
-	readonly onStoreError: (error: unknown) => void;
+	readonly observer: Pick<Observer, 'domainChecked' | 'storeFailed'>;
 };
 
 const lookMs = 15_000;
@@ -26,10 +25,10 @@ const mostPerRound = 32;
 const mostRead = 5000;
 
 /**
- * Checks the domains that are due in the background. Several nodes may: a domain is taken by whoever first sets when it
- * was checked, so that one that dies leaves it due again.
+ * Checks the domains that are due in the background. Several nodes may: the first that sets the time of the check takes
+ * the domain, so that a node that dies leaves it due again.
  */
-export function createDomainChecks({store, names, openSources, acting, onChecked, onStoreError}: DomainChecksOptions) {
+export function createDomainChecks({store, names, openSources, acting, observer}: DomainChecksOptions) {
 	const {clock} = acting;
 	let stopping = false;
 	let looking: Promise<void> | null = null;
@@ -59,7 +58,7 @@ export function createDomainChecks({store, names, openSources, acting, onChecked
 		const sight = await lookAtDomain(store.reader, domain, names, openSources, clock.now());
 		const checked = await write(trx => recordDomainCheck(trx, acting, sight));
 		if (checked !== undefined) {
-			onChecked(checked);
+			observer.domainChecked(checked);
 		}
 	}
 
@@ -84,7 +83,7 @@ export function createDomainChecks({store, names, openSources, acting, onChecked
 			for (let next = rest.next(); !next.done && !stopping && !failed; next = rest.next()) {
 				await check(next.value).catch(error => {
 					failed = true;
-					onStoreError(error);
+					observer.storeFailed(error);
 				});
 			}
 		};
@@ -112,7 +111,7 @@ export function createDomainChecks({store, names, openSources, acting, onChecked
 		}
 	}
 
-	const lookOrTell = () => void look().catch(onStoreError);
+	const lookOrTell = () => void look().catch(observer.storeFailed);
 	return {
 		start(): void {
 			timer = setInterval(lookOrTell, lookMs);

@@ -8,24 +8,20 @@ import {capturedFolder} from '../deliver/capture.ts';
 import type {Delivery} from '../deliver/delivery.ts';
 import {simulatorWaitMs} from '../deliver/simulator.ts';
 import {createResolver} from '../dns/resolver.ts';
-import type {Clock} from '../kit/clock.ts';
 import {createGarbage, threadLimits} from '../kit/memory.ts';
 import {storeTime} from '../kit/time.ts';
 import {processCpu} from '../kit/work-limit.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {BounceRule} from '../mail/bounce.ts';
-import type {NewId} from '../mail/ids.ts';
 import type {Attachment} from '../mail/message.ts';
 import type {Asked} from '../mail/outcome.ts';
 import type {Retry} from '../mail/retry.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import type {PolicyFailure} from '../mta-sts/mta-sts.ts';
-import type {EventWriter} from '../outcome/outbox.ts';
 import {createRecordWrite} from '../outcome/record.ts';
+import type {TriedRecipient} from '../outcome/settle.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
-import type {QueueObserver} from '../queue/queue-observer.ts';
-import {createRenderers, type MakeJob} from '../queue/renderers.ts';
+import {createRenderers} from '../queue/renderers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import {noOtherNodes} from '../queue/shares.ts';
 import {createSmtpWorkers} from '../queue/smtp-workers.ts';
@@ -46,60 +42,31 @@ import {
 import {readSites, removeShares, siteWrite} from '../store/queue/sites.ts';
 import {readAsked} from '../store/recipients.ts';
 import {readTries} from '../store/reputation.ts';
-import type {MasterKeys, Vault} from '../store/sealed.ts';
-import type {Store} from '../store/store.ts';
+import {isErased} from '../store/retention.ts';
 import {listVariants} from '../store/templates.ts';
 import {createPermits} from '../threads/permits.ts';
 import type {RendererData} from '../threads/renderer.ts';
 import type {SmtpWorkerData} from '../threads/smtp-worker.ts';
 import {readArrivalNotice, watchArrivals} from './arrivals.ts';
+import type {Context} from './context.ts';
 import {createSigning, feedbackOf, makeJob, type Signing} from './recipient-mails.ts';
-
-export type EngineOptions = {
-	readonly settings: Settings;
-	/** Base of the links in mail. */
-	readonly publicUrl: string;
-	readonly store: Store;
-	readonly vault: Vault;
-	readonly keys: MasterKeys;
-	/** The waits between tries, as the settings are now. */
-	readonly retry: () => Retry;
-	/** By which refusals are read, as they are now. */
-	readonly bounceRules: () => readonly BounceRule[];
-	/** This daemon's claims bear this id. */
-	readonly boot: string;
-	readonly newId: NewId;
-	/** Takes events to the webhooks. */
-	readonly eventWriter: EventWriter;
-	readonly clock: Clock;
-	/** `routeNotFound`: not because of the store. */
-	readonly observer: Omit<QueueObserver, 'storeFailed'>;
-	/** What mail is made of cannot be used until somebody repairs it; the mail waits. */
-	readonly onResourceFault: (job: MakeJob, message: string) => void;
-	readonly onStoreError: (error: unknown) => void;
-	/** A recipient's domain announces an MTA-STS policy that could not be had. */
-	readonly onPolicyFailure: (failure: PolicyFailure) => void;
-	readonly version: string;
-	/** A worker thread ended by itself and was replaced. */
-	readonly onCrash: (reason: string) => void;
-};
 
 /** One query to one server, milliseconds. */
 const dnsTimeoutMs = 5000;
 const dnsTries = 2;
 /** How long it waits before it asks a failing store again, milliseconds. */
 const renewRetryMs = 1000;
-/** Other nodes tell of mail that waits: so often it is looked for what nobody told, milliseconds. */
+/** Other nodes announce mail that waits. The store is searched this often for mail whose announcement was lost, milliseconds. */
 const missedMs = 3000;
 const recipientsPerSession = 4;
 const unprovenShare = 0.75;
 /** Attachments of copies being tried, in memory at once, octets; a mail is a third larger than its attachments. */
 const mostAttached = 32 * 1024 * 1024;
 
-/** The delivery engine: the queue with its maker and sender threads, as the settings say. */
-export function createEngine(options: EngineOptions) {
-	const {settings, store, clock, newId, boot} = options;
-	const signing = createSigning(store, options.vault, clock);
+/** The delivery engine: the queue, its renderers and its SMTP workers. `publicUrl`: base of the links in mail. */
+export function createEngine(context: Context, publicUrl: string) {
+	const {settings, live, store, clock, newId, boot, observer} = context;
+	const signing = createSigning(store, context.vault, clock);
 	const attached = createPermits(mostAttached);
 	const letGo = createGarbage();
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock});
@@ -107,13 +74,27 @@ export function createEngine(options: EngineOptions) {
 		settings,
 		destinations: loadDestinations(settings),
 		store,
-		vault: options.vault,
+		vault: context.vault,
 		resolver,
-		policies: createPolicies({...options, resolver}),
+		policies: createPolicies({
+			...context,
+			resolver,
+			onStoreError: observer.storeFailed,
+			onPolicyFailure: observer.policyFailed,
+		}),
 		clock,
 	});
 	const now = () => storeTime(clock.now());
 	const queueWaitWrite = createQueueWaitWrite(boot);
+
+	const retry = (): Retry => ({schedule: live().retrySchedule, lifetime: live().queueLifetime});
+
+	/** A mail may be captured while its recipient is erased. */
+	async function removeIfErased({id}: TriedRecipient): Promise<void> {
+		if (await isErased(store.reader, id)) {
+			await context.removeCaptured([id]);
+		}
+	}
 
 	async function attachmentsOf(recipient: Claimed): Promise<Attachment[]> {
 		if (recipient.attachments === 0) {
@@ -127,13 +108,13 @@ export function createEngine(options: EngineOptions) {
 		try {
 			return await readAsked(store.reader, id);
 		} catch (error) {
-			options.onStoreError(error); // The mail is made: it goes to the hosts in their usual order.
+			observer.storeFailed(error); // The mail is made: it goes to the hosts in their usual order.
 			return [];
 		}
 	}
 
-	const renderers = startRenderers({...options, signing});
-	const smtpWorkers = startSmtpWorkers(options);
+	const renderers = startRenderers(context, publicUrl, signing);
+	const smtpWorkers = startSmtpWorkers(context);
 
 	const steps: AttemptSteps = {
 		now,
@@ -145,7 +126,7 @@ export function createEngine(options: EngineOptions) {
 			try {
 				return (await readTries(store.reader, [id])).get(id)?.doubtful ?? 0;
 			} catch (error) {
-				options.onStoreError(error); // What became of the copy is still to be recorded.
+				observer.storeFailed(error); // What became of the copy is still to be recorded.
 				return 0;
 			}
 		},
@@ -172,7 +153,7 @@ export function createEngine(options: EngineOptions) {
 				...asked,
 				endsAt,
 				simulated: recipient.mode === 'test',
-				...confirmationsOf(recipient, options.retry().schedule, clock.now()),
+				...confirmationsOf(recipient, retry().schedule, clock.now()),
 			});
 		},
 	};
@@ -185,14 +166,14 @@ export function createEngine(options: EngineOptions) {
 		claimAged: (ids, lastsMs) => store.writer.transaction(trx => claimAged(trx, claiming, ids, lastsMs)),
 		readShortestLifetime: () => readShortestLifetime(store.reader),
 		readAged: page => readAged(store.reader, page),
-		recordWrite: createRecordWrite(boot, options.eventWriter),
+		recordWrite: createRecordWrite(boot, context.eventWriter),
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
 		readWaitingQueues: () => readWaitingQueues(store.reader),
 		readSuspensions: () => readSuspensions(store.reader),
 		readResumed: () => readResumed(store.reader),
 		routeOf: router.routeOf,
 		steps,
-		retry: options.retry,
+		retry,
 		attemptDeadlineMs: settings.attemptDeadline,
 		maxInFlight: Math.max(64, settings.maxSessions * recipientsPerSession),
 		// Some sessions are always left to sites that answer.
@@ -217,37 +198,37 @@ export function createEngine(options: EngineOptions) {
 						now,
 					}),
 					moment: () => ({now: clock.now(), monotonic: clock.monotonic()}),
-					longestWait: () => Math.max(...options.retry().schedule.waits),
-					onError: options.onStoreError,
+					longestWait: () => Math.max(...retry().schedule.waits),
+					onError: observer.storeFailed,
 				})
 			: noOtherNodes,
 		noteSites: notes => store.writer.submit(siteWrite, notes),
 		noteWaits: note => store.writer.submit(queueWaitWrite, note),
 		observer: {
-			...options.observer,
+			...observer,
+			lost: recipient => void removeIfErased(recipient).catch(observer.storeFailed),
 			routeNotFound(error, queue) {
 				const {isUnavailable, isDamage} = store.dialect;
 				if (isUnavailable(error) || isDamage(error)) {
-					options.onStoreError(error);
+					observer.storeFailed(error);
 				} else {
-					options.observer.routeNotFound(error, queue);
+					observer.routeNotFound(error, queue);
 				}
 			},
-			storeFailed: options.onStoreError,
 		},
 	});
 
 	let remembered = new Map<string, SavedSite>();
 	let arrivals: ReturnType<typeof watchArrivals> | null = null;
 
-	/** Nobody tells of a change twice. */
+	/** A change is announced once: a failed renewal is repeated. */
 	async function renewRoutes(): Promise<void> {
 		try {
 			if (await router.renew()) {
 				scheduler.renew();
 			}
 		} catch (error) {
-			options.onStoreError(error);
+			observer.storeFailed(error);
 			setTimeout(renewRoutes, renewRetryMs).unref();
 		}
 	}
@@ -261,7 +242,7 @@ export function createEngine(options: EngineOptions) {
 				const watched = watchArrivals({
 					readDue: () => readDue(store.reader, now()),
 					onDue: scheduler.noticed,
-					onError: options.onStoreError,
+					onError: observer.storeFailed,
 					clock,
 					periodMs: missedMs,
 				});
@@ -292,7 +273,7 @@ export function createEngine(options: EngineOptions) {
 		},
 		/** Other rules hold by which refusals are read. */
 		renewBounceRules(): void {
-			smtpWorkers.classifyBy(options.bounceRules());
+			smtpWorkers.classifyBy(context.bounceRules());
 		},
 		/** Ends sessions after the mail they are sending, gives everything else back; resolves when all is stored. */
 		async drain(): Promise<void> {
@@ -304,7 +285,7 @@ export function createEngine(options: EngineOptions) {
 			await Promise.all([renderers.stop(), smtpWorkers.stop()]);
 			if (isShared) {
 				// Others may have what it had, for all its connections are closed.
-				await store.agreeing.transaction(trx => removeShares(trx, boot)).catch(options.onStoreError);
+				await store.agreeing.transaction(trx => removeShares(trx, boot)).catch(observer.storeFailed);
 			}
 		},
 	};
@@ -320,42 +301,22 @@ function wireAddress(recipient: Claimed): string {
 	return parsed.address.wire;
 }
 
-export type WorkersOptions = {
-	readonly settings: Settings;
-	readonly clock: Clock;
-	/** A worker thread ended by itself and was replaced. */
-	readonly onCrash: (reason: string) => void;
-};
-
 const makeLimitMs = 2000;
 
-/** The threads that render, compose and sign; what they need of the store they ask for by name. */
-export function startRenderers({
-	settings,
-	clock,
-	onCrash,
-	onResourceFault,
-	publicUrl,
-	store,
-	keys,
-	signing,
-}: WorkersOptions & {
-	/** What mail is made of cannot be used until somebody repairs it. */
-	readonly onResourceFault: (job: MakeJob, message: string) => void;
-	/** Base of the links in mail. */
-	readonly publicUrl: string;
-	readonly store: Pick<Store, 'reader' | 'dialect' | 'clock'>;
-	readonly keys: MasterKeys;
-	readonly signing: Pick<Signing, 'keys'>;
-}) {
+/** The threads that render, compose and sign. They ask for templates and keys by name. */
+function startRenderers(
+	{settings, clock, store, keys, observer}: Context,
+	publicUrl: string,
+	signing: Pick<Signing, 'keys'>,
+) {
 	return createRenderers({
 		count: settings.renderers,
 		limitMs: makeLimitMs,
 		clock,
 		cpu: processCpu,
 		isUnavailable: store.dialect.isUnavailable,
-		onResourceFault,
-		onCrash,
+		onResourceFault: observer.resourceFault,
+		onCrash: observer.workerEnded,
 		spawn: shared =>
 			new Worker(new URL('../threads/renderer.js', import.meta.url), {
 				workerData: {
@@ -380,21 +341,11 @@ export function startRenderers({
 }
 
 /** The threads that hold SMTP sessions. */
-export function startSmtpWorkers({
-	settings,
-	clock,
-	onCrash,
-	store,
-	bounceRules,
-}: WorkersOptions & {
-	readonly store: Pick<Store, 'clock'>;
-	/** By which refusals are read, as they are now. */
-	readonly bounceRules: () => readonly BounceRule[];
-}) {
+function startSmtpWorkers({settings, clock, store, bounceRules, observer}: Context) {
 	return createSmtpWorkers<Delivery>({
 		count: settings.senders,
 		clock,
-		onCrash,
+		onCrash: observer.workerEnded,
 		spawn: () =>
 			new Worker(new URL('../threads/smtp-worker.js', import.meta.url), {
 				workerData: senderData(settings, bounceRules(), store.clock.memory),
@@ -402,12 +353,8 @@ export function startSmtpWorkers({
 	});
 }
 
-/** What sender threads are started with, as the settings say. `time`: of the daemon's clock. */
-export function senderData(
-	settings: Settings,
-	bounceRules: readonly BounceRule[],
-	time: SharedArrayBuffer,
-): SmtpWorkerData {
+/** `time`: of the daemon's clock. */
+function senderData(settings: Settings, bounceRules: readonly BounceRule[], time: SharedArrayBuffer): SmtpWorkerData {
 	const ca = extraCa(settings);
 	return {
 		...(ca === null ? {} : {ca}),

@@ -1,7 +1,6 @@
 import {hkdfSync, randomBytes} from 'node:crypto';
 import type {AddressInfo} from 'node:net';
 import type {Knex} from 'knex';
-import type {Logger} from 'pino';
 import {apiRoutes} from '../api/api-routes.ts';
 import {createRefuse} from '../api/caller.ts';
 import {localHostGuard} from '../api/pages.ts';
@@ -13,71 +12,48 @@ import {generateSigningKeys} from '../compose/dkim.ts';
 import type {Listen} from '../config/addresses.ts';
 import {extraCa} from '../config/ca.ts';
 import {linkBase, listenUrl, publicHost} from '../config/derive.ts';
-import type {LiveSettings, Settings} from '../config/settings.ts';
 import {dashboardRoutes} from '../dashboard/mount.ts';
 import type {DashboardParts} from '../dashboard/parts.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
 import {sendingNames} from '../domains/domain-records.ts';
 import {createCollector} from '../hosted/collector.ts';
 import {publicRoutes} from '../hosted/public-routes.ts';
-import type {Clock} from '../kit/clock.ts';
 import {createLinks} from '../links/links.ts';
-import type {BounceRule} from '../mail/bounce.ts';
-import type {NewId} from '../mail/ids.ts';
 import type {Tools} from '../mail/operator.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
 import {createErase} from '../outcome/erase.ts';
 import {createFeed} from '../outcome/feed.ts';
-import type {EventWriter} from '../outcome/outbox.ts';
-import type {MasterKeys, Vault} from '../store/sealed.ts';
-import type {Store} from '../store/store.ts';
+import type {MasterKeys} from '../store/sealed.ts';
 import {createAttempts} from '../users/attempts.ts';
 import {createLogIn} from '../users/log-in.ts';
 import {createOidc} from '../users/oidc.ts';
 import {createPasskeys} from '../users/passkeys.ts';
 import {createSessions} from '../users/sessions.ts';
 import {createGuard} from '../webhook/guard.ts';
+import type {Context} from './context.ts';
 import type {Intake} from './intake.ts';
 import {createRecipientMails} from './recipient-mails.ts';
 import {guardOf, postExample} from './webhooks.ts';
 
-export type HttpOptions = {
-	readonly settings: Settings;
-	readonly live: () => LiveSettings;
-	readonly intake: Intake;
-	readonly version: string;
-	readonly bounceRules: () => readonly BounceRule[];
-	readonly process: DashboardParts['process'];
-	readonly store: Store;
-	readonly secrets: MasterKeys;
-	readonly vault: Vault;
-	readonly clock: Clock;
-	readonly newId: NewId;
-	readonly eventWriter: EventWriter;
-	/** Lets the whole process forget what it remembers of the store. */
-	readonly forget: () => void;
-	/** Removes the captured mails of copies. */
-	readonly uncapture: (recipientIds: readonly string[]) => Promise<void>;
-	/** The figures in Prometheus' text format. */
-	readonly metrics: () => Promise<string>;
+/**
+ * All that is served by HTTP: the API, the hosted pages, health, and what operators read, on a listener of its own or not.
+ * Without the role `api` nothing is served.
+ */
+export function createHttp(
+	context: Context,
+	{accept, auth, limits, countFailure}: Intake,
+	process: DashboardParts['process'],
 	/** Null: ready to take mail. Else why not. */
-	readonly notReady: () => Promise<string | null>;
-	readonly mayAccept: () => boolean;
-	readonly onAnswered: NonNullable<ApiOptions['onAnswered']>;
-	readonly onStoreError: (error: unknown) => void;
-	readonly logger: Logger;
-};
-
-/** All that comes in by HTTP: the API, the hosted pages, health, and what operators read, on a listener of its own or not. With the role `api` missing it serves nothing. */
-export function createHttp(options: HttpOptions) {
-	const {settings, store, clock, newId, eventWriter, logger, onStoreError} = options;
-	const {accept, auth, limits, countFailure} = options.intake;
+	notReady: () => Promise<string | null>,
+) {
+	const {settings, store, keys, vault, clock, newId, eventWriter, observer} = context;
+	const {logger, metrics, storeFailed} = observer;
 
 	const engagementWrite = createEngagementWrite(clock, eventWriter);
 	const collector = createCollector({
 		write: hit => store.writer.submit(engagementWrite, hit),
 		isUnavailable: store.dialect.isUnavailable,
-		onError: onStoreError,
+		onError: storeFailed,
 		onLost: n => logger.warn({event: 'engagement_lost', n}, 'More opens and clicks came than could be written.'),
 	});
 
@@ -85,7 +61,7 @@ export function createHttp(options: HttpOptions) {
 
 	async function change<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
 		const result = await store.writer.transaction(work);
-		options.forget();
+		context.forget();
 		return result;
 	}
 
@@ -94,23 +70,23 @@ export function createHttp(options: HttpOptions) {
 	const onAdmin = localHostGuard(adminName);
 	// A proxy with https may pass the dashboard too: without it there were no way to log in from elsewhere.
 	const onDashboard = localHostGuard(adminName, settings.publicUrl?.startsWith('https:') ? publicHost(settings) : '');
-	const health = healthRoutes({notReady: options.notReady});
+	const health = healthRoutes({notReady});
 	const scrape = metricsRoutes({
-		metrics: options.metrics,
+		metrics: metrics.text,
 		guard: metricsToken === null ? onAdmin : bearerGuard(metricsToken, createRefuse(countFailure)),
 	});
 
 	function createServer({routes, pages}: Pick<ApiOptions, 'routes' | 'pages'>): Api {
 		return createApi({
 			newId,
-			version: options.version,
+			version: context.version,
 			trustProxy: settings.trustProxy,
 			isUnavailable: store.dialect.isUnavailable,
-			onAnswered: options.onAnswered,
+			onAnswered: metrics.httpRequest,
 			report: (request, error) => {
 				logger.error({event: 'request_failed', request_id: request.id, route: request.routeOptions.url, err: error});
 				if (store.dialect.isUnavailable(error) || store.dialect.isDamage(error)) {
-					onStoreError(error);
+					storeFailed(error);
 				}
 			},
 			routes,
@@ -121,7 +97,7 @@ export function createHttp(options: HttpOptions) {
 	let boundUrl: string | null = null;
 
 	// Reads tokens only: where this process is reached does not matter.
-	const links = createLinks({keys: options.secrets, publicUrl: '', random: randomBytes});
+	const links = createLinks({keys, publicUrl: '', random: randomBytes});
 
 	const tools = {clock, newId, random: randomBytes};
 	const keyTurns = createTurns();
@@ -131,23 +107,23 @@ export function createHttp(options: HttpOptions) {
 		change,
 		writer: store.writer,
 		tools,
-		vault: options.vault,
+		vault,
 		accept,
-		erase: createErase({store, clock, eventWriter, removeCaptured: options.uncapture}),
+		erase: createErase({store, clock, eventWriter, removeCaptured: context.removeCaptured}),
 		feed,
 		domains: {
 			names: sendingNames(settings),
 			openSources: () =>
 				openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
-			// As in `roles.ts`: where nothing leaves the machine, nobody asks.
+			// As in `roles.ts`: no mail leaves the machine, so no records are needed.
 			areChecked: settings.delivery !== 'capture',
 			makeKeys: (workspaceId: string) => keyTurns(workspaceId, generateSigningKeys),
 		},
 		mails: createRecipientMails({
 			settings,
 			store,
-			vault: options.vault,
-			secrets: options.secrets,
+			vault,
+			secrets: keys,
 			clock,
 			publicUrl: () => linkBase(settings, boundUrl),
 		}),
@@ -155,9 +131,9 @@ export function createHttp(options: HttpOptions) {
 		webhooks: {
 			guard: createGuard(guardOf(settings)),
 			onDue: eventWriter.onDue,
-			postExample: (endpoint: Parameters<typeof postExample>[1]) => postExample(options, endpoint),
+			postExample: (endpoint: Parameters<typeof postExample>[1]) => postExample(context, endpoint),
 		},
-		mayAccept: options.mayAccept,
+		mayAccept: context.mayAccept,
 	};
 
 	const dashboard = settings.dashboard
@@ -166,13 +142,13 @@ export function createHttp(options: HttpOptions) {
 					{
 						...parts,
 						settings,
-						live: options.live,
-						version: options.version,
-						bounceRules: options.bounceRules,
-						process: options.process,
+						live: context.live,
+						version: context.version,
+						bounceRules: context.bounceRules,
+						process,
 						store,
-						secrets: options.secrets,
-						...createLogIns({settings, store, vault: options.vault, tools}),
+						secrets: keys,
+						...createLogIns(context, tools),
 						apiUrl: () => linkBase(settings, boundUrl),
 					},
 					onDashboard,
@@ -188,7 +164,7 @@ export function createHttp(options: HttpOptions) {
 				health,
 				...(isShared || metricsToken !== null ? [scrape] : []),
 				...(isShared ? dashboard : []),
-				...apiRoutes({...parts, auth, limits, cursors: createCursors(cursorKey(options.secrets))}),
+				...apiRoutes({...parts, auth, limits, cursors: createCursors(cursorKey(keys))}),
 				...publicRoutes({
 					links,
 					reader: store.reader,
@@ -238,15 +214,8 @@ function cursorKey({keys, current}: MasterKeys): Uint8Array {
 	return new Uint8Array(hkdfSync('sha256', keys[current] as Uint8Array, '', 'cursor', 32));
 }
 
-type LogInsOptions = {
-	readonly settings: Settings;
-	readonly store: Store;
-	readonly vault: Vault;
-	readonly tools: Tools;
-};
-
-/** The ways into the dashboard, which count failures together, and the sessions that they lead to. */
-export function createLogIns({settings, store, vault, tools}: LogInsOptions) {
+/** The log-ins of the dashboard, which count failures together, and its sessions. */
+function createLogIns({settings, store, vault}: Context, tools: Tools) {
 	const {clock, newId} = tools;
 	const {oidcIssuer: issuer, oidcClientId: clientId, oidcClientSecret: clientSecret} = settings;
 	const attempts = createAttempts(clock);

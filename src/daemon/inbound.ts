@@ -4,82 +4,51 @@ import {setTimeout} from 'node:timers/promises';
 import {Worker} from 'node:worker_threads';
 import {LRUCache} from 'lru-cache';
 import {extraCa} from '../config/ca.ts';
-import type {Settings} from '../config/settings.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {askTogether, createJudgeAddressee, createOurDomains} from '../inbound/addressee.ts';
 import {createAllowances, type MailShare} from '../inbound/allowances.ts';
 import {followMailbox} from '../inbound/follow.ts';
 import type {FoundMail} from '../inbound/found-mail.ts';
 import {nameOfMailbox, silenceMs} from '../inbound/imap.ts';
-import type {Listener, ReceivedMail, RefusalReason} from '../inbound/listener.ts';
+import type {Listener, ReceivedMail} from '../inbound/listener.ts';
 import {mailboxFault, mailboxOf} from '../inbound/mailboxes.ts';
 import {createReader} from '../inbound/reader.ts';
 import {createReading} from '../inbound/reading.ts';
 import {createRecord} from '../inbound/record.ts';
 import {readTls} from '../inbound/sessions.ts';
-import {createTakeIn, shortKey, type Taken} from '../inbound/take-in.ts';
+import {createTakeIn, type Taken} from '../inbound/take-in.ts';
 import {createTrustedReporter} from '../inbound/trusted-reporter.ts';
 import {atMost} from '../kit/at-most.ts';
-import type {Clock} from '../kit/clock.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {storeTime} from '../kit/time.ts';
 import {processCpu} from '../kit/work-limit.ts';
 import {createLinks} from '../links/links.ts';
-import type {MailLog} from '../log/mail-events.ts';
-import type {BounceRule} from '../mail/bounce.ts';
-import {type CameIn, type Reading, reportTokenMs} from '../mail/report.ts';
-import type {EventWriter} from '../outcome/outbox.ts';
+import {type CameIn, reportTokenMs} from '../mail/report.ts';
 import type {ReportEffect} from '../outcome/reports.ts';
 import {findRecipientAddresses, listReturnPathHosts, readCheckpoint, saveCheckpoint} from '../store/inbound-mails.ts';
-import type {MasterKeys} from '../store/sealed.ts';
-import type {Store} from '../store/store.ts';
 import type {ReaderData} from '../threads/reader.ts';
-import type {Metrics} from './metrics.ts';
-import {createThrottle} from './throttle.ts';
-
-export type InboundOptions = {
-	readonly settings: Settings;
-	readonly store: Store;
-	readonly keys: MasterKeys;
-	/** What this daemon takes in bears this id. */
-	readonly boot: string;
-	/** Where events of what came in go. */
-	readonly eventWriter: EventWriter;
-	/** The settings as they are now. */
-	readonly retentionDays: () => number;
-	readonly bounceRules: () => readonly BounceRule[];
-	/** Whether there is room for new mail. */
-	readonly hasRoom: () => boolean;
-	readonly clock: Clock;
-	readonly metrics: Metrics;
-	readonly mailLog: MailLog;
-	readonly onStoreError: (error: unknown) => void;
-	/** The thread that reads ended by itself and is replaced. */
-	readonly onCrash: (reason: string) => void;
-};
+import type {Context} from './context.ts';
 
 const readLimitMs = 2000;
 /** One query for the key of a reporter. */
 const dnsTimeoutMs = 5000;
-/** How often the same refusal of the same client is logged. */
-const refusalEveryMs = 60_000;
-/** Of so many mails that were not read yet it is known what they took of the allowances; the oldest are forgotten first. */
+/** The shares of allowances are known of at most this many unread mails; the oldest are dropped first. */
 const mostShares = 10_000;
-/** So long a client that has used up its allowance waits for its mails to be read. */
+/** A client that has used up its allowance waits at most this long for its mails to be read. */
 const longestWaitMs = 10_000;
 
 /** All that comes in by mail: the listener, and the loop that reads what was taken in. */
-export function createInbound(options: InboundOptions) {
-	const {settings, store, clock, metrics, mailLog, boot, onStoreError} = options;
+export function createInbound(context: Context) {
+	const {settings, live, store, clock, boot, observer} = context;
 	const {returnPathDomain, feedbackAddress, hostname} = settings;
-	const links = createLinks({keys: options.keys, publicUrl: '', random: randomBytes});
+	const links = createLinks({keys: context.keys, publicUrl: '', random: randomBytes});
 	const domains = createOurDomains([returnPathDomain, hostname], () => listReturnPathHosts(store.reader));
 	const takeIn = createTakeIn({writer: store.writer, node: boot, clock});
 	const recordReading = createRecord({
 		writer: store.writer,
 		links,
-		eventWriter: options.eventWriter,
-		retentionDays: options.retentionDays,
+		eventWriter: context.eventWriter,
+		retentionDays: () => live().retentionDays,
 		trustedReporter: createTrustedReporter({
 			reporters: settings.feedbackReporters,
 			resolver: createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock}),
@@ -90,10 +59,10 @@ export function createInbound(options: InboundOptions) {
 		limitMs: readLimitMs,
 		clock,
 		cpu: processCpu,
-		onCrash: options.onCrash,
+		onCrash: observer.workerEnded,
 		spawn: shared =>
 			new Worker(new URL('../threads/reader.js', import.meta.url), {
-				workerData: {shared, bounceRules: options.bounceRules()} satisfies ReaderData,
+				workerData: {shared, bounceRules: context.bounceRules()} satisfies ReaderData,
 				resourceLimits: threadLimits.reader,
 			}),
 	});
@@ -103,53 +72,34 @@ export function createInbound(options: InboundOptions) {
 		alone: !store.dialect.isShared,
 		read: reader.read,
 		async record(cameIn, read, raw) {
-			told(cameIn, read, await recordReading(cameIn, read, raw));
+			const effect = await recordReading(cameIn, read, raw);
+			useShare(cameIn, effect);
+			observer.inboundRead(cameIn, read, effect);
 		},
 		clock,
-		onUnreadable(cameIn, error) {
-			metrics.inboundMail(cameIn.source, 'unread');
-			metrics.inboundKept('unread');
-			mailLog.inboundUnreadable({inbound: shortKey(cameIn.id), source: cameIn.source}, error);
-		},
-		onStoreError,
+		observer,
 	});
 	const shares = new LRUCache<string, MailShare>(atMost(mostShares));
-	const tellsOfRefusal = createThrottle(refusalEveryMs, clock);
 	let listener: Listener | null = null;
 	let mailbox: MailboxPolling = null;
 
-	function onMail({client, roles, size, tls, taken, share}: ReceivedMail): void {
-		if (taken === null) {
-			metrics.inboundMail('smtp', 'dropped');
-		} else {
+	function inboundTaken(mail: ReceivedMail): void {
+		const {taken, share} = mail;
+		if (taken !== null) {
 			if (taken.isNew) {
 				shares.set(taken.id, share);
 			}
 			reading.wake();
 		}
-		const inbound = taken && shortKey(taken.id);
-		mailLog.inboundTaken({inbound, client, roles, size, tls, repeated: taken?.isNew === false});
+		observer.inboundTaken(mail);
 	}
 
-	function told(cameIn: CameIn, {kind, reports, fault}: Reading, {about, kept}: ReportEffect): void {
-		const inbound = shortKey(cameIn.id);
+	/** A mail about a recipient of ours costs its client no allowance. */
+	function useShare({id}: CameIn, {about, kept}: ReportEffect): void {
 		if (about.length > 0 && kept === null) {
-			shares.get(cameIn.id)?.prove(about.map(({recipientId}) => recipientId));
+			shares.get(id)?.prove(about.map(({recipientId}) => recipientId));
 		}
-		shares.delete(cameIn.id);
-		metrics.inboundMail(cameIn.source, kind);
-		mailLog.inboundRead({inbound, source: cameIn.source, kind, reports: reports.length, fault, kept});
-		if (kept !== null) {
-			metrics.inboundKept(kept);
-		}
-		for (const {messageId, recipient, workspaceId: workspace, action, report, event} of about.filter(
-			one => one.isNew,
-		)) {
-			metrics.reported(kind, action, event);
-			const {host: mx = null, code = null, status: enhanced = null, reason: reply = null} = report ?? {};
-			const said = {mx, code, enhanced, reply, category: report?.category ?? null};
-			mailLog.reported({messageId, recipient, workspace}, {...said, event, inbound, action});
-		}
+		shares.delete(id);
 	}
 
 	/** At most a while: a client may come again. */
@@ -166,27 +116,11 @@ export function createInbound(options: InboundOptions) {
 		return taken;
 	}
 
-	function refused(reason: RefusalReason, client: string): void {
-		metrics.inboundRefused(reason);
-		// Who is refused once is refused often.
-		if (tellsOfRefusal(`${reason} ${client}`)) {
-			mailLog.inboundRefused({reason, client});
-		}
-	}
-
 	return {
 		/** Resolves with the listener's address; null: it is off. Rejects where it cannot listen. */
 		async start(): Promise<string | null> {
 			reading.wake();
-			mailbox = startMailboxPolling({
-				settings,
-				store,
-				takeIn: take,
-				hasRoom: options.hasRoom,
-				clock,
-				mailLog,
-				onStoreError,
-			});
+			mailbox = startMailboxPolling(context, take);
 			if (settings.inboundListen === null) {
 				return null;
 			}
@@ -201,15 +135,13 @@ export function createInbound(options: InboundOptions) {
 					returnPathDomain,
 					feedbackAddress,
 					addressOf: askTogether(ids => findRecipientAddresses(store.reader, ids)),
-					tokenLifetimeMs: () => reportTokenMs(options.retentionDays()),
+					tokenLifetimeMs: () => reportTokenMs(live().retentionDays),
 					clock,
 				}),
 				allowances: createAllowances({each: settings.inboundAllowance, untilRead, clock}),
 				takeIn,
-				hasDisk: options.hasRoom,
-				onMail: onMail,
-				onRefused: refused,
-				onStoreError,
+				hasDisk: context.hasSpace,
+				observer: {...observer, inboundTaken},
 			});
 			const {address, port} = await listener.listen(settings.inboundListen);
 			return isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
@@ -224,7 +156,7 @@ export function createInbound(options: InboundOptions) {
 		},
 		/** Refusals are judged by the rules as they are now. */
 		renewBounceRules(): void {
-			reader.classifyBy(options.bounceRules());
+			reader.classifyBy(context.bounceRules());
 		},
 		/** The certificate's files are read again; throws where they cannot be, then the one before still holds. */
 		reload(): void {
@@ -243,25 +175,10 @@ export function createInbound(options: InboundOptions) {
 
 export type Inbound = ReturnType<typeof createInbound>;
 
-export type MailboxPollingOptions = {
-	readonly settings: Pick<Settings, 'bounceMailbox' | 'bounceMailboxInterval' | 'caFile'>;
-	readonly store: Pick<Store, 'reader' | 'writer'>;
-	/** Resolves when the mail is on stable storage. */
-	readonly takeIn: (found: FoundMail) => Promise<Taken>;
-	/** Whether the disk has room for mail; where it has none, mail stays in the mailbox. */
-	readonly hasRoom: () => boolean;
-	readonly clock: Pick<Clock, 'now'>;
-	readonly mailLog: Pick<
-		MailLog,
-		'mailboxOpened' | 'mailboxRead' | 'mailboxFailed' | 'mailboxRecovered' | 'mailboxUnwatched' | 'mailUnreadable'
-	>;
-	readonly onStoreError: (error: unknown) => void;
-};
-
-/** However often it is polled, a server has this long to answer. */
+/** A server has at least this long to answer, also with a shorter interval. */
 const shortestPatienceMs = 10_000;
 
-/** What polling came to since the start. */
+/** Polling since the start. */
 export type MailboxFigures = {
 	/** Whether the mailbox could be read the last time; null: it was not tried yet. */
 	readonly up: boolean | null;
@@ -271,15 +188,10 @@ export type MailboxFigures = {
 };
 
 /** Follows the mailbox of MAILCTL_BOUNCE_MAILBOX from now on; null where none is set. */
-export function startMailboxPolling({
-	settings,
-	store,
-	takeIn,
-	hasRoom,
-	clock,
-	mailLog,
-	onStoreError,
-}: MailboxPollingOptions) {
+function startMailboxPolling(
+	{settings, store, hasSpace, clock, observer: {mailLog, storeFailed}}: Context,
+	takeIn: (found: FoundMail) => Promise<Taken>,
+) {
 	const {bounceMailbox, bounceMailboxInterval} = settings;
 	if (bounceMailbox === null) {
 		return null;
@@ -293,7 +205,7 @@ export function startMailboxPolling({
 	async function inStore<Result>(work: Promise<Result>): Promise<Result> {
 		return await work.catch(error => {
 			ofStore.add(error);
-			onStoreError(error);
+			storeFailed(error);
 			throw error;
 		});
 	}
@@ -301,9 +213,9 @@ export function startMailboxPolling({
 	const following = followMailbox({
 		mailbox: mailboxOf(bounceMailbox, {
 			async takeIn(found) {
-				if (!hasRoom()) {
+				if (!hasSpace()) {
 					const full = new Error('The disk has less free space than MAILCTL_MIN_FREE_DISK.');
-					ofStore.add(full); // Told already, and no fault of the mailbox.
+					ofStore.add(full); // Logged already, and no fault of the mailbox.
 					throw full;
 				}
 				return await inStore(takeIn(found));
@@ -358,4 +270,4 @@ export function startMailboxPolling({
 	};
 }
 
-export type MailboxPolling = ReturnType<typeof startMailboxPolling>;
+type MailboxPolling = ReturnType<typeof startMailboxPolling>;

@@ -4,22 +4,19 @@ import {createAcceptWrite} from '../accept/write.ts';
 import {createAuth} from '../api/auth.ts';
 import {createFailureLimit, createRateLimits} from '../api/rate-limit.ts';
 import type {LiveSettings} from '../config/settings.ts';
-import type {Clock} from '../kit/clock.ts';
-import type {NewId} from '../mail/ids.ts';
 import {findKey, noteKeyUse} from '../store/api-keys.ts';
 import {sharePart} from '../store/nodes.ts';
-import type {Store} from '../store/store.ts';
+import type {Context} from './context.ts';
 
-export type IntakeOptions = Pick<AcceptOptions, 'onWriting' | 'onAccepted'> & {
-	/** The settings as they are now. */
+type IntakeContext = Pick<Context, 'store' | 'clock' | 'newId'> & {
 	readonly live: () => Pick<LiveSettings, 'rateLimit' | 'authFailures' | 'idempotencyRetention'>;
-	readonly store: Store;
-	readonly clock: Clock;
-	readonly newId: NewId;
 };
 
 /** Who may send, how much, and what takes messages in: the same for HTTP and SMTP. */
-export function createIntake({live, store, clock, newId, onWriting, onAccepted}: IntakeOptions) {
+export function createIntake(
+	{live, store, clock, newId}: IntakeContext,
+	accepting: Pick<AcceptOptions, 'onWriting' | 'onAccepted'>,
+) {
 	const {reader, writer} = store;
 	const catalog = createCatalog(reader);
 	const shared = store.dialect.isShared;
@@ -35,7 +32,7 @@ export function createIntake({live, store, clock, newId, onWriting, onAccepted}:
 	const keyRetention = () => live().idempotencyRetention;
 	const acceptWrite = createAcceptWrite({clock, newId, keyRetention});
 	return {
-		accept: createAccept({catalog, reader, writer, clock, acceptWrite, keyRetention, onWriting, onAccepted}),
+		accept: createAccept({catalog, reader, writer, clock, acceptWrite, keyRetention, ...accepting}),
 		auth,
 		limits,
 		countFailure,

@@ -2,95 +2,82 @@ import {hostname} from 'node:os';
 import process from 'node:process';
 import type {Settings} from '../config/settings.ts';
 import {readBoot, writeBoot} from '../data-folder/daemon-file.ts';
+import {openRecordSources} from '../dns/record-sources.ts';
+import {sendingNames} from '../domains/domain-records.ts';
 import type {QueueKey} from '../mail/route.ts';
-import type {EventWriter} from '../outcome/outbox.ts';
-import type {Guard} from '../reputation/guard.ts';
+import {type Guard, startGuard} from '../reputation/guard.ts';
 import {createArrivalNotices} from './arrivals.ts';
-import type {DomainChecks} from './domain-checks.ts';
-import type {Engine} from './engine.ts';
-import type {Inbound} from './inbound.ts';
-import {
-	makeDomainChecks,
-	makeEngine,
-	makeInbound,
-	makeWebhooks,
-	type PartsOptions,
-	startReputationGuard,
-} from './parts.ts';
+import {actingOf, type Context} from './context.ts';
+import {createDomainChecks, type DomainChecks} from './domain-checks.ts';
+import {createEngine, type Engine} from './engine.ts';
+import {createInbound, type Inbound} from './inbound.ts';
 import {createPresence} from './presence.ts';
-import type {Webhooks} from './webhooks.ts';
+import {createWebhooks, type Webhooks} from './webhooks.ts';
 
-/** `forget` calls the one below too. */
-export type RolesOptions = Omit<PartsOptions, 'eventWriter'>;
-
-/** What this process does besides HTTP, by MAILCTL_ROLES: it delivers, posts webhooks, takes reports in. */
-export function createRoles(options: RolesOptions) {
-	const {settings, live, store, clock, newId, boot, onStoreError, logger} = options;
+/** What this process does apart from HTTP, by MAILCTL_ROLES: it delivers, posts webhooks, receives reports. */
+export function createRoles(context: Context) {
+	const {settings, live, store, clock, boot, observer} = context;
+	const {logger, storeFailed} = observer;
 	const has = (role: Settings['roles'][number]) => settings.roles.includes(role);
 	const isShared = store.dialect.isShared;
-	const tell = createArrivalNotices({store, boot, onError: onStoreError});
+	const tell = createArrivalNotices({store, boot, onError: storeFailed});
 	let engine: Engine | null = null;
 	let webhooks: Webhooks | null = null;
 	let domainChecks: DomainChecks | null = null;
 	let inbound: Inbound | null = null;
 	let guard: Guard | null = null;
-
-	/** Every event passes here on its way to the webhooks. */
-	const eventWriter: EventWriter = {
-		newId,
-		onDue: endpointIds => webhooks?.due(endpointIds),
-		onCounted: workspaceIds => guard?.counted(workspaceIds),
-	};
-	const parts: PartsOptions = {...options, eventWriter};
 	const presence = createPresence({
 		store,
-		node: {id: boot, host: hostname(), pid: process.pid, version: options.version, roles: settings.roles},
+		node: {id: boot, host: hostname(), pid: process.pid, version: context.version, roles: settings.roles},
 		former: readBoot(settings.dataDir),
 		onBegin: () => writeBoot(settings.dataDir, boot),
 		clock,
 		onReleased: rescan,
-		onError: onStoreError,
+		onError: storeFailed,
 	});
 
-	/** Others changed what is queued or due. */
+	/** Another process changed what is queued or due. */
 	function rescan(): void {
 		void engine?.scheduler.rescan();
-		void webhooks?.rescan().catch(onStoreError);
+		void webhooks?.rescan().catch(storeFailed);
 	}
 
 	return {
-		eventWriter,
+		/** Endpoints have deliveries that are due. */
+		due: (endpointIds: readonly string[]): void => webhooks?.due(endpointIds),
+		/** The reputation figures of workspaces changed. */
+		counted: (workspaceIds: readonly string[]): void => guard?.counted(workspaceIds),
 
-		/** Resolves with the address of the listener for reports, `host:port`; null: there is none. */
+		/** Resolves with the address of the listener for reports, `host:port`; null without one. */
 		async start(publicUrl: string): Promise<string | null> {
 			let inboundAddress: string | null = null;
 			if (has('deliver') || has('webhook') || isShared) {
 				await presence.begin();
 			}
 			if (has('webhook')) {
-				webhooks = makeWebhooks(parts);
+				webhooks = createWebhooks(context);
 				await webhooks.start();
 			}
 			if (has('deliver')) {
-				engine = makeEngine(parts, publicUrl);
+				engine = createEngine(context, publicUrl);
 				await engine.start();
 			}
 			if (has('inbound')) {
-				inbound = makeInbound(parts);
+				inbound = createInbound(context);
 				inboundAddress = await inbound.start();
 			}
-			guard = startReputationGuard(parts);
+			guard = startReputationGuard(context);
 			// Where nothing leaves the machine, no records are needed, and no DNS.
 			if (has('deliver') && settings.delivery !== 'capture') {
-				domainChecks = makeDomainChecks(parts);
+				domainChecks = makeDomainChecks(context);
 				domainChecks.start();
 			}
 			return inboundAddress;
 		},
 
-		/** Mail for these lanes was handed to the writer. */
+		/** The writer has mail for these queues. */
 		arriving: (queues: Iterable<QueueKey>): void => engine?.scheduler.arriving(queues),
-		/** Mail of these lanes is stored: what this node has to let wait, or does not deliver, others may take. */
+		/** Mail of these queues is stored. Other nodes may take what must wait on this node, or is not delivered by it. */
 		accepted(queues: Iterable<QueueKey>): void {
 			if (isShared && presence.hasPeers()) {
 				tell(engine === null ? queues : [...queues].filter(queue => engine?.scheduler.isWaiting(queue)));
@@ -102,7 +89,7 @@ export function createRoles(options: RolesOptions) {
 		inboundSessions: () => inbound?.sessions() ?? null,
 		mailbox: () => inbound?.mailbox() ?? null,
 
-		/** What is remembered of the store is read again. */
+		/** Drops what is cached of the store. */
 		forget(): void {
 			engine?.forget();
 			webhooks?.forget();
@@ -111,10 +98,10 @@ export function createRoles(options: RolesOptions) {
 
 		rescan,
 
-		/** Others changed domains: one may be new. */
+		/** Another process changed domains. */
 		recheckDomains: (): void => domainChecks?.rescan(),
 
-		/** Follows the settings as they are now. `renewed`: the rules for refusals are others. `certificates`: reads the submission's. */
+		/** Applies changed settings. `renewed`: the rules for refusals changed. `certificates`: reads the submission's. */
 		reload({renewed, certificates}: {readonly renewed: boolean; readonly certificates: () => void}): void {
 			if (renewed) {
 				engine?.renewBounceRules();
@@ -142,10 +129,40 @@ export function createRoles(options: RolesOptions) {
 		async end(): Promise<void> {
 			await guard?.stop();
 			// Claims that cannot be given back now are at the next start, or by another node.
-			await presence.end().catch(onStoreError);
+			await presence.end().catch(storeFailed);
 			await engine?.stop();
 		},
 	};
 }
 
 export type Roles = ReturnType<typeof createRoles>;
+
+/** Watches the reputation of workspaces, in every process. */
+function startReputationGuard(context: Context): Guard {
+	const {store, live, forget, observer} = context;
+	return startGuard({
+		store,
+		limits: () => live().reputation,
+		acting: actingOf(context),
+		onJudged(judged) {
+			// Sends of a paused workspace are refused at once, not when the change is noticed.
+			if (judged.kind === 'paused') {
+				forget();
+			}
+			observer.judged(judged);
+		},
+		onError: observer.storeFailed,
+	});
+}
+
+/** Checks the DNS records of sender domains, where mail leaves the machine. */
+function makeDomainChecks(context: Context): DomainChecks {
+	const {settings, store, clock, observer} = context;
+	return createDomainChecks({
+		store,
+		names: sendingNames(settings),
+		openSources: () => openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
+		acting: actingOf(context),
+		observer,
+	});
+}

@@ -5,74 +5,24 @@ import {processEnvironment} from '../config/process-env.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import type {Store} from '../store/store.ts';
 
-export type StoreFaults = {
-	/** Somebody's read or write failed. A damaged store, or a failing disk, ends the process with exit code 74. */
-	readonly noted: (error: unknown) => void;
-	/** Whether the store cannot be written now. */
-	readonly failing: () => boolean;
-	readonly stop: () => void;
-};
-
-/** What follows where the store fails: it is logged, and tried until it can be used again. */
-export function watchForStoreFaults({store, logger}: {readonly store: Store; readonly logger: Logger}): StoreFaults {
-	const watch = watchStore({
-		// A change of its own: an update that changes nothing writes nothing.
-		probe: () => store.writer.transaction(bumpGeneration),
-		isUnavailable: store.dialect.isUnavailable,
-		onFailure(error) {
-			logger.error({event: 'store_failed', err: error}, 'The store cannot be used; it is tried again.');
-		},
-		onRecovery() {
-			logger.info({event: 'store_recovered'}, 'The store can be used again.');
-		},
-	});
-	return {
-		noted(error) {
-			if (store.dialect.isDamage(error)) {
-				logger.fatal({event: 'store_damaged', err: error}, 'The store is damaged or its disk fails: stopping.');
-				killIfStuck(exitSeconds);
-				process.exit(74);
-			}
-			watch.failed(error);
-		},
-		failing: watch.failing,
-		stop: watch.stop,
-	};
-}
-
-export type StoreWatchOptions = {
-	/** Writes a little; rejects while the store cannot be written. */
-	readonly probe: () => Promise<void>;
-	readonly isUnavailable: (error: unknown) => boolean;
-	readonly onFailure: (error: unknown) => void;
-	/** The store can be written again. */
-	readonly onRecovery: () => void;
-};
-
-/** Whether the store can be written, learnt from whoever failed; while it cannot it is tried every second. */
-export type StoreWatch = {
-	/** Somebody's read or write failed. */
-	readonly failed: (error: unknown) => void;
-	readonly failing: () => boolean;
-	readonly stop: () => void;
-};
-
 const probeMs = 1000;
 
-export function watchStore({probe, isUnavailable, onFailure, onRecovery}: StoreWatchOptions): StoreWatch {
+/** Logs a store that fails, and tries once a second to write until it works again. */
+export function watchForStoreFaults({writer, dialect}: Pick<Store, 'writer' | 'dialect'>, logger: Logger) {
 	let failing = false;
-	/** It has not failed lately. */
+	/** The store has not failed for a second. */
 	let calm = true;
 	let stopped = false;
 	let timer: NodeJS.Timeout | undefined;
 
-	function probeNow(): void {
-		probe().then(recover, probeLater);
+	function probe(): void {
+		// A real change: an update that changes nothing writes nothing.
+		writer.transaction(bumpGeneration).then(recover, probeLater);
 	}
 
 	function probeLater(): void {
 		if (!stopped) {
-			timer = setTimeout(probeNow, probeMs);
+			timer = setTimeout(probe, probeMs);
 		}
 	}
 
@@ -82,27 +32,36 @@ export function watchStore({probe, isUnavailable, onFailure, onRecovery}: StoreW
 		timer = setTimeout(() => {
 			calm = true;
 		}, probeMs).unref();
-		onRecovery();
+		logger.info({event: 'store_recovered'}, 'The store can be used again.');
 	}
 
 	return {
-		failed(error) {
-			if (!isUnavailable(error)) {
-				onFailure(error);
-			} else if (!failing) {
+		/** Notes that a read or write failed. A damaged store, or a failing disk, ends the process with exit code 74. */
+		failed(error: unknown): void {
+			if (dialect.isDamage(error)) {
+				logger.fatal({event: 'store_damaged', err: error}, 'The store is damaged or its disk fails: stopping.');
+				killIfStuck(exitSeconds);
+				process.exit(74);
+			}
+			const isUnavailable = dialect.isUnavailable(error);
+			if (isUnavailable && failing) {
+				return;
+			}
+			logger.error({event: 'store_failed', err: error}, 'The store cannot be used; it is tried again.');
+			if (isUnavailable) {
 				failing = true;
-				onFailure(error);
 				clearTimeout(timer);
-				// It may have been one connection that ended: then nobody else shall wait.
+				// A single lost connection must not keep others waiting.
 				if (calm) {
-					probeNow();
+					probe();
 				} else {
 					probeLater();
 				}
 			}
 		},
-		failing: () => failing,
-		stop() {
+		/** Whether the store cannot be written now. */
+		failing: (): boolean => failing,
+		stop(): void {
 			stopped = true;
 			clearTimeout(timer);
 		},

@@ -1,46 +1,25 @@
 import {randomBytes} from 'node:crypto';
 import {isIPv6} from 'node:net';
-import {hostname as machine} from 'node:os';
 import {findSubmissionTemplate, makeSubmissionTemplate} from '../admin/submission-template.ts';
 import {implicitTlsPort, isLoopback} from '../config/derive.ts';
-import type {Settings} from '../config/settings.ts';
 import {readTls} from '../inbound/sessions.ts';
-import type {Clock} from '../kit/clock.ts';
-import type {MailLog} from '../log/mail-events.ts';
-import type {NewId} from '../mail/ids.ts';
-import type {Store} from '../store/store.ts';
-import type {SubmissionListener} from '../submission/listener.ts';
+import type {SubmissionListener, SubmissionObserver} from '../submission/listener.ts';
 import {createLogIn} from '../submission/log-in.ts';
 import {createSubmit} from '../submission/submit.ts';
+import {actingOf, type Context} from './context.ts';
 import type {Intake} from './intake.ts';
-import type {Metrics} from './metrics.ts';
-import {createThrottle} from './throttle.ts';
-
-export type SubmissionOptions = {
-	readonly settings: Settings;
-	readonly intake: Intake;
-	readonly store: Store;
-	readonly clock: Clock;
-	readonly newId: NewId;
-	readonly mayAccept: () => boolean;
-	/** Whether there is room for new mail. */
-	readonly hasRoom: () => boolean;
-	readonly metrics: Pick<Metrics, 'submitted' | 'submissionRefused'>;
-	readonly mailLog: MailLog;
-	readonly onStoreError: (error: unknown) => void;
-};
-
-/** How often the same refusal of the same client is logged. */
-const refusalEveryMs = 60_000;
 
 /** Mail that programs submit by SMTP: served with the API, by the same keys, limits and checks. */
-export function createSubmission(options: SubmissionOptions) {
-	const {settings, intake, store, clock, newId, mailLog, metrics} = options;
-	const {accept, auth, limits, countFailure} = intake;
+export function createSubmission(
+	context: Pick<Context, 'settings' | 'store' | 'clock' | 'newId' | 'mayAccept' | 'hasSpace'> & {
+		readonly observer: SubmissionObserver;
+	},
+	{accept, auth, limits, countFailure}: Pick<Intake, 'accept' | 'auth' | 'limits' | 'countFailure'>,
+) {
+	const {settings, store, observer} = context;
 	const {hostname, submissionListen, submissionTlsCert, submissionTlsKey} = settings;
 	const tls = () => readTls(submissionTlsCert, submissionTlsKey);
-	const tools = {clock, newId, random: randomBytes, operator: {actor: 'daemon', from: machine()}};
-	const tellsOfRefusal = createThrottle(refusalEveryMs, clock);
+	const tools = {...actingOf(context), clock: context.clock, random: randomBytes};
 	let listener: SubmissionListener | null = null;
 
 	async function templateOf(workspaceId: string): Promise<string> {
@@ -64,22 +43,11 @@ export function createSubmission(options: SubmissionOptions) {
 					reader: store.reader,
 					templateOf,
 					takeRate: async caller => (await limits.take(caller, 'send', 1)) === 1,
-					mayAccept: options.mayAccept,
+					mayAccept: context.mayAccept,
 				}),
-				hasDisk: options.hasRoom,
-				now: clock.now,
-				onMail({leftFor, ...mail}) {
-					metrics.submitted(mail.ids.length);
-					leftFor.forEach(metrics.submissionRefused);
-					mailLog.submitted(mail);
-				},
-				onRefused(refusal) {
-					metrics.submissionRefused(refusal.reason);
-					if (tellsOfRefusal(`${refusal.client} ${refusal.text}`)) {
-						mailLog.submissionRefused(refusal);
-					}
-				},
-				onStoreError: options.onStoreError,
+				hasDisk: context.hasSpace,
+				now: context.clock.now,
+				observer,
 			});
 			listener = made;
 			const addresses: string[] = [];
@@ -90,7 +58,7 @@ export function createSubmission(options: SubmissionOptions) {
 			}
 			return addresses.join(',');
 		},
-		/** The certificate's files are read again; throws where they cannot be, then the one before still holds. */
+		/** Reads the certificate's files again. Throws where they cannot be read; the former certificate stays in use. */
 		reload(): void {
 			const renewed = tls();
 			if (renewed !== null) {

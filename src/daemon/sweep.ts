@@ -34,7 +34,7 @@ export type SweepOptions = {
 	readonly intervalMs: () => number;
 	readonly clock: Pick<Clock, 'monotonic'>;
 	/** A task failed; it is tried again at the next sweep. */
-	readonly onError: (error: unknown, task: string) => void;
+	readonly failed: (error: unknown, task: string) => void;
 };
 
 export type Sweep = {
@@ -48,7 +48,7 @@ const longestRestMs = 1000;
 const longestTimer = 2 ** 31 - 1;
 
 /** Sweeps at intervals. Several nodes may sweep one store at once. */
-export function startSweep({tasks, intervalMs, clock, onError}: SweepOptions): Sweep {
+export function startSweep({tasks, intervalMs, clock, failed}: SweepOptions): Sweep {
 	let stopping = false;
 	let timer: NodeJS.Timeout | undefined;
 	let sweeping: Promise<void> | null = null;
@@ -76,7 +76,7 @@ export function startSweep({tasks, intervalMs, clock, onError}: SweepOptions): S
 			try {
 				await runSteps(begin());
 			} catch (error) {
-				onError(error, name);
+				failed(error, name);
 			}
 		}
 	}

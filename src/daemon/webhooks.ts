@@ -1,14 +1,12 @@
 import {Worker} from 'node:worker_threads';
 import {webhookCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
-import type {Clock} from '../kit/clock.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {storeTime} from '../kit/time.ts';
 import type {NewId} from '../mail/ids.ts';
 import {webhookBody} from '../mail/webhook.ts';
 import {releaseUnknown} from '../store/held-claims.ts';
 import type {Vault} from '../store/sealed.ts';
-import type {Store} from '../store/store.ts';
 import {type ClaimedDelivery, deliveryClaims, readDueEndpoints, readEndpointWork} from '../store/webhook-queue.ts';
 import {type Endpoint, hasEndpoints, purgeEndpoints} from '../store/webhooks.ts';
 import type {PosterData} from '../threads/poster.ts';
@@ -18,43 +16,25 @@ import type {GuardOptions} from '../webhook/guard.ts';
 import type {PostEnd} from '../webhook/post.ts';
 import {createPostThread} from '../webhook/post-thread.ts';
 import {type Signing, signingAt} from '../webhook/sign.ts';
-import {type Attempted, createTurnWrite} from '../webhook/turn.ts';
+import {createTurnWrite} from '../webhook/turn.ts';
 import {watchArrivals} from './arrivals.ts';
+import type {Context} from './context.ts';
 
 /** How often it is looked for events that another node wrote, milliseconds. */
 const arrivalsMs = 1000;
 
-export type WebhooksOptions = {
-	readonly settings: Settings;
-	readonly version: string;
-	readonly store: Store;
-	readonly vault: Vault;
-	/** This daemon's claims bear this id. */
-	readonly boot: string;
-	readonly clock: Clock;
-	readonly onAttempted: (attempted: Attempted) => void;
-	readonly onStoreError: (error: unknown) => void;
-	/** An attempt failed by a fault of ours. */
-	readonly onFault: (error: unknown) => void;
-	/** The secret of an endpoint cannot be opened; its deliveries wait. */
-	readonly onSecretFault: (error: unknown, endpointId: string) => void;
-	/** The thread that posts ended by itself and is replaced. */
-	readonly onCrash: (reason: string) => void;
-};
-
 const rowsPerPurge = 500;
 
 /** The webhooks of the daemon, as the settings say. */
-export function createWebhooks(options: WebhooksOptions) {
-	const {settings, store, vault, clock, onStoreError} = options;
+export function createWebhooks({settings, version, store, vault, boot, clock, observer}: Context) {
 	const thread = createPostThread({
 		spawn: () =>
 			new Worker(new URL('../threads/poster.js', import.meta.url), {
-				workerData: {...postingOf(settings, options.version), time: store.clock.memory} satisfies PosterData,
+				workerData: {...postingOf(settings, version), time: store.clock.memory} satisfies PosterData,
 				resourceLimits: threadLimits.poster,
 			}),
 		clock,
-		onCrash: options.onCrash,
+		onCrash: observer.workerEnded,
 	});
 
 	async function attempt(delivery: ClaimedDelivery): Promise<PostEnd | null> {
@@ -63,7 +43,7 @@ export function createWebhooks(options: WebhooksOptions) {
 		try {
 			signing = openSigning(vault, endpointId, signingAt(delivery, storeTime(clock.now())));
 		} catch (error) {
-			options.onSecretFault(error, endpointId);
+			observer.webhookSecretFault(error, endpointId);
 			return null;
 		}
 		return await thread.post({id, url, body, signing});
@@ -72,18 +52,16 @@ export function createWebhooks(options: WebhooksOptions) {
 	const dispatcher = createDispatcher({
 		...settings.webhookConcurrency,
 		writer: store.writer,
-		turnWrite: createTurnWrite(options.boot),
+		turnWrite: createTurnWrite(boot),
 		readWork: () => readEndpointWork(store.reader),
 		releaseUnknown: known =>
-			store.writer.transaction(trx =>
-				releaseUnknown(trx, deliveryClaims, options.boot, known(), storeTime(clock.now())),
-			),
+			store.writer.transaction(trx => releaseUnknown(trx, deliveryClaims, boot, known(), storeTime(clock.now()))),
 		post: attempt,
 		backoffMs: settings.webhookBackoff,
 		clock,
-		onAttempted: options.onAttempted,
-		onStoreError,
-		onFault: options.onFault,
+		onAttempted: observer.posted,
+		onStoreError: observer.storeFailed,
+		onFault: observer.webhookFault,
 	});
 
 	let arrivals: {stop: () => void} | null = null;
@@ -98,7 +76,7 @@ export function createWebhooks(options: WebhooksOptions) {
 		try {
 			while (await store.writer.transaction(trx => purgeEndpoints(trx, rowsPerPurge))) {}
 		} catch (error) {
-			onStoreError(error);
+			observer.storeFailed(error);
 		} finally {
 			purging = false;
 		}
@@ -116,7 +94,7 @@ export function createWebhooks(options: WebhooksOptions) {
 				arrivals = watchArrivals({
 					readDue: () => readDueEndpoints(store.reader, storeTime(clock.now())),
 					onDue: dispatcher.due,
-					onError: onStoreError,
+					onError: observer.storeFailed,
 					clock,
 					periodMs: arrivalsMs,
 				});
@@ -170,7 +148,7 @@ export function postingOf(settings: PostingSettings, version: string): Posting {
 	};
 }
 
-export type ExampleOptions = Pick<WebhooksOptions, 'version' | 'vault' | 'clock'> & {
+export type ExampleOptions = Pick<Context, 'version' | 'vault' | 'clock'> & {
 	readonly settings: PostingSettings;
 	readonly newId: NewId;
 };

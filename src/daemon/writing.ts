@@ -1,24 +1,11 @@
 import process from 'node:process';
 import {Worker} from 'node:worker_threads';
-import type {Settings} from '../config/settings.ts';
 import {storeFile} from '../data-folder/open.ts';
 import {threadLimits} from '../kit/memory.ts';
-import type {EventWriter} from '../outcome/outbox.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {createWriterThread} from '../store/engine/writer-thread.ts';
-import type {Store} from '../store/store.ts';
 import type {WriterData, WriterLive, WriterNews} from '../threads/writer.ts';
-
-export type WritingOptions = {
-	readonly settings: Settings;
-	/** The settings as they are now. */
-	readonly live: () => Pick<Settings, 'idempotencyRetention'>;
-	readonly store: Store;
-	/** This daemon's claims bear this id. */
-	readonly boot: string;
-	/** Is told what the writes of the thread have for it. */
-	readonly eventWriter: () => EventWriter;
-};
+import type {Context} from './context.ts';
 
 /** How the daemon writes: `writer` takes the place of the store's own. */
 export type Writing = {
@@ -32,7 +19,13 @@ export type Writing = {
 };
 
 /** With SQLite a thread writes what comes often; PostgreSQL does its work elsewhere, and needs none. */
-export function createWriting({settings, live, store, boot, eventWriter}: WritingOptions): Writing {
+export function createWriting({
+	settings,
+	live,
+	store,
+	boot,
+	eventWriter,
+}: Pick<Context, 'settings' | 'live' | 'store' | 'boot' | 'eventWriter'>): Writing {
 	if (settings.databaseUrl !== null) {
 		const {writer} = store;
 		return {writer, start: () => undefined, reload: () => undefined, stop: writer.idle};
@@ -53,9 +46,9 @@ export function createWriting({settings, live, store, boot, eventWriter}: Writin
 			}),
 		onNews({kind, ids}) {
 			if (kind === 'due') {
-				eventWriter().onDue(ids);
+				eventWriter.onDue(ids);
 			} else {
-				eventWriter().onCounted?.(ids);
+				eventWriter.onCounted?.(ids);
 			}
 		},
 		onDeath(error) {

@@ -31,6 +31,12 @@ export type RefusalReason =
 	| 'no_disk'
 	| 'store';
 
+export type InboundObserver = {
+	readonly inboundTaken: (mail: ReceivedMail) => void;
+	readonly inboundRefused: (reason: RefusalReason, client: string) => void;
+	readonly storeFailed: (error: unknown) => void;
+};
+
 export type ListenerOptions = {
 	/** The name in the greeting. */
 	readonly hostname: string;
@@ -43,9 +49,7 @@ export type ListenerOptions = {
 	readonly takeIn: TakeIn;
 	/** Whether the disk has room for mail; where it has none, senders keep theirs and come again. */
 	readonly hasDisk: () => boolean;
-	readonly onMail: (mail: ReceivedMail) => void;
-	readonly onRefused: (reason: RefusalReason, client: string) => void;
-	readonly onStoreError: (error: unknown) => void;
+	readonly observer: InboundObserver;
 	readonly limits?: Partial<ListenerLimits>;
 };
 
@@ -68,7 +72,7 @@ export function createListener(options: ListenerOptions) {
 		hostname: options.hostname,
 		limits,
 		begin: () => ({addressees: []}),
-		onTooMany: client => options.onRefused('too_many_sessions', client),
+		onTooMany: client => options.observer.inboundRefused('too_many_sessions', client),
 	});
 
 	const server = new GuardedServer(
@@ -94,7 +98,7 @@ export function createListener(options: ListenerOptions) {
 		}
 		session.addressees = [];
 		if (!options.hasDisk()) {
-			options.onRefused('no_disk', session.client);
+			options.observer.inboundRefused('no_disk', session.client);
 			done(reply(452, '4.3.1 Too little space on the disk, try again later'));
 			return;
 		}
@@ -125,11 +129,11 @@ export function createListener(options: ListenerOptions) {
 	async function judge(recipient: {address: string}, session: Session<State>, bytes: number): Promise<Error | null> {
 		const judged = await options.judge(recipient.address);
 		if (!judged.ok) {
-			options.onRefused(judged.reason, session.client);
+			options.observer.inboundRefused(judged.reason, session.client);
 			return reply(judged.code, judged.text);
 		}
 		if (!(await options.allowances.has(judged, session.client, bytes))) {
-			options.onRefused('too_many', session.client);
+			options.observer.inboundRefused('too_many', session.client);
 			return reply(450, tooMany);
 		}
 		session.addressees.push(judged);
@@ -138,8 +142,8 @@ export function createListener(options: ListenerOptions) {
 	}
 
 	function refusedByStore({client}: Session<State>, error: unknown): void {
-		options.onRefused('store', client);
-		options.onStoreError(error);
+		options.observer.inboundRefused('store', client);
+		options.observer.storeFailed(error);
 	}
 
 	function onData(
@@ -170,7 +174,7 @@ export function createListener(options: ListenerOptions) {
 			const heard = {client, roles, size: raw.length, tls: secure && tlsOptions ? tlsOptions.version : null, share};
 			if (isLooping(raw, options.ourNames)) {
 				share.giveBack();
-				options.onMail({...heard, taken: null});
+				options.observer.inboundTaken({...heard, taken: null});
 				return '2.6.0 Dropped: it goes round in circles';
 			}
 			const taken = await options.takeIn({
@@ -182,7 +186,7 @@ export function createListener(options: ListenerOptions) {
 			if (!taken.isNew) {
 				share.giveBack();
 			}
-			options.onMail({...heard, taken});
+			options.observer.inboundTaken({...heard, taken});
 			return `2.6.0 Stored as ${shortKey(taken.id)}`;
 		}
 
@@ -192,7 +196,7 @@ export function createListener(options: ListenerOptions) {
 			if (received.kind === 'whole') {
 				end(null, await take(received.share));
 			} else if (received.kind === 'refused') {
-				options.onRefused(received.reason, client);
+				options.observer.inboundRefused(received.reason, client);
 				end(refusals[received.reason]);
 			} else {
 				sessions.received(id);

@@ -19,9 +19,11 @@ export type ReadingOptions = {
 	/** Writes what it says, and that it was read, in one transaction. */
 	readonly record: (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<void>;
 	readonly clock: Pick<Clock, 'now'>;
-	/** It cannot be read or written down, for no fault of the store: it is kept for a person. */
-	readonly onUnreadable: (cameIn: CameIn, error: unknown) => void;
-	readonly onStoreError: (error: unknown) => void;
+	readonly observer: {
+		/** The mail cannot be read or recorded, though the store works: it is kept for a person. */
+		readonly inboundUnreadable: (cameIn: CameIn, error: unknown) => void;
+		readonly storeFailed: (error: unknown) => void;
+	};
 };
 
 /** What another node took in is read by us if it was not after so long, milliseconds. */
@@ -62,7 +64,7 @@ export function createReading(options: ReadingOptions) {
 			try {
 				again = (await readSome()) || again;
 			} catch (error) {
-				options.onStoreError(error);
+				options.observer.storeFailed(error);
 				again = true;
 				await rest(retryMs);
 			}
@@ -116,12 +118,12 @@ export function createReading(options: ReadingOptions) {
 		} catch (failure) {
 			return later(failure);
 		}
-		options.onUnreadable(cameIn, error);
+		options.observer.inboundUnreadable(cameIn, error);
 		return 'done';
 	}
 
 	function later(error: unknown): 'later' {
-		options.onStoreError(error);
+		options.observer.storeFailed(error);
 		return 'later';
 	}
 

@@ -18,6 +18,14 @@ export type SubmittedMail = Pick<Submitted, 'ids' | 'left' | 'leftFor'> & {
 	readonly tls: string | null;
 };
 
+export type SubmissionRefusal = Refusal & {readonly client: string};
+
+export type SubmissionObserver = {
+	readonly submitted: (mail: SubmittedMail) => void;
+	readonly submissionRefused: (refusal: SubmissionRefusal) => void;
+	readonly storeFailed: (error: unknown) => void;
+};
+
 export type ListenerOptions = {
 	/** The name in the greeting and in the trace field. */
 	readonly hostname: string;
@@ -28,9 +36,7 @@ export type ListenerOptions = {
 	/** Whether the disk has room for mail. */
 	readonly hasDisk: () => boolean;
 	readonly now: () => number;
-	readonly onMail: (mail: SubmittedMail) => void;
-	readonly onRefused: (refusal: Refusal & {readonly client: string}) => void;
-	readonly onStoreError: (error: unknown) => void;
+	readonly observer: SubmissionObserver;
 	readonly limits?: Partial<ListenerLimits>;
 };
 
@@ -69,7 +75,8 @@ export function createSubmissionListener(options: ListenerOptions) {
 		hostname,
 		limits: {...limits, sessionMs: Math.min(logInMs, limits.sessionMs)},
 		begin: () => ({key: '', caller: null, recipients: new Map()}),
-		onTooMany: client => options.onRefused({client, code: 421, text: 'too many sessions', reason: 'too_many_sessions'}),
+		onTooMany: client =>
+			options.observer.submissionRefused({client, code: 421, text: 'too many sessions', reason: 'too_many_sessions'}),
 		// Strangers who only connect keep nobody out.
 		givesWay: session => session.key === '',
 	});
@@ -108,7 +115,7 @@ export function createSubmissionListener(options: ListenerOptions) {
 	}
 
 	function refuse({client}: {readonly client: string}, refusal: Refusal): Error {
-		options.onRefused({...refusal, client});
+		options.observer.submissionRefused({...refusal, client});
 		return reply(refusal.code, refusal.text);
 	}
 
@@ -130,7 +137,7 @@ export function createSubmissionListener(options: ListenerOptions) {
 	}
 
 	function fail(session: Session<State>, error: unknown): Error {
-		options.onStoreError(error);
+		options.observer.storeFailed(error);
 		return refuse(session, unavailable);
 	}
 
@@ -214,7 +221,7 @@ export function createSubmissionListener(options: ListenerOptions) {
 				return;
 			}
 			const version = secure && tlsOptions ? tlsOptions.version : null;
-			options.onMail({client, key: caller.keyId, ids, left, leftFor, size: raw.length, tls: version});
+			options.observer.submitted({client, key: caller.keyId, ids, left, leftFor, size: raw.length, tls: version});
 			end(null, text);
 		}
 
@@ -225,7 +232,7 @@ export function createSubmissionListener(options: ListenerOptions) {
 			} else if (received.kind === 'refused') {
 				// `too_many` is for those who have an allowance.
 				const reason = received.reason === 'too_large' ? 'too_large' : 'no_room';
-				options.onRefused({client, code: reason === 'too_large' ? 552 : 452, text: reason, reason});
+				options.observer.submissionRefused({client, code: reason === 'too_large' ? 552 : 452, text: reason, reason});
 				end(refusals[reason]);
 			} else {
 				sessions.received(id);

@@ -2,7 +2,7 @@ import test, {type ExecutionContext} from 'ava';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {createDomainChecks} from '../../src/daemon/domain-checks.ts';
-import {createTelling} from '../../src/daemon/telling.ts';
+import {createObserver} from '../../src/daemon/observer.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {domainRecords} from '../../src/domains/domain-records.ts';
 import {addDomain} from '../../src/domains/domains.ts';
@@ -51,9 +51,13 @@ async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more:
 	const checked: DomainCheck[] = [];
 	const lines: Array<Record<string, unknown>> = [];
 	const mailLog = createMailLog({info: (line: Record<string, unknown>) => lines.push(line)} as never);
-	const telling = createTelling({
+	const observer = createObserver({
 		metrics: {} as never,
 		mailLog,
+		logger: null as never,
+		storeFailed(error) {
+			throw error;
+		},
 		infrastructure: {tried: () => null},
 		clock: tools.clock,
 	});
@@ -69,12 +73,12 @@ async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more:
 				close: () => undefined,
 			}),
 			acting: tools,
-			onChecked(check) {
-				checked.push(check);
-				telling.domainChecked(check);
-			},
-			onStoreError(error) {
-				throw error;
+			observer: {
+				...observer,
+				domainChecked(check) {
+					checked.push(check);
+					observer.domainChecked(check);
+				},
 			},
 		});
 		t.teardown(checks.stop);

@@ -4,11 +4,12 @@ import {watchFreeSpace} from '../../src/daemon/disk-space.ts';
 function watched(t: ExecutionContext, least = 1000) {
 	const disk = {free: async () => 0};
 	const changes: boolean[] = [];
-	const space = watchFreeSpace({
-		free: () => disk.free(),
-		least: () => least,
-		onChange: ({enough}) => void changes.push(enough),
-	});
+	const noted = ({event}: {event: string}) => void changes.push(event === 'disk_recovered');
+	const space = watchFreeSpace(
+		() => disk.free(),
+		() => least,
+		{info: noted, error: noted} as never,
+	);
 	t.teardown(space.stop);
 	return {
 		space,

@@ -28,7 +28,7 @@ test('every task runs to its end at each sweep, and begins anew at the next', as
 		tasks: [one.task, two.task],
 		intervalMs: () => 1,
 		clock: systemClock,
-		onError: error => t.fail(String(error)),
+		failed: error => t.fail(String(error)),
 	});
 	await waitFor('three sweeps', () => two.done.length >= 3);
 	await sweep.stop();
@@ -54,7 +54,7 @@ test('a task that fails holds up neither the others nor the next sweep', async t
 		],
 		intervalMs: () => 1,
 		clock: systemClock,
-		onError: (error, task) => faults.push(`${task}: ${(error as Error).message}`),
+		failed: (error, task) => faults.push(`${task}: ${(error as Error).message}`),
 	});
 	await waitFor('two sweeps', () => other.done.length >= 2);
 	await sweep.stop();
@@ -80,7 +80,7 @@ test('a stop waits for the step under way and lets the rest be', async t => {
 		],
 		intervalMs: () => 1,
 		clock: systemClock,
-		onError: error => t.fail(String(error)),
+		failed: error => t.fail(String(error)),
 	});
 	await waitFor('a step', () => begun === 1);
 	let stopped = false;
@@ -97,7 +97,7 @@ test('a stop waits for the step under way and lets the rest be', async t => {
 test('a shorter interval holds at once when it is told', async t => {
 	const {task, done} = countingTask('one', 1);
 	let interval = 2 ** 40; // Longer than any timer of Node.
-	const sweep = startSweep({tasks: [task], intervalMs: () => interval, clock: systemClock, onError: () => t.fail()});
+	const sweep = startSweep({tasks: [task], intervalMs: () => interval, clock: systemClock, failed: () => t.fail()});
 	await laterTimers();
 	t.is(done.length, 0);
 	interval = 1;

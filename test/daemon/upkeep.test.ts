@@ -7,8 +7,8 @@ test('what changes while the daemon starts is noticed', async t => {
 	const watch = watchChanges({
 		since: 7,
 		read: async () => 8,
-		onChange: () => changes++,
-		onError: error => t.fail(String(error)),
+		changed: () => void changes++,
+		failed: error => t.fail(String(error)),
 	});
 	t.teardown(() => watch.stop());
 	await waitFor('the change', () => changes === 1);

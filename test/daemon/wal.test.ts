@@ -24,12 +24,13 @@ async function watched(t: ExecutionContext) {
 	await store.database.schema.createTable('scratch', table => table.binary('content'));
 	await wal.empty();
 	const reported: string[] = [];
+	const note = ({event, bytes}: {event: string; bytes: number}) =>
+		void reported.push(`${event === 'wal_large' ? 'large' : 'emptied'} ${bytes}`);
 	const watch = watchWal({
 		wal,
 		most,
-		onLarge: bytes => reported.push(`large ${bytes}`),
-		onEmptied: bytes => reported.push(`emptied ${bytes}`),
-		onError: error => t.fail(String(error)),
+		logger: {warn: note, info: note} as never,
+		storeFailed: error => t.fail(String(error)),
 	});
 	t.teardown(watch.stop);
 	return {
@@ -99,9 +100,8 @@ test('a log that cannot be looked at is an error that is reported, and it is loo
 			},
 			empty: async () => true,
 		},
-		onLarge: () => t.fail(),
-		onEmptied: () => t.fail(),
-		onError: error => void reported.push(error),
+		logger: {warn: () => t.fail(), info: () => t.fail()} as never,
+		storeFailed: error => void reported.push(error),
 	});
 	t.teardown(watch.stop);
 	await watch.look();

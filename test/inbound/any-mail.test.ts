@@ -25,8 +25,10 @@ storeTest(test, 'whatever comes to a return path is read and recorded; nothing s
 		...{store, node: 'req_a', alone: true, clock},
 		read: async raw => readReport(raw, classify),
 		record: async (cameIn, read, raw) => void (await record(cameIn, read, raw)),
-		onUnreadable: (_, error) => faults.push(error),
-		onStoreError: error => faults.push(error),
+		observer: {
+			inboundUnreadable: (_, error) => faults.push(error),
+			storeFailed: error => faults.push(error),
+		},
 	});
 	t.teardown(() => reading.stop());
 	const takeIn = createTakeIn({writer: store.writer, node: 'req_a', clock});

@@ -23,7 +23,11 @@ function allowing(each: Amount): Allowances {
 	return createAllowances({each, untilRead: () => Promise.resolve(), clock: {monotonic: () => 0}});
 }
 
-async function listening(t: ExecutionContext, options: Partial<ListenerOptions> = {}) {
+async function listening(
+	t: ExecutionContext,
+	options: Partial<ListenerOptions> = {},
+	storeFailed: (error: unknown) => void = () => undefined,
+) {
 	const mails: Coming[] = [];
 	const received: ReceivedMail[] = [];
 	const refused: string[] = [];
@@ -37,9 +41,11 @@ async function listening(t: ExecutionContext, options: Partial<ListenerOptions> 
 			mails.push({...mail, raw: Buffer.from(mail.raw)});
 			return {id: 'f'.repeat(64), isNew: true};
 		},
-		onMail: mail => received.push(mail),
-		onRefused: reason => refused.push(reason),
-		onStoreError: () => undefined,
+		observer: {
+			inboundTaken: mail => received.push(mail),
+			inboundRefused: reason => refused.push(reason),
+			storeFailed,
+		},
 		hasDisk: () => true,
 		...options,
 	});
@@ -200,15 +206,18 @@ for (const [name, end] of Object.entries({
 test('the store fails: 451, and the session goes on', async t => {
 	let failing = true;
 	const errors: unknown[] = [];
-	const {port, refused} = await listening(t, {
-		takeIn: async () => {
-			if (failing) {
-				throw new Error('disk full');
-			}
-			return {id: 'a'.repeat(64), isNew: true};
+	const {port, refused} = await listening(
+		t,
+		{
+			takeIn: async () => {
+				if (failing) {
+					throw new Error('disk full');
+				}
+				return {id: 'a'.repeat(64), isNew: true};
+			},
 		},
-		onStoreError: error => errors.push(error),
-	});
+		error => errors.push(error),
+	);
 	const talk = await begun(t, port);
 	await talk.say('RCPT TO:<b1@bounces.test>');
 	t.is(await talk.data('x'), '451 4.3.0 The mail cannot be stored now, try again later');

@@ -31,8 +31,10 @@ function readingOf(t: ExecutionContext, store: Store, options: Partial<ReadingOp
 		},
 		record: ({id}) => record(store, id),
 		clock,
-		onUnreadable: (_, error) => unreadable.push((error as Error).message),
-		onStoreError: error => storeErrors.push(error),
+		observer: {
+			inboundUnreadable: (_, error) => unreadable.push((error as Error).message),
+			storeFailed: error => storeErrors.push(error),
+		},
 		...options,
 	});
 	t.teardown(() => reading.stop());

@@ -4,6 +4,7 @@ import test, {type ExecutionContext} from 'ava';
 import type {Caller} from '../../src/api/caller.ts';
 import type {Settings} from '../../src/config/settings.ts';
 import {createIntake} from '../../src/daemon/intake.ts';
+import {createObserver} from '../../src/daemon/observer.ts';
 import {createSubmission} from '../../src/daemon/submission.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createMailLog} from '../../src/log/maillog.ts';
@@ -46,29 +47,25 @@ async function openLab(t: ExecutionContext, store: Store, options: LabOptions = 
 	};
 	const counted: Array<number | string> = [];
 	const clock = systemClock;
-	const intake = createIntake({
-		live: () => ({rateLimit, authFailures, idempotencyRetention: 1000}),
-		store,
-		clock,
-		newId,
-		onWriting: () => undefined,
-		onAccepted: () => undefined,
-	});
-	const submission = createSubmission({
-		settings: settings as unknown as Settings,
-		intake,
-		store,
-		clock,
-		newId,
-		mayAccept,
-		hasRoom,
+	const intake = createIntake(
+		{live: () => ({rateLimit, authFailures, idempotencyRetention: 1000}), store, clock, newId},
+		{onWriting: () => undefined, onAccepted: () => undefined},
+	);
+	const observer = createObserver({
 		metrics: {
-			submitted: messages => void counted.push(messages),
-			submissionRefused: reason => void counted.push(reason),
-		},
+			submitted: (messages: number) => void counted.push(messages),
+			submissionRefused: (reason: string) => void counted.push(reason),
+		} as never,
 		mailLog: createMailLog({info: () => undefined, warn: () => undefined} as never),
-		onStoreError: error => t.fail(String(error)),
+		logger: null as never,
+		infrastructure: {tried: () => null},
+		storeFailed: error => t.fail(String(error)),
+		clock,
 	});
+	const submission = createSubmission(
+		{settings: settings as unknown as Settings, store, clock, newId, mayAccept, hasSpace: hasRoom, observer},
+		intake,
+	);
 	const address = await submission.listen();
 	t.teardown(submission.close);
 	return {
@@ -276,9 +273,11 @@ test('a password goes over TLS only, but for loopback; TLS from the first octet'
 		submit: null as never,
 		hasDisk: () => true,
 		now: () => 0,
-		onMail: () => undefined,
-		onRefused: () => undefined,
-		onStoreError: error => t.fail(String(error)),
+		observer: {
+			submitted: () => undefined,
+			submissionRefused: () => undefined,
+			storeFailed: error => t.fail(String(error)),
+		},
 	});
 	t.teardown(listener.close);
 	const open = {host: '127.0.0.1', port: 0, isLoopback: false};
@@ -311,9 +310,11 @@ test('strangers who only connect keep out nobody who logs in', async t => {
 		submit: null as never,
 		hasDisk: () => true,
 		now: () => 0,
-		onMail: () => undefined,
-		onRefused: ({reason}) => refused.push(reason),
-		onStoreError: error => t.fail(String(error)),
+		observer: {
+			submitted: () => undefined,
+			submissionRefused: ({reason}) => refused.push(reason),
+			storeFailed: error => t.fail(String(error)),
+		},
 		limits: {clients: 4, perClient: 3},
 	});
 	t.teardown(listener.close);

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createTelling} from '../../src/daemon/telling.ts';
+import {createObserver} from '../../src/daemon/observer.ts';
 import {createLog} from '../../src/log/log.ts';
 import {createMailLog} from '../../src/log/maillog.ts';
 import type {Attempt} from '../../src/mail/outcome.ts';
@@ -18,7 +18,7 @@ const accepted: Attempt = {
 };
 const refused: Attempt = {...accepted, host: 'first.example', phase: 'auth', code: 535, reply: 'who?'};
 
-/** A telling whose time the test moves, and what is in its log. */
+/** An observer whose time the test moves, and what is in its log. */
 function start() {
 	const lines: string[] = [];
 	const destination = {
@@ -28,14 +28,18 @@ function start() {
 	};
 	const {logger} = createLog({level: 'info', format: 'json', colour: false, destination});
 	const time = {now: 0};
-	const telling = createTelling({
+	const observer = createObserver({
 		metrics: {attempted: () => undefined} as never,
 		mailLog: createMailLog(logger),
+		logger,
+		storeFailed(error) {
+			throw error;
+		},
 		infrastructure: createInfrastructureAlarm({monotonic: () => time.now}),
 		clock: {monotonic: () => time.now},
 	});
 	const records = (event: string) => lines.map(line => JSON.parse(line)).filter(line => line.event === event);
-	return {telling, time, records};
+	return {observer, time, records};
 }
 
 /** A mail that the second smarthost took. */
@@ -49,48 +53,48 @@ function relayed(...attempts: Attempt[]): JudgedTry {
 }
 
 test('a smarthost that refuses our log-in is told, once in ten minutes, though the next one takes the mail', t => {
-	const {telling, time, records} = start();
-	telling.recorded(relayed(refused));
-	telling.recorded(relayed(refused));
+	const {observer, time, records} = start();
+	observer.recorded(relayed(refused));
+	observer.recorded(relayed(refused));
 	const unsafe = {...refused, host: 'other.example', code: null, enhanced: '5.7.4', reply: 'not over plain text'};
-	telling.recorded(relayed(unsafe));
+	observer.recorded(relayed(unsafe));
 	t.like(records('log_in_refused'), {
 		length: 2,
 		0: {level: 'error', host: 'first.example', reply: 'who?'},
 		1: {level: 'error', host: 'other.example', reply: 'not over plain text'},
 	});
 	time.now = 10 * 60_000;
-	telling.recorded(relayed(refused));
+	observer.recorded(relayed(refused));
 	t.is(records('log_in_refused').length, 3);
 	t.is(records('sent').length, 4);
 });
 
 test('a connection that is lost, and any other refusal, is no refused log-in', t => {
-	const {telling, records} = start();
-	telling.recorded(relayed({...refused, code: null}, {...refused, phase: 'rcpt', code: 550}));
+	const {observer, records} = start();
+	observer.recorded(relayed({...refused, code: null}, {...refused, phase: 'rcpt', code: 550}));
 	t.is(records('log_in_refused').length, 0);
 });
 
 test('a way that is not found is told once a minute for each workspace', t => {
-	const {telling, time, records} = start();
+	const {observer, time, records} = start();
 	const error = new Error('A sealed secret in the store is damaged.');
 	const queue = {destination: 'a.example', workspaceId: 'ws_1'};
-	telling.routeNotFound(error, queue);
-	telling.routeNotFound(error, {...queue, destination: 'b.example'});
-	telling.routeNotFound(error, {...queue, workspaceId: 'ws_2'});
+	observer.routeNotFound(error, queue);
+	observer.routeNotFound(error, {...queue, destination: 'b.example'});
+	observer.routeNotFound(error, {...queue, workspaceId: 'ws_2'});
 	t.like(records('way_not_found'), {
 		length: 2,
 		0: {level: 'error', workspace: 'ws_1', destination: 'a.example', message: error.message},
 		1: {workspace: 'ws_2'},
 	});
 	time.now = 60_000;
-	telling.routeNotFound(error, queue);
+	observer.routeNotFound(error, queue);
 	t.is(records('way_not_found').length, 3);
 });
 
 test('a fault of ours names the copy', t => {
-	const {telling, records} = start();
-	telling.recipientFault(new TypeError('broken'), recipient);
+	const {observer, records} = start();
+	observer.faulted(new TypeError('broken'), recipient);
 	t.like(records('copy_fault'), {
 		length: 1,
 		0: {level: 'error', message_id: 'msg_1', recipient: 'ann@shop.example', err: {message: 'broken'}},
@@ -98,7 +102,7 @@ test('a fault of ours names the copy', t => {
 });
 
 test('a provider that refuses more than one mail in twenty because of us is told of once an hour', t => {
-	const {telling, time, records} = start();
+	const {observer, time, records} = start();
 	const host = 'mx1.mail.outlook.example';
 	const blocked = {
 		...refused,
@@ -112,7 +116,7 @@ test('a provider that refuses more than one mail in twenty because of us is told
 	const one = relayed();
 	const bad: JudgedTry = {...one, result: {...one.result, outcome, attempts: [blocked]}};
 	for (let n = 0; n < 20; n++) {
-		telling.recorded(bad);
+		observer.recorded(bad);
 	}
 	t.like(records('infrastructure_alarm'), {
 		length: 1,
@@ -121,18 +125,18 @@ test('a provider that refuses more than one mail in twenty because of us is told
 	t.false(Object.hasOwn(records('infrastructure_alarm')[0], 'workspace'), 'no workspace is blamed');
 	time.now = 3_600_000;
 	for (let n = 0; n < 5; n++) {
-		telling.recorded(bad);
+		observer.recorded(bad);
 	}
 	t.is(records('infrastructure_alarm').length, 2);
 });
 
 test('what became of a workspace by its figures is told', t => {
-	const {telling, records} = start();
+	const {observer, records} = start();
 	const finding = {kind: 'bounces', span: 'day', n: 30, of: 200, share: 0.15} as const;
 	const about = {workspaceId: 'ws_1', name: 'acme'};
-	telling.judged({...about, kind: 'warned', findings: [{...finding, level: 'warn', limit: 0.05}]});
-	telling.judged({...about, kind: 'paused', findings: [{...finding, level: 'pause', limit: 0.1}]});
-	telling.judged({...about, kind: 'calm', findings: []});
+	observer.judged({...about, kind: 'warned', findings: [{...finding, level: 'warn', limit: 0.05}]});
+	observer.judged({...about, kind: 'paused', findings: [{...finding, level: 'pause', limit: 0.1}]});
+	observer.judged({...about, kind: 'calm', findings: []});
 	const figures = '30 of 200 bounced in 24 hours (15%, limit 10%)';
 	t.like(records('workspace_paused'), {length: 1, 0: {level: 'error', workspace: 'ws_1', figures}});
 	t.like(records('workspace_warned'), {length: 1, 0: {level: 'warn', workspace: 'ws_1'}});
