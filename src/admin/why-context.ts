@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
-import {claimMarginMs} from '../mail/retry.ts';
+import {claimMarginMs, lifetimeOf, noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import {findAudit} from '../store/audit.ts';
 import {listNodes} from '../store/nodes.ts';
 import type {RecipientFacts} from '../store/queue/queue-summary.ts';
@@ -29,15 +29,20 @@ export type WhyInput = {
 	readonly daemons: Daemons;
 	/** Milliseconds. */
 	readonly settings: {readonly attemptDeadline: number; readonly queueLifetime: number};
+	readonly ownRetryOf: (destination: string) => OwnRetry | Promise<OwnRetry>;
 };
 
 /** What decides, besides the copies themselves, when they are tried. */
 export async function readWhyContext(
 	reader: Knex,
 	facts: readonly RecipientFacts[],
-	{now, daemons, settings: {attemptDeadline, queueLifetime}}: WhyInput,
+	{now, daemons, settings: {attemptDeadline, queueLifetime}, ownRetryOf}: WhyInput,
 ): Promise<WhyContext> {
 	const holds = await readHolds(reader, facts);
+	const destinations = [...new Set(facts.map(({destination}) => destination))];
+	const ownRetries = new Map(
+		await Promise.all(destinations.map(async destination => [destination, await ownRetryOf(destination)] as const)),
+	);
 	const {running, delivering, lives} = daemons;
 	return {
 		now,
@@ -50,8 +55,10 @@ export async function readWhyContext(
 			const at = Date.parse(until ?? '') - attemptDeadline - claimMarginMs;
 			return at <= now && at > now - attemptDeadline - claimMarginMs ? storeTime(at) : null;
 		},
-		givesUpAt: ({accepted_at: accepted, queue_lifetime_s: own}) =>
-			storeTime(Date.parse(accepted) + (own === null ? queueLifetime : own * 1000)),
+		givesUpAt: ({accepted_at: accepted, destination, queue_lifetime_s: ofWorkspace}) =>
+			storeTime(
+				Date.parse(accepted) + lifetimeOf(ownRetries.get(destination) ?? noOwnRetry, queueLifetime, ofWorkspace),
+			),
 		heldBy: ({id}) => holds.get(id) ?? {user: null, reason: null},
 	};
 }

@@ -5,6 +5,7 @@ import {hostnameRemark} from '../config/rules.ts';
 import {type ShownSetting, showSettings} from '../config/show.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {systemClock} from '../kit/clock.ts';
+import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import type {Pace, PaceReaction, Route} from '../mail/route.ts';
 import type {RouteChoice} from '../mail/route-choice.ts';
 import type {DnsAnswer, MxRecord} from '../net/dns.ts';
@@ -16,7 +17,7 @@ import {networkOf} from '../routing/router.ts';
 import {domain as parseDomain} from './options.ts';
 import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
-import {duration, fields, table, wrapped} from './text.ts';
+import {duration, fields, retryTexts, table, wrapped} from './text.ts';
 
 export function configCommands(config: Command): void {
 	verb(config, 'show', 'Print the effective settings, secrets masked', 'mailctl config show').action(
@@ -86,8 +87,8 @@ export async function showPace(session: Session, text: string | undefined): Prom
 	// Who still captures all mail asks what will hold when it is delivered.
 	const delivery = network.delivery === 'capture' ? 'mx' : network.delivery;
 	const route = chooseRoute(name, hosts, {pool: null, route: null}, {...network, delivery}, destinations, () => null);
-	const {site, provider, pace, terms} = route;
-	const shown = view(provider, pace);
+	const {site, provider, pace, retry, terms} = route;
+	const shown = view(provider, pace, retry);
 	session.show({domain: name, mx: hosts, site, ...shown, tls: terms.tls, sources: addressesOf(route)}, () =>
 		fields([
 			['domain', name],
@@ -98,6 +99,8 @@ export async function showPace(session: Session, text: string | undefined): Prom
 			['mails a session', pace.mailsPerSession],
 			['mails a minute', pace.perMinute ?? 'no limit'],
 			['suspended after', `${pace.failures} tries in a row that no host answered`],
+			...(shown.retry === null ? [] : [['tried again after', shown.retry] as const]),
+			...(shown.lifetime === null ? [] : [['given up after', shown.lifetime] as const]),
 			['tls', terms.nextHop.kind === 'mx' ? terms.tls : 'as the URL of the smarthost says'],
 			['sources', addressesOf(route).join(' ') || null],
 			...shown.reactions.map((reaction, index): [string, string] => [
@@ -135,7 +138,7 @@ function showAll(session: Session, destinations: Destinations): void {
 	rows.splice(1, 0, {name: 'smarthost', pace: smarthost, tls: null, provider: null});
 	session.show(
 		rows.map(({name, pace, tls, provider}) => ({
-			...view(name, pace),
+			...view(name, pace, provider?.retry ?? noOwnRetry),
 			tls,
 			route: provider?.route ? routeText(provider.route) : null,
 			source_pool: provider?.pool ?? null,
@@ -163,7 +166,7 @@ function namesOf({byDomain, byMx}: Destinations, provider: Provider | null): str
 	return [...names(byDomain), ...names(byMx)];
 }
 
-function view(entry: string, pace: Pace) {
+function view(entry: string, pace: Pace, retry: OwnRetry) {
 	return {
 		entry,
 		connections: pace.connections,
@@ -171,6 +174,7 @@ function view(entry: string, pace: Pace) {
 		mails_per_session: pace.mailsPerSession,
 		per_minute: pace.perMinute,
 		failures: pace.failures,
+		...retryTexts(retry),
 		reactions: pace.reactions.map(({text, reaction}) => ({text: patternText(text), ...reaction})),
 	};
 }

@@ -1,5 +1,7 @@
 import {eastAsianWidth} from 'get-east-asian-width';
+import {durationText} from '../kit/time.ts';
 import {unprintable} from '../kit/unprintable.ts';
+import type {OwnRetry} from '../mail/retry.ts';
 
 // What a terminal would act on, and what makes text read otherwise than it is stored: addresses, names and the replies of
 // foreign servers are printed too.
@@ -90,6 +92,17 @@ export function duration(milliseconds: number): string {
 		return `${hours}h ${minutes}m`;
 	}
 	return minutes > 0 ? `${minutes}m ${seconds % 60}s` : `${seconds}s`;
+}
+
+/** A destination's own rules for retries, as the destinations file spells them. */
+export function retryTexts({schedule, lifetime}: OwnRetry): {
+	readonly retry: string | null;
+	readonly lifetime: string | null;
+} {
+	return {
+		retry: schedule && schedule.waits.map(durationText).join(',') + (schedule.repeatLast ? '*' : ''),
+		lifetime: lifetime === null ? null : durationText(lifetime),
+	};
 }
 
 /** 1000000 as `1,000,000`. */

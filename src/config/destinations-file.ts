@@ -3,14 +3,16 @@ import {fileURLToPath} from 'node:url';
 import {isObject, type JsonObject, stoppedAt} from '../kit/json-object.ts';
 import {utf8Text} from '../kit/octets.ts';
 import {readGuarded} from '../kit/regular-file.ts';
+import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import type {Pace, PaceReaction, Terms} from '../mail/route.ts';
 import {hasPassword, parseRoute, type RouteChoice} from '../mail/route-choice.ts';
 import {hostName} from '../net/host-name.ts';
 import type {Destinations, Provider} from '../pace/destinations.ts';
 import {longestPattern, replyPattern} from '../pace/reply-pattern.ts';
 import {ConfigError} from './config-error.ts';
+import {retrySchedule} from './delivery-values.ts';
 import {nearest} from './nearest.ts';
-import {duration} from './parsers.ts';
+import {duration, type Parser} from './parsers.ts';
 import type {TableValues} from './table.ts';
 
 /** The file that belongs to the program, wherever it is installed. */
@@ -104,12 +106,13 @@ type ParsedDestinations =
 type Tell = (path: string, fault: string) => void;
 
 const paceFields = ['connections', 'startConnections', 'mailsPerSession', 'perMinute', 'failures', 'reactions'];
-const travelFields = ['tls', 'route', 'pool'];
+const travelFields = ['tls', 'route', 'pool', 'retry', 'lifetime'];
 const matchFields = ['mx', 'domains'];
 const tlsModes = ['opportunistic', 'unverified', 'required'] as const satisfies ReadonlyArray<Terms['tls']>;
 const mostNames = 100;
 const mostReactions = 50;
 const wait = duration(1000);
+const lifetime = duration(1);
 
 /** JsonObject of the pace that are whole numbers, and their bounds. */
 const numbers = {
@@ -211,6 +214,30 @@ function provider(name: string, fields: JsonObject, base: Provider | null, known
 		tls: tlsOf(`${name}.tls`, fields.tls, tell) ?? base?.tls ?? 'opportunistic',
 		route: routeOf(`${name}.route`, fields.route, known, tell) ?? base?.route ?? null,
 		pool: poolOf(`${name}.pool`, fields.pool, known, tell) ?? base?.pool ?? null,
+		retry: retryOf(name, fields, base?.retry ?? noOwnRetry, tell),
+	};
+}
+
+/** The very rules of `base` where the entry has none of its own. */
+function retryOf(name: string, fields: JsonObject, base: OwnRetry, tell: Tell): OwnRetry {
+	if (fields.retry === undefined && fields.lifetime === undefined) {
+		return base;
+	}
+
+	const read = <T>(field: string, parser: Parser<T>, like: string): T | undefined => {
+		const value = fields[field];
+		const parsed = typeof value === 'string' ? parser(value, '') : undefined;
+		if (value !== undefined && !parsed?.ok) {
+			tell(`${name}.${field}`, like);
+		}
+
+		return parsed?.ok ? parsed.value : undefined;
+	};
+	return {
+		schedule:
+			read('retry', retrySchedule, 'use waits between commas such as "1m,5m,4h*", * after the last to repeat it') ??
+			base.schedule,
+		lifetime: read('lifetime', lifetime, 'use a time such as "30m" or "2d"') ?? base.lifetime,
 	};
 }
 

@@ -5,6 +5,7 @@ import type {BounceRule} from '../mail/bounce.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
+import type {Destinations} from '../pace/destinations.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import type {Observer} from './observer.ts';
@@ -16,6 +17,7 @@ export type Context = {
 	readonly live: () => LiveSettings;
 	/** The rules that classify refusals. */
 	readonly bounceRules: () => readonly BounceRule[];
+	readonly destinations: () => Destinations;
 	readonly version: string;
 	readonly store: Store;
 	readonly keys: MasterKeys;

@@ -2,6 +2,7 @@ import {existsSync} from 'node:fs';
 import process from 'node:process';
 import {bounceRulesOf, loadBounceRules} from '../config/bounce-rules.ts';
 import {linkBase} from '../config/derive.ts';
+import {destinationsOf, loadDestinations} from '../config/destinations-file.ts';
 import type {LiveSettings, Settings} from '../config/settings.ts';
 import type {RunningSetting} from '../config/show.ts';
 import {removeDaemonFile, writeDaemonFile} from '../data-folder/daemon-file.ts';
@@ -73,6 +74,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 	const boot = newId('req');
 	let current: LiveSettings = settings;
 	let rules = loadBounceRules(settings);
+	let destinations = loadDestinations(settings);
 	let phase: 'starting' | 'running' | 'leaving' | 'draining' = 'starting';
 	const live = () => current;
 	const now = () => storeTime(clock.now());
@@ -117,7 +119,20 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		walBytes: () => store.wal?.bytes() ?? null,
 	});
 	const context: Context = {
-		...{settings, live, bounceRules: () => rules, version, store, keys, vault, clock, newId, boot, eventWriter},
+		...{
+			settings,
+			live,
+			bounceRules: () => rules,
+			destinations: () => destinations,
+			version,
+			store,
+			keys,
+			vault,
+			clock,
+			newId,
+			boot,
+			eventWriter,
+		},
 		hasSpace: space.enough,
 		mayAccept: () => (phase === 'running' || phase === 'leaving') && !storeFailing() && space.enough(),
 		forget() {
@@ -197,7 +212,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		removeCapturedOf: (from, to) => removeCapturedOf(captured, from, to),
 	});
 
-	/** Reads the files again. False: one is broken, which is logged; the former rules stay in use. */
+	/** Reads the rules for refusals again. False: the file is broken, which is logged; the former rules stay in use. */
 	function renewRules(): boolean {
 		const read = bounceRulesOf(current);
 		if (read.ok) {
@@ -207,6 +222,17 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 			logger.error({event: 'bounce_rules_refused', problems: read.problems}, text);
 		}
 		return read.ok;
+	}
+
+	/** Reads the destinations file again. If it is broken, the former one stays in use. */
+	function renewDestinations(): void {
+		const read = destinationsOf({...settings, destinationsFile: current.destinationsFile});
+		if (read.ok) {
+			destinations = read.destinations;
+		} else {
+			const text = 'The destinations that were read before still hold.';
+			logger.error({event: 'destinations_refused', problems: read.faults}, text);
+		}
 	}
 
 	writing.start();
@@ -225,6 +251,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 			writing.reload();
 			upkeep.reschedule();
 			log.setLevel(next.logLevel);
+			renewDestinations();
 			roles.reload({renewed: renewRules(), certificates: submission.reload});
 		},
 		leave() {

@@ -2,7 +2,6 @@ import {Worker} from 'node:worker_threads';
 import {createNodeShares} from '../cluster/node-shares.ts';
 import {shareStoreOf} from '../cluster/share-store.ts';
 import {extraCa} from '../config/ca.ts';
-import {type DestinationsSettings, destinationsOf, loadDestinations} from '../config/destinations-file.ts';
 import type {Settings} from '../config/settings.ts';
 import {capturedFolder} from '../deliver/capture.ts';
 import type {Delivery} from '../deliver/delivery.ts';
@@ -20,6 +19,7 @@ import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {createRecordWrite} from '../outcome/record.ts';
 import type {TriedRecipient} from '../outcome/settle.ts';
+import {longestWaitOf, shortestLifetimeOf} from '../pace/destinations.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
 import {createRenderers} from '../queue/renderers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
@@ -72,7 +72,7 @@ export function createEngine(context: Context, publicUrl: string) {
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock});
 	const router = createRouter({
 		settings,
-		destinations: loadDestinations(settings),
+		destinations: context.destinations,
 		store,
 		vault: context.vault,
 		resolver,
@@ -153,7 +153,7 @@ export function createEngine(context: Context, publicUrl: string) {
 				...asked,
 				endsAt,
 				simulated: recipient.mode === 'test',
-				...confirmationsOf(recipient, retry().schedule, clock.now()),
+				...confirmationsOf(recipient, route.retry.schedule ?? retry().schedule, clock.now()),
 			});
 		},
 	};
@@ -164,7 +164,11 @@ export function createEngine(context: Context, publicUrl: string) {
 		writer: store.writer,
 		claimWrite: createClaimWrite(claiming),
 		claimAged: (ids, lastsMs) => store.writer.transaction(trx => claimAged(trx, claiming, ids, lastsMs)),
-		readShortestLifetime: () => readShortestLifetime(store.reader),
+		ownRetryOf: router.ownRetryOf,
+		async readShortestLifetime() {
+			const usual = (await readShortestLifetime(store.reader)) ?? retry().lifetime;
+			return shortestLifetimeOf(context.destinations(), usual);
+		},
 		readAged: page => readAged(store.reader, page),
 		recordWrite: createRecordWrite(boot, context.eventWriter),
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
@@ -198,7 +202,7 @@ export function createEngine(context: Context, publicUrl: string) {
 						now,
 					}),
 					moment: () => ({now: clock.now(), monotonic: clock.monotonic()}),
-					longestWait: () => Math.max(...retry().schedule.waits),
+					longestWait: () => longestWaitOf(context.destinations(), retry().schedule),
 					onError: observer.storeFailed,
 				})
 			: noOtherNodes,
@@ -262,14 +266,10 @@ export function createEngine(context: Context, publicUrl: string) {
 			signing.forget();
 			void renewRoutes();
 		},
-		/** The destinations file is read again; answers what is wrong with it, then what was read before still holds. */
-		reload({destinationsFile}: Pick<DestinationsSettings, 'destinationsFile'>): readonly string[] {
-			const read = destinationsOf({...settings, destinationsFile});
-			if (read.ok) {
-				router.reload(read.destinations);
-				scheduler.renew();
-			}
-			return read.ok ? [] : read.faults;
+		/** The destinations file was read again. */
+		renewDestinations(): void {
+			router.reload();
+			scheduler.renew();
 		},
 		/** Other rules hold by which refusals are read. */
 		renewBounceRules(): void {

@@ -15,6 +15,7 @@ import {linkBase, listenUrl, publicHost} from '../config/derive.ts';
 import {dashboardRoutes} from '../dashboard/mount.ts';
 import type {DashboardParts} from '../dashboard/parts.ts';
 import {openRecordSources} from '../dns/record-sources.ts';
+import {createResolver} from '../dns/resolver.ts';
 import {sendingNames} from '../domains/domain-records.ts';
 import {createCollector} from '../hosted/collector.ts';
 import {publicRoutes} from '../hosted/public-routes.ts';
@@ -23,6 +24,7 @@ import type {Tools} from '../mail/operator.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
 import {createErase} from '../outcome/erase.ts';
 import {createFeed} from '../outcome/feed.ts';
+import {ownRetryOf} from '../pace/choose-route.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import {createAttempts} from '../users/attempts.ts';
 import {createLogIn} from '../users/log-in.ts';
@@ -34,6 +36,8 @@ import type {Context} from './context.ts';
 import type {Intake} from './intake.ts';
 import {createRecipientMails} from './recipient-mails.ts';
 import {guardOf, postExample} from './webhooks.ts';
+
+const dnsTimeoutMs = 5000;
 
 /**
  * All that is served by HTTP: the API, the hosted pages, health, and what operators read, on a listener of its own or not.
@@ -136,6 +140,7 @@ export function createHttp(
 		mayAccept: context.mayAccept,
 	};
 
+	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
 	const dashboard = settings.dashboard
 		? [
 				dashboardRoutes(
@@ -145,6 +150,7 @@ export function createHttp(
 						live: context.live,
 						version: context.version,
 						bounceRules: context.bounceRules,
+						ownRetryOf: destination => ownRetryOf(destination, settings.delivery, context.destinations(), resolver),
 						process,
 						store,
 						secrets: keys,

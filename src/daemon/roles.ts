@@ -16,7 +16,7 @@ import {createWebhooks, type Webhooks} from './webhooks.ts';
 
 /** What this process does apart from HTTP, by MAILCTL_ROLES: it delivers, posts webhooks, receives reports. */
 export function createRoles(context: Context) {
-	const {settings, live, store, clock, boot, observer} = context;
+	const {settings, store, clock, boot, observer} = context;
 	const {logger, storeFailed} = observer;
 	const has = (role: Settings['roles'][number]) => settings.roles.includes(role);
 	const isShared = store.dialect.isShared;
@@ -114,10 +114,7 @@ export function createRoles(context: Context) {
 					logger.error({event: 'certificate_refused', err: error}, 'The certificate that was read before still holds.');
 				}
 			}
-			const problems = engine?.reload(live()) ?? [];
-			if (problems.length > 0) {
-				logger.error({event: 'destinations_refused', problems}, 'The destinations that were read before still hold.');
-			}
+			engine?.renewDestinations();
 		},
 
 		/** Takes nothing new and ends what is under way. */

@@ -1,6 +1,7 @@
 import type {Logger} from 'pino';
 import {type Clock, noticeableSkewMs} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
+import {longestWaitOf} from '../pace/destinations.ts';
 import {readGeneration} from '../store/changes.ts';
 import {takeTime} from '../store/engine/dialect.ts';
 import {bringForward, waitingRecipients} from '../store/held-claims.ts';
@@ -82,7 +83,7 @@ export function startUpkeep(
 	/** A clock that is set back must not make anything wait longer than its longest wait. */
 	async function moveForward(): Promise<void> {
 		const now = clock.now();
-		const longestWait = Math.max(...live().retrySchedule.waits);
+		const longestWait = longestWaitOf(context.destinations(), live().retrySchedule);
 		await store.writer.transaction(async trx => {
 			await takeTime(trx);
 			await bringForward(waitingRecipients(trx), storeTime(now + longestWait), storeTime(now));

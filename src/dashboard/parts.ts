@@ -3,6 +3,7 @@ import type {LiveSettings, Settings} from '../config/settings.ts';
 import type {RunningSetting} from '../config/show.ts';
 import type {RecentLines} from '../log/recent.ts';
 import type {BounceRule} from '../mail/bounce.ts';
+import type {OwnRetry} from '../mail/retry.ts';
 import type {SiteReport} from '../queue/site.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
@@ -25,6 +26,8 @@ export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors'> & {
 	readonly passkeys: Passkeys;
 	/** Null: there is no provider. */
 	readonly oidc: Oidc | null;
+	/** The rules for retries that a destination has of its own. */
+	readonly ownRetryOf: (destination: string) => OwnRetry | Promise<OwnRetry>;
 	/** By which refusals are judged now. */
 	readonly bounceRules: () => readonly BounceRule[];
 	readonly process: ProcessParts;

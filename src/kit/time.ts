@@ -37,6 +37,15 @@ export function parseDuration(text: string): number | undefined {
 	return digits === undefined ? undefined : Number(digits) * (units[unit] as number);
 }
 
+/** The duration in its largest whole unit, as `parseDuration` reads it: `90m`, `4d`. */
+export function durationText(milliseconds: number): string {
+	const [unit, length] = Object.entries(units).findLast(([, length]) => milliseconds % length === 0) as [
+		string,
+		number,
+	];
+	return `${milliseconds / length}${unit}`;
+}
+
 /** A calendar month in UTC. */
 type Month = {
 	/** `2026-11`. */

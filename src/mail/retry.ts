@@ -1,4 +1,4 @@
-/** When a deferred recipient is tried again (MAILCTL_RETRY_SCHEDULE, MAILCTL_QUEUE_LIFETIME). */
+/** When a deferred recipient is tried again (MAILCTL_RETRY_SCHEDULE, or `retry` of the destination). */
 export type RetrySchedule = {
 	/** Waits after the 1st, 2nd … failed try, milliseconds. */
 	readonly waits: readonly number[];
@@ -14,6 +14,30 @@ export type Retry = {
 	/** From acceptance, milliseconds. */
 	readonly lifetime: number;
 };
+
+/** What the destinations file says for one destination; null: as the settings say. */
+export type OwnRetry = {readonly schedule: RetrySchedule | null; readonly lifetime: number | null};
+
+/** A destination without rules of its own. */
+export const noOwnRetry: OwnRetry = {schedule: null, lifetime: null};
+
+/** A destination's lifetime can only shorten the workspace's (seconds), or without one the settings'. */
+export function lifetimeOf(own: OwnRetry, ofSettings: number, ofWorkspaceS: number | null): number {
+	const lifetime = ofWorkspaceS === null ? ofSettings : ofWorkspaceS * 1000;
+	return own.lifetime === null ? lifetime : Math.min(lifetime, own.lifetime);
+}
+
+/** The rules for one recipient. */
+export function retryOf(own: OwnRetry, settings: Retry, ofWorkspaceS: number | null): Retry {
+	return {
+		schedule: own.schedule ?? settings.schedule,
+		lifetime: lifetimeOf(own, settings.lifetime, ofWorkspaceS),
+	};
+}
+
+export function longestWait({waits}: RetrySchedule): number {
+	return Math.max(...waits);
+}
 
 type FailedTry = {
 	/** When the message was accepted, and now: milliseconds since the epoch. */
@@ -39,8 +63,8 @@ const lastTry = {part: 0.1, mostMs: 60_000};
 const statedWaitTries = 5;
 
 /** A stated wait, never longer than the schedule's longest, so that one setting shortens a whole test. */
-export function cappedWait(waitMs: number, {waits}: RetrySchedule): number {
-	return Math.min(waitMs, Math.max(...waits));
+export function cappedWait(waitMs: number, schedule: RetrySchedule): number {
+	return Math.min(waitMs, longestWait(schedule));
 }
 
 /** Shorter lifetimes count as this one, so that every recipient gets a first try, milliseconds. */

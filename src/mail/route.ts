@@ -1,4 +1,5 @@
 import type {Relay} from '../net/relay-url.ts';
+import type {OwnRetry} from './retry.ts';
 
 /** An address of this machine that connections are made from, and the name said in EHLO there; null: MAILCTL_HOSTNAME. */
 export type Source = {readonly address: string; readonly hostname: string | null};
@@ -54,6 +55,7 @@ export type Route = {
 	/** The entry of the destinations file that holds, `default` where none does. */
 	readonly provider: string;
 	readonly pace: Pace;
+	readonly retry: OwnRetry;
 	readonly terms: Terms;
 	/**
 	 * A new source sends a number of mails a day to a group of sites. The excess takes another route, or waits (null).

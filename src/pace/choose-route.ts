@@ -1,11 +1,20 @@
 import {createHash} from 'node:crypto';
 import {isIPv6} from 'node:net';
+import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import type {Pace, Route, Source, Terms} from '../mail/route.ts';
 import type {RouteChoice} from '../mail/route-choice.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
+import type {Resolver} from '../net/dns.ts';
 import type {Relay} from '../net/relay-url.ts';
-import {type Destinations, domainProvider, effectivePace, type Provider} from './destinations.ts';
-import {fromSources, hostsName, smarthostName} from './site-name.ts';
+import {
+	type Destinations,
+	domainProvider,
+	effectivePace,
+	hostsDecideRetry,
+	mxProvider,
+	type Provider,
+} from './destinations.ts';
+import {fromSources, hostsName, mxHosts, smarthostName} from './site-name.ts';
 
 /** What the settings say of how mail travels. */
 export type Network = {
@@ -51,8 +60,27 @@ export function needsHosts(
 	}
 
 	const named = domainProvider(destinations, destination);
-	const hostsDecide = named === undefined && [...destinations.byMx.values()].some(({route}) => route !== null);
+	const hostsDecide =
+		named === undefined &&
+		(hostsDecideRetry(destinations) || [...destinations.byMx.values()].some(({route}) => route !== null));
 	return hostsDecide || smarthosts(named ?? destinations.other, preference, network).length === 0;
+}
+
+/** A destination's own rules for retries: those of its route, without the rest of it. Asks DNS only where hosts decide. */
+export function ownRetryOf(
+	destination: string,
+	delivery: Network['delivery'],
+	destinations: Destinations,
+	resolver: Pick<Resolver, 'mx'>,
+): OwnRetry | Promise<OwnRetry> {
+	if (delivery === 'capture' || destination === simulatorDomain) {
+		return noOwnRetry;
+	}
+
+	const named = domainProvider(destinations, destination);
+	return named !== undefined || !hostsDecideRetry(destinations)
+		? (named ?? destinations.other).retry
+		: resolver.mx(destination).then(answer => mxProvider(destinations, mxHosts(destination, answer)[0] ?? '').retry);
 }
 
 /** Where mail goes, with whom it shares a pace, and how fast; `hosts` are the destination's, in order of preference. */
@@ -72,7 +100,7 @@ export function chooseRoute(
 	const sources = pooled(provider.pool ?? preference.pool, network);
 	const relays = smarthosts(provider, preference, network);
 	if (relays.length > 0) {
-		return {...smarthostRoute(relays, sources, network, destinations), warmUp: null};
+		return {...smarthostRoute(relays, sources, network, destinations, provider), warmUp: null};
 	}
 
 	const own = sourcesFor(sources, destination);
@@ -100,7 +128,9 @@ export function chooseRoute(
 			group: provider.name,
 			perDay: shareOf(least) as number,
 			overflow:
-				network.relays.length > 0 ? smarthostRoute(network.relays, sources, network, destinations) : throughKnown,
+				network.relays.length > 0
+					? smarthostRoute(network.relays, sources, network, destinations, provider)
+					: throughKnown,
 		},
 	};
 }
@@ -124,11 +154,12 @@ function pooled(pool: string | null, {sources, pools}: Network): readonly Source
 	return addresses === undefined ? sources : sources.filter(({address}) => addresses.includes(address));
 }
 
-function directRoute(name: string, sources: readonly Source[], {name: provider, pace, tls}: Provider): Plain {
+function directRoute(name: string, sources: readonly Source[], {name: provider, pace, retry, tls}: Provider): Plain {
 	return {
 		site: fromSources(name, sources),
 		provider,
 		pace,
+		retry,
 		terms: {...termsTo({kind: 'mx'}, pace, sources), tls},
 	};
 }
@@ -138,6 +169,7 @@ function smarthostRoute(
 	pool: readonly Source[],
 	{acceptMeans}: Network,
 	{smarthost: pace}: Destinations,
+	{retry}: Provider,
 ): Plain {
 	const name = smarthostName(relays);
 	const sources = sourcesFor(pool, name);
@@ -145,12 +177,13 @@ function smarthostRoute(
 		site: fromSources(name, sources),
 		provider: 'smarthost',
 		pace,
+		retry,
 		terms: termsTo({kind: 'relay', relays, acceptMeans}, pace, sources),
 	};
 }
 
 function localRoute(site: string): Plain {
-	return {site, provider: 'default', pace: localPace, terms: termsTo({kind: 'mx'}, localPace, [])};
+	return {site, provider: 'default', pace: localPace, retry: noOwnRetry, terms: termsTo({kind: 'mx'}, localPace, [])};
 }
 
 function termsTo(nextHop: Terms['nextHop'], {mailsPerSession}: Pace, sources: readonly Source[]): Terms {

@@ -1,3 +1,4 @@
+import {longestWait, type OwnRetry, type RetrySchedule} from '../mail/retry.ts';
 import type {Pace, Terms} from '../mail/route.ts';
 import type {RouteChoice} from '../mail/route-choice.ts';
 
@@ -11,6 +12,7 @@ export type Provider = {
 	readonly route: RouteChoice | null;
 	/** A pool of MAILCTL_SOURCE_POOLS; null: as the workspace says. */
 	readonly pool: string | null;
+	readonly retry: OwnRetry;
 };
 
 /** The destinations file, ready to be asked. Names are lower case, without dots at their ends. */
@@ -38,6 +40,25 @@ export function domainProvider({byDomain}: Destinations, domain: string): Provid
 /** The entry that names a mail host, else the default. */
 export function mxProvider({byMx, other}: Destinations, host: string): Provider {
 	return longestMatch(byMx, host) ?? other;
+}
+
+/** Whether entries that name mail hosts have rules for retries that others lack: then DNS decides which rules apply. */
+export function hostsDecideRetry({byMx, other}: Destinations): boolean {
+	return [...byMx.values()].some(({retry}) => retry !== other.retry);
+}
+
+/** The longest wait of any schedule in use, milliseconds; `usual` is the settings'. */
+export function longestWaitOf(destinations: Destinations, usual: RetrySchedule): number {
+	return Math.max(...ownRetries(destinations).map(({schedule}) => longestWait(schedule ?? usual)), longestWait(usual));
+}
+
+/** The shortest lifetime that a destination has of its own, milliseconds; `usual` if none is shorter. */
+export function shortestLifetimeOf(destinations: Destinations, usual: number): number {
+	return Math.min(...ownRetries(destinations).map(({lifetime}) => lifetime ?? usual), usual);
+}
+
+function ownRetries({byDomain, byMx, other}: Destinations): OwnRetry[] {
+	return [other, ...byDomain.values(), ...byMx.values()].map(({retry}) => retry);
 }
 
 function longestMatch(entries: ReadonlyMap<string, Provider>, name: string): Provider | undefined {

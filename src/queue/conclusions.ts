@@ -1,6 +1,6 @@
 import type {Clock} from '../kit/clock.ts';
 import type {Attempt, AttemptResult, Outcome, Phase} from '../mail/outcome.ts';
-import {endOfLife, type Retry} from '../mail/retry.ts';
+import {endOfLife, type OwnRetry, type Retry, retryOf} from '../mail/retry.ts';
 import type {Route} from '../mail/route.ts';
 import {decideNext, type JudgedTry, type NextStep, triedRecipient} from '../outcome/settle.ts';
 import {fromSources} from '../pace/site-name.ts';
@@ -13,7 +13,7 @@ import type {QueueObserver} from './queue-observer.ts';
 export type Tried = Pick<JudgedTry, 'result' | 'made' | 'crashes'>;
 
 export type ConclusionsOptions = {
-	/** As the settings are now: both may change while running. A workspace may have a lifetime of its own. */
+	/** The settings' rules as they are now; a destination may have its own, a workspace its own lifetime. */
 	readonly retry: () => Retry;
 	/** When a copy is retried at a fixed wait instead of the schedule's (the simulator), milliseconds. */
 	readonly fixedWaitOf: (recipient: Claimed) => number | undefined;
@@ -39,14 +39,25 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 			const end = isSimulated ? well : siteEnd(tried.result, permit.route, recipient.destination);
 			// Whatever is wrong between us and our smarthost is no fault of the mail (R1.8).
 			const result = end?.kind === 'locked_out' ? givenBack(tried.result, end.reason) : tried.result;
-			return {...tried, recipient: triedRecipient(recipient), result, verdict: judged(recipient, result), end};
+			return {
+				...tried,
+				recipient: triedRecipient(recipient),
+				result,
+				verdict: judged(recipient, result, permit.route),
+				end,
+			};
 		} catch (error) {
 			options.observer.faulted(error, recipient);
 			const {outcome, sentAt} = tried.result;
 			// What a host has taken must not be sent again.
 			const isTaken = outcome.kind === 'delivered' || outcome.kind === 'relayed';
 			const ended = isTaken ? {...tried, ...unsent(recipient, outcome, sentAt)} : faulty(recipient, error);
-			return {...ended, recipient: triedRecipient(recipient), verdict: judged(recipient, ended.result), end: null};
+			return {
+				...ended,
+				recipient: triedRecipient(recipient),
+				verdict: judged(recipient, ended.result, permit.route),
+				end: null,
+			};
 		}
 	}
 
@@ -63,7 +74,7 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 		return {result: {recipientId: recipient.id, outcome, attempts: [], sentAt, at: options.now()}};
 	}
 
-	function judged(recipient: Claimed, result: AttemptResult): NextStep {
+	function judged(recipient: Claimed, result: AttemptResult, {retry}: Pick<Route, 'retry'>): NextStep {
 		const fixedWaitMs = fixedWaitOf(recipient);
 		return decideNext(
 			{
@@ -72,7 +83,7 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 				attempts: recipient.attempts,
 				sentBefore: recipient.sent_at !== null,
 				lastReply: recipient.last_reply,
-				retry: retryOf(recipient),
+				retry: retryOf(retry, options.retry(), recipient.queue_lifetime_s),
 				...(fixedWaitMs === undefined ? {} : {fixedWaitMs}),
 			},
 			clock.now(),
@@ -80,24 +91,19 @@ export function createConclusions(options: ConclusionsOptions & {readonly now: (
 		);
 	}
 
-	function retryOf(recipient: Claimed): Retry {
-		const {schedule, lifetime} = options.retry();
-		return {schedule, lifetime: recipient.queue_lifetime_s === null ? lifetime : recipient.queue_lifetime_s * 1000};
-	}
+	/** When the recipient is past its lifetime, milliseconds. */
+	const endOf = (recipient: Claimed, {retry}: Pick<Route, 'retry'>): number =>
+		endOfLife(Date.parse(recipient.created_at), retryOf(retry, options.retry(), recipient.queue_lifetime_s).lifetime);
 
-	/** When the copy is past its lifetime, milliseconds. */
-	const endOf = (recipient: Claimed): number =>
-		endOfLife(Date.parse(recipient.created_at), retryOf(recipient).lifetime);
-
-	/** What follows for a copy that was not tried. */
-	function untried(recipient: Claimed): JudgedTry {
+	/** What follows for a recipient that was not tried. */
+	function untried(recipient: Claimed, retry: OwnRetry): JudgedTry {
 		const {result} = unsent(recipient, {kind: 'released'});
 		return {
 			recipient: triedRecipient(recipient),
 			result,
 			made: null,
 			crashes: recipient.crashes,
-			verdict: judged(recipient, result),
+			verdict: judged(recipient, result, {retry}),
 		};
 	}
 

@@ -8,6 +8,7 @@ import {addTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn, takeT
 import {
 	type DestinationQueue,
 	isProven,
+	longestWaitOf,
 	newQueue,
 	ownCapacity,
 	type Rank,
@@ -413,13 +414,13 @@ export class DestinationQueues {
 	}
 
 	/** A claimed recipient is done. `end`: what its try says about the site; null: no host was asked. Answers what changed. */
-	done({queue, site, rank}: ClaimPermit, end: SiteEnd | null, now: Moment): readonly SiteChange[] {
+	done({queue, site, route, rank}: ClaimPermit, end: SiteEnd | null, now: Moment): readonly SiteChange[] {
 		let changes: readonly SiteChange[] = [];
 		queue.inFlight--;
 		this.#capacity.take(site, rank, -1);
 		if (end) {
 			this.#change(site, state => {
-				changes = tried(state, end, now.monotonic, this.#options.longestWait());
+				changes = tried(state, end, now.monotonic, longestWaitOf(route, this.#options.retry()));
 			});
 		}
 		this.#capacity.enlist(site, now);

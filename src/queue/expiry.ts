@@ -1,11 +1,12 @@
 import type {Clock} from '../kit/clock.ts';
-import {endOfLife, type Retry} from '../mail/retry.ts';
+import {endOfLife, lifetimeOf, type OwnRetry, type Retry} from '../mail/retry.ts';
 import type {AgedRecipient} from '../store/queue/claims.ts';
 import type {QueueObserver} from './queue-observer.ts';
 
 export type ExpiryOptions = {
 	readonly retry: () => Retry;
-	/** The shortest lifetime of a workspace, milliseconds; null: none has one of its own. */
+	readonly ownRetryOf: (destination: string) => OwnRetry | Promise<OwnRetry>;
+	/** The shortest lifetime that a workspace or a destination has of its own, milliseconds; null: none has one. */
 	readonly readShortestLifetime: () => Promise<number | null>;
 	/** A page of the oldest recipients in the queue: behind the id `after`, of those accepted before `before` (milliseconds). */
 	readonly readAged: (page: {
@@ -42,9 +43,8 @@ export function createExpiry(options: ExpiryOptions) {
 		const before = now - Math.min(lifetime, (await readShortestLifetime()) ?? lifetime);
 		for (let after = ''; !stopped && canStore(); ) {
 			const page = await readAged({after, before, limit: recipientsPerPage});
-			const over = page.filter(
-				recipient => recipient.goes && now >= endOfLife(recipient.acceptedAt, recipient.lifetime ?? lifetime),
-			);
+			const ends = await Promise.all(page.map(endOf));
+			const over = page.filter(({goes}, index) => goes && now >= (ends[index] as number));
 			for (let from = 0; from < over.length; from += recipientsPerEnd) {
 				await end(over.slice(from, from + recipientsPerEnd).map(({id}) => id));
 			}
@@ -56,6 +56,10 @@ export function createExpiry(options: ExpiryOptions) {
 			after = last.id;
 		}
 		return looked;
+	}
+
+	async function endOf({acceptedAt, destination, queue_lifetime_s: ofWorkspace}: AgedRecipient): Promise<number> {
+		return endOfLife(acceptedAt, lifetimeOf(await options.ownRetryOf(destination), retry().lifetime, ofWorkspace));
 	}
 
 	function schedule(afterMs: number): void {

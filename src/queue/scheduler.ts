@@ -11,7 +11,7 @@ import {createNotes, type NotesOptions} from './notes.ts';
 import type {QueueObserver} from './queue-observer.ts';
 import {reportSites, type Site, type SiteReport} from './site.ts';
 
-export type SchedulerOptions = Omit<DestinationQueuesOptions, 'longestWait'> &
+export type SchedulerOptions = DestinationQueuesOptions &
 	Pick<NotesOptions, 'noteSites' | 'noteWaits'> &
 	Omit<ExpiryOptions, 'canStore' | 'end'> &
 	ClaimsOptions &
@@ -49,8 +49,7 @@ const routeRetryMs = 5000;
 export function createScheduler(options: SchedulerOptions) {
 	const {clock, shares, observer} = options;
 	const moment = () => ({now: clock.now(), monotonic: clock.monotonic()});
-	const longestWait = () => Math.max(...options.retry().schedule.waits);
-	const queues = new DestinationQueues({...options, longestWait});
+	const queues = new DestinationQueues(options);
 	const notes = createNotes({...options, queues, moment});
 	const claims = createClaims(options);
 	const {conclude, faulty, unsent, untried, endOf} = createConclusions({...options, now: options.steps.now});
@@ -196,7 +195,7 @@ export function createScheduler(options: SchedulerOptions) {
 	 */
 	async function tryRecipient(permit: ClaimPermit, recipient: Claimed): Promise<Tried> {
 		try {
-			const endsAt = endOf(recipient);
+			const endsAt = endOf(recipient, permit.route);
 			const bounds = {
 				termsNow: () => queues.travelTerms(permit, moment()),
 				endsAt,
@@ -219,7 +218,7 @@ export function createScheduler(options: SchedulerOptions) {
 		const recipients = await claims.claimAged(ids);
 		await Promise.all(
 			recipients.map(async recipient => {
-				const ended = untried(recipient);
+				const ended = untried(recipient, await options.ownRetryOf(recipient.destination));
 				await claims.record(ended);
 				const {nextAttemptAt} = ended.verdict;
 				if (nextAttemptAt !== null) {

@@ -1,4 +1,5 @@
 import type {Moment} from '../kit/clock.ts';
+import {longestWait, type Retry} from '../mail/retry.ts';
 import type {QueueKey, Route} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {
@@ -162,9 +163,14 @@ export function readyWorkspaces(site: Site, rank: Rank): Array<string | null> {
 	return [...found];
 }
 
+/** No site backs off for longer, milliseconds. All destinations share a smarthost: the rules of one do not apply to it. */
+export function longestWaitOf({retry, terms}: Pick<Route, 'retry' | 'terms'>, {schedule}: Retry): number {
+	return longestWait((terms.nextHop.kind === 'mx' ? retry.schedule : null) ?? schedule);
+}
+
 export type SitesOptions = {
-	/** No site waits longer for its next try, milliseconds. */
-	readonly longestWait: () => number;
+	/** The settings' rules as they are now. */
+	readonly retry: () => Retry;
 	/** What the store remembers of a site. */
 	readonly remembered: (site: string) => SavedSite | undefined;
 	readonly shares: {readonly newShare: () => SiteShare | null};
@@ -201,10 +207,10 @@ export class Sites {
 	}
 
 	#create(route: Omit<Route, 'warmUp'>, now: Moment): Site {
-		const {remembered, longestWait, shares} = this.#options;
+		const {remembered, retry, shares} = this.#options;
 		const saved = remembered(route.site);
 		const state = saved
-			? restoredSite(route.pace, saved, now, longestWait(), shares.newShare())
+			? restoredSite(route.pace, saved, now, longestWaitOf(route, retry()), shares.newShare())
 			: newSite(route.pace, shares.newShare(), now.monotonic);
 		const site = newSiteOf(route, state, saved !== undefined);
 		this.#sites.set(route.site, site);

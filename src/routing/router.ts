@@ -2,11 +2,12 @@ import {LRUCache} from 'lru-cache';
 import type {Settings} from '../config/settings.ts';
 import {atMost} from '../kit/at-most.ts';
 import type {Clock} from '../kit/clock.ts';
+import type {OwnRetry} from '../mail/retry.ts';
 import type {MtaSts, QueueKey, Route} from '../mail/route.ts';
 import {parseRoute, type RouteChoice, withPasswords} from '../mail/route-choice.ts';
 import type {MtaStsPolicies} from '../mta-sts/mta-sts.ts';
 import type {Resolver} from '../net/dns.ts';
-import {chooseRoute, type Network, needsHosts, type Preference} from '../pace/choose-route.ts';
+import {chooseRoute, type Network, needsHosts, ownRetryOf, type Preference} from '../pace/choose-route.ts';
 import type {Destinations} from '../pace/destinations.ts';
 import {mxHosts} from '../pace/site-name.ts';
 import type {Vault} from '../store/sealed.ts';
@@ -16,8 +17,8 @@ import {createWarmUpShares} from './warm-up-shares.ts';
 
 export type RouterOptions = {
 	readonly settings: Settings;
-	/** As MAILCTL_DESTINATIONS_FILE says at the start. */
-	readonly destinations: Destinations;
+	/** As MAILCTL_DESTINATIONS_FILE says now. */
+	readonly destinations: () => Destinations;
 	readonly store: Pick<Store, 'reader'>;
 	readonly vault: Pick<Vault, 'open'>;
 	readonly resolver: Pick<Resolver, 'mx'>;
@@ -37,14 +38,13 @@ type StoredPreference = {readonly stored: string; readonly preference: Preferenc
 
 /** Where each workspace's mail for a destination goes, and how fast. */
 export function createRouter(options: RouterOptions) {
-	const {settings, destinations: first, store, vault, resolver, policies, clock} = options;
+	const {settings, destinations, store, vault, resolver, policies, clock} = options;
 	const network = networkOf(settings);
-	let destinations = first;
 	const shares = createWarmUpShares({
 		warmUps: settings.warmUps,
 		relays: settings.relays,
 		reader: store.reader,
-		destinations: () => destinations,
+		destinations,
 		clock,
 	});
 	const preferences = new LRUCache<string, Found<StoredPreference>>(atMost(10_000));
@@ -59,9 +59,9 @@ export function createRouter(options: RouterOptions) {
 
 	async function find({destination, workspaceId}: QueueKey): Promise<Route> {
 		const {preference} = await kept(preferences, workspaceId, () => readPreference(workspaceId));
-		const hostsCount = needsHosts(destination, preference, network, destinations);
+		const hostsCount = needsHosts(destination, preference, network, destinations());
 		const hosts = hostsCount ? mxHosts(destination, await resolver.mx(destination)) : [destination];
-		const route = chooseRoute(destination, hosts, preference, network, destinations, await shares.today());
+		const route = chooseRoute(destination, hosts, preference, network, destinations(), await shares.today());
 		return hostsCount && route.terms.nextHop.kind === 'mx'
 			? obeying((await policies?.policyOf(destination)) ?? null, route)
 			: route;
@@ -87,11 +87,11 @@ export function createRouter(options: RouterOptions) {
 
 			return changed;
 		},
-		/** Another destinations file holds from now on. */
-		reload(next: Destinations): void {
-			destinations = next;
-			routes.clear();
-		},
+		/** The destinations file changed. */
+		reload: (): void => routes.clear(),
+		/** A destination's own rules for retries, without its route. */
+		ownRetryOf: (destination: string): Found<OwnRetry> =>
+			ownRetryOf(destination, settings.delivery, destinations(), resolver),
 	};
 }
 

@@ -4,7 +4,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {destinationsOf, loadDestinations, parseDestinations} from '../../src/config/destinations-file.ts';
 import type {PaceReaction} from '../../src/mail/route.ts';
-import {effectivePace} from '../../src/pace/destinations.ts';
+import {effectivePace, longestWaitOf, shortestLifetimeOf} from '../../src/pace/destinations.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
 const settings = {destinationsFile: null, sourcePools: [], relays: []};
@@ -115,6 +115,25 @@ test('the longest name wins, a domain beats an MX, the first MX host counts', t 
 	t.is(name('example'), 'all');
 });
 
+test('rules for retries: an entry’s own, else those of default, else the settings’', t => {
+	t.deepEqual(effectivePace(shipped, 'a.test', ['x.google.com']).retry, {schedule: null, lifetime: null});
+	const file = parsed({
+		default: {lifetime: '2d'},
+		patient: {domains: ['patient.test'], retry: '1m, 4h*', lifetime: '500ms'},
+		half: {mx: ['half.test'], retry: '90s'},
+		other: {mx: ['other.test']},
+	});
+	const retry = (domain: string) => effectivePace(file, domain, [domain]).retry;
+	t.deepEqual(retry('patient.test'), {schedule: {waits: [60_000, 14_400_000], repeatLast: true}, lifetime: 500});
+	t.deepEqual(retry('half.test'), {schedule: {waits: [90_000], repeatLast: false}, lifetime: 172_800_000});
+	t.is(retry('other.test'), file.other.retry);
+	const usual = {waits: [1000], repeatLast: true};
+	t.is(longestWaitOf(file, usual), 14_400_000);
+	t.is(longestWaitOf(shipped, usual), 1000);
+	t.is(shortestLifetimeOf(file, 1000), 500);
+	t.is(shortestLifetimeOf(shipped, 1000), 1000);
+});
+
 test('an entry’s own reactions come before those of all', t => {
 	const suspend = (text: string, time: string) => ({text, suspend: time});
 	const file = parsed({
@@ -147,6 +166,8 @@ test('whatever stands in a file: an answer, or faults with their paths', t => {
 		'route',
 		'pool',
 		'reactions',
+		'retry',
+		'lifetime',
 		'note',
 		'__proto__',
 		'x',

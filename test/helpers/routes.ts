@@ -1,3 +1,4 @@
+import {noOwnRetry} from '../../src/mail/retry.ts';
 import type {Pace, Route} from '../../src/mail/route.ts';
 
 export const usualPace: Pace = {
@@ -15,6 +16,7 @@ export function routeTo(site: string, pace: Partial<Pace> = {}): Route {
 		site,
 		provider: 'default',
 		pace: {...usualPace, ...pace},
+		retry: noOwnRetry,
 		terms: {nextHop: {kind: 'mx'}, tls: 'opportunistic', mtaSts: null, sources: [], mailsPerSession: 50},
 		warmUp: null,
 	};

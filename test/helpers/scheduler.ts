@@ -1,6 +1,7 @@
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
+import {noOwnRetry} from '../../src/mail/retry.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import type {QueueObserver} from '../../src/queue/queue-observer.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
@@ -68,6 +69,7 @@ export function schedulerOf(
 		readWaitingQueues: () => readWaitingQueues(store.reader),
 		readSuspensions: () => readSuspensions(store.reader),
 		readResumed: () => readResumed(store.reader),
+		ownRetryOf: () => noOwnRetry,
 		routeOf: async ({destination}) => routeTo(destination),
 		remembered: () => undefined,
 		noteSites: notes => store.writer.submit(siteWrite, notes),

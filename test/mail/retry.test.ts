@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {retrySchedule} from '../../src/config/delivery-values.ts';
 import {table} from '../../src/config/table.ts';
-import {endOfLife, nextAttempt, type Retry, type RetrySchedule} from '../../src/mail/retry.ts';
+import {endOfLife, nextAttempt, noOwnRetry, type Retry, type RetrySchedule, retryOf} from '../../src/mail/retry.ts';
 
 const minute = 60_000;
 const hour = 60 * minute;
@@ -72,6 +72,16 @@ test('a lifetime of minutes, as for one-time passwords', t => {
 		return next === null ? null : (next - accepted) / minute;
 	};
 	t.deepEqual([at(0, 1), at(1, 2), at(6, 3), at(16, 4), at(29, 5)], [1, 6, 16, 29, null]);
+});
+
+test('a destination’s own schedule replaces the settings’, its lifetime only shortens', t => {
+	const own = {schedule: {waits: [minute], repeatLast: false}, lifetime: 10 * minute};
+	t.deepEqual(retryOf(noOwnRetry, usual, null), usual);
+	t.deepEqual(retryOf(noOwnRetry, usual, 60), {...usual, lifetime: minute});
+	t.deepEqual(retryOf(own, usual, null), own);
+	t.deepEqual(retryOf(own, usual, 60), {...own, lifetime: minute});
+	t.deepEqual(retryOf(own, usual, 3600), own);
+	t.deepEqual(retryOf({...own, lifetime: 99 * usual.lifetime}, usual, null), {...own, lifetime: usual.lifetime});
 });
 
 test('a lifetime of seconds leaves a tenth of itself to the last try, a lifetime of zero one try', t => {

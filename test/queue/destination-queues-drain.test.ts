@@ -35,7 +35,7 @@ test('whatever happens to sites and lanes, every copy is claimed in the end, and
 		fc.property(fc.array(event, {minLength: 1, maxLength: 60}), events => {
 			const queues = new DestinationQueues({
 				...{maxInFlight: 20, maxUnproven: 8},
-				longestWait: () => 10 * minute,
+				retry: () => ({schedule: {waits: [10 * minute], repeatLast: true}, lifetime: 1440 * minute}),
 				remembered: () => undefined,
 				shares: noOtherNodes,
 			});

@@ -1,4 +1,5 @@
 import test from 'ava';
+import {noOwnRetry} from '../../src/mail/retry.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
@@ -57,6 +58,37 @@ storeTest(test, 'what is past its lifetime when its turn comes ends without a tr
 		1,
 		'what was not tried does not count',
 	);
+});
+
+storeTest(test, 'a destination’s own rules: what was not tried, and what was', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await store.writer.transaction(trx =>
+		trx('suspensions').insert({destination: 'own.test', reason: 'asked', created_at: now()}),
+	);
+	await insertMessages(store, workspaceId, ['waits@own.test', 'waits@other.test', 'tried@short.test']);
+	const own = {schedule: {waits: [20], repeatLast: false}, lifetime};
+	const {scheduler, recorded} = schedulerOf(
+		store,
+		async recipient => resultOf(recipient, {kind: 'deferred', category: 'rate', reason: '450 later'}),
+		{
+			retry: () => ({schedule: {waits: [hour], repeatLast: true}, lifetime: 2 * hour}),
+			readShortestLifetime: async () => lifetime,
+			ownRetryOf: async destination => (destination === 'own.test' ? own : noOwnRetry),
+			routeOf: async ({destination}) => ({
+				...routeTo(destination),
+				retry: destination === 'short.test' ? {...own, lifetime: null} : noOwnRetry,
+			}),
+		},
+	);
+	await scheduler.start();
+	await waitFor('the ends', () => recorded.filter(address => address === 'tried@short.test').length === 2);
+	await waitFor('the end', () => recorded.includes('waits@own.test'));
+	await scheduler.stop();
+	t.deepEqual(await statesOf(store), {
+		'waits@own.test': 'bounced',
+		'waits@other.test': 'sent',
+		'tried@short.test': 'bounced',
+	});
 });
 
 storeTest(test, 'a copy ends at the end of its lifetime, whatever it waits for', async (t, store) => {

@@ -21,7 +21,7 @@ export const queuesOf = (more: Partial<DestinationQueuesOptions> = {}) =>
 	new DestinationQueues({
 		maxInFlight: 1000,
 		maxUnproven: 1000,
-		longestWait: () => 240 * minute,
+		retry: () => ({schedule: {waits: [240 * minute], repeatLast: true}, lifetime: 5 * 1440 * minute}),
 		remembered: () => undefined,
 		shares: noOtherNodes,
 		...more,

@@ -61,7 +61,7 @@ async function start(t: ExecutionContext, store: Store, env: Record<string, stri
 	});
 	const routes = createRouter({
 		settings,
-		destinations: loadDestinations(settings),
+		destinations: () => loadDestinations(settings),
 		store,
 		vault: testVault,
 		resolver,

@@ -46,10 +46,10 @@ async function start(t: Teardown, store: Store, env: Record<string, string> = {}
 	const dns = await startFakeDns(t, structuredClone(zone));
 	const settings = settingsOf({MAILCTL_DELIVERY: 'mx', ...env});
 	const resolver = createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock});
-	const destinations = loadDestinations(settings);
+	let destinations = loadDestinations(settings);
 	const routes = createRouter({
 		settings,
-		destinations,
+		destinations: () => destinations,
 		store,
 		vault: testVault,
 		resolver,
@@ -63,6 +63,16 @@ async function start(t: Teardown, store: Store, env: Record<string, string> = {}
 		routes,
 		workspaceId,
 		route: async (destination: string) => await routes.routeOf({destination, workspaceId}),
+		reload(own: object) {
+			const base = {default: {connections: 5, startConnections: 2}};
+			const next = parseDestinations(base, own, {pools: [], hasRelay: true});
+			if (!next.ok) {
+				throw new Error(next.faults.join());
+			}
+
+			destinations = next.destinations;
+			routes.reload();
+		},
 		change: (input: Parameters<typeof changeWorkspace>[3]) =>
 			store.writer.transaction(trx => changeWorkspace(trx, tools, workspaceId, input)),
 	};
@@ -132,18 +142,37 @@ storeTest(test, 'the password of a route is sealed in the store, the rest is rea
 });
 
 storeTest(test, 'another destinations file holds at once', async (t, store) => {
-	const {route, routes} = await start(t, store, {MAILCTL_RELAY_URL: 'smtp://relay.example'});
+	const {route, reload} = await start(t, store, {MAILCTL_RELAY_URL: 'smtp://relay.example'});
 	t.is((await route('own.test')).provider, 'default');
-	const base = {default: {connections: 5, startConnections: 2}};
-	const own = {own: {mx: ['own.test'], connections: 1}, one: {domains: ['one.test'], route: 'relay'}};
-	const next = parseDestinations(base, own, {pools: [], hasRelay: true});
-	t.true(next.ok);
-	if (next.ok) {
-		routes.reload(next.destinations);
-	}
-
+	reload({own: {mx: ['own.test'], connections: 1}, one: {domains: ['one.test'], route: 'relay'}});
 	t.like(await route('own.test'), {provider: 'own', pace: {connections: 1}});
 	t.is((await route('one.test')).site, 'smarthost relay.example:25');
+});
+
+storeTest(test, 'rules for retries: those of the route, asked for without it', async (t, store) => {
+	const {route, routes, reload, dns} = await start(t, store, {MAILCTL_RELAY_URL: 'smtp://relay.example'});
+	const none = {schedule: null, lifetime: null};
+	const own = {schedule: {waits: [1000, 60_000], repeatLast: true}, lifetime: 1_800_000};
+	t.deepEqual(await routes.ownRetryOf('own.test'), none);
+	reload({one: {domains: ['one.test'], route: 'relay', retry: '1s,1m*', lifetime: '30m'}});
+	t.deepEqual(await routes.ownRetryOf('one.test'), own);
+	t.deepEqual(await routes.ownRetryOf('own.test'), none);
+	t.deepEqual(dns.queries, [], 'only where mail hosts decide');
+	t.deepEqual((await route('one.test')).retry, own, 'also by a smarthost');
+	t.deepEqual((await route('own.test')).retry, none);
+	reload({own: {mx: ['own.test'], retry: '1s,1m*', lifetime: '30m'}});
+	for (const domain of ['own.test', 'one.test', 'simulator.test', 'broken.test']) {
+		t.deepEqual(await routes.ownRetryOf(domain), (await route(domain)).retry);
+	}
+
+	t.deepEqual(await routes.ownRetryOf('own.test'), own);
+});
+
+storeTest(test, 'rules for retries in capture mode: none, and nothing is looked up', async (t, store) => {
+	const capture = await start(t, store, {MAILCTL_DELIVERY: 'capture'});
+	capture.reload({own: {mx: ['own.test'], retry: '1s'}});
+	t.deepEqual(await capture.routes.ownRetryOf('own.test'), {schedule: null, lifetime: null});
+	t.deepEqual(capture.dns.queries, []);
 });
 
 storeTest(test, 'a new source has its share of the day, what is over goes to the smarthost', async (t, store) => {

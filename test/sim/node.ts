@@ -51,7 +51,7 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 	const queues = new DestinationQueues({
 		maxInFlight: maxSessions * 4,
 		maxUnproven: Math.ceil(maxSessions * 0.75),
-		longestWait: () => 60_000,
+		retry: () => ({schedule: {waits: [60_000], repeatLast: true}, lifetime: 86_400_000}),
 		remembered: () => undefined,
 		shares: {
 			...shares,

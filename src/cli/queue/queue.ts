@@ -3,6 +3,7 @@ import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from
 import {type Why, whyWaiting} from '../../admin/why.ts';
 import {readWhyContext} from '../../admin/why-context.ts';
 import {storeTime} from '../../kit/time.ts';
+import {ownRetryOf} from '../../pace/choose-route.ts';
 import {listQueue, type QueuedRecipient, readRecipientFacts} from '../../store/queue/queue-summary.ts';
 import {readDaemons} from '../open-store.ts';
 import {count} from '../options.ts';
@@ -11,6 +12,7 @@ import {action, type Session} from '../session.ts';
 import {duration, grouped, type Noun, printable, shortTime, table, wrapped} from '../text.ts';
 import {watch, watchOption} from '../watch.ts';
 import {changeVerbs, suspendVerbs} from './change.ts';
+import {destinationsNow, openResolver} from './route-now.ts';
 import {chosenTargets, type TargetOptions, targetOptions} from './targets.ts';
 import {traceVerb} from './trace.ts';
 
@@ -175,7 +177,13 @@ async function why(session: Session, options: WhyOptions, ids: readonly string[]
 	const [reader, daemons] = [await session.reader(), await readDaemons(session)];
 	const facts = await readRecipientFacts(reader, all.slice(0, options.limit));
 	const now = session.tools.clock.now();
-	const context = await readWhyContext(reader, facts, {now, daemons, settings: session.settings()});
+	const settings = session.settings();
+	const {delivery} = settings;
+	const [destinations, resolver] = [destinationsNow(session), openResolver(session)];
+	const context = await readWhyContext(reader, facts, {
+		...{now, daemons, settings},
+		ownRetryOf: destination => ownRetryOf(destination, delivery, destinations, resolver),
+	});
 	const answers = facts.map(recipient => whyWaiting(recipient, context));
 	const left = all.length - answers.length;
 	session.show(answers, () => [

@@ -17,7 +17,7 @@ import {readSite} from '../../store/queue/sites.ts';
 import {readAsked} from '../../store/recipients.ts';
 import {version} from '../program.ts';
 import type {Session} from '../session.ts';
-import {printable, shortTime, wrapped} from '../text.ts';
+import {printable, retryTexts, shortTime, wrapped} from '../text.ts';
 
 type Host = {
 	readonly preference: number;
@@ -36,6 +36,9 @@ export type RouteNow = QueueKey & {
 	readonly site: string;
 	readonly provider: string;
 	readonly pace: Omit<Pace, 'reactions' | 'failures'>;
+	/** The destination's own rules for retries; null: the settings'. */
+	readonly retry: string | null;
+	readonly lifetime: string | null;
 	/** Where the site is left alone at this moment: until when, in the store's form, and why. */
 	readonly suspension: {readonly until: string; readonly reason: string | null} | null;
 	readonly warmUp: {readonly source: string; readonly group: string; readonly perDay: number} | null;
@@ -56,13 +59,14 @@ export async function routeNow(
 	recipient: QueuedFor,
 ): Promise<RouteNow> {
 	const {destination, workspaceId} = recipient;
-	const {site, provider, pace, terms, warmUp} = await router.routeOf({destination, workspaceId});
+	const {site, provider, pace, retry, terms, warmUp} = await router.routeOf({destination, workspaceId});
 	const {connections, startConnections, mailsPerSession, perMinute} = pace;
 	return {
 		...{destination, workspaceId},
 		site,
 		provider,
 		pace: {connections, startConnections, mailsPerSession, perMinute},
+		...retryTexts(retry),
 		suspension: await suspensionOf(session, site),
 		warmUp: warmUp && {source: warmUp.source, group: warmUp.group, perDay: warmUp.perDay},
 		to: await leadsTo(session, resolver, recipient, terms),
@@ -169,11 +173,13 @@ function termsText({tls, mtaSts, sources}: MxTerms): string {
 	return `TLS ${tls}${policy}${from}`;
 }
 
-function paceTexts({site, provider, pace, suspension, warmUp}: RouteNow): string[] {
+function paceTexts({site, provider, pace, retry, lifetime, suspension, warmUp}: RouteNow): string[] {
 	const {connections, mailsPerSession, perMinute} = pace;
 	const rate = perMinute === null ? '' : `, ${perMinute} mails a minute`;
 	return [
 		`site ${site} (pace ${provider}): ${connections} connections, ${mailsPerSession} mails on each${rate}`,
+		...(retry === null ? [] : [`tried again after ${retry}`]),
+		...(lifetime === null ? [] : [`given up after ${lifetime}`]),
 		...(suspension
 			? [`backing off until ${shortTime(suspension.until)} UTC${suspension.reason ? `: ${suspension.reason}` : ''}`]
 			: []),
@@ -207,10 +213,11 @@ export async function openRouter(session: Session, {policies}: {readonly policie
 	const {clock} = session.tools;
 	const store = await session.store();
 	const resolver = openResolver(session);
+	const destinations = destinationsNow(session);
 	const ignore = () => undefined; // A policy that cannot be had, or kept, is the daemon's to tell.
 	return createRouter({
 		settings,
-		destinations: destinationsNow(session),
+		destinations: () => destinations,
 		store,
 		vault: await session.vault(),
 		resolver,
@@ -225,7 +232,7 @@ export async function openRouter(session: Session, {policies}: {readonly policie
 }
 
 /** A file that is broken is the daemon's trouble, which goes on with what it had read; a command goes by the shipped one. */
-function destinationsNow(session: Session): Destinations {
+export function destinationsNow(session: Session): Destinations {
 	const settings = session.settings();
 	const read = destinationsOf(settings);
 	if (read.ok) {

@@ -23,15 +23,16 @@ const mostReports = 100;
 
 /** What happened to a message: why it waits, its timeline, every try of every copy, what came back. */
 export async function timelineOf(
-	{reader, settings}: Pick<DashboardParts, 'reader' | 'settings'>,
+	parts: Pick<DashboardParts, 'reader' | 'settings' | 'ownRetryOf'>,
 	{message, recipients}: Opened,
 	now: number,
 ): Promise<Html> {
+	const {reader} = parts;
 	const events = await readEvents(reader, message.id, {after: null, limit: mostEvents});
 	const reports = await readReports(reader, message.id, mostReports);
 	const engagement = await readEngagement(reader, message.id);
 	const waiting = recipients.filter(recipient => recipient.next_attempt_at !== null).map(({id}) => id);
-	const reasons = await readReasons({reader, settings}, waiting, now);
+	const reasons = await readReasons(parts, waiting, now);
 	const several = recipients.length > 1;
 	return html`${waits(reasons, now)}<ol class="timeline">${events.map(event => entry(event, several, now))}</ol>
 ${recipients.map(recipient => {
@@ -42,16 +43,21 @@ ${recipients.map(recipient => {
 }
 
 async function readReasons(
-	parts: Pick<DashboardParts, 'reader' | 'settings'>,
+	parts: Pick<DashboardParts, 'reader' | 'settings' | 'ownRetryOf'>,
 	recipientIds: readonly string[],
 	now: number,
 ): Promise<Why[]> {
 	if (recipientIds.length === 0) {
 		return [];
 	}
-	const {reader, settings} = parts;
+	const {reader, settings, ownRetryOf} = parts;
 	const recipients = await readRecipientFacts(reader, recipientIds);
-	const context = await readWhyContext(reader, recipients, {now, settings, daemons: await readDaemons(parts, now)});
+	const context = await readWhyContext(reader, recipients, {
+		now,
+		settings,
+		daemons: await readDaemons(parts, now),
+		ownRetryOf,
+	});
 	return recipients.map(recipient => whyWaiting(recipient, context));
 }
 

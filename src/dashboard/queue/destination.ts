@@ -17,7 +17,7 @@ const mostShown = 50;
 
 /** The mail that waits for one destination, why each waits, and what an operator can do about it. */
 export function destinationPages(parts: DashboardParts): readonly Route[] {
-	const {reader, writer, webhooks, settings} = parts;
+	const {reader, writer, webhooks, settings, ownRetryOf} = parts;
 
 	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {params, workspace, now, may, everywhere: seesAll} = visit;
@@ -28,7 +28,12 @@ export function destinationPages(parts: DashboardParts): readonly Route[] {
 			reader,
 			recipients.map(({id}) => id),
 		);
-		const context = await readWhyContext(reader, read, {now, daemons: await readDaemons(parts, now), settings});
+		const context = await readWhyContext(reader, read, {
+			now,
+			daemons: await readDaemons(parts, now),
+			settings,
+			ownRetryOf,
+		});
 		const reasons = new Map(read.map(recipient => [recipient.id, whyWaiting(recipient, context)]));
 		const known = status
 			? facts([

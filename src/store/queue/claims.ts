@@ -337,8 +337,9 @@ async function readNextDue(
 export type AgedRecipient = {
 	readonly id: string;
 	readonly acceptedAt: number;
+	readonly destination: string;
 	/** Null: its workspace has no lifetime of its own. */
-	readonly lifetime: number | null;
+	readonly queue_lifetime_s: number | null;
 	/** Neither an operator nor a pause holds it. */
 	readonly goes: boolean;
 };
@@ -354,18 +355,20 @@ export async function readAged(
 	reader: Knex,
 	{after, before, limit}: {readonly after: string; readonly before: number; readonly limit: number},
 ): Promise<AgedRecipient[]> {
-	const rows: Array<{id: string; held_at: string | null; paused_at: string | null; lifetime: number | null}> =
-		await rowsOf(
-			reader,
-			`select q.recipient_id as id, q.held_at, w.paused_at, w.queue_lifetime_s as lifetime
-		from (select recipient_id, workspace_id, held_at from queue
+	type Row = Pick<AgedRecipient, 'id' | 'destination' | 'queue_lifetime_s'> &
+		Record<'held_at' | 'paused_at', string | null>;
+	const rows: Row[] = await rowsOf(
+		reader,
+		`select q.recipient_id as id, q.destination, q.held_at, w.paused_at, w.queue_lifetime_s
+		from (select recipient_id, workspace_id, destination, held_at from queue
 			where recipient_id > ? and recipient_id < ? order by recipient_id limit ?) as q
 		join workspaces as w on w.id = q.workspace_id order by q.recipient_id`,
-			[after, idFloor('rcp', before), limit],
-		);
-	return rows.map(({id, held_at: held, paused_at: paused, lifetime}) => ({
-		...{id, acceptedAt: idTime(id), goes: held === null && paused === null},
-		lifetime: lifetime === null ? null : lifetime * 1000,
+		[after, idFloor('rcp', before), limit],
+	);
+	return rows.map(({held_at: held, paused_at: paused, ...row}) => ({
+		...row,
+		acceptedAt: idTime(row.id),
+		goes: held === null && paused === null,
 	}));
 }
 
