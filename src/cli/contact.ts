@@ -1,7 +1,7 @@
 import type {Command} from 'commander';
 import {changeContact} from '../admin/contacts.ts';
 import {contactView} from '../api/views.ts';
-import {capturedFolder, removeCaptured} from '../deliver/capture.ts';
+import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
 import {createErase} from '../outcome/erase.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../store/topics.ts';
 import {CliError} from './fault.ts';

@@ -2,11 +2,11 @@ import type {Moment} from '../kit/clock.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {isNothing, type ShareRow} from '../mail/share-row.ts';
 import {allConnectionsOf, rateOf, type SiteChange, savedSite, setPart, setRate, type Term} from '../pace/site-state.ts';
-import type {SharedSites, Shares} from '../queue/shares.ts';
-import {inFlightOf, type Site} from '../queue/site.ts';
-import type {ShareNews} from '../store/queue/sites.ts';
-import {type SiteAnswer, type SiteAsk, shareMarginMs, shareMs, type Wants, wantedNow} from './exchange.ts';
-import {adopt, totalsOf} from './learnt.ts';
+import {inFlightOf, type SharedSites, type Shares, type Site} from '../queue/site.ts';
+import type {Writer} from '../store/engine/writer.ts';
+import {exchangeShares, renewAlone, type ShareNews, type SiteNote} from '../store/queue/sites.ts';
+import {answersTo, type SiteAnswer, type SiteAsk, shareMarginMs, shareMs, type Wants, wantedNow} from './exchange.ts';
+import {adopt, isSame, totalsOf} from './learnt.ts';
 
 /** What a node learns by exchanging what it has and wants. */
 export type Exchanged = ShareNews & {readonly answers: readonly SiteAnswer[]};
@@ -322,4 +322,50 @@ function askOf(
 		totals: agreed => (site ? totalsOf(site.state, mine, agreed, now, longestWait) : {connections: 0, perMinute: null}),
 	};
 	return {ask, holding, changes};
+}
+
+type Options = Pick<ShareStore, 'countConnections'> & {
+	readonly writer: Writer;
+	/** A daemon's boot id. */
+	readonly node: string;
+	/** In the store's form. */
+	readonly now: () => string;
+};
+
+/** Decides what each node may have while no other node does. */
+export function shareStoreOf({writer, node, now, countConnections}: Options): ShareStore {
+	return {
+		countConnections,
+		renewAlone: () => writer.transaction(trx => renewAlone(trx, node, shareMs)),
+		async exchange(asks) {
+			let answers: readonly SiteAnswer[] = [];
+			const news = await writer.transaction(trx => {
+				answers = []; // It may be run again.
+				return exchangeShares(trx, {
+					node,
+					shareMs,
+					sites: asks.map(({site}) => site),
+					decide(sharers, shares, rows) {
+						answers = answersTo(asks, sharers, shares, rows);
+						return {shares: answers.map(({row}) => row), sites: siteNotes(asks, answers, rows, now())};
+					},
+				});
+			});
+			return {...news, answers};
+		},
+	};
+}
+
+/** What to write of what all nodes agreed on. */
+function siteNotes(
+	asks: readonly SiteAsk[],
+	answers: readonly SiteAnswer[],
+	rows: ReadonlyMap<string, SavedSite>,
+	at: string,
+): SiteNote[] {
+	return answers.flatMap(({site, agreed}, index) => {
+		const {learnt, provider} = asks[index] as SiteAsk;
+		const isKnown = learnt === null || isSame(agreed, rows.get(site) ?? null);
+		return isKnown ? [] : [{site, provider, saved: agreed, at}];
+	});
 }

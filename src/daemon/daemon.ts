@@ -8,7 +8,7 @@ import type {RunningSetting} from '../config/show.ts';
 import {removeDaemonFile, writeDaemonFile} from '../data-folder/daemon-file.ts';
 import {freeBytes} from '../data-folder/data-dir.ts';
 import type {Held} from '../data-folder/open.ts';
-import {capturedFolder, removeCaptured, removeCapturedOf} from '../deliver/capture.ts';
+import {capturedFolder, removeCaptured, removeCapturedOf} from '../deliver/local-delivery.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Log} from '../log/log.ts';
 import {createMailLog} from '../log/maillog.ts';

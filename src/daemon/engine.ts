@@ -1,11 +1,11 @@
 import {Worker} from 'node:worker_threads';
-import {createNodeShares} from '../cluster/node-shares.ts';
-import {shareStoreOf} from '../cluster/share-store.ts';
+
+import {createNodeShares, shareStoreOf} from '../cluster/node-shares.ts';
 import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
-import {capturedFolder} from '../deliver/capture.ts';
-import type {Delivery} from '../deliver/delivery.ts';
-import {simulatorWaitMs} from '../deliver/simulator.ts';
+import {confirmationsOf} from '../deliver/find-hosts.ts';
+import {capturedFolder, simulatorWaitMs} from '../deliver/local-delivery.ts';
+import type {Delivery} from '../deliver/transaction.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {createGarbage, threadLimits} from '../kit/memory.ts';
 import {storeTime} from '../kit/time.ts';
@@ -23,9 +23,8 @@ import {longestWaitOf, shortestLifetimeOf} from '../pace/destinations.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
 import {createRenderers} from '../queue/renderers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
-import {noOtherNodes} from '../queue/shares.ts';
+import {noOtherNodes} from '../queue/site.ts';
 import {createSmtpWorkers} from '../queue/smtp-workers.ts';
-import {confirmationsOf} from '../routing/confirmations.ts';
 import {createPolicies} from '../routing/mta-sts.ts';
 import {ownAddresses} from '../routing/own-addresses.ts';
 import {createRouter} from '../routing/router.ts';

@@ -2,7 +2,7 @@ import {existsSync} from 'node:fs';
 import {join} from 'node:path';
 import {LRUCache} from 'lru-cache';
 import type {Settings} from '../config/settings.ts';
-import {capturedFolder, capturedName} from '../deliver/capture.ts';
+import {capturedFolder, capturedName} from '../deliver/local-delivery.ts';
 import type {Clock} from '../kit/clock.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {readRegular} from '../kit/regular-file.ts';

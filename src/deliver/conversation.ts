@@ -4,15 +4,12 @@ import type {Attempt} from '../mail/outcome.ts';
 import type {Source} from '../mail/route.ts';
 import type {TlsResult} from '../mail/tls-result.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
-import type {Notify} from './commands.ts';
-import type {Delivery} from './delivery.ts';
 import {createDialogue} from './dialogue.ts';
-import type {Hello, SecureContexts} from './hello.ts';
 import type {Host} from './host.ts';
-import {openSession, type Session} from './session.ts';
+import {type Hello, openSession, type SecureContexts, type Session} from './open-session.ts';
 import type {SmtpConnection, Tls} from './smtp-connection.ts';
-import type {Stop} from './stop.ts';
-import {type Accepted, recover, type Transaction, transact} from './transaction.ts';
+import {type Accepted, type Delivery, type Notify, recover, type Transaction, transact} from './transaction.ts';
+import type {Stop} from './verdict.ts';
 
 export type ConversationOptions = {
 	readonly hostname: string;

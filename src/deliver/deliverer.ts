@@ -8,20 +8,15 @@ import {simulatorDomain} from '../mail/simulator.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
 import type {Resolver, SecureResolver} from '../net/dns.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
-import {capture} from './capture.ts';
-import {isSafeEnvelope} from './commands.ts';
 import {readyForNext, type Used} from './conversation.ts';
-import type {Delivery} from './delivery.ts';
-import {createSecureContexts} from './hello.ts';
+import {createFamilies, createRelayHosts, findMxHosts, type LookUp, type NoHost} from './find-hosts.ts';
 import {type Host, sameHost, sourceFor} from './host.ts';
-import {createFamilies, findMxHosts} from './mx-hosts.ts';
-import type {NoHost} from './no-host.ts';
+import {capture, simulate, simulatedReply, simulatorKind} from './local-delivery.ts';
+import {createSecureContexts, type Session} from './open-session.ts';
 import {createPool, type Place, type Pool} from './pool.ts';
-import {createRelayHosts, type LookUp} from './relay-hosts.ts';
-import type {Session} from './session.ts';
-import {simulate, simulatedReply, simulatorKind} from './simulator.ts';
-import {createBrokenTls, demandsOf} from './tls-demand.ts';
-import {createLockStepHosts, type TryOptions, tryHosts} from './try-hosts.ts';
+import {demandsOf} from './tls-demand.ts';
+import {type Delivery, isSafeEnvelope} from './transaction.ts';
+import {BrokenTls, LockStepHosts, type TryOptions, tryHosts} from './try-hosts.ts';
 
 type DeliveryMode =
 	/** To hosts, by the terms of each delivery; those of a recipient's domain listen on this port. */
@@ -98,8 +93,8 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 		clock,
 		permit: options.permit,
 		secureContexts: createSecureContexts(options.ca),
-		brokenTls: createBrokenTls(clock),
-		lockStepHosts: createLockStepHosts(clock),
+		brokenTls: new BrokenTls(clock),
+		lockStepHosts: new LockStepHosts(clock),
 		classify: options.classify,
 		attemptDeadlineMs: options.attemptDeadlineMs,
 	};

@@ -1,6 +1,5 @@
 import {setTimeout as pause} from 'node:timers/promises';
-import type {Session} from './session.ts';
-import {goneMs} from './stop.ts';
+import type {Session} from './open-session.ts';
 
 /** The right to hold one connection to a site. */
 export type Place = {
@@ -62,6 +61,12 @@ type Site = {
 	/** Mails that are announced. */
 	expected: number;
 };
+
+/**
+ * A host counts a connection until it has processed its end: a new one at that moment would exceed the limit and be
+ * refused. After this time, milliseconds, a connection counts as gone.
+ */
+export const goneMs = 50;
 
 const longestTimer = 2 ** 31 - 1;
 

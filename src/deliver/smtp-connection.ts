@@ -3,10 +3,8 @@ import {connect, isIP, type Socket} from 'node:net';
 import {connect as connectTls, type SecureContext, type TLSSocket} from 'node:tls';
 import {printable} from '../mail/smtp-reply.ts';
 import type {TlsFailure} from '../mail/tls-result.ts';
-import type {Dialogue} from './dialogue.ts';
-import {createReplyReader, type RawReply} from './reply-reader.ts';
-import {tlsFailureOf, wordsOf} from './tls-failure.ts';
-import {tlsaFaults} from './tlsa.ts';
+import {createReplyReader, type Dialogue, type RawReply} from './dialogue.ts';
+import {tlsaFaults, tlsFailureOf, wordsOf} from './tls-demand.ts';
 
 /** The connection is of no use any more, and why. */
 export type Lost = {

@@ -1,13 +1,44 @@
 import {setImmediate as turn} from 'node:timers/promises';
 import {bufferOf} from '../kit/octets.ts';
-import type {Phase} from '../mail/outcome.ts';
+import type {Asked, Phase} from '../mail/outcome.ts';
+import type {Terms} from '../mail/route.ts';
 import type {SmtpReply} from '../mail/smtp-reply.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
-import {mailCommand, type Notify, rcptCommand} from './commands.ts';
-import type {Delivery} from './delivery.ts';
-import type {Session} from './session.ts';
+import type {Extensions, Session} from './open-session.ts';
 import type {Answer, SmtpConnection} from './smtp-connection.ts';
-import {readable, type Stop, stopped} from './stop.ts';
+import {readable, type Stop, stopped} from './verdict.ts';
+
+/** One recipient of a message, ready to be delivered. */
+export type Delivery = {
+	readonly recipientId: string;
+	/** The recipient's domain as an A-label, lower case. */
+	readonly destination: string;
+	readonly envelope: {
+		/** The return path; empty: the null reverse-path. */
+		readonly from: string;
+		/** The validated address; its domain is an A-label. */
+		readonly to: string;
+		/** It, or an address in the headers, is not ASCII: only a host that offers SMTPUTF8 may get the mail (RFC 6531). */
+		readonly smtputf8: boolean;
+	};
+	/** Envelope id (RFC 3461 §4.4), comes back in reports. */
+	readonly ref: string;
+	readonly terms: Terms;
+	/** The complete message: CRLF, 7-bit unless `smtputf8`, not dot-stuffed. */
+	readonly data: Uint8Array;
+	/** Which try this is, from 1. */
+	readonly attempt: number;
+	/** Addresses that earlier tries asked, oldest first, the last 50; absent: none. */
+	readonly asked?: readonly Asked[];
+	/** End of the lifetime, milliseconds since the epoch. After it no further host is asked. */
+	readonly endsAt: number;
+	/** Nothing leaves the machine (test keys). Mail to `simulator.test` is always simulated. */
+	readonly simulated: boolean;
+	/** An earlier try was deferred as `unknown_domain`, long enough ago: a second such answer is final. */
+	readonly nxdomainBefore?: boolean;
+	/** Likewise as `no_address`. */
+	readonly noAddressBefore?: boolean;
+};
 
 export type Accepted = {readonly by: 'acceptance'; readonly phase: 'dot'; readonly reply: SmtpReply};
 
@@ -299,4 +330,49 @@ function dotPositions(bytes: Buffer): number[] {
 	}
 
 	return positions.sort((a, b) => a - b);
+}
+
+/** Which reports the recipient's side is asked for (RFC 3461 §4.1). */
+export type Notify = 'FAILURE' | 'SUCCESS,FAILURE';
+
+const plainPath = /^[\x21-\x3b\x3d\x3f-\x7e]*$/;
+const utf8Path = /^[\x21-\x3b\x3d\x3f-\x7e\u00a0-\u{10ffff}]*$/u;
+
+/** Whether the addresses can stand between `<` and `>` and be nothing else; the last wall against command injection. */
+export function isSafeEnvelope({from, to, smtputf8}: Delivery['envelope']): boolean {
+	const path = smtputf8 ? utf8Path : plainPath;
+	return to !== '' && path.test(to) && plainPath.test(from);
+}
+
+/** The MAIL command with the parameters that the server knows. */
+export function mailCommand({envelope, ref, data}: Delivery, {size, smtputf8, dsn}: Extensions): string {
+	return (
+		`MAIL FROM:<${envelope.from}>` +
+		(size ? ` SIZE=${data.length}` : '') +
+		(smtputf8 && envelope.smtputf8 ? ' SMTPUTF8' : '') +
+		(dsn && ref !== '' ? ` RET=HDRS ENVID=${xtext(ref)}` : '') +
+		'\r\n'
+	);
+}
+
+/** The RCPT command. ORCPT makes reports name the address that we wrote to, through all aliases. */
+export function rcptCommand({envelope}: Delivery, {dsn}: Extensions, notify: Notify): string {
+	const isAscii = plainPath.test(envelope.to);
+	const original = isAscii ? `rfc822;${xtext(envelope.to)}` : `utf-8;${unitext(envelope.to)}`;
+	return `RCPT TO:<${envelope.to}>${dsn ? ` NOTIFY=${notify} ORCPT=${original}` : ''}\r\n`;
+}
+
+/** RFC 3461 §4: what is not a plain printable character becomes `+` and two hexadecimal digits. */
+function xtext(text: string): string {
+	return Buffer.from(text)
+		.toString('latin1')
+		.replace(
+			/[^\x21-\x2a\x2c-\x3c\x3e-\x7e]/g,
+			byte => `+${byte.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`,
+		);
+}
+
+/** RFC 6533 §3, utf-8-addr-unitext: UTF-8 as it is, what would break the parameter as `\x{…}`. */
+function unitext(text: string): string {
+	return text.replace(/[\x00-\x20+=\\\x7f]/g, byte => `\\x{${byte.charCodeAt(0).toString(16).toUpperCase()}}`);
 }

@@ -14,16 +14,13 @@ import {
 	type TryLimits,
 	type Used,
 } from './conversation.ts';
-import type {Delivery} from './delivery.ts';
-import type {Hello} from './hello.ts';
 import {type Host, sameHost, sourceFor} from './host.ts';
-import type {Session} from './session.ts';
+import type {Hello, Session} from './open-session.ts';
+import {goneMs} from './pool.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
-import {goneMs, type Stop} from './stop.ts';
-import type {BrokenTls} from './tls-demand.ts';
-import {asksForTls, speaksNoTls} from './tls-failure.ts';
-import type {Accepted} from './transaction.ts';
-import {type HostVerdict, misunderstood, verdict} from './verdict.ts';
+import {asksForTls, speaksNoTls} from './tls-demand.ts';
+import type {Accepted, Delivery} from './transaction.ts';
+import {type HostVerdict, misunderstood, type Stop, verdict} from './verdict.ts';
 
 export type TryOptions = ConversationOptions & {
 	/** All conversations together, in milliseconds. */
@@ -299,23 +296,79 @@ function nextHello({host, hello}: Plan, end: Stop & {readonly by: 'tls'}): Hello
 		return 'reduced';
 	}
 
-	return hello !== 'none' && host.tls === 'opportunistic' && !host.implicitTls ? 'none' : null;
+	return hello !== 'none' && mayDoWithoutTls(host) ? 'none' : null;
 }
 
+/** For how long what a host's address has shown is remembered, and of how many. */
+const keptMs = 3 * 86_400_000;
+const mostKept = 10_000;
+const keyOf = ({address, port}: Host) => `${address} ${port}`;
+
 /** Hosts that offer PIPELINING and mishandle it. */
-type LockStepHosts = {readonly has: (host: Host) => boolean; readonly add: (host: Host) => void};
+export class LockStepHosts {
+	readonly #clock: Pick<Clock, 'monotonic'>;
+	readonly #until = new LRUCache<string, number>(atMost(mostKept));
 
-const mostLockStepHosts = 10_000;
-const lockStepMs = 3 * 86_400_000;
+	constructor(clock: Pick<Clock, 'monotonic'>) {
+		this.#clock = clock;
+	}
 
-/** Remembers them by address, for 3 days. */
-export function createLockStepHosts({monotonic}: Pick<Clock, 'monotonic'>): LockStepHosts {
-	const until = new LRUCache<string, number>(atMost(mostLockStepHosts));
-	const keyOf = ({address, port}: Host) => `${address} ${port}`;
-	return {
-		has: host => (until.get(keyOf(host)) ?? 0) > monotonic(),
-		add: host => void until.set(keyOf(host), monotonic() + lockStepMs),
-	};
+	has(host: Host): boolean {
+		return (this.#until.get(keyOf(host)) ?? 0) > this.#clock.monotonic();
+	}
+
+	add(host: Host): void {
+		this.#until.set(keyOf(host), this.#clock.monotonic() + keptMs);
+	}
+}
+
+/**
+ * Addresses that took mail only with a smaller hello or in plain text, so that the next mail does not fail first. Only
+ * where TLS is not demanded; a host that now insists on TLS is forgotten.
+ */
+export class BrokenTls {
+	readonly #clock: Pick<Clock, 'monotonic'>;
+	readonly #known = new LRUCache<string, {readonly hello: Hello; readonly until: number}>(atMost(mostKept));
+	/** Where a handshake has failed, and what works instead is not known yet. */
+	readonly #failed = new LRUCache<string, true>(atMost(mostKept));
+
+	constructor(clock: Pick<Clock, 'monotonic'>) {
+		this.#clock = clock;
+	}
+
+	/** How to begin TLS with a host now. */
+	helloFor(host: Host): Hello {
+		const key = keyOf(host);
+		const found = mayDoWithoutTls(host) ? this.#known.get(key) : undefined;
+		if (found === undefined || found.until > this.#clock.monotonic()) {
+			return found?.hello ?? 'usual';
+		}
+		this.#known.delete(key);
+		return 'usual';
+	}
+
+	/** Records what a conversation has shown of the host's TLS. */
+	learn({host, hello, session}: Plan, {end, used}: Conversation): void {
+		if (session !== null || !mayDoWithoutTls(host)) {
+			return;
+		}
+		const key = keyOf(host);
+		if (end.by === 'tls') {
+			this.#known.delete(key);
+			// A server that does not want to now may want to next time.
+			if (end.failure === 'validation-failure') {
+				this.#failed.set(key, true);
+			}
+		} else if (end.by === 'reply' && asksForTls(end.reply)) {
+			this.#known.delete(key); // It insists on TLS, which may work now.
+		} else if (used !== null && this.#failed.delete(key) && hello !== 'usual') {
+			this.#known.set(key, {hello, until: this.#clock.monotonic() + keptMs});
+		}
+	}
+}
+
+function mayDoWithoutTls({tls, implicitTls}: Host): boolean {
+	return tls === 'opportunistic' && !implicitTls;
 }
 
 function createTryLimits(deadlineMs: number, signal?: AbortSignal): TryLimits {

@@ -1,11 +1,10 @@
 import {isIP, isIPv6} from 'node:net';
 import {tlsText} from '../deliver/conversation.ts';
 import {createDialogue} from '../deliver/dialogue.ts';
-import type {SecureContexts} from '../deliver/hello.ts';
+import {type LookUp, systemLookUp} from '../deliver/find-hosts.ts';
 import type {Host} from '../deliver/host.ts';
-import {type LookUp, systemLookUp} from '../deliver/relay-hosts.ts';
-import {openSession} from '../deliver/session.ts';
-import type {Stop} from '../deliver/stop.ts';
+import {openSession, type SecureContexts} from '../deliver/open-session.ts';
+import type {Stop} from '../deliver/verdict.ts';
 import {systemClock} from '../kit/clock.ts';
 import type {Relay} from '../net/relay-url.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';

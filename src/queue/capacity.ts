@@ -2,7 +2,6 @@ import type {Moment} from '../kit/clock.ts';
 import {isBackingOff, isShort, opensAt} from '../pace/site-state.ts';
 import {createAgenda} from './agenda.ts';
 import {addTurn, endTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn} from './fair-ring.ts';
-import type {Shares} from './shares.ts';
 import {
 	type DestinationQueue,
 	inFlightOf,
@@ -12,6 +11,7 @@ import {
 	rankAt,
 	ranks,
 	readyWorkspaces,
+	type Shares,
 	type Site,
 	windowOf,
 } from './site.ts';

@@ -3,7 +3,7 @@ import type {Attempt, AttemptResult, Outcome, Phase} from '../mail/outcome.ts';
 import {endOfLife, type OwnRetry, type Retry, retryOf} from '../mail/retry.ts';
 import type {Route} from '../mail/route.ts';
 import {decideNext, type JudgedTry, type NextStep, triedRecipient} from '../outcome/settle.ts';
-import {fromSources} from '../pace/site-name.ts';
+import {fromSources} from '../pace/choose-route.ts';
 import type {SiteEnd} from '../pace/site-state.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import type {ClaimPermit} from './destination-queues.ts';

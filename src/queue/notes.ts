@@ -5,8 +5,7 @@ import type {WaitReason} from '../mail/wait-reason.ts';
 import {connectionsOf, isProbing, mailsAllowed, savedSite} from '../pace/site-state.ts';
 import type {QueueWaitNote, QueueWaitRow} from '../store/queue/open-recipients.ts';
 import type {SiteNote} from '../store/queue/sites.ts';
-import type {Shares} from './shares.ts';
-import {type DestinationQueue, inFlightOf, ownCapacity, type Site} from './site.ts';
+import {type DestinationQueue, inFlightOf, ownCapacity, type Shares, type Site} from './site.ts';
 
 export type NotesOptions = {
 	readonly queues: {readonly waiting: (now: Moment) => Iterable<DestinationQueue>};

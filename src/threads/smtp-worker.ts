@@ -2,7 +2,7 @@ import {setMaxListeners} from 'node:events';
 import {parentPort, workerData} from 'node:worker_threads';
 import {createClassify} from '../bounce/classify.ts';
 import {createDeliverer, type DelivererOptions} from '../deliver/deliverer.ts';
-import type {Delivery} from '../deliver/delivery.ts';
+import type {Delivery} from '../deliver/transaction.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {createSecureResolver} from '../dns/secure-resolver.ts';
 import {createSharedClock} from '../kit/clock.ts';

@@ -2,7 +2,7 @@ import {mkdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import test from 'ava';
 import {simpleParser} from 'mailparser';
-import {capturedName} from '../../src/deliver/capture.ts';
+import {capturedName} from '../../src/deliver/local-delivery.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {newStore, storeTest} from '../helpers/databases.ts';

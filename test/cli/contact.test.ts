@@ -1,7 +1,7 @@
 import {access, mkdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import {capturedName} from '../../src/deliver/capture.ts';
+import {capturedName} from '../../src/deliver/local-delivery.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';

@@ -1,7 +1,7 @@
 import {mkdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import {capturedName} from '../../src/deliver/capture.ts';
+import {capturedName} from '../../src/deliver/local-delivery.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {termsOf} from '../../src/mail/terms.ts';
 import {insertTerms} from '../../src/store/message-terms.ts';

@@ -2,7 +2,7 @@ import {mkdtemp, readdir, readFile, rm, stat, writeFile} from 'node:fs/promises'
 import {tmpdir} from 'node:os';
 import path from 'node:path';
 import test from 'ava';
-import {capture} from '../../src/deliver/capture.ts';
+import {capture} from '../../src/deliver/local-delivery.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import {startLab, testDelivery} from '../helpers/delivery-lab.ts';
 

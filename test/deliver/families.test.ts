@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createFamilies, type FamiliesOptions} from '../../src/deliver/mx-hosts.ts';
+import {createFamilies, type FamiliesOptions} from '../../src/deliver/find-hosts.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import type {DnsAnswer} from '../../src/net/dns.ts';
 import {reverseName} from '../../src/net/host-name.ts';

@@ -1,6 +1,5 @@
 import test from 'ava';
-import {findMxHosts, type MxHostsOptions, type Seeking} from '../../src/deliver/mx-hosts.ts';
-import type {NoHost} from '../../src/deliver/no-host.ts';
+import {findMxHosts, type MxHostsOptions, type NoHost, type Seeking} from '../../src/deliver/find-hosts.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import type {Clock} from '../../src/kit/clock.ts';
 import {startLab} from '../helpers/delivery-lab.ts';

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
+import {findMxHosts, type MxHostsOptions} from '../../src/deliver/find-hosts.ts';
 import type {Host} from '../../src/deliver/host.ts';
-import {findMxHosts, type MxHostsOptions} from '../../src/deliver/mx-hosts.ts';
 import type {Asked, AttemptResult} from '../../src/mail/outcome.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../../src/net/dns.ts';
 import {startLab} from '../helpers/delivery-lab.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createReplyReader, type RawReply} from '../../src/deliver/reply-reader.ts';
+import {createReplyReader, type RawReply} from '../../src/deliver/dialogue.ts';
 
 type Read = {replies: RawReply[]; strays: string[]; fault: string | null; partial: boolean; begun: boolean};
 

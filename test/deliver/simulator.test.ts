@@ -1,5 +1,5 @@
 import test from 'ava';
-import {simulate, simulatedReply, simulatorKind, simulatorKinds} from '../../src/deliver/simulator.ts';
+import {simulate, simulatedReply, simulatorKind, simulatorKinds} from '../../src/deliver/local-delivery.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
 
 test('the local part steers, a label is ignored, other addresses are delivered', t => {

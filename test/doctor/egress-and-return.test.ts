@@ -1,8 +1,8 @@
 import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import {createSecureContexts} from '../../src/deliver/hello.ts';
 import type {Host} from '../../src/deliver/host.ts';
+import {createSecureContexts} from '../../src/deliver/open-session.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {returnPathCheck} from '../../src/doctor/bounces.ts';
 import {

@@ -1,7 +1,7 @@
 import {mkdir, readdir, readFile, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import {capturedName} from '../../src/deliver/capture.ts';
+import {capturedName} from '../../src/deliver/local-delivery.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {openStore} from '../../src/store/store.ts';
 import {type Daemon, type Program, prepareProgram} from '../helpers/daemon.ts';

@@ -1,5 +1,5 @@
 import {createDeliverer, type Deliverer, type DelivererOptions} from '../../src/deliver/deliverer.ts';
-import type {Delivery} from '../../src/deliver/delivery.ts';
+import type {Delivery} from '../../src/deliver/transaction.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';

@@ -5,10 +5,15 @@ import {noOwnRetry} from '../../src/mail/retry.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import type {QueueObserver} from '../../src/queue/queue-observer.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
-import {noOtherNodes} from '../../src/queue/shares.ts';
+import {noOtherNodes} from '../../src/queue/site.ts';
 import {releaseUnknownClaims} from '../../src/store/held-claims.ts';
-import type {Claimed} from '../../src/store/queue/claims.ts';
-import {claimAged, createClaimWrite, readAged, readShortestLifetime} from '../../src/store/queue/claims.ts';
+import {
+	type Claimed,
+	claimAged,
+	createClaimWrite,
+	readAged,
+	readShortestLifetime,
+} from '../../src/store/queue/claims.ts';
 import {
 	createQueueWaitWrite,
 	readResumed,

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {fromSources, hostsName, mxHosts, smarthostName} from '../../src/pace/site-name.ts';
+import {fromSources, hostsName, mxHosts, smarthostName} from '../../src/pace/choose-route.ts';
 
 const found = (...records: Array<[number, string]>) =>
 	({kind: 'found', records: records.map(([priority, exchange]) => ({priority, exchange}))}) as const;

@@ -2,8 +2,7 @@ import test from 'ava';
 import type {Route} from '../../src/mail/route.ts';
 import {newSite} from '../../src/pace/site-state.ts';
 import {createNotes} from '../../src/queue/notes.ts';
-import {noOtherNodes} from '../../src/queue/shares.ts';
-import {type DestinationQueue, newQueue, newSiteOf} from '../../src/queue/site.ts';
+import {type DestinationQueue, newQueue, newSiteOf, noOtherNodes} from '../../src/queue/site.ts';
 import type {QueueWaitNote} from '../../src/store/queue/open-recipients.ts';
 import {routeTo} from '../helpers/routes.ts';
 

@@ -5,7 +5,7 @@ import {
 	DestinationQueues,
 	type DestinationQueuesOptions,
 } from '../../src/queue/destination-queues.ts';
-import {noOtherNodes} from '../../src/queue/shares.ts';
+import {noOtherNodes} from '../../src/queue/site.ts';
 import {routeTo} from '../helpers/routes.ts';
 
 export const minute = 60_000;

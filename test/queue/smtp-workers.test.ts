@@ -2,7 +2,7 @@ import {randomBytes} from 'node:crypto';
 import path from 'node:path';
 import {Worker} from 'node:worker_threads';
 import test, {type ExecutionContext} from 'ava';
-import type {Delivery} from '../../src/deliver/delivery.ts';
+import type {Delivery} from '../../src/deliver/transaction.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
 import {createSmtpWorkers} from '../../src/queue/smtp-workers.ts';

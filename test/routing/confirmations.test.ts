@@ -1,5 +1,5 @@
 import test from 'ava';
-import {confirmationsOf} from '../../src/routing/confirmations.ts';
+import {confirmationsOf} from '../../src/deliver/find-hosts.ts';
 
 const minute = 60_000;
 const ended = Date.UTC(2026, 5, 9, 10, 0, 0);

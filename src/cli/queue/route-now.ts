@@ -1,6 +1,6 @@
 import {destinationsOf, loadDestinations} from '../../config/destinations-file.ts';
-import {capturedFolder} from '../../deliver/capture.ts';
-import {createFamilies, findMxHosts, mailHosts, type Seeking} from '../../deliver/mx-hosts.ts';
+import {createFamilies, findMxHosts, mailHosts, type Seeking} from '../../deliver/find-hosts.ts';
+import {capturedFolder} from '../../deliver/local-delivery.ts';
 import {demandsOf} from '../../deliver/tls-demand.ts';
 import {createResolver} from '../../dns/resolver.ts';
 import {createSecureResolver} from '../../dns/secure-resolver.ts';

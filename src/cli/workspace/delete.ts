@@ -1,7 +1,7 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
 import {deleteWorkspace} from '../../admin/delete-workspace.ts';
-import {capturedFolder, removeCaptured} from '../../deliver/capture.ts';
+import {capturedFolder, removeCaptured} from '../../deliver/local-delivery.ts';
 import {hasWorkspace} from '../../store/workspaces.ts';
 import {CliError} from '../fault.ts';
 import {readDaemons} from '../open-store.ts';

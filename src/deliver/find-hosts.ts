@@ -1,14 +1,18 @@
+import {lookup} from 'node:dns/promises';
 import {isIP, isIPv6} from 'node:net';
 import {networkInterfaces} from 'node:os';
 import type {Clock} from '../kit/clock.ts';
 import {lot} from '../kit/lot.ts';
-import type {Asked} from '../mail/outcome.ts';
+import {suppresses} from '../mail/bounce.ts';
+import type {Asked, BounceCategory, Outcome} from '../mail/outcome.ts';
+import {cappedWait, type RetrySchedule} from '../mail/retry.ts';
 import type {Source} from '../mail/route.ts';
+import type {TlsResult} from '../mail/tls-result.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../net/dns.ts';
 import {reverseName} from '../net/host-name.ts';
 import {isPublicAddress} from '../net/public-address.ts';
+import type {Relay} from '../net/relay-url.ts';
 import type {Host} from './host.ts';
-import {deferral, dnsFailure, type NoHost, noAddress, policyFailure, refusal, unknownDomain} from './no-host.ts';
 import type {DemandOf, HostDemand} from './tls-demand.ts';
 
 export type MxHostsOptions = {
@@ -330,4 +334,151 @@ export function createFamilies(options: FamiliesOptions) {
 
 function interfaceAddresses(): string[] {
 	return Object.values(networkInterfaces()).flatMap(list => (list ?? []).map(({address}) => address));
+}
+
+/** The addresses of a host as the operating system knows them; throws where it knows none. */
+export type LookUp = (host: string) => Promise<readonly string[]>;
+
+export const systemLookUp: LookUp = async host => {
+	const found = await lookup(host, {all: true, verbatim: true});
+	return found.map(({address}) => address);
+};
+
+const lookedUpMs = 60_000;
+
+/**
+ * Finds the addresses of smarthosts, in their order, those asked before last; one that cannot be found is the
+ * next one's turn. None is crowded out by the many addresses of another: each is there at least once.
+ */
+export function createRelayHosts({
+	clock,
+	lookUp = systemLookUp,
+}: {
+	readonly clock: Clock;
+	readonly lookUp?: LookUp;
+}): (relays: readonly Relay[], asked?: readonly Asked[]) => Promise<Host[] | NoHost> {
+	const kept = new Map<string, {readonly until: number; readonly addresses: Promise<readonly string[]>}>();
+
+	function addresses(host: string): Promise<readonly string[]> {
+		if (isIP(host) !== 0) {
+			return Promise.resolve([host]);
+		}
+
+		const known = kept.get(host);
+		if (known !== undefined && known.until > clock.monotonic()) {
+			return known.addresses;
+		}
+
+		const found = lookUp(host);
+		kept.set(host, {until: clock.monotonic() + lookedUpMs, addresses: found});
+		found.catch(() => kept.delete(host));
+		return found;
+	}
+
+	return async (relays, asked = []) => {
+		const found: Array<readonly Host[]> = [];
+		let failure = 'no smarthost is set';
+		for (const relay of relays) {
+			try {
+				const hosts = (await addresses(relay.host)).map(address => hostTo(relay, address));
+				found.push(inTurn(hosts, asked));
+			} catch (error) {
+				failure = `the smarthost ${relay.host} was not found: ${(error as NodeJS.ErrnoException).code ?? String(error)}`;
+			}
+		}
+
+		const hosts = shared(found, Math.max(mostAddresses, found.length));
+		return hosts.length > 0 ? hosts : deferral('config', '4.4.3', failure);
+	};
+}
+
+function hostTo({host, port, secure, tls, user, password}: Relay, address: string): Host {
+	const login = user === null || password === null ? null : {user, password};
+	return {name: host, address, port, tls, implicitTls: secure, login};
+}
+
+/** At most `most` items in all, one from each list in turn, in the order of the lists. */
+function shared<T>(lists: ReadonlyArray<readonly T[]>, most: number): T[] {
+	const depths = lists.map(() => 0);
+	let left = most;
+	for (let depth = 0; left > 0 && lists.some(list => list.length > depth); depth++) {
+		for (const [n, list] of lists.entries()) {
+			if (list.length > depth && left > 0) {
+				depths[n] = depth + 1;
+				left--;
+			}
+		}
+	}
+
+	return lists.flatMap((list, n) => list.slice(0, depths[n]));
+}
+
+/** No host to talk to: the outcome, and what the attempt record says. */
+export type NoHost = {
+	readonly outcome: Outcome;
+	readonly code: number | null;
+	readonly enhanced: string;
+	readonly reply: string;
+	readonly tlsResult?: TlsResult;
+};
+
+const minute = 60_000;
+
+/** How far apart two such answers must be before the second one is final. */
+export const confirmAfterMs = {unknown_domain: 15 * minute, no_address: 60 * minute};
+
+/** It may go later. `waitMs`: not sooner than that. */
+export function deferral(category: BounceCategory, enhanced: string, reply: string, waitMs?: number): NoHost {
+	const wait = waitMs === undefined ? {} : {waitMs};
+	return {outcome: {kind: 'deferred', category, reason: `${enhanced} ${reply}`, ...wait}, code: null, enhanced, reply};
+}
+
+/** It never goes. `code`: the reply that a host would have given, where there is one. */
+export function refusal(category: BounceCategory, enhanced: string, reply: string, code: number | null = null): NoHost {
+	const reason = `${enhanced} ${reply}`;
+	const outcome: Outcome = {kind: 'bounced', type: 'permanent', category, reason, suppresses: suppresses(category)};
+	return {outcome, code, enhanced, reply};
+}
+
+/** An answer that DNS could not give. */
+export function dnsFailure(reply: string): NoHost {
+	return deferral('dns_temp', '4.4.3', reply);
+}
+
+/** The domain's policy allows none of its hosts. The policy may be renewed and the records fixed, so the mail waits. */
+export function policyFailure({by, reason}: Extract<HostDemand, {kind: 'refused'}>): NoHost {
+	return by === 'sts'
+		? {...deferral('policy', '4.7.5', reason), tlsResult: {policy: 'sts', result: 'validation-failure'}}
+		: {...deferral('dns_temp', '4.7.5', reason), tlsResult: {policy: 'tlsa', result: 'dnssec-invalid'}};
+}
+
+/** One such answer may be a resolver's glitch; it is final when given again 15 minutes later. */
+export function unknownDomain(domain: string, nxdomainBefore: boolean): NoHost {
+	const reply = `${domain} does not exist`;
+	return nxdomainBefore
+		? refusal('unknown_domain', '5.1.2', reply)
+		: deferral('unknown_domain', '4.1.2', reply, confirmAfterMs.unknown_domain);
+}
+
+/** None of its hosts has an address; final when given again an hour later. */
+export function noAddress(domain: string, noAddressBefore: boolean): NoHost {
+	const reply = `no mail host of ${domain} has an address`;
+	return noAddressBefore
+		? refusal('no_address', '5.4.4', reply)
+		: deferral('no_address', '4.4.4', reply, confirmAfterMs.no_address);
+}
+
+/**
+ * Whether DNS said at the last try that there is no such domain, or no address, and that was long enough ago for a second
+ * such answer to be final. After a flush, which may bring the recipient back sooner, it does not count.
+ */
+export function confirmationsOf(
+	recipient: {readonly last_category: string | null; readonly state_at: string},
+	schedule: RetrySchedule,
+	now: number,
+): {nxdomainBefore: boolean; noAddressBefore: boolean} {
+	const waitedFor = (category: keyof typeof confirmAfterMs): boolean =>
+		recipient.last_category === category &&
+		now - Date.parse(recipient.state_at) >= cappedWait(confirmAfterMs[category], schedule);
+	return {nxdomainBefore: waitedFor('unknown_domain'), noAddressBefore: waitedFor('no_address')};
 }
