@@ -68,7 +68,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	'mta-sts': ['kit', 'mail', 'net', 'store'],
 	'data-folder': ['kit', 'mail', 'store', 'config'],
 	backup: ['kit', 'mail', 'store', 'config', 'data-folder'],
-	routing: ['kit', 'mail', 'net', 'store', 'config', 'deliver', 'mta-sts', 'pace'],
+	routing: ['kit', 'mail', 'net', 'store', 'config', 'mta-sts', 'pace'],
 	doctor: [
 		'kit',
 		'mail',

@@ -1,5 +1,4 @@
 import {Worker} from 'node:worker_threads';
-
 import {createNodeShares, shareStoreOf} from '../cluster/node-shares.ts';
 import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
@@ -25,9 +24,7 @@ import {createRenderers} from '../queue/renderers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import {noOtherNodes} from '../queue/site.ts';
 import {createSmtpWorkers} from '../queue/smtp-workers.ts';
-import {createPolicies} from '../routing/mta-sts.ts';
-import {ownAddresses} from '../routing/own-addresses.ts';
-import {createRouter} from '../routing/router.ts';
+import {createPolicies, createRouter, ownAddresses} from '../routing/router.ts';
 import {releaseUnknownClaims} from '../store/held-claims.ts';
 import {listAttachments, sizeAttachments} from '../store/messages.ts';
 import {type Claimed, claimAged, createClaimWrite, readAged, readShortestLifetime} from '../store/queue/claims.ts';

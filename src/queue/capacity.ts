@@ -1,7 +1,5 @@
 import type {Moment} from '../kit/clock.ts';
 import {isBackingOff, isShort, opensAt} from '../pace/site-state.ts';
-import {createAgenda} from './agenda.ts';
-import {addTurn, endTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn} from './fair-ring.ts';
 import {
 	type DestinationQueue,
 	inFlightOf,
@@ -15,6 +13,7 @@ import {
 	type Site,
 	windowOf,
 } from './site.ts';
+import {addTurn, createAgenda, endTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn} from './turns.ts';
 
 export type CapacityOptions = {
 	/** Recipients claimed and not yet done, in all. */

@@ -2,9 +2,7 @@ import type {Moment} from '../kit/clock.ts';
 import {type QueueKey, queueKeyText, type Route} from '../mail/route.ts';
 import {connectionsOf, type SiteChange, type SiteEnd, type SiteState, spend, tried} from '../pace/site-state.ts';
 import {createSentToday, type WarmUpDay} from '../pace/warm-up.ts';
-import {createAgenda} from './agenda.ts';
 import {Capacity, type CapacityOptions} from './capacity.ts';
-import {addTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn, takeTurn} from './fair-ring.ts';
 import {
 	type DestinationQueue,
 	isProven,
@@ -19,6 +17,7 @@ import {
 	Sites,
 	type SitesOptions,
 } from './site.ts';
+import {addTurn, createAgenda, type FairRing, firstTurn, hasTurn, removeTurn, type Turn, takeTurn} from './turns.ts';
 
 /** A claim to be made now: at most `limit` recipients of the queue, and if it `asksNext`, when the next one is due. */
 export type ClaimPermit = {

@@ -1,18 +1,37 @@
+import {isIP, isIPv6} from 'node:net';
+import {networkInterfaces} from 'node:os';
+import {createSecureContext, rootCertificates} from 'node:tls';
+import ipaddr from 'ipaddr.js';
+import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
+import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
 import {atMost} from '../kit/at-most.ts';
 import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import type {OwnRetry} from '../mail/retry.ts';
 import type {MtaSts, QueueKey, Route} from '../mail/route.ts';
 import {parseRoute, type RouteChoice, withPasswords} from '../mail/route-choice.ts';
-import type {MtaStsPolicies} from '../mta-sts/mta-sts.ts';
+import {createFetchPolicy} from '../mta-sts/fetch-policy.ts';
+import {createMtaSts, type MtaStsPolicies, type PolicyFailure} from '../mta-sts/mta-sts.ts';
 import type {Resolver} from '../net/dns.ts';
-import {chooseRoute, mxHosts, type Network, needsHosts, ownRetryOf, type Preference} from '../pace/choose-route.ts';
-import type {Destinations} from '../pace/destinations.ts';
+import type {Relay} from '../net/relay-url.ts';
+import {
+	chooseRoute,
+	type DailyShares,
+	mxHosts,
+	type Network,
+	needsHosts,
+	ownRetryOf,
+	type Preference,
+} from '../pace/choose-route.ts';
+import {type Destinations, mxProvider} from '../pace/destinations.ts';
+import {type DayFigures, daysBefore, shareOf, utcDay, type WarmUp} from '../pace/warm-up.ts';
+import {countTls, findPolicy, savePolicy} from '../store/domains.ts';
+import {readComplaintFigures, readHostFigures} from '../store/queue/sites.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.ts';
-import {createWarmUpShares} from './warm-up-shares.ts';
 
 export type RouterOptions = {
 	readonly settings: Settings;
@@ -143,4 +162,155 @@ function openRoute(workspaceId: string, stored: string, vault: Pick<Vault, 'open
 	}
 
 	return parsed.route;
+}
+
+export type WarmUpSharesOptions = {
+	readonly warmUps: readonly WarmUp[];
+	/** What they answer says nothing of the receivers. */
+	readonly relays: readonly Relay[];
+	readonly reader: Knex;
+	readonly destinations: () => Destinations;
+	readonly clock: Clock;
+};
+
+/** Days further back count as good ones. */
+const mostDays = 60;
+
+/**
+ * What new sources may send today. A day is judged by what the store has of it: deferrals by the conversations with the
+ * hosts of a provider, complaints by the mail of the whole system.
+ */
+export function createWarmUpShares({warmUps, relays, reader, destinations, clock}: WarmUpSharesOptions) {
+	/** By day, then by provider; a day that is over does not change. */
+	const days = new Map<string, Promise<ReadonlyMap<string, DayFigures>>>();
+	const smarthosts = new Set(relays.map(({host}) => host));
+
+	async function read(day: string): Promise<ReadonlyMap<string, DayFigures>> {
+		const [hosts, complaints] = await Promise.all([readHostFigures(reader, day), readComplaintFigures(reader, day)]);
+		const figures = new Map<string, DayFigures>();
+		for (const {host, conversations, deferred} of hosts.filter(each => !smarthosts.has(each.host))) {
+			const {name} = mxProvider(destinations(), host);
+			const before = figures.get(name) ?? {conversations: 0, deferred: 0};
+			figures.set(name, {
+				...complaints,
+				conversations: before.conversations + conversations,
+				deferred: before.deferred + deferred,
+			});
+		}
+
+		return figures;
+	}
+
+	function figuresOf(day: string): Promise<ReadonlyMap<string, DayFigures>> {
+		let known = days.get(day);
+		if (known === undefined) {
+			known = read(day);
+			days.set(day, known);
+			known.catch(() => days.delete(day));
+		}
+
+		return known;
+	}
+
+	return {
+		/** Rejects where the store cannot be read. */
+		async today(): Promise<DailyShares> {
+			const today = utcDay(clock.now());
+			const past = new Set(warmUps.flatMap(({start}) => daysBefore(start, today).slice(-mostDays)));
+			const figures = new Map<string, ReadonlyMap<string, DayFigures>>();
+			for (const day of past) {
+				figures.set(day, await figuresOf(day));
+			}
+
+			return (address, provider) => {
+				const warmUp = warmUps.find(each => each.address === address);
+				if (warmUp === undefined) {
+					return null;
+				}
+
+				const ofProvider = [...figures].flatMap(([day, all]) => {
+					const one = all.get(provider);
+					return one === undefined ? [] : [[day, one] as const];
+				});
+				return shareOf(warmUp, today, new Map(ofProvider));
+			};
+		},
+	};
+}
+
+export type PoliciesOptions = {
+	readonly settings: Settings;
+	readonly store: Pick<Store, 'reader' | 'writer'>;
+	readonly resolver: Resolver;
+	readonly version: string;
+	readonly clock: Clock;
+	readonly onPolicyFailure: (failure: PolicyFailure) => void;
+	readonly onStoreError: (error: unknown) => void;
+};
+
+const fetchLimitMs = 60_000;
+
+/** The MTA-STS policies as the settings say, kept in the store; null: they are not obeyed. */
+export function createPolicies(options: PoliciesOptions): MtaStsPolicies | null {
+	const {settings, store, resolver, clock} = options;
+	if (!settings.mtaSts || settings.delivery === 'capture') {
+		return null;
+	}
+
+	const ca = extraCa(settings);
+	const write = (work: Parameters<Store['writer']['transaction']>[0]) =>
+		store.writer.transaction(work).catch(options.onStoreError);
+
+	return createMtaSts({
+		resolver,
+		fetch: createFetchPolicy({
+			resolver,
+			port: settings.mtaStsPort,
+			allowPrivate: settings.allowPrivateMx,
+			secureContext: createSecureContext({
+				minVersion: 'TLSv1.2',
+				...(ca === null ? {} : {ca: [...rootCertificates, ca]}),
+			}),
+			userAgent: `mailctl/${options.version}`,
+			limitMs: fetchLimitMs,
+		}),
+		read: domain => findPolicy(store.reader, domain),
+		// Without it the policy holds for this run of the daemon.
+		save: async policy => void (await write(trx => savePolicy(trx, policy))),
+		onFailure(failure) {
+			const {domain, failure: result} = failure;
+			const day = storeTime(clock.now()).slice(0, 10);
+			void write(trx => countTls(trx, [{day, domain, policy: 'sts', host: `mta-sts.${domain}`, result}]));
+			options.onPolicyFailure(failure);
+		},
+		clock,
+	});
+}
+
+/**
+ * The addresses where this system takes mail as an MX would: mail that leads there would come back to us (RFC 5321 §5.1).
+ * None where the listener has another port than mail hosts have; all of the machine where it listens on all.
+ */
+export function ownAddresses(
+	{inboundListen, mxPort}: Pick<Settings, 'inboundListen' | 'mxPort'>,
+	interfaces: ReturnType<typeof networkInterfaces> = networkInterfaces(),
+): string[] {
+	if (inboundListen === null || inboundListen.port !== mxPort) {
+		return [];
+	}
+
+	const {host} = inboundListen;
+	if (host !== '0.0.0.0' && host !== '::') {
+		// A name is not looked up: what it leads to may change, and a lab's listener is named by its address.
+		return isIP(host) === 0 ? [] : [canonical(host)];
+	}
+
+	// A socket on :: takes IPv4 too.
+	const all = Object.values(interfaces).flatMap(list => (list ?? []).map(({address}) => address));
+	return all.filter(address => host === '::' || !isIPv6(address)).map(canonical);
+}
+
+/** As the resolver spells it. */
+function canonical(address: string): string {
+	return ipaddr.parse(address.replace(/%.*$/, '')).toString();
 }

@@ -3,7 +3,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {noOwnRetry} from '../../src/mail/retry.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
-import type {QueueObserver} from '../../src/queue/queue-observer.ts';
+import type {QueueObserver} from '../../src/queue/queue-claims.ts';
 import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
 import {noOtherNodes} from '../../src/queue/site.ts';
 import {releaseUnknownClaims} from '../../src/store/held-claims.ts';

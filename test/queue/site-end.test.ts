@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {Attempt, Outcome} from '../../src/mail/outcome.ts';
 import type {TlsResult} from '../../src/mail/tls-result.ts';
-import {siteEnd} from '../../src/queue/conclusions.ts';
+import {siteEnd} from '../../src/queue/attempt.ts';
 import {plainTerms} from '../helpers/delivery-lab.ts';
 
 const deferred: Outcome = {kind: 'deferred', category: 'policy', reason: 'MTA-STS: …'};

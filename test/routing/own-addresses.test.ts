@@ -1,6 +1,6 @@
 import type {NetworkInterfaceInfo} from 'node:os';
 import test from 'ava';
-import {ownAddresses} from '../../src/routing/own-addresses.ts';
+import {ownAddresses} from '../../src/routing/router.ts';
 
 const address = (text: string) => ({address: text}) as NetworkInterfaceInfo;
 const interfaces = {

@@ -4,7 +4,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {idTime} from '../../src/mail/ids.ts';
 import {parseRelayUrl} from '../../src/net/relay-url.ts';
 import {utcDay} from '../../src/pace/warm-up.ts';
-import {createWarmUpShares} from '../../src/routing/warm-up-shares.ts';
+import {createWarmUpShares} from '../../src/routing/router.ts';
 import {readComplaintFigures, readHostFigures} from '../../src/store/queue/sites.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
