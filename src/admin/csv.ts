@@ -4,7 +4,7 @@ export type CsvRecord =
 	| {readonly line: number; readonly fault: string; readonly text: string};
 
 /** Reads a CSV text as it comes, in pieces of any size. */
-export type CsvReader = {
+type CsvReader = {
 	readonly push: (text: string) => CsvRecord[];
 	/** The records that had no end yet. */
 	readonly end: () => CsvRecord[];

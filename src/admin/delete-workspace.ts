@@ -20,7 +20,7 @@ export type DeleteOptions = {
 };
 
 /** How it ended: so many messages are gone with it, or so many copies wait in the queue and nothing was deleted. */
-export type Deleted =
+type Deleted =
 	| {readonly kind: 'deleted'; readonly messages: number}
 	| {readonly kind: 'waiting'; readonly recipients: number};
 

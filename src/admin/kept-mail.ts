@@ -13,7 +13,7 @@ export function reviewOf({reading}: KeptMail): Review {
 	return reading === null ? nothingKnown : (JSON.parse(reading) as Review);
 }
 
-export type Letter = {readonly from: string | null; readonly subject: string | null};
+type Letter = {readonly from: string | null; readonly subject: string | null};
 
 /** Who wrote to the operator, and about what; null: it is no such mail. */
 export function letterOf({head}: KeptMail): Letter | null {

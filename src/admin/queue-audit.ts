@@ -4,7 +4,7 @@ import {recordAct} from '../store/audit.ts';
 import type {ChangedRecipient} from '../store/queue/open-recipients.ts';
 
 /** What was done to copies of the queue in one transaction. */
-export type QueueAction = {
+type QueueAction = {
 	/** `queue.held` and the like. */
 	readonly action: string;
 	readonly at: string;

@@ -40,7 +40,7 @@ export const drop: QueueChange = end('dropped', {kind: 'drop'});
 /** It ends as bounced, and webhooks are told. */
 export const fail = (reason = 'given up by the operator'): QueueChange => end('failed', {kind: 'fail', reason});
 
-export type ChangeOptions = {
+type ChangeOptions = {
 	readonly transaction: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
 	readonly tools: ActTools;
 	readonly eventWriter: EventWriter;
@@ -50,7 +50,7 @@ export type ChangeOptions = {
 };
 
 /** How many copies were changed, and those that were being tried all the time. */
-export type QueueChanged = {readonly changed: number; readonly busy: readonly string[]};
+type QueueChanged = {readonly changed: number; readonly busy: readonly string[]};
 
 const recipientsPerStep = 500;
 /** How long tries under way are waited for, milliseconds: before the second look, before the third … */

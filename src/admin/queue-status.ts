@@ -18,7 +18,7 @@ export type QueueStatus = Omit<QueueSummary, 'oldest'> &
 export const free: Stopped = {suspended_by: null, suspended_until: null, suspension_reason: null};
 const empty = {ready: 0, deferred: 0, in_flight: 0, held: 0, oldest: null, last_reply: null};
 
-export type StatusQuery = {
+type StatusQuery = {
 	/** Milliseconds. */
 	readonly now: number;
 	readonly workspaceId: string | undefined;

@@ -22,7 +22,7 @@ export async function readSample(): Promise<ReadyTemplate> {
 }
 
 /** What was removed of the sample. A template that has a second version is the operator's own by now, and stays. */
-export type RemovedSample = {readonly sender: boolean; readonly domain: boolean; readonly template: boolean};
+type RemovedSample = {readonly sender: boolean; readonly domain: boolean; readonly template: boolean};
 
 /** Removes the sample of a workspace: its sender, their domain if no other sender uses it, its template if nobody changed it. */
 export async function removeSample(

@@ -12,7 +12,7 @@ import {
 import {readWorkspaceNames} from '../store/workspaces.ts';
 
 /** What became of the messages that were accepted from `from` on and before `to` (store form); the largest groups first. */
-export type Stats = {
+type Stats = {
 	readonly from: string;
 	readonly to: string;
 	/** Null: one row of all, `total`. */
@@ -27,7 +27,7 @@ export type StatsLine = StatsFigures & {readonly key: string; readonly id?: stri
 export const mostDays = 90;
 
 /** The first moment of the UTC day that many days ago, milliseconds. */
-export function dayStart(now: number, ago: number): number {
+function dayStart(now: number, ago: number): number {
 	return (Math.floor(now / dayMs) - ago) * dayMs;
 }
 

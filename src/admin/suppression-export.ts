@@ -9,7 +9,7 @@ import {exportedColumns} from './suppression-file.ts';
 
 const rowsAtOnce = 1000;
 
-export type ExportFilter = {
+type ExportFilter = {
 	readonly workspaceId: string;
 	/** Entries of the other mode are left out: an import makes entries of one. */
 	readonly mode: Mode;

@@ -10,7 +10,7 @@ export const exportedColumns = ['id', 'recipient', 'reason', 'source', 'created_
 export const badColumns = ['line', 'fault'] as const;
 
 /** Where a file has what; numbers of columns, undefined: it has no such column. */
-export type Columns = {
+type Columns = {
 	readonly address: number;
 	readonly reason?: number | undefined;
 	readonly createdAt?: number | undefined;
@@ -109,7 +109,7 @@ export type Listed = {
 	readonly source: string | null;
 };
 
-export type ReadListed = ({readonly ok: true} & Listed) | {readonly ok: false; readonly fault: string};
+type ReadListed = ({readonly ok: true} & Listed) | {readonly ok: false; readonly fault: string};
 
 /** Reads a line; `reason` holds for every line, whatever it says itself. `now` in milliseconds. */
 export function readListed(

@@ -14,7 +14,7 @@ import {type Layout, type Listed, plainCells, readLayout, readListed} from './su
 const longestLine = 64 * 1024 ** 2;
 
 /** Records of a file, and how many bytes of it are read; or why it is no CSV file, a clause, and how to mend that. */
-export type FilePart =
+type FilePart =
 	| {readonly records: readonly CsvRecord[]; readonly bytes: number}
 	| {readonly fault: string; readonly mend: string};
 
@@ -47,7 +47,7 @@ export type Counts = {read: number; added: number; listed: number};
 /** Answers how many of the entries are new. */
 export type WriteEntries = (entries: readonly NewSuppression[]) => Promise<number>;
 
-export type ImportOptions = {
+type ImportOptions = {
 	readonly acting: Acting;
 	readonly workspaceId: string;
 	readonly mode: Mode;

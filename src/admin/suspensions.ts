@@ -32,7 +32,7 @@ export async function suspendDestination(
 	return suspension;
 }
 
-export type Resumed = {
+type Resumed = {
 	/** Undefined: no operator had suspended it. */
 	readonly suspension: Suspension | undefined;
 	/** Sites of the destination that were left alone after failures. */

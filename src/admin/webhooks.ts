@@ -21,7 +21,7 @@ import {
 	updateSecrets,
 } from '../store/webhooks.ts';
 
-export type EndpointInput = {
+type EndpointInput = {
 	readonly workspaceId: string;
 	/** Of the key that makes it. */
 	readonly mode: Mode;
@@ -183,7 +183,7 @@ export async function replay(
 	return replayed;
 }
 
-export type Replay = Omit<ReplayFilter, 'endpointId' | 'until'> & {
+type Replay = Omit<ReplayFilter, 'endpointId' | 'until'> & {
 	readonly endpointIds: readonly string[];
 	/** What the audit trail names: the endpoint, or null for all of the workspace. */
 	readonly target: string | null;

@@ -24,7 +24,7 @@ export async function daemonsOfNodes(reader: Knex, silentSince: string): Promise
 	};
 }
 
-export type WhyInput = {
+type WhyInput = {
 	readonly now: number;
 	readonly daemons: Daemons;
 	/** Milliseconds. */

@@ -85,7 +85,7 @@ export type WhyContext = {
 };
 
 /** All that keeps a copy from being tried: reasons without a known end first, then the one that ends last. At least one. */
-export function reasonsToWait(recipient: RecipientFacts, context: WhyContext): [Reason, ...Reason[]] {
+function reasonsToWait(recipient: RecipientFacts, context: WhyContext): [Reason, ...Reason[]] {
 	if (recipient.next_attempt_at === null) {
 		return [over(recipient)];
 	}

@@ -149,7 +149,7 @@ function viewOf({kind, reports, fault}: Reading) {
 }
 
 /** How a mail is read and why, for people: lines of at most the terminal's width. */
-export function explained(reading: Reading, terminal: Terminal): string[] {
+function explained(reading: Reading, terminal: Terminal): string[] {
 	const {kind, reports, fault} = reading;
 	return [
 		kindOf(reading),
@@ -159,7 +159,7 @@ export function explained(reading: Reading, terminal: Terminal): string[] {
 }
 
 /** The same of a reply that was given on the command line. */
-export function explainedReply(judgement: Judgement, terminal: Terminal): string[] {
+function explainedReply(judgement: Judgement, terminal: Terminal): string[] {
 	return rows(replyRows(judgement), terminal);
 }
 

@@ -191,20 +191,20 @@ function refuseFailed(path: string, files: number, {failed, noMail}: Passed, mai
 }
 
 /** A mail of a file; of an mbox with what is to be written down once it is taken in. */
-export type FoundInFiles = {
+type FoundInFiles = {
 	readonly found: FoundMail;
 	readonly checkpoint: {readonly mailbox: string; readonly position: MboxPosition} | null;
 };
 
 /** What became of files that gave no mail. */
-export type Passed = {
+type Passed = {
 	/** Files without mail in them. */
 	noMail: number;
 	/** Files that could not be read, and why. */
 	readonly failed: Array<{readonly path: string; readonly message: string}>;
 };
 
-export type FilesOptions = {
+type FilesOptions = {
 	readonly files: readonly MailFile[];
 	/** How far an mbox was read; null: from its beginning. */
 	readonly positionOf: (mailbox: string) => Promise<MboxPosition | null>;
@@ -214,7 +214,7 @@ export type FilesOptions = {
 };
 
 /** The files of a path. Bad data (65) where it leads nowhere. */
-export async function listMailFiles(path: string): Promise<MailFile[]> {
+async function listMailFiles(path: string): Promise<MailFile[]> {
 	const files: MailFile[] = [];
 	try {
 		for await (const file of mailFiles(path)) {
@@ -230,7 +230,7 @@ export async function listMailFiles(path: string): Promise<MailFile[]> {
 }
 
 /** The mails of all files, one after the other; a file that cannot be read does not keep the others back. */
-export async function* mailsOfFiles(options: FilesOptions): AsyncGenerator<FoundInFiles> {
+async function* mailsOfFiles(options: FilesOptions): AsyncGenerator<FoundInFiles> {
 	const {files, passed, onRead} = options;
 	let before = 0;
 	for (const file of files) {

@@ -168,7 +168,7 @@ export type IngestCounts = {
 	waiting: number;
 };
 
-export const nothingYet: IngestCounts = {
+const nothingYet: IngestCounts = {
 	...{mails: 0, taken: 0, known: 0, bounces: 0, notices: 0, complaints: 0, unsubscribes: 0, auto_replies: 0},
 	...{other: 0, unreadable: 0, unmatched: 0, events: 0, cut: 0, waiting: 0},
 };
@@ -176,7 +176,7 @@ export const nothingYet: IngestCounts = {
 type Kind = 'bounces' | 'notices' | 'complaints' | 'unsubscribes' | 'auto_replies' | 'other' | 'unreadable';
 
 /** Counts a mail that was read and recorded. */
-export function countRead(counts: IngestCounts, reading: Reading, {about, kept}: ReportEffect): void {
+function countRead(counts: IngestCounts, reading: Reading, {about, kept}: ReportEffect): void {
 	counts[kindOf(reading, about)]++;
 	counts.unmatched += kept === 'unmatched' ? 1 : 0;
 	counts.events += about.filter(({isNew, event}) => isNew && event !== null).length;

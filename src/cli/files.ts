@@ -32,7 +32,7 @@ async function readStandardInput(): Promise<Buffer> {
 }
 
 /** A file that is read piece by piece; `size` in bytes, null where it is not known. */
-export type Input = {readonly chunks: AsyncIterable<Buffer>; readonly size: number | null};
+type Input = {readonly chunks: AsyncIterable<Buffer>; readonly size: number | null};
 
 /** As `readInput`, for what does not fit into memory. */
 export async function openInput(name: string): Promise<Input> {

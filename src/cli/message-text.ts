@@ -8,7 +8,7 @@ import type {Session} from './session.ts';
 import {fields, folded, nextTry, printable, shortTime, table, wrapped} from './text.ts';
 
 /** What came of copies after they were delivered. */
-export type Afterwards = {
+type Afterwards = {
 	readonly engagement: readonly EngagementCount[];
 	readonly reports: readonly StoredReport[];
 };
@@ -97,7 +97,7 @@ function saidLines(line: string, width: number): string[] {
 }
 
 /** What came back about a copy, for people: what it is and says, how it was judged, and the text of it. */
-export function reportLines(report: StoredReport, width: number): string[] {
+function reportLines(report: StoredReport, width: number): string[] {
 	const {at, said, notes, reason} = reportText(report);
 	return [
 		`  report ${shortTime(at)}  ${printable(said)}`,

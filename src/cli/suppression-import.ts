@@ -97,7 +97,7 @@ async function countOnly(session: Session): Promise<WriteEntries> {
 	};
 }
 
-export type Imported = {
+type Imported = {
 	readonly name: string;
 	/** What --bad named. */
 	readonly badFile: string | undefined;
@@ -109,7 +109,7 @@ export type Imported = {
 };
 
 /** The end of an import. Throws bad data (65) where lines were bad: the others are on the list all the same. */
-export function showCounts(session: Session, {name, badFile, dryRun, counts, bad, layout}: Imported): void {
+function showCounts(session: Session, {name, badFile, dryRun, counts, bad, layout}: Imported): void {
 	const badCount = bad.count();
 	session.show(
 		{...counts, bad: badCount, dry_run: dryRun, columns: layout ? columnsOf(layout) : null, faults: bad.first},
@@ -135,10 +135,10 @@ export function showCounts(session: Session, {name, badFile, dryRun, counts, bad
 	}
 }
 
-export type Fault = {readonly line: number; readonly fault: string};
+type Fault = {readonly line: number; readonly fault: string};
 
 /** The lines of an import that were not taken: how many, what was wrong with the first, all of them in a file. */
-export type BadLines = {
+type BadLines = {
 	readonly count: () => number;
 	readonly first: readonly Fault[];
 	/** `cells` as they were in the file, without apostrophes of ours. */
@@ -149,7 +149,7 @@ export type BadLines = {
 const mostRemembered = 20;
 
 /** `file` gets the lines with their numbers and faults before their own cells, so that it can be corrected and imported. */
-export async function openBadLines(file: string | undefined, input: string): Promise<BadLines> {
+async function openBadLines(file: string | undefined, input: string): Promise<BadLines> {
 	if (file !== undefined && input !== '-' && (await realpath(file).catch(() => null)) === (await realpath(input))) {
 		throw new CliError('usage', '--bad names the file that is imported', 'name another file');
 	}

@@ -84,7 +84,7 @@ function widthOf(stream: {readonly columns: number}): number {
 }
 
 /** How far a long work has come, shown on a terminal and nowhere else. */
-export type Progress = {
+type Progress = {
 	/** `part` of the whole, 0 to 1; null: nobody knows how much there is. */
 	readonly show: (done: number, part: number | null) => void;
 	/** Takes the line away. */

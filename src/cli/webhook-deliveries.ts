@@ -46,7 +46,7 @@ export function deliveriesVerb(webhook: Command): void {
 }
 
 /** Throws bad data (65) where the workspace has no such delivery. */
-export async function chosenDelivery(session: Session, text: string): Promise<StoredDelivery> {
+async function chosenDelivery(session: Session, text: string): Promise<StoredDelivery> {
 	const id = await session.idOf('whd', text);
 	const {id: workspaceId} = await session.workspace();
 	const found = id === undefined ? undefined : await findDelivery(await session.reader(), workspaceId, id);
@@ -159,7 +159,7 @@ export function missingEndpoint(id: string): never {
 }
 
 /** Throws a usage error (64). */
-export const webhookEvent = oneOf('--event', webhookEventTypes);
+const webhookEvent = oneOf('--event', webhookEventTypes);
 
 /** Given several times, with commas, or both. */
 export function webhookEvents(text: string, previous: readonly WebhookEventType[] = []): WebhookEventType[] {
@@ -167,4 +167,4 @@ export function webhookEvents(text: string, previous: readonly WebhookEventType[
 }
 webhookEvents.choices = webhookEventTypes;
 
-export const deliveryState = oneOf('--status', deliveryStates);
+const deliveryState = oneOf('--status', deliveryStates);

@@ -21,7 +21,7 @@ export type ShareStore = {
 	readonly countConnections: () => Promise<ReadonlyMap<string, number>>;
 };
 
-export type NodeSharesOptions = {
+type NodeSharesOptions = {
 	readonly store: ShareStore;
 	readonly moment: () => Moment;
 	readonly longestWait: () => number;

@@ -13,7 +13,7 @@ const shippedFile = fileURLToPath(new URL('../../../config/bounce-rules.json', i
 const largestFile = 1024 * 1024;
 
 /** The setting that names the operator's own rules. */
-export type BounceRulesSettings = Pick<TableValues, 'bounceRulesFile'>;
+type BounceRulesSettings = Pick<TableValues, 'bounceRulesFile'>;
 
 /** What is wrong with MAILCTL_BOUNCE_RULES_FILE, all of it. */
 export function bounceRulesProblems(settings: BounceRulesSettings): string[] {

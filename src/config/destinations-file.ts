@@ -19,7 +19,7 @@ const shippedFile = fileURLToPath(new URL('../../../config/destinations.json', i
 const largestFile = 1024 * 1024;
 
 /** The settings that the file is read by. */
-export type DestinationsSettings = Pick<TableValues, 'destinationsFile' | 'sourcePools' | 'relays'>;
+type DestinationsSettings = Pick<TableValues, 'destinationsFile' | 'sourcePools' | 'relays'>;
 
 /** What is wrong with MAILCTL_DESTINATIONS_FILE, all of it. */
 export function destinationsProblems(settings: DestinationsSettings): string[] {

@@ -8,7 +8,7 @@ import {longestNotice, type Store} from '../store/store.ts';
 /** The store spends at most this part of its time on the question. */
 const share = 0.1;
 
-export type ArrivalsOptions<Due> = {
+type ArrivalsOptions<Due> = {
 	/** What has work that may be claimed now. */
 	readonly readDue: () => Promise<Due[]>;
 	readonly onDue: (due: Due[]) => void;

@@ -38,7 +38,7 @@ import {startUpkeep} from './upkeep.ts';
 import {warnAtStart, warnOfWorkspaces} from './warnings.ts';
 import {createWriting} from './writing.ts';
 
-export type DaemonOptions = {
+type DaemonOptions = {
 	readonly settings: Settings;
 	readonly version: string;
 	readonly held: Held;

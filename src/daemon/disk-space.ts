@@ -4,7 +4,7 @@ import {usualWal, type WriteAheadLog} from '../store/engine/sqlite.ts';
 // What the daemon watches of its disk: free space, SQLite's write-ahead log, the size of the store.
 
 /** Whether there is space for new mail. What must go on (outcomes, opt-outs, retention) does not ask. */
-export type FreeSpace = {
+type FreeSpace = {
 	/** Looks at once; resolves when it has looked. */
 	readonly look: () => Promise<void>;
 	readonly enough: () => boolean;
@@ -127,7 +127,7 @@ export function watchWal({
 }
 
 /** How large the store was, bytes. */
-export type StoreSize = {readonly at: number; readonly bytes: number};
+type StoreSize = {readonly at: number; readonly bytes: number};
 
 const sizeEveryMs = 60 * 60_000;
 const mostSizes = 30 * 24;

@@ -9,7 +9,7 @@ import {type Domain, listDueDomains} from '../store/domains.ts';
 import type {Store} from '../store/store.ts';
 import type {Observer} from './observer.ts';
 
-export type DomainChecksOptions = {
+type DomainChecksOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	readonly names: SendingNames;
 	readonly openSources: OpenSources;

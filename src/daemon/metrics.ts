@@ -14,7 +14,7 @@ import type {RefusalReason as SubmissionRefusal} from '../submission/submit.ts';
 import type {MailboxFigures} from './inbound.ts';
 
 /** Where the figures come from that are asked for at each scrape. A gauge is absent where its source fails or answers null. */
-export type MetricsSources = {
+type MetricsSources = {
 	readonly version: string;
 	/** Milliseconds that this machine's clock is ahead of the store's. */
 	readonly skew: () => number;

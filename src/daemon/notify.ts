@@ -1,7 +1,7 @@
 import {execFile} from 'node:child_process';
 
 /** Tells systemd how the daemon fares (sd_notify(3)); does nothing where systemd did not ask. */
-export type Notify = {
+type Notify = {
 	readonly ready: () => Promise<void>;
 	/** One line that `systemctl status` shows. */
 	readonly status: (text: string) => Promise<void>;
@@ -14,7 +14,7 @@ export type Notify = {
 	readonly watchdogMs: number | null;
 };
 
-export type NotifyInput = {
+type NotifyInput = {
 	/** NOTIFY_SOCKET and WATCHDOG_USEC are read; the child gets that socket and PATH, none of our secrets. */
 	readonly env: Readonly<Record<string, string | undefined>>;
 	readonly warn: (text: string) => void;

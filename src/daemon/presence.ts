@@ -17,7 +17,7 @@ const gapMs = quietMs - usualBeatMs;
 /** After such a gap: in this time others connect again, and tell. */
 const returnMs = 2 * quietMs;
 
-export type PresenceOptions = {
+type PresenceOptions = {
 	readonly store: Store;
 	readonly node: Node;
 	/** The daemon that had this data folder before. The folder's lock is ours: it is dead, unless the folder is a copy. */

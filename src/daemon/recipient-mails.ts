@@ -20,7 +20,7 @@ import type {MakeOptions} from '../threads/make.ts';
 import type {Remade, Remake} from '../threads/remake.ts';
 import type {SigningKeyText} from '../threads/renderer.ts';
 
-export type RecipientMailsOptions = {
+type RecipientMailsOptions = {
 	readonly settings: Pick<Settings, 'dataDir' | 'tokenLifetime' | 'returnPathDomain'> &
 		Parameters<typeof feedbackOf>[0];
 	readonly store: Store;
@@ -89,7 +89,7 @@ export function capturedFile(dataDir: string, recipientId: string): string | nul
 	return existsSync(file) ? file : null;
 }
 
-export type Sending = {
+type Sending = {
 	readonly attachments: readonly Attachment[];
 	/** The domain's active keys: their ids, joined by commas. */
 	readonly signing: string;

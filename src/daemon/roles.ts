@@ -132,8 +132,6 @@ export function createRoles(context: Context) {
 	};
 }
 
-export type Roles = ReturnType<typeof createRoles>;
-
 /** Watches the reputation of workspaces, in every process. */
 function startReputationGuard(context: Context): Guard {
 	const {store, live, forget, observer} = context;

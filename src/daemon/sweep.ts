@@ -28,7 +28,7 @@ export type SweepTask = {
 	readonly begin: () => () => Promise<boolean>;
 };
 
-export type SweepOptions = {
+type SweepOptions = {
 	readonly tasks: readonly SweepTask[];
 	/** From the end of a sweep to the next, as the settings are now. */
 	readonly intervalMs: () => number;
@@ -37,7 +37,7 @@ export type SweepOptions = {
 	readonly failed: (error: unknown, task: string) => void;
 };
 
-export type Sweep = {
+type Sweep = {
 	/** The interval has changed. */
 	readonly reschedule: () => void;
 	/** Resolves when nothing is being removed any more. */
@@ -110,7 +110,7 @@ export function startSweep({tasks, intervalMs, clock, failed}: SweepOptions): Sw
 }
 
 /** A step of a sweep: a transaction whose statements may take long. */
-export async function inStep<Result>(
+async function inStep<Result>(
 	{writer}: Pick<Store, 'writer'>,
 	work: (trx: Knex.Transaction) => Promise<Result>,
 ): Promise<Result> {
@@ -120,7 +120,7 @@ export async function inStep<Result>(
 	});
 }
 
-export type RowTaskOptions = {
+type RowTaskOptions = {
 	readonly store: Pick<Store, 'writer'>;
 	readonly clock: Pick<Clock, 'now'>;
 	readonly rowsPerStep?: number;
@@ -238,7 +238,7 @@ export function fileTask({
 	};
 }
 
-export type MessageTaskOptions = {
+type MessageTaskOptions = {
 	readonly store: Pick<Store, 'writer' | 'reader' | 'dialect'>;
 	readonly clock: Pick<Clock, 'now'>;
 	/** How long messages are kept; 0: for ever. */

@@ -24,7 +24,7 @@ import {
 	userTask,
 } from './sweep.ts';
 
-export type Upkeep = {
+type Upkeep = {
 	/** The interval of the sweep has changed. */
 	readonly reschedule: () => void;
 	/** Resolves when nothing is being removed any more. */

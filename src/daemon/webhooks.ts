@@ -119,7 +119,7 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 export type Webhooks = ReturnType<typeof createWebhooks>;
 
 /** The secrets themselves. */
-export function openSigning(vault: Vault, endpointId: string, {secret, next}: Signing): Signing {
+function openSigning(vault: Vault, endpointId: string, {secret, next}: Signing): Signing {
 	return {
 		secret: vault.open(endpointId, secret),
 		next: next === null ? null : vault.open(endpointId, next),
@@ -137,7 +137,7 @@ type PostingSettings = Pick<
 >;
 
 /** How endpoints are posted to, as the settings say. */
-export function postingOf(settings: PostingSettings, version: string): Posting {
+function postingOf(settings: PostingSettings, version: string): Posting {
 	return {
 		ca: webhookCa(settings),
 		...guardOf(settings),
@@ -148,7 +148,7 @@ export function postingOf(settings: PostingSettings, version: string): Posting {
 	};
 }
 
-export type ExampleOptions = Pick<Context, 'version' | 'vault' | 'clock'> & {
+type ExampleOptions = Pick<Context, 'version' | 'vault' | 'clock'> & {
 	readonly settings: PostingSettings;
 	readonly newId: NewId;
 };

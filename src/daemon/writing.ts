@@ -8,7 +8,7 @@ import type {WriterData, WriterLive, WriterNews} from '../threads/writer.ts';
 import type {Context} from './context.ts';
 
 /** How the daemon writes: `writer` takes the place of the store's own. */
-export type Writing = {
+type Writing = {
 	readonly writer: Writer;
 	/** From now on a thread writes beside; its start takes a moment, in which the store's own writer goes on. */
 	readonly start: () => void;

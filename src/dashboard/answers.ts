@@ -10,7 +10,7 @@ const nonceLength = 16;
 const noticeCookie = 'mailctl_notice';
 const noticeSeconds = 60;
 
-export type Answering = {
+type Answering = {
 	readonly assets: Assets;
 	readonly random: (size: number) => Buffer;
 };

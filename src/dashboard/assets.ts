@@ -18,7 +18,7 @@ const files = {
 
 const names: ReadonlySet<string> = new Set(Object.values(files));
 
-export type Asset = keyof typeof files;
+type Asset = keyof typeof files;
 
 /** The URL of each file. It changes with the content, so that browsers may keep it for ever. */
 export type Assets = Readonly<Record<Asset, string>>;

@@ -12,7 +12,7 @@ export type Series = {
 	readonly isLimit?: true;
 };
 
-export type Chart = {
+type Chart = {
 	/** What is shown. */
 	readonly label: string;
 	/** UTC, without what the step does not need: `2026-11-05` or `2026-11-05T13`. */

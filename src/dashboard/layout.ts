@@ -7,7 +7,7 @@ import {groups, type Place, placeKeys} from './places.ts';
 import {mostOffered} from './visitor.ts';
 
 /** What surrounds the content of a page. */
-export type Frame = {
+type Frame = {
 	readonly title: string;
 	readonly actions: Html;
 	readonly problem: string | null;
@@ -111,7 +111,7 @@ function switcher(workspace: Workspace, workspaces: readonly Workspace[]): Html 
 }
 
 /** `messages` as `Messages`. */
-export function titleOf(place: Place): string {
+function titleOf(place: Place): string {
 	return `${place[0]?.toUpperCase()}${place.slice(1)}`;
 }
 

@@ -3,7 +3,7 @@ import {hrefOf, input, nothing} from './markup.ts';
 
 // What lists have around them: a search, and the way to older rows.
 
-export type Search = {
+type Search = {
 	readonly to: string;
 	readonly query: URLSearchParams;
 	readonly placeholder: string;

@@ -50,7 +50,7 @@ export function textContent(text: string): Content {
 	return {kind: 'content', type: 'text/plain; charset=utf-8', body: text, policy: policyOf(false)};
 }
 
-export type MailFrame = {
+type MailFrame = {
 	/** The path of the content; absent: a form fills the frame, by its name. */
 	readonly path?: string;
 	readonly name?: string;

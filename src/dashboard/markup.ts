@@ -146,7 +146,7 @@ export function select(
 	return html`<label class="field"><span>${label}</span><select name="${name}">${options}</select></label>`;
 }
 
-export type Input = {
+type Input = {
 	readonly name: string;
 	readonly label: string;
 	readonly value?: string | undefined;
@@ -189,7 +189,7 @@ function attribute(name: string, value: string | undefined): Html {
 }
 
 /** A form that changes something. */
-export type Act = {
+type Act = {
 	readonly to: string;
 	/** What the button says. */
 	readonly label: string;

@@ -34,7 +34,7 @@ import {
 import {csrfCookie, formOwner, readSignedIn, readWorkspaces} from './visitor.ts';
 
 /** How long after a log-in one may do what wants a fresh one. */
-export const freshMs = 15 * 60_000;
+const freshMs = 15 * 60_000;
 
 declare module 'fastify' {
 	interface FastifyRequest {

@@ -5,7 +5,7 @@ import type {DashboardParts} from './parts.ts';
 import {type Answer, go, missing, notAllowed, type Route, type Visit} from './route.ts';
 
 /** The page that has the forms: where one comes back to, and how it shows what was wrong (422). */
-export type Origin = {readonly path: string; readonly show: (visit: Visit, problem: string) => Promise<Answer>};
+type Origin = {readonly path: string; readonly show: (visit: Visit, problem: string) => Promise<Answer>};
 
 type Reading<Input> = {
 	/** Looks before the form is read. A text says what is wrong; throws `Refused` where the thing is missing. */

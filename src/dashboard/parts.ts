@@ -36,7 +36,7 @@ export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors'> & {
 };
 
 /** What the process that serves the pages tells of itself. */
-export type ProcessParts = {
+type ProcessParts = {
 	/** Milliseconds. */
 	readonly startedAt: number;
 	/** Its settings, secrets masked. */

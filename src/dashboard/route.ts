@@ -84,7 +84,7 @@ export type Page = {
 };
 
 /** After a form did its work: back to a page (303), which says what was done. */
-export type Redirect = {readonly kind: 'go'; readonly to: string; readonly notice?: string};
+type Redirect = {readonly kind: 'go'; readonly to: string; readonly notice?: string};
 
 /** What is no page: a download, a mail to be shown in a frame, a stream. */
 export type Content = {

@@ -27,7 +27,7 @@ export type SeenHtml = {
 	readonly hasRemoteImages: boolean;
 };
 
-export type SeenFile = {readonly name: string; readonly type: string; readonly octets: number};
+type SeenFile = {readonly name: string; readonly type: string; readonly octets: number};
 
 /** Octets of a part that are read. */
 const longestPart = 8 * 1024 * 1024;

@@ -9,7 +9,7 @@ import type {Sessions, SignedIn} from '../users/sessions.ts';
  * Over https the cookie is for this host alone and never leaves it unencrypted; http is for loopback, where browsers would not
  * take such a cookie.
  */
-export const cookieName = ({protocol}: FastifyRequest): string => (protocol === 'https' ? '__Host-mailctl' : 'mailctl');
+const cookieName = ({protocol}: FastifyRequest): string => (protocol === 'https' ? '__Host-mailctl' : 'mailctl');
 
 export async function readSignedIn(sessions: Sessions, request: FastifyRequest): Promise<SignedIn | null> {
 	const token = request.cookies[cookieName(request)];

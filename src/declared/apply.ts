@@ -16,7 +16,7 @@ import {findWorkspaceByName, type Workspace} from '../store/workspaces.ts';
 import type {Change} from './diff.ts';
 import {addressOf, type Settings, type WantedWorkspace} from './document.ts';
 
-export type ApplyParts = {
+type ApplyParts = {
 	readonly reader: Knex;
 	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
 	readonly tools: ActTools;

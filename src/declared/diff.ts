@@ -14,7 +14,7 @@ import type {Fault} from './read-document.ts';
 import type {Known, WorkspaceState} from './state.ts';
 
 /** Fields that differ. `from` is undefined where the thing is added. */
-export type Fields = Readonly<Record<string, {readonly from?: unknown; readonly to: unknown}>>;
+type Fields = Readonly<Record<string, {readonly from?: unknown; readonly to: unknown}>>;
 
 type Shown = {readonly workspace: string; readonly name: string; readonly fields: Fields};
 
@@ -29,9 +29,9 @@ export type Change =
 	| (Shown & {readonly kind: 'workspace'; readonly action: 'add' | 'change'; readonly wanted: Partial<Settings>})
 	| {[K in Kind]: Changes<K>}[Kind];
 
-export type Difference = {readonly changes: readonly Change[]; readonly faults: readonly Fault[]};
+type Difference = {readonly changes: readonly Change[]; readonly faults: readonly Fault[]};
 
-export type Rules = {
+type Rules = {
 	/** The time in the store's form: a key that has ended by then is not made. */
 	readonly now: string;
 	/** What is wrong with the URL of a new endpoint; null: nothing. */

@@ -23,7 +23,7 @@ import {
 export type Fault = {readonly path: Path; readonly message: string};
 type Path = ReadonlyArray<string | number>;
 
-export type ReadDocument =
+type ReadDocument =
 	| {
 			readonly ok: true;
 			readonly workspaces: readonly WantedWorkspace[];

@@ -22,7 +22,7 @@ export type Judged =
 /** Judges an address of RCPT; rejects where the store cannot be asked. */
 export type JudgeAddressee = (address: string) => Promise<Judged>;
 
-export type AddresseeOptions = {
+type AddresseeOptions = {
 	readonly links: Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal'>;
 	readonly domains: OurDomains;
 	/** Where domainless addresses are meant, and `doctor` tries a bounce. */
@@ -95,7 +95,7 @@ const unknown: Judged = {ok: false, reason: 'unknown', code: 550, text: '5.1.1 N
 const foreign: Judged = {ok: false, reason: 'foreign', code: 550, text: '5.7.1 No mail is relayed here'};
 
 /** The domains at which mail is taken. */
-export type OurDomains = {
+type OurDomains = {
 	readonly has: (domain: string) => Promise<boolean>;
 	/** Domains were added or removed. */
 	readonly forget: () => void;
@@ -129,7 +129,7 @@ export function createOurDomains(fixed: readonly string[], read: () => Promise<r
 }
 
 /** Asks for one; undefined: there is none. */
-export type Ask<Value> = (key: string) => Promise<Value | undefined>;
+type Ask<Value> = (key: string) => Promise<Value | undefined>;
 
 type Asked<Value> = {
 	readonly key: string;

@@ -27,7 +27,7 @@ const ofRecipient: Amount = {mails: 100, bytes: 32 * 1024 ** 2};
 const mostProven = 10_000;
 const unlimited: Amount = {mails: Number.POSITIVE_INFINITY, bytes: Number.POSITIVE_INFINITY};
 
-export type AllowancesOptions = {
+type AllowancesOptions = {
 	/** MAILCTL_INBOUND_ALLOWANCE. */
 	readonly each: Amount;
 	/** Resolves when mails that were taken are read, and have given back what they took. */
@@ -131,7 +131,7 @@ function timesAll({mails, bytes}: Amount): Amount {
 export type Amount = {readonly mails: number; readonly bytes: number};
 
 /** What each key, and all keys together, may bring in a window of time. */
-export type Allowance = {
+type Allowance = {
 	/** Whether a key may bring one more mail of this size. */
 	readonly has: (key: string, bytes: number) => boolean;
 	/** Takes one mail, whose bytes follow; null: no mail is left, and nothing was taken. */

@@ -6,7 +6,7 @@ export type Mailbox = {
 	readonly open: (wake: () => void, signal: AbortSignal) => Promise<OpenMailbox>;
 };
 
-export type OpenMailbox = {
+type OpenMailbox = {
 	/** Takes in what is new, and calls `more` while something comes; rejects where the mailbox or the store fails. */
 	readonly takeNew: (signal: AbortSignal, more: () => void) => Promise<Round>;
 	/** Begins to listen for what comes. */
@@ -15,7 +15,7 @@ export type OpenMailbox = {
 	readonly close: () => void;
 };
 
-export type FollowOptions = {
+type FollowOptions = {
 	readonly mailbox: Mailbox;
 	/** Between two looks, milliseconds. */
 	readonly intervalMs: number;

@@ -18,7 +18,7 @@ export type Checkpoint = {
 /** What reading brought: mails that are new here, mails that were there already, and of these those too large to be read whole. */
 export type Round = {readonly taken: number; readonly known: number; readonly cut: number};
 
-export type TakeNewOptions = {
+type TakeNewOptions = {
 	readonly checkpoint: Checkpoint;
 	readonly takeIn: (found: FoundMail) => Promise<Taken>;
 	/** Stops between two mails. */

@@ -1,5 +1,5 @@
 /** Bytes that all mails on their way in may hold together beyond what each may hold anyway. */
-export type Capacity = {
+type Capacity = {
 	readonly take: (bytes: number) => boolean;
 	readonly giveBack: (bytes: number) => void;
 };

@@ -7,7 +7,7 @@ import {type Checkpoint, type ImapMailbox, imapFault, type MailboxFault, openFol
 import {isMaildir, newMails, putAside} from './maildir.ts';
 import {type Taken, takeAll} from './take-in.ts';
 
-export type MailboxOptions = {
+type MailboxOptions = {
 	readonly takeIn: (found: FoundMail) => Promise<Taken>;
 	readonly checkpoint: Checkpoint;
 	/** PEM of authorities to trust besides the public ones. */

@@ -4,7 +4,7 @@ import {type Links, openRegular} from '../kit/regular-file.ts';
 import {type FoundMail, foundMail, longestMail} from './found-mail.ts';
 
 /** A mail that lies in a file of its own. */
-export type FoundInFile = {readonly found: FoundMail; readonly path: string};
+type FoundInFile = {readonly found: FoundMail; readonly path: string};
 
 /** Whether a folder is a Maildir. */
 export async function isMaildir(folder: string): Promise<boolean> {

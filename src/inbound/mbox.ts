@@ -1,7 +1,8 @@
 import type {FileHandle} from 'node:fs/promises';
 import {type FoundMail, foundMail, longestMail} from './found-mail.ts';
+
 /** A mail of an mbox. */
-export type MboxMail = {
+type MboxMail = {
 	/** Where its `From ` line begins in the file. */
 	readonly offset: number;
 	/** Its `From ` line, without the line end. */
@@ -130,7 +131,7 @@ export type MboxPosition = {
 };
 
 /** A mail of an mbox, with the position to go on from once it is taken in. */
-export type FoundInMbox = {readonly found: FoundMail; readonly position: MboxPosition};
+type FoundInMbox = {readonly found: FoundMail; readonly position: MboxPosition};
 
 const longestFirstLine = 1024;
 

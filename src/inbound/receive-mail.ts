@@ -4,7 +4,7 @@ import type {MailBuffer} from './mail-buffer.ts';
 
 type Refused = 'too_large' | 'too_many' | 'no_room';
 
-export type Received =
+type Received =
 	/** The bytes are in the buffer. */
 	| {readonly kind: 'whole'; readonly share: MailShare}
 	| {readonly kind: 'refused'; readonly reason: Refused}

@@ -9,7 +9,7 @@ import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {TrustedReporter} from './trusted-reporter.ts';
 
-export type RecordOptions = {
+type RecordOptions = {
 	readonly writer: Writer;
 	readonly links: ReadingLinks;
 	readonly eventWriter: EventWriter;
@@ -19,7 +19,7 @@ export type RecordOptions = {
 	readonly clock: Pick<Clock, 'now'>;
 };
 
-export type RecordReading = (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<ReportEffect>;
+type RecordReading = (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<ReportEffect>;
 
 /** Records what a mail says of our copies, and that it was read; resolves when that is on stable storage. */
 export function createRecord(options: RecordOptions): RecordReading {
@@ -39,7 +39,7 @@ export function createRecord(options: RecordOptions): RecordReading {
 	};
 }
 
-export type ReadingLinks = Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal' | 'readRef' | 'readMessageIdLocal'>;
+type ReadingLinks = Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal' | 'readRef' | 'readMessageIdLocal'>;
 
 /** So many texts of one kind are looked at: a mail may hold as many as it likes. */
 const mostTexts = 50;

@@ -21,7 +21,7 @@ export type Session<State> = State & {
 
 type Done = (error?: Error | null) => void;
 
-export type SessionsOptions<State> = {
+type SessionsOptions<State> = {
 	/** The name in the greeting. */
 	readonly hostname: string;
 	readonly limits: Pick<ListenerLimits, 'clients' | 'perClient' | 'sessionMs'>;

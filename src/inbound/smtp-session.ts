@@ -139,7 +139,7 @@ class GuardedStream extends SMTPStream {
 const [lf, cr, dot] = [0x0a, 0x0d, 0x2e];
 
 /** What a chunk of DATA holds of the mail. */
-export type Unstuffed = {
+type Unstuffed = {
 	readonly content: Buffer;
 	/** Where in the chunk the commands go on; null: the mail has not ended. */
 	readonly end: number | null;

@@ -29,7 +29,7 @@ export function shortKey(id: string): string {
 
 export type TakeIn = (mail: Coming) => Promise<TakenIn>;
 
-export type TakeInOptions = {
+type TakeInOptions = {
 	readonly writer: Writer;
 	/** The daemon that is to read what is taken in. */
 	readonly node: string | null;

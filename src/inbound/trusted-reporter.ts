@@ -2,7 +2,7 @@ import type {dkimVerify} from 'mailauth/lib/dkim/verify.js';
 import type {Reading} from '../mail/report.ts';
 import type {Resolver} from '../net/dns.ts';
 
-export type TrustedReporterOptions = {
+type TrustedReporterOptions = {
 	/** Domains (`d=`) that the operator trusts, in lower case. */
 	readonly reporters: readonly string[];
 	readonly resolver: Pick<Resolver, 'txt'>;

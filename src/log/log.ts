@@ -76,7 +76,7 @@ function errorFields(error: unknown): object {
 }
 
 /** Where log lines go. Writing never blocks and never throws; what nobody takes is dropped and counted. */
-export type Output = {
+type Output = {
 	readonly write: (line: string) => void;
 	/** Lines lost so far: the reader is gone, or took nothing until the buffer was full. */
 	readonly dropped: () => number;
@@ -95,7 +95,7 @@ const passing = new Set(['EAGAIN', 'EBUSY', 'ENOSPC', 'EDQUOT']);
  * Standard output for a process that must not wait for its reader: one write at a time, in libuv's pool, of all lines that
  * came meanwhile. What `kill -9` loses is one turn of the event loop.
  */
-export function createOutput(fd = nonBlocking(process.stdout.fd)): Output {
+function createOutput(fd = nonBlocking(process.stdout.fd)): Output {
 	let lines: string[] = [];
 	let held = 0;
 	let dropped = 0;

@@ -10,7 +10,7 @@ import {bumpGeneration} from '../store/changes.ts';
 import type {Writer} from '../store/engine/writer.ts';
 
 /** Where people and programs ask for operations: the HTTP API, the commands, the forms of the dashboard, `mailctl apply`. */
-export type Face = 'api' | 'cli' | 'dashboard' | 'apply';
+type Face = 'api' | 'cli' | 'dashboard' | 'apply';
 
 /** Who asks for an operation, and where it may work. A face makes it from the key, user or process that it has checked. */
 export type Context = {

@@ -17,7 +17,7 @@ import {
 import {longOperation, notFound, operation, Refused} from './operation.ts';
 
 /** The entry that holds for the address, and whether it is this one or was there before. */
-export type Suppressed = {readonly entry: Suppression; readonly isNew: boolean};
+type Suppressed = {readonly entry: Suppression; readonly isNew: boolean};
 
 /** Puts addresses on the list, many in one transaction; one that is listed keeps its entry as it is. */
 const suppressWrite: GroupWrite<NewSuppression & {readonly acting: Acting}, Suppressed> = {

@@ -43,7 +43,7 @@ export type SiteEnd = {
 };
 
 /** A pause that the site takes by itself. Operators suspend destinations, not sites. */
-export type Backoff = {
+type Backoff = {
 	/** Then one recipient may try. */
 	until: number;
 	/** How many there were in a row; 0: a reply asked for it. */

@@ -114,5 +114,3 @@ export function createSentToday() {
 		endOfDay: (now: number): number => (Math.floor(now / dayMs) + 1) * dayMs,
 	};
 }
-
-export type SentToday = ReturnType<typeof createSentToday>;

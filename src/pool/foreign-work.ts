@@ -30,7 +30,7 @@ export type ForeignWorkOptions<Job, Result, Order, Message> = {
 };
 
 /** What came of a job. `spent`: it took its thread down, twice. `starved`: the machine had no time for it. `stopped`: all were. */
-export type WorkEnd<Result> =
+type WorkEnd<Result> =
 	| {readonly ok: true; readonly result: Result}
 	| {readonly ok: false; readonly why: 'spent' | 'starved' | 'stopped'};
 

@@ -59,14 +59,14 @@ export type AttemptSteps = {
 	readonly now: () => string;
 };
 
-export type Attempted = {
+type Attempted = {
 	readonly result: AttemptResult;
 	/** Null: it was not rendered. */
 	readonly made: Pick<Made, 'subject' | 'firstLink'> | null;
 };
 
 /** What may change while a copy waits. */
-export type AttemptBounds = {
+type AttemptBounds = {
 	/** Null: its site is left alone since it was claimed. */
 	readonly termsNow: () => TravelTerms | null;
 	/** When the copy is past its lifetime, milliseconds, and whether it is. */

@@ -57,7 +57,7 @@ type Tried = MakeResult | 'again' | 'longer';
 type Order = Exclude<ToRenderer, ToWorker<SentJob>>;
 type Message = Exclude<FromRenderer, FromWorker<RendererResult>>;
 
-export type RenderersOptions = Pick<
+type RenderersOptions = Pick<
 	ForeignWorkOptions<SentJob, RendererResult, Order, Message>,
 	'count' | 'spawn' | 'limitMs' | 'clock' | 'cpu' | 'onCrash'
 > & {

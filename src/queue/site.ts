@@ -21,7 +21,7 @@ import type {FairRing, Timed} from './turns.ts';
  * `idle`: no mail is known to be due now. `looking`: its route is being found. `ready`: it waits for its turn at its site.
  * `claiming`: a claim is under way. `suspended`: by an operator. `spent`: the day's share of a new source is used up.
  */
-export type QueueState = 'idle' | 'looking' | 'ready' | 'claiming' | 'suspended' | 'spent';
+type QueueState = 'idle' | 'looking' | 'ready' | 'claiming' | 'suspended' | 'spent';
 
 /** One workspace's mail for one destination. `at`: when the next recipient known to be due later is due, wall clock. */
 export type DestinationQueue = Timed &

@@ -5,7 +5,7 @@ import type {AttemptResult} from '../mail/outcome.ts';
 import {keepThread, type Thread} from '../pool/thread.ts';
 
 /** One copy for a sender thread. `delivery` is passed through: only the sender knows its form. */
-export type WorkerJob<Delivery> = {readonly site: string; readonly connections: number; readonly delivery: Delivery};
+type WorkerJob<Delivery> = {readonly site: string; readonly connections: number; readonly delivery: Delivery};
 
 export type ToSmtpWorker<Delivery> =
 	| {readonly kind: 'deliver'; readonly jobs: ReadonlyArray<WorkerJob<Delivery>>}
@@ -32,7 +32,7 @@ export type FromSmtpWorker =
 	/** Connections by site, those that are idle or ending included. */
 	| {readonly kind: 'counted'; readonly sites: ReadonlyArray<readonly [site: string, connections: number]>};
 
-export type SmtpWorkersOptions = {
+type SmtpWorkersOptions = {
 	readonly count: number;
 	readonly spawn: () => Worker;
 	readonly clock: Clock;

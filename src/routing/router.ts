@@ -33,7 +33,7 @@ import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 
-export type RouterOptions = {
+type RouterOptions = {
 	readonly settings: Settings;
 	/** As MAILCTL_DESTINATIONS_FILE says now. */
 	readonly destinations: () => Destinations;

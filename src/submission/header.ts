@@ -20,7 +20,7 @@ import {decodeWords} from '../report/decode.ts';
 import {onlyMailbox} from './mailbox.ts';
 
 /** What a submitted mail says in its header, and the mail as it is kept. */
-export type SubmittedMail = {
+type SubmittedMail = {
 	readonly from: Address;
 	/** Null: none, or several. */
 	readonly replyTo: Address | null;
@@ -33,7 +33,7 @@ export type SubmittedMail = {
 	readonly source: Buffer;
 };
 
-export type ReadMail =
+type ReadMail =
 	| {readonly ok: true; readonly mail: SubmittedMail}
 	/** A clause for people. */
 	| {readonly ok: false; readonly fault: string};

@@ -1,7 +1,7 @@
 import type {Caller} from '../api/caller.ts';
 import type {Refusal} from './submit.ts';
 
-export type LogInOptions = {
+type LogInOptions = {
 	/** Whose a key is; null: nobody's now. */
 	readonly identify: (key: string) => Promise<Caller | null>;
 	/** Counts a wrong key of a client; null: it may go on trying. */

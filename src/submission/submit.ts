@@ -12,7 +12,7 @@ import {readAddressees} from '../store/topics.ts';
 import {readSubmitted} from './header.ts';
 
 /** What a client is told: a code, and a text that begins with the enhanced code. */
-export type Reply = {readonly code: number; readonly text: string};
+type Reply = {readonly code: number; readonly text: string};
 
 /** Why something is refused: a word for metrics and the log. */
 export type RefusalReason =
@@ -26,7 +26,7 @@ export type RefusalReason =
 export type Refusal = Reply & {readonly reason: RefusalReason};
 
 /** A mail as it came. */
-export type Submission = {
+type Submission = {
 	readonly caller: Caller;
 	readonly recipients: readonly Address[];
 	readonly raw: Buffer;
@@ -45,7 +45,7 @@ export type Submitted = Reply & {
 	readonly leftFor: readonly RefusalReason[];
 };
 
-export type SubmitOptions = {
+type SubmitOptions = {
 	readonly accept: Accept;
 	readonly reader: Knex;
 	/** The id of the workspace's template `submission`, made if it is missing. */

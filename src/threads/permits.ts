@@ -2,7 +2,7 @@
  * A limit on what may be going on at once, counted in units: mails that are on the wire, or sent and not yet recorded (as
  * many may arrive twice after a crash, no more); bytes that are held in memory.
  */
-export type Permits = {
+type Permits = {
 	/** Resolves when the copy may go on, in order of asking; asking again for the same one is free. */
 	readonly take: (recipientId: string, units?: number) => Promise<void>;
 	/** It is over: its outcome is on stable storage. */

@@ -82,7 +82,7 @@ function reasonOption(command: Command): Command {
  * Changes the copies step by step, beside a running daemon or without one, and tells what came of it. Throws temporary (75)
  * where some are still being tried.
  */
-export async function runChange(
+async function runChange(
 	session: Session,
 	change: QueueChange,
 	{recipients, gone, chosen}: Targets,

@@ -193,7 +193,7 @@ export function openResolver(session: Session) {
 }
 
 /** The same for DANE, where MAILCTL_DANE is on. */
-export function openSecureResolver(session: Session) {
+function openSecureResolver(session: Session) {
 	return createSecureResolver(resolverOptions(session));
 }
 

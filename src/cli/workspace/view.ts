@@ -11,9 +11,9 @@ import type {Session} from '../session.ts';
 import {fields, type Noun, shortTime, duration as spell} from '../text.ts';
 
 /** A workspace's figures, and the limits of the settings; null: nobody is judged. */
-export type Reputation = {readonly status: ReputationStatus; readonly limits: ReputationLimits | null};
+type Reputation = {readonly status: ReputationStatus; readonly limits: ReputationLimits | null};
 
-export async function readReputation(session: Session, id: string): Promise<Reputation> {
+async function readReputation(session: Session, id: string): Promise<Reputation> {
 	const starts = windowStarts(session.tools.clock.now());
 	const [status] = await readStatuses(await session.reader(), {starts, ids: [id]});
 	if (status === undefined) {
@@ -23,7 +23,7 @@ export async function readReputation(session: Session, id: string): Promise<Repu
 }
 
 /** For scripts; shares are 0 to 1, null where there is nothing to divide by. */
-export function reputationView({status, limits}: Reputation) {
+function reputationView({status, limits}: Reputation) {
 	const {since, warnedAt, windows} = status;
 	return {
 		state: stateOf(status, limits),
@@ -38,7 +38,7 @@ export function reputationView({status, limits}: Reputation) {
 }
 
 /** For people. */
-export function reputationFields({status, limits}: Reputation): Array<readonly [string, string | null]> {
+function reputationFields({status, limits}: Reputation): Array<readonly [string, string | null]> {
 	const {since, windows} = status;
 	const state = stateOf(status, limits);
 	return [

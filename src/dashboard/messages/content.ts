@@ -8,7 +8,7 @@ import type {RawMail, ShownMail} from './mail.ts';
 import {lines} from './timeline.ts';
 
 /** What the pages of one copy's mail are made from. */
-export type Looked = {
+type Looked = {
 	readonly message: StoredMessage;
 	readonly mail: ShownMail;
 	readonly query: URLSearchParams;

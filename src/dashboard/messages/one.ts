@@ -42,7 +42,7 @@ export const noMessage = missing(
 );
 
 /** Each a page of its own, below the message's. */
-export const tabs = [
+const tabs = [
 	['', 'Timeline'],
 	['preview', 'Preview'],
 	['text', 'Text'],

@@ -13,7 +13,7 @@ import {badge, count, name, nothing, section, time} from '../markup.ts';
 /** Something that keeps mail back, or will: worst first. */
 type Trouble = {readonly tone: 'bad' | 'warn'; readonly what: string; readonly text: Html; readonly to: string};
 
-export type AttentionInput = {
+type AttentionInput = {
 	readonly workspace: Workspace;
 	/** The user sees the other workspaces too. */
 	readonly everywhere: boolean;

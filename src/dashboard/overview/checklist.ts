@@ -10,7 +10,7 @@ import {badge, nothing} from '../markup.ts';
 
 type Step = {readonly isDone: boolean; readonly text: string; readonly to: string; readonly how: string};
 
-export type SetUp = {
+type SetUp = {
 	readonly workspaceId: string;
 	readonly domains: readonly Domain[];
 	readonly endpoints: readonly Endpoint[];

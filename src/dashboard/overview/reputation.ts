@@ -21,7 +21,7 @@ const windowHours = 24;
 const curveHours = 7 * 24;
 
 /** By what a workspace is judged: its windows now, and how the window of 24 hours moved. */
-export type Reputation = {
+type Reputation = {
 	readonly status: ReputationStatus | undefined;
 	/** The ends of the windows, `2026-11-05T13`. */
 	readonly times: readonly string[];

@@ -23,7 +23,7 @@ export type Checked = {
 	readonly mail: {readonly subject: string; readonly html: string; readonly text: string} | null;
 };
 
-export type CheckDraft = (workspace: Workspace, draft: Draft) => Promise<Checked>;
+type CheckDraft = (workspace: Workspace, draft: Draft) => Promise<Checked>;
 
 /** Gmail shows no more of a mail's html, and hides the rest behind a link. */
 export const gmailOctets = 102 * 1024;

@@ -39,7 +39,7 @@ export function readDraft(form: URLSearchParams): Draft {
 	};
 }
 
-export type ReadDraft =
+type ReadDraft =
 	| {
 			readonly ok: true;
 			readonly source: VariantSource;

@@ -1,4 +1,4 @@
-export type DiffLine = {
+type DiffLine = {
 	/** In both texts, only in the first, or only in the second. */
 	readonly kind: 'same' | 'removed' | 'added';
 	readonly text: string;

@@ -4,7 +4,7 @@ import type {Endpoint} from '../../store/webhooks.ts';
 import type {Guard} from '../../webhook/guard.ts';
 import {act, input, join} from '../markup.ts';
 
-export type EndpointFields = Pick<Endpoint, 'url' | 'events'>;
+type EndpointFields = Pick<Endpoint, 'url' | 'events'>;
 
 const aboutEvents: Readonly<Record<WebhookEventType, string>> = {
 	delivered: 'the recipient’s server took the message',
