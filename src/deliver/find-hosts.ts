@@ -40,7 +40,7 @@ export type Seeking = {
 };
 
 /** R1.6: the addresses that one attempt tries at most. */
-export const mostAddresses = 5;
+const mostAddresses = 5;
 /**
  * Hosts that are looked up together, where those of the first tries were not enough or a look-up failed. If one of these fails,
  * no further hosts are looked up: each failure takes its full time.
@@ -242,7 +242,7 @@ function shuffled<T>(all: readonly T[], lotOf: (one: T) => number): readonly T[]
  * Hosts that were not tried yet, then those tried longest ago, so that in the end all are tried. A host that greylists
  * has to see the mail again, so it comes first.
  */
-export function inTurn(hosts: readonly Host[], asked: readonly Asked[]): readonly Host[] {
+function inTurn(hosts: readonly Host[], asked: readonly Asked[]): readonly Host[] {
 	if (asked.length === 0) {
 		return hosts;
 	}
@@ -425,35 +425,35 @@ export type NoHost = {
 const minute = 60_000;
 
 /** How far apart two such answers must be before the second one is final. */
-export const confirmAfterMs = {unknown_domain: 15 * minute, no_address: 60 * minute};
+const confirmAfterMs = {unknown_domain: 15 * minute, no_address: 60 * minute};
 
 /** It may go later. `waitMs`: not sooner than that. */
-export function deferral(category: BounceCategory, enhanced: string, reply: string, waitMs?: number): NoHost {
+function deferral(category: BounceCategory, enhanced: string, reply: string, waitMs?: number): NoHost {
 	const wait = waitMs === undefined ? {} : {waitMs};
 	return {outcome: {kind: 'deferred', category, reason: `${enhanced} ${reply}`, ...wait}, code: null, enhanced, reply};
 }
 
 /** It never goes. `code`: the reply that a host would have given, where there is one. */
-export function refusal(category: BounceCategory, enhanced: string, reply: string, code: number | null = null): NoHost {
+function refusal(category: BounceCategory, enhanced: string, reply: string, code: number | null = null): NoHost {
 	const reason = `${enhanced} ${reply}`;
 	const outcome: Outcome = {kind: 'bounced', type: 'permanent', category, reason, suppresses: suppresses(category)};
 	return {outcome, code, enhanced, reply};
 }
 
 /** An answer that DNS could not give. */
-export function dnsFailure(reply: string): NoHost {
+function dnsFailure(reply: string): NoHost {
 	return deferral('dns_temp', '4.4.3', reply);
 }
 
 /** The domain's policy allows none of its hosts. The policy may be renewed and the records fixed, so the mail waits. */
-export function policyFailure({by, reason}: Extract<HostDemand, {kind: 'refused'}>): NoHost {
+function policyFailure({by, reason}: Extract<HostDemand, {kind: 'refused'}>): NoHost {
 	return by === 'sts'
 		? {...deferral('policy', '4.7.5', reason), tlsResult: {policy: 'sts', result: 'validation-failure'}}
 		: {...deferral('dns_temp', '4.7.5', reason), tlsResult: {policy: 'tlsa', result: 'dnssec-invalid'}};
 }
 
 /** One such answer may be a resolver's glitch; it is final when given again 15 minutes later. */
-export function unknownDomain(domain: string, nxdomainBefore: boolean): NoHost {
+function unknownDomain(domain: string, nxdomainBefore: boolean): NoHost {
 	const reply = `${domain} does not exist`;
 	return nxdomainBefore
 		? refusal('unknown_domain', '5.1.2', reply)
@@ -461,7 +461,7 @@ export function unknownDomain(domain: string, nxdomainBefore: boolean): NoHost {
 }
 
 /** None of its hosts has an address; final when given again an hour later. */
-export function noAddress(domain: string, noAddressBefore: boolean): NoHost {
+function noAddress(domain: string, noAddressBefore: boolean): NoHost {
 	const reply = `no mail host of ${domain} has an address`;
 	return noAddressBefore
 		? refusal('no_address', '5.4.4', reply)

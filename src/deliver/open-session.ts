@@ -335,7 +335,7 @@ export type Extensions = {
 	readonly auth: readonly string[];
 };
 
-export const noExtensions: Extensions = {
+const noExtensions: Extensions = {
 	pipelining: false,
 	starttls: false,
 	smtputf8: false,
@@ -346,7 +346,7 @@ export const noExtensions: Extensions = {
 };
 
 /** Reads the lines of a 250 to EHLO; the first one is the server's greeting. */
-export function parseExtensions(lines: readonly string[]): Extensions {
+function parseExtensions(lines: readonly string[]): Extensions {
 	const offered = new Map<string, string>();
 	for (const line of lines.slice(1)) {
 		// `AUTH=LOGIN` is an old spelling that some servers add.

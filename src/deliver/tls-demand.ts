@@ -165,12 +165,7 @@ type FoundTlsa =
  * the host's addresses, the records themselves. An answer that fails validation may be an attack: the host is not
  * tried.
  */
-export async function findTlsa(
-	domain: string,
-	host: string,
-	port: number,
-	resolver: SecureResolver,
-): Promise<FoundTlsa> {
+async function findTlsa(domain: string, host: string, port: number, resolver: SecureResolver): Promise<FoundTlsa> {
 	const mx = await resolver.mx(domain);
 	if (mx.kind === 'failed') {
 		return failure(`${domain} MX`, mx.code);

@@ -345,7 +345,7 @@ export function isSafeEnvelope({from, to, smtputf8}: Delivery['envelope']): bool
 }
 
 /** The MAIL command with the parameters that the server knows. */
-export function mailCommand({envelope, ref, data}: Delivery, {size, smtputf8, dsn}: Extensions): string {
+function mailCommand({envelope, ref, data}: Delivery, {size, smtputf8, dsn}: Extensions): string {
 	return (
 		`MAIL FROM:<${envelope.from}>` +
 		(size ? ` SIZE=${data.length}` : '') +
@@ -356,7 +356,7 @@ export function mailCommand({envelope, ref, data}: Delivery, {size, smtputf8, ds
 }
 
 /** The RCPT command. ORCPT makes reports name the address that we wrote to, through all aliases. */
-export function rcptCommand({envelope}: Delivery, {dsn}: Extensions, notify: Notify): string {
+function rcptCommand({envelope}: Delivery, {dsn}: Extensions, notify: Notify): string {
 	const isAscii = plainPath.test(envelope.to);
 	const original = isAscii ? `rfc822;${xtext(envelope.to)}` : `utf-8;${unitext(envelope.to)}`;
 	return `RCPT TO:<${envelope.to}>${dsn ? ` NOTIFY=${notify} ORCPT=${original}` : ''}\r\n`;

@@ -354,7 +354,7 @@ export function createScheduler(options: SchedulerOptions) {
 
 export type Scheduler = ReturnType<typeof createScheduler>;
 
-export type ExpiryOptions = {
+type ExpiryOptions = {
 	readonly retry: () => Retry;
 	readonly ownRetryOf: (destination: string) => OwnRetry | Promise<OwnRetry>;
 	/** The shortest lifetime that a workspace or a destination has of its own, milliseconds; null: none has one. */
@@ -380,7 +380,7 @@ const recipientsPerPage = 1000;
 const recipientsPerEnd = 100;
 
 /** Ends recipients past their lifetime that wait: for their turn, their site, an operator. One that is being tried ends with its try. */
-export function createExpiry(options: ExpiryOptions) {
+function createExpiry(options: ExpiryOptions) {
 	const {retry, readShortestLifetime, readAged, clock, canStore, end, observer} = options;
 	let timer: NodeJS.Timeout | undefined;
 	let pass: Promise<void> = Promise.resolve();

@@ -164,7 +164,7 @@ function openRoute(workspaceId: string, stored: string, vault: Pick<Vault, 'open
 	return parsed.route;
 }
 
-export type WarmUpSharesOptions = {
+type WarmUpSharesOptions = {
 	readonly warmUps: readonly WarmUp[];
 	/** What they answer says nothing of the receivers. */
 	readonly relays: readonly Relay[];
@@ -238,7 +238,7 @@ export function createWarmUpShares({warmUps, relays, reader, destinations, clock
 	};
 }
 
-export type PoliciesOptions = {
+type PoliciesOptions = {
 	readonly settings: Settings;
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	readonly resolver: Resolver;
