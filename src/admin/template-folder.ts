@@ -8,7 +8,7 @@ import type {VariantSource} from '../render/compile.ts';
 import {folderFiles, isTemplateFile, readTemplateFolder, templateFileName} from '../render/folder.ts';
 import {compileInWorker, usualCompileTime} from '../render/in-worker.ts';
 import {longestSource} from '../render/limits.ts';
-import type {Violation} from '../render/violation.ts';
+import type {Violation} from '../render/liquid-source.ts';
 import type {TemplateVariant} from '../store/templates.ts';
 import {type Content, type Named, storedVariant} from './templates.ts';
 

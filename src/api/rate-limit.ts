@@ -3,7 +3,7 @@ import {LRUCache} from 'lru-cache';
 import {atMost} from '../kit/at-most.ts';
 import type {Clock} from '../kit/clock.ts';
 import {type RateLimit, readRateLimit} from '../mail/api-key.ts';
-import {clientNetwork} from '../net/client-network.ts';
+import {clientNetwork} from '../net/ip-address.ts';
 import type {PartAsked, PartGiven} from '../store/nodes.ts';
 import type {Caller} from './caller.ts';
 

@@ -1,7 +1,7 @@
 import type {Command} from 'commander';
 import {domainRecordsView, domainView, storedTime} from '../api/views.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
-import {openRecordSources} from '../dns/record-sources.ts';
+import {openRecordSources} from '../dns/resolver.ts';
 import {domainRecords, sendingNames} from '../domains/domain-records.ts';
 import {addDomain, removeDomain, returnPathFault} from '../domains/domains.ts';
 import {isUnsigned} from '../domains/record-words.ts';

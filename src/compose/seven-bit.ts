@@ -1,8 +1,7 @@
 import {isAscii} from 'node:buffer';
 import {splitParts} from '../kit/multipart.ts';
 import {isGoodLine, longestLine, longLineIn} from '../mail/source.ts';
-import {base64Length, writeBase64Lines} from './body-writer.ts';
-import {quotedPrintable} from './quoted-printable.ts';
+import {base64Length, quotedPrintable, writeBase64Lines} from './body-writer.ts';
 import {repairField} from './repair-field.ts';
 
 const deepest = 10;

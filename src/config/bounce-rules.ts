@@ -1,7 +1,6 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
-import {goodPatternOf} from '../bounce/pattern.ts';
-import {parseRuleTable, type RuleTable, withOwnRules} from '../bounce/rule-table.ts';
+import {goodPatternOf, parseRuleTable, type RuleTable, withOwnRules} from '../bounce/rule-table.ts';
 import {utf8Text} from '../kit/octets.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
 import type {BounceRule} from '../mail/bounce.ts';

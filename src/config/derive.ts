@@ -1,6 +1,6 @@
 import {createHash} from 'node:crypto';
 import {isIP} from 'node:net';
-import {isLoopbackAddress} from '../net/public-address.ts';
+import {isLoopbackAddress} from '../net/ip-address.ts';
 import type {Listen} from './addresses.ts';
 import type {TableValues} from './table.ts';
 

@@ -1,7 +1,7 @@
 import {isIP} from 'node:net';
 import {resolve} from 'node:path';
 import {hostName} from '../net/host-name.ts';
-import {isLoopbackAddress} from '../net/public-address.ts';
+import {isLoopbackAddress} from '../net/ip-address.ts';
 import {decodeLogin, parseRelayUrl, type Relay} from '../net/relay-url.ts';
 import {allowed, type Parser, value} from './parsers.ts';
 

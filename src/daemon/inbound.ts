@@ -7,15 +7,12 @@ import {extraCa} from '../config/ca.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {askTogether, createJudgeAddressee, createOurDomains} from '../inbound/addressee.ts';
 import {createAllowances, type MailShare} from '../inbound/allowances.ts';
-import {followMailbox} from '../inbound/follow.ts';
 import type {FoundMail} from '../inbound/found-mail.ts';
 import {nameOfMailbox, silenceMs} from '../inbound/imap.ts';
-import type {Listener, ReceivedMail} from '../inbound/listener.ts';
-import {mailboxFault, mailboxOf} from '../inbound/mailboxes.ts';
-import {createReader} from '../inbound/reader.ts';
-import {createReading} from '../inbound/reading.ts';
-import {createRecord} from '../inbound/record.ts';
-import {readTls} from '../inbound/sessions.ts';
+import type {Listener, ReceivedMail} from '../inbound/inbound-listener.ts';
+import {followMailbox, mailboxFault, mailboxOf} from '../inbound/mailboxes.ts';
+import {createReader, createReading, createRecord} from '../inbound/reading.ts';
+import {readTls} from '../inbound/smtp-sessions.ts';
 import {createTakeIn, type Taken} from '../inbound/take-in.ts';
 import {createTrustedReporter} from '../inbound/trusted-reporter.ts';
 import {atMost} from '../kit/at-most.ts';
@@ -124,7 +121,7 @@ export function createInbound(context: Context) {
 			if (settings.inboundListen === null) {
 				return null;
 			}
-			const {createListener} = await import('../inbound/listener.ts');
+			const {createListener} = await import('../inbound/inbound-listener.ts');
 			listener = createListener({
 				hostname,
 				ourNames: [hostname, returnPathDomain],

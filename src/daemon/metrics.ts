@@ -1,5 +1,5 @@
 import {Counter, collectDefaultMetrics, Gauge, Histogram, Registry} from 'prom-client';
-import type {RefusalReason as InboundRefusal} from '../inbound/listener.ts';
+import type {RefusalReason as InboundRefusal} from '../inbound/inbound-listener.ts';
 import type {EventType} from '../mail/event.ts';
 import type {Mode} from '../mail/message.ts';
 import {type Attempt, type AttemptResult, isLogInRefusal} from '../mail/outcome.ts';

@@ -1,14 +1,14 @@
 import {LRUCache} from 'lru-cache';
 import type {Logger} from 'pino';
 import type {DomainCheck} from '../domains/verify-domain.ts';
-import type {ReceivedMail, RefusalReason} from '../inbound/listener.ts';
+import type {ReceivedMail, RefusalReason} from '../inbound/inbound-listener.ts';
 import {shortKey} from '../inbound/take-in.ts';
 import type {Clock} from '../kit/clock.ts';
 import type {MailLog} from '../log/mail-events.ts';
 import {isLogInRefusal} from '../mail/outcome.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
 import type {QueueKey} from '../mail/route.ts';
-import type {PolicyFailure} from '../mta-sts/mta-sts.ts';
+import type {PolicyFailure} from '../mta-sts/sts-policies.ts';
 import type {ReportEffect} from '../outcome/reports.ts';
 import type {JudgedTry, TriedRecipient} from '../outcome/settle.ts';
 import type {SiteChange} from '../pace/site-state.ts';
@@ -17,7 +17,7 @@ import type {Site} from '../queue/site.ts';
 import type {InfrastructureAlarm} from '../reputation/alarm.ts';
 import type {Judged} from '../reputation/guard.ts';
 import {findingsText} from '../reputation/words.ts';
-import type {SubmissionRefusal, SubmittedMail} from '../submission/listener.ts';
+import type {SubmissionRefusal, SubmittedMail} from '../submission/submission-listener.ts';
 import type {Attempted} from '../webhook/turn.ts';
 import type {Metrics} from './metrics.ts';
 

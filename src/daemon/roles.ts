@@ -2,7 +2,7 @@ import {hostname} from 'node:os';
 import process from 'node:process';
 import type {Settings} from '../config/settings.ts';
 import {readBoot, writeBoot} from '../data-folder/daemon-file.ts';
-import {openRecordSources} from '../dns/record-sources.ts';
+import {openRecordSources} from '../dns/resolver.ts';
 import {sendingNames} from '../domains/domain-records.ts';
 import type {QueueKey} from '../mail/route.ts';
 import {type Guard, startGuard} from '../reputation/guard.ts';

@@ -2,10 +2,9 @@ import {randomBytes} from 'node:crypto';
 import {isIPv6} from 'node:net';
 import {findSubmissionTemplate, makeSubmissionTemplate} from '../admin/submission-template.ts';
 import {implicitTlsPort, isLoopback} from '../config/derive.ts';
-import {readTls} from '../inbound/sessions.ts';
-import type {SubmissionListener, SubmissionObserver} from '../submission/listener.ts';
-import {createLogIn} from '../submission/log-in.ts';
-import {createSubmit} from '../submission/submit.ts';
+import {readTls} from '../inbound/smtp-sessions.ts';
+import type {SubmissionListener, SubmissionObserver} from '../submission/submission-listener.ts';
+import {createLogIn, createSubmit} from '../submission/submit.ts';
 import {actingOf, type Context} from './context.ts';
 import type {Intake} from './intake.ts';
 
@@ -33,7 +32,7 @@ export function createSubmission(
 			if (!settings.roles.includes('api') || submissionListen.length === 0) {
 				return null;
 			}
-			const {createSubmissionListener} = await import('../submission/listener.ts');
+			const {createSubmissionListener} = await import('../submission/submission-listener.ts');
 			const made = createSubmissionListener({
 				hostname,
 				tls: tls(),

@@ -10,7 +10,7 @@ import type {Source} from '../mail/route.ts';
 import type {TlsResult} from '../mail/tls-result.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../net/dns.ts';
 import {reverseName} from '../net/host-name.ts';
-import {isPublicAddress} from '../net/public-address.ts';
+import {isPublicAddress} from '../net/ip-address.ts';
 import type {Relay} from '../net/relay-url.ts';
 import type {Host} from './host.ts';
 import type {DemandOf, HostDemand} from './tls-demand.ts';

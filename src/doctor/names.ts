@@ -1,7 +1,7 @@
 import {type NetworkInterfaceInfo, networkInterfaces} from 'node:os';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import {reverseName} from '../net/host-name.ts';
-import {isPublicAddress} from '../net/public-address.ts';
+import {isPublicAddress} from '../net/ip-address.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const recordsOf = <T>(answer: DnsAnswer<T>): readonly T[] => (answer.kind === 'found' ? answer.records : []);

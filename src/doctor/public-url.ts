@@ -1,5 +1,5 @@
 import {withoutAdvice} from '../mail/tls-result.ts';
-import {isLoopbackAddress} from '../net/public-address.ts';
+import {isLoopbackAddress} from '../net/ip-address.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const answerMs = 10_000;

@@ -1,5 +1,5 @@
 import {isIP} from 'node:net';
-import {isLoopbackAddress} from '../net/public-address.ts';
+import {isLoopbackAddress} from '../net/ip-address.ts';
 
 /** Of which no server has a name (RFC 2606 §2): it stands for what only the smarthost's provider knows. */
 export const unknownInclude = 'ask-your-provider.invalid';

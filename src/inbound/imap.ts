@@ -3,7 +3,7 @@ import type {ImapFlow, ImapFlowError} from 'imapflow';
 import type {BounceMailbox} from '../config/urls.ts';
 import {unprintable} from '../kit/unprintable.ts';
 import {withoutAdvice} from '../mail/tls-result.ts';
-import {createConceal} from '../net/log-in.ts';
+import {createConceal} from '../net/credentials.ts';
 import {type FoundMail, foundMail, longestMail} from './found-mail.ts';
 import {type Taken, takeAll} from './take-in.ts';
 

@@ -1,10 +1,18 @@
 import {type FSWatcher, watch as watchFolder} from 'node:fs';
 import {join} from 'node:path';
 import type {BounceMailbox} from '../config/urls.ts';
-import type {Mailbox} from './follow.ts';
+import {inTime} from '../kit/in-time.ts';
 import type {FoundMail} from './found-mail.ts';
-import {type Checkpoint, type ImapMailbox, imapFault, type MailboxFault, openFolder, takeNewOfFolder} from './imap.ts';
-import {isMaildir, newMails, putAside} from './maildir.ts';
+import {
+	type Checkpoint,
+	type ImapMailbox,
+	imapFault,
+	type MailboxFault,
+	openFolder,
+	type Round,
+	takeNewOfFolder,
+} from './imap.ts';
+import {isMaildir, newMails, putAside} from './mail-files.ts';
 import {type Taken, takeAll} from './take-in.ts';
 
 type MailboxOptions = {
@@ -133,4 +141,151 @@ function maildirFault(error: unknown, folder: string): MailboxFault {
 				reason: `${folder} is no Maildir: ${message}`,
 				fix: 'name a folder with new, cur and tmp in MAILCTL_BOUNCE_MAILBOX',
 			};
+}
+
+/** A mailbox that can be opened; `wake` is called when something new may be in it, or when it is lost. */
+export type Mailbox = {
+	readonly open: (wake: () => void, signal: AbortSignal) => Promise<OpenMailbox>;
+};
+
+type OpenMailbox = {
+	/** Takes in what is new, and calls `more` while something comes; rejects where the mailbox or the store fails. */
+	readonly takeNew: (signal: AbortSignal, more: () => void) => Promise<Round>;
+	/** Begins to listen for what comes. */
+	readonly listen: () => void;
+	/** At once; what is under way fails. */
+	readonly close: () => void;
+};
+
+type FollowOptions = {
+	readonly mailbox: Mailbox;
+	/** Between two looks, milliseconds. */
+	readonly intervalMs: number;
+	/** A mailbox that brings nothing for so long while it is opened or read hangs, milliseconds. */
+	readonly patienceMs: number;
+	/** `works`: it also answers after a rest; until then one that hung is not taken for repaired. */
+	readonly onRound: (round: Round, works: boolean) => void;
+	/** The mailbox cannot be read; it is tried again after so many milliseconds, at least. */
+	readonly onFailure: (error: unknown, waitMs: number) => void;
+};
+
+/** After a failure: one second, doubled each time. */
+const [firstWaitMs, longestWaitMs] = [1000, 5 * 60_000];
+/** So often in a row a connection that worked may be lost without a word. */
+const mostSilent = 3;
+/** Servers lock out whoever fails to log in often. */
+const isLockedOut = (error: unknown) => (error as {authenticationFailed?: boolean}).authenticationFailed === true;
+
+class HangsError extends Error {
+	override readonly name = 'HangsError';
+	readonly code = 'ETIMEDOUT';
+}
+
+/** The result of some work with a mail server; rejects if the server sends nothing for the time given. */
+export function inPatience<Result>(patienceMs: number, work: (more: () => void) => Promise<Result>): Promise<Result> {
+	return inTime(patienceMs, () => new HangsError(`it hangs, nothing came for ${patienceMs / 1000} s`), work);
+}
+
+/**
+ * Follows a mailbox until it is stopped: reads what is new, waits until it is woken or the interval is over, opens it again
+ * when it was lost. A connection that worked and is lost is no failure yet, for mail servers are restarted; one that hangs is.
+ */
+export function followMailbox({mailbox, intervalMs, patienceMs, onRound, onFailure}: FollowOptions) {
+	const stopping = new AbortController();
+	const {signal} = stopping;
+	let opened: OpenMailbox | null = null;
+	let awake = false;
+	let hung = false;
+	let wakeUp: () => void = () => undefined;
+
+	function wake(): void {
+		awake = true;
+		wakeUp();
+	}
+
+	/** Resolves when the time is over, or at `wake` and `stop`. */
+	function rest(milliseconds: number): Promise<void> {
+		return new Promise(resolve => {
+			const timer = setTimeout(done, milliseconds);
+			wakeUp = done;
+			if (awake || signal.aborted) {
+				done();
+			}
+			function done(): void {
+				clearTimeout(timer);
+				wakeUp = () => undefined;
+				resolve();
+			}
+		});
+	}
+
+	/** One that hangs is told to stop: its log-in may be under way. */
+	async function open(woken: () => void): Promise<OpenMailbox> {
+		const giveUp = new AbortController();
+		try {
+			return await inPatience(patienceMs, () => mailbox.open(woken, AbortSignal.any([signal, giveUp.signal])));
+		} catch (error) {
+			giveUp.abort();
+			throw error;
+		}
+	}
+
+	/** Reads until the mailbox is lost, and rejects then; `onRead` hears how often it was read. */
+	async function read(onRead: (times: number) => void): Promise<void> {
+		let lost = false;
+		const current = await open(() => lost || wake());
+		opened = current;
+		try {
+			for (let times = 1; !signal.aborted; times++) {
+				awake = false;
+				const round = await inPatience(patienceMs, more => current.takeNew(signal, more));
+				hung &&= times === 1;
+				onRound(round, !hung);
+				onRead(times);
+				current.listen();
+				await rest(intervalMs);
+			}
+		} finally {
+			lost = true;
+			current.close();
+			opened = null;
+		}
+	}
+
+	async function run(): Promise<void> {
+		let failures = 0;
+		while (!signal.aborted) {
+			let worked = false;
+			try {
+				await read(times => {
+					worked = true;
+					// One that is lost at once each time is no good connection.
+					failures = times > 1 ? 0 : failures;
+				});
+			} catch (error) {
+				if (signal.aborted) {
+					return;
+				}
+				const waitMs = isLockedOut(error) ? longestWaitMs : Math.min(firstWaitMs * 2 ** failures, longestWaitMs);
+				failures++;
+				hung ||= error instanceof HangsError;
+				if (!worked || hung || failures > mostSilent) {
+					onFailure(error, waitMs);
+				}
+				awake = false;
+				await rest(waitMs);
+			}
+		}
+	}
+
+	const running = run();
+	return {
+		/** Resolves when nothing of it is under way any more. */
+		async stop(): Promise<void> {
+			stopping.abort();
+			opened?.close();
+			wake();
+			await running;
+		},
+	};
 }

@@ -1,10 +1,17 @@
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
-import type {CameIn, Reading} from '../mail/report.ts';
-import type {GroupWrite} from '../store/engine/writer.ts';
+import type {Links} from '../links/links.ts';
+import type {SignedId} from '../links/signed-id.ts';
+import type {BounceRule} from '../mail/bounce.ts';
+import type {CameIn, Candidate, Reading, Via} from '../mail/report.ts';
+import {isOfNobody} from '../outcome/matches.ts';
+import type {EventWriter} from '../outcome/outbox.ts';
+import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
+import {createForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
+import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {type InboundEnd, listUnread, markRead, type UnreadInbound} from '../store/inbound-mails.ts';
 import type {Store} from '../store/store.ts';
-import {UnfinishedError} from './reader.ts';
+import type {TrustedReporter} from './trusted-reporter.ts';
 
 export type ReadingOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'> & {
@@ -168,3 +175,148 @@ export const readMarkWrite: GroupWrite<InboundEnd, void> = {
 		return ends.map(() => undefined);
 	},
 };
+
+/** By these rules refusals are judged from now on. */
+export type NewRules = {readonly kind: 'rules'; readonly rules: readonly BounceRule[]};
+
+/** `spawn`: a thread that reads mails in order. `restMs`: one that got nothing to read for so long is ended. */
+export type ReaderOptions = Pick<
+	ForeignWorkOptions<Uint8Array, Reading, NewRules, never>,
+	'spawn' | 'limitMs' | 'clock' | 'cpu' | 'onCrash' | 'restMs'
+>;
+
+/** The mail took its reader down, twice: it is not tried again. */
+export class UnreadableError extends Error {}
+
+/** The machine had no time for the mail, or the reader was stopped: that says nothing about it. */
+export class UnfinishedError extends Error {}
+
+const batchSize = 16;
+const mostBatchBytes = 1024 * 1024;
+const usualRestMs = 60_000;
+
+/**
+ * The thread that reads what comes back, which may be hostile. It is started with the first mail and ended when none comes
+ * any more: a thread that does nothing collects no garbage either, and kept 60 MB of the mails that it had read.
+ */
+export function createReader(options: ReaderOptions) {
+	const work = createForeignWork<Uint8Array, Reading, NewRules>({
+		restMs: usualRestMs,
+		...options,
+		name: 'reader',
+		noun: 'a mail',
+		count: 1,
+		batchSize,
+		mostHeld: batchSize,
+		mostBytes: mostBatchBytes,
+		bytesOf: mail => mail.length,
+	});
+
+	return {
+		/** Rejects with UnreadableError, or with UnfinishedError where it may be tried again. */
+		async read(mail: Uint8Array): Promise<Reading> {
+			const end = await work.do(mail);
+			if (end.ok) {
+				return end.result;
+			}
+			switch (end.why) {
+				case 'spent':
+					throw new UnreadableError(`Reading it took longer than ${options.limitMs} ms or too much memory.`);
+				case 'starved':
+					throw new UnfinishedError('The machine is too busy to read the mail.');
+				case 'stopped':
+					throw new UnfinishedError('The reader was stopped.');
+			}
+		},
+		/** A thread that starts later has to be started with them. */
+		classifyBy: (rules: readonly BounceRule[]): void => work.tell({kind: 'rules', rules}),
+		stop: work.stop,
+	};
+}
+
+type RecordOptions = {
+	readonly writer: Writer;
+	readonly links: ReadingLinks;
+	readonly eventWriter: EventWriter;
+	/** MAILCTL_RETENTION_DAYS as it is now. */
+	readonly retentionDays: () => number;
+	readonly trustedReporter: TrustedReporter;
+	readonly clock: Pick<Clock, 'now'>;
+};
+
+type RecordReading = (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<ReportEffect>;
+
+/** Records what a mail says of our copies, and that it was read; resolves when that is on stable storage. */
+export function createRecord(options: RecordOptions): RecordReading {
+	const {writer, links, trustedReporter, clock} = options;
+	const write = createReportWrite(options.eventWriter, {retentionDays: options.retentionDays});
+	return async (cameIn, reading, raw) => {
+		const candidates = candidatesOf(links, cameIn, reading);
+		const reporter = candidates.length === 0 && !reading.forwarded ? await trustedReporter(raw, reading) : null;
+		return await writer.submit(write, {
+			cameIn,
+			size: raw.length,
+			reading,
+			candidates,
+			reporter,
+			at: storeTime(clock.now()),
+		});
+	};
+}
+
+type ReadingLinks = Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal' | 'readRef' | 'readMessageIdLocal'>;
+
+/** So many texts of one kind are looked at: a mail may hold as many as it likes. */
+const mostTexts = 50;
+
+/**
+ * Whose copy a mail that came in may be about, best first (R3.14, R3.19). A candidate proves nothing until its
+ * `verify` is asked with the address of its row.
+ */
+export function candidatesOf(links: ReadingLinks, cameIn: CameIn, reading: Reading): Candidate[] {
+	const {clues} = reading;
+	const rcptTo = reading.forwarded ? [] : cameIn.rcptTo;
+	const toUnsubscribe = (via: Via) =>
+		signed(via, [...rcptTo, ...clues.addressees].map(localPart), links.readUnsubscribeLocal);
+	const asks = asksToUnsubscribe(cameIn, reading);
+	return [
+		...(asks ? toUnsubscribe('unsubscribe_mail') : []),
+		...signed('return_path', rcptTo.map(localPart), links.readReturnPath),
+		...signed('addressee', clues.addressees.map(localPart), links.readReturnPath),
+		...signed('mail_from', clues.returnPaths.map(localPart), links.readReturnPath),
+		...signed('envelope_id', clues.envelopeIds, links.readRef),
+		...signed('ref', clues.refs, links.readRef),
+		...ofMessageIds(clues.messageIds.map(localPart), links.readMessageIdLocal),
+		...signed('unsubscribe_address', clues.unsubscribeAddresses.map(localPart), links.readUnsubscribeLocal),
+		...(asks ? [] : toUnsubscribe('unsubscribe_address')),
+	];
+}
+
+/** Whether a mail to an unsubscribe address is a request (R3.21): reports and auto-replies are none. */
+function asksToUnsubscribe(cameIn: CameIn, reading: Reading): boolean {
+	return reading.kind === 'other' && !isOfNobody({cameIn, reading});
+}
+
+function signed(via: Via, texts: readonly string[], read: (text: string) => SignedId | null): Candidate[] {
+	return distinct(texts).flatMap(text => {
+		const found = read(text);
+		return found === null ? [] : [{...found, via}];
+	});
+}
+
+/** Its token says by itself whether it is right. */
+function ofMessageIds(locals: readonly string[], read: (local: string) => string | null): Candidate[] {
+	return distinct(locals).flatMap(local => {
+		const id = read(local);
+		return id === null ? [] : [{via: 'message_id', id, verify: () => true}];
+	});
+}
+
+function distinct(texts: readonly string[]): string[] {
+	return [...new Set(texts.slice(0, mostTexts))];
+}
+
+/** What stands before the `@`, without the angle bracket that some leave there. */
+function localPart(address: string): string {
+	return address.slice(address.startsWith('<') ? 1 : 0, Math.max(address.lastIndexOf('@'), 0));
+}

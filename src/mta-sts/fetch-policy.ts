@@ -2,8 +2,8 @@ import {request} from 'node:https';
 import type {SecureContext} from 'node:tls';
 import {type TlsFailure, withoutAdvice} from '../mail/tls-result.ts';
 import type {Resolver} from '../net/dns.ts';
+import {isPublicAddress} from '../net/ip-address.ts';
 import {addressesOf, connectPinned} from '../net/pinned-connection.ts';
-import {isPublicAddress} from '../net/public-address.ts';
 import {parsePolicy, type StsPolicy} from './sts-policy.ts';
 
 type Fetched =

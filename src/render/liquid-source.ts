@@ -1,6 +1,5 @@
 import {type Liquid, LiquidError, Tokenizer, TokenKind, type TopLevelToken} from 'liquidjs';
 import {mostLiquid} from './limits.ts';
-import {positionAt, type Violation} from './violation.ts';
 
 /** One `{{ … }}` or `{% … %}` of a source. */
 export type LiquidToken = {
@@ -117,4 +116,19 @@ export function violationAt(
 	message: string,
 ): Violation {
 	return {field, message: shielded.restore(message), ...positionAt(source, shielded.sourceOffset(offset))};
+}
+
+/** What is wrong with a template and where: lines and columns count from 1. */
+export type Violation = {
+	/** `subject`, `mjml`, `html` or `text`: the field that the author wrote. */
+	readonly field: string;
+	readonly message: string;
+	readonly line: number;
+	readonly column: number;
+};
+
+/** The line and column of an offset, both from 1. */
+function positionAt(text: string, offset: number): {line: number; column: number} {
+	const before = text.slice(0, offset);
+	return {line: before.split('\n').length, column: offset - before.lastIndexOf('\n')};
 }

@@ -1,7 +1,7 @@
 import type {Liquid} from 'liquidjs';
 import {mostElements} from './limits.ts';
+import type {Violation} from './liquid-source.ts';
 import {faultOf, liquidFault, type Shielded, shield, violationAt} from './liquid-source.ts';
-import type {Violation} from './violation.ts';
 
 export type MjmlResult =
 	| {readonly ok: true; readonly html: string}

@@ -4,8 +4,8 @@ import {parseExact} from '../kit/exact-json.ts';
 import {constantOf, joined, type Pieces} from '../kit/pieces.ts';
 import {withoutControls} from '../kit/unprintable.ts';
 import {limitWork, systemClocks, type WorkClocks} from '../kit/work-limit.ts';
-import {createEngines, parseDirect, renderTemplates} from './engine.ts';
 import {deepestHtml, largestPart, longestSubject, renderTime} from './limits.ts';
+import {createEngines, parseDirect, renderTemplates} from './liquid-engine.ts';
 import {faultOf, liquidCount} from './liquid-source.ts';
 import {nestsTooDeeply, textFromHtml, textPieces, tidyPieces} from './text-part.ts';
 

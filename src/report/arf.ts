@@ -1,7 +1,7 @@
 import type {Report, ReportAction} from '../mail/report.ts';
-import {addressesIn} from './addresses.ts';
+import {addressesIn} from './addresses-in-text.ts';
 import {type Field, fieldOf, type Mail} from './mime.ts';
-import {reasonOf} from './reason.ts';
+import {reasonOf} from './reply.ts';
 import type {Structured} from './structured.ts';
 import type {BounceText} from './text/bounce-text.ts';
 

@@ -1,13 +1,12 @@
-import {phaseIn} from '../bounce/spoken-phase.ts';
+import {phaseIn} from '../bounce/reply-text.ts';
 import type {Classify, Evidence, Judgement} from '../mail/bounce.ts';
 import type {Report, ReportAction} from '../mail/report.ts';
-import {addressesIn, addressIn, sameAddress, strangersIn} from './addresses.ts';
+import {addressesIn, addressIn, sameAddress, strangersIn} from './addresses-in-text.ts';
 import {decodeWords} from './decode.ts';
-import {addressOf, type DeliveryStatus, withoutType} from './delivery-status.ts';
 import {type Field, fieldOf, type Mail} from './mime.ts';
-import {reasonOf} from './reason.ts';
-import {hostIn, type Reply, replyIn} from './reply.ts';
+import {hostIn, type Reply, reasonOf, replyIn} from './reply.ts';
 import type {Structured} from './structured.ts';
+import {addressOf, type DeliveryStatus, withoutType} from './structured.ts';
 import type {BounceText} from './text/bounce-text.ts';
 
 /** What a delivery status notification (RFC 3464, 6533) says of each recipient. Null: its status says nothing of any. */

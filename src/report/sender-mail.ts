@@ -1,5 +1,5 @@
 import type {Report} from '../mail/report.ts';
-import {addressIn} from './addresses.ts';
+import {addressIn} from './addresses-in-text.ts';
 import {decodeWords} from './decode.ts';
 import {fieldOf, type Mail, type Part} from './mime.ts';
 import type {BounceText} from './text/bounce-text.ts';

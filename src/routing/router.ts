@@ -13,7 +13,7 @@ import type {OwnRetry} from '../mail/retry.ts';
 import type {MtaSts, QueueKey, Route} from '../mail/route.ts';
 import {parseRoute, type RouteChoice, withPasswords} from '../mail/route-choice.ts';
 import {createFetchPolicy} from '../mta-sts/fetch-policy.ts';
-import {createMtaSts, type MtaStsPolicies, type PolicyFailure} from '../mta-sts/mta-sts.ts';
+import {createMtaSts, type MtaStsPolicies, type PolicyFailure} from '../mta-sts/sts-policies.ts';
 import type {Resolver} from '../net/dns.ts';
 import type {Relay} from '../net/relay-url.ts';
 import {

@@ -1,8 +1,7 @@
-import {createCompose, type Stamp} from '../compose/compose.ts';
+import {composeSubmitted, createCompose, type Stamp} from '../compose/compose.ts';
 import type {SigningKey} from '../compose/dkim.ts';
+import {needsSmtputf8} from '../compose/header-field.ts';
 import type {Letter} from '../compose/letter.ts';
-import {needsSmtputf8} from '../compose/mailbox.ts';
-import {composeSubmitted} from '../compose/submitted.ts';
 import type {Clock} from '../kit/clock.ts';
 import {joined} from '../kit/pieces.ts';
 import type {Claims} from '../links/claims.ts';

@@ -1,6 +1,6 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {createClassify} from '../bounce/classify.ts';
-import type {NewRules} from '../inbound/reader.ts';
+import type {NewRules} from '../inbound/reading.ts';
 import {bufferOf} from '../kit/octets.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {Reading} from '../mail/report.ts';

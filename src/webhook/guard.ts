@@ -1,8 +1,8 @@
 import {BlockList, isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
 import {hostName} from '../net/host-name.ts';
+import {isLoopbackAddress, isPublicAddress} from '../net/ip-address.ts';
 import {type AskAddresses, addressesOf} from '../net/pinned-connection.ts';
-import {isLoopbackAddress, isPublicAddress} from '../net/public-address.ts';
 import {PostFault} from './fault.ts';
 
 /** Where webhooks may go: rules for URLs when an endpoint is registered, and for addresses at each attempt. */

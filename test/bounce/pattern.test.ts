@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {patternOf} from '../../src/bounce/pattern.ts';
-import {plainText} from '../../src/bounce/plain-text.ts';
+import {plainText} from '../../src/bounce/reply-text.ts';
+import {patternOf} from '../../src/bounce/rule-table.ts';
 
 function holds(written: string, text: string): boolean {
 	const read = patternOf(written);

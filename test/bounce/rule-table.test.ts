@@ -2,7 +2,7 @@ import {readFileSync} from 'node:fs';
 import test from 'ava';
 import fc from 'fast-check';
 import {createClassify} from '../../src/bounce/classify.ts';
-import {plainText} from '../../src/bounce/plain-text.ts';
+import {plainText} from '../../src/bounce/reply-text.ts';
 import {parseRuleTable, withOwnRules} from '../../src/bounce/rule-table.ts';
 import type {BounceRule, Evidence} from '../../src/mail/bounce.ts';
 import {phases} from '../../src/mail/outcome.ts';

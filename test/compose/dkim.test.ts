@@ -2,9 +2,16 @@ import {createHash} from 'node:crypto';
 import test from 'ava';
 import fc from 'fast-check';
 import {dkimVerify} from 'mailauth/lib/dkim/verify.js';
-import {relaxedHeader, withoutLastLines, writeRelaxed} from '../../src/compose/canonical.ts';
 import {createCompose} from '../../src/compose/compose.ts';
-import {dkimRecordValue, generateSigningKeys, importSigningKey, signatureOf} from '../../src/compose/dkim.ts';
+import {
+	dkimRecordValue,
+	generateSigningKeys,
+	importSigningKey,
+	relaxedHeader,
+	signatureOf,
+	withoutLastLines,
+	writeRelaxed,
+} from '../../src/compose/dkim.ts';
 import {international, invoice, note, receipt} from './letters.ts';
 import {headerLines} from './read.ts';
 import {rfc8463} from './rfc8463.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {quotedPrintable} from '../../src/compose/quoted-printable.ts';
+import {quotedPrintable} from '../../src/compose/body-writer.ts';
 
 const encode = (text: string) => quotedPrintable(text).octets.toString('latin1');
 

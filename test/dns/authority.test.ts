@@ -1,5 +1,5 @@
 import test, {type ExecutionContext} from 'ava';
-import {createAuthority} from '../../src/dns/record-sources.ts';
+import {createAuthority} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 

@@ -3,8 +3,7 @@ import {once} from 'node:events';
 import test from 'ava';
 import * as dns from 'dns-packet';
 import fc from 'fast-check';
-import {readAnswer} from '../../src/dns/query.ts';
-import {createSecureResolver} from '../../src/dns/secure-resolver.ts';
+import {createSecureResolver, readAnswer} from '../../src/dns/secure-resolver.ts';
 import {type DnsFault, startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 
 const record = {usage: 3, selector: 1, matching: 1, data: 'ab'.repeat(32)};

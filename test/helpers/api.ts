@@ -16,7 +16,7 @@ import {createApi} from '../../src/api/server.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {createRecipientMails} from '../../src/daemon/recipient-mails.ts';
 import {postExample} from '../../src/daemon/webhooks.ts';
-import {openRecordSources} from '../../src/dns/record-sources.ts';
+import {openRecordSources} from '../../src/dns/resolver.ts';
 import {createCollector} from '../../src/hosted/collector.ts';
 import {publicRoutes} from '../../src/hosted/public-routes.ts';
 import {type Clock, systemClock} from '../../src/kit/clock.ts';

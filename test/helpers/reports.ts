@@ -1,5 +1,5 @@
 import {createHash, randomBytes} from 'node:crypto';
-import {candidatesOf} from '../../src/inbound/record.ts';
+import {candidatesOf} from '../../src/inbound/reading.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {createLinks} from '../../src/links/links.ts';
 import type {CameIn, Clues, Reading, Report} from '../../src/mail/report.ts';

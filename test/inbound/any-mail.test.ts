@@ -1,7 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createReading} from '../../src/inbound/reading.ts';
-import {createRecord} from '../../src/inbound/record.ts';
+import {createReading, createRecord} from '../../src/inbound/reading.ts';
 import {createTakeIn} from '../../src/inbound/take-in.ts';
 import {createTrustedReporter} from '../../src/inbound/trusted-reporter.ts';
 import {readReport} from '../../src/report/read-report.ts';

@@ -1,5 +1,5 @@
 import test, {type ExecutionContext} from 'ava';
-import {followMailbox, type Mailbox} from '../../src/inbound/follow.ts';
+import {followMailbox, type Mailbox} from '../../src/inbound/mailboxes.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 type Script = {

@@ -1,10 +1,9 @@
 import {createHash} from 'node:crypto';
 import {readFileSync} from 'node:fs';
 import test, {type ExecutionContext} from 'ava';
-import {followMailbox} from '../../src/inbound/follow.ts';
 import type {FoundMail} from '../../src/inbound/found-mail.ts';
 import {type ImapMailbox, imapFault, openFolder, type Round} from '../../src/inbound/imap.ts';
-import {mailboxOf} from '../../src/inbound/mailboxes.ts';
+import {followMailbox, mailboxOf} from '../../src/inbound/mailboxes.ts';
 import {type ImapServer, startImapServer} from '../helpers/peers/dovecot-imap.ts';
 import {waitFor} from '../helpers/wait.ts';
 

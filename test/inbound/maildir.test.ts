@@ -1,11 +1,9 @@
 import {mkdir, readdir, rename, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import {followMailbox} from '../../src/inbound/follow.ts';
 import type {Round} from '../../src/inbound/imap.ts';
-import {mailFiles} from '../../src/inbound/mail-files.ts';
-import {mailboxFault, mailboxOf} from '../../src/inbound/mailboxes.ts';
-import {newMails, putAside} from '../../src/inbound/maildir.ts';
+import {mailFiles, newMails, putAside} from '../../src/inbound/mail-files.ts';
+import {followMailbox, mailboxFault, mailboxOf} from '../../src/inbound/mailboxes.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';
 

@@ -1,6 +1,6 @@
 import {Worker} from 'node:worker_threads';
 import test, {type ExecutionContext} from 'ava';
-import {createReader, type ReaderOptions, UnfinishedError, UnreadableError} from '../../src/inbound/reader.ts';
+import {createReader, type ReaderOptions, UnfinishedError, UnreadableError} from '../../src/inbound/reading.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {waitFor} from '../helpers/wait.ts';
 

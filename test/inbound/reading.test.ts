@@ -1,6 +1,11 @@
 import test, {type ExecutionContext} from 'ava';
-import {UnfinishedError, UnreadableError} from '../../src/inbound/reader.ts';
-import {createReading, type ReadingOptions, readMarkWrite} from '../../src/inbound/reading.ts';
+import {
+	createReading,
+	type ReadingOptions,
+	readMarkWrite,
+	UnfinishedError,
+	UnreadableError,
+} from '../../src/inbound/reading.ts';
 import {createTakeIn} from '../../src/inbound/take-in.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import type {CameIn, Reading} from '../../src/mail/report.ts';

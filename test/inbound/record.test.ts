@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {candidatesOf} from '../../src/inbound/record.ts';
+import {candidatesOf} from '../../src/inbound/reading.ts';
 import type {CameIn, Clues, Reading} from '../../src/mail/report.ts';
 import {newId} from '../helpers/messages.ts';
 import {hard, links, noClues, reading} from '../helpers/reports.ts';

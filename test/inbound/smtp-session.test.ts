@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createDotUnstuffing} from '../../src/inbound/smtp-session.ts';
+import {createDotUnstuffing} from '../../src/inbound/guarded-server.ts';
 
 /** Feeds chunks until the mail ends; answers what it held, and what came after it (null: it did not end). */
 function fed(chunks: readonly Buffer[]): {content: string; rest: string | null} {

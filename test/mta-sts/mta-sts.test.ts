@@ -2,7 +2,7 @@ import {createSecureContext} from 'node:tls';
 import test, {type ExecutionContext} from 'ava';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {createFetchPolicy} from '../../src/mta-sts/fetch-policy.ts';
-import {createMtaSts, type MtaStsOptions, type PolicyFailure} from '../../src/mta-sts/mta-sts.ts';
+import {createMtaSts, type MtaStsOptions, type PolicyFailure} from '../../src/mta-sts/sts-policies.ts';
 import type {StoredPolicy} from '../../src/store/domains.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';

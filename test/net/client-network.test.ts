@@ -1,5 +1,5 @@
 import test from 'ava';
-import {clientNetwork} from '../../src/net/client-network.ts';
+import {clientNetwork} from '../../src/net/ip-address.ts';
 
 test('an IPv6 /64 is one client, and a mapped address is its IPv4 address', t => {
 	t.is(clientNetwork('2001:db8:0:1::1'), clientNetwork('2001:db8:0:1:ffff::2'));

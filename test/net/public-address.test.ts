@@ -1,5 +1,5 @@
 import test from 'ava';
-import {isLoopbackAddress, isPublicAddress} from '../../src/net/public-address.ts';
+import {isLoopbackAddress, isPublicAddress} from '../../src/net/ip-address.ts';
 
 const publicOnes = [
 	'8.8.8.8',

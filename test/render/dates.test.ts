@@ -1,5 +1,5 @@
 import test from 'ava';
-import {readMoment} from '../../src/render/moment.ts';
+import {readMoment} from '../../src/render/dates.ts';
 import {createRenderer} from '../../src/render/render.ts';
 import {input, variant} from './inputs.ts';
 

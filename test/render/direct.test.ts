@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import {Context, type Liquid} from 'liquidjs';
 import {joined} from '../../src/kit/pieces.ts';
 import {PieceEmitter, renderAll, TextEmitter} from '../../src/render/direct.ts';
-import {createEngines, parseDirect} from '../../src/render/engine.ts';
+import {createEngines, parseDirect} from '../../src/render/liquid-engine.ts';
 import {faultOf} from '../../src/render/liquid-source.ts';
 
 const engines = createEngines();

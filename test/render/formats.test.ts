@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {formatCurrency, formatDate} from '../../src/render/formats.ts';
+import {formatCurrency, formatDate} from '../../src/render/dates.ts';
 
 const berlin = {locale: 'de-DE', timezone: 'Europe/Berlin'};
 const newYork = {locale: 'en-US', timezone: 'America/New_York'};

@@ -1,6 +1,6 @@
 import {createRequire} from 'node:module';
 import test from 'ava';
-import {createEngines} from '../../src/render/engine.ts';
+import {createEngines} from '../../src/render/liquid-engine.ts';
 import {compileMjml, textElements} from '../../src/render/mjml.ts';
 
 const engine = createEngines().html;

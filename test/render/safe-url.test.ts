@@ -1,6 +1,6 @@
 import test from 'ava';
 import {guardUrls} from '../../src/render/compile.ts';
-import {createEngines, safeUrl} from '../../src/render/engine.ts';
+import {createEngines, safeUrl} from '../../src/render/liquid-engine.ts';
 import {shield} from '../../src/render/liquid-source.ts';
 
 for (const url of [

@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {joined} from '../../src/kit/pieces.ts';
 import {PieceEmitter} from '../../src/render/direct.ts';
-import {createEngines} from '../../src/render/engine.ts';
+import {createEngines} from '../../src/render/liquid-engine.ts';
 import {createRenderer} from '../../src/render/render.ts';
 import {textFromHtml, textPieces, textTemplate, tidyPieces, tidyText} from '../../src/render/text-part.ts';
 import {input, variant} from './inputs.ts';

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createEngines} from '../../src/render/engine.ts';
-import {dataPaths, missingPaths} from '../../src/render/variables.ts';
+import {dataPaths, missingPaths} from '../../src/render/compile.ts';
+import {createEngines} from '../../src/render/liquid-engine.ts';
 
 const pathsOf = (...sources: string[]) => dataPaths(createEngines().html, sources);
 

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {findAddresses} from '../../src/report/addresses.ts';
+import {findAddresses} from '../../src/report/addresses-in-text.ts';
 
 const cases: ReadonlyArray<readonly [string, readonly string[]]> = [
 	['neko@example.org', ['neko@example.org']],

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {addressOf, readDeliveryStatus} from '../../src/report/delivery-status.ts';
+import {addressOf, readDeliveryStatus} from '../../src/report/structured.ts';
 
 const recipientsOf = (text: string) =>
 	readDeliveryStatus(text).recipients.map(fields => Object.fromEntries(fields.map(({name, value}) => [name, value])));

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {reasonOf} from '../../src/report/reason.ts';
+import {reasonOf} from '../../src/report/reply.ts';
 
 test('a reason begins with its words', t => {
 	t.is(reasonOf(': 550 5.1.1 no such user'), '550 5.1.1 no such user');

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {composeSubmitted, type Submitted} from '../../src/compose/submitted.ts';
-import {readSubmitted} from '../../src/submission/header.ts';
+import {composeSubmitted, type Submitted} from '../../src/compose/compose.ts';
+import {readSubmitted} from '../../src/submission/submitted-mail.ts';
 
 const trace = 'Received: by mail.test (mailctl) with ESMTPSA; Mon, 23 Nov 2026 10:00:00 +0000';
 const from = 'From: Ann <ann@example.com>';

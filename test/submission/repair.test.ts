@@ -1,9 +1,9 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {type AddressObject, type ParsedMail, simpleParser} from 'mailparser';
-import {composeSubmitted, type Submitted} from '../../src/compose/submitted.ts';
+import {composeSubmitted, type Submitted} from '../../src/compose/compose.ts';
 import {decodeWords} from '../../src/report/decode.ts';
-import {readSubmitted} from '../../src/submission/header.ts';
+import {readSubmitted} from '../../src/submission/submitted-mail.ts';
 import {cpuCost} from '../helpers/cpu-cost.ts';
 
 const submitted: Submitted = {

@@ -10,7 +10,7 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {createMailLog} from '../../src/log/maillog.ts';
 import type {RateLimit} from '../../src/mail/api-key.ts';
 import type {Store} from '../../src/store/store.ts';
-import {createSubmissionListener} from '../../src/submission/listener.ts';
+import {createSubmissionListener} from '../../src/submission/submission-listener.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {type SmtpTalk, talkTo} from '../helpers/smtp-talk.ts';

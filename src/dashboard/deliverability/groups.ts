@@ -1,4 +1,4 @@
-import {wordingOf} from '../../bounce/wording.ts';
+import {wordingOf} from '../../bounce/reply-text.ts';
 import type {BounceCategory} from '../../mail/outcome.ts';
 import {providerOf} from '../../reputation/alarm.ts';
 import type {Refusal, TriedRecipient} from '../../store/reputation.ts';

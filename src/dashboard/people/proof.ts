@@ -1,7 +1,7 @@
 import {isIP} from 'node:net';
 import type {FastifyRequest} from 'fastify';
 import {type Html, html} from '../../hosted/html.ts';
-import {isLoopbackAddress} from '../../net/public-address.ts';
+import {isLoopbackAddress} from '../../net/ip-address.ts';
 import type {LogIn} from '../../users/log-in.ts';
 import type {Asked, Site} from '../../users/passkeys.ts';
 import {act, input, nothing} from '../markup.ts';

@@ -1,5 +1,4 @@
-import {type Field, type Part, readFields} from '../mime.ts';
-import {withLineFeeds} from '../raw-mail.ts';
+import {type Field, type Part, readFields, withLineFeeds} from '../mime.ts';
 
 /** A bounce's text: what the daemon says, and the mail or header that it gives back below. */
 type Split = {readonly said: string; readonly returned: string};

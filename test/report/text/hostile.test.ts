@@ -1,8 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {findAddresses} from '../../../src/report/addresses.ts';
+import {findAddresses} from '../../../src/report/addresses-in-text.ts';
+import {stripHtml} from '../../../src/report/decode.ts';
 import {splitReturned} from '../../../src/report/text/returned.ts';
-import {stripHtml} from '../../../src/report/text/strip-html.ts';
 import {cpuCost} from '../../helpers/cpu-cost.ts';
 import {read} from '../../helpers/report-mails.ts';
 import {mailOf, readBounce} from './bounces.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {stripHtml} from '../../../src/report/text/strip-html.ts';
+import {stripHtml} from '../../../src/report/decode.ts';
 
 const cases: ReadonlyArray<readonly [string, string]> = [
 	['<p>One</p><p>Two<br>Three</p>', '\nOne\n\nTwo\nThree\n'],

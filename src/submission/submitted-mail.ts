@@ -1,7 +1,7 @@
 import {isAscii} from 'node:buffer';
 import {repairField} from '../compose/repair-field.ts';
 import {sevenBitFault} from '../compose/seven-bit.ts';
-import type {Address} from '../mail/address.ts';
+import {type Address, parseAddress} from '../mail/address.ts';
 import {isMessageId} from '../mail/message.ts';
 import {
 	fieldValue,
@@ -17,7 +17,6 @@ import {
 	type SourceField,
 } from '../mail/source.ts';
 import {decodeWords} from '../report/decode.ts';
-import {onlyMailbox} from './mailbox.ts';
 
 /** What a submitted mail says in its header, and the mail as it is kept. */
 type SubmittedMail = {
@@ -163,4 +162,42 @@ function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} 
 
 function fault(text: string): {readonly ok: false; readonly fault: string} {
 	return {ok: false, fault: text};
+}
+
+/**
+ * The address of a field that holds one mailbox (RFC 5322 §3.4): `Name <name@example.com>` or the bare address, comments
+ * and quoted names among them. Null for anything else, whatever a reader might make of it: lists, groups, routes, two addresses, a
+ * backslash outside of quotes.
+ */
+export function onlyMailbox(value: string): Address | null {
+	const plain = withoutQuotes(value);
+	const address =
+		plain === null ? null : (/^[^<>@,;:\\]*<([^<>\s]*)>\s*$/.exec(plain)?.[1] ?? /^\s*([^<>\s]+)\s*$/.exec(plain)?.[1]);
+	const parsed = address ? parseAddress(address, {utf8Local: false}) : null;
+	return parsed?.ok ? parsed.address : null;
+}
+
+/** A quoted name becomes `"`, which no address may have; a comment a space. Null: one of them has no end. */
+function withoutQuotes(value: string): string | null {
+	let plain = '';
+	let depth = 0;
+	let quoted = false;
+	for (let index = 0; index < value.length; index++) {
+		const character = value[index] as string;
+		if (character === '\\' && (quoted || depth > 0)) {
+			index++;
+		} else if (character === '"' && depth === 0) {
+			quoted = !quoted;
+			plain += quoted ? '"' : '';
+		} else if (quoted) {
+		} else if (character === '(') {
+			depth++;
+		} else if (character === ')' && depth > 0) {
+			depth--;
+			plain += ' ';
+		} else if (depth === 0) {
+			plain += character;
+		}
+	}
+	return quoted || depth > 0 ? null : plain;
 }

@@ -1,11 +1,9 @@
 import {Context, filters, Liquid, type LiquidOptions, type Template, toValue} from 'liquidjs';
 import {compareNumbers, Numeral, unmarked} from '../kit/exact-json.ts';
 import type {Pieces} from '../kit/pieces.ts';
+import {formatCurrency, formatDate, type Place, readMoment, readZone, strftime} from './dates.ts';
 import {PieceEmitter, renderAll, renderDirectly, shown, TextEmitter, textOf} from './direct.ts';
-import {formatCurrency, formatDate, type Place} from './formats.ts';
 import {longestSource, renderMemory} from './limits.ts';
-import {readMoment, readZone} from './moment.ts';
-import {strftime} from './strftime.ts';
 
 type Engines = {
 	/** Escapes what it puts into html, unless the last filter is `raw`. */

@@ -1,14 +1,18 @@
 import type {AddressInfo} from 'node:net';
 import type {SMTPServerAuthentication, SMTPServerDataStream, SMTPServerSession} from 'smtp-server';
 import type {Caller} from '../api/caller.ts';
-import {type ListenerLimits, usualLimits} from '../inbound/listener-limits.ts';
-import {createCapacity, createMailBuffer} from '../inbound/mail-buffer.ts';
-import {receiveMail} from '../inbound/receive-mail.ts';
-import {createSessions, type Session, serverOptions, type Tls} from '../inbound/sessions.ts';
-import {GuardedServer, refusals, reply, sessionOver, storeFails} from '../inbound/smtp-session.ts';
+import {GuardedServer, refusals, reply, sessionOver, storeFails} from '../inbound/guarded-server.ts';
+import {createCapacity, createMailBuffer, receiveMail} from '../inbound/receive-mail.ts';
+import {
+	createSessions,
+	type ListenerLimits,
+	type Session,
+	serverOptions,
+	type Tls,
+	usualLimits,
+} from '../inbound/smtp-sessions.ts';
 import type {Address} from '../mail/address.ts';
-import type {LoggedIn} from './log-in.ts';
-import type {createSubmit, Refusal, Submitted} from './submit.ts';
+import type {createSubmit, LoggedIn, Refusal, Submitted} from './submit.ts';
 
 /** A mail that was answered with 250. */
 export type SubmittedMail = Pick<Submitted, 'ids' | 'left' | 'leftFor'> & {

@@ -4,8 +4,7 @@ import {withoutControls} from '../kit/unprintable.ts';
 import {readMediaType} from '../mail/media-type.ts';
 import type {Attachment} from '../mail/message.ts';
 import type {BodyPart} from './body-writer.ts';
-import {encodedWords} from './encoded-word.ts';
-import {type HeaderField, headerField} from './header.ts';
+import {encodedWords, type HeaderField, headerField} from './header-field.ts';
 import type {Letter} from './letter.ts';
 
 /** A MIME entity: its own fields, and its body in parts. */

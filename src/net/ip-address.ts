@@ -1,4 +1,5 @@
 import {BlockList, isIP} from 'node:net';
+import ipaddr from 'ipaddr.js';
 
 // IANA special-purpose IPv4 registry, plus multicast and the reserved top.
 const refused4 = new BlockList();
@@ -58,4 +59,17 @@ export function isPublicAddress(address: string): boolean {
 export function isLoopbackAddress(address: string): boolean {
 	const family = isIP(address);
 	return family !== 0 && !address.includes('%') && loopback.check(address, family === 4 ? 'ipv4' : 'ipv6');
+}
+
+/**
+ * The key of a client for limits: its IPv4 address, or its IPv6 /64, of which it has every address. A mapped IPv4
+ * address (`::ffff:192.0.2.1`) is the IPv4 address. Any text that is not an address is one client, so that a long text
+ * is not kept.
+ */
+export function clientNetwork(ip: string): string {
+	if (!ipaddr.isValid(ip)) {
+		return '';
+	}
+	const address = ipaddr.process(ip);
+	return address instanceof ipaddr.IPv6 ? address.parts.slice(0, 4).join(':') : address.toString();
 }

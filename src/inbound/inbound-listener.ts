@@ -2,11 +2,16 @@ import type {AddressInfo} from 'node:net';
 import type {SMTPServerDataStream, SMTPServerSession} from 'smtp-server';
 import type {Addressee, JudgeAddressee, Role} from './addressee.ts';
 import type {Allowances, MailShare} from './allowances.ts';
-import {type ListenerLimits, usualLimits} from './listener-limits.ts';
-import {createCapacity, createMailBuffer} from './mail-buffer.ts';
-import {isLooping, receiveMail} from './receive-mail.ts';
-import {createSessions, type Session, serverOptions, type Tls} from './sessions.ts';
-import {announcedSize, GuardedServer, refusals, reply, sessionOver, storeFails, tooMany} from './smtp-session.ts';
+import {announcedSize, GuardedServer, refusals, reply, sessionOver, storeFails, tooMany} from './guarded-server.ts';
+import {createCapacity, createMailBuffer, isLooping, receiveMail} from './receive-mail.ts';
+import {
+	createSessions,
+	type ListenerLimits,
+	type Session,
+	serverOptions,
+	type Tls,
+	usualLimits,
+} from './smtp-sessions.ts';
 import {shortKey, type TakeIn, type TakenIn} from './take-in.ts';
 
 /** A mail that the listener answered with 250. */

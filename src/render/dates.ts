@@ -1,0 +1,480 @@
+import {LRUCache} from 'lru-cache';
+import {Numeral} from '../kit/exact-json.ts';
+
+/** A point of time as a template or its data name it. */
+type Moment = {
+	/** Milliseconds since the epoch. */
+	readonly at: number;
+	/** Nanoseconds of its second. */
+	readonly nanoseconds: number;
+	/** A day without a time is that day everywhere: moving it between zones would name the day before. */
+	readonly wholeDay: boolean;
+};
+
+/** A name that Intl knows, or seconds east of UTC. */
+type Zone = string | number;
+
+const firstMillisecondsValue = 100_000_000_000;
+const longestText = 100;
+
+const monthNames = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
+// As people write them: `Jun`, `Jun.`, `Sept`, `June`.
+const month =
+	'(?<name>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\\.?';
+const weekday = '(?:(?:sun|mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?)(?:day)?\\.?,?\\s+)?';
+const day = '(?<day>\\d{1,2})(?:st|nd|rd|th)?';
+const year = '(?<year>\\d{4})';
+const time =
+	'(?<hour>\\d{1,2})(?::(?<minute>\\d{2})(?::(?<second>\\d{2})(?:[.,](?<fraction>\\d{1,9})\\d*)?)?)?(?:\\s*(?<half>[ap])\\.?m\\.?)?';
+// RFC 5322 §4.3 has the American names; `[Europe/Berlin]` and `(CEST)` repeat what the offset says.
+const zone =
+	'(?:\\s*(?<zone>z|utc?|gmt|[ecmp][sd]t|(?:utc|gmt)?(?<sign>[+-])(?<offsetHour>\\d{2})(?::?(?<offsetMinute>\\d{2}))?)(?:\\s*\\([^()]*\\)|\\[[^[\\]]*\\])?)?';
+const clock = `(?:(?:t|,?\\s+(?:at\\s+)?)${time}${zone})?`;
+
+const spellings = [
+	`(?<year>\\d{4})(?<separator>[-/.])(?<month>\\d{1,2})(?:\\k<separator>(?<day>\\d{1,2}))?${clock}`,
+	`(?<year>\\d{4})(?<month>\\d{2})(?<day>\\d{2})t(?<hour>\\d{2})(?<minute>\\d{2})(?<second>\\d{2})?${zone}`,
+	// The slash is American, the dot is not.
+	`(?<month>\\d{1,2})/(?<day>\\d{1,2})/${year}${clock}`,
+	`(?<day>\\d{1,2})\\.(?<month>\\d{1,2})\\.${year}${clock}`,
+	`${weekday}${day}(?:\\s+|-)${month}(?:,?\\s+|-)${year}${clock}`,
+	`${weekday}${month}\\s+${day},?\\s+${year}${clock}`,
+	// As C's asctime and `date` write it.
+	`${weekday}${month}\\s+${day}\\s+${time}${zone}\\s+${year}`,
+].map(spelling => new RegExp(`^${spelling}$`, 'i'));
+
+const american: Readonly<Record<string, number>> = {e: -5, c: -6, m: -7, p: -8};
+
+/**
+ * Reads `now` and `today`, Unix time in seconds, and the usual spellings of dates: ISO 8601, RFC 5322, `June 9, 2026 5 pm`.
+ * Without an offset it is UTC. Numbers that would lie beyond the year 5138 are milliseconds, as JavaScript writes them.
+ */
+export function readMoment(value: unknown): Moment | undefined {
+	const spelling = value instanceof Numeral ? String(value) : value;
+	if (typeof value === 'number' || (value instanceof Numeral && /e/i.test(String(value)))) {
+		return ofUnixTime(Number(value), undefined);
+	}
+	const text = typeof spelling === 'string' && spelling.length <= longestText ? spelling.trim() : '';
+	if (/^(?:now|today)$/i.test(text)) {
+		return momentOf(Date.now(), undefined, false);
+	}
+	const [, unix, fraction] = /^(-?\d+)(?:\.(\d+))?$/.exec(text) ?? [];
+	if (unix !== undefined) {
+		return ofUnixTime(Number(text), unix.startsWith('-') ? undefined : fraction);
+	}
+	for (const spelling of spellings) {
+		const fields = spelling.exec(text)?.groups;
+		if (fields) {
+			return ofFields(fields);
+		}
+	}
+	return undefined;
+}
+
+function ofUnixTime(value: number, fraction: string | undefined): Moment | undefined {
+	const inSeconds = Math.abs(value) < firstMillisecondsValue;
+	return momentOf(inSeconds ? value * 1000 : value, inSeconds ? fraction : undefined, false);
+}
+
+function momentOf(milliseconds: number, fraction: string | undefined, wholeDay: boolean): Moment | undefined {
+	const at = Math.floor(milliseconds);
+	if (!Number.isFinite(new Date(at).getTime())) {
+		return undefined;
+	}
+	const nanoseconds =
+		fraction === undefined ? (((at % 1000) + 1000) % 1000) * 1_000_000 : Number(fraction.slice(0, 9).padEnd(9, '0'));
+	return {at, nanoseconds, wholeDay};
+}
+
+type Fields = Readonly<Record<string, string | undefined>>;
+
+function ofFields(fields: Fields): Moment | undefined {
+	const {hour, half, fraction} = fields;
+	const number = (name: string, missing = 0) => Number(fields[name] ?? missing);
+	const [ofYear, ofMonth, ofDay] = [number('year'), monthOf(fields), number('day', 1)];
+	const hours = half === undefined ? number('hour') : (number('hour') % 12) + (/p/i.test(half) ? 12 : 0);
+	const [minutes, seconds] = [number('minute'), number('second')];
+	const offset = offsetOf(fields);
+	const days = new Date(0);
+	days.setUTCFullYear(ofYear, ofMonth - 1, ofDay);
+	// A calendar would take 30 February for 2 March.
+	const exists = days.getUTCMonth() === ofMonth - 1 && days.getUTCDate() === ofDay;
+	// 24:00 is the end of the day, and a second of 60 a leap second.
+	const ofClock = (hours * 60 + minutes) * 60 + seconds;
+	const ticks = hours <= 24 && minutes < 60 && seconds <= 60 && (hours < 24 || ofClock === 86_400);
+	// A lone number is no time.
+	const hasTime = hour === undefined || half !== undefined || fields.minute !== undefined;
+	const twelve = half === undefined || (number('hour') >= 1 && number('hour') <= 12);
+	if (!exists || !ticks || !hasTime || !twelve || offset === undefined) {
+		return undefined;
+	}
+	const milliseconds = Number((fraction ?? '').slice(0, 3).padEnd(3, '0'));
+	return momentOf(days.getTime() + (ofClock - offset) * 1000 + milliseconds, fraction, hour === undefined);
+}
+
+function monthOf({month, name}: Fields): number {
+	return name === undefined ? Number(month) : monthNames.indexOf(name.slice(0, 3).toLowerCase()) + 1;
+}
+
+/** In seconds; undefined: there is no such offset. */
+function offsetOf({zone, sign, offsetHour, offsetMinute}: Fields): number | undefined {
+	const hours = Number(offsetHour ?? 0);
+	const minutes = Number(offsetMinute ?? 0);
+	if (sign !== undefined) {
+		return hours < 24 && minutes < 60 ? (sign === '-' ? -60 : 60) * (hours * 60 + minutes) : undefined;
+	}
+	const [, region = '', kind] = /^([ecmp])([sd])t$/i.exec(zone ?? '') ?? [];
+	return kind === undefined ? 0 : 3600 * ((american[region.toLowerCase()] ?? 0) + (/d/i.test(kind) ? 1 : 0));
+}
+
+/** A `±hh:mm`, minutes west of UTC as JavaScript counts them, or a name, which Intl must know. */
+export function readZone(value: unknown): Zone | undefined {
+	if (typeof value === 'number') {
+		return Number.isFinite(value) && Math.abs(value) < 24 * 60 ? Math.trunc(-value) * 60 : undefined;
+	}
+	if (typeof value !== 'string' || value === '') {
+		return undefined;
+	}
+	const offset = /^(?<sign>[+-])(?<offsetHour>\d{2}):?(?<offsetMinute>\d{2})$/.exec(value)?.groups;
+	return offset ? offsetOf(offset) : offsetFormat(value) ? value : undefined;
+}
+
+const offsetFormat = (timeZone: string) => dateFormat('en-US', {timeZone, timeZoneName: 'longOffset'});
+
+/** Seconds east of UTC at a moment; that of a zone which Intl does not know is 0. */
+function zoneOffset(at: number, zone: Zone): number {
+	if (typeof zone === 'number') {
+		return zone;
+	}
+	const [, sign, hours, minutes, seconds = 0] =
+		/GMT([+-])(\d{2}):(\d{2})(?::(\d{2}))?$/.exec(offsetFormat(zone)?.format(at) ?? '') ?? [];
+	const size = Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds);
+	return sign === undefined ? 0 : sign === '-' ? -size : size;
+}
+
+type DateTerms = {
+	/** Rules the names of months and days. */
+	readonly locale: string;
+	readonly zone: Zone;
+	/** Is given how many characters will be made; throws where they are too many. */
+	readonly use: (characters: number) => void;
+};
+
+const dayMs = 86_400_000;
+const directive = /%([-_0^#]*)(\d*)(:{1,3}(?=z))?(?:E(?=[cCxXyY])|O(?=[deHkIlmMSuUVwWy]))?(.)/gsu;
+const composed: Readonly<Record<string, string>> = {
+	c: '%a %b %e %H:%M:%S %Y',
+	D: '%m/%d/%y',
+	F: '%Y-%m-%d',
+	r: '%I:%M:%S %p',
+	R: '%H:%M',
+	T: '%H:%M:%S',
+	v: '%e-%^b-%4Y',
+	x: '%m/%d/%y',
+	X: '%H:%M:%S',
+	'+': '%a %b %e %H:%M:%S %Z %Y',
+};
+
+type Shown = {
+	readonly moment: Moment;
+	/** Its UTC fields are those of the wall clock. */
+	readonly wall: Date;
+	/** Seconds east of UTC. */
+	readonly offset: number;
+	readonly terms: DateTerms;
+};
+/** A number with the width to which it is padded, or a text. */
+type Part = {readonly number: number; readonly width: number; readonly pad?: ' '} | {readonly text: string};
+
+/** Writes a moment in the form of Ruby's `Time#strftime`, and `%q`: the day's English ordinal (`st`). */
+export function strftime(moment: Moment, format: string, terms: DateTerms): string {
+	const zone = moment.wholeDay ? 0 : terms.zone;
+	const offset = zoneOffset(moment.at, zone);
+	terms.use(format.length);
+	return filled(format, {moment, wall: new Date(moment.at + offset * 1000), offset, terms: {...terms, zone}});
+}
+
+function filled(format: string, shown: Shown): string {
+	return format.replace(
+		directive,
+		(whole, flags: string, digits: string, colons: string | undefined, conversion: string) => {
+			const width = Number(digits);
+			shown.terms.use(width);
+			const inner = composed[conversion];
+			if (inner !== undefined) {
+				const text = filled(inner, shown);
+				return (flags.includes('^') ? text.toUpperCase() : text).padStart(width, padding(flags, ' '));
+			}
+			if (conversion === 'z') {
+				return offsetText(shown.offset, flags, width, colons?.length ?? 0);
+			}
+			if (conversion === 'N' || conversion === 'L') {
+				const places = width || (conversion === 'N' ? 9 : 3);
+				return String(shown.moment.nanoseconds).padStart(9, '0').slice(0, places).padEnd(places, '0');
+			}
+			const part = partOf(conversion, shown);
+			if (part === undefined) {
+				return whole;
+			}
+			if ('number' in part) {
+				return numberText(part.number, flags, width || part.width, part.pad ?? '0');
+			}
+			const text = cased(part.text, conversion, flags);
+			return flags.includes('-') ? text : text.padStart(width, padding(flags, ' '));
+		},
+	);
+}
+
+function partOf(conversion: string, {moment, wall, offset, terms}: Shown): Part | undefined {
+	const year = wall.getUTCFullYear();
+	const hour = wall.getUTCHours();
+	const weekday = wall.getUTCDay();
+	const half = hour < 12 ? 'AM' : 'PM';
+	switch (conversion) {
+		case 'Y':
+			return yearPart(year);
+		case 'C':
+			return {number: Math.floor(year / 100), width: 2};
+		case 'y':
+			return {number: modulo(year, 100), width: 2};
+		case 'm':
+			return {number: wall.getUTCMonth() + 1, width: 2};
+		case 'B':
+			return {text: nameIn(terms.locale, wall, {month: 'long'})};
+		case 'b':
+		case 'h':
+			return {text: nameIn(terms.locale, wall, {month: 'short'})};
+		case 'd':
+			return {number: wall.getUTCDate(), width: 2};
+		case 'e':
+			return {number: wall.getUTCDate(), width: 2, pad: ' '};
+		case 'q':
+			return {text: ordinal(wall.getUTCDate())};
+		case 'j':
+			return {number: dayOfYear(wall) + 1, width: 3};
+		case 'H':
+			return {number: hour, width: 2};
+		case 'k':
+			return {number: hour, width: 2, pad: ' '};
+		case 'I':
+			return {number: hour % 12 || 12, width: 2};
+		case 'l':
+			return {number: hour % 12 || 12, width: 2, pad: ' '};
+		case 'M':
+			return {number: wall.getUTCMinutes(), width: 2};
+		case 'S':
+			return {number: wall.getUTCSeconds(), width: 2};
+		case 'p':
+			return {text: half};
+		case 'P':
+			return {text: half.toLowerCase()};
+		case 'A':
+			return {text: nameIn(terms.locale, wall, {weekday: 'long'})};
+		case 'a':
+			return {text: nameIn(terms.locale, wall, {weekday: 'short'})};
+		case 'u':
+			return {number: weekday || 7, width: 1};
+		case 'w':
+			return {number: weekday, width: 1};
+		case 'U':
+			return {number: weekOfYear(wall, weekday), width: 2};
+		case 'W':
+			return {number: weekOfYear(wall, modulo(weekday - 1, 7)), width: 2};
+		case 'V':
+			return {number: 1 + Math.floor(dayOfYear(isoThursday(wall)) / 7), width: 2};
+		case 'G':
+			return yearPart(isoThursday(wall).getUTCFullYear());
+		case 'g':
+			return {number: modulo(isoThursday(wall).getUTCFullYear(), 100), width: 2};
+		case 's':
+			return {number: Math.floor(moment.at / 1000), width: 1};
+		case 'Q':
+			return {number: moment.at, width: 1};
+		case 'Z':
+			return {text: zoneName(moment.at, terms, offset)};
+		case 'n':
+			return {text: '\n'};
+		case 't':
+			return {text: '\t'};
+		case '%':
+			return {text: '%'};
+		default:
+			return undefined;
+	}
+}
+
+/** A year before 0 uses one digit for its sign. */
+function yearPart(year: number): Part {
+	return {number: year, width: year < 0 ? 5 : 4};
+}
+
+const modulo = (value: number, by: number): number => ((value % by) + by) % by;
+
+/** From 0. */
+function dayOfYear(wall: Date): number {
+	const first = new Date(wall);
+	first.setUTCMonth(0, 1);
+	return Math.round((wall.getTime() - first.getTime()) / dayMs);
+}
+
+/** Weeks begin with the day from which `daysIn` counts; the days before the first such day are in week 0. */
+function weekOfYear(wall: Date, daysIn: number): number {
+	return Math.floor((dayOfYear(wall) + 7 - daysIn) / 7);
+}
+
+/** A week of ISO 8601 belongs to the year of its Thursday. */
+function isoThursday(wall: Date): Date {
+	return new Date(wall.getTime() + (4 - (wall.getUTCDay() || 7)) * dayMs);
+}
+
+function ordinal(day: number): string {
+	const suffixes = ['th', 'st', 'nd', 'rd'];
+	return (day > 10 && day < 14 ? undefined : suffixes[day % 10]) ?? 'th';
+}
+
+/** `#` changes the case: that of `AM` and of zones to lower case, all others to upper case. */
+function cased(text: string, conversion: string, flags: string): string {
+	if (flags.includes('#')) {
+		return 'pZ'.includes(conversion) ? text.toLowerCase() : text.toUpperCase();
+	}
+	return flags.includes('^') ? text.toUpperCase() : text;
+}
+
+/** The last of the flags that say how to pad wins. */
+function padding(flags: string, usual: string): string {
+	const asked = [...flags].findLast(flag => '-0_'.includes(flag));
+	return asked === '_' ? ' ' : asked === '0' ? '0' : usual;
+}
+
+function numberText(value: number, flags: string, width: number, usual: string): string {
+	const pad = padding(flags, usual);
+	const sign = value < 0 && pad === '0' ? '-' : '';
+	const digits = sign === '' ? String(value) : String(-value);
+	return flags.includes('-') ? sign + digits : sign + digits.padStart(width - sign.length, pad);
+}
+
+/** `+hhmm`, with one colon `+hh:mm`, with two `+hh:mm:ss`, and with three the shortest of those. */
+function offsetText(offset: number, flags: string, width: number, colons: number): string {
+	const size = Math.abs(offset);
+	const two = (value: number) => String(Math.floor(value)).padStart(2, '0');
+	const minutes = two((size % 3600) / 60);
+	const seconds = two(size % 60);
+	const short = size % 3600 === 0 ? '' : size % 60 === 0 ? `:${minutes}` : `:${minutes}:${seconds}`;
+	const tail = [minutes, `:${minutes}`, `:${minutes}:${seconds}`, short][colons] as string;
+	const hours = String(Math.floor(size / 3600));
+	const sign = offset < 0 ? '-' : '+';
+	const room = Math.max(2, width - 1 - tail.length);
+	return padding(flags, '0') === ' '
+		? (sign + hours).padStart(room + 1) + tail
+		: sign + hours.padStart(room, '0') + tail;
+}
+
+function nameIn(locale: string, wall: Date, options: Intl.DateTimeFormatOptions): string {
+	const form = {...options, timeZone: 'UTC', calendar: 'gregory'};
+	return (dateFormat(locale, form) ?? dateFormat('en', form))?.format(wall) ?? '';
+}
+
+/** Each of them has the abbreviations that its readers know: `EST`, `CET`, `AEST`, `JST`. */
+const abbreviating = ['en-US', 'en-GB', 'en-AU', 'en-IN', 'en-CA', 'en-IE', 'en-ZA', 'ja'];
+
+/** The abbreviation; the offset if the zone has no abbreviation. */
+function zoneName(at: number, {locale, zone}: DateTerms, offset: number): string {
+	if (zone === 0 || zone === 'UTC') {
+		return 'UTC';
+	}
+	const named = typeof zone === 'string' ? [locale, ...abbreviating] : [];
+	for (const reader of named) {
+		const parts = dateFormat(reader, {timeZone: zone as string, timeZoneName: 'short'})?.formatToParts(at);
+		const name = parts?.find(({type}) => type === 'timeZoneName')?.value;
+		if (name !== undefined && !/[+\u2212-]/.test(name)) {
+			return name;
+		}
+	}
+	return offsetText(offset, '', 0, 0);
+}
+
+/** The language and time zone of a mail: a BCP 47 tag and an IANA zone. */
+export type Place = {readonly locale: string; readonly timezone: string};
+
+const styles = ['short', 'medium', 'long', 'full'] as const;
+type Style = (typeof styles)[number];
+
+const decimal = /^-?\d{1,30}(?:\.\d{1,20})?$/;
+
+/** Formats an amount; undefined where the amount or the currency does not exist. */
+export function formatCurrency({locale}: Place, amount: unknown, code: unknown): string | undefined {
+	const value = decimalOf(amount);
+	if (value === undefined || typeof code !== 'string' || !/^[a-z]{3}$/i.test(code)) {
+		return undefined;
+	}
+	return currencyFormat(locale, code)?.format(value);
+}
+
+/** Formats a moment; undefined where it or a style does not exist. A style of undefined leaves that half out. */
+export function formatDate(
+	{locale, timezone}: Place,
+	moment: unknown,
+	dateStyle: unknown,
+	timeStyle: unknown,
+): string | undefined {
+	const read = readMoment(moment);
+	if (!read || !isStyle(dateStyle) || !(timeStyle === undefined || isStyle(timeStyle))) {
+		return undefined;
+	}
+	const timeZone = read.wholeDay ? 'UTC' : timezone;
+	return dateFormat(locale, {timeZone, dateStyle, ...(timeStyle && {timeStyle})})?.format(read.at);
+}
+
+function isStyle(value: unknown): value is Style {
+	return styles.includes(value as Style);
+}
+
+/** Text of digits stays text, so that no cent is lost in a double. */
+function decimalOf(amount: unknown): Intl.StringNumericLiteral | number | undefined {
+	const text = amount instanceof Numeral ? String(amount) : amount;
+	if (typeof text === 'string' && decimal.test(text)) {
+		return text as Intl.StringNumericLiteral;
+	}
+	const value = amount instanceof Numeral ? amount.valueOf() : amount;
+	return typeof value === 'number' && Number.isFinite(value) ? value : undefined;
+}
+
+type Formatter = Intl.NumberFormat | Intl.DateTimeFormat;
+
+/** An Intl formatter costs some 50 µs to make and 1 µs to use, so the last ones used are kept. */
+const formatters = new LRUCache<string, {readonly made: Formatter | null}>({max: 500});
+
+/** The formatter of a key; null: Intl does not know the locale, the currency or the zone. */
+function kept<T extends Formatter>(key: string, make: () => T): T | null {
+	let entry = formatters.get(key);
+	if (!entry) {
+		entry = {made: madeOrNull(make)};
+		formatters.set(key, entry);
+	}
+	return entry.made as T | null;
+}
+
+function madeOrNull<T>(make: () => T): T | null {
+	try {
+		return make();
+	} catch (error) {
+		if (error instanceof RangeError) {
+			return null;
+		}
+		throw error;
+	}
+}
+
+function currencyFormat(locale: string, currency: string): Intl.NumberFormat | null {
+	return kept(
+		`${locale}\n${currency}`,
+		() =>
+			// An amount that rounds to zero has no sign.
+			new Intl.NumberFormat(locale, {style: 'currency', currency, signDisplay: 'negative'}),
+	);
+}
+
+/** `options` in the same order each time. */
+function dateFormat(locale: string, options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat | null {
+	return kept(`${locale}\n${JSON.stringify(options)}`, () => new Intl.DateTimeFormat(locale, options));
+}
