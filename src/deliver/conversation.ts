@@ -4,7 +4,7 @@ import type {Attempt} from '../mail/outcome.ts';
 import type {Source} from '../mail/route.ts';
 import type {TlsResult} from '../mail/tls-result.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
-import {createDialogue} from './dialogue.ts';
+import {Dialogue} from './dialogue.ts';
 import type {Host} from './host.ts';
 import {type Hello, openSession, type SecureContexts, type Session} from './open-session.ts';
 import type {SmtpConnection, Tls} from './smtp-connection.ts';
@@ -68,7 +68,7 @@ export async function converse(
 	const {clock, timeouts} = options;
 	const begun = clock.monotonic();
 	const at = storeTime(clock.now());
-	const dialogue = plan.session?.connection.dialogue ?? createDialogue(clock.monotonic);
+	const dialogue = plan.session?.connection.dialogue ?? new Dialogue(clock.monotonic);
 	// A smarthost wants no reports, and a session is counted once.
 	const isCounted = job.terms.nextHop.kind === 'mx' && plan.session === null;
 	let connection: SmtpConnection | null = null;
@@ -91,7 +91,6 @@ export async function converse(
 		dialogue.begin();
 		opened(plan.session.connection);
 	}
-
 	const session =
 		plan.session ??
 		(await openSession(host, {
@@ -109,7 +108,6 @@ export async function converse(
 	if ('by' in session) {
 		return {end: session, attempt: record(session), senderAcceptedAt: null, used: null};
 	}
-
 	await options.permit?.(job.recipientId);
 	let senderAcceptedAt: string | null = null;
 	const how = {notify: options.notify, lockStep: plan.lockStep};
@@ -130,7 +128,6 @@ function lastWord(end: Accepted | Stop): Pick<Attempt, 'phase' | 'code' | 'enhan
 		const {code, enhanced, text: reply} = end.reply;
 		return {phase: end.phase, code, enhanced, reply};
 	}
-
 	// Of RFC 3463, as a server would say it.
 	const enhanced = {size: '5.3.4', utf8: '5.6.7', loss: null, tls: null, login: '5.7.4'}[end.by];
 	const reply = end.phase === 'dot' ? `possible duplicate, no answer to the data: ${end.text}` : end.text;
@@ -159,7 +156,6 @@ export async function readyForNext(
 			return session;
 		}
 	}
-
 	if (transaction.after === 'over') {
 		connection.fail('the session is at its end');
 	} else {
@@ -173,7 +169,6 @@ export function tlsText({tlsPolicy: policy}: Host, tls: Tls | null): string | nu
 	if (tls === null) {
 		return null;
 	}
-
 	const judged = policy?.kind !== 'tlsa' || policy.records.length > 0;
 	const verified = judged && tls.failure === null ? 'verified' : 'unverified';
 	const by =
@@ -194,12 +189,10 @@ function tlsResult(plan: Pick<Plan, 'host' | 'hello'>, tls: Tls | null, end: Acc
 	if (end.by === 'tls') {
 		return {policy: type, result: end.failure};
 	}
-
 	if (tls !== null) {
 		const wrong = policy?.kind === 'sts' ? (policy.names ? tls.failure : 'validation-failure') : null;
 		return {policy: type, result: wrong ?? 'success'};
 	}
-
 	const before = end.phase === 'connect' || end.phase === 'greeting' || end.phase === 'ehlo';
 	return before || plan.hello === 'none' ? undefined : {policy: type, result: 'starttls-not-supported'};
 }

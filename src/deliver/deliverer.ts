@@ -9,11 +9,11 @@ import type {SmtpReply} from '../mail/smtp-reply.ts';
 import type {Resolver, SecureResolver} from '../net/dns.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import {readyForNext, type Used} from './conversation.ts';
-import {createFamilies, createRelayHosts, findMxHosts, type LookUp, type NoHost} from './find-hosts.ts';
+import {Families, findMxHosts, type LookUp, type NoHost, RelayHosts} from './find-hosts.ts';
 import {type Host, sameHost, sourceFor} from './host.ts';
 import {capture, simulate, simulatedReply, simulatorKind} from './local-delivery.ts';
-import {createSecureContexts, type Session} from './open-session.ts';
-import {createPool, type Place, type Pool} from './pool.ts';
+import {SecureContexts, type Session} from './open-session.ts';
+import {ConnectionPool, type Slot} from './pool.ts';
 import {demandsOf} from './tls-demand.ts';
 import {type Delivery, isSafeEnvelope} from './transaction.ts';
 import {BrokenTls, LockStepHosts, type TryOptions, tryHosts} from './try-hosts.ts';
@@ -60,61 +60,60 @@ export type DelivererOptions = {
 	readonly idleMs?: number;
 };
 
-export type Deliverer = {
+const defaultIdleMs = 10_000;
+
+/** Hands mail over as its terms say: to MX hosts, to a smarthost; or into a folder. It knows nothing of the queue. */
+export class Deliverer {
+	readonly #options: DelivererOptions;
+	readonly #pool: ConnectionPool;
+	readonly #findHosts: ReturnType<typeof hostFinder>;
+	readonly #tryOptions: Omit<TryOptions, 'sources' | 'relay' | 'notify' | 'accepted'>;
+
+	constructor(options: DelivererOptions) {
+		const {clock, timeouts, maxSessions, hostname, permit, classify, attemptDeadlineMs} = options;
+		if (!/^[\x21-\x7e]+$/.test(hostname)) {
+			throw new Error('the EHLO name must be one word of printable ASCII');
+		}
+		this.#options = options;
+		this.#pool = new ConnectionPool({maxSessions, idleMs: options.idleMs ?? defaultIdleMs, quitMs: timeouts.quit});
+		this.#findHosts = hostFinder(options);
+		this.#tryOptions = {
+			...{hostname, timeouts, clock, permit, classify, attemptDeadlineMs},
+			secureContexts: new SecureContexts(options.ca),
+			brokenTls: new BrokenTls(clock),
+			lockStepHosts: new LockStepHosts(clock),
+		};
+	}
+
+	/** Sets the site's connection limit. 0: deliveries that wait for a connection come back as `released`. */
+	allow(site: string, limit: number): void {
+		this.#pool.allow(site, limit);
+	}
+
+	count(): ReturnType<ConnectionPool['count']> {
+		return this.#pool.count();
+	}
+
+	/** Connections by site, those that are idle or ending included. */
+	bySite(): ReturnType<ConnectionPool['bySite']> {
+		return this.#pool.bySite();
+	}
+
+	/** Takes no more work, waits for open deliveries, ends idle sessions. */
+	close(): Promise<void> {
+		return this.#pool.close();
+	}
+
 	/**
 	 * Tries once to deliver to a recipient, with at most `limit` connections to the site. An aborted signal releases
 	 * the delivery (`released`) unless its data is under way; so does the end of its lifetime before a host was asked.
 	 * Rejects only for a bug of ours.
 	 */
-	readonly deliver: (site: string, limit: number, job: Delivery, signal?: AbortSignal) => Promise<AttemptResult>;
-	/** Sets the site's connection limit. 0: deliveries that wait for a connection come back as `released`. */
-	readonly allow: (site: string, limit: number) => void;
-	readonly count: () => {readonly busy: number; readonly idle: number; readonly waiting: number};
-	/** Connections by site, those that are idle or ending included. */
-	readonly bySite: Pool['bySite'];
-	/** Takes no more work, waits for open deliveries, ends idle sessions. */
-	readonly close: () => Promise<void>;
-};
-
-const defaultIdleMs = 10_000;
-
-/** Hands mail over as its terms say: to MX hosts, to a smarthost; or into a folder. It knows nothing of the queue. */
-export function createDeliverer(options: DelivererOptions): Deliverer {
-	const {mode, clock, timeouts, maxSessions, hostname} = options;
-	if (!/^[\x21-\x7e]+$/.test(hostname)) {
-		throw new Error('the EHLO name must be one word of printable ASCII');
-	}
-
-	const pool = createPool({maxSessions, idleMs: options.idleMs ?? defaultIdleMs, quitMs: timeouts.quit});
-	const findHosts = hostFinder(options);
-	const conversationOptions = {
-		hostname,
-		timeouts,
-		clock,
-		permit: options.permit,
-		secureContexts: createSecureContexts(options.ca),
-		brokenTls: new BrokenTls(clock),
-		lockStepHosts: new LockStepHosts(clock),
-		classify: options.classify,
-		attemptDeadlineMs: options.attemptDeadlineMs,
-	};
-
-	async function giveBack(
-		place: Place,
-		used: Used | null,
-		mailsPerSession: number,
-		judged: Promise<void> | undefined,
-	): Promise<void> {
-		const session = used === null ? null : await readyForNext(used, mailsPerSession, timeouts);
-		await judged;
-		place.release(session);
-	}
-
-	async function deliver(site: string, limit: number, job: Delivery, signal?: AbortSignal): Promise<AttemptResult> {
+	async deliver(site: string, limit: number, job: Delivery, signal?: AbortSignal): Promise<AttemptResult> {
+		const {mode, clock, judged} = this.#options;
 		if (signal !== undefined) {
 			setMaxListeners(0, signal); // One signal may stop any number of deliveries.
 		}
-
 		const begun = clock.now();
 		const result = (outcome: Outcome, attempts: readonly Attempt[], sentAt: string | null): AttemptResult => ({
 			recipientId: job.recipientId,
@@ -130,18 +129,15 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 			const at = storeTime(begun);
 			return reply === null ? result(outcome, [], null) : result(outcome, [simulatedAttempt(at, reply)], at);
 		}
-
 		if (mode.kind === 'capture') {
 			const outcome = await capture(mode.folder, job);
 			return result(outcome, [], outcome.kind === 'delivered' ? storeTime(begun) : null);
 		}
-
 		if (!isSafeEnvelope(job.envelope)) {
 			return result({kind: 'errored', reason: 'bad_envelope'}, [], null);
 		}
-
-		const expected = pool.expect(site, Math.max(1, limit));
-		const found = await findHosts(job).catch(error => {
+		const expected = this.#pool.expect(site, Math.max(1, limit));
+		const found = await this.#findHosts(job).catch(error => {
 			expected();
 			throw error;
 		});
@@ -157,35 +153,41 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 				null,
 			);
 		}
-
 		const {terms} = job;
 		// A recipient that was tried before goes to the next host in turn first.
 		const wanted = job.attempt === 1 ? found : found.filter(({name: host}) => host === found[0]?.name);
-		const asked = pool.acquire(site, limit, {
+		const asked = this.#pool.acquire(site, limit, {
 			fits: session => serves(session, wanted, terms),
 			waitMs: job.endsAt - clock.now(),
 			signal,
 		});
 		expected();
-		const place = await asked;
-		if (place === null) {
+		const slot = await asked;
+		if (slot === null) {
 			return result({kind: 'released'}, [], null);
 		}
-
 		let used: Used | null = null;
 		let accepted = false;
 		try {
-			const tried = await tryHosts(job, found, place.session, {...conversationOptions, ...onTerms(terms)}, signal);
+			const tried = await tryHosts(job, found, slot.session, {...this.#tryOptions, ...onTerms(terms)}, signal);
 			used = tried.used;
 			accepted = tried.outcome.kind === 'delivered' || tried.outcome.kind === 'relayed';
 			return result(tried.outcome, tried.attempts, tried.sentAt);
 		} finally {
-			const judged = accepted ? undefined : options.judged?.(job.recipientId);
-			void giveBack(place, used, terms.mailsPerSession, judged); // The caller need not wait for RSET or QUIT.
+			void this.#giveBack(slot, used, terms, accepted ? undefined : judged?.(job.recipientId)); // RSET and QUIT take time.
 		}
 	}
 
-	return {deliver, allow: pool.allow, count: pool.count, bySite: pool.bySite, close: pool.close};
+	async #giveBack(
+		slot: Slot,
+		used: Used | null,
+		{mailsPerSession}: Terms,
+		judged: Promise<void> | undefined,
+	): Promise<void> {
+		const session = used === null ? null : await readyForNext(used, mailsPerSession, this.#options.timeouts);
+		await judged;
+		slot.release(session);
+	}
 }
 
 function simulatedAttempt(at: string, {code, enhanced, text: reply}: SmtpReply): Attempt {
@@ -212,11 +214,11 @@ function onTerms({nextHop, sources}: Terms): Pick<TryOptions, 'sources' | 'relay
 
 function hostFinder(options: DelivererOptions): (job: Delivery) => Promise<Host[] | NoHost> {
 	const {mode, resolver, secureResolver, allowPrivateMx, clock, lookUp} = options;
-	const relayHosts = createRelayHosts({clock, ...(lookUp === undefined ? {} : {lookUp})});
+	const relayHosts = new RelayHosts(clock, lookUp);
 	const port = mode.kind === 'hosts' ? mode.port : 0;
 	const mx = {
 		resolver,
-		families: createFamilies({ipv6: options.ipv6 ?? true, resolver, allowPrivate: allowPrivateMx, clock}),
+		families: new Families({ipv6: options.ipv6 ?? true, resolver, allowPrivate: allowPrivateMx, clock}),
 		port,
 		allowPrivateMx,
 		ownAddresses: new Set(options.ownAddresses ?? []),
@@ -224,7 +226,7 @@ function hostFinder(options: DelivererOptions): (job: Delivery) => Promise<Host[
 	return job => {
 		const {terms, destination} = job;
 		return terms.nextHop.kind === 'relay'
-			? relayHosts(terms.nextHop.relays, job.asked)
+			? relayHosts.find(terms.nextHop.relays, job.asked)
 			: findMxHosts(destination, job, {...mx, demandOf: demandsOf(destination, terms, {secureResolver, port})});
 	};
 }

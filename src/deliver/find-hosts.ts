@@ -18,7 +18,7 @@ import type {DemandOf, HostDemand} from './tls-demand.ts';
 export type MxHostsOptions = {
 	readonly resolver: Resolver;
 	/** The address families that are reachable. */
-	readonly families: (sources: readonly Source[]) => Promise<Families>;
+	readonly families: Pick<Families, 'of'>;
 	readonly port: number;
 	/** For a lab: also addresses that are not public. */
 	readonly allowPrivateMx: boolean;
@@ -80,7 +80,7 @@ async function hostAddressesOf(
 	options: MxHostsOptions,
 ): Promise<Host[] | NoHost> {
 	const {terms, noAddressBefore = false, asked = []} = recipient;
-	const families = await options.families(terms.sources);
+	const families = await options.families.of(terms.sources);
 	const lotOf = createLots(recipient);
 	const lookUp = async ({exchange: host}: MxRecord) => {
 		const found = await hostAddresses(host, noAddressBefore, families, options.resolver, lotOf);
@@ -108,13 +108,11 @@ async function hostAddressesOf(
 				isEnd = true;
 				break;
 			}
-
 			if (demand?.kind === 'refused') {
 				unmet ??= demand;
 				isEnd ||= demand.by === 'dnssec' && isWhole;
 				continue;
 			}
-
 			const allowed = addresses.filter(address => options.allowPrivateMx || isPublicAddress(address));
 			refused ??= allowed.length < addresses.length ? `${host} has no public address` : null;
 			const common = {name: host, port: options.port, implicitTls: false, login: null};
@@ -123,23 +121,18 @@ async function hostAddressesOf(
 			unasked += allowed.filter(address => !asked.some(one => one.host === host && one.ip === address)).length;
 		}
 	}
-
 	if (hosts.length > 0) {
 		return ofBothFamilies(inTurn(hosts, asked));
 	}
-
 	if (unmet !== null) {
 		return policyFailure(unmet);
 	}
-
 	if (failure !== null) {
 		return dnsFailure(failure);
 	}
-
 	if (refused !== null) {
 		return refusal('network', refused.endsWith('this system') ? '5.4.6' : '5.4.4', refused);
 	}
-
 	const names = exchanges.slice(0, mostAddresses).map(({exchange}) => exchange);
 	const others = await otherAddresses(names, families, options.resolver, lotOf);
 	if (others.some(address => options.allowPrivateMx || isPublicAddress(address))) {
@@ -150,7 +143,6 @@ async function hostAddressesOf(
 			`the mail hosts of ${domain} have only ${family}, which this machine does not send by`,
 		);
 	}
-
 	return others.length > 0
 		? refusal('network', '5.4.4', `no mail host of ${domain} has a public address`)
 		: noAddress(domain, noAddressBefore);
@@ -160,7 +152,7 @@ async function hostAddressesOf(
 async function hostAddresses(
 	host: string,
 	fresh: boolean,
-	families: Families,
+	families: Reachable,
 	resolver: Resolver,
 	lotOf: Lots,
 ): Promise<{addresses: string[]; failure: string | null}> {
@@ -185,21 +177,19 @@ function interleaved(first: readonly string[], second: readonly string[]): strin
 	for (let n = 0; n < Math.max(first.length, second.length); n++) {
 		all.push(...first.slice(n, n + 1), ...second.slice(n, n + 1));
 	}
-
 	return all;
 }
 
 /** The hosts' addresses of the unreachable family: the domain is not at fault. */
 async function otherAddresses(
 	hosts: readonly string[],
-	{v4, v6}: Families,
+	{v4, v6}: Reachable,
 	resolver: Resolver,
 	lotOf: Lots,
 ): Promise<readonly string[]> {
 	if (v4 && v6) {
 		return [];
 	}
-
 	const found = await Promise.all(hosts.map(host => hostAddresses(host, false, {v4: !v4, v6: !v6}, resolver, lotOf)));
 	return found.flatMap(({addresses}) => addresses);
 }
@@ -233,7 +223,6 @@ function shuffled<T>(all: readonly T[], lotOf: (one: T) => number): readonly T[]
 	if (all.length < 2) {
 		return all;
 	}
-
 	const lots = all.map(one => ({one, drawn: lotOf(one)}));
 	return lots.sort((a, b) => a.drawn - b.drawn).map(({one}) => one);
 }
@@ -246,7 +235,6 @@ function inTurn(hosts: readonly Host[], asked: readonly Asked[]): readonly Host[
 	if (asked.length === 0) {
 		return hosts;
 	}
-
 	const turns = new Map(asked.map(({host, ip}, turn) => [`${host} ${ip}`, turn]));
 	const lastTry = asked.at(-1)?.n;
 	const greylisting = asked.find(
@@ -255,7 +243,6 @@ function inTurn(hosts: readonly Host[], asked: readonly Asked[]): readonly Host[
 	if (greylisting !== undefined) {
 		turns.set(`${greylisting.host} ${greylisting.ip}`, -2);
 	}
-
 	const turnOf = ({name: host, address}: Host) => turns.get(`${host} ${address}`) ?? -1;
 	return hosts.toSorted((a, b) => turnOf(a) - turnOf(b));
 }
@@ -276,9 +263,9 @@ function usable(records: readonly MxRecord[]): MxRecord[] {
 }
 
 /** The address families that are reachable. */
-type Families = {readonly v4: boolean; readonly v6: boolean};
+type Reachable = {readonly v4: boolean; readonly v6: boolean};
 
-export type FamiliesOptions = {
+type FamiliesOptions = {
 	/** MAILCTL_IPV6. */
 	readonly ipv6: boolean;
 	readonly resolver: Pick<Resolver, 'ptr'>;
@@ -289,47 +276,51 @@ export type FamiliesOptions = {
 	readonly ownAddresses?: () => readonly string[];
 };
 
-/** Asking the system for its addresses costs as much as a mail. */
+/** How long addresses are kept: asking the system costs as much as a mail. */
 const keptMs = 60_000;
 
-/**
- * The families that mail may be sent by from these sources (none: the system's own). IPv6 needs an address with a name
- * in DNS: large providers refuse mail from others permanently (R1.6).
- */
-export function createFamilies(options: FamiliesOptions) {
-	const {ipv6, resolver, allowPrivate, clock, ownAddresses = interfaceAddresses} = options;
-	let own: readonly string[] = [];
-	let ownUntil = Number.NEGATIVE_INFINITY;
+/** The families that mail may be sent by. Keeps the addresses of this machine for a minute. */
+export class Families {
+	readonly #options: FamiliesOptions;
+	#own: readonly string[] = [];
+	#ownUntil = Number.NEGATIVE_INFINITY;
 
-	function ownNow(): readonly string[] {
-		if (clock.monotonic() >= ownUntil) {
-			own = ownAddresses();
-			ownUntil = clock.monotonic() + keptMs;
-		}
-
-		return own;
+	constructor(options: FamiliesOptions) {
+		this.#options = options;
 	}
 
-	async function isNamed(address: string): Promise<boolean> {
-		// A look-up that failed says nothing.
-		const {kind} = await resolver.ptr(reverseName(address));
-		return kind === 'found' || kind === 'failed';
-	}
-
-	return async (sources: readonly Source[]): Promise<Families> => {
+	/**
+	 * By mail from these sources (none: the system's own). IPv6 needs an address with a name in DNS: large providers refuse
+	 * mail from others permanently (R1.6).
+	 */
+	async of(sources: readonly Source[]): Promise<Reachable> {
+		const {ipv6, allowPrivate} = this.#options;
 		const v4 = sources.length === 0 || sources.some(({address}) => !isIPv6(address));
 		if (!ipv6) {
 			return {v4, v6: false};
 		}
-
-		const from = (sources.length === 0 ? ownNow() : sources.map(({address}) => address)).filter(isIPv6);
+		const from = (sources.length === 0 ? this.#ownNow() : sources.map(({address}) => address)).filter(isIPv6);
 		if (allowPrivate) {
 			return {v4, v6: from.length > 0};
 		}
-
-		const named = await Promise.all(from.filter(isPublicAddress).map(isNamed));
+		const named = await Promise.all(from.filter(isPublicAddress).map(address => this.#isNamed(address)));
 		return {v4, v6: named.includes(true)};
-	};
+	}
+
+	#ownNow(): readonly string[] {
+		const {clock, ownAddresses = interfaceAddresses} = this.#options;
+		if (clock.monotonic() >= this.#ownUntil) {
+			this.#own = ownAddresses();
+			this.#ownUntil = clock.monotonic() + keptMs;
+		}
+		return this.#own;
+	}
+
+	async #isNamed(address: string): Promise<boolean> {
+		// A failed look-up decides nothing.
+		const {kind} = await this.#options.resolver.ptr(reverseName(address));
+		return kind === 'found' || kind === 'failed';
+	}
 }
 
 function interfaceAddresses(): string[] {
@@ -344,52 +335,49 @@ export const systemLookUp: LookUp = async host => {
 	return found.map(({address}) => address);
 };
 
-const lookedUpMs = 60_000;
+/** Finds the addresses of smarthosts, and keeps them for a minute. */
+export class RelayHosts {
+	readonly #clock: Clock;
+	readonly #lookUp: LookUp;
+	readonly #kept = new Map<string, {readonly until: number; readonly addresses: Promise<readonly string[]>}>();
 
-/**
- * Finds the addresses of smarthosts, in their order, those asked before last; one that cannot be found is the
- * next one's turn. None is crowded out by the many addresses of another: each is there at least once.
- */
-export function createRelayHosts({
-	clock,
-	lookUp = systemLookUp,
-}: {
-	readonly clock: Clock;
-	readonly lookUp?: LookUp;
-}): (relays: readonly Relay[], asked?: readonly Asked[]) => Promise<Host[] | NoHost> {
-	const kept = new Map<string, {readonly until: number; readonly addresses: Promise<readonly string[]>}>();
-
-	function addresses(host: string): Promise<readonly string[]> {
-		if (isIP(host) !== 0) {
-			return Promise.resolve([host]);
-		}
-
-		const known = kept.get(host);
-		if (known !== undefined && known.until > clock.monotonic()) {
-			return known.addresses;
-		}
-
-		const found = lookUp(host);
-		kept.set(host, {until: clock.monotonic() + lookedUpMs, addresses: found});
-		found.catch(() => kept.delete(host));
-		return found;
+	constructor(clock: Clock, lookUp: LookUp = systemLookUp) {
+		this.#clock = clock;
+		this.#lookUp = lookUp;
 	}
 
-	return async (relays, asked = []) => {
+	/**
+	 * In the order of the smarthosts, addresses asked before last; one that cannot be found is skipped. None is crowded out by
+	 * the many addresses of another: each is there at least once.
+	 */
+	async find(relays: readonly Relay[], asked: readonly Asked[] = []): Promise<Host[] | NoHost> {
 		const found: Array<readonly Host[]> = [];
 		let failure = 'no smarthost is set';
 		for (const relay of relays) {
 			try {
-				const hosts = (await addresses(relay.host)).map(address => hostTo(relay, address));
+				const hosts = (await this.#addresses(relay.host)).map(address => hostTo(relay, address));
 				found.push(inTurn(hosts, asked));
 			} catch (error) {
 				failure = `the smarthost ${relay.host} was not found: ${(error as NodeJS.ErrnoException).code ?? String(error)}`;
 			}
 		}
-
 		const hosts = shared(found, Math.max(mostAddresses, found.length));
 		return hosts.length > 0 ? hosts : deferral('config', '4.4.3', failure);
-	};
+	}
+
+	#addresses(host: string): Promise<readonly string[]> {
+		if (isIP(host) !== 0) {
+			return Promise.resolve([host]);
+		}
+		const known = this.#kept.get(host);
+		if (known !== undefined && known.until > this.#clock.monotonic()) {
+			return known.addresses;
+		}
+		const found = this.#lookUp(host);
+		this.#kept.set(host, {until: this.#clock.monotonic() + keptMs, addresses: found});
+		found.catch(() => this.#kept.delete(host));
+		return found;
+	}
 }
 
 function hostTo({host, port, secure, tls, user, password}: Relay, address: string): Host {
@@ -409,7 +397,6 @@ function shared<T>(lists: ReadonlyArray<readonly T[]>, most: number): T[] {
 			}
 		}
 	}
-
 	return lists.flatMap((list, n) => list.slice(0, depths[n]));
 }
 

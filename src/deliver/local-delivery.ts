@@ -23,7 +23,6 @@ export async function capture(folder: string, {recipientId, data}: Delivery): Pr
 	if (!isId('rcp', recipientId)) {
 		throw new Error('a captured mail needs the id of a recipient');
 	}
-
 	const file = path.join(folder, capturedName(recipientId));
 	const partial = partialFile(folder, recipientId);
 	try {
@@ -88,7 +87,6 @@ export function simulatorKind(address: string): SimulatorKind {
 	if (address.slice(at + 1).toLowerCase() !== simulatorDomain) {
 		return 'delivered';
 	}
-
 	const [local = ''] = address.slice(0, at).toLowerCase().split('+');
 	return simulatorKinds.find(kind => kind === local) ?? 'delivered';
 }

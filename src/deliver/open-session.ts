@@ -54,20 +54,17 @@ export async function openSession(host: Host, options: SessionOptions): Promise<
 	if (broken !== null) {
 		return stopped('connect', broken);
 	}
-
 	if (implicitTls) {
 		const stop = await secure(connection, host, options);
 		if (stop !== null) {
 			return stop;
 		}
 	}
-
 	const greeting = await connection.read(timeouts.greeting);
 	if ('lost' in greeting || greeting.code !== 220) {
 		const stop = stopped('greeting', greeting);
 		return refused(connection, implicitTls ? afterHandshake(host, stop) : stop);
 	}
-
 	// Plain text may be asked for only where it is allowed.
 	const mayDoWithout = host.tls === 'none' || (host.tls === 'opportunistic' && options.hello === 'none');
 	const wantsTls = !implicitTls && !mayDoWithout;
@@ -79,23 +76,19 @@ export async function openSession(host: Host, options: SessionOptions): Promise<
 	if ('by' in extensions) {
 		return refused(connection, extensions);
 	}
-
 	let {tlsFailed} = options;
 	if (wantsTls) {
 		const upgraded = await upgrade(connection, host, extensions, options);
 		if ('by' in upgraded) {
 			return refused(connection, upgraded);
 		}
-
 		tlsFailed = extensions.starttls && connection.tls() === null;
 		extensions = upgraded;
 	}
-
 	const stop = host.login === null ? null : await logInSafely(connection, host, extensions, timeouts.ehlo);
 	if (stop !== null) {
 		return refused(connection, stop);
 	}
-
 	const used = options.plainHelo ? noExtensions : extensions;
 	return {host, connection, extensions: used, localAddress, tlsFailed, mails: 0, taken: 0, refusals: 0};
 }
@@ -114,7 +107,6 @@ async function ehlo(connection: SmtpConnection, hostname: string, timeoutMs: num
 	if ('lost' in reply || reply.code === 421 || (reply.code !== 250 && reply.code < 400)) {
 		return stopped('ehlo', reply);
 	}
-
 	return reply.code === 250 ? parseExtensions(reply.lines) : helo(connection, hostname, timeoutMs);
 }
 
@@ -135,29 +127,24 @@ async function upgrade(
 	if (!extensions.starttls) {
 		return host.tls === 'opportunistic' ? extensions : demanded(connection, host, 'the server does not offer TLS');
 	}
-
 	connection.write(['STARTTLS\r\n'], 1);
 	const reply = await connection.read(timeouts.starttls);
 	if ('lost' in reply) {
 		return failedTls(host, reply);
 	}
-
 	if (reply.code !== 220) {
 		if (host.tls === 'opportunistic' && reply.code >= 400 && reply.code !== 421) {
 			return extensions;
 		}
-
 		// The server's state after 421, or after a code that is no answer to STARTTLS, is unknown.
 		return reply.code === 421 && host.tls !== 'opportunistic'
 			? stopped('starttls', reply)
 			: demanded(connection, host, `the server refused to start TLS: ${reply.code} ${reply.lines.join(' ')}`);
 	}
-
 	const stop = await secure(connection, host, options);
 	if (stop !== null) {
 		return stop;
 	}
-
 	const mayDoWithout = host.tls === 'opportunistic';
 	const timeoutMs = mayDoWithout ? timeouts.starttls : timeouts.ehlo;
 	const offered =
@@ -176,7 +163,6 @@ function afterHandshake(host: Host, stop: Stop): Stop {
 	if (stop.by === 'loss' && (mayDoWithout || stop.errno?.startsWith('ERR_SSL_') === true)) {
 		return failedTls(host, {lost: stop.text, ...(stop.errno === undefined ? {} : {errno: stop.errno})});
 	}
-
 	// It took the same command a moment ago in plain text. One that is busy (4xx) is no reason to do without TLS.
 	return stop.by === 'reply' && mayDoWithout && (stop.reply.code < 400 || stop.reply.code >= 500)
 		? failedTls(host, {
@@ -197,7 +183,7 @@ async function secure(connection: SmtpConnection, host: Host, options: SessionOp
 	const {secureContexts, timeouts, clock} = options;
 	const {name, tls, tlsPolicy: policy} = host;
 	const hello = options.hello === 'reduced' ? 'reduced' : 'usual';
-	const secureContext = secureContexts(hello, tls !== 'opportunistic');
+	const secureContext = secureContexts.of(hello, tls !== 'opportunistic');
 	const demand =
 		policy?.kind === 'tlsa' && policy.records.length > 0
 			? {
@@ -228,7 +214,6 @@ async function logInSafely(
 	if (!safe) {
 		return {by: 'login', phase: 'auth', text: 'the password is not sent over an unencrypted connection'};
 	}
-
 	return host.login === null ? null : logIn(connection, host.login, extensions.auth, timeoutMs);
 }
 
@@ -248,7 +233,6 @@ async function logIn(
 	if (stop === null) {
 		connection.changeReplies(null);
 	}
-
 	return stop;
 }
 
@@ -266,12 +250,10 @@ async function authenticate(
 	if (offered.includes('PLAIN')) {
 		return unlessCode(235, await say(`AUTH PLAIN ${plainResponse(login)}`));
 	}
-
 	if (!offered.includes('LOGIN')) {
 		const text = `the server offers no way to log in that we know (${offered.join(' ') || 'none'})`;
 		return {by: 'login', phase: 'auth', text: printable(text)};
 	}
-
 	const steps: ReadonlyArray<readonly [line: string, code: number]> = [
 		['AUTH LOGIN', 334],
 		[base64(login.user), 334],
@@ -283,7 +265,6 @@ async function authenticate(
 			return stop;
 		}
 	}
-
 	return null;
 }
 
@@ -297,29 +278,29 @@ function unlessCode(code: number, answer: Answer): Stop | null {
  */
 export type Hello = 'usual' | 'reduced' | 'none';
 
-/** What the TLS of a connection is made with; `strict`: TLS is demanded. */
-export type SecureContexts = (hello: 'usual' | 'reduced', strict: boolean) => SecureContext;
-
+const usual = {minVersion: 'TLSv1.2'} as const;
 const small = {maxVersion: 'TLSv1.2', ecdhCurve: 'P-256'} as const;
+const strictly = {...small, minVersion: 'TLSv1.2'} as const;
 // Where plain text comes next, TLS 1.0 and short keys are better than nothing (RFC 7435 §3); Node refuses them by default.
 const old = {...small, minVersion: 'TLSv1', ciphers: 'DEFAULT:@SECLEVEL=0'} as const;
 
-/**
- * Each context is made once: to read all public certificates for each connection would cost milliseconds.
- *
- * @param ca PEM of certificate authorities to trust in addition to the public ones
- */
-export function createSecureContexts(ca: string | undefined): SecureContexts {
-	const trusted = ca === undefined ? {} : {ca: [...rootCertificates, ca]};
-	const made = new Map<object, SecureContext>();
-	const usual = {minVersion: 'TLSv1.2'} as const;
-	const strictly = {...small, minVersion: 'TLSv1.2'} as const;
-	return (hello, strict) => {
+/** What the TLS of connections is made with. Each context is made once: reading all public certificates costs milliseconds. */
+export class SecureContexts {
+	readonly #trusted: {readonly ca?: string[]};
+	readonly #made = new Map<object, SecureContext>();
+
+	/** `ca`: PEM of certificate authorities to trust in addition to the public ones. */
+	constructor(ca: string | undefined) {
+		this.#trusted = ca === undefined ? {} : {ca: [...rootCertificates, ca]};
+	}
+
+	/** `strict`: TLS is demanded. */
+	of(hello: 'usual' | 'reduced', strict: boolean): SecureContext {
 		const options = hello === 'usual' ? usual : strict ? strictly : old;
-		const context = made.get(options) ?? createSecureContext({...trusted, ...options});
-		made.set(options, context);
+		const context = this.#made.get(options) ?? createSecureContext({...this.#trusted, ...options});
+		this.#made.set(options, context);
 		return context;
-	};
+	}
 }
 
 /** What a server offers in its answer to EHLO (RFC 5321 §4.1.1.1), as far as we use it. */
@@ -353,7 +334,6 @@ function parseExtensions(lines: readonly string[]): Extensions {
 		const [keyword = '', ...parameters] = line.trim().toUpperCase().split(/[ =]+/);
 		offered.set(keyword, [offered.get(keyword), ...parameters].filter(Boolean).join(' '));
 	}
-
 	const size = offered.get('SIZE');
 	// RFC 1870 §4: zero, or no number, is no fixed limit.
 	const largest = size !== undefined && /^\d{1,15}$/.test(size) ? Number(size) : 0;

@@ -2,39 +2,19 @@ import {setTimeout as pause} from 'node:timers/promises';
 import type {Session} from './open-session.ts';
 
 /** The right to hold one connection to a site. */
-export type Place = {
+export type Slot = {
 	/** A session to use again, or null: open one. */
 	readonly session: Session | null;
-	/** Gives the place back, with the session if another mail can be sent on it. */
+	/** Gives the slot back, with the session if another mail can be sent on it. */
 	readonly release: (session: Session | null) => void;
 };
 
 type Wanted = {
-	/** Whether an idle session leads where this mail goes. */
+	/** Whether this mail may go on an idle session. */
 	readonly fits: (session: Session) => boolean;
 	/** It waits no longer. */
 	readonly waitMs: number;
 	readonly signal?: AbortSignal | undefined;
-};
-
-export type Pool = {
-	/**
-	 * Waits for a place at the site, which holds at most `limit` connections, idle ones included, or what was allowed since;
-	 * null: stopped before, or none within the time.
-	 */
-	readonly acquire: (site: string, limit: number, wanted: Wanted) => Promise<Place | null>;
-	/**
-	 * Announces mail for the site, which may have that many connections. Later limits hold for it too. Call the result
-	 * when the mail comes or is cancelled.
-	 */
-	readonly expect: (site: string, limit: number) => () => void;
-	/** Sets the site's connection limit; 0 sends waiting mail away. */
-	readonly allow: (site: string, limit: number) => void;
-	readonly count: () => {readonly busy: number; readonly idle: number; readonly waiting: number};
-	/** Connections by site, those that are idle or ending included. */
-	readonly bySite: () => Array<readonly [site: string, connections: number]>;
-	/** Sends the waiting away, ends idle sessions, waits for the busy ones. */
-	readonly close: () => Promise<void>;
 };
 
 type PoolOptions = {
@@ -47,7 +27,7 @@ type PoolOptions = {
 
 type Waiter = {
 	readonly fits: (session: Session) => boolean;
-	readonly grant: (place: Place | null) => void;
+	readonly grant: (slot: Slot | null) => void;
 };
 
 type Idle = {readonly session: Session; readonly timer: NodeJS.Timeout};
@@ -70,278 +50,276 @@ export const goneMs = 50;
 
 const longestTimer = 2 ** 31 - 1;
 
-/** Lends places for connections, site by site in turn, and keeps sessions warm between mails. */
-export function createPool({maxSessions, idleMs, quitMs}: PoolOptions): Pool {
-	const sites = new Map<string, Site>();
+/** Lends slots for connections, site by site in turn, and keeps sessions warm between mails. */
+export class ConnectionPool {
+	readonly #options: PoolOptions;
+	readonly #sites = new Map<string, Site>();
 	/** Sites with waiters; the one served last is at the end. */
-	const turns = new Map<string, Site>();
-	let open = 0; // Busy, idle and ending: all that may be a connection.
-	let idle = 0;
-	let ending = 0;
-	let closed: (() => void) | null = null;
+	readonly #waiting = new Map<string, Site>();
+	/** Busy, idle and ending: all that may be a connection. */
+	#open = 0;
+	#idle = 0;
+	#ending = 0;
+	#closed: (() => void) | null = null;
 
-	function siteOf(name: string, limit: number): Site {
-		let site = sites.get(name);
+	constructor(options: PoolOptions) {
+		this.#options = options;
+	}
+
+	/**
+	 * Waits for a slot at the site, which holds at most `limit` connections, idle ones included, or what was allowed since;
+	 * null: stopped before, or none within the time.
+	 */
+	acquire(name: string, limit: number, {fits, waitMs, signal}: Wanted): Promise<Slot | null> {
+		const site = this.#siteOf(name, Math.max(1, limit));
+		if (this.#closed !== null || signal?.aborted === true || site.limit === 0 || waitMs <= 0) {
+			this.#forget(name, site);
+			return Promise.resolve(null);
+		}
+		return new Promise(resolve => {
+			let timer: NodeJS.Timeout | undefined;
+			let isServed = false;
+			const waiter: Waiter = {
+				fits,
+				grant(slot) {
+					isServed = true;
+					clearTimeout(timer);
+					signal?.removeEventListener('abort', leave);
+					resolve(slot);
+				},
+			};
+			const leave = () => {
+				clearTimeout(timer);
+				signal?.removeEventListener('abort', leave);
+				site.waiters.splice(site.waiters.indexOf(waiter), 1);
+				if (site.waiters.length === 0) {
+					this.#waiting.delete(name);
+				}
+				this.#forget(name, site);
+				resolve(null);
+			};
+			signal?.addEventListener('abort', leave, {once: true});
+			site.waiters.push(waiter);
+			this.#waiting.set(name, site);
+			this.#serve();
+			if (!isServed) {
+				timer = setTimeout(leave, Math.min(waitMs, longestTimer));
+			}
+		});
+	}
+
+	/**
+	 * Announces mail for the site, which may have that many connections. Later limits hold for it too. Call the result
+	 * when the mail comes or is cancelled.
+	 */
+	expect(name: string, limit: number): () => void {
+		const site = this.#siteOf(name, limit);
+		site.expected += 1;
+		this.allow(name, limit);
+		return () => {
+			site.expected -= 1;
+			this.#forget(name, site);
+		};
+	}
+
+	/** Sets the site's connection limit; 0 sends waiting mail away. */
+	allow(name: string, limit: number): void {
+		const site = this.#sites.get(name);
+		if (site === undefined) {
+			return;
+		}
+		site.limit = limit;
+		while (site.idle.length > 0 && site.busy + site.idle.length > limit) {
+			this.#endIdle(name, site);
+		}
+		for (const waiter of limit === 0 ? site.waiters.splice(0) : []) {
+			waiter.grant(null);
+		}
+		if (site.waiters.length === 0) {
+			this.#waiting.delete(name);
+		}
+		this.#forget(name, site);
+		this.#serve();
+	}
+
+	/** Connections by site, those that are idle or ending included. */
+	bySite(): Array<readonly [site: string, connections: number]> {
+		const counts = Array.from(
+			this.#sites,
+			([name, site]) => [name, site.busy + site.ending + site.idle.length] as const,
+		);
+		return counts.filter(([, connections]) => connections > 0);
+	}
+
+	count(): {readonly busy: number; readonly idle: number; readonly waiting: number} {
+		let waiting = 0;
+		for (const site of this.#waiting.values()) {
+			waiting += site.waiters.length;
+		}
+		return {busy: this.#open - this.#idle - this.#ending, idle: this.#idle, waiting};
+	}
+
+	/** Sends the waiting away, ends idle sessions, waits for the busy ones. */
+	async close(): Promise<void> {
+		const emptied = new Promise<void>(resolve => {
+			this.#closed = resolve;
+		});
+		for (const site of this.#waiting.values()) {
+			for (const waiter of site.waiters.splice(0)) {
+				waiter.grant(null);
+			}
+		}
+		this.#waiting.clear();
+		for (const [name, site] of this.#sites) {
+			while (site.idle.length > 0) {
+				this.#endIdle(name, site);
+			}
+		}
+		if (this.#open > 0) {
+			await emptied;
+		}
+	}
+
+	#siteOf(name: string, limit: number): Site {
+		let site = this.#sites.get(name);
 		if (site === undefined) {
 			site = {limit, waiters: [], idle: [], busy: 0, ending: 0, expected: 0};
-			sites.set(name, site);
+			this.#sites.set(name, site);
 		}
-
 		return site;
 	}
 
-	function forget(name: string, site: Site): void {
+	#forget(name: string, site: Site): void {
 		if (site.busy + site.ending + site.idle.length + site.waiters.length + site.expected === 0) {
-			sites.delete(name);
+			this.#sites.delete(name);
 		}
-
-		if (open === 0) {
-			closed?.();
+		if (this.#open === 0) {
+			this.#closed?.();
 		}
 	}
 
-	function takeIdle(site: Site, index: number): Session {
+	#takeIdle(site: Site, index: number): Session {
 		const [taken] = site.idle.splice(index, 1) as [Idle];
 		clearTimeout(taken.timer);
-		idle -= 1;
+		this.#idle -= 1;
 		return taken.session;
 	}
 
-	/** Ends an idle session, by default the one idle for longest; its place is free when it is gone. */
-	function endIdle(name: string, site: Site, index = 0): void {
-		void end(name, site, takeIdle(site, index).connection.quit(quitMs));
+	/** Ends an idle session, by default the one idle for longest; its slot is free when it is gone. */
+	#endIdle(name: string, site: Site, index = 0): void {
+		void this.#end(name, site, this.#takeIdle(site, index).connection.quit(this.#options.quitMs));
 	}
 
-	async function end(name: string, site: Site, quit?: Promise<void>): Promise<void> {
+	async #end(name: string, site: Site, quit?: Promise<void>): Promise<void> {
 		site.ending += 1;
-		ending += 1;
+		this.#ending += 1;
 		await quit;
 		await pause(goneMs);
 		site.ending -= 1;
-		ending -= 1;
-		open -= 1;
-		forget(name, site);
-		serve();
+		this.#ending -= 1;
+		this.#open -= 1;
+		this.#forget(name, site);
+		this.#serve();
 	}
 
-	function dropLost(name: string, site: Site, session: Session): void {
+	#dropLost(name: string, site: Site, session: Session): void {
 		const index = site.idle.findIndex(entry => entry.session === session);
 		if (index !== -1) {
-			takeIdle(site, index);
-			void end(name, site);
+			this.#takeIdle(site, index);
+			void this.#end(name, site);
 		}
 	}
 
-	function keep(name: string, site: Site, session: Session): void {
+	#keep(name: string, site: Site, session: Session): void {
 		const timer = setTimeout(() => {
 			const index = site.idle.findIndex(entry => entry.session === session);
 			if (index !== -1) {
-				endIdle(name, site, index);
+				this.#endIdle(name, site, index);
 			}
-		}, idleMs);
+		}, this.#options.idleMs);
 		site.idle.push({session, timer});
-		idle += 1;
+		this.#idle += 1;
 	}
 
-	function lend(name: string, site: Site, session: Session | null): Place {
+	#lend(name: string, site: Site, session: Session | null): Slot {
 		site.busy += 1;
 		if (session === null) {
-			open += 1;
+			this.#open += 1;
 		}
-
 		return {
 			session,
-			release(back) {
+			release: back => {
 				site.busy -= 1;
 				if (back === null || back.connection.lost() !== null) {
-					void end(name, site);
+					void this.#end(name, site);
 				} else {
 					if (back !== session) {
-						back.connection.onceLost(() => dropLost(name, site, back));
+						back.connection.onceLost(() => this.#dropLost(name, site, back));
 					}
-
-					keep(name, site, back);
-					if (closed !== null || site.busy + site.idle.length > site.limit) {
-						endIdle(name, site);
+					this.#keep(name, site, back);
+					if (this.#closed !== null || site.busy + site.idle.length > site.limit) {
+						this.#endIdle(name, site);
 					}
 				}
-
-				forget(name, site);
-				serve();
+				this.#forget(name, site);
+				this.#serve();
 			},
 		};
 	}
 
 	/** What the site's first waiter can have now; `full`: nothing until a connection elsewhere ends. */
-	function offer(name: string, site: Site, waiter: Waiter): Place | 'later' | 'full' {
+	#offer(name: string, site: Site, waiter: Waiter): Slot | 'later' | 'full' {
 		if (site.busy + site.ending >= site.limit) {
 			return 'later';
 		}
-
 		const fitting = site.idle.findLastIndex(({session}) => waiter.fits(session));
 		if (fitting !== -1) {
-			return lend(name, site, takeIdle(site, fitting));
+			return this.#lend(name, site, this.#takeIdle(site, fitting));
 		}
-
 		if (site.busy + site.ending + site.idle.length >= site.limit) {
-			endIdle(name, site);
+			this.#endIdle(name, site);
 			return 'later';
 		}
-
-		return open < maxSessions ? lend(name, site, null) : 'full';
+		return this.#open < this.#options.maxSessions ? this.#lend(name, site, null) : 'full';
 	}
 
 	/** Ends the oldest idle session of some site. */
-	function makeRoom(): void {
-		for (const [name, site] of sites) {
+	#endSomeIdle(): void {
+		for (const [name, site] of this.#sites) {
 			if (site.idle.length > 0) {
-				endIdle(name, site);
+				this.#endIdle(name, site);
 				return;
 			}
 		}
 	}
 
 	/** Serves the first waiter of each site, again and again until nothing can be lent. */
-	function serve(): void {
+	#serve(): void {
 		for (let lent = true; lent; ) {
 			lent = false;
 			let full = 0;
-			for (const [name, site] of [...turns]) {
+			for (const [name, site] of [...this.#waiting]) {
 				const waiter = site.waiters[0] as Waiter;
-				const place = offer(name, site, waiter);
-				if (place === 'later') {
+				const slot = this.#offer(name, site, waiter);
+				if (slot === 'later') {
 					continue;
 				}
-
-				if (place === 'full') {
+				if (slot === 'full') {
 					full += 1;
 					// At once, before a site that comes later takes the idle session again.
-					if (ending < full) {
-						makeRoom();
+					if (this.#ending < full) {
+						this.#endSomeIdle();
 					}
-
 					continue;
 				}
-
 				lent = true;
 				site.waiters.shift();
-				turns.delete(name);
+				this.#waiting.delete(name);
 				if (site.waiters.length > 0) {
-					turns.set(name, site);
+					this.#waiting.set(name, site);
 				}
-
-				waiter.grant(place);
+				waiter.grant(slot);
 			}
 		}
 	}
-
-	function allow(name: string, limit: number): void {
-		const site = sites.get(name);
-		if (site === undefined) {
-			return;
-		}
-
-		site.limit = limit;
-		while (site.idle.length > 0 && site.busy + site.idle.length > limit) {
-			endIdle(name, site);
-		}
-
-		for (const waiter of limit === 0 ? site.waiters.splice(0) : []) {
-			waiter.grant(null);
-		}
-
-		if (site.waiters.length === 0) {
-			turns.delete(name);
-		}
-
-		forget(name, site);
-		serve();
-	}
-
-	return {
-		acquire(name, limit, {fits, waitMs, signal}) {
-			const site = siteOf(name, Math.max(1, limit));
-			if (closed !== null || signal?.aborted === true || site.limit === 0 || waitMs <= 0) {
-				forget(name, site);
-				return Promise.resolve(null);
-			}
-
-			return new Promise(resolve => {
-				let timer: NodeJS.Timeout | undefined;
-				let isServed = false;
-				const waiter: Waiter = {
-					fits,
-					grant(place) {
-						isServed = true;
-						clearTimeout(timer);
-						signal?.removeEventListener('abort', leave);
-						resolve(place);
-					},
-				};
-				const leave = () => {
-					clearTimeout(timer);
-					signal?.removeEventListener('abort', leave);
-					site.waiters.splice(site.waiters.indexOf(waiter), 1);
-					if (site.waiters.length === 0) {
-						turns.delete(name);
-					}
-
-					forget(name, site);
-					resolve(null);
-				};
-				signal?.addEventListener('abort', leave, {once: true});
-				site.waiters.push(waiter);
-				turns.set(name, site);
-				serve();
-				if (!isServed) {
-					timer = setTimeout(leave, Math.min(waitMs, longestTimer));
-				}
-			});
-		},
-		expect(name, limit) {
-			const site = siteOf(name, limit);
-			site.expected += 1;
-			allow(name, limit);
-			return () => {
-				site.expected -= 1;
-				forget(name, site);
-			};
-		},
-		allow,
-		bySite() {
-			const counts = Array.from(sites, ([name, site]) => [name, site.busy + site.ending + site.idle.length] as const);
-			return counts.filter(([, connections]) => connections > 0);
-		},
-		count() {
-			let waiting = 0;
-			for (const site of turns.values()) {
-				waiting += site.waiters.length;
-			}
-
-			return {busy: open - idle - ending, idle, waiting};
-		},
-		async close() {
-			const emptied = new Promise<void>(resolve => {
-				closed = resolve;
-			});
-			for (const site of turns.values()) {
-				for (const waiter of site.waiters.splice(0)) {
-					waiter.grant(null);
-				}
-			}
-
-			turns.clear();
-			for (const [name, site] of sites) {
-				while (site.idle.length > 0) {
-					endIdle(name, site);
-				}
-			}
-
-			if (open === 0) {
-				return;
-			}
-
-			await emptied;
-		},
-	};
 }

@@ -3,7 +3,7 @@ import {connect, isIP, type Socket} from 'node:net';
 import {connect as connectTls, type SecureContext, type TLSSocket} from 'node:tls';
 import {printable} from '../mail/smtp-reply.ts';
 import type {TlsFailure} from '../mail/tls-result.ts';
-import {createReplyReader, type Dialogue, type RawReply} from './dialogue.ts';
+import {type Dialogue, type RawReply, ReplyReader} from './dialogue.ts';
 import {tlsaFaults, tlsFailureOf, wordsOf} from './tls-demand.ts';
 
 /** The connection is of no use any more, and why. */
@@ -78,7 +78,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 	let expected = 1;
 	let lastCode = 0;
 	let change: ((reply: RawReply) => RawReply) | null = null;
-	const reader = createReplyReader();
+	const reader = new ReplyReader();
 	const replies: RawReply[] = [];
 	const lostListeners: Array<() => void> = [];
 
@@ -93,7 +93,6 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 	if (!target.implicitTls) {
 		socket.on('data', received);
 	}
-
 	function watch(watched: Socket): void {
 		watched.on('error', (error: NodeJS.ErrnoException) =>
 			end(wordsOf(error), {
@@ -109,13 +108,11 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 		if (lost !== null) {
 			return;
 		}
-
 		const text = printable(reason); // It may hold the peer's words.
 		lost = {lost: text, ...more};
 		if (more.cause === 'outOfStep') {
 			replies.length = 0;
 		}
-
 		dialogue.noted(text);
 		socket.destroy();
 		answerWaiting?.(lost);
@@ -138,9 +135,8 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 		if (lost !== null) {
 			return;
 		}
-
 		const reply = change?.(raw) ?? raw;
-		dialogue.heard(reply);
+		dialogue.received(reply);
 		if (outstanding === 0) {
 			// RFC 5321 §3.8: a server that leaves may say so at any time; what it said before still counts.
 			const leaves = reply.code === 421 || reply.code === 221;
@@ -150,7 +146,6 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 			end(text, leaves ? {cause: 'closed'} : repeats ? {} : {cause: 'outOfStep'});
 			return;
 		}
-
 		outstanding -= 1;
 		lastCode = reply.code;
 		if (awaitsReply) {
@@ -183,14 +178,12 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 			return waitLost('connecting', timeoutMs);
 		},
 		startTls(demand, timeoutMs) {
-			if (lost === null && (replies.length > 0 || reader.partial())) {
+			if (lost === null && (replies.length > 0 || reader.isPartial)) {
 				end('the server sent plain text ahead of the TLS handshake');
 			}
-
 			if (lost !== null) {
 				return Promise.resolve(lost);
 			}
-
 			const plain = socket;
 			plain.off('data', received);
 			const secure: TLSSocket = connectTls({
@@ -209,7 +202,6 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 					end(tlsaFaults[failure] ?? failure, {tlsFailure: failure});
 					return;
 				}
-
 				tls = {text: `${secure.getProtocol()} ${secure.getCipher().name}`, failure};
 				dialogue.noted(`${tls.text} ${failure === null ? 'verified' : 'unverified'}`);
 				answerWaiting?.(null);
@@ -218,23 +210,20 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 			return waitLost('the TLS handshake', timeoutMs);
 		},
 		write(parts, count) {
-			if (lost === null && outstanding === 0 && reader.begun()) {
+			if (lost === null && outstanding === 0 && reader.isBegun) {
 				end('the server began a reply before the command', {cause: 'outOfStep'});
 			}
-
 			if (lost !== null) {
 				return true;
 			}
-
 			outstanding += count;
 			expected = count === 0 ? expected : count;
 			socket.cork();
 			let flowing = true;
 			for (const part of parts) {
-				dialogue.said(part);
+				dialogue.sent(part);
 				flowing = socket.write(part);
 			}
-
 			socket.uncork();
 			return flowing;
 		},
@@ -242,7 +231,6 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 			if (!socket.writableNeedDrain) {
 				return Promise.resolve(lost);
 			}
-
 			socket.once('drain', () => {
 				if (!awaitsReply) {
 					answerWaiting?.(null);
@@ -259,7 +247,7 @@ export function createSmtpConnection(target: ConnectionTarget): SmtpConnection {
 		changeReplies(next) {
 			change = next;
 		},
-		hasReply: () => replies.length > 0 || reader.begun(),
+		hasReply: () => replies.length > 0 || reader.isBegun,
 		fail: (reason, cause) => end(reason, cause && {cause}),
 		async quit(timeoutMs) {
 			connection.write(['QUIT\r\n'], 1);
@@ -282,11 +270,9 @@ function failureOf(socket: TLSSocket, {judge}: TlsDemand): TlsFailure | null {
 		const certificate = socket.getPeerX509Certificate();
 		return certificate === undefined ? 'certificate-not-trusted' : judge(certificate);
 	}
-
 	if (socket.authorized) {
 		return null;
 	}
-
 	// Node keeps the code there; its types disagree.
 	const failure = tlsFailureOf(String(socket.authorizationError));
 	return failure === 'validation-failure' ? 'certificate-not-trusted' : failure;

@@ -30,25 +30,20 @@ export function demandsOf(domain: string, terms: Pick<Terms, 'tls' | 'mtaSts'>, 
 		if (mtaSts?.mode === 'enforce' && !names) {
 			return {kind: 'refused', reason: `the MTA-STS policy of ${domain} does not name the host ${host}`, by: 'sts'};
 		}
-
 		const {secureResolver, port} = options;
 		const found = secureResolver === undefined ? 'none' : await findTlsa(domain, host, port, secureResolver);
 		if (found !== 'none' && 'failure' in found) {
 			return {kind: 'refused', reason: found.failure, by: 'dnssec'};
 		}
-
 		if (found !== 'none' && found.records.length > 0) {
 			return {kind: 'tls', tls: 'unverified', policy: {kind: 'tlsa', ...found}};
 		}
-
 		if (mtaSts?.mode === 'enforce') {
 			return {kind: 'tls', tls: 'required', policy: {kind: 'sts', enforce: true, names}};
 		}
-
 		if (found !== 'none') {
 			return {kind: 'tls', tls: tls === 'opportunistic' ? 'unverified' : tls, policy: {kind: 'tlsa', ...found}};
 		}
-
 		return mtaSts === null ? {kind: 'tls', tls} : {kind: 'tls', tls, policy: {kind: 'sts', enforce: false, names}};
 	};
 }
@@ -104,7 +99,6 @@ export function tlsaFailure(
 	if (records.some(record => record.usage === endEntity && matches(leaf, record))) {
 		return null;
 	}
-
 	const anchors = records.filter(({usage}) => usage === trustAnchor);
 	const path = pathOf(leaf);
 	// A trust anchor vouches for others, not for itself.
@@ -112,12 +106,10 @@ export function tlsaFailure(
 	if (end === -1) {
 		return 'tlsa-invalid';
 	}
-
 	const used = path.slice(0, end + 1);
 	if (used.some(({validFrom, validTo}) => Date.parse(validFrom) > now || Date.parse(validTo) < now)) {
 		return 'certificate-expired';
 	}
-
 	return names.some(name => leaf.checkHost(name) !== undefined) ? null : 'certificate-host-mismatch';
 }
 
@@ -131,7 +123,6 @@ function pathOf(leaf: X509Certificate): X509Certificate[] {
 	) {
 		sent.push(next); // In the order of the wire, which need not be that of the chain.
 	}
-
 	const path = [leaf];
 	for (let last: X509Certificate | undefined = leaf; last !== undefined && path.length <= sent.length; ) {
 		const child: X509Certificate = last;
@@ -140,7 +131,6 @@ function pathOf(leaf: X509Certificate): X509Certificate[] {
 			path.push(last);
 		}
 	}
-
 	return path;
 }
 
@@ -150,7 +140,6 @@ function matches(certificate: X509Certificate, {selector, matching, data}: TlsaR
 	if (digest === undefined) {
 		return false;
 	}
-
 	return (digest === null ? whole.toString('hex') : createHash(digest.name).update(whole).digest('hex')) === data;
 }
 
@@ -170,25 +159,20 @@ async function findTlsa(domain: string, host: string, port: number, resolver: Se
 	if (mx.kind === 'failed') {
 		return failure(`${domain} MX`, mx.code);
 	}
-
 	if (!mx.authentic) {
 		return 'none';
 	}
-
 	// The hosts may have come by another answer, which nothing vouches for.
 	if (mx.kind === 'found' ? !mx.records.includes(host) : host !== domain) {
 		return {failure: `the signed MX records of ${domain} do not name ${host}`};
 	}
-
 	const addresses = await addressesOf(host, resolver);
 	if (addresses.kind === 'failed') {
 		return failure(host, addresses.code);
 	}
-
 	if (!addresses.authentic) {
 		return 'none'; // RFC 7672 §2.2.2: asking on would meet servers that know no TLSA.
 	}
-
 	// An alias's target first, then the name itself (§2.2.3).
 	for (const base of new Set([addresses.canonicalName, host])) {
 		const name = `_${port}._tcp.${base}`;
@@ -196,13 +180,11 @@ async function findTlsa(domain: string, host: string, port: number, resolver: Se
 		if (answer.kind === 'failed') {
 			return failure(`${name} TLSA`, answer.code);
 		}
-
 		if (answer.kind === 'found' && answer.authentic) {
 			// An anchor's certificate may carry the domain's name too (§3.2.2).
 			return {names: [...new Set([base, host, domain])], records: answer.records.filter(isUsable)};
 		}
 	}
-
 	return 'none';
 }
 

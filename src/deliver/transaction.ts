@@ -83,7 +83,6 @@ export async function transact(
 	if (unfit !== null) {
 		return {end: unfit, grouped: false, after: 'ready'};
 	}
-
 	session.mails += 1;
 	const mail = mailCommand(job, extensions);
 	const rcpt = rcptCommand(job, extensions, notify);
@@ -103,26 +102,21 @@ export async function transact(
 	if ('lost' in toMail || !positive(toMail.code)) {
 		return await refused('mail', toMail, ['rcpt', 'data']);
 	}
-
 	watch.senderAccepted();
 	if (!grouped) {
 		connection.write([rcpt], 1);
 	}
-
 	const toRcpt = await connection.read(timeouts.rcpt);
 	if ('lost' in toRcpt || !positive(toRcpt.code)) {
 		return await refused('rcpt', toRcpt, ['data']);
 	}
-
 	if (!grouped) {
 		connection.write(['DATA\r\n'], 1);
 	}
-
 	const toData = await connection.read(timeouts.data);
 	if ('lost' in toData || toData.code !== 354) {
 		return await refused('data', toData, []);
 	}
-
 	watch.dataBegins();
 	const dotSent = await sendData(connection, job.data, timeouts.block);
 	let toDot = await connection.read(timeouts.dot);
@@ -130,24 +124,20 @@ export async function transact(
 		connection.write([], 1); // It belongs to DATA, and was said twice.
 		toDot = await connection.read(timeouts.dot);
 	}
-
 	if (!dotSent) {
 		connection.fail('the server spoke before the end of the data');
 		return {end: stopped('data', toDot), grouped, after: 'over'};
 	}
-
 	if (!('lost' in toDot) && positive(toDot.code) && toDot.code !== leaving) {
 		session.taken += 1;
 		session.refusals = 0;
 		return {end: {by: 'acceptance', phase: 'dot', reply: readable(toDot)}, grouped, after: 'ready'};
 	}
-
 	if (!('lost' in toDot) && outOfPlace(toDot)) {
 		// It neither takes nor refuses the mail: the outcome is unknown.
 		connection.fail(`an answer out of place: ${toDot.code} ${toDot.lines.join(' ')}`);
 		return {end: stopped('dot', connection.lost() ?? toDot), grouped, after: 'over'};
 	}
-
 	return await refused('dot', toDot, []);
 }
 
@@ -168,7 +158,6 @@ async function loneRefusal(
 	if ('lost' in answer || answer.code < least || isProven || connection.lost() !== null) {
 		return await refusal(connection, phase, answer, [], timeouts.rset);
 	}
-
 	connection.write(['QUIT\r\n'], 2);
 	const next = await connection.read(timeouts.quit);
 	if (!('lost' in next) && next.code < 500 && next.code !== leaving) {
@@ -178,7 +167,6 @@ async function loneRefusal(
 			return {end: stopped(phase, connection.lost() ?? answer), after: 'over'};
 		}
 	}
-
 	const lost = connection.lost();
 	connection.fail('quit');
 	return {end: stopped(phase, lost?.cause === 'outOfStep' ? lost : answer), after: 'over'};
@@ -201,22 +189,18 @@ async function refusal(
 		if ('lost' in last || last.code === 421 || outOfPlace(answer)) {
 			break;
 		}
-
 		last = await connection.read(timeoutMs);
 		if (!('lost' in last) && cannotAnswer(next, last.code)) {
 			return {end: stopped(next, last), after: 'over'};
 		}
 	}
-
 	const lost = connection.lost();
 	if (lost?.cause === 'outOfStep') {
 		return {end: stopped(phase, lost), after: 'over'};
 	}
-
 	if ('lost' in last || last.code === 421 || outOfPlace(answer)) {
 		return {end: stopped(phase, answer), after: 'over'};
 	}
-
 	return {end: stopped(phase, answer), after: last.code === 354 ? 'dot' : 'reset'};
 }
 
@@ -230,7 +214,6 @@ function unfitness(job: Delivery, {extensions}: Session): Stop | null {
 	if (job.envelope.smtputf8 && !extensions.smtputf8) {
 		return {by: 'utf8', phase: 'ehlo', text: 'the host does not offer SMTPUTF8, which an address of this mail needs'};
 	}
-
 	const {largest} = extensions;
 	return largest !== null && job.data.length > largest
 		? {by: 'size', phase: 'ehlo', text: `the host takes ${largest} octets, the message has ${job.data.length}`}
@@ -243,12 +226,10 @@ async function sendData(connection: SmtpConnection, data: Uint8Array, blockMs: n
 	if (connection.lost() !== null) {
 		return false;
 	}
-
 	if (data.length <= blockSize) {
 		connection.write(pieces, 1);
 		return connection.lost() === null;
 	}
-
 	const final = pieces.pop() as Buffer;
 	let expected = 1; // The reply to the dot, which may come too early.
 	for (const piece of pieces) {
@@ -258,7 +239,6 @@ async function sendData(connection: SmtpConnection, data: Uint8Array, blockMs: n
 			if (!flowing) {
 				await connection.drained(blockMs);
 			}
-
 			await turn(); // The system may take all of it at once: what the host says must be read meanwhile.
 
 			if (connection.hasReply() || connection.lost() !== null) {
@@ -266,7 +246,6 @@ async function sendData(connection: SmtpConnection, data: Uint8Array, blockMs: n
 			}
 		}
 	}
-
 	connection.write([final], expected);
 	return true;
 }
@@ -279,13 +258,11 @@ export async function recover({connection}: Session, {after}: Transaction, timeo
 	if (after === 'ready' || after === 'over') {
 		return after === 'ready' && connection.lost() === null;
 	}
-
 	// RFC 2920 §3.1: a server that waits for data although it refused the recipient is given an empty message.
 	if (after === 'dot') {
 		connection.write(['.\r\n'], 1);
 		await connection.read(timeouts.rset);
 	}
-
 	connection.write(['RSET\r\n'], 1);
 	const reply = await connection.read(timeouts.rset);
 	return !('lost' in reply) && reply.code === 250;
@@ -310,12 +287,10 @@ export function dotStuffed(data: Uint8Array): Buffer[] {
 	if (bytes[0] === 46) {
 		pieces.push(dot);
 	}
-
 	for (const at of dotPositions(bytes)) {
 		pieces.push(bytes.subarray(start, at), dot);
 		start = at;
 	}
-
 	pieces.push(start === 0 ? bytes : bytes.subarray(start), bytes.subarray(-2).equals(lineEnd) ? end : lineEndAndEnd);
 	return pieces;
 }
@@ -328,7 +303,6 @@ function dotPositions(bytes: Buffer): number[] {
 			positions.push(at + 1);
 		}
 	}
-
 	return positions.sort((a, b) => a - b);
 }
 

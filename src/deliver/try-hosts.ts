@@ -79,7 +79,6 @@ export async function tryHosts(
 		if (connected) {
 			await pause(goneMs);
 		}
-
 		const conversation = await converse(plan, job, options, limits);
 		const {end} = conversation;
 		used = conversation.used;
@@ -89,32 +88,26 @@ export async function tryHosts(
 		if (plan.host === suspect && end.by !== 'loss' && !isAgainstPipelining(end)) {
 			options.lockStepHosts.add(suspect);
 		}
-
 		// The loop ends by itself where there is no time for another: a mail is never refused for that.
 		if ((end.by === 'reply' || !limits.over()) && isStale(plan, conversation, options)) {
 			// What a host says of its limits sets the pace; that it left an idle session says nothing.
 			if (end.by === 'reply' && (end.reply.code !== 421 || end.phase !== 'mail')) {
 				attempts.push(conversation.attempt);
 			}
-
 			plans.unshift({...plan, session: null});
 			continue;
 		}
-
 		if (isUnroutable(end) && plans.length > 0) {
 			continue;
 		}
-
 		attempts.push(conversation.attempt);
 		if (end.by === 'acceptance') {
 			limits.done();
 			return {outcome: {kind: options.accepted}, attempts, sentAt, used};
 		}
-
 		if (signal?.aborted === true && end.by === 'loss' && end.phase !== 'dot') {
 			break;
 		}
-
 		const judged = judge(end, used, plan, options);
 		const another = anotherWay(plan, job, conversation, judged);
 		if (another !== null && (judged.next !== 'host' || !isOver())) {
@@ -122,25 +115,21 @@ export async function tryHosts(
 			plans.unshift(another);
 			continue;
 		}
-
 		if (judged.next !== 'host') {
 			limits.done();
 			return {outcome: judged.outcome, attempts, sentAt, used};
 		}
-
 		// A host that can never take the mail counts only where no other may take it later.
 		if (judged.outcome.kind === 'deferred') {
 			deferral = judged.outcome;
 		} else {
 			refusal = judged.outcome;
 		}
-
 		sessions += used === null || end.by === 'size' || end.by === 'utf8' ? 0 : 1;
 		if (sessions === mostSessions && !options.relay) {
 			break;
 		}
 	}
-
 	limits.done();
 	// A host that was not asked might take it.
 	const last = plan === undefined ? undefined : attempts.at(-1);
@@ -179,7 +168,6 @@ function plansFor(
 			plans.push({host, session, source, hello, tlsFailed: hello === 'none', plainHelo: false, lockStep});
 		}
 	}
-
 	return plans;
 }
 
@@ -193,23 +181,18 @@ function isStale({session, host}: Plan, {end}: Conversation, {classify}: TryOpti
 	if (session === null || (end.by !== 'loss' && end.by !== 'reply')) {
 		return false;
 	}
-
 	if (end.phase === 'mail') {
 		return true;
 	}
-
 	if (end.by === 'loss') {
 		return end.phase !== 'dot';
 	}
-
 	if (session.taken === 0 || end.reply.code < 400) {
 		return false;
 	}
-
 	if (session.refusals > 1 || end.reply.code === 421 || sessionWords.test(end.reply.text)) {
 		return true;
 	}
-
 	// At the dot a refusal without a reason is one of the content, mostly: here only its words count.
 	const {category} = classify({phase: 'rcpt', ...end.reply, status: null, host: host.name});
 	return end.reply.code >= 500 && (end.phase === 'dot' ? category === 'undetermined' : !ofRecipient.has(category));
@@ -241,15 +224,12 @@ function anotherWay(plan: Plan, job: Delivery, {end, attempt, used}: Conversatio
 	if (hello !== null) {
 		return {...plan, session: null, hello, tlsFailed: hello === 'none'};
 	}
-
 	if (used?.session.tlsFailed === true && plan.hello !== 'none' && isLeaving(end)) {
 		return {...plan, session: null, hello: 'none', tlsFailed: true};
 	}
-
 	if (used?.transaction.grouped === true && isAgainstPipelining(end)) {
 		return {...plan, session: null, lockStep: true};
 	}
-
 	return (next === 'plainHelo' || (attempt.tls === null && isClosedAtEhlo(plan, end))) && !job.envelope.smtputf8
 		? {
 				...{...plan, session: null, plainHelo: true, hello: attempt.tls === null ? 'none' : plan.hello},
@@ -271,7 +251,6 @@ function isAgainstPipelining(end: Accepted | Stop): boolean {
 	if (end.phase === 'dot') {
 		return false;
 	}
-
 	if (end.by === 'reply') {
 		const {code, enhanced, text} = end.reply;
 		// RFC 3463 §3.6: these are about commands; many say 5.5.0 of a recipient. What is misunderstood is tried with HELO.
@@ -279,7 +258,6 @@ function isAgainstPipelining(end: Accepted | Stop): boolean {
 			enhanced === null ? end.phase === 'mail' && !asksForTls(end.reply) : /^5\.5\.[124]/.test(enhanced);
 		return code < 400 || (code >= 500 && isForGood && !misunderstood.has(code)) || pipeliningWords.test(text);
 	}
-
 	// Some throw away what comes with MAIL, and wait for the rest.
 	return end.by === 'loss' && (end.cause === 'outOfStep' || (end.cause === undefined && end.phase === 'rcpt'));
 }
@@ -295,7 +273,6 @@ function nextHello({host, hello}: Plan, end: Stop & {readonly by: 'tls'}): Hello
 	if (hello === 'usual' && end.failure === 'validation-failure' && !speaksNoTls(end.errno)) {
 		return 'reduced';
 	}
-
 	return hello !== 'none' && mayDoWithoutTls(host) ? 'none' : null;
 }
 

@@ -39,7 +39,6 @@ export function stopped(phase: Phase, answer: Answer): Stop {
 		const {lost: text, errno, cause} = answer;
 		return {by: 'loss', phase, text, ...(errno === undefined ? {} : {errno}), ...(cause === undefined ? {} : {cause})};
 	}
-
 	return {by: 'reply', phase, reply: readable(answer)};
 }
 
@@ -112,28 +111,22 @@ function replyVerdict(reply: SmtpReply, phase: Phase, circumstances: Circumstanc
 	if (relay && isLoginFault(reply, phase)) {
 		return nextHost('config', reason);
 	}
-
 	if (phase !== 'mail' && phase !== 'rcpt' && phase !== 'data' && phase !== 'dot') {
 		const ours = relay && phase === 'greeting' && reply.code >= 500;
 		return nextHost(ours ? 'config' : category === 'undetermined' ? 'network' : category, reason);
 	}
-
 	if (reply.code < 400) {
 		return nextHost('protocol', `an answer out of place: ${reason}`);
 	}
-
 	if (reply.code < 500 || isTooManyRecipients(reply)) {
 		return deferral(category, reason, reply);
 	}
-
 	if (tlsFailed && asksForTls(reply)) {
 		return nextHost('policy', reason); // It insists on the TLS that could not be had.
 	}
-
 	if (misunderstood.has(reply.code)) {
 		return {next: plainHelo ? 'none' : 'plainHelo', outcome: refusal('protocol', reason)};
 	}
-
 	return {next: 'none', outcome: refusal(phase === 'mail' ? 'sender' : category, reason)};
 }
 
@@ -183,7 +176,6 @@ function namedWaitMs(text: string): number | null {
 		const [hours = 0, minutes = 0, seconds = 0] = clock.slice(1).map(Number);
 		return ((hours * 60 + minutes) * 60 + seconds) * 1000;
 	}
-
 	const [, amount, unit = ''] = statedWait.exec(text) ?? [];
 	return amount === undefined ? null : Number(amount) * ({s: 1000, h: 60 * minute}[unit.toLowerCase()] ?? minute);
 }

@@ -2,7 +2,7 @@ import {constants} from 'node:fs';
 import {access} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {BounceMailbox} from '../config/urls.ts';
-import {createDialogue} from '../deliver/dialogue.ts';
+import {Dialogue} from '../deliver/dialogue.ts';
 import {createSmtpConnection, type SmtpConnection} from '../deliver/smtp-connection.ts';
 import {nameOfMailbox, openFolder} from '../inbound/imap.ts';
 import {isMaildir, namesIn} from '../inbound/mail-files.ts';
@@ -98,7 +98,7 @@ async function probe(
 		address,
 		port,
 		implicitTls: false,
-		dialogue: createDialogue(() => performance.now()),
+		dialogue: new Dialogue(() => performance.now()),
 	});
 	const broken = await connection.connected(connectMs);
 	const refusal =

@@ -6,9 +6,9 @@ import {secretsFile} from '../config/secrets-file.ts';
 import type {Settings} from '../config/settings.ts';
 import {type DaemonFile, liveDaemon} from '../data-folder/daemon-file.ts';
 import {secretsOf} from '../data-folder/ensure-secrets.ts';
-import {createFamilies, findMxHosts} from '../deliver/find-hosts.ts';
+import {Families, findMxHosts} from '../deliver/find-hosts.ts';
 import type {Host} from '../deliver/host.ts';
-import {createSecureContexts} from '../deliver/open-session.ts';
+import {SecureContexts} from '../deliver/open-session.ts';
 import {createResolver, openRecordSources} from '../dns/resolver.ts';
 import type {OpenSources} from '../domains/check-records.ts';
 import {sendingNames} from '../domains/domain-records.ts';
@@ -163,7 +163,7 @@ function waysOut(input: DoctorInput): Check[] {
 	const reach: SmtpReach = {
 		hostname: settings.hostname,
 		timeouts: settings.smtpTimeouts,
-		secureContexts: createSecureContexts(ca ?? undefined),
+		secureContexts: new SecureContexts(ca ?? undefined),
 	};
 	const relay = settings.relays.length > 0 ? [relayCheck(settings.relays, reach)] : [];
 	if (settings.delivery === 'relay') {
@@ -244,7 +244,7 @@ function ownAddresses({settings, interfaceAddresses}: DoctorInput): OwnAddress[]
 
 async function routesTo(domain: string, {settings, resolver, clock}: DoctorInput): Promise<readonly Host[] | string> {
 	const {mxPort: port, allowPrivateMx, ipv6} = settings;
-	const families = createFamilies({ipv6, resolver, allowPrivate: allowPrivateMx, clock});
+	const families = new Families({ipv6, resolver, allowPrivate: allowPrivateMx, clock});
 	const sources = sourcesOf(settings);
 	const found = await findMxHosts(
 		domain,

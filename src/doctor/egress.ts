@@ -1,6 +1,6 @@
 import {isIP, isIPv6} from 'node:net';
 import {tlsText} from '../deliver/conversation.ts';
-import {createDialogue} from '../deliver/dialogue.ts';
+import {Dialogue} from '../deliver/dialogue.ts';
 import {type LookUp, systemLookUp} from '../deliver/find-hosts.ts';
 import type {Host} from '../deliver/host.ts';
 import {openSession, type SecureContexts} from '../deliver/open-session.ts';
@@ -41,7 +41,7 @@ async function greet(
 		tlsFailed: false,
 		clock: systemClock,
 		plainHelo: false,
-		dialogue: createDialogue(() => performance.now()),
+		dialogue: new Dialogue(() => performance.now()),
 		opened: () => undefined,
 	});
 	if ('by' in session) {

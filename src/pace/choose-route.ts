@@ -57,7 +57,6 @@ export function needsHosts(
 	if (network.delivery === 'capture' || destination === simulatorDomain) {
 		return false;
 	}
-
 	const named = domainProvider(destinations, destination);
 	const hostsDecide =
 		named === undefined &&
@@ -75,7 +74,6 @@ export function ownRetryOf(
 	if (delivery === 'capture' || destination === simulatorDomain) {
 		return noOwnRetry;
 	}
-
 	const named = domainProvider(destinations, destination);
 	return named !== undefined || !hostsDecideRetry(destinations)
 		? (named ?? destinations.other).retry
@@ -94,14 +92,12 @@ export function chooseRoute(
 	if (destination === simulatorDomain || network.delivery === 'capture') {
 		return {...localRoute(destination === simulatorDomain ? simulatorDomain : 'capture'), warmUp: null};
 	}
-
 	const provider = effectivePace(destinations, destination, hosts);
 	const sources = pooled(provider.pool ?? preference.pool, network);
 	const relays = smarthosts(provider, preference, network);
 	if (relays.length > 0) {
 		return {...smarthostRoute(relays, sources, network, destinations, provider), warmUp: null};
 	}
-
 	const own = sourcesFor(sources, destination);
 	// A domain with an entry of its own has a pace of its own, also where others have the same hosts.
 	const named = domainProvider(destinations, destination);
@@ -112,7 +108,6 @@ export function chooseRoute(
 	if (scarce === undefined) {
 		return {...route, warmUp: null};
 	}
-
 	// Which of the two families a mail goes by is known only when a host answers: the smaller share holds for both.
 	const least = others.reduce((a, b) => ((shareOf(b) as number) < (shareOf(a) as number) ? b : a), scarce);
 	const known = sourcesFor(
@@ -237,7 +232,6 @@ export function hostsName(hosts: readonly string[]): string {
 	if (sorted.length === 1 || common.split('.').length < 2) {
 		return bounded(sorted.join('+'));
 	}
-
 	const fronts = sorted.map(host => host.slice(0, Math.max(0, host.length - common.length - 1)));
 	const bare = fronts.includes('') ? '?' : '';
 	return bounded(`(${fronts.filter(front => front !== '').join('|')})${bare}.${common}`);
@@ -262,7 +256,6 @@ function commonEnd(a: string, b: string): string {
 	while (same < Math.min(left.length, right.length) && left.at(-1 - same) === right.at(-1 - same)) {
 		same++;
 	}
-
 	return same === 0 ? '' : left.slice(-same).join('.');
 }
 

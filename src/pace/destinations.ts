@@ -68,7 +68,6 @@ function longestMatch(entries: ReadonlyMap<string, Provider>, name: string): Pro
 			return found;
 		}
 	}
-
 	return undefined;
 }
 

@@ -1,7 +1,6 @@
 import type {Moment} from '../kit/clock.ts';
 import type {Pace, PaceReaction} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
-import {type Bucket, createBucket} from './bucket.ts';
 
 /** Until when a node may use what it has of all sites, by its monotonic clock; `alone`: it has all of them. */
 export type Term = {until: number; alone: boolean};
@@ -17,14 +16,8 @@ export type SiteShare = {
 
 /** Connections that a node may have at a site; `share` null: no other node shares the store. */
 function sharedOut(share: SiteShare | null, now: number): number {
-	if (share === null) {
-		return Number.POSITIVE_INFINITY;
-	}
-	const {term, slots} = share;
-	if (term.until <= now) {
-		return 0;
-	}
-	return term.alone ? Number.POSITIVE_INFINITY : slots;
+	const isOver = share !== null && share.term.until <= now;
+	return isOver ? 0 : share === null || share.term.alone ? Number.POSITIVE_INFINITY : share.slots;
 }
 
 /** How a try ended, as far as it says something about the site. */
@@ -87,7 +80,7 @@ const minute = 60_000;
 /** How long a site backs off, time after time (R8.2). */
 const backoffs = [1, 2, 5, 15, 30, 60].map(minutes => minutes * minute);
 
-/** A site of which nothing is known yet. */
+/** A new site. */
 export function newSite(pace: Pace, share: SiteShare | null = null, now = 0): SiteState {
 	const site: SiteState = {
 		pace,
@@ -155,7 +148,7 @@ export function opensAt(site: SiteState, now: number): number {
 	return site.bucket ? Math.max(now, site.bucket.nextAt(now)) : now;
 }
 
-/** How many mails the rate allows now; `Infinity` where there is none. */
+/** Mails that the rate allows now; `Infinity` without a rate. */
 export function mailsAllowed(site: SiteState, now: number): number {
 	endSlow(site, now);
 	return site.bucket ? site.bucket.left(now) : Number.POSITIVE_INFINITY;
@@ -343,7 +336,7 @@ export function rateOf({slow, pace}: Pick<SiteState, 'slow' | 'pace'>): number |
 	return slow ? Math.min(slow.perMinute, pace.perMinute ?? slow.perMinute) : pace.perMinute;
 }
 
-/** Sets the rate of the site, of which this node has its part; null: any number. */
+/** Sets the rate of the site, or this node's part of it; null: any number. */
 export function setRate(site: Rated, perMinute: number | null, now: number): void {
 	const {share} = site;
 	if (share === null || share.term.alone) {
@@ -370,7 +363,7 @@ function fillBy(site: Rated, perMinute: number | null, now: number, full: boolea
 	if (perMinute === null) {
 		site.bucket = null;
 	} else if (bucket === null || (bucket.perMinute === 0 && full)) {
-		site.bucket = createBucket(perMinute, full && perMinute > 0 ? undefined : 0, now);
+		site.bucket = new Bucket(perMinute, full && perMinute > 0 ? undefined : 0, now);
 	} else if (bucket.perMinute !== perMinute) {
 		site.bucket = bucket.withRate(perMinute, now);
 	}
@@ -413,41 +406,87 @@ export function restoredSite(
 	return site;
 }
 
-/** Restores the backoff that was saved, or ends it. */
-export function restoreBackoff(
-	site: SiteState,
-	saved: SavedSite | null,
-	{now, monotonic}: Moment,
-	longestWait: number,
-): void {
+/** Restores the backoff that was saved, for at most `cap`, or ends it. */
+export function restoreBackoff(site: SiteState, saved: SavedSite | null, {now, monotonic}: Moment, cap: number): void {
 	if (saved === null || saved.suspendedUntil === null) {
 		site.backoff = null;
 		return;
 	}
 	site.answers = false;
 	site.backoff = {
-		until: monotonic + Math.min(saved.suspendedUntil - now, longestWait),
+		until: monotonic + Math.min(saved.suspendedUntil - now, cap),
 		step: saved.step,
 		reason: saved.reason ?? '',
 		waitsFor: saved.waitsFor ?? 'suspension',
 	};
 }
 
-/** Restores the slow-down that was saved, or ends it. */
-export function restoreSlow(
-	site: SiteState,
-	saved: SavedSite | null,
-	{now, monotonic}: Moment,
-	longestWait: number,
-): void {
+/** Restores the slow-down that was saved, for at most `cap`, or ends it. */
+export function restoreSlow(site: SiteState, saved: SavedSite | null, {now, monotonic}: Moment, cap: number): void {
 	const until = saved?.slowUntil ?? null;
 	site.slow =
 		saved === null || until === null || until <= now
 			? null
 			: {
-					until: monotonic + Math.min(until - now, longestWait),
+					until: monotonic + Math.min(until - now, cap),
 					perMinute: saved.slowPerMinute ?? 1,
 					connections: saved.slowConnections ?? 1,
 				};
 	setRate(site, rateOf(site), monotonic);
 }
+
+/** A token bucket that never lets more than `perMinute` through in any minute. */
+export class Bucket {
+	readonly perMinute: number;
+	readonly #most: number;
+	readonly #perMs: number;
+	#tokens: number;
+	#filledAt: number | null;
+
+	/** Holds a second's worth, so that claims are not made one by one; that is taken off the rate. `held`: at the start. */
+	constructor(perMinute: number, held = Number.POSITIVE_INFINITY, since: number | null = null) {
+		this.perMinute = perMinute;
+		this.#most = Math.max(1, Math.floor(perMinute / 60));
+		this.#perMs = perMinute === 0 ? 0 : (perMinute - this.#most + 1) / minute;
+		this.#tokens = Math.min(this.#most, held);
+		this.#filledAt = since;
+	}
+
+	#fill(now: number): void {
+		this.#tokens = Math.min(this.#most, this.#tokens + Math.max(0, now - (this.#filledAt ?? now)) * this.#perMs);
+		this.#filledAt = now;
+	}
+
+	/** Whether nothing that was taken counts any more. */
+	isFull(now: number): boolean {
+		this.#fill(now);
+		return this.#tokens + hair >= this.#most || this.perMinute === 0;
+	}
+
+	/** A bucket that holds as much and is filled at another rate from now on. */
+	withRate(perMinute: number, now: number): Bucket {
+		this.#fill(now);
+		return new Bucket(perMinute, this.#tokens, now);
+	}
+
+	/** Whole tokens there are now. */
+	left(now: number): number {
+		this.#fill(now);
+		return Math.floor(this.#tokens + hair);
+	}
+
+	/** Takes tokens, which must be there; a negative number gives back. */
+	take(tokens: number, now: number): void {
+		this.#fill(now);
+		this.#tokens -= tokens;
+	}
+
+	/** When there is a whole token, perhaps in the past. */
+	nextAt(now: number): number {
+		this.#fill(now);
+		return this.#tokens + hair >= 1 ? now : Math.ceil(now + (1 - this.#tokens) / this.#perMs);
+	}
+}
+
+/** The sum of many small parts of a token may be a little less than one. */
+const hair = 1e-6;

@@ -40,7 +40,6 @@ export function daysBefore(start: string, today: string): string[] {
 	for (let at = Date.parse(start); at < Date.parse(today); at += dayMs) {
 		days.push(utcDay(at));
 	}
-
 	return days;
 }
 
@@ -74,7 +73,6 @@ export function shareOf(
 	if (today < start) {
 		return 0;
 	}
-
 	const grown = daysBefore(start, today).filter(day => {
 		const known = figures.get(day);
 		return known === undefined || !isBad(known);
@@ -93,24 +91,31 @@ export type WarmUpDay = {
 
 type DailyShare = Pick<NonNullable<Route['warmUp']>, 'source' | 'group' | 'perDay'>;
 
-/** What new sources have sent today, as far as this process knows; the store's count is what holds. */
-export function createSentToday() {
-	const sent = new Map<string, {day: string; recipients: number}>();
+/** What new sources have sent today, as far as this process knows; the store's count decides. */
+export class SentToday {
+	readonly #sent = new Map<string, {readonly day: string; readonly recipients: number}>();
 
-	const keyOf = ({source, group}: Pick<DailyShare, 'source' | 'group'>): string => `${source} ${group}`;
+	/** Recipients that the source may still send to the group today. */
+	left(warmUp: DailyShare, now: number): number {
+		const known = this.#sent.get(keyOf(warmUp));
+		return warmUp.perDay - (known?.day === utcDay(now) ? known.recipients : 0);
+	}
 
-	return {
-		/** Copies that the source may still send to the group today. */
-		left(warmUp: DailyShare, now: number): number {
-			const known = sent.get(keyOf(warmUp));
-			return warmUp.perDay - (known?.day === utcDay(now) ? known.recipients : 0);
-		},
-		dayOf: ({source, group, perDay}: DailyShare, now: number): WarmUpDay => ({source, group, perDay, day: utcDay(now)}),
-		/** The store's count; answers whether the day's share is used up. */
-		note(day: WarmUpDay, recipients: number): boolean {
-			sent.set(keyOf(day), {day: day.day, recipients});
-			return recipients >= day.perDay;
-		},
-		endOfDay: (now: number): number => (Math.floor(now / dayMs) + 1) * dayMs,
-	};
+	dayOf({source, group, perDay}: DailyShare, now: number): WarmUpDay {
+		return {source, group, perDay, day: utcDay(now)};
+	}
+
+	/** Takes over the store's count; answers whether the day's share is used up. */
+	note(day: WarmUpDay, recipients: number): boolean {
+		this.#sent.set(keyOf(day), {day: day.day, recipients});
+		return recipients >= day.perDay;
+	}
+
+	endOfDay(now: number): number {
+		return (Math.floor(now / dayMs) + 1) * dayMs;
+	}
+}
+
+function keyOf({source, group}: Pick<DailyShare, 'source' | 'group'>): string {
+	return `${source} ${group}`;
 }

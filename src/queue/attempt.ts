@@ -94,7 +94,6 @@ export async function attempt(
 	if (isOver()) {
 		return unsent({kind: 'released'});
 	}
-
 	const making = await steps.make(recipient);
 	if (!making.ok) {
 		const {reason, message, waitMs, ours} = making.unmade;

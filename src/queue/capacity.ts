@@ -13,7 +13,7 @@ import {
 	type Site,
 	windowOf,
 } from './site.ts';
-import {addTurn, createAgenda, endTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn} from './turns.ts';
+import {Agenda, addTurn, endTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn} from './turns.ts';
 
 export type CapacityOptions = {
 	/** Recipients claimed and not yet done, in all. */
@@ -47,7 +47,7 @@ export class Capacity {
 	readonly #rows = {fresh: row(), mixed: row(), backlog: row()};
 	readonly #inFlight = {proven: none(), unproven: none()};
 	/** Sites that may not start anything now. */
-	readonly #openLater = createAgenda<Site>();
+	readonly #openLater = new Agenda<Site>();
 
 	constructor({maxInFlight, maxUnproven, shares}: CapacityOptions) {
 		this.#maxInFlight = maxInFlight;

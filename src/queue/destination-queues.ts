@@ -1,7 +1,7 @@
 import type {Moment} from '../kit/clock.ts';
 import {type QueueKey, queueKeyText, type Route} from '../mail/route.ts';
 import {connectionsOf, type SiteChange, type SiteEnd, type SiteState, spend, tried} from '../pace/site-state.ts';
-import {createSentToday, type WarmUpDay} from '../pace/warm-up.ts';
+import {SentToday, type WarmUpDay} from '../pace/warm-up.ts';
 import {Capacity, type CapacityOptions} from './capacity.ts';
 import {
 	type DestinationQueue,
@@ -17,7 +17,7 @@ import {
 	Sites,
 	type SitesOptions,
 } from './site.ts';
-import {addTurn, createAgenda, type FairRing, firstTurn, hasTurn, removeTurn, type Turn, takeTurn} from './turns.ts';
+import {Agenda, addTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn, takeTurn} from './turns.ts';
 
 /** A claim to be made now: at most `limit` recipients of the queue, and if it `asksNext`, when the next one is due. */
 export type ClaimPermit = {
@@ -60,7 +60,7 @@ export class DestinationQueues {
 	readonly #options: DestinationQueuesOptions;
 	readonly #sites: Sites;
 	readonly #capacity: Capacity;
-	readonly #sentToday = createSentToday();
+	readonly #sentToday = new SentToday();
 	/** Destinations that an operator suspended. */
 	#suspended: ReadonlySet<string> = new Set();
 
@@ -68,7 +68,7 @@ export class DestinationQueues {
 	readonly #queues = new Map<string, DestinationQueue>();
 	/** Queues with work due that is not being claimed, the longest waiting first. */
 	readonly #waiting = new Set<DestinationQueue>();
-	readonly #dueLater = createAgenda<DestinationQueue>();
+	readonly #dueLater = new Agenda<DestinationQueue>();
 	/** Queues that wait for their route, workspaces in turn. */
 	readonly #unplaced: Record<'fresh' | 'backlog', FairRing<DestinationQueue>> = {fresh: new Map(), backlog: new Map()};
 	/** Placed queues whose route is to be looked up again. */

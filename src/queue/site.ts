@@ -48,7 +48,7 @@ export type DestinationQueue = Timed &
 export function newQueue({destination, workspaceId}: QueueKey): DestinationQueue {
 	return {
 		at: null,
-		place: 0,
+		index: 0,
 		destination,
 		workspaceId,
 		state: 'idle',
@@ -100,7 +100,7 @@ const mostWorkspaces = 16;
 export function newSiteOf(route: Omit<Route, 'warmUp'>, state: SiteState, saved: boolean): Site {
 	return {
 		at: null,
-		place: 0,
+		index: 0,
 		name: route.site,
 		provider: route.provider,
 		state,

@@ -61,80 +61,78 @@ export function takeTurn<Item>(ring: FairRing<Item>, ofGroup?: string | null): I
 	return turn?.item;
 }
 
-/** What an agenda holds: when its time comes (null: not in it), and where it stands. Both belong to the agenda. */
-export type Timed = {at: number | null; place: number};
+/** What an agenda holds: when it is due (null: not in the agenda), and its index there. Both belong to the agenda. */
+export type Timed = {at: number | null; index: number};
 
-/** A heap of things whose time comes, the earliest first: what waits costs nothing until then. */
-export function createAgenda<Item extends Timed>() {
-	const heap: Item[] = [];
+/** A heap of items by due time, the earliest first: an item costs nothing until it is due. */
+export class Agenda<Item extends Timed> {
+	readonly #heap: Item[] = [];
 
-	const atOf = (index: number): number => heap[index]?.at ?? Number.POSITIVE_INFINITY;
-
-	function put(item: Item, index: number): void {
-		heap[index] = item;
-		item.place = index;
+	get size(): number {
+		return this.#heap.length;
 	}
 
-	function rise(item: Item, from: number): number {
+	/** Makes the item due at `at`, or moves it there. */
+	set(item: Item, at: number): void {
+		this.remove(item);
+		item.at = at;
+		this.#put(item, this.#rise(item, this.#heap.length));
+	}
+
+	remove(item: Item): void {
+		if (item.at === null) {
+			return;
+		}
+		const {index} = item;
+		item.at = null;
+		const last = this.#heap.pop() as Item;
+		if (last !== item) {
+			this.#put(last, this.#sink(last, this.#rise(last, index)));
+		}
+	}
+
+	/** Takes the next due item; undefined if none is due. */
+	next(now: number): Item | undefined {
+		const [first] = this.#heap;
+		if (first === undefined || (first.at as number) > now) {
+			return undefined;
+		}
+		this.remove(first);
+		return first;
+	}
+
+	#atOf(index: number): number {
+		return this.#heap[index]?.at ?? Number.POSITIVE_INFINITY;
+	}
+
+	#put(item: Item, index: number): void {
+		this.#heap[index] = item;
+		item.index = index;
+	}
+
+	#rise(item: Item, from: number): number {
 		let index = from;
 		while (index > 0) {
 			const parent = (index - 1) >> 1;
-			if (atOf(parent) <= (item.at as number)) {
+			if (this.#atOf(parent) <= (item.at as number)) {
 				break;
 			}
-			put(heap[parent] as Item, index);
+			this.#put(this.#heap[parent] as Item, index);
 			index = parent;
 		}
 		return index;
 	}
 
-	function sink(item: Item, from: number): number {
+	#sink(item: Item, from: number): number {
 		let index = from;
 		for (;;) {
 			const left = 2 * index + 1;
-			const child = atOf(left + 1) < atOf(left) ? left + 1 : left;
-			if (atOf(child) >= (item.at as number)) {
+			const child = this.#atOf(left + 1) < this.#atOf(left) ? left + 1 : left;
+			if (this.#atOf(child) >= (item.at as number)) {
 				return index;
 			}
-			put(heap[child] as Item, index);
+			this.#put(this.#heap[child] as Item, index);
 			index = child;
 		}
 	}
-
-	function remove(item: Item): void {
-		if (item.at === null) {
-			return;
-		}
-		const {place} = item;
-		item.at = null;
-		const last = heap.pop() as Item;
-		if (last !== item) {
-			put(last, sink(last, rise(last, place)));
-		}
-	}
-
-	return {
-		/** The item's time is `at`, whatever it was before. */
-		set(item: Item, at: number): void {
-			remove(item);
-			item.at = at;
-			put(item, rise(item, heap.length));
-		},
-
-		remove,
-
-		/** Takes the next item whose time has come; undefined: none. */
-		next(now: number): Item | undefined {
-			const [first] = heap;
-			if (first === undefined || (first.at as number) > now) {
-				return undefined;
-			}
-			remove(first);
-			return first;
-		},
-
-		get size(): number {
-			return heap.length;
-		},
-	};
 }

@@ -98,11 +98,9 @@ export function createRouter(options: RouterOptions) {
 					changed = true;
 				}
 			}
-
 			if (changed) {
 				routes.clear();
 			}
-
 			return changed;
 		},
 		/** The destinations file changed. */
@@ -133,7 +131,6 @@ function kept<T extends object>(cache: LRUCache<string, Found<T>>, key: string, 
 	if (known !== undefined) {
 		return known;
 	}
-
 	const finding = find();
 	const isKept = () => cache.get(key) === finding;
 	cache.set(key, finding);
@@ -160,7 +157,6 @@ function openRoute(workspaceId: string, stored: string, vault: Pick<Vault, 'open
 	if (!parsed.ok) {
 		throw new Error(`${workspaceId}: the stored route ${parsed.fault}`);
 	}
-
 	return parsed.route;
 }
 
@@ -197,7 +193,6 @@ export function createWarmUpShares({warmUps, relays, reader, destinations, clock
 				deferred: before.deferred + deferred,
 			});
 		}
-
 		return figures;
 	}
 
@@ -208,7 +203,6 @@ export function createWarmUpShares({warmUps, relays, reader, destinations, clock
 			days.set(day, known);
 			known.catch(() => days.delete(day));
 		}
-
 		return known;
 	}
 
@@ -221,13 +215,11 @@ export function createWarmUpShares({warmUps, relays, reader, destinations, clock
 			for (const day of past) {
 				figures.set(day, await figuresOf(day));
 			}
-
 			return (address, provider) => {
 				const warmUp = warmUps.find(each => each.address === address);
 				if (warmUp === undefined) {
 					return null;
 				}
-
 				const ofProvider = [...figures].flatMap(([day, all]) => {
 					const one = all.get(provider);
 					return one === undefined ? [] : [[day, one] as const];
@@ -256,7 +248,6 @@ export function createPolicies(options: PoliciesOptions): MtaStsPolicies | null 
 	if (!settings.mtaSts || settings.delivery === 'capture') {
 		return null;
 	}
-
 	const ca = extraCa(settings);
 	const write = (work: Parameters<Store['writer']['transaction']>[0]) =>
 		store.writer.transaction(work).catch(options.onStoreError);
@@ -298,13 +289,11 @@ export function ownAddresses(
 	if (inboundListen === null || inboundListen.port !== mxPort) {
 		return [];
 	}
-
 	const {host} = inboundListen;
 	if (host !== '0.0.0.0' && host !== '::') {
 		// A name is not looked up: what it leads to may change, and a lab's listener is named by its address.
 		return isIP(host) === 0 ? [] : [canonical(host)];
 	}
-
 	// A socket on :: takes IPv4 too.
 	const all = Object.values(interfaces).flatMap(list => (list ?? []).map(({address}) => address));
 	return all.filter(address => host === '::' || !isIPv6(address)).map(canonical);

@@ -1,7 +1,7 @@
 import {setMaxListeners} from 'node:events';
 import {parentPort, workerData} from 'node:worker_threads';
 import {createClassify} from '../bounce/classify.ts';
-import {createDeliverer, type DelivererOptions} from '../deliver/deliverer.ts';
+import {Deliverer, type DelivererOptions} from '../deliver/deliverer.ts';
 import type {Delivery} from '../deliver/transaction.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {createSecureResolver} from '../dns/secure-resolver.ts';
@@ -41,7 +41,7 @@ const permits = createPermits(options.maxSessions);
 const unjudged = new Map<string, () => void>();
 const dns = {servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock};
 let classify = createClassify(bounceRules);
-const deliverer = createDeliverer({
+const deliverer = new Deliverer({
 	...options,
 	classify: evidence => classify(evidence),
 	resolver: createResolver(dns),

@@ -4,7 +4,7 @@ import {connect} from 'node:net';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
 import {createClassify} from '../../src/bounce/classify.ts';
 import {loadBounceRules} from '../../src/config/bounce-rules.ts';
-import {createDeliverer} from '../../src/deliver/deliverer.ts';
+import {Deliverer} from '../../src/deliver/deliverer.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
@@ -38,7 +38,7 @@ async function measure(name: string, width: number, once: (queue: number) => Pro
 	);
 }
 
-const deliverer = createDeliverer({
+const deliverer = new Deliverer({
 	mode: {kind: 'hosts', port},
 	hostname: 'bench.test',
 	timeouts: smtpTimeoutDefaults,

@@ -1,12 +1,12 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createDialogue, type Dialogue} from '../../src/deliver/dialogue.ts';
+import {Dialogue} from '../../src/deliver/dialogue.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
 
 /** A dialogue in which every entry comes 5 ms after the one before. */
 function start(): Dialogue {
 	let now = 100;
-	return createDialogue(() => {
+	return new Dialogue(() => {
 		now += 5;
 		return now;
 	});
@@ -15,12 +15,12 @@ function start(): Dialogue {
 test('a line each, with the time since it began', t => {
 	const dialogue = start();
 	t.is(dialogue.text(), null);
-	dialogue.heard({code: 220, lines: ['mx.test']});
-	dialogue.said('EHLO us.test\r\n');
-	dialogue.heard({code: 250, lines: ['mx.test', 'PIPELINING']});
-	dialogue.said('MAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n');
-	dialogue.said(Buffer.alloc(4000));
-	dialogue.said(Buffer.alloc(321));
+	dialogue.received({code: 220, lines: ['mx.test']});
+	dialogue.sent('EHLO us.test\r\n');
+	dialogue.received({code: 250, lines: ['mx.test', 'PIPELINING']});
+	dialogue.sent('MAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n');
+	dialogue.sent(Buffer.alloc(4000));
+	dialogue.sent(Buffer.alloc(321));
 	dialogue.noted('the server closed the connection');
 	t.deepEqual(dialogue.text()?.split('\n'), [
 		'     5 S: 220 mx.test',
@@ -35,30 +35,30 @@ test('a line each, with the time since it began', t => {
 	]);
 	dialogue.begin();
 	t.is(dialogue.text(), null);
-	dialogue.said('RSET\r\n');
+	dialogue.sent('RSET\r\n');
 	t.is(dialogue.text(), '     5 C: RSET');
 });
 
 test('no password and nothing of AUTH', t => {
 	const dialogue = start();
-	dialogue.said('AUTH PLAIN AGhlbGxvAHNlY3JldA==\r\n');
-	dialogue.heard({code: 535, lines: ['no']});
-	dialogue.said('AUTH LOGIN\r\n');
-	dialogue.heard({code: 334, lines: ['VXNlcm5hbWU6']});
-	dialogue.said('aGVsbG8=\r\n');
-	dialogue.heard({code: 334, lines: ['UGFzc3dvcmQ6']});
-	dialogue.said('c2VjcmV0\r\n');
-	dialogue.heard({code: 235, lines: ['ok']});
-	dialogue.said('MAIL FROM:<>\r\n');
+	dialogue.sent('AUTH PLAIN AGhlbGxvAHNlY3JldA==\r\n');
+	dialogue.received({code: 535, lines: ['no']});
+	dialogue.sent('AUTH LOGIN\r\n');
+	dialogue.received({code: 334, lines: ['VXNlcm5hbWU6']});
+	dialogue.sent('aGVsbG8=\r\n');
+	dialogue.received({code: 334, lines: ['UGFzc3dvcmQ6']});
+	dialogue.sent('c2VjcmV0\r\n');
+	dialogue.received({code: 235, lines: ['ok']});
+	dialogue.sent('MAIL FROM:<>\r\n');
 	const said = (dialogue.text() ?? '').split('\n').flatMap(line => / C: (.*)/.exec(line)?.[1] ?? []);
 	t.deepEqual(said, ['AUTH PLAIN ****', 'AUTH LOGIN', '****', '****', 'MAIL FROM:<>']);
 });
 
 test('too long: how it began and how it ended', t => {
 	const dialogue = start();
-	dialogue.heard({code: 220, lines: ['first']});
-	dialogue.heard({code: 250, lines: Array.from({length: 500}, (_, n) => `line ${n} ${'é'.repeat(20)}`)});
-	dialogue.heard({code: 550, lines: ['last']});
+	dialogue.received({code: 220, lines: ['first']});
+	dialogue.received({code: 250, lines: Array.from({length: 500}, (_, n) => `line ${n} ${'é'.repeat(20)}`)});
+	dialogue.received({code: 550, lines: ['last']});
 	const text = dialogue.text() ?? '';
 	t.true(Buffer.byteLength(text) <= 4096);
 	t.true(Buffer.byteLength(text) > 3900);
@@ -77,11 +77,11 @@ test('whatever is said, it is printable and at most 4 KB', t => {
 		const dialogue = start();
 		for (const one of entries) {
 			if ('said' in one) {
-				dialogue.said(one.said);
+				dialogue.sent(one.said);
 			} else if ('noted' in one) {
 				dialogue.noted(one.noted);
 			} else {
-				dialogue.heard(one);
+				dialogue.received(one);
 			}
 		}
 

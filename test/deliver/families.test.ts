@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createFamilies, type FamiliesOptions} from '../../src/deliver/find-hosts.ts';
+import {Families} from '../../src/deliver/find-hosts.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import type {DnsAnswer} from '../../src/net/dns.ts';
 import {reverseName} from '../../src/net/host-name.ts';
@@ -7,9 +7,9 @@ import {reverseName} from '../../src/net/host-name.ts';
 const six = {address: '2a00:1450:4001::1', hostname: null};
 const four = {address: '8.8.4.4', hostname: null};
 
-function start(answer: DnsAnswer<string>, more: Partial<FamiliesOptions> = {}) {
+function start(answer: DnsAnswer<string>, more: Partial<ConstructorParameters<typeof Families>[0]> = {}) {
 	const asked: string[] = [];
-	const families = createFamilies({
+	const families = new Families({
 		ipv6: true,
 		resolver: {
 			ptr(name) {
@@ -35,24 +35,24 @@ test('IPv6 from an address with a name only', async t => {
 		[{kind: 'failed', code: 'ETIMEOUT'}, true],
 	] as const) {
 		const {families, asked} = start(answer);
-		t.deepEqual(await families([]), {v4: true, v6});
+		t.deepEqual(await families.of([]), {v4: true, v6});
 		t.deepEqual(asked, ['1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.1.0.0.4.0.5.4.1.0.0.a.2.ip6.arpa']);
-		t.deepEqual(await families([four, six]), {v4: true, v6});
-		t.deepEqual(await families([six]), {v4: false, v6});
-		t.deepEqual(await families([four]), {v4: true, v6: false});
+		t.deepEqual(await families.of([four, six]), {v4: true, v6});
+		t.deepEqual(await families.of([six]), {v4: false, v6});
+		t.deepEqual(await families.of([four]), {v4: true, v6: false});
 	}
 });
 
 test('not where it is switched off, nor where the machine has no public address of the kind', async t => {
-	t.deepEqual(await start(named, {ipv6: false}).families([four, six]), {v4: true, v6: false});
+	t.deepEqual(await start(named, {ipv6: false}).families.of([four, six]), {v4: true, v6: false});
 	const bare = start(named, {ownAddresses: () => ['127.0.0.1', '::1', 'fe80::1', 'fd00::1']});
-	t.deepEqual(await bare.families([]), {v4: true, v6: false});
+	t.deepEqual(await bare.families.of([]), {v4: true, v6: false});
 	t.deepEqual(bare.asked, []);
 });
 
 test('in a lab any address will do', async t => {
 	const {families} = start({kind: 'nxdomain'}, {allowPrivate: true, ownAddresses: () => ['127.0.0.1', '::1']});
-	t.deepEqual(await families([]), {v4: true, v6: true});
+	t.deepEqual(await families.of([]), {v4: true, v6: true});
 });
 
 test('the name of an address', t => {

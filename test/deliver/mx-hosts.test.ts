@@ -19,7 +19,7 @@ async function start(
 	const dns = await startFakeDns(t, zone);
 	const options: MxHostsOptions = {
 		resolver: createResolver({servers: [dns.server], timeoutMs, tries: 1, clock}),
-		families: () => Promise.resolve({v4: true, v6: true}),
+		families: {of: () => Promise.resolve({v4: true, v6: true})},
 		port: 25,
 		allowPrivateMx: false,
 		ownAddresses: new Set(),
@@ -158,7 +158,7 @@ test('IPv6 only where there is a way to it, and the other way round', async t =>
 		'both-inside.test': {aaaa: ['::1'], a: ['10.0.0.1']},
 		'none.test': {},
 	};
-	const only4 = await start(t, zone, {families: () => Promise.resolve({v4: true, v6: false})});
+	const only4 = await start(t, zone, {families: {of: () => Promise.resolve({v4: true, v6: false})}});
 	t.deepEqual(
 		(await only4.addresses('example.test')).sort(),
 		[1, 2, 3, 4].map(n => `mx.test 8.8.8.${n}`),
@@ -171,7 +171,7 @@ test('IPv6 only where there is a way to it, and the other way round', async t =>
 	for (const domain of ['inside.test', 'both-inside.test']) {
 		t.like(await only4.hosts(domain), {outcome: {kind: 'bounced', suppresses: false}, enhanced: '5.4.4'}, domain);
 	}
-	const only6 = await start(t, zone, {families: () => Promise.resolve({v4: false, v6: true})});
+	const only6 = await start(t, zone, {families: {of: () => Promise.resolve({v4: false, v6: true})}});
 	t.deepEqual(
 		(await only6.addresses('example.test')).sort(),
 		[1, 2, 3].map(n => `mx.test 2a00::${n}`),

@@ -155,7 +155,7 @@ test('each try asks an address of both families', async t => {
 			...dnsOf([{priority: 10, addresses: 2}]),
 			aaaa: () => Promise.resolve({kind: 'found', records: Array.from({length: 12}, (_, n) => `2a00::${n + 1}`)}),
 		},
-		families: () => Promise.resolve({v4: true, v6: true}),
+		families: {of: () => Promise.resolve({v4: true, v6: true})},
 		...{port: 25, allowPrivateMx: false, ownAddresses: new Set()},
 	};
 	const asked: Asked[] = [];
@@ -183,7 +183,7 @@ test('whatever fails, each address of each host is asked within as many tries as
 		fc.asyncProperty(layout, fc.infiniteStream(fault), fc.string(), async (hosts, stream, recipientId) => {
 			const options: MxHostsOptions = {
 				resolver: dnsOf(hosts),
-				families: () => Promise.resolve({v4: true, v6: false}),
+				families: {of: () => Promise.resolve({v4: true, v6: false})},
 				...{port: 25, allowPrivateMx: false, ownAddresses: new Set()},
 			};
 			const says = new Map<string, (typeof faults)[keyof typeof faults]>();

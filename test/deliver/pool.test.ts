@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createPool} from '../../src/deliver/pool.ts';
+import {ConnectionPool} from '../../src/deliver/pool.ts';
 import {plainTerms, startLab, testDelivery} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';
 import {holdMail} from '../helpers/held-mail.ts';
@@ -16,7 +16,7 @@ test('never more connections to a site than its limit, all mail arrives', async 
 });
 
 test('the place of a connection that has ended is free when the host knows', async t => {
-	const pool = createPool({maxSessions: 10, idleMs: 1000, quitMs: 1000});
+	const pool = new ConnectionPool({maxSessions: 10, idleMs: 1000, quitMs: 1000});
 	const first = await pool.acquire('site', 1, {fits: () => true, waitMs: 60_000});
 	const second = pool.acquire('site', 1, {fits: () => true, waitMs: 60_000});
 	first?.release(null);

@@ -1,11 +1,11 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createReplyReader, type RawReply} from '../../src/deliver/dialogue.ts';
+import {type RawReply, ReplyReader} from '../../src/deliver/dialogue.ts';
 
 type Read = {replies: RawReply[]; strays: string[]; fault: string | null; partial: boolean; begun: boolean};
 
 function readAll(chunks: readonly Buffer[]): Read {
-	const reader = createReplyReader();
+	const reader = new ReplyReader();
 	const replies: RawReply[] = [];
 	const strays: string[] = [];
 	let fault: string | null = null;
@@ -17,7 +17,7 @@ function readAll(chunks: readonly Buffer[]): Read {
 		);
 	}
 
-	return {replies, strays, fault, partial: reader.partial(), begun: reader.begun()};
+	return {replies, strays, fault, partial: reader.isPartial, begun: reader.isBegun};
 }
 
 const read = (text: string) => readAll([Buffer.from(text)]);

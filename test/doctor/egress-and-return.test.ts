@@ -2,7 +2,7 @@ import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import type {Host} from '../../src/deliver/host.ts';
-import {createSecureContexts} from '../../src/deliver/open-session.ts';
+import {SecureContexts} from '../../src/deliver/open-session.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {returnPathCheck} from '../../src/doctor/bounces.ts';
 import {
@@ -21,7 +21,7 @@ import {testTimeouts} from '../helpers/delivery-lab.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {type FakeMx, startFakeMx} from '../helpers/fake-mx.ts';
 
-const reach = {hostname: 'out.mail.test', timeouts: testTimeouts, secureContexts: createSecureContexts(undefined)};
+const reach = {hostname: 'out.mail.test', timeouts: testTimeouts, secureContexts: new SecureContexts(undefined)};
 
 async function told(check: Check): Promise<string[]> {
 	return (await check.look()).map(({status, detail}) => `${status}: ${detail}`);

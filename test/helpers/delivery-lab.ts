@@ -1,4 +1,4 @@
-import {createDeliverer, type Deliverer, type DelivererOptions} from '../../src/deliver/deliverer.ts';
+import {Deliverer, type DelivererOptions} from '../../src/deliver/deliverer.ts';
 import type {Delivery} from '../../src/deliver/transaction.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
@@ -85,7 +85,7 @@ export async function startLab(
 		...Object.fromEntries(started.map(({host}, n) => [`mx${n}.example.test`, {a: [host]}])),
 		...zone,
 	});
-	const deliverer = createDeliverer({
+	const deliverer = new Deliverer({
 		mode: {kind: 'hosts', port: started[0]?.port ?? 9},
 		hostname: 'out.mail.test',
 		timeouts: testTimeouts,
@@ -99,7 +99,7 @@ export async function startLab(
 		clock: systemClock,
 		...options,
 	});
-	t.teardown(deliverer.close);
+	t.teardown(() => deliverer.close());
 	return {
 		hosts: started,
 		dns,

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createBucket} from '../../src/pace/bucket.ts';
+import {Bucket} from '../../src/pace/site-state.ts';
 
 const minute = 60_000;
 
@@ -10,7 +10,7 @@ test('in no minute more goes through than allowed, and what is allowed does go t
 			fc.integer({min: 1, max: 6000}),
 			fc.array(fc.tuple(fc.integer({min: 1, max: 5000}), fc.integer({min: 1, max: 50})), {maxLength: 200}),
 			(perMinute, steps) => {
-				const bucket = createBucket(perMinute);
+				const bucket = new Bucket(perMinute);
 				const taken: Array<{at: number; mails: number}> = [];
 				let now = 0;
 				for (const [wait, wanted] of steps) {
@@ -27,7 +27,7 @@ test('in no minute more goes through than allowed, and what is allowed does go t
 		),
 	);
 	for (const perMinute of [1, 7, 60, 90, 6000]) {
-		const bucket = createBucket(perMinute);
+		const bucket = new Bucket(perMinute);
 		let mails = 0;
 		for (let now = 0; now < 10 * minute; now += 100) {
 			const left = bucket.left(now);
@@ -41,7 +41,7 @@ test('in no minute more goes through than allowed, and what is allowed does go t
 test('when the next mail may go is when it may', t => {
 	fc.assert(
 		fc.property(fc.integer({min: 1, max: 6000}), fc.integer({min: 0, max: 10 ** 9}), (perMinute, start) => {
-			const bucket = createBucket(perMinute);
+			const bucket = new Bucket(perMinute);
 			bucket.take(bucket.left(start), start);
 			const next = bucket.nextAt(start);
 			return next > start && bucket.left(next) >= 1;

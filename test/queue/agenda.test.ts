@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createAgenda, type Timed} from '../../src/queue/turns.ts';
+import {Agenda, type Timed} from '../../src/queue/turns.ts';
 
 const command = fc.oneof(
 	fc.record({kind: fc.constant('set' as const), item: fc.nat(20), at: fc.nat(1000)}),
@@ -11,8 +11,8 @@ const command = fc.oneof(
 test('an agenda gives what a sorted list would give', t => {
 	fc.assert(
 		fc.property(fc.array(command, {maxLength: 300}), commands => {
-			const items: Timed[] = Array.from({length: 21}, () => ({at: null, place: 0}));
-			const agenda = createAgenda<Timed>();
+			const items: Timed[] = Array.from({length: 21}, () => ({at: null, index: 0}));
+			const agenda = new Agenda<Timed>();
 			const list = new Map<Timed, number>();
 			for (const one of commands) {
 				if (one.kind === 'set') {

@@ -1,5 +1,5 @@
 import {destinationsOf, loadDestinations} from '../../config/destinations-file.ts';
-import {createFamilies, findMxHosts, mailHosts, type Seeking} from '../../deliver/find-hosts.ts';
+import {Families, findMxHosts, mailHosts, type Seeking} from '../../deliver/find-hosts.ts';
 import {capturedFolder} from '../../deliver/local-delivery.ts';
 import {demandsOf} from '../../deliver/tls-demand.ts';
 import {createResolver} from '../../dns/resolver.ts';
@@ -116,7 +116,7 @@ async function mxNow(
 		{recipientId, terms, asked},
 		{
 			...{resolver, port, allowPrivateMx},
-			families: createFamilies({ipv6, resolver, allowPrivate: allowPrivateMx, clock}),
+			families: new Families({ipv6, resolver, allowPrivate: allowPrivateMx, clock}),
 			ownAddresses: new Set(ownAddresses(settings)),
 			demandOf: demandsOf(destination, terms, {secureResolver, port}),
 		},
