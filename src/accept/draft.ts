@@ -23,7 +23,7 @@ export type Send = {
 	readonly attachments: readonly Attachment[];
 	/** The message that this one repeats; null: it repeats none. */
 	readonly resentFrom: string | null;
-	/** The dashboard user who sends it, for the audit trail; absent: a program, whose messages are the record. */
+	/** The dashboard user who sends it, for the audit trail; absent: a program; its messages are the record. */
 	readonly by?: Operator;
 };
 

@@ -48,7 +48,7 @@ export function keyNameOf({workspaceId, mode}: Send, {key}: Idempotency): KeyNam
 	return {workspaceId, mode, key};
 }
 
-/** The stored response to a send whose key was used before; undefined: not used, or expired. */
+/** The stored response to a send with a key that was used before; undefined: not used, or expired. */
 export async function findReplay(
 	reader: Knex,
 	send: Send,
@@ -62,7 +62,7 @@ export async function findReplay(
 
 /**
  * Takes the keys of sends that passed, and replays the stored response for known keys, even if the request would now be
- * rejected. Usually one statement: keys are looked up only for sends that would be refused or whose key is taken.
+ * rejected. Usually one statement: keys are looked up only for sends that would be refused or that have a used key.
  */
 export async function resolveKeys(
 	trx: Knex.Transaction,

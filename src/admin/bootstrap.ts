@@ -25,12 +25,12 @@ export type Bootstrapped = {
 	readonly logInToken: string | null;
 };
 
-/** The first user: whoever starts the program may do everything, and gives others an address of their own. */
+/** The first user: the person who starts the program may do everything, and adds the other users. */
 export const firstUser = 'admin@localhost';
 
 /**
  * Gives a store without any workspace what a first mail needs: workspace, template, two keys, the dashboard's first user and,
- * where mail is captured, a verified sender of a domain that is nobody's. Null: there is a workspace already. Of two processes
+ * where mail is captured, a verified sender of a reserved domain. Null: there is a workspace already. Of two processes
  * that try at once one does it.
  */
 export async function bootstrap(

@@ -1,4 +1,4 @@
-/** A record of a CSV file, or a line that is none. Lines are counted from 1 as an editor does. */
+/** A record of a CSV file, or a line that cannot be read. Lines count from 1, as in an editor. */
 export type CsvRecord =
 	| {readonly line: number; readonly cells: readonly string[]}
 	| {readonly line: number; readonly fault: string; readonly text: string};
@@ -20,7 +20,7 @@ const broken = 'something follows its closing quote';
 
 /**
  * RFC 4180, and what programs make of it: lines end in LF, CRLF or CR, cells are parted by commas, semicolons or tabs
- * (whatever the first line has most of), empty lines mean nothing. A quote that is never closed costs its own line only:
+ * (the one the first line has most of), empty lines mean nothing. A quote that is never closed costs its own line only:
  * after a hundred lines without its end, reading goes on with the line that follows it. That bounds the memory. A line is scanned three
  * times at most: as the first of a record, within quotes, and for the cells of a record of several lines.
  */
@@ -29,7 +29,7 @@ export function createCsvReader(): CsvReader {
 	/** A CR at the end of a piece: the next one may begin with its LF. */
 	let held = '';
 	let number = 0;
-	/** Within a line that is too long, whose fault was reported. */
+	/** Within a line that is too long and was reported. */
 	let skipping = false;
 	let delimiter = '';
 	/** The lines of a record with a quote that is still open, and how long they are together. */
@@ -167,7 +167,7 @@ function cellsOf(text: string, delimiter: string, quoted = false): string[] | 'o
 	}
 }
 
-/** The first quote from `start` on that is not doubled; -1: there is none. */
+/** The first quote from `start` on that is not doubled; -1: no such quote. */
 function closingQuote(text: string, start: number): number {
 	let at = text.indexOf('"', start);
 	while (at !== -1 && text[at + 1] === '"') {

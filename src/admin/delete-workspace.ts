@@ -19,7 +19,7 @@ export type DeleteOptions = {
 	readonly onStep: (messages: number) => void;
 };
 
-/** How it ended: so many messages are gone with it, or so many copies wait in the queue and nothing was deleted. */
+/** The result: how many messages were deleted with it, or how many recipients still wait, and nothing was deleted. */
 type Deleted =
 	| {readonly kind: 'deleted'; readonly messages: number}
 	| {readonly kind: 'waiting'; readonly recipients: number};

@@ -28,7 +28,7 @@ export type PreviewInput = Terms & {
 	readonly version: number | null;
 };
 
-/** A version as a mail to nobody would be. Undefined: the template has no such version. */
+/** Renders a version with sample data. Undefined: the template has no such version. */
 export async function previewTemplate(
 	reader: Knex,
 	{template, version, ...terms}: PreviewInput,
@@ -41,7 +41,7 @@ export async function previewTemplate(
 	return found && variant && (await previewVariant(found, variant, terms));
 }
 
-/** One variant as a mail to nobody would be. */
+/** Renders one variant with sample data. */
 export async function previewVariant(
 	{id, sample}: Pick<TemplateVersion, 'id' | 'sample'>,
 	{subject, html, text, locale: written}: Pick<TemplateVariant, 'subject' | 'html' | 'text' | 'locale'>,

@@ -12,7 +12,7 @@ type QueueAction = {
 	readonly detail: Readonly<Record<string, unknown>>;
 };
 
-/** One row for each workspace whose copies were changed. */
+/** One row for each workspace with changed recipients. */
 export async function auditQueue(
 	trx: Knex.Transaction,
 	acting: Acting,

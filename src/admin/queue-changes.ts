@@ -34,10 +34,10 @@ const end = (done: string, how: GivenUp): QueueChange => ({
 	apply: (trx, step, eventWriter) => giveUp(trx, step, how, eventWriter),
 });
 
-/** It ends as errored, and no webhook is told. */
+/** It ends as errored, without a webhook. */
 export const drop: QueueChange = end('dropped', {kind: 'drop'});
 
-/** It ends as bounced, and webhooks are told. */
+/** It ends as bounced, with its webhook. */
 export const fail = (reason = 'given up by the operator'): QueueChange => end('failed', {kind: 'fail', reason});
 
 type ChangeOptions = {
@@ -56,7 +56,7 @@ const recipientsPerStep = 500;
 /** How long tries under way are waited for, milliseconds: before the second look, before the third … */
 const patience = [250, 500, 1000, 2000];
 
-/** Changes copies step by step, in short transactions: whoever delivers goes on writing, and learns of each. */
+/** Changes recipients step by step, in short transactions: the daemon goes on writing, and learns of each step. */
 export async function changeQueue(
 	options: ChangeOptions,
 	change: QueueChange,

@@ -36,7 +36,7 @@ export async function readQueueStatus(
 	const counted = await summarizeQueue(reader, {now: storeTime(now), workspaceId, destination});
 	const stopped = await readStopped(reader, storeTime(now));
 	const known = new Set(counted.map(({destination}) => destination));
-	// Those without mail are shown too, or nobody would think of them again.
+	// Those without mail are shown too, or they would be forgotten.
 	const others = [...stopped].filter(([name]) => idle && !known.has(name) && name === (destination ?? name));
 	return [
 		...counted.map(row => withStop(row, stopped.get(row.destination) ?? free)),

@@ -3,7 +3,7 @@ import {bumpGeneration} from '../store/changes.ts';
 import {resealRows, type SealedColumn, sealedColumns, type Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 
-/** What was sealed anew: rows by table, and the ids of those whose secret cannot be opened. */
+/** Rows sealed again by table, and the ids of rows with a secret that cannot be opened. */
 export type ResealedStore = {
 	readonly rows: Readonly<Record<SealedColumn['table'], number>>;
 	readonly damaged: readonly string[];

@@ -9,7 +9,7 @@ import {findTemplate} from '../store/templates.ts';
 import type {ReadyTemplate} from './template-folder.ts';
 import {removeTemplate} from './templates.ts';
 
-/** What the first start makes for a first mail, besides workspace and keys. */
+/** What the first start makes for a first mail, in addition to workspace and keys. */
 export const sampleSender = `hello@${sampleDomain}`;
 export const sampleTemplate = 'sample';
 
@@ -24,7 +24,7 @@ export async function readSample(): Promise<ReadyTemplate> {
 /** What was removed of the sample. A template that has a second version is the operator's own by now, and stays. */
 type RemovedSample = {readonly sender: boolean; readonly domain: boolean; readonly template: boolean};
 
-/** Removes the sample of a workspace: its sender, their domain if no other sender uses it, its template if nobody changed it. */
+/** Removes the sample of a workspace: its sender, their domain if no other sender uses it, its template if it is unchanged. */
 export async function removeSample(
 	trx: Knex.Transaction,
 	tools: ActTools,

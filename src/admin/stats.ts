@@ -11,7 +11,7 @@ import {
 } from '../store/usage.ts';
 import {readWorkspaceNames} from '../store/workspaces.ts';
 
-/** What became of the messages that were accepted from `from` on and before `to` (store form); the largest groups first. */
+/** Outcomes of the messages accepted from `from` on and before `to` (store form); the largest groups first. */
 type Stats = {
 	readonly from: string;
 	readonly to: string;
@@ -20,7 +20,7 @@ type Stats = {
 	readonly rows: readonly StatsLine[];
 };
 
-/** `key` is the name of the group; a workspace or template has its `id` besides. */
+/** `key` is the name of the group; a workspace or template also has its `id`. */
 export type StatsLine = StatsFigures & {readonly key: string; readonly id?: string};
 
 /** How far back figures go, in days: as far as the usual MAILCTL_RETENTION_DAYS keeps mail. */
@@ -31,7 +31,7 @@ function dayStart(now: number, ago: number): number {
 	return (Math.floor(now / dayMs) - ago) * dayMs;
 }
 
-/** Figures of so many UTC days, the last of which is today. */
+/** Figures of a number of UTC days that end with today. */
 export async function readStats(
 	reader: Knex,
 	{
@@ -82,7 +82,7 @@ async function readNames(
 	}
 }
 
-/** The figures of each of so many days, the last of which is today. */
+/** The figures of each of a number of days that end with today. */
 export async function readStatsByDay(
 	reader: Knex,
 	{workspaceId, now, days}: {readonly workspaceId?: string | undefined; readonly now: number; readonly days: number},

@@ -3,11 +3,11 @@ import type {ActTools} from '../mail/operator.ts';
 import {findTemplate, type TemplateVariant} from '../store/templates.ts';
 import {saveTemplate} from './templates.ts';
 
-/** The template of mail that programs submit by SMTP, so that each message has one. Its content is sent to nobody. */
+/** The template of mail that programs submit by SMTP, so that each message has one. Its content is never sent. */
 const name = 'submission';
 const id = 'tpl_submission';
 
-/** Whether nobody made the template: lists say so, and `template pull` leaves it out. */
+/** Whether the program made the template: lists say so, and `template pull` leaves it out. */
 export function isBuiltIn(template: {readonly id: string}): boolean {
 	return template.id === id;
 }
@@ -23,7 +23,7 @@ const variant: TemplateVariant = {
 	text: null,
 };
 
-/** Its id; undefined: the workspace has none yet. A template of that name that the workspace made itself will do. */
+/** Its id; undefined: the workspace has no such template yet. One of that name that the workspace made itself will do. */
 export async function findSubmissionTemplate(reader: Knex, workspaceId: string): Promise<string | undefined> {
 	const template = (await findTemplate(reader, workspaceId, {id})) ?? (await findTemplate(reader, workspaceId, {name}));
 	return template && template.latest_version !== null ? template.id : undefined;

@@ -28,9 +28,9 @@ export type Layout = {
 	readonly columns: Columns;
 	/** Whether the first line has names; otherwise it is an entry already. */
 	readonly hasHeader: boolean;
-	/** The names of the columns, ours where the file has none. */
+	/** The names of the columns; ours where the file names no columns. */
 	readonly header: readonly string[];
-	/** How many columns before these tell what was wrong: a file of `--bad` that was corrected. */
+	/** How many columns before these say what was wrong: a corrected file of `--bad`. */
 	readonly marks: number;
 	/** Whether cells have apostrophes that `csvLine` put there. */
 	readonly ours: boolean;
@@ -111,7 +111,7 @@ export type Listed = {
 
 type ReadListed = ({readonly ok: true} & Listed) | {readonly ok: false; readonly fault: string};
 
-/** Reads a line; `reason` holds for every line, whatever it says itself. `now` in milliseconds. */
+/** Reads a line; `reason` overrides that of each line. `now` in milliseconds. */
 export function readListed(
 	cells: readonly string[],
 	columns: Columns,

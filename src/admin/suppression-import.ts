@@ -13,7 +13,7 @@ import {type Layout, type Listed, plainCells, readLayout, readListed} from './su
 /** A line that is longer never ends. The reader skips one that is shorter and goes on. */
 const longestLine = 64 * 1024 ** 2;
 
-/** Records of a file, and how many bytes of it are read; or why it is no CSV file, a clause, and how to mend that. */
+/** Records of a file, and how many bytes of it are read; or why it is no CSV file, a clause, and how to fix that. */
 type FilePart =
 	| {readonly records: readonly CsvRecord[]; readonly bytes: number}
 	| {readonly fault: string; readonly mend: string};
@@ -41,7 +41,7 @@ export async function* readRecords(chunks: AsyncIterable<Uint8Array>): AsyncGene
 	yield {records: [...reader.push(decoder.decode()), ...reader.end()], bytes};
 }
 
-/** What became of the lines of a file, besides those that were bad. */
+/** Counts of the good lines of a file. */
 export type Counts = {read: number; added: number; listed: number};
 
 /** Answers how many of the entries are new. */
@@ -51,20 +51,20 @@ type ImportOptions = {
 	readonly acting: Acting;
 	readonly workspaceId: string;
 	readonly mode: Mode;
-	/** Of every line, whatever it says. */
+	/** Overrides that of each line. */
 	readonly reason: SuppressionReason | undefined;
 	readonly write: WriteEntries;
 	/** Gets a line that is not taken; `cells` as they were in the file, without apostrophes of ours. */
 	readonly onBad: (line: number, fault: string, cells: readonly string[], layout: Layout | undefined) => Promise<void>;
 };
 
-// A transaction of so many rows holds the writers of a running daemon off for some ten milliseconds. Twice as many are no
+// A transaction of this size blocks the writers of a running daemon for some ten milliseconds. Twice as many are no
 // faster by the row and take 20 MB more.
 const rowsAtOnce = 500;
 /** Lines that are read before others have their turn: a millisecond or two. */
 const linesAtOnce = 256;
 
-/** Takes a file line by line in bounded memory; what was written stays, whatever comes after it. */
+/** Takes a file line by line in bounded memory; what was written stays, even if a later line fails. */
 export function createImport({acting, workspaceId, mode, reason, write, onBad}: ImportOptions) {
 	const {clock, newId} = acting;
 	const counts: Counts = {read: 0, added: 0, listed: 0};

@@ -15,7 +15,7 @@ import {
 const noReason = 'suspended by the operator';
 
 /**
- * Nothing is sent to the destination until it is resumed, whoever's mail it is; mail is accepted, and waits. Said once more
+ * Nothing is sent to the destination until it is resumed, for all workspaces; mail is accepted, and waits. Said once more
  * without a reason it keeps the one that was given.
  */
 export async function suspendDestination(
@@ -35,13 +35,13 @@ export async function suspendDestination(
 type Resumed = {
 	/** Undefined: no operator had suspended it. */
 	readonly suspension: Suspension | undefined;
-	/** Sites of the destination that were left alone after failures. */
+	/** Sites of the destination that were backing off after failures. */
 	readonly sites: readonly string[];
 };
 
 /**
- * Ends an operator's suspension; where its sites are left alone after failures one mail tries each at once. `sites`: those
- * that mail to it would go to now, besides what is known from mail that waits.
+ * Ends an operator's suspension; where its sites back off after failures one mail tries each at once. `sites`: those
+ * that mail to it would go to now, in addition to those of waiting mail.
  */
 export async function resumeDestination(
 	trx: Knex.Transaction,

@@ -78,7 +78,7 @@ async function templateFolders(folder: string): Promise<string[]> {
 	return found;
 }
 
-/** A link may lead to a file, or nowhere. */
+/** A link may point to a file, or nowhere. */
 function nothingIn(error: NodeJS.ErrnoException): string[] {
 	if (error.code === 'ENOTDIR' || error.code === 'ENOENT' || error.code === 'ELOOP') {
 		return [];
@@ -123,7 +123,7 @@ export function folderNameFault(name: string): string | null {
 
 /**
  * What makes a folder read as these files (`folderFiles`). Files that say the same already stay as they are, also where
- * their author put them down in another way; files that are no part of a template are left alone. Nothing is changed yet.
+ * their author put them down in another way; files that are no part of a template stay. Nothing is changed yet.
  */
 export async function planPull(folder: string, files: ReadonlyMap<string, string>): Promise<Plan> {
 	const there = await existing(folder);

@@ -145,7 +145,7 @@ export async function saveTemplate(
 }
 
 /**
- * Saves variants as the template's next version, whatever the newest one holds. `sample` left out: it stays. `after`: the version that
+ * Saves variants as the template's next version, even if the newest one holds the same. `sample` left out: it stays. `after`: the version that
  * they were made from (null: there was none), where another one must not be replaced unseen; `newer`: there is one. Undefined:
  * there is no such template.
  */
@@ -241,7 +241,7 @@ export async function removeTemplate(
 	return removed;
 }
 
-/** SHA-256 of what the author wrote, whatever the order of variants and the compiler's version. */
+/** SHA-256 of what the author wrote; independent of the order of variants and of the compiler's version. */
 export function fingerprintOf(variants: readonly TemplateVariant[]): string {
 	const sources = variants
 		.map(({locale, subject, kind, source, text_source: text}) => JSON.stringify([locale, subject, kind, source, text]))

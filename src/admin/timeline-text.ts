@@ -3,9 +3,9 @@ import type {EngagementCount, StoredAttempt} from '../store/recipients.ts';
 import type {StoredReport} from '../store/reports.ts';
 import type {StoredEvent} from '../store/timeline.ts';
 
-// What happened to a message, in words for people. Much of it is what strangers said: whoever shows it makes it safe.
+// What happened to a message, in words for people. Much of it was written by strangers: the caller escapes it.
 
-/** What the entry of a timeline says besides its type; null: nothing. */
+/** What the entry of a timeline says in addition to its type; null: nothing. */
 export function eventText({detail}: Pick<StoredEvent, 'detail'>): string | null {
 	const {reason, code: number, reply, url, machine, topic, via} = detail;
 	if (topic !== undefined && typeof via === 'string') {

@@ -66,7 +66,7 @@ export async function addEndpoint(
 	return endpoint;
 }
 
-/** Null: what is stored cannot be opened; a rotation mends that. */
+/** Null: the stored secret cannot be opened; a rotation replaces it. */
 export function signingSecret(vault: Vault, {id, secret}: Pick<Endpoint, 'id' | 'secret'>): string | null {
 	try {
 		return vault.open(id, secret);
@@ -102,7 +102,7 @@ export async function rotateSecret(
 	await updateSecrets(trx, workspaceId, id, secrets);
 	const detail = {overlap_until: secrets.previousUntil};
 	await recordAct(trx, tools, {action: 'webhook.rotated', workspaceId, target: id, detail});
-	// What is claimed with the old secret is claimed anew.
+	// What is claimed with the old secret is claimed again.
 	await bumpGeneration(trx);
 	return {...endpoint, ...secrets};
 }
@@ -145,7 +145,7 @@ export async function changeEndpoint(
 	return changed;
 }
 
-/** A disabled endpoint gets no events; what waits for it goes on when it is enabled. Undefined: there is none. */
+/** A disabled endpoint gets no events; what waits for it goes on when it is enabled. Undefined: no such endpoint. */
 export async function setEndpointActive(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -192,7 +192,7 @@ type Replay = Omit<ReplayFilter, 'endpointId' | 'until'> & {
 const rowsPerStep = 1000;
 
 /**
- * Has the deliveries of some endpoints posted again whose event came since a time; how many. Step by step: others write too.
+ * Posts deliveries of some endpoints again, those of events since a time; returns how many. Step by step: others write too.
  * What comes meanwhile is not replayed.
  */
 export async function replaySince(

@@ -2,7 +2,7 @@ import {relative} from 'node:path';
 import {type Bootstrapped, firstUser} from './bootstrap.ts';
 
 export type WelcomeInput = Omit<Bootstrapped, 'logInToken'> & {
-	/** Logs in to the dashboard once; null: there is none. */
+	/** Logs in to the dashboard once; null: no dashboard. */
 	readonly link: string | null;
 	/** Where the API is or will be, without a slash at the end. */
 	readonly url: string;

@@ -32,7 +32,7 @@ type WhyInput = {
 	readonly ownRetryOf: (destination: string) => OwnRetry | Promise<OwnRetry>;
 };
 
-/** What decides, besides the copies themselves, when they are tried. */
+/** What decides, in addition to the recipients themselves, when they are tried. */
 export async function readWhyContext(
 	reader: Knex,
 	facts: readonly RecipientFacts[],
@@ -51,7 +51,7 @@ export async function readWhyContext(
 		lives,
 		attemptDeadlineMs: attemptDeadline,
 		claimedAt({claimed_until: until}) {
-			// Where the daemon has other settings it cannot be told.
+			// A daemon with other settings cannot be noticed.
 			const at = Date.parse(until ?? '') - attemptDeadline - claimMarginMs;
 			return at <= now && at > now - attemptDeadline - claimMarginMs ? storeTime(at) : null;
 		},

@@ -46,7 +46,7 @@ export type WaitsFor =
 	| 'hold'
 	/** Its workspace is paused. */
 	| 'paused'
-	/** Nobody delivers. */
+	/** No process delivers. */
 	| 'daemon'
 	/** The time of its next try. */
 	| 'retry'
@@ -61,7 +61,7 @@ export type Reason = {
 	/** A sentence for people. */
 	readonly detail: string;
 	readonly since: string | null;
-	/** Null: until somebody or something changes it. */
+	/** Null: until an operator or an event changes it. */
 	readonly until: string | null;
 	/** What would change it, for people; null: time. */
 	readonly mend: string | null;
@@ -253,7 +253,7 @@ function queueWaits(recipient: RecipientFacts, now: string): Array<Reason | null
 	const {queue_reason: reason, queue_until: until, site, destination, next_attempt_at: next} = recipient;
 	const isDue = next !== null && next <= now;
 	const isOver = until !== null && until <= now;
-	// An operator's suspension is told from the table where it stands.
+	// An operator's suspension is read from its table.
 	if (reason === null || reason.code === 'operator' || (!isDue && reason.code !== 'route') || isOver) {
 		return [];
 	}

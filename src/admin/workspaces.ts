@@ -102,7 +102,7 @@ export async function pauseWorkspace(
 	return await update(trx, workspace.id, {paused_at: pausedAt, pause_reason: reason, paused_by: null});
 }
 
-/** Whether somebody above its own users has paused a workspace: the guard, or a user of all workspaces. Only those resume it. */
+/** Whether the guard or a user of all workspaces has paused a workspace. Only those resume it. */
 export function isPausedFromAbove({paused_at: at, paused_by: by}: Workspace): boolean {
 	return at !== null && by === null;
 }
@@ -132,7 +132,7 @@ export async function resumeOwn(trx: Knex.Transaction, tools: ActTools, id: stri
 }
 
 /**
- * What was held goes out; the figures of its reputation begin anew (R7.2). One that is neither paused nor warned of
+ * What was held goes out; the figures of its reputation start again from zero (R7.2). One that is neither paused nor warned of
  * stays as it is: who resumes by a script now and then must not disarm the guard.
  */
 export async function resumeWorkspace(trx: Knex.Transaction, tools: ActTools, id: string): Promise<Workspace> {

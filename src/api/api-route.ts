@@ -34,7 +34,7 @@ type Call<Body extends TSchema> = {
 type RouteOptions<Body extends TSchema> = Description & {
 	readonly at: `${Method} /v1/${string}`;
 	readonly scope: Scope;
-	/** Of which kind the `:id` of the path is: another one answers as an unknown one. */
+	/** The kind of id that `:id` in the path must have: another kind answers as an unknown id. */
 	readonly id?: IdPrefix;
 	readonly body?: Body;
 	/** Whether the body may be left out. */
@@ -88,7 +88,7 @@ export function apiRoute<Body extends TSchema>(
 }
 
 type FaceOptions<Result> = Omit<RouteOptions<TSchema>, 'scope' | 'body' | 'handle'> & {
-	/** The body of the answer; absent: it has none. */
+	/** The body of the answer; absent: no body. */
 	readonly view?: (result: Result) => object;
 	/** Whether the answer is `otherAnswer`. */
 	readonly isOther?: (result: Result) => boolean;

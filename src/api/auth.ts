@@ -14,13 +14,13 @@ type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error)
 
 export type Auth = {
 	/**
-	 * An `onRequest` hook: 401 without a valid key, 403 without the scope, before the body is read. It tells its scope.
-	 * Whatever is answered to a valid key says how much of the bucket is left.
+	 * An `onRequest` hook: 401 without a valid key, 403 without the scope, before the body is read. The 403 names the scope.
+	 * Every answer to a valid key says how much of the bucket is left.
 	 */
 	readonly needs: (scope: Scope, bucket?: Bucket) => Hook & {readonly scope: Scope};
 	/** Whether the key of a request is still valid and has the scope: for answers that go on for hours. */
 	readonly holds: (request: FastifyRequest, scope: Scope) => Promise<boolean>;
-	/** Whose a key is that came by another way; null: nobody's now. */
+	/** The owner of a key that came by another way; null: revoked. */
 	readonly identify: (key: string) => Promise<Caller | null>;
 	/** To be called when the store's change generation grew. */
 	readonly clear: () => void;
@@ -127,7 +127,7 @@ export function actAs<Tools>(tools: Tools, request: FastifyRequest): Tools & {re
 	return {...tools, operator: {actor: callerOf(request).keyId, from: originOf(request)}};
 }
 
-// What a proxy calls an address, and is none, may be any text that the client sent: the proxy's own address is used then.
+// A proxy may pass on any text of the client as an address: if it is not an address, the proxy's own is used.
 function originOf({ip, socket}: FastifyRequest): string {
 	return isIP(ip) === 0 ? (socket.remoteAddress ?? '') : ip;
 }

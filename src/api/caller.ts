@@ -7,7 +7,7 @@ import {type Endpoint, findEndpoint} from '../store/webhooks.ts';
 import {apiError, retryAfter} from './errors.ts';
 import type {FailureLimit} from './rate-limit.ts';
 
-/** Whose request it is: what a valid key stands for. */
+/** Who makes the request: what a valid key grants. */
 export type Caller = {
 	readonly keyId: string;
 	readonly workspaceId: string;
@@ -17,7 +17,7 @@ export type Caller = {
 	readonly rateLimit: string | null;
 };
 
-/** Of which mode the messages, webhooks and deliveries must be that a key may see; undefined: of any. */
+/** The mode of the messages, webhooks and deliveries that a key may see; undefined: any. */
 export function visibleMode({mode}: Caller): 'test' | undefined {
 	return mode === 'test' ? mode : undefined;
 }
@@ -55,7 +55,7 @@ export type Refuse = (request: FastifyRequest, reply: FastifyReply, done: (error
 
 /**
  * 401, and after too many failures of the client 429. A request without the header tries nothing: it is not counted, so that a
- * prober without a key is told what it lacks.
+ * prober without a key learns what it lacks.
  */
 export function createRefuse(countFailure: FailureLimit): Refuse {
 	return ({headers, ip}, reply, done) => {

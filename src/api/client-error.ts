@@ -30,9 +30,9 @@ export function createClientErrorHandler(newId: NewId) {
 			return;
 		}
 
-		const {status, error: told} = answers[error.code ?? ''] ?? malformed;
+		const {status, error: failure} = answers[error.code ?? ''] ?? malformed;
 		const id = newId('req');
-		const body = JSON.stringify(errorBody(told, id));
+		const body = JSON.stringify(errorBody(failure, id));
 		socket.end(
 			[
 				`HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
@@ -56,7 +56,7 @@ function isAnswering(socket: HttpSocket): boolean {
 
 /**
  * An `onSend` hook: a client that has not taken its answer after `limit` milliseconds loses its connection, of a stream one that
- * took nothing of what waits for so long. Node bounds only how long a request may take to arrive; an answer that nobody reads
+ * took nothing of what waits for this long. Node bounds only how long a request may take to arrive; an answer that is not read
  * would hold its memory and its descriptor for ever.
  */
 export function createUnreadLimit(limit: number) {

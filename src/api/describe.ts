@@ -16,7 +16,7 @@ type Tag =
 	| 'Hosted pages'
 	| 'Operation';
 
-/** The successful answer: its status, what it means, and its body (null: it has none). */
+/** The successful answer: its status, what it means, and its body (null: no body). */
 export type Answer = readonly [status: number, meaning: string, body: TSchema | null];
 
 export type Description = {
@@ -28,9 +28,9 @@ export type Description = {
 	readonly answer: Answer;
 	/** Where there are two ways to succeed. */
 	readonly otherAnswer?: Answer;
-	/** Codes of the resource's own rules, besides those that any route of its kind can answer. */
+	/** Codes of the resource's own rules, in addition to those that any route of its kind can answer. */
 	readonly errors?: readonly ApiErrorCode[];
-	/** For routes that answer people: the statuses besides `answer` whose body is a page too, and what they mean. */
+	/** For routes that answer people: the statuses other than `answer` that also have a page as their body, and what they mean. */
 	readonly pages?: Readonly<Record<number, string>>;
 	/** What `answer` holds where it is no JSON, nor a page; null: nothing. Its schema: of one message of a stream. */
 	readonly media?: string | null;
@@ -47,7 +47,7 @@ declare module 'fastify' {
 }
 
 /**
- * What the description of the API tells of a route, to be spread into its schema beside `querystring`, `params` and `body`.
+ * What the description of the API says of a route, to be spread into its schema beside `querystring`, `params` and `body`.
  * Answers are described, not shaped: what a view gives is sent as it is.
  */
 export function describe({tag, summary, description, answer, otherAnswer, errors = [], pages, media}: Description) {

@@ -41,7 +41,7 @@ export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
 	return reply.code(error.status).headers(error.headers).send(errorBody(error, reply.request.id));
 }
 
-/** The header that tells when to try again: whole seconds, at least one. */
+/** The header that says when to try again: whole seconds, at least one. */
 export function retryAfter(milliseconds: number): Record<'retry-after', string> {
 	return {'retry-after': String(Math.max(1, Math.ceil(milliseconds / 1000)))};
 }
@@ -63,7 +63,7 @@ export const formExpected =
 
 export type ErrorReport = (request: FastifyRequest, error: unknown) => void;
 
-/** What the client is told of anything thrown while it was answered. What is not the client's fault is reported. */
+/** The answer to the client for anything thrown while it was answered. What is not the client's fault is reported. */
 export function toApiError(error: unknown, isUnavailable: (error: unknown) => boolean): ApiError {
 	if (error instanceof ApiError) {
 		return error;
@@ -72,7 +72,7 @@ export function toApiError(error: unknown, isUnavailable: (error: unknown) => bo
 		return apiError(error.code, {message: error.message});
 	}
 
-	// fastify's own: a length that does not fit, a connection that ended within the body, a media type that is none.
+	// fastify's own: a length that does not fit, a connection that ended within the body, an invalid media type.
 	switch (statusOf(error)) {
 		case 400:
 			return apiError('bad_request');

@@ -14,7 +14,7 @@ export type StreamIds = {
 	readonly read: (id: string) => StreamPlace | null;
 };
 
-/** So that the length of an id tells nothing. */
+/** So that the length of an id reveals nothing. */
 const digits = 15;
 const longestId = 200;
 

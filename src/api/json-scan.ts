@@ -43,7 +43,7 @@ export type JsonScan = {
 		readonly values: number;
 		/** A number has a sign, a point, an exponent or more than 15 digits: JavaScript may spell it in another way. */
 		readonly oddNumbers: boolean;
-		/** The first list in the root object that is not empty; null: there is none, or none was looked for. */
+		/** The first list in the root object that is not empty; null: no list, or it was not looked for. */
 		readonly list: List | null;
 	};
 };

@@ -10,7 +10,7 @@ type Part = {readonly ok: true; readonly value: unknown; readonly names: number}
 type Fault = {readonly ok: false; readonly fault: string};
 type Seen = ReturnType<JsonScan['seen']>;
 
-/** Stands in the value for an item that is too large to be read. */
+/** Replaces an item that is too large to be read. */
 export const oversized = Symbol('oversized');
 
 /** Its numbers keep their digits. Those of other fields are numbers to reckon with. */

@@ -70,7 +70,7 @@ const eventBody = {
 	},
 };
 
-// Formats and keywords of our own say nothing to others; their meaning stands in the descriptions.
+// Formats and keywords of our own mean nothing to others; the descriptions explain them.
 const ownKeywords = new Set(['variables', 'contentEncoding']);
 const knownFormats = new Set(['email', 'uri', 'date-time']);
 const emailFormats = new Set(['email', 'recipient-email', 'query-email', 'query-recipient-email']);
@@ -193,7 +193,7 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 			...(pages && {pages}),
 			...(media !== undefined && {media}),
 			keyed: scope !== undefined,
-			// Nobody reads the body of a GET.
+			// The body of a GET is not read.
 			hasBody: route.method !== 'GET',
 			hasQuery: schema.querystring !== undefined,
 		}),

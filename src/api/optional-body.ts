@@ -7,7 +7,7 @@ import type {Checks} from './validate.ts';
 /** The body of what takes no fields. */
 export const emptyBody = Type.Object({}, {additionalProperties: false, examples: [{}]});
 
-/** A validator for routes whose body may be left out: no body at all says as much as an empty object. */
+/** A validator for routes with an optional body: no body means the same as an empty object. */
 export function optionalBody(checks: Checks): FastifySchemaCompiler<TSchema> {
 	return ({schema, httpPart}) => {
 		const check = checks.compiler(schema, httpPart);

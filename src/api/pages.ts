@@ -20,7 +20,7 @@ declare module 'fastify' {
 export type Pages = {
 	/** Who may read them. */
 	readonly guard: onRequestHookHandler;
-	/** Whose routes are described; absent: the server's own. */
+	/** The server with the routes to describe; absent: this one. */
 	readonly of?: FastifyInstance;
 };
 
@@ -65,7 +65,7 @@ export function servePages(api: FastifyInstance, {guard, of = api}: Pages): void
 
 /**
  * Lets requests pass that name the server by an address, `localhost` or one of `names`; others get 404. A page elsewhere may let its
- * own name lead to 127.0.0.1 (DNS rebinding), and the browser of somebody here then reads for it what is behind that name.
+ * own name point to 127.0.0.1 (DNS rebinding), and a browser on this machine then reads for it what is behind that name.
  */
 export function localHostGuard(...names: readonly string[]): onRequestHookHandler {
 	const own = names.map(name => name.toLowerCase());

@@ -47,7 +47,7 @@ export async function readPage<Row extends {readonly id: string}>({
 	return await scanPage({
 		...list,
 		async scan({after, limit}) {
-			// One row more than asked tells whether there is a next page.
+			// One row more than asked shows whether there is a next page.
 			const found = await read({after, limit: limit + 1});
 			const rows = found.slice(0, limit);
 			return {rows, next: found.length > limit ? (rows.at(-1)?.id ?? null) : null};

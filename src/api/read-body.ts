@@ -12,7 +12,7 @@ declare module 'fastify' {
 		json?: JsonLimits;
 	}
 	interface FastifyRequest {
-		/** Whether the body takes so long that it is dealt with in slices. */
+		/** Whether the body takes long enough to be handled in slices. */
 		isHeavy: boolean;
 		/** Of a large body. */
 		place: Place | null;
@@ -146,7 +146,7 @@ type CapacityOptions = {
 	readonly bytes: number;
 	/** How many of them may wait for room. */
 	readonly waiting: number;
-	/** A body may wait, as often as need be, until so long after it first waited; then it may not. */
+	/** How long after its first wait a body may wait again. */
 	readonly waitMs: number;
 };
 
@@ -172,7 +172,7 @@ type Taken = Waiter & {
 };
 
 /**
- * Bounds the memory of large bodies from their arrival to their answer. They count by what came of them, so that one that
+ * Bounds the memory of large bodies from their arrival to their answer. They count by what they became, so that one that
  * comes slowly takes no room from others; the one that came first may always go on.
  */
 export function createBodyRoom({bytes: most, waiting, waitMs}: CapacityOptions) {

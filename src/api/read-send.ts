@@ -112,7 +112,7 @@ export function limitSends(limits: RateLimits, clock: Clock) {
 	};
 }
 
-/** The answer to a client whose bucket is empty. */
+/** The answer to a client with an empty bucket. */
 export function rateLimited({reset}: Allowance, now: number): ApiError {
 	return apiError('rate_limited', {headers: retryAfter(reset * 1000 - now)});
 }
@@ -146,7 +146,7 @@ export const sendErrors = [
 	'quota_exceeded',
 ] as const;
 
-/** Answers a send that was judged; throws what the client of a refused one is told. */
+/** Answers a send that was judged; throws the error of a refused one. */
 export function answerSend(reply: FastifyReply, result: Accepted, now: number): FastifyReply {
 	if (!result.ok) {
 		throw refusedSend(result, now);

@@ -4,11 +4,11 @@ import {Type} from '../mail/type.ts';
 import type {Answer} from './describe.ts';
 import {formExpected} from './errors.ts';
 
-/** What decides which answers a route can give besides its own. */
+/** What decides which answers a route can give in addition to its own. */
 type RouteKind = {
 	readonly answers: readonly Answer[];
 	readonly errors: readonly ApiErrorCode[];
-	/** Given where people are answered, with pages: their statuses besides the answer's, with what they mean. */
+	/** For routes that answer with pages: their statuses other than the answer's, with what they mean. */
 	readonly pages?: Readonly<Record<number, string>>;
 	/** Of the answer, where it is no JSON, nor a page; null: it has no body. */
 	readonly media?: string | null;

@@ -29,13 +29,13 @@ export type ApiOptions = {
 	readonly routes: readonly Routes[];
 	/** The description of the API; null: it is served elsewhere. */
 	readonly pages: Pages | null;
-	/** CIDR ranges whose X-Forwarded-For is believed. */
+	/** CIDR ranges of proxies with a trusted X-Forwarded-For. */
 	readonly trustProxy: readonly string[];
 	/** Whether an error means that the store cannot be used now (503), not that the program is wrong (500). */
 	readonly isUnavailable: (error: unknown) => boolean;
 	/** Gets what ended in 500 or 503, to be logged with the request's id. */
 	readonly report: ErrorReport;
-	/** Called after each answer. `route` is the pattern of the path, `none` where there is none like it. */
+	/** Called after each answer. `route` is the pattern of the path, `none` for an unknown path. */
 	readonly onAnswered?: (method: string, route: string, status: number, milliseconds: number) => void;
 	/** Time limits in milliseconds, shorter in tests. */
 	readonly timeouts?: {
@@ -51,7 +51,7 @@ export type ApiOptions = {
 
 const bodyLimit = 256 * 1024;
 const maxHeaderSize = 16 * 1024;
-// As long as a request line may be: what is no id is told by its pattern, whatever its length.
+// As long as a request line may be: the pattern refuses what is no id, at any length.
 const maxParamLength = maxHeaderSize;
 const keepAliveTimeout = 15_000;
 const usualTimeouts = {headers: 10_000, request: 30_000, check: 1000, rest: 1000, answer: 30_000};
@@ -155,7 +155,7 @@ function admit(request: FastifyRequest, reply: FastifyReply, done: (error?: Erro
 }
 
 // Where the connection ends with the answer, an answer before the end of the body may be lost: the system resets a
-// connection on which something came that nobody read, and the client fails where it still writes. So what it sends is
+// connection with unread input, and the client fails where it still writes. So what it sends is
 // read first and dropped; one that sends nothing waits for the answer.
 function createRestReader(quiet: number) {
 	return ({raw}: FastifyRequest, reply: FastifyReply, payload: unknown, done: DoneFuncWithErrOrRes): void => {
@@ -206,7 +206,7 @@ function acceptJsonOnly(api: Api): void {
 	refuseOtherBodies(api);
 }
 
-/** Bodies of types that no parser was added for answer 415; none at all is fine whatever type it claims to have. */
+/** Bodies of types without a parser answer 415; an empty body is fine with any type. */
 export function refuseOtherBodies(api: Api, message?: string): void {
 	const refusal = message === undefined ? {} : {message};
 	api.addContentTypeParser('*', (request, _payload, done) => {

@@ -8,7 +8,7 @@ type Turns = <Result>(owner: string, work: () => Promise<Result>) => Promise<Res
 type Waiting = {readonly start: () => void};
 
 /**
- * @param mostWaiting pieces of one owner, besides the one under way; a further one throws the API's `unavailable`
+ * @param mostWaiting pieces of one owner, in addition to the one that runs; a further one throws the API's `unavailable`
  */
 export function createTurns(mostWaiting = 8): Turns {
 	// A Map keeps the order in which owners came: the first one's turn is next.
@@ -55,7 +55,7 @@ const mostAhead = 32;
 
 /**
  * An `onRequest` hook for requests that a client sends before it has the answers to those before (RFC 9112 §9.3.2). Node begins
- * them all at once and holds answers that nobody reads, so that a few connections fill the memory. Here each one waits until
+ * them all at once and holds unread answers, so that a few connections fill the memory. Here each one waits until
  * the answer before it is written.
  */
 export function createInTurn() {

@@ -90,7 +90,7 @@ function violationsOf(schema: Schema, value: unknown, validateAll: ValidateFunct
 		const seen = new Set<string>();
 		for (const error of validateAll.errors ?? []) {
 			const field = fieldOf(error, cut);
-			// A field has one violation: the first, and none besides that it is too large.
+			// A field has one violation: that it is too large, else the first.
 			if (error.keyword !== 'propertyNames' && !tooLarge.has(field) && !seen.has(field)) {
 				seen.add(field);
 				violations.push({field, message: explain(error)});
@@ -123,7 +123,7 @@ function createAjv(formats: ReturnType<typeof createFormats>, allErrors: boolean
 	});
 	// How OpenAPI says that a query holds an object.
 	ajv.addVocabulary(['style', 'explode']);
-	// Ajv's own counts the characters of a text whatever its length.
+	// Ajv's own counts the characters of a text of any length.
 	ajv.removeKeyword('maxLength');
 	ajv.addKeyword({
 		keyword: 'maxLength',
@@ -198,7 +198,7 @@ type Schema = {
 	readonly maxItems?: number;
 };
 
-// So many unknown fields are named one by one; with more the object as a whole is refused.
+// How many unknown fields are named one by one; with more the object as a whole is refused.
 const namedUnknown = 20;
 
 /**
@@ -226,7 +226,7 @@ function withoutNulls(schema: Schema, value: unknown): void {
 	}
 }
 
-/** The value without its parts that have too many items or fields, each of which becomes a violation. */
+/** The value without its parts that have too many items or fields; each such part is a violation. */
 function withoutOversize(schema: Schema, value: unknown, path: string, found: Violation[]): unknown {
 	if (Array.isArray(value)) {
 		if (schema.maxItems !== undefined && value.length > schema.maxItems) {

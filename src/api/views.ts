@@ -22,7 +22,7 @@ const timeOrNull = timeBy(apiTime);
 /** The store's own times, with milliseconds: the form of the command line. */
 export const storedTime = (stored: string) => stored;
 
-/** A message as the API shows it (docs/reference/interface.md, Message), with `mode` and `resent_from` besides. */
+/** A message as the API shows it (docs/reference/interface.md, Message), plus `mode` and `resent_from`. */
 export function messageView(message: StoredMessage) {
 	return {
 		id: message.id,
@@ -46,7 +46,7 @@ export function messageView(message: StoredMessage) {
 	};
 }
 
-/** An entry of the timeline (docs/reference/interface.md, Message event), with `detail` besides. */
+/** An entry of the timeline (docs/reference/interface.md, Message event), plus `detail`. */
 export function eventView({id, type, occurredAt, recordedAt, detail}: StoredEvent) {
 	return {id, type, occurred_at: apiTime(occurredAt), recorded_at: apiTime(recordedAt), detail};
 }
@@ -145,7 +145,7 @@ export function domainRecordsView(
 		next_check_at: orNull(next),
 		records: records.map(({everywhere: _, key, ...record}) => ({
 			...record,
-			// Nobody may publish it; the note says what to set.
+			// It must not be published; the note says what to set.
 			value: record.ready ? record.value : '',
 			key: key && {...key, keep_until: orNull(key.keep_until)},
 		})),
@@ -217,7 +217,7 @@ export function endpointView(endpoint: Endpoint, secret: string | null, now: str
 	};
 }
 
-/** A delivery as the API shows it (docs/reference/interface.md, Webhook delivery), with what the last attempt came to besides. */
+/** A delivery as the API shows it (docs/reference/interface.md, Webhook delivery), plus the result of the last attempt. */
 export function deliveryView(delivery: StoredDelivery) {
 	return {
 		id: delivery.id,

@@ -15,7 +15,7 @@ import {
 	parseManifest,
 } from './manifest.ts';
 
-/** Told of bytes that were read or written. */
+/** Receives the number of bytes read or written. */
 export type OnBytes = (bytes: number) => void;
 
 const bytesAtOnce = 1024 ** 2;
@@ -137,7 +137,7 @@ function createReading(archive: string, into: string | null) {
 	const parser = new Parser({strict: true});
 	const take = (entry: ReadEntry) => (manifest ? takeFile : takeManifest)(entry);
 	parser.on('entry', take);
-	// Of a kind that nobody knows.
+	// Of an unknown kind.
 	parser.on('ignoredEntry', take);
 
 	/** The parser calls the above before it returns: what they throw comes out of it, as its own faults do. */

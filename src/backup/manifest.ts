@@ -22,7 +22,7 @@ export const manifestName = 'manifest.json';
 /** Many times what one has. */
 export const mostManifestBytes = 64 * 1024;
 
-/** The files of a backup besides the manifest, the small one first. PostgreSQL's own tools copy its database. */
+/** The files of a backup in addition to the manifest, the small one first. PostgreSQL's own tools copy its database. */
 export const filesOf: Readonly<Record<Engine, readonly string[]>> = {
 	sqlite: ['secrets.json', 'mailctl.db'],
 	postgres: ['secrets.json'],

@@ -21,7 +21,7 @@ export type Daemon = {
 	readonly stop: () => Promise<void>;
 };
 
-/** CPU time of all threads so far, and the most memory; NaN where the system does not tell. */
+/** CPU time of all threads so far, and the most memory; NaN where the system has no figures. */
 export type Usage = {readonly cpuMs: number; readonly peakMb: number};
 
 export type Settings = Readonly<Record<string, string>>;
@@ -37,7 +37,7 @@ export async function startDaemon(
 ): Promise<Daemon> {
 	const begun = performance.now();
 	const child = spawn(process.execPath, [...nodeOptions, program, 'serve'], {
-		// No .env of whoever runs this gets in, nor his settings.
+		// The settings and the .env of the user do not get in.
 		cwd: dataDir,
 		env: {
 			...Object.fromEntries(Object.entries(processEnvironment()).filter(([name]) => !name.startsWith('MAILCTL_'))),

@@ -41,14 +41,14 @@ const addresses = 1_000_000;
 const domains = 2000;
 const bouncedShare = 0.03;
 const perTransaction = 50_000;
-/** So many were sent together, and share their moments. */
+/** How many were sent together and share their times. */
 const together = 50;
 /** From acceptance to each of the four events, milliseconds. */
 const delays = [0, 25, 140, 180] as const;
 const chanceBytes = 4;
 const suffixBytes = 8;
 
-/** Fills a store, which nobody else uses, with what real traffic leaves, from the oldest message to the newest. */
+/** Fills a store that is not in use with what real traffic leaves, from the oldest message to the newest. */
 export async function fillStore(store: Pick<Store, 'database' | 'reader'>, options: FillOptions): Promise<void> {
 	await beginFilling(store, options.workspaces);
 	const [before = '', after = ''] = JSON.stringify(options.data).split('{n}');

@@ -16,7 +16,7 @@ export type Bench = {
 	readonly workload: Workload;
 	readonly messages: number;
 	readonly connections: number;
-	/** For the store and the daemon besides. */
+	/** In addition, for the store and the daemon. */
 	readonly settings?: Settings;
 	/** Of Node.js, for the daemon: profiles. */
 	readonly nodeOptions?: readonly string[];
@@ -50,7 +50,7 @@ export async function measureAccept(bench: Bench): Promise<Figures> {
 	};
 }
 
-/** How fast mail goes from the request to the sink, which `settings` lead to. */
+/** How fast mail goes from the request to the sink of `settings`. */
 export async function measureEndToEnd(bench: Bench, sink: Pick<Sink, 'count'>): Promise<Figures> {
 	const shop = await makeShop(bench, bench.workload, bench.tools);
 	const daemon = await serve(bench, shop, {});

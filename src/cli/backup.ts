@@ -177,7 +177,7 @@ function queueLines(waiting: number, held: number): string[] {
 	];
 }
 
-/** Told of bytes, shows them on a terminal. */
+/** Shows the number of bytes on a terminal. */
 function createByteCount({terminal, tools}: Session, total: number) {
 	const progress = createProgress(terminal, tools.clock, 'MB');
 	let done = 0;

@@ -107,7 +107,7 @@ async function* asFound(mails: AsyncIterable<FoundMail>): AsyncGenerator<{readon
 
 const someMails = 128;
 
-/** Calls it each time that so many mails are taken in. */
+/** Calls it after each such number of mails. */
 function nowAndThen(drain: () => Promise<void>): () => Promise<void> {
 	let count = 0;
 	return async () => {
@@ -174,14 +174,14 @@ function show(session: Session, {counts}: Intake, {noMail, failed}: Passed): voi
 	]);
 }
 
-const mostTold = 10;
+const mostNamed = 10;
 
 function refuseFailed(path: string, files: number, {failed, noMail}: Passed, mails: number): void {
 	if (failed.length > 0) {
-		const told = failed.slice(0, mostTold).map(({path: file, message}) => `${file}: ${message}`);
-		const more = failed.length > mostTold ? [`and ${grouped(failed.length - mostTold)} more`] : [];
+		const named = failed.slice(0, mostNamed).map(({path: file, message}) => `${file}: ${message}`);
+		const more = failed.length > mostNamed ? [`and ${grouped(failed.length - mostNamed)} more`] : [];
 		const wrong = `${grouped(failed.length)} of ${grouped(files)} files could not be read`;
-		throw new CliError('io', wrong, 'let this user read them and run it again', [...told, ...more]);
+		throw new CliError('io', wrong, 'let this user read them and run it again', [...named, ...more]);
 	}
 	if (mails === 0 && noMail > 0) {
 		throw new CliError('data', `there is no mail in ${path}`, 'name an mbox, a Maildir, a mail or a folder of mails');
@@ -194,7 +194,7 @@ type FoundInFiles = {
 	readonly checkpoint: {readonly mailbox: string; readonly position: MboxPosition} | null;
 };
 
-/** What became of files that gave no mail. */
+/** The results of files that gave no mail. */
 type Passed = {
 	/** Files without mail in them. */
 	noMail: number;

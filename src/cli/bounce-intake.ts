@@ -34,7 +34,7 @@ export type Intake = {
 export async function createIntake(session: Session, rcptTo: readonly string[]): Promise<Intake> {
 	const settings = session.settings();
 	const store = await session.store();
-	// A pipe with the settings of another folder would lose every mail, and tell nobody.
+	// A pipe with the settings of another folder would lose every mail in silence.
 	if (!(await hasWorkspace(store.reader))) {
 		throw new CliError(
 			'config',
@@ -48,7 +48,7 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 	/** Taken in here, and not read yet. */
 	const unread = new Set<string>();
 	let began = clock.monotonic();
-	let told = 0;
+	let announced = 0;
 	let failure: unknown;
 
 	const classify = createClassify(loadBounceRules(settings));
@@ -57,7 +57,7 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 	const record = createRecord({
 		writer: store.writer,
 		links: createLinks({keys: await session.secrets(), publicUrl: '', random: randomBytes}),
-		// The daemon looks for what is due when it is told of a change.
+		// The daemon looks for what is due when it is notified of a change.
 		eventWriter: {newId, onDue: () => undefined},
 		retentionDays: () => settings.retentionDays,
 		trustedReporter: createTrustedReporter({reporters: settings.feedbackReporters, resolver: openResolver(session)}),
@@ -91,8 +91,8 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 	async function readAll(): Promise<void> {
 		reading.wake();
 		await reading.idle();
-		if (counts.events > told) {
-			told = counts.events;
+		if (counts.events > announced) {
+			announced = counts.events;
 			await session.write(bumpGeneration);
 		}
 	}
@@ -139,7 +139,7 @@ async function requireRoom({dataDir, databaseUrl, minFreeDisk}: Settings): Promi
 	}
 }
 
-/** What became of mails that were taken in; every mail that is new is one of the kinds from `bounces` to `unreadable`. */
+/** The results of mails that were taken in; every mail that is new is one of the kinds from `bounces` to `unreadable`. */
 export type IngestCounts = {
 	/** Mails that were found. */
 	mails: number;
@@ -159,7 +159,7 @@ export type IngestCounts = {
 	unreadable: number;
 	/** Of all these: about no mail of ours that could be proved. */
 	unmatched: number;
-	/** Events that came of them. */
+	/** The events they caused. */
 	events: number;
 	/** Larger than 10 MiB: only the beginning was taken. */
 	cut: number;
@@ -215,7 +215,7 @@ const titles: Readonly<Record<Exclude<keyof IngestCounts, 'mails' | 'taken'>, st
 	cut: 'over 10 MiB',
 	waiting: 'not read yet',
 };
-/** Said also where there are none. */
+/** Shown even if zero. */
 const always = new Set(['known', 'bounces', 'complaints', 'unmatched', 'events']);
 
 /** The figures for people, those that are nought left out where they say nothing. */

@@ -56,7 +56,7 @@ export function contactCommands(contact: Command): void {
 	).action(action<{yes?: boolean}, [string]>(erase));
 }
 
-/** By address also who has no contact: who only stands in the `cc` of others. */
+/** By address, also a person without a contact, who was only in the `cc` of others. */
 async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
 	const isId = text.startsWith('con_') && !text.includes('@');
 	const {address, key} = isId

@@ -68,7 +68,7 @@ const words = {ok: 'ok', warn: 'WARN', fail: 'FAIL'} as const;
 const statusColumns = 6;
 const checkColumns = 16;
 
-/** One finding: a line where all is well, with the reason and the mend below where it is not. */
+/** One finding: a line where all is well, with the reason and the fix below where it is not. */
 function linesOf({check, status, detail, why, fix}: Finding, {width, bold}: Terminal): string[] {
 	const head = `${words[status].padEnd(statusColumns)}${check.padEnd(checkColumns)}`;
 	const indent = ' '.repeat(head.length);

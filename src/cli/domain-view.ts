@@ -124,7 +124,7 @@ function heading({terminal}: Session, record: DomainRecord): string {
 	return `${terminal.bold(`${record.type} ${printable(record.name)}`)}  (${purposeOf(record)})`;
 }
 
-/** The value to publish, and what to know of it; a value that nobody else can use is not shown. */
+/** The value to publish, and what to know of it; a value that is not for others is not shown. */
 function proposal({terminal}: Session, {value, note, ready}: DomainRecord): string[] {
 	return [
 		...(ready ? [printable(value)] : []),

@@ -17,7 +17,7 @@ export const exitCodes = {
 } as const;
 export type ExitKind = keyof typeof exitCodes;
 
-/** Why a command ends without its result: what is wrong, and how to mend it, both clauses for people. */
+/** Why a command ends without its result: what is wrong, and how to fix it, both clauses for people. */
 export class CliError extends Error {
 	override readonly name = 'CliError';
 	readonly exitCode: number;
@@ -42,7 +42,7 @@ export function userName(): string {
 
 export type Report = {readonly lines: readonly string[]; readonly exitCode: number};
 
-/** The one place that words errors: `mailctl: <what is wrong>, <how to mend it>`, and chooses the exit code. */
+/** The one place that words errors: `mailctl: <what is wrong>, <how to fix it>`, and chooses the exit code. */
 export function report(error: unknown): Report {
 	if (error instanceof CliError) {
 		return {lines: [...error.details, error.message].map(line), exitCode: error.exitCode};

@@ -6,7 +6,7 @@ import {CliError} from './fault.ts';
 /** What is read whole: variables, attachments, a mail. None of them can be larger and be of use. */
 const mostOctets = 32 * 1024 ** 2;
 
-/** A file that the command line names; `-` is standard input. Bad data (65) where there is none, or it is too large. */
+/** A file that the command line names; `-` is standard input. Bad data (65) where it is missing or too large. */
 export async function readInput(name: string): Promise<Buffer> {
 	if (name === '-') {
 		return await readStandardInput();
@@ -47,7 +47,7 @@ export async function openInput(name: string): Promise<Input> {
 	}
 }
 
-/** Why a file that the command line names cannot be read: bad data (65) where there is none, or it is no file or too large. */
+/** Why a file that the command line names cannot be read: bad data (65) where it is missing, no file or too large. */
 export function inputFault(
 	error: unknown,
 	name: string,

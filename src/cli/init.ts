@@ -68,7 +68,7 @@ export function welcomeLines(made: FirstKeys): string[] {
 
 /**
  * Keeps the welcome, and so the keys, from everybody but the data folder's owner: what is printed off a terminal ends in
- * journals and in the logs of containers. Answers the file; null: one is there already, and its keys are left alone.
+ * journals and in the logs of containers. Answers the file; null: one is there already, and its keys stay.
  */
 export function writeFirstKeys(dataDir: string, made: FirstKeys): string | null {
 	const file = join(dataDir, firstKeysFile);

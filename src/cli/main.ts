@@ -26,7 +26,7 @@ export async function main(argv: readonly string[]): Promise<void> {
 	}
 }
 
-// `mailctl message list | head` ends the reader before us, a closed terminal says EIO: nobody is left to tell.
+// `mailctl message list | head` ends the reader before us, a closed terminal says EIO: there is no reader left.
 function quietPipe(stream: NodeJS.WriteStream): void {
 	stream.on('error', (error: NodeJS.ErrnoException) => {
 		if (error.code !== 'EPIPE' && !(error.code === 'EIO' && stream.isTTY)) {

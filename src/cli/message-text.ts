@@ -7,7 +7,7 @@ import type {StoredEvent} from '../store/timeline.ts';
 import type {Session} from './session.ts';
 import {fields, folded, nextTry, printable, shortTime, table, wrapped} from './text.ts';
 
-/** What came of copies after they were delivered. */
+/** What happened to recipients after delivery. */
 type Afterwards = {
 	readonly engagement: readonly EngagementCount[];
 	readonly reports: readonly StoredReport[];

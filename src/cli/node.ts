@@ -8,7 +8,7 @@ import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {type Noun, shortTime} from './text.ts';
 
-/** A node, and whether it was heard of lately. With SQLite a daemon has no name, and it is not known when it started. */
+/** A node, and whether it has beaten lately. With SQLite a daemon has no name, and it is not known when it started. */
 type ListedNode = Omit<SeenNode, 'id' | 'startedAt'> & {
 	readonly id: string | null;
 	readonly startedAt: string | null;
@@ -36,7 +36,7 @@ async function sharedNodes(reader: Knex, {tools}: Session): Promise<ListedNode[]
 	return rows.map(row => ({...row, silent: row.seenAt < silentSince}));
 }
 
-/** With SQLite the data folder tells of the one daemon. */
+/** With SQLite the data folder has the state of the one daemon. */
 function ownDaemon(session: Session): ListedNode[] {
 	const daemon = liveDaemon(session.settings().dataDir);
 	if (daemon === null) {

@@ -33,7 +33,7 @@ import {linesOf, type Noun, tableOf} from './text.ts';
 /** What a verb works with; settings and store are opened when they are first asked for. */
 export type Session = {
 	readonly terminal: Terminal;
-	/** What the session changes is recorded as the act of whoever runs the command. */
+	/** What the session changes is recorded as the act of the user who runs the command. */
 	readonly tools: ActTools;
 	readonly loadSettings: () => LoadedSettings;
 	/** Throws ConfigError with every problem. */
@@ -60,7 +60,7 @@ export type Session = {
 	readonly workspaceInUse: () => Promise<Workspace | undefined>;
 	/**
 	 * The id that is meant by itself or by its unique start, in any workspace unless `--workspace` says which. Undefined: there
-	 * is none. Throws bad data (65) where several begin so.
+	 * exists. Throws bad data (65) where several begin so.
 	 */
 	readonly idOf: (kind: OwnedKind, text: string) => Promise<string | undefined>;
 	/** The one of `--workspace`; undefined (every workspace) where the flag is missing. */
@@ -69,7 +69,7 @@ export type Session = {
 	readonly json: boolean;
 	/** The result: one JSON document with `--json`, else lines for people. */
 	readonly show: (json: unknown, lines: () => readonly string[]) => void;
-	/** As `show`, of several of a noun; of one, with whatever is to be said besides. */
+	/** As `show`, of several of a noun; of one, with additional lines. */
 	readonly list: <Row>(noun: Noun<Row>, rows: readonly Row[]) => void;
 	readonly one: <Row>(
 		noun: Noun<Row>,
@@ -82,7 +82,7 @@ export type Session = {
 
 type Globals = {json?: boolean; wide?: boolean; workspace?: string; envFile?: string; asRoot?: boolean};
 
-/** Makes a verb's action: a session around the handler, closed whatever happens. `makesStore`: if there is none. */
+/** Makes a verb's action: a session around the handler, closed in any case. `makesStore`: without a store, make one. */
 export function action<Options, Args extends ReadonlyArray<string | readonly string[] | undefined>>(
 	handler: (session: Session, options: Options, ...args: Args) => Promise<void>,
 	{makesStore = () => false}: {readonly makesStore?: (options: Options) => boolean} = {},
@@ -199,7 +199,7 @@ function openSession(globals: Globals, makesStore: boolean): {session: Session; 
 	};
 }
 
-/** Only what prepares a first mail makes a store: whoever finds none is in the wrong folder, or not the user to see it. */
+/** Only what prepares a first mail makes a store: without one, a user is in the wrong folder or may not read it. */
 export function noStore({databaseUrl, dataDir}: Settings): CliError {
 	if (databaseUrl !== null) {
 		const wrong = 'no store in the PostgreSQL of MAILCTL_DATABASE_URL';
@@ -238,7 +238,7 @@ function usualWorkspace({workspace, dataDir}: Settings, all: readonly Workspace[
 	return {all, key, row};
 }
 
-/** Throws where there is none or several, or where the chosen one is gone. */
+/** Throws without a workspace, with several, or where the chosen one is gone. */
 function foundWorkspace({workspace, dataDir}: Settings, {all, key, row}: Usual): Workspace {
 	if (row) {
 		return row;

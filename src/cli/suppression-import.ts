@@ -38,7 +38,7 @@ export function importCommand(suppression: Command): void {
 		.action(action<ImportOptions, [string]>(importFile));
 }
 
-/** Line by line in bounded memory; what was written stays, whatever comes after it. */
+/** Line by line in bounded memory; what was written stays, even if a later line fails. */
 async function importFile(session: Session, options: ImportOptions, name: string): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
 	const input = await openInput(name);
@@ -71,7 +71,7 @@ async function importFile(session: Session, options: ImportOptions, name: string
 }
 
 /**
- * SQLite has one writer at a time, and who waits for it asks now and then: after each transaction the store is left alone
+ * SQLite has one writer at a time, and others poll for it: after each transaction the import pauses
  * for as long as it took, or a daemon beside would find it busy whenever it asks.
  */
 function insertBeside(session: Session, workspaceId: string): WriteEntries {

@@ -142,7 +142,7 @@ async function exportList(session: Session, {reason: only, out}: ExportOptions):
 	session.show({file: out, exported}, () => [`exported ${grouped(exported)} entries to ${out}`]);
 }
 
-/** To standard output: CSV, or with --json one array. Ends when nobody reads any more. */
+/** To standard output: CSV, or with --json one array. Ends when the reader is gone. */
 async function pourList(
 	{terminal: {pour}, json}: Session,
 	pages: AsyncIterable<readonly Suppression[]>,

@@ -12,7 +12,7 @@ import {table} from './text.ts';
 
 export type PullOptions = {dryRun?: boolean; yes?: boolean};
 
-/** A template and what becomes of its folder; null: it has no version yet. */
+/** A template and what happens to its folder; null: it has no version yet. */
 type Pulled = {readonly template: Template; readonly plan: Plan | null};
 
 /** Writes the newest versions as template folders; asks before anything that is there changes. */
@@ -76,7 +76,7 @@ async function planOf(
 		return null;
 	}
 	const variants = (await listVariants(reader, version.id)).map(variantSource);
-	// An id that nobody chose is of no use elsewhere: there the template may have another one already.
+	// A generated id is of no use elsewhere: there the template may have another one already.
 	const files = folderFiles({id: id === rowId ? null : id, variants, sample: version.sample});
 	return await planPull(folder, files);
 }

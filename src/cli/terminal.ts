@@ -13,7 +13,7 @@ export type Terminal = {
 	readonly printJson: (value: unknown) => void;
 	/** Bytes as they are, for raw mail. */
 	readonly write: (bytes: Uint8Array) => void;
-	/** A part of a long text; resolves when it is written. False: nobody reads any more. */
+	/** A part of a long text; resolves when it is written. False: the reader is gone. */
 	readonly pour: (text: string) => Promise<boolean>;
 	readonly warn: (line: string) => void;
 	/** Replaces the last line of a terminal's standard error; null takes it away. Nothing where that is no terminal. */
@@ -40,7 +40,7 @@ export function createTerminal({stdin, stdout, stderr}: Streams, env: Environmen
 	const colour = stdout.isTTY === true && !env.NO_COLOR && env.TERM !== 'dumb';
 	const asked = Number(env.COLUMNS);
 	return {
-		// Asked for anew: people resize what they watch.
+		// Read each time: people resize what they watch.
 		get width() {
 			return Number.isInteger(asked) && asked > 0 ? asked : stdout.isTTY ? widthOf(stdout) : Number.POSITIVE_INFINITY;
 		},
@@ -78,14 +78,14 @@ function jsonOf(value: unknown, space: number | undefined): string {
 	return writeExact(value, space).replace(/[\u007f-\u009f]/g, control => `\\u00${control.charCodeAt(0).toString(16)}`);
 }
 
-/** A terminal whose size nobody set, as `docker exec -t` makes them, says 0. */
+/** A terminal of unknown size, as `docker exec -t` makes them, says 0. */
 function widthOf(stream: {readonly columns: number}): number {
 	return stream.columns || 80;
 }
 
 /** How far a long work has come, shown on a terminal and nowhere else. */
 type Progress = {
-	/** `part` of the whole, 0 to 1; null: nobody knows how much there is. */
+	/** `part` of the whole, 0 to 1; null: the whole is not known. */
 	readonly show: (done: number, part: number | null) => void;
 	/** Takes the line away. */
 	readonly end: () => void;

@@ -15,7 +15,7 @@ export function printable(text: string): string {
 // Line ends and tabs are meant, and so are the colours that we give.
 const obeyed = /(?!\u001b\[\d{1,2}m|[\t\n])\p{Cc}/gu;
 
-/** Lines for a terminal: what it would obey is as `printable` writes it, whatever name or text brought it along. */
+/** Lines for a terminal: what it would obey is written as by `printable`, in every name and text. */
 export function harmless(lines: string): string {
 	return lines.replace(obeyed, escaped);
 }
@@ -31,7 +31,7 @@ const places = /\p{Regional_Indicator}{2}|(?:\p{Emoji_Modifier_Base}\p{Emoji_Mod
 // Letters of one column each, nearly all that is printed.
 const plain = /^[\x20-\x7e\xa0-\u024f]*$/;
 const mark = /^[\p{Mn}\p{Me}]/u;
-/** Two columns, whatever the first character has alone: flags, and what a variation selector makes an emoji. */
+/** Two columns, even if the first character alone has one: flags, and what a variation selector makes an emoji. */
 const pair = /^(?:\p{Regional_Indicator}{2}|\p{Emoji}\ufe0f)/u;
 
 function placesOf(text: string): readonly string[] {
@@ -47,7 +47,7 @@ export function widthOf(text: string): number {
 	return plain.test(text) ? text.length : placesOf(text).reduce((sum, place) => sum + placeWidth(place), 0);
 }
 
-/** The text cut to so many columns, with an ellipsis where something is missing. */
+/** The text cut to a number of columns, with an ellipsis where something is missing. */
 export function cut(text: string, width: number): string {
 	if (widthOf(text) <= width) {
 		return text;
@@ -158,7 +158,7 @@ export type Column<Row> = {
 	/** May be cut where the line is longer than the terminal; `first`: before the others are. */
 	readonly cut?: true | 'first';
 	/**
-	 * An id: where the line is longer, as much of it as tells it from the others, at least this number of characters. Commands take
+	 * An id: where the line is longer, as much of it as is unique, at least this number of characters. Commands take
 	 * that too.
 	 */
 	readonly id?: true | number;

@@ -86,7 +86,7 @@ async function listen(session: Session, {forwardTo, event}: Options): Promise<vo
 
 type Target = {readonly forwardTo: string; readonly secret: string; readonly stop: AbortSignal};
 
-/** Posts a delivery once, whatever comes back, and shows it. */
+/** Posts a delivery once and shows the answer. */
 async function forward(session: Session, delivery: StoredDelivery, {forwardTo, secret, stop}: Target): Promise<void> {
 	const {id, eventType, messageId, body, createdAt} = delivery;
 	const signing = {secret, next: null};

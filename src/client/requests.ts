@@ -28,7 +28,7 @@ export type StreamOptions = CallOptions & {
 	readonly lastEventId?: string | undefined;
 };
 
-/** What a stream tells, and the `lastEventId` with which another stream goes on behind it. */
+/** What a stream sends, and the `lastEventId` with which another stream goes on behind it. */
 export type Streamed<Item> = {readonly event: Item; readonly lastEventId: string};
 
 /** A page of a list; `next_cursor` null: it is the last one. */
@@ -36,7 +36,7 @@ export type Page<Item> = {readonly data: readonly Item[]; readonly next_cursor: 
 
 /** A list: iterate over all its items, or ask for one page. */
 export type Items<Item> = AsyncIterable<Item> & {
-	/** The page that the cursor of another one leads to; without a cursor the first. */
+	/** The page after the one with this cursor; without a cursor the first. */
 	readonly page: (cursor?: string) => Promise<Page<Item>>;
 };
 
@@ -75,7 +75,7 @@ export class Requests {
 		{query = {}, body, media = 'application/json', once = false}: Call,
 		{signal, idempotencyKey}: SendOptions,
 	): Promise<Answer> {
-		// An id such as `..` is encoded as it is, and would lead to another route.
+		// An id such as `..` is encoded as it is, and would reach another route.
 		if (/\/\.{0,2}(?=\/|$)/.test(path)) {
 			throw new MailctlError(`${path} has an empty id, or "." or ".." as an id.`, {code: 'not_found', status: 404});
 		}
@@ -291,7 +291,7 @@ export function createMessageReader(): (text: string) => StreamMessage[] {
 	};
 }
 
-/** The messages of an answer. It ends with the connection, and where nothing comes for so many milliseconds while somebody waits. */
+/** The messages of an answer. It ends with the connection, and where nothing comes for that many milliseconds while the caller waits. */
 export async function* messagesOf(body: ReadableStream<Uint8Array>, silenceMs: number): AsyncGenerator<StreamMessage> {
 	const [reader, decoder, read] = [body.getReader(), new TextDecoder(), createMessageReader()];
 	const end = () => reader.cancel().catch(() => undefined);

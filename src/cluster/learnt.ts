@@ -26,7 +26,7 @@ const sameMs = 1000;
 
 /**
  * What all nodes remember from now on; `row`: what is remembered so far, which others may have changed. It is nothing for a site
- * that has all it may have, and for one of which no other node has a part (`isFirst`).
+ * that has all it may have, and for one that no other node has a part of (`isFirst`).
  */
 export function joined({mine, base, changes, most}: Learnt, row: SavedSite | null, isFirst: boolean): SavedSite | null {
 	if (base === undefined) {

@@ -262,7 +262,7 @@ export function createNodeShares({store, moment, longestWait, onError}: NodeShar
 	};
 }
 
-/** A site of which this node has or wants a part. */
+/** A site that this node has or wants a part of. */
 type Holding = {
 	/** Null: the site is forgotten here, but connections may be open. */
 	site: Site | null;

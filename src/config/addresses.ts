@@ -21,7 +21,7 @@ export const listenOrOff: Parser<Listen | null> = (text, cwd) => {
 	return text === 'off' ? value(null) : orOff(listen(text, cwd));
 };
 
-/** As `listen`, several between commas; `off` is none. */
+/** As `listen`, several between commas; `off` means no address. */
 export const listensOrOff: Parser<readonly Listen[]> = (text, cwd) =>
 	text === 'off' ? value([]) : orOff(list(listen)(text, cwd));
 

@@ -33,7 +33,7 @@ function adminListen({adminListen: given, httpListen}: TableValues): Listen | 's
 /** Where submission begins with TLS (RFC 8314 §3.3). */
 export const implicitTlsPort = 465;
 
-/** Whether nobody but this machine can reach a listener. */
+/** Whether only this machine can reach a listener. */
 export function isLoopback(host: string): boolean {
 	return host === 'localhost' || isLoopbackAddress(host);
 }
@@ -75,7 +75,7 @@ export function dashboardUrl(
 
 /**
  * The base of links, without a slash at its end: as set, else where the server listens (`bound`: port 0 is known only then). No
- * link leads to a wildcard address: the machine's full name takes its place, or loopback.
+ * link names a wildcard address: the machine's full name takes its place, or loopback.
  */
 export function linkBase(
 	{publicUrl, httpListen, hostname}: Pick<TableValues, 'publicUrl' | 'httpListen' | 'hostname'>,

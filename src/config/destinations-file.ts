@@ -101,7 +101,7 @@ type ParsedDestinations =
 	/** Each begins with the path of what is wrong: `google.connections: …`. */
 	| {readonly ok: false; readonly faults: readonly string[]};
 
-/** Tells a fault; `path` is where it is. */
+/** Reports a fault; `path` is where it is. */
 type Tell = (path: string, fault: string) => void;
 
 const paceFields = ['connections', 'startConnections', 'mailsPerSession', 'perMinute', 'failures', 'reactions'];
@@ -122,7 +122,7 @@ const numbers = {
 	failures: [1, 1000],
 } as const;
 
-/** Lays the operator's entries over the shipped ones, field by field; null takes an entry away. Told of each fault in both. */
+/** Lays the operator's entries over the shipped ones, field by field; null removes an entry. `report` gets each fault in both. */
 export function parseDestinations(shipped: unknown, own: unknown, known: Known): ParsedDestinations {
 	const faults: string[] = [];
 	const tell: Tell = (path, fault) => faults.push(`${path}: ${fault}`);
@@ -217,7 +217,7 @@ function provider(name: string, fields: JsonObject, base: Provider | null, known
 	};
 }
 
-/** The very rules of `base` where the entry has none of its own. */
+/** The same object as `base` where the entry has no rules of its own. */
 function retryOf(name: string, fields: JsonObject, base: OwnRetry, tell: Tell): OwnRetry {
 	if (fields.retry === undefined && fields.lifetime === undefined) {
 		return base;

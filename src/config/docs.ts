@@ -45,10 +45,10 @@ function row(key: SettingKey): string {
 
 function entry(key: SettingKey): string {
 	const {name, about, shownFallback, fallback}: Setting<unknown> = table[key];
-	// A default that depends on the machine or on other settings is told, not written.
+	// A default that depends on the machine or on other settings is described, not written as a value.
 	const fixed = shownFallback === `\`${fallback(machine)}\`` ? fallback(machine) : undefined;
-	const told = fixed === undefined && shownFallback !== '–' ? ` Default: ${plain(shownFallback)}.` : '';
-	return `# ${plain(about)}${told}\n#${name}=${fixed ?? ''}`;
+	const described = fixed === undefined && shownFallback !== '–' ? ` Default: ${plain(shownFallback)}.` : '';
+	return `# ${plain(about)}${described}\n#${name}=${fixed ?? ''}`;
 }
 
 function plain(markdown: string): string {

@@ -89,7 +89,7 @@ export const domain: Parser<string> = text => {
 	return name === undefined || name.includes('_') ? allowed('use a host name such as mail.example.com') : value(name);
 };
 
-/** A bare address whose local part needs no quotes (RFC 5321 §4.1.2, Dot-string); the domain becomes A-labels. */
+/** A bare address with a local part that needs no quotes (RFC 5321 §4.1.2, Dot-string); the domain becomes A-labels. */
 export const mailAddress: Parser<string> = (text, cwd) => {
 	const at = text.lastIndexOf('@');
 	const local = text.slice(0, Math.max(0, at));

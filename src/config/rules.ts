@@ -110,7 +110,7 @@ export function crossProblems(values: Partial<TableValues>, beside: boolean): st
 	});
 }
 
-/** What is allowed of the name that stands in EHLO and return paths, and yet hardly meant; null: nothing. */
+/** What is valid for the name in EHLO and return paths but probably a mistake; null: nothing. */
 export function hostnameRemark({delivery, hostname}: Pick<TableValues, 'delivery' | 'hostname'>): string | null {
 	return delivery === 'capture' || hostname.includes('.')
 		? null

@@ -79,7 +79,7 @@ export function addSecret(
 	return next;
 }
 
-/** The id after the highest one in use; a free one below it where there is none. Null: all are in use. */
+/** The id after the highest one in use; else a free one below it. Null: all are in use. */
 export function freeId(used: readonly number[]): number | null {
 	const after = Math.max(0, ...used) + 1;
 	if (after <= lastId) {

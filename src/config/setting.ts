@@ -9,7 +9,7 @@ export type Setting<T> = {
 	/** One sentence, in Markdown. */
 	readonly about: string;
 	readonly parse: Parser<T>;
-	/** The default as the operator would write it, null where there is none. */
+	/** The default as the operator would write it; null: no default. */
 	readonly fallback: (machine: Machine) => string | null;
 	/** The default as the pages name it. */
 	readonly shownFallback: string;

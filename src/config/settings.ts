@@ -118,7 +118,7 @@ function openEnvFile(name: string, {envFile, cwd}: SettingsInput): EnvFile & {pr
 	}
 }
 
-/** Undefined: there is none to go by, as `./data` has a store or nobody lets us read it. */
+/** Undefined: no hint, as `./data` has a store or cannot be read. */
 function openSystemFile({systemFile: name, envFile, cwd}: SettingsInput) {
 	if (name === undefined || envFile !== undefined || existsSync(resolve(cwd, 'data/mailctl.db'))) {
 		return undefined;
@@ -194,7 +194,7 @@ type EnvFile = {
 	readonly exposed: boolean;
 };
 
-/** Reads an environment file (dotenv's format) and changes nothing; undefined: there is none. Throws what the system says. */
+/** Reads an environment file (dotenv's format) and changes nothing; undefined: no such file. Throws the system's error. */
 function readEnvFile(path: string): EnvFile | undefined {
 	if (!existsSync(path)) {
 		return undefined;
@@ -215,7 +215,7 @@ function readEnvFile(path: string): EnvFile | undefined {
 	return {values, problems, exposed: (mode & (uid === 0 ? 0o004 : 0o044)) !== 0};
 }
 
-/** The settings that a running daemon obeys anew after SIGHUP. */
+/** The settings that a running daemon reads again after SIGHUP. */
 export type LiveSettings = Pick<
 	Settings,
 	| 'retrySchedule'

@@ -7,7 +7,7 @@ export type ShownSetting = {
 	readonly name: string;
 	/** The effective value, secrets masked; null: not set. */
 	readonly value: string | null;
-	/** `default`, `environment` or the file it stands in. */
+	/** `default`, `environment` or the file that has it. */
 	readonly source: string;
 	/** SIGHUP changes it. */
 	readonly live: boolean;

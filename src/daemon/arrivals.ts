@@ -2,8 +2,8 @@ import type {Clock} from '../kit/clock.ts';
 import type {QueueKey} from '../mail/route.ts';
 import {longestNotice, type Store} from '../store/store.ts';
 
-// Where several nodes share a store, mail that one accepted may leave through another: who accepts tells, who delivers hears.
-// What nobody heard of is found by asking the store.
+// Where several nodes share a store, mail that one accepted may leave through another: the accepting node notifies the delivering ones.
+// What a notice missed is found by asking the store.
 
 /** The store spends at most this part of its time on the question. */
 const share = 0.1;
@@ -55,11 +55,11 @@ export function watchArrivals<Due>({readDue, onDue, onError, clock, periodMs}: A
 	};
 }
 
-/** What a node tells when it is more than a notice holds: look. */
+/** Sent when the list is longer than a notice holds: look. */
 const all = '*';
 
 /**
- * Tells other nodes of lanes whose mail waits. All that is to be told while one notice is on its way goes with the next.
+ * Notifies other nodes of destination queues with waiting mail. What comes while one notice is on its way goes with the next.
  * `boot`: the own node's, which need not listen to itself.
  */
 export function createArrivalNotices({
@@ -97,18 +97,18 @@ export function createArrivalNotices({
 	};
 }
 
-/** What a notice says: lanes whose mail waits; null: look yourself. Of the own notices and of strangers' nothing is taken. */
+/** The destination queues of a notice; null: look yourself. Own notices and unknown ones are ignored. */
 export function readArrivalNotice(notice: string | null, boot: string): QueueKey[] | null {
 	const space = notice?.indexOf(' ') ?? -1;
 	if (notice === null || space === -1) {
 		return null;
 	}
-	const told = notice.slice(space + 1);
+	const body = notice.slice(space + 1);
 	if (notice.slice(0, space) === boot) {
 		return [];
 	}
 	try {
-		const queues: unknown = JSON.parse(told);
+		const queues: unknown = JSON.parse(body);
 		return Array.isArray(queues) && queues.every(isQueue)
 			? queues.map(([destination, workspaceId]) => ({destination, workspaceId}))
 			: null;

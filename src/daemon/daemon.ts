@@ -52,7 +52,7 @@ export type Daemon = {
 	readonly http: string | null;
 	/** Where the operator's pages and figures are; null: nowhere. */
 	readonly admin: string | null;
-	/** Where the listener for reports is, `host:port`; null: there is none. */
+	/** Where the listener for reports is, `host:port`; null: no listener. */
 	readonly inbound: string | null;
 	/** Where programs submit mail, `host:port` between commas; null: nowhere. */
 	readonly submission: string | null;

@@ -52,7 +52,7 @@ const dnsTimeoutMs = 5000;
 const dnsTries = 2;
 /** How long it waits before it asks a failing store again, milliseconds. */
 const renewRetryMs = 1000;
-/** Other nodes announce mail that waits. The store is searched this often for mail whose announcement was lost, milliseconds. */
+/** Other nodes announce mail that waits. How often the store is searched for mail after a lost announcement, milliseconds. */
 const missedMs = 3000;
 const recipientsPerSession = 4;
 const unprovenShare = 0.75;

@@ -144,7 +144,7 @@ export function createInbound(context: Context) {
 			return isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
 		},
 		sessions: (): number | null => listener?.sessions() ?? null,
-		/** How the mailbox is doing; null: there is none. */
+		/** How the mailbox is doing; null: no mailbox. */
 		mailbox: () => mailbox?.figures() ?? null,
 		/** What is remembered of the store is read again; others may have taken mails in. */
 		forget(): void {

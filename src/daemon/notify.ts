@@ -1,6 +1,6 @@
 import {execFile} from 'node:child_process';
 
-/** Tells systemd how the daemon fares (sd_notify(3)); does nothing where systemd did not ask. */
+/** Notifies systemd of the daemon's state (sd_notify(3)); does nothing where systemd did not ask. */
 type Notify = {
 	readonly ready: () => Promise<void>;
 	/** One line that `systemctl status` shows. */

@@ -27,7 +27,7 @@ const clientRefusalEveryMs = 60_000;
 const logInRefusalEveryMs = 10 * 60_000;
 /** How often a provider is logged that refuses too much because of us. */
 const providerEveryMs = 60 * 60_000;
-/** How often a workspace is logged whose mail has no usable route, template or key. */
+/** How often a workspace is logged while its mail has no usable route, template or key. */
 const faultEveryMs = 60_000;
 
 /** Every event of the daemon passes here, to the metrics and the log. Mail is on stable storage by then. */

@@ -10,11 +10,11 @@ import type {Store} from '../store/store.ts';
 import {deliveryClaims, releaseSilentDeliveries} from '../store/webhook-queue.ts';
 
 const usualBeatMs = 1500;
-/** A node that tells nothing for so long, and whose connection the server saw end, is dead; one that is frozen keeps it. */
+/** A node is dead after it has not beaten for this long and the server saw its connection end; a frozen one keeps it. */
 const quietMs = 3 * usualBeatMs;
-/** Whoever could not tell for so long does not know whether others could. */
+/** A node that could not beat for this long does not know whether others could. */
 const gapMs = quietMs - usualBeatMs;
-/** After such a gap: in this time others connect again, and tell. */
+/** After such a gap: the time for others to connect and beat again. */
 const returnMs = 2 * quietMs;
 
 type PresenceOptions = {
@@ -33,7 +33,7 @@ type PresenceOptions = {
 };
 
 /**
- * Whose claims are alive. On SQLite the folder's lock says that this daemon is the only one: every other claim is dead. On
+ * Which daemons are alive. On SQLite the folder's lock says that this daemon is the only one: every other claim is dead. On
  * PostgreSQL each node beats, and any node gives back what a silent one held; after the store was away from it, only once
  * the others have had the time to beat again. What the daemon before held on the same data folder is given back at once.
  */
@@ -50,21 +50,21 @@ export function createPresence({
 	const alone = !store.dialect.isShared;
 	let timer: NodeJS.Timeout | undefined;
 	/** Of the last beat, and from when on others may be judged: monotonic milliseconds. */
-	let told: number | null = null;
+	let beatAt: number | null = null;
 	let judgesFrom = Number.NEGATIVE_INFINITY;
 	let buriesFrom = Number.NEGATIVE_INFINITY;
 	let peers = 0;
 
 	async function tell(): Promise<void> {
 		const monotonic = clock.monotonic();
-		if (told === null || monotonic - told > gapMs) {
+		if (beatAt === null || monotonic - beatAt > gapMs) {
 			buriesFrom = monotonic + returnMs;
 		}
-		if (told !== null && monotonic - told > silentMs / 2) {
+		if (beatAt !== null && monotonic - beatAt > silentMs / 2) {
 			judgesFrom = monotonic + silentMs;
 		}
 		const released = await store.agreeing.transaction(async trx => {
-			// By the server's clock alone: a node whose clock is wrong must not take others for dead.
+			// By the server's clock alone: a node with a wrong clock must not take others for dead.
 			const now = await readServerTime(trx);
 			await beat(trx, node, storeTime(now));
 			const others = (await listNodes(trx, '')).filter(({id}) => id !== node.id);
@@ -80,7 +80,7 @@ export function createPresence({
 			const released = (await releaseSilentDeliveries(trx, silent, at)) + (await releaseSilentClaims(trx, silent, at));
 			return buried + released;
 		});
-		told = monotonic;
+		beatAt = monotonic;
 		if (released > 0) {
 			onReleased();
 		}
@@ -99,7 +99,7 @@ export function createPresence({
 		return buried;
 	}
 
-	/** A folder may be the copy of one whose daemon lives: then that one's connection holds its name. */
+	/** A folder may be the copy of one with a running daemon: then that daemon's connection holds its name. */
 	async function releaseFormer(boot: string): Promise<void> {
 		await store.agreeing.transaction(async trx => {
 			if (await isUnheld(trx, boot)) {

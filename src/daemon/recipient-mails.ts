@@ -31,7 +31,7 @@ type RecipientMailsOptions = {
 	readonly publicUrl: () => string;
 };
 
-/** No mail of ours is larger, whatever is attached to it. */
+/** No mail of ours is larger, attachments included. */
 const mostCaptured = 128 * 1024 ** 2;
 const thread = new URL('../threads/remake.js', import.meta.url);
 const makeLimitMs = 2000;
@@ -96,7 +96,7 @@ type Sending = {
 	readonly returnPathDomain: string;
 };
 
-/** What a maker is told of a claimed copy. The locale is the send's, then the workspace's, then `en`; so the zone. */
+/** What a renderer gets of a claimed recipient. The locale is the send's, then the workspace's, then `en`; so the zone. */
 export function makeJob(recipient: Claimed, {attachments, signing, returnPathDomain}: Sending): MakeJob {
 	return {
 		recipientId: recipient.id,
@@ -126,7 +126,7 @@ export function makeJob(recipient: Claimed, {attachments, signing, returnPathDom
 	};
 }
 
-/** Those that the Cc header names: nobody can write to whoever was erased meanwhile. */
+/** Those that the Cc header names: without those who were erased meanwhile. */
 function ccOf({cc}: Claimed): string[] {
 	const addresses: string[] = cc === null ? [] : JSON.parse(cc);
 	return addresses.filter(address => address !== erasedAddress);

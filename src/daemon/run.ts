@@ -35,7 +35,7 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 	const {logger} = log;
 	const notify = createNotify({env: processEnvironment(), warn: text => logger.warn(text)});
 
-	// A terminal that is closed says SIGHUP: nobody is left who could ask for anything else.
+	// A closed terminal sends SIGHUP: no user is left there.
 	const onTerminal = [0, 1, 2].some(fd => isatty(fd));
 	// Before anything is begun: who sees the daemon listen may stop it at once.
 	const stopAsked = signalled(onTerminal ? [...stopSignals, 'SIGHUP'] : stopSignals);

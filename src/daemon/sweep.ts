@@ -109,7 +109,7 @@ export function startSweep({tasks, intervalMs, clock, failed}: SweepOptions): Sw
 	};
 }
 
-/** A step of a sweep: a transaction whose statements may take long. */
+/** A step of a sweep: a transaction with statements that may take long. */
 async function inStep<Result>(
 	{writer}: Pick<Store, 'writer'>,
 	work: (trx: Knex.Transaction) => Promise<Result>,
@@ -171,7 +171,7 @@ export const tlsTask = (options: RowTaskOptions): SweepTask =>
 		await purgeTlsDays(trx, dayBefore(now, tlsDaysKept), limit),
 	]);
 
-/** What a site took so long ago says nothing of what it takes now. */
+/** What a site took long ago says nothing of what it takes now. */
 const sitesKept = 30;
 /** Only today's count decides; those before show how it went. */
 const warmUpDaysKept = 60;
@@ -183,7 +183,7 @@ export const paceTask = (options: RowTaskOptions): SweepTask =>
 		await purgeWarmUp(trx, dayBefore(now, warmUpDaysKept), limit),
 	]);
 
-/** How long what is kept for review waits for somebody. */
+/** How long what is kept for review stays. */
 const keptDays = 30;
 /** The same report comes by another way within days, if it does; later its copy knows it still. */
 const emptiedDays = 7;
@@ -199,7 +199,7 @@ export const inboundTask = ({
 		return async (trx, limit) => [await purgeRead(trx, until, limit), await trimKept(trx, caps, limit)];
 	});
 
-/** Figures of hours by which nobody is judged any more, and those of usage as old. */
+/** Figures of hours that no longer count for a reputation, and those of usage as old. */
 export const reputationTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('reputation', options, now => async (trx, limit) => [
 		await purgeReputation(trx, firstKeptHour(now), limit),
@@ -250,7 +250,7 @@ type MessageTaskOptions = {
 	readonly messagesPerStep?: number;
 };
 
-/** False: somebody else was using a table for so long that the work was given up. */
+/** False: a table was in use for too long, and the work was given up. */
 async function unlessUsed(
 	{writer}: Pick<Store, 'writer'>,
 	work: (trx: Knex.Transaction) => Promise<void>,
@@ -321,7 +321,7 @@ export function messageTask({
 				const before = idFloor('msg', rowsBefore);
 				const next = await inStep(store, async trx => {
 					const removed = await removeMessages(trx, store.dialect, {after, before, limit: messagesPerStep});
-					// Before the commit: until then the rows lead to the files, if all is interrupted.
+					// Before the commit: until then the rows name the files, if all is interrupted.
 					await removeCaptured(removed.recipientIds);
 					return removed.next;
 				});

@@ -23,14 +23,14 @@ export type DaemonFile = {
 const fileName = 'daemon.json';
 const mostBytes = 16 * 1024;
 
-/** Whoever reads sees the old file or the new one, never half of it. */
+/** A reader sees the old file or the new one, never half of it. */
 export function writeDaemonFile(dataDir: string, content: DaemonFile): void {
 	const draft = join(dataDir, `${fileName}.${content.pid}`);
 	writeFileSync(draft, `${JSON.stringify(content)}\n`, {mode: 0o600});
 	renameSync(draft, join(dataDir, fileName));
 }
 
-/** Removes the file if it is still that of `pid`: a later daemon's is left alone. */
+/** Removes the file if it is still that of `pid`, not that of a later daemon. */
 export function removeDaemonFile(dataDir: string, pid: number): void {
 	if (readDaemonFile(dataDir)?.pid === pid) {
 		rmSync(join(dataDir, fileName), {force: true});
@@ -74,7 +74,7 @@ function isAlive(pid: number): boolean {
 		process.kill(pid, 0);
 		return true;
 	} catch (error) {
-		// EPERM: it exists and belongs to somebody else.
+		// EPERM: it exists and belongs to another user.
 		return (error as NodeJS.ErrnoException).code === 'EPERM';
 	}
 }

@@ -173,7 +173,7 @@ function faultsOf(dataDir: string, name: string, uid: number | undefined): strin
 
 /**
  * Notes what is not there yet of a data folder and its lock. The answer removes what has been made of it since, as far as
- * nothing else is in there: for whoever holds the lock, as the last thing before letting go of it.
+ * nothing else is in there: for the process that holds the lock, right before it releases it.
  */
 export function noteMissing(dataDir: string): () => void {
 	const isMissing = (path: string) => !existsSync(path);

@@ -17,7 +17,7 @@ export function stagingFolder(dataDir: string): string {
 	return join(dataDir, 'restore.partial');
 }
 
-/** The same folder once it is complete: from then on its store is that of the data folder, whoever dies. */
+/** The same folder once it is complete: from then on its store is that of the data folder, even if the process dies. */
 function completeFolder(dataDir: string): string {
 	return join(dataDir, 'restore.ready');
 }
@@ -31,7 +31,7 @@ export function isRestored(dataDir: string): boolean {
 export function commitRestore(dataDir: string): void {
 	const [staging, {uid, gid}] = [stagingFolder(dataDir), statSync(dataDir)];
 	// Root may restore what a daemon of another user runs on, which then wants the lock too. That user can have put links
-	// into the folder: what they lead to stays whose it is.
+	// into the folder: their targets keep their owner.
 	for (const name of readdirSync(dataDir).filter(name => name.startsWith('daemon.lock'))) {
 		lchownSync(join(dataDir, name), uid, gid);
 	}
@@ -46,7 +46,7 @@ export function commitRestore(dataDir: string): void {
 	finishRestore(dataDir);
 }
 
-/** Ends a restore that was committed, from wherever it was left; nothing where there is none. Needs the folder's lock. */
+/** Finishes a committed restore from where it stopped; does nothing without one. Needs the folder's lock. */
 export function finishRestore(dataDir: string): void {
 	const complete = completeFolder(dataDir);
 	if (!existsSync(complete)) {

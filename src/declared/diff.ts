@@ -39,7 +39,7 @@ type Rules = {
 };
 
 /**
- * What turns a workspace (undefined: there is none) into the one that a file wants, in the order in which it can be done.
+ * What turns a workspace (undefined: a new one) into the one that a file wants, in the order in which it can be done.
  * The paths of faults begin in the workspace.
  */
 export function differences(state: WorkspaceState | undefined, wanted: WantedWorkspace, rules: Rules): Difference {
@@ -96,7 +96,7 @@ function changesOf<K extends Kind>(kind: K, state: WorkspaceState | undefined, f
 	return changes as Change[];
 }
 
-/** A URL that is registered several times is told apart by its number. */
+/** A URL that is registered several times is identified by its number. */
 function byIdentity<K extends Kind, Item extends Wanted[K]>(kind: K, items: readonly Item[]): Map<string, Item> {
 	const found = new Map<string, Item>();
 	for (const item of items) {
@@ -117,7 +117,7 @@ const usual: Readonly<Record<string, unknown>> = {
 	track_clicks: false,
 };
 
-/** What tells things apart is no field of theirs that could differ. */
+/** The identifying field is not one that could differ. */
 const identifying = new Set(['mode', 'url', 'address', 'code']);
 
 function fieldsOf(wanted: object, before: object | undefined): Fields {

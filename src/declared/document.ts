@@ -83,7 +83,7 @@ const workspace = Type.Object(
 	strict,
 );
 
-/** What `mailctl export` writes and `mailctl apply` reads (docs/guide/declared.md). Sections that are absent are left alone. */
+/** What `mailctl export` writes and `mailctl apply` reads (docs/guide/declared.md). Absent sections stay unchanged. */
 export const documentSchema = Type.Object(
 	{version: Type.Integer(), workspaces: Type.Array(workspace, {maxItems: mostItems})},
 	strict,
@@ -109,7 +109,7 @@ export type Items = {
 	readonly sender: {
 		readonly address: string;
 		readonly name: string | null;
-		/** An operator says so, whatever DNS says. */
+		/** An operator says so; DNS may say otherwise. */
 		readonly verified: boolean;
 		readonly active: boolean;
 	};
@@ -143,7 +143,7 @@ export const kinds = Object.keys(sections) as readonly Kind[];
 
 type With<Item, Fields extends keyof Item> = Partial<Item> & Pick<Item, Fields>;
 
-/** What a file says of a thing, once it is read: the rest of it is left alone. */
+/** What a file says of a thing, once it is read; the rest of it stays unchanged. */
 export type Wanted = {
 	readonly domain: With<Items['domain'], 'name'>;
 	readonly sender: With<Items['sender'], 'address'>;
@@ -156,13 +156,13 @@ type Sections<Each extends Record<Kind, unknown>> = {
 	readonly [K in Kind as (typeof sections)[K]]: ReadonlyArray<Each[K]>;
 };
 
-/** A workspace as it is; one as a file wants it, where a section that is absent is left alone. */
+/** A workspace as it is; one as a file wants it, where an absent section stays unchanged. */
 export type WorkspaceItems = {readonly name: string; readonly settings: Settings} & Sections<Items>;
 export type WantedWorkspace = {readonly name: string; readonly settings?: Partial<Settings>} & Partial<
 	Sections<Wanted>
 >;
 
-/** What tells a thing from others of its kind in a workspace, as people are shown it. */
+/** What identifies a thing among its kind in a workspace, as shown to people. */
 export function nameOf(item: Wanted[Kind]): string {
 	const {name, address, code, url, mode} = item as Partial<Record<string, string>>;
 	return `${address ?? code ?? url ?? name}${mode === 'test' ? ' (test)' : ''}`;

@@ -79,7 +79,7 @@ export function readDocument(text: string): ReadDocument {
 	return faults.length > 0 ? {ok: false, faults: spell(faults)} : {ok: true, workspaces: read, spell};
 }
 
-/** Notes what is wrong with a field; its answer stands in for a value that nobody will use. */
+/** Notes what is wrong with a field; its answer replaces a value that is not used. */
 type Refuse = (field: Path, message: string) => string;
 
 const again = 'is there twice';
@@ -178,7 +178,7 @@ function spelled(path: Path): string {
 	return text === '' ? 'the document' : text.slice(1);
 }
 
-/** The line of what a path leads to, or of the last part of it that is there. */
+/** The line of what a path points to, or of the last part of it that is there. */
 function lineOf(document: Document, lines: LineCounter, path: Path): number {
 	for (let length = path.length; length > 0; length--) {
 		const found = document.getIn(path.slice(0, length), true);

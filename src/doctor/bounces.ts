@@ -30,7 +30,7 @@ type BouncesInput = {
 	readonly resolver: Resolver;
 };
 
-/** Whether a bounce would come home: the MX of the return path's domain leads to a listener that knows our tokens. */
+/** Whether a bounce would arrive here: the MX of the return path's domain is a listener that knows our tokens. */
 export function returnPathCheck(input: BouncesInput): Check {
 	return {
 		name: 'return-path',
@@ -133,7 +133,7 @@ async function firstRefusal(connection: SmtpConnection, commands: readonly strin
 	return null;
 }
 
-/** Whether the mailbox of MAILCTL_BOUNCE_MAILBOX can be opened and read. `ca`: PEM of authorities besides the public ones. */
+/** Whether the mailbox of MAILCTL_BOUNCE_MAILBOX can be opened and read. `ca`: PEM of authorities in addition to the public ones. */
 export function mailboxCheck(mailbox: BounceMailbox, ca: string | null, patienceMs = imapMs): Check {
 	return {
 		name: 'mailbox',

@@ -6,7 +6,7 @@ import {type Check, fail, ok, warn} from './finding.ts';
 const day = 86_400_000;
 const soonDays = 14;
 
-/** A listener whose certificate is looked at. */
+/** A listener with a certificate to check. */
 type Listener = {readonly check: string; readonly why: string; readonly settings: string};
 
 const inbound: Listener = {

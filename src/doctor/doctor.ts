@@ -49,10 +49,10 @@ type InspectInput = Pick<DoctorInput, 'settings' | 'version' | 'returnPathChosen
 		readonly tools: {readonly clock: Clock; readonly newId: NewId};
 	};
 
-/** Makes every check that fits the settings, beside a daemon or in it; it changes nothing. Takes up to a minute where nobody answers. */
+/** Makes every check that fits the settings, beside a daemon or in it; it changes nothing. Takes up to a minute where no server answers. */
 export async function inspect(
 	{settings, tools, ...input}: InspectInput,
-	told: Parameters<typeof examine>[1],
+	onFinding: Parameters<typeof examine>[1],
 ): Promise<Finding[]> {
 	const {clock} = tools;
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
@@ -72,7 +72,7 @@ export async function inspect(
 			openSources: () =>
 				openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
 		});
-		return await examine(checks, told);
+		return await examine(checks, onFinding);
 	} finally {
 		await store.store?.close();
 	}
@@ -105,7 +105,7 @@ type DoctorInput = {
 	readonly selfToken: string | null;
 	/** The public addresses of the machine's interfaces. */
 	readonly interfaceAddresses: readonly string[];
-	/** Domains whose mail hosts are greeted. */
+	/** Domains with the mail hosts to greet. */
 	readonly targets: readonly string[];
 	/** Zones of blocklists to ask. */
 	readonly blocklists: readonly string[];

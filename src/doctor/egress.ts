@@ -56,7 +56,7 @@ const wordsOf = (stop: Stop): string =>
 	stop.by === 'reply' ? `${stop.reply.code} ${stop.reply.text.split('\n')[0]}` : stop.text;
 
 type EgressInput = SmtpReach & {
-	/** Domains whose mail hosts are greeted; one that answers is enough. */
+	/** Domains with the mail hosts to greet; one that answers is enough. */
 	readonly targets: readonly string[];
 	readonly routesTo: (domain: string) => Promise<readonly Host[] | string>;
 	/** Set addresses to connect from; empty: the system's choice. */

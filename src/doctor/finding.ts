@@ -10,7 +10,7 @@ export type Finding = {
 	readonly detail: string;
 	/** Why it matters; the same for every finding of a check. */
 	readonly why: string;
-	/** How to mend it; empty where all is well. */
+	/** How to fix it; empty where all is well. */
 	readonly fix: string;
 };
 
@@ -28,7 +28,7 @@ export const ok = (detail: string): Found => ({status: 'ok', detail, fix: ''});
 export const warn = (detail: string, fix: string): Found => ({status: 'warn', detail, fix});
 export const fail = (detail: string, fix: string): Found => ({status: 'fail', detail, fix});
 
-/** Runs checks one after the other and tells each finding as it comes; `began` hears the name of the next check. */
+/** Runs checks one after the other and passes on each finding as it comes; `began` gets the name of the next check. */
 export async function examine(
 	checks: readonly Check[],
 	{began, found}: {readonly began: (check: string) => void; readonly found: (finding: Finding) => void},

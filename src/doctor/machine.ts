@@ -8,9 +8,9 @@ import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const oldestNode = [20, 19] as const;
 const megabyte = 1024 * 1024;
-/** Warned of below so many times MAILCTL_MIN_FREE_DISK. */
+/** A warning below this multiple of MAILCTL_MIN_FREE_DISK. */
 const scarce = 4;
-/** Connections besides the SMTP sessions: HTTP clients, webhooks, store, DNS. */
+/** Connections in addition to the SMTP sessions: HTTP clients, webhooks, store, DNS. */
 const otherFiles = 512;
 
 /** Whether this Node is one that mailctl supports. */

@@ -13,7 +13,7 @@ export async function addressesOf(resolver: Resolver, name: string): Promise<str
 	return answers.flatMap(recordsOf);
 }
 
-/** Whether the EHLO name is a full name that DNS knows (RFC 5321 §4.1.1.1). No resolver: a smarthost speaks to the receivers. */
+/** Whether the EHLO name is a full name that DNS knows (RFC 5321 §4.1.1.1). No resolver: a smarthost talks to the receivers. */
 export function hostnameCheck(hostname: string, resolver: Resolver | null): Check {
 	return {
 		name: 'hostname',

@@ -37,7 +37,7 @@ export function publicUrlCheck({
 	};
 }
 
-/** A proxy may pass nothing but what links and the API need, so the page that links lead to is asked, not `/healthz`. */
+/** A proxy may pass nothing but what links and the API need, so the check asks for the page of links, not `/healthz`. */
 async function answers(publicUrl: string, get: Get): Promise<Found> {
 	const url = `${publicUrl.replace(/\/+$/, '')}/unsubscribe`;
 	try {

@@ -80,7 +80,7 @@ async function judged(store: Store, where: string): Promise<OpenedStore> {
 	}
 }
 
-/** `what is wrong: how to mend it`, as a ConfigError words each problem. */
+/** `what is wrong: how to fix it`, as a ConfigError words each problem. */
 function problems(error: unknown): Found[] {
 	if (!(error instanceof ConfigError)) {
 		throw error;

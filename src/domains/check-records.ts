@@ -19,7 +19,7 @@ export type OpenSources = () => RecordSources & {readonly close: () => void};
 
 export type CheckedRecord = DomainRecord &
 	Verdict & {
-		/** Somebody who was asked answers what is to be published. */
+		/** At least one server that was asked answers what is to be published. */
 		readonly ok: boolean;
 		/** All resolvers that answered do: others will see it too. */
 		readonly everywhere: boolean;
@@ -96,7 +96,7 @@ function different(found: readonly string[], problem: string): Verdict {
 	return {state: 'different', found, problem};
 }
 
-/** The records of an answer, or the verdict where there are none. */
+/** The records of an answer, or the verdict without records. */
 function recordsIn<T>(answer: DnsAnswer<T>): readonly T[] | Verdict {
 	switch (answer.kind) {
 		case 'found':
@@ -205,7 +205,7 @@ async function judgeSpf(resolver: Resolver, {name, value}: DomainRecord): Promis
 	if (!parsed.ok) {
 		return different(found, parsed.fault);
 	}
-	// A proposal that forbids nothing is for smarthosts, whose addresses may be written in other ways.
+	// A proposal that forbids nothing is for smarthosts: their addresses may be written in other ways.
 	if (value.endsWith('~all')) {
 		return judgeIncludes(only, value);
 	}

@@ -16,11 +16,11 @@ export type DomainRecord = {
 	readonly found: readonly string[];
 	/** The key that a DKIM record publishes. */
 	readonly key: RecordKey | null;
-	/** Of an MX: names whose mail goes the same way, so that it is right, too, if it leads where theirs leads. */
+	/** Of an MX: names with the same mail hosts; a record that points to the hosts of these is right, too. */
 	readonly alike: readonly string[];
 	/** What to know before it is published, a clause for people. */
 	readonly note: string | null;
-	/** False: the value names this machine, whose name is not known; the note says what to set. */
+	/** False: the value names this machine and its name is not known; the note says what to set. */
 	readonly ready: boolean;
 };
 
@@ -35,11 +35,11 @@ export type RecordKey = {
 
 /** How this installation sends, as the settings say. */
 export type SendingNames = {
-	/** This machine, by the name that leads to it: MAILCTL_HOSTNAME. */
+	/** This machine, by its name in DNS: MAILCTL_HOSTNAME. */
 	readonly host: string;
 	/** The host that takes bounces: an MX names one that has an address (RFC 5321 §5.1). */
 	readonly bounceHost: string;
-	/** Whose MX lead to all that take bounces: other machines, a mailbox's provider (MAILCTL_RETURN_PATH_DOMAIN). */
+	/** The MX of this domain are the hosts that take bounces: other machines, a mailbox's provider (MAILCTL_RETURN_PATH_DOMAIN). */
 	readonly returnPathDomain: string;
 	/** Addresses that mail leaves from (MAILCTL_SOURCE_ADDRESSES); none: those of this machine. */
 	readonly sourceAddresses: readonly string[];

@@ -5,7 +5,7 @@ import type {DkimKey, Domain, DueDomain} from '../store/domains.ts';
 export type Sight = 'shown' | 'absent' | 'unknown';
 
 const minuteMs = 60_000;
-/** A domain is given up after so many failures that span so long; until then it is asked about at least every hour. */
+/** A domain is given up after this many failures over this long; until then it is checked at least every hour. */
 export const patienceMs = 72 * hourMs;
 const mostFailures = 3;
 

@@ -14,7 +14,7 @@ import {
 import type {Vault} from '../store/sealed.ts';
 import {keyRows, type SigningKeys} from './signing-keys.ts';
 
-/** The domain of the sample sender: nobody's (RFC 2606 §3), so nobody can publish its records. */
+/** The domain of the sample sender: reserved (RFC 2606 §3), so its records cannot be published. */
 export const sampleDomain = 'example.com';
 
 type DomainInput = {

@@ -96,7 +96,7 @@ function keyAct(action: string, {id, name, workspace_id: workspaceId}: Domain, s
 	return {action, workspaceId, target: id, detail: {name, selectors}};
 }
 
-// Above all numbers in use: a selector whose record DNS may still remember is not used again.
+// Above all numbers in use: DNS may still remember the record of a former selector, so it is not used again.
 function freeSelectors(taken: ReadonlySet<string>): [string, string] {
 	const highest = Math.max(0, ...[...taken].map(selector => Number(/^mc(\d{1,9})$/.exec(selector)?.[1] ?? 0)));
 	return [`mc${highest + 1}`, `mc${highest + 2}`];

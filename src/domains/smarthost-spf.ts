@@ -1,7 +1,7 @@
 import {isIP} from 'node:net';
 import {isLoopbackAddress} from '../net/ip-address.ts';
 
-/** Of which no server has a name (RFC 2606 §2): it stands for what only the smarthost's provider knows. */
+/** A reserved domain (RFC 2606 §2): it takes the place of what only the smarthost's provider knows. */
 export const unknownInclude = 'ask-your-provider.invalid';
 
 type Provider = {

@@ -53,7 +53,7 @@ export async function lookAtDomain(
 	}
 }
 
-/** Takes a domain to be checked, so that nobody else does at the same time. Undefined: somebody else has taken it. */
+/** Takes a domain to be checked, so that no other process does at the same time. Undefined: another one has it. */
 export async function takeDomain(trx: Knex.Transaction, domain: Domain, now: number): Promise<Domain | undefined> {
 	const at = storeTime(now);
 	return (await claimDomainCheck(trx, domain, at)) ? {...domain, checked_at: at} : undefined;
@@ -61,7 +61,7 @@ export async function takeDomain(trx: Knex.Transaction, domain: Domain, now: num
 
 /**
  * Writes what follows from what DNS answered: the domain's state, keys of a rotation that sign from now on, retired ones
- * that nobody needs any more, and whether its own return path is used. Undefined: somebody else checks it since, or it is
+ * that are not needed any more, and whether its own return path is used. Undefined: another process checks it since, or it is
  * gone; then nothing is written.
  */
 export async function recordDomainCheck(
@@ -141,7 +141,7 @@ function withAnswers(records: readonly DomainRecord[], answered: readonly Checke
 	});
 }
 
-/** Ownership or a DKIM key of the domain shows that whoever added it controls its DNS. */
+/** Ownership or a DKIM key of the domain shows that the one who added it controls its DNS. */
 function sightOf(records: readonly CheckedRecord[]): Sight {
 	const proofs = records.filter(
 		({purpose, key}) => purpose === 'ownership' || (purpose === 'dkim' && key?.state !== 'retired'),

@@ -8,7 +8,7 @@ type CollectorOptions = {
 	/** Whether an error says that the store cannot be used now: then it is tried again. */
 	readonly isUnavailable: (error: unknown) => boolean;
 	readonly onError: (error: unknown) => void;
-	/** So many came while too many waited, and are lost. */
+	/** How many came while too many waited; these are lost. */
 	readonly onLost: (n: number) => void;
 	/** How many different ones may wait. */
 	readonly most?: number;
@@ -17,7 +17,7 @@ type CollectorOptions = {
 };
 
 /**
- * Opens and clicks that wait to be written. Nobody waits for it: the pixel is there and the reader on the way before. However
+ * Opens and clicks that wait to be written. No answer waits for it: the pixel and the redirect are sent before. However
  * many come, those of one copy and one link are one, few are written at a time, and little memory is held.
  */
 export type Collector = {

@@ -36,7 +36,7 @@ type Field = {readonly name: string; readonly value: string | null};
 
 /**
  * The fields of a multipart/form-data body (RFC 7578), in their order; null if the type names no boundary. Reads what HTTP
- * clients and hand-written requests send: any boundary that is in use, also one that stands in a value; a preamble; names
+ * clients and hand-written requests send: any boundary that is in use, also one that occurs in a value; a preamble; names
  * without quotes; further header fields; lines that end in LF only. The platform's parser refuses each of these.
  */
 export function readMultipart(body: Uint8Array, contentType: string): Field[] | null {

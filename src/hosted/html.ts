@@ -1,6 +1,6 @@
 import {badInNames} from '../kit/unprintable.ts';
 
-/** Markup whose every value was escaped. Only `html` makes it. */
+/** Markup with every value escaped. Only `html` makes it. */
 export type Html = {readonly markup: string};
 
 export type Value = string | number | Html | readonly Html[] | null;
@@ -23,7 +23,7 @@ function markupOf(value: Value): string {
 	return String(value).replace(/[&<>"']/g, character => names[character] as string);
 }
 
-// Controls, and what turns the direction of writing beyond the name that it stands in.
+// Controls, and what turns the direction of writing beyond the name that holds it.
 const unruly = new RegExp(`[${badInNames}]`, 'gu');
 
 /** A name that others chose, as plain text: for titles and attributes, where no element can keep it apart. */
@@ -31,7 +31,7 @@ export function plainName(name: string): string {
 	return name.replace(unruly, '');
 }
 
-/** A name that others chose, kept apart from the text around it whatever its direction of writing. */
+/** A name that others chose, isolated from the text around it in any direction of writing. */
 export function nameMarkup(name: string): Html {
 	return html`<bdi>${plainName(name)}</bdi>`;
 }

@@ -4,7 +4,7 @@ import type {Workspace} from '../store/workspaces.ts';
 import {type Html, html, plainName} from './html.ts';
 import type {Texts} from './texts/wording.ts';
 
-/** Whose page it is. */
+/** The workspace of the page. */
 export type Brand = {
 	readonly name: string;
 	readonly logoUrl: string | null;
@@ -17,7 +17,7 @@ export type Icon = 'letter' | 'done' | 'warning';
 export type Page = {
 	readonly status: number;
 	readonly texts: Texts;
-	/** Null: it is not known whose link it was. */
+	/** Null: the workspace of the link is not known. */
 	readonly brand: Brand | null;
 	readonly icon: Icon;
 	readonly title: string;
@@ -33,7 +33,7 @@ export function brandOf({name, branding}: Workspace, from: string | undefined): 
 const nonceLength = 16;
 
 /**
- * Answers with a page that needs neither script nor style, is kept by nobody, and loads nothing but the workspace's logo.
+ * Answers with a page that needs neither script nor style, is never cached, and loads nothing but the workspace's logo.
  * All hosted pages are sent here.
  */
 export function sendPage(reply: FastifyReply, random: (size: number) => Buffer, page: Page): FastifyReply {

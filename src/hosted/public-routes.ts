@@ -24,7 +24,7 @@ type PublicParts = {
 	readonly random: (size: number) => Buffer;
 };
 
-/** Every route that a link in a mail leads to: no key, a signed token. */
+/** Every route of a link in a mail: no key, a signed token. */
 export function publicRoutes({links, reader, writer, collector, clock, eventWriter, random}: PublicParts): Routes[] {
 	const unsubscribeWrite = createUnsubscribeWrite(eventWriter);
 	return [

@@ -24,7 +24,7 @@ const pixel = Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAICR
 const kept = {'cache-control': 'no-store', 'referrer-policy': 'no-referrer', 'x-robots-tag': 'noindex'};
 
 /**
- * What tracked mail leads to: the pixel of an open, the link of a click. The answer waits for nothing; what is recorded of
+ * The targets of tracked mail: the pixel of an open, the link of a click. The answer waits for nothing; what is recorded of
  * it is collected for later. A token that has expired still shows its pixel and leads where it led: nothing is recorded then.
  */
 export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOptions): Routes {
@@ -107,12 +107,12 @@ function locationOf(url: string): string {
 	return /^[\u0021-\u007e]+$/.test(url) ? url : new URL(url).href;
 }
 
-/** Programs that fetch what stands in a mail whether or not a person looks at it, by what they call themselves. */
+/** Programs that fetch the links of a mail whether or not a person looks at it, by their names. */
 const machineAgents: ReadonlyArray<{readonly name: string; readonly pattern: RegExp}> = [
 	// The whole of what Apple's proxies say; they fetch every image soon after the delivery.
 	{name: 'Apple Mail Privacy Protection', pattern: /^Mozilla\/5\.0$/},
 	{name: 'Gmail prefetch', pattern: /Chrome\/42\.0\.2311\.135 Safari\/537\.36 Edge\/12\.246 Mozilla\/5\.0$/},
-	// These fetch for a reader or ahead of one, and do not tell which.
+	// These fetch for a reader or ahead of one, and do not say which.
 	{name: 'Gmail image proxy', pattern: /GoogleImageProxy/i},
 	{name: 'Yahoo Mail image proxy', pattern: /YahooMailProxy/i},
 	{name: 'mail filter', pattern: /barracuda|proofpoint|mimecast|messagelabs|symantec|ironport|cisco ?secure ?email/i},
@@ -126,7 +126,7 @@ const machineAgents: ReadonlyArray<{readonly name: string; readonly pattern: Reg
 		pattern: /BingPreview|SkypeUriPreview|Microsoft Office Existence Discovery|Slack-ImgProxy/i,
 	},
 	{name: 'preview of links', pattern: /facebookexternalhit|WhatsApp\/|GoogleMessages\/|URL Preview/i},
-	// Slackbot, Twitterbot, bingbot …; phones of the maker Cubot are none.
+	// Slackbot, Twitterbot, bingbot …; not phones of the maker Cubot.
 	{name: 'robot', pattern: /(?<!cu)bot\b|crawler|spider|scanner|\+https?:\/\//i},
 	{name: 'driven browser', pattern: /HeadlessChrome|PhantomJS|Puppeteer|Playwright|Selenium/i},
 	{

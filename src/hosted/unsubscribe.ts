@@ -73,7 +73,7 @@ export function unsubscribeRoutes({links, reader, unsubscribe, clock, random}: U
 		return unsubscribePage({texts, brand, address: linked.address, token, action, status});
 	}
 
-	/** Nobody knows whose link it was to be, unless there is one workspace only. */
+	/** The workspace of the link is not known, unless there is only one. */
 	async function forgedPage(ip: string, acceptLanguage: string | undefined): Promise<Page> {
 		if (failForged(ip) !== null) {
 			return noticePage('tooMany', 429, chooseTexts({preferred: [], acceptLanguage, fallback: null}), null);
@@ -91,7 +91,7 @@ export function unsubscribeRoutes({links, reader, unsubscribe, clock, random}: U
 	return api => {
 		api.register(async scope => {
 			acceptForms(scope);
-			// Whatever is asked for is answered by a page; the schemas only describe.
+			// Every request is answered by a page; the schemas only describe.
 			scope.setValidatorCompiler(() => () => true);
 
 			scope.get('/unsubscribe', {schema: showSchema}, async (request, reply) =>
@@ -170,7 +170,7 @@ function acceptForms(api: Api): void {
 	refuseOtherBodies(api, formExpected);
 }
 
-/** A token that is given twice is none. */
+/** A token that is given twice is invalid. */
 function tokenOf(query: unknown): string | null {
 	const token = (query as {token?: unknown}).token;
 	return token === undefined ? null : typeof token === 'string' ? token : '';
@@ -182,7 +182,7 @@ function linkedRecipient(claims: Claims): LinkedRecipient | null {
 	return parsed.ok ? {workspaceId, messageId, topicId, role, address, addressKey: parsed.address.key} : null;
 }
 
-/** Undefined: it is none that there is. */
+/** Undefined: not one of the topics. */
 function actionOf({action}: Form): OptOutAction | undefined {
 	if (action === null) {
 		return 'topic';

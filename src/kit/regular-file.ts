@@ -2,7 +2,7 @@ import {closeSync, constants, fstatSync, openSync, readSync, type Stats, statSyn
 import {type FileHandle, open} from 'node:fs/promises';
 import process from 'node:process';
 
-/** `refuse`: a path whose last part is a symbolic link is not read. Its folders may be links. */
+/** `refuse`: a path with a symbolic link as its last part is not read. Its folders may be links. */
 export type Links = 'follow' | 'refuse';
 
 /** A file that is not read, and why. */

@@ -29,7 +29,7 @@ export function writeClaims(claims: Claims, url?: string): Buffer {
 	return Buffer.concat([fixed, Buffer.from(url === undefined ? claims.address : `${claims.address}\0${url}`)]);
 }
 
-/** Reads what `writeClaims` wrote. Call it only with bytes whose seal was checked. */
+/** Reads what `writeClaims` wrote. Call it only with bytes after their seal was checked. */
 export function readClaims(content: Buffer): {claims: Claims; url: string} {
 	const [address = '', url = ''] = content.toString('utf8', addressAt).split('\0');
 	const topic = content.subarray(36, 52);

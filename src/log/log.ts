@@ -25,7 +25,7 @@ export type Log = {
 	readonly setLevel: (level: LogLevel) => void;
 	/** What was written last. */
 	readonly recent: RecentLines;
-	/** Lines that nobody took, see `Output`. */
+	/** Lines that were dropped, see `Output`. */
 	readonly dropped: () => number;
 };
 
@@ -75,7 +75,7 @@ function errorFields(error: unknown): object {
 	};
 }
 
-/** Where log lines go. Writing never blocks and never throws; what nobody takes is dropped and counted. */
+/** Where log lines go. Writing never blocks and never throws; what cannot be written is dropped and counted. */
 type Output = {
 	readonly write: (line: string) => void;
 	/** Lines lost so far: the reader is gone, or took nothing until the buffer was full. */
@@ -88,7 +88,7 @@ const fullBuffer = 16 << 20;
 const longestWrite = 64 << 10;
 const retryMs = 100;
 const flushMs = 1000;
-/** The reader is slow or the disk full: the same bytes may be written later. After any other error nobody reads. */
+/** The reader is slow or the disk full: the same bytes may be written later. After any other error there is no reader. */
 const passing = new Set(['EAGAIN', 'EBUSY', 'ENOSPC', 'EDQUOT']);
 
 /**

@@ -40,7 +40,7 @@ type LoggedWebhook = {
 	readonly ms: number;
 };
 
-/** A mail that came in, by its key. Whom it is about is told by the events that it leads to; its addresses hold tokens. */
+/** A mail that came in, by its key. Its events name the recipients; its own addresses hold tokens. */
 type LoggedInbound = {readonly inbound: string; readonly source: string};
 
 /** The bounce mailbox, by its URL without the password. */
@@ -73,7 +73,7 @@ export type MailLog = {
 		result: AttemptResult,
 		when: Pick<LoggedTry, 'delayMs' | 'attempt'>,
 	) => void;
-	/** What became of the copy could not be judged; it is tried once more. */
+	/** The outcome could not be judged; the recipient is tried once more. */
 	readonly recipientFault: (recipient: LoggedRecipient, error: unknown) => void;
 	/** A smarthost refuses our log-in, whether or not the mail went by another. */
 	readonly logInRefused: (refusal: {readonly host: string | null; readonly reply: string}) => void;
@@ -99,7 +99,7 @@ export type MailLog = {
 		/** What is too high; empty: nothing. */
 		readonly figures: string;
 	}) => void;
-	/** A provider refuses too much of what this machine sends, whatever the workspace. */
+	/** A provider refuses too much of what this machine sends, over all workspaces. */
 	readonly infrastructureAlarm: (alarm: {
 		readonly provider: string;
 		readonly attempts: number;
@@ -139,7 +139,7 @@ export type MailLog = {
 			readonly kept: string | null;
 		},
 	) => void;
-	/** A mail that came in is about this copy; `event` null: the timeline does not tell of it. */
+	/** A mail that came in is about this recipient; `event` null: it has no entry in the timeline. */
 	readonly reported: (
 		recipient: LoggedRecipient,
 		report: Pick<LoggedTry, 'mx' | 'code' | 'enhanced' | 'reply'> & {

@@ -23,7 +23,7 @@ export function prettyLine(line: string, colour: boolean): string {
 
 /** A line of the log, without characters that would draw. */
 export type ReadLine = {
-	/** RFC 3339; empty where the line is none of ours. */
+	/** RFC 3339; empty where the line is not ours. */
 	readonly time: string;
 	readonly level: string;
 	readonly event: string | null;

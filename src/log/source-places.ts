@@ -5,7 +5,7 @@ const known = new LRUCache<string, string>({max: 1000});
 
 /**
  * A stack with the places of our source instead of those of the files that were made of it. Their maps are read when an error
- * is told: to have Node.js do it (`--enable-source-maps`) costs every start.
+ * is shown: to have Node.js do it (`--enable-source-maps`) costs every start.
  */
 export function inSource(stack = ''): string {
 	// For this stack alone: a map takes a megabyte.

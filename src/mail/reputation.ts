@@ -2,9 +2,9 @@
 export type Figures = {
 	/** Recipients that were tried, without those that were refused because of us. */
 	readonly attempted: number;
-	/** Those of them whose address takes no mail, now or later. */
+	/** Those of them with an address that takes no mail, now or later. */
 	readonly hard: number;
-	/** Recipients whose mail a host accepted. */
+	/** Recipients with mail that a host accepted. */
 	readonly delivered: number;
 	/** Those of them that were reported as spam. */
 	readonly complained: number;

@@ -15,7 +15,7 @@ import {
 } from '../store/api-keys.ts';
 import {notFound, operation} from './operation.ts';
 
-/** A key's row, and the key itself, which nobody can read again. */
+/** A key's row, and the key itself, which cannot be read again. */
 export type CreatedKey = {readonly row: ApiKey; readonly key: string};
 
 type NewKey = {

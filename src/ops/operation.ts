@@ -15,7 +15,7 @@ type Face = 'api' | 'cli' | 'dashboard' | 'apply';
 /** Who asks for an operation, and where it may work. A face makes it from the key, user or process that it has checked. */
 export type Context = {
 	readonly face: Face;
-	/** The only workspace whose rows the operation reads and changes. */
+	/** The only workspace that the operation reads and changes. */
 	readonly workspaceId: string;
 	/** `test`: by a test key, which changes only what test keys made. */
 	readonly mode: Mode;
@@ -56,7 +56,7 @@ type Head<Input extends TSchema> = {
 /** Runs in one transaction, which records the act. Throws `Refused` where it changes nothing. */
 type Single<Input, Result> = {
 	readonly run: (scene: Scene, input: Input) => Promise<Result>;
-	/** What the audit trail has of the act, besides who, when and where. */
+	/** What the audit trail has of the act, in addition to who, when and where. */
 	readonly entry: (result: Result, input: Input) => Omit<Act, 'action' | 'workspaceId' | 'at'>;
 	/** False: no process caches what it changes. Else all read it again. */
 	readonly refreshes?: false;

@@ -69,7 +69,7 @@ export const addSuppression = longOperation({
 	audit: 'suppression.added',
 });
 
-/** Mail is sent again to an address whose host or owner had refused it: the audit trail has who allowed it. */
+/** Mail is sent again to an address that its host or owner had refused: the audit trail has who allowed it. */
 export const removeSuppression = operation({
 	...manages,
 	name: 'suppression remove',

@@ -24,7 +24,7 @@ export type Complaint = {
 };
 
 /**
- * Writes complaints: the state if it may change, always the event, and a hard block of the address whose source is the
+ * Writes complaints: the state if it may change, always the event, and a hard block of the address, with as its source the
  * message.
  */
 export async function recordComplaints(

@@ -46,7 +46,7 @@ type Erased = {
 export type Erase = (person: Person, operator: Operator) => Promise<Erased>;
 
 type StepContext = {
-	/** Messages whose submitted mails name the person to no other recipient any more. */
+	/** Messages in which the submitted mails name the person to no other recipient any more. */
 	readonly cleaned: ReadonlySet<string>;
 	readonly unmatched: readonly string[];
 	readonly wasMailed: boolean;

@@ -86,7 +86,7 @@ function saidOf(reports: readonly Report[], {addressKey}: ReportedRecipient): Re
 }
 
 /**
- * Finds the recipients a report is about: those whose address it names, else the `to` recipient (decision 8: the
+ * Finds the recipients a report is about: those it names by address, else the `to` recipient (decision 8: the
  * Message-ID is the same for every recipient).
  */
 function recipientsNamed(

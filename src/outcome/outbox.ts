@@ -20,7 +20,7 @@ export type EventWriter = {
 	readonly newId: NewId;
 	/** Called after the commit, with the endpoints for which something is due now. */
 	readonly onDue: (endpointIds: readonly string[]) => void;
-	/** Called after the commit, with the workspaces whose reputation has new figures; absent: the daemon polls. */
+	/** Called after the commit, with the workspaces that have new reputation figures; absent: the daemon polls. */
 	readonly onCounted?: (workspaceIds: readonly string[]) => void;
 };
 
@@ -85,7 +85,7 @@ async function fanOut(
 	const due = [...new Set(pairs.map(({endpointId}) => endpointId))];
 	void trx.executionPromise.then(
 		() => onDue(due),
-		() => undefined, // Rolled back: whoever asked for the transaction is told.
+		() => undefined, // Rolled back: the caller of the transaction gets the error.
 	);
 }
 

@@ -40,7 +40,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 			const held = new Map(ended.map(one => [one.recipientId, one]));
 			const ours = items.filter(({recipient}) => held.has(recipient.id));
 			const bounced = ours.filter(({verdict}) => verdict.outcome.kind === 'bounced');
-			// A recipient that was claimed and not tried may be one whose daemon died.
+			// A recipient that was claimed and not tried may be one of a dead daemon.
 			const triedBefore = ours.filter(({recipient}) => recipient.attempts > 0 || recipient.queued === null);
 			const [reported, written, earlier, subscribers] = await askTogether(
 				trx,
@@ -58,7 +58,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 				trx,
 				items.filter(({recipient}) => written.has(recipient.id)),
 			);
-			const told = await readRecordedEnds(
+			const recorded = await readRecordedEnds(
 				trx,
 				mine
 					.filter(one => reported.has(one.recipient.id) || isOverruled(one, written))
@@ -79,7 +79,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 						{
 							queued: held.get(item.recipient.id)?.queued ?? null,
 							doubtful: isDoubtful(item, earlier),
-							refused: refusedOf(item, reported, told),
+							refused: refusedOf(item, reported, recorded),
 						},
 						newId,
 					),
@@ -89,7 +89,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 			);
 			await suppress(trx, mine, newId);
 			await recordFollowing(trx, eventWriter, mine);
-			await countTries(trx, mine, {earlier, told}, eventWriter);
+			await countTries(trx, mine, {earlier, reported: recorded}, eventWriter);
 			await countTls(trx, mine.flatMap(tlsOf));
 			return items.map(({recipient}) => written.has(recipient.id));
 		},
@@ -97,19 +97,19 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 }
 
 /** What reports have said about a recipient while it was being tried: this very refusal, or another one. */
-type Refused = 'told' | 'otherwise';
+type Refused = 'recorded' | 'otherwise';
 
 function refusedOf(
 	{recipient, verdict: {outcome}}: JudgedTry,
 	reported: ReadonlySet<string>,
-	told: ReadonlyMap<string, RecordedEnds>,
+	recorded: ReadonlyMap<string, RecordedEnds>,
 ): Refused | undefined {
-	const its = told.get(recipient.id);
+	const its = recorded.get(recipient.id);
 	if (outcome.kind !== 'bounced' || !reported.has(recipient.id) || its === undefined) {
 		return undefined;
 	}
 	const type = outcome.escalated ? 'transient' : outcome.type;
-	return its.classes.has(refusalClass(type, outcome.category)) ? 'told' : 'otherwise';
+	return its.classes.has(refusalClass(type, outcome.category)) ? 'recorded' : 'otherwise';
 }
 
 /** Whether a report has ended the recipient during the try, for any result of the try. */
@@ -199,7 +199,7 @@ function eventsOf(
 		const detail = JSON.stringify({recipient: recipient.address, role: recipient.role, attempt: verdict.attempts});
 		events.push({...common, id: newId('evt'), type: 'sent', occurredAt: result.sentAt, detail});
 	}
-	if (verdict.event && refused !== 'told') {
+	if (verdict.event && refused !== 'recorded') {
 		const detail = eventDetail(recipient, verdict.attempts, result, verdict.outcome, doubtful);
 		events.push({...common, id: newId('evt'), type: verdict.event, occurredAt: result.at, detail});
 	}

@@ -16,17 +16,17 @@ export async function readRecordedEnds(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
 ): Promise<Map<string, RecordedEnds>> {
-	const told = new Map<string, {classes: Set<string>; weights: Set<Weight>}>();
+	const ends = new Map<string, {classes: Set<string>; weights: Set<Weight>}>();
 	for (const {recipientId, type, detail} of await readEnds(trx, [...new Set(messageIds)])) {
-		const its = told.get(recipientId) ?? {classes: new Set(), weights: new Set()};
-		told.set(recipientId, its);
+		const its = ends.get(recipientId) ?? {classes: new Set(), weights: new Set()};
+		ends.set(recipientId, its);
 		its.classes.add(type === 'complained' ? complaintClass : classOf(detail));
 		const weight = type === 'complained' ? 'complained' : weightOf(detail);
 		if (weight !== null) {
 			its.weights.add(weight);
 		}
 	}
-	return told;
+	return ends;
 }
 
 export const complaintClass = 'complained';

@@ -29,15 +29,15 @@ export async function actOn(
 	eventWriter: EventWriter,
 	reported: readonly Reported[],
 ): Promise<Map<string, EventType>> {
-	const told = reported.filter((one): one is MatchedReport => one.report !== undefined);
-	const failed = told.filter(actionIs('failed'));
-	const complaints = told.filter(actionIs('complaint')).filter(({recipient}) => wasSent(recipient));
+	const matched = reported.filter((one): one is MatchedReport => one.report !== undefined);
+	const failed = matched.filter(actionIs('failed'));
+	const complaints = matched.filter(actionIs('complaint')).filter(({recipient}) => wasSent(recipient));
 	const already = await readRecordedEnds(
 		trx,
 		[...failed, ...complaints].map(({recipient}) => recipient.messageId),
 	);
 	const written = [
-		...(await recordArrivals(trx, eventWriter, told.filter(actionIs('delivered', 'relayed', 'expanded')))),
+		...(await recordArrivals(trx, eventWriter, matched.filter(actionIs('delivered', 'relayed', 'expanded')))),
 		...(await recordRefusals(trx, eventWriter, once(failed, classOfRefusal, already))),
 		...(await complain(
 			trx,
@@ -71,7 +71,7 @@ const actionIs =
 	({report}: MatchedReport) =>
 		actions.includes(report.action);
 
-/** Only a recipient whose mail a host began to accept can complain. */
+/** Only after a host began to accept the mail can a recipient complain. */
 function wasSent({state, sentAt}: ReportedRecipient): boolean {
 	return sentAt !== null || state === 'sent' || state === 'delivered';
 }
@@ -80,12 +80,12 @@ const classOfRefusal = ({report}: MatchedReport) => refusalClass(typeOf(report),
 
 /** Those that the timelines do not have yet. */
 function once(
-	told: readonly MatchedReport[],
+	matched: readonly MatchedReport[],
 	classOf: (one: MatchedReport) => string,
 	already: ReadonlyMap<string, RecordedEnds>,
 ): MatchedReport[] {
-	const first = new Map(told.toReversed().map(one => [`${one.recipient.id} ${classOf(one)}`, one]));
-	return told.filter(
+	const first = new Map(matched.toReversed().map(one => [`${one.recipient.id} ${classOf(one)}`, one]));
+	return matched.filter(
 		one =>
 			first.get(`${one.recipient.id} ${classOf(one)}`) === one &&
 			!already.get(one.recipient.id)?.classes.has(classOf(one)),
@@ -99,11 +99,11 @@ const categoryOf = ({category}: Report) => category ?? 'undetermined';
 async function recordArrivals(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
-	told: readonly MatchedReport[],
+	matched: readonly MatchedReport[],
 ): Promise<Written> {
 	const moving = await move(
 		trx,
-		told.filter(({recipient}) => recipient.state === 'sent'),
+		matched.filter(({recipient}) => recipient.state === 'sent'),
 		'delivered',
 	);
 	await announce(
@@ -121,17 +121,17 @@ async function recordArrivals(
 async function recordRefusals(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
-	told: readonly MatchedReport[],
+	matched: readonly MatchedReport[],
 ): Promise<Written> {
-	const moving = await move(trx, told, 'bounced');
-	const escalated = await escalate(trx, told.flatMap(softBounceOf));
+	const moving = await move(trx, matched, 'bounced');
+	const escalated = await escalate(trx, matched.flatMap(softBounceOf));
 	const gone = new Map([...escalated].map(([{one}, how]) => [one, how]));
 	await announce(
 		trx,
-		told.map(one => eventOf(one, eventWriter.newId('evt'), 'bounced', moving.has(one), gone.get(one))),
+		matched.map(one => eventOf(one, eventWriter.newId('evt'), 'bounced', moving.has(one), gone.get(one))),
 		eventWriter,
 	);
-	const hard = told.filter(one => one.report.suppresses || gone.has(one));
+	const hard = matched.filter(one => one.report.suppresses || gone.has(one));
 	await addSuppressions(
 		trx,
 		hard
@@ -146,7 +146,7 @@ async function recordRefusals(
 				createdAt: item.at,
 			})),
 	);
-	return told.map(one => {
+	return matched.map(one => {
 		const isHard = one.report.suppresses || gone.has(one);
 		return {one, event: 'bounced', weight: weightOfRefusal(categoryOf(one.report), isHard)};
 	});
@@ -160,30 +160,30 @@ function softBounceOf(one: MatchedReport): Array<SoftBounce & {readonly one: Mat
 	return counts && mayBlock(recipient) ? [{one, workspaceId, messageId, addressKey, at: item.cameIn.receivedAt}] : [];
 }
 
-/** Moves the recipients whose state allows it; returns the first report of each. */
+/** Moves the recipients where the state allows it; returns the first report of each. */
 async function move(
 	trx: Knex.Transaction,
-	told: readonly MatchedReport[],
+	matched: readonly MatchedReport[],
 	to: 'delivered' | 'bounced',
 ): Promise<Set<MatchedReport>> {
-	const at = told.at(-1)?.item.at;
+	const at = matched.at(-1)?.item.at;
 	if (at === undefined) {
 		return new Set();
 	}
-	const first = new Map([...told].reverse().map(one => [one.recipient.id, one]));
+	const first = new Map([...matched].reverse().map(one => [one.recipient.id, one]));
 	const moved = await moveRecipients(trx, [...first.keys()], to, at);
 	return new Set([...first.values()].filter(({recipient}) => moved.has(recipient.id)));
 }
 
 /** `counts`: it changed the recipient's state. */
 function eventOf(
-	told: MatchedReport,
+	matched: MatchedReport,
 	id: string,
 	type: 'delivered' | 'bounced',
 	counts: boolean,
 	escalated?: Escalated,
 ): AnnouncedEvent {
-	const {recipient, item} = told;
+	const {recipient, item} = matched;
 	return {
 		id,
 		type,
@@ -198,11 +198,11 @@ function eventOf(
 			recipient: recipient.address,
 			role: recipient.role,
 			...(type === 'bounced' && {
-				type: escalated ? 'permanent' : typeOf(told.report),
-				category: categoryOf(told.report),
+				type: escalated ? 'permanent' : typeOf(matched.report),
+				category: categoryOf(matched.report),
 				escalated,
 			}),
-			...saidOf(told),
+			...saidOf(matched),
 		}),
 	};
 }
@@ -227,12 +227,12 @@ function saidOf({report, item, via, reportId}: MatchedReport): Record<string, un
 async function complain(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
-	told: readonly MatchedReport[],
+	matched: readonly MatchedReport[],
 ): Promise<Written> {
 	await recordComplaints(
 		trx,
 		eventWriter,
-		told.map(one => {
+		matched.map(one => {
 			const {recipient, item} = one;
 			return {
 				recipientId: recipient.id,
@@ -249,7 +249,7 @@ async function complain(
 			};
 		}),
 	);
-	return told.map(one => ({one, event: 'complained', weight: 'complained'}));
+	return matched.map(one => ({one, event: 'complained', weight: 'complained'}));
 }
 
 /** Mail of a test key went nowhere: it blocks no real address. */
@@ -284,5 +284,5 @@ async function unsubscribe(
 		),
 		eventWriter,
 	);
-	return reported.filter((_, index) => ends[index]?.told).map(one => ({one, event: 'unsubscribed'}));
+	return reported.filter((_, index) => ends[index]?.announced).map(one => ({one, event: 'unsubscribed'}));
 }

@@ -13,11 +13,11 @@ export function summaryOf(reports: readonly Report[], addressKey: string): Repor
 	if (wish) {
 		return wish;
 	}
-	const told = (...actions: readonly ReportAction[]) => about.filter(({action}) => actions.includes(action));
-	const failed = told('failed');
+	const having = (...actions: readonly ReportAction[]) => about.filter(({action}) => actions.includes(action));
+	const failed = having('failed');
 	// The recipient failed only if no address behind its address was reached or may yet be; it is gone only if all of
 	// them are.
-	const [other] = [...told('delivered', 'relayed', 'expanded'), ...told('delayed')];
+	const [other] = [...having('delivered', 'relayed', 'expanded'), ...having('delayed')];
 	return other ?? failed.find(({suppresses}) => !suppresses) ?? failed[0] ?? about[0];
 }
 

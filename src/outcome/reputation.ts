@@ -52,22 +52,22 @@ export function figuresOf({tried, taken, weights}: Course): Figures {
  * Counts ends of tries, in their transaction, each recipient in the hour of its first try.
  *
  * @param earlier of recipients that were tried before
- * @param told weights of reports received during the tries: before the end of a first try they could not be counted
+ * @param reported weights of reports received during the tries: before the end of a first try they could not be counted
  */
 export async function countTries(
 	trx: Knex.Transaction,
 	recorded: readonly JudgedTry[],
 	{
 		earlier,
-		told,
+		reported,
 	}: {
 		readonly earlier: ReadonlyMap<string, EarlierTries>;
-		readonly told: ReadonlyMap<string, {readonly weights: Weights}>;
+		readonly reported: ReadonlyMap<string, {readonly weights: Weights}>;
 	},
 	eventWriter: EventWriter,
 ): Promise<void> {
 	const changes = recorded.flatMap(one => {
-		const change = changeOf(one.recipient, ...coursesOfTry(one, told.get(one.recipient.id)?.weights ?? none));
+		const change = changeOf(one.recipient, ...coursesOfTry(one, reported.get(one.recipient.id)?.weights ?? none));
 		return change === null ? [] : [{one, change}];
 	});
 	await count(
@@ -87,9 +87,9 @@ const triedKinds: ReadonlySet<string> = new Set(['delivered', 'relayed', 'deferr
 /** How far a recipient had come before its try, and after. */
 function coursesOfTry(
 	{recipient, verdict: {outcome, attempts}}: JudgedTry,
-	told: Weights,
+	reported: Weights,
 ): [before: Course, after: Course] {
-	const before = {tried: recipient.attempts > 0, taken: false, weights: told};
+	const before = {tried: recipient.attempts > 0, taken: false, weights: reported};
 	const weight = outcome.kind === 'bounced' ? weightOfRefusal(outcome.category, outcome.suppresses) : null;
 	return [
 		before,
@@ -97,7 +97,7 @@ function coursesOfTry(
 			// What was past its lifetime before its turn came was not tried.
 			tried: before.tried || (attempts > 0 && triedKinds.has(outcome.kind)),
 			taken: outcome.kind === 'delivered' || outcome.kind === 'relayed',
-			weights: weight === null ? told : new Set([...told, weight]),
+			weights: weight === null ? reported : new Set([...reported, weight]),
 		},
 	];
 }
@@ -154,7 +154,7 @@ async function count(
 		const workspaceIds = [...new Set(counts.map(({workspaceId}) => workspaceId))];
 		void trx.executionPromise.then(
 			() => onCounted(workspaceIds),
-			() => undefined, // Rolled back: whoever asked for the transaction is told.
+			() => undefined, // Rolled back: the caller of the transaction gets the error.
 		);
 	}
 }

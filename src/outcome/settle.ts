@@ -36,7 +36,7 @@ export type NextStep = {
 };
 
 /**
- * Decides the next state of a recipient. A deferral whose schedule or lifetime is used up is a transient bounce
+ * Decides the next state of a recipient. A deferral after the end of its schedule or lifetime is a transient bounce
  * (4.4.7), and so is a release past the lifetime.
  */
 export function decideNext(end: TryEnd, now: number, random: () => number): NextStep {

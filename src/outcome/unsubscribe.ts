@@ -72,7 +72,7 @@ export function createUnsubscribeWrite(eventWriter: EventWriter): GroupWrite<Uns
 type Unsubscribed = {
 	readonly status: SubscriptionStatus;
 	/** Whether the timeline has it: not if it changed nothing. */
-	readonly told: boolean;
+	readonly announced: boolean;
 };
 
 /** Acts on some at once; answers in their order. */
@@ -113,19 +113,19 @@ async function act(trx: Knex.Transaction, item: Unsubscription, eventWriter: Eve
 	const {action} = item;
 	const status = await readStatus(trx, item);
 	if (!changes(status, action)) {
-		return {status, told: false};
+		return {status, announced: false};
 	}
 	const code = status.topic?.code ?? null;
-	let told = false;
+	let announced = false;
 	if (action === 'undo') {
 		await takeBack(trx, item, code);
 	} else {
 		const topic = action === 'topic' ? code : null;
 		if (status.isTest || (await optOut(trx, item, topic, eventWriter.newId))) {
-			told = await tell(trx, item, topic, eventWriter);
+			announced = await announceOnce(trx, item, topic, eventWriter);
 		}
 	}
-	return {status: await readStatus(trx, item), told};
+	return {status: await readStatus(trx, item), announced};
 }
 
 /** False: the address was out already. */
@@ -154,7 +154,7 @@ async function takeBack(trx: Knex.Transaction, item: Unsubscription, code: strin
 }
 
 /** The timeline has once that a recipient left a topic, and once that it left altogether. */
-async function tell(
+async function announceOnce(
 	trx: Knex.Transaction,
 	item: Unsubscription,
 	topic: string | null,
@@ -165,8 +165,8 @@ async function tell(
 	if (recipientId === undefined) {
 		return false; // Gone, or erased: nothing may bear the address any more.
 	}
-	const told = await readDetails(trx, {messageId, recipientId, type: 'unsubscribed'});
-	if (told.some(detail => detail.topic === topic)) {
+	const details = await readDetails(trx, {messageId, recipientId, type: 'unsubscribed'});
+	if (details.some(detail => detail.topic === topic)) {
 		return false;
 	}
 	await announce(

@@ -8,7 +8,7 @@ export type ForeignWorkOptions<Job, Result, Order, Message> = {
 	readonly name: string;
 	readonly noun: string;
 	readonly count: number;
-	/** Starts a thread that tells its progress in the shared memory. */
+	/** Starts a thread that writes its progress into the shared memory. */
 	readonly spawn: (shared: SharedArrayBuffer) => Worker;
 	/** A job that takes longer than this has its thread killed, milliseconds of the clock and of the CPU (`limitWork`). */
 	readonly limitMs: number;
@@ -22,14 +22,14 @@ export type ForeignWorkOptions<Job, Result, Order, Message> = {
 	readonly bytesOf: (job: Job) => number;
 	/** Jobs of one kind are likely to take as long: where one takes its thread down, those that wait end with this result. */
 	readonly alike?: {readonly kindOf: (job: Job) => string; readonly result: Result};
-	/** Threads start with the first job, and end when there was none for so long, milliseconds; absent: they are always there. */
+	/** Threads start with the first job and end after this long without one, milliseconds; absent: they are always there. */
 	readonly restMs?: number | undefined;
-	/** What a thread says besides results. */
+	/** What a thread sends in addition to results. */
 	readonly onMessage?: (message: Message, answer: (order: Order) => void) => void;
 	readonly onCrash: (reason: string) => void;
 };
 
-/** What came of a job. `spent`: it took its thread down, twice. `starved`: the machine had no time for it. `stopped`: all were. */
+/** The result of a job. `spent`: it took its thread down, twice. `starved`: the machine had no time for it. `stopped`: all were. */
 type WorkEnd<Result> =
 	| {readonly ok: true; readonly result: Result}
 	| {readonly ok: false; readonly why: 'spent' | 'starved' | 'stopped'};
@@ -61,7 +61,7 @@ const atNone: Seen = {begun: 0, state: () => 'within'};
 
 /**
  * Threads for work on what strangers wrote: each job has a time limit that is enforced from outside. The one that took its
- * thread down is done once more alone, then given up; its neighbours start over. One that got no CPU time is put off.
+ * thread down is done once more alone, then given up; its neighbours start over. One that got no CPU time is deferred.
  */
 export function createForeignWork<Job, Result, Order = never, Message = never>(
 	options: ForeignWorkOptions<Job, Result, Order, Message>,
@@ -239,7 +239,7 @@ export function createForeignWork<Job, Result, Order = never, Message = never>(
 				}
 			}),
 
-		/** Tells all threads; one that starts later has to be started with it. */
+		/** Sends it to all threads; one that starts later has to be started with it. */
 		tell(order: Order): void {
 			for (const {thread} of members) {
 				thread.post(order);
@@ -265,7 +265,7 @@ function isDone<Result, Message>(message: FromWorker<Result> | Message): message
 /** Jobs for a thread, in the order in which it does them. */
 export type ToWorker<Job> = {readonly kind: 'work'; readonly jobs: readonly Job[]};
 
-/** What came of them, in the same order; several messages may answer one. */
+/** Their results, in the same order; several messages may answer one. */
 export type FromWorker<Result> = {readonly kind: 'done'; readonly results: readonly Result[]};
 
 /** Slots of the memory shared with a thread: how many jobs it has begun since its start, and whether it is at one. */

@@ -27,7 +27,7 @@ export type Thread<Order> = {
 	readonly kill: () => void;
 	/** Ends it until the next `start`. */
 	readonly rest: () => void;
-	/** Ends it for good. Where there is a last order it may end by itself within so long, milliseconds. */
+	/** Ends it for good. With a last order it may end by itself within this time, milliseconds. */
 	readonly stop: (last?: {readonly order: Order; readonly withinMs: number}) => Promise<void>;
 };
 

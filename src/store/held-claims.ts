@@ -16,7 +16,7 @@ export type Claimable = {
 	/** The same where the daemon died in the midst of its work. */
 	readonly giveBackOfDead: (trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string) => PromiseLike<number>;
 	/** Columns that identify what has work again. */
-	readonly told: readonly string[];
+	readonly identifiedBy: readonly string[];
 };
 
 /** Gives back every claim that is not this daemon's: on SQLite the folder's lock says that their daemons are dead. */
@@ -49,7 +49,7 @@ export async function releaseUnknown<Told>(
 		);
 		query.whereRaw(`${of.name} not in (select v.column1 from (${sql}) as v)`, bindings as Knex.RawBinding[]);
 	}
-	const released = await query.clone().select([...of.told]);
+	const released = await query.clone().select([...of.identifiedBy]);
 	await of.giveBack(trx, query, now);
 	return released as Told[];
 }
@@ -115,7 +115,7 @@ export const recipientClaims: Claimable = {
 	name: 'recipient_id',
 	giveBack: endClaims,
 	giveBackOfDead: endCutOff,
-	told: ['recipient_id'],
+	identifiedBy: ['recipient_id'],
 };
 
 /** Recipients that are not held. A claimed one ends by its result, whenever it was due. */

@@ -27,7 +27,7 @@ export type Store = {
 	readonly skew: () => number;
 	/** Shows other daemons that the one of this name lives, for as long as the server sees its connection. */
 	readonly hold: (name: string) => Promise<void>;
-	/** PostgreSQL: receives other nodes' notices (`tell`). Null: some may have been missed. SQLite: never called. */
+	/** PostgreSQL: receives other nodes' notices. Null: some may have been missed. SQLite: never called. */
 	readonly listen: (onNotice: (notice: string | null) => void) => Promise<void>;
 	/** PostgreSQL: notifies all nodes, at most `longestNotice` octets. What is lost is found later. */
 	readonly tell: (notice: string) => Promise<void>;

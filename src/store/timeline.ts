@@ -315,7 +315,7 @@ export async function readDetails(
 /** What a claim says of its recipient: `queued` is the id of the event of a first one. */
 type Claim = {readonly recipient_id: string; readonly attempts: number; readonly queued: string | null};
 
-const told = ['recipient_id', 'attempts', 'queued'] as const;
+const claimColumns = ['recipient_id', 'attempts', 'queued'] as const;
 
 /** Ends claims without an outcome. After a first claim the recipient stays queued, and its event is stored. */
 export async function endClaims(trx: Knex.Transaction, claims: Knex.QueryBuilder): Promise<number> {
@@ -349,7 +349,7 @@ export async function takeClaims(
 	claims: Knex.QueryBuilder,
 	lock = lockInOrder,
 ): Promise<Claim[]> {
-	const taken: Claim[] = await lock(claims.orderBy('recipient_id').select([...told]));
+	const taken: Claim[] = await lock(claims.orderBy('recipient_id').select([...claimColumns]));
 	await (taken.length > 0 && claimsOf(trx, taken).delete());
 	return taken;
 }
@@ -365,7 +365,7 @@ export async function takeQueued(
 			.whereIn('recipient_id', recipientIds)
 			.whereNotNull('queued')
 			.orderBy('recipient_id')
-			.select([...told]),
+			.select([...claimColumns]),
 	);
 	await (first.length > 0 && claimsOf(trx, first).update({queued: null}));
 	return first;

@@ -219,7 +219,7 @@ export const deliveryClaims: Claimable = {
 	name: "delivery_id || ' ' || generation",
 	giveBack,
 	giveBackOfDead: giveBack,
-	told: ['endpoint_id'],
+	identifiedBy: ['endpoint_id'],
 };
 
 /** Deliveries that are not claimed. A claimed one ends by its result. */

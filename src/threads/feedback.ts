@@ -6,7 +6,7 @@ const plainStream = 'transactional';
 
 /**
  * The value of Feedback-ID, by which Gmail counts complaints: template, workspace, topic, and who sends (at the right).
- * Nothing in it tells recipients apart (R3.20).
+ * Nothing in it identifies a recipient (R3.20).
  */
 export function feedbackIdOf({templateId, workspaceId, topicCode}: MakeJob, senderId: string): string {
 	return [templateId, workspaceId, topicCode ?? plainStream, senderId].join(':');
@@ -21,7 +21,7 @@ export type FeedbackAddresses = {
 };
 
 /**
- * The CFBL-Address of a copy: the first whose domain is the sender's or under it, so that the sender's signature covers it
+ * The CFBL-Address of a recipient's mail: the first with the sender's domain or one under it, so that the sender's signature covers it
  * (RFC 9477 §3.1); null: none is.
  */
 export function cfblAddressOf({from, returnPathDomain}: MakeJob, {own, listening}: FeedbackAddresses): string | null {

@@ -21,7 +21,7 @@ export type MakeOptions = {
 	readonly tokenLifetimeMs: number;
 	/** Whether mail to the return-path domain is read: only then can one unsubscribe by mail. */
 	readonly listening: boolean;
-	/** What tells us from other senders in Feedback-ID. */
+	/** Our sender id in Feedback-ID. */
 	readonly senderId: string;
 	/** Null: no mail asks for feedback reports. */
 	readonly cfbl: FeedbackAddresses | null;

@@ -4,7 +4,7 @@ import type {PostJob, PostResult} from '../webhook/post-thread.ts';
 import {createPosting, type Posting} from './posting.ts';
 
 const port = parentPort as NonNullable<typeof parentPort>;
-/** What the thread is started with: besides how it posts, the time of the daemon's clock. */
+/** What the thread is started with: how it posts, and the time of the daemon's clock. */
 export type PosterData = Posting & {readonly time: SharedArrayBuffer};
 
 const {time, ...posting} = workerData as PosterData;

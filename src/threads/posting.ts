@@ -7,7 +7,7 @@ import {createPoster, type Poster} from '../webhook/post.ts';
 
 /** How endpoints are posted to, in a form that can be copied to another thread. */
 export type Posting = GuardOptions & {
-	/** Authorities that are trusted besides the public ones (PEM). */
+	/** Authorities that are trusted in addition to the public ones (PEM). */
 	readonly ca: readonly string[];
 	/** `ip` or `ip:port`; empty: the system's. */
 	readonly dnsServers: readonly string[];
@@ -20,13 +20,13 @@ export type Posting = GuardOptions & {
 const idleMs = 15_000;
 const dnsTimeoutMs = 5000;
 
-/** What posts as it is told; `close` ends its idle connections. */
+/** Makes attempts; `close` ends its idle connections. */
 export function createPosting(
 	{ca, allowCidrs, takesLocal, dnsServers, timeoutMs, mostIdle, userAgent}: Posting,
 	clock: Clock,
 ): {readonly post: Poster; readonly close: () => void} {
 	const connections = createConnections({
-		// Made once: reading all public certificates anew for each connection would cost milliseconds.
+		// Made once: reading all public certificates again for each connection would cost milliseconds.
 		secureContext: createSecureContext({
 			minVersion: 'TLSv1.2',
 			...(ca.length > 0 && {ca: [...rootCertificates, ...ca]}),

@@ -15,7 +15,7 @@ export type ReaderData = {
 };
 
 const {shared, bounceRules} = workerData as ReaderData;
-const told = new Int32Array(shared);
+const cells = new Int32Array(shared);
 let classify = createClassify(bounceRules);
 const port = parentPort as NonNullable<typeof parentPort>;
 
@@ -28,10 +28,10 @@ port.on('message', (message: ToWorker<Uint8Array> | NewRules) => {
 });
 
 function readOne(mail: Uint8Array): Reading {
-	Atomics.add(told, progress.begun, 1);
-	Atomics.store(told, progress.working, 1);
+	Atomics.add(cells, progress.begun, 1);
+	Atomics.store(cells, progress.working, 1);
 	const reading = readReport(bufferOf(mail), classify);
-	// Not where it threw: the thread ends, and whoever watches has to know by which mail.
-	Atomics.store(told, progress.working, 0);
+	// Not where it threw: the thread ends, and the parent must learn which mail caused it.
+	Atomics.store(cells, progress.working, 0);
 	return reading;
 }

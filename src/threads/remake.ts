@@ -23,7 +23,7 @@ export type Remake = {
 	readonly signing: readonly SigningKeyText[];
 };
 
-/** The mail, and what its template rendered. `message`: why there is none. */
+/** The mail, and what its template rendered. `message`: why there is no mail. */
 export type Remade =
 	| {
 			readonly ok: true;

@@ -38,7 +38,7 @@ export type SigningKeyText = Parameters<typeof importSigningKey>[0];
 
 const {shared, time, ...data} = workerData as RendererData;
 const clock = createSharedClock(time);
-const told = new Int32Array(shared);
+const cells = new Int32Array(shared);
 const port = parentPort as NonNullable<typeof parentPort>;
 const make = createMake({
 	...data,
@@ -121,7 +121,7 @@ function hasAll(jobs: readonly MakeJob[]): boolean {
 /** One batch holds mail of many senders: where a mail took long, others of its template are no longer made beside theirs. */
 function makeOne(job: SentJob): RendererResult {
 	if (job.known <= (slow.get(job.versionId) ?? -1)) {
-		Atomics.add(told, progress.begun, 1);
+		Atomics.add(cells, progress.begun, 1);
 		return null;
 	}
 	const began = performance.now();
@@ -134,8 +134,8 @@ function makeOne(job: SentJob): RendererResult {
 }
 
 function makeInTime(job: SentJob): MakeResult {
-	Atomics.add(told, progress.begun, 1);
-	Atomics.store(told, progress.working, 1);
+	Atomics.add(cells, progress.begun, 1);
+	Atomics.store(cells, progress.working, 1);
 	try {
 		const ingredients = ingredientsOf(job);
 		return ingredients.ok ? make(job, ingredients, job.renderMs) : {ok: false, unmade: ingredients.unmade};
@@ -145,7 +145,7 @@ function makeInTime(job: SentJob): MakeResult {
 			unmade: {reason: 'make_failed', message: error instanceof Error ? error.message : String(error)},
 		};
 	} finally {
-		Atomics.store(told, progress.working, 0);
+		Atomics.store(cells, progress.working, 0);
 	}
 }
 

@@ -20,7 +20,7 @@ export type WriterData = {
 	readonly file: string;
 	/** Of the daemon's clock. */
 	readonly time: SharedArrayBuffer;
-	/** The daemon's claims bear this id. */
+	/** The daemon's claims have this id. */
 	readonly boot: string;
 	readonly live: WriterLive;
 	/** Shows that nothing is under way any more. */
@@ -33,7 +33,7 @@ export type WriterLive = {
 	readonly keyRetention: number;
 };
 
-/** What was committed besides: endpoints have something due, workspaces have new figures of their reputation. */
+/** What else was committed: endpoints have something due, workspaces have new reputation figures. */
 export type WriterNews = {readonly kind: 'due' | 'counted'; readonly ids: readonly string[]};
 
 const {file, time, boot, ended, ...data} = workerData as WriterData;

@@ -12,7 +12,7 @@ type OidcOptions = {
 	readonly clientId: string;
 	/** Null: a public client. */
 	readonly clientSecret: string | null;
-	/** Certificate authorities besides the public ones (PEM); null: none. */
+	/** Certificate authorities in addition to the public ones (PEM); null: none. */
 	readonly ca: string | null;
 	readonly store: Pick<Store, 'reader'>;
 	readonly vault: Vault;
@@ -23,7 +23,7 @@ type OidcOptions = {
 type OidcPurpose = {
 	/** Of this server, where the provider sends the browser back to. */
 	readonly returnTo: string;
-	/** What the browser must still have when it is back; nobody else can finish the log-in. */
+	/** What the browser must still have when it returns; only this browser can finish the log-in. */
 	readonly browser: string;
 	/** The path where the user wanted to go. */
 	readonly to: string;
@@ -82,9 +82,9 @@ export function createOidc({issuer, clientId, clientSecret, ca, store, vault, cl
 			...(sessionId !== null && {maxAge: freshSeconds}),
 		});
 		const claims = tokens.claims();
-		const told =
+		const userInfo =
 			claims?.email === undefined ? await fetchUserInfo(config, tokens.access_token, claims?.sub ?? '') : claims;
-		return typeof told.email === 'string' && told.email_verified === true ? told.email : null;
+		return typeof userInfo.email === 'string' && userInfo.email_verified === true ? userInfo.email : null;
 	}
 
 	return {

@@ -167,7 +167,7 @@ export function createPasskeys({store: {reader, writer}, vault, clock, newId, at
 			readonly site: Site;
 			readonly address: string;
 		}): Promise<LogIn> {
-			// Nobody guesses a signature, and nobody knows whose it would be.
+			// A signature cannot be guessed, and the user of a failed one is not known.
 			const seconds = attempts.begin({address, account: null});
 			if (seconds !== null) {
 				return {ok: false, reason: 'limited', seconds};

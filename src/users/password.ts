@@ -38,7 +38,7 @@ export async function isPassword(password: string, hash: string | null): Promise
 	return made && stored.length === made.length && timingSafeEqual(stored, made);
 }
 
-/** A derivation takes a third of a second, and nobody waits for more than these. */
+/** A derivation takes a third of a second; no request waits for more than these. */
 const mostWaiting = 10;
 let waiting = 0;
 let last: Promise<unknown> = Promise.resolve();

@@ -38,7 +38,7 @@ export type SignedIn = {
 	readonly confirmedAt: string;
 };
 
-/** How somebody proved who they are. */
+/** How a person proved who they are. */
 export type Proof = 'link' | 'password' | 'passkey' | 'oidc';
 type Client = {readonly address: string; readonly agent: string};
 
@@ -77,7 +77,7 @@ export function createSessions({
 			};
 		},
 
-		/** Logs somebody in who proved who they are; answers the token for the cookie. */
+		/** Starts a session of a user who proved who they are; returns the token for the cookie. */
 		async start(user: User, {address, agent, by}: Client & {readonly by: Proof}): Promise<string> {
 			const token = createToken(random);
 			const at = storeTime(clock.now());

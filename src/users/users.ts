@@ -13,7 +13,7 @@ const linkMs = 3_600_000;
 /** A user, and the token of a link that logs them in once, within an hour. */
 export type Linked = {readonly user: User; readonly token: string};
 
-/** The comparison form of what somebody typed as their address. */
+/** The comparison form of a typed address. */
 export function emailKey(text: string): string {
 	const parsed = parseAddress(text.trim(), {utf8Local: false});
 	return parsed.ok ? parsed.address.key : text.trim().toLowerCase().slice(0, 254);

@@ -21,12 +21,12 @@ type ConnectionsOptions = {
 	readonly secureContext: SecureContext;
 	/** How long a connection without a request stays open, milliseconds. */
 	readonly idleMs: number;
-	/** So many connections without a request stay open; the one that is idle longest goes first. */
+	/** How many connections without a request stay open; the one that is idle longest goes first. */
 	readonly mostIdle: number;
 };
 
 const maxHeaderSize = 16 * 1024;
-/** So long an attempt waits for a connection that another one opens or uses, before it opens its own, milliseconds. */
+/** How long an attempt waits for a connection that another one opens or uses, before it opens its own, milliseconds. */
 const patienceMs = 250;
 
 /**
@@ -179,11 +179,11 @@ export function createConnections({secureContext, idleMs, mostIdle}: Connections
 
 export type Connections = ReturnType<typeof createConnections>;
 
-/** A host that is spoken to, and the addresses of it that were checked just now. */
+/** A host, and its addresses that were just checked. */
 export type Target = CheckedHost & {
 	/** `https://host[:port]`, or `http:` where it is local. */
 	readonly origin: string;
-	/** A program on this machine, which is spoken to without TLS. */
+	/** A local endpoint, reached without TLS. */
 	readonly isLocal: boolean;
 };
 

@@ -15,7 +15,7 @@ export type DispatcherOptions = EndpointQueuesOptions &
 		/** Endpoints with something to do, as the store says. */
 		readonly readWork: () => Promise<readonly EndpointWork[]>;
 		/**
-		 * Makes one attempt; rejects only by a fault of ours, then the attempt has failed. Null: it could not begin, whatever the
+		 * Makes one attempt; rejects only by a fault of ours, then the attempt has failed. Null: it could not begin, for any
 		 * endpoint; it does not count and is made later.
 		 */
 		readonly post: (delivery: ClaimedDelivery) => Promise<PostEnd | null>;

@@ -21,7 +21,7 @@ type EndpointQueue<Item> = {
 	usedAt: number;
 };
 
-/** So many may be claimed; the first of them, at most `places`, begin now. */
+/** How many may be claimed; the first of them, at most `places`, begin now. */
 export type Permit<Item> = {
 	readonly endpoint: EndpointQueue<Item>;
 	readonly places: number;
@@ -43,9 +43,9 @@ export type EndpointQueuesOptions = {
 const promptMs = 1000;
 /** Endpoints that are slow, dead or not known share this part of the attempts: the rest is left to those that answer. */
 const unprovenShare = 0.75;
-/** So many times as many as may be under way to an endpoint may wait for it in memory, at most. */
+/** At most this many times the requests in flight of an endpoint wait for it in memory. */
 const aheadTimes = 4;
-/** So long is an endpoint remembered that has nothing to do, milliseconds. */
+/** How long an idle endpoint is remembered, milliseconds. */
 const rememberedMs = 600_000;
 
 /**
@@ -160,14 +160,14 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 		/** What may be claimed now; its places count as held until `claimed`. */
 		permits(): Permit<Item>[] {
 			const permits: Permit<Item>[] = [];
-			// Where some wait for a place, nobody keeps one by claiming ever more behind it.
+			// While endpoints wait for a slot, an endpoint may not keep its slot by claiming more.
 			const mayKeep = total - inFlight >= [...ready].filter(waits).length;
 			for (const endpoint of [...ready]) {
 				const left = total - inFlight;
 				// Where room is scarce a turn is one place, so that the others have theirs.
 				const turn = Math.min(room(endpoint), left, Math.max(1, Math.floor(left / ready.size)));
 				const places = Math.max(0, endpoint.prompt ? turn : Math.min(turn, mostUnproven - unproven));
-				// What waits needs an attempt before it, in whose place it begins.
+				// What waits needs an attempt before it, and takes its slot.
 				const hasPlace = places > 0 || (mayKeep && held(endpoint) > 0);
 				const more = hasPlace ? Math.min(roomAhead(endpoint), total - ahead) : 0;
 				if (places + more > 0) {

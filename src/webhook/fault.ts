@@ -58,7 +58,7 @@ export function faultOf(error: unknown): Fault {
 	return {error: code === '' ? text : `${text} (${code})`, detail};
 }
 
-// Where several addresses were tried, the last one speaks for all.
+// Where several addresses were tried, the last one counts.
 function codeOf(error: unknown): string {
 	const last = error instanceof AggregateError ? error.errors.at(-1) : error;
 	const code = last instanceof Error && 'code' in last ? last.code : '';

@@ -110,7 +110,7 @@ const usual: ReadonlySet<number> = new Set([80, 443]);
 
 /**
  * Ports above 1023 where databases, caches, queues and administration listen by default: a webhook must not reach one that
- * its operator left open. None is in the range of which Linux takes ports for clients (32768 up).
+ * its operator left open. No port is in the range that Linux takes for clients (32768 up).
  */
 export const refusedPorts: readonly number[] = [
 	...[1433, 1434], // SQL Server
@@ -151,11 +151,11 @@ function isWebhookPort(port: number): boolean {
 	return port > 1023 ? !refused.has(port) : usual.has(port);
 }
 
-/** All addresses of a name, IPv4 first; rejects if it has none. */
+/** All addresses of a name, IPv4 first; rejects without an address. */
 export type LookUp = (host: string) => Promise<readonly string[]>;
 
 /**
- * Looks a name up anew for each attempt, so that what it says now is what is checked. Attempts to one host that begin
+ * Looks a name up again for each attempt, so that the present answer is checked. Attempts to one host that begin
  * together share the question.
  */
 export function createLookUp(ask: {readonly a: AskAddresses; readonly aaaa: AskAddresses}): LookUp {

@@ -28,7 +28,7 @@ type Waiting = {
  */
 export function createPostThread(options: PostThreadOptions): PostThread {
 	const held = new Map<number, Waiting>();
-	/** Told at the end of this turn of the event loop: a message to a thread costs as much for one as for many. */
+	/** Sent at the end of this turn of the event loop: a message to a thread costs as much for one as for many. */
 	let waiting: Waiting[] = [];
 	let last = 0;
 	const thread = keepThread<readonly PostJob[], readonly PostResult[]>({

@@ -112,7 +112,7 @@ export function createPoster(options: PosterOptions): Poster {
 
 	async function targetOf({origin, host, port, isLocal}: Place): Promise<Target> {
 		if (isLocal) {
-			// Whatever a hosts file or DNS says of localhost.
+			// A hosts file or DNS may say otherwise of localhost.
 			return {origin, host, port, isLocal, addresses: isIP(host) === 0 ? ['127.0.0.1', '::1'] : [host]};
 		}
 		const addresses = isIP(host) === 0 ? await options.lookUp(host) : [host];
@@ -166,12 +166,12 @@ type Answered =
 
 /** The answer is its status: what follows is read for people, and so that the connection can serve again, no further than this. */
 const mostRead = 64 * 1024;
-/** So much of it is kept, octets. */
+/** How much of it is kept, octets. */
 const mostKept = 1000;
 const readPatienceMs = 1000;
 
 /**
- * Posts one request and waits for the status of the answer, whatever else comes before it (1xx) or after it. The limit is
+ * Posts one request and waits for the status of the answer; what comes before it (1xx) or after it does not matter. The limit is
  * one for all, not per gap. `reusable`: the connection may serve another request.
  */
 function exchange(

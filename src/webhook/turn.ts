@@ -36,7 +36,7 @@ export type Turn = {
 };
 
 export type Turned = ClaimedDeliveries & {
-	/** Deliveries whose attempt moved them; others were replayed or deleted meanwhile. */
+	/** Deliveries that their attempt moved; others were replayed or deleted meanwhile. */
 	readonly moved: ReadonlySet<string>;
 };
 

@@ -67,7 +67,7 @@ const example = {
 	],
 };
 
-/** What came of a batch: one result per item, in order. */
+/** The results of a batch: one per item, in order. */
 const batchResults = Type.Object({data: Type.Array(Type.Union([acceptedItem, failedItem]))}, {examples: [example]});
 
 type BatchRoutesOptions = {
@@ -169,7 +169,7 @@ export function batchRoutes({auth, limits, accept, tools: {clock}, mayAccept}: B
 
 				const items: Item[] = [];
 				const {messages} = body as Static<typeof batchBody>;
-				// Each item draws on the key's bucket, whatever becomes of it.
+				// Each item draws on the key's bucket, accepted or not.
 				const taken = await limits.take(caller, 'batch', messages.length);
 				for (const [index, item] of messages.entries()) {
 					if (index >= taken) {

@@ -98,11 +98,11 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 			if (!(await auth.holds(request, scope))) {
 				return;
 			}
-			const told = events.filter(
+			const shown = events.filter(
 				event => (wanted?.includes(event.type) ?? true) && event.mode === (mode ?? event.mode) && !seen.has(event.id),
 			);
-			if (told.length > 0) {
-				yield Buffer.from(told.map(event => eventMessage(event, ids)).join(''));
+			if (shown.length > 0) {
+				yield Buffer.from(shown.map(event => eventMessage(event, ids)).join(''));
 			} else if (clock.monotonic() - wroteAt >= heartbeatMs) {
 				yield Buffer.from(heartbeat(position, ids));
 			} else {

@@ -19,7 +19,7 @@ const ready = {
 	description: '503 while the daemon starts, drains, or cannot use its store.',
 } as const;
 
-/** For whoever supervises the daemon: no key is needed, and no address or secret is shown. */
+/** For programs that supervise the daemon: no key is needed, and no address or secret is shown. */
 export function healthRoutes({notReady}: HealthRoutesOptions): Routes {
 	return api => {
 		api.get(
@@ -67,7 +67,7 @@ export function metricsRoutes({metrics, guard}: MetricsRoutesOptions): Routes {
 
 /** Lets requests with the token pass; others are refused. */
 export function bearerGuard(token: string, refuse: Refuse): onRequestHookHandler {
-	// Digests have one length, so that comparing them tells nothing of the token's.
+	// Digests have one length, so that comparing them reveals nothing of the token's.
 	const wanted = digestOf(token);
 	return (request, reply, done) => {
 		const given = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1];

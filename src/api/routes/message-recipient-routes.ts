@@ -12,7 +12,7 @@ import {attemptView, recipientView} from '../views.ts';
 
 const rowsPerPage = 100;
 
-/** What became of each copy of a message, and what the hosts said. */
+/** The outcome for each recipient of a message, and what the hosts said. */
 export function messageRecipientRoutes({auth, reader, cursors}: ApiParts): Routes {
 	return api => {
 		const routes = api.withTypeProvider<TypeBoxTypeProvider>();

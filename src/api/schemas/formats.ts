@@ -11,7 +11,7 @@ import {askedTerms, mostAsked} from '../../mail/terms.ts';
 import {longestOverlap} from '../../mail/webhook.ts';
 import {validTimezone} from '../../render/locale.ts';
 
-/** Says what is wrong with a text, as a clause that tells what is allowed (`must …`); null: nothing. */
+/** Says what is wrong with a text, as a clause that says what is allowed (`must …`); null: nothing. */
 type Format = (text: string) => string | null;
 
 const longestSubject = 1000;
@@ -30,7 +30,7 @@ export function isStorable(text: string): boolean {
 const addresses = new LRUCache<string, Address>({max: 100});
 
 /**
- * The address; null: the text is none. The last good ones are remembered, because each is checked and then read, and senders come
+ * The address; null: not an address. The last good ones are remembered, because each is checked and then read, and senders come
  * again and again. Enough for one send, and few, for they are people's.
  */
 export function readAddress(text: string): Address | null {
@@ -138,7 +138,7 @@ export function decodeBase64(text: string): Buffer | null {
 	return bytes.length <= longestAttachment && bytes.toString('base64') === text ? bytes : null;
 }
 
-/** The canonical form of a BCP-47 tag; null if it is none. */
+/** The canonical form of a BCP-47 tag; null: not a tag. */
 export function canonicalLocale(text: string): string | null {
 	try {
 		return text.length <= 100 ? (Intl.getCanonicalLocales(text)[0] ?? null) : null;

@@ -90,7 +90,7 @@ export const endpointSchema = Type.Object(
 	},
 );
 
-/** What came of a test. */
+/** The result of a test. */
 export const testSchema = Type.Object(
 	{
 		acknowledged: Type.Boolean(),

@@ -79,7 +79,7 @@ function reasonOption(command: Command): Command {
 }
 
 /**
- * Changes the copies step by step, beside a running daemon or without one, and tells what came of it. Throws temporary (75)
+ * Changes the recipients step by step, beside a running daemon or without one, and shows the result. Throws temporary (75)
  * where some are still being tried.
  */
 async function runChange(
@@ -169,7 +169,7 @@ export function suspendVerbs(queue: Command): void {
 	);
 }
 
-/** The sites that mail to a destination would go to now, whoever's it is. */
+/** The sites that mail to a destination would go to now, of any workspace. */
 async function sitesOf(session: Session, destination: string): Promise<string[]> {
 	const router = await openRouter(session, {policies: false});
 	const workspaces = await listWorkspaces(await session.reader());

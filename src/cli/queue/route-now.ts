@@ -20,7 +20,7 @@ import {printable, retryTexts, shortTime, wrapped} from '../text.ts';
 type Host = {
 	readonly preference: number;
 	readonly host: string;
-	/** All of them are dialled; scripts read `usable` and `fault`, which told of hosts that were not. */
+	/** All of them are dialled; scripts read `usable` and `fault`, once for hosts that were not. */
 	readonly addresses: ReadonlyArray<{readonly address: string; readonly usable: true}>;
 	readonly fault: null;
 };
@@ -37,7 +37,7 @@ export type RouteNow = QueueKey & {
 	/** The destination's own rules for retries; null: the settings'. */
 	readonly retry: string | null;
 	readonly lifetime: string | null;
-	/** Where the site is left alone at this moment: until when, in the store's form, and why. */
+	/** Where the site is backing off now: until when, in the store's form, and why. */
 	readonly suspension: {readonly until: string; readonly reason: string | null} | null;
 	readonly warmUp: {readonly source: string; readonly group: string; readonly perDay: number} | null;
 	readonly to:

@@ -5,7 +5,7 @@ import {CliError} from '../fault.ts';
 import {domain, past} from '../options.ts';
 import type {Session} from '../session.ts';
 
-/** What every verb on copies of the queue takes besides ids. */
+/** What every verb on recipients of the queue takes in addition to ids. */
 export type TargetOptions = {readonly destination?: string; readonly olderThan?: number};
 
 /** The copies that a command means. */

@@ -17,7 +17,7 @@ type Options = TargetOptions & {readonly follow?: true; readonly limit: number};
 type Traced = {readonly recipient: RecipientFacts; readonly attempts: readonly StoredAttempt[]};
 
 const pollMs = 500;
-/** A destination without mail is shown as so many of them would have it. */
+/** Assumed for a destination without mail. */
 const mostWorkspaces = 10;
 
 export function traceVerb(queue: Command): void {
@@ -87,7 +87,7 @@ async function withAttempts(session: Session, recipients: readonly RecipientFact
 	}));
 }
 
-/** Until every copy has left the queue. A try is recorded together with what became of the copy. */
+/** Until every recipient has left the queue. A try is recorded together with its outcome. */
 async function follow(session: Session, ids: readonly string[], before: readonly Traced[]): Promise<void> {
 	const {terminal} = session;
 	const shown = new Map(before.map(({recipient, attempts}) => [recipient.id, attempts.length]));

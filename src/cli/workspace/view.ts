@@ -10,7 +10,7 @@ import {CliError} from '../fault.ts';
 import type {Session} from '../session.ts';
 import {fields, type Noun, shortTime, duration as spell} from '../text.ts';
 
-/** A workspace's figures, and the limits of the settings; null: nobody is judged. */
+/** A workspace's figures, and the limits of the settings; null: no workspace is judged. */
 type Reputation = {readonly status: ReputationStatus; readonly limits: ReputationLimits | null};
 
 async function readReputation(session: Session, id: string): Promise<Reputation> {

@@ -2,7 +2,7 @@ import {boolean, token} from '../parsers.ts';
 import {optional, setting} from '../setting.ts';
 import {hidden, issuer} from '../urls.ts';
 
-/** The pages for people, and how they log in besides by passkey and password. */
+/** The pages for people, and how they log in other than by passkey and password. */
 export const dashboard = {
 	dashboard: setting(
 		'MAILCTL_DASHBOARD',

@@ -8,7 +8,7 @@ import {maskPasswords, relays} from '../urls.ts';
 export const delivery = {
 	hostname: setting(
 		'MAILCTL_HOSTNAME',
-		// A machine may have a name that is none in DNS; `localhost` then makes direct delivery ask for a better one.
+		// A machine's name may be unknown to DNS; `localhost` then makes direct delivery ask for a better one.
 		{from: ({hostname}) => (domain(hostname, '').ok ? hostname : 'localhost'), shown: "the machine's"},
 		domain,
 		'Name given in EHLO; its address should resolve back to it.',

@@ -51,7 +51,7 @@ export const reputationLimits: Parser<ReputationLimits | null> = text => {
 	return warn.bounces <= pause.bounces && warn.complaints <= pause.complaints ? value(limits) : allowed(use);
 };
 
-/** What tells this sender from others in Feedback-ID: Gmail takes 5 to 15 characters. */
+/** The sender's id in Feedback-ID: Gmail takes 5 to 15 characters. */
 export const senderId: Parser<string> = text =>
 	/^[0-9A-Za-z]{5,15}$/.test(text) ? value(text) : allowed('use 5 to 15 letters and digits');
 

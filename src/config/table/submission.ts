@@ -2,7 +2,7 @@ import {listensOrOff} from '../addresses.ts';
 import {path} from '../parsers.ts';
 import {optional, setting} from '../setting.ts';
 
-/** Mail from programs that speak SMTP only. */
+/** Mail from programs that can only use SMTP. */
 export const submission = {
 	submissionListen: setting(
 		'MAILCTL_SUBMISSION_LISTEN',

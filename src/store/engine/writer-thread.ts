@@ -253,7 +253,7 @@ type AnsweringOptions<Live> = {
 	readonly close: () => Promise<void>;
 };
 
-/** The other end, in the thread. `tell` sends a message of a write in addition to its result. */
+/** The other end, in the thread. `add` sends a message of a write in addition to its result. */
 export function answerWrites<Live, News>(port: MessagePort, options: AnsweringOptions<Live>) {
 	const {writer, onLive, close} = options;
 	const ended = new Int32Array(options.ended);
