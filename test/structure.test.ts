@@ -95,9 +95,10 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'report/decode.ts',
 		'api/caller.ts',
 		'api/slices.ts',
+		'inbound/allowances.ts',
 		'inbound/guarded-server.ts',
 		'inbound/receive-mail.ts',
-		'inbound/smtp-sessions.ts',
+		'inbound/smtp-listener.ts',
 	],
 	hosted: ['kit', 'mail', 'store', 'outcome', 'links', 'api'],
 	dashboard: [

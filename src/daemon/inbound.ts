@@ -9,10 +9,10 @@ import {askTogether, createJudgeAddressee, createOurDomains} from '../inbound/ad
 import {createAllowances, type MailShare} from '../inbound/allowances.ts';
 import type {FoundMail} from '../inbound/found-mail.ts';
 import {nameOfMailbox, silenceMs} from '../inbound/imap.ts';
-import type {Listener, ReceivedMail} from '../inbound/inbound-listener.ts';
+import type {InboundListener, ReceivedMail} from '../inbound/inbound-listener.ts';
 import {followMailbox, mailboxFault, mailboxOf} from '../inbound/mailboxes.ts';
 import {createReader, createReading, createRecord} from '../inbound/reading.ts';
-import {readTls} from '../inbound/smtp-sessions.ts';
+import {readTls} from '../inbound/smtp-listener.ts';
 import {createTakeIn, type Taken} from '../inbound/take-in.ts';
 import {createTrustedReporter} from '../inbound/trusted-reporter.ts';
 import {atMost} from '../kit/at-most.ts';
@@ -77,7 +77,7 @@ export function createInbound(context: Context) {
 		observer,
 	});
 	const shares = new LRUCache<string, MailShare>(atMost(mostShares));
-	let listener: Listener | null = null;
+	let listener: InboundListener | null = null;
 	let mailbox: MailboxPolling = null;
 
 	function inboundTaken(mail: ReceivedMail): void {
@@ -121,8 +121,8 @@ export function createInbound(context: Context) {
 			if (settings.inboundListen === null) {
 				return null;
 			}
-			const {createListener} = await import('../inbound/inbound-listener.ts');
-			listener = createListener({
+			const {InboundListener} = await import('../inbound/inbound-listener.ts');
+			listener = new InboundListener({
 				hostname,
 				ourNames: [hostname, returnPathDomain],
 				tls: readTls(settings.inboundTlsCert, settings.inboundTlsKey),

@@ -2,9 +2,9 @@ import {randomBytes} from 'node:crypto';
 import {isIPv6} from 'node:net';
 import {findSubmissionTemplate, makeSubmissionTemplate} from '../admin/submission-template.ts';
 import {implicitTlsPort, isLoopback} from '../config/derive.ts';
-import {readTls} from '../inbound/smtp-sessions.ts';
+import {readTls} from '../inbound/smtp-listener.ts';
 import type {SubmissionListener, SubmissionObserver} from '../submission/submission-listener.ts';
-import {createLogIn, createSubmit} from '../submission/submit.ts';
+import {Submission} from '../submission/submit.ts';
 import {actingOf, type Context} from './context.ts';
 import type {Intake} from './intake.ts';
 
@@ -32,12 +32,13 @@ export function createSubmission(
 			if (!settings.roles.includes('api') || submissionListen.length === 0) {
 				return null;
 			}
-			const {createSubmissionListener} = await import('../submission/submission-listener.ts');
-			const made = createSubmissionListener({
+			const {SubmissionListener} = await import('../submission/submission-listener.ts');
+			const made = new SubmissionListener({
 				hostname,
 				tls: tls(),
-				logIn: createLogIn({identify: auth.identify, countFailure}),
-				submit: createSubmit({
+				submission: new Submission({
+					identify: auth.identify,
+					countFailure,
 					accept,
 					reader: store.reader,
 					templateOf,

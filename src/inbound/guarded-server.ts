@@ -10,7 +10,7 @@ export class GuardedServer extends SMTPServer {
 	readonly #mostHandshakes: number;
 
 	/**
-	 * `mostErrors`: a session with this many errors and no mail taken in between is ended. `mostHandshakes`: connections whose TLS
+	 * `mostErrors`: a session with this many errors and no mail stored in between is ended. `mostHandshakes`: connections whose TLS
 	 * handshake comes before the session, at once.
 	 */
 	constructor(options: SMTPServerOptions, mostErrors: number, mostHandshakes = Number.POSITIVE_INFINITY) {
@@ -109,15 +109,15 @@ class GuardedSession extends SMTPConnection {
 
 /** Reads mails in one pass. The library takes a turn of the event loop for each dot that it takes away: 7 s for 10 MB of them. */
 class GuardedStream extends SMTPStream {
-	#unstuff = createDotUnstuffing();
+	#unstuffing = new DotUnstuffing();
 
 	override startDataMode(maxBytes?: number | string | null): SMTPServerDataStream {
-		this.#unstuff = createDotUnstuffing();
+		this.#unstuffing = new DotUnstuffing();
 		return super.startDataMode(maxBytes);
 	}
 
 	override _feedDataStream(chunk: Buffer, done: (error?: Error | null) => void): void {
-		const {content, end} = this.#unstuff(chunk);
+		const {content, end} = this.#unstuffing.next(chunk);
 		this._countDataBytes(content.length);
 		const stream = this._dataStream;
 		if (end !== null) {
@@ -141,24 +141,25 @@ const [lf, cr, dot] = [0x0a, 0x0d, 0x2e];
 /** What a chunk of DATA holds of the mail. */
 type Unstuffed = {
 	readonly content: Buffer;
-	/** Where in the chunk the commands go on; null: the mail has not ended. */
+	/** Where in the chunk the commands go on; null if the mail has not ended. */
 	readonly end: number | null;
 };
 
-// What stands before the next octet, as far as it matters.
+// What precedes the next octet, as far as it matters.
 const [inLine, afterCr, lineStart, afterDot, afterDotCr] = [0, 1, 2, 3, 4];
 
 /**
- * Takes the dots away that the sender put before those at the beginning of lines, and finds the end of the mail
+ * Removes the dots that the sender put before those at the beginning of lines, and finds the end of the mail
  * (RFC 5321 §4.5.2). Only CRLF ends a line: CRLF `.` CRLF and nothing else ends the mail, however it is cut into chunks. Takes
  * as long for ten million dots as for ten million letters.
  */
-export function createDotUnstuffing(): (chunk: Buffer) => Unstuffed {
-	let state = lineStart;
+export class DotUnstuffing {
+	#state = lineStart;
 
-	return chunk => {
+	next(chunk: Buffer): Unstuffed {
 		// A held-back dot and CR may come first.
 		const content = Buffer.allocUnsafe(chunk.length + 2);
+		let state = this.#state;
 		let length = 0;
 		for (let index = 0; index < chunk.length; index++) {
 			const octet = chunk[index] as number;
@@ -177,17 +178,19 @@ export function createDotUnstuffing(): (chunk: Buffer) => Unstuffed {
 				content[length++] = dot;
 				content[length++] = cr;
 			} else if (state === afterDot && octet !== dot) {
-				content[length++] = dot; // Of a sender that stuffs nothing.
+				content[length++] = dot; // The sender stuffs nothing.
 			}
 			content[length++] = octet;
 			const isAfterCr = state === afterCr || state === afterDotCr;
 			state = octet === cr ? afterCr : octet === lf && isAfterCr ? lineStart : inLine;
 		}
+		this.#state = state;
 		return {content: content.subarray(0, length), end: null};
-	};
+	}
 }
 
 export const tooMany = '4.7.1 Too much mail from you for this address, try again in an hour';
+export const noDisk = '4.3.1 Too little space on the disk, try again later';
 export const shuttingDown = '4.3.2 Shutting down, try again later';
 /** The client went away while its command was being looked at. */
 export const sessionOver = '4.4.2 The session is over';

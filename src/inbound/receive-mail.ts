@@ -1,27 +1,8 @@
 import type {SMTPServerDataStream} from 'smtp-server';
 import type {MailShare} from './allowances.ts';
 
-/** Bytes that all mails on their way in may hold together beyond what each may hold anyway. */
-type Capacity = {
-	readonly take: (bytes: number) => boolean;
-	readonly giveBack: (bytes: number) => void;
-};
-
-export function createCapacity(bytes: number): Capacity {
-	let free = bytes;
-	return {
-		take(wanted) {
-			if (wanted > free) {
-				return false;
-			}
-			free -= wanted;
-			return true;
-		},
-		giveBack(taken) {
-			free += taken;
-		},
-	};
-}
+/** Octets that all mails of a listener may still hold together, beyond what each may hold anyway. */
+export type HeldBytes = {free: number};
 
 /** What every mail may hold without asking: nearly all reports are smaller. */
 const small = 256 * 1024;
@@ -30,47 +11,55 @@ const first = 8 * 1024;
 /**
  * The bytes of a mail that is coming in. They are copied together: a hostile client sends ten million chunks of one byte.
  */
-export function createMailBuffer(room: Capacity) {
-	let buffer = Buffer.alloc(0);
-	let length = 0;
-	let taken = 0;
+export class MailBuffer {
+	readonly #held: HeldBytes;
+	#buffer = Buffer.alloc(0);
+	#length = 0;
+	#taken = 0;
 
-	function grow(wanted: number): boolean {
-		const size = Math.max(first, wanted, Math.min(2 * buffer.length, buffer.length + 1024 * 1024));
-		const beyond = Math.max(0, size - small) - taken;
-		if (beyond > 0 && !room.take(beyond)) {
+	constructor(held: HeldBytes) {
+		this.#held = held;
+	}
+
+	/** False if there is no space for it. */
+	add(chunk: Buffer): boolean {
+		const length = this.#length + chunk.length;
+		if (length > this.#buffer.length && !this.#grow(length)) {
 			return false;
 		}
-		taken += Math.max(0, beyond);
-		const larger = Buffer.allocUnsafeSlow(size);
-		buffer.copy(larger, 0, 0, length);
-		buffer = larger;
+		this.#length += chunk.copy(this.#buffer, this.#length);
 		return true;
 	}
 
-	return {
-		/** False: there is no room for it. */
-		add(chunk: Buffer): boolean {
-			if (length + chunk.length > buffer.length && !grow(length + chunk.length)) {
-				return false;
-			}
-			length += chunk.copy(buffer, length);
-			return true;
-		},
-		bytes: (): Buffer => buffer.subarray(0, length),
-		/** Its room is others' again. */
-		release(): void {
-			room.giveBack(taken);
-			taken = 0;
-			length = 0;
-			buffer = Buffer.alloc(0);
-		},
-	};
+	#grow(wanted: number): boolean {
+		const {length} = this.#buffer;
+		const size = Math.max(first, wanted, Math.min(2 * length, length + 1024 * 1024));
+		const beyond = Math.max(0, size - small - this.#taken);
+		if (beyond > this.#held.free) {
+			return false;
+		}
+		this.#held.free -= beyond;
+		this.#taken += beyond;
+		const larger = Buffer.allocUnsafeSlow(size);
+		this.#buffer.copy(larger, 0, 0, this.#length);
+		this.#buffer = larger;
+		return true;
+	}
+
+	bytes(): Buffer {
+		return this.#buffer.subarray(0, this.#length);
+	}
+
+	/** Other mails may hold what it held. */
+	release(): void {
+		this.#held.free += this.#taken;
+		this.#taken = 0;
+		this.#length = 0;
+		this.#buffer = Buffer.alloc(0);
+	}
 }
 
-type MailBuffer = ReturnType<typeof createMailBuffer>;
-
-type Refused = 'too_large' | 'too_many' | 'no_room';
+export type Refused = 'too_large' | 'too_many' | 'no_room';
 
 type Received =
 	/** The bytes are in the buffer. */
@@ -104,7 +93,7 @@ export async function receiveMail(
 				share !== null && reason === null ? {kind: 'whole', share} : {kind: 'refused', reason: reason ?? 'too_many'},
 			);
 		});
-		// Without an error where nobody listened for one yet.
+		// The stream may have ended before there was a listener.
 		stream.on('error', () => resolve({kind: 'lost'}));
 		stream.on('close', () => resolve({kind: 'lost'}));
 		if (stream.destroyed) {
@@ -123,7 +112,7 @@ const mostReceived = 25;
 const longestHeader = 256 * 1024;
 
 /**
- * Whether a mail goes round in circles: more trace fields than any way has (RFC 5321 §6.3), or an `X-Loop` with one of our
+ * Whether a mail goes round in circles: more trace fields than any route has (RFC 5321 §6.3), or an `X-Loop` with one of our
  * names.
  */
 export function isLooping(raw: Buffer, ourNames: readonly string[]): boolean {

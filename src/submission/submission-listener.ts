@@ -1,18 +1,18 @@
 import type {AddressInfo} from 'node:net';
-import type {SMTPServerAuthentication, SMTPServerDataStream, SMTPServerSession} from 'smtp-server';
+import type {SMTPServerAuthentication, SMTPServerSession} from 'smtp-server';
 import type {Caller} from '../api/caller.ts';
-import {GuardedServer, refusals, reply, sessionOver, storeFails} from '../inbound/guarded-server.ts';
-import {createCapacity, createMailBuffer, receiveMail} from '../inbound/receive-mail.ts';
+import type {MailShare} from '../inbound/allowances.ts';
+import {noDisk, reply, sessionOver, storeFails} from '../inbound/guarded-server.ts';
+import type {Refused} from '../inbound/receive-mail.ts';
 import {
-	createSessions,
 	type ListenerLimits,
+	type ListenerOptions,
 	type Session,
-	serverOptions,
-	type Tls,
+	SmtpListener,
 	usualLimits,
-} from '../inbound/smtp-sessions.ts';
+} from '../inbound/smtp-listener.ts';
 import type {Address} from '../mail/address.ts';
-import type {createSubmit, LoggedIn, Refusal, Submitted} from './submit.ts';
+import type {Refusal, Submission, Submitted} from './submit.ts';
 
 /** A mail that was answered with 250. */
 export type SubmittedMail = Pick<Submitted, 'ids' | 'left' | 'leftFor'> & {
@@ -30,21 +30,14 @@ export type SubmissionObserver = {
 	readonly storeFailed: (error: unknown) => void;
 };
 
-export type ListenerOptions = {
-	/** The name in the greeting and in the trace field. */
-	readonly hostname: string;
-	/** Null: no TLS. */
-	readonly tls: Tls | null;
-	readonly logIn: (password: string, client: string) => Promise<LoggedIn>;
-	readonly submit: ReturnType<typeof createSubmit>;
-	/** Whether the disk has room for mail. */
-	readonly hasDisk: () => boolean;
+type SubmissionListenerOptions = ListenerOptions & {
+	readonly submission: Submission;
 	readonly now: () => number;
 	readonly observer: SubmissionObserver;
 	readonly limits?: Partial<ListenerLimits>;
 };
 
-export type SubmissionAddress = {
+type SubmissionAddress = {
 	readonly host: string;
 	readonly port: number;
 	/** TLS from the first octet. */
@@ -57,205 +50,156 @@ export type SubmissionAddress = {
 const submissionLimits: ListenerLimits = {...usualLimits, perClient: 50, recipients: 100};
 /** A client that does not log in has this long. */
 const logInMs = 60_000;
+const disabledCommands = ['HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XFORWARD'];
 
 type State = {
-	/** Of whoever logged in; it is asked again for each mail, as it may be revoked meanwhile. */
+	/** The API key of the log-in; it is checked again for each mail, as it may be revoked meanwhile. */
 	key: string;
 	caller: Caller | null;
 	/** Of the mail whose recipients are being named. */
 	recipients: Map<string, Address>;
 };
-type Done = (error?: Error | null) => void;
 
 const unavailable: Refusal = {code: 451, text: storeFails, reason: 'store'};
 const over: Refusal = {code: 421, text: sessionOver, reason: 'session_over'};
 
 /** The submission listener (RFC 6409): a key logs in, and a mail is answered with 250 when it is on stable storage. */
-export function createSubmissionListener(options: ListenerOptions) {
-	const {hostname, tls, logIn, submit} = options;
-	const limits = {...submissionLimits, ...options.limits};
-	const room = createCapacity(limits.heldBytes);
-	const sessions = createSessions<State>({
-		hostname,
-		limits: {...limits, sessionMs: Math.min(logInMs, limits.sessionMs)},
-		begin: () => ({key: '', caller: null, recipients: new Map()}),
-		onTooMany: client =>
-			options.observer.submissionRefused({client, code: 421, text: 'too many sessions', reason: 'too_many_sessions'}),
-		// Strangers who only connect keep nobody out.
-		givesWay: session => session.key === '',
-	});
+export class SubmissionListener extends SmtpListener<State> {
+	declare protected readonly options: SubmissionListenerOptions;
 
-	function createServer({implicitTls, isLoopback}: SubmissionAddress): GuardedServer {
-		return new GuardedServer(
-			{
-				...serverOptions(hostname, limits, tls),
-				banner: 'mailctl submission',
-				secure: implicitTls,
-				authMethods: ['PLAIN', 'LOGIN'],
-				allowInsecureAuth: isLoopback,
-				authRequiredMessage: '5.7.0 Log in first: any user name, an API key as the password',
-				hideSMTPUTF8: true,
-				hideDSN: true,
-				hideREQUIRETLS: true,
-				disabledCommands: [
-					...(tls === null ? ['STARTTLS'] : []),
-					'HELP',
-					'WIZ',
-					'SHELL',
-					'KILL',
-					'XCLIENT',
-					'XFORWARD',
-				],
-				onConnect: sessions.onConnect,
-				onAuth,
-				onMailFrom: (_, session, done) => answer(session, done, mayBegin),
-				onRcptTo: ({address}, session, done) => answer(session, done, state => judge(state, address)),
-				onData,
-				onClose: sessions.onClose,
-			},
-			limits.errors,
-			limits.clients,
-		);
+	constructor(options: SubmissionListenerOptions) {
+		super(options, {...submissionLimits, ...options.limits});
 	}
 
-	function refuse({client}: {readonly client: string}, refusal: Refusal): Error {
-		options.observer.submissionRefused({...refusal, client});
+	/** On one address of several. */
+	listen(at: SubmissionAddress): Promise<AddressInfo> {
+		const own = {
+			banner: 'mailctl submission',
+			secure: at.implicitTls,
+			authMethods: ['PLAIN', 'LOGIN'],
+			allowInsecureAuth: at.isLoopback,
+			authRequiredMessage: '5.7.0 Log in first: any user name, an API key as the password',
+			hideSMTPUTF8: true,
+			hideDSN: true,
+			hideREQUIRETLS: true,
+			disabledCommands: this.options.tls === null ? ['STARTTLS', ...disabledCommands] : disabledCommands,
+			onAuth: this.#auth.bind(this),
+		};
+		return this.listenAs(own, at, this.limits.clients);
+	}
+
+	#refuse({client}: Session<State>, refusal: Refusal): Error {
+		this.options.observer.submissionRefused({...refusal, client});
 		return reply(refusal.code, refusal.text);
 	}
 
-	/** Answers what a check says: nothing, or why the command is refused. */
-	function answer(
-		{id}: SMTPServerSession,
-		done: Done,
-		check: (session: Session<State>) => Promise<Refusal | null>,
-	): void {
-		const session = sessions.of(id);
-		if (!session) {
-			done(reply(over.code, over.text));
-			return;
-		}
-		check(session).then(
-			refusal => done(refusal && refuse(session, refusal)),
-			(error: unknown) => done(fail(session, error)),
-		);
+	protected begin(): State {
+		return {key: '', caller: null, recipients: new Map()};
 	}
 
-	function fail(session: Session<State>, error: unknown): Error {
-		options.observer.storeFailed(error);
-		return refuse(session, unavailable);
+	protected override firstMs(): number {
+		return Math.min(logInMs, this.limits.sessionMs);
 	}
 
-	function onAuth(
+	/** Clients that only connect keep out no client that logs in. */
+	protected override givesWay({key}: Session<State>): boolean {
+		return key === '';
+	}
+
+	protected tooManySessions(client: string): void {
+		const refusal = {code: 421, text: 'too many sessions', reason: 'too_many_sessions'} as const;
+		this.options.observer.submissionRefused({client, ...refusal});
+	}
+
+	protected failed(session: Session<State>, error: unknown): Error {
+		this.options.observer.storeFailed(error);
+		return this.#refuse(session, unavailable);
+	}
+
+	#auth(
 		{password}: SMTPServerAuthentication,
-		{id, remoteAddress}: SMTPServerSession,
+		smtp: SMTPServerSession,
 		done: (error: Error | null | undefined, response?: {user: string}) => void,
 	): void {
-		const session = sessions.of(id);
-		if (!session) {
-			done(reply(over.code, over.text));
-			return;
-		}
 		const key = password ?? '';
-		logIn(key, remoteAddress).then(
-			loggedIn => {
+		let user = '';
+		const answered = (error?: Error | null) => (error ? done(error) : done(null, {user}));
+		this.answer(smtp, answered, async session => {
+			try {
+				const loggedIn = await this.options.submission.logIn(key, smtp.remoteAddress);
 				if (!loggedIn.ok) {
-					done(refuse(session, loggedIn));
-					return;
+					return this.#refuse(session, loggedIn);
 				}
+				user = loggedIn.caller.keyId;
 				session.key = key;
-				sessions.extend(id, limits.sessionMs);
-				done(null, {user: loggedIn.caller.keyId});
-			},
-			(error: unknown) => done(Object.assign(fail(session, error), {responseCode: 454})),
-		);
+				this.extend(session, this.limits.sessionMs);
+				return null;
+			} catch (error) {
+				return Object.assign(this.failed(session, error), {responseCode: 454});
+			}
+		});
 	}
 
-	async function mayBegin(session: Session<State>): Promise<Refusal | null> {
+	protected async mayBegin(session: Session<State>): Promise<Error | null> {
+		const {submission, hasDisk} = this.options;
 		session.recipients = new Map();
-		if (!options.hasDisk()) {
-			return {code: 452, text: '4.3.1 Too little space on the disk, try again later', reason: 'no_disk'};
+		if (!hasDisk()) {
+			return this.#refuse(session, {code: 452, text: noDisk, reason: 'no_disk'});
 		}
-		const loggedIn = await logIn(session.key, session.client);
+		const loggedIn = await submission.logIn(session.key, session.client);
 		session.caller = loggedIn.ok ? loggedIn.caller : null;
-		return loggedIn.ok ? await submit.refuse(loggedIn.caller) : loggedIn;
+		const refusal = loggedIn.ok ? await submission.refuse(loggedIn.caller) : loggedIn;
+		return refusal && this.#refuse(session, refusal);
 	}
 
-	async function judge(session: Session<State>, text: string): Promise<Refusal | null> {
-		const judged = session.caller === null ? {ok: false as const, ...over} : await submit.judge(session.caller, text);
+	protected async judge(session: Session<State>, {address}: {address: string}): Promise<Error | null> {
+		if (session.caller === null) {
+			return this.#refuse(session, over);
+		}
+		const judged = await this.options.submission.judge(session.caller, address);
 		if (!judged.ok) {
-			return judged;
+			return this.#refuse(session, judged);
 		}
 		session.recipients.set(judged.address.key, judged.address);
 		return null;
 	}
 
-	function onData(
-		stream: SMTPServerDataStream,
-		{id, secure, tlsOptions}: SMTPServerSession,
-		done: (error?: Error | null, message?: string) => void,
-	): void {
-		const session = sessions.of(id);
-		const by = session?.caller;
-		if (!session || !by) {
-			done(reply(over.code, over.text));
-			return;
-		}
-		const {client, recipients} = session;
-		const buffer = createMailBuffer(room);
-		session.receiving = true;
-
-		const end = (error: Error | null, message?: string): void => {
-			buffer.release();
-			done(error, message);
-			sessions.received(id);
-		};
-
-		async function take(caller: Caller): Promise<void> {
-			const raw = buffer.bytes();
-			const date = new Date(options.now()).toUTCString().replace('GMT', '+0000');
-			const submitted = await submit.submit({
-				caller,
-				recipients: [...recipients.values()],
-				raw,
-				trace: `Received: by ${hostname} (mailctl) with ${secure ? 'ESMTPSA' : 'ESMTPA'};\r\n ${date}`,
-			});
-			const {code, text, reason, ids, left, leftFor} = submitted;
-			if (reason !== null) {
-				end(refuse({client}, {code, text, reason}));
-				return;
-			}
-			const version = secure && tlsOptions ? tlsOptions.version : null;
-			options.observer.submitted({client, key: caller.keyId, ids, left, leftFor, size: raw.length, tls: version});
-			end(null, text);
-		}
-
-		async function receive(by: Caller): Promise<void> {
-			const received = await receiveMail(stream, buffer, unlimited);
-			if (received.kind === 'whole') {
-				await take(by);
-			} else if (received.kind === 'refused') {
-				// `too_many` is for those who have an allowance.
-				const reason = received.reason === 'too_large' ? 'too_large' : 'no_room';
-				options.observer.submissionRefused({client, code: reason === 'too_large' ? 552 : 452, text: reason, reason});
-				end(refusals[reason]);
-			} else {
-				sessions.received(id);
-			}
-		}
-
-		receive(by).catch((error: unknown) => end(fail(session, error)));
+	/** What a key may send is counted by its rate limit and quota. */
+	protected async share(): Promise<MailShare> {
+		return {add: () => true, giveBack: () => undefined, prove: () => undefined};
 	}
 
-	return {
-		/** Resolves with the address that it listens on; rejects with what the system says. */
-		listen: (at: SubmissionAddress): Promise<AddressInfo> => sessions.listen(createServer(at), at),
-		useTls: sessions.useTls,
-		sessions: sessions.count,
-		close: sessions.close,
-	};
+	protected notReceived({client}: Session<State>, refused: Refused): void {
+		// `too_many` is for clients that have an allowance.
+		const reason = refused === 'too_large' ? 'too_large' : 'no_room';
+		const code = reason === 'too_large' ? 552 : 452;
+		this.options.observer.submissionRefused({client, code, text: reason, reason});
+	}
+
+	protected async store(
+		session: Session<State>,
+		raw: Buffer,
+		_share: MailShare,
+		{secure, tlsOptions}: SMTPServerSession,
+	): Promise<string | Error> {
+		const {client, caller, recipients} = session;
+		if (caller === null) {
+			return this.#refuse(session, over);
+		}
+		const {submission, observer, hostname, now} = this.options;
+		const date = new Date(now()).toUTCString().replace('GMT', '+0000');
+		const submitted = await submission.submit({
+			caller,
+			recipients: [...recipients.values()],
+			raw,
+			trace: `Received: by ${hostname} (mailctl) with ${secure ? 'ESMTPSA' : 'ESMTPA'};\r\n ${date}`,
+		});
+		const {code, text, reason, ids, left, leftFor} = submitted;
+		if (reason !== null) {
+			return this.#refuse(session, {code, text, reason});
+		}
+		const tls = secure && tlsOptions ? tlsOptions.version : null;
+		observer.submitted({client, key: caller.keyId, ids, left, leftFor, size: raw.length, tls});
+		return text;
+	}
 }
-
-export type SubmissionListener = ReturnType<typeof createSubmissionListener>;
-
-/** What a key may send is counted by its rate limit and quota. */
-const unlimited = {add: () => true, giveBack: () => undefined, prove: () => undefined};

@@ -3,7 +3,7 @@ import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import type {Judged} from '../../src/inbound/addressee.ts';
 import {type Allowances, type Amount, createAllowances} from '../../src/inbound/allowances.ts';
-import {createListener, type ListenerOptions, type ReceivedMail} from '../../src/inbound/inbound-listener.ts';
+import {InboundListener, type InboundListenerOptions, type ReceivedMail} from '../../src/inbound/inbound-listener.ts';
 import type {Coming} from '../../src/inbound/take-in.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
@@ -25,13 +25,13 @@ function allowing(each: Amount): Allowances {
 
 async function listening(
 	t: ExecutionContext,
-	options: Partial<ListenerOptions> = {},
+	options: Partial<InboundListenerOptions> = {},
 	storeFailed: (error: unknown) => void = () => undefined,
 ) {
 	const mails: Coming[] = [];
 	const received: ReceivedMail[] = [];
 	const refused: string[] = [];
-	const listener = createListener({
+	const listener = new InboundListener({
 		hostname: 'mail.test',
 		ourNames: ['mail.test'],
 		tls: null,

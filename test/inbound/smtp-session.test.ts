@@ -1,13 +1,13 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createDotUnstuffing} from '../../src/inbound/guarded-server.ts';
+import {DotUnstuffing} from '../../src/inbound/guarded-server.ts';
 
 /** Feeds chunks until the mail ends; answers what it held, and what came after it (null: it did not end). */
 function fed(chunks: readonly Buffer[]): {content: string; rest: string | null} {
-	const unstuff = createDotUnstuffing();
+	const unstuffing = new DotUnstuffing();
 	let content = '';
 	for (const [index, chunk] of chunks.entries()) {
-		const {content: part, end} = unstuff(chunk);
+		const {content: part, end} = unstuffing.next(chunk);
 		content += part.toString('latin1');
 		if (end !== null) {
 			return {content, rest: Buffer.concat([chunk.subarray(end), ...chunks.slice(index + 1)]).toString('latin1')};

@@ -10,7 +10,8 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {createMailLog} from '../../src/log/maillog.ts';
 import type {RateLimit} from '../../src/mail/api-key.ts';
 import type {Store} from '../../src/store/store.ts';
-import {createSubmissionListener} from '../../src/submission/submission-listener.ts';
+import {SubmissionListener} from '../../src/submission/submission-listener.ts';
+import type {Submission} from '../../src/submission/submit.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {type SmtpTalk, talkTo} from '../helpers/smtp-talk.ts';
@@ -263,14 +264,15 @@ storeTest(test, 'mails that are too large, for one or for many', async (t, store
 test('a password goes over TLS only, but for loopback; TLS from the first octet', async t => {
 	const tls = makeCertificate('mail.test');
 	const passwords: string[] = [];
-	const listener = createSubmissionListener({
+	const listener = new SubmissionListener({
 		hostname: 'mail.test',
 		tls: {cert: Buffer.from(tls.cert), key: Buffer.from(tls.key)},
-		async logIn(password) {
-			passwords.push(password);
-			return {ok: false, code: 535, text: '5.7.8 no', reason: 'key'};
-		},
-		submit: null as never,
+		submission: {
+			async logIn(password: string) {
+				passwords.push(password);
+				return {ok: false, code: 535, text: '5.7.8 no', reason: 'key'};
+			},
+		} as Partial<Submission> as Submission,
 		hasDisk: () => true,
 		now: () => 0,
 		observer: {
@@ -279,7 +281,7 @@ test('a password goes over TLS only, but for loopback; TLS from the first octet'
 			storeFailed: error => t.fail(String(error)),
 		},
 	});
-	t.teardown(listener.close);
+	t.teardown(() => listener.close());
 	const open = {host: '127.0.0.1', port: 0, isLoopback: false};
 	const {port} = await listener.listen({...open, implicitTls: false});
 	const talk = await talkTo(t, port);
@@ -303,11 +305,12 @@ test('a password goes over TLS only, but for loopback; TLS from the first octet'
 test('strangers who only connect keep out nobody who logs in', async t => {
 	const tls = makeCertificate('mail.test');
 	const refused: string[] = [];
-	const listener = createSubmissionListener({
+	const listener = new SubmissionListener({
 		hostname: 'mail.test',
 		tls: {cert: Buffer.from(tls.cert), key: Buffer.from(tls.key)},
-		logIn: async () => ({ok: true, caller: {keyId: 'key_1'} as Caller}),
-		submit: null as never,
+		submission: {
+			logIn: async () => ({ok: true, caller: {keyId: 'key_1'} as Caller}),
+		} as Partial<Submission> as Submission,
 		hasDisk: () => true,
 		now: () => 0,
 		observer: {
@@ -317,7 +320,7 @@ test('strangers who only connect keep out nobody who logs in', async t => {
 		},
 		limits: {clients: 4, perClient: 3},
 	});
-	t.teardown(listener.close);
+	t.teardown(() => listener.close());
 	const open = {host: '127.0.0.1', port: 0, isLoopback: true};
 	const {port} = await listener.listen({...open, implicitTls: false});
 	const greeted = async () => {

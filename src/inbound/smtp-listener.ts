@@ -1,0 +1,322 @@
+import type {AddressInfo} from 'node:net';
+import type {SMTPServerDataStream, SMTPServerOptions, SMTPServerSession} from 'smtp-server';
+import {readSettingFile} from '../kit/regular-file.ts';
+import {clientNetwork} from '../net/ip-address.ts';
+import type {MailShare} from './allowances.ts';
+import {GuardedServer, refusals, reply, sessionOver, shuttingDown} from './guarded-server.ts';
+import {type HeldBytes, MailBuffer, type Refused, receiveMail} from './receive-mail.ts';
+
+/** What clients of a listener may have and do (R3.5). */
+export type ListenerLimits = {
+	readonly mailBytes: number;
+	readonly clients: number;
+	readonly perClient: number;
+	readonly recipients: number;
+	/** Errors of a client without a mail stored in between; then the session ends (Postfix: smtpd_hard_error_limit). */
+	readonly errors: number;
+	readonly idleMs: number;
+	/** A session in all. */
+	readonly sessionMs: number;
+	/** How long a mail under way has when the listener is closed. */
+	readonly closeMs: number;
+	/** What large mails may hold together while they come in, octets. */
+	readonly heldBytes: number;
+};
+
+export const usualLimits: ListenerLimits = {
+	mailBytes: 10 * 1024 * 1024,
+	clients: 200,
+	perClient: 10,
+	recipients: 20,
+	errors: 20,
+	// RFC 5321 §4.5.3.2.7.
+	idleMs: 300_000,
+	sessionMs: 30 * 60_000,
+	closeMs: 10_000,
+	heldBytes: 32 * 1024 * 1024,
+};
+
+type Tls = {readonly cert: Buffer; readonly key: Buffer};
+
+/** Reads a certificate and its key; null if none is set. Throws what the system says. */
+export function readTls(cert: string | null, key: string | null): Tls | null {
+	return cert === null || key === null ? null : {cert: readSettingFile(cert), key: readSettingFile(key)};
+}
+
+export type ListenerOptions = {
+	/** The name in the greeting. */
+	readonly hostname: string;
+	/** Null: no TLS. */
+	readonly tls: Tls | null;
+	/** Whether the disk has space for mail. */
+	readonly hasDisk: () => boolean;
+};
+
+export type Session<State> = State & {
+	readonly id: string;
+	readonly client: string;
+	/** A mail is on its way, or being stored. */
+	receiving: boolean;
+	deadline: NodeJS.Timeout;
+};
+
+type Done = (error?: Error | null) => void;
+type DataDone = (error?: Error | null, message?: string) => void;
+
+/**
+ * What the two SMTP listeners share, that of reports and that of submission: how many sessions each client has and for how
+ * long, on one address or several; how a mail is received; how the listener closes. A subclass decides about commands and
+ * stores mails.
+ */
+export abstract class SmtpListener<State extends object> {
+	protected readonly limits: ListenerLimits;
+	protected readonly options: ListenerOptions;
+	readonly #held: HeldBytes;
+	readonly #sessions = new Map<string, Session<State>>();
+	readonly #servers: GuardedServer[] = [];
+	#closing = false;
+
+	protected constructor(options: ListenerOptions, limits: ListenerLimits) {
+		this.options = options;
+		this.limits = limits;
+		this.#held = {free: limits.heldBytes};
+	}
+
+	/** The state that a new session begins with. */
+	protected abstract begin(): State;
+
+	/** How long a new session has. */
+	protected firstMs(): number {
+		return this.limits.sessionMs;
+	}
+
+	/** Whether a session ends in favour of a new one when a limit is reached; the oldest such goes first. */
+	protected givesWay(_session: Session<State>): boolean {
+		return false;
+	}
+
+	/** Reports that a session was refused, or ended in favour of another, as a limit of sessions is reached. */
+	protected abstract tooManySessions(client: string): void;
+
+	/** Reports that the store failed, and returns the answer. */
+	protected abstract failed(session: Session<State>, error: unknown): Error;
+
+	/** Why a mail may not begin; null if it may. */
+	protected abstract mayBegin(session: Session<State>): Promise<Error | null>;
+
+	/** Why a recipient is refused; null if it is accepted, whose `address` may be rewritten. */
+	protected abstract judge(
+		session: Session<State>,
+		recipient: {address: string},
+		smtp: SMTPServerSession,
+	): Promise<Error | null>;
+
+	/** What a mail takes of the allowances; null if none is left. */
+	protected abstract share(session: Session<State>): Promise<MailShare | null>;
+
+	/** Stores a mail; returns the text of the answer, or why it is refused. */
+	protected abstract store(
+		session: Session<State>,
+		raw: Buffer,
+		share: MailShare,
+		smtp: SMTPServerSession,
+	): Promise<string | Error>;
+
+	/** Reports that a mail was not received. */
+	protected abstract notReceived(session: Session<State>, reason: Refused): void;
+
+	/** Resolves with the address that it listens on; rejects with what the system says. */
+	protected listenAs(
+		own: SMTPServerOptions,
+		{host, port}: {readonly host: string; readonly port: number},
+		mostHandshakes?: number,
+	): Promise<AddressInfo> {
+		const server = new GuardedServer({...this.#serverOptions(), ...own}, this.limits.errors, mostHandshakes);
+		return new Promise((resolve, reject) => {
+			this.#servers.push(server);
+			// Errors of a connection concern its client only.
+			server.on('error', () => undefined);
+			server.server.once('error', reject);
+			server.listen(port, host, () => {
+				server.server.off('error', reject);
+				resolve(server.server.address() as AddressInfo);
+			});
+		});
+	}
+
+	#serverOptions(): SMTPServerOptions {
+		const {
+			limits,
+			options: {hostname, tls},
+		} = this;
+		return {
+			name: hostname,
+			heloResponse: '%s',
+			logger: false,
+			hideENHANCEDSTATUSCODES: false,
+			hideSTARTTLS: tls === null,
+			size: limits.mailBytes,
+			rejectOversized: true,
+			maxRecipients: limits.recipients,
+			disableReverseLookup: true,
+			socketTimeout: limits.idleMs,
+			closeTimeout: limits.closeMs,
+			...tls,
+			minVersion: 'TLSv1.2',
+			onConnect: this.#connect.bind(this),
+			onMailFrom: this.#mailFrom.bind(this),
+			onRcptTo: this.#rcptTo.bind(this),
+			onData: this.#data.bind(this),
+			onClose: this.#end.bind(this),
+		};
+	}
+
+	#connect(smtp: SMTPServerSession, done: Done): void {
+		const {limits} = this;
+		const {hostname} = this.options;
+		const client = clientNetwork(smtp.remoteAddress);
+		const ofClient = [...this.#sessions.values()].filter(session => session.client === client).length;
+		const hasMost = ofClient >= limits.perClient;
+		if (this.#closing) {
+			done(reply(421, `${hostname} is closing, try again later`));
+		} else if ((hasMost || this.#sessions.size >= limits.clients) && !this.#makeRoom(hasMost ? client : null)) {
+			this.tooManySessions(client);
+			done(reply(421, `${hostname} has too many sessions${hasMost ? ' with you' : ''}, try again later`));
+		} else {
+			const {id} = smtp;
+			const deadline = this.#endAfter(id, this.firstMs());
+			this.#sessions.set(id, {...this.begin(), id, client, receiving: false, deadline});
+			done();
+		}
+	}
+
+	/** Ends the oldest session that gives way, of `client` or of any client; false if no session does. */
+	#makeRoom(client: string | null): boolean {
+		for (const session of this.#sessions.values()) {
+			if (this.givesWay(session) && (client === null || session.client === client)) {
+				this.tooManySessions(session.client);
+				this.#end(session);
+				this.#hangUp(session.id, '4.7.0 Another session needs the place, log in sooner');
+				return true;
+			}
+		}
+		return false;
+	}
+
+	#end({id}: Pick<SMTPServerSession, 'id'>): void {
+		clearTimeout(this.#sessions.get(id)?.deadline);
+		this.#sessions.delete(id);
+	}
+
+	#endAfter(id: string, ms: number): NodeJS.Timeout {
+		return setTimeout(() => this.#hangUp(id, '4.4.2 The session took too long'), ms).unref();
+	}
+
+	#hangUp(id: string, text: string): void {
+		for (const connection of this.#servers.flatMap(server => [...server.connections])) {
+			if (connection.id === id) {
+				connection.send(421, text);
+			}
+		}
+	}
+
+	#mailFrom(_: unknown, smtp: SMTPServerSession, done: Done): void {
+		this.answer(smtp, done, session => this.mayBegin(session));
+	}
+
+	#rcptTo(recipient: {address: string}, smtp: SMTPServerSession, done: Done): void {
+		this.answer(smtp, done, session => this.judge(session, recipient, smtp));
+	}
+
+	/** Answers a command with what a check says: null, or why the command is refused. */
+	protected answer(
+		{id}: SMTPServerSession,
+		done: Done,
+		check: (session: Session<State>) => Promise<Error | null>,
+	): void {
+		const session = this.#sessions.get(id);
+		if (!session) {
+			done(reply(421, sessionOver));
+			return;
+		}
+		check(session).then(done, (error: unknown) => done(this.failed(session, error)));
+	}
+
+	#data(stream: SMTPServerDataStream, smtp: SMTPServerSession, done: DataDone): void {
+		const session = this.#sessions.get(smtp.id);
+		if (!session) {
+			done(reply(421, sessionOver));
+			return;
+		}
+		const buffer = new MailBuffer(this.#held);
+		let share: MailShare | null = null;
+		session.receiving = true;
+
+		const end = (answer: string | Error | null): void => {
+			buffer.release();
+			if (typeof answer === 'string') {
+				done(null, answer);
+			} else {
+				done(answer);
+			}
+			this.#received(session);
+		};
+
+		const receive = async (): Promise<void> => {
+			share = await this.share(session);
+			const received = await receiveMail(stream, buffer, share);
+			if (received.kind === 'whole') {
+				end(await this.store(session, buffer.bytes(), received.share, smtp));
+			} else if (received.kind === 'refused') {
+				this.notReceived(session, received.reason);
+				end(refusals[received.reason]);
+			} else {
+				this.#received(session);
+			}
+		};
+
+		receive().catch((error: unknown) => {
+			share?.giveBack();
+			end(this.failed(session, error));
+		});
+	}
+
+	/** A mail was answered. */
+	#received(session: Session<State>): void {
+		session.receiving = false;
+		if (this.#closing) {
+			setImmediate(() => this.#hangUp(session.id, shuttingDown));
+		}
+	}
+
+	/** The session has this long from now. */
+	protected extend(session: Session<State>, ms: number): void {
+		if (this.#sessions.has(session.id)) {
+			clearTimeout(session.deadline);
+			session.deadline = this.#endAfter(session.id, ms);
+		}
+	}
+
+	sessions(): number {
+		return this.#sessions.size;
+	}
+
+	/** Sessions that begin from now on get this certificate. */
+	useTls(tls: Tls): void {
+		for (const server of this.#servers) {
+			server.updateSecureContext(tls);
+		}
+	}
+
+	/** Mails on their way are answered first; all other sessions end at once. */
+	async close(): Promise<void> {
+		this.#closing = true;
+		const closed = this.#servers.map(server => new Promise<void>(resolve => server.close(resolve)));
+		for (const session of this.#sessions.values()) {
+			if (!session.receiving) {
+				this.#hangUp(session.id, shuttingDown);
+			}
+		}
+		await Promise.all(closed);
+	}
+}
