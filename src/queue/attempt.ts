@@ -9,7 +9,7 @@ import {
 } from '../mail/outcome.ts';
 import {endOfLife, type OwnRetry, type Retry, retryOf} from '../mail/retry.ts';
 import type {Route} from '../mail/route.ts';
-import {decideNext, type JudgedTry, type NextStep, triedRecipient} from '../outcome/settle.ts';
+import {decideNext, type JudgedTry, triedRecipient} from '../outcome/settle.ts';
 import {fromSources} from '../pace/choose-route.ts';
 import type {SiteEnd} from '../pace/site-state.ts';
 import type {Claimed} from '../store/queue/claims.ts';
@@ -25,11 +25,11 @@ export type Made = {
 	readonly ref: string;
 	/** Where the first tracked link of the mail leads; null: none is tracked. */
 	readonly firstLink: string | null;
-	/** An address in its headers is not ASCII, the copy's own or another one's (RFC 6532). */
+	/** An address in its headers is not ASCII, the recipient's or another one's (RFC 6532). */
 	readonly smtputf8: boolean;
 };
 
-/** `waitMs`: it was not tried; it may be after so long. `ours`: whatever the mail, so that it counts no try. */
+/** Why there is no mail. `waitMs`: it was not tried and may be after this time. `ours`: no fault of the mail, counts no attempt. */
 export type Unmade = {
 	readonly reason: string;
 	readonly message: string;
@@ -38,11 +38,11 @@ export type Unmade = {
 };
 
 export type AttemptSteps = {
-	/** Renders, composes and signs in a maker thread. */
+	/** Renders, composes and signs in a renderer. */
 	readonly make: (recipient: Claimed) => Promise<{ok: true; made: Made} | {ok: false; unmade: Unmade}>;
 	/**
-	 * Hands the mail over by its way: an SMTP session in a sender thread, a captured file, the simulator. The site may have so
-	 * many connections now. Past `endsAt` (milliseconds) no host is asked any more.
+	 * Hands the mail over by its route: to an SMTP worker, a captured file, the simulator. The site may have this many
+	 * connections now. Past `endsAt` (milliseconds) no host is asked.
 	 */
 	readonly deliver: (
 		recipient: Claimed,
@@ -51,196 +51,188 @@ export type AttemptSteps = {
 		connections: number,
 		endsAt: number,
 	) => Promise<AttemptResult>;
-	/** How many of its tries before this one may have arrived. */
+	/** How many of its earlier attempts may have arrived. */
 	readonly countDoubtful: (recipient: Claimed) => Promise<number>;
-	/** The outcome is on stable storage, whatever it was. */
+	/** The outcome is on stable storage. */
 	readonly recorded: (recipient: Claimed) => void;
 	/** Now, in the store's form. */
 	readonly now: () => string;
 };
 
-type Attempted = {
-	readonly result: AttemptResult;
-	/** Null: it was not rendered. */
-	readonly made: Pick<Made, 'subject' | 'firstLink'> | null;
-};
-
-/** What may change while a copy waits. */
-type AttemptBounds = {
-	/** Null: its site is left alone since it was claimed. */
-	readonly termsNow: () => TravelTerms | null;
-	/** When the copy is past its lifetime, milliseconds, and whether it is. */
-	readonly endsAt: number;
-	readonly isOver: () => boolean;
-};
-
-/** One try of one copy, from claim to result: nothing here writes. What is past its lifetime is released. */
-export async function attempt(
-	recipient: Claimed,
-	{termsNow, endsAt, isOver}: AttemptBounds,
-	steps: AttemptSteps,
-): Promise<Attempted> {
-	const unsent = (outcome: AttemptResult['outcome']): Attempted => ({
-		result: {recipientId: recipient.id, outcome, attempts: [], sentAt: null, at: steps.now()},
-		made: null,
-	});
-
-	if (recipient.stop) {
-		return unsent({kind: 'suppressed', reason: recipient.stop}); // It may have happened since the message was accepted.
-	}
-	if (recipient.sender_id === null) {
-		return unsent({kind: 'errored', reason: 'sender_not_available', message: 'The sender was removed or disabled.'});
-	}
-	if (isOver()) {
-		return unsent({kind: 'released'});
-	}
-	const making = await steps.make(recipient);
-	if (!making.ok) {
-		const {reason, message, waitMs, ours} = making.unmade;
-		if (waitMs === undefined) {
-			return unsent({kind: 'errored', reason, message});
-		}
-		return ours
-			? unsent({kind: 'released', reason: message, waitMs})
-			: unsent({kind: 'deferred', category: 'system', reason: message, waitMs});
-	}
-	const terms = termsNow();
-	if (terms === null || isOver()) {
-		return unsent({kind: 'released'});
-	}
-	const {subject, firstLink} = making.made;
-	const result = await steps.deliver(recipient, making.made, terms.route, terms.connections, endsAt);
-	return {result: await endDoubtful(recipient, result, steps), made: {subject, firstLink}};
-}
-
-/** Each try of a mail that may have arrived may make one more of it: the recipient gets no more than so many. */
-async function endDoubtful(recipient: Claimed, result: AttemptResult, steps: AttemptSteps): Promise<AttemptResult> {
-	const {outcome, attempts} = result;
-	const isLast =
-		recipient.attempts + 1 >= mostPossibleDuplicates &&
-		outcome.kind === 'deferred' &&
-		attempts.some(isPossibleDuplicate) &&
-		(await steps.countDoubtful(recipient)) + 1 >= mostPossibleDuplicates;
-	return isLast
-		? {
-				...result,
-				outcome: {
-					kind: 'bounced',
-					type: 'transient',
-					category: 'network',
-					reason: `4.4.2 Sent ${mostPossibleDuplicates} times, it may have arrived; last: ${outcome.reason}`,
-					suppresses: false,
-				},
-			}
-		: result;
-}
-
-/** The end of a try, not judged yet. */
-export type Tried = Pick<JudgedTry, 'result' | 'made' | 'crashes'>;
-
-export type ConclusionsOptions = {
+export type AttemptsOptions = {
+	readonly steps: AttemptSteps;
 	/** The settings' rules as they are now; a destination may have its own, a workspace its own lifetime. */
 	readonly retry: () => Retry;
-	/** When a copy is retried at a fixed wait instead of the schedule's (the simulator), milliseconds. */
+	/** When a recipient is retried at a fixed wait instead of the schedule's (the simulator), milliseconds. */
 	readonly fixedWaitOf: (recipient: Claimed) => number | undefined;
 	readonly clock: Clock;
 	readonly random: () => number;
-	/** An attempt that cannot be judged counts as if the recipient had crashed a worker. */
-	readonly observer: Pick<QueueObserver, 'faulted'>;
+	/** Whether an error says that the store cannot be used now. */
+	readonly isUnavailable: (error: unknown) => boolean;
+	readonly observer: Pick<QueueObserver, 'faulted' | 'storeFailed'>;
 };
 
-/** Before the host has taken us in nothing was said of the mail. */
+/** The end of an attempt, not judged yet. `made` null: it was not rendered. */
+type Ended = Pick<JudgedTry, 'result' | 'made'>;
+type Tried = Ended & Pick<JudgedTry, 'crashes'>;
+
+/** Phases before the host has accepted us: their replies say nothing about the mail. */
 const handshake: ReadonlySet<Phase> = new Set<Phase>(['route', 'connect', 'greeting', 'ehlo', 'starttls', 'auth']);
-/** What the simulator plays says nothing of it. */
+/** The simulator is always well. */
 const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
 
-/** What follows from tries, for copies and for their sites: nothing here writes. `now`: in the store's form. */
-export function createConclusions(options: ConclusionsOptions & {readonly now: () => string}) {
-	const {clock, fixedWaitOf} = options;
+/** Attempts of claimed recipients, and what follows for the recipient and for its site. The scheduler calls it; nothing here writes. */
+export class Attempts {
+	readonly #options: AttemptsOptions;
 
-	/** What follows from a try, for the copy and (`end`) for its site. */
-	function conclude(permit: ClaimPermit, recipient: Claimed, tried: Tried): JudgedTry & {readonly end: SiteEnd | null} {
+	constructor(options: AttemptsOptions) {
+		this.#options = options;
+	}
+
+	/** One attempt. `termsNow`: how the recipient may travel now; null if its site backs off. `end`: what follows for the site. */
+	async run(
+		permit: ClaimPermit,
+		recipient: Claimed,
+		termsNow: () => TravelTerms | null,
+	): Promise<{readonly recorded: JudgedTry; readonly end: SiteEnd | null}> {
+		const tried = await this.#try(permit, recipient, termsNow);
 		try {
-			const isSimulated = fixedWaitOf(recipient) !== undefined;
+			const isSimulated = this.#options.fixedWaitOf(recipient) !== undefined;
 			const end = isSimulated ? well : siteEnd(tried.result, permit.route, recipient.destination);
-			// Whatever is wrong between us and our smarthost is no fault of the mail (R1.8).
+			// Trouble between us and our smarthost is no fault of the mail (R1.8).
 			const result = end?.kind === 'locked_out' ? givenBack(tried.result, end.reason) : tried.result;
-			return {
-				...tried,
-				recipient: triedRecipient(recipient),
-				result,
-				verdict: judged(recipient, result, permit.route),
-				end,
-			};
+			return {recorded: this.#judged(recipient, {...tried, result}, permit.route.retry), end};
 		} catch (error) {
-			options.observer.faulted(error, recipient);
+			this.#options.observer.faulted(error, recipient);
 			const {outcome, sentAt} = tried.result;
 			// What a host has taken must not be sent again.
 			const isTaken = outcome.kind === 'delivered' || outcome.kind === 'relayed';
-			const ended = isTaken ? {...tried, ...unsent(recipient, outcome, sentAt)} : faulty(recipient, error);
-			return {
-				...ended,
-				recipient: triedRecipient(recipient),
-				verdict: judged(recipient, ended.result, permit.route),
-				end: null,
-			};
+			const {result} = this.#unsent(recipient, outcome, sentAt);
+			const ended = isTaken ? {...tried, result} : this.#faulty(recipient, error);
+			return {recorded: this.#judged(recipient, ended, permit.route.retry), end: null};
 		}
 	}
 
-	/** A fault of ours in the try of a copy: it is given back, and after the second time it is errored. */
-	function faulty(recipient: Claimed, error: unknown): Tried {
+	/** What follows for a recipient that was not tried. */
+	untried(recipient: Claimed, retry: OwnRetry): JudgedTry {
+		return this.#judged(recipient, {...this.#unsent(recipient, {kind: 'released'}), crashes: recipient.crashes}, retry);
+	}
+
+	/**
+	 * After a fault of ours the recipient is released, and after the second one it is errored. An unavailable store is no fault
+	 * of the recipient.
+	 */
+	async #try(permit: ClaimPermit, recipient: Claimed, termsNow: () => TravelTerms | null): Promise<Tried> {
+		const {isUnavailable, observer} = this.#options;
+		try {
+			return {...(await this.#attempt(permit, recipient, termsNow)), crashes: recipient.crashes};
+		} catch (error) {
+			if (!isUnavailable(error)) {
+				return this.#faulty(recipient, error);
+			}
+			observer.storeFailed(error);
+			return {...this.#unsent(recipient, {kind: 'released'}), crashes: recipient.crashes};
+		}
+	}
+
+	/** From claim to result. A recipient past its lifetime is released. */
+	async #attempt({route}: ClaimPermit, recipient: Claimed, termsNow: () => TravelTerms | null): Promise<Ended> {
+		const {steps, clock} = this.#options;
+		const unsent = (outcome: Outcome) => this.#unsent(recipient, outcome);
+		const endsAt = endOfLife(Date.parse(recipient.created_at), this.#retryOf(recipient, route.retry).lifetime);
+		const isOver = () => clock.now() >= endsAt;
+		if (recipient.stop) {
+			return unsent({kind: 'suppressed', reason: recipient.stop}); // It may have happened since the message was accepted.
+		}
+		if (recipient.sender_id === null) {
+			return unsent({kind: 'errored', reason: 'sender_not_available', message: 'The sender was removed or disabled.'});
+		}
+		if (isOver()) {
+			return unsent({kind: 'released'});
+		}
+		const making = await steps.make(recipient);
+		if (!making.ok) {
+			const {reason, message, waitMs, ours} = making.unmade;
+			if (waitMs === undefined) {
+				return unsent({kind: 'errored', reason, message});
+			}
+			return ours
+				? unsent({kind: 'released', reason: message, waitMs})
+				: unsent({kind: 'deferred', category: 'system', reason: message, waitMs});
+		}
+		const terms = termsNow();
+		if (terms === null || isOver()) {
+			return unsent({kind: 'released'});
+		}
+		const {subject, firstLink} = making.made;
+		const result = await steps.deliver(recipient, making.made, terms.route, terms.connections, endsAt);
+		return {result: await this.#endDoubtful(recipient, result), made: {subject, firstLink}};
+	}
+
+	/** Each attempt that may have arrived may make one more copy of the mail: the recipient gets `mostPossibleDuplicates`. */
+	async #endDoubtful(recipient: Claimed, result: AttemptResult): Promise<AttemptResult> {
+		const {outcome, attempts} = result;
+		const isLast =
+			recipient.attempts + 1 >= mostPossibleDuplicates &&
+			outcome.kind === 'deferred' &&
+			attempts.some(isPossibleDuplicate) &&
+			(await this.#options.steps.countDoubtful(recipient)) + 1 >= mostPossibleDuplicates;
+		return isLast
+			? {
+					...result,
+					outcome: {
+						kind: 'bounced',
+						type: 'transient',
+						category: 'network',
+						reason: `4.4.2 Sent ${mostPossibleDuplicates} times, it may have arrived; last: ${outcome.reason}`,
+						suppresses: false,
+					},
+				}
+			: result;
+	}
+
+	/** A fault of ours: the recipient is released, and after the second time errored. */
+	#faulty(recipient: Claimed, error: unknown): Tried {
 		const crashes = recipient.crashes + 1;
 		const outcome: Outcome =
 			crashes < 2 ? {kind: 'released'} : {kind: 'errored', reason: 'crashes', message: String(error)};
-		return {...unsent(recipient, outcome), made: null, crashes};
+		return {...this.#unsent(recipient, outcome), crashes};
 	}
 
 	/** An outcome without a conversation. */
-	function unsent(recipient: Claimed, outcome: Outcome, sentAt: string | null = null): Pick<Tried, 'result'> {
-		return {result: {recipientId: recipient.id, outcome, attempts: [], sentAt, at: options.now()}};
+	#unsent({id: recipientId}: Claimed, outcome: Outcome, sentAt: string | null = null): Ended {
+		return {result: {recipientId, outcome, attempts: [], sentAt, at: this.#options.steps.now()}, made: null};
 	}
 
-	function judged(recipient: Claimed, result: AttemptResult, {retry}: Pick<Route, 'retry'>): NextStep {
+	#judged(recipient: Claimed, tried: Tried, own: OwnRetry): JudgedTry {
+		const {fixedWaitOf, clock, random} = this.#options;
 		const fixedWaitMs = fixedWaitOf(recipient);
-		return decideNext(
+		const verdict = decideNext(
 			{
-				result,
+				result: tried.result,
 				acceptedAt: Date.parse(recipient.created_at),
 				attempts: recipient.attempts,
 				sentBefore: recipient.sent_at !== null,
 				lastReply: recipient.last_reply,
-				retry: retryOf(retry, options.retry(), recipient.queue_lifetime_s),
+				retry: this.#retryOf(recipient, own),
 				...(fixedWaitMs === undefined ? {} : {fixedWaitMs}),
 			},
 			clock.now(),
-			options.random,
+			random,
 		);
+		return {...tried, recipient: triedRecipient(recipient), verdict};
 	}
 
-	/** When the recipient is past its lifetime, milliseconds. */
-	const endOf = (recipient: Claimed, {retry}: Pick<Route, 'retry'>): number =>
-		endOfLife(Date.parse(recipient.created_at), retryOf(retry, options.retry(), recipient.queue_lifetime_s).lifetime);
-
-	/** What follows for a recipient that was not tried. */
-	function untried(recipient: Claimed, retry: OwnRetry): JudgedTry {
-		const {result} = unsent(recipient, {kind: 'released'});
-		return {
-			recipient: triedRecipient(recipient),
-			result,
-			made: null,
-			crashes: recipient.crashes,
-			verdict: judged(recipient, result, {retry}),
-		};
+	#retryOf({queue_lifetime_s: ofWorkspace}: Claimed, own: OwnRetry): Retry {
+		return retryOf(own, this.#options.retry(), ofWorkspace);
 	}
-
-	return {conclude, faulty, unsent, untried, endOf};
 }
 
 function givenBack(result: AttemptResult, reason: string): AttemptResult {
 	return {...result, outcome: {kind: 'released', reason}, attempts: []};
 }
 
-/** What the end of a try of a mail to `destination` tells of its site; null: nothing, no host was asked. */
+/** What the end of an attempt for `destination` says about its site; null: nothing, no host was asked. */
 export function siteEnd(
 	{outcome, attempts}: AttemptResult,
 	{site, terms}: Pick<Route, 'site' | 'terms'>,
@@ -275,7 +267,7 @@ export function siteEnd(
 	return about(isThrottled(last, outcome.category) ? 'throttled' : 'answered', outcome.reason);
 }
 
-/** A domain's MTA-STS or DANE stood in the way: that says nothing of hosts that serve many domains. */
+/** A domain's MTA-STS or DANE forbade it: that says nothing about hosts that serve many domains. */
 function isForbidden({tlsResult, phase}: Attempt): boolean {
 	const demanded = tlsResult !== undefined && tlsResult.policy !== 'no-policy-found' && tlsResult.result !== 'success';
 	return demanded && handshake.has(phase);

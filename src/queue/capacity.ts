@@ -13,7 +13,7 @@ import {
 	type Site,
 	windowOf,
 } from './site.ts';
-import {Agenda, addTurn, endTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn} from './turns.ts';
+import {Agenda, addTurn, endTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn} from './waiting-order.ts';
 
 export type CapacityOptions = {
 	/** Recipients claimed and not yet done, in all. */

@@ -17,7 +17,7 @@ import {
 	Sites,
 	type SitesOptions,
 } from './site.ts';
-import {Agenda, addTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn, takeTurn} from './turns.ts';
+import {Agenda, addTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn, takeTurn} from './waiting-order.ts';
 
 /** A claim to be made now: at most `limit` recipients of the queue, and if it `asksNext`, when the next one is due. */
 export type ClaimPermit = {

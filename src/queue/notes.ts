@@ -27,55 +27,55 @@ const mostQueues = 5000;
 const mostChanges = 1000;
 
 /** Writes what queues wait for and how sites are doing, for the CLI and dashboard and for the next start. */
-export function createNotes({queues, maxInFlight, noteSites, noteWaits, moment, shares}: NotesOptions) {
-	const noted = new Map<DestinationQueue, Noted>();
-	const changed = new Set<Site>();
-	let writing = false;
+export class QueueNotes {
+	readonly #options: NotesOptions;
+	readonly #noted = new Map<DestinationQueue, Noted>();
+	readonly #changed = new Set<Site>();
+	#writing = false;
 	/** A note that could not be written: it goes before any newer one. */
-	let unwritten: QueueWaitNote | null = null;
+	#unwritten: QueueWaitNote | null = null;
 
-	function waitsNow(now: Moment): QueueWaitNote {
-		const rows: QueueWaitRow[] = [];
-		const seen = new Set<DestinationQueue>();
-		let looked = 0;
-		for (const queue of queues.waiting(now)) {
-			if (++looked > mostQueues || rows.length === mostChanges) {
-				break;
-			}
-			const isSoon = now.monotonic - queue.since < soonMs;
-			if (!isSoon || isStopped(queue)) {
-				seen.add(queue);
-				rows.push(...changeOf(queue, now));
-			}
-		}
-		const complete = rows.length < mostChanges;
-		const ended: QueueKey[] = [];
-		for (const [queue, {since}] of noted) {
-			if (since !== queue.since || (complete && !seen.has(queue))) {
-				noted.delete(queue);
-				ended.push(queue);
-			}
-		}
-		return {ended, rows};
+	constructor(options: NotesOptions) {
+		this.#options = options;
 	}
 
-	function changeOf(queue: DestinationQueue, now: Moment): QueueWaitRow[] {
-		const {reason, until} = waitOf(queue, maxInFlight, now);
-		const before = noted.get(queue);
-		if (before?.since === queue.since && isSameReason(before.reason, reason) && isSameTime(before.until, until)) {
-			return [];
-		}
-		noted.set(queue, {since: queue.since, reason, until});
-		const {destination, workspaceId} = queue;
-		const wall = until === null ? null : storeTime(now.now + Math.max(0, until - now.monotonic));
-		const site = siteOf(queue)?.name ?? '';
-		return [{destination, workspaceId, site, reason, until: wall, at: storeTime(now.now)}];
+	/** The pace of this site changed. */
+	changed(site: Site): void {
+		this.#changed.add(site);
 	}
 
-	function sitesNow(sites: readonly Site[], now: Moment): SiteNote[] {
+	/** To be called once a second; rejects if the store cannot be written. */
+	async write(): Promise<void> {
+		if (this.#writing) {
+			return;
+		}
+		this.#writing = true;
+		try {
+			await Promise.all([this.#options.shares.isAlone && this.#writeSites(), this.#writeWaits()]);
+		} finally {
+			this.#writing = false;
+		}
+	}
+
+	async #writeSites(): Promise<void> {
+		const {moment, noteSites} = this.#options;
+		const written = [...this.#changed].slice(0, mostChanges);
+		const notes = this.#sitesNow(written, moment());
+		try {
+			await (notes.length > 0 && noteSites(notes));
+		} catch (error) {
+			for (const site of written) {
+				this.#changed.add(site);
+				site.saved = true;
+			}
+			throw error;
+		}
+	}
+
+	#sitesNow(sites: readonly Site[], now: Moment): SiteNote[] {
 		const notes: SiteNote[] = [];
 		for (const site of sites) {
-			changed.delete(site);
+			this.#changed.delete(site);
 			const saved = savedSite(site.state, now);
 			if (saved || site.saved) {
 				notes.push({site: site.name, provider: site.provider, saved, at: storeTime(now.now)});
@@ -85,46 +85,53 @@ export function createNotes({queues, maxInFlight, noteSites, noteWaits, moment, 
 		return notes;
 	}
 
-	async function writeSites(): Promise<void> {
-		const written = [...changed].slice(0, mostChanges);
-		const notes = sitesNow(written, moment());
-		try {
-			await (notes.length > 0 && noteSites(notes));
-		} catch (error) {
-			for (const site of written) {
-				changed.add(site);
-				site.saved = true;
+	async #writeWaits(): Promise<void> {
+		const {moment, noteWaits} = this.#options;
+		this.#unwritten ??= this.#waitsNow(moment());
+		await (this.#unwritten.ended.length + this.#unwritten.rows.length > 0 && noteWaits(this.#unwritten));
+		this.#unwritten = null;
+	}
+
+	#waitsNow(now: Moment): QueueWaitNote {
+		const rows: QueueWaitRow[] = [];
+		const seen = new Set<DestinationQueue>();
+		let looked = 0;
+		for (const queue of this.#options.queues.waiting(now)) {
+			if (++looked > mostQueues || rows.length === mostChanges) {
+				break;
 			}
-			throw error;
+			const isSoon = now.monotonic - queue.since < soonMs;
+			if (!isSoon || isStopped(queue)) {
+				seen.add(queue);
+				rows.push(...this.#changeOf(queue, now));
+			}
 		}
+		const complete = rows.length < mostChanges;
+		const ended: QueueKey[] = [];
+		for (const [queue, {since}] of this.#noted) {
+			if (since !== queue.since || (complete && !seen.has(queue))) {
+				this.#noted.delete(queue);
+				ended.push(queue);
+			}
+		}
+		return {ended, rows};
 	}
 
-	async function writeWaits(): Promise<void> {
-		unwritten ??= waitsNow(moment());
-		await (unwritten.ended.length + unwritten.rows.length > 0 && noteWaits(unwritten));
-		unwritten = null;
+	#changeOf(queue: DestinationQueue, now: Moment): QueueWaitRow[] {
+		const {reason, until} = waitOf(queue, this.#options.maxInFlight, now);
+		const before = this.#noted.get(queue);
+		if (before?.since === queue.since && isSameReason(before.reason, reason) && isSameTime(before.until, until)) {
+			return [];
+		}
+		this.#noted.set(queue, {since: queue.since, reason, until});
+		const {destination, workspaceId} = queue;
+		const wall = until === null ? null : storeTime(now.now + Math.max(0, until - now.monotonic));
+		const site = siteOf(queue)?.name ?? '';
+		return [{destination, workspaceId, site, reason, until: wall, at: storeTime(now.now)}];
 	}
-
-	return {
-		/** The pace of this site changed. */
-		changed: (site: Site): void => void changed.add(site),
-
-		/** To be called once a second; rejects if the store cannot be written. */
-		async write(): Promise<void> {
-			if (writing) {
-				return;
-			}
-			writing = true;
-			try {
-				await Promise.all([shares.isAlone && writeSites(), writeWaits()]);
-			} finally {
-				writing = false;
-			}
-		},
-	};
 }
 
-/** Whether it is stopped for a while, however little it has waited. */
+/** Whether it is stopped for a while: noted at once. */
 function isStopped(queue: DestinationQueue): boolean {
 	const {state} = queue;
 	return state === 'suspended' || state === 'spent' || (siteOf(queue)?.state.backoff ?? null) !== null;
@@ -155,7 +162,7 @@ function isSameTime(one: number | null, other: number | null): boolean {
 /** Why a queue's mail is not claimed, and until when: monotonic milliseconds; null: unknown. */
 type Wait = {readonly reason: WaitReason; readonly until: number | null};
 
-/** Why a queue with work waits, or one whose site backs off while its mail is due later. `most`: recipients in flight in all. */
+/** Why a queue with work waits, or a queue at a site that backs off. `most`: recipients in flight in all. */
 function waitOf(queue: DestinationQueue, most: number, now: Moment): Wait {
 	const {state, spent} = queue;
 	if (state === 'suspended') {

@@ -45,98 +45,106 @@ export type ClaimsOptions = {
  * The claims of this process in the store: made by a permit, ended by recording an outcome, released if this process does not
  * know them. An outcome is kept until it can be written, because a sent mail must not be sent again.
  */
-export function createClaims(options: ClaimsOptions) {
-	const {writer, claimWrite, recordWrite, attemptDeadlineMs, clock, observer} = options;
+export class QueueClaims {
+	readonly #options: ClaimsOptions;
 	/** The recipients being tried, by id. */
-	const held = createHeldClaims({...options, onStoreError: observer.storeFailed});
-	let unwritten = 0;
+	readonly #held: ReturnType<typeof createHeldClaims<readonly QueueKey[]>>;
+	#unwritten = 0;
 
-	async function ask({queue, limit, asksNext, newestFirst, warmUp}: ClaimPermit): Promise<ClaimedNow> {
+	constructor(options: ClaimsOptions) {
+		this.#options = options;
+		this.#held = createHeldClaims({...options, onStoreError: options.observer.storeFailed});
+	}
+
+	/** Whether an outcome waits for the store. */
+	get failing(): boolean {
+		return this.#unwritten > 0;
+	}
+
+	/** Whether the store may have claims of this daemon that this process does not know. */
+	get isDoubtful(): boolean {
+		return this.#held.isDoubtful;
+	}
+
+	/** The recipients to be tried, and what their queue learns; no recipients if the store fails. */
+	async claim(permit: ClaimPermit): Promise<{readonly recipients: readonly Claimed[]; readonly result: ClaimResult}> {
+		const {recipients: claimed, nextDue, warmedUp} = await this.#ask(permit);
+		const recipients = claimed.filter(({id}) => this.#held.take(id));
+		const next = nextDue === null ? null : Date.parse(nextDue);
+		const result = {
+			count: recipients.length,
+			nextDue: recipients.length < claimed.length ? this.#options.clock.now() : next,
+			warmedUp,
+		};
+		return {recipients, result};
+	}
+
+	/** Recipients past their lifetime, to be recorded; an empty list if the store fails. */
+	async claimAged(ids: readonly string[]): Promise<readonly Claimed[]> {
 		try {
-			return await writer.submit(claimWrite, {
-				destination: queue.destination,
-				workspaceId: queue.workspaceId,
-				limit,
-				newestFirst,
-				lastsMs: attemptDeadlineMs + claimMarginMs,
-				asksNext,
-				warmUp,
-			});
+			return (await this.#options.claimAged(ids, this.#lastsMs)).filter(({id}) => this.#held.take(id));
 		} catch (error) {
-			observer.storeFailed(error);
-			held.doubt();
+			this.#failed(error);
+			return [];
+		}
+	}
+
+	/** Resolves once the outcome of a claimed recipient is on stable storage, or the recipient is another daemon's. */
+	async record(recorded: JudgedTry): Promise<void> {
+		const {observer} = this.#options;
+		const isOurs = await this.#write(recorded);
+		this.#held.end(recorded.recipient.id);
+		// Outside the retries: a fault here is not the store's, and the outcome must not be written again.
+		try {
+			if (isOurs) {
+				observer.recorded(recorded);
+			} else {
+				observer.lost(recorded.recipient);
+			}
+		} catch (error) {
+			observer.faulted(error, recorded.recipient);
+		}
+	}
+
+	/** Releases them and answers their queues. Writes are serialised, so all earlier claims are known by then. */
+	async releaseUnknown(): Promise<readonly QueueKey[]> {
+		return (await this.#held.releaseUnknown()) ?? [];
+	}
+
+	async #ask({queue, limit, asksNext, newestFirst, warmUp}: ClaimPermit): Promise<ClaimedNow> {
+		const {writer, claimWrite, clock} = this.#options;
+		const {destination, workspaceId} = queue;
+		try {
+			const claim = {destination, workspaceId, limit, newestFirst, lastsMs: this.#lastsMs, asksNext, warmUp};
+			return await writer.submit(claimWrite, claim);
+		} catch (error) {
+			this.#failed(error);
 			return {recipients: [], nextDue: storeTime(clock.now() + storeRetryMs), warmedUp: null};
 		}
 	}
 
 	/** Retries until it is written; false: another daemon has taken the recipient. */
-	async function write(recorded: JudgedTry): Promise<boolean> {
+	async #write(recorded: JudgedTry): Promise<boolean> {
+		const {writer, recordWrite, observer} = this.#options;
 		for (let failed = false; ; failed = true) {
 			try {
 				const isOurs = await writer.submit(recordWrite, recorded);
-				unwritten -= failed ? 1 : 0;
+				this.#unwritten -= failed ? 1 : 0;
 				return isOurs;
 			} catch (error) {
-				unwritten += failed ? 0 : 1;
+				this.#unwritten += failed ? 0 : 1;
 				observer.storeFailed(error);
 				await delay(storeRetryMs);
 			}
 		}
 	}
 
-	return {
-		/** The recipients to be tried, and what their queue learns; no recipients if the store fails. */
-		async claim(permit: ClaimPermit): Promise<{readonly recipients: readonly Claimed[]; readonly result: ClaimResult}> {
-			const {recipients: claimed, nextDue, warmedUp} = await ask(permit);
-			const recipients = claimed.filter(({id}) => held.take(id));
-			const next = nextDue === null ? null : Date.parse(nextDue);
-			const result = {
-				count: recipients.length,
-				nextDue: recipients.length < claimed.length ? clock.now() : next,
-				warmedUp,
-			};
-			return {recipients, result};
-		},
+	get #lastsMs(): number {
+		return this.#options.attemptDeadlineMs + claimMarginMs;
+	}
 
-		/** Recipients past their lifetime, to be recorded; an empty list if the store fails. */
-		async claimAged(ids: readonly string[]): Promise<readonly Claimed[]> {
-			try {
-				const claimed = await options.claimAged(ids, attemptDeadlineMs + claimMarginMs);
-				return claimed.filter(({id}) => held.take(id));
-			} catch (error) {
-				observer.storeFailed(error);
-				held.doubt();
-				return [];
-			}
-		},
-
-		/** Resolves once the outcome of a claimed recipient is on stable storage, or the recipient is another daemon's. */
-		async record(recorded: JudgedTry): Promise<void> {
-			const isOurs = await write(recorded);
-			held.end(recorded.recipient.id);
-			// Outside the retries: a fault here is not the store's, and the outcome must not be written again.
-			try {
-				if (isOurs) {
-					observer.recorded(recorded);
-				} else {
-					observer.lost(recorded.recipient);
-				}
-			} catch (error) {
-				observer.faulted(error, recorded.recipient);
-			}
-		},
-
-		/** Whether an outcome waits for the store. */
-		get failing(): boolean {
-			return unwritten > 0;
-		},
-
-		/** Whether the store may have claims of this daemon that this process does not know. */
-		get isDoubtful(): boolean {
-			return held.isDoubtful;
-		},
-
-		/** Releases them and answers their queues. The store takes turns: by then all earlier claims are known. */
-		releaseUnknown: async (): Promise<readonly QueueKey[]> => (await held.releaseUnknown()) ?? [],
-	};
+	#failed(error: unknown): void {
+		this.#options.observer.storeFailed(error);
+		this.#held.doubt();
+	}
 }

@@ -3,7 +3,7 @@ import type {Clock} from '../kit/clock.ts';
 import type {Attachment, Tracking} from '../mail/message.ts';
 import {createForeignWork, type ForeignWorkOptions, type FromWorker, type ToWorker} from '../pool/foreign-work.ts';
 import type {Made, Unmade} from './attempt.ts';
-import {addTurn, type FairRing, takeTurn} from './turns.ts';
+import {addTurn, type FairRing, takeTurn} from './waiting-order.ts';
 
 /** Everything a maker needs for one copy, apart from what it caches: templates by version, DKIM keys by their ids. */
 export type MakeJob = {

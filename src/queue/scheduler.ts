@@ -4,21 +4,20 @@ import type {QueueKey, Route} from '../mail/route.ts';
 import {connectionsOf, type SiteChange} from '../pace/site-state.ts';
 import {storeRetryMs} from '../store/held-claims.ts';
 import type {AgedRecipient, Claimed} from '../store/queue/claims.ts';
-import {type AttemptSteps, attempt, type ConclusionsOptions, createConclusions, type Tried} from './attempt.ts';
+import {Attempts, type AttemptsOptions} from './attempt.ts';
 import {type ClaimPermit, DestinationQueues, type DestinationQueuesOptions} from './destination-queues.ts';
-import {createNotes, type NotesOptions} from './notes.ts';
-import {type ClaimsOptions, createClaims, type QueueObserver} from './queue-claims.ts';
+import {type NotesOptions, QueueNotes} from './notes.ts';
+import {type ClaimsOptions, QueueClaims, type QueueObserver} from './queue-claims.ts';
 import {reportSites, type Site, type SiteReport} from './site.ts';
 
 export type SchedulerOptions = DestinationQueuesOptions &
 	Pick<NotesOptions, 'noteSites' | 'noteWaits'> &
 	Omit<ExpiryOptions, 'canStore' | 'end'> &
 	ClaimsOptions &
-	ConclusionsOptions & {
+	AttemptsOptions & {
 		/** The route of a queue. A promise settles in bounded time, and rejects only if something of ours is broken. */
 		readonly routeOf: (key: QueueKey) => Route | Promise<Route>;
-		readonly steps: AttemptSteps;
-		/** Tells the SMTP workers how many connections the site may have from now on. */
+		/** Sets how many connections the SMTP workers may have to the site. */
 		readonly allow?: (site: Site, connections: number) => void;
 		/** Every queue with work and when it is due, in the store's form. */
 		readonly readWaitingQueues: () => Promise<ReadonlyArray<QueueKey & {readonly due: string}>>;
@@ -26,8 +25,6 @@ export type SchedulerOptions = DestinationQueuesOptions &
 		readonly readSuspensions: () => Promise<readonly string[]>;
 		/** When an operator resumed sites that backed off, by their names. */
 		readonly readResumed: () => Promise<ReadonlyMap<string, string>>;
-		/** Whether an error says that the store cannot be used now. */
-		readonly isUnavailable: (error: unknown) => boolean;
 		readonly observer: QueueObserver;
 	};
 
@@ -49,15 +46,15 @@ export function createScheduler(options: SchedulerOptions) {
 	const {clock, shares, observer} = options;
 	const moment = () => ({now: clock.now(), monotonic: clock.monotonic()});
 	const queues = new DestinationQueues(options);
-	const notes = createNotes({...options, queues, moment});
-	const claims = createClaims(options);
-	const {conclude, faulty, unsent, untried, endOf} = createConclusions({...options, now: options.steps.now});
-	const expiry = createExpiry({...options, canStore: () => !claims.failing, end: endUntried});
+	const notes = new QueueNotes({...options, queues, moment});
+	const claims = new QueueClaims(options);
+	const attempts = new Attempts(options);
+	const expiry = new Expiry({...options, canStore: () => !claims.failing, end: endUntried});
 	const running = new Set<Promise<void>>();
 	let state: 'idle' | 'running' | 'stopping' = 'idle';
 	let timers: NodeJS.Timeout[] = [];
 	let shareTimer: NodeJS.Timeout | undefined;
-	let turnPlanned = false;
+	let roundPlanned = false;
 	let lookUps = 0;
 	/** As it was at the last scan. */
 	let knownResumed: ReadonlyMap<string, string> | null = null;
@@ -76,9 +73,9 @@ export function createScheduler(options: SchedulerOptions) {
 	});
 
 	function plan(): void {
-		if (!turnPlanned) {
-			turnPlanned = true;
-			setImmediate(turn);
+		if (!roundPlanned) {
+			roundPlanned = true;
+			setImmediate(runRound);
 		}
 	}
 
@@ -88,8 +85,8 @@ export function createScheduler(options: SchedulerOptions) {
 		plan();
 	}
 
-	function turn(): void {
-		turnPlanned = false;
+	function runRound(): void {
+		roundPlanned = false;
 		go();
 	}
 
@@ -160,15 +157,15 @@ export function createScheduler(options: SchedulerOptions) {
 	}
 
 	async function work(permit: ClaimPermit, recipient: Claimed): Promise<void> {
-		const {end, ...recorded} = conclude(permit, recipient, await tryRecipient(permit, recipient));
+		const {recorded, end} = await attempts.run(permit, recipient, () => queues.travelTerms(permit, moment()));
 		await claims.record(recorded);
 		options.steps.recorded(recipient);
-		const then = moment();
+		const now = moment();
 		const {nextAttemptAt} = recorded.verdict;
 		if (nextAttemptAt !== null && state === 'running') {
-			queues.due(permit.queue, nextAttemptAt, then);
+			queues.due(permit.queue, nextAttemptAt, now);
 		}
-		const changes = queues.done(permit, end, then);
+		const changes = queues.done(permit, end, now);
 		if (changes.length > 0) {
 			siteChanged(permit.site, changes);
 		}
@@ -188,36 +185,12 @@ export function createScheduler(options: SchedulerOptions) {
 		options.allow?.(site, connectionsOf(site.state, clock.monotonic()));
 	}
 
-	/**
-	 * After a fault of ours the recipient is released, and after the second one it is errored. An unavailable store is no fault
-	 * of the recipient.
-	 */
-	async function tryRecipient(permit: ClaimPermit, recipient: Claimed): Promise<Tried> {
-		try {
-			const endsAt = endOf(recipient, permit.route);
-			const bounds = {
-				termsNow: () => queues.travelTerms(permit, moment()),
-				endsAt,
-				isOver: () => clock.now() >= endsAt,
-			};
-			return {...(await attempt(recipient, bounds, options.steps)), crashes: recipient.crashes};
-		} catch (error) {
-			const unavailable = options.isUnavailable(error);
-			if (unavailable) {
-				observer.storeFailed(error);
-			}
-			return unavailable
-				? {...unsent(recipient, {kind: 'released'}), made: null, crashes: recipient.crashes}
-				: faulty(recipient, error);
-		}
-	}
-
 	/** Recipients past their lifetime leave the queue without an attempt. */
 	async function endUntried(ids: readonly string[]): Promise<void> {
 		const recipients = await claims.claimAged(ids);
 		await Promise.all(
 			recipients.map(async recipient => {
-				const ended = untried(recipient, await options.ownRetryOf(recipient.destination));
+				const ended = attempts.untried(recipient, await options.ownRetryOf(recipient.destination));
 				await claims.record(ended);
 				const {nextAttemptAt} = ended.verdict;
 				if (nextAttemptAt !== null) {
@@ -379,22 +352,49 @@ const recipientsPerRestMs = 20;
 const recipientsPerPage = 1000;
 const recipientsPerEnd = 100;
 
-/** Ends recipients past their lifetime that wait: for their turn, their site, an operator. One that is being tried ends with its try. */
-function createExpiry(options: ExpiryOptions) {
-	const {retry, readShortestLifetime, readAged, clock, canStore, end, observer} = options;
-	let timer: NodeJS.Timeout | undefined;
-	let pass: Promise<void> = Promise.resolve();
-	let stopped = false;
+/** Ends waiting recipients past their lifetime, unless an operator holds them. One that is being tried ends with its attempt. */
+class Expiry {
+	readonly #options: ExpiryOptions;
+	#timer: NodeJS.Timeout | undefined;
+	#pass: Promise<void> = Promise.resolve();
+	#stopped = false;
+
+	constructor(options: ExpiryOptions) {
+		this.#options = options;
+	}
+
+	start(afterMs = restMs): void {
+		this.#timer = setTimeout(() => {
+			this.#pass = this.#look()
+				.catch(error => {
+					this.#options.observer.storeFailed(error);
+					return 0;
+				})
+				.then(looked => {
+					if (!this.#stopped) {
+						this.start(Math.min(Math.max(restMs, looked / recipientsPerRestMs), longestRestMs));
+					}
+				});
+		}, afterMs);
+	}
+
+	/** Resolves when the current pass is over. */
+	async stop(): Promise<void> {
+		this.#stopped = true;
+		clearTimeout(this.#timer);
+		await this.#pass;
+	}
 
 	/** Answers how many recipients it looked at. */
-	async function look(): Promise<number> {
+	async #look(): Promise<number> {
+		const {retry, readShortestLifetime, readAged, clock, canStore, end} = this.#options;
 		let looked = 0;
 		const now = clock.now();
 		const {lifetime} = retry();
 		const before = now - Math.min(lifetime, (await readShortestLifetime()) ?? lifetime);
-		for (let after = ''; !stopped && canStore(); ) {
+		for (let after = ''; !this.#stopped && canStore(); ) {
 			const page = await readAged({after, before, limit: recipientsPerPage});
-			const ends = await Promise.all(page.map(endOf));
+			const ends = await Promise.all(page.map(recipient => this.#endOf(recipient)));
 			const over = page.filter(({goes}, index) => goes && now >= (ends[index] as number));
 			for (let from = 0; from < over.length; from += recipientsPerEnd) {
 				await end(over.slice(from, from + recipientsPerEnd).map(({id}) => id));
@@ -409,33 +409,8 @@ function createExpiry(options: ExpiryOptions) {
 		return looked;
 	}
 
-	async function endOf({acceptedAt, destination, queue_lifetime_s: ofWorkspace}: AgedRecipient): Promise<number> {
-		return endOfLife(acceptedAt, lifetimeOf(await options.ownRetryOf(destination), retry().lifetime, ofWorkspace));
+	async #endOf({acceptedAt, destination, queue_lifetime_s: ofWorkspace}: AgedRecipient): Promise<number> {
+		const {retry, ownRetryOf} = this.#options;
+		return endOfLife(acceptedAt, lifetimeOf(await ownRetryOf(destination), retry().lifetime, ofWorkspace));
 	}
-
-	function schedule(afterMs: number): void {
-		timer = setTimeout(() => {
-			pass = look()
-				.catch(error => {
-					observer.storeFailed(error);
-					return 0;
-				})
-				.then(looked => {
-					if (!stopped) {
-						schedule(Math.min(Math.max(restMs, looked / recipientsPerRestMs), longestRestMs));
-					}
-				});
-		}, afterMs);
-	}
-
-	return {
-		start: (): void => schedule(restMs),
-
-		/** Resolves when the pass under way is over. */
-		async stop(): Promise<void> {
-			stopped = true;
-			clearTimeout(timer);
-			await pass;
-		},
-	};
 }

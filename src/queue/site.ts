@@ -15,7 +15,7 @@ import {
 	type SiteState,
 	setPace,
 } from '../pace/site-state.ts';
-import type {FairRing, Timed} from './turns.ts';
+import type {FairRing, Timed} from './waiting-order.ts';
 
 /**
  * `idle`: no mail is known to be due now. `looking`: its route is being found. `ready`: it waits for its turn at its site.

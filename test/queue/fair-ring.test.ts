@@ -1,5 +1,13 @@
 import test from 'ava';
-import {addTurn, endTurn, type FairRing, firstTurn, hasTurn, removeTurn, takeTurn} from '../../src/queue/turns.ts';
+import {
+	addTurn,
+	endTurn,
+	type FairRing,
+	firstTurn,
+	hasTurn,
+	removeTurn,
+	takeTurn,
+} from '../../src/queue/waiting-order.ts';
 
 /** A ring in which these wait, each named after its group and a number. */
 function ringOf(...items: string[]): FairRing<string> {

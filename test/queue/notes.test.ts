@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {Route} from '../../src/mail/route.ts';
 import {newSite} from '../../src/pace/site-state.ts';
-import {createNotes} from '../../src/queue/notes.ts';
+import {QueueNotes} from '../../src/queue/notes.ts';
 import {type DestinationQueue, newQueue, newSiteOf, noOtherNodes} from '../../src/queue/site.ts';
 import type {QueueWaitNote} from '../../src/store/queue/open-recipients.ts';
 import {routeTo} from '../helpers/routes.ts';
@@ -24,7 +24,7 @@ function queueAt(destination: string, changes: Partial<DestinationQueue> = {}): 
 
 function notesOf(waiting: () => Iterable<DestinationQueue>) {
 	const written: QueueWaitNote[] = [];
-	const notes = createNotes({
+	const notes = new QueueNotes({
 		queues: {waiting},
 		maxInFlight: 64,
 		noteSites: async () => {},
