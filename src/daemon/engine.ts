@@ -24,7 +24,7 @@ import {createRenderers} from '../queue/renderers.ts';
 import {createScheduler} from '../queue/scheduler.ts';
 import {noOtherNodes} from '../queue/site.ts';
 import {createSmtpWorkers} from '../queue/smtp-workers.ts';
-import {createPolicies, createRouter, ownAddresses} from '../routing/router.ts';
+import {openPolicies, ownAddresses, Router} from '../routing/router.ts';
 import {releaseUnknownClaims} from '../store/held-claims.ts';
 import {listAttachments, sizeAttachments} from '../store/messages.ts';
 import {type Claimed, claimAged, createClaimWrite, readAged, readShortestLifetime} from '../store/queue/claims.ts';
@@ -66,20 +66,7 @@ export function createEngine(context: Context, publicUrl: string) {
 	const attached = createPermits(mostAttached);
 	const letGo = createGarbage();
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock});
-	const router = createRouter({
-		settings,
-		destinations: context.destinations,
-		store,
-		vault: context.vault,
-		resolver,
-		policies: createPolicies({
-			...context,
-			resolver,
-			onStoreError: observer.storeFailed,
-			onPolicyFailure: observer.policyFailed,
-		}),
-		clock,
-	});
+	const router = new Router({...context, resolver, policies: openPolicies({...context, resolver})});
 	const now = () => storeTime(clock.now());
 	const queueWaitWrite = createQueueWaitWrite(boot);
 
@@ -160,7 +147,7 @@ export function createEngine(context: Context, publicUrl: string) {
 		writer: store.writer,
 		claimWrite: createClaimWrite(claiming),
 		claimAged: (ids, lastsMs) => store.writer.transaction(trx => claimAged(trx, claiming, ids, lastsMs)),
-		ownRetryOf: router.ownRetryOf,
+		ownRetryOf: destination => router.ownRetryOf(destination),
 		async readShortestLifetime() {
 			const usual = (await readShortestLifetime(store.reader)) ?? retry().lifetime;
 			return shortestLifetimeOf(context.destinations(), usual);
@@ -171,7 +158,7 @@ export function createEngine(context: Context, publicUrl: string) {
 		readWaitingQueues: () => readWaitingQueues(store.reader),
 		readSuspensions: () => readSuspensions(store.reader),
 		readResumed: () => readResumed(store.reader),
-		routeOf: router.routeOf,
+		routeOf: key => router.routeOf(key),
 		steps,
 		retry,
 		attemptDeadlineMs: settings.attemptDeadline,

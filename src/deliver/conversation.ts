@@ -35,7 +35,7 @@ export type Plan = {
 	readonly lockStep: boolean;
 };
 
-/** Ends a try from outside: its deadline, or a stop that spares mail whose data is under way. */
+/** Ends an attempt from outside: at its deadline, or by a stop that spares mail with data under way. */
 export type TryLimits = {
 	/** The connection that is in use from now on. */
 	readonly use: (connection: SmtpConnection) => void;

@@ -34,7 +34,7 @@ export type DailyShares = (address: string, provider: string) => number | null;
 
 type Plain = Omit<Route, 'warmUp'>;
 
-/** Files and the simulator: nobody is to be spared there. */
+/** Files and the simulator need no pace. */
 const localPace: Pace = {
 	connections: 64,
 	startConnections: 64,
@@ -45,8 +45,8 @@ const localPace: Pace = {
 };
 
 /**
- * Whether the MX hosts of a destination must be known to find its way: not where its mail goes to a smarthost whatever
- * they are (R1.8), nor where it does not leave the machine.
+ * Whether the route depends on the MX hosts of the destination: not if its mail goes to a smarthost anyway (R1.8), nor if
+ * it does not leave the machine.
  */
 export function needsHosts(
 	destination: string,
@@ -108,7 +108,7 @@ export function chooseRoute(
 	if (scarce === undefined) {
 		return {...route, warmUp: null};
 	}
-	// Which of the two families a mail goes by is known only when a host answers: the smaller share holds for both.
+	// IPv4 or IPv6 is decided at connect time, so both use the smaller share.
 	const least = others.reduce((a, b) => ((shareOf(b) as number) < (shareOf(a) as number) ? b : a), scarce);
 	const known = sourcesFor(
 		sources.filter(source => shareOf(source) === null),
@@ -203,14 +203,14 @@ function best<T>(items: readonly T[], worth: (item: T) => string): T[] {
 	return ranked.slice(0, 1).map(({item}) => item);
 }
 
-/** Names longer than this are cut and told apart by a hash: a domain may name twenty hosts of 250 characters. */
+/** Longer names are cut and end in a hash: a domain may name twenty hosts of 250 characters. */
 const longestName = 150;
-/** Nothing is sent to what else stands there, and it could be made to look like the name of another site. */
+/** Other names get no mail, and could imitate the name of another site. */
 const hostNames = /^[a-z0-9_.-]{1,253}$/;
 
 /**
- * The mail hosts of a domain in order of preference (equal ones by name), as DNS named them; the domain itself where it
- * has none, or where DNS said nothing of use.
+ * The mail hosts of a domain in order of preference (equal ones by name), as DNS named them; the domain itself without
+ * hosts, or if DNS gave no usable answer.
  */
 export function mxHosts(domain: string, answer: DnsAnswer<MxRecord>): readonly string[] {
 	const records = answer.kind === 'found' ? answer.records : [];
@@ -223,8 +223,8 @@ export function mxHosts(domain: string, answer: DnsAnswer<MxRecord>): readonly s
 }
 
 /**
- * One name for a set of hosts, whatever their order: domains with the same hosts have one site, and share its pace. What
- * the hosts have in common is said once: `(alt1|alt2)?.aspmx.l.google.com` are that host and two under it.
+ * One name for a set of hosts in any order: domains with the same hosts have one site, and share its pace. What
+ * the hosts have in common is written once: `(alt1|alt2)?.aspmx.l.google.com` are that host and two under it.
  */
 export function hostsName(hosts: readonly string[]): string {
 	const sorted = [...new Set(hosts)].sort();

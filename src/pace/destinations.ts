@@ -15,12 +15,12 @@ export type Provider = {
 	readonly retry: OwnRetry;
 };
 
-/** The destinations file, ready to be asked. Names are lower case, without dots at their ends. */
+/** The destinations file, parsed. Names are lower case, without a final dot. */
 export type Destinations = {
 	readonly byDomain: ReadonlyMap<string, Provider>;
 	readonly byMx: ReadonlyMap<string, Provider>;
 	readonly other: Provider;
-	/** For smarthosts, whatever mail goes there. */
+	/** For every smarthost. */
 	readonly smarthost: Pace;
 };
 
@@ -75,7 +75,7 @@ function longestMatch(entries: ReadonlyMap<string, Provider>, name: string): Pro
 export const longestPattern = 200;
 
 /**
- * A pattern of the destinations file: text that stands anywhere in a reply, whatever its case; `*` is anything between.
+ * A pattern of the destinations file: text anywhere in a reply, in any case; `*` is anything between.
  * What comes back matches in time linear in the reply: it is anchored, and each part is looked for once, from where the one
  * before it ended, in a lookahead that the engine never enters again.
  */

@@ -21,7 +21,7 @@ const mostComplained = 0.001;
 /** Shares of less than this many say nothing: one deferral of three mails is no 33 %. */
 const fewest = 20;
 
-/** What became of the conversations, and of the mail, of one day. */
+/** How the conversations and the mail of one day ended. */
 export type DayFigures = {
 	readonly conversations: number;
 	readonly deferred: number;

@@ -185,7 +185,7 @@ export class Capacity {
 	}
 }
 
-/** Sites that wait for their turn, each in the groups whose turn may bring it. */
+/** Sites that wait for a turn, each in the groups that may serve it. */
 class Row {
 	readonly #groupsOf = new Map<Site, readonly (string | null)[]>();
 	readonly #ring: FairRing<Site> = new Map();

@@ -64,14 +64,14 @@ export class DestinationQueues {
 	/** Destinations that an operator suspended. */
 	#suspended: ReadonlySet<string> = new Set();
 
-	/** Queues that have work, or whose next recipient is known. */
+	/** Queues with work, or with a known next recipient. */
 	readonly #queues = new Map<string, DestinationQueue>();
 	/** Queues with work due that is not being claimed, the longest waiting first. */
 	readonly #waiting = new Set<DestinationQueue>();
 	readonly #dueLater = new Agenda<DestinationQueue>();
 	/** Queues that wait for their route, workspaces in turn. */
 	readonly #unplaced: Record<'fresh' | 'backlog', FairRing<DestinationQueue>> = {fresh: new Map(), backlog: new Map()};
-	/** Placed queues whose route is to be looked up again. */
+	/** Placed queues with a route to be looked up again. */
 	readonly #stale = new Set<DestinationQueue>();
 	/** How often all routes were discarded. */
 	#renewals = 0;
@@ -209,7 +209,7 @@ export class DestinationQueues {
 		this.#wake(queue, now);
 	}
 
-	/** The next queue whose route is to be looked up; `backlog`: also one of mail that was tried before. `placed` follows. */
+	/** The next queue to look up the route of; `backlog`: also one of mail that was tried before. `placed` follows. */
 	nextToFind(backlog: boolean): DestinationQueue | undefined {
 		const [stale] = this.#stale;
 		const queue = takeTurn(this.#unplaced.fresh) ?? stale ?? (backlog ? takeTurn(this.#unplaced.backlog) : undefined);
@@ -334,7 +334,7 @@ export class DestinationQueues {
 		return permits;
 	}
 
-	/** The next queue of the turn. One whose share of the day is used up is placed at its overflow first. */
+	/** The next queue of the turn. A queue that has used up its share of the day is placed at its overflow first. */
 	#nextQueue({item: site, group}: Turn<Site>, rank: Rank, now: Moment): DestinationQueue | undefined {
 		const workspaceId = group ?? undefined;
 		for (;;) {

@@ -85,7 +85,7 @@ export type Site = Timed & {
 	readonly ready: Record<Rank, FairRing<DestinationQueue>>;
 	/** Queues placed here, ready or with recipients in flight. */
 	queues: number;
-	/** Queues that were placed here last and whose mail is due later. */
+	/** Queues that were placed here last and have mail due later. */
 	readonly resting: Set<DestinationQueue>;
 	/** Whether the store has a row of it. */
 	saved: boolean;
@@ -94,7 +94,7 @@ export type Site = Timed & {
 /** A smarthost takes mail as fast as it comes, and has to be kept fed. */
 const recipientsPerConnection = {mx: 4, relay: 13};
 const largestClaim = 100;
-/** Limits the workspaces whose turn may bring the site's: all workspaces there come by in turn. */
+/** Limits the workspaces a site waits for: all workspaces there come by in turn. */
 const mostWorkspaces = 16;
 
 export function newSiteOf(route: Omit<Route, 'warmUp'>, state: SiteState, saved: boolean): Site {
@@ -149,7 +149,7 @@ export function readyQueues({ready}: Site): DestinationQueue[] {
 	return ranks.flatMap(rank => [...ready[rank].values()].flatMap(queues => [...queues]));
 }
 
-/** The workspaces whose queues at the site have this rank now, the next ones first. */
+/** The workspaces with queues of this rank at the site, the next ones first. */
 export function readyWorkspaces(site: Site, rank: Rank): Array<string | null> {
 	const found = new Set<string | null>();
 	for (const one of ranks) {
@@ -176,7 +176,7 @@ export type SitesOptions = {
 	readonly shares: {readonly newShare: () => SiteShare | null};
 };
 
-/** Sites without work whose state is kept. */
+/** Sites without work that are kept. */
 const mostIdleSites = 10_000;
 
 /** The sites that have queues, or had some lately. */

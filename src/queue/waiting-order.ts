@@ -1,6 +1,6 @@
 /**
- * Who waits for a turn: groups take turns, and within a group its items. So a group with much to do never stands before
- * another one's. Items that need no groups share the group `null`.
+ * Items that wait for a turn: groups take turns, and within a group its items. So a group with many items never delays
+ * another one. Items that need no groups share the group `null`.
  */
 export type FairRing<Item> = Map<string | null, Set<Item>>;
 
@@ -31,7 +31,7 @@ export function removeTurn<Item>(ring: FairRing<Item>, group: string | null, ite
 	}
 }
 
-/** Whose turn it is, of this group if one is named. */
+/** The next turn, of this group if one is named. */
 export function firstTurn<Item>(ring: FairRing<Item>, ofGroup?: string | null): Turn<Item> | undefined {
 	const [group = null] = ofGroup === undefined ? ring.keys() : [ofGroup];
 	for (const item of ring.get(group) ?? []) {
@@ -52,7 +52,7 @@ export function endTurn<Item>(ring: FairRing<Item>, {group, item}: Turn<Item>): 
 	}
 }
 
-/** Takes the item whose turn it is, of this group if one is named; its group goes to the end. */
+/** Takes the item that is next, of this group if one is named; its group goes to the end. */
 export function takeTurn<Item>(ring: FairRing<Item>, ofGroup?: string | null): Item | undefined {
 	const turn = firstTurn(ring, ofGroup);
 	if (turn) {

@@ -54,78 +54,87 @@ type Found<T> = T | Promise<T>;
 /** What a workspace wants, and the same as it is stored, to see it change. */
 type StoredPreference = {readonly stored: string; readonly preference: Preference};
 
-/** Where each workspace's mail for a destination goes, and how fast. */
-export function createRouter(options: RouterOptions) {
-	const {settings, destinations, store, vault, resolver, policies, clock} = options;
-	const network = networkOf(settings);
-	const shares = createWarmUpShares({
-		warmUps: settings.warmUps,
-		relays: settings.relays,
-		reader: store.reader,
-		destinations,
-		clock,
-	});
-	const preferences = new LRUCache<string, Found<StoredPreference>>(atMost(10_000));
-	const routes = new LRUCache<string, Found<Route>>({...atMost(mostRoutes), ttl: freshMs});
+/** Where each workspace's mail for a destination goes, how fast, and when it is tried again. */
+export class Router {
+	readonly #options: RouterOptions;
+	readonly #network: Network;
+	readonly #shares: WarmUpShares;
+	readonly #preferences = new LRUCache<string, Found<StoredPreference>>(atMost(10_000));
+	readonly #routes = new LRUCache<string, Found<Route>>({...atMost(mostRoutes), ttl: freshMs});
 
-	async function readPreference(workspaceId: string): Promise<StoredPreference> {
-		const row = await findWorkspace(store.reader, workspaceId);
-		const stored = wishOf(row);
-		const route = row?.route ? openRoute(row.id, row.route, vault) : null;
-		return {stored, preference: {pool: row?.source_pool ?? null, route}};
+	constructor(options: RouterOptions) {
+		const {warmUps, relays} = options.settings;
+		this.#options = options;
+		this.#network = networkOf(options.settings);
+		this.#shares = new WarmUpShares({...options, warmUps, relays, reader: options.store.reader});
 	}
 
-	async function find({destination, workspaceId}: QueueKey): Promise<Route> {
-		const {preference} = await kept(preferences, workspaceId, () => readPreference(workspaceId));
-		const hostsCount = needsHosts(destination, preference, network, destinations());
+	/** At once where it is known. Rejects where the store cannot be read; where DNS does not answer, the site is the domain. */
+	routeOf(key: QueueKey): Found<Route> {
+		return kept(this.#routes, `${key.workspaceId} ${key.destination}`, () => this.#find(key));
+	}
+
+	/** A destination's own rules for retries, without its route. */
+	ownRetryOf(destination: string): Found<OwnRetry> {
+		const {destinations, resolver} = this.#options;
+		return ownRetryOf(destination, this.#network.delivery, destinations(), resolver);
+	}
+
+	/** Reads the workspaces' preferences again; answers whether one of them changed. */
+	async renew(): Promise<boolean> {
+		let changed = false;
+		for (const row of await listWorkspaces(this.#options.store.reader)) {
+			const known = await Promise.resolve(this.#preferences.get(row.id)).catch(() => undefined);
+			if (known && known.stored !== preferenceText(row)) {
+				this.#preferences.delete(row.id);
+				changed = true;
+			}
+		}
+		if (changed) {
+			this.#routes.clear();
+		}
+		return changed;
+	}
+
+	/** The destinations file changed. */
+	reload(): void {
+		this.#routes.clear();
+	}
+
+	async #find({destination, workspaceId}: QueueKey): Promise<Route> {
+		const {resolver, policies} = this.#options;
+		const destinations = this.#options.destinations();
+		const {preference} = await kept(this.#preferences, workspaceId, () => this.#readPreference(workspaceId));
+		const hostsCount = needsHosts(destination, preference, this.#network, destinations);
 		const hosts = hostsCount ? mxHosts(destination, await resolver.mx(destination)) : [destination];
-		const route = chooseRoute(destination, hosts, preference, network, destinations(), await shares.today());
+		const shares = await this.#shares.today();
+		const route = chooseRoute(destination, hosts, preference, this.#network, destinations, shares);
 		return hostsCount && route.terms.nextHop.kind === 'mx'
-			? obeying((await policies?.policyOf(destination)) ?? null, route)
+			? withPolicy((await policies?.policyOf(destination)) ?? null, route)
 			: route;
 	}
 
-	return {
-		/** At once where it is known. Rejects where the store cannot be read; where DNS does not answer, the site is the domain. */
-		routeOf: (key: QueueKey): Found<Route> => kept(routes, `${key.workspaceId} ${key.destination}`, () => find(key)),
-		/** Reads again what workspaces want; answers whether one of them wants something else than before. */
-		async renew(): Promise<boolean> {
-			let changed = false;
-			for (const row of await listWorkspaces(store.reader)) {
-				const known = await Promise.resolve(preferences.get(row.id)).catch(() => undefined);
-				if (known && known.stored !== wishOf(row)) {
-					preferences.delete(row.id);
-					changed = true;
-				}
-			}
-			if (changed) {
-				routes.clear();
-			}
-			return changed;
-		},
-		/** The destinations file changed. */
-		reload: (): void => routes.clear(),
-		/** A destination's own rules for retries, without its route. */
-		ownRetryOf: (destination: string): Found<OwnRetry> =>
-			ownRetryOf(destination, settings.delivery, destinations(), resolver),
-	};
+	async #readPreference(workspaceId: string): Promise<StoredPreference> {
+		const {store, vault} = this.#options;
+		const row = await findWorkspace(store.reader, workspaceId);
+		const route = row?.route ? openRoute(row.id, row.route, vault) : null;
+		return {stored: preferenceText(row), preference: {pool: row?.source_pool ?? null, route}};
+	}
 }
 
-export type Router = ReturnType<typeof createRouter>;
-
-/** The way with what the domain's policy asks of its hosts; a smarthost is none of them. */
-function obeying(mtaSts: MtaSts | null, {warmUp, ...route}: Route): Route {
+/** The route with what the domain's policy demands of its hosts. It does not apply to a smarthost. */
+function withPolicy(mtaSts: MtaSts | null, {warmUp, ...route}: Route): Route {
 	const obey = <T extends Pick<Route, 'terms'>>(one: T): T =>
 		one.terms.nextHop.kind === 'mx' ? {...one, terms: {...one.terms, mtaSts}} : one;
 	const overflow = warmUp?.overflow ?? null;
 	return {...obey(route), warmUp: warmUp && {...warmUp, overflow: overflow && obey(overflow)}};
 }
 
-function wishOf(row: Pick<Workspace, 'source_pool' | 'route'> | undefined): string {
+function preferenceText(row: Pick<Workspace, 'source_pool' | 'route'> | undefined): string {
 	return `${row?.source_pool ?? ''} ${row?.route ?? ''}`;
 }
 
-/** Remembers what is being found out and what was, but no failure. */
+/** Keeps what was found and what is being looked up, but no failure. */
 function kept<T extends object>(cache: LRUCache<string, Found<T>>, key: string, find: () => Promise<T>): Found<T> {
 	const known = cache.get(key);
 	if (known !== undefined) {
@@ -141,7 +150,7 @@ function kept<T extends object>(cache: LRUCache<string, Found<T>>, key: string, 
 	return finding;
 }
 
-/** What the settings say of how mail travels. */
+/** What the settings say about routes. */
 export function networkOf(settings: Settings): Network {
 	return {
 		delivery: settings.delivery,
@@ -162,7 +171,7 @@ function openRoute(workspaceId: string, stored: string, vault: Pick<Vault, 'open
 
 type WarmUpSharesOptions = {
 	readonly warmUps: readonly WarmUp[];
-	/** What they answer says nothing of the receivers. */
+	/** Their answers say nothing about the receivers. */
 	readonly relays: readonly Relay[];
 	readonly reader: Knex;
 	readonly destinations: () => Destinations;
@@ -173,18 +182,57 @@ type WarmUpSharesOptions = {
 const mostDays = 60;
 
 /**
- * What new sources may send today. A day is judged by what the store has of it: deferrals by the conversations with the
- * hosts of a provider, complaints by the mail of the whole system.
+ * What new sources may send today. A day is judged by the store's figures: deferrals by the conversations with the hosts of a
+ * provider, complaints by the mail of the whole system.
  */
-export function createWarmUpShares({warmUps, relays, reader, destinations, clock}: WarmUpSharesOptions) {
+export class WarmUpShares {
+	readonly #options: WarmUpSharesOptions;
 	/** By day, then by provider; a day that is over does not change. */
-	const days = new Map<string, Promise<ReadonlyMap<string, DayFigures>>>();
-	const smarthosts = new Set(relays.map(({host}) => host));
+	readonly #days = new Map<string, Promise<ReadonlyMap<string, DayFigures>>>();
 
-	async function read(day: string): Promise<ReadonlyMap<string, DayFigures>> {
+	constructor(options: WarmUpSharesOptions) {
+		this.#options = options;
+	}
+
+	/** Rejects where the store cannot be read. */
+	async today(): Promise<DailyShares> {
+		const {warmUps, clock} = this.#options;
+		const today = utcDay(clock.now());
+		const past = new Set(warmUps.flatMap(({start}) => daysBefore(start, today).slice(-mostDays)));
+		const figures = new Map<string, ReadonlyMap<string, DayFigures>>();
+		for (const day of past) {
+			figures.set(day, await this.#figuresOf(day));
+		}
+		return (address, provider) => {
+			const warmUp = warmUps.find(each => each.address === address);
+			if (warmUp === undefined) {
+				return null;
+			}
+			const ofProvider = [...figures].flatMap(([day, all]) => {
+				const one = all.get(provider);
+				return one === undefined ? [] : [[day, one] as const];
+			});
+			return shareOf(warmUp, today, new Map(ofProvider));
+		};
+	}
+
+	#figuresOf(day: string): Promise<ReadonlyMap<string, DayFigures>> {
+		let known = this.#days.get(day);
+		if (known === undefined) {
+			known = this.#read(day);
+			this.#days.set(day, known);
+			known.catch(() => this.#days.delete(day));
+		}
+		return known;
+	}
+
+	async #read(day: string): Promise<ReadonlyMap<string, DayFigures>> {
+		const {relays, reader, destinations} = this.#options;
 		const [hosts, complaints] = await Promise.all([readHostFigures(reader, day), readComplaintFigures(reader, day)]);
 		const figures = new Map<string, DayFigures>();
-		for (const {host, conversations, deferred} of hosts.filter(each => !smarthosts.has(each.host))) {
+		for (const {host, conversations, deferred} of hosts.filter(
+			each => !relays.some(relay => relay.host === each.host),
+		)) {
 			const {name} = mxProvider(destinations(), host);
 			const before = figures.get(name) ?? {conversations: 0, deferred: 0};
 			figures.set(name, {
@@ -195,39 +243,6 @@ export function createWarmUpShares({warmUps, relays, reader, destinations, clock
 		}
 		return figures;
 	}
-
-	function figuresOf(day: string): Promise<ReadonlyMap<string, DayFigures>> {
-		let known = days.get(day);
-		if (known === undefined) {
-			known = read(day);
-			days.set(day, known);
-			known.catch(() => days.delete(day));
-		}
-		return known;
-	}
-
-	return {
-		/** Rejects where the store cannot be read. */
-		async today(): Promise<DailyShares> {
-			const today = utcDay(clock.now());
-			const past = new Set(warmUps.flatMap(({start}) => daysBefore(start, today).slice(-mostDays)));
-			const figures = new Map<string, ReadonlyMap<string, DayFigures>>();
-			for (const day of past) {
-				figures.set(day, await figuresOf(day));
-			}
-			return (address, provider) => {
-				const warmUp = warmUps.find(each => each.address === address);
-				if (warmUp === undefined) {
-					return null;
-				}
-				const ofProvider = [...figures].flatMap(([day, all]) => {
-					const one = all.get(provider);
-					return one === undefined ? [] : [[day, one] as const];
-				});
-				return shareOf(warmUp, today, new Map(ofProvider));
-			};
-		},
-	};
 }
 
 type PoliciesOptions = {
@@ -236,21 +251,29 @@ type PoliciesOptions = {
 	readonly resolver: Resolver;
 	readonly version: string;
 	readonly clock: Clock;
-	readonly onPolicyFailure: (failure: PolicyFailure) => void;
-	readonly onStoreError: (error: unknown) => void;
+	readonly observer: {
+		readonly policyFailed: (failure: PolicyFailure) => void;
+		readonly storeFailed: (error: unknown) => void;
+	};
 };
 
 const fetchLimitMs = 60_000;
 
 /** The MTA-STS policies as the settings say, kept in the store; null: they are not obeyed. */
-export function createPolicies(options: PoliciesOptions): MtaStsPolicies | null {
-	const {settings, store, resolver, clock} = options;
+export function openPolicies({
+	settings,
+	store,
+	resolver,
+	version,
+	clock,
+	observer,
+}: PoliciesOptions): MtaStsPolicies | null {
 	if (!settings.mtaSts || settings.delivery === 'capture') {
 		return null;
 	}
 	const ca = extraCa(settings);
 	const write = (work: Parameters<Store['writer']['transaction']>[0]) =>
-		store.writer.transaction(work).catch(options.onStoreError);
+		store.writer.transaction(work).catch(observer.storeFailed);
 
 	return createMtaSts({
 		resolver,
@@ -262,7 +285,7 @@ export function createPolicies(options: PoliciesOptions): MtaStsPolicies | null 
 				minVersion: 'TLSv1.2',
 				...(ca === null ? {} : {ca: [...rootCertificates, ca]}),
 			}),
-			userAgent: `mailctl/${options.version}`,
+			userAgent: `mailctl/${version}`,
 			limitMs: fetchLimitMs,
 		}),
 		read: domain => findPolicy(store.reader, domain),
@@ -272,15 +295,15 @@ export function createPolicies(options: PoliciesOptions): MtaStsPolicies | null 
 			const {domain, failure: result} = failure;
 			const day = storeTime(clock.now()).slice(0, 10);
 			void write(trx => countTls(trx, [{day, domain, policy: 'sts', host: `mta-sts.${domain}`, result}]));
-			options.onPolicyFailure(failure);
+			observer.policyFailed(failure);
 		},
 		clock,
 	});
 }
 
 /**
- * The addresses where this system takes mail as an MX would: mail that leads there would come back to us (RFC 5321 §5.1).
- * None where the listener has another port than mail hosts have; all of the machine where it listens on all.
+ * The addresses where this system receives mail as a mail host: mail sent there would loop (RFC 5321 §5.1). Empty if the
+ * listener has another port than mail hosts; all addresses of the machine if it listens on all.
  */
 export function ownAddresses(
 	{inboundListen, mxPort}: Pick<Settings, 'inboundListen' | 'mxPort'>,
@@ -291,7 +314,7 @@ export function ownAddresses(
 	}
 	const {host} = inboundListen;
 	if (host !== '0.0.0.0' && host !== '::') {
-		// A name is not looked up: what it leads to may change, and a lab's listener is named by its address.
+		// A name is not looked up: its address may change, and a lab's listener is named by its address.
 		return isIP(host) === 0 ? [] : [canonical(host)];
 	}
 	// A socket on :: takes IPv4 too.

@@ -5,7 +5,7 @@ import {loadDestinations} from '../../src/config/destinations-file.ts';
 import {loadSettings} from '../../src/config/settings.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
-import {createPolicies, createRouter} from '../../src/routing/router.ts';
+import {openPolicies, Router} from '../../src/routing/router.ts';
 import {findPolicy} from '../../src/store/domains.ts';
 import type {Store} from '../../src/store/store.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
@@ -47,18 +47,20 @@ async function start(t: ExecutionContext, store: Store, env: Record<string, stri
 	const {settings} = loaded;
 	const resolver = createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock});
 	const failures: string[] = [];
-	const policies = createPolicies({
+	const policies = openPolicies({
 		settings,
 		store,
 		resolver,
 		version: '1',
 		clock: systemClock,
-		onPolicyFailure: ({reason}) => failures.push(reason),
-		onStoreError(error) {
-			throw error;
+		observer: {
+			policyFailed: ({reason}) => failures.push(reason),
+			storeFailed(error) {
+				throw error;
+			},
 		},
 	});
-	const routes = createRouter({
+	const routes = new Router({
 		settings,
 		destinations: () => loadDestinations(settings),
 		store,

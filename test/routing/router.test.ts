@@ -4,7 +4,7 @@ import {loadDestinations, parseDestinations} from '../../src/config/destinations
 import {loadSettings, type Settings} from '../../src/config/settings.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
-import {createRouter} from '../../src/routing/router.ts';
+import {Router} from '../../src/routing/router.ts';
 import {sealingIds} from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -47,7 +47,7 @@ async function start(t: Teardown, store: Store, env: Record<string, string> = {}
 	const settings = settingsOf({MAILCTL_DELIVERY: 'mx', ...env});
 	const resolver = createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock});
 	let destinations = loadDestinations(settings);
-	const routes = createRouter({
+	const routes = new Router({
 		settings,
 		destinations: () => destinations,
 		store,

@@ -4,7 +4,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {idTime} from '../../src/mail/ids.ts';
 import {parseRelayUrl} from '../../src/net/relay-url.ts';
 import {utcDay} from '../../src/pace/warm-up.ts';
-import {createWarmUpShares} from '../../src/routing/router.ts';
+import {WarmUpShares} from '../../src/routing/router.ts';
 import {readComplaintFigures, readHostFigures} from '../../src/store/queue/sites.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -69,7 +69,7 @@ storeTest(
 		let now = time + dayMs;
 		const clock = {now: () => now, monotonic: () => now};
 		const make = () =>
-			createWarmUpShares({
+			new WarmUpShares({
 				warmUps: [{address: '192.0.2.1', start, target: 1000}],
 				relays,
 				reader: store.reader,
@@ -100,7 +100,7 @@ storeTest(
 storeTest(test, 'nothing is read where no source is new', async (t, store) => {
 	const clock = {now: () => Date.now(), monotonic: () => 0};
 	const reader = store.reader;
-	const shares = createWarmUpShares({warmUps: [], relays: [], reader, destinations: () => destinations, clock});
+	const shares = new WarmUpShares({warmUps: [], relays: [], reader, destinations: () => destinations, clock});
 	const today = await shares.today();
 	t.is(today('192.0.2.1', 'google'), null);
 });

@@ -10,7 +10,7 @@ import {simulatorDomain} from '../../mail/simulator.ts';
 import type {Resolver} from '../../net/dns.ts';
 import type {Relay} from '../../net/relay-url.ts';
 import type {Destinations} from '../../pace/destinations.ts';
-import {createPolicies, createRouter, ownAddresses, type Router} from '../../routing/router.ts';
+import {openPolicies, ownAddresses, Router} from '../../routing/router.ts';
 import {readSite} from '../../store/queue/sites.ts';
 import {readAsked} from '../../store/recipients.ts';
 import {version} from '../program.ts';
@@ -212,17 +212,17 @@ export async function openRouter(session: Session, {policies}: {readonly policie
 	const store = await session.store();
 	const resolver = openResolver(session);
 	const destinations = destinationsNow(session);
-	const ignore = () => undefined; // A policy that cannot be had, or kept, is the daemon's to tell.
-	return createRouter({
+	const ignore = () => undefined; // The daemon reports a policy that cannot be fetched or stored.
+	return new Router({
 		settings,
 		destinations: () => destinations,
 		store,
 		vault: await session.vault(),
 		resolver,
 		policies: policies
-			? createPolicies({
+			? openPolicies({
 					...{settings, store, resolver, clock, version: version()},
-					...{onPolicyFailure: ignore, onStoreError: ignore},
+					observer: {policyFailed: ignore, storeFailed: ignore},
 				})
 			: null,
 		clock,
