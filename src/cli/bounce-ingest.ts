@@ -81,14 +81,13 @@ async function ingestStream(session: Session, rcptTo: readonly string[]): Promis
 	const progress = createProgress(session.terminal, session.tools.clock, 'mails');
 	try {
 		const mails = mailsOfStream(process.stdin, {single: rcptTo.length > 0});
-		await takeAll(
-			asFound(mails),
-			intake.takeIn,
-			nowAndThen(async () => {
-				progress.show(intake.counts.mails, null);
-				await intake.drain();
-			}),
-		);
+		const drain = nowAndThen(async () => {
+			progress.show(intake.counts.mails, null);
+			await intake.drain();
+		});
+		for await (const _ of takeAll(asFound(mails), intake.takeIn)) {
+			await drain();
+		}
 		await intake.end();
 	} finally {
 		progress.end();
@@ -149,12 +148,12 @@ async function ingestPaths(session: Session, paths: readonly string[], again: bo
 	});
 	let failure: unknown;
 	try {
-		await takeAll(mails, intake.takeIn, async ({checkpoint}: FoundInFiles) => {
-			if (checkpoint) {
-				reached.set(checkpoint.mailbox, JSON.stringify(checkpoint.position));
+		for await (const {mail} of takeAll(mails, intake.takeIn)) {
+			if (mail.checkpoint) {
+				reached.set(mail.checkpoint.mailbox, JSON.stringify(mail.checkpoint.position));
 			}
 			await drain();
-		});
+		}
 		await saveReached();
 		failure = await intake.end();
 	} finally {

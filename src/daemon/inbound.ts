@@ -5,10 +5,10 @@ import {Worker} from 'node:worker_threads';
 import {LRUCache} from 'lru-cache';
 import {extraCa} from '../config/ca.ts';
 import {createResolver} from '../dns/resolver.ts';
-import {askTogether, createJudgeAddressee, createOurDomains} from '../inbound/addressee.ts';
-import {createAllowances, type MailShare} from '../inbound/allowances.ts';
+import {askTogether, createJudgeAddressee, OurDomains} from '../inbound/addressee.ts';
+import {Allowances, type MailShare} from '../inbound/allowances.ts';
 import type {FoundMail} from '../inbound/found-mail.ts';
-import {nameOfMailbox, silenceMs} from '../inbound/imap.ts';
+import {nameOfMailbox, type Round, silenceMs} from '../inbound/imap.ts';
 import type {InboundListener, ReceivedMail} from '../inbound/inbound-listener.ts';
 import {followMailbox, mailboxFault, mailboxOf} from '../inbound/mailboxes.ts';
 import {createReader, createReading, createRecord} from '../inbound/reading.ts';
@@ -39,7 +39,7 @@ export function createInbound(context: Context) {
 	const {settings, live, store, clock, boot, observer} = context;
 	const {returnPathDomain, feedbackAddress, hostname} = settings;
 	const links = createLinks({keys: context.keys, publicUrl: '', random: randomBytes});
-	const domains = createOurDomains([returnPathDomain, hostname], () => listReturnPathHosts(store.reader));
+	const domains = new OurDomains([returnPathDomain, hostname], () => listReturnPathHosts(store.reader));
 	const takeIn = createTakeIn({writer: store.writer, node: boot, clock});
 	const recordReading = createRecord({
 		writer: store.writer,
@@ -135,7 +135,7 @@ export function createInbound(context: Context) {
 					tokenLifetimeMs: () => reportTokenMs(live().retentionDays),
 					clock,
 				}),
-				allowances: createAllowances({each: settings.inboundAllowance, untilRead, clock}),
+				allowances: new Allowances({each: settings.inboundAllowance, untilRead, clock}),
 				takeIn,
 				hasDisk: context.hasSpace,
 				observer: {...observer, inboundTaken},
@@ -189,11 +189,11 @@ function startMailboxPolling(
 	{settings, store, hasSpace, clock, observer: {mailLog, storeFailed}}: Context,
 	takeIn: (found: FoundMail) => Promise<Taken>,
 ) {
-	const {bounceMailbox, bounceMailboxInterval} = settings;
-	if (bounceMailbox === null) {
+	const {bounceMailbox: mailbox, bounceMailboxInterval} = settings;
+	if (mailbox === null) {
 		return null;
 	}
-	const name = nameOfMailbox(bounceMailbox);
+	const name = nameOfMailbox(mailbox);
 	const figures = {up: null as boolean | null, taken: 0, known: 0, failures: 0};
 	let reason = '';
 	const ofStore = new WeakSet();
@@ -207,8 +207,39 @@ function startMailboxPolling(
 		});
 	}
 
+	function mailboxRead({taken, known, cut}: Round, works: boolean): void {
+		if (works) {
+			if (figures.up === null) {
+				mailLog.mailboxOpened({mailbox: name});
+			} else if (!figures.up) {
+				mailLog.mailboxRecovered({mailbox: name});
+			}
+			figures.up = true;
+			reason = '';
+		}
+		figures.taken += taken;
+		figures.known += known;
+		if (taken + known > 0) {
+			mailLog.mailboxRead({mailbox: name, taken, known, cut});
+		}
+	}
+
+	const mailboxFailed = (error: unknown, waitMs: number): void => {
+		if (ofStore.has(error as object)) {
+			return;
+		}
+		const fault = mailboxFault(error, mailbox);
+		figures.up = false;
+		figures.failures++;
+		// Once, not at every try.
+		if (fault.reason !== reason) {
+			reason = fault.reason;
+			mailLog.mailboxFailed({mailbox: name, ...fault, retryMs: waitMs});
+		}
+	};
+
 	const following = followMailbox({
-		mailbox: mailboxOf(bounceMailbox, {
+		mailbox: mailboxOf(mailbox, {
 			async takeIn(found) {
 				if (!hasSpace()) {
 					const full = new Error('The disk has less free space than MAILCTL_MIN_FREE_DISK.');
@@ -225,40 +256,14 @@ function startMailboxPolling(
 						store.writer.transaction(trx => saveCheckpoint(trx, {mailbox: name, position, at: storeTime(clock.now())})),
 					),
 			},
-			onUnreadable: (path, error) => mailLog.mailUnreadable({mailbox: name, path}, error),
-			onUnwatched: error => mailLog.mailboxUnwatched({mailbox: name}, error),
+			observer: {
+				mailUnreadable: (path, error) => mailLog.mailUnreadable({mailbox: name, path}, error),
+				unwatched: error => mailLog.mailboxUnwatched({mailbox: name}, error),
+			},
 		}),
 		intervalMs: bounceMailboxInterval,
 		patienceMs: Math.min(Math.max(bounceMailboxInterval, shortestPatienceMs), silenceMs),
-		onRound({taken, known, cut}, works) {
-			if (works) {
-				if (figures.up === null) {
-					mailLog.mailboxOpened({mailbox: name});
-				} else if (!figures.up) {
-					mailLog.mailboxRecovered({mailbox: name});
-				}
-				figures.up = true;
-				reason = '';
-			}
-			figures.taken += taken;
-			figures.known += known;
-			if (taken + known > 0) {
-				mailLog.mailboxRead({mailbox: name, taken, known, cut});
-			}
-		},
-		onFailure(error, waitMs) {
-			if (ofStore.has(error as object)) {
-				return;
-			}
-			const fault = mailboxFault(error, bounceMailbox);
-			figures.up = false;
-			figures.failures++;
-			// Once, not at every try.
-			if (fault.reason !== reason) {
-				reason = fault.reason;
-				mailLog.mailboxFailed({mailbox: name, ...fault, retryMs: waitMs});
-			}
-		},
+		observer: {mailboxRead, mailboxFailed},
 	});
 	return {
 		figures: (): MailboxFigures => ({...figures}),

@@ -2,7 +2,7 @@ import type {X509Certificate} from 'node:crypto';
 import {createSecureContext, rootCertificates, type SecureContext} from 'node:tls';
 import type {Clock} from '../kit/clock.ts';
 import {printable} from '../mail/smtp-reply.ts';
-import {base64, createConceal, type Login, plainResponse} from '../net/credentials.ts';
+import {base64, conceal, type Login, plainResponse} from '../net/credentials.ts';
 import {isLoopbackAddress} from '../net/ip-address.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Dialogue} from './dialogue.ts';
@@ -227,8 +227,7 @@ async function logIn(
 	offered: readonly string[],
 	timeoutMs: number,
 ): Promise<Stop | null> {
-	const conceal = createConceal(login);
-	connection.changeReplies(({code, lines}) => ({code, lines: lines.map(conceal)}));
+	connection.changeReplies(({code, lines}) => ({code, lines: lines.map(line => conceal(login, line))}));
 	const stop = await authenticate(connection, login, offered, timeoutMs);
 	if (stop === null) {
 		connection.changeReplies(null);

@@ -4,14 +4,14 @@ import type {SignedId} from '../links/signed-id.ts';
 import {isOperatorAddress, parseDomain} from '../mail/address.ts';
 import {idTime} from '../mail/ids.ts';
 
-/** Who a mail may be for. `late`: a copy so old that it may have been removed, which leaves its token unproved. */
+/** Who a mail may be for. `late`: a recipient so old that its row may have been removed, which leaves its token unproved. */
 export type Role = 'return_path' | 'unsubscribe' | 'feedback' | 'operator' | 'late';
 
 export type Addressee = {
 	readonly role: Role;
 	/** As it is stored. */
 	readonly address: string;
-	/** The copy whose token it holds; null: nothing proves it to be about one. */
+	/** The recipient of ours that its token names; null if no token proves it. */
 	readonly recipient: string | null;
 };
 
@@ -24,11 +24,11 @@ export type JudgeAddressee = (address: string) => Promise<Judged>;
 
 type AddresseeOptions = {
 	readonly links: Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal'>;
-	readonly domains: OurDomains;
+	readonly domains: Pick<OurDomains, 'has'>;
 	/** Where domainless addresses are meant, and `doctor` tries a bounce. */
 	readonly returnPathDomain: string;
 	readonly feedbackAddress: string;
-	/** The address that a copy went to, as it was given; undefined: there is no such copy. */
+	/** The address of a recipient, as it was given; undefined if the recipient does not exist. */
 	readonly addressOf: (recipientId: string) => Promise<string | undefined>;
 	/** How long tokens are accepted, milliseconds. */
 	readonly tokenLifetimeMs: () => number;
@@ -37,7 +37,7 @@ type AddresseeOptions = {
 
 const feedback = 'fbl';
 
-/** Who gets mail here (R3.6): signed addresses of our copies, feedback, the operator; nobody else, and no relay. */
+/** Accepts mail for signed addresses of our recipients, feedback and the operator only (R3.6); relays nothing. */
 export function createJudgeAddressee(options: AddresseeOptions): JudgeAddressee {
 	const {links, domains, clock} = options;
 	const feedbackAddress = options.feedbackAddress.toLowerCase();
@@ -73,11 +73,11 @@ export function createJudgeAddressee(options: AddresseeOptions): JudgeAddressee 
 		if (sentTo !== undefined) {
 			return signed.verify(sentTo) ? 'right' : 'wrong';
 		}
-		// `mailctl doctor` offers a bounce for a copy that never was.
+		// `mailctl doctor` offers a bounce for a recipient that never existed.
 		if (signed.verify(`postmaster@${options.returnPathDomain}`)) {
 			return 'right';
 		}
-		// Gone since its time is over. A younger copy that is not there never was, or its workspace is deleted.
+		// Removed as its time is over. A younger one that is missing never existed, or its workspace is deleted.
 		return idTime(signed.id) < clock.now() - options.tokenLifetimeMs() ? 'late' : 'wrong';
 	}
 }
@@ -94,42 +94,36 @@ function partsOf(text: string, ownDomain: string): {local: string; domain: strin
 const unknown: Judged = {ok: false, reason: 'unknown', code: 550, text: '5.1.1 No such address here'};
 const foreign: Judged = {ok: false, reason: 'foreign', code: 550, text: '5.7.1 No mail is relayed here'};
 
-/** The domains at which mail is taken. */
-type OurDomains = {
-	readonly has: (domain: string) => Promise<boolean>;
+/** The domains for which mail is accepted: those of the settings, and those of the store, read at first use and after `forget`. */
+export class OurDomains {
+	readonly #fixed: ReadonlySet<string>;
+	readonly #read: () => Promise<readonly string[]>;
+	#stored: Promise<ReadonlySet<string>> | null = null;
+
+	constructor(fixed: readonly string[], read: () => Promise<readonly string[]>) {
+		this.#fixed = new Set(fixed.map(domain => domain.toLowerCase()));
+		this.#read = read;
+	}
+
+	async has(domain: string): Promise<boolean> {
+		if (this.#fixed.has(domain)) {
+			return true;
+		}
+		this.#stored ??= this.#read().then(domains => new Set(domains));
+		const stored = this.#stored;
+		try {
+			return (await stored).has(domain);
+		} catch (error) {
+			this.#stored = this.#stored === stored ? null : this.#stored;
+			throw error;
+		}
+	}
+
 	/** Domains were added or removed. */
-	readonly forget: () => void;
-};
-
-/**
- * @param fixed those of the settings
- * @param read those of the store; asked when they are needed first, and again after `forget`
- */
-export function createOurDomains(fixed: readonly string[], read: () => Promise<readonly string[]>): OurDomains {
-	const always = new Set(fixed.map(domain => domain.toLowerCase()));
-	let known: Promise<ReadonlySet<string>> | null = null;
-	return {
-		async has(domain) {
-			if (always.has(domain)) {
-				return true;
-			}
-			known ??= read().then(domains => new Set(domains));
-			const asked = known;
-			try {
-				return (await asked).has(domain);
-			} catch (error) {
-				known = known === asked ? null : known;
-				throw error;
-			}
-		},
-		forget() {
-			known = null;
-		},
-	};
+	forget(): void {
+		this.#stored = null;
+	}
 }
-
-/** Asks for one; undefined: there is none. */
-type Ask<Value> = (key: string) => Promise<Value | undefined>;
 
 type Asked<Value> = {
 	readonly key: string;
@@ -137,10 +131,10 @@ type Asked<Value> = {
 	readonly reject: (error: unknown) => void;
 };
 
-/** One query at a time: whoever asks meanwhile shares the next one. */
+/** Looks keys up, one query at a time: keys that come meanwhile share the next query. Undefined for a key without a value. */
 export function askTogether<Value>(
 	askAll: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
-): Ask<Value> {
+): (key: string) => Promise<Value | undefined> {
 	let waiting: Array<Asked<Value>> = [];
 	let asking = false;
 

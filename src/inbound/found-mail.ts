@@ -15,8 +15,8 @@ export type FoundMail = {
 export const longestMail = 10 * 1024 * 1024;
 
 /**
- * What is read of a larger one. A report tells first and returns the mail last, so that its beginning says all; the rest
- * would only fill the store.
+ * What is read of a larger one. A report begins with its own words and returns the mail last, so its beginning says all; the
+ * rest would only fill the store.
  */
 const partOfLarger = 1024 * 1024;
 
@@ -27,7 +27,7 @@ export function foundMail(source: InboundSource, bytes: Buffer, size: number): F
 	return {source, raw, mailFrom: returnPathOf(raw), cut};
 }
 
-/** Return-Path stands among the first fields (RFC 5321 §4.4). */
+/** Return-Path is among the first fields (RFC 5321 §4.4). */
 const longestTrace = 16 * 1024;
 
 function returnPathOf(raw: Buffer): string | null {
@@ -39,7 +39,7 @@ const [lf, cr] = [0x0a, 0x0d];
 
 /**
  * A stored mail as it went over the wire: each line ends with CRLF, the last one too. So the same mail has the same digest
- * wherever it lay. CRs that stand alone stay as they are.
+ * wherever it lay. A lone CR stays as it is.
  */
 export function wireForm(stored: Buffer): Buffer {
 	const bare = bareLineFeeds(stored);

@@ -3,20 +3,21 @@ import type {ImapFlow, ImapFlowError} from 'imapflow';
 import type {BounceMailbox} from '../config/urls.ts';
 import {unprintable} from '../kit/unprintable.ts';
 import {withoutAdvice} from '../mail/tls-result.ts';
-import {createConceal} from '../net/credentials.ts';
+import {conceal} from '../net/credentials.ts';
 import {type FoundMail, foundMail, longestMail} from './found-mail.ts';
 import {type Taken, takeAll} from './take-in.ts';
 
 const unsafe = new RegExp(`[${unprintable}]+`, 'gu');
 
-/** Where what was read of a mailbox is written down, see `mailbox_checkpoints`. */
+/** How far a mailbox was read, see `mailbox_checkpoints`. */
 export type Checkpoint = {
 	readonly load: () => Promise<string | null>;
 	readonly save: (position: string) => Promise<void>;
 };
 
-/** What reading brought: mails that are new here, mails that were there already, and of these those too large to be read whole. */
-export type Round = {readonly taken: number; readonly known: number; readonly cut: number};
+type Counting = {taken: number; known: number; cut: number};
+/** Counts of one reading of a mailbox: mails that are new here, mails that were known, and of both those too large to be read whole. */
+export type Round = Readonly<Counting>;
 
 type TakeNewOptions = {
 	readonly checkpoint: Checkpoint;
@@ -25,13 +26,13 @@ type TakeNewOptions = {
 	readonly signal: AbortSignal;
 };
 
-/** So many mails are fetched by a command; then it is written down that they were. */
+/** Mails that one command fetches; then the checkpoint moves. */
 const mailsAtOnce = 100;
 
 /**
- * Takes in what came into the open folder since the last time (RFC 3501 §2.3.1.1: UIDs only ever grow, while UIDVALIDITY is
- * the same; otherwise all is read anew, and what was there before is recognized). What is taken in is on stable storage before
- * the checkpoint moves.
+ * Stores what came into the open folder since the last time (RFC 3501 §2.3.1.1: UIDs only ever grow, while UIDVALIDITY is
+ * the same; otherwise all is read again, and known mails are recognized). Mails are on stable storage before the checkpoint
+ * moves.
  */
 export async function takeNewOfFolder(client: ImapFlow, {checkpoint, takeIn, signal}: TakeNewOptions): Promise<Round> {
 	const validity = validityOf(client);
@@ -41,10 +42,9 @@ export async function takeNewOfFolder(client: ImapFlow, {checkpoint, takeIn, sig
 	const uids = await uidsAfter(client, last);
 	for (let at = 0; at < uids.length && !signal.aborted; at += mailsAtOnce) {
 		const some = uids.slice(at, at + mailsAtOnce);
-		await takeAll(fetchMails(client, some), takeIn, ({found}, {isNew}) => {
-			round[isNew ? 'taken' : 'known']++;
-			round.cut += found.cut ? 1 : 0;
-		});
+		for await (const {mail, taken} of takeAll(fetchMails(client, some), takeIn)) {
+			count(round, mail.found, taken);
+		}
 		// A lost connection ends a fetch without a word: what was not fetched must not be passed over.
 		validityOf(client);
 		await checkpoint.save(`${validity}:${some.at(-1)}`);
@@ -52,7 +52,13 @@ export async function takeNewOfFolder(client: ImapFlow, {checkpoint, takeIn, sig
 	return round;
 }
 
-/** Throws where the connection, and with it the folder, is gone. */
+/** Counts a mail that is stored. */
+export function count(round: Counting, {cut}: FoundMail, {isNew}: Taken): void {
+	round[isNew ? 'taken' : 'known']++;
+	round.cut += cut ? 1 : 0;
+}
+
+/** Throws if the connection, and with it the folder, is lost. */
 function validityOf({mailbox}: ImapFlow): string {
 	if (mailbox === false) {
 		throw new Error('the connection was lost');
@@ -89,7 +95,7 @@ export type ImapMailbox = Extract<BounceMailbox, {kind: 'imap'}>;
 const kibibyte = 1024;
 const connectMs = 30_000;
 const greetingMs = 30_000;
-/** A mailbox that brings nothing for so long while it is opened or read hangs. */
+/** A mailbox that sends nothing for this time while it is opened or read hangs. */
 export const silenceMs = 60_000;
 /** Routers and servers forget a connection that says nothing; it is far below RFC 2177's half hour. */
 const idleMs = 4 * 60_000;
@@ -106,8 +112,8 @@ export function nameOfMailbox(mailbox: BounceMailbox): string {
 }
 
 /**
- * Connects, logs in and opens the folder for reading only: nothing in it changes. Rejects where that fails, see
- * `imapFault`, and where `signal` says to stop. `ca`: PEM of authorities to trust besides the public ones.
+ * Connects, logs in and opens the folder for reading only: nothing in it changes. Rejects if that fails, see `imapFault`,
+ * and if `signal` aborts. `ca`: PEM of authorities to trust in addition to the public ones.
  */
 export async function openFolder(mailbox: ImapMailbox, ca: string | null, signal?: AbortSignal): Promise<ImapFlow> {
 	const {ImapFlow} = await import('imapflow');
@@ -125,14 +131,14 @@ export async function openFolder(mailbox: ImapMailbox, ca: string | null, signal
 		disableCompression: true,
 		connectionTimeout: connectMs,
 		greetingTimeout: greetingMs,
-		// Beyond it: who reads gives up first, and says why.
+		// Longer: the reader gives up first, and says why.
 		socketTimeout: 2 * silenceMs,
 		maxIdleTime: idleMs,
 		maxLineLength: 16 * kibibyte * kibibyte,
 		maxLiteralSize: longestMail + 64 * kibibyte,
 		maxResponseSize: longestMail + 17 * kibibyte * kibibyte,
 	});
-	// Whoever waits for a command hears of it there.
+	// The command under way rejects with it.
 	client.on('error', () => undefined);
 	const close = () => client.close();
 	signal?.addEventListener('abort', close);
@@ -148,7 +154,7 @@ export async function openFolder(mailbox: ImapMailbox, ca: string | null, signal
 	}
 }
 
-/** Why a mailbox cannot be read, and how to mend it. */
+/** Why a mailbox cannot be read, and the fix. */
 export type MailboxFault = {readonly reason: string; readonly fix: string};
 
 const untrusted = /^(DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|CERT_|ERR_TLS_CERT_|HOSTNAME_MISMATCH|INVALID_CA)/;
@@ -161,7 +167,7 @@ export function imapFault(thrown: unknown, mailbox: ImapMailbox): MailboxFault {
 	const code = error.code ?? '';
 	const said = [error.responseText ?? error.reason, typeof error.response === 'string' ? error.response : undefined];
 	// Some servers repeat what they refuse.
-	const words = clean(createConceal(mailbox)(said.find(Boolean) ?? withoutAdvice(error.message)));
+	const words = clean(conceal(mailbox, said.find(Boolean) ?? withoutAdvice(error.message)));
 	if (error.authenticationFailed) {
 		return {
 			reason: `${where} refuses the log-in: ${words}`,

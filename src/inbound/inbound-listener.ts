@@ -5,7 +5,7 @@ import type {Allowances, MailShare} from './allowances.ts';
 import {announcedSize, noDisk, reply, storeFails, tooMany} from './guarded-server.ts';
 import {isLooping, type Refused} from './receive-mail.ts';
 import {type ListenerLimits, type ListenerOptions, type Session, SmtpListener, usualLimits} from './smtp-listener.ts';
-import {shortKey, type TakeIn, type TakenIn} from './take-in.ts';
+import {shortKey, type TakeIn, type Taken} from './take-in.ts';
 
 /** A mail that the listener answered with 250. */
 export type ReceivedMail = {
@@ -14,7 +14,7 @@ export type ReceivedMail = {
 	readonly size: number;
 	readonly tls: string | null;
 	/** Null: it went round in circles and was dropped. */
-	readonly taken: TakenIn | null;
+	readonly taken: Taken | null;
 	/** Its share of the allowances. */
 	readonly share: MailShare;
 };

@@ -8,7 +8,7 @@ export type MailFile = {
 	readonly path: string;
 	/** In octets. */
 	readonly size: number;
-	/** A file of a Maildir holds one mail, whatever its first line looks like. */
+	/** A file of a Maildir holds one mail, even if its first line looks like that of an mbox. */
 	readonly inMaildir: boolean;
 	/** Only a file that was named may be a link. */
 	readonly links: Links;
@@ -17,7 +17,7 @@ export type MailFile = {
 /**
  * The files that may hold mail: the file itself, or all in a folder and those below it, in the order of their names. Of a
  * Maildir they are those of `new` and `cur`. Hidden files and links are left out. A folder that cannot be listed is named
- * in place of its files: whoever opens it hears why. Throws where `path` leads nowhere.
+ * in place of its files: opening it fails with the reason. Throws if `path` does not exist.
  */
 export async function* mailFiles(path: string): AsyncGenerator<MailFile> {
 	const found = await stat(path);
@@ -80,7 +80,7 @@ async function isFolder(path: string): Promise<boolean> {
 	);
 }
 
-/** The names of the mails in a part of a Maildir, oldest first: a name begins with the time. What lies in `tmp` is none yet. */
+/** The names of the mails in a part of a Maildir, oldest first: a name begins with the time. What lies in `tmp` is not complete. */
 export async function namesIn(folder: string, part: 'new' | 'cur'): Promise<string[]> {
 	const entries = await readdir(join(folder, part), {withFileTypes: true});
 	return entries
@@ -109,13 +109,12 @@ export async function readMailFile(path: string, source: FoundMail['source'], li
 }
 
 /**
- * The mails of `new`; one that another reader was faster with is passed over, one that cannot be read is told and left
- * where it is.
+ * The mails of `new`. Passes over one that another reader took; reports one that cannot be read, which stays where it is.
  */
 export async function* newMails(
 	folder: string,
 	signal: AbortSignal,
-	onUnreadable: (path: string, error: unknown) => void,
+	observer: {readonly mailUnreadable: (path: string, error: unknown) => void},
 ): AsyncGenerator<FoundInFile & {readonly name: string}> {
 	for (const name of await namesIn(folder, 'new')) {
 		if (signal.aborted) {
@@ -124,7 +123,7 @@ export async function* newMails(
 		const path = join(folder, 'new', name);
 		const found = await readMailFile(path, 'maildir', 'refuse').catch((error: NodeJS.ErrnoException) => {
 			if (error.code !== 'ENOENT') {
-				onUnreadable(path, error);
+				observer.mailUnreadable(path, error);
 			}
 			return null;
 		});

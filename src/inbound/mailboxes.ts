@@ -5,6 +5,7 @@ import {inTime} from '../kit/in-time.ts';
 import type {FoundMail} from './found-mail.ts';
 import {
 	type Checkpoint,
+	count,
 	type ImapMailbox,
 	imapFault,
 	type MailboxFault,
@@ -15,15 +16,23 @@ import {
 import {isMaildir, newMails, putAside} from './mail-files.ts';
 import {type Taken, takeAll} from './take-in.ts';
 
+export type MailboxObserver = {
+	/** The mailbox was read. `works`: it also answers after a rest; until then one that hung does not count as repaired. */
+	readonly mailboxRead: (round: Round, works: boolean) => void;
+	/** The mailbox cannot be read; it is tried again after this time, milliseconds, at least. */
+	readonly mailboxFailed: (error: unknown, waitMs: number) => void;
+	/** A mail of a Maildir cannot be read; it stays where it is. */
+	readonly mailUnreadable: (path: string, error: unknown) => void;
+	/** The system cannot watch the folder, so that new mail waits for the interval; reported once. */
+	readonly unwatched: (error: unknown) => void;
+};
+
 type MailboxOptions = {
 	readonly takeIn: (found: FoundMail) => Promise<Taken>;
 	readonly checkpoint: Checkpoint;
-	/** PEM of authorities to trust besides the public ones. */
+	/** PEM of authorities to trust in addition to the public ones. */
 	readonly ca: string | null;
-	/** A mail that cannot be read is left where it is. */
-	readonly onUnreadable: (path: string, error: unknown) => void;
-	/** The system cannot watch the folder, so that what comes waits for the interval; said once. */
-	readonly onUnwatched: (error: unknown) => void;
+	readonly observer: Pick<MailboxObserver, 'mailUnreadable' | 'unwatched'>;
 	readonly watch?: typeof watchFolder;
 };
 
@@ -32,7 +41,7 @@ export function mailboxOf(mailbox: BounceMailbox, options: MailboxOptions): Mail
 	return mailbox.kind === 'imap' ? imapMailbox(mailbox, options) : maildirMailbox(mailbox.path, options);
 }
 
-/** Why it cannot be read, and how to mend it; never the password. */
+/** Why it cannot be read, and the fix; never the password. */
 export function mailboxFault(error: unknown, mailbox: BounceMailbox): MailboxFault {
 	return mailbox.kind === 'imap' ? imapFault(error, mailbox) : maildirFault(error, mailbox.path);
 }
@@ -77,19 +86,16 @@ function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOpti
 	};
 }
 
-/** The folder itself is at fault, which reading it will tell. */
+/** Faults of the folder itself, which reading it will report. */
 const ofFolder: ReadonlySet<unknown> = new Set(['ENOENT', 'ENOTDIR', 'EACCES', 'EPERM']);
 
-function maildirMailbox(
-	folder: string,
-	{takeIn, onUnreadable, onUnwatched, watch = watchFolder}: MailboxOptions,
-): Mailbox {
-	let told = false;
+function maildirMailbox(folder: string, {takeIn, observer, watch = watchFolder}: MailboxOptions): Mailbox {
+	let isReported = false;
 
 	function unwatched(error: unknown): void {
-		if (!told && !ofFolder.has((error as NodeJS.ErrnoException).code)) {
-			told = true;
-			onUnwatched(error);
+		if (!isReported && !ofFolder.has((error as NodeJS.ErrnoException).code)) {
+			isReported = true;
+			observer.unwatched(error);
 		}
 	}
 
@@ -112,15 +118,10 @@ function maildirMailbox(
 			return {
 				async takeNew(signal, more) {
 					const round = {taken: 0, known: 0, cut: 0};
-					await takeAll(
-						newMails(folder, signal, onUnreadable),
-						noting(takeIn, more),
-						async ({found, name}, {isNew}) => {
-							await putAside(folder, name);
-							round[isNew ? 'taken' : 'known']++;
-							round.cut += found.cut ? 1 : 0;
-						},
-					);
+					for await (const {mail, taken} of takeAll(newMails(folder, signal, observer), noting(takeIn, more))) {
+						await putAside(folder, mail.name);
+						count(round, mail.found, taken);
+					}
 					return round;
 				},
 				listen: () => undefined,
@@ -149,7 +150,7 @@ export type Mailbox = {
 };
 
 type OpenMailbox = {
-	/** Takes in what is new, and calls `more` while something comes; rejects where the mailbox or the store fails. */
+	/** Stores new mails, and calls `more` while something comes; rejects if the mailbox or the store fails. */
 	readonly takeNew: (signal: AbortSignal, more: () => void) => Promise<Round>;
 	/** Begins to listen for what comes. */
 	readonly listen: () => void;
@@ -161,19 +162,16 @@ type FollowOptions = {
 	readonly mailbox: Mailbox;
 	/** Between two looks, milliseconds. */
 	readonly intervalMs: number;
-	/** A mailbox that brings nothing for so long while it is opened or read hangs, milliseconds. */
+	/** A mailbox that sends nothing for this time while it is opened or read hangs, milliseconds. */
 	readonly patienceMs: number;
-	/** `works`: it also answers after a rest; until then one that hung is not taken for repaired. */
-	readonly onRound: (round: Round, works: boolean) => void;
-	/** The mailbox cannot be read; it is tried again after so many milliseconds, at least. */
-	readonly onFailure: (error: unknown, waitMs: number) => void;
+	readonly observer: Pick<MailboxObserver, 'mailboxRead' | 'mailboxFailed'>;
 };
 
 /** After a failure: one second, doubled each time. */
 const [firstWaitMs, longestWaitMs] = [1000, 5 * 60_000];
-/** So often in a row a connection that worked may be lost without a word. */
+/** Times in a row that a connection that worked may be lost without a report. */
 const mostSilent = 3;
-/** Servers lock out whoever fails to log in often. */
+/** Servers lock out users that often fail to log in. */
 const isLockedOut = (error: unknown) => (error as {authenticationFailed?: boolean}).authenticationFailed === true;
 
 class HangsError extends Error {
@@ -190,7 +188,7 @@ export function inPatience<Result>(patienceMs: number, work: (more: () => void) 
  * Follows a mailbox until it is stopped: reads what is new, waits until it is woken or the interval is over, opens it again
  * when it was lost. A connection that worked and is lost is no failure yet, for mail servers are restarted; one that hangs is.
  */
-export function followMailbox({mailbox, intervalMs, patienceMs, onRound, onFailure}: FollowOptions) {
+export function followMailbox({mailbox, intervalMs, patienceMs, observer}: FollowOptions) {
 	const stopping = new AbortController();
 	const {signal} = stopping;
 	let opened: OpenMailbox | null = null;
@@ -219,7 +217,7 @@ export function followMailbox({mailbox, intervalMs, patienceMs, onRound, onFailu
 		});
 	}
 
-	/** One that hangs is told to stop: its log-in may be under way. */
+	/** Stops one that hangs: its log-in may be under way. */
 	async function open(woken: () => void): Promise<OpenMailbox> {
 		const giveUp = new AbortController();
 		try {
@@ -230,18 +228,18 @@ export function followMailbox({mailbox, intervalMs, patienceMs, onRound, onFailu
 		}
 	}
 
-	/** Reads until the mailbox is lost, and rejects then; `onRead` hears how often it was read. */
-	async function read(onRead: (times: number) => void): Promise<void> {
+	/** Reads until the mailbox is lost, and rejects then; counts how often it was read. */
+	async function read(counted: {times: number}): Promise<void> {
 		let lost = false;
 		const current = await open(() => lost || wake());
 		opened = current;
 		try {
-			for (let times = 1; !signal.aborted; times++) {
+			while (!signal.aborted) {
 				awake = false;
 				const round = await inPatience(patienceMs, more => current.takeNew(signal, more));
-				hung &&= times === 1;
-				onRound(round, !hung);
-				onRead(times);
+				counted.times++;
+				hung &&= counted.times === 1;
+				observer.mailboxRead(round, !hung);
 				current.listen();
 				await rest(intervalMs);
 			}
@@ -255,22 +253,20 @@ export function followMailbox({mailbox, intervalMs, patienceMs, onRound, onFailu
 	async function run(): Promise<void> {
 		let failures = 0;
 		while (!signal.aborted) {
-			let worked = false;
+			const counted = {times: 0};
 			try {
-				await read(times => {
-					worked = true;
-					// One that is lost at once each time is no good connection.
-					failures = times > 1 ? 0 : failures;
-				});
+				await read(counted);
 			} catch (error) {
 				if (signal.aborted) {
 					return;
 				}
+				// One that is lost at once each time is no good connection.
+				failures = counted.times > 1 ? 0 : failures;
 				const waitMs = isLockedOut(error) ? longestWaitMs : Math.min(firstWaitMs * 2 ** failures, longestWaitMs);
 				failures++;
 				hung ||= error instanceof HangsError;
-				if (!worked || hung || failures > mostSilent) {
-					onFailure(error, waitMs);
+				if (counted.times === 0 || hung || failures > mostSilent) {
+					observer.mailboxFailed(error, waitMs);
 				}
 				awake = false;
 				await rest(waitMs);

@@ -22,7 +22,7 @@ const fromLine = new RegExp(
 	`^From (?:\\S.{0,900} )?${weekday},? +(?:${month} +\\d\\d? +${time} .{0,40}\\d{4}|\\d\\d? +${month} +\\d{4} +${time})(?: .{0,40})?$`,
 	'i',
 );
-/** A line that is longer is none of these. */
+/** A longer line is no `From ` line. */
 const longestLine = 1000;
 
 /**
@@ -37,41 +37,58 @@ const mark = Buffer.from('\nFrom ');
 const [newline, space] = [0x0a, 0x20];
 
 /**
- * Splits an mbox that comes piece by piece, from a `From ` line at `offset` of the file on. A mail is kept in memory up to
- * `longest` octets, the rest is counted. Content-Length is not looked at: what writes it is often wrong, and the lines of a
- * mail that would be taken for the next one are quoted.
+ * Splits an mbox that comes piece by piece, from a `From ` line at `offset` of the file on. Keeps up to `longest` octets of a
+ * mail in memory and counts the rest. Ignores Content-Length: what writes it is often wrong, and the lines of a mail that
+ * would be taken for the next one are quoted.
  */
-export function createMboxSplitter(longest: number, offset = 0) {
+export class MboxSplitter {
+	readonly #longest: number;
 	// What is to be looked at again, and how much of it belongs to a mail already. The first `From ` line begins like all
-	// others once a line end stands before it.
-	let rest: Buffer = Buffer.from('\n');
-	let restAt = offset - 1;
-	let added = 1;
-	let current: {readonly offset: number; readonly line: string} = {offset, line: ''};
-	let parts: Buffer[] = [];
-	let size = 0;
+	// others once a line end precedes it.
+	#rest: Buffer = Buffer.from('\n');
+	#restAt: number;
+	#added = 1;
+	#current: Pick<MboxMail, 'offset' | 'line'>;
+	#parts: Buffer[] = [];
+	#size = 0;
 
-	function add(bytes: Buffer): void {
-		const room = longest - size;
-		if (room > 0 && bytes.length > 0) {
-			parts.push(bytes.subarray(0, room));
-		}
-		size += bytes.length;
+	constructor(longest: number, offset = 0) {
+		this.#longest = longest;
+		this.#restAt = offset - 1;
+		this.#current = {offset, line: ''};
 	}
 
-	/** The mail that ends here; none where nothing but empty lines were read. */
-	function finish(): MboxMail[] {
-		const bytes = Buffer.concat(parts);
-		const whole = size <= longest ? withoutLastLine(bytes) : bytes;
-		const mail = {...current, bytes: unquoted(whole), size: size - (bytes.length - whole.length)};
-		parts = [];
-		size = 0;
+	/** The mails that this piece completes. */
+	push(chunk: Buffer): MboxMail[] {
+		return this.#split(Buffer.concat([this.#rest, chunk]), false);
+	}
+
+	/** The last mail, which may be incomplete. */
+	end(): MboxMail[] {
+		return [...this.#split(this.#rest, true), ...this.#finish()];
+	}
+
+	#add(bytes: Buffer): void {
+		const room = this.#longest - this.#size;
+		if (room > 0 && bytes.length > 0) {
+			this.#parts.push(bytes.subarray(0, room));
+		}
+		this.#size += bytes.length;
+	}
+
+	/** The mail that ends here; empty if only empty lines were read. */
+	#finish(): MboxMail[] {
+		const bytes = Buffer.concat(this.#parts);
+		const whole = this.#size <= this.#longest ? withoutLastLine(bytes) : bytes;
+		const mail = {...this.#current, bytes: unquoted(whole), size: this.#size - (bytes.length - whole.length)};
+		this.#parts = [];
+		this.#size = 0;
 		return bytes.some(byte => byte > space) ? [mail] : [];
 	}
 
-	function split(data: Buffer, atEnd: boolean): MboxMail[] {
+	#split(data: Buffer, atEnd: boolean): MboxMail[] {
 		const mails: MboxMail[] = [];
-		let taken = added;
+		let taken = this.#added;
 		let at = data.indexOf(mark);
 		while (at !== -1) {
 			const end = data.indexOf(newline, at + 1);
@@ -81,31 +98,24 @@ export function createMboxSplitter(longest: number, offset = 0) {
 			const lineEnd = end === -1 ? data.length : end;
 			const line = data.toString('latin1', at + 1, Math.min(lineEnd, at + 2 + longestLine)).replace(/\r$/, '');
 			if (isFromLine(line)) {
-				add(data.subarray(taken, Math.max(taken, at + 1)));
-				mails.push(...finish());
-				current = {offset: restAt + at + 1, line};
+				this.#add(data.subarray(taken, Math.max(taken, at + 1)));
+				mails.push(...this.#finish());
+				this.#current = {offset: this.#restAt + at + 1, line};
 				taken = Math.min(lineEnd + 1, data.length);
 			}
 			at = data.indexOf(mark, at + 1);
 		}
 		// A line that begins at the end may be one.
 		const open = at === -1 ? Math.max(0, data.length - mark.length) : at;
-		add(data.subarray(taken, atEnd ? data.length : Math.max(taken, open)));
-		rest = data.subarray(open);
-		restAt += open;
-		added = Math.max(0, taken - open);
+		this.#add(data.subarray(taken, atEnd ? data.length : Math.max(taken, open)));
+		this.#rest = data.subarray(open);
+		this.#restAt += open;
+		this.#added = Math.max(0, taken - open);
 		return mails;
 	}
-
-	return {
-		/** The mails that this piece completes. */
-		push: (chunk: Buffer): MboxMail[] => split(Buffer.concat([rest, chunk]), false),
-		/** The last mail; whether it is complete nobody knows. */
-		end: (): MboxMail[] => [...split(rest, true), ...finish()],
-	};
 }
 
-/** The empty line that stands before the next `From ` line is no part of the mail. */
+/** The empty line before the next `From ` line is no part of the mail. */
 function withoutLastLine(bytes: Buffer): Buffer {
 	const end = bytes.toString('latin1', Math.max(0, bytes.length - 4));
 	const length = /\n\r\n$/.test(end) ? 2 : /\n\n$/.test(end) ? 1 : 0;
@@ -120,8 +130,8 @@ function unquoted(bytes: Buffer): Buffer {
 }
 
 /**
- * How far an mbox was read: the last mail that was taken in. It is read again the next time, because nobody knows whether it
- * was complete: whoever appends to the file may have been about to write on.
+ * How far an mbox was read: the last mail that was stored. It is read again the next time, as it may have been incomplete:
+ * a program that appends to the file may not have finished.
  */
 export type MboxPosition = {
 	readonly device: number;
@@ -148,8 +158,8 @@ export async function isMbox(file: FileHandle): Promise<boolean> {
 }
 
 /**
- * Where to go on reading: at the position, or at 0 when another file has that name now, or the file was written anew, so
- * that the mail is not there any more.
+ * Where to go on reading: at the position, or at 0 if another file has that name now, or the file was rewritten without
+ * the mail.
  */
 export async function startOf(file: FileHandle, position: MboxPosition | null): Promise<number> {
 	if (position === null) {
@@ -160,15 +170,15 @@ export async function startOf(file: FileHandle, position: MboxPosition | null): 
 	return same && (await lineAt(file, position.offset)) === position.line ? position.offset : 0;
 }
 
-/** The mails of an mbox from an offset on, in bounded memory; `onRead` hears how far the file was read. */
+/** The mails of an mbox from an offset on, in bounded memory; reports to `readTo` how far the file was read. */
 export async function* mailsOfMbox(
 	file: FileHandle,
 	start: number,
-	onRead: (offset: number) => void,
+	readTo: (offset: number) => void,
 ): AsyncGenerator<FoundInMbox> {
 	const {dev: device, ino: inode} = await file.stat();
-	const splitter = createMboxSplitter(longestMail, start);
-	const found = ({offset, line, bytes, size}: ReturnType<typeof splitter.end>[number]): FoundInMbox => ({
+	const splitter = new MboxSplitter(longestMail, start);
+	const found = ({offset, line, bytes, size}: MboxMail): FoundInMbox => ({
 		found: foundMail('mbox', bytes, size),
 		position: {device, inode, offset, line},
 	});
@@ -176,7 +186,7 @@ export async function* mailsOfMbox(
 	for await (const chunk of file.createReadStream({start, autoClose: false}) as AsyncIterable<Buffer>) {
 		yield* splitter.push(chunk).map(found);
 		read += chunk.length;
-		onRead(read);
+		readTo(read);
 	}
 	yield* splitter.end().map(found);
 }
@@ -220,7 +230,7 @@ async function* mailsIn(
 	const stream = chunks[Symbol.asyncIterator]();
 	let first = Buffer.alloc(0);
 	let ended = false;
-	while (!ended && first.length < longestStreamLine && !first.includes('\n')) {
+	while (!ended && first.length < longestFirstLine && !first.includes('\n')) {
 		const next = await stream.next();
 		ended = next.done === true;
 		first = next.done ? first : Buffer.concat([first, next.value]);
@@ -234,8 +244,6 @@ async function* mailsIn(
 	}
 }
 
-const longestStreamLine = 1024;
-
 async function* prefixed(first: Buffer, rest: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
 	yield first;
 	for (let next = await rest.next(); !next.done; next = await rest.next()) {
@@ -244,7 +252,7 @@ async function* prefixed(first: Buffer, rest: AsyncIterator<Buffer>): AsyncGener
 }
 
 async function* mailsOfMboxStream(chunks: AsyncIterable<Buffer>): AsyncGenerator<FoundMail> {
-	const splitter = createMboxSplitter(longestMail);
+	const splitter = new MboxSplitter(longestMail);
 	for await (const chunk of chunks) {
 		for (const {bytes, size} of splitter.push(chunk)) {
 			yield foundMail('stdin', bytes, size);

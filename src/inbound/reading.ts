@@ -17,9 +17,9 @@ export type ReadingOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'> & {
 		readonly dialect: Pick<Store['dialect'], 'isUnavailable' | 'isConflict'>;
 	};
-	/** Whose mails are read at once. */
+	/** The daemon whose mails are read at once. */
 	readonly node: string;
-	/** The first look takes every mail that was not read: nobody else is there who would. */
+	/** The first look reads the mails of all daemons: no other one runs. */
 	readonly alone: boolean;
 	/** Reads a mail; rejects where it cannot be read. */
 	readonly read: (raw: Buffer) => Promise<Reading>;
@@ -33,19 +33,19 @@ export type ReadingOptions = {
 	};
 };
 
-/** What another node took in is read by us if it was not after so long, milliseconds. */
+/** Mails that another node stored are read here if they are unread after this time, milliseconds. */
 const othersAfterMs = 60_000;
 const mostRows = 128;
 const mostBytes = 4 * 1024 * 1024;
-/** When it has read all, it lets so much time pass before it looks again: few transactions for many mails. */
+/** Pause after all is read, before the next look: few transactions for many mails. */
 const gatherMs = 50;
-/** How long it rests before it asks a failing store again, milliseconds. */
+/** Pause before a failing store is asked again, milliseconds. */
 const retryMs = 1000;
 const longestFault = 300;
 
 /**
- * Reads the mails that came in and are on stable storage, the oldest first, so many at once as memory is set aside for. What
- * cannot be read is kept and said; what cannot be written down because the store fails is read again.
+ * Reads the mails that came in and are on stable storage, the oldest first, several at once within a bound of memory. A mail
+ * that cannot be read is kept and reported; one whose reading cannot be stored is read again.
  */
 export function createReading(options: ReadingOptions) {
 	const {store, clock} = options;
@@ -79,7 +79,7 @@ export function createReading(options: ReadingOptions) {
 		running = null;
 	}
 
-	/** Answers whether there is more to read. */
+	/** Returns whether there is more to read. */
 	async function readSome(): Promise<boolean> {
 		const othersUntil = everything ? latest : storeTime(clock.now() - othersAfterMs);
 		const {mails, more} = await listUnread(store.reader, {node: options.node, othersUntil, mostRows, mostBytes});
@@ -166,7 +166,7 @@ export function createReading(options: ReadingOptions) {
 /** After every time of the store. */
 const latest = '9';
 
-/** Marks mails as read of which nothing comes. */
+/** Marks mails as read that have no effect. */
 export const readMarkWrite: GroupWrite<InboundEnd, void> = {
 	name: 'read_mark',
 	rank: 3,
@@ -176,16 +176,16 @@ export const readMarkWrite: GroupWrite<InboundEnd, void> = {
 	},
 };
 
-/** By these rules refusals are judged from now on. */
+/** The rules by which refusals are judged from now on. */
 export type NewRules = {readonly kind: 'rules'; readonly rules: readonly BounceRule[]};
 
-/** `spawn`: a thread that reads mails in order. `restMs`: one that got nothing to read for so long is ended. */
+/** `spawn`: a thread that reads mails in order. `restMs`: how long a thread may be idle before it is ended. */
 export type ReaderOptions = Pick<
 	ForeignWorkOptions<Uint8Array, Reading, NewRules, never>,
 	'spawn' | 'limitMs' | 'clock' | 'cpu' | 'onCrash' | 'restMs'
 >;
 
-/** The mail took its reader down, twice: it is not tried again. */
+/** The mail ended its reader, twice: it is not tried again. */
 export class UnreadableError extends Error {}
 
 /** The machine had no time for the mail, or the reader was stopped: that says nothing about it. */
@@ -196,8 +196,8 @@ const mostBatchBytes = 1024 * 1024;
 const usualRestMs = 60_000;
 
 /**
- * The thread that reads what comes back, which may be hostile. It is started with the first mail and ended when none comes
- * any more: a thread that does nothing collects no garbage either, and kept 60 MB of the mails that it had read.
+ * The thread that reads mails, which may be hostile. It starts with the first mail and ends when idle: an idle thread collects
+ * no garbage, and kept 60 MB of the mails that it had read.
  */
 export function createReader(options: ReaderOptions) {
 	const work = createForeignWork<Uint8Array, Reading, NewRules>({
@@ -228,7 +228,7 @@ export function createReader(options: ReaderOptions) {
 					throw new UnfinishedError('The reader was stopped.');
 			}
 		},
-		/** A thread that starts later has to be started with them. */
+		/** A thread that starts later must be started with them. */
 		classifyBy: (rules: readonly BounceRule[]): void => work.tell({kind: 'rules', rules}),
 		stop: work.stop,
 	};
@@ -246,7 +246,7 @@ type RecordOptions = {
 
 type RecordReading = (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<ReportEffect>;
 
-/** Records what a mail says of our copies, and that it was read; resolves when that is on stable storage. */
+/** Records what a mail says about our recipients, and that it was read; resolves when that is on stable storage. */
 export function createRecord(options: RecordOptions): RecordReading {
 	const {writer, links, trustedReporter, clock} = options;
 	const write = createReportWrite(options.eventWriter, {retentionDays: options.retentionDays});
@@ -266,12 +266,12 @@ export function createRecord(options: RecordOptions): RecordReading {
 
 type ReadingLinks = Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal' | 'readRef' | 'readMessageIdLocal'>;
 
-/** So many texts of one kind are looked at: a mail may hold as many as it likes. */
+/** Texts of one kind that are looked at: a mail may hold any number. */
 const mostTexts = 50;
 
 /**
- * Whose copy a mail that came in may be about, best first (R3.14, R3.19). A candidate proves nothing until its
- * `verify` is asked with the address of its row.
+ * The recipients that a mail may be about, best first (R3.14, R3.19). A candidate proves nothing until its `verify` is asked
+ * with the address of its row.
  */
 export function candidatesOf(links: ReadingLinks, cameIn: CameIn, reading: Reading): Candidate[] {
 	const {clues} = reading;
@@ -292,7 +292,7 @@ export function candidatesOf(links: ReadingLinks, cameIn: CameIn, reading: Readi
 	];
 }
 
-/** Whether a mail to an unsubscribe address is a request (R3.21): reports and auto-replies are none. */
+/** Whether a mail to an unsubscribe address is a request (R3.21): reports and automatic replies are not. */
 function asksToUnsubscribe(cameIn: CameIn, reading: Reading): boolean {
 	return reading.kind === 'other' && !isOfNobody({cameIn, reading});
 }
@@ -316,7 +316,7 @@ function distinct(texts: readonly string[]): string[] {
 	return [...new Set(texts.slice(0, mostTexts))];
 }
 
-/** What stands before the `@`, without the angle bracket that some leave there. */
+/** The text before the `@`, without the angle bracket that some leave there. */
 function localPart(address: string): string {
 	return address.slice(address.startsWith('<') ? 1 : 0, Math.max(address.lastIndexOf('@'), 0));
 }

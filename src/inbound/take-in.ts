@@ -15,30 +15,30 @@ export type Coming = {
 	readonly rcptTo: readonly string[];
 };
 
-export type TakenIn = {
+export type Taken = {
 	/** The key of its row. */
 	readonly id: string;
 	/** False: the same mail for the same recipients came before. */
 	readonly isNew: boolean;
 };
 
-/** What people are shown of the key: it is in the reply and in the log. */
+/** The part of the key that people see, in the reply and in the log. */
 export function shortKey(id: string): string {
 	return id.slice(0, 16);
 }
 
-export type TakeIn = (mail: Coming) => Promise<TakenIn>;
+export type TakeIn = (mail: Coming) => Promise<Taken>;
 
 type TakeInOptions = {
 	readonly writer: Writer;
-	/** The daemon that is to read what is taken in. */
+	/** The daemon that is to read the mails. */
 	readonly node: string | null;
 	readonly clock: Pick<Clock, 'now'>;
 };
 
 /**
- * Stores mails that come in; resolves once a mail is on stable storage. Rejects where the store fails: then nothing of it was
- * kept, and whoever brought it brings it again.
+ * Stores mails that come in; resolves once a mail is on stable storage. Rejects if the store fails: then nothing of it was
+ * kept, and the sender tries again.
  */
 export function createTakeIn({writer, node, clock}: TakeInOptions): TakeIn {
 	return async ({raw, source, mailFrom, rcptTo}) => {
@@ -51,7 +51,7 @@ export function createTakeIn({writer, node, clock}: TakeInOptions): TakeIn {
 	};
 }
 
-const inboundWrite: GroupWrite<NewInbound, TakenIn> = {
+const inboundWrite: GroupWrite<NewInbound, Taken> = {
 	name: 'inbound',
 	rank: 2,
 	bytes: ({raw}) => raw.length,
@@ -68,40 +68,36 @@ function byKey(a: NewInbound, b: NewInbound): number {
 	return a.id < b.id ? -1 : 1;
 }
 
-/** A mail that is on stable storage; `isNew`: it was not there before. */
-export type Taken = {readonly id: string; readonly isNew: boolean};
-
 const mostAtOnce = 32;
 const mostBytesAtOnce = 16 * 1024 * 1024;
 
 /**
- * Takes mails in as they come, several at once, so that they share the store's commits. `onTaken` hears of each in their
- * order, when it and all before it are on stable storage. Stops at the first that cannot be stored.
+ * Stores mails as they come, several at once, so that they share the store's commits. Yields each in their order, when it and
+ * all before it are on stable storage. Stops at the first that cannot be stored.
  */
-export async function takeAll<Mail extends {readonly found: FoundMail}>(
+export async function* takeAll<Mail extends {readonly found: FoundMail}>(
 	mails: AsyncIterable<Mail>,
 	takeIn: (found: FoundMail) => Promise<Taken>,
-	onTaken: (mail: Mail, taken: Taken) => void | Promise<void>,
-): Promise<void> {
+): AsyncGenerator<{readonly mail: Mail; readonly taken: Taken}> {
 	const under: Array<{readonly mail: Mail; readonly taken: Promise<Taken>}> = [];
 	let bytes = 0;
 
-	async function finishFirst(): Promise<void> {
+	async function first() {
 		const {mail, taken} = under.shift() as (typeof under)[number];
 		bytes -= mail.found.raw.length;
-		await onTaken(mail, await taken);
+		return {mail, taken: await taken};
 	}
 
 	for await (const mail of mails) {
 		const taken = takeIn(mail.found);
-		taken.catch(() => undefined); // It is awaited in its turn, or after one that failed before it no more.
+		taken.catch(() => undefined); // It is awaited in its turn, or never if one before it failed.
 		under.push({mail, taken});
 		bytes += mail.found.raw.length;
 		while (under.length >= mostAtOnce || bytes > mostBytesAtOnce) {
-			await finishFirst();
+			yield await first();
 		}
 	}
 	while (under.length > 0) {
-		await finishFirst();
+		yield await first();
 	}
 }

@@ -11,7 +11,7 @@ type TrustedReporterOptions = {
 /** Answers which trusted reporter signed a mail; null: none did. Never rejects. */
 export type TrustedReporter = (raw: Buffer, reading: Reading) => Promise<string | null>;
 
-/** A signature of a part of the body (`l=`) says nothing of the rest; the types do not know that it is told. */
+/** A signature of a part of the body (`l=`) says nothing about the rest; the library's types lack the field. */
 type Verified = Awaited<ReturnType<typeof dkimVerify>>['results'][number] & {readonly canonBodyLengthLimited?: boolean};
 
 /**
@@ -28,8 +28,8 @@ const signature = /^(?:dkim-signature|arc-[a-z-]{1,40})[ \t]*:[^\n]*(?:\n[ \t][^
 const inPart = /[:;]\s*l\s*=/;
 
 /**
- * Whose report it is that has no token of ours (R3.19). Nothing is verified, and DNS not asked, unless it is a
- * feedback report that bears the name of a trusted reporter.
+ * Finds the reporter of a report that has no token of ours (R3.19). Verifies nothing, and does not ask DNS, unless it is a
+ * feedback report with the name of a trusted reporter.
  */
 export function createTrustedReporter({reporters, resolver}: TrustedReporterOptions): TrustedReporter {
 	const trusted = new Set(reporters);

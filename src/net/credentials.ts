@@ -10,15 +10,14 @@ export const plainResponse = ({user, password}: Login): string => base64(`\0${us
 
 export const base64 = (text: string): string => Buffer.from(text).toString('base64');
 
-/** Masks in what a server says what it repeats of a log-in: the password, and what was sent in base64, also a part of it. */
-export function createConceal(login: Login): (text: string) => string {
+/** Masks what a server's words repeat of a log-in: the password, and what was sent in base64, also a part of it. */
+export function conceal(login: Login, words: string): string {
 	const {user, password} = login;
 	const sent = [plainResponse(login), base64(password), base64(user)].filter(Boolean);
 	// As it came, and as base64 without its end.
 	const whole = [...sent, ...sent.map(text => text.replace(/=+$/, '')), password].filter(Boolean);
 	const longestFirst = whole.toSorted((a, b) => b.length - a.length);
-	return said =>
-		longestFirst
-			.reduce((text, secret) => text.replaceAll(secret, mask), said)
-			.replace(base64Run, run => (sent.some(text => text.includes(run)) ? mask : run));
+	return longestFirst
+		.reduce((text, secret) => text.replaceAll(secret, mask), words)
+		.replace(base64Run, run => (sent.some(text => text.includes(run)) ? mask : run));
 }

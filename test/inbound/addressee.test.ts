@@ -1,7 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
-import {createJudgeAddressee, createOurDomains} from '../../src/inbound/addressee.ts';
+import {createJudgeAddressee, OurDomains} from '../../src/inbound/addressee.ts';
 import {createLinks} from '../../src/links/links.ts';
 import {createPastIds} from '../../src/mail/ids.ts';
 import {newId} from '../helpers/messages.ts';
@@ -18,7 +18,7 @@ const addresses = new Map([
 function judging() {
 	return createJudgeAddressee({
 		links,
-		domains: createOurDomains(['bounces.test', 'mail.test'], async () => [
+		domains: new OurDomains(['bounces.test', 'mail.test'], async () => [
 			'bounce.shop.test',
 			'bounce.xn--bcher-kva.test',
 		]),
@@ -121,7 +121,7 @@ test('feedback and the operator are reached', async t => {
 test('domains that are added are known after the next change', async t => {
 	const known = ['bounce.one.test'];
 	let asked = 0;
-	const domains = createOurDomains([], async () => {
+	const domains = new OurDomains([], async () => {
 		asked++;
 		return [...known];
 	});
@@ -135,7 +135,7 @@ test('domains that are added are known after the next change', async t => {
 
 test('a look-up that fails is tried again, not remembered', async t => {
 	let failing = true;
-	const domains = createOurDomains([], () =>
+	const domains = new OurDomains([], () =>
 		failing ? Promise.reject(new Error('locked')) : Promise.resolve(['a.test']),
 	);
 	await t.throwsAsync(domains.has('a.test'), {message: 'locked'});

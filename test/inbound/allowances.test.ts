@@ -1,12 +1,20 @@
 import test from 'ava';
 import fc from 'fast-check';
 import type {Addressee, Role} from '../../src/inbound/addressee.ts';
-import {createAllowance, createAllowances, type Share} from '../../src/inbound/allowances.ts';
+import {Allowance, Allowances} from '../../src/inbound/allowances.ts';
 
 const to = (role: Role, recipient: string | null = null): Addressee => ({role, address: 'x@bounces.test', recipient});
 
 function allowing(mails: number, untilRead: () => Promise<void> = () => Promise.resolve()) {
-	return createAllowances({each: {mails, bytes: 200 * 1024 ** 2}, untilRead, clock: {monotonic: () => 0}});
+	const allowances = new Allowances({
+		each: {mails, bytes: 200 * 1024 ** 2},
+		untilRead,
+		clock: {monotonic: () => 0},
+	});
+	return {
+		take: (...mail: Parameters<Allowances['take']>) => allowances.take(...mail),
+		has: (...mail: Parameters<Allowances['has']>) => allowances.has(...mail),
+	};
 }
 
 async function countOf(mails: number, addressee: (n: number) => Addressee, client: (n: number) => string) {
@@ -111,13 +119,8 @@ const hour = 3_600_000;
 function allowance(limits: {each?: number; all?: number; eachBytes?: number; allBytes?: number}) {
 	const {each = 1e9, all = 1e9, eachBytes = 1e9, allBytes = 1e9} = limits;
 	const clock = {now: 0, monotonic: () => clock.now};
-	const made = createAllowance({
-		each: {mails: each, bytes: eachBytes},
-		all: {mails: all, bytes: allBytes},
-		windowMs: hour,
-		clock,
-	});
-	return {...made, clock};
+	const made = new Allowance({mails: each, bytes: eachBytes}, {mails: all, bytes: allBytes}, clock);
+	return {has: made.has.bind(made), take: made.take.bind(made), clock};
 }
 
 test('a key may bring its mails, all keys theirs, and the next hour begins anew', t => {
@@ -177,7 +180,7 @@ test('in whichever order mails come and are given back, what stays never exceeds
 	fc.assert(
 		fc.property(fc.array(step, {maxLength: 40}), steps => {
 			const {take} = allowance(limits);
-			const staying: Array<{key: string; bytes: number; share: Share}> = [];
+			const staying: Array<{key: string; bytes: number; share: NonNullable<ReturnType<Allowance['take']>>}> = [];
 			for (const {key, bytes, back} of steps) {
 				const share = take(key);
 				if (share !== null) {

@@ -44,8 +44,10 @@ function follow(
 		mailbox,
 		intervalMs,
 		patienceMs,
-		onRound: (_, works) => void seen.works.push(works),
-		onFailure: (_, waitMs) => void seen.waits.push(waitMs),
+		observer: {
+			mailboxRead: (_, works) => void seen.works.push(works),
+			mailboxFailed: (_, waitMs) => void seen.waits.push(waitMs),
+		},
 	});
 	t.teardown(stop);
 	return {seen, stop};

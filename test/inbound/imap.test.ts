@@ -34,15 +34,13 @@ function follow(t: ExecutionContext, server: ImapServer, more: Partial<ImapMailb
 			},
 		},
 		ca: readFileSync(server.caFile, 'utf8'),
-		onUnreadable: (_, error) => t.fail(String(error)),
-		onUnwatched: error => t.fail(String(error)),
+		observer: {mailUnreadable: (_, error) => t.fail(String(error)), unwatched: error => t.fail(String(error))},
 	});
 	const following = followMailbox({
 		mailbox: followed,
 		patienceMs: 60_000,
 		intervalMs,
-		onRound: round => rounds.push(round),
-		onFailure: error => failures.push(error),
+		observer: {mailboxRead: round => rounds.push(round), mailboxFailed: error => failures.push(error)},
 	});
 	t.teardown(following.stop);
 	return {

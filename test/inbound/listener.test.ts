@@ -2,7 +2,7 @@ import {Buffer} from 'node:buffer';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import type {Judged} from '../../src/inbound/addressee.ts';
-import {type Allowances, type Amount, createAllowances} from '../../src/inbound/allowances.ts';
+import {Allowances, type Amount} from '../../src/inbound/allowances.ts';
 import {InboundListener, type InboundListenerOptions, type ReceivedMail} from '../../src/inbound/inbound-listener.ts';
 import type {Coming} from '../../src/inbound/take-in.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
@@ -20,7 +20,7 @@ function judge(address: string): Promise<Judged> {
 }
 
 function allowing(each: Amount): Allowances {
-	return createAllowances({each, untilRead: () => Promise.resolve(), clock: {monotonic: () => 0}});
+	return new Allowances({each, untilRead: () => Promise.resolve(), clock: {monotonic: () => 0}});
 }
 
 async function listening(

@@ -35,14 +35,12 @@ function follow(t: ExecutionContext, folder: string, {intervalMs = 600_000, watc
 				},
 				checkpoint: {load: async () => null, save: async () => undefined},
 				ca: null,
-				onUnreadable: file => t.fail(file),
-				onUnwatched: error => unwatched.push(error),
+				observer: {mailUnreadable: file => t.fail(file), unwatched: error => unwatched.push(error)},
 				...(watch && {watch}),
 			},
 		),
 		intervalMs,
-		onRound: round => rounds.push(round),
-		onFailure: error => failures.push(error),
+		observer: {mailboxRead: round => rounds.push(round), mailboxFailed: error => failures.push(error)},
 	});
 	t.teardown(following.stop);
 	return {bodies, rounds, failures, unwatched};
@@ -108,7 +106,9 @@ test('a mail that cannot be read is told and left where it is', async t => {
 		await writeFile(at(name), mail(name));
 	}
 	const unreadable: string[] = [];
-	for await (const {name} of newMails(folder, new AbortController().signal, file => unreadable.push(file))) {
+	for await (const {name} of newMails(folder, new AbortController().signal, {
+		mailUnreadable: file => unreadable.push(file),
+	})) {
 		await putAside(folder, name);
 		if (name === '1') {
 			// What root cannot read either.

@@ -2,20 +2,13 @@ import {appendFile, open, rename, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
-import {
-	createMboxSplitter,
-	isFromLine,
-	isMbox,
-	type MboxPosition,
-	mailsOfMbox,
-	startOf,
-} from '../../src/inbound/mbox.ts';
+import {isFromLine, isMbox, type MboxPosition, MboxSplitter, mailsOfMbox, startOf} from '../../src/inbound/mbox.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
 const whole = 1024 * 1024;
 
 function splitAll(mbox: Buffer, pieces: readonly number[] = [], longest = whole) {
-	const splitter = createMboxSplitter(longest);
+	const splitter = new MboxSplitter(longest);
 	const mails = [];
 	let at = 0;
 	for (const piece of pieces) {
