@@ -15,7 +15,7 @@ const common = {bundle: true, platform: 'node', target: 'node20.19', format: 'es
 /** What the API serves at /openapi.json. Nothing is asked of it, so that its routes get nothing to work with. */
 async function describe() {
 	const file = path.resolve(folder, 'api.js');
-	const contents = `export {apiRoutes} from './src/api/api-routes.ts'; export {createApi} from './src/api/server.ts';`;
+	const contents = `export {apiRoutes, createApi} from './src/api/server.ts';`;
 	await build({...common, stdin: {contents, resolveDir: '.'}, outfile: file, packages: 'external'});
 	const {apiRoutes, createApi} = await import(pathToFileURL(file));
 	const needs = scope => Object.assign(() => undefined, {scope});

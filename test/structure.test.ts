@@ -94,7 +94,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'compose/seven-bit.ts',
 		'report/decode.ts',
 		'api/caller.ts',
-		'api/slices.ts',
+		'api/turns.ts',
 		'inbound/allowances.ts',
 		'inbound/guarded-server.ts',
 		'inbound/receive-mail.ts',

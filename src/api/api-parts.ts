@@ -1,3 +1,4 @@
+import type {FastifyInstance, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
 import type {Accept} from '../accept/send.ts';
 import type {OpenSources} from '../domains/check-records.ts';
@@ -12,6 +13,7 @@ import type {Endpoint} from '../store/webhooks.ts';
 import type {Guard} from '../webhook/guard.ts';
 import type {PostEnd} from '../webhook/post.ts';
 import type {Auth} from './auth.ts';
+import {apiError} from './errors.ts';
 import type {Cursors} from './paging.ts';
 import type {RateLimits} from './rate-limit.ts';
 
@@ -73,3 +75,24 @@ export type ApiParts = {
 	/** False while outcomes cannot be stored: then nothing new is taken in either. */
 	readonly mayAccept: () => boolean;
 };
+
+export type Api = FastifyInstance;
+
+/** Adds routes of one resource. */
+export type Routes = (api: Api) => void;
+
+/** Bodies of types without a parser answer 415; an empty body is fine with any type. */
+export function refuseOtherBodies(api: Api, message?: string): void {
+	const refusal = message === undefined ? {} : {message};
+	api.addContentTypeParser('*', (request, _payload, done) => {
+		const {headers} = request;
+		const empty = headers['transfer-encoding'] === undefined && Number(headers['content-length'] ?? 0) === 0;
+		done(empty ? null : apiError('unsupported_media_type', refusal), undefined);
+	});
+}
+
+/** Whether the body is sent as it is: no content encoding is undone here. */
+export function isPlain({headers}: FastifyRequest): boolean {
+	const encoding = headers['content-encoding'];
+	return encoding === undefined || encoding === '' || encoding.toLowerCase() === 'identity';
+}

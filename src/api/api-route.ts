@@ -4,16 +4,14 @@ import type {Scope} from '../mail/api-key.ts';
 import {type IdPrefix, isId, isTemplateId} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {type Given, type Operation, perform} from '../ops/operation.ts';
-import type {ApiParts} from './api-parts.ts';
+import type {ApiParts, Routes} from './api-parts.ts';
 import {actAs, callerOf} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type Description, describe} from './describe.ts';
 import {apiError} from './errors.ts';
-import {checkBody, optionalBody} from './optional-body.ts';
 import {noQuery, type Part, pageQuery, readPage} from './paging.ts';
 import {idParams, pageOf} from './schemas/page.ts';
-import type {Routes} from './server.ts';
-import {type Checks, createChecks} from './validate.ts';
+import {type Checks, checkBody, createChecks, optionalBody} from './validate.ts';
 
 type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 

@@ -6,8 +6,8 @@ import {apiKeyHash, apiKeyMode, type Scope} from '../mail/api-key.ts';
 import type {Operator} from '../mail/operator.ts';
 import type {KeyRow} from '../store/api-keys.ts';
 import {createRowCache} from '../store/changes.ts';
-import {type Caller, createRefuse} from './caller.ts';
-import {apiError} from './errors.ts';
+import type {Caller} from './caller.ts';
+import {apiError, retryAfter} from './errors.ts';
 import {type Bucket, type FailureLimit, type RateLimits, showAllowance} from './rate-limit.ts';
 
 type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
@@ -130,4 +130,23 @@ export function actAs<Tools>(tools: Tools, request: FastifyRequest): Tools & {re
 // A proxy may pass on any text of the client as an address: if it is not an address, the proxy's own is used.
 function originOf({ip, socket}: FastifyRequest): string {
 	return isIP(ip) === 0 ? (socket.remoteAddress ?? '') : ip;
+}
+
+/** Answers a request that has no valid key or token. */
+export type Refuse = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
+
+/**
+ * 401, and after too many failures of the client 429. A request without the header tries nothing: it is not counted, so that a
+ * prober without a key learns what it lacks.
+ */
+export function createRefuse(countFailure: FailureLimit): Refuse {
+	return ({headers, ip}, reply, done) => {
+		const wait = headers.authorization === undefined ? null : countFailure(ip);
+		if (wait === null) {
+			reply.code(401).header('www-authenticate', 'Bearer').send({error: 'Unauthorized'});
+			return;
+		}
+		const message = 'Too many requests with a wrong key came from this address.';
+		done(apiError('rate_limited', {message, headers: retryAfter(wait)}));
+	};
 }

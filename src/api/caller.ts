@@ -1,11 +1,9 @@
-import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
 import {isId} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import {findMessageStatus, type MessageStatus} from '../store/messages.ts';
 import {type Endpoint, findEndpoint} from '../store/webhooks.ts';
-import {apiError, retryAfter} from './errors.ts';
-import type {FailureLimit} from './rate-limit.ts';
+import {apiError} from './errors.ts';
 
 /** Who makes the request: what a valid key grants. */
 export type Caller = {
@@ -48,23 +46,4 @@ declare module 'fastify' {
 		/** Set on every route that asked for a scope. */
 		caller: Caller | null;
 	}
-}
-
-/** Answers a request that has no valid key or token. */
-export type Refuse = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
-
-/**
- * 401, and after too many failures of the client 429. A request without the header tries nothing: it is not counted, so that a
- * prober without a key learns what it lacks.
- */
-export function createRefuse(countFailure: FailureLimit): Refuse {
-	return ({headers, ip}, reply, done) => {
-		const wait = headers.authorization === undefined ? null : countFailure(ip);
-		if (wait === null) {
-			reply.code(401).header('www-authenticate', 'Bearer').send({error: 'Unauthorized'});
-			return;
-		}
-		const message = 'Too many requests with a wrong key came from this address.';
-		done(apiError('rate_limited', {message, headers: retryAfter(wait)}));
-	};
 }

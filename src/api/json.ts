@@ -1,8 +1,250 @@
 import {TextDecoder} from 'node:util';
 import {parseExact} from '../kit/exact-json.ts';
+import type {Violation} from '../mail/api-error.ts';
 import type {Body} from './body.ts';
-import type {JsonScan} from './json-scan.ts';
-import {inSlice} from './slices.ts';
+import {inSlice} from './turns.ts';
+
+/** How much a JSON body may hold. What counts are its values: the names of its objects and the elements of its lists. */
+export type JsonLimits = {
+	readonly values: number;
+	/** For a body that is an object with a list of items, which are read one by one. */
+	readonly items?: ItemLimits;
+};
+
+export type ItemLimits = {
+	/** The list's name, for violations. */
+	readonly list: string;
+	/** Further items are counted, and not read. */
+	readonly most: number;
+	readonly values: number;
+	/** An item with more is not read. */
+	readonly bytes: number;
+};
+
+/** A list of items: where its content begins and ends. */
+type List = {
+	/** Of its name, with the quotes. */
+	readonly nameStart: number;
+	readonly nameEnd: number;
+	readonly start: number;
+	end: number;
+	length: number;
+	/** Where each of the first ones begins and ends; null: it is too large. */
+	readonly items: Array<readonly [start: number, end: number] | null>;
+	/** How many names the items have that are not read. */
+	unreadNames: number;
+};
+
+export type ScanFault = {readonly violation: Violation} | {readonly message: string};
+
+/** Looks through a JSON body as it comes, before anything is made of it: parsing costs memory and time for each value. */
+export type JsonScan = {
+	/** Null: good so far. */
+	readonly feed: (bytes: Buffer) => ScanFault | null;
+	/** What was seen. Of bytes that are not JSON it may be anything. */
+	readonly seen: () => {
+		readonly names: number;
+		readonly values: number;
+		/** A number has a sign, a point, an exponent or more than 15 digits: JavaScript may spell it in another way. */
+		readonly oddNumbers: boolean;
+		/** The first list in the root object that is not empty; null: no list, or it was not looked for. */
+		readonly list: List | null;
+	};
+};
+
+const deepest = 32;
+// The root is an object, the list is within it.
+const itemDepth = 2;
+const nameDepth = 1;
+
+const quote = 0x22;
+const comma = 0x2c;
+const backslash = 0x5c;
+const colon = 0x3a;
+const openBracket = 0x5b;
+const closeBracket = 0x5d;
+const openBrace = 0x7b;
+const closeBrace = 0x7d;
+const lastWhitespace = 0x20;
+const zero = 0x30;
+const nine = 0x39;
+const upperE = 0x45;
+const lowerE = 0x65;
+/** A double holds any number of this many digits, and is spelled by the same ones. */
+const plainDigits = 15;
+
+/** Finds JSON (RFC 8259) that is nested too deep or has too many values, and where its items are. */
+export function createJsonScan({values: most, items: itemLimits}: JsonLimits): JsonScan {
+	const mostInPart = itemLimits?.values ?? most;
+	let offset = 0;
+	let depth = 0;
+	let names = 0;
+	let values = 0;
+	let inString = false;
+	// How many bytes of the next piece a backslash at the end of the last one escapes.
+	let skipped = 0;
+	// Of the number that is being read.
+	let digits = 0;
+	let oddNumbers = false;
+	// A bracket was opened, and nothing stood behind it yet.
+	let fresh = false;
+	// More values would be too many: in all, in this item, or around the items.
+	let cap = Math.min(most, mostInPart);
+
+	let list: List | null = null;
+	let isInList = false;
+	// The root is an object.
+	let hasNames = false;
+	let nameStart = 0;
+	let nameEnd = 0;
+	let item = {start: 0, names: 0, values: 0};
+	let valuesOfItems = 0;
+
+	function beginItem(start: number, valuesBefore: number): void {
+		item = {start, names, values: valuesBefore};
+		cap = Math.min(most, valuesBefore + mostInPart);
+	}
+
+	function endItem(of: List, {most: mostItems, bytes}: ItemLimits, end: number): void {
+		valuesOfItems += values - item.values;
+		const isRead = of.length < mostItems && end - item.start <= bytes;
+		if (of.length < mostItems) {
+			of.items.push(isRead ? [item.start, end] : null);
+		}
+		of.length++;
+		of.unreadNames += isRead ? 0 : names - item.names;
+	}
+
+	function tooMany(): ScanFault {
+		const refuse = (field: string, allowed: number) => ({
+			violation: {field, message: `must have at most ${allowed} names and list elements`},
+		});
+		if (values > most) {
+			return refuse(itemLimits?.list ?? 'body', most);
+		}
+		return refuse(itemLimits && isInList ? `${itemLimits.list}[${list?.length}]` : 'body', mostInPart);
+	}
+
+	function open(bracket: number, at: number): ScanFault | null {
+		depth++;
+		fresh = true;
+		if (depth === nameDepth) {
+			hasNames = bracket === openBrace;
+		} else if (itemLimits && depth === itemDepth && hasNames && bracket === openBracket && list === null) {
+			isInList = true;
+			list = {nameStart, nameEnd, start: at + 1, end: 0, length: 0, items: [], unreadNames: 0};
+			// The first item is an element too: it is counted when its first byte is seen.
+			beginItem(at + 1, values + 1);
+		}
+		return depth > deepest ? {message: `The body is nested more than ${deepest} levels deep.`} : null;
+	}
+
+	function close(at: number): void {
+		if (itemLimits && list && isInList && depth === itemDepth) {
+			if (!fresh) {
+				endItem(list, itemLimits, at);
+				list.end = at;
+			}
+			cap = Math.min(most, valuesOfItems + list.length + mostInPart);
+			list = fresh ? null : list;
+			isInList = false;
+		}
+		depth--;
+		fresh = false;
+	}
+
+	function separate(at: number): void {
+		if (itemLimits && list && isInList && depth === itemDepth) {
+			endItem(list, itemLimits, at);
+			beginItem(at + 1, values + 1);
+		}
+		values++;
+	}
+
+	function readNumber(byte: number): void {
+		if (byte >= zero && byte <= nine) {
+			digits++;
+			oddNumbers ||= digits > plainDigits;
+		} else {
+			// Below 0 are `-`, `+` and the point. The other `e` are those of `true` and `false`.
+			oddNumbers ||= byte < zero || byte === upperE || (byte === lowerE && digits > 0);
+		}
+	}
+
+	/** The index of the closing quote; the length where the string goes on in the next piece. */
+	function endOfString(text: string, start: number): number {
+		let end = text.indexOf('"', start);
+		while (end !== -1 && isEscaped(text, start, end)) {
+			end = text.indexOf('"', end + 1);
+		}
+		inString = end === -1;
+		if (inString) {
+			skipped = isEscaped(text, start, text.length) ? 1 : 0;
+			return text.length;
+		}
+		if (depth === nameDepth) {
+			nameEnd = offset + end + 1;
+		}
+		return end;
+	}
+
+	return {
+		feed(bytes) {
+			// A text of bytes: finding the end of a string in it is quick.
+			const text = bytes.toString('latin1');
+			const {length} = text;
+			for (let index = inString ? endOfString(text, skipped) + 1 : 0; index < length; index++) {
+				const byte = text.charCodeAt(index);
+				if (byte <= lastWhitespace) {
+					continue;
+				}
+				if (byte === closeBracket || byte === closeBrace) {
+					close(offset + index);
+					continue;
+				}
+				if (fresh) {
+					fresh = false;
+					values++;
+				}
+				if (byte === quote) {
+					const start = index;
+					index = endOfString(text, index + 1);
+					if (depth === nameDepth) {
+						nameStart = offset + start;
+					}
+				} else if (byte === colon) {
+					names++;
+					digits = 0;
+				} else if (byte === comma) {
+					separate(offset + index);
+					digits = 0;
+				} else if (byte === openBracket || byte === openBrace) {
+					const fault = open(byte, offset + index);
+					if (fault) {
+						return fault;
+					}
+				} else {
+					readNumber(byte);
+				}
+				if (values > cap) {
+					return tooMany();
+				}
+			}
+			offset += length;
+			return null;
+		},
+		seen: () => ({names, values, oddNumbers, list: isInList ? null : list}),
+	};
+}
+
+/** Whether an odd number of backslashes comes before. */
+function isEscaped(text: string, start: number, at: number): boolean {
+	let before = at - 1;
+	while (before >= start && text.charCodeAt(before) === backslash) {
+		before--;
+	}
+	return (at - before) % 2 === 0;
+}
 
 export type ParsedJson = {readonly ok: true; readonly value: unknown} | Fault;
 

@@ -2,9 +2,8 @@ import type {IncomingMessage} from 'node:http';
 import type {FastifyRequest} from 'fastify';
 import {createBody} from './body.ts';
 import {type ApiError, apiError, bodyMissing, unavailable} from './errors.ts';
-import {type ParsedJson, parseJson, parseLargeJson} from './json.ts';
-import {createJsonScan, type JsonLimits, type ScanFault} from './json-scan.ts';
-import {inSlice} from './slices.ts';
+import {createJsonScan, type JsonLimits, type ParsedJson, parseJson, parseLargeJson, type ScanFault} from './json.ts';
+import {inSlice} from './turns.ts';
 
 declare module 'fastify' {
 	interface FastifyContextConfig {

@@ -8,8 +8,7 @@ import type {Caller} from './caller.ts';
 import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
 import {type Allowance, type RateLimits, showAllowance} from './rate-limit.ts';
 import {canonicalLocale, checkedAddress, decodeBase64} from './schemas/formats.ts';
-import {type SendBody, sendBody} from './schemas/send.ts';
-import {variablesJson} from './schemas/variables.ts';
+import {type SendBody, sendBody, variablesJson} from './schemas/send.ts';
 import type {Checks} from './validate.ts';
 
 type ReadSend =

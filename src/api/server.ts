@@ -1,26 +1,38 @@
+import type {IncomingMessage} from 'node:http';
 import type {Socket} from 'node:net';
 import {finished} from 'node:stream';
-import Fastify, {
-	type DoneFuncWithErrOrRes,
-	type FastifyInstance,
-	type FastifyReply,
-	type FastifyRequest,
-} from 'fastify';
+import type {DoneFuncWithErrOrRes, FastifyReply, FastifyRequest} from 'fastify';
+import Fastify from 'fastify';
 import {writeExact} from '../kit/exact-json.ts';
 import {createGarbage} from '../kit/memory.ts';
 import type {NewId} from '../mail/ids.ts';
-import {createClientErrorHandler, createUnreadLimit} from './client-error.ts';
-import {ApiError, apiError, type ErrorReport, sendError, toApiError} from './errors.ts';
+import {type Api, type ApiParts, isPlain, type Routes, refuseOtherBodies} from './api-parts.ts';
+import {
+	ApiError,
+	apiError,
+	createClientErrorHandler,
+	createUnreadLimit,
+	type ErrorReport,
+	sendError,
+	toApiError,
+} from './errors.ts';
 import {describeApi, type Pages, servePages} from './pages.ts';
 import {createReadBody} from './read-body.ts';
-import {repeatedHeader} from './single-headers.ts';
+import {batchRoutes} from './routes/batch.ts';
+import {contactRoutes} from './routes/contacts.ts';
+import {domainRoutes} from './routes/domains.ts';
+import {eventRoutes} from './routes/events.ts';
+import {messageListRoutes} from './routes/message-list.ts';
+import {messageContentRoutes, messageRecipientRoutes, messageRoutes, resendRoutes} from './routes/messages.ts';
+import {senderRoutes} from './routes/senders.ts';
+import {statsRoutes} from './routes/stats.ts';
+import {suppressionFileRoutes, suppressionRoutes} from './routes/suppressions.ts';
+import {templateRoutes, versionRoutes} from './routes/templates.ts';
+import {topicRoutes} from './routes/topics.ts';
+import {usageRoutes} from './routes/usage.ts';
+import {webhookDeliveryRoutes, webhookRoutes} from './routes/webhooks.ts';
 import {createInTurn} from './turns.ts';
 import {createChecks} from './validate.ts';
-
-export type Api = FastifyInstance;
-
-/** Adds routes of one resource. */
-export type Routes = (api: Api) => void;
 
 export type ApiOptions = {
 	readonly newId: NewId;
@@ -206,22 +218,6 @@ function acceptJsonOnly(api: Api): void {
 	refuseOtherBodies(api);
 }
 
-/** Bodies of types without a parser answer 415; an empty body is fine with any type. */
-export function refuseOtherBodies(api: Api, message?: string): void {
-	const refusal = message === undefined ? {} : {message};
-	api.addContentTypeParser('*', (request, _payload, done) => {
-		const {headers} = request;
-		const empty = headers['transfer-encoding'] === undefined && Number(headers['content-length'] ?? 0) === 0;
-		done(empty ? null : apiError('unsupported_media_type', refusal), undefined);
-	});
-}
-
-/** Whether the body is sent as it is: no content encoding is undone here. */
-export function isPlain({headers}: FastifyRequest): boolean {
-	const encoding = headers['content-encoding'];
-	return encoding === undefined || encoding === '' || encoding.toLowerCase() === 'identity';
-}
-
 function collectPaths(api: Api): Map<string, Set<string>> {
 	const paths = new Map<string, Set<string>>();
 	api.addHook('onRoute', ({url, method}) => {
@@ -284,4 +280,59 @@ function endUnused(api: Api): void {
 			socket.destroy();
 		}
 	});
+}
+
+/** Every route under /v1. */
+export function apiRoutes(parts: ApiParts): Routes[] {
+	return [
+		messageRoutes(parts),
+		batchRoutes(parts),
+		usageRoutes(parts),
+		statsRoutes(parts),
+		messageListRoutes(parts),
+		messageRecipientRoutes(parts),
+		messageContentRoutes(parts),
+		resendRoutes(parts),
+		eventRoutes(parts),
+		...suppressionRoutes(parts),
+		suppressionFileRoutes(parts),
+		...topicRoutes(parts),
+		...contactRoutes(parts),
+		...templateRoutes(parts),
+		versionRoutes(parts),
+		...domainRoutes(parts),
+		...senderRoutes(parts),
+		...webhookRoutes(parts),
+		webhookDeliveryRoutes(parts),
+	];
+}
+
+// What decides who makes a request, where it ends or what it does: of two such headers one program on the way may believe
+// the first and another the second. Node keeps the first of some, and joins others with a comma.
+const singleHeaders: ReadonlySet<string> = new Set([
+	'authorization',
+	'content-encoding',
+	'content-length',
+	'content-type',
+	'expect',
+	'host',
+	'idempotency-key',
+	'transfer-encoding',
+]);
+
+/** The name of a header that came more than once and may not (RFC 9110 §5.3), null: no such header. */
+export function repeatedHeader({headers, rawHeaders}: IncomingMessage): string | null {
+	// The usual path: each line has a name of its own.
+	if (Object.keys(headers).length * 2 === rawHeaders.length) {
+		return null;
+	}
+	const seen = new Set<string>();
+	for (let index = 0; index < rawHeaders.length; index += 2) {
+		const name = rawHeaders[index]?.toLowerCase() as string;
+		if (seen.has(name) && singleHeaders.has(name)) {
+			return name;
+		}
+		seen.add(name);
+	}
+	return null;
 }

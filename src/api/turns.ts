@@ -79,3 +79,62 @@ export function createInTurn() {
 		});
 	};
 }
+
+const waiting: Array<() => void> = [];
+
+/**
+ * Runs a piece of work that may take tens of milliseconds, one piece at a time in the whole process, in turns of the event loop of their own: what
+ * arrived meanwhile gets its turn between two of them.
+ */
+export function inSlice<Result>(work: () => Result): Promise<Result> {
+	return new Promise((resolve, reject) => {
+		waiting.push(() => {
+			try {
+				resolve(work());
+			} catch (error) {
+				reject(error);
+			}
+		});
+		if (waiting.length === 1) {
+			setImmediate(runNext);
+		}
+	});
+}
+
+function runNext(): void {
+	waiting[0]?.();
+	waiting.shift();
+	if (waiting.length > 0) {
+		// Two turns: one in which a new connection is taken, one in which its request is read.
+		setImmediate(setImmediate, runNext);
+	}
+}
+
+/**
+ * Bounds how many things each owner has under way at once.
+ *
+ * @returns takes a seat and answers what gives it back; undefined: the owner has `most` already
+ */
+export function createSeats(most: number): (owner: string) => (() => void) | undefined {
+	const taken = new Map<string, number>();
+	return owner => {
+		const count = taken.get(owner) ?? 0;
+		if (count >= most) {
+			return undefined;
+		}
+		taken.set(owner, count + 1);
+		let left = false;
+		return () => {
+			if (left) {
+				return;
+			}
+			left = true;
+			const rest = (taken.get(owner) ?? 1) - 1;
+			if (rest === 0) {
+				taken.delete(owner);
+			} else {
+				taken.set(owner, rest);
+			}
+		};
+	};
+}

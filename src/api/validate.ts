@@ -1,10 +1,12 @@
 import {Ajv, type ErrorObject, type ValidateFunction} from 'ajv';
+import type {FastifyRequest, FastifySchemaCompiler} from 'fastify';
 import type {TSchema} from 'typebox';
 import {isObject} from '../kit/json-object.ts';
 import type {Violation} from '../mail/api-error.ts';
+import {Type} from '../mail/type.ts';
 import {apiError, bodyMissing} from './errors.ts';
 import {createFormats, type FormatName} from './schemas/formats.ts';
-import {variablesFault} from './schemas/variables.ts';
+import {variablesFault} from './schemas/send.ts';
 
 export type Checks = ReturnType<typeof createChecks>;
 
@@ -266,4 +268,22 @@ function objectWithoutOversize(
 			return [name, property ? withoutOversize(property, value[name], inside(name), found) : value[name]];
 		}),
 	);
+}
+
+/** The body of what takes no fields. */
+export const emptyBody = Type.Object({}, {additionalProperties: false, examples: [{}]});
+
+/** A validator for routes with an optional body: no body means the same as an empty object. */
+export function optionalBody(checks: Checks): FastifySchemaCompiler<TSchema> {
+	return ({schema, httpPart}) => {
+		const check = checks.compiler(schema, httpPart);
+		return value => (httpPart === 'body' && value === null ? {value} : check(value));
+	};
+}
+
+/** JSON without any text in it is no body: to be called by such a route. */
+export function checkBody({headers, body}: FastifyRequest): void {
+	if (headers['content-type'] !== undefined && !body) {
+		throw bodyMissing();
+	}
 }

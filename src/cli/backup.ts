@@ -8,7 +8,7 @@ import {RefusedFileError} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';
 import {CliError} from './fault.ts';
 import {inputFault} from './files.ts';
-import {example, version, yesOption} from './program.ts';
+import {example, version, yesOption} from './main.ts';
 import {action, type Session} from './session.ts';
 import {createProgress} from './terminal.ts';
 import {grouped, shortTime} from './text.ts';
@@ -67,7 +67,7 @@ function sqliteSource(session: Session): Source {
 		async gather(folder, onBytes) {
 			const [{copyStore}, {openStoreOf}, {secretsOf}] = await Promise.all([
 				import('../store/store.ts'),
-				import('./open-store.ts'),
+				import('./session.ts'),
 				import('../data-folder/ensure-secrets.ts'),
 			]);
 			const store = await openStoreOf(settings, {anyAge: true});

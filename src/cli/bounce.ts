@@ -1,13 +1,23 @@
+import {stat} from 'node:fs/promises';
 import type {Command} from 'commander';
 import {letterOf, reviewOf, tokenFaults, whyOf} from '../admin/kept-mail.ts';
-import type {Report} from '../mail/report.ts';
+import {createClassify} from '../bounce/classify.ts';
+import {loadBounceRules} from '../config/bounce-rules.ts';
+import {mailFiles} from '../inbound/mail-files.ts';
+import {openRegular} from '../kit/regular-file.ts';
+import type {Classify, Judgement} from '../mail/bounce.ts';
+import {type Phase, phases} from '../mail/outcome.ts';
+import type {Reading, Report} from '../mail/report.ts';
+import {evidenceOf, kindOf, type Row, replyRows, reportRows} from '../report/explain.ts';
+import {readReport} from '../report/read-report.ts';
 import {findKept, type KeptMail, listKept, readRaw} from '../store/inbound-mails.ts';
-import {explainCommand, reportView} from './bounce-explain.ts';
 import {ingestCommand} from './bounce-ingest.ts';
 import {CliError} from './fault.ts';
-import {count} from './options.ts';
-import {verb} from './program.ts';
+import {readInput} from './files.ts';
+import {verb} from './main.ts';
+import {count, oneOf} from './options.ts';
 import {action, type Session} from './session.ts';
+import type {Terminal} from './terminal.ts';
 import {fields, folded, type Noun, printable, shortTime} from './text.ts';
 
 export function bounceCommands(bounce: Command): void {
@@ -126,4 +136,185 @@ function describe(mail: KeptMail, width: number): string[] {
 function reportLines({recipient, action: did, status, category, reason}: Report, width: number): string[] {
 	const what = [did, status, category].filter(each => each !== null).join(', ');
 	return ['', printable(`${recipient ?? 'nobody named'}: ${what}`), ...folded(printable(reason), width, '  ')];
+}
+
+type ExplainOptions = {reply?: string; phase?: Phase; mx?: string};
+
+export function explainCommand(bounce: Command): void {
+	verb(
+		bounce,
+		'explain [files...]',
+		'Explain how bounces and complaints are read; changes nothing',
+		'mailctl bounce explain returned.eml',
+	)
+		.addHelpText(
+			'after',
+			`
+Files are single mails; - or nothing is standard input. Of a folder every file
+is read, with those in its folders, but for hidden ones; of a Maildir its mails.
+A reply of a host: mailctl bounce explain --reply '550 5.1.1 no such user'`,
+		)
+		.option('--reply <text>', 'read the reply of a host instead of a mail')
+		.option('--phase <phase>', `what the reply was an answer to: ${phases.join(', ')} (rcpt)`, phase)
+		.option('--mx <host>', 'the host that gave the reply')
+		.action(action<ExplainOptions, [string[]]>(explain));
+}
+
+async function explain(session: Session, options: ExplainOptions, names: readonly string[]): Promise<void> {
+	const classify = createClassify(loadBounceRules(session.settings()));
+	if (options.reply !== undefined) {
+		explainReply(session, classify, {...options, reply: options.reply}, names);
+		return;
+	}
+	if (options.phase !== undefined || options.mx !== undefined) {
+		throw new CliError('usage', '--phase and --mx belong to a reply', "add --reply '550 …'");
+	}
+	const [name = '-'] = names;
+	if (names.filter(each => each === '-').length > 1) {
+		throw new CliError('usage', 'standard input can be read only once', 'leave out one -');
+	}
+	if ((name === '-' || names.includes('-')) && session.terminal.asks) {
+		session.terminal.warn('mailctl: paste the mail, then end it with Ctrl-D on a line of its own');
+	}
+	if (names.length <= 1 && !(await isFolder(name))) {
+		const reading = readReport(await readInput(name), classify);
+		session.show(viewOf(reading), () => explained(reading, session.terminal));
+		return;
+	}
+	await explainAll(session, classify, names);
+}
+
+function explainReply(
+	session: Session,
+	classify: Classify,
+	{reply, phase = 'rcpt', mx}: ExplainOptions & {readonly reply: string},
+	names: readonly string[],
+): void {
+	if (names.length > 0) {
+		throw new CliError('usage', '--reply and files cannot be read together', 'leave one of them out');
+	}
+	const read = evidenceOf(reply, phase, mx ?? null);
+	if (!read.ok) {
+		throw new CliError('data', read.fault, read.mend);
+	}
+	const {code, enhanced, host} = read.evidence;
+	const judgement = classify(read.evidence);
+	session.show({reply, phase, host, code, status: enhanced, ...judgement}, () =>
+		explainedReply(judgement, session.terminal),
+	);
+}
+
+/** One after the other, each printed as soon as it is read. */
+async function explainAll({terminal, json}: Session, classify: Classify, names: readonly string[]): Promise<void> {
+	let count = 0;
+	for await (const file of filesOf(names)) {
+		const bytes = file === '-' ? await readInput(file) : await headOf(file);
+		if (bytes === null) {
+			terminal.warn(`mailctl: ${file} cannot be read, it says nothing here`);
+		}
+		const reading = readReport(bytes ?? Buffer.alloc(0), classify);
+		const text = json
+			? `${count === 0 ? '[' : ','}\n${JSON.stringify({file, ...viewOf(reading)})}`
+			: `${count === 0 ? '' : '\n'}${[terminal.bold(file), ...explained(reading, terminal)].join('\n')}\n`;
+		count++;
+		if (!(await terminal.pour(text))) {
+			return;
+		}
+	}
+	if (json) {
+		await terminal.pour(count === 0 ? '[]\n' : '\n]\n');
+	} else if (count === 0) {
+		throw new CliError('data', 'there is no file in the folder', 'name a folder with mails');
+	}
+}
+
+/** Files as they were named, whether they are there or not; in place of a folder those in it, see `mailFiles`. */
+async function* filesOf(names: readonly string[]): AsyncGenerator<string> {
+	for (const name of names) {
+		if (!(await isFolder(name))) {
+			yield name;
+			continue;
+		}
+		for await (const {path} of mailFiles(name)) {
+			yield path;
+		}
+	}
+}
+
+async function isFolder(name: string): Promise<boolean> {
+	return name !== '-' && ((await stat(name).catch(() => null))?.isDirectory() ?? false);
+}
+
+/** No mail that came back is longer, and a folder may hold anything. */
+const longestMail = 32 * 1024 * 1024;
+
+/** The file's first 32 MiB; null: it cannot be read. */
+async function headOf(name: string): Promise<Buffer | null> {
+	const opened = await openRegular(name, 'follow').catch(() => null);
+	try {
+		const bytes = Buffer.alloc(Math.min(opened?.size ?? 0, longestMail));
+		const {bytesRead} = (await opened?.file.read(bytes)) ?? {bytesRead: 0};
+		return opened === null ? null : bytes.subarray(0, bytesRead);
+	} catch {
+		return null;
+	} finally {
+		await opened?.file.close();
+	}
+}
+
+const phase = oneOf('--phase', phases);
+
+/** A reading as scripts see it. */
+function viewOf({kind, reports, fault}: Reading) {
+	return {kind, reports: reports.map(reportView), ...(fault !== null && {fault})};
+}
+
+/** How a mail is read and why, for people: lines of at most the terminal's width. */
+function explained(reading: Reading, terminal: Terminal): string[] {
+	const {kind, reports, fault} = reading;
+	return [
+		kindOf(reading),
+		...(fault === null ? [] : [`Nothing follows from it, for it was not read to its end: ${fault}.`]),
+		...reports.flatMap(report => ['', terminal.bold(named(report)), ...rows(reportRows(kind, report), terminal)]),
+	];
+}
+
+/** The same of a reply that was given on the command line. */
+function explainedReply(judgement: Judgement, terminal: Terminal): string[] {
+	return rows(replyRows(judgement), terminal);
+}
+
+function named({recipient, originalRecipient}: Report): string {
+	const name = printable(recipient ?? 'a recipient that is not named');
+	return originalRecipient === null ? name : `${name} (sent to ${printable(originalRecipient)})`;
+}
+
+const indent = 2;
+const nameWidth = 10;
+
+function rows(pairs: readonly Row[], {width}: Terminal): string[] {
+	const margin = ' '.repeat(indent + nameWidth);
+	return pairs.flatMap(([name, value]) => {
+		const [first = '', ...rest] = folded(printable(value), width, margin);
+		return [`${' '.repeat(indent)}${name.padEnd(nameWidth)}${first.slice(margin.length)}`, ...rest];
+	});
+}
+
+/** What a mail says of one recipient, as scripts see it. */
+export function reportView(report: Report) {
+	return {
+		recipient: report.recipient,
+		original_recipient: report.originalRecipient,
+		action: report.action,
+		status: report.status,
+		type: report.type,
+		category: report.category,
+		suppresses: report.suppresses,
+		reason: report.reason,
+		code: report.code,
+		host: report.host,
+		rule: report.rule,
+		matched: report.matched,
+		feedback_type: report.feedbackType,
+	};
 }

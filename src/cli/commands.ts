@@ -1,5 +1,5 @@
 import type {Command} from 'commander';
-import {createProgram, exampleOf} from './program.ts';
+import {createProgram, exampleOf} from './main.ts';
 
 type Entry = {
 	readonly name: string;
@@ -47,7 +47,7 @@ const entries: readonly Entry[] = [
 	{
 		name: 'export',
 		about: 'Write workspaces with their domains, senders, topics, webhooks and keys as YAML, without secrets',
-		load: async () => (await import('./declared/export.ts')).exportCommand,
+		load: async () => (await import('./declared/apply.ts')).exportCommand,
 	},
 	{
 		name: 'apply',
@@ -106,7 +106,7 @@ const entries: readonly Entry[] = [
 	{
 		name: 'sample',
 		about: 'What the first start made for a first mail',
-		load: async () => (await import('./sample.ts')).sampleCommands,
+		load: async () => (await import('./init.ts')).sampleCommands,
 	},
 	{
 		name: 'template',

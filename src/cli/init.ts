@@ -2,10 +2,12 @@ import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import process from 'node:process';
 import type {Command} from 'commander';
+import {removeSample, sampleSender, sampleTemplate} from '../admin/sample.ts';
 import {commandName, type WelcomeInput, welcome} from '../admin/welcome.ts';
 import {dashboardUrl, listenUrl, localUrl} from '../config/derive.ts';
 import {firstKeysFile, openDataDir} from '../data-folder/data-dir.ts';
-import {example} from './program.ts';
+import {sampleDomain} from '../domains/domains.ts';
+import {example, yesVerb} from './main.ts';
 import {action, type Session} from './session.ts';
 
 export function initCommand(command: Command): void {
@@ -93,7 +95,7 @@ export function migrateCommand(command: Command): void {
 	example(command, 'mailctl migrate').action(
 		action(
 			async session => {
-				const {migrateStore} = await import('./open-store.ts');
+				const {migrateStore} = await import('./session.ts');
 				const applied = await migrateStore(session.storeSettings());
 				session.show({applied}, () => [
 					...applied.map(name => `applied ${name}`),
@@ -103,4 +105,26 @@ export function migrateCommand(command: Command): void {
 			{makesStore: () => true},
 		),
 	);
+}
+
+export function sampleCommands(sample: Command): void {
+	yesVerb(
+		sample,
+		'remove',
+		'Remove the sample sender, its domain and the sample template, where you have not changed it',
+		'mailctl sample remove --yes',
+	).action(action<{yes?: boolean}, []>(remove));
+}
+
+async function remove(session: Session, {yes}: {yes?: boolean}): Promise<void> {
+	const {id} = await session.workspace();
+	const question = `Remove the sample: ${sampleSender} and the template ${sampleTemplate}? Mail of theirs that waits is not sent.`;
+	await session.confirm(question, yes);
+	const removed = await session.write(trx => removeSample(trx, session.tools, id));
+	const names = [
+		removed.sender && `the sender ${sampleSender}`,
+		removed.domain && `the domain ${sampleDomain}`,
+		removed.template && `the template ${sampleTemplate}`,
+	].filter(name => name !== false);
+	session.show(removed, () => [names.length === 0 ? 'there is no sample here' : `removed ${names.join(', ')}`]);
 }

@@ -12,9 +12,9 @@ import {type EngagementCount, readEngagement, readRecipients, type StoredRecipie
 import {readReports, type StoredReport} from '../store/reports.ts';
 import {readEvents} from '../store/timeline.ts';
 import {CliError} from './fault.ts';
+import {verb} from './main.ts';
 import {describe, storedReportView} from './message-text.ts';
 import {address, collect, count, metadataPair, oneOf, past} from './options.ts';
-import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {chosenTemplate} from './template.ts';
 import {type Noun, shortTime} from './text.ts';
@@ -109,7 +109,7 @@ export function messageCommands(message: Command): void {
 				if (!recipient) {
 					throw new CliError('data', `the message has no copy for ${to}`, `see mailctl message show ${id}`);
 				}
-				const {rawMail} = await import('./raw-mail.ts');
+				const {rawMail} = await import('./message-text.ts');
 				session.terminal.write(await rawMail(session, workspaceId, recipient.id));
 			}),
 		);

@@ -1,22 +1,31 @@
 import {randomBytes} from 'node:crypto';
 import {existsSync} from 'node:fs';
 import {hostname} from 'node:os';
-import {relative, resolve} from 'node:path';
+import {join, relative, resolve} from 'node:path';
 import {createInterface} from 'node:readline/promises';
 import type {Command} from 'commander';
 import type {Knex} from 'knex';
 import type {TSchema} from 'typebox';
+import {type Daemons, daemonsOfNodes} from '../admin/why-context.ts';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment, systemFile} from '../config/process-env.ts';
 import type {LoadedSettings, Settings} from '../config/settings.ts';
+import {readDaemonFile} from '../data-folder/daemon-file.ts';
 import {lacksStore, openDataDir} from '../data-folder/data-dir.ts';
+import {ensureSecrets} from '../data-folder/ensure-secrets.ts';
+import {lockData, refuseBesideOthers, storeFile} from '../data-folder/open.ts';
+import {finishRestore, isRestored} from '../data-folder/restored.ts';
 import {readUsedWorkspace, usedWorkspaceFile} from '../data-folder/used-workspace.ts';
 import {type Clock, systemClock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
 import {type Given, type Operation, perform} from '../ops/operation.ts';
+import {migrate, type SchemaState, schemaState, tooOldFix} from '../store/engine/migrate.ts';
+import {isFolderLocked} from '../store/engine/sqlite.ts';
+import {silentMs} from '../store/nodes.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
-import type {Store} from '../store/store.ts';
+import {openStore, type Store} from '../store/store.ts';
 import {
 	findIds,
 	findWorkspace,
@@ -29,6 +38,83 @@ import {
 import {CliError, userName} from './fault.ts';
 import {createTerminal, type Terminal} from './terminal.ts';
 import {linesOf, type Noun, tableOf} from './text.ts';
+
+/**
+ * Opens the store beside a running daemon or without one; an empty one gets its tables if `makesStore`. `anyAge`: one of an older
+ * version too, which is only to be copied.
+ */
+export async function openStoreOf(settings: Settings, {makesStore = false, anyAge = false} = {}): Promise<Store> {
+	const store = await openAt(settings);
+	try {
+		const state = await schemaState(store.database);
+		refuseForeign(state);
+		if (state === 'empty') {
+			if (!makesStore) {
+				throw noStore(settings);
+			}
+			await migrate(store.database);
+		} else if (state === 'older' && !anyAge) {
+			throw new CliError(
+				'config',
+				'the store was made by an older mailctl',
+				'run mailctl migrate (the daemon stopped)',
+			);
+		}
+		return store;
+	} catch (error) {
+		await store.close();
+		throw error;
+	}
+}
+
+/** Applies what is missing; the names of it. */
+export async function migrateStore(settings: Settings): Promise<string[]> {
+	const store = await openAt(settings);
+	try {
+		refuseForeign(await schemaState(store.database));
+		return await migrate(store.database, {
+			beforeBreaking: refuseBesideOthers,
+			within: async trx => void (await ensureSecrets(trx, settings)),
+		});
+	} finally {
+		await store.close();
+	}
+}
+
+async function openAt({databaseUrl, dataDir}: Settings): Promise<Store> {
+	if (databaseUrl !== null) {
+		return await openStore({url: databaseUrl}, {isPatient: true});
+	}
+	if (isRestored(dataDir)) {
+		const unlock = await lockData(dataDir);
+		finishRestore(dataDir);
+		await unlock();
+	}
+	return await openStore({file: storeFile(dataDir)});
+}
+
+/** Throws CliError for a store that this version can neither use nor bring up to date. */
+function refuseForeign(state: SchemaState): void {
+	if (state === 'tooOld') {
+		throw new CliError('config', 'the store was made by a mailctl too old for this one', tooOldFix);
+	}
+	if (state === 'newer') {
+		throw new CliError('config', 'the store was made by a newer mailctl', 'install that version again');
+	}
+}
+
+/** SQLite has one daemon, which holds the lock of the folder; on PostgreSQL every node says when it was there. */
+export async function readDaemons(session: Session): Promise<Daemons> {
+	const {dataDir, databaseUrl} = session.storeSettings();
+	const silentSince = storeTime(session.tools.clock.now() - silentMs);
+	if (databaseUrl === null) {
+		const running = await isFolderLocked(join(dataDir, 'daemon.lock'));
+		const roles = readDaemonFile(dataDir)?.roles ?? [];
+		const delivering = running && (roles.length === 0 || roles.includes('deliver'));
+		return {running, delivering, lives: () => running, silentSince: running ? null : silentSince};
+	}
+	return await daemonsOfNodes(await session.reader(), silentSince);
+}
 
 /** What a verb works with; settings and store are opened when they are first asked for. */
 export type Session = {
@@ -128,7 +214,7 @@ function openSession(globals: Globals, makesStore: boolean): {session: Session; 
 	// The store's, as soon as it is open: what is written must be of the time that its daemons share.
 	let clock: Clock = systemClock;
 	const store = async () => {
-		opened ??= import('./open-store.ts').then(({openStoreOf}) => openStoreOf(storeSettings(), {makesStore}));
+		opened ??= import('./session.ts').then(({openStoreOf}) => openStoreOf(storeSettings(), {makesStore}));
 		const ready = await opened;
 		clock = ready.clock;
 		return ready;

@@ -1,6 +1,10 @@
+import {existsSync} from 'node:fs';
 import {writeFile} from 'node:fs/promises';
+import path from 'node:path';
 import type {Command} from 'commander';
 import type {Knex} from 'knex';
+import {isBuiltIn} from '../admin/submission-template.ts';
+import {carryOut, type FileChange, folderNameFault, type Plan, planPull} from '../admin/template-folder.ts';
 import {
 	type Content,
 	conflictOf,
@@ -13,8 +17,10 @@ import {
 	rollBack,
 	type Saved,
 	saveTemplate,
+	variantSource,
 } from '../admin/templates.ts';
-import {writeExact} from '../kit/exact-json.ts';
+import {parseExact, writeExact} from '../kit/exact-json.ts';
+import {folderFiles} from '../render/folder.ts';
 import {
 	findTemplate,
 	findVersion,
@@ -22,15 +28,15 @@ import {
 	listVariants,
 	listVersions,
 	type Template,
+	type TemplateVariant,
+	type TemplateVersion,
 } from '../store/templates.ts';
 import {CliError} from './fault.ts';
 import {readVariables} from './files.ts';
+import {verb, yesOption, yesVerb} from './main.ts';
 import {count, label, locale, templateId, timezone} from './options.ts';
-import {verb, yesOption, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
-import type {PullOptions} from './template-pull.ts';
-import {showSaved, showTemplate, templateNoun} from './template-view.ts';
-import {printable} from './text.ts';
+import {type Noun, printable, shortTime, table} from './text.ts';
 
 type PreviewOptions = {locale?: string; timezone?: string; data?: string; out?: string};
 
@@ -109,7 +115,7 @@ export function templateCommands(template: Command): void {
 		).option('--dry-run', 'show what would change; change nothing'),
 	).action(
 		action<PullOptions, [string]>(async (session, options, folder) => {
-			const {pull} = await import('./template-pull.ts');
+			const {pull} = await import('./template.ts');
 			await pull(session, options, folder);
 		}),
 	);
@@ -258,4 +264,190 @@ async function preview(session: Session, options: PreviewOptions, key: string): 
 		'',
 		options.out === undefined ? 'The html: --out FILE, or --json.' : `The html is in ${options.out}.`,
 	]);
+}
+
+export const templateNoun: Noun<Template> = {
+	none: 'no templates, mailctl template push stores a folder',
+	json: row => ({
+		id: row.id,
+		name: row.name,
+		version: row.latest_version,
+		built_in: isBuiltIn(row),
+		created_at: row.created_at,
+		updated_at: row.updated_at,
+	}),
+	fields: [
+		{title: 'ID', name: 'id', cell: row => row.id, id: true},
+		{title: 'NAME', name: 'name', cell: row => (isBuiltIn(row) ? `${row.name} (built in)` : row.name), cut: true},
+		{title: 'VERSION', name: 'version', cell: row => row.latest_version, right: true},
+		{title: 'CHANGED (UTC)', cell: row => shortTime(row.updated_at)},
+		{name: 'changed', cell: row => `${shortTime(row.updated_at)} UTC`},
+	],
+};
+
+export function showTemplate(
+	session: Session,
+	row: Template,
+	versions: readonly TemplateVersion[],
+	variants: readonly TemplateVariant[],
+): void {
+	const json = {
+		variants: variants.map(({locale, subject, kind, source, text_source: text}) => ({
+			locale,
+			subject,
+			[kind]: source,
+			text,
+		})),
+		sample: versions[0]?.sample ? parseExact(versions[0].sample) : null,
+		versions: versions.map(({version, created_at: createdAt}) => ({version, created_at: createdAt})),
+	};
+	const lines = [
+		'',
+		...table<TemplateVariant>(
+			[
+				{title: 'LOCALE', cell: variant => variant.locale ?? 'default'},
+				{title: 'BODY', cell: variant => variant.kind},
+				{title: 'TEXT', cell: variant => (variant.text_source === null ? 'made from html' : 'own')},
+				{title: 'SUBJECT', cell: variant => variant.subject, cut: true},
+			],
+			variants,
+			session.terminal.width,
+		),
+		'',
+		...table<TemplateVersion>(
+			[
+				{title: 'VERSION', cell: version => version.version, right: true},
+				{title: 'SAVED (UTC)', cell: version => shortTime(version.created_at)},
+			],
+			versions,
+			session.terminal.width,
+		),
+	];
+	session.one(templateNoun, row, {json, lines});
+}
+
+export function showSaved(
+	session: Session,
+	saved: ReadonlyArray<Omit<Saved, 'id'> & {id: string | null}>,
+	dry: boolean,
+): void {
+	session.list<(typeof saved)[number]>(
+		{
+			none: 'the folder holds no templates',
+			json: row => row,
+			fields: [
+				{title: 'ID', cell: row => row.id, id: true},
+				{title: 'NAME', cell: row => row.name, cut: true},
+				{title: 'VERSION', cell: row => row.version, right: true},
+				{title: 'CHANGE', cell: row => (row.changed ? (dry ? 'would be saved' : 'saved') : 'none')},
+			],
+		},
+		saved,
+	);
+}
+
+export type PullOptions = {dryRun?: boolean; yes?: boolean};
+
+/** A template and what happens to its folder; null: it has no version yet. */
+type Pulled = {readonly template: Template; readonly plan: Plan | null};
+
+/** Writes the newest versions as template folders; asks before anything that is there changes. */
+export async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder: string): Promise<void> {
+	const reader = await session.reader();
+	const pulled: Pulled[] = [];
+	for (const [template, into] of await foldersOf(session, reader, folder)) {
+		pulled.push({template, plan: await planOf(reader, template, into)});
+	}
+	const losses = pulled.flatMap(({plan}) => (plan ? lossesOf(plan) : []));
+	if (!dryRun) {
+		if (losses.length > 0) {
+			for (const {file, change} of yes ? [] : losses) {
+				session.terminal.warn(`mailctl: ${file} would be ${change}`);
+			}
+			await session.confirm('Change what is there?', yes);
+		}
+		for (const {plan} of pulled) {
+			await (plan && carryOut(plan));
+		}
+	}
+	show(session, pulled, dryRun);
+}
+
+/** Each template with its folder: a template's own folder takes that template, any other folder takes one for each. */
+async function foldersOf(session: Session, reader: Knex, folder: string): Promise<Array<[Template, string]>> {
+	const {id: workspaceId} = await session.workspace();
+	if (existsSync(path.join(folder, 'template.json'))) {
+		const name = path.basename(path.resolve(folder));
+		const found = await findTemplate(reader, workspaceId, {name});
+		if (!found) {
+			throw new CliError('data', `there is no template ${name}, as the folder is called`, 'see mailctl template list');
+		}
+		return [[found, folder]];
+	}
+	const templates = (await listTemplates(reader, workspaceId))
+		.filter(template => !isBuiltIn(template))
+		.sort((a, b) => (a.name < b.name ? -1 : 1));
+	const unfit = templates.flatMap(({id, name}) => {
+		const fault = folderNameFault(name);
+		return fault === null ? [] : [`${id}: its name ${JSON.stringify(name)} ${fault}`];
+	});
+	if (unfit.length > 0) {
+		throw new CliError(
+			'data',
+			'nothing was written',
+			'make these templates again under other names and delete them',
+			unfit,
+		);
+	}
+	return templates.map(template => [template, path.join(folder, template.name)]);
+}
+
+async function planOf(
+	reader: Knex,
+	{id, row_id: rowId, latest_version: latest}: Template,
+	folder: string,
+): Promise<Plan | null> {
+	const version = latest === null ? undefined : await findVersion(reader, rowId, latest);
+	if (!version) {
+		return null;
+	}
+	const variants = (await listVariants(reader, version.id)).map(variantSource);
+	// A generated id is of no use elsewhere: there the template may have another one already.
+	const files = folderFiles({id: id === rowId ? null : id, variants, sample: version.sample});
+	return await planPull(folder, files);
+}
+
+function lossesOf({folder, steps}: Plan): FileChange[] {
+	return steps
+		.filter(({change}) => change === 'replaced' || change === 'removed')
+		.map(({file, change}) => ({file: path.join(folder, file), change}));
+}
+
+function show(session: Session, pulled: readonly Pulled[], dryRun: boolean): void {
+	const json = pulled.map(({template, plan}) => ({
+		id: template.id,
+		name: template.name,
+		version: template.latest_version,
+		folder: plan?.folder ?? null,
+		files: (plan?.steps ?? []).map(({file, change}) => ({file, change})),
+	}));
+	session.show(json, () =>
+		table<Pulled>(
+			[
+				{title: 'NAME', cell: ({template}) => template.name, cut: true},
+				{title: 'VERSION', cell: ({template}) => template.latest_version, right: true},
+				{title: 'FILES', cell: ({plan}) => (plan ? counted(plan, dryRun) : 'no version yet')},
+			],
+			pulled,
+			session.terminal.width,
+		),
+	);
+}
+
+function counted({steps}: Plan, dryRun: boolean): string {
+	const counts = (['written', 'replaced', 'removed'] as const).flatMap(change => {
+		const count = steps.filter(step => step.change === change).length;
+		return count === 0 ? [] : [`${count} ${change}`];
+	});
+	return counts.length === 0 ? 'no change' : `${dryRun ? 'would be: ' : ''}${counts.join(', ')}`;
 }

@@ -1,20 +1,50 @@
+import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
-import {addEndpoint, removeEndpoint, rotateSecret, setEndpointActive, signingSecret} from '../admin/webhooks.ts';
-import {endpointView} from '../api/views.ts';
+import {
+	addEndpoint,
+	removeEndpoint,
+	replay,
+	replaySince,
+	rotateSecret,
+	setEndpointActive,
+	signingSecret,
+} from '../admin/webhooks.ts';
+import {deliveryView, endpointView} from '../api/views.ts';
 import {guardOf, postExample} from '../daemon/webhooks.ts';
 import {storeTime} from '../kit/time.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
-import {longestOverlap, mostEndpoints, usualOverlap} from '../mail/webhook.ts';
-import {type Endpoint, endpointState, listEndpoints} from '../store/webhooks.ts';
+import {
+	type DeliveryState,
+	deliveryStates,
+	isListener,
+	listenerUrl,
+	longestOverlap,
+	mostEndpoints,
+	usualOverlap,
+} from '../mail/webhook.ts';
+import {
+	deleteDeliveries,
+	type Endpoint,
+	endpointState,
+	findDelivery,
+	findEndpoint,
+	findWaiting,
+	listDeliveries,
+	listEndpoints,
+	listPosts,
+	type StoredDelivery,
+	type StoredPost,
+} from '../store/webhooks.ts';
+import {faultOf} from '../webhook/fault.ts';
 import {createGuard} from '../webhook/guard.ts';
 import type {PostEnd} from '../webhook/post.ts';
+import {postHeaders} from '../webhook/sign.ts';
 import {CliError} from './fault.ts';
-import {duration} from './options.ts';
-import {verb, version, yesVerb} from './program.ts';
-import {action, type Session} from './session.ts';
-import {fields, type Noun, shortTime} from './text.ts';
-import {chosenEndpoint, deliveriesVerb, missingEndpoint, replayVerb, webhookEvents} from './webhook-deliveries.ts';
-import {listenVerb} from './webhook-listen.ts';
+import {verb, version, yesVerb} from './main.ts';
+import {count, duration, oneOf, past} from './options.ts';
+import {action, readDaemons, type Session} from './session.ts';
+import {createProgress} from './terminal.ts';
+import {fields, grouped, type Noun, shortTime, table} from './text.ts';
 
 export function webhookCommands(webhook: Command): void {
 	verb(
@@ -187,3 +217,266 @@ export function testVerb(webhook: Command): void {
 function mendOf({status}: PostEnd): string {
 	return status === null ? 'check the URL, its DNS and its certificate' : 'answer 2xx, see the log of the receiver';
 }
+
+type Options = {forwardTo: string; event?: WebhookEventType[]};
+
+const pollMs = 250;
+const longestType = Math.max(...webhookEventTypes.map(type => type.length));
+
+export function listenVerb(webhook: Command): void {
+	verb(
+		webhook,
+		'listen',
+		'Forward events to a program of yours as they happen, until Ctrl-C',
+		'mailctl webhook listen --forward-to http://localhost:3000/hooks/mail',
+	)
+		.requiredOption('--forward-to <url>', 'http or https, on any host and port', forwardUrl)
+		.option('--event <event>', `${webhookEventTypes.join(', ')}; several, or with commas; default all`, webhookEvents)
+		.action(action<Options, []>(listen));
+}
+
+function forwardUrl(text: string): string {
+	const url = URL.canParse(text) ? new URL(text) : null;
+	// What fetch would refuse: it takes no password in a URL.
+	if (!url || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '') {
+		throw new CliError(
+			'usage',
+			`--forward-to "${text}" is not allowed`,
+			'use a URL such as http://localhost:3000/hooks',
+		);
+	}
+	return url.href;
+}
+
+/**
+ * Takes events from a temporary endpoint: they are added to it in their own transactions, and the daemon leaves them
+ * alone. So none is missed, in every delivery mode. Each is forwarded once, in order.
+ */
+async function listen(session: Session, {forwardTo, event}: Options): Promise<void> {
+	const stop = stopSignal();
+	const {id: workspaceId} = await session.workspace();
+	const vault = await session.vault();
+	const events = [...new Set(event ?? webhookEventTypes)];
+	const input = {workspaceId, mode: 'live' as const, url: listenerUrl(forwardTo), events};
+	const added = await session.write(trx => addEndpoint(trx, session.tools, vault, input));
+	if (!added) {
+		throw new CliError('data', `the workspace has ${mostEndpoints} endpoints`, 'remove one first');
+	}
+	const {id} = added;
+	const secret = vault.open(id, added.secret);
+	try {
+		if (!(await readDaemons(session)).running) {
+			session.terminal.warn('mailctl: no daemon runs, nothing arrives until you start it with mailctl serve');
+		}
+		session.show({id, forward_to: forwardTo, events, signing_secret: secret}, () => [
+			`forwarding to ${forwardTo} until Ctrl-C: ${events.join(', ')}`,
+			`signing secret ${secret}`,
+			'',
+		]);
+		while (!stop.aborted) {
+			const delivery = await findWaiting(await session.reader(), id);
+			if (delivery) {
+				await forward(session, delivery, {forwardTo, secret, stop});
+				await session.write(trx => deleteDeliveries(trx, [delivery.id]));
+			} else if (await findEndpoint(await session.reader(), workspaceId, id)) {
+				await sleep(pollMs, undefined, {signal: stop}).catch(() => undefined);
+			} else {
+				throw new CliError('unavailable', `somebody removed the endpoint ${id}`, 'run mailctl webhook listen again');
+			}
+		}
+	} finally {
+		await session.write(trx => removeEndpoint(trx, session.tools, workspaceId, id));
+	}
+}
+
+type Target = {readonly forwardTo: string; readonly secret: string; readonly stop: AbortSignal};
+
+/** Posts a delivery once and shows the answer. */
+async function forward(session: Session, delivery: StoredDelivery, {forwardTo, secret, stop}: Target): Promise<void> {
+	const {id, eventType, messageId, body, createdAt} = delivery;
+	const signing = {secret, next: null};
+	const timeout = AbortSignal.timeout(session.settings().webhookTimeout);
+	const posted = await fetch(forwardTo, {
+		method: 'POST',
+		headers: postHeaders({id, signing, body}, `mailctl/${version()}`, session.tools.clock.now()),
+		body,
+		redirect: 'manual',
+		signal: AbortSignal.any([stop, timeout]),
+	}).then(
+		async response => {
+			await response.body?.cancel();
+			return {status: response.status, error: response.ok ? null : `it answered ${response.status}`};
+		},
+		(fault: Error) => ({
+			status: null,
+			error: timeout.aborted ? 'no answer in time' : faultOf(fault.cause ?? fault).error,
+		}),
+	);
+	if (stop.aborted && posted.status === null) {
+		return;
+	}
+	const {recipient} = JSON.parse(Buffer.from(body).toString()) as {recipient: string};
+	session.show({id, type: eventType, message_id: messageId, recipient, ...posted}, () => [
+		// What may be long comes last: the columns before it stay where they are.
+		`${shortTime(createdAt).slice(11)}  ${eventType.padEnd(longestType)}  ${posted.status ?? '–  '}  ${messageId}  ${recipient}`,
+		...(posted.status === null ? [`          ${posted.error}`] : []),
+	]);
+}
+
+/** Ctrl-C, or what ends a process otherwise, for the first time: then the endpoint is still removed. */
+function stopSignal(): AbortSignal {
+	const controller = new AbortController();
+	for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+		process.once(signal, () => controller.abort());
+	}
+	return controller.signal;
+}
+
+type Options = {status?: DeliveryState; limit: number};
+
+export function deliveriesVerb(webhook: Command): void {
+	verb(
+		webhook,
+		'deliveries <id>',
+		'List deliveries of an endpoint, newest first, or show one (whd_…) with its attempts',
+		'mailctl webhook deliveries whe_06f… --status exhausted',
+	)
+		.option('--status <status>', deliveryStates.join(', '), deliveryState)
+		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
+		.action(
+			action<Options, [string]>(async (session, {status, limit}, id) => {
+				if (id.startsWith('whd_')) {
+					await showDelivery(session, await chosenDelivery(session, id));
+					return;
+				}
+				const endpoint = await chosenEndpoint(session, id);
+				const page = {after: null, limit, state: status};
+				const rows = await listDeliveries(await session.reader(), endpoint.id, page);
+				session.list(deliveries, rows);
+			}),
+		);
+}
+
+/** Throws bad data (65) where the workspace has no such delivery. */
+async function chosenDelivery(session: Session, text: string): Promise<StoredDelivery> {
+	const id = await session.idOf('whd', text);
+	const {id: workspaceId} = await session.workspace();
+	const found = id === undefined ? undefined : await findDelivery(await session.reader(), workspaceId, id);
+	if (!found) {
+		throw new CliError('data', `there is no delivery ${text}`, 'see mailctl webhook deliveries ENDPOINT');
+	}
+	return found;
+}
+
+const deliveries: Noun<StoredDelivery> = {
+	none: 'no deliveries: nothing was posted to this endpoint yet',
+	json: deliveryView,
+	fields: [
+		{title: 'ID', name: 'id', cell: row => row.id, id: true},
+		{title: 'UTC', cell: row => shortTime(row.createdAt).slice(5, 16)},
+		{name: 'endpoint', cell: row => row.endpointId},
+		{name: 'message', cell: row => row.messageId},
+		{title: 'EVENT', name: 'event', cell: row => row.eventType},
+		{title: 'STATUS', name: 'status', cell: row => row.state},
+		{title: 'N', cell: row => row.attempts, right: true},
+		{title: 'LAST', cell: lastOf, cut: true},
+		{name: 'created', cell: row => shortTime(row.createdAt)},
+		{name: 'next attempt', cell: row => shortTime(row.nextAttemptAt)},
+		{name: 'body', cell: row => Buffer.from(row.body).toString()},
+	],
+};
+
+// In one word: the status, or the code that its sentence ends with.
+function lastOf({lastError, lastStatus}: StoredDelivery): string | number | null {
+	return lastStatus ?? /\((\w+)\)$/.exec(lastError ?? '')?.[1] ?? lastError;
+}
+
+async function showDelivery(session: Session, delivery: StoredDelivery): Promise<void> {
+	const posts = await listPosts(await session.reader(), delivery.id);
+	const lines = table<StoredPost>(
+		[
+			{title: 'UTC', cell: post => shortTime(post.at)},
+			{title: 'N', cell: post => post.n, right: true},
+			{title: 'MS', cell: post => post.ms, right: true},
+			{title: 'WHAT CAME BACK', cell: post => post.error ?? `it answered ${post.status}`},
+		],
+		posts,
+		session.terminal.width,
+	);
+	session.one(deliveries, delivery, {json: {attempt_log: posts}, lines: ['', ...lines]});
+}
+
+type ReplayOptions = {since?: number; event?: WebhookEventType; endpoint?: string; status?: DeliveryState};
+
+export function replayVerb(webhook: Command): void {
+	verb(
+		webhook,
+		'replay [id]',
+		'Post a delivery again, or all since a time',
+		'mailctl webhook replay --since 4h --endpoint whe_06f… --status exhausted',
+	)
+		.option('--since <time>', 'all whose event came then or later: a time, or a duration before now', past('--since'))
+		.option('--event <event>', `only of this type: ${webhookEventTypes.join(', ')}`, webhookEvent)
+		.option('--endpoint <id>', 'only of this endpoint')
+		.option('--status <status>', `only those that are ${deliveryStates.join(', ')}`, deliveryState)
+		.action(
+			action<ReplayOptions, [string | undefined]>(async (session, options, id) => {
+				if ((id === undefined) === (options.since === undefined)) {
+					throw new CliError('usage', 'name either one delivery or --since', 'see mailctl webhook replay --help');
+				}
+				if (id === undefined) {
+					await replayAll(session, options.since ?? 0, options);
+				} else {
+					await replayOne(session, id);
+				}
+			}),
+		);
+}
+
+async function replayOne(session: Session, text: string): Promise<void> {
+	const {id} = await chosenDelivery(session, text);
+	const {id: workspaceId} = await session.workspace();
+	const replayed = await session.write(trx => replay(trx, session.tools, workspaceId, id));
+	if (replayed) {
+		session.show(deliveryView(replayed), () => [`${id} is due now`]);
+	}
+}
+
+async function replayAll(session: Session, since: number, {event, endpoint, status}: ReplayOptions): Promise<void> {
+	const chosen = endpoint === undefined ? undefined : await chosenEndpoint(session, endpoint);
+	const {id: workspaceId} = await session.workspace();
+	const all = await listEndpoints(await session.reader(), workspaceId, {after: null, limit: mostEndpoints});
+	const endpoints = chosen ? [chosen] : all.filter(({url}) => !isListener(url));
+	const progress = createProgress(session.terminal, session.tools.clock, 'deliveries');
+	const filter = {workspaceId, since, eventType: event, state: status};
+	const replayed = await replaySince(
+		session.write,
+		session.tools,
+		{...filter, endpointIds: endpoints.map(({id}) => id), target: chosen?.id ?? null},
+		done => progress.show(done, null),
+	);
+	progress.end();
+	session.show({replayed}, () => [`${grouped(replayed)} deliveries are due now`]);
+}
+
+/** Throws bad data (65) where the workspace has no such endpoint. */
+export async function chosenEndpoint(session: Session, text: string): Promise<Endpoint> {
+	const id = (await session.idOf('whe', text)) ?? missingEndpoint(text);
+	const {id: workspaceId} = await session.workspace();
+	return (await findEndpoint(await session.reader(), workspaceId, id)) ?? missingEndpoint(text);
+}
+
+export function missingEndpoint(id: string): never {
+	throw new CliError('data', `there is no endpoint ${id}`, 'see mailctl webhook list');
+}
+
+/** Throws a usage error (64). */
+const webhookEvent = oneOf('--event', webhookEventTypes);
+
+/** Given several times, with commas, or both. */
+export function webhookEvents(text: string, previous: readonly WebhookEventType[] = []): WebhookEventType[] {
+	return [...previous, ...text.split(',').map(webhookEvent)];
+}
+webhookEvents.choices = webhookEventTypes;
+
+const deliveryState = oneOf('--status', deliveryStates);

@@ -1,12 +1,12 @@
 import {hkdfSync, randomBytes} from 'node:crypto';
 import type {AddressInfo} from 'node:net';
 import type {Knex} from 'knex';
-import {apiRoutes} from '../api/api-routes.ts';
-import {createRefuse} from '../api/caller.ts';
+import type {Api} from '../api/api-parts.ts';
+import {createRefuse} from '../api/auth.ts';
 import {localHostGuard} from '../api/pages.ts';
 import {createCursors} from '../api/paging.ts';
 import {bearerGuard, healthRoutes, metricsRoutes} from '../api/routes/health.ts';
-import {type Api, type ApiOptions, createApi} from '../api/server.ts';
+import {type ApiOptions, apiRoutes, createApi} from '../api/server.ts';
 import {createTurns} from '../api/turns.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import type {Listen} from '../config/addresses.ts';

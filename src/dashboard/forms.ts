@@ -1,7 +1,7 @@
 import multipart from '@fastify/multipart';
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify';
 import {apiError, unavailable} from '../api/errors.ts';
-import {createSeats} from '../api/seats.ts';
+import {createSeats} from '../api/turns.ts';
 import type {Visit} from './route.ts';
 
 // What a form sends, with a file or without.

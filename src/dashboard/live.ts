@@ -1,5 +1,5 @@
 import {Readable} from 'node:stream';
-import {createSeats} from '../api/seats.ts';
+import {createSeats} from '../api/turns.ts';
 import {type Html, html} from '../hosted/html.ts';
 import type {DashboardParts} from './parts.ts';
 import type {Answer, Route, Visit} from './route.ts';

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {Routes} from '../api/server.ts';
+import type {Routes} from '../api/api-parts.ts';
 import type {Clock} from '../kit/clock.ts';
 import type {Links} from '../links/links.ts';
 import type {EventWriter} from '../outcome/outbox.ts';

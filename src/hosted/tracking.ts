@@ -1,7 +1,7 @@
 import type {IncomingHttpHeaders} from 'node:http';
 import type {FastifyReply, FastifyRequest} from 'fastify';
+import type {Routes} from '../api/api-parts.ts';
 import {describe} from '../api/describe.ts';
-import type {Routes} from '../api/server.ts';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Claims} from '../links/claims.ts';

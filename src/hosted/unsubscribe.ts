@@ -1,9 +1,9 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
+import {type Api, isPlain, type Routes, refuseOtherBodies} from '../api/api-parts.ts';
 import {describe} from '../api/describe.ts';
 import {apiError, formExpected} from '../api/errors.ts';
 import {createFailureLimit} from '../api/rate-limit.ts';
-import {type Api, isPlain, type Routes, refuseOtherBodies} from '../api/server.ts';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Claims} from '../links/claims.ts';

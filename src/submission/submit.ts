@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {Accepted, Send} from '../accept/draft.ts';
 import type {Accept} from '../accept/send.ts';
 import type {Caller} from '../api/caller.ts';
-import {inSlice} from '../api/slices.ts';
+import {inSlice} from '../api/turns.ts';
 import {isLooping} from '../inbound/receive-mail.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';

@@ -1,8 +1,14 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {createBody} from '../../src/api/body.ts';
-import {oversized, parseJson, parseLargeJson} from '../../src/api/json.ts';
-import {createJsonScan, type ItemLimits, type JsonLimits} from '../../src/api/json-scan.ts';
+import {
+	createJsonScan,
+	type ItemLimits,
+	type JsonLimits,
+	oversized,
+	parseJson,
+	parseLargeJson,
+} from '../../src/api/json.ts';
 
 const many = 1_000_000;
 const items: ItemLimits = {list: 'messages', most: 100, values: many, bytes: many};

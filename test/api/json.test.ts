@@ -1,7 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {parseJson as parseScanned} from '../../src/api/json.ts';
-import {createJsonScan} from '../../src/api/json-scan.ts';
+import {createJsonScan, parseJson as parseScanned} from '../../src/api/json.ts';
 
 function parseJson(bytes: Uint8Array) {
 	const scan = createJsonScan({values: 1_000_000});

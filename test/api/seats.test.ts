@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createSeats} from '../../src/api/seats.ts';
+import {createSeats} from '../../src/api/turns.ts';
 
 test('each owner has so many seats, and gives each back once', t => {
 	const take = createSeats(2);

@@ -1,6 +1,6 @@
 import {setImmediate} from 'node:timers/promises';
 import test from 'ava';
-import {inSlice} from '../../src/api/slices.ts';
+import {inSlice} from '../../src/api/turns.ts';
 
 test('one piece of work in a turn of the event loop, in order, whoever asks', async t => {
 	const done: string[] = [];

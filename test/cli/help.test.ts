@@ -5,9 +5,8 @@ import process from 'node:process';
 import {promisify} from 'node:util';
 import test from 'ava';
 import {mailctl} from '../../src/cli/commands.ts';
-import {exampleOf} from '../../src/cli/program.ts';
-import {manPage} from '../../src/cli/tree/man-page.ts';
-import {cliPage} from '../../src/cli/tree/page.ts';
+import {exampleOf} from '../../src/cli/main.ts';
+import {cliPage, manPage} from '../../src/cli/tree/page.ts';
 import {newCli, refused, verbsOf} from '../helpers/cli.ts';
 
 test('docs/reference/cli.md is as the code says', async t => {

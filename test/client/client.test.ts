@@ -4,7 +4,7 @@ import type {AddressInfo} from 'node:net';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import {Mailctl, MailctlError, verifyWebhook} from 'mailctl/client';
-import {streamIds} from '../../src/api/event-stream.ts';
+import {streamIds} from '../../src/api/routes/events.ts';
 import {createMessageReader, type StreamMessage} from '../../src/client/requests.ts';
 import {signature} from '../../src/webhook/sign.ts';
 import {idOf, startApi} from '../helpers/api.ts';

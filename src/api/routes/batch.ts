@@ -6,6 +6,7 @@ import type {Accept} from '../../accept/send.ts';
 import {type ApiErrorCode, apiErrors} from '../../mail/api-error.ts';
 import type {Tools} from '../../mail/operator.ts';
 import {Type} from '../../mail/type.ts';
+import type {Routes} from '../api-parts.ts';
 import {type Auth, callerOf} from '../auth.ts';
 import type {Caller} from '../caller.ts';
 import {describe} from '../describe.ts';
@@ -16,8 +17,7 @@ import {type RateLimits, showAllowance} from '../rate-limit.ts';
 import {mostValues} from '../read-body.ts';
 import {createReadSend, rateLimited} from '../read-send.ts';
 import {sendBody, sendBodyLimit, sendExample} from '../schemas/send.ts';
-import type {Routes} from '../server.ts';
-import {inSlice} from '../slices.ts';
+import {inSlice} from '../turns.ts';
 import {createChecks, mostViolations} from '../validate.ts';
 
 const strict = {additionalProperties: false} as const;

@@ -2,13 +2,12 @@ import type {Static} from 'typebox';
 import {changeContact} from '../../admin/contacts.ts';
 import {Type} from '../../mail/type.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../../store/topics.ts';
-import type {ApiParts} from '../api-parts.ts';
+import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';
 import type {Caller} from '../caller.ts';
 import {apiError} from '../errors.ts';
 import {type Part, pageQuery} from '../paging.ts';
 import {canonicalLocale, queryAddressKey} from '../schemas/formats.ts';
-import type {Routes} from '../server.ts';
 import {contactView} from '../views.ts';
 
 const strict = {additionalProperties: false} as const;

@@ -5,13 +5,12 @@ import {rotateKeys} from '../../domains/signing-keys.ts';
 import {checkDomain, type DomainSight, lookAtDomain} from '../../domains/verify-domain.ts';
 import {parseDomain} from '../../mail/address.ts';
 import {type DkimKey, type Domain, findDomainById, listDkimKeys, pageDomains} from '../../store/domains.ts';
-import type {ApiParts} from '../api-parts.ts';
+import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';
 import {apiError, unavailable} from '../errors.ts';
-import {emptyBody} from '../optional-body.ts';
 import {domainBody, domainSchema, listedDomainSchema} from '../schemas/domain.ts';
-import {createSeats} from '../seats.ts';
-import type {Routes} from '../server.ts';
+import {createSeats} from '../turns.ts';
+import {emptyBody} from '../validate.ts';
 import {domainRecordsView, domainView} from '../views.ts';
 
 const domainsPerPage = 25;

@@ -1,10 +1,10 @@
 import {createHash, timingSafeEqual} from 'node:crypto';
 import type {onRequestHookHandler} from 'fastify';
 import {Type} from '../../mail/type.ts';
-import type {Refuse} from '../caller.ts';
+import type {Routes} from '../api-parts.ts';
+import type {Refuse} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
-import type {Routes} from '../server.ts';
 
 type HealthRoutesOptions = {
 	/** Null: ready to take mail. Else why not: starting, draining, the store fails. */

@@ -16,7 +16,7 @@ import {Type} from '../../mail/type.ts';
 import {firstThatFit} from '../../store/engine/rows.ts';
 import {type MessageFilter, scanMessages} from '../../store/message-scan.ts';
 import {readMessages} from '../../store/messages.ts';
-import type {ApiParts} from '../api-parts.ts';
+import type {ApiParts, Routes} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {type Caller, visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
@@ -24,7 +24,6 @@ import {pageQuery, scanPage} from '../paging.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {messageSchema} from '../schemas/message.ts';
 import {pageOf} from '../schemas/page.ts';
-import type {Routes} from '../server.ts';
 import {messageView} from '../views.ts';
 
 const messagesPerPage = 25;

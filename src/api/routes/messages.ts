@@ -1,24 +1,31 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Knex} from 'knex';
-import {fingerprintOf} from '../../accept/idempotency.ts';
+import {fingerprintOf, resendFingerprint} from '../../accept/idempotency.ts';
+import {readResend} from '../../accept/resend.ts';
 import type {Accept} from '../../accept/send.ts';
+import {bufferOf} from '../../kit/octets.ts';
 import {isId} from '../../mail/ids.ts';
 import type {Tools} from '../../mail/operator.ts';
+import {Type} from '../../mail/type.ts';
 import {findMessage} from '../../store/messages.ts';
+import {listRecipients, pageAttempts} from '../../store/recipients.ts';
 import {readEvents} from '../../store/timeline.ts';
+import type {ApiParts, Routes} from '../api-parts.ts';
 import {type Auth, callerOf} from '../auth.ts';
-import {visibleMessage, visibleMode} from '../caller.ts';
+import {type Caller, visibleMessage, visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError, bodyMissing, unavailable} from '../errors.ts';
 import {type Cursors, noQuery, pageQuery, readPage} from '../paging.ts';
 import type {RateLimits} from '../rate-limit.ts';
 import {answerSend, createReadSend, limitSends, readIdempotencyKey, sendErrors} from '../read-send.ts';
-import {acceptedView, eventSchema, messageSchema} from '../schemas/message.ts';
+import {queryAddressKey} from '../schemas/formats.ts';
+import {acceptedView, attemptSchema, eventSchema, messageSchema, recipientSchema} from '../schemas/message.ts';
 import {idParams, pageOf} from '../schemas/page.ts';
 import {type SendBody, sendBody, sendBodyLimit, sendHeaders} from '../schemas/send.ts';
-import type {Routes} from '../server.ts';
-import {createChecks, mostViolations} from '../validate.ts';
-import {eventView, messageView} from '../views.ts';
+import {previewSchema} from '../schemas/template.ts';
+import {createTurns} from '../turns.ts';
+import {checkBody, createChecks, emptyBody, mostViolations, optionalBody} from '../validate.ts';
+import {attemptView, eventView, messageView, recipientView} from '../views.ts';
 
 type MessageRoutesOptions = {
 	readonly auth: Auth;
@@ -147,6 +154,234 @@ export function messageRoutes({
 					},
 				});
 				return {data: page.rows.map(eventView), next_cursor: page.nextCursor};
+			},
+		);
+	};
+}
+
+const copyQuery = Type.Object(
+	{
+		recipient: Type.Optional(
+			Type.String({format: 'query-recipient-email', description: 'Whose copy; absent: that of `to`.'}),
+		),
+	},
+	{additionalProperties: false},
+);
+const remadeErrors = ['message_not_found', 'unprocessable_entity'] as const;
+
+/** The mail of a message. Templates are foreign code: each render has a thread of its own. */
+export function messageContentRoutes({auth, reader, mails}: ApiParts): Routes {
+	const renderTurns = createTurns();
+
+	/** The id of the copy that is meant. */
+	async function chosenRecipient(caller: Caller, id: string, address: string | undefined): Promise<string> {
+		const {erasedAt} = await visibleMessage(reader, caller, id);
+		if (erasedAt !== null) {
+			throw apiError('unprocessable_entity', {message: 'The message was erased: nothing is left of it.'});
+		}
+		const recipients = await listRecipients(reader, caller.workspaceId, id);
+		const key = address === undefined ? undefined : queryAddressKey(address);
+		const recipient = recipients.find(each => key === undefined || queryAddressKey(each.address) === key);
+		if (!recipient) {
+			const message = 'must be an address of this message';
+			throw apiError('validation_failed', {violations: [{field: 'recipient', message}]});
+		}
+		return recipient.id;
+	}
+
+	async function remade({workspaceId}: Caller, recipientId: string) {
+		const made = await renderTurns(workspaceId, () => mails.remade(workspaceId, recipientId));
+		if (made === 'no_sender' || !made.ok) {
+			const why = made === 'no_sender' ? 'its sender was removed' : made.message;
+			throw apiError('unprocessable_entity', {message: `The mail cannot be made: ${why}.`});
+		}
+		return made;
+	}
+
+	return api => {
+		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
+
+		routes.get(
+			'/v1/messages/:id/content',
+			{
+				onRequest: auth.needs('messages:read'),
+				schema: {
+					...describe({
+						tag: 'Messages',
+						summary: "Read a message's content",
+						description:
+							'Subject, html and text as the template renders them for this recipient; links are not rewritten for tracking.',
+						answer: [200, 'The content.', previewSchema],
+						errors: remadeErrors,
+					}),
+					querystring: copyQuery,
+					params: idParams('msg'),
+				},
+			},
+			async request => {
+				const caller = callerOf(request);
+				const recipientId = await chosenRecipient(caller, request.params.id, request.query.recipient);
+				return (await remade(caller, recipientId)).content;
+			},
+		);
+
+		routes.get(
+			'/v1/messages/:id/raw',
+			{
+				onRequest: auth.needs('messages:read'),
+				schema: {
+					...describe({
+						tag: 'Messages',
+						summary: "Read a message's mail",
+						description:
+							'The whole mail with its headers. In capture mode it is the captured one; otherwise it is made again, and its signatures and the tokens of its links are other ones than those that were sent. Mail by a test key has no signature.',
+						answer: [200, 'The mail (RFC 5322).', null],
+						media: 'message/rfc822',
+						errors: remadeErrors,
+					}),
+					querystring: copyQuery,
+					params: idParams('msg'),
+				},
+			},
+			async (request, reply) => {
+				const caller = callerOf(request);
+				const {id} = request.params;
+				const recipientId = await chosenRecipient(caller, id, request.query.recipient);
+				const mail = (await mails.captured(recipientId)) ?? (await remade(caller, recipientId)).mail;
+				return reply
+					.type('message/rfc822')
+					.header('content-disposition', `attachment; filename="${id}.eml"`)
+					.send(bufferOf(mail));
+			},
+		);
+	};
+}
+
+const rowsPerPage = 100;
+
+/** The outcome for each recipient of a message, and what the hosts said. */
+export function messageRecipientRoutes({auth, reader, cursors}: ApiParts): Routes {
+	return api => {
+		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
+
+		routes.get(
+			'/v1/messages/:id/recipients',
+			{
+				onRequest: auth.needs('messages:read'),
+				schema: {
+					...describe({
+						tag: 'Messages',
+						summary: "List a message's recipients",
+						description: 'One for each address, `to` first. Each has a copy of its own with a state of its own.',
+						answer: [200, 'Recipients.', pageOf(recipientSchema)],
+						errors: ['message_not_found'],
+					}),
+					querystring: pageQuery,
+					params: idParams('msg'),
+				},
+			},
+			async request => {
+				const {id} = request.params;
+				const caller = callerOf(request);
+				const page = await readPage({
+					query: request.query,
+					usualLimit: rowsPerPage,
+					cursors,
+					scope: {workspaceId: caller.workspaceId, route: 'message_recipients', filters: {message: id}},
+					async read({after, limit}) {
+						await visibleMessage(reader, caller, id);
+						const recipients = await listRecipients(reader, caller.workspaceId, id);
+						const start = after === null ? 0 : recipients.findIndex(recipient => recipient.id === after) + 1;
+						return recipients.slice(start, start + limit);
+					},
+				});
+				return {data: page.rows.map(recipientView), next_cursor: page.nextCursor};
+			},
+		);
+
+		routes.get(
+			'/v1/messages/:id/attempts',
+			{
+				onRequest: auth.needs('messages:read'),
+				schema: {
+					...describe({
+						tag: 'Messages',
+						summary: "List a message's attempts",
+						description:
+							'Every conversation with a host, recipient by recipient, each in order. A try may take several, one for each host.',
+						answer: [200, 'Attempts with the SMTP replies.', pageOf(attemptSchema)],
+						errors: ['message_not_found'],
+					}),
+					querystring: pageQuery,
+					params: idParams('msg'),
+				},
+			},
+			async request => {
+				const {id} = request.params;
+				const caller = callerOf(request);
+				const page = await readPage({
+					query: request.query,
+					usualLimit: rowsPerPage,
+					cursors,
+					scope: {workspaceId: caller.workspaceId, route: 'message_attempts', filters: {message: id}},
+					async read(part) {
+						await visibleMessage(reader, caller, id);
+						return await pageAttempts(reader, await listRecipients(reader, caller.workspaceId, id), part);
+					},
+				});
+				return {data: page.rows.map(attemptView), next_cursor: page.nextCursor};
+			},
+		);
+	};
+}
+
+/** Sends what a message said once more. */
+export function resendRoutes({auth, reader, accept, limits, tools: {clock}, mayAccept}: ApiParts): Routes {
+	const validate = optionalBody(createChecks());
+	return api => {
+		api.withTypeProvider<TypeBoxTypeProvider>().post(
+			'/v1/messages/:id/resend',
+			{
+				onRequest: [auth.needs('messages:send'), limitSends(limits, clock)],
+				schema: {
+					...describe({
+						tag: 'Messages',
+						summary: 'Resend a message',
+						description:
+							'A new message that says the same, in the mode of the first (`live` or `test`), with the newest version of its template. It passes every check of a send, draws on the same rate limit and quota, and takes an `Idempotency-Key`. It teaches the contact nothing. The body may be left out.',
+						answer: [202, 'The new message is on stable storage and will be delivered.', acceptedView],
+						errors: [
+							'message_not_found',
+							'unprocessable_entity',
+							...sendErrors.filter(code => code !== 'template_required'),
+						],
+					}),
+					headers: sendHeaders,
+					querystring: noQuery,
+					params: idParams('msg'),
+					body: emptyBody,
+				},
+				// What a key looks like is judged by `readIdempotencyKey`.
+				validatorCompiler: route => (route.httpPart === 'headers' ? () => true : validate(route)),
+			},
+			async (request, reply) => {
+				if (!mayAccept()) {
+					throw unavailable();
+				}
+				checkBody(request);
+				const key = readIdempotencyKey(request.headers['idempotency-key']);
+				const {id} = request.params;
+				const caller = callerOf(request);
+				await visibleMessage(reader, caller, id);
+				const send = await readResend(reader, caller.workspaceId, id);
+				if (send === undefined) {
+					throw apiError('message_not_found');
+				}
+				if (send === 'erased') {
+					throw apiError('unprocessable_entity', {message: 'The message was erased: nothing is left of it.'});
+				}
+				const idempotency = key === null ? null : {key, fingerprint: resendFingerprint(id)};
+				return answerSend(reply, await accept.single(send, idempotency), clock.now());
 			},
 		);
 	};

@@ -2,11 +2,10 @@ import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} f
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {Type} from '../../mail/type.ts';
 import {findSender, findSenderById, pageSenders} from '../../store/domains.ts';
-import type {ApiParts} from '../api-parts.ts';
+import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';
 import {apiError} from '../errors.ts';
 import {time} from '../schemas/page.ts';
-import type {Routes} from '../server.ts';
 import {senderView} from '../views.ts';
 
 /** The body of an addition. */

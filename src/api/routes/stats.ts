@@ -3,10 +3,9 @@ import {mostDays, readStats} from '../../admin/stats.ts';
 import {apiTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
 import {statsFigures, statsGroups} from '../../store/usage.ts';
-import type {ApiParts} from '../api-parts.ts';
+import type {ApiParts, Routes} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
-import type {Routes} from '../server.ts';
 import {createTurns} from '../turns.ts';
 
 const usualDays = 30;

@@ -1,13 +1,23 @@
-import {suppressionReasons} from '../../mail/suppression.ts';
+import type {IncomingMessage} from 'node:http';
+import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import type {FastifyRequest} from 'fastify';
+import {exportedFile} from '../../admin/suppression-export.ts';
+import {columnsOf, createImport, insertEntries, readRecords} from '../../admin/suppression-import.ts';
+import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
 import {Type} from '../../mail/type.ts';
 import {addSuppression, removeSuppression} from '../../ops/suppressions.ts';
 import {listSuppressions} from '../../store/suppressions.ts';
 import type {ApiParts} from '../api-parts.ts';
+import {type Api, isPlain, type Routes, refuseOtherBodies} from '../api-parts.ts';
 import {listRoute, operationRoute} from '../api-route.ts';
+import {actAs, callerOf} from '../auth.ts';
+import {describe} from '../describe.ts';
+import {ApiError, apiError, unavailable} from '../errors.ts';
 import {pageQuery} from '../paging.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {time} from '../schemas/page.ts';
-import type {Routes} from '../server.ts';
+import {createSeats} from '../turns.ts';
+import {createChecks} from '../validate.ts';
 import {suppressionView} from '../views.ts';
 
 const example = {
@@ -90,3 +100,190 @@ export const suppressionRoutes = (parts: ApiParts): readonly Routes[] => [
 		answer: [204, 'It is removed.', null],
 	}),
 ];
+
+/** A larger one might not arrive within the time limit of a request. */
+const longestFile = 16 * 1024 * 1024;
+/** Of one workspace, at once. */
+const mostImports = 2;
+const mostFaults = 100;
+const csvExpected = 'Send the body as text/csv, UTF-8, without a content encoding.';
+
+const importQuery = Type.Object(
+	{
+		reason: Type.Optional(
+			Type.Enum([...suppressionReasons], {description: 'The reason of every line, whatever it says.'}),
+		),
+	},
+	{additionalProperties: false},
+);
+
+const exportQuery = Type.Object(
+	{reason: Type.Optional(Type.Enum([...suppressionReasons], {description: 'Only entries made for this reason.'}))},
+	{additionalProperties: false},
+);
+
+const importedSchema = Type.Object(
+	{
+		read: Type.Integer({description: 'Lines, without the header.'}),
+		added: Type.Integer(),
+		listed: Type.Integer({description: 'They were on the list already, and stay as they were.'}),
+		bad: Type.Integer({description: 'They were not taken.'}),
+		columns: Type.Union([Type.Object({}), Type.Null()], {
+			description: 'Which column was taken for `recipient`, `reason`, `created_at`; null: the file is empty.',
+		}),
+		faults: Type.Array(Type.Object({line: Type.Integer(), fault: Type.String()}), {
+			description: `What is wrong with the first ${mostFaults} of the bad lines, counted from 1.`,
+		}),
+	},
+	{
+		examples: [
+			{
+				read: 3,
+				added: 1,
+				listed: 1,
+				bad: 1,
+				columns: {recipient: 'Email'},
+				faults: [{line: 4, fault: 'it has no address'}],
+			},
+		],
+	},
+);
+
+/** The suppression list as files. */
+export function suppressionFileRoutes({auth, reader, writer, tools}: ApiParts): Routes {
+	const takeSeat = createSeats(mostImports);
+	const checks = createChecks();
+
+	async function importFile(request: FastifyRequest, reason: SuppressionReason | undefined) {
+		const {workspaceId, mode} = callerOf(request);
+		const acting = actAs(tools, request);
+		const faults: Array<{line: number; fault: string}> = [];
+		let bad = 0;
+		const {counts, take, flush, layout} = createImport({
+			acting,
+			workspaceId,
+			mode,
+			reason,
+			write: insertEntries(acting, workspaceId, writer.transaction),
+			async onBad(line, fault) {
+				bad++;
+				if (faults.length < mostFaults) {
+					faults.push({line, fault});
+				}
+			},
+		});
+		for await (const part of readRecords(chunksOf(request.body as IncomingMessage))) {
+			if ('fault' in part) {
+				throw apiError('unprocessable_entity', {message: `The file ${part.fault}: ${part.mend}.`});
+			}
+			for (const record of part.records) {
+				await take(record);
+			}
+		}
+		await flush();
+		const columns = layout();
+		return {...counts, bad, columns: columns ? columnsOf(columns) : null, faults};
+	}
+
+	return api => {
+		api.register(async scope => {
+			acceptCsv(scope);
+			scope.withTypeProvider<TypeBoxTypeProvider>().post(
+				'/v1/suppressions/import',
+				{
+					onRequest: auth.needs('suppressions:manage'),
+					bodyLimit: longestFile,
+					schema: {
+						...describe({
+							tag: 'Suppressions',
+							summary: 'Import suppressed addresses',
+							description:
+								'A CSV file of at most 16 MiB, as `GET /v1/suppressions/export` or other services write it. Lines that are taken stay, whatever comes after them; repeating an import changes nothing. A test key makes entries that stop mail of test keys alone.',
+							answer: [200, 'What became of the lines.', importedSchema],
+							errors: ['unprocessable_entity'],
+						}),
+						querystring: importQuery,
+						consumes: ['text/csv'],
+						body: Type.String({examples: ['recipient,reason\r\ngone@example.org,hard_bounce\r\n']}),
+					},
+					// The body is read as it comes.
+					validatorCompiler: ({schema, httpPart}) =>
+						httpPart === 'body' ? () => true : checks.compiler(schema, httpPart),
+				},
+				async request => {
+					if (!request.body) {
+						throw apiError('bad_request', {message: 'A CSV file is expected as the body.'});
+					}
+					const leave = takeSeat(callerOf(request).workspaceId);
+					if (leave === undefined) {
+						throw unavailable();
+					}
+					try {
+						return await importFile(request, request.query.reason);
+					} finally {
+						leave();
+						// What was not read is dropped, so that the client gets its answer.
+						(request.body as unknown as IncomingMessage).resume();
+					}
+				},
+			);
+		});
+
+		api.withTypeProvider<TypeBoxTypeProvider>().get(
+			'/v1/suppressions/export',
+			{
+				onRequest: auth.needs('suppressions:read'),
+				schema: {
+					...describe({
+						tag: 'Suppressions',
+						summary: 'Export suppressed addresses',
+						description:
+							'All entries as CSV, newest first, with a header; an import reads it again. A test key exports entries of test keys, a live key all others.',
+						answer: [200, 'The file.', null],
+						media: 'text/csv',
+					}),
+					querystring: exportQuery,
+				},
+			},
+			async (request, reply) => {
+				const {workspaceId, mode} = callerOf(request);
+				reply.type('text/csv; charset=utf-8').header('content-disposition', 'attachment; filename="suppressions.csv"');
+				if (request.method === 'HEAD') {
+					return reply.send();
+				}
+				return reply.send(await exportedFile(reader, {workspaceId, mode, reason: request.query.reason}));
+			},
+		);
+	};
+}
+
+function acceptCsv(scope: Api): void {
+	scope.removeAllContentTypeParsers();
+	scope.addContentTypeParser('text/csv', (request, payload, done) => {
+		if (!isPlain(request)) {
+			done(apiError('unsupported_media_type', {message: csvExpected}));
+		} else if (Number(request.headers['content-length'] ?? 0) > longestFile) {
+			done(apiError('payload_too_large'));
+		} else {
+			done(null, payload);
+		}
+	});
+	refuseOtherBodies(scope, csvExpected);
+}
+
+async function* chunksOf(payload: IncomingMessage): AsyncGenerator<Uint8Array> {
+	let bytes = 0;
+	try {
+		// Else a refusal in the middle would end the connection before it is read.
+		for await (const chunk of payload.iterator({destroyOnReturn: false})) {
+			bytes += (chunk as Uint8Array).length;
+			if (bytes > longestFile) {
+				throw apiError('payload_too_large');
+			}
+			yield chunk as Uint8Array;
+		}
+	} catch (error) {
+		// The connection ended within the body.
+		throw error instanceof ApiError ? error : apiError('bad_request');
+	}
+}

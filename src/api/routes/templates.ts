@@ -1,11 +1,44 @@
-import {createTemplate, removeTemplate} from '../../admin/templates.ts';
-import {findTemplate, pageTemplates} from '../../store/templates.ts';
-import type {ApiParts} from '../api-parts.ts';
+import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
+import {previewTemplate} from '../../admin/preview.ts';
+import {addVersion, createTemplate, removeTemplate, storedVariant} from '../../admin/templates.ts';
+import type {Violation} from '../../mail/api-error.ts';
+import {isTemplateId} from '../../mail/ids.ts';
+import {Type} from '../../mail/type.ts';
+import type {CompileResult, VariantSource} from '../../render/compile.ts';
+import {compileInWorker, renderInWorker} from '../../render/in-worker.ts';
+import {
+	findTemplate,
+	findVersion,
+	listSubjects,
+	listVariants,
+	pageTemplates,
+	pageVersions,
+	type Template,
+	type TemplateVariant,
+} from '../../store/templates.ts';
+import {findWorkspace} from '../../store/workspaces.ts';
+import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';
+import {actAs, callerOf} from '../auth.ts';
+import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
-import {templateBody, templateSchema} from '../schemas/template.ts';
-import type {Routes} from '../server.ts';
-import {templateView} from '../views.ts';
+import {noQuery, pageQuery, readPage} from '../paging.ts';
+import {canonicalLocale} from '../schemas/formats.ts';
+import {idParams, pageOf} from '../schemas/page.ts';
+import {variablesJson} from '../schemas/send.ts';
+import {
+	listedVersionSchema,
+	previewBody,
+	previewSchema,
+	templateBody,
+	templateSchema,
+	type VersionBody,
+	versionBody,
+	versionSchema,
+} from '../schemas/template.ts';
+import {createTurns} from '../turns.ts';
+import {mostViolations} from '../validate.ts';
+import {listedVersionView, templateView, versionView} from '../views.ts';
 
 type Parts = Pick<ApiParts, 'auth' | 'reader' | 'change' | 'tools' | 'cursors'>;
 
@@ -79,4 +112,238 @@ export function templateRoutes(parts: Parts): readonly Routes[] {
 			},
 		}),
 	];
+}
+
+const versionsPerPage = 25;
+const versionParams = Type.Object({
+	...idParams('tpl').properties,
+	version: Type.String({description: 'Its number, from 1.'}),
+});
+
+/** Versions of templates, and how they look. Templates are foreign code: each compile and render has a thread of its own. */
+export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Routes {
+	const compileTurns = createTurns();
+	const renderTurns = createTurns();
+
+	/** Throws not_found. */
+	async function chosen(workspaceId: string, id: string): Promise<Template> {
+		const found = isTemplateId(id) ? await findTemplate(reader, workspaceId, {id}) : undefined;
+		if (!found) {
+			throw apiError('not_found');
+		}
+		return found;
+	}
+
+	return api => {
+		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
+
+		routes.post(
+			'/v1/templates/:id/versions',
+			{
+				onRequest: auth.needs('templates:manage'),
+				schema: {
+					...describe({
+						tag: 'Templates',
+						summary: 'Save a version of a template',
+						description:
+							'The next number, which sends use from now on; also where nothing differs from the newest version. Sources are checked and compiled: what does not parse is a violation that names the field, line and column.',
+						answer: [201, 'The version.', versionSchema],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: idParams('tpl'),
+					body: versionBody,
+				},
+			},
+			async (request, reply) => {
+				const {workspaceId} = callerOf(request);
+				const read = readVersion(request.body);
+				if (!read.ok) {
+					throw apiError('validation_failed', read);
+				}
+				const {id} = await chosen(workspaceId, request.params.id);
+				const ready = readyVersion(read.sources, await compileTurns(workspaceId, () => compileInWorker(read.sources)));
+				if (!ready.ok) {
+					throw apiError('validation_failed', ready);
+				}
+				const {variants} = ready;
+				const version = await change(trx => addVersion(trx, actAs(tools, request), {workspaceId, id, variants}));
+				if (typeof version !== 'object') {
+					throw apiError('not_found');
+				}
+				return reply.code(201).send(versionView(id, version, variants));
+			},
+		);
+
+		routes.get(
+			'/v1/templates/:id/versions',
+			{
+				onRequest: auth.needs('templates:read'),
+				schema: {
+					...describe({
+						tag: 'Templates',
+						summary: 'List the versions of a template',
+						description: 'Without their sources: read those version by version.',
+						answer: [200, 'Versions, newest first.', pageOf(listedVersionSchema)],
+						errors: ['not_found'],
+					}),
+					querystring: pageQuery,
+					params: idParams('tpl'),
+				},
+			},
+			async request => {
+				const {workspaceId} = callerOf(request);
+				const {id} = request.params;
+				const page = await readPage({
+					query: request.query,
+					usualLimit: versionsPerPage,
+					cursors,
+					scope: {workspaceId, route: 'template_versions', filters: {template: id}},
+					async read({after, limit}) {
+						const template = await chosen(workspaceId, id);
+						const before = after === null ? null : Number(after);
+						const rows = await pageVersions(reader, template.row_id, {before, limit});
+						return rows.map(row => ({id: String(row.version), row}));
+					},
+				});
+				const rows = page.rows.map(({row}) => row);
+				const subjects = await listSubjects(
+					reader,
+					rows.map(row => row.id),
+				);
+				return {
+					data: rows.map(row => listedVersionView(id, row, subjects.get(row.id) ?? [])),
+					next_cursor: page.nextCursor,
+				};
+			},
+		);
+
+		routes.get(
+			'/v1/templates/:id/versions/:version',
+			{
+				onRequest: auth.needs('templates:read'),
+				schema: {
+					...describe({
+						tag: 'Templates',
+						summary: 'Read a version of a template',
+						answer: [200, 'The version, with its sources.', versionSchema],
+						errors: ['not_found'],
+					}),
+					querystring: noQuery,
+					params: versionParams,
+				},
+			},
+			async request => {
+				const {id, version: number} = request.params;
+				const template = await chosen(callerOf(request).workspaceId, id);
+				const version = /^[1-9]\d{0,8}$/.test(number)
+					? await findVersion(reader, template.row_id, Number(number))
+					: undefined;
+				if (!version) {
+					throw apiError('not_found');
+				}
+				return versionView(id, version, await listVariants(reader, version.id));
+			},
+		);
+
+		routes.post(
+			'/v1/templates/:id/preview',
+			{
+				onRequest: auth.needs('templates:read'),
+				schema: {
+					...describe({
+						tag: 'Templates',
+						summary: 'Preview a template',
+						description: 'Renders it as a send would, for `recipient@example.com`; nothing is sent.',
+						answer: [200, 'The mail.', previewSchema],
+						errors: ['not_found', 'template_has_no_version', 'unprocessable_entity'],
+					}),
+					querystring: noQuery,
+					params: idParams('tpl'),
+					body: previewBody,
+				},
+			},
+			async request => {
+				const {workspaceId} = callerOf(request);
+				const {data = null, locale = '', timezone = '', version = null} = request.body;
+				const template = await chosen(workspaceId, request.params.id);
+				const workspace = await findWorkspace(reader, workspaceId);
+				if (!workspace) {
+					throw apiError('not_found');
+				}
+				const rendered = await previewTemplate(reader, {
+					workspace,
+					template,
+					version,
+					data: data && variablesJson(data),
+					locale: locale === '' ? null : canonicalLocale(locale),
+					timezone: timezone === '' ? null : timezone,
+					render: job => renderTurns(workspaceId, () => renderInWorker(job)),
+				});
+				if (rendered === undefined) {
+					throw version === null || template.latest_version === null
+						? apiError('template_has_no_version')
+						: apiError('validation_failed', {
+								violations: [{field: 'version', message: 'must be the number of a saved version'}],
+							});
+				}
+				if (!rendered.ok) {
+					throw apiError('unprocessable_entity', {message: `The template fails at ${rendered.message}.`});
+				}
+				const {subject, html, text} = rendered;
+				return {subject, html, text};
+			},
+		);
+	};
+}
+
+type ReadVersion =
+	| {readonly ok: true; readonly sources: readonly VariantSource[]}
+	| {readonly ok: false; readonly violations: readonly Violation[]};
+
+/** The variants of a body of the right shape; what a schema cannot say of them is judged here. */
+function readVersion({variants}: VersionBody): ReadVersion {
+	const violations: Violation[] = [];
+	const seen = new Set<string | null>();
+	const sources = variants.map(({locale: tag = '', subject, mjml, html, text}, index): VariantSource => {
+		const locale = tag === '' ? null : canonicalLocale(tag);
+		if (seen.has(locale)) {
+			const message = locale === null ? 'the default variant is there twice' : 'is there twice';
+			violations.push({field: `variants[${index}].locale`, message});
+		}
+		seen.add(locale);
+		if ((mjml === undefined) === (html === undefined)) {
+			violations.push({field: `variants[${index}].mjml`, message: 'give either mjml or html'});
+		}
+		return {locale, subject, mjml: body(mjml), html: body(html), text: body(text)};
+	});
+	return violations.length > 0 ? {ok: false, violations: violations.slice(0, mostViolations)} : {ok: true, sources};
+}
+
+// As files are read: a byte order mark is no part of the text.
+function body(text: string | undefined): string | undefined {
+	return text?.replace(/^\ufeff+/, '');
+}
+
+type ReadyVersion =
+	| {readonly ok: true; readonly variants: readonly TemplateVariant[]}
+	| {readonly ok: false; readonly violations: readonly Violation[]};
+
+const longestMessage = 500;
+
+/** What the compiler made of the sources, or each of its faults with the field that it is in, its line and its column. */
+function readyVersion(sources: readonly VariantSource[], results: readonly CompileResult[]): ReadyVersion {
+	const variants: TemplateVariant[] = [];
+	const violations: Violation[] = [];
+	for (const [index, source] of sources.entries()) {
+		const result = results[index];
+		if (result?.ok) {
+			variants.push(storedVariant(source, result));
+		}
+		for (const {field, message, line, column} of result?.ok === false ? result.violations : []) {
+			const placed = `line ${line}, column ${column}: ${message}`.slice(0, longestMessage);
+			violations.push({field: `variants[${index}].${field}`, message: placed});
+		}
+	}
+	return violations.length > 0 ? {ok: false, violations: violations.slice(0, mostViolations)} : {ok: true, variants};
 }

@@ -1,10 +1,9 @@
 import {Type} from '../../mail/type.ts';
 import {createTopic, removeTopic} from '../../ops/topics.ts';
 import {listTopics} from '../../store/topics.ts';
-import type {ApiParts} from '../api-parts.ts';
+import type {ApiParts, Routes} from '../api-parts.ts';
 import {listRoute, operationRoute} from '../api-route.ts';
 import {time} from '../schemas/page.ts';
-import type {Routes} from '../server.ts';
 import {topicView} from '../views.ts';
 
 /** A topic (docs/reference/interface.md, Subscription topic). */

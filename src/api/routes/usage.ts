@@ -6,9 +6,9 @@ import type {Tools} from '../../mail/operator.ts';
 import {Type} from '../../mail/type.ts';
 import {readMonth, readUsage, usageStatuses} from '../../store/usage.ts';
 import {findWorkspace} from '../../store/workspaces.ts';
+import type {Routes} from '../api-parts.ts';
 import {type Auth, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
-import type {Routes} from '../server.ts';
 
 const count = Type.Integer();
 

@@ -2,19 +2,20 @@ import type {Command} from 'commander';
 import {guardOf} from '../../daemon/webhooks.ts';
 import {type Made, perform, withKnownRoute} from '../../declared/apply.ts';
 import {type Change, differences} from '../../declared/diff.ts';
-import type {WantedWorkspace} from '../../declared/document.ts';
+import {documentVersion, type WantedWorkspace} from '../../declared/document.ts';
 import {type Fault, readDocument} from '../../declared/read-document.ts';
-import {readState} from '../../declared/state.ts';
+import {declared, readState} from '../../declared/state.ts';
 import {utf8Text} from '../../kit/octets.ts';
 import {storeTime} from '../../kit/time.ts';
-import {findWorkspaceByName} from '../../store/workspaces.ts';
+import {findWorkspaceByName, listWorkspaces} from '../../store/workspaces.ts';
 import {createGuard} from '../../webhook/guard.ts';
 import {CliError} from '../fault.ts';
 import {readInput} from '../files.ts';
-import {example, yesOption} from '../program.ts';
+import {example, yesOption} from '../main.ts';
 import {action, type Session} from '../session.ts';
+import type {Terminal} from '../terminal.ts';
+import {printable, wrapped} from '../text.ts';
 import {checkWishes} from '../workspace/workspace.ts';
-import {changeLines, secretLines} from './change-text.ts';
 
 type Options = {readonly file: string; readonly dryRun?: boolean; readonly yes?: boolean};
 
@@ -135,4 +136,55 @@ async function performAll(session: Session, changes: readonly Change[], steps: S
 function view({workspace, action, kind, name, fields}: Change, step: Step | undefined) {
 	const {id, key, signing_secret} = step?.made ?? {};
 	return {workspace, action, kind, name, fields, done: step !== undefined, id, key, signing_secret};
+}
+
+const signs = {add: ['+', 'good'], change: ['~', 'doubtful'], remove: ['-', 'bad']} as const;
+
+/** `+ topic news  name: Monthly news`, `~ key app  rate_limit: none → 10/60`, `- sender no-reply@shop.example`. */
+export function changeLines({workspace, kind, name, action, fields}: Change, {width, tint}: Terminal): string[] {
+	const [sign, tone] = signs[action];
+	const place = kind === 'workspace' ? '' : ` in ${workspace}`;
+	const details = Object.entries(fields).map(([field, {from, to}]) => {
+		const before = action === 'add' ? '' : from === to ? 'another password for ' : `${spelled(from)} → `;
+		return `${field}: ${before}${spelled(to)}`;
+	});
+	return [
+		tint(`${sign} ${kind} ${printable(name)}${printable(place)}`, tone),
+		...details.flatMap(detail => wrapped(printable(detail), width, '    ')),
+	];
+}
+
+function spelled(value: unknown): string {
+	return value === null || value === undefined ? 'none' : Array.isArray(value) ? value.join(' ') : String(value);
+}
+
+/** The keys and secrets that were made, for the one time that they can be shown. */
+export function secretLines(steps: readonly Step[], {bold}: Terminal): string[] {
+	const secrets = steps.flatMap(({change, made}) => {
+		const secret = made?.key ?? made?.signing_secret;
+		return secret === undefined
+			? []
+			: [[`${change.kind} ${printable(change.name)} in ${printable(change.workspace)}`, secret]];
+	});
+	const keep = secrets.length > 0 ? ['', 'Keep these now: keys are shown only this time.'] : [];
+	return [...keep, ...secrets.flatMap(([name = '', secret = '']) => [`  ${name}`, `  ${bold(secret)}`])];
+}
+
+/** Writes the document of docs/guide/declared.md, every workspace unless one is named, without any secret. */
+export function exportCommand(command: Command): void {
+	example(command, 'mailctl export > mailctl.yaml').action(
+		action(async session => {
+			const reader = await session.reader();
+			const only = await session.chosenWorkspace();
+			const rows = only ? [only] : await listWorkspaces(reader);
+			const now = storeTime(session.tools.clock.now());
+			const workspaces = [];
+			for (const row of rows.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+				workspaces.push(declared(await readState(reader, row, now)));
+			}
+			const {stringify} = await import('yaml');
+			const document = {version: documentVersion, workspaces};
+			session.show(document, () => [stringify(document, {lineWidth: 0}).trimEnd()]);
+		}),
+	);
 }

@@ -1,4 +1,6 @@
+import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
+import {deleteWorkspace} from '../../admin/delete-workspace.ts';
 import {
 	changeWorkspace,
 	createWorkspace,
@@ -7,14 +9,22 @@ import {
 	type WorkspaceInput,
 } from '../../admin/workspaces.ts';
 import {isMailable} from '../../config/derive.ts';
+import {maskPasswords} from '../../config/urls.ts';
 import {openDataDir} from '../../data-folder/data-dir.ts';
 import {writeUsedWorkspace} from '../../data-folder/used-workspace.ts';
-import type {Branding} from '../../mail/branding.ts';
+import {settingsOf} from '../../declared/state.ts';
+import {capturedFolder, removeCaptured} from '../../deliver/local-delivery.ts';
+import {type Branding, readBranding} from '../../mail/branding.ts';
+import {type Figures, type ReputationLimits, spans} from '../../mail/reputation.ts';
 import {hasPassword} from '../../mail/route-choice.ts';
+import {findingsOf, leastAttempted, leastComplaints, leastDelivered, windowStarts} from '../../reputation/findings.ts';
+import {percent, spanNames} from '../../reputation/words.ts';
+import {type ReputationStatus, readStatuses} from '../../store/reputation.ts';
 import type {Vault} from '../../store/sealed.ts';
-import {listWorkspaces, type Workspace} from '../../store/workspaces.ts';
+import {hasWorkspace, listWorkspaces, type Workspace} from '../../store/workspaces.ts';
 import {CliError} from '../fault.ts';
 import {readInput} from '../files.ts';
+import {verb, yesVerb} from '../main.ts';
 import {
 	colour,
 	count,
@@ -30,10 +40,9 @@ import {
 	unless,
 	unlessDefault,
 } from '../options.ts';
-import {verb} from '../program.ts';
-import {action, namedWorkspace, type Session} from '../session.ts';
-import {deleteVerb} from './delete.ts';
-import {showWorkspace, workspacesWith} from './view.ts';
+import {action, namedWorkspace, readDaemons, type Session} from '../session.ts';
+import {createProgress} from '../terminal.ts';
+import {fields, grouped, type Noun, shortTime, duration as spell} from '../text.ts';
 
 type Options = {
 	readonly name?: string;
@@ -250,4 +259,187 @@ function nameTaken(name: string | undefined): never {
 /** By id or name as argument, else by `--workspace`, else the only one. */
 async function chosen(session: Session, key: string | undefined): Promise<Workspace> {
 	return key === undefined ? await session.workspace() : await namedWorkspace(await session.reader(), key);
+}
+
+/** A workspace's figures, and the limits of the settings; null: no workspace is judged. */
+type Reputation = {readonly status: ReputationStatus; readonly limits: ReputationLimits | null};
+
+async function readReputation(session: Session, id: string): Promise<Reputation> {
+	const starts = windowStarts(session.tools.clock.now());
+	const [status] = await readStatuses(await session.reader(), {starts, ids: [id]});
+	if (status === undefined) {
+		throw new CliError('data', `the workspace ${id} is gone`, 'see mailctl workspace list');
+	}
+	return {status, limits: session.settings().reputation};
+}
+
+/** For scripts; shares are 0 to 1, null where there is nothing to divide by. */
+function reputationView({status, limits}: Reputation) {
+	const {since, warnedAt, windows} = status;
+	return {
+		state: stateOf(status, limits),
+		since,
+		warned_at: warnedAt,
+		windows: Object.fromEntries(spans.map(span => [span, windowView(windows[span])])),
+		limits: limits && {
+			...limits,
+			least: {attempted: leastAttempted, delivered: leastDelivered, complained: leastComplaints},
+		},
+	};
+}
+
+/** For people. */
+function reputationFields({status, limits}: Reputation): Array<readonly [string, string | null]> {
+	const {since, windows} = status;
+	const state = stateOf(status, limits);
+	return [
+		['reputation', since === null ? state : `${state}, counted since ${shortTime(since)} UTC`],
+		...spans.map(span => [`  ${spanNames[span]}`, figuresText(windows[span])] as const),
+		...(limits === null
+			? []
+			: ([
+					['  warns at', levelText(limits.warn)],
+					['  pauses at', levelText(limits.pause)],
+				] as const)),
+	];
+}
+
+function stateOf({pausedAt, warnedAt, windows}: ReputationStatus, limits: ReputationLimits | null): string {
+	if (pausedAt !== null) {
+		return 'paused';
+	}
+	if (limits === null) {
+		return 'not judged';
+	}
+	return warnedAt !== null || findingsOf(windows, limits).length > 0 ? 'warned' : 'fine';
+}
+
+function windowView({attempted, hard, delivered, complained}: Figures) {
+	return {
+		attempted,
+		hard,
+		bounce_rate: attempted === 0 ? null : hard / attempted,
+		delivered,
+		complained,
+		complaint_rate: delivered === 0 ? null : complained / delivered,
+	};
+}
+
+function figuresText({attempted, hard, delivered, complained}: Figures): string {
+	if (attempted === 0 && delivered === 0) {
+		return 'no mail';
+	}
+	return `${shareText(hard, attempted)} bounced, ${shareText(complained, delivered)} complained`;
+}
+
+function shareText(n: number, of: number): string {
+	return of === 0 ? `${n} of 0` : `${n} of ${of} (${percent(n / of)})`;
+}
+
+function levelText({bounces, complaints}: {readonly bounces: number; readonly complaints: number}): string {
+	return `${percent(bounces)} bounced, ${percent(complaints)} complained`;
+}
+
+/** With a mark at the one that commands use which name none. */
+export const workspacesWith = (inUse: string | undefined): Noun<Workspace> => ({
+	none: 'no workspaces, mailctl workspace create makes one',
+	json: view,
+	fields: [
+		{title: 'ID', cell: row => row.id, id: true},
+		{title: 'NAME', cell: row => row.name, cut: true},
+		{title: 'IN USE', cell: row => (row.id === inUse ? 'yes' : '')},
+		{title: 'QUOTA', cell: row => row.monthly_quota, right: true},
+		{title: 'PAUSED', cell: row => (row.paused_at ? (row.pause_reason ?? 'yes') : 'no'), cut: true},
+	],
+});
+
+function view(row: Workspace) {
+	return {
+		id: row.id,
+		name: row.name,
+		...settingsOf(row),
+		paused: row.paused_at !== null,
+		paused_at: row.paused_at,
+		pause_reason: row.pause_reason,
+		created_at: row.created_at,
+	};
+}
+
+/** One workspace, with the figures that its reputation is judged by. */
+export async function showWorkspace(session: Session, row: Workspace): Promise<void> {
+	const brand = readBranding(row.branding);
+	const reputation = await readReputation(session, row.id);
+	const inUse = (await session.workspaceInUse())?.id;
+	session.show({...view(row), reputation: reputationView(reputation)}, () =>
+		fields(
+			[
+				['id', row.id],
+				['name', row.name],
+				...(row.id === inUse ? [['in use', 'by commands that name no workspace'] as const] : []),
+				['locale', row.locale],
+				['timezone', row.timezone],
+				['monthly quota', row.monthly_quota],
+				['queue lifetime', row.queue_lifetime_s === null ? null : spell(row.queue_lifetime_s * 1000)],
+				['source pool', row.source_pool],
+				['route', row.route && maskPasswords(row.route)],
+				['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
+				['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
+				...(row.pause_reason === null ? [] : [['  reason', row.pause_reason] as const]),
+				...(row.paused_at === null
+					? []
+					: [['  ends by', `mailctl workspace resume ${/^[\w.-]+$/.test(row.name) ? row.name : row.id}`] as const]),
+				...reputationFields(reputation),
+				['brand name', brand.name],
+				['brand logo', brand.logoUrl],
+				['brand color', brand.accent],
+				['support', brand.supportEmail],
+				['created', `${shortTime(row.created_at)} UTC`],
+			],
+			session.terminal.width,
+		),
+	);
+}
+
+/** A daemon looks for changes of others every half second. */
+const noticedMs = 1500;
+
+export function deleteVerb(workspace: Command): void {
+	yesVerb(
+		workspace,
+		'delete <workspace>',
+		'Delete a workspace with all that is in it; refused while its mail waits',
+		'mailctl workspace delete acme --yes',
+	).action(action(remove));
+}
+
+/** Throws unavailable (69) while mail of the workspace waits. `--json`: `{"id","name","deleted":true,"messages"}`. */
+async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Promise<void> {
+	const workspace = await namedWorkspace(await session.reader(), key);
+	const {id, name} = workspace;
+	const question = `Delete the workspace ${name} with its messages, templates, senders, keys and suppressions, for ever?`;
+	await session.confirm(question, yes);
+	const folder = capturedFolder(session.settings().dataDir);
+	const {running} = await readDaemons(session);
+	const progress = createProgress(session.terminal, session.tools.clock, 'messages');
+	const deleted = await deleteWorkspace(
+		{
+			store: await session.store(),
+			tools: session.tools,
+			settled: async () => void (running && (await sleep(noticedMs))),
+			removeCaptured: recipientIds => removeCaptured(folder, recipientIds),
+			onStep: messages => progress.show(messages, null),
+		},
+		workspace,
+	);
+	progress.end();
+	if (deleted.kind === 'waiting') {
+		const drop = `mailctl queue drop --older-than 0s --workspace ${id} --yes`;
+		const wrong = `${name} has mail in the queue (copies: ${grouped(deleted.recipients)})`;
+		throw new CliError('unavailable', wrong, `wait until it is sent, or drop it with ${drop}`);
+	}
+	const isLast = !(await hasWorkspace(await session.reader()));
+	session.show({id, name, deleted: true, messages: deleted.messages}, () => [
+		`deleted ${name} with ${grouped(deleted.messages)} messages`,
+		...(isLast ? ['It was the last one: the next start of the daemon makes a new workspace with new keys.'] : []),
+	]);
 }

@@ -1,4 +1,4 @@
-import {createSeats} from '../../api/seats.ts';
+import {createSeats} from '../../api/turns.ts';
 import {domainRecords, returnPathHost} from '../../domains/domain-records.ts';
 import {nextCheckAt} from '../../domains/domain-state.ts';
 import {removeDomain} from '../../domains/domains.ts';

@@ -1,5 +1,5 @@
 import {createImport, insertEntries, readRecords} from '../../admin/suppression-import.ts';
-import {createSeats} from '../../api/seats.ts';
+import {createSeats} from '../../api/turns.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
 import {live} from '../live.ts';

@@ -1,4 +1,4 @@
-import {inSlice} from '../../api/slices.ts';
+import {inSlice} from '../../api/turns.ts';
 import {createClassify} from '../../bounce/classify.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {type Phase, phases} from '../../mail/outcome.ts';

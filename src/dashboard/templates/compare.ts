@@ -1,4 +1,4 @@
-import {inSlice} from '../../api/slices.ts';
+import {inSlice} from '../../api/turns.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import type {TemplateVariant} from '../../store/templates.ts';
 import {count, section, select} from '../markup.ts';

@@ -1,4 +1,4 @@
-import {variablesFault} from '../../api/schemas/variables.ts';
+import {variablesFault} from '../../api/schemas/send.ts';
 import {parseExact} from '../../kit/exact-json.ts';
 import {isObject, type JsonObject} from '../../kit/json-object.ts';
 import type {VariantSource} from '../../render/compile.ts';

@@ -1,5 +1,5 @@
 import {changeEndpoint, removeEndpoint, setEndpointActive, signingSecret} from '../../admin/webhooks.ts';
-import {createSeats} from '../../api/seats.ts';
+import {createSeats} from '../../api/turns.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {type Endpoint, endpointState, findEndpoint} from '../../store/webhooks.ts';
