@@ -1,7 +1,7 @@
 import type {Command} from 'commander';
 import {type AuditEntry, listAudit} from '../store/audit.ts';
-import {verb} from './main.ts';
 import {count, past} from './options.ts';
+import {verb} from './program.ts';
 import {action} from './session.ts';
 import {type Noun, printable, shortTime} from './text.ts';
 

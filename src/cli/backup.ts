@@ -8,7 +8,7 @@ import {RefusedFileError} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';
 import {CliError} from './fault.ts';
 import {inputFault} from './files.ts';
-import {example, version, yesOption} from './main.ts';
+import {example, version, yesOption} from './program.ts';
 import {action, type Session} from './session.ts';
 import {createProgress} from './terminal.ts';
 import {grouped, shortTime} from './text.ts';

@@ -14,8 +14,8 @@ import {findKept, type KeptMail, listKept, readRaw} from '../store/inbound-mails
 import {ingestCommand} from './bounce-ingest.ts';
 import {CliError} from './fault.ts';
 import {readInput} from './files.ts';
-import {verb} from './main.ts';
 import {count, oneOf} from './options.ts';
+import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import type {Terminal} from './terminal.ts';
 import {fields, folded, type Noun, printable, shortTime} from './text.ts';

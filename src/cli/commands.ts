@@ -1,5 +1,5 @@
 import type {Command} from 'commander';
-import {createProgram, exampleOf} from './main.ts';
+import {createProgram, exampleOf} from './program.ts';
 
 type Entry = {
 	readonly name: string;

@@ -12,8 +12,8 @@ import type {DnsAnswer, MxRecord} from '../net/dns.ts';
 import {chooseRoute, mxHosts, smarthostName} from '../pace/choose-route.ts';
 import {type Destinations, type Provider, patternText} from '../pace/destinations.ts';
 import {networkOf} from '../routing/router.ts';
-import {verb} from './main.ts';
 import {domain as parseDomain} from './options.ts';
+import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {duration, fields, retryTexts, table, wrapped} from './text.ts';
 

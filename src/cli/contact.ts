@@ -5,8 +5,8 @@ import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
 import {createErase} from '../outcome/erase.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../store/topics.ts';
 import {CliError} from './fault.ts';
-import {verb, yesVerb} from './main.ts';
 import {count, locale, type none, orNull, address as parseAddress, timezone, unless} from './options.ts';
+import {verb, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {fields, type Noun, shortTime} from './text.ts';
 

@@ -7,7 +7,7 @@ import {commandName, type WelcomeInput, welcome} from '../admin/welcome.ts';
 import {dashboardUrl, listenUrl, localUrl} from '../config/derive.ts';
 import {firstKeysFile, openDataDir} from '../data-folder/data-dir.ts';
 import {sampleDomain} from '../domains/domains.ts';
-import {example, yesVerb} from './main.ts';
+import {example, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
 
 export function initCommand(command: Command): void {

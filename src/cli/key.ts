@@ -5,8 +5,8 @@ import type {Mode} from '../mail/message.ts';
 import {type CreatedKey, createKey, revokeKey, rotateKey} from '../ops/keys.ts';
 import {notFound} from '../ops/operation.ts';
 import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
-import {verb} from './main.ts';
 import {duration, future, label, mode, rateLimit, scope} from './options.ts';
+import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {type Noun, shortTime} from './text.ts';
 

@@ -12,9 +12,9 @@ import {type EngagementCount, readEngagement, readRecipients, type StoredRecipie
 import {readReports, type StoredReport} from '../store/reports.ts';
 import {readEvents} from '../store/timeline.ts';
 import {CliError} from './fault.ts';
-import {verb} from './main.ts';
-import {describe, storedReportView} from './message-text.ts';
+import {describe, missingMessage, storedReportView} from './message-text.ts';
 import {address, collect, count, metadataPair, oneOf, past} from './options.ts';
+import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {chosenTemplate} from './template.ts';
 import {type Noun, shortTime} from './text.ts';
@@ -120,11 +120,6 @@ async function chosenMessage(session: Session, text: string): Promise<StoredMess
 	const id = (await session.idOf('msg', text)) ?? missingMessage(text);
 	const {id: workspaceId} = await session.workspace();
 	return (await findMessage(await session.reader(), workspaceId, id)) ?? missingMessage(text);
-}
-
-/** Throws bad data (65). */
-export function missingMessage(id: string): never {
-	throw new CliError('data', `there is no message ${id}`, 'see mailctl message list');
 }
 
 const status = oneOf('--status', recipientStates);

@@ -4,7 +4,7 @@ import type {Knex} from 'knex';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {storeTime} from '../kit/time.ts';
 import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
-import {verb} from './main.ts';
+import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {type Noun, shortTime} from './text.ts';
 

@@ -6,7 +6,7 @@ import {reportTokenMs} from '../mail/report.ts';
 import {beginAct} from '../store/audit.ts';
 import {createVault, type MasterKeys} from '../store/sealed.ts';
 import {CliError} from './fault.ts';
-import {verb} from './main.ts';
+import {verb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {createProgress} from './terminal.ts';
 import {grouped} from './text.ts';

@@ -13,9 +13,9 @@ import {findMessageStatus} from '../store/messages.ts';
 import {readStatus} from '../store/recipients.ts';
 import {CliError, type ExitKind} from './fault.ts';
 import {readInput, readVariables} from './files.ts';
-import {example} from './main.ts';
-import {missingMessage} from './message.ts';
+import {missingMessage} from './message-text.ts';
 import {collect, locale, metadata, mode, timezone} from './options.ts';
+import {example} from './program.ts';
 import {action, type Session} from './session.ts';
 import {chosenTemplate} from './template.ts';
 

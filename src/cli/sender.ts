@@ -4,8 +4,8 @@ import {senderView, storedTime} from '../api/views.ts';
 import {addSender, changeSender, prepareKeys, removeSender, senderState} from '../domains/senders.ts';
 import {listSenders, type Sender} from '../store/domains.ts';
 import {CliError} from './fault.ts';
-import {verb, yesVerb} from './main.ts';
 import {label, address as parseAddress} from './options.ts';
+import {verb, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
 import type {Noun} from './text.ts';
 

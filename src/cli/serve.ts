@@ -1,7 +1,7 @@
 import type {Command} from 'commander';
 import {localUrl} from '../config/derive.ts';
 import {logInLink, welcomeLines, writeFirstKeys} from './init.ts';
-import {example, version} from './main.ts';
+import {example, version} from './program.ts';
 import {operator, toolsOf} from './session.ts';
 
 type Options = {envFile?: string; asRoot?: boolean};

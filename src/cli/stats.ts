@@ -4,8 +4,8 @@ import {mostDays, readStats, readStatsByDay, type StatsLine} from '../admin/stat
 import {storeTime} from '../kit/time.ts';
 import {type StatsFigures, type StatsGroup, statsFigures, statsGroups} from '../store/usage.ts';
 import {CliError} from './fault.ts';
-import {example} from './main.ts';
 import {count, oneOf} from './options.ts';
+import {example} from './program.ts';
 import {action, type Session} from './session.ts';
 import {type Column, grouped, printable, shortTime, table} from './text.ts';
 import {watch, watchOption} from './watch.ts';

@@ -27,8 +27,8 @@ import {
 import {findOptedOut} from '../store/topics.ts';
 import {CliError} from './fault.ts';
 import {openInput} from './files.ts';
-import {verb, yesVerb} from './main.ts';
 import {count, address as parseAddress, reason} from './options.ts';
+import {verb, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {createProgress} from './terminal.ts';
 import {fields, grouped, linesOf, type Noun, shortTime} from './text.ts';

@@ -33,8 +33,8 @@ import {
 } from '../store/templates.ts';
 import {CliError} from './fault.ts';
 import {readVariables} from './files.ts';
-import {verb, yesOption, yesVerb} from './main.ts';
 import {count, label, locale, templateId, timezone} from './options.ts';
+import {verb, yesOption, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {type Noun, printable, shortTime, table} from './text.ts';
 

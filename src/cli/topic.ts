@@ -2,8 +2,8 @@ import type {Command} from 'commander';
 import {storedTime, topicView} from '../api/views.ts';
 import {type CountedTopic, countedTopics, createTopic, optOutsOf, purgeTopic, removeTopic} from '../ops/topics.ts';
 import type {Topic} from '../store/topics.ts';
-import {verb, yesVerb} from './main.ts';
 import {label, topicCode} from './options.ts';
+import {verb, yesVerb} from './program.ts';
 import {action} from './session.ts';
 import {grouped, type Noun} from './text.ts';
 

@@ -6,8 +6,8 @@ import {findUserByEmail, type ListedUser, listUsers, type User} from '../store/u
 import {addUser, emailKey, type Linked, linkFor, removeUser} from '../users/users.ts';
 import {CliError} from './fault.ts';
 import {logInLink} from './init.ts';
-import {verb, yesVerb} from './main.ts';
 import {oneOf, address as parseAddress} from './options.ts';
+import {verb, yesVerb} from './program.ts';
 import {action, type Session} from './session.ts';
 import {type Noun, shortTime} from './text.ts';
 

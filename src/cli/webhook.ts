@@ -40,8 +40,8 @@ import {createGuard} from '../webhook/guard.ts';
 import type {PostEnd} from '../webhook/post.ts';
 import {postHeaders} from '../webhook/sign.ts';
 import {CliError} from './fault.ts';
-import {verb, version, yesVerb} from './main.ts';
 import {count, duration, oneOf, past} from './options.ts';
+import {verb, version, yesVerb} from './program.ts';
 import {action, readDaemons, type Session} from './session.ts';
 import {createProgress} from './terminal.ts';
 import {fields, grouped, type Noun, shortTime, table} from './text.ts';
@@ -218,7 +218,7 @@ function mendOf({status}: PostEnd): string {
 	return status === null ? 'check the URL, its DNS and its certificate' : 'answer 2xx, see the log of the receiver';
 }
 
-type Options = {forwardTo: string; event?: WebhookEventType[]};
+type ListenOptions = {forwardTo: string; event?: WebhookEventType[]};
 
 const pollMs = 250;
 const longestType = Math.max(...webhookEventTypes.map(type => type.length));
@@ -232,7 +232,7 @@ export function listenVerb(webhook: Command): void {
 	)
 		.requiredOption('--forward-to <url>', 'http or https, on any host and port', forwardUrl)
 		.option('--event <event>', `${webhookEventTypes.join(', ')}; several, or with commas; default all`, webhookEvents)
-		.action(action<Options, []>(listen));
+		.action(action<ListenOptions, []>(listen));
 }
 
 function forwardUrl(text: string): string {
@@ -252,7 +252,7 @@ function forwardUrl(text: string): string {
  * Takes events from a temporary endpoint: they are added to it in their own transactions, and the daemon leaves them
  * alone. So none is missed, in every delivery mode. Each is forwarded once, in order.
  */
-async function listen(session: Session, {forwardTo, event}: Options): Promise<void> {
+async function listen(session: Session, {forwardTo, event}: ListenOptions): Promise<void> {
 	const stop = stopSignal();
 	const {id: workspaceId} = await session.workspace();
 	const vault = await session.vault();
@@ -332,7 +332,7 @@ function stopSignal(): AbortSignal {
 	return controller.signal;
 }
 
-type Options = {status?: DeliveryState; limit: number};
+type DeliveriesOptions = {status?: DeliveryState; limit: number};
 
 export function deliveriesVerb(webhook: Command): void {
 	verb(
@@ -344,7 +344,7 @@ export function deliveriesVerb(webhook: Command): void {
 		.option('--status <status>', deliveryStates.join(', '), deliveryState)
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
 		.action(
-			action<Options, [string]>(async (session, {status, limit}, id) => {
+			action<DeliveriesOptions, [string]>(async (session, {status, limit}, id) => {
 				if (id.startsWith('whd_')) {
 					await showDelivery(session, await chosenDelivery(session, id));
 					return;

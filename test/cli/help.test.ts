@@ -5,7 +5,7 @@ import process from 'node:process';
 import {promisify} from 'node:util';
 import test from 'ava';
 import {mailctl} from '../../src/cli/commands.ts';
-import {exampleOf} from '../../src/cli/main.ts';
+import {exampleOf} from '../../src/cli/program.ts';
 import {cliPage, manPage} from '../../src/cli/tree/page.ts';
 import {newCli, refused, verbsOf} from '../helpers/cli.ts';
 

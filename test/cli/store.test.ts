@@ -4,7 +4,7 @@ import {delimiter, dirname, join, resolve} from 'node:path';
 import process from 'node:process';
 import test from 'ava';
 import {mailctl} from '../../src/cli/commands.ts';
-import {exampleOf} from '../../src/cli/main.ts';
+import {exampleOf} from '../../src/cli/program.ts';
 import {newCli, refused, verbsOf} from '../helpers/cli.ts';
 import {startCliShell} from '../helpers/cli-shell.ts';
 import {engines, newLocation, temporaryFolder} from '../helpers/databases.ts';

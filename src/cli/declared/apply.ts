@@ -11,7 +11,7 @@ import {findWorkspaceByName, listWorkspaces} from '../../store/workspaces.ts';
 import {createGuard} from '../../webhook/guard.ts';
 import {CliError} from '../fault.ts';
 import {readInput} from '../files.ts';
-import {example, yesOption} from '../main.ts';
+import {example, yesOption} from '../program.ts';
 import {action, type Session} from '../session.ts';
 import type {Terminal} from '../terminal.ts';
 import {printable, wrapped} from '../text.ts';

@@ -15,9 +15,9 @@ import {
 import {readAttempts, type StoredAttempt} from '../../store/recipients.ts';
 import {listWorkspaces} from '../../store/workspaces.ts';
 import {CliError} from '../fault.ts';
-import {verb} from '../main.ts';
 import {attemptLines} from '../message-text.ts';
 import {count} from '../options.ts';
+import {verb} from '../program.ts';
 import {action, readDaemons, type Session} from '../session.ts';
 import {duration, grouped, type Noun, nextTry, printable, shortTime, table, wrapped} from '../text.ts';
 import {watch, watchOption} from '../watch.ts';
@@ -228,7 +228,7 @@ function described({terminal}: Session, answer: Why, now: number): string[] {
 	];
 }
 
-type Options = TargetOptions & {readonly follow?: true; readonly limit: number};
+type TraceOptions = TargetOptions & {readonly follow?: true; readonly limit: number};
 type Traced = {readonly recipient: RecipientFacts; readonly attempts: readonly StoredAttempt[]};
 
 const pollMs = 500;
@@ -246,10 +246,10 @@ export function traceVerb(queue: Command): void {
 	)
 		.option('--follow', 'go on with new tries as they end, until no copy is in the queue')
 		.option('--limit <n>', 'at most this many copies', count('--limit', 1, 1000), 20)
-		.action(action<Options, [readonly string[]]>(trace));
+		.action(action<TraceOptions, [readonly string[]]>(trace));
 }
 
-async function trace(session: Session, options: Options, ids: readonly string[]): Promise<void> {
+async function trace(session: Session, options: TraceOptions, ids: readonly string[]): Promise<void> {
 	if (options.follow && session.json) {
 		throw new CliError('usage', '--follow prints as it goes', 'leave out --json');
 	}
@@ -260,7 +260,7 @@ async function trace(session: Session, options: Options, ids: readonly string[])
 	const routes = await routesNow(session, recipients, options.destination);
 	const traced = await withAttempts(session, recipients);
 	session.show({routes: routes.map(routeView), copies: traced.map(view)}, () => [
-		...routes.flatMap(route => described(session, route, routes)),
+		...routes.flatMap(route => routeText(session, route, routes)),
 		...traced.flatMap(each => ['', ...recipientLines(session, each)]),
 		...(all.length > chosen.length ? ['', `and ${grouped(all.length - chosen.length)} more: raise --limit`] : []),
 	]);
@@ -324,7 +324,7 @@ async function follow(session: Session, ids: readonly string[], before: readonly
 	}
 }
 
-function described({terminal}: Session, route: RouteNow, all: readonly RouteNow[]): string[] {
+function routeText({terminal}: Session, route: RouteNow, all: readonly RouteNow[]): string[] {
 	const {destination, workspaceId} = route;
 	const alone = all.every(other => other === route || other.destination !== destination);
 	return [

@@ -13,7 +13,7 @@ import type {Destinations} from '../../pace/destinations.ts';
 import {openPolicies, ownAddresses, Router} from '../../routing/router.ts';
 import {readSite} from '../../store/queue/sites.ts';
 import {readAsked} from '../../store/recipients.ts';
-import {version} from '../main.ts';
+import {version} from '../program.ts';
 import type {Session} from '../session.ts';
 import {printable, retryTexts, shortTime, wrapped} from '../text.ts';
 

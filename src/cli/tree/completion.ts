@@ -1,6 +1,6 @@
 import type {Command, Option} from 'commander';
-import {example} from '../main.ts';
 import {oneOf} from '../options.ts';
+import {example} from '../program.ts';
 import {action} from '../session.ts';
 
 /** A word that can come next, and what it means. */

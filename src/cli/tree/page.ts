@@ -1,5 +1,5 @@
 import type {Argument, Command, Option} from 'commander';
-import {exampleOf} from '../main.ts';
+import {exampleOf} from '../program.ts';
 
 export const exits: ReadonlyArray<readonly [code: number, meaning: string]> = [
 	[0, 'done'],
@@ -100,7 +100,7 @@ export function manPage(program: Command): string {
 	const commands = program.commands.flatMap(each => [
 		`.SS "${roff(each.name())}"`,
 		sentence(each.description()),
-		...(each.commands.length > 0 ? each.commands.flatMap(section) : section(each).slice(3)),
+		...(each.commands.length > 0 ? each.commands.flatMap(manSection) : manSection(each).slice(3)),
 	]);
 	return `${[
 		`.\\" Made from the code: npm run docs`,
@@ -136,7 +136,7 @@ export function manPage(program: Command): string {
 }
 
 /** A verb: how it is called, what it does, its options, an example. */
-function section(command: Command): string[] {
+function manSection(command: Command): string[] {
 	const places = command.registeredArguments.map(placeOf).join(' ');
 	return [
 		'.TP',

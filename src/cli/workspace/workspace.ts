@@ -24,7 +24,6 @@ import type {Vault} from '../../store/sealed.ts';
 import {hasWorkspace, listWorkspaces, type Workspace} from '../../store/workspaces.ts';
 import {CliError} from '../fault.ts';
 import {readInput} from '../files.ts';
-import {verb, yesVerb} from '../main.ts';
 import {
 	colour,
 	count,
@@ -40,6 +39,7 @@ import {
 	unless,
 	unlessDefault,
 } from '../options.ts';
+import {verb, yesVerb} from '../program.ts';
 import {action, namedWorkspace, readDaemons, type Session} from '../session.ts';
 import {createProgress} from '../terminal.ts';
 import {fields, grouped, type Noun, shortTime, duration as spell} from '../text.ts';
