@@ -7,7 +7,7 @@ import {isLoopbackAddress} from '../net/ip-address.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Dialogue} from './dialogue.ts';
 import type {Host} from './host.ts';
-import {type Answer, createSmtpConnection, type Lost, type SmtpConnection} from './smtp-connection.ts';
+import {type Answer, type Lost, SmtpConnection} from './smtp-connection.ts';
 import {certificateFault, tlsaFailure, tlsFailureOf} from './tls-demand.ts';
 import {reasonOf, type Stop, stopped} from './verdict.ts';
 
@@ -48,7 +48,7 @@ type SessionOptions = {
 export async function openSession(host: Host, options: SessionOptions): Promise<Session | Stop> {
 	const {timeouts, hostname, localAddress, dialogue} = options;
 	const {address, port, implicitTls} = host;
-	const connection = createSmtpConnection({address, port, localAddress, implicitTls, dialogue});
+	const connection = new SmtpConnection({address, port, localAddress, implicitTls, dialogue});
 	options.opened(connection);
 	const broken = await connection.connected(timeouts.connect);
 	if (broken !== null) {

@@ -3,7 +3,7 @@ import {access} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {BounceMailbox} from '../config/urls.ts';
 import {Dialogue} from '../deliver/dialogue.ts';
-import {createSmtpConnection, type SmtpConnection} from '../deliver/smtp-connection.ts';
+import {SmtpConnection} from '../deliver/smtp-connection.ts';
 import {nameOfMailbox, openFolder} from '../inbound/imap.ts';
 import {isMaildir, namesIn} from '../inbound/mail-files.ts';
 import {inPatience, mailboxFault} from '../inbound/mailboxes.ts';
@@ -94,7 +94,7 @@ async function probe(
 	{port, hostname, returnPathDomain, selfToken}: BouncesInput,
 ): Promise<Found> {
 	const recipient = `${selfToken ?? 'postmaster'}@${returnPathDomain}`;
-	const connection = createSmtpConnection({
+	const connection = new SmtpConnection({
 		address,
 		port,
 		implicitTls: false,
