@@ -87,7 +87,7 @@ function cfblFields(address: string, ref: string): HeaderField[] {
 }
 
 /** What one recipient's mail gets in addition to what its program wrote. */
-export type Submitted = Stamp & {
+type Submitted = Stamp & {
 	/** If the mail has no Message-ID of its own. */
 	readonly messageIdHeader: string;
 	readonly date: number;

@@ -15,7 +15,7 @@ export type Addressee = {
 	readonly recipient: string | null;
 };
 
-export type Judged =
+type Judged =
 	| ({readonly ok: true} & Addressee)
 	| {readonly ok: false; readonly reason: 'unknown' | 'foreign'; readonly code: number; readonly text: string};
 

@@ -19,7 +19,7 @@ export type MailShare = Share & {
 	readonly prove: (recipients: readonly string[]) => void;
 };
 
-export type Amount = {readonly mails: number; readonly bytes: number};
+type Amount = {readonly mails: number; readonly bytes: number};
 
 const windowMs = 3_600_000;
 /** All clients together may bring as much as this number of them. */
@@ -78,7 +78,7 @@ export class Allowances {
 		return true;
 	}
 
-	/** Takes one mail for these addressees, whose bytes follow; null if no mail is left. */
+	/** Takes one mail for these addressees; its bytes follow. Null if no mail is left. */
 	async take(addressees: readonly Addressee[], client: string): Promise<MailShare | null> {
 		const share = this.#take(addressees, client);
 		if (share === null) {
@@ -195,7 +195,7 @@ export class Allowance {
 		return fits(this.#usedBy(key), 1, bytes, this.#each) && fits(this.#total, 1, bytes, this.#all);
 	}
 
-	/** Takes one mail, whose bytes follow; null, and nothing is taken, if no mail is left. */
+	/** Takes one mail; its bytes follow. Takes nothing and returns null if no mail is left. */
 	take(key: string): Share | null {
 		const [each, all] = [this.#each, this.#all];
 		// A share that outlives its hour changes figures that count no more.

@@ -38,7 +38,7 @@ export type InboundListenerOptions = ListenerOptions & {
 };
 
 type State = {
-	/** Of the mail whose recipients are being named, repeated ones too: the library counts those once. */
+	/** Of the current mail, repeated ones too: the library counts those once. */
 	addressees: Addressee[];
 };
 

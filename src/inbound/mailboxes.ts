@@ -16,7 +16,7 @@ import {
 import {isMaildir, newMails, putAside} from './mail-files.ts';
 import {type Taken, takeAll} from './take-in.ts';
 
-export type MailboxObserver = {
+type MailboxObserver = {
 	/** The mailbox was read. `works`: it also answers after a rest; until then one that hung does not count as repaired. */
 	readonly mailboxRead: (round: Round, works: boolean) => void;
 	/** The mailbox cannot be read; it is tried again after this time, milliseconds, at least. */
@@ -145,7 +145,7 @@ function maildirFault(error: unknown, folder: string): MailboxFault {
 }
 
 /** A mailbox that can be opened; `wake` is called when something new may be in it, or when it is lost. */
-export type Mailbox = {
+type Mailbox = {
 	readonly open: (wake: () => void, signal: AbortSignal) => Promise<OpenMailbox>;
 };
 

@@ -13,11 +13,11 @@ import {type InboundEnd, listUnread, markRead, type UnreadInbound} from '../stor
 import type {Store} from '../store/store.ts';
 import type {TrustedReporter} from './trusted-reporter.ts';
 
-export type ReadingOptions = {
+type ReadingOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'> & {
 		readonly dialect: Pick<Store['dialect'], 'isUnavailable' | 'isConflict'>;
 	};
-	/** The daemon whose mails are read at once. */
+	/** This daemon: its mails are read at once. */
 	readonly node: string;
 	/** The first look reads the mails of all daemons: no other one runs. */
 	readonly alone: boolean;
@@ -45,7 +45,7 @@ const longestFault = 300;
 
 /**
  * Reads the mails that came in and are on stable storage, the oldest first, several at once within a bound of memory. A mail
- * that cannot be read is kept and reported; one whose reading cannot be stored is read again.
+ * that cannot be read is kept and reported; if the store fails, the mail is read again.
  */
 export function createReading(options: ReadingOptions) {
 	const {store, clock} = options;
@@ -180,7 +180,7 @@ export const readMarkWrite: GroupWrite<InboundEnd, void> = {
 export type NewRules = {readonly kind: 'rules'; readonly rules: readonly BounceRule[]};
 
 /** `spawn`: a thread that reads mails in order. `restMs`: how long a thread may be idle before it is ended. */
-export type ReaderOptions = Pick<
+type ReaderOptions = Pick<
 	ForeignWorkOptions<Uint8Array, Reading, NewRules, never>,
 	'spawn' | 'limitMs' | 'clock' | 'cpu' | 'onCrash' | 'restMs'
 >;

@@ -104,7 +104,7 @@ export abstract class SmtpListener<State extends object> {
 	/** Why a mail may not begin; null if it may. */
 	protected abstract mayBegin(session: Session<State>): Promise<Error | null>;
 
-	/** Why a recipient is refused; null if it is accepted, whose `address` may be rewritten. */
+	/** Why a recipient is refused; null if it is accepted. May rewrite its `address`. */
 	protected abstract judge(
 		session: Session<State>,
 		recipient: {address: string},

@@ -7,7 +7,7 @@ import {insertInbound, type NewInbound} from '../store/inbound-mails.ts';
 import type {FoundMail} from './found-mail.ts';
 
 /** A mail that came, before it is stored. */
-export type Coming = {
+type Coming = {
 	readonly raw: Buffer;
 	readonly source: InboundSource;
 	/** Empty: the null sender. Null: not known. */

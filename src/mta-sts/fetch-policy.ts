@@ -6,13 +6,10 @@ import {isPublicAddress} from '../net/ip-address.ts';
 import {addressesOf, connectPinned} from '../net/pinned-connection.ts';
 import {parsePolicy, type StsPolicy} from './sts-policy.ts';
 
-type Fetched =
+export type Fetched =
 	| {readonly ok: true; readonly policy: StsPolicy}
 	/** In the words of RFC 8460 §4.3.2.2, and in a sentence. */
 	| {readonly ok: false; readonly failure: TlsFailure; readonly reason: string};
-
-/** Fetches the policy of a domain; never rejects. */
-export type FetchPolicy = (domain: string) => Promise<Fetched>;
 
 type FetchOptions = {
 	readonly resolver: Pick<Resolver, 'a' | 'aaaa'>;
@@ -31,31 +28,25 @@ const certificateCode = /CERT|ISSUER|SIGNATURE|CHAIN|ERR_TLS_CERT/;
 
 /**
  * Fetches `https://mta-sts.<domain>/.well-known/mta-sts.txt` (RFC 8461 §3.3): certificate verified, no redirects, 64 KiB at
- * most. The name is looked up here, every address checked, and the connection goes to one of these.
+ * most. The name is looked up here, every address checked, and the connection goes to one of these. Never rejects.
  */
-export function createFetchPolicy(options: FetchOptions): FetchPolicy {
-	return async domain => {
-		const host = `mta-sts.${domain}`;
-		const signal = AbortSignal.timeout(options.limitMs);
-		const late = failed('sts-policy-fetch-error', `${host} gave no policy within ${options.limitMs / 1000} s`);
-		try {
-			const text = await withLimit(signal, async () =>
-				get(host, await checkedAddresses(host, options), signal, options),
-			);
-			const policy = parsePolicy(text);
-			return 'fault' in policy
-				? failed('sts-policy-invalid', `the policy at ${host} is not valid: ${policy.fault}`)
-				: {ok: true, policy};
-		} catch (error) {
-			if (signal.aborted) {
-				return late;
-			}
-
-			const {code = '', message, failure} = error as NodeJS.ErrnoException & {failure?: TlsFailure};
-			const webpki = certificateCode.test(code) ? 'sts-webpki-invalid' : 'sts-policy-fetch-error';
-			return failed(failure ?? webpki, `${host}: ${withoutAdvice(message)}`);
+export async function fetchPolicy(domain: string, options: FetchOptions): Promise<Fetched> {
+	const host = `mta-sts.${domain}`;
+	const signal = AbortSignal.timeout(options.limitMs);
+	try {
+		const text = await withLimit(signal, async () => get(host, await checkedAddresses(host, options), signal, options));
+		const policy = parsePolicy(text);
+		return 'fault' in policy
+			? failed('sts-policy-invalid', `the policy at ${host} is not valid: ${policy.fault}`)
+			: {ok: true, policy};
+	} catch (error) {
+		if (signal.aborted) {
+			return failed('sts-policy-fetch-error', `${host} gave no policy within ${options.limitMs / 1000} s`);
 		}
-	};
+		const {code = '', message, failure} = error as NodeJS.ErrnoException & {failure?: TlsFailure};
+		const webpki = certificateCode.test(code) ? 'sts-webpki-invalid' : 'sts-policy-fetch-error';
+		return failed(failure ?? webpki, `${host}: ${withoutAdvice(message)}`);
+	}
 }
 
 function failed(failure: TlsFailure, reason: string): Fetched {

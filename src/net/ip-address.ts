@@ -62,7 +62,7 @@ export function isLoopbackAddress(address: string): boolean {
 }
 
 /**
- * The key of a client for limits: its IPv4 address, or its IPv6 /64, of which it has every address. A mapped IPv4
+ * The key of a client for limits: its IPv4 address, or its IPv6 /64, as it has all addresses of that. A mapped IPv4
  * address (`::ffff:192.0.2.1`) is the IPv4 address. Any text that is not an address is one client, so that a long text
  * is not kept.
  */

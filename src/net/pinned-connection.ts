@@ -5,7 +5,7 @@ import type {DnsAnswer} from './dns.ts';
 /** Asks DNS for one kind of address; `fresh`: even if the answer is known. */
 export type AskAddresses = (host: string, fresh: boolean) => Promise<DnsAnswer<string>>;
 
-/** The addresses of a host in DNS, IPv4 first, or why there are none. */
+/** The addresses of a host in DNS, IPv4 first, or why it has no address. */
 type HostAddresses =
 	| {readonly kind: 'found'; readonly addresses: readonly string[]}
 	| {readonly kind: 'none' | 'unknown-host'}

@@ -16,7 +16,7 @@ type Engines = {
 const placeKey = Symbol('place');
 const strictKey = Symbol('strict');
 
-// They would read other templates or files; a template has none.
+// They would read other templates or files, which a template must not.
 const refusedTags = ['include', 'render', 'layout', 'block'];
 const usualDate = '%A, %B %-e, %Y at %-l:%M %P %z';
 

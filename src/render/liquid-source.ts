@@ -64,7 +64,7 @@ function tagName(token: TopLevelToken): string {
 	return 'name' in token && typeof token.name === 'string' ? token.name : '';
 }
 
-/** A source whose Liquid is replaced by words of letters and digits, which HTML and MJML tools do not change. */
+/** A source with words of letters and digits in place of its Liquid, which HTML and MJML tools do not change. */
 export type Shielded = {
 	readonly text: string;
 	readonly tokens: readonly LiquidToken[];

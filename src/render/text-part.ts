@@ -160,7 +160,7 @@ export function textTemplate(engine: Liquid, html: string): string | null {
 	}
 
 	const shortened = dropRepeatedLinks(converted, tokens, pattern);
-	// A link whose address a condition may empty becomes its text in that case.
+	// A condition may leave the address empty: then the link becomes its text.
 	const conditional = new RegExp(`<(?:${pattern.source}){2,}>`, 'g');
 	const isOpen = [...shortened.matchAll(conditional)].some(([link]) => kindsIn(link, tokens, pattern).includes('tag'));
 	if (isOpen || losesBreak(shortened, tokens, pattern)) {
@@ -196,7 +196,7 @@ function keepsBlocks(tokens: readonly LiquidToken[], kept: readonly number[]): b
 }
 
 /**
- * For each token the number of the tag whose branch contains it (-1: none); for `else`, `endif` and similar, that of
+ * For each token the number of the tag with the branch that contains it (-1: none); for `else`, `endif` and similar, that of
  * the block's first tag.
  */
 function branches(tokens: readonly LiquidToken[], order: readonly number[]): Map<number, number> {
@@ -223,7 +223,7 @@ function branches(tokens: readonly LiquidToken[], order: readonly number[]): Map
 	return found;
 }
 
-/** A link whose text is its URL has it once, as in finished html. */
+/** A link with its URL as text has it once, as in finished html. */
 function dropRepeatedLinks(text: string, tokens: readonly LiquidToken[], pattern: RegExp): string {
 	const expression = (index: string) =>
 		tokens[Number(index)]?.text.replace(/\|\s*safe_url\b/, '').replace(/^\{\{-?|-?\}\}$|\s/g, '');
@@ -233,7 +233,7 @@ function dropRepeatedLinks(text: string, tokens: readonly LiquidToken[], pattern
 	);
 }
 
-/** A link whose address is empty or refused by `safe_url` is its text, as in finished html. */
+/** A link with an empty address, or one that `safe_url` refuses, is its text, as in finished html. */
 function dropEmptyLinks(text: string, tokens: readonly LiquidToken[], pattern: RegExp): string {
 	return text.replace(new RegExp(`\\s?<${pattern.source}>`, 'g'), (whole, index: string) => {
 		const {kind, text: output} = tokens[Number(index)] as LiquidToken;

@@ -12,8 +12,8 @@ import {storeTime} from '../kit/time.ts';
 import type {OwnRetry} from '../mail/retry.ts';
 import type {MtaSts, QueueKey, Route} from '../mail/route.ts';
 import {parseRoute, type RouteChoice, withPasswords} from '../mail/route-choice.ts';
-import {createFetchPolicy} from '../mta-sts/fetch-policy.ts';
-import {createMtaSts, type MtaStsPolicies, type PolicyFailure} from '../mta-sts/sts-policies.ts';
+import {fetchPolicy} from '../mta-sts/fetch-policy.ts';
+import {type PolicyFailure, StsPolicies} from '../mta-sts/sts-policies.ts';
 import type {Resolver} from '../net/dns.ts';
 import type {Relay} from '../net/relay-url.ts';
 import {
@@ -41,7 +41,7 @@ type RouterOptions = {
 	readonly vault: Pick<Vault, 'open'>;
 	readonly resolver: Pick<Resolver, 'mx'>;
 	/** Null: MTA-STS is not obeyed. */
-	readonly policies: Pick<MtaStsPolicies, 'policyOf'> | null;
+	readonly policies: Pick<StsPolicies, 'policyOf'> | null;
 	readonly clock: Clock;
 };
 
@@ -267,7 +267,7 @@ export function openPolicies({
 	version,
 	clock,
 	observer,
-}: PoliciesOptions): MtaStsPolicies | null {
+}: PoliciesOptions): StsPolicies | null {
 	if (!settings.mtaSts || settings.delivery === 'capture') {
 		return null;
 	}
@@ -275,27 +275,30 @@ export function openPolicies({
 	const write = (work: Parameters<Store['writer']['transaction']>[0]) =>
 		store.writer.transaction(work).catch(observer.storeFailed);
 
-	return createMtaSts({
+	const fetching = {
 		resolver,
-		fetch: createFetchPolicy({
-			resolver,
-			port: settings.mtaStsPort,
-			allowPrivate: settings.allowPrivateMx,
-			secureContext: createSecureContext({
-				minVersion: 'TLSv1.2',
-				...(ca === null ? {} : {ca: [...rootCertificates, ca]}),
-			}),
-			userAgent: `mailctl/${version}`,
-			limitMs: fetchLimitMs,
+		port: settings.mtaStsPort,
+		allowPrivate: settings.allowPrivateMx,
+		secureContext: createSecureContext({
+			minVersion: 'TLSv1.2',
+			...(ca === null ? {} : {ca: [...rootCertificates, ca]}),
 		}),
+		userAgent: `mailctl/${version}`,
+		limitMs: fetchLimitMs,
+	};
+	return new StsPolicies({
+		resolver,
+		fetch: domain => fetchPolicy(domain, fetching),
 		read: domain => findPolicy(store.reader, domain),
 		// Without it the policy holds for this run of the daemon.
 		save: async policy => void (await write(trx => savePolicy(trx, policy))),
-		onFailure(failure) {
-			const {domain, failure: result} = failure;
-			const day = storeTime(clock.now()).slice(0, 10);
-			void write(trx => countTls(trx, [{day, domain, policy: 'sts', host: `mta-sts.${domain}`, result}]));
-			observer.policyFailed(failure);
+		observer: {
+			policyFailed(failure) {
+				const {domain, failure: result} = failure;
+				const day = storeTime(clock.now()).slice(0, 10);
+				void write(trx => countTls(trx, [{day, domain, policy: 'sts', host: `mta-sts.${domain}`, result}]));
+				observer.policyFailed(failure);
+			},
 		},
 		clock,
 	});

@@ -56,7 +56,7 @@ type State = {
 	/** The API key of the log-in; it is checked again for each mail, as it may be revoked meanwhile. */
 	key: string;
 	caller: Caller | null;
-	/** Of the mail whose recipients are being named. */
+	/** Of the current mail. */
 	recipients: Map<string, Address>;
 };
 

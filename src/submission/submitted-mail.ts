@@ -23,7 +23,7 @@ type SubmittedMail = {
 	readonly from: Address;
 	/** Null: none, or several. */
 	readonly replyTo: Address | null;
-	/** Null: it has none, or nothing that is one. */
+	/** Null if the field is missing or not a Message-ID. */
 	readonly messageId: string | null;
 	readonly topicCode: string | null;
 	readonly metadata: Readonly<Record<string, string>>;
@@ -166,7 +166,7 @@ function fault(text: string): {readonly ok: false; readonly fault: string} {
 
 /**
  * The address of a field that holds one mailbox (RFC 5322 §3.4): `Name <name@example.com>` or the bare address, comments
- * and quoted names among them. Null for anything else, whatever a reader might make of it: lists, groups, routes, two addresses, a
+ * and quoted names among them. Null for anything else: lists, groups, routes, two addresses, a
  * backslash outside of quotes.
  */
 export function onlyMailbox(value: string): Address | null {

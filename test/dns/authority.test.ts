@@ -1,5 +1,5 @@
 import test, {type ExecutionContext} from 'ava';
-import {createAuthority} from '../../src/dns/resolver.ts';
+import {Authority} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 
@@ -12,7 +12,8 @@ async function prepare(
 	const [ip = '', port] = server.server.split(':');
 	const parent = await startFakeDns(t, above(ip));
 	const options = {servers: [parent.server], timeoutMs: 60_000, port: Number(port), allowPrivate, clock: systemClock};
-	return {authority: createAuthority(options).find, own: server};
+	const authority = new Authority(options);
+	return {authority: (domain: string) => authority.find(domain), own: server};
 }
 
 const own: Zone = {'shop.example': {}, '_mailctl.shop.example': {txt: ['here']}, 'mail.shop.example': {}};

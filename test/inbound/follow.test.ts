@@ -1,6 +1,8 @@
 import test, {type ExecutionContext} from 'ava';
-import {followMailbox, type Mailbox} from '../../src/inbound/mailboxes.ts';
+import {followMailbox} from '../../src/inbound/mailboxes.ts';
 import {waitFor} from '../helpers/wait.ts';
+
+type Mailbox = Parameters<typeof followMailbox>[0]['mailbox'];
 
 type Script = {
 	/** What happens when it is opened for the nth time, from 1 on. */

@@ -1,13 +1,17 @@
 import {Buffer} from 'node:buffer';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
-import type {Judged} from '../../src/inbound/addressee.ts';
-import {Allowances, type Amount} from '../../src/inbound/allowances.ts';
+import type {JudgeAddressee} from '../../src/inbound/addressee.ts';
+import {Allowances} from '../../src/inbound/allowances.ts';
 import {InboundListener, type InboundListenerOptions, type ReceivedMail} from '../../src/inbound/inbound-listener.ts';
-import type {Coming} from '../../src/inbound/take-in.ts';
+import type {TakeIn} from '../../src/inbound/take-in.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
 import {waitFor} from '../helpers/wait.ts';
+
+type Judged = Awaited<ReturnType<JudgeAddressee>>;
+type Coming = Parameters<TakeIn>[0];
+type Amount = ConstructorParameters<typeof Allowances>[0]['each'];
 
 const ours: Judged = {ok: true, role: 'return_path', address: 'b1@bounces.test', recipient: null};
 

@@ -1,8 +1,10 @@
 import {Worker} from 'node:worker_threads';
 import test, {type ExecutionContext} from 'ava';
-import {createReader, type ReaderOptions, UnfinishedError, UnreadableError} from '../../src/inbound/reading.ts';
+import {createReader, UnfinishedError, UnreadableError} from '../../src/inbound/reading.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {waitFor} from '../helpers/wait.ts';
+
+type ReaderOptions = Parameters<typeof createReader>[0];
 
 // A reader that does as the mail says, with the same protocol as the real one.
 const obeying = `

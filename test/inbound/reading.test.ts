@@ -1,11 +1,5 @@
 import test, {type ExecutionContext} from 'ava';
-import {
-	createReading,
-	type ReadingOptions,
-	readMarkWrite,
-	UnfinishedError,
-	UnreadableError,
-} from '../../src/inbound/reading.ts';
+import {createReading, readMarkWrite, UnfinishedError, UnreadableError} from '../../src/inbound/reading.ts';
 import {createTakeIn} from '../../src/inbound/take-in.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import type {CameIn, Reading} from '../../src/mail/report.ts';
@@ -13,6 +7,8 @@ import {countUnread} from '../../src/store/inbound-mails.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';
+
+type ReadingOptions = Parameters<typeof createReading>[0];
 
 const clock = {now: () => Date.now()};
 const nothing: Reading = {

@@ -1,8 +1,8 @@
 import {createSecureContext} from 'node:tls';
 import test, {type ExecutionContext} from 'ava';
 import {createResolver} from '../../src/dns/resolver.ts';
-import {createFetchPolicy} from '../../src/mta-sts/fetch-policy.ts';
-import {createMtaSts, type MtaStsOptions, type PolicyFailure} from '../../src/mta-sts/sts-policies.ts';
+import {fetchPolicy} from '../../src/mta-sts/fetch-policy.ts';
+import {type PolicyFailure, StsPolicies} from '../../src/mta-sts/sts-policies.ts';
 import type {StoredPolicy} from '../../src/store/domains.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
@@ -23,7 +23,7 @@ type Setup = {
 	readonly allowPrivate?: boolean;
 	readonly zone?: Zone;
 	readonly limitMs?: number;
-} & Pick<Partial<MtaStsOptions>, 'holdMs' | 'read'>;
+} & Pick<Partial<ConstructorParameters<typeof StsPolicies>[0]>, 'holdMs' | 'read'>;
 
 async function start(t: ExecutionContext, setup: Setup = {}) {
 	let passed = 0;
@@ -37,19 +37,20 @@ async function start(t: ExecutionContext, setup: Setup = {}) {
 	const resolver = createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock});
 	const saved: StoredPolicy[] = [];
 	const failures: PolicyFailure[] = [];
-	const policies = createMtaSts({
+	const fetching = {
 		resolver,
-		fetch: createFetchPolicy({
-			resolver,
-			port: host.port,
-			allowPrivate: setup.allowPrivate ?? true,
-			secureContext: createSecureContext({ca: setup.ca ?? certificate.cert}),
-			userAgent: 'mailctl/1',
-			limitMs: setup.limitMs ?? 60_000,
-		}),
+		port: host.port,
+		allowPrivate: setup.allowPrivate ?? true,
+		secureContext: createSecureContext({ca: setup.ca ?? certificate.cert}),
+		userAgent: 'mailctl/1',
+		limitMs: setup.limitMs ?? 60_000,
+	};
+	const policies = new StsPolicies({
+		resolver,
+		fetch: domain => fetchPolicy(domain, fetching),
 		read: setup.read ?? (async domain => saved.findLast(policy => policy.domain === domain) ?? null),
 		save: async policy => void saved.push(policy),
-		onFailure: failure => failures.push(failure),
+		observer: {policyFailed: failure => failures.push(failure)},
 		clock,
 		holdMs: setup.holdMs ?? 60_000,
 	});

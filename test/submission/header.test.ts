@@ -1,7 +1,9 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {composeSubmitted, type Submitted} from '../../src/compose/compose.ts';
+import {composeSubmitted} from '../../src/compose/compose.ts';
 import {readSubmitted} from '../../src/submission/submitted-mail.ts';
+
+type Submitted = Parameters<typeof composeSubmitted>[1];
 
 const trace = 'Received: by mail.test (mailctl) with ESMTPSA; Mon, 23 Nov 2026 10:00:00 +0000';
 const from = 'From: Ann <ann@example.com>';

@@ -1,10 +1,12 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {type AddressObject, type ParsedMail, simpleParser} from 'mailparser';
-import {composeSubmitted, type Submitted} from '../../src/compose/compose.ts';
+import {composeSubmitted} from '../../src/compose/compose.ts';
 import {decodeWords} from '../../src/report/decode.ts';
 import {readSubmitted} from '../../src/submission/submitted-mail.ts';
 import {cpuCost} from '../helpers/cpu-cost.ts';
+
+type Submitted = Parameters<typeof composeSubmitted>[1];
 
 const submitted: Submitted = {
 	...{listUnsubscribe: {url: 'https://mail.test/u', mailto: null}, feedbackId: null, cfblAddress: null, ref: 'r'},

@@ -75,7 +75,7 @@ function textOf(parts: readonly Part[], most: number): string {
 const fields = ['x-failed-recipients', 'x-actual-recipient', 'original-recipient', 'x-original-to'];
 
 /**
- * The recipient of a bounce whose words name none: from the bounce's own fields, or from the returned mail if that had
+ * The recipient of a bounce that names no recipient in its words: from the bounce's own fields, or from the returned mail if that had
  * one recipient, or one in the domain that the words name.
  */
 export function returnedRecipient({field, said, senders, returned}: BounceText): string | null {
