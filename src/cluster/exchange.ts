@@ -117,8 +117,8 @@ export function fairShares(of: string, total: number, parts: readonly Part[]): R
 		level = Math.floor(left / (inOrder.length - index));
 		if (wants > level) {
 			const unsatisfied = inOrder.slice(index).sort((a, b) => lot(of, b.node) - lot(of, a.node));
-			for (const [place, one] of unsatisfied.entries()) {
-				shares.set(one.node, level + (place < left - level * unsatisfied.length ? 1 : 0));
+			for (const [rank, one] of unsatisfied.entries()) {
+				shares.set(one.node, level + (rank < left - level * unsatisfied.length ? 1 : 0));
 			}
 			return shares;
 		}

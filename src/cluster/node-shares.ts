@@ -25,7 +25,7 @@ type NodeSharesOptions = {
 	readonly store: ShareStore;
 	readonly moment: () => Moment;
 	readonly longestWait: () => number;
-	readonly onError: (error: unknown) => void;
+	readonly observer: {readonly storeFailed: (error: unknown) => void};
 };
 
 /** How long it is remembered that others have a site, seconds. */
@@ -35,7 +35,7 @@ const mostRests = 30;
  * What this node has of each site, where several nodes share a store. It is exchanged and renewed about once a second, and
  * asked for at once where there is nothing yet. Nothing is used after its term, by this node's own clock from before it asked.
  */
-export function createNodeShares({store, moment, longestWait, onError}: NodeSharesOptions): Shares {
+export function createNodeShares({store, moment, longestWait, observer}: NodeSharesOptions): Shares {
 	let shared: SharedSites = {sites: () => [], regrade: () => undefined, leave: () => undefined};
 	const term: Term = {until: Number.NEGATIVE_INFINITY, alone: false};
 	const holdings = new Map<string, Holding>();
@@ -96,31 +96,31 @@ export function createNodeShares({store, moment, longestWait, onError}: NodeShar
 	}
 
 	async function exchange(): Promise<void> {
-		const tellsAll = isDue;
-		const counted = tellsAll ? await store.countConnections() : null;
+		const reportsAll = isDue;
+		const counted = reportsAll ? await store.countConnections() : null;
 		isDue = false;
 		const now = moment();
 		if (!isOver && term.until <= now.monotonic) {
 			endTerm();
 		}
-		const told = new Map<string, Holding>();
-		for (const name of tellsAll ? new Set([...holdings.keys(), ...(counted?.keys() ?? [])]) : []) {
+		const reported = new Map<string, Holding>();
+		for (const name of reportsAll ? new Set([...holdings.keys(), ...(counted?.keys() ?? [])]) : []) {
 			const holding = holdingOf(name, null);
 			if (holding.row === null && !holding.isShort && !counted?.has(name) && inUse(holding) === 0) {
 				rest(name, holding);
 			} else {
-				told.set(name, holding);
+				reported.set(name, holding);
 			}
 		}
 		for (const site of asking) {
-			if (tellsAll || isUnknown(site)) {
+			if (reportsAll || isUnknown(site)) {
 				const holding = holdingOf(site.name, site);
 				holding.isShort = true;
-				told.set(site.name, holding);
+				reported.set(site.name, holding);
 				asking.delete(site);
 			}
 		}
-		const asked = Array.from(told, ([name, holding]) => askOf(name, holding, counted, now, longestWait()));
+		const asked = Array.from(reported, ([name, holding]) => askOf(name, holding, counted, now, longestWait()));
 		const {isAlone, isBlocked, wasLost, answers} = await store.exchange(asked.map(({ask}) => ask)).catch(error => {
 			for (const {holding, changes} of asked) {
 				holding.changes = new Set([...changes, ...holding.changes]);
@@ -197,7 +197,7 @@ export function createNodeShares({store, moment, longestWait, onError}: NodeShar
 				await round();
 			} while (isAskedAtOnce());
 		} catch (error) {
-			onError(error);
+			observer.storeFailed(error);
 		} finally {
 			underWay = null;
 		}

@@ -21,7 +21,7 @@ import type {TriedRecipient} from '../outcome/settle.ts';
 import {longestWaitOf, shortestLifetimeOf} from '../pace/destinations.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
 import {createRenderers} from '../queue/renderers.ts';
-import {createScheduler} from '../queue/scheduler.ts';
+import {Scheduler} from '../queue/scheduler.ts';
 import {noOtherNodes} from '../queue/site.ts';
 import {createSmtpWorkers} from '../queue/smtp-workers.ts';
 import {openPolicies, ownAddresses, Router} from '../routing/router.ts';
@@ -143,7 +143,7 @@ export function createEngine(context: Context, publicUrl: string) {
 
 	const isShared = store.dialect.isShared;
 	const claiming = {dialect: store.dialect, boot, newId, clock};
-	const scheduler = createScheduler({
+	const scheduler = new Scheduler({
 		writer: store.writer,
 		claimWrite: createClaimWrite(claiming),
 		claimAged: (ids, lastsMs) => store.writer.transaction(trx => claimAged(trx, claiming, ids, lastsMs)),
@@ -186,7 +186,7 @@ export function createEngine(context: Context, publicUrl: string) {
 					}),
 					moment: () => ({now: clock.now(), monotonic: clock.monotonic()}),
 					longestWait: () => longestWaitOf(context.destinations(), retry().schedule),
-					onError: observer.storeFailed,
+					observer,
 				})
 			: noOtherNodes,
 		noteSites: notes => store.writer.submit(siteWrite, notes),
@@ -228,7 +228,7 @@ export function createEngine(context: Context, publicUrl: string) {
 			if (isShared) {
 				const watched = watchArrivals({
 					readDue: () => readDue(store.reader, now()),
-					onDue: scheduler.noticed,
+					onDue: queues => scheduler.noticed(queues),
 					onError: observer.storeFailed,
 					clock,
 					periodMs: missedMs,

@@ -1,4 +1,4 @@
-import type {Clock} from '../kit/clock.ts';
+import type {Clock, Moment} from '../kit/clock.ts';
 import {endOfLife, lifetimeOf, type OwnRetry, type Retry} from '../mail/retry.ts';
 import type {QueueKey, Route} from '../mail/route.ts';
 import {connectionsOf, type SiteChange} from '../pace/site-state.ts';
@@ -10,9 +10,9 @@ import {type NotesOptions, QueueNotes} from './notes.ts';
 import {type ClaimsOptions, QueueClaims, type QueueObserver} from './queue-claims.ts';
 import {reportSites, type Site, type SiteReport} from './site.ts';
 
-export type SchedulerOptions = DestinationQueuesOptions &
+type SchedulerOptions = DestinationQueuesOptions &
 	Pick<NotesOptions, 'noteSites' | 'noteWaits'> &
-	Omit<ExpiryOptions, 'canStore' | 'end'> &
+	ExpiryOptions &
 	ClaimsOptions &
 	AttemptsOptions & {
 		/** The route of a queue. A promise settles in bounded time, and rejects only if something of ours is broken. */
@@ -42,290 +42,303 @@ const routeRetryMs = 5000;
  * outcome. Claims end by outcome, never by time. An outcome that cannot be written is kept and nothing is claimed meanwhile,
  * because a sent mail must not be sent again.
  */
-export function createScheduler(options: SchedulerOptions) {
-	const {clock, shares, observer} = options;
-	const moment = () => ({now: clock.now(), monotonic: clock.monotonic()});
-	const queues = new DestinationQueues(options);
-	const notes = new QueueNotes({...options, queues, moment});
-	const claims = new QueueClaims(options);
-	const attempts = new Attempts(options);
-	const expiry = new Expiry({...options, canStore: () => !claims.failing, end: endUntried});
-	const running = new Set<Promise<void>>();
-	let state: 'idle' | 'running' | 'stopping' = 'idle';
-	let timers: NodeJS.Timeout[] = [];
-	let shareTimer: NodeJS.Timeout | undefined;
-	let roundPlanned = false;
-	let lookUps = 0;
+export class Scheduler {
+	readonly #options: SchedulerOptions;
+	readonly #queues: DestinationQueues;
+	readonly #notes: QueueNotes;
+	readonly #claims: QueueClaims;
+	readonly #attempts: Attempts;
+	readonly #expiry: Expiry;
+	readonly #running = new Set<Promise<void>>();
+	#state: 'idle' | 'running' | 'stopping' = 'idle';
+	#timers: NodeJS.Timeout[] = [];
+	#shareTimer: NodeJS.Timeout | undefined;
+	#roundPlanned = false;
+	#lookUps = 0;
 	/** As it was at the last scan. */
-	let knownResumed: ReadonlyMap<string, string> | null = null;
+	#knownResumed: ReadonlyMap<string, string> | null = null;
 	/** The scan under way, and whether something changed since it began. */
-	let scanning: Promise<void> | null = null;
-	let scanAgain = false;
+	#scanning: Promise<void> | null = null;
+	#scanAgain = false;
 
-	shares.join({
-		sites: () => queues.sites(),
-		regrade(site, how) {
-			queues.regrade(site, how, moment());
-			allow(site);
-			plan();
-		},
-		leave: site => queues.leave(site),
-	});
+	constructor(options: SchedulerOptions) {
+		this.#options = options;
+		this.#queues = new DestinationQueues(options);
+		this.#notes = new QueueNotes({...options, queues: this.#queues, moment: () => this.#moment()});
+		this.#claims = new QueueClaims(options);
+		this.#attempts = new Attempts(options);
+		this.#expiry = new Expiry(options, this.#claims, ids => this.#endUntried(ids));
+		options.shares.join({
+			sites: () => this.#queues.sites(),
+			regrade: (site, how) => {
+				this.#queues.regrade(site, how, this.#moment());
+				this.#allow(site);
+				this.#plan();
+			},
+			leave: site => this.#queues.leave(site),
+		});
+	}
 
-	function plan(): void {
-		if (!roundPlanned) {
-			roundPlanned = true;
-			setImmediate(runRound);
+	/** Reads what is waiting in the store and begins. */
+	async start(): Promise<void> {
+		this.#state = 'running';
+		this.#timers = [
+			setInterval(() => this.#tick(), tickMs),
+			setInterval(() => this.#track(this.#notes.write().catch(this.#options.observer.storeFailed)), noteMs),
+		];
+		this.#shareTimer = setInterval(this.#options.shares.renew, noteMs);
+		await this.#options.shares.renew();
+		await this.#scanInTurn();
+		this.#expiry.start();
+	}
+
+	/**
+	 * Mail for these queues was handed to the writer, which takes turns, so a claim that follows finds it. Where its site has
+	 * capacity the claim follows at once, and shares the transaction.
+	 */
+	arriving(keys: Iterable<QueueKey>): void {
+		const now = this.#moment();
+		for (const key of keys) {
+			this.#queues.arrived(key, now);
+		}
+		this.#go();
+	}
+
+	/** Whether mail of the queue has to wait here, so that another node may take it. */
+	isWaiting(key: QueueKey): boolean {
+		return this.#queues.isWaiting(key);
+	}
+
+	/** These queues have work that is due, maybe of another node. */
+	noticed(keys: Iterable<QueueKey>): void {
+		const now = this.#moment();
+		for (const key of keys) {
+			this.#queues.noticed(key, now);
+		}
+		this.#plan();
+	}
+
+	/** Something else changed the queue (the CLI, another node). Tries until the store can be read: no change is announced twice. */
+	async rescan(): Promise<void> {
+		try {
+			await (this.#state === 'running' && this.#scanInTurn());
+		} catch (error) {
+			this.#options.observer.storeFailed(error);
+			setTimeout(() => void this.rescan(), storeRetryMs).unref();
 		}
 	}
 
-	function tick(): void {
-		shares.advance();
-		queues.advance(moment());
-		plan();
+	/** Routes may have changed. */
+	renew(): void {
+		this.#queues.renew(this.#moment());
+		this.#plan();
 	}
 
-	function runRound(): void {
-		roundPlanned = false;
-		go();
+	/** Claims nothing more; resolves when every claimed recipient is recorded. */
+	async stop(): Promise<void> {
+		this.#state = 'stopping';
+		for (const timer of this.#timers) {
+			clearInterval(timer);
+		}
+		await this.#expiry.stop();
+		while (this.#running.size > 0) {
+			await Promise.all(this.#running);
+		}
+		clearInterval(this.#shareTimer);
+		await this.#options.shares.settled();
+		await this.#notes.write().catch(this.#options.observer.storeFailed);
 	}
 
-	function go(): void {
-		if (state !== 'running' || claims.failing) {
+	/** Recipients claimed and not yet done. */
+	get inFlight(): number {
+		return this.#queues.inFlight;
+	}
+
+	/** How every site is doing that has work, or had some lately. */
+	sites(): SiteReport[] {
+		return reportSites(this.#queues.sites(), this.#moment());
+	}
+
+	/** Whether an outcome waits for the store: then nothing new should be accepted either. */
+	get storeFailing(): boolean {
+		return this.#claims.failing;
+	}
+
+	#moment(): Moment {
+		const {clock} = this.#options;
+		return {now: clock.now(), monotonic: clock.monotonic()};
+	}
+
+	#plan(): void {
+		if (!this.#roundPlanned) {
+			this.#roundPlanned = true;
+			setImmediate(() => {
+				this.#roundPlanned = false;
+				this.#go();
+			});
+		}
+	}
+
+	#tick(): void {
+		this.#options.shares.advance();
+		this.#queues.advance(this.#moment());
+		this.#plan();
+	}
+
+	#go(): void {
+		if (this.#state !== 'running' || this.#claims.failing) {
 			return;
 		}
-		if (claims.isDoubtful) {
-			track(releaseUnknown());
+		if (this.#claims.isDoubtful) {
+			this.#track(this.#releaseUnknown());
 		}
-		findRoutes();
-		for (const permit of queues.permits(moment())) {
-			track(claim(permit));
+		this.#findRoutes();
+		for (const permit of this.#queues.permits(this.#moment())) {
+			this.#track(this.#claim(permit));
 		}
 	}
 
 	/** Finds the routes of queues, a bounded number at once: a slow look-up delays nothing else. */
-	function findRoutes(): void {
-		while (lookUps < mostLookUps) {
-			const queue = queues.nextToFind(lookUps < mostBacklogLookUps);
+	#findRoutes(): void {
+		while (this.#lookUps < mostLookUps) {
+			const queue = this.#queues.nextToFind(this.#lookUps < mostBacklogLookUps);
 			if (!queue) {
 				return;
 			}
 			const {destination, workspaceId} = queue;
-			const route = options.routeOf({destination, workspaceId});
+			const route = this.#options.routeOf({destination, workspaceId});
 			if (route instanceof Promise) {
-				lookUps++;
-				void awaitRoute(queue, route);
+				this.#lookUps++;
+				void this.#awaitRoute(queue, route);
 			} else {
-				queues.placed(queue, route, moment());
-				plan();
+				this.#queues.placed(queue, route, this.#moment());
+				this.#plan();
 			}
 		}
 	}
 
-	async function awaitRoute(queue: ClaimPermit['queue'], looking: Promise<Route>): Promise<void> {
-		const {renewals} = queues;
+	async #awaitRoute(queue: ClaimPermit['queue'], looking: Promise<Route>): Promise<void> {
+		const {renewals} = this.#queues;
 		try {
 			const route = await looking;
-			queues.placed(queue, route, moment(), renewals);
-			plan();
+			this.#queues.placed(queue, route, this.#moment(), renewals);
+			this.#plan();
 		} catch (error) {
-			observer.routeNotFound(error, {destination: queue.destination, workspaceId: queue.workspaceId});
+			this.#options.observer.routeNotFound(error, {destination: queue.destination, workspaceId: queue.workspaceId});
 			setTimeout(() => {
-				queues.unfound(queue);
-				plan();
+				this.#queues.unfound(queue);
+				this.#plan();
 			}, routeRetryMs).unref();
 		}
-		lookUps--;
-		findRoutes();
+		this.#lookUps--;
+		this.#findRoutes();
 	}
 
-	async function releaseUnknown(): Promise<void> {
-		for (const queue of await claims.releaseUnknown()) {
-			const now = moment();
-			queues.due(queue, now.now, now);
+	async #releaseUnknown(): Promise<void> {
+		for (const queue of await this.#claims.releaseUnknown()) {
+			const now = this.#moment();
+			this.#queues.due(queue, now.now, now);
 		}
-		plan();
+		this.#plan();
 	}
 
-	async function claim(permit: ClaimPermit): Promise<void> {
-		const {recipients, result} = await claims.claim(permit);
-		queues.claimed(permit, result, moment());
+	async #claim(permit: ClaimPermit): Promise<void> {
+		const {recipients, result} = await this.#claims.claim(permit);
+		this.#queues.claimed(permit, result, this.#moment());
 		for (const recipient of recipients) {
-			track(work(permit, recipient));
+			this.#track(this.#work(permit, recipient));
 		}
-		plan();
+		this.#plan();
 	}
 
-	async function work(permit: ClaimPermit, recipient: Claimed): Promise<void> {
-		const {recorded, end} = await attempts.run(permit, recipient, () => queues.travelTerms(permit, moment()));
-		await claims.record(recorded);
-		options.steps.recorded(recipient);
-		const now = moment();
+	async #work(permit: ClaimPermit, recipient: Claimed): Promise<void> {
+		const {recorded, end} = await this.#attempts.run(permit, recipient, () =>
+			this.#queues.travelTerms(permit, this.#moment()),
+		);
+		await this.#claims.record(recorded);
+		this.#options.steps.recorded(recipient);
+		const now = this.#moment();
 		const {nextAttemptAt} = recorded.verdict;
-		if (nextAttemptAt !== null && state === 'running') {
-			queues.due(permit.queue, nextAttemptAt, now);
+		if (nextAttemptAt !== null && this.#state === 'running') {
+			this.#queues.due(permit.queue, nextAttemptAt, now);
 		}
-		const changes = queues.done(permit, end, now);
+		const changes = this.#queues.done(permit, end, now);
 		if (changes.length > 0) {
-			siteChanged(permit.site, changes);
+			this.#siteChanged(permit.site, changes);
 		}
-		plan();
+		this.#plan();
 	}
 
-	function siteChanged(site: Site, changes: readonly SiteChange[]): void {
-		allow(site);
-		shares.changed(site, changes);
+	#siteChanged(site: Site, changes: readonly SiteChange[]): void {
+		this.#allow(site);
+		this.#options.shares.changed(site, changes);
 		if (site.saved || changes.some(change => change !== 'grew')) {
-			notes.changed(site);
+			this.#notes.changed(site);
 		}
-		observer.siteChanged(site, changes);
+		this.#options.observer.siteChanged(site, changes);
 	}
 
-	function allow(site: Site): void {
-		options.allow?.(site, connectionsOf(site.state, clock.monotonic()));
+	#allow(site: Site): void {
+		this.#options.allow?.(site, connectionsOf(site.state, this.#options.clock.monotonic()));
 	}
 
 	/** Recipients past their lifetime leave the queue without an attempt. */
-	async function endUntried(ids: readonly string[]): Promise<void> {
-		const recipients = await claims.claimAged(ids);
+	async #endUntried(ids: readonly string[]): Promise<void> {
+		const recipients = await this.#claims.claimAged(ids);
 		await Promise.all(
 			recipients.map(async recipient => {
-				const ended = attempts.untried(recipient, await options.ownRetryOf(recipient.destination));
-				await claims.record(ended);
+				const ended = this.#attempts.untried(recipient, await this.#options.ownRetryOf(recipient.destination));
+				await this.#claims.record(ended);
 				const {nextAttemptAt} = ended.verdict;
 				if (nextAttemptAt !== null) {
 					const {destination, workspace_id: workspaceId} = recipient;
-					queues.due({destination, workspaceId}, nextAttemptAt, moment());
+					this.#queues.due({destination, workspaceId}, nextAttemptAt, this.#moment());
 				}
 			}),
 		);
 	}
 
 	/** None rejects but for a bug in this folder. What a queue holds is unknown then: the process ends (unhandledRejection). */
-	function track(promise: Promise<void>): void {
-		running.add(promise);
-		promise.then(() => running.delete(promise));
+	#track(promise: Promise<void>): void {
+		this.#running.add(promise);
+		promise.then(() => this.#running.delete(promise));
 	}
 
 	/** Reads the whole queue in the store: what is due, and what operators changed. */
-	async function scan(): Promise<void> {
+	async #scan(): Promise<void> {
 		const [suspended, resumed, found] = await Promise.all([
-			options.readSuspensions(),
-			options.readResumed(),
-			options.readWaitingQueues(),
+			this.#options.readSuspensions(),
+			this.#options.readResumed(),
+			this.#options.readWaitingQueues(),
 		]);
-		const now = moment();
-		queues.suspend(new Set(suspended), now);
-		const before = knownResumed ?? resumed; // What was resumed before the start may be suspended again.
-		queues.probe(
+		const now = this.#moment();
+		this.#queues.suspend(new Set(suspended), now);
+		const before = this.#knownResumed ?? resumed; // What was resumed before the start may be suspended again.
+		this.#queues.probe(
 			[...resumed].filter(([site, at]) => before.get(site) !== at).map(([site]) => site),
 			now,
 		);
-		knownResumed = resumed;
+		this.#knownResumed = resumed;
 		for (const {due, ...queue} of found) {
-			queues.found(queue, Date.parse(due), now);
+			this.#queues.found(queue, Date.parse(due), now);
 		}
-		plan();
+		this.#plan();
 	}
 
 	/** Scans one after the other: an earlier reading must not replace a later one. */
-	async function scanInTurn(): Promise<void> {
-		scanAgain = true;
-		scanning ??= (async () => {
-			while (scanAgain) {
-				scanAgain = false;
-				await scan();
+	async #scanInTurn(): Promise<void> {
+		this.#scanAgain = true;
+		this.#scanning ??= (async () => {
+			while (this.#scanAgain) {
+				this.#scanAgain = false;
+				await this.#scan();
 			}
 		})().finally(() => {
-			scanning = null;
+			this.#scanning = null;
 		});
-		await scanning;
+		await this.#scanning;
 	}
-
-	/** Something else changed the queue (the CLI, another node). Tries until the store can be read: no change is announced twice. */
-	async function rescan(): Promise<void> {
-		try {
-			await (state === 'running' && scanInTurn());
-		} catch (error) {
-			observer.storeFailed(error);
-			setTimeout(rescan, storeRetryMs).unref();
-		}
-	}
-
-	return {
-		/** Reads what is waiting in the store and begins. */
-		async start(): Promise<void> {
-			state = 'running';
-			timers = [setInterval(tick, tickMs), setInterval(() => track(notes.write().catch(observer.storeFailed)), noteMs)];
-			shareTimer = setInterval(shares.renew, noteMs);
-			await shares.renew();
-			await scanInTurn();
-			expiry.start();
-		},
-
-		/**
-		 * Mail for these queues was handed to the writer, which takes turns, so a claim that follows finds it. Where its site has
-		 * capacity the claim follows at once, and shares the transaction.
-		 */
-		arriving(keys: Iterable<QueueKey>): void {
-			const now = moment();
-			for (const key of keys) {
-				queues.arrived(key, now);
-			}
-			go();
-		},
-
-		/** Whether mail of the queue has to wait here, so that another node may take it. */
-		isWaiting: (key: QueueKey): boolean => queues.isWaiting(key),
-
-		/** These queues have work that is due, maybe of another node. */
-		noticed(keys: Iterable<QueueKey>): void {
-			const now = moment();
-			for (const key of keys) {
-				queues.noticed(key, now);
-			}
-			plan();
-		},
-
-		rescan,
-
-		/** Routes may have changed. */
-		renew(): void {
-			queues.renew(moment());
-			plan();
-		},
-
-		/** Claims nothing more; resolves when every claimed recipient is recorded. */
-		async stop(): Promise<void> {
-			state = 'stopping';
-			for (const timer of timers) {
-				clearInterval(timer);
-			}
-			await expiry.stop();
-			while (running.size > 0) {
-				await Promise.all(running);
-			}
-			clearInterval(shareTimer);
-			await shares.settled();
-			await notes.write().catch(observer.storeFailed);
-		},
-
-		/** Recipients claimed and not yet done. */
-		get inFlight(): number {
-			return queues.inFlight;
-		},
-
-		/** How every site is doing that has work, or had some lately. */
-		sites: (): SiteReport[] => reportSites(queues.sites(), moment()),
-
-		/** Whether an outcome waits for the store: then nothing new should be accepted either. */
-		get storeFailing(): boolean {
-			return claims.failing;
-		},
-	};
 }
-
-export type Scheduler = ReturnType<typeof createScheduler>;
 
 type ExpiryOptions = {
 	readonly retry: () => Retry;
@@ -339,10 +352,6 @@ type ExpiryOptions = {
 		readonly limit: number;
 	}) => Promise<readonly AgedRecipient[]>;
 	readonly clock: Clock;
-	/** Whether outcomes can be stored now. */
-	readonly canStore: () => boolean;
-	/** Ends recipients past their lifetime, except those being tried or held. */
-	readonly end: (ids: readonly string[]) => Promise<void>;
 	readonly observer: Pick<QueueObserver, 'storeFailed'>;
 };
 
@@ -355,12 +364,21 @@ const recipientsPerEnd = 100;
 /** Ends waiting recipients past their lifetime, unless an operator holds them. One that is being tried ends with its attempt. */
 class Expiry {
 	readonly #options: ExpiryOptions;
+	readonly #claims: Pick<QueueClaims, 'failing'>;
+	readonly #end: (ids: readonly string[]) => Promise<void>;
 	#timer: NodeJS.Timeout | undefined;
 	#pass: Promise<void> = Promise.resolve();
 	#stopped = false;
 
-	constructor(options: ExpiryOptions) {
+	/** `end` ends recipients past their lifetime, except those being tried or held. */
+	constructor(
+		options: ExpiryOptions,
+		claims: Pick<QueueClaims, 'failing'>,
+		end: (ids: readonly string[]) => Promise<void>,
+	) {
 		this.#options = options;
+		this.#claims = claims;
+		this.#end = end;
 	}
 
 	start(afterMs = restMs): void {
@@ -387,17 +405,17 @@ class Expiry {
 
 	/** Answers how many recipients it looked at. */
 	async #look(): Promise<number> {
-		const {retry, readShortestLifetime, readAged, clock, canStore, end} = this.#options;
+		const {retry, readShortestLifetime, readAged, clock} = this.#options;
 		let looked = 0;
 		const now = clock.now();
 		const {lifetime} = retry();
 		const before = now - Math.min(lifetime, (await readShortestLifetime()) ?? lifetime);
-		for (let after = ''; !this.#stopped && canStore(); ) {
+		for (let after = ''; !this.#stopped && !this.#claims.failing; ) {
 			const page = await readAged({after, before, limit: recipientsPerPage});
 			const ends = await Promise.all(page.map(recipient => this.#endOf(recipient)));
 			const over = page.filter(({goes}, index) => goes && now >= (ends[index] as number));
 			for (let from = 0; from < over.length; from += recipientsPerEnd) {
-				await end(over.slice(from, from + recipientsPerEnd).map(({id}) => id));
+				await this.#end(over.slice(from, from + recipientsPerEnd).map(({id}) => id));
 			}
 			looked += page.length;
 			const last = page.at(-1);

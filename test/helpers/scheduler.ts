@@ -4,7 +4,7 @@ import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import {noOwnRetry} from '../../src/mail/retry.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import type {QueueObserver} from '../../src/queue/queue-claims.ts';
-import {createScheduler, type Scheduler, type SchedulerOptions} from '../../src/queue/scheduler.ts';
+import {Scheduler} from '../../src/queue/scheduler.ts';
 import {noOtherNodes} from '../../src/queue/site.ts';
 import {releaseUnknownClaims} from '../../src/store/held-claims.ts';
 import {
@@ -51,19 +51,21 @@ function rethrow(error: unknown): never {
 	throw error;
 }
 
-export type Deliver = SchedulerOptions['steps']['deliver'];
+export type Deliver = ConstructorParameters<typeof Scheduler>[0]['steps']['deliver'];
 
 /** A scheduler on a real store whose copies are delivered by the given function. */
 export function schedulerOf(
 	store: Store,
 	deliver: Deliver,
-	more: Partial<Omit<SchedulerOptions, 'observer'>> & {readonly observer?: Partial<QueueObserver>} = {},
+	more: Partial<Omit<ConstructorParameters<typeof Scheduler>[0], 'observer'>> & {
+		readonly observer?: Partial<QueueObserver>;
+	} = {},
 ): {scheduler: Scheduler; recorded: string[]; boot: string} {
 	const boot = newId('req');
 	const recorded: string[] = [];
 	const queueWaitWrite = createQueueWaitWrite(boot);
 	const claiming = {dialect: store.dialect, boot, newId, clock: systemClock};
-	const scheduler = createScheduler({
+	const scheduler = new Scheduler({
 		writer: store.writer,
 		claimWrite: createClaimWrite(claiming),
 		claimAged: (ids, lastsMs) => store.writer.transaction(trx => claimAged(trx, claiming, ids, lastsMs)),

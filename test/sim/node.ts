@@ -46,7 +46,7 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 		store: tables.storeOf(id, countConnections, () => !isCutOff),
 		moment,
 		longestWait: () => 60_000,
-		onError: () => undefined,
+		observer: {storeFailed: () => undefined},
 	});
 	const queues = new DestinationQueues({
 		maxInFlight: maxSessions * 4,
