@@ -13,7 +13,7 @@ const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclud
 /** The files of a noun, and in files of several nouns its functions and constants. */
 const nouns = {
 	topics: [/\/topics?\.ts$/, /^(performTopic|topicView)$/],
-	suppressions: [/\/(suppressions?|suppression-export)\.ts$/, /^suppressionView$/],
+	suppressions: [/\/(suppressions?|suppression-file)\.ts$/, /^suppressionView$/],
 	keys: [/(ops|admin|cli|installation)\/keys?\.ts$/, /^performKey$/],
 	contacts: [/\/contacts?\.ts$/, /^contactView$/],
 	senders: [/\/senders?\.ts$/, /^(performSender|changeInTurn|senderView)$/],

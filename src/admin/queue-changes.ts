@@ -1,9 +1,10 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
-import type {ActTools} from '../mail/operator.ts';
+import type {Acting, ActTools} from '../mail/operator.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import {type GivenUp, giveUp} from '../outcome/settle.ts';
+import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {
 	type ChangedRecipient,
@@ -13,7 +14,6 @@ import {
 	releaseHeld,
 	type Step,
 } from '../store/queue/open-recipients.ts';
-import {auditQueue} from './queue-audit.ts';
 
 /** What is done to copies of the queue. */
 export type QueueChange = {
@@ -101,4 +101,32 @@ async function takeSteps(
 		onStep?.(from + some.length, ids.length);
 	}
 	return {changed, busy};
+}
+
+/** What was done to copies of the queue in one transaction. */
+type QueueAction = {
+	/** `queue.held` and the like. */
+	readonly action: string;
+	readonly at: string;
+	/** How they were chosen, and why. */
+	readonly detail: Readonly<Record<string, unknown>>;
+};
+
+/** One row for each workspace with changed recipients. */
+export async function auditQueue(
+	trx: Knex.Transaction,
+	acting: Acting,
+	{action, at, detail}: QueueAction,
+	changed: readonly ChangedRecipient[],
+): Promise<void> {
+	for (const workspaceId of new Set(changed.map(recipient => recipient.workspace_id))) {
+		const recipients = changed.filter(recipient => recipient.workspace_id === workspaceId);
+		await recordAct(trx, acting, {
+			action,
+			at,
+			workspaceId,
+			target: recipients.length === 1 ? (recipients[0]?.id ?? null) : null,
+			detail: {...detail, copies: recipients.length},
+		});
+	}
 }

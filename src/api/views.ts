@@ -1,5 +1,4 @@
-import {isBuiltIn} from '../admin/submission-template.ts';
-import {variantSource} from '../admin/templates.ts';
+import {isBuiltIn, variantSource} from '../admin/templates.ts';
 import type {CheckedRecord} from '../domains/check-records.ts';
 import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
 import {parseExact} from '../kit/exact-json.ts';

@@ -1,11 +1,14 @@
-import {mkdirSync, rmSync, statSync} from 'node:fs';
-import {mkdtemp, rename, rm} from 'node:fs/promises';
+import {createHash} from 'node:crypto';
+import {appendFileSync, createReadStream, mkdirSync, rmSync, statSync, writeFileSync} from 'node:fs';
+import {mkdtemp, open, rename, rm} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
+import {create, Parser, type ReadEntry} from 'tar';
+import {ConfigError} from '../config/config-error.ts';
 import {syncFolder} from '../config/secrets-file.ts';
 import type {Settings} from '../config/settings.ts';
+import {commitRestore, finishRestore, stagingFolder} from '../data-folder/data-dir.ts';
 import {openData} from '../data-folder/open.ts';
-import {commitRestore, finishRestore, stagingFolder} from '../data-folder/restored.ts';
-import {RefusedFileError} from '../kit/regular-file.ts';
+import {openRegular, RefusedFileError} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
 import {recordAct} from '../store/audit.ts';
@@ -13,8 +16,6 @@ import {recipientClaims, releaseOthers} from '../store/held-claims.ts';
 import {holdAll} from '../store/queue/open-recipients.ts';
 import {type QueueSize, readQueueSize} from '../store/queue/queue-summary.ts';
 import type {Store} from '../store/store.ts';
-import {type OnBytes, packArchive, readArchive, readManifest} from './archive.ts';
-import type {Manifest} from './manifest.ts';
 
 export type BackupInput = {
 	/** Where the backup is put. An older one is replaced once the new one was read again; anything else there is refused. */
@@ -102,4 +103,238 @@ async function prepare(
 		}
 	});
 	return await readQueueSize(reader, now);
+}
+
+/** What a backup says of itself: `manifest.json`, the first file of its tar. */
+export type Manifest = {
+	/** Of this page's form; a program knows those up to its own. */
+	readonly format: 1;
+	/** Of the mailctl that made it. */
+	readonly version: string;
+	/** The last migration of the store. */
+	readonly schema: string;
+	readonly engine: Engine;
+	/** RFC 3339: what was committed before is in it. */
+	readonly time: string;
+	/** The other files, by name; `sha256` in hex. */
+	readonly files: Readonly<Record<string, FileFacts>>;
+};
+
+type Engine = 'sqlite' | 'postgres';
+export type FileFacts = {readonly bytes: number; readonly sha256: string};
+
+export const manifestName = 'manifest.json';
+/** Many times what one has. */
+export const mostManifestBytes = 64 * 1024;
+
+/** The files of a backup in addition to the manifest, the small one first. PostgreSQL's own tools copy its database. */
+export const filesOf: Readonly<Record<Engine, readonly string[]>> = {
+	sqlite: ['secrets.json', 'mailctl.db'],
+	postgres: ['secrets.json'],
+};
+
+/** With a digest of itself: the digests of the files would not show that the time was damaged. */
+export function manifestText(manifest: Manifest): string {
+	return `${JSON.stringify({...manifest, digest: digestOf(manifest)}, undefined, '\t')}\n`;
+}
+
+/** A manifest that was read; a word for what is wrong with it. */
+export function parseManifest(text: string): Manifest | 'foreign' | 'newer' | 'damaged' {
+	let content: unknown;
+	try {
+		content = JSON.parse(text);
+	} catch {
+		return 'foreign';
+	}
+	const {digest, ...manifest} = Object(content) as Partial<Manifest> & {digest?: unknown};
+	if (typeof manifest.format !== 'number' || typeof digest !== 'string') {
+		return 'foreign';
+	}
+	if (manifest.format > 1) {
+		return 'newer';
+	}
+	return digest === digestOf(manifest) && isWhole(manifest) ? manifest : 'damaged';
+}
+
+function isWhole(manifest: Partial<Manifest>): manifest is Manifest {
+	const {version, schema, engine, time, files} = manifest;
+	const names = engine !== undefined && Object.hasOwn(filesOf, engine) ? filesOf[engine] : [];
+	const known: Partial<Record<string, FileFacts>> = Object(files);
+	return (
+		[version, schema, time].every(text => typeof text === 'string') &&
+		names.length > 0 &&
+		names.length === Object.keys(known).length &&
+		names.every(name => Number.isSafeInteger(known[name]?.bytes) && typeof known[name]?.sha256 === 'string')
+	);
+}
+
+function digestOf(manifest: Partial<Manifest>): string {
+	return createHash('sha256').update(JSON.stringify(manifest)).digest('hex');
+}
+
+/** Receives the number of bytes read or written. */
+export type OnBytes = (bytes: number) => void;
+
+const bytesAtOnce = 1024 ** 2;
+
+/** Makes a tar of the files in a folder, the manifest first. It is on stable storage when this returns. */
+export async function packArchive(
+	archive: string,
+	folder: string,
+	facts: Omit<Manifest, 'files'>,
+	onBytes: OnBytes,
+): Promise<Manifest> {
+	const names = filesOf[facts.engine];
+	const measured: Array<[string, FileFacts]> = [];
+	for (const name of names) {
+		measured.push([name, await measure(join(folder, name), onBytes)]);
+	}
+	const manifest: Manifest = {...facts, files: Object.fromEntries(measured)};
+	writeFileSync(join(folder, manifestName), manifestText(manifest), {mode: 0o600});
+	const handle = await open(archive, 'wx', 0o600);
+	try {
+		const options = {cwd: folder, portable: true, strict: true, mtime: new Date(manifest.time)};
+		for await (const chunk of create(options, [manifestName, ...names])) {
+			await handle.appendFile(chunk);
+			onBytes(chunk.length);
+		}
+		await handle.sync();
+	} finally {
+		await handle.close();
+	}
+	return manifest;
+}
+
+async function measure(file: string, onBytes: OnBytes): Promise<FileFacts> {
+	const hash = createHash('sha256');
+	let bytes = 0;
+	for await (const chunk of createReadStream(file, {highWaterMark: bytesAtOnce}) as AsyncIterable<Buffer>) {
+		hash.update(chunk);
+		bytes += chunk.length;
+		onBytes(chunk.length);
+	}
+	return {bytes, sha256: hash.digest('hex')};
+}
+
+/** What a backup says of itself. Throws as `readArchive`. */
+export async function readManifest(archive: string): Promise<Manifest> {
+	const reading = createReading(archive, null);
+	for await (const chunk of chunksOf(archive)) {
+		reading.write(chunk);
+		if (reading.manifest) {
+			return reading.manifest;
+		}
+	}
+	return reading.end();
+}
+
+/**
+ * Reads a backup to its end and compares it with its manifest; `into`: a folder of ours that its files are written to. It takes
+ * the files that a backup has, under the names that they have there, and nothing else. Throws RefusedFileError for what is no
+ * backup or a damaged one, ConfigError for one of a newer form, and what the system says of files.
+ */
+export async function readArchive(archive: string, into: string | null, onBytes: OnBytes): Promise<Manifest> {
+	const reading = createReading(archive, into);
+	for await (const chunk of chunksOf(archive)) {
+		reading.write(chunk);
+		onBytes(chunk.length);
+	}
+	return reading.end();
+}
+
+async function* chunksOf(archive: string): AsyncGenerator<Buffer> {
+	const {file} = await openRegular(archive, 'follow');
+	yield* file.createReadStream({highWaterMark: bytesAtOnce}) as AsyncIterable<Buffer>;
+}
+
+function createReading(archive: string, into: string | null) {
+	let manifest: Manifest | undefined;
+	let missing = new Map<string, FileFacts>();
+
+	function refuse(why: string): never {
+		throw new RefusedFileError(archive, manifest ? `is damaged (${why})` : 'is no backup of mailctl');
+	}
+
+	function takeManifest(entry: ReadEntry): void {
+		if (entry.path !== manifestName || entry.type !== 'File' || entry.size > mostManifestBytes) {
+			refuse('');
+		}
+		const chunks: Buffer[] = [];
+		entry.on('data', chunk => void chunks.push(chunk));
+		entry.on('end', () => {
+			manifest = known(archive, Buffer.concat(chunks).toString());
+			missing = new Map(Object.entries(manifest.files));
+		});
+	}
+
+	function takeFile(entry: ReadEntry): void {
+		const {path: name, type, size} = entry;
+		const facts = missing.get(name);
+		if (type !== 'File' || facts === undefined) {
+			refuse(`it has ${name}, which does not belong there`);
+		}
+		if (size !== facts.bytes) {
+			refuse(`${name} has ${size} bytes, not ${facts.bytes}`);
+		}
+		const hash = createHash('sha256');
+		entry.on('data', chunk => {
+			hash.update(chunk);
+			if (into !== null) {
+				appendFileSync(join(into, name), chunk, {mode: 0o600});
+			}
+		});
+		entry.on('end', () => {
+			if (hash.digest('hex') !== facts.sha256) {
+				refuse(`${name} has changed`);
+			}
+			missing.delete(name);
+		});
+	}
+
+	const parser = new Parser({strict: true});
+	const take = (entry: ReadEntry) => (manifest ? takeFile : takeManifest)(entry);
+	parser.on('entry', take);
+	// Of an unknown kind.
+	parser.on('ignoredEntry', take);
+
+	/** The parser calls the above before it returns: what they throw comes out of it, as its own faults do. */
+	function parse(step: () => void): void {
+		try {
+			step();
+		} catch (error) {
+			if (error instanceof Error && 'tarCode' in error) {
+				refuse(error.message);
+			}
+			throw error;
+		}
+	}
+
+	return {
+		get manifest() {
+			return manifest;
+		},
+		write: (chunk: Buffer) => parse(() => void parser.write(chunk)),
+		end(): Manifest {
+			parse(() => void parser.end());
+			const [lost] = missing.keys();
+			if (lost !== undefined) {
+				refuse(`${lost} is missing`);
+			}
+			return manifest ?? refuse('');
+		},
+	};
+}
+
+function known(archive: string, text: string): Manifest {
+	const parsed = parseManifest(text);
+	switch (parsed) {
+		case 'newer':
+			throw new ConfigError([`${archive} was made by a newer mailctl: restore it with that version`]);
+		case 'damaged':
+			throw new RefusedFileError(archive, `is damaged (${manifestName} has changed)`);
+		case 'foreign':
+			throw new RefusedFileError(archive, 'is no backup of mailctl');
+		default:
+			return parsed;
+	}
 }

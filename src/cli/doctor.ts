@@ -1,8 +1,8 @@
 import type {Command} from 'commander';
 import {ConfigError} from '../config/config-error.ts';
-import type {TimeServer} from '../doctor/clock.ts';
 import {inspect, usual} from '../doctor/doctor.ts';
 import type {Finding} from '../doctor/finding.ts';
+import type {TimeServer} from '../doctor/machine.ts';
 import {CliError, exitCodes} from './fault.ts';
 import {domain} from './options.ts';
 import {example, version} from './program.ts';

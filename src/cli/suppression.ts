@@ -2,16 +2,19 @@ import {open, realpath} from 'node:fs/promises';
 import {setTimeout} from 'node:timers/promises';
 import type {Command} from 'commander';
 import {csvLine} from '../admin/csv.ts';
-import {exportedHeader, exportedLine, exportPages} from '../admin/suppression-export.ts';
-import {badColumns, type Layout} from '../admin/suppression-file.ts';
 import {
+	badColumns,
 	type Counts,
 	columnsOf,
 	createImport,
+	exportedHeader,
+	exportedLine,
+	exportPages,
 	insertEntries,
+	type Layout,
 	readRecords,
 	type WriteEntries,
-} from '../admin/suppression-import.ts';
+} from '../admin/suppression-file.ts';
 import {storedTime, suppressionView} from '../api/views.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {type SuppressionReason, suppresses} from '../mail/suppression.ts';

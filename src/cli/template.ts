@@ -3,12 +3,12 @@ import {writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import type {Command} from 'commander';
 import type {Knex} from 'knex';
-import {isBuiltIn} from '../admin/submission-template.ts';
 import {carryOut, type FileChange, folderNameFault, type Plan, planPull} from '../admin/template-folder.ts';
 import {
 	type Content,
 	conflictOf,
 	createTemplate,
+	isBuiltIn,
 	isContent,
 	isTooLargeVersion,
 	largestVersion,

@@ -1,8 +1,7 @@
 import type {Knex} from 'knex';
 import type {OpenSources} from '../domains/check-records.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
-import {nextCheck, patienceMs} from '../domains/domain-state.ts';
-import {lookAtDomain, recordDomainCheck, takeDomain} from '../domains/verify-domain.ts';
+import {lookAtDomain, nextCheck, patienceMs, recordDomainCheck, takeDomain} from '../domains/verify-domain.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
 import {type Domain, listDueDomains} from '../store/domains.ts';

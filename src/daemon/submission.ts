@@ -1,6 +1,6 @@
 import {randomBytes} from 'node:crypto';
 import {isIPv6} from 'node:net';
-import {findSubmissionTemplate, makeSubmissionTemplate} from '../admin/submission-template.ts';
+import {findSubmissionTemplate, makeSubmissionTemplate} from '../admin/templates.ts';
 import {implicitTlsPort, isLoopback} from '../config/derive.ts';
 import {readTls} from '../inbound/smtp-listener.ts';
 import type {SubmissionListener, SubmissionObserver} from '../submission/submission-listener.ts';

@@ -1,4 +1,4 @@
-import {type Daemons, daemonsOfNodes} from '../admin/why-context.ts';
+import {type Daemons, daemonsOfNodes} from '../admin/why.ts';
 import {storeTime} from '../kit/time.ts';
 import {silentMs} from '../store/nodes.ts';
 import type {DashboardParts} from './parts.ts';

@@ -1,10 +1,15 @@
 import {
 	accessSync,
+	closeSync,
 	constants,
 	existsSync,
+	fsyncSync,
+	lchownSync,
 	mkdirSync,
+	openSync,
 	readdirSync,
 	readFileSync,
+	renameSync,
 	rmdirSync,
 	rmSync,
 	statSync,
@@ -13,8 +18,8 @@ import {statfs} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
+import {syncFolder} from '../config/secrets-file.ts';
 import {accessFault} from '../kit/regular-file.ts';
-import {isRestored} from './restored.ts';
 
 type DataDirInput = {
 	readonly dataDir: string;
@@ -228,4 +233,57 @@ function makeFolder(path: string): void {
 
 function isFolder(path: string): boolean {
 	return statSync(path, {throwIfNoEntry: false})?.isDirectory() ?? false;
+}
+
+/** Where a restore puts a store together. */
+export function stagingFolder(dataDir: string): string {
+	return join(dataDir, 'restore.partial');
+}
+
+/** The same folder once it is complete: from then on its store is that of the data folder, even if the process dies. */
+function completeFolder(dataDir: string): string {
+	return join(dataDir, 'restore.ready');
+}
+
+/** Whether a restore died over its last step. */
+export function isRestored(dataDir: string): boolean {
+	return existsSync(completeFolder(dataDir));
+}
+
+/** Lets the staged store take the place of the one before. Needs the folder's lock. */
+export function commitRestore(dataDir: string): void {
+	const [staging, {uid, gid}] = [stagingFolder(dataDir), statSync(dataDir)];
+	// Root may restore what a daemon of another user runs on, which then wants the lock too. That user can have put links
+	// into the folder: their targets keep their owner.
+	for (const name of readdirSync(dataDir).filter(name => name.startsWith('daemon.lock'))) {
+		lchownSync(join(dataDir, name), uid, gid);
+	}
+	for (const file of [...readdirSync(staging).map(name => join(staging, name)), staging]) {
+		lchownSync(file, uid, gid);
+		const handle = openSync(file, 'r');
+		fsyncSync(handle);
+		closeSync(handle);
+	}
+	renameSync(staging, completeFolder(dataDir));
+	syncFolder(dataDir);
+	finishRestore(dataDir);
+}
+
+/** Finishes a committed restore from where it stopped; does nothing without one. Needs the folder's lock. */
+export function finishRestore(dataDir: string): void {
+	const complete = completeFolder(dataDir);
+	if (!existsSync(complete)) {
+		return;
+	}
+	const store = 'mailctl.db';
+	if (existsSync(join(complete, store))) {
+		// SQLite would take the log of the former store for that of the new one.
+		rmSync(join(dataDir, `${store}-wal`), {force: true});
+		rmSync(join(dataDir, `${store}-shm`), {force: true});
+	}
+	for (const name of [store, 'secrets.json'].filter(name => existsSync(join(complete, name)))) {
+		renameSync(join(complete, name), join(dataDir, name));
+	}
+	syncFolder(dataDir);
+	rmSync(complete, {recursive: true, force: true});
 }

@@ -13,9 +13,8 @@ import {lockFolder} from '../store/engine/sqlite.ts';
 import {runningNodes} from '../store/nodes.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import {openStore, type Store} from '../store/store.ts';
-import {openDataDir} from './data-dir.ts';
+import {finishRestore, openDataDir} from './data-dir.ts';
 import {ensureSecrets} from './ensure-secrets.ts';
-import {finishRestore} from './restored.ts';
 
 type Opened = {readonly store: Store; readonly secrets: MasterKeys};
 

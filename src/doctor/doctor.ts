@@ -16,24 +16,36 @@ import type {Clock} from '../kit/clock.ts';
 import {createLinks} from '../links/links.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Resolver} from '../net/dns.ts';
-import {mailboxCheck, returnPathCheck} from './bounces.ts';
-import {inboundCertificateCheck, noCertificateCheck, submissionCertificateCheck} from './certificates.ts';
-import {clockCheck, databaseClockCheck, type TimeServer} from './clock.ts';
-import {domainsCheck} from './domains.ts';
+import {domainsCheck, mailboxCheck, returnPathCheck} from './domains.ts';
 import {egressCheck, relayCheck, type SmtpReach} from './egress.ts';
 import {type Check, examine, type Finding, ok} from './finding.ts';
-import {daemonCheck, diskCheck, firstKeysCheck, nodeCheck, openFilesCheck} from './machine.ts';
+import {
+	clockCheck,
+	daemonCheck,
+	databaseClockCheck,
+	diskCheck,
+	firstKeysCheck,
+	nodeCheck,
+	type OpenedStore,
+	openFilesCheck,
+	openForDoctor,
+	storeCheck,
+	type TimeServer,
+	walCheck,
+} from './machine.ts';
 import {
 	blocklistCheck,
 	ehloSpfCheck,
 	hostnameCheck,
+	inboundCertificateCheck,
+	noCertificateCheck,
 	type OwnAddress,
 	publicInterfaceAddresses,
+	publicUrlCheck,
 	resolverCheck,
 	reverseDnsCheck,
+	submissionCertificateCheck,
 } from './names.ts';
-import {publicUrlCheck} from './public-url.ts';
-import {type OpenedStore, openForDoctor, storeCheck, walCheck} from './store.ts';
 
 /** Whom the checks ask unless the operator names others. */
 export const usual = {

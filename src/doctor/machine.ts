@@ -1,9 +1,17 @@
+import {createSocket} from 'node:dgram';
 import {existsSync, readFileSync, statSync} from 'node:fs';
+import {isIP, isIPv6} from 'node:net';
 import {dirname, join} from 'node:path';
 import process from 'node:process';
+import {ConfigError} from '../config/config-error.ts';
+import type {Settings} from '../config/settings.ts';
 import type {DaemonFile} from '../data-folder/daemon-file.ts';
-import {firstKeysFile, freeBytes} from '../data-folder/data-dir.ts';
-import type {Clock} from '../kit/clock.ts';
+import {firstKeysFile, freeBytes, openDataDir} from '../data-folder/data-dir.ts';
+import {type Clock, noticeableSkewMs} from '../kit/clock.ts';
+import type {Resolver} from '../net/dns.ts';
+import {schemaState, tooOldFix} from '../store/engine/migrate.ts';
+import {usualWal, type WriteAheadLog} from '../store/engine/sqlite.ts';
+import {openStore, type Store} from '../store/store.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const oldestNode = [20, 19] as const;
@@ -108,4 +116,162 @@ export function daemonCheck(daemon: DaemonFile | null, version: string): Check {
 			];
 		},
 	};
+}
+
+const keepTime = 'set the clock and keep it set: install chrony or enable systemd-timesyncd';
+const answerLimitMs = 5000;
+const noticeableMs = 5000;
+const tooMuchMs = 60_000;
+/** Seconds from 1900, where NTP counts from, to 1970. */
+const epochOffset = 2_208_988_800;
+
+export type TimeServer = {readonly host: string; readonly port: number};
+
+/** How far the machine's clock is from a time server's (SNTP, RFC 5905 §14). */
+export function clockCheck({clock, resolver, server}: {clock: Clock; resolver: Resolver; server: TimeServer}): Check {
+	return {
+		name: 'clock',
+		why: 'Signatures, links and API answers carry the time; receivers doubt mail from the future or the past.',
+		async look() {
+			const skew = await clockSkew(clock, resolver, server);
+			if (typeof skew === 'string') {
+				return [warn(`not known: ${skew}`, 'see that the time is kept, as by chrony or systemd-timesyncd')];
+			}
+			const detail = `${(Math.abs(skew) / 1000).toFixed(1)} s ${skew < 0 ? 'behind' : 'ahead of'} ${server.host}`;
+			const off = Math.abs(skew);
+			return [off > tooMuchMs ? fail(detail, keepTime) : off > noticeableMs ? warn(detail, keepTime) : ok(detail)];
+		},
+	};
+}
+
+/** How far the machine's clock is from the database's, by which mail goes. */
+export function databaseClockCheck({skew}: Pick<Store, 'skew'>): Check {
+	return {
+		name: 'database-clock',
+		why: 'All daemons of one PostgreSQL go by its clock; the log and TLS go by the clock of the machine.',
+		async look() {
+			const ahead = skew();
+			const detail = `the machine is ${(Math.abs(ahead) / 1000).toFixed(1)} s ${ahead < 0 ? 'behind' : 'ahead of'} PostgreSQL`;
+			return [Math.abs(ahead) > noticeableSkewMs ? warn(detail, keepTime) : ok(detail)];
+		},
+	};
+}
+
+/** Milliseconds that our clock is ahead, or why that is not known. */
+async function clockSkew(clock: Clock, resolver: Resolver, {host, port}: TimeServer): Promise<number | string> {
+	const found = isIP(host) === 0 ? await resolver.a(host) : {kind: 'found' as const, records: [host]};
+	const [address] = found.kind === 'found' ? found.records : [];
+	if (address === undefined) {
+		return `the time server ${host} was not found in DNS`;
+	}
+	const asked = clock.now();
+	const answer = await ask(address, port);
+	if (answer === null) {
+		return `the time server ${host} did not answer`;
+	}
+	const answered = clock.now();
+	// The server's moment of sending lies in the middle of our waiting, near enough for seconds.
+	return (asked + answered) / 2 - transmitTime(answer);
+}
+
+function ask(address: string, port: number): Promise<Buffer | null> {
+	return new Promise(resolve => {
+		const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4');
+		const timer = setTimeout(() => end(null), answerLimitMs);
+		const end = (answer: Buffer | null) => {
+			clearTimeout(timer);
+			socket.close();
+			resolve(answer);
+		};
+		socket.once('error', () => end(null));
+		socket.once('message', message => end(message.length >= 48 ? message : null));
+		// Version 4, mode 3: a client's question; the rest may be zero.
+		socket.connect(port, address, () => socket.send(Buffer.concat([Buffer.from([0x23]), Buffer.alloc(47)])));
+	});
+}
+
+function transmitTime(packet: Buffer): number {
+	const seconds = packet.readUInt32BE(40) - epochOffset;
+	return seconds * 1000 + (packet.readUInt32BE(44) / 2 ** 32) * 1000;
+}
+
+/** The store, if it is there and of this version; nothing is made that is not there. */
+export type OpenedStore = {readonly store: Store | null; readonly found: readonly Found[]};
+
+const why = 'The store holds every accepted mail; the daemon does not start on one that it cannot trust.';
+
+export function storeCheck({found}: OpenedStore): Check {
+	return {name: 'store', why, look: async () => [...found]};
+}
+
+/** SQLite's write-ahead log: whether something keeps it from being emptied. */
+export function walCheck(wal: WriteAheadLog): Check {
+	return {
+		name: 'store-log',
+		why: 'While somebody reads the store as it was, its write-ahead log only grows: it fills the disk and slows reads down.',
+		async look() {
+			const bytes = wal.bytes();
+			const detail = `${wal.file} has ${Math.ceil(bytes / megabyte).toLocaleString('en')} MB`;
+			const fix = `end what reads the store (fuser -v ${wal.file} lists processes); the daemon then empties the log within seconds`;
+			return [bytes > usualWal ? warn(`${detail}: a long read probably keeps it from being emptied`, fix) : ok(detail)];
+		},
+	};
+}
+
+/** Looks at the data folder and the store in it, or at PostgreSQL. */
+export async function openForDoctor(settings: Settings): Promise<OpenedStore> {
+	const {dataDir, databaseUrl} = settings;
+	const file = join(dataDir, 'mailctl.db');
+	if (databaseUrl === null) {
+		if (!existsSync(dataDir)) {
+			return {store: null, found: [ok(`${dataDir} is not there yet, the first start makes it`)]};
+		}
+		try {
+			openDataDir({dataDir});
+		} catch (error) {
+			return {store: null, found: problems(error)};
+		}
+		if (!existsSync(file)) {
+			return {store: null, found: [ok(`${file} is not there yet, the first start makes it`)]};
+		}
+	}
+	const where = databaseUrl === null ? file : 'the PostgreSQL of MAILCTL_DATABASE_URL';
+	try {
+		return await judged(await openStore(databaseUrl === null ? {file} : {url: databaseUrl}, {isPatient: true}), where);
+	} catch (error) {
+		const mend = databaseUrl === null ? 'restore it from a backup' : 'start it, or correct the URL';
+		return {store: null, found: [fail(`${where} cannot be read: ${(error as Error).message}`, mend)]};
+	}
+}
+
+async function judged(store: Store, where: string): Promise<OpenedStore> {
+	const state = await schemaState(store.database);
+	if (state === 'current') {
+		return {store, found: [ok(`${where} is up to date`)]};
+	}
+	await store.close();
+	switch (state) {
+		case 'empty':
+			return {store: null, found: [ok(`${where} is empty, the first start makes its tables`)]};
+		case 'older':
+			return {
+				store: null,
+				found: [warn(`${where} was made by an older mailctl`, 'restart the daemon, or run mailctl migrate')],
+			};
+		case 'tooOld':
+			return {store: null, found: [fail(`${where} was made by a mailctl too old for this one`, tooOldFix)]};
+		case 'newer':
+			return {store: null, found: [fail(`${where} was made by a newer mailctl`, 'install that version again')]};
+	}
+}
+
+/** `what is wrong: how to fix it`, as a ConfigError words each problem. */
+function problems(error: unknown): Found[] {
+	if (!(error instanceof ConfigError)) {
+		throw error;
+	}
+	return error.problems.map(problem => {
+		const at = problem.lastIndexOf(': ');
+		return fail(problem.slice(0, at), problem.slice(at + 2));
+	});
 }

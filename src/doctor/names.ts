@@ -1,7 +1,11 @@
+import {createPrivateKey, X509Certificate} from 'node:crypto';
 import {type NetworkInterfaceInfo, networkInterfaces} from 'node:os';
+import type {Clock} from '../kit/clock.ts';
+import {readSettingFile} from '../kit/regular-file.ts';
+import {withoutAdvice} from '../mail/tls-result.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import {reverseName} from '../net/host-name.ts';
-import {isPublicAddress} from '../net/ip-address.ts';
+import {isLoopbackAddress, isPublicAddress} from '../net/ip-address.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const recordsOf = <T>(answer: DnsAnswer<T>): readonly T[] => (answer.kind === 'found' ? answer.records : []);
@@ -157,5 +161,132 @@ async function listed(address: string, zone: string, resolver: Resolver): Promis
 						`${address} is on ${zone} (${answer.records.join(', ')})`,
 						`find out why on the pages of ${zone}, end it, and ask for removal there`,
 					);
+	}
+}
+
+const day = 86_400_000;
+const soonDays = 14;
+
+/** A listener with a certificate to check. */
+type Listener = {readonly check: string; readonly why: string; readonly settings: string};
+
+const inbound: Listener = {
+	check: 'listener-tls',
+	why: 'Servers that demand TLS do not hand bounces to a listener that has none, or whose certificate is wrong.',
+	settings: 'MAILCTL_INBOUND_TLS_CERT and MAILCTL_INBOUND_TLS_KEY',
+};
+const submission: Listener = {
+	check: 'submission-tls',
+	why: 'Programs that verify TLS, as most do, submit no mail where the certificate is not for the name that they connect to.',
+	settings: 'MAILCTL_SUBMISSION_TLS_CERT and MAILCTL_SUBMISSION_TLS_KEY',
+};
+
+/** The listener has no certificate. */
+export const noCertificateCheck: Check = {
+	name: inbound.check,
+	why: inbound.why,
+	look: async () => [warn('the listener offers no STARTTLS: reports come in unencrypted', `set ${inbound.settings}`)],
+};
+
+type Certificate = {
+	readonly certFile: string;
+	readonly keyFile: string;
+	/** The name that clients connect to. */
+	readonly hostname: string;
+	readonly clock: Clock;
+};
+
+/** Whether the certificate of the listener for reports holds, for how long, and for which name. */
+export function inboundCertificateCheck(certificate: Certificate): Check {
+	return certificateCheck(inbound, certificate);
+}
+
+/** The same of the listener for submission. */
+export function submissionCertificateCheck(certificate: Certificate): Check {
+	return certificateCheck(submission, certificate);
+}
+
+function certificateCheck(listener: Listener, {certFile, keyFile, hostname, clock}: Certificate): Check {
+	return {
+		name: listener.check,
+		why: listener.why,
+		async look() {
+			let certificate: X509Certificate;
+			try {
+				certificate = new X509Certificate(readSettingFile(certFile));
+				if (!certificate.checkPrivateKey(createPrivateKey(readSettingFile(keyFile)))) {
+					return [fail(`the key of ${keyFile} is not that of ${certFile}`, 'set the two files that belong together')];
+				}
+			} catch (error) {
+				return [fail((error as Error).message, `correct ${listener.settings}`)];
+			}
+			const days = Math.floor((Date.parse(certificate.validTo) - clock.now()) / day);
+			const detail = `${certFile} is valid until ${certificate.validTo}`;
+			if (days < 0) {
+				return [fail(`${certFile} expired on ${certificate.validTo}`, 'renew it and send the daemon SIGHUP')];
+			}
+			if (certificate.checkHost(hostname) === undefined) {
+				return [warn(`${certFile} is not for ${hostname}`, `get a certificate for ${hostname}`)];
+			}
+			return [days < soonDays ? warn(detail, 'renew it') : ok(detail)];
+		},
+	};
+}
+
+const answerMs = 10_000;
+
+type Get = (url: string) => Promise<{readonly status: number; readonly headers: Headers}>;
+
+/** Whether links in mail lead here, by https as one-click unsubscribing demands (RFC 8058 §3.1). */
+export function publicUrlCheck({
+	publicUrl,
+	running,
+	get = url => fetch(url, {redirect: 'manual', signal: AbortSignal.timeout(answerMs)}),
+}: {
+	readonly publicUrl: string;
+	/** Whether a daemon runs that should answer there. */
+	readonly running: boolean;
+	readonly get?: Get;
+}): Check {
+	return {
+		name: 'public-url',
+		why: 'Gmail and Yahoo show their unsubscribe button only for https links that work; so do recipients.',
+		async look() {
+			const {protocol, hostname} = new URL(publicUrl);
+			const found: Found[] = [];
+			if (hostname === 'localhost' || isLoopbackAddress(hostname.replace(/^\[|\]$/g, ''))) {
+				return [fail(`links in mail lead to ${publicUrl}, which is this machine only`, 'set MAILCTL_PUBLIC_URL')];
+			}
+			if (protocol !== 'https:') {
+				found.push(
+					warn(`links in mail lead to ${publicUrl}`, 'put an https proxy before it and set MAILCTL_PUBLIC_URL'),
+				);
+			}
+			found.push(running ? await answers(publicUrl, get) : ok(`${publicUrl}; not asked, no daemon runs`));
+			return found;
+		},
+	};
+}
+
+/** A proxy may pass nothing but what links and the API need, so the check asks for the page of links, not `/healthz`. */
+async function answers(publicUrl: string, get: Get): Promise<Found> {
+	const url = `${publicUrl.replace(/\/+$/, '')}/unsubscribe`;
+	try {
+		const {status, headers} = await get(url);
+		// Without a token the page is an error page; the id of the request says that it is ours.
+		if (!headers.get('x-request-id')?.startsWith('req_')) {
+			return fail(
+				`${url} is not answered by mailctl (${status})`,
+				'let the proxy pass /unsubscribe to MAILCTL_HTTP_LISTEN',
+			);
+		}
+		return status < 500 ? ok(`${url} answers`) : fail(`${url} answers ${status}`, 'read the log of the daemon');
+	} catch (error) {
+		const {message, cause} = error as Error;
+		const reason = withoutAdvice(cause instanceof Error ? cause.message : message);
+		return warn(
+			`${url} could not be reached from here: ${reason}`,
+			'open it in a browser elsewhere; check DNS and proxy',
+		);
 	}
 }

@@ -3,8 +3,7 @@ import {parseDkimRecord} from '../mail/dkim-record.ts';
 import {parseTagList} from '../mail/tag-list.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import type {DomainRecord} from './domain-records.ts';
-import {unknownInclude} from './smarthost-spf.ts';
-import {checkSpf, isSpf, parseSpf} from './spf.ts';
+import {checkSpf, isSpf, parseSpf, unknownInclude} from './spf.ts';
 
 /** Whom records are asked of. */
 type RecordSources = {

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {storeTime} from '../kit/time.ts';
+import {dayMs, hourMs, storeTime} from '../kit/time.ts';
 import {parseDkimRecord} from '../mail/dkim-record.ts';
 import type {Acting} from '../mail/operator.ts';
 import {recordAct} from '../store/audit.ts';
@@ -7,7 +7,9 @@ import {bumpGeneration} from '../store/changes.ts';
 import {
 	activateDkimKey,
 	claimDomainCheck,
+	type DkimKey,
 	type Domain,
+	type DueDomain,
 	deleteDkimKeys,
 	listDkimKeys,
 	markKeysSeen,
@@ -15,7 +17,6 @@ import {
 } from '../store/domains.ts';
 import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
 import {type DomainRecord, domainRecords, type RecordKey, type SendingNames} from './domain-records.ts';
-import {nextStatus, type Sight} from './domain-state.ts';
 import {returnPathFault} from './domains.ts';
 
 /** What DNS answered about a domain. */
@@ -187,4 +188,75 @@ function judgeRetired(record: CheckedRecord, at: string): CheckedRecord {
 function isGone({key, found, state}: CheckedRecord, at: string): boolean {
 	const isOver = key?.keep_until != null && key.keep_until <= at;
 	return isOver && state !== 'unknown' && found.every(text => parseDkimRecord(text)?.key === null);
+}
+
+/** What a check saw of the records that verify a domain. `unknown`: DNS did not answer, which is no fault of the domain. */
+export type Sight = 'shown' | 'absent' | 'unknown';
+
+const minuteMs = 60_000;
+/** A domain is given up after this many failures over this long; until then it is checked at least every hour. */
+export const patienceMs = 72 * hourMs;
+const mostFailures = 3;
+
+type DomainStatus = Pick<Domain, 'state' | 'state_at' | 'verified_at' | 'failures'>;
+
+/** The state after a check (R5.5): pending → verified → degraded → failed, and back by one good check. */
+export function nextStatus(now: DomainStatus, sight: Sight, at: string): DomainStatus {
+	const {state, state_at, verified_at, failures} = now;
+	switch (sight) {
+		case 'unknown':
+			return {state, state_at, verified_at, failures};
+		case 'shown':
+			return state === 'verified'
+				? {state, state_at, verified_at, failures: 0}
+				: {state: 'verified', state_at: at, verified_at: verified_at ?? at, failures: 0};
+		case 'absent':
+			if (state === 'verified') {
+				return {state: 'degraded', state_at: at, verified_at, failures: 1};
+			}
+			return state !== 'failed' && failures + 1 >= mostFailures && Date.parse(at) - Date.parse(state_at) >= patienceMs
+				? {state: 'failed', state_at: at, verified_at: null, failures: failures + 1}
+				: {state, state_at, verified_at, failures: failures + 1};
+	}
+}
+
+/** When the domain is to be checked next, milliseconds; 0 if it never was. */
+export function nextCheck(domain: DueDomain, now: number): number {
+	if (domain.checked_at === null) {
+		return 0;
+	}
+	const checked = Date.parse(domain.checked_at);
+	if (checked > now) {
+		return now; // The clock was set back.
+	}
+	const since = expectedSince(domain);
+	return checked + (since === null ? dayMs : pause(checked - Date.parse(since)));
+}
+
+/** When the daemon asks DNS next about a domain with these keys, in the store's form. */
+export function nextCheckAt(domain: Domain, keys: readonly DkimKey[], now: number): string {
+	const pendingAt = keys
+		.map(key => (key.seen_at === null && key.retired_at === null ? key.created_at : null))
+		.reduce((newest, at) => ((at ?? '') > (newest ?? '') ? at : newest), null);
+	return storeTime(Math.max(now, nextCheck({...domain, pending_at: pendingAt}, now)));
+}
+
+/** Since when DNS is expected to change: records were shown to be published, or have vanished. */
+function expectedSince({state, state_at, return_path_at, pending_at}: DueDomain): string | null {
+	const waits = state === 'pending' || state === 'degraded' || (state === 'verified' && return_path_at === null);
+	if (!waits || pending_at === null) {
+		return waits ? state_at : pending_at;
+	}
+	return pending_at > state_at ? pending_at : state_at;
+}
+
+// Ten times a minute apart, twelve times ten minutes, hourly to 72 hours, then daily.
+function pause(ageMs: number): number {
+	if (ageMs < 10 * minuteMs) {
+		return minuteMs;
+	}
+	if (ageMs < 130 * minuteMs) {
+		return 10 * minuteMs;
+	}
+	return ageMs < patienceMs ? hourMs : dayMs;
 }

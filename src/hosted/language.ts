@@ -1,8 +1,5 @@
-import {de} from './texts/de.ts';
-import {en} from './texts/en.ts';
-import {es} from './texts/es.ts';
-import {fr} from './texts/fr.ts';
 import type {Language, Texts} from './texts/wording.ts';
+import {de, en, es, fr} from './texts/wording.ts';
 
 /** Where the language of a page may come from, the first one that there are texts for wins. */
 type LanguageSources = {

@@ -5,9 +5,9 @@ import type {Links} from '../links/links.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import {createUnsubscribeWrite} from '../outcome/unsubscribe.ts';
 import type {Writer} from '../store/engine/writer.ts';
-import type {Collector} from './collector.ts';
 import {chooseTexts} from './language.ts';
 import {lostPage, sendPage} from './page.ts';
+import type {Collector} from './tracking.ts';
 import {trackingRoutes} from './tracking.ts';
 import {unsubscribeRoutes} from './unsubscribe.ts';
 

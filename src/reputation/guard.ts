@@ -6,8 +6,7 @@ import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {type ReputationStatus, readStatuses, updateJudged} from '../store/reputation.ts';
 import type {Store} from '../store/store.ts';
-import {type Finding, findingsOf, isCalm, windowStarts} from './findings.ts';
-import {pauseReason} from './words.ts';
+import {type Finding, findingsOf, isCalm, pauseReason, windowStarts} from './findings.ts';
 
 /** A change of a workspace by its figures: paused, warned, or fine again. */
 export type Judged = {

@@ -4,7 +4,7 @@ import type {Clock} from '../kit/clock.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findUserByEmail, type User} from '../store/users.ts';
-import {createPending} from './pending.ts';
+import {createPending} from './sessions.ts';
 import {emailKey} from './users.ts';
 
 type OidcOptions = {

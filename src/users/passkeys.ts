@@ -21,7 +21,7 @@ import {
 } from '../store/users.ts';
 import type {Attempts} from './attempts.ts';
 import type {LogIn} from './log-in.ts';
-import {createPending} from './pending.ts';
+import {createPending} from './sessions.ts';
 import {recordUserAct} from './users.ts';
 
 /** Where the browser is: passkeys are bound to a host name, which no address can be. */

@@ -1,7 +1,11 @@
 import type {Knex} from 'knex';
+import {LRUCache} from 'lru-cache';
+import {atMost} from '../kit/at-most.ts';
+import type {Clock} from '../kit/clock.ts';
 import {hourMs, storeTime} from '../kit/time.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
 import type {Role} from '../mail/user.ts';
+import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {
 	deleteUserSessions,
@@ -15,8 +19,7 @@ import {
 	updateUser,
 	updateUserSession,
 } from '../store/users.ts';
-import {createToken, tokenHash} from './token.ts';
-import {operatorOf, recordUserAct} from './users.ts';
+import {createToken, operatorOf, recordUserAct, tokenHash} from './users.ts';
 
 const idleMs = 12 * hourMs;
 const wholeMs = 7 * 24 * hourMs;
@@ -129,6 +132,46 @@ export function createSessions({
 		async confirm(sessionId: string): Promise<void> {
 			const confirmed_at = storeTime(clock.now());
 			await writer.transaction(trx => updateUserSession(trx, sessionId, {confirmed_at}));
+		},
+	};
+}
+
+const holdsMs = 5 * 60_000;
+const mostKept = 10_000;
+
+/** What a client carries from one step of a log-in to the next; it can neither be read nor changed there. */
+type Pending<Content> = {
+	readonly seal: (content: Content) => string;
+	/** Undefined: it is unknown, or older than five minutes. */
+	readonly open: (sealed: string) => Content | undefined;
+	/** As `open`, but only once (in this process). */
+	readonly take: (sealed: string) => Content | undefined;
+};
+
+/** `kind` keeps the steps of one kind of log-in from passing as those of another. */
+export function createPending<Content>(vault: Vault, clock: Pick<Clock, 'now'>, kind: string): Pending<Content> {
+	const taken = new LRUCache<string, true>(atMost(mostKept));
+	const owner = `pending ${kind}`;
+	const opened = (sealed: string): {readonly text: string; readonly content: Content} | undefined => {
+		try {
+			const text = vault.open(owner, sealed);
+			const {content, until} = JSON.parse(text) as {content: Content; until: number};
+			return clock.now() < until ? {text, content} : undefined;
+		} catch {
+			return undefined;
+		}
+	};
+	return {
+		seal: content => vault.seal(owner, JSON.stringify({content, until: clock.now() + holdsMs})),
+		open: sealed => opened(sealed)?.content,
+		take(sealed) {
+			const found = opened(sealed);
+			// By what was sealed: base64 has several spellings of it.
+			if (found === undefined || taken.has(found.text)) {
+				return undefined;
+			}
+			taken.set(found.text, true);
+			return found.content;
 		},
 	};
 }

@@ -1,3 +1,4 @@
+import {hash} from 'node:crypto';
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import {parseAddress} from '../mail/address.ts';
@@ -5,7 +6,6 @@ import type {ActTools, Operator} from '../mail/operator.ts';
 import type {Role} from '../mail/user.ts';
 import {recordAct} from '../store/audit.ts';
 import {deleteUser, insertUser, takeLink, type User, updateUser} from '../store/users.ts';
-import {createToken, tokenHash} from './token.ts';
 
 /** How long a link that logs in once holds, milliseconds. */
 const linkMs = 3_600_000;
@@ -109,4 +109,16 @@ export async function recordUserAct(
 		target: id,
 		detail: {email, ...detail},
 	});
+}
+
+const bytes = 32;
+
+/** A secret that a link or a cookie carries: 43 characters of base64url. */
+export function createToken(random: (size: number) => Buffer): string {
+	return random(bytes).toString('base64url');
+}
+
+/** What the store keeps of a token: SHA-256, hexadecimal (256 random bits need no slow hash). */
+export function tokenHash(token: string): string {
+	return hash('sha256', token);
 }

@@ -1,10 +1,9 @@
 import test from 'ava';
-import {bootstrap} from '../../src/admin/bootstrap.ts';
-import {commandName, welcome} from '../../src/admin/welcome.ts';
+import {bootstrap, commandName, welcome} from '../../src/admin/bootstrap.ts';
 import {apiKeyHash} from '../../src/mail/api-key.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {openStore} from '../../src/store/store.ts';
-import {tokenHash} from '../../src/users/token.ts';
+import {tokenHash} from '../../src/users/users.ts';
 import {engines, newLocation, storeTest} from '../helpers/databases.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 

@@ -1,6 +1,6 @@
 import {readFileSync} from 'node:fs';
 import test from 'ava';
-import {type DeleteOptions, deleteWorkspace} from '../../src/admin/delete-workspace.ts';
+import {type DeleteOptions, deleteWorkspace} from '../../src/admin/workspaces.ts';
 import {listAudit} from '../../src/store/audit.ts';
 import type {Store} from '../../src/store/store.ts';
 import {findWorkspace, type Workspace} from '../../src/store/workspaces.ts';

@@ -1,7 +1,7 @@
 import test, {type ExecutionContext} from 'ava';
-import {exportPages} from '../../src/admin/suppression-export.ts';
+import {exportPages} from '../../src/admin/suppression-file.ts';
 import {watchWal} from '../../src/daemon/disk-space.ts';
-import {walCheck} from '../../src/doctor/store.ts';
+import {walCheck} from '../../src/doctor/machine.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {openStore} from '../../src/store/store.ts';
 import {insertSuppressions} from '../../src/store/suppressions.ts';

@@ -1,7 +1,7 @@
 import {existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import {commitRestore, finishRestore, isRestored, stagingFolder} from '../../src/data-folder/restored.ts';
+import {commitRestore, finishRestore, isRestored, stagingFolder} from '../../src/data-folder/data-dir.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
 /** A data folder with a store, its log and its keys, and others that were staged. */

@@ -4,15 +4,15 @@ import test, {type ExecutionContext} from 'ava';
 import type {Host} from '../../src/deliver/host.ts';
 import {SecureContexts} from '../../src/deliver/open-session.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
-import {returnPathCheck} from '../../src/doctor/bounces.ts';
+import {returnPathCheck} from '../../src/doctor/domains.ts';
+import {egressCheck, relayCheck} from '../../src/doctor/egress.ts';
+import type {Check} from '../../src/doctor/finding.ts';
 import {
 	inboundCertificateCheck,
 	noCertificateCheck,
+	publicUrlCheck,
 	submissionCertificateCheck,
-} from '../../src/doctor/certificates.ts';
-import {egressCheck, relayCheck} from '../../src/doctor/egress.ts';
-import type {Check} from '../../src/doctor/finding.ts';
-import {publicUrlCheck} from '../../src/doctor/public-url.ts';
+} from '../../src/doctor/names.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import type {Relay} from '../../src/net/relay-url.ts';
 import {makeCertificate} from '../helpers/certificate.ts';

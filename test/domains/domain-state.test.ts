@@ -1,5 +1,5 @@
 import test from 'ava';
-import {nextCheck, nextStatus, type Sight} from '../../src/domains/domain-state.ts';
+import {nextCheck, nextStatus, type Sight} from '../../src/domains/verify-domain.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import type {DueDomain} from '../../src/store/domains.ts';
 

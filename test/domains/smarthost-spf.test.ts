@@ -1,6 +1,5 @@
 import test from 'ava';
-import {smarthostSpf} from '../../src/domains/smarthost-spf.ts';
-import {parseSpf} from '../../src/domains/spf.ts';
+import {parseSpf, smarthostSpf} from '../../src/domains/spf.ts';
 
 const machine = 'mail.shop.example';
 const known = {

@@ -1,8 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim.ts';
-import {type DomainRecord, domainRecords} from '../../src/domains/domain-records.ts';
-import {zoneFile} from '../../src/domains/zone-file.ts';
+import {type DomainRecord, domainRecords, zoneFile} from '../../src/domains/domain-records.ts';
 import {parseZone} from '../helpers/zone-file.ts';
 
 const now = '2026-06-09T10:00:00.000Z';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createCollector, type Hit} from '../../src/hosted/collector.ts';
+import {createCollector, type Hit} from '../../src/hosted/tracking.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const at = '2026-06-09T10:00:00.000Z';

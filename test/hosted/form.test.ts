@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {readForm, readMultipart} from '../../src/hosted/form.ts';
+import {readForm, readMultipart} from '../../src/hosted/unsubscribe.ts';
 
 const urlencoded = 'application/x-www-form-urlencoded';
 const none = {token: null, action: null};

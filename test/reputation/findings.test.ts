@@ -1,7 +1,6 @@
 import test from 'ava';
 import {defaultReputationLimits as limits} from '../../src/mail/reputation.ts';
-import {findingsOf, isCalm} from '../../src/reputation/findings.ts';
-import {pauseReason} from '../../src/reputation/words.ts';
+import {findingsOf, isCalm, pauseReason} from '../../src/reputation/findings.ts';
 
 const none = {attempted: 0, hard: 0, delivered: 0, complained: 0};
 

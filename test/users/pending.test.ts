@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createPending} from '../../src/users/pending.ts';
+import {createPending} from '../../src/users/sessions.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
 test('what was taken stays taken, whatever else is tried', t => {

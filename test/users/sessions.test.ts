@@ -1,11 +1,11 @@
 import test from 'ava';
-import {deleteWorkspace} from '../../src/admin/delete-workspace.ts';
+import {deleteWorkspace} from '../../src/admin/workspaces.ts';
 import {userTask} from '../../src/daemon/sweep.ts';
 import type {Role} from '../../src/mail/user.ts';
 import type {Store} from '../../src/store/store.ts';
 import {findUserByEmail, listUsers} from '../../src/store/users.ts';
 import {findWorkspace} from '../../src/store/workspaces.ts';
-import {setPassword} from '../../src/users/credentials.ts';
+import {setPassword} from '../../src/users/log-in.ts';
 import {createSessions} from '../../src/users/sessions.ts';
 import {addUser, changeUser, emailKey, linkFor, operatorOf, removeUser, useLink} from '../../src/users/users.ts';
 import {newStore, storeTest} from '../helpers/databases.ts';

@@ -1,8 +1,7 @@
 import {domainRecords} from '../../domains/domain-records.ts';
-import {nextCheckAt} from '../../domains/domain-state.ts';
 import {addDomain, removeDomain, returnPathFault} from '../../domains/domains.ts';
 import {rotateKeys} from '../../domains/signing-keys.ts';
-import {checkDomain, type DomainSight, lookAtDomain} from '../../domains/verify-domain.ts';
+import {checkDomain, type DomainSight, lookAtDomain, nextCheckAt} from '../../domains/verify-domain.ts';
 import {parseDomain} from '../../mail/address.ts';
 import {type DkimKey, type Domain, findDomainById, listDkimKeys, pageDomains} from '../../store/domains.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';

@@ -1,8 +1,7 @@
 import type {IncomingMessage} from 'node:http';
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {FastifyRequest} from 'fastify';
-import {exportedFile} from '../../admin/suppression-export.ts';
-import {columnsOf, createImport, insertEntries, readRecords} from '../../admin/suppression-import.ts';
+import {columnsOf, createImport, exportedFile, insertEntries, readRecords} from '../../admin/suppression-file.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
 import {Type} from '../../mail/type.ts';
 import {addSuppression, removeSuppression} from '../../ops/suppressions.ts';

@@ -1,9 +1,9 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
-import {deleteWorkspace} from '../../admin/delete-workspace.ts';
 import {
 	changeWorkspace,
 	createWorkspace,
+	deleteWorkspace,
 	pauseWorkspace,
 	resumeWorkspace,
 	type WorkspaceInput,
@@ -17,8 +17,15 @@ import {capturedFolder, removeCaptured} from '../../deliver/local-delivery.ts';
 import {type Branding, readBranding} from '../../mail/branding.ts';
 import {type Figures, type ReputationLimits, spans} from '../../mail/reputation.ts';
 import {hasPassword} from '../../mail/route-choice.ts';
-import {findingsOf, leastAttempted, leastComplaints, leastDelivered, windowStarts} from '../../reputation/findings.ts';
-import {percent, spanNames} from '../../reputation/words.ts';
+import {
+	findingsOf,
+	leastAttempted,
+	leastComplaints,
+	leastDelivered,
+	percent,
+	spanNames,
+	windowStarts,
+} from '../../reputation/findings.ts';
 import {type ReputationStatus, readStatuses} from '../../store/reputation.ts';
 import type {Vault} from '../../store/sealed.ts';
 import {hasWorkspace, listWorkspaces, type Workspace} from '../../store/workspaces.ts';

@@ -1,9 +1,7 @@
 import {createSeats} from '../../api/turns.ts';
-import {domainRecords, returnPathHost} from '../../domains/domain-records.ts';
-import {nextCheckAt} from '../../domains/domain-state.ts';
+import {domainRecords, returnPathHost, zoneFile} from '../../domains/domain-records.ts';
 import {removeDomain} from '../../domains/domains.ts';
-import {checkDomain, lookAtDomain} from '../../domains/verify-domain.ts';
-import {zoneFile} from '../../domains/zone-file.ts';
+import {checkDomain, lookAtDomain, nextCheckAt} from '../../domains/verify-domain.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {storeTime} from '../../kit/time.ts';
 import {isId} from '../../mail/ids.ts';

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {readResend} from '../../accept/resend.ts';
-import {isBuiltIn} from '../../admin/submission-template.ts';
+import {isBuiltIn} from '../../admin/templates.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {apiErrors} from '../../mail/api-error.ts';

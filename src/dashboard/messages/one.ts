@@ -1,4 +1,4 @@
-import {isBuiltIn} from '../../admin/submission-template.ts';
+import {isBuiltIn} from '../../admin/templates.ts';
 import {type Html, html, type Value} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {erasedAddress} from '../../mail/message.ts';

@@ -1,6 +1,5 @@
 import {attemptText, engagementText, eventText, reportText, textOrNull} from '../../admin/timeline-text.ts';
-import {type Reason, type Why, whyWaiting} from '../../admin/why.ts';
-import {readWhyContext} from '../../admin/why-context.ts';
+import {type Reason, readWhyContext, type Why, whyWaiting} from '../../admin/why.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import type {EventType} from '../../mail/event.ts';
 import {readRecipientFacts} from '../../store/queue/queue-summary.ts';

@@ -10,8 +10,7 @@ import {
 	spans,
 	type Windows,
 } from '../../mail/reputation.ts';
-import {findingsOf, hourOf, type Kind, windowStarts} from '../../reputation/findings.ts';
-import {spanNames} from '../../reputation/words.ts';
+import {findingsOf, hourOf, type Kind, spanNames, windowStarts} from '../../reputation/findings.ts';
 import {type ReputationStatus, readReputationHours, readStatuses} from '../../store/reputation.ts';
 import {chart, percent, type Series} from '../charts.ts';
 import {badge, type Column, count, nothing, section, table} from '../markup.ts';

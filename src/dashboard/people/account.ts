@@ -2,7 +2,7 @@ import type {FastifyRequest} from 'fastify';
 import {renderSVG} from 'uqr';
 import {type Html, html} from '../../hosted/html.ts';
 import {findUser, listPasskeys, type Passkey, type User, type UserSession} from '../../store/users.ts';
-import {removeTotp, setPassword, setTotp} from '../../users/credentials.ts';
+import {removeTotp, setPassword, setTotp} from '../../users/log-in.ts';
 import {removePasskey} from '../../users/passkeys.ts';
 import {createTotpSecret, isTotpSecret, totpUri} from '../../users/totp.ts';
 import {act, badge, code, input, name, opened, section, table, time} from '../markup.ts';

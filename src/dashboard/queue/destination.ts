@@ -1,7 +1,6 @@
 import {changeQueue, drop, fail, flush, hold, type QueueChange, release} from '../../admin/queue-changes.ts';
 import {readQueueStatus} from '../../admin/queue-status.ts';
-import {type Why, whyWaiting} from '../../admin/why.ts';
-import {readWhyContext} from '../../admin/why-context.ts';
+import {readWhyContext, type Why, whyWaiting} from '../../admin/why.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {labelFault} from '../../kit/unprintable.ts';
 import {findWaiting, listQueue, readRecipientFacts} from '../../store/queue/queue-summary.ts';

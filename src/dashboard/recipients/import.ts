@@ -1,4 +1,4 @@
-import {createImport, insertEntries, readRecords} from '../../admin/suppression-import.ts';
+import {createImport, insertEntries, readRecords} from '../../admin/suppression-file.ts';
 import {createSeats} from '../../api/turns.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';

@@ -1,4 +1,4 @@
-import {exportedFile} from '../../admin/suppression-export.ts';
+import {exportedFile} from '../../admin/suppression-file.ts';
 import {readAddress} from '../../api/schemas/formats.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';

@@ -1,5 +1,4 @@
-import {isBuiltIn} from '../../admin/submission-template.ts';
-import {createTemplate} from '../../admin/templates.ts';
+import {createTemplate, isBuiltIn} from '../../admin/templates.ts';
 import {html} from '../../hosted/html.ts';
 import {labelFault} from '../../kit/unprintable.ts';
 import {isId, isTemplateId, templateIdForm} from '../../mail/ids.ts';

@@ -1,4 +1,4 @@
-import type {Html} from '../html.ts';
+import {type Html, html} from '../html.ts';
 
 /** What the hosted pages say, in one language. Names come as markup for sentences and as plain text for headings. */
 export type Texts = {
@@ -38,3 +38,188 @@ export type Texts = {
 type Notice = {readonly title: string; readonly text: string};
 
 export type Language = 'en' | 'de' | 'fr' | 'es';
+
+export const en: Texts = {
+	language: 'en',
+	confirmAll: {
+		title: brand => `Unsubscribe from ${brand}?`,
+		text: address => html`${address} will get no more email from us.`,
+	},
+	confirmTopic: {
+		title: topic => `Unsubscribe from “${topic}”?`,
+		text: (address, brand) => html`${brand} sends these emails to ${address}.`,
+	},
+	allMeans: 'That includes receipts and notices about your account.',
+	everythingMeans: 'Everything includes receipts and notices about your account.',
+	unsubscribe: 'Unsubscribe',
+	unsubscribeTopic: 'Unsubscribe from this topic',
+	unsubscribeAll: 'Unsubscribe from everything',
+	done: 'You are unsubscribed',
+	already: 'You are already unsubscribed',
+	blocked: 'No email goes to this address',
+	allIsOff: (address, brand) => html`${address} will get no more email from ${brand}.`,
+	topicIsOff: (address, brand, topic) => html`${address} will get no more emails about “${topic}” from ${brand}.`,
+	undo: {question: 'Was this a mistake?', button: 'Subscribe again'},
+	undone: {
+		title: 'You are subscribed again',
+		text: (address, brand) => html`${address} will get email from ${brand} as before.`,
+	},
+	testMessage: 'This was a test message: no list was changed.',
+	forged: {
+		title: 'This link does not work',
+		text: 'It is incomplete or was changed on its way. Open it again from the email, or copy the whole of it.',
+	},
+	expired: {
+		title: 'This link has expired',
+		text: 'Please use the link in a newer email.',
+	},
+	unclear: {
+		title: 'This did not work',
+		text: 'Please open the link in the email again and use the buttons of the page.',
+	},
+	tooMany: {
+		title: 'Too many attempts',
+		text: 'Please wait a minute, then open the link in the email again.',
+	},
+	nothingChanged: 'Nothing was changed.',
+	help: address => html`Questions? Write to ${address}.`,
+};
+
+export const de: Texts = {
+	language: 'de',
+	confirmAll: {
+		title: brand => `E-Mails von ${brand} abbestellen?`,
+		text: address => html`${address} erhält dann keine E-Mails mehr von uns.`,
+	},
+	confirmTopic: {
+		title: topic => `„${topic}“ abbestellen?`,
+		text: (address, brand) => html`${brand} schickt diese E-Mails an ${address}.`,
+	},
+	allMeans: 'Das gilt auch für Belege und Hinweise zu Ihrem Konto.',
+	everythingMeans: 'Zu allem gehören auch Belege und Hinweise zu Ihrem Konto.',
+	unsubscribe: 'Abbestellen',
+	unsubscribeTopic: 'Dieses Thema abbestellen',
+	unsubscribeAll: 'Alles abbestellen',
+	done: 'Sie sind abgemeldet',
+	already: 'Sie sind bereits abgemeldet',
+	blocked: 'An diese Adresse gehen keine E-Mails',
+	allIsOff: (address, brand) => html`${address} erhält keine E-Mails mehr von ${brand}.`,
+	topicIsOff: (address, brand, topic) => html`${address} erhält keine E-Mails mehr zu „${topic}“ von ${brand}.`,
+	undo: {question: 'War das ein Versehen?', button: 'Wieder anmelden'},
+	undone: {
+		title: 'Sie sind wieder angemeldet',
+		text: (address, brand) => html`${address} erhält E-Mails von ${brand} wie zuvor.`,
+	},
+	testMessage: 'Das war eine Testnachricht: Es wurde keine Liste geändert.',
+	forged: {
+		title: 'Dieser Link funktioniert nicht',
+		text: 'Er ist unvollständig oder wurde unterwegs verändert. Öffnen Sie ihn noch einmal aus der E-Mail oder kopieren Sie ihn ganz.',
+	},
+	expired: {
+		title: 'Dieser Link ist abgelaufen',
+		text: 'Bitte nehmen Sie den Link aus einer neueren E-Mail.',
+	},
+	unclear: {
+		title: 'Das hat nicht funktioniert',
+		text: 'Bitte öffnen Sie den Link aus der E-Mail noch einmal und benutzen Sie die Knöpfe der Seite.',
+	},
+	tooMany: {
+		title: 'Zu viele Versuche',
+		text: 'Bitte warten Sie eine Minute und öffnen Sie dann den Link aus der E-Mail noch einmal.',
+	},
+	nothingChanged: 'Es wurde nichts geändert.',
+	help: address => html`Fragen? Schreiben Sie an ${address}.`,
+};
+
+export const es: Texts = {
+	language: 'es',
+	confirmAll: {
+		title: brand => `¿Dejar de recibir correos de ${brand}?`,
+		text: address => html`${address} no recibirá más correos nuestros.`,
+	},
+	confirmTopic: {
+		title: topic => `¿Darse de baja de «${topic}»?`,
+		text: (address, brand) => html`${brand} envía estos correos a ${address}.`,
+	},
+	allMeans: 'Esto incluye los recibos y los avisos sobre su cuenta.',
+	everythingMeans: 'Todo incluye los recibos y los avisos sobre su cuenta.',
+	unsubscribe: 'Darse de baja',
+	unsubscribeTopic: 'Darse de baja de este tema',
+	unsubscribeAll: 'Darse de baja de todo',
+	done: 'Se ha dado de baja',
+	already: 'Ya se había dado de baja',
+	blocked: 'A esta dirección no se envían correos',
+	allIsOff: (address, brand) => html`${address} ya no recibe correos de ${brand}.`,
+	topicIsOff: (address, brand, topic) => html`${address} ya no recibe correos de ${brand} sobre «${topic}».`,
+	undo: {question: '¿Ha sido un error?', button: 'Volver a suscribirse'},
+	undone: {
+		title: 'La suscripción vuelve a estar activa',
+		text: (address, brand) => html`${address} recibe los correos de ${brand} como antes.`,
+	},
+	testMessage: 'Era un mensaje de prueba: no se ha cambiado ninguna lista.',
+	forged: {
+		title: 'Este enlace no funciona',
+		text: 'Está incompleto o se modificó por el camino. Ábralo de nuevo desde el correo o cópielo entero.',
+	},
+	expired: {
+		title: 'Este enlace ha caducado',
+		text: 'Utilice el enlace de un correo más reciente.',
+	},
+	unclear: {
+		title: 'No ha funcionado',
+		text: 'Abra de nuevo el enlace del correo y utilice los botones de la página.',
+	},
+	tooMany: {
+		title: 'Demasiados intentos',
+		text: 'Espere un minuto y abra de nuevo el enlace del correo.',
+	},
+	nothingChanged: 'No se ha cambiado nada.',
+	help: address => html`¿Preguntas? Escriba a ${address}.`,
+};
+
+export const fr: Texts = {
+	language: 'fr',
+	confirmAll: {
+		title: brand => `Ne plus recevoir d’e-mails de ${brand}\u00a0?`,
+		text: address => html`${address} ne recevra plus aucun e-mail de notre part.`,
+	},
+	confirmTopic: {
+		title: topic => `Se désabonner de «\u00a0${topic}\u00a0»\u00a0?`,
+		text: (address, brand) => html`${brand} envoie ces e-mails à ${address}.`,
+	},
+	allMeans: 'Cela vaut aussi pour les reçus et les messages concernant votre compte.',
+	everythingMeans: '«\u00a0Tout\u00a0» comprend aussi les reçus et les messages concernant votre compte.',
+	unsubscribe: 'Se désabonner',
+	unsubscribeTopic: 'Se désabonner de ce thème',
+	unsubscribeAll: 'Se désabonner de tout',
+	done: 'Votre désabonnement est enregistré',
+	already: 'Ce désabonnement était déjà enregistré',
+	blocked: 'Aucun e-mail n’est envoyé à cette adresse',
+	allIsOff: (address, brand) => html`${address} ne reçoit plus d’e-mails de ${brand}.`,
+	topicIsOff: (address, brand, topic) =>
+		html`${address} ne reçoit plus d’e-mails de ${brand} sur «\u00a0${topic}\u00a0».`,
+	undo: {question: 'C’était une erreur\u00a0?', button: 'Se réabonner'},
+	undone: {
+		title: 'Votre réabonnement est enregistré',
+		text: (address, brand) => html`${address} reçoit les e-mails de ${brand} comme avant.`,
+	},
+	testMessage: 'C’était un message de test\u00a0: aucune liste n’a été modifiée.',
+	forged: {
+		title: 'Ce lien ne fonctionne pas',
+		text: 'Il est incomplet ou a été modifié en route. Rouvrez-le depuis l’e-mail ou copiez-le en entier.',
+	},
+	expired: {
+		title: 'Ce lien a expiré',
+		text: 'Veuillez utiliser le lien d’un e-mail plus récent.',
+	},
+	unclear: {
+		title: 'Cela n’a pas fonctionné',
+		text: 'Veuillez rouvrir le lien de l’e-mail et utiliser les boutons de la page.',
+	},
+	tooMany: {
+		title: 'Trop de tentatives',
+		text: 'Veuillez attendre une minute, puis rouvrir le lien de l’e-mail.',
+	},
+	nothingChanged: 'Rien n’a été modifié.',
+	help: address => html`Des questions\u00a0? Écrivez à ${address}.`,
+};
