@@ -44,16 +44,10 @@ export const signedFields = [
  * @throws where the PEM is no private key of that algorithm.
  */
 export function importSigningKey({
-	domain,
-	selector,
-	algorithm,
 	privateKeyPem,
-}: {
-	domain: string;
-	selector: string;
-	algorithm: DkimAlgorithm;
-	privateKeyPem: string;
-}): SigningKey {
+	...signing
+}: Omit<SigningKey, 'key'> & {readonly privateKeyPem: string}): SigningKey {
+	const {domain, selector, algorithm} = signing;
 	const key = createPrivateKey(privateKeyPem);
 	if (key.asymmetricKeyType !== (algorithm === 'rsa-sha256' ? 'rsa' : 'ed25519')) {
 		throw new Error(`The signing key ${selector} of ${domain} is not one for ${algorithm}.`);

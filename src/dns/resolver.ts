@@ -20,13 +20,45 @@ type ResolverOptions = {
 const firstWaitMs = 1000;
 const repetitions = 6;
 
-const shortestTtl = 60;
-const longestTtl = 3600;
+export const shortestTtl = 60;
+export const longestTtl = 3600;
 const mostRecords = 20;
 const mostNames = 20_000;
 
 type Found<T> = {readonly records: readonly T[]; readonly ttl: number};
-type Kept = {readonly until: number; readonly answer: DnsAnswer<unknown>};
+/** Without `ttl` the answer is not kept. */
+type Fetched<Answer> = {readonly answer: Answer; readonly ttl?: number};
+
+/** Answers of DNS for as long as they may be kept, and the queries under way, which all that ask for the same name share. */
+export class AnswerCache {
+	readonly #known = new LRUCache<string, {readonly until: number; readonly answer: unknown}>(atMost(mostNames));
+	readonly #asked = new Map<string, Promise<unknown>>();
+	readonly #clock: Clock;
+
+	constructor(clock: Clock) {
+		this.#clock = clock;
+	}
+
+	/** @param fresh asks even if the answer is known */
+	recall<Answer>(key: string, fetch: () => Promise<Fetched<Answer>>, fresh = false): Promise<Answer> {
+		const kept = fresh ? undefined : this.#known.get(key);
+		if (kept !== undefined && kept.until > this.#clock.monotonic()) {
+			return Promise.resolve(kept.answer as Answer);
+		}
+		const running = this.#asked.get(key) ?? this.#ask(key, fetch).finally(() => this.#asked.delete(key));
+		this.#asked.set(key, running);
+		return running as Promise<Answer>;
+	}
+
+	async #ask<Answer>(key: string, fetch: () => Promise<Fetched<Answer>>): Promise<Answer> {
+		const {answer, ttl} = await fetch();
+		if (ttl !== undefined) {
+			const seconds = Math.min(Math.max(ttl, shortestTtl), longestTtl);
+			this.#known.set(key, {until: this.#clock.monotonic() + seconds * 1000, answer});
+		}
+		return answer;
+	}
+}
 
 /** `cancel` ends what is still being asked, which else keeps a process alive long after its answer was given up. */
 type CancellableResolver = Resolver & {readonly cancel: () => void};
@@ -38,34 +70,10 @@ export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptio
 		system.setServers([...servers]);
 	}
 
-	const known = new LRUCache<string, Kept>(atMost(mostNames));
-	const asked = new Map<string, Promise<DnsAnswer<unknown>>>();
+	const cache = new AnswerCache(clock);
 
-	async function ask<T>(key: string, query: () => Promise<Found<T>>): Promise<DnsAnswer<T>> {
-		const {answer, ttl} = await answerOf(query, timeoutMs * tries);
-		asked.delete(key);
-		if (answer.kind !== 'failed') {
-			const seconds = Math.min(Math.max(ttl, shortestTtl), longestTtl);
-			known.set(key, {until: clock.monotonic() + seconds * 1000, answer});
-		}
-
-		return answer;
-	}
-
-	/** From the cache, or by the query under way for the same name, or by a new one. */
 	function recall<T>(key: string, fresh: boolean, query: () => Promise<Found<T>>): Promise<DnsAnswer<T>> {
-		const kept = fresh ? undefined : known.get(key);
-		if (kept !== undefined && kept.until > clock.monotonic()) {
-			return Promise.resolve(kept.answer as DnsAnswer<T>);
-		}
-
-		let answer = asked.get(key) as Promise<DnsAnswer<T>> | undefined;
-		if (answer === undefined) {
-			answer = ask(key, query);
-			asked.set(key, answer);
-		}
-
-		return answer;
+		return cache.recall(key, () => answerOf(query, timeoutMs * tries), fresh);
 	}
 
 	return {
@@ -99,10 +107,7 @@ function addresses(records: ReadonlyArray<{readonly address: string; readonly tt
 	return {records: records.map(({address}) => address), ttl: Math.min(longestTtl, ...records.map(({ttl}) => ttl))};
 }
 
-async function answerOf<T>(
-	query: () => Promise<Found<T>>,
-	limitMs: number,
-): Promise<{answer: DnsAnswer<T>; ttl: number}> {
+async function answerOf<T>(query: () => Promise<Found<T>>, limitMs: number): Promise<Fetched<DnsAnswer<T>>> {
 	let timer: NodeJS.Timeout | undefined;
 	const limit = new Promise<never>((_, reject) => {
 		timer = setTimeout(() => reject(Object.assign(new Error('no answer'), {code: 'ETIMEOUT'})), limitMs);
@@ -115,7 +120,7 @@ async function answerOf<T>(
 	} catch (error) {
 		const {code = 'EUNKNOWN'} = error as NodeJS.ErrnoException;
 		const kind = {ENODATA: 'nodata', ENOTFOUND: 'nxdomain'}[code] as 'nodata' | 'nxdomain' | undefined;
-		return {answer: kind === undefined ? {kind: 'failed', code} : {kind}, ttl: shortestTtl};
+		return kind === undefined ? {answer: {kind: 'failed', code}} : {answer: {kind}, ttl: shortestTtl};
 	} finally {
 		clearTimeout(timer);
 	}

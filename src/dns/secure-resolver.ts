@@ -1,12 +1,10 @@
 import {randomInt} from 'node:crypto';
 import {createSocket} from 'node:dgram';
 import {connect, isIPv6} from 'node:net';
-
 import * as dns from 'dns-packet';
-import {LRUCache} from 'lru-cache';
-import {atMost} from '../kit/at-most.ts';
 import type {Clock} from '../kit/clock.ts';
 import type {AskSecurely, SecureAnswer, SecureResolver, TlsaRecord} from '../net/dns.ts';
+import {AnswerCache, longestTtl, shortestTtl} from './resolver.ts';
 
 type SecureResolverOptions = {
 	/** `ip:port` or `[ip6]:port` of resolvers that validate, asked in turn until one answers. */
@@ -18,13 +16,8 @@ type SecureResolverOptions = {
 	readonly clock: Clock;
 };
 
-const shortestTtl = 60;
-const longestTtl = 3600;
 const mostRecords = 100;
-const mostNames = 20_000;
 const longestAliases = 10;
-
-type Kept = {readonly until: number; readonly answer: SecureAnswer<unknown>};
 
 /**
  * A caching resolver that says whether DNSSEC secures an answer; Node's own resolver drops the AD bit. The servers
@@ -33,8 +26,7 @@ type Kept = {readonly until: number; readonly answer: SecureAnswer<unknown>};
 export function createSecureResolver(options: SecureResolverOptions): SecureResolver {
 	const {timeoutMs, tries, clock} = options;
 	const servers = options.servers.map(parseServer);
-	const known = new LRUCache<string, Kept>(atMost(mostNames));
-	const asked = new Map<string, Promise<SecureAnswer<unknown>>>();
+	const cache = new AnswerCache(clock);
 
 	async function askServers(name: string, type: QueryType): Promise<dns.DecodedPacket | {readonly code: string}> {
 		let code = 'ESERVFAIL';
@@ -54,33 +46,18 @@ export function createSecureResolver(options: SecureResolverOptions): SecureReso
 		return {code};
 	}
 
-	async function ask<T>(name: string, type: QueryType, read: (data: never) => T): Promise<SecureAnswer<T>> {
-		const packet = await askServers(name, type);
-		if ('code' in packet) {
-			return {kind: 'failed', code: packet.code};
-		}
-
-		const {records, canonicalName, ttl} = recordsOf(packet, name, type, read);
-		const nothing = rcodeOf(packet) === 'NXDOMAIN' ? 'nxdomain' : 'nodata';
-		const kind = records.length > 0 ? 'found' : nothing;
-		const answer = {kind, authentic: packet.flag_ad === true, records, canonicalName} as const;
-		const seconds = Math.min(Math.max(ttl, shortestTtl), longestTtl);
-		known.set(`${type} ${name}`, {until: clock.monotonic() + seconds * 1000, answer});
-		return answer;
-	}
-
 	function recall<T>(type: QueryType, read: (data: never) => T): AskSecurely<T> {
-		return name => {
-			const key = `${type} ${name}`;
-			const kept = known.get(key);
-			if (kept !== undefined && kept.until > clock.monotonic()) {
-				return Promise.resolve(kept.answer as SecureAnswer<T>);
-			}
-
-			const running = asked.get(key) ?? ask(name, type, read).finally(() => asked.delete(key));
-			asked.set(key, running);
-			return running as Promise<SecureAnswer<T>>;
-		};
+		return name =>
+			cache.recall<SecureAnswer<T>>(`${type} ${name}`, async () => {
+				const packet = await askServers(name, type);
+				if ('code' in packet) {
+					return {answer: {kind: 'failed', code: packet.code}};
+				}
+				const {records, canonicalName, ttl} = recordsOf(packet, name, type, read);
+				const nothing = rcodeOf(packet) === 'NXDOMAIN' ? 'nxdomain' : 'nodata';
+				const kind = records.length > 0 ? 'found' : nothing;
+				return {answer: {kind, authentic: packet.flag_ad === true, records, canonicalName}, ttl};
+			});
 	}
 
 	return {

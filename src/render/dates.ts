@@ -212,7 +212,7 @@ function filled(format: string, shown: Shown): string {
 				const places = width || (conversion === 'N' ? 9 : 3);
 				return String(shown.moment.nanoseconds).padStart(9, '0').slice(0, places).padEnd(places, '0');
 			}
-			const part = partOf(conversion, shown);
+			const part = conversions[conversion]?.(shown);
 			if (part === undefined) {
 				return whole;
 			}
@@ -225,83 +225,42 @@ function filled(format: string, shown: Shown): string {
 	);
 }
 
-function partOf(conversion: string, {moment, wall, offset, terms}: Shown): Part | undefined {
-	const year = wall.getUTCFullYear();
-	const hour = wall.getUTCHours();
-	const weekday = wall.getUTCDay();
-	const half = hour < 12 ? 'AM' : 'PM';
-	switch (conversion) {
-		case 'Y':
-			return yearPart(year);
-		case 'C':
-			return {number: Math.floor(year / 100), width: 2};
-		case 'y':
-			return {number: modulo(year, 100), width: 2};
-		case 'm':
-			return {number: wall.getUTCMonth() + 1, width: 2};
-		case 'B':
-			return {text: nameIn(terms.locale, wall, {month: 'long'})};
-		case 'b':
-		case 'h':
-			return {text: nameIn(terms.locale, wall, {month: 'short'})};
-		case 'd':
-			return {number: wall.getUTCDate(), width: 2};
-		case 'e':
-			return {number: wall.getUTCDate(), width: 2, pad: ' '};
-		case 'q':
-			return {text: ordinal(wall.getUTCDate())};
-		case 'j':
-			return {number: dayOfYear(wall) + 1, width: 3};
-		case 'H':
-			return {number: hour, width: 2};
-		case 'k':
-			return {number: hour, width: 2, pad: ' '};
-		case 'I':
-			return {number: hour % 12 || 12, width: 2};
-		case 'l':
-			return {number: hour % 12 || 12, width: 2, pad: ' '};
-		case 'M':
-			return {number: wall.getUTCMinutes(), width: 2};
-		case 'S':
-			return {number: wall.getUTCSeconds(), width: 2};
-		case 'p':
-			return {text: half};
-		case 'P':
-			return {text: half.toLowerCase()};
-		case 'A':
-			return {text: nameIn(terms.locale, wall, {weekday: 'long'})};
-		case 'a':
-			return {text: nameIn(terms.locale, wall, {weekday: 'short'})};
-		case 'u':
-			return {number: weekday || 7, width: 1};
-		case 'w':
-			return {number: weekday, width: 1};
-		case 'U':
-			return {number: weekOfYear(wall, weekday), width: 2};
-		case 'W':
-			return {number: weekOfYear(wall, modulo(weekday - 1, 7)), width: 2};
-		case 'V':
-			return {number: 1 + Math.floor(dayOfYear(isoThursday(wall)) / 7), width: 2};
-		case 'G':
-			return yearPart(isoThursday(wall).getUTCFullYear());
-		case 'g':
-			return {number: modulo(isoThursday(wall).getUTCFullYear(), 100), width: 2};
-		case 's':
-			return {number: Math.floor(moment.at / 1000), width: 1};
-		case 'Q':
-			return {number: moment.at, width: 1};
-		case 'Z':
-			return {text: zoneName(moment.at, terms, offset)};
-		case 'n':
-			return {text: '\n'};
-		case 't':
-			return {text: '\t'};
-		case '%':
-			return {text: '%'};
-		default:
-			return undefined;
-	}
-}
+const conversions: Readonly<Record<string, (shown: Shown) => Part>> = {
+	Y: ({wall}) => yearPart(wall.getUTCFullYear()),
+	C: ({wall}) => ({number: Math.floor(wall.getUTCFullYear() / 100), width: 2}),
+	y: ({wall}) => ({number: modulo(wall.getUTCFullYear(), 100), width: 2}),
+	m: ({wall}) => ({number: wall.getUTCMonth() + 1, width: 2}),
+	B: ({wall, terms}) => ({text: nameIn(terms.locale, wall, {month: 'long'})}),
+	b: ({wall, terms}) => ({text: nameIn(terms.locale, wall, {month: 'short'})}),
+	h: ({wall, terms}) => ({text: nameIn(terms.locale, wall, {month: 'short'})}),
+	d: ({wall}) => ({number: wall.getUTCDate(), width: 2}),
+	e: ({wall}) => ({number: wall.getUTCDate(), width: 2, pad: ' '}),
+	q: ({wall}) => ({text: ordinal(wall.getUTCDate())}),
+	j: ({wall}) => ({number: dayOfYear(wall) + 1, width: 3}),
+	H: ({wall}) => ({number: wall.getUTCHours(), width: 2}),
+	k: ({wall}) => ({number: wall.getUTCHours(), width: 2, pad: ' '}),
+	I: ({wall}) => ({number: wall.getUTCHours() % 12 || 12, width: 2}),
+	l: ({wall}) => ({number: wall.getUTCHours() % 12 || 12, width: 2, pad: ' '}),
+	M: ({wall}) => ({number: wall.getUTCMinutes(), width: 2}),
+	S: ({wall}) => ({number: wall.getUTCSeconds(), width: 2}),
+	p: ({wall}) => ({text: wall.getUTCHours() < 12 ? 'AM' : 'PM'}),
+	P: ({wall}) => ({text: wall.getUTCHours() < 12 ? 'am' : 'pm'}),
+	A: ({wall, terms}) => ({text: nameIn(terms.locale, wall, {weekday: 'long'})}),
+	a: ({wall, terms}) => ({text: nameIn(terms.locale, wall, {weekday: 'short'})}),
+	u: ({wall}) => ({number: wall.getUTCDay() || 7, width: 1}),
+	w: ({wall}) => ({number: wall.getUTCDay(), width: 1}),
+	U: ({wall}) => ({number: weekOfYear(wall, wall.getUTCDay()), width: 2}),
+	W: ({wall}) => ({number: weekOfYear(wall, modulo(wall.getUTCDay() - 1, 7)), width: 2}),
+	V: ({wall}) => ({number: 1 + Math.floor(dayOfYear(isoThursday(wall)) / 7), width: 2}),
+	G: ({wall}) => yearPart(isoThursday(wall).getUTCFullYear()),
+	g: ({wall}) => ({number: modulo(isoThursday(wall).getUTCFullYear(), 100), width: 2}),
+	s: ({moment}) => ({number: Math.floor(moment.at / 1000), width: 1}),
+	Q: ({moment}) => ({number: moment.at, width: 1}),
+	Z: ({moment, terms, offset}) => ({text: zoneName(moment.at, terms, offset)}),
+	n: () => ({text: '\n'}),
+	t: () => ({text: '\t'}),
+	'%': () => ({text: '%'}),
+};
 
 /** A year before 0 uses one digit for its sign. */
 function yearPart(year: number): Part {

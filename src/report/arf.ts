@@ -28,44 +28,17 @@ export function readFeedback(
 	{feedback: fields, ses, returned, status}: Structured,
 ): Report[] | null {
 	if (fields) {
-		const type = typeIn(fieldOf(fields, 'feedback-type') ?? '');
-		const action = actions.get(type) ?? 'none';
-		const recipients = recipientsOf(fields, returned);
-		return recipients.map(recipient =>
-			reportOf({
-				recipient,
-				action,
-				type,
-				rule: 'feedback-type',
-				matched: type,
-				host: reporterOf(fields),
-				said: firstParagraph(text),
-			}),
-		);
+		const about = {rule: 'feedback-type', host: reporterOf(fields), said: firstParagraph(text)};
+		return reportsOf(recipientsOf(fields, returned), typeIn(fieldOf(fields, 'feedback-type') ?? ''), about);
 	}
 	const complaint = ses?.complaint;
 	if (complaint) {
-		const type = typeIn(complaint.type);
-		const action = actions.get(type) ?? 'none';
 		const recipients = complaint.recipients.length > 0 ? complaint.recipients : [null];
-		return recipients.map(recipient =>
-			reportOf({recipient, action, type, rule: 'feedback-ses', matched: type, host: null, said: ''}),
-		);
+		return reportsOf(recipients, typeIn(complaint.type), {rule: 'feedback-ses', host: null, said: ''});
 	}
 	const recipient = status === null ? junkReported(mail, returned) : undefined;
-	return recipient === undefined
-		? null
-		: [
-				reportOf({
-					recipient,
-					action: 'complaint',
-					type: 'abuse',
-					rule: 'feedback-jmrp',
-					matched: junkField,
-					host: null,
-					said: firstParagraph(text),
-				}),
-			];
+	const about = {rule: 'feedback-jmrp', matched: junkField, host: null, said: firstParagraph(text)};
+	return recipient === undefined ? null : reportsOf([recipient], 'abuse', about);
 }
 
 function typeIn(text: string): string {
@@ -95,7 +68,7 @@ function valuesOf(fields: readonly Field[], names: readonly string[]): string[] 
 	return fields.filter(({name}) => names.includes(name)).flatMap(({value}) => addressesIn(value));
 }
 
-/** Reporters put a word in place of the local part. A hash (RFC 6590) looks like an address and is shown as one: it leads nowhere. */
+/** Reporters put a word in place of the local part. A hash (RFC 6590) looks like an address and is shown as one, though it matches none. */
 function isHidden(address: string): boolean {
 	const local = address.slice(0, address.lastIndexOf('@'));
 	return /^\W*(?:redacted|undisclosed|hidden|anonymous|x{3,})\W*$/i.test(local);
@@ -114,23 +87,18 @@ function junkReported({root}: Mail, returned: ReadonlyArray<readonly Field[]>): 
 	return returned.length > 0 && isComplaint && /\bstaff@(?:hotmail|outlook)\.com\b/i.test(from) ? null : undefined;
 }
 
-type Finding = {
-	readonly recipient: string | null;
-	readonly action: ReportAction;
-	readonly type: string;
-	readonly rule: string;
-	readonly matched: string;
-	readonly host: string | null;
-	/** For people. */
-	readonly said: string;
-};
-
 function firstParagraph({said}: Pick<BounceText, 'said'>): string {
 	return said.trim().split(/\n[ \t]*\n/)[0] ?? '';
 }
 
-function reportOf({recipient, action, type, rule, matched, host, said}: Finding): Report {
-	return {
+/** `said`: the words for people. */
+function reportsOf(
+	recipients: ReadonlyArray<string | null>,
+	type: string,
+	{rule, matched = type, host, said}: {rule: string; matched?: string; host: string | null; said: string},
+): Report[] {
+	const action = actions.get(type) ?? 'none';
+	return recipients.map(recipient => ({
 		recipient,
 		originalRecipient: null,
 		action,
@@ -144,5 +112,5 @@ function reportOf({recipient, action, type, rule, matched, host, said}: Finding)
 		matched,
 		reason: reasonOf(said),
 		feedbackType: type,
-	};
+	}));
 }

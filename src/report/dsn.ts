@@ -156,39 +156,28 @@ function names(paragraph: string, address: string): boolean {
 	return paragraph.toLowerCase().includes(address.toLowerCase());
 }
 
-/** The fields of one recipient of a delivery status (RFC 3464 §2.3), read; absent things are null. */
-type RecipientFields = {
-	/** Whom it names: Final-Recipient, else what stands for it. */
-	readonly named: string | null;
-	readonly original: string | null;
-	/** As it is written. */
-	readonly action: string | null;
-	readonly status: string | null;
-	/** What stands behind the status in words: `5.4.4 (unknown host)`. */
-	readonly comment: string;
-	/** Every Diagnostic-Code, that of SMTP first; empty if there is no such field. */
-	readonly diagnostic: string;
-	readonly remote: string | null;
-	/** The other host's reply as IronPort adds it: its Diagnostic-Code has IronPort's own words. */
-	readonly supplement: string;
-	/** A mailer's own class of the failure, in words that rules know. */
-	readonly hint: string;
-};
+type RecipientFields = NonNullable<ReturnType<typeof readRecipientFields>>;
 
-/** Null where they say nothing. */
-function readRecipientFields(fields: readonly Field[]): RecipientFields | null {
+/** Reads the fields of one recipient of a delivery status (RFC 3464 §2.3); absent things are null. Null if they say nothing. */
+function readRecipientFields(fields: readonly Field[]) {
 	const original = addressOf(fieldOf(fields, 'original-recipient'));
 	const final = addressOf(fieldOf(fields, 'final-recipient')) ?? addressOf(fieldOf(fields, 'x-actual-recipient'));
 	const status = fieldOf(fields, 'status') ?? '';
-	const read: RecipientFields = {
+	const read = {
+		/** The recipient: Final-Recipient, else a field in its place. */
 		named: final ?? original,
 		original,
+		/** As it is written. */
 		action: fieldOf(fields, 'action') || null,
 		status: /(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![.\d])/.exec(status)?.[0] ?? null,
+		/** The words behind the status: `5.4.4 (unknown host)`. */
 		comment: /\(([^()]{3,400})\)/.exec(status)?.[1] ?? '',
+		/** Every Diagnostic-Code, that of SMTP first; empty if there is no such field. */
 		diagnostic: diagnosticOf(fields),
 		remote: hostOf(fieldOf(fields, 'remote-mta')),
+		/** The other host's reply as IronPort adds it: its Diagnostic-Code has IronPort's own words. */
 		supplement: withoutType(fieldOf(fields, 'x-supplementary-info')?.replace(/^<|>$/g, '') ?? ''),
+		/** A mailer's own class of the failure, in words that rules know. */
 		hint: hints.get(fieldOf(fields, 'x-powermta-bouncecategory')?.toLowerCase() ?? '') ?? '',
 	};
 	const saysNothing = [read.named, read.action, read.status].every(each => each === null) && read.diagnostic === '';

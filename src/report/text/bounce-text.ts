@@ -1,4 +1,4 @@
-import {findAddresses, sameAddress} from '../addresses-in-text.ts';
+import {findAddresses, strangersIn} from '../addresses-in-text.ts';
 import {decodeWords, stripHtml} from '../decode.ts';
 import {fieldOf, type Mail, type Part, readFields} from '../mime.ts';
 import {splitReturned} from './returned.ts';
@@ -75,13 +75,14 @@ function textOf(parts: readonly Part[], most: number): string {
 const fields = ['x-failed-recipients', 'x-actual-recipient', 'original-recipient', 'x-original-to'];
 
 /**
- * The recipient of a bounce that names no recipient in its words: from the bounce's own fields, or from the returned mail if that had
- * one recipient, or one in the domain that the words name.
+ * The recipient of a bounce that names no recipient in its words: from the bounce's own fields, or from the returned mail if
+ * that had one recipient, or one in the domain that the words name.
  */
 export function returnedRecipient({field, said, senders, returned}: BounceText): string | null {
-	const own = fields.flatMap(name => findAddresses(field(name))).filter(({address}) => !isOneOf(senders, address));
-	if (own[0] !== undefined) {
-		return own[0].address;
+	const named = fields.flatMap(name => findAddresses(field(name)).map(({address}) => address));
+	const [own] = strangersIn(named, senders);
+	if (own !== undefined) {
+		return own;
 	}
 	const addresses = recipientsOf(returned);
 	const spoken = said.toLowerCase();
@@ -103,8 +104,4 @@ export function recipientsOf(returned: string): string[] {
 /** The domain of an address, in lower case. */
 export function domainOf(address: string): string {
 	return address.slice(address.lastIndexOf('@') + 1).toLowerCase();
-}
-
-function isOneOf(addresses: readonly string[], address: string): boolean {
-	return addresses.some(one => sameAddress(one, address));
 }

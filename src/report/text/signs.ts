@@ -37,43 +37,30 @@ const notice =
 	/^Postfix SMTP (?:server|client): errors|log summar|logwatch|statistics|^cron\b|(?:quarantine|spam|mail) (?:digest|summary)|^report domain:|\bdmarc\b/i;
 
 /** The signs of a daemon, and those of a person or a list. */
-type DaemonSigns = {
-	readonly from: boolean;
-	/** And its name is unique to daemons. */
-	readonly daemon: boolean;
-	/** By the name of a machine, if not of one that only daemons have. */
-	readonly machine: boolean;
-	readonly subject: boolean;
-	/** It has no return path, as RFC 5321 §4.5.5 wants it. */
-	readonly nullPath: boolean;
-	/** It answers a mail, by its own words. */
-	readonly replies: boolean;
-	/** And it has no author. */
-	readonly nobody: boolean;
-	/** Any sign that a machine wrote it. */
-	readonly trace: boolean;
-	/** It gives a mail back. */
-	readonly returned: boolean;
-	readonly other: boolean;
-};
-
-export function daemonSigns({field, returned}: BounceText): DaemonSigns {
+export function daemonSigns({field, returned}: BounceText) {
 	const nullPath = noPath.test(field('return-path'));
 	const answers = reply.test(field('subject'));
 	const isOffice = office.test(field('from')) && subject.test(field('subject'));
 	return {
-		daemon: /mailer.?daemon|mail.?delivery|delivery (?:sub)?system/i.test(field('from')),
-		machine: machineName.test(field('from')),
 		from: daemon.test(field('from')) || daemon.test(field('sender')),
+		/** And its name is unique to daemons. */
+		daemon: /mailer.?daemon|mail.?delivery|delivery (?:sub)?system/i.test(field('from')),
+		/** By the name of a machine, if not of one that only daemons have. */
+		machine: machineName.test(field('from')),
 		subject: subject.test(field('subject')),
+		/** It has no return path, as RFC 5321 §4.5.5 wants it. */
 		nullPath,
-		nobody: nullPath && /^(?:"[^"]{0,60}" )?(?:<\s*>)?$/.test(field('from').trim()),
+		/** It answers a mail, by its own words. */
 		replies: /^auto-replied/i.test(field('auto-submitted')),
+		/** It has no return path and no author. */
+		nobody: nullPath && /^(?:"[^"]{0,60}" )?(?:<\s*>)?$/.test(field('from').trim()),
+		/** Any sign that a machine wrote it. */
 		trace:
 			nullPath ||
 			/^auto-/i.test(field('auto-submitted')) ||
 			field('x-failed-recipients') !== '' ||
 			/report-type\s*=\s*"?delivery-status/i.test(field('content-type')),
+		/** It gives a mail back. */
 		returned: /\S/.test(returned),
 		// Lists hand on what comes to their own address.
 		other: answers || (!isOffice && spread.some(name => field(name) !== '')),
