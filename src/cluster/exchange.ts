@@ -102,7 +102,7 @@ function answerTo(
 }
 
 /** A node's part of something that several nodes share, and how much it could use. */
-export type Part = {readonly node: string; readonly wants: number; readonly slots: number};
+type Part = {readonly node: string; readonly wants: number; readonly slots: number};
 
 /**
  * Divides a total max-min fairly: no node gets more than it wants, and of a scarce total all get the same. Nodes draw lots for

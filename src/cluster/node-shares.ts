@@ -9,10 +9,10 @@ import {answersTo, type SiteAnswer, type SiteAsk, shareMarginMs, shareMs, type W
 import {adopt, isSame, totalsOf} from './learnt.ts';
 
 /** What a node learns by exchanging what it has and wants. */
-export type Exchanged = ShareNews & {readonly answers: readonly SiteAnswer[]};
+type Exchanged = ShareNews & {readonly answers: readonly SiteAnswer[]};
 
 /** Where nodes share a store. */
-export type ShareStore = {
+type ShareStore = {
 	/** In one transaction, and one node at a time. */
 	readonly exchange: (asks: readonly SiteAsk[]) => Promise<Exchanged>;
 	/** Keeps all sites; false: there is another node, or this one was taken for gone. */

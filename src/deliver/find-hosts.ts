@@ -15,7 +15,7 @@ import type {Relay} from '../net/relay-url.ts';
 import type {Host} from './host.ts';
 import type {DemandOf, HostDemand} from './tls-demand.ts';
 
-export type MxHostsOptions = {
+type MxHostsOptions = {
 	readonly resolver: Resolver;
 	/** The address families that are reachable. */
 	readonly families: Pick<Families, 'of'>;

@@ -1,6 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {fairShares, type Part, shareNow, wantedNow} from '../../src/cluster/exchange.ts';
+import {fairShares, shareNow, wantedNow} from '../../src/cluster/exchange.ts';
+
+type Part = Parameters<typeof fairShares>[2][number];
 
 const parts = (...wants: number[]): Part[] => wants.map((want, index) => ({node: `n${index}`, wants: want, slots: 0}));
 const sharesOf = (total: number, ...wants: number[]) => {

@@ -1,9 +1,11 @@
 import test from 'ava';
-import {findMxHosts, type MxHostsOptions, type NoHost, type Seeking} from '../../src/deliver/find-hosts.ts';
+import {findMxHosts, type NoHost, type Seeking} from '../../src/deliver/find-hosts.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import type {Clock} from '../../src/kit/clock.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
+
+type MxHostsOptions = Parameters<typeof findMxHosts>[2];
 
 const minute = 60_000;
 const anyRecipient: Seeking = {recipientId: 'rcp_1', terms: {sources: []}};

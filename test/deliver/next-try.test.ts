@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {findMxHosts, type MxHostsOptions} from '../../src/deliver/find-hosts.ts';
+import {findMxHosts} from '../../src/deliver/find-hosts.ts';
 import type {Host} from '../../src/deliver/host.ts';
 import type {Asked, AttemptResult} from '../../src/mail/outcome.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../../src/net/dns.ts';
@@ -150,7 +150,7 @@ const faults = {
 } as const;
 
 test('each try asks an address of both families', async t => {
-	const options: MxHostsOptions = {
+	const options: Parameters<typeof findMxHosts>[2] = {
 		resolver: {
 			...dnsOf([{priority: 10, addresses: 2}]),
 			aaaa: () => Promise.resolve({kind: 'found', records: Array.from({length: 12}, (_, n) => `2a00::${n + 1}`)}),
@@ -181,7 +181,7 @@ test('whatever fails, each address of each host is asked within as many tries as
 	const fault = fc.constantFrom(...Object.values(faults));
 	await fc.assert(
 		fc.asyncProperty(layout, fc.infiniteStream(fault), fc.string(), async (hosts, stream, recipientId) => {
-			const options: MxHostsOptions = {
+			const options: Parameters<typeof findMxHosts>[2] = {
 				resolver: dnsOf(hosts),
 				families: {of: () => Promise.resolve({v4: true, v6: false})},
 				...{port: 25, allowPrivateMx: false, ownAddresses: new Set()},

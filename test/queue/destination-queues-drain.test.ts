@@ -38,7 +38,7 @@ test('whatever happens to sites and lanes, every copy is claimed in the end, and
 				remembered: () => undefined,
 				shares: noOtherNodes,
 			});
-			/** As the store has it: when the copies of each lane are due. */
+			/** As the store has it: when the recipients of each queue are due. */
 			const due = new Map<string, number[]>();
 			const running: ClaimPermit[] = [];
 			let warmedUp = 0;

@@ -8,7 +8,7 @@ import {routeTo} from '../helpers/routes.ts';
 
 const moment = {now: Date.parse('2026-06-09T10:15:30Z'), monotonic: 100_000};
 
-/** A lane whose mail came due just now. */
+/** A queue with mail that came due just now. */
 function queueAt(destination: string, changes: Partial<DestinationQueue> = {}): DestinationQueue {
 	const route = routeTo(`mx.${destination}`);
 	const site = newSiteOf(route, newSite(route.pace), false);

@@ -12,11 +12,11 @@ export const minute = 60_000;
 /** The same instant on both clocks. */
 export const at = (ms: number) => ({now: ms, monotonic: ms});
 export const key = (destination: string, workspaceId = 'ws_1') => ({destination, workspaceId});
-/** What a try tells of its site: it took the mail, or no host was reached. */
+/** What a try says about its site: it took the mail, or no host was reached. */
 export const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
 export const silent: SiteEnd = {kind: 'failed', spoke: false, replies: [], reason: 'connect ETIMEDOUT'};
 
-/** Lanes with room for all, unless told otherwise. */
+/** Queues with capacity for all, unless `more` says otherwise. */
 export const queuesOf = (more: Partial<DestinationQueuesOptions> = {}) =>
 	new DestinationQueues({
 		maxInFlight: 1000,
@@ -38,14 +38,14 @@ export const shared = (pace: Partial<Pace> = {}) => {
 	return () => route;
 };
 
-/** Finds the ways of all lanes that wait for theirs. */
+/** Finds the routes of all queues that wait for theirs. */
 export function place(queues: DestinationQueues, route: (destination: string) => Route, now = 0): void {
 	for (let queue = queues.nextToFind(true); queue; queue = queues.nextToFind(true)) {
 		queues.placed(queue, route(queue.destination), at(now));
 	}
 }
 
-/** The claims to be made now, once all ways are found. */
+/** The claims to be made now, once all routes are found. */
 export function permitsOf(
 	queues: DestinationQueues,
 	route: (destination: string) => Route = own(),
@@ -55,7 +55,7 @@ export function permitsOf(
 	return queues.permits(at(now));
 }
 
-/** Claims `count` copies of each grant until there are no more grants. */
+/** Claims `count` recipients by each permit until there are no more permits. */
 export function claimAll(
 	queues: DestinationQueues,
 	route: (destination: string) => Route = own(),
@@ -72,10 +72,10 @@ export function claimAll(
 	return claimed;
 }
 
-/** A claim that brought so many copies. */
+/** A claim of `count` recipients. */
 export const brought = (count: number, nextDue: number | null = null) => ({count, nextDue, warmedUp: null});
 
-/** So many copies of a grant come to the same end. */
+/** This many recipients of a permit come to the same end. */
 export function settle(
 	queues: DestinationQueues,
 	permit: ClaimPermit,

@@ -1,5 +1,5 @@
-import {createShareTables} from './lease-store.ts';
 import {createNode, type SimNode} from './node.ts';
+import {createShareTables} from './share-tables.ts';
 import {createChance, createTime} from './time.ts';
 import {createWorld} from './world.ts';
 

@@ -3,11 +3,11 @@ import {connectionsOf} from '../../src/pace/site-state.ts';
 import type {ClaimPermit} from '../../src/queue/destination-queues.ts';
 import {DestinationQueues} from '../../src/queue/destination-queues.ts';
 import type {Site} from '../../src/queue/site.ts';
-import type {ShareTables} from './lease-store.ts';
+import type {ShareTables} from './share-tables.ts';
 import type {Time} from './time.ts';
 import type {SimSite, World} from './world.ts';
 
-/** The connections of a node to a site: as src/deliver/pool.ts lends them. */
+/** The connections of a node to a site: as `ConnectionPool` of src/deliver lends them. */
 type Pool = {limit: number; busy: number; idle: number; readonly waiters: ClaimPermit[]};
 
 export type NodeOptions = {
@@ -29,7 +29,7 @@ const retryMs = 5000;
 /** After which others give back what a dead node had claimed, milliseconds. */
 const givenBackMs = 8000;
 
-/** A node: the lanes, sites and leases of src/queue, and a model of what it is to send a mail. */
+/** A node: the queues, sites and shares of src, and a model of sending a mail. */
 export function createNode({id, time, world, tables, chance, mailMs, maxSessions}: NodeOptions) {
 	const pools = new Map<string, Pool>();
 	const under = new Map<SimSite, number>();
@@ -230,7 +230,7 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 			queues.arrived(world.keyOf(site), moment());
 			plan();
 		},
-		/** It is told of what waits. */
+		/** It is notified of waiting mail. */
 		noticed(sites: readonly SimSite[]): void {
 			for (const site of sites) {
 				queues.noticed(world.keyOf(site), moment());

@@ -1,8 +1,11 @@
 import {answersTo, shareMs} from '../../src/cluster/exchange.ts';
-import type {Exchanged, ShareStore} from '../../src/cluster/node-shares.ts';
+import type {createNodeShares} from '../../src/cluster/node-shares.ts';
 import type {SavedSite} from '../../src/mail/saved-site.ts';
 import {isNothing, type ShareRow} from '../../src/mail/share-row.ts';
 import type {Time} from './time.ts';
+
+type ShareStore = Parameters<typeof createNodeShares>[0]['store'];
+type Exchanged = Awaited<ReturnType<ShareStore['exchange']>>;
 
 /** To the server and back, and how long an exchange holds the lock, milliseconds. */
 const tripMs = 1;
