@@ -10,7 +10,7 @@ import type {Feed} from '../outcome/feed.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Endpoint} from '../store/webhooks.ts';
-import type {Guard} from '../webhook/guard.ts';
+import type {Guard} from '../webhook/address-guard.ts';
 import type {PostEnd} from '../webhook/post.ts';
 import type {Auth} from './auth.ts';
 import {apiError} from './errors.ts';

@@ -2,11 +2,19 @@ import {fork} from 'node:child_process';
 import {once} from 'node:events';
 import {setTimeout as wait} from 'node:timers/promises';
 import type {ActTools} from '../mail/operator.ts';
-import {type Daemon, type Settings, startDaemon, type Usage} from './daemon.ts';
 import {fillStore, prepareWorkspace} from './fill.ts';
 import type {LoadOrder, LoadReport} from './load.ts';
 import type {Sink} from './sink.ts';
-import {compiled, makeShop, type Shop, withStore} from './throw-away.ts';
+import {
+	compiled,
+	type Daemon,
+	makeShop,
+	type Settings,
+	type Shop,
+	startDaemon,
+	type Usage,
+	withStore,
+} from './throw-away.ts';
 import type {Workload} from './workload.ts';
 
 export type Bench = {
@@ -137,7 +145,7 @@ function spent(before: Usage, after: Usage, count: number): Figures {
 
 /** Sends many messages by keep-alive connections of a process of its own; resolves when all are answered. */
 export async function load(order: LoadOrder): Promise<LoadReport> {
-	const child = fork(new URL('../bench/load.js', import.meta.url));
+	const child = fork(new URL('./load.js', import.meta.url));
 	child.send(order);
 	const [report] = (await once(child, 'message')) as [LoadReport];
 	child.kill();

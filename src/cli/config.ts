@@ -2,7 +2,7 @@ import type {Command} from 'commander';
 import {ConfigError} from '../config/config-error.ts';
 import {loadDestinations} from '../config/destinations-file.ts';
 import {hostnameRemark} from '../config/rules.ts';
-import {type ShownSetting, showSettings} from '../config/show.ts';
+import {type ShownSetting, showSettings} from '../config/settings.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {systemClock} from '../kit/clock.ts';
 import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';

@@ -1,5 +1,4 @@
-import {rateLimit as rateLimitParser} from '../config/delivery-values.ts';
-import {duration as durationParser} from '../config/parsers.ts';
+import {duration as durationParser, rateLimit as rateLimitParser} from '../config/parsers.ts';
 import {parseTime} from '../kit/time.ts';
 import {labelFault} from '../kit/unprintable.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';

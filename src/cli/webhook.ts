@@ -10,7 +10,7 @@ import {
 	signingSecret,
 } from '../admin/webhooks.ts';
 import {deliveryView, endpointView} from '../api/views.ts';
-import {guardOf, postExample} from '../daemon/webhooks.ts';
+import {guardOf, postExample} from '../daemon/webhook-posting.ts';
 import {storeTime} from '../kit/time.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import {
@@ -35,9 +35,9 @@ import {
 	type StoredDelivery,
 	type StoredPost,
 } from '../store/webhooks.ts';
-import {faultOf} from '../webhook/fault.ts';
-import {createGuard} from '../webhook/guard.ts';
+import {createGuard} from '../webhook/address-guard.ts';
 import type {PostEnd} from '../webhook/post.ts';
+import {faultOf} from '../webhook/post-fault.ts';
 import {postHeaders} from '../webhook/sign.ts';
 import {CliError} from './fault.ts';
 import {count, duration, oneOf, past} from './options.ts';

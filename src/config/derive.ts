@@ -1,7 +1,7 @@
 import {createHash} from 'node:crypto';
 import {isIP} from 'node:net';
 import {isLoopbackAddress} from '../net/ip-address.ts';
-import type {Listen} from './addresses.ts';
+import type {Listen} from './parsers.ts';
 import type {TableValues} from './table.ts';
 
 /** Fills the defaults that follow from other settings. */

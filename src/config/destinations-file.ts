@@ -9,9 +9,8 @@ import {hasPassword, parseRoute, type RouteChoice} from '../mail/route-choice.ts
 import {hostName} from '../net/host-name.ts';
 import {type Destinations, longestPattern, type Provider, replyPattern} from '../pace/destinations.ts';
 import {ConfigError} from './config-error.ts';
-import {retrySchedule} from './delivery-values.ts';
 import {nearest} from './nearest.ts';
-import {duration, type Parser} from './parsers.ts';
+import {duration, type Parser, retrySchedule} from './parsers.ts';
 import type {TableValues} from './table.ts';
 
 /** The file that belongs to the program, wherever it is installed. */

@@ -1,6 +1,13 @@
+import {isIP, isIPv4} from 'node:net';
 import {resolve} from 'node:path';
+import ipaddr from 'ipaddr.js';
 import {parseDuration} from '../kit/time.ts';
+import {type RateLimit, readRateLimit} from '../mail/api-key.ts';
+import type {RetrySchedule} from '../mail/retry.ts';
 import {hostName} from '../net/host-name.ts';
+import {isLoopbackAddress} from '../net/ip-address.ts';
+import {decodeLogin, parseRelayUrl, type Relay} from '../net/relay-url.ts';
+import {type SmtpTimeouts, smtpTimeoutDefaults} from '../net/smtp-timeouts.ts';
 
 const controls = /[\u0000-\u001f\u007f]/;
 
@@ -117,7 +124,7 @@ function orList(words: readonly string[]): string {
 }
 
 /** What a parser makes of a setting's text: the ready value, or what would be allowed (a clause after `name="text" …: `). */
-export type Parsed<T> = {readonly ok: true; readonly value: T} | {readonly ok: false; readonly allowed: string};
+type Parsed<T> = {readonly ok: true; readonly value: T} | {readonly ok: false; readonly allowed: string};
 /** Pure and total: never throws. `cwd` is what relative paths start from. */
 export type Parser<T> = (text: string, cwd: string) => Parsed<T>;
 
@@ -127,4 +134,243 @@ export function value<T>(parsed: T): Parsed<T> {
 
 export function allowed<T>(text: string): Parsed<T> {
 	return {ok: false, allowed: text};
+}
+
+export type Listen = {readonly host: string; readonly port: number};
+type SourceAddress = {readonly ip: string; readonly ehlo: string | null};
+
+/** `host:port`, `[::1]:port` or a port (then 127.0.0.1); port 0 lets the system choose. */
+export const listen: Parser<Listen> = text => {
+	const {host, port} = splitPort(text) ?? {host: '127.0.0.1', port: text};
+	const name = isIP(host) ? host : hostName(host);
+	const number = portNumber(port);
+	return name === undefined || number === undefined
+		? allowed('use host:port, [::1]:port or a port, 0 to 65535')
+		: value({host: name, port: number});
+};
+
+/** As `listen`; `off` is null. */
+export const listenOrOff: Parser<Listen | null> = (text, cwd) => {
+	return text === 'off' ? value(null) : orOff(listen(text, cwd));
+};
+
+/** As `listen`, several between commas; `off` means no address. */
+export const listensOrOff: Parser<readonly Listen[]> = (text, cwd) =>
+	text === 'off' ? value([]) : orOff(list(listen)(text, cwd));
+
+function orOff<T>(parsed: Parsed<T>): Parsed<T> {
+	return parsed.ok ? parsed : allowed(`${parsed.allowed}, or off`);
+}
+
+/** As `listen`; `off` stays a word, for a setting that means something else where it is not given. */
+export const listenOrWordOff: Parser<Listen | 'off'> = (text, cwd) =>
+	text === 'off' ? value(text) : orOff(listen(text, cwd));
+
+/** `ip[:port]` in the form that `dns.setServers` takes: `192.0.2.1:53`, `[::1]:53`. */
+export const dnsServer: Parser<string> = text => {
+	const {host, port} = isIP(text) ? {host: text, port: '53'} : (splitPort(text) ?? {host: text, port: '53'});
+	const number = portNumber(port);
+	return isAddress(host) && number
+		? value(isIPv4(host) ? `${host}:${number}` : `[${host}]:${number}`)
+		: allowed('use ip or ip:port ([::1]:53)');
+};
+
+/** A range in its shortest form with its length: `10.1.2.3/8` is `10.0.0.0/8`, an address alone is a range of one. */
+export const cidr: Parser<string> = text => {
+	const [address = '', bits, ...rest] = text.split('/');
+	if (!isAddress(address) || rest.length > 0) {
+		return notCidr;
+	}
+
+	const width = isIPv4(address) ? 32 : 128;
+	const length = bits === undefined ? width : /^\d{1,3}$/.test(bits) ? Number(bits) : -1;
+	if (length < 0 || length > width) {
+		return notCidr;
+	}
+
+	const family = width === 32 ? ipaddr.IPv4 : ipaddr.IPv6;
+	return value(`${family.networkAddressFromCIDR(`${address}/${length}`)}/${length}`);
+};
+
+const notCidr: Parsed<string> = allowed('use a range such as 10.0.0.0/8 or fd00::/8');
+
+/** `ip[=ehlo.name]`. */
+export const sourceAddress: Parser<SourceAddress> = text => {
+	const [ip = '', name, ...rest] = text.split('=');
+	const ehlo = name === undefined ? null : hostName(name);
+	return isAddress(ip) && ehlo !== undefined && rest.length === 0
+		? value({ip, ehlo})
+		: allowed('use ip or ip=ehlo.name');
+};
+
+// A zone (fe80::1%eth0) names an interface of one machine; none of these settings has a use for it.
+function isAddress(text: string): boolean {
+	return isIP(text) !== 0 && !text.includes('%');
+}
+
+function splitPort(text: string): {host: string; port: string} | undefined {
+	const [, bracketed, plain, port = ''] = /^(?:\[([^\]]*)\]|([^:]*)):(\d{1,5})$/.exec(text) ?? [];
+	if (bracketed !== undefined) {
+		return isIP(bracketed) === 6 ? {host: bracketed, port} : undefined;
+	}
+
+	return plain === undefined ? undefined : {host: plain, port};
+}
+
+function portNumber(text: string): number | undefined {
+	const port = /^\d{1,5}$/.test(text) ? Number(text) : -1;
+	return port >= 0 && port <= 65_535 ? port : undefined;
+}
+
+/** Where bounces are fetched (MAILCTL_BOUNCE_MAILBOX). */
+export type BounceMailbox =
+	| {
+			readonly kind: 'imap';
+			readonly host: string;
+			readonly port: number;
+			/** `implicit`: TLS from the first byte. */
+			readonly tls: 'implicit' | 'starttls' | 'none';
+			readonly user: string;
+			readonly password: string;
+			readonly folder: string;
+	  }
+	| {readonly kind: 'maildir'; readonly path: string};
+
+/** One or more relays, tried in order. */
+export const relays: Parser<readonly Relay[]> = text => {
+	const parsed = text.split(',').map(part => parseRelayUrl(part.trim()));
+	const fault = parsed.findIndex(relay => !relay.ok);
+	const first = parsed[fault];
+	return first && !first.ok
+		? allowed(`URL ${fault + 1} ${first.fault}`)
+		: value(parsed.flatMap(relay => (relay.ok ? [relay.relay] : [])));
+};
+
+/** The base of links: http or https, perhaps with a path, kept without a slash at its end. */
+export const publicUrl: Parser<string> = text => {
+	const url = parseUrl(text);
+	const isBase = url && /^https?:$/.test(url.protocol) && !url.username && !url.password && !/[?#]/.test(text);
+	return isBase ? value(url.href.replace(/\/+$/, '')) : allowed('use http://host[:port][/path] or https://…');
+};
+
+/** An OpenID Connect issuer; unencrypted only on this machine. It is compared octet by octet, so it stays as it is. */
+export const issuer: Parser<string> = text => {
+	const url = parseUrl(text);
+	const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopbackName(url.hostname));
+	return url && isSafe && !url.username && !/[?#]/.test(text) ? value(text) : allowed('use https://host[:port][/path]');
+};
+
+const isLoopbackName = (host: string) => host === 'localhost' || isLoopbackAddress(host.replace(/^\[|\]$/g, ''));
+
+/** A `postgres://` URL, kept as it is for the driver. */
+export const databaseUrl: Parser<string> = text =>
+	/^postgres(?:ql)?:\/\//.test(text) && URL.canParse(text)
+		? value(text)
+		: allowed('use postgres://user:password@host[:port]/database (leave it out for SQLite)');
+
+const mailboxForms = 'use imaps://user:password@host/INBOX, imap://…?tls=starttls|none or maildir:/path';
+
+export const bounceMailbox: Parser<BounceMailbox> = (text, cwd) => {
+	const folder = /^maildir:(.+)$/.exec(text)?.[1];
+	if (folder !== undefined) {
+		return value({kind: 'maildir', path: resolve(cwd, folder)});
+	}
+
+	const url = /^imaps?:\/\//.test(text) ? parseUrl(text) : undefined;
+	const bare = url?.hostname.replace(/^\[|\]$/g, '') ?? '';
+	const host = isIP(bare) ? bare : hostName(bare);
+	const user = decodeLogin(url?.username ?? '');
+	const password = decodeLogin(url?.password ?? '');
+	const name = decodeLogin(url?.pathname.slice(1) || 'INBOX');
+	const isSecure = url?.protocol === 'imaps:';
+	const tls = isSecure && !url.search ? 'implicit' : !isSecure && imapTls[url?.search ?? ''];
+	return url && host && user && password && name && tls
+		? value({kind: 'imap', host, port: Number(url.port) || (isSecure ? 993 : 143), tls, user, password, folder: name})
+		: allowed(mailboxForms);
+};
+
+const imapTls: Readonly<Record<string, 'starttls' | 'none'>> = {
+	'': 'starttls',
+	'?tls=starttls': 'starttls',
+	'?tls=none': 'none',
+};
+
+function parseUrl(text: string): URL | undefined {
+	return URL.canParse(text) ? new URL(text) : undefined;
+}
+
+/** Hides the whole value. */
+export function hidden(): string {
+	return '***';
+}
+
+/** Hides what stands between `user:` and the last `@` of a URL's authority, and query parameters named like a password. */
+export function maskPassword(url: string): string {
+	return url.replace(/(:\/\/[^:@/?#]*):[^/?#]*@/, '$1:***@').replace(/([?&][^=&#]*pass[^=&#]*=)[^&#]*/gi, '$1***');
+}
+
+/** As `maskPassword`, for URLs between commas. */
+export function maskPasswords(urls: string): string {
+	return urls.split(',').map(maskPassword).join(',');
+}
+
+type WebhookConcurrency = {readonly perEndpoint: number; readonly total: number};
+
+const wait = duration(1);
+
+/** `1m,5m,4h*`: a `*` at the end repeats the last wait. */
+export const retrySchedule: Parser<RetrySchedule> = (text, cwd) => {
+	const repeatLast = text.endsWith('*');
+	const waits: number[] = [];
+	for (const part of (repeatLast ? text.slice(0, -1) : text).split(',')) {
+		const parsed = wait(part.trim(), cwd);
+		if (!parsed.ok) {
+			return allowed('use waits between commas, * after the last to repeat it, such as 1m,5m,4h*');
+		}
+
+		waits.push(parsed.value);
+	}
+
+	return value({waits, repeatLast});
+};
+
+/** `connect=30s,dot=10m`: any subset; the others keep their defaults. */
+export const smtpTimeouts: Parser<SmtpTimeouts> = (text, cwd) => {
+	const timeouts: Record<keyof SmtpTimeouts, number> = {...smtpTimeoutDefaults};
+	for (const part of text.split(',')) {
+		const [name = '', length = '', ...rest] = part.trim().split('=');
+		const parsed = wait(length, cwd);
+		if (!parsed.ok || rest.length > 0 || !isStep(name)) {
+			return allowed(`use step=duration between commas, the steps are ${Object.keys(smtpTimeoutDefaults).join(' ')}`);
+		}
+
+		timeouts[name] = parsed.value;
+	}
+
+	return value(timeouts);
+};
+
+function isStep(name: string): name is keyof SmtpTimeouts {
+	return Object.hasOwn(smtpTimeoutDefaults, name);
+}
+
+/** `6000/60` is requests per window in seconds; `0` is no limit. */
+export const rateLimit: Parser<RateLimit | null> = text => {
+	const limit = readRateLimit(text);
+	return limit === undefined ? allowed('use requests/seconds such as 6000/60, or 0 for no limit') : value(limit);
+};
+
+/** `4/256`: in flight per endpoint, and in all. */
+export const webhookConcurrency: Parser<WebhookConcurrency> = (text, cwd) => {
+	const [perEndpoint, total] = pair(text, cwd, count(1, 1000), count(1, 10_000));
+	return perEndpoint === undefined || total === undefined || perEndpoint > total
+		? allowed('use per-endpoint/in-all such as 4/256, the first not above the second')
+		: value({perEndpoint, total});
+};
+
+function pair(text: string, cwd: string, left: Parser<number>, right: Parser<number>): [number?, number?] {
+	const parts = text.split('/');
+	const first = left(parts[0] ?? '', cwd);
+	const second = right(parts[1] ?? '', cwd);
+	return parts.length === 2 && first.ok && second.ok ? [first.value, second.value] : [];
 }

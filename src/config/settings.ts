@@ -2,9 +2,9 @@ import {existsSync} from 'node:fs';
 import {resolve} from 'node:path';
 import {isDeepStrictEqual} from 'node:util';
 import {parse} from 'dotenv';
-import {readGuarded} from '../kit/regular-file.ts';
+import {readGuarded, readSettingFile} from '../kit/regular-file.ts';
 import {unprintable} from '../kit/unprintable.ts';
-import {deriveSettings} from './derive.ts';
+import {deriveSettings, linkBase} from './derive.ts';
 import {nearest} from './nearest.ts';
 import {crossProblems} from './rules.ts';
 import type {Machine, Setting} from './setting.ts';
@@ -24,7 +24,7 @@ export type LoadedSettings =
 	| {readonly ok: true; readonly settings: Settings; readonly sources: Sources; readonly texts: Texts}
 	| {readonly ok: false; readonly problems: readonly string[]};
 
-export type SettingsInput = Omit<Machine, 'terminal'> & {
+type SettingsInput = Omit<Machine, 'terminal'> & {
 	readonly env: Environment;
 	/** `--env-file`: read instead of `.env`, and must be there. */
 	readonly envFile?: string | undefined;
@@ -231,3 +231,56 @@ export type LiveSettings = Pick<
 	| 'bounceRulesFile'
 	| 'reputation'
 >;
+
+/** A line of `mailctl config show`. */
+export type ShownSetting = {
+	readonly name: string;
+	/** The effective value, secrets masked; null: not set. */
+	readonly value: string | null;
+	/** `default`, `environment` or the file that has it. */
+	readonly source: string;
+	/** SIGHUP changes it. */
+	readonly live: boolean;
+};
+
+/** A setting of a daemon that runs; `waits`: its file says another value by now, which holds after a restart. */
+export type RunningSetting = ShownSetting & {readonly waits: boolean};
+
+type Loaded = LoadedSettings & {ok: true};
+
+/** The settings that a daemon was started with, as far as they have not been read again since. */
+export function showRunning(started: Loaded, latest: Loaded): RunningSetting[] {
+	const now = showSettings(latest);
+	return showSettings(started).map((row, index) => {
+		const read = now[index] ?? row;
+		return row.live ? {...read, waits: false} : {...row, waits: read.value !== row.value};
+	});
+}
+
+/** The effective settings in the order of docs/reference/settings.md. */
+export function showSettings({settings, sources, texts}: Loaded): ShownSetting[] {
+	const derived = {
+		returnPathDomain: settings.returnPathDomain,
+		feedbackAddress: settings.feedbackAddress,
+		publicUrl: linkBase(settings),
+		dataDir: settings.dataDir,
+	};
+	const shown: Readonly<Record<string, string | null>> = {...texts, ...derived};
+	return settingKeys.map(key => {
+		const {name, mask, live} = table[key];
+		const text = shown[key] || null;
+		return {name, value: text !== null && mask ? mask(text) : text, source: sources[key], live};
+	});
+}
+
+/** The certificate authorities of MAILCTL_CA_FILE (PEM), trusted in addition to the public ones; null: none. */
+export function extraCa({caFile}: Pick<Settings, 'caFile'>): string | null {
+	return caFile === null ? null : readSettingFile(caFile).toString();
+}
+
+/** The authorities for certificates of webhook endpoints, in addition to the public ones (PEM). */
+export function webhookCa(settings: Pick<Settings, 'caFile' | 'webhookCaFile'>): string[] {
+	return [settings.caFile, settings.webhookCaFile].flatMap(file =>
+		file === null ? [] : readSettingFile(file).toString(),
+	);
+}

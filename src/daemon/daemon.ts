@@ -1,21 +1,25 @@
 import {existsSync} from 'node:fs';
+import {hostname} from 'node:os';
 import process from 'node:process';
 import {bounceRulesOf, loadBounceRules} from '../config/bounce-rules.ts';
 import {linkBase} from '../config/derive.ts';
 import {destinationsOf, loadDestinations} from '../config/destinations-file.ts';
-import type {LiveSettings, Settings} from '../config/settings.ts';
-import type {RunningSetting} from '../config/show.ts';
-import {removeDaemonFile, writeDaemonFile} from '../data-folder/daemon-file.ts';
+import type {LiveSettings, RunningSetting, Settings} from '../config/settings.ts';
+import {readBoot, removeDaemonFile, writeBoot, writeDaemonFile} from '../data-folder/daemon-file.ts';
 import {freeBytes} from '../data-folder/data-dir.ts';
 import type {Held} from '../data-folder/open.ts';
 import {capturedFolder, removeCaptured, removeCapturedOf} from '../deliver/local-delivery.ts';
+import {openRecordSources} from '../dns/resolver.ts';
+import {sendingNames} from '../domains/domain-records.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Log} from '../log/log.ts';
 import {createMailLog} from '../log/maillog.ts';
 import {createIdSource} from '../mail/ids.ts';
+import type {QueueKey} from '../mail/route.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import {createInfrastructureAlarm} from '../reputation/alarm.ts';
 import {windowStarts} from '../reputation/findings.ts';
+import {type Guard, startGuard} from '../reputation/guard.ts';
 import {readGeneration} from '../store/changes.ts';
 import {countDomainStates} from '../store/domains.ts';
 import {readStoreSize} from '../store/engine/dialect.ts';
@@ -24,18 +28,21 @@ import {readQueueSize} from '../store/queue/queue-summary.ts';
 import {readPaceFigures} from '../store/queue/sites.ts';
 import {readStatuses} from '../store/reputation.ts';
 import {countPending} from '../store/webhook-queue.ts';
-import type {Context} from './context.ts';
+import {actingOf, type Context} from './context.ts';
 import {watchFreeSpace, watchStoreSize, watchWal} from './disk-space.ts';
+import {createDomainChecks, type DomainChecks} from './domain-checks.ts';
+import {createEngine, type Engine} from './engine.ts';
 import {createHttp} from './http.ts';
-import {createIntake} from './intake.ts';
+import {createInbound, type Inbound} from './inbound.ts';
+import {createIntake, createSubmission} from './intake.ts';
 import {createMetrics} from './metrics.ts';
 import {createObserver} from './observer.ts';
-import {createRoles} from './roles.ts';
+import {createArrivalNotices, createPresence} from './peers.ts';
 import {watchForStoreFaults} from './store-faults.ts';
-import {createSubmission} from './submission.ts';
 import {dayTask} from './sweep.ts';
 import {startUpkeep} from './upkeep.ts';
 import {warnAtStart, warnOfWorkspaces} from './warnings.ts';
+import {createWebhooks, type Webhooks} from './webhook-posting.ts';
 import {createWriting} from './writing.ts';
 
 type DaemonOptions = {
@@ -265,4 +272,152 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 			await release();
 		},
 	};
+}
+
+/** What this process does apart from HTTP, by MAILCTL_ROLES: it delivers, posts webhooks, receives reports. */
+function createRoles(context: Context) {
+	const {settings, store, clock, boot, observer} = context;
+	const {logger, storeFailed} = observer;
+	const has = (role: Settings['roles'][number]) => settings.roles.includes(role);
+	const isShared = store.dialect.isShared;
+	const tell = createArrivalNotices({store, boot, onError: storeFailed});
+	let engine: Engine | null = null;
+	let webhooks: Webhooks | null = null;
+	let domainChecks: DomainChecks | null = null;
+	let inbound: Inbound | null = null;
+	let guard: Guard | null = null;
+	const presence = createPresence({
+		store,
+		node: {id: boot, host: hostname(), pid: process.pid, version: context.version, roles: settings.roles},
+		former: readBoot(settings.dataDir),
+		onBegin: () => writeBoot(settings.dataDir, boot),
+		clock,
+		onReleased: rescan,
+		onError: storeFailed,
+	});
+
+	/** Another process changed what is queued or due. */
+	function rescan(): void {
+		void engine?.scheduler.rescan();
+		void webhooks?.rescan().catch(storeFailed);
+	}
+
+	return {
+		/** Endpoints have deliveries that are due. */
+		due: (endpointIds: readonly string[]): void => webhooks?.due(endpointIds),
+		/** The reputation figures of workspaces changed. */
+		counted: (workspaceIds: readonly string[]): void => guard?.counted(workspaceIds),
+
+		/** Resolves with the address of the listener for reports, `host:port`; null without one. */
+		async start(publicUrl: string): Promise<string | null> {
+			let inboundAddress: string | null = null;
+			if (has('deliver') || has('webhook') || isShared) {
+				await presence.begin();
+			}
+			if (has('webhook')) {
+				webhooks = createWebhooks(context);
+				await webhooks.start();
+			}
+			if (has('deliver')) {
+				engine = createEngine(context, publicUrl);
+				await engine.start();
+			}
+			if (has('inbound')) {
+				inbound = createInbound(context);
+				inboundAddress = await inbound.start();
+			}
+			guard = startReputationGuard(context);
+			// Where nothing leaves the machine, no records are needed, and no DNS.
+			if (has('deliver') && settings.delivery !== 'capture') {
+				domainChecks = makeDomainChecks(context);
+				domainChecks.start();
+			}
+			return inboundAddress;
+		},
+
+		/** The writer has mail for these queues. */
+		arriving: (queues: Iterable<QueueKey>): void => engine?.scheduler.arriving(queues),
+		/** Mail of these queues is stored. Other nodes may take what must wait on this node, or is not delivered by it. */
+		accepted(queues: Iterable<QueueKey>): void {
+			if (isShared && presence.hasPeers()) {
+				tell(engine === null ? queues : [...queues].filter(queue => engine?.scheduler.isWaiting(queue)));
+			}
+		},
+		/** Whether an outcome waits for the store. */
+		storeFailing: (): boolean => engine?.scheduler.storeFailing === true,
+		sites: () => engine?.scheduler.sites() ?? [],
+		inboundSessions: () => inbound?.sessions() ?? null,
+		mailbox: () => inbound?.mailbox() ?? null,
+
+		/** Drops what is cached of the store. */
+		forget(): void {
+			engine?.forget();
+			webhooks?.forget();
+			inbound?.forget();
+		},
+
+		rescan,
+
+		/** Another process changed domains. */
+		recheckDomains: (): void => domainChecks?.rescan(),
+
+		/** Applies changed settings. `renewed`: the rules for refusals changed. `certificates`: reads the submission's. */
+		reload({renewed, certificates}: {readonly renewed: boolean; readonly certificates: () => void}): void {
+			if (renewed) {
+				engine?.renewBounceRules();
+				inbound?.renewBounceRules();
+			}
+			for (const readAgain of [() => inbound?.reload(), certificates]) {
+				try {
+					readAgain();
+				} catch (error) {
+					logger.error({event: 'certificate_refused', err: error}, 'The certificate that was read before still holds.');
+				}
+			}
+			engine?.renewDestinations();
+		},
+
+		/** Takes nothing new and ends what is under way. */
+		async drain(): Promise<void> {
+			await Promise.all([engine?.drain(), webhooks?.drain(), domainChecks?.stop(), inbound?.drain()]);
+		},
+
+		/** After `drain`: gives back what is still claimed. */
+		async end(): Promise<void> {
+			await guard?.stop();
+			// Claims that cannot be given back now are at the next start, or by another node.
+			await presence.end().catch(storeFailed);
+			await engine?.stop();
+		},
+	};
+}
+
+/** Watches the reputation of workspaces, in every process. */
+function startReputationGuard(context: Context): Guard {
+	const {store, live, forget, observer} = context;
+	return startGuard({
+		store,
+		limits: () => live().reputation,
+		acting: actingOf(context),
+		onJudged(judged) {
+			// Sends of a paused workspace are refused at once, not when the change is noticed.
+			if (judged.kind === 'paused') {
+				forget();
+			}
+			observer.judged(judged);
+		},
+		onError: observer.storeFailed,
+	});
+}
+
+/** Checks the DNS records of sender domains, where mail leaves the machine. */
+function makeDomainChecks(context: Context): DomainChecks {
+	const {settings, store, clock, observer} = context;
+	return createDomainChecks({
+		store,
+		names: sendingNames(settings),
+		openSources: () => openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
+		acting: actingOf(context),
+		observer,
+	});
 }

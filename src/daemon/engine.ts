@@ -1,7 +1,7 @@
 import {Worker} from 'node:worker_threads';
 import {createNodeShares, shareStoreOf} from '../cluster/node-shares.ts';
-import {extraCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
+import {extraCa} from '../config/settings.ts';
 import {confirmationsOf} from '../deliver/find-hosts.ts';
 import {capturedFolder, simulatorWaitMs} from '../deliver/local-delivery.ts';
 import type {Delivery} from '../deliver/transaction.ts';
@@ -43,8 +43,8 @@ import {listVariants} from '../store/templates.ts';
 import {createPermits} from '../threads/permits.ts';
 import type {RendererData} from '../threads/renderer.ts';
 import type {SmtpWorkerData} from '../threads/smtp-worker.ts';
-import {readArrivalNotice, watchArrivals} from './arrivals.ts';
 import type {Context} from './context.ts';
+import {readArrivalNotice, watchArrivals} from './peers.ts';
 import {createSigning, feedbackOf, makeJob, type Signing} from './recipient-mails.ts';
 
 /** One query to one server, milliseconds. */

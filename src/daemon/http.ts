@@ -9,9 +9,9 @@ import {bearerGuard, healthRoutes, metricsRoutes} from '../api/routes/health.ts'
 import {type ApiOptions, apiRoutes, createApi} from '../api/server.ts';
 import {createTurns} from '../api/turns.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
-import type {Listen} from '../config/addresses.ts';
-import {extraCa} from '../config/ca.ts';
 import {linkBase, listenUrl, publicHost} from '../config/derive.ts';
+import type {Listen} from '../config/parsers.ts';
+import {extraCa} from '../config/settings.ts';
 import {dashboardRoutes} from '../dashboard/mount.ts';
 import type {DashboardParts} from '../dashboard/parts.ts';
 import {createResolver, openRecordSources} from '../dns/resolver.ts';
@@ -30,11 +30,11 @@ import {createLogIn} from '../users/log-in.ts';
 import {createOidc} from '../users/oidc.ts';
 import {createPasskeys} from '../users/passkeys.ts';
 import {createSessions} from '../users/sessions.ts';
-import {createGuard} from '../webhook/guard.ts';
+import {createGuard} from '../webhook/address-guard.ts';
 import type {Context} from './context.ts';
 import type {Intake} from './intake.ts';
 import {createRecipientMails} from './recipient-mails.ts';
-import {guardOf, postExample} from './webhooks.ts';
+import {guardOf, postExample} from './webhook-posting.ts';
 
 const dnsTimeoutMs = 5000;
 
@@ -118,7 +118,7 @@ export function createHttp(
 			names: sendingNames(settings),
 			openSources: () =>
 				openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
-			// As in `roles.ts`: no mail leaves the machine, so no records are needed.
+			// As in `daemon.ts`: no mail leaves the machine, so no records are needed.
 			areChecked: settings.delivery !== 'capture',
 			makeKeys: (workspaceId: string) => keyTurns(workspaceId, generateSigningKeys),
 		},

@@ -3,7 +3,7 @@ import {isIPv6} from 'node:net';
 import {setTimeout} from 'node:timers/promises';
 import {Worker} from 'node:worker_threads';
 import {LRUCache} from 'lru-cache';
-import {extraCa} from '../config/ca.ts';
+import {extraCa} from '../config/settings.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {askTogether, createJudgeAddressee, OurDomains} from '../inbound/addressee.ts';
 import {Allowances, type MailShare} from '../inbound/allowances.ts';
@@ -25,6 +25,7 @@ import type {ReportEffect} from '../outcome/reports.ts';
 import {findRecipientAddresses, listReturnPathHosts, readCheckpoint, saveCheckpoint} from '../store/inbound-mails.ts';
 import type {ReaderData} from '../threads/reader.ts';
 import type {Context} from './context.ts';
+import type {MailboxFigures} from './metrics.ts';
 
 const readLimitMs = 2000;
 /** One query for the key of a reporter. */
@@ -174,15 +175,6 @@ export type Inbound = ReturnType<typeof createInbound>;
 
 /** A server has at least this long to answer, also with a shorter interval. */
 const shortestPatienceMs = 10_000;
-
-/** Polling since the start. */
-export type MailboxFigures = {
-	/** Whether the mailbox could be read the last time; null: it was not tried yet. */
-	readonly up: boolean | null;
-	readonly taken: number;
-	readonly known: number;
-	readonly failures: number;
-};
 
 /** Follows the mailbox of MAILCTL_BOUNCE_MAILBOX from now on; null where none is set. */
 function startMailboxPolling(

@@ -11,7 +11,15 @@ import type {QueueSize} from '../store/queue/queue-summary.ts';
 import type {PaceFigures} from '../store/queue/sites.ts';
 import type {ReputationStatus} from '../store/reputation.ts';
 import type {RefusalReason as SubmissionRefusal} from '../submission/submit.ts';
-import type {MailboxFigures} from './inbound.ts';
+
+/** How the polling of the mailbox went since the start. */
+export type MailboxFigures = {
+	/** Whether the mailbox could be read the last time; null: it was not tried yet. */
+	readonly up: boolean | null;
+	readonly taken: number;
+	readonly known: number;
+	readonly failures: number;
+};
 
 /** Where the figures come from that are asked for at each scrape. A gauge is absent where its source fails or answers null. */
 type MetricsSources = {

@@ -4,7 +4,7 @@ import type {DomainCheck} from '../domains/verify-domain.ts';
 import type {ReceivedMail, RefusalReason} from '../inbound/inbound-listener.ts';
 import {shortKey} from '../inbound/take-in.ts';
 import type {Clock} from '../kit/clock.ts';
-import type {MailLog} from '../log/mail-events.ts';
+import type {MailLog} from '../log/maillog.ts';
 import {isLogInRefusal} from '../mail/outcome.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
 import type {QueueKey} from '../mail/route.ts';

@@ -1,15 +1,14 @@
+import {execFile} from 'node:child_process';
 import process from 'node:process';
 import {isatty} from 'node:tty';
 import type {Logger} from 'pino';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment} from '../config/process-env.ts';
-import {type LoadedSettings, reloadSettings, type Settings} from '../config/settings.ts';
-import {showRunning} from '../config/show.ts';
+import {type LoadedSettings, reloadSettings, type Settings, showRunning} from '../config/settings.ts';
 import {type Held, openData} from '../data-folder/open.ts';
 import {keepHeapSmall} from '../kit/memory.ts';
 import {createLog} from '../log/log.ts';
 import {type Daemon, startDaemon} from './daemon.ts';
-import {createNotify} from './notify.ts';
 import {exitSeconds, killIfStuck} from './store-faults.ts';
 
 export type RunOptions = {
@@ -207,4 +206,60 @@ function asConfigError(error: unknown, {httpListen, adminListen, inboundListen, 
 		default:
 			return error;
 	}
+}
+
+/** Notifies systemd of the daemon's state (sd_notify(3)); does nothing where systemd did not ask. */
+type Notify = {
+	readonly ready: () => Promise<void>;
+	/** One line that `systemctl status` shows. */
+	readonly status: (text: string) => Promise<void>;
+	/** To be followed by `ready` once done. */
+	readonly reloading: () => Promise<void>;
+	readonly stopping: () => Promise<void>;
+	/** The watchdog's ping. */
+	readonly alive: () => Promise<void>;
+	/** How often to ping, milliseconds: half of what systemd allows; null: it does not watch. */
+	readonly watchdogMs: number | null;
+};
+
+type NotifyInput = {
+	/** NOTIFY_SOCKET and WATCHDOG_USEC are read; the child gets that socket and PATH, none of our secrets. */
+	readonly env: Readonly<Record<string, string | undefined>>;
+	readonly warn: (text: string) => void;
+	readonly binary?: string;
+};
+
+const longestCall = 5000;
+
+/** Node has no Unix datagram sockets, so each message is a run of `systemd-notify` (the unit says NotifyAccess=all). */
+export function createNotify({env, warn, binary = 'systemd-notify'}: NotifyInput): Notify {
+	let warned = false;
+	const childEnv: NodeJS.ProcessEnv = {PATH: env.PATH, NOTIFY_SOCKET: env.NOTIFY_SOCKET};
+
+	function send(assignment: string): Promise<void> {
+		if (!env.NOTIFY_SOCKET) {
+			return Promise.resolve();
+		}
+
+		return new Promise(resolve => {
+			execFile(binary, [assignment], {env: childEnv, timeout: longestCall}, error => {
+				if (error && !warned) {
+					warned = true;
+					warn(`systemd cannot be notified: ${binary} failed (${error.message.trim()})`);
+				}
+
+				resolve();
+			});
+		});
+	}
+
+	const watchdogMs = Math.floor(Number(env.WATCHDOG_USEC ?? 0) / 2000);
+	return {
+		ready: () => send('READY=1'),
+		status: text => send(`STATUS=${text.replace(/\s+/g, ' ')}`),
+		reloading: () => send('RELOADING=1'),
+		stopping: () => send('STOPPING=1'),
+		alive: () => send('WATCHDOG=1'),
+		watchdogMs: env.NOTIFY_SOCKET && watchdogMs > 0 ? watchdogMs : null,
+	};
 }

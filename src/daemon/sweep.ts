@@ -22,7 +22,7 @@ import {findAbandoned} from '../store/webhooks.ts';
 import {sessionLimits} from '../users/sessions.ts';
 
 /** Removes what is too old of one kind, bit by bit. */
-export type SweepTask = {
+type SweepTask = {
 	readonly name: string;
 	/** Begins at the oldest; the step that it answers removes a bit and says whether there may be more. */
 	readonly begin: () => () => Promise<boolean>;

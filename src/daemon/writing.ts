@@ -4,7 +4,7 @@ import {storeFile} from '../data-folder/open.ts';
 import {threadLimits} from '../kit/memory.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {createWriterThread} from '../store/engine/writer-thread.ts';
-import type {WriterData, WriterLive, WriterNews} from '../threads/writer.ts';
+import type {WriterData, WriterLive, WriterNews} from '../threads/store-writer.ts';
 import type {Context} from './context.ts';
 
 /** How the daemon writes: `writer` takes the place of the store's own. */
@@ -34,7 +34,7 @@ export function createWriting({
 	const thread = createWriterThread<WriterLive, WriterNews>({
 		own: store.writer,
 		spawn: ended =>
-			new Worker(new URL('../threads/writer.js', import.meta.url), {
+			new Worker(new URL('../threads/store-writer.js', import.meta.url), {
 				workerData: {
 					file: storeFile(settings.dataDir),
 					time: store.clock.memory,

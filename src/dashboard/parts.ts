@@ -1,6 +1,5 @@
 import type {ApiParts} from '../api/api-parts.ts';
-import type {LiveSettings, Settings} from '../config/settings.ts';
-import type {RunningSetting} from '../config/show.ts';
+import type {LiveSettings, RunningSetting, Settings} from '../config/settings.ts';
 import type {RecentLines} from '../log/recent.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {OwnRetry} from '../mail/retry.ts';

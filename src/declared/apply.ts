@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {addEndpoint, changeEndpoint, removeEndpoint, setEndpointActive} from '../admin/webhooks.ts';
 import {changeWorkspace, createWorkspace, type WorkspaceInput} from '../admin/workspaces.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
-import {maskPasswords} from '../config/urls.ts';
+import {maskPasswords} from '../config/parsers.ts';
 import {addDomain, removeDomain} from '../domains/domains.ts';
 import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from '../domains/senders.ts';
 import type {ActTools} from '../mail/operator.ts';

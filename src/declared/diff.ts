@@ -1,4 +1,4 @@
-import {maskPasswords} from '../config/urls.ts';
+import {maskPasswords} from '../config/parsers.ts';
 import {
 	domainOf,
 	identityOf,

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {maskPasswords} from '../config/urls.ts';
+import {maskPasswords} from '../config/parsers.ts';
 import {groupBy} from '../kit/group-by.ts';
 import type {Scope} from '../mail/api-key.ts';
 import {readBranding} from '../mail/branding.ts';

@@ -1,9 +1,9 @@
 import {randomBytes} from 'node:crypto';
 import {existsSync} from 'node:fs';
-import {extraCa} from '../config/ca.ts';
 import {linkBase} from '../config/derive.ts';
 import {secretsFile} from '../config/secrets-file.ts';
 import type {Settings} from '../config/settings.ts';
+import {extraCa} from '../config/settings.ts';
 import {type DaemonFile, liveDaemon} from '../data-folder/daemon-file.ts';
 import {secretsOf} from '../data-folder/ensure-secrets.ts';
 import {Families, findMxHosts} from '../deliver/find-hosts.ts';

@@ -1,7 +1,7 @@
 import {constants} from 'node:fs';
 import {access} from 'node:fs/promises';
 import {join} from 'node:path';
-import type {BounceMailbox} from '../config/urls.ts';
+import type {BounceMailbox} from '../config/parsers.ts';
 import {Dialogue} from '../deliver/dialogue.ts';
 import {SmtpConnection} from '../deliver/smtp-connection.ts';
 import type {OpenSources} from '../domains/check-records.ts';

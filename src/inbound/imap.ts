@@ -1,6 +1,6 @@
 import {rootCertificates} from 'node:tls';
 import type {ImapFlow, ImapFlowError} from 'imapflow';
-import type {BounceMailbox} from '../config/urls.ts';
+import type {BounceMailbox} from '../config/parsers.ts';
 import {unprintable} from '../kit/unprintable.ts';
 import {withoutAdvice} from '../mail/tls-result.ts';
 import {conceal} from '../net/credentials.ts';

@@ -1,6 +1,6 @@
 import {type FSWatcher, watch as watchFolder} from 'node:fs';
 import {join} from 'node:path';
-import type {BounceMailbox} from '../config/urls.ts';
+import type {BounceMailbox} from '../config/parsers.ts';
 import {inTime} from '../kit/in-time.ts';
 import type {FoundMail} from './found-mail.ts';
 import {

@@ -8,7 +8,7 @@ import {inSource} from './source-places.ts';
 
 type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal';
 
-export type LogInput = {
+type LogInput = {
 	readonly level: LogLevel;
 	readonly format: 'json' | 'pretty';
 	/** Colours for `pretty`; only a terminal gets them. */

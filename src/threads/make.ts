@@ -8,11 +8,11 @@ import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';
 import {rewrite} from '../links/rewrite.ts';
 import {submittedSource} from '../mail/message.ts';
+import {isUnder} from '../net/host-name.ts';
 import type {MakeJob, MakeResult} from '../queue/renderers.ts';
 import {chooseVariant, mailLocale} from '../render/locale.ts';
 import type {Renderer, RenderVariant} from '../render/render.ts';
 import {decodeWords} from '../report/decode.ts';
-import {cfblAddressOf, domainOf, type FeedbackAddresses, feedbackIdOf} from './feedback.ts';
 
 export type MakeOptions = {
 	readonly links: Links;
@@ -34,7 +34,7 @@ export type Variant = RenderVariant & {readonly locale: string | null};
 /** What a maker looks up by name before it makes a job. */
 export type Ingredients = {readonly variants: readonly Variant[]; readonly signing: readonly SigningKey[]};
 
-export type Make = (job: MakeJob, ingredients: Ingredients, renderMs?: number) => MakeResult;
+type Make = (job: MakeJob, ingredients: Ingredients, renderMs?: number) => MakeResult;
 
 /** Renders, composes and signs one copy. Everything but the signature's time is the same at every try. */
 export function createMake({links, renderer, tokenLifetimeMs, listening, senderId, cfbl, clock}: MakeOptions): Make {
@@ -118,4 +118,37 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 		const {subject} = letter;
 		return {ok: true, made: {mail, subject, envelopeFrom, ref, firstLink, smtputf8: needsSmtputf8(letter)}};
 	};
+}
+
+/** Mail that refers to no topic. */
+const plainStream = 'transactional';
+
+/**
+ * The value of Feedback-ID, by which Gmail counts complaints: template, workspace, topic, and who sends (at the right).
+ * Nothing in it identifies a recipient (R3.20).
+ */
+export function feedbackIdOf({templateId, workspaceId, topicCode}: MakeJob, senderId: string): string {
+	return [templateId, workspaceId, topicCode ?? plainStream, senderId].join(':');
+}
+
+/** Where feedback reports may be sent. */
+export type FeedbackAddresses = {
+	/** MAILCTL_FEEDBACK_ADDRESS. */
+	readonly own: string;
+	/** Whether `fbl@` at each return-path domain is answered. */
+	readonly listening: boolean;
+};
+
+/**
+ * The CFBL-Address of a recipient's mail: the first with the sender's domain or one under it, so that the sender's signature covers it
+ * (RFC 9477 §3.1); null: none is.
+ */
+export function cfblAddressOf({from, returnPathDomain}: MakeJob, {own, listening}: FeedbackAddresses): string | null {
+	const addresses = listening ? [own, `fbl@${returnPathDomain}`] : [own];
+	return addresses.find(address => isUnder(domainOf(address), domainOf(from))) ?? null;
+}
+
+/** What stands after the `@`. */
+function domainOf(address: string): string {
+	return address.slice(address.lastIndexOf('@') + 1);
 }

@@ -18,7 +18,7 @@ import {
 	type ToRenderer,
 } from '../queue/renderers.ts';
 import {createRenderer} from '../render/render.ts';
-import type {FeedbackAddresses} from './feedback.ts';
+import type {FeedbackAddresses} from './make.ts';
 import {createMake, type Ingredients, type Variant} from './make.ts';
 
 /** What a maker thread is started with. */

@@ -2,7 +2,7 @@ import type {Socket} from 'node:net';
 import {type SecureContext, TLSSocket} from 'node:tls';
 import {Client} from 'undici';
 import {type CheckedHost, connectPinned} from '../net/pinned-connection.ts';
-import {PostFault} from './fault.ts';
+import {PostFault} from './post-fault.ts';
 
 /** An open connection, for one request at a time. */
 export type Connection = {

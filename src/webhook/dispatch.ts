@@ -8,7 +8,7 @@ import {createEndpointQueues, type EndpointQueuesOptions, type Moment, type Perm
 import type {PostEnd} from './post.ts';
 import {type Attempted, endsOf, type Turn, type Turned} from './turn.ts';
 
-export type DispatcherOptions = EndpointQueuesOptions &
+type DispatcherOptions = EndpointQueuesOptions &
 	HeldClaimsOptions<unknown> & {
 		readonly writer: Writer;
 		readonly turnWrite: GroupWrite<Turn, Turned>;
@@ -230,5 +230,3 @@ export function createDispatcher(options: DispatcherOptions) {
 		},
 	};
 }
-
-export type Dispatcher = ReturnType<typeof createDispatcher>;

@@ -1,5 +1,5 @@
-import type {Settings} from '../../src/bench/daemon.ts';
 import type {Sink} from '../../src/bench/sink.ts';
+import type {Settings} from '../../src/bench/throw-away.ts';
 import type {Workload} from '../../src/bench/workload.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 import {freePort} from '../helpers/free-port.ts';

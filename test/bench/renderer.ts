@@ -7,7 +7,7 @@ import {pooledRandom} from '../../src/mail/ids.ts';
 import type {MakeJob} from '../../src/queue/renderers.ts';
 import {compileVariant, type VariantSource} from '../../src/render/compile.ts';
 import {createRenderer} from '../../src/render/render.ts';
-import {createMake, type Make} from '../../src/threads/make.ts';
+import {createMake} from '../../src/threads/make.ts';
 import {itemReceipt, receipt} from './receipts.ts';
 
 // CPU time of making one mail, all threads of V8 included: `node dist/test/bench/renderer.js [--mails N] [--rounds N] [--only NAME]`.
@@ -27,7 +27,7 @@ const signing = (['rsa', 'ed25519'] as const).map(kind =>
 	}),
 );
 
-async function rendererOf(source: VariantSource): Promise<(job: MakeJob) => ReturnType<Make>> {
+async function rendererOf(source: VariantSource): Promise<(job: MakeJob) => ReturnType<ReturnType<typeof createMake>>> {
 	const compiled = await compileVariant(source);
 	if (!compiled.ok) {
 		throw new Error(JSON.stringify(compiled.violations));

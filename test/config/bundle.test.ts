@@ -38,7 +38,7 @@ test('the bundle has every thread that the program starts, and the licence of ea
 		'threads/smtp-worker',
 		'threads/reader',
 		'threads/poster',
-		'threads/writer',
+		'threads/store-writer',
 		'render/compile-worker',
 	]) {
 		t.true(existsSync(`${folder}/${thread}.js`), thread);

@@ -1,23 +1,31 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {cidr, dnsServer, listen, listenOrOff, sourceAddress} from '../../src/config/addresses.ts';
-import {rateLimit, retrySchedule, smtpTimeouts, webhookConcurrency} from '../../src/config/delivery-values.ts';
 import {
 	boolean,
+	bounceMailbox,
 	choice,
+	cidr,
 	count,
+	databaseUrl,
+	dnsServer,
 	domain,
 	duration,
 	key256,
 	list,
+	listen,
+	listenOrOff,
 	mailAddress,
 	type Parser,
 	path,
+	publicUrl,
+	rateLimit,
+	retrySchedule,
+	smtpTimeouts,
+	sourceAddress,
+	webhookConcurrency,
 	wordSet,
 } from '../../src/config/parsers.ts';
-import {reputationLimits, senderId} from '../../src/config/table/reports.ts';
 import {settingKeys, table} from '../../src/config/table.ts';
-import {bounceMailbox, databaseUrl, publicUrl} from '../../src/config/urls.ts';
 
 const imap = {
 	kind: 'imap',
@@ -106,7 +114,7 @@ const cases: Record<string, {parser: Parser<unknown>; rows: Array<[string, unkno
 		],
 	},
 	reputationLimits: {
-		parser: reputationLimits,
+		parser: table.reputation.parse,
 		rows: [
 			['off', null],
 			[
@@ -126,7 +134,7 @@ const cases: Record<string, {parser: Parser<unknown>; rows: Array<[string, unkno
 		],
 	},
 	senderId: {
-		parser: senderId,
+		parser: table.senderId.parse,
 		rows: [
 			['shop1', 'shop1'],
 			['a'.repeat(15), 'a'.repeat(15)],

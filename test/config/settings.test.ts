@@ -4,8 +4,7 @@ import {join} from 'node:path';
 import process from 'node:process';
 import test from 'ava';
 import {linkBase, listenUrl, localUrl} from '../../src/config/derive.ts';
-import {loadSettings, reloadSettings, type SettingsInput} from '../../src/config/settings.ts';
-import {showRunning, showSettings} from '../../src/config/show.ts';
+import {loadSettings, reloadSettings, showRunning, showSettings} from '../../src/config/settings.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
 
 function folder(file?: string, mode = 0o600): string {
@@ -18,7 +17,7 @@ function folder(file?: string, mode = 0o600): string {
 	return path;
 }
 
-function load(env: Record<string, string> = {}, input: Partial<SettingsInput> = {}) {
+function load(env: Record<string, string> = {}, input: Partial<Parameters<typeof loadSettings>[0]> = {}) {
 	return loadSettings({env, cwd: '/nonexistent', hostname: 'mail.example.com', cpus: 4, ...input});
 }
 

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createArrivalNotices, readArrivalNotice} from '../../src/daemon/arrivals.ts';
+import {createArrivalNotices, readArrivalNotice} from '../../src/daemon/peers.ts';
 import type {QueueKey} from '../../src/mail/route.ts';
 import {openStore} from '../../src/store/store.ts';
 import {engines, newLocation} from '../helpers/databases.ts';

@@ -3,7 +3,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import process from 'node:process';
 import test from 'ava';
-import {createNotify} from '../../src/daemon/notify.ts';
+import {createNotify} from '../../src/daemon/run.ts';
 
 /** A stand-in for systemd-notify that writes down how it was called. */
 function recorder(exitCode = 0) {

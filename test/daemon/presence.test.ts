@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {Knex} from 'knex';
-import {createPresence} from '../../src/daemon/presence.ts';
+import {createPresence} from '../../src/daemon/peers.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';

@@ -1,9 +1,11 @@
 import test from 'ava';
-import {type SweepTask, startSweep} from '../../src/daemon/sweep.ts';
+import {startSweep} from '../../src/daemon/sweep.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 /** A task that has so much to do in each sweep. */
+type SweepTask = Parameters<typeof startSweep>[0]['tasks'][number];
+
 function countingTask(name: string, steps: number): {task: SweepTask; done: number[]} {
 	const done: number[] = [];
 	const task: SweepTask = {

@@ -14,7 +14,7 @@ import {createFailureLimit, createRateLimits} from '../../src/api/rate-limit.ts'
 import {apiRoutes, createApi} from '../../src/api/server.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {createRecipientMails} from '../../src/daemon/recipient-mails.ts';
-import {postExample} from '../../src/daemon/webhooks.ts';
+import {postExample} from '../../src/daemon/webhook-posting.ts';
 import {openRecordSources} from '../../src/dns/resolver.ts';
 import {publicRoutes} from '../../src/hosted/public-routes.ts';
 import {createCollector} from '../../src/hosted/tracking.ts';
@@ -28,7 +28,7 @@ import type {EventWriter} from '../../src/outcome/outbox.ts';
 import {findKey, noteKeyUse} from '../../src/store/api-keys.ts';
 import {sharePart} from '../../src/store/nodes.ts';
 import type {Store} from '../../src/store/store.ts';
-import {createGuard} from '../../src/webhook/guard.ts';
+import {createGuard} from '../../src/webhook/address-guard.ts';
 import {type ApiDocument, createAnswerCheck} from './described.ts';
 import {testKeys, testVault} from './tools.ts';
 import {addKey, addWorkspace, newId, type Workspace} from './workspace.ts';

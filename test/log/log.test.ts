@@ -4,12 +4,12 @@ import {text} from 'node:stream/consumers';
 import {pathToFileURL} from 'node:url';
 import test from 'ava';
 import fc from 'fast-check';
-import {createLog, type LogInput} from '../../src/log/log.ts';
+import {createLog} from '../../src/log/log.ts';
 import {createMailLog} from '../../src/log/maillog.ts';
 import {prettyLine} from '../../src/log/pretty.ts';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 
-function capture(input: Partial<LogInput> = {}) {
+function capture(input: Partial<Parameters<typeof createLog>[0]> = {}) {
 	const lines: string[] = [];
 	const destination = {
 		write(line: string) {

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {retrySchedule} from '../../src/config/delivery-values.ts';
+import {retrySchedule} from '../../src/config/parsers.ts';
 import {table} from '../../src/config/table.ts';
 import {endOfLife, nextAttempt, noOwnRetry, type Retry, type RetrySchedule, retryOf} from '../../src/mail/retry.ts';
 

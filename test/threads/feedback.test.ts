@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import type {MakeJob} from '../../src/queue/renderers.ts';
-import {cfblAddressOf, feedbackIdOf} from '../../src/threads/feedback.ts';
+import {cfblAddressOf, feedbackIdOf} from '../../src/threads/make.ts';
 
 const job = {
 	templateId: 'tpl_01jxa',

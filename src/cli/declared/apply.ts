@@ -1,5 +1,5 @@
 import type {Command} from 'commander';
-import {guardOf} from '../../daemon/webhooks.ts';
+import {guardOf} from '../../daemon/webhook-posting.ts';
 import {type Made, perform, withKnownRoute} from '../../declared/apply.ts';
 import {type Change, differences} from '../../declared/diff.ts';
 import {documentVersion, type WantedWorkspace} from '../../declared/document.ts';
@@ -8,7 +8,7 @@ import {declared, readState} from '../../declared/state.ts';
 import {utf8Text} from '../../kit/octets.ts';
 import {storeTime} from '../../kit/time.ts';
 import {findWorkspaceByName, listWorkspaces} from '../../store/workspaces.ts';
-import {createGuard} from '../../webhook/guard.ts';
+import {createGuard} from '../../webhook/address-guard.ts';
 import {CliError} from '../fault.ts';
 import {readInput} from '../files.ts';
 import {example, yesOption} from '../program.ts';

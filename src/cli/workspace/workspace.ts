@@ -9,7 +9,7 @@ import {
 	type WorkspaceInput,
 } from '../../admin/workspaces.ts';
 import {isMailable} from '../../config/derive.ts';
-import {maskPasswords} from '../../config/urls.ts';
+import {maskPasswords} from '../../config/parsers.ts';
 import {openDataDir} from '../../data-folder/data-dir.ts';
 import {writeUsedWorkspace} from '../../data-folder/used-workspace.ts';
 import {settingsOf} from '../../declared/state.ts';

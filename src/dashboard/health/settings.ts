@@ -1,4 +1,4 @@
-import type {RunningSetting} from '../../config/show.ts';
+import type {RunningSetting} from '../../config/settings.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {searchForm} from '../lists.ts';
 import {badge, chips, code, table} from '../markup.ts';

@@ -1,7 +1,7 @@
 import {type Html, html} from '../../hosted/html.ts';
 import {type WebhookEventType, webhookEventTypes} from '../../mail/event.ts';
 import type {Endpoint} from '../../store/webhooks.ts';
-import type {Guard} from '../../webhook/guard.ts';
+import type {Guard} from '../../webhook/address-guard.ts';
 import {act, input, join} from '../markup.ts';
 
 type EndpointFields = Pick<Endpoint, 'url' | 'events'>;

@@ -1,6 +1,6 @@
 import {Worker} from 'node:worker_threads';
-import {webhookCa} from '../config/ca.ts';
 import type {Settings} from '../config/settings.ts';
+import {webhookCa} from '../config/settings.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {storeTime} from '../kit/time.ts';
 import type {NewId} from '../mail/ids.ts';
@@ -10,15 +10,15 @@ import type {Vault} from '../store/sealed.ts';
 import {type ClaimedDelivery, deliveryClaims, readDueEndpoints, readEndpointWork} from '../store/webhook-queue.ts';
 import {type Endpoint, hasEndpoints, purgeEndpoints} from '../store/webhooks.ts';
 import type {PosterData} from '../threads/poster.ts';
-import {createPosting, type Posting} from '../threads/posting.ts';
+import type {GuardOptions} from '../webhook/address-guard.ts';
 import {createDispatcher} from '../webhook/dispatch.ts';
-import type {GuardOptions} from '../webhook/guard.ts';
 import type {PostEnd} from '../webhook/post.ts';
+import {createPosting, type Posting} from '../webhook/post.ts';
 import {createPostThread} from '../webhook/post-thread.ts';
 import {type Signing, signingAt} from '../webhook/sign.ts';
 import {createTurnWrite} from '../webhook/turn.ts';
-import {watchArrivals} from './arrivals.ts';
 import type {Context} from './context.ts';
+import {watchArrivals} from './peers.ts';
 
 /** How often it is looked for events that another node wrote, milliseconds. */
 const arrivalsMs = 1000;

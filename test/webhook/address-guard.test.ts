@@ -1,7 +1,7 @@
 import {readFileSync} from 'node:fs';
 import test from 'ava';
 import fc from 'fast-check';
-import {createGuard, hostOf, refusedPorts} from '../../src/webhook/guard.ts';
+import {createGuard, hostOf, refusedPorts} from '../../src/webhook/address-guard.ts';
 import {refusedUrls} from '../helpers/refused-urls.ts';
 
 const guard = createGuard({allowCidrs: [], takesLocal: false});

@@ -1,0 +1,321 @@
+import {isIP} from 'node:net';
+import {parseTime} from '../kit/time.ts';
+import {defaultReputationLimits, type ReputationLevel, type ReputationLimits} from '../mail/reputation.ts';
+import {defaultTarget, type WarmUp} from '../pace/warm-up.ts';
+import {
+	allowed,
+	boolean,
+	bounceMailbox,
+	choice,
+	count,
+	dnsServer,
+	domain,
+	duration,
+	list,
+	listenOrOff,
+	mailAddress,
+	maskPassword,
+	maskPasswords,
+	type Parser,
+	path,
+	relays,
+	retrySchedule,
+	size,
+	smtpTimeouts,
+	sourceAddress,
+	value,
+} from './parsers.ts';
+import {optional, optionalList, setting} from './setting.ts';
+
+/** How mail goes out: the route, the workers, the tries, TLS. */
+export const delivery = {
+	hostname: setting(
+		'MAILCTL_HOSTNAME',
+		// A machine's name may be unknown to DNS; `localhost` then makes direct delivery ask for a better one.
+		{from: ({hostname}) => (domain(hostname, '').ok ? hostname : 'localhost'), shown: "the machine's"},
+		domain,
+		'Name given in EHLO; its address should resolve back to it.',
+	),
+	delivery: setting(
+		'MAILCTL_DELIVERY',
+		'capture',
+		choice(['capture', 'mx', 'relay']),
+		'`capture` writes .eml files and delivers nowhere, `mx` delivers to the recipients’ mail servers, `relay` to a smarthost.',
+	),
+	relays: optionalList(
+		'MAILCTL_RELAY_URL',
+		'–',
+		relays,
+		'`smtp://[user:password@]host[:port][?tls=required|opportunistic|unverified|none]` or `smtps://…`, user and password percent-encoded; several, between commas, are tried in order. Port: 587 with a password, else 25, smtps 465. `tls` is `required` (verified) with a password, else `opportunistic`; a password goes unencrypted only with `tls=none` to loopback.',
+		{mask: maskPasswords},
+	),
+	relayAcceptMeans: setting(
+		'MAILCTL_RELAY_ACCEPT_MEANS',
+		'sent',
+		choice(['sent', 'delivered']),
+		'Status of a message that the smarthost took; `delivered` treats its 250 as final.',
+	),
+	dnsServers: optionalList(
+		'MAILCTL_DNS_SERVERS',
+		"the system's",
+		list(dnsServer),
+		'`ip[:port]` list for MX, TLSA, TXT and webhook host look-ups.',
+	),
+	mxPort: setting(
+		'MAILCTL_MX_PORT',
+		'25',
+		count(1, 65_535),
+		'Port of the recipients’ mail servers; another one is for a lab.',
+	),
+	ipv6: setting(
+		'MAILCTL_IPV6',
+		'true',
+		boolean,
+		'Whether mail may leave by IPv6; it does where this machine has a public IPv6 address with a name in DNS.',
+	),
+	allowPrivateMx: setting(
+		'MAILCTL_ALLOW_PRIVATE_MX',
+		'false',
+		boolean,
+		'For a lab: deliver to loopback and private addresses.',
+	),
+	mtaSts: setting('MAILCTL_MTA_STS', 'true', boolean, 'Obey the recipients’ MTA-STS policies (RFC 8461).'),
+	mtaStsPort: setting(
+		'MAILCTL_MTA_STS_PORT',
+		'443',
+		count(1, 65_535),
+		'HTTPS port of MTA-STS policies; another one is for a lab.',
+	),
+	dane: setting(
+		'MAILCTL_DANE',
+		'false',
+		boolean,
+		'Obey TLSA records (RFC 7672); needs a validating resolver in MAILCTL_DNS_SERVERS.',
+	),
+	renderers: setting(
+		'MAILCTL_MAKERS',
+		{from: ({cpus}) => String(cpus), shown: 'number of cores'},
+		count(1, 256),
+		'Worker threads that render, compose and sign.',
+	),
+	senders: setting('MAILCTL_SENDERS', '1', count(1, 64), 'Worker threads that hold SMTP sessions.'),
+	maxSessions: setting('MAILCTL_MAX_SESSIONS', '64', count(1, 10_000), 'Outbound SMTP sessions at once, this process.'),
+	destinationsFile: optional(
+		'MAILCTL_DESTINATIONS_FILE',
+		'`config/destinations.json`, as shipped',
+		path,
+		'JSON file with the pacing per MX suffix or domain, merged over the shipped one (docs/reference/pacing.md); SIGHUP reads it again.',
+		{live: true},
+	),
+	retrySchedule: setting(
+		'MAILCTL_RETRY_SCHEDULE',
+		'1m,5m,10m,20m,40m,90m,3h,4h*',
+		retrySchedule,
+		'Waits after the 1st, 2nd … failed try, ±10 %; a `*` at the end repeats the last wait until the queue lifetime, without it the recipient is given up when the list is used up.',
+		{live: true},
+	),
+	queueLifetime: setting(
+		'MAILCTL_QUEUE_LIFETIME',
+		'4d',
+		duration(1),
+		'How long after acceptance a copy is still tried; a workspace may have its own.',
+		{live: true},
+	),
+	attemptDeadline: setting(
+		'MAILCTL_ATTEMPT_DEADLINE',
+		'20m',
+		duration(1),
+		'Longest time of a whole attempt, all hosts.',
+	),
+	smtpTimeouts: setting(
+		'MAILCTL_SMTP_TIMEOUTS',
+		'connect=30s,greeting=5m,ehlo=5m,starttls=60s,mail=5m,rcpt=5m,data=2m,block=3m,dot=10m,rset=20s,quit=5s',
+		smtpTimeouts,
+		'Longest wait at each step of an SMTP session; any subset may be given.',
+	),
+};
+
+/** Source addresses that go by one name. */
+type SourcePool = {readonly name: string; readonly addresses: readonly string[]};
+
+/** Words that mean something else where a pool is named. */
+const reserved = ['none', 'default'];
+
+/** `name=ip+ip`. */
+const sourcePool: Parser<SourcePool> = text => {
+	const [name = '', list = '', ...rest] = text.split('=');
+	const addresses = list.split('+');
+	const isName = /^[a-z0-9][a-z0-9_-]{0,31}$/.test(name) && !reserved.includes(name);
+	return isName && rest.length === 0 && addresses.every(address => isIP(address) !== 0)
+		? value({name, addresses: [...new Set(addresses)]})
+		: allowed('use name=ip+ip, the name in small letters, digits, - and _');
+};
+
+/** `ip=2026-11-01` or `ip=2026-11-01/target`. */
+const warmUp: Parser<WarmUp> = text => {
+	const [, address = '', start = '', digits] = /^([^=]*)=(\d{4}-\d\d-\d\d)(?:\/(\d{1,9}))?$/.exec(text) ?? [];
+	const target = digits === undefined ? defaultTarget : Number(digits);
+	return isIP(address) !== 0 && parseTime(start) !== undefined && target > 0
+		? value({address, start, target})
+		: allowed('use ip=date or ip=date/target, such as 192.0.2.1=2026-11-01/20000');
+};
+
+/** From which addresses mail goes out. */
+export const sources = {
+	sourceAddresses: optionalList(
+		'MAILCTL_SOURCE_ADDRESSES',
+		'–',
+		list(sourceAddress),
+		'`ip[=ehlo.name]` list of addresses for outgoing connections.',
+	),
+	sourcePools: optionalList(
+		'MAILCTL_SOURCE_POOLS',
+		'–',
+		list(sourcePool),
+		'Names for some of MAILCTL_SOURCE_ADDRESSES, `otp=192.0.2.1+2001:db8::1,bulk=192.0.2.2`; a workspace sends from its pool, without one from all.',
+	),
+	warmUps: optionalList(
+		'MAILCTL_WARM_UP',
+		'–',
+		list(warmUp),
+		'Addresses of MAILCTL_SOURCE_ADDRESSES that are new, and the UTC day they begin: `192.0.2.1=2026-11-01[/target]`. Each sends a little more every day to each provider (docs/reference/pacing.md), what is over goes to MAILCTL_RELAY_URL, or waits.',
+	),
+};
+
+/** What a client may bring in an hour. */
+type InboundAllowance = {readonly mails: number; readonly bytes: number};
+
+/** `1000/200MiB`: mails, and octets of all of them. */
+const inboundAllowance: Parser<InboundAllowance> = (text, cwd) => {
+	const [mails, bytes, ...rest] = text.split('/');
+	const most = count(1, 1_000_000_000)(mails ?? '', cwd);
+	const octets = size(1)(bytes ?? '', cwd);
+	return most.ok && octets.ok && rest.length === 0
+		? value({mails: most.value, bytes: octets.value})
+		: allowed('use mails/size such as 1000/200MiB, neither of them 0');
+};
+
+const use = 'use warn=5%/0.1%,pause=10%/0.5% (bounces/complaints), either or both, none of warn above pause, or off';
+
+/** `warn=5%/0.1%,pause=10%/0.5%`: any subset; `off` is null. */
+const reputationLimits: Parser<ReputationLimits | null> = text => {
+	if (text === 'off') {
+		return value(null);
+	}
+
+	const limits: Record<keyof ReputationLimits, ReputationLevel> = {...defaultReputationLimits};
+	for (const part of text.split(',')) {
+		const [, name, bounces, complaints] = /^(warn|pause)=([\d.]+)%\/([\d.]+)%$/.exec(part.trim()) ?? [];
+		const level = {bounces: share(bounces), complaints: share(complaints)};
+		if (name === undefined || Number.isNaN(level.bounces + level.complaints)) {
+			return allowed(use);
+		}
+		limits[name as keyof ReputationLimits] = level;
+	}
+
+	const {warn, pause} = limits;
+	return warn.bounces <= pause.bounces && warn.complaints <= pause.complaints ? value(limits) : allowed(use);
+};
+
+/** The sender's id in Feedback-ID: Gmail takes 5 to 15 characters. */
+const senderId: Parser<string> = text =>
+	/^[0-9A-Za-z]{5,15}$/.test(text) ? value(text) : allowed('use 5 to 15 letters and digits');
+
+/** More than nothing, at most all, with up to three decimals. */
+function share(percent = ''): number {
+	const number = /^\d{1,3}(\.\d{1,3})?$/.test(percent) ? Number(percent) : Number.NaN;
+	return number > 0 && number <= 100 ? number / 100 : Number.NaN;
+}
+
+const second = 1000;
+
+/** What comes back: bounces, complaints, clicks, and what follows for a workspace. */
+export const reports = {
+	inboundListen: setting(
+		'MAILCTL_INBOUND_LISTEN',
+		'off',
+		listenOrOff,
+		'SMTP listener for bounces and feedback, such as `0.0.0.0:25`.',
+	),
+	inboundTlsCert: optional(
+		'MAILCTL_INBOUND_TLS_CERT',
+		'–',
+		path,
+		'PEM file with the certificate chain of the SMTP listener; without it no STARTTLS is offered.',
+	),
+	inboundTlsKey: optional(
+		'MAILCTL_INBOUND_TLS_KEY',
+		'–',
+		path,
+		'PEM file with the private key of MAILCTL_INBOUND_TLS_CERT.',
+	),
+	inboundAllowance: setting(
+		'MAILCTL_INBOUND_ALLOWANCE',
+		'1000/200MiB',
+		inboundAllowance,
+		'Mails and octets that a client (an IPv4 address, an IPv6 /64) may bring the SMTP listener in an hour without proving them by a token; ten times as much in all (docs/guide/inbound.md).',
+	),
+	returnPathDomain: optional(
+		'MAILCTL_RETURN_PATH_DOMAIN',
+		'`bounces.` + host of MAILCTL_PUBLIC_URL with the listener on, else MAILCTL_HOSTNAME',
+		domain,
+		'Domain of the signed return paths; a sender domain may have its own.',
+	),
+	feedbackAddress: optional(
+		'MAILCTL_FEEDBACK_ADDRESS',
+		'`fbl@` + return-path domain',
+		mailAddress,
+		'Address at which feedback reports (ARF) arrive.',
+	),
+	feedbackReporters: optionalList(
+		'MAILCTL_FEEDBACK_REPORTERS',
+		'–',
+		list(domain),
+		'Domains whose feedback reports count without a token of ours, by the address that they name: those whose DKIM signature they bear (`d=`), such as `arf.mail.yahoo.com`.',
+	),
+	bounceMailbox: optional(
+		'MAILCTL_BOUNCE_MAILBOX',
+		'–',
+		bounceMailbox,
+		'`imaps://user:password@host/INBOX`, `imap://…?tls=starttls|none` or `maildir:/path`: polled for bounces.',
+		{mask: maskPassword},
+	),
+	bounceMailboxInterval: setting(
+		'MAILCTL_BOUNCE_MAILBOX_INTERVAL',
+		'5m',
+		duration(second),
+		'How often the bounce mailbox is polled; IDLE besides.',
+	),
+	bounceRulesFile: optional(
+		'MAILCTL_BOUNCE_RULES_FILE',
+		'`config/bounce-rules.json`, as shipped',
+		path,
+		'JSON file with rules by which refusals are read, before the shipped ones (docs/reference/bounces.md); SIGHUP reads it again.',
+		{live: true},
+	),
+	tokenLifetime: setting(
+		'MAILCTL_TOKEN_LIFETIME',
+		'400d',
+		duration(second),
+		'How long unsubscribe and tracking links work.',
+	),
+	reputation: setting(
+		'MAILCTL_REPUTATION',
+		'warn=5%/0.1%,pause=10%/0.5%',
+		reputationLimits,
+		'Shares of hard bounces/complaints, over 24 hours and 7 days, from which on a workspace is warned of and paused (docs/reference/reputation.md); `off` judges nobody.',
+		{live: true},
+	),
+	senderId: optional(
+		'MAILCTL_SENDER_ID',
+		'made from the return-path domain',
+		senderId,
+		'SenderId of the Feedback-ID field, by which Gmail counts complaints: 5 to 15 letters and digits, the same for good.',
+	),
+	cfbl: setting(
+		'MAILCTL_CFBL',
+		'false',
+		boolean,
+		'Ask for complaints in each mail (CFBL-Address, RFC 9477) where MAILCTL_FEEDBACK_ADDRESS, or with the listener the sender’s return path, is at the sender’s domain or under it.',
+	),
+};
