@@ -1,7 +1,7 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {createSharedClock} from '../kit/clock.ts';
-import {createPosting, type Posting} from '../webhook/post.ts';
 import type {PostJob, PostResult} from '../webhook/post-thread.ts';
+import {createPosting, type Posting} from './posting.ts';
 
 const port = parentPort as NonNullable<typeof parentPort>;
 /** What the thread is started with: how it posts, and the time of the daemon's clock. */

@@ -1,22 +1,11 @@
 import {isIP} from 'node:net';
-import {createSecureContext, rootCertificates} from 'node:tls';
 import {LRUCache} from 'lru-cache';
 import type {Client, Dispatcher} from 'undici';
-import {createResolver} from '../dns/resolver.ts';
 import type {Clock} from '../kit/clock.ts';
 import {inTime} from '../kit/in-time.ts';
 import {bufferOf} from '../kit/octets.ts';
-import {
-	createGuard,
-	createLookUp,
-	type Guard,
-	type GuardOptions,
-	hostOf,
-	type LookUp,
-	portOf,
-} from './address-guard.ts';
+import {type Guard, hostOf, type LookUp, portOf} from './address-guard.ts';
 import type {Connection, Connections, Target} from './connections.ts';
-import {createConnections} from './connections.ts';
 import {type Fault, faultOf, PostFault} from './post-fault.ts';
 import {postHeaders, type Signing} from './sign.ts';
 
@@ -232,46 +221,4 @@ function exchange(
 		};
 		client.dispatch({path, method: 'POST', headers, body: bufferOf(body)}, handler);
 	});
-}
-
-/** How endpoints are posted to, in a form that can be copied to another thread. */
-export type Posting = GuardOptions & {
-	/** Authorities that are trusted in addition to the public ones (PEM). */
-	readonly ca: readonly string[];
-	/** `ip` or `ip:port`; empty: the system's. */
-	readonly dnsServers: readonly string[];
-	/** One attempt in all, milliseconds. */
-	readonly timeoutMs: number;
-	readonly mostIdle: number;
-	readonly userAgent: string;
-};
-
-const idleMs = 15_000;
-const dnsTimeoutMs = 5000;
-
-/** Makes attempts; `close` ends its idle connections. */
-export function createPosting(
-	{ca, allowCidrs, takesLocal, dnsServers, timeoutMs, mostIdle, userAgent}: Posting,
-	clock: Clock,
-): {readonly post: Poster; readonly close: () => void} {
-	const connections = createConnections({
-		// Made once: reading all public certificates again for each connection would cost milliseconds.
-		secureContext: createSecureContext({
-			minVersion: 'TLSv1.2',
-			...(ca.length > 0 && {ca: [...rootCertificates, ...ca]}),
-		}),
-		idleMs,
-		mostIdle,
-	});
-	const resolver = createResolver({servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
-	const lookUp = createLookUp(resolver);
-	const post = createPoster({
-		guard: createGuard({allowCidrs, takesLocal}),
-		lookUp,
-		connections,
-		timeoutMs,
-		userAgent,
-		clock,
-	});
-	return {post, close: connections.close};
 }
