@@ -99,7 +99,7 @@ const enhancedCodes = /(?<![\d.])[45]\.\d{1,3}\.\d{1,3}(?![\d.]\d)/g;
 /** Codes that say nothing: another one is asked first. Exchange wraps the reply of another host in the last two. */
 const emptyCode = /^[45]\.0\.\d+$|^5\.1\.351$|^5\.4\.350$/;
 
-/** What stands before the reply of another host. The last one counts: it stands before the innermost reply. */
+/** Words before the reply of another host. The last ones count: the innermost reply follows them. */
 const introductions = new RegExp(
 	[
 		'\\bsaid:? ', // Postfix, qmail
@@ -129,7 +129,7 @@ function factsOf(evidence: Evidence): Facts[] {
 	const phase = evidence.phase ?? phaseIn(text);
 	const said = innermostReply(text) ?? (evidence.code === null ? firstReply(text) : null);
 	const whole = facts(evidence, text, phase);
-	// Without words the code stands behind them: `The mailbox is full (550 5.1.1)`.
+	// Without words the code follows them: `The mailbox is full (550 5.1.1)`.
 	return said === null || !/\p{L}{3}/u.test(plainText(said)) ? [whole] : [facts(evidence, said, phase, true), whole];
 }
 

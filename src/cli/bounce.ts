@@ -195,7 +195,7 @@ function explainReply(
 	}
 	const read = evidenceOf(reply, phase, mx ?? null);
 	if (!read.ok) {
-		throw new CliError('data', read.fault, read.mend);
+		throw new CliError('data', read.fault, read.fix);
 	}
 	const {code, enhanced, host} = read.evidence;
 	const judgement = classify(read.evidence);

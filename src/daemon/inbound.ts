@@ -11,7 +11,7 @@ import type {FoundMail} from '../inbound/found-mail.ts';
 import {nameOfMailbox, type Round, silenceMs} from '../inbound/imap.ts';
 import type {InboundListener, ReceivedMail} from '../inbound/inbound-listener.ts';
 import {followMailbox, mailboxFault, mailboxOf} from '../inbound/mailboxes.ts';
-import {createReader, createReading, createRecord} from '../inbound/reading.ts';
+import {createReading, createRecord, MailReader} from '../inbound/reading.ts';
 import {readTls} from '../inbound/smtp-listener.ts';
 import {createTakeIn, type Taken} from '../inbound/take-in.ts';
 import {createTrustedReporter} from '../inbound/trusted-reporter.ts';
@@ -53,7 +53,7 @@ export function createInbound(context: Context) {
 		}),
 		clock,
 	});
-	const reader = createReader({
+	const reader = new MailReader({
 		limitMs: readLimitMs,
 		clock,
 		cpu: processCpu,
@@ -68,7 +68,7 @@ export function createInbound(context: Context) {
 		store,
 		node: boot,
 		alone: !store.dialect.isShared,
-		read: reader.read,
+		read: raw => reader.read(raw),
 		async record(cameIn, read, raw) {
 			const effect = await recordReading(cameIn, read, raw);
 			useShare(cameIn, effect);

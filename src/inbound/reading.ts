@@ -199,39 +199,49 @@ const usualRestMs = 60_000;
  * The thread that reads mails, which may be hostile. It starts with the first mail and ends when idle: an idle thread collects
  * no garbage, and kept 60 MB of the mails that it had read.
  */
-export function createReader(options: ReaderOptions) {
-	const work = createForeignWork<Uint8Array, Reading, NewRules>({
-		restMs: usualRestMs,
-		...options,
-		name: 'reader',
-		noun: 'a mail',
-		count: 1,
-		batchSize,
-		mostHeld: batchSize,
-		mostBytes: mostBatchBytes,
-		bytesOf: mail => mail.length,
-	});
+export class MailReader {
+	readonly #work: ReturnType<typeof createForeignWork<Uint8Array, Reading, NewRules>>;
+	readonly #limitMs: number;
 
-	return {
-		/** Rejects with UnreadableError, or with UnfinishedError where it may be tried again. */
-		async read(mail: Uint8Array): Promise<Reading> {
-			const end = await work.do(mail);
-			if (end.ok) {
-				return end.result;
-			}
-			switch (end.why) {
-				case 'spent':
-					throw new UnreadableError(`Reading it took longer than ${options.limitMs} ms or too much memory.`);
-				case 'starved':
-					throw new UnfinishedError('The machine is too busy to read the mail.');
-				case 'stopped':
-					throw new UnfinishedError('The reader was stopped.');
-			}
-		},
-		/** A thread that starts later must be started with them. */
-		classifyBy: (rules: readonly BounceRule[]): void => work.tell({kind: 'rules', rules}),
-		stop: work.stop,
-	};
+	constructor(options: ReaderOptions) {
+		this.#limitMs = options.limitMs;
+		this.#work = createForeignWork({
+			restMs: usualRestMs,
+			...options,
+			name: 'reader',
+			noun: 'a mail',
+			count: 1,
+			batchSize,
+			mostHeld: batchSize,
+			mostBytes: mostBatchBytes,
+			bytesOf: mail => mail.length,
+		});
+	}
+
+	/** Rejects with UnreadableError, or with UnfinishedError if it may be tried again. */
+	async read(mail: Uint8Array): Promise<Reading> {
+		const end = await this.#work.do(mail);
+		if (end.ok) {
+			return end.result;
+		}
+		switch (end.why) {
+			case 'spent':
+				throw new UnreadableError(`Reading it took longer than ${this.#limitMs} ms or too much memory.`);
+			case 'starved':
+				throw new UnfinishedError('The machine is too busy to read the mail.');
+			case 'stopped':
+				throw new UnfinishedError('The reader was stopped.');
+		}
+	}
+
+	/** A thread that starts later must be started with them. */
+	classifyBy(rules: readonly BounceRule[]): void {
+		this.#work.tell({kind: 'rules', rules});
+	}
+
+	stop(): Promise<void> {
+		return this.#work.stop();
+	}
 }
 
 type RecordOptions = {

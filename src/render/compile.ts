@@ -1,6 +1,6 @@
 import type {Liquid} from 'liquidjs';
 import {deepestHtml, longestSource} from './limits.ts';
-import {createEngines} from './liquid-engine.ts';
+import {liquidEngines} from './liquid-engine.ts';
 import {liquidFault, type Shielded, shield, type Violation} from './liquid-source.ts';
 import {compileMjml, type MjmlResult} from './mjml.ts';
 import {nestsTooDeeply, textTemplate} from './text-part.ts';
@@ -37,7 +37,7 @@ const mostViolations = 20;
  * `compileInWorker`.
  */
 export async function compileVariant(source: VariantSource): Promise<CompileResult> {
-	const engines = createEngines();
+	const engines = liquidEngines();
 	const {subject, mjml, html, text} = source;
 	const fields = {subject, mjml, html, text};
 	const unfit = Object.entries(fields).flatMap(([field, value]) => sizeFault(field, value));

@@ -39,7 +39,7 @@ const escapeText = withText(builtin.escape);
 const escapeOnce = withText(builtin.escape_once);
 
 /** The Liquid language of templates. */
-export function createEngines(): Engines {
+export function liquidEngines(): Engines {
 	const html = engine({outputEscape: escapeText as unknown as OutputEscape});
 	// Their results are escaped html already; escaping that again would show `&lt;br /&gt;` to the reader.
 	html.registerFilter('escape', {handler: escapeText, raw: true});

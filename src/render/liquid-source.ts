@@ -31,7 +31,7 @@ export function liquidCount(source: string): number {
 	return source.split(/\{[{%]/).length - 1;
 }
 
-/** What an error of Liquid says and where; without a place of its own it stands at the source's begin. */
+/** What an error of Liquid says and where; without a place of its own it is at the source's begin. */
 export function faultOf(error: unknown): Omit<Violation, 'field'> {
 	const said = error instanceof Error ? error.message : String(error);
 	const message = stackSpent.test(said) ? 'nests too deeply' : shortened(said.replace(/, line:\d+, col:\d+$/, ''));

@@ -5,7 +5,7 @@ import {constantOf, joined, type Pieces} from '../kit/pieces.ts';
 import {withoutControls} from '../kit/unprintable.ts';
 import {limitWork, systemClocks, type WorkClocks} from '../kit/work-limit.ts';
 import {deepestHtml, largestPart, longestSubject, renderTime} from './limits.ts';
-import {createEngines, parseDirect, renderTemplates} from './liquid-engine.ts';
+import {liquidEngines, parseDirect, renderTemplates} from './liquid-engine.ts';
 import {faultOf, liquidCount} from './liquid-source.ts';
 import {nestsTooDeeply, textFromHtml, textPieces, tidyPieces} from './text-part.ts';
 
@@ -72,7 +72,7 @@ export function createRenderer({
 	clocks = systemClocks,
 	strict = false,
 }: RendererOptions = {}): Renderer {
-	const engines = createEngines();
+	const engines = liquidEngines();
 	const cache = new LRUCache<string, Parsed>({maxSize: cachedOctets});
 
 	function parsed({id, subject, html, text}: RenderVariant): Parsed {

@@ -1,4 +1,4 @@
-/** An address and where in the text it stands. */
+/** An address and its place in the text. */
 type FoundAddress = {readonly address: string; readonly start: number; readonly end: number};
 
 const mostAddresses = 200;

@@ -108,7 +108,7 @@ function decodeQuotedPrintable(body: Buffer): Buffer {
 	let length = 0;
 	/** Without the blanks at the end, which count only if something follows them in their line. */
 	let solid = 0;
-	/** The last octet but for blanks is a `=` that stands for nothing: at the end of a line it joins the next one. */
+	/** The last octet but for blanks is a `=` that encodes nothing: at the end of a line it joins the next one. */
 	let joins = false;
 	for (let at = 0; at < body.length; at++) {
 		const octet = body[at] as number;

@@ -121,9 +121,9 @@ function namedElsewhere({mail, returned, human}: Around, diagnostic: string): st
 	const own = fields
 		.filter(({name}) => /^(?:to|from|delivered-to|x-original-to)$/.test(name))
 		.flatMap(({value}) => addressesIn(value));
-	const told = [fieldOf(fields, 'x-failed-recipients') ?? '', diagnostic, human].flatMap(text => addressesIn(text));
+	const named = [fieldOf(fields, 'x-failed-recipients') ?? '', diagnostic, human].flatMap(text => addressesIn(text));
 	const sentTo = returned.flatMap((header: readonly Field[]) => addressesIn(fieldOf(header, 'to') ?? '', 2));
-	return strangersIn(told, own)[0] ?? (sentTo.length === 1 ? sentTo[0] : null) ?? null;
+	return strangersIn(named, own)[0] ?? (sentTo.length === 1 ? sentTo[0] : null) ?? null;
 }
 
 const introduction = /(?:response|error|reason|answer|reply|said|returned|was)\b[^\n]{0,80}:[ \t]*$/i;

@@ -62,13 +62,13 @@ export function evidenceOf(
 	mx: string | null,
 ):
 	| {readonly ok: true; readonly evidence: Evidence}
-	| {readonly ok: false; readonly fault: string; readonly mend: string} {
+	| {readonly ok: false; readonly fault: string; readonly fix: string} {
 	const {code, enhanced, text} = replyIn(reply);
 	if (code === null) {
-		return {ok: false, fault: 'the reply has no code', mend: "begin it with one, as in '550 5.1.1 no such user'"};
+		return {ok: false, fault: 'the reply has no code', fix: "begin it with one, as in '550 5.1.1 no such user'"};
 	}
 	if (code < 400) {
-		return {ok: false, fault: `the reply ${code} refuses nothing`, mend: 'give one that begins with 4 or 5'};
+		return {ok: false, fault: `the reply ${code} refuses nothing`, fix: 'give one that begins with 4 or 5'};
 	}
 	return {ok: true, evidence: {phase, code, enhanced, status: null, text, host: mx?.toLowerCase() ?? null}};
 }

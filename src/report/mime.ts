@@ -145,7 +145,7 @@ function once<Value>(make: () => Value): () => Value {
 
 const looksAt = 64 * 1024;
 
-/** The boundary that is used where the announced one is missing or another: what stands before a part's header. */
+/** The boundary in use if the announced one is missing or wrong: the line before a part's header. */
 function guessBoundary(content: Buffer): string | null {
 	const text = content.toString('latin1', 0, Math.min(content.length, looksAt));
 	return (

@@ -32,7 +32,7 @@ function readAt(raw: Buffer, classify: Classify, depth: number): Reading {
 	const leaves = leavesOf(mail.root);
 	const [attached, second] = returnedParts(leaves);
 	if (attached === undefined || second !== undefined) {
-		return reading; // Of several nobody knows which is meant.
+		return reading; // With several it is unknown which is meant.
 	}
 	const inside = readAt(attached.body(), classify, depth + 1);
 	if (isOfDaemon(text) && leaves[0] === attached && inside.kind !== 'other') {
@@ -80,9 +80,9 @@ function whatItSays(
 	if (notified) {
 		return {kind: 'dsn', reports: notified};
 	}
-	const told = readText(text, classify);
-	if (told) {
-		return {kind: 'text', reports: told};
+	const inWords = readText(text, classify);
+	if (inWords) {
+		return {kind: 'text', reports: inWords};
 	}
 	const asked = readUnsubscribe(mail);
 	if (asked) {

@@ -94,14 +94,14 @@ function readSesNotification(leaves: readonly Part[]): SesNotification | null {
 		.filter(({type}) => type === 'text/plain' || type === 'application/json')
 		.map(part => part.text())
 		.find(text => /"(?:notification|event)Type\\?"/.test(text.slice(0, longestJson)));
-	const told = text === undefined ? null : jsonIn(text);
-	const kind = told?.notificationType ?? told?.eventType;
-	if (!told || typeof kind !== 'string') {
+	const notification = text === undefined ? null : jsonIn(text);
+	const kind = notification?.notificationType ?? notification?.eventType;
+	if (!notification || typeof kind !== 'string') {
 		return null;
 	}
-	const complaint = objectOf(told.complaint);
+	const complaint = objectOf(notification.complaint);
 	return {
-		status: sesStatusOf(kind, told),
+		status: sesStatusOf(kind, notification),
 		complaint:
 			kind === 'Complaint'
 				? {
@@ -111,7 +111,7 @@ function readSesNotification(leaves: readonly Part[]): SesNotification | null {
 						),
 					}
 				: null,
-		returned: listOf(objectOf(told.mail).headers).flatMap(({name, value}) =>
+		returned: listOf(objectOf(notification.mail).headers).flatMap(({name, value}) =>
 			typeof name === 'string' && typeof value === 'string' ? [{name: name.toLowerCase(), value}] : [],
 		),
 	};
@@ -126,9 +126,9 @@ const subTypes: ReadonlyMap<string, string> = new Map([
 	['AttachmentRejected', 'attachment rejected'],
 ]);
 
-function sesStatusOf(kind: string, told: JsonObject): DeliveryStatus | null {
-	const bounce = objectOf(told.bounce);
-	const recipients = recipientsOf(kind, told).map(each => fieldsOf(each, bounce));
+function sesStatusOf(kind: string, notification: JsonObject): DeliveryStatus | null {
+	const bounce = objectOf(notification.bounce);
+	const recipients = recipientsOf(kind, notification).map(each => fieldsOf(each, bounce));
 	const reporter = stringOf(bounce.reportingMTA);
 	return recipients.length > 0
 		? {
@@ -139,13 +139,13 @@ function sesStatusOf(kind: string, told: JsonObject): DeliveryStatus | null {
 		: null;
 }
 
-function recipientsOf(kind: string, told: JsonObject): JsonObject[] {
-	const {recipients, smtpResponse} = objectOf(told.delivery);
+function recipientsOf(kind: string, notification: JsonObject): JsonObject[] {
+	const {recipients, smtpResponse} = objectOf(notification.delivery);
 	switch (kind) {
 		case 'Bounce':
-			return listOf(objectOf(told.bounce).bouncedRecipients).map(each => ({action: 'failed', ...each}));
+			return listOf(objectOf(notification.bounce).bouncedRecipients).map(each => ({action: 'failed', ...each}));
 		case 'DeliveryDelay':
-			return listOf(objectOf(told.deliveryDelay).delayedRecipients).map(each => ({...each, action: 'delayed'}));
+			return listOf(objectOf(notification.deliveryDelay).delayedRecipients).map(each => ({...each, action: 'delayed'}));
 		case 'Delivery':
 			return (Array.isArray(recipients) ? recipients.slice(0, most) : []).map(emailAddress => ({
 				emailAddress,

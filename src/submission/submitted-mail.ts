@@ -94,7 +94,7 @@ export function readSubmitted(raw: Buffer, trace: string): ReadMail {
 }
 
 /**
- * What RFC 6409 §8 allows: fields are encoded and folded, and a maker will encode the parts of the body that need it. A signature
+ * What RFC 6409 §8 allows: fields are encoded and folded, and a renderer will encode the parts of the body that need it. A signature
  * of the program's own would break by that.
  */
 function repaired({fields: given, body}: Source): ReadSource {

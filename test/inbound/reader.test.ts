@@ -1,10 +1,10 @@
 import {Worker} from 'node:worker_threads';
 import test, {type ExecutionContext} from 'ava';
-import {createReader, UnfinishedError, UnreadableError} from '../../src/inbound/reading.ts';
+import {MailReader, UnfinishedError, UnreadableError} from '../../src/inbound/reading.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-type ReaderOptions = Parameters<typeof createReader>[0];
+type ReaderOptions = ConstructorParameters<typeof MailReader>[0];
 
 // A reader that does as the mail says, with the same protocol as the real one.
 const obeying = `
@@ -27,7 +27,7 @@ const obeying = `
 function readerOf(t: ExecutionContext, options: Partial<ReaderOptions> = {}) {
 	const crashes: string[] = [];
 	let spawned = 0;
-	const reader = createReader({
+	const reader = new MailReader({
 		limitMs: 300,
 		clock: systemClock,
 		cpu: () => performance.now(),

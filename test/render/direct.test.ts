@@ -5,11 +5,11 @@ import fc from 'fast-check';
 import {Context, type Liquid} from 'liquidjs';
 import {joined} from '../../src/kit/pieces.ts';
 import {PieceEmitter, renderAll, TextEmitter} from '../../src/render/direct.ts';
-import {createEngines, parseDirect} from '../../src/render/liquid-engine.ts';
+import {liquidEngines, parseDirect} from '../../src/render/liquid-engine.ts';
 import {faultOf} from '../../src/render/liquid-source.ts';
 
-const engines = createEngines();
-const own = createEngines();
+const engines = liquidEngines();
+const own = liquidEngines();
 for (const engine of [own.html, own.plain]) {
 	// What it inherits is liquidjs's own, but for what has no text.
 	const {renderTemplates} = Object.getPrototypeOf(engine.renderer) as typeof engine.renderer;

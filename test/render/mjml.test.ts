@@ -1,9 +1,9 @@
 import {createRequire} from 'node:module';
 import test from 'ava';
-import {createEngines} from '../../src/render/liquid-engine.ts';
+import {liquidEngines} from '../../src/render/liquid-engine.ts';
 import {compileMjml, textElements} from '../../src/render/mjml.ts';
 
-const engine = createEngines().html;
+const engine = liquidEngines().html;
 
 function mail(column: string, head = ''): string {
 	return `<mjml>\n<mj-head>${head}</mj-head>\n<mj-body>\n<mj-section>\n<mj-column>\n${column}\n</mj-column>\n</mj-section>\n</mj-body>\n</mjml>`;

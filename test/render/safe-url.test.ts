@@ -1,6 +1,6 @@
 import test from 'ava';
 import {guardUrls} from '../../src/render/compile.ts';
-import {createEngines, safeUrl} from '../../src/render/liquid-engine.ts';
+import {liquidEngines, safeUrl} from '../../src/render/liquid-engine.ts';
 import {shield} from '../../src/render/liquid-source.ts';
 
 for (const url of [
@@ -41,7 +41,7 @@ for (const url of [
 	});
 }
 
-const engine = createEngines().html;
+const engine = liquidEngines().html;
 
 for (const [source, guarded] of [
 	['<a href="{{ u }}">', '<a href="{{ u | safe_url }}">'],

@@ -2,12 +2,12 @@ import test from 'ava';
 import fc from 'fast-check';
 import {joined} from '../../src/kit/pieces.ts';
 import {PieceEmitter} from '../../src/render/direct.ts';
-import {createEngines} from '../../src/render/liquid-engine.ts';
+import {liquidEngines} from '../../src/render/liquid-engine.ts';
 import {createRenderer} from '../../src/render/render.ts';
 import {textFromHtml, textPieces, textTemplate, tidyPieces, tidyText} from '../../src/render/text-part.ts';
 import {input, variant} from './inputs.ts';
 
-const engine = createEngines().plain;
+const engine = liquidEngines().plain;
 const renderer = createRenderer();
 
 const data = {

@@ -1,9 +1,9 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {dataPaths, missingPaths} from '../../src/render/compile.ts';
-import {createEngines} from '../../src/render/liquid-engine.ts';
+import {liquidEngines} from '../../src/render/liquid-engine.ts';
 
-const pathsOf = (...sources: string[]) => dataPaths(createEngines().html, sources);
+const pathsOf = (...sources: string[]) => dataPaths(liquidEngines().html, sources);
 
 test('finds what a template reads of its data, and nothing that it makes itself', t => {
 	const source = `{% assign a = order.total %}{{ a }}{% for item in order.items %}{{ item.name }}{{ forloop.index }}{% endfor %}

@@ -59,7 +59,7 @@ export function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 		const read = evidenceOf(form.get('reply')?.trim() ?? '', phase, form.get('mx')?.trim() || null);
 		if (!read.ok) {
 			const [first = '', ...rest] = read.fault;
-			return {problem: `${first.toUpperCase()}${rest.join('')}: ${read.mend}.`, content: nothing};
+			return {problem: `${first.toUpperCase()}${rest.join('')}: ${read.fix}.`, content: nothing};
 		}
 		const rows = replyRows(createClassify(bounceRules())(read.evidence));
 		return {content: section('How it is read', html`<div class="card">${explained(rows)}</div>`)};

@@ -73,12 +73,12 @@ function addressOf(own: string, returned: string): string | null {
 
 function withTranscript(finding: Finding, {findings, common}: Transcript): Finding {
 	const {recipient} = finding;
-	const told = findings.find(
+	const ofRecipient = findings.find(
 		other => recipient !== null && other.recipient !== null && sameAddress(recipient, other.recipient),
 	);
 	const reason = /\(reason:[^\n]{0,1000}/.exec(finding.text)?.[0];
-	const session = evidenceIn(told?.text ?? common);
-	const text = reason ?? told?.text ?? `${finding.text}\n${common}`;
+	const session = evidenceIn(ofRecipient?.text ?? common);
+	const text = reason ?? ofRecipient?.text ?? `${finding.text}\n${common}`;
 	const {phase, host} = session;
 	const originalRecipient = finding.originalRecipient ?? originIn(finding.text);
 	return {recipient, text, ...(phase && {phase}), ...(host && {host}), ...(originalRecipient && {originalRecipient})};
@@ -263,7 +263,7 @@ const notDelivered = /^[ \t]*(?:was|could) not (?:be )?delivered to:?[ \t]*$/im;
 const reasons = /^[ \t]*-{3,}[ \t]*Failure Reasons?[ \t]*-{3,}[ \t]*$/im;
 const because = /^[ \t]*because:?[ \t]*$/im;
 
-/** Lotus Notes and Domino: `was not delivered to: … because: …`, and the older `Failure Reasons` where the reason stands first. */
+/** Lotus Notes and Domino: `was not delivered to: … because: …`, and the older `Failure Reasons` with the reason first. */
 export const readDomino: Detector = ({said}) => {
 	if (notDelivered.test(said) && because.test(said)) {
 		return readListed(said, {after: notDelivered}).map(finding => ({
@@ -354,7 +354,7 @@ const message = /^-{3,}server message[ \t]*$/im;
 const command = /^-{3,}SMTP command[ \t]*$/im;
 const verbs = {RCPT: 'rcpt', MAIL: 'mail', EHLO: 'ehlo', HELO: 'ehlo'} as const;
 
-/** m-FILTER: the recipient ends the words above `-------server message`, the command that failed stands below. */
+/** m-FILTER: the recipient ends the words above `-------server message`, the command that failed is below. */
 export const readMfilter: Detector = ({said}) => {
 	const head = message.exec(said);
 	const foot = command.exec(said);

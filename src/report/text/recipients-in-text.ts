@@ -30,9 +30,9 @@ export function findingsOf(bounce: BounceText): Finding[] {
 	return [];
 }
 
-// Sentences that name their recipient. The reason of one may stand above or below, that of several follows each.
+// Sentences that name their recipient. With one recipient the reason may be above or below; with several it follows each.
 const sentences: readonly RegExp[] = [
-	// IMail; its reason stands before the address.
+	// IMail; its reason precedes the address.
 	/^[ \t]*(?:Unknown (?:user|host)|User mailbox exceeds allowed size|undeliverable to|Delivery failed \d{1,3} attempts|Invalid final delivery userid|User (?:unknown|not found|disabled))[ \t]*:?[ \t]*[<"']?(?=[^\s@]{1,64}@)/gim,
 	// X.400-like gateways and MailEnable: `SMTP Server <…> rejected recipient <…> (Error following RCPT command). It responded …`.
 	/rejected (?:the )?recipient[ \t]*[<"'](?=[^\s@]{1,64}@)/gi,
@@ -51,7 +51,7 @@ const sentences: readonly RegExp[] = [
 	/^[ \t]*(?:Failed address|Addressed To):?[ \t]*[<"']?(?=[^\s@]{1,64}@)/gim,
 	// Zoho of a server that cannot be reached.
 	/Address:[ \t]*<(?=[^\s@]{1,64}@[^>\n]{1,253}>,[ \t]*ResponseCode)/gi,
-	// James and carriers that gate mail to telephones: the reason stands above.
+	// James and carriers that gate mail to telephones: the reason is above.
 	/^[ \t]*RCPT TO:?[ \t]*[<"']?(?=[^\s@]{1,64}@)/gim,
 	// InterScan, and others that show only the session.
 	/^[ \t]*(?:Sent[ \t]*)?>>>[ \t]?RCPT TO:?[ \t]*<(?=[^\s@]{1,64}@)/gim,
@@ -83,7 +83,7 @@ function recipientsOf(said: string, sentence: RegExp): Finding[] {
 	return findings;
 }
 
-// The line of each that announces the recipients; each recipient then stands on a line of his own, his reason behind or below.
+// The line of each that announces the recipients; each recipient then is on a line of its own, its reason behind or below.
 const announcements: Readonly<Record<string, RegExp>> = {
 	opensmtpd: /^.{0,80}for\s{1,12}the following\s{1,12}list of recipients:?[ \t]*$/im,
 	courier: /^.{0,40}Your message to the following recipients? (?:cannot|could not) be delivered:?[ \t]*$/im,
@@ -190,7 +190,7 @@ export function readLetter(bounce: BounceText, classify: Classify): Finding[] {
 
 /** A daemon needs two signs at least. */
 function isDaemons(bounce: BounceText): boolean {
-	const {daemon, from, subject, nobody, nullPath, trace, replies, returned} = daemonSigns(bounce);
+	const {daemon, from, subject, anonymous: nobody, nullPath, trace, replies, returned} = daemonSigns(bounce);
 	const replied = reply.test(bounce.said);
 	return (
 		nobody ||

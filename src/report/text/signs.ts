@@ -53,7 +53,7 @@ export function daemonSigns({field, returned}: BounceText) {
 		/** It answers a mail, by its own words. */
 		replies: /^auto-replied/i.test(field('auto-submitted')),
 		/** It has no return path and no author. */
-		nobody: nullPath && /^(?:"[^"]{0,60}" )?(?:<\s*>)?$/.test(field('from').trim()),
+		anonymous: nullPath && /^(?:"[^"]{0,60}" )?(?:<\s*>)?$/.test(field('from').trim()),
 		/** Any sign that a machine wrote it. */
 		trace:
 			nullPath ||
