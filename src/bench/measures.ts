@@ -145,7 +145,7 @@ function spent(before: Usage, after: Usage, count: number): Figures {
 
 /** Sends many messages by keep-alive connections of a process of its own; resolves when all are answered. */
 export async function load(order: LoadOrder): Promise<LoadReport> {
-	const child = fork(new URL('./load.js', import.meta.url));
+	const child = fork(new URL('../bench/load.js', import.meta.url));
 	child.send(order);
 	const [report] = (await once(child, 'message')) as [LoadReport];
 	child.kill();

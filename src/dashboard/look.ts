@@ -20,7 +20,7 @@ export type Looks = {
 
 export type Look<Kind extends keyof Looks> = {readonly kind: Kind; readonly asked: Looks[Kind]['asked']};
 
-const worker = new URL('./look-worker.js', import.meta.url);
+const worker = new URL('../dashboard/look-worker.js', import.meta.url);
 const limits = {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 /** Ten megabytes of the worst that is known take a second. */
 const timeoutMs = 5000;

@@ -122,7 +122,7 @@ export async function answer(work: (input: unknown) => unknown): Promise<void> {
 	port.postMessage({result: await work(input)});
 }
 
-const compileWorker = new URL('./compile-worker.js', import.meta.url);
+const compileWorker = new URL('../render/compile-worker.js', import.meta.url);
 // MJML holds some 100 MB while it compiles.
 const compileLimits = {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 
@@ -153,7 +153,7 @@ export async function compileInWorker(
 
 export type RenderJob = {readonly variant: RenderVariant; readonly input: RenderInput};
 
-const renderWorker = new URL('./render-worker.js', import.meta.url);
+const renderWorker = new URL('../render/render-worker.js', import.meta.url);
 // As renderers have them.
 const renderLimits = {maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 
