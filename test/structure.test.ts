@@ -1,7 +1,7 @@
 import {readdirSync, readFileSync} from 'node:fs';
 import path from 'node:path';
 import test from 'ava';
-import {nextStates, type RecipientState} from '../src/mail/recipient-state.ts';
+import {nextStates, type RecipientState} from '../src/mail/message.ts';
 
 /**
  * Which folders of src a folder may import, besides itself. Steps know nothing of the store, edges are thin. Where only some

@@ -1,15 +1,58 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
-import type {Mode} from '../mail/message.ts';
+import {type Address, parseAddress} from '../mail/address.ts';
+import {isTemplateId} from '../mail/ids.ts';
+import {erasedAddress, isTopicCode, type Mode} from '../mail/message.ts';
 import {type QueueKey, queueKeyText} from '../mail/route.ts';
 import {destinationOf} from '../mail/simulator.ts';
+import {createRowCache} from '../store/changes.ts';
+import {lookUpSender, type SenderRow} from '../store/domains.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {keyNameText} from '../store/idempotency-keys.ts';
-import type {Workspace} from '../store/workspaces.ts';
-import type {Catalog} from './catalog.ts';
+import {findSent, listAttachments} from '../store/messages.ts';
+import {lookUpTemplate, type TemplateRow} from '../store/templates.ts';
+import {lookUpTopic, type TopicRow} from '../store/topics.ts';
+import {findWorkspace, type Workspace} from '../store/workspaces.ts';
 import {type Accepted, type Draft, type Idempotency, type Refused, refused, type Send} from './draft.ts';
 import {createInFlight, findReplay, keyNameOf} from './idempotency.ts';
+
+type Found<Row> = Row | undefined | Promise<Row | undefined>;
+
+/** What sends refer to, remembered until the store's change generation grows: checks must not become queries. */
+export type Catalog = {
+	readonly workspace: (id: string) => Found<Workspace>;
+	readonly sender: (workspaceId: string, addressKey: string) => Found<SenderRow>;
+	readonly template: (workspaceId: string, id: string) => Found<TemplateRow>;
+	readonly topic: (workspaceId: string, code: string) => Found<TopicRow>;
+	/** To be called when the generation grew. */
+	readonly clear: () => void;
+};
+
+export function createCatalog(reader: Knex): Catalog {
+	const workspaces = createRowCache<Workspace>();
+	const senders = createRowCache<SenderRow>();
+	const templates = createRowCache<TemplateRow>();
+	const topics = createRowCache<TopicRow>();
+	return {
+		workspace: id => workspaces.get(id, () => findWorkspace(reader, id)),
+		sender: (workspaceId, key) => senders.get(`${workspaceId} ${key}`, () => lookUpSender(reader, workspaceId, key)),
+		template: (workspaceId, id) =>
+			isTemplateId(id)
+				? templates.get(`${workspaceId} ${id}`, () => lookUpTemplate(reader, workspaceId, id))
+				: undefined,
+		topic: (workspaceId, code) =>
+			// What has not the form cannot be there, and the store need not be asked: PostgreSQL refuses some texts.
+			isTopicCode(code)
+				? topics.get(`${workspaceId} ${code}`, () => lookUpTopic(reader, workspaceId, code))
+				: undefined,
+		clear() {
+			for (const cache of [workspaces, senders, templates, topics]) {
+				cache.clear();
+			}
+		},
+	};
+}
 
 export type Accept = {
 	/** Takes one message in. */
@@ -139,4 +182,36 @@ async function draft(catalog: Catalog, send: Send, idempotency: Idempotency | nu
 /** A workspace that is gone sends nothing either. */
 function isPaused(workspace: Workspace | undefined): workspace is undefined {
 	return !workspace || workspace.paused_at !== null;
+}
+
+/**
+ * The content of a message as a new send of the same mode: it passes every check and uses the template's newest
+ * version. An erased recipient gets nothing again. Undefined: the workspace has no such message; `erased`: its content
+ * was erased.
+ */
+export async function readResend(reader: Knex, workspaceId: string, id: string): Promise<Send | 'erased' | undefined> {
+	const sent = await findSent(reader, workspaceId, id);
+	if (!sent || sent.erasedAt !== null || sent.to === erasedAddress) {
+		return sent && 'erased';
+	}
+	const {erasedAt: _, replyTo, cc, ...rest} = sent;
+	const recipients: string[] = JSON.parse(cc ?? '[]');
+	return {
+		...rest,
+		workspaceId,
+		from: addressOf(sent.from),
+		to: addressOf(sent.to),
+		cc: recipients.filter(address => address !== erasedAddress).map(addressOf),
+		replyTo: replyTo === null || replyTo === erasedAddress ? null : addressOf(replyTo),
+		attachments: await listAttachments(reader, id),
+		resentFrom: id,
+	};
+}
+
+function addressOf(text: string): Address {
+	const parsed = parseAddress(text, {utf8Local: true});
+	if (!parsed.ok) {
+		throw new Error('An address that was accepted does not parse.');
+	}
+	return parsed.address;
 }

@@ -1,9 +1,8 @@
 import {constants} from 'node:fs';
 import {lstat, mkdir, readdir, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
-import {utf8Text} from '../kit/octets.ts';
 import {RefusedFileError, readRegular} from '../kit/regular-file.ts';
-import {labelFault} from '../kit/unprintable.ts';
+import {labelFault, utf8Text} from '../kit/text.ts';
 import type {VariantSource} from '../render/compile.ts';
 import {folderFiles, isTemplateFile, readTemplateFolder, templateFileName} from '../render/folder.ts';
 import {compileInWorker, usualCompileTime} from '../render/in-worker.ts';

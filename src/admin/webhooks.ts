@@ -1,7 +1,6 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
-import type {WebhookEventType} from '../mail/event.ts';
-import type {Mode} from '../mail/message.ts';
+import type {Mode, WebhookEventType} from '../mail/message.ts';
 import type {Acting, ActTools} from '../mail/operator.ts';
 import {mostEndpoints} from '../mail/webhook.ts';
 import {beginAct, recordAct} from '../store/audit.ts';

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
-import type {RecipientState} from '../mail/recipient-state.ts';
+import type {RecipientState} from '../mail/message.ts';
 import {claimMarginMs, lifetimeOf, noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import {reasonText, type WaitCode} from '../mail/wait-reason.ts';
 import {findAudit} from '../store/audit.ts';

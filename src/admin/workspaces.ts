@@ -3,7 +3,7 @@ import {storeTime} from '../kit/time.ts';
 import {type Branding, readBranding, writeBranding} from '../mail/branding.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {withPasswords} from '../mail/route-choice.ts';
+import {withPasswords} from '../mail/route.ts';
 import {beginAct, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {findWaiting} from '../store/queue/queue-summary.ts';

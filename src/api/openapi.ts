@@ -4,7 +4,7 @@ import type {FastifyInstance, FastifySchema, RouteOptions} from 'fastify';
 import Fastify from 'fastify';
 import type {TSchema} from 'typebox';
 import {type ApiErrorCode, apiErrors} from '../mail/api-error.ts';
-import {webhookEventTypes} from '../mail/event.ts';
+import {webhookEventTypes} from '../mail/message.ts';
 import {Type} from '../mail/type.ts';
 import type {Answer} from './describe.ts';
 import {formExpected} from './errors.ts';

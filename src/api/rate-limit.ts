@@ -1,7 +1,7 @@
 import type {FastifyReply} from 'fastify';
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../kit/at-most.ts';
 import type {Clock} from '../kit/clock.ts';
+import {atMost} from '../kit/collections.ts';
 import {type RateLimit, readRateLimit} from '../mail/api-key.ts';
 import {clientNetwork} from '../net/ip-address.ts';
 import type {PartAsked, PartGiven} from '../store/nodes.ts';

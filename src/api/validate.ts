@@ -1,7 +1,7 @@
 import {Ajv, type ErrorObject, type ValidateFunction} from 'ajv';
 import type {FastifyRequest, FastifySchemaCompiler} from 'fastify';
 import type {TSchema} from 'typebox';
-import {isObject} from '../kit/json-object.ts';
+import {isObject} from '../kit/exact-json.ts';
 import type {Violation} from '../mail/api-error.ts';
 import {Type} from '../mail/type.ts';
 import {apiError, bodyMissing} from './errors.ts';

@@ -1,4 +1,4 @@
-import {isObject, type JsonObject, stoppedAt} from '../kit/json-object.ts';
+import {isObject, type JsonObject, stoppedAt} from '../kit/exact-json.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import {type BounceCategory, bounceCategories, type Phase, phases} from '../mail/outcome.ts';
 import {unaccented} from './reply-text.ts';

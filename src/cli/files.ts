@@ -1,6 +1,6 @@
 import {parseExact} from '../kit/exact-json.ts';
-import {utf8Text} from '../kit/octets.ts';
 import {openRegular, RefusedFileError, readRegular} from '../kit/regular-file.ts';
+import {utf8Text} from '../kit/text.ts';
 import {CliError} from './fault.ts';
 
 /** What is read whole: variables, attachments, a mail. None of them can be larger and be of use. */

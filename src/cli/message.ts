@@ -4,7 +4,7 @@ import {eventView, messageView} from '../api/views.ts';
 import {capturedFile} from '../daemon/recipient-mails.ts';
 import {createLinks} from '../links/links.ts';
 import {isTemplateId} from '../mail/ids.ts';
-import {type RecipientState, recipientStates} from '../mail/recipient-state.ts';
+import {type RecipientState, recipientStates} from '../mail/message.ts';
 import {askedTerms, messageIdTerm, metadataTerm, mostAsked, type Term, tagTerm, valueTerm} from '../mail/terms.ts';
 import {type ListedMessage, listMessages} from '../store/message-scan.ts';
 import {findMessage, type StoredMessage} from '../store/messages.ts';

@@ -1,12 +1,12 @@
 import {duration as durationParser, rateLimit as rateLimitParser} from '../config/parsers.ts';
+import {labelFault} from '../kit/text.ts';
 import {parseTime} from '../kit/time.ts';
-import {labelFault} from '../kit/unprintable.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
 import {type Scope, scopes} from '../mail/api-key.ts';
 import {validAccent, validLogoUrl} from '../mail/branding.ts';
 import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import {isTopicCode} from '../mail/message.ts';
-import {parseRoute} from '../mail/route-choice.ts';
+import {parseRoute} from '../mail/route.ts';
 import {suppressionReasons} from '../mail/suppression.ts';
 import {validLocale, validTimezone} from '../render/locale.ts';
 import {CliError} from './fault.ts';

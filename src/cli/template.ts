@@ -236,7 +236,7 @@ async function preview(session: Session, options: PreviewOptions, key: string): 
 	const template = await chosenTemplate(session, key);
 	const workspace = await session.workspace();
 	const data = options.data === undefined ? null : writeExact(await readVariables(options.data));
-	const {previewTemplate} = await import('../admin/preview.ts');
+	const {previewTemplate} = await import('../admin/templates.ts');
 	const {renderInWorker} = await import('../render/in-worker.ts');
 	const rendered = await previewTemplate(await session.reader(), {
 		workspace,

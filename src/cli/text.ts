@@ -1,6 +1,6 @@
 import {eastAsianWidth} from 'get-east-asian-width';
+import {unprintable} from '../kit/text.ts';
 import {durationText} from '../kit/time.ts';
-import {unprintable} from '../kit/unprintable.ts';
 import type {OwnRetry} from '../mail/retry.ts';
 
 // What a terminal would act on, and what makes text read otherwise than it is stored: addresses, names and the replies of

@@ -1,7 +1,7 @@
 import type {Command} from 'commander';
 import {isLoopback} from '../config/derive.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
-import {type Role, roles} from '../mail/user.ts';
+import {type Role, roles} from '../mail/operator.ts';
 import {findUserByEmail, type ListedUser, listUsers, type User} from '../store/users.ts';
 import {addUser, emailKey, type Linked, linkFor, removeUser} from '../users/users.ts';
 import {CliError} from './fault.ts';

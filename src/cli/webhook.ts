@@ -12,7 +12,7 @@ import {
 import {deliveryView, endpointView} from '../api/views.ts';
 import {guardOf, postExample} from '../daemon/webhook-posting.ts';
 import {storeTime} from '../kit/time.ts';
-import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
+import {type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
 import {
 	type DeliveryState,
 	deliveryStates,

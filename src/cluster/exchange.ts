@@ -1,6 +1,5 @@
-import {lot} from '../kit/lot.ts';
-import type {SavedSite} from '../mail/saved-site.ts';
-import type {ShareRow, Sharers} from '../mail/share-row.ts';
+import {lot} from '../kit/collections.ts';
+import type {SavedSite, ShareRow, Sharers} from '../mail/saved-site.ts';
 import {joined, type Learnt} from './learnt.ts';
 
 /** How long a node may use its part without asking again, by the server's clock, milliseconds. */

@@ -1,6 +1,6 @@
 import type {Moment} from '../kit/clock.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
-import {isNothing, type ShareRow} from '../mail/share-row.ts';
+import {isNothing, type ShareRow} from '../mail/saved-site.ts';
 import {allConnectionsOf, rateOf, type SiteChange, savedSite, setPart, setRate, type Term} from '../pace/site-state.ts';
 import {inFlightOf, type SharedSites, type Shares, type Site} from '../queue/site.ts';
 import type {Writer} from '../store/engine/writer.ts';

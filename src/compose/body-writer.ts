@@ -1,5 +1,5 @@
-import {bufferOf} from '../kit/octets.ts';
-import type {Constant, Pieces} from '../kit/pieces.ts';
+import type {Constant, Pieces} from '../kit/text.ts';
+import {bufferOf} from '../kit/text.ts';
 import {withoutLastLines, writeRelaxed} from './dkim.ts';
 
 /** A part of a body: ASCII as it is, a text to be quoted-printable, or bytes to be base64. */

@@ -1,5 +1,5 @@
 import {domainToASCII} from 'node:url';
-import {withoutControls} from '../kit/unprintable.ts';
+import {withoutControls} from '../kit/text.ts';
 import type {Letter} from './letter.ts';
 
 /** One header field as in the mail, folded, without its final CRLF. */

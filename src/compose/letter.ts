@@ -1,4 +1,4 @@
-import type {Pieces} from '../kit/pieces.ts';
+import type {Pieces} from '../kit/text.ts';
 import type {Attachment} from '../mail/message.ts';
 
 /** The rendered mail of one recipient. Addresses are validated, bare addr-specs. */

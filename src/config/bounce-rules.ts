@@ -1,8 +1,8 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {goodPatternOf, parseRuleTable, type RuleTable, withOwnRules} from '../bounce/rule-table.ts';
-import {utf8Text} from '../kit/octets.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
+import {utf8Text} from '../kit/text.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import {ConfigError} from './config-error.ts';
 import type {TableValues} from './table.ts';

@@ -1,11 +1,11 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
-import {isObject, type JsonObject, stoppedAt} from '../kit/json-object.ts';
-import {utf8Text} from '../kit/octets.ts';
+import {isObject, type JsonObject, stoppedAt} from '../kit/exact-json.ts';
 import {readGuarded} from '../kit/regular-file.ts';
+import {utf8Text} from '../kit/text.ts';
 import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import type {Pace, PaceReaction, Terms} from '../mail/route.ts';
-import {hasPassword, parseRoute, type RouteChoice} from '../mail/route-choice.ts';
+import {hasPassword, parseRoute, type RouteChoice} from '../mail/route.ts';
 import {hostName} from '../net/host-name.ts';
 import {type Destinations, longestPattern, type Provider, replyPattern} from '../pace/destinations.ts';
 import {ConfigError} from './config-error.ts';

@@ -3,7 +3,7 @@ import {resolve} from 'node:path';
 import {isDeepStrictEqual} from 'node:util';
 import {parse} from 'dotenv';
 import {readGuarded, readSettingFile} from '../kit/regular-file.ts';
-import {unprintable} from '../kit/unprintable.ts';
+import {unprintable} from '../kit/text.ts';
 import {deriveSettings, linkBase} from './derive.ts';
 import {nearest} from './nearest.ts';
 import {crossProblems} from './rules.ts';

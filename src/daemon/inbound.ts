@@ -15,7 +15,7 @@ import {createReading, createRecord, MailReader} from '../inbound/reading.ts';
 import {readTls} from '../inbound/smtp-listener.ts';
 import {createTakeIn, type Taken} from '../inbound/take-in.ts';
 import {createTrustedReporter} from '../inbound/trusted-reporter.ts';
-import {atMost} from '../kit/at-most.ts';
+import {atMost} from '../kit/collections.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {storeTime} from '../kit/time.ts';
 import {processCpu} from '../kit/work-limit.ts';

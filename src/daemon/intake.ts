@@ -1,7 +1,6 @@
 import {randomBytes} from 'node:crypto';
 import {isIPv6} from 'node:net';
-import {createCatalog} from '../accept/catalog.ts';
-import {type AcceptOptions, createAccept} from '../accept/send.ts';
+import {type AcceptOptions, createAccept, createCatalog} from '../accept/send.ts';
 import {createAcceptWrite} from '../accept/write.ts';
 import {findSubmissionTemplate, makeSubmissionTemplate} from '../admin/templates.ts';
 import {createAuth} from '../api/auth.ts';

@@ -1,7 +1,6 @@
 import {Counter, collectDefaultMetrics, Gauge, Histogram, Registry} from 'prom-client';
 import type {RefusalReason as InboundRefusal} from '../inbound/inbound-listener.ts';
-import type {EventType} from '../mail/event.ts';
-import type {Mode} from '../mail/message.ts';
+import type {EventType, Mode} from '../mail/message.ts';
 import {type Attempt, type AttemptResult, isLogInRefusal} from '../mail/outcome.ts';
 import type {InboundSource, Kept, ReportAction, ReportKind} from '../mail/report.ts';
 import {figureNames, spans} from '../mail/reputation.ts';

@@ -1,5 +1,5 @@
 import {createClassify} from '../bounce/classify.ts';
-import {bufferOf} from '../kit/octets.ts';
+import {bufferOf} from '../kit/text.ts';
 import {answer} from '../render/in-worker.ts';
 import {readReport} from '../report/read-report.ts';
 import type {Look, Looks} from './look.ts';

@@ -9,7 +9,7 @@ import {isStorable} from '../api/schemas/formats.ts';
 import {html} from '../hosted/html.ts';
 import {parseDomain} from '../mail/address.ts';
 import {isTopicCode} from '../mail/message.ts';
-import {mayActAs} from '../mail/user.ts';
+import {mayActAs} from '../mail/operator.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {SignedIn} from '../users/sessions.ts';
 import {operatorOf} from '../users/users.ts';

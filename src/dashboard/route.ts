@@ -1,8 +1,7 @@
 import type {Readable} from 'node:stream';
 import type {FastifyRequest} from 'fastify';
 import {type Html, html} from '../hosted/html.ts';
-import type {ActTools} from '../mail/operator.ts';
-import type {Role} from '../mail/user.ts';
+import type {ActTools, Role} from '../mail/operator.ts';
 import type {Workspace} from '../store/workspaces.ts';
 import type {SignedIn} from '../users/sessions.ts';
 import type {Place} from './places.ts';

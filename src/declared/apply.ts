@@ -6,7 +6,7 @@ import {maskPasswords} from '../config/parsers.ts';
 import {addDomain, removeDomain} from '../domains/domains.ts';
 import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from '../domains/senders.ts';
 import type {ActTools} from '../mail/operator.ts';
-import {hasPassword, withPasswords} from '../mail/route-choice.ts';
+import {hasPassword, withPasswords} from '../mail/route.ts';
 import {changeKey, createKey, revokeKey} from '../ops/keys.ts';
 import {performIn, Refused, type Scene} from '../ops/operation.ts';
 import {createTopic, removeTopic, renameTopic} from '../ops/topics.ts';

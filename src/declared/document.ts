@@ -1,8 +1,8 @@
 import type {TSchema} from 'typebox';
 import {type Address, parseAddress} from '../mail/address.ts';
 import {type Scope, scopes} from '../mail/api-key.ts';
-import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import type {Mode} from '../mail/message.ts';
+import {type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
 import {Type} from '../mail/type.ts';
 import {mostEndpoints} from '../mail/webhook.ts';
 

@@ -6,7 +6,7 @@ import {parseTime, storeTime} from '../kit/time.ts';
 import {parseDomain} from '../mail/address.ts';
 import {readRateLimit} from '../mail/api-key.ts';
 import {validAccent, validLogoUrl} from '../mail/branding.ts';
-import {parseRoute} from '../mail/route-choice.ts';
+import {parseRoute} from '../mail/route.ts';
 import {
 	documentSchema,
 	documentVersion,

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {maskPasswords} from '../config/parsers.ts';
-import {groupBy} from '../kit/group-by.ts';
+import {groupBy} from '../kit/collections.ts';
 import type {Scope} from '../mail/api-key.ts';
 import {readBranding} from '../mail/branding.ts';
 import {isListener, mostEndpoints} from '../mail/webhook.ts';

@@ -1,8 +1,7 @@
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
-import type {Attempt} from '../mail/outcome.ts';
+import type {Attempt, TlsResult} from '../mail/outcome.ts';
 import type {Source} from '../mail/route.ts';
-import type {TlsResult} from '../mail/tls-result.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import {Dialogue} from './dialogue.ts';
 import type {Host} from './host.ts';

@@ -1,4 +1,4 @@
-import {unprintable} from '../kit/unprintable.ts';
+import {unprintable} from '../kit/text.ts';
 
 /** `octets`: data, which is only counted. */
 type Entry =

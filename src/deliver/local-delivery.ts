@@ -3,8 +3,8 @@ import path from 'node:path';
 import {storeTime} from '../kit/time.ts';
 import {idBytes, idTime, isId} from '../mail/ids.ts';
 import type {Outcome} from '../mail/outcome.ts';
+import {type SmtpReply, smtpReply} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import {type SmtpReply, smtpReply} from '../mail/smtp-reply.ts';
 import type {Delivery} from './transaction.ts';
 
 /** The folder of captured mails in a data folder. */

@@ -1,7 +1,7 @@
 import type {X509Certificate} from 'node:crypto';
 import {createSecureContext, rootCertificates, type SecureContext} from 'node:tls';
 import type {Clock} from '../kit/clock.ts';
-import {printable} from '../mail/smtp-reply.ts';
+import {printable} from '../mail/outcome.ts';
 import {base64, conceal, type Login, plainResponse} from '../net/credentials.ts';
 import {isLoopbackAddress} from '../net/ip-address.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';

@@ -1,8 +1,8 @@
 import type {X509Certificate} from 'node:crypto';
 import {connect, isIP, type Socket} from 'node:net';
 import {connect as connectTls, type SecureContext, type TLSSocket} from 'node:tls';
-import {printable} from '../mail/smtp-reply.ts';
-import type {TlsFailure} from '../mail/tls-result.ts';
+import type {TlsFailure} from '../mail/outcome.ts';
+import {printable} from '../mail/outcome.ts';
 import {type Dialogue, type RawReply, ReplyReader} from './dialogue.ts';
 import {tlsaFaults, tlsFailureOf, wordsOf} from './tls-demand.ts';
 

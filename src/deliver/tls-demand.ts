@@ -1,7 +1,7 @@
 import {createHash, type X509Certificate} from 'node:crypto';
+import type {SmtpReply} from '../mail/outcome.ts';
+import {type TlsFailure, withoutAdvice} from '../mail/outcome.ts';
 import type {Terms} from '../mail/route.ts';
-import type {SmtpReply} from '../mail/smtp-reply.ts';
-import {type TlsFailure, withoutAdvice} from '../mail/tls-result.ts';
 import type {SecureAnswer, SecureResolver, TlsaRecord} from '../net/dns.ts';
 import type {TlsMode, TlsPolicy} from './host.ts';
 

@@ -1,8 +1,7 @@
 import {setImmediate as turn} from 'node:timers/promises';
-import {bufferOf} from '../kit/octets.ts';
-import type {Asked, Phase} from '../mail/outcome.ts';
+import {bufferOf} from '../kit/text.ts';
+import type {Asked, Phase, SmtpReply} from '../mail/outcome.ts';
 import type {Terms} from '../mail/route.ts';
-import type {SmtpReply} from '../mail/smtp-reply.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Extensions, Session} from './open-session.ts';
 import type {Answer, SmtpConnection} from './smtp-connection.ts';

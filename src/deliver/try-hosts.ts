@@ -1,7 +1,7 @@
 import {setTimeout as pause} from 'node:timers/promises';
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../kit/at-most.ts';
 import type {Clock} from '../kit/clock.ts';
+import {atMost} from '../kit/collections.ts';
 import type {Classify} from '../mail/bounce.ts';
 import type {Attempt, BounceCategory, Outcome} from '../mail/outcome.ts';
 import type {Source} from '../mail/route.ts';

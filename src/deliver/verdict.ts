@@ -1,7 +1,6 @@
 import {type Classify, suppresses} from '../mail/bounce.ts';
-import type {BounceCategory, Outcome, Phase} from '../mail/outcome.ts';
-import {type SmtpReply, smtpReply} from '../mail/smtp-reply.ts';
-import type {TlsFailure} from '../mail/tls-result.ts';
+import type {BounceCategory, Outcome, Phase, TlsFailure} from '../mail/outcome.ts';
+import {type SmtpReply, smtpReply} from '../mail/outcome.ts';
 import type {RawReply} from './dialogue.ts';
 import type {Answer, Lost} from './smtp-connection.ts';
 import {asksForTls} from './tls-demand.ts';

@@ -1,8 +1,8 @@
 import {Resolver as SystemResolver} from 'node:dns/promises';
 import {isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../kit/at-most.ts';
 import type {Clock} from '../kit/clock.ts';
+import {atMost} from '../kit/collections.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import {isPublicAddress} from '../net/ip-address.ts';
 

@@ -2,7 +2,7 @@ import {createPrivateKey, X509Certificate} from 'node:crypto';
 import {type NetworkInterfaceInfo, networkInterfaces} from 'node:os';
 import type {Clock} from '../kit/clock.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
-import {withoutAdvice} from '../mail/tls-result.ts';
+import {withoutAdvice} from '../mail/outcome.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import {reverseName} from '../net/host-name.ts';
 import {isLoopbackAddress, isPublicAddress} from '../net/ip-address.ts';

@@ -1,6 +1,5 @@
 import {isIP} from 'node:net';
-import {parseDkimRecord} from '../mail/dkim-record.ts';
-import {parseTagList} from '../mail/tag-list.ts';
+import {parseDkimRecord, parseTagList} from '../mail/dkim-record.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import type {DomainRecord} from './domain-records.ts';
 import {checkSpf, isSpf, parseSpf, unknownInclude} from './spf.ts';

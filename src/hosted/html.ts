@@ -1,4 +1,4 @@
-import {badInNames} from '../kit/unprintable.ts';
+import {badInNames} from '../kit/text.ts';
 
 /** Markup with every value escaped. Only `html` makes it. */
 export type Html = {readonly markup: string};

@@ -6,7 +6,7 @@ import {apiError, formExpected} from '../api/errors.ts';
 import {createFailureLimit} from '../api/rate-limit.ts';
 import type {Clock} from '../kit/clock.ts';
 import {splitParts} from '../kit/multipart.ts';
-import {utf8Text} from '../kit/octets.ts';
+import {utf8Text} from '../kit/text.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';

@@ -1,6 +1,6 @@
 import type {Clock} from '../kit/clock.ts';
 import type {Links} from '../links/links.ts';
-import type {SignedId} from '../links/signed-id.ts';
+import type {SignedId} from '../links/tokens.ts';
 import {isOperatorAddress, parseDomain} from '../mail/address.ts';
 import {idTime} from '../mail/ids.ts';
 

@@ -1,6 +1,6 @@
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../kit/at-most.ts';
 import type {Clock} from '../kit/clock.ts';
+import {atMost} from '../kit/collections.ts';
 import type {Addressee, Role} from './addressee.ts';
 
 /** What a mail takes of the allowances while it comes in. */

@@ -1,8 +1,8 @@
 import {rootCertificates} from 'node:tls';
 import type {ImapFlow, ImapFlowError} from 'imapflow';
 import type {BounceMailbox} from '../config/parsers.ts';
-import {unprintable} from '../kit/unprintable.ts';
-import {withoutAdvice} from '../mail/tls-result.ts';
+import {unprintable} from '../kit/text.ts';
+import {withoutAdvice} from '../mail/outcome.ts';
 import {conceal} from '../net/credentials.ts';
 import {type FoundMail, foundMail, longestMail} from './found-mail.ts';
 import {type Taken, takeAll} from './take-in.ts';

@@ -1,7 +1,7 @@
 import {type FSWatcher, watch as watchFolder} from 'node:fs';
 import {join} from 'node:path';
 import type {BounceMailbox} from '../config/parsers.ts';
-import {inTime} from '../kit/in-time.ts';
+import {inTime} from '../kit/clock.ts';
 import type {FoundMail} from './found-mail.ts';
 import {
 	type Checkpoint,

@@ -1,7 +1,7 @@
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Links} from '../links/links.ts';
-import type {SignedId} from '../links/signed-id.ts';
+import type {SignedId} from '../links/tokens.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {CameIn, Candidate, Reading, Via} from '../mail/report.ts';
 import {isOfNobody} from '../outcome/matches.ts';

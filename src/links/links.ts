@@ -1,6 +1,5 @@
 import {type Claims, readClaims, writeClaims} from './claims.ts';
-import {createSealedToken, type SealedToken, type TokenKeys} from './sealed-token.ts';
-import {createSignedIds, type SignedId} from './signed-id.ts';
+import {createSealedToken, createSignedIds, type SealedToken, type SignedId, type TokenKeys} from './tokens.ts';
 
 /** A token that was opened. An expired one still has its owner, for the page that answers it. */
 type Opened =

@@ -1,4 +1,4 @@
-import {unprintable} from '../kit/unprintable.ts';
+import {unprintable} from '../kit/text.ts';
 
 // Controls (also of C1, which terminals obey) and what reorders text: a server's reply must not draw on the screen.
 const unsafe = new RegExp(`[${unprintable}]+`, 'gu');

@@ -1,6 +1,6 @@
 import {randomBytes} from 'node:crypto';
 import type {Clock} from '../kit/clock.ts';
-import {bufferOf} from '../kit/octets.ts';
+import {bufferOf} from '../kit/text.ts';
 
 const idPrefixes = [
 	'ws',

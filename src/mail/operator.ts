@@ -1,6 +1,15 @@
 import type {Clock} from '../kit/clock.ts';
 import type {NewId} from './ids.ts';
 
+/** What a user of the dashboard may do, each with all that the one before may: look, act on mail and lists, change the set-up. */
+export const roles = ['viewer', 'operator', 'admin'] as const;
+export type Role = (typeof roles)[number];
+
+/** Whether a role may do what needs at least another one. */
+export function mayActAs(role: Role, needed: Role): boolean {
+	return roles.indexOf(role) >= roles.indexOf(needed);
+}
+
 /** Who does something that others may ask about later. */
 export type Operator = {
 	/** The id of an API key, `cli:<user>` for a user of the system, or `daemon`. */

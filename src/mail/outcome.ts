@@ -1,4 +1,60 @@
-import type {TlsResult} from './tls-result.ts';
+import {unprintable} from '../kit/text.ts';
+
+/** What went wrong with TLS, in the words of TLS reports (RFC 8460 §4.3). */
+export type TlsFailure =
+	| 'starttls-not-supported'
+	| 'certificate-host-mismatch'
+	| 'certificate-expired'
+	| 'certificate-not-trusted'
+	/** What no other word fits: a handshake that failed, a host that its policy does not name. */
+	| 'validation-failure'
+	| 'tlsa-invalid'
+	| 'dnssec-invalid'
+	| 'sts-policy-fetch-error'
+	| 'sts-policy-invalid'
+	| 'sts-webpki-invalid';
+
+/** The source of the demands on a connection. */
+type TlsPolicyType = 'sts' | 'tlsa' | 'no-policy-found';
+
+/** How starting TLS ended, to be counted. */
+export type TlsResult = {readonly policy: TlsPolicyType; readonly result: 'success' | TlsFailure};
+
+const advice = /; if the root CA is installed locally, try running Node\.js with [\w-]+$/;
+
+/**
+ * What OpenSSL says of a certificate. Node.js 24 adds advice about an option of its own: the operator has `MAILCTL_CA_FILE`.
+ */
+export function withoutAdvice(message: string): string {
+	return message.replace(advice, '');
+}
+
+/** A reply of an SMTP server (RFC 5321 §4.2). */
+export type SmtpReply = {
+	readonly code: number;
+	/** RFC 3463, at the start of the first line, or of another one if it fits the code. */
+	readonly enhanced: string | null;
+	/** All lines without their codes, joined by a line feed, controls removed, at most 1,024 characters. */
+	readonly text: string;
+};
+
+const enhancedCode = /^[245]\.\d{1,3}\.\d{1,3}(?=\s|$)/gm;
+// A reply of several lines keeps its line feeds.
+const unsafe = new RegExp(`(?!\n)[${unprintable}]`, 'gu');
+const longestText = 1024;
+
+/** What a host said, made safe to store and to print: unprintable characters removed, at most 1,024 characters. */
+export function printable(text: string): string {
+	return text.replace(unsafe, ' ').slice(0, longestText).trim();
+}
+
+/** Makes a reply from its code and its lines' texts, made safe to store and to print. */
+export function smtpReply(code: number, lines: readonly string[]): SmtpReply {
+	const text = printable(lines.join('\n'));
+	const stated = text.match(enhancedCode) ?? [];
+	const fitting = stated.find(one => one[0] === String(code)[0]);
+	return {code, enhanced: fitting ?? stated.find(one => text.startsWith(one)) ?? null, text};
+}
 
 /** How far an attempt came; `route` is before any connection. */
 export const phases = [

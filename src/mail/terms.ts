@@ -1,5 +1,4 @@
-import {type Attachment, submittedId} from './message.ts';
-import {type RecipientState, recipientStates} from './recipient-state.ts';
+import {type Attachment, type RecipientState, recipientStates, submittedId} from './message.ts';
 
 /** A text that finds a message, in addition to its columns; the store has an index of them. */
 export type Term = string;

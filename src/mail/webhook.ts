@@ -1,5 +1,5 @@
 import {apiTime} from '../kit/time.ts';
-import type {WebhookEventType} from './event.ts';
+import type {WebhookEventType} from './message.ts';
 
 /** States of a delivery of an event to an endpoint (docs/reference/interface.md, Webhook delivery). */
 export const deliveryStates = ['pending', 'delivered', 'failed', 'exhausted'] as const;

@@ -1,6 +1,6 @@
 import {request} from 'node:https';
 import type {SecureContext} from 'node:tls';
-import {type TlsFailure, withoutAdvice} from '../mail/tls-result.ts';
+import {type TlsFailure, withoutAdvice} from '../mail/outcome.ts';
 import type {Resolver} from '../net/dns.ts';
 import {isPublicAddress} from '../net/ip-address.ts';
 import {addressesOf, connectPinned} from '../net/pinned-connection.ts';

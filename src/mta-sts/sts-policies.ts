@@ -1,9 +1,9 @@
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../kit/at-most.ts';
 import type {Clock} from '../kit/clock.ts';
+import {atMost} from '../kit/collections.ts';
 import {storeTime} from '../kit/time.ts';
+import type {TlsFailure} from '../mail/outcome.ts';
 import type {MtaSts} from '../mail/route.ts';
-import type {TlsFailure} from '../mail/tls-result.ts';
 import type {Resolver} from '../net/dns.ts';
 import type {StoredPolicy} from '../store/domains.ts';
 import type {Fetched} from './fetch-policy.ts';

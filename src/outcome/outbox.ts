@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
-import {type WebhookEventType, webhookEventTypes} from '../mail/event.ts';
 import type {NewId} from '../mail/ids.ts';
+import {type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
 import {isListener, webhookBody} from '../mail/webhook.ts';
 import {readMetadata, readTestMessages} from '../store/messages.ts';
 import type {NewEvent} from '../store/timeline.ts';

@@ -1,9 +1,10 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {NewId} from '../mail/ids.ts';
+import type {RecipientState} from '../mail/message.ts';
+import {trackingOf} from '../mail/message.ts';
 import {type BounceCategory, isPossibleDuplicate} from '../mail/outcome.ts';
-import type {RecipientState} from '../mail/recipient-state.ts';
-import {isCounted} from '../mail/simulator.ts';
+import {isCounted, simulatedLink} from '../mail/simulator.ts';
 import {isListed, stateTerm, subjectTerms} from '../mail/terms.ts';
 import {countTls, type TlsDay} from '../store/domains.ts';
 import {askTogether} from '../store/engine/dialect.ts';
@@ -15,8 +16,9 @@ import {addSuppressions, type NewSuppression} from '../store/suppressions.ts';
 import {queuedEvent} from '../store/timeline.ts';
 import {findSubscribers} from '../store/webhooks.ts';
 import {announce, eventDetail} from './announce.ts';
+import {type Complaint, recordComplaints} from './complaint.ts';
+import {type Engaged, recordEngagement} from './engagement.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
-import {recordFollowing} from './following.ts';
 import type {AnnouncedEvent, EventWriter} from './outbox.ts';
 import {type RecordedEnds, readRecordedEnds, refusalClass} from './recorded-ends.ts';
 import {countTries} from './reputation.ts';
@@ -266,4 +268,77 @@ async function suppress(trx: Knex.Transaction, items: readonly JudgedTry[], newI
 		}
 	}
 	await addSuppressions(trx, entries);
+}
+
+/**
+ * Writes the complaint, open or click that the simulator adds to a delivery, as for real mail. It is part of the
+ * outcome's transaction: a crash keeps both or none.
+ */
+export async function recordFollowing(
+	trx: Knex.Transaction,
+	eventWriter: EventWriter,
+	recorded: readonly JudgedTry[],
+): Promise<void> {
+	const following = recorded.filter(({verdict: {outcome}}) => outcome.kind === 'delivered' && outcome.follows);
+	if (following.length > 0) {
+		await recordComplaints(trx, eventWriter, following.flatMap(complaintOf));
+		await recordEngagement(trx, eventWriter, following.flatMap(engagedOf));
+	}
+}
+
+function followsOf({verdict: {outcome}}: JudgedTry) {
+	return outcome.kind === 'delivered' ? outcome.follows : undefined;
+}
+
+function complaintOf(recorded: JudgedTry): Complaint[] {
+	const {recipient, result} = recorded;
+	if (followsOf(recorded) !== 'complained') {
+		return [];
+	}
+	return [
+		{
+			recipientId: recipient.id,
+			workspaceId: recipient.workspace_id,
+			messageId: recipient.message_id,
+			address: recipient.address,
+			addressKey: recipient.address_key,
+			role: recipient.role,
+			occurredAt: result.at,
+			recordedAt: result.at,
+			counted: isCounted(recipient.role, recipient.destination),
+			suppresses: true,
+			detail: {reason: 'simulated'},
+		},
+	];
+}
+
+function engagedOf(recorded: JudgedTry): Engaged[] {
+	const {recipient, made, result} = recorded;
+	const type = followsOf(recorded);
+	const tracking = trackingOf(recipient);
+	const isTracked = (type === 'opened' && tracking.opens) || (type === 'clicked' && tracking.clicks);
+	if (!isTracked) {
+		return [];
+	}
+	return [
+		{
+			recipient: {
+				id: recipient.id,
+				workspaceId: recipient.workspace_id,
+				messageId: recipient.message_id,
+				address: recipient.address,
+				role: recipient.role,
+				destination: recipient.destination,
+			},
+			type,
+			url: type === 'clicked' ? (made?.firstLink ?? simulatedLink) : '',
+			n: 1,
+			machineN: 0,
+			firstAt: result.at,
+			lastAt: result.at,
+			recordedAt: result.at,
+			machine: false,
+			userAgent: null,
+		},
+	];
 }

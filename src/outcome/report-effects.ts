@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
-import {groupBy} from '../kit/group-by.ts';
-import type {EventType} from '../mail/event.ts';
+import {groupBy} from '../kit/collections.ts';
+import type {EventType} from '../mail/message.ts';
 import type {Escalated} from '../mail/outcome.ts';
 import type {Report, ReportAction} from '../mail/report.ts';
 import {isCounted, isSimulated, simulatorDomain} from '../mail/simulator.ts';

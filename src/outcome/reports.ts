@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
-import {groupBy} from '../kit/group-by.ts';
+import {groupBy} from '../kit/collections.ts';
 import {isOperatorAddress} from '../mail/address.ts';
-import type {EventType} from '../mail/event.ts';
+import type {EventType} from '../mail/message.ts';
 import {erasedAddress} from '../mail/message.ts';
 import {
 	type Candidate,

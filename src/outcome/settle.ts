@@ -1,7 +1,6 @@
 import type {Knex} from 'knex';
-import type {EventType} from '../mail/event.ts';
+import type {EventType, RecipientState} from '../mail/message.ts';
 import {type AttemptResult, isPossibleDuplicate, type Outcome} from '../mail/outcome.ts';
-import type {RecipientState} from '../mail/recipient-state.ts';
 import {cappedWait, endOfLife, nextAttempt, type Retry} from '../mail/retry.ts';
 import {isCounted} from '../mail/simulator.ts';
 import type {Claimed} from '../store/queue/claims.ts';

@@ -1,8 +1,7 @@
 import {createHash} from 'node:crypto';
 import {isIP, isIPv6} from 'node:net';
 import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
-import type {Pace, Route, Source, Terms} from '../mail/route.ts';
-import type {RouteChoice} from '../mail/route-choice.ts';
+import type {Pace, Route, RouteChoice, Source, Terms} from '../mail/route.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../net/dns.ts';
 import type {Relay} from '../net/relay-url.ts';

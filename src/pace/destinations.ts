@@ -1,6 +1,5 @@
 import {longestWait, type OwnRetry, type RetrySchedule} from '../mail/retry.ts';
-import type {Pace, Terms} from '../mail/route.ts';
-import type {RouteChoice} from '../mail/route-choice.ts';
+import type {Pace, RouteChoice, Terms} from '../mail/route.ts';
 
 /** What holds for one group of destinations: an entry of the destinations file over the defaults. */
 export type Provider = {

@@ -13,7 +13,7 @@ import {
 	Value,
 } from 'liquidjs';
 import {compareNumbers, Numeral} from '../kit/exact-json.ts';
-import type {Constant, Pieces} from '../kit/pieces.ts';
+import type {Constant, Pieces} from '../kit/text.ts';
 
 /** Evaluates a part of an expression. */
 type Evaluate = (context: Context) => unknown;

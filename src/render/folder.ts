@@ -1,6 +1,6 @@
 import {lstat, readdir} from 'node:fs/promises';
 import path from 'node:path';
-import {isObject, type JsonObject} from '../kit/json-object.ts';
+import {isObject, type JsonObject} from '../kit/exact-json.ts';
 import {RefusedFileError, readRegular} from '../kit/regular-file.ts';
 import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import type {VariantSource} from './compile.ts';

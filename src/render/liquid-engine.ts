@@ -1,6 +1,6 @@
 import {Context, filters, Liquid, type LiquidOptions, type Template, toValue} from 'liquidjs';
 import {compareNumbers, Numeral, unmarked} from '../kit/exact-json.ts';
-import type {Pieces} from '../kit/pieces.ts';
+import type {Pieces} from '../kit/text.ts';
 import {formatCurrency, formatDate, type Place, readMoment, readZone, strftime} from './dates.ts';
 import {PieceEmitter, renderAll, renderDirectly, shown, TextEmitter, textOf} from './direct.ts';
 import {longestSource, renderMemory} from './limits.ts';

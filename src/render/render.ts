@@ -1,8 +1,7 @@
 import type {Template} from 'liquidjs';
 import {LRUCache} from 'lru-cache';
 import {parseExact} from '../kit/exact-json.ts';
-import {constantOf, joined, type Pieces} from '../kit/pieces.ts';
-import {withoutControls} from '../kit/unprintable.ts';
+import {constantOf, joined, type Pieces, withoutControls} from '../kit/text.ts';
 import {limitWork, systemClocks, type WorkClocks} from '../kit/work-limit.ts';
 import {deepestHtml, largestPart, longestSubject, renderTime} from './limits.ts';
 import {liquidEngines, parseDirect, renderTemplates} from './liquid-engine.ts';

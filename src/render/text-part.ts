@@ -1,6 +1,6 @@
 import {compile, type DomNode} from 'html-to-text';
 import type {Liquid} from 'liquidjs';
-import {constantOf, type Pieces} from '../kit/pieces.ts';
+import {constantOf, type Pieces} from '../kit/text.ts';
 import {deepestHtml} from './limits.ts';
 import {type LiquidToken, liquidFault, shield} from './liquid-source.ts';
 

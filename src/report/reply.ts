@@ -1,5 +1,5 @@
 import {phaseIn} from '../bounce/reply-text.ts';
-import {unprintable} from '../kit/unprintable.ts';
+import {unprintable} from '../kit/text.ts';
 import type {Evidence} from '../mail/bounce.ts';
 
 /** What a text says that a host answered; absent things are null. */

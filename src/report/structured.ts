@@ -1,4 +1,4 @@
-import {isObject, type JsonObject} from '../kit/json-object.ts';
+import {isObject, type JsonObject} from '../kit/exact-json.ts';
 import {addressesIn, addressIn} from './addresses-in-text.ts';
 import {type Field, leavesOf, type Mail, type Part, readFields} from './mime.ts';
 import {isMailPart, isReturned, returnedHeaders} from './text/returned.ts';

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../kit/at-most.ts';
+import {atMost} from '../kit/collections.ts';
 
 /** Makes running daemons drop what they cache; called in the transaction that changes a cached row. */
 export async function bumpGeneration(trx: Knex.Transaction): Promise<void> {

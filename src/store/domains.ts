@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {TlsResult} from '../mail/tls-result.ts';
+import type {TlsResult} from '../mail/outcome.ts';
 import {alongIndex, insertRows} from './engine/rows.ts';
 
 export const domainStates = ['pending', 'verified', 'degraded', 'failed'] as const;

@@ -1,7 +1,6 @@
 import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
-import type {Mode} from '../mail/message.ts';
-import type {RecipientState} from '../mail/recipient-state.ts';
+import type {Mode, RecipientState} from '../mail/message.ts';
 import {type Asked, isListed, stateTerm, type Term} from '../mail/terms.ts';
 import type {IdRange} from './engine/dialect.ts';
 import {alongIndex, among, nearIds, newestFirst} from './engine/rows.ts';

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {RecipientState} from '../mail/recipient-state.ts';
+import type {RecipientState} from '../mail/message.ts';
 import {isListed, listedStates, stateTerm, subjectTerms, type Term, termsOf} from '../mail/terms.ts';
 import {type IdRange, lockLists, type Row, rowSource, rowsOf} from './engine/dialect.ts';
 import {alongIndex, insertRows, nearIds} from './engine/rows.ts';

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {parseExact} from '../kit/exact-json.ts';
+import type {RecipientState} from '../mail/message.ts';
 import {type Attachment, type Mode, submittedType} from '../mail/message.ts';
-import type {RecipientState} from '../mail/recipient-state.ts';
 import type {Row} from './engine/dialect.ts';
 import {insertReturning, insertRows, nearIds} from './engine/rows.ts';
 import {insertPlaced, shown, stateColumns} from './timeline.ts';

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
+import {type RecipientState, statesBefore} from '../mail/message.ts';
 import type {Asked, Phase} from '../mail/outcome.ts';
-import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
 import {lockLate, rowSource, rowsOf} from './engine/dialect.ts';
 import {insertRows, nearIds} from './engine/rows.ts';
 import {listState, type MovedRecipient} from './message-terms.ts';

@@ -1,7 +1,5 @@
 import type {Knex} from 'knex';
-import type {EventType} from '../mail/event.ts';
-import type {Mode, Role} from '../mail/message.ts';
-import type {RecipientState} from '../mail/recipient-state.ts';
+import type {EventType, Mode, RecipientState, Role} from '../mail/message.ts';
 import type {ReportKind} from '../mail/report.ts';
 import {columnsOf, insertReturning, nearIds} from './engine/rows.ts';
 

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {idFloor, idTime} from '../mail/ids.ts';
+import type {RecipientState} from '../mail/message.ts';
 import type {BounceCategory} from '../mail/outcome.ts';
-import type {RecipientState} from '../mail/recipient-state.ts';
 import {type Figures, figureNames, type Windows} from '../mail/reputation.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {rowSource} from './engine/dialect.ts';

@@ -1,6 +1,12 @@
 import type {Knex} from 'knex';
-import {erasedAddress, isMessageId, type Role, submittedType} from '../mail/message.ts';
-import {type RecipientState, statesBefore} from '../mail/recipient-state.ts';
+import {
+	erasedAddress,
+	isMessageId,
+	type RecipientState,
+	type Role,
+	statesBefore,
+	submittedType,
+} from '../mail/message.ts';
 import {messageIdTerm} from '../mail/terms.ts';
 import {type Dialect, holdsBytes, lockLate, rowSource, rowsOf} from './engine/dialect.ts';
 import {nearIds} from './engine/rows.ts';

@@ -1,6 +1,6 @@
 import {createCipheriv, createDecipheriv, hkdfSync, randomBytes} from 'node:crypto';
 import type {Knex} from 'knex';
-import {withPasswords} from '../mail/route-choice.ts';
+import {withPasswords} from '../mail/route.ts';
 
 /** Master keys by id; `current` seals, every one of them opens. */
 export type MasterKeys = {readonly current: number; readonly keys: Readonly<Record<number, Uint8Array>>};

@@ -1,9 +1,7 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
-import type {EventType} from '../mail/event.ts';
 import {idTime} from '../mail/ids.ts';
-import type {Role} from '../mail/message.ts';
-import type {RecipientState} from '../mail/recipient-state.ts';
+import type {EventType, RecipientState, Role} from '../mail/message.ts';
 import {hasOneWriter, type Row, rowSource, rowsOf} from './engine/dialect.ts';
 import {among, insertRows, namedIds, nearIds} from './engine/rows.ts';
 

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {Role} from '../mail/user.ts';
+import type {Role} from '../mail/operator.ts';
 
 /** A row of `users`. */
 export type User = {

@@ -1,7 +1,6 @@
 import type {Knex} from 'knex';
-import type {WebhookEventType} from '../mail/event.ts';
 import {idFloor} from '../mail/ids.ts';
-import type {Mode} from '../mail/message.ts';
+import type {Mode, WebhookEventType} from '../mail/message.ts';
 import {type DeliveryState, listenerUrl} from '../mail/webhook.ts';
 import {rowSource, textAsBytes} from './engine/dialect.ts';
 import {alongIndex, columnsOf, firstThatFit, insertRows, newestFirst} from './engine/rows.ts';

@@ -21,7 +21,7 @@ export type Workspace = {
 	readonly queue_lifetime_s: number | null;
 	/** A pool of MAILCTL_SOURCE_POOLS. */
 	readonly source_pool: string | null;
-	/** `mx`, `relay` or URLs of smarthosts, the passwords in them sealed (mail/route-choice.ts). */
+	/** `mx`, `relay` or URLs of smarthosts, the passwords in them sealed (mail/route.ts). */
 	readonly route: string | null;
 	/** JSON text (mail/branding.ts). */
 	readonly branding: string | null;

@@ -3,7 +3,7 @@ import type {SigningKey} from '../compose/dkim.ts';
 import {needsSmtputf8} from '../compose/header-field.ts';
 import type {Letter} from '../compose/letter.ts';
 import type {Clock} from '../kit/clock.ts';
-import {joined} from '../kit/pieces.ts';
+import {joined} from '../kit/text.ts';
 import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';
 import {rewrite} from '../links/rewrite.ts';

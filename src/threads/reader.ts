@@ -1,7 +1,7 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {createClassify} from '../bounce/classify.ts';
 import type {NewRules} from '../inbound/reading.ts';
-import {bufferOf} from '../kit/octets.ts';
+import {bufferOf} from '../kit/text.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {Reading} from '../mail/report.ts';
 import {type FromWorker, progress, type ToWorker} from '../pool/foreign-work.ts';

@@ -1,7 +1,7 @@
 import {importSigningKey} from '../compose/dkim.ts';
-import {joined} from '../kit/pieces.ts';
+import {joined} from '../kit/text.ts';
 import {createLinks} from '../links/links.ts';
-import type {TokenKeys} from '../links/sealed-token.ts';
+import type {TokenKeys} from '../links/tokens.ts';
 import {pooledRandom} from '../mail/ids.ts';
 import {submittedSource} from '../mail/message.ts';
 import type {MakeJob} from '../queue/renderers.ts';

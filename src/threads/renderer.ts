@@ -4,7 +4,7 @@ import {importSigningKey, type SigningKey} from '../compose/dkim.ts';
 import {createSharedClock} from '../kit/clock.ts';
 import {createGarbage} from '../kit/memory.ts';
 import {createLinks} from '../links/links.ts';
-import type {TokenKeys} from '../links/sealed-token.ts';
+import type {TokenKeys} from '../links/tokens.ts';
 import {pooledRandom} from '../mail/ids.ts';
 import {progress} from '../pool/foreign-work.ts';
 import type {Unmade} from '../queue/attempt.ts';

@@ -1,7 +1,7 @@
 import {createHash} from 'node:crypto';
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../kit/at-most.ts';
 import type {Clock} from '../kit/clock.ts';
+import {atMost} from '../kit/collections.ts';
 import {clientNetwork} from '../net/ip-address.ts';
 
 const windowMs = 15 * 60_000;

@@ -1,10 +1,9 @@
 import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
-import {atMost} from '../kit/at-most.ts';
 import type {Clock} from '../kit/clock.ts';
+import {atMost} from '../kit/collections.ts';
 import {hourMs, storeTime} from '../kit/time.ts';
-import type {ActTools, Operator} from '../mail/operator.ts';
-import type {Role} from '../mail/user.ts';
+import type {ActTools, Operator, Role} from '../mail/operator.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {

@@ -2,8 +2,7 @@ import {hash} from 'node:crypto';
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import {parseAddress} from '../mail/address.ts';
-import type {ActTools, Operator} from '../mail/operator.ts';
-import type {Role} from '../mail/user.ts';
+import type {ActTools, Operator, Role} from '../mail/operator.ts';
 import {recordAct} from '../store/audit.ts';
 import {deleteUser, insertUser, takeLink, type User, updateUser} from '../store/users.ts';
 

@@ -1,4 +1,4 @@
-import {unprintable} from '../kit/unprintable.ts';
+import {unprintable} from '../kit/text.ts';
 
 const longest = 200;
 // A host's own words reach terminals and logs.

@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {Send} from '../../src/accept/draft.ts';
-import {readResend} from '../../src/accept/resend.ts';
+import {readResend} from '../../src/accept/send.ts';
 import {createAcceptWrite} from '../../src/accept/write.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';

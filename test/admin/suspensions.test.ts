@@ -1,6 +1,6 @@
 import {randomBytes} from 'node:crypto';
 import test from 'ava';
-import {resumeDestination, suspendDestination} from '../../src/admin/suspensions.ts';
+import {resumeDestination, suspendDestination} from '../../src/admin/queue.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {readGeneration} from '../../src/store/changes.ts';

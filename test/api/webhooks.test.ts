@@ -1,6 +1,6 @@
 import test from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
-import {webhookEventTypes} from '../../src/mail/event.ts';
+import {webhookEventTypes} from '../../src/mail/message.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {newStore, storeTest} from '../helpers/databases.ts';
 import {refusedUrls} from '../helpers/refused-urls.ts';

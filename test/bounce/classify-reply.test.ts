@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import {statedWaitMs} from '../../src/deliver/verdict.ts';
 import {suppresses} from '../../src/mail/bounce.ts';
 import type {BounceCategory, Phase} from '../../src/mail/outcome.ts';
-import {type SmtpReply, smtpReply} from '../../src/mail/smtp-reply.ts';
+import {type SmtpReply, smtpReply} from '../../src/mail/outcome.ts';
 import {classify} from '../helpers/classify.ts';
 
 function classifyReply(reply: SmtpReply, phase: Phase, host: string): BounceCategory {

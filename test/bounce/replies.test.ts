@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {BounceCategory} from '../../src/mail/outcome.ts';
-import {smtpReply} from '../../src/mail/smtp-reply.ts';
+import {smtpReply} from '../../src/mail/outcome.ts';
 import {classify} from '../helpers/classify.ts';
 import {ofOthers, replies, type Sample} from './replies.ts';
 

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {createBodyWriter} from '../../src/compose/body-writer.ts';
-import {joined} from '../../src/kit/pieces.ts';
+import {joined} from '../../src/kit/text.ts';
 import {read} from './read.ts';
 
 const constants = [

@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {Route} from '../../src/dashboard/route.ts';
-import {type Role, roles} from '../../src/mail/user.ts';
+import {type Role, roles} from '../../src/mail/operator.ts';
 import {openStore} from '../../src/store/store.ts';
 import {findUserByEmail} from '../../src/store/users.ts';
 import {strangerTo, type Visitor, visitorOf} from '../helpers/dashboard.ts';

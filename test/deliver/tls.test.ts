@@ -2,7 +2,7 @@ import {once} from 'node:events';
 import type {AddressInfo} from 'node:net';
 import {createServer} from 'node:tls';
 import test from 'ava';
-import type {TlsResult} from '../../src/mail/tls-result.ts';
+import type {TlsResult} from '../../src/mail/outcome.ts';
 import type {Relay} from '../../src/net/relay-url.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {plainTerms, startLab, testTimeouts} from '../helpers/delivery-lab.ts';

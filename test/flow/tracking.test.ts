@@ -1,6 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
 import {type ParsedMail, simpleParser} from 'mailparser';
-import type {RecipientState} from '../../src/mail/recipient-state.ts';
+import type {RecipientState} from '../../src/mail/message.ts';
 import {type Daemon, type Program, prepareProgram} from '../helpers/daemon.ts';
 import {call, openShop, type Shop} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {type RecipientState, recipientStates} from '../../src/mail/recipient-state.ts';
+import {type RecipientState, recipientStates} from '../../src/mail/message.ts';
 import {listState} from '../../src/store/message-terms.ts';
 
 const recipients = (connection: Knex) => connection('recipients');

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
-import type {WebhookEventType} from '../../src/mail/event.ts';
+import type {WebhookEventType} from '../../src/mail/message.ts';
 import {releaseUnknown} from '../../src/store/held-claims.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type ClaimedDelivery, deliveryClaims, readEndpointWork} from '../../src/store/webhook-queue.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
-import {badInNames, unprintable, withoutControls} from '../../src/kit/unprintable.ts';
-import {smtpReply} from '../../src/mail/smtp-reply.ts';
+import {badInNames, unprintable, withoutControls} from '../../src/kit/text.ts';
+import {smtpReply} from '../../src/mail/outcome.ts';
 
 const tag = String.fromCodePoint(0xe0041);
 

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {fromBase32, toBase32} from '../../src/links/signed-id.ts';
+import {fromBase32, toBase32} from '../../src/links/tokens.ts';
 
 test('27 bytes are 44 characters, the alphabet is Crockford’s', t => {
 	t.is(toBase32(Buffer.alloc(27)), '0'.repeat(44));

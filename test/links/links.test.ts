@@ -3,8 +3,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import type {Claims} from '../../src/links/claims.ts';
 import {createLinks} from '../../src/links/links.ts';
-import type {TokenKeys} from '../../src/links/sealed-token.ts';
-import type {SignedId} from '../../src/links/signed-id.ts';
+import type {SignedId, TokenKeys} from '../../src/links/tokens.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 
 const newId = createIdSource({now: () => 1_781_000_130_123, monotonic: () => 0});

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {parseTagList, tagParts} from '../../src/mail/tag-list.ts';
+import {parseTagList, tagParts} from '../../src/mail/dkim-record.ts';
 
 test('a tag list is read whatever its spacing', t => {
 	const plain = [

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {withoutAdvice} from '../../src/mail/tls-result.ts';
+import {withoutAdvice} from '../../src/mail/outcome.ts';
 
 test('advice about options of Node.js is cut off, and nothing else', t => {
 	const advice = 'if the root CA is installed locally, try running Node.js with --use-system-ca';

@@ -1,6 +1,6 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
-import {eventTypes, webhookEventTypes} from '../../src/mail/event.ts';
+import {eventTypes, webhookEventTypes} from '../../src/mail/message.ts';
 import {announce} from '../../src/outcome/announce.ts';
 import type {AnnouncedEvent, EventWriter} from '../../src/outcome/outbox.ts';
 import type {Store} from '../../src/store/store.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
+import {canMove, type RecipientState, recipientStates} from '../../src/mail/message.ts';
 import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
-import {canMove, type RecipientState, recipientStates} from '../../src/mail/recipient-state.ts';
 import {recordComplaints} from '../../src/outcome/complaint.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
 import {decideNext} from '../../src/outcome/settle.ts';

@@ -1,6 +1,5 @@
 import test from 'ava';
-import type {Attempt, Outcome} from '../../src/mail/outcome.ts';
-import type {TlsResult} from '../../src/mail/tls-result.ts';
+import type {Attempt, Outcome, TlsResult} from '../../src/mail/outcome.ts';
 import {siteEnd} from '../../src/queue/attempt.ts';
 import {plainTerms} from '../helpers/delivery-lab.ts';
 

@@ -3,7 +3,7 @@ import path from 'node:path';
 import test from 'ava';
 import fc from 'fast-check';
 import {Context, type Liquid} from 'liquidjs';
-import {joined} from '../../src/kit/pieces.ts';
+import {joined} from '../../src/kit/text.ts';
 import {PieceEmitter, renderAll, TextEmitter} from '../../src/render/direct.ts';
 import {liquidEngines, parseDirect} from '../../src/render/liquid-engine.ts';
 import {faultOf} from '../../src/render/liquid-source.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {joined} from '../../src/kit/pieces.ts';
+import {joined} from '../../src/kit/text.ts';
 import {PieceEmitter} from '../../src/render/direct.ts';
 import {liquidEngines} from '../../src/render/liquid-engine.ts';
 import {createRenderer} from '../../src/render/render.ts';

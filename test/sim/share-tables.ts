@@ -1,7 +1,7 @@
 import {answersTo, shareMs} from '../../src/cluster/exchange.ts';
 import type {createNodeShares} from '../../src/cluster/node-shares.ts';
 import type {SavedSite} from '../../src/mail/saved-site.ts';
-import {isNothing, type ShareRow} from '../../src/mail/share-row.ts';
+import {isNothing, type ShareRow} from '../../src/mail/saved-site.ts';
 import type {Time} from './time.ts';
 
 type ShareStore = Parameters<typeof createNodeShares>[0]['store'];

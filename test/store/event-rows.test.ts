@@ -1,8 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {storeTime} from '../../src/kit/time.ts';
-import {eventTypes} from '../../src/mail/event.ts';
 import {createIdSource, idTime} from '../../src/mail/ids.ts';
+import {eventTypes} from '../../src/mail/message.ts';
 import {findAtPosition, readStream} from '../../src/store/event-stream.ts';
 import {
 	eventsOf,

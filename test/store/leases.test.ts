@@ -1,7 +1,6 @@
 import test from 'ava';
 import {shareNow} from '../../src/cluster/exchange.ts';
-import type {SavedSite} from '../../src/mail/saved-site.ts';
-import type {ShareRow} from '../../src/mail/share-row.ts';
+import type {SavedSite, ShareRow} from '../../src/mail/saved-site.ts';
 import {exchangeShares, readSite, removeShares, renewAlone, type ShareNews} from '../../src/store/queue/sites.ts';
 import type {Store} from '../../src/store/store.ts';
 import {engines, newStore} from '../helpers/databases.ts';

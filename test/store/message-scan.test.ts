@@ -1,7 +1,7 @@
 import test from 'ava';
 import {dayMs} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
-import {recipientStates} from '../../src/mail/recipient-state.ts';
+import {recipientStates} from '../../src/mail/message.ts';
 import {type MessageFilter, mostScanned, scanMessages} from '../../src/store/message-scan.ts';
 import {insertTerms} from '../../src/store/message-terms.ts';
 import type {Store} from '../../src/store/store.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {hashPassword, isPassword, passwordFault} from '../../src/users/password.ts';
+import {hashPassword, isPassword, passwordFault} from '../../src/users/log-in.ts';
 
 /** What `hashPassword` makes, which is nothing only if too many wait. */
 const hash = async (password: string) => (await hashPassword(password)) ?? '';

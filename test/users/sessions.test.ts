@@ -1,7 +1,7 @@
 import test from 'ava';
 import {deleteWorkspace} from '../../src/admin/workspaces.ts';
 import {userTask} from '../../src/daemon/sweep.ts';
-import type {Role} from '../../src/mail/user.ts';
+import type {Role} from '../../src/mail/operator.ts';
 import type {Store} from '../../src/store/store.ts';
 import {findUserByEmail, listUsers} from '../../src/store/users.ts';
 import {findWorkspace} from '../../src/store/workspaces.ts';

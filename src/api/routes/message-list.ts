@@ -2,7 +2,7 @@ import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Static} from 'typebox';
 import {parseQueryTime} from '../../kit/time.ts';
 import {isTemplateId} from '../../mail/ids.ts';
-import {recipientStates} from '../../mail/recipient-state.ts';
+import {recipientStates} from '../../mail/message.ts';
 import {
 	type Asked,
 	askedTerms,

@@ -1,9 +1,9 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Knex} from 'knex';
 import {fingerprintOf, resendFingerprint} from '../../accept/idempotency.ts';
-import {readResend} from '../../accept/resend.ts';
 import type {Accept} from '../../accept/send.ts';
-import {bufferOf} from '../../kit/octets.ts';
+import {readResend} from '../../accept/send.ts';
+import {bufferOf} from '../../kit/text.ts';
 import {isId} from '../../mail/ids.ts';
 import type {Tools} from '../../mail/operator.ts';
 import {Type} from '../../mail/type.ts';

@@ -1,6 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import {previewTemplate} from '../../admin/preview.ts';
-import {addVersion, createTemplate, removeTemplate, storedVariant} from '../../admin/templates.ts';
+import {addVersion, createTemplate, previewTemplate, removeTemplate, storedVariant} from '../../admin/templates.ts';
 import type {Violation} from '../../mail/api-error.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {Type} from '../../mail/type.ts';

@@ -1,12 +1,11 @@
 import {LRUCache} from 'lru-cache';
 import {mostDays} from '../../admin/stats.ts';
+import {badInNames, labelFault} from '../../kit/text.ts';
 import {parseDuration, parseQueryTime} from '../../kit/time.ts';
-import {badInNames, labelFault} from '../../kit/unprintable.ts';
 import {type Address, parseAddress, parseDomain} from '../../mail/address.ts';
-import {eventTypes} from '../../mail/event.ts';
 import {isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {readMediaType} from '../../mail/media-type.ts';
-import {isTopicCode} from '../../mail/message.ts';
+import {eventTypes, isTopicCode} from '../../mail/message.ts';
 import {askedTerms, mostAsked} from '../../mail/terms.ts';
 import {longestOverlap} from '../../mail/webhook.ts';
 import {validTimezone} from '../../render/locale.ts';

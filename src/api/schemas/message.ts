@@ -1,6 +1,5 @@
-import {eventTypes} from '../../mail/event.ts';
+import {eventTypes, recipientStates} from '../../mail/message.ts';
 import {phases} from '../../mail/outcome.ts';
-import {recipientStates} from '../../mail/recipient-state.ts';
 import {Type} from '../../mail/type.ts';
 
 const time = Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'});

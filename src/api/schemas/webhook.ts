@@ -1,4 +1,4 @@
-import {webhookEventTypes} from '../../mail/event.ts';
+import {webhookEventTypes} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
 import {deliveryStates, longestOverlap} from '../../mail/webhook.ts';
 

@@ -5,7 +5,7 @@ import {type Change, differences} from '../../declared/diff.ts';
 import {documentVersion, type WantedWorkspace} from '../../declared/document.ts';
 import {type Fault, readDocument} from '../../declared/read-document.ts';
 import {declared, readState} from '../../declared/state.ts';
-import {utf8Text} from '../../kit/octets.ts';
+import {utf8Text} from '../../kit/text.ts';
 import {storeTime} from '../../kit/time.ts';
 import {findWorkspaceByName, listWorkspaces} from '../../store/workspaces.ts';
 import {createGuard} from '../../webhook/address-guard.ts';

@@ -1,6 +1,15 @@
 import type {Command} from 'commander';
-import {changeQueue, drop, fail, flush, hold, type QueueChange, release} from '../../admin/queue-changes.ts';
-import {resumeDestination, suspendDestination} from '../../admin/suspensions.ts';
+import {
+	changeQueue,
+	drop,
+	fail,
+	flush,
+	hold,
+	type QueueChange,
+	release,
+	resumeDestination,
+	suspendDestination,
+} from '../../admin/queue.ts';
 import {isId} from '../../mail/ids.ts';
 import {findNamed, findWaiting, type QueueFilter} from '../../store/queue/queue-summary.ts';
 import {listWorkspaces} from '../../store/workspaces.ts';

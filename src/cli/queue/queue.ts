@@ -1,6 +1,6 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
-import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from '../../admin/queue-status.ts';
+import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from '../../admin/queue.ts';
 import {readWhyContext, type Why, whyWaiting} from '../../admin/why.ts';
 import {storeTime} from '../../kit/time.ts';
 import {queueKeyText} from '../../mail/route.ts';

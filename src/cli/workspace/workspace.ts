@@ -16,7 +16,7 @@ import {settingsOf} from '../../declared/state.ts';
 import {capturedFolder, removeCaptured} from '../../deliver/local-delivery.ts';
 import {type Branding, readBranding} from '../../mail/branding.ts';
 import {type Figures, type ReputationLimits, spans} from '../../mail/reputation.ts';
-import {hasPassword} from '../../mail/route-choice.ts';
+import {hasPassword} from '../../mail/route.ts';
 import {
 	findingsOf,
 	leastAttempted,

@@ -3,7 +3,7 @@ import {sampleSender} from '../../admin/sample.ts';
 import {readAddress} from '../../api/schemas/formats.ts';
 import {addSender, changeSender, prepareKeys, removeSender, senderState} from '../../domains/senders.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {labelFault} from '../../kit/unprintable.ts';
+import {labelFault} from '../../kit/text.ts';
 import {isId} from '../../mail/ids.ts';
 import {type Domain, findSenderById, pageDomainSenders, type Sender} from '../../store/domains.ts';
 import {

@@ -1,8 +1,8 @@
 import type {WorkspaceInput} from '../../admin/workspaces.ts';
 import {canonicalLocale, createFormats} from '../../api/schemas/formats.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {labelFault} from '../../kit/text.ts';
 import {parseDuration} from '../../kit/time.ts';
-import {labelFault} from '../../kit/unprintable.ts';
 import {readBranding, validAccent, validLogoUrl} from '../../mail/branding.ts';
 import type {Workspace} from '../../store/workspaces.ts';
 import {act, input, nothing} from '../markup.ts';

@@ -8,8 +8,8 @@ import {
 	resumeWorkspace,
 } from '../../admin/workspaces.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {labelFault} from '../../kit/text.ts';
 import {monthOf} from '../../kit/time.ts';
-import {labelFault} from '../../kit/unprintable.ts';
 import {readAccepted, readMonth} from '../../store/usage.ts';
 import {findWorkspace, findWorkspaces, type Workspace} from '../../store/workspaces.ts';
 import {pager, searchForm} from '../lists.ts';

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {readResend} from '../../accept/resend.ts';
+import {readResend} from '../../accept/send.ts';
 import {isBuiltIn} from '../../admin/templates.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';

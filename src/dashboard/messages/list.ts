@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {type Html, html, plainName} from '../../hosted/html.ts';
-import {type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
+import {type RecipientState, recipientStates} from '../../mail/message.ts';
 import {mostAsked} from '../../mail/terms.ts';
 import {type ListedMessage, readLines, scanMessages} from '../../store/message-scan.ts';
 import {pageTemplates} from '../../store/templates.ts';

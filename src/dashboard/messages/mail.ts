@@ -1,6 +1,6 @@
 import {LRUCache} from 'lru-cache';
 import {createTurns} from '../../api/turns.ts';
-import {bufferOf} from '../../kit/octets.ts';
+import {bufferOf} from '../../kit/text.ts';
 import {type Looks, lookAt} from '../look.ts';
 import type {DashboardParts} from '../parts.ts';
 import type {SeenMail} from '../seen-mail.ts';

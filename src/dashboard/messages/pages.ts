@@ -1,5 +1,5 @@
 import {type Html, html} from '../../hosted/html.ts';
-import {bufferOf} from '../../kit/octets.ts';
+import {bufferOf} from '../../kit/text.ts';
 import {framedContent, textContent as textPart} from '../mail-frame.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';

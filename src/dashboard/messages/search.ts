@@ -1,6 +1,6 @@
 import {readAddress} from '../../api/schemas/formats.ts';
 import {isId, isTemplateId} from '../../mail/ids.ts';
-import {type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
+import {type RecipientState, recipientStates} from '../../mail/message.ts';
 import {type Asked, metadataTerm, mostAsked, searchTerms, tagTerm, valueTerm} from '../../mail/terms.ts';
 import type {MessageFilter} from '../../store/message-scan.ts';
 

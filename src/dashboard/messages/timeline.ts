@@ -1,7 +1,7 @@
 import {attemptText, engagementText, eventText, reportText, textOrNull} from '../../admin/timeline-text.ts';
 import {type Reason, readWhyContext, type Why, whyWaiting} from '../../admin/why.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import type {EventType} from '../../mail/event.ts';
+import type {EventType} from '../../mail/message.ts';
 import {readRecipientFacts} from '../../store/queue/queue-summary.ts';
 import {
 	type EngagementCount,

@@ -1,7 +1,7 @@
 import type {FastifyRequest} from 'fastify';
 import {type Html, html} from '../../hosted/html.ts';
 import {parseAddress} from '../../mail/address.ts';
-import {type Role, roles} from '../../mail/user.ts';
+import {type Role, roles} from '../../mail/operator.ts';
 import {findUser, type ListedUser, listUsers, type User} from '../../store/users.ts';
 import {findWorkspace} from '../../store/workspaces.ts';
 import {addUser, changeUser, type Linked, linkFor, removeUser} from '../../users/users.ts';

@@ -1,8 +1,7 @@
-import {changeQueue, drop, fail, flush, hold, type QueueChange, release} from '../../admin/queue-changes.ts';
-import {readQueueStatus} from '../../admin/queue-status.ts';
+import {changeQueue, drop, fail, flush, hold, type QueueChange, readQueueStatus, release} from '../../admin/queue.ts';
 import {readWhyContext, type Why, whyWaiting} from '../../admin/why.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {labelFault} from '../../kit/unprintable.ts';
+import {labelFault} from '../../kit/text.ts';
 import {findWaiting, listQueue, readRecipientFacts} from '../../store/queue/queue-summary.ts';
 import {readDaemons} from '../daemons.ts';
 import {live} from '../live.ts';

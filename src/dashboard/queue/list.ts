@@ -1,4 +1,4 @@
-import {type QueueStatus, readQueueStatus} from '../../admin/queue-status.ts';
+import {type QueueStatus, readQueueStatus} from '../../admin/queue.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {storeTime} from '../../kit/time.ts';
 import type {SiteReport} from '../../queue/site.ts';

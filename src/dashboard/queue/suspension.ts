@@ -1,5 +1,5 @@
-import {resumeDestination, suspendDestination} from '../../admin/suspensions.ts';
-import {labelFault} from '../../kit/unprintable.ts';
+import {resumeDestination, suspendDestination} from '../../admin/queue.ts';
+import {labelFault} from '../../kit/text.ts';
 import {parseDomain} from '../../mail/address.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Route, type Visit} from '../route.ts';

@@ -1,7 +1,6 @@
 import {createHash} from 'node:crypto';
 import {LRUCache} from 'lru-cache';
-import {previewVariant} from '../../admin/preview.ts';
-import {storedVariant} from '../../admin/templates.ts';
+import {previewVariant, storedVariant} from '../../admin/templates.ts';
 import {createTurns} from '../../api/turns.ts';
 import {linksOf} from '../../links/rewrite.ts';
 import {missingPaths} from '../../render/compile.ts';

@@ -1,6 +1,5 @@
 import {variablesFault} from '../../api/schemas/send.ts';
-import {parseExact} from '../../kit/exact-json.ts';
-import {isObject, type JsonObject} from '../../kit/json-object.ts';
+import {isObject, type JsonObject, parseExact} from '../../kit/exact-json.ts';
 import type {VariantSource} from '../../render/compile.ts';
 import {longestSource} from '../../render/limits.ts';
 import {validLocale} from '../../render/locale.ts';

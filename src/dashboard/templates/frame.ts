@@ -1,4 +1,4 @@
-import {previewVariant} from '../../admin/preview.ts';
+import {previewVariant} from '../../admin/templates.ts';
 import {createTurns} from '../../api/turns.ts';
 import {renderInWorker} from '../../render/in-worker.ts';
 import {mailContent, textContent} from '../mail-frame.ts';

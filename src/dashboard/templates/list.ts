@@ -1,6 +1,6 @@
 import {createTemplate, isBuiltIn} from '../../admin/templates.ts';
 import {html} from '../../hosted/html.ts';
-import {labelFault} from '../../kit/unprintable.ts';
+import {labelFault} from '../../kit/text.ts';
 import {isId, isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {pageTemplates, type Template} from '../../store/templates.ts';
 import {pager} from '../lists.ts';

@@ -2,8 +2,8 @@ import type {Knex} from 'knex';
 import {replay, replaySince} from '../../admin/webhooks.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {hourMs} from '../../kit/time.ts';
-import {webhookEventTypes} from '../../mail/event.ts';
 import {isId} from '../../mail/ids.ts';
+import {webhookEventTypes} from '../../mail/message.ts';
 import {type DeliveryState, deliveryStates} from '../../mail/webhook.ts';
 import {
 	type Endpoint,

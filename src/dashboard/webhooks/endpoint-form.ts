@@ -1,5 +1,5 @@
 import {type Html, html} from '../../hosted/html.ts';
-import {type WebhookEventType, webhookEventTypes} from '../../mail/event.ts';
+import {type WebhookEventType, webhookEventTypes} from '../../mail/message.ts';
 import type {Endpoint} from '../../store/webhooks.ts';
 import type {Guard} from '../../webhook/address-guard.ts';
 import {act, input, join} from '../markup.ts';

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../../kit/clock.ts';
-import {groupBy} from '../../kit/group-by.ts';
+import {groupBy} from '../../kit/collections.ts';
 import {storeTime} from '../../kit/time.ts';
 import {idFloor, idTime, type NewId} from '../../mail/ids.ts';
 import type {Mode, Role} from '../../mail/message.ts';

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Role} from '../../mail/message.ts';
-import {type RecipientState, statesBefore} from '../../mail/recipient-state.ts';
+import {type RecipientState, statesBefore} from '../../mail/message.ts';
 import {type QueueKey, queueKeyText} from '../../mail/route.ts';
 import {type WaitReason, waitParameters} from '../../mail/wait-reason.ts';
 import {rowSource, rowsOf} from '../engine/dialect.ts';

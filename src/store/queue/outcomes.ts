@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
-import {groupBy} from '../../kit/group-by.ts';
+import {groupBy} from '../../kit/collections.ts';
+import {nextStates, type RecipientState, recipientStates} from '../../mail/message.ts';
 import type {Attempt} from '../../mail/outcome.ts';
-import {nextStates, type RecipientState, recipientStates} from '../../mail/recipient-state.ts';
 import {rowSource, rowsOf} from '../engine/dialect.ts';
 import {among, insertRows, namedIds} from '../engine/rows.ts';
 import {dequeue, postpone} from './open-recipients.ts';

@@ -1,9 +1,8 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../../kit/time.ts';
 import {idFloor, idTime} from '../../mail/ids.ts';
-import type {Mode, Role} from '../../mail/message.ts';
+import type {Mode, RecipientState, Role} from '../../mail/message.ts';
 import type {BounceCategory} from '../../mail/outcome.ts';
-import type {RecipientState} from '../../mail/recipient-state.ts';
 import {type FormerWaitReason, readWaitReason, type WaitCode, type WaitReason} from '../../mail/wait-reason.ts';
 import {nearIds} from '../engine/rows.ts';
 import {shown, stateColumns, stateOf} from '../timeline.ts';

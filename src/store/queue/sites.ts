@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {dayMs, storeTime} from '../../kit/time.ts';
 import {idFloor} from '../../mail/ids.ts';
 import type {SavedSite} from '../../mail/saved-site.ts';
-import {isNothing, type ShareRow, type Sharers} from '../../mail/share-row.ts';
+import {isNothing, type ShareRow, type Sharers} from '../../mail/saved-site.ts';
 import {simulatorDomain} from '../../mail/simulator.ts';
 import type {WaitCode} from '../../mail/wait-reason.ts';
 import {leaseLock, serverMs} from '../engine/dialect.ts';

@@ -30,3 +30,31 @@ export function labelFault(text: string): string | null {
 	}
 	return blocked.test(text) ? 'must not have control or direction characters' : null;
 }
+
+/** What a template says in every mail: the same object each time, so that what is made of it can be kept. */
+export type Constant = {readonly text: string};
+
+/** A text, in pieces. */
+export type Pieces = ReadonlyArray<string | Constant>;
+
+const shortest = 64;
+const halfPair = /^[\udc00-\udfff]|[\ud800-\udbff]$/;
+
+/** The text as a constant where keeping pays, else as it is. A constant never holds half of a surrogate pair at its ends. */
+export function constantOf(text: string): string | Constant {
+	return text.length < shortest || halfPair.test(text) ? text : {text};
+}
+
+export function joined(pieces: Pieces): string {
+	return pieces.map(piece => (typeof piece === 'string' ? piece : piece.text)).join('');
+}
+
+/** The same memory as a Buffer: what another thread or a store hands over is a plain Uint8Array. */
+export function bufferOf({buffer, byteOffset, byteLength}: Uint8Array): Buffer {
+	return Buffer.from(buffer, byteOffset, byteLength);
+}
+
+/** UTF-8 without the byte order mark that editors put before it. */
+export function utf8Text(bytes: Uint8Array): string {
+	return new TextDecoder().decode(bytes);
+}
