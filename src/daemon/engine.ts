@@ -40,7 +40,7 @@ import {readAsked} from '../store/recipients.ts';
 import {readTries} from '../store/reputation.ts';
 import {isErased} from '../store/retention.ts';
 import {listVariants} from '../store/templates.ts';
-import {createPermits} from '../threads/permits.ts';
+import {Permits} from '../threads/permits.ts';
 import type {RendererData} from '../threads/renderer.ts';
 import type {SmtpWorkerData} from '../threads/smtp-worker.ts';
 import type {Context} from './context.ts';
@@ -63,7 +63,7 @@ const mostAttached = 32 * 1024 * 1024;
 export function createEngine(context: Context, publicUrl: string) {
 	const {settings, live, store, clock, newId, boot, observer} = context;
 	const signing = createSigning(store, context.vault, clock);
-	const attached = createPermits(mostAttached);
+	const attached = new Permits(mostAttached);
 	const letGo = createGarbage();
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock});
 	const router = new Router({...context, resolver, policies: openPolicies({...context, resolver})});

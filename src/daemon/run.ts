@@ -32,7 +32,7 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 	let {settings} = started;
 	const log = createLog({level: settings.logLevel, format: settings.logFormat, colour: process.stdout.isTTY === true});
 	const {logger} = log;
-	const notify = createNotify({env: processEnvironment(), warn: text => logger.warn(text)});
+	const notify = new Notify({env: processEnvironment(), warn: text => logger.warn(text)});
 
 	// A closed terminal sends SIGHUP: no user is left there.
 	const onTerminal = [0, 1, 2].some(fd => isatty(fd));
@@ -77,7 +77,11 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 	const watchdog = startWatchdog();
 
 	function startWatchdog(): NodeJS.Timeout | undefined {
-		const ping = () => held.store.ping().then(notify.alive, error => logger.error({event: 'store_failed', err: error}));
+		const ping = () =>
+			held.store.ping().then(
+				() => notify.alive(),
+				error => logger.error({event: 'store_failed', err: error}),
+			);
 		return notify.watchdogMs === null ? undefined : setInterval(() => void ping(), notify.watchdogMs);
 	}
 
@@ -208,20 +212,6 @@ function asConfigError(error: unknown, {httpListen, adminListen, inboundListen, 
 	}
 }
 
-/** Notifies systemd of the daemon's state (sd_notify(3)); does nothing where systemd did not ask. */
-type Notify = {
-	readonly ready: () => Promise<void>;
-	/** One line that `systemctl status` shows. */
-	readonly status: (text: string) => Promise<void>;
-	/** To be followed by `ready` once done. */
-	readonly reloading: () => Promise<void>;
-	readonly stopping: () => Promise<void>;
-	/** The watchdog's ping. */
-	readonly alive: () => Promise<void>;
-	/** How often to ping, milliseconds: half of what systemd allows; null: it does not watch. */
-	readonly watchdogMs: number | null;
-};
-
 type NotifyInput = {
 	/** NOTIFY_SOCKET and WATCHDOG_USEC are read; the child gets that socket and PATH, none of our secrets. */
 	readonly env: Readonly<Record<string, string | undefined>>;
@@ -231,20 +221,55 @@ type NotifyInput = {
 
 const longestCall = 5000;
 
-/** Node has no Unix datagram sockets, so each message is a run of `systemd-notify` (the unit says NotifyAccess=all). */
-export function createNotify({env, warn, binary = 'systemd-notify'}: NotifyInput): Notify {
-	let warned = false;
-	const childEnv: NodeJS.ProcessEnv = {PATH: env.PATH, NOTIFY_SOCKET: env.NOTIFY_SOCKET};
+/**
+ * Notifies systemd of the daemon's state (sd_notify(3)); does nothing where systemd did not ask. Node has no Unix datagram
+ * sockets, so each message is a run of `systemd-notify` (the unit says NotifyAccess=all).
+ */
+export class Notify {
+	/** How often to ping, milliseconds: half of what systemd allows; null: it does not watch. */
+	readonly watchdogMs: number | null;
+	readonly #input: NotifyInput;
+	#warned = false;
 
-	function send(assignment: string): Promise<void> {
+	constructor(input: NotifyInput) {
+		const watchdogMs = Math.floor(Number(input.env.WATCHDOG_USEC ?? 0) / 2000);
+		this.watchdogMs = input.env.NOTIFY_SOCKET && watchdogMs > 0 ? watchdogMs : null;
+		this.#input = input;
+	}
+
+	ready(): Promise<void> {
+		return this.#send('READY=1');
+	}
+
+	/** One line that `systemctl status` shows. */
+	status(text: string): Promise<void> {
+		return this.#send(`STATUS=${text.replace(/\s+/g, ' ')}`);
+	}
+
+	/** To be followed by `ready` once done. */
+	reloading(): Promise<void> {
+		return this.#send('RELOADING=1');
+	}
+
+	stopping(): Promise<void> {
+		return this.#send('STOPPING=1');
+	}
+
+	/** The watchdog's ping. */
+	alive(): Promise<void> {
+		return this.#send('WATCHDOG=1');
+	}
+
+	#send(assignment: string): Promise<void> {
+		const {env, warn, binary = 'systemd-notify'} = this.#input;
 		if (!env.NOTIFY_SOCKET) {
 			return Promise.resolve();
 		}
-
+		const childEnv: NodeJS.ProcessEnv = {PATH: env.PATH, NOTIFY_SOCKET: env.NOTIFY_SOCKET};
 		return new Promise(resolve => {
 			execFile(binary, [assignment], {env: childEnv, timeout: longestCall}, error => {
-				if (error && !warned) {
-					warned = true;
+				if (error && !this.#warned) {
+					this.#warned = true;
 					warn(`systemd cannot be notified: ${binary} failed (${error.message.trim()})`);
 				}
 
@@ -252,14 +277,4 @@ export function createNotify({env, warn, binary = 'systemd-notify'}: NotifyInput
 			});
 		});
 	}
-
-	const watchdogMs = Math.floor(Number(env.WATCHDOG_USEC ?? 0) / 2000);
-	return {
-		ready: () => send('READY=1'),
-		status: text => send(`STATUS=${text.replace(/\s+/g, ' ')}`),
-		reloading: () => send('RELOADING=1'),
-		stopping: () => send('STOPPING=1'),
-		alive: () => send('WATCHDOG=1'),
-		watchdogMs: env.NOTIFY_SOCKET && watchdogMs > 0 ? watchdogMs : null,
-	};
 }

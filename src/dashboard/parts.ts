@@ -40,7 +40,7 @@ type ProcessParts = {
 	readonly startedAt: number;
 	/** Its settings, secrets masked. */
 	readonly shown: () => readonly RunningSetting[];
-	readonly recentLines: RecentLines;
+	readonly recentLines: Pick<RecentLines, 'all' | 'warnings'>;
 	/** How large the store was since it started, oldest first. */
 	readonly storeSizes: () => ReadonlyArray<{readonly at: number; readonly bytes: number}>;
 	/** How it paces sites; none without the role `deliver`. */

@@ -3,7 +3,7 @@ import process from 'node:process';
 import {isatty} from 'node:tty';
 import pino, {type DestinationStream, type Logger} from 'pino';
 import {prettyLine} from './pretty.ts';
-import {createRecentLines, type RecentLines} from './recent.ts';
+import {RecentLines} from './recent.ts';
 import {inSource} from './source-places.ts';
 
 type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal';
@@ -24,14 +24,14 @@ export type Log = {
 	/** Takes effect at once (SIGHUP). */
 	readonly setLevel: (level: LogLevel) => void;
 	/** What was written last. */
-	readonly recent: RecentLines;
+	readonly recent: Pick<RecentLines, 'all' | 'warnings'>;
 	/** Lines that were dropped, see `Output`. */
 	readonly dropped: () => number;
 };
 
 /** One line per record to standard output: level, time, then the record's own fields. */
 export function createLog({level, format, colour, destination = createOutput()}: LogInput): Log {
-	const recent = createRecentLines();
+	const recent = new RecentLines();
 	const stream: DestinationStream = {
 		write(line) {
 			recent.note(line);

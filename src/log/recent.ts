@@ -4,37 +4,40 @@ const most = 100;
 const longest = 4096;
 const warning = /^\{"level":"(?:warn|error|fatal)"/;
 
-/** The newest lines of the log, oldest first. */
-export type RecentLines = {
-	readonly all: () => readonly string[];
-	/** Those that warn or worse, which a busy daemon would soon push out of the others. */
-	readonly warnings: () => readonly string[];
-};
+/** The newest lines of the log, oldest first: JSON, as they were written, each with its end cut off where it is long. */
+export class RecentLines {
+	readonly #all = new Ring();
+	readonly #warnings = new Ring();
 
-/** Remembers the newest lines: JSON, as they were written, each with its end cut off where it is long. */
-export function createRecentLines(): RecentLines & {readonly note: (line: string) => void} {
-	const [all, warnings] = [createRing(), createRing()];
-	return {
-		all: all.lines,
-		warnings: warnings.lines,
-		note(line) {
-			const kept = line.length > longest ? line.slice(0, longest) : line;
-			all.add(kept);
-			if (warning.test(kept)) {
-				warnings.add(kept);
-			}
-		},
-	};
+	all(): readonly string[] {
+		return this.#all.lines();
+	}
+
+	/** Those that warn or worse, which a busy daemon would soon push out of the others. */
+	warnings(): readonly string[] {
+		return this.#warnings.lines();
+	}
+
+	note(line: string): void {
+		const kept = line.length > longest ? line.slice(0, longest) : line;
+		this.#all.add(kept);
+		if (warning.test(kept)) {
+			this.#warnings.add(kept);
+		}
+	}
 }
 
-function createRing() {
-	const kept: string[] = [];
-	let next = 0;
-	return {
-		add(line: string): void {
-			kept[next] = line;
-			next = (next + 1) % most;
-		},
-		lines: (): readonly string[] => (kept.length < most ? [...kept] : [...kept.slice(next), ...kept.slice(0, next)]),
-	};
+class Ring {
+	readonly #kept: string[] = [];
+	#next = 0;
+
+	add(line: string): void {
+		this.#kept[this.#next] = line;
+		this.#next = (this.#next + 1) % most;
+	}
+
+	lines(): readonly string[] {
+		const kept = this.#kept;
+		return kept.length < most ? [...kept] : [...kept.slice(this.#next), ...kept.slice(0, this.#next)];
+	}
 }

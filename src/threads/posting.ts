@@ -2,7 +2,7 @@ import {createSecureContext, rootCertificates} from 'node:tls';
 import {createResolver} from '../dns/resolver.ts';
 import type {Clock} from '../kit/clock.ts';
 import {createGuard, createLookUp, type GuardOptions} from '../webhook/address-guard.ts';
-import {createConnections} from '../webhook/connections.ts';
+import {Connections} from '../webhook/connections.ts';
 import {createPoster, type Poster} from '../webhook/post.ts';
 
 /** How endpoints are posted to, in a form that can be copied to another thread. */
@@ -25,7 +25,7 @@ export function createPosting(
 	{ca, allowCidrs, takesLocal, dnsServers, timeoutMs, mostIdle, userAgent}: Posting,
 	clock: Clock,
 ): {readonly post: Poster; readonly close: () => void} {
-	const connections = createConnections({
+	const connections = new Connections({
 		// Made once: reading all public certificates again for each connection would cost milliseconds.
 		secureContext: createSecureContext({
 			minVersion: 'TLSv1.2',
@@ -44,5 +44,5 @@ export function createPosting(
 		userAgent,
 		clock,
 	});
-	return {post, close: connections.close};
+	return {post, close: () => connections.close()};
 }

@@ -9,7 +9,7 @@ import {createSharedClock} from '../kit/clock.ts';
 import {createGarbage} from '../kit/memory.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {FromSmtpWorker, ToSmtpWorker, WorkerResult} from '../queue/smtp-workers.ts';
-import {createPermits} from './permits.ts';
+import {Permits} from './permits.ts';
 
 /** What a sender thread is started with: the deliverer's options that can be copied to another thread. */
 export type SmtpWorkerData = Omit<
@@ -36,7 +36,7 @@ const port = parentPort as NonNullable<typeof parentPort>;
 const stop = new AbortController();
 // Every waiting copy listens; Node would take the eleventh for a leak.
 setMaxListeners(0, stop.signal);
-const permits = createPermits(options.maxSessions);
+const permits = new Permits(options.maxSessions);
 /** Who waits for the outcome of a copy to be judged. */
 const unjudged = new Map<string, () => void>();
 const dns = {servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock};
@@ -47,7 +47,7 @@ const deliverer = new Deliverer({
 	resolver: createResolver(dns),
 	...(dane ? {secureResolver: createSecureResolver(dns)} : {}),
 	clock,
-	permit: permits.take,
+	permit: id => permits.take(id),
 	judged: id => new Promise(resolve => (stop.signal.aborted ? resolve() : unjudged.set(id, resolve))),
 });
 const letGo = createGarbage();

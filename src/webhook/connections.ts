@@ -33,19 +33,24 @@ const patienceMs = 250;
  * Connections to checked addresses. A new one goes to an address of the target and nowhere else: the name is not looked up
  * again. An idle one is used again only for the same origin and while its address is among those just checked.
  */
-export function createConnections({secureContext, idleMs, mostIdle}: ConnectionsOptions) {
+export class Connections {
+	readonly #options: ConnectionsOptions;
 	/** In the order in which they became idle. */
-	const idle = new Set<Connection>();
+	readonly #idle = new Set<Connection>();
 	/** By origin, in the same order. */
-	const idleOf = new Map<string, Set<Connection>>();
+	readonly #idleOf = new Map<string, Set<Connection>>();
 	/** How many are being opened, by origin. */
-	const opening = new Map<string, number>();
+	readonly #opening = new Map<string, number>();
 	/** Attempts that wait for one of them, by origin, in order. */
-	const waiters = new Map<string, Set<Waiter>>();
+	readonly #waiters = new Map<string, Set<Waiter>>();
+
+	constructor(options: ConnectionsOptions) {
+		this.#options = options;
+	}
 
 	/** Lets the first attempt that waits go on: with this connection, or to open its own. */
-	function wake(origin: string, connection: Connection | null): boolean {
-		for (const waiter of waiters.get(origin) ?? []) {
+	#wake(origin: string, connection: Connection | null): boolean {
+		for (const waiter of this.#waiters.get(origin) ?? []) {
 			if (connection === null || waiter.addresses.includes(connection.address)) {
 				waiter.go(connection);
 				return true;
@@ -54,130 +59,124 @@ export function createConnections({secureContext, idleMs, mostIdle}: Connections
 		return false;
 	}
 
-	function wait({origin, addresses}: Target): Promise<Connection | null> {
+	#wait({origin, addresses}: Target): Promise<Connection | null> {
 		return new Promise(resolve => {
-			const here = waiters.get(origin) ?? new Set();
+			const here = this.#waiters.get(origin) ?? new Set();
 			const waiter: Waiter = {
 				addresses,
-				go(connection) {
+				go: connection => {
 					clearTimeout(timer);
 					here.delete(waiter);
 					if (here.size === 0) {
-						waiters.delete(origin);
+						this.#waiters.delete(origin);
 					}
 					resolve(connection);
 				},
 			};
 			const timer = setTimeout(() => waiter.go(null), patienceMs);
-			waiters.set(origin, here.add(waiter));
+			this.#waiters.set(origin, here.add(waiter));
 		});
 	}
 
-	function noteOpening(origin: string, change: 1 | -1): void {
-		const n = (opening.get(origin) ?? 0) + change;
+	#noteOpening(origin: string, change: 1 | -1): void {
+		const n = (this.#opening.get(origin) ?? 0) + change;
 		if (n > 0) {
-			opening.set(origin, n);
+			this.#opening.set(origin, n);
 		} else {
-			opening.delete(origin);
+			this.#opening.delete(origin);
 		}
 	}
 
-	function forget(connection: Connection): void {
-		if (idle.delete(connection)) {
-			const others = idleOf.get(connection.origin);
+	#forget(connection: Connection): void {
+		if (this.#idle.delete(connection)) {
+			const others = this.#idleOf.get(connection.origin);
 			others?.delete(connection);
 			if (others?.size === 0) {
-				idleOf.delete(connection.origin);
+				this.#idleOf.delete(connection.origin);
 			}
 		}
 	}
 
-	function drop(connection: Connection): void {
-		forget(connection);
+	drop(connection: Connection): void {
+		this.#forget(connection);
 		void connection.client.destroy();
 	}
 
-	return {
-		/**
-		 * A connection that served before; null: a new one must be made. While one is being opened others wait a moment: it
-		 * may serve them too, where a handshake each would cost a hundred times as much.
-		 */
-		async take(target: Target): Promise<Connection | null> {
-			for (const connection of idleOf.get(target.origin) ?? []) {
-				if (target.addresses.includes(connection.address)) {
-					forget(connection);
-					return connection;
-				}
+	/**
+	 * A connection that served before; null: a new one must be made. While one is being opened others wait a moment: it
+	 * may serve them too, where a handshake each would cost a hundred times as much.
+	 */
+	async take(target: Target): Promise<Connection | null> {
+		for (const connection of this.#idleOf.get(target.origin) ?? []) {
+			if (target.addresses.includes(connection.address)) {
+				this.#forget(connection);
+				return connection;
 			}
-			const given = opening.has(target.origin) ? await wait(target) : null;
-			// Its other end may have said that it closes it.
-			return given?.client.destroyed ? null : given;
-		},
+		}
+		const given = this.#opening.has(target.origin) ? await this.#wait(target) : null;
+		// Its other end may have said that it closes it.
+		return given?.client.destroyed ? null : given;
+	}
 
-		/** A new connection, made and verified within the limit (milliseconds); rejects with what kept it from being made. */
-		async open(target: Target, limitMs: number): Promise<Connection> {
-			noteOpening(target.origin, 1);
-			const socket = await connect(target, secureContext, limitMs).finally(() => {
-				noteOpening(target.origin, -1);
-				wake(target.origin, null);
-			});
-			let given = false;
-			const client = new Client(target.origin, {
-				// The socket is there already, and a client never gets another one. Undici must not be answered at once.
-				connect(_options, callback) {
-					const again = given;
-					given = true;
-					queueMicrotask(() =>
-						again ? callback(new PostFault('it closed the connection'), null) : callback(null, socket),
-					);
-				},
-				pipelining: 1,
-				// The time limit of an attempt is kept by `post`: these are per gap.
-				headersTimeout: 0,
-				bodyTimeout: 0,
-				keepAliveTimeout: idleMs,
-				keepAliveMaxTimeout: idleMs,
-				maxHeaderSize,
-			});
-			const connection = {
-				client,
-				origin: target.origin,
-				address: socket.remoteAddress ?? '',
-				tls: socket instanceof TLSSocket ? `${socket.getProtocol()} ${socket.getCipher()?.name}` : null,
-			};
-			client.on('disconnect', () => drop(connection));
-			return connection;
-		},
+	/** A new connection, made and verified within the limit (milliseconds); rejects with what kept it from being made. */
+	async open(target: Target, limitMs: number): Promise<Connection> {
+		this.#noteOpening(target.origin, 1);
+		const socket = await connect(target, this.#options.secureContext, limitMs).finally(() => {
+			this.#noteOpening(target.origin, -1);
+			this.#wake(target.origin, null);
+		});
+		let given = false;
+		const client = new Client(target.origin, {
+			// The socket is there already, and a client never gets another one. Undici must not be answered at once.
+			connect(_options, callback) {
+				const again = given;
+				given = true;
+				queueMicrotask(() =>
+					again ? callback(new PostFault('it closed the connection'), null) : callback(null, socket),
+				);
+			},
+			pipelining: 1,
+			// The time limit of an attempt is kept by `post`: these are per gap.
+			headersTimeout: 0,
+			bodyTimeout: 0,
+			keepAliveTimeout: this.#options.idleMs,
+			keepAliveMaxTimeout: this.#options.idleMs,
+			maxHeaderSize,
+		});
+		const connection = {
+			client,
+			origin: target.origin,
+			address: socket.remoteAddress ?? '',
+			tls: socket instanceof TLSSocket ? `${socket.getProtocol()} ${socket.getCipher()?.name}` : null,
+		};
+		client.on('disconnect', () => this.drop(connection));
+		return connection;
+	}
 
-		/** After a request that ended well: the connection may serve another one. */
-		giveBack(connection: Connection): void {
-			if (connection.client.destroyed || wake(connection.origin, connection)) {
-				return;
-			}
-			idle.add(connection);
-			idleOf.set(connection.origin, (idleOf.get(connection.origin) ?? new Set()).add(connection));
-			const [oldest] = idle;
-			if (idle.size > mostIdle && oldest) {
-				drop(oldest);
-			}
-		},
+	/** After a request that ended well: the connection may serve another one. */
+	giveBack(connection: Connection): void {
+		if (connection.client.destroyed || this.#wake(connection.origin, connection)) {
+			return;
+		}
+		this.#idle.add(connection);
+		this.#idleOf.set(connection.origin, (this.#idleOf.get(connection.origin) ?? new Set()).add(connection));
+		const [oldest] = this.#idle;
+		if (this.#idle.size > this.#options.mostIdle && oldest) {
+			this.drop(oldest);
+		}
+	}
 
-		drop,
+	/** Closes what is idle. */
+	close(): void {
+		for (const connection of this.#idle) {
+			this.drop(connection);
+		}
+	}
 
-		/** Closes what is idle. */
-		close(): void {
-			for (const connection of idle) {
-				drop(connection);
-			}
-		},
-
-		get idle(): number {
-			return idle.size;
-		},
-	};
+	get idle(): number {
+		return this.#idle.size;
+	}
 }
-
-export type Connections = ReturnType<typeof createConnections>;
 
 /** A host, and its addresses that were just checked. */
 export type Target = CheckedHost & {

@@ -3,7 +3,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import process from 'node:process';
 import test from 'ava';
-import {createNotify} from '../../src/daemon/run.ts';
+import {Notify} from '../../src/daemon/run.ts';
 
 /** A stand-in for systemd-notify that writes down how it was called. */
 function recorder(exitCode = 0) {
@@ -17,7 +17,7 @@ function recorder(exitCode = 0) {
 
 test('each state is one run of systemd-notify', async t => {
 	const {binary, calls} = recorder();
-	const notify = createNotify({env: {NOTIFY_SOCKET: '/run/n', WATCHDOG_USEC: '30000000'}, warn: t.fail, binary});
+	const notify = new Notify({env: {NOTIFY_SOCKET: '/run/n', WATCHDOG_USEC: '30000000'}, warn: t.fail, binary});
 	await notify.ready();
 	await notify.status('delivering\n5 mails');
 	await notify.reloading();
@@ -37,14 +37,14 @@ test('the child gets no secret of ours', async t => {
 	const {binary, calls} = recorder();
 	const env = {NOTIFY_SOCKET: '/run/n', PATH: process.env.PATH, MAILCTL_SECRET_KEY: 'hunter2'};
 	writeFileSync(binary, readFileSync(binary, 'utf8').replace('$NOTIFY_SOCKET $*', '$(env)'));
-	await createNotify({env, warn: t.fail, binary}).ready();
+	await new Notify({env, warn: t.fail, binary}).ready();
 	t.true(calls().includes('NOTIFY_SOCKET=/run/n'));
 	t.notRegex(calls().join('\n'), /hunter2/);
 });
 
 test('without systemd nothing is run', async t => {
 	const {binary, calls} = recorder();
-	const notify = createNotify({env: {WATCHDOG_USEC: '30000000'}, warn: t.fail, binary});
+	const notify = new Notify({env: {WATCHDOG_USEC: '30000000'}, warn: t.fail, binary});
 	await notify.ready();
 	t.deepEqual(calls(), []);
 	t.is(notify.watchdogMs, null);
@@ -53,7 +53,7 @@ test('without systemd nothing is run', async t => {
 for (const binary of ['/nonexistent/systemd-notify', recorder(1).binary]) {
 	test(`a binary that fails is one warning: ${binary.startsWith('/nonexistent') ? 'missing' : 'exit 1'}`, async t => {
 		const warnings: string[] = [];
-		const notify = createNotify({env: {NOTIFY_SOCKET: '/run/n'}, warn: text => warnings.push(text), binary});
+		const notify = new Notify({env: {NOTIFY_SOCKET: '/run/n'}, warn: text => warnings.push(text), binary});
 		await notify.ready();
 		await notify.status('on');
 		t.is(warnings.length, 1);

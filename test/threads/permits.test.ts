@@ -1,8 +1,8 @@
 import test from 'ava';
-import {createPermits} from '../../src/threads/permits.ts';
+import {Permits} from '../../src/threads/permits.ts';
 
 test('no more than so many are out at once; the first that waits goes first', async t => {
-	const permits = createPermits(2);
+	const permits = new Permits(2);
 	const order: string[] = [];
 	const take = (id: string) => permits.take(id).then(() => order.push(id));
 	await Promise.all([take('a'), take('b'), take('a')]);
@@ -19,7 +19,7 @@ test('no more than so many are out at once; the first that waits goes first', as
 });
 
 test('units are given in order of asking; one that needs more than there are goes alone', async t => {
-	const permits = createPermits(10);
+	const permits = new Permits(10);
 	const gone: string[] = [];
 	const take = (id: string, units: number) => permits.take(id, units).then(() => gone.push(id));
 	const all = [take('a', 6), take('b', 6), take('c', 1), take('large', 100), take('d', 1)];
