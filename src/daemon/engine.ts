@@ -56,7 +56,7 @@ const renewRetryMs = 1000;
 const missedMs = 3000;
 const recipientsPerSession = 4;
 const unprovenShare = 0.75;
-/** Attachments of copies being tried, in memory at once, octets; a mail is a third larger than its attachments. */
+/** Attachments of recipients being tried, in memory at once, octets; a mail is a third larger than its attachments. */
 const mostAttached = 32 * 1024 * 1024;
 
 /** The delivery engine: the queue, its renderers and its SMTP workers. `publicUrl`: base of the links in mail. */
@@ -109,7 +109,7 @@ export function createEngine(context: Context, publicUrl: string) {
 			try {
 				return (await readTries(store.reader, [id])).get(id)?.doubtful ?? 0;
 			} catch (error) {
-				observer.storeFailed(error); // What became of the copy is still to be recorded.
+				observer.storeFailed(error); // The outcome of the recipient is still to be recorded.
 				return 0;
 			}
 		},

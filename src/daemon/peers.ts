@@ -79,7 +79,7 @@ export function createPresence({
 				return buried;
 			}
 			const [silent, at] = [storeTime(now - silentMs), storeTime(now)];
-			// Nodes are forgotten together with their copies: the deliveries go first.
+			// Nodes are forgotten together with their recipients: the deliveries go first.
 			const released = (await releaseSilentDeliveries(trx, silent, at)) + (await releaseSilentClaims(trx, silent, at));
 			return buried + released;
 		});

@@ -36,17 +36,17 @@ const mostCaptured = 128 * 1024 ** 2;
 const thread = new URL('../threads/remake.js', import.meta.url);
 const makeLimitMs = 2000;
 
-/** The mail of copies, to be looked at. */
+/** The mails of recipients, for people to look at. */
 export function createRecipientMails({settings, store, vault, secrets, clock, publicUrl}: RecipientMailsOptions) {
 	return {
-		/** What was captured of a copy; null: nothing was. */
+		/** What was captured of a recipient; null: nothing was. */
 		async captured(recipientId: string): Promise<Uint8Array | null> {
 			const file = capturedFile(settings.dataDir, recipientId);
 			return file === null ? null : await readRegular(file, mostCaptured, 'refuse');
 		},
 
 		/**
-		 * The copy's mail as the daemon would make it now: the signatures and the tokens of its links are other ones. That of a
+		 * The recipient's mail as the daemon would make it now: the signatures and the tokens of its links are other ones. That of a
 		 * test key has no signature.
 		 */
 		async remade(workspaceId: string, recipientId: string): Promise<Remade | 'no_sender'> {
@@ -83,7 +83,7 @@ export function createRecipientMails({settings, store, vault, secrets, clock, pu
 	};
 }
 
-/** The file in which a copy was captured, null if it was not. */
+/** The file in which the mail of a recipient was captured; null if it was not. */
 export function capturedFile(dataDir: string, recipientId: string): string | null {
 	const file = join(capturedFolder(dataDir), capturedName(recipientId));
 	return existsSync(file) ? file : null;
@@ -136,7 +136,7 @@ const cached = 1000;
 /** A key that becomes active by time alone is noticed within this, milliseconds. */
 const freshMs = 60_000;
 
-/** Which keys sign a domain's mail. Cached: asked for every copy. */
+/** Which keys sign a domain's mail. Cached: asked for every recipient. */
 export function createSigning(store: Store, vault: Vault, clock: Clock) {
 	const domains = new LRUCache<string, Promise<DomainSigning>>({max: cached, ttl: freshMs});
 	return {
@@ -149,7 +149,7 @@ export function createSigning(store: Store, vault: Vault, clock: Clock) {
 			}
 			return await found;
 		},
-		/** The keys themselves, for a maker. */
+		/** The keys themselves, for a renderer. */
 		async keys(ids: readonly string[]): Promise<SigningKeyText[]> {
 			const rows = await findDkimKeys(store.reader, ids);
 			return rows.map(({id, domain, selector, algorithm, secret}) => ({

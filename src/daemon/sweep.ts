@@ -185,7 +185,7 @@ export const paceTask = (options: RowTaskOptions): SweepTask =>
 
 /** How long what is kept for review stays. */
 const keptDays = 30;
-/** The same report comes by another way within days, if it does; later its copy knows it still. */
+/** The same report comes by another way within days, if it does; later its recipient still has it. */
 const emptiedDays = 7;
 
 /** Mails that came in and were read: what is kept of them, and that they were there. */
@@ -215,7 +215,7 @@ export const userTask = (options: RowTaskOptions): SweepTask =>
 
 const dayBefore = (now: number, days: number): string => storeTime(now - days * dayMs).slice(0, 10);
 
-/** The room in the file that the others made. */
+/** The space in the file that the others freed. */
 export function fileTask({
 	store,
 	pagesPerStep = 500,
@@ -243,9 +243,9 @@ type MessageTaskOptions = {
 	readonly clock: Pick<Clock, 'now'>;
 	/** How long messages are kept; 0: for ever. */
 	readonly days: () => number;
-	/** Removes the captured mails of copies. */
+	/** Removes the captured mails of recipients. */
 	readonly removeCaptured: (recipientIds: readonly string[]) => Promise<void>;
-	/** Removes the captured mails of the copies that were made in a range of time, milliseconds. */
+	/** Removes the captured mails of the recipients that were made in a range of time, milliseconds. */
 	readonly removeCapturedOf: (from: number, to: number) => Promise<void>;
 	readonly messagesPerStep?: number;
 };

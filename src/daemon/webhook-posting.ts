@@ -59,9 +59,8 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 		post: attempt,
 		backoffMs: settings.webhookBackoff,
 		clock,
-		onAttempted: observer.posted,
 		onStoreError: observer.storeFailed,
-		onFault: observer.webhookFault,
+		observer,
 	});
 
 	let arrivals: {stop: () => void} | null = null;

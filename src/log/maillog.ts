@@ -142,7 +142,7 @@ export function createMailLog(logger: Logger): MailLog {
 	};
 }
 
-/** The copy that an event is about. */
+/** The recipient that an event is about. */
 type LoggedRecipient = {
 	readonly messageId: string;
 	readonly recipient: string;

@@ -31,12 +31,12 @@ export type MakeOptions = {
 /** A variant of a template version, compiled. */
 export type Variant = RenderVariant & {readonly locale: string | null};
 
-/** What a maker looks up by name before it makes a job. */
+/** What a renderer looks up by name before it makes a job. */
 export type Ingredients = {readonly variants: readonly Variant[]; readonly signing: readonly SigningKey[]};
 
 type Make = (job: MakeJob, ingredients: Ingredients, renderMs?: number) => MakeResult;
 
-/** Renders, composes and signs one copy. Everything but the signature's time is the same at every try. */
+/** Renders, composes and signs the mail of one recipient. Everything but the signature's time is the same at every try. */
 export function createMake({links, renderer, tokenLifetimeMs, listening, senderId, cfbl, clock}: MakeOptions): Make {
 	const compose = createCompose();
 	return (job, {variants, signing}, renderMs) => {

@@ -11,7 +11,7 @@ import {leavesOf, readMail} from '../report/mime.ts';
 import {createMake, type MakeOptions, type Variant} from './make.ts';
 import type {SigningKeyText} from './renderer.ts';
 
-/** A copy that is to be made once more, with all that it takes. */
+/** A recipient whose mail is made once more, with all that this takes. */
 export type Remake = {
 	readonly options: Omit<MakeOptions, 'links' | 'renderer' | 'clock'>;
 	readonly keys: TokenKeys;
@@ -66,5 +66,5 @@ function textsOf(mail: Uint8Array): {readonly html: string; readonly text: strin
 	return {html: textOf('text/html'), text: textOf('text/plain')};
 }
 
-// The body of a thread that lives for one copy: its template is foreign code.
+// The body of a thread that lives for one mail: its template is foreign code.
 await answer(input => remake(input as Remake));

@@ -21,7 +21,7 @@ import {createRenderer} from '../render/render.ts';
 import type {FeedbackAddresses} from './make.ts';
 import {createMake, type Ingredients, type Variant} from './make.ts';
 
-/** What a maker thread is started with. */
+/** What a renderer is started with. */
 export type RendererData = {
 	readonly shared: SharedArrayBuffer;
 	/** Of the daemon's clock. */
@@ -79,7 +79,7 @@ function take({name, value, fault}: Extract<ToRenderer, {kind: 'resource'}>): vo
 			signings.set(name, (value as SigningKeyText[]).map(importSigningKey));
 		}
 	} catch (error) {
-		// A damaged key puts off the mail that is signed with it, and leaves the thread alone.
+		// A damaged key defers the mail that is signed with it; the thread goes on.
 		faults.set(name, error instanceof Error ? error.message : String(error));
 	}
 }

@@ -34,10 +34,10 @@ const {dnsServers, dane, bounceRules, time, ...options} = workerData as SmtpWork
 const clock = createSharedClock(time);
 const port = parentPort as NonNullable<typeof parentPort>;
 const stop = new AbortController();
-// Every waiting copy listens; Node would take the eleventh for a leak.
+// Every waiting recipient listens; Node would take the eleventh for a leak.
 setMaxListeners(0, stop.signal);
 const permits = new Permits(options.maxSessions);
-/** Who waits for the outcome of a copy to be judged. */
+/** Who waits for the outcome of a recipient to be judged. */
 const unjudged = new Map<string, () => void>();
 const dns = {servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock};
 let classify = createClassify(bounceRules);
@@ -85,7 +85,7 @@ port.on('message', (message: ToSmtpWorker<Delivery>) => {
 	}
 	for (const {site, connections, delivery} of message.jobs) {
 		const {recipientId, data} = delivery;
-		// A fault of ours with one copy must not end the sessions of all others.
+		// A fault of ours with one recipient must not end the sessions of all others.
 		deliverer
 			.deliver(site, connections, delivery, stop.signal)
 			.then(answer, error => answer({recipientId, fault: String(error)}))

@@ -22,9 +22,11 @@ type DispatcherOptions = EndpointQueuesOptions &
 		/** Wait after the end of a failed attempt, milliseconds. */
 		readonly backoffMs: number;
 		readonly clock: Clock;
-		/** After the end of an attempt is on stable storage, or that it could not begin. */
-		readonly onAttempted: (attempted: Attempted) => void;
-		readonly onFault: (error: unknown) => void;
+		readonly observer: {
+			/** After the end of an attempt is on stable storage, or that it could not begin. */
+			readonly posted: (attempted: Attempted) => void;
+			readonly webhookFault: (error: unknown) => void;
+		};
 	};
 
 /** How exactly waiting deliveries come due, milliseconds. */
@@ -127,7 +129,7 @@ export function createDispatcher(options: DispatcherOptions) {
 		if (moved && after.nextAttemptAt !== null) {
 			endpoints.due(delivery.endpointId, after.nextAttemptAt, clock.now());
 		}
-		options.onAttempted(attempted);
+		options.observer.posted(attempted);
 	}
 
 	function begin(permits: readonly Permit<ClaimedDelivery>[], {deliveries, nextDue}: Turned): void {
@@ -154,7 +156,7 @@ export function createDispatcher(options: DispatcherOptions) {
 
 	async function attempt(delivery: ClaimedDelivery, {now: began, monotonic}: Moment): Promise<void> {
 		const end = await options.post(delivery).catch(error => {
-			options.onFault(error);
+			options.observer.webhookFault(error);
 			return ourFault;
 		});
 		const when = moment();

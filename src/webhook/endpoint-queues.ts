@@ -49,13 +49,13 @@ const aheadTimes = 4;
 const rememberedMs = 600_000;
 
 /**
- * Which endpoint may start how many attempts: they take turns, and those that are slow or dead never take all the room.
+ * Which endpoint may start how many attempts: they take turns, and those that are slow or dead never take all the capacity.
  * Those that answer at once get the next ones ahead: a transaction takes longer than they do, and on a busy machine many
  * times as long. Decides only; it neither waits nor reads the store.
  */
 export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesOptions) {
 	const endpoints = new Map<string, EndpointQueue<Item>>();
-	/** Lanes with something due and room of their own, in the order of their turns. */
+	/** Endpoint queues with something due and capacity of their own, in the order of their turns. */
 	const ready = new Set<EndpointQueue<Item>>();
 	const mostUnproven = Math.max(1, Math.ceil(total * unprovenShare));
 	/** Claimed ahead, and not to begin. */
@@ -164,7 +164,7 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 			const mayKeep = total - inFlight >= [...ready].filter(waits).length;
 			for (const endpoint of [...ready]) {
 				const left = total - inFlight;
-				// Where room is scarce a turn is one place, so that the others have theirs.
+				// Where capacity is scarce a turn is one place, so that the others have theirs.
 				const turn = Math.min(room(endpoint), left, Math.max(1, Math.floor(left / ready.size)));
 				const places = Math.max(0, endpoint.prompt ? turn : Math.min(turn, mostUnproven - unproven));
 				// What waits needs an attempt before it, and takes its slot.

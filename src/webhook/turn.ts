@@ -26,7 +26,7 @@ export type Attempted = {
 	readonly wasFailing: boolean;
 };
 
-/** What the dispatcher writes in one transaction: ends of attempts, then claims in the room that they left. */
+/** What the dispatcher writes in one transaction: ends of attempts, then claims in the capacity that they left. */
 export type Turn = {
 	readonly ends: readonly DeliveryEnd[];
 	readonly failing: readonly Failing[];

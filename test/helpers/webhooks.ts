@@ -123,11 +123,13 @@ export function dispatcherOf(
 		post,
 		backoffMs: 20,
 		clock: systemClock,
-		onAttempted: one => attempted.push(one),
-		onStoreError(error) {
-			throw error;
+		observer: {
+			posted: one => attempted.push(one),
+			webhookFault(error) {
+				throw error;
+			},
 		},
-		onFault(error) {
+		onStoreError(error) {
 			throw error;
 		},
 		...more,

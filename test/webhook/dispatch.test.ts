@@ -492,7 +492,7 @@ storeTest(test, 'a fault of ours is a failed attempt, not the end of the others'
 	const [id = ''] = await insertDue(store, workspaceId, endpoint, 1);
 	const faults: unknown[] = [];
 	const {dispatcher} = dispatcherOf(store, () => Promise.reject(new Error('bug')), {
-		onFault: error => faults.push(error),
+		observer: {posted: () => undefined, webhookFault: error => faults.push(error)},
 		backoffMs: 60_000,
 	});
 	await dispatcher.start();
