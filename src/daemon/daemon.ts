@@ -280,7 +280,7 @@ function createRoles(context: Context) {
 	const {logger, storeFailed} = observer;
 	const has = (role: Settings['roles'][number]) => settings.roles.includes(role);
 	const isShared = store.dialect.isShared;
-	const tell = createArrivalNotices({store, boot, onError: storeFailed});
+	const tell = createArrivalNotices({store, boot, observer});
 	let engine: Engine | null = null;
 	let webhooks: Webhooks | null = null;
 	let domainChecks: DomainChecks | null = null;
@@ -293,7 +293,7 @@ function createRoles(context: Context) {
 		onBegin: () => writeBoot(settings.dataDir, boot),
 		clock,
 		onReleased: rescan,
-		onError: storeFailed,
+		observer,
 	});
 
 	/** Another process changed what is queued or due. */

@@ -229,7 +229,7 @@ export function createEngine(context: Context, publicUrl: string) {
 				const watched = watchArrivals({
 					readDue: () => readDue(store.reader, now()),
 					onDue: queues => scheduler.noticed(queues),
-					onError: observer.storeFailed,
+					observer,
 					clock,
 					periodMs: missedMs,
 				});

@@ -9,6 +9,7 @@ import {removeOtherQueueWaits, removeOwnQueueWaits} from '../store/queue/open-re
 import {removeShares} from '../store/queue/sites.ts';
 import {longestNotice, type Store} from '../store/store.ts';
 import {deliveryClaims, releaseSilentDeliveries} from '../store/webhook-queue.ts';
+import type {Observer} from './observer.ts';
 
 // Several nodes on one store: which of them are alive, and how a node learns of mail that another one accepted.
 
@@ -32,7 +33,7 @@ type PresenceOptions = {
 	readonly beatMs?: number;
 	/** Claims of a dead daemon were given back. */
 	readonly onReleased: () => void;
-	readonly onError: (error: unknown) => void;
+	readonly observer: Pick<Observer, 'storeFailed'>;
 };
 
 /**
@@ -48,7 +49,7 @@ export function createPresence({
 	beatMs = usualBeatMs,
 	onReleased,
 	onBegin,
-	onError,
+	observer,
 }: PresenceOptions) {
 	const alone = !store.dialect.isShared;
 	let timer: NodeJS.Timeout | undefined;
@@ -137,7 +138,7 @@ export function createPresence({
 			await (former !== null && releaseFormer(former));
 			onBegin?.();
 			await tell();
-			timer = setInterval(() => void tell().catch(onError), beatMs);
+			timer = setInterval(() => void tell().catch(observer.storeFailed), beatMs);
 		},
 		/** Gives back what is still claimed and takes this node off the list. */
 		async end(): Promise<void> {
@@ -160,14 +161,14 @@ type ArrivalsOptions<Due> = {
 	/** What has work that may be claimed now. */
 	readonly readDue: () => Promise<Due[]>;
 	readonly onDue: (due: Due[]) => void;
-	readonly onError: (error: unknown) => void;
+	readonly observer: Pick<Observer, 'storeFailed'>;
 	readonly clock: Clock;
 	/** Between two questions, milliseconds. */
 	readonly periodMs: number;
 };
 
 /** Asks the store what is due: mail that another node accepted, or left behind. Less often if a long queue makes the answer slow. */
-export function watchArrivals<Due>({readDue, onDue, onError, clock, periodMs}: ArrivalsOptions<Due>): {
+export function watchArrivals<Due>({readDue, onDue, observer, clock, periodMs}: ArrivalsOptions<Due>): {
 	/** Asks now, unless it is asking. */
 	readonly look: () => void;
 	readonly stop: () => void;
@@ -186,7 +187,7 @@ export function watchArrivals<Due>({readDue, onDue, onError, clock, periodMs}: A
 		try {
 			onDue(await readDue());
 		} catch (error) {
-			onError(error);
+			observer.storeFailed(error);
 		}
 		looking = false;
 		if (!stopped) {
@@ -213,11 +214,11 @@ const all = '*';
 export function createArrivalNotices({
 	store,
 	boot,
-	onError,
+	observer,
 }: {
 	readonly store: Pick<Store, 'tell'>;
 	readonly boot: string;
-	readonly onError: (error: unknown) => void;
+	readonly observer: Pick<Observer, 'storeFailed'>;
 }): (queues: Iterable<QueueKey>) => void {
 	let waiting = new Map<string, readonly [destination: string, workspaceId: string]>();
 	let telling = false;
@@ -237,7 +238,7 @@ export function createArrivalNotices({
 		if (!telling && waiting.size > 0) {
 			telling = true;
 			tellAll()
-				.catch(onError)
+				.catch(observer.storeFailed)
 				.finally(() => {
 					telling = false;
 				});

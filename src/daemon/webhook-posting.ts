@@ -93,7 +93,7 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 				arrivals = watchArrivals({
 					readDue: () => readDueEndpoints(store.reader, storeTime(clock.now())),
 					onDue: dispatcher.due,
-					onError: observer.storeFailed,
+					observer,
 					clock,
 					periodMs: arrivalsMs,
 				});

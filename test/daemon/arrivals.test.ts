@@ -19,7 +19,7 @@ test('a notice tells lanes to others; what is too long for one, or no notice of 
 			});
 		},
 	};
-	const tell = createArrivalNotices({store, boot: 'req_a', onError: error => t.fail(String(error))});
+	const tell = createArrivalNotices({store, boot: 'req_a', observer: {storeFailed: error => t.fail(String(error))}});
 	tell([]);
 	tell([queue(1), queue(2)]);
 	// While that one is on its way.

@@ -41,7 +41,7 @@ storeTest(
 				node,
 				clock,
 				onReleased: () => undefined,
-				onError: error => t.fail(String(error)),
+				observer: {storeFailed: error => t.fail(String(error))},
 			});
 			t.teardown(() => presence.end());
 			return presence;
@@ -96,7 +96,7 @@ storeTest(test, 'what a node’s lanes wait for goes with it', async (t, store, 
 			node: {id, host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
 			clock: {now: () => start, monotonic: () => 0},
 			onReleased: () => undefined,
-			onError: error => t.fail(String(error)),
+			observer: {storeFailed: error => t.fail(String(error))},
 		});
 		t.teardown(() => presence.end());
 		return presence;
@@ -147,7 +147,7 @@ storeTest(test, 'after the store was away nobody is taken for dead who could not
 		clock: {now: () => start, monotonic: () => monotonic},
 		beatMs: 20,
 		onReleased: () => undefined,
-		onError: error => failures.push(error),
+		observer: {storeFailed: error => failures.push(error)},
 	});
 	t.teardown(() => presence.end());
 	const holder = async () => (await recipientRows(store.reader).first('claimed_by')).claimed_by;
@@ -195,7 +195,7 @@ test('a clock that is an hour off takes nobody for dead, and nobody takes its da
 			node: {id, host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
 			clock: {now: () => Date.now() + skew, monotonic: () => 0},
 			onReleased: () => t.fail(`${id} released claims`),
-			onError: error => t.fail(String(error)),
+			observer: {storeFailed: error => t.fail(String(error))},
 		});
 		t.teardown(() => presence.end());
 		return presence;
@@ -244,7 +244,7 @@ test('what the daemon before on this data folder held is given back at once, unl
 			former: 'boot_before',
 			clock: systemClock,
 			onReleased: () => undefined,
-			onError: error => t.fail(String(error)),
+			observer: {storeFailed: error => t.fail(String(error))},
 		});
 		t.teardown(() => presence.end());
 		await presence.begin();
@@ -304,7 +304,7 @@ test('nine seconds after a node came it gives up who was killed, and not who onl
 		onReleased: () => {
 			released++;
 		},
-		onError: error => t.fail(String(error)),
+		observer: {storeFailed: error => t.fail(String(error))},
 	});
 	t.teardown(() => presence.end());
 	await presence.begin();
@@ -362,8 +362,8 @@ if (engines.includes('postgres')) {
 		t.teardown(() => (other.isCompleted() ? undefined : other.rollback()));
 		await other.raw('lock table nodes, leases in exclusive mode');
 		const node = {id: 'boot', host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']};
-		const onError = (error: unknown) => t.fail(String(error));
-		const presence = createPresence({store, node, clock: systemClock, onReleased: () => undefined, onError});
+		const observer = {storeFailed: (error: unknown) => t.fail(String(error))};
+		const presence = createPresence({store, node, clock: systemClock, onReleased: () => undefined, observer});
 		const begun = presence.begin();
 		await waitFor('the node to wait', async () => {
 			const waiting = store.reader('pg_stat_activity').whereRaw('datname = current_database()');
