@@ -28,6 +28,7 @@ test('a code holds in its step and in those beside it, with spaces too', t => {
 	t.is(stepOfCode(secret, totpCode(secret, step - 2), now), null);
 	t.is(stepOfCode(secret, ' 050 471', now), step);
 	t.is(stepOfCode(secret, '', now), null);
+	t.is(stepOfCode(secret, '05047é', now), null);
 });
 
 test('secrets are 160 random bits in base32', t => {
