@@ -24,7 +24,7 @@ test('a destination is tried again and given up by its own rules, another one by
 				hosted: {mx: ['mx.hosted.example'], retry: '100ms,100ms'},
 			}),
 		);
-	write('500ms*', '3s');
+	write('500ms*', '10s');
 	const daemon = await program.serve();
 	const {send, until, show, tried} = await clientOf(program, daemon);
 	const own = await send('user@own.example');
