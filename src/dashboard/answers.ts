@@ -73,7 +73,7 @@ function sendPage(
 	reply: FastifyReply,
 	{assets, random}: Answering,
 	visitor: Visitor | null,
-	{status = 200, place = null, title, actions = nothing, problem = null, retryAfter, content, charts}: Shown,
+	{place = null, title, actions = nothing, problem = null, status, retryAfter, content, charts}: Shown,
 ): FastifyReply {
 	const nonce = random(nonceLength).toString('base64');
 	const notice = request.cookies[noticeCookie] ?? null;
@@ -85,7 +85,7 @@ function sendPage(
 	}
 	const token = reply.generateCsrf({userInfo: formOwner(visitor), ...cookieOptions(request)});
 	return reply
-		.code(status)
+		.code(status ?? (problem === null ? 200 : 422))
 		.type('text/html; charset=utf-8')
 		.header('content-security-policy', policyOf(nonce))
 		.send(

@@ -23,6 +23,15 @@ export function searchForm({to, query, placeholder, kept = [], fields = nothing,
 	return html`<form class="filter" role="search" action="${to}">${field}${fields}${filters}<button>Search</button>${hint === undefined ? null : html`<small>${hint}</small>`}</form>`;
 }
 
+/** What a page of a list shows of rows that were read, one more than it shows; `last`: its last row if there are more. */
+export function pageOf<Row>(
+	found: readonly Row[],
+	perPage: number,
+): {readonly rows: readonly Row[]; readonly last: Row | undefined} {
+	const rows = found.slice(0, perPage);
+	return {rows, last: found.length > perPage ? rows.at(-1) : undefined};
+}
+
 /** Links to the newest rows, where others are shown, and to those behind `next`; null: these are the last. */
 export function pager(path: string, query: URLSearchParams, next: string | null, key = 'after'): Html {
 	const newest = query.has(key)

@@ -35,7 +35,7 @@ export type Table<Row> = {
 /** Rows under their titles. The first cell is the link of its row. */
 export function table<Row>({label, columns, rows, empty, link}: Table<Row>): Html {
 	if (rows.length === 0) {
-		return html`<div class="empty">${empty}</div>`;
+		return emptyNote(empty);
 	}
 	// A column of buttons has no title.
 	const head = columns.map(column =>
@@ -55,6 +55,9 @@ export function table<Row>({label, columns, rows, empty, link}: Table<Row>): Htm
 <tbody>${lines}</tbody>
 </table></div>`;
 }
+
+/** Shown where there is nothing to list. */
+export const emptyNote = (text: Value): Html => html`<div class="empty">${text}</div>`;
 
 function classOf<Row>({right, wide, cut, details}: Column<Row>): Html {
 	const names = [right && 'right', wide && 'wide', cut && 'cut', details && 'details']
@@ -184,6 +187,15 @@ export function textarea(
 ${value}</textarea>${hint === undefined ? null : html`<small>${hint}</small>`}</label>`;
 }
 
+/** A field that is sent and not shown. */
+export const hidden = (name: string, value: string | number): Html =>
+	html`<input type="hidden" name="${name}" value="${value}">`;
+
+/** A box to check, with its label beside it. */
+export function checkbox(name: string, value: string, label: Value, isChecked = false): Html {
+	return html`<label class="field check"><input type="checkbox" name="${name}" value="${value}"${isChecked ? html` checked` : nothing}><span>${label}</span></label>`;
+}
+
 function attribute(name: string, value: string | undefined): Html {
 	return value === undefined ? nothing : html` ${name}="${value}"`;
 }
@@ -234,14 +246,18 @@ export function chips(
 	path: string,
 ): Html {
 	const chosen = base.get(key) ?? '';
-	const links = choices.map(({value, label: text}) => {
-		const href = hrefOf(path, base, {[key]: value === '' ? null : value, after: null});
-		return value === chosen
-			? html`<a href="${href}" class="chip" aria-current="true">${text}</a>`
-			: html`<a href="${href}" class="chip">${text}</a>`;
-	});
-	return html`<nav class="chips" aria-label="${label}">${links}</nav>`;
+	const links = choices.map(({value, label: text}) =>
+		chip(hrefOf(path, base, {[key]: value === '' ? null : value, after: null}), text, value === chosen),
+	);
+	return chipRow(label, links);
 }
+
+export const chipRow = (label: string, links: readonly Html[]): Html =>
+	html`<nav class="chips" aria-label="${label}">${links}</nav>`;
+
+/** A link to the same page with something else chosen. `isChosen`: it is what the page shows. */
+export const chip = (href: string, text: Value, isChosen = false): Html =>
+	html`<a href="${href}" class="chip"${isChosen ? html` aria-current="true"` : nothing}>${text}</a>`;
 
 /** A path with a query where some values are replaced; null takes one out. */
 export function hrefOf(

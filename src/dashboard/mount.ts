@@ -10,6 +10,7 @@ import {html} from '../hosted/html.ts';
 import {parseDomain} from '../mail/address.ts';
 import {isTopicCode} from '../mail/message.ts';
 import {mayActAs} from '../mail/operator.ts';
+import {Refused} from '../ops/operation.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {SignedIn} from '../users/sessions.ts';
 import {operatorOf} from '../users/users.ts';
@@ -21,6 +22,7 @@ import {openPages, pages} from './pages.ts';
 import type {DashboardParts} from './parts.ts';
 import {places} from './places.ts';
 import {
+	type Answer,
 	go,
 	type Missing,
 	missing,
@@ -125,7 +127,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 					tools: {...tools, operator: operatorOf(signedIn.user, request.ip)},
 					request,
 				};
-				return send(request, reply, await route.answer(visit));
+				return send(request, reply, await route.answer(visit).catch(refusalOf));
 			},
 		});
 	}
@@ -206,6 +208,17 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			}
 		});
 	};
+}
+
+/** The answer where a page or form throws that a thing does not exist, or is not the visitor's to change. */
+function refusalOf(error: unknown): Answer {
+	if (error instanceof Refused && error.code === 'not_found') {
+		return missing(error.page);
+	}
+	if (error instanceof Refused && error.code === 'insufficient_scope') {
+		return notAllowed(error.page);
+	}
+	throw error;
 }
 
 /** Whether the role and the workspaces of a user let them ask for a route. */

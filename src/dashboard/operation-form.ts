@@ -1,11 +1,15 @@
 import type {TSchema} from 'typebox';
 import {createChecks} from '../api/validate.ts';
+import type {Role} from '../mail/operator.ts';
 import {type Context, type Given, type Operation, perform, Refused} from '../ops/operation.ts';
 import type {DashboardParts} from './parts.ts';
-import {type Answer, go, missing, notAllowed, type Route, type Visit} from './route.ts';
+import {type Answer, go, type Route, type Visit} from './route.ts';
 
-/** The page that has the forms: where one comes back to, and how it shows what was wrong (422). */
-type Origin = {readonly path: string; readonly show: (visit: Visit, problem: string) => Promise<Answer>};
+/** A page again, with what was wrong with a form of it. */
+type Show = (visit: Visit, problem: string) => Promise<Answer>;
+
+/** The page that has the forms, and where it is. */
+type Origin = {readonly path: string; readonly show: Show};
 
 type Reading<Input> = {
 	/** Looks before the form is read. A text says what is wrong; throws `Refused` where the thing is missing. */
@@ -50,22 +54,41 @@ export const operationForms =
 
 		return {
 			...{method: 'POST', path, role, ...(everywhere && {everywhere}), ...(fresh && {fresh})},
-			answer: visit =>
-				answer(visit).catch(error => {
-					if (!(error instanceof Refused)) {
-						throw error;
-					}
-					switch (error.code) {
-						case 'not_found':
-							return missing(error.page);
-						case 'insufficient_scope':
-							return notAllowed(error.page);
-						default:
-							return origin.show(visit, error.page);
-					}
-				}),
+			answer: orShownAgain(origin.show, answer),
 		};
 	};
+
+/** Makes routes for the forms of a page that do no operation. They throw what was wrong (`wrong`, or `Refused` of another kind). */
+export const pageForms =
+	(show: Show) =>
+	(
+		path: string,
+		role: Role,
+		answer: Route['answer'],
+		guards: Pick<Route, 'everywhere' | 'fresh' | 'file'> = {},
+	): Route => ({method: 'POST', path, role, ...guards, answer: orShownAgain(show, answer)});
+
+/** Throws what was wrong with a form: its page is shown again with this sentence. */
+export function wrong(page: string): never {
+	throw new Refused('unprocessable_entity', {wrong: page, next: '', page});
+}
+
+/** For forms with a word that must be typed (`act`). */
+export function checkTyped({form}: Visit, word: string, problem: string): void {
+	if (form.get('typed')?.trim() !== word) {
+		wrong(problem);
+	}
+}
+
+const orShownAgain =
+	(show: Show, answer: Route['answer']): Route['answer'] =>
+	visit =>
+		answer(visit).catch(error => {
+			if (error instanceof Refused && (error.code === 'conflict' || error.code === 'unprocessable_entity')) {
+				return show(visit, error.page);
+			}
+			throw error;
+		});
 
 function problemOf(input: TSchema, value: unknown): string | null {
 	checks ??= createChecks();

@@ -65,7 +65,7 @@ export type Answer = Page | Redirect | Content | Missing;
 
 export type Page = {
 	readonly kind: 'page';
-	/** 200 unless something was wrong with what was asked. */
+	/** Absent: 200, or 422 if there is a problem. */
 	readonly status?: number;
 	/** Where the navigation says one is; null: nowhere in it. */
 	readonly place: Place | null;
@@ -101,6 +101,9 @@ export type Content = {
 
 /** It does not exist, or belongs to another workspace: the answer is the same. */
 export type Missing = {readonly kind: 'missing'; readonly what: string};
+
+/** A page that everybody who may see the workspace may see. */
+export const page = (path: string, answer: Route['answer']): Route => ({method: 'GET', path, role: 'viewer', answer});
 
 export const go = (to: string, notice?: string): Redirect => ({
 	kind: 'go',
