@@ -20,7 +20,7 @@ import {createInFlight, findReplay, keyNameOf} from './idempotency.ts';
 type Found<Row> = Row | undefined | Promise<Row | undefined>;
 
 /** What sends refer to, remembered until the store's change generation grows: checks must not become queries. */
-export type Catalog = {
+type Catalog = {
 	readonly workspace: (id: string) => Found<Workspace>;
 	readonly sender: (workspaceId: string, addressKey: string) => Found<SenderRow>;
 	readonly template: (workspaceId: string, id: string) => Found<TemplateRow>;

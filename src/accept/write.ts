@@ -295,7 +295,7 @@ type Share = {
  * one, in order. Also returns the positions of the refused. All accepts of a workspace with a quota are serialized from
  * here to their commit; the others are counted by `countSends`.
  */
-export async function holdToQuotas(
+async function holdToQuotas(
 	trx: Knex.Transaction,
 	drafts: readonly Draft[],
 	results: readonly Accepted[],
@@ -326,7 +326,7 @@ export async function holdToQuotas(
 }
 
 /** Counts what was accepted. Last in its transaction: until the commit no other one counts for the same workspaces. */
-export async function countSends(
+async function countSends(
 	trx: Knex.Transaction,
 	drafts: readonly Draft[],
 	results: readonly Accepted[],

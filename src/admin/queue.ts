@@ -182,7 +182,7 @@ type QueueAction = {
 };
 
 /** One row for each workspace with changed recipients. */
-export async function auditQueue(
+async function auditQueue(
 	trx: Knex.Transaction,
 	acting: Acting,
 	{action, at, detail}: QueueAction,

@@ -36,7 +36,7 @@ export function apiError(code: ApiErrorCode, options?: ApiErrorOptions): ApiErro
 }
 
 /** The envelope of every failure but 401 (docs/reference/errors.md). */
-export function errorBody(error: ApiError, requestId: string): object {
+function errorBody(error: ApiError, requestId: string): object {
 	const {code, message, violations} = error;
 	return {error: {code, message, request_id: requestId, ...(violations && {violations})}};
 }

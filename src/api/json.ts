@@ -38,7 +38,7 @@ type List = {
 export type ScanFault = {readonly violation: Violation} | {readonly message: string};
 
 /** Looks through a JSON body as it comes, before anything is made of it: parsing costs memory and time for each value. */
-export type JsonScan = {
+type JsonScan = {
 	/** Null: good so far. */
 	readonly feed: (bytes: Buffer) => ScanFault | null;
 	/** What was seen. Of bytes that are not JSON it may be anything. */

@@ -321,7 +321,7 @@ const singleHeaders: ReadonlySet<string> = new Set([
 ]);
 
 /** The name of a header that came more than once and may not (RFC 9110 §5.3), null: no such header. */
-export function repeatedHeader({headers, rawHeaders}: IncomingMessage): string | null {
+function repeatedHeader({headers, rawHeaders}: IncomingMessage): string | null {
 	// The usual path: each line has a name of its own.
 	if (Object.keys(headers).length * 2 === rawHeaders.length) {
 		return null;

@@ -1,27 +1,25 @@
+import {accountPages} from './account.ts';
+import {auditPages} from './audit.ts';
+import {contactPages} from './contacts.ts';
 import {deliverabilityPages} from './deliverability/deliverability.ts';
 import {domainPages} from './domains/pages.ts';
-import {createMadeChecks} from './health/made-checks.ts';
-import {healthPages} from './health/pages.ts';
-import {auditPages} from './installation/audit.ts';
-import {keyPages} from './installation/keys.ts';
-import {workspacePages} from './installation/workspaces.ts';
+import {createMadeChecks, healthPages} from './health.ts';
+import {keyPages} from './keys.ts';
 import {livePages} from './live.ts';
+import {logInPages, singleSignOnPages} from './log-in.ts';
 import {messagePages} from './messages/list.ts';
 import {oneMessagePages} from './messages/pages.ts';
-import {overviewPages} from './overview/overview.ts';
+import {overviewPages} from './overview.ts';
 import type {DashboardParts} from './parts.ts';
-import {accountPages} from './people/account.ts';
-import {logInPages} from './people/log-in.ts';
-import {singleSignOnPages} from './people/single-sign-on.ts';
-import {userPages} from './people/users.ts';
-import {queuePages} from './queue/list.ts';
-import {contactPages} from './recipients/contacts.ts';
-import {suppressionPages} from './recipients/suppressions.ts';
-import {topicPages} from './recipients/topics.ts';
-import {returnedMailPages} from './returned/pages.ts';
+import {queuePages} from './queue.ts';
+import {returnedMailPages} from './returned.ts';
 import {go, type OpenRoute, type Route} from './route.ts';
+import {suppressionPages} from './suppressions.ts';
 import {templatePages} from './templates/pages.ts';
+import {topicPages} from './topics.ts';
+import {userPages} from './users.ts';
 import {webhookPages} from './webhooks/pages.ts';
+import {workspacePages} from './workspaces.ts';
 
 /** Every page that wants a log-in: each group of them adds its rows here. */
 export function pages(parts: DashboardParts): readonly Route[] {

@@ -29,15 +29,15 @@ import {type Brand, brandOf, type Icon, noticePage, type Page, sendPage} from '.
 import type {Texts} from './texts/wording.ts';
 
 /** The fields of a form that count here; absent ones are null. What else it has is of no interest. */
-export type Form = {
+type Form = {
 	readonly token: string | null;
 	readonly action: string | null;
 };
 
-export const formTypes = ['application/x-www-form-urlencoded', 'multipart/form-data'] as const;
+const formTypes = ['application/x-www-form-urlencoded', 'multipart/form-data'] as const;
 
 /** A longer body is no form of ours, nor a one-click request. */
-export const formLimit = 8 * 1024;
+const formLimit = 8 * 1024;
 
 /**
  * Reads a submitted form of one of `formTypes`; the first of fields of one name counts. One that cannot be read counts as

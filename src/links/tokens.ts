@@ -85,7 +85,7 @@ export type TokenKeys = {
 };
 
 /** What a token is for. A token of one purpose never opens as another: each purpose has its own key. */
-export type Purpose = 'unsubscribe' | 'open' | 'click' | 'rp' | 'unsubscribe-mail' | 'ref' | 'message-id';
+type Purpose = 'unsubscribe' | 'open' | 'click' | 'rp' | 'unsubscribe-mail' | 'ref' | 'message-id';
 
 /** One purpose's keys, derived once. */
 type PurposeKeys = {
@@ -99,7 +99,7 @@ type PurposeKeys = {
  *
  * @throws if a master key does not have 32 bytes, an id is not a byte, or the current key is missing.
  */
-export function purposeKeys(tokenKeys: TokenKeys, purpose: Purpose): PurposeKeys {
+function purposeKeys(tokenKeys: TokenKeys, purpose: Purpose): PurposeKeys {
 	const byId = new Map<number, KeyObject>();
 	for (const [text, master] of Object.entries(tokenKeys.keys)) {
 		const id = Number(text);

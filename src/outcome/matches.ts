@@ -177,7 +177,7 @@ export function reviewText(item: ReadMail, known: Known, acceptMs: number): stri
  * address, the others are about other recipients. If none does, all are about it: through an alias or a forwarding the
  * mail went to addresses that we do not know (R3.3).
  */
-export function summaryOf(reports: readonly Report[], addressKey: string): Report | undefined {
+function summaryOf(reports: readonly Report[], addressKey: string): Report | undefined {
 	const naming = reports.filter(report => names(report, addressKey));
 	const about = naming.length > 0 ? naming : reports;
 	const wish = about.find(({action}) => action === 'complaint' || action === 'unsubscribe');
@@ -193,7 +193,7 @@ export function summaryOf(reports: readonly Report[], addressKey: string): Repor
 }
 
 /** Whether the report is about this address. */
-export function names({recipient, originalRecipient}: Report, addressKey: string): boolean {
+function names({recipient, originalRecipient}: Report, addressKey: string): boolean {
 	return [recipient, originalRecipient].some(named => named !== null && keyOf(named) === addressKey);
 }
 
@@ -206,7 +206,7 @@ const longestName = 320;
 const longestText = 1024;
 
 /** A report as it may be stored: short for any mail. */
-export function cutReport(report: Report): Report {
+function cutReport(report: Report): Report {
 	const cut = (text: string | null, length: number) => text?.slice(0, length) ?? null;
 	return {
 		...report,

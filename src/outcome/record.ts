@@ -274,7 +274,7 @@ async function suppress(trx: Knex.Transaction, items: readonly JudgedTry[], newI
  * Writes the complaint, open or click that the simulator adds to a delivery, as for real mail. It is part of the
  * outcome's transaction: a crash keeps both or none.
  */
-export async function recordFollowing(
+async function recordFollowing(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
 	recorded: readonly JudgedTry[],

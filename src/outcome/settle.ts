@@ -24,7 +24,7 @@ type TryEnd = {
 };
 
 /** What follows from the end of a try. */
-export type NextStep = {
+type NextStep = {
 	readonly state: RecipientState;
 	readonly attempts: number;
 	/** Milliseconds since the epoch; null: the recipient leaves the queue. */

@@ -66,7 +66,7 @@ export async function removeTotp({writer}: Writing, tools: ActTools, user: User)
 }
 
 /** Uses up a one-time code of a user. False: it is wrong or was used before. */
-export async function takeCode(
+async function takeCode(
 	{writer}: Writing,
 	vault: Vault,
 	user: User,
@@ -92,7 +92,7 @@ export type LogIn =
 	| {readonly ok: false; readonly reason: 'code_needed' | 'code_wrong'; readonly pending: string};
 
 /** More passwords are being checked than the machine can do soon. */
-export type Busy = {readonly ok: false; readonly reason: 'busy'};
+type Busy = {readonly ok: false; readonly reason: 'busy'};
 
 /** `address` is the client's. */
 type PasswordLogIn = {

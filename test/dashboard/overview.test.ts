@@ -1,5 +1,5 @@
 import test from 'ava';
-import {attention} from '../../src/dashboard/overview/attention.ts';
+import {attention} from '../../src/dashboard/overview.ts';
 import {findWorkspace} from '../../src/store/workspaces.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {newStore} from '../helpers/databases.ts';

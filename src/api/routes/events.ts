@@ -21,7 +21,7 @@ import {streamedEventView} from '../views.ts';
 export type StreamPlace = {readonly position: number; readonly eventId: string | null};
 
 /** The ids of messages of a workspace's stream. A place counts the events of all workspaces, so it is sealed. */
-export type StreamIds = {
+type StreamIds = {
 	readonly write: (place: StreamPlace) => string;
 	/** Null: it is no id of this stream. */
 	readonly read: (id: string) => StreamPlace | null;
@@ -47,13 +47,13 @@ export function streamIds(vault: Vault, workspaceId: string): StreamIds {
 }
 
 /** An event as a message. Its id is where a stream goes on that is opened again. */
-export function eventMessage(event: StreamedEvent, ids: StreamIds): string {
+function eventMessage(event: StreamedEvent, ids: StreamIds): string {
 	const id = ids.write({position: event.position, eventId: event.id});
 	return `id: ${id}\nevent: ${event.type}\ndata: ${JSON.stringify(streamedEventView(event))}\n\n`;
 }
 
 /** A message that no reader sees: it keeps the connection open, and says how far the stream has come. */
-export function heartbeat(position: number, ids: StreamIds): string {
+function heartbeat(position: number, ids: StreamIds): string {
 	return `: heartbeat\nid: ${ids.write({position, eventId: null})}\n\n`;
 }
 

@@ -25,7 +25,7 @@ import {openRouter} from './route-now.ts';
 export type TargetOptions = {readonly destination?: string; readonly olderThan?: number};
 
 /** The copies that a command means. */
-export type Targets = {
+type Targets = {
 	readonly recipients: readonly string[];
 	/** Those of the named copies that are not in the queue. */
 	readonly gone: readonly string[];

@@ -1,7 +1,7 @@
 import type {Argument, Command, Option} from 'commander';
 import {exampleOf} from '../program.ts';
 
-export const exits: ReadonlyArray<readonly [code: number, meaning: string]> = [
+const exits: ReadonlyArray<readonly [code: number, meaning: string]> = [
 	[0, 'done'],
 	[64, 'the command line is wrong'],
 	[65, 'what it names is wrong: no such thing or file, bad address, broken template'],
@@ -67,13 +67,13 @@ ${exampleOf(command)}
 }
 
 /** `<id>`, `[id...]` */
-export function placeOf(argument: Argument): string {
+function placeOf(argument: Argument): string {
 	const name = argument.variadic ? `${argument.name()}...` : argument.name();
 	return argument.required ? `<${name}>` : `[${name}]`;
 }
 
 /** `key create` */
-export function pathOf(command: Command): string {
+function pathOf(command: Command): string {
 	const names: string[] = [];
 	for (let each: Command | null = command; each?.parent; each = each.parent) {
 		names.unshift(each.name());
@@ -86,7 +86,7 @@ function optionTable(options: readonly Option[]): string {
 	return `| option | meaning |\n|---|---|\n${rows.join('\n')}`;
 }
 
-export function meaningOf({description, mandatory, defaultValue}: Option): string {
+function meaningOf({description, mandatory, defaultValue}: Option): string {
 	const fallback = defaultValue === undefined ? '' : ` (default ${defaultValue})`;
 	return description + (mandatory ? ' (required)' : fallback);
 }

@@ -1,11 +1,11 @@
 import {isIP} from 'node:net';
 import type {FastifyRequest} from 'fastify';
-import {type Html, html} from '../../hosted/html.ts';
-import {isLoopbackAddress} from '../../net/ip-address.ts';
-import type {LogIn} from '../../users/log-in.ts';
-import type {Asked, Site} from '../../users/passkeys.ts';
-import {act, input, nothing} from '../markup.ts';
-import type {Page} from '../route.ts';
+import {type Html, html} from '../hosted/html.ts';
+import {isLoopbackAddress} from '../net/ip-address.ts';
+import type {LogIn} from '../users/log-in.ts';
+import type {Asked, Site} from '../users/passkeys.ts';
+import {act, input, nothing} from './markup.ts';
+import type {Page} from './route.ts';
 
 // How somebody proves who they are: what the log-in and the re-authentication have in common.
 

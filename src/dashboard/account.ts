@@ -1,14 +1,14 @@
 import type {FastifyRequest} from 'fastify';
 import {renderSVG} from 'uqr';
-import {type Html, html} from '../../hosted/html.ts';
-import {findUser, listPasskeys, type Passkey, type User, type UserSession} from '../../store/users.ts';
-import {removeTotp, setPassword, setTotp} from '../../users/log-in.ts';
-import {removePasskey} from '../../users/passkeys.ts';
-import {createTotpSecret, isTotpSecret, totpUri} from '../../users/totp.ts';
-import {act, badge, code, input, name, opened, section, table, time} from '../markup.ts';
-import type {DashboardParts} from '../parts.ts';
-import {type Answer, go, missing, type Page, type Route, type Visit} from '../route.ts';
+import {type Html, html} from '../hosted/html.ts';
+import {findUser, listPasskeys, type Passkey, type User, type UserSession} from '../store/users.ts';
+import {removeTotp, setPassword, setTotp} from '../users/log-in.ts';
+import {removePasskey} from '../users/passkeys.ts';
+import {createTotpSecret, isTotpSecret, totpUri} from '../users/totp.ts';
+import {act, badge, code, input, name, opened, section, table, time} from './markup.ts';
+import type {DashboardParts} from './parts.ts';
 import {passkeyForm, passkeyOf, problemOf, siteOf} from './proof.ts';
+import {type Answer, go, missing, type Page, type Route, type Visit} from './route.ts';
 
 /** What users change of their own: how they log in, and where they are logged in. */
 export function accountPages(parts: DashboardParts): readonly Route[] {

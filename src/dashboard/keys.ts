@@ -1,14 +1,14 @@
-import {linkBase} from '../../config/derive.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import {dayMs, storeTime} from '../../kit/time.ts';
-import {isWithin, readRateLimit, type Scope, scopes, usualScopes} from '../../mail/api-key.ts';
-import {type CreatedKey, createKey, revokeKey, rotateKey} from '../../ops/keys.ts';
-import {notFound, Refused} from '../../ops/operation.ts';
-import {type ApiKey, listApiKeys} from '../../store/api-keys.ts';
-import {act, badge, code, copyable, facts, input, name, nothing, opened, select, table, time} from '../markup.ts';
-import {operationForms} from '../operation-form.ts';
-import type {DashboardParts} from '../parts.ts';
-import type {Answer, Route, Visit} from '../route.ts';
+import {linkBase} from '../config/derive.ts';
+import {type Html, html} from '../hosted/html.ts';
+import {dayMs, storeTime} from '../kit/time.ts';
+import {isWithin, readRateLimit, type Scope, scopes, usualScopes} from '../mail/api-key.ts';
+import {type CreatedKey, createKey, revokeKey, rotateKey} from '../ops/keys.ts';
+import {notFound, Refused} from '../ops/operation.ts';
+import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
+import {act, badge, code, copyable, facts, input, name, nothing, opened, select, table, time} from './markup.ts';
+import {operationForms} from './operation-form.ts';
+import type {DashboardParts} from './parts.ts';
+import type {Answer, Route, Visit} from './route.ts';
 
 const path = '/keys';
 /** Of a key that ends. */

@@ -1,5 +1,5 @@
-import {type Html, html} from '../../hosted/html.ts';
-import {notFound} from '../../ops/operation.ts';
+import {type Html, html} from '../hosted/html.ts';
+import {notFound} from '../ops/operation.ts';
 import {
 	type CountedTopic,
 	countedTopics,
@@ -8,12 +8,12 @@ import {
 	purgeTopic,
 	removeTopic,
 	renameTopic,
-} from '../../ops/topics.ts';
-import {lookUpTopic} from '../../store/topics.ts';
-import {act, badge, code, count, input, inputs, name, opened, table, time} from '../markup.ts';
-import {operationForms} from '../operation-form.ts';
-import type {DashboardParts} from '../parts.ts';
-import type {Answer, Route, Visit} from '../route.ts';
+} from '../ops/topics.ts';
+import {lookUpTopic} from '../store/topics.ts';
+import {act, badge, code, count, input, inputs, name, opened, table, time} from './markup.ts';
+import {operationForms} from './operation-form.ts';
+import type {DashboardParts} from './parts.ts';
+import type {Answer, Route, Visit} from './route.ts';
 
 const path = '/topics';
 /** More are not shown; nobody offers recipients so many to choose from. */

@@ -1,15 +1,15 @@
-import {changeContact} from '../../admin/contacts.ts';
-import {canonicalLocale, createFormats, readAddress} from '../../api/schemas/formats.ts';
-import {type Html, html} from '../../hosted/html.ts';
-import {isId} from '../../mail/ids.ts';
-import {readLines, scanMessages} from '../../store/message-scan.ts';
-import {findSuppression} from '../../store/suppressions.ts';
-import {type Contact, findContact, listContacts} from '../../store/topics.ts';
-import {pager, searchForm} from '../lists.ts';
-import {act, badge, facts, hrefOf, input, name, section, table, time} from '../markup.ts';
-import {messageTable} from '../messages/list.ts';
-import type {DashboardParts} from '../parts.ts';
-import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
+import {changeContact} from '../admin/contacts.ts';
+import {canonicalLocale, createFormats, readAddress} from '../api/schemas/formats.ts';
+import {type Html, html} from '../hosted/html.ts';
+import {isId} from '../mail/ids.ts';
+import {readLines, scanMessages} from '../store/message-scan.ts';
+import {findSuppression} from '../store/suppressions.ts';
+import {type Contact, findContact, listContacts} from '../store/topics.ts';
+import {pager, searchForm} from './lists.ts';
+import {act, badge, facts, hrefOf, input, name, section, table, time} from './markup.ts';
+import {messageTable} from './messages/list.ts';
+import type {DashboardParts} from './parts.ts';
+import {type Answer, go, missing, type Route, type Visit} from './route.ts';
 
 const path = '/contacts';
 const perPage = 50;

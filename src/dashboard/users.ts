@@ -1,14 +1,14 @@
 import type {FastifyRequest} from 'fastify';
-import {type Html, html} from '../../hosted/html.ts';
-import {parseAddress} from '../../mail/address.ts';
-import {type Role, roles} from '../../mail/operator.ts';
-import {findUser, type ListedUser, listUsers, type User} from '../../store/users.ts';
-import {findWorkspace} from '../../store/workspaces.ts';
-import {addUser, changeUser, type Linked, linkFor, removeUser} from '../../users/users.ts';
-import {act, badge, copyable, facts, input, name, opened, section, select, table, time} from '../markup.ts';
-import type {DashboardParts} from '../parts.ts';
-import {type Answer, go, missing, type Page, type Route, type Visit} from '../route.ts';
-import {mostOffered} from '../visitor.ts';
+import {type Html, html} from '../hosted/html.ts';
+import {parseAddress} from '../mail/address.ts';
+import {type Role, roles} from '../mail/operator.ts';
+import {findUser, type ListedUser, listUsers, type User} from '../store/users.ts';
+import {findWorkspace} from '../store/workspaces.ts';
+import {addUser, changeUser, type Linked, linkFor, removeUser} from '../users/users.ts';
+import {act, badge, copyable, facts, input, name, opened, section, select, table, time} from './markup.ts';
+import type {DashboardParts} from './parts.ts';
+import {type Answer, go, missing, type Page, type Route, type Visit} from './route.ts';
+import {mostOffered} from './visitor.ts';
 
 const everyWorkspace = 'all';
 

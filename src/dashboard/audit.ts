@@ -1,11 +1,11 @@
-import {type Html, html} from '../../hosted/html.ts';
-import {isId} from '../../mail/ids.ts';
-import {type AuditEntry, listAudit} from '../../store/audit.ts';
-import {readWorkspaceNames} from '../../store/workspaces.ts';
-import {pager} from '../lists.ts';
-import {chips, code, name, table, time} from '../markup.ts';
-import type {DashboardParts} from '../parts.ts';
-import type {Answer, Route, Visit} from '../route.ts';
+import {type Html, html} from '../hosted/html.ts';
+import {isId} from '../mail/ids.ts';
+import {type AuditEntry, listAudit} from '../store/audit.ts';
+import {readWorkspaceNames} from '../store/workspaces.ts';
+import {pager} from './lists.ts';
+import {chips, code, name, table, time} from './markup.ts';
+import type {DashboardParts} from './parts.ts';
+import type {Answer, Route, Visit} from './route.ts';
 
 const path = '/audit';
 const perPage = 100;

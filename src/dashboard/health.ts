@@ -1,0 +1,328 @@
+import {hostname} from 'node:os';
+import {version as nodeVersion, pid} from 'node:process';
+import type {RunningSetting} from '../config/settings.ts';
+import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {freeBytes} from '../data-folder/data-dir.ts';
+import {inspect} from '../doctor/doctor.ts';
+import type {Finding, Status} from '../doctor/finding.ts';
+import {type Html, html} from '../hosted/html.ts';
+import {dayMs, storeTime} from '../kit/time.ts';
+import {type ReadLine, readLine} from '../log/pretty.ts';
+import {readStoreSize} from '../store/engine/dialect.ts';
+import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
+import {searchForm} from './lists.ts';
+import {live} from './live.ts';
+import {
+	badge,
+	chips,
+	code,
+	count,
+	distance,
+	facts,
+	hrefOf,
+	join,
+	name,
+	nothing,
+	section,
+	type Tone,
+	table,
+	time,
+} from './markup.ts';
+import type {DashboardParts} from './parts.ts';
+import type {Answer, Page, Route, Visit} from './route.ts';
+
+/** How the installation is doing. */
+export const healthPages = (parts: DashboardParts, checks: MadeChecks): readonly Route[] => [
+	...overviewPages(parts),
+	...checksPages(checks),
+	...logPages(parts),
+	...settingsPages(parts),
+];
+
+const healthPath = '/health';
+
+const tabs = [
+	['', 'Overview'],
+	['/checks', 'Checks'],
+	['/log', 'Log'],
+	['/settings', 'Settings'],
+] as const;
+
+/** A page about the installation, one of a few. */
+function healthPage(tab: (typeof tabs)[number][0], content: Html): Page {
+	const links = tabs.map(([path, title]) => {
+		const current = path === tab ? html` aria-current="page"` : nothing;
+		return html`<a href="${healthPath}${path}"${current}>${title}</a>`;
+	});
+	return {
+		kind: 'page',
+		place: 'health',
+		title: 'Health',
+		content: html`<nav class="tabs" aria-label="Of the installation">${links}</nav>${content}`,
+	};
+}
+
+const units = ['octets', 'KB', 'MB', 'GB', 'TB'] as const;
+
+/** 1536000 as `1.5 MB`. */
+function sizeText(octets: number): string {
+	const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(1, Math.abs(octets))) / 3));
+	const amount = octets / 1000 ** power;
+	return `${amount.toLocaleString('en', {maximumFractionDigits: power === 0 || Math.abs(amount) >= 100 ? 0 : 1})} ${units[power]}`;
+}
+
+const mostLines = 10;
+
+/** How the installation is doing: checks, processes, store, what was warned of. */
+function overviewPages({reader, settings, version, process}: DashboardParts): readonly Route[] {
+	/** With SQLite there is this process alone. */
+	async function nodes(now: number): Promise<readonly SeenNode[]> {
+		const [startedAt, seenAt] = [storeTime(process.startedAt), storeTime(now)];
+		return settings.databaseUrl === null
+			? [{id: '', host: hostname(), pid, version, roles: settings.roles, startedAt, seenAt}]
+			: await listNodes(reader, storeTime(now - silentMs));
+	}
+
+	async function store(now: number): Promise<Html> {
+		const [bytes, free] = await Promise.all([readStoreSize(reader), freeBytes(settings.dataDir)]);
+		const [day, week] = [grown(bytes, now, dayMs), grown(bytes, now, 7 * dayMs)];
+		return facts([
+			['Engine', settings.databaseUrl === null ? 'SQLite' : 'PostgreSQL'],
+			['Size', sizeText(bytes)],
+			['Growth', day ?? 'known an hour after the start'],
+			['Growth, longer', week === day ? null : week],
+			['Data folder', name(settings.dataDir)],
+			['Free there', sizeText(free)],
+		]);
+	}
+
+	/** Since the oldest size of the period that is known: they are noted since the start alone. */
+	function grown(bytes: number, now: number, period: number): string | null {
+		const [first] = process.storeSizes().filter(({at}) => at >= now - period - dayMs / 24 && now - at > dayMs / 48);
+		if (first === undefined) {
+			return null;
+		}
+		const more = bytes - first.bytes;
+		return `${more < 0 ? '−' : '+'}${sizeText(Math.abs(more))} since ${distance(first.at - now)}`;
+	}
+
+	async function show({now}: Visit): Promise<Answer> {
+		const program = facts([
+			['Version', version],
+			['Node.js', nodeVersion],
+			['Started', time(storeTime(process.startedAt), now)],
+			['Delivery', settings.delivery],
+		]);
+		const state = html`${section('Store', html`<div class="card">${await store(now)}</div>`)}${section('Nodes', nodeTable(await nodes(now), now))}`;
+		const warnings = process.recentLines.warnings().slice(-mostLines);
+		return healthPage(
+			'',
+			join([
+				html`<div class="card">${program}</div>`,
+				section('Checks', awaitedChecks),
+				live('state', healthPath, state, '15s'),
+				section(
+					'Newest warnings',
+					logTable(warnings, now, 'No warning since the daemon started.'),
+					html`<a href="${healthPath}/log">The log</a>`,
+				),
+			]),
+		);
+	}
+
+	return [{method: 'GET', path: healthPath, role: 'admin', everywhere: true, answer: show}];
+}
+
+function nodeTable(rows: readonly SeenNode[], now: number): Html {
+	return table<SeenNode>({
+		label: 'Nodes',
+		columns: [
+			{title: 'Host', cell: ({host}) => name(host), cut: true},
+			{title: 'Process', cell: row => String(row.pid), right: true},
+			{title: 'Version', cell: row => row.version || '–', wide: true},
+			{title: 'Roles', cell: ({roles}) => roles.join(', ') || '–'},
+			{title: 'Started', cell: ({startedAt}) => time(startedAt, now), right: true},
+			{title: 'Seen', cell: ({seenAt}) => time(seenAt, now), right: true, wide: true},
+		],
+		rows,
+		empty: html`<p>No node was seen in the last 30 s.</p>`,
+	});
+}
+
+const checksPath = `${healthPath}/checks`;
+
+/** The checks of `mailctl doctor`, made while the page is asked for. */
+function checksPages(checks: MadeChecks): readonly Route[] {
+	async function show(): Promise<Answer> {
+		return healthPage('/checks', html`<div id="checks">${findings((await checks.look()).findings)}</div>`);
+	}
+
+	return [{method: 'GET', path: checksPath, role: 'admin', everywhere: true, answer: show}];
+}
+
+/** Where the checks come once they are made; without script a link leads to them. */
+const awaitedChecks: Html = html`<div id="checks" hx-get="${checksPath}" hx-trigger="load" hx-select="#checks" hx-swap="outerHTML"><div class="empty"><p>The checks take some seconds: they ask DNS, mail hosts and a time server.</p><p><a href="${checksPath}">Run the checks</a></p></div></div>`;
+
+const tones: Readonly<Record<Status, Tone>> = {ok: 'good', warn: 'warn', fail: 'bad'};
+const order: readonly Status[] = ['fail', 'warn', 'ok'];
+
+/** What needs somebody comes first. */
+function findings(found: readonly Finding[]): Html {
+	const rows = found.toSorted((a, b) => order.indexOf(a.status) - order.indexOf(b.status));
+	const number = (status: Status) => found.filter(one => one.status === status).length;
+	const sum = order.filter(status => number(status) > 0).map(status => `${count(number(status))} ${status}`);
+	return html`<p>${sum.join(', ')}. <a href="${checksPath}">Check again</a></p>${table<Finding>({
+		label: 'Checks',
+		columns: [
+			{title: 'Status', cell: ({status}) => badge(status, tones[status])},
+			{title: 'Check', cell: ({check}) => check, cut: true},
+			{title: 'Found', cell: told},
+		],
+		rows,
+		empty: html`<p>There is nothing to check.</p>`,
+	})}`;
+}
+
+function told({status, detail, why, fix}: Finding): Html {
+	const advice =
+		status === 'ok' ? null : html`<br><span class="soft">${why}</span><br><strong>Fix:</strong> ${name(fix)}`;
+	return html`<div class="told">${name(detail)}${advice}</div>`;
+}
+
+/** What the checks found, and when; milliseconds. */
+export type Found = {readonly at: number; readonly findings: readonly Finding[]};
+
+const freshMs = 3_600_000;
+
+/** The checks of `mailctl doctor`, made by the daemon. They take seconds, and ask others. */
+export function createMadeChecks({settings, live, version, process, tools}: DashboardParts) {
+	let running: Promise<Found> | null = null;
+	let newest: Found | null = null;
+
+	/** Makes them now. Those who ask while they run get the same findings. */
+	function look(): Promise<Found> {
+		const returnPath = process.shown().find(row => row.name === 'MAILCTL_RETURN_PATH_DOMAIN');
+		running ??= inspect(
+			{
+				settings: {...settings, ...live()},
+				version,
+				daemon: liveDaemon(settings.dataDir),
+				returnPathChosen: returnPath !== undefined && returnPath.source !== 'default',
+				tools,
+			},
+			{began: () => undefined, found: () => undefined},
+		)
+			.then(findings => {
+				newest = {at: tools.clock.now(), findings};
+				return newest;
+			})
+			.finally(() => {
+				running = null;
+			});
+		return running;
+	}
+
+	return {
+		look,
+		/** What they found last. Where that is an hour ago, or never, they are made for those who ask next; null: not yet. */
+		last(): Found | null {
+			if (newest === null || tools.clock.now() - newest.at > freshMs) {
+				look().catch(() => undefined); // The page of the checks shows the error.
+			}
+			return newest;
+		},
+	};
+}
+
+export type MadeChecks = ReturnType<typeof createMadeChecks>;
+
+const logPath = `${healthPath}/log`;
+
+const levels = [
+	{value: '', label: 'All'},
+	{value: 'warn', label: 'Warnings and errors'},
+];
+
+/** The newest lines of this process' log. */
+function logPages({process: {recentLines}}: DashboardParts): readonly Route[] {
+	async function show({query, now}: Visit): Promise<Answer> {
+		const isAll = query.get('level') !== 'warn';
+		const lines = isAll ? recentLines.all() : recentLines.warnings();
+		const shown = logTable(lines, now, isAll ? 'Nothing was logged yet.' : 'No warning since the daemon started.');
+		return healthPage(
+			'/log',
+			html`${chips('Level', query, 'level', levels, logPath)}${live('log', hrefOf(logPath, query), shown)}`,
+		);
+	}
+
+	return [{method: 'GET', path: logPath, role: 'admin', everywhere: true, answer: show}];
+}
+
+/** The newest first. */
+function logTable(lines: readonly string[], now: number, empty: string): Html {
+	return table<ReadLine>({
+		label: 'Log',
+		columns: [
+			{title: 'When', cell: line => time(line.time === '' ? null : line.time, now)},
+			{title: 'Level', cell: ({level}) => badge(level || '–', levelTones[level] ?? 'idle')},
+			{title: 'Event', cell: ({event}) => event ?? '–', wide: true},
+			{title: 'Line', cell: text},
+		],
+		rows: lines.toReversed().map(readLine),
+		empty: html`<p>${empty}</p>`,
+	});
+}
+
+const levelTones: Readonly<Record<string, Tone>> = {warn: 'warn', error: 'bad', fatal: 'bad'};
+
+function text({event, texts, fields, error}: ReadLine): Html {
+	const said = texts.length === 0 ? [event ?? ''] : texts;
+	const pairs = fields.map(([key, value]) => html` <span class="soft">${key}</span> ${name(value)}`);
+	const stack = error.length === 0 ? null : html`<pre>${error.join('\n')}</pre>`;
+	return html`<div class="told">${name(said.join(' '))}${pairs}${stack}</div>`;
+}
+
+const settingsPath = `${healthPath}/settings`;
+
+const kinds = [
+	{value: '', label: 'All'},
+	{value: 'set', label: 'Set by you'},
+];
+
+/** The settings that this process works by, where each comes from, and which wait for a restart. */
+function settingsPages({process: {shown}}: DashboardParts): readonly Route[] {
+	async function show({query}: Visit): Promise<Answer> {
+		const part = (query.get('q') ?? '').trim().toUpperCase().replaceAll(' ', '_');
+		const isAll = query.get('only') !== 'set';
+		const rows = shown().filter(row => row.name.includes(part) && (isAll || row.source !== 'default'));
+		return healthPage(
+			'/settings',
+			html`${searchForm({to: settingsPath, query, placeholder: 'retention', kept: ['only']})}${chips('Which', query, 'only', kinds, settingsPath)}${settings(rows)}`,
+		);
+	}
+
+	return [{method: 'GET', path: settingsPath, role: 'admin', everywhere: true, answer: show}];
+}
+
+function settings(rows: readonly RunningSetting[]): Html {
+	return table<RunningSetting>({
+		label: 'Settings',
+		columns: [
+			{title: 'Setting', cell: row => settingName(row.name)},
+			{title: 'Value', cell: row => (row.value === null ? html`<span class="soft">not set</span>` : code(row.value))},
+			{
+				title: 'From',
+				cell: row => html`${row.source}${row.waits ? html` ${badge('changed, restart', 'warn')}` : null}`,
+			},
+			{title: 'Changes', cell: row => (row.live ? 'with SIGHUP' : 'with a restart'), wide: true, cut: true},
+		],
+		rows,
+		empty: html`<p>No setting matches.</p><p><a href="${settingsPath}">Show all settings</a></p>`,
+	});
+}
+
+/** It may be broken behind each underscore, where the window is narrow. */
+function settingName(text: string): Html {
+	const [first = '', ...rest] = text.split('_');
+	return html`<code>${first}${rest.map(part => html`_<wbr>${part}`)}</code>`;
+}

@@ -1,0 +1,349 @@
+import {
+	changeQueue,
+	drop,
+	fail,
+	flush,
+	hold,
+	type QueueChange,
+	type QueueStatus,
+	readQueueStatus,
+	release,
+	resumeDestination,
+	suspendDestination,
+} from '../admin/queue.ts';
+import {readWhyContext, type Why, whyWaiting} from '../admin/why.ts';
+import {type Html, html} from '../hosted/html.ts';
+import {labelFault} from '../kit/text.ts';
+import {storeTime} from '../kit/time.ts';
+import {parseDomain} from '../mail/address.ts';
+import type {SiteReport} from '../queue/site.ts';
+import {findWaiting, listQueue, readRecipientFacts} from '../store/queue/queue-summary.ts';
+import {readDaemons} from './daemons.ts';
+import {searchForm} from './lists.ts';
+import {live} from './live.ts';
+import {act, badge, count, facts, hrefOf, input, name, nothing, opened, section, table, time} from './markup.ts';
+import type {DashboardParts} from './parts.ts';
+import {type Answer, go, type Route, type Visit} from './route.ts';
+import {countingRest, createShared} from './shared.ts';
+
+const path = '/queue';
+const mostSites = 50;
+/** Destinations that are listed, and stopped ones behind them. A search finds the others. */
+const mostListed = 100;
+
+/** What waits, where it goes, and what keeps it. */
+export function queuePages(parts: DashboardParts): readonly Route[] {
+	const shared = createShared(parts.tools.clock, countingRest);
+	const list = (visit: Visit, problem: string | null = null) => {
+		// A domain is suspended for all workspaces.
+		const {workspace, now, everywhere: idle} = visit;
+		const status = {now, workspaceId: workspace.id, idle};
+		const rows = shared(visit, `${workspace.id} ${idle}`, () => readQueueStatus(parts.reader, status));
+		return queueList(parts, visit, {rows, problem});
+	};
+	return [
+		{method: 'GET', path, role: 'viewer', answer: visit => list(visit)},
+		...suspensionPages(parts, list),
+		...destinationPages(parts),
+	];
+}
+
+async function queueList(
+	{process: {sites}}: DashboardParts,
+	{everywhere: seesAll, query, now, form, may}: Visit,
+	{rows: reading, problem}: {readonly rows: Promise<QueueStatus[]>; readonly problem: string | null},
+): Promise<Answer> {
+	const rows = await reading;
+	return {
+		kind: 'page',
+		...(problem !== null && {status: 422, problem}),
+		place: 'queue',
+		title: 'Queue',
+		actions: may('operator') && seesAll ? opened('Suspend a domain', suspendForm(form.get('domain') ?? '')) : nothing,
+		// Outside of what is fetched again while somebody types.
+		content: html`${rows.length > mostListed ? searchForm({to: path, query, placeholder: 'example.com'}) : nothing}${live(
+			'queue',
+			hrefOf(path, query),
+			html`${totals(rows)}${statuses(rows, query, now)}${seesAll ? bySite(sites(), now) : null}`,
+			'10s',
+		)}`,
+	};
+}
+
+function totals(rows: readonly QueueStatus[]): Html {
+	const sum = (of: (row: QueueStatus) => number) => count(rows.reduce((all, row) => all + of(row), 0));
+	const figures = [
+		['Ready', sum(row => row.ready)],
+		['Later try', sum(row => row.deferred)],
+		['Being tried', sum(row => row.in_flight)],
+		['Held', sum(row => row.held)],
+	];
+	return html`<div class="grid tiles">${figures.map(
+		([title = '', figure = '']) =>
+			html`<div class="card figure"><span class="soft">${title}</span><strong>${figure}</strong></div>`,
+	)}</div>`;
+}
+
+function statuses(rows: readonly QueueStatus[], query: URLSearchParams, now: number): Html {
+	const part = query.get('q')?.trim().toLowerCase() ?? '';
+	const found = rows.filter(({destination}) => destination.includes(part));
+	const stopped = found.slice(mostListed).filter(row => row.suspended);
+	const listed = [...found.slice(0, mostListed), ...stopped.slice(0, mostListed)];
+	const left = found.length - listed.length;
+	return section(
+		'By destination',
+		html`${table({
+			label: 'What waits, by destination',
+			link: row => `${path}/${row.destination}`,
+			columns: [
+				{title: 'Destination', cell: row => name(row.destination), cut: true},
+				{title: 'State', cell: statusBadge},
+				{title: 'Ready', cell: row => count(row.ready), right: true},
+				{title: 'Deferred', cell: row => count(row.deferred), right: true},
+				{title: 'In flight', cell: row => count(row.in_flight), right: true, wide: true},
+				{title: 'Held', cell: row => count(row.held), right: true, wide: true},
+				{title: 'Oldest', cell: row => time(row.oldest, now), right: true, wide: true},
+				{title: 'Last reply', cell: row => name(row.suspension_reason ?? row.last_reply ?? ''), wide: true, cut: true},
+			],
+			rows: listed,
+			empty:
+				part === ''
+					? html`<p>No mail waits.</p><p>Mail that cannot be delivered at once is listed here, with the reason and the time of the next try.</p>`
+					: html`<p>No mail waits for such a destination.</p><p><a href="${path}">Show all</a></p>`,
+		})}${left > 0 ? html`<p class="more soft">and ${count(left)} more with less mail: search for them</p>` : nothing}`,
+	);
+}
+
+function statusBadge({suspended_by: by, held, ready, deferred, in_flight: now}: QueueStatus): Html {
+	switch (by) {
+		case 'operator':
+			return badge('suspended', 'bad');
+		case 'failures':
+			return badge('backing off', 'warn');
+		case 'route':
+			return badge('route refuses', 'bad');
+		case null:
+			return held > 0 && ready + deferred + now === 0
+				? badge('held', 'warn')
+				: deferred > 0 && ready + now === 0
+					? badge('deferred', 'warn')
+					: badge('sending', 'busy');
+	}
+}
+
+/** How this process paces the hosts that share a limit. It tells of the mail of all workspaces. */
+function bySite(sites: readonly SiteReport[], now: number): Html {
+	const busy = sites.toSorted((a, b) => b.inFlight - a.inFlight).slice(0, mostSites);
+	return section(
+		'By site',
+		table({
+			label: 'How sites are paced',
+			columns: [
+				{title: 'Site', cell: row => name(row.site), cut: true},
+				{title: 'State', cell: siteBadge},
+				{title: 'In flight', cell: row => count(row.inFlight), right: true},
+				{title: 'Connections', cell: row => `${row.connections} of ${row.mostConnections}`, right: true, wide: true},
+				{title: 'A minute', cell: row => (row.perMinute === null ? 'no limit' : count(row.perMinute)), right: true},
+				{title: 'Until', cell: row => time(untilOf(row), now), right: true, wide: true},
+				{title: 'Why', cell: row => name(row.reason ?? ''), wide: true, cut: true},
+			],
+			rows: busy,
+			empty: html`<p>Nothing was sent for a while.</p><p>Hosts that share a limit are one site; each has its own pace.</p>`,
+		}),
+	);
+}
+
+function siteBadge({suspendedUntil, waitsFor, slowUntil}: SiteReport): Html {
+	return suspendedUntil !== null
+		? badge(waitsFor === 'route' ? 'route refuses' : 'backing off', 'bad')
+		: slowUntil !== null
+			? badge('slowed', 'warn')
+			: badge('open', 'good');
+}
+
+function untilOf({suspendedUntil, slowUntil}: SiteReport): string | null {
+	const until = suspendedUntil ?? slowUntil;
+	return until === null ? null : storeTime(until);
+}
+
+const suspendForm = (value: string): Html =>
+	act({
+		to: `${path}/suspend`,
+		label: 'Suspend',
+		fields: html`${input({name: 'domain', label: 'Domain', required: true, value, placeholder: 'example.com'})}${input({name: 'reason', label: 'Reason', placeholder: 'their disk is full'})}`,
+	});
+
+/** Stops all mail to a domain, of every workspace, and resumes it. */
+function suspensionPages(
+	{change}: DashboardParts,
+	list: (visit: Visit, problem: string) => Promise<Answer>,
+): readonly Route[] {
+	async function suspend(visit: Visit): Promise<Answer> {
+		const destination = parseDomain(visit.form.get('domain')?.trim() ?? '');
+		const reason = visit.form.get('reason')?.trim() ?? '';
+		if (destination === null) {
+			return await list(visit, 'The domain must be a full name such as example.com.');
+		}
+		const fault = reason === '' ? null : labelFault(reason);
+		if (fault !== null) {
+			return await list(visit, `The reason ${fault}.`);
+		}
+		const wish = {destination, reason: reason === '' ? undefined : reason};
+		await change(trx => suspendDestination(trx, visit.tools, wish));
+		return go(`${path}/${destination}`, `Nothing is sent to ${destination} until you resume it. Its mail waits.`);
+	}
+
+	async function resume({params, tools}: Visit): Promise<Answer> {
+		const destination = params.destination ?? '';
+		const {suspension, sites} = await change(trx => resumeDestination(trx, tools, {destination, sites: []}));
+		const isResumed = suspension !== undefined || sites.length > 0;
+		return go(path, isResumed ? `Mail to ${destination} goes again.` : `${destination} was not suspended.`);
+	}
+
+	return [
+		{method: 'POST', path: `${path}/suspend`, role: 'operator', everywhere: true, answer: suspend},
+		{method: 'POST', path: `${path}/:destination/resume`, role: 'operator', everywhere: true, answer: resume},
+	];
+}
+
+const mostShown = 50;
+
+/** The mail that waits for one destination, why each waits, and what an operator can do about it. */
+function destinationPages(parts: DashboardParts): readonly Route[] {
+	const {reader, writer, webhooks, settings, ownRetryOf} = parts;
+
+	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const {params, workspace, now, may, everywhere: seesAll} = visit;
+		const destination = params.destination ?? '';
+		const [status] = await readQueueStatus(reader, {now, workspaceId: workspace.id, idle: seesAll, destination});
+		const recipients = await listQueue(reader, {workspaceId: workspace.id, destination, limit: mostShown});
+		const read = await readRecipientFacts(
+			reader,
+			recipients.map(({id}) => id),
+		);
+		const context = await readWhyContext(reader, read, {
+			now,
+			daemons: await readDaemons(parts, now),
+			settings,
+			ownRetryOf,
+		});
+		const reasons = new Map(read.map(recipient => [recipient.id, whyWaiting(recipient, context)]));
+		const known = status
+			? facts([
+					['State', statusBadge(status)],
+					['Why', status.suspension_reason && name(status.suspension_reason)],
+					['Until', status.suspended_until && time(status.suspended_until, now)],
+					['Ready', count(status.ready)],
+					['Later try', count(status.deferred)],
+					['Being tried', count(status.in_flight)],
+					['Held', count(status.held)],
+					['Oldest', time(status.oldest, now)],
+				])
+			: html`<p>No mail of this workspace waits for it.</p>`;
+		const reply = status?.last_reply ? section('Last reply', html`<pre>${status.last_reply}</pre>`) : nothing;
+		const waiting = table({
+			label: `Mail that waits for ${destination}`,
+			link: recipient => `/messages/${recipient.message_id}?copy=${recipient.id}`,
+			columns: [
+				{title: 'To', cell: recipient => name(recipient.address), cut: true},
+				{title: 'Why it waits', cell: recipient => reasonText(reasons.get(recipient.id))},
+				{title: 'Tries', cell: recipient => count(recipient.attempts), right: true},
+				{title: 'Accepted', cell: recipient => time(recipient.accepted_at, now), right: true, wide: true},
+				{title: 'Next try', cell: recipient => time(recipient.next_attempt_at, now), right: true, wide: true},
+			],
+			rows: recipients,
+			empty: html`<p>Nothing waits.</p>`,
+		});
+		const more =
+			recipients.length === mostShown ? html`<p class="soft">The ${mostShown} that are due first.</p>` : nothing;
+		const content = live(
+			'destination',
+			`${path}/${destination}`,
+			html`<div class="card">${known}</div>${reply}${section('Mail', html`${waiting}${more}`)}`,
+			'10s',
+		);
+		const acts = may('operator') ? actions(destination, status?.suspended ?? false, seesAll) : nothing;
+		return {
+			kind: 'page',
+			...(problem !== null && {status: 422, problem}),
+			place: 'queue',
+			title: destination,
+			actions: acts,
+			content,
+		};
+	}
+
+	async function run(
+		visit: Visit,
+		change: QueueChange,
+		detail: Readonly<Record<string, unknown>> = {},
+	): Promise<Answer> {
+		const {params, workspace, tools} = visit;
+		const destination = params.destination ?? '';
+		const recipients = await findWaiting(reader, {workspaceId: workspace.id, destination});
+		const options = {
+			transaction: writer.transaction,
+			tools,
+			eventWriter: {newId: tools.newId, onDue: webhooks.onDue},
+			readSilentSince: async () => (await readDaemons(parts, tools.clock.now())).silentSince,
+		};
+		const {changed, busy} = await changeQueue(options, change, recipients, {destination, ...detail});
+		const left = busy.length > 0 ? ` ${count(busy.length)} being tried right now: repeat it in a moment.` : '';
+		return go(`${path}/${destination}`, `${count(changed)} ${change.done}.${left}`);
+	}
+
+	/** With the reason that was typed; null: none was, and the change has its own. */
+	async function withReason(visit: Visit, changeFor: (reason: string | undefined) => QueueChange): Promise<Answer> {
+		const reason = visit.form.get('reason')?.trim() || undefined;
+		const fault = reason === undefined ? null : labelFault(reason);
+		return fault === null
+			? await run(visit, changeFor(reason), reason === undefined ? {} : {reason})
+			: await show(visit, `The reason ${fault}.`);
+	}
+
+	const typed =
+		(work: (visit: Visit) => Promise<Answer>) =>
+		async (visit: Visit): Promise<Answer> =>
+			visit.form.get('typed') === visit.params.destination
+				? await work(visit)
+				: await show(visit, `Nothing was ended: type ${visit.params.destination} to end its mail.`);
+
+	const to = (verb: string) => `${path}/:destination/${verb}`;
+	return [
+		{method: 'GET', path: `${path}/:destination`, role: 'viewer', answer: visit => show(visit)},
+		{method: 'POST', path: to('hold'), role: 'operator', answer: visit => withReason(visit, () => hold)},
+		{method: 'POST', path: to('release'), role: 'operator', answer: visit => run(visit, release)},
+		{method: 'POST', path: to('flush'), role: 'operator', answer: visit => run(visit, flush)},
+		{method: 'POST', path: to('drop'), role: 'operator', fresh: true, answer: typed(visit => run(visit, drop))},
+		{method: 'POST', path: to('fail'), role: 'operator', fresh: true, answer: typed(visit => withReason(visit, fail))},
+	];
+}
+
+function reasonText(why: Why | undefined): Html {
+	if (why === undefined) {
+		return html`<span class="soft">it has just left the queue</span>`;
+	}
+	return html`${name(why.detail)}${why.mend === null ? null : html`<br><small>${name(why.mend)}</small>`}`;
+}
+
+function actions(destination: string, isSuspended: boolean, seesAll: boolean): Html {
+	const to = (verb: string) => `${path}/${destination}/${verb}`;
+	const reason = input({name: 'reason', label: 'Reason'});
+	const suspension = isSuspended
+		? act({to: to('resume'), label: 'Resume'})
+		: opened(
+				'Suspend',
+				act({
+					to: `${path}/suspend`,
+					label: 'Send nothing to it',
+					fields: html`<input type="hidden" name="domain" value="${destination}">${reason}`,
+				}),
+			);
+	return html`${act({to: to('flush'), label: 'Try now'})}${act({to: to('release'), label: 'Release', look: 'quiet'})}${opened(
+		'Hold',
+		act({to: to('hold'), label: 'Hold all of it', fields: reason}),
+	)}${seesAll ? suspension : nothing}${opened(
+		'End',
+		html`<div class="stack"><p>Drop: the mail ends as errored, without webhooks. Fail: it ends as bounced, and webhooks are sent.</p>${act({to: to('drop'), label: 'Drop all of it', look: 'danger', typed: destination})}<hr>${act({to: to('fail'), label: 'Fail all of it', look: 'danger', typed: destination, fields: reason})}</div>`,
+	)}`;
+}

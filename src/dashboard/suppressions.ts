@@ -1,0 +1,303 @@
+import {createImport, exportedFile, insertEntries, readRecords} from '../admin/suppression-file.ts';
+import {readAddress} from '../api/schemas/formats.ts';
+import {createSeats} from '../api/turns.ts';
+import {type Html, html} from '../hosted/html.ts';
+import {isId} from '../mail/ids.ts';
+import {type SuppressionReason, suppressionReasons} from '../mail/suppression.ts';
+import {addSuppression, removeSuppression} from '../ops/suppressions.ts';
+import {listSuppressions, type Suppression} from '../store/suppressions.ts';
+import {pager, searchForm} from './lists.ts';
+import {live} from './live.ts';
+import {act, badge, chips, count, facts, hrefOf, input, name, nothing, opened, select, table, time} from './markup.ts';
+import {operationForms} from './operation-form.ts';
+import type {DashboardParts} from './parts.ts';
+import {type Answer, go, missing, type Route, type Visit} from './route.ts';
+
+const perPage = 50;
+const path = '/suppressions';
+
+/** Who gets no mail, why, and how to change it. */
+export function suppressionPages(parts: DashboardParts): readonly Route[] {
+	const {reader} = parts;
+
+	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const {query, workspace, now, form} = visit;
+		const asked = query.get('q')?.trim() ?? '';
+		const address = asked === '' ? null : readAddress(asked);
+		const found =
+			asked !== '' && address === null
+				? []
+				: await listSuppressions(reader, {
+						workspaceId: workspace.id,
+						addressKey: address?.key,
+						reason: reasonOf(query),
+						after: query.get('after'),
+						limit: perPage + 1,
+					});
+		const rows = found.slice(0, perPage);
+		const last = found.length > perPage ? rows.at(-1) : undefined;
+		const isFiltered = asked !== '' || reasonOf(query) !== undefined;
+		const content = html`${searchForm({to: path, query, placeholder: 'user@example.com', kept: ['reason']})}${reasonChips(query)}${table(
+			{
+				...entriesTable(now, visit.may('operator')),
+				rows,
+				empty: isFiltered
+					? html`<p>${asked !== '' && address === null ? 'Type a whole address: user@example.com.' : 'No such address is suppressed.'}</p><p><a href="${path}">Show all</a></p>`
+					: html`<p>No address is suppressed.</p><p>Hard bounces, complaints and unsubscribes put addresses here by themselves.</p>`,
+			},
+		)}${pager(path, query, last?.id ?? null)}`;
+		return {
+			kind: 'page',
+			...(problem !== null && {status: 422, problem}),
+			place: 'suppressions',
+			title: 'Suppressions',
+			actions: visit.may('operator')
+				? html`<a class="button" href="${hrefOf(`${path}/export`, query, {after: null, q: null})}">Export</a>${opened('Import', uploadForm())}${opened('Add', addForm(form.get('address') ?? ''))}`
+				: nothing,
+			content,
+		};
+	}
+
+	async function file({query, workspace}: Visit): Promise<Answer> {
+		const body = await exportedFile(reader, {workspaceId: workspace.id, mode: 'live', reason: reasonOf(query)});
+		return {kind: 'content', type: 'text/csv; charset=utf-8', saveAs: 'suppressions.csv', body};
+	}
+
+	const form = operationForms(parts, {path, show: list});
+
+	return [
+		{method: 'GET', path, role: 'viewer', answer: visit => list(visit)},
+		{method: 'GET', path: `${path}/export`, role: 'operator', answer: file},
+		form(
+			addSuppression,
+			path,
+			({isNew}, {form: sent}) =>
+				`${sent.get('address')?.trim()} ${isNew ? 'gets no mail from now on' : 'was suppressed already'}.`,
+			{read: addressIn},
+		),
+		form(removeSuppression, `${path}/:id/remove`, ({address}) => `${address} gets mail again.`),
+		...importPages(parts),
+	];
+}
+
+const reasonOf = (query: URLSearchParams): SuppressionReason | undefined =>
+	suppressionReasons.find(reason => reason === query.get('reason'));
+
+function addressIn({form}: Visit): {readonly recipient: string} | string {
+	const recipient = form.get('address')?.trim() ?? '';
+	return readAddress(recipient) ? {recipient} : `"${recipient}" is no address. Type one as user@example.com.`;
+}
+
+const entriesTable = (now: number, mayRemove: boolean) => ({
+	label: 'Suppressed addresses',
+	columns: [
+		{title: 'Recipient', cell: (row: Suppression) => name(row.address), cut: true as const},
+		{
+			title: 'Reason',
+			cell: (row: Suppression) =>
+				html`${badge(reasonWords[row.reason], row.reason === 'complaint' ? 'bad' : 'warn')}${row.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`,
+		},
+		{title: 'Because of', cell: (row: Suppression) => sourceOf(row), wide: true as const},
+		{title: 'Since', cell: (row: Suppression) => time(row.created_at, now), right: true as const, wide: true as const},
+		...(mayRemove
+			? [
+					{
+						title: '',
+						cell: (row: Suppression) => act({to: `${path}/${row.id}/remove`, label: 'Remove', look: 'quiet'}),
+						right: true as const,
+					},
+				]
+			: []),
+	],
+});
+
+const reasonWords: Readonly<Record<SuppressionReason, string>> = {
+	hard_bounce: 'hard bounce',
+	complaint: 'complaint',
+	manual: 'by hand',
+	unsubscribe: 'unsubscribed',
+};
+
+const sourceWords: Readonly<Record<string, string>> = {
+	api: 'the API',
+	'one-click': 'the unsubscribe page',
+	cli: 'the command line',
+	dashboard: 'this dashboard',
+	import: 'an import',
+};
+
+/** What put it there; of a bounce or complaint the message. */
+function sourceOf({source}: Suppression): Html {
+	return isId('msg', source)
+		? html`<a href="/messages/${source}">the message</a>`
+		: html`${sourceWords[source] ?? source}`;
+}
+
+const reasonChips = (query: URLSearchParams): Html =>
+	chips(
+		'Reason',
+		query,
+		'reason',
+		[{value: '', label: 'All'}, ...suppressionReasons.map(reason => ({value: reason, label: reasonWords[reason]}))],
+		path,
+	);
+
+const addForm = (value: string): Html =>
+	act({
+		to: path,
+		label: 'Add',
+		fields: input({name: 'address', label: 'Address', type: 'email', required: true, value}),
+	});
+
+const importPath = '/suppressions/import';
+const mostFaults = 100;
+/** Of the process; the oldest one is forgotten then. */
+const mostKept = 20;
+/** Of one workspace: each holds its file. */
+const mostAtOnce = 2;
+/** Bytes that are read before others have their turn. */
+const pieceBytes = 64 * 1024;
+
+type Fault = {readonly line: number; readonly fault: string};
+
+/** An import that runs or has run in this process. What it wrote stays, whatever becomes of it. */
+type Job = {
+	readonly id: string;
+	readonly workspaceId: string;
+	readonly file: string;
+	readonly bytes: number;
+	done: number;
+	counts: {readonly read: number; readonly added: number; readonly listed: number};
+	bad: number;
+	readonly faults: Fault[];
+	/** Null: it runs. */
+	end: 'ended' | {readonly fault: string} | null;
+};
+
+/** Takes a CSV file of suppressed addresses. The form answers at once; the page that it leads to follows the work. */
+function importPages({store: {writer}, tools: {random}}: DashboardParts): readonly Route[] {
+	const jobs = new Map<string, Job>();
+	const takeSeat = createSeats(mostAtOnce);
+
+	async function run(job: Job, content: Buffer, reason: SuppressionReason | undefined, {tools, workspace}: Visit) {
+		const reading = createImport({
+			acting: tools,
+			workspaceId: workspace.id,
+			mode: 'live',
+			reason,
+			write: insertEntries(tools, workspace.id, writer.transaction),
+			async onBad(line, fault) {
+				job.bad++;
+				if (job.faults.length < mostFaults) {
+					job.faults.push({line, fault});
+				}
+			},
+		});
+		job.counts = reading.counts;
+		for await (const part of readRecords(piecesOf(content))) {
+			if ('fault' in part) {
+				job.end = {fault: `The file ${part.fault}: ${part.mend}.`};
+				return;
+			}
+			for (const record of part.records) {
+				await reading.take(record);
+			}
+			job.done = part.bytes;
+		}
+		await reading.flush();
+		job.end = 'ended';
+	}
+
+	async function begin(visit: Visit): Promise<Answer> {
+		const {file, form, workspace} = visit;
+		if (file === null || file.content.length === 0) {
+			return go('/suppressions', 'Nothing was imported: choose a CSV file that is not empty.');
+		}
+		const leave = takeSeat(workspace.id);
+		if (leave === undefined) {
+			return go('/suppressions', 'Two imports are running. Wait until one has ended, then send the file again.');
+		}
+		const id = random(9).toString('base64url');
+		const job: Job = {
+			id,
+			workspaceId: workspace.id,
+			file: file.name,
+			bytes: file.content.length,
+			done: 0,
+			counts: {read: 0, added: 0, listed: 0},
+			bad: 0,
+			faults: [],
+			end: null,
+		};
+		jobs.set(id, job);
+		for (const old of [...jobs.keys()].slice(0, Math.max(0, jobs.size - mostKept))) {
+			jobs.delete(old);
+		}
+		const reason = suppressionReasons.find(one => one === form.get('reason'));
+		run(job, file.content, reason, visit)
+			.catch(() => {
+				job.end = {fault: 'The store could not be written. What was imported so far stays; import the file again.'};
+			})
+			.finally(leave);
+		return go(`${importPath}/${id}`);
+	}
+
+	async function show({params: {id = ''}, workspace}: Visit): Promise<Answer> {
+		const job = jobs.get(id);
+		if (job?.workspaceId !== workspace.id) {
+			return missing('This import is not known any more. What it wrote is on the list.');
+		}
+		const content = live('import', job.end === null ? `${importPath}/${id}` : null, progress(job), '1s');
+		return {kind: 'page', place: 'suppressions', title: `Import of ${job.file}`, content};
+	}
+
+	return [
+		{method: 'POST', path: importPath, role: 'operator', file: true, answer: begin},
+		{method: 'GET', path: `${importPath}/:id`, role: 'operator', answer: show},
+	];
+}
+
+/** The file as it would come from a disk: others have their turn in between. */
+async function* piecesOf(content: Buffer): AsyncGenerator<Buffer> {
+	for (let at = 0; at < content.length; at += pieceBytes) {
+		yield content.subarray(at, at + pieceBytes);
+		await new Promise(resolve => setImmediate(resolve));
+	}
+}
+
+/** What stands on the page of suppressions. */
+function uploadForm(): Html {
+	const hint = 'As other services export it, or one address a line; at most 32 MiB.';
+	const reasons = [
+		{value: '', label: 'as the file says'},
+		...suppressionReasons.map(value => ({value, label: value.replace('_', ' ')})),
+	];
+	const fields = html`${input({name: 'file', label: 'CSV file', type: 'file', required: true, hint})}${select({name: 'reason', label: 'Reason', value: ''}, reasons)}`;
+	return act({to: importPath, label: 'Import', fields, file: true});
+}
+
+function progress({end, done, bytes, counts, bad, faults}: Job): Html {
+	const share = Math.round((100 * done) / bytes);
+	const state =
+		end === null
+			? html`<p><label>Reading the file <progress max="100" value="${share}">${share} %</progress></label></p><p class="soft">You may leave this page. Without scripts, load it again to see how far it is.</p>`
+			: end === 'ended'
+				? html`<p class="notice good" role="status">The file is read.</p>`
+				: html`<p class="notice bad" role="alert">${end.fault}</p>`;
+	const figures = facts([
+		['Lines read', count(counts.read)],
+		['Added', count(counts.added)],
+		['Listed already', count(counts.listed)],
+		['Not taken', count(bad)],
+	]);
+	const wrong = table({
+		label: 'Lines that were not taken',
+		columns: [
+			{title: 'Line', cell: (row: Fault) => count(row.line), right: true},
+			{title: 'What is wrong', cell: (row: Fault) => row.fault},
+		],
+		rows: faults,
+		empty: html``,
+	});
+	return html`${state}<div class="card">${figures}</div>${faults.length > 0 ? html`<section><h2>Lines that were not taken</h2>${wrong}</section>` : null}<p class="more"><a href="/suppressions">To the list</a></p>`;
+}
