@@ -2,7 +2,9 @@ import {accountPages} from './account.ts';
 import {auditPages} from './audit.ts';
 import {contactPages} from './contacts.ts';
 import {deliverabilityPages} from './deliverability/deliverability.ts';
-import {domainPages} from './domains/pages.ts';
+import {domainPages} from './domains/domain.ts';
+import {domainListPages} from './domains/list.ts';
+import {senderPages} from './domains/senders.ts';
 import {createMadeChecks, healthPages} from './health.ts';
 import {keyPages} from './keys.ts';
 import {livePages} from './live.ts';
@@ -31,7 +33,9 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...overviewPages(parts, checks),
 		...queuePages(parts),
 		...deliverabilityPages(parts),
+		...domainListPages(parts),
 		...domainPages(parts),
+		...senderPages(parts),
 		...suppressionPages(parts),
 		...topicPages(parts),
 		...contactPages(parts),

@@ -1,36 +1,48 @@
+import {readAddress} from '../../api/schemas/formats.ts';
 import {createSeats} from '../../api/turns.ts';
-import {domainRecords, returnPathHost, zoneFile} from '../../domains/domain-records.ts';
+import type {CheckedRecord} from '../../domains/check-records.ts';
+import {type DomainRecord, domainRecords, returnPathHost, zoneFile} from '../../domains/domain-records.ts';
 import {removeDomain} from '../../domains/domains.ts';
+import {keyAlgorithms, openProofs, purposeOf} from '../../domains/record-words.ts';
+import {addSender, prepareKeys} from '../../domains/senders.ts';
+import {cancelRotation, rotateKeys} from '../../domains/signing-keys.ts';
 import {checkDomain, lookAtDomain, nextCheckAt} from '../../domains/verify-domain.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {labelFault} from '../../kit/text.ts';
 import {storeTime} from '../../kit/time.ts';
-import {isId} from '../../mail/ids.ts';
-import {type DkimKey, type Domain, findDomainById, listDkimKeys} from '../../store/domains.ts';
-import {act, facts, join, nothing, opened, section, time} from '../markup.ts';
+import {type DkimKey, type Domain, findDomainById, keyState, listDkimKeys} from '../../store/domains.ts';
+import {
+	act,
+	badge,
+	code,
+	copyable,
+	facts,
+	join,
+	name,
+	nothing,
+	opened,
+	section,
+	type Tone,
+	table,
+	time,
+} from '../markup.ts';
+import {checkTyped, pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
-import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
-import {keysSection} from './keys.ts';
-import {domainBadge} from './list.ts';
-import {recordCards, type ShownRecord} from './records.ts';
+import {type Answer, go, page, type Route, type Visit} from '../route.ts';
+import {chosenDomain, domainBadge} from './list.ts';
 import {isSenderAsked, senderForm, sendersSection} from './senders.ts';
 
-/** Looks at DNS of one workspace, at once. */
+/** Pages and forms of one workspace that ask DNS at once. */
 const mostAsked = 4;
 
-/** What the page of a domain is made from, and where its forms lead back to. */
-export type DomainPage = {
-	/** The page again, with what was wrong with a form. */
-	readonly show: (visit: Visit, domain: Domain, problem?: string) => Promise<Answer>;
-	/** An answer about the domain that a path names, in the visitor's workspace. */
-	readonly about: (work: (visit: Visit, domain: Domain) => Promise<Answer>) => Route['answer'];
-};
+/** A record as it is to be published; with what DNS answers where it was asked. */
+type ShownRecord = DomainRecord & Partial<CheckedRecord>;
 
-export function createDomainPage({reader, change, settings, domains, tools}: DashboardParts): DomainPage & {
-	readonly routes: readonly Route[];
-} {
+/** The page of a domain: its records, senders and signing keys. */
+export function domainPages({reader, change, settings, domains, tools, vault}: DashboardParts): readonly Route[] {
 	const takeSeat = createSeats(mostAsked);
-	const {clock} = tools;
-	const look = (domain: Domain) => lookAtDomain(reader, domain, domains.names, domains.openSources, clock.now());
+	const chosen = (visit: Visit) => chosenDomain(reader, visit);
+	const look = (domain: Domain) => lookAtDomain(reader, domain, domains.names, domains.openSources, tools.clock.now());
 	const proposed = (domain: Domain, keys: readonly DkimKey[]) => domainRecords({...domains.names, domain, keys});
 
 	/** With what DNS answers, where it is to be asked and not too many look already. */
@@ -47,8 +59,9 @@ export function createDomainPage({reader, change, settings, domains, tools}: Das
 		}
 	}
 
-	async function show(visit: Visit, domain: Domain, problem?: string): Promise<Answer> {
+	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {query, may, now} = visit;
+		const domain = await chosen(visit);
 		const keys = await listDkimKeys(reader, domain.id);
 		const isAsked = query.get('dns') === 'now';
 		const records = await recordsOf(domain, keys, isAsked);
@@ -56,7 +69,7 @@ export function createDomainPage({reader, change, settings, domains, tools}: Das
 		const to = `/domains/${domain.id}`;
 		return {
 			kind: 'page',
-			...(problem !== undefined && {status: 422, problem}),
+			problem,
 			place: 'domains',
 			title: domain.name,
 			actions: join([
@@ -90,58 +103,89 @@ export function createDomainPage({reader, change, settings, domains, tools}: Das
 		};
 	}
 
-	const about: DomainPage['about'] = work => async visit => {
-		const {id = ''} = visit.params;
-		const domain = isId('dom', id) ? await findDomainById(reader, visit.workspace.id, id) : undefined;
-		return domain ? await work(visit, domain) : missing('This workspace has no such domain.');
-	};
-
-	async function zone({now}: Visit, domain: Domain): Promise<Answer> {
-		const lines = zoneFile(domain.name, proposed(domain, await listDkimKeys(reader, domain.id)), storeTime(now));
-		const body = lines.map(line => `${line}\n`).join('');
-		return {kind: 'content', type: 'text/plain; charset=utf-8', body, saveAs: `${domain.name}.zone`};
+	async function zone(visit: Visit): Promise<Answer> {
+		const domain = await chosen(visit);
+		const keys = await listDkimKeys(reader, domain.id);
+		const body = zoneFile(domain.name, proposed(domain, keys), storeTime(visit.now)).map(line => `${line}\n`);
+		return {kind: 'content', type: 'text/plain; charset=utf-8', body: body.join(''), saveAs: `${domain.name}.zone`};
 	}
 
-	async function verify(visit: Visit, domain: Domain): Promise<Answer> {
+	async function verify(visit: Visit): Promise<Answer> {
+		const domain = await chosen(visit);
 		const leave = takeSeat(domain.workspace_id);
 		if (leave === undefined) {
-			return await show(
-				visit,
-				domain,
-				'Others ask DNS about domains of this workspace just now. Try again in a moment.',
-			);
+			wrong('Others ask DNS about domains of this workspace just now. Try again in a moment.');
 		}
 		const find = () => findDomainById(reader, domain.workspace_id, domain.id);
 		const checked = await checkDomain({find, look, write: change, acting: visit.tools}).finally(leave);
 		if (checked === undefined || checked === 'busy') {
-			return await show(visit, domain, 'The domain was checked or removed meanwhile. Try again.');
+			wrong('The domain was checked or removed meanwhile. Try again.');
 		}
 		const {state, name} = checked.domain;
 		const said = state === 'verified' ? 'is verified' : `is ${state}: see below what DNS answers`;
 		return go(`/domains/${domain.id}?dns=now`, `DNS was asked. ${name} ${said}.`);
 	}
 
-	async function remove(visit: Visit, domain: Domain): Promise<Answer> {
-		if (visit.form.get('typed') !== domain.name) {
-			return await show(visit, domain, `Nothing was removed: type ${domain.name} to remove it.`);
-		}
+	async function remove(visit: Visit): Promise<Answer> {
+		const domain = await chosen(visit);
+		checkTyped(visit, domain.name, `Nothing was removed: type ${domain.name} to remove it.`);
 		const senders = await change(trx => removeDomain(trx, visit.tools, domain));
 		return senders
-			? await show(visit, domain, `${domain.name} has senders (${senders.length}). Remove them first.`)
+			? wrong(`${domain.name} has senders (${senders.length}). Remove them first.`)
 			: go('/domains', `${domain.name} is removed.`);
 	}
 
-	const routes: readonly Route[] = [
-		{method: 'GET', path: '/domains/:id', role: 'viewer', answer: about((visit, domain) => show(visit, domain))},
-		{method: 'GET', path: '/domains/:id/zone', role: 'viewer', answer: about(zone)},
-		{method: 'POST', path: '/domains/:id/verify', role: 'admin', answer: about(verify)},
-		{method: 'POST', path: '/domains/:id/remove', role: 'admin', fresh: true, answer: about(remove)},
-	];
+	async function add(visit: Visit): Promise<Answer> {
+		const {form, workspace, tools} = visit;
+		const domain = await chosen(visit);
+		const address = readAddress(form.get('address')?.trim() ?? '');
+		const name = form.get('name')?.trim() || null;
+		const fault = name === null ? null : labelFault(name);
+		if (address === null || address.domain !== domain.name) {
+			wrong(`The address of a sender of this domain ends with @${domain.name}.`);
+		}
+		if (fault !== null) {
+			wrong(`The name ${fault}.`);
+		}
+		const newKeys = await prepareKeys(reader, workspace.id, address.domain, domains.makeKeys);
+		const input = {workspaceId: workspace.id, address, name, verified: false, newKeys};
+		const added = await change(trx => addSender(trx, tools, vault, input));
+		return added
+			? go(`/domains/${domain.id}`, `${added.address} is added.`)
+			: wrong(`The sender ${address.spelling} is there already.`);
+	}
 
-	return {show, about, routes};
+	async function rotate(visit: Visit): Promise<Answer> {
+		const domain = await chosen(visit);
+		const keys = await domains.makeKeys(domain.workspace_id);
+		const rotation = await change(trx => rotateKeys(trx, visit.tools, vault, {domain, keys, selector: null}));
+		return rotation.kind === 'begun'
+			? go(`/domains/${domain.id}`, 'New keys are made. Publish their records below.')
+			: wrong('New keys wait for DNS already: publish their records, or cancel the rotation.');
+	}
+
+	async function cancel(visit: Visit): Promise<Answer> {
+		const domain = await chosen(visit);
+		const cancelled = await change(trx => cancelRotation(trx, visit.tools, domain));
+		return cancelled.length > 0
+			? go(`/domains/${domain.id}`, `The new keys (${cancelled.join(', ')}) are forgotten.`)
+			: wrong('No new keys wait for DNS.');
+	}
+
+	const path = '/domains/:id';
+	const form = pageForms(show);
+	return [
+		page(path, show),
+		page(`${path}/zone`, zone),
+		form(`${path}/verify`, 'admin', verify),
+		form(`${path}/remove`, 'admin', remove, {fresh: true}),
+		form(`${path}/senders`, 'admin', add),
+		form(`${path}/keys/rotate`, 'admin', rotate, {fresh: true}),
+		form(`${path}/keys/cancel`, 'admin', cancel, {fresh: true}),
+	];
 }
 
-/** What DNS changes: asked for once the page is there, then again while somebody looks and a record is not there yet. */
+/** What DNS changes: fetched after the page is loaded, then again every 15 seconds until all records are published. */
 function following(to: string, records: readonly ShownRecord[], content: Html): Html {
 	const isAsked = records.some(({state}) => state !== undefined);
 	const isAwaited = records.some(({ok}) => ok !== true);
@@ -155,4 +199,76 @@ function removeForm({id, name}: Domain): Html {
 		'Remove',
 		html`${words}${act({to: `/domains/${id}/remove`, label: `Remove ${name}`, look: 'danger', typed: name})}`,
 	);
+}
+
+const recordWords = {ok: 'published', missing: 'missing', different: 'different', unknown: 'no answer'} as const;
+const recordTones: Readonly<Record<CheckedRecord['state'], Tone>> = {
+	ok: 'good',
+	missing: 'bad',
+	different: 'bad',
+	unknown: 'warn',
+};
+
+/** The records of a domain, each to be copied, with what is wrong. */
+function recordCards(records: readonly ShownRecord[]): Html {
+	const proofs = openProofs(records);
+	const isAsked = records.some(({state}) => state !== undefined);
+	const either =
+		isAsked && proofs.length > 1
+			? html`<div class="notice warn"><p>To verify the domain, publish either of these. Receivers want the DKIM record.</p><ul>${proofs.map(
+					record => html`<li>TXT <code>${record.name}</code></li>`,
+				)}</ul></div>`
+			: null;
+	return html`${either}<ul class="records">${records.map(card)}</ul>`;
+}
+
+function card(record: ShownRecord): Html {
+	const {type, name: owner, value, note, ready, problem = null, found, state, ok} = record;
+	const purpose = purposeOf(record);
+	const said = ok ? [] : found.map(text => html`<p><code>${name(text)}</code></p>`);
+	return html`<li class="card"><h3>${type} <span class="soft">${purpose}</span> ${recordBadge(record)}</h3>${facts([
+		['Name', copyable(owner, `the name of ${owner}`)],
+		['Value', ready ? copyable(value, `the value of ${owner}`) : null],
+		['DNS answers', said.length === 0 ? null : join(said)],
+		[state === 'ok' ? 'Remark' : 'Problem', problem],
+		['Note', note],
+	])}</li>`;
+}
+
+/** What is missing but may be is no fault. */
+function recordBadge({state, required}: ShownRecord): Html | null {
+	if (state === undefined) {
+		return null;
+	}
+	return badge(recordWords[state], recordTones[state] === 'bad' && !required ? 'warn' : recordTones[state]);
+}
+
+const keyTones: Readonly<Record<ReturnType<typeof keyState>, Tone>> = {
+	active: 'good',
+	pending: 'busy',
+	retired: 'idle',
+};
+
+/** The keys that sign mail from a domain, and their rotation. */
+function keysSection({may, now}: Visit, domain: Domain, keys: readonly DkimKey[]): Html {
+	const isRotating = keys.some(key => keyState(key) === 'pending');
+	const to = `/domains/${domain.id}/keys`;
+	const rotation = isRotating
+		? act({to: `${to}/cancel`, label: 'Cancel the rotation', look: 'quiet'})
+		: act({to: `${to}/rotate`, label: 'Rotate the keys', look: 'quiet'});
+	const shown = table<DkimKey>({
+		label: 'Signing keys',
+		columns: [
+			{title: 'Selector', cell: ({selector}) => code(selector)},
+			{title: 'Algorithm', cell: ({algorithm}) => keyAlgorithms[algorithm]},
+			{title: 'State', cell: key => badge(keyState(key), keyTones[keyState(key)])},
+			{title: 'Made', cell: key => time(key.created_at, now), right: true},
+		],
+		rows: keys,
+		empty: html`<p>This domain has no keys.</p>`,
+	});
+	const words = isRotating
+		? 'The new keys sign once every DNS server that is asked shows their records. Until then the old ones sign.'
+		: 'A rotation makes new keys. They sign once DNS shows their records, so no mail fails meanwhile.';
+	return section('Signing keys', html`<p class="soft">${words}</p>${shown}`, may('admin') ? rotation : nothing);
 }

@@ -1,21 +1,23 @@
+import type {Knex} from 'knex';
 import {addDomain, returnPathFault, sampleDomain} from '../../domains/domains.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {parseDomain} from '../../mail/address.ts';
-import {type Domain, type DomainState, pageDomains} from '../../store/domains.ts';
-import {pager} from '../lists.ts';
+import {isId} from '../../mail/ids.ts';
+import {notFound} from '../../ops/operation.ts';
+import {type Domain, type DomainState, findDomainById, pageDomains} from '../../store/domains.ts';
+import {pageOf, pager} from '../lists.ts';
 import {act, badge, input, join, opened, type Tone, table, time} from '../markup.ts';
+import {pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
-import {type Answer, go, type Route, type Visit} from '../route.ts';
+import {type Answer, go, page, type Route, type Visit} from '../route.ts';
 
 const perPage = 100;
 
 /** The domains of a workspace, and a form that adds one. */
 export function domainListPages({reader, change, vault, domains: sending}: DashboardParts): readonly Route[] {
-	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
-		const {query, form, workspace, may, now} = visit;
+	async function list({query, form, workspace, may, now}: Visit, problem: string | null = null): Promise<Answer> {
 		const found = await pageDomains(reader, workspace.id, {after: query.get('after'), limit: perPage + 1});
-		const rows = found.slice(0, perPage);
-		const last = found.length > perPage ? rows.at(-1) : undefined;
+		const {rows, last} = pageOf(found, perPage);
 		const asksForOne = may('admin') && (rows.length === 0 || problem !== null);
 		const domains = table<Domain>({
 			label: 'Domains',
@@ -32,7 +34,6 @@ export function domainListPages({reader, change, vault, domains: sending}: Dashb
 		});
 		return {
 			kind: 'page',
-			...(problem !== null && {status: 422}),
 			place: 'domains',
 			title: 'Domains',
 			problem,
@@ -48,30 +49,32 @@ export function domainListPages({reader, change, vault, domains: sending}: Dashb
 		};
 	}
 
-	async function add(visit: Visit): Promise<Answer> {
-		const {form, workspace, tools} = visit;
+	async function add({form, workspace, tools}: Visit): Promise<Answer> {
 		const name = parseDomain(form.get('name')?.trim() ?? '');
 		const own = form.get('return_path_domain')?.trim() ?? '';
 		const returnPathDomain = own === '' ? null : (parseDomain(own) ?? '');
 		if (name === null) {
-			return await list(visit, 'This is no domain: use a name such as shop.example.');
+			wrong('This is no domain: use a name such as shop.example.');
 		}
 		const fault = returnPathFault(name, returnPathDomain);
 		if (fault !== null) {
-			return await list(visit, `The return path ${fault}.`);
+			wrong(`The return path ${fault}.`);
 		}
 		const keys = await sending.makeKeys(workspace.id);
 		const input = {workspaceId: workspace.id, name, returnPathDomain, keys};
 		const added = await change(trx => addDomain(trx, tools, vault, input));
 		return added
 			? go(`/domains/${added.domain.id}`, `${name} is added. Publish its records below, then verify it.`)
-			: await list(visit, `${name} is there already: open it in the list.`);
+			: wrong(`${name} is there already: open it in the list.`);
 	}
 
-	return [
-		{method: 'GET', path: '/domains', role: 'viewer', answer: visit => list(visit)},
-		{method: 'POST', path: '/domains', role: 'admin', answer: add},
-	];
+	return [page('/domains', list), pageForms(list)('/domains', 'admin', add)];
+}
+
+/** The one that a path names. */
+export async function chosenDomain(reader: Knex, {workspace, params: {id = ''}}: Visit): Promise<Domain> {
+	const domain = isId('dom', id) ? await findDomainById(reader, workspace.id, id) : undefined;
+	return domain ?? notFound('domain', id, {page: 'This workspace has no such domain.'});
 }
 
 const welcome = html`<p>No domains yet. Add the one that your mail comes from, then publish its DNS records.</p>`;

@@ -1,11 +1,11 @@
 import type {Knex} from 'knex';
 import {sampleSender} from '../../admin/sample.ts';
-import {readAddress} from '../../api/schemas/formats.ts';
-import {addSender, changeSender, prepareKeys, removeSender, senderState} from '../../domains/senders.ts';
+import {changeSender, removeSender, senderState} from '../../domains/senders.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {labelFault} from '../../kit/text.ts';
 import {isId} from '../../mail/ids.ts';
+import {notFound} from '../../ops/operation.ts';
 import {type Domain, findSenderById, pageDomainSenders, type Sender} from '../../store/domains.ts';
+import {pageOf} from '../lists.ts';
 import {
 	act,
 	badge,
@@ -21,9 +21,10 @@ import {
 	table,
 	time,
 } from '../markup.ts';
+import {checkTyped, pageForms} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
-import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
-import type {DomainPage} from './domain.ts';
+import {type Answer, go, page, type Route, type Visit} from '../route.ts';
+import {chosenDomain} from './list.ts';
 
 const perPage = 50;
 const tones: Readonly<Record<ReturnType<typeof senderState>, Tone>> = {
@@ -36,8 +37,7 @@ const tones: Readonly<Record<ReturnType<typeof senderState>, Tone>> = {
 export async function sendersSection(reader: Knex, visit: Visit, domain: Domain): Promise<Html> {
 	const {query, form, may, now} = visit;
 	const found = await pageDomainSenders(reader, domain.id, {after: query.get('senders'), limit: perPage + 1});
-	const rows = found.slice(0, perPage);
-	const last = found.length > perPage ? rows.at(-1) : undefined;
+	const {rows, last} = pageOf(found, perPage);
 	const to = `/domains/${domain.id}`;
 	const shown = table<Sender>({
 		label: 'Senders',
@@ -71,7 +71,7 @@ function nameOf(row: Sender): Html | string {
 	return row.name === null ? (row.address === sampleSender ? '(sample)' : '') : name(row.name);
 }
 
-/** What was typed into the form was wrong: then it stands above all. */
+/** The form was sent and refused: the page of its domain shows it first. */
 export const isSenderAsked = ({form}: Visit): boolean => form.has('address');
 
 export function senderForm({id, name: domain}: Domain, typed: URLSearchParams): Html {
@@ -112,97 +112,58 @@ function actionsOf(to: string, sender: Sender, everywhere: boolean): Html {
 	]);
 }
 
-export function senderPages(
-	{reader, change, vault, domains}: DashboardParts,
-	{show, about}: DomainPage,
-): readonly Route[] {
-	async function add(visit: Visit, domain: Domain): Promise<Answer> {
-		const {form, workspace, tools} = visit;
-		const address = readAddress(form.get('address')?.trim() ?? '');
-		const name = form.get('name')?.trim() || null;
-		const fault = name === null ? null : labelFault(name);
-		if (address === null || address.domain !== domain.name) {
-			return await show(visit, domain, `The address of a sender of this domain ends with @${domain.name}.`);
-		}
-		if (fault !== null) {
-			return await show(visit, domain, `The name ${fault}.`);
-		}
-		const newKeys = await prepareKeys(reader, workspace.id, address.domain, domains.makeKeys);
-		const input = {workspaceId: workspace.id, address, name, verified: false, newKeys};
-		const added = await change(trx => addSender(trx, tools, vault, input));
-		return added
-			? go(`/domains/${domain.id}`, `${added.address} is added.`)
-			: await show(visit, domain, `The sender ${address.spelling} is there already.`);
+/** The page of one sender. */
+export function senderPages({reader, change}: DashboardParts): readonly Route[] {
+	/** The one that a path names, and its domain. */
+	async function chosen(visit: Visit): Promise<{readonly domain: Domain; readonly sender: Sender}> {
+		const domain = await chosenDomain(reader, visit);
+		const {sender: id = ''} = visit.params;
+		const sender = isId('snd', id) ? await findSenderById(reader, domain.workspace_id, id) : undefined;
+		return sender?.domain_id === domain.id
+			? {domain, sender}
+			: notFound('sender', id, {page: 'This domain has no such sender.'});
 	}
 
-	/** An answer about a sender of the domain. */
-	const aboutSender = (work: (visit: Visit, domain: Domain, sender: Sender) => Promise<Answer>) =>
-		about(async (visit, domain) => {
-			const {sender: id = ''} = visit.params;
-			const sender = isId('snd', id) ? await findSenderById(reader, domain.workspace_id, id) : undefined;
-			return sender?.domain_id === domain.id
-				? await work(visit, domain, sender)
-				: missing('This domain has no such sender.');
-		});
-
-	async function look(
-		{may, everywhere, now}: Visit,
-		{id, name: domain}: Domain,
-		sender: Sender,
-		problem?: string,
-	): Promise<Answer> {
-		const to = `/domains/${id}/senders/${sender.id}`;
+	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const {domain, sender} = await chosen(visit);
+		const to = `/domains/${domain.id}`;
 		return {
 			kind: 'page',
-			...(problem !== undefined && {status: 422, problem}),
+			problem,
 			place: 'domains',
 			title: sender.address,
-			...(may('admin') && {actions: actionsOf(to, sender, everywhere)}),
+			...(visit.may('admin') && {actions: actionsOf(`${to}/senders/${sender.id}`, sender, visit.everywhere)}),
 			content: facts([
 				['State', senderBadge(sender)],
 				['Name in From', sender.name && name(sender.name)],
-				['Domain', html`<a href="/domains/${id}">${domain}</a>`],
-				['Added', time(sender.created_at, now)],
+				['Domain', html`<a href="${to}">${domain.name}</a>`],
+				['Added', time(sender.created_at, visit.now)],
 			]),
 		};
 	}
 
-	async function remove(visit: Visit, domain: Domain, sender: Sender): Promise<Answer> {
+	const step = (verb: keyof typeof changeNotices) => async (visit: Visit) => {
+		const {domain, sender} = await chosen(visit);
+		await change(trx => changeSender(trx, visit.tools, domain.workspace_id, sender.address_key, verb));
+		return go(`/domains/${domain.id}/senders/${sender.id}`, `${sender.address} ${changeNotices[verb]}.`);
+	};
+
+	async function remove(visit: Visit): Promise<Answer> {
+		const {domain, sender} = await chosen(visit);
 		const {id, address} = sender;
-		if (visit.form.get('typed') !== address) {
-			return await look(visit, domain, sender, `Nothing was removed: type ${address} to remove it.`);
-		}
+		checkTyped(visit, address, `Nothing was removed: type ${address} to remove it.`);
 		await change(trx => removeSender(trx, visit.tools, domain.workspace_id, {id}));
 		return go(`/domains/${domain.id}`, `${address} is removed.`);
 	}
 
+	const path = '/domains/:id/senders/:sender';
+	const form = pageForms(show);
 	return [
-		{method: 'POST', path: '/domains/:id/senders', role: 'admin', answer: about(add)},
-		{
-			method: 'GET',
-			path: '/domains/:id/senders/:sender',
-			role: 'viewer',
-			answer: aboutSender((visit, domain, sender) => look(visit, domain, sender)),
-		},
-		...(['verify', 'enable', 'disable'] as const).map(
-			(step): Route => ({
-				method: 'POST',
-				path: `/domains/:id/senders/:sender/${step}`,
-				role: 'admin',
-				// Vouching for a sender is the installation's: it lets mail go out in the name of a domain that DNS has not proved.
-				...(step === 'verify' && {everywhere: true as const}),
-				answer: aboutSender(async ({tools}, domain, {id, address, address_key: key}) => {
-					await change(trx => changeSender(trx, tools, domain.workspace_id, key, step));
-					return go(`/domains/${domain.id}/senders/${id}`, `${address} ${changeNotices[step]}.`);
-				}),
-			}),
-		),
-		{
-			method: 'POST',
-			path: '/domains/:id/senders/:sender/remove',
-			role: 'admin',
-			fresh: true,
-			answer: aboutSender(remove),
-		},
+		page(path, show),
+		// Vouching for a sender is the installation's: it lets mail go out in the name of a domain that DNS has not proved.
+		form(`${path}/verify`, 'admin', step('verify'), {everywhere: true}),
+		form(`${path}/enable`, 'admin', step('enable')),
+		form(`${path}/disable`, 'admin', step('disable')),
+		form(`${path}/remove`, 'admin', remove, {fresh: true}),
 	];
 }
