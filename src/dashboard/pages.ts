@@ -20,7 +20,9 @@ import {suppressionPages} from './suppressions.ts';
 import {templatePages} from './templates/pages.ts';
 import {topicPages} from './topics.ts';
 import {userPages} from './users.ts';
-import {webhookPages} from './webhooks/pages.ts';
+import {deliveryPages} from './webhooks/deliveries.ts';
+import {endpointPages} from './webhooks/endpoint.ts';
+import {endpointListPages} from './webhooks/list.ts';
 import {workspacePages} from './workspaces.ts';
 
 /** Every page that wants a log-in: each group of them adds its rows here. */
@@ -46,7 +48,9 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...keyPages(parts),
 		...workspacePages(parts),
 		...auditPages(parts),
-		...webhookPages(parts),
+		...endpointListPages(parts),
+		...endpointPages(parts),
+		...deliveryPages(parts),
 		...returnedMailPages(parts),
 		...healthPages(parts, checks),
 	];

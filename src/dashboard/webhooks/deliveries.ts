@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
-import {replay, replaySince} from '../../admin/webhooks.ts';
+import {replay} from '../../admin/webhooks.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {hourMs} from '../../kit/time.ts';
 import {isId} from '../../mail/ids.ts';
-import {webhookEventTypes} from '../../mail/message.ts';
 import {type DeliveryState, deliveryStates} from '../../mail/webhook.ts';
+import {notFound} from '../../ops/operation.ts';
 import {
 	type Endpoint,
 	findDelivery,
@@ -17,6 +17,7 @@ import {pager} from '../lists.ts';
 import {live} from '../live.ts';
 import {
 	act,
+	badge,
 	type Choice,
 	chips,
 	code,
@@ -24,17 +25,19 @@ import {
 	facts,
 	hrefOf,
 	join,
+	name,
 	nothing,
 	opened,
 	section,
 	select,
+	type Table,
+	type Tone,
 	table,
 	time,
 } from '../markup.ts';
+import {pageForms} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
-import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
-import {answerText, deliveryBadge, deliveryTable, recipientOf} from './delivery-table.ts';
-import type {EndpointPage} from './endpoint.ts';
+import {type Answer, go, page, type Route, type Visit} from '../route.ts';
 
 const perPage = 50;
 
@@ -74,10 +77,11 @@ export async function deliveriesSection(reader: Knex, {query, may, now}: Visit, 
 	);
 }
 
-const stateOf = (text: string | null): DeliveryState | undefined => deliveryStates.find(state => state === text);
+/** The state that a query or form names. */
+export const stateOf = (text: string | null): DeliveryState | undefined => deliveryStates.find(state => state === text);
 
 /** Milliseconds; undefined: any time. */
-function sinceOf(hours: string | null, now: number): number | undefined {
+export function sinceOf(hours: string | null, now: number): number | undefined {
 	return Number(hours) > 0 ? Math.max(0, now - Number(hours) * hourMs) : undefined;
 }
 
@@ -99,20 +103,17 @@ function replayForm(to: string, events: Endpoint['events']): Html {
 	)}`;
 }
 
-export function deliveryPages(
-	{reader, change, webhooks}: DashboardParts,
-	{show, about}: EndpointPage,
-): readonly Route[] {
-	const aboutDelivery = (work: (visit: Visit, delivery: StoredDelivery) => Promise<Answer>) =>
-		about(async (visit, endpoint) => {
-			const {delivery: id = ''} = visit.params;
-			const found = isId('whd', id) ? await findDelivery(reader, endpoint.workspaceId, id) : undefined;
-			return found?.endpointId === endpoint.id
-				? await work(visit, found)
-				: missing('This endpoint has no such delivery.');
-		});
+/** The page of one delivery. */
+export function deliveryPages({reader, change, webhooks}: DashboardParts): readonly Route[] {
+	/** The one that a path names, below its endpoint. */
+	async function chosen({workspace, params: {id: endpoint = '', delivery: id = ''}}: Visit): Promise<StoredDelivery> {
+		const delivery = isId('whd', id) ? await findDelivery(reader, workspace.id, id) : undefined;
+		return delivery?.endpointId === endpoint ? delivery : noDelivery(id);
+	}
 
-	async function look({may, now}: Visit, delivery: StoredDelivery): Promise<Answer> {
+	async function show(visit: Visit): Promise<Answer> {
+		const {may, now} = visit;
+		const delivery = await chosen(visit);
 		const {id, endpointId, messageId, eventType, state, nextAttemptAt, createdAt} = delivery;
 		const to = `/webhooks/${endpointId}`;
 		return {
@@ -135,40 +136,20 @@ export function deliveryPages(
 		};
 	}
 
-	async function replayOne({workspace, tools}: Visit, {id, endpointId}: StoredDelivery): Promise<Answer> {
-		const replayed = await change(trx => replay(trx, tools, workspace.id, id));
-		if (!replayed) {
-			return missing('This endpoint has no such delivery.');
+	async function replayOne(visit: Visit): Promise<Answer> {
+		const {id, endpointId} = await chosen(visit);
+		if (!(await change(trx => replay(trx, visit.tools, visit.workspace.id, id)))) {
+			noDelivery(id);
 		}
 		webhooks.onDue([endpointId]);
 		return go(`/webhooks/${endpointId}/deliveries/${id}`, 'It is posted again now.');
 	}
 
-	async function replayMany(visit: Visit, endpoint: Endpoint): Promise<Answer> {
-		const {form, now, tools} = visit;
-		const since = sinceOf(form.get('hours'), now);
-		if (since === undefined) {
-			return await show(visit, endpoint, {problem: 'Choose since when deliveries are replayed.'});
-		}
-		const {id, workspaceId} = endpoint;
-		const eventType = webhookEventTypes.find(type => type === form.get('event'));
-		const filter = {workspaceId, since, eventType, state: stateOf(form.get('state'))};
-		const replayed = await replaySince(change, tools, {...filter, endpointIds: [id], target: id});
-		webhooks.onDue([id]);
-		return go(`/webhooks/${id}`, `Deliveries that are posted again now: ${count(replayed)}.`);
-	}
-
-	return [
-		{method: 'POST', path: '/webhooks/:id/replay', role: 'operator', answer: about(replayMany)},
-		{method: 'GET', path: '/webhooks/:id/deliveries/:delivery', role: 'viewer', answer: aboutDelivery(look)},
-		{
-			method: 'POST',
-			path: '/webhooks/:id/deliveries/:delivery/replay',
-			role: 'operator',
-			answer: aboutDelivery(replayOne),
-		},
-	];
+	const path = '/webhooks/:id/deliveries/:delivery';
+	return [page(path, show), pageForms(show)(`${path}/replay`, 'operator', replayOne)];
 }
+
+const noDelivery = (id: string): never => notFound('delivery', id, {page: 'This endpoint has no such delivery.'});
 
 function attempts(posts: readonly StoredPost[], now: number): Html {
 	return table<StoredPost>({
@@ -188,4 +169,45 @@ function attempts(posts: readonly StoredPost[], now: number): Html {
 function bodyText({body}: StoredDelivery): string {
 	const lines = JSON.stringify(JSON.parse(Buffer.from(body).toString()), null, 2).split('\n');
 	return lines.map(plainName).join('\n');
+}
+
+/** How deliveries of an endpoint are listed. */
+function deliveryTable(to: string, now: number): Omit<Table<StoredDelivery>, 'rows' | 'empty'> {
+	return {
+		label: 'Deliveries',
+		link: ({id}) => `${to}/deliveries/${id}`,
+		columns: [
+			{title: 'Recipient', cell: row => name(recipientOf(row)), cut: true},
+			{title: 'Event', cell: ({eventType}) => eventType},
+			{title: 'State', cell: ({state}) => deliveryBadge(state)},
+			{title: 'Answer', cell: lastAnswer, cut: true, wide: true},
+			{title: 'Attempts', cell: ({attempts}) => count(attempts), right: true, wide: true},
+			{title: 'Created', cell: row => time(row.createdAt, now), right: true, wide: true},
+		],
+	};
+}
+
+const tones: Readonly<Record<DeliveryState, Tone>> = {
+	pending: 'busy',
+	delivered: 'good',
+	failed: 'warn',
+	exhausted: 'bad',
+};
+
+export const deliveryBadge = (state: DeliveryState): Html => badge(state, tones[state]);
+
+/** What came back at the last attempt. */
+export function lastAnswer({lastStatus, lastError}: Pick<StoredDelivery, 'lastStatus' | 'lastError'>): Html {
+	return lastStatus === null && lastError === null
+		? html`<span class="soft">not asked yet</span>`
+		: html`${answerText(lastStatus, lastError)}`;
+}
+
+/** The status, or why it is missing. */
+export const answerText = (status: number | null, error: string | null): string =>
+	status === null ? (error ?? 'no answer') : `answered ${status}`;
+
+/** The body is ours (`webhookBody`). */
+function recipientOf({body}: StoredDelivery): string {
+	return (JSON.parse(Buffer.from(body).toString()) as {recipient: string}).recipient;
 }

@@ -1,54 +1,56 @@
-import {changeEndpoint, removeEndpoint, setEndpointActive, signingSecret} from '../../admin/webhooks.ts';
+import {
+	changeEndpoint,
+	removeEndpoint,
+	replaySince,
+	rotateSecret,
+	setEndpointActive,
+	signingSecret,
+} from '../../admin/webhooks.ts';
 import {createSeats} from '../../api/turns.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
-import {isId} from '../../mail/ids.ts';
-import {type Endpoint, endpointState, findEndpoint} from '../../store/webhooks.ts';
+import {hourMs, storeTime} from '../../kit/time.ts';
+import {webhookEventTypes} from '../../mail/message.ts';
+import {longestOverlap, usualOverlap} from '../../mail/webhook.ts';
+import {type Endpoint, endpointState} from '../../store/webhooks.ts';
 import {live} from '../live.ts';
-import {act, facts, join, opened, section, time} from '../markup.ts';
+import {act, copyable, count, facts, join, opened, section, select, time} from '../markup.ts';
+import {checkTyped, pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
-import {type Answer, go, missing, type Route, type Visit} from '../route.ts';
-import {deliveriesSection} from './deliveries.ts';
-import {answerText} from './delivery-table.ts';
-import {endpointForm, fieldsFault, typedFields} from './endpoint-form.ts';
-import {endpointBadge} from './list.ts';
-import {damagedText, secretSection} from './secret.ts';
+import {type Answer, go, page, type Route, type Visit} from '../route.ts';
+import {answerText, deliveriesSection, sinceOf, stateOf} from './deliveries.ts';
+import {checkedFields, chosenEndpoint, endpointBadge, endpointForm, typedFields} from './list.ts';
 
 /** Tests of one workspace, at once. */
 const mostTests = 4;
 
-export type EndpointPage = {
-	/** The page again, with what was wrong with a form. */
-	readonly show: (visit: Visit, endpoint: Endpoint, more?: {problem?: string; top?: Html}) => Promise<Answer>;
-	/** An answer about the endpoint that a path names, in the visitor's workspace. */
-	readonly about: (work: (visit: Visit, endpoint: Endpoint) => Promise<Answer>) => Route['answer'];
-};
-
-export function createEndpointPage({reader, change, vault, webhooks}: DashboardParts): EndpointPage & {
-	readonly routes: readonly Route[];
-} {
+/** The page of an endpoint: how it does, what was posted to it, its signing secret. */
+export function endpointPages({reader, change, vault, webhooks}: DashboardParts): readonly Route[] {
 	const takeSeat = createSeats(mostTests);
+	const chosen = (visit: Visit) => chosenEndpoint(reader, visit);
 
-	const show: EndpointPage['show'] = async (visit, endpoint, {problem, top} = {}) => {
+	/** `tested`: what came of a test. */
+	async function show(visit: Visit, problem: string | null = null, tested: Html | null = null): Promise<Answer> {
 		const {may, now} = visit;
+		const endpoint = await chosen(visit);
 		const {id, url, events, mode, failingSince, createdAt} = endpoint;
 		const isDamaged = signingSecret(vault, endpoint) === null;
 		return {
 			kind: 'page',
-			...(problem !== undefined && {status: 422, problem}),
+			problem,
 			place: 'webhooks',
 			title: plainName(url),
 			actions: join([
 				...(may('operator') ? [act({to: `/webhooks/${id}/test`, label: 'Send a test'})] : []),
-				...(may('admin') ? adminActions(visit, endpoint, problem !== undefined) : []),
+				...(may('admin') ? adminActions(visit, endpoint, problem !== null) : []),
 			]),
 			content: join([
-				...(top ? [top] : []),
+				...(tested ? [tested] : []),
 				live(
 					'state',
 					`/webhooks/${id}`,
 					join([
 						...(isDamaged ? [notice(damagedText)] : []),
-						...(endpointState(endpoint) === 'failing' && !top ? [notice(failingText)] : []),
+						...(endpointState(endpoint) === 'failing' && !tested ? [notice(failingText)] : []),
 						html`<div class="card">${facts([
 							['State', endpointBadge(endpoint, isDamaged)],
 							['Failing since', failingSince && time(failingSince, now)],
@@ -58,81 +60,112 @@ export function createEndpointPage({reader, change, vault, webhooks}: DashboardP
 						])}</div>`,
 					]),
 				),
-				...(problem !== undefined && visit.form.has('url')
+				...(problem !== null && visit.form.has('url')
 					? [section('Change', html`<div class="card stack">${changeForm(visit, endpoint)}</div>`)]
 					: []),
 				await deliveriesSection(reader, visit, endpoint),
 				...(may('admin') ? [secretSection(visit, endpoint)] : []),
 			]),
 		};
-	};
+	}
 
-	const about: EndpointPage['about'] = work => async visit => {
-		const {id = ''} = visit.params;
-		const endpoint = isId('whe', id) ? await findEndpoint(reader, visit.workspace.id, id) : undefined;
-		return endpoint ? await work(visit, endpoint) : missing('This workspace has no such endpoint.');
-	};
-
-	async function test(visit: Visit, endpoint: Endpoint): Promise<Answer> {
+	async function test(visit: Visit): Promise<Answer> {
+		const endpoint = await chosen(visit);
 		if (signingSecret(vault, endpoint) === null) {
-			return await show(visit, endpoint, {problem: damagedText});
+			wrong(damagedText);
 		}
 		const leave = takeSeat(endpoint.workspaceId);
 		if (leave === undefined) {
-			return await show(visit, endpoint, {
-				problem: 'Other tests of this workspace are under way. Try again in a moment.',
-			});
+			wrong('Other tests of this workspace are under way. Try again in a moment.');
 		}
 		const {status, error, ms} = await webhooks.postExample(endpoint).finally(leave);
 		const said = `${answerText(status, error)} after ${Math.round(ms)} ms`;
-		const top =
+		const tested =
 			error === null
 				? html`<p class="notice good" role="status">The test event was acknowledged: the endpoint ${said}.</p>`
 				: html`<p class="notice bad" role="alert">The test event was not acknowledged: ${
 						status === null ? said : `the endpoint ${said}`
 					}. ${status === null ? 'Check the URL, its DNS and its certificate.' : 'It should answer 2xx: see the log of your program.'}</p>`;
-		return await show(visit, endpoint, {top});
+		return await show(visit, null, tested);
 	}
 
-	async function edit(visit: Visit, endpoint: Endpoint): Promise<Answer> {
-		const {id, workspaceId} = endpoint;
-		const fields = typedFields(visit.form);
-		const problem = fieldsFault(fields, webhooks.guard);
-		if (problem !== null) {
-			return await show(visit, endpoint, {problem});
-		}
+	async function edit(visit: Visit): Promise<Answer> {
+		const {id, workspaceId} = await chosen(visit);
+		const fields = checkedFields(visit.form, webhooks.guard);
 		await change(trx => changeEndpoint(trx, visit.tools, {workspaceId, id, ...fields}));
 		return go(`/webhooks/${id}`, 'The endpoint is changed.');
 	}
 
-	const turn = (active: boolean) =>
-		about(async ({tools}, {id, workspaceId}) => {
-			await change(trx => setEndpointActive(trx, tools, workspaceId, id, active));
-			const said = active ? 'The endpoint gets events again, also those that waited.' : 'The endpoint gets no events.';
-			return go(`/webhooks/${id}`, said);
-		});
+	const turn = (active: boolean) => async (visit: Visit) => {
+		const {id, workspaceId} = await chosen(visit);
+		await change(trx => setEndpointActive(trx, visit.tools, workspaceId, id, active));
+		const said = active ? 'The endpoint gets events again, also those that waited.' : 'The endpoint gets no events.';
+		return go(`/webhooks/${id}`, said);
+	};
 
-	async function remove(visit: Visit, endpoint: Endpoint): Promise<Answer> {
-		if (visit.form.get('typed') !== 'remove') {
-			return await show(visit, endpoint, {problem: 'Nothing was removed: type remove to remove the endpoint.'});
-		}
-		await change(trx => removeEndpoint(trx, visit.tools, endpoint.workspaceId, endpoint.id));
+	async function remove(visit: Visit): Promise<Answer> {
+		const {id, workspaceId} = await chosen(visit);
+		checkTyped(visit, 'remove', 'Nothing was removed: type remove to remove the endpoint.');
+		await change(trx => removeEndpoint(trx, visit.tools, workspaceId, id));
 		return go('/webhooks', 'The endpoint is removed.');
 	}
 
-	const routes: readonly Route[] = [
-		{method: 'GET', path: '/webhooks/:id', role: 'viewer', answer: about((visit, endpoint) => show(visit, endpoint))},
-		{method: 'POST', path: '/webhooks/:id/test', role: 'operator', answer: about(test)},
-		{method: 'POST', path: '/webhooks/:id/change', role: 'admin', answer: about(edit)},
-		{method: 'POST', path: '/webhooks/:id/enable', role: 'admin', answer: turn(true)},
-		{method: 'POST', path: '/webhooks/:id/disable', role: 'admin', answer: turn(false)},
-		{method: 'POST', path: '/webhooks/:id/remove', role: 'admin', fresh: true, answer: about(remove)},
+	async function replayMany(visit: Visit): Promise<Answer> {
+		const {form, now, tools} = visit;
+		const {id, workspaceId} = await chosen(visit);
+		const since = sinceOf(form.get('hours'), now) ?? wrong('Choose since when deliveries are replayed.');
+		const eventType = webhookEventTypes.find(type => type === form.get('event'));
+		const filter = {workspaceId, since, eventType, state: stateOf(form.get('state'))};
+		const replayed = await replaySince(change, tools, {...filter, endpointIds: [id], target: id});
+		webhooks.onDue([id]);
+		return go(`/webhooks/${id}`, `Deliveries that are posted again now: ${count(replayed)}.`);
+	}
+
+	async function secretPage(visit: Visit): Promise<Answer> {
+		const endpoint = await chosen(visit);
+		const {id, url} = endpoint;
+		const secret = signingSecret(vault, endpoint);
+		const until = oldSecretEnds(endpoint, visit.now);
+		return {
+			kind: 'page',
+			place: 'webhooks',
+			title: 'Signing secret',
+			content: facts([
+				['Secret', secret === null ? damagedText : copyable(secret, 'the secret')],
+				['Endpoint', html`<a href="/webhooks/${id}">${url}</a>`],
+				['Old secret ends', until && time(until, visit.now)],
+			]),
+		};
+	}
+
+	async function rotate(visit: Visit): Promise<Answer> {
+		const {id, workspaceId} = await chosen(visit);
+		const overlap = Number(visit.form.get('overlap') ?? Number.NaN);
+		if (!(Number.isSafeInteger(overlap) && overlap >= 0 && overlap <= longestOverlap)) {
+			wrong('Choose how long the old secret signs too.');
+		}
+		await change(trx => rotateSecret(trx, visit.tools, vault, {workspaceId, id, overlap}));
+		return go(`/webhooks/${id}/secret`, 'The endpoint has a new secret. Give it to your program now.');
+	}
+
+	const path = '/webhooks/:id';
+	const form = pageForms(show);
+	return [
+		page(path, show),
+		form(`${path}/test`, 'operator', test),
+		form(`${path}/change`, 'admin', edit),
+		form(`${path}/enable`, 'admin', turn(true)),
+		form(`${path}/disable`, 'admin', turn(false)),
+		form(`${path}/remove`, 'admin', remove, {fresh: true}),
+		form(`${path}/replay`, 'operator', replayMany),
+		{method: 'GET', path: `${path}/secret`, role: 'admin', fresh: true, answer: secretPage},
+		form(`${path}/rotate`, 'admin', rotate, {fresh: true}),
 	];
-	return {show, about, routes};
 }
 
 const failingText =
 	'The last attempt failed. Each delivery is tried five times. Once your program works again, replay those that are exhausted.';
+const damagedText = 'What is stored is damaged, so nothing is posted. Rotate the secret.';
 const notice = (text: string): Html => html`<p class="notice warn">${text}</p>`;
 
 function adminActions(visit: Visit, endpoint: Endpoint, isWrong: boolean): Html[] {
@@ -158,3 +191,28 @@ function changeForm({form}: Visit, endpoint: Endpoint): Html {
 	const fields = form.has('url') ? typedFields(form) : endpoint;
 	return endpointForm(`/webhooks/${endpoint.id}/change`, 'Save', fields);
 }
+
+const overlaps = [
+	{value: '0', label: 'ends at once'},
+	{value: String(hourMs), label: 'signs for 1 hour more'},
+	{value: String(usualOverlap), label: 'signs for 24 hours more'},
+	{value: String(7 * 24 * hourMs), label: 'signs for 7 days more'},
+	{value: String(longestOverlap), label: 'signs for 30 days more'},
+];
+
+/** The secret itself has a page of its own, which needs a log-in of the last minutes. */
+function secretSection({now}: Visit, endpoint: Endpoint): Html {
+	const {id} = endpoint;
+	const until = oldSecretEnds(endpoint, now);
+	const fields = select({name: 'overlap', label: 'The old secret', value: String(usualOverlap)}, overlaps);
+	const content = html`<p class="soft">Your program checks with it that a request is ours.${
+		until && html` The old secret ends ${time(until, now)}.`
+	}</p>`;
+	const rotation = opened('Rotate', act({to: `/webhooks/${id}/rotate`, label: 'Make a new secret', fields}));
+	const actions = html`<div class="actions"><a class="button" href="/webhooks/${id}/secret">Show</a>${rotation}</div>`;
+	return section('Signing secret', content, actions);
+}
+
+/** Null: only the present secret signs. */
+const oldSecretEnds = ({previousUntil}: Endpoint, now: number): string | null =>
+	previousUntil !== null && previousUntil > storeTime(now) ? previousUntil : null;

@@ -1,20 +1,31 @@
+import type {Knex} from 'knex';
 import {addEndpoint, signingSecret} from '../../admin/webhooks.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {isId} from '../../mail/ids.ts';
+import {type WebhookEventType, webhookEventTypes} from '../../mail/message.ts';
 import {mostEndpoints} from '../../mail/webhook.ts';
-import {type Endpoint, endpointState, findNewest, listEndpoints, type StoredDelivery} from '../../store/webhooks.ts';
+import {notFound} from '../../ops/operation.ts';
+import {
+	type Endpoint,
+	endpointState,
+	findEndpoint,
+	findNewest,
+	listEndpoints,
+	type StoredDelivery,
+} from '../../store/webhooks.ts';
+import type {Guard} from '../../webhook/address-guard.ts';
 import {live} from '../live.ts';
-import {badge, join, name, opened, type Tone, table, time} from '../markup.ts';
+import {act, badge, checkbox, input, join, name, opened, type Tone, table, time} from '../markup.ts';
+import {pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
-import {type Answer, go, type Route, type Visit} from '../route.ts';
-import {deliveryBadge, lastAnswer} from './delivery-table.ts';
-import {endpointForm, fieldsFault, typedFields} from './endpoint-form.ts';
+import {type Answer, go, page, type Route, type Visit} from '../route.ts';
+import {deliveryBadge, lastAnswer} from './deliveries.ts';
 
 type Row = Endpoint & {readonly newest: StoredDelivery | undefined; readonly isDamaged: boolean};
 
 /** The endpoints of a workspace with how each is doing, and a form that adds one. */
 export function endpointListPages({reader, change, vault, webhooks}: DashboardParts): readonly Route[] {
-	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
-		const {form, workspace, may, now} = visit;
+	async function list({form, workspace, may, now}: Visit, problem: string | null = null): Promise<Answer> {
 		const endpoints = await listEndpoints(reader, workspace.id, {after: null, limit: mostEndpoints});
 		const newest = await findNewest(
 			reader,
@@ -31,7 +42,6 @@ export function endpointListPages({reader, change, vault, webhooks}: DashboardPa
 		const addForm = endpointForm('/webhooks', 'Add the endpoint', typedFields(form));
 		return {
 			kind: 'page',
-			...(problem !== null && {status: 422}),
 			place: 'webhooks',
 			title: 'Webhooks',
 			problem,
@@ -44,24 +54,22 @@ export function endpointListPages({reader, change, vault, webhooks}: DashboardPa
 		};
 	}
 
-	async function add(visit: Visit): Promise<Answer> {
-		const {form, workspace, tools} = visit;
-		const fields = typedFields(form);
-		const fault = fieldsFault(fields, webhooks.guard);
-		if (fault !== null) {
-			return await list(visit, fault);
-		}
+	async function add({form, workspace, tools}: Visit): Promise<Answer> {
+		const fields = checkedFields(form, webhooks.guard);
 		const input = {workspaceId: workspace.id, mode: 'live' as const, ...fields};
 		const added = await change(trx => addEndpoint(trx, tools, vault, input));
 		return added
 			? go(`/webhooks/${added.id}`, 'The endpoint is added. Give its signing secret to your program, then send a test.')
-			: await list(visit, `A workspace has at most ${mostEndpoints} endpoints. Remove one first.`);
+			: wrong(`A workspace has at most ${mostEndpoints} endpoints. Remove one first.`);
 	}
 
-	return [
-		{method: 'GET', path: '/webhooks', role: 'viewer', answer: visit => list(visit)},
-		{method: 'POST', path: '/webhooks', role: 'admin', fresh: true, answer: add},
-	];
+	return [page('/webhooks', list), pageForms(list)('/webhooks', 'admin', add, {fresh: true})];
+}
+
+/** The one that a path names. */
+export async function chosenEndpoint(reader: Knex, {workspace, params: {id = ''}}: Visit): Promise<Endpoint> {
+	const endpoint = isId('whe', id) ? await findEndpoint(reader, workspace.id, id) : undefined;
+	return endpoint ?? notFound('webhook', id, {page: 'This workspace has no such endpoint.'});
 }
 
 const welcome = html`<p>No endpoints yet. An endpoint is a URL of your program: what happens to your mail is posted to it.</p>`;
@@ -99,4 +107,42 @@ const tones: Readonly<Record<ReturnType<typeof endpointState>, Tone>> = {
 export function endpointBadge(endpoint: Endpoint, isDamaged: boolean): Html {
 	const state = endpointState(endpoint);
 	return html`${isDamaged ? badge('secret damaged', 'bad') : badge(state, tones[state])}${endpoint.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`;
+}
+
+type EndpointFields = Pick<Endpoint, 'url' | 'events'>;
+
+const aboutEvents: Readonly<Record<WebhookEventType, string>> = {
+	delivered: 'the recipient’s server took the message',
+	bounced: 'it did not arrive and will not',
+	complained: 'the recipient said that it is spam',
+	opened: 'the recipient looked at it',
+	clicked: 'the recipient followed a link',
+};
+
+/** Asks for an endpoint's URL and events. */
+export function endpointForm(to: string, label: string, {url, events}: EndpointFields): Html {
+	const checks = webhookEventTypes.map(type =>
+		checkbox('event', type, `${type}: ${aboutEvents[type]}`, events.includes(type)),
+	);
+	const fields = join([
+		input({name: 'url', label: 'URL', required: true, value: url, placeholder: 'https://shop.example/hooks/mail'}),
+		html`<fieldset><legend>Events</legend>${checks}</fieldset>`,
+	]);
+	return act({to, label, fields});
+}
+
+/** What was typed into the form. */
+export function typedFields(form: URLSearchParams): EndpointFields {
+	const chosen = new Set(form.getAll('event'));
+	return {url: form.get('url')?.trim() ?? '', events: webhookEventTypes.filter(type => chosen.has(type))};
+}
+
+/** The same, to be stored. */
+export function checkedFields(form: URLSearchParams, guard: Guard): EndpointFields {
+	const fields = typedFields(form);
+	const fault = guard.urlFault(fields.url);
+	if (fault !== null) {
+		wrong(`The URL ${fault}.`);
+	}
+	return fields.events.length === 0 ? wrong('Choose at least one event.') : fields;
 }
