@@ -17,7 +17,10 @@ import {queuePages} from './queue.ts';
 import {returnedMailPages} from './returned.ts';
 import {go, type OpenRoute, type Route} from './route.ts';
 import {suppressionPages} from './suppressions.ts';
-import {templatePages} from './templates/pages.ts';
+import {comparePages} from './templates/compare.ts';
+import {editorPages} from './templates/editor.ts';
+import {templateListPages} from './templates/list.ts';
+import {templatePages} from './templates/template.ts';
 import {topicPages} from './topics.ts';
 import {userPages} from './users.ts';
 import {deliveryPages} from './webhooks/deliveries.ts';
@@ -41,7 +44,10 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...suppressionPages(parts),
 		...topicPages(parts),
 		...contactPages(parts),
+		...templateListPages(parts),
 		...templatePages(parts),
+		...comparePages(parts),
+		...editorPages(parts),
 		...accountPages(parts),
 		...userPages(parts),
 		...oneMessagePages(parts),

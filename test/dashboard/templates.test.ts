@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {diffLines, fold} from '../../src/dashboard/templates/line-diff.ts';
+import {diffLines, fold} from '../../src/dashboard/templates/compare.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {serviceOf} from '../helpers/service.ts';
 

@@ -1,29 +1,23 @@
 import {inSlice} from '../../api/turns.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import type {TemplateVariant} from '../../store/templates.ts';
-import {count, section, select} from '../markup.ts';
+import {count, emptyNote, section, select} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
-import type {Answer, Route, Visit} from '../route.ts';
-import {chosenTemplate, chosenVersion, localeName, noTemplate, type Saved, versionNumber} from './chosen.ts';
-import {diffLines, type Folded, fold} from './line-diff.ts';
+import {type Answer, page, type Route, type Visit} from '../route.ts';
+import {chosenTemplate, chosenVersion, localeName, noTemplate, type Saved, versionNumber} from './template.ts';
 
-/** The latest ones can be chosen; links lead to older ones. */
+/** Only the latest ones can be chosen; links lead to older ones. */
 const mostChoices = 100;
 
 /** What differs between two versions of a template. */
 export function comparePages({reader}: DashboardParts): readonly Route[] {
 	async function compare(visit: Visit): Promise<Answer> {
 		const template = await chosenTemplate(reader, visit);
-		const latest = template?.latest_version ?? null;
-		if (!template || latest === null) {
-			return noTemplate;
-		}
+		const latest = template.latest_version ?? noTemplate();
 		const to = versionNumber(visit.query.get('to') ?? '') ?? latest;
 		const from = versionNumber(visit.query.get('from') ?? '') ?? Math.max(1, to - 1);
-		const [before, after] = await Promise.all([from, to].map(one => chosenVersion(reader, template, String(one))));
-		if (!before || !after) {
-			return noTemplate;
-		}
+		const saved = (version: number) => chosenVersion(reader, template, String(version));
+		const [before, after] = await Promise.all([saved(from), saved(to)]);
 		const changes = await changesBetween(before, after);
 		return {
 			kind: 'page',
@@ -31,12 +25,12 @@ export function comparePages({reader}: DashboardParts): readonly Route[] {
 			title: `${template.name}: versions ${from} and ${to}`,
 			actions: html`<a class="button" href="/templates/${template.id}">Back to the template</a>`,
 			content: html`${chooser(template.id, latest, from, to)}${
-				changes.length > 0 ? changes : html`<div class="empty"><p>Versions ${from} and ${to} are the same.</p></div>`
+				changes.length > 0 ? changes : emptyNote(html`<p>Versions ${from} and ${to} are the same.</p>`)
 			}`,
 		};
 	}
 
-	return [{method: 'GET', path: '/templates/:id/compare', role: 'viewer', answer: compare}];
+	return [page('/templates/:id/compare', compare)];
 }
 
 function chooser(id: string, latest: number, from: number, to: number): Html {
@@ -104,4 +98,106 @@ function lineOf(line: Folded): Html {
 		case 'added':
 			return html`<ins>+ ${line.text}</ins>`;
 	}
+}
+
+type DiffLine = {
+	/** In both texts, only in the first, or only in the second. */
+	readonly kind: 'same' | 'removed' | 'added';
+	readonly text: string;
+};
+
+/** Cells of the table below: 2,000 lines against 2,000 take 8 MB and some ten milliseconds. */
+const mostCells = 4_000_000;
+
+/**
+ * The lines of two texts beside one another, with the longest common sequence kept. Where what differs is too long to compare,
+ * all of it is removed and added.
+ */
+export function diffLines(before: string, after: string): DiffLine[] {
+	const [old, fresh] = [linesOf(before), linesOf(after)];
+	let begin = 0;
+	while (begin < old.length && begin < fresh.length && old[begin] === fresh[begin]) {
+		begin++;
+	}
+	let end = 0;
+	while (end < Math.min(old.length, fresh.length) - begin && old.at(-1 - end) === fresh.at(-1 - end)) {
+		end++;
+	}
+	return [
+		...old.slice(0, begin).map(text => ({kind: 'same', text}) as const),
+		...middle(old.slice(begin, old.length - end), fresh.slice(begin, fresh.length - end)),
+		...old.slice(old.length - end).map(text => ({kind: 'same', text}) as const),
+	];
+}
+
+const linesOf = (text: string): string[] => (text === '' ? [] : text.split('\n'));
+
+function middle(old: readonly string[], fresh: readonly string[]): DiffLine[] {
+	const removed = (text: string): DiffLine => ({kind: 'removed', text});
+	const added = (text: string): DiffLine => ({kind: 'added', text});
+	const width = fresh.length + 1;
+	if ((old.length + 1) * width > mostCells) {
+		return [...old.map(removed), ...fresh.map(added)];
+	}
+
+	// How many lines the rests from here have in common: at most 2,000, the shorter side of the table.
+	const common = new Uint16Array((old.length + 1) * width);
+	const at = (i: number, j: number) => common[i * width + j] as number;
+	// Long lines that differ at their ends are expensive to compare: each is compared once, and known by a number.
+	const numbers = new Map<string, number>();
+	const oldNumbers = Uint32Array.from(old, line => numberOf(line, numbers));
+	const freshNumbers = Uint32Array.from(fresh, line => numberOf(line, numbers));
+	for (let i = old.length - 1; i >= 0; i--) {
+		for (let j = fresh.length - 1; j >= 0; j--) {
+			common[i * width + j] =
+				oldNumbers[i] === freshNumbers[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
+		}
+	}
+
+	const lines: DiffLine[] = [];
+	let [i, j] = [0, 0];
+	while (i < old.length || j < fresh.length) {
+		if (i < old.length && j < fresh.length && old[i] === fresh[j]) {
+			lines.push({kind: 'same', text: old[i++] as string});
+			j++;
+		} else if (i < old.length && (j === fresh.length || at(i + 1, j) >= at(i, j + 1))) {
+			lines.push(removed(old[i++] as string));
+		} else {
+			lines.push(added(fresh[j++] as string));
+		}
+	}
+	return lines;
+}
+
+function numberOf(line: string, numbers: Map<string, number>): number {
+	const number = numbers.get(line) ?? numbers.size;
+	numbers.set(line, number);
+	return number;
+}
+
+/** Lines that are the same and far from any change, as their number. */
+export type Folded = DiffLine | {readonly kind: 'folded'; readonly count: number};
+
+const around = 3;
+
+/** The changes with a few lines around each. */
+export function fold(lines: readonly DiffLine[]): Folded[] {
+	const near = new Uint8Array(lines.length);
+	for (const [index, {kind}] of lines.entries()) {
+		if (kind !== 'same') {
+			near.fill(1, Math.max(0, index - around), index + around + 1);
+		}
+	}
+	const folded: Folded[] = [];
+	for (const [index, line] of lines.entries()) {
+		const last = folded.at(-1);
+		if (near[index] === 1) {
+			folded.push(line);
+		} else if (last?.kind === 'folded') {
+			folded[folded.length - 1] = {kind: 'folded', count: last.count + 1};
+		} else {
+			folded.push({kind: 'folded', count: 1});
+		}
+	}
+	return folded;
 }

@@ -1,10 +1,18 @@
+import {createHash} from 'node:crypto';
+import {LRUCache} from 'lru-cache';
+import {previewVariant, storedVariant} from '../../admin/templates.ts';
 import {variablesFault} from '../../api/schemas/send.ts';
+import {createTurns} from '../../api/turns.ts';
 import {isObject, type JsonObject, parseExact} from '../../kit/exact-json.ts';
-import type {VariantSource} from '../../render/compile.ts';
+import {linksOf} from '../../links/rewrite.ts';
+import {missingPaths, type VariantSource} from '../../render/compile.ts';
+import {compileInWorker, renderInWorker} from '../../render/in-worker.ts';
 import {longestSource} from '../../render/limits.ts';
+import type {Violation} from '../../render/liquid-source.ts';
 import {validLocale} from '../../render/locale.ts';
 import type {TemplateVariant} from '../../store/templates.ts';
-import {versionNumber} from './chosen.ts';
+import type {Workspace} from '../../store/workspaces.ts';
+import {versionNumber} from './template.ts';
 
 /** What the form of an editor says: one language of the next version. */
 export type Draft = {
@@ -23,6 +31,33 @@ export type Draft = {
 	readonly sample: string;
 };
 
+/** What the editor of a template without a version begins with: enough to see how it works. */
+export const firstDraft: Draft = {
+	begun: null,
+	locale: '',
+	added: false,
+	subject: 'Your order {{ order.number }}',
+	kind: 'mjml',
+	source: `<mjml>
+  <mj-body>
+    <mj-section>
+      <mj-column>
+        <mj-text>Hello {{ name }},</mj-text>
+        <mj-text>Thank you for your order {{ order.number }}.</mj-text>
+        <mj-button href="{{ order.url }}">See your order</mj-button>
+      </mj-column>
+    </mj-section>
+  </mj-body>
+</mjml>
+`,
+	text: '',
+	sample: `{
+  "name": "Zoë",
+  "order": {"number": "1042", "url": "https://shop.example/orders/1042"}
+}
+`,
+};
+
 export function readDraft(form: URLSearchParams): Draft {
 	// Forms end lines with CRLF; sources have LF, as files have.
 	const text = (name: string) => (form.get(name) ?? '').replaceAll('\r\n', '\n');
@@ -38,18 +73,15 @@ export function readDraft(form: URLSearchParams): Draft {
 	};
 }
 
-type ReadDraft =
-	| {
-			readonly ok: true;
-			readonly source: VariantSource;
-			/** As the author wrote it; null: none. */
-			readonly sample: string | null;
-			readonly data: Readonly<Record<string, unknown>>;
-	  }
-	| {readonly ok: false; readonly problems: readonly string[]};
+type ReadDraft = {
+	readonly source: VariantSource;
+	/** As the author wrote it; null: none. */
+	readonly sample: string | null;
+	readonly data: Readonly<Record<string, unknown>>;
+};
 
-/** What a draft says, or what is wrong with its form. */
-export function checkDraft({locale: tag, added, subject, kind, source, text, sample}: Draft): ReadDraft {
+/** What a draft says, or all that is wrong with its form. */
+function sourceOf({locale: tag, added, subject, kind, source, text, sample}: Draft): ReadDraft | readonly string[] {
 	const problems: string[] = [];
 	const locale = tag === '' ? null : validLocale(tag);
 	if ((tag !== '' && locale === null) || (added && tag === '')) {
@@ -63,10 +95,9 @@ export function checkDraft({locale: tag, added, subject, kind, source, text, sam
 		problems.push(`Sample: ${data}.`);
 	}
 	if (problems.length > 0 || typeof data === 'string') {
-		return {ok: false, problems};
+		return problems;
 	}
 	return {
-		ok: true,
 		source: {locale, subject, [kind]: source, ...(text.trim() !== '' && {text})},
 		sample: sample.trim() === '' ? null : sample,
 		data,
@@ -84,4 +115,116 @@ function readSample(text: string): JsonObject | string {
 	} catch (error) {
 		return `is not JSON: ${(error as Error).message}`;
 	}
+}
+
+export type Checked = {
+	/** What keeps it from being saved. */
+	readonly faults: readonly string[];
+	/** What may be meant so: saved once they were seen. */
+	readonly doubts: readonly string[];
+	/** Null: a fault. */
+	readonly variant: TemplateVariant | null;
+	readonly sample: string | null;
+	/** With the sample's variables; null: it cannot be rendered. */
+	readonly mail: {readonly subject: string; readonly html: string; readonly text: string} | null;
+};
+
+/** Gmail shows no more of a mail's html, and hides the rest behind a link. */
+export const gmailOctets = 102 * 1024;
+const mostNamed = 10;
+/** A preview and its checks are asked for at once, and the same is saved a moment later. */
+const mostKept = 8;
+
+/** Compiles a draft and renders it with its sample, each in a thread of its own: templates are foreign code. */
+export function createChecks() {
+	const compileTurns = createTurns();
+	const renderTurns = createTurns();
+	const kept = new LRUCache<string, Promise<Checked>>({max: mostKept});
+
+	async function check(workspace: Workspace, draft: Draft): Promise<Checked> {
+		const read = sourceOf(draft);
+		const none = {doubts: [], variant: null, sample: null, mail: null};
+		if (!('source' in read)) {
+			return {...none, faults: read};
+		}
+		const [compiled] = await compileTurns(workspace.id, () => compileInWorker([read.source]));
+		if (!compiled?.ok) {
+			const faults = (compiled?.violations ?? []).map(one => placed(one, draft));
+			return {...none, faults};
+		}
+		const variant = storedVariant(read.source, compiled);
+		const rendered = await previewVariant({id: 'draft', sample: null}, variant, {
+			workspace,
+			data: read.sample,
+			locale: variant.locale,
+			timezone: null,
+			render: job => renderTurns(workspace.id, () => renderInWorker(job)),
+		});
+		const missing = missingPaths(compiled.reads, read.data);
+		return {
+			faults: [],
+			doubts: [
+				...(missing.length > 0 ? [`Not in the sample: ${named(missing)}.`] : []),
+				...(rendered.ok ? doubtsOf(rendered) : [`With this sample it fails at ${rendered.message}.`]),
+			],
+			variant,
+			sample: read.sample,
+			mail: rendered.ok ? rendered : null,
+		};
+	}
+
+	return async (workspace: Workspace, draft: Draft): Promise<Checked> => {
+		const key = createHash('sha256')
+			.update(JSON.stringify([workspace.id, workspace.name, workspace.locale, workspace.timezone, draft]))
+			.digest('hex');
+		const checked = kept.get(key) ?? check(workspace, draft);
+		kept.set(key, checked);
+		const forget = () => kept.delete(key);
+		// A busy machine can make a fault of a compile that took too long: the next time it may not.
+		checked.then(({mail}) => mail ?? forget(), forget);
+		return await checked;
+	};
+}
+
+const titles: Readonly<Record<string, string>> = {subject: 'Subject', mjml: 'MJML', html: 'HTML', text: 'Text'};
+const longestLine = 100;
+
+/** A fault with the line that it is in: an editor without line numbers finds it by its text. */
+function placed({field, message, line, column}: Violation, {subject, source, text}: Draft): string {
+	const written = field === 'subject' ? subject : field === 'text' ? text : source;
+	const there = (written.split('\n')[line - 1] ?? '').trim();
+	const shown = there.length > longestLine ? `${there.slice(0, longestLine)}…` : there;
+	return `${titles[field] ?? field}, line ${line}, column ${column}: ${message}${shown === '' ? '.' : `, in: ${shown}`}`;
+}
+
+/** What a reader of the mail would stumble over. */
+function doubtsOf({subject, html}: {readonly subject: string; readonly html: string}): string[] {
+	const links = linksOf(html).filter(link => !isUrl(link));
+	const octets = Buffer.byteLength(html);
+	return [
+		...(subject === '' ? ['The subject is empty.'] : []),
+		...(links.length > 0
+			? [`Links that are no URL: ${named(links.map(link => (link === '' ? '(empty)' : link)))}.`]
+			: []),
+		...(octets > gmailOctets ? [`The html has ${kilobytes(octets)}: Gmail cuts it at ${kilobytes(gmailOctets)}.`] : []),
+	];
+}
+
+const schemes = new Set(['http:', 'https:', 'mailto:', 'tel:', 'sms:']);
+
+/** Whether a mail's link can lead anywhere: a mail has no page that it would be relative to. */
+function isUrl(link: string): boolean {
+	return URL.canParse(link) && schemes.has(new URL(link).protocol);
+}
+
+function named(all: readonly string[]): string {
+	const shown = all.slice(0, mostNamed).map(one => (one.length > 100 ? `${one.slice(0, 100)}…` : one));
+	return shown.join(', ') + (all.length > mostNamed ? ` and ${all.length - mostNamed} more` : '');
+}
+
+export const kilobytes = (octets: number): string => `${(octets / 1024).toFixed(octets < 10_240 ? 1 : 0)} KB`;
+
+/** Names a set of doubts, so that a form can say that they were seen. */
+export function doubtsSeen(doubts: readonly string[]): string {
+	return createHash('sha256').update(JSON.stringify(doubts)).digest('base64url').slice(0, 16);
 }

@@ -1,34 +1,200 @@
+import {addVersion, isContent, isTooLargeVersion, largestVersion} from '../../admin/templates.ts';
+import {mostVariants} from '../../api/schemas/template.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import type {Template} from '../../store/templates.ts';
-import {mailFrame} from '../mail-frame.ts';
-import {act, input, join, name, nothing, opened, section, select, textarea} from '../markup.ts';
-import type {Page} from '../route.ts';
-import {type Checked, doubtsSeen, gmailOctets, kilobytes} from './checks.ts';
-import {localeName, type Saved} from './chosen.ts';
-import type {Draft} from './draft.ts';
+import type {Template, TemplateVariant} from '../../store/templates.ts';
+import {mailContent, mailFrame, textContent} from '../mail-frame.ts';
+import {
+	act,
+	checkbox,
+	chip,
+	chipRow,
+	count,
+	hidden,
+	input,
+	join,
+	name,
+	nothing,
+	opened,
+	section,
+	select,
+	textarea,
+} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import {type Answer, go, type Page, type Route, type Visit} from '../route.ts';
+import {
+	type Checked,
+	createChecks,
+	type Draft,
+	doubtsSeen,
+	firstDraft,
+	gmailOctets,
+	kilobytes,
+	readDraft,
+} from './draft.ts';
+import {chosenTemplate, chosenVariant, findSaved, localeName, noTemplate, type Saved} from './template.ts';
 
-export type Editor = {
+type Editor = {
 	readonly template: Template;
-	/** The version that the draft is made from; null: there is none. */
+	/** The version that the draft is made from; null: the template has none. */
 	readonly base: Saved | null;
 	readonly draft: Draft;
 	/** Null: nothing was checked yet. */
 	readonly checked: Checked | null;
-	readonly status: number;
-	readonly problem: string | null;
-	/** The version that the draft was made from before another one was saved. */
+	readonly problem?: string;
+	/** Another version than `draft.begun` was saved meanwhile (409): what the draft was made from before. */
 	readonly overtook?: number;
 };
+
+/** Editing a template, one language at a time. What is saved is the next version: versions never change. */
+export function editorPages({reader, change}: DashboardParts): readonly Route[] {
+	const check = createChecks();
+
+	/** The template that is edited, and the version that the draft was made from; null: the newest. */
+	async function edited(visit: Visit, begun: number | null): Promise<Pick<Editor, 'template' | 'base'>> {
+		const template = await chosenTemplate(reader, visit);
+		return {template, base: (await findSaved(reader, template, begun === null ? null : String(begun))) ?? null};
+	}
+
+	async function open(visit: Visit): Promise<Answer> {
+		const found = await edited(visit, null);
+		return editorPage({...found, draft: draftOf(found.base, visit.query), checked: null});
+	}
+
+	async function checkOnly(visit: Visit): Promise<Answer> {
+		const draft = readDraft(visit.form);
+		const found = await edited(visit, draft.begun);
+		return editorPage({...found, draft, checked: await check(visit.workspace, draft)});
+	}
+
+	/** The draft as a mail, for the frame; or why it cannot be shown. */
+	async function preview(visit: Visit): Promise<Answer> {
+		await chosenTemplate(reader, visit);
+		const {faults, doubts, mail} = await check(visit.workspace, readDraft(visit.form));
+		return mail === null
+			? textContent([...faults, ...doubts].join('\n'))
+			: mailContent(mail.html, visit.form.get('images') === '1');
+	}
+
+	async function save(visit: Visit): Promise<Answer> {
+		const draft = readDraft(visit.form);
+		const {template, base} = await edited(visit, draft.begun);
+		const checked = await check(visit.workspace, draft);
+		const again = (problem: string) => editorPage({template, base, draft, checked, problem});
+		const {variant, sample} = checked;
+		if (variant === null) {
+			return again('Nothing was saved: correct what the checks found.');
+		}
+		if (checked.doubts.length > 0 && visit.form.get('seen') !== doubtsSeen(checked.doubts)) {
+			return again('Nothing was saved yet: look at what the checks found, then save again if it is meant so.');
+		}
+		const others = base?.variants ?? [];
+		if (draft.added && others.some(({locale}) => locale === variant.locale)) {
+			return again(`There is a variant for ${localeName(variant.locale)} already: edit that one.`);
+		}
+		const variants = withVariant(others, variant);
+		if (variants.length > mostVariants) {
+			return again(`A version has at most ${mostVariants} languages: remove one first.`);
+		}
+		if (isTooLargeVersion(variants)) {
+			return again(
+				`A version has at most ${count(largestVersion)} characters, all languages and what they compile to together: shorten or remove one.`,
+			);
+		}
+		if (base && template.latest_version === draft.begun && isContent(base.version, {variants, sample})) {
+			return go(`/templates/${template.id}`, `Nothing changed: version ${base.version.version} is like this.`);
+		}
+		const saved = await next(visit, template.id, {variants, sample, after: draft.begun});
+		if (saved === 'newer') {
+			return await overtaken(visit, draft, checked);
+		}
+		const language = variant.locale === null ? '' : `?locale=${variant.locale}`;
+		return go(`/templates/${template.id}${language}`, `Saved version ${saved.version}. New messages use it.`);
+	}
+
+	/** Another user saved a version meanwhile: nothing is lost, and the next save goes on top of theirs. */
+	async function overtaken(visit: Visit, draft: Draft, checked: Checked): Promise<Answer> {
+		const {template, base} = await edited(visit, null);
+		const {version} = base?.version ?? noTemplate();
+		const problem = `Nothing was saved: version ${version} was saved while you edited ${
+			draft.begun === null ? 'the first one' : `version ${draft.begun}`
+		}. Look at what it changed, take over what you need, then save yours on top of it.`;
+		const mine = {...draft, begun: version};
+		return editorPage({template, base, draft: mine, checked, problem, overtook: draft.begun ?? 1});
+	}
+
+	async function removeLanguage(visit: Visit): Promise<Answer> {
+		const {begun, locale} = readDraft(visit.form);
+		const {template, base} = await edited(visit, begun);
+		const {version, variants} = base ?? noTemplate();
+		const rest = variants.filter(one => (one.locale ?? '') !== locale);
+		if (rest.length === variants.length) {
+			noTemplate();
+		}
+		if (rest.length === 0) {
+			const draft = draftOf(base, new URLSearchParams({locale}));
+			const problem = 'This is the only language: delete the template instead.';
+			return editorPage({template, base, draft, checked: null, problem});
+		}
+		const {id} = template;
+		const saved = await next(visit, id, {variants: rest, sample: version.sample, after: begun});
+		return saved === 'newer'
+			? go(`/templates/${id}/edit`, 'Nothing was removed: another version was saved meanwhile. Look at it first.')
+			: go(`/templates/${id}`, `Saved version ${saved.version} without ${localeName(locale || null)}.`);
+	}
+
+	type Next = {
+		readonly variants: readonly TemplateVariant[];
+		readonly sample: string | null;
+		readonly after: number | null;
+	};
+	const next = async ({tools, workspace}: Visit, id: string, version: Next) =>
+		(await change(trx => addVersion(trx, tools, {workspaceId: workspace.id, id, ...version}))) ?? noTemplate();
+
+	const path = '/templates/:id';
+	return [
+		{method: 'GET', path: `${path}/edit`, role: 'operator', answer: open},
+		{method: 'POST', path: `${path}/edit`, role: 'operator', answer: save},
+		{method: 'POST', path: `${path}/check`, role: 'operator', answer: checkOnly},
+		{method: 'POST', path: `${path}/draft`, role: 'operator', answer: preview},
+		{method: 'POST', path: `${path}/languages/delete`, role: 'operator', answer: removeLanguage},
+	];
+}
+
+/** What the editor begins with: the variant that the query names, or one of a new language, like the first one. */
+function draftOf(base: Saved | null, query: URLSearchParams): Draft {
+	const variant = base && chosenVariant(base.variants, query.get('locale'));
+	if (!variant) {
+		return firstDraft;
+	}
+	const added = query.get('add') === '1';
+	return {
+		begun: base.version.version,
+		locale: added ? '' : (variant.locale ?? ''),
+		added,
+		subject: variant.subject,
+		kind: variant.kind,
+		source: variant.source,
+		text: variant.text_source ?? '',
+		sample: base.version.sample ?? '',
+	};
+}
+
+/** In its place, or as the last one. */
+function withVariant(others: readonly TemplateVariant[], variant: TemplateVariant): readonly TemplateVariant[] {
+	return others.some(({locale}) => locale === variant.locale)
+		? others.map(one => (one.locale === variant.locale ? variant : one))
+		: [...others, variant];
+}
 
 const frameName = 'draft';
 
 /** The form at the left; at the right what it makes. With script both follow each pause in typing. */
-export function editorPage(editor: Editor): Page {
-	const {template, base, draft, checked, status, problem, overtook} = editor;
+function editorPage(editor: Editor): Page {
+	const {template, base, draft, checked, problem = null, overtook} = editor;
 	const path = `/templates/${template.id}`;
 	return {
 		kind: 'page',
-		status,
+		...(overtook !== undefined && {status: 409}),
 		place: 'templates',
 		title: `Edit ${template.name}`,
 		problem,
@@ -43,17 +209,12 @@ export function editorPage(editor: Editor): Page {
 
 function languages({base, draft}: Editor, path: string): Html {
 	const variants = base?.variants ?? [];
-	const chip = (query: string, label: string, isHere: boolean) =>
-		html`<a class="chip" href="${path}/edit?${query}"${isHere ? html` aria-current="true"` : nothing}>${label}</a>`;
-	return variants.length === 0
-		? nothing
-		: html`<nav class="chips" aria-label="Language">${variants.map(({locale}) =>
-				chip(
-					`locale=${encodeURIComponent(locale ?? '')}`,
-					localeName(locale),
-					!draft.added && (locale ?? '') === draft.locale,
-				),
-			)}${chip('add=1', 'Add a language', draft.added)}</nav>`;
+	const links = variants.map(({locale}) => {
+		const isHere = !draft.added && (locale ?? '') === draft.locale;
+		return chip(`${path}/edit?locale=${encodeURIComponent(locale ?? '')}`, localeName(locale), isHere);
+	});
+	const add = chip(`${path}/edit?add=1`, 'Add a language', draft.added);
+	return links.length === 0 ? nothing : chipRow('Language', [...links, add]);
 }
 
 function form({begun, locale, added, subject, kind, source, text, sample}: Draft, path: string): Html {
@@ -62,9 +223,9 @@ function form({begun, locale, added, subject, kind, source, text, sample}: Draft
 		{value: 'html', label: 'HTML'},
 	];
 	const fields = join([
-		html`<input type="hidden" name="begun" value="${begun ?? ''}">`,
+		hidden('begun', begun ?? ''),
 		added
-			? html`<input type="hidden" name="added" value="1">${input({
+			? html`${hidden('added', '1')}${input({
 					name: 'locale',
 					label: 'Language',
 					value: locale,
@@ -72,13 +233,13 @@ function form({begun, locale, added, subject, kind, source, text, sample}: Draft
 					hint: 'A tag such as de or pt-BR.',
 					required: true,
 				})}`
-			: html`<input type="hidden" name="locale" value="${locale}">`,
+			: hidden('locale', locale),
 		input({name: 'subject', label: 'Subject', value: subject}),
 		select({name: 'kind', label: 'The source is', value: kind}, kinds),
 		textarea({name: 'source', label: 'Source', value: source}, 24),
 		textarea({name: 'sample', label: 'Sample variables, JSON, of all languages', value: sample}, 8),
 		textarea({name: 'text', label: 'Text part', value: text, hint: 'Empty: made from the source.'}, 4),
-		html`<label class="field check"><input type="checkbox" name="images" value="1"><span>Show remote images in the preview</span></label>`,
+		checkbox('images', '1', 'Show remote images in the preview'),
 		html`<div class="actions"><button formaction="${path}/draft" formtarget="${frameName}" data-preview>Preview</button><button formaction="${path}/check" data-live>Check</button></div>`,
 	]);
 	return act({to: `${path}/edit`, label: 'Save as a new version', fields, id: 'editor'});
@@ -120,8 +281,8 @@ function removal({base, draft}: Editor, path: string): Html {
 	if (draft.added || (base?.variants.length ?? 0) < 2) {
 		return nothing;
 	}
-	const label = localeName(draft.locale === '' ? null : draft.locale);
-	const fields = html`<input type="hidden" name="begun" value="${draft.begun ?? ''}"><input type="hidden" name="locale" value="${draft.locale}">`;
+	const label = localeName(draft.locale || null);
+	const fields = join([hidden('begun', draft.begun ?? ''), hidden('locale', draft.locale)]);
 	return section(
 		'Remove',
 		opened(

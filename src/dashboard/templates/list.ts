@@ -3,22 +3,20 @@ import {html} from '../../hosted/html.ts';
 import {labelFault} from '../../kit/text.ts';
 import {isId, isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {pageTemplates, type Template} from '../../store/templates.ts';
-import {pager} from '../lists.ts';
+import {pageOf, pager} from '../lists.ts';
 import {act, badge, code, input, join, name, nothing, opened, table, time} from '../markup.ts';
+import {pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
-import {type Answer, go, type Route, type Visit} from '../route.ts';
+import {type Answer, go, page, type Route, type Visit} from '../route.ts';
 
 const perPage = 50;
 
 /** The list of templates, and making one. */
 export function templateListPages({reader, change}: DashboardParts): readonly Route[] {
-	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
-		const {query, form, workspace, now, may} = visit;
+	async function list({query, form, workspace, now, may}: Visit, problem: string | null = null): Promise<Answer> {
 		const asked = query.get('after') ?? '';
 		const after = isId('tpl', asked) ? asked : null;
-		const rows = await pageTemplates(reader, workspace.id, {after, limit: perPage + 1});
-		const shown = rows.slice(0, perPage);
-		const older = rows.length > perPage ? shown.at(-1)?.row_id : undefined;
+		const {rows, last} = pageOf(await pageTemplates(reader, workspace.id, {after, limit: perPage + 1}), perPage);
 		const content = html`${problem === null ? null : html`<div class="card stack">${newTemplate(form)}</div>`}${table<Template>(
 			{
 				label: 'Templates',
@@ -37,13 +35,12 @@ export function templateListPages({reader, change}: DashboardParts): readonly Ro
 					{title: 'Changed', cell: row => time(row.updated_at, now), right: true},
 					{title: 'Id', cell: row => code(row.id), cut: true, wide: true},
 				],
-				rows: shown,
+				rows,
 				empty: html`<p>No templates yet.</p><p>Make one here, or push a folder of them: <code>mailctl template push templates</code></p>`,
 			},
-		)}${pager('/templates', query, older ?? null)}`;
+		)}${pager('/templates', query, last?.row_id ?? null)}`;
 		return {
 			kind: 'page',
-			status: problem === null ? 200 : 422,
 			place: 'templates',
 			title: 'Templates',
 			problem,
@@ -55,26 +52,22 @@ export function templateListPages({reader, change}: DashboardParts): readonly Ro
 		};
 	}
 
-	async function create(visit: Visit): Promise<Answer> {
-		const {form, workspace, tools} = visit;
+	async function create({form, workspace, tools}: Visit): Promise<Answer> {
 		const chosen = {name: form.get('name')?.trim() ?? '', id: form.get('id')?.trim() || null};
 		const fault = labelFault(chosen.name);
 		if (fault !== null) {
-			return await list(visit, `The name ${fault}.`);
+			wrong(`The name ${fault}.`);
 		}
 		if (chosen.id !== null && !isTemplateId(chosen.id)) {
-			return await list(visit, `The id must be ${templateIdForm}.`);
+			wrong(`The id must be ${templateIdForm}.`);
 		}
 		const created = await change(trx => createTemplate(trx, tools, workspace.id, chosen));
 		return typeof created === 'string'
-			? await list(visit, `There is a template with this ${created} already: choose another ${created}.`)
+			? wrong(`There is a template with this ${created} already: choose another ${created}.`)
 			: go(`/templates/${created.id}/edit`);
 	}
 
-	return [
-		{method: 'GET', path: '/templates', role: 'viewer', answer: visit => list(visit)},
-		{method: 'POST', path: '/templates', role: 'operator', answer: create},
-	];
+	return [page('/templates', list), pageForms(list)('/templates', 'operator', create)];
 }
 
 function newTemplate(form: URLSearchParams) {
