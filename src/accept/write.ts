@@ -3,7 +3,7 @@ import type {Clock} from '../kit/clock.ts';
 import {monthOf, storeTime} from '../kit/time.ts';
 import type {Address} from '../mail/address.ts';
 import {idTime, type NewId} from '../mail/ids.ts';
-import type {Role} from '../mail/message.ts';
+import type {Recipient, Role} from '../mail/message.ts';
 import {destinationOf, simulatorDomain} from '../mail/simulator.ts';
 import {suppresses} from '../mail/suppression.ts';
 import {termsOf} from '../mail/terms.ts';
@@ -13,7 +13,7 @@ import {type Pair, pairKey} from '../store/engine/rows.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {insertTerms} from '../store/message-terms.ts';
 import {insertAttachments, insertMessages, type NewMessage} from '../store/messages.ts';
-import {insertRecipients, type NewRecipient} from '../store/recipients.ts';
+import {insertRecipients} from '../store/recipients.ts';
 import {insertEvents, type NewEvent} from '../store/timeline.ts';
 import {type Addressee, findOptedOut, type Preferences, readAddressees, teachContacts} from '../store/topics.ts';
 import {addToMonth, countMonth, countUsage, giveBack, type MonthCount} from '../store/usage.ts';
@@ -191,7 +191,7 @@ async function insertMail(
 
 async function addRecipients(
 	trx: Knex.Transaction,
-	recipients: readonly BarredRecipient[],
+	recipients: ReturnType<typeof recipientsOf>,
 	now: string,
 	newId: NewId,
 ): Promise<void> {
@@ -205,8 +205,12 @@ async function addRecipients(
 }
 
 // `accepted` is the message itself; a recipient that is not sent to has its own entry.
-function suppressedEvent(recipient: BarredRecipient, reason: BarredReason, now: string, newId: NewId): NewEvent {
-	const {id: recipientId, messageId, address, role} = recipient;
+function suppressedEvent(
+	{id: recipientId, message_id: messageId, address, role}: Pick<Recipient, 'id' | 'message_id' | 'address' | 'role'>,
+	reason: BarredReason,
+	now: string,
+	newId: NewId,
+): NewEvent {
 	return {
 		...{id: newId('evt'), messageId, recipientId, type: 'suppressed', occurredAt: now, recordedAt: now},
 		detail: JSON.stringify({recipient: address, role, reason}),
@@ -225,9 +229,6 @@ type BarredReason = 'suppressed' | 'opted_out';
 
 /** A draft that passed every check, with the id that its message gets. */
 type Entry = {readonly id: string; readonly draft: Draft};
-
-/** A row of `recipients`, with the reason for which it is not sent. */
-type BarredRecipient = NewRecipient & {readonly barred: BarredReason | null};
 
 function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 	const {send, versionId, topicId} = draft;
@@ -258,24 +259,24 @@ function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 	};
 }
 
-/** The `to` recipient, then the `cc` recipients; a barred one is final from the start. */
+/** The `to` recipient, then the `cc` recipients, each with the reason for which it is not sent; such a one is final from the start. */
 function recipientsOf(
 	{id, draft: {send}}: Entry,
 	reasonOf: (addressKey: string) => BarredReason | null,
 	now: string,
 	newId: NewId,
-): BarredRecipient[] {
-	const recipient = (address: Address, role: Role, barred: BarredReason | null): BarredRecipient => ({
+) {
+	const recipient = (address: Address, role: Role, barred: BarredReason | null) => ({
 		id: newId('rcp'),
-		workspaceId: send.workspaceId,
-		messageId: id,
+		workspace_id: send.workspaceId,
+		message_id: id,
 		address: address.spelling,
-		addressKey: address.key,
+		address_key: address.key,
 		role,
 		destination: destinationOf(send.mode, address.domain),
-		state: barred === null ? 'accepted' : 'suppressed',
-		stateAt: now,
-		nextAttemptAt: barred === null ? now : null,
+		state: barred === null ? ('accepted' as const) : ('suppressed' as const),
+		state_at: now,
+		next_attempt_at: barred === null ? now : null,
 		barred,
 	});
 	return [recipient(send.to, 'to', null), ...send.cc.map(address => recipient(address, 'cc', reasonOf(address.key)))];

@@ -1,13 +1,13 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
+import type {Recipient} from '../mail/message.ts';
 import type {Acting, ActTools} from '../mail/operator.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import {type GivenUp, giveUp} from '../outcome/settle.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {
-	type ChangedRecipient,
 	deleteSuspension,
 	findClaimed,
 	holdRecipients,
@@ -90,7 +90,7 @@ export type QueueChange = {
 	readonly done: string;
 	/** Whether a copy that is being tried needs nothing done; else it is asked for again when its try may be over. */
 	readonly passesOver: boolean;
-	readonly apply: (trx: Knex.Transaction, step: Step, eventWriter: EventWriter) => Promise<readonly ChangedRecipient[]>;
+	readonly apply: (trx: Knex.Transaction, step: Step, eventWriter: EventWriter) => Promise<readonly Recipient[]>;
 };
 
 export const hold: QueueChange = {done: 'held', passesOver: false, apply: holdRecipients};
@@ -186,7 +186,7 @@ async function auditQueue(
 	trx: Knex.Transaction,
 	acting: Acting,
 	{action, at, detail}: QueueAction,
-	changed: readonly ChangedRecipient[],
+	changed: readonly Recipient[],
 ): Promise<void> {
 	for (const workspaceId of new Set(changed.map(recipient => recipient.workspace_id))) {
 		const recipients = changed.filter(recipient => recipient.workspace_id === workspaceId);

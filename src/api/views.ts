@@ -6,7 +6,7 @@ import {apiTime} from '../kit/time.ts';
 import type {Domain, Sender} from '../store/domains.ts';
 import type {StreamedEvent} from '../store/event-stream.ts';
 import type {StoredMessage} from '../store/messages.ts';
-import type {ListedAttempt, ListedRecipient} from '../store/recipients.ts';
+import type {ListedAttempt, StoredRecipient} from '../store/recipients.ts';
 import type {Suppression} from '../store/suppressions.ts';
 import type {Template, TemplateVariant, TemplateVersion} from '../store/templates.ts';
 import type {StoredEvent} from '../store/timeline.ts';
@@ -56,7 +56,7 @@ export function streamedEventView(event: StreamedEvent) {
 }
 
 /** A copy of a message as the API shows it. */
-export function recipientView(recipient: ListedRecipient) {
+export function recipientView(recipient: Omit<StoredRecipient, 'attempts'>) {
 	const {id, address, role, state, state_at: stateAt, next_attempt_at: next, last_reply: lastReply} = recipient;
 	return {
 		id,

@@ -207,7 +207,7 @@ export function createObserver({
 				metrics.reported(kind, action, event);
 				const {host: mx = null, code = null, status: enhanced = null, reason: reply = null} = report ?? {};
 				const said = {mx, code, enhanced, reply, category: report?.category ?? null};
-				mailLog.reported({messageId, recipient, workspace}, {...said, event, inbound, action});
+				mailLog.reported({messageId: messageId, recipient, workspace}, {...said, event, inbound, action});
 			}
 		},
 

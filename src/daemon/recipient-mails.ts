@@ -20,7 +20,7 @@ import type {MakeOptions} from '../threads/make.ts';
 import type {Remade, Remake} from '../threads/remake.ts';
 import type {SigningKeyText} from '../threads/renderer.ts';
 
-type RecipientMailsOptions = {
+type MailsOptions = {
 	readonly settings: Pick<Settings, 'dataDir' | 'tokenLifetime' | 'returnPathDomain'> &
 		Parameters<typeof feedbackOf>[0];
 	readonly store: Store;
@@ -37,7 +37,7 @@ const thread = new URL('../threads/remake.js', import.meta.url);
 const makeLimitMs = 2000;
 
 /** The mails of recipients, for people to look at. */
-export function createRecipientMails({settings, store, vault, secrets, clock, publicUrl}: RecipientMailsOptions) {
+export function createRecipientMails({settings, store, vault, secrets, clock, publicUrl}: MailsOptions) {
 	return {
 		/** What was captured of a recipient; null: nothing was. */
 		async captured(recipientId: string): Promise<Uint8Array | null> {

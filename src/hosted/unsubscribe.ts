@@ -14,7 +14,6 @@ import {parseAddress} from '../mail/address.ts';
 import {Type} from '../mail/type.ts';
 import {
 	changes,
-	type LinkedRecipient,
 	type OptOutAction,
 	readStatus,
 	type SubscriptionStatus,
@@ -247,7 +246,7 @@ function tokenOf(query: unknown): string | null {
 	return token === undefined ? null : typeof token === 'string' ? token : '';
 }
 
-function linkedRecipient(claims: Claims): LinkedRecipient | null {
+function linkedRecipient(claims: Claims): Omit<Unsubscription, 'action' | 'via' | 'at'> | null {
 	const {workspaceId, messageId, topicId, role, address} = claims;
 	const parsed = parseAddress(address, {utf8Local: true});
 	return parsed.ok ? {workspaceId, messageId, topicId, role, address, addressKey: parsed.address.key} : null;

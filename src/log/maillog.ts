@@ -24,7 +24,7 @@ const statuses = {
 
 /** The mail log: one JSON line per mail event, always the same fields, null where there is nothing to say. */
 export function createMailLog(logger: Logger): MailLog {
-	function write(event: string, recipient: LoggedRecipient, how: LoggedTry = {}): void {
+	function write(event: string, recipient: LoggedMail, how: LoggedTry = {}): void {
 		logger.info({
 			event,
 			message_id: recipient.messageId,
@@ -40,7 +40,7 @@ export function createMailLog(logger: Logger): MailLog {
 		});
 	}
 
-	const named = (event: string) => (recipient: LoggedRecipient, how?: LoggedTry) => write(event, recipient, how);
+	const named = (event: string) => (recipient: LoggedMail, how?: LoggedTry) => write(event, recipient, how);
 	return {
 		listening({http, admin, inbound, submission, version}) {
 			logger.info({event: 'listening', http, admin, inbound, submission, version});
@@ -143,7 +143,7 @@ export function createMailLog(logger: Logger): MailLog {
 }
 
 /** The recipient that an event is about. */
-type LoggedRecipient = {
+type LoggedMail = {
 	readonly messageId: string;
 	readonly recipient: string;
 	readonly workspace: string;
@@ -202,21 +202,21 @@ type Listening = {
 export type MailLog = {
 	/** The daemon's first line. */
 	readonly listening: (where: Listening) => void;
-	readonly accepted: (recipient: LoggedRecipient) => void;
-	readonly sent: (recipient: LoggedRecipient, how?: LoggedTry) => void;
-	readonly delivered: (recipient: LoggedRecipient, how?: LoggedTry) => void;
-	readonly deferred: (recipient: LoggedRecipient, how?: LoggedTry) => void;
-	readonly bounced: (recipient: LoggedRecipient, how?: LoggedTry) => void;
-	readonly errored: (recipient: LoggedRecipient, how?: LoggedTry) => void;
-	readonly suppressed: (recipient: LoggedRecipient, how?: LoggedTry) => void;
+	readonly accepted: (recipient: LoggedMail) => void;
+	readonly sent: (recipient: LoggedMail, how?: LoggedTry) => void;
+	readonly delivered: (recipient: LoggedMail, how?: LoggedTry) => void;
+	readonly deferred: (recipient: LoggedMail, how?: LoggedTry) => void;
+	readonly bounced: (recipient: LoggedMail, how?: LoggedTry) => void;
+	readonly errored: (recipient: LoggedMail, how?: LoggedTry) => void;
+	readonly suppressed: (recipient: LoggedMail, how?: LoggedTry) => void;
 	/** Whichever of the above an attempt came to; a release is no event. */
 	readonly attempted: (
-		recipient: LoggedRecipient,
+		recipient: LoggedMail,
 		result: AttemptResult,
 		when: Pick<LoggedTry, 'delayMs' | 'attempt'>,
 	) => void;
 	/** The outcome could not be judged; the recipient is tried once more. */
-	readonly recipientFault: (recipient: LoggedRecipient, error: unknown) => void;
+	readonly recipientFault: (recipient: LoggedMail, error: unknown) => void;
 	/** A smarthost refuses our log-in, whether or not the mail went by another. */
 	readonly logInRefused: (refusal: {readonly host: string | null; readonly reply: string}) => void;
 	/** Where mail of the workspace goes could not be found out: it waits. */
@@ -283,7 +283,7 @@ export type MailLog = {
 	) => void;
 	/** A mail that came in is about this recipient; `event` null: it has no entry in the timeline. */
 	readonly reported: (
-		recipient: LoggedRecipient,
+		recipient: LoggedMail,
 		report: Pick<LoggedTry, 'mx' | 'code' | 'enhanced' | 'reply'> & {
 			readonly event: string | null;
 			readonly inbound: string;

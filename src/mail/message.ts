@@ -28,6 +28,28 @@ export function statesBefore(to: RecipientState): RecipientState[] {
 }
 
 export type Role = 'to' | 'cc';
+
+/** One address of one message, as its row in the store says; times in the store's form. */
+export type Recipient = {
+	readonly id: string;
+	readonly workspace_id: string;
+	readonly message_id: string;
+	/** As the caller spelled it. */
+	readonly address: string;
+	/** In comparison form. */
+	readonly address_key: string;
+	readonly role: Role;
+	/** The address's domain in A-labels. */
+	readonly destination: string;
+	readonly state: RecipientState;
+	readonly state_at: string;
+	/** Tries that have ended. */
+	readonly attempts: number;
+	/** When a host first took its envelope sender; null: none did. */
+	readonly sent_at: string | null;
+	readonly last_reply: string | null;
+};
+
 /** What the key was: mail of a test key never leaves the machine. */
 export type Mode = 'live' | 'test';
 

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {Role} from '../mail/message.ts';
+import type {Recipient} from '../mail/message.ts';
 import type {AttemptResult, Outcome} from '../mail/outcome.ts';
 import {insertEvents} from '../store/timeline.ts';
 import {type CountedStatus, countUsage} from '../store/usage.ts';
@@ -39,11 +39,9 @@ export async function announce(
 	);
 }
 
-type Recipient = {readonly address: string; readonly role: Role};
-
 /** The detail of a try's end in the timeline: JSON text without absent fields. */
 export function eventDetail(
-	recipient: Recipient,
+	recipient: Pick<Recipient, 'address' | 'role'>,
 	attempt: number,
 	result: AttemptResult,
 	outcome: Outcome,

@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
-import type {Role} from '../mail/message.ts';
+import type {Recipient, Role} from '../mail/message.ts';
 import {isCounted} from '../mail/simulator.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
-import {addEngagement, type EngagementType, findTrackedRecipients, type TrackedRecipient} from '../store/recipients.ts';
+import {addEngagement, type EngagementType, findTrackedRecipients} from '../store/recipients.ts';
 import {announce} from './announce.ts';
 import type {EventWriter} from './outbox.ts';
 
@@ -68,18 +68,21 @@ export function createEngagementWrite(clock: Clock, eventWriter: EventWriter): G
 	};
 }
 
-function isOf(recipient: TrackedRecipient, {type, workspaceId, messageId, role, address}: Whose & Engagement): boolean {
+function isOf(
+	recipient: Awaited<ReturnType<typeof findTrackedRecipients>>[number],
+	{type, workspaceId, messageId, role, address}: Whose & Engagement,
+): boolean {
 	return (
-		recipient.messageId === messageId &&
+		recipient.message_id === messageId &&
 		recipient.role === role &&
 		recipient.address === address &&
-		recipient.workspaceId === workspaceId &&
-		(type === 'opened' ? recipient.trackOpensAt : recipient.trackClicksAt) !== null
+		recipient.workspace_id === workspaceId &&
+		(type === 'opened' ? recipient.track_opens_at : recipient.track_clicks_at) !== null
 	);
 }
 
 export type Engaged = Engagement & {
-	readonly recipient: Omit<TrackedRecipient, 'trackOpensAt' | 'trackClicksAt'>;
+	readonly recipient: Pick<Recipient, 'id' | 'workspace_id' | 'message_id' | 'address' | 'role' | 'destination'>;
 	readonly recordedAt: string;
 };
 
@@ -108,8 +111,8 @@ export async function recordEngagement(
 			.sort((one, other) => (one.firstAt < other.firstAt ? -1 : 1))
 			.map(one => ({
 				id: eventWriter.newId('evt'),
-				workspaceId: one.recipient.workspaceId,
-				messageId: one.recipient.messageId,
+				workspaceId: one.recipient.workspace_id,
+				messageId: one.recipient.message_id,
 				recipientId: one.recipient.id,
 				recipient: one.recipient.address,
 				type: one.type,

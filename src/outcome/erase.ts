@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {parseAddress} from '../mail/address.ts';
-import {erasedAddress, submittedSource} from '../mail/message.ts';
+import {erasedAddress, type Recipient, submittedSource} from '../mail/message.ts';
 import type {Operator} from '../mail/operator.ts';
 import {withoutRecipient} from '../mail/source.ts';
 import {beginAct, eraseFromAudit} from '../store/audit.ts';
@@ -21,7 +21,6 @@ import {
 	findSubmitted,
 	findSubmittedNames,
 	findUnmatched,
-	type RecipientRef,
 	rewriteAddresses,
 	rewriteWebhookBodies,
 	type WebhookBody,
@@ -180,9 +179,13 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 	}
 
 	/** Only the address is the person's: in the `Cc` of every recipient's mail, and in its own recipient row. */
-	async function eraseFromCc(trx: Knex.Transaction, person: Person, own: readonly RecipientRef[]): Promise<void> {
+	async function eraseFromCc(
+		trx: Knex.Transaction,
+		person: Person,
+		own: ReadonlyArray<Pick<Recipient, 'id' | 'message_id' | 'role'>>,
+	): Promise<void> {
 		const at = storeTime(clock.now());
-		const messageIds = own.map(({messageId}) => messageId);
+		const messageIds = own.map(({message_id: messageId}) => messageId);
 		const ended = await endRecipients(trx, idsOf(own), {state: 'suppressed', at});
 		await eraseRecipients(trx, idsOf(own));
 		await eraseTimelines(trx, own);
@@ -196,12 +199,12 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 	async function announceEnded(
 		trx: Knex.Transaction,
 		{workspaceId}: Person,
-		ended: readonly RecipientRef[],
+		ended: ReadonlyArray<Pick<Recipient, 'id' | 'message_id' | 'role'>>,
 		at: string,
 	): Promise<void> {
 		await announce(
 			trx,
-			ended.map(({id, messageId, role}) => ({
+			ended.map(({id, message_id: messageId, role}) => ({
 				id: eventWriter.newId('evt'),
 				workspaceId,
 				messageId,
@@ -218,7 +221,7 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 	}
 }
 
-const idsOf = (recipients: readonly RecipientRef[]) => recipients.map(({id}) => id);
+const idsOf = (recipients: ReadonlyArray<Pick<Recipient, 'id'>>) => recipients.map(({id}) => id);
 
 function withoutPerson({addressKey}: Person, address: string): string {
 	const parsed = parseAddress(address, {utf8Local: true});

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {parseAddress} from '../mail/address.ts';
 import {idFloor, idTime} from '../mail/ids.ts';
 import type {CameIn, Candidate, Reading, Report, ReportAction, ReportKind, Via} from '../mail/report.ts';
-import {findLastMailed, findReportedRecipients, type ReportedRecipient} from '../store/reports.ts';
+import {findLastMailed, findReportedRecipients} from '../store/reports.ts';
 
 /** A mail that came in, was read, and is to be recorded. */
 export type ReadMail = {
@@ -21,15 +21,15 @@ export type ReadMail = {
 /** A recipient of ours that a mail is proven to be about, and its report (undefined: unreadable). */
 export type Match = {
 	readonly item: ReadMail;
-	readonly recipient: ReportedRecipient;
+	readonly recipient: Awaited<ReturnType<typeof findReportedRecipients>>[number];
 	readonly via: Via;
 	readonly report: Report | undefined;
 };
 
 /** The known recipients, by their ids and by those of their messages. */
 export type Known = {
-	readonly recipients: ReadonlyMap<string, ReportedRecipient>;
-	readonly messages: ReadonlyMap<string, readonly ReportedRecipient[]>;
+	readonly recipients: ReadonlyMap<string, Match['recipient']>;
+	readonly messages: ReadonlyMap<string, ReadonlyArray<Match['recipient']>>;
 };
 
 /** An envelope may have several recipients; every other clue identifies the first with a valid token. */
@@ -79,7 +79,7 @@ export function isOfNobody({cameIn, reading}: Pick<ReadMail, 'cameIn' | 'reading
 	return reading.kind === 'other' && cameIn.mailFrom === '';
 }
 
-function saidOf(reports: readonly Report[], {addressKey}: ReportedRecipient): Report | undefined {
+function saidOf(reports: readonly Report[], {address_key: addressKey}: Match['recipient']): Report | undefined {
 	const summary = summaryOf(reports, addressKey);
 	return summary && cutReport(summary);
 }
@@ -89,13 +89,13 @@ function saidOf(reports: readonly Report[], {addressKey}: ReportedRecipient): Re
  * Message-ID is the same for every recipient).
  */
 function recipientsNamed(
-	recipients: readonly ReportedRecipient[],
+	recipients: ReadonlyArray<Match['recipient']>,
 	reports: readonly Report[],
-): Array<{recipient: ReportedRecipient; reports: Report[]}> {
+): Array<{recipient: Match['recipient']; reports: Report[]}> {
 	const to = recipients.filter(({role}) => role === 'to');
-	const ofRecipient = new Map<ReportedRecipient, Report[]>();
+	const ofRecipient = new Map<Match['recipient'], Report[]>();
 	for (const report of reports) {
-		const named = recipients.filter(({addressKey}) => names(report, addressKey));
+		const named = recipients.filter(({address_key: addressKey}) => names(report, addressKey));
 		for (const recipient of named.length > 0 ? named : to) {
 			ofRecipient.set(recipient, [...(ofRecipient.get(recipient) ?? []), report]);
 		}

@@ -324,8 +324,8 @@ function engagedOf(recorded: JudgedTry): Engaged[] {
 		{
 			recipient: {
 				id: recipient.id,
-				workspaceId: recipient.workspace_id,
-				messageId: recipient.message_id,
+				workspace_id: recipient.workspace_id,
+				message_id: recipient.message_id,
 				address: recipient.address,
 				role: recipient.role,
 				destination: recipient.destination,

@@ -5,7 +5,6 @@ import type {Escalated} from '../mail/outcome.ts';
 import type {Report, ReportAction} from '../mail/report.ts';
 import {isCounted, isSimulated, simulatorDomain} from '../mail/simulator.ts';
 import {moveRecipients} from '../store/recipients.ts';
-import type {ReportedRecipient} from '../store/reports.ts';
 import {addSuppressions} from '../store/suppressions.ts';
 import {announce} from './announce.ts';
 import {recordComplaints} from './complaint.ts';
@@ -34,7 +33,7 @@ export async function actOn(
 	const complaints = matched.filter(actionIs('complaint')).filter(({recipient}) => wasSent(recipient));
 	const already = await readRecordedEnds(
 		trx,
-		[...failed, ...complaints].map(({recipient}) => recipient.messageId),
+		[...failed, ...complaints].map(({recipient}) => recipient.message_id),
 	);
 	const written = [
 		...(await recordArrivals(trx, eventWriter, matched.filter(actionIs('delivered', 'relayed', 'expanded')))),
@@ -72,7 +71,7 @@ const actionIs =
 		actions.includes(report.action);
 
 /** Only after a host began to accept the mail can a recipient complain. */
-function wasSent({state, sentAt}: ReportedRecipient): boolean {
+function wasSent({state, sent_at: sentAt}: Match['recipient']): boolean {
 	return sentAt !== null || state === 'sent' || state === 'delivered';
 }
 
@@ -138,11 +137,11 @@ async function recordRefusals(
 			.filter(({recipient}) => mayBlock(recipient))
 			.map(({recipient, item}) => ({
 				id: eventWriter.newId('sup'),
-				workspaceId: recipient.workspaceId,
+				workspaceId: recipient.workspace_id,
 				address: recipient.address,
-				addressKey: recipient.addressKey,
+				addressKey: recipient.address_key,
 				reason: 'hard_bounce',
-				source: recipient.messageId,
+				source: recipient.message_id,
 				createdAt: item.at,
 			})),
 	);
@@ -155,7 +154,7 @@ async function recordRefusals(
 /** One more failure that says little by itself; too many of them do (R2.1). */
 function softBounceOf(one: MatchedReport): Array<SoftBounce & {readonly one: MatchedReport}> {
 	const {recipient, report, item} = one;
-	const {workspaceId, messageId, addressKey} = recipient;
+	const {workspace_id: workspaceId, message_id: messageId, address_key: addressKey} = recipient;
 	const counts = !report.suppresses && isSoftOfAddress(categoryOf(report), report.code, report.status);
 	return counts && mayBlock(recipient) ? [{one, workspaceId, messageId, addressKey, at: item.cameIn.receivedAt}] : [];
 }
@@ -187,8 +186,8 @@ function eventOf(
 	return {
 		id,
 		type,
-		workspaceId: recipient.workspaceId,
-		messageId: recipient.messageId,
+		workspaceId: recipient.workspace_id,
+		messageId: recipient.message_id,
 		recipientId: recipient.id,
 		recipient: recipient.address,
 		occurredAt: item.cameIn.receivedAt,
@@ -236,10 +235,10 @@ async function complain(
 			const {recipient, item} = one;
 			return {
 				recipientId: recipient.id,
-				workspaceId: recipient.workspaceId,
-				messageId: recipient.messageId,
+				workspaceId: recipient.workspace_id,
+				messageId: recipient.message_id,
 				address: recipient.address,
-				addressKey: recipient.addressKey,
+				addressKey: recipient.address_key,
 				role: recipient.role,
 				occurredAt: item.cameIn.receivedAt,
 				recordedAt: item.at,
@@ -253,7 +252,7 @@ async function complain(
 }
 
 /** Mail of a test key went nowhere: it blocks no real address. */
-function mayBlock({destination, addressKey}: ReportedRecipient): boolean {
+function mayBlock({destination, address_key: addressKey}: Match['recipient']): boolean {
 	return destination !== simulatorDomain || isSimulated(addressKey);
 }
 
@@ -271,12 +270,12 @@ async function unsubscribe(
 		trx,
 		reported.map(
 			({recipient, item}): Unsubscription => ({
-				workspaceId: recipient.workspaceId,
-				messageId: recipient.messageId,
-				topicId: recipient.topicId,
+				workspaceId: recipient.workspace_id,
+				messageId: recipient.message_id,
+				topicId: recipient.topic_id,
 				role: recipient.role,
 				address: recipient.address,
-				addressKey: recipient.addressKey,
+				addressKey: recipient.address_key,
 				action: 'topic',
 				via: item.reading.kind === 'arf' ? 'report' : 'mail',
 				at: item.at,

@@ -15,14 +15,7 @@ import {
 } from '../mail/report.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {type InboundEnd, type KeptCaps, markRead, trimKept} from '../store/inbound-mails.ts';
-import {
-	countReports,
-	deleteReports,
-	findReportedRecipients,
-	insertReports,
-	type NewReport,
-	type ReportedRecipient,
-} from '../store/reports.ts';
+import {countReports, deleteReports, findReportedRecipients, insertReports, type NewReport} from '../store/reports.ts';
 import {isYoung, type Known, type Match, matchesOf, matchesOfReporter, type ReadMail, reviewText} from './matches.ts';
 import type {EventWriter} from './outbox.ts';
 import {actOn, type Reported} from './report-effects.ts';
@@ -140,7 +133,7 @@ async function prove(
 	const others = items.filter(item => byRecipient.get(item)?.length === 0);
 	const messageIds = new Set(others.flatMap(item => young(item, 'msg_')));
 	const ofMessages = await findReportedRecipients(trx, {messageIds: [...messageIds]});
-	const known = {recipients, messages: groupBy(ofMessages, ({messageId}) => messageId)};
+	const known = {recipients, messages: groupBy(ofMessages, ({message_id: messageId}) => messageId)};
 	const byMessage = new Map(others.map(item => [item, matchesOf(item, known, acceptMs)]));
 
 	const matches: Match[][] = [];
@@ -190,8 +183,8 @@ function rowOf(match: Reported): NewReport {
 	const {item, recipient, via, report, reportId} = match;
 	return {
 		id: reportId,
-		workspaceId: recipient.workspaceId,
-		messageId: recipient.messageId,
+		workspaceId: recipient.workspace_id,
+		messageId: recipient.message_id,
 		recipientId: recipient.id,
 		inboundSha256: item.cameIn.digest,
 		kind: item.reading.kind,
@@ -219,12 +212,12 @@ function rowOf(match: Reported): NewReport {
 	};
 }
 
-function aboutOf(match: Match, fresh: ReadonlyMap<ReportedRecipient, EventType | null>): About {
+function aboutOf(match: Match, fresh: ReadonlyMap<Match['recipient'], EventType | null>): About {
 	const {recipient, via, report} = match;
 	return {
 		recipientId: recipient.id,
-		messageId: recipient.messageId,
-		workspaceId: recipient.workspaceId,
+		messageId: recipient.message_id,
+		workspaceId: recipient.workspace_id,
 		recipient: recipient.address,
 		via,
 		action: actionOf(match),

@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
+import type {Recipient} from '../mail/message.ts';
 import type {BounceCategory} from '../mail/outcome.ts';
 import type {Figures} from '../mail/reputation.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import type {ReportedRecipient} from '../store/reports.ts';
 import {countHours, type EarlierTries, type ReputationCount, readTries} from '../store/reputation.ts';
 import type {EventWriter} from './outbox.ts';
 import type {JudgedTry} from './settle.ts';
@@ -104,7 +104,7 @@ function coursesOfTry(
 
 /** The weight of reports for their recipient: before, and now. */
 export type Reweighed = {
-	readonly recipient: Pick<ReportedRecipient, 'id' | 'workspaceId' | 'destination' | 'attempts' | 'sentAt'>;
+	readonly recipient: Pick<Recipient, 'id' | 'workspace_id' | 'destination' | 'attempts' | 'sent_at'>;
 	readonly before: Weights;
 	readonly after: Weights;
 };
@@ -123,10 +123,10 @@ export async function countReported(
 		trx,
 		reweighed.flatMap(({recipient, before, after}) => {
 			const first = firstTries.get(recipient.id);
-			const at = first?.at ?? recipient.sentAt;
+			const at = first?.at ?? recipient.sent_at;
 			const course = {tried: recipient.attempts > 0, taken: first?.taken ?? false};
 			const change = changeOf(recipient, {...course, weights: before}, {...course, weights: after});
-			return change === null || at === null ? [] : [{...change, workspaceId: recipient.workspaceId, at}];
+			return change === null || at === null ? [] : [{...change, workspaceId: recipient.workspace_id, at}];
 		}),
 		eventWriter,
 	);

@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
-import type {EventType, RecipientState} from '../mail/message.ts';
+import type {EventType, Recipient, RecipientState} from '../mail/message.ts';
 import {type AttemptResult, isPossibleDuplicate, type Outcome} from '../mail/outcome.ts';
 import {cappedWait, endOfLife, nextAttempt, type Retry} from '../mail/retry.ts';
 import {isCounted} from '../mail/simulator.ts';
 import type {Claimed} from '../store/queue/claims.ts';
-import {type ChangedRecipient, endWaiting, type Step} from '../store/queue/open-recipients.ts';
+import {endWaiting, type Step} from '../store/queue/open-recipients.ts';
 import {announce} from './announce.ts';
 import type {EventWriter} from './outbox.ts';
 
@@ -109,7 +109,7 @@ export async function giveUp(
 	step: Step,
 	how: GivenUp,
 	eventWriter: EventWriter,
-): Promise<readonly ChangedRecipient[]> {
+): Promise<readonly Recipient[]> {
 	const state = how.kind === 'drop' ? 'errored' : 'bounced';
 	const ended = await endWaiting(trx, step, state);
 	await announce(
@@ -131,7 +131,7 @@ export async function giveUp(
 	return ended;
 }
 
-function explanation(how: GivenUp, {attempts}: ChangedRecipient): Record<string, unknown> {
+function explanation(how: GivenUp, {attempts}: Recipient): Record<string, unknown> {
 	return how.kind === 'drop'
 		? {reason: 'dropped'}
 		: {attempt: attempts, type: 'transient', category: 'operator', reason: how.reason};

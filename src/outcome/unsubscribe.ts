@@ -11,8 +11,11 @@ import {deleteOptOut, insertOptOut} from '../store/topics.ts';
 import {announce} from './announce.ts';
 import type {EventWriter} from './outbox.ts';
 
-/** Which mail a link stood in, and whom it was for. */
-export type LinkedRecipient = {
+/** `topic`: out of the message's topic, or of everything without a topic. `undo`: what the hosted page made. */
+export type OptOutAction = 'topic' | 'all' | 'undo';
+
+/** Whom the link of a mail was for, and what they ask. */
+export type Unsubscription = {
 	readonly workspaceId: string;
 	readonly messageId: string;
 	/** The topic that the message was tagged with. */
@@ -22,12 +25,6 @@ export type LinkedRecipient = {
 	readonly address: string;
 	/** In comparison form. */
 	readonly addressKey: string;
-};
-
-/** `topic`: out of the message's topic, or of everything without a topic. `undo`: what the hosted page made. */
-export type OptOutAction = 'topic' | 'all' | 'undo';
-
-export type Unsubscription = LinkedRecipient & {
 	readonly action: OptOutAction;
 	/**
 	 * The recipient used the page, or a mail program used the link (RFC 8058), or a mail was sent to the recipient's
@@ -90,7 +87,10 @@ export async function unsubscribeAll(
 }
 
 /** What holds for the address of a link now; nothing does in a workspace that is gone. */
-export async function readStatus(reader: Knex, recipient: LinkedRecipient): Promise<SubscriptionStatus> {
+export async function readStatus(
+	reader: Knex,
+	recipient: Omit<Unsubscription, 'action' | 'via' | 'at'>,
+): Promise<SubscriptionStatus> {
 	const row = await findStatus(reader, pairOf(recipient), recipient);
 	const block = row?.optOutSource ? blockOf(row.optOutSource === pageSource) : null;
 	return {
@@ -194,10 +194,10 @@ function blockOf(isPage: boolean): Block {
 	return isPage ? 'page' : 'other';
 }
 
-function pairOf({workspaceId, addressKey}: LinkedRecipient): Pair {
+function pairOf({workspaceId, addressKey}: Pick<Unsubscription, 'workspaceId' | 'addressKey'>): Pair {
 	return [workspaceId, addressKey];
 }
 
-function keyOf(item: LinkedRecipient): string {
+function keyOf(item: Omit<Unsubscription, 'action' | 'via' | 'at'>): string {
 	return pairKey(...pairOf(item));
 }

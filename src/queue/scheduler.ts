@@ -3,7 +3,7 @@ import {endOfLife, lifetimeOf, type OwnRetry, type Retry} from '../mail/retry.ts
 import type {QueueKey, Route} from '../mail/route.ts';
 import {connectionsOf, type SiteChange} from '../pace/site-state.ts';
 import {storeRetryMs} from '../store/held-claims.ts';
-import type {AgedRecipient, Claimed} from '../store/queue/claims.ts';
+import type {Claimed, readAged} from '../store/queue/claims.ts';
 import {Attempts, type AttemptsOptions} from './attempt.ts';
 import {type ClaimPermit, DestinationQueues, type DestinationQueuesOptions} from './destination-queues.ts';
 import {type NotesOptions, QueueNotes} from './notes.ts';
@@ -346,11 +346,7 @@ type ExpiryOptions = {
 	/** The shortest lifetime that a workspace or a destination has of its own, milliseconds; null: none has one. */
 	readonly readShortestLifetime: () => Promise<number | null>;
 	/** A page of the oldest recipients in the queue: behind the id `after`, of those accepted before `before` (milliseconds). */
-	readonly readAged: (page: {
-		readonly after: string;
-		readonly before: number;
-		readonly limit: number;
-	}) => Promise<readonly AgedRecipient[]>;
+	readonly readAged: (page: Parameters<typeof readAged>[1]) => ReturnType<typeof readAged>;
 	readonly clock: Clock;
 	readonly observer: Pick<QueueObserver, 'storeFailed'>;
 };
@@ -427,7 +423,11 @@ class Expiry {
 		return looked;
 	}
 
-	async #endOf({acceptedAt, destination, queue_lifetime_s: ofWorkspace}: AgedRecipient): Promise<number> {
+	async #endOf({
+		acceptedAt,
+		destination,
+		queue_lifetime_s: ofWorkspace,
+	}: Awaited<ReturnType<typeof readAged>>[number]): Promise<number> {
 		const {retry, ownRetryOf} = this.#options;
 		return endOfLife(acceptedAt, lifetimeOf(await ownRetryOf(destination), retry().lifetime, ofWorkspace));
 	}

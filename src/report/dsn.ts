@@ -61,7 +61,11 @@ type Around = {
 	readonly only: boolean;
 };
 
-function reportOf(fields: RecipientFields, around: Around, classify: Classify): Report {
+function reportOf(
+	fields: NonNullable<ReturnType<typeof readRecipientFields>>,
+	around: Around,
+	classify: Classify,
+): Report {
 	const {named, original, status, diagnostic, comment, supplement, hint} = fields;
 	const {human, only} = around;
 	const recipient = named ?? (only ? namedElsewhere(around, diagnostic) : null);
@@ -156,8 +160,6 @@ function names(paragraph: string, address: string): boolean {
 	return paragraph.toLowerCase().includes(address.toLowerCase());
 }
 
-type RecipientFields = NonNullable<ReturnType<typeof readRecipientFields>>;
-
 /** Reads the fields of one recipient of a delivery status (RFC 3464 §2.3); absent things are null. Null if they say nothing. */
 function readRecipientFields(fields: readonly Field[]) {
 	const original = addressOf(fieldOf(fields, 'original-recipient'));
@@ -227,7 +229,7 @@ const actions: ReadonlyArray<readonly [RegExp, ReportAction]> = [
 
 /** The action. Mailers leave it out or use words that RFC 3464 does not have; then code and subject decide. */
 function actionOf(
-	{action, status}: Pick<RecipientFields, 'action' | 'status'>,
+	{action, status}: {readonly action: string | null; readonly status: string | null},
 	code: number | null,
 	subject: string,
 ): ReportAction {

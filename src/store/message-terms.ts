@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {RecipientState} from '../mail/message.ts';
+import type {Recipient, RecipientState} from '../mail/message.ts';
 import {isListed, listedStates, stateTerm, subjectTerms, type Term, termsOf} from '../mail/terms.ts';
 import {type IdRange, lockLists, type Row, rowSource, rowsOf} from './engine/dialect.ts';
 import {alongIndex, insertRows, nearIds} from './engine/rows.ts';
@@ -63,13 +63,10 @@ function newRows(messages: readonly MessageTerms[]): Row[] {
 	});
 }
 
-/** A recipient that has changed its state. */
-export type MovedRecipient = {readonly workspace_id: string; readonly message_id: string; readonly role: string};
-
 /** Lists the messages with `to` recipients that have reached a state. */
 export async function listState(
 	trx: Knex.Transaction,
-	recipients: readonly MovedRecipient[],
+	recipients: ReadonlyArray<Pick<Recipient, 'workspace_id' | 'message_id' | 'role'>>,
 	state: RecipientState,
 ): Promise<void> {
 	const terms = isListed(state) ? [stateTerm(state)] : [];

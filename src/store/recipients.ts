@@ -1,31 +1,20 @@
 import type {Knex} from 'knex';
-import type {Role} from '../mail/message.ts';
-import {type RecipientState, statesBefore} from '../mail/message.ts';
+import {type Recipient, type RecipientState, type Role, statesBefore} from '../mail/message.ts';
 import type {Asked, Phase} from '../mail/outcome.ts';
 import {lockLate, rowSource, rowsOf} from './engine/dialect.ts';
 import {insertRows, nearIds} from './engine/rows.ts';
-import {listState, type MovedRecipient} from './message-terms.ts';
+import {listState} from './message-terms.ts';
+import type {Claimed} from './queue/claims.ts';
 import {dequeue, enqueue, lockOpen} from './queue/open-recipients.ts';
 import {shown, stateColumns, stateOf, storeQueued, takeQueued} from './timeline.ts';
 
-/** A recipient of a new message; times in the store's form. */
-export type NewRecipient = {
-	readonly id: string;
-	readonly workspaceId: string;
-	readonly messageId: string;
-	/** As the caller spelled it. */
-	readonly address: string;
-	readonly addressKey: string;
-	readonly role: Role;
-	/** The address's domain in A-labels. */
-	readonly destination: string;
-	readonly state: RecipientState;
-	readonly stateAt: string;
-	/** Null: never, it is final already. */
-	readonly nextAttemptAt: string | null;
-};
-
-export async function insertRecipients(trx: Knex.Transaction, recipients: readonly NewRecipient[]): Promise<void> {
+/** Adds the recipients of new messages, and puts into the queue those that have a next attempt. */
+export async function insertRecipients(
+	trx: Knex.Transaction,
+	recipients: ReadonlyArray<
+		Omit<Recipient, 'attempts' | 'sent_at' | 'last_reply'> & {readonly next_attempt_at: string | null}
+	>,
+): Promise<void> {
 	await insertRows(
 		trx,
 		'recipients',
@@ -44,22 +33,22 @@ export async function insertRecipients(trx: Knex.Transaction, recipients: readon
 		],
 		recipients.map(one => [
 			one.id,
-			one.workspaceId,
-			one.messageId,
+			one.workspace_id,
+			one.message_id,
 			one.address,
-			one.addressKey,
+			one.address_key,
 			one.role,
 			one.destination,
 			one.state,
-			one.stateAt,
+			one.state_at,
 			0,
 			0,
 		]),
 	);
 	await enqueue(
 		trx,
-		recipients.flatMap(({id, nextAttemptAt, ...one}) =>
-			nextAttemptAt === null ? [] : [{...one, recipientId: id, nextAttemptAt}],
+		recipients.flatMap(({id: recipientId, workspace_id: workspaceId, destination, next_attempt_at: nextAttemptAt}) =>
+			nextAttemptAt === null ? [] : [{recipientId, workspaceId, destination, nextAttemptAt}],
 		),
 	);
 }
@@ -78,7 +67,7 @@ export async function moveRecipients(
 	await lockOpen(trx, ids);
 	// And what was claimed until the queue was locked.
 	await storeQueued(trx, [...queued, ...(await takeQueued(trx, ids, lockLate))]);
-	const rows: Array<MovedRecipient & {id: string}> = await trx('recipients')
+	const rows: Array<Pick<Recipient, 'id' | 'workspace_id' | 'message_id' | 'role'>> = await trx('recipients')
 		.whereIn('id', ids)
 		.whereIn('state', statesBefore(to))
 		.update({state: to, state_at: at})
@@ -120,28 +109,25 @@ export type StoredAttempt = {
 	readonly dialogue: string | null;
 };
 
-/** A recipient of a message with its state. */
-export type ListedRecipient = {
-	readonly id: string;
-	readonly address: string;
-	readonly role: Role;
-	readonly state: RecipientState;
-	readonly state_at: string;
+/** A recipient of a message with every conversation about it. */
+export type StoredRecipient = Pick<Recipient, 'id' | 'address' | 'role' | 'state' | 'state_at' | 'last_reply'> & {
 	readonly next_attempt_at: string | null;
-	readonly last_reply: string | null;
+	readonly attempts: readonly StoredAttempt[];
 };
 
-export type StoredRecipient = ListedRecipient & {readonly attempts: readonly StoredAttempt[]};
-
 /** A message's recipients, the `to` one first. */
-export async function listRecipients(reader: Knex, workspaceId: string, messageId: string): Promise<ListedRecipient[]> {
+export async function listRecipients(
+	reader: Knex,
+	workspaceId: string,
+	messageId: string,
+): Promise<Array<Omit<StoredRecipient, 'attempts'>>> {
 	const rows = await reader('recipients as r')
 		.leftJoin('queue as q', 'q.recipient_id', 'r.id')
 		.where({'r.message_id': messageId, 'r.workspace_id': workspaceId})
 		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
 		.orderBy([{column: 'r.role', order: 'desc'}, {column: 'r.id'}])
 		.select('r.id', 'r.address', 'r.role', reader.raw(stateColumns('r')), 'q.next_attempt_at', 'r.last_reply');
-	return rows.map(shown) as ListedRecipient[];
+	return rows.map(shown) as Array<Omit<StoredRecipient, 'attempts'>>;
 }
 
 /** The same, each with its attempts in order. */
@@ -185,7 +171,7 @@ export async function readAsked(reader: Knex, recipientId: string): Promise<Aske
 /** A conversation with its recipient; the id gives its order among those of the message. */
 export type ListedAttempt = Omit<StoredAttempt, 'dialogue' | 'ip'> & {
 	readonly id: string;
-	readonly recipient: Pick<ListedRecipient, 'id' | 'address' | 'role'>;
+	readonly recipient: Pick<Recipient, 'id' | 'address' | 'role'>;
 };
 
 /** The conversations about recipients, recipient by recipient, each in order, from after the one with the id `after`. */
@@ -276,25 +262,18 @@ export async function addEngagement(trx: Knex.Transaction, counts: readonly Enga
 	return counts.map(one => totals.get(`${one.recipientId} ${one.kind} ${one.url}`) === one.n);
 }
 
-/** A recipient that may be tracked. */
-export type TrackedRecipient = {
-	readonly id: string;
-	readonly workspaceId: string;
-	readonly messageId: string;
-	/** As the caller spelled it. */
-	readonly address: string;
-	readonly role: Role;
-	readonly destination: string;
-	/** Null: the workspace does not track them (any more). */
-	readonly trackOpensAt: string | null;
-	readonly trackClicksAt: string | null;
-};
-
 /** All recipients of these messages, as far as they are still there and not erased; they stay so until the transaction ends. */
 export async function findTrackedRecipients(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
-): Promise<TrackedRecipient[]> {
+): Promise<
+	Array<
+		Pick<
+			Claimed,
+			'id' | 'workspace_id' | 'message_id' | 'address' | 'role' | 'destination' | 'track_opens_at' | 'track_clicks_at'
+		>
+	>
+> {
 	return await trx('recipients as r')
 		.join('messages as m', 'm.id', 'r.message_id')
 		.join('workspaces as w', 'w.id', 'r.workspace_id')
@@ -305,13 +284,13 @@ export async function findTrackedRecipients(
 		.forShare('r')
 		.select(
 			'r.id',
-			'r.workspace_id as workspaceId',
-			'r.message_id as messageId',
+			'r.workspace_id',
+			'r.message_id',
 			'r.address',
 			'r.role',
 			'r.destination',
-			'w.track_opens_at as trackOpensAt',
-			'w.track_clicks_at as trackClicksAt',
+			'w.track_opens_at',
+			'w.track_clicks_at',
 		);
 }
 

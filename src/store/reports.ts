@@ -1,26 +1,7 @@
 import type {Knex} from 'knex';
-import type {EventType, Mode, RecipientState, Role} from '../mail/message.ts';
+import type {EventType, Recipient} from '../mail/message.ts';
 import type {ReportKind} from '../mail/report.ts';
 import {columnsOf, insertReturning, nearIds} from './engine/rows.ts';
-
-/** A recipient that a report may be about, as it stands. */
-export type ReportedRecipient = {
-	readonly id: string;
-	readonly workspaceId: string;
-	readonly messageId: string;
-	readonly address: string;
-	readonly addressKey: string;
-	readonly role: Role;
-	readonly destination: string;
-	readonly state: RecipientState;
-	/** When a host first took its envelope sender; null: none did. */
-	readonly sentAt: string | null;
-	/** Tries that have ended. */
-	readonly attempts: number;
-	readonly mode: Mode;
-	/** The topic that the message was tagged with. */
-	readonly topicId: string | null;
-};
 
 /**
  * The recipients of these ids, or of these messages; they stay as they are until the transaction ends. None of a workspace that
@@ -29,7 +10,14 @@ export type ReportedRecipient = {
 export async function findReportedRecipients(
 	trx: Knex.Transaction,
 	by: {readonly recipientIds: readonly string[]} | {readonly messageIds: readonly string[]},
-): Promise<ReportedRecipient[]> {
+): Promise<
+	Array<
+		Omit<Recipient, 'state_at' | 'last_reply'> & {
+			/** The topic that the message was tagged with. */
+			readonly topic_id: string | null;
+		}
+	>
+> {
 	const [column, ids] =
 		'recipientIds' in by ? (['c.id', by.recipientIds] as const) : (['c.message_id', by.messageIds] as const);
 	if (ids.length === 0) {
@@ -46,17 +34,16 @@ export async function findReportedRecipients(
 		.forNoKeyUpdate('c')
 		.select(
 			'c.id',
-			'c.workspace_id as workspaceId',
-			'c.message_id as messageId',
+			'c.workspace_id',
+			'c.message_id',
 			'c.address',
-			'c.address_key as addressKey',
+			'c.address_key',
 			'c.role',
 			'c.destination',
 			'c.state',
-			'c.sent_at as sentAt',
+			'c.sent_at',
 			'c.attempts',
-			'm.mode',
-			'm.topic_id as topicId',
+			'm.topic_id',
 		);
 }
 

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {idFloor, idTime} from '../mail/ids.ts';
-import type {RecipientState} from '../mail/message.ts';
+import type {Recipient, RecipientState} from '../mail/message.ts';
 import type {BounceCategory} from '../mail/outcome.ts';
 import {type Figures, figureNames, type Windows} from '../mail/reputation.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
@@ -275,11 +275,8 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 	return refusals;
 }
 
-/** A recipient, cc ones too, with the last conversation about it. */
-export type TriedRecipient = {
-	readonly destination: string;
-	readonly state: RecipientState;
-	readonly attempts: number;
+/** What the last try of a recipient came to, cc ones too. */
+export type LastTry = Pick<Recipient, 'destination' | 'state' | 'attempts'> & {
 	/** Whether it is still in the queue. */
 	readonly waits: boolean;
 	readonly host: string | null;
@@ -316,12 +313,12 @@ export async function readSimulated(reader: Knex, sample: Sample): Promise<Simul
 	return rows.map(({id, state}) => ({at: idTime(id), state}));
 }
 
-/** The recipients of the newest messages, simulated ones too. */
-export async function readTriedRecipients(reader: Knex, sample: Sample): Promise<TriedRecipient[]> {
+/** The last try of each recipient of the newest messages, simulated ones too. */
+export async function readLastTries(reader: Knex, sample: Sample): Promise<LastTry[]> {
 	const {since} = sample;
 	const [ofLast, sinceLast] = idsSince(reader, 'b.recipient_id', 'rcp', since);
 	const last = `(select b.n from attempts as b where b.recipient_id = r.id and ${ofLast} order by b.n desc limit 1)`;
-	const rows: Array<Omit<TriedRecipient, 'waits'> & {id: string; queued: string | null}> = await reader
+	const rows: Array<Omit<LastTry, 'waits'> & {id: string; queued: string | null}> = await reader
 		.with('newest', newestMessages(reader, sample))
 		.from('newest as rows')
 		.join('recipients as r', 'r.message_id', 'rows.id')

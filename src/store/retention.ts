@@ -2,15 +2,15 @@ import type {Knex} from 'knex';
 import {
 	erasedAddress,
 	isMessageId,
+	type Recipient,
 	type RecipientState,
-	type Role,
 	statesBefore,
 	submittedType,
 } from '../mail/message.ts';
 import {messageIdTerm} from '../mail/terms.ts';
 import {type Dialect, holdsBytes, lockLate, rowSource, rowsOf} from './engine/dialect.ts';
 import {nearIds} from './engine/rows.ts';
-import {dropTerms, eraseTerms, listState, type MovedRecipient, readListed} from './message-terms.ts';
+import {dropTerms, eraseTerms, listState, readListed} from './message-terms.ts';
 import {dequeue, lockOpen} from './queue/open-recipients.ts';
 import {storeQueued, takeClaims} from './timeline.ts';
 import {deleteDeliveries, findAbout} from './webhooks.ts';
@@ -79,9 +79,6 @@ export async function removeMessages(
 
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
 
-/** A recipient of a message. */
-export type RecipientRef = {readonly id: string; readonly messageId: string; readonly role: Role};
-
 /** Some messages to an address, oldest first. */
 export async function findMessagesTo(
 	reader: Knex,
@@ -102,20 +99,23 @@ export async function findRecipientsTo(
 	workspaceId: string,
 	addressKey: string,
 	limit: number,
-): Promise<RecipientRef[]> {
+): Promise<Array<Pick<Recipient, 'id' | 'message_id' | 'role'>>> {
 	return await trx('recipients')
 		.where({workspace_id: workspaceId, address_key: addressKey})
 		.whereRaw("role = 'cc'")
 		.limit(limit)
-		.select('id', 'message_id as messageId', 'role');
+		.select('id', 'message_id', 'role');
 }
 
 /** Every recipient of messages. */
-export async function findRecipientsOf(trx: Knex.Transaction, messageIds: readonly string[]): Promise<RecipientRef[]> {
+export async function findRecipientsOf(
+	trx: Knex.Transaction,
+	messageIds: readonly string[],
+): Promise<Array<Pick<Recipient, 'id' | 'message_id' | 'role'>>> {
 	return await trx('recipients')
 		.whereIn('message_id', messageIds)
 		.whereRaw(...nearIds(trx, 'id', 'rcp', messageIds))
-		.select('id', 'message_id as messageId', 'role');
+		.select('id', 'message_id', 'role');
 }
 
 /** Whether the address of a recipient was erased. */
@@ -131,7 +131,7 @@ export async function endRecipients(
 	trx: Knex.Transaction,
 	recipientIds: readonly string[],
 	{state, at}: {readonly state: RecipientState; readonly at: string},
-): Promise<RecipientRef[]> {
+): Promise<Array<Pick<Recipient, 'id' | 'message_id' | 'role'>>> {
 	const claims = () => trx('claims').whereIn('recipient_id', recipientIds);
 	// Before the queue, as outcomes do; and what was claimed until the queue was locked.
 	const before = await takeClaims(trx, claims());
@@ -139,13 +139,13 @@ export async function endRecipients(
 	const ended = [...before, ...(await takeClaims(trx, claims(), lockLate))];
 	await dequeue(trx, open);
 	await storeQueued(trx, ended);
-	const moved: Array<MovedRecipient & {id: string; role: Role}> = await trx('recipients')
+	const moved: Array<Pick<Recipient, 'id' | 'workspace_id' | 'message_id' | 'role'>> = await trx('recipients')
 		.whereIn('id', open)
 		.whereIn('state', statesBefore(state))
 		.update({state, state_at: at})
 		.returning(['id', 'workspace_id', 'message_id', 'role']);
 	await listState(trx, moved, state);
-	return moved.map(({id, message_id: messageId, role}) => ({id, messageId, role}));
+	return moved;
 }
 
 /** Erases the address, and what hosts said of it, from recipients. */
@@ -157,8 +157,11 @@ export async function eraseRecipients(trx: Knex.Transaction, recipientIds: reado
 }
 
 /** Erases the details of events, reports and engagement of recipients; the events themselves stay. */
-export async function eraseTimelines(trx: Knex.Transaction, recipients: readonly RecipientRef[]): Promise<void> {
-	const messageIds = [...new Set(recipients.map(({messageId}) => messageId))];
+export async function eraseTimelines(
+	trx: Knex.Transaction,
+	recipients: ReadonlyArray<Pick<Recipient, 'id' | 'message_id'>>,
+): Promise<void> {
+	const messageIds = [...new Set(recipients.map(({message_id: messageId}) => messageId))];
 	const recipientIds = recipients.map(({id}) => id);
 	const about = (table: string) => trx(table).whereIn('message_id', messageIds).whereIn('recipient_id', recipientIds);
 	await about('events').whereNotNull('detail').update({detail: null});

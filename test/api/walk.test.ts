@@ -37,9 +37,15 @@ async function insertMany({store, workspace}: TestApi, count: number, name = 'u'
 			await insertRecipients(
 				trx,
 				part.map((messageId, index) => ({
-					...{id: newId('rcp'), workspaceId: workspace.id, messageId, role: 'to', destination: 'example.org'},
-					...{address: address(start + index), addressKey: address(start + index), state: 'accepted'},
-					...{stateAt: createdAt, nextAttemptAt: createdAt},
+					...{
+						id: newId('rcp'),
+						workspace_id: workspace.id,
+						message_id: messageId,
+						role: 'to',
+						destination: 'example.org',
+					},
+					...{address: address(start + index), address_key: address(start + index), state: 'accepted'},
+					...{state_at: createdAt, next_attempt_at: createdAt},
 				})),
 			);
 		});

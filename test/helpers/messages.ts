@@ -102,15 +102,15 @@ export async function writeMessages(
 		trx,
 		addresses.map((address, index) => ({
 			id: newId('rcp'),
-			workspaceId,
-			messageId: ids[index] as string,
+			workspace_id: workspaceId,
+			message_id: ids[index] as string,
 			address,
-			addressKey: address,
+			address_key: address,
 			role: 'to',
 			destination: address.split('@')[1] as string,
 			state: 'accepted',
-			stateAt: at,
-			nextAttemptAt: at,
+			state_at: at,
+			next_attempt_at: at,
 		})),
 	);
 	return ids;

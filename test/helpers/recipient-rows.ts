@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {type RecipientState, recipientStates} from '../../src/mail/message.ts';
+import {type Recipient, type RecipientState, recipientStates} from '../../src/mail/message.ts';
 import {listState} from '../../src/store/message-terms.ts';
 
 const recipients = (connection: Knex) => connection('recipients');
@@ -11,15 +11,6 @@ export function recipientRows(connection: Knex): ReturnType<typeof recipients> {
 			left join queue as q on q.recipient_id = r.id left join claims as c on c.recipient_id = r.id) as recipients`),
 	);
 }
-
-type RecipientRow = {
-	readonly id: string;
-	readonly workspace_id: string;
-	readonly message_id: string;
-	readonly role: string;
-	readonly destination: string;
-	readonly attempts: number;
-};
 
 type Changes = {
 	/** Null: it is not in the queue any more. */
@@ -48,7 +39,7 @@ export async function changeRecipients(
 		await connection('recipients').whereIn('id', ids).update(row);
 	}
 	const mine = (table: string) => connection(table).whereIn('recipient_id', ids);
-	const rows: RecipientRow[] = await connection('recipients').whereIn('id', ids);
+	const rows: Recipient[] = await connection('recipients').whereIn('id', ids);
 	if ('state' in row) {
 		await listState(connection as Knex.Transaction, rows, row.state as RecipientState);
 	}
@@ -83,7 +74,7 @@ export async function changeRecipients(
 
 /** Lists all messages by the states of their copies, for tests that wrote states as they are. */
 export async function listStates(connection: Knex): Promise<void> {
-	const rows: Array<RecipientRow & {state: RecipientState}> = await connection('recipients');
+	const rows: Recipient[] = await connection('recipients');
 	for (const state of recipientStates) {
 		await listState(
 			connection as Knex.Transaction,

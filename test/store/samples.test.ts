@@ -2,9 +2,9 @@ import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {
 	readDeliveryTimes,
+	readLastTries,
 	readRefusals,
 	readSimulated,
-	readTriedRecipients,
 	type Sample,
 } from '../../src/store/reputation.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -87,7 +87,7 @@ storeTest(test, 'what hosts say against mail that bounced, and that waits', asyn
 
 storeTest(test, 'each copy of the newest messages comes once, with its last conversation', async (t, store) => {
 	const {sample} = await prepare(store);
-	const recipients = await readTriedRecipients(store.reader, sample);
+	const recipients = await readLastTries(store.reader, sample);
 	t.is(recipients.length, 6, 'simulated ones too');
 	t.deepEqual(recipients[0], {
 		...{destination: 'x.test', state: 'delivered', attempts: 1, waits: false},
@@ -97,7 +97,7 @@ storeTest(test, 'each copy of the newest messages comes once, with its last conv
 		...{destination: 'y.test', state: 'sent', attempts: 1, waits: true},
 		...{host: null, tls: null, code: null},
 	});
-	t.is((await readTriedRecipients(store.reader, {...sample, limit: 3})).length, 3);
+	t.is((await readLastTries(store.reader, {...sample, limit: 3})).length, 3);
 });
 
 storeTest(test, 'simulated mail is read where it is asked for', async (t, store) => {
@@ -112,7 +112,7 @@ storeTest(test, 'simulated mail is read where it is asked for', async (t, store)
 
 storeTest(test, 'no sample reads a table from end to end', async (t, store, engine) => {
 	const {sample} = await prepare(store);
-	for (const read of [readDeliveryTimes, readRefusals, readSimulated, readTriedRecipients]) {
+	for (const read of [readDeliveryTimes, readRefusals, readSimulated, readLastTries]) {
 		for (const plan of await plansDuring(store, engine, () => read(store.reader, sample))) {
 			t.false(readsAll(plan), plan);
 		}

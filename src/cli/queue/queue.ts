@@ -5,12 +5,7 @@ import {readWhyContext, type Why, whyWaiting} from '../../admin/why.ts';
 import {storeTime} from '../../kit/time.ts';
 import {queueKeyText} from '../../mail/route.ts';
 import {ownRetryOf} from '../../pace/choose-route.ts';
-import {
-	listQueue,
-	type QueuedRecipient,
-	type RecipientFacts,
-	readRecipientFacts,
-} from '../../store/queue/queue-summary.ts';
+import {listQueue, type RecipientFacts, readRecipientFacts} from '../../store/queue/queue-summary.ts';
 import {readAttempts, type StoredAttempt} from '../../store/recipients.ts';
 import {listWorkspaces} from '../../store/workspaces.ts';
 import {CliError} from '../fault.ts';
@@ -131,7 +126,9 @@ async function list(session: Session, {destination, olderThan, held, suspended, 
 }
 
 /** Copies as they are at a time, where mail to some destinations is stopped. */
-const queuedAt = (now: number, stopped: ReadonlySet<string>): Noun<QueuedRecipient> => ({
+type Waiting = Awaited<ReturnType<typeof listQueue>>[number];
+
+const queuedAt = (now: number, stopped: ReadonlySet<string>): Noun<Waiting> => ({
 	none: 'nothing of this kind is in the queue',
 	json(row) {
 		const {claimed_by: _, ...rest} = row;
@@ -148,17 +145,14 @@ const queuedAt = (now: number, stopped: ReadonlySet<string>): Noun<QueuedRecipie
 
 type RowStatus = 'in_flight' | 'held' | 'ready' | 'deferred';
 
-function status(
-	{claimed_by: claimedBy, held_at: heldAt, next_attempt_at: next}: QueuedRecipient,
-	now: number,
-): RowStatus {
+function status({claimed_by: claimedBy, held_at: heldAt, next_attempt_at: next}: Waiting, now: number): RowStatus {
 	if (claimedBy !== null) {
 		return 'in_flight';
 	}
 	return heldAt === null ? (next <= storeTime(now) ? 'ready' : 'deferred') : 'held';
 }
 
-function due(row: QueuedRecipient, stopped: ReadonlySet<string>, now: number): string {
+function due(row: Waiting, stopped: ReadonlySet<string>, now: number): string {
 	switch (status(row, now)) {
 		case 'in_flight':
 			return 'trying';

@@ -2,7 +2,7 @@ import {type Html, html} from '../../hosted/html.ts';
 import {storeTime} from '../../kit/time.ts';
 import {simulatorDomain} from '../../mail/simulator.ts';
 import {readWarmUps} from '../../store/queue/sites.ts';
-import {type Refusal, readRefusals, readTriedRecipients, type TriedRecipient} from '../../store/reputation.ts';
+import {type LastTry, type Refusal, readLastTries, readRefusals} from '../../store/reputation.ts';
 import {countsSimulated, hoursOf, type Period, periodOf, periods, simulatedLine} from '../figures.ts';
 import {badge, type Column, chips, count, name, nothing, section, share, table} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -22,7 +22,7 @@ export function deliverabilityPages({reader, settings}: DashboardParts): readonl
 		const simulated = countsSimulated(query);
 		const newest = {workspaceId: workspace.id, since: now - hoursOf(period) * 3_600_000, simulated};
 		const [tried, refusals, sent] = await Promise.all([
-			readTriedRecipients(reader, {...newest, limit: sampled.messages}),
+			readLastTries(reader, {...newest, limit: sampled.messages}),
 			readRefusals(reader, {...newest, limit: sampled.refusals}),
 			readWarmUps(reader, storeTime(now).slice(0, 10)),
 		]);
@@ -43,7 +43,7 @@ export function deliverabilityPages({reader, settings}: DashboardParts): readonl
 const noMail = ({label}: Period): Html =>
 	html`<div class="empty"><p>No mail in ${label}.</p><p>This page shows what the hosts of recipients accept, defer and refuse, and why.</p></div>`;
 
-function summary(recipients: readonly TriedRecipient[], {label}: Period): Html {
+function summary(recipients: readonly LastTry[], {label}: Period): Html {
 	const all = sumOf(recipients);
 	const tile = (title: string, figure: string, note: string): Html =>
 		html`<div class="card figure"><span class="soft">${title}</span><strong>${figure}</strong><small>${note}</small></div>`;

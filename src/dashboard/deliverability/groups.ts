@@ -1,7 +1,7 @@
 import {wordingOf} from '../../bounce/reply-text.ts';
 import type {BounceCategory} from '../../mail/outcome.ts';
 import {providerOf} from '../../reputation/alarm.ts';
-import type {Refusal, TriedRecipient} from '../../store/reputation.ts';
+import type {LastTry, Refusal} from '../../store/reputation.ts';
 
 /** What became of the copies for one provider or destination. */
 export type Group = {
@@ -21,7 +21,7 @@ export type Group = {
 };
 
 /** The largest first, of equal ones those that refuse most. */
-export function groupRecipients(recipients: readonly TriedRecipient[], by: 'provider' | 'destination'): Group[] {
+export function groupRecipients(recipients: readonly LastTry[], by: 'provider' | 'destination'): Group[] {
 	const groups = new Map<string | null, Group>();
 	for (const recipient of recipients) {
 		const name = by === 'destination' ? recipient.destination : recipient.host && providerOf(recipient.host);
@@ -33,7 +33,7 @@ export function groupRecipients(recipients: readonly TriedRecipient[], by: 'prov
 }
 
 /** All of them together. */
-export function sumOf(recipients: readonly TriedRecipient[]): Group {
+export function sumOf(recipients: readonly LastTry[]): Group {
 	const all = emptyGroup(null);
 	for (const recipient of recipients) {
 		add(all, recipient);
@@ -46,7 +46,7 @@ const emptyGroup = (name: string | null): Group => ({
 	...{recipients: 0, delivered: 0, bounced: 0, waiting: 0, deferred: 0, tls: 0, verified: 0, spoken: 0},
 });
 
-function add(group: Group, {state, attempts, waits, host, tls}: TriedRecipient): void {
+function add(group: Group, {state, attempts, waits, host, tls}: LastTry): void {
 	group.recipients++;
 	// A smarthost's word is the last that is heard of what it took.
 	group.delivered += state === 'delivered' || state === 'complained' || (state === 'sent' && !waits) ? 1 : 0;

@@ -333,31 +333,30 @@ async function readNextDue(
 	return row?.due ?? null;
 }
 
-/** A recipient in the queue; times in milliseconds. */
-export type AgedRecipient = {
-	readonly id: string;
-	readonly acceptedAt: number;
-	readonly destination: string;
-	/** Null: its workspace has no lifetime of its own. */
-	readonly queue_lifetime_s: number | null;
-	/** Neither an operator nor a pause holds it. */
-	readonly goes: boolean;
-};
-
 /** The shortest lifetime that a workspace has of its own, milliseconds; null: none has. */
 export async function readShortestLifetime(reader: Knex): Promise<number | null> {
 	const [row]: Array<{shortest: number | null}> = await reader('workspaces').min({shortest: 'queue_lifetime_s'});
 	return row?.shortest == null ? null : row.shortest * 1000;
 }
 
-/** The oldest recipients in the queue behind the one with this id, of those accepted before that moment (milliseconds). */
+/** The oldest recipients in the queue (times in milliseconds) behind the one with this id, of those accepted before that moment (milliseconds). */
 export async function readAged(
 	reader: Knex,
 	{after, before, limit}: {readonly after: string; readonly before: number; readonly limit: number},
-): Promise<AgedRecipient[]> {
-	type Row = Pick<AgedRecipient, 'id' | 'destination' | 'queue_lifetime_s'> &
-		Record<'held_at' | 'paused_at', string | null>;
-	const rows: Row[] = await rowsOf(
+): Promise<
+	Array<{
+		readonly id: string;
+		readonly acceptedAt: number;
+		readonly destination: string;
+		/** Null: its workspace has no lifetime of its own. */
+		readonly queue_lifetime_s: number | null;
+		/** Neither an operator nor a pause holds it. */
+		readonly goes: boolean;
+	}>
+> {
+	const rows: Array<
+		{id: string; destination: string; queue_lifetime_s: number | null} & Record<'held_at' | 'paused_at', string | null>
+	> = await rowsOf(
 		reader,
 		`select q.recipient_id as id, q.destination, q.held_at, w.paused_at, w.queue_lifetime_s
 		from (select recipient_id, workspace_id, destination, held_at from queue

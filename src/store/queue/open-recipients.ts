@@ -1,10 +1,9 @@
 import type {Knex} from 'knex';
-import type {Role} from '../../mail/message.ts';
-import {type RecipientState, statesBefore} from '../../mail/message.ts';
+import {type Recipient, type RecipientState, statesBefore} from '../../mail/message.ts';
 import {type QueueKey, queueKeyText} from '../../mail/route.ts';
 import {type WaitReason, waitParameters} from '../../mail/wait-reason.ts';
 import {rowSource, rowsOf} from '../engine/dialect.ts';
-import {among, insertRows} from '../engine/rows.ts';
+import {among, columnsOf, insertRows} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {listState} from '../message-terms.ts';
 import {unanswered} from '../postgres/postgres-client.ts';
@@ -16,18 +15,10 @@ import {endCutOff, storeQueued, takeClaims} from '../timeline.ts';
  * is locked: to be sure of no claim, lock that row and look again. A claim found then is locked without waiting (`lockLate`).
  */
 
-/** A recipient that waits; its time in the store's form. */
-type OpenRecipient = QueueKey & {
-	readonly recipientId: string;
-	readonly nextAttemptAt: string;
-	/** Tries that have ended. */
-	readonly attempts: number;
-};
-
 /** Puts new recipients into the queue. */
 export async function enqueue(
 	trx: Knex.Transaction,
-	recipients: ReadonlyArray<Omit<OpenRecipient, 'attempts'>>,
+	recipients: ReadonlyArray<QueueKey & {readonly recipientId: string; readonly nextAttemptAt: string}>,
 ): Promise<void> {
 	await insertRows(
 		trx,
@@ -40,7 +31,7 @@ export async function enqueue(
 /** Moves recipients that are in the queue to the times of their next tries. */
 export async function postpone(
 	trx: Knex.Transaction,
-	recipients: ReadonlyArray<Pick<OpenRecipient, 'recipientId' | 'nextAttemptAt' | 'attempts'>>,
+	recipients: ReadonlyArray<{readonly recipientId: string; readonly nextAttemptAt: string; readonly attempts: number}>,
 ): Promise<void> {
 	if (recipients.length === 0) {
 		return;
@@ -235,30 +226,12 @@ export type Step = {
 	readonly silentSince: string | null;
 };
 
-export type ChangedRecipient = {
-	readonly id: string;
-	readonly workspace_id: string;
-	readonly message_id: string;
-	readonly address: string;
-	readonly role: Role;
-	readonly destination: string;
-	readonly attempts: number;
-	readonly last_reply: string | null;
-};
-
-const changedColumns = [
-	'id',
-	'workspace_id',
-	'message_id',
-	'address',
-	'role',
-	'destination',
-	'attempts',
-	'last_reply',
-] as const satisfies ReadonlyArray<keyof ChangedRecipient>;
+const rowColumns = columnsOf(
+	'id workspaceId messageId address addressKey role destination state stateAt attempts sentAt lastReply',
+).names;
 
 /** Held recipients stay in the queue and are never claimed. */
-export async function holdRecipients(trx: Knex.Transaction, step: Step): Promise<ChangedRecipient[]> {
+export async function holdRecipients(trx: Knex.Transaction, step: Step): Promise<Recipient[]> {
 	const untried = await lockUntried(trx, step);
 	const held: string[] = await idsOf(
 		trx('queue').whereIn('recipient_id', untried).whereNull('held_at').update({held_at: step.now}),
@@ -285,16 +258,13 @@ export async function holdAll(
 }
 
 /** They are tried when they would have been. */
-export async function releaseHeld(trx: Knex.Transaction, {ids}: Pick<Step, 'ids'>): Promise<ChangedRecipient[]> {
+export async function releaseHeld(trx: Knex.Transaction, {ids}: Pick<Step, 'ids'>): Promise<Recipient[]> {
 	const released = await idsOf(waiting(trx, ids).whereNotNull('held_at').update({held_at: null}));
 	return await readChanged(trx, released);
 }
 
 /** Makes them due now, however long they would have waited; what is held stays so. */
-export async function makeDue(
-	trx: Knex.Transaction,
-	{ids, now}: Pick<Step, 'ids' | 'now'>,
-): Promise<ChangedRecipient[]> {
+export async function makeDue(trx: Knex.Transaction, {ids, now}: Pick<Step, 'ids' | 'now'>): Promise<Recipient[]> {
 	const due = await idsOf(
 		waiting(trx, ids)
 			.whereNotExists(claimOf(trx))
@@ -306,18 +276,14 @@ export async function makeDue(
 }
 
 /** Takes recipients out of the queue, held or not. */
-export async function endWaiting(
-	trx: Knex.Transaction,
-	step: Step,
-	state: RecipientState,
-): Promise<ChangedRecipient[]> {
+export async function endWaiting(trx: Knex.Transaction, step: Step, state: RecipientState): Promise<Recipient[]> {
 	const untried = await lockUntried(trx, step);
 	await endCutOff(trx, trx('claims').whereIn('recipient_id', untried), step.now);
-	const ended: ChangedRecipient[] = await trx('recipients')
+	const ended: Recipient[] = await trx('recipients')
 		.whereIn('id', untried)
 		.whereIn('state', statesBefore(state))
 		.update({state, state_at: step.now})
-		.returning([...changedColumns]);
+		.returning([...rowColumns]);
 	await listState(trx, ended, state);
 	await dequeue(
 		trx,
@@ -360,10 +326,10 @@ async function idsOf(update: Knex.QueryBuilder): Promise<string[]> {
 	return rows.map(({recipient_id: id}) => id);
 }
 
-async function readChanged(trx: Knex.Transaction, ids: readonly string[]): Promise<ChangedRecipient[]> {
+async function readChanged(trx: Knex.Transaction, ids: readonly string[]): Promise<Recipient[]> {
 	return await trx('recipients')
 		.whereIn('id', ids)
-		.select([...changedColumns]);
+		.select([...rowColumns]);
 }
 
 /** A destination that an operator lets nothing be sent to. */

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../../kit/time.ts';
 import {idFloor, idTime} from '../../mail/ids.ts';
-import type {Mode, RecipientState, Role} from '../../mail/message.ts';
+import type {Mode, Recipient} from '../../mail/message.ts';
 import type {BounceCategory} from '../../mail/outcome.ts';
 import {type FormerWaitReason, readWaitReason, type WaitCode, type WaitReason} from '../../mail/wait-reason.ts';
 import {nearIds} from '../engine/rows.ts';
@@ -45,22 +45,6 @@ function queuePart(
 	return query;
 }
 
-/** One recipient that waits. */
-export type QueuedRecipient = {
-	readonly id: string;
-	readonly workspace_id: string;
-	readonly message_id: string;
-	readonly address: string;
-	readonly destination: string;
-	readonly state: RecipientState;
-	readonly attempts: number;
-	readonly next_attempt_at: string;
-	readonly claimed_by: string | null;
-	readonly held_at: string | null;
-	readonly last_reply: string | null;
-	readonly accepted_at: string;
-};
-
 export type QueueListing = QueueFilter & {
 	/** Only what an operator holds. */
 	readonly held?: boolean | undefined;
@@ -70,9 +54,29 @@ export type QueueListing = QueueFilter & {
 };
 
 /** Recipients in the queue, those due first at the top. */
-export async function listQueue(reader: Knex, listing: QueueListing): Promise<QueuedRecipient[]> {
+export async function listQueue(
+	reader: Knex,
+	listing: QueueListing,
+): Promise<
+	Array<
+		Pick<
+			RecipientFacts,
+			| 'id'
+			| 'workspace_id'
+			| 'message_id'
+			| 'address'
+			| 'destination'
+			| 'state'
+			| 'attempts'
+			| 'claimed_by'
+			| 'held_at'
+			| 'last_reply'
+			| 'accepted_at'
+		> & {readonly next_attempt_at: string}
+	>
+> {
 	const {held, destinations, limit, ...filter} = listing;
-	const rows: Array<Omit<QueuedRecipient, 'accepted_at'>> = [];
+	const rows: Array<Omit<Awaited<ReturnType<typeof listQueue>>[number], 'accepted_at'>> = [];
 	for (const part of held ? (['held'] as const) : queueParts) {
 		const first = queuePart(reader, part, filter).orderBy(['q.next_attempt_at', 'q.recipient_id']).limit(limit);
 		if (destinations !== undefined) {
@@ -103,18 +107,15 @@ export async function findWaiting(reader: Knex, filter: QueueFilter): Promise<st
 	return parts.flat().sort();
 }
 
-/** A recipient that an id names, its own or its message's, in the queue or not. */
-type NamedRecipient = {readonly id: string; readonly message_id: string; readonly waits: boolean};
-
 const idsAtOnce = 500;
 
-/** The recipients that these ids (`rcp_…`, `msg_…`) name; of one workspace, or of all. */
+/** The recipients that these ids (`rcp_…`, `msg_…`) name, in the queue or not; of one workspace, or of all. */
 export async function findNamed(
 	reader: Knex,
 	ids: readonly string[],
 	workspaceId: string | undefined,
-): Promise<NamedRecipient[]> {
-	const found: NamedRecipient[] = [];
+): Promise<Array<Pick<Recipient, 'id' | 'message_id'> & {readonly waits: boolean}>> {
+	const found: Awaited<ReturnType<typeof findNamed>> = [];
 	for (let from = 0; from < ids.length; from += idsAtOnce) {
 		const some = ids.slice(from, from + idsAtOnce);
 		for (const column of ['r.id', 'r.message_id']) {
@@ -292,23 +293,13 @@ export async function readQueueSize(reader: Knex, now: string): Promise<QueueSiz
 type Count = {readonly n: number | string};
 
 /** All that decides when a recipient is tried; null where there is nothing such. */
-export type RecipientFacts = {
-	readonly id: string;
-	readonly workspace_id: string;
-	readonly message_id: string;
-	readonly address: string;
-	readonly role: Role;
-	readonly destination: string;
-	readonly state: RecipientState;
-	readonly state_at: string;
-	readonly attempts: number;
+export type RecipientFacts = Omit<Recipient, 'address_key' | 'sent_at'> & {
 	readonly next_attempt_at: string | null;
 	readonly claimed_by: string | null;
 	/** Then the claim of an unknown daemon ends. */
 	readonly claimed_until: string | null;
 	readonly held_at: string | null;
 	readonly last_category: BounceCategory | null;
-	readonly last_reply: string | null;
 	readonly accepted_at: string;
 	readonly mode: Mode;
 	readonly workspace_name: string;
