@@ -10,7 +10,7 @@ import {keyPages} from './keys.ts';
 import {livePages} from './live.ts';
 import {logInPages, singleSignOnPages} from './log-in.ts';
 import {messagePages} from './messages/list.ts';
-import {oneMessagePages} from './messages/pages.ts';
+import {oneMessagePages} from './messages/message.ts';
 import {overviewPages} from './overview.ts';
 import type {DashboardParts} from './parts.ts';
 import {queuePages} from './queue.ts';

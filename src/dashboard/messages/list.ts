@@ -1,8 +1,10 @@
 import type {Knex} from 'knex';
+import {readAddress} from '../../api/schemas/formats.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
+import {isId, isTemplateId} from '../../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../../mail/message.ts';
-import {mostAsked} from '../../mail/terms.ts';
-import {type ListedMessage, readLines, scanMessages} from '../../store/message-scan.ts';
+import {type Asked, metadataTerm, mostAsked, searchTerms, tagTerm, valueTerm} from '../../mail/terms.ts';
+import {type ListedMessage, type MessageFilter, readLines, scanMessages} from '../../store/message-scan.ts';
 import {pageTemplates} from '../../store/templates.ts';
 import {pager, searchForm} from '../lists.ts';
 import {live} from '../live.ts';
@@ -10,6 +12,7 @@ import {mailFrame} from '../mail-frame.ts';
 import {
 	badge,
 	type Choice,
+	chipRow,
 	chips,
 	hrefOf,
 	name,
@@ -22,9 +25,8 @@ import {
 	time,
 } from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
-import type {Answer, Route, Visit} from '../route.ts';
+import {type Answer, page, type Route, type Visit} from '../route.ts';
 import {createShared} from '../shared.ts';
-import {filterOf, searchHint} from './search.ts';
 
 const perPage = 50;
 /** With no more than these there is room for a mail below them. */
@@ -68,7 +70,7 @@ export function messagePages({reader, readMessageId, settings, tools: {clock}}: 
 		return {kind: 'page', place: 'messages', title: 'Messages', content};
 	}
 
-	return [{method: 'GET', path: '/messages', role: 'viewer', answer: list}];
+	return [page('/messages', list)];
 }
 
 /** How a list of messages looks, wherever there is one. */
@@ -148,7 +150,7 @@ function messageSearch(query: URLSearchParams, templates: readonly Choice[]): Ht
 	});
 }
 
-/** What the search asks for besides words, each to be taken out again. */
+/** The parts of the search that are no words, each with a link that searches without it. */
 function searchedChips(query: URLSearchParams): Html | null {
 	const parts = (query.get('q') ?? '').split(/\s+/).filter(part => part !== '');
 	const isChip = (part: string) => /^[^<].*[:=]/.test(part);
@@ -164,7 +166,7 @@ function searchedChips(query: URLSearchParams): Html | null {
 			html`<a class="chip" aria-current="true" href="${href}" title="Search without it">${name(part)} <span aria-hidden="true">×</span></a>`,
 		];
 	});
-	return links.length === 0 ? null : html`<nav class="chips" aria-label="Searched">${links}</nav>`;
+	return links.length === 0 ? null : chipRow('Searched', links);
 }
 
 const statusChips = (query: URLSearchParams): Html =>
@@ -193,4 +195,72 @@ function emptyList(isFiltered: boolean, isCaptured: boolean): Html {
 	return html`<p>No messages yet.</p><p>Send the first one with <code>mailctl send</code> or <code>POST /v1/messages</code>.${
 		isCaptured ? ' In capture mode it appears here and never leaves this machine.' : nothing
 	}</p>`;
+}
+
+type Filter = Omit<MessageFilter, 'workspaceId'>;
+
+/** What the search field takes, for people. */
+const searchHint =
+	'an address, words of the subject, order_id=1042 or 1042 alone, tag:receipt, from:a@b.example, an id or Message-ID';
+
+/** The filter that a page's query asks for; null: nothing can match, or it asks for too much. */
+function filterOf(
+	query: URLSearchParams,
+	now: number,
+	readMessageId: (messageId: string) => string | null,
+): Filter | null {
+	const asked = searched(query.get('q')?.trim() ?? '', readMessageId);
+	const status = query.get('status') ?? '';
+	const template = query.get('template') ?? '';
+	const hours = Number(query.get('hours') ?? '');
+	if (asked === null || (template !== '' && !isTemplateId(template))) {
+		return null;
+	}
+	return {
+		...asked,
+		...(isState(status) && {status}),
+		...(template !== '' && {templateId: template}),
+		...(hours > 0 && {since: now - hours * 3_600_000}),
+	};
+}
+
+const isState = (text: string): text is RecipientState => (recipientStates as readonly string[]).includes(text);
+
+/** What each word of the search is follows from its form. */
+function searched(text: string, readMessageId: (messageId: string) => string | null): Filter | null {
+	if (text === '') {
+		return {};
+	}
+	const terms: Asked[] = [];
+	const words: string[] = [];
+	let filter: Filter = {};
+	for (const part of text.split(/\s+/)) {
+		const [, key = '', value = ''] = /^([^\s:=<>"]+)[:=](.+)$/u.exec(part) ?? [];
+		if (isId('msg', part)) {
+			filter = {...filter, id: part};
+		} else if (/^<.+>$/.test(part)) {
+			const id = readMessageId(part);
+			if (id === null) {
+				return null;
+			}
+			filter = {...filter, id};
+		} else if (key === 'tag') {
+			terms.push(tagTerm(value));
+		} else if (key === 'from' || key === 'to' || readAddress(part) !== null) {
+			const address = readAddress(key === 'from' || key === 'to' ? value : part);
+			if (address === null) {
+				return null;
+			}
+			filter = {...filter, [key === 'from' ? 'fromKey' : 'toKey']: address.key};
+		} else if (part.includes('=') && key !== '') {
+			terms.push([metadataTerm(key, value), valueTerm(part)]);
+		} else {
+			words.push(part);
+		}
+	}
+	if (terms.length > mostAsked) {
+		return null;
+	}
+	const all = [...terms, ...(words.length === 0 ? [] : searchTerms(words.join(' ')))];
+	return all.length === 0 ? filter : {...filter, terms: all};
 }

@@ -1,12 +1,55 @@
+import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
 import {createTurns} from '../../api/turns.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import {writeExact} from '../../kit/exact-json.ts';
 import {bufferOf} from '../../kit/text.ts';
+import {isId} from '../../mail/ids.ts';
+import {erasedAddress} from '../../mail/message.ts';
+import {notFound} from '../../ops/operation.ts';
+import {findMessage, findMessageStatus, type StoredMessage} from '../../store/messages.ts';
+import {readRecipients, type StoredRecipient} from '../../store/recipients.ts';
 import {type Looks, lookAt} from '../look.ts';
+import {longestLink, mailFrame} from '../mail-frame.ts';
+import {chips, code, copyButton, count, emptyNote, hrefOf, name, nothing, section, table} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
-import type {SeenMail} from '../seen-mail.ts';
-import type {Opened} from './one.ts';
+import type {Visit} from '../route.ts';
+import type {SeenHtml, SeenMail} from '../seen-mail.ts';
 
-/** The bytes of a copy's mail. */
+// The mail of a message: read from what was captured, or made again, and shown.
+
+/** A message that is looked at, and the recipient whose mail is shown. */
+export type Opened = {
+	readonly workspaceId: string;
+	readonly message: StoredMessage;
+	readonly recipients: readonly StoredRecipient[];
+	/** That of `to` unless the query names another. */
+	readonly recipient: StoredRecipient;
+	/** Nothing is left of what it said. */
+	readonly isErased: boolean;
+};
+
+/** Throws that the workspace has no such message. */
+export const noMessage = (): never =>
+	notFound('message', '', {
+		page: 'This workspace has no such message, or it was removed when its time to be kept was over.',
+	});
+
+/** The one that a path names. */
+export async function openMessage(reader: Knex, {params: {id = ''}, query, form, workspace}: Visit): Promise<Opened> {
+	const message = isId('msg', id) ? await findMessage(reader, workspace.id, id) : undefined;
+	const status = message && (await findMessageStatus(reader, workspace.id, id));
+	if (!(message && status)) {
+		return noMessage();
+	}
+	const recipients = await readRecipients(reader, workspace.id, id);
+	const wanted = query.get('copy') ?? form.get('copy');
+	const recipient = recipients.find(one => one.id === wanted) ?? recipients[0] ?? noMessage();
+	const isErased = status.erasedAt !== null || message.to === erasedAddress;
+	return {workspaceId: workspace.id, message, recipients, recipient, isErased};
+}
+
+/** The bytes of a recipient's mail. */
 export type RawMail = {
 	readonly raw: Buffer;
 	/** It is the one that was sent; else it was made again. */
@@ -14,34 +57,43 @@ export type RawMail = {
 };
 
 /** The same, taken apart to be looked at. */
-export type ShownMail = SeenMail & Pick<RawMail, 'isCaptured'>;
+type ShownMail = SeenMail & Pick<RawMail, 'isCaptured'>;
 
 /** Why there is nothing to show, a sentence. */
 export type Missing = {readonly missing: string};
 
 /** The page of a mail, its frame and its tabs ask for the same one. */
-const kept = {max: 8, ttl: 60_000, ttlAutopurge: true};
+const cached = {max: 8, ttl: 60_000, ttlAutopurge: true};
 /** Octets of what was seen in them. */
 const mostSeen = 64 * 1024 * 1024;
 const sizeOf = ({html, text}: SeenMail) => 1024 * 1024 + (html?.framed.length ?? 0) + (text?.length ?? 0);
 
-/** Reads mails of copies. Templates are foreign code: each that is made again has a thread of its own, one at a time. */
-export function createMailReader({mails}: Pick<DashboardParts, 'mails'>) {
-	const turns = createTurns();
-	const remade = new LRUCache<string, Buffer>(kept);
-	const seen = new LRUCache<string, SeenMail>({...kept, maxSize: mostSeen, sizeCalculation: sizeOf});
+/** Reads mails. Templates are foreign code: each mail that is made again has a thread of its own, one at a time. */
+export class MailReader {
+	readonly #mails: DashboardParts['mails'];
+	readonly #turns = createTurns();
+	readonly #remade = new LRUCache<string, Buffer>(cached);
+	readonly #seen = new LRUCache<string, SeenMail>({...cached, maxSize: mostSeen, sizeCalculation: sizeOf});
 
-	async function rawOf(workspaceId: string, {message, recipient}: Wanted): Promise<RawMail | Missing> {
-		const captured = await mails.captured(recipient.id);
+	constructor({mails}: Pick<DashboardParts, 'mails'>) {
+		this.#mails = mails;
+	}
+
+	async raw(opened: Opened): Promise<RawMail | Missing> {
+		const {workspaceId, recipient, isErased} = opened;
+		if (isErased) {
+			return {missing: 'The recipient was erased, and what the message said with them.'};
+		}
+		const captured = await this.#mails.captured(recipient.id);
 		if (captured !== null) {
 			return {raw: bufferOf(captured), isCaptured: true};
 		}
-		const key = keyOf({message, recipient});
-		const known = remade.get(key);
+		const key = keyOf(opened);
+		const known = this.#remade.get(key);
 		if (known) {
 			return {raw: known, isCaptured: false};
 		}
-		const made = await turns(workspaceId, () => mails.remade(workspaceId, recipient.id));
+		const made = await this.#turns(workspaceId, () => this.#mails.remade(workspaceId, recipient.id));
 		if (made === 'no_sender') {
 			return {missing: 'The mail cannot be made again: its sender was removed.'};
 		}
@@ -49,48 +101,191 @@ export function createMailReader({mails}: Pick<DashboardParts, 'mails'>) {
 			return {missing: `The mail cannot be made: ${made.message.replace(/\.$/, '')}.`};
 		}
 		const raw = bufferOf(made.mail);
-		remade.set(key, raw);
+		this.#remade.set(key, raw);
 		return {raw, isCaptured: false};
 	}
 
-	return {
-		raw: rawOf,
-		async shown(workspaceId: string, wanted: Wanted): Promise<ShownMail | Missing> {
-			const mail = await rawOf(workspaceId, wanted);
-			if ('missing' in mail) {
-				return mail;
-			}
-			const {raw, isCaptured} = mail;
-			const key = `${isCaptured} ${keyOf(wanted)}`;
-			const known = seen.get(key);
-			if (known) {
-				return {...known, isCaptured};
-			}
-			const looked = await lookAt(workspaceId, 'mail', {raw});
-			if (!looked.ok) {
-				return {missing: `The mail cannot be shown: ${looked.fault}. Its source can.`};
-			}
-			seen.set(key, looked.seen);
-			return {...looked.seen, isCaptured};
-		},
-		/** A file that it holds. */
-		async file(
-			workspaceId: string,
-			wanted: Wanted,
-			index: number,
-		): Promise<NonNullable<Looks['file']['seen']> | Missing> {
-			const mail = await rawOf(workspaceId, wanted);
-			if ('missing' in mail) {
-				return mail;
-			}
-			const looked = await lookAt(workspaceId, 'file', {raw: mail.raw, index});
-			return (looked.ok && looked.seen) || {missing: 'The mail has no such file.'};
-		},
-	};
+	async shown(opened: Opened): Promise<ShownMail | Missing> {
+		const mail = await this.raw(opened);
+		if ('missing' in mail) {
+			return mail;
+		}
+		const {raw, isCaptured} = mail;
+		const key = `${isCaptured} ${keyOf(opened)}`;
+		const known = this.#seen.get(key);
+		if (known) {
+			return {...known, isCaptured};
+		}
+		const looked = await lookAt(opened.workspaceId, 'mail', {raw});
+		if (!looked.ok) {
+			return {missing: `The mail cannot be shown: ${looked.fault}. Its source can.`};
+		}
+		this.#seen.set(key, looked.seen);
+		return {...looked.seen, isCaptured};
+	}
+
+	/** A file that it holds. */
+	async file(opened: Opened, index: number): Promise<NonNullable<Looks['file']['seen']> | Missing> {
+		const mail = await this.raw(opened);
+		if ('missing' in mail) {
+			return mail;
+		}
+		const looked = await lookAt(opened.workspaceId, 'file', {raw: mail.raw, index});
+		return (looked.ok && looked.seen) || {missing: 'The mail has no such file.'};
+	}
 }
 
-type Wanted = Pick<Opened, 'message' | 'recipient'>;
-
-/** Who is erased from the addresses is not to be seen in what was made before. */
-const keyOf = ({message, recipient}: Wanted) =>
+/** Addresses are part of it: a mail that was kept before an erasure is not shown after it. */
+const keyOf = ({message, recipient}: Opened) =>
 	JSON.stringify([recipient.id, recipient.address, message.to, message.cc, message.replyTo]);
+
+/** What the tabs of a mail are made from. */
+type Looked = {
+	readonly message: StoredMessage;
+	readonly mail: ShownMail;
+	readonly query: URLSearchParams;
+};
+
+/** The mail in a frame, its attachments and where its links lead. */
+export function previewContent({message, mail, query}: Looked): Html {
+	if (mail.html === null) {
+		return html`${remade(mail)}<p class="soft">This mail has no html part.</p>${textContent({mail})}`;
+	}
+	const path = `/messages/${message.id}/preview`;
+	const look = query.get('look') ?? '';
+	const isDark = query.get('scheme') === 'dark';
+	const isPhone = look === 'phone';
+	const frame = hrefOf(`/messages/${message.id}/frame`, kept(query, ['copy', 'images']));
+	return html`${remade(mail)}<div class="looks">${chips('Width', query, 'look', looks, path)}${chips('Colours', query, 'scheme', schemes, path)}</div>${imagesNote(mail.html, query, path)}
+${mailFrame({path: frame, title: 'The mail', phone: isPhone, dark: isDark})}
+${filesOf(message, mail, query)}${linkList(mail.html)}`;
+}
+
+const looks = [
+	{value: '', label: 'Desktop'},
+	{value: 'phone', label: 'Phone'},
+];
+const schemes = [
+	{value: '', label: 'Light'},
+	{value: 'dark', label: 'Dark'},
+];
+
+function kept(query: URLSearchParams, keys: readonly string[]): URLSearchParams {
+	return new URLSearchParams([...query].filter(([key]) => keys.includes(key)));
+}
+
+function imagesNote({hasRemoteImages}: SeenHtml, query: URLSearchParams, path: string): Html {
+	if (!hasRemoteImages) {
+		return nothing;
+	}
+	const shown = query.get('images') === '1';
+	const href = hrefOf(path, query, {images: shown ? null : '1'});
+	return shown
+		? html`<p class="soft">Images of other hosts are shown: those hosts see that you look. <a href="${href}">Hide them</a></p>`
+		: html`<p class="soft">Images of other hosts are not loaded. <a href="${href}">Show remote images</a></p>`;
+}
+
+function remade({isCaptured, fault}: Pick<ShownMail, 'isCaptured' | 'fault'>): Html {
+	const again = isCaptured
+		? null
+		: html`<p class="soft">Made again from the template and the variables of this message. Its signatures and the tokens of its links differ from the mail that was sent.</p>`;
+	return html`${again}${fault === null ? null : html`<p class="notice warn">Not all of this mail is shown: ${fault}.</p>`}`;
+}
+
+function filesOf({id}: StoredMessage, {files}: ShownMail, query: URLSearchParams): Html {
+	if (files.length === 0) {
+		return nothing;
+	}
+	const recipient = kept(query, ['copy']);
+	return section(
+		'Attachments',
+		table({
+			label: 'Attachments',
+			rows: files.map((file, index) => ({...file, index})),
+			empty: nothing,
+			columns: [
+				{
+					title: 'Name',
+					cell: row =>
+						html`<a href="${hrefOf(`/messages/${id}/attachments/${row.index}`, recipient)}" download>${name(row.name)}</a>`,
+				},
+				{title: 'Type', cell: row => name(row.type), wide: true},
+				{title: 'Octets', cell: row => count(row.octets), right: true},
+			],
+		}),
+	);
+}
+
+function linkList({links, moreLinks}: SeenHtml): Html {
+	if (links.length === 0) {
+		return nothing;
+	}
+	const items = links.map(link =>
+		link.length <= longestLink && /^(?:https?|mailto|tel):/i.test(link)
+			? html`<li><a href="${link}" target="_blank" rel="noopener noreferrer">${name(link)}</a></li>`
+			: html`<li>${name(link)}</li>`,
+	);
+	const more = moreLinks > 0 ? html`<p class="soft">And ${count(moreLinks)} more.</p>` : null;
+	return section(
+		'Links',
+		html`<p class="soft">Links lead nowhere in the preview. These open in a new tab, as the recipient would open them.</p><ul class="links">${items}</ul>${more}`,
+	);
+}
+
+export function textContent({mail}: Pick<Looked, 'mail'>): Html {
+	return mail.text === null
+		? emptyNote(html`<p>This mail has no text part.</p>`)
+		: html`${remade(mail)}<pre>${lines(mail.text)}</pre>`;
+}
+
+// As RFCs and mail programs write them; names in mail have no case.
+const spellings: ReadonlyMap<string, string> = new Map([
+	['dkim-signature', 'DKIM-Signature'],
+	['message-id', 'Message-ID'],
+	['mime-version', 'MIME-Version'],
+	['content-id', 'Content-ID'],
+	['list-id', 'List-ID'],
+]);
+
+export function headersContent({mail}: Pick<Looked, 'mail'>): Html {
+	return html`${remade(mail)}${table({
+		label: 'Headers',
+		rows: mail.fields,
+		empty: html`<p>This mail has no header fields.</p>`,
+		columns: [
+			{title: 'Name', cell: field => spelled(field.name)},
+			{title: 'Value', cell: field => code(field.value)},
+		],
+	})}`;
+}
+
+const spelled = (field: string) =>
+	spellings.get(field) ?? field.replace(/(^|-)[a-z]/g, first => first.toUpperCase()).slice(0, 200);
+
+/** Octets of a source that may be shown; the file has all. */
+const longestSource = 1024 * 1024;
+
+export function sourceContent({message, mail, query}: Omit<Looked, 'mail'> & {readonly mail: RawMail}): Html {
+	const href = hrefOf(`/messages/${message.id}/raw`, kept(query, ['copy']));
+	const text = mail.raw.toString('utf8', 0, longestSource);
+	return html`${remade({...mail, fault: null})}<p><a class="button" href="${href}" download>Download the mail (.eml)</a> <span class="soft">${count(mail.raw.length)} octets</span></p><pre>${lines(text)}</pre>`;
+}
+
+/** What the caller gave the template. */
+export function variablesContent({data}: Pick<StoredMessage, 'data'>): Html {
+	const text = writeExact(data, 2);
+	return Object.keys(data).length === 0
+		? emptyNote(html`<p>This message was sent without variables.</p>`)
+		: html`<pre>${lines(text)}</pre><p>${copyButton(text, 'the variables')}</p>`;
+}
+
+const longestText = 256 * 1024;
+const mostLines = 5000;
+
+/** What strangers said, each line kept apart; of what is very long the beginning. */
+export function lines(text: string): Html {
+	const all = text.slice(0, longestText).split(/\r?\n/, mostLines);
+	const shown = all.map((line, index) => html`${index === 0 ? '' : '\n'}${name(line.replaceAll('\t', '    '))}`);
+	const isCut = text.length > longestText || all.length === mostLines;
+	return html`${shown}${isCut ? html`\n<em>Only the beginning is shown.</em>` : null}`;
+}

@@ -15,12 +15,12 @@ import {readDaemons} from '../daemons.ts';
 import {hrefOf, join, name, section, type Tone, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {stateBadge} from './list.ts';
-import type {Opened} from './one.ts';
+import {lines, type Opened} from './mail.ts';
 
 const mostEvents = 1000;
 const mostReports = 100;
 
-/** What happened to a message: why it waits, its timeline, every try of every copy, what came back. */
+/** What happened to a message: why it waits, its events, each recipient's attempts, what came back. */
 export async function timelineOf(
 	parts: Pick<DashboardParts, 'reader' | 'settings' | 'ownRetryOf'>,
 	{message, recipients}: Opened,
@@ -137,15 +137,4 @@ function cameBack(report: StoredReport, now: number): Html {
 function counted(count: EngagementCount, now: number): Html {
 	const link = count.kind === 'clicked' ? html`<br>${name(count.url)}` : null;
 	return html`<li>${engagementText(count)}, last ${time(count.lastAt, now)}${link}</li>`;
-}
-
-const longestText = 256 * 1024;
-const mostLines = 5000;
-
-/** What strangers said, each line kept apart; of what is very long the beginning. */
-export function lines(text: string): Html {
-	const all = text.slice(0, longestText).split(/\r?\n/, mostLines);
-	const shown = all.map((line, index) => html`${index === 0 ? '' : '\n'}${name(line.replaceAll('\t', '    '))}`);
-	const isCut = text.length > longestText || all.length === mostLines;
-	return html`${shown}${isCut ? html`\n<em>Only the beginning is shown.</em>` : null}`;
 }
