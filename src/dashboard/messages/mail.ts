@@ -18,7 +18,7 @@ import type {SeenHtml, SeenMail} from '../seen-mail.ts';
 
 // The mail of a message: read from what was captured, or made again, and shown.
 
-/** A message that is looked at, and the recipient whose mail is shown. */
+/** The message of a page, and the recipient whose mail is shown. */
 export type Opened = {
 	readonly workspaceId: string;
 	readonly message: StoredMessage;
@@ -50,7 +50,7 @@ export async function openMessage(reader: Knex, {params: {id = ''}, query, form,
 }
 
 /** The bytes of a recipient's mail. */
-export type RawMail = {
+type RawMail = {
 	readonly raw: Buffer;
 	/** It is the one that was sent; else it was made again. */
 	readonly isCaptured: boolean;

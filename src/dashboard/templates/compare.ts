@@ -6,7 +6,7 @@ import type {DashboardParts} from '../parts.ts';
 import {type Answer, page, type Route, type Visit} from '../route.ts';
 import {chosenTemplate, chosenVersion, localeName, noTemplate, type Saved, versionNumber} from './template.ts';
 
-/** Only the latest ones can be chosen; links lead to older ones. */
+/** Offered in the lists; links lead to older versions. */
 const mostChoices = 100;
 
 /** What differs between two versions of a template. */
@@ -176,7 +176,7 @@ function numberOf(line: string, numbers: Map<string, number>): number {
 }
 
 /** Lines that are the same and far from any change, as their number. */
-export type Folded = DiffLine | {readonly kind: 'folded'; readonly count: number};
+type Folded = DiffLine | {readonly kind: 'folded'; readonly count: number};
 
 const around = 3;
 

@@ -35,7 +35,7 @@ import {chosenTemplate, chosenVariant, findSaved, localeName, noTemplate, type S
 
 type Editor = {
 	readonly template: Template;
-	/** The version that the draft is made from; null: the template has none. */
+	/** The version that the draft is based on; null: the template has no version. */
 	readonly base: Saved | null;
 	readonly draft: Draft;
 	/** Null: nothing was checked yet. */

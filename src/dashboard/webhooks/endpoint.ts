@@ -28,7 +28,7 @@ export function endpointPages({reader, change, vault, webhooks}: DashboardParts)
 	const takeSeat = createSeats(mostTests);
 	const chosen = (visit: Visit) => chosenEndpoint(reader, visit);
 
-	/** `tested`: what came of a test. */
+	/** `tested`: the result of a test. */
 	async function show(visit: Visit, problem: string | null = null, tested: Html | null = null): Promise<Answer> {
 		const {may, now} = visit;
 		const endpoint = await chosen(visit);
