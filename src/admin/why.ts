@@ -33,8 +33,14 @@ type WhyInput = {
 	readonly ownRetryOf: (destination: string) => OwnRetry | Promise<OwnRetry>;
 };
 
+/** Why each of these recipients is not sent now. */
+export async function readReasons(reader: Knex, facts: readonly RecipientFacts[], input: WhyInput): Promise<Why[]> {
+	const context = await readWhyContext(reader, facts, input);
+	return facts.map(recipient => whyWaiting(recipient, context));
+}
+
 /** What decides, in addition to the recipients themselves, when they are tried. */
-export async function readWhyContext(
+async function readWhyContext(
 	reader: Knex,
 	facts: readonly RecipientFacts[],
 	{now, daemons, settings: {attemptDeadline, queueLifetime}, ownRetryOf}: WhyInput,

@@ -1,6 +1,7 @@
-import {type Daemons, daemonsOfNodes} from '../admin/why.ts';
+import {type Daemons, daemonsOfNodes, readReasons, type Why} from '../admin/why.ts';
 import {storeTime} from '../kit/time.ts';
 import {silentMs} from '../store/nodes.ts';
+import {readRecipientFacts} from '../store/queue/queue-summary.ts';
 import type {DashboardParts} from './parts.ts';
 
 /** Who delivers the mail of this store: with SQLite it is this process, on PostgreSQL every node that lives. */
@@ -11,4 +12,18 @@ export async function readDaemons(
 	return settings.databaseUrl === null
 		? {running: true, delivering: settings.roles.includes('deliver'), lives: () => true, silentSince: null}
 		: await daemonsOfNodes(reader, storeTime(now - silentMs));
+}
+
+/** Why each of these recipients is not sent now. */
+export async function reasonsOf(
+	parts: Pick<DashboardParts, 'reader' | 'settings' | 'ownRetryOf'>,
+	recipientIds: readonly string[],
+	now: number,
+): Promise<Why[]> {
+	if (recipientIds.length === 0) {
+		return [];
+	}
+	const {reader, settings, ownRetryOf} = parts;
+	const facts = await readRecipientFacts(reader, recipientIds);
+	return await readReasons(reader, facts, {now, settings, daemons: await readDaemons(parts, now), ownRetryOf});
 }

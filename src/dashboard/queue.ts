@@ -11,14 +11,14 @@ import {
 	resumeDestination,
 	suspendDestination,
 } from '../admin/queue.ts';
-import {readWhyContext, type Why, whyWaiting} from '../admin/why.ts';
+import type {Why} from '../admin/why.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {labelFault} from '../kit/text.ts';
 import {storeTime} from '../kit/time.ts';
 import {parseDomain} from '../mail/address.ts';
 import type {SiteReport} from '../queue/site.ts';
-import {findWaiting, listQueue, readRecipientFacts} from '../store/queue/queue-summary.ts';
-import {readDaemons} from './daemons.ts';
+import {findWaiting, listQueue} from '../store/queue/queue-summary.ts';
+import {readDaemons, reasonsOf} from './daemons.ts';
 import {searchForm} from './lists.ts';
 import {live} from './live.ts';
 import {act, badge, count, facts, hrefOf, input, name, nothing, opened, section, table, time} from './markup.ts';
@@ -210,24 +210,15 @@ const mostShown = 50;
 
 /** The mail that waits for one destination, why each waits, and what an operator can do about it. */
 function destinationPages(parts: DashboardParts): readonly Route[] {
-	const {reader, writer, webhooks, settings, ownRetryOf} = parts;
+	const {reader, writer, webhooks} = parts;
 
 	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {params, workspace, now, may, everywhere: seesAll} = visit;
 		const destination = params.destination ?? '';
 		const [status] = await readQueueStatus(reader, {now, workspaceId: workspace.id, idle: seesAll, destination});
 		const recipients = await listQueue(reader, {workspaceId: workspace.id, destination, limit: mostShown});
-		const read = await readRecipientFacts(
-			reader,
-			recipients.map(({id}) => id),
-		);
-		const context = await readWhyContext(reader, read, {
-			now,
-			daemons: await readDaemons(parts, now),
-			settings,
-			ownRetryOf,
-		});
-		const reasons = new Map(read.map(recipient => [recipient.id, whyWaiting(recipient, context)]));
+		const waitingIds = recipients.map(({id}) => id);
+		const reasons = new Map((await reasonsOf(parts, waitingIds, now)).map(why => [why.id, why]));
 		const known = status
 			? facts([
 					['State', statusBadge(status)],

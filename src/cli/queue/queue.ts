@@ -1,7 +1,7 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
 import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from '../../admin/queue.ts';
-import {readWhyContext, type Why, whyWaiting} from '../../admin/why.ts';
+import {readReasons, type Why} from '../../admin/why.ts';
 import {storeTime} from '../../kit/time.ts';
 import {queueKeyText} from '../../mail/route.ts';
 import {ownRetryOf} from '../../pace/choose-route.ts';
@@ -189,11 +189,10 @@ async function why(session: Session, options: WhyOptions, ids: readonly string[]
 	const settings = session.settings();
 	const {delivery} = settings;
 	const [destinations, resolver] = [destinationsNow(session), openResolver(session)];
-	const context = await readWhyContext(reader, facts, {
+	const answers = await readReasons(reader, facts, {
 		...{now, daemons, settings},
 		ownRetryOf: destination => ownRetryOf(destination, delivery, destinations, resolver),
 	});
-	const answers = facts.map(recipient => whyWaiting(recipient, context));
 	const left = all.length - answers.length;
 	session.show(answers, () => [
 		...answers.flatMap((answer, index) => [...(index > 0 ? [''] : []), ...described(session, answer, now)]),

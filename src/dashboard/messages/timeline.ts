@@ -1,8 +1,7 @@
 import {attemptText, engagementText, eventText, reportText, textOrNull} from '../../admin/timeline-text.ts';
-import {type Reason, readWhyContext, type Why, whyWaiting} from '../../admin/why.ts';
+import type {Reason, Why} from '../../admin/why.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import type {EventType} from '../../mail/message.ts';
-import {readRecipientFacts} from '../../store/queue/queue-summary.ts';
 import {
 	type EngagementCount,
 	readEngagement,
@@ -11,7 +10,7 @@ import {
 } from '../../store/recipients.ts';
 import {readReports, type StoredReport} from '../../store/reports.ts';
 import {readEvents, type StoredEvent} from '../../store/timeline.ts';
-import {readDaemons} from '../daemons.ts';
+import {reasonsOf} from '../daemons.ts';
 import {hrefOf, join, name, section, type Tone, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {stateBadge} from './list.ts';
@@ -31,7 +30,7 @@ export async function timelineOf(
 	const reports = await readReports(reader, message.id, mostReports);
 	const engagement = await readEngagement(reader, message.id);
 	const waiting = recipients.filter(recipient => recipient.next_attempt_at !== null).map(({id}) => id);
-	const reasons = await readReasons(parts, waiting, now);
+	const reasons = await reasonsOf(parts, waiting, now);
 	const several = recipients.length > 1;
 	return html`${waits(reasons, now)}<ol class="timeline">${events.map(event => entry(event, several, now))}</ol>
 ${recipients.map(recipient => {
@@ -39,25 +38,6 @@ ${recipients.map(recipient => {
 		rows.filter(({recipientId}) => recipientId === recipient.id);
 	return recipientSection(recipient, {reports: own(reports), engagement: own(engagement)}, now);
 })}`;
-}
-
-async function readReasons(
-	parts: Pick<DashboardParts, 'reader' | 'settings' | 'ownRetryOf'>,
-	recipientIds: readonly string[],
-	now: number,
-): Promise<Why[]> {
-	if (recipientIds.length === 0) {
-		return [];
-	}
-	const {reader, settings, ownRetryOf} = parts;
-	const recipients = await readRecipientFacts(reader, recipientIds);
-	const context = await readWhyContext(reader, recipients, {
-		now,
-		settings,
-		daemons: await readDaemons(parts, now),
-		ownRetryOf,
-	});
-	return recipients.map(recipient => whyWaiting(recipient, context));
 }
 
 function waits(reasons: readonly Why[], now: number): Html | null {
