@@ -28,8 +28,7 @@ ${section(
 		return {kind: 'page', place: null, title: user.email, content, ...more};
 	}
 
-	const failed = async (visit: Visit, problem: string, secret?: string) =>
-		await show(visit, {status: 422, problem}, secret);
+	const failed = async (visit: Visit, problem: string, secret?: string) => await show(visit, {problem}, secret);
 	const done = (notice: string) => go('/account', notice);
 	const userOf = async ({signedIn}: Visit) => (await findUser(reader, signedIn.user.id)) as User;
 	const post = (path: string, answer: Route['answer']): Route => ({method: 'POST', path, role: 'viewer', answer});

@@ -2,7 +2,7 @@ import {type Html, html} from '../hosted/html.ts';
 import {isId} from '../mail/ids.ts';
 import {type AuditEntry, listAudit} from '../store/audit.ts';
 import {readWorkspaceNames} from '../store/workspaces.ts';
-import {pager} from './lists.ts';
+import {pageOf, pager} from './lists.ts';
 import {chips, code, name, table, time} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import type {Answer, Route, Visit} from './route.ts';
@@ -27,8 +27,7 @@ export function auditPages({reader}: DashboardParts): readonly Route[] {
 			after: query.get('after'),
 			limit: perPage + 1,
 		});
-		const rows = found.slice(0, perPage);
-		const last = found.length > perPage ? rows.at(-1) : undefined;
+		const {rows, last} = pageOf(found, perPage);
 		const ids = rows.flatMap(({workspaceId}) => workspaceId ?? []);
 		const names = await readWorkspaceNames(reader, [...new Set(ids)]);
 		const acts = table({

@@ -2,34 +2,37 @@ import {changeContact} from '../admin/contacts.ts';
 import {canonicalLocale, createFormats, readAddress} from '../api/schemas/formats.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {isId} from '../mail/ids.ts';
+import {notFound} from '../ops/operation.ts';
 import {readLines, scanMessages} from '../store/message-scan.ts';
 import {findSuppression} from '../store/suppressions.ts';
 import {type Contact, findContact, listContacts} from '../store/topics.ts';
-import {pager, searchForm} from './lists.ts';
+import {pageOf, pager, searchForm} from './lists.ts';
 import {act, badge, facts, hrefOf, input, name, section, table, time} from './markup.ts';
 import {messageTable} from './messages/list.ts';
+import {checkTyped, pageForms, wrong} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
-import {type Answer, go, missing, type Route, type Visit} from './route.ts';
+import {type Answer, go, page, type Route, type Visit} from './route.ts';
 
 const path = '/contacts';
 const perPage = 50;
 const mostMessages = 10;
-const gone = 'There is no such contact.';
 
 /** The people that a workspace has mailed. */
 export function contactPages({reader, change, erase}: DashboardParts): readonly Route[] {
 	const formats = createFormats();
 
-	const found = async ({params: {id = ''}, workspace}: Visit): Promise<Contact | undefined> =>
-		isId('con', id) ? await findContact(reader, workspace.id, id) : undefined;
+	/** The one that a path names. */
+	async function chosen({params: {id = ''}, workspace}: Visit): Promise<Contact> {
+		const contact = isId('con', id) ? await findContact(reader, workspace.id, id) : undefined;
+		return contact ?? notFound('contact', id);
+	}
 
 	async function list({query, workspace, now}: Visit): Promise<Answer> {
 		const asked = query.get('q')?.trim() ?? '';
 		const address = asked === '' ? null : readAddress(asked);
 		const part = {addressKey: address?.key, after: query.get('after'), limit: perPage + 1};
 		const all = asked !== '' && address === null ? [] : await listContacts(reader, workspace.id, part);
-		const rows = all.slice(0, perPage);
-		const last = all.length > perPage ? rows.at(-1) : undefined;
+		const {rows, last} = pageOf(all, perPage);
 		const content = html`${searchForm({to: path, query, placeholder: 'user@example.com'})}${table({
 			label: 'Contacts',
 			link: row => `${path}/${row.id}`,
@@ -50,10 +53,7 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 	}
 
 	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
-		const contact = await found(visit);
-		if (!contact) {
-			return missing(gone);
-		}
+		const contact = await chosen(visit);
 		const {workspace, now, form} = visit;
 		const filter = {workspaceId: workspace.id, toKey: contact.addressKey};
 		const {ids} = await scanMessages(reader, filter, {after: null, limit: mostMessages});
@@ -86,7 +86,7 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 		}`;
 		return {
 			kind: 'page',
-			...(problem !== null && {status: 422, problem}),
+			problem,
 			place: 'contacts',
 			title: contact.address,
 			content,
@@ -94,17 +94,14 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 	}
 
 	async function update(visit: Visit): Promise<Answer> {
-		const contact = await found(visit);
-		if (!contact) {
-			return missing(gone);
-		}
+		const contact = await chosen(visit);
 		const [locale = '', timezone = ''] = ['locale', 'timezone'].map(field => visit.form.get(field)?.trim() ?? '');
 		for (const [label, fault] of [
 			['language', formats['locale-or-empty'](locale)],
 			['time zone', formats['timezone-or-empty'](timezone)],
 		]) {
 			if (fault !== null) {
-				return await show(visit, `The ${label} ${fault}.`);
+				wrong(`The ${label} ${fault}.`);
 			}
 		}
 		const of = {workspaceId: visit.workspace.id, id: contact.id};
@@ -117,13 +114,8 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 	}
 
 	async function eraseContact(visit: Visit): Promise<Answer> {
-		const contact = await found(visit);
-		if (!contact) {
-			return missing(gone);
-		}
-		if (visit.form.get('typed') !== contact.address) {
-			return await show(visit, `Nothing was erased: type ${contact.address} to erase it.`);
-		}
+		const contact = await chosen(visit);
+		checkTyped(visit, contact.address, `Nothing was erased: type ${contact.address} to erase it.`);
 		const person = {workspaceId: visit.workspace.id, addressKey: contact.addressKey};
 		const {messages, recipients} = await erase(person, visit.tools.operator);
 		return go(
@@ -132,11 +124,12 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 		);
 	}
 
+	const form = pageForms(show);
 	return [
-		{method: 'GET', path, role: 'viewer', answer: list},
-		{method: 'GET', path: `${path}/:id`, role: 'viewer', answer: visit => show(visit)},
-		{method: 'POST', path: `${path}/:id`, role: 'operator', answer: update},
-		{method: 'POST', path: `${path}/:id/erase`, role: 'operator', fresh: true, answer: eraseContact},
+		page(path, list),
+		page(`${path}/:id`, show),
+		form(`${path}/:id`, 'operator', update),
+		form(`${path}/:id/erase`, 'operator', eraseContact, {fresh: true}),
 	];
 }
 

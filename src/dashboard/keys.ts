@@ -8,7 +8,7 @@ import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
 import {act, badge, code, copyable, facts, input, name, nothing, opened, select, table, time} from './markup.ts';
 import {operationForms} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
-import type {Answer, Route, Visit} from './route.ts';
+import {type Answer, page, type Route, type Visit} from './route.ts';
 
 const path = '/keys';
 /** Of a key that ends. */
@@ -36,7 +36,7 @@ export function keyPages(parts: DashboardParts): readonly Route[] {
 		const mayAct = visit.may('admin');
 		return {
 			kind: 'page',
-			...(problem !== null && {status: 422, problem}),
+			problem,
 			place: 'keys',
 			title: 'Keys',
 			actions: mayAct ? opened('New key', keyForm(form)) : nothing,
@@ -119,7 +119,7 @@ export function keyPages(parts: DashboardParts): readonly Route[] {
 	const form = operationForms(parts, {path, show: list});
 
 	return [
-		{method: 'GET', path, role: 'viewer', answer: visit => list(visit)},
+		page(path, list),
 		form(createKey, path, shown, {read: asked}),
 		form(revokeKey, `${path}/:id/revoke`, ({name: ended}) => `${ended} is ended.`),
 		form(rotateKey, `${path}/:id/rotate`, shown, {read: rotation}),

@@ -21,9 +21,24 @@ import {findWaiting, listQueue} from '../store/queue/queue-summary.ts';
 import {readDaemons, reasonsOf} from './daemons.ts';
 import {searchForm} from './lists.ts';
 import {live} from './live.ts';
-import {act, badge, count, facts, hrefOf, input, name, nothing, opened, section, table, time} from './markup.ts';
+import {
+	act,
+	badge,
+	count,
+	facts,
+	hidden,
+	hrefOf,
+	input,
+	name,
+	nothing,
+	opened,
+	section,
+	table,
+	time,
+} from './markup.ts';
+import {checkTyped, pageForms, wrong} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
-import {type Answer, go, type Route, type Visit} from './route.ts';
+import {type Answer, go, page, type Route, type Visit} from './route.ts';
 import {countingRest, createShared} from './shared.ts';
 
 const path = '/queue';
@@ -41,11 +56,7 @@ export function queuePages(parts: DashboardParts): readonly Route[] {
 		const rows = shared(visit, `${workspace.id} ${idle}`, () => readQueueStatus(parts.reader, status));
 		return queueList(parts, visit, {rows, problem});
 	};
-	return [
-		{method: 'GET', path, role: 'viewer', answer: visit => list(visit)},
-		...suspensionPages(parts, list),
-		...destinationPages(parts),
-	];
+	return [page(path, list), ...suspensionForms(parts, pageForms(list)), ...destinationPages(parts)];
 }
 
 async function queueList(
@@ -56,7 +67,7 @@ async function queueList(
 	const rows = await reading;
 	return {
 		kind: 'page',
-		...(problem !== null && {status: 422, problem}),
+		problem,
 		place: 'queue',
 		title: 'Queue',
 		actions: may('operator') && seesAll ? opened('Suspend a domain', suspendForm(form.get('domain') ?? '')) : nothing,
@@ -173,20 +184,17 @@ const suspendForm = (value: string): Html =>
 		fields: html`${input({name: 'domain', label: 'Domain', required: true, value, placeholder: 'example.com'})}${input({name: 'reason', label: 'Reason', placeholder: 'their disk is full'})}`,
 	});
 
-/** Stops all mail to a domain, of every workspace, and resumes it. */
-function suspensionPages(
-	{change}: DashboardParts,
-	list: (visit: Visit, problem: string) => Promise<Answer>,
-): readonly Route[] {
+/** Stops all mail to a domain, of every workspace, and resumes it. `form`: makes forms of the list. */
+function suspensionForms({change}: DashboardParts, form: ReturnType<typeof pageForms>): readonly Route[] {
 	async function suspend(visit: Visit): Promise<Answer> {
 		const destination = parseDomain(visit.form.get('domain')?.trim() ?? '');
 		const reason = visit.form.get('reason')?.trim() ?? '';
 		if (destination === null) {
-			return await list(visit, 'The domain must be a full name such as example.com.');
+			wrong('The domain must be a full name such as example.com.');
 		}
 		const fault = reason === '' ? null : labelFault(reason);
 		if (fault !== null) {
-			return await list(visit, `The reason ${fault}.`);
+			wrong(`The reason ${fault}.`);
 		}
 		const wish = {destination, reason: reason === '' ? undefined : reason};
 		await change(trx => suspendDestination(trx, visit.tools, wish));
@@ -201,8 +209,8 @@ function suspensionPages(
 	}
 
 	return [
-		{method: 'POST', path: `${path}/suspend`, role: 'operator', everywhere: true, answer: suspend},
-		{method: 'POST', path: `${path}/:destination/resume`, role: 'operator', everywhere: true, answer: resume},
+		form(`${path}/suspend`, 'operator', suspend, {everywhere: true}),
+		form(`${path}/:destination/resume`, 'operator', resume, {everywhere: true}),
 	];
 }
 
@@ -256,7 +264,7 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 		const acts = may('operator') ? actions(destination, status?.suspended ?? false, seesAll) : nothing;
 		return {
 			kind: 'page',
-			...(problem !== null && {status: 422, problem}),
+			problem,
 			place: 'queue',
 			title: destination,
 			actions: acts,
@@ -289,24 +297,36 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 		const fault = reason === undefined ? null : labelFault(reason);
 		return fault === null
 			? await run(visit, changeFor(reason), reason === undefined ? {} : {reason})
-			: await show(visit, `The reason ${fault}.`);
+			: wrong(`The reason ${fault}.`);
 	}
 
 	const typed =
 		(work: (visit: Visit) => Promise<Answer>) =>
-		async (visit: Visit): Promise<Answer> =>
-			visit.form.get('typed') === visit.params.destination
-				? await work(visit)
-				: await show(visit, `Nothing was ended: type ${visit.params.destination} to end its mail.`);
+		async (visit: Visit): Promise<Answer> => {
+			const {destination = ''} = visit.params;
+			checkTyped(visit, destination, `Nothing was ended: type ${destination} to end its mail.`);
+			return await work(visit);
+		};
 
 	const to = (verb: string) => `${path}/:destination/${verb}`;
+	const form = pageForms(show);
 	return [
-		{method: 'GET', path: `${path}/:destination`, role: 'viewer', answer: visit => show(visit)},
-		{method: 'POST', path: to('hold'), role: 'operator', answer: visit => withReason(visit, () => hold)},
-		{method: 'POST', path: to('release'), role: 'operator', answer: visit => run(visit, release)},
-		{method: 'POST', path: to('flush'), role: 'operator', answer: visit => run(visit, flush)},
-		{method: 'POST', path: to('drop'), role: 'operator', fresh: true, answer: typed(visit => run(visit, drop))},
-		{method: 'POST', path: to('fail'), role: 'operator', fresh: true, answer: typed(visit => withReason(visit, fail))},
+		page(`${path}/:destination`, show),
+		form(to('hold'), 'operator', visit => withReason(visit, () => hold)),
+		form(to('release'), 'operator', visit => run(visit, release)),
+		form(to('flush'), 'operator', visit => run(visit, flush)),
+		form(
+			to('drop'),
+			'operator',
+			typed(visit => run(visit, drop)),
+			{fresh: true},
+		),
+		form(
+			to('fail'),
+			'operator',
+			typed(visit => withReason(visit, fail)),
+			{fresh: true},
+		),
 	];
 }
 
@@ -327,7 +347,7 @@ function actions(destination: string, isSuspended: boolean, seesAll: boolean): H
 				act({
 					to: `${path}/suspend`,
 					label: 'Send nothing to it',
-					fields: html`<input type="hidden" name="domain" value="${destination}">${reason}`,
+					fields: html`${hidden('domain', destination)}${reason}`,
 				}),
 			);
 	return html`${act({to: to('flush'), label: 'Try now'})}${act({to: to('release'), label: 'Release', look: 'quiet'})}${opened(

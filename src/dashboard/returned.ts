@@ -6,7 +6,7 @@ import {type Phase, phases} from '../mail/outcome.ts';
 import {type Kept, keptLength, type Report, type ReportKind} from '../mail/report.ts';
 import {evidenceOf, kindOf, replyRows, reportRows} from '../report/explain.ts';
 import {findKept, type KeptMail, listKept, readRaw} from '../store/inbound-mails.ts';
-import {pager} from './lists.ts';
+import {pageOf, pager} from './lists.ts';
 import {live} from './live.ts';
 import {lookAt} from './look.ts';
 import {
@@ -55,8 +55,7 @@ function returnedPages({reader}: DashboardParts): readonly Route[] {
 		const after = query.get('after');
 		const last = after === null ? undefined : await find(after);
 		const found = await listKept(reader, perPage + 1, last);
-		const rows = found.slice(0, perPage);
-		const next = found.length > perPage ? rows.at(-1) : undefined;
+		const {rows, last: next} = pageOf(found, perPage);
 		const shown = html`${keptTable(rows, now)}${pager(path, query, next?.id ?? null)}`;
 		return {
 			kind: 'page',
@@ -201,7 +200,7 @@ function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 	function page({form, query}: Visit, {problem, content}: Read): Answer {
 		return {
 			kind: 'page',
-			...(problem !== undefined && {status: 422, problem}),
+			...(problem !== undefined && {problem}),
 			place: 'returned',
 			title: 'Explain a mail or a reply',
 			actions: html`<a class="button" href="/returned">Returned mail</a>`,

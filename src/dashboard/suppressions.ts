@@ -6,12 +6,12 @@ import {isId} from '../mail/ids.ts';
 import {type SuppressionReason, suppressionReasons} from '../mail/suppression.ts';
 import {addSuppression, removeSuppression} from '../ops/suppressions.ts';
 import {listSuppressions, type Suppression} from '../store/suppressions.ts';
-import {pager, searchForm} from './lists.ts';
+import {pageOf, pager, searchForm} from './lists.ts';
 import {live} from './live.ts';
 import {act, badge, chips, count, facts, hrefOf, input, name, nothing, opened, select, table, time} from './markup.ts';
 import {operationForms} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
-import {type Answer, go, missing, type Route, type Visit} from './route.ts';
+import {type Answer, go, missing, page, type Route, type Visit} from './route.ts';
 
 const perPage = 50;
 const path = '/suppressions';
@@ -34,8 +34,7 @@ export function suppressionPages(parts: DashboardParts): readonly Route[] {
 						after: query.get('after'),
 						limit: perPage + 1,
 					});
-		const rows = found.slice(0, perPage);
-		const last = found.length > perPage ? rows.at(-1) : undefined;
+		const {rows, last} = pageOf(found, perPage);
 		const isFiltered = asked !== '' || reasonOf(query) !== undefined;
 		const content = html`${searchForm({to: path, query, placeholder: 'user@example.com', kept: ['reason']})}${reasonChips(query)}${table(
 			{
@@ -48,7 +47,7 @@ export function suppressionPages(parts: DashboardParts): readonly Route[] {
 		)}${pager(path, query, last?.id ?? null)}`;
 		return {
 			kind: 'page',
-			...(problem !== null && {status: 422, problem}),
+			problem,
 			place: 'suppressions',
 			title: 'Suppressions',
 			actions: visit.may('operator')
@@ -66,7 +65,7 @@ export function suppressionPages(parts: DashboardParts): readonly Route[] {
 	const form = operationForms(parts, {path, show: list});
 
 	return [
-		{method: 'GET', path, role: 'viewer', answer: visit => list(visit)},
+		page(path, list),
 		{method: 'GET', path: `${path}/export`, role: 'operator', answer: file},
 		form(
 			addSuppression,

@@ -13,7 +13,7 @@ import {lookUpTopic} from '../store/topics.ts';
 import {act, badge, code, count, input, inputs, name, opened, table, time} from './markup.ts';
 import {operationForms} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
-import type {Answer, Route, Visit} from './route.ts';
+import {type Answer, page, type Route, type Visit} from './route.ts';
 
 const path = '/topics';
 /** More are not shown; nobody offers recipients so many to choose from. */
@@ -26,7 +26,7 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 		const mayAct = visit.may('operator');
 		return {
 			kind: 'page',
-			...(problem !== null && {status: 422, problem}),
+			problem,
 			place: 'topics',
 			title: 'Topics',
 			actions: mayAct ? opened('New topic', topicForm(form)) : html``,
@@ -48,7 +48,7 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 	const form = operationForms(parts, {path, show: list});
 
 	return [
-		{method: 'GET', path, role: 'viewer', answer: visit => list(visit)},
+		page(path, list),
 		form(createTopic, path, ({code}) => `Made the topic ${code}.`),
 		form(renameTopic, `${path}/:code/rename`, topic => `Recipients now see ${topic.name}.`, {
 			before: async ({workspace, params: {code = ''}}) =>

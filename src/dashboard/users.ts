@@ -2,19 +2,21 @@ import type {FastifyRequest} from 'fastify';
 import {type Html, html} from '../hosted/html.ts';
 import {parseAddress} from '../mail/address.ts';
 import {type Role, roles} from '../mail/operator.ts';
+import {notFound} from '../ops/operation.ts';
 import {findUser, type ListedUser, listUsers, type User} from '../store/users.ts';
 import {findWorkspace} from '../store/workspaces.ts';
 import {addUser, changeUser, type Linked, linkFor, removeUser} from '../users/users.ts';
 import {act, badge, copyable, facts, input, name, opened, section, select, table, time} from './markup.ts';
+import {checkTyped, pageForms, wrong} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
-import {type Answer, go, missing, type Page, type Route, type Visit} from './route.ts';
+import {type Answer, go, type Page, type Route, type Visit} from './route.ts';
 import {mostOffered} from './visitor.ts';
 
 const everyWorkspace = 'all';
 
 /** Who may see the dashboard. Admins of one workspace see and change its users alone. */
 export function userPages({reader, change}: DashboardParts): readonly Route[] {
-	async function list(visit: Visit, more: Partial<Page> = {}): Promise<Answer> {
+	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {signedIn, now, form} = visit;
 		const rows = await listUsers(reader, signedIn.user.workspaceId ?? undefined);
 		const email = {
@@ -26,18 +28,19 @@ export function userPages({reader, change}: DashboardParts): readonly Route[] {
 		} as const;
 		const fields = html`${input(email)}${roleField('viewer')}${workspaceField(visit, signedIn.user.workspaceId)}`;
 		const actions = opened('Add a user', act({to: '/users', label: 'Add', fields}));
-		return {kind: 'page', place: 'users', title: 'Users', actions, content: userTable(rows, now), ...more};
+		return {kind: 'page', place: 'users', title: 'Users', problem, actions, content: userTable(rows, now)};
 	}
 
 	/** The user of the path, if the visitor may change them. */
-	async function found({params, signedIn}: Visit): Promise<User | undefined> {
-		const user = await findUser(reader, params.id ?? '');
+	async function found({params: {id = ''}, signedIn}: Visit): Promise<User | undefined> {
+		const user = await findUser(reader, id);
 		const own = signedIn.user.workspaceId;
 		return user && (own === null || user.workspace_id === own) ? user : undefined;
 	}
 
-	async function one(visit: Visit, user: User, more: Partial<Page> = {}): Promise<Answer> {
+	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {now, signedIn} = visit;
+		const user = (await found(visit)) ?? notFound('user', '');
 		const workspace = user.workspace_id === null ? undefined : await findWorkspace(reader, user.workspace_id);
 		const said = facts([
 			['Role', user.role],
@@ -53,7 +56,7 @@ export function userPages({reader, change}: DashboardParts): readonly Route[] {
 				: html`${section('Change', act({to: `/users/${user.id}`, label: 'Save', fields}))}
 ${section('Log-in', html`<p>A link logs ${user.email} in once, without password and code: for who has forgotten or lost them.</p>${act({to: `/users/${user.id}/link`, label: 'Make a link'})}`)}
 ${section('Remove', act({to: `/users/${user.id}/remove`, label: 'Remove the user', look: 'danger', typed: user.email}))}`;
-		return {kind: 'page', place: 'users', title: user.email, content: html`${said}${forms}`, ...more};
+		return {kind: 'page', place: 'users', title: user.email, problem, content: html`${said}${forms}`};
 	}
 
 	/** Null: all; undefined: there is no such workspace. An admin of one workspace gives others that one. */
@@ -63,75 +66,60 @@ ${section('Remove', act({to: `/users/${user.id}/remove`, label: 'Remove the user
 		return own ?? (given === everyWorkspace ? null : (await findWorkspace(reader, given))?.id);
 	}
 
-	/** What an admin may do to others, but not to themselves: nobody locks themselves out. */
-	const other =
-		(answer: (visit: Visit, user: User) => Promise<Answer>) =>
-		async (visit: Visit): Promise<Answer> => {
-			const user = await found(visit);
-			return user && user.id !== visit.signedIn.user.id
-				? await answer(visit, user)
-				: missing('There is no such user that you could change.');
-		};
+	/** For what admins may not do to themselves, so that they cannot lock themselves out. */
+	async function other(visit: Visit): Promise<User> {
+		const user = await found(visit);
+		return user && user.id !== visit.signedIn.user.id
+			? user
+			: notFound('user', '', {page: 'There is no such user that you could change.'});
+	}
 
-	const fresh = (path: string, answer: Route['answer']): Route => ({
-		...{method: 'POST', path, answer},
-		role: 'admin',
-		fresh: true,
-	});
+	async function add(visit: Visit): Promise<Answer> {
+		const {form, tools, request} = visit;
+		const parsed = parseAddress((form.get('email') ?? '').trim(), {utf8Local: false});
+		const [role, workspaceId] = [roleOf(form), await workspaceOf(visit)];
+		if (!parsed.ok) {
+			wrong(`The address ${parsed.fault}.`);
+		}
+		if (role === undefined || workspaceId === undefined) {
+			wrong('Choose a role and a workspace.');
+		}
+		const {key: email} = parsed.address;
+		const added = await change(trx => addUser(trx, tools, {email, role, workspaceId}));
+		return added ? linkPage(request, added) : wrong(`There is a user ${email} already.`);
+	}
 
+	async function update(visit: Visit): Promise<Answer> {
+		const user = await other(visit);
+		const [role, workspace_id] = [roleOf(visit.form), await workspaceOf(visit)];
+		if (role === undefined || workspace_id === undefined) {
+			wrong('Choose a role and a workspace.');
+		}
+		await change(trx => changeUser(trx, visit.tools, user.id, {role, workspace_id}));
+		return go(`/users/${user.id}`, 'Saved. It holds at once.');
+	}
+
+	async function link(visit: Visit): Promise<Answer> {
+		const user = await other(visit);
+		const linked = (await change(trx => linkFor(trx, visit.tools, user))) ?? notFound('user', '');
+		return linkPage(visit.request, linked);
+	}
+
+	async function remove(visit: Visit): Promise<Answer> {
+		const user = await other(visit);
+		checkTyped(visit, user.email, `Type ${user.email} to remove this user.`);
+		await change(trx => removeUser(trx, visit.tools, user.id));
+		return go('/users', `${user.email} is removed.`);
+	}
+
+	const [ofList, ofUser] = [pageForms(list), pageForms(show)];
 	return [
-		{method: 'GET', path: '/users', role: 'admin', answer: visit => list(visit)},
-		fresh('/users', async visit => {
-			const {form, tools, request} = visit;
-			const parsed = parseAddress((form.get('email') ?? '').trim(), {utf8Local: false});
-			const [role, workspaceId] = [roleOf(form), await workspaceOf(visit)];
-			if (!parsed.ok || role === undefined || workspaceId === undefined) {
-				const problem = parsed.ok ? 'Choose a role and a workspace.' : `The address ${parsed.fault}.`;
-				return await list(visit, {status: 422, problem});
-			}
-			const {key: email} = parsed.address;
-			const added = await change(trx => addUser(trx, tools, {email, role, workspaceId}));
-			return added
-				? linkPage(request, added)
-				: await list(visit, {status: 422, problem: `There is a user ${email} already.`});
-		}),
-		{
-			method: 'GET',
-			path: '/users/:id',
-			role: 'admin',
-			async answer(visit) {
-				const user = await found(visit);
-				return user ? await one(visit, user) : missing('There is no such user.');
-			},
-		},
-		fresh(
-			'/users/:id',
-			other(async (visit, user) => {
-				const [role, workspace_id] = [roleOf(visit.form), await workspaceOf(visit)];
-				if (role === undefined || workspace_id === undefined) {
-					return await one(visit, user, {status: 422, problem: 'Choose a role and a workspace.'});
-				}
-				await change(trx => changeUser(trx, visit.tools, user.id, {role, workspace_id}));
-				return go(`/users/${user.id}`, 'Saved. It holds at once.');
-			}),
-		),
-		fresh(
-			'/users/:id/link',
-			other(async ({tools, request}, user) => {
-				const linked = await change(trx => linkFor(trx, tools, user));
-				return linked ? linkPage(request, linked) : missing('There is no such user.');
-			}),
-		),
-		fresh(
-			'/users/:id/remove',
-			other(async (visit, user) => {
-				if (visit.form.get('typed') !== user.email) {
-					return await one(visit, user, {status: 422, problem: `Type ${user.email} to remove this user.`});
-				}
-				await change(trx => removeUser(trx, visit.tools, user.id));
-				return go('/users', `${user.email} is removed.`);
-			}),
-		),
+		{method: 'GET', path: '/users', role: 'admin', answer: list},
+		ofList('/users', 'admin', add, {fresh: true}),
+		{method: 'GET', path: '/users/:id', role: 'admin', answer: show},
+		ofUser('/users/:id', 'admin', update, {fresh: true}),
+		ofUser('/users/:id/link', 'admin', link, {fresh: true}),
+		ofUser('/users/:id/remove', 'admin', remove, {fresh: true}),
 	];
 }
 

@@ -13,16 +13,17 @@ import {type Html, html} from '../hosted/html.ts';
 import {labelFault} from '../kit/text.ts';
 import {monthOf, parseDuration} from '../kit/time.ts';
 import {readBranding, validAccent, validLogoUrl} from '../mail/branding.ts';
+import {notFound} from '../ops/operation.ts';
 import {readAccepted, readMonth} from '../store/usage.ts';
 import {findWorkspace, findWorkspaces, type Workspace} from '../store/workspaces.ts';
-import {pager, searchForm} from './lists.ts';
-import {act, badge, code, count, facts, input, name, nothing, opened, section, table, time} from './markup.ts';
+import {pageOf, pager, searchForm} from './lists.ts';
+import {act, badge, code, count, facts, hidden, input, name, nothing, opened, section, table, time} from './markup.ts';
+import {pageForms, wrong} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
-import {type Answer, go, missing, notAllowed, type Route, type Visit} from './route.ts';
+import {type Answer, go, notAllowed, page, type Route, type Visit} from './route.ts';
 
 const perPage = 50;
 const path = '/workspaces';
-const gone = 'There is no such workspace.';
 const fromAbove =
 	'The operator of this installation, or the guard of its reputation, paused this workspace. Only users of all workspaces resume it.';
 
@@ -33,26 +34,26 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 	/** If the visitor may see it. */
 	const seen = async ({signedIn}: Visit, id: string): Promise<Workspace | undefined> =>
 		[null, id].includes(signedIn.user.workspaceId) ? await findWorkspace(reader, id) : undefined;
-	const found = async (visit: Visit) => await seen(visit, visit.params.id ?? '');
+	const chosen = async (visit: Visit) => (await seen(visit, visit.params.id ?? '')) ?? notFound('workspace', '');
 
 	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {query, now, form, everywhere} = visit;
 		const named = query.get('q')?.trim() ?? '';
-		const page = everywhere
+		const listed = everywhere
 			? await findWorkspaces(reader, {after: query.get('after'), limit: perPage + 1, named})
 			: visit.workspaces;
-		const some = page.slice(0, perPage);
+		const {rows: some, last} = pageOf(listed, perPage);
 		const accepted = await readAccepted(
 			reader,
 			some.map(({id}) => id),
 			monthOf(now).name,
 		);
 		const rows = some.map((workspace): Row => ({workspace, accepted: accepted.get(workspace.id) ?? 0}));
-		const isSearched = everywhere && (named !== '' || query.has('after') || page.length > perPage);
+		const isSearched = everywhere && (named !== '' || query.has('after') || last !== undefined);
 		const mayCreate = visit.may('admin') && visit.everywhere;
 		return {
 			kind: 'page',
-			...(problem !== null && {status: 422, problem}),
+			problem,
 			place: 'workspaces',
 			title: 'Workspaces',
 			actions: mayCreate ? opened('New workspace', newForm(form)) : nothing,
@@ -71,15 +72,12 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 					named === ''
 						? html`<p>No workspace yet.</p><p>A workspace has its own senders, templates, keys and lists.</p>`
 						: html`<p>No workspace has this in its name.</p><p><a href="${path}">Show all</a></p>`,
-			})}${pager(path, query, page.length > perPage ? (some.at(-1)?.id ?? null) : null)}`,
+			})}${pager(path, query, last?.id ?? null)}`,
 		};
 	}
 
 	async function show(visit: Visit, problem: string | null = null): Promise<Answer> {
-		const workspace = await found(visit);
-		if (!workspace) {
-			return missing(gone);
-		}
+		const workspace = await chosen(visit);
 		const {now} = visit;
 		const used = (await readMonth(reader, workspace.id, monthOf(now).name)).accepted;
 		const share =
@@ -106,7 +104,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		}`;
 		return {
 			kind: 'page',
-			...(problem !== null && {status: 422, problem}),
+			problem,
 			place: 'workspaces',
 			title: workspace.name,
 			actions: workspace.id === visit.workspace.id ? nothing : switching(workspace),
@@ -118,24 +116,21 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		const label = visit.form.get('name')?.trim() ?? '';
 		const fault = labelFault(label);
 		if (fault !== null) {
-			return await list(visit, `The name ${fault}.`);
+			wrong(`The name ${fault}.`);
 		}
 		const made = await change(trx => createWorkspace(trx, visit.tools, {name: label}));
 		if (!made) {
-			return await list(visit, `There is a workspace ${label} already. Choose another name.`);
+			wrong(`There is a workspace ${label} already. Choose another name.`);
 		}
 		await sessions.choose(visit.signedIn.sessionId, made.id);
 		return go(`${path}/${made.id}`, `Made ${label}. Add a domain next, and a key.`);
 	}
 
 	async function update(visit: Visit): Promise<Answer> {
-		const workspace = await found(visit);
-		if (!workspace) {
-			return missing(gone);
-		}
+		const workspace = await chosen(visit);
 		const read = readSettings(visit.form);
 		if (!read.ok) {
-			return await show(visit, read.fault);
+			wrong(read.fault);
 		}
 		const foreign = visit.everywhere ? null : foreignSetting(workspace, read.input, live().queueLifetime);
 		if (foreign !== null) {
@@ -144,18 +139,15 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		const changed = await change(trx => changeWorkspace(trx, visit.tools, workspace.id, read.input));
 		return changed
 			? go(`${path}/${workspace.id}`, 'Saved.')
-			: await show(visit, `There is a workspace ${read.input.name} already. Choose another name.`);
+			: wrong(`There is a workspace ${read.input.name} already. Choose another name.`);
 	}
 
 	async function pause(visit: Visit): Promise<Answer> {
-		const workspace = await found(visit);
-		if (!workspace) {
-			return missing(gone);
-		}
+		const workspace = await chosen(visit);
 		const reason = visit.form.get('reason')?.trim() ?? '';
 		const fault = labelFault(reason);
 		if (fault !== null) {
-			return await show(visit, `The reason ${fault}.`);
+			wrong(`The reason ${fault}.`);
 		}
 		const {tools, everywhere} = visit;
 		const paused = await change(async trx =>
@@ -170,10 +162,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 	}
 
 	async function resume(visit: Visit): Promise<Answer> {
-		const workspace = await found(visit);
-		if (!workspace) {
-			return missing(gone);
-		}
+		const workspace = await chosen(visit);
 		const {tools, everywhere} = visit;
 		const resumed = await change(async trx =>
 			everywhere ? await resumeWorkspace(trx, tools, workspace.id) : await resumeOwn(trx, tools, workspace.id),
@@ -185,21 +174,22 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 	}
 
 	async function use(visit: Visit): Promise<Answer> {
-		const chosen = await seen(visit, visit.form.get('workspace') ?? '');
-		if (chosen) {
-			await sessions.choose(visit.signedIn.sessionId, chosen.id);
+		const workspace = await seen(visit, visit.form.get('workspace') ?? '');
+		if (workspace) {
+			await sessions.choose(visit.signedIn.sessionId, workspace.id);
 		}
 		return go('/messages');
 	}
 
+	const form = pageForms(show);
 	return [
-		{method: 'GET', path, role: 'viewer', withoutWorkspace: true, answer: visit => list(visit)},
-		{method: 'POST', path, role: 'admin', everywhere: true, answer: create},
+		{...page(path, list), withoutWorkspace: true},
+		pageForms(list)(path, 'admin', create, {everywhere: true}),
 		{method: 'POST', path: `${path}/use`, role: 'viewer', answer: use},
-		{method: 'GET', path: `${path}/:id`, role: 'viewer', answer: visit => show(visit)},
-		{method: 'POST', path: `${path}/:id`, role: 'admin', answer: update},
-		{method: 'POST', path: `${path}/:id/pause`, role: 'admin', answer: pause},
-		{method: 'POST', path: `${path}/:id/resume`, role: 'admin', answer: resume},
+		page(`${path}/:id`, show),
+		form(`${path}/:id`, 'admin', update),
+		form(`${path}/:id/pause`, 'admin', pause),
+		form(`${path}/:id/resume`, 'admin', resume),
 	];
 }
 
@@ -215,8 +205,7 @@ const quotaText = ({monthly_quota: quota}: Workspace): string => (quota === null
 
 /** The list in the navigation may lack it. */
 function switching({id}: Workspace): Html {
-	const fields = html`<input type="hidden" name="workspace" value="${id}">`;
-	return act({to: `${path}/use`, label: 'Switch to it', fields, look: 'quiet'});
+	return act({to: `${path}/use`, label: 'Switch to it', fields: hidden('workspace', id), look: 'quiet'});
 }
 
 function newForm(form: URLSearchParams): Html {
