@@ -175,7 +175,7 @@ function sessionTable(rows: readonly UserSession[], own: string, now: number): H
 	});
 }
 
-/** `Firefox on Linux`, as far as the browser tells. */
+/** `Firefox on Linux`, as the browser's User-Agent says. */
 function browserOf(agent: string): string {
 	const browser = ['Firefox', 'Edg', 'Chrome', 'Safari'].find(one => agent.includes(one));
 	const system = ['Android', 'iPhone', 'iPad', 'Windows', 'Mac OS', 'Linux'].find(one => agent.includes(one));

@@ -15,7 +15,7 @@ type Answering = {
 	readonly random: (size: number) => Buffer;
 };
 
-/** Sends what came of a request. Nothing of it is kept by browsers or proxies. */
+/** Sends the answer to a request. Browsers and proxies keep nothing of it. */
 export function sendAnswer(
 	request: FastifyRequest,
 	reply: FastifyReply,

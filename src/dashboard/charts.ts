@@ -5,7 +5,7 @@ import {type Column, count, table} from './markup.ts';
 export type Series = {
 	readonly label: string;
 	readonly tone: 'busy' | 'good' | 'warn' | 'bad' | 'soft';
-	/** A value for each time; null: there is none. */
+	/** A value for each time; null: no value. */
 	readonly values: ReadonlyArray<number | null>;
 	readonly look?: 'bars' | 'dashed' | 'dotted';
 	/** It is the same at all times, a limit, and has no column in the table. */

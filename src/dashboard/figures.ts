@@ -53,7 +53,7 @@ export async function readTraffic(
 	return {times, each, sums: ofStatuses(status => each[status].reduce((total, n) => total + n, 0))};
 }
 
-/** The same with simulated mail, which is counted when it was accepted, whatever became of it since. */
+/** The same with simulated mail. It counts at the time of its acceptance, with its present state. */
 export function withSimulated({times, each}: Traffic, {span}: Period, simulated: readonly SimulatedMessage[]): Traffic {
 	const [, , length] = usageSpans[span];
 	const sums = ofStatuses(status => {
@@ -69,8 +69,8 @@ export function withSimulated({times, each}: Traffic, {span}: Period, simulated:
 }
 
 /**
- * How many simulated messages a page leaves out, or counts, with a link to the other; nothing where there are none. `newest`:
- * it looked at this many messages and not at all of the period.
+ * How many simulated messages a page leaves out or counts, with a link to the other view; empty if there are no such messages.
+ * `newest`: the page looked at this many messages, not at the whole period.
  */
 export function simulatedLine(path: string, query: URLSearchParams, n: number, newest: number | null = null): Html {
 	if (n === 0) {

@@ -54,7 +54,7 @@ export function fieldsOf(body: Buffer): URLSearchParams | null {
 	return text.split('&', mostFields + 1).length > mostFields ? null : new URLSearchParams(text);
 }
 
-/** The parts come as a stream, whose length Fastify does not limit. Only forms that take a file are sent so. */
+/** Fastify does not limit the length of the stream of parts. Only forms that take a file are multipart. */
 function checkUpload({headers, routeOptions}: FastifyRequest): void {
 	if (routeOptions.bodyLimit !== fileLimit) {
 		throw apiError('unsupported_media_type', {message: 'This form takes no file.'});
@@ -97,7 +97,7 @@ async function readParts(request: FastifyRequest): Promise<WithFile> {
 	return {form, file};
 }
 
-/** The fields. A body that is no form, as JSON, has none. */
+/** The fields; empty if the body is not a form, such as JSON. */
 export function formOf(body: unknown): URLSearchParams {
 	return body instanceof URLSearchParams ? body : (withFile(body)?.form ?? new URLSearchParams());
 }

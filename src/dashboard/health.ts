@@ -160,13 +160,13 @@ function checksPages(checks: MadeChecks): readonly Route[] {
 	return [{method: 'GET', path: checksPath, role: 'admin', everywhere: true, answer: show}];
 }
 
-/** Where the checks come once they are made; without script a link leads to them. */
+/** Replaced by the checks when they have run; without script a link opens them. */
 const awaitedChecks: Html = html`<div id="checks" hx-get="${checksPath}" hx-trigger="load" hx-select="#checks" hx-swap="outerHTML"><div class="empty"><p>The checks take some seconds: they ask DNS, mail hosts and a time server.</p><p><a href="${checksPath}">Run the checks</a></p></div></div>`;
 
 const tones: Readonly<Record<Status, Tone>> = {ok: 'good', warn: 'warn', fail: 'bad'};
 const order: readonly Status[] = ['fail', 'warn', 'ok'];
 
-/** What needs somebody comes first. */
+/** Failures first, then warnings. */
 function findings(found: readonly Finding[]): Html {
 	const rows = found.toSorted((a, b) => order.indexOf(a.status) - order.indexOf(b.status));
 	const number = (status: Status) => found.filter(one => one.status === status).length;

@@ -27,7 +27,7 @@ const overlaps = [
 	{value: '0', label: 'at once'},
 ];
 
-/** Keys of the API: made, replaced and ended. Nobody can read one again. */
+/** Keys of the API: made, replaced and ended. A key is shown once. */
 export function keyPages(parts: DashboardParts): readonly Route[] {
 	const {reader, settings, live} = parts;
 

@@ -15,7 +15,7 @@ type Frame = {
 	readonly place: Place | null;
 	/** What the form before did; shown once. */
 	readonly notice: string | null;
-	/** Null: nobody is logged in, and there is nothing to go to. */
+	/** Null: not logged in, so there is no navigation. */
 	readonly visitor: Visitor | null;
 	/** For scripts and styles of this answer. */
 	readonly nonce: string;

@@ -10,9 +10,9 @@ const streamPath = '/live';
 const streamType = 'text/event-stream; charset=utf-8';
 /** Of one session, at once. */
 const mostStreams = 20;
-/** The least time between two notices to an open page. It grows while news goes on. */
+/** Minimum time between two notices to an open page. Backs off while changes keep coming. */
 const tellMs = {first: 3000, last: 12_000};
-/** How often it is looked whether somebody is still logged in; something is sent too, for proxies end silent connections. */
+/** How often a stream checks its session. It also sends a line, because proxies end silent connections. */
 const lookMs = 30_000;
 const retrySeconds = 30;
 /** The page stays as it is, and asks again every so often. */
@@ -43,7 +43,7 @@ export function live(id: string, path: string | null, content: Html, when: 'mail
 	return html`${stream}<div id="${id}" hx-get="${path}" hx-trigger="${trigger}" hx-select="#${id}" hx-swap="outerMorph">${content}</div>`;
 }
 
-/** Tells open pages that something happened to a message of their workspace; what, they ask for themselves. */
+/** Notifies open pages that a message of their workspace changed. The pages then fetch what they show. */
 export function livePages({feed, sessions, tools: {clock}}: DashboardParts): readonly Route[] {
 	const takeSeat = createSeats(mostStreams);
 
@@ -86,7 +86,7 @@ export function livePages({feed, sessions, tools: {clock}}: DashboardParts): rea
 			role: 'viewer',
 			async answer(visit) {
 				const {method, raw} = visit.request;
-				// Nobody would take the stream, and what would give the seat back has happened already.
+				// Nothing reads the stream then, and the event that frees its seat was emitted already.
 				if (method === 'HEAD' || raw.socket.destroyed) {
 					return {kind: 'content', type: streamType, body: ''};
 				}

@@ -50,7 +50,7 @@ ${singleSignOn(parts, '/login/oidc', query)}
 		return {...go(wayBack(query)), session: await sessions.start(user, {...clientOf(request), by})};
 	}
 
-	/** Only where nobody on the network can read along. */
+	/** Only over encrypted connections, or on this machine. */
 	const guarded =
 		(answer: Knocked): Knocked =>
 		async knock =>
@@ -237,7 +237,7 @@ export function singleSignOnPages({oidc, sessions}: DashboardParts): readonly Op
 const onward = (to: string) =>
 	html`<!doctype html><html lang="en"><head><title>Logging in</title><meta http-equiv="refresh" content="0; url=${to}"></head><body><a href="${to}">Go on</a></body></html>`;
 
-/** The button that leads to the provider, where there is one. */
+/** The button for the provider, if one is configured. */
 function singleSignOn({oidc}: DashboardParts, path: string, query: URLSearchParams): Html {
 	return oidc === null
 		? nothing

@@ -7,7 +7,7 @@ import type {SeenMail} from './seen-mail.ts';
 /** What is found in the bytes of a mail, and from what. */
 export type Looks = {
 	readonly mail: {readonly asked: {readonly raw: Uint8Array}; readonly seen: SeenMail};
-	/** A file of it, by its place among them; null: it has none there. */
+	/** A file of it, by its index; null: no such file. */
 	readonly file: {
 		readonly asked: {readonly raw: Uint8Array; readonly index: number};
 		readonly seen: {readonly name: string; readonly content: Uint8Array} | null;
@@ -27,8 +27,8 @@ const timeoutMs = 5000;
 const turns = createTurns();
 
 /**
- * Reads the bytes of a mail in a thread of its own, one mail at a time: those of megabytes would hold up all that the process
- * does besides. `fault`: why nothing came of it, a clause.
+ * Reads the bytes of a mail in a thread of its own, one mail at a time: megabytes would block the process. `fault`: why it
+ * failed, a clause.
  */
 export async function lookAt<Kind extends keyof Looks>(
 	owner: string,

@@ -6,7 +6,7 @@ import type {Content} from './route.ts';
 
 /**
  * The sandbox without exceptions has no scripts, forms or refresh, an origin of its own, and no way out of the frame.
- * `images`: those of the web, which tell their host that somebody looks.
+ * `images`: those of the web are loaded, so their hosts learn that the mail is read.
  */
 function policyOf(images: boolean): string {
 	return [
@@ -28,7 +28,7 @@ export function framedContent(body: string | Buffer, images: boolean): Content {
 	return {kind: 'content', type: 'text/html; charset=utf-8', body, policy: policyOf(images)};
 }
 
-/** Browsers connect to what some of these name, though they then ask for nothing, whatever the policy says. */
+/** Browsers connect to the hosts that some of these name in spite of the policy, though they request nothing. */
 const dangerous = /<(\/?)(link|base|i?frame|frameset|fencedframe|object|embed|applet|portal)(?=[\s/>])/gi;
 
 /**
@@ -54,7 +54,7 @@ type MailFrame = {
 	/** The path of the content; absent: a form fills the frame, by its name. */
 	readonly path?: string;
 	readonly name?: string;
-	/** For those who hear the page. */
+	/** For screen readers. */
 	readonly title: string;
 	/** As wide as a phone. */
 	readonly phone?: boolean;

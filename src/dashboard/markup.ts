@@ -160,7 +160,7 @@ type Input = {
 	readonly placeholder?: string;
 };
 
-/** A field of one line with its label, and what may stand in it. */
+/** A field of one line with its label and a hint. */
 export function input({name, label, value, type, hint, required, autocomplete, placeholder}: Input): Html {
 	const attributes = [
 		attribute('value', value),

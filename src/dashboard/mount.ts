@@ -229,8 +229,8 @@ function mayAsk({user}: SignedIn, {role, everywhere}: Route): boolean {
 const id = (text: string) => (/^[\w-]{1,80}$/.test(text) ? text : null);
 
 /**
- * Reads the parameters of paths by their names; null: it cannot be one. A form that leads to such a path cannot lead to another
- * route, as `/queue/..%2Fkeys` could.
+ * Reads the parameters of paths by their names; null: not valid. This keeps the path of a form on its route:
+ * `/queue/..%2Fkeys` would be another one.
  */
 const readers: Readonly<Record<string, (text: string) => string | null>> = {
 	...{id, sender: id, delivery: id, token: id},
@@ -283,8 +283,8 @@ function toLogIn(request: FastifyRequest): OpenAnswer {
 const isPart = ({headers}: FastifyRequest) => headers['hx-request'] !== undefined;
 
 /**
- * To a page whose session has ended meanwhile. A redirect would be followed, and its page taken for the part; a stream would begin again at
- * once, for ever. The page is loaded anew, which leads to the log-in, unless something was typed in it.
+ * For an open page after the end of its session. It would follow a redirect and insert that page; a stream would reconnect at
+ * once, for ever. Instead the page reloads, which shows the log-in, unless something was typed in it.
  */
 function ended({method}: FastifyRequest): OpenAnswer {
 	return {
@@ -296,7 +296,7 @@ function ended({method}: FastifyRequest): OpenAnswer {
 	};
 }
 
-/** The page that a request is about: itself, or the one whose form it sends. */
+/** The page of a request: itself, or the one that has the form. */
 function pageOf({method, headers, url, host}: FastifyRequest): string {
 	if (method === 'GET') {
 		return url;
@@ -327,7 +327,7 @@ function checkedHost(publicUrl: string | null): onRequestHookHandler {
 	};
 }
 
-/** A form counts only where our own page sent it. A browser tells where it comes from; programs need not. */
+/** Only our own pages may send forms. Browsers say where a form comes from; programs need not. */
 function checkOrigin(request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void {
 	const {origin} = request.headers;
 	const isOurs = origin === undefined || request.method === 'GET' || urlOf(origin)?.host === request.host;

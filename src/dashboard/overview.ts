@@ -40,7 +40,7 @@ const mostEndpoints = 1000;
 /** It shows sums of hours: looked at again often enough. */
 const every = '30s';
 
-/** How the mail of a workspace fares, and what needs somebody. */
+/** The mail of a workspace in figures, and what needs attention. */
 export function overviewPages(
 	{reader, settings, live: liveSettings, tools: {clock}}: DashboardParts,
 	checks: MadeChecks,
@@ -202,7 +202,7 @@ async function checklist(reader: Knex, setUp: SetUp): Promise<Html> {
 
 async function stepsOf(reader: Knex, {workspaceId, domains, endpoints, leaves}: SetUp): Promise<Step[]> {
 	const own = domains.filter(({name}) => name !== sampleDomain);
-	// Few are enough to tell: the sample is the oldest.
+	// Two are enough to see one that is not the sample: the sample is the oldest.
 	const templates = await pageTemplates(reader, workspaceId, {after: null, limit: 2});
 	const keys = await listApiKeys(reader, workspaceId);
 	return [
@@ -272,7 +272,7 @@ const mostPaused = 100;
 /** The part of the month's quota from which on this page warns. */
 const nearQuota = 0.9;
 
-/** What needs somebody's hand, with a link to where it can be fixed. */
+/** What needs attention, with a link to where it can be fixed. */
 export async function attention(reader: Knex, input: AttentionInput): Promise<Html> {
 	const troubles = [
 		...(await pauses(reader, input)),

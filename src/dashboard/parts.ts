@@ -34,7 +34,7 @@ export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors'> & {
 	readonly apiUrl: () => string;
 };
 
-/** What the process that serves the pages tells of itself. */
+/** State of the process that serves the pages. */
 type ProcessParts = {
 	/** Milliseconds. */
 	readonly startedAt: number;

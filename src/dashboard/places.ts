@@ -20,7 +20,7 @@ export const places = [
 
 export type Place = (typeof places)[number];
 
-/** Letters that lead to a page after `g`. */
+/** Letters that open a page after `g`. */
 export const placeKeys: Readonly<Partial<Record<Place, string>>> = {
 	messages: 'm',
 	overview: 'o',

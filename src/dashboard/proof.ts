@@ -7,7 +7,7 @@ import type {Asked, Site} from '../users/passkeys.ts';
 import {act, input, nothing} from './markup.ts';
 import type {Page} from './route.ts';
 
-// How somebody proves who they are: what the log-in and the re-authentication have in common.
+// How users authenticate: what the log-in and the re-authentication have in common.
 
 /** What the store keeps of the client of a session. */
 export const clientOf = ({ip, headers}: FastifyRequest) => ({address: ip, agent: headers['user-agent'] ?? ''});
@@ -19,7 +19,7 @@ export function siteOf({protocol, host, hostname}: FastifyRequest): Site | null 
 
 const bare = (hostname: string) => hostname.replace(/^\[|\]$/g, '');
 
-/** Why nobody may log in here; null: they may. */
+/** Reason login is disabled; null if enabled. */
 export function unencrypted(request: FastifyRequest): Page | null {
 	const {protocol, hostname, host} = request;
 	if (protocol === 'https' || hostname === 'localhost' || isLoopbackAddress(bare(hostname))) {
@@ -33,7 +33,7 @@ export function unencrypted(request: FastifyRequest): Page | null {
 	return {kind: 'page', status: 403, place: null, title: 'Log in over an encrypted connection', content};
 }
 
-/** The path of ours that somebody comes back to; nothing else that a link may have put there. */
+/** The path of ours to return to; any other text in the link is ignored. */
 export function wayBack(query: URLSearchParams): string {
 	const to = query.get('to') ?? '';
 	return /^\/(?![/\\])[\x21-\x7e]*$/.test(to) ? to : '/';
@@ -77,7 +77,7 @@ export const codeField = input({
 
 const busySeconds = 5;
 
-/** What somebody reads whose log-in failed. */
+/** What the page says after a failed log-in. */
 export function problemOf(
 	result: Exclude<LogIn, {readonly ok: true}>,
 	wrong: string,

@@ -71,7 +71,7 @@ async function queueList(
 		place: 'queue',
 		title: 'Queue',
 		actions: may('operator') && seesAll ? opened('Suspend a domain', suspendForm(form.get('domain') ?? '')) : nothing,
-		// Outside of what is fetched again while somebody types.
+		// Outside of the part that is fetched again, so that typing is not interrupted.
 		content: html`${rows.length > mostListed ? searchForm({to: path, query, placeholder: 'example.com'}) : nothing}${live(
 			'queue',
 			hrefOf(path, query),
@@ -142,7 +142,7 @@ function statusBadge({suspended_by: by, held, ready, deferred, in_flight: now}: 
 	}
 }
 
-/** How this process paces the hosts that share a limit. It tells of the mail of all workspaces. */
+/** How this process paces the hosts that share a limit, for the mail of all workspaces. */
 function bySite(sites: readonly SiteReport[], now: number): Html {
 	const busy = sites.toSorted((a, b) => b.inFlight - a.inFlight).slice(0, mostSites);
 	return section(

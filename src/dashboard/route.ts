@@ -24,7 +24,7 @@ export type Route = {
 	readonly answer: (visit: Visit) => Promise<Answer>;
 };
 
-/** A request of somebody who may ask it. */
+/** A request that the visitor may make. */
 export type Visit = {
 	readonly params: Readonly<Record<string, string>>;
 	readonly query: URLSearchParams;
@@ -51,7 +51,7 @@ export type Visit = {
 /** A page for those who are not logged in. It is served to everybody, so it shows nothing of the store. */
 export type OpenRoute = Pick<Route, 'method' | 'path'> & {readonly answer: (knock: Knock) => Promise<OpenAnswer>};
 
-/** A request of somebody who need not be known. */
+/** A request that needs no log-in. */
 export type Knock = Pick<Visit, 'params' | 'query' | 'form' | 'now' | 'request'> & {
 	/** Who is logged in already, if anybody is. */
 	readonly signedIn: SignedIn | null;
@@ -60,7 +60,7 @@ export type Knock = Pick<Visit, 'params' | 'query' | 'form' | 'now' | 'request'>
 /** `session`: the token of the session that begins here; null: the one that there was is over. */
 export type OpenAnswer = Answer & {readonly session?: string | null};
 
-/** What comes of a visit. */
+/** The answer to a visit. */
 export type Answer = Page | Redirect | Content | Missing;
 
 export type Page = {

@@ -48,7 +48,7 @@ export function seenMail(raw: Buffer): SeenMail {
 	};
 }
 
-/** A file of a mail, by its place among them; null: it has none there. */
+/** A file of a mail, by its index; null: no such file. */
 export function fileIn(raw: Buffer, index: number): {readonly name: string; readonly content: Uint8Array} | null {
 	const part = takenApart(raw).files[index];
 	return part ? {name: nameOfFile(part, index), content: part.body()} : null;
@@ -77,7 +77,7 @@ function hasRemoteImages(html: string): boolean {
 	return /(?:(?:src|srcset|background|poster)\s*=|url\()[\s"']*(?:https?:)?\/\//i.test(html);
 }
 
-/** Of these nothing runs and nothing is fetched, whatever their bytes. */
+/** Types that run nothing and fetch nothing. */
 const imageTypes: ReadonlySet<string> = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp', 'image/avif']);
 /** Characters: an image may be named again and again. */
 const mostOfImages = 32 * 1024 * 1024;
@@ -118,7 +118,7 @@ function unescaped(id: string): string {
 
 const nameOfFile = (part: Part, index: number): string => nameOf(part) ?? `part-${index + 1}`;
 
-/** The name of a file; null: it has none, or is a body. */
+/** The name of a file; null: no name, or a body. */
 function nameOf({fields, parameters}: Part): string | null {
 	const named = readContentType(fieldOf(fields, 'content-disposition')).parameters.filename ?? parameters.name;
 	if (named === undefined) {

@@ -13,9 +13,9 @@ export const countingRest = 20;
 type Kept = {readonly until: number; readonly answer: Promise<unknown>};
 
 /**
- * What many open pages ask for at the same moment is read once. Those who open a page see what there is at that moment.
- * `name` must tell apart all that the answer depends on, the workspace first of all. `rest`: what took long is shared for
- * so many times as long, so that following pages cost a small part of the time, however many they are.
+ * Reads once what many open pages ask for at the same moment. A page that is opened reads for itself.
+ * `name` must contain all that the answer depends on, the workspace first. `rest`: an answer is shared for this many times as
+ * long as it took, so that open pages cost a small part of the time, regardless of their number.
  */
 export function createShared(clock: Pick<Clock, 'monotonic'>, rest = 0) {
 	const kept = new LRUCache<string, Kept>({max: mostKept});
@@ -36,7 +36,7 @@ export function createShared(clock: Pick<Clock, 'monotonic'>, rest = 0) {
 		kept.set(name, {until: rest === 0 ? now + sharedMs : Number.POSITIVE_INFINITY, answer});
 		answer.then(
 			() => kept.set(name, {until: Math.max(now + sharedMs, now + (rest + 1) * (clock.monotonic() - now)), answer}),
-			// A failure is nobody's answer but of those who wait for it now.
+			// Only the requests that wait now get a failure.
 			() => kept.delete(name),
 		);
 		return answer;

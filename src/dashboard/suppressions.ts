@@ -159,7 +159,7 @@ const pieceBytes = 64 * 1024;
 
 type Fault = {readonly line: number; readonly fault: string};
 
-/** An import that runs or has run in this process. What it wrote stays, whatever becomes of it. */
+/** An import that runs or has run in this process. What it wrote stays if it fails. */
 type Job = {
 	readonly id: string;
 	readonly workspaceId: string;
@@ -173,7 +173,7 @@ type Job = {
 	end: 'ended' | {readonly fault: string} | null;
 };
 
-/** Takes a CSV file of suppressed addresses. The form answers at once; the page that it leads to follows the work. */
+/** Takes a CSV file of suppressed addresses. The form answers at once with a page that follows the work. */
 function importPages({store: {writer}, tools: {random}}: DashboardParts): readonly Route[] {
 	const jobs = new Map<string, Job>();
 	const takeSeat = createSeats(mostAtOnce);

@@ -16,7 +16,7 @@ import type {DashboardParts} from './parts.ts';
 import {type Answer, page, type Route, type Visit} from './route.ts';
 
 const path = '/topics';
-/** More are not shown; nobody offers recipients so many to choose from. */
+/** More are not shown. A list for recipients is much shorter. */
 const mostTopics = 1000;
 
 /** What recipients may unsubscribe from alone. */

@@ -19,7 +19,7 @@ export async function readSignedIn(sessions: Sessions, request: FastifyRequest):
 /** What the tokens of a browser's forms are made of. */
 export const csrfCookie = 'mailctl_csrf';
 
-/** Whose forms a token is good for; those of the log-in are nobody's. An empty text would fit no token. */
+/** What ties the tokens of forms to a session. Forms of the log-in have none, but the text may not be empty. */
 export const formOwner = (visitor: {readonly signedIn: SignedIn} | null): string =>
 	visitor?.signedIn.sessionId ?? 'nobody';
 

@@ -18,7 +18,7 @@ import type {SeenHtml, SeenMail} from '../seen-mail.ts';
 
 // The mail of a message: read from what was captured, or made again, and shown.
 
-/** The message of a page, and the recipient whose mail is shown. */
+/** The message of a page, and the recipient of the mail that is shown. */
 export type Opened = {
 	readonly workspaceId: string;
 	readonly message: StoredMessage;
