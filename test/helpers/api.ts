@@ -28,7 +28,7 @@ import {findKey, noteKeyUse} from '../../src/store/api-keys.ts';
 import {sharePart} from '../../src/store/nodes.ts';
 import type {Store} from '../../src/store/store.ts';
 import {createGuard} from '../../src/webhook/address-guard.ts';
-import {type ApiDocument, createAnswerCheck} from './described.ts';
+import {type AnswerCheck, type ApiDocument, createAnswerCheck} from './described.ts';
 import {testKeys, testVault} from './tools.ts';
 import {addKey, addWorkspace, newId, type Workspace} from './workspace.ts';
 
@@ -88,6 +88,9 @@ export type ApiOptions = {
 };
 
 const day = 86_400_000;
+
+/** Every server of a process has the same description. To make it, and the checks, costs more than most tests do. */
+let answerCheck: AnswerCheck | undefined;
 
 /** The API over a store of its own with one workspace, on a port of its own. */
 export async function startApi(
@@ -264,7 +267,8 @@ export async function startApi(
 	const base = `http://127.0.0.1:${port}`;
 
 	// Whatever the API answers in any test must be what its description says.
-	const isDescribed = createAnswerCheck((await api.pages()).swagger() as unknown as ApiDocument);
+	answerCheck ??= createAnswerCheck((await api.pages()).swagger() as unknown as ApiDocument);
+	const isDescribed = answerCheck;
 
 	async function request(path: string, init: RequestInit, bearer: string): Promise<Answer> {
 		const response = await fetch(base + path, {

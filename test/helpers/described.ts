@@ -1,4 +1,4 @@
-import {Ajv2020, type ValidateFunction} from 'ajv/dist/2020.js';
+import {Ajv2020, type Options, type ValidateFunction} from 'ajv/dist/2020.js';
 
 export type Media = {
 	readonly schema: object;
@@ -32,7 +32,8 @@ export function operationsOf({paths}: ApiDocument): Described[] {
 export type AnswerCheck = (method: string, path: string, status: number, body: unknown) => string | null;
 
 export function createAnswerCheck(document: ApiDocument): AnswerCheck {
-	const ajv = createSchemaReader();
+	// `test/api/openapi.test.ts` checks the schemas themselves.
+	const ajv = createSchemaReader({validateSchema: false});
 	const validators = new Map<object, ValidateFunction>();
 	// A path without parameters goes before one whose parameter would take its last part.
 	const routes = operationsOf(document)
@@ -61,6 +62,6 @@ export function createAnswerCheck(document: ApiDocument): AnswerCheck {
 }
 
 /** Reads JSON Schema 2020-12 as descriptions of APIs use it; formats only annotate there. */
-export function createSchemaReader(): Ajv2020 {
-	return new Ajv2020({strict: false, validateFormats: false, allErrors: true});
+export function createSchemaReader(options: Options = {}): Ajv2020 {
+	return new Ajv2020({...options, strict: false, validateFormats: false, allErrors: true});
 }
