@@ -4,7 +4,7 @@ import {tmpdir} from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import type {ExecutionContext, TestFn} from 'ava';
-import createKnex from 'knex';
+import pg from 'pg';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {openStore, type Store, type StoreLocation} from '../../src/store/store.ts';
 import {makeMigratedFile, migratedFileVariable, templateVariable} from '../migrated-template.ts';
@@ -43,10 +43,11 @@ async function emptyLocation(t: Scope, engine: Engine, template: string): Promis
 	return {url: url.href};
 }
 
+/** One connection for all tests of a process: to make and drop databases. It keeps no process from its end. */
+const admin = new pg.Pool({connectionString: adminUrl, max: 1, idleTimeoutMillis: 0, allowExitOnIdle: true});
+
 async function administer(sql: string): Promise<void> {
-	const admin = createKnex({client: 'pg', connection: adminUrl as string, pool: {min: 0, max: 1}});
-	await admin.raw(sql);
-	await admin.destroy();
+	await admin.query(sql);
 }
 
 /** A migrated SQLite file: to write its bytes is cheaper than to migrate. The run made one for all; ava by hand makes its own. */
