@@ -2,8 +2,17 @@ import {resolve} from 'node:path';
 import process from 'node:process';
 import type {Command} from 'commander';
 import type {FoundMail} from '../inbound/found-mail.ts';
-import {type MailFile, mailFiles, readMailFile} from '../inbound/mail-files.ts';
-import {isMbox, type MboxPosition, mailsOfMbox, mailsOfStream, parsePosition, startOf} from '../inbound/mbox.ts';
+import {
+	isMbox,
+	type MailFile,
+	type MboxPosition,
+	mailFiles,
+	mailsOfMbox,
+	mailsOfStream,
+	parsePosition,
+	readMailFile,
+	startOf,
+} from '../inbound/mail-files.ts';
 import {takeAll} from '../inbound/take-in.ts';
 import {openRegular, RefusedFileError} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';

@@ -68,7 +68,7 @@ const entries: readonly Entry[] = [
 		name: 'completion',
 		about: 'Print what lets a shell complete words of mailctl',
 		load: async () => {
-			const {completionCommand} = await import('./tree/completion.ts');
+			const {completionCommand} = await import('./tree/tree.ts');
 			return command => completionCommand(command, () => mailctl());
 		},
 	},

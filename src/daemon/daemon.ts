@@ -29,7 +29,6 @@ import {readPaceFigures} from '../store/queue/sites.ts';
 import {readStatuses} from '../store/reputation.ts';
 import {countPending} from '../store/webhook-queue.ts';
 import {actingOf, type Context} from './context.ts';
-import {watchFreeSpace, watchStoreSize, watchWal} from './disk-space.ts';
 import {createDomainChecks, type DomainChecks} from './domain-checks.ts';
 import {createEngine, type Engine} from './engine.ts';
 import {createHttp} from './http.ts';
@@ -38,12 +37,10 @@ import {createIntake, createSubmission} from './intake.ts';
 import {createMetrics} from './metrics.ts';
 import {createObserver} from './observer.ts';
 import {createArrivalNotices, createPresence} from './peers.ts';
-import {watchForStoreFaults} from './store-faults.ts';
+import {createWriting, watchForStoreFaults} from './store-faults.ts';
 import {dayTask} from './sweep.ts';
-import {startUpkeep} from './upkeep.ts';
-import {warnAtStart, warnOfWorkspaces} from './warnings.ts';
+import {startUpkeep, warnAtStart, warnOfWorkspaces, watchFreeSpace, watchStoreSize, watchWal} from './upkeep.ts';
 import {createWebhooks, type Webhooks} from './webhook-posting.ts';
-import {createWriting} from './writing.ts';
 
 type DaemonOptions = {
 	readonly settings: Settings;

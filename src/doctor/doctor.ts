@@ -17,7 +17,6 @@ import {createLinks} from '../links/links.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Resolver} from '../net/dns.ts';
 import {domainsCheck, mailboxCheck, returnPathCheck} from './domains.ts';
-import {egressCheck, relayCheck, type SmtpReach} from './egress.ts';
 import {type Check, examine, type Finding, ok} from './finding.ts';
 import {
 	clockCheck,
@@ -35,6 +34,7 @@ import {
 } from './machine.ts';
 import {
 	blocklistCheck,
+	egressCheck,
 	ehloSpfCheck,
 	hostnameCheck,
 	inboundCertificateCheck,
@@ -42,10 +42,12 @@ import {
 	type OwnAddress,
 	publicInterfaceAddresses,
 	publicUrlCheck,
+	relayCheck,
 	resolverCheck,
 	reverseDnsCheck,
+	type SmtpReach,
 	submissionCertificateCheck,
-} from './names.ts';
+} from './outbound.ts';
 
 /** Whom the checks ask unless the operator names others. */
 export const usual = {

@@ -17,7 +17,7 @@ import {listDomains} from '../store/domains.ts';
 import type {Store} from '../store/store.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
-import {addressesOf} from './names.ts';
+import {addressesOf} from './outbound.ts';
 
 type DomainsInput = {
 	readonly store: Store;

@@ -1,6 +1,6 @@
-import {readdir, rename, stat} from 'node:fs/promises';
+import {type FileHandle, readdir, rename, stat} from 'node:fs/promises';
 import {join} from 'node:path';
-import {type Links, openRegular} from '../kit/regular-file.ts';
+import {type Links, openRegular, RefusedFileError} from '../kit/regular-file.ts';
 import {type FoundMail, foundMail, longestMail} from './found-mail.ts';
 
 /** A file with one mail or, where it is an mbox, with many. */
@@ -142,4 +142,281 @@ export async function putAside(folder: string, name: string): Promise<void> {
 			throw error;
 		}
 	});
+}
+
+/** A mail of an mbox. */
+type MboxMail = {
+	/** Where its `From ` line begins in the file. */
+	readonly offset: number;
+	/** Its `From ` line, without the line end. */
+	readonly line: string;
+	/** The mail without that line, unquoted; at most `longest` octets of it. */
+	readonly bytes: Buffer;
+	/** Octets of the whole. */
+	readonly size: number;
+};
+
+// An asctime date, with a zone in one of the places where zones are found; some programs write the date of RFC 5322.
+const weekday = '(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)';
+const month = '(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)';
+const time = '\\d\\d?:\\d\\d(?::\\d\\d)?';
+const fromLine = new RegExp(
+	`^From (?:\\S.{0,900} )?${weekday},? +(?:${month} +\\d\\d? +${time} .{0,40}\\d{4}|\\d\\d? +${month} +\\d{4} +${time})(?: .{0,40})?$`,
+	'i',
+);
+/** A longer line is no `From ` line. */
+const longestLine = 1000;
+
+/**
+ * Whether a line begins a mail of an mbox (RFC 4155): `From sender Fri Nov 20 10:00:00 2026`. Without the date it may as
+ * well be a sentence.
+ */
+export function isFromLine(line: string): boolean {
+	return line.length <= longestLine && fromLine.test(line);
+}
+
+const mark = Buffer.from('\nFrom ');
+const [newline, space] = [0x0a, 0x20];
+
+/**
+ * Splits an mbox that comes piece by piece, from a `From ` line at `offset` of the file on. Keeps up to `longest` octets of a
+ * mail in memory and counts the rest. Ignores Content-Length: what writes it is often wrong, and the lines of a mail that
+ * would be taken for the next one are quoted.
+ */
+export class MboxSplitter {
+	readonly #longest: number;
+	// What is to be looked at again, and how much of it belongs to a mail already. The first `From ` line begins like all
+	// others once a line end precedes it.
+	#rest: Buffer = Buffer.from('\n');
+	#restAt: number;
+	#added = 1;
+	#current: Pick<MboxMail, 'offset' | 'line'>;
+	#parts: Buffer[] = [];
+	#size = 0;
+
+	constructor(longest: number, offset = 0) {
+		this.#longest = longest;
+		this.#restAt = offset - 1;
+		this.#current = {offset, line: ''};
+	}
+
+	/** The mails that this piece completes. */
+	push(chunk: Buffer): MboxMail[] {
+		return this.#split(Buffer.concat([this.#rest, chunk]), false);
+	}
+
+	/** The last mail, which may be incomplete. */
+	end(): MboxMail[] {
+		return [...this.#split(this.#rest, true), ...this.#finish()];
+	}
+
+	#add(bytes: Buffer): void {
+		const room = this.#longest - this.#size;
+		if (room > 0 && bytes.length > 0) {
+			this.#parts.push(bytes.subarray(0, room));
+		}
+		this.#size += bytes.length;
+	}
+
+	/** The mail that ends here; empty if only empty lines were read. */
+	#finish(): MboxMail[] {
+		const bytes = Buffer.concat(this.#parts);
+		const whole = this.#size <= this.#longest ? withoutLastLine(bytes) : bytes;
+		const mail = {...this.#current, bytes: unquoted(whole), size: this.#size - (bytes.length - whole.length)};
+		this.#parts = [];
+		this.#size = 0;
+		return bytes.some(byte => byte > space) ? [mail] : [];
+	}
+
+	#split(data: Buffer, atEnd: boolean): MboxMail[] {
+		const mails: MboxMail[] = [];
+		let taken = this.#added;
+		let at = data.indexOf(mark);
+		while (at !== -1) {
+			const end = data.indexOf(newline, at + 1);
+			if (end === -1 && !atEnd && data.length - at <= longestLine) {
+				break; // The line is not all here.
+			}
+			const lineEnd = end === -1 ? data.length : end;
+			const line = data.toString('latin1', at + 1, Math.min(lineEnd, at + 2 + longestLine)).replace(/\r$/, '');
+			if (isFromLine(line)) {
+				this.#add(data.subarray(taken, Math.max(taken, at + 1)));
+				mails.push(...this.#finish());
+				this.#current = {offset: this.#restAt + at + 1, line};
+				taken = Math.min(lineEnd + 1, data.length);
+			}
+			at = data.indexOf(mark, at + 1);
+		}
+		// A line that begins at the end may be one.
+		const open = at === -1 ? Math.max(0, data.length - mark.length) : at;
+		this.#add(data.subarray(taken, atEnd ? data.length : Math.max(taken, open)));
+		this.#rest = data.subarray(open);
+		this.#restAt += open;
+		this.#added = Math.max(0, taken - open);
+		return mails;
+	}
+}
+
+/** The empty line before the next `From ` line is no part of the mail. */
+function withoutLastLine(bytes: Buffer): Buffer {
+	const end = bytes.toString('latin1', Math.max(0, bytes.length - 4));
+	const length = /\n\r\n$/.test(end) ? 2 : /\n\n$/.test(end) ? 1 : 0;
+	return bytes.subarray(0, bytes.length - length);
+}
+
+/** Takes one `>` from each line `>From `, `>>From ` …: mboxrd, and mboxo, which quotes the first only. */
+function unquoted(bytes: Buffer): Buffer {
+	return bytes.includes('>From ')
+		? Buffer.from(bytes.toString('latin1').replace(/(^|\n)>(>*From )/g, '$1$2'), 'latin1')
+		: bytes;
+}
+
+/**
+ * How far an mbox was read: the last mail that was stored. It is read again the next time, as it may have been incomplete:
+ * a program that appends to the file may not have finished.
+ */
+export type MboxPosition = {
+	readonly device: number;
+	readonly inode: number;
+	/** Where its `From ` line begins, and that line. */
+	readonly offset: number;
+	readonly line: string;
+};
+
+/** A mail of an mbox, with the position to go on from once it is taken in. */
+type FoundInMbox = {readonly found: FoundMail; readonly position: MboxPosition};
+
+const longestFirstLine = 1024;
+
+/** The first line of what is read from `offset` on, without its end. */
+async function lineAt(file: FileHandle, offset: number): Promise<string> {
+	const {buffer, bytesRead} = await file.read({buffer: Buffer.alloc(longestFirstLine), position: offset});
+	return (buffer.toString('latin1', 0, bytesRead).split('\n')[0] as string).replace(/\r$/, '');
+}
+
+/** Whether a file is an mbox: its first line begins a mail. */
+export async function isMbox(file: FileHandle): Promise<boolean> {
+	return isFromLine(await lineAt(file, 0));
+}
+
+/**
+ * Where to go on reading: at the position, or at 0 if another file has that name now, or the file was rewritten without
+ * the mail.
+ */
+export async function startOf(file: FileHandle, position: MboxPosition | null): Promise<number> {
+	if (position === null) {
+		return 0;
+	}
+	const {dev, ino, size} = await file.stat();
+	const same = dev === position.device && ino === position.inode && position.offset < size;
+	return same && (await lineAt(file, position.offset)) === position.line ? position.offset : 0;
+}
+
+/** The mails of an mbox from an offset on, in bounded memory; reports to `readTo` how far the file was read. */
+export async function* mailsOfMbox(
+	file: FileHandle,
+	start: number,
+	readTo: (offset: number) => void,
+): AsyncGenerator<FoundInMbox> {
+	const {dev: device, ino: inode} = await file.stat();
+	const splitter = new MboxSplitter(longestMail, start);
+	const found = ({offset, line, bytes, size}: MboxMail): FoundInMbox => ({
+		found: foundMail('mbox', bytes, size),
+		position: {device, inode, offset, line},
+	});
+	let read = start;
+	for await (const chunk of file.createReadStream({start, autoClose: false}) as AsyncIterable<Buffer>) {
+		yield* splitter.push(chunk).map(found);
+		read += chunk.length;
+		readTo(read);
+	}
+	yield* splitter.end().map(found);
+}
+
+/** The position as it is stored; null for what cannot be read. */
+export function parsePosition(text: string | null): MboxPosition | null {
+	return text === null ? null : JSON.parse(text);
+}
+
+/** A mail that is longer never ends. */
+const mostOfMail = 256 * 1024 ** 2;
+
+/**
+ * The mails that come in one stream, as standard input. `single`: it is one mail, also if a `From ` line comes first. Throws
+ * RefusedFileError where a mail has no end.
+ */
+export async function* mailsOfStream(
+	chunks: AsyncIterable<Buffer>,
+	options: {readonly single: boolean},
+): AsyncGenerator<FoundMail> {
+	let length = 0;
+	async function* counted(): AsyncGenerator<Buffer> {
+		for await (const chunk of chunks) {
+			length += chunk.length;
+			if (length > mostOfMail) {
+				throw new RefusedFileError('standard input', `holds a mail of more than ${mostOfMail} octets`);
+			}
+			yield chunk;
+		}
+	}
+	for await (const mail of mailsIn(counted(), options)) {
+		length = 0;
+		yield mail;
+	}
+}
+
+async function* mailsIn(
+	chunks: AsyncIterable<Buffer>,
+	{single}: {readonly single: boolean},
+): AsyncGenerator<FoundMail> {
+	const stream = chunks[Symbol.asyncIterator]();
+	let first = Buffer.alloc(0);
+	let ended = false;
+	while (!ended && first.length < longestFirstLine && !first.includes('\n')) {
+		const next = await stream.next();
+		ended = next.done === true;
+		first = next.done ? first : Buffer.concat([first, next.value]);
+	}
+	const rest = {[Symbol.asyncIterator]: () => prefixed(first, stream)};
+	const isMbox = isFromLine((first.toString('latin1').split('\n')[0] as string).replace(/\r$/, ''));
+	if (isMbox && !single) {
+		yield* mailsOfMboxStream(rest);
+	} else {
+		yield* oneMail(rest, isMbox ? first.indexOf('\n') + 1 : 0);
+	}
+}
+
+async function* prefixed(first: Buffer, rest: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
+	yield first;
+	for (let next = await rest.next(); !next.done; next = await rest.next()) {
+		yield next.value;
+	}
+}
+
+async function* mailsOfMboxStream(chunks: AsyncIterable<Buffer>): AsyncGenerator<FoundMail> {
+	const splitter = new MboxSplitter(longestMail);
+	for await (const chunk of chunks) {
+		for (const {bytes, size} of splitter.push(chunk)) {
+			yield foundMail('stdin', bytes, size);
+		}
+	}
+	for (const {bytes, size} of splitter.end()) {
+		yield foundMail('stdin', bytes, size);
+	}
+}
+
+/** None where nothing comes. */
+async function* oneMail(chunks: AsyncIterable<Buffer>, skip: number): AsyncGenerator<FoundMail> {
+	const parts: Buffer[] = [];
+	let size = -skip;
+	for await (const chunk of chunks) {
+		const part = size < 0 ? chunk.subarray(-size) : chunk;
+		if (size < longestMail) {
+			parts.push(part);
+		}
+		size += chunk.length;
+	}
+	if (size > 0) {
+		yield foundMail('stdin', Buffer.concat(parts), size);
+	}
 }

@@ -6,7 +6,7 @@ import {promisify} from 'node:util';
 import test from 'ava';
 import {mailctl} from '../../src/cli/commands.ts';
 import {exampleOf} from '../../src/cli/program.ts';
-import {cliPage, manPage} from '../../src/cli/tree/page.ts';
+import {cliPage, manPage} from '../../src/cli/tree/tree.ts';
 import {newCli, refused, verbsOf} from '../helpers/cli.ts';
 
 test('docs/reference/cli.md is as the code says', async t => {

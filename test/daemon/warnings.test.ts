@@ -1,6 +1,6 @@
 import test from 'ava';
 import {pino} from 'pino';
-import {warnAtStart} from '../../src/daemon/warnings.ts';
+import {warnAtStart} from '../../src/daemon/upkeep.ts';
 
 const settings: Parameters<typeof warnAtStart>[0]['settings'] = {
 	roles: ['api', 'deliver'],

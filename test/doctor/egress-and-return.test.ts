@@ -5,14 +5,15 @@ import type {Host} from '../../src/deliver/host.ts';
 import {SecureContexts} from '../../src/deliver/open-session.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {returnPathCheck} from '../../src/doctor/domains.ts';
-import {egressCheck, relayCheck} from '../../src/doctor/egress.ts';
 import type {Check} from '../../src/doctor/finding.ts';
 import {
+	egressCheck,
 	inboundCertificateCheck,
 	noCertificateCheck,
 	publicUrlCheck,
+	relayCheck,
 	submissionCertificateCheck,
-} from '../../src/doctor/names.ts';
+} from '../../src/doctor/outbound.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import type {Relay} from '../../src/net/relay-url.ts';
 import {makeCertificate} from '../helpers/certificate.ts';

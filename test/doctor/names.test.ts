@@ -11,7 +11,7 @@ import {
 	publicInterfaceAddresses,
 	resolverCheck,
 	reverseDnsCheck,
-} from '../../src/doctor/names.ts';
+} from '../../src/doctor/outbound.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {reverseName} from '../../src/net/host-name.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';

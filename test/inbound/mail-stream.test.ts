@@ -1,7 +1,7 @@
 import {Readable} from 'node:stream';
 import test from 'ava';
 import {longestMail} from '../../src/inbound/found-mail.ts';
-import {mailsOfStream} from '../../src/inbound/mbox.ts';
+import {mailsOfStream} from '../../src/inbound/mail-files.ts';
 
 async function read(parts: readonly string[], single = false): Promise<string[]> {
 	const mails: string[] = [];

@@ -2,7 +2,14 @@ import {appendFile, open, rename, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
-import {isFromLine, isMbox, type MboxPosition, MboxSplitter, mailsOfMbox, startOf} from '../../src/inbound/mbox.ts';
+import {
+	isFromLine,
+	isMbox,
+	type MboxPosition,
+	MboxSplitter,
+	mailsOfMbox,
+	startOf,
+} from '../../src/inbound/mail-files.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
 const whole = 1024 * 1024;

@@ -4,8 +4,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {Context, type Liquid} from 'liquidjs';
 import {joined} from '../../src/kit/text.ts';
-import {PieceEmitter, renderAll, TextEmitter} from '../../src/render/direct.ts';
-import {liquidEngines, parseDirect} from '../../src/render/liquid-engine.ts';
+import {liquidEngines, PieceEmitter, parseDirect, renderAll, TextEmitter} from '../../src/render/liquid-engine.ts';
 import {faultOf} from '../../src/render/liquid-source.ts';
 
 const engines = liquidEngines();

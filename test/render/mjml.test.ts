@@ -1,7 +1,7 @@
 import {createRequire} from 'node:module';
 import test from 'ava';
+import {compileMjml, textElements} from '../../src/render/compile.ts';
 import {liquidEngines} from '../../src/render/liquid-engine.ts';
-import {compileMjml, textElements} from '../../src/render/mjml.ts';
 
 const engine = liquidEngines().html;
 

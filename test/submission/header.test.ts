@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {composeSubmitted} from '../../src/compose/compose.ts';
-import {readSubmitted} from '../../src/submission/submitted-mail.ts';
+import {readSubmitted} from '../../src/submission/submit.ts';
 
 type Submitted = Parameters<typeof composeSubmitted>[1];
 

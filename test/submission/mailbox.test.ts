@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {onlyMailbox} from '../../src/submission/submitted-mail.ts';
+import {onlyMailbox} from '../../src/submission/submit.ts';
 
 for (const [value, address] of [
 	['ann@example.com', 'ann@example.com'],

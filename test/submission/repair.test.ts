@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import {type AddressObject, type ParsedMail, simpleParser} from 'mailparser';
 import {composeSubmitted} from '../../src/compose/compose.ts';
 import {decodeWords} from '../../src/report/decode.ts';
-import {readSubmitted} from '../../src/submission/submitted-mail.ts';
+import {readSubmitted} from '../../src/submission/submit.ts';
 import {cpuCost} from '../helpers/cpu-cost.ts';
 
 type Submitted = Parameters<typeof composeSubmitted>[1];

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createEndpointQueues, type Permit} from '../../src/webhook/endpoint-queues.ts';
+import {createEndpointQueues, type Permit} from '../../src/webhook/dispatch.ts';
 
 const at = {now: 1000, monotonic: 0};
 
