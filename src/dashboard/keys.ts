@@ -6,7 +6,7 @@ import {type CreatedKey, createKey, revokeKey, rotateKey} from '../ops/keys.ts';
 import {notFound, Refused} from '../ops/operation.ts';
 import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
 import {act, badge, code, copyable, facts, input, name, nothing, opened, select, table, time} from './markup.ts';
-import {operationForms} from './operation-form.ts';
+import {operationForms, wrong} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, page, type Route, type Visit} from './route.ts';
 
@@ -65,7 +65,7 @@ export function keyPages(parts: DashboardParts): readonly Route[] {
 		};
 	}
 
-	/** What a form asks for; a text says what is wrong. */
+	/** What a form asks for. */
 	function asked({form, now, everywhere}: Visit) {
 		const rateLimit = form.get('rate_limit')?.trim() ?? '';
 		const mode = form.get('mode') === 'test' ? ('test' as const) : ('live' as const);
@@ -73,26 +73,27 @@ export function keyPages(parts: DashboardParts): readonly Route[] {
 		const chosen = scopes.filter(scope => named.includes(scope));
 		// Without a scope the key gets the usual ones: a misspelt one must not.
 		if (named.length > chosen.length) {
-			return 'Unknown scope: choose from the scopes in the form.';
+			wrong('Unknown scope: choose from the scopes in the form.');
 		}
 		const limit = readRateLimit(rateLimit);
 		if (rateLimit !== '' && limit === undefined) {
-			return 'The rate limit must be requests per seconds, as 6000/60, or 0 for none.';
+			wrong('The rate limit must be requests per seconds, as 6000/60, or 0 for none.');
 		}
 		if (limit !== undefined && !everywhere && !isWithin(limit, live().rateLimit)) {
 			const page = 'A rate limit above the usual one is the installation’s: only users of all workspaces set it.';
 			throw new Refused('insufficient_scope', {wrong: page, next: '', page});
 		}
 		const days = Number(form.get('expires') ?? '');
-		return days >= 0 && days <= mostDays
-			? {
-					name: form.get('name')?.trim() ?? '',
-					mode,
-					...(chosen.length > 0 && {scopes: chosen}),
-					rate_limit: rateLimit === '' ? null : rateLimit,
-					expires_at: days > 0 ? storeTime(now + days * dayMs) : null,
-				}
-			: 'Choose when the key ends.';
+		if (!(days >= 0 && days <= mostDays)) {
+			wrong('Choose when the key ends.');
+		}
+		return {
+			name: form.get('name')?.trim() ?? '',
+			mode,
+			...(chosen.length > 0 && {scopes: chosen}),
+			rate_limit: rateLimit === '' ? null : rateLimit,
+			expires_at: days > 0 ? storeTime(now + days * dayMs) : null,
+		};
 	}
 
 	function rotation({params: {id = ''}, form}: Visit) {

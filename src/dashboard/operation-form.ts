@@ -12,10 +12,10 @@ type Show = (visit: Visit, problem: string) => Promise<Answer>;
 type Origin = {readonly path: string; readonly show: Show};
 
 type Reading<Input> = {
-	/** Looks before the form is read. A text says what is wrong; throws `Refused` where the thing is missing. */
-	readonly before?: (visit: Visit) => Promise<unknown>;
-	/** Absent: each field of the input is a field of the form or a parameter of the path. A text says what is wrong. */
-	readonly read?: (visit: Visit) => Input | string;
+	/** Looks before the form is read. Throws `Refused`. */
+	readonly before?: (visit: Visit) => Promise<void>;
+	/** Absent: each field of the input is a field of the form or a parameter of the path. Throws `Refused`. */
+	readonly read?: (visit: Visit) => Input;
 };
 
 type Parts = Pick<DashboardParts, 'writer' | 'change'>;
@@ -42,23 +42,17 @@ export const operationForms =
 		const {input, role, everywhere, fresh} = operation;
 
 		async function answer(visit: Visit): Promise<Answer> {
-			const wrong = await before?.(visit);
-			const value = typeof wrong === 'string' ? wrong : read ? read(visit) : sent(input, visit);
-			const problem = typeof value === 'string' ? value : problemOf(input, value);
-			if (problem !== null) {
-				return await origin.show(visit, problem);
-			}
+			await before?.(visit);
+			const value = read ? read(visit) : sent(input, visit);
+			checkInput(input, value);
 			const result = done(await perform(operation, contextOf(parts, visit), value as Given<Input>), visit);
 			return typeof result === 'string' ? go(origin.path, result) : result;
 		}
 
-		return {
-			...{method: 'POST', path, role, ...(everywhere && {everywhere}), ...(fresh && {fresh})},
-			answer: orShownAgain(origin.show, answer),
-		};
+		return pageForms(origin.show)(path, role, answer, {...(everywhere && {everywhere}), ...(fresh && {fresh})});
 	};
 
-/** Makes routes for the forms of a page that do no operation. They throw what was wrong (`wrong`, or `Refused` of another kind). */
+/** Makes routes for the forms of a page that do no operation. Where they throw what was wrong, the page is shown again. */
 export const pageForms =
 	(show: Show) =>
 	(
@@ -66,7 +60,16 @@ export const pageForms =
 		role: Role,
 		answer: Route['answer'],
 		guards: Pick<Route, 'everywhere' | 'fresh' | 'file'> = {},
-	): Route => ({method: 'POST', path, role, ...guards, answer: orShownAgain(show, answer)});
+	): Route => ({
+		...{method: 'POST', path, role, ...guards},
+		answer: visit =>
+			answer(visit).catch(error => {
+				if (error instanceof Refused && (error.code === 'conflict' || error.code === 'unprocessable_entity')) {
+					return show(visit, error.page);
+				}
+				throw error;
+			}),
+	});
 
 /** Throws what was wrong with a form: its page is shown again with this sentence. */
 export function wrong(page: string): never {
@@ -80,20 +83,12 @@ export function checkTyped({form}: Visit, word: string, problem: string): void {
 	}
 }
 
-const orShownAgain =
-	(show: Show, answer: Route['answer']): Route['answer'] =>
-	visit =>
-		answer(visit).catch(error => {
-			if (error instanceof Refused && (error.code === 'conflict' || error.code === 'unprocessable_entity')) {
-				return show(visit, error.page);
-			}
-			throw error;
-		});
-
-function problemOf(input: TSchema, value: unknown): string | null {
+function checkInput(input: TSchema, value: unknown): void {
 	checks ??= createChecks();
 	const [violation] = checks.checkOf(input)(value);
-	return violation ? `The ${violation.field.replaceAll('_', ' ')} ${violation.message}.` : null;
+	if (violation) {
+		wrong(`The ${violation.field.replaceAll('_', ' ')} ${violation.message}.`);
+	}
 }
 
 /** The fields that a form sent, without space around them, and the parameters of its path. */

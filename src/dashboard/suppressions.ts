@@ -9,7 +9,7 @@ import {listSuppressions, type Suppression} from '../store/suppressions.ts';
 import {pageOf, pager, searchForm} from './lists.ts';
 import {live} from './live.ts';
 import {act, badge, chips, count, facts, hrefOf, input, name, nothing, opened, select, table, time} from './markup.ts';
-import {operationForms} from './operation-form.ts';
+import {operationForms, wrong} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, go, missing, page, type Route, type Visit} from './route.ts';
 
@@ -82,9 +82,9 @@ export function suppressionPages(parts: DashboardParts): readonly Route[] {
 const reasonOf = (query: URLSearchParams): SuppressionReason | undefined =>
 	suppressionReasons.find(reason => reason === query.get('reason'));
 
-function addressIn({form}: Visit): {readonly recipient: string} | string {
+function addressIn({form}: Visit): {readonly recipient: string} {
 	const recipient = form.get('address')?.trim() ?? '';
-	return readAddress(recipient) ? {recipient} : `"${recipient}" is no address. Type one as user@example.com.`;
+	return readAddress(recipient) ? {recipient} : wrong(`"${recipient}" is no address. Type one as user@example.com.`);
 }
 
 const entriesTable = (now: number, mayRemove: boolean) => ({

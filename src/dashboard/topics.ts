@@ -11,7 +11,7 @@ import {
 } from '../ops/topics.ts';
 import {lookUpTopic} from '../store/topics.ts';
 import {act, badge, code, count, input, inputs, name, opened, table, time} from './markup.ts';
-import {operationForms} from './operation-form.ts';
+import {checkTyped, operationForms} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, page, type Route, type Visit} from './route.ts';
 
@@ -51,14 +51,16 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 		page(path, list),
 		form(createTopic, path, ({code}) => `Made the topic ${code}.`),
 		form(renameTopic, `${path}/:code/rename`, topic => `Recipients now see ${topic.name}.`, {
-			before: async ({workspace, params: {code = ''}}) =>
-				(await lookUpTopic(parts.reader, workspace.id, code)) ?? notFound('topic', code),
+			async before({workspace, params: {code = ''}}) {
+				(await lookUpTopic(parts.reader, workspace.id, code)) ?? notFound('topic', code);
+			},
 		}),
 		form(removeTopic, `${path}/:code/remove`, ({code}) => `Removed ${code}; who opted out is remembered.`),
 		form(purgeTopic, `${path}/:code/purge`, (n, {params}) => `Forgot ${count(n)} opt-outs of ${params.code}.`, {
-			async before({workspace, params: {code = ''}, form}) {
-				await optOutsOf(parts.reader, workspace.id, code);
-				return form.get('typed') === code ? null : `Nothing was forgotten: type ${code} to forget who opted out of it.`;
+			async before(visit) {
+				const {code = ''} = visit.params;
+				await optOutsOf(parts.reader, visit.workspace.id, code);
+				checkTyped(visit, code, `Nothing was forgotten: type ${code} to forget who opted out of it.`);
 			},
 		}),
 	];
