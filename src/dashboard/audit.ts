@@ -2,7 +2,7 @@ import {type Html, html} from '../hosted/html.ts';
 import {isId} from '../mail/ids.ts';
 import {type AuditEntry, listAudit} from '../store/audit.ts';
 import {readWorkspaceNames} from '../store/workspaces.ts';
-import {pageOf, pager} from './lists.ts';
+import {anyTime, pageOf, pager, sinceOf, timeChoices} from './lists.ts';
 import {chips, code, name, table, time} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import type {Answer, Route, Visit} from './route.ts';
@@ -10,20 +10,14 @@ import type {Answer, Route, Visit} from './route.ts';
 const path = '/audit';
 const perPage = 100;
 
-const times = [
-	{value: '', label: 'Any time'},
-	{value: '24', label: '24 hours'},
-	{value: '168', label: '7 days'},
-	{value: '720', label: '30 days'},
-];
+const times = [anyTime, ...timeChoices(24, 168, 720)];
 
 /** Who changed what. Users of all workspaces see the acts of all. */
 export function auditPages({reader}: DashboardParts): readonly Route[] {
 	async function list({query, signedIn, now}: Visit): Promise<Answer> {
-		const hours = Number(query.get('hours') ?? '');
 		const found = await listAudit(reader, {
 			workspaceId: signedIn.user.workspaceId ?? undefined,
-			since: hours > 0 ? now - hours * 3_600_000 : undefined,
+			since: sinceOf(query.get('hours'), now),
 			after: query.get('after'),
 			limit: perPage + 1,
 		});

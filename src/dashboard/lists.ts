@@ -1,5 +1,6 @@
 import {type Html, html} from '../hosted/html.ts';
-import {hrefOf, input, nothing} from './markup.ts';
+import {hourMs} from '../kit/time.ts';
+import {type Choice, hrefOf, input, nothing} from './markup.ts';
 
 // What lists have around them: a search, and the way to older rows.
 
@@ -30,6 +31,19 @@ export function pageOf<Row>(
 ): {readonly rows: readonly Row[]; readonly last: Row | undefined} {
 	const rows = found.slice(0, perPage);
 	return {rows, last: found.length > perPage ? rows.at(-1) : undefined};
+}
+
+const spans = {1: 'Last hour', 4: '4 hours', 24: '24 hours', 168: '7 days', 720: '30 days'} as const;
+
+/** Times that a list can be limited to: the last hours until now. */
+export const timeChoices = (...hours: ReadonlyArray<keyof typeof spans>): readonly Choice[] =>
+	hours.map(n => ({value: String(n), label: spans[n]}));
+
+export const anyTime: Choice = {value: '', label: 'Any time'};
+
+/** Where the last hours begin, in milliseconds; undefined: any time. */
+export function sinceOf(hours: string | null, now: number): number | undefined {
+	return Number(hours) > 0 ? Math.max(0, now - Number(hours) * hourMs) : undefined;
 }
 
 /** Links to the newest rows, where others are shown, and to those behind `next`; null: these are the last. */

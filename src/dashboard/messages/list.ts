@@ -6,7 +6,7 @@ import {type RecipientState, recipientStates} from '../../mail/message.ts';
 import {type Asked, metadataTerm, mostAsked, searchTerms, tagTerm, valueTerm} from '../../mail/terms.ts';
 import {type ListedMessage, type MessageFilter, readLines, scanMessages} from '../../store/message-scan.ts';
 import {pageTemplates} from '../../store/templates.ts';
-import {pager, searchForm} from '../lists.ts';
+import {anyTime, pager, searchForm, sinceOf, timeChoices} from '../lists.ts';
 import {live} from '../live.ts';
 import {mailFrame} from '../mail-frame.ts';
 import {
@@ -178,13 +178,7 @@ const statusChips = (query: URLSearchParams): Html =>
 		'/messages',
 	);
 
-const times = [
-	{value: '', label: 'Any time'},
-	{value: '1', label: 'Last hour'},
-	{value: '24', label: '24 hours'},
-	{value: '168', label: '7 days'},
-	{value: '720', label: '30 days'},
-];
+const times = [anyTime, ...timeChoices(1, 24, 168, 720)];
 
 const timeChips = (query: URLSearchParams): Html => chips('Accepted', query, 'hours', times, '/messages');
 
@@ -212,7 +206,7 @@ function filterOf(
 	const asked = searched(query.get('q')?.trim() ?? '', readMessageId);
 	const status = query.get('status') ?? '';
 	const template = query.get('template') ?? '';
-	const hours = Number(query.get('hours') ?? '');
+	const since = sinceOf(query.get('hours'), now);
 	if (asked === null || (template !== '' && !isTemplateId(template))) {
 		return null;
 	}
@@ -220,7 +214,7 @@ function filterOf(
 		...asked,
 		...(isState(status) && {status}),
 		...(template !== '' && {templateId: template}),
-		...(hours > 0 && {since: now - hours * 3_600_000}),
+		...(since !== undefined && {since}),
 	};
 }
 

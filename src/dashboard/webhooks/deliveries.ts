@@ -1,7 +1,6 @@
 import type {Knex} from 'knex';
 import {replay} from '../../admin/webhooks.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
-import {hourMs} from '../../kit/time.ts';
 import {isId} from '../../mail/ids.ts';
 import {type DeliveryState, deliveryStates} from '../../mail/webhook.ts';
 import {notFound} from '../../ops/operation.ts';
@@ -13,7 +12,7 @@ import {
 	type StoredPost,
 	scanDeliveries,
 } from '../../store/webhooks.ts';
-import {pager} from '../lists.ts';
+import {anyTime, pager, sinceOf, timeChoices} from '../lists.ts';
 import {live} from '../live.ts';
 import {
 	act,
@@ -41,13 +40,7 @@ import {type Answer, go, page, type Route, type Visit} from '../route.ts';
 
 const perPage = 50;
 
-const times: readonly Choice[] = [
-	{value: '1', label: 'Last hour'},
-	{value: '4', label: '4 hours'},
-	{value: '24', label: '24 hours'},
-	{value: '168', label: '7 days'},
-	{value: '720', label: '30 days'},
-];
+const times = timeChoices(1, 4, 24, 168, 720);
 const statesAndAll: readonly Choice[] = [
 	{value: '', label: 'All'},
 	...deliveryStates.map(state => ({value: state, label: state})),
@@ -70,7 +63,7 @@ export async function deliveriesSection(reader: Knex, {query, may, now}: Visit, 
 			'Time',
 			query,
 			'hours',
-			[{value: '', label: 'Any time'}, ...times],
+			[anyTime, ...times],
 			to,
 		)}${live('deliveries', after === null ? hrefOf(to, query) : null, list)}`,
 		may('operator') ? html`<div class="actions">${opened('Replay many', replayForm(to, events))}</div>` : nothing,
@@ -79,11 +72,6 @@ export async function deliveriesSection(reader: Knex, {query, may, now}: Visit, 
 
 /** The state that a query or form names. */
 export const stateOf = (text: string | null): DeliveryState | undefined => deliveryStates.find(state => state === text);
-
-/** Milliseconds; undefined: any time. */
-export function sinceOf(hours: string | null, now: number): number | undefined {
-	return Number(hours) > 0 ? Math.max(0, now - Number(hours) * hourMs) : undefined;
-}
 
 function replayForm(to: string, events: Endpoint['events']): Html {
 	const fields = join([

@@ -12,12 +12,13 @@ import {hourMs, storeTime} from '../../kit/time.ts';
 import {webhookEventTypes} from '../../mail/message.ts';
 import {longestOverlap, usualOverlap} from '../../mail/webhook.ts';
 import {type Endpoint, endpointState} from '../../store/webhooks.ts';
+import {sinceOf} from '../lists.ts';
 import {live} from '../live.ts';
 import {act, copyable, count, facts, join, opened, section, select, time} from '../markup.ts';
 import {checkTyped, pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../route.ts';
-import {answerText, deliveriesSection, sinceOf, stateOf} from './deliveries.ts';
+import {answerText, deliveriesSection, stateOf} from './deliveries.ts';
 import {checkedFields, chosenEndpoint, endpointBadge, endpointForm, typedFields} from './list.ts';
 
 /** Tests of one workspace, at once. */
