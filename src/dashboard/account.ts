@@ -5,7 +5,7 @@ import {findUser, listPasskeys, type Passkey, type User, type UserSession} from 
 import {removeTotp, setPassword, setTotp} from '../users/log-in.ts';
 import {removePasskey} from '../users/passkeys.ts';
 import {createTotpSecret, isTotpSecret, totpUri} from '../users/totp.ts';
-import {act, badge, code, input, name, opened, section, table, time} from './markup.ts';
+import {act, badge, code, hidden, input, name, opened, section, table, time} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import {passkeyForm, passkeyOf, problemOf, siteOf} from './proof.ts';
 import {type Answer, go, missing, type Page, type Route, type Visit} from './route.ts';
@@ -145,7 +145,7 @@ function totpForms({totp, email}: User, secret: string, isOpen: boolean): Html {
 	const content = html`<p>Scan this with an app for one-time codes, or type the key into it.</p>
 <div class="qr" role="img" aria-label="QR code of the key">${{markup: renderSVG(totpUri(secret, email))}}</div>
 <p>${code(secret)}</p>
-${act({to: '/account/codes', label: 'Turn on', fields: html`<input type="hidden" name="key" value="${secret}">${input(field)}`})}`;
+${act({to: '/account/codes', label: 'Turn on', fields: html`${hidden('key', secret)}${input(field)}`})}`;
 	return html`<p>${badge('off', 'idle')} A log-in wants the password alone.</p>${isOpen ? html`<div class="card">${content}</div>` : opened('Set up', content)}`;
 }
 

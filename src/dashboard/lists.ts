@@ -1,6 +1,6 @@
 import {type Html, html} from '../hosted/html.ts';
 import {hourMs} from '../kit/time.ts';
-import {type Choice, hrefOf, input, nothing} from './markup.ts';
+import {type Choice, hidden, hrefOf, input, nothing} from './markup.ts';
 
 // What lists have around them: a search, and the way to older rows.
 
@@ -19,7 +19,7 @@ export function searchForm({to, query, placeholder, kept = [], fields = nothing,
 	const field = input({name: 'q', label: 'Search', type: 'search', value: query.get('q') ?? '', placeholder});
 	const filters = kept.flatMap(key => {
 		const value = query.get(key);
-		return value ? [html`<input type="hidden" name="${key}" value="${value}">`] : [];
+		return value ? [hidden(key, value)] : [];
 	});
 	return html`<form class="filter" role="search" action="${to}">${field}${fields}${filters}<button>Search</button>${hint === undefined ? null : html`<small>${hint}</small>`}</form>`;
 }

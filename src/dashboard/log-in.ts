@@ -4,7 +4,7 @@ import type {LogIn} from '../users/log-in.ts';
 import type {Proof} from '../users/sessions.ts';
 import {operatorOf, useLink} from '../users/users.ts';
 import {newPasskey, newPassword} from './account.ts';
-import {act, hrefOf, input, nothing, section} from './markup.ts';
+import {act, hidden, hrefOf, input, nothing, section} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import {
 	clientOf,
@@ -176,7 +176,7 @@ ${section('Password', newPassword(user))}
 }
 
 function codeForm(to: string, pending: string): Html {
-	const fields = html`<input type="hidden" name="pending" value="${pending}">${codeField}`;
+	const fields = html`${hidden('pending', pending)}${codeField}`;
 	return html`<div class="card">${act({to, label: 'Go on', fields})}</div>`;
 }
 
