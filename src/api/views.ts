@@ -21,8 +21,8 @@ const timeOrNull = timeBy(apiTime);
 /** The store's own times, with milliseconds: the form of the command line. */
 export const storedTime = (stored: string) => stored;
 
-/** A message as the API shows it (docs/reference/interface.md, Message), plus `mode` and `resent_from`. */
-export function messageView(message: StoredMessage) {
+/** A message (docs/reference/interface.md, Message), plus `mode` and `resent_from`. */
+export function messageView(message: StoredMessage, time = apiTime) {
 	return {
 		id: message.id,
 		status: message.status,
@@ -40,8 +40,8 @@ export function messageView(message: StoredMessage) {
 		tags: message.tags,
 		mode: message.mode,
 		resent_from: message.resentFrom,
-		created_at: apiTime(message.createdAt),
-		updated_at: apiTime(message.updatedAt),
+		created_at: time(message.createdAt),
+		updated_at: time(message.updatedAt),
 	};
 }
 

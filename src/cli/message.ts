@@ -1,13 +1,13 @@
 import {randomBytes} from 'node:crypto';
 import type {Command} from 'commander';
-import {eventView, messageView} from '../api/views.ts';
+import {eventView, messageView, storedTime} from '../api/views.ts';
 import {capturedFile} from '../daemon/recipient-mails.ts';
 import {createLinks} from '../links/links.ts';
 import {isTemplateId} from '../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../mail/message.ts';
 import {askedTerms, messageIdTerm, metadataTerm, mostAsked, type Term, tagTerm, valueTerm} from '../mail/terms.ts';
-import {type ListedMessage, listMessages} from '../store/message-scan.ts';
-import {findMessage, type StoredMessage} from '../store/messages.ts';
+import {type ListedMessage, listMessages, readLines} from '../store/message-scan.ts';
+import {findMessage, readMessages, type StoredMessage} from '../store/messages.ts';
 import {type EngagementCount, readEngagement, readRecipients, type StoredRecipient} from '../store/recipients.ts';
 import {readReports, type StoredReport} from '../store/reports.ts';
 import {readEvents} from '../store/timeline.ts';
@@ -124,8 +124,12 @@ async function chosenMessage(session: Session, text: string): Promise<StoredMess
 
 const status = oneOf('--status', recipientStates);
 
+const none = 'no messages, mailctl send sends one';
+
+const wholeMessages: Noun<StoredMessage> = {none, json: message => messageView(message, storedTime), fields: []};
+
 const messages: Noun<ListedMessage> = {
-	none: 'no messages, mailctl send sends one',
+	none,
 	json: row => row,
 	fields: [
 		{title: 'TO', cell: row => row.to, cut: true},
@@ -159,7 +163,13 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 		since: options.since,
 		until: options.until,
 	};
-	session.list(messages, await listMessages(await session.reader(), filter, options.limit));
+	const reader = await session.reader();
+	if (session.json) {
+		const read = (ids: readonly string[]) => readMessages(reader, workspaceId, ids);
+		session.list(wholeMessages, await listMessages(reader, filter, options.limit, read));
+	} else {
+		session.list(messages, await listMessages(reader, filter, options.limit, ids => readLines(reader, ids)));
+	}
 }
 
 /** Of a deleted template only the id is known still. */

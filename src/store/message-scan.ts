@@ -269,16 +269,21 @@ export type ListedMessage = {
 
 const linesAtOnce = 500;
 
-/** The newest messages that match, newest first. */
-export async function listMessages(reader: Knex, filter: MessageFilter, limit: number): Promise<ListedMessage[]> {
-	const lines: ListedMessage[] = [];
+/** The newest messages that match, newest first, as `read` gives those of some ids. */
+export async function listMessages<Message>(
+	reader: Knex,
+	filter: MessageFilter,
+	limit: number,
+	read: (ids: readonly string[]) => Promise<Message[]>,
+): Promise<Message[]> {
+	const found: Message[] = [];
 	let after: string | null = null;
 	do {
-		const {ids, next} = await scanMessages(reader, filter, {after, limit: Math.min(limit - lines.length, linesAtOnce)});
-		lines.push(...(await readLines(reader, ids)));
+		const {ids, next} = await scanMessages(reader, filter, {after, limit: Math.min(limit - found.length, linesAtOnce)});
+		found.push(...(await read(ids)));
 		after = next;
-	} while (after !== null && lines.length < limit);
-	return lines;
+	} while (after !== null && found.length < limit);
+	return found;
 }
 
 /** The lines of these messages, newest first. */

@@ -154,9 +154,16 @@ test('message list: filters, and the newest first', async t => {
 	const {cli, store, id} = await prepare(t);
 	const {id: workspaceId} = await store.reader('workspaces').first();
 	const [second] = await insertMessages(store, workspaceId, ['other@fast.example']);
+	const {id: version_id} = await store.reader('template_versions').first();
+	await store.database('messages').where({id: second}).update({version_id});
 	const list = async (...args: string[]) =>
 		(await cli.json<Array<{id: string}>>('message', 'list', ...args)).map(each => each.id);
 	t.deepEqual(await list(), [second, id]);
+	const [, listed] = await cli.json<object[]>('message', 'list');
+	const {message: shown} = await cli.json<{message: object}>('message', 'show', id);
+	t.deepEqual(Object.keys(listed as object), Object.keys(shown), 'a message has one JSON form, that of the API');
+	const {created_at: _, updated_at: __, ...rest} = shown as {created_at: string; updated_at: string};
+	t.like(listed, rest);
 	t.deepEqual(await list('--status', 'queued', '--since', '1h'), [id]);
 	t.deepEqual(await list('--recipient', 'OTHER@fast.example', '--limit', '1'), [second]);
 	t.deepEqual(await list('--from', 'hello@example.com', '--until', '2000-01-01'), []);

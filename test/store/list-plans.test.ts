@@ -5,7 +5,7 @@ import {listApiKeys} from '../../src/store/api-keys.ts';
 import {listAudit} from '../../src/store/audit.ts';
 import {listDomains} from '../../src/store/domains.ts';
 import {listKept} from '../../src/store/inbound-mails.ts';
-import {listMessages} from '../../src/store/message-scan.ts';
+import {listMessages, type MessageFilter, readLines} from '../../src/store/message-scan.ts';
 import {findWaiting, listQueue, summarizeQueue} from '../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../src/store/store.ts';
 import {listSuppressions} from '../../src/store/suppressions.ts';
@@ -48,22 +48,25 @@ const filters: Readonly<Record<string, (filled: Filled) => readonly string[]>> =
 
 const page = {after: null, limit: 25};
 
+const linesOf = (reader: Store['reader'], filter: MessageFilter) =>
+	listMessages(reader, filter, page.limit, ids => readLines(reader, ids));
+
 /** Every list of the CLI by its verb, with each of its filters; `null`: why it is none of these. */
 const lists: Readonly<Record<string, Readonly<Record<string, List>> | string>> = {
 	'message list': {
-		'': ({reader}, {own}) => listMessages(reader, {workspaceId: own.id}, 25),
-		status: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, status: 'complained'}, 25),
-		ofAnIdleWorkspace: ({reader}, {other}) => listMessages(reader, {workspaceId: other.id}, 25),
-		ofAnIdleSender: ({reader}, {other}) => listMessages(reader, {workspaceId: other.id, fromKey: 'a@x.test'}, 25),
-		recipient: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, toKey: 'rare@x.test'}, 25),
-		subject: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, terms: ['w:many', 'w:rare']}, 25),
-		metadata: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, terms: ['m1:k=rare']}, 25),
-		tag: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, terms: ['t:many', 'm1:k=rare']}, 25),
-		template: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, templateId: own.templateId}, 25),
-		messageId: ({reader}, {own, message}) => listMessages(reader, {workspaceId: own.id, id: message}, 25),
-		from: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, fromKey: 'rare@x.test'}, 25),
-		since: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, since: Date.now(), status: 'delivered'}, 25),
-		until: ({reader}, {own}) => listMessages(reader, {workspaceId: own.id, until: 0, toKey: 'many@x.test'}, 25),
+		'': ({reader}, {own}) => linesOf(reader, {workspaceId: own.id}),
+		status: ({reader}, {own}) => linesOf(reader, {workspaceId: own.id, status: 'complained'}),
+		ofAnIdleWorkspace: ({reader}, {other}) => linesOf(reader, {workspaceId: other.id}),
+		ofAnIdleSender: ({reader}, {other}) => linesOf(reader, {workspaceId: other.id, fromKey: 'a@x.test'}),
+		recipient: ({reader}, {own}) => linesOf(reader, {workspaceId: own.id, toKey: 'rare@x.test'}),
+		subject: ({reader}, {own}) => linesOf(reader, {workspaceId: own.id, terms: ['w:many', 'w:rare']}),
+		metadata: ({reader}, {own}) => linesOf(reader, {workspaceId: own.id, terms: ['m1:k=rare']}),
+		tag: ({reader}, {own}) => linesOf(reader, {workspaceId: own.id, terms: ['t:many', 'm1:k=rare']}),
+		template: ({reader}, {own}) => linesOf(reader, {workspaceId: own.id, templateId: own.templateId}),
+		messageId: ({reader}, {own, message}) => linesOf(reader, {workspaceId: own.id, id: message}),
+		from: ({reader}, {own}) => linesOf(reader, {workspaceId: own.id, fromKey: 'rare@x.test'}),
+		since: ({reader}, {own}) => linesOf(reader, {workspaceId: own.id, since: Date.now(), status: 'delivered'}),
+		until: ({reader}, {own}) => linesOf(reader, {workspaceId: own.id, until: 0, toKey: 'many@x.test'}),
 	},
 	'contact list': {'': ({reader}, {own}) => listContacts(reader, own.id, page)},
 	'suppression list': {

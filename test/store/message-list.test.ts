@@ -1,6 +1,6 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
-import {listMessages, type MessageFilter} from '../../src/store/message-scan.ts';
+import {listMessages, type MessageFilter, readLines} from '../../src/store/message-scan.ts';
 import {readRecipients, readStatus} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -21,7 +21,7 @@ async function prepare(store: Store) {
 		next_attempt_at: null,
 	});
 	const list = async (filter: Partial<MessageFilter>, limit = 10) => {
-		const rows = await listMessages(store.reader, {workspaceId, ...filter}, limit);
+		const rows = await listMessages(store.reader, {workspaceId, ...filter}, limit, ids => readLines(store.reader, ids));
 		return rows.map(({id}) => ids.indexOf(id));
 	};
 	return {workspaceId, ids, list};
@@ -44,7 +44,7 @@ storeTest(test, 'messages are listed newest first, by each filter and by all of 
 
 storeTest(test, 'a listed message carries its own workspace’s data only', async (t, store) => {
 	const {workspaceId, ids} = await prepare(store);
-	const [row] = await listMessages(store.reader, {workspaceId}, 1);
+	const [row] = await listMessages(store.reader, {workspaceId}, 1, some => readLines(store.reader, some));
 	t.like(row, {id: ids[3], mode: 'live', status: 'accepted', from: 'a@shop.example', to: 'c@y.test', subject: null});
 	t.deepEqual(await readRecipients(store.reader, newId('ws'), ids[0] as string), []);
 });

@@ -128,7 +128,7 @@ export function messageListRoutes({auth, reader, cursors, readMessageId}: ApiPar
 						return {rows, next: fitting.length < ids.length ? (fitting.at(-1) ?? null) : next};
 					},
 				});
-				return {data: page.rows.map(messageView), next_cursor: page.nextCursor};
+				return {data: page.rows.map(message => messageView(message)), next_cursor: page.nextCursor};
 			},
 		);
 	};
