@@ -1,5 +1,4 @@
-import type {Constant, Pieces} from '../kit/text.ts';
-import {bufferOf} from '../kit/text.ts';
+import {bufferOf, type Constant, type Pieces} from '../kit/text.ts';
 import {withoutLastLines, writeRelaxed} from './dkim.ts';
 
 /** A part of a body: ASCII as it is, a text to be quoted-printable, or bytes to be base64. */

@@ -1,6 +1,5 @@
 import {isUtf8} from 'node:buffer';
-import type {Pieces} from '../kit/text.ts';
-import {withoutControls} from '../kit/text.ts';
+import {type Pieces, withoutControls} from '../kit/text.ts';
 import {readMediaType} from '../mail/media-type.ts';
 import type {Attachment} from '../mail/message.ts';
 import type {BodyPart} from './body-writer.ts';

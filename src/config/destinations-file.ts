@@ -2,14 +2,13 @@ import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {isObject, type JsonObject, stoppedAt} from '../kit/exact-json.ts';
 import {readGuarded} from '../kit/regular-file.ts';
-import {utf8Text} from '../kit/text.ts';
+import {nearest, utf8Text} from '../kit/text.ts';
 import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import type {Pace, PaceReaction, Terms} from '../mail/route.ts';
 import {hasPassword, parseRoute, type RouteChoice} from '../mail/route.ts';
 import {hostName} from '../net/host-name.ts';
 import {type Destinations, longestPattern, type Provider, replyPattern} from '../pace/destinations.ts';
 import {ConfigError} from './config-error.ts';
-import {nearest} from './nearest.ts';
 import {duration, type Parser, retrySchedule} from './parsers.ts';
 import type {TableValues} from './table.ts';
 

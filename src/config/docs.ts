@@ -24,7 +24,7 @@ Settings marked under SIGHUP change in a running daemon when it gets that signal
 
 ${sections.join('\n\n')}
 
-This page is made from the code: \`npm run build && node dist/src/config/write-docs.js\`.
+This page is made from the code: \`npm run build && node dist/src/cli/tree/write-docs.js\`.
 `;
 }
 

@@ -8,8 +8,8 @@ import type {Clock} from '../kit/clock.ts';
 import {splitParts} from '../kit/multipart.ts';
 import {utf8Text} from '../kit/text.ts';
 import {storeTime} from '../kit/time.ts';
-import type {Claims} from '../links/claims.ts';
 import type {Links} from '../links/links.ts';
+import type {Claims} from '../links/tokens.ts';
 import {parseAddress} from '../mail/address.ts';
 import {Type} from '../mail/type.ts';
 import {
@@ -22,9 +22,9 @@ import {
 import {findLinked} from '../store/messages.ts';
 import {findContactLocale} from '../store/topics.ts';
 import {findOnlyWorkspace, findWorkspace} from '../store/workspaces.ts';
+import {type Brand, brandOf, type Icon, noticePage, type Page, sendPage} from './branded-page.ts';
 import {type Html, html, nameMarkup, plainName} from './html.ts';
 import {chooseTexts} from './language.ts';
-import {type Brand, brandOf, type Icon, noticePage, type Page, sendPage} from './page.ts';
 import type {Texts} from './texts/wording.ts';
 
 /** The fields of a form that count here; absent ones are null. What else it has is of no interest. */

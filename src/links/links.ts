@@ -1,5 +1,4 @@
-import {type Claims, readClaims, writeClaims} from './claims.ts';
-import {createSealedToken, createSignedIds, type SealedToken, type SignedId, type TokenKeys} from './tokens.ts';
+import {type Claims, readClaims, SealedToken, type SignedId, SignedIds, type TokenKeys, writeClaims} from './tokens.ts';
 
 /** A token that was opened. An expired one still has its owner, for the page that answers it. */
 type Opened =
@@ -50,13 +49,13 @@ export function createLinks({
 	const base = publicUrl.replace(/\/+$/, '');
 	const page = `${base}/unsubscribe`;
 	const isUnsubscribe = (url: string) => url === page || url.startsWith(`${page}?`) || url.startsWith(`${page}#`);
-	const unsubscribe = createSealedToken(keys, 'unsubscribe', random);
-	const opens = createSealedToken(keys, 'open', random);
-	const clicks = createSealedToken(keys, 'click', random);
-	const returnPaths = createSignedIds(keys, {purpose: 'rp', letter: 'b', prefix: 'rcp'});
-	const unsubscribeMail = createSignedIds(keys, {purpose: 'unsubscribe-mail', letter: 'u', prefix: 'rcp'});
-	const refs = createSignedIds(keys, {purpose: 'ref', letter: 'r', prefix: 'rcp'});
-	const messageIds = createSignedIds(keys, {purpose: 'message-id', letter: 'm', prefix: 'msg'});
+	const unsubscribe = new SealedToken(keys, 'unsubscribe', random);
+	const opens = new SealedToken(keys, 'open', random);
+	const clicks = new SealedToken(keys, 'click', random);
+	const returnPaths = new SignedIds(keys, {purpose: 'rp', letter: 'b', prefix: 'rcp'});
+	const unsubscribeMail = new SignedIds(keys, {purpose: 'unsubscribe-mail', letter: 'u', prefix: 'rcp'});
+	const refs = new SignedIds(keys, {purpose: 'ref', letter: 'r', prefix: 'rcp'});
+	const messageIds = new SignedIds(keys, {purpose: 'message-id', letter: 'm', prefix: 'msg'});
 
 	function readMessageIdLocal(local: string): string | null {
 		const read = messageIds.read(local);
@@ -73,12 +72,12 @@ export function createLinks({
 			return token === null ? null : `${base}/t/c/${token}`;
 		},
 		readClick: (token, now) => openToken(clicks, token, now),
-		returnPathLocal: returnPaths.sign,
-		readReturnPath: returnPaths.read,
-		unsubscribeLocal: unsubscribeMail.sign,
-		readUnsubscribeLocal: unsubscribeMail.read,
-		ref: refs.sign,
-		readRef: refs.read,
+		returnPathLocal: (id, address) => returnPaths.sign(id, address),
+		readReturnPath: token => returnPaths.read(token),
+		unsubscribeLocal: (id, address) => unsubscribeMail.sign(id, address),
+		readUnsubscribeLocal: token => unsubscribeMail.read(token),
+		ref: (id, address) => refs.sign(id, address),
+		readRef: token => refs.read(token),
 		messageIdLocal: messageId => messageIds.sign(messageId, ''),
 		readMessageIdLocal,
 		readMessageId: text => readMessageIdLocal(/^<?([^<>@]+)@[^<>@]*>?$/.exec(text.trim())?.[1] ?? ''),

@@ -8,6 +8,7 @@ import {
 	timingSafeEqual,
 } from 'node:crypto';
 import {type IdPrefix, idBytes, idFromBytes} from '../mail/ids.ts';
+import type {Role} from '../mail/message.ts';
 
 const version = 1;
 const nonceLength = 12;
@@ -16,66 +17,63 @@ const headLength = 2 + nonceLength;
 /** Longer tokens are neither made nor looked at. */
 const longestToken = 4096;
 
-/** Encrypted, authenticated text for a URL: what is in it can be neither read nor changed by who holds it. */
-export type SealedToken = {
-	/** The token, or null where it would be longer than 4,096 characters. */
-	readonly seal: (content: Uint8Array) => string | null;
-	/** The content; null for everything that `seal` of this purpose did not write. */
-	readonly open: (token: string) => Buffer | null;
-};
-
 /**
- * Tokens of one purpose: base64url of version ‖ key id ‖ nonce (12 B) ‖ AES-256-GCM(content) ‖ tag (16 B), with the
- * purpose as associated data. Canonical: one token has one spelling.
+ * Encrypted, authenticated text for a URL: what is in it can be neither read nor changed by who holds it. Tokens of one
+ * purpose: base64url of version ‖ key id ‖ nonce (12 B) ‖ AES-256-GCM(content) ‖ tag (16 B), with the purpose as
+ * associated data. Canonical: one token has one spelling.
  */
-export function createSealedToken(
-	tokenKeys: TokenKeys,
-	purpose: Purpose,
-	random: (size: number) => Uint8Array,
-): SealedToken {
-	const keys = purposeKeys(tokenKeys, purpose);
-	const associated = Buffer.from(purpose, 'latin1');
+export class SealedToken {
+	readonly #keys: PurposeKeys;
+	readonly #associated: Buffer;
+	readonly #random: (size: number) => Uint8Array;
 
-	return {
-		seal: content => {
-			const nonce = random(nonceLength);
-			const cipher = createCipheriv('aes-256-gcm', keys.current.key, nonce);
-			cipher.setAAD(associated);
-			const encrypted = cipher.update(content);
-			cipher.final();
-			const head = Uint8Array.of(version, keys.current.id);
-			const token = Buffer.concat([head, nonce, encrypted, cipher.getAuthTag()]).toString('base64url');
-			return token.length <= longestToken ? token : null;
-		},
+	constructor(tokenKeys: TokenKeys, purpose: Purpose, random: (size: number) => Uint8Array) {
+		this.#keys = purposeKeys(tokenKeys, purpose);
+		this.#associated = Buffer.from(purpose, 'latin1');
+		this.#random = random;
+	}
 
-		open: token => {
-			if (token.length > longestToken) {
-				return null;
-			}
+	/** The token, or null where it would be longer than 4,096 characters. */
+	seal(content: Uint8Array): string | null {
+		const {id, key} = this.#keys.current;
+		const nonce = this.#random(nonceLength);
+		const cipher = createCipheriv('aes-256-gcm', key, nonce);
+		cipher.setAAD(this.#associated);
+		const encrypted = cipher.update(content);
+		cipher.final();
+		const head = Uint8Array.of(version, id);
+		const token = Buffer.concat([head, nonce, encrypted, cipher.getAuthTag()]).toString('base64url');
+		return token.length <= longestToken ? token : null;
+	}
 
-			// Node's decoder skips what is not base64url and ignores spare bits; only the spelling `seal` writes counts.
-			const bytes = Buffer.from(token, 'base64url');
-			if (bytes.length < headLength + tagLength || bytes[0] !== version || bytes.toString('base64url') !== token) {
-				return null;
-			}
+	/** The content; null for everything that `seal` of this purpose did not write. */
+	open(token: string): Buffer | null {
+		if (token.length > longestToken) {
+			return null;
+		}
 
-			const key = keys.byId.get(bytes[1] ?? -1);
-			if (!key) {
-				return null;
-			}
+		// Node's decoder skips what is not base64url and ignores spare bits; only the spelling `seal` writes counts.
+		const bytes = Buffer.from(token, 'base64url');
+		if (bytes.length < headLength + tagLength || bytes[0] !== version || bytes.toString('base64url') !== token) {
+			return null;
+		}
 
-			const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(2, headLength), {authTagLength: tagLength});
-			decipher.setAAD(associated);
-			decipher.setAuthTag(bytes.subarray(-tagLength));
-			const content = decipher.update(bytes.subarray(headLength, -tagLength));
-			try {
-				decipher.final();
-			} catch {
-				return null; // The tag does not fit: forged, or another purpose's token.
-			}
-			return content;
-		},
-	};
+		const key = this.#keys.byId.get(bytes[1] ?? -1);
+		if (!key) {
+			return null;
+		}
+
+		const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(2, headLength), {authTagLength: tagLength});
+		decipher.setAAD(this.#associated);
+		decipher.setAuthTag(bytes.subarray(-tagLength));
+		const content = decipher.update(bytes.subarray(headLength, -tagLength));
+		try {
+			decipher.final();
+		} catch {
+			return null; // The tag does not fit: forged, or another purpose's token.
+		}
+		return content;
+	}
 }
 
 /** Master keys of 32 bytes by key id (0–255). New tokens use `current`; the others only read what is still out there. */
@@ -130,50 +128,50 @@ export type SignedId = {
 	readonly verify: (address: string) => boolean;
 };
 
-/** Tokens that carry one id through mail systems: 45 characters of `[0-9a-z]`, readable in any case (R3.1). */
-type SignedIds = {
-	readonly sign: (id: string, address: string) => string;
-	/** Null where the text has not the form of such a token, or its key is not known. */
-	readonly read: (token: string) => SignedId | null;
-};
-
 /**
- * Tokens of one purpose: a letter that names the kind, then base32 of key id (1 B) ‖ id (16 B) ‖
- * HMAC-SHA256(purpose ‖ id ‖ lower-case address) cut to 80 bits.
+ * Tokens that carry one id through mail systems: 45 characters of `[0-9a-z]`, readable in any case (R3.1). Those of one
+ * purpose: a letter that names the kind, then base32 of key id (1 B) ‖ id (16 B) ‖ HMAC-SHA256(purpose ‖ id ‖ lower-case
+ * address) cut to 80 bits.
  */
-export function createSignedIds(
-	tokenKeys: TokenKeys,
-	{purpose, letter, prefix}: {purpose: Purpose; letter: string; prefix: IdPrefix},
-): SignedIds {
-	const keys = purposeKeys(tokenKeys, purpose);
-	const mac = (key: KeyObject, id: Uint8Array, address: string) =>
-		createHmac('sha256', key).update(purpose).update(id).update(address.toLowerCase()).digest().subarray(0, macLength);
+export class SignedIds {
+	readonly #keys: PurposeKeys;
+	readonly #kind: {readonly purpose: Purpose; readonly letter: string; readonly prefix: IdPrefix};
 
-	return {
-		sign: (id, address) => {
-			const bytes = idBytes(id);
-			const {key, id: keyId} = keys.current;
-			return letter + toBase32(Buffer.concat([Uint8Array.of(keyId), bytes, mac(key, bytes, address)]));
-		},
+	constructor(tokenKeys: TokenKeys, kind: {purpose: Purpose; letter: string; prefix: IdPrefix}) {
+		this.#keys = purposeKeys(tokenKeys, kind.purpose);
+		this.#kind = kind;
+	}
 
-		read: token => {
-			if (token.length !== tokenLength || token[0]?.toLowerCase() !== letter) {
-				return null;
-			}
+	sign(id: string, address: string): string {
+		const bytes = idBytes(id);
+		const {key, id: keyId} = this.#keys.current;
+		return this.#kind.letter + toBase32(Buffer.concat([Uint8Array.of(keyId), bytes, this.#mac(key, bytes, address)]));
+	}
 
-			const bytes = fromBase32(token.slice(1));
-			const key = keys.byId.get(bytes?.[0] ?? -1);
-			if (!bytes || !key) {
-				return null;
-			}
+	/** Null where the text has not the form of such a token, or its key is not known. */
+	read(token: string): SignedId | null {
+		const {letter, prefix} = this.#kind;
+		if (token.length !== tokenLength || token[0]?.toLowerCase() !== letter) {
+			return null;
+		}
 
-			const id = bytes.subarray(1, 1 + idLength);
-			return {
-				id: idFromBytes(prefix, id),
-				verify: address => timingSafeEqual(mac(key, id, address), bytes.subarray(1 + idLength)),
-			};
-		},
-	};
+		const bytes = fromBase32(token.slice(1));
+		const key = this.#keys.byId.get(bytes?.[0] ?? -1);
+		if (!bytes || !key) {
+			return null;
+		}
+
+		const id = bytes.subarray(1, 1 + idLength);
+		return {
+			id: idFromBytes(prefix, id),
+			verify: address => timingSafeEqual(this.#mac(key, id, address), bytes.subarray(1 + idLength)),
+		};
+	}
+
+	#mac(key: KeyObject, id: Uint8Array, address: string): Buffer {
+		const mac = createHmac('sha256', key).update(this.#kind.purpose).update(id).update(address.toLowerCase());
+		return mac.digest().subarray(0, macLength);
+	}
 }
 
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
@@ -218,4 +216,49 @@ export function fromBase32(text: string): Buffer | null {
 	}
 	// One byte sequence has one spelling: spare bits are zero and no character is left over.
 	return held === 0 && bits < 5 ? bytes : null;
+}
+
+/** What a token of a link says about the mail it stood in; enough to act after the message is gone. */
+export type Claims = {
+	readonly workspaceId: string;
+	readonly messageId: string;
+	/** The topic the message was tagged with. */
+	readonly topicId: string | null;
+	readonly role: Role;
+	/** The recipient, as the caller spelled it. */
+	readonly address: string;
+	/** Milliseconds since the epoch, kept in whole seconds. */
+	readonly expiresAt: number;
+};
+
+const noTopic = Buffer.alloc(16);
+const roles: readonly Role[] = ['to', 'cc'];
+const addressAt = 53;
+
+/** Expiry (u32 seconds) ‖ workspace ‖ message ‖ topic or zeros (16 B each) ‖ role (1 B) ‖ address ‖ [NUL ‖ URL]. */
+export function writeClaims(claims: Claims, url?: string): Buffer {
+	const fixed = Buffer.allocUnsafe(addressAt);
+	fixed.writeUInt32BE(Math.floor(claims.expiresAt / 1000));
+	idBytes(claims.workspaceId).copy(fixed, 4);
+	idBytes(claims.messageId).copy(fixed, 20);
+	(claims.topicId === null ? noTopic : idBytes(claims.topicId)).copy(fixed, 36);
+	fixed[52] = roles.indexOf(claims.role);
+	return Buffer.concat([fixed, Buffer.from(url === undefined ? claims.address : `${claims.address}\0${url}`)]);
+}
+
+/** Reads what `writeClaims` wrote. Call it only with bytes after their seal was checked. */
+export function readClaims(content: Buffer): {claims: Claims; url: string} {
+	const [address = '', url = ''] = content.toString('utf8', addressAt).split('\0');
+	const topic = content.subarray(36, 52);
+	return {
+		claims: {
+			workspaceId: idFromBytes('ws', content.subarray(4, 20)),
+			messageId: idFromBytes('msg', content.subarray(20, 36)),
+			topicId: topic.equals(noTopic) ? null : idFromBytes('usg', topic),
+			role: roles[content[52] ?? 0] ?? 'to',
+			address,
+			expiresAt: content.readUInt32BE() * 1000,
+		},
+		url,
+	};
 }

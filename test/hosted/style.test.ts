@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {accentOn, contrast} from '../../src/hosted/page.ts';
+import {accentOn, contrast} from '../../src/hosted/branded-page.ts';
 
 const surfaces = {light: ['#f4f5f7', '#ffffff'], dark: ['#101216', '#191c22']} as const;
 const colour = fc.integer({min: 0, max: 0xffffff}).map(number => `#${number.toString(16).padStart(6, '0')}`);

@@ -1,7 +1,7 @@
 import test, {type TestFn} from 'ava';
 import fc from 'fast-check';
 import {systemClock} from '../../src/kit/clock.ts';
-import type {Claims} from '../../src/links/claims.ts';
+import type {Claims} from '../../src/links/tokens.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';

@@ -1,9 +1,8 @@
 import {randomBytes} from 'node:crypto';
 import test from 'ava';
 import fc from 'fast-check';
-import type {Claims} from '../../src/links/claims.ts';
 import {createLinks} from '../../src/links/links.ts';
-import type {SignedId, TokenKeys} from '../../src/links/tokens.ts';
+import type {Claims, SignedId, TokenKeys} from '../../src/links/tokens.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 
 const newId = createIdSource({now: () => 1_781_000_130_123, monotonic: () => 0});

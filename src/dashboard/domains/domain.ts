@@ -1,9 +1,8 @@
 import {readAddress} from '../../api/schemas/formats.ts';
 import {createSeats} from '../../api/turns.ts';
-import type {CheckedRecord} from '../../domains/check-records.ts';
+import {type CheckedRecord, keyAlgorithms, openProofs, purposeOf} from '../../domains/check-records.ts';
 import {type DomainRecord, domainRecords, returnPathHost, zoneFile} from '../../domains/domain-records.ts';
 import {removeDomain} from '../../domains/domains.ts';
-import {keyAlgorithms, openProofs, purposeOf} from '../../domains/record-words.ts';
 import {addSender, prepareKeys} from '../../domains/senders.ts';
 import {cancelRotation, rotateKeys} from '../../domains/signing-keys.ts';
 import {checkDomain, lookAtDomain, nextCheckAt} from '../../domains/verify-domain.ts';
