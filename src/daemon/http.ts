@@ -17,7 +17,7 @@ import type {DashboardParts} from '../dashboard/parts.ts';
 import {createResolver, openRecordSources} from '../dns/resolver.ts';
 import {sendingNames} from '../domains/domain-records.ts';
 import {publicRoutes} from '../hosted/public-routes.ts';
-import {createCollector} from '../hosted/tracking.ts';
+import {Collector} from '../hosted/tracking.ts';
 import {createLinks} from '../links/links.ts';
 import type {Tools} from '../mail/operator.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
@@ -25,7 +25,7 @@ import {createErase} from '../outcome/erase.ts';
 import {createFeed} from '../outcome/feed.ts';
 import {ownRetryOf} from '../pace/choose-route.ts';
 import type {MasterKeys} from '../store/sealed.ts';
-import {createAttempts} from '../users/attempts.ts';
+import {FailedLogIns} from '../users/failed-log-ins.ts';
 import {createLogIn} from '../users/log-in.ts';
 import {createOidc} from '../users/oidc.ts';
 import {createPasskeys} from '../users/passkeys.ts';
@@ -53,7 +53,7 @@ export function createHttp(
 	const {logger, metrics, storeFailed} = observer;
 
 	const engagementWrite = createEngagementWrite(clock, eventWriter);
-	const collector = createCollector({
+	const collector = new Collector({
 		write: hit => store.writer.submit(engagementWrite, hit),
 		isUnavailable: store.dialect.isUnavailable,
 		onError: storeFailed,
@@ -223,7 +223,7 @@ function cursorKey({keys, current}: MasterKeys): Uint8Array {
 function createLogIns({settings, store, vault}: Context, tools: Tools) {
 	const {clock, newId} = tools;
 	const {oidcIssuer: issuer, oidcClientId: clientId, oidcClientSecret: clientSecret} = settings;
-	const attempts = createAttempts(clock);
+	const attempts = new FailedLogIns(clock);
 	return {
 		sessions: createSessions({store, ...tools}),
 		logIn: createLogIn({store, vault, clock, attempts}),

@@ -174,67 +174,73 @@ type CollectorOptions = {
 	readonly retryMs?: number;
 };
 
-/**
- * Opens and clicks that wait to be written. No answer waits for it: the pixel and the redirect are sent before. However
- * many come, those of one copy and one link are one, few are written at a time, and little memory is held.
- */
-export type Collector = {
-	readonly add: (hit: Hit) => void;
-	/** Resolves when all is written, or cannot be. */
-	readonly stop: () => Promise<void>;
-};
-
 const atOnce = 64;
 
-export function createCollector({
-	write,
-	isUnavailable,
-	onError,
-	onLost,
-	most = 10_000,
-	retryMs = 1000,
-}: CollectorOptions): Collector {
-	const waiting = new Map<string, Hit>();
-	let running: Promise<void> | null = null;
-	let stopping = false;
-	let lost = 0;
-	let endPause = () => {};
+/**
+ * Opens and clicks that wait to be written. No answer waits for it: the pixel and the redirect are sent before. However
+ * many come, those of one recipient and one link are one, few are written at a time, and little memory is held.
+ */
+export class Collector {
+	readonly #options: CollectorOptions;
+	readonly #waiting = new Map<string, Hit>();
+	#running: Promise<void> | null = null;
+	#stopping = false;
+	#lost = 0;
+	#endPause = () => {};
 
-	function put(hit: Hit, before: boolean): void {
+	constructor(options: CollectorOptions) {
+		this.#options = options;
+	}
+
+	add(hit: Hit): void {
+		this.#put(hit, false);
+		this.#running ??= this.#run();
+	}
+
+	/** Resolves when all is written, or cannot be. */
+	async stop(): Promise<void> {
+		this.#stopping = true;
+		this.#endPause();
+		await this.#running;
+	}
+
+	#put(hit: Hit, before: boolean): void {
+		const {most = 10_000} = this.#options;
 		const key = `${hit.messageId} ${hit.role} ${hit.address} ${hit.type} ${hit.url}`;
-		const other = waiting.get(key);
+		const other = this.#waiting.get(key);
 		if (other) {
-			waiting.set(key, before ? merged(hit, other) : merged(other, hit));
-		} else if (before || waiting.size < most) {
-			waiting.set(key, hit);
+			this.#waiting.set(key, before ? merged(hit, other) : merged(other, hit));
+		} else if (before || this.#waiting.size < most) {
+			this.#waiting.set(key, hit);
 		} else {
-			lost += hit.n;
+			this.#lost += hit.n;
 		}
 	}
 
-	async function run(): Promise<void> {
-		while (waiting.size > 0) {
-			const failed = await writeSome();
-			if (failed && stopping) {
+	async #run(): Promise<void> {
+		while (this.#waiting.size > 0) {
+			const failed = await this.#writeSome();
+			if (failed && this.#stopping) {
 				break;
 			}
 			if (failed) {
-				await pause();
+				await this.#pause();
 			}
 		}
-		if (lost > 0) {
-			onLost(lost);
-			lost = 0;
+		if (this.#lost > 0) {
+			this.#options.onLost(this.#lost);
+			this.#lost = 0;
 		}
-		running = null;
+		this.#running = null;
 	}
 
 	/** Whether the store could not be used: then what was not written waits again. */
-	async function writeSome(): Promise<boolean> {
+	async #writeSome(): Promise<boolean> {
+		const {write, isUnavailable, onError} = this.#options;
 		const hits: Hit[] = [];
-		for (const [key, hit] of waiting) {
+		for (const [key, hit] of this.#waiting) {
 			hits.push(hit);
-			waiting.delete(key);
+			this.#waiting.delete(key);
 			if (hits.length === atOnce) {
 				break;
 			}
@@ -246,32 +252,21 @@ export function createCollector({
 				onError(result.reason);
 				if (isUnavailable(result.reason)) {
 					failed = true;
-					put(hits[index] as Hit, true);
+					this.#put(hits[index] as Hit, true);
 				}
 			}
 		}
 		return failed;
 	}
 
-	async function pause(): Promise<void> {
+	async #pause(): Promise<void> {
+		const {retryMs = 1000} = this.#options;
 		await new Promise<void>(resolve => {
 			const timer = setTimeout(resolve, retryMs);
-			endPause = () => {
+			this.#endPause = () => {
 				clearTimeout(timer);
 				resolve();
 			};
 		});
 	}
-
-	return {
-		add(hit) {
-			put(hit, false);
-			running ??= run();
-		},
-		async stop() {
-			stopping = true;
-			endPause();
-			await running;
-		},
-	};
 }

@@ -4,7 +4,7 @@ import type {ActTools} from '../mail/operator.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {deleteUserSessions, findUser, findUserByEmail, takeTotpStep, type User, updateUser} from '../store/users.ts';
-import type {Attempt, Attempts} from './attempts.ts';
+import type {Attempt, FailedLogIns} from './failed-log-ins.ts';
 import {createPending} from './sessions.ts';
 import {isTotpSecret, stepOfCode} from './totp.ts';
 import {emailKey, recordUserAct} from './users.ts';
@@ -80,7 +80,7 @@ type LogInOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	readonly vault: Vault;
 	readonly clock: Pick<Clock, 'now'>;
-	readonly attempts: Attempts;
+	readonly attempts: FailedLogIns;
 };
 
 /** How a log-in ended. `pending` proves the right password until the code comes, for five minutes. */

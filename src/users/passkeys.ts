@@ -19,7 +19,7 @@ import {
 	type User,
 	usePasskey,
 } from '../store/users.ts';
-import type {Attempts} from './attempts.ts';
+import type {FailedLogIns} from './failed-log-ins.ts';
 import type {LogIn} from './log-in.ts';
 import {createPending} from './sessions.ts';
 import {recordUserAct} from './users.ts';
@@ -40,7 +40,7 @@ type PasskeyOptions = {
 	readonly vault: Vault;
 	readonly clock: ActTools['clock'];
 	readonly newId: ActTools['newId'];
-	readonly attempts: Attempts;
+	readonly attempts: FailedLogIns;
 };
 
 type Begun = {readonly challenge: string; readonly userId: string | null};

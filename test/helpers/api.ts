@@ -16,7 +16,7 @@ import {createRecipientMails} from '../../src/daemon/recipient-mails.ts';
 import {postExample} from '../../src/daemon/webhook-posting.ts';
 import {openRecordSources} from '../../src/dns/resolver.ts';
 import {publicRoutes} from '../../src/hosted/public-routes.ts';
-import {createCollector} from '../../src/hosted/tracking.ts';
+import {Collector} from '../../src/hosted/tracking.ts';
 import {type Clock, systemClock} from '../../src/kit/clock.ts';
 import {createLinks, type Links} from '../../src/links/links.ts';
 import type {RateLimit} from '../../src/mail/api-key.ts';
@@ -132,7 +132,7 @@ export async function startApi(
 	const due: string[] = [];
 	const eventWriter: EventWriter = {newId, onDue: endpointIds => due.push(...endpointIds)};
 	const engagementWrite = createEngagementWrite(clock, eventWriter);
-	const collector = createCollector({
+	const collector = new Collector({
 		write: hit => store.writer.submit(engagementWrite, hit),
 		isUnavailable: store.dialect.isUnavailable,
 		onError: error => reported.push(error),

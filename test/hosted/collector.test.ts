@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createCollector, type Hit} from '../../src/hosted/tracking.ts';
+import {Collector, type Hit} from '../../src/hosted/tracking.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
@@ -25,7 +25,7 @@ function start(options: {most?: number; retryMs?: number} = {}) {
 	const errors: unknown[] = [];
 	const lost: number[] = [];
 	const store = {fault: null as Error | null, open: true, waiting: [] as Array<() => void>, atOnce: 0};
-	const collector = createCollector({
+	const collector = new Collector({
 		async write(one) {
 			store.atOnce = Math.max(store.atOnce, store.waiting.length + 1);
 			if (!store.open) {

@@ -3,7 +3,7 @@ import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import {apiError, sendError} from '../../src/api/errors.ts';
 import {createApi} from '../../src/api/server.ts';
-import {createCollector, isMachine, longestAgent, trackingRoutes, userAgentOf} from '../../src/hosted/tracking.ts';
+import {Collector, isMachine, longestAgent, trackingRoutes, userAgentOf} from '../../src/hosted/tracking.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createLinks} from '../../src/links/links.ts';
 import type {Claims} from '../../src/links/tokens.ts';
@@ -27,7 +27,7 @@ async function start(t: ExecutionContext, store: Store) {
 	const [messageId] = (await insertMessages(store, workspaceId, ['Ada@a.test'])) as [string];
 	const time = {now: Date.now()};
 	const write = createEngagementWrite(systemClock, eventWriter);
-	const collector = createCollector({
+	const collector = new Collector({
 		write: hit => store.writer.submit(write, hit),
 		isUnavailable: store.dialect.isUnavailable,
 		onError: error => t.fail(String(error)),

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import type {ActTools} from '../../src/mail/operator.ts';
 import type {Store} from '../../src/store/store.ts';
 import {findUser, type User, updateUser} from '../../src/store/users.ts';
-import {createAttempts} from '../../src/users/attempts.ts';
+import {FailedLogIns} from '../../src/users/failed-log-ins.ts';
 import {createLogIn, removeTotp, setPassword, setTotp} from '../../src/users/log-in.ts';
 import {createTotpSecret, totpCode, totpStep} from '../../src/users/totp.ts';
 import {addUser} from '../../src/users/users.ts';
@@ -34,7 +34,7 @@ async function givePassword(store: Store, user: User): Promise<void> {
 
 function labOf(store: Store) {
 	const tools = testTools();
-	const log = createLogIn({store, vault: testVault, clock: tools.clock, attempts: createAttempts(tools.clock)});
+	const log = createLogIn({store, vault: testVault, clock: tools.clock, attempts: new FailedLogIns(tools.clock)});
 	return {tools, ...log};
 }
 

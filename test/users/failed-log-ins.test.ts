@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createAttempts} from '../../src/users/attempts.ts';
+import {FailedLogIns} from '../../src/users/failed-log-ins.ts';
 import {heldBytes} from '../helpers/held-bytes.ts';
 import {testTools} from '../helpers/tools.ts';
 
@@ -7,7 +7,7 @@ const minute = 60_000;
 
 test('ten failures lock an account for their network, more for all networks', t => {
 	const {clock, advance} = testTools();
-	const attempts = createAttempts(clock);
+	const attempts = new FailedLogIns(clock);
 	const begin = (times: number, network: string, account: string) =>
 		Array.from({length: times}, () => attempts.begin({address: `${network}.1`, account})).at(-1);
 	t.is(begin(10, '198.51.100', 'ann'), null);
@@ -24,7 +24,7 @@ test('ten failures lock an account for their network, more for all networks', t 
 });
 
 test('thirty failures lock a network, for every account', t => {
-	const attempts = createAttempts(testTools().clock);
+	const attempts = new FailedLogIns(testTools().clock);
 	for (let n = 0; n < 30; n++) {
 		t.is(attempts.begin({address: `2001:db8:1:2::${n}`, account: n % 2 ? `user${n}` : null}), null);
 	}
@@ -34,7 +34,7 @@ test('thirty failures lock a network, for every account', t => {
 });
 
 test('ten wrong codes lock an account for all networks', t => {
-	const attempts = createAttempts(testTools().clock);
+	const attempts = new FailedLogIns(testTools().clock);
 	const tryCode = (n: number) => attempts.begin({address: `192.0.2.${n}`, account: 'ann', isCode: true});
 	for (let n = 0; n < 10; n++) {
 		t.is(tryCode(n), null);
@@ -43,7 +43,7 @@ test('ten wrong codes lock an account for all networks', t => {
 });
 
 test('what succeeded is no failure', t => {
-	const attempts = createAttempts(testTools().clock);
+	const attempts = new FailedLogIns(testTools().clock);
 	for (let n = 0; n < 200; n++) {
 		t.is(attempts.begin({address: '192.0.2.1', account: 'ann'}), null);
 		attempts.succeeded({address: '192.0.2.1', account: 'ann'});
@@ -51,7 +51,7 @@ test('what succeeded is no failure', t => {
 });
 
 test('attempts from many networks drive out no failures of an account', t => {
-	const attempts = createAttempts(testTools().clock);
+	const attempts = new FailedLogIns(testTools().clock);
 	for (let n = 0; n < 100; n++) {
 		attempts.begin({address: `2001:db8:0:${n.toString(16)}::1`, account: 'ann'});
 	}
@@ -62,7 +62,7 @@ test('attempts from many networks drive out no failures of an account', t => {
 });
 
 test('a failure keeps nothing of the form that the address stood in', t => {
-	const attempts = createAttempts(testTools().clock);
+	const attempts = new FailedLogIns(testTools().clock);
 	const begin = (n: number) => {
 		const form = new URLSearchParams(`email=a-user-of-ours-${n}@staff.example&more=${'x'.repeat(1 << 20)}`);
 		return attempts.begin({address: `2001:db8:0:${n.toString(16)}::1`, account: form.get('email')});

@@ -1,0 +1,78 @@
+import {createHash} from 'node:crypto';
+import {LRUCache} from 'lru-cache';
+import type {Clock} from '../kit/clock.ts';
+import {atMost} from '../kit/collections.ts';
+import {clientNetwork} from '../net/ip-address.ts';
+
+const windowMs = 15 * 60_000;
+const mostKept = 10_000;
+
+type Window = {readonly since: number; n: number};
+
+/** `account` null: only the network counts. `isCode`: a one-time code is tried, after the right password. */
+export type Attempt = {readonly address: string; readonly account: string | null; readonly isCode?: true};
+
+type Limit = {readonly most: number; readonly windows: LRUCache<string, Window>};
+
+/** Each has a memory of its own: failures from many networks drive out none of an account's. */
+function limitOf(most: number): Limit {
+	return {most, windows: new LRUCache<string, Window>(atMost(mostKept))};
+}
+
+/**
+ * Failed log-ins of client networks (an IPv6 /64 is one) and of accounts, counted in this process. Ten wrong passwords lock
+ * an account for the network they came from, so that no stranger locks out its user. More lock it for all networks, and a
+ * network for all accounts. Ten wrong codes lock for all networks, since only those who know the password get there.
+ * Attempts are counted when they begin: many at once would else all pass before the first has failed.
+ */
+export class FailedLogIns {
+	readonly #clock: Pick<Clock, 'monotonic'>;
+	readonly #ofNetwork = limitOf(30);
+	readonly #ofPair = limitOf(10);
+	readonly #ofAccount = limitOf(100);
+	readonly #ofCodes = limitOf(10);
+
+	constructor(clock: Pick<Clock, 'monotonic'>) {
+		this.#clock = clock;
+	}
+
+	/** Counts an attempt as failed until it succeeds. Returns the seconds to wait if there were too many; null: go on. */
+	begin(attempt: Attempt): number | null {
+		const now = this.#clock.monotonic();
+		const counters = this.#countersOf(attempt).map(counter => {
+			const known = counter.windows.get(counter.key);
+			return {...counter, window: known && now - known.since < windowMs ? known : {since: now, n: 0}};
+		});
+		const full = counters.filter(({most, window}) => window.n >= most);
+		if (full.length > 0) {
+			return Math.ceil(Math.max(...full.map(({window}) => window.since + windowMs - now)) / 1000);
+		}
+		for (const {windows, key, window} of counters) {
+			window.n++;
+			windows.set(key, window);
+		}
+		return null;
+	}
+
+	/** The attempt that was begun has not failed. */
+	succeeded(attempt: Attempt): void {
+		for (const {windows, key} of this.#countersOf(attempt)) {
+			const window = windows.get(key);
+			if (window && --window.n <= 0) {
+				windows.delete(key);
+			}
+		}
+	}
+
+	#countersOf({address, account: name, isCode}: Attempt): ReadonlyArray<Limit & {readonly key: string}> {
+		const network = {...this.#ofNetwork, key: clientNetwork(address)};
+		if (name === null) {
+			return [network];
+		}
+		// A text that was cut out of a form keeps the whole form, a megabyte, in memory.
+		const account = createHash('sha256').update(name).digest('base64');
+		return isCode
+			? [network, {...this.#ofCodes, key: account}]
+			: [network, {...this.#ofPair, key: `${network.key} ${account}`}, {...this.#ofAccount, key: account}];
+	}
+}
