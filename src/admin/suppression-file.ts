@@ -273,7 +273,7 @@ const longestLine = 64 * 1024 ** 2;
 /** Records of a file, and how many bytes of it are read; or why it is no CSV file, a clause, and how to fix that. */
 type FilePart =
 	| {readonly records: readonly CsvRecord[]; readonly bytes: number}
-	| {readonly fault: string; readonly mend: string};
+	| {readonly fault: string; readonly fix: string};
 
 /** The records of a CSV file as they come. A fault is the last part. */
 export async function* readRecords(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<FilePart> {
@@ -284,13 +284,13 @@ export async function* readRecords(chunks: AsyncIterable<Uint8Array>): AsyncGene
 	for await (const chunk of chunks) {
 		// Other encodings and archives have a zero byte early on.
 		if (bytes === 0 && chunk.includes(0)) {
-			yield {fault: 'is not UTF-8 text', mend: 'save it as CSV, UTF-8'};
+			yield {fault: 'is not UTF-8 text', fix: 'save it as CSV, UTF-8'};
 			return;
 		}
 		bytes += chunk.length;
 		lineAt = chunk.includes(10) || chunk.includes(13) ? bytes : lineAt;
 		if (bytes - lineAt > longestLine) {
-			yield {fault: `holds a line of more than ${longestLine} octets`, mend: 'give a CSV file'};
+			yield {fault: `holds a line of more than ${longestLine} octets`, fix: 'give a CSV file'};
 			return;
 		}
 		yield {records: reader.push(decoder.decode(chunk, {stream: true})), bytes};

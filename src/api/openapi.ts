@@ -238,7 +238,7 @@ const tags = [
 	{name: 'Senders', description: 'Addresses that mail may come from.'},
 	{name: 'Usage', description: 'What was sent, and the monthly quota.'},
 	{name: 'Hosted pages', description: 'What the links in mail lead to; no key, a signed token.'},
-	{name: 'Operation', description: 'For whoever supervises the daemon.'},
+	{name: 'Operation', description: 'For process supervisors and load balancers.'},
 ];
 
 /**

@@ -209,7 +209,7 @@ function isHost(value: string): value is string {
 
 function checkFields(path: string, fields: JsonObject, allowed: readonly string[], tell: Tell): void {
 	for (const field of Object.keys(fields).filter(one => !allowed.includes(one))) {
-		tell(`${path}.${field.slice(0, 40)}`, `is none of ${allowed.join(' ')}`);
+		tell(`${path}.${field.slice(0, 40)}`, `is not one of ${allowed.join(' ')}`);
 	}
 }
 

@@ -199,6 +199,6 @@ function watchGrowth(file: string, onBytes: (bytes: number) => void): () => void
 	};
 }
 
-function refusedAs(error: unknown, mend: string): unknown {
-	return error instanceof RefusedFileError ? new CliError('data', error.message, mend) : error;
+function refusedAs(error: unknown, fix: string): unknown {
+	return error instanceof RefusedFileError ? new CliError('data', error.message, fix) : error;
 }

@@ -115,8 +115,8 @@ async function verify(session: Session, {ownershipOnly}: {ownershipOnly?: boolea
 		);
 		const wrong = `${name} is ${state}, not verified: ${proofs.map(each => `${each.name} is ${each.state}`).join(', ')}`;
 		const isSilent = proofs.every(each => each.state === 'unknown');
-		const mend = isSilent ? 'see whether DNS answers (MAILCTL_DNS_SERVERS)' : 'publish one of them and verify again';
-		throw new CliError('unavailable', wrong, mend);
+		const fix = isSilent ? 'see whether DNS answers (MAILCTL_DNS_SERVERS)' : 'publish one of them and verify again';
+		throw new CliError('unavailable', wrong, fix);
 	}
 	const keys = checked.records.filter(({purpose, key}) => purpose === 'dkim' && key?.state === 'active');
 	if (!ownershipOnly && isUnsigned(checked.records)) {

@@ -24,8 +24,8 @@ export class CliError extends Error {
 	/** Lines to be printed before it: each thing that is wrong with the data. */
 	readonly details: readonly string[];
 
-	constructor(kind: ExitKind, wrong: string, mend: string, details: readonly string[] = []) {
-		super(`${wrong}, ${mend}`);
+	constructor(kind: ExitKind, wrong: string, fix: string, details: readonly string[] = []) {
+		super(`${wrong}, ${fix}`);
 		this.exitCode = exitCodes[kind];
 		this.details = details;
 	}
@@ -57,7 +57,7 @@ export function report(error: unknown): Report {
 	const message = error instanceof Error ? error.message : String(error);
 	const known = knownFaults.find(({codes}) => codes.test(code));
 	if (known) {
-		return {lines: [line(`${known.wrong} (${message}), ${known.mend}`)], exitCode: known.exitCode};
+		return {lines: [line(`${known.wrong} (${message}), ${known.fix}`)], exitCode: known.exitCode};
 	}
 	const stack = error instanceof Error ? inSource(error.stack).split('\n').slice(1) : [];
 	return {
@@ -66,62 +66,62 @@ export function report(error: unknown): Report {
 	};
 }
 
-const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; mend: string; exitCode: number}> = [
+const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; fix: string; exitCode: number}> = [
 	{
 		codes: /^FILE_REFUSED$/,
 		wrong: 'a file or folder is refused',
-		mend: 'put the file or folder itself there',
+		fix: 'put the file or folder itself there',
 		exitCode: exitCodes.data,
 	},
 	{
 		codes: /^SQLITE_DRIVER$/,
 		wrong: 'the sqlite3 driver is not built',
-		mend: 'install python3, make and g++ and run npm rebuild sqlite3',
+		fix: 'install python3, make and g++ and run npm rebuild sqlite3',
 		exitCode: exitCodes.unavailable,
 	},
 	{
 		codes: /^SEALED_SECRET$/,
 		wrong: 'a secret in the store cannot be opened',
-		mend: 'replace it: rotate the webhook or the keys of the domain, or set the route of the workspace again',
+		fix: 'replace it: rotate the webhook or the keys of the domain, or set the route of the workspace again',
 		exitCode: exitCodes.io,
 	},
 	{
 		codes: /^SQLITE_(BUSY|LOCKED)$/,
 		wrong: 'the store is busy',
-		mend: 'try again',
+		fix: 'try again',
 		exitCode: exitCodes.temporary,
 	},
 	{
 		codes: /^SQLITE_(CORRUPT|NOTADB)$/,
 		wrong: 'the store is damaged',
-		mend: 'restore the last backup',
+		fix: 'restore the last backup',
 		exitCode: exitCodes.io,
 	},
 	{
 		codes: /^(EACCES|EPERM)$/,
 		// The package's command becomes the service's user, also for root.
 		wrong: `the user ${userName()} may not use a file or folder`,
-		mend: 'name another one, or let this user read or write it',
+		fix: 'name another one, or let this user read or write it',
 		exitCode: exitCodes.io,
 	},
 	{
 		codes:
 			/^(SQLITE_(CANTOPEN|READONLY|FULL|IOERR|PERM)|EROFS|ENOSPC|EDQUOT|EIO|ENOENT|ENOTDIR|EISDIR|ENAMETOOLONG|EAGAIN|EFBIG|ELOOP|EMFILE|ENFILE)$/,
 		wrong: 'a file cannot be read or written',
-		mend: 'check the path, its owner and the space on the disk',
+		fix: 'check the path, its owner and the space on the disk',
 		exitCode: exitCodes.io,
 	},
 	// PostgreSQL: class 28 refuses the user or password, 3D000 is no such database.
 	{
 		codes: /^(28\w{3}|3D000|ENOTFOUND)$/,
 		wrong: 'the database of MAILCTL_DATABASE_URL cannot be used',
-		mend: 'correct the URL',
+		fix: 'correct the URL',
 		exitCode: exitCodes.config,
 	},
 	{
 		codes: /^(08|53|57)\w{3}$|^(ECONN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN)/,
 		wrong: 'the database cannot be reached',
-		mend: 'start it or try again',
+		fix: 'start it or try again',
 		exitCode: exitCodes.temporary,
 	},
 ];

@@ -51,10 +51,10 @@ export async function openInput(name: string): Promise<Input> {
 export function inputFault(
 	error: unknown,
 	name: string,
-	mend = 'name a regular file, or pipe the data in and name -',
+	fix = 'name a regular file, or pipe the data in and name -',
 ): unknown {
 	if (error instanceof RefusedFileError) {
-		return new CliError('data', error.message, mend);
+		return new CliError('data', error.message, fix);
 	}
 	const code = (error as NodeJS.ErrnoException).code;
 	return code === 'ENOENT' || code === 'ENOTDIR'

@@ -53,8 +53,8 @@ function usageReport({code, message}: CommanderError, program: Command, argv: re
 	}
 	const [first = '', suggestion] = message.split('\n');
 	const wrong = first.replace(/^error: /, '').replace(/\.$/, '');
-	const mend = suggestion ? suggestion.replace(/^\(Did/, 'did').replace(/\)$/, '') : help;
-	return {lines: [`mailctl: ${wrong}, ${mend}`], exitCode: exitCodes.usage};
+	const fix = suggestion ? suggestion.replace(/^\(Did/, 'did').replace(/\)$/, '') : help;
+	return {lines: [`mailctl: ${wrong}, ${fix}`], exitCode: exitCodes.usage};
 }
 
 /** The command that the arguments name, as far as it can be made out. */

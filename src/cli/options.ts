@@ -14,8 +14,8 @@ import {CliError} from './fault.ts';
 // Parsers of options: a value that is not allowed is a usage error (64), data of the wrong kind is bad data (65).
 // `choices` of a parser are what a shell completes.
 
-function refuse(option: string, text: string, mend: string): never {
-	throw new CliError('usage', `${option} "${text}" is not allowed`, mend);
+function refuse(option: string, text: string, fix: string): never {
+	throw new CliError('usage', `${option} "${text}" is not allowed`, fix);
 }
 
 /** One of some words. */

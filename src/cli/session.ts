@@ -292,11 +292,11 @@ export function noStore({databaseUrl, dataDir}: Settings): CliError {
 	}
 	const below = relative('', dataDir);
 	const wrong = `no store at ${below.startsWith('..') ? dataDir : `./${below}`}`;
-	const mend =
+	const fix =
 		dataDir === resolve('data') && existsSync(systemFile)
 			? `set MAILCTL_DATA_DIR or run as the user of the daemon, who can read ${systemFile} (sudo)`
 			: 'set MAILCTL_DATA_DIR or run in the folder of the daemon (mailctl init makes a store)';
-	return new CliError('unavailable', wrong, mend);
+	return new CliError('unavailable', wrong, fix);
 }
 
 /** By id or name. Throws bad data (65). */
@@ -334,12 +334,12 @@ function foundWorkspace({workspace, dataDir}: Settings, {all, key, row}: Usual):
 	const names = all.map(({name}) => name).slice(0, mostNamed);
 	const listed = [...names, ...(all.length > names.length ? ['…'] : [])].join(', ');
 	if (key === null) {
-		const mend = 'say which one with --workspace ID|NAME, or choose one with mailctl workspace use NAME';
-		throw new CliError('usage', `there are several workspaces (${listed})`, mend);
+		const fix = 'say which one with --workspace ID|NAME, or choose one with mailctl workspace use NAME';
+		throw new CliError('usage', `there are several workspaces (${listed})`, fix);
 	}
 	const place = workspace === null ? usedWorkspaceFile(dataDir) : 'MAILCTL_WORKSPACE';
-	const mend = workspace === null ? 'choose another with mailctl workspace use NAME' : 'correct it';
-	throw new CliError('data', `there is no workspace ${key}, which ${place} names, only ${listed}`, mend);
+	const fix = workspace === null ? 'choose another with mailctl workspace use NAME' : 'correct it';
+	throw new CliError('data', `there is no workspace ${key}, which ${place} names, only ${listed}`, fix);
 }
 
 const mostNamed = 10;

@@ -216,7 +216,7 @@ async function importFile(session: Session, options: ImportOptions, name: string
 	try {
 		for await (const part of readRecords(input.chunks)) {
 			if ('fault' in part) {
-				throw new CliError('data', `${name} ${part.fault}`, part.mend);
+				throw new CliError('data', `${name} ${part.fault}`, part.fix);
 			}
 			for (const record of part.records) {
 				await take(record);
@@ -285,11 +285,11 @@ function showCounts(session: Session, {name, badFile, dryRun, counts, bad, layou
 	);
 	if (badCount > 0) {
 		const more = badCount - bad.first.length;
-		const mend =
+		const fix =
 			badFile === undefined
 				? 'correct them and import the file again, or get them into a file with --bad FILE'
 				: `correct ${badFile} and import it`;
-		throw new CliError('data', `${grouped(badCount)} of ${grouped(counts.read)} lines were not taken`, mend, [
+		throw new CliError('data', `${grouped(badCount)} of ${grouped(counts.read)} lines were not taken`, fix, [
 			...bad.first.map(({line, fault}) => `${name}, line ${line}: ${fault}`),
 			...(more > 0 ? [`and ${grouped(more)} more`] : []),
 		]);

@@ -31,8 +31,8 @@ export function userCommands(user: Command): void {
 				const input = {email, role, workspaceId: workspace?.id ?? null};
 				const added = await session.write(trx => addUser(trx, session.tools, input));
 				if (!added) {
-					const mend = `for a new link run mailctl user link ${email}`;
-					throw new CliError('data', `there is a user ${email} already`, mend);
+					const fix = `for a new link run mailctl user link ${email}`;
+					throw new CliError('data', `there is a user ${email} already`, fix);
 				}
 				showLink(session, added);
 			}),

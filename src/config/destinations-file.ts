@@ -198,7 +198,7 @@ function checkFields(name: string, fields: JsonObject, allowed: readonly string[
 			const near = nearest(field, allowed);
 			tell(
 				`${name}.${field.slice(0, 40)}`,
-				near ? `is not a field: did you mean ${near}?` : `is none of ${allowed.join(' ')}`,
+				near ? `is not a field: did you mean ${near}?` : `is not one of ${allowed.join(' ')}`,
 			);
 		}
 	}

@@ -195,7 +195,7 @@ function importPages({store: {writer}, tools: {random}}: DashboardParts): readon
 		job.counts = reading.counts;
 		for await (const part of readRecords(piecesOf(content))) {
 			if ('fault' in part) {
-				job.end = {fault: `The file ${part.fault}: ${part.mend}.`};
+				job.end = {fault: `The file ${part.fault}: ${part.fix}.`};
 				return;
 			}
 			for (const record of part.records) {

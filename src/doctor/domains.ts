@@ -48,13 +48,13 @@ function judged({domain: {name}, records}: DomainSight): Found {
 	const wrong = records.filter(({ok: good}) => !good);
 	const unknown = wrong.filter(({state}) => state === 'unknown');
 	const list = wrong.map(record => `${record.type} ${record.name} ${record.state}`).join(', ');
-	const mend = `mailctl domain show ${name} says what to publish`;
+	const fix = `mailctl domain show ${name} says what to publish`;
 	if (wrong.length === 0) {
 		return ok(`${name}: ${records.length} records are as they should be`);
 	}
 	return wrong.some(({required}) => required) && unknown.length < wrong.length
-		? fail(`${name}: ${list}`, `${mend}; if nobody sends from it: mailctl domain remove ${name}`)
-		: warn(`${name}: ${list}`, mend);
+		? fail(`${name}: ${list}`, `${fix}; if nobody sends from it: mailctl domain remove ${name}`)
+		: warn(`${name}: ${list}`, fix);
 }
 
 const connectMs = 10_000;

@@ -239,8 +239,8 @@ export async function openForDoctor(settings: Settings): Promise<OpenedStore> {
 	try {
 		return await judged(await openStore(databaseUrl === null ? {file} : {url: databaseUrl}, {isPatient: true}), where);
 	} catch (error) {
-		const mend = databaseUrl === null ? 'restore it from a backup' : 'start it, or correct the URL';
-		return {store: null, found: [fail(`${where} cannot be read: ${(error as Error).message}`, mend)]};
+		const fix = databaseUrl === null ? 'restore it from a backup' : 'start it, or correct the URL';
+		return {store: null, found: [fail(`${where} cannot be read: ${(error as Error).message}`, fix)]};
 	}
 }
 

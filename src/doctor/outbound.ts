@@ -66,27 +66,27 @@ export function reverseDnsCheck(addresses: readonly OwnAddress[], resolver: Reso
 }
 
 async function reverseDns({address, hostname}: OwnAddress, resolver: Resolver): Promise<Found> {
-	const mend = `ask the provider of the address to set its reverse DNS (PTR) to ${hostname}`;
+	const fix = `ask the provider of the address to set its reverse DNS (PTR) to ${hostname}`;
 	const answer = await resolver.ptr(reverseName(address), true);
 	if (answer.kind === 'failed') {
 		return warn(`the name of ${address} could not be looked up (${answer.code})`, 'try again');
 	}
 	const names = recordsOf(answer).map(bare);
 	if (names.length === 0) {
-		return fail(`${address} has no name (PTR)`, mend);
+		return fail(`${address} has no name (PTR)`, fix);
 	}
 	const forward = await Promise.all(
 		names.map(async name => ((await addressesOf(resolver, name)).includes(address) ? name : null)),
 	);
 	const confirmed = forward.filter(name => name !== null);
 	if (confirmed.length === 0) {
-		return fail(`${address} is called ${names.join(', ')}, which does not lead back to it`, mend);
+		return fail(`${address} is called ${names.join(', ')}, which does not lead back to it`, fix);
 	}
 	return confirmed.includes(hostname)
 		? ok(`${address} is ${hostname}, both ways`)
 		: warn(
 				`${address} is ${confirmed.join(', ')}, EHLO says ${hostname}`,
-				`${mend}, or set MAILCTL_HOSTNAME to its name`,
+				`${fix}, or set MAILCTL_HOSTNAME to its name`,
 			);
 }
 

@@ -300,7 +300,7 @@ function judgePolicy(text: string, remark: string | null): Verdict {
 	}
 	// RFC 7489 §6.6.3: without a policy that is understood the record counts as p=none where it asks for reports.
 	const isSound = /^(?:none|quarantine|reject)$/i.test(tags.get('p') ?? '') || tags.has('rua');
-	return isSound ? ok([text], remark) : different([text], 'its p= is none of none, quarantine and reject');
+	return isSound ? ok([text], remark) : different([text], 'its p= is not one of none, quarantine and reject');
 }
 
 // What command line and dashboard say of records in the same words.

@@ -34,7 +34,7 @@ test('letters with accents may be written in any way, and hold for all of them',
 	t.true(holds('[^@]{1,9} \\[GL\\d\\d\\] \\\\n _x', 'so [GL07] \\n _x'));
 });
 
-test('what could not hold, or not as it is meant, is refused with its mend', t => {
+test('what could not hold, or not as it is meant, is refused with the way to fix it', t => {
 	const problems: ReadonlyArray<readonly [written: string, problem: string]> = [
 		['[à-ü]{1,3} x', 'has à-ü, and rules see letters without accents: use a-z, or name them'],
 		['[z-é]', 'has z-é, and rules see letters without accents: use a-z, or name them'],

@@ -8,7 +8,7 @@ import {temporaryFolder} from '../helpers/databases.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {startFakeMx} from '../helpers/fake-mx.ts';
 
-test('doctor works on a fresh machine, makes nothing, and says what to mend', async t => {
+test('doctor works on a fresh machine, makes nothing, and says what to fix', async t => {
 	const mx = await startFakeMx(t, {});
 	const dns = await startFakeDns(t, {
 		'big.test': {mx: [[10, 'mx.big.test']]},

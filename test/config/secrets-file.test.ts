@@ -47,7 +47,7 @@ test('of two that make the file at once, both get what one wrote', t => {
 	t.deepEqual(readdirSync(dataDir), ['secrets.json']);
 });
 
-test('a file that others can read is refused with the mend', t => {
+test('a file that others can read is refused with the way to fix it', t => {
 	const dataDir = folder();
 	loadSecrets({dataDir, expected: false});
 	chmodSync(join(dataDir, 'secrets.json'), 0o640);

@@ -152,7 +152,7 @@ const cases: Readonly<Record<Purpose, readonly Case[]>> = {
 		['another policy', {txt: ['v=DMARC1;p=reject;rua=mailto:a@b.example']}, 'ok'],
 		['of the parent', null, 'ok', /it is the one of _dmarc\.example\.org/],
 		['two', {txt: ['v=DMARC1; p=none', 'v=DMARC1; p=reject']}, 'different', /2 DMARC records/],
-		['a misspelt policy', {txt: ['v=DMARC1; p=non']}, 'different', /p= is none of/],
+		['a misspelt policy', {txt: ['v=DMARC1; p=non']}, 'different', /p= is not one of/],
 		['no list of tags', {txt: ['v=DMARC1 p=none']}, 'different', /not a list/],
 		['another text', {txt: ['hello']}, 'missing'],
 		['no answer', 'servfail', 'unknown', /ESERVFAIL/],

@@ -348,7 +348,7 @@ test.serial('lost secrets are not made again while the store needs them', async 
 	}
 });
 
-test.serial('a store that others can read is refused with the mend', async t => {
+test.serial('a store that others can read is refused with the way to fix it', async t => {
 	const program = await usedFolder(t);
 	const file = join(program.data, 'mailctl.db');
 	chmodSync(file, 0o644);

@@ -156,7 +156,7 @@ test('stops also while it waits for a server that is not there', async t => {
 	t.is(rounds.length, 1);
 });
 
-test('says what is wrong and how to mend it, and never the password', async t => {
+test('says what is wrong and how to fix it, and never the password', async t => {
 	const server = await startImapServer(t);
 	if (!server) {
 		return;

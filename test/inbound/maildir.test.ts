@@ -121,7 +121,7 @@ test('a mail that cannot be read is told and left where it is', async t => {
 	t.deepEqual((await readdir(path.join(folder, 'cur'))).sort(), ['1:2,S', '3:2,S']);
 });
 
-test('a folder that is no Maildir is a failure that says how to mend it', async t => {
+test('a folder that is no Maildir is a failure that says how to fix it', async t => {
 	const folder = await temporaryFolder(t);
 	const {failures} = follow(t, folder);
 	await waitFor('it fails', () => failures.length > 0);

@@ -216,7 +216,7 @@ const domainBody = Type.Object(
 const fields = {
 	id: Type.String(),
 	name: Type.String({description: 'A-labels.'}),
-	verified: Type.Boolean({description: 'DNS shows that whoever added the domain controls it. Senders need it.'}),
+	verified: Type.Boolean({description: 'DNS shows that the workspace controls the domain. Senders need it.'}),
 	state: Type.Enum([...domainStates], {description: '`degraded`: verified, but DNS lacks the records of late.'}),
 	state_at: time,
 	verified_at: textOrNull('Since when it is verified.'),

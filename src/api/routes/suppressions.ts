@@ -173,7 +173,7 @@ export function suppressionFileRoutes({auth, reader, writer, tools}: ApiParts): 
 		});
 		for await (const part of readRecords(chunksOf(request.body as IncomingMessage))) {
 			if ('fault' in part) {
-				throw apiError('unprocessable_entity', {message: `The file ${part.fault}: ${part.mend}.`});
+				throw apiError('unprocessable_entity', {message: `The file ${part.fault}: ${part.fix}.`});
 			}
 			for (const record of part.records) {
 				await take(record);

@@ -229,7 +229,7 @@ export function cliPage(program: Command): string {
 	return `# Command line
 
 \`mailctl <noun> <verb>\`. With one workspace \`--workspace\` can be left out. Tables are for people; with \`--json\` standard output
-is one JSON document and nothing else. Errors go to standard error as \`mailctl: <what is wrong>, <how to mend it>\`.
+is one JSON document and nothing else. Errors go to standard error as \`mailctl: <what is wrong>, <how to fix it>\`.
 Commands that destroy data ask on a terminal, and need \`--yes\` elsewhere. Commands work beside a running daemon, which notices a
 change within a second.
 

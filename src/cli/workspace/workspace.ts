@@ -229,8 +229,8 @@ export function checkWishes(session: Session, pool: string | null, route: string
 	const settings = session.settings();
 	const pools = settings.sourcePools.map(({name}) => name);
 	if (pool !== null && !pools.includes(pool)) {
-		const mend = pools.length > 0 ? `use ${pools.join(', ')}` : 'add it there';
-		throw new CliError('data', `there is no pool ${pool} in MAILCTL_SOURCE_POOLS`, mend);
+		const fix = pools.length > 0 ? `use ${pools.join(', ')}` : 'add it there';
+		throw new CliError('data', `there is no pool ${pool} in MAILCTL_SOURCE_POOLS`, fix);
 	}
 	if (route === 'relay' && settings.relays.length === 0) {
 		throw new CliError(
