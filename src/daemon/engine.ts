@@ -20,10 +20,10 @@ import {createRecordWrite} from '../outcome/record.ts';
 import type {TriedRecipient} from '../outcome/settle.ts';
 import {longestWaitOf, shortestLifetimeOf} from '../pace/destinations.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
-import {createRenderers} from '../queue/renderers.ts';
+import {Renderers} from '../queue/renderers.ts';
 import {Scheduler} from '../queue/scheduler.ts';
 import {noOtherNodes} from '../queue/site.ts';
-import {createSmtpWorkers} from '../queue/smtp-workers.ts';
+import {SmtpWorkers} from '../queue/smtp-workers.ts';
 import {openPolicies, ownAddresses, Router} from '../routing/router.ts';
 import {releaseUnknownClaims} from '../store/held-claims.ts';
 import {listAttachments, sizeAttachments} from '../store/messages.ts';
@@ -181,7 +181,7 @@ export function createEngine(context: Context, publicUrl: string) {
 					store: shareStoreOf({
 						writer: store.agreeing,
 						node: boot,
-						countConnections: smtpWorkers.countConnections,
+						countConnections: () => smtpWorkers.countConnections(),
 						now,
 					}),
 					moment: () => ({now: clock.now(), monotonic: clock.monotonic()}),
@@ -292,14 +292,13 @@ function startRenderers(
 	publicUrl: string,
 	signing: Pick<Signing, 'keys'>,
 ) {
-	return createRenderers({
+	return new Renderers({
 		count: settings.renderers,
 		limitMs: makeLimitMs,
 		clock,
 		cpu: processCpu,
 		isUnavailable: store.dialect.isUnavailable,
-		onResourceFault: observer.resourceFault,
-		onCrash: observer.workerEnded,
+		observer,
 		spawn: shared =>
 			new Worker(new URL('../threads/renderer.js', import.meta.url), {
 				workerData: {
@@ -325,10 +324,10 @@ function startRenderers(
 
 /** The threads that hold SMTP sessions. */
 function startSmtpWorkers({settings, clock, store, bounceRules, observer}: Context) {
-	return createSmtpWorkers<Delivery>({
+	return new SmtpWorkers<Delivery>({
 		count: settings.senders,
 		clock,
-		onCrash: observer.workerEnded,
+		observer,
 		spawn: () =>
 			new Worker(new URL('../threads/smtp-worker.js', import.meta.url), {
 				workerData: senderData(settings, bounceRules(), store.clock.memory),

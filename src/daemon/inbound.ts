@@ -57,7 +57,7 @@ export function createInbound(context: Context) {
 		limitMs: readLimitMs,
 		clock,
 		cpu: processCpu,
-		onCrash: observer.workerEnded,
+		observer,
 		spawn: shared =>
 			new Worker(new URL('../threads/reader.js', import.meta.url), {
 				workerData: {shared, bounceRules: context.bounceRules()} satisfies ReaderData,

@@ -7,7 +7,7 @@ import {storeFile} from '../data-folder/open.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import type {Writer} from '../store/engine/writer.ts';
-import {createWriterThread} from '../store/engine/writer-thread.ts';
+import {WriterThread} from '../store/engine/writer-thread.ts';
 import type {Store} from '../store/store.ts';
 import type {WriterData, WriterLive, WriterNews} from '../threads/store-writer.ts';
 import type {Context} from './context.ts';
@@ -122,7 +122,7 @@ export function createWriting({
 		return {writer, start: () => undefined, reload: () => undefined, stop: writer.idle};
 	}
 	const liveNow = (): WriterLive => ({keyRetention: live().idempotencyRetention});
-	const thread = createWriterThread<WriterLive, WriterNews>({
+	const thread = new WriterThread<WriterLive, WriterNews>({
 		own: store.writer,
 		spawn: ended =>
 			new Worker(new URL('../threads/store-writer.js', import.meta.url), {
@@ -147,16 +147,17 @@ export function createWriting({
 			throw error;
 		},
 	});
+	const halt = () => thread.halt();
 	return {
 		writer: thread.writer,
 		start() {
-			process.once('exit', thread.halt);
+			process.once('exit', halt);
 			thread.start();
 		},
 		reload: () => thread.obey(liveNow()),
 		async stop() {
 			await thread.stop();
-			process.off('exit', thread.halt);
+			process.off('exit', halt);
 		},
 	};
 }

@@ -12,9 +12,9 @@ import {type Endpoint, hasEndpoints, purgeEndpoints} from '../store/webhooks.ts'
 import type {PosterData} from '../threads/poster.ts';
 import {createPosting, type Posting} from '../threads/posting.ts';
 import type {GuardOptions} from '../webhook/address-guard.ts';
-import {createDispatcher} from '../webhook/dispatch.ts';
+import {WebhookDispatcher} from '../webhook/dispatch.ts';
 import type {PostEnd} from '../webhook/post.ts';
-import {createPostThread} from '../webhook/post-thread.ts';
+import {PostThread} from '../webhook/post-thread.ts';
 import {type Signing, signingAt} from '../webhook/sign.ts';
 import {createTurnWrite} from '../webhook/turn.ts';
 import type {Context} from './context.ts';
@@ -27,14 +27,14 @@ const rowsPerPurge = 500;
 
 /** The webhooks of the daemon, as the settings say. */
 export function createWebhooks({settings, version, store, vault, boot, clock, observer}: Context) {
-	const thread = createPostThread({
+	const thread = new PostThread({
 		spawn: () =>
 			new Worker(new URL('../threads/poster.js', import.meta.url), {
 				workerData: {...postingOf(settings, version), time: store.clock.memory} satisfies PosterData,
 				resourceLimits: threadLimits.poster,
 			}),
 		clock,
-		onCrash: observer.workerEnded,
+		observer,
 	});
 
 	async function attempt(delivery: ClaimedDelivery): Promise<PostEnd | null> {
@@ -49,7 +49,7 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 		return await thread.post({id, url, body, signing});
 	}
 
-	const dispatcher = createDispatcher({
+	const dispatcher = new WebhookDispatcher({
 		...settings.webhookConcurrency,
 		writer: store.writer,
 		turnWrite: createTurnWrite(boot),
@@ -92,16 +92,16 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 			if (store.dialect.isShared) {
 				arrivals = watchArrivals({
 					readDue: () => readDueEndpoints(store.reader, storeTime(clock.now())),
-					onDue: dispatcher.due,
+					onDue: endpointIds => dispatcher.due(endpointIds),
 					observer,
 					clock,
 					periodMs: arrivalsMs,
 				});
 			}
 		},
-		due: dispatcher.due,
+		due: (endpointIds: readonly string[]): void => dispatcher.due(endpointIds),
 		/** What waits in memory is read again. */
-		forget: dispatcher.recall,
+		forget: (): void => dispatcher.recall(),
 		/** Others changed endpoints or deliveries. */
 		async rescan(): Promise<void> {
 			void purge();

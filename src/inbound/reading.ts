@@ -7,7 +7,7 @@ import type {CameIn, Candidate, Reading, Via} from '../mail/report.ts';
 import {isOfNobody} from '../outcome/matches.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
-import {createForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
+import {ForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {type InboundEnd, listUnread, markRead, type UnreadInbound} from '../store/inbound-mails.ts';
 import type {Store} from '../store/store.ts';
@@ -182,7 +182,7 @@ export type NewRules = {readonly kind: 'rules'; readonly rules: readonly BounceR
 /** `spawn`: a thread that reads mails in order. `restMs`: how long a thread may be idle before it is ended. */
 type ReaderOptions = Pick<
 	ForeignWorkOptions<Uint8Array, Reading, NewRules, never>,
-	'spawn' | 'limitMs' | 'clock' | 'cpu' | 'onCrash' | 'restMs'
+	'spawn' | 'limitMs' | 'clock' | 'cpu' | 'observer' | 'restMs'
 >;
 
 /** The mail ended its reader, twice: it is not tried again. */
@@ -200,12 +200,12 @@ const usualRestMs = 60_000;
  * no garbage, and kept 60 MB of the mails that it had read.
  */
 export class MailReader {
-	readonly #work: ReturnType<typeof createForeignWork<Uint8Array, Reading, NewRules>>;
+	readonly #work: ForeignWork<Uint8Array, Reading, NewRules>;
 	readonly #limitMs: number;
 
 	constructor(options: ReaderOptions) {
 		this.#limitMs = options.limitMs;
-		this.#work = createForeignWork({
+		this.#work = new ForeignWork({
 			restMs: usualRestMs,
 			...options,
 			name: 'reader',

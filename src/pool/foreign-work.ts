@@ -1,7 +1,7 @@
 import type {Worker} from 'node:worker_threads';
 import type {Clock} from '../kit/clock.ts';
 import {type CpuClock, limitWork, type WorkState} from '../kit/work-limit.ts';
-import {keepThread, type Thread} from './thread.ts';
+import {Thread, type ThreadObserver} from './thread.ts';
 
 export type ForeignWorkOptions<Job, Result, Order, Message> = {
 	/** For people: what the threads are called, and what a job is. */
@@ -25,8 +25,8 @@ export type ForeignWorkOptions<Job, Result, Order, Message> = {
 	/** Threads start with the first job and end after this long without one, milliseconds; absent: they are always there. */
 	readonly restMs?: number | undefined;
 	/** What a thread sends in addition to results. */
-	readonly onMessage?: (message: Message, answer: (order: Order) => void) => void;
-	readonly onCrash: (reason: string) => void;
+	readonly receive?: (message: Message, answer: (order: Order) => void) => void;
+	readonly observer: ThreadObserver;
 };
 
 /** The result of a job. `spent`: it took its thread down, twice. `starved`: the machine had no time for it. `stopped`: all were. */
@@ -45,8 +45,8 @@ type Task<Job, Result> = {
 /** The job that a thread was last seen at, and how much of its time is used since. */
 type Seen = {readonly begun: number; readonly state: () => WorkState};
 
-type Member<Job, Result, Order> = {
-	readonly thread: Thread<Order | ToWorker<Job>>;
+type Member<Job, Result, Order, Message> = {
+	readonly thread: Thread<Order | ToWorker<Job>, FromWorker<Result> | Message>;
 	shared: Int32Array;
 	/** Handed over and not yet answered, in the order in which they are done. */
 	held: Array<Task<Job, Result>>;
@@ -63,31 +63,73 @@ const atNone: Seen = {begun: 0, state: () => 'within'};
  * Threads for work on what strangers wrote: each job has a time limit that is enforced from outside. The one that took its
  * thread down is done once more alone, then given up; its neighbours start over. One that got no CPU time is deferred.
  */
-export function createForeignWork<Job, Result, Order = never, Message = never>(
-	options: ForeignWorkOptions<Job, Result, Order, Message>,
-) {
-	const {name, noun, limitMs, batchSize, mostHeld, mostBytes, restMs, onCrash} = options;
-	const waiting: Array<Task<Job, Result>> = [];
-	const members = Array.from({length: options.count}, newMember);
-	let resting: NodeJS.Timeout | undefined;
-	let watching: NodeJS.Timeout | undefined;
-	let stopped = false;
+export class ForeignWork<Job, Result, Order = never, Message = never> {
+	readonly #options: ForeignWorkOptions<Job, Result, Order, Message>;
+	readonly #members: ReadonlyArray<Member<Job, Result, Order, Message>>;
+	readonly #waiting: Array<Task<Job, Result>> = [];
+	#resting: NodeJS.Timeout | undefined;
+	#watching: NodeJS.Timeout | undefined;
+	#isStopped = false;
 
-	function newMember(): Member<Job, Result, Order> {
-		const member: Member<Job, Result, Order> = {
-			thread: keepThread<Order | ToWorker<Job>, FromWorker<Result> | Message>({
+	constructor(options: ForeignWorkOptions<Job, Result, Order, Message>) {
+		this.#options = options;
+		this.#members = Array.from({length: options.count}, () => this.#newMember());
+		if (options.restMs === undefined) {
+			this.#start();
+		}
+	}
+
+	do(job: Job): Promise<WorkEnd<Result>> {
+		return new Promise(resolve => {
+			if (this.#isStopped) {
+				resolve({ok: false, why: 'stopped'});
+				return;
+			}
+			this.#waiting.push({job, bytes: this.#options.bytesOf(job), resolve, suspected: false});
+			// What comes together is handed over together.
+			if (this.#waiting.length === 1) {
+				setImmediate(() => this.#feed());
+			}
+		});
+	}
+
+	/** Sends it to all threads; one that starts later has to be started with it. */
+	tell(order: Order): void {
+		for (const {thread} of this.#members) {
+			thread.post(order);
+		}
+	}
+
+	async stop(): Promise<void> {
+		this.#isStopped = true;
+		clearTimeout(this.#resting);
+		clearInterval(this.#watching);
+		for (const task of [...this.#members.flatMap(({held}) => held), ...this.#waiting.splice(0)]) {
+			task.resolve({ok: false, why: 'stopped'});
+		}
+		await Promise.all(this.#members.map(({thread}) => thread.stop()));
+	}
+
+	#newMember(): Member<Job, Result, Order, Message> {
+		const {name, clock, observer, spawn} = this.#options;
+		const member: Member<Job, Result, Order, Message> = {
+			thread: new Thread(
 				name,
-				clock: options.clock,
-				spawn() {
-					const memory = new SharedArrayBuffer(progress.slots * Int32Array.BYTES_PER_ELEMENT);
-					Object.assign(member, {shared: new Int32Array(memory), answered: 0, seen: atNone, starved: false});
-					return options.spawn(memory);
+				{
+					clock,
+					observer,
+					spawn() {
+						const memory = new SharedArrayBuffer(progress.slots * Int32Array.BYTES_PER_ELEMENT);
+						Object.assign(member, {shared: new Int32Array(memory), answered: 0, seen: atNone, starved: false});
+						return spawn(memory);
+					},
 				},
-				onStart: feed,
-				onMessage: message => receive(member, message),
-				onEnd: () => takeBack(member),
-				onCrash,
-			}),
+				{
+					started: () => this.#feed(),
+					receive: message => this.#receive(member, message),
+					ended: () => this.#takeBack(member),
+				},
+			),
 			shared: new Int32Array(progress.slots),
 			held: [],
 			answered: 0,
@@ -97,28 +139,29 @@ export function createForeignWork<Job, Result, Order = never, Message = never>(
 		return member;
 	}
 
-	function receive(member: Member<Job, Result, Order>, message: FromWorker<Result> | Message): void {
+	#receive(member: Member<Job, Result, Order, Message>, message: FromWorker<Result> | Message): void {
 		if (!isDone(message)) {
-			options.onMessage?.(message, member.thread.post);
+			this.#options.receive?.(message, order => member.thread.post(order));
 			return;
 		}
 		for (const result of message.results) {
 			member.answered++;
 			member.held.shift()?.resolve({ok: true, result});
 		}
-		feed();
+		this.#feed();
 	}
 
 	/** Gives work to the thread that holds least, so that few jobs spread over all. */
-	function feed(): void {
-		clearTimeout(resting);
-		if (waiting.length > 0 || restMs === undefined) {
-			start();
+	#feed(): void {
+		const {restMs} = this.#options;
+		clearTimeout(this.#resting);
+		if (this.#waiting.length > 0 || restMs === undefined) {
+			this.#start();
 		}
-		const running = members.filter(({thread}) => thread.isRunning());
-		while (waiting.length > 0 && running.length > 0) {
+		const running = this.#members.filter(({thread}) => thread.isRunning);
+		while (this.#waiting.length > 0 && running.length > 0) {
 			const member = running.reduce((least, one) => (one.held.length < least.held.length ? one : least));
-			const tasks = takeFor(member, Math.ceil(waiting.length / running.length));
+			const tasks = this.#takeFor(member, Math.ceil(this.#waiting.length / running.length));
 			if (tasks.length === 0) {
 				return;
 			}
@@ -126,32 +169,33 @@ export function createForeignWork<Job, Result, Order = never, Message = never>(
 			// Copied, not moved: a job that takes its thread down is done once more, and so are those beside it.
 			member.thread.post({kind: 'work', jobs: tasks.map(({job}) => job)});
 		}
-		if (restMs !== undefined && members.every(({held}) => held.length === 0)) {
-			resting = setTimeout(rest, restMs).unref();
+		if (restMs !== undefined && this.#members.every(({held}) => held.length === 0)) {
+			this.#resting = setTimeout(() => this.#rest(), restMs).unref();
 		}
 	}
 
-	function start(): void {
-		watching ??= setInterval(watch, watchMs).unref();
-		for (const {thread} of members) {
+	#start(): void {
+		this.#watching ??= setInterval(() => this.#watch(), watchMs).unref();
+		for (const {thread} of this.#members) {
 			thread.start();
 		}
 	}
 
-	function rest(): void {
-		clearInterval(watching);
-		watching = undefined;
-		for (const {thread} of members) {
+	#rest(): void {
+		clearInterval(this.#watching);
+		this.#watching = undefined;
+		for (const {thread} of this.#members) {
 			thread.rest();
 		}
 	}
 
-	function takeFor({held}: Member<Job, Result, Order>, share: number): Array<Task<Job, Result>> {
+	#takeFor({held}: Member<Job, Result, Order, Message>, share: number): Array<Task<Job, Result>> {
+		const {batchSize, mostHeld, mostBytes} = this.#options;
 		const most = Math.min(batchSize, share, mostHeld - held.length);
 		let bytes = held.reduce((sum, task) => sum + task.bytes, 0);
 		let before = held[0];
 		let count = 0;
-		for (const task of waiting) {
+		for (const task of this.#waiting) {
 			bytes += task.bytes;
 			if (count >= most || (before && (before.suspected || task.suspected || bytes > mostBytes))) {
 				break;
@@ -159,11 +203,11 @@ export function createForeignWork<Job, Result, Order = never, Message = never>(
 			before = task;
 			count++;
 		}
-		return waiting.splice(0, count);
+		return this.#waiting.splice(0, count);
 	}
 
-	function takeBack(member: Member<Job, Result, Order>): void {
-		if (stopped) {
+	#takeBack(member: Member<Job, Result, Order, Message>): void {
+		if (this.#isStopped) {
 			return;
 		}
 		const {held, shared, answered, starved} = member;
@@ -176,86 +220,53 @@ export function createForeignWork<Job, Result, Order = never, Message = never>(
 			task.suspected = true;
 		}
 		member.held = [];
-		waiting.unshift(...held.filter(task => task !== culprit));
+		this.#waiting.unshift(...held.filter(task => task !== culprit));
 		if (culprit && starved) {
 			culprit.resolve({ok: false, why: 'starved'});
 		} else if (culprit && wasSuspected) {
 			culprit.resolve({ok: false, why: 'spent'});
 		} else if (culprit) {
 			culprit.suspected = true;
-			giveBack(culprit.job);
-			waiting.push(culprit);
+			this.#giveBack(culprit.job);
+			this.#waiting.push(culprit);
 		}
-		feed();
+		this.#feed();
 	}
 
-	function giveBack(like: Job): void {
-		const {alike} = options;
-		for (const task of alike ? waiting.splice(0) : []) {
+	#giveBack(like: Job): void {
+		const {alike} = this.#options;
+		for (const task of alike ? this.#waiting.splice(0) : []) {
 			if (alike && !task.suspected && alike.kindOf(task.job) === alike.kindOf(like)) {
 				task.resolve({ok: true, result: alike.result});
 			} else {
-				waiting.push(task);
+				this.#waiting.push(task);
 			}
 		}
 	}
 
-	function watch(): void {
-		for (const member of members) {
+	#watch(): void {
+		const {name, noun, limitMs, observer} = this.#options;
+		for (const member of this.#members) {
 			const begun = Atomics.load(member.shared, progress.begun);
-			if (!member.thread.isRunning() || Atomics.load(member.shared, progress.working) === 0) {
+			if (!member.thread.isRunning || Atomics.load(member.shared, progress.working) === 0) {
 				member.seen = atNone;
 				continue;
 			}
 			if (begun !== member.seen.begun) {
-				member.seen = {begun, state: limitWork(limitMs, options)};
+				member.seen = {begun, state: limitWork(limitMs, this.#options)};
 				continue;
 			}
 			const state = member.seen.state();
 			if (state !== 'within') {
 				member.seen = {begun, state: atNone.state};
 				member.starved = state === 'starved';
-				onCrash(`${name}: ${noun} took longer than ${limitMs} ms${member.starved ? ', without CPU time' : ''}`);
+				observer.workerEnded(
+					`${name}: ${noun} took longer than ${limitMs} ms${member.starved ? ', without CPU time' : ''}`,
+				);
 				member.thread.kill();
 			}
 		}
 	}
-
-	if (restMs === undefined) {
-		start();
-	}
-
-	return {
-		do: (job: Job): Promise<WorkEnd<Result>> =>
-			new Promise(resolve => {
-				if (stopped) {
-					resolve({ok: false, why: 'stopped'});
-					return;
-				}
-				waiting.push({job, bytes: options.bytesOf(job), resolve, suspected: false});
-				// What comes together is handed over together.
-				if (waiting.length === 1) {
-					setImmediate(feed);
-				}
-			}),
-
-		/** Sends it to all threads; one that starts later has to be started with it. */
-		tell(order: Order): void {
-			for (const {thread} of members) {
-				thread.post(order);
-			}
-		},
-
-		async stop(): Promise<void> {
-			stopped = true;
-			clearTimeout(resting);
-			clearInterval(watching);
-			for (const task of [...members.flatMap(({held}) => held), ...waiting.splice(0)]) {
-				task.resolve({ok: false, why: 'stopped'});
-			}
-			await Promise.all(members.map(({thread}) => thread.stop()));
-		},
-	};
 }
 
 function isDone<Result, Message>(message: FromWorker<Result> | Message): message is FromWorker<Result> {

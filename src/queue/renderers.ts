@@ -1,7 +1,8 @@
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../kit/clock.ts';
 import type {Attachment, Tracking} from '../mail/message.ts';
-import {createForeignWork, type ForeignWorkOptions, type FromWorker, type ToWorker} from '../pool/foreign-work.ts';
+import {ForeignWork, type ForeignWorkOptions, type FromWorker, type ToWorker} from '../pool/foreign-work.ts';
+import type {ThreadObserver} from '../pool/thread.ts';
 import type {Made, Unmade} from './attempt.ts';
 import {addTurn, type FairRing, takeTurn} from './waiting-order.ts';
 
@@ -59,14 +60,16 @@ type Message = Exclude<FromRenderer, FromWorker<RendererResult>>;
 
 type RenderersOptions = Pick<
 	ForeignWorkOptions<SentJob, RendererResult, Order, Message>,
-	'count' | 'spawn' | 'limitMs' | 'clock' | 'cpu' | 'onCrash'
+	'count' | 'spawn' | 'limitMs' | 'clock' | 'cpu'
 > & {
+	readonly observer: ThreadObserver & {
+		/** A resource of this job cannot be used until an operator repairs it. */
+		readonly resourceFault: (job: MakeJob, message: string) => void;
+	};
 	/** A template version or a set of DKIM keys, when a maker does not have it yet. */
 	readonly resource: (name: string) => Promise<unknown>;
 	/** Whether a resource could not be had for now: then it is asked for again. Any other error puts its messages off. */
 	readonly isUnavailable: (error: unknown) => boolean;
-	/** A resource of this job cannot be used until somebody repairs it. */
-	readonly onResourceFault: (job: MakeJob, message: string) => void;
 };
 
 const batchSize = 8;
@@ -76,27 +79,55 @@ const resourceRetryMs = 1000;
 /** Mail that the machine has no time for is put off for so long, milliseconds. */
 const starvedRestMs = 60_000;
 
-/** The maker threads: they render foreign templates. The message that took its maker down twice fails with `render_limit`. */
-export function createRenderers(options: RenderersOptions) {
-	const work = createForeignWork<SentJob, RendererResult, Order, Message>({
-		...options,
-		name: 'maker',
-		noun: 'a message',
-		batchSize,
-		// One batch to work on, one to go on with at once.
-		mostHeld: 2 * batchSize,
-		mostBytes: mostAttached,
-		bytesOf: ({attachments}) => attachments.reduce((sum, {content}) => sum + content.length, 0),
-		alike: {kindOf: ({versionId}) => versionId, result: null},
-		onMessage: ({name}, answer) => void provide(name, answer),
-	});
+/** The renderers: threads that render foreign templates. The message that took its thread down twice fails with `render_limit`. */
+export class Renderers {
+	readonly #options: RenderersOptions;
+	readonly #work: ForeignWork<SentJob, RendererResult, Order, Message>;
+	readonly #patience: Patience;
 
-	async function provide(name: string, answer: (order: Order) => void): Promise<void> {
+	constructor(options: RenderersOptions) {
+		this.#options = options;
+		this.#patience = new Patience(options.clock);
+		this.#work = new ForeignWork<SentJob, RendererResult, Order, Message>({
+			...options,
+			name: 'maker',
+			noun: 'a message',
+			batchSize,
+			// One batch to work on, one to go on with at once.
+			mostHeld: 2 * batchSize,
+			mostBytes: mostAttached,
+			bytesOf: ({attachments}) => attachments.reduce((sum, {content}) => sum + content.length, 0),
+			alike: {kindOf: ({versionId}) => versionId, result: null},
+			receive: ({name}, answer) => void this.#provide(name, answer),
+		});
+	}
+
+	async make(job: MakeJob): Promise<MakeResult> {
+		let isQuick = !this.#patience.needsLong(job.recipientId);
+		for (;;) {
+			const takesTurns = this.#patience.isSlow(job.versionId) || !isQuick;
+			const made: Tried = await (takesTurns ? this.#tryInTurn(job, isQuick) : this.#tryOnce(job));
+			if (typeof made === 'object') {
+				return made;
+			}
+			if (made === 'longer') {
+				this.#patience.noteLong(job.recipientId);
+				isQuick = false;
+			}
+		}
+	}
+
+	async stop(): Promise<void> {
+		this.#patience.stop();
+		await this.#work.stop();
+	}
+
+	async #provide(name: string, answer: (order: Order) => void): Promise<void> {
 		try {
-			answer({kind: 'resource', name, value: await options.resource(name)});
+			answer({kind: 'resource', name, value: await this.#options.resource(name)});
 		} catch (error) {
-			if (options.isUnavailable(error)) {
-				setTimeout(provide, resourceRetryMs, name, answer).unref();
+			if (this.#options.isUnavailable(error)) {
+				setTimeout(() => void this.#provide(name, answer), resourceRetryMs).unref();
 				return;
 			}
 			const fault = error instanceof Error ? error.message : String(error);
@@ -104,90 +135,69 @@ export function createRenderers(options: RenderersOptions) {
 		}
 	}
 
-	const patience = createPatience(options.clock);
+	async #tryInTurn(job: MakeJob, isQuick: boolean): Promise<Tried> {
+		const turn = await this.#patience.turn(job, isQuick);
+		if (turn === 'none') {
+			return await this.#tryOnce(job);
+		}
+		if (turn === 'full') {
+			const message = 'The mails before this one took longer to render than allowed.';
+			const waitMs = this.#patience.waitMs(job.versionId, isQuick);
+			return {ok: false, unmade: {reason: 'render_limit', message, waitMs, ours: true}};
+		}
+		try {
+			return await this.#tryOnce(job, isQuick ? quickMs : undefined);
+		} finally {
+			this.#patience.done();
+		}
+	}
 
-	const unmade: Record<'spent' | 'starved' | 'stopped', Unmade> = {
-		spent: {
-			reason: 'render_limit',
-			message: `Rendering took longer than ${options.limitMs} ms or too much memory.`,
-		},
-		starved: {
-			reason: 'render_limit',
-			message: 'The machine is too busy to render the mail.',
-			waitMs: starvedRestMs,
-		},
-		stopped: {reason: 'make_failed', message: 'The makers were stopped.', waitMs: 0, ours: true},
-	};
-
-	async function tryOnce(job: MakeJob, renderMs?: number): Promise<Tried> {
+	async #tryOnce(job: MakeJob, renderMs?: number): Promise<Tried> {
 		const {versionId} = job;
-		const end = await work.do({...job, known: patience.known(), ...(renderMs !== undefined && {renderMs})});
+		const known = this.#patience.known();
+		const end = await this.#work.do({...job, known, ...(renderMs !== undefined && {renderMs})});
 		if (!end.ok) {
 			if (end.why === 'spent') {
-				patience.failed(versionId);
+				this.#patience.failed(versionId);
 			}
-			return {ok: false, unmade: unmade[end.why]};
+			return {ok: false, unmade: this.#unmade(end.why)};
 		}
 		const {result} = end;
 		if (result === null) {
-			patience.doubt(versionId);
+			this.#patience.doubt(versionId);
 			return 'again';
 		}
 		if (result.ok) {
-			patience.made(versionId);
+			this.#patience.made(versionId);
 			return result;
 		}
 		if (result.tookLong && renderMs !== undefined) {
-			patience.doubt(versionId);
+			this.#patience.doubt(versionId);
 			return 'longer';
 		}
 		if (result.tookLong) {
-			patience.failed(versionId);
+			this.#patience.failed(versionId);
 		}
 		if (result.unmade.ours) {
-			options.onResourceFault(job, result.unmade.message);
+			this.#options.observer.resourceFault(job, result.unmade.message);
 		}
 		return {ok: false, unmade: result.unmade};
 	}
 
-	async function tryInTurn(job: MakeJob, isQuick: boolean): Promise<Tried> {
-		const turn = await patience.turn(job, isQuick);
-		if (turn === 'none') {
-			return await tryOnce(job);
-		}
-		if (turn === 'full') {
-			const message = 'The mails before this one took longer to render than allowed.';
-			return {
-				ok: false,
-				unmade: {reason: 'render_limit', message, waitMs: patience.waitMs(job.versionId, isQuick), ours: true},
-			};
-		}
-		try {
-			return await tryOnce(job, isQuick ? quickMs : undefined);
-		} finally {
-			patience.done();
+	#unmade(why: 'spent' | 'starved' | 'stopped'): Unmade {
+		switch (why) {
+			case 'spent': {
+				const message = `Rendering took longer than ${this.#options.limitMs} ms or too much memory.`;
+				return {reason: 'render_limit', message};
+			}
+			case 'starved': {
+				const message = 'The machine is too busy to render the mail.';
+				return {reason: 'render_limit', message, waitMs: starvedRestMs};
+			}
+			case 'stopped':
+				return {reason: 'make_failed', message: 'The makers were stopped.', waitMs: 0, ours: true};
 		}
 	}
-
-	return {
-		async make(job: MakeJob): Promise<MakeResult> {
-			let isQuick = !patience.needsLong(job.recipientId);
-			for (;;) {
-				const made: Tried = await (patience.isSlow(job.versionId) || !isQuick ? tryInTurn(job, isQuick) : tryOnce(job));
-				if (typeof made === 'object') {
-					return made;
-				}
-				if (made === 'longer') {
-					patience.noteLong(job.recipientId);
-					isQuick = false;
-				}
-			}
-		},
-		async stop(): Promise<void> {
-			patience.stop();
-			await work.stop();
-		},
-	};
 }
 
 type Sort = Pick<MakeJob, 'versionId' | 'workspaceId'>;
@@ -211,116 +221,126 @@ const remembered = 1000;
  * Template versions with a mail that exceeded the render limit. Their mails are rendered one at a time, with a pause as long as
  * each took, so that bad mails do not delay other templates.
  */
-function createPatience(clock: Clock) {
-	const slow = new LRUCache<string, {failed: number; made: number}>({max: remembered});
-	const quick: FairRing<Waiting> = new Map();
-	const long: FairRing<Waiting> = new Map();
-	/** Copies that need longer: when they come back they do not try it quickly again. */
-	const longRecipients = new LRUCache<string, true>({max: remembered});
-	let lastLong = 0;
-	let failures = 0;
-	let isTaken = false;
-	let began = 0;
-	let resting: NodeJS.Timeout | undefined;
-	let isStopped = false;
+class Patience {
+	readonly #clock: Clock;
+	readonly #slow = new LRUCache<string, {failed: number; made: number}>({max: remembered});
+	readonly #quick: FairRing<Waiting> = new Map();
+	readonly #long: FairRing<Waiting> = new Map();
+	/** Recipients that need longer: when they come back they do not try it quickly again. */
+	readonly #longRecipients = new LRUCache<string, true>({max: remembered});
+	#lastLong = 0;
+	#failures = 0;
+	#isTaken = false;
+	#began = 0;
+	#resting: NodeJS.Timeout | undefined;
+	#isStopped = false;
 
-	function next(): void {
-		isTaken = false;
-		began = clock.monotonic();
-		const soon = began - lastLong < longEveryMs ? takeTurn(quick) : undefined;
-		const late = soon ? undefined : takeTurn(long);
-		const first = soon ?? late ?? takeTurn(quick);
-		if (late) {
-			lastLong = began;
+	constructor(clock: Clock) {
+		this.#clock = clock;
+	}
+
+	/** How many failures are known so far. */
+	known(): number {
+		return this.#failures;
+	}
+
+	isSlow(versionId: string): boolean {
+		return this.#slow.has(versionId);
+	}
+
+	needsLong(recipientId: string): boolean {
+		return this.#longRecipients.has(recipientId);
+	}
+
+	noteLong(recipientId: string): void {
+		this.#longRecipients.set(recipientId, true);
+	}
+
+	/** One of the version's mails took too long. */
+	failed(versionId: string): void {
+		this.#failures++;
+		this.#slow.set(versionId, {failed: (this.#slow.peek(versionId)?.failed ?? 0) + 1, made: 0});
+	}
+
+	/** One of them takes long at this moment. */
+	doubt(versionId: string): void {
+		this.#failures++;
+		this.#slow.set(versionId, {failed: this.#slow.peek(versionId)?.failed ?? 0, made: 0});
+	}
+
+	/** One was made in time. */
+	made(versionId: string): void {
+		const known = this.#slow.get(versionId);
+		if (!known) {
+			return;
 		}
-		if (first) {
-			isTaken = true;
-			first.go('mine');
+		Object.assign(known, {failed: 0, made: known.made + 1});
+		if (known.made >= madeAgain) {
+			this.#slow.delete(versionId);
+			for (const [workspaceId, items] of this.#quick) {
+				for (const item of [...items].filter(item => item.versionId === versionId)) {
+					items.delete(item);
+					item.go('none');
+				}
+				if (items.size === 0) {
+					this.#quick.delete(workspaceId);
+				}
+			}
 		}
 	}
 
-	return {
-		/** How many failures are known so far. */
-		known: () => failures,
-
-		isSlow: (versionId: string): boolean => slow.has(versionId),
-
-		needsLong: (recipientId: string): boolean => longRecipients.has(recipientId),
-
-		noteLong: (recipientId: string): void => void longRecipients.set(recipientId, true),
-
-		/** One of the version's mails took too long. */
-		failed(versionId: string): void {
-			failures++;
-			slow.set(versionId, {failed: (slow.peek(versionId)?.failed ?? 0) + 1, made: 0});
-		},
-
-		/** One of them takes long at this moment. */
-		doubt(versionId: string): void {
-			failures++;
-			slow.set(versionId, {failed: slow.peek(versionId)?.failed ?? 0, made: 0});
-		},
-
-		/** One was made in time. */
-		made(versionId: string): void {
-			const known = slow.get(versionId);
-			if (!known) {
-				return;
+	turn({versionId, workspaceId}: Sort, isQuick: boolean): Promise<Turn> | Turn {
+		const [ring, most] = isQuick ? [this.#quick, mostWaiting.quick] : [this.#long, mostWaiting.long];
+		if (this.#isStopped) {
+			return 'none';
+		}
+		if ((ring.get(workspaceId)?.size ?? 0) >= most) {
+			return 'full';
+		}
+		if (!isQuick && this.#long.size === 0) {
+			this.#lastLong = this.#clock.monotonic();
+		}
+		return new Promise(go => {
+			addTurn(ring, workspaceId, {versionId, go});
+			if (!this.#isTaken) {
+				this.#next();
 			}
-			Object.assign(known, {failed: 0, made: known.made + 1});
-			if (known.made >= madeAgain) {
-				slow.delete(versionId);
-				for (const [workspaceId, items] of quick) {
-					for (const item of [...items].filter(item => item.versionId === versionId)) {
-						items.delete(item);
-						item.go('none');
-					}
-					if (items.size === 0) {
-						quick.delete(workspaceId);
-					}
-				}
-			}
-		},
+		});
+	}
 
-		turn({versionId, workspaceId}: Sort, isQuick: boolean): Promise<Turn> | Turn {
-			const [ring, most] = isQuick ? [quick, mostWaiting.quick] : [long, mostWaiting.long];
-			if (isStopped) {
-				return 'none';
-			}
-			if ((ring.get(workspaceId)?.size ?? 0) >= most) {
-				return 'full';
-			}
-			if (!isQuick && long.size === 0) {
-				lastLong = clock.monotonic();
-			}
-			return new Promise(go => {
-				addTurn(ring, workspaceId, {versionId, go});
-				if (!isTaken) {
-					next();
-				}
-			});
-		},
+	done(): void {
+		this.#resting = setTimeout(() => this.#next(), this.#clock.monotonic() - this.#began);
+	}
 
-		done(): void {
-			resting = setTimeout(next, clock.monotonic() - began);
-		},
+	/** After how long it is worth to look again for a mail that found no place, milliseconds. */
+	waitMs(versionId: string, isQuick: boolean): number {
+		const failed = this.#slow.peek(versionId)?.failed ?? 0;
+		return Math.min(longestWaitMs[isQuick ? 'quick' : 'long'], waitPerFailureMs * Math.max(1, failed));
+	}
 
-		/** After how long it is worth to look again for a mail that found no place, milliseconds. */
-		waitMs: (versionId: string, isQuick: boolean): number =>
-			Math.min(
-				longestWaitMs[isQuick ? 'quick' : 'long'],
-				waitPerFailureMs * Math.max(1, slow.peek(versionId)?.failed ?? 0),
-			),
+	/** Lets all that wait go on. */
+	stop(): void {
+		this.#isStopped = true;
+		clearTimeout(this.#resting);
+		for (const {go} of [this.#quick, this.#long].flatMap(ring => [...ring.values()].flatMap(items => [...items]))) {
+			go('none');
+		}
+		this.#quick.clear();
+		this.#long.clear();
+	}
 
-		/** Nobody waits any more. */
-		stop(): void {
-			isStopped = true;
-			clearTimeout(resting);
-			for (const {go} of [quick, long].flatMap(ring => [...ring.values()].flatMap(items => [...items]))) {
-				go('none');
-			}
-			quick.clear();
-			long.clear();
-		},
-	};
+	#next(): void {
+		this.#isTaken = false;
+		this.#began = this.#clock.monotonic();
+		const soon = this.#began - this.#lastLong < longEveryMs ? takeTurn(this.#quick) : undefined;
+		const late = soon ? undefined : takeTurn(this.#long);
+		const first = soon ?? late ?? takeTurn(this.#quick);
+		if (late) {
+			this.#lastLong = this.#began;
+		}
+		if (first) {
+			this.#isTaken = true;
+			first.go('mine');
+		}
+	}
 }

@@ -1,245 +1,136 @@
-import type {Worker} from 'node:worker_threads';
-import type {Clock} from '../kit/clock.ts';
+import {type Calls, type Replies, ThreadCaller} from '../kit/thread-calls.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
-import {keepThread, type Thread} from '../pool/thread.ts';
+import {Thread, type ThreadOptions} from '../pool/thread.ts';
 
-/** One copy for a sender thread. `delivery` is passed through: only the sender knows its form. */
+/** One recipient for an SMTP worker. `delivery` is passed through: only the worker knows its form. */
 type WorkerJob<Delivery> = {readonly site: string; readonly connections: number; readonly delivery: Delivery};
 
-export type ToSmtpWorker<Delivery> =
-	| {readonly kind: 'deliver'; readonly jobs: ReadonlyArray<WorkerJob<Delivery>>}
-	/** From now on the site may have so many connections; 0: what waits for one comes back. */
-	| {readonly kind: 'allow'; readonly site: string; readonly connections: number}
-	/** Is answered by `counted`. */
-	| {readonly kind: 'count'}
-	/** Their outcomes are on stable storage. */
-	| {readonly kind: 'recorded'; readonly recipientIds: readonly string[]}
-	/** By these rules refusals are read from now on. */
-	| {readonly kind: 'rules'; readonly rules: readonly BounceRule[]}
-	/** Nothing new; what is under way comes to its end. */
-	| {readonly kind: 'drain'}
-	/** Takes leave of the hosts and ends. */
-	| {readonly kind: 'close'};
-
-/** The end of a try; `fault`: ours, in a sentence. */
-export type WorkerResult = AttemptResult | {readonly recipientId: string; readonly fault: string};
-
-export type FromSmtpWorker =
-	/** It has started and takes jobs. */
-	| {readonly kind: 'ready'}
-	| {readonly kind: 'results'; readonly results: readonly WorkerResult[]}
-	/** Connections by site, those that are idle or ending included. */
-	| {readonly kind: 'counted'; readonly sites: ReadonlyArray<readonly [site: string, connections: number]>};
-
-type SmtpWorkersOptions = {
-	readonly count: number;
-	readonly spawn: () => Worker;
-	readonly clock: Clock;
-	readonly onCrash: (reason: string) => void;
+/** What an SMTP worker does. */
+export type SmtpWorkerMethods<Delivery> = {
+	readonly deliver: (job: WorkerJob<Delivery>) => Promise<AttemptResult>;
+	/** New limit of connections for a site; 0: what waits for one comes back. */
+	readonly allow: (limit: {readonly site: string; readonly connections: number}) => void;
+	/** Connections by site, including those that are idle or ending. */
+	readonly count: (none: undefined) => ReadonlyArray<readonly [site: string, connections: number]>;
+	/** Its outcome is on stable storage. */
+	readonly recorded: (recipientId: string) => void;
+	/** Refusals are read by these rules from now on. */
+	readonly classifyBy: (rules: readonly BounceRule[]) => void;
+	/** Takes nothing new and finishes what is under way. */
+	readonly drain: (none: undefined) => void;
+	/** Says QUIT to the hosts and ends. */
+	readonly close: (none: undefined) => void;
 };
 
 type Identified = {readonly recipientId: string; readonly data: Uint8Array};
-type Waiting = {readonly resolve: (result: AttemptResult) => void; readonly reject: (error: Error) => void};
-type SmtpWorker<Delivery> = {
-	readonly thread: Thread<ToSmtpWorker<Delivery>>;
-	ready: boolean;
-	readonly held: Map<string, Waiting>;
-	/** What is told at the end of this turn of the event loop: a message to a thread costs as much for one as for many. */
-	readonly jobs: Array<WorkerJob<Delivery>>;
-	readonly recorded: string[];
-	readonly allowed: Map<string, number>;
-	/** Who waits to know how many connections it has. */
-	readonly counting: Array<(sites: ReadonlyArray<readonly [site: string, connections: number]>) => void>;
-	/** Those of them that were not passed on yet. */
-	uncounted: number;
-	flushing: boolean;
-};
 
-/** RFC 5321 §4.1.1.10: a client says QUIT before it goes. So long for all hosts together, milliseconds. */
+/** RFC 5321 §4.1.1.10: a client says QUIT before it goes. For all hosts together, milliseconds. */
 const leaveMs = 2000;
 
+type SmtpWorker<Delivery> = {
+	readonly caller: ThreadCaller<SmtpWorkerMethods<Delivery>>;
+	readonly thread: Thread<readonly Calls[], 'ready' | Replies>;
+};
+
 /**
- * The sender threads: they hold the SMTP sessions and run no foreign code. A site's connections are shared out evenly; a
- * copy goes to the sender that holds least. What a dead thread held is refused, so that it is given back to the queue.
+ * The SMTP workers: threads that hold the SMTP sessions and run no foreign code. A site's connections are shared out evenly; a
+ * recipient goes to the worker that holds least. What a dead thread held is refused, so that it is given back to the queue.
  */
-export function createSmtpWorkers<Delivery extends Identified>(options: SmtpWorkersOptions) {
-	/** Who tried a copy whose outcome is not yet recorded. */
-	const threadOfRecipient = new Map<string, SmtpWorker<Delivery>>();
-	let draining = false;
-	const workers = Array.from({length: options.count}, newWorker);
+export class SmtpWorkers<Delivery extends Identified> {
+	/** By recipient whose outcome is not yet recorded: the worker that tries it. */
+	readonly #workerOf = new Map<string, SmtpWorker<Delivery>>();
+	readonly #workers: ReadonlyArray<SmtpWorker<Delivery>>;
+	#isDraining = false;
 
-	function newWorker(): SmtpWorker<Delivery> {
-		const worker: SmtpWorker<Delivery> = {
-			thread: keepThread<ToSmtpWorker<Delivery>, FromSmtpWorker>({
-				...options,
-				name: 'sender',
-				onStart: () => draining && worker.thread.post({kind: 'drain'}),
-				onMessage: message => receive(worker, message),
-				onEnd() {
-					worker.ready = false;
-					refuseHeld(worker);
-					for (const counted of worker.counting.splice(0)) {
-						counted([]); // Its connections ended with it.
-					}
-					worker.uncounted = 0;
-				},
+	constructor({count, ...options}: ThreadOptions & {readonly count: number}) {
+		this.#workers = Array.from({length: count}, () => this.#start(options));
+	}
+
+	/** Rejects only if the thread dies, or has a fault. */
+	deliver(site: string, connections: number, delivery: Delivery): Promise<AttemptResult> {
+		const worker = sharers(this.#workers, site, connections).reduce((least, one) =>
+			one.caller.size < least.caller.size ? one : least,
+		);
+		const job = {site, connections: this.#shareOf(connections), delivery};
+		this.#workerOf.set(delivery.recipientId, worker);
+		return worker.caller.call('deliver', job, [delivery.data.buffer as ArrayBuffer]);
+	}
+
+	/**
+	 * Sets the limit of connections of a site, also for what was handed over before; 0: that comes back, as does
+	 * what waits in a thread that has no part in them any more.
+	 */
+	allow(site: string, connections: number): void {
+		const sharing = connections === 0 ? [] : sharers(this.#workers, site, connections);
+		for (const worker of this.#workers) {
+			const share = sharing.includes(worker) ? this.#shareOf(connections) : 0;
+			worker.caller.notify('allow', {site, connections: share});
+		}
+	}
+
+	/** Connections by site, of all threads, once they know all that was handed over or allowed before. */
+	async countConnections(): Promise<ReadonlyMap<string, number>> {
+		const counts = this.#workers.map(async ({caller}) =>
+			// A thread that has not started, or ends, has none.
+			caller.isReady ? await caller.call('count', undefined).catch(() => []) : [],
+		);
+		const all = new Map<string, number>();
+		for (const [site, connections] of (await Promise.all(counts)).flat()) {
+			all.set(site, (all.get(site) ?? 0) + connections);
+		}
+		return all;
+	}
+
+	/** The outcome of this recipient is on stable storage: its worker may put another mail on the wire. */
+	recorded(recipientId: string): void {
+		const worker = this.#workerOf.get(recipientId);
+		if (worker) {
+			this.#workerOf.delete(recipientId);
+			worker.caller.notify('recorded', recipientId);
+		}
+	}
+
+	/** Refusals are read by these rules from now on; a thread that starts later has to be started with them. */
+	classifyBy(rules: readonly BounceRule[]): void {
+		for (const {caller} of this.#workers) {
+			caller.notifyNow('classifyBy', rules);
+		}
+	}
+
+	/** Sessions with a message under way finish it; everything else comes back as released. */
+	drain(): void {
+		this.#isDraining = true;
+		for (const {caller} of this.#workers) {
+			caller.notifyNow('drain', undefined);
+		}
+	}
+
+	async stop(): Promise<void> {
+		await Promise.all(
+			this.#workers.map(({caller, thread}) => {
+				caller.notifyNow('close', undefined);
+				return thread.stop(leaveMs);
 			}),
-			ready: false,
-			held: new Map(),
-			jobs: [],
-			recorded: [],
-			allowed: new Map(),
-			counting: [],
-			uncounted: 0,
-			flushing: false,
-		};
-		worker.thread.start();
-		return worker;
+		);
 	}
 
-	function receive(worker: SmtpWorker<Delivery>, message: FromSmtpWorker): void {
-		if (message.kind === 'ready') {
-			worker.ready = true;
-			flushSoon(worker);
-			return;
-		}
-		if (message.kind === 'counted') {
-			worker.counting.shift()?.(message.sites);
-			return;
-		}
-		for (const result of message.results) {
-			const waiting = worker.held.get(result.recipientId);
-			worker.held.delete(result.recipientId);
-			threadOfRecipient.set(result.recipientId, worker);
-			if ('fault' in result) {
-				waiting?.reject(new Error(result.fault));
-			} else {
-				waiting?.resolve(result);
-			}
-		}
+	#start(options: ThreadOptions): SmtpWorker<Delivery> {
+		const caller = new ThreadCaller<SmtpWorkerMethods<Delivery>>({
+			send: (calls, transfer) => thread.post(calls, transfer),
+		});
+		const thread = new Thread<readonly Calls[], 'ready' | Replies>('sender', options, {
+			started: () => this.#isDraining && caller.notifyNow('drain', undefined),
+			receive: message => caller.receive(message),
+			ended: () => caller.end(new Error('The sender thread ended.')),
+		});
+		thread.start();
+		return {caller, thread};
 	}
 
-	/** What was not handed over yet goes to the next thread. */
-	function refuseHeld(worker: SmtpWorker<Delivery>): void {
-		const kept = new Set(worker.jobs.map(({delivery}) => delivery.recipientId));
-		for (const [recipientId, waiting] of worker.held) {
-			if (!kept.has(recipientId)) {
-				worker.held.delete(recipientId);
-				waiting.reject(new Error('The sender thread ended.'));
-			}
-		}
+	#shareOf(connections: number): number {
+		return Math.max(1, Math.floor(connections / this.#workers.length));
 	}
-
-	function flushSoon(worker: SmtpWorker<Delivery>): void {
-		if (!worker.flushing) {
-			worker.flushing = true;
-			setImmediate(flush, worker);
-		}
-	}
-
-	function flush(worker: SmtpWorker<Delivery>): void {
-		const {post} = worker.thread;
-		worker.flushing = false;
-		if (!worker.ready) {
-			return;
-		}
-		if (worker.jobs.length > 0) {
-			const jobs = worker.jobs.splice(0);
-			post(
-				{kind: 'deliver', jobs},
-				jobs.map(({delivery}) => delivery.data.buffer as ArrayBuffer),
-			);
-		}
-		for (const [site, connections] of worker.allowed) {
-			post({kind: 'allow', site, connections});
-		}
-		worker.allowed.clear();
-		for (; worker.uncounted > 0; worker.uncounted--) {
-			post({kind: 'count'});
-		}
-		// Last: who waited for it finds what is allowed now.
-		if (worker.recorded.length > 0) {
-			post({kind: 'recorded', recipientIds: worker.recorded.splice(0)});
-		}
-	}
-
-	function tellAll(order: ToSmtpWorker<Delivery>): void {
-		for (const {thread} of workers) {
-			thread.post(order);
-		}
-	}
-
-	const shareOf = (connections: number) => Math.max(1, Math.floor(connections / options.count));
-
-	return {
-		/** Rejects only if the sender thread dies, or has a fault. */
-		deliver(site: string, connections: number, delivery: Delivery): Promise<AttemptResult> {
-			const worker = leastBusy(sharers(workers, site, connections));
-			return new Promise((resolve, reject) => {
-				worker.held.set(delivery.recipientId, {resolve, reject});
-				worker.jobs.push({site, connections: shareOf(connections), delivery});
-				flushSoon(worker);
-			});
-		},
-		/**
-		 * The site may have so many connections from now on, also for what was handed over before; 0: that comes back, as does
-		 * what waits in a thread that has no part in them any more.
-		 */
-		allow(site: string, connections: number): void {
-			const sharing = connections === 0 ? [] : sharers(workers, site, connections);
-			for (const worker of workers) {
-				worker.allowed.set(site, sharing.includes(worker) ? shareOf(connections) : 0);
-				flushSoon(worker);
-			}
-		},
-		/** Connections by site, of all threads, once they know all that was handed over or allowed before. */
-		async countConnections(): Promise<ReadonlyMap<string, number>> {
-			const counts = workers.map(
-				worker =>
-					new Promise<ReadonlyArray<readonly [site: string, connections: number]>>(resolve => {
-						if (!worker.ready) {
-							resolve([]); // It has none yet.
-							return;
-						}
-						worker.counting.push(resolve);
-						worker.uncounted++;
-						flushSoon(worker);
-					}),
-			);
-			const all = new Map<string, number>();
-			for (const [site, connections] of (await Promise.all(counts)).flat()) {
-				all.set(site, (all.get(site) ?? 0) + connections);
-			}
-			return all;
-		},
-		/** The outcome of this copy is on stable storage: its sender may put another mail on the wire. */
-		recorded(recipientId: string): void {
-			const worker = threadOfRecipient.get(recipientId);
-			if (!worker) {
-				return;
-			}
-			threadOfRecipient.delete(recipientId);
-			worker.recorded.push(recipientId);
-			flushSoon(worker);
-		},
-		/** By these rules refusals are read from now on; a thread that starts later has to be started with them. */
-		classifyBy: (rules: readonly BounceRule[]): void => tellAll({kind: 'rules', rules}),
-		/** Sessions with a message under way finish it; everything else comes back as released. */
-		drain(): void {
-			draining = true;
-			tellAll({kind: 'drain'});
-		},
-		async stop(): Promise<void> {
-			await Promise.all(workers.map(({thread}) => thread.stop({order: {kind: 'close'}, withinMs: leaveMs})));
-		},
-	};
-}
-
-type Busy = {readonly held: ReadonlyMap<string, unknown>};
-
-function leastBusy<SmtpWorker extends Busy>(workers: readonly SmtpWorker[]): SmtpWorker {
-	return workers.reduce((least, one) => (one.held.size < least.held.size ? one : least));
 }
 
 /** The threads that share a site: all of them, or as many as it may have connections. */

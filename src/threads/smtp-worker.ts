@@ -7,8 +7,9 @@ import {createResolver} from '../dns/resolver.ts';
 import {createSecureResolver} from '../dns/secure-resolver.ts';
 import {createSharedClock} from '../kit/clock.ts';
 import {createGarbage} from '../kit/memory.ts';
+import {answerCalls} from '../kit/thread-calls.ts';
 import type {BounceRule} from '../mail/bounce.ts';
-import type {FromSmtpWorker, ToSmtpWorker, WorkerResult} from '../queue/smtp-workers.ts';
+import type {SmtpWorkerMethods} from '../queue/smtp-workers.ts';
 import {Permits} from './permits.ts';
 
 /** What a sender thread is started with: the deliverer's options that can be copied to another thread. */
@@ -32,12 +33,11 @@ const dnsTries = 2;
 
 const {dnsServers, dane, bounceRules, time, ...options} = workerData as SmtpWorkerData;
 const clock = createSharedClock(time);
-const port = parentPort as NonNullable<typeof parentPort>;
 const stop = new AbortController();
 // Every waiting recipient listens; Node would take the eleventh for a leak.
 setMaxListeners(0, stop.signal);
 const permits = new Permits(options.maxSessions);
-/** Who waits for the outcome of a recipient to be judged. */
+/** By recipient: continues once its outcome is judged. */
 const unjudged = new Map<string, () => void>();
 const dns = {servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock};
 let classify = createClassify(bounceRules);
@@ -51,49 +51,33 @@ const deliverer = new Deliverer({
 	judged: id => new Promise(resolve => (stop.signal.aborted ? resolve() : unjudged.set(id, resolve))),
 });
 const letGo = createGarbage();
-let results: WorkerResult[] = [];
 
-port.on('message', (message: ToSmtpWorker<Delivery>) => {
-	if (message.kind === 'drain') {
-		abortWaiting();
-		return;
-	}
-	if (message.kind === 'close') {
+answerCalls<SmtpWorkerMethods<Delivery>>(parentPort as NonNullable<typeof parentPort>, {
+	async deliver({site, connections, delivery}) {
+		const {length} = delivery.data;
+		const result = await deliverer.deliver(site, connections, delivery, stop.signal);
+		letGo(length);
+		return result;
+	},
+	allow({site, connections}) {
+		deliverer.allow(site, connections);
+	},
+	count: () => deliverer.bySite(),
+	// What waited goes on after the other calls of the message: it finds the connections that are allowed now.
+	recorded(id) {
+		permits.giveBack(id);
+		unjudged.get(id)?.();
+		unjudged.delete(id);
+	},
+	classifyBy(rules) {
+		classify = createClassify(rules);
+	},
+	drain: abortWaiting,
+	close() {
 		abortWaiting();
 		void deliverer.close().then(() => process.exit());
-		return;
-	}
-	if (message.kind === 'rules') {
-		classify = createClassify(message.rules);
-		return;
-	}
-	if (message.kind === 'recorded') {
-		for (const id of message.recipientIds) {
-			permits.giveBack(id);
-			unjudged.get(id)?.();
-			unjudged.delete(id);
-		}
-		return;
-	}
-	if (message.kind === 'allow') {
-		deliverer.allow(message.site, message.connections);
-		return;
-	}
-	if (message.kind === 'count') {
-		port.postMessage({kind: 'counted', sites: deliverer.bySite()} satisfies FromSmtpWorker);
-		return;
-	}
-	for (const {site, connections, delivery} of message.jobs) {
-		const {recipientId, data} = delivery;
-		// A fault of ours with one recipient must not end the sessions of all others.
-		deliverer
-			.deliver(site, connections, delivery, stop.signal)
-			.then(answer, error => answer({recipientId, fault: String(error)}))
-			.then(() => letGo(data.length));
-	}
+	},
 });
-
-port.postMessage({kind: 'ready'} satisfies FromSmtpWorker);
 
 function abortWaiting(): void {
 	stop.abort();
@@ -101,15 +85,4 @@ function abortWaiting(): void {
 		resolve();
 	}
 	unjudged.clear();
-}
-
-/** What ends in the same turn of the event loop travels together. */
-function answer(result: WorkerResult): void {
-	results.push(result);
-	if (results.length === 1) {
-		setImmediate(() => {
-			port.postMessage({kind: 'results', results} satisfies FromSmtpWorker);
-			results = [];
-		});
-	}
 }

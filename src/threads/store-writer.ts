@@ -46,7 +46,7 @@ const eventWriter: EventWriter = {
 	onCounted: ids => tell({kind: 'counted', ids}),
 };
 const {writer, dialect, close} = await openWriter(file);
-const {tell} = answerWrites<WriterLive, WriterNews>(parentPort as NonNullable<typeof parentPort>, {
+const tell = answerWrites<WriterLive, WriterNews>(parentPort as NonNullable<typeof parentPort>, {
 	ended,
 	writer,
 	// Those of busy hours that are made of plain data. The main thread makes the others: reports and suppressions bring functions.
@@ -61,7 +61,7 @@ const {tell} = answerWrites<WriterLive, WriterNews>(parentPort as NonNullable<ty
 		createQueueWaitWrite(boot),
 		keyUseWrite,
 	],
-	onLive(next) {
+	live(next) {
 		live = next;
 	},
 	close,

@@ -45,191 +45,190 @@ const ourFault: PostEnd = {
  * their place; in memory is what is being tried and, for endpoints that answer at once, the next few. If an end cannot be
  * stored it is kept, and nothing is claimed: both are one transaction.
  */
-export function createDispatcher(options: DispatcherOptions) {
-	const {writer, clock} = options;
-	const endpoints = createEndpointQueues<ClaimedDelivery>(options);
+export class WebhookDispatcher {
+	readonly #options: DispatcherOptions;
+	readonly #endpoints: ReturnType<typeof createEndpointQueues<ClaimedDelivery>>;
 	/** Ended, and not stored yet. */
-	let ended: Attempted[] = [];
+	#ended: Attempted[] = [];
 	/** What is being tried, or waits for it. */
-	const held = createHeldClaims(options);
-	const idle: Array<() => void> = [];
-	let state: 'idle' | 'running' | 'stopping' = 'idle';
-	let timer: NodeJS.Timeout | undefined;
-	let turning = false;
+	readonly #held: ReturnType<typeof createHeldClaims<unknown>>;
+	readonly #idle: Array<() => void> = [];
+	#state: 'idle' | 'running' | 'stopping' = 'idle';
+	#timer: NodeJS.Timeout | undefined;
+	#turning = false;
 
-	const moment = () => ({now: clock.now(), monotonic: clock.monotonic()});
+	constructor(options: DispatcherOptions) {
+		this.#options = options;
+		this.#endpoints = createEndpointQueues<ClaimedDelivery>(options);
+		this.#held = createHeldClaims(options);
+	}
 
-	function plan(): void {
-		if (!turning && state !== 'idle') {
-			turning = true;
+	/** Something for these endpoints was committed and is due now. */
+	due(endpointIds: readonly string[]): void {
+		const now = this.#options.clock.now();
+		for (const endpointId of endpointIds) {
+			this.#endpoints.due(endpointId, now, now);
+		}
+		this.#plan();
+	}
+
+	/** Endpoints or deliveries may have been changed: nothing begins any more as it was. */
+	recall(): void {
+		this.#endpoints.recall(this.#moment());
+		this.#plan();
+	}
+
+	/** Something else changed what is due (the CLI, another node, the clock): looks at the store again. */
+	async rescan(): Promise<void> {
+		const now = this.#options.clock.now();
+		this.recall();
+		for (const {endpointId, due, failingSince} of await this.#options.readWork()) {
+			this.#endpoints.found(endpointId, Date.parse(due), failingSince !== null, now);
+		}
+		this.#plan();
+	}
+
+	/** Reads what is waiting in the store and begins. */
+	async start(): Promise<void> {
+		this.#state = 'running';
+		this.#timer = setInterval(() => {
+			this.#endpoints.advance(this.#moment());
+			this.#plan();
+		}, tickMs);
+		await this.rescan();
+	}
+
+	/** Starts nothing more; resolves when every attempt under way has ended and is stored. */
+	async stop(): Promise<void> {
+		this.#state = 'stopping';
+		this.#endpoints.recall(this.#moment());
+		clearInterval(this.#timer);
+		await new Promise<void>(resolve => {
+			this.#idle.push(resolve);
+			this.#plan();
+		});
+	}
+
+	/** Attempts granted or under way. */
+	get inFlight(): number {
+		return this.#endpoints.inFlight;
+	}
+
+	#moment(): {now: number; monotonic: number} {
+		return {now: this.#options.clock.now(), monotonic: this.#options.clock.monotonic()};
+	}
+
+	#plan(): void {
+		if (!this.#turning && this.#state !== 'idle') {
+			this.#turning = true;
 			// What ends or comes due in the same turn of the event loop shares the transaction.
-			setImmediate(() => void turns());
+			setImmediate(() => void this.#turns());
 		}
 	}
 
-	async function turns(): Promise<void> {
+	async #turns(): Promise<void> {
 		for (;;) {
-			for (const delivery of endpoints.takeReturned()) {
-				held.end(claimName(delivery));
-				held.doubt();
+			for (const delivery of this.#endpoints.takeReturned()) {
+				this.#held.end(claimName(delivery));
+				this.#held.doubt();
 			}
-			if (held.isDoubtful && (state === 'running' || ended.length > 0)) {
-				await held.releaseUnknown();
+			if (this.#held.isDoubtful && (this.#state === 'running' || this.#ended.length > 0)) {
+				await this.#held.releaseUnknown();
 				continue;
 			}
-			const permits = state === 'running' ? endpoints.permits() : [];
-			const attempted = ended;
-			ended = [];
+			const permits = this.#state === 'running' ? this.#endpoints.permits() : [];
+			const attempted = this.#ended;
+			this.#ended = [];
 			if (permits.length === 0 && attempted.length === 0) {
 				break;
 			}
-			if (!(await turn(permits, attempted))) {
+			if (!(await this.#turn(permits, attempted))) {
 				await new Promise(resolve => setTimeout(resolve, storeRetryMs));
 			}
 		}
-		turning = false;
-		if (state === 'stopping' && endpoints.inFlight === 0) {
-			for (const resolve of idle.splice(0)) {
+		this.#turning = false;
+		if (this.#state === 'stopping' && this.#endpoints.inFlight === 0) {
+			for (const resolve of this.#idle.splice(0)) {
 				resolve();
 			}
 		}
 	}
 
 	/** False: the store could not be written, and everything is as before. */
-	async function turn(permits: readonly Permit<ClaimedDelivery>[], attempted: readonly Attempted[]): Promise<boolean> {
-		const now = clock.now();
+	async #turn(permits: readonly Permit<ClaimedDelivery>[], attempted: readonly Attempted[]): Promise<boolean> {
+		const now = this.#options.clock.now();
 		let turned: Turned;
 		try {
-			turned = await writer.submit(options.turnWrite, {
+			turned = await this.#options.writer.submit(this.#options.turnWrite, {
 				...endsOf(attempted),
 				permits: permits.map(({endpoint, limit}) => ({endpointId: endpoint.endpointId, limit})),
 				now: storeTime(now),
 			});
 		} catch (error) {
-			options.onStoreError(error);
-			held.doubt();
-			ended = [...attempted, ...ended];
-			const when = moment();
+			this.#options.onStoreError(error);
+			this.#held.doubt();
+			this.#ended = [...attempted, ...this.#ended];
+			const when = this.#moment();
 			for (const permit of permits) {
-				start(endpoints.claimed(permit, [], now, when), when);
+				this.#start(this.#endpoints.claimed(permit, [], now, when), when);
 			}
 			return false;
 		}
 		for (const one of attempted) {
-			conclude(one, turned.moved.has(one.delivery.id));
+			this.#conclude(one, turned.moved.has(one.delivery.id));
 		}
-		begin(permits, turned);
+		this.#begin(permits, turned);
 		return true;
 	}
 
-	function conclude(attempted: Attempted, moved: boolean): void {
+	#conclude(attempted: Attempted, moved: boolean): void {
 		const {delivery, after} = attempted;
-		held.end(claimName(delivery));
+		this.#held.end(claimName(delivery));
 		if (moved && after.nextAttemptAt !== null) {
-			endpoints.due(delivery.endpointId, after.nextAttemptAt, clock.now());
+			this.#endpoints.due(delivery.endpointId, after.nextAttemptAt, this.#options.clock.now());
 		}
-		options.observer.posted(attempted);
+		this.#options.observer.posted(attempted);
 	}
 
-	function begin(permits: readonly Permit<ClaimedDelivery>[], {deliveries, nextDue}: Turned): void {
+	#begin(permits: readonly Permit<ClaimedDelivery>[], {deliveries, nextDue}: Turned): void {
 		const fresh = new Map<string, ClaimedDelivery[]>();
 		for (const delivery of deliveries) {
-			if (held.take(claimName(delivery))) {
+			if (this.#held.take(claimName(delivery))) {
 				fresh.set(delivery.endpointId, [...(fresh.get(delivery.endpointId) ?? []), delivery]);
 			}
 		}
-		const when = moment();
+		const when = this.#moment();
 		for (const permit of permits) {
 			const {endpointId} = permit.endpoint;
 			const claimed = fresh.get(endpointId) ?? [];
 			const due = nextDue.get(endpointId);
-			start(endpoints.claimed(permit, claimed, due === undefined ? null : Date.parse(due), when), when);
+			this.#start(this.#endpoints.claimed(permit, claimed, due === undefined ? null : Date.parse(due), when), when);
 		}
 	}
 
-	function start(deliveries: readonly ClaimedDelivery[], when: Moment): void {
+	#start(deliveries: readonly ClaimedDelivery[], when: Moment): void {
 		for (const delivery of deliveries) {
-			void attempt(delivery, when);
+			void this.#attempt(delivery, when);
 		}
 	}
 
-	async function attempt(delivery: ClaimedDelivery, {now: began, monotonic}: Moment): Promise<void> {
-		const end = await options.post(delivery).catch(error => {
-			options.observer.webhookFault(error);
+	async #attempt(delivery: ClaimedDelivery, {now: began, monotonic}: Moment): Promise<void> {
+		const end = await this.#options.post(delivery).catch(error => {
+			this.#options.observer.webhookFault(error);
 			return ourFault;
 		});
-		const when = moment();
+		const when = this.#moment();
 		const acknowledged = end !== null && end.error === null;
 		const after =
 			end === null
-				? putOff(delivery.attempts, when.now, options.backoffMs)
-				: afterAttempt(delivery.attempts, acknowledged, when.now, options.backoffMs);
-		const wasFailing = endpoints.isFailing(delivery.endpointId);
+				? putOff(delivery.attempts, when.now, this.#options.backoffMs)
+				: afterAttempt(delivery.attempts, acknowledged, when.now, this.#options.backoffMs);
+		const wasFailing = this.#endpoints.isFailing(delivery.endpointId);
 		// Its place is free from here on: for the next that waits, or for what the transaction claims that stores this end.
-		start(endpoints.ended(delivery.endpointId, monotonic, acknowledged, end?.ms ?? 0, when), when);
-		ended.push({delivery, end, began, ended: when.now, after, wasFailing});
-		plan();
+		this.#start(this.#endpoints.ended(delivery.endpointId, monotonic, acknowledged, end?.ms ?? 0, when), when);
+		this.#ended.push({delivery, end, began, ended: when.now, after, wasFailing});
+		this.#plan();
 	}
-
-	function due(endpointIds: readonly string[]): void {
-		const now = clock.now();
-		for (const endpointId of endpointIds) {
-			endpoints.due(endpointId, now, now);
-		}
-		plan();
-	}
-
-	/** What waits in memory goes back: it may have been changed in the store. */
-	function recall(): void {
-		endpoints.recall(moment());
-		plan();
-	}
-
-	async function rescan(): Promise<void> {
-		const now = clock.now();
-		recall();
-		for (const {endpointId, due, failingSince} of await options.readWork()) {
-			endpoints.found(endpointId, Date.parse(due), failingSince !== null, now);
-		}
-		plan();
-	}
-
-	return {
-		/** Reads what is waiting in the store and begins. */
-		async start(): Promise<void> {
-			state = 'running';
-			timer = setInterval(() => {
-				endpoints.advance(moment());
-				plan();
-			}, tickMs);
-			await rescan();
-		},
-
-		/** Something for these endpoints was committed and is due now. */
-		due,
-
-		/** Endpoints or deliveries may have been changed: nothing begins any more as it was. */
-		recall,
-
-		/** Something else changed what is due (the CLI, another node, the clock): looks at the store again. */
-		rescan,
-
-		/** Starts nothing more; resolves when every attempt under way has ended and is stored. */
-		async stop(): Promise<void> {
-			state = 'stopping';
-			endpoints.recall(moment());
-			clearInterval(timer);
-			await new Promise<void>(resolve => {
-				idle.push(resolve);
-				plan();
-			});
-		},
-
-		/** Attempts granted or under way. */
-		get inFlight(): number {
-			return endpoints.inFlight;
-		},
-	};
 }
 
 /** What is known of one endpoint with work. */

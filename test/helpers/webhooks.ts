@@ -6,7 +6,7 @@ import {releaseUnknown} from '../../src/store/held-claims.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type ClaimedDelivery, deliveryClaims, readEndpointWork} from '../../src/store/webhook-queue.ts';
 import {insertDeliveries} from '../../src/store/webhooks.ts';
-import {createDispatcher} from '../../src/webhook/dispatch.ts';
+import {WebhookDispatcher} from '../../src/webhook/dispatch.ts';
 import type {PostEnd} from '../../src/webhook/post.ts';
 import {type Attempted, createTurnWrite} from '../../src/webhook/turn.ts';
 import {newId} from './messages.ts';
@@ -108,11 +108,11 @@ export type Post = (delivery: ClaimedDelivery) => Promise<PostEnd | null>;
 export function dispatcherOf(
 	store: Store,
 	post: Post,
-	more: Partial<Parameters<typeof createDispatcher>[0]> = {},
-): {dispatcher: ReturnType<typeof createDispatcher>; attempted: Attempted[]; boot: string} {
+	more: Partial<ConstructorParameters<typeof WebhookDispatcher>[0]> = {},
+): {dispatcher: WebhookDispatcher; attempted: Attempted[]; boot: string} {
 	const boot = newId('req');
 	const attempted: Attempted[] = [];
-	const dispatcher = createDispatcher({
+	const dispatcher = new WebhookDispatcher({
 		perEndpoint: 4,
 		total: 256,
 		writer: store.writer,

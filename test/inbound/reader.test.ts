@@ -31,7 +31,7 @@ function readerOf(t: ExecutionContext, options: Partial<ReaderOptions> = {}) {
 		limitMs: 300,
 		clock: systemClock,
 		cpu: () => performance.now(),
-		onCrash: reason => crashes.push(reason),
+		observer: {workerEnded: reason => crashes.push(reason)},
 		spawn(shared) {
 			spawned++;
 			return new Worker(obeying, {

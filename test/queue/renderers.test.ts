@@ -5,7 +5,7 @@ import {simpleParser} from 'mailparser';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {type Clock, systemClock} from '../../src/kit/clock.ts';
 import {type CpuClock, processCpu} from '../../src/kit/work-limit.ts';
-import {createRenderers, type FromRenderer, type MakeJob, type ToRenderer} from '../../src/queue/renderers.ts';
+import {type FromRenderer, type MakeJob, Renderers, type ToRenderer} from '../../src/queue/renderers.ts';
 import type {RendererData} from '../../src/threads/renderer.ts';
 import {newId} from '../helpers/messages.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -49,13 +49,15 @@ function start(
 	const held: number[] = [];
 	const resources: string[] = [];
 	const faults: string[] = [];
-	const renderers = createRenderers({
+	const renderers = new Renderers({
 		count,
 		limitMs,
 		clock,
 		cpu,
-		onCrash: reason => crashes.push(reason),
-		onResourceFault: (_, message) => faults.push(message),
+		observer: {
+			workerEnded: reason => crashes.push(reason),
+			resourceFault: (_, message) => faults.push(message),
+		},
 		isUnavailable: error => error instanceof Error && 'code' in error && error.code === 'SQLITE_BUSY',
 		spawn(shared) {
 			const worker = new Worker(new URL(thread(), import.meta.url), {

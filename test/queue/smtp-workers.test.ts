@@ -5,7 +5,7 @@ import test, {type ExecutionContext} from 'ava';
 import type {Delivery} from '../../src/deliver/transaction.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
-import {createSmtpWorkers} from '../../src/queue/smtp-workers.ts';
+import {SmtpWorkers} from '../../src/queue/smtp-workers.ts';
 import type {SmtpWorkerData} from '../../src/threads/smtp-worker.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {bounceRules} from '../helpers/classify.ts';
@@ -51,11 +51,11 @@ async function start(
 		bounceRules,
 		...more,
 	};
-	const workers = createSmtpWorkers<Delivery>({
+	const workers = new SmtpWorkers<Delivery>({
 		count: 1,
 		// No thread has lived long: it is replaced after a pause, however slowly it started.
 		clock: {...systemClock, monotonic: () => 0},
-		onCrash: reason => crashes.push(reason),
+		observer: {workerEnded: reason => crashes.push(reason)},
 		spawn() {
 			const file = broken() ? './broken-thread.js' : '../../src/threads/smtp-worker.js';
 			const worker = new Worker(new URL(file, import.meta.url), {workerData});
@@ -119,23 +119,25 @@ test('RFC 5321 section 4.1.1.10: a sender thread says QUIT to its hosts before i
 test('threads that have no part in the connections of a site keep none', async t => {
 	const told: number[] = [];
 	const ready = new Set<Worker>();
-	const workers = createSmtpWorkers<Delivery>({
+	const workers = new SmtpWorkers<Delivery>({
 		count: 4,
 		clock: systemClock,
-		onCrash: reason => t.fail(reason),
+		observer: {workerEnded: reason => t.fail(reason)},
 		spawn() {
 			const worker = new Worker(
 				`const {parentPort} = require('node:worker_threads');
-				parentPort.on('message', ({kind, connections}) => {
-					if (kind === 'close') process.exit();
-					parentPort.postMessage({kind: 'ready', connections});
+				parentPort.on('message', calls => {
+					for (const {name, args} of calls) {
+						if (name === 'close') process.exit();
+						parentPort.postMessage({ids: [], results: [], errors: [], events: [args[0].connections]});
+					}
 				});
-				parentPort.postMessage({kind: 'ready'});`,
+				parentPort.postMessage('ready');`,
 				{eval: true},
 			);
-			worker.on('message', ({connections}) => {
+			worker.on('message', message => {
 				ready.add(worker);
-				told.push(...(connections === undefined ? [] : [connections]));
+				told.push(...(message === 'ready' ? [] : [message.events[0]]));
 			});
 			return worker;
 		},

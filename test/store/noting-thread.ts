@@ -7,7 +7,7 @@ import {createNoteWrite} from './note-write.ts';
 const {file, ended} = workerData as {readonly file: string; readonly ended: SharedArrayBuffer};
 const {writer, close} = await openWriter(file);
 let live = 'at first';
-const {tell} = answerWrites<string, string>(parentPort as NonNullable<typeof parentPort>, {
+const tell = answerWrites<string, string>(parentPort as NonNullable<typeof parentPort>, {
 	ended,
 	writer,
 	writes: [
@@ -18,7 +18,7 @@ const {tell} = answerWrites<string, string>(parentPort as NonNullable<typeof par
 			return `thread, ${live}`;
 		}),
 	],
-	onLive(next) {
+	live(next) {
 		live = next;
 	},
 	close,

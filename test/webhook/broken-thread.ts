@@ -1,13 +1,16 @@
-import {parentPort, workerData} from 'node:worker_threads';
-import type {PostJob} from '../../src/webhook/post-thread.ts';
+import {type MessagePort, parentPort, workerData} from 'node:worker_threads';
+import {answerCalls} from '../../src/kit/thread-calls.ts';
+import type {PosterMethods} from '../../src/webhook/post-thread.ts';
 
 /** Answers what it is given, unless the URL says that it must end; `workerData` are the URLs for which it ends. */
-parentPort?.on('message', (jobs: readonly PostJob[]) => {
-	for (const {number, url, body} of jobs) {
+answerCalls<PosterMethods>(parentPort as MessagePort, {
+	async post({url, body}) {
 		if ((workerData as readonly string[]).includes(url)) {
-			throw new Error('broken');
+			setImmediate(() => {
+				throw new Error('broken');
+			});
+			await new Promise(() => undefined);
 		}
-		const end = {status: 200, error: null, address: `${body.length}`, tls: null, ms: 1};
-		parentPort?.postMessage([{number, end}]);
-	}
+		return {status: 200, error: null, detail: null, answer: null, address: `${body.length}`, tls: null, ms: 1};
+	},
 });

@@ -1,20 +1,20 @@
 import {Worker} from 'node:worker_threads';
 import test, {type ExecutionContext} from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
-import {createPostThread} from '../../src/webhook/post-thread.ts';
+import {PostThread} from '../../src/webhook/post-thread.ts';
 
 /** A thread that ends when it gets one of these URLs; `deadly` lists them for each start in turn. */
 function threadOf(t: ExecutionContext, deadly: ReadonlyArray<readonly string[]>) {
 	const crashes: string[] = [];
 	let starts = 0;
-	const thread = createPostThread({
+	const thread = new PostThread({
 		spawn() {
 			const workerData = deadly[starts] ?? [];
 			starts++;
 			return new Worker(new URL('./broken-thread.js', import.meta.url), {workerData});
 		},
 		clock: systemClock,
-		onCrash: reason => crashes.push(reason),
+		observer: {workerEnded: reason => crashes.push(reason)},
 	});
 	t.teardown(() => thread.stop());
 	const post = (url: string, body = Buffer.from('{}')) =>

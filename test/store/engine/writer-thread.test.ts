@@ -3,7 +3,7 @@ import {Worker} from 'node:worker_threads';
 import test, {type ExecutionContext} from 'ava';
 import {sqliteDialect} from '../../../src/store/engine/dialect.ts';
 import type {GroupWrite} from '../../../src/store/engine/writer.ts';
-import {createWriterThread} from '../../../src/store/engine/writer-thread.ts';
+import {WriterThread} from '../../../src/store/engine/writer-thread.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {newStore} from '../../helpers/databases.ts';
 import {waitFor} from '../../helpers/wait.ts';
@@ -18,7 +18,7 @@ async function stoppedThread(t: ExecutionContext) {
 	const store = await newStore(t, 'sqlite');
 	const news: string[] = [];
 	const deaths: string[] = [];
-	const thread = createWriterThread<string, string>({
+	const thread = new WriterThread<string, string>({
 		own: store.writer,
 		spawn: ended =>
 			new Worker(new URL('../noting-thread.js', import.meta.url), {workerData: {file: fileOf(store), ended}}),
@@ -28,7 +28,17 @@ async function stoppedThread(t: ExecutionContext) {
 	t.teardown(() => thread.stop());
 	const write = createNoteWrite(() => 'here');
 	const note = (text: string, more: Omit<Note, 'text'> = {}) => thread.writer.submit(write, {text, ...more});
-	return {...thread, store, note, news, deaths};
+	return {
+		writer: thread.writer,
+		start: () => thread.start(),
+		stop: () => thread.stop(),
+		halt: () => thread.halt(),
+		obey: (live: string) => thread.obey(live),
+		store,
+		note,
+		news,
+		deaths,
+	};
 }
 
 /** The same, ready. */
