@@ -1,6 +1,6 @@
 import {attemptText, engagementText, eventText, reportText, textOrNull} from '../admin/timeline-text.ts';
 import {linkBase} from '../config/derive.ts';
-import {capturedFile, createRecipientMails} from '../daemon/recipient-mails.ts';
+import {capturedFile, RecipientMails} from '../daemon/recipient-mails.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import type {StoredMessage} from '../store/messages.ts';
 import type {EngagementCount, StoredAttempt, StoredRecipient} from '../store/recipients.ts';
@@ -136,7 +136,7 @@ export function storedReportView(report: StoredReport) {
 /** The mail of a copy: what was captured, else made again as the daemon makes it. */
 export async function rawMail(session: Session, workspaceId: string, recipientId: string): Promise<Uint8Array> {
 	const settings = session.settings();
-	const recipients = createRecipientMails({
+	const recipients = new RecipientMails({
 		settings,
 		store: await session.store(),
 		vault: await session.vault(),

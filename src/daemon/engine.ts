@@ -45,7 +45,7 @@ import type {RendererData} from '../threads/renderer.ts';
 import type {SmtpWorkerData} from '../threads/smtp-worker.ts';
 import type {Context} from './context.ts';
 import {readArrivalNotice, watchArrivals} from './peers.ts';
-import {createSigning, feedbackOf, makeJob, type Signing} from './recipient-mails.ts';
+import {feedbackOf, makeJob, Signing} from './recipient-mails.ts';
 
 /** One query to one server, milliseconds. */
 const dnsTimeoutMs = 5000;
@@ -62,7 +62,7 @@ const mostAttached = 32 * 1024 * 1024;
 /** The delivery engine: the queue, its renderers and its SMTP workers. `publicUrl`: base of the links in mail. */
 export function createEngine(context: Context, publicUrl: string) {
 	const {settings, live, store, clock, newId, boot, observer} = context;
-	const signing = createSigning(store, context.vault, clock);
+	const signing = new Signing(store, context.vault, clock);
 	const attached = new Permits(mostAttached);
 	const letGo = createGarbage();
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock});

@@ -33,7 +33,7 @@ import {createSessions} from '../users/sessions.ts';
 import {createGuard} from '../webhook/address-guard.ts';
 import type {Context} from './context.ts';
 import type {Intake} from './intake.ts';
-import {createRecipientMails} from './recipient-mails.ts';
+import {RecipientMails} from './recipient-mails.ts';
 import {guardOf, postExample} from './webhook-posting.ts';
 
 const dnsTimeoutMs = 5000;
@@ -122,7 +122,7 @@ export function createHttp(
 			areChecked: settings.delivery !== 'capture',
 			makeKeys: (workspaceId: string) => keyTurns(workspaceId, generateSigningKeys),
 		},
-		mails: createRecipientMails({
+		mails: new RecipientMails({
 			settings,
 			store,
 			vault,

@@ -37,50 +37,55 @@ const thread = new URL('../threads/remake.js', import.meta.url);
 const makeLimitMs = 2000;
 
 /** The mails of recipients, for people to look at. */
-export function createRecipientMails({settings, store, vault, secrets, clock, publicUrl}: MailsOptions) {
-	return {
-		/** What was captured of a recipient; null: nothing was. */
-		async captured(recipientId: string): Promise<Uint8Array | null> {
-			const file = capturedFile(settings.dataDir, recipientId);
-			return file === null ? null : await readRegular(file, mostCaptured, 'refuse');
-		},
+export class RecipientMails {
+	readonly #options: MailsOptions;
 
-		/**
-		 * The recipient's mail as the daemon would make it now: the signatures and the tokens of its links are other ones. That of a
-		 * test key has no signature.
-		 */
-		async remade(workspaceId: string, recipientId: string): Promise<Remade | 'no_sender'> {
-			const recipient = await readRecipient(store.reader, workspaceId, recipientId);
-			if (!recipient?.domain_id) {
-				return 'no_sender';
-			}
-			const signing = createSigning(store, vault, clock);
-			const {keyIds, returnPathDomain} = await signing.of(recipient.domain_id);
-			const variants = await listVariants(store.reader, recipient.version_id);
-			const input: Remake = {
-				options: {tokenLifetimeMs: settings.tokenLifetime, ...feedbackOf(settings)},
-				keys: secrets,
-				publicUrl: publicUrl(),
-				now: clock.now(),
-				job: makeJob(recipient, {
-					attachments: recipient.attachments > 0 ? await listAttachments(store.reader, recipient.message_id) : [],
-					signing: '',
-					returnPathDomain: returnPathDomain ?? settings.returnPathDomain,
-				}),
-				variants: variants.map((variant, position) => ({...variant, id: `${recipient.version_id}/${position}`})),
-				// Else a test key could have a mail signed that it may not send, and post it elsewhere.
-				signing: recipient.mode === 'live' ? await signing.keys(keyIds) : [],
-			};
-			const ended = await inWorker<Remade>(thread, input, {
-				timeoutMs: makeLimitMs,
-				limits: threadLimits.renderer,
-				ahead: true,
-			});
-			return ended.ok
-				? ended.result
-				: {ok: false, message: `rendering takes too ${ended.spent === 'time' ? 'long' : 'much memory'}`};
-		},
-	};
+	constructor(options: MailsOptions) {
+		this.#options = options;
+	}
+
+	/** What was captured of a recipient; null: nothing was. */
+	async captured(recipientId: string): Promise<Uint8Array | null> {
+		const file = capturedFile(this.#options.settings.dataDir, recipientId);
+		return file === null ? null : await readRegular(file, mostCaptured, 'refuse');
+	}
+
+	/**
+	 * The recipient's mail as the daemon would make it now: the signatures and the tokens of its links are other ones. That of a
+	 * test key has no signature.
+	 */
+	async remade(workspaceId: string, recipientId: string): Promise<Remade | 'no_sender'> {
+		const {settings, store, vault, secrets, clock, publicUrl} = this.#options;
+		const recipient = await readRecipient(store.reader, workspaceId, recipientId);
+		if (!recipient?.domain_id) {
+			return 'no_sender';
+		}
+		const signing = new Signing(store, vault, clock);
+		const {keyIds, returnPathDomain} = await signing.of(recipient.domain_id);
+		const variants = await listVariants(store.reader, recipient.version_id);
+		const input: Remake = {
+			options: {tokenLifetimeMs: settings.tokenLifetime, ...feedbackOf(settings)},
+			keys: secrets,
+			publicUrl: publicUrl(),
+			now: clock.now(),
+			job: makeJob(recipient, {
+				attachments: recipient.attachments > 0 ? await listAttachments(store.reader, recipient.message_id) : [],
+				signing: '',
+				returnPathDomain: returnPathDomain ?? settings.returnPathDomain,
+			}),
+			variants: variants.map((variant, position) => ({...variant, id: `${recipient.version_id}/${position}`})),
+			// Else a test key could have a mail signed that it may not send, and post it elsewhere.
+			signing: recipient.mode === 'live' ? await signing.keys(keyIds) : [],
+		};
+		const ended = await inWorker<Remade>(thread, input, {
+			timeoutMs: makeLimitMs,
+			limits: threadLimits.renderer,
+			ahead: true,
+		});
+		return ended.ok
+			? ended.result
+			: {ok: false, message: `rendering takes too ${ended.spent === 'time' ? 'long' : 'much memory'}`};
+	}
 }
 
 /** The file in which the mail of a recipient was captured; null if it was not. */
@@ -137,33 +142,43 @@ const cached = 1000;
 const freshMs = 60_000;
 
 /** Which keys sign a domain's mail. Cached: asked for every recipient. */
-export function createSigning(store: Store, vault: Vault, clock: Clock) {
-	const domains = new LRUCache<string, Promise<DomainSigning>>({max: cached, ttl: freshMs});
-	return {
-		async of(domainId: string): Promise<DomainSigning> {
-			let found = domains.get(domainId);
-			if (!found) {
-				found = findDomainSigning(store.reader, domainId, storeTime(clock.now()));
-				domains.set(domainId, found);
-				found.catch(() => domains.delete(domainId));
-			}
-			return await found;
-		},
-		/** The keys themselves, for a renderer. */
-		async keys(ids: readonly string[]): Promise<SigningKeyText[]> {
-			const rows = await findDkimKeys(store.reader, ids);
-			return rows.map(({id, domain, selector, algorithm, secret}) => ({
-				domain,
-				selector,
-				algorithm,
-				privateKeyPem: vault.open(id, secret),
-			}));
-		},
-		forget: () => domains.clear(),
-	};
-}
+export class Signing {
+	readonly #store: Store;
+	readonly #vault: Vault;
+	readonly #clock: Clock;
+	readonly #domains = new LRUCache<string, Promise<DomainSigning>>({max: cached, ttl: freshMs});
 
-export type Signing = ReturnType<typeof createSigning>;
+	constructor(store: Store, vault: Vault, clock: Clock) {
+		this.#store = store;
+		this.#vault = vault;
+		this.#clock = clock;
+	}
+
+	async of(domainId: string): Promise<DomainSigning> {
+		let found = this.#domains.get(domainId);
+		if (!found) {
+			found = findDomainSigning(this.#store.reader, domainId, storeTime(this.#clock.now()));
+			this.#domains.set(domainId, found);
+			found.catch(() => this.#domains.delete(domainId));
+		}
+		return await found;
+	}
+
+	/** The keys themselves, for a renderer. */
+	async keys(ids: readonly string[]): Promise<SigningKeyText[]> {
+		const rows = await findDkimKeys(this.#store.reader, ids);
+		return rows.map(({id, domain, selector, algorithm, secret}) => ({
+			domain,
+			selector,
+			algorithm,
+			privateKeyPem: this.#vault.open(id, secret),
+		}));
+	}
+
+	forget(): void {
+		this.#domains.clear();
+	}
+}
 
 /** How mail says where complaints and opt-outs may come back, as the settings say. */
 export function feedbackOf(

@@ -241,11 +241,6 @@ export class Notify {
 		return this.#send('READY=1');
 	}
 
-	/** One line that `systemctl status` shows. */
-	status(text: string): Promise<void> {
-		return this.#send(`STATUS=${text.replace(/\s+/g, ' ')}`);
-	}
-
 	/** To be followed by `ready` once done. */
 	reloading(): Promise<void> {
 		return this.#send('RELOADING=1');

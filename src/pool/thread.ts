@@ -3,7 +3,7 @@ import {setTimeout as delay} from 'node:timers/promises';
 import type {TransferListItem, Worker} from 'node:worker_threads';
 import type {Clock} from '../kit/clock.ts';
 
-/** Is told of crashes; `reason` is for people. */
+/** Learns of crashes; `reason` is for people. */
 export type ThreadObserver = {readonly workerEnded: (reason: string) => void};
 
 export type ThreadOptions = {

@@ -76,7 +76,7 @@ const batchSize = 8;
 /** Attachments of the jobs that a maker has, octets: a job that has more is alone with it. */
 const mostAttached = 512 * 1024;
 const resourceRetryMs = 1000;
-/** Mail that the machine has no time for is put off for so long, milliseconds. */
+/** Wait of mail that the machine has no time for, milliseconds. */
 const starvedRestMs = 60_000;
 
 /** The renderers: threads that render foreign templates. The message that took its thread down twice fails with `render_limit`. */
@@ -202,7 +202,7 @@ export class Renderers {
 
 type Sort = Pick<MakeJob, 'versionId' | 'workspaceId'>;
 type Waiting = {readonly versionId: string; readonly go: (turn: Turn) => void};
-/** `mine`: nobody else's until `done`. `none`: the version's mail no longer takes turns. `full`: too many wait already. */
+/** `mine`: until `done`. `none`: the version's mail no longer takes turns. `full`: too many wait already. */
 type Turn = 'mine' | 'none' | 'full';
 
 /** After this many mails in a row were made, a version no longer takes turns. */

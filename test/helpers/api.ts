@@ -12,7 +12,7 @@ import {createCursors} from '../../src/api/paging.ts';
 import {createFailureLimit, createRateLimits} from '../../src/api/rate-limit.ts';
 import {apiRoutes, createApi} from '../../src/api/server.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
-import {createRecipientMails} from '../../src/daemon/recipient-mails.ts';
+import {RecipientMails} from '../../src/daemon/recipient-mails.ts';
 import {postExample} from '../../src/daemon/webhook-posting.ts';
 import {openRecordSources} from '../../src/dns/resolver.ts';
 import {publicRoutes} from '../../src/hosted/public-routes.ts';
@@ -197,7 +197,7 @@ export async function startApi(
 				areChecked: true,
 				makeKeys: generateSigningKeys,
 			},
-			mails: createRecipientMails({
+			mails: new RecipientMails({
 				settings: {
 					dataDir,
 					tokenLifetime: day,
