@@ -16,7 +16,7 @@ import {readReport} from '../report/read-report.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {hasWorkspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
-import {openResolver} from './queue/route-now.ts';
+import {openResolver} from './route-now.ts';
 import type {Session} from './session.ts';
 import {fields, grouped} from './text.ts';
 

@@ -47,12 +47,12 @@ const entries: readonly Entry[] = [
 	{
 		name: 'export',
 		about: 'Write workspaces with their domains, senders, topics, webhooks and keys as YAML, without secrets',
-		load: async () => (await import('./declared/apply.ts')).exportCommand,
+		load: async () => (await import('./apply.ts')).exportCommand,
 	},
 	{
 		name: 'apply',
 		about: 'Make workspaces what a YAML file says; show what differs first',
-		load: async () => (await import('./declared/apply.ts')).applyCommand,
+		load: async () => (await import('./apply.ts')).applyCommand,
 	},
 	{
 		name: 'backup',
@@ -85,7 +85,7 @@ const entries: readonly Entry[] = [
 	{
 		name: 'workspace',
 		about: 'Workspaces: separate senders, templates, lists and keys',
-		load: async () => (await import('./workspace/workspace.ts')).workspaceCommands,
+		load: async () => (await import('./workspace.ts')).workspaceCommands,
 	},
 	{
 		name: 'user',
@@ -156,7 +156,7 @@ const entries: readonly Entry[] = [
 	{
 		name: 'queue',
 		about: 'Mail that waits; all workspaces unless you name one',
-		load: async () => (await import('./queue/queue.ts')).queueCommands,
+		load: async () => (await import('./queue.ts')).queueCommands,
 	},
 ];
 

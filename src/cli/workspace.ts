@@ -7,16 +7,16 @@ import {
 	pauseWorkspace,
 	resumeWorkspace,
 	type WorkspaceInput,
-} from '../../admin/workspaces.ts';
-import {isMailable} from '../../config/derive.ts';
-import {maskPasswords} from '../../config/parsers.ts';
-import {openDataDir} from '../../data-folder/data-dir.ts';
-import {writeUsedWorkspace} from '../../data-folder/used-workspace.ts';
-import {settingsOf} from '../../declared/state.ts';
-import {capturedFolder, removeCaptured} from '../../deliver/local-delivery.ts';
-import {type Branding, readBranding} from '../../mail/branding.ts';
-import {type Figures, type ReputationLimits, spans} from '../../mail/reputation.ts';
-import {hasPassword} from '../../mail/route.ts';
+} from '../admin/workspaces.ts';
+import {isMailable} from '../config/derive.ts';
+import {maskPasswords} from '../config/parsers.ts';
+import {openDataDir} from '../data-folder/data-dir.ts';
+import {writeUsedWorkspace} from '../data-folder/used-workspace.ts';
+import {settingsOf} from '../declared/state.ts';
+import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
+import {type Branding, readBranding} from '../mail/branding.ts';
+import {type Figures, type ReputationLimits, spans} from '../mail/reputation.ts';
+import {hasPassword} from '../mail/route.ts';
 import {
 	findingsOf,
 	leastAttempted,
@@ -25,12 +25,12 @@ import {
 	percent,
 	spanNames,
 	windowStarts,
-} from '../../reputation/findings.ts';
-import {type ReputationStatus, readStatuses} from '../../store/reputation.ts';
-import type {Vault} from '../../store/sealed.ts';
-import {hasWorkspace, listWorkspaces, type Workspace} from '../../store/workspaces.ts';
-import {CliError} from '../fault.ts';
-import {readInput} from '../files.ts';
+} from '../reputation/findings.ts';
+import {type ReputationStatus, readStatuses} from '../store/reputation.ts';
+import type {Vault} from '../store/sealed.ts';
+import {hasWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.ts';
+import {CliError} from './fault.ts';
+import {readInput} from './files.ts';
 import {
 	colour,
 	count,
@@ -45,11 +45,11 @@ import {
 	timezone,
 	unless,
 	unlessDefault,
-} from '../options.ts';
-import {verb, yesVerb} from '../program.ts';
-import {action, namedWorkspace, readDaemons, type Session} from '../session.ts';
-import {createProgress} from '../terminal.ts';
-import {fields, grouped, type Noun, shortTime, duration as spell} from '../text.ts';
+} from './options.ts';
+import {verb, yesVerb} from './program.ts';
+import {action, namedWorkspace, readDaemons, type Session} from './session.ts';
+import {createProgress} from './terminal.ts';
+import {fields, grouped, type Noun, shortTime, duration as spell} from './text.ts';
 
 type Options = {
 	readonly name?: string;

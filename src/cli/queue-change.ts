@@ -9,17 +9,17 @@ import {
 	release,
 	resumeDestination,
 	suspendDestination,
-} from '../../admin/queue.ts';
-import {isId} from '../../mail/ids.ts';
-import {findNamed, findWaiting, type QueueFilter} from '../../store/queue/queue-summary.ts';
-import {listWorkspaces} from '../../store/workspaces.ts';
-import {CliError} from '../fault.ts';
-import {domain, label, past} from '../options.ts';
-import {verb, yesOption} from '../program.ts';
-import {action, readDaemons, type Session} from '../session.ts';
-import {createProgress} from '../terminal.ts';
-import {grouped, printable, shortTime} from '../text.ts';
+} from '../admin/queue.ts';
+import {isId} from '../mail/ids.ts';
+import {findNamed, findWaiting, type QueueFilter} from '../store/queue/queue-summary.ts';
+import {listWorkspaces} from '../store/workspaces.ts';
+import {CliError} from './fault.ts';
+import {domain, label, past} from './options.ts';
+import {verb, yesOption} from './program.ts';
 import {openRouter} from './route-now.ts';
+import {action, readDaemons, type Session} from './session.ts';
+import {createProgress} from './terminal.ts';
+import {grouped, printable, shortTime} from './text.ts';
 
 /** What every verb on recipients of the queue takes in addition to ids. */
 export type TargetOptions = {readonly destination?: string; readonly olderThan?: number};

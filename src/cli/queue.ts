@@ -1,21 +1,18 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Command} from 'commander';
-import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from '../../admin/queue.ts';
-import {readReasons, type Why} from '../../admin/why.ts';
-import {storeTime} from '../../kit/time.ts';
-import {queueKeyText} from '../../mail/route.ts';
-import {ownRetryOf} from '../../pace/choose-route.ts';
-import {listQueue, type RecipientFacts, readRecipientFacts} from '../../store/queue/queue-summary.ts';
-import {readAttempts, type StoredAttempt} from '../../store/recipients.ts';
-import {listWorkspaces} from '../../store/workspaces.ts';
-import {CliError} from '../fault.ts';
-import {attemptLines} from '../message-text.ts';
-import {count} from '../options.ts';
-import {verb} from '../program.ts';
-import {action, readDaemons, type Session} from '../session.ts';
-import {duration, grouped, type Noun, nextTry, printable, shortTime, table, wrapped} from '../text.ts';
-import {watch, watchOption} from '../watch.ts';
-import {changeVerbs, chosenTargets, suspendVerbs, type TargetOptions, targetOptions} from './change.ts';
+import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from '../admin/queue.ts';
+import {readReasons, type Why} from '../admin/why.ts';
+import {storeTime} from '../kit/time.ts';
+import {queueKeyText} from '../mail/route.ts';
+import {ownRetryOf} from '../pace/choose-route.ts';
+import {listQueue, type RecipientFacts, readRecipientFacts} from '../store/queue/queue-summary.ts';
+import {readAttempts, type StoredAttempt} from '../store/recipients.ts';
+import {listWorkspaces} from '../store/workspaces.ts';
+import {CliError} from './fault.ts';
+import {attemptLines} from './message-text.ts';
+import {count} from './options.ts';
+import {verb} from './program.ts';
+import {changeVerbs, chosenTargets, suspendVerbs, type TargetOptions, targetOptions} from './queue-change.ts';
 import {
 	destinationsNow,
 	openResolver,
@@ -25,6 +22,9 @@ import {
 	routeLines,
 	routeNow,
 } from './route-now.ts';
+import {action, readDaemons, type Session} from './session.ts';
+import {duration, grouped, type Noun, nextTry, printable, shortTime, table, wrapped} from './text.ts';
+import {watch, watchOption} from './watch.ts';
 
 export function queueCommands(queue: Command): void {
 	summaryVerb(queue);

@@ -1,21 +1,21 @@
 import type {Command} from 'commander';
-import {guardOf} from '../../daemon/webhook-posting.ts';
-import {type Made, perform, withKnownRoute} from '../../declared/apply.ts';
-import {type Change, differences} from '../../declared/diff.ts';
-import {documentVersion, type WantedWorkspace} from '../../declared/document.ts';
-import {type Fault, readDocument} from '../../declared/read-document.ts';
-import {declared, readState} from '../../declared/state.ts';
-import {utf8Text} from '../../kit/text.ts';
-import {storeTime} from '../../kit/time.ts';
-import {findWorkspaceByName, listWorkspaces} from '../../store/workspaces.ts';
-import {createGuard} from '../../webhook/address-guard.ts';
-import {CliError} from '../fault.ts';
-import {readInput} from '../files.ts';
-import {example, yesOption} from '../program.ts';
-import {action, type Session} from '../session.ts';
-import type {Terminal} from '../terminal.ts';
-import {printable, wrapped} from '../text.ts';
-import {checkWishes} from '../workspace/workspace.ts';
+import {guardOf} from '../daemon/webhook-posting.ts';
+import {type Made, perform, withKnownRoute} from '../declared/apply.ts';
+import {type Change, differences} from '../declared/diff.ts';
+import {documentVersion, type WantedWorkspace} from '../declared/document.ts';
+import {type Fault, readDocument} from '../declared/read-document.ts';
+import {declared, readState} from '../declared/state.ts';
+import {utf8Text} from '../kit/text.ts';
+import {storeTime} from '../kit/time.ts';
+import {findWorkspaceByName, listWorkspaces} from '../store/workspaces.ts';
+import {createGuard} from '../webhook/address-guard.ts';
+import {CliError} from './fault.ts';
+import {readInput} from './files.ts';
+import {example, yesOption} from './program.ts';
+import {action, type Session} from './session.ts';
+import type {Terminal} from './terminal.ts';
+import {printable, wrapped} from './text.ts';
+import {checkWishes} from './workspace.ts';
 
 type Options = {readonly file: string; readonly dryRun?: boolean; readonly yes?: boolean};
 
