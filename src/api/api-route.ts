@@ -122,6 +122,8 @@ export function operationRoute<Input extends TSchema, Result>(
 type ListOptions<Query extends TObject, Row> = Omit<Description, 'answer'> & {
 	readonly path: `/v1/${string}`;
 	readonly scope: Scope;
+	/** The kind of id that `:id` in the path has. */
+	readonly id?: IdPrefix;
 	/** Of its cursors: they are good for no other list. */
 	readonly name: string;
 	/** Items of a page where the caller gives no `limit`. */
@@ -135,27 +137,29 @@ type ListOptions<Query extends TObject, Row> = Omit<Description, 'answer'> & {
 	readonly find: (
 		caller: Caller,
 		query: Static<Query>,
+		id: string,
 	) => {readonly filters?: Readonly<Record<string, string>>; readonly read: (part: Part) => Promise<readonly Row[]>};
 };
 
 /** The route of a list in pages. */
 export function listRoute<Query extends TObject, Row extends {readonly id: string}>(
 	{auth, cursors}: Pick<ApiParts, 'auth' | 'cursors'>,
-	{path, scope, name, usualLimit, meaning, item, view, query, find, ...description}: ListOptions<Query, Row>,
+	{path, scope, id: kind, name, usualLimit, meaning, item, view, query, find, ...description}: ListOptions<Query, Row>,
 ): Routes {
 	return api => {
-		api.get<{Querystring: Static<typeof pageQuery>}>(
+		api.get<{Params: {id?: string}; Querystring: Static<typeof pageQuery>}>(
 			path,
 			{
 				onRequest: auth.needs(scope),
 				schema: {
 					...describe({...description, answer: [200, meaning, pageOf(item)]}),
 					querystring: query ?? pageQuery,
+					...(kind && {params: idParams(kind)}),
 				},
 			},
 			async request => {
 				const caller = callerOf(request);
-				const {filters = {}, read} = find(caller, request.query as Static<Query>);
+				const {filters = {}, read} = find(caller, request.query as Static<Query>, request.params.id ?? '');
 				const cursor = {workspaceId: caller.workspaceId, route: name, filters};
 				const page = await readPage({query: request.query, usualLimit, cursors, scope: cursor, read});
 				return {data: page.rows.map(row => view(row)), next_cursor: page.nextCursor};

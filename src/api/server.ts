@@ -23,7 +23,13 @@ import {contactRoutes} from './routes/contacts.ts';
 import {domainRoutes} from './routes/domains.ts';
 import {eventRoutes} from './routes/events.ts';
 import {messageListRoutes} from './routes/message-list.ts';
-import {messageContentRoutes, messageRecipientRoutes, messageRoutes, resendRoutes} from './routes/messages.ts';
+import {
+	messageContentRoutes,
+	messageEventRoutes,
+	messageRecipientRoutes,
+	messageRoutes,
+	resendRoutes,
+} from './routes/messages.ts';
 import {senderRoutes} from './routes/senders.ts';
 import {suppressionFileRoutes, suppressionRoutes} from './routes/suppressions.ts';
 import {templateRoutes, versionRoutes} from './routes/templates.ts';
@@ -285,11 +291,12 @@ function endUnused(api: Api): void {
 export function apiRoutes(parts: ApiParts): Routes[] {
 	return [
 		messageRoutes(parts),
+		messageEventRoutes(parts),
 		batchRoutes(parts),
 		usageRoutes(parts),
 		statsRoutes(parts),
 		messageListRoutes(parts),
-		messageRecipientRoutes(parts),
+		...messageRecipientRoutes(parts),
 		messageContentRoutes(parts),
 		resendRoutes(parts),
 		eventRoutes(parts),

@@ -11,16 +11,17 @@ import {findMessage} from '../../store/messages.ts';
 import {listRecipients, pageAttempts} from '../../store/recipients.ts';
 import {readEvents} from '../../store/timeline.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
+import {listRoute} from '../api-route.ts';
 import {type Auth, callerOf} from '../auth.ts';
 import {type Caller, visibleMessage, visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError, bodyMissing, unavailable} from '../errors.ts';
-import {type Cursors, noQuery, pageQuery, readPage} from '../paging.ts';
+import {noQuery} from '../paging.ts';
 import type {RateLimits} from '../rate-limit.ts';
 import {answerSend, createReadSend, limitSends, readIdempotencyKey, sendErrors} from '../read-send.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {acceptedView, attemptSchema, eventSchema, messageSchema, recipientSchema} from '../schemas/message.ts';
-import {idParams, pageOf} from '../schemas/page.ts';
+import {idParams} from '../schemas/page.ts';
 import {type SendBody, sendBody, sendBodyLimit, sendHeaders} from '../schemas/send.ts';
 import {previewSchema} from '../schemas/template.ts';
 import {createTurns} from '../turns.ts';
@@ -33,22 +34,12 @@ type MessageRoutesOptions = {
 	readonly accept: Accept;
 	readonly limits: RateLimits;
 	readonly tools: Tools;
-	readonly cursors: Cursors;
 	/** False while outcomes cannot be stored: then nothing new is taken in either. */
 	readonly mayAccept: () => boolean;
 };
 
 const messageParams = idParams('msg');
-const eventsPerPage = 100;
-export function messageRoutes({
-	auth,
-	reader,
-	accept,
-	limits,
-	tools: {clock},
-	cursors,
-	mayAccept,
-}: MessageRoutesOptions): Routes {
+export function messageRoutes({auth, reader, accept, limits, tools: {clock}, mayAccept}: MessageRoutesOptions): Routes {
 	const checks = createChecks();
 	const readSend = createReadSend(checks);
 	const checkQuery = checks.checkOf(noQuery);
@@ -124,39 +115,37 @@ export function messageRoutes({
 				return messageView(message);
 			},
 		);
-
-		routes.get(
-			'/v1/messages/:id/events',
-			{
-				onRequest: auth.needs('messages:read'),
-				schema: {
-					...describe({
-						tag: 'Messages',
-						summary: "Read a message's timeline",
-						answer: [200, 'Events, oldest first.', pageOf(eventSchema)],
-						errors: ['message_not_found'],
-					}),
-					querystring: pageQuery,
-					params: messageParams,
-				},
-			},
-			async request => {
-				const {id} = request.params;
-				const caller = callerOf(request);
-				const page = await readPage({
-					query: request.query,
-					usualLimit: eventsPerPage,
-					cursors,
-					scope: {workspaceId: caller.workspaceId, route: 'message_events', filters: {message: id}},
-					async read(part) {
-						await visibleMessage(reader, caller, id);
-						return await readEvents(reader, id, part);
-					},
-				});
-				return {data: page.rows.map(eventView), next_cursor: page.nextCursor};
-			},
-		);
 	};
+}
+
+/** What the lists of one message have in common. */
+const listOfMessage = {
+	scope: 'messages:read',
+	id: 'msg',
+	tag: 'Messages',
+	usualLimit: 100,
+	errors: ['message_not_found'],
+} as const;
+
+/** The timeline of a message. */
+export function messageEventRoutes(parts: ApiParts): Routes {
+	const {reader} = parts;
+	return listRoute(parts, {
+		...listOfMessage,
+		path: '/v1/messages/:id/events',
+		name: 'message_events',
+		summary: "Read a message's timeline",
+		meaning: 'Events, oldest first.',
+		item: eventSchema,
+		find: (caller, _query, id) => ({
+			filters: {message: id},
+			async read(part) {
+				await visibleMessage(reader, caller, id);
+				return await readEvents(reader, id, part);
+			},
+		}),
+		view: eventView,
+	});
 }
 
 const copyQuery = Type.Object(
@@ -257,82 +246,50 @@ export function messageContentRoutes({auth, reader, mails}: ApiParts): Routes {
 	};
 }
 
-const rowsPerPage = 100;
-
 /** The outcome for each recipient of a message, and what the hosts said. */
-export function messageRecipientRoutes({auth, reader, cursors}: ApiParts): Routes {
-	return api => {
-		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
+export function messageRecipientRoutes(parts: ApiParts): readonly Routes[] {
+	const {reader} = parts;
+	async function recipientsOf(caller: Caller, id: string) {
+		await visibleMessage(reader, caller, id);
+		return await listRecipients(reader, caller.workspaceId, id);
+	}
 
-		routes.get(
-			'/v1/messages/:id/recipients',
-			{
-				onRequest: auth.needs('messages:read'),
-				schema: {
-					...describe({
-						tag: 'Messages',
-						summary: "List a message's recipients",
-						description: 'One for each address, `to` first. Each has a copy of its own with a state of its own.',
-						answer: [200, 'Recipients.', pageOf(recipientSchema)],
-						errors: ['message_not_found'],
-					}),
-					querystring: pageQuery,
-					params: idParams('msg'),
+	return [
+		listRoute(parts, {
+			...listOfMessage,
+			path: '/v1/messages/:id/recipients',
+			name: 'message_recipients',
+			summary: "List a message's recipients",
+			description: 'One for each address, `to` first. Each has a copy of its own with a state of its own.',
+			meaning: 'Recipients.',
+			item: recipientSchema,
+			find: (caller, _query, id) => ({
+				filters: {message: id},
+				async read({after, limit}) {
+					const recipients = await recipientsOf(caller, id);
+					const start = after === null ? 0 : recipients.findIndex(recipient => recipient.id === after) + 1;
+					return recipients.slice(start, start + limit);
 				},
-			},
-			async request => {
-				const {id} = request.params;
-				const caller = callerOf(request);
-				const page = await readPage({
-					query: request.query,
-					usualLimit: rowsPerPage,
-					cursors,
-					scope: {workspaceId: caller.workspaceId, route: 'message_recipients', filters: {message: id}},
-					async read({after, limit}) {
-						await visibleMessage(reader, caller, id);
-						const recipients = await listRecipients(reader, caller.workspaceId, id);
-						const start = after === null ? 0 : recipients.findIndex(recipient => recipient.id === after) + 1;
-						return recipients.slice(start, start + limit);
-					},
-				});
-				return {data: page.rows.map(recipientView), next_cursor: page.nextCursor};
-			},
-		);
+			}),
+			view: recipientView,
+		}),
 
-		routes.get(
-			'/v1/messages/:id/attempts',
-			{
-				onRequest: auth.needs('messages:read'),
-				schema: {
-					...describe({
-						tag: 'Messages',
-						summary: "List a message's attempts",
-						description:
-							'Every conversation with a host, recipient by recipient, each in order. A try may take several, one for each host.',
-						answer: [200, 'Attempts with the SMTP replies.', pageOf(attemptSchema)],
-						errors: ['message_not_found'],
-					}),
-					querystring: pageQuery,
-					params: idParams('msg'),
-				},
-			},
-			async request => {
-				const {id} = request.params;
-				const caller = callerOf(request);
-				const page = await readPage({
-					query: request.query,
-					usualLimit: rowsPerPage,
-					cursors,
-					scope: {workspaceId: caller.workspaceId, route: 'message_attempts', filters: {message: id}},
-					async read(part) {
-						await visibleMessage(reader, caller, id);
-						return await pageAttempts(reader, await listRecipients(reader, caller.workspaceId, id), part);
-					},
-				});
-				return {data: page.rows.map(attemptView), next_cursor: page.nextCursor};
-			},
-		);
-	};
+		listRoute(parts, {
+			...listOfMessage,
+			path: '/v1/messages/:id/attempts',
+			name: 'message_attempts',
+			summary: "List a message's attempts",
+			description:
+				'Every conversation with a host, recipient by recipient, each in order. A try may take several, one for each host.',
+			meaning: 'Attempts with the SMTP replies.',
+			item: attemptSchema,
+			find: (caller, _query, id) => ({
+				filters: {message: id},
+				read: async part => await pageAttempts(reader, await recipientsOf(caller, id), part),
+			}),
+			view: attemptView,
+		}),
+	];
 }
 
 /** Sends what a message said once more. */
