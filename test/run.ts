@@ -38,9 +38,8 @@ async function roomiest(): Promise<string> {
 	}
 }
 
-// Many wait for daemons and mail servers that they start: so many at once keep two cores at work.
-const quick = ['-c', '5', '--timeout', '10m'];
-const slow = ['-c', '3', '--timeout', '10m'];
+// Some wait for daemons and mail servers that they start. More at once would starve those with a limit of time.
+const patient = ['-c', '3', '--timeout', '10m'];
 
 const leastRoom = 8 * 1024 ** 3;
 const folder = await mkdtemp(path.join(await roomiest(), 'mailctl-tests-'));
@@ -86,10 +85,10 @@ try {
 	};
 	if (given.length === 0) {
 		env[stageVariable] = 'quick';
-		run = [...gather(['slow', 'sim']), ...quick];
+		run = [...gather(['slow', 'sim']), ...patient];
 	} else if (given[0] === '--slow') {
 		env[stageVariable] = 'slow';
-		run = ['dist/test/slow/**', 'dist/test/sim/**', 'dist/test/dashboard/journeys-*.test.js', ...slow];
+		run = ['dist/test/slow/**', 'dist/test/sim/**', 'dist/test/dashboard/journeys-*.test.js', ...patient];
 	}
 	const ava = spawn(process.execPath, ['node_modules/ava/entrypoints/cli.mjs', ...run], {stdio: 'inherit', env});
 	code = await new Promise<number>(resolve => ava.on('exit', exit => resolve(exit ?? 1)));

@@ -92,7 +92,7 @@ type FaceOptions<Result> = Omit<RouteOptions<TSchema>, 'scope' | 'body' | 'handl
 	readonly isOther?: (result: Result) => boolean;
 };
 
-/** The route of an operation. The path's id and, unless it deletes, the body are its input. */
+/** The route of an operation: the body is its input; where it deletes, the path's id is. A POST with an id in its path is an `apiRoute`. */
 export function operationRoute<Input extends TSchema, Result>(
 	parts: Pick<ApiParts, 'auth' | 'tools' | 'writer' | 'change'>,
 	operation: Operation<Input, Result>,

@@ -211,12 +211,12 @@ function provider(name: string, fields: JsonObject, base: Provider | null, known
 		tls: tlsOf(`${name}.tls`, fields.tls, tell) ?? base?.tls ?? 'opportunistic',
 		route: routeOf(`${name}.route`, fields.route, known, tell) ?? base?.route ?? null,
 		pool: poolOf(`${name}.pool`, fields.pool, known, tell) ?? base?.pool ?? null,
-		retry: retryOf(name, fields, base?.retry ?? noOwnRetry, tell),
+		retry: readOwnRetry(name, fields, base?.retry ?? noOwnRetry, tell),
 	};
 }
 
 /** The same object as `base` where the entry has no rules of its own. */
-function retryOf(name: string, fields: JsonObject, base: OwnRetry, tell: Tell): OwnRetry {
+function readOwnRetry(name: string, fields: JsonObject, base: OwnRetry, tell: Tell): OwnRetry {
 	if (fields.retry === undefined && fields.lifetime === undefined) {
 		return base;
 	}

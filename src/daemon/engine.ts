@@ -18,7 +18,7 @@ import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {createRecordWrite} from '../outcome/record.ts';
 import type {TriedRecipient} from '../outcome/settle.ts';
-import {longestWaitOf, shortestLifetimeOf} from '../pace/destinations.ts';
+import {longestWaitOfAll, shortestLifetimeOf} from '../pace/destinations.ts';
 import type {AttemptSteps} from '../queue/attempt.ts';
 import {Renderers} from '../queue/renderers.ts';
 import {Scheduler} from '../queue/scheduler.ts';
@@ -185,7 +185,7 @@ export function createEngine(context: Context, publicUrl: string) {
 						now,
 					}),
 					moment: () => ({now: clock.now(), monotonic: clock.monotonic()}),
-					longestWait: () => longestWaitOf(context.destinations(), retry().schedule),
+					longestWait: () => longestWaitOfAll(context.destinations(), retry().schedule),
 					observer,
 				})
 			: noOtherNodes,

@@ -5,7 +5,7 @@ import {hostnameRemark} from '../config/rules.ts';
 import type {Settings} from '../config/settings.ts';
 import {type Clock, noticeableSkewMs} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
-import {longestWaitOf} from '../pace/destinations.ts';
+import {longestWaitOfAll} from '../pace/destinations.ts';
 import {readGeneration} from '../store/changes.ts';
 import {takeTime} from '../store/engine/dialect.ts';
 import {usualWal, type WriteAheadLog} from '../store/engine/sqlite.ts';
@@ -89,7 +89,7 @@ export function startUpkeep(
 	/** A clock that is set back must not make anything wait longer than its longest wait. */
 	async function moveForward(): Promise<void> {
 		const now = clock.now();
-		const longestWait = longestWaitOf(context.destinations(), live().retrySchedule);
+		const longestWait = longestWaitOfAll(context.destinations(), live().retrySchedule);
 		await store.writer.transaction(async trx => {
 			await takeTime(trx);
 			await bringForward(waitingRecipients(trx), storeTime(now + longestWait), storeTime(now));

@@ -51,7 +51,7 @@ export type Used = {readonly session: Session; readonly transaction: Transaction
 export type Conversation = {
 	readonly end: Accepted | Stop;
 	readonly attempt: Attempt;
-	/** When the host answered MAIL FROM with 250; null: never. */
+	/** When the host answered MAIL FROM with 2xx; null: never. */
 	readonly senderAcceptedAt: string | null;
 	readonly used: Used | null;
 };

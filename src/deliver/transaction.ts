@@ -56,7 +56,7 @@ type TransactionOptions = {
 };
 
 type TransactionWatch = {
-	/** The host answered MAIL FROM with 250. */
+	/** The host answered MAIL FROM with 2xx. */
 	readonly senderAccepted: () => void;
 	/** From here on the mail may be delivered: let it finish. */
 	readonly dataBegins: () => void;

@@ -29,7 +29,7 @@ export type TryOptions = ConversationOptions & {
 	readonly brokenTls: BrokenTls;
 	readonly lockStepHosts: LockStepHosts;
 	readonly classify: Classify;
-	/** The routes are smarthosts. */
+	/** The hosts are smarthosts. */
 	readonly relay: boolean;
 	/** The recipient's state after a host's acceptance. */
 	readonly accepted: 'delivered' | 'relayed';
@@ -52,7 +52,7 @@ const mostGrouped = 2;
 /** The system's error where no route to an address exists, as to IPv6 on a machine without it. */
 const unroutable: ReadonlySet<string> = new Set(['ENETUNREACH', 'EADDRNOTAVAIL', 'EAFNOSUPPORT']);
 
-/** Offers a mail to one route after the other until one decides; every conversation is recorded. */
+/** Offers a mail to one host after the other until one decides; every conversation is recorded. */
 export async function tryHosts(
 	job: Delivery,
 	hosts: readonly Host[],

@@ -32,6 +32,8 @@ type CallerOptions<Event> = {
 	readonly send: (calls: readonly Calls[], transfer: readonly TransferListItem[]) => void;
 	/** Receives what the thread sends besides replies. */
 	readonly event?: (event: Event) => void;
+	/** Makes calls just before a message is sent: of what was gathered since the last one (`sendSoon`). */
+	readonly gather?: () => void;
 	/** A call is rejected when this many threads ended while they had it (1). 0: no thread follows. */
 	readonly tries?: number;
 };
@@ -113,15 +115,24 @@ export class ThreadCaller<Its extends Methods, Event = never> {
 		}
 	}
 
-	#add(waiting: Waiting): void {
-		this.#waiting.push(waiting);
+	/** Sends a message at the end of this turn of the event loop, if there are calls by then. */
+	sendSoon(): void {
 		if (!this.#isFlushing) {
 			this.#isFlushing = true;
 			setImmediate(() => this.#flush());
 		}
 	}
 
+	#add(waiting: Waiting): void {
+		this.#waiting.push(waiting);
+		this.sendSoon();
+	}
+
 	#flush(): void {
+		if (this.#isReady) {
+			this.#isFlushing = true; // What `gather` calls goes with this message.
+			this.#options.gather?.();
+		}
 		this.#isFlushing = false;
 		if (!this.#isReady || this.#waiting.length === 0) {
 			return;

@@ -26,7 +26,7 @@ const fields = {
 const examples = [{code: 'newsletter', name: 'Monthly newsletter'}];
 const manages = {scope: 'unsubscribe_groups:manage', role: 'operator'} as const;
 
-/** Opt-outs of an earlier topic with this code hold again. */
+/** The API's word for a topic is unsubscribe group (`usg`). Opt-outs of an earlier topic with this code hold again. */
 export const createTopic = operation({
 	...manages,
 	name: 'topic create',

@@ -47,7 +47,7 @@ export function hostsDecideRetry({byMx, other}: Destinations): boolean {
 }
 
 /** The longest wait of any schedule in use, milliseconds; `usual` is the settings'. */
-export function longestWaitOf(destinations: Destinations, usual: RetrySchedule): number {
+export function longestWaitOfAll(destinations: Destinations, usual: RetrySchedule): number {
 	return Math.max(...ownRetries(destinations).map(({schedule}) => longestWait(schedule ?? usual)), longestWait(usual));
 }
 

@@ -9,12 +9,12 @@ type WorkerJob<Delivery> = {readonly site: string; readonly connections: number;
 /** What an SMTP worker does. */
 export type SmtpWorkerMethods<Delivery> = {
 	readonly deliver: (job: WorkerJob<Delivery>) => Promise<AttemptResult>;
-	/** New limit of connections for a site; 0: what waits for one comes back. */
-	readonly allow: (limit: {readonly site: string; readonly connections: number}) => void;
+	/** New limits of connections by site; 0: what waits for one comes back. */
+	readonly allow: (limits: ReadonlyArray<readonly [site: string, connections: number]>) => void;
 	/** Connections by site, including those that are idle or ending. */
 	readonly count: (none: undefined) => ReadonlyArray<readonly [site: string, connections: number]>;
-	/** Its outcome is on stable storage. */
-	readonly recorded: (recipientId: string) => void;
+	/** Their outcomes are on stable storage. */
+	readonly recorded: (recipientIds: readonly string[]) => void;
 	/** Refusals are read by these rules from now on. */
 	readonly classifyBy: (rules: readonly BounceRule[]) => void;
 	/** Takes nothing new and finishes what is under way. */
@@ -31,6 +31,10 @@ const leaveMs = 2000;
 type SmtpWorker<Delivery> = {
 	readonly caller: ThreadCaller<SmtpWorkerMethods<Delivery>>;
 	readonly thread: Thread<readonly Calls[], 'ready' | Replies>;
+	/** Limits by site since the last message: sites change theirs with each result. */
+	readonly allowed: Map<string, number>;
+	/** Recipients since the last message. */
+	recorded: string[];
 };
 
 /**
@@ -65,16 +69,20 @@ export class SmtpWorkers<Delivery extends Identified> {
 		const sharing = connections === 0 ? [] : sharers(this.#workers, site, connections);
 		for (const worker of this.#workers) {
 			const share = sharing.includes(worker) ? this.#shareOf(connections) : 0;
-			worker.caller.notify('allow', {site, connections: share});
+			worker.allowed.set(site, share);
+			worker.caller.sendSoon();
 		}
 	}
 
 	/** Connections by site, of all threads, once they know all that was handed over or allowed before. */
 	async countConnections(): Promise<ReadonlyMap<string, number>> {
-		const counts = this.#workers.map(async ({caller}) =>
-			// A thread that has not started, or ends, has none.
-			caller.isReady ? await caller.call('count', undefined).catch(() => []) : [],
-		);
+		const counts = this.#workers.map(async worker => {
+			if (!worker.caller.isReady) {
+				return []; // A thread that has not started, or ends, has none.
+			}
+			sendLimits(worker);
+			return await worker.caller.call('count', undefined).catch(() => []);
+		});
 		const all = new Map<string, number>();
 		for (const [site, connections] of (await Promise.all(counts)).flat()) {
 			all.set(site, (all.get(site) ?? 0) + connections);
@@ -87,7 +95,8 @@ export class SmtpWorkers<Delivery extends Identified> {
 		const worker = this.#workerOf.get(recipientId);
 		if (worker) {
 			this.#workerOf.delete(recipientId);
-			worker.caller.notify('recorded', recipientId);
+			worker.recorded.push(recipientId);
+			worker.caller.sendSoon();
 		}
 	}
 
@@ -118,18 +127,37 @@ export class SmtpWorkers<Delivery extends Identified> {
 	#start(options: ThreadOptions): SmtpWorker<Delivery> {
 		const caller = new ThreadCaller<SmtpWorkerMethods<Delivery>>({
 			send: (calls, transfer) => thread.post(calls, transfer),
+			gather: () => gather(worker),
 		});
 		const thread = new Thread<readonly Calls[], 'ready' | Replies>('sender', options, {
 			started: () => this.#isDraining && caller.notifyNow('drain', undefined),
 			receive: message => caller.receive(message),
-			ended: () => caller.end(new Error('The sender thread ended.')),
+			ended: () => caller.end(new Error('The SMTP worker ended.')),
 		});
+		const worker: SmtpWorker<Delivery> = {caller, thread, allowed: new Map(), recorded: []};
 		thread.start();
-		return {caller, thread};
+		return worker;
 	}
 
 	#shareOf(connections: number): number {
 		return Math.max(1, Math.floor(connections / this.#workers.length));
+	}
+}
+
+function sendLimits<Delivery>({caller, allowed}: SmtpWorker<Delivery>): void {
+	if (allowed.size > 0) {
+		caller.notify('allow', [...allowed]);
+		allowed.clear();
+	}
+}
+
+function gather<Delivery>(worker: SmtpWorker<Delivery>): void {
+	sendLimits(worker);
+	const {caller, recorded} = worker;
+	// Last: what waited for it finds the connections that are allowed now.
+	if (recorded.length > 0) {
+		worker.recorded = [];
+		caller.notify('recorded', recorded);
 	}
 }
 

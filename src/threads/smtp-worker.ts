@@ -12,7 +12,7 @@ import type {BounceRule} from '../mail/bounce.ts';
 import type {SmtpWorkerMethods} from '../queue/smtp-workers.ts';
 import {Permits} from './permits.ts';
 
-/** What a sender thread is started with: the deliverer's options that can be copied to another thread. */
+/** What an SMTP worker is started with: the deliverer's options that can be copied to another thread. */
 export type SmtpWorkerData = Omit<
 	DelivererOptions,
 	'classify' | 'resolver' | 'secureResolver' | 'clock' | 'permit' | 'judged'
@@ -59,15 +59,18 @@ answerCalls<SmtpWorkerMethods<Delivery>>(parentPort as NonNullable<typeof parent
 		letGo(length);
 		return result;
 	},
-	allow({site, connections}) {
-		deliverer.allow(site, connections);
+	allow(limits) {
+		for (const [site, connections] of limits) {
+			deliverer.allow(site, connections);
+		}
 	},
 	count: () => deliverer.bySite(),
-	// What waited goes on after the other calls of the message: it finds the connections that are allowed now.
-	recorded(id) {
-		permits.giveBack(id);
-		unjudged.get(id)?.();
-		unjudged.delete(id);
+	recorded(ids) {
+		for (const id of ids) {
+			permits.giveBack(id);
+			unjudged.get(id)?.();
+			unjudged.delete(id);
+		}
 	},
 	classifyBy(rules) {
 		classify = createClassify(rules);

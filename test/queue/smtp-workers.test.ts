@@ -129,7 +129,7 @@ test('threads that have no part in the connections of a site keep none', async t
 				parentPort.on('message', calls => {
 					for (const {name, args} of calls) {
 						if (name === 'close') process.exit();
-						parentPort.postMessage({ids: [], results: [], errors: [], events: [args[0].connections]});
+						parentPort.postMessage({ids: [], results: [], errors: [], events: [args[0][0][1]]});
 					}
 				});
 				parentPort.postMessage('ready');`,
