@@ -34,7 +34,7 @@ import {createEngine, type Engine} from './engine.ts';
 import {createHttp} from './http.ts';
 import {createInbound, type Inbound} from './inbound.ts';
 import {createIntake, createSubmission} from './intake.ts';
-import {createMetrics} from './metrics.ts';
+import {Metrics} from './metrics.ts';
 import {createObserver} from './observer.ts';
 import {createArrivalNotices, createPresence} from './peers.ts';
 import {createWriting, watchForStoreFaults} from './store-faults.ts';
@@ -104,7 +104,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 	const sizes = watchStoreSize(() => readStoreSize(reader), clock.now, storeFailed);
 	const infrastructure = createInfrastructureAlarm(clock);
 	const mailLog = createMailLog(logger);
-	const metrics = createMetrics({
+	const metrics = new Metrics({
 		version,
 		skew: store.skew,
 		queueSize: () => readQueueSize(reader, now()),
@@ -166,7 +166,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 	const intake = createIntake(context, {
 		onWriting: roles.arriving,
 		onAccepted(mode, messages, queues) {
-			metrics.accepted(mode, messages);
+			metrics.accepted.inc({mode}, messages);
 			roles.accepted(queues);
 		},
 	});

@@ -75,7 +75,7 @@ export function createHttp(
 	const onDashboard = localHostGuard(adminName, settings.publicUrl?.startsWith('https:') ? publicHost(settings) : '');
 	const health = healthRoutes({notReady});
 	const scrape = metricsRoutes({
-		metrics: metrics.text,
+		metrics: () => metrics.text(),
 		guard: metricsToken === null ? onAdmin : bearerGuard(metricsToken, createRefuse(countFailure)),
 	});
 
@@ -85,7 +85,7 @@ export function createHttp(
 			version: context.version,
 			trustProxy: settings.trustProxy,
 			isUnavailable: store.dialect.isUnavailable,
-			onAnswered: metrics.httpRequest,
+			onAnswered: (method, route, status, ms) => metrics.httpSeconds.observe({method, route, status}, ms / 1000),
 			report: (request, error) => {
 				logger.error({event: 'request_failed', request_id: request.id, route: request.routeOptions.url, err: error});
 				if (store.dialect.isUnavailable(error) || store.dialect.isDamage(error)) {

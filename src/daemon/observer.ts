@@ -148,7 +148,7 @@ export function createObserver({
 			if (end === null) {
 				return;
 			}
-			metrics.webhookAttempted(after.state, end.ms);
+			metrics.webhookSeconds.observe({state: after.state}, end.ms / 1000);
 			mailLog.webhookAttempted({
 				messageId: delivery.messageId,
 				workspace: delivery.workspaceId,
@@ -180,14 +180,14 @@ export function createObserver({
 		/** The listener for reports answered a mail with 250. */
 		inboundTaken({client, roles, size, tls, taken}: ReceivedMail): void {
 			if (taken === null) {
-				metrics.inboundMail('smtp', 'dropped');
+				metrics.inboundMails.inc({source: 'smtp', kind: 'dropped'});
 			}
 			const inbound = taken && shortKey(taken.id);
 			mailLog.inboundTaken({inbound, client, roles, size, tls, repeated: taken?.isNew === false});
 		},
 
 		inboundRefused(reason: RefusalReason, client: string): void {
-			metrics.inboundRefused(reason);
+			metrics.inboundRefusals.inc({reason});
 			// A refused client usually tries again at once.
 			if (mayLogClientRefusal(`${reason} ${client}`)) {
 				mailLog.inboundRefused({reason, client});
@@ -196,15 +196,15 @@ export function createObserver({
 
 		inboundRead({id, source}: CameIn, {kind, reports, fault}: Reading, {about, kept}: ReportEffect): void {
 			const inbound = shortKey(id);
-			metrics.inboundMail(source, kind);
+			metrics.inboundMails.inc({source, kind});
 			mailLog.inboundRead({inbound, source, kind, reports: reports.length, fault, kept});
 			if (kept !== null) {
-				metrics.inboundKept(kept);
+				metrics.kept.inc({kept});
 			}
 			for (const {messageId, recipient, workspaceId: workspace, action, report, event} of about.filter(
 				one => one.isNew,
 			)) {
-				metrics.reported(kind, action, event);
+				metrics.reports.inc({kind, action, event: event ?? 'none'});
 				const {host: mx = null, code = null, status: enhanced = null, reason: reply = null} = report ?? {};
 				const said = {mx, code, enhanced, reply, category: report?.category ?? null};
 				mailLog.reported({messageId: messageId, recipient, workspace}, {...said, event, inbound, action});
@@ -212,20 +212,23 @@ export function createObserver({
 		},
 
 		inboundUnreadable({id, source}: CameIn, error: unknown): void {
-			metrics.inboundMail(source, 'unread');
-			metrics.inboundKept('unread');
+			metrics.inboundMails.inc({source, kind: 'unread'});
+			metrics.kept.inc({kept: 'unread'});
 			mailLog.inboundUnreadable({inbound: shortKey(id), source}, error);
 		},
 
 		/** The listener for submission answered a mail with 250. */
 		submitted({leftFor, ...mail}: SubmittedMail): void {
-			metrics.submitted(mail.ids.length);
-			leftFor.forEach(metrics.submissionRefused);
+			metrics.submittedMails.inc();
+			metrics.submittedMessages.inc(mail.ids.length);
+			for (const reason of leftFor) {
+				metrics.submissionRefusals.inc({reason});
+			}
 			mailLog.submitted(mail);
 		},
 
 		submissionRefused(refusal: SubmissionRefusal): void {
-			metrics.submissionRefused(refusal.reason);
+			metrics.submissionRefusals.inc({reason: refusal.reason});
 			if (mayLogClientRefusal(`${refusal.client} ${refusal.text}`)) {
 				mailLog.submissionRefused(refusal);
 			}

@@ -1,6 +1,6 @@
 import {readFileSync} from 'node:fs';
 import test from 'ava';
-import {createMetrics} from '../../src/daemon/metrics.ts';
+import {Metrics} from '../../src/daemon/metrics.ts';
 import type {Attempt, AttemptResult} from '../../src/mail/outcome.ts';
 import type {QueueSize} from '../../src/store/queue/queue-summary.ts';
 import type {PaceFigures} from '../../src/store/queue/sites.ts';
@@ -41,7 +41,7 @@ test('what happened is counted', async t => {
 		{...status, id: 'ws_warned', warnedAt: '2026-06-09T10:00:00.000Z'},
 		{...status, id: 'ws_paused', pausedAt: '2026-06-09T10:00:00.000Z'},
 	]);
-	const metrics = createMetrics({
+	const metrics = new Metrics({
 		skew: () => 2500,
 		version: '1.2.3',
 		queueSize: () => size,
@@ -59,18 +59,17 @@ test('what happened is counted', async t => {
 		freeDisk: () => 1024,
 		walBytes: () => 4_194_304,
 	});
-	metrics.inboundMail('smtp', 'dsn');
-	metrics.inboundMail('smtp', 'dsn');
-	metrics.inboundRefused('foreign');
-	metrics.reported('dsn', 'failed', 'bounced');
-	metrics.reported('auto_reply', 'none', null);
-	metrics.inboundKept('unmatched');
-	metrics.submitted(2);
-	metrics.submitted(1);
-	metrics.submissionRefused('suppressed');
-	metrics.accepted('live', 3);
-	metrics.accepted('test', 1);
-	metrics.accepted('live', 2);
+	metrics.inboundMails.inc({source: 'smtp', kind: 'dsn'});
+	metrics.inboundMails.inc({source: 'smtp', kind: 'dsn'});
+	metrics.inboundRefusals.inc({reason: 'foreign'});
+	metrics.reports.inc({kind: 'dsn', action: 'failed', event: 'bounced'});
+	metrics.reports.inc({kind: 'auto_reply', action: 'none', event: 'none'});
+	metrics.kept.inc({kept: 'unmatched'});
+	metrics.submittedMails.inc(2);
+	metrics.submittedMessages.inc(3);
+	metrics.submissionRefusals.inc({reason: 'suppressed'});
+	metrics.accepted.inc({mode: 'live'}, 5);
+	metrics.accepted.inc({mode: 'test'}, 1);
 	metrics.attempted(
 		result({kind: 'delivered'}, [
 			{...attempt, code: null, phase: 'connect'},
@@ -82,7 +81,7 @@ test('what happened is counted', async t => {
 		40,
 	);
 	metrics.attempted(result({kind: 'deferred', category: 'rate', reason: 'x'}, [{...attempt, code: 451}]), 700, null);
-	metrics.httpRequest('POST', '/v1/messages', 202, 4);
+	metrics.httpSeconds.observe({method: 'POST', route: '/v1/messages', status: 202}, 0.004);
 	const text = await metrics.text();
 	for (const file of ['alerts.yml', 'grafana.json']) {
 		const names = readFileSync(`config/monitoring/${file}`, 'utf8').match(/\bmailctl_\w+/g) ?? [];

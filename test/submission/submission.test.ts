@@ -24,7 +24,7 @@ type Lab = {
 	readonly key: string;
 	readonly talk: () => Promise<SmtpTalk>;
 	readonly forget: () => void;
-	/** What the metrics were told: messages that were taken, why something was refused. */
+	/** What the metrics counted: messages that were accepted, why something was refused. */
 	readonly counted: ReadonlyArray<number | string>;
 };
 type LabOptions = {
@@ -53,8 +53,9 @@ async function openLab(t: ExecutionContext, store: Store, options: LabOptions = 
 	);
 	const observer = createObserver({
 		metrics: {
-			submitted: (messages: number) => void counted.push(messages),
-			submissionRefused: (reason: string) => void counted.push(reason),
+			submittedMails: {inc: () => undefined},
+			submittedMessages: {inc: (messages: number) => counted.push(messages)},
+			submissionRefusals: {inc: ({reason}: {reason: string}) => counted.push(reason)},
 		} as never,
 		mailLog: createMailLog({info: () => undefined, warn: () => undefined} as never),
 		logger: null as never,
