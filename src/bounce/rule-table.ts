@@ -1,7 +1,7 @@
 import {isObject, type JsonObject, stoppedAt} from '../kit/exact-json.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import {type BounceCategory, bounceCategories, type Phase, phases} from '../mail/outcome.ts';
-import {unaccented} from './reply-text.ts';
+import {unaccented} from './classify.ts';
 
 export type RuleTable =
 	| {readonly ok: true; readonly rules: readonly BounceRule[]}

@@ -1,8 +1,8 @@
 import {resolve} from 'node:path';
 import process from 'node:process';
 import type {Command} from 'commander';
-import type {FoundMail} from '../inbound/found-mail.ts';
 import {
+	type FoundMail,
 	isMbox,
 	type MailFile,
 	type MboxPosition,

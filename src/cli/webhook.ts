@@ -36,9 +36,8 @@ import {
 	type StoredPost,
 } from '../store/webhooks.ts';
 import {createGuard} from '../webhook/address-guard.ts';
-import type {PostEnd} from '../webhook/post.ts';
-import {faultOf} from '../webhook/post-fault.ts';
-import {postHeaders} from '../webhook/sign.ts';
+import {faultOf} from '../webhook/connections.ts';
+import {type PostEnd, postHeaders} from '../webhook/post.ts';
 import {CliError} from './fault.ts';
 import {count, duration, oneOf, past} from './options.ts';
 import {verb, version, yesVerb} from './program.ts';

@@ -1,4 +1,4 @@
-import {wordingOf} from '../bounce/reply-text.ts';
+import {wordingOf} from '../bounce/classify.ts';
 import type {Settings} from '../config/settings.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {storeTime} from '../kit/time.ts';

@@ -3,8 +3,15 @@ import type {SMTPServerSession} from 'smtp-server';
 import type {Addressee, JudgeAddressee, Role} from './addressee.ts';
 import type {Allowances, MailShare} from './allowances.ts';
 import {announcedSize, noDisk, reply, storeFails, tooMany} from './guarded-server.ts';
-import {isLooping, type Refused} from './receive-mail.ts';
-import {type ListenerLimits, type ListenerOptions, type Session, SmtpListener, usualLimits} from './smtp-listener.ts';
+import {
+	isLooping,
+	type ListenerLimits,
+	type ListenerOptions,
+	type Refused,
+	type Session,
+	SmtpListener,
+	usualLimits,
+} from './smtp-listener.ts';
 import {shortKey, type TakeIn, type Taken} from './take-in.ts';
 
 /** A mail that the listener answered with 250. */

@@ -4,7 +4,7 @@ import {storeTime} from '../kit/time.ts';
 import type {InboundSource} from '../mail/report.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {insertInbound, type NewInbound} from '../store/inbound-mails.ts';
-import type {FoundMail} from './found-mail.ts';
+import type {FoundMail} from './mail-files.ts';
 
 /** A mail that came, before it is stored. */
 type Coming = {

@@ -41,6 +41,9 @@ export type Report = {
 	readonly feedbackType: string | null;
 };
 
+/** The judgement of a report that refuses nothing. */
+export const notRefused = {type: 'none', category: null, suppresses: false, rule: null, matched: null} as const;
+
 /** Tokens and ids that may identify the mail that a report is about. They prove nothing until their MAC is checked. */
 export type Clues = {
 	/** Addresses to which the report came, of its trace and `To` fields. */

@@ -1,13 +1,16 @@
+import {request} from 'node:https';
+import {isIP} from 'node:net';
+import type {SecureContext} from 'node:tls';
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../kit/clock.ts';
 import {atMost} from '../kit/collections.ts';
 import {storeTime} from '../kit/time.ts';
-import type {TlsFailure} from '../mail/outcome.ts';
+import {type TlsFailure, withoutAdvice} from '../mail/outcome.ts';
 import type {MtaSts} from '../mail/route.ts';
 import type {Resolver} from '../net/dns.ts';
+import {isPublicAddress} from '../net/ip-address.ts';
+import {addressesOf, connectPinned} from '../net/pinned-connection.ts';
 import type {StoredPolicy} from '../store/domains.ts';
-import type {Fetched} from './fetch-policy.ts';
-import {announcedId} from './sts-policy.ts';
 
 /** An announced policy that could not be fetched. `kept`: an older one still applies. */
 export type PolicyFailure = {
@@ -130,4 +133,220 @@ export class StsPolicies {
 		const since = Date.parse(fetchedAt);
 		return this.#options.clock.now() - since > Math.min(refreshAfterMs, (Date.parse(expiresAt) - since) / 2);
 	}
+}
+
+export type Fetched =
+	| {readonly ok: true; readonly policy: StsPolicy}
+	/** In the words of RFC 8460 §4.3.2.2, and in a sentence. */
+	| {readonly ok: false; readonly failure: TlsFailure; readonly reason: string};
+
+type FetchOptions = {
+	readonly resolver: Pick<Resolver, 'a' | 'aaaa'>;
+	readonly port: number;
+	/** For a lab: also addresses that are not public. */
+	readonly allowPrivate: boolean;
+	readonly secureContext: SecureContext;
+	readonly userAgent: string;
+	/** From the look-up to the last octet, milliseconds. */
+	readonly limitMs: number;
+};
+
+const longestPolicy = 64 * 1024;
+/** The codes by which OpenSSL and Node refuse a certificate. */
+const certificateCode = /CERT|ISSUER|SIGNATURE|CHAIN|ERR_TLS_CERT/;
+
+/**
+ * Fetches `https://mta-sts.<domain>/.well-known/mta-sts.txt` (RFC 8461 §3.3): certificate verified, no redirects, 64 KiB at
+ * most. The name is looked up here, every address checked, and the connection goes to one of these. Never rejects.
+ */
+export async function fetchPolicy(domain: string, options: FetchOptions): Promise<Fetched> {
+	const host = `mta-sts.${domain}`;
+	const signal = AbortSignal.timeout(options.limitMs);
+	try {
+		const text = await withLimit(signal, async () => get(host, await checkedAddresses(host, options), signal, options));
+		const policy = parsePolicy(text);
+		return 'fault' in policy
+			? failed('sts-policy-invalid', `the policy at ${host} is not valid: ${policy.fault}`)
+			: {ok: true, policy};
+	} catch (error) {
+		if (signal.aborted) {
+			return failed('sts-policy-fetch-error', `${host} gave no policy within ${options.limitMs / 1000} s`);
+		}
+		const {code = '', message, failure} = error as NodeJS.ErrnoException & {failure?: TlsFailure};
+		const webpki = certificateCode.test(code) ? 'sts-webpki-invalid' : 'sts-policy-fetch-error';
+		return failed(failure ?? webpki, `${host}: ${withoutAdvice(message)}`);
+	}
+}
+
+function failed(failure: TlsFailure, reason: string): Fetched {
+	return {ok: false, failure, reason};
+}
+
+/** The look-up has no signal of its own. */
+function withLimit<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+	return new Promise((resolve, reject) => {
+		signal.addEventListener('abort', () => reject(signal.reason), {once: true});
+		work().then(resolve, reject);
+	});
+}
+
+async function checkedAddresses(host: string, {resolver, allowPrivate}: FetchOptions): Promise<readonly string[]> {
+	const found = await addressesOf(host, resolver, false);
+	if (found.kind !== 'found') {
+		throw new Error(found.kind === 'failed' ? `its look-up failed: ${found.code}` : 'it has no address in DNS');
+	}
+
+	const refused = allowPrivate ? undefined : found.addresses.find(address => !isPublicAddress(address));
+	if (refused !== undefined) {
+		throw new Error(`it has the address ${refused}, which is not public`);
+	}
+
+	return found.addresses;
+}
+
+function get(
+	host: string,
+	addresses: readonly string[],
+	signal: AbortSignal,
+	{port, secureContext, userAgent}: FetchOptions,
+): Promise<string> {
+	return new Promise((resolve, reject) => {
+		const asked = request({
+			host,
+			port,
+			path: '/.well-known/mta-sts.txt',
+			headers: {'user-agent': userAgent, accept: 'text/plain'},
+			createConnection: () => connectPinned({host, port, addresses}, secureContext),
+			maxHeaderSize: 16_384,
+			signal,
+		});
+		asked.on('error', reject);
+		asked.on('response', response => {
+			const refuse = (message: string, failure: TlsFailure) => {
+				reject(Object.assign(new Error(message), {failure}));
+				asked.destroy();
+			};
+			const type = response.headers['content-type'] ?? '';
+			if (response.statusCode !== 200) {
+				refuse(`it answered ${response.statusCode}`, 'sts-policy-fetch-error');
+				return;
+			}
+
+			// RFC 8461 §3.2: what users may put on a web server is seldom plain text.
+			if (!/^text\/plain[ \t]*(;|$)/i.test(type)) {
+				refuse('its policy is not text/plain', 'sts-policy-invalid');
+				return;
+			}
+
+			const chunks: Buffer[] = [];
+			let size = 0;
+			response.on('data', (chunk: Buffer) => {
+				size += chunk.length;
+				chunks.push(chunk);
+				if (size > longestPolicy) {
+					refuse('its policy is longer than 64 KiB', 'sts-policy-invalid');
+				}
+			});
+			response.on('error', reject);
+			response.on('end', () => resolve(Buffer.concat(chunks).toString('utf8')));
+		});
+		asked.end();
+	});
+}
+
+export type StsPolicy = {
+	readonly mode: 'enforce' | 'testing' | 'none';
+	/** Host names and `*.`-patterns, lower case. */
+	readonly mx: readonly string[];
+	/** Seconds. */
+	readonly maxAge: number;
+};
+
+const field = /^([a-zA-Z0-9][a-zA-Z0-9_.-]{0,31}):(.*)$/;
+const modes: ReadonlyMap<string, StsPolicy['mode']> = new Map([
+	['enforce', 'enforce'],
+	['testing', 'testing'],
+	['none', 'none'],
+]);
+const mxPattern = /^(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
+const longestAge = 31_557_600;
+/** Each delivery carries the policy. */
+const mostPatterns = 100;
+
+/**
+ * Reads a policy (RFC 8461 §3.2), or says what is wrong with it. Unknown fields are ignored, and so is a line that is no field
+ * and an `mx` that is no host name: with a typo in one line the domain still demands TLS of the hosts in the others.
+ */
+export function parsePolicy(text: string): StsPolicy | {readonly fault: string} {
+	const first = new Map<string, string>();
+	const mx: string[] = [];
+	for (const line of text.split(/\r?\n/)) {
+		const [, name = '', rest = ''] = field.exec(line) ?? [];
+		const value = rest.trim();
+		if (name === 'mx') {
+			const pattern = value.toLowerCase().replace(/\.$/, '');
+			if (mxPattern.test(pattern) && pattern.length <= 253 && isIP(pattern) === 0) {
+				mx.push(pattern);
+			}
+		} else if (!first.has(name)) {
+			first.set(name, value);
+		}
+	}
+
+	const mode = modes.get(first.get('mode') ?? '');
+	const age = first.get('max_age') ?? '';
+	if (first.get('version') !== 'STSv1') {
+		return {fault: 'its version is not STSv1'};
+	}
+
+	if (mode === undefined) {
+		return {fault: 'its mode is not one of enforce, testing, none'};
+	}
+
+	if (!/^\d{1,10}$/.test(age)) {
+		return {fault: 'its max_age is no number of seconds'};
+	}
+
+	if (mx.length > mostPatterns) {
+		return {fault: `it names more than ${mostPatterns} hosts`};
+	}
+
+	return mx.length === 0 && mode !== 'none'
+		? {fault: 'it names no mx that is a host name'}
+		: {mode, mx, maxAge: Math.min(Number(age), longestAge)};
+}
+
+const record = /^v=STSv1[ \t]*;(.*)$/s;
+const recordField = /^[ \t]*([a-zA-Z0-9][a-zA-Z0-9_.-]{0,31})=([\x21-\x3a\x3c\x3e-\x7e]+)[ \t]*$/;
+const policyId = /^[a-zA-Z0-9]{1,32}$/;
+
+/**
+ * The id of the policy that the TXT records of `_mta-sts.<domain>` announce (RFC 8461 §3.1). Null: none, two such
+ * records, or one that is not well formed.
+ */
+export function announcedId(texts: readonly string[]): string | null {
+	const found = texts.flatMap(text => record.exec(text)?.[1] ?? []);
+	const [fields] = found;
+	if (fields === undefined || found.length > 1) {
+		return null;
+	}
+
+	const parts = fields.split(';');
+	if (/^[ \t]*$/.test(parts.at(-1) ?? '')) {
+		parts.pop();
+	}
+
+	let id: string | null = null;
+	for (const part of parts) {
+		const [, name, value = ''] = recordField.exec(part) ?? [];
+		if (name === undefined) {
+			return null;
+		}
+
+		if (name === 'id') {
+			id ??= value;
+		}
+	}
+
+	return id !== null && policyId.test(id) ? id : null;
 }

@@ -1,17 +1,15 @@
+import {phaseIn} from '../bounce/classify.ts';
 import type {Classify, Evidence, Judgement} from '../mail/bounce.ts';
-import type {Clues, Reading, Report, ReportAction} from '../mail/report.ts';
-import {addressesIn} from './addresses-in-text.ts';
-import {stripHtml} from './decode.ts';
-import {readDsn} from './dsn.ts';
+import {type Clues, notRefused, type Reading, type Report, type ReportAction} from '../mail/report.ts';
+import {addressesIn, addressIn, sameAddress, strangersIn} from './addresses-in-text.ts';
+import {decodeWords, stripHtml} from './decode.ts';
 import {type Field, fieldOf, leavesOf, type Mail, readMail} from './mime.ts';
-import {evidenceIn, reasonOf, replyAlone} from './reply.ts';
-import {isAutoReply, readUnsubscribe, reportOfSender, senderOf} from './sender-mail.ts';
-import {readStructured, type Structured} from './structured.ts';
-import {type BounceText, bounceTextOf, longestText, returnedRecipient} from './text/bounce-text.ts';
+import {evidenceIn, hostIn, type Reply, reasonOf, replyAlone, replyIn} from './reply.ts';
+import {isAutoReply, readFeedback, readUnsubscribe, reportOfSender, senderOf} from './sender-mail.ts';
+import {addressOf, type DeliveryStatus, readStructured, type Structured, withoutType} from './structured.ts';
+import {type BounceText, bounceTextOf, longestText, returnedParts, returnedRecipient} from './text/bounce-text.ts';
 import {type Finding, mostFindings} from './text/listed.ts';
-import {findingsOf, readLetter} from './text/recipients-in-text.ts';
-import {returnedParts} from './text/returned.ts';
-import {actionOf, arrival, daemonSigns} from './text/signs.ts';
+import {actionInText, arrival, daemonSigns, findingsOf, readLetter} from './text/recipients-in-text.ts';
 
 /** A forwarded mail may be forwarded again. */
 const deepest = 3;
@@ -104,19 +102,19 @@ export function readText(bounce: BounceText, classify: Classify): Report[] | nul
 	if (findings.length === 0) {
 		return null;
 	}
-	const action = actionOf(bounce);
+	const action = actionInText(bounce);
 	const hidden = findings.some(({recipient}) => recipient === null) ? returnedRecipient(bounce) : null;
 	const whole = findings.length === 1 ? bounce.said : null;
 	return findings.map(finding =>
-		reportOf({...finding, ...(action && {action}), recipient: finding.recipient ?? hidden}, whole, classify),
+		reportOfFinding({...finding, ...(action && {action}), recipient: finding.recipient ?? hidden}, whole, classify),
 	);
 }
 
-function reportOf(finding: Finding, whole: string | null, classify: Classify): Report {
+function reportOfFinding(finding: Finding, whole: string | null, classify: Classify): Report {
 	const {recipient, originalRecipient} = finding;
 	// A reason may precede its recipient. With one recipient the whole text is kept.
 	const text = whole === null || /\p{L}{3}/u.test(finding.text) ? finding.text : whole;
-	const {evidence, judgement} = judge(finding, text, classify);
+	const {evidence, judgement} = judgeFinding(finding, text, classify);
 	const action = finding.action ?? arrival(evidence) ?? 'failed';
 	const said = {
 		recipient,
@@ -128,13 +126,11 @@ function reportOf(finding: Finding, whole: string | null, classify: Classify): R
 		reason: reasonOf(text),
 		feedbackType: null,
 	} as const;
-	return action === 'failed'
-		? {...said, ...judgement}
-		: {...said, type: 'none', category: null, suppresses: false, rule: null, matched: null};
+	return {...said, ...(action === 'failed' ? judgement : notRefused)};
 }
 
 /** From the reply alone to all that is about a recipient: daemons put words of their own around what a host said. */
-function judge(finding: Finding, text: string, classify: Classify): {evidence: Evidence; judgement: Judgement} {
+function judgeFinding(finding: Finding, text: string, classify: Classify): {evidence: Evidence; judgement: Judgement} {
 	const evidence = evidenceOf(finding, text);
 	const judgement = classify({...evidence, text: replyAlone(text)});
 	return {evidence, judgement: judgement.category === 'undetermined' ? classify(evidence) : judgement};
@@ -244,112 +240,250 @@ function few(found: readonly string[]): string[] {
 	return [...new Set(found.filter(each => each !== '' && each.length <= longestClue))].slice(0, mostOfAKind);
 }
 
-const mostRecipients = 100;
+/** What a delivery status notification (RFC 3464, 6533) says of each recipient. Null: its status says nothing of any. */
+function readDsn(
+	mail: Mail,
+	{said}: Pick<BounceText, 'said'>,
+	{status, returned}: Pick<Structured, 'returned'> & {readonly status: DeliveryStatus},
+	classify: Classify,
+): Report[] | null {
+	const around: Around = {
+		mail,
+		returned,
+		human: said,
+		subject: fieldOf(mail.root.fields, 'subject') ?? '',
+		reporter: hostOf(fieldOf(status.message, 'reporting-mta')),
+		only: status.recipients.length === 1,
+	};
+	const reports = status.recipients.flatMap(fields => {
+		const read = readRecipientFields(fields);
+		return read ? [reportOfFields(read, around, classify)] : [];
+	});
+	return reports.length > 0 ? reports.filter((report, at) => !isSaidBefore(report, reports.slice(0, at))) : null;
+}
 
-/** What each Feedback-Type asks for (RFC 5965, 6430, 6591 and their drafts). An unknown type asks for nothing. */
-const actions: ReadonlyMap<string, ReportAction> = new Map<string, ReportAction>([
-	['abuse', 'complaint'],
-	['fraud', 'complaint'],
-	['virus', 'complaint'],
-	['other', 'complaint'],
-	['spam', 'complaint'],
-	['complaint', 'complaint'],
-	['phishing', 'complaint'],
-	['opt-out', 'unsubscribe'],
-	['opt-out-list', 'unsubscribe'],
-	['unsubscribe', 'unsubscribe'],
+/** Aliases of one address make a report name it many times. */
+function isSaidBefore(
+	{recipient, originalRecipient, action, status, reason}: Report,
+	before: readonly Report[],
+): boolean {
+	return (
+		recipient !== null &&
+		before.some(
+			one =>
+				one.recipient === recipient &&
+				one.originalRecipient === originalRecipient &&
+				one.action === action &&
+				one.status === status &&
+				one.reason === reason,
+		)
+	);
+}
+
+/** The parts of a mail around the fields of a recipient. */
+type Around = {
+	readonly mail: Mail;
+	readonly returned: Structured['returned'];
+	/** What it says to people. */
+	readonly human: string;
+	readonly subject: string;
+	readonly reporter: string | null;
+	/** There is no other recipient. */
+	readonly only: boolean;
+};
+
+function reportOfFields(
+	fields: NonNullable<ReturnType<typeof readRecipientFields>>,
+	around: Around,
+	classify: Classify,
+): Report {
+	const {named, original, status, diagnostic, comment, supplement, hint} = fields;
+	const {human, only} = around;
+	const recipient = named ?? (only ? namedElsewhere(around, diagnostic) : null);
+	const paragraphs = paragraphsOn(recipient, human, only);
+	const spoken = diagnostic === '' ? supplement || `${comment}\n${paragraphs}`.trim() : diagnostic;
+	const everything = `${diagnostic}\n${supplement}\n${paragraphs}`;
+	const reply = replyIn(spoken);
+	const action = actionOf(fields, reply.code, around.subject);
+	const host = fields.remote ?? hostIn(everything) ?? around.reporter;
+	const about = {
+		recipient,
+		originalRecipient: sentToOf(original, recipient, paragraphs),
+		action,
+		status: specific(reply.enhanced) ?? specific(status) ?? reply.enhanced ?? status,
+		code: reply.code,
+		host,
+		reason: reasonOf(spoken),
+		feedbackType: null,
+	};
+	if (action !== 'failed' && action !== 'delayed') {
+		return {...about, ...notRefused};
+	}
+	const known = {phase: phaseIn(everything), status, host};
+	const others = [supplement, paragraphs, hint].filter(each => !spoken.includes(each));
+	const judgement = judgeReplies(classify, known, reply, others);
+	return action === 'failed'
+		? {...about, ...judgement}
+		: {...about, ...judgement, type: 'transient', suppresses: false};
+}
+
+/** By the reply; where that says nothing, by what else is said of the recipient too, one text after the other. */
+function judgeReplies(
+	classify: Classify,
+	known: Pick<Evidence, 'phase' | 'status' | 'host'>,
+	{code, enhanced, text}: Reply,
+	others: readonly string[],
+): Judgement {
+	const first = classify({...known, code, enhanced, text});
+	for (const other of first.category === 'undetermined' ? others : []) {
+		const more = replyIn(other);
+		const judgement = classify({
+			...known,
+			code: code ?? more.code,
+			enhanced: specific(enhanced) ?? more.enhanced ?? enhanced,
+			text: `${text}\n${more.text}`,
+		});
+		if (judgement.category !== 'undetermined') {
+			return judgement;
+		}
+	}
+	return first;
+}
+
+/** The recipient where the status names none: `X-Failed-Recipients`, the diagnostic, then the returned mail's `To`. */
+function namedElsewhere({mail, returned, human}: Around, diagnostic: string): string | null {
+	const {fields} = mail.root;
+	const own = fields
+		.filter(({name}) => /^(?:to|from|delivered-to|x-original-to)$/.test(name))
+		.flatMap(({value}) => addressesIn(value));
+	const named = [fieldOf(fields, 'x-failed-recipients') ?? '', diagnostic, human].flatMap(text => addressesIn(text));
+	const sentTo = returned.flatMap((header: readonly Field[]) => addressesIn(fieldOf(header, 'to') ?? '', 2));
+	return strangersIn(named, own)[0] ?? (sentTo.length === 1 ? sentTo[0] : null) ?? null;
+}
+
+const introduction = /(?:response|error|reason|answer|reply|said|returned|was)\b[^\n]{0,80}:[ \t]*$/i;
+/** What the sender wrote himself, quoted. */
+const quotedHeader = /^[ \t]*(?:subject|message-id|date)[ \t]*:/im;
+
+/**
+ * The paragraphs about one recipient, with what they introduce. `only`: there is no other recipient, so every reply in
+ * the text is about this one.
+ */
+function paragraphsOn(address: string | null, text: string, only: boolean): string {
+	const paragraphs = text.split(/\n[ \t]*(?:\n[ \t]*)+/);
+	const isAbout = (paragraph: string) => address !== null && names(paragraph, address);
+	const chosen = paragraphs.filter((paragraph, index) => {
+		const before = paragraphs[index - 1] ?? '';
+		const follows = introduction.test(before) && (only || isAbout(before));
+		return (
+			(isAbout(paragraph) || follows || (only && introduction.test(firstLine(paragraph)))) &&
+			!quotedHeader.test(paragraph)
+		);
+	});
+	return chosen.join('\n').slice(0, 4096);
+}
+
+function firstLine(text: string): string {
+	return text.split('\n', 1)[0] ?? '';
+}
+
+function names(paragraph: string, address: string): boolean {
+	return paragraph.toLowerCase().includes(address.toLowerCase());
+}
+
+/** Reads the fields of one recipient of a delivery status (RFC 3464 §2.3); absent things are null. Null if they say nothing. */
+function readRecipientFields(fields: readonly Field[]) {
+	const original = addressOf(fieldOf(fields, 'original-recipient'));
+	const final = addressOf(fieldOf(fields, 'final-recipient')) ?? addressOf(fieldOf(fields, 'x-actual-recipient'));
+	const status = fieldOf(fields, 'status') ?? '';
+	const read = {
+		/** The recipient: Final-Recipient, else a field in its place. */
+		named: final ?? original,
+		original,
+		/** As it is written. */
+		action: fieldOf(fields, 'action') || null,
+		status: /(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![.\d])/.exec(status)?.[0] ?? null,
+		/** The words behind the status: `5.4.4 (unknown host)`. */
+		comment: /\(([^()]{3,400})\)/.exec(status)?.[1] ?? '',
+		/** Every Diagnostic-Code, that of SMTP first; empty if there is no such field. */
+		diagnostic: diagnosticOf(fields),
+		remote: hostOf(fieldOf(fields, 'remote-mta')),
+		/** The other host's reply as IronPort adds it: its Diagnostic-Code has IronPort's own words. */
+		supplement: withoutType(fieldOf(fields, 'x-supplementary-info')?.replace(/^<|>$/g, '') ?? ''),
+		/** A mailer's own class of the failure, in words that rules know. */
+		hint: hints.get(fieldOf(fields, 'x-powermta-bouncecategory')?.toLowerCase() ?? '') ?? '',
+	};
+	const saysNothing = [read.named, read.action, read.status].every(each => each === null) && read.diagnostic === '';
+	return saysNothing ? null : read;
+}
+
+function diagnosticOf(fields: readonly Field[]): string {
+	const values = fields.filter(({name}) => name === 'diagnostic-code').map(({value}) => decodeWords(value));
+	const smtp = values.filter(value => /^smtp/i.test(value));
+	return [...smtp, ...values.filter(value => !smtp.includes(value))].map(withoutType).join('\n').trim();
+}
+
+/** PowerMTA's categories of bounces. */
+const hints: ReadonlyMap<string, string> = new Map([
+	['bad-mailbox', 'user unknown'],
+	['bad-domain', 'host not found'],
+	['inactive-mailbox', 'mailbox disabled'],
+	['quota-issues', 'mailbox full'],
+	['spam-related', 'spam'],
+	['spam-content', 'spam'],
+	['virus-related', 'virus'],
+	['policy-related', 'policy'],
+	['relaying-issues', 'relaying denied'],
+	['message-expired', 'message expired'],
 ]);
 
-/** Reads a feedback report (RFC 5965), or what Microsoft sends instead. Null: not a feedback report. */
-function readFeedback(
-	mail: Mail,
-	text: Pick<BounceText, 'said'>,
-	{feedback: fields, ses, returned, status}: Structured,
-): Report[] | null {
-	if (fields) {
-		const about = {rule: 'feedback-type', host: reporterOf(fields), said: firstParagraph(text)};
-		return reportsOf(recipientsOf(fields, returned), typeIn(fieldOf(fields, 'feedback-type') ?? ''), about);
+/** `dns; mx.example.org (192.0.2.1)` → `mx.example.org`. */
+function hostOf(value: string | null): string | null {
+	const name = /^[[(<]?([\p{L}\d](?:[\p{L}\d._:-]{0,250}[\p{L}\d])?)/u.exec(withoutType(value ?? ''))?.[1];
+	return name?.toLowerCase() ?? null;
+}
+
+/** The address that was sent to if it differs: by its field, or by Postfix's note on an alias. */
+function sentToOf(original: string | null, recipient: string | null, paragraphs: string): string | null {
+	const expanded = /\(expanded\s{1,8}from:?\s{1,8}(<?[^\s<>()]{3,320})/i.exec(paragraphs)?.[1];
+	const address = original ?? (expanded === undefined ? null : addressIn(expanded));
+	return address !== null && (recipient === null || !sameAddress(address, recipient)) ? address : null;
+}
+
+const actions: ReadonlyArray<readonly [RegExp, ReportAction]> = [
+	[/^(?:fail|undeliver|expired|error|bounce|reject)/, 'failed'],
+	[/^(?:delay|defer|warn)/, 'delayed'],
+	[/^relay/, 'relayed'],
+	[/^expand/, 'expanded'],
+	[/^(?:deliver|success)/, 'delivered'],
+];
+
+/** The action. Mailers leave it out or use words that RFC 3464 does not have; then code and subject decide. */
+function actionOf(
+	{action, status}: {readonly action: string | null; readonly status: string | null},
+	code: number | null,
+	subject: string,
+): ReportAction {
+	const word = (action ?? '')
+		.replace(/\([^)]{0,200}\)/g, '')
+		.trim()
+		.toLowerCase();
+	const known = actions.find(([pattern]) => pattern.test(word))?.[1];
+	const isGood = status?.startsWith('2') ?? false;
+	if (known === 'failed' && isGood && (code === null || code < 400)) {
+		return 'delivered'; // RFC 3463: class 2 is success, whatever the action says.
 	}
-	const complaint = ses?.complaint;
-	if (complaint) {
-		const recipients = complaint.recipients.length > 0 ? complaint.recipients : [null];
-		return reportsOf(recipients, typeIn(complaint.type), {rule: 'feedback-ses', host: null, said: ''});
+	if (known) {
+		return known;
 	}
-	const recipient = status === null ? junkReported(mail, returned) : undefined;
-	const about = {rule: 'feedback-jmrp', matched: junkField, host: null, said: firstParagraph(text)};
-	return recipient === undefined ? null : reportsOf([recipient], 'abuse', about);
-}
-
-function typeIn(text: string): string {
-	return /[a-z][a-z0-9_-]{0,40}/i.exec(text)?.[0].toLowerCase() ?? 'abuse';
-}
-
-function reporterOf(fields: readonly Field[]): string | null {
-	return /[a-z0-9-]+(?:\.[a-z0-9-]+)+/i.exec(fieldOf(fields, 'reporting-mta') ?? '')?.[0].toLowerCase() ?? null;
-}
-
-/** Each address once; one null where the report hides them. */
-function recipientsOf(fields: readonly Field[], returned: ReadonlyArray<readonly Field[]>): Array<string | null> {
-	const named = valuesOf(fields, ['original-rcpt-to', 'removal-recipient']);
-	const found = (named.length > 0 ? named : returned.flatMap(sentTo)).filter(address => !isHidden(address));
-	const unique = [...new Map(found.map(address => [address.toLowerCase(), address])).values()];
-	return unique.length > 0 ? unique.slice(0, mostRecipients) : [null];
-}
-
-/** To whom a returned mail went: what its receiver wrote down, else its `To` where that is one address. */
-function sentTo(fields: readonly Field[]): string[] {
-	const traced = valuesOf(fields, [junkField, 'x-original-to', 'delivered-to', 'envelope-to', 'x-rcpt-to']).slice(0, 1);
-	const to = valuesOf(fields, ['to']);
-	return traced.length > 0 ? traced : to.length === 1 ? to : [];
-}
-
-function valuesOf(fields: readonly Field[], names: readonly string[]): string[] {
-	return fields.filter(({name}) => names.includes(name)).flatMap(({value}) => addressesIn(value));
-}
-
-/** Reporters put a word in place of the local part. A hash (RFC 6590) looks like an address and is shown as one, though it matches none. */
-function isHidden(address: string): boolean {
-	const local = address.slice(0, address.lastIndexOf('@'));
-	return /^\W*(?:redacted|undisclosed|hidden|anonymous|x{3,})\W*$/i.test(local);
-}
-
-const junkField = 'x-hmxmroriginalrecipient';
-
-/** Microsoft's Junk Mail Reporting Program: the mail that was complained about, and no feedback report. Undefined: not that. */
-function junkReported({root}: Mail, returned: ReadonlyArray<readonly Field[]>): string | null | undefined {
-	const [recipient] = valuesOf([...root.fields, ...returned.flat()], [junkField]);
-	if (recipient !== undefined) {
-		return recipient;
+	if (isGood || (status === null && code !== null && code < 300)) {
+		return 'delivered';
 	}
-	const from = fieldOf(root.fields, 'from') ?? '';
-	const isComplaint = /complaint about message from/i.test(fieldOf(root.fields, 'subject') ?? '');
-	return returned.length > 0 && isComplaint && /\bstaff@(?:hotmail|outlook)\.com\b/i.test(from) ? null : undefined;
+	const isWarning = /\b(?:delay|delayed|warning|still being retried)\b/i.test(subject);
+	return isWarning && !status?.startsWith('5') ? 'delayed' : 'failed';
 }
 
-function firstParagraph({said}: Pick<BounceText, 'said'>): string {
-	return said.trim().split(/\n[ \t]*\n/)[0] ?? '';
-}
-
-/** `said`: the words for people. */
-function reportsOf(
-	recipients: ReadonlyArray<string | null>,
-	type: string,
-	{rule, matched = type, host, said}: {rule: string; matched?: string; host: string | null; said: string},
-): Report[] {
-	const action = actions.get(type) ?? 'none';
-	return recipients.map(recipient => ({
-		recipient,
-		originalRecipient: null,
-		action,
-		status: null,
-		code: null,
-		host,
-		type: 'none',
-		category: null,
-		suppresses: action === 'complaint',
-		rule,
-		matched,
-		reason: reasonOf(said),
-		feedbackType: type,
-	}));
+/** A code that says more than its class. */
+function specific(enhanced: string | null): string | null {
+	return enhanced === null || /\.0\.0$/.test(enhanced) ? null : enhanced;
 }

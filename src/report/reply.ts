@@ -1,4 +1,4 @@
-import {phaseIn} from '../bounce/reply-text.ts';
+import {phaseIn} from '../bounce/classify.ts';
 import {unprintable} from '../kit/text.ts';
 import type {Evidence} from '../mail/bounce.ts';
 

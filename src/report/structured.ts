@@ -1,7 +1,7 @@
 import {isObject, type JsonObject} from '../kit/exact-json.ts';
 import {addressesIn, addressIn} from './addresses-in-text.ts';
 import {type Field, leavesOf, type Mail, type Part, readFields} from './mime.ts';
-import {isMailPart, isReturned, returnedHeaders} from './text/returned.ts';
+import {isMailPart, isReturned, returnedHeaders} from './text/bounce-text.ts';
 
 /** A report of more has no effect. */
 const mostRecipients = 100;

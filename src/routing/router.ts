@@ -12,8 +12,7 @@ import {storeTime} from '../kit/time.ts';
 import type {OwnRetry} from '../mail/retry.ts';
 import type {MtaSts, QueueKey, Route} from '../mail/route.ts';
 import {parseRoute, type RouteChoice, withPasswords} from '../mail/route.ts';
-import {fetchPolicy} from '../mta-sts/fetch-policy.ts';
-import {type PolicyFailure, StsPolicies} from '../mta-sts/sts-policies.ts';
+import {fetchPolicy, type PolicyFailure, StsPolicies} from '../mta-sts/sts-policies.ts';
 import type {Resolver} from '../net/dns.ts';
 import type {Relay} from '../net/relay-url.ts';
 import {

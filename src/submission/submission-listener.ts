@@ -3,10 +3,10 @@ import type {SMTPServerAuthentication, SMTPServerSession} from 'smtp-server';
 import type {Caller} from '../api/caller.ts';
 import type {MailShare} from '../inbound/allowances.ts';
 import {noDisk, reply, sessionOver, storeFails} from '../inbound/guarded-server.ts';
-import type {Refused} from '../inbound/receive-mail.ts';
 import {
 	type ListenerLimits,
 	type ListenerOptions,
+	type Refused,
 	type Session,
 	SmtpListener,
 	usualLimits,

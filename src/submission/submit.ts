@@ -6,7 +6,7 @@ import type {Caller} from '../api/caller.ts';
 import {inSlice} from '../api/turns.ts';
 import {repairField} from '../compose/repair-field.ts';
 import {sevenBitFault} from '../compose/seven-bit.ts';
-import {isLooping} from '../inbound/receive-mail.ts';
+import {isLooping} from '../inbound/smtp-listener.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
 import {isMessageId, submittedFile} from '../mail/message.ts';

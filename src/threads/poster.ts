@@ -1,7 +1,7 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {createSharedClock} from '../kit/clock.ts';
 import {answerCalls} from '../kit/thread-calls.ts';
-import type {PosterMethods} from '../webhook/post-thread.ts';
+import type {PosterMethods} from '../webhook/post.ts';
 import {createPosting, type Posting} from './posting.ts';
 
 /** What the thread is started with: how it posts, and the time of the daemon's clock. */

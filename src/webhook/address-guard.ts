@@ -3,7 +3,7 @@ import {LRUCache} from 'lru-cache';
 import {hostName} from '../net/host-name.ts';
 import {isLoopbackAddress, isPublicAddress} from '../net/ip-address.ts';
 import {type AskAddresses, addressesOf} from '../net/pinned-connection.ts';
-import {PostFault} from './post-fault.ts';
+import {PostFault} from './connections.ts';
 
 /** Where webhooks may go: rules for URLs when an endpoint is registered, and for addresses at each attempt. */
 export type Guard = {

@@ -1,13 +1,14 @@
+import {createHmac} from 'node:crypto';
 import {isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
 import type {Client, Dispatcher} from 'undici';
-import type {Clock} from '../kit/clock.ts';
-import {inTime} from '../kit/clock.ts';
+import {type Clock, inTime} from '../kit/clock.ts';
 import {bufferOf} from '../kit/text.ts';
+import {type Calls, type Replies, ThreadCaller} from '../kit/thread-calls.ts';
+import {Thread, type ThreadOptions} from '../pool/thread.ts';
+import type {EndpointSecrets} from '../store/webhooks.ts';
 import {type Guard, hostOf, type LookUp, portOf} from './address-guard.ts';
-import type {Connection, Connections, Target} from './connections.ts';
-import {type Fault, faultOf, PostFault} from './post-fault.ts';
-import {postHeaders, type Signing} from './sign.ts';
+import {type Connection, type Connections, type Fault, faultOf, PostFault, type Target} from './connections.ts';
 
 /** One delivery to be posted; the body is sent as it is stored. */
 export type Post = {
@@ -221,4 +222,82 @@ function exchange(
 		};
 		client.dispatch({path, method: 'POST', headers, body: bufferOf(body)}, handler);
 	});
+}
+
+/** What the thread does. */
+export type PosterMethods = {readonly post: (post: Post) => Promise<PostEnd>};
+
+/**
+ * A thread for the attempts: an endpoint that closes every connection costs a TLS handshake for each delivery, and the main
+ * thread's time is the API's and the store's. What a dead thread held is posted again, once.
+ */
+export class PostThread {
+	readonly #caller = new ThreadCaller<PosterMethods>({send: calls => this.#thread.post(calls), tries: 2});
+	readonly #thread: Thread<readonly Calls[], 'ready' | Replies>;
+
+	constructor(options: ThreadOptions) {
+		this.#thread = new Thread('poster', options, {
+			receive: message => this.#caller.receive(message),
+			ended: () => this.#caller.end(new Error('The thread that posted it ended twice.')),
+		});
+	}
+
+	/** Starts the thread ahead of the first attempt, which starts it otherwise. */
+	start(): void {
+		this.#thread.start();
+	}
+
+	post(post: Post): Promise<PostEnd> {
+		this.#thread.start();
+		// A copy of its own: a driver's buffer may be a part of a large one, which would travel with it.
+		return this.#caller.call('post', {...post, body: new Uint8Array(post.body)});
+	}
+
+	async stop(): Promise<void> {
+		await this.#thread.stop();
+	}
+}
+
+/** The secrets that sign now; `next`: during the overlap of a rotation, the new one. */
+export type Signing = {readonly secret: string; readonly next: string | null};
+
+type Signed = {
+	readonly 'x-webhook-timestamp': string;
+	readonly 'x-webhook-signature': string;
+	readonly 'x-webhook-signature-next'?: string;
+};
+
+/** What signs at a time in the store's form. Until the overlap ends a receiver that knows only the old secret is served. */
+export function signingAt({secret, previousSecret, previousUntil}: EndpointSecrets, now: string): Signing {
+	return previousSecret !== null && previousUntil !== null && previousUntil > now
+		? {secret: previousSecret, next: secret}
+		: {secret, next: null};
+}
+
+/** The headers of a post. */
+export function postHeaders(
+	{id, signing, body}: {readonly id: string; readonly signing: Signing; readonly body: Uint8Array},
+	userAgent: string,
+	now: number,
+) {
+	return {
+		'content-type': 'application/json',
+		'user-agent': userAgent,
+		'x-webhook-id': id,
+		...signature(signing, now, body),
+	};
+}
+
+/**
+ * What proves to a receiver who sent the body, and when: HMAC-SHA256 over `<timestamp>.<raw body>`, keyed by the whole
+ * `whsec_…` text as UTF-8.
+ */
+export function signature({secret, next}: Signing, milliseconds: number, body: Uint8Array): Signed {
+	const timestamp = String(Math.floor(milliseconds / 1000));
+	const mac = (key: string) => `sha256=${createHmac('sha256', key).update(`${timestamp}.`).update(body).digest('hex')}`;
+	return {
+		'x-webhook-timestamp': timestamp,
+		'x-webhook-signature': mac(secret),
+		...(next !== null && {'x-webhook-signature-next': mac(next)}),
+	};
 }

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {plainText} from '../../src/bounce/reply-text.ts';
+import {plainText} from '../../src/bounce/classify.ts';
 import {patternOf} from '../../src/bounce/rule-table.ts';
 
 function holds(written: string, text: string): boolean {

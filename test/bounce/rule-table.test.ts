@@ -1,8 +1,7 @@
 import {readFileSync} from 'node:fs';
 import test from 'ava';
 import fc from 'fast-check';
-import {createClassify} from '../../src/bounce/classify.ts';
-import {plainText} from '../../src/bounce/reply-text.ts';
+import {createClassify, plainText} from '../../src/bounce/classify.ts';
 import {parseRuleTable, withOwnRules} from '../../src/bounce/rule-table.ts';
 import type {BounceRule, Evidence} from '../../src/mail/bounce.ts';
 import {phases} from '../../src/mail/outcome.ts';

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {phaseIn} from '../../src/bounce/reply-text.ts';
+import {phaseIn} from '../../src/bounce/classify.ts';
 
 for (const [text, phase] of [
 	['said: 550 no (in reply to RCPT TO command)', 'rcpt'],

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {wordingOf} from '../../src/bounce/reply-text.ts';
+import {wordingOf} from '../../src/bounce/classify.ts';
 
 test('replies that say the same of different people have the same wording', t => {
 	const same: ReadonlyArray<readonly [one: string, other: string, wording: string]> = [

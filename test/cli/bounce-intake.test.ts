@@ -3,7 +3,7 @@ import {createIntake} from '../../src/cli/bounce-intake.ts';
 import type {Session} from '../../src/cli/session.ts';
 import {loadSettings} from '../../src/config/settings.ts';
 import {writeDaemonFile} from '../../src/data-folder/daemon-file.ts';
-import {foundMail} from '../../src/inbound/found-mail.ts';
+import {foundMail} from '../../src/inbound/mail-files.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import {newStore, temporaryFolder} from '../helpers/databases.ts';

@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import {Mailctl, MailctlError, verifyWebhook} from 'mailctl/client';
 import {streamIds} from '../../src/api/routes/events.ts';
 import {createMessageReader, type StreamMessage} from '../../src/client/requests.ts';
-import {signature} from '../../src/webhook/sign.ts';
+import {signature} from '../../src/webhook/post.ts';
 import {idOf, startApi} from '../helpers/api.ts';
 import {newStore} from '../helpers/databases.ts';
 import {testVault} from '../helpers/tools.ts';

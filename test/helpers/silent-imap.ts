@@ -2,7 +2,7 @@ import {once} from 'node:events';
 import {type AddressInfo, createServer} from 'node:net';
 import {createInterface} from 'node:readline';
 import type {ExecutionContext} from 'ava';
-import type {ImapMailbox} from '../../src/inbound/imap.ts';
+import type {ImapMailbox} from '../../src/inbound/mailboxes.ts';
 
 /** Where the server falls silent. The connection stays open. */
 export type SilentAt = 'login' | 'idle' | 'done' | null;

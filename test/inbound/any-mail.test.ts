@@ -1,8 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createReading, createRecord} from '../../src/inbound/reading.ts';
+import {createReading, createRecord, createTrustedReporter} from '../../src/inbound/reading.ts';
 import {createTakeIn} from '../../src/inbound/take-in.ts';
-import {createTrustedReporter} from '../../src/inbound/trusted-reporter.ts';
 import {readReport} from '../../src/report/read-report.ts';
 import {countUnread} from '../../src/store/inbound-mails.ts';
 import {classify} from '../helpers/classify.ts';

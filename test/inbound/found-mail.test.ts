@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {foundMail, longestMail, wireForm} from '../../src/inbound/found-mail.ts';
+import {foundMail, longestMail, wireForm} from '../../src/inbound/mail-files.ts';
 
 const wire = (text: string) => wireForm(Buffer.from(text, 'latin1')).toString('latin1');
 

@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {ImapFlow} from 'imapflow';
-import {takeNewOfFolder} from '../../src/inbound/imap.ts';
+import {takeNewOfFolder} from '../../src/inbound/mailboxes.ts';
 
 test('a connection that is lost between two fetches: what was not fetched is not passed over', async t => {
 	const saved: string[] = [];

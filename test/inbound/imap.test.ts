@@ -1,9 +1,15 @@
 import {createHash} from 'node:crypto';
 import {readFileSync} from 'node:fs';
 import test, {type ExecutionContext} from 'ava';
-import type {FoundMail} from '../../src/inbound/found-mail.ts';
-import {type ImapMailbox, imapFault, openFolder, type Round} from '../../src/inbound/imap.ts';
-import {followMailbox, mailboxOf} from '../../src/inbound/mailboxes.ts';
+import type {FoundMail} from '../../src/inbound/mail-files.ts';
+import {
+	followMailbox,
+	type ImapMailbox,
+	imapFault,
+	mailboxOf,
+	openFolder,
+	type Round,
+} from '../../src/inbound/mailboxes.ts';
 import {type ImapServer, startImapServer} from '../helpers/peers/dovecot-imap.ts';
 import {waitFor} from '../helpers/wait.ts';
 

@@ -1,7 +1,6 @@
 import {Readable} from 'node:stream';
 import test from 'ava';
-import {longestMail} from '../../src/inbound/found-mail.ts';
-import {mailsOfStream} from '../../src/inbound/mail-files.ts';
+import {longestMail, mailsOfStream} from '../../src/inbound/mail-files.ts';
 
 async function read(parts: readonly string[], single = false): Promise<string[]> {
 	const mails: string[] = [];

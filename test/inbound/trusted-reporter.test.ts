@@ -1,7 +1,7 @@
 import test from 'ava';
 import {dkimSign} from 'mailauth/lib/dkim/sign.js';
 import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim.ts';
-import {createTrustedReporter} from '../../src/inbound/trusted-reporter.ts';
+import {createTrustedReporter} from '../../src/inbound/reading.ts';
 import type {DnsAnswer} from '../../src/net/dns.ts';
 import {complaint, reading} from '../helpers/reports.ts';
 

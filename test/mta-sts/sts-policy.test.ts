@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {announcedId, parsePolicy} from '../../src/mta-sts/sts-policy.ts';
+import {announcedId, parsePolicy} from '../../src/mta-sts/sts-policies.ts';
 
 test('a record announces its id', t => {
 	for (const text of [

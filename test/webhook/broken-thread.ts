@@ -1,6 +1,6 @@
 import {type MessagePort, parentPort, workerData} from 'node:worker_threads';
 import {answerCalls} from '../../src/kit/thread-calls.ts';
-import type {PosterMethods} from '../../src/webhook/post-thread.ts';
+import type {PosterMethods} from '../../src/webhook/post.ts';
 
 /** Answers what it is given, unless the URL says that it must end; `workerData` are the URLs for which it ends. */
 answerCalls<PosterMethods>(parentPort as MessagePort, {

@@ -4,7 +4,7 @@ import path from 'node:path';
 import process from 'node:process';
 import {pathToFileURL} from 'node:url';
 import test from 'ava';
-import {signature} from '../../src/webhook/sign.ts';
+import {signature} from '../../src/webhook/post.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {freePort} from '../helpers/free-port.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {faultOf, PostFault} from '../../src/webhook/post-fault.ts';
+import {faultOf, PostFault} from '../../src/webhook/connections.ts';
 
 const coded = (code: string, message = 'no') => Object.assign(new Error(message), {code});
 const errorOf = (error: unknown) => faultOf(error).error;

@@ -1,7 +1,7 @@
 import {Worker} from 'node:worker_threads';
 import test, {type ExecutionContext} from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
-import {PostThread} from '../../src/webhook/post-thread.ts';
+import {PostThread} from '../../src/webhook/post.ts';
 
 /** A thread that ends when it gets one of these URLs; `deadly` lists them for each start in turn. */
 function threadOf(t: ExecutionContext, deadly: ReadonlyArray<readonly string[]>) {

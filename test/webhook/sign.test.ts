@@ -1,6 +1,6 @@
 import {execFileSync} from 'node:child_process';
 import test from 'ava';
-import {signature, signingAt} from '../../src/webhook/sign.ts';
+import {signature, signingAt} from '../../src/webhook/post.ts';
 
 test('the signature is what OpenSSL computes over timestamp, dot and body', t => {
 	const secret = 'whsec_3q2-7wXyZ0aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456';

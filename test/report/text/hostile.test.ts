@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {findAddresses} from '../../../src/report/addresses-in-text.ts';
 import {stripHtml} from '../../../src/report/decode.ts';
-import {splitReturned} from '../../../src/report/text/returned.ts';
+import {splitReturned} from '../../../src/report/text/bounce-text.ts';
 import {cpuCost} from '../../helpers/cpu-cost.ts';
 import {read} from '../../helpers/report-mails.ts';
 import {mailOf, readBounce} from './bounces.ts';
