@@ -29,17 +29,16 @@ import {readPaceFigures} from '../store/queue/sites.ts';
 import {readStatuses} from '../store/reputation.ts';
 import {countPending} from '../store/webhook-queue.ts';
 import {actingOf, type Context} from './context.ts';
-import {createDomainChecks, type DomainChecks} from './domain-checks.ts';
 import {createEngine, type Engine} from './engine.ts';
 import {createHttp} from './http.ts';
 import {createInbound, type Inbound} from './inbound.ts';
 import {createIntake, createSubmission} from './intake.ts';
 import {Metrics} from './metrics.ts';
 import {createObserver} from './observer.ts';
-import {createArrivalNotices, createPresence} from './peers.ts';
-import {createWriting, watchForStoreFaults} from './store-faults.ts';
+import {ArrivalNotices, Presence} from './peers.ts';
+import {createWriting, watchForStoreFaults, watchFreeSpace, watchStoreSize, watchWal} from './store-faults.ts';
 import {dayTask} from './sweep.ts';
-import {startUpkeep, warnAtStart, warnOfWorkspaces, watchFreeSpace, watchStoreSize, watchWal} from './upkeep.ts';
+import {DomainChecks, startUpkeep, warnAtStart, warnOfWorkspaces} from './upkeep.ts';
 import {createWebhooks, type Webhooks} from './webhook-posting.ts';
 
 type DaemonOptions = {
@@ -277,13 +276,13 @@ function createRoles(context: Context) {
 	const {logger, storeFailed} = observer;
 	const has = (role: Settings['roles'][number]) => settings.roles.includes(role);
 	const isShared = store.dialect.isShared;
-	const tell = createArrivalNotices({store, boot, observer});
+	const notices = new ArrivalNotices(store, boot, observer);
 	let engine: Engine | null = null;
 	let webhooks: Webhooks | null = null;
 	let domainChecks: DomainChecks | null = null;
 	let inbound: Inbound | null = null;
 	let guard: Guard | null = null;
-	const presence = createPresence({
+	const presence = new Presence({
 		store,
 		node: {id: boot, host: hostname(), pid: process.pid, version: context.version, roles: settings.roles},
 		former: readBoot(settings.dataDir),
@@ -337,7 +336,7 @@ function createRoles(context: Context) {
 		/** Mail of these queues is stored. Other nodes may take what must wait on this node, or is not delivered by it. */
 		accepted(queues: Iterable<QueueKey>): void {
 			if (isShared && presence.hasPeers()) {
-				tell(engine === null ? queues : [...queues].filter(queue => engine?.scheduler.isWaiting(queue)));
+				notices.send(engine === null ? queues : [...queues].filter(queue => engine?.scheduler.isWaiting(queue)));
 			}
 		},
 		/** Whether an outcome waits for the store. */
@@ -410,7 +409,7 @@ function startReputationGuard(context: Context): Guard {
 /** Checks the DNS records of sender domains, where mail leaves the machine. */
 function makeDomainChecks(context: Context): DomainChecks {
 	const {settings, store, clock, observer} = context;
-	return createDomainChecks({
+	return new DomainChecks({
 		store,
 		names: sendingNames(settings),
 		openSources: () => openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),

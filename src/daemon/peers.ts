@@ -41,42 +41,72 @@ type PresenceOptions = {
  * PostgreSQL each node beats, and any node gives back what a silent one held; after the store was away from it, only once
  * the others have had the time to beat again. What the daemon before held on the same data folder is given back at once.
  */
-export function createPresence({
-	store,
-	node,
-	former = null,
-	clock,
-	beatMs = usualBeatMs,
-	onReleased,
-	onBegin,
-	observer,
-}: PresenceOptions) {
-	const alone = !store.dialect.isShared;
-	let timer: NodeJS.Timeout | undefined;
+export class Presence {
+	readonly #options: PresenceOptions;
+	#timer: NodeJS.Timeout | undefined;
 	/** Of the last beat, and from when on others may be judged: monotonic milliseconds. */
-	let beatAt: number | null = null;
-	let judgesFrom = Number.NEGATIVE_INFINITY;
-	let buriesFrom = Number.NEGATIVE_INFINITY;
-	let peers = 0;
+	#beatAt: number | null = null;
+	#judgesFrom = Number.NEGATIVE_INFINITY;
+	#buriesFrom = Number.NEGATIVE_INFINITY;
+	#peers = 0;
 
-	async function tell(): Promise<void> {
-		const monotonic = clock.monotonic();
-		if (beatAt === null || monotonic - beatAt > gapMs) {
-			buriesFrom = monotonic + returnMs;
+	constructor(options: PresenceOptions) {
+		this.#options = options;
+	}
+
+	/** Whether other nodes deliver, as far as is known. */
+	hasPeers(): boolean {
+		return this.#peers > 0;
+	}
+
+	/** To be awaited before anything is claimed. */
+	async begin(): Promise<void> {
+		const {store, node, former = null, clock, beatMs = usualBeatMs, onBegin, observer} = this.#options;
+		if (!store.dialect.isShared) {
+			const now = storeTime(clock.now());
+			await store.agreeing.transaction(async trx => {
+				await releaseOthers(trx, recipientClaims, node.id, now);
+				await releaseOthers(trx, deliveryClaims, node.id, now);
+				await removeOtherQueueWaits(trx, node.id);
+			});
+			return;
 		}
-		if (beatAt !== null && monotonic - beatAt > silentMs / 2) {
-			judgesFrom = monotonic + silentMs;
+		await store.hold(node.id);
+		await (former !== null && this.#releaseFormer(former));
+		onBegin?.();
+		await this.#beat();
+		this.#timer = setInterval(() => void this.#beat().catch(observer.storeFailed), beatMs);
+	}
+
+	/** Gives back what is still claimed and takes this node off the list. */
+	async end(): Promise<void> {
+		clearInterval(this.#timer);
+		const {store, node} = this.#options;
+		await store.agreeing.transaction(async trx => {
+			await this.#releaseAll(trx, node.id);
+			await removeNode(trx, node.id);
+		});
+	}
+
+	async #beat(): Promise<void> {
+		const {store, node, clock, onReleased} = this.#options;
+		const monotonic = clock.monotonic();
+		if (this.#beatAt === null || monotonic - this.#beatAt > gapMs) {
+			this.#buriesFrom = monotonic + returnMs;
+		}
+		if (this.#beatAt !== null && monotonic - this.#beatAt > silentMs / 2) {
+			this.#judgesFrom = monotonic + silentMs;
 		}
 		const released = await store.agreeing.transaction(async trx => {
 			// By the server's clock alone: a node with a wrong clock must not take others for dead.
 			const now = await readServerTime(trx);
 			await beat(trx, node, storeTime(now));
 			const others = (await listNodes(trx, '')).filter(({id}) => id !== node.id);
-			peers = others.filter(
+			this.#peers = others.filter(
 				({seenAt, roles}) => seenAt >= storeTime(now - quietMs) && roles.includes('deliver'),
 			).length;
-			const buried = monotonic < buriesFrom ? 0 : await bury(trx, others, now);
-			if (monotonic < judgesFrom) {
+			const buried = monotonic < this.#buriesFrom ? 0 : await this.#bury(trx, others, now);
+			if (monotonic < this.#judgesFrom) {
 				return buried;
 			}
 			const [silent, at] = [storeTime(now - silentMs), storeTime(now)];
@@ -84,18 +114,18 @@ export function createPresence({
 			const released = (await releaseSilentDeliveries(trx, silent, at)) + (await releaseSilentClaims(trx, silent, at));
 			return buried + released;
 		});
-		beatAt = monotonic;
+		this.#beatAt = monotonic;
 		if (released > 0) {
 			onReleased();
 		}
 	}
 
-	/** Gives back what nodes held that were killed: they are quiet, and their name is free. Answers how many there were. */
-	async function bury(trx: Knex.Transaction, others: readonly SeenNode[], now: number): Promise<number> {
+	/** Gives back what killed nodes held: they are quiet, and their name is free. Answers how many there were. */
+	async #bury(trx: Knex.Transaction, others: readonly SeenNode[], now: number): Promise<number> {
 		let buried = 0;
 		for (const {id, seenAt} of others) {
 			if (seenAt < storeTime(now - quietMs) && (await isUnheld(trx, id))) {
-				await releaseAll(trx, id);
+				await this.#releaseAll(trx, id);
 				await removeNode(trx, id);
 				buried++;
 			}
@@ -104,51 +134,21 @@ export function createPresence({
 	}
 
 	/** A folder may be the copy of one with a running daemon: then that daemon's connection holds its name. */
-	async function releaseFormer(boot: string): Promise<void> {
-		await store.agreeing.transaction(async trx => {
+	async #releaseFormer(boot: string): Promise<void> {
+		await this.#options.store.agreeing.transaction(async trx => {
 			if (await isUnheld(trx, boot)) {
-				await releaseAll(trx, boot);
+				await this.#releaseAll(trx, boot);
 				await removeShares(trx, boot);
 			}
 		});
 	}
 
-	async function releaseAll(trx: Knex.Transaction, boot: string): Promise<void> {
-		const now = storeTime(clock.now());
+	async #releaseAll(trx: Knex.Transaction, boot: string): Promise<void> {
+		const now = storeTime(this.#options.clock.now());
 		await releaseOwn(trx, recipientClaims, boot, now);
 		await releaseOwn(trx, deliveryClaims, boot, now);
 		await removeOwnQueueWaits(trx, boot);
 	}
-
-	return {
-		/** Whether other nodes deliver, as far as is known. */
-		hasPeers: (): boolean => peers > 0,
-		/** To be awaited before anything is claimed. */
-		async begin(): Promise<void> {
-			if (alone) {
-				const now = storeTime(clock.now());
-				await store.agreeing.transaction(async trx => {
-					await releaseOthers(trx, recipientClaims, node.id, now);
-					await releaseOthers(trx, deliveryClaims, node.id, now);
-					await removeOtherQueueWaits(trx, node.id);
-				});
-				return;
-			}
-			await store.hold(node.id);
-			await (former !== null && releaseFormer(former));
-			onBegin?.();
-			await tell();
-			timer = setInterval(() => void tell().catch(observer.storeFailed), beatMs);
-		},
-		/** Gives back what is still claimed and takes this node off the list. */
-		async end(): Promise<void> {
-			clearInterval(timer);
-			await store.agreeing.transaction(async trx => {
-				await releaseAll(trx, node.id);
-				await removeNode(trx, node.id);
-			});
-		},
-	};
 }
 
 // Mail that one node accepted may leave through another: the accepting node notifies the delivering ones.
@@ -207,43 +207,43 @@ export function watchArrivals<Due>({readDue, onDue, observer, clock, periodMs}: 
 /** Sent when the list is longer than a notice holds: look. */
 const all = '*';
 
-/**
- * Notifies other nodes of destination queues with waiting mail. What comes while one notice is on its way goes with the next.
- * `boot`: the own node's, which need not listen to itself.
- */
-export function createArrivalNotices({
-	store,
-	boot,
-	observer,
-}: {
-	readonly store: Pick<Store, 'tell'>;
-	readonly boot: string;
-	readonly observer: Pick<Observer, 'storeFailed'>;
-}): (queues: Iterable<QueueKey>) => void {
-	let waiting = new Map<string, readonly [destination: string, workspaceId: string]>();
-	let telling = false;
+/** Notifies other nodes of destination queues with waiting mail. What comes while one notice is on its way goes with the next. */
+export class ArrivalNotices {
+	readonly #store: Pick<Store, 'tell'>;
+	/** The own node's, which need not listen to itself. */
+	readonly #boot: string;
+	readonly #observer: Pick<Observer, 'storeFailed'>;
+	#waiting = new Map<string, readonly [destination: string, workspaceId: string]>();
+	#telling = false;
 
-	async function tellAll(): Promise<void> {
-		while (waiting.size > 0) {
-			const queues = JSON.stringify([...waiting.values()]);
-			waiting = new Map();
-			await store.tell(`${boot} ${Buffer.byteLength(queues) < longestNotice - boot.length ? queues : all}`);
+	constructor(store: Pick<Store, 'tell'>, boot: string, observer: Pick<Observer, 'storeFailed'>) {
+		this.#store = store;
+		this.#boot = boot;
+		this.#observer = observer;
+	}
+
+	send(queues: Iterable<QueueKey>): void {
+		for (const {destination, workspaceId} of queues) {
+			this.#waiting.set(`${destination} ${workspaceId}`, [destination, workspaceId]);
+		}
+		if (!this.#telling) {
+			void this.#sendAll().catch(this.#observer.storeFailed);
 		}
 	}
 
-	return queues => {
-		for (const {destination, workspaceId} of queues) {
-			waiting.set(`${destination} ${workspaceId}`, [destination, workspaceId]);
+	async #sendAll(): Promise<void> {
+		this.#telling = true;
+		try {
+			while (this.#waiting.size > 0) {
+				const queues = JSON.stringify([...this.#waiting.values()]);
+				this.#waiting = new Map();
+				const fits = Buffer.byteLength(queues) < longestNotice - this.#boot.length;
+				await this.#store.tell(`${this.#boot} ${fits ? queues : all}`);
+			}
+		} finally {
+			this.#telling = false;
 		}
-		if (!telling && waiting.size > 0) {
-			telling = true;
-			tellAll()
-				.catch(observer.storeFailed)
-				.finally(() => {
-					telling = false;
-				});
-		}
-	};
+	}
 }
 
 /** The destination queues of a notice; null: look yourself. Own notices and unknown ones are ignored. */

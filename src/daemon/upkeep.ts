@@ -3,18 +3,22 @@ import type {Logger} from 'pino';
 import {isLoopback, isWildcard} from '../config/derive.ts';
 import {hostnameRemark} from '../config/rules.ts';
 import type {Settings} from '../config/settings.ts';
+import type {OpenSources} from '../domains/check-records.ts';
+import type {SendingNames} from '../domains/domain-records.ts';
+import {lookAtDomain, nextCheck, patienceMs, recordDomainCheck, takeDomain} from '../domains/verify-domain.ts';
 import {type Clock, noticeableSkewMs} from '../kit/clock.ts';
-import {storeTime} from '../kit/time.ts';
+import {dayMs, storeTime} from '../kit/time.ts';
+import type {Acting} from '../mail/operator.ts';
 import {longestWaitOfAll} from '../pace/destinations.ts';
 import {readGeneration} from '../store/changes.ts';
+import {type Domain, listDueDomains} from '../store/domains.ts';
 import {takeTime} from '../store/engine/dialect.ts';
-import {usualWal, type WriteAheadLog} from '../store/engine/sqlite.ts';
 import {bringForward, waitingRecipients} from '../store/held-claims.ts';
 import type {Store} from '../store/store.ts';
 import {waitingDeliveries} from '../store/webhook-queue.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
 import {actingOf, type Context} from './context.ts';
-import {createThrottle} from './observer.ts';
+import {createThrottle, type Observer} from './observer.ts';
 import {
 	auditTask,
 	dayTask,
@@ -61,7 +65,7 @@ export function startUpkeep(
 	const changes = watchChanges({since, read: () => readGeneration(store.reader), changed, failed: storeFailed});
 	const clockSteps = setInterval(moveAfterStep, watchMs);
 	const clockSkew = watchClockSkew(store, clock, logger);
-	const stepOf = createClockWatch(clock);
+	const clockWatch = new ClockWatch(clock);
 	const days = () => live().retentionDays;
 	const sweep = startSweep({
 		tasks: [
@@ -99,7 +103,7 @@ export function startUpkeep(
 	}
 
 	function moveAfterStep(): void {
-		if (stepOf() > 0) {
+		if (clockWatch.step() > 0) {
 			void moveForward().catch(storeFailed);
 		}
 	}
@@ -160,17 +164,22 @@ const watchMs = 1000;
 /** Smaller steps of the wall clock are ignored, milliseconds. */
 const tolerance = 60_000;
 
-/**
- * Compares the wall clock with the monotonic one. Called about once a second; answers by how many milliseconds the wall
- * clock stepped back since the last call, 0 if it did not.
- */
-export function createClockWatch(clock: Clock): () => number {
-	let offset = clock.now() - clock.monotonic();
-	return () => {
-		const before = offset;
-		offset = clock.now() - clock.monotonic();
-		return before - offset > tolerance ? before - offset : 0;
-	};
+/** Compares the wall clock with the monotonic one. */
+export class ClockWatch {
+	readonly #clock: Clock;
+	#offset: number;
+
+	constructor(clock: Clock) {
+		this.#clock = clock;
+		this.#offset = clock.now() - clock.monotonic();
+	}
+
+	/** Called about once a second: by how many milliseconds the wall clock stepped back since the last call, 0 if it did not. */
+	step(): number {
+		const before = this.#offset;
+		this.#offset = this.#clock.now() - this.#clock.monotonic();
+		return before - this.#offset > tolerance ? before - this.#offset : 0;
+	}
 }
 
 const lookMs = 60_000;
@@ -263,155 +272,131 @@ export async function warnOfWorkspaces({
 	}
 }
 
-// What the daemon watches of its disk: free space, SQLite's write-ahead log, the size of the store.
-
-/** Whether there is space for new mail. What must go on (outcomes, opt-outs, retention) does not ask. */
-type FreeSpace = {
-	/** Looks at once; resolves when it has looked. */
-	readonly look: () => Promise<void>;
-	readonly enough: () => boolean;
-	/** As of the last look; null where the system does not answer. */
-	readonly free: () => number | null;
-	readonly stop: () => void;
+type DomainChecksOptions = {
+	readonly store: Pick<Store, 'reader' | 'writer'>;
+	readonly names: SendingNames;
+	readonly openSources: OpenSources;
+	readonly acting: Acting;
+	readonly observer: Pick<Observer, 'domainChecked' | 'storeFailed'>;
 };
 
-const diskLookMs = 1000;
-/** After a shortage a tenth more than the limit is needed: at the limit itself the state would change with every mail. */
-const recovery = 1.1;
+const domainLookMs = 15_000;
+const minuteMs = 60_000;
+const mostAtOnce = 4;
+/** So that a new domain waits for few others, however many are due. */
+const mostPerRound = 32;
+const mostRead = 5000;
 
 /**
- * Looks every second, and logs each change. `free`: bytes that the file system of the data folder has left for us. `least`:
- * MAILCTL_MIN_FREE_DISK.
+ * Checks the domains that are due in the background. Several nodes may: the first that sets the time of the check takes
+ * the domain, so that a node that dies leaves it due again.
  */
-export function watchFreeSpace(
-	free: () => Promise<number>,
-	least: () => number,
-	logger: Pick<Logger, 'info' | 'error'>,
-): FreeSpace {
-	let enough = true;
-	let last: number | null = null;
-	let looking: Promise<void> | null = null;
-	const timer = setInterval(look, diskLookMs).unref();
+export class DomainChecks {
+	readonly #options: DomainChecksOptions;
+	readonly #writes = new Set<Promise<unknown>>();
+	#stopping = false;
+	#looking: Promise<void> | null = null;
+	#again = false;
+	#timer: NodeJS.Timeout | undefined;
 
-	/** A file system that does not answer is asked once. */
-	function look(): Promise<void> {
-		looking ??= free()
-			.then(judge, () => undefined)
-			.finally(() => {
-				looking = null;
-			});
-		return looking;
+	constructor(options: DomainChecksOptions) {
+		this.#options = options;
 	}
 
-	function judge(bytes: number): void {
-		last = bytes;
-		const isEnough = bytes >= least() * (enough ? 1 : recovery);
-		if (isEnough === enough) {
-			return;
-		}
-		enough = isEnough;
-		const figures = {free: bytes, least: least()};
-		if (enough) {
-			logger.info({event: 'disk_recovered', ...figures}, 'There is room for new mail again.');
-		} else {
-			logger.error(
-				{event: 'disk_low', ...figures},
-				'The disk of the data folder has less free space than MAILCTL_MIN_FREE_DISK: no new mail is accepted.',
-			);
-		}
+	start(): void {
+		this.#timer = setInterval(() => this.rescan(), domainLookMs);
+		this.rescan();
 	}
 
-	return {look, enough: () => enough, free: () => last, stop: () => clearInterval(timer)};
-}
-
-/** Short reads that follow each other closely look like a long one. */
-const silentTries = 5;
-
-/**
- * Looks at SQLite's write-ahead log every second, and empties it above `most` bytes. SQLite itself only appends to it during a
- * read, and never shrinks it without writes. A log that cannot be emptied is logged each time that it has doubled.
- */
-export function watchWal({
-	wal,
-	most = usualWal,
-	logger,
-	storeFailed,
-}: {
-	readonly wal: WriteAheadLog;
-	readonly most?: number;
-	readonly logger: Pick<Logger, 'info' | 'warn'>;
-	readonly storeFailed: (error: unknown) => void;
-}) {
-	let isLarge = false;
-	let tries = 0;
-	let reported = 0;
-	let looking: Promise<void> | null = null;
-	const timer = setInterval(look, diskLookMs).unref();
-
-	async function check(): Promise<void> {
-		const bytes = wal.bytes();
-		isLarge ||= bytes > most;
-		if (!isLarge) {
-			return;
-		}
-		if (await wal.empty()) {
-			if (reported > 0) {
-				logger.info({event: 'wal_emptied', bytes}, 'The write-ahead log of the store was emptied.');
-			}
-			[isLarge, tries, reported] = [false, 0, 0];
-		} else if (++tries >= silentTries && bytes >= 2 * reported) {
-			reported = bytes;
-			logger.warn(
-				{event: 'wal_large', bytes},
-				'The write-ahead log of the store keeps growing, probably because a program holds a long read transaction: see mailctl doctor.',
-			);
-		}
+	/** Other processes changed domains: one may be new. */
+	rescan(): void {
+		void this.look().catch(this.#options.observer.storeFailed);
 	}
 
-	function look(): Promise<void> {
-		looking ??= check()
-			.catch(storeFailed)
-			.finally(() => {
-				looking = null;
-			});
-		return looking;
-	}
-
-	return {
-		/** Looks at once; resolves when it has looked. */
-		look,
-		/** Resolves when the log is not being emptied any more. */
-		async stop(): Promise<void> {
-			clearInterval(timer);
-			await looking;
-		},
-	};
-}
-
-/** How large the store was, bytes. */
-type StoreSize = {readonly at: number; readonly bytes: number};
-
-const sizeEveryMs = 60 * 60_000;
-const mostSizes = 30 * 24;
-
-/** Notes the size of the store every hour, which shows its growth. */
-export function watchStoreSize(read: () => Promise<number>, now: () => number, storeFailed: (error: unknown) => void) {
-	const sizes: StoreSize[] = [];
-
-	async function look(): Promise<void> {
+	/** Checks what is due now; resolves when that is done. Requests during a look cause another one. */
+	async look(): Promise<void> {
+		if (this.#looking !== null) {
+			this.#again = true;
+			return await this.#looking;
+		}
+		this.#looking = this.#rounds();
 		try {
-			sizes.push({bytes: await read(), at: now()});
-			sizes.splice(0, sizes.length - mostSizes);
-		} catch (error) {
-			storeFailed(error);
+			await this.#looking;
+		} finally {
+			this.#looking = null;
 		}
 	}
 
-	void look();
-	const timer = setInterval(() => void look(), sizeEveryMs).unref();
-	return {
-		/** Since the start, an hour apart, of at most 30 days; oldest first. */
-		past: (): readonly StoreSize[] => sizes,
-		stop: (): void => clearInterval(timer),
-	};
+	/** Resolves when nothing is being written any more; look-ups under way have no effect. */
+	async stop(): Promise<void> {
+		this.#stopping = true;
+		clearInterval(this.#timer);
+		await Promise.allSettled(this.#writes);
+	}
+
+	async #rounds(): Promise<void> {
+		let more: boolean;
+		do {
+			this.#again = false;
+			more = await this.#round();
+		} while ((more || this.#again) && !this.#stopping);
+	}
+
+	/** Checks some of what is due; false: nothing is left. */
+	async #round(): Promise<boolean> {
+		const due = (await this.#dueDomains()).slice(0, mostPerRound);
+		const rest = due[Symbol.iterator]();
+		let failed = false;
+		const queue = async () => {
+			for (let next = rest.next(); !next.done && !this.#stopping && !failed; next = rest.next()) {
+				await this.#check(next.value).catch(error => {
+					failed = true;
+					this.#options.observer.storeFailed(error);
+				});
+			}
+		};
+		await Promise.all(Array.from({length: mostAtOnce}, queue));
+		return due.length > 0 && !failed;
+	}
+
+	async #dueDomains(): Promise<Domain[]> {
+		const {store, acting} = this.#options;
+		const now = acting.clock.now();
+		const moments = {
+			now: storeTime(now),
+			minuteAgo: storeTime(now - minuteMs),
+			dayAgo: storeTime(now - dayMs),
+			eager: storeTime(now - patienceMs - dayMs),
+		};
+		const rows = await listDueDomains(store.reader, moments, mostRead);
+		return rows.filter(row => nextCheck(row, now) <= now).map(({pending_at: _pendingAt, ...domain}): Domain => domain);
+	}
+
+	async #check(due: Domain): Promise<void> {
+		const {store, names, openSources, acting, observer} = this.#options;
+		const {clock} = acting;
+		const domain = await this.#write(trx => takeDomain(trx, due, clock.now()));
+		if (domain === undefined) {
+			return;
+		}
+		const sight = await lookAtDomain(store.reader, domain, names, openSources, clock.now());
+		const checked = await this.#write(trx => recordDomainCheck(trx, acting, sight));
+		if (checked !== undefined) {
+			observer.domainChecked(checked);
+		}
+	}
+
+	/** Undefined: the daemon is stopping. */
+	async #write<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result | undefined> {
+		if (this.#stopping) {
+			return undefined;
+		}
+		const written = this.#options.store.writer.transaction(work);
+		this.#writes.add(written);
+		try {
+			return await written;
+		} finally {
+			this.#writes.delete(written);
+		}
+	}
 }

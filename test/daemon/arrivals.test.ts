@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createArrivalNotices, readArrivalNotice} from '../../src/daemon/peers.ts';
+import {ArrivalNotices, readArrivalNotice} from '../../src/daemon/peers.ts';
 import type {QueueKey} from '../../src/mail/route.ts';
 import {openStore} from '../../src/store/store.ts';
 import {engines, newLocation} from '../helpers/databases.ts';
@@ -8,7 +8,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const queue = (n: number): QueueKey => ({destination: `dest-${n}.example`, workspaceId: 'ws_1'});
 
-test('a notice tells lanes to others; what is too long for one, or no notice of ours, means: look', async t => {
+test('a notice names destination queues to other nodes; one that is too long, or not ours, means: look', async t => {
 	const notices: string[] = [];
 	let answer = () => undefined as unknown;
 	const store = {
@@ -19,12 +19,12 @@ test('a notice tells lanes to others; what is too long for one, or no notice of 
 			});
 		},
 	};
-	const tell = createArrivalNotices({store, boot: 'req_a', observer: {storeFailed: error => t.fail(String(error))}});
-	tell([]);
-	tell([queue(1), queue(2)]);
+	const notifier = new ArrivalNotices(store, 'req_a', {storeFailed: error => t.fail(String(error))});
+	notifier.send([]);
+	notifier.send([queue(1), queue(2)]);
 	// While that one is on its way.
-	tell([queue(3), queue(1)]);
-	tell([queue(3)]);
+	notifier.send([queue(3), queue(1)]);
+	notifier.send([queue(3)]);
 	t.is(notices.length, 1);
 	answer();
 	await waitFor('the next', () => notices.length === 2);
@@ -36,7 +36,7 @@ test('a notice tells lanes to others; what is too long for one, or no notice of 
 		],
 	);
 	t.deepEqual(readArrivalNotice(notices[0] ?? '', 'req_a'), [], 'its own');
-	tell(Array.from({length: 1000}, (_, n) => queue(n)));
+	notifier.send(Array.from({length: 1000}, (_, n) => queue(n)));
 	answer();
 	await waitFor('the third', () => notices.length === 3);
 	t.true((notices[2] ?? '').length < 8000);
@@ -51,22 +51,22 @@ test('a notice tells lanes to others; what is too long for one, or no notice of 
 });
 
 if (engines.includes('postgres')) {
-	test('what one node tells the others hear, also after their connection was cut', async t => {
+	test('other nodes receive the notices of a node, also after their connection was cut', async t => {
 		const location = await newLocation(t, 'postgres');
 		const [one, other] = [await openStore(location), await openStore(location)];
 		t.teardown(() => Promise.all([one.close(), other.close()]));
-		const heard: Array<string | null> = [];
-		await other.listen(notice => heard.push(notice));
-		t.deepEqual(heard, [null], 'what was told before may have been missed');
+		const received: Array<string | null> = [];
+		await other.listen(notice => received.push(notice));
+		t.deepEqual(received, [null], 'earlier notices may have been missed');
 		await one.tell('hello');
-		await waitFor('the notice', () => heard.includes('hello'));
+		await waitFor('the notice', () => received.includes('hello'));
 
 		const cut = `select pg_terminate_backend(pid) from pg_stat_activity
 			where application_name = 'mailctl pulse' and datname = current_database()`;
 		await one.database.raw(cut);
-		await waitFor('it listens again', () => heard.length === 3);
-		t.is(heard[2], null);
+		await waitFor('it listens again', () => received.length === 3);
+		t.is(received[2], null);
 		await one.tell('again');
-		await waitFor('the notice', () => heard[3] === 'again');
+		await waitFor('the notice', () => received[3] === 'again');
 	});
 }

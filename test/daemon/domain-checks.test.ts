@@ -1,8 +1,8 @@
 import test, {type ExecutionContext} from 'ava';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
-import {createDomainChecks} from '../../src/daemon/domain-checks.ts';
 import {createObserver} from '../../src/daemon/observer.ts';
+import {DomainChecks} from '../../src/daemon/upkeep.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {domainRecords} from '../../src/domains/domain-records.ts';
 import {addDomain} from '../../src/domains/domains.ts';
@@ -62,7 +62,7 @@ async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more:
 		clock: tools.clock,
 	});
 	const daemon = () => {
-		const checks = createDomainChecks({
+		const checks = new DomainChecks({
 			store,
 			names,
 			openSources: () => ({
@@ -81,7 +81,7 @@ async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more:
 				},
 			},
 		});
-		t.teardown(checks.stop);
+		t.teardown(() => checks.stop());
 		return checks;
 	};
 	const read = async (name = 'shop.example') => (await findDomain(store.reader, workspaceId, name)) as Domain;

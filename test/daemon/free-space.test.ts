@@ -1,5 +1,5 @@
 import test, {type ExecutionContext} from 'ava';
-import {watchFreeSpace} from '../../src/daemon/upkeep.ts';
+import {watchFreeSpace} from '../../src/daemon/store-faults.ts';
 
 function watched(t: ExecutionContext, least = 1000) {
 	const disk = {free: async () => 0};

@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {Knex} from 'knex';
-import {createPresence} from '../../src/daemon/peers.ts';
+import {Presence} from '../../src/daemon/peers.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
@@ -36,7 +36,7 @@ storeTest(
 		const clock = {now: () => start, monotonic: () => 0};
 		const presenceOf = (id: string) => {
 			const node = {id, host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']};
-			const presence = createPresence({
+			const presence = new Presence({
 				store,
 				node,
 				clock,
@@ -91,7 +91,7 @@ storeTest(
 
 storeTest(test, 'what a node’s lanes wait for goes with it', async (t, store, engine) => {
 	const presenceOf = (id: string) => {
-		const presence = createPresence({
+		const presence = new Presence({
 			store,
 			node: {id, host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
 			clock: {now: () => start, monotonic: () => 0},
@@ -141,7 +141,7 @@ storeTest(test, 'after the store was away nobody is taken for dead who could not
 		told = at;
 		return result;
 	}
-	const presence = createPresence({
+	const presence = new Presence({
 		store: {...store, agreeing: {...store.agreeing, transaction}},
 		node: {id: 'boot_mine', host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
 		clock: {now: () => start, monotonic: () => monotonic},
@@ -190,7 +190,7 @@ test('a clock that is an hour off takes nobody for dead, and nobody takes its da
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	const presenceOf = (id: string, skew: number) => {
-		const presence = createPresence({
+		const presence = new Presence({
 			store,
 			node: {id, host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
 			clock: {now: () => Date.now() + skew, monotonic: () => 0},
@@ -238,7 +238,7 @@ test('what the daemon before on this data folder held is given back at once, unl
 		await store.reader('webhook_queue').pluck('claimed_by'),
 	];
 	async function startAfter(id: string): Promise<void> {
-		const presence = createPresence({
+		const presence = new Presence({
 			store,
 			node: {id, host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
 			former: 'boot_before',
@@ -290,7 +290,7 @@ test('nine seconds after a node came it gives up who was killed, and not who onl
 	}
 	let monotonic = 0;
 	let [released, begun] = [0, 0];
-	const presence = createPresence({
+	const presence = new Presence({
 		store,
 		node: {id: 'boot_mine', host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
 		clock: {
@@ -363,7 +363,7 @@ if (engines.includes('postgres')) {
 		await other.raw('lock table nodes, leases in exclusive mode');
 		const node = {id: 'boot', host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']};
 		const observer = {storeFailed: (error: unknown) => t.fail(String(error))};
-		const presence = createPresence({store, node, clock: systemClock, onReleased: () => undefined, observer});
+		const presence = new Presence({store, node, clock: systemClock, onReleased: () => undefined, observer});
 		const begun = presence.begin();
 		await waitFor('the node to wait', async () => {
 			const waiting = store.reader('pg_stat_activity').whereRaw('datname = current_database()');

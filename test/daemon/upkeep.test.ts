@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createClockWatch, watchChanges} from '../../src/daemon/upkeep.ts';
+import {ClockWatch, watchChanges} from '../../src/daemon/upkeep.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 test('what changes while the daemon starts is noticed', async t => {
@@ -17,11 +17,11 @@ test('what changes while the daemon starts is noticed', async t => {
 
 test('a step back is seen once, a step forward and small drift are none', t => {
 	let [wall, monotonic] = [1_000_000_000, 0];
-	const watch = createClockWatch({now: () => wall, monotonic: () => monotonic});
+	const watch = new ClockWatch({now: () => wall, monotonic: () => monotonic});
 	const pass = (ms: number, step = 0) => {
 		monotonic += ms;
 		wall += ms + step;
-		return watch();
+		return watch.step();
 	};
 	t.is(pass(1000), 0);
 	t.is(pass(1000, -500), 0);

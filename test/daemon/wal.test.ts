@@ -1,6 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
 import {exportPages} from '../../src/admin/suppression-file.ts';
-import {watchWal} from '../../src/daemon/upkeep.ts';
+import {watchWal} from '../../src/daemon/store-faults.ts';
 import {walCheck} from '../../src/doctor/machine.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {openStore} from '../../src/store/store.ts';
