@@ -6,11 +6,11 @@ import type {Settings} from '../config/settings.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {freeBytes} from '../data-folder/data-dir.ts';
 import type {FoundMail} from '../inbound/mail-files.ts';
-import {createReading, createRecord, createTrustedReporter} from '../inbound/reading.ts';
-import {createTakeIn, type Taken} from '../inbound/take-in.ts';
+import {ReadingLoop, recordReading} from '../inbound/reading.ts';
+import {type Taken, takeIn} from '../inbound/take-in.ts';
 import {createLinks} from '../links/links.ts';
 import type {Reading} from '../mail/report.ts';
-import type {ReportEffect} from '../outcome/reports.ts';
+import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
 import {readReport} from '../report/read-report.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {hasWorkspace} from '../store/workspaces.ts';
@@ -52,23 +52,22 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 
 	const classify = createClassify(loadBounceRules(settings));
 	const node = newId('req');
-	const takeIn = createTakeIn({writer: store.writer, node, clock});
-	const record = createRecord({
+	const recording = {
 		writer: store.writer,
 		links: createLinks({keys: await session.secrets(), publicUrl: '', random: randomBytes}),
 		// The daemon looks for what is due when it is notified of a change.
-		eventWriter: {newId, onDue: () => undefined},
-		retentionDays: () => settings.retentionDays,
-		trustedReporter: createTrustedReporter({reporters: settings.feedbackReporters, resolver: openResolver(session)}),
+		write: createReportWrite({newId, onDue: () => undefined}, {retentionDays: () => settings.retentionDays}),
+		reporters: settings.feedbackReporters,
+		resolver: openResolver(session),
 		clock,
-	});
-	const reading = createReading({
+	};
+	const reading = new ReadingLoop({
 		store,
 		node,
 		alone: false,
 		read: async raw => readReport(raw, classify),
 		async record(cameIn, read, raw) {
-			const effect = await record(cameIn, read, raw);
+			const effect = await recordReading(recording, cameIn, read, raw);
 			if (unread.delete(cameIn.id)) {
 				countRead(counts, read, effect);
 			}
@@ -108,7 +107,8 @@ export async function createIntake(session: Session, rcptTo: readonly string[]):
 	return {
 		counts,
 		async takeIn(found) {
-			const taken = await takeIn({raw: found.raw, source: found.source, mailFrom: found.mailFrom, rcptTo});
+			const {raw, source, mailFrom} = found;
+			const taken = await takeIn({writer: store.writer, node, clock}, {raw, source, mailFrom, rcptTo});
 			counts.mails++;
 			counts[taken.isNew ? 'taken' : 'known']++;
 			counts.cut += found.cut ? 1 : 0;

@@ -31,7 +31,7 @@ import {countPending} from '../store/webhook-queue.ts';
 import {actingOf, type Context} from './context.ts';
 import {createEngine, type Engine} from './engine.ts';
 import {createHttp} from './http.ts';
-import {createInbound, type Inbound} from './inbound.ts';
+import {Inbound} from './inbound.ts';
 import {createIntake, createSubmission} from './intake.ts';
 import {Metrics} from './metrics.ts';
 import {createObserver} from './observer.ts';
@@ -319,7 +319,7 @@ function createRoles(context: Context) {
 				await engine.start();
 			}
 			if (has('inbound')) {
-				inbound = createInbound(context);
+				inbound = new Inbound(context);
 				inboundAddress = await inbound.start();
 			}
 			guard = startReputationGuard(context);

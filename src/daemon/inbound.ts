@@ -5,21 +5,21 @@ import {Worker} from 'node:worker_threads';
 import {LRUCache} from 'lru-cache';
 import {extraCa} from '../config/settings.ts';
 import {createResolver} from '../dns/resolver.ts';
-import {askTogether, createJudgeAddressee, OurDomains} from '../inbound/addressee.ts';
+import {askTogether, judgeAddressee, OurDomains} from '../inbound/addressee.ts';
 import {Allowances, type MailShare} from '../inbound/allowances.ts';
 import type {InboundListener, ReceivedMail} from '../inbound/inbound-listener.ts';
 import type {FoundMail} from '../inbound/mail-files.ts';
 import {followMailbox, mailboxFault, mailboxOf, nameOfMailbox, type Round, silenceMs} from '../inbound/mailboxes.ts';
-import {createReading, createRecord, createTrustedReporter, MailReader} from '../inbound/reading.ts';
+import {MailReader, ReadingLoop, recordReading} from '../inbound/reading.ts';
 import {readTls} from '../inbound/smtp-listener.ts';
-import {createTakeIn, type Taken} from '../inbound/take-in.ts';
+import {type TakeIn, type Taken, takeIn} from '../inbound/take-in.ts';
 import {atMost} from '../kit/collections.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {storeTime} from '../kit/time.ts';
 import {processCpu} from '../kit/work-limit.ts';
-import {createLinks} from '../links/links.ts';
+import {createLinks, type Links} from '../links/links.ts';
 import {type CameIn, reportTokenMs} from '../mail/report.ts';
-import type {ReportEffect} from '../outcome/reports.ts';
+import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
 import {findRecipientAddresses, listReturnPathHosts, readCheckpoint, saveCheckpoint} from '../store/inbound-mails.ts';
 import type {ReaderData} from '../threads/reader.ts';
 import type {Context} from './context.ts';
@@ -33,143 +33,164 @@ const mostShares = 10_000;
 /** A client that has used up its allowance waits at most this long for its mails to be read. */
 const longestWaitMs = 10_000;
 
-/** All that comes in by mail: the listener, and the loop that reads what was taken in. */
-export function createInbound(context: Context) {
-	const {settings, live, store, clock, boot, observer} = context;
-	const {returnPathDomain, feedbackAddress, hostname} = settings;
-	const links = createLinks({keys: context.keys, publicUrl: '', random: randomBytes});
-	const domains = new OurDomains([returnPathDomain, hostname], () => listReturnPathHosts(store.reader));
-	const takeIn = createTakeIn({writer: store.writer, node: boot, clock});
-	const recordReading = createRecord({
-		writer: store.writer,
-		links,
-		eventWriter: context.eventWriter,
-		retentionDays: () => live().retentionDays,
-		trustedReporter: createTrustedReporter({
+/** All that comes in by mail: the listener, the mailbox, and the loop that reads what was taken in. */
+export class Inbound {
+	readonly #context: Context;
+	readonly #links: Links;
+	readonly #domains: OurDomains;
+	readonly #reader: MailReader;
+	readonly #reading: ReadingLoop;
+	readonly #shares = new LRUCache<string, MailShare>(atMost(mostShares));
+	#listener: InboundListener | null = null;
+	#mailbox: MailboxPolling = null;
+
+	constructor(context: Context) {
+		const {settings, store, clock, boot, observer} = context;
+		this.#context = context;
+		this.#links = createLinks({keys: context.keys, publicUrl: '', random: randomBytes});
+		const {returnPathDomain, hostname} = settings;
+		this.#domains = new OurDomains([returnPathDomain, hostname], () => listReturnPathHosts(store.reader));
+		this.#reader = new MailReader({
+			limitMs: readLimitMs,
+			clock,
+			cpu: processCpu,
+			observer,
+			spawn: shared =>
+				new Worker(new URL('../threads/reader.js', import.meta.url), {
+					workerData: {shared, bounceRules: context.bounceRules()} satisfies ReaderData,
+					resourceLimits: threadLimits.reader,
+				}),
+		});
+		const recording = {
+			writer: store.writer,
+			write: createReportWrite(context.eventWriter, {retentionDays: () => context.live().retentionDays}),
+			links: this.#links,
 			reporters: settings.feedbackReporters,
 			resolver: createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock}),
-		}),
-		clock,
-	});
-	const reader = new MailReader({
-		limitMs: readLimitMs,
-		clock,
-		cpu: processCpu,
-		observer,
-		spawn: shared =>
-			new Worker(new URL('../threads/reader.js', import.meta.url), {
-				workerData: {shared, bounceRules: context.bounceRules()} satisfies ReaderData,
-				resourceLimits: threadLimits.reader,
-			}),
-	});
-	const reading = createReading({
-		store,
-		node: boot,
-		alone: !store.dialect.isShared,
-		read: raw => reader.read(raw),
-		async record(cameIn, read, raw) {
-			const effect = await recordReading(cameIn, read, raw);
-			useShare(cameIn, effect);
-			observer.inboundRead(cameIn, read, effect);
-		},
-		clock,
-		observer,
-	});
-	const shares = new LRUCache<string, MailShare>(atMost(mostShares));
-	let listener: InboundListener | null = null;
-	let mailbox: MailboxPolling = null;
-
-	function inboundTaken(mail: ReceivedMail): void {
-		const {taken, share} = mail;
-		if (taken !== null) {
-			if (taken.isNew) {
-				shares.set(taken.id, share);
-			}
-			reading.wake();
-		}
-		observer.inboundTaken(mail);
+			clock,
+		};
+		this.#reading = new ReadingLoop({
+			store,
+			node: boot,
+			alone: !store.dialect.isShared,
+			read: raw => this.#reader.read(raw),
+			record: async (cameIn, read, raw) => {
+				const effect = await recordReading(recording, cameIn, read, raw);
+				this.#useShare(cameIn, effect);
+				observer.inboundRead(cameIn, read, effect);
+			},
+			clock,
+			observer,
+		});
 	}
 
-	/** A mail about a recipient of ours costs its client no allowance. */
-	function useShare({id}: CameIn, {about, kept}: ReportEffect): void {
-		if (about.length > 0 && kept === null) {
-			shares.get(id)?.prove(about.map(({recipientId}) => recipientId));
+	/** Resolves with the listener's address; null: it is off. Rejects if it cannot listen. */
+	async start(): Promise<string | null> {
+		const {settings, live, store, clock, hasSpace, observer} = this.#context;
+		const {returnPathDomain, feedbackAddress, hostname} = settings;
+		this.#reading.wake();
+		this.#mailbox = startMailboxPolling(this.#context, found => this.#takeFound(found));
+		if (settings.inboundListen === null) {
+			return null;
 		}
-		shares.delete(id);
+		const judging = {
+			links: this.#links,
+			domains: this.#domains,
+			returnPathDomain,
+			feedbackAddress,
+			addressOf: askTogether(ids => findRecipientAddresses(store.reader, ids)),
+			tokenLifetimeMs: () => reportTokenMs(live().retentionDays),
+			clock,
+		};
+		const {InboundListener} = await import('../inbound/inbound-listener.ts');
+		this.#listener = new InboundListener({
+			hostname,
+			ourNames: [hostname, returnPathDomain],
+			tls: readTls(settings.inboundTlsCert, settings.inboundTlsKey),
+			judge: address => judgeAddressee(judging, address),
+			allowances: new Allowances({each: settings.inboundAllowance, untilRead: () => this.#untilRead(), clock}),
+			takeIn: mail => this.#takeIn(mail),
+			hasDisk: hasSpace,
+			observer: {...observer, inboundTaken: mail => this.#taken(mail)},
+		});
+		const {address, port} = await this.#listener.listen(settings.inboundListen);
+		return isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
 	}
 
-	/** At most a while: a client may come again. */
-	async function untilRead(): Promise<void> {
-		if (shares.size > 0) {
-			await Promise.race([reading.idle(), setTimeout(longestWaitMs, undefined, {ref: false})]);
+	sessions(): number | null {
+		return this.#listener?.sessions() ?? null;
+	}
+
+	/** How the mailbox is doing; null: no mailbox. */
+	mailbox(): MailboxFigures | null {
+		return this.#mailbox?.figures() ?? null;
+	}
+
+	/** Reads again what is cached of the store; other processes may have stored mails. */
+	forget(): void {
+		this.#domains.forget();
+		this.#reading.wake();
+	}
+
+	/** Refusals are judged by the rules as they are now. */
+	renewBounceRules(): void {
+		this.#reader.classifyBy(this.#context.bounceRules());
+	}
+
+	/** Reads the certificate's files again. Throws if they cannot be read; the former certificate stays in use. */
+	reload(): void {
+		const {inboundTlsCert, inboundTlsKey} = this.#context.settings;
+		const tls = readTls(inboundTlsCert, inboundTlsKey);
+		if (tls !== null) {
+			this.#listener?.useTls(tls);
 		}
 	}
 
-	/** Of the mailbox. */
-	async function take({raw, source, mailFrom}: FoundMail): Promise<Taken> {
-		const taken = await takeIn({raw, source, mailFrom, rcptTo: []});
-		reading.wake();
+	async drain(): Promise<void> {
+		await Promise.all([this.#listener?.close(), this.#mailbox?.stop()]);
+		await this.#reading.stop();
+		await this.#reader.stop();
+	}
+
+	async #takeIn(mail: Parameters<TakeIn>[0]): Promise<Taken> {
+		const {store, boot, clock} = this.#context;
+		return await takeIn({writer: store.writer, node: boot, clock}, mail);
+	}
+
+	/** A mail of the mailbox. */
+	async #takeFound({raw, source, mailFrom}: FoundMail): Promise<Taken> {
+		const taken = await this.#takeIn({raw, source, mailFrom, rcptTo: []});
+		this.#reading.wake();
 		return taken;
 	}
 
-	return {
-		/** Resolves with the listener's address; null: it is off. Rejects where it cannot listen. */
-		async start(): Promise<string | null> {
-			reading.wake();
-			mailbox = startMailboxPolling(context, take);
-			if (settings.inboundListen === null) {
-				return null;
+	/** The listener answered a mail with 250. */
+	#taken(mail: ReceivedMail): void {
+		const {taken, share} = mail;
+		if (taken !== null) {
+			if (taken.isNew) {
+				this.#shares.set(taken.id, share);
 			}
-			const {InboundListener} = await import('../inbound/inbound-listener.ts');
-			listener = new InboundListener({
-				hostname,
-				ourNames: [hostname, returnPathDomain],
-				tls: readTls(settings.inboundTlsCert, settings.inboundTlsKey),
-				judge: createJudgeAddressee({
-					links,
-					domains,
-					returnPathDomain,
-					feedbackAddress,
-					addressOf: askTogether(ids => findRecipientAddresses(store.reader, ids)),
-					tokenLifetimeMs: () => reportTokenMs(live().retentionDays),
-					clock,
-				}),
-				allowances: new Allowances({each: settings.inboundAllowance, untilRead, clock}),
-				takeIn,
-				hasDisk: context.hasSpace,
-				observer: {...observer, inboundTaken},
-			});
-			const {address, port} = await listener.listen(settings.inboundListen);
-			return isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
-		},
-		sessions: (): number | null => listener?.sessions() ?? null,
-		/** How the mailbox is doing; null: no mailbox. */
-		mailbox: () => mailbox?.figures() ?? null,
-		/** What is remembered of the store is read again; others may have taken mails in. */
-		forget(): void {
-			domains.forget();
-			reading.wake();
-		},
-		/** Refusals are judged by the rules as they are now. */
-		renewBounceRules(): void {
-			reader.classifyBy(context.bounceRules());
-		},
-		/** The certificate's files are read again; throws where they cannot be, then the one before still holds. */
-		reload(): void {
-			const tls = readTls(settings.inboundTlsCert, settings.inboundTlsKey);
-			if (tls !== null) {
-				listener?.useTls(tls);
-			}
-		},
-		async drain(): Promise<void> {
-			await Promise.all([listener?.close(), mailbox?.stop()]);
-			await reading.stop();
-			await reader.stop();
-		},
-	};
-}
+			this.#reading.wake();
+		}
+		this.#context.observer.inboundTaken(mail);
+	}
 
-export type Inbound = ReturnType<typeof createInbound>;
+	/** A mail about a recipient of ours costs its client no allowance. */
+	#useShare({id}: CameIn, {about, kept}: ReportEffect): void {
+		if (about.length > 0 && kept === null) {
+			this.#shares.get(id)?.prove(about.map(({recipientId}) => recipientId));
+		}
+		this.#shares.delete(id);
+	}
+
+	/** At most a while: a client may come again. */
+	async #untilRead(): Promise<void> {
+		if (this.#shares.size > 0) {
+			await Promise.race([this.#reading.idle(), setTimeout(longestWaitMs, undefined, {ref: false})]);
+		}
+	}
+}
 
 /** A server has at least this long to answer, also with a shorter interval. */
 const shortestPatienceMs = 10_000;

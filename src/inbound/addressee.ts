@@ -15,12 +15,10 @@ export type Addressee = {
 	readonly recipient: string | null;
 };
 
-type Judged =
+/** An address of RCPT, judged. */
+export type Judged =
 	| ({readonly ok: true} & Addressee)
 	| {readonly ok: false; readonly reason: 'unknown' | 'foreign'; readonly code: number; readonly text: string};
-
-/** Judges an address of RCPT; rejects where the store cannot be asked. */
-export type JudgeAddressee = (address: string) => Promise<Judged>;
 
 type AddresseeOptions = {
 	readonly links: Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal'>;
@@ -38,48 +36,44 @@ type AddresseeOptions = {
 const feedback = 'fbl';
 
 /** Accepts mail for signed addresses of our recipients, feedback and the operator only (R3.6); relays nothing. */
-export function createJudgeAddressee(options: AddresseeOptions): JudgeAddressee {
-	const {links, domains, clock} = options;
-	const feedbackAddress = options.feedbackAddress.toLowerCase();
-
-	return async text => {
-		const {local, domain} = partsOf(text, options.returnPathDomain);
-		const address = `${local}@${domain}`;
-		if (address === feedbackAddress) {
-			return {ok: true, role: 'feedback', address, recipient: null};
-		}
-		if (!(await domains.has(domain))) {
-			return foreign;
-		}
-		if (local === feedback) {
-			return {ok: true, role: 'feedback', address, recipient: null};
-		}
-		if (isOperatorAddress(address)) {
-			return {ok: true, role: 'operator', address, recipient: null};
-		}
-		const role = local.startsWith('u') ? 'unsubscribe' : 'return_path';
-		const signed = role === 'unsubscribe' ? links.readUnsubscribeLocal(local) : links.readReturnPath(local);
-		const proof = signed === null ? 'wrong' : await prove(signed);
-		if (signed === null || proof === 'wrong') {
-			return unknown;
-		}
-		return proof === 'right'
-			? {ok: true, role, address, recipient: signed.id}
-			: {ok: true, role: 'late', address, recipient: null};
-	};
-
-	async function prove(signed: SignedId): Promise<'right' | 'wrong' | 'late'> {
-		const sentTo = await options.addressOf(signed.id);
-		if (sentTo !== undefined) {
-			return signed.verify(sentTo) ? 'right' : 'wrong';
-		}
-		// `mailctl doctor` offers a bounce for a recipient that never existed.
-		if (signed.verify(`postmaster@${options.returnPathDomain}`)) {
-			return 'right';
-		}
-		// Removed as its time is over. A younger one that is missing never existed, or its workspace is deleted.
-		return idTime(signed.id) < clock.now() - options.tokenLifetimeMs() ? 'late' : 'wrong';
+export async function judgeAddressee(options: AddresseeOptions, text: string): Promise<Judged> {
+	const {links, domains} = options;
+	const {local, domain} = partsOf(text, options.returnPathDomain);
+	const address = `${local}@${domain}`;
+	if (address === options.feedbackAddress.toLowerCase()) {
+		return {ok: true, role: 'feedback', address, recipient: null};
 	}
+	if (!(await domains.has(domain))) {
+		return foreign;
+	}
+	if (local === feedback) {
+		return {ok: true, role: 'feedback', address, recipient: null};
+	}
+	if (isOperatorAddress(address)) {
+		return {ok: true, role: 'operator', address, recipient: null};
+	}
+	const role = local.startsWith('u') ? 'unsubscribe' : 'return_path';
+	const signed = role === 'unsubscribe' ? links.readUnsubscribeLocal(local) : links.readReturnPath(local);
+	const proof = signed === null ? 'wrong' : await prove(options, signed);
+	if (signed === null || proof === 'wrong') {
+		return unknown;
+	}
+	return proof === 'right'
+		? {ok: true, role, address, recipient: signed.id}
+		: {ok: true, role: 'late', address, recipient: null};
+}
+
+async function prove(options: AddresseeOptions, signed: SignedId): Promise<'right' | 'wrong' | 'late'> {
+	const sentTo = await options.addressOf(signed.id);
+	if (sentTo !== undefined) {
+		return signed.verify(sentTo) ? 'right' : 'wrong';
+	}
+	// `mailctl doctor` offers a bounce for a recipient that never existed.
+	if (signed.verify(`postmaster@${options.returnPathDomain}`)) {
+		return 'right';
+	}
+	// Removed as its time is over. A younger one that is missing never existed, or its workspace is deleted.
+	return idTime(signed.id) < options.clock.now() - options.tokenLifetimeMs() ? 'late' : 'wrong';
 }
 
 /** In comparison form; `postmaster` alone is that of this host (RFC 5321 §4.5.1). */

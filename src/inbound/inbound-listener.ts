@@ -1,6 +1,6 @@
 import type {AddressInfo} from 'node:net';
 import type {SMTPServerSession} from 'smtp-server';
-import type {Addressee, JudgeAddressee, Role} from './addressee.ts';
+import type {Addressee, Judged, Role} from './addressee.ts';
 import type {Allowances, MailShare} from './allowances.ts';
 import {announcedSize, noDisk, reply, storeFails, tooMany} from './guarded-server.ts';
 import {
@@ -37,7 +37,8 @@ type InboundObserver = {
 export type InboundListenerOptions = ListenerOptions & {
 	/** Names of ours in `X-Loop`. */
 	readonly ourNames: readonly string[];
-	readonly judge: JudgeAddressee;
+	/** Judges an address of RCPT; rejects if the store cannot be read. */
+	readonly judge: (address: string) => Promise<Judged>;
 	readonly allowances: Allowances;
 	readonly takeIn: TakeIn;
 	readonly observer: InboundObserver;

@@ -7,8 +7,7 @@ import type {BounceRule} from '../mail/bounce.ts';
 import type {CameIn, Candidate, Reading, Via} from '../mail/report.ts';
 import type {Resolver} from '../net/dns.ts';
 import {isOfNobody} from '../outcome/matches.ts';
-import type {EventWriter} from '../outcome/outbox.ts';
-import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
+import type {createReportWrite, ReportEffect} from '../outcome/reports.ts';
 import {ForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {type InboundEnd, listUnread, markRead, type UnreadInbound} from '../store/inbound-mails.ts';
@@ -48,120 +47,118 @@ const longestFault = 300;
  * Reads the mails that came in and are on stable storage, the oldest first, several at once within a bound of memory. A mail
  * that cannot be read is kept and reported; if the store fails, the mail is read again.
  */
-export function createReading(options: ReadingOptions) {
-	const {store, clock} = options;
-	let running: Promise<void> | null = null;
-	let again = false;
-	let everything = options.alone;
-	let stopped = false;
-	let endRest = (): void => undefined;
-	const others = setInterval(wake, othersAfterMs);
-	others.unref();
+export class ReadingLoop {
+	readonly #options: ReadingOptions;
+	readonly #others = setInterval(() => this.wake(), othersAfterMs).unref();
+	#running: Promise<void> | null = null;
+	#again = false;
+	#everything: boolean;
+	#stopped = false;
+	#endRest = (): void => undefined;
 
-	function wake(): void {
-		if (stopped) {
-			return;
-		}
-		again = true;
-		running ??= run();
+	constructor(options: ReadingOptions) {
+		this.#options = options;
+		this.#everything = options.alone;
 	}
 
-	async function run(): Promise<void> {
-		while (again && !stopped) {
-			again = false;
+	/** Mails came in, or may have. */
+	wake(): void {
+		if (!this.#stopped) {
+			this.#again = true;
+			this.#running ??= this.#run();
+		}
+	}
+
+	/** Resolves when nothing is left to read now. */
+	async idle(): Promise<void> {
+		while (this.#running) {
+			await this.#running;
+		}
+	}
+
+	/** Resolves when what is under way is written down; the rest is read at the next start. */
+	async stop(): Promise<void> {
+		this.#stopped = true;
+		clearInterval(this.#others);
+		this.#endRest();
+		await this.#running;
+	}
+
+	async #run(): Promise<void> {
+		while (this.#again && !this.#stopped) {
+			this.#again = false;
 			try {
-				again = (await readSome()) || again;
+				const more = await this.#readSome();
+				this.#again ||= more;
 			} catch (error) {
-				options.observer.storeFailed(error);
-				again = true;
-				await rest(retryMs);
+				this.#options.observer.storeFailed(error);
+				this.#again = true;
+				await this.#rest(retryMs);
 			}
 		}
-		running = null;
+		this.#running = null;
 	}
 
 	/** Returns whether there is more to read. */
-	async function readSome(): Promise<boolean> {
-		const othersUntil = everything ? latest : storeTime(clock.now() - othersAfterMs);
-		const {mails, more} = await listUnread(store.reader, {node: options.node, othersUntil, mostRows, mostBytes});
-		const ends = await Promise.all(mails.map(readOne));
+	async #readSome(): Promise<boolean> {
+		const {store, node, clock} = this.#options;
+		const othersUntil = this.#everything ? latest : storeTime(clock.now() - othersAfterMs);
+		const {mails, more} = await listUnread(store.reader, {node, othersUntil, mostRows, mostBytes});
+		const ends = await Promise.all(mails.map(mail => this.#readOne(mail)));
 		const isLater = ends.includes('later');
-		everything &&= more || isLater;
+		this.#everything &&= more || isLater;
 		if (isLater) {
-			await rest(retryMs);
+			await this.#rest(retryMs);
 		} else if (!more && mails.length > 0) {
-			await rest(gatherMs);
+			await this.#rest(gatherMs);
 		}
 		return more || isLater;
 	}
 
-	async function readOne({raw, ...cameIn}: UnreadInbound): Promise<'done' | 'later'> {
+	async #readOne({raw, ...cameIn}: UnreadInbound): Promise<'done' | 'later'> {
+		const {dialect} = this.#options.store;
 		let reading: Reading;
 		try {
-			reading = await options.read(raw);
+			reading = await this.#options.read(raw);
 		} catch (error) {
-			return error instanceof UnfinishedError ? 'later' : await keep(cameIn, error);
+			return error instanceof UnfinishedError ? 'later' : await this.#keep(cameIn, error);
 		}
 		try {
-			await options.record(cameIn, reading, raw);
+			await this.#options.record(cameIn, reading, raw);
 		} catch (error) {
-			const isOfStore = store.dialect.isUnavailable(error) || store.dialect.isConflict(error);
-			return isOfStore ? later(error) : await keep(cameIn, error);
+			const isOfStore = dialect.isUnavailable(error) || dialect.isConflict(error);
+			return isOfStore ? this.#later(error) : await this.#keep(cameIn, error);
 		}
 		return 'done';
 	}
 
-	async function keep(cameIn: CameIn, error: unknown): Promise<'done' | 'later'> {
+	async #keep(cameIn: CameIn, error: unknown): Promise<'done' | 'later'> {
+		const {store, clock, observer} = this.#options;
 		const fault = (error instanceof Error ? error.message : String(error)).slice(0, longestFault);
-		const at = storeTime(clock.now());
+		const kept = {kept: 'unread', forgotten: false, reading: null, fault} as const;
 		try {
-			await store.writer.submit(readMarkWrite, {
-				id: cameIn.id,
-				at,
-				kept: 'unread',
-				forgotten: false,
-				reading: null,
-				fault,
-			});
+			await store.writer.submit(readMarkWrite, {id: cameIn.id, at: storeTime(clock.now()), ...kept});
 		} catch (failure) {
-			return later(failure);
+			return this.#later(failure);
 		}
-		options.observer.inboundUnreadable(cameIn, error);
+		observer.inboundUnreadable(cameIn, error);
 		return 'done';
 	}
 
-	function later(error: unknown): 'later' {
-		options.observer.storeFailed(error);
+	#later(error: unknown): 'later' {
+		this.#options.observer.storeFailed(error);
 		return 'later';
 	}
 
-	function rest(milliseconds: number): Promise<void> {
+	#rest(milliseconds: number): Promise<void> {
 		return new Promise(resolve => {
-			const timer = setTimeout(resolve, stopped ? 0 : milliseconds);
-			endRest = () => {
+			const timer = setTimeout(resolve, this.#stopped ? 0 : milliseconds);
+			this.#endRest = () => {
 				clearTimeout(timer);
 				resolve();
 			};
 		});
 	}
-
-	return {
-		/** Mails came in, or may have. */
-		wake,
-		/** Resolves when nothing is left to read now. */
-		async idle(): Promise<void> {
-			while (running) {
-				await running;
-			}
-		},
-		/** Resolves when what is under way is written down; the rest is read at the next start. */
-		async stop(): Promise<void> {
-			stopped = true;
-			clearInterval(others);
-			endRest();
-			await running;
-		},
-	};
 }
 
 /** After every time of the store. */
@@ -245,34 +242,24 @@ export class MailReader {
 	}
 }
 
-type RecordOptions = {
+type RecordOptions = TrustedReporterOptions & {
 	readonly writer: Writer;
+	readonly write: ReturnType<typeof createReportWrite>;
 	readonly links: ReadingLinks;
-	readonly eventWriter: EventWriter;
-	/** MAILCTL_RETENTION_DAYS as it is now. */
-	readonly retentionDays: () => number;
-	readonly trustedReporter: TrustedReporter;
 	readonly clock: Pick<Clock, 'now'>;
 };
 
-type RecordReading = (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<ReportEffect>;
-
 /** Records what a mail says about our recipients, and that it was read; resolves when that is on stable storage. */
-export function createRecord(options: RecordOptions): RecordReading {
-	const {writer, links, trustedReporter, clock} = options;
-	const write = createReportWrite(options.eventWriter, {retentionDays: options.retentionDays});
-	return async (cameIn, reading, raw) => {
-		const candidates = candidatesOf(links, cameIn, reading);
-		const reporter = candidates.length === 0 && !reading.forwarded ? await trustedReporter(raw, reading) : null;
-		return await writer.submit(write, {
-			cameIn,
-			size: raw.length,
-			reading,
-			candidates,
-			reporter,
-			at: storeTime(clock.now()),
-		});
-	};
+export async function recordReading(
+	options: RecordOptions,
+	cameIn: CameIn,
+	reading: Reading,
+	raw: Buffer,
+): Promise<ReportEffect> {
+	const candidates = candidatesOf(options.links, cameIn, reading);
+	const reporter = candidates.length === 0 && !reading.forwarded ? await trustedReporter(options, raw, reading) : null;
+	const at = storeTime(options.clock.now());
+	return await options.writer.submit(options.write, {cameIn, size: raw.length, reading, candidates, reporter, at});
 }
 
 type ReadingLinks = Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal' | 'readRef' | 'readMessageIdLocal'>;
@@ -338,9 +325,6 @@ type TrustedReporterOptions = {
 	readonly resolver: Pick<Resolver, 'txt'>;
 };
 
-/** Answers which trusted reporter signed a mail; null: none did. Never rejects. */
-export type TrustedReporter = (raw: Buffer, reading: Reading) => Promise<string | null>;
-
 /** A signature of a part of the body (`l=`) says nothing about the rest; the library's types lack the field. */
 type Verified = Awaited<ReturnType<typeof dkimVerify>>['results'][number] & {readonly canonBodyLengthLimited?: boolean};
 
@@ -358,47 +342,47 @@ const signature = /^(?:dkim-signature|arc-[a-z-]{1,40})[ \t]*:[^\n]*(?:\n[ \t][^
 const inPart = /[:;]\s*l\s*=/;
 
 /**
- * Finds the reporter of a report that has no token of ours (R3.19). Verifies nothing, and does not ask DNS, unless it is a
- * feedback report with the name of a trusted reporter.
+ * The trusted reporter that signed a report that has no token of ours (R3.19); null: none did. Verifies nothing, and does not
+ * ask DNS, unless it is a feedback report with the name of a trusted reporter. Never rejects.
  */
-export function createTrustedReporter({reporters, resolver}: TrustedReporterOptions): TrustedReporter {
-	const trusted = new Set(reporters);
-
-	return async (raw, reading) => {
-		if (reading.kind !== 'arf' || raw.length > longestSigned || !mayBeSigned(raw)) {
-			return null;
-		}
-		try {
-			const {dkimVerify} = await import('mailauth/lib/dkim/verify.js');
-			const {results} = await dkimVerify(raw, {resolver: keyOf});
-			const right = (results as readonly Verified[]).find(
-				({status, signingDomain, canonBodyLengthLimited}) =>
-					status.result === 'pass' && !canonBodyLengthLimited && trusted.has(signingDomain?.toLowerCase() ?? ''),
-			);
-			return right?.signingDomain?.toLowerCase() ?? null;
-		} catch {
-			return null;
-		}
-	};
-
-	function mayBeSigned(raw: Buffer): boolean {
-		const text = raw.toString('latin1', 0, longestHeader).toLowerCase();
-		const end = text.search(/\r?\n\r?\n/);
-		const header = text.slice(0, Math.max(0, end));
-		const signatures = header.match(signature) ?? [];
-		if (signatures.some(field => field.length > longestSignature || inPart.test(field))) {
-			return false;
-		}
-		const own = signatures.filter(field => field.startsWith('dkim'));
-		const domains = own.map(field => /[:;\s]d=\s*([^\s;]+)/.exec(field)?.[1] ?? '');
-		return domains.length <= mostSignatures && domains.some(name => trusted.has(name));
+export async function trustedReporter(
+	{reporters, resolver}: TrustedReporterOptions,
+	raw: Buffer,
+	reading: Reading,
+): Promise<string | null> {
+	if (reading.kind !== 'arf' || raw.length > longestSigned || !mayBeSigned(raw, reporters)) {
+		return null;
 	}
-
-	async function keyOf(name: string): Promise<string[][]> {
-		const answer = await resolver.txt(name);
-		if (answer.kind === 'found') {
-			return answer.records.map(record => [record]);
-		}
-		throw Object.assign(new Error(`no key at ${name}`), {code: answer.kind === 'failed' ? 'ETIMEOUT' : 'ENOTFOUND'});
+	try {
+		const {dkimVerify} = await import('mailauth/lib/dkim/verify.js');
+		const {results} = await dkimVerify(raw, {resolver: name => keyOf(name, resolver)});
+		const right = (results as readonly Verified[]).find(
+			({status, signingDomain, canonBodyLengthLimited}) =>
+				status.result === 'pass' && !canonBodyLengthLimited && reporters.includes(signingDomain?.toLowerCase() ?? ''),
+		);
+		return right?.signingDomain?.toLowerCase() ?? null;
+	} catch {
+		return null;
 	}
+}
+
+function mayBeSigned(raw: Buffer, reporters: readonly string[]): boolean {
+	const text = raw.toString('latin1', 0, longestHeader).toLowerCase();
+	const end = text.search(/\r?\n\r?\n/);
+	const header = text.slice(0, Math.max(0, end));
+	const signatures = header.match(signature) ?? [];
+	if (signatures.some(field => field.length > longestSignature || inPart.test(field))) {
+		return false;
+	}
+	const own = signatures.filter(field => field.startsWith('dkim'));
+	const domains = own.map(field => /[:;\s]d=\s*([^\s;]+)/.exec(field)?.[1] ?? '');
+	return domains.length <= mostSignatures && domains.some(name => reporters.includes(name));
+}
+
+async function keyOf(name: string, resolver: Pick<Resolver, 'txt'>): Promise<string[][]> {
+	const answer = await resolver.txt(name);
+	if (answer.kind === 'found') {
+		return answer.records.map(record => [record]);
+	}
+	throw Object.assign(new Error(`no key at ${name}`), {code: answer.kind === 'failed' ? 'ETIMEOUT' : 'ENOTFOUND'});
 }

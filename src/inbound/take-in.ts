@@ -36,19 +36,15 @@ type TakeInOptions = {
 	readonly clock: Pick<Clock, 'now'>;
 };
 
-/**
- * Stores mails that come in; resolves once a mail is on stable storage. Rejects if the store fails: then nothing of it was
- * kept, and the sender tries again.
- */
-export function createTakeIn({writer, node, clock}: TakeInOptions): TakeIn {
-	return async ({raw, source, mailFrom, rcptTo}) => {
-		const digest = createHash('sha256').update(raw).digest('hex');
-		const id = createHash('sha256')
-			.update([digest, ...rcptTo.toSorted()].join('\n'))
-			.digest('hex');
-		const receivedAt = storeTime(clock.now());
-		return await writer.submit(inboundWrite, {id, digest, source, node, mailFrom, rcptTo, receivedAt, raw});
-	};
+/** Stores an inbound mail; resolves once it is on stable storage. Rejects if the store fails: then the sender tries again. */
+export async function takeIn({writer, node, clock}: TakeInOptions, mail: Coming): Promise<Taken> {
+	const {raw, source, mailFrom, rcptTo} = mail;
+	const digest = createHash('sha256').update(raw).digest('hex');
+	const id = createHash('sha256')
+		.update([digest, ...rcptTo.toSorted()].join('\n'))
+		.digest('hex');
+	const receivedAt = storeTime(clock.now());
+	return await writer.submit(inboundWrite, {id, digest, source, node, mailFrom, rcptTo, receivedAt, raw});
 }
 
 const inboundWrite: GroupWrite<NewInbound, Taken> = {
@@ -77,7 +73,7 @@ const mostBytesAtOnce = 16 * 1024 * 1024;
  */
 export async function* takeAll<Mail extends {readonly found: FoundMail}>(
 	mails: AsyncIterable<Mail>,
-	takeIn: (found: FoundMail) => Promise<Taken>,
+	store: (found: FoundMail) => Promise<Taken>,
 ): AsyncGenerator<{readonly mail: Mail; readonly taken: Taken}> {
 	const under: Array<{readonly mail: Mail; readonly taken: Promise<Taken>}> = [];
 	let bytes = 0;
@@ -89,7 +85,7 @@ export async function* takeAll<Mail extends {readonly found: FoundMail}>(
 	}
 
 	for await (const mail of mails) {
-		const taken = takeIn(mail.found);
+		const taken = store(mail.found);
 		taken.catch(() => undefined); // It is awaited in its turn, or never if one before it failed.
 		under.push({mail, taken});
 		bytes += mail.found.raw.length;

@@ -1,7 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
-import {createJudgeAddressee, OurDomains} from '../../src/inbound/addressee.ts';
+import {judgeAddressee, OurDomains} from '../../src/inbound/addressee.ts';
 import {createLinks} from '../../src/links/links.ts';
 import {createPastIds} from '../../src/mail/ids.ts';
 import {newId} from '../helpers/messages.ts';
@@ -16,7 +16,7 @@ const addresses = new Map([
 ]);
 
 function judging() {
-	return createJudgeAddressee({
+	const options = {
 		links,
 		domains: new OurDomains(['bounces.test', 'mail.test'], async () => [
 			'bounce.shop.test',
@@ -24,10 +24,11 @@ function judging() {
 		]),
 		returnPathDomain: 'bounces.test',
 		feedbackAddress: 'Reports@Feedback.test',
-		addressOf: async id => addresses.get(id),
+		addressOf: async (id: string) => addresses.get(id),
 		tokenLifetimeMs: () => 90 * day,
 		clock: {now: Date.now},
-	});
+	};
+	return (address: string) => judgeAddressee(options, address);
 }
 
 async function verdictOf(t: ExecutionContext, address: string, judge = judging()): Promise<string> {

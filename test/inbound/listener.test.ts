@@ -1,7 +1,7 @@
 import {Buffer} from 'node:buffer';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
-import type {JudgeAddressee} from '../../src/inbound/addressee.ts';
+import type {Judged} from '../../src/inbound/addressee.ts';
 import {Allowances} from '../../src/inbound/allowances.ts';
 import {InboundListener, type InboundListenerOptions, type ReceivedMail} from '../../src/inbound/inbound-listener.ts';
 import type {TakeIn} from '../../src/inbound/take-in.ts';
@@ -9,7 +9,6 @@ import {makeCertificate} from '../helpers/certificate.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-type Judged = Awaited<ReturnType<JudgeAddressee>>;
 type Coming = Parameters<TakeIn>[0];
 type Amount = ConstructorParameters<typeof Allowances>[0]['each'];
 

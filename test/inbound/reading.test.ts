@@ -1,6 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
-import {createReading, readMarkWrite, UnfinishedError, UnreadableError} from '../../src/inbound/reading.ts';
-import {createTakeIn} from '../../src/inbound/take-in.ts';
+import {ReadingLoop, readMarkWrite, UnfinishedError, UnreadableError} from '../../src/inbound/reading.ts';
+import {takeIn} from '../../src/inbound/take-in.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import type {CameIn, Reading} from '../../src/mail/report.ts';
 import {countUnread} from '../../src/store/inbound-mails.ts';
@@ -8,7 +8,7 @@ import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-type ReadingOptions = Parameters<typeof createReading>[0];
+type ReadingOptions = ConstructorParameters<typeof ReadingLoop>[0];
 
 const clock = {now: () => Date.now()};
 const nothing: Reading = {
@@ -22,7 +22,7 @@ function readingOf(t: ExecutionContext, store: Store, options: Partial<ReadingOp
 	const read: string[] = [];
 	const unreadable: string[] = [];
 	const storeErrors: unknown[] = [];
-	const reading = createReading({
+	const reading = new ReadingLoop({
 		store,
 		node: 'req_a',
 		alone: false,
@@ -54,9 +54,9 @@ async function record(store: Store, id: string): Promise<void> {
 }
 
 async function take(store: Store, texts: readonly string[], node = 'req_a', at = Date.now()): Promise<void> {
-	const takeIn = createTakeIn({writer: store.writer, node, clock: {now: () => at}});
+	const options = {writer: store.writer, node, clock: {now: () => at}};
 	await Promise.all(
-		texts.map(text => takeIn({raw: Buffer.from(text), source: 'smtp', mailFrom: '', rcptTo: ['b@x.test']})),
+		texts.map(text => takeIn(options, {raw: Buffer.from(text), source: 'smtp', mailFrom: '', rcptTo: ['b@x.test']})),
 	);
 }
 

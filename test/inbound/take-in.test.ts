@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createTakeIn} from '../../src/inbound/take-in.ts';
+import {takeIn} from '../../src/inbound/take-in.ts';
 import {listUnread} from '../../src/store/inbound-mails.ts';
 import {storeTest} from '../helpers/databases.ts';
 
@@ -11,9 +11,9 @@ function mail(text: string, ...rcptTo: string[]) {
 }
 
 storeTest(test, 'a mail is stored whole', async (t, store) => {
-	const takeIn = createTakeIn({writer: store.writer, node: 'req_a', clock});
+	const options = {writer: store.writer, node: 'req_a', clock};
 	const raw = 'a\0b\xff\r\n'.repeat(100_000);
-	const {id, isNew} = await takeIn(mail(raw, 'b@x.test', 'a@x.test'));
+	const {id, isNew} = await takeIn(options, mail(raw, 'b@x.test', 'a@x.test'));
 	t.true(isNew);
 	const {mails} = await listUnread(store.reader, everything);
 	t.is(mails.length, 1);
@@ -30,14 +30,14 @@ storeTest(test, 'a mail is stored whole', async (t, store) => {
 });
 
 storeTest(test, 'the same mail for the same recipients is one, in whatever order they are named', async (t, store) => {
-	const takeIn = createTakeIn({writer: store.writer, node: 'req_a', clock});
+	const options = {writer: store.writer, node: 'req_a', clock};
 	const all = await Promise.all([
-		takeIn(mail('x', 'a@x.test', 'b@x.test')),
-		takeIn(mail('x', 'b@x.test', 'a@x.test')),
-		takeIn(mail('x', 'a@x.test')),
-		takeIn(mail('y', 'a@x.test')),
+		takeIn(options, mail('x', 'a@x.test', 'b@x.test')),
+		takeIn(options, mail('x', 'b@x.test', 'a@x.test')),
+		takeIn(options, mail('x', 'a@x.test')),
+		takeIn(options, mail('y', 'a@x.test')),
 	]);
-	const again = await takeIn(mail('x', 'a@x.test'));
+	const again = await takeIn(options, mail('x', 'a@x.test'));
 	t.deepEqual(
 		[...all, again].map(({isNew}) => isNew),
 		[true, false, true, true, false],
@@ -50,17 +50,17 @@ storeTest(test, 'the same mail for the same recipients is one, in whatever order
 });
 
 storeTest(test, 'where the store cannot be written nothing is kept', async (t, store) => {
-	const takeIn = createTakeIn({writer: store.writer, node: 'req_a', clock});
+	const options = {writer: store.writer, node: 'req_a', clock};
 	await store.database.raw('alter table inbound rename to away');
-	await t.throwsAsync(takeIn(mail('x', 'a@x.test')));
+	await t.throwsAsync(takeIn(options, mail('x', 'a@x.test')));
 	await store.database.raw('alter table away rename to inbound');
-	t.true((await takeIn(mail('x', 'a@x.test'))).isNew);
+	t.true((await takeIn(options, mail('x', 'a@x.test'))).isNew);
 });
 
 storeTest(test, 'own mails at once, those of others when they are old, and never more than fits', async (t, store) => {
 	const at = (minute: number) => ({now: () => Date.UTC(2026, 10, 21, 10, minute)});
 	const take = async (node: string | null, minute: number, text: string) => {
-		await createTakeIn({writer: store.writer, node, clock: at(minute)})(mail(text, 'a@x.test'));
+		await takeIn({writer: store.writer, node, clock: at(minute)}, mail(text, 'a@x.test'));
 	};
 	await take('req_a', 5, 'own, new');
 	await take('req_b', 1, 'other, old');

@@ -1,7 +1,8 @@
 import test from 'ava';
 import {dkimSign} from 'mailauth/lib/dkim/sign.js';
 import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim.ts';
-import {createTrustedReporter} from '../../src/inbound/reading.ts';
+import {trustedReporter} from '../../src/inbound/reading.ts';
+import type {Reading} from '../../src/mail/report.ts';
 import type {DnsAnswer} from '../../src/net/dns.ts';
 import {complaint, reading} from '../helpers/reports.ts';
 
@@ -24,7 +25,8 @@ function checker(answer: DnsAnswer<string> = {kind: 'found', records: [record]})
 		asked.push(name);
 		return answer;
 	};
-	return {asked, reporterOf: createTrustedReporter({reporters: ['arf.reporter.test'], resolver: {txt}})};
+	const options = {reporters: ['arf.reporter.test'], resolver: {txt}};
+	return {asked, reporterOf: (raw: Buffer, read: Reading) => trustedReporter(options, raw, read)};
 }
 
 test('a report that a trusted reporter signed', async t => {
@@ -79,6 +81,6 @@ test('what is no feedback report, bears nobody’s name, has many signatures or 
 	t.deepEqual(asked, []);
 	t.is(await reporterOf(Buffer.concat([Buffer.from('ARC-Seal: i=1\r\n'), mail]), arf), 'arf.reporter.test');
 	asked.length = 0;
-	const nobody = createTrustedReporter({reporters: [], resolver: {txt: async () => ({kind: 'nodata'})}});
-	t.is(await nobody(mail, arf), null);
+	const nodata = {txt: async () => ({kind: 'nodata'}) as const};
+	t.is(await trustedReporter({reporters: [], resolver: nodata}, mail, arf), null);
 });
