@@ -10,7 +10,7 @@ import type {Feed} from '../outcome/feed.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Endpoint} from '../store/webhooks.ts';
-import type {Guard} from '../webhook/address-guard.ts';
+import type {AddressGuard} from '../webhook/address-guard.ts';
 import type {PostEnd} from '../webhook/post.ts';
 import type {Auth} from './auth.ts';
 import {apiError} from './errors.ts';
@@ -66,7 +66,7 @@ export type ApiParts = {
 		readonly makeKeys: (workspaceId: string) => Promise<SigningKeys>;
 	};
 	readonly webhooks: {
-		readonly guard: Guard;
+		readonly guard: AddressGuard;
 		/** Something for these endpoints was committed and is due now. */
 		readonly onDue: (endpointIds: readonly string[]) => void;
 		/** Posts an example event now, and stores nothing of it. */

@@ -8,7 +8,7 @@ import {declared, readState} from '../declared/state.ts';
 import {utf8Text} from '../kit/text.ts';
 import {storeTime} from '../kit/time.ts';
 import {findWorkspaceByName, listWorkspaces} from '../store/workspaces.ts';
-import {createGuard} from '../webhook/address-guard.ts';
+import {AddressGuard} from '../webhook/address-guard.ts';
 import {CliError} from './fault.ts';
 import {readInput} from './files.ts';
 import {example, yesOption} from './program.ts';
@@ -67,9 +67,10 @@ async function planOf(session: Session, file: string): Promise<readonly Change[]
 	}
 	const reader = await session.reader();
 	const only = await session.chosenWorkspace();
+	const guard = new AddressGuard(guardOf(session.settings()));
 	const rules = {
 		now: storeTime(session.tools.clock.now()),
-		urlFault: createGuard(guardOf(session.settings())).urlFault,
+		urlFault: (url: string) => guard.urlFault(url),
 	};
 	const changes: Change[] = [];
 	const faults: Fault[] = [];

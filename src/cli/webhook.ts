@@ -35,7 +35,7 @@ import {
 	type StoredDelivery,
 	type StoredPost,
 } from '../store/webhooks.ts';
-import {createGuard} from '../webhook/address-guard.ts';
+import {AddressGuard} from '../webhook/address-guard.ts';
 import {faultOf} from '../webhook/connections.ts';
 import {type PostEnd, postHeaders} from '../webhook/post.ts';
 import {CliError} from './fault.ts';
@@ -56,7 +56,7 @@ export function webhookCommands(webhook: Command): void {
 		.action(
 			action<{event: WebhookEventType[]}, [string]>(async (session, options, url) => {
 				const {id: workspaceId} = await session.workspace();
-				const fault = createGuard(guardOf(session.settings())).urlFault(url);
+				const fault = new AddressGuard(guardOf(session.settings())).urlFault(url);
 				if (fault !== null) {
 					throw new CliError('data', `${url} is no URL for webhooks`, `it ${fault}`);
 				}

@@ -30,7 +30,7 @@ import {createLogIn} from '../users/log-in.ts';
 import {createOidc} from '../users/oidc.ts';
 import {createPasskeys} from '../users/passkeys.ts';
 import {createSessions} from '../users/sessions.ts';
-import {createGuard} from '../webhook/address-guard.ts';
+import {AddressGuard} from '../webhook/address-guard.ts';
 import type {Context} from './context.ts';
 import type {Intake} from './intake.ts';
 import {RecipientMails} from './recipient-mails.ts';
@@ -132,7 +132,7 @@ export function createHttp(
 		}),
 		readMessageId: links.readMessageId,
 		webhooks: {
-			guard: createGuard(guardOf(settings)),
+			guard: new AddressGuard(guardOf(settings)),
 			onDue: eventWriter.onDue,
 			postExample: (endpoint: Parameters<typeof postExample>[1]) => postExample(context, endpoint),
 		},

@@ -14,7 +14,6 @@ import {createPosting, type Posting} from '../threads/posting.ts';
 import type {GuardOptions} from '../webhook/address-guard.ts';
 import {WebhookDispatcher} from '../webhook/dispatch.ts';
 import {type PostEnd, PostThread, type Signing, signingAt} from '../webhook/post.ts';
-import {createTurnWrite} from '../webhook/turn.ts';
 import type {Context} from './context.ts';
 import {watchArrivals} from './peers.ts';
 
@@ -50,7 +49,7 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 	const dispatcher = new WebhookDispatcher({
 		...settings.webhookConcurrency,
 		writer: store.writer,
-		turnWrite: createTurnWrite(boot),
+		boot,
 		readWork: () => readEndpointWork(store.reader),
 		releaseUnknown: known =>
 			store.writer.transaction(trx => releaseUnknown(trx, deliveryClaims, boot, known(), storeTime(clock.now()))),
@@ -160,10 +159,10 @@ export async function postExample(
 	const now = storeTime(clock.now());
 	const event = {type, messageId: newId('msg'), recipient: 'user@example.com', metadata: null, occurredAt: now};
 	const signing = openSigning(vault, id, signingAt(endpoint, now));
-	const {post, close} = createPosting(postingOf(settings, version), clock);
+	const poster = createPosting(postingOf(settings, version), clock);
 	try {
-		return await post({id: newId('whd'), url, signing, body: Buffer.from(webhookBody(event))});
+		return await poster.post({id: newId('whd'), url, signing, body: Buffer.from(webhookBody(event))});
 	} finally {
-		close();
+		poster.close();
 	}
 }

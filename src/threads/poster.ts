@@ -8,5 +8,5 @@ import {createPosting, type Posting} from './posting.ts';
 export type PosterData = Posting & {readonly time: SharedArrayBuffer};
 
 const {time, ...posting} = workerData as PosterData;
-const {post} = createPosting(posting, createSharedClock(time));
-answerCalls<PosterMethods>(parentPort as NonNullable<typeof parentPort>, {post});
+const poster = createPosting(posting, createSharedClock(time));
+answerCalls<PosterMethods>(parentPort as NonNullable<typeof parentPort>, {post: post => poster.post(post)});

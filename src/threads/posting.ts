@@ -1,9 +1,9 @@
 import {createSecureContext, rootCertificates} from 'node:tls';
 import {createResolver} from '../dns/resolver.ts';
 import type {Clock} from '../kit/clock.ts';
-import {createGuard, createLookUp, type GuardOptions} from '../webhook/address-guard.ts';
+import {AddressGuard, type GuardOptions} from '../webhook/address-guard.ts';
 import {Connections} from '../webhook/connections.ts';
-import {createPoster, type Poster} from '../webhook/post.ts';
+import {Poster} from '../webhook/post.ts';
 
 /** How endpoints are posted to, in a form that can be copied to another thread. */
 export type Posting = GuardOptions & {
@@ -20,11 +20,9 @@ export type Posting = GuardOptions & {
 const idleMs = 15_000;
 const dnsTimeoutMs = 5000;
 
-/** Makes attempts; `close` ends its idle connections. */
-export function createPosting(
-	{ca, allowCidrs, takesLocal, dnsServers, timeoutMs, mostIdle, userAgent}: Posting,
-	clock: Clock,
-): {readonly post: Poster; readonly close: () => void} {
+/** A poster, to be closed after use. */
+export function createPosting(posting: Posting, clock: Clock): Poster {
+	const {ca, dnsServers, timeoutMs, mostIdle, userAgent} = posting;
 	const connections = new Connections({
 		// Made once: reading all public certificates again for each connection would cost milliseconds.
 		secureContext: createSecureContext({
@@ -35,14 +33,5 @@ export function createPosting(
 		mostIdle,
 	});
 	const resolver = createResolver({servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
-	const lookUp = createLookUp(resolver);
-	const post = createPoster({
-		guard: createGuard({allowCidrs, takesLocal}),
-		lookUp,
-		connections,
-		timeoutMs,
-		userAgent,
-		clock,
-	});
-	return {post, close: () => connections.close()};
+	return new Poster({guard: new AddressGuard(posting), resolver, connections, timeoutMs, userAgent, clock});
 }

@@ -2,18 +2,6 @@ import {BlockList, isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
 import {hostName} from '../net/host-name.ts';
 import {isLoopbackAddress, isPublicAddress} from '../net/ip-address.ts';
-import {type AskAddresses, addressesOf} from '../net/pinned-connection.ts';
-import {PostFault} from './connections.ts';
-
-/** Where webhooks may go: rules for URLs when an endpoint is registered, and for addresses at each attempt. */
-export type Guard = {
-	/** What is wrong with an endpoint's URL (`must …`), null: nothing. A name's addresses are not looked up here. */
-	readonly urlFault: (url: string) => string | null;
-	/** Whether the URL leads, unencrypted, to a program on this machine that an endpoint may be. */
-	readonly isLocal: (url: URL) => boolean;
-	/** Whether a connection to this address may be made. */
-	readonly allows: (address: string) => boolean;
-};
 
 const localNames = ['localhost', 'local', 'internal', 'home.arpa'];
 /** Each attempt asks, and a BlockList takes microseconds. */
@@ -28,48 +16,68 @@ export type GuardOptions = {
 	readonly takesLocal: boolean;
 };
 
-export function createGuard({allowCidrs, takesLocal}: GuardOptions): Guard {
-	const allowed = new BlockList();
-	for (const cidr of allowCidrs) {
-		const [network = '', length] = cidr.split('/');
-		allowed.addSubnet(network, Number(length), familyOf(network));
-	}
-	const judged = new LRUCache<string, boolean>({max: mostJudged});
+/** Where webhooks may go: rules for URLs when an endpoint is registered, and for addresses at each attempt. */
+export class AddressGuard {
+	readonly #allowed = new BlockList();
+	readonly #judged = new LRUCache<string, boolean>({max: mostJudged});
+	readonly #takesLocal: boolean;
 
-	function allows(address: string): boolean {
-		const known = judged.get(address);
+	constructor({allowCidrs, takesLocal}: GuardOptions) {
+		this.#takesLocal = takesLocal;
+		for (const cidr of allowCidrs) {
+			const [network = '', length] = cidr.split('/');
+			this.#allowed.addSubnet(network, Number(length), familyOf(network));
+		}
+	}
+
+	/** Whether a connection to this address may be made. */
+	allows(address: string): boolean {
 		const good =
-			known ?? (isPublicAddress(address) || (isIP(address) !== 0 && allowed.check(address, familyOf(address))));
-		judged.set(address, good);
+			this.#judged.get(address) ??
+			(isPublicAddress(address) || (isIP(address) !== 0 && this.#allowed.check(address, familyOf(address))));
+		this.#judged.set(address, good);
 		return good;
 	}
 
-	// With a port, so that it was meant: http://localhost alone is refused as ever.
-	const isLocal = (url: URL) => takesLocal && url.protocol === 'http:' && url.port !== '' && isLocalHost(hostOf(url));
-	const forLabs = `${takesLocal ? 'here' : 'in capture mode (MAILCTL_DELIVERY=capture)'} http://localhost:PORT is allowed, and MAILCTL_WEBHOOK_ALLOW_CIDRS allows https to such addresses`;
+	/** Whether the URL leads, unencrypted, to a program on this machine that an endpoint may be. */
+	isLocal(url: URL): boolean {
+		// With a port, so that it was meant: http://localhost alone is refused as ever.
+		return this.#takesLocal && url.protocol === 'http:' && url.port !== '' && isLocalHost(hostOf(url));
+	}
 
-	return {
-		allows,
-		isLocal,
-		urlFault(text) {
-			const url = invisible.test(text) || !URL.canParse(text) ? null : new URL(text);
-			if (url === null) {
-				return 'must be a URL such as https://shop.example/hooks';
-			}
-			const local = isLocal(url);
-			const fault = local ? null : hostFault(hostOf(url), allows);
-			if (url.protocol !== 'https:' && !local) {
-				return `must be an https URL${fault?.isLab || isLocalHost(hostOf(url)) ? `: ${forLabs}` : ''}`;
-			}
-			if (url.username !== '' || url.password !== '') {
-				return 'must have no user name and no password';
-			}
-			if (!isWebhookPort(portOf(url))) {
-				return `must not name port ${url.port}: use 80, 443 or one above 1023 where no database listens by default`;
-			}
-			return fault?.isLab ? `${fault.text}: ${forLabs}` : (fault?.text ?? null);
-		},
-	};
+	/** What is wrong with an endpoint's URL (`must …`), null: nothing. A name's addresses are not looked up here. */
+	urlFault(text: string): string | null {
+		const url = invisible.test(text) || !URL.canParse(text) ? null : new URL(text);
+		if (url === null) {
+			return 'must be a URL such as https://shop.example/hooks';
+		}
+		const local = this.isLocal(url);
+		const fault = local ? null : this.#hostFault(hostOf(url));
+		const where = this.#takesLocal ? 'here' : 'in capture mode (MAILCTL_DELIVERY=capture)';
+		const forLabs = `${where} http://localhost:PORT is allowed, and MAILCTL_WEBHOOK_ALLOW_CIDRS allows https to such addresses`;
+		if (url.protocol !== 'https:' && !local) {
+			return `must be an https URL${fault?.isLab || isLocalHost(hostOf(url)) ? `: ${forLabs}` : ''}`;
+		}
+		if (url.username !== '' || url.password !== '') {
+			return 'must have no user name and no password';
+		}
+		if (!isWebhookPort(portOf(url))) {
+			return `must not name port ${url.port}: use 80, 443 or one above 1023 where no database listens by default`;
+		}
+		return fault?.isLab ? `${fault.text}: ${forLabs}` : (fault?.text ?? null);
+	}
+
+	// The URL standard has made every odd spelling of an IPv4 address (decimal, octal, hex, full-width) the usual one.
+	#hostFault(host: string): {readonly text: string; readonly isLab: boolean} | null {
+		if (isIP(host) !== 0) {
+			return this.allows(host) ? null : {text: 'must not name a private, loopback or reserved address', isLab: true};
+		}
+		if (localNames.some(name => host === name || host.endsWith(`.${name}`))) {
+			return {text: 'must not name a local host', isLab: true};
+		}
+		const isFull = hostName(host)?.includes('.');
+		return isFull ? null : {text: 'must have a full host name such as shop.example', isLab: false};
+	}
 }
 
 /** The host of a URL as it is looked up and verified: no brackets, no dot at the end. */
@@ -84,21 +92,6 @@ export function portOf({port}: URL): number {
 
 function isLocalHost(host: string): boolean {
 	return host === 'localhost' || isLoopbackAddress(host);
-}
-
-// The URL standard has made every odd spelling of an IPv4 address (decimal, octal, hex, full-width) the usual one.
-function hostFault(
-	host: string,
-	allows: (address: string) => boolean,
-): {readonly text: string; readonly isLab: boolean} | null {
-	if (isIP(host) !== 0) {
-		return allows(host) ? null : {text: 'must not name a private, loopback or reserved address', isLab: true};
-	}
-	if (localNames.some(name => host === name || host.endsWith(`.${name}`))) {
-		return {text: 'must not name a local host', isLab: true};
-	}
-	const isFull = hostName(host)?.includes('.');
-	return isFull ? null : {text: 'must have a full host name such as shop.example', isLab: false};
 }
 
 function familyOf(address: string): 'ipv4' | 'ipv6' {
@@ -149,27 +142,4 @@ const refused: ReadonlySet<number> = new Set(refusedPorts);
 /** Whether an endpoint may be on this port. */
 function isWebhookPort(port: number): boolean {
 	return port > 1023 ? !refused.has(port) : usual.has(port);
-}
-
-/** All addresses of a name, IPv4 first; rejects without an address. */
-export type LookUp = (host: string) => Promise<readonly string[]>;
-
-/**
- * Looks a name up again for each attempt, so that the present answer is checked. Attempts to one host that begin
- * together share the question.
- */
-export function createLookUp(ask: {readonly a: AskAddresses; readonly aaaa: AskAddresses}): LookUp {
-	return async host => {
-		const found = await addressesOf(host, ask, true);
-		switch (found.kind) {
-			case 'found':
-				return found.addresses;
-			case 'failed':
-				throw new PostFault(`DNS gave no answer for ${host} (${found.code})`);
-			case 'unknown-host':
-				throw new PostFault(`there is no host ${host} in DNS`);
-			case 'none':
-				throw new PostFault(`${host} has no address in DNS`);
-		}
-	};
 }

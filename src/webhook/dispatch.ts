@@ -1,16 +1,17 @@
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {afterAttempt, putOff} from '../mail/webhook.ts';
-import type {GroupWrite, Writer} from '../store/engine/writer.ts';
+import type {Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, type HeldClaimsOptions, storeRetryMs} from '../store/held-claims.ts';
 import {type ClaimedDelivery, claimName, type EndpointWork} from '../store/webhook-queue.ts';
 import type {PostEnd} from './post.ts';
-import {type Attempted, endsOf, type Turn, type Turned} from './turn.ts';
+import {type Attempted, endsOf, type Turned, turnWrite} from './turn.ts';
 
 type DispatcherOptions = EndpointQueuesOptions &
 	HeldClaimsOptions<unknown> & {
 		readonly writer: Writer;
-		readonly turnWrite: GroupWrite<Turn, Turned>;
+		/** The daemon's claims have this id. */
+		readonly boot: string;
 		/** Endpoints with something to do, as the store says. */
 		readonly readWork: () => Promise<readonly EndpointWork[]>;
 		/**
@@ -159,7 +160,8 @@ export class WebhookDispatcher {
 		const now = this.#options.clock.now();
 		let turned: Turned;
 		try {
-			turned = await this.#options.writer.submit(this.#options.turnWrite, {
+			turned = await this.#options.writer.submit(turnWrite, {
+				boot: this.#options.boot,
 				...endsOf(attempted),
 				permits: permits.map(({endpoint, limit}) => ({endpointId: endpoint.endpointId, limit})),
 				now: storeTime(now),
@@ -238,7 +240,7 @@ type EndpointQueue<Item> = {
 	readonly begun: number[];
 	/** Places that are granted, and not yet begun. */
 	granted: number;
-	/** Claimed beyond its places, in order: each begins as soon as an attempt ends. Only prompt lanes get some. */
+	/** Claimed beyond its places, in order: each begins as soon as an attempt ends. Only prompt endpoints get some. */
 	ahead: Item[];
 	/** Some of what waited in memory went back since its last grant. */
 	wentBack: boolean;
@@ -319,7 +321,7 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 		return endpoint;
 	}
 
-	/** Changes what a lane holds, or whether it is prompt, and keeps the sums right. */
+	/** Changes what an endpoint holds, or whether it is prompt, and keeps the sums right. */
 	function change(endpoint: EndpointQueue<Item>, apply: () => void): void {
 		inFlight -= held(endpoint);
 		unproven -= endpoint.prompt ? 0 : held(endpoint);

@@ -5,9 +5,10 @@ import type {Client, Dispatcher} from 'undici';
 import {type Clock, inTime} from '../kit/clock.ts';
 import {bufferOf} from '../kit/text.ts';
 import {type Calls, type Replies, ThreadCaller} from '../kit/thread-calls.ts';
+import {type AskAddresses, addressesOf} from '../net/pinned-connection.ts';
 import {Thread, type ThreadOptions} from '../pool/thread.ts';
 import type {EndpointSecrets} from '../store/webhooks.ts';
-import {type Guard, hostOf, type LookUp, portOf} from './address-guard.ts';
+import {type AddressGuard, hostOf, portOf} from './address-guard.ts';
 import {type Connection, type Connections, type Fault, faultOf, PostFault, type Target} from './connections.ts';
 
 /** One delivery to be posted; the body is sent as it is stored. */
@@ -35,12 +36,9 @@ export type PostEnd = {
 	readonly ms: number;
 };
 
-/** Makes one attempt; never rejects. */
-export type Poster = (post: Post) => Promise<PostEnd>;
-
 type PosterOptions = {
-	readonly guard: Guard;
-	readonly lookUp: LookUp;
+	readonly guard: AddressGuard;
+	readonly resolver: {readonly a: AskAddresses; readonly aaaa: AskAddresses};
 	readonly connections: Connections;
 	/** One attempt in all, milliseconds. */
 	readonly timeoutMs: number;
@@ -55,15 +53,22 @@ const longestConnectMs = 5000;
 const mostPlaces = 1000;
 
 /** Makes attempts: look-up, check of every address, connection to a checked one, signed POST. No redirect is followed. */
-export function createPoster(options: PosterOptions): Poster {
-	const {guard, connections, timeoutMs, clock} = options;
+export class Poster {
+	readonly #options: PosterOptions;
 	/** URLs that the guard has passed, read. */
-	const places = new LRUCache<string, Place>({max: mostPlaces});
-	const connectMs = Math.min(timeoutMs / 3, longestConnectMs);
+	readonly #places = new LRUCache<string, Place>({max: mostPlaces});
+	readonly #connectMs: number;
 
-	return async post => {
+	constructor(options: PosterOptions) {
+		this.#options = options;
+		this.#connectMs = Math.min(options.timeoutMs / 3, longestConnectMs);
+	}
+
+	/** Makes one attempt; never rejects. */
+	async post(post: Post): Promise<PostEnd> {
+		const {clock, timeoutMs} = this.#options;
 		const began = clock.monotonic();
-		const end = await attempt(post, began + timeoutMs).catch(error => ({
+		const end = await this.#attempt(post, began + timeoutMs).catch(error => ({
 			status: null,
 			...faultOf(error),
 			answer: null,
@@ -71,33 +76,40 @@ export function createPoster(options: PosterOptions): Poster {
 			tls: null,
 		}));
 		return {...end, ms: clock.monotonic() - began};
-	};
+	}
 
-	async function attempt(post: Post, deadline: number): Promise<Omit<PostEnd, 'ms'>> {
-		const place = placeOf(post.url);
+	/** Ends idle connections. */
+	close(): void {
+		this.#options.connections.close();
+	}
+
+	async #attempt(post: Post, deadline: number): Promise<Omit<PostEnd, 'ms'>> {
+		const {connections, clock} = this.#options;
+		const place = this.#placeOf(post.url);
 		const target = await inTime(
-			connectMs,
+			this.#connectMs,
 			() => new PostFault('DNS gave no answer in time'),
-			() => targetOf(place),
+			() => this.#targetOf(place),
 		);
 		const idle = await connections.take(target);
 		if (idle) {
-			const answered = await send(idle, place, post, deadline);
+			const answered = await this.#send(idle, place, post, deadline);
 			// The other end may have closed it in this very moment, which says nothing of the endpoint: a new one is made.
 			if (answered.ok || answered.late) {
-				return endOf(idle, answered);
+				return this.#endOf(idle, answered);
 			}
 		}
-		const limit = Math.max(0, Math.min(connectMs, deadline - clock.monotonic()));
+		const limit = Math.max(0, Math.min(this.#connectMs, deadline - clock.monotonic()));
 		const connection = await connections.open(target, limit);
-		return endOf(connection, await send(connection, place, post, deadline));
+		return this.#endOf(connection, await this.#send(connection, place, post, deadline));
 	}
 
-	function placeOf(text: string): Place {
-		const known = places.get(text);
+	#placeOf(text: string): Place {
+		const known = this.#places.get(text);
 		if (known) {
 			return known;
 		}
+		const {guard} = this.#options;
 		const fault = guard.urlFault(text);
 		if (fault !== null) {
 			throw new PostFault(`the URL ${fault}`);
@@ -107,16 +119,17 @@ export function createPoster(options: PosterOptions): Poster {
 		const port = portOf(url);
 		const origin = `${url.protocol}//${host.includes(':') ? `[${host}]` : host}:${port}`;
 		const place = {origin, host, port, isLocal: guard.isLocal(url), path: url.pathname + url.search};
-		places.set(text, place);
+		this.#places.set(text, place);
 		return place;
 	}
 
-	async function targetOf({origin, host, port, isLocal}: Place): Promise<Target> {
+	async #targetOf({origin, host, port, isLocal}: Place): Promise<Target> {
+		const {guard, resolver} = this.#options;
 		if (isLocal) {
 			// A hosts file or DNS may say otherwise of localhost.
 			return {origin, host, port, isLocal, addresses: isIP(host) === 0 ? ['127.0.0.1', '::1'] : [host]};
 		}
-		const addresses = isIP(host) === 0 ? await options.lookUp(host) : [host];
+		const addresses = isIP(host) === 0 ? await lookUp(host, resolver) : [host];
 		const refused = addresses.find(address => !guard.allows(address));
 		if (refused !== undefined) {
 			throw new PostFault(`${host} has an address that is not public`, `${host} has the address ${refused}`);
@@ -124,8 +137,9 @@ export function createPoster(options: PosterOptions): Poster {
 		return {origin, host, port, isLocal, addresses};
 	}
 
-	async function send(connection: Connection, {path}: Place, post: Post, deadline: number): Promise<Answered> {
-		const headers = postHeaders(post, options.userAgent, clock.now());
+	async #send(connection: Connection, {path}: Place, post: Post, deadline: number): Promise<Answered> {
+		const {connections, userAgent, clock} = this.#options;
+		const headers = postHeaders(post, userAgent, clock.now());
 		const limit = Math.max(0, deadline - clock.monotonic());
 		const {reusable, ...answered} = await exchange(connection.client, {path, headers, body: post.body}, limit);
 		if (reusable) {
@@ -136,14 +150,32 @@ export function createPoster(options: PosterOptions): Poster {
 		return answered;
 	}
 
-	function endOf({address, tls}: Connection, answered: Answered): Omit<PostEnd, 'ms'> {
+	#endOf({address, tls}: Connection, answered: Answered): Omit<PostEnd, 'ms'> {
 		if (answered.ok) {
 			const {status, begin} = answered;
 			const error = refusalOf(status);
 			return {status, error, detail: null, answer: error === null || begin === '' ? null : begin, address, tls};
 		}
-		const late: Fault = {error: `no answer within ${timeoutMs / 1000} s`, detail: null};
+		const late: Fault = {error: `no answer within ${this.#options.timeoutMs / 1000} s`, detail: null};
 		return {status: null, ...(answered.late ? late : faultOf(answered.error)), answer: null, address, tls};
+	}
+}
+
+/**
+ * All addresses of a name, IPv4 first; rejects without an address. Looks it up again for each attempt, so that the present
+ * answer is checked. Attempts to one host that begin together share the query.
+ */
+async function lookUp(host: string, resolver: PosterOptions['resolver']): Promise<readonly string[]> {
+	const found = await addressesOf(host, resolver, true);
+	switch (found.kind) {
+		case 'found':
+			return found.addresses;
+		case 'failed':
+			throw new PostFault(`DNS gave no answer for ${host} (${found.code})`);
+		case 'unknown-host':
+			throw new PostFault(`there is no host ${host} in DNS`);
+		case 'none':
+			throw new PostFault(`${host} has no address in DNS`);
 	}
 }
 

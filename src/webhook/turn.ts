@@ -28,6 +28,7 @@ export type Attempted = {
 
 /** What the dispatcher writes in one transaction: ends of attempts, then claims in the capacity that they left. */
 export type Turn = {
+	readonly boot: string;
 	readonly ends: readonly DeliveryEnd[];
 	readonly failing: readonly Failing[];
 	readonly permits: readonly EndpointPermit[];
@@ -40,22 +41,20 @@ export type Turned = ClaimedDeliveries & {
 	readonly moved: ReadonlySet<string>;
 };
 
-export function createTurnWrite(boot: string): GroupWrite<Turn, Turned> {
-	return {
-		name: 'webhook',
-		rank: 4,
-		bytes: ({ends, permits}) => 256 * (ends.length + permits.length),
-		async apply(trx, turns) {
-			const turned: Turned[] = [];
-			for (const {ends, failing, permits, now} of turns) {
-				const moved = ends.length === 0 ? new Set<string>() : await writeDeliveryEnds(trx, boot, ends);
-				await noteFailing(trx, failing);
-				turned.push({moved, ...(await claimDeliveries(trx, boot, {permits, now}))});
-			}
-			return turned;
-		},
-	};
-}
+export const turnWrite: GroupWrite<Turn, Turned> = {
+	name: 'webhook',
+	rank: 4,
+	bytes: ({ends, permits}) => 256 * (ends.length + permits.length),
+	async apply(trx, turns) {
+		const turned: Turned[] = [];
+		for (const {boot, ends, failing, permits, now} of turns) {
+			const moved = ends.length === 0 ? new Set<string>() : await writeDeliveryEnds(trx, boot, ends);
+			await noteFailing(trx, failing);
+			turned.push({moved, ...(await claimDeliveries(trx, boot, {permits, now}))});
+		}
+		return turned;
+	},
+};
 
 /** What is written of attempts: much less than what was posted. */
 export function endsOf(attempted: readonly Attempted[]): Pick<Turn, 'ends' | 'failing'> {

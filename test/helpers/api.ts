@@ -27,7 +27,7 @@ import type {EventWriter} from '../../src/outcome/outbox.ts';
 import {findKey, noteKeyUse} from '../../src/store/api-keys.ts';
 import {sharePart} from '../../src/store/nodes.ts';
 import type {Store} from '../../src/store/store.ts';
-import {createGuard} from '../../src/webhook/address-guard.ts';
+import {AddressGuard} from '../../src/webhook/address-guard.ts';
 import {type AnswerCheck, type ApiDocument, createAnswerCheck} from './described.ts';
 import {testKeys, testVault} from './tools.ts';
 import {addKey, addWorkspace, newId, type Workspace} from './workspace.ts';
@@ -216,7 +216,7 @@ export async function startApi(
 			}),
 			readMessageId: links.readMessageId,
 			webhooks: {
-				guard: createGuard({allowCidrs: [], takesLocal: false}),
+				guard: new AddressGuard({allowCidrs: [], takesLocal: false}),
 				onDue: eventWriter.onDue,
 				postExample: endpoint =>
 					postExample(

@@ -8,7 +8,7 @@ import {type ClaimedDelivery, deliveryClaims, readEndpointWork} from '../../src/
 import {insertDeliveries} from '../../src/store/webhooks.ts';
 import {WebhookDispatcher} from '../../src/webhook/dispatch.ts';
 import type {PostEnd} from '../../src/webhook/post.ts';
-import {type Attempted, createTurnWrite} from '../../src/webhook/turn.ts';
+import type {Attempted} from '../../src/webhook/turn.ts';
 import {newId} from './messages.ts';
 
 /** An endpoint as a raw row; its secret is not sealed. */
@@ -116,7 +116,7 @@ export function dispatcherOf(
 		perEndpoint: 4,
 		total: 256,
 		writer: store.writer,
-		turnWrite: createTurnWrite(boot),
+		boot,
 		readWork: () => readEndpointWork(store.reader),
 		releaseUnknown: known =>
 			store.writer.transaction(trx => releaseUnknown(trx, deliveryClaims, boot, known(), storeTime(Date.now()))),

@@ -1,10 +1,10 @@
 import {readFileSync} from 'node:fs';
 import test from 'ava';
 import fc from 'fast-check';
-import {createGuard, hostOf, refusedPorts} from '../../src/webhook/address-guard.ts';
+import {AddressGuard, hostOf, refusedPorts} from '../../src/webhook/address-guard.ts';
 import {refusedUrls} from '../helpers/refused-urls.ts';
 
-const guard = createGuard({allowCidrs: [], takesLocal: false});
+const guard = new AddressGuard({allowCidrs: [], takesLocal: false});
 
 for (const url of refusedUrls) {
 	test(`refused: ${JSON.stringify(url)}`, t => {
@@ -37,7 +37,7 @@ test('the host is what is looked up and verified', t => {
 });
 
 test('ranges of the settings lift the check of addresses, never that of names', t => {
-	const lab = createGuard({allowCidrs: ['127.0.0.0/8', 'fd00::/8'], takesLocal: false});
+	const lab = new AddressGuard({allowCidrs: ['127.0.0.0/8', 'fd00::/8'], takesLocal: false});
 	t.is(lab.urlFault('https://127.0.0.1:8443/'), null);
 	t.is(lab.urlFault('https://[fd12::1]/'), null);
 	t.true(lab.allows('127.9.9.9'));
@@ -50,7 +50,7 @@ test('ranges of the settings lift the check of addresses, never that of names', 
 });
 
 test('capture mode takes local programs over http, with their port, and nothing else more', t => {
-	const capture = createGuard({allowCidrs: [], takesLocal: true});
+	const capture = new AddressGuard({allowCidrs: [], takesLocal: true});
 	for (const url of [
 		'http://localhost:3000/hooks',
 		'http://LOCALHOST.:3000/',

@@ -4,7 +4,7 @@ import {createEndpointQueues, type Permit} from '../../src/webhook/dispatch.ts';
 
 const at = {now: 1000, monotonic: 0};
 
-/** Lanes with these endpoints due. */
+/** Queues with these endpoints due. */
 function endpointsOf(perEndpoint: number, total: number, endpoints: readonly string[]) {
 	const queues = createEndpointQueues<number>({perEndpoint, total});
 	for (const endpoint of endpoints) {

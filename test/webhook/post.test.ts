@@ -17,7 +17,7 @@ const certificate = makeCertificate(name, '127.0.0.1');
 const body = Buffer.from('{"type":"delivered","metadata":{"order":"Größe \\u2028"}}');
 
 function posting(t: ExecutionContext, settings: Partial<Posting> = {}) {
-	const {post, close} = createPosting(
+	const poster = createPosting(
 		{
 			ca: [certificate.cert],
 			allowCidrs: ['127.0.0.0/8'],
@@ -30,9 +30,9 @@ function posting(t: ExecutionContext, settings: Partial<Posting> = {}) {
 		},
 		systemClock,
 	);
-	t.teardown(close);
+	t.teardown(() => poster.close());
 	return async (url: string, more: Partial<Post> = {}): Promise<PostEnd> =>
-		await post({id: 'whd_1', url, signing: {secret: 'whsec_x', next: null}, body, ...more});
+		await poster.post({id: 'whd_1', url, signing: {secret: 'whsec_x', next: null}, body, ...more});
 }
 
 test.serial(

@@ -13,7 +13,7 @@ import {
 	listEndpoints,
 	type StoredDelivery,
 } from '../../store/webhooks.ts';
-import type {Guard} from '../../webhook/address-guard.ts';
+import type {AddressGuard} from '../../webhook/address-guard.ts';
 import {live} from '../live.ts';
 import {act, badge, checkbox, input, join, name, opened, type Tone, table, time} from '../markup.ts';
 import {pageForms, wrong} from '../operation-form.ts';
@@ -138,7 +138,7 @@ export function typedFields(form: URLSearchParams): EndpointFields {
 }
 
 /** The same, to be stored. */
-export function checkedFields(form: URLSearchParams, guard: Guard): EndpointFields {
+export function checkedFields(form: URLSearchParams, guard: AddressGuard): EndpointFields {
 	const fields = typedFields(form);
 	const fault = guard.urlFault(fields.url);
 	if (fault !== null) {
