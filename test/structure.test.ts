@@ -19,7 +19,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	report: ['kit', 'mail', 'bounce'],
 	deliver: ['kit', 'mail', 'net'],
 	config: ['kit', 'mail', 'net', 'pace', 'bounce'],
-	log: ['kit', 'mail'],
+	log: ['kit'],
 	store: ['kit', 'mail'],
 	reputation: ['kit', 'mail', 'store'],
 	users: ['kit', 'mail', 'net', 'store'],

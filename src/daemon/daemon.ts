@@ -13,7 +13,6 @@ import {openRecordSources} from '../dns/resolver.ts';
 import {sendingNames} from '../domains/domain-records.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Log} from '../log/log.ts';
-import {createMailLog} from '../log/maillog.ts';
 import {createIdSource} from '../mail/ids.ts';
 import type {QueueKey} from '../mail/route.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
@@ -102,7 +101,6 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 	const wal = store.wal && watchWal({wal: store.wal, logger, storeFailed});
 	const sizes = watchStoreSize(() => readStoreSize(reader), clock.now, storeFailed);
 	const infrastructure = createInfrastructureAlarm(clock);
-	const mailLog = createMailLog(logger);
 	const metrics = new Metrics({
 		version,
 		skew: store.skew,
@@ -143,7 +141,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 			roles.forget();
 		},
 		removeCaptured: recipientIds => removeCaptured(captured, recipientIds),
-		observer: createObserver({metrics, mailLog, logger, infrastructure, storeFailed, clock}),
+		observer: createObserver({metrics, logger, infrastructure, storeFailed, clock}),
 	};
 
 	async function notReady(): Promise<string | null> {
@@ -242,7 +240,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 	phase = 'running';
 	// Before the line: its readers look for the file.
 	writeDaemonFile(settings.dataDir, {pid: process.pid, ...at, version, roles: settings.roles});
-	mailLog.listening({...at, version});
+	logger.info({event: 'listening', ...at, version});
 	warnAtStart({settings, publicUrl, inContainer: existsSync('/.dockerenv'), logger});
 	void warnOfWorkspaces({settings, reader, logger}).catch(storeFailed);
 

@@ -197,7 +197,7 @@ const shortestPatienceMs = 10_000;
 
 /** Follows the mailbox of MAILCTL_BOUNCE_MAILBOX from now on; null where none is set. */
 function startMailboxPolling(
-	{settings, store, hasSpace, clock, observer: {mailLog, storeFailed}}: Context,
+	{settings, store, hasSpace, clock, observer: {logger, storeFailed}}: Context,
 	takeIn: (found: FoundMail) => Promise<Taken>,
 ) {
 	const {bounceMailbox: mailbox, bounceMailboxInterval} = settings;
@@ -221,9 +221,9 @@ function startMailboxPolling(
 	function mailboxRead({taken, known, cut}: Round, works: boolean): void {
 		if (works) {
 			if (figures.up === null) {
-				mailLog.mailboxOpened({mailbox: name});
+				logger.info({event: 'mailbox_opened', mailbox: name});
 			} else if (!figures.up) {
-				mailLog.mailboxRecovered({mailbox: name});
+				logger.info({event: 'mailbox_recovered', mailbox: name});
 			}
 			figures.up = true;
 			reason = '';
@@ -231,7 +231,7 @@ function startMailboxPolling(
 		figures.taken += taken;
 		figures.known += known;
 		if (taken + known > 0) {
-			mailLog.mailboxRead({mailbox: name, taken, known, cut});
+			logger.info({event: 'mailbox_read', mailbox: name, taken, known, cut});
 		}
 	}
 
@@ -245,7 +245,8 @@ function startMailboxPolling(
 		// Once, not at every try.
 		if (fault.reason !== reason) {
 			reason = fault.reason;
-			mailLog.mailboxFailed({mailbox: name, ...fault, retryMs: waitMs});
+			const text = `Bounces in the mailbox wait: ${fault.fix} (mailctl doctor).`;
+			logger.error({event: 'mailbox_failed', mailbox: name, reason, retry_ms: waitMs}, text);
 		}
 	};
 
@@ -268,8 +269,12 @@ function startMailboxPolling(
 					),
 			},
 			observer: {
-				mailUnreadable: (path, error) => mailLog.mailUnreadable({mailbox: name, path}, error),
-				unwatched: error => mailLog.mailboxUnwatched({mailbox: name}, error),
+				mailUnreadable: (path, error) => logger.warn({event: 'mail_unreadable', mailbox: name, path, err: error}),
+				unwatched(error) {
+					const text =
+						'New bounces wait for MAILCTL_BOUNCE_MAILBOX_INTERVAL: raise fs.inotify.max_user_instances and max_user_watches.';
+					logger.warn({event: 'mailbox_unwatched', mailbox: name, err: error}, text);
+				},
 			},
 		}),
 		intervalMs: bounceMailboxInterval,

@@ -4,8 +4,7 @@ import type {DomainCheck} from '../domains/verify-domain.ts';
 import type {ReceivedMail, RefusalReason} from '../inbound/inbound-listener.ts';
 import {shortKey} from '../inbound/take-in.ts';
 import type {Clock} from '../kit/clock.ts';
-import type {MailLog} from '../log/maillog.ts';
-import {isLogInRefusal} from '../mail/outcome.ts';
+import {type AttemptResult, isLogInRefusal, type Outcome} from '../mail/outcome.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
 import type {QueueKey} from '../mail/route.ts';
 import type {PolicyFailure} from '../mta-sts/sts-policies.ts';
@@ -30,17 +29,41 @@ const providerEveryMs = 60 * 60_000;
 /** How often a workspace is logged while its mail has no usable route, template or key. */
 const faultEveryMs = 60_000;
 
-/** Every event of the daemon passes here, to the metrics and the log. Mail is on stable storage by then. */
+/** UTF-16 units of a reply in the log. */
+const longestReply = 1024;
+
+const outcomeEvents = {
+	delivered: 'delivered',
+	relayed: 'sent',
+	deferred: 'deferred',
+	bounced: 'bounced',
+	errored: 'errored',
+	suppressed: 'suppressed',
+	released: null,
+} as const satisfies Record<Outcome['kind'], string | null>;
+
+const judgements = {
+	paused: {
+		event: 'workspace_paused',
+		level: 'error',
+		text: 'paused for its bounces or complaints. Find the cause, then mailctl workspace resume.',
+	},
+	warned: {event: 'workspace_warned', level: 'warn', text: 'its bounces or complaints are high, more will pause it.'},
+	calm: {event: 'workspace_calm', level: 'info', text: 'its bounces and complaints are low again.'},
+} as const;
+
+/**
+ * Every event of the daemon passes here, to the metrics and the log. Mail is on stable storage by then. The log has one line per mail
+ * event, always with the same fields, null where there is nothing to say; no key, token, variable or body gets into it.
+ */
 export function createObserver({
 	metrics,
-	mailLog,
 	logger,
 	infrastructure,
 	storeFailed,
 	clock,
 }: {
 	readonly metrics: Metrics;
-	readonly mailLog: MailLog;
 	readonly logger: Logger;
 	/** Watches what providers say of this machine. */
 	readonly infrastructure: Pick<InfrastructureAlarm, 'tried'>;
@@ -54,7 +77,6 @@ export function createObserver({
 	const mayLogFault = createThrottle(faultEveryMs, clock);
 	return {
 		metrics,
-		mailLog,
 		logger,
 		storeFailed,
 
@@ -65,36 +87,42 @@ export function createObserver({
 			const waitMs =
 				recipient.attempts === 0 && begun !== null ? Date.parse(begun) - Date.parse(recipient.created_at) : null;
 			metrics.attempted(judged, delayMs, waitMs);
-			mailLog.attempted(loggedRecipient(recipient), judged, {delayMs, attempt: verdict.attempts});
+			logAttempt(logger, recipient, judged, {delay_ms: delayMs, attempt: verdict.attempts});
 			// The next smarthost may have taken the mail: otherwise the refusal would not be logged.
 			for (const {host, reply} of result.attempts.filter(isLogInRefusal)) {
 				if (mayLogLogInRefusal(host ?? '')) {
-					mailLog.logInRefused({host, reply});
+					const text = 'A smarthost refuses our log-in. Check its user and password (mailctl doctor).';
+					logger.error({event: 'log_in_refused', host, reply: reply.slice(0, longestReply)}, text);
 				}
 			}
 			const alarm = infrastructure.tried(result);
 			if (alarm !== null && mayLogProvider(alarm.provider)) {
-				mailLog.infrastructureAlarm(alarm);
+				const text = `${alarm.provider} refuses ${alarm.refused} of ${alarm.attempts} mails of the last hour because of this machine: see its reply and mailctl doctor. No workspace is blamed.`;
+				logger.error({event: 'infrastructure_alarm', ...alarm, reply: alarm.reply.slice(0, longestReply)}, text);
 			}
 		},
 
-		/** An outcome could not be judged. */
+		/** An outcome could not be judged; the recipient is tried once more. */
 		faulted(error: unknown, recipient: TriedRecipient): void {
-			mailLog.recipientFault(loggedRecipient(recipient), error);
+			logger.error({event: 'copy_fault', ...loggedRecipient(recipient), err: error});
 		},
 
 		/** The store works, but the route of a queue cannot be used; it is tried again. */
 		routeNotFound(error: unknown, {destination, workspaceId}: QueueKey): void {
 			if (mayLogFault(`route ${workspaceId}`)) {
 				const message = error instanceof Error ? error.message : String(error);
-				mailLog.routeNotFound({workspace: workspaceId, destination, message});
+				const text =
+					'The mail waits. Add the secret key that is missing, or set the route again (mailctl workspace update).';
+				logger.error({event: 'way_not_found', workspace: workspaceId, destination, message}, text);
 			}
 		},
 
 		/** A template or a signing key cannot be used until an operator repairs it; its mail waits. */
 		resourceFault({workspaceId, from}: MakeJob, message: string): void {
 			if (mayLogFault(`${workspaceId} ${message}`)) {
-				mailLog.resourceFault({workspace: workspaceId, from, message});
+				const text =
+					'Its mail waits. Add the secret key that is missing, or rotate the keys (mailctl domain rotate-key).';
+				logger.error({event: 'resource_fault', workspace: workspaceId, from, message}, text);
 			}
 		},
 
@@ -126,31 +154,34 @@ export function createObserver({
 
 		/** The reputation guard paused, warned or cleared a workspace. */
 		judged({kind, workspaceId, name, findings}: Judged): void {
-			mailLog.reputation({workspace: workspaceId, name, kind, figures: findingsText(findings)});
+			const {event, level, text} = judgements[kind];
+			logger[level]({event, workspace: workspaceId, figures: findingsText(findings)}, `${name}: ${text}`);
 		},
 
 		domainChecked({before, domain, records, activated}: DomainCheck): void {
 			const about = {domain: domain.name, workspace: domain.workspace_id};
 			if (domain.state !== before.state) {
 				const lacking = records.filter(({ok, required}) => required && !ok).map(({name}) => name);
-				mailLog.domainState({...about, from: before.state, to: domain.state, lacking});
+				logger.info({event: 'domain_state', ...about, from: before.state, to: domain.state, lacking});
 			}
 			for (const selector of activated) {
-				mailLog.domainKey({...about, selector});
+				// It was rotated in, and signs from now on.
+				logger.info({event: 'domain_key', ...about, selector});
 			}
 			if ((domain.return_path_at === null) !== (before.return_path_at === null)) {
-				mailLog.domainReturnPath({...about, used: domain.return_path_at !== null});
+				logger.info({event: 'domain_return_path', ...about, used: domain.return_path_at !== null});
 			}
 		},
 
-		/** An attempt to post an event to an endpoint ended. */
+		/** An attempt to post an event to an endpoint ended. The path of its URL may hold a secret: only its host is named. */
 		posted({delivery, end, after}: Attempted): void {
 			if (end === null) {
 				return;
 			}
 			metrics.webhookSeconds.observe({state: after.state}, end.ms / 1000);
-			mailLog.webhookAttempted({
-				messageId: delivery.messageId,
+			logger.info({
+				event: 'webhook_attempted',
+				message_id: delivery.messageId,
 				workspace: delivery.workspaceId,
 				endpoint: delivery.endpointId,
 				delivery: delivery.id,
@@ -161,7 +192,7 @@ export function createObserver({
 				detail: end.detail,
 				state: after.state,
 				attempt: after.attempts,
-				ms: end.ms,
+				ms: Math.round(end.ms),
 			});
 		},
 
@@ -173,7 +204,8 @@ export function createObserver({
 		/** The secret of an endpoint cannot be opened; its deliveries wait. */
 		webhookSecretFault(error: unknown, endpoint: string): void {
 			if (mayLogFault(endpoint)) {
-				mailLog.webhookSecretFault({endpoint, error});
+				const text = 'Its deliveries wait. Add the secret key that is missing, or register the endpoint again.';
+				logger.error({event: 'webhook_secret_fault', endpoint, err: error}, text);
 			}
 		},
 
@@ -183,21 +215,22 @@ export function createObserver({
 				metrics.inboundMails.inc({source: 'smtp', kind: 'dropped'});
 			}
 			const inbound = taken && shortKey(taken.id);
-			mailLog.inboundTaken({inbound, client, roles, size, tls, repeated: taken?.isNew === false});
+			const repeated = taken?.isNew === false;
+			logger.info({event: 'inbound_taken', inbound, client, roles, size, tls, repeated});
 		},
 
 		inboundRefused(reason: RefusalReason, client: string): void {
 			metrics.inboundRefusals.inc({reason});
 			// A refused client usually tries again at once.
 			if (mayLogClientRefusal(`${reason} ${client}`)) {
-				mailLog.inboundRefused({reason, client});
+				logger.info({event: 'inbound_refused', reason, client});
 			}
 		},
 
 		inboundRead({id, source}: CameIn, {kind, reports, fault}: Reading, {about, kept}: ReportEffect): void {
 			const inbound = shortKey(id);
 			metrics.inboundMails.inc({source, kind});
-			mailLog.inboundRead({inbound, source, kind, reports: reports.length, fault, kept});
+			logger.info({event: 'inbound_read', inbound, source, kind, reports: reports.length, fault, kept});
 			if (kept !== null) {
 				metrics.kept.inc({kept});
 			}
@@ -206,31 +239,34 @@ export function createObserver({
 			)) {
 				metrics.reports.inc({kind, action, event: event ?? 'none'});
 				const {host: mx = null, code = null, status: enhanced = null, reason: reply = null} = report ?? {};
-				const said = {mx, code, enhanced, reply, category: report?.category ?? null};
-				mailLog.reported({messageId: messageId, recipient, workspace}, {...said, event, inbound, action});
+				logger.info({
+					...{event: event ?? 'reported', message_id: messageId, recipient, workspace, mx, code, enhanced},
+					...{reply: reply?.slice(0, longestReply) ?? null, action, category: report?.category ?? null, inbound},
+				});
 			}
 		},
 
 		inboundUnreadable({id, source}: CameIn, error: unknown): void {
 			metrics.inboundMails.inc({source, kind: 'unread'});
 			metrics.kept.inc({kept: 'unread'});
-			mailLog.inboundUnreadable({inbound: shortKey(id), source}, error);
+			logger.warn({event: 'inbound_unreadable', inbound: shortKey(id), source, err: error});
 		},
 
 		/** The listener for submission answered a mail with 250. */
-		submitted({leftFor, ...mail}: SubmittedMail): void {
+		submitted({leftFor, ids, left, client, key, size, tls}: SubmittedMail): void {
 			metrics.submittedMails.inc();
-			metrics.submittedMessages.inc(mail.ids.length);
+			metrics.submittedMessages.inc(ids.length);
 			for (const reason of leftFor) {
 				metrics.submissionRefusals.inc({reason});
 			}
-			mailLog.submitted(mail);
+			const level = left.length > 0 ? 'warn' : 'info';
+			logger[level]({event: 'submitted', message_ids: ids, left, client, key, size, tls});
 		},
 
-		submissionRefused(refusal: SubmissionRefusal): void {
+		submissionRefused({text, ...refusal}: SubmissionRefusal): void {
 			metrics.submissionRefusals.inc({reason: refusal.reason});
-			if (mayLogClientRefusal(`${refusal.client} ${refusal.text}`)) {
-				mailLog.submissionRefused(refusal);
+			if (mayLogClientRefusal(`${refusal.client} ${text}`)) {
+				logger.info({event: 'submission_refused', ...refusal, reply: text.slice(0, longestReply)});
 			}
 		},
 	};
@@ -238,8 +274,24 @@ export function createObserver({
 
 export type Observer = ReturnType<typeof createObserver>;
 
+function logAttempt(
+	logger: Logger,
+	recipient: TriedRecipient,
+	{outcome, attempts}: AttemptResult,
+	when: {readonly delay_ms: number; readonly attempt: number},
+): void {
+	const event = outcomeEvents[outcome.kind];
+	if (event === null) {
+		return; // A release is no event.
+	}
+	const {host: mx = null, code = null, enhanced = null, reply: last = null, tls = null} = attempts.at(-1) ?? {};
+	const reason = 'reason' in outcome ? outcome.reason : null;
+	const reply = (outcome.kind === 'errored' ? reason : (last ?? reason))?.slice(0, longestReply) ?? null;
+	logger.info({event, ...loggedRecipient(recipient), mx, code, enhanced, reply, ...when, tls});
+}
+
 function loggedRecipient({message_id, address, workspace_id}: TriedRecipient) {
-	return {messageId: message_id, recipient: address, workspace: workspace_id};
+	return {message_id, recipient: address, workspace: workspace_id};
 }
 
 const mostRemembered = 1000;

@@ -11,7 +11,6 @@ import {rotateKeys, type SigningKeys} from '../../src/domains/signing-keys.ts';
 import type {DomainCheck} from '../../src/domains/verify-domain.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
-import {createMailLog} from '../../src/log/maillog.ts';
 import {readGeneration} from '../../src/store/changes.ts';
 import {
 	countDomainStates,
@@ -50,11 +49,9 @@ async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more:
 	const servers = await Promise.all([zone, ...more].map(each => startFakeDns(t, each)));
 	const checked: DomainCheck[] = [];
 	const lines: Array<Record<string, unknown>> = [];
-	const mailLog = createMailLog({info: (line: Record<string, unknown>) => lines.push(line)} as never);
 	const observer = createObserver({
 		metrics: {} as never,
-		mailLog,
-		logger: null as never,
+		logger: {info: (line: Record<string, unknown>) => lines.push(line)} as never,
 		storeFailed(error) {
 			throw error;
 		},

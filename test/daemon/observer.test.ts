@@ -1,8 +1,8 @@
 import test from 'ava';
 import {createObserver} from '../../src/daemon/observer.ts';
 import {createLog} from '../../src/log/log.ts';
-import {createMailLog} from '../../src/log/maillog.ts';
-import type {Attempt} from '../../src/mail/outcome.ts';
+import type {Attempt, Outcome} from '../../src/mail/outcome.ts';
+import type {CameIn} from '../../src/mail/report.ts';
 import type {JudgedTry} from '../../src/outcome/settle.ts';
 import {createInfrastructureAlarm} from '../../src/reputation/alarm.ts';
 import type {Claimed} from '../../src/store/queue/claims.ts';
@@ -18,6 +18,8 @@ const accepted: Attempt = {
 };
 const refused: Attempt = {...accepted, host: 'first.example', phase: 'auth', code: 535, reply: 'who?'};
 
+const inc = () => undefined;
+
 /** An observer whose time the test moves, and what is in its log. */
 function start() {
 	const lines: string[] = [];
@@ -29,8 +31,7 @@ function start() {
 	const {logger} = createLog({level: 'info', format: 'json', colour: false, destination});
 	const time = {now: 0};
 	const observer = createObserver({
-		metrics: {attempted: () => undefined} as never,
-		mailLog: createMailLog(logger),
+		metrics: {attempted: () => undefined, inboundMails: {inc}, reports: {inc}, kept: {inc}} as never,
 		logger,
 		storeFailed(error) {
 			throw error;
@@ -39,7 +40,7 @@ function start() {
 		clock: {monotonic: () => time.now},
 	});
 	const records = (event: string) => lines.map(line => JSON.parse(line)).filter(line => line.event === event);
-	return {observer, time, records};
+	return {observer, time, records, lines};
 }
 
 /** A mail that the second smarthost took. */
@@ -51,6 +52,86 @@ function relayed(...attempts: Attempt[]): JudgedTry {
 		verdict: {state: 'sent', attempts: 1, nextAttemptAt: null, outcome, event: null},
 	};
 }
+
+/** A try that came to an outcome. */
+function ended(outcome: Outcome, attempts: Attempt[]): JudgedTry {
+	const judged = relayed();
+	const verdict = {...judged.verdict, attempts: 2, outcome};
+	return {...judged, result: {...judged.result, outcome, attempts}, verdict};
+}
+
+const unknown: Attempt = {...refused, phase: 'rcpt', tls: 'TLSv1.3', enhanced: '5.1.1', reply: 'No such user'};
+const outcomes: Array<[Outcome, Record<string, unknown>]> = [
+	[{kind: 'delivered'}, {event: 'delivered', reply: 'No such user', attempt: 2, delay_ms: 0}],
+	[{kind: 'relayed'}, {event: 'sent', mx: 'first.example', tls: 'TLSv1.3'}],
+	[
+		{kind: 'deferred', category: 'network', reason: 'x'},
+		{event: 'deferred', code: 535, enhanced: '5.1.1'},
+	],
+	[
+		{kind: 'bounced', type: 'permanent', category: 'unknown_user', reason: 'x', suppresses: true},
+		{event: 'bounced', reply: 'No such user'},
+	],
+	[
+		{kind: 'errored', reason: 'render_limit', message: 'hunter2'},
+		{event: 'errored', reply: 'render_limit'},
+	],
+	[{kind: 'suppressed', reason: 'manual'}, {event: 'suppressed'}],
+];
+const fields = 'level,time,event,message_id,recipient,workspace,mx,code,enhanced,reply,delay_ms,attempt,tls';
+for (const [outcome, expected] of outcomes) {
+	test(`an attempt that came to ${outcome.kind} is one line, always with the same fields, and nothing else`, t => {
+		const {observer, lines} = start();
+		const secret = {data: {secret: 'hunter2'}, authorization: 'Bearer hunter2', html: 'hunter2'};
+		observer.recorded(ended(outcome, [{...unknown, ...secret}]));
+		observer.recorded({...ended(outcome, []), recipient: {...recipient, ...secret}});
+		const records = lines.map(line => JSON.parse(line));
+		t.like(records[0], expected);
+		t.like(records[1], {message_id: 'msg_1', recipient: 'ann@shop.example', workspace: 'ws_1', mx: null});
+		t.deepEqual(
+			records.map(record => Object.keys(record).join()),
+			[fields, fields],
+		);
+		t.notRegex(lines.join(), /hunter2/);
+	});
+}
+
+test('a release is no event; without a conversation the reason stands for the reply', t => {
+	const {observer, lines, records} = start();
+	observer.recorded(ended({kind: 'released'}, []));
+	observer.recorded(ended({kind: 'deferred', category: 'dns_temp', reason: 'SERVFAIL'}, []));
+	t.is(lines.length, 1);
+	t.like(records('deferred')[0], {reply: 'SERVFAIL', mx: null});
+});
+
+test('a reply cannot forge a line', t => {
+	const {observer, lines} = start();
+	const reply = 'no\n{"level":"fatal","event":"delivered"}\r\u001b[2J';
+	observer.recorded(ended({kind: 'delivered'}, [{...unknown, reply}]));
+	t.is(lines.length, 1);
+	t.is(lines[0]?.split('\n').length, 2);
+});
+
+test('a report: whom it is about, what it says and what came of it', t => {
+	const {observer, records} = start();
+	const about = {isNew: true, messageId: 'msg_1', recipient: 'ann@shop.example', workspaceId: 'ws_1'};
+	const report = {host: 'mx.example', code: 550, status: '5.1.1', reason: 'x'.repeat(2000), category: 'unknown_user'};
+	observer.inboundRead(
+		{id: '0123456789abcdef'.repeat(4), source: 'smtp'} as CameIn,
+		{kind: 'dsn', reports: [], fault: null} as never,
+		{
+			about: [
+				{...about, action: 'failed', event: 'bounced', report},
+				{...about, action: 'delayed', event: null, report: null},
+			],
+			kept: null,
+		} as never,
+	);
+	const [bounced] = records('bounced');
+	t.like(bounced, {recipient: 'ann@shop.example', mx: 'mx.example', category: 'unknown_user'});
+	t.is(String(bounced?.reply).length, 1024);
+	t.like(records('reported')[0], {action: 'delayed', mx: null, code: null, reply: null});
+});
 
 test('a smarthost that refuses our log-in is told, once in ten minutes, though the next one takes the mail', t => {
 	const {observer, time, records} = start();

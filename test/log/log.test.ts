@@ -5,9 +5,7 @@ import {pathToFileURL} from 'node:url';
 import test from 'ava';
 import fc from 'fast-check';
 import {createLog} from '../../src/log/log.ts';
-import {createMailLog} from '../../src/log/maillog.ts';
 import {prettyLine} from '../../src/log/pretty.ts';
-import type {AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 
 function capture(input: Partial<Parameters<typeof createLog>[0]> = {}) {
 	const lines: string[] = [];
@@ -19,101 +17,6 @@ function capture(input: Partial<Parameters<typeof createLog>[0]> = {}) {
 	const log = createLog({level: 'info', format: 'json', colour: false, destination, ...input});
 	return {...log, lines, records: () => lines.map(line => JSON.parse(line))};
 }
-
-const recipient = {messageId: 'msg_1', recipient: 'ann@shop.example', workspace: 'ws_1'};
-const fields = 'level,time,event,message_id,recipient,workspace,mx,code,enhanced,reply,delay_ms,attempt,tls';
-
-test('the mail log has one line per event, always with the same fields', t => {
-	const {logger, records} = capture();
-	const log = createMailLog(logger);
-	log.accepted(recipient);
-	for (const event of ['sent', 'delivered', 'deferred', 'bounced', 'errored', 'suppressed'] as const) {
-		log[event](recipient, {mx: 'mx.example', code: 250, reply: 'ok', delayMs: 7, attempt: 1, tls: null});
-		log[event](recipient);
-	}
-	t.deepEqual(new Set(records().map(record => Object.keys(record).join())), new Set([fields]));
-	t.like(records()[0], {event: 'accepted', message_id: 'msg_1', recipient: 'ann@shop.example', mx: null});
-	t.like(records()[1], {event: 'sent', mx: 'mx.example', code: 250, reply: 'ok', delay_ms: 7, attempt: 1});
-});
-
-test('a report: whom it is about, what it says and what came of it', t => {
-	const {logger, records} = capture();
-	const log = createMailLog(logger);
-	const said = {mx: 'mx.example', code: 550, enhanced: '5.1.1', reply: 'x'.repeat(2000), category: 'unknown_user'};
-	log.reported(recipient, {...said, event: 'bounced', action: 'failed', inbound: '0123456789abcdef'});
-	log.reported(recipient, {event: null, action: 'delayed', inbound: '0123456789abcdef', category: null});
-	const [bounced, delayed] = records();
-	t.like(bounced, {event: 'bounced', recipient: 'ann@shop.example', mx: 'mx.example', category: 'unknown_user'});
-	t.is(String(bounced?.reply).length, 1024);
-	t.like(delayed, {event: 'reported', action: 'delayed', mx: null, code: null, reply: null});
-});
-
-test('nothing but the listed fields gets through', t => {
-	const {logger, lines} = capture();
-	const log = createMailLog(logger);
-	const extra = {...recipient, data: {secret: 'hunter2'}, authorization: 'Bearer hunter2', html: 'hunter2'};
-	log.accepted(extra);
-	log.delivered(extra, {mx: 'mx.example', ...extra});
-	log.listening({http: 'h', admin: 'a', inbound: null, submission: null, version: '1', ...extra});
-	t.is(lines.length, 3);
-	t.notRegex(lines.join(), /hunter2/);
-});
-
-const attempt = {
-	at: '2026-06-09T10:15:30.123Z',
-	host: 'mx.example',
-	ip: '192.0.2.1',
-	tls: 'TLSv1.3',
-	phase: 'rcpt',
-	code: 550,
-	enhanced: '5.1.1',
-	reply: 'No such user',
-	ms: 5,
-	dialogue: null,
-} as const;
-const outcomes: Array<[Outcome, Record<string, unknown>]> = [
-	[{kind: 'delivered'}, {event: 'delivered', reply: 'No such user', attempt: 2, delay_ms: 9}],
-	[{kind: 'relayed'}, {event: 'sent', mx: 'mx.example', tls: 'TLSv1.3'}],
-	[
-		{kind: 'deferred', category: 'network', reason: 'x'},
-		{event: 'deferred', code: 550, enhanced: '5.1.1'},
-	],
-	[
-		{kind: 'bounced', type: 'permanent', category: 'unknown_user', reason: 'x', suppresses: true},
-		{event: 'bounced', reply: 'No such user'},
-	],
-	[
-		{kind: 'errored', reason: 'render_limit', message: 'hunter2'},
-		{event: 'errored', reply: 'render_limit'},
-	],
-	[{kind: 'suppressed', reason: 'manual'}, {event: 'suppressed'}],
-];
-for (const [outcome, expected] of outcomes) {
-	test(`an attempt that came to ${outcome.kind}`, t => {
-		const {logger, records} = capture();
-		const result: AttemptResult = {recipientId: 'rcp_1', outcome, attempts: [attempt], sentAt: null, at: attempt.at};
-		createMailLog(logger).attempted(recipient, result, {attempt: 2, delayMs: 9});
-		t.like(records()[0], expected);
-		t.notRegex(JSON.stringify(records()), /hunter2/);
-	});
-}
-
-test('a release is no event; without a conversation the reason stands for the reply', t => {
-	const {logger, records} = capture();
-	const result = {recipientId: 'rcp_1', attempts: [], sentAt: null, at: attempt.at};
-	createMailLog(logger).attempted(recipient, {...result, outcome: {kind: 'released'}}, {});
-	const deferred: Outcome = {kind: 'deferred', category: 'dns_temp', reason: 'SERVFAIL'};
-	createMailLog(logger).attempted(recipient, {...result, outcome: deferred}, {});
-	t.is(records().length, 1);
-	t.like(records()[0], {event: 'deferred', reply: 'SERVFAIL', mx: null});
-});
-
-test('a reply cannot forge a line', t => {
-	const {logger, lines} = capture();
-	createMailLog(logger).bounced(recipient, {reply: 'no\n{"level":"fatal","event":"delivered"}\r\u001b[2J'});
-	t.is(lines.length, 1);
-	t.is(lines[0]?.split('\n').length, 2);
-});
 
 test('the level changes while running', t => {
 	const {logger, setLevel, records} = capture({level: 'warn'});

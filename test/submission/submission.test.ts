@@ -6,7 +6,6 @@ import type {Settings} from '../../src/config/settings.ts';
 import {createIntake, createSubmission} from '../../src/daemon/intake.ts';
 import {createObserver} from '../../src/daemon/observer.ts';
 import {systemClock} from '../../src/kit/clock.ts';
-import {createMailLog} from '../../src/log/maillog.ts';
 import type {RateLimit} from '../../src/mail/api-key.ts';
 import type {Store} from '../../src/store/store.ts';
 import {SubmissionListener} from '../../src/submission/submission-listener.ts';
@@ -57,8 +56,7 @@ async function openLab(t: ExecutionContext, store: Store, options: LabOptions = 
 			submittedMessages: {inc: (messages: number) => counted.push(messages)},
 			submissionRefusals: {inc: ({reason}: {reason: string}) => counted.push(reason)},
 		} as never,
-		mailLog: createMailLog({info: () => undefined, warn: () => undefined} as never),
-		logger: null as never,
+		logger: {info: () => undefined, warn: () => undefined} as never,
 		infrastructure: {tried: () => null},
 		storeFailed: error => t.fail(String(error)),
 		clock,
