@@ -16,7 +16,7 @@ import type {Log} from '../log/log.ts';
 import {createIdSource} from '../mail/ids.ts';
 import type {QueueKey} from '../mail/route.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
-import {createInfrastructureAlarm} from '../reputation/alarm.ts';
+import {InfrastructureAlarm} from '../reputation/alarm.ts';
 import {windowStarts} from '../reputation/findings.ts';
 import {type Guard, startGuard} from '../reputation/guard.ts';
 import {readGeneration} from '../store/changes.ts';
@@ -100,7 +100,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 	);
 	const wal = store.wal && watchWal({wal: store.wal, logger, storeFailed});
 	const sizes = watchStoreSize(() => readStoreSize(reader), clock.now, storeFailed);
-	const infrastructure = createInfrastructureAlarm(clock);
+	const infrastructure = new InfrastructureAlarm(clock);
 	const metrics = new Metrics({
 		version,
 		skew: store.skew,
@@ -108,7 +108,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		pace: () => readPaceFigures(reader, now()),
 		sites: () => roles.sites(),
 		statuses: () => readStatuses(reader, {starts: windowStarts(clock.now())}),
-		refusals: infrastructure.current,
+		refusals: () => infrastructure.current(),
 		webhooksPending: () => countPending(reader),
 		domainStates: () => countDomainStates(reader),
 		unread: () => countUnread(reader),

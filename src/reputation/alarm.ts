@@ -14,13 +14,6 @@ export type Refusals = {
 /** A provider refuses too much of our mail because of us: its last word. */
 type Alarm = Refusals & {readonly host: string; readonly reply: string};
 
-export type InfrastructureAlarm = {
-	/** Counts the end of a try; answers where this makes too many refusals, or another one. */
-	readonly tried: (result: AttemptResult) => Alarm | null;
-	/** The providers that refuse too much now. */
-	readonly current: () => readonly Refusals[];
-};
-
 /** R7.4. One refusal of three mails is no trouble yet. */
 const share = 0.05;
 const leastRefused = 5;
@@ -36,44 +29,55 @@ type Slot = {readonly n: number; attempts: number; refused: number};
  * Watches what providers reply about this machine: listed addresses, its SPF, DKIM and names. The operator has to fix
  * that, and no workspace is blamed. Kept in memory, by the hour.
  */
-export function createInfrastructureAlarm(clock: Pick<Clock, 'monotonic'>): InfrastructureAlarm {
-	const providers = new LRUCache<string, Slot[]>({max: mostProviders});
-	const slotNow = () => Math.floor(clock.monotonic() / slotMs);
+export class InfrastructureAlarm {
+	readonly #clock: Pick<Clock, 'monotonic'>;
+	readonly #providers = new LRUCache<string, Slot[]>({max: mostProviders});
 
-	function count(provider: string, refused: boolean): void {
-		const n = slotNow();
-		const recent = (providers.get(provider) ?? []).filter(slot => slot.n > n - slots);
+	constructor(clock: Pick<Clock, 'monotonic'>) {
+		this.#clock = clock;
+	}
+
+	/** Counts the end of an attempt; returns an alarm if this makes too many refusals, or another one. */
+	tried(result: AttemptResult): Alarm | null {
+		const last = result.attempts.at(-1);
+		if (!last?.host || last.host === simulatorDomain) {
+			return null;
+		}
+		const provider = providerOf(last.host);
+		const refused = isRefusalOfUs(result, last);
+		this.#count(provider, refused);
+		const refusals = refused ? this.#refusalsOf(provider) : null;
+		return refusals && isTooMuch(refusals) ? {...refusals, host: last.host, reply: last.reply} : null;
+	}
+
+	/** The providers that refuse too much now. */
+	current(): readonly Refusals[] {
+		return [...this.#providers.keys()].map(provider => this.#refusalsOf(provider)).filter(isTooMuch);
+	}
+
+	#count(provider: string, refused: boolean): void {
+		const n = this.#slotNow();
+		const recent = (this.#providers.get(provider) ?? []).filter(slot => slot.n > n - slots);
 		let last = recent.at(-1);
 		if (last?.n !== n) {
 			last = {n, attempts: 0, refused: 0};
 			recent.push(last);
-			providers.set(provider, recent);
+			this.#providers.set(provider, recent);
 		}
 		last.attempts++;
 		last.refused += refused ? 1 : 0;
 	}
 
-	function refusalsOf(provider: string): Refusals {
-		const since = slotNow() - slots;
-		const recent = (providers.peek(provider) ?? []).filter(({n}) => n > since);
+	#refusalsOf(provider: string): Refusals {
+		const since = this.#slotNow() - slots;
+		const recent = (this.#providers.peek(provider) ?? []).filter(({n}) => n > since);
 		const sum = (what: 'attempts' | 'refused') => recent.reduce((total, slot) => total + slot[what], 0);
 		return {provider, attempts: sum('attempts'), refused: sum('refused')};
 	}
 
-	return {
-		tried(result) {
-			const last = result.attempts.at(-1);
-			if (!last?.host || last.host === simulatorDomain) {
-				return null;
-			}
-			const provider = providerOf(last.host);
-			const refused = isRefusalOfUs(result, last);
-			count(provider, refused);
-			const refusals = refused ? refusalsOf(provider) : null;
-			return refusals && isTooMuch(refusals) ? {...refusals, host: last.host, reply: last.reply} : null;
-		},
-		current: () => [...providers.keys()].map(refusalsOf).filter(isTooMuch),
-	};
+	#slotNow(): number {
+		return Math.floor(this.#clock.monotonic() / slotMs);
+	}
 }
 
 function isTooMuch({attempts, refused}: Refusals): boolean {

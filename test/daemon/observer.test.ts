@@ -4,7 +4,7 @@ import {createLog} from '../../src/log/log.ts';
 import type {Attempt, Outcome} from '../../src/mail/outcome.ts';
 import type {CameIn} from '../../src/mail/report.ts';
 import type {JudgedTry} from '../../src/outcome/settle.ts';
-import {createInfrastructureAlarm} from '../../src/reputation/alarm.ts';
+import {InfrastructureAlarm} from '../../src/reputation/alarm.ts';
 import type {Claimed} from '../../src/store/queue/claims.ts';
 
 const at = '2026-06-09T10:15:30.123Z';
@@ -36,7 +36,7 @@ function start() {
 		storeFailed(error) {
 			throw error;
 		},
-		infrastructure: createInfrastructureAlarm({monotonic: () => time.now}),
+		infrastructure: new InfrastructureAlarm({monotonic: () => time.now}),
 		clock: {monotonic: () => time.now},
 	});
 	const records = (event: string) => lines.map(line => JSON.parse(line)).filter(line => line.event === event);

@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
-import {createInfrastructureAlarm} from '../../src/reputation/alarm.ts';
+import {InfrastructureAlarm} from '../../src/reputation/alarm.ts';
 
 const minute = 60_000;
 const at = '2026-06-09T10:15:30.123Z';
@@ -17,7 +17,7 @@ const refusal = (category: 'block' | 'policy' | 'auth' | 'greylist' | 'unknown_u
 
 function start() {
 	const time = {now: 0};
-	const alarm = createInfrastructureAlarm({monotonic: () => time.now});
+	const alarm = new InfrastructureAlarm({monotonic: () => time.now});
 	const tried = (result: AttemptResult, times: number) => Array.from({length: times}, () => alarm.tried(result)).at(-1);
 	return {time, alarm, tried};
 }
