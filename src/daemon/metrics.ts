@@ -184,7 +184,7 @@ export class Metrics {
 		return new Histogram({name, help, buckets, labelNames, registers: this.#registers});
 	}
 
-	/** A figure that is asked for at each scrape; absent if its source fails or has none. */
+	/** A figure that is asked for at each scrape; absent if its source fails or does not know it. */
 	#ask(name: string, help: string, labelNames: readonly string[], read: () => Asked | Promise<Asked>): void {
 		const isCount = name.endsWith('_total');
 		const config = {

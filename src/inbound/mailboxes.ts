@@ -283,7 +283,7 @@ export function followMailbox({mailbox, intervalMs, patienceMs, observer}: Follo
 const unsafe = new RegExp(`[${unprintable}]+`, 'gu');
 
 /** How far a mailbox was read, see `mailbox_checkpoints`. */
-export type Checkpoint = {
+type Checkpoint = {
 	readonly load: () => Promise<string | null>;
 	readonly save: (position: string) => Promise<void>;
 };
@@ -326,7 +326,7 @@ export async function takeNewOfFolder(client: ImapFlow, {checkpoint, takeIn, sig
 }
 
 /** Counts a mail that is stored. */
-export function count(round: Counting, {cut}: FoundMail, {isNew}: Taken): void {
+function count(round: Counting, {cut}: FoundMail, {isNew}: Taken): void {
 	round[isNew ? 'taken' : 'known']++;
 	round.cut += cut ? 1 : 0;
 }
@@ -428,7 +428,7 @@ export async function openFolder(mailbox: ImapMailbox, ca: string | null, signal
 }
 
 /** Why a mailbox cannot be read, and the fix. */
-export type MailboxFault = {readonly reason: string; readonly fix: string};
+type MailboxFault = {readonly reason: string; readonly fix: string};
 
 const untrusted = /^(DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|CERT_|ERR_TLS_CERT_|HOSTNAME_MISMATCH|INVALID_CA)/;
 

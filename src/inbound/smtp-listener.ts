@@ -321,7 +321,7 @@ export abstract class SmtpListener<State extends object> {
 }
 
 /** Octets that all mails of a listener may still hold together, beyond what each may hold anyway. */
-export type HeldBytes = {free: number};
+type HeldBytes = {free: number};
 
 /** What every mail may hold without asking: nearly all reports are smaller. */
 const small = 256 * 1024;
@@ -330,7 +330,7 @@ const first = 8 * 1024;
 /**
  * The bytes of a mail that is coming in. They are copied together: a hostile client sends ten million chunks of one byte.
  */
-export class MailBuffer {
+class MailBuffer {
 	readonly #held: HeldBytes;
 	#buffer = Buffer.alloc(0);
 	#length = 0;
@@ -391,7 +391,7 @@ type Received =
  * Reads a mail to its end. Its bytes are kept while there is room for them and the allowance lasts; they count as they
  * arrive, so that sessions beside each other cannot take the same bytes. What is not kept does not count.
  */
-export async function receiveMail(
+async function receiveMail(
 	stream: SMTPServerDataStream,
 	buffer: MailBuffer,
 	share: MailShare | null,

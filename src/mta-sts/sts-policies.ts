@@ -135,7 +135,7 @@ export class StsPolicies {
 	}
 }
 
-export type Fetched =
+type Fetched =
 	| {readonly ok: true; readonly policy: StsPolicy}
 	/** In the words of RFC 8460 §4.3.2.2, and in a sentence. */
 	| {readonly ok: false; readonly failure: TlsFailure; readonly reason: string};
@@ -254,7 +254,7 @@ function get(
 	});
 }
 
-export type StsPolicy = {
+type StsPolicy = {
 	readonly mode: 'enforce' | 'testing' | 'none';
 	/** Host names and `*.`-patterns, lower case. */
 	readonly mx: readonly string[];

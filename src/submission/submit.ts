@@ -31,7 +31,7 @@ import {readAddressees} from '../store/topics.ts';
 type Reply = {readonly code: number; readonly text: string};
 
 /** Why something is refused: a word for metrics and the log. */
-export type RefusalReason =
+type RefusalReason =
 	| ('key' | 'key_scope' | 'too_many_failures')
 	| ('too_many_sessions' | 'session_over')
 	| ('paused' | 'rate_limit' | 'quota')

@@ -27,7 +27,7 @@ export type Attempted = {
 };
 
 /** What the dispatcher writes in one transaction: ends of attempts, then claims in the capacity that they left. */
-export type Turn = {
+type Turn = {
 	readonly boot: string;
 	readonly ends: readonly DeliveryEnd[];
 	readonly failing: readonly Failing[];

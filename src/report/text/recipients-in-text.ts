@@ -304,7 +304,7 @@ export function daemonSigns({field, returned}: BounceText) {
 }
 
 /** Whether a daemon may have written it. A person's mail is not a bounce, even if it quotes one. */
-export function mayBeBounce(bounce: BounceText): boolean {
+function mayBeBounce(bounce: BounceText): boolean {
 	const {daemon, from, machine, subject, trace, returned, other} = daemonSigns(bounce);
 	if ((other && !daemon) || notice.test(bounce.field('subject'))) {
 		return false;
