@@ -319,18 +319,25 @@ export async function* mailsOfMbox(
 	readTo: (offset: number) => void,
 ): AsyncGenerator<FoundInMbox> {
 	const {dev: device, ino: inode} = await file.stat();
-	const splitter = new MboxSplitter(longestMail, start);
-	const found = ({offset, line, bytes, size}: MboxMail): FoundInMbox => ({
-		found: foundMail('mbox', bytes, size),
-		position: {device, inode, offset, line},
-	});
-	let read = start;
-	for await (const chunk of file.createReadStream({start, autoClose: false}) as AsyncIterable<Buffer>) {
-		yield* splitter.push(chunk).map(found);
-		read += chunk.length;
-		readTo(read);
+	const chunks = file.createReadStream({start, autoClose: false}) as AsyncIterable<Buffer>;
+	for await (const {offset, line, bytes, size} of splitMbox(chunks, start, readTo)) {
+		yield {found: foundMail('mbox', bytes, size), position: {device, inode, offset, line}};
 	}
-	yield* splitter.end().map(found);
+}
+
+async function* splitMbox(
+	chunks: AsyncIterable<Buffer>,
+	start = 0,
+	readTo?: (offset: number) => void,
+): AsyncGenerator<MboxMail> {
+	const splitter = new MboxSplitter(longestMail, start);
+	let read = start;
+	for await (const chunk of chunks) {
+		yield* splitter.push(chunk);
+		read += chunk.length;
+		readTo?.(read);
+	}
+	yield* splitter.end();
 }
 
 /** The position as it is stored; null for what cannot be read. */
@@ -380,7 +387,9 @@ async function* mailsIn(
 	const rest = {[Symbol.asyncIterator]: () => prefixed(first, stream)};
 	const isMbox = isFromLine((first.toString('latin1').split('\n')[0] as string).replace(/\r$/, ''));
 	if (isMbox && !single) {
-		yield* mailsOfMboxStream(rest);
+		for await (const {bytes, size} of splitMbox(rest)) {
+			yield foundMail('stdin', bytes, size);
+		}
 	} else {
 		yield* oneMail(rest, isMbox ? first.indexOf('\n') + 1 : 0);
 	}
@@ -390,18 +399,6 @@ async function* prefixed(first: Buffer, rest: AsyncIterator<Buffer>): AsyncGener
 	yield first;
 	for (let next = await rest.next(); !next.done; next = await rest.next()) {
 		yield next.value;
-	}
-}
-
-async function* mailsOfMboxStream(chunks: AsyncIterable<Buffer>): AsyncGenerator<FoundMail> {
-	const splitter = new MboxSplitter(longestMail);
-	for await (const chunk of chunks) {
-		for (const {bytes, size} of splitter.push(chunk)) {
-			yield foundMail('stdin', bytes, size);
-		}
-	}
-	for (const {bytes, size} of splitter.end()) {
-		yield foundMail('stdin', bytes, size);
 	}
 }
 

@@ -35,13 +35,7 @@ function statusOf(leaves: readonly Part[]): DeliveryStatus | null {
 	const returned = leaves.findIndex(({type}) => isReturned(type));
 	const before = returned === -1 ? leaves : leaves.slice(0, returned);
 	const parts = before.some(isStatus) ? before.filter(isStatus) : leaves.filter(isStatus);
-	const texts =
-		parts.length > 0
-			? parts.map(textOf)
-			: leaves
-					.filter((part, at) => isText(part) && !isMailPart(part, at))
-					.map(part => part.text())
-					.filter(looksLikeDeliveryStatus);
+	const texts = parts.length > 0 ? parts.map(textOf) : textsOf(leaves).filter(looksLikeDeliveryStatus);
 	const isCut = parts.some(part => part.body().length >= longestStatus);
 	return texts.length > 0 ? readDeliveryStatus(texts.join('\n\n'), isCut) : null;
 }
@@ -49,12 +43,7 @@ function statusOf(leaves: readonly Part[]): DeliveryStatus | null {
 /** Blank lines between the fields part nothing here. */
 function feedbackOf(leaves: readonly Part[]): Field[] | null {
 	const part = leaves.find(({type}) => /^(?:message|text|application)\/feedback-report$/.test(type));
-	const text = part
-		? textOf(part)
-		: leaves
-				.filter((part, at) => isText(part) && !isMailPart(part, at))
-				.map(part => part.text())
-				.find(looksLikeFeedback);
+	const text = part ? textOf(part) : textsOf(leaves).find(looksLikeFeedback);
 	return text === undefined ? null : readFields(Buffer.from(text.replace(/\n(?:[ \t]*\n)+/g, '\n')));
 }
 
@@ -64,9 +53,10 @@ function textOf(part: Part): string {
 	return [...strays.map(({name, value}) => `${name}: ${value}`), part.text()].join('\n');
 }
 
-/** Some mailers call the fields a plain text, or know no type for them. */
-function isText({type}: Part): boolean {
-	return type === 'text/plain' || type === 'application/octet-stream';
+/** Where fields may be without a type of their own: some mailers call them a plain text, or know no type for them. */
+function textsOf(leaves: readonly Part[]): string[] {
+	const isText = ({type}: Part) => type === 'text/plain' || type === 'application/octet-stream';
+	return leaves.filter((part, at) => isText(part) && !isMailPart(part, at)).map(part => part.text());
 }
 
 function looksLikeFeedback(text: string): boolean {

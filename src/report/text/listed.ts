@@ -54,6 +54,12 @@ const telling = /unknown|undeliverable|unable|could not|invalid|disabled|full/i;
 const origin =
 	/\(?(?:(?:ultimately )?generated (?:from|by)|expanded from|originally to|forwarded from|alias of|redirected from|original(?:ly)? (?:address|recipient))[:\s]{1,3}<?["']?/i;
 
+/** What follows the first match of a pattern; null if the text has no match. */
+export function behind(text: string, pattern: RegExp): string | null {
+	const found = pattern.exec(text);
+	return found === null ? null : text.slice(found.index + found[0].length);
+}
+
 /** The recipients of a list, each with the words that are about it; those without any share what comes after the last of them. */
 export function readListed(text: string, {after, until, line = /^/, except = []}: Listing = {}): Finding[] {
 	const start = after === undefined ? {index: 0, 0: ''} : after.exec(text);

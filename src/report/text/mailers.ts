@@ -1,7 +1,7 @@
 import {findAddresses, sameAddress} from '../addresses-in-text.ts';
 import {evidenceIn} from '../reply.ts';
 import {domainOf, recipientsOf} from './bounce-text.ts';
-import {type Detector, type Finding, mostFindings, originIn, readListed} from './listed.ts';
+import {behind, type Detector, type Finding, mostFindings, originIn, readListed} from './listed.ts';
 
 const listHead =
 	/^[ \t>]{0,8}-{3,}[ \t]?(?:The following addresses? (?:had|have)|Recipients of this delivery)[^\n]{0,80}$/im;
@@ -13,12 +13,12 @@ const transcriptHead = /^[ \t>]{0,8}-{3,}[ \t]?Transcript of (?:the )?session fo
  * session. There the words about a recipient follow its RCPT or begin with its address.
  */
 export const readSendmail: Detector = ({said, returned}) => {
-	const head = transcriptHead.exec(said);
+	const session = behind(said, transcriptHead);
 	const listed = readListed(said, {after: listHead, until: heading});
-	if (head === null) {
+	if (session === null) {
 		return listed;
 	}
-	const transcript = readTranscript(said.slice(head.index + head[0].length), returned);
+	const transcript = readTranscript(session, returned);
 	const findings = listed.length > 0 ? listed.map(finding => withTranscript(finding, transcript)) : transcript.findings;
 	const bare = findings.length > 0 ? findings : readListed(transcript.common);
 	return bare.length > 0 ? bare : hiddenRecipient(said, transcript.common);
@@ -181,11 +181,7 @@ const dma = /DragonFly Mail Agent/;
 
 /** The DragonFly Mail Agent of the BSDs: one recipient a bounce. */
 export const readDragonfly: Detector = ({said}) => {
-	const sentence = sentenceOfDma.exec(said);
-	if (sentence === null || !dma.test(said)) {
-		return [];
-	}
-	const rest = said.slice(sentence.index + sentence[0].length);
+	const rest = dma.test(said) ? (behind(said, sentenceOfDma) ?? '') : '';
 	const found = findAddresses(rest.slice(0, 400))[0];
 	return found === undefined ? [] : [{recipient: found.address, text: rest.slice(found.end)}];
 };
@@ -245,18 +241,12 @@ export const readGmail: Detector = ({said}) => {
 	if (listed.length > 0) {
 		return listed;
 	}
-	const sentence = today.exec(said);
-	if (sentence === null) {
-		return [];
-	}
-	const rest = said.slice(sentence.index + sentence[0].length);
+	const rest = behind(said, today) ?? '';
 	const found = findAddresses(rest.slice(0, 400))[0];
 	// Others begin with the same words and name the address elsewhere.
-	const recipient = found !== undefined && found.start < 6 ? found.address : undefined;
-	const reply = said550.exec(rest);
-	return recipient === undefined
+	return found === undefined || found.start >= 6
 		? []
-		: [{recipient, text: reply === null ? rest : rest.slice(reply.index + reply[0].length)}];
+		: [{recipient: found.address, text: behind(rest, said550) ?? rest}];
 };
 
 const notDelivered = /^[ \t]*(?:was|could) not (?:be )?delivered to:?[ \t]*$/im;
@@ -271,11 +261,7 @@ export const readDomino: Detector = ({said}) => {
 			text: finding.text.replace(because, ''),
 		}));
 	}
-	const head = reasons.exec(said);
-	if (head === null) {
-		return [];
-	}
-	return reasonsFirst(said.slice(head.index + head[0].length));
+	return reasonsFirst(behind(said, reasons) ?? '');
 };
 
 function reasonsFirst(text: string): Finding[] {
@@ -319,9 +305,8 @@ const tail = /^[ \t]*Please reply to/im;
 
 /** Post.Office and InterMail, which many carriers run: one reason for all, and below it the recipients. */
 export const readPostOffice: Detector = ({said}) => {
-	const head = reason.exec(said);
-	const body = head === null ? '' : said.slice(head.index + head[0].length);
-	if (head === null || each.test(body)) {
+	const body = behind(said, reason) ?? '';
+	if (each.test(body)) {
 		return [];
 	}
 	const text = body.slice(0, tail.exec(body)?.index);
@@ -357,19 +342,12 @@ const verbs = {RCPT: 'rcpt', MAIL: 'mail', EHLO: 'ehlo', HELO: 'ehlo'} as const;
 /** m-FILTER: the recipient ends the words above `-------server message`, the command that failed is below. */
 export const readMfilter: Detector = ({said}) => {
 	const head = message.exec(said);
-	const foot = command.exec(said);
 	const recipient = head === null ? undefined : findAddresses(said.slice(0, head.index)).at(-1)?.address;
 	if (head === null || recipient === undefined) {
 		return [];
 	}
-	const verb =
-		foot === null
-			? undefined
-			: said
-					.slice(foot.index + foot[0].length)
-					.trimStart()
-					.slice(0, 4)
-					.toUpperCase();
+	const verb = behind(said, command)?.trimStart().slice(0, 4).toUpperCase();
 	const phase = verbs[verb as keyof typeof verbs];
-	return [{recipient, text: said.slice(head.index + head[0].length, foot?.index).trim(), ...(phase && {phase})}];
+	const text = said.slice(head.index + head[0].length, command.exec(said)?.index).trim();
+	return [{recipient, text, ...(phase && {phase})}];
 };
