@@ -1,4 +1,3 @@
-import type {Command} from 'commander';
 import {guardOf} from '../daemon/webhook-posting.ts';
 import {type Made, perform, withKnownRoute} from '../declared/apply.ts';
 import {type Change, differences} from '../declared/diff.ts';
@@ -11,8 +10,8 @@ import {findWorkspaceByName, listWorkspaces} from '../store/workspaces.ts';
 import {AddressGuard} from '../webhook/address-guard.ts';
 import {CliError} from './fault.ts';
 import {readInput} from './files.ts';
-import {example, yesOption} from './program.ts';
-import {action, type Session} from './session.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import type {Terminal} from './terminal.ts';
 import {printable, wrapped} from './text.ts';
 import {checkWishes} from './workspace.ts';
@@ -26,11 +25,13 @@ export type Step = {readonly change: Change; readonly made: Made};
  * Makes the store what a file says (docs/guide/declared.md): shows what differs, asks before it removes anything, does one
  * change after the other. `--json`: `{"dry_run","changes":[{"workspace","action","kind","name","fields","done",…}]}`.
  */
-export function applyCommand(command: Command): void {
-	yesOption(example(command, 'mailctl apply -f mailctl.yaml --dry-run'))
+export function applyCommand(command: CliCommand): void {
+	command
+		.sample('mailctl apply -f mailctl.yaml --dry-run')
+		.yesOption()
 		.requiredOption('-f, --file <file>', 'what export wrote, changed as you want it; - is standard input')
 		.option('--dry-run', 'show what would change, and change nothing')
-		.action(action(apply, {makesStore: ({dryRun}) => !dryRun}));
+		.does(apply, {makesStore: ({dryRun}) => !dryRun});
 }
 
 async function apply(session: Session, {file, dryRun = false, yes}: Options): Promise<void> {
@@ -172,20 +173,18 @@ export function secretLines(steps: readonly Step[], {bold}: Terminal): string[] 
 }
 
 /** Writes the document of docs/guide/declared.md, every workspace unless one is named, without any secret. */
-export function exportCommand(command: Command): void {
-	example(command, 'mailctl export > mailctl.yaml').action(
-		action(async session => {
-			const reader = await session.reader();
-			const only = await session.chosenWorkspace();
-			const rows = only ? [only] : await listWorkspaces(reader);
-			const now = storeTime(session.tools.clock.now());
-			const workspaces = [];
-			for (const row of rows.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
-				workspaces.push(declared(await readState(reader, row, now)));
-			}
-			const {stringify} = await import('yaml');
-			const document = {version: documentVersion, workspaces};
-			session.show(document, () => [stringify(document, {lineWidth: 0}).trimEnd()]);
-		}),
-	);
+export function exportCommand(command: CliCommand): void {
+	command.sample('mailctl export > mailctl.yaml').does(async session => {
+		const reader = await session.reader();
+		const only = await session.chosenWorkspace();
+		const rows = only ? [only] : await listWorkspaces(reader);
+		const now = storeTime(session.tools.clock.now());
+		const workspaces = [];
+		for (const row of rows.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+			workspaces.push(declared(await readState(reader, row, now)));
+		}
+		const {stringify} = await import('yaml');
+		const document = {version: documentVersion, workspaces};
+		session.show(document, () => [stringify(document, {lineWidth: 0}).trimEnd()]);
+	});
 }

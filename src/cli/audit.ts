@@ -1,24 +1,22 @@
-import type {Command} from 'commander';
 import {type AuditEntry, listAudit} from '../store/audit.ts';
 import {count, past} from './options.ts';
-import {verb} from './program.ts';
-import {action} from './session.ts';
+import type {CliCommand} from './program.ts';
 import {type Noun, printable, shortTime} from './text.ts';
 
 type Options = {readonly since?: number; readonly limit: number};
 
 /** Who did what, of every workspace unless one is named. */
-export function auditCommands(audit: Command): void {
-	verb(audit, 'list', 'List who did what, on what, when and from where, newest first', 'mailctl audit list --since 24h')
+export function auditCommands(audit: CliCommand): void {
+	audit
+		.verb('list', 'List who did what, on what, when and from where, newest first')
+		.sample('mailctl audit list --since 24h')
 		.option('--since <time>', 'since then: a time, or a duration before now', past('--since'))
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 100)
-		.action(
-			action<Options, []>(async (session, {since, limit}) => {
-				const workspace = await session.chosenWorkspace();
-				const rows = await listAudit(await session.reader(), {workspaceId: workspace?.id, since, limit});
-				session.list(acts, rows);
-			}),
-		);
+		.does<Options>(async (session, {since, limit}) => {
+			const workspace = await session.chosenWorkspace();
+			const rows = await listAudit(await session.reader(), {workspaceId: workspace?.id, since, limit});
+			session.list(acts, rows);
+		});
 }
 
 const acts: Noun<AuditEntry> = {

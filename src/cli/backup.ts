@@ -1,6 +1,5 @@
 import {copyFileSync, existsSync, statSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
-import type {Command} from 'commander';
 import {secretsFile, secretsText} from '../config/secrets-file.ts';
 import {noteMissing} from '../data-folder/data-dir.ts';
 import {lockData, storeFile} from '../data-folder/open.ts';
@@ -8,24 +7,26 @@ import {RefusedFileError} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';
 import {CliError} from './fault.ts';
 import {inputFault} from './files.ts';
-import {example, version, yesOption} from './program.ts';
-import {action, type Session} from './session.ts';
-import {createProgress} from './terminal.ts';
+import {type CliCommand, version} from './program.ts';
+import type {Session} from './session.ts';
 import {grouped, shortTime} from './text.ts';
 
-export function backupCommand(command: Command): void {
-	example(command, 'mailctl backup /var/backups/mailctl.tar')
+export function backupCommand(command: CliCommand): void {
+	command
+		.sample('mailctl backup /var/backups/mailctl.tar')
 		.argument('<file>', 'the tar to write; an older backup there is replaced')
-		.action(action<object, [string]>(backup));
+		.does<object, [string]>(backup);
 }
 
 type RestoreOptions = {yes?: boolean; hold?: boolean};
 
-export function restoreCommand(command: Command): void {
-	yesOption(example(command, 'mailctl restore /var/backups/mailctl.tar --hold'))
+export function restoreCommand(command: CliCommand): void {
+	command
+		.sample('mailctl restore /var/backups/mailctl.tar --hold')
+		.yesOption()
 		.argument('<file>', 'what mailctl backup wrote')
 		.option('--hold', 'hold all mail that waits, until you release it')
-		.action(action<RestoreOptions, [string]>(restore));
+		.does<RestoreOptions, [string]>(restore);
 }
 
 async function backup(session: Session, _options: object, file: string): Promise<void> {
@@ -178,15 +179,15 @@ function queueLines(waiting: number, held: number): string[] {
 }
 
 /** Shows the number of bytes on a terminal. */
-function createByteCount({terminal, tools}: Session, total: number) {
-	const progress = createProgress(terminal, tools.clock, 'MB');
+function createByteCount(session: Session, total: number) {
+	const progress = session.progress('MB');
 	let done = 0;
 	return {
 		add(bytes: number): void {
 			done += bytes;
 			progress.show(Math.round(done / 1e6), done / total);
 		},
-		end: progress.end,
+		end: () => progress.end(),
 	};
 }
 

@@ -1,15 +1,13 @@
 import {mkdtempSync, rmSync} from 'node:fs';
 import {availableParallelism} from 'node:os';
 import {join} from 'node:path';
-import type {Command} from 'commander';
 import {openDataDir} from '../data-folder/data-dir.ts';
 import {storeTime} from '../kit/time.ts';
 import type {FilledWorkspace} from '../store/filling.ts';
 import {CliError} from './fault.ts';
 import {count, oneOf} from './options.ts';
-import {example} from './program.ts';
-import {action, type Session} from './session.ts';
-import {createProgress} from './terminal.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import {grouped} from './text.ts';
 
 type Options = {fill?: number; waiting?: true; messages: number; connections: number; only?: Measure};
@@ -23,8 +21,9 @@ const titles: Readonly<Record<Measure, string>> = {
 	queue: 'A queue that waits',
 };
 
-export function benchCommand(command: Command): void {
-	example(command, 'mailctl bench --messages 2000')
+export function benchCommand(command: CliCommand): void {
+	command
+		.sample('mailctl bench --messages 2000')
 		.option('--messages <n>', 'messages of each measurement', count('--messages', 1, 10_000_000), 6000)
 		.option('--connections <n>', 'HTTP connections that send at once', count('--connections', 1, 1000), 64)
 		.option('--only <name>', measures.join(', '), measure)
@@ -34,7 +33,7 @@ export function benchCommand(command: Command): void {
 			fillCount,
 		)
 		.option('--waiting', 'with --fill: the messages wait in the queue')
-		.action(action<Options, []>(bench, {makesStore: () => true}));
+		.does<Options>(bench, {makesStore: () => true});
 }
 
 const fillCount = count('--fill', 1, 100_000_000);
@@ -93,7 +92,7 @@ function linesOf(figures: object): string[] {
 /** Into one workspace, where it is named, else into many. */
 async function fill(session: Session, messages: number, isWaiting: boolean): Promise<void> {
 	const {dataDir, retrySchedule} = session.storeSettings();
-	const {terminal, tools} = session;
+	const {tools} = session;
 	const {clock} = tools;
 	const [{lockData}, {fillStore}, {readStoreSize}, {makeWorkspaces, prepareWorkspace}, {compiled}, {plain}] =
 		await Promise.all([
@@ -105,7 +104,7 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 			import('../bench/workload.ts'),
 		]);
 	const unlock = await lockData(dataDir);
-	const progress = createProgress(terminal, clock, 'messages');
+	const progress = session.progress('messages');
 	try {
 		const chosen = await session.chosenWorkspace();
 		await refuseNodes(session);

@@ -1,6 +1,5 @@
 import {resolve} from 'node:path';
 import process from 'node:process';
-import type {Command} from 'commander';
 import {
 	type FoundMail,
 	isMbox,
@@ -20,23 +19,22 @@ import {readCheckpoint, saveCheckpoint} from '../store/inbound-mails.ts';
 import {countLines, createIntake, type Intake} from './bounce-intake.ts';
 import {CliError, exitCodes, report} from './fault.ts';
 import {collect} from './options.ts';
-import {verb} from './program.ts';
-import {action, type Session} from './session.ts';
-import {createProgress} from './terminal.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import {grouped} from './text.ts';
 
 type IngestOptions = {rcpt?: string[]; again?: boolean};
 
-export function ingestCommand(bounce: Command): void {
-	verb(
-		bounce,
-		'ingest [paths...]',
-		'Import bounces and complaints: an mbox, a Maildir, mails, folders of them, or standard input',
-		'mailctl bounce ingest /var/mail/bounces',
-	)
+export function ingestCommand(bounce: CliCommand): void {
+	bounce
+		.verb(
+			'ingest [paths...]',
+			'Import bounces and complaints: an mbox, a Maildir, mails, folders of them, or standard input',
+		)
+		.sample('mailctl bounce ingest /var/mail/bounces')
 		.option('--rcpt <address>', 'whom the mail on standard input was for; several', collect)
 		.option('--again', 'read an mbox from its beginning, not from where it was read before')
-		.action(action<IngestOptions, [string[]]>(ingest));
+		.does<IngestOptions, [string[]]>(ingest);
 }
 
 async function ingest(
@@ -87,7 +85,7 @@ function asTemporary(error: unknown): unknown {
 
 async function ingestStream(session: Session, rcptTo: readonly string[]): Promise<void> {
 	const intake = await createIntake(session, rcptTo);
-	const progress = createProgress(session.terminal, session.tools.clock, 'mails');
+	const progress = session.progress('mails');
 	try {
 		const mails = mailsOfStream(process.stdin, {single: rcptTo.length > 0});
 		const drain = nowAndThen(async () => {
@@ -131,7 +129,7 @@ async function ingestPaths(session: Session, paths: readonly string[], again: bo
 	const total = files.reduce((sum, {size}) => sum + size, 0);
 	const reader = await session.reader();
 	const intake = await createIntake(session, []);
-	const progress = createProgress(session.terminal, session.tools.clock, 'mails');
+	const progress = session.progress('mails');
 	const passed: Passed = {noMail: 0, failed: []};
 	const reached = new Map<string, string>();
 	const mails = mailsOfFiles({

@@ -1,5 +1,4 @@
 import {stat} from 'node:fs/promises';
-import type {Command} from 'commander';
 import {letterOf, reviewOf, tokenFaults, whyOf} from '../admin/kept-mail.ts';
 import {createClassify} from '../bounce/classify.ts';
 import {loadBounceRules} from '../config/bounce-rules.ts';
@@ -15,12 +14,12 @@ import {ingestCommand} from './bounce-ingest.ts';
 import {CliError} from './fault.ts';
 import {readInput} from './files.ts';
 import {count, oneOf} from './options.ts';
-import {verb} from './program.ts';
-import {action, type Session} from './session.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import type {Terminal} from './terminal.ts';
 import {fields, folded, type Noun, printable, shortTime} from './text.ts';
 
-export function bounceCommands(bounce: Command): void {
+export function bounceCommands(bounce: CliCommand): void {
 	ingestCommand(bounce);
 	unmatchedCommand(bounce);
 	explainCommand(bounce);
@@ -28,24 +27,19 @@ export function bounceCommands(bounce: Command): void {
 
 type Options = {limit: number; raw?: true};
 
-export function unmatchedCommand(bounce: Command): void {
-	verb(
-		bounce,
-		'unmatched [id]',
-		'List mails that came back and proved to be about no mail of ours, or show one',
-		'mailctl bounce unmatched 3f9a0c1b2d4e --raw > mail.eml',
-	)
+export function unmatchedCommand(bounce: CliCommand): void {
+	bounce
+		.verb('unmatched [id]', 'List mails that came back and proved to be about no mail of ours, or show one')
+		.sample('mailctl bounce unmatched 3f9a0c1b2d4e --raw > mail.eml')
 		.option('--limit <n>', 'at most this many, the newest', count('--limit', 1, 10_000), 25)
 		.option('--raw', 'print the mail itself, as it came (its first 256 KiB)')
-		.action(
-			action<Options, [string?]>(async (session, options, id) => {
-				if (id === undefined) {
-					await list(session, options);
-				} else {
-					await show(session, options, id);
-				}
-			}),
-		);
+		.does<Options, [string?]>(async (session, options, id) => {
+			if (id === undefined) {
+				await list(session, options);
+			} else {
+				await show(session, options, id);
+			}
+		});
 }
 
 const keptMails: Noun<KeptMail> = {
@@ -140,13 +134,10 @@ function reportLines({recipient, action: did, status, category, reason}: Report,
 
 type ExplainOptions = {reply?: string; phase?: Phase; mx?: string};
 
-export function explainCommand(bounce: Command): void {
-	verb(
-		bounce,
-		'explain [files...]',
-		'Explain how bounces and complaints are read; changes nothing',
-		'mailctl bounce explain returned.eml',
-	)
+export function explainCommand(bounce: CliCommand): void {
+	bounce
+		.verb('explain [files...]', 'Explain how bounces and complaints are read; changes nothing')
+		.sample('mailctl bounce explain returned.eml')
 		.addHelpText(
 			'after',
 			`
@@ -157,7 +148,7 @@ A reply of a host: mailctl bounce explain --reply '550 5.1.1 no such user'`,
 		.option('--reply <text>', 'read the reply of a host instead of a mail')
 		.option('--phase <phase>', `what the reply was an answer to: ${phases.join(', ')} (rcpt)`, phase)
 		.option('--mx <host>', 'the host that gave the reply')
-		.action(action<ExplainOptions, [string[]]>(explain));
+		.does<ExplainOptions, [string[]]>(explain);
 }
 
 async function explain(session: Session, options: ExplainOptions, names: readonly string[]): Promise<void> {

@@ -1,11 +1,10 @@
-import type {Command} from 'commander';
-import {createProgram, exampleOf} from './program.ts';
+import {type CliCommand, createProgram} from './program.ts';
 
 type Entry = {
 	readonly name: string;
 	readonly about: string;
 	/** Gives the command its verbs, or its options and action. */
-	readonly load: () => Promise<(command: Command) => void>;
+	readonly load: () => Promise<(command: CliCommand) => void>;
 };
 
 const entries: readonly Entry[] = [
@@ -164,7 +163,7 @@ const entries: readonly Entry[] = [
  * The tree of commands. Loading them all takes longer than most commands do: with `words`, the arguments of a call, only
  * those that are named get their verbs.
  */
-export async function mailctl(words?: readonly string[]): Promise<Command> {
+export async function mailctl(words?: readonly string[]): Promise<CliCommand> {
 	const program = createProgram();
 	for (const {name, about, load} of entries) {
 		const command = program.command(name).description(about).helpCommand(false);
@@ -173,7 +172,7 @@ export async function mailctl(words?: readonly string[]): Promise<Command> {
 			fill(command);
 			// A noun's example is that of its first verb.
 			const [first] = command.commands;
-			command.addHelpText('after', () => (first ? `\nExample:\n  ${exampleOf(first)}` : ''));
+			command.addHelpText('after', () => (first ? `\nExample:\n  ${first.example}` : ''));
 		}
 	}
 	return program;

@@ -1,4 +1,3 @@
-import type {Command} from 'commander';
 import {ConfigError} from '../config/config-error.ts';
 import {loadDestinations} from '../config/destinations-file.ts';
 import {hostnameRemark} from '../config/rules.ts';
@@ -12,13 +11,15 @@ import {chooseRoute, mxHosts, smarthostName} from '../pace/choose-route.ts';
 import {type Destinations, type Provider, patternText} from '../pace/destinations.ts';
 import {networkOf} from '../routing/router.ts';
 import {domain as parseDomain} from './options.ts';
-import {verb} from './program.ts';
-import {action, type Session} from './session.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import {duration, fields, retryTexts, table, wrapped} from './text.ts';
 
-export function configCommands(config: Command): void {
-	verb(config, 'show', 'Print the effective settings, secrets masked', 'mailctl config show').action(
-		action(async session => {
+export function configCommands(config: CliCommand): void {
+	config
+		.verb('show', 'Print the effective settings, secrets masked')
+		.sample('mailctl config show')
+		.does(async session => {
 			const loaded = session.loadSettings();
 			if (!loaded.ok) {
 				throw new ConfigError(loaded.problems);
@@ -35,18 +36,17 @@ export function configCommands(config: Command): void {
 					session.terminal.width,
 				),
 			);
-		}),
-	);
+		});
 
-	verb(
-		config,
-		'pace [domain]',
-		'Print the pace of delivery: the whole destinations file, or what applies to one domain',
-		'mailctl config pace gmail.com',
-	).action(action<object, [string | undefined]>(async (session, _options, domain) => await showPace(session, domain)));
+	config
+		.verb('pace [domain]', 'Print the pace of delivery: the whole destinations file, or what applies to one domain')
+		.sample('mailctl config pace gmail.com')
+		.does<object, [string | undefined]>(async (session, _options, domain) => await showPace(session, domain));
 
-	verb(config, 'check', 'Exit 0 if the settings are good, else 78', 'mailctl config check').action(
-		action(async session => {
+	config
+		.verb('check', 'Exit 0 if the settings are good, else 78')
+		.sample('mailctl config check')
+		.does(async session => {
 			const loaded = session.loadSettings();
 			if (!loaded.ok) {
 				throw new ConfigError(loaded.problems);
@@ -56,8 +56,7 @@ export function configCommands(config: Command): void {
 				...(remark === null ? [] : wrapped(`Warning: ${remark}.`, session.terminal.width)),
 				remark === null ? 'The settings are good.' : 'The settings can be used.',
 			]);
-		}),
-	);
+		});
 }
 
 type Row = {

@@ -1,4 +1,3 @@
-import type {Command} from 'commander';
 import {changeContact} from '../admin/contacts.ts';
 import {contactView} from '../api/views.ts';
 import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
@@ -6,54 +5,49 @@ import {createErase} from '../outcome/erase.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../store/topics.ts';
 import {CliError} from './fault.ts';
 import {count, locale, type none, orNull, address as parseAddress, timezone, unless} from './options.ts';
-import {verb, yesVerb} from './program.ts';
-import {action, type Session} from './session.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import {fields, type Noun, shortTime} from './text.ts';
 
 type UpdateOptions = {readonly locale?: string | typeof none; readonly timezone?: string | typeof none};
 
-export function contactCommands(contact: Command): void {
-	verb(contact, 'list', 'List contacts, newest first', 'mailctl contact list --limit 100')
+export function contactCommands(contact: CliCommand): void {
+	contact
+		.verb('list', 'List contacts, newest first')
+		.sample('mailctl contact list --limit 100')
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
-		.action(
-			action<{limit: number}, []>(async (session, {limit}) => {
-				const {id} = await session.workspace();
-				const rows = await listContacts(await session.reader(), id, {after: null, limit});
-				session.list(contacts, rows);
-			}),
-		);
+		.does<{limit: number}>(async (session, {limit}) => {
+			const {id} = await session.workspace();
+			const rows = await listContacts(await session.reader(), id, {after: null, limit});
+			session.list(contacts, rows);
+		});
 
-	verb(contact, 'show <contact>', 'Show a contact, by id or address', 'mailctl contact show user@example.org').action(
-		action<object, [string]>(async (session, _options, text) => session.one(contacts, await chosen(session, text))),
-	);
+	contact
+		.verb('show <contact>', 'Show a contact, by id or address')
+		.sample('mailctl contact show user@example.org')
+		.does<object, [string]>(async (session, _options, text) => session.one(contacts, await chosen(session, text)));
 
-	verb(
-		contact,
-		'update <contact>',
-		'Change what later sends fall back to; the value none clears it',
-		'mailctl contact update user@example.org --locale de-AT --timezone Europe/Vienna',
-	)
+	contact
+		.verb('update <contact>', 'Change what later sends fall back to; the value none clears it')
+		.sample('mailctl contact update user@example.org --locale de-AT --timezone Europe/Vienna')
 		.option('--locale <tag>', 'language tag, or none', unless(locale))
 		.option('--timezone <zone>', 'IANA time zone, or none', unless(timezone))
-		.action(
-			action<UpdateOptions, [string]>(async (session, options, text) => {
-				const changes = changesOf(options);
-				if (Object.keys(changes).length === 0) {
-					throw new CliError('usage', 'nothing is to be changed', 'give --locale or --timezone');
-				}
-				const {id} = await chosen(session, text);
-				const {id: workspaceId} = await session.workspace();
-				const changed = await session.write(trx => changeContact(trx, session.tools, {workspaceId, id}, changes));
-				session.one(contacts, changed ?? missing(text));
-			}),
-		);
+		.does<UpdateOptions, [string]>(async (session, options, text) => {
+			const changes = changesOf(options);
+			if (Object.keys(changes).length === 0) {
+				throw new CliError('usage', 'nothing is to be changed', 'give --locale or --timezone');
+			}
+			const {id} = await chosen(session, text);
+			const {id: workspaceId} = await session.workspace();
+			const changed = await session.write(trx => changeContact(trx, session.tools, {workspaceId, id}, changes));
+			session.one(contacts, changed ?? missing(text));
+		});
 
-	yesVerb(
-		contact,
-		'erase <contact>',
-		'Erase a person from contacts and messages, by id or address',
-		'mailctl contact erase user@example.org --yes',
-	).action(action<{yes?: boolean}, [string]>(erase));
+	contact
+		.verb('erase <contact>', 'Erase a person from contacts and messages, by id or address')
+		.sample('mailctl contact erase user@example.org --yes')
+		.yesOption()
+		.does<{yes?: boolean}, [string]>(erase);
 }
 
 /** By address, also a person without a contact, who was only in the `cc` of others. */

@@ -1,19 +1,19 @@
-import type {Command} from 'commander';
 import {ConfigError} from '../config/config-error.ts';
 import {inspect, usual} from '../doctor/doctor.ts';
 import type {Finding} from '../doctor/finding.ts';
 import type {TimeServer} from '../doctor/machine.ts';
 import {CliError, exitCodes} from './fault.ts';
 import {domain} from './options.ts';
-import {example, version} from './program.ts';
-import {action, type Session} from './session.ts';
+import {type CliCommand, version} from './program.ts';
+import type {Session} from './session.ts';
 import type {Terminal} from './terminal.ts';
 import {printable, wrapped} from './text.ts';
 
 type Options = {to?: string[]; blocklist?: string[]; timeServer?: TimeServer};
 
-export function doctorCommand(command: Command): void {
-	example(command, 'mailctl doctor --json')
+export function doctorCommand(command: CliCommand): void {
+	command
+		.sample('mailctl doctor --json')
 		.option('--to <domain...>', `greet the mail hosts of these domains (default: ${usual.targets.join(' ')})`, domains)
 		.option('--blocklist <zone...>', `ask these blocklists (default: ${usual.blocklists.join(' ')})`, domains)
 		.option(
@@ -21,15 +21,13 @@ export function doctorCommand(command: Command): void {
 			`compare the clock with this one (default: ${usual.timeServer.host})`,
 			timeServer,
 		)
-		.action(
-			action<Options, []>(async (session, options) => {
-				const findings = await findingsOf(session, options);
-				session.show(findings, () => [summary(findings)]);
-				if (findings.some(({status}) => status === 'fail')) {
-					process.exitCode = exitCodes.other;
-				}
-			}),
-		);
+		.does<Options>(async (session, options) => {
+			const findings = await findingsOf(session, options);
+			session.show(findings, () => [summary(findings)]);
+			if (findings.some(({status}) => status === 'fail')) {
+				process.exitCode = exitCodes.other;
+			}
+		});
 }
 
 async function findingsOf(session: Session, options: Options): Promise<Finding[]> {

@@ -1,4 +1,3 @@
-import type {Command} from 'commander';
 import {domainRecordsView, domainView, storedTime} from '../api/views.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {openRecordSources} from '../dns/resolver.ts';
@@ -11,49 +10,47 @@ import {storeTime} from '../kit/time.ts';
 import {type DkimKey, type Domain, findDomain, listDkimKeys, listDomainSenders, listDomains} from '../store/domains.ts';
 import {CliError} from './fault.ts';
 import {domain as parseDomain, selector as parseSelector} from './options.ts';
-import {verb, yesVerb} from './program.ts';
-import {action, type Session} from './session.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import type {Tone} from './terminal.ts';
 import {cut, fields, type Noun, printable, shortTime, table, wrapped} from './text.ts';
 
-export function domainCommands(domain: Command): void {
-	verb(domain, 'add <domain>', 'Add a domain, with keys to sign its mail', 'mailctl domain add shop.example')
+export function domainCommands(domain: CliCommand): void {
+	domain
+		.verb('add <domain>', 'Add a domain, with keys to sign its mail')
+		.sample('mailctl domain add shop.example')
 		.option('--return-path-domain <host>', 'where its bounces go, below the domain (bounce.<domain>)')
-		.action(action(add));
+		.does(add);
 
-	verb(domain, 'list', 'List domains, newest first', 'mailctl domain list').action(action(list));
+	domain.verb('list', 'List domains, newest first').sample('mailctl domain list').does(list);
 
-	verb(
-		domain,
-		'show <domain>',
-		'Show the DNS records to publish, and what DNS answers now',
-		'mailctl domain show shop.example --zone',
-	)
+	domain
+		.verb('show <domain>', 'Show the DNS records to publish, and what DNS answers now')
+		.sample('mailctl domain show shop.example --zone')
 		.option('--zone', 'as lines of a zone file, without asking DNS')
-		.action(action(show));
+		.does(show);
 
-	verb(
-		domain,
-		'verify <domain>',
-		'Check the DNS records now and show what is wrong; exit 69 unless the domain is verified, 65 if no DKIM record is right',
-		'mailctl domain verify shop.example',
-	)
+	domain
+		.verb(
+			'verify <domain>',
+			'Check the DNS records now and show what is wrong; exit 69 unless the domain is verified, 65 if no DKIM record is right',
+		)
+		.sample('mailctl domain verify shop.example')
 		.option('--ownership-only', 'exit 0 for a verified domain without a DKIM record, whose mail is not signed')
-		.action(action(verify));
+		.does(verify);
 
-	verb(
-		domain,
-		'rotate-key <domain>',
-		'Make new keys; they sign once DNS shows them',
-		'mailctl domain rotate-key shop.example',
-	)
+	domain
+		.verb('rotate-key <domain>', 'Make new keys; they sign once DNS shows them')
+		.sample('mailctl domain rotate-key shop.example')
 		.option('--selector <name>', 'selector of the RSA key; -ed25519 is added for the other', parseSelector)
 		.option('--cancel', 'cancel a rotation that waits for DNS')
-		.action(action(rotateKey));
+		.does(rotateKey);
 
-	yesVerb(domain, 'remove <domain>', 'Remove a domain and its keys', 'mailctl domain remove shop.example --yes').action(
-		action(remove),
-	);
+	domain
+		.verb('remove <domain>', 'Remove a domain and its keys')
+		.sample('mailctl domain remove shop.example --yes')
+		.yesOption()
+		.does(remove);
 }
 
 async function add(session: Session, options: {returnPathDomain?: string}, text: string): Promise<void> {

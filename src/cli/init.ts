@@ -1,17 +1,16 @@
 import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import process from 'node:process';
-import type {Command} from 'commander';
 import {commandName, type WelcomeInput, welcome} from '../admin/bootstrap.ts';
 import {removeSample, sampleSender, sampleTemplate} from '../admin/sample.ts';
 import {dashboardUrl, listenUrl, localUrl} from '../config/derive.ts';
 import {firstKeysFile, openDataDir} from '../data-folder/data-dir.ts';
 import {sampleDomain} from '../domains/domains.ts';
-import {example, yesVerb} from './program.ts';
-import {action, type Session} from './session.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 
-export function initCommand(command: Command): void {
-	example(command, 'mailctl init').action(action(init, {makesStore: () => true}));
+export function initCommand(command: CliCommand): void {
+	command.sample('mailctl init').does(init, {makesStore: () => true});
 }
 
 async function init(session: Session): Promise<void> {
@@ -91,29 +90,26 @@ export function thisCommand(): string {
 	return commandName(process.argv[1] ?? '', process.cwd());
 }
 
-export function migrateCommand(command: Command): void {
-	example(command, 'mailctl migrate').action(
-		action(
-			async session => {
-				const {migrateStore} = await import('./session.ts');
-				const applied = await migrateStore(session.storeSettings());
-				session.show({applied}, () => [
-					...applied.map(name => `applied ${name}`),
-					applied.length === 0 ? 'The store is up to date.' : 'The store is up to date now.',
-				]);
-			},
-			{makesStore: () => true},
-		),
+export function migrateCommand(command: CliCommand): void {
+	command.sample('mailctl migrate').does(
+		async session => {
+			const {migrateStore} = await import('./session.ts');
+			const applied = await migrateStore(session.storeSettings());
+			session.show({applied}, () => [
+				...applied.map(name => `applied ${name}`),
+				applied.length === 0 ? 'The store is up to date.' : 'The store is up to date now.',
+			]);
+		},
+		{makesStore: () => true},
 	);
 }
 
-export function sampleCommands(sample: Command): void {
-	yesVerb(
-		sample,
-		'remove',
-		'Remove the sample sender, its domain and the sample template, where you have not changed it',
-		'mailctl sample remove --yes',
-	).action(action<{yes?: boolean}, []>(remove));
+export function sampleCommands(sample: CliCommand): void {
+	sample
+		.verb('remove', 'Remove the sample sender, its domain and the sample template, where you have not changed it')
+		.sample('mailctl sample remove --yes')
+		.yesOption()
+		.does<{yes?: boolean}>(remove);
 }
 
 async function remove(session: Session, {yes}: {yes?: boolean}): Promise<void> {

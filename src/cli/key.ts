@@ -1,4 +1,3 @@
-import type {Command} from 'commander';
 import {storeTime} from '../kit/time.ts';
 import type {Scope} from '../mail/api-key.ts';
 import type {Mode} from '../mail/message.ts';
@@ -6,16 +5,18 @@ import {type CreatedKey, createKey, revokeKey, rotateKey} from '../ops/keys.ts';
 import {notFound} from '../ops/operation.ts';
 import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
 import {duration, future, label, mode, rateLimit, scope} from './options.ts';
-import {verb} from './program.ts';
-import {action, type Session} from './session.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import {type Noun, shortTime} from './text.ts';
 
 type CreateOptions = {name: string; mode: Mode; scope?: Scope[]; rateLimit?: string; expires?: number};
 
 const day = 86_400_000;
 
-export function keyCommands(key: Command): void {
-	verb(key, 'create', 'Make a key and show it once', 'mailctl key create --name app --scope messages:send')
+export function keyCommands(key: CliCommand): void {
+	key
+		.verb('create', 'Make a key and show it once')
+		.sample('mailctl key create --name app --scope messages:send')
 		.requiredOption('--name <name>', 'what it is for', label('--name'))
 		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
 		.option(
@@ -25,41 +26,41 @@ export function keyCommands(key: Command): void {
 		)
 		.option('--rate-limit <n/s>', 'sends per seconds, 0: no limit', rateLimit)
 		.option('--expires <time>', 'when it ends: a duration or an RFC 3339 time', future('--expires'))
-		.action(
-			action<CreateOptions, []>(async (session, options) => {
-				const {name, mode: keyMode, scope: own, rateLimit: rate_limit, expires} = options;
-				const expires_at = expires === undefined ? null : storeTime(expires);
-				const input = {name, mode: keyMode, ...(own && {scopes: [...new Set(own)]}), expires_at};
-				showKey(session, await session.perform(createKey, {...input, ...(rate_limit && {rate_limit})}));
-			}),
-		);
+		.does<CreateOptions>(async (session, options) => {
+			const {name, mode: keyMode, scope: own, rateLimit: rate_limit, expires} = options;
+			const expires_at = expires === undefined ? null : storeTime(expires);
+			const input = {name, mode: keyMode, ...(own && {scopes: [...new Set(own)]}), expires_at};
+			showKey(session, await session.perform(createKey, {...input, ...(rate_limit && {rate_limit})}));
+		});
 
-	verb(key, 'list', 'List keys, newest first', 'mailctl key list').action(
-		action(async session => {
+	key
+		.verb('list', 'List keys, newest first')
+		.sample('mailctl key list')
+		.does(async session => {
 			const {id} = await session.workspace();
 			const rows = await listApiKeys(await session.reader(), id);
 			const now = storeTime(session.tools.clock.now());
 			session.list(keysAt(now), rows);
-		}),
-	);
+		});
 
-	verb(key, 'revoke <id>', 'End a key at once', 'mailctl key revoke key_06f…').action(
-		action<object, [string]>(async (session, _options, text) => {
+	key
+		.verb('revoke <id>', 'End a key at once')
+		.sample('mailctl key revoke key_06f…')
+		.does<object, [string]>(async (session, _options, text) => {
 			const id = (await session.idOf('key', text)) ?? notFound('key', text);
 			const revoked = await session.perform(revokeKey, {id});
 			const now = storeTime(session.tools.clock.now());
 			session.show(keysAt(now).json(revoked), () => [`revoked ${revoked.id} (${revoked.name})`]);
-		}),
-	);
+		});
 
-	verb(key, 'rotate <id>', 'Replace a key; the old one ends later', 'mailctl key rotate key_06f… --overlap 24h')
+	key
+		.verb('rotate <id>', 'Replace a key; the old one ends later')
+		.sample('mailctl key rotate key_06f… --overlap 24h')
 		.option('--overlap <duration>', 'how long the old one lives on; default 24h', duration('--overlap'))
-		.action(
-			action<{overlap?: number}, [string]>(async (session, {overlap = day}, text) => {
-				const id = (await session.idOf('key', text)) ?? notFound('key', text);
-				showKey(session, await session.perform(rotateKey, {id, overlap}));
-			}),
-		);
+		.does<{overlap?: number}, [string]>(async (session, {overlap = day}, text) => {
+			const id = (await session.idOf('key', text)) ?? notFound('key', text);
+			showKey(session, await session.perform(rotateKey, {id, overlap}));
+		});
 }
 
 function stateOf(row: ApiKey, now: string): string {

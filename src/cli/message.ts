@@ -1,5 +1,4 @@
 import {randomBytes} from 'node:crypto';
-import type {Command} from 'commander';
 import {eventView, messageView, storedTime} from '../api/views.ts';
 import {capturedFile} from '../daemon/recipient-mails.ts';
 import {createLinks} from '../links/links.ts';
@@ -14,8 +13,8 @@ import {readEvents} from '../store/timeline.ts';
 import {CliError} from './fault.ts';
 import {describe, missingMessage, storedReportView} from './message-text.ts';
 import {address, collect, count, metadataPair, oneOf, past} from './options.ts';
-import {verb} from './program.ts';
-import {action, type Session} from './session.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import {chosenTemplate} from './template.ts';
 import {type Noun, shortTime} from './text.ts';
 
@@ -36,8 +35,10 @@ type ListOptions = {
 const mostEvents = 10_000;
 const mostReports = 1000;
 
-export function messageCommands(message: Command): void {
-	verb(message, 'list', 'List messages, newest first', 'mailctl message list --status bounced --since 24h')
+export function messageCommands(message: CliCommand): void {
+	message
+		.verb('list', 'List messages, newest first')
+		.sample('mailctl message list --status bounced --since 24h')
 		.option('--status <status>', recipientStates.join(', '), status)
 		.option('--recipient <address>', 'to this address')
 		.option('--from <address>', 'from this address')
@@ -53,15 +54,12 @@ export function messageCommands(message: Command): void {
 		.option('--since <time>', 'accepted then or later: a time, or a duration before now', past('--since'))
 		.option('--until <time>', 'accepted before', past('--until'))
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
-		.action(action<ListOptions, []>(list));
+		.does<ListOptions>(list);
 
-	verb(
-		message,
-		'show <id>',
-		'Show status, timeline, attempts and what came back',
-		'mailctl message show msg_06f…',
-	).action(
-		action<object, [string]>(async (session, _options, id) => {
+	message
+		.verb('show <id>', 'Show status, timeline, attempts and what came back')
+		.sample('mailctl message show msg_06f…')
+		.does<object, [string]>(async (session, _options, id) => {
 			const found = await chosenMessage(session, id);
 			const {id: workspaceId} = await session.workspace();
 			const reader = await session.reader();
@@ -82,37 +80,32 @@ export function messageCommands(message: Command): void {
 				},
 				() => describe(session, found, events, recipients, {engagement, reports}),
 			);
-		}),
-	);
+		});
 
-	verb(
-		message,
-		'resend <id>',
-		'Send it again as a new message, with all checks',
-		'mailctl message resend msg_06f…',
-	).action(
-		action<object, [string]>(async (session, options, id) => {
+	message
+		.verb('resend <id>', 'Send it again as a new message, with all checks')
+		.sample('mailctl message resend msg_06f…')
+		.does<object, [string]>(async (session, options, id) => {
 			const {resend} = await import('./send.ts');
 			await resend(session, options, id);
-		}),
-	);
+		});
 
-	verb(message, 'raw <id>', 'Print the mail as it is sent', 'mailctl message raw msg_06f… > mail.eml')
+	message
+		.verb('raw <id>', 'Print the mail as it is sent')
+		.sample('mailctl message raw msg_06f… > mail.eml')
 		.option('--recipient <address>', 'the copy of this address')
-		.action(
-			action<{recipient?: string}, [string]>(async (session, {recipient: to}, id) => {
-				const found = await chosenMessage(session, id);
-				const {id: workspaceId} = await session.workspace();
-				const recipients = await readRecipients(await session.reader(), workspaceId, found.id);
-				const wanted = to === undefined ? undefined : address(to, true).key;
-				const recipient = recipients.find(each => wanted === undefined || address(each.address, true).key === wanted);
-				if (!recipient) {
-					throw new CliError('data', `the message has no copy for ${to}`, `see mailctl message show ${id}`);
-				}
-				const {rawMail} = await import('./message-text.ts');
-				session.terminal.write(await rawMail(session, workspaceId, recipient.id));
-			}),
-		);
+		.does<{recipient?: string}, [string]>(async (session, {recipient: to}, id) => {
+			const found = await chosenMessage(session, id);
+			const {id: workspaceId} = await session.workspace();
+			const recipients = await readRecipients(await session.reader(), workspaceId, found.id);
+			const wanted = to === undefined ? undefined : address(to, true).key;
+			const recipient = recipients.find(each => wanted === undefined || address(each.address, true).key === wanted);
+			if (!recipient) {
+				throw new CliError('data', `the message has no copy for ${to}`, `see mailctl message show ${id}`);
+			}
+			const {rawMail} = await import('./message-text.ts');
+			session.terminal.write(await rawMail(session, workspaceId, recipient.id));
+		});
 }
 
 /** Throws bad data (65) where the workspace has no such message. */

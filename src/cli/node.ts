@@ -1,11 +1,10 @@
 import {hostname} from 'node:os';
-import type {Command} from 'commander';
 import type {Knex} from 'knex';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {storeTime} from '../kit/time.ts';
 import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
-import {verb} from './program.ts';
-import {action, type Session} from './session.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import {type Noun, shortTime} from './text.ts';
 
 /** A node, and whether it has beaten lately. With SQLite a daemon has no name, and it is not known when it started. */
@@ -15,19 +14,18 @@ type ListedNode = Omit<SeenNode, 'id' | 'startedAt'> & {
 	readonly silent: boolean;
 };
 
-export function nodeCommands(node: Command): void {
-	verb(
-		node,
-		'list',
-		'List the nodes on this PostgreSQL; a silent one is given up for dead. With SQLite there is the one daemon',
-		'mailctl node list',
-	).action(
-		action(async session => {
+export function nodeCommands(node: CliCommand): void {
+	node
+		.verb(
+			'list',
+			'List the nodes on this PostgreSQL; a silent one is given up for dead. With SQLite there is the one daemon',
+		)
+		.sample('mailctl node list')
+		.does(async session => {
 			const reader = await session.reader();
 			const isShared = session.settings().databaseUrl !== null;
 			session.list(nodes, isShared ? await sharedNodes(reader, session) : ownDaemon(session));
-		}),
-	);
+		});
 }
 
 async function sharedNodes(reader: Knex, {tools}: Session): Promise<ListedNode[]> {

@@ -1,16 +1,62 @@
 import {readFileSync} from 'node:fs';
 import {Command} from 'commander';
+import type {Globals, Session} from './session.ts';
 
-/** A verb's `--help` ends with these; docs/reference/cli.md shows them too. */
-const examples = new WeakMap<Command, string>();
+/** Does the work of a verb; options as commander gives them, then the arguments. */
+type Handler<Options, Args extends readonly Argument[]> = (
+	session: Session,
+	options: Options,
+	...args: Args
+) => Promise<void>;
 
-export function exampleOf(command: Command): string | undefined {
-	return examples.get(command);
+type Argument = string | readonly string[] | undefined;
+
+/** A noun or a verb of the command line. */
+export class CliCommand extends Command {
+	declare readonly commands: readonly CliCommand[];
+	/** How it is called; `--help` ends with it, and docs/reference/cli.md shows it too. */
+	example: string | undefined;
+
+	override createCommand(name?: string): CliCommand {
+		return new CliCommand(name);
+	}
+
+	/** A verb of this noun; `usage` may name arguments (`show <id>`). */
+	verb(usage: string, about: string): CliCommand {
+		return this.command(usage).description(about);
+	}
+
+	sample(example: string): this {
+		this.example = example;
+		return this.addHelpText('after', `\nExample:\n  ${example}`);
+	}
+
+	/** It asks before it does its work. */
+	yesOption(): this {
+		return this.option('--yes', 'do not ask');
+	}
+
+	/** Sets its work: a session around the handler, closed in any case. `makesStore`: without a store, make one. */
+	does<Options = object, Args extends readonly Argument[] = []>(
+		handler: Handler<Options, Args>,
+		{makesStore = () => false}: {readonly makesStore?: (options: Options) => boolean} = {},
+	): this {
+		return this.action(async (...parameters: unknown[]) => {
+			const {Session} = await import('./session.ts');
+			const options = parameters.at(-2) as Options;
+			const session = new Session(this.optsWithGlobals<Globals>(), makesStore(options));
+			try {
+				await handler(session, options, ...(parameters.slice(0, -2) as unknown as Args));
+			} finally {
+				await session.close();
+			}
+		});
+	}
 }
 
 /** The bare program: options that every verb knows, and commander's own errors as exceptions. */
-export function createProgram(): Command {
-	return new Command('mailctl')
+export function createProgram(): CliCommand {
+	return new CliCommand('mailctl')
 		.description('Transactional email: one daemon that sends, one command that runs it.')
 		.version(version())
 		.option('--json', 'print one JSON document')
@@ -23,26 +69,6 @@ export function createProgram(): Command {
 		.configureOutput({outputError: () => undefined})
 		.showSuggestionAfterError()
 		.exitOverride();
-}
-
-/** A verb of a noun; `usage` may name arguments (`show <id>`). */
-export function verb(noun: Command, usage: string, about: string, sample: string): Command {
-	return example(noun.command(usage).description(about), sample);
-}
-
-/** Says how a command is called. */
-export function example(command: Command, sample: string): Command {
-	examples.set(command, sample);
-	return command.addHelpText('after', `\nExample:\n  ${sample}`);
-}
-
-/** A verb that asks before it does its work. */
-export function yesVerb(noun: Command, usage: string, about: string, sample: string): Command {
-	return yesOption(verb(noun, usage, about, sample));
-}
-
-export function yesOption(command: Command): Command {
-	return command.option('--yes', 'do not ask');
 }
 
 /** The version of package.json. */

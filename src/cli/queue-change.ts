@@ -1,4 +1,3 @@
-import type {Command} from 'commander';
 import {
 	changeQueue,
 	drop,
@@ -15,10 +14,9 @@ import {findNamed, findWaiting, type QueueFilter} from '../store/queue/queue-sum
 import {listWorkspaces} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
 import {domain, label, past} from './options.ts';
-import {verb, yesOption} from './program.ts';
+import type {CliCommand} from './program.ts';
 import {openRouter} from './route-now.ts';
-import {action, readDaemons, type Session} from './session.ts';
-import {createProgress} from './terminal.ts';
+import {readDaemons, type Session} from './session.ts';
 import {grouped, printable, shortTime} from './text.ts';
 
 /** What every verb on recipients of the queue takes in addition to ids. */
@@ -33,7 +31,7 @@ type Targets = {
 	readonly chosen: Readonly<Record<string, unknown>>;
 };
 
-export function targetOptions(command: Command): Command {
+export function targetOptions(command: CliCommand): CliCommand {
 	return command
 		.option('--destination <domain>', 'all to this domain', domain)
 		.option('--older-than <time>', 'all accepted before: a duration before now, or a time', past('--older-than'));
@@ -97,32 +95,36 @@ const saysOf =
 	(recipients: string) =>
 		done === 'flushed' ? `${recipients} due now` : `${done} ${recipients}`;
 
-/** The verbs that change copies of the queue. */
-export function changeVerbs(queue: Command): void {
+type Ids = [readonly string[]];
+
+/** The verbs that change recipients of the queue. */
+export function changeVerbs(queue: CliCommand): void {
 	reasonOption(
 		targetVerb(queue, 'hold', 'Keep mail in the queue, untried, until it is released', '--destination example.com'),
-	).action(changing(async (session, ids, options) => await change(session, hold, ids, options)));
+	).does<Options, Ids>(async (session, options, ids) => await change(session, hold, ids, options));
 
-	targetVerb(queue, 'release', 'Let held mail go; each copy is tried when it would have been', 'msg_06f…').action(
-		changing(async (session, ids, options) => await change(session, release, ids, options)),
-	);
+	targetVerb(queue, 'release', 'Let held mail go; each copy is tried when it would have been', 'msg_06f…').does<
+		Options,
+		Ids
+	>(async (session, options, ids) => await change(session, release, ids, options));
 
-	targetVerb(queue, 'flush', 'Try mail now that waits for a later try; without a filter all', '--older-than 4h').action(
-		changing(async (session, ids, options) => {
-			await runChange(session, flush, await chosenTargets(session, ids, options, true));
-		}),
-	);
+	targetVerb(queue, 'flush', 'Try mail now that waits for a later try; without a filter all', '--older-than 4h').does<
+		Options,
+		Ids
+	>(async (session, options, ids) => {
+		await runChange(session, flush, await chosenTargets(session, ids, options, true));
+	});
 
-	yesOption(targetVerb(queue, 'drop', 'End mail as errored, without telling webhooks', 'rcp_06f… --yes')).action(
-		changing(async (session, ids, options) => {
+	targetVerb(queue, 'drop', 'End mail as errored, without telling webhooks', 'rcp_06f… --yes')
+		.yesOption()
+		.does<Options, Ids>(async (session, options, ids) => {
 			const targets = await chosenTargets(session, ids, options);
 			const recipients = targets.recipients.length === 1 ? 'one copy' : `${grouped(targets.recipients.length)} copies`;
 			if (targets.recipients.length > 0) {
 				await session.confirm(`Drop ${recipients}? They end as errored and are never sent.`, options.yes);
 			}
 			await runChange(session, drop, targets);
-		}),
-	);
+		});
 
 	reasonOption(
 		targetVerb(
@@ -131,11 +133,7 @@ export function changeVerbs(queue: Command): void {
 			'End mail as bounced, as if its time were over; webhooks are notified',
 			'--older-than 2d',
 		),
-	).action(
-		changing(async (session, ids, options) => {
-			await change(session, fail(options.reason), ids, options);
-		}),
-	);
+	).does<Options, Ids>(async (session, options, ids) => await change(session, fail(options.reason), ids, options));
 }
 
 async function change(session: Session, change: QueueChange, ids: readonly string[], options: Options): Promise<void> {
@@ -143,15 +141,11 @@ async function change(session: Session, change: QueueChange, ids: readonly strin
 	await runChange(session, change, await chosenTargets(session, ids, options), reason === undefined ? {} : {reason});
 }
 
-function changing(run: (session: Session, ids: readonly string[], options: Options) => Promise<void>) {
-	return action<Options, [readonly string[]]>((session, options, ids) => run(session, ids, options));
+function targetVerb(queue: CliCommand, name: string, about: string, sample: string): CliCommand {
+	return targetOptions(queue.verb(`${name} [id...]`, about).sample(`mailctl queue ${name} ${sample}`));
 }
 
-function targetVerb(queue: Command, name: string, about: string, sample: string): Command {
-	return targetOptions(verb(queue, `${name} [id...]`, about, `mailctl queue ${name} ${sample}`));
-}
-
-function reasonOption(command: Command): Command {
+function reasonOption(command: CliCommand): CliCommand {
 	return command.option('--reason <text>', 'why: kept, and shown by queue why', label('--reason'));
 }
 
@@ -165,8 +159,8 @@ async function runChange(
 	{recipients, gone, chosen}: Targets,
 	detail: Readonly<Record<string, unknown>> = {},
 ): Promise<void> {
-	const {clock, newId} = session.tools;
-	const progress = createProgress(session.terminal, clock, 'copies');
+	const {newId} = session.tools;
+	const progress = session.progress('copies');
 	const options = {
 		transaction: session.write,
 		tools: session.tools,
@@ -201,31 +195,23 @@ function recipientsOf(count: number): string {
 const mostWorkspaces = 1000;
 
 /** The verbs that stop all mail to a domain, and let it go again. */
-export function suspendVerbs(queue: Command): void {
-	verb(
-		queue,
-		'suspend <domain>',
-		'Send nothing to a domain until it is resumed; its mail is accepted and waits',
-		"mailctl queue suspend example.com --reason 'their disk is full until Monday'",
-	)
+export function suspendVerbs(queue: CliCommand): void {
+	queue
+		.verb('suspend <domain>', 'Send nothing to a domain until it is resumed; its mail is accepted and waits')
+		.sample("mailctl queue suspend example.com --reason 'their disk is full until Monday'")
 		.option('--reason <text>', 'why: shown by queue summary and queue why', label('--reason'))
-		.action(
-			action<{reason?: string}, [string]>(async (session, {reason}, text) => {
-				const destination = domain(text);
-				const suspension = await session.write(trx => suspendDestination(trx, session.tools, {destination, reason}));
-				session.show({...suspension, suspended: true}, () => [
-					`nothing is sent to ${destination} since ${shortTime(suspension.created_at)} UTC: ${printable(suspension.reason)}`,
-				]);
-			}),
-		);
+		.does<{reason?: string}, [string]>(async (session, {reason}, text) => {
+			const destination = domain(text);
+			const suspension = await session.write(trx => suspendDestination(trx, session.tools, {destination, reason}));
+			session.show({...suspension, suspended: true}, () => [
+				`nothing is sent to ${destination} since ${shortTime(suspension.created_at)} UTC: ${printable(suspension.reason)}`,
+			]);
+		});
 
-	verb(
-		queue,
-		'resume <domain>',
-		'Resume mail to a domain, whether an operator or failures stopped it',
-		'mailctl queue resume example.com',
-	).action(
-		action<object, [string]>(async (session, _options, text) => {
+	queue
+		.verb('resume <domain>', 'Resume mail to a domain, whether an operator or failures stopped it')
+		.sample('mailctl queue resume example.com')
+		.does<object, [string]>(async (session, _options, text) => {
 			const destination = domain(text);
 			const known = await sitesOf(session, destination);
 			const {suspension, sites} = await session.write(trx =>
@@ -242,8 +228,7 @@ export function suspendVerbs(queue: Command): void {
 						]
 					: [`${destination} was not suspended`],
 			);
-		}),
-	);
+		});
 }
 
 /** The sites that mail to a destination would go to now, of any workspace. */

@@ -1,5 +1,4 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import type {Command} from 'commander';
 import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from '../admin/queue.ts';
 import {readReasons, type Why} from '../admin/why.ts';
 import {storeTime} from '../kit/time.ts';
@@ -11,7 +10,7 @@ import {listWorkspaces} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
 import {attemptLines} from './message-text.ts';
 import {count} from './options.ts';
-import {verb} from './program.ts';
+import type {CliCommand} from './program.ts';
 import {changeVerbs, chosenTargets, suspendVerbs, type TargetOptions, targetOptions} from './queue-change.ts';
 import {
 	destinationsNow,
@@ -22,11 +21,11 @@ import {
 	routeLines,
 	routeNow,
 } from './route-now.ts';
-import {action, readDaemons, type Session} from './session.ts';
+import {readDaemons, type Session} from './session.ts';
 import {duration, grouped, type Noun, nextTry, printable, shortTime, table, wrapped} from './text.ts';
 import {watch, watchOption} from './watch.ts';
 
-export function queueCommands(queue: Command): void {
+export function queueCommands(queue: CliCommand): void {
 	summaryVerb(queue);
 	listVerb(queue);
 	whyVerb(queue);
@@ -35,22 +34,20 @@ export function queueCommands(queue: Command): void {
 	suspendVerbs(queue);
 }
 
-export function summaryVerb(queue: Command): void {
+export function summaryVerb(queue: CliCommand): void {
 	watchOption(
-		verb(queue, 'summary', 'What waits, by destination, the most first', 'mailctl queue summary --watch'),
-	).action(
-		action<{readonly watch?: true}, []>(async (session, options) => {
-			if (options.watch) {
-				await watch(session, async () => {
-					const {rows, now} = await summary(session);
-					return [`${shortTime(storeTime(now))} UTC`, '', ...lines(session, rows, now)];
-				});
-			} else {
+		queue.verb('summary', 'What waits, by destination, the most first').sample('mailctl queue summary --watch'),
+	).does<{readonly watch?: true}>(async (session, options) => {
+		if (options.watch) {
+			await watch(session, async () => {
 				const {rows, now} = await summary(session);
-				session.show(rows, () => lines(session, rows, now));
-			}
-		}),
-	);
+				return [`${shortTime(storeTime(now))} UTC`, '', ...lines(session, rows, now)];
+			});
+		} else {
+			const {rows, now} = await summary(session);
+			session.show(rows, () => lines(session, rows, now));
+		}
+	});
 }
 
 async function summary(session: Session): Promise<{readonly rows: readonly QueueStatus[]; readonly now: number}> {
@@ -105,14 +102,14 @@ function stopText({suspended_by: by, suspended_until: until, suspension_reason: 
 
 type Options = TargetOptions & {readonly held?: true; readonly suspended?: true; readonly limit: number};
 
-export function listVerb(queue: Command): void {
+export function listVerb(queue: CliCommand): void {
 	targetOptions(
-		verb(queue, 'list', 'The copies that wait, next due first', 'mailctl queue list --destination example.com'),
+		queue.verb('list', 'The copies that wait, next due first').sample('mailctl queue list --destination example.com'),
 	)
 		.option('--held', 'only what an operator holds')
 		.option('--suspended', 'only to destinations that are suspended')
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 100_000), 100)
-		.action(action<Options, []>(list));
+		.does<Options>(list);
 }
 
 async function list(session: Session, {destination, olderThan, held, suspended, limit}: Options): Promise<void> {
@@ -167,17 +164,14 @@ function due(row: Waiting, stopped: ReadonlySet<string>, now: number): string {
 
 type WhyOptions = TargetOptions & {readonly limit: number};
 
-export function whyVerb(queue: Command): void {
+export function whyVerb(queue: CliCommand): void {
 	targetOptions(
-		verb(
-			queue,
-			'why [id...]',
-			'What mail waits for, until when, and what would change it',
-			'mailctl queue why msg_06f…',
-		),
+		queue
+			.verb('why [id...]', 'What mail waits for, until when, and what would change it')
+			.sample('mailctl queue why msg_06f…'),
 	)
 		.option('--limit <n>', 'at most this many copies', count('--limit', 1, 10_000), 100)
-		.action(action<WhyOptions, [readonly string[]]>(why));
+		.does<WhyOptions, [readonly string[]]>(why);
 }
 
 async function why(session: Session, options: WhyOptions, ids: readonly string[]): Promise<void> {
@@ -227,18 +221,15 @@ const pollMs = 500;
 /** Assumed for a destination without mail. */
 const mostWorkspaces = 10;
 
-export function traceVerb(queue: Command): void {
+export function traceVerb(queue: CliCommand): void {
 	targetOptions(
-		verb(
-			queue,
-			'trace [id...]',
-			'Where mail would go now, and every try so far with what was said',
-			'mailctl queue trace rcp_06f… --follow',
-		),
+		queue
+			.verb('trace [id...]', 'Where mail would go now, and every try so far with what was said')
+			.sample('mailctl queue trace rcp_06f… --follow'),
 	)
 		.option('--follow', 'go on with new tries as they end, until no copy is in the queue')
 		.option('--limit <n>', 'at most this many copies', count('--limit', 1, 1000), 20)
-		.action(action<TraceOptions, [readonly string[]]>(trace));
+		.does<TraceOptions, [readonly string[]]>(trace);
 }
 
 async function trace(session: Session, options: TraceOptions, ids: readonly string[]): Promise<void> {

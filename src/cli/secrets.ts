@@ -1,4 +1,3 @@
-import type {Command} from 'commander';
 import type {ResealedStore} from '../admin/reseal.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {storeTime} from '../kit/time.ts';
@@ -6,21 +5,18 @@ import {reportTokenMs} from '../mail/report.ts';
 import {beginAct} from '../store/audit.ts';
 import {createVault, type MasterKeys} from '../store/sealed.ts';
 import {CliError} from './fault.ts';
-import {verb} from './program.ts';
-import {action, type Session} from './session.ts';
-import {createProgress} from './terminal.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import {grouped} from './text.ts';
 
 /** More damaged rows are counted only. */
 const mostNamed = 10;
 
-export function secretsCommands(secrets: Command): void {
-	verb(
-		secrets,
-		'rotate',
-		'Seal every stored secret with the first key; on SQLite a new one',
-		'mailctl secrets rotate',
-	).action(action(rotate));
+export function secretsCommands(secrets: CliCommand): void {
+	secrets
+		.verb('rotate', 'Seal every stored secret with the first key; on SQLite a new one')
+		.sample('mailctl secrets rotate')
+		.does(rotate);
 }
 
 async function rotate(session: Session): Promise<void> {
@@ -35,7 +31,7 @@ async function rotate(session: Session): Promise<void> {
 	const isFile = settings.databaseUrl === null;
 	const record = beginAct(session.tools, {action: 'secrets.rotated', workspaceId: null, target: null});
 	const keys = isFile ? await addKeyToFile(store, settings, record) : configured;
-	const progress = createProgress(session.terminal, session.tools.clock, 'secrets');
+	const progress = session.progress('secrets');
 	const done = await resealStore(store, createVault(keys), record, rows => progress.show(rows, null));
 	progress.end();
 	show(session, keys, done);

@@ -1,6 +1,5 @@
 import {basename, extname} from 'node:path';
 import {setTimeout as wait} from 'node:timers/promises';
-import type {Command} from 'commander';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {writeExact} from '../kit/exact-json.ts';
 import {storeTime} from '../kit/time.ts';
@@ -14,8 +13,8 @@ import {CliError, type ExitKind} from './fault.ts';
 import {readInput, readVariables} from './files.ts';
 import {missingMessage} from './message-text.ts';
 import {collect, locale, metadata, mode, timezone} from './options.ts';
-import {example} from './program.ts';
-import {action, type Session} from './session.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import {chosenTemplate} from './template.ts';
 
 type Options = {
@@ -37,11 +36,11 @@ type Options = {
 
 const pollInterval = 100;
 
-export function sendCommand(command: Command): void {
-	example(
-		command,
-		'mailctl send --from no-reply@shop.example --to user@example.com \\\n    --template receipt --data order.json --wait',
-	)
+export function sendCommand(command: CliCommand): void {
+	command
+		.sample(
+			'mailctl send --from no-reply@shop.example --to user@example.com \\\n    --template receipt --data order.json --wait',
+		)
 		.requiredOption('--from <address>', 'a verified sender')
 		.requiredOption('--to <address>', 'the recipient')
 		.requiredOption('--template <id|name>', 'the template')
@@ -56,7 +55,7 @@ export function sendCommand(command: Command): void {
 		.option('--idempotency-key <key>', 'a key that was used sends nothing again')
 		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
 		.option('--wait', 'until it is final: exit 0 if delivered or sent, else 69')
-		.action(action<Options, []>(send));
+		.does<Options>(send);
 }
 
 async function send(session: Session, options: Options): Promise<void> {

@@ -1,77 +1,71 @@
-import type {Command} from 'commander';
 import {sampleSender} from '../admin/sample.ts';
 import {senderView, storedTime} from '../api/views.ts';
 import {addSender, changeSender, prepareKeys, removeSender, senderState} from '../domains/senders.ts';
 import {listSenders, type Sender} from '../store/domains.ts';
 import {CliError} from './fault.ts';
 import {label, address as parseAddress} from './options.ts';
-import {verb, yesVerb} from './program.ts';
-import {action, type Session} from './session.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import type {Noun} from './text.ts';
 
 type AddOptions = {name?: string; verified?: boolean};
 
-export function senderCommands(sender: Command): void {
-	verb(
-		sender,
-		'add <address>',
-		'Add a sender, and its domain if that is missing',
-		'mailctl sender add no-reply@shop.example --name Shop --verified',
-	)
+export function senderCommands(sender: CliCommand): void {
+	sender
+		.verb('add <address>', 'Add a sender, and its domain if that is missing')
+		.sample('mailctl sender add no-reply@shop.example --name Shop --verified')
 		.option('--name <name>', 'display name of From', label('--name'))
 		.option('--verified', 'usable at once, without DNS records')
-		.action(
-			action<AddOptions, [string]>(async (session, options, text) => {
-				const address = parseAddress(text);
-				const {id: workspaceId} = await session.workspace();
-				const newKeys = await prepareKeys(await session.reader(), workspaceId, address.domain);
-				const vault = await session.vault();
-				const added = await session.write(trx =>
-					addSender(trx, session.tools, vault, {
-						workspaceId,
-						address,
-						name: options.name ?? null,
-						verified: options.verified ?? false,
-						newKeys,
-					}),
-				);
-				if (!added) {
-					throw new CliError('data', `the sender ${text} is there already`, 'see mailctl sender list');
-				}
-				showSender(session, added);
-			}),
-		);
+		.does<AddOptions, [string]>(async (session, options, text) => {
+			const address = parseAddress(text);
+			const {id: workspaceId} = await session.workspace();
+			const newKeys = await prepareKeys(await session.reader(), workspaceId, address.domain);
+			const vault = await session.vault();
+			const added = await session.write(trx =>
+				addSender(trx, session.tools, vault, {
+					workspaceId,
+					address,
+					name: options.name ?? null,
+					verified: options.verified ?? false,
+					newKeys,
+				}),
+			);
+			if (!added) {
+				throw new CliError('data', `the sender ${text} is there already`, 'see mailctl sender list');
+			}
+			showSender(session, added);
+		});
 
-	verb(sender, 'list', 'List senders, newest first', 'mailctl sender list').action(
-		action(async session => {
+	sender
+		.verb('list', 'List senders, newest first')
+		.sample('mailctl sender list')
+		.does(async session => {
 			const {id} = await session.workspace();
 			const rows = await listSenders(await session.reader(), id);
 			session.list(senders, rows);
-		}),
-	);
+		});
 
 	for (const [change, about] of [
 		['verify', 'Mark a sender as verified, whatever DNS says'],
 		['disable', 'Refuse sends from an address'],
 		['enable', 'Accept sends from an address again'],
 	] as const) {
-		verb(sender, `${change} <address>`, about, `mailctl sender ${change} no-reply@shop.example`).action(
-			action<object, [string]>(async (session, _options, text) => {
+		sender
+			.verb(`${change} <address>`, about)
+			.sample(`mailctl sender ${change} no-reply@shop.example`)
+			.does<object, [string]>(async (session, _options, text) => {
 				const {key} = parseAddress(text);
 				const {id} = await session.workspace();
 				const changed = await session.write(trx => changeSender(trx, session.tools, id, key, change));
 				showSender(session, changed ?? missing(text));
-			}),
-		);
+			});
 	}
 
-	yesVerb(
-		sender,
-		'remove <address>',
-		'Remove a sender; its queued mail ends errored',
-		'mailctl sender remove no-reply@shop.example --yes',
-	).action(
-		action<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
+	sender
+		.verb('remove <address>', 'Remove a sender; its queued mail ends errored')
+		.sample('mailctl sender remove no-reply@shop.example --yes')
+		.yesOption()
+		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
 			const {key} = parseAddress(text);
 			const {id} = await session.workspace();
 			await session.confirm(`Remove the sender ${text}? Its queued mail will not be sent.`, yes);
@@ -79,8 +73,7 @@ export function senderCommands(sender: Command): void {
 				missing(text);
 			}
 			session.show({address: text, removed: true}, () => [`removed ${text}`]);
-		}),
-	);
+		});
 }
 
 function missing(address: string): never {

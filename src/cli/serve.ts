@@ -1,13 +1,12 @@
-import type {Command} from 'commander';
 import {localUrl} from '../config/derive.ts';
 import {logInLink, welcomeLines, writeFirstKeys} from './init.ts';
-import {example, version} from './program.ts';
+import {type CliCommand, version} from './program.ts';
 import {operator, toolsOf} from './session.ts';
 
 type Options = {envFile?: string; asRoot?: boolean};
 
-export function serveCommand(command: Command): void {
-	example(command, 'mailctl serve').action(async (_options: object, command: Command) => {
+export function serveCommand(command: CliCommand): void {
+	command.sample('mailctl serve').action(async (_options: object, command: CliCommand) => {
 		const {envFile, asRoot = false} = command.optsWithGlobals<Options>();
 		const [{runDaemon}, {bootstrap}] = await Promise.all([import('../daemon/run.ts'), import('../admin/bootstrap.ts')]);
 		process.exitCode = await runDaemon({

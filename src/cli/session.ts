@@ -3,7 +3,6 @@ import {existsSync} from 'node:fs';
 import {hostname} from 'node:os';
 import {join, relative, resolve} from 'node:path';
 import {createInterface} from 'node:readline/promises';
-import type {Command} from 'commander';
 import type {Knex} from 'knex';
 import type {TSchema} from 'typebox';
 import {type Daemons, daemonsOfNodes} from '../admin/why.ts';
@@ -12,14 +11,14 @@ import {loadProcessSettings, processEnvironment, systemFile} from '../config/pro
 import type {LoadedSettings, Settings} from '../config/settings.ts';
 import {readDaemonFile} from '../data-folder/daemon-file.ts';
 import {finishRestore, isRestored, lacksStore, openDataDir} from '../data-folder/data-dir.ts';
-import {ensureSecrets} from '../data-folder/ensure-secrets.ts';
+import {ensureSecrets, secretsOf} from '../data-folder/ensure-secrets.ts';
 import {lockData, refuseBesideOthers, storeFile} from '../data-folder/open.ts';
 import {readUsedWorkspace, usedWorkspaceFile} from '../data-folder/used-workspace.ts';
 import {type Clock, systemClock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
-import {type Given, type Operation, perform} from '../ops/operation.ts';
+import {type Given, notFound, type Operation, perform} from '../ops/operation.ts';
 import {migrate, type SchemaState, schemaState, tooOldFix} from '../store/engine/migrate.ts';
 import {isFolderLocked} from '../store/engine/sqlite.ts';
 import {silentMs} from '../store/nodes.ts';
@@ -35,7 +34,7 @@ import {
 	type Workspace,
 } from '../store/workspaces.ts';
 import {CliError, userName} from './fault.ts';
-import {createTerminal, type Terminal} from './terminal.ts';
+import {Progress, Terminal} from './terminal.ts';
 import {linesOf, type Noun, tableOf} from './text.ts';
 
 /**
@@ -115,173 +114,228 @@ export async function readDaemons(session: Session): Promise<Daemons> {
 	return await daemonsOfNodes(await session.reader(), silentSince);
 }
 
-/** What a verb works with; settings and store are opened when they are first asked for. */
-export type Session = {
-	readonly terminal: Terminal;
-	/** What the session changes is recorded as the act of the user who runs the command. */
-	readonly tools: ActTools;
-	readonly loadSettings: () => LoadedSettings;
-	/** Throws ConfigError with every problem. */
-	readonly settings: () => Settings;
-	/** The same, with the data folder checked. Throws unavailable (69) where there is no store, unless the verb makes one. */
-	readonly storeSettings: () => Settings;
-	/** The same, where the store in the folder is going to be replaced. */
-	readonly replacingSettings: () => Settings;
-	readonly store: () => Promise<Store>;
-	readonly reader: () => Promise<Knex>;
-	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
-	/** Does an operation in the workspace that is meant. Throws `Refused`. */
-	readonly perform: <Input extends TSchema, Result>(
-		operation: Operation<Input, Result>,
-		input: Given<Input>,
-	) => Promise<Result>;
-	/** Throws ConfigError where the keys are not those that the store was used with. */
-	readonly secrets: () => Promise<MasterKeys>;
-	/** Seals and opens secrets of the store. */
-	readonly vault: () => Promise<Vault>;
-	/** The one of the id that `idOf` found, of `--workspace`, of MAILCTL_WORKSPACE, of `workspace use`, or the only one. */
-	readonly workspace: () => Promise<Workspace>;
-	/** The one that verbs mean where neither an id nor `--workspace` says which; undefined: they would have to say. */
-	readonly workspaceInUse: () => Promise<Workspace | undefined>;
-	/**
-	 * The id that is meant by itself or by its unique start, in any workspace unless `--workspace` says which. Undefined: there
-	 * exists. Throws bad data (65) where several begin so.
-	 */
-	readonly idOf: (kind: OwnedKind, text: string) => Promise<string | undefined>;
-	/** The one of `--workspace`; undefined (every workspace) where the flag is missing. */
-	readonly chosenWorkspace: () => Promise<Workspace | undefined>;
-	/** Whether --json was given; `show` looks at it itself. */
-	readonly json: boolean;
-	/** The result: one JSON document with `--json`, else lines for people. */
-	readonly show: (json: unknown, lines: () => readonly string[]) => void;
-	/** As `show`, of several of a noun; of one, with additional lines. */
-	readonly list: <Row>(noun: Noun<Row>, rows: readonly Row[]) => void;
-	readonly one: <Row>(
-		noun: Noun<Row>,
-		row: Row,
-		more?: {readonly json?: object; readonly lines?: readonly string[]},
-	) => void;
-	/** Asks before something is destroyed; throws unless the answer is yes. */
-	readonly confirm: (question: string, yes: boolean | undefined) => Promise<void>;
-};
-
-type Globals = {json?: boolean; wide?: boolean; workspace?: string; envFile?: string; asRoot?: boolean};
-
-/** Makes a verb's action: a session around the handler, closed in any case. `makesStore`: without a store, make one. */
-export function action<Options, Args extends ReadonlyArray<string | readonly string[] | undefined>>(
-	handler: (session: Session, options: Options, ...args: Args) => Promise<void>,
-	{makesStore = () => false}: {readonly makesStore?: (options: Options) => boolean} = {},
-): (...parameters: unknown[]) => Promise<void> {
-	return async (...parameters) => {
-		const command = parameters.at(-1) as Command;
-		const {session, close} = openSession(command.optsWithGlobals<Globals>(), makesStore(parameters.at(-2) as Options));
-		try {
-			await handler(session, parameters.at(-2) as Options, ...(parameters.slice(0, -2) as unknown as Args));
-		} finally {
-			await close();
-		}
-	};
-}
+export type Globals = {json?: boolean; wide?: boolean; workspace?: string; envFile?: string; asRoot?: boolean};
 
 /** A clock, ids by it, the system's chance, and who acts. */
 export function toolsOf(clock: Clock, operator: Operator): ActTools {
 	return {clock, newId: createIdSource(clock), random: randomBytes, operator};
 }
 
-function openSession(globals: Globals, makesStore: boolean): {session: Session; close: () => Promise<void>} {
-	const terminal = createTerminal(process, processEnvironment());
-	const settings = once(() => {
-		const loaded = loadProcessSettings(globals.envFile, {beside: true, systemFile});
-		if (!loaded.ok) {
-			throw new ConfigError(loaded.problems);
-		}
-		return loaded.settings;
-	});
-	// Only SQLite keeps its store and its secrets in the data folder.
-	const folderSettings = (replaces: boolean) => {
-		const {databaseUrl, dataDir} = settings();
-		if (databaseUrl === null) {
-			if (!makesStore && !replaces && lacksStore(dataDir)) {
-				throw noStore(settings());
-			}
-			openDataDir({dataDir, asRoot: globals.asRoot ?? false, replaces});
-		}
-		return settings();
-	};
-	const storeSettings = once(() => folderSettings(false));
-	let opened: Promise<Store> | undefined;
+/** What a verb works with; settings and store are opened when they are first asked for. */
+export class Session {
+	readonly terminal = new Terminal(process, processEnvironment());
+	/** Whether --json was given; `show` looks at it itself. */
+	readonly json: boolean;
 	// The store's, as soon as it is open: what is written must be of the time that its daemons share.
-	let clock: Clock = systemClock;
-	const store = async () => {
-		opened ??= import('./session.ts').then(({openStoreOf}) => openStoreOf(storeSettings(), {makesStore}));
-		const ready = await opened;
-		clock = ready.clock;
-		return ready;
-	};
-	const reader = async () => (await store()).reader;
-	const secrets = once(async () => {
-		const {secretsOf} = await import('../data-folder/ensure-secrets.ts');
-		return await secretsOf(await store(), storeSettings());
-	});
-	const chosenWorkspace = async () =>
-		globals.workspace === undefined ? undefined : await namedWorkspace(await reader(), globals.workspace);
-	const usual = async () => usualWorkspace(settings(), await listWorkspaces(await reader()));
-	let ofId: string | undefined;
-	const idOf: Session['idOf'] = async (kind, text) => {
+	#clock: Clock = systemClock;
+	/** What the session changes is recorded as the act of the user who runs the command. */
+	readonly tools = toolsOf({now: () => this.#clock.now(), monotonic: systemClock.monotonic}, operator());
+	readonly #globals: Globals;
+	readonly #makesStore: boolean;
+	#settings: Settings | undefined;
+	#storeSettings: Settings | undefined;
+	#store: Promise<Store> | undefined;
+	#secrets: Promise<MasterKeys> | undefined;
+	/** The workspace of the id that `idOf` found. */
+	#ofId: string | undefined;
+
+	/** `makesStore`: without a store, make one. */
+	constructor(globals: Globals, makesStore: boolean) {
+		this.json = globals.json ?? false;
+		this.#globals = globals;
+		this.#makesStore = makesStore;
+	}
+
+	async close(): Promise<void> {
+		await this.#store?.then(
+			({close}) => close(),
+			() => undefined,
+		);
+	}
+
+	loadSettings(): LoadedSettings {
+		return loadProcessSettings(this.#globals.envFile, {systemFile});
+	}
+
+	/** Throws ConfigError with every problem. */
+	settings(): Settings {
+		if (this.#settings === undefined) {
+			const loaded = loadProcessSettings(this.#globals.envFile, {beside: true, systemFile});
+			if (!loaded.ok) {
+				throw new ConfigError(loaded.problems);
+			}
+			this.#settings = loaded.settings;
+		}
+		return this.#settings;
+	}
+
+	/** The same, with the data folder checked. Throws unavailable (69) where there is no store, unless the verb makes one. */
+	storeSettings(): Settings {
+		this.#storeSettings ??= this.#folderSettings(false);
+		return this.#storeSettings;
+	}
+
+	/** The same, where the store in the folder is going to be replaced. */
+	replacingSettings(): Settings {
+		return this.#folderSettings(true);
+	}
+
+	/** Only SQLite keeps its store and its secrets in the data folder. */
+	#folderSettings(replaces: boolean): Settings {
+		const settings = this.settings();
+		const {databaseUrl, dataDir} = settings;
+		if (databaseUrl === null) {
+			if (!this.#makesStore && !replaces && lacksStore(dataDir)) {
+				throw noStore(settings);
+			}
+			openDataDir({dataDir, asRoot: this.#globals.asRoot ?? false, replaces});
+		}
+		return settings;
+	}
+
+	async store(): Promise<Store> {
+		this.#store ??= openStoreOf(this.storeSettings(), {makesStore: this.#makesStore});
+		const store = await this.#store;
+		this.#clock = store.clock;
+		return store;
+	}
+
+	async reader(): Promise<Knex> {
+		return (await this.store()).reader;
+	}
+
+	readonly write = async <Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> =>
+		await (await this.store()).writer.transaction(work);
+
+	/** Does an operation in the workspace that is meant. Throws `Refused`. */
+	async perform<Input extends TSchema, Result>(
+		operation: Operation<Input, Result>,
+		input: Given<Input>,
+	): Promise<Result> {
+		const {id: workspaceId} = await this.workspace();
+		const {writer} = await this.store();
+		const context = {face: 'cli', workspaceId, mode: 'live', tools: this.tools, writer} as const;
+		return await perform(operation, {...context, change: writer.transaction}, input);
+	}
+
+	/** Throws ConfigError where the keys are not those that the store was used with. */
+	async secrets(): Promise<MasterKeys> {
+		this.#secrets ??= this.store().then(store => secretsOf(store, this.storeSettings()));
+		return await this.#secrets;
+	}
+
+	/** Seals and opens secrets of the store. */
+	async vault(): Promise<Vault> {
+		return createVault(await this.secrets());
+	}
+
+	/** The one of the id that `idOf` found, of `--workspace`, of MAILCTL_WORKSPACE, of `workspace use`, or the only one. */
+	async workspace(): Promise<Workspace> {
+		const named =
+			this.#ofId === undefined ? await this.chosenWorkspace() : await findWorkspace(await this.reader(), this.#ofId);
+		return named ?? foundWorkspace(this.settings(), await this.#usual());
+	}
+
+	/** What the queries of a verb need: the id of `workspace`, and the reader. */
+	async inWorkspace(): Promise<{readonly workspaceId: string; readonly reader: Knex}> {
+		const {id: workspaceId} = await this.workspace();
+		return {workspaceId, reader: await this.reader()};
+	}
+
+	/** The one that verbs mean where neither an id nor `--workspace` says which; undefined: they would have to say. */
+	async workspaceInUse(): Promise<Workspace | undefined> {
+		return (await this.#usual()).row;
+	}
+
+	async #usual(): Promise<Usual> {
+		return usualWorkspace(this.settings(), await listWorkspaces(await this.reader()));
+	}
+
+	/** The one of `--workspace`; undefined (every workspace) where the flag is missing. */
+	async chosenWorkspace(): Promise<Workspace | undefined> {
+		const {workspace} = this.#globals;
+		return workspace === undefined ? undefined : await namedWorkspace(await this.reader(), workspace);
+	}
+
+	/**
+	 * The id that is meant by itself or by its unique start, in any workspace unless `--workspace` says which. Undefined: there
+	 * is none. Throws bad data (65) where several begin so.
+	 */
+	async idOf(kind: OwnedKind, text: string): Promise<string | undefined> {
 		if (!text.startsWith(`${kind}_`) || !/^[\w-]{1,80}$/.test(text)) {
 			return undefined;
 		}
-		const workspaceId = (await chosenWorkspace())?.id;
-		const ids = await findIds(await reader(), kind, {start: text, workspaceId, limit: mostNamed});
-		const meant = await oneOfIds(text, ids, async () => (await usual()).row?.id);
-		ofId = meant?.workspace_id;
+		const workspaceId = (await this.chosenWorkspace())?.id;
+		const ids = await findIds(await this.reader(), kind, {start: text, workspaceId, limit: mostNamed});
+		const meant = await oneOfIds(text, ids, async () => (await this.workspaceInUse())?.id);
+		this.#ofId = meant?.workspace_id;
 		return meant?.id;
-	};
-	const show: Session['show'] = (json, lines) => (globals.json ? terminal.printJson(json) : terminal.print(lines()));
-	const session: Session = {
-		terminal,
-		tools: toolsOf({now: () => clock.now(), monotonic: systemClock.monotonic}, operator()),
-		loadSettings: () => loadProcessSettings(globals.envFile, {systemFile}),
-		settings,
-		storeSettings,
-		replacingSettings: () => folderSettings(true),
-		store,
-		reader,
-		write: async work => await (await store()).writer.transaction(work),
-		async perform(operation, input) {
-			const {id: workspaceId} = await session.workspace();
-			const {writer} = await store();
-			const context = {face: 'cli', workspaceId, mode: 'live', tools: session.tools, writer} as const;
-			return await perform(operation, {...context, change: writer.transaction}, input);
-		},
-		secrets,
-		vault: async () => createVault(await secrets()),
-		async workspace() {
-			const named = ofId === undefined ? await chosenWorkspace() : await findWorkspace(await reader(), ofId);
-			return named ?? foundWorkspace(settings(), await usual());
-		},
-		workspaceInUse: async () => (await usual()).row,
-		idOf,
-		chosenWorkspace,
-		json: globals.json ?? false,
-		show,
-		list: (noun, rows) =>
-			show(rows.map(noun.json), () => tableOf(noun, rows, globals.wide ? Infinity : terminal.width)),
-		one: (noun, row, {json, lines = []} = {}) =>
-			show(json ? {...(noun.json(row) as object), ...json} : noun.json(row), () => [
-				...linesOf(noun, row, terminal.width),
-				...lines,
-			]),
-		confirm: async (question, yes) => await confirm(terminal, question, yes),
-	};
-	return {
-		session,
-		close: async () =>
-			await opened?.then(
-				({close}) => close(),
-				() => undefined,
-			),
-	};
+	}
+
+	/** The row of such an id. Throws `Refused` where its workspace has none; `words` as of `notFound`. */
+	async find<Row>(
+		kind: OwnedKind,
+		noun: string,
+		text: string,
+		find: (reader: Knex, workspaceId: string, id: string) => Promise<Row | undefined>,
+		words?: Parameters<typeof notFound>[2],
+	): Promise<Row> {
+		const id = (await this.idOf(kind, text)) ?? notFound(noun, text, words);
+		const {reader, workspaceId} = await this.inWorkspace();
+		return (await find(reader, workspaceId, id)) ?? notFound(noun, text, words);
+	}
+
+	/** The result: one JSON document with `--json`, else lines for people. */
+	show(json: unknown, lines: () => readonly string[]): void {
+		if (this.json) {
+			this.terminal.printJson(json);
+		} else {
+			this.terminal.print(lines());
+		}
+	}
+
+	/** As `show`, of several of a noun. */
+	list<Row>(noun: Noun<Row>, rows: readonly Row[]): void {
+		const width = this.#globals.wide ? Number.POSITIVE_INFINITY : this.terminal.width;
+		this.show(rows.map(noun.json), () => tableOf(noun, rows, width));
+	}
+
+	/** As `show`, of one of a noun, with additional lines. */
+	one<Row>(
+		noun: Noun<Row>,
+		row: Row,
+		{json, lines = []}: {readonly json?: object; readonly lines?: readonly string[]} = {},
+	): void {
+		this.show(json ? {...(noun.json(row) as object), ...json} : noun.json(row), () => [
+			...linesOf(noun, row, this.terminal.width),
+			...lines,
+		]);
+	}
+
+	/** A line that shows how far the verb has come; `unit` is what is counted: `lines`. */
+	progress(unit: string): Progress {
+		return new Progress(this.terminal, this.tools.clock, unit);
+	}
+
+	/** Asks before something is destroyed; throws unless the answer is yes. */
+	async confirm(question: string, yes: boolean | undefined): Promise<void> {
+		if (yes) {
+			return;
+		}
+		if (!this.terminal.asks) {
+			throw new CliError(
+				'usage',
+				'this destroys data, and there is no terminal to confirm it on',
+				'add --yes if you mean it',
+			);
+		}
+		const prompt = createInterface({input: process.stdin, output: process.stderr});
+		const answer = await prompt.question(`${question} [y/N] `);
+		prompt.close();
+		if (!/^y(es)?$/i.test(answer.trim())) {
+			throw new CliError('other', 'nothing was changed', 'answer y to go on');
+		}
+	}
 }
 
 /** Only what prepares a first mail makes a store: without one, a user is in the wrong folder or may not read it. */
@@ -366,33 +420,6 @@ async function oneOfIds(
 	const shown = ids.slice(0, 3).map(({id}) => id);
 	const listed = [...shown, ...(ids.length > shown.length ? ['…'] : [])].join(', ');
 	throw new CliError('data', `several ids begin with ${text} (${listed})`, 'give more of the one that you mean');
-}
-
-async function confirm({asks}: Terminal, question: string, yes: boolean | undefined): Promise<void> {
-	if (yes) {
-		return;
-	}
-	if (!asks) {
-		throw new CliError(
-			'usage',
-			'this destroys data, and there is no terminal to confirm it on',
-			'add --yes if you mean it',
-		);
-	}
-	const prompt = createInterface({input: process.stdin, output: process.stderr});
-	const answer = await prompt.question(`${question} [y/N] `);
-	prompt.close();
-	if (!/^y(es)?$/i.test(answer.trim())) {
-		throw new CliError('other', 'nothing was changed', 'answer y to go on');
-	}
-}
-
-function once<Value>(make: () => Value): () => Value {
-	let made: {readonly value: Value} | undefined;
-	return () => {
-		made ??= {value: make()};
-		return made.value;
-	};
 }
 
 /** Who runs the command. */

@@ -1,12 +1,11 @@
-import type {Command} from 'commander';
 import {csvLine} from '../admin/csv.ts';
 import {mostDays, readStats, readStatsByDay, type StatsLine} from '../admin/stats.ts';
 import {storeTime} from '../kit/time.ts';
 import {type StatsFigures, type StatsGroup, statsFigures, statsGroups} from '../store/usage.ts';
 import {CliError} from './fault.ts';
 import {count, oneOf} from './options.ts';
-import {example} from './program.ts';
-import {action, type Session} from './session.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import {type Column, grouped, printable, shortTime, table} from './text.ts';
 import {watch, watchOption} from './watch.ts';
 
@@ -23,13 +22,14 @@ const spans = [1, 7, usualDays];
 /** Rows that people are shown. */
 const mostLines = 25;
 
-export function statsCommand(command: Command): void {
+export function statsCommand(command: CliCommand): void {
 	watchOption(
-		example(command, 'mailctl stats --by destination --days 7')
+		command
+			.sample('mailctl stats --by destination --days 7')
 			.option('--days <n>', `this many days up to today, in UTC (default: ${usualDays})`, count('--days', 1, mostDays))
 			.option('--by <group>', `a row for each ${statsGroups.join(', ')}`, oneOf('--by', statsGroups))
 			.option('--csv', 'print CSV'),
-	).action(action<Options, []>(stats));
+	).does<Options>(stats);
 }
 
 async function stats(session: Session, options: Options): Promise<void> {

@@ -1,6 +1,5 @@
 import {open, realpath} from 'node:fs/promises';
 import {setTimeout} from 'node:timers/promises';
-import type {Command} from 'commander';
 import {csvLine} from '../admin/csv.ts';
 import {
 	badColumns,
@@ -31,45 +30,37 @@ import {findOptedOut} from '../store/topics.ts';
 import {CliError} from './fault.ts';
 import {openInput} from './files.ts';
 import {count, address as parseAddress, reason} from './options.ts';
-import {verb, yesVerb} from './program.ts';
-import {action, type Session} from './session.ts';
-import {createProgress} from './terminal.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import {fields, grouped, linesOf, type Noun, shortTime} from './text.ts';
 
-export function suppressionCommands(suppression: Command): void {
-	verb(suppression, 'list', 'List suppressed addresses, newest first', 'mailctl suppression list --reason complaint')
+export function suppressionCommands(suppression: CliCommand): void {
+	suppression
+		.verb('list', 'List suppressed addresses, newest first')
+		.sample('mailctl suppression list --reason complaint')
 		.option('--reason <reason>', 'only entries made for this reason', reason)
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
-		.action(
-			action<{reason?: SuppressionReason; limit: number}, []>(async (session, options) => {
-				const {id: workspaceId} = await session.workspace();
-				const rows = await listSuppressions(await session.reader(), {workspaceId, after: null, ...options});
-				session.list(suppressions, rows);
-			}),
-		);
+		.does<{reason?: SuppressionReason; limit: number}>(async (session, options) => {
+			const {id: workspaceId} = await session.workspace();
+			const rows = await listSuppressions(await session.reader(), {workspaceId, after: null, ...options});
+			session.list(suppressions, rows);
+		});
 
-	verb(
-		suppression,
-		'add <address>',
-		'Add an address; it gets no mail, and queued copies stop',
-		'mailctl suppression add user@x.example',
-	).action(
-		action<object, [string]>(async (session, _options, text) => {
+	suppression
+		.verb('add <address>', 'Add an address; it gets no mail, and queued copies stop')
+		.sample('mailctl suppression add user@x.example')
+		.does<object, [string]>(async (session, _options, text) => {
 			const {entry, isNew} = await session.perform(addSuppression, {recipient: text});
 			session.show({...suppressionEntry(entry), added: isNew}, () => [
 				isNew ? `${text} is suppressed` : `${text} was suppressed already`,
 				...linesOf(suppressions, entry),
 			]);
-		}),
-	);
+		});
 
-	verb(
-		suppression,
-		'check <address>',
-		'Show whether an address is suppressed, and why',
-		'mailctl suppression check user@x.example',
-	).action(
-		action<object, [string]>(async (session, _options, text) => {
+	suppression
+		.verb('check <address>', 'Show whether an address is suppressed, and why')
+		.sample('mailctl suppression check user@x.example')
+		.does<object, [string]>(async (session, _options, text) => {
 			const {key} = parseAddress(text, true);
 			const {id} = await session.workspace();
 			const reader = await session.reader();
@@ -81,27 +72,22 @@ export function suppressionCommands(suppression: Command): void {
 				...(entry ? linesOf(suppressions, entry) : []),
 				...(topics.length > 0 ? [`opted out of ${topics.join(', ')}`] : []),
 			]);
-		}),
-	);
+		});
 
-	yesVerb(
-		suppression,
-		'remove <id|address>',
-		'Remove an address, so that it gets mail again',
-		'mailctl suppression remove user@x.example --yes',
-	).action(action<{yes?: boolean}, [string]>(remove));
+	suppression
+		.verb('remove <id|address>', 'Remove an address, so that it gets mail again')
+		.sample('mailctl suppression remove user@x.example --yes')
+		.yesOption()
+		.does<{yes?: boolean}, [string]>(remove);
 
 	importCommand(suppression);
 
-	verb(
-		suppression,
-		'export',
-		'Write the list as CSV, which import reads again',
-		'mailctl suppression export --out suppressions.csv',
-	)
+	suppression
+		.verb('export', 'Write the list as CSV, which import reads again')
+		.sample('mailctl suppression export --out suppressions.csv')
 		.option('--reason <reason>', 'only entries made for this reason', reason)
 		.option('--out <file>', 'write to a file instead of standard output')
-		.action(action<ExportOptions, []>(exportList));
+		.does<ExportOptions>(exportList);
 }
 
 async function remove(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
@@ -147,7 +133,7 @@ async function exportList(session: Session, {reason: only, out}: ExportOptions):
 	}
 	const total = await countSuppressions(reader, workspaceId, only);
 	const file = await open(out, 'w', 0o600);
-	const progress = createProgress(session.terminal, session.tools.clock, 'entries');
+	const progress = session.progress('entries');
 	let exported = 0;
 	try {
 		await file.write(exportedHeader);
@@ -186,17 +172,14 @@ async function pourList(
 
 type ImportOptions = {reason?: SuppressionReason; bad?: string; dryRun?: boolean};
 
-export function importCommand(suppression: Command): void {
-	verb(
-		suppression,
-		'import <file>',
-		'Suppress the addresses of a CSV file; - is standard input',
-		'mailctl suppression import bounces.csv --bad rest.csv',
-	)
+export function importCommand(suppression: CliCommand): void {
+	suppression
+		.verb('import <file>', 'Suppress the addresses of a CSV file; - is standard input')
+		.sample('mailctl suppression import bounces.csv --bad rest.csv')
 		.option('--reason <reason>', 'the reason of every line, whatever it says', reason)
 		.option('--bad <file>', 'write the lines that were not taken here, to be corrected')
 		.option('--dry-run', 'read and count, change nothing')
-		.action(action<ImportOptions, [string]>(importFile));
+		.does<ImportOptions, [string]>(importFile);
 }
 
 /** Line by line in bounded memory; what was written stays, even if a later line fails. */
@@ -204,7 +187,7 @@ async function importFile(session: Session, options: ImportOptions, name: string
 	const {id: workspaceId} = await session.workspace();
 	const input = await openInput(name);
 	const bad = await openBadLines(options.bad, name);
-	const progress = createProgress(session.terminal, session.tools.clock, 'lines');
+	const progress = session.progress('lines');
 	const {counts, take, flush, layout} = createImport({
 		acting: session.tools,
 		workspaceId,

@@ -1,7 +1,6 @@
 import {existsSync} from 'node:fs';
 import {writeFile} from 'node:fs/promises';
 import path from 'node:path';
-import type {Command} from 'commander';
 import type {Knex} from 'knex';
 import {carryOut, type FileChange, folderNameFault, type Plan, planPull} from '../admin/template-folder.ts';
 import {
@@ -34,124 +33,104 @@ import {
 import {CliError} from './fault.ts';
 import {readVariables} from './files.ts';
 import {count, label, locale, templateId, timezone} from './options.ts';
-import {verb, yesOption, yesVerb} from './program.ts';
-import {action, type Session} from './session.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import {type Noun, printable, shortTime, table} from './text.ts';
 
 type PreviewOptions = {locale?: string; timezone?: string; data?: string; out?: string};
 
-export function templateCommands(template: Command): void {
-	verb(
-		template,
-		'create',
-		'Make a template without a version',
-		'mailctl template create --name receipt --id tpl_receipt',
-	)
+export function templateCommands(template: CliCommand): void {
+	template
+		.verb('create', 'Make a template without a version')
+		.sample('mailctl template create --name receipt --id tpl_receipt')
 		.requiredOption('--name <name>', 'its name, unique in the workspace', label('--name'))
 		.option('--id <id>', 'its id, unique in the workspace: the same in staging and production', templateId)
-		.action(
-			action<{name: string; id?: string}, []>(async (session, {name, id = null}) => {
-				const {id: workspaceId} = await session.workspace();
-				const created = await session.write(trx => createTemplate(trx, session.tools, workspaceId, {id, name}));
-				if (typeof created === 'string') {
-					const taken = created === 'id' ? id : name;
-					throw new CliError('data', `there is a template ${taken} already`, `choose another ${created}`);
-				}
-				session.show(templateNoun.json(created), () => [
-					`made ${created.id} (${name}); give it a version with mailctl template push`,
-				]);
-			}),
-		);
+		.does<{name: string; id?: string}>(async (session, {name, id = null}) => {
+			const {id: workspaceId} = await session.workspace();
+			const created = await session.write(trx => createTemplate(trx, session.tools, workspaceId, {id, name}));
+			if (typeof created === 'string') {
+				const taken = created === 'id' ? id : name;
+				throw new CliError('data', `there is a template ${taken} already`, `choose another ${created}`);
+			}
+			session.show(templateNoun.json(created), () => [
+				`made ${created.id} (${name}); give it a version with mailctl template push`,
+			]);
+		});
 
-	verb(template, 'list', 'List templates, newest first', 'mailctl template list').action(
-		action(async session => {
+	template
+		.verb('list', 'List templates, newest first')
+		.sample('mailctl template list')
+		.does(async session => {
 			const {id} = await session.workspace();
 			const rows = await listTemplates(await session.reader(), id);
 			session.list(templateNoun, rows);
-		}),
-	);
+		});
 
-	verb(template, 'show <template>', 'Show a template, by id or name', 'mailctl template show receipt').action(
-		action<object, [string]>(async (session, _options, key) => {
+	template
+		.verb('show <template>', 'Show a template, by id or name')
+		.sample('mailctl template show receipt')
+		.does<object, [string]>(async (session, _options, key) => {
 			const found = await chosenTemplate(session, key);
 			const reader = await session.reader();
 			const versions = await listVersions(reader, found.row_id);
 			const variants = versions[0] ? await listVariants(reader, versions[0].id) : [];
 			showTemplate(session, found, versions, variants);
-		}),
-	);
+		});
 
-	verb(
-		template,
-		'push <dir>',
-		'Save template folders as new versions, all or none',
-		'mailctl template push templates --dry-run',
-	)
+	template
+		.verb('push <dir>', 'Save template folders as new versions, all or none')
+		.sample('mailctl template push templates --dry-run')
 		.option('--dry-run', 'show what would change; change nothing')
-		.action(
-			action<{dryRun?: boolean}, [string]>(async (session, {dryRun}, folder) => {
-				const {id: workspaceId} = await session.workspace();
-				const templates = await readFolder(folder);
-				const saved = dryRun
-					? await compare(await session.reader(), workspaceId, templates)
-					: await session.write(async trx => {
-							await refuseConflicts(trx, workspaceId, templates);
-							const results: Saved[] = [];
-							for (const ready of templates) {
-								results.push(await saveTemplate(trx, session.tools, {workspaceId, ...ready}));
-							}
-							return results;
-						});
-				showSaved(session, saved, dryRun ?? false);
-			}),
-		);
+		.does<{dryRun?: boolean}, [string]>(async (session, {dryRun}, folder) => {
+			const {id: workspaceId} = await session.workspace();
+			const templates = await readFolder(folder);
+			const saved = dryRun
+				? await compare(await session.reader(), workspaceId, templates)
+				: await session.write(async trx => {
+						await refuseConflicts(trx, workspaceId, templates);
+						const results: Saved[] = [];
+						for (const ready of templates) {
+							results.push(await saveTemplate(trx, session.tools, {workspaceId, ...ready}));
+						}
+						return results;
+					});
+			showSaved(session, saved, dryRun ?? false);
+		});
 
-	yesOption(
-		verb(
-			template,
-			'pull <dir>',
-			'Write the newest versions as template folders',
-			'mailctl template pull templates --dry-run',
-		).option('--dry-run', 'show what would change; change nothing'),
-	).action(
-		action<PullOptions, [string]>(async (session, options, folder) => {
+	template
+		.verb('pull <dir>', 'Write the newest versions as template folders')
+		.sample('mailctl template pull templates --dry-run')
+		.option('--dry-run', 'show what would change; change nothing')
+		.yesOption()
+		.does<PullOptions, [string]>(async (session, options, folder) => {
 			const {pull} = await import('./template.ts');
 			await pull(session, options, folder);
-		}),
-	);
+		});
 
-	verb(
-		template,
-		'rollback <template> <version>',
-		'Save an old version as the newest again',
-		'mailctl template rollback receipt 3',
-	).action(action<object, [string, string]>(rollback));
+	template
+		.verb('rollback <template> <version>', 'Save an old version as the newest again')
+		.sample('mailctl template rollback receipt 3')
+		.does<object, [string, string]>(rollback);
 
-	verb(
-		template,
-		'preview <template>',
-		'Render the newest version',
-		'mailctl template preview receipt --locale de --data sample.json --out receipt.html',
-	)
+	template
+		.verb('preview <template>', 'Render the newest version')
+		.sample('mailctl template preview receipt --locale de --data sample.json --out receipt.html')
 		.option('--locale <tag>', 'language of the recipient', locale)
 		.option('--timezone <zone>', 'zone of the recipient', timezone)
 		.option('--data <file>', 'variables, JSON, instead of the sample; -: standard input')
 		.option('--out <file>', 'write the html there')
-		.action(action<PreviewOptions, [string]>(preview));
+		.does<PreviewOptions, [string]>(preview);
 
-	yesVerb(
-		template,
-		'delete <template>',
-		'Delete a template; mail accepted with it still goes out',
-		'mailctl template delete receipt --yes',
-	).action(
-		action<{yes?: boolean}, [string]>(async (session, {yes}, key) => {
+	template
+		.verb('delete <template>', 'Delete a template; mail accepted with it still goes out')
+		.sample('mailctl template delete receipt --yes')
+		.yesOption()
+		.does<{yes?: boolean}, [string]>(async (session, {yes}, key) => {
 			const {id, name, workspace_id: workspaceId} = await chosenTemplate(session, key);
 			await session.confirm(`Delete the template ${name}?`, yes);
 			await session.write(trx => removeTemplate(trx, session.tools, workspaceId, id));
 			session.show({id, name, deleted: true}, () => [`deleted ${id} (${name})`]);
-		}),
-	);
+		});
 }
 
 /** By id or name, in the chosen workspace. */

@@ -1,38 +1,35 @@
-import type {Command} from 'commander';
 import {storedTime, topicView} from '../api/views.ts';
 import {type CountedTopic, countedTopics, createTopic, optOutsOf, purgeTopic, removeTopic} from '../ops/topics.ts';
 import type {Topic} from '../store/topics.ts';
 import {label, topicCode} from './options.ts';
-import {verb, yesVerb} from './program.ts';
-import {action} from './session.ts';
+import type {CliCommand} from './program.ts';
 import {grouped, type Noun} from './text.ts';
 
 const mostTopics = 10_000;
 
-export function topicCommands(topic: Command): void {
-	verb(topic, 'create', 'Create a topic', "mailctl topic create --code news --name 'Monthly news'")
+export function topicCommands(topic: CliCommand): void {
+	topic
+		.verb('create', 'Create a topic')
+		.sample("mailctl topic create --code news --name 'Monthly news'")
 		.requiredOption('--code <code>', 'what sends name: letters, digits, hyphens, underscores', topicCode)
 		.requiredOption('--name <name>', 'what recipients see', label('--name'))
-		.action(
-			action<{code: string; name: string}, []>(async (session, {code, name}) => {
-				session.one(topics, await session.perform(createTopic, {code, name}));
-			}),
-		);
+		.does<{code: string; name: string}>(async (session, {code, name}) => {
+			session.one(topics, await session.perform(createTopic, {code, name}));
+		});
 
-	verb(topic, 'list', 'List topics, newest first, and how many opted out', 'mailctl topic list').action(
-		action(async session => {
+	topic
+		.verb('list', 'List topics, newest first, and how many opted out')
+		.sample('mailctl topic list')
+		.does(async session => {
 			const {id} = await session.workspace();
 			session.list(counted, await countedTopics(await session.reader(), id, mostTopics));
-		}),
-	);
+		});
 
-	yesVerb(
-		topic,
-		'remove <id|code>',
-		'Remove a topic; its opt-outs hold again if its code comes back',
-		'mailctl topic remove news --yes',
-	).action(
-		action<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
+	topic
+		.verb('remove <id|code>', 'Remove a topic; its opt-outs hold again if its code comes back')
+		.sample('mailctl topic remove news --yes')
+		.yesOption()
+		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
 			const id = await session.idOf('usg', text);
 			await session.workspace();
 			const question = `Remove the topic ${text}? Unsubscribe links of its mail will suppress for all mail.`;
@@ -41,22 +38,18 @@ export function topicCommands(topic: Command): void {
 			session.show({...topicView(removed, storedTime), removed: true}, () => [
 				`removed ${removed.code}, its opt-outs are kept`,
 			]);
-		}),
-	);
+		});
 
-	yesVerb(
-		topic,
-		'purge <code>',
-		'Forget who opted out of a code: they get its mail again',
-		'mailctl topic purge news --yes',
-	).action(
-		action<{yes?: boolean}, [string]>(async (session, {yes}, code) => {
+	topic
+		.verb('purge <code>', 'Forget who opted out of a code: they get its mail again')
+		.sample('mailctl topic purge news --yes')
+		.yesOption()
+		.does<{yes?: boolean}, [string]>(async (session, {yes}, code) => {
 			const known = await optOutsOf(await session.reader(), (await session.workspace()).id, code);
 			await session.confirm(`Forget ${grouped(known)} opt-outs of ${code}? These people will get its mail again.`, yes);
 			const forgotten = await session.perform(purgeTopic, {code});
 			session.show({code, forgotten}, () => [`forgot ${grouped(forgotten)} opt-outs of ${code}`]);
-		}),
-	);
+		});
 }
 
 const none = 'no topics, mailctl topic create makes one';

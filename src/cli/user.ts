@@ -1,4 +1,3 @@
-import type {Command} from 'commander';
 import {isLoopback} from '../config/derive.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {type Role, roles} from '../mail/operator.ts';
@@ -7,71 +6,60 @@ import {addUser, emailKey, type Linked, linkFor, removeUser} from '../users/user
 import {CliError} from './fault.ts';
 import {logInLink} from './init.ts';
 import {oneOf, address as parseAddress} from './options.ts';
-import {verb, yesVerb} from './program.ts';
-import {action, type Session} from './session.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
 import {type Noun, shortTime} from './text.ts';
 
-export function userCommands(user: Command): void {
-	verb(
-		user,
-		'add <email>',
-		'Add a user of the dashboard, of all workspaces or of one, and show a link that logs in once',
-		'mailctl user add ann@example.com --role operator --workspace shop',
-	)
+export function userCommands(user: CliCommand): void {
+	user
+		.verb('add <email>', 'Add a user of the dashboard, of all workspaces or of one, and show a link that logs in once')
+		.sample('mailctl user add ann@example.com --role operator --workspace shop')
 		.option(
 			'--role <role>',
 			'viewer looks; operator also acts on mail, lists and templates; admin also changes the set-up, keys and users',
 			oneOf('--role', roles),
 			'viewer',
 		)
-		.action(
-			action<{role: Role}, [string]>(async (session, {role}, text) => {
-				const email = parseAddress(text).key;
-				const workspace = await session.chosenWorkspace();
-				const input = {email, role, workspaceId: workspace?.id ?? null};
-				const added = await session.write(trx => addUser(trx, session.tools, input));
-				if (!added) {
-					const fix = `for a new link run mailctl user link ${email}`;
-					throw new CliError('data', `there is a user ${email} already`, fix);
-				}
-				showLink(session, added);
-			}),
-		);
+		.does<{role: Role}, [string]>(async (session, {role}, text) => {
+			const email = parseAddress(text).key;
+			const workspace = await session.chosenWorkspace();
+			const input = {email, role, workspaceId: workspace?.id ?? null};
+			const added = await session.write(trx => addUser(trx, session.tools, input));
+			if (!added) {
+				const fix = `for a new link run mailctl user link ${email}`;
+				throw new CliError('data', `there is a user ${email} already`, fix);
+			}
+			showLink(session, added);
+		});
 
-	verb(user, 'list', 'List users of the dashboard', 'mailctl user list').action(
-		action(async session => {
+	user
+		.verb('list', 'List users of the dashboard')
+		.sample('mailctl user list')
+		.does(async session => {
 			const workspace = await session.chosenWorkspace();
 			session.list(users, await listUsers(await session.reader(), workspace?.id));
-		}),
-	);
+		});
 
-	verb(
-		user,
-		'link <email>',
-		'Make a new link that logs in once, also without password and one-time code',
-		'mailctl user link ann@example.com',
-	).action(
-		action<object, [string]>(async (session, _options, text) => {
+	user
+		.verb('link <email>', 'Make a new link that logs in once, also without password and one-time code')
+		.sample('mailctl user link ann@example.com')
+		.does<object, [string]>(async (session, _options, text) => {
 			const found = await userOf(session, text);
 			showLink(session, (await session.write(trx => linkFor(trx, session.tools, found))) ?? missing(text));
-		}),
-	);
+		});
 
-	yesVerb(
-		user,
-		'remove <email>',
-		'Remove a user; their sessions end at once',
-		'mailctl user remove ann@example.com --yes',
-	).action(
-		action<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
+	user
+		.verb('remove <email>', 'Remove a user; their sessions end at once')
+		.sample('mailctl user remove ann@example.com --yes')
+		.yesOption()
+		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
 			const {id, email} = await userOf(session, text);
 			await session.confirm(`Remove the user ${email}?`, yes);
 			if (!(await session.write(trx => removeUser(trx, session.tools, id)))) {
 				missing(text);
 			}
 			session.show({id, email, removed: true}, () => [`removed ${email}`]);
-		}),
-	);
+		});
 }
 
 async function userOf(session: Session, text: string): Promise<User> {

@@ -1,12 +1,12 @@
 import {setTimeout as wait} from 'node:timers/promises';
-import type {Command} from 'commander';
 import {CliError} from './fault.ts';
+import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import {harmless} from './text.ts';
 
 const everyMs = 2000;
 
-export function watchOption(command: Command): Command {
+export function watchOption(command: CliCommand): CliCommand {
 	return command.option('--watch', 'show it again every 2 seconds until Ctrl-C; on a terminal only');
 }
 

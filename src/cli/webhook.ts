@@ -1,5 +1,4 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import type {Command} from 'commander';
 import {
 	addEndpoint,
 	removeEndpoint,
@@ -40,100 +39,89 @@ import {faultOf} from '../webhook/connections.ts';
 import {type PostEnd, postHeaders} from '../webhook/post.ts';
 import {CliError} from './fault.ts';
 import {count, duration, oneOf, past} from './options.ts';
-import {verb, version, yesVerb} from './program.ts';
-import {action, readDaemons, type Session} from './session.ts';
-import {createProgress} from './terminal.ts';
+import {type CliCommand, version} from './program.ts';
+import {readDaemons, type Session} from './session.ts';
 import {fields, grouped, type Noun, shortTime, table} from './text.ts';
 
-export function webhookCommands(webhook: Command): void {
-	verb(
-		webhook,
-		'add <url>',
-		'Register an endpoint and show its signing secret',
-		'mailctl webhook add https://shop.example/hooks --event delivered --event bounced',
-	)
+export function webhookCommands(webhook: CliCommand): void {
+	webhook
+		.verb('add <url>', 'Register an endpoint and show its signing secret')
+		.sample('mailctl webhook add https://shop.example/hooks --event delivered --event bounced')
 		.requiredOption('--event <event>', `${webhookEventTypes.join(', ')}; several, or with commas`, webhookEvents)
-		.action(
-			action<{event: WebhookEventType[]}, [string]>(async (session, options, url) => {
-				const {id: workspaceId} = await session.workspace();
-				const fault = new AddressGuard(guardOf(session.settings())).urlFault(url);
-				if (fault !== null) {
-					throw new CliError('data', `${url} is no URL for webhooks`, `it ${fault}`);
-				}
-				const vault = await session.vault();
-				const input = {workspaceId, mode: 'live' as const, url, events: [...new Set(options.event)]};
-				const added = await session.write(trx => addEndpoint(trx, session.tools, vault, input));
-				if (!added) {
-					throw new CliError('data', `the workspace has ${mostEndpoints} endpoints`, 'remove one first');
-				}
-				await showEndpoint(session, added);
-			}),
-		);
+		.does<{event: WebhookEventType[]}, [string]>(async (session, options, url) => {
+			const {id: workspaceId} = await session.workspace();
+			const fault = new AddressGuard(guardOf(session.settings())).urlFault(url);
+			if (fault !== null) {
+				throw new CliError('data', `${url} is no URL for webhooks`, `it ${fault}`);
+			}
+			const vault = await session.vault();
+			const input = {workspaceId, mode: 'live' as const, url, events: [...new Set(options.event)]};
+			const added = await session.write(trx => addEndpoint(trx, session.tools, vault, input));
+			if (!added) {
+				throw new CliError('data', `the workspace has ${mostEndpoints} endpoints`, 'remove one first');
+			}
+			await showEndpoint(session, added);
+		});
 
-	verb(webhook, 'list', 'List endpoints, newest first', 'mailctl webhook list').action(
-		action(async session => {
+	webhook
+		.verb('list', 'List endpoints, newest first')
+		.sample('mailctl webhook list')
+		.does(async session => {
 			const {id: workspaceId} = await session.workspace();
 			const rows = await listEndpoints(await session.reader(), workspaceId, {after: null, limit: mostEndpoints});
 			session.list(await endpoints(session), rows);
-		}),
-	);
+		});
 
-	verb(webhook, 'show <id>', 'Show an endpoint with its signing secret', 'mailctl webhook show whe_06f…').action(
-		action<object, [string]>(async (session, _options, id) => {
+	webhook
+		.verb('show <id>', 'Show an endpoint with its signing secret')
+		.sample('mailctl webhook show whe_06f…')
+		.does<object, [string]>(async (session, _options, id) => {
 			await showEndpoint(session, await chosenEndpoint(session, id));
-		}),
-	);
+		});
 
-	yesVerb(
-		webhook,
-		'remove <id>',
-		'Remove an endpoint with its deliveries; nothing more is posted to it',
-		'mailctl webhook remove whe_06f… --yes',
-	).action(
-		action<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
+	webhook
+		.verb('remove <id>', 'Remove an endpoint with its deliveries; nothing more is posted to it')
+		.sample('mailctl webhook remove whe_06f… --yes')
+		.yesOption()
+		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
 			const endpoint = await chosenEndpoint(session, text);
 			const {id} = endpoint;
 			await session.confirm(`Remove the endpoint ${endpoint.url} and all its deliveries?`, yes);
 			await session.write(trx => removeEndpoint(trx, session.tools, endpoint.workspaceId, id));
 			session.show({id, removed: true}, () => [`removed ${id}`]);
-		}),
-	);
+		});
 
 	for (const [change, about] of [
 		['enable', 'Post events to an endpoint again, also what waits for it'],
 		['disable', 'Give an endpoint no events; what waits for it goes on waiting'],
 	] as const) {
-		verb(webhook, `${change} <id>`, about, `mailctl webhook ${change} whe_06f…`).action(
-			action<object, [string]>(async (session, _options, text) => {
+		webhook
+			.verb(`${change} <id>`, about)
+			.sample(`mailctl webhook ${change} whe_06f…`)
+			.does<object, [string]>(async (session, _options, text) => {
 				const {id, workspaceId} = await chosenEndpoint(session, text);
 				const changed = await session.write(trx =>
 					setEndpointActive(trx, session.tools, workspaceId, id, change === 'enable'),
 				);
 				await showEndpoint(session, changed ?? missingEndpoint(id));
-			}),
-		);
+			});
 	}
 
-	verb(
-		webhook,
-		'rotate <id>',
-		'Give an endpoint a new signing secret; the old one signs too for a while',
-		'mailctl webhook rotate whe_06f… --overlap 24h',
-	)
+	webhook
+		.verb('rotate <id>', 'Give an endpoint a new signing secret; the old one signs too for a while')
+		.sample('mailctl webhook rotate whe_06f… --overlap 24h')
 		.option(
 			'--overlap <duration>',
 			'how long the old secret lives on, at most 30d; 0: it ends now; default 24h',
 			overlap,
 		)
-		.action(
-			action<{overlap?: number}, [string]>(async (session, {overlap = usualOverlap}, text) => {
-				const {id, workspaceId} = await chosenEndpoint(session, text);
-				const vault = await session.vault();
-				const input = {workspaceId, id, overlap};
-				const rotated = await session.write(trx => rotateSecret(trx, session.tools, vault, input));
-				await showEndpoint(session, rotated ?? missingEndpoint(id));
-			}),
-		);
+		.does<{overlap?: number}, [string]>(async (session, {overlap = usualOverlap}, text) => {
+			const {id, workspaceId} = await chosenEndpoint(session, text);
+			const vault = await session.vault();
+			const input = {workspaceId, id, overlap};
+			const rotated = await session.write(trx => rotateSecret(trx, session.tools, vault, input));
+			await showEndpoint(session, rotated ?? missingEndpoint(id));
+		});
 
 	deliveriesVerb(webhook);
 	replayVerb(webhook);
@@ -186,14 +174,11 @@ async function showEndpoint(session: Session, endpoint: Endpoint): Promise<void>
 	session.one(await endpoints(session), endpoint);
 }
 
-export function testVerb(webhook: Command): void {
-	verb(
-		webhook,
-		'test <id>',
-		'Post a signed example event now and show what comes back; nothing is stored',
-		'mailctl webhook test whe_06f…',
-	).action(
-		action<object, [string]>(async (session, _options, id) => {
+export function testVerb(webhook: CliCommand): void {
+	webhook
+		.verb('test <id>', 'Post a signed example event now and show what comes back; nothing is stored')
+		.sample('mailctl webhook test whe_06f…')
+		.does<object, [string]>(async (session, _options, id) => {
 			const endpoint = await chosenEndpoint(session, id);
 			const parts = {settings: session.settings(), version: version(), vault: await session.vault(), ...session.tools};
 			const end = await postExample(parts, endpoint);
@@ -209,8 +194,7 @@ export function testVerb(webhook: Command): void {
 			if (end.error !== null) {
 				throw new CliError('unavailable', `${endpoint.url} did not acknowledge it: ${end.error}`, mendOf(end));
 			}
-		}),
-	);
+		});
 }
 
 function mendOf({status}: PostEnd): string {
@@ -222,16 +206,13 @@ type ListenOptions = {forwardTo: string; event?: WebhookEventType[]};
 const pollMs = 250;
 const longestType = Math.max(...webhookEventTypes.map(type => type.length));
 
-export function listenVerb(webhook: Command): void {
-	verb(
-		webhook,
-		'listen',
-		'Forward events to a program of yours as they happen, until Ctrl-C',
-		'mailctl webhook listen --forward-to http://localhost:3000/hooks/mail',
-	)
+export function listenVerb(webhook: CliCommand): void {
+	webhook
+		.verb('listen', 'Forward events to a program of yours as they happen, until Ctrl-C')
+		.sample('mailctl webhook listen --forward-to http://localhost:3000/hooks/mail')
 		.requiredOption('--forward-to <url>', 'http or https, on any host and port', forwardUrl)
 		.option('--event <event>', `${webhookEventTypes.join(', ')}; several, or with commas; default all`, webhookEvents)
-		.action(action<ListenOptions, []>(listen));
+		.does<ListenOptions>(listen);
 }
 
 function forwardUrl(text: string): string {
@@ -333,27 +314,22 @@ function stopSignal(): AbortSignal {
 
 type DeliveriesOptions = {status?: DeliveryState; limit: number};
 
-export function deliveriesVerb(webhook: Command): void {
-	verb(
-		webhook,
-		'deliveries <id>',
-		'List deliveries of an endpoint, newest first, or show one (whd_…) with its attempts',
-		'mailctl webhook deliveries whe_06f… --status exhausted',
-	)
+export function deliveriesVerb(webhook: CliCommand): void {
+	webhook
+		.verb('deliveries <id>', 'List deliveries of an endpoint, newest first, or show one (whd_…) with its attempts')
+		.sample('mailctl webhook deliveries whe_06f… --status exhausted')
 		.option('--status <status>', deliveryStates.join(', '), deliveryState)
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
-		.action(
-			action<DeliveriesOptions, [string]>(async (session, {status, limit}, id) => {
-				if (id.startsWith('whd_')) {
-					await showDelivery(session, await chosenDelivery(session, id));
-					return;
-				}
-				const endpoint = await chosenEndpoint(session, id);
-				const page = {after: null, limit, state: status};
-				const rows = await listDeliveries(await session.reader(), endpoint.id, page);
-				session.list(deliveries, rows);
-			}),
-		);
+		.does<DeliveriesOptions, [string]>(async (session, {status, limit}, id) => {
+			if (id.startsWith('whd_')) {
+				await showDelivery(session, await chosenDelivery(session, id));
+				return;
+			}
+			const endpoint = await chosenEndpoint(session, id);
+			const page = {after: null, limit, state: status};
+			const rows = await listDeliveries(await session.reader(), endpoint.id, page);
+			session.list(deliveries, rows);
+		});
 }
 
 /** Throws bad data (65) where the workspace has no such delivery. */
@@ -407,29 +383,24 @@ async function showDelivery(session: Session, delivery: StoredDelivery): Promise
 
 type ReplayOptions = {since?: number; event?: WebhookEventType; endpoint?: string; status?: DeliveryState};
 
-export function replayVerb(webhook: Command): void {
-	verb(
-		webhook,
-		'replay [id]',
-		'Post a delivery again, or all since a time',
-		'mailctl webhook replay --since 4h --endpoint whe_06f… --status exhausted',
-	)
+export function replayVerb(webhook: CliCommand): void {
+	webhook
+		.verb('replay [id]', 'Post a delivery again, or all since a time')
+		.sample('mailctl webhook replay --since 4h --endpoint whe_06f… --status exhausted')
 		.option('--since <time>', 'all whose event came then or later: a time, or a duration before now', past('--since'))
 		.option('--event <event>', `only of this type: ${webhookEventTypes.join(', ')}`, webhookEvent)
 		.option('--endpoint <id>', 'only of this endpoint')
 		.option('--status <status>', `only those that are ${deliveryStates.join(', ')}`, deliveryState)
-		.action(
-			action<ReplayOptions, [string | undefined]>(async (session, options, id) => {
-				if ((id === undefined) === (options.since === undefined)) {
-					throw new CliError('usage', 'name either one delivery or --since', 'see mailctl webhook replay --help');
-				}
-				if (id === undefined) {
-					await replayAll(session, options.since ?? 0, options);
-				} else {
-					await replayOne(session, id);
-				}
-			}),
-		);
+		.does<ReplayOptions, [string | undefined]>(async (session, options, id) => {
+			if ((id === undefined) === (options.since === undefined)) {
+				throw new CliError('usage', 'name either one delivery or --since', 'see mailctl webhook replay --help');
+			}
+			if (id === undefined) {
+				await replayAll(session, options.since ?? 0, options);
+			} else {
+				await replayOne(session, id);
+			}
+		});
 }
 
 async function replayOne(session: Session, text: string): Promise<void> {
@@ -446,7 +417,7 @@ async function replayAll(session: Session, since: number, {event, endpoint, stat
 	const {id: workspaceId} = await session.workspace();
 	const all = await listEndpoints(await session.reader(), workspaceId, {after: null, limit: mostEndpoints});
 	const endpoints = chosen ? [chosen] : all.filter(({url}) => !isListener(url));
-	const progress = createProgress(session.terminal, session.tools.clock, 'deliveries');
+	const progress = session.progress('deliveries');
 	const filter = {workspaceId, since, eventType: event, state: status};
 	const replayed = await replaySince(
 		session.write,

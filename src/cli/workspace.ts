@@ -1,5 +1,4 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import type {Command} from 'commander';
 import {
 	changeWorkspace,
 	createWorkspace,
@@ -46,9 +45,8 @@ import {
 	unless,
 	unlessDefault,
 } from './options.ts';
-import {verb, yesVerb} from './program.ts';
-import {action, namedWorkspace, readDaemons, type Session} from './session.ts';
-import {createProgress} from './terminal.ts';
+import type {CliCommand} from './program.ts';
+import {namedWorkspace, readDaemons, type Session} from './session.ts';
 import {fields, grouped, type Noun, shortTime, duration as spell} from './text.ts';
 
 type Options = {
@@ -68,38 +66,38 @@ type Options = {
 	readonly brandSupport?: string | typeof none;
 };
 
-export function workspaceCommands(workspace: Command): void {
-	settingOptions(verb(workspace, 'create', 'Make a workspace', 'mailctl workspace create --name acme'), true).action(
-		action<Options & {name: string}, []>(
-			async (session, options) => {
-				const input = await inputOf(session, options);
-				const created = await session.write(trx => createWorkspace(trx, session.tools, {...input, name: options.name}));
-				await showWorkspace(session, created ?? nameTaken(options.name));
-			},
-			{makesStore: () => true},
-		),
+export function workspaceCommands(workspace: CliCommand): void {
+	settingOptions(
+		workspace.verb('create', 'Make a workspace').sample('mailctl workspace create --name acme'),
+		true,
+	).does<Options & {name: string}>(
+		async (session, options) => {
+			const input = await inputOf(session, options);
+			const created = await session.write(trx => createWorkspace(trx, session.tools, {...input, name: options.name}));
+			await showWorkspace(session, created ?? nameTaken(options.name));
+		},
+		{makesStore: () => true},
 	);
 
-	verb(workspace, 'list', 'List workspaces, newest first', 'mailctl workspace list').action(
-		action(async session => {
+	workspace
+		.verb('list', 'List workspaces, newest first')
+		.sample('mailctl workspace list')
+		.does(async session => {
 			const rows = await listWorkspaces(await session.reader());
 			session.list(workspacesWith((await session.workspaceInUse())?.id), rows);
-		}),
-	);
+		});
 
-	verb(workspace, 'show [workspace]', 'Show a workspace', 'mailctl workspace show acme').action(
-		action<object, [string | undefined]>(async (session, _options, key) => {
+	workspace
+		.verb('show [workspace]', 'Show a workspace')
+		.sample('mailctl workspace show acme')
+		.does<object, [string | undefined]>(async (session, _options, key) => {
 			await showWorkspace(session, await chosen(session, key));
-		}),
-	);
+		});
 
-	verb(
-		workspace,
-		'use <workspace>',
-		'Choose the workspace of commands that name none, kept in the data folder',
-		'mailctl workspace use acme',
-	).action(
-		action<object, [string]>(async (session, _options, key) => {
+	workspace
+		.verb('use <workspace>', 'Choose the workspace of commands that name none, kept in the data folder')
+		.sample('mailctl workspace use acme')
+		.does<object, [string]>(async (session, _options, key) => {
 			const {id, name} = await chosen(session, key);
 			const {dataDir, workspace: set} = session.storeSettings();
 			// With PostgreSQL it may not be there yet.
@@ -109,63 +107,48 @@ export function workspaceCommands(workspace: Command): void {
 				session.terminal.warn(`mailctl: MAILCTL_WORKSPACE is ${set} and goes before this choice, unset it`);
 			}
 			session.show({id, name}, () => [`commands that name no workspace use ${name} (${id}) from now on`]);
-		}),
-	);
+		});
 
 	settingOptions(
-		verb(
-			workspace,
-			'update [workspace]',
-			'Change a workspace; the value none, or default, takes a setting back',
-			'mailctl workspace update acme --monthly-quota 50000',
-		),
+		workspace
+			.verb('update [workspace]', 'Change a workspace; the value none, or default, takes a setting back')
+			.sample('mailctl workspace update acme --monthly-quota 50000'),
 		false,
-	).action(
-		action<Options, [string | undefined]>(async (session, options, key) => {
-			const input = await inputOf(session, options);
-			if (Object.keys(input).length === 0) {
-				throw new CliError('usage', 'nothing is to be changed', 'give at least one of the options of --help');
-			}
-			const {id} = await chosen(session, key);
-			const changed = await session.write(trx => changeWorkspace(trx, session.tools, id, input));
-			await showWorkspace(session, changed ?? nameTaken(options.name));
-		}),
-	);
+	).does<Options, [string | undefined]>(async (session, options, key) => {
+		const input = await inputOf(session, options);
+		if (Object.keys(input).length === 0) {
+			throw new CliError('usage', 'nothing is to be changed', 'give at least one of the options of --help');
+		}
+		const {id} = await chosen(session, key);
+		const changed = await session.write(trx => changeWorkspace(trx, session.tools, id, input));
+		await showWorkspace(session, changed ?? nameTaken(options.name));
+	});
 
-	verb(
-		workspace,
-		'pause [workspace]',
-		'Refuse sends and hold what is queued',
-		'mailctl workspace pause acme --reason "under review"',
-	)
+	workspace
+		.verb('pause [workspace]', 'Refuse sends and hold what is queued')
+		.sample('mailctl workspace pause acme --reason "under review"')
 		.requiredOption('--reason <reason>', 'why; shown with the workspace and to callers of the API', label('--reason'))
-		.action(
-			action<{reason: string}, [string | undefined]>(async (session, {reason}, key) => {
-				const found = await chosen(session, key);
-				await showWorkspace(session, await session.write(trx => pauseWorkspace(trx, session.tools, found, reason)));
-			}),
-		);
+		.does<{reason: string}, [string | undefined]>(async (session, {reason}, key) => {
+			const found = await chosen(session, key);
+			await showWorkspace(session, await session.write(trx => pauseWorkspace(trx, session.tools, found, reason)));
+		});
 
-	verb(
-		workspace,
-		'resume [workspace]',
-		'Send again, held mail too; its reputation figures start over',
-		'mailctl workspace resume acme',
-	).action(
-		action<object, [string | undefined]>(async (session, _options, key) => {
+	workspace
+		.verb('resume [workspace]', 'Send again, held mail too; its reputation figures start over')
+		.sample('mailctl workspace resume acme')
+		.does<object, [string | undefined]>(async (session, _options, key) => {
 			const before = await chosen(session, key);
 			const after = await session.write(trx => resumeWorkspace(trx, session.tools, before.id));
 			if (after.reputation_since === before.reputation_since) {
 				session.terminal.warn(`mailctl: ${after.name} is neither paused nor warned of, nothing was changed`);
 			}
 			await showWorkspace(session, after);
-		}),
-	);
+		});
 
 	deleteVerb(workspace);
 }
 
-function settingOptions(command: Command, creates: boolean): Command {
+function settingOptions(command: CliCommand, creates: boolean): CliCommand {
 	const named = creates
 		? command.requiredOption('--name <name>', 'its name, unique', label('--name'))
 		: command.option('--name <name>', 'a new name, unique', label('--name'));
@@ -410,13 +393,12 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 /** A daemon looks for changes of others every half second. */
 const noticedMs = 1500;
 
-export function deleteVerb(workspace: Command): void {
-	yesVerb(
-		workspace,
-		'delete <workspace>',
-		'Delete a workspace with all that is in it; refused while its mail waits',
-		'mailctl workspace delete acme --yes',
-	).action(action(remove));
+export function deleteVerb(workspace: CliCommand): void {
+	workspace
+		.verb('delete <workspace>', 'Delete a workspace with all that is in it; refused while its mail waits')
+		.sample('mailctl workspace delete acme --yes')
+		.yesOption()
+		.does(remove);
 }
 
 /** Throws unavailable (69) while mail of the workspace waits. `--json`: `{"id","name","deleted":true,"messages"}`. */
@@ -427,7 +409,7 @@ async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Pr
 	await session.confirm(question, yes);
 	const folder = capturedFolder(session.settings().dataDir);
 	const {running} = await readDaemons(session);
-	const progress = createProgress(session.terminal, session.tools.clock, 'messages');
+	const progress = session.progress('messages');
 	const deleted = await deleteWorkspace(
 		{
 			store: await session.store(),

@@ -5,7 +5,6 @@ import process from 'node:process';
 import {promisify} from 'node:util';
 import test from 'ava';
 import {mailctl} from '../../src/cli/commands.ts';
-import {exampleOf} from '../../src/cli/program.ts';
 import {cliPage, manPage} from '../../src/cli/tree/tree.ts';
 import {newCli, refused, verbsOf} from '../helpers/cli.ts';
 
@@ -47,7 +46,7 @@ test('every command has a description, an example of itself, options that say wh
 	t.true(verbs.length > 30);
 	for (const [path, verb] of verbs) {
 		t.not(verb.description(), '', path);
-		t.true(exampleOf(verb)?.startsWith(`mailctl ${path}`), path);
+		t.true(verb.example?.startsWith(`mailctl ${path}`), path);
 		t.true(page.includes(`# ${path}\n`), path);
 		for (const option of verb.options) {
 			t.not(option.description, '', `${path} ${option.flags}`);

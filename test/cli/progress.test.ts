@@ -1,11 +1,11 @@
 import {PassThrough} from 'node:stream';
 import test from 'ava';
-import {createProgress, createTerminal, progressLine} from '../../src/cli/terminal.ts';
+import {Progress, progressLine, Terminal} from '../../src/cli/terminal.ts';
 
 function terminalOf(isTTY: boolean) {
 	const stderr = Object.assign(new PassThrough(), {isTTY, columns: 60});
 	const streams = {stdin: new PassThrough(), stdout: new PassThrough(), stderr};
-	const terminal = createTerminal(streams as unknown as Parameters<typeof createTerminal>[0], {});
+	const terminal = new Terminal(streams as unknown as ConstructorParameters<typeof Terminal>[0], {});
 	return {terminal, written: () => String(stderr.read() ?? '')};
 }
 
@@ -29,7 +29,7 @@ test('a progress line says how far, how fast and how long still', t => {
 test('on a terminal the line replaces itself ten times a second at most, and goes away; elsewhere there is none', t => {
 	const {terminal, written} = terminalOf(true);
 	const clock = clockOf();
-	const progress = createProgress(terminal, clock, 'lines');
+	const progress = new Progress(terminal, clock, 'lines');
 	clock.at += 1000;
 	progress.show(5000, 0.5);
 	t.is(written(), '\r\x1b[K[############            ]  50 %  5,000 lines  5,000/s  1s…');
@@ -40,7 +40,7 @@ test('on a terminal the line replaces itself ten times a second at most, and goe
 	t.is(written(), '\r\x1b[K');
 
 	const off = terminalOf(false);
-	const silent = createProgress(off.terminal, clock, 'lines');
+	const silent = new Progress(off.terminal, clock, 'lines');
 	clock.at += 1000;
 	silent.show(1, null);
 	silent.end();

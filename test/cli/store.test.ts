@@ -4,7 +4,6 @@ import {delimiter, dirname, join, resolve} from 'node:path';
 import process from 'node:process';
 import test from 'ava';
 import {mailctl} from '../../src/cli/commands.ts';
-import {exampleOf} from '../../src/cli/program.ts';
 import {newCli, refused, verbsOf} from '../helpers/cli.ts';
 import {startCliShell} from '../helpers/cli-shell.ts';
 import {engines, newLocation, temporaryFolder} from '../helpers/databases.ts';
@@ -84,7 +83,7 @@ test('no verb but those that prepare a store makes one: each says that there is 
 		}
 		const words =
 			/^.*?(?= --watch| [>|]|$)/s
-				.exec(exampleOf(command)?.replace('06f…', '0'.repeat(26)) ?? '')?.[0]
+				.exec(command.example?.replace('06f…', '0'.repeat(26)) ?? '')?.[0]
 				.match(/'[^']*'|"[^"]*"|[^\s\\]+/g) ?? [];
 		const {code, stderr} = await run(...words.slice(1).map(word => word.replace(/^(['"])(.*)\1$/, '$2')));
 		t.is(code, 69, `${path}: ${stderr}`);

@@ -1,8 +1,8 @@
 import test from 'ava';
-import {createTerminal} from '../../src/cli/terminal.ts';
+import {Terminal} from '../../src/cli/terminal.ts';
 
 const terminal = (isTTY: boolean, env = {}, columns = 80) =>
-	createTerminal({stdin: {}, stdout: {isTTY, columns}, stderr: {}} as Parameters<typeof createTerminal>[0], env);
+	new Terminal({stdin: {}, stdout: {isTTY, columns}, stderr: {}} as ConstructorParameters<typeof Terminal>[0], env);
 
 test('colours are for terminals that want them', t => {
 	const {tint, bold} = terminal(true);
@@ -27,8 +27,8 @@ test('nothing that is printed is obeyed by a terminal, but for our colours', t =
 	const written: string[] = [];
 	const write = (text: string) => void written.push(text);
 	const streams = {stdin: {}, stdout: {isTTY: true, columns: 80, write}, stderr: {isTTY: true, columns: 80, write}};
-	const {print, printJson, warn, status, tint} = createTerminal(
-		streams as unknown as Parameters<typeof createTerminal>[0],
+	const {print, printJson, warn, status, tint} = new Terminal(
+		streams as unknown as ConstructorParameters<typeof Terminal>[0],
 		{},
 	);
 	const name = 'a\u001b[2Jb\u001b]0;title\u0007\u009b2J\rc\td';

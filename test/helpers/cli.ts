@@ -6,7 +6,7 @@ import process from 'node:process';
 import {createInterface} from 'node:readline';
 import {buffer} from 'node:stream/consumers';
 import type {ExecutionContext} from 'ava';
-import type {Command} from 'commander';
+import type {CliCommand} from '../../src/cli/program.ts';
 import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {type CliShell, startCliShell} from './cli-shell.ts';
@@ -127,7 +127,10 @@ async function serve(t: ExecutionContext, folder: string, env: NodeJS.ProcessEnv
 }
 
 /** Every verb below a command, with its whole name: `key list`. */
-export function verbsOf(command: Command, path: readonly string[] = []): Array<readonly [path: string, verb: Command]> {
+export function verbsOf(
+	command: CliCommand,
+	path: readonly string[] = [],
+): Array<readonly [path: string, verb: CliCommand]> {
 	return command.commands.flatMap(each => {
 		const here = [...path, each.name()];
 		return each.commands.length > 0 ? verbsOf(each, here) : [[here.join(' '), each] as const];

@@ -1,7 +1,6 @@
 import type {Argument, Command, Option} from 'commander';
 import {oneOf} from '../options.ts';
-import {example, exampleOf} from '../program.ts';
-import {action} from '../session.ts';
+import type {CliCommand} from '../program.ts';
 
 /** A word that can come next, and what it means. */
 type Choice = readonly [word: string, about: string];
@@ -24,15 +23,14 @@ type Tables = {
 const shells = {bash, zsh, fish};
 
 /** `load` makes the whole tree of commands. */
-export function completionCommand(command: Command, load: () => Promise<Command>): void {
-	example(command, 'mailctl completion bash > /etc/bash_completion.d/mailctl')
+export function completionCommand(command: CliCommand, load: () => Promise<CliCommand>): void {
+	command
+		.sample('mailctl completion bash > /etc/bash_completion.d/mailctl')
 		.argument('<shell>', Object.keys(shells).join(', '), oneOf('the shell', Object.keys(shells)))
-		.action(
-			action<object, [keyof typeof shells]>(async ({terminal, json}, _, shell) => {
-				const script = shells[shell](tablesOf(await load()));
-				await (json ? terminal.printJson({shell, script}) : terminal.pour(script));
-			}),
-		);
+		.does<object, [keyof typeof shells]>(async ({terminal, json}, _, shell) => {
+			const script = shells[shell](tablesOf(await load()));
+			await (json ? terminal.printJson({shell, script}) : terminal.pour(script));
+		});
 }
 
 /** Words that the parser of an option or an argument takes. */
@@ -41,7 +39,7 @@ function wordsOf({parseArg}: {readonly parseArg?: unknown}): Choice[] {
 	return choices.map(word => [word, '']);
 }
 
-function tablesOf(program: Command): Tables {
+function tablesOf(program: CliCommand): Tables {
 	const help: Choice = ['--help', 'display help'];
 	const common = program.options.filter(({long}) => long !== '--version').flatMap(choicesOf);
 	const places = placesOf(program, '');
@@ -68,7 +66,7 @@ function tablesOf(program: Command): Tables {
 	};
 }
 
-function placesOf(command: Command, path: string): Array<{readonly path: string; readonly command: Command}> {
+function placesOf(command: CliCommand, path: string): Array<{readonly path: string; readonly command: CliCommand}> {
 	const below = command.commands.flatMap(each => placesOf(each, path === '' ? each.name() : `${path} ${each.name()}`));
 	return [{path, command}, ...below];
 }
@@ -218,7 +216,7 @@ const exits: ReadonlyArray<readonly [code: number, meaning: string]> = [
 ];
 
 /** docs/reference/cli.md: every command with its options and an example. */
-export function cliPage(program: Command): string {
+export function cliPage(program: CliCommand): string {
 	const sections = program.commands
 		.filter(command => command.name() !== 'help')
 		.map(command =>
@@ -254,7 +252,7 @@ This page is made from the code: \`npm run build && node dist/src/cli/tree/write
 `;
 }
 
-function section(heading: string, command: Command): string {
+function section(heading: string, command: CliCommand): string {
 	const name = pathOf(command);
 	const words = command.registeredArguments.map(placeOf);
 	const usage = ['mailctl', name, ...words, ...(command.options.length > 0 ? ['[options]'] : [])].join(' ');
@@ -266,7 +264,7 @@ ${command.description()}.
 \`${usage}\`
 
 ${options}\`\`\`
-${exampleOf(command)}
+${command.example}
 \`\`\`
 `;
 }
@@ -278,7 +276,7 @@ function placeOf(argument: Argument): string {
 }
 
 /** `key create` */
-function pathOf(command: Command): string {
+function pathOf(command: CliCommand): string {
 	const names: string[] = [];
 	for (let each: Command | null = command; each?.parent; each = each.parent) {
 		names.unshift(each.name());
@@ -301,7 +299,7 @@ function cell(text: string): string {
 }
 
 /** docs/reference/mailctl.1: the manual page of all commands (man(7)). */
-export function manPage(program: Command): string {
+export function manPage(program: CliCommand): string {
 	const commands = program.commands.flatMap(each => [
 		`.SS "${roff(each.name())}"`,
 		sentence(each.description()),
@@ -341,7 +339,7 @@ export function manPage(program: Command): string {
 }
 
 /** A verb: how it is called, what it does, its options, an example. */
-function manSection(command: Command): string[] {
+function manSection(command: CliCommand): string[] {
 	const places = command.registeredArguments.map(placeOf).join(' ');
 	return [
 		'.TP',
@@ -351,7 +349,7 @@ function manSection(command: Command): string[] {
 		'.RS',
 		'.PP',
 		'.EX',
-		...(exampleOf(command) ?? '').split('\n').map(roff),
+		...(command.example ?? '').split('\n').map(roff),
 		'.EE',
 		'.RE',
 	];
