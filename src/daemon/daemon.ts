@@ -182,7 +182,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		await writing.stop();
 		storeFaults.stop();
 		space.stop();
-		sizes.stop();
+		void sizes.stop();
 	}
 
 	async function start() {

@@ -4,6 +4,7 @@ import {Worker} from 'node:worker_threads';
 import type {Logger} from 'pino';
 import {processEnvironment} from '../config/process-env.ts';
 import {storeFile} from '../data-folder/open.ts';
+import {repeated} from '../kit/clock.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {usualWal, type WriteAheadLog} from '../store/engine/sqlite.ts';
@@ -190,20 +191,10 @@ export function watchFreeSpace(
 ): FreeSpace {
 	let enough = true;
 	let last: number | null = null;
-	let looking: Promise<void> | null = null;
-	const timer = setInterval(look, diskLookMs).unref();
+	const watch = repeated(diskLookMs, look, () => undefined);
 
-	/** A file system that does not answer is asked once. */
-	function look(): Promise<void> {
-		looking ??= free()
-			.then(judge, () => undefined)
-			.finally(() => {
-				looking = null;
-			});
-		return looking;
-	}
-
-	function judge(bytes: number): void {
+	async function look(): Promise<void> {
+		const bytes = await free();
 		last = bytes;
 		const isEnough = bytes >= least() * (enough ? 1 : recovery);
 		if (isEnough === enough) {
@@ -221,7 +212,8 @@ export function watchFreeSpace(
 		}
 	}
 
-	return {look, enough: () => enough, free: () => last, stop: () => clearInterval(timer)};
+	// A file system that does not answer keeps nothing from ending.
+	return {look: watch.now, enough: () => enough, free: () => last, stop: () => void watch.stop()};
 }
 
 /** Short reads that follow each other closely look like a long one. */
@@ -245,10 +237,8 @@ export function watchWal({
 	let isLarge = false;
 	let tries = 0;
 	let reported = 0;
-	let looking: Promise<void> | null = null;
-	const timer = setInterval(look, diskLookMs).unref();
 
-	async function check(): Promise<void> {
+	async function look(): Promise<void> {
 		const bytes = wal.bytes();
 		isLarge ||= bytes > most;
 		if (!isLarge) {
@@ -268,50 +258,26 @@ export function watchWal({
 		}
 	}
 
-	function look(): Promise<void> {
-		looking ??= check()
-			.catch(storeFailed)
-			.finally(() => {
-				looking = null;
-			});
-		return looking;
-	}
-
-	return {
-		/** Looks at once; resolves when it has looked. */
-		look,
-		/** Resolves when the log is not being emptied any more. */
-		async stop(): Promise<void> {
-			clearInterval(timer);
-			await looking;
-		},
-	};
+	return repeated(diskLookMs, look, storeFailed);
 }
-
-/** How large the store was, bytes. */
-type StoreSize = {readonly at: number; readonly bytes: number};
 
 const sizeEveryMs = 60 * 60_000;
 const mostSizes = 30 * 24;
 
 /** Notes the size of the store every hour, which shows its growth. */
 export function watchStoreSize(read: () => Promise<number>, now: () => number, storeFailed: (error: unknown) => void) {
-	const sizes: StoreSize[] = [];
+	const sizes: Array<{readonly at: number; readonly bytes: number}> = [];
 
 	async function look(): Promise<void> {
-		try {
-			sizes.push({bytes: await read(), at: now()});
-			sizes.splice(0, sizes.length - mostSizes);
-		} catch (error) {
-			storeFailed(error);
-		}
+		sizes.push({bytes: await read(), at: now()});
+		sizes.splice(0, sizes.length - mostSizes);
 	}
 
-	void look();
-	const timer = setInterval(() => void look(), sizeEveryMs).unref();
+	const watch = repeated(sizeEveryMs, look, storeFailed);
+	void watch.now();
 	return {
-		/** Since the start, an hour apart, of at most 30 days; oldest first. */
-		past: (): readonly StoreSize[] => sizes,
-		stop: (): void => clearInterval(timer),
+		/** Sizes since the start in bytes, an hour apart, of at most 30 days; oldest first. */
+		past: () => sizes,
+		stop: watch.stop,
 	};
 }

@@ -6,7 +6,7 @@ import type {Settings} from '../config/settings.ts';
 import type {OpenSources} from '../domains/check-records.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
 import {lookAtDomain, nextCheck, patienceMs, recordDomainCheck, takeDomain} from '../domains/verify-domain.ts';
-import {type Clock, noticeableSkewMs} from '../kit/clock.ts';
+import {type Clock, noticeableSkewMs, repeated} from '../kit/clock.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
 import {longestWaitOfAll} from '../pace/destinations.ts';
@@ -113,7 +113,7 @@ export function startUpkeep(
 		async stop() {
 			clearInterval(clockSteps);
 			clearInterval(clockSkew);
-			changes.stop();
+			void changes.stop();
 			await sweep.stop();
 		},
 	};
@@ -133,31 +133,20 @@ export function watchChanges({
 	readonly read: () => Promise<number>;
 	readonly changed: () => void;
 	readonly failed: (error: unknown) => void;
-}): {readonly stop: () => void} {
+}) {
 	let known = since;
-	let asking = false;
 
 	async function look(): Promise<void> {
-		if (asking) {
-			return;
+		const generation = await read();
+		if (generation !== known) {
+			changed();
 		}
-		asking = true;
-		try {
-			const generation = await read();
-			if (generation !== known) {
-				changed();
-			}
-			known = generation;
-		} catch (error) {
-			failed(error);
-		} finally {
-			asking = false;
-		}
+		known = generation;
 	}
 
-	void look();
-	const timer = setInterval(() => void look(), periodMs);
-	return {stop: () => clearInterval(timer)};
+	const watch = repeated(periodMs, look, failed);
+	void watch.now();
+	return watch;
 }
 
 const watchMs = 1000;

@@ -68,3 +68,28 @@ export async function inTime<Result>(
 		clearTimeout(timer);
 	}
 }
+
+/** Repeats work at intervals, never twice at once. Work that fails is reported and repeated all the same. */
+export function repeated(everyMs: number, work: () => Promise<void>, failed: (error: unknown) => void) {
+	let running: Promise<void> | null = null;
+	const timer = setInterval(now, everyMs).unref();
+
+	function now(): Promise<void> {
+		running ??= work()
+			.catch(failed)
+			.finally(() => {
+				running = null;
+			});
+		return running;
+	}
+
+	return {
+		/** Does it at once, unless it is under way; resolves when it is done. */
+		now,
+		/** Resolves when nothing is under way any more. */
+		async stop(): Promise<void> {
+			clearInterval(timer);
+			await running;
+		},
+	};
+}

@@ -40,7 +40,7 @@ async function watched(t: ExecutionContext) {
 		reported,
 		async look(times: number): Promise<void> {
 			for (let n = 0; n < times; n++) {
-				await watch.look();
+				await watch.now();
 			}
 		},
 		write: (bytes: number) =>
@@ -104,8 +104,8 @@ test('a log that cannot be looked at is an error that is reported, and it is loo
 		storeFailed: error => void reported.push(error),
 	});
 	t.teardown(watch.stop);
-	await watch.look();
-	await watch.look();
+	await watch.now();
+	await watch.now();
 	t.deepEqual(reported.slice(0, 2), [fault, fault]);
 });
 
