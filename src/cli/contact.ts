@@ -1,6 +1,7 @@
 import {changeContact} from '../admin/contacts.ts';
 import {contactView} from '../api/views.ts';
 import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
+import {notFound} from '../ops/operation.ts';
 import {createErase} from '../outcome/erase.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../store/topics.ts';
 import {CliError} from './fault.ts';
@@ -17,9 +18,8 @@ export function contactCommands(contact: CliCommand): void {
 		.sample('mailctl contact list --limit 100')
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
 		.does<{limit: number}>(async (session, {limit}) => {
-			const {id} = await session.workspace();
-			const rows = await listContacts(await session.reader(), id, {after: null, limit});
-			session.list(contacts, rows);
+			const {reader, workspaceId} = await session.inWorkspace();
+			session.list(contacts, await listContacts(reader, workspaceId, {after: null, limit}));
 		});
 
 	contact
@@ -40,7 +40,7 @@ export function contactCommands(contact: CliCommand): void {
 			const {id} = await chosen(session, text);
 			const {id: workspaceId} = await session.workspace();
 			const changed = await session.write(trx => changeContact(trx, session.tools, {workspaceId, id}, changes));
-			session.one(contacts, changed ?? missing(text));
+			session.one(contacts, changed ?? notFound('contact', text));
 		});
 
 	contact
@@ -68,7 +68,7 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 		removeCaptured: recipientIds => removeCaptured(folder, recipientIds),
 	})({workspaceId, addressKey: key}, session.tools.operator);
 	if (!erased.contact && erased.messages + erased.recipients === 0) {
-		missing(text);
+		notFound('contact', text);
 	}
 	session.show({email: address, erased: true, messages: erased.messages, cc_messages: erased.recipients}, () =>
 		fields([
@@ -82,21 +82,16 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 /** Throws bad data (65) where the workspace has no such contact. */
 async function chosen(session: Session, text: string): Promise<Contact> {
 	const id = await session.idOf('con', text);
-	const {id: workspaceId} = await session.workspace();
-	const reader = await session.reader();
+	const {reader, workspaceId} = await session.inWorkspace();
 	if (id !== undefined) {
-		return (await findContact(reader, workspaceId, id)) ?? missing(text);
+		return (await findContact(reader, workspaceId, id)) ?? notFound('contact', text);
 	}
 	if (text.startsWith('con_') && !text.includes('@')) {
-		missing(text);
+		notFound('contact', text);
 	}
 	const {key} = parseAddress(text, true);
 	const [found] = await listContacts(reader, workspaceId, {addressKey: key, after: null, limit: 1});
-	return found ?? missing(text);
-}
-
-function missing(text: string): never {
-	throw new CliError('data', `there is no contact ${text}`, 'see mailctl contact list');
+	return found ?? notFound('contact', text);
 }
 
 function changesOf(options: UpdateOptions): Partial<Preferences> {

@@ -84,9 +84,8 @@ const domains: Noun<Domain> = {
 };
 
 async function list(session: Session): Promise<void> {
-	const {id} = await session.workspace();
-	const rows = await listDomains(await session.reader(), id);
-	session.list(domains, rows);
+	const {reader, workspaceId} = await session.inWorkspace();
+	session.list(domains, await listDomains(reader, workspaceId));
 }
 
 async function show(session: Session, {zone}: {zone?: boolean}, text: string): Promise<void> {

@@ -37,10 +37,8 @@ export function keyCommands(key: CliCommand): void {
 		.verb('list', 'List keys, newest first')
 		.sample('mailctl key list')
 		.does(async session => {
-			const {id} = await session.workspace();
-			const rows = await listApiKeys(await session.reader(), id);
-			const now = storeTime(session.tools.clock.now());
-			session.list(keysAt(now), rows);
+			const {reader, workspaceId} = await session.inWorkspace();
+			session.list(keysAt(storeTime(session.tools.clock.now())), await listApiKeys(reader, workspaceId));
 		});
 
 	key

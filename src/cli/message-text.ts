@@ -158,8 +158,3 @@ export async function rawMail(session: Session, workspaceId: string, recipientId
 	}
 	return made.mail;
 }
-
-/** Throws bad data (65). */
-export function missingMessage(id: string): never {
-	throw new CliError('data', `there is no message ${id}`, 'see mailctl message list');
-}

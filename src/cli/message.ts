@@ -5,13 +5,14 @@ import {createLinks} from '../links/links.ts';
 import {isTemplateId} from '../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../mail/message.ts';
 import {askedTerms, messageIdTerm, metadataTerm, mostAsked, type Term, tagTerm, valueTerm} from '../mail/terms.ts';
+import {notFound} from '../ops/operation.ts';
 import {type ListedMessage, listMessages, readLines} from '../store/message-scan.ts';
 import {findMessage, readMessages, type StoredMessage} from '../store/messages.ts';
 import {type EngagementCount, readEngagement, readRecipients, type StoredRecipient} from '../store/recipients.ts';
 import {readReports, type StoredReport} from '../store/reports.ts';
 import {readEvents} from '../store/timeline.ts';
 import {CliError} from './fault.ts';
-import {describe, missingMessage, storedReportView} from './message-text.ts';
+import {describe, storedReportView} from './message-text.ts';
 import {address, collect, count, metadataPair, oneOf, past} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
@@ -61,8 +62,7 @@ export function messageCommands(message: CliCommand): void {
 		.sample('mailctl message show msg_06f…')
 		.does<object, [string]>(async (session, _options, id) => {
 			const found = await chosenMessage(session, id);
-			const {id: workspaceId} = await session.workspace();
-			const reader = await session.reader();
+			const {reader, workspaceId} = await session.inWorkspace();
 			const events = await readEvents(reader, found.id, {after: null, limit: mostEvents});
 			const recipients = await readRecipients(reader, workspaceId, found.id);
 			const engagement = await readEngagement(reader, found.id);
@@ -110,9 +110,9 @@ export function messageCommands(message: CliCommand): void {
 
 /** Throws bad data (65) where the workspace has no such message. */
 async function chosenMessage(session: Session, text: string): Promise<StoredMessage> {
-	const id = (await session.idOf('msg', text)) ?? missingMessage(text);
+	const id = (await session.idOf('msg', text)) ?? notFound('message', text);
 	const {id: workspaceId} = await session.workspace();
-	return (await findMessage(await session.reader(), workspaceId, id)) ?? missingMessage(text);
+	return (await findMessage(await session.reader(), workspaceId, id)) ?? notFound('message', text);
 }
 
 const status = oneOf('--status', recipientStates);

@@ -5,13 +5,13 @@ import {writeExact} from '../kit/exact-json.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Mode, RecipientState} from '../mail/message.ts';
 import {issueKey} from '../ops/keys.ts';
+import {notFound} from '../ops/operation.ts';
 import {deleteApiKey} from '../store/api-keys.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {findMessageStatus} from '../store/messages.ts';
 import {readStatus} from '../store/recipients.ts';
 import {CliError, type ExitKind} from './fault.ts';
 import {readInput, readVariables} from './files.ts';
-import {missingMessage} from './message-text.ts';
 import {collect, locale, metadata, mode, timezone} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
@@ -229,9 +229,9 @@ function kindOf(status: number): ExitKind {
 
 /** Sends what a message said as a new one, which passes every check and uses the template's newest version. */
 export async function resend(session: Session, _options: object, text: string): Promise<void> {
-	const id = (await session.idOf('msg', text)) ?? missingMessage(text);
+	const id = (await session.idOf('msg', text)) ?? notFound('message', text);
 	const {id: workspaceId} = await session.workspace();
-	const found = (await findMessageStatus(await session.reader(), workspaceId, id)) ?? missingMessage(text);
+	const found = (await findMessageStatus(await session.reader(), workspaceId, id)) ?? notFound('message', text);
 	if (found.erasedAt !== null) {
 		throw new CliError('data', `the message ${id} was erased`, 'there is nothing left of it to send again');
 	}

@@ -1,6 +1,7 @@
 import {sampleSender} from '../admin/sample.ts';
 import {senderView, storedTime} from '../api/views.ts';
 import {addSender, changeSender, prepareKeys, removeSender, senderState} from '../domains/senders.ts';
+import {notFound} from '../ops/operation.ts';
 import {listSenders, type Sender} from '../store/domains.ts';
 import {CliError} from './fault.ts';
 import {label, address as parseAddress} from './options.ts';
@@ -40,9 +41,8 @@ export function senderCommands(sender: CliCommand): void {
 		.verb('list', 'List senders, newest first')
 		.sample('mailctl sender list')
 		.does(async session => {
-			const {id} = await session.workspace();
-			const rows = await listSenders(await session.reader(), id);
-			session.list(senders, rows);
+			const {reader, workspaceId} = await session.inWorkspace();
+			session.list(senders, await listSenders(reader, workspaceId));
 		});
 
 	for (const [change, about] of [
@@ -57,7 +57,7 @@ export function senderCommands(sender: CliCommand): void {
 				const {key} = parseAddress(text);
 				const {id} = await session.workspace();
 				const changed = await session.write(trx => changeSender(trx, session.tools, id, key, change));
-				showSender(session, changed ?? missing(text));
+				showSender(session, changed ?? notFound('sender', text));
 			});
 	}
 
@@ -70,14 +70,10 @@ export function senderCommands(sender: CliCommand): void {
 			const {id} = await session.workspace();
 			await session.confirm(`Remove the sender ${text}? Its queued mail will not be sent.`, yes);
 			if (!(await session.write(trx => removeSender(trx, session.tools, id, {addressKey: key})))) {
-				missing(text);
+				notFound('sender', text);
 			}
 			session.show({address: text, removed: true}, () => [`removed ${text}`]);
 		});
-}
-
-function missing(address: string): never {
-	throw new CliError('data', `there is no sender ${address}`, 'see mailctl sender list');
 }
 
 const senders: Noun<Sender> = {

@@ -18,7 +18,7 @@ import {type Clock, systemClock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
-import {type Given, notFound, type Operation, perform} from '../ops/operation.ts';
+import {type Given, type Operation, perform} from '../ops/operation.ts';
 import {migrate, type SchemaState, schemaState, tooOldFix} from '../store/engine/migrate.ts';
 import {isFolderLocked} from '../store/engine/sqlite.ts';
 import {silentMs} from '../store/nodes.ts';
@@ -270,19 +270,6 @@ export class Session {
 		const meant = await oneOfIds(text, ids, async () => (await this.workspaceInUse())?.id);
 		this.#ofId = meant?.workspace_id;
 		return meant?.id;
-	}
-
-	/** The row of such an id. Throws `Refused` where its workspace has none; `words` as of `notFound`. */
-	async find<Row>(
-		kind: OwnedKind,
-		noun: string,
-		text: string,
-		find: (reader: Knex, workspaceId: string, id: string) => Promise<Row | undefined>,
-		words?: Parameters<typeof notFound>[2],
-	): Promise<Row> {
-		const id = (await this.idOf(kind, text)) ?? notFound(noun, text, words);
-		const {reader, workspaceId} = await this.inWorkspace();
-		return (await find(reader, workspaceId, id)) ?? notFound(noun, text, words);
 	}
 
 	/** The result: one JSON document with `--json`, else lines for people. */

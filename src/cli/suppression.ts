@@ -41,9 +41,8 @@ export function suppressionCommands(suppression: CliCommand): void {
 		.option('--reason <reason>', 'only entries made for this reason', reason)
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
 		.does<{reason?: SuppressionReason; limit: number}>(async (session, options) => {
-			const {id: workspaceId} = await session.workspace();
-			const rows = await listSuppressions(await session.reader(), {workspaceId, after: null, ...options});
-			session.list(suppressions, rows);
+			const {reader, workspaceId} = await session.inWorkspace();
+			session.list(suppressions, await listSuppressions(reader, {workspaceId, after: null, ...options}));
 		});
 
 	suppression
@@ -62,8 +61,7 @@ export function suppressionCommands(suppression: CliCommand): void {
 		.sample('mailctl suppression check user@x.example')
 		.does<object, [string]>(async (session, _options, text) => {
 			const {key} = parseAddress(text, true);
-			const {id} = await session.workspace();
-			const reader = await session.reader();
+			const {reader, workspaceId: id} = await session.inWorkspace();
 			const entry = (await readSuppressions(reader, [[id, key]])).get(pairKey(id, key)) ?? null;
 			const topics = [...((await findOptedOut(reader, [[id, key]])).get(pairKey(id, key)) ?? [])].sort();
 			const suppressed = suppresses(entry?.mode, 'live');
@@ -124,8 +122,7 @@ const suppressions: Noun<Suppression> = {
 type ExportOptions = {reason?: SuppressionReason; out?: string};
 
 async function exportList(session: Session, {reason: only, out}: ExportOptions): Promise<void> {
-	const {id: workspaceId} = await session.workspace();
-	const reader = await session.reader();
+	const {reader, workspaceId} = await session.inWorkspace();
 	const pages = exportPages(reader, {workspaceId, mode: 'live', reason: only});
 	if (out === undefined) {
 		await pourList(session, pages);

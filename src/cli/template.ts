@@ -61,9 +61,8 @@ export function templateCommands(template: CliCommand): void {
 		.verb('list', 'List templates, newest first')
 		.sample('mailctl template list')
 		.does(async session => {
-			const {id} = await session.workspace();
-			const rows = await listTemplates(await session.reader(), id);
-			session.list(templateNoun, rows);
+			const {reader, workspaceId} = await session.inWorkspace();
+			session.list(templateNoun, await listTemplates(reader, workspaceId));
 		});
 
 	template

@@ -21,8 +21,8 @@ export function topicCommands(topic: CliCommand): void {
 		.verb('list', 'List topics, newest first, and how many opted out')
 		.sample('mailctl topic list')
 		.does(async session => {
-			const {id} = await session.workspace();
-			session.list(counted, await countedTopics(await session.reader(), id, mostTopics));
+			const {reader, workspaceId} = await session.inWorkspace();
+			session.list(counted, await countedTopics(reader, workspaceId, mostTopics));
 		});
 
 	topic

@@ -1,6 +1,7 @@
 import {isLoopback} from '../config/derive.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {type Role, roles} from '../mail/operator.ts';
+import {notFound} from '../ops/operation.ts';
 import {findUserByEmail, type ListedUser, listUsers, type User} from '../store/users.ts';
 import {addUser, emailKey, type Linked, linkFor, removeUser} from '../users/users.ts';
 import {CliError} from './fault.ts';
@@ -45,7 +46,7 @@ export function userCommands(user: CliCommand): void {
 		.sample('mailctl user link ann@example.com')
 		.does<object, [string]>(async (session, _options, text) => {
 			const found = await userOf(session, text);
-			showLink(session, (await session.write(trx => linkFor(trx, session.tools, found))) ?? missing(text));
+			showLink(session, (await session.write(trx => linkFor(trx, session.tools, found))) ?? notFound('user', text));
 		});
 
 	user
@@ -56,18 +57,14 @@ export function userCommands(user: CliCommand): void {
 			const {id, email} = await userOf(session, text);
 			await session.confirm(`Remove the user ${email}?`, yes);
 			if (!(await session.write(trx => removeUser(trx, session.tools, id)))) {
-				missing(text);
+				notFound('user', text);
 			}
 			session.show({id, email, removed: true}, () => [`removed ${email}`]);
 		});
 }
 
 async function userOf(session: Session, text: string): Promise<User> {
-	return (await findUserByEmail(await session.reader(), emailKey(text))) ?? missing(text);
-}
-
-function missing(email: string): never {
-	throw new CliError('data', `there is no user ${email}`, 'see mailctl user list');
+	return (await findUserByEmail(await session.reader(), emailKey(text))) ?? notFound('user', text);
 }
 
 function showLink(session: Session, {user: {id, email, role}, token}: Linked): void {

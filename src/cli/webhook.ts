@@ -67,8 +67,8 @@ export function webhookCommands(webhook: CliCommand): void {
 		.verb('list', 'List endpoints, newest first')
 		.sample('mailctl webhook list')
 		.does(async session => {
-			const {id: workspaceId} = await session.workspace();
-			const rows = await listEndpoints(await session.reader(), workspaceId, {after: null, limit: mostEndpoints});
+			const {reader, workspaceId} = await session.inWorkspace();
+			const rows = await listEndpoints(reader, workspaceId, {after: null, limit: mostEndpoints});
 			session.list(await endpoints(session), rows);
 		});
 
