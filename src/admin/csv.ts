@@ -3,13 +3,6 @@ export type CsvRecord =
 	| {readonly line: number; readonly cells: readonly string[]}
 	| {readonly line: number; readonly fault: string; readonly text: string};
 
-/** Reads a CSV text as it comes, in pieces of any size. */
-type CsvReader = {
-	readonly push: (text: string) => CsvRecord[];
-	/** The records that had no end yet. */
-	readonly end: () => CsvRecord[];
-};
-
 type Line = {readonly number: number; readonly text: string};
 
 const longestLine = 64 * 1024;
@@ -19,49 +12,81 @@ const lineEnd = /\r\n|\n|\r/;
 const broken = 'something follows its closing quote';
 
 /**
- * RFC 4180, and what programs make of it: lines end in LF, CRLF or CR, cells are parted by commas, semicolons or tabs
+ * Reads a CSV text as it comes, in pieces of any size. RFC 4180, and what programs make of it: lines end in LF, CRLF or CR, cells are parted by commas, semicolons or tabs
  * (the one the first line has most of), empty lines mean nothing. A quote that is never closed costs its own line only:
  * after a hundred lines without its end, reading goes on with the line that follows it. That bounds the memory. A line is scanned three
  * times at most: as the first of a record, within quotes, and for the cells of a record of several lines.
  */
-export function createCsvReader(): CsvReader {
-	let rest = '';
+export class CsvReader {
+	#rest = '';
 	/** A CR at the end of a piece: the next one may begin with its LF. */
-	let held = '';
-	let number = 0;
+	#held = '';
+	#number = 0;
 	/** Within a line that is too long and was reported. */
-	let skipping = false;
-	let delimiter = '';
+	#skipping = false;
+	#delimiter = '';
 	/** The lines of a record with a quote that is still open, and how long they are together. */
-	let open: Line[] = [];
-	let size = 0;
+	#open: Line[] = [];
+	#size = 0;
 
-	function takeLine(text: string, records: CsvRecord[]): void {
-		number++;
-		if (skipping) {
-			skipping = false;
+	push(text: string): CsvRecord[] {
+		const records: CsvRecord[] = [];
+		// Only what is new is looked through: a client may send a character at a time.
+		const piece = this.#held + text;
+		this.#held = piece.endsWith('\r') ? '\r' : '';
+		const [first = '', ...others] = piece.slice(0, piece.length - this.#held.length).split(lineEnd);
+		this.#rest += first;
+		for (const line of others) {
+			this.#takeLine(this.#rest, records);
+			this.#rest = line;
+		}
+		if (this.#rest.length > longestLine) {
+			if (!this.#skipping) {
+				this.#refuseLong({number: this.#number + 1, text: this.#rest}, records);
+				this.#skipping = true;
+			}
+			this.#rest = '';
+		}
+		return records;
+	}
+
+	/** The records that had no end yet. */
+	end(): CsvRecord[] {
+		const records: CsvRecord[] = [];
+		if (this.#rest !== '' || this.#held !== '') {
+			this.#takeLine(this.#rest, records);
+		}
+		this.#giveUp(records, () => true);
+		return records;
+	}
+
+	#takeLine(text: string, records: CsvRecord[]): void {
+		this.#number++;
+		const line = {number: this.#number, text};
+		if (this.#skipping) {
+			this.#skipping = false;
 		} else if (text.length > longestLine) {
-			refuseLong({number, text}, records);
-		} else if (open.length > 0) {
-			goOn({number, text}, records);
-		} else if (begins({number, text}, records)) {
-			open = [{number, text}];
-			size = text.length;
+			this.#refuseLong(line, records);
+		} else if (this.#open.length > 0) {
+			this.#goOn(line, records);
+		} else if (this.#begins(line, records)) {
+			this.#open = [line];
+			this.#size = text.length;
 		}
 	}
 
-	function refuseLong({number: line, text}: Line, records: CsvRecord[]): void {
-		giveUp(records, () => true);
+	#refuseLong({number: line, text}: Line, records: CsvRecord[]): void {
+		this.#giveUp(records, () => true);
 		records.push({line, fault: `it is longer than ${longestLine} characters`, text: text.slice(0, shownOfLong)});
 	}
 
 	/** Whether the line is the first one of a record that goes on; otherwise it is dealt with. */
-	function begins({number: line, text}: Line, records: CsvRecord[]): boolean {
+	#begins({number: line, text}: Line, records: CsvRecord[]): boolean {
 		if (text === '') {
 			return false;
 		}
-		delimiter ||= delimiterOf(text);
-		const cells = cellsOf(text, delimiter);
+		this.#delimiter ||= delimiterOf(text);
+		const cells = cellsOf(text, this.#delimiter);
 		if (cells === 'broken') {
 			records.push({line, fault: broken, text});
 		} else if (cells !== 'open') {
@@ -70,18 +95,18 @@ export function createCsvReader(): CsvReader {
 		return cells === 'open';
 	}
 
-	function goOn(line: Line, records: CsvRecord[]): void {
-		open.push(line);
-		size += line.text.length;
-		const end = cellsOf(line.text, delimiter, true);
+	#goOn(line: Line, records: CsvRecord[]): void {
+		this.#open.push(line);
+		this.#size += line.text.length;
+		const end = cellsOf(line.text, this.#delimiter, true);
 		if (end === 'broken') {
-			giveUp(records, () => open.length > 1, broken);
+			this.#giveUp(records, () => this.#open.length > 1, broken);
 		} else if (end === 'open') {
-			giveUp(records, () => open.length >= mostLines || size > longestLine);
+			this.#giveUp(records, () => this.#open.length >= mostLines || this.#size > longestLine);
 		} else {
-			const cells = cellsOf(open.map(({text}) => text).join('\n'), delimiter) as string[];
-			records.push({line: (open[0] as Line).number, cells});
-			open = [];
+			const cells = cellsOf(this.#open.map(({text}) => text).join('\n'), this.#delimiter) as string[];
+			records.push({line: (this.#open[0] as Line).number, cells});
+			this.#open = [];
 		}
 	}
 
@@ -89,46 +114,15 @@ export function createCsvReader(): CsvReader {
 	 * While what is open can be no record, its first line is at fault and the next ones are read as beginnings. Nothing is scanned again
 	 * within quotes: wherever they were opened, the lines that follow go on as they did.
 	 */
-	function giveUp(records: CsvRecord[], isNone: () => boolean, fault = 'its quote is not closed'): void {
-		while (open.length > 0 && isNone()) {
-			const {number: line, text} = open[0] as Line;
+	#giveUp(records: CsvRecord[], isNone: () => boolean, fault = 'its quote is not closed'): void {
+		while (this.#open.length > 0 && isNone()) {
+			const {number: line, text} = this.#open[0] as Line;
 			records.push({line, fault, text});
 			do {
-				size -= (open.shift() as Line).text.length;
-			} while (open.length > 0 && !begins(open[0] as Line, records));
+				this.#size -= (this.#open.shift() as Line).text.length;
+			} while (this.#open.length > 0 && !this.#begins(this.#open[0] as Line, records));
 		}
 	}
-
-	return {
-		push(text) {
-			const records: CsvRecord[] = [];
-			// Only what is new is looked through: a client may send a character at a time.
-			const piece = held + text;
-			held = piece.endsWith('\r') ? '\r' : '';
-			const [first = '', ...others] = piece.slice(0, piece.length - held.length).split(lineEnd);
-			rest += first;
-			for (const line of others) {
-				takeLine(rest, records);
-				rest = line;
-			}
-			if (rest.length > longestLine) {
-				if (!skipping) {
-					refuseLong({number: number + 1, text: rest}, records);
-					skipping = true;
-				}
-				rest = '';
-			}
-			return records;
-		},
-		end() {
-			const records: CsvRecord[] = [];
-			if (rest !== '' || held !== '') {
-				takeLine(rest, records);
-			}
-			giveUp(records, () => true);
-			return records;
-		},
-	};
 }
 
 function delimiterOf(line: string): string {

@@ -9,7 +9,7 @@ import type {Acting} from '../mail/operator.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
 import {beginAct} from '../store/audit.ts';
 import {insertSuppressions, listSuppressions, type NewSuppression, type Suppression} from '../store/suppressions.ts';
-import {type CsvRecord, createCsvReader, csvLine, withoutApostrophe} from './csv.ts';
+import {CsvReader, type CsvRecord, csvLine, withoutApostrophe} from './csv.ts';
 
 /** The columns of `suppression export`, by their names. */
 export const exportedColumns = ['id', 'recipient', 'reason', 'source', 'created_at'] as const;
@@ -270,14 +270,15 @@ async function* bytesOf(
 /** A line that is longer never ends. The reader skips one that is shorter and goes on. */
 const longestLine = 64 * 1024 ** 2;
 
-/** Records of a file, and how many bytes of it are read; or why it is no CSV file, a clause, and how to fix that. */
-type FilePart =
-	| {readonly records: readonly CsvRecord[]; readonly bytes: number}
-	| {readonly fault: string; readonly fix: string};
+/** Why a file is no CSV file, a clause, and how to fix that. */
+type FileFault = {readonly fault: string; readonly fix: string};
+
+/** Records of a file, and how many bytes of it are read; or a fault. */
+type FilePart = {readonly records: readonly CsvRecord[]; readonly bytes: number} | FileFault;
 
 /** The records of a CSV file as they come. A fault is the last part. */
-export async function* readRecords(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<FilePart> {
-	const reader = createCsvReader();
+async function* readRecords(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<FilePart> {
+	const reader = new CsvReader();
 	const decoder = new TextDecoder();
 	let bytes = 0;
 	let lineAt = 0;
@@ -311,9 +312,15 @@ type ImportOptions = {
 	/** Overrides that of each line. */
 	readonly reason: SuppressionReason | undefined;
 	readonly write: WriteEntries;
-	/** Gets a line that is not taken; `cells` as they were in the file, without apostrophes of ours. */
-	readonly onBad: (line: number, fault: string, cells: readonly string[], layout: Layout | undefined) => Promise<void>;
+	/** Gets each line that is not taken; `cells` as they were in the file, without apostrophes of ours. */
+	readonly onBad?: (line: number, fault: string, cells: readonly string[]) => Promise<void>;
 };
+
+/** A line that was not taken, counted from 1. */
+export type LineFault = {readonly line: number; readonly fault: string};
+
+/** The faults that an import remembers. */
+export const mostFaults = 100;
 
 // A transaction of this size blocks the writers of a running daemon for some ten milliseconds. Twice as many are no
 // faster by the row and take 20 MB more.
@@ -322,70 +329,99 @@ const rowsAtOnce = 500;
 const linesAtOnce = 256;
 
 /** Takes a file line by line in bounded memory; what was written stays, even if a later line fails. */
-export function createImport({acting, workspaceId, mode, reason, write, onBad}: ImportOptions) {
-	const {clock, newId} = acting;
-	const counts: Counts = {read: 0, added: 0, listed: 0};
-	const pastId = createPastIds();
-	let layout: Layout | undefined;
-	let batch: NewSuppression[] = [];
-	let taken = 0;
+export class SuppressionImport {
+	readonly #options: ImportOptions;
+	readonly #pastId = createPastIds();
+	readonly counts: Counts = {read: 0, added: 0, listed: 0};
+	/** How many lines were not taken, and what is wrong with the first of them. */
+	bad = 0;
+	readonly faults: LineFault[] = [];
+	/** Undefined: nothing was read yet. */
+	layout: Layout | undefined;
+	#batch: NewSuppression[] = [];
+	#taken = 0;
+
+	constructor(options: ImportOptions) {
+		this.#options = options;
+	}
+
+	/** Reads a file to its end; `onRead` gets the bytes read so far. Answers what is wrong with the file; null: nothing. */
+	async read(
+		chunks: AsyncIterable<Uint8Array>,
+		onRead: (bytes: number) => void = () => undefined,
+	): Promise<FileFault | null> {
+		for await (const part of readRecords(chunks)) {
+			if ('fault' in part) {
+				return part;
+			}
+			for (const record of part.records) {
+				await this.#take(record);
+			}
+			onRead(part.bytes);
+		}
+		await this.#flush();
+		return null;
+	}
+
+	async #take(record: CsvRecord): Promise<void> {
+		const {acting, reason} = this.#options;
+		this.#taken++;
+		if (this.#taken % linesAtOnce === 0) {
+			await setImmediate();
+		}
+		if ('fault' in record) {
+			this.counts.read++;
+			await this.#refuse(record.line, record.fault, [record.text]);
+			return;
+		}
+		if (!this.layout) {
+			this.layout = readLayout(record.cells);
+			if (this.layout.hasHeader) {
+				return;
+			}
+		}
+		this.counts.read++;
+		const cells = plainCells(record.cells, this.layout);
+		const read = readListed(cells, this.layout.columns, {reason, now: acting.clock.now()});
+		if (!read.ok) {
+			await this.#refuse(record.line, read.fault, cells.slice(this.layout.marks));
+			return;
+		}
+		this.#batch.push(this.#entryOf(read));
+		if (this.#batch.length === rowsAtOnce) {
+			await this.#flush();
+		}
+	}
 
 	/** An entry sorts among the others by its own time, not by that of the import. */
-	function entryOf({address, reason: why, createdAt, source}: Listed): NewSuppression {
+	#entryOf({address, reason, createdAt, source}: Listed): NewSuppression {
+		const {acting, workspaceId, mode} = this.#options;
 		return {
-			id: createdAt === null ? newId('sup') : pastId('sup', createdAt),
+			id: createdAt === null ? acting.newId('sup') : this.#pastId('sup', createdAt),
 			workspaceId,
 			address: address.spelling,
 			addressKey: address.key,
-			reason: why,
+			reason,
 			source: source ?? 'import',
 			mode,
-			createdAt: storeTime(createdAt ?? clock.now()),
+			createdAt: storeTime(createdAt ?? acting.clock.now()),
 		};
 	}
 
-	async function flush(): Promise<void> {
-		const added = await write(batch);
-		counts.added += added;
-		counts.listed += batch.length - added;
-		batch = [];
+	async #refuse(line: number, fault: string, cells: readonly string[]): Promise<void> {
+		this.bad++;
+		if (this.faults.length < mostFaults) {
+			this.faults.push({line, fault});
+		}
+		await this.#options.onBad?.(line, fault, cells);
 	}
 
-	return {
-		counts,
-		/** Undefined: nothing was read yet. */
-		layout: () => layout,
-		async take(record: CsvRecord): Promise<void> {
-			taken++;
-			if (taken % linesAtOnce === 0) {
-				await setImmediate();
-			}
-			if ('fault' in record) {
-				counts.read++;
-				await onBad(record.line, record.fault, [record.text], layout);
-				return;
-			}
-			if (!layout) {
-				layout = readLayout(record.cells);
-				if (layout.hasHeader) {
-					return;
-				}
-			}
-			counts.read++;
-			const cells = plainCells(record.cells, layout);
-			const read = readListed(cells, layout.columns, {reason, now: clock.now()});
-			if (!read.ok) {
-				await onBad(record.line, read.fault, cells.slice(layout.marks), layout);
-				return;
-			}
-			batch.push(entryOf(read));
-			if (batch.length === rowsAtOnce) {
-				await flush();
-			}
-		},
-		/** To be called after the last record. */
-		flush,
-	};
+	async #flush(): Promise<void> {
+		const added = await this.#options.write(this.#batch);
+		this.counts.added += added;
+		this.counts.listed += this.#batch.length - added;
+		this.#batch = [];
+	}
 }
 
 /** Writes entries in a transaction each; they are one act. */

@@ -1,17 +1,14 @@
-import {open, realpath} from 'node:fs/promises';
+import {type FileHandle, open, realpath} from 'node:fs/promises';
 import {setTimeout} from 'node:timers/promises';
 import {csvLine} from '../admin/csv.ts';
 import {
 	badColumns,
-	type Counts,
 	columnsOf,
-	createImport,
 	exportedHeader,
 	exportedLine,
 	exportPages,
 	insertEntries,
-	type Layout,
-	readRecords,
+	SuppressionImport,
 	type WriteEntries,
 } from '../admin/suppression-file.ts';
 import {storedTime, suppressionView} from '../api/views.ts';
@@ -183,32 +180,41 @@ export function importCommand(suppression: CliCommand): void {
 async function importFile(session: Session, options: ImportOptions, name: string): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
 	const input = await openInput(name);
-	const bad = await openBadLines(options.bad, name);
+	const badFile = await openBadFile(options.bad, name);
 	const progress = session.progress('lines');
-	const {counts, take, flush, layout} = createImport({
+	const reading: SuppressionImport = new SuppressionImport({
 		acting: session.tools,
 		workspaceId,
 		mode: 'live',
 		reason: options.reason,
 		write: options.dryRun ? await countOnly(session) : insertBeside(session, workspaceId),
-		onBad: bad.add,
+		async onBad(line, fault, cells) {
+			if (reading.bad === 1) {
+				await badFile?.write(csvLine([...badColumns, ...(reading.layout?.header ?? ['recipient'])]));
+			}
+			await badFile?.write(csvLine([line, fault, ...cells]));
+		},
 	});
 	try {
-		for await (const part of readRecords(input.chunks)) {
-			if ('fault' in part) {
-				throw new CliError('data', `${name} ${part.fault}`, part.fix);
-			}
-			for (const record of part.records) {
-				await take(record);
-			}
-			progress.show(counts.read, input.size === null ? null : part.bytes / Math.max(1, input.size));
+		const wrong = await reading.read(input.chunks, bytes =>
+			progress.show(reading.counts.read, input.size === null ? null : bytes / Math.max(1, input.size)),
+		);
+		if (wrong) {
+			throw new CliError('data', `${name} ${wrong.fault}`, wrong.fix);
 		}
-		await flush();
 	} finally {
 		progress.end();
-		await bad.close();
+		await badFile?.close();
 	}
-	showCounts(session, {name, badFile: options.bad, dryRun: options.dryRun ?? false, counts, bad, layout: layout()});
+	showCounts(session, options, name, reading);
+}
+
+/** Gets the lines with their numbers and faults before their own cells, so that it can be corrected and imported. */
+async function openBadFile(file: string | undefined, input: string): Promise<FileHandle | undefined> {
+	if (file !== undefined && input !== '-' && (await realpath(file).catch(() => null)) === (await realpath(input))) {
+		throw new CliError('usage', '--bad names the file that is imported', 'name another file');
+	}
+	return file === undefined ? undefined : await open(file, 'w', 0o600);
 }
 
 /**
@@ -238,78 +244,34 @@ async function countOnly(session: Session): Promise<WriteEntries> {
 	};
 }
 
-type Imported = {
-	readonly name: string;
-	/** What --bad named. */
-	readonly badFile: string | undefined;
-	readonly dryRun: boolean;
-	readonly counts: Counts;
-	readonly bad: BadLines;
-	/** Undefined: the file is empty. */
-	readonly layout: Layout | undefined;
-};
+const mostShown = 20;
 
 /** The end of an import. Throws bad data (65) where lines were bad: the others are on the list all the same. */
-function showCounts(session: Session, {name, badFile, dryRun, counts, bad, layout}: Imported): void {
-	const badCount = bad.count();
-	session.show(
-		{...counts, bad: badCount, dry_run: dryRun, columns: layout ? columnsOf(layout) : null, faults: bad.first},
-		() =>
-			fields([
-				['columns', layout ? Object.values(columnsOf(layout)).join(', ') : null],
-				['lines read', grouped(counts.read)],
-				[dryRun ? 'would be added' : 'added', grouped(counts.added)],
-				['already listed', grouped(counts.listed)],
-				['bad', grouped(badCount)],
-			]),
+function showCounts(
+	session: Session,
+	{bad: badFile, dryRun = false}: ImportOptions,
+	name: string,
+	{counts, bad, faults, layout}: SuppressionImport,
+): void {
+	const first = faults.slice(0, mostShown);
+	session.show({...counts, bad, dry_run: dryRun, columns: layout ? columnsOf(layout) : null, faults: first}, () =>
+		fields([
+			['columns', layout ? Object.values(columnsOf(layout)).join(', ') : null],
+			['lines read', grouped(counts.read)],
+			[dryRun ? 'would be added' : 'added', grouped(counts.added)],
+			['already listed', grouped(counts.listed)],
+			['bad', grouped(bad)],
+		]),
 	);
-	if (badCount > 0) {
-		const more = badCount - bad.first.length;
+	if (bad > 0) {
+		const more = bad - first.length;
 		const fix =
 			badFile === undefined
 				? 'correct them and import the file again, or get them into a file with --bad FILE'
 				: `correct ${badFile} and import it`;
-		throw new CliError('data', `${grouped(badCount)} of ${grouped(counts.read)} lines were not taken`, fix, [
-			...bad.first.map(({line, fault}) => `${name}, line ${line}: ${fault}`),
+		throw new CliError('data', `${grouped(bad)} of ${grouped(counts.read)} lines were not taken`, fix, [
+			...first.map(({line, fault}) => `${name}, line ${line}: ${fault}`),
 			...(more > 0 ? [`and ${grouped(more)} more`] : []),
 		]);
 	}
-}
-
-type Fault = {readonly line: number; readonly fault: string};
-
-/** The lines of an import that were not taken: how many, what was wrong with the first, all of them in a file. */
-type BadLines = {
-	readonly count: () => number;
-	readonly first: readonly Fault[];
-	/** `cells` as they were in the file, without apostrophes of ours. */
-	readonly add: (line: number, fault: string, cells: readonly string[], layout: Layout | undefined) => Promise<void>;
-	readonly close: () => Promise<void>;
-};
-
-const mostRemembered = 20;
-
-/** `file` gets the lines with their numbers and faults before their own cells, so that it can be corrected and imported. */
-async function openBadLines(file: string | undefined, input: string): Promise<BadLines> {
-	if (file !== undefined && input !== '-' && (await realpath(file).catch(() => null)) === (await realpath(input))) {
-		throw new CliError('usage', '--bad names the file that is imported', 'name another file');
-	}
-	const handle = file === undefined ? undefined : await open(file, 'w', 0o600);
-	const first: Fault[] = [];
-	let count = 0;
-	return {
-		count: () => count,
-		first,
-		async add(line, fault, cells, layout) {
-			if (count === 0) {
-				await handle?.write(csvLine([...badColumns, ...(layout?.header ?? ['recipient'])]));
-			}
-			count++;
-			if (first.length < mostRemembered) {
-				first.push({line, fault});
-			}
-			await handle?.write(csvLine([line, fault, ...cells]));
-		},
-		close: async () => await handle?.close(),
-	};
 }

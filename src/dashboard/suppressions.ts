@@ -1,4 +1,4 @@
-import {createImport, exportedFile, insertEntries, readRecords} from '../admin/suppression-file.ts';
+import {exportedFile, insertEntries, type LineFault, SuppressionImport} from '../admin/suppression-file.ts';
 import {readAddress} from '../api/schemas/formats.ts';
 import {createSeats} from '../api/turns.ts';
 import {type Html, html} from '../hosted/html.ts';
@@ -149,15 +149,12 @@ const addForm = (value: string): Html =>
 	});
 
 const importPath = '/suppressions/import';
-const mostFaults = 100;
 /** Of the process; the oldest one is forgotten then. */
 const mostKept = 20;
 /** Of one workspace: each holds its file. */
 const mostAtOnce = 2;
 /** Bytes that are read before others have their turn. */
 const pieceBytes = 64 * 1024;
-
-type Fault = {readonly line: number; readonly fault: string};
 
 /** An import that runs or has run in this process. What it wrote stays if it fails. */
 type Job = {
@@ -166,9 +163,7 @@ type Job = {
 	readonly file: string;
 	readonly bytes: number;
 	done: number;
-	counts: {readonly read: number; readonly added: number; readonly listed: number};
-	bad: number;
-	readonly faults: Fault[];
+	readonly reading: Pick<SuppressionImport, 'counts' | 'bad' | 'faults'>;
 	/** Null: it runs. */
 	end: 'ended' | {readonly fault: string} | null;
 };
@@ -178,37 +173,15 @@ function importPages({store: {writer}, tools: {random}}: DashboardParts): readon
 	const jobs = new Map<string, Job>();
 	const takeSeat = createSeats(mostAtOnce);
 
-	async function run(job: Job, content: Buffer, reason: SuppressionReason | undefined, {tools, workspace}: Visit) {
-		const reading = createImport({
-			acting: tools,
-			workspaceId: workspace.id,
-			mode: 'live',
-			reason,
-			write: insertEntries(tools, workspace.id, writer.transaction),
-			async onBad(line, fault) {
-				job.bad++;
-				if (job.faults.length < mostFaults) {
-					job.faults.push({line, fault});
-				}
-			},
+	async function run(job: Job, reading: SuppressionImport, content: Buffer) {
+		const wrong = await reading.read(piecesOf(content), bytes => {
+			job.done = bytes;
 		});
-		job.counts = reading.counts;
-		for await (const part of readRecords(piecesOf(content))) {
-			if ('fault' in part) {
-				job.end = {fault: `The file ${part.fault}: ${part.fix}.`};
-				return;
-			}
-			for (const record of part.records) {
-				await reading.take(record);
-			}
-			job.done = part.bytes;
-		}
-		await reading.flush();
-		job.end = 'ended';
+		job.end = wrong ? {fault: `The file ${wrong.fault}: ${wrong.fix}.`} : 'ended';
 	}
 
 	async function begin(visit: Visit): Promise<Answer> {
-		const {file, form, workspace} = visit;
+		const {file, form, workspace, tools} = visit;
 		if (file === null || file.content.length === 0) {
 			return go('/suppressions', 'Nothing was imported: choose a CSV file that is not empty.');
 		}
@@ -217,23 +190,27 @@ function importPages({store: {writer}, tools: {random}}: DashboardParts): readon
 			return go('/suppressions', 'Two imports are running. Wait until one has ended, then send the file again.');
 		}
 		const id = random(9).toString('base64url');
+		const reading = new SuppressionImport({
+			acting: tools,
+			workspaceId: workspace.id,
+			mode: 'live',
+			reason: suppressionReasons.find(one => one === form.get('reason')),
+			write: insertEntries(tools, workspace.id, writer.transaction),
+		});
 		const job: Job = {
 			id,
 			workspaceId: workspace.id,
 			file: file.name,
 			bytes: file.content.length,
 			done: 0,
-			counts: {read: 0, added: 0, listed: 0},
-			bad: 0,
-			faults: [],
+			reading,
 			end: null,
 		};
 		jobs.set(id, job);
 		for (const old of [...jobs.keys()].slice(0, Math.max(0, jobs.size - mostKept))) {
 			jobs.delete(old);
 		}
-		const reason = suppressionReasons.find(one => one === form.get('reason'));
-		run(job, file.content, reason, visit)
+		run(job, reading, file.content)
 			.catch(() => {
 				job.end = {fault: 'The store could not be written. What was imported so far stays; import the file again.'};
 			})
@@ -275,7 +252,7 @@ function uploadForm(): Html {
 	return act({to: importPath, label: 'Import', fields, file: true});
 }
 
-function progress({end, done, bytes, counts, bad, faults}: Job): Html {
+function progress({end, done, bytes, reading: {counts, bad, faults}}: Job): Html {
 	const share = Math.round((100 * done) / bytes);
 	const state =
 		end === null
@@ -292,8 +269,8 @@ function progress({end, done, bytes, counts, bad, faults}: Job): Html {
 	const wrong = table({
 		label: 'Lines that were not taken',
 		columns: [
-			{title: 'Line', cell: (row: Fault) => count(row.line), right: true},
-			{title: 'What is wrong', cell: (row: Fault) => row.fault},
+			{title: 'Line', cell: (row: LineFault) => count(row.line), right: true},
+			{title: 'What is wrong', cell: (row: LineFault) => row.fault},
 		],
 		rows: faults,
 		empty: html``,

@@ -1,11 +1,11 @@
 import test from 'ava';
 import {parse} from 'csv-parse/sync';
 import fc from 'fast-check';
-import {type CsvRecord, createCsvReader, csvLine, withoutApostrophe} from '../../src/admin/csv.ts';
+import {CsvReader, type CsvRecord, csvLine, withoutApostrophe} from '../../src/admin/csv.ts';
 
 /** The records of a text that comes in pieces of these sizes, again and again. */
 function read(text: string, sizes: readonly number[] = [text.length || 1]): CsvRecord[] {
-	const reader = createCsvReader();
+	const reader = new CsvReader();
 	const records: CsvRecord[] = [];
 	for (let at = 0, turn = 0; at < text.length; turn++) {
 		const size = sizes[turn % sizes.length] as number;
@@ -130,7 +130,7 @@ test('a broken quote costs its own line only', t => {
 });
 
 test('a line without an end takes no memory, and reading goes on after it', t => {
-	const reader = createCsvReader();
+	const reader = new CsvReader();
 	t.deepEqual(cells(reader.push('a,b\n')), [['a', 'b']]);
 	const long = 'x'.repeat(100_000);
 	const faults = Array.from({length: 100}, () => reader.push(long)).flat();
@@ -147,7 +147,7 @@ test('quotes that open and close in every line cost each line a few looks, not a
 		['"x\n', 'something follows its closing quote'],
 	] as const) {
 		const lines = Math.ceil((8 * 1024 * 1024) / line.length);
-		const reader = createCsvReader();
+		const reader = new CsvReader();
 		const file = line.repeat(lines);
 		const faults = new Set<string>();
 		let last = 0;
@@ -164,7 +164,7 @@ test('quotes that open and close in every line cost each line a few looks, not a
 });
 
 test('a line that comes a character at a time is not looked through for each of them', t => {
-	const reader = createCsvReader();
+	const reader = new CsvReader();
 	const long = 'x'.repeat(65_536);
 	for (let round = 0; round < 16; round++) {
 		for (const character of long) {

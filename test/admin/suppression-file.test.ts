@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createCsvReader, csvLine} from '../../src/admin/csv.ts';
+import {CsvReader, csvLine} from '../../src/admin/csv.ts';
 import {
 	badColumns,
 	exportedColumns,
@@ -16,7 +16,7 @@ const now = Date.UTC(2026, 5, 9, 10, 15, 30);
 
 /** A file as an import reads it: `address reason time`, or the fault. */
 function read(file: string, reason?: SuppressionReason): string[] {
-	const reader = createCsvReader();
+	const reader = new CsvReader();
 	const rows = [...reader.push(file), ...reader.end()].map(record => ('cells' in record ? record.cells : []));
 	const layout = readLayout(rows[0] ?? []);
 	return rows.slice(layout.hasHeader ? 1 : 0).map(row => {

@@ -1,7 +1,7 @@
 import type {IncomingMessage} from 'node:http';
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {FastifyRequest} from 'fastify';
-import {columnsOf, createImport, exportedFile, insertEntries, readRecords} from '../../admin/suppression-file.ts';
+import {columnsOf, exportedFile, insertEntries, mostFaults, SuppressionImport} from '../../admin/suppression-file.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
 import {Type} from '../../mail/type.ts';
 import {addSuppression, removeSuppression} from '../../ops/suppressions.ts';
@@ -104,7 +104,6 @@ export const suppressionRoutes = (parts: ApiParts): readonly Routes[] => [
 const longestFile = 16 * 1024 * 1024;
 /** Of one workspace, at once. */
 const mostImports = 2;
-const mostFaults = 100;
 const csvExpected = 'Send the body as text/csv, UTF-8, without a content encoding.';
 
 const importQuery = Type.Object(
@@ -156,32 +155,19 @@ export function suppressionFileRoutes({auth, reader, writer, tools}: ApiParts): 
 	async function importFile(request: FastifyRequest, reason: SuppressionReason | undefined) {
 		const {workspaceId, mode} = callerOf(request);
 		const acting = actAs(tools, request);
-		const faults: Array<{line: number; fault: string}> = [];
-		let bad = 0;
-		const {counts, take, flush, layout} = createImport({
+		const reading = new SuppressionImport({
 			acting,
 			workspaceId,
 			mode,
 			reason,
 			write: insertEntries(acting, workspaceId, writer.transaction),
-			async onBad(line, fault) {
-				bad++;
-				if (faults.length < mostFaults) {
-					faults.push({line, fault});
-				}
-			},
 		});
-		for await (const part of readRecords(chunksOf(request.body as IncomingMessage))) {
-			if ('fault' in part) {
-				throw apiError('unprocessable_entity', {message: `The file ${part.fault}: ${part.fix}.`});
-			}
-			for (const record of part.records) {
-				await take(record);
-			}
+		const wrong = await reading.read(chunksOf(request.body as IncomingMessage));
+		if (wrong) {
+			throw apiError('unprocessable_entity', {message: `The file ${wrong.fault}: ${wrong.fix}.`});
 		}
-		await flush();
-		const columns = layout();
-		return {...counts, bad, columns: columns ? columnsOf(columns) : null, faults};
+		const {counts, bad, faults, layout} = reading;
+		return {...counts, bad, columns: layout ? columnsOf(layout) : null, faults};
 	}
 
 	return api => {
