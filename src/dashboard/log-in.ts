@@ -2,7 +2,7 @@ import {type Html, html} from '../hosted/html.ts';
 import {findUser, type User} from '../store/users.ts';
 import type {LogIn} from '../users/log-in.ts';
 import type {Proof} from '../users/sessions.ts';
-import {operatorOf, useLink} from '../users/users.ts';
+import {operatorOf} from '../users/users.ts';
 import {newPasskey, newPassword} from './account.ts';
 import {act, hidden, hrefOf, input, nothing, section} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
@@ -23,9 +23,11 @@ import {csrfCookie} from './visitor.ts';
 type Knocked = (knock: Knock) => Promise<OpenAnswer>;
 type Failed = Exclude<LogIn, {readonly ok: true}>;
 
+const wrongLink = {ok: false, reason: 'wrong'} as const;
+
 /** Logging in and out, and proving again who one is. */
 export function logInPages(parts: DashboardParts): readonly OpenRoute[] {
-	const {writer, sessions, tools, reader, logIn, passkeys} = parts;
+	const {sessions, reader, logIn, passkeys} = parts;
 
 	/** The forms to log in by; `failed`: what was wrong with the last attempt. */
 	async function logInPage(knock: Knock, failed?: Failed, wrong = ''): Promise<OpenAnswer> {
@@ -70,16 +72,22 @@ ${singleSignOn(parts, '/login/oidc', query)}
 	}
 
 	/** Who opened a link is its user; there they choose what to log in by the next time. */
-	async function openLink({params: {token = ''}, request}: Knock): Promise<OpenAnswer> {
+	async function openLink(knock: Knock): Promise<OpenAnswer> {
+		const {params, request} = knock;
 		// What only looks ahead must not use the link up.
 		const isLooking =
 			request.method === 'HEAD' || /prefetch|preview/.test(String(request.headers['sec-purpose'] ?? ''));
-		const user = isLooking ? undefined : await writer.transaction(trx => useLink(trx, tools, token));
-		if (!user) {
+		const {token = ''} = params;
+		const result = isLooking ? wrongLink : await logIn.openLink({token, address: request.ip});
+		if (!result.ok && result.reason === 'limited') {
+			return await logInPage(knock, result);
+		}
+		if (!result.ok) {
 			const content = html`<p>This link was used before, or has ended. <code>mailctl user link EMAIL</code> prints another.</p>
 <p><a href="/login">Log in</a></p>`;
 			return {kind: 'page', status: 403, place: null, title: 'This link no longer works', content};
 		}
+		const {user} = result;
 		const session = await sessions.start(user, {...clientOf(request), by: 'link'});
 		const content = html`<p>You are logged in as ${user.email}. The link works no more, so choose how you log in the next time.</p>
 ${section('Passkey', await newPasskey(parts, user, request))}

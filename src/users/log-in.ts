@@ -7,7 +7,7 @@ import {deleteUserSessions, findUser, findUserByEmail, takeTotpStep, type User, 
 import type {Attempt, FailedLogIns} from './failed-log-ins.ts';
 import {createPending} from './sessions.ts';
 import {isTotpSecret, stepOfCode} from './totp.ts';
-import {emailKey, recordUserAct} from './users.ts';
+import {emailKey, recordUserAct, useLink} from './users.ts';
 
 type Writing = Pick<Store, 'writer'>;
 
@@ -106,7 +106,7 @@ const busy: Busy = {ok: false, reason: 'busy'};
 
 export type PasswordLogIns = ReturnType<typeof createLogIn>;
 
-/** Log-in by password, and the one-time code after it. An unknown address takes as long as a wrong password. */
+/** Log-in by password, and the one-time code after it, or by link. An unknown address takes as long as a wrong password. */
 export function createLogIn({store, vault, clock, attempts}: LogInOptions) {
 	const waiting = createPending<{readonly id: string}>(vault, clock, 'one-time code');
 
@@ -154,6 +154,13 @@ export function createLogIn({store, vault, clock, attempts}: LogInOptions) {
 			return await counted({address, account: user?.email ?? null, isCode: true}, async () => {
 				const isRight = user && (await takeCode(store, vault, user, {code, now: clock.now()}));
 				return isRight ? {ok: true, user} : user ? {ok: false, reason: 'code_wrong', pending} : wrong;
+			});
+		},
+		/** Uses up the link of a token. A guessed token counts as a wrong password of its network. */
+		async openLink({token, address}: {readonly token: string; readonly address: string}): Promise<LogIn> {
+			return await counted({address, account: null}, async () => {
+				const user = await store.writer.transaction(trx => useLink(trx, {clock}, token));
+				return user ? {ok: true, user} : wrong;
 			});
 		},
 	};

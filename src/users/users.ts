@@ -1,5 +1,6 @@
 import {hash} from 'node:crypto';
 import type {Knex} from 'knex';
+import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {ActTools, Operator, Role} from '../mail/operator.ts';
@@ -65,7 +66,7 @@ export async function linkFor(trx: Knex.Transaction, tools: ActTools, {id}: User
 /** Uses up a link: anyone who has it is logged in as its user. Undefined: it was used before, has ended, or was never made. */
 export async function useLink(
 	trx: Knex.Transaction,
-	{clock}: Pick<ActTools, 'clock'>,
+	{clock}: {readonly clock: Pick<Clock, 'now'>},
 	token: string,
 ): Promise<User | undefined> {
 	return await takeLink(trx, tokenHash(token), storeTime(clock.now()));

@@ -58,6 +58,20 @@ test('of log-ins from many addresses at once a few are checked, and the others a
 	}
 });
 
+test('links are guessed no more often than passwords', async t => {
+	const {link} = await service().program.cli<{link: string}>('user', 'add', 'dan@staff.example');
+	const visitor = strangerTo(service().url);
+	const open = (path: string, network: string) => visitor.raw(path, {headers: {'x-forwarded-for': network}});
+	for (let n = 0; n < 30; n++) {
+		t.is((await open(`/login/guess${n}`, '198.51.100.1')).status, 403);
+	}
+	const refused = await open(new URL(link).pathname, '198.51.100.1');
+	t.is(refused.status, 429);
+	t.regex(refused.text, /There were too many failed attempts/);
+	t.regex(refused.headers.get('retry-after') ?? '', /^\d+$/);
+	t.is((await open(new URL(link).pathname, '198.51.100.2')).status, 200, 'the link was not used up');
+});
+
 test('links name the host that was checked or the public one, whatever host a proxy says was asked for', async t => {
 	const {link} = await service().program.cli<{link: string}>('user', 'add', 'cat@staff.example', '--role', 'admin');
 	const opened = await ask(new URL(link).pathname, 'mail.shop.example');

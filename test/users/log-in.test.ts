@@ -72,6 +72,21 @@ storeTest(test.serial, 'after ten failures even the right password waits', async
 	t.like(await logIn({email: user.email, password, address}), {ok: true});
 });
 
+storeTest(test.serial, 'a guessed link counts as a wrong password of its network', async (t, store) => {
+	const {tools, openLink, logIn} = labOf(store);
+	const input = {email: 'ann@x.example', role: 'admin', workspaceId: null} as const;
+	const added = await store.writer.transaction(trx => addUser(trx, tools, input));
+	const token = added?.token ?? '';
+	for (let n = 0; n < 30; n++) {
+		t.deepEqual(await openLink({token: `guess${n}`, address}), {ok: false, reason: 'wrong'});
+	}
+	const limited = {ok: false, reason: 'limited', seconds: 900} as const;
+	t.deepEqual(await openLink({token, address}), limited);
+	t.deepEqual(await logIn({email: 'ann@x.example', password, address}), limited);
+	t.like(await openLink({token, address: '203.0.113.1'}), {ok: true, user: {id: added?.user.id}}, 'it was not used up');
+	t.deepEqual(await openLink({token, address: '203.0.113.1'}), {ok: false, reason: 'wrong'});
+});
+
 storeTest(test.serial, 'too many log-ins at once are refused, which counts as no failure', async (t, store) => {
 	const {tools, logIn} = labOf(store);
 	const user = await addAnn(store, tools);
