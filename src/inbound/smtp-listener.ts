@@ -229,24 +229,30 @@ export abstract class SmtpListener<State extends object> {
 
 	/** Answers a command with what a check says: null, or why the command is refused. */
 	protected answer(
-		{id}: SMTPServerSession,
+		{id}: Pick<SMTPServerSession, 'id'>,
 		done: Done,
 		check: (session: Session<State>) => Promise<Error | null>,
 	): void {
+		this.#inSession(id, done, session => {
+			check(session).then(done, (error: unknown) => done(this.failed(session, error)));
+		});
+	}
+
+	/** The library may still pass on a command of a session that is over. */
+	#inSession(id: string, done: Done, work: (session: Session<State>) => void): void {
 		const session = this.#sessions.get(id);
-		if (!session) {
+		if (session) {
+			work(session);
+		} else {
 			done(reply(421, sessionOver));
-			return;
 		}
-		check(session).then(done, (error: unknown) => done(this.failed(session, error)));
 	}
 
 	#data(stream: SMTPServerDataStream, smtp: SMTPServerSession, done: DataDone): void {
-		const session = this.#sessions.get(smtp.id);
-		if (!session) {
-			done(reply(421, sessionOver));
-			return;
-		}
+		this.#inSession(smtp.id, done, session => this.#receive(session, stream, smtp, done));
+	}
+
+	#receive(session: Session<State>, stream: SMTPServerDataStream, smtp: SMTPServerSession, done: DataDone): void {
 		const buffer = new MailBuffer(this.#held);
 		let share: MailShare | null = null;
 		session.receiving = true;

@@ -538,3 +538,23 @@ test('mails that are stored no second time, or never, do not count', async t => 
 	}
 	t.deepEqual(mails, []);
 });
+
+/** The library passes a command on though its session is over. */
+class LateListener extends InboundListener {
+	late(): Promise<Error | null | undefined> {
+		return new Promise(resolve => {
+			this.answer({id: 'over'}, resolve, async () => {
+				throw new Error('there is no session to check');
+			});
+		});
+	}
+}
+
+test('a command of a session that is over: 421, and nothing is checked', async t => {
+	const listener = new LateListener({
+		...{hostname: 'mail.test', ourNames: [], tls: null, judge, takeIn: () => t.fail() as never, hasDisk: () => true},
+		allowances: allowing({mails: 1, bytes: 1}),
+		observer: {inboundTaken: () => t.fail(), inboundRefused: () => t.fail(), storeFailed: () => t.fail()},
+	});
+	t.like(await listener.late(), {responseCode: 421, message: '4.4.2 The session is over'});
+});
