@@ -1,5 +1,12 @@
+import {randomBytes} from 'node:crypto';
 import {resolve} from 'node:path';
 import process from 'node:process';
+import {setTimeout} from 'node:timers/promises';
+import {createClassify} from '../bounce/classify.ts';
+import {loadBounceRules} from '../config/bounce-rules.ts';
+import type {Settings} from '../config/settings.ts';
+import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {freeBytes} from '../data-folder/data-dir.ts';
 import {
 	type FoundMail,
 	isMbox,
@@ -12,16 +19,23 @@ import {
 	readMailFile,
 	startOf,
 } from '../inbound/mail-files.ts';
-import {takeAll} from '../inbound/take-in.ts';
+import {ReadingLoop, recordReading} from '../inbound/reading.ts';
+import {type Taken, takeAll, takeIn} from '../inbound/take-in.ts';
 import {openRegular, RefusedFileError} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';
+import {createLinks} from '../links/links.ts';
+import type {Reading} from '../mail/report.ts';
+import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
+import {readReport} from '../report/read-report.ts';
+import {bumpGeneration} from '../store/changes.ts';
 import {readCheckpoint, saveCheckpoint} from '../store/inbound-mails.ts';
-import {countLines, createIntake, type Intake} from './bounce-intake.ts';
+import {hasWorkspace} from '../store/workspaces.ts';
 import {CliError, exitCodes, report} from './fault.ts';
 import {collect} from './options.ts';
 import type {CliCommand} from './program.ts';
+import {openResolver} from './route-now.ts';
 import type {Session} from './session.ts';
-import {grouped} from './text.ts';
+import {fields, grouped} from './text.ts';
 
 type IngestOptions = {rcpt?: string[]; again?: boolean};
 
@@ -84,16 +98,12 @@ function asTemporary(error: unknown): unknown {
 }
 
 async function ingestStream(session: Session, rcptTo: readonly string[]): Promise<void> {
-	const intake = await createIntake(session, rcptTo);
+	const intake = await startIntake(session, rcptTo);
 	const progress = session.progress('mails');
 	try {
 		const mails = mailsOfStream(process.stdin, {single: rcptTo.length > 0});
-		const drain = nowAndThen(async () => {
-			progress.show(intake.counts.mails, null);
-			await intake.drain();
-		});
 		for await (const _ of takeAll(asFound(mails), intake.takeIn)) {
-			await drain();
+			await intake.drain(() => progress.show(intake.counts.mails, null));
 		}
 		await intake.end();
 	} finally {
@@ -111,24 +121,11 @@ async function* asFound(mails: AsyncIterable<FoundMail>): AsyncGenerator<{readon
 	}
 }
 
-const someMails = 128;
-
-/** Calls it after each such number of mails. */
-function nowAndThen(drain: () => Promise<void>): () => Promise<void> {
-	let count = 0;
-	return async () => {
-		count++;
-		if (count % someMails === 0) {
-			await drain();
-		}
-	};
-}
-
 async function ingestPaths(session: Session, paths: readonly string[], again: boolean): Promise<void> {
 	const files = (await Promise.all(paths.map(listMailFiles))).flat();
 	const total = files.reduce((sum, {size}) => sum + size, 0);
 	const reader = await session.reader();
-	const intake = await createIntake(session, []);
+	const intake = await startIntake(session, []);
 	const progress = session.progress('mails');
 	const passed: Passed = {noMail: 0, failed: []};
 	const reached = new Map<string, string>();
@@ -149,17 +146,13 @@ async function ingestPaths(session: Session, paths: readonly string[], again: bo
 		reached.clear();
 	}
 
-	const drain = nowAndThen(async () => {
-		await saveReached();
-		await intake.drain();
-	});
 	let failure: unknown;
 	try {
 		for await (const {mail} of takeAll(mails, intake.takeIn)) {
 			if (mail.checkpoint) {
 				reached.set(mail.checkpoint.mailbox, JSON.stringify(mail.checkpoint.position));
 			}
-			await drain();
+			await intake.drain(saveReached);
 		}
 		await saveReached();
 		failure = await intake.end();
@@ -285,4 +278,215 @@ const lookedAt = 8192;
 function looksLikeMail(raw: Buffer): boolean {
 	const text = raw.toString('latin1', 0, lookedAt);
 	return !text.includes('\0') && /^[a-z][\w-]{0,75}[ \t]*:/im.test(text);
+}
+
+const someMails = 128;
+
+type Intake = Awaited<ReturnType<typeof startIntake>>;
+
+/** Takes mails in and reads them, as the daemon does, in this process. `rcptTo`: whom the mails were for, where that is known. */
+export async function startIntake(session: Session, rcptTo: readonly string[]) {
+	const settings = session.settings();
+	const store = await session.store();
+	// A pipe with the settings of another folder would lose every mail in silence.
+	if (!(await hasWorkspace(store.reader))) {
+		throw new CliError(
+			'config',
+			'there is no workspace in this store, so no mail can be about one of its messages',
+			'set MAILCTL_DATA_DIR or MAILCTL_DATABASE_URL to the values that the daemon uses',
+		);
+	}
+	await requireRoom(settings);
+	const {clock, newId} = session.tools;
+	const counts = {...nothingYet};
+	/** Taken in here, and not read yet. */
+	const unread = new Set<string>();
+	let began = clock.monotonic();
+	let announced = 0;
+	let found = 0;
+	let failure: unknown;
+
+	const classify = createClassify(loadBounceRules(settings));
+	const node = newId('req');
+	const recording = {
+		writer: store.writer,
+		links: createLinks({keys: await session.secrets(), publicUrl: '', random: randomBytes}),
+		// The daemon looks for what is due when it is notified of a change.
+		write: createReportWrite({newId, onDue: () => undefined}, {retentionDays: () => settings.retentionDays}),
+		reporters: settings.feedbackReporters,
+		resolver: openResolver(session),
+		clock,
+	};
+	const reading = new ReadingLoop({
+		store,
+		node,
+		alone: false,
+		read: async raw => readReport(raw, classify),
+		async record(cameIn, read, raw) {
+			const effect = await recordReading(recording, cameIn, read, raw);
+			if (unread.delete(cameIn.id)) {
+				countRead(counts, read, effect);
+			}
+		},
+		clock,
+		observer: {
+			inboundUnreadable({id}) {
+				counts.unreadable += unread.delete(id) ? 1 : 0;
+			},
+			storeFailed(error) {
+				// The mails are stored: the next reader of the store reads them.
+				failure ??= error;
+				void reading.stop();
+			},
+		},
+	});
+
+	/** What was taken in is read. */
+	async function readAll(): Promise<void> {
+		reading.wake();
+		await reading.idle();
+		if (counts.events > announced) {
+			announced = counts.events;
+			await session.write(bumpGeneration);
+		}
+	}
+
+	/** To be called after each mail. Now and then it does `before`, has what was taken in read, and gives other writers their turn. */
+	async function drain(before: () => void | Promise<void>): Promise<void> {
+		found++;
+		if (found % someMails !== 0) {
+			return;
+		}
+		await before();
+		await readAll();
+		// SQLite has one writer at a time: a daemon beside gets as long a turn.
+		if (settings.databaseUrl === null && liveDaemon(settings.dataDir) !== null) {
+			await setTimeout(clock.monotonic() - began);
+		}
+		began = clock.monotonic();
+	}
+
+	return {
+		counts,
+		async takeIn({raw, source, mailFrom, cut}: FoundMail): Promise<Taken> {
+			const taken = await takeIn({writer: store.writer, node, clock}, {raw, source, mailFrom, rcptTo});
+			counts.mails++;
+			counts[taken.isNew ? 'taken' : 'known']++;
+			counts.cut += cut ? 1 : 0;
+			if (taken.isNew) {
+				unread.add(taken.id);
+			}
+			return taken;
+		},
+		drain,
+		/** Ends; the error that kept some from being read, undefined: all were. */
+		async end(): Promise<unknown> {
+			await readAll();
+			await reading.stop();
+			counts.waiting = unread.size;
+			return failure;
+		},
+	};
+}
+
+/** As the daemon's listener: a mail server that pipes mail to us keeps it after exit code 75, and tries again. */
+async function requireRoom({dataDir, databaseUrl, minFreeDisk}: Settings): Promise<void> {
+	if (databaseUrl === null && (await freeBytes(dataDir)) < minFreeDisk) {
+		throw new CliError(
+			'temporary',
+			`the disk of ${dataDir} has less free space than MAILCTL_MIN_FREE_DISK`,
+			'free some space and try again',
+		);
+	}
+}
+
+/** The results of mails that were taken in; every mail that is new is one of the kinds from `bounces` to `unreadable`. */
+const nothingYet = {
+	/** Mails that were found. */
+	mails: 0,
+	/** New here. */
+	taken: 0,
+	/** The same mail came before. */
+	known: 0,
+	bounces: 0,
+	/** Delays, relays, deliveries, complaints taken back: reports without an effect. */
+	notices: 0,
+	complaints: 0,
+	unsubscribes: 0,
+	auto_replies: 0,
+	/** Neither a report nor an automatic reply. */
+	other: 0,
+	/** Kept for a person: they could not be read, or not whole. */
+	unreadable: 0,
+	/** Of all these: about no mail of ours that could be proved. */
+	unmatched: 0,
+	/** The events they caused. */
+	events: 0,
+	/** Larger than 10 MiB: only the beginning was taken. */
+	cut: 0,
+	/** Taken in and not read yet. */
+	waiting: 0,
+};
+
+export type IngestCounts = typeof nothingYet;
+
+/** Counts a mail that was read and recorded. */
+function countRead(counts: IngestCounts, reading: Reading, {about, kept}: ReportEffect): void {
+	counts[kindOf(reading, about)]++;
+	counts.unmatched += kept === 'unmatched' ? 1 : 0;
+	counts.events += about.filter(({isNew, event}) => isNew && event !== null).length;
+}
+
+function kindOf({kind, reports, fault}: Reading, about: ReportEffect['about']): keyof IngestCounts {
+	const says = (action: string) => reports.some(report => report.action === action);
+	if (about.some(({via}) => via === 'unsubscribe_mail') || says('unsubscribe')) {
+		return 'unsubscribes';
+	}
+	if (says('complaint')) {
+		return 'complaints';
+	}
+	if (says('failed')) {
+		return 'bounces';
+	}
+	if (kind === 'auto_reply') {
+		return 'auto_replies';
+	}
+	if (fault !== null) {
+		return 'unreadable';
+	}
+	return kind === 'other' ? 'other' : 'notices';
+}
+
+const titles: Readonly<Record<Exclude<keyof IngestCounts, 'mails' | 'taken'>, string>> = {
+	known: 'known before',
+	bounces: 'bounces',
+	complaints: 'complaints',
+	unsubscribes: 'unsubscribes',
+	auto_replies: 'auto-replies',
+	notices: 'other reports',
+	other: 'other mails',
+	unreadable: 'not readable',
+	unmatched: 'unmatched',
+	events: 'new events',
+	cut: 'over 10 MiB',
+	waiting: 'not read yet',
+};
+/** Shown even if zero. */
+const always = new Set(['known', 'bounces', 'complaints', 'unmatched', 'events']);
+
+/** The figures for people, those that are nought left out where they say nothing. */
+function countLines(counts: IngestCounts): string[] {
+	const shown = (Object.keys(titles) as Array<keyof typeof titles>).filter(key => counts[key] > 0 || always.has(key));
+	const hints: Partial<Record<keyof IngestCounts, string>> = {
+		unmatched: 'see mailctl bounce unmatched',
+		cut: 'only their beginning was read',
+		waiting: 'the daemon reads them',
+	};
+	return fields([
+		['taken in', grouped(counts.taken)],
+		...shown.map(key => {
+			const hint = counts[key] > 0 && hints[key];
+			return [titles[key], `${grouped(counts[key])}${hint ? `  ${hint}` : ''}`] as const;
+		}),
+	]);
 }

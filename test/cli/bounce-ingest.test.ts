@@ -1,7 +1,7 @@
 import {mkdir, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import type {IngestCounts} from '../../src/cli/bounce-intake.ts';
+import type {IngestCounts} from '../../src/cli/bounce-ingest.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {insertReturned, type ReturnedMail} from '../helpers/returned-mails.ts';

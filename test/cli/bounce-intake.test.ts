@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createIntake} from '../../src/cli/bounce-intake.ts';
+import {startIntake} from '../../src/cli/bounce-ingest.ts';
 import type {Session} from '../../src/cli/session.ts';
 import {loadSettings} from '../../src/config/settings.ts';
 import {writeDaemonFile} from '../../src/data-folder/daemon-file.ts';
@@ -42,7 +42,7 @@ test('at its end it gives a daemon beside it no turn: nobody waits for one', asy
 		write: store.writer.transaction,
 		tools: {clock, newId: createIdSource(systemClock)},
 	} as unknown as Session;
-	const intake = await createIntake(session, []);
+	const intake = await startIntake(session, []);
 	await intake.takeIn(foundMail('file', Buffer.from('Subject: hello\r\n\r\nhello\r\n'), 26));
 	t.is(await intake.end(), undefined);
 	t.like(intake.counts, {taken: 1, other: 1, unmatched: 1, waiting: 0});
