@@ -1,10 +1,10 @@
 import {fork} from 'node:child_process';
 import {once} from 'node:events';
 import {setTimeout as wait} from 'node:timers/promises';
+import {Worker} from 'node:worker_threads';
 import type {ActTools} from '../mail/operator.ts';
 import {fillStore, prepareWorkspace} from './fill.ts';
 import type {LoadOrder, LoadReport} from './load.ts';
-import type {Sink} from './sink.ts';
 import {
 	compiled,
 	type Daemon,
@@ -13,9 +13,9 @@ import {
 	type Shop,
 	startDaemon,
 	type Usage,
+	type Workload,
 	withStore,
 } from './throw-away.ts';
-import type {Workload} from './workload.ts';
 
 export type Bench = {
 	/** Empty; the store is made in it. */
@@ -150,4 +150,26 @@ export async function load(order: LoadOrder): Promise<LoadReport> {
 	const [report] = (await once(child, 'message')) as [LoadReport];
 	child.kill();
 	return report;
+}
+
+/** A place where mail ends. */
+export type Sink = {
+	readonly name: string;
+	readonly port: number;
+	/** Messages taken so far. */
+	readonly count: () => number;
+	readonly stop: () => Promise<void>;
+};
+
+/** An SMTP server in a thread of its own that takes every mail and keeps none. */
+export async function startSink({host = '127.0.0.1', port = 0} = {}): Promise<Sink> {
+	const taken = new Int32Array(new SharedArrayBuffer(4));
+	const worker = new Worker(new URL('../bench/sink-thread.js', import.meta.url), {workerData: {taken, host, port}});
+	const [bound] = (await once(worker, 'message')) as [number];
+	return {
+		name: 'built-in sink',
+		port: bound,
+		count: () => Atomics.load(taken, 0),
+		stop: async () => void (await worker.terminate()),
+	};
 }

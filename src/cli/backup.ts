@@ -105,8 +105,7 @@ function postgresSource(session: Session): Source {
 }
 
 async function restore(session: Session, {yes, hold = false}: RestoreOptions, file: string): Promise<void> {
-	const [{readManifest}, {restoreBackup}, {judgeSchema}] = await Promise.all([
-		import('../backup/backup.ts'),
+	const [{readManifest, restoreBackup}, {judgeSchema}] = await Promise.all([
 		import('../backup/backup.ts'),
 		import('../store/engine/migrate.ts'),
 	]);

@@ -52,10 +52,9 @@ async function bench(session: Session, options: Options): Promise<void> {
 
 /** Each on a store of its own beside the one of the service, which it leaves alone: the disk is the same. */
 async function measureAll(session: Session, {messages, connections, only}: Options): Promise<void> {
-	const [{measureAccept, measureEndToEnd, measureQueue, relayTo}, {startSink}, {plain}] = await Promise.all([
+	const [{measureAccept, measureEndToEnd, measureQueue, relayTo, startSink}, {plain}] = await Promise.all([
 		import('../bench/measures.ts'),
-		import('../bench/sink.ts'),
-		import('../bench/workload.ts'),
+		import('../bench/throw-away.ts'),
 	]);
 	const {dataDir} = session.storeSettings();
 	const figures: Record<string, unknown> = {};
@@ -94,14 +93,12 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 	const {dataDir, retrySchedule} = session.storeSettings();
 	const {tools} = session;
 	const {clock} = tools;
-	const [{lockData}, {fillStore}, {readStoreSize}, {makeWorkspaces, prepareWorkspace}, {compiled}, {plain}] =
+	const [{lockData}, {fillStore, makeWorkspaces, prepareWorkspace}, {readStoreSize}, {compiled, plain}] =
 		await Promise.all([
 			import('../data-folder/open.ts'),
 			import('../bench/fill.ts'),
 			import('../store/engine/dialect.ts'),
-			import('../bench/fill.ts'),
 			import('../bench/throw-away.ts'),
-			import('../bench/workload.ts'),
 		]);
 	const unlock = await lockData(dataDir);
 	const progress = session.progress('messages');

@@ -12,7 +12,7 @@ import {type EngagementCount, readEngagement, readRecipients, type StoredRecipie
 import {readReports, type StoredReport} from '../store/reports.ts';
 import {readEvents} from '../store/timeline.ts';
 import {CliError} from './fault.ts';
-import {describe, storedReportView} from './message-text.ts';
+import {describe, rawMail, storedReportView} from './message-text.ts';
 import {address, collect, count, metadataPair, oneOf, past} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
@@ -103,7 +103,6 @@ export function messageCommands(message: CliCommand): void {
 			if (!recipient) {
 				throw new CliError('data', `the message has no copy for ${to}`, `see mailctl message show ${id}`);
 			}
-			const {rawMail} = await import('./message-text.ts');
 			session.terminal.write(await rawMail(session, workspaceId, recipient.id));
 		});
 }

@@ -10,10 +10,16 @@ import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment, systemFile} from '../config/process-env.ts';
 import type {LoadedSettings, Settings} from '../config/settings.ts';
 import {readDaemonFile} from '../data-folder/daemon-file.ts';
-import {finishRestore, isRestored, lacksStore, openDataDir} from '../data-folder/data-dir.ts';
+import {
+	finishRestore,
+	isRestored,
+	lacksStore,
+	openDataDir,
+	readUsedWorkspace,
+	usedWorkspaceFile,
+} from '../data-folder/data-dir.ts';
 import {ensureSecrets, secretsOf} from '../data-folder/ensure-secrets.ts';
 import {lockData, refuseBesideOthers, storeFile} from '../data-folder/open.ts';
-import {readUsedWorkspace, usedWorkspaceFile} from '../data-folder/used-workspace.ts';
 import {type Clock, systemClock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {createIdSource, isId} from '../mail/ids.ts';

@@ -101,10 +101,7 @@ export function templateCommands(template: CliCommand): void {
 		.sample('mailctl template pull templates --dry-run')
 		.option('--dry-run', 'show what would change; change nothing')
 		.yesOption()
-		.does<PullOptions, [string]>(async (session, options, folder) => {
-			const {pull} = await import('./template.ts');
-			await pull(session, options, folder);
-		});
+		.does<PullOptions, [string]>(pull);
 
 	template
 		.verb('rollback <template> <version>', 'Save an old version as the newest again')
@@ -324,13 +321,13 @@ export function showSaved(
 	);
 }
 
-export type PullOptions = {dryRun?: boolean; yes?: boolean};
+type PullOptions = {dryRun?: boolean; yes?: boolean};
 
 /** A template and what happens to its folder; null: it has no version yet. */
 type Pulled = {readonly template: Template; readonly plan: Plan | null};
 
 /** Writes the newest versions as template folders; asks before anything that is there changes. */
-export async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder: string): Promise<void> {
+async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder: string): Promise<void> {
 	const reader = await session.reader();
 	const pulled: Pulled[] = [];
 	for (const [template, into] of await foldersOf(session, reader, folder)) {

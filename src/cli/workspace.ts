@@ -9,8 +9,7 @@ import {
 } from '../admin/workspaces.ts';
 import {isMailable} from '../config/derive.ts';
 import {maskPasswords} from '../config/parsers.ts';
-import {openDataDir} from '../data-folder/data-dir.ts';
-import {writeUsedWorkspace} from '../data-folder/used-workspace.ts';
+import {openDataDir, writeUsedWorkspace} from '../data-folder/data-dir.ts';
 import {settingsOf} from '../declared/state.ts';
 import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
 import {type Branding, readBranding} from '../mail/branding.ts';

@@ -7,7 +7,7 @@ import {inspect} from '../doctor/doctor.ts';
 import type {Finding, Status} from '../doctor/finding.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
-import {type ReadLine, readLine} from '../log/pretty.ts';
+import {type ReadLine, readLine} from '../log/lines.ts';
 import {readStoreSize} from '../store/engine/dialect.ts';
 import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
 import {searchForm} from './lists.ts';

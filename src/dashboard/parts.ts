@@ -1,6 +1,6 @@
 import type {ApiParts} from '../api/api-parts.ts';
 import type {LiveSettings, RunningSetting, Settings} from '../config/settings.ts';
-import type {RecentLines} from '../log/recent.ts';
+import type {RecentLines} from '../log/lines.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {OwnRetry} from '../mail/retry.ts';
 import type {SiteReport} from '../queue/site.ts';

@@ -13,13 +13,14 @@ import {
 	rmdirSync,
 	rmSync,
 	statSync,
+	writeFileSync,
 } from 'node:fs';
 import {statfs} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
 import {syncFolder} from '../config/secrets-file.ts';
-import {accessFault} from '../kit/regular-file.ts';
+import {accessFault, readGuarded} from '../kit/regular-file.ts';
 
 type DataDirInput = {
 	readonly dataDir: string;
@@ -286,4 +287,28 @@ export function finishRestore(dataDir: string): void {
 	}
 	syncFolder(dataDir);
 	rmSync(complete, {recursive: true, force: true});
+}
+
+const mostBytes = 16 * 1024;
+
+/** Where `mailctl workspace use` writes what it chose: `{"workspace":"ws_…"}`. */
+export function usedWorkspaceFile(dataDir: string): string {
+	return join(dataDir, 'cli.json');
+}
+
+/** Id or name, whether it exists or not; null: none was chosen, or by nothing that we wrote. */
+export function readUsedWorkspace(dataDir: string): string | null {
+	try {
+		const {workspace} = JSON.parse(readGuarded(usedWorkspaceFile(dataDir), mostBytes).content.toString());
+		return typeof workspace === 'string' ? workspace : null;
+	} catch {
+		return null;
+	}
+}
+
+/** Replaces the file as a whole. */
+export function writeUsedWorkspace(dataDir: string, workspace: string): void {
+	const draft = `${usedWorkspaceFile(dataDir)}.${process.pid}`;
+	writeFileSync(draft, `${JSON.stringify({workspace})}\n`, {mode: 0o600});
+	renameSync(draft, usedWorkspaceFile(dataDir));
 }

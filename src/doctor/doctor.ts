@@ -1,23 +1,33 @@
 import {randomBytes} from 'node:crypto';
-import {existsSync} from 'node:fs';
+import {constants, existsSync} from 'node:fs';
+import {access} from 'node:fs/promises';
+import {join} from 'node:path';
 import {linkBase} from '../config/derive.ts';
+import type {BounceMailbox} from '../config/parsers.ts';
 import {secretsFile} from '../config/secrets-file.ts';
-import type {Settings} from '../config/settings.ts';
-import {extraCa} from '../config/settings.ts';
+import {extraCa, type Settings} from '../config/settings.ts';
 import {type DaemonFile, liveDaemon} from '../data-folder/daemon-file.ts';
 import {secretsOf} from '../data-folder/ensure-secrets.ts';
+import {Dialogue} from '../deliver/dialogue.ts';
 import {Families, findMxHosts} from '../deliver/find-hosts.ts';
 import type {Host} from '../deliver/host.ts';
 import {SecureContexts} from '../deliver/open-session.ts';
+import {SmtpConnection} from '../deliver/smtp-connection.ts';
 import {createResolver, openRecordSources} from '../dns/resolver.ts';
 import type {OpenSources} from '../domains/check-records.ts';
-import {sendingNames} from '../domains/domain-records.ts';
+import {type SendingNames, sendingNames} from '../domains/domain-records.ts';
+import {sampleDomain} from '../domains/domains.ts';
+import {type DomainSight, lookAtDomain} from '../domains/verify-domain.ts';
+import {isMaildir, namesIn} from '../inbound/mail-files.ts';
+import {inPatience, mailboxFault, nameOfMailbox, openFolder} from '../inbound/mailboxes.ts';
 import type {Clock} from '../kit/clock.ts';
 import {createLinks} from '../links/links.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Resolver} from '../net/dns.ts';
-import {domainsCheck, mailboxCheck, returnPathCheck} from './domains.ts';
-import {type Check, examine, type Finding, ok} from './finding.ts';
+import {listDomains} from '../store/domains.ts';
+import type {Store} from '../store/store.ts';
+import {listWorkspaces} from '../store/workspaces.ts';
+import {type Check, examine, type Finding, type Found, fail, ok, warn} from './finding.ts';
 import {
 	clockCheck,
 	daemonCheck,
@@ -33,6 +43,7 @@ import {
 	walCheck,
 } from './machine.ts';
 import {
+	addressesOf,
 	blocklistCheck,
 	egressCheck,
 	ehloSpfCheck,
@@ -266,4 +277,218 @@ async function routesTo(domain: string, {settings, resolver, clock}: DoctorInput
 		{resolver, families, port, allowPrivateMx, ownAddresses: new Set()},
 	);
 	return Array.isArray(found) ? found : found.reply;
+}
+
+type DomainsInput = {
+	readonly store: Store;
+	readonly names: SendingNames;
+	readonly openSources: OpenSources;
+	readonly clock: Clock;
+};
+
+/** Whether DNS has the records of each domain that mail comes from. */
+export function domainsCheck({store: {reader}, names, openSources, clock}: DomainsInput): Check {
+	return {
+		name: 'domain',
+		why: 'Receivers refuse mail, or file it as spam, that no key or record of its domain vouches for.',
+		async look() {
+			const found: Found[] = [];
+			for (const workspace of await listWorkspaces(reader)) {
+				const all = await listDomains(reader, workspace.id);
+				for (const domain of all.filter(({name}) => name !== sampleDomain)) {
+					found.push(judged(await lookAtDomain(reader, domain, names, openSources, clock.now())));
+				}
+			}
+			return found;
+		},
+	};
+}
+
+function judged({domain: {name}, records}: DomainSight): Found {
+	const wrong = records.filter(({ok: good}) => !good);
+	const unknown = wrong.filter(({state}) => state === 'unknown');
+	const list = wrong.map(record => `${record.type} ${record.name} ${record.state}`).join(', ');
+	const fix = `mailctl domain show ${name} says what to publish`;
+	if (wrong.length === 0) {
+		return ok(`${name}: ${records.length} records are as they should be`);
+	}
+	return wrong.some(({required}) => required) && unknown.length < wrong.length
+		? fail(`${name}: ${list}`, `${fix}; if nobody sends from it: mailctl domain remove ${name}`)
+		: warn(`${name}: ${list}`, fix);
+}
+
+const connectMs = 10_000;
+const replyMs = 30_000;
+/** To log in and open the folder, and to end IDLE. */
+const imapMs = 30_000;
+
+type BouncesInput = {
+	readonly returnPathDomain: string;
+	/** What takes bounces here: the listener (`host:port`), a mailbox that is polled, or nothing. */
+	readonly listening: boolean;
+	readonly polling: boolean;
+	/** Whether MAILCTL_RETURN_PATH_DOMAIN is set. */
+	readonly chosen: boolean;
+	/** Of a return path that we made ourselves; null: no secrets are there yet. */
+	readonly selfToken: string | null;
+	readonly hostname: string;
+	readonly port: number;
+	readonly resolver: Resolver;
+};
+
+/** Whether a bounce would arrive here: the MX of the return path's domain is a listener that knows our tokens. */
+export function returnPathCheck(input: BouncesInput): Check {
+	return {
+		name: 'return-path',
+		why: 'Most bounces come hours later as mail to the return path; lost ones leave dead addresses in use.',
+		look: async () => [...chosenDomain(input), await comeHome(input)],
+	};
+}
+
+function chosenDomain({chosen, returnPathDomain}: BouncesInput): Found[] {
+	return chosen
+		? []
+		: [
+				warn(
+					`MAILCTL_RETURN_PATH_DOMAIN is not set, ${returnPathDomain} is used`,
+					'set it to a name of your own for bounces, such as bounces.example.com',
+				),
+			];
+}
+
+async function comeHome(input: BouncesInput): Promise<Found> {
+	const {returnPathDomain: domain, resolver, listening, polling, hostname} = input;
+	const answer = await resolver.mx(domain, true);
+	if (answer.kind === 'failed') {
+		return warn(
+			`not known: DNS did not answer for the MX of ${domain} (${answer.code})`,
+			'see whether DNS answers (MAILCTL_DNS_SERVERS)',
+		);
+	}
+	const hosts =
+		answer.kind === 'found'
+			? answer.records.toSorted((a, b) => a.priority - b.priority).map(({exchange}) => exchange.toLowerCase())
+			: [];
+	const [host] = hosts;
+	if (host === undefined || host === '') {
+		return fail(
+			`${domain} has no MX, bounces are lost`,
+			hostname.includes('.')
+				? `publish ${domain} MX "10 ${hostname}."`
+				: 'set MAILCTL_HOSTNAME to a name such as mail.example.com first',
+		);
+	}
+	if (!listening) {
+		return polling
+			? ok(`bounces to ${domain} go to ${host} and are polled from the mailbox`)
+			: fail(
+					`nothing receives bounces here; ${domain} has MX ${host}`,
+					'set MAILCTL_INBOUND_LISTEN or MAILCTL_BOUNCE_MAILBOX',
+				);
+	}
+	const [address] = await addressesOf(resolver, host);
+	if (address === undefined) {
+		return fail(`${host}, the MX of ${domain}, has no address`, `publish ${host} A with this machine’s address`);
+	}
+	return await probe(`${host} [${address}]`, address, input);
+}
+
+/** Offers a bounce for a token of ours, up to RCPT. */
+async function probe(
+	where: string,
+	address: string,
+	{port, hostname, returnPathDomain, selfToken}: BouncesInput,
+): Promise<Found> {
+	const recipient = `${selfToken ?? 'postmaster'}@${returnPathDomain}`;
+	const connection = new SmtpConnection({
+		address,
+		port,
+		implicitTls: false,
+		dialogue: new Dialogue(() => performance.now()),
+	});
+	const broken = await connection.connected(connectMs);
+	const refusal =
+		broken === null
+			? await firstRefusal(connection, [`EHLO ${hostname}`, 'MAIL FROM:<>', `RCPT TO:<${recipient}>`])
+			: broken.lost;
+	void connection.quit(connectMs);
+	if (refusal === null) {
+		return ok(`${where} takes bounces for ${returnPathDomain}`);
+	}
+	return fail(
+		`${where} does not accept a bounce: ${refusal}`,
+		broken === null
+			? `let the MX of ${returnPathDomain} lead to the listener of this mailctl, and see that it runs`
+			: 'start the daemon, and open port 25 to MAILCTL_INBOUND_LISTEN in the firewall',
+	);
+}
+
+async function firstRefusal(connection: SmtpConnection, commands: readonly string[]): Promise<string | null> {
+	for (const command of ['', ...commands]) {
+		if (command !== '') {
+			connection.write([`${command}\r\n`], 1);
+		}
+		const reply = await connection.read(replyMs);
+		if ('lost' in reply) {
+			return reply.lost;
+		}
+		if (reply.code >= 300) {
+			return `${command === '' ? 'greeting' : command}: ${reply.code} ${reply.lines.join(' ')}`;
+		}
+	}
+	return null;
+}
+
+/** Whether the mailbox of MAILCTL_BOUNCE_MAILBOX can be opened and read. `ca`: PEM of authorities in addition to the public ones. */
+export function mailboxCheck(mailbox: BounceMailbox, ca: string | null, patienceMs = imapMs): Check {
+	return {
+		name: 'mailbox',
+		why: 'Bounces that arrive in a mailbox count for nothing while it cannot be read.',
+		async look() {
+			try {
+				const found = mailbox.kind === 'imap' ? await lookInto(mailbox, ca, patienceMs) : await lookAt(mailbox.path);
+				return [ok(`${nameOfMailbox(mailbox)} can be read: ${found}`)];
+			} catch (error) {
+				const {reason, fix} = mailboxFault(error, mailbox);
+				return [fail(reason, fix)];
+			}
+		},
+	};
+}
+
+async function lookInto(
+	mailbox: Extract<BounceMailbox, {kind: 'imap'}>,
+	ca: string | null,
+	patienceMs: number,
+): Promise<string> {
+	const giveUp = new AbortController();
+	const client = await inPatience(patienceMs, () => openFolder(mailbox, ca, giveUp.signal)).catch(error => {
+		giveUp.abort();
+		throw error;
+	});
+	const mails = client.mailbox === false ? 0 : client.mailbox.exists;
+	const canIdle = client.capabilities.has('IDLE');
+	try {
+		if (canIdle) {
+			void client.idle().catch(() => undefined);
+		}
+		// Ends the IDLE: a server that does not answer would keep the daemon from reading on.
+		await inPatience(patienceMs, () => client.noop());
+	} finally {
+		client.close();
+	}
+	const idle = canIdle ? 'new mail is reported at once' : 'new mail is found at the next poll';
+	return `${mails} ${mails === 1 ? 'mail' : 'mails'}, ${idle}`;
+}
+
+async function lookAt(folder: string): Promise<string> {
+	if (!(await isMaildir(folder))) {
+		throw new Error('it has no folders new and cur');
+	}
+	// Mails are moved from the one to the other.
+	for (const part of ['new', 'cur']) {
+		await access(join(folder, part), constants.R_OK | constants.W_OK | constants.X_OK);
+	}
+	const names = await namesIn(folder, 'new');
+	return `${names.length} new ${names.length === 1 ? 'mail' : 'mails'}`;
 }

@@ -2,8 +2,7 @@ import {constants, openSync, write, writeSync} from 'node:fs';
 import process from 'node:process';
 import {isatty} from 'node:tty';
 import pino, {type DestinationStream, type Logger} from 'pino';
-import {prettyLine} from './pretty.ts';
-import {RecentLines} from './recent.ts';
+import {prettyLine, RecentLines} from './lines.ts';
 import {inSource} from './source-places.ts';
 
 type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal';

@@ -14,7 +14,7 @@ import {
 	measureQueue,
 	relayTo,
 } from '../../src/bench/measures.ts';
-import {plain} from '../../src/bench/workload.ts';
+import {plain} from '../../src/bench/throw-away.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import {openDashboards} from './dashboards.ts';

@@ -1,6 +1,5 @@
-import type {Sink} from '../../src/bench/sink.ts';
-import type {Settings} from '../../src/bench/throw-away.ts';
-import type {Workload} from '../../src/bench/workload.ts';
+import type {Sink} from '../../src/bench/measures.ts';
+import type {Settings, Workload} from '../../src/bench/throw-away.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 import {freePort} from '../helpers/free-port.ts';
 import {itemReceipt} from './receipts.ts';

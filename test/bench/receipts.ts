@@ -1,4 +1,4 @@
-import {plain} from '../../src/bench/workload.ts';
+import {plain} from '../../src/bench/throw-away.ts';
 import type {VariantSource} from '../../src/render/compile.ts';
 
 /** A template and the data of the message with a number. */

@@ -1,9 +1,8 @@
 import {readdirSync, readFileSync} from 'node:fs';
 import test from 'ava';
 import {parse} from 'dotenv';
-import {exampleFile, settingsPage} from '../../src/config/docs.ts';
 import {loadSettings} from '../../src/config/settings.ts';
-import {settingKeys, table} from '../../src/config/table.ts';
+import {exampleFile, settingKeys, settingsPage, table} from '../../src/config/table.ts';
 import {nearest} from '../../src/kit/text.ts';
 
 test('docs/reference/settings.md and config/mailctl.env.example are as the code says', t => {

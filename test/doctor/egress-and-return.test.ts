@@ -4,7 +4,7 @@ import test, {type ExecutionContext} from 'ava';
 import type {Host} from '../../src/deliver/host.ts';
 import {SecureContexts} from '../../src/deliver/open-session.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
-import {returnPathCheck} from '../../src/doctor/domains.ts';
+import {returnPathCheck} from '../../src/doctor/doctor.ts';
 import type {Check} from '../../src/doctor/finding.ts';
 import {
 	egressCheck,

@@ -1,7 +1,7 @@
 import {mkdir, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import test from 'ava';
-import {mailboxCheck} from '../../src/doctor/domains.ts';
+import {mailboxCheck} from '../../src/doctor/doctor.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {freePort} from '../helpers/free-port.ts';
 import {startSilentImap} from '../helpers/silent-imap.ts';

@@ -4,8 +4,8 @@ import {text} from 'node:stream/consumers';
 import {pathToFileURL} from 'node:url';
 import test from 'ava';
 import fc from 'fast-check';
+import {prettyLine} from '../../src/log/lines.ts';
 import {createLog} from '../../src/log/log.ts';
-import {prettyLine} from '../../src/log/pretty.ts';
 
 function capture(input: Partial<Parameters<typeof createLog>[0]> = {}) {
 	const lines: string[] = [];

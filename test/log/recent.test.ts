@@ -1,6 +1,6 @@
 import test from 'ava';
+import {readLine} from '../../src/log/lines.ts';
 import {createLog} from '../../src/log/log.ts';
-import {readLine} from '../../src/log/pretty.ts';
 
 for (const format of ['json', 'pretty'] as const) {
 	test(`the newest lines are remembered, as JSON, whatever the format: ${format}`, t => {

@@ -1,5 +1,5 @@
 import {writeFileSync} from 'node:fs';
-import {exampleFile, settingsPage} from '../../config/docs.ts';
+import {exampleFile, settingsPage} from '../../config/table.ts';
 import {mailctl} from '../commands.ts';
 import {cliPage, manPage} from './tree.ts';
 
