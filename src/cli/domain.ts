@@ -58,7 +58,11 @@ async function add(session: Session, options: {returnPathDomain?: string}, text:
 	const returnPathDomain = options.returnPathDomain === undefined ? null : parseDomain(options.returnPathDomain);
 	const fault = returnPathFault(name, returnPathDomain);
 	if (fault !== null) {
-		throw new CliError('usage', `the return path is ${returnPathDomain}`, `it ${fault}`);
+		throw new CliError(
+			'usage',
+			`the return path is ${returnPathHost({name, return_path_domain: returnPathDomain})}`,
+			`it ${fault}`,
+		);
 	}
 	const {id: workspaceId} = await session.workspace();
 	const keys = await generateSigningKeys();

@@ -12,6 +12,7 @@ import {
 	listDomainSenders,
 } from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
+import {returnPathHost} from './domain-records.ts';
 import {keyRows, type SigningKeys} from './signing-keys.ts';
 
 /** The domain of the sample sender: reserved (RFC 2606 §3), so its records cannot be published. */
@@ -25,9 +26,17 @@ type DomainInput = {
 	readonly keys: SigningKeys;
 };
 
+/** RFC 1035 §2.3.4, without the dot at the end. */
+const longestHost = 253;
+
 /** What is wrong with the return path of a domain, a clause for people; null: nothing. Elsewhere it may be another tenant's. */
 export function returnPathFault(name: string, host: string | null): string | null {
-	return host === null || host.endsWith(`.${name}`) ? null : `must be a host below ${name}, such as bounce.${name}`;
+	if (host !== null && !host.endsWith(`.${name}`)) {
+		return `must be a host below ${name}, such as bounce.${name}`;
+	}
+	return returnPathHost({name, return_path_domain: host}).length <= longestHost
+		? null
+		: `must be a host below ${name} of at most ${longestHost} characters: name one shorter than bounce.${name}`;
 }
 
 /**

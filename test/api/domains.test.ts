@@ -111,6 +111,9 @@ storeTest(test, 'domains: listed newest first, once each, removed when no sender
 	t.deepEqual(api.reported, []);
 });
 
+/** A domain of this many characters. */
+const nameOf = (length: number) => `${`${'a'.repeat(63)}.`.repeat(3)}${'b'.repeat(length - 200)}.example`;
+
 test('what is no domain is a violation', async t => {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	for (const [body, field] of [
@@ -122,6 +125,7 @@ test('what is no domain is a violation', async t => {
 		[{name: 'a.example', return_path_domain: 'A.example'}, 'return_path_domain'],
 		[{name: 'a.example', return_path_domain: 'bounce.shop.example'}, 'return_path_domain'],
 		[{name: 'a.example', return_path_domain: 'xa.example'}, 'return_path_domain'],
+		[{name: nameOf(247)}, 'return_path_domain'],
 		[{name: 'a.example', returnPathDomain: 'r.a.example'}, 'returnPathDomain'],
 	] as const) {
 		const answer = await api.post('/v1/domains', body);
@@ -129,6 +133,10 @@ test('what is no domain is a violation', async t => {
 		t.like((answer.body as {error: object}).error, {code: 'validation_failed', violations: {0: {field}}});
 	}
 	t.is((await api.store.reader('domains')).length, 1);
+	const longest = nameOf(246);
+	t.like((await api.post('/v1/domains', {name: longest})).body, {return_path_domain: `bounce.${longest}`});
+	const own = nameOf(251);
+	t.is((await api.post('/v1/domains', {name: own, return_path_domain: `b.${own}`})).status, 201);
 });
 
 storeTest(test, 'a domain of another workspace answers as an unknown one, and stays as it is', async (t, store) => {
