@@ -1,5 +1,6 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Static, TObject, TSchema} from 'typebox';
+import type {ApiErrorCode} from '../mail/api-error.ts';
 import type {Scope} from '../mail/api-key.ts';
 import {type IdPrefix, isId, isTemplateId} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
@@ -9,19 +10,20 @@ import {actAs, callerOf} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type Description, describe} from './describe.ts';
 import {apiError} from './errors.ts';
-import {noQuery, type Part, pageQuery, readPage} from './paging.ts';
+import {noQuery, type Part, pageQuery, readPage, type Scan, scanPage} from './paging.ts';
 import {idParams, pageOf} from './schemas/page.ts';
 import {type Checks, checkBody, createChecks, optionalBody} from './validate.ts';
 
 type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 
 /** A request of a caller who has the scope. */
-type Call<Body extends TSchema> = {
+type Call<Body extends TSchema, Query extends TObject> = {
 	readonly caller: Caller;
 	readonly workspaceId: string;
 	/** The `:id` of the path, which has the form of one. */
 	readonly id: string;
 	readonly body: Static<Body>;
+	readonly query: Static<Query>;
 	/** With the caller, whom the audit trail names. */
 	readonly tools: ActTools;
 	readonly request: FastifyRequest;
@@ -29,27 +31,41 @@ type Call<Body extends TSchema> = {
 	readonly reply: FastifyReply;
 };
 
-type RouteOptions<Body extends TSchema> = Description & {
+type RouteOptions<Body extends TSchema, Query extends TObject> = Description & {
 	readonly at: `${Method} /v1/${string}`;
 	readonly scope: Scope;
 	/** The kind of id that `:id` in the path must have: another kind answers as an unknown id. */
 	readonly id?: IdPrefix;
+	/** The code of that answer; `not_found` if absent. */
+	readonly missing?: ApiErrorCode;
+	/** Absent: no parameter is taken. */
+	readonly query?: Query;
 	readonly body?: Body;
 	/** Whether the body may be left out. */
 	readonly isBodyOptional?: true;
 	/** Gives what is sent; nothing where the answer has no body. */
-	readonly handle: (call: Call<Body>) => Promise<unknown>;
+	readonly handle: (call: Call<Body, Query>) => Promise<unknown>;
 };
 
 let checks: Checks | undefined;
 
-/** A route of the API: it needs a key with the scope, and takes no query. */
-export function apiRoute<Body extends TSchema>(
+/** A route of the API: it needs a key with the scope. */
+export function apiRoute<Body extends TSchema, Query extends TObject>(
 	{auth, tools}: Pick<ApiParts, 'auth' | 'tools'>,
-	{at, scope, id: kind, body, isBodyOptional, handle, ...description}: RouteOptions<Body>,
+	{
+		at,
+		scope,
+		id: kind,
+		missing = 'not_found',
+		query,
+		body,
+		isBodyOptional,
+		handle,
+		...description
+	}: RouteOptions<Body, Query>,
 ): Routes {
 	const [method, url] = at.split(' ') as [Method, string];
-	const errors = [...(kind ? (['not_found'] as const) : []), ...(description.errors ?? [])];
+	const errors = [...(kind ? [missing] : []), ...(description.errors ?? [])];
 	const isOfKind = (text: string) => (kind === 'tpl' ? isTemplateId(text) : !kind || isId(kind, text));
 	checks ??= createChecks();
 	const options = {
@@ -58,14 +74,14 @@ export function apiRoute<Body extends TSchema>(
 		onRequest: auth.needs(scope),
 		schema: {
 			...describe({...description, errors}),
-			querystring: noQuery,
+			querystring: query ?? noQuery,
 			...(kind && {params: idParams(kind)}),
 			...(body && {body}),
 		},
 		...(isBodyOptional && {validatorCompiler: optionalBody(checks)}),
 	};
 	return api => {
-		api.route<{Params: {id?: string}; Body: Static<Body>}>({
+		api.route<{Params: {id?: string}; Body: Static<Body>; Querystring: Static<Query>}>({
 			...options,
 			async handler(request, reply) {
 				const {id = ''} = request.params;
@@ -73,19 +89,27 @@ export function apiRoute<Body extends TSchema>(
 					checkBody(request);
 				}
 				if (!isOfKind(id)) {
-					throw apiError('not_found');
+					throw apiError(missing);
 				}
 				const caller = callerOf(request);
 				const acting = {caller, workspaceId: caller.workspaceId, tools: actAs(tools, request)};
+				const {body: given, query: asked} = request;
 				reply.code(description.answer[0]);
-				const sent = await handle({...acting, id, body: request.body as Static<Body>, request, reply});
+				const sent = await handle({
+					...acting,
+					id,
+					body: given as Static<Body>,
+					query: asked as Static<Query>,
+					request,
+					reply,
+				});
 				return reply.send(sent);
 			},
 		});
 	};
 }
 
-type FaceOptions<Result> = Omit<RouteOptions<TSchema>, 'scope' | 'body' | 'handle'> & {
+type FaceOptions<Result> = Omit<RouteOptions<TSchema, TObject>, 'scope' | 'query' | 'body' | 'handle'> & {
 	/** The body of the answer; absent: no body. */
 	readonly view?: (result: Result) => object;
 	/** Whether the answer is `otherAnswer`. */
@@ -138,7 +162,11 @@ type ListOptions<Query extends TObject, Row> = Omit<Description, 'answer'> & {
 		caller: Caller,
 		query: Static<Query>,
 		id: string,
-	) => {readonly filters?: Readonly<Record<string, string>>; readonly read: (part: Part) => Promise<readonly Row[]>};
+	) => {readonly filters?: Readonly<Record<string, string>>} & (
+		| {readonly read: (part: Part) => Promise<readonly Row[]>}
+		/** For a page that may end before it is full. */
+		| {readonly scan: Scan<Row>}
+	);
 };
 
 /** The route of a list in pages. */
@@ -159,9 +187,10 @@ export function listRoute<Query extends TObject, Row extends {readonly id: strin
 			},
 			async request => {
 				const caller = callerOf(request);
-				const {filters = {}, read} = find(caller, request.query as Static<Query>, request.params.id ?? '');
+				const {filters = {}, ...found} = find(caller, request.query as Static<Query>, request.params.id ?? '');
 				const cursor = {workspaceId: caller.workspaceId, route: name, filters};
-				const page = await readPage({query: request.query, usualLimit, cursors, scope: cursor, read});
+				const list = {query: request.query, usualLimit, cursors, scope: cursor};
+				const page = await ('scan' in found ? scanPage({...list, ...found}) : readPage({...list, ...found}));
 				return {data: page.rows.map(row => view(row)), next_cursor: page.nextCursor};
 			},
 		);

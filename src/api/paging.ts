@@ -32,10 +32,10 @@ type PageOptions<Row> = ListOptions & {
 	readonly read: (part: Part) => Promise<readonly Row[]>;
 };
 
-type ScanOptions<Row> = ListOptions & {
-	/** Rows of the part, and the position from which the next part goes on (null: that was the last one). */
-	readonly scan: (part: Part) => Promise<{readonly rows: readonly Row[]; readonly next: string | null}>;
-};
+/** Rows of the part, and the position from which the next part goes on (null: that was the last one). */
+export type Scan<Row> = (part: Part) => Promise<{readonly rows: readonly Row[]; readonly next: string | null}>;
+
+type ScanOptions<Row> = ListOptions & {readonly scan: Scan<Row>};
 
 type Page<Row> = {readonly rows: readonly Row[]; readonly nextCursor: string | null};
 

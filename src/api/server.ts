@@ -27,6 +27,7 @@ import {
 	messageContentRoutes,
 	messageEventRoutes,
 	messageRecipientRoutes,
+	messageRoute,
 	messageRoutes,
 	resendRoutes,
 } from './routes/messages.ts';
@@ -291,25 +292,26 @@ function endUnused(api: Api): void {
 export function apiRoutes(parts: ApiParts): Routes[] {
 	return [
 		messageRoutes(parts),
+		messageRoute(parts),
 		messageEventRoutes(parts),
 		batchRoutes(parts),
 		usageRoutes(parts),
 		statsRoutes(parts),
 		messageListRoutes(parts),
 		...messageRecipientRoutes(parts),
-		messageContentRoutes(parts),
+		...messageContentRoutes(parts),
 		resendRoutes(parts),
 		eventRoutes(parts),
 		...suppressionRoutes(parts),
-		suppressionFileRoutes(parts),
+		...suppressionFileRoutes(parts),
 		...topicRoutes(parts),
 		...contactRoutes(parts),
 		...templateRoutes(parts),
-		versionRoutes(parts),
+		...versionRoutes(parts),
 		...domainRoutes(parts),
 		...senderRoutes(parts),
 		...webhookRoutes(parts),
-		webhookDeliveryRoutes(parts),
+		...webhookDeliveryRoutes(parts),
 	];
 }
 

@@ -1,4 +1,3 @@
-import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Static} from 'typebox';
 import {parseQueryTime} from '../../kit/time.ts';
 import {isTemplateId} from '../../mail/ids.ts';
@@ -17,16 +16,12 @@ import {firstThatFit} from '../../store/engine/rows.ts';
 import {type MessageFilter, scanMessages} from '../../store/message-scan.ts';
 import {readMessages} from '../../store/messages.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
-import {callerOf} from '../auth.ts';
+import {listRoute} from '../api-route.ts';
 import {type Caller, visibleMode} from '../caller.ts';
-import {describe} from '../describe.ts';
-import {pageQuery, scanPage} from '../paging.ts';
+import {pageQuery} from '../paging.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {messageSchema} from '../schemas/message.ts';
-import {pageOf} from '../schemas/page.ts';
 import {messageView} from '../views.ts';
-
-const messagesPerPage = 25;
 
 const messageQuery = Type.Object(
 	{
@@ -90,48 +85,40 @@ const messageQuery = Type.Object(
 );
 
 /** The list of messages. */
-export function messageListRoutes({auth, reader, cursors, readMessageId}: ApiParts): Routes {
-	return api => {
-		api.withTypeProvider<TypeBoxTypeProvider>().get(
-			'/v1/messages',
-			{
-				onRequest: auth.needs('messages:read'),
-				schema: {
-					...describe({
-						tag: 'Messages',
-						summary: 'List messages',
-						description:
-							'Newest first; all filters given must match. A page ends early where its messages have more than 1 MiB of `data` and `metadata`. With several filters it may hold fewer messages than `limit`, or none, and still have a `next_cursor`.',
-						answer: [200, 'A page of messages.', pageOf(messageSchema)],
-					}),
-					querystring: messageQuery,
+export function messageListRoutes(parts: ApiParts): Routes {
+	const {reader, readMessageId} = parts;
+	return listRoute(parts, {
+		path: '/v1/messages',
+		scope: 'messages:read',
+		name: 'messages',
+		tag: 'Messages',
+		summary: 'List messages',
+		description:
+			'Newest first; all filters given must match. A page ends early where its messages have more than 1 MiB of `data` and `metadata`. With several filters it may hold fewer messages than `limit`, or none, and still have a `next_cursor`.',
+		meaning: 'A page of messages.',
+		usualLimit: 25,
+		item: messageSchema,
+		query: messageQuery,
+		find(caller, query) {
+			const {workspaceId} = caller;
+			const filter = filterOf(query, caller, readMessageId);
+			return {
+				filters: textsOf(filter),
+				async scan(part) {
+					// No template has such an id, and PostgreSQL would refuse some texts. A test key sees no live message.
+					const isUnknown = filter.templateId !== undefined && !isTemplateId(filter.templateId);
+					if (isUnknown || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
+						return {rows: [], next: null};
+					}
+					const {ids, next} = await scanMessages(reader, {...filter, workspaceId}, part);
+					const fitting = await firstThatFit(reader, 'messages', ids);
+					const rows = await readMessages(reader, workspaceId, fitting);
+					return {rows, next: fitting.length < ids.length ? (fitting.at(-1) ?? null) : next};
 				},
-			},
-			async request => {
-				const caller = callerOf(request);
-				const {workspaceId} = caller;
-				const filter = filterOf(request.query, caller, readMessageId);
-				const page = await scanPage({
-					query: request.query,
-					usualLimit: messagesPerPage,
-					cursors,
-					scope: {workspaceId, route: 'messages', filters: textsOf(filter)},
-					async scan(part) {
-						// No template has such an id, and PostgreSQL would refuse some texts. A test key sees no live message.
-						const isUnknown = filter.templateId !== undefined && !isTemplateId(filter.templateId);
-						if (isUnknown || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
-							return {rows: [], next: null};
-						}
-						const {ids, next} = await scanMessages(reader, {...filter, workspaceId}, part);
-						const fitting = await firstThatFit(reader, 'messages', ids);
-						const rows = await readMessages(reader, workspaceId, fitting);
-						return {rows, next: fitting.length < ids.length ? (fitting.at(-1) ?? null) : next};
-					},
-				});
-				return {data: page.rows.map(message => messageView(message)), next_cursor: page.nextCursor};
-			},
-		);
-	};
+			};
+		},
+		view: messageView,
+	});
 }
 
 type Filter = Omit<MessageFilter, 'workspaceId'>;

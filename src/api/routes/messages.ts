@@ -1,23 +1,18 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import type {Knex} from 'knex';
 import {fingerprintOf, resendFingerprint} from '../../accept/idempotency.ts';
-import type {Accept} from '../../accept/send.ts';
 import {readResend} from '../../accept/send.ts';
 import {bufferOf} from '../../kit/text.ts';
-import {isId} from '../../mail/ids.ts';
-import type {Tools} from '../../mail/operator.ts';
 import {Type} from '../../mail/type.ts';
 import {findMessage} from '../../store/messages.ts';
 import {listRecipients, pageAttempts} from '../../store/recipients.ts';
 import {readEvents} from '../../store/timeline.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
-import {listRoute} from '../api-route.ts';
-import {type Auth, callerOf} from '../auth.ts';
+import {apiRoute, listRoute} from '../api-route.ts';
+import {callerOf} from '../auth.ts';
 import {type Caller, visibleMessage, visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError, bodyMissing, unavailable} from '../errors.ts';
 import {noQuery} from '../paging.ts';
-import type {RateLimits} from '../rate-limit.ts';
 import {answerSend, createReadSend, limitSends, readIdempotencyKey, sendErrors} from '../read-send.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {acceptedView, attemptSchema, eventSchema, messageSchema, recipientSchema} from '../schemas/message.ts';
@@ -28,26 +23,13 @@ import {createTurns} from '../turns.ts';
 import {checkBody, createChecks, emptyBody, mostViolations, optionalBody} from '../validate.ts';
 import {attemptView, eventView, messageView, recipientView} from '../views.ts';
 
-type MessageRoutesOptions = {
-	readonly auth: Auth;
-	readonly reader: Knex;
-	readonly accept: Accept;
-	readonly limits: RateLimits;
-	readonly tools: Tools;
-	/** False while outcomes cannot be stored: then nothing new is taken in either. */
-	readonly mayAccept: () => boolean;
-};
-
-const messageParams = idParams('msg');
-export function messageRoutes({auth, reader, accept, limits, tools: {clock}, mayAccept}: MessageRoutesOptions): Routes {
+export function messageRoutes({auth, accept, limits, tools: {clock}, mayAccept}: ApiParts): Routes {
 	const checks = createChecks();
 	const readSend = createReadSend(checks);
 	const checkQuery = checks.checkOf(noQuery);
 
 	return api => {
-		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
-
-		routes.post(
+		api.withTypeProvider<TypeBoxTypeProvider>().post(
 			'/v1/messages',
 			{
 				onRequest: [auth.needs('messages:send'), limitSends(limits, clock)],
@@ -89,33 +71,27 @@ export function messageRoutes({auth, reader, accept, limits, tools: {clock}, may
 				return answerSend(reply, await accept.single(read.send, idempotency), clock.now());
 			},
 		);
-
-		routes.get(
-			'/v1/messages/:id',
-			{
-				onRequest: auth.needs('messages:read'),
-				schema: {
-					...describe({
-						tag: 'Messages',
-						summary: 'Read a message',
-						answer: [200, 'The message.', messageSchema],
-						errors: ['message_not_found'],
-					}),
-					querystring: noQuery,
-					params: messageParams,
-				},
-			},
-			async request => {
-				const {id} = request.params;
-				const caller = callerOf(request);
-				const message = isId('msg', id) ? await findMessage(reader, caller.workspaceId, id) : undefined;
-				if (!message || message.mode !== (visibleMode(caller) ?? message.mode)) {
-					throw apiError('message_not_found');
-				}
-				return messageView(message);
-			},
-		);
 	};
+}
+
+/** A message as it is now. */
+export function messageRoute(parts: ApiParts): Routes {
+	return apiRoute(parts, {
+		at: 'GET /v1/messages/:id',
+		scope: 'messages:read',
+		id: 'msg',
+		missing: 'message_not_found',
+		tag: 'Messages',
+		summary: 'Read a message',
+		answer: [200, 'The message.', messageSchema],
+		async handle({caller, workspaceId, id}) {
+			const message = await findMessage(parts.reader, workspaceId, id);
+			if (!message || message.mode !== (visibleMode(caller) ?? message.mode)) {
+				throw apiError('message_not_found');
+			}
+			return messageView(message);
+		},
+	});
 }
 
 /** What the lists of one message have in common. */
@@ -156,10 +132,10 @@ const copyQuery = Type.Object(
 	},
 	{additionalProperties: false},
 );
-const remadeErrors = ['message_not_found', 'unprocessable_entity'] as const;
 
 /** The mail of a message. Templates are foreign code: each render has a thread of its own. */
-export function messageContentRoutes({auth, reader, mails}: ApiParts): Routes {
+export function messageContentRoutes(parts: ApiParts): readonly Routes[] {
+	const {reader, mails} = parts;
 	const renderTurns = createTurns();
 
 	/** The id of the copy that is meant. */
@@ -187,63 +163,44 @@ export function messageContentRoutes({auth, reader, mails}: ApiParts): Routes {
 		return made;
 	}
 
-	return api => {
-		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
+	const ofOneCopy = {
+		scope: 'messages:read',
+		id: 'msg',
+		missing: 'message_not_found',
+		tag: 'Messages',
+		query: copyQuery,
+		errors: ['unprocessable_entity'],
+	} as const;
 
-		routes.get(
-			'/v1/messages/:id/content',
-			{
-				onRequest: auth.needs('messages:read'),
-				schema: {
-					...describe({
-						tag: 'Messages',
-						summary: "Read a message's content",
-						description:
-							'Subject, html and text as the template renders them for this recipient; links are not rewritten for tracking.',
-						answer: [200, 'The content.', previewSchema],
-						errors: remadeErrors,
-					}),
-					querystring: copyQuery,
-					params: idParams('msg'),
-				},
+	return [
+		apiRoute(parts, {
+			...ofOneCopy,
+			at: 'GET /v1/messages/:id/content',
+			summary: "Read a message's content",
+			description:
+				'Subject, html and text as the template renders them for this recipient; links are not rewritten for tracking.',
+			answer: [200, 'The content.', previewSchema],
+			async handle({caller, id, query}) {
+				return (await remade(caller, await chosenRecipient(caller, id, query.recipient))).content;
 			},
-			async request => {
-				const caller = callerOf(request);
-				const recipientId = await chosenRecipient(caller, request.params.id, request.query.recipient);
-				return (await remade(caller, recipientId)).content;
-			},
-		);
+		}),
 
-		routes.get(
-			'/v1/messages/:id/raw',
-			{
-				onRequest: auth.needs('messages:read'),
-				schema: {
-					...describe({
-						tag: 'Messages',
-						summary: "Read a message's mail",
-						description:
-							'The whole mail with its headers. In capture mode it is the captured one; otherwise it is made again, and its signatures and the tokens of its links are other ones than those that were sent. Mail by a test key has no signature.',
-						answer: [200, 'The mail (RFC 5322).', null],
-						media: 'message/rfc822',
-						errors: remadeErrors,
-					}),
-					querystring: copyQuery,
-					params: idParams('msg'),
-				},
-			},
-			async (request, reply) => {
-				const caller = callerOf(request);
-				const {id} = request.params;
-				const recipientId = await chosenRecipient(caller, id, request.query.recipient);
+		apiRoute(parts, {
+			...ofOneCopy,
+			at: 'GET /v1/messages/:id/raw',
+			summary: "Read a message's mail",
+			description:
+				'The whole mail with its headers. In capture mode it is the captured one; otherwise it is made again, and its signatures and the tokens of its links are other ones than those that were sent. Mail by a test key has no signature.',
+			answer: [200, 'The mail (RFC 5322).', null],
+			media: 'message/rfc822',
+			async handle({caller, id, query, reply}) {
+				const recipientId = await chosenRecipient(caller, id, query.recipient);
 				const mail = (await mails.captured(recipientId)) ?? (await remade(caller, recipientId)).mail;
-				return reply
-					.type('message/rfc822')
-					.header('content-disposition', `attachment; filename="${id}.eml"`)
-					.send(bufferOf(mail));
+				reply.type('message/rfc822').header('content-disposition', `attachment; filename="${id}.eml"`);
+				return bufferOf(mail);
 			},
-		);
-	};
+		}),
+	];
 }
 
 /** The outcome for each recipient of a message, and what the hosts said. */

@@ -6,9 +6,8 @@ import {type SuppressionReason, suppressionReasons} from '../../mail/suppression
 import {Type} from '../../mail/type.ts';
 import {addSuppression, removeSuppression} from '../../ops/suppressions.ts';
 import {listSuppressions} from '../../store/suppressions.ts';
-import type {ApiParts} from '../api-parts.ts';
-import {type Api, isPlain, type Routes, refuseOtherBodies} from '../api-parts.ts';
-import {listRoute, operationRoute} from '../api-route.ts';
+import {type Api, type ApiParts, isPlain, type Routes, refuseOtherBodies} from '../api-parts.ts';
+import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
 import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {ApiError, apiError, unavailable} from '../errors.ts';
@@ -148,7 +147,8 @@ const importedSchema = Type.Object(
 );
 
 /** The suppression list as files. */
-export function suppressionFileRoutes({auth, reader, writer, tools}: ApiParts): Routes {
+export function suppressionFileRoutes(parts: ApiParts): readonly Routes[] {
+	const {auth, reader, writer, tools} = parts;
 	const takeSeat = createSeats(mostImports);
 	const checks = createChecks();
 
@@ -170,7 +170,23 @@ export function suppressionFileRoutes({auth, reader, writer, tools}: ApiParts): 
 		return {...counts, bad, columns: layout ? columnsOf(layout) : null, faults};
 	}
 
-	return api => {
+	const exportRoute = apiRoute(parts, {
+		at: 'GET /v1/suppressions/export',
+		scope: 'suppressions:read',
+		tag: 'Suppressions',
+		summary: 'Export suppressed addresses',
+		description:
+			'All entries as CSV, newest first, with a header; an import reads it again. A test key exports entries of test keys, a live key all others.',
+		answer: [200, 'The file.', null],
+		media: 'text/csv',
+		query: exportQuery,
+		async handle({caller: {workspaceId, mode}, query: {reason}, request, reply}) {
+			reply.type('text/csv; charset=utf-8').header('content-disposition', 'attachment; filename="suppressions.csv"');
+			return request.method === 'HEAD' ? undefined : await exportedFile(reader, {workspaceId, mode, reason});
+		},
+	});
+
+	const importRoute: Routes = api => {
 		api.register(async scope => {
 			acceptCsv(scope);
 			scope.withTypeProvider<TypeBoxTypeProvider>().post(
@@ -213,33 +229,9 @@ export function suppressionFileRoutes({auth, reader, writer, tools}: ApiParts): 
 				},
 			);
 		});
-
-		api.withTypeProvider<TypeBoxTypeProvider>().get(
-			'/v1/suppressions/export',
-			{
-				onRequest: auth.needs('suppressions:read'),
-				schema: {
-					...describe({
-						tag: 'Suppressions',
-						summary: 'Export suppressed addresses',
-						description:
-							'All entries as CSV, newest first, with a header; an import reads it again. A test key exports entries of test keys, a live key all others.',
-						answer: [200, 'The file.', null],
-						media: 'text/csv',
-					}),
-					querystring: exportQuery,
-				},
-			},
-			async (request, reply) => {
-				const {workspaceId, mode} = callerOf(request);
-				reply.type('text/csv; charset=utf-8').header('content-disposition', 'attachment; filename="suppressions.csv"');
-				if (request.method === 'HEAD') {
-					return reply.send();
-				}
-				return reply.send(await exportedFile(reader, {workspaceId, mode, reason: request.query.reason}));
-			},
-		);
 	};
+
+	return [importRoute, exportRoute];
 }
 
 function acceptCsv(scope: Api): void {

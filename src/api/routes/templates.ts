@@ -21,9 +21,9 @@ import {apiRoute, listRoute} from '../api-route.ts';
 import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
-import {noQuery, pageQuery, readPage} from '../paging.ts';
+import {noQuery} from '../paging.ts';
 import {canonicalLocale} from '../schemas/formats.ts';
-import {idParams, pageOf} from '../schemas/page.ts';
+import {idParams} from '../schemas/page.ts';
 import {variablesJson} from '../schemas/send.ts';
 import {
 	listedVersionSchema,
@@ -113,14 +113,14 @@ export function templateRoutes(parts: Parts): readonly Routes[] {
 	];
 }
 
-const versionsPerPage = 25;
 const versionParams = Type.Object({
 	...idParams('tpl').properties,
 	version: Type.String({description: 'Its number, from 1.'}),
 });
 
 /** Versions of templates, and how they look. Templates are foreign code: each compile and render has a thread of its own. */
-export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Routes {
+export function versionRoutes(parts: Parts): readonly Routes[] {
+	const {auth, reader, change, tools} = parts;
 	const compileTurns = createTurns();
 	const renderTurns = createTurns();
 
@@ -133,10 +133,8 @@ export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Ro
 		return found;
 	}
 
-	return api => {
-		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
-
-		routes.post(
+	const saveVersion: Routes = api => {
+		api.withTypeProvider<TypeBoxTypeProvider>().post(
 			'/v1/templates/:id/versions',
 			{
 				onRequest: auth.needs('templates:manage'),
@@ -173,51 +171,41 @@ export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Ro
 				return reply.code(201).send(versionView(id, version, variants));
 			},
 		);
+	};
 
-		routes.get(
-			'/v1/templates/:id/versions',
-			{
-				onRequest: auth.needs('templates:read'),
-				schema: {
-					...describe({
-						tag: 'Templates',
-						summary: 'List the versions of a template',
-						description: 'Without their sources: read those version by version.',
-						answer: [200, 'Versions, newest first.', pageOf(listedVersionSchema)],
-						errors: ['not_found'],
-					}),
-					querystring: pageQuery,
-					params: idParams('tpl'),
-				},
-			},
-			async request => {
-				const {workspaceId} = callerOf(request);
-				const {id} = request.params;
-				const page = await readPage({
-					query: request.query,
-					usualLimit: versionsPerPage,
-					cursors,
-					scope: {workspaceId, route: 'template_versions', filters: {template: id}},
-					async read({after, limit}) {
-						const template = await chosen(workspaceId, id);
-						const before = after === null ? null : Number(after);
-						const rows = await pageVersions(reader, template.row_id, {before, limit});
-						return rows.map(row => ({id: String(row.version), row}));
-					},
-				});
-				const rows = page.rows.map(({row}) => row);
+	const listVersions = listRoute(parts, {
+		path: '/v1/templates/:id/versions',
+		scope: 'templates:read',
+		id: 'tpl',
+		name: 'template_versions',
+		tag: 'Templates',
+		summary: 'List the versions of a template',
+		description: 'Without their sources: read those version by version.',
+		meaning: 'Versions, newest first.',
+		usualLimit: 25,
+		item: listedVersionSchema,
+		errors: ['not_found'],
+		find: ({workspaceId}, _query, id) => ({
+			filters: {template: id},
+			async read({after, limit}) {
+				const template = await chosen(workspaceId, id);
+				const before = after === null ? null : Number(after);
+				const rows = await pageVersions(reader, template.row_id, {before, limit});
 				const subjects = await listSubjects(
 					reader,
 					rows.map(row => row.id),
 				);
-				return {
-					data: rows.map(row => listedVersionView(id, row, subjects.get(row.id) ?? [])),
-					next_cursor: page.nextCursor,
-				};
+				return rows.map(row => ({
+					id: String(row.version),
+					view: listedVersionView(id, row, subjects.get(row.id) ?? []),
+				}));
 			},
-		);
+		}),
+		view: ({view}) => view,
+	});
 
-		routes.get(
+	const readOne: Routes = api => {
+		api.withTypeProvider<TypeBoxTypeProvider>().get(
 			'/v1/templates/:id/versions/:version',
 			{
 				onRequest: auth.needs('templates:read'),
@@ -244,56 +232,49 @@ export function versionRoutes({auth, reader, change, tools, cursors}: Parts): Ro
 				return versionView(id, version, await listVariants(reader, version.id));
 			},
 		);
-
-		routes.post(
-			'/v1/templates/:id/preview',
-			{
-				onRequest: auth.needs('templates:read'),
-				schema: {
-					...describe({
-						tag: 'Templates',
-						summary: 'Preview a template',
-						description: 'Renders it as a send would, for `recipient@example.com`; nothing is sent.',
-						answer: [200, 'The mail.', previewSchema],
-						errors: ['not_found', 'template_has_no_version', 'unprocessable_entity'],
-					}),
-					querystring: noQuery,
-					params: idParams('tpl'),
-					body: previewBody,
-				},
-			},
-			async request => {
-				const {workspaceId} = callerOf(request);
-				const {data = null, locale = '', timezone = '', version = null} = request.body;
-				const template = await chosen(workspaceId, request.params.id);
-				const workspace = await findWorkspace(reader, workspaceId);
-				if (!workspace) {
-					throw apiError('not_found');
-				}
-				const rendered = await previewTemplate(reader, {
-					workspace,
-					template,
-					version,
-					data: data && variablesJson(data),
-					locale: locale === '' ? null : canonicalLocale(locale),
-					timezone: timezone === '' ? null : timezone,
-					render: job => renderTurns(workspaceId, () => renderInWorker(job)),
-				});
-				if (rendered === undefined) {
-					throw version === null || template.latest_version === null
-						? apiError('template_has_no_version')
-						: apiError('validation_failed', {
-								violations: [{field: 'version', message: 'must be the number of a saved version'}],
-							});
-				}
-				if (!rendered.ok) {
-					throw apiError('unprocessable_entity', {message: `The template fails at ${rendered.message}.`});
-				}
-				const {subject, html, text} = rendered;
-				return {subject, html, text};
-			},
-		);
 	};
+
+	const preview = apiRoute(parts, {
+		at: 'POST /v1/templates/:id/preview',
+		scope: 'templates:read',
+		id: 'tpl',
+		tag: 'Templates',
+		summary: 'Preview a template',
+		description: 'Renders it as a send would, for `recipient@example.com`; nothing is sent.',
+		answer: [200, 'The mail.', previewSchema],
+		errors: ['template_has_no_version', 'unprocessable_entity'],
+		body: previewBody,
+		async handle({workspaceId, id, body: {data = null, locale = '', timezone = '', version = null}}) {
+			const template = await chosen(workspaceId, id);
+			const workspace = await findWorkspace(reader, workspaceId);
+			if (!workspace) {
+				throw apiError('not_found');
+			}
+			const rendered = await previewTemplate(reader, {
+				workspace,
+				template,
+				version,
+				data: data && variablesJson(data),
+				locale: locale === '' ? null : canonicalLocale(locale),
+				timezone: timezone === '' ? null : timezone,
+				render: job => renderTurns(workspaceId, () => renderInWorker(job)),
+			});
+			if (rendered === undefined) {
+				throw version === null || template.latest_version === null
+					? apiError('template_has_no_version')
+					: apiError('validation_failed', {
+							violations: [{field: 'version', message: 'must be the number of a saved version'}],
+						});
+			}
+			if (!rendered.ok) {
+				throw apiError('unprocessable_entity', {message: `The template fails at ${rendered.message}.`});
+			}
+			const {subject, html, text} = rendered;
+			return {subject, html, text};
+		},
+	});
+
+	return [saveVersion, listVersions, readOne, preview];
 }
 
 type ReadVersion =

@@ -1,14 +1,11 @@
-import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {Knex} from 'knex';
 import {mostDays, readStats} from '../../admin/stats.ts';
 import {apiTime, dayMs, monthOf, storeTime} from '../../kit/time.ts';
-import type {Tools} from '../../mail/operator.ts';
 import {Type} from '../../mail/type.ts';
 import {readMonth, readUsage, statsFigures, statsGroups, usageStatuses} from '../../store/usage.ts';
 import {findWorkspace} from '../../store/workspaces.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
-import {type Auth, callerOf} from '../auth.ts';
-import {describe} from '../describe.ts';
+import {apiRoute} from '../api-route.ts';
 import {createTurns} from '../turns.ts';
 
 const count = Type.Integer();
@@ -52,8 +49,6 @@ const usageSchema = Type.Object(
 	{examples: [example]},
 );
 
-type UsageRoutesOptions = {readonly auth: Auth; readonly reader: Knex; readonly tools: Tools};
-
 const usageQuery = Type.Object(
 	{
 		days: Type.Optional(
@@ -66,44 +61,38 @@ const usageQuery = Type.Object(
 	{additionalProperties: false},
 );
 
-export function usageRoutes({auth, reader, tools: {clock}}: UsageRoutesOptions): Routes {
-	return api => {
-		api.withTypeProvider<TypeBoxTypeProvider>().get(
-			'/v1/usage',
-			{
-				onRequest: auth.needs('usage:read'),
-				schema: {
-					...describe({
-						tag: 'Usage',
-						summary: 'Read the usage of the month',
-						description:
-							'What the workspace sent in this calendar month (UTC), and what is left of its quota. A message counts once, whatever its `cc`, when it is accepted. Sends by test keys and to `simulator.test` are counted apart, as `test`.',
-						answer: [200, 'The month, and with `days` the days up to today, newest first.', usageSchema],
-					}),
-					querystring: usageQuery,
-				},
-			},
-			async request => {
-				const {workspaceId} = callerOf(request);
-				const now = clock.now();
-				const month = monthOf(now);
-				const {accepted, test} = await readMonth(reader, workspaceId, month.name);
-				const quota = (await findWorkspace(reader, workspaceId))?.monthly_quota ?? null;
-				const {days} = request.query;
-				return {
-					period: month.name,
-					period_start: apiTime(storeTime(month.start)),
-					period_end: apiTime(storeTime(month.end)),
-					accepted,
-					test,
-					quota,
-					remaining: quota === null ? null : Math.max(0, quota - accepted),
-					reset: month.end / 1000,
-					...(days !== undefined && {days: await figuresOfDays(reader, workspaceId, now, Number(days))}),
-				};
-			},
-		);
-	};
+export function usageRoutes(parts: ApiParts): Routes {
+	const {
+		reader,
+		tools: {clock},
+	} = parts;
+	return apiRoute(parts, {
+		at: 'GET /v1/usage',
+		scope: 'usage:read',
+		tag: 'Usage',
+		summary: 'Read the usage of the month',
+		description:
+			'What the workspace sent in this calendar month (UTC), and what is left of its quota. A message counts once, whatever its `cc`, when it is accepted. Sends by test keys and to `simulator.test` are counted apart, as `test`.',
+		answer: [200, 'The month, and with `days` the days up to today, newest first.', usageSchema],
+		query: usageQuery,
+		async handle({workspaceId, query: {days}}) {
+			const now = clock.now();
+			const month = monthOf(now);
+			const {accepted, test} = await readMonth(reader, workspaceId, month.name);
+			const quota = (await findWorkspace(reader, workspaceId))?.monthly_quota ?? null;
+			return {
+				period: month.name,
+				period_start: apiTime(storeTime(month.start)),
+				period_end: apiTime(storeTime(month.end)),
+				accepted,
+				test,
+				quota,
+				remaining: quota === null ? null : Math.max(0, quota - accepted),
+				reset: month.end / 1000,
+				...(days !== undefined && {days: await figuresOfDays(reader, workspaceId, now, Number(days))}),
+			};
+		},
+	});
 }
 
 /** Every day up to today, newest first, also those on which nothing happened. */
@@ -185,33 +174,23 @@ const statsQuery = Type.Object(
 	{additionalProperties: false},
 );
 
-export function statsRoutes({auth, reader, tools: {clock}}: ApiParts): Routes {
+export function statsRoutes(parts: ApiParts): Routes {
 	// A million messages take a second or two.
 	const turns = createTurns();
-	return api => {
-		api.withTypeProvider<TypeBoxTypeProvider>().get(
-			'/v1/stats',
-			{
-				onRequest: auth.needs('stats:read'),
-				schema: {
-					...describe({
-						tag: 'Usage',
-						summary: 'Count what became of messages',
-						description:
-							'Counts the messages of the workspace that were accepted in the last days, by what has become of them so far. Mail by test keys and to `simulator.test` is not counted, nor are copies to `cc` and messages that retention removed. Workspaces take turns: 503 `unavailable` if too many of your requests wait.',
-						answer: [200, 'The figures.', statsSchema],
-					}),
-					querystring: statsQuery,
-				},
-			},
-			async request => {
-				const {workspaceId} = callerOf(request);
-				const {days = usualDays, by = null} = request.query;
-				const query = {workspaceId, by, days: Number(days), now: clock.now(), limit: mostRows + 1};
-				const {from, to, rows} = await turns(workspaceId, () => readStats(reader, query));
-				const ends = {from: apiTime(from), to: apiTime(to)};
-				return {...ends, by, rows: rows.slice(0, mostRows), truncated: rows.length > mostRows};
-			},
-		);
-	};
+	return apiRoute(parts, {
+		at: 'GET /v1/stats',
+		scope: 'stats:read',
+		tag: 'Usage',
+		summary: 'Count what became of messages',
+		description:
+			'Counts the messages of the workspace that were accepted in the last days, by what has become of them so far. Mail by test keys and to `simulator.test` is not counted, nor are copies to `cc` and messages that retention removed. Workspaces take turns: 503 `unavailable` if too many of your requests wait.',
+		answer: [200, 'The figures.', statsSchema],
+		query: statsQuery,
+		async handle({workspaceId, query: {days = usualDays, by = null}}) {
+			const query = {workspaceId, by, days: Number(days), now: parts.tools.clock.now(), limit: mostRows + 1};
+			const {from, to, rows} = await turns(workspaceId, () => readStats(parts.reader, query));
+			const ends = {from: apiTime(from), to: apiTime(to)};
+			return {...ends, by, rows: rows.slice(0, mostRows), truncated: rows.length > mostRows};
+		},
+	});
 }

@@ -1,4 +1,3 @@
-import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {
 	addEndpoint,
 	changeEndpoint,
@@ -9,21 +8,17 @@ import {
 	signingSecret,
 } from '../../admin/webhooks.ts';
 import {parseDuration, storeTime} from '../../kit/time.ts';
-import {isId} from '../../mail/ids.ts';
 import {webhookEventTypes} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
 import {deliveryStates, longestOverlap, mostEndpoints, usualOverlap} from '../../mail/webhook.ts';
 import {type Endpoint, findEndpoint, listEndpoints, scanDeliveries} from '../../store/webhooks.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';
-import {actAs, callerOf} from '../auth.ts';
 import {visibleEndpoint, visibleMode} from '../caller.ts';
-import {describe} from '../describe.ts';
 import {apiError, unavailable} from '../errors.ts';
-import {noQuery, type Part, pageQuery, scanPage} from '../paging.ts';
-import {idParams, pageOf} from '../schemas/page.ts';
+import type {Part} from '../paging.ts';
 import {createSeats} from '../turns.ts';
-import {checkBody, createChecks, emptyBody, optionalBody} from '../validate.ts';
+import {emptyBody} from '../validate.ts';
 import {deliveryView, endpointView} from '../views.ts';
 
 const endpointsPerPage = 100;
@@ -189,82 +184,53 @@ function overlapOf(given: string | number | null): number {
 	return given === null ? usualOverlap : (parseDuration(String(given)) ?? usualOverlap);
 }
 
-const deliveriesPerPage = 25;
-
 /** What was posted to endpoints, and its replay. */
-export function webhookDeliveryRoutes({auth, reader, change, tools, cursors, webhooks}: ApiParts): Routes {
-	return api => {
-		const routes = api.withTypeProvider<TypeBoxTypeProvider>();
-
-		routes.get(
-			'/v1/webhooks/:id/deliveries',
-			{
-				onRequest: auth.needs('webhooks:read'),
-				schema: {
-					...describe({
-						tag: 'Webhooks',
-						summary: 'List deliveries of an endpoint',
-						description:
-							'A page ends early where its payloads have more than 1 MiB; it then holds fewer deliveries than `limit`.',
-						answer: [200, 'Deliveries, newest first.', pageOf(deliverySchema)],
-						errors: ['not_found'],
-					}),
-					querystring: pageQuery,
-					params: idParams('whe'),
+export function webhookDeliveryRoutes(parts: ApiParts): readonly Routes[] {
+	const {reader, change, webhooks} = parts;
+	return [
+		listRoute(parts, {
+			path: '/v1/webhooks/:id/deliveries',
+			scope: 'webhooks:read',
+			id: 'whe',
+			name: 'webhook_deliveries',
+			tag: 'Webhooks',
+			summary: 'List deliveries of an endpoint',
+			description:
+				'A page ends early where its payloads have more than 1 MiB; it then holds fewer deliveries than `limit`.',
+			meaning: 'Deliveries, newest first.',
+			usualLimit: 25,
+			item: deliverySchema,
+			errors: ['not_found'],
+			find: (caller, _query, id) => ({
+				filters: {endpoint: id},
+				async scan(part) {
+					await visibleEndpoint(reader, caller, id);
+					return await scanDeliveries(reader, id, part);
 				},
-			},
-			async request => {
-				const {id} = request.params;
-				const caller = callerOf(request);
-				const page = await scanPage({
-					query: request.query,
-					usualLimit: deliveriesPerPage,
-					cursors,
-					scope: {workspaceId: caller.workspaceId, route: 'webhook_deliveries', filters: {endpoint: id}},
-					async scan(part) {
-						await visibleEndpoint(reader, caller, id);
-						return await scanDeliveries(reader, id, part);
-					},
-				});
-				return {data: page.rows.map(deliveryView), next_cursor: page.nextCursor};
-			},
-		);
+			}),
+			view: deliveryView,
+		}),
 
-		routes.post(
-			'/v1/webhooks/deliveries/:id/replay',
-			{
-				onRequest: auth.needs('webhooks:manage'),
-				schema: {
-					...describe({
-						tag: 'Webhooks',
-						summary: 'Replay a delivery',
-						description: 'Posts it again whatever its state, up to five times; the body may be left out.',
-						answer: [202, 'The delivery, pending.', deliverySchema],
-						errors: ['not_found'],
-					}),
-					querystring: noQuery,
-					params: idParams('whd'),
-					body: emptyBody,
-				},
-				validatorCompiler: optionalBody(createChecks()),
-			},
-			async (request, reply) => {
-				checkBody(request);
-				const {id} = request.params;
-				const caller = callerOf(request);
-				const {workspaceId} = caller;
-				const only = visibleMode(caller);
-				const replayed = isId('whd', id)
-					? await change(trx => replay(trx, actAs(tools, request), workspaceId, id, only))
-					: undefined;
+		apiRoute(parts, {
+			at: 'POST /v1/webhooks/deliveries/:id/replay',
+			scope: 'webhooks:manage',
+			id: 'whd',
+			tag: 'Webhooks',
+			summary: 'Replay a delivery',
+			description: 'Posts it again whatever its state, up to five times; the body may be left out.',
+			answer: [202, 'The delivery, pending.', deliverySchema],
+			body: emptyBody,
+			isBodyOptional: true,
+			async handle({caller, workspaceId, id, tools}) {
+				const replayed = await change(trx => replay(trx, tools, workspaceId, id, visibleMode(caller)));
 				if (!replayed) {
 					throw apiError('not_found');
 				}
 				webhooks.onDue([replayed.endpointId]);
-				return reply.code(202).send(deliveryView(replayed));
+				return deliveryView(replayed);
 			},
-		);
-	};
+		}),
+	];
 }
 
 const time = Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'});
