@@ -84,11 +84,11 @@ function withStop(row: Omit<QueueStatus, keyof Stopped | 'suspended'>, stop: Sto
 	return {...row, suspended: stop.suspended_by !== null, ...stop};
 }
 
-/** What is done to copies of the queue. */
+/** What is done to recipients of the queue. */
 export type QueueChange = {
 	/** Names the count in the result, and the action in the audit trail: `held`. */
 	readonly done: string;
-	/** Whether a copy that is being tried needs nothing done; else it is asked for again when its try may be over. */
+	/** Whether a recipient that is being tried needs nothing done; else it is looked at again when its attempt may be over. */
 	readonly passesOver: boolean;
 	readonly apply: (trx: Knex.Transaction, step: Step, eventWriter: EventWriter) => Promise<readonly Recipient[]>;
 };
@@ -118,7 +118,7 @@ type ChangeOptions = {
 	readonly onStep?: (done: number, of: number) => void;
 };
 
-/** How many copies were changed, and those that were being tried all the time. */
+/** How many recipients were changed, and those that were being tried all the time. */
 type QueueChanged = {readonly changed: number; readonly busy: readonly string[]};
 
 const recipientsPerStep = 500;
@@ -172,7 +172,7 @@ async function takeSteps(
 	return {changed, busy};
 }
 
-/** What was done to copies of the queue in one transaction. */
+/** What was done to recipients of the queue in one transaction. */
 type QueueAction = {
 	/** `queue.held` and the like. */
 	readonly action: string;

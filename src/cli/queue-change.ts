@@ -22,10 +22,10 @@ import {grouped, printable, shortTime} from './text.ts';
 /** What every verb on recipients of the queue takes in addition to ids. */
 export type TargetOptions = {readonly destination?: string; readonly olderThan?: number};
 
-/** The copies that a command means. */
+/** The recipients that a command names. */
 type Targets = {
 	readonly recipients: readonly string[];
-	/** Those of the named copies that are not in the queue. */
+	/** Named recipients that are not in the queue. */
 	readonly gone: readonly string[];
 	/** How they were chosen, for the audit trail. */
 	readonly chosen: Readonly<Record<string, unknown>>;
@@ -79,7 +79,7 @@ async function namedRecipients(
 	const named = await findNamed(await session.reader(), ids, workspaceId);
 	const unknown = ids.find(id => !named.some(recipient => recipient.id === id || recipient.message_id === id));
 	if (unknown !== undefined) {
-		const kind = unknown.startsWith('msg') ? 'message' : 'copy';
+		const kind = unknown.startsWith('msg') ? 'message' : 'recipient';
 		throw new CliError('data', `there is no ${kind} ${unknown}`, 'see mailctl queue list');
 	}
 	const recipients = new Set(named.filter(({waits}) => waits).map(({id}) => id));
@@ -89,7 +89,7 @@ async function namedRecipients(
 
 type Options = TargetOptions & {readonly reason?: string; readonly yes?: boolean};
 
-/** What the result says for people: `held 3 copies`. */
+/** What the result says for people: `held 3 recipients`. */
 const saysOf =
 	({done}: QueueChange) =>
 	(recipients: string) =>
@@ -103,7 +103,7 @@ export function changeVerbs(queue: CliCommand): void {
 		targetVerb(queue, 'hold', 'Keep mail in the queue, untried, until it is released', '--destination example.com'),
 	).does<Options, Ids>(async (session, options, ids) => await change(session, hold, ids, options));
 
-	targetVerb(queue, 'release', 'Let held mail go; each copy is tried when it would have been', 'msg_06f…').does<
+	targetVerb(queue, 'release', 'Let held mail go; each recipient is tried when it would have been', 'msg_06f…').does<
 		Options,
 		Ids
 	>(async (session, options, ids) => await change(session, release, ids, options));
@@ -119,7 +119,7 @@ export function changeVerbs(queue: CliCommand): void {
 		.yesOption()
 		.does<Options, Ids>(async (session, options, ids) => {
 			const targets = await chosenTargets(session, ids, options);
-			const recipients = targets.recipients.length === 1 ? 'one copy' : `${grouped(targets.recipients.length)} copies`;
+			const recipients = recipientsOf(targets.recipients.length);
 			if (targets.recipients.length > 0) {
 				await session.confirm(`Drop ${recipients}? They end as errored and are never sent.`, options.yes);
 			}
@@ -160,7 +160,7 @@ async function runChange(
 	detail: Readonly<Record<string, unknown>> = {},
 ): Promise<void> {
 	const {newId} = session.tools;
-	const progress = session.progress('copies');
+	const progress = session.progress('recipients');
 	const options = {
 		transaction: session.write,
 		tools: session.tools,
@@ -188,7 +188,7 @@ async function runChange(
 }
 
 function recipientsOf(count: number): string {
-	return count === 1 ? '1 copy' : `${grouped(count)} copies`;
+	return count === 1 ? '1 recipient' : `${grouped(count)} recipients`;
 }
 
 /** With more of them only the sites that mail waits for are known. */

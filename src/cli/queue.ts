@@ -104,7 +104,9 @@ type Options = TargetOptions & {readonly held?: true; readonly suspended?: true;
 
 export function listVerb(queue: CliCommand): void {
 	targetOptions(
-		queue.verb('list', 'The copies that wait, next due first').sample('mailctl queue list --destination example.com'),
+		queue
+			.verb('list', 'The recipients that wait, next due first')
+			.sample('mailctl queue list --destination example.com'),
 	)
 		.option('--held', 'only what an operator holds')
 		.option('--suspended', 'only to destinations that are suspended')
@@ -170,7 +172,7 @@ export function whyVerb(queue: CliCommand): void {
 			.verb('why [id...]', 'What mail waits for, until when, and what would change it')
 			.sample('mailctl queue why msg_06f…'),
 	)
-		.option('--limit <n>', 'at most this many copies', count('--limit', 1, 10_000), 100)
+		.option('--limit <n>', 'at most this many recipients', count('--limit', 1, 10_000), 100)
 		.does<WhyOptions, [readonly string[]]>(why);
 }
 
@@ -227,8 +229,8 @@ export function traceVerb(queue: CliCommand): void {
 			.verb('trace [id...]', 'Where mail would go now, and every try so far with what was said')
 			.sample('mailctl queue trace rcp_06f… --follow'),
 	)
-		.option('--follow', 'go on with new tries as they end, until no copy is in the queue')
-		.option('--limit <n>', 'at most this many copies', count('--limit', 1, 1000), 20)
+		.option('--follow', 'go on with new attempts as they end, until no recipient is in the queue')
+		.option('--limit <n>', 'at most this many recipients', count('--limit', 1, 1000), 20)
 		.does<TraceOptions, [readonly string[]]>(trace);
 }
 
@@ -252,7 +254,7 @@ async function trace(session: Session, options: TraceOptions, ids: readonly stri
 	}
 }
 
-/** The ways of the copies' lanes; without copies those of every workspace, or of the chosen one, for the destination. */
+/** The routes of the recipients' destination queues; without recipients those of every workspace, or of the chosen one, for the destination. */
 async function routesNow(
 	session: Session,
 	recipients: readonly RecipientFacts[],

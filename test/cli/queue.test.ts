@@ -113,7 +113,7 @@ test('why says what each waits for, and what would change it', async t => {
 	t.true(text.includes('ask the customer first'));
 	golden(t, 'queue-why', masked(text).replaceAll(/ by \w+:/g, ' by ann:'));
 	t.is(await cli.text('queue', 'why', '--destination', 'none.example'), 'nothing in the queue matches\n');
-	refused(t, await cli.run('queue', 'why', newId('rcp')), 65, /there is no copy rcp_/);
+	refused(t, await cli.run('queue', 'why', newId('rcp')), 65, /there is no recipient rcp_/);
 });
 
 test('trace: the route now, and every try with what was said', async t => {
@@ -198,7 +198,7 @@ test('trace names the hosts that a sender would dial, and no other', async t => 
 
 test('hold, release and flush, by id, message and filter', async t => {
 	const {cli, store, messages, slow, fast, held, over, read} = await prepare(t);
-	t.is(await cli.text('queue', 'hold', messages[0] ?? '', fast), 'held 2 copies\n');
+	t.is(await cli.text('queue', 'hold', messages[0] ?? '', fast), 'held 2 recipients\n');
 	t.like(await read(slow), {state: 'queued', next_attempt_at: later});
 	t.deepEqual(await cli.json('queue', 'hold', '--older-than', '0s'), {
 		held: 0,
@@ -206,9 +206,9 @@ test('hold, release and flush, by id, message and filter', async t => {
 		in_flight: 0,
 		not_queued: 0,
 	});
-	t.is(await cli.text('queue', 'release', slow, over), 'released 1 copy\n1 copy not in the queue any more\n');
+	t.is(await cli.text('queue', 'release', slow, over), 'released 1 recipient\n1 recipient not in the queue any more\n');
 	t.is((await read(slow)).held_at, null);
-	t.is(await cli.text('queue', 'flush'), '1 copy due now\n2 copies as before: nothing was to be changed\n');
+	t.is(await cli.text('queue', 'flush'), '1 recipient due now\n2 recipients as before: nothing was to be changed\n');
 	t.true((await read(slow)).next_attempt_at < storeTime(Date.now()));
 	t.not((await read(held)).held_at, null);
 	t.is(await cli.text('queue', 'flush', '--destination', 'none.example'), 'nothing in the queue matches\n');
@@ -228,11 +228,11 @@ test('drop and fail end what waits', async t => {
 	const {cli, slow, fast, held, read, store} = await prepare(t);
 	refused(t, await cli.run('queue', 'drop', slow), 64, /no terminal to confirm it on, add --yes/);
 	t.is((await read(slow)).state, 'queued');
-	t.is(await cli.text('queue', 'drop', slow, '--yes'), 'dropped 1 copy\n');
+	t.is(await cli.text('queue', 'drop', slow, '--yes'), 'dropped 1 recipient\n');
 	t.like(await read(slow), {state: 'errored', next_attempt_at: null});
-	t.is(await cli.text('queue', 'fail', '--destination', 'fast.example', '--reason', 'too old'), 'failed 1 copy\n');
+	t.is(await cli.text('queue', 'fail', '--destination', 'fast.example', '--reason', 'too old'), 'failed 1 recipient\n');
 	t.is((await read(fast)).state, 'bounced');
-	t.is(await cli.text('queue', 'fail', held), 'failed 1 copy\n');
+	t.is(await cli.text('queue', 'fail', held), 'failed 1 recipient\n');
 	const events = await store.reader('events').orderBy('id').select('type', 'detail');
 	t.deepEqual(
 		events.map(({type, detail}) => [type, JSON.parse(detail).reason]),
@@ -242,7 +242,7 @@ test('drop and fail end what waits', async t => {
 			['bounced', 'given up by the operator'],
 		],
 	);
-	t.is(await cli.text('queue', 'drop', slow), '1 copy not in the queue any more\n');
+	t.is(await cli.text('queue', 'drop', slow), '1 recipient not in the queue any more\n');
 });
 
 test('suspend and resume may be said twice', async t => {
@@ -266,7 +266,7 @@ test('what cannot be meant is refused, and another workspace’s mail is unknown
 	refused(t, await cli.run('queue', 'hold', slow, newId('msg')), 65, /there is no message msg_/);
 	t.is((await read(slow)).held_at, null);
 	await cli.text('workspace', 'create', '--name', 'other');
-	refused(t, await cli.run('queue', 'hold', slow, '--workspace', 'other'), 65, /there is no copy/);
+	refused(t, await cli.run('queue', 'hold', slow, '--workspace', 'other'), 65, /there is no recipient/);
 	t.is(await cli.text('queue', 'flush', '--workspace', 'other'), 'nothing in the queue matches\n');
 });
 
@@ -277,12 +277,12 @@ test('what is being tried is left alone while its daemon lives', async t => {
 	const {code, stdout, stderr} = await cli.run('queue', 'hold', '--destination', 'slow.example');
 	t.is(code, 75);
 	t.is(stdout, '');
-	t.is(stderr, 'mailctl: 1 copy being tried right now, run it again in a moment\n');
+	t.is(stderr, 'mailctl: 1 recipient being tried right now, run it again in a moment\n');
 	t.is((await read(slow)).held_at, null);
-	t.is(await cli.text('queue', 'flush', slow), '1 copy being tried right now\n');
+	t.is(await cli.text('queue', 'flush', slow), '1 recipient being tried right now\n');
 	t.like((await cli.json<object[]>('queue', 'why', slow))[0], {waits_for: 'in_flight'});
 	await daemon.stop();
 	await changeRecipients(store.database, all => all.where({id: slow}), {claimed_by: newId('req')});
-	t.is(await cli.text('queue', 'hold', slow), 'held 1 copy\n');
+	t.is(await cli.text('queue', 'hold', slow), 'held 1 recipient\n');
 	t.like(await read(slow), {claimed_by: null, next_attempt_at: later});
 });
