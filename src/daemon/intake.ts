@@ -18,7 +18,7 @@ type IntakeContext = Pick<Context, 'store' | 'clock' | 'newId'> & {
 	readonly live: () => Pick<LiveSettings, 'rateLimit' | 'authFailures' | 'idempotencyRetention'>;
 };
 
-/** Who may send, how much, and what takes messages in: the same for HTTP and SMTP. */
+/** Authentication, limits and acceptance of sends: the same for HTTP and SMTP. */
 export function createIntake(
 	{live, store, clock, newId}: IntakeContext,
 	accepting: Pick<AcceptOptions, 'onWriting' | 'onAccepted'>,

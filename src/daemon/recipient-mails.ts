@@ -131,7 +131,7 @@ export function makeJob(recipient: Claimed, {attachments, signing, returnPathDom
 	};
 }
 
-/** Those that the Cc header names: without those who were erased meanwhile. */
+/** The addresses of the Cc header, without erased ones. */
 function ccOf({cc}: Claimed): string[] {
 	const addresses: string[] = cc === null ? [] : JSON.parse(cc);
 	return addresses.filter(address => address !== erasedAddress);

@@ -36,7 +36,7 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 
 	// A closed terminal sends SIGHUP: no user is left there.
 	const onTerminal = [0, 1, 2].some(fd => isatty(fd));
-	// Before anything is begun: who sees the daemon listen may stop it at once.
+	// Before the start: a process that sees the daemon listen may stop it at once.
 	const stopAsked = signalled(onTerminal ? [...stopSignals, 'SIGHUP'] : stopSignals);
 	let running = false;
 	let reloadAsked = false;

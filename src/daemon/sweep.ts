@@ -144,7 +144,7 @@ function rowTask(
 	};
 }
 
-/** Who did what is asked long after the messages are gone. */
+/** People read the audit trail long after the messages are gone. */
 const leastAuditDays = 365;
 
 /** The audit trail past its retention. `days`: how long messages are kept; 0: for ever. */
@@ -315,7 +315,7 @@ export function messageTask({
 			return async () => {
 				const {day, rowsBefore} = await findPast(store.reader, kept);
 				if (day !== null) {
-					// A long reader, such as pg_dump, may have it. All who need the table wait behind an attempt: the next sweep makes another.
+					// A long reader, such as pg_dump, may use it. Others that need the table wait behind an attempt: the next sweep repeats it.
 					return await removeDay(day);
 				}
 				const before = idFloor('msg', rowsBefore);

@@ -80,7 +80,7 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 
 	return {
 		async start(): Promise<void> {
-			// Its start takes a moment: who has no endpoint is spared it, the others do not wait for it.
+			// Its start takes a moment: without endpoints it is not needed, with endpoints no attempt waits for it.
 			if (await hasEndpoints(store.reader)) {
 				thread.start();
 			}

@@ -4,7 +4,7 @@ import type {SignedId} from '../links/tokens.ts';
 import {isOperatorAddress, parseDomain} from '../mail/address.ts';
 import {idTime} from '../mail/ids.ts';
 
-/** Who a mail may be for. `late`: a recipient so old that its row may have been removed, which leaves its token unproved. */
+/** The roles of our addresses. `late`: a recipient so old that its row may have been removed, which leaves its token unproved. */
 export type Role = 'return_path' | 'unsubscribe' | 'feedback' | 'operator' | 'late';
 
 export type Addressee = {

@@ -133,7 +133,7 @@ export async function* newMails(
 	}
 }
 
-/** Puts a mail that is taken in aside: from `new` to `cur`, marked as seen. */
+/** Moves a mail that is stored: from `new` to `cur`, marked as seen. */
 export async function putAside(folder: string, name: string): Promise<void> {
 	const base = name.split(':2,')[0] as string;
 	await rename(join(folder, 'new', name), join(folder, 'cur', `${base}:2,S`)).catch(error => {
@@ -283,7 +283,7 @@ export type MboxPosition = {
 	readonly line: string;
 };
 
-/** A mail of an mbox, with the position to go on from once it is taken in. */
+/** A mail of an mbox, with the position to go on from once it is stored. */
 type FoundInMbox = {readonly found: FoundMail; readonly position: MboxPosition};
 
 const longestFirstLine = 1024;
@@ -421,7 +421,7 @@ async function* oneMail(chunks: AsyncIterable<Buffer>, skip: number): AsyncGener
 /** A mail that lies in a mailbox or a file. */
 export type FoundMail = {
 	readonly source: InboundSource;
-	/** As it is to be taken in: with the line ends of the wire, and cut where it is larger than `longestMail`. */
+	/** As it is stored: with the line ends of the wire, and cut if it is larger than `longestMail`. */
 	readonly raw: Buffer;
 	/** The envelope's sender, empty for `<>`, as the server that put the mail there wrote it down; null: it did not. */
 	readonly mailFrom: string | null;

@@ -142,7 +142,7 @@ export async function judge(
 	});
 }
 
-/** What has to change; null: nothing. Who is paused stays it until he is resumed. */
+/** What has to change; null: nothing. A paused workspace stays paused until an operator resumes it. */
 function judgedOf({id, name, pausedAt, warnedAt, windows}: ReputationStatus, limits: ReputationLimits): Judged | null {
 	const findings = findingsOf(windows, limits);
 	const about = {workspaceId: id, name, findings};

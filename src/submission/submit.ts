@@ -187,7 +187,7 @@ export class Submission {
 
 const jsonOrNull = (value: object): string | null => (Object.keys(value).length === 0 ? null : JSON.stringify(value));
 
-/** All that was refused, or what was accepted and who was left out: SMTP has one reply for both. */
+/** A refusal of all recipients, or the accepted messages and the refused recipients: SMTP has one reply for both. */
 function submittedAs(sends: readonly Send[], results: readonly Accepted[]): Submitted {
 	const ids = results.flatMap(result => (result.ok ? [result.id] : []));
 	const refused = sends.flatMap((send, index) => {
@@ -250,7 +250,7 @@ const once: ReadonlySet<string> = new Set([
 	...['from', 'to', 'cc', 'reply-to', 'date', 'message-id', 'subject', 'in-reply-to', 'references'],
 	...['mime-version', 'content-type', 'content-transfer-encoding'],
 ]);
-/** Hidden recipients, and who sends: that is the verified From alone. */
+/** Hidden recipients, and senders: the verified From alone is the sender. */
 const dropped: ReadonlySet<string> = new Set(['bcc', 'resent-bcc', 'return-path', 'sender', 'resent-sender']);
 
 /** Of what a program wrote: what we add comes on top. */

@@ -321,7 +321,7 @@ export function postHeaders(
 }
 
 /**
- * What proves to a receiver who sent the body, and when: HMAC-SHA256 over `<timestamp>.<raw body>`, keyed by the whole
+ * The proof of sender and time for the receiver: HMAC-SHA256 over `<timestamp>.<raw body>`, keyed by the whole
  * `whsec_…` text as UTF-8.
  */
 export function signature({secret, next}: Signing, milliseconds: number, body: Uint8Array): Signed {

@@ -6,7 +6,7 @@ import {type Field, fieldOf, type Mail, type Part, readFields, withLineFeeds} fr
 export type BounceText = {
 	/** A header field by its name in lower case, decoded; empty if absent. */
 	readonly field: (name: string) => string;
-	/** To whom the mail came: who sent the mail that it may be about. */
+	/** The addressees of the mail: they sent the mail that it may be about. */
 	readonly senders: readonly string[];
 	/** What it says, without what it gives back. */
 	readonly said: string;
