@@ -10,7 +10,7 @@ export class GuardedServer extends SMTPServer {
 	readonly #mostHandshakes: number;
 
 	/**
-	 * `mostErrors`: a session ends after this many errors without a mail stored in between. `mostHandshakes`: connections whose TLS
+	 * `mostErrors`: errors after which a session ends, unless a mail is stored in between. `mostHandshakes`: connections whose TLS
 	 * handshake comes before the session, at once.
 	 */
 	constructor(options: SMTPServerOptions, mostErrors: number, mostHandshakes = Number.POSITIVE_INFINITY) {

@@ -16,7 +16,7 @@ export function subjectOf({root}: Mail): string {
 	return decodeWords(fieldOf(root.fields, 'subject') ?? '').trim();
 }
 
-/** The sender of a mail by its From; null if it has none. */
+/** The sender of a mail, by its From; null without a From. */
 export function senderOf({root}: Mail): string | null {
 	return addressIn(fieldOf(root.fields, 'from') ?? '');
 }
