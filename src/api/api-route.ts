@@ -12,7 +12,7 @@ import {type Description, describe} from './describe.ts';
 import {apiError} from './errors.ts';
 import {noQuery, type Part, pageQuery, readPage, type Scan, scanPage} from './paging.ts';
 import {idParams, pageOf} from './schemas/page.ts';
-import {type Checks, checkBody, createChecks, optionalBody} from './validate.ts';
+import {checkBody, optionalBody} from './validate.ts';
 
 type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 
@@ -47,8 +47,6 @@ type RouteOptions<Body extends TSchema, Query extends TObject> = Description & {
 	readonly handle: (call: Call<Body, Query>) => Promise<unknown>;
 };
 
-let checks: Checks | undefined;
-
 /** A route of the API: it needs a key with the scope. */
 export function apiRoute<Body extends TSchema, Query extends TObject>(
 	{auth, tools}: Pick<ApiParts, 'auth' | 'tools'>,
@@ -67,7 +65,6 @@ export function apiRoute<Body extends TSchema, Query extends TObject>(
 	const [method, url] = at.split(' ') as [Method, string];
 	const errors = [...(kind ? [missing] : []), ...(description.errors ?? [])];
 	const isOfKind = (text: string) => (kind === 'tpl' ? isTemplateId(text) : !kind || isId(kind, text));
-	checks ??= createChecks();
 	const options = {
 		method,
 		url,
@@ -78,7 +75,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>(
 			...(kind && {params: idParams(kind)}),
 			...(body && {body}),
 		},
-		...(isBodyOptional && {validatorCompiler: optionalBody(checks)}),
+		...(isBodyOptional && {validatorCompiler: optionalBody}),
 	};
 	return api => {
 		api.route<{Params: {id?: string}; Body: Static<Body>; Querystring: Static<Query>}>({

@@ -113,28 +113,26 @@ const answers: Readonly<Record<string, Answer>> = {
 };
 
 /** Answers what is not HTTP, or did not arrive in time, in the API's envelope, and ends the connection. */
-export function createClientErrorHandler(newId: NewId) {
-	return (error: NodeJS.ErrnoException, socket: Socket): void => {
-		if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) {
-			socket.destroy();
-			return;
-		}
+export function answerClientError(newId: NewId, error: NodeJS.ErrnoException, socket: Socket): void {
+	if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) {
+		socket.destroy();
+		return;
+	}
 
-		const {status, error: failure} = answers[error.code ?? ''] ?? malformed;
-		const id = newId('req');
-		const body = JSON.stringify(errorBody(failure, id));
-		socket.end(
-			[
-				`HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
-				'Connection: close',
-				'Content-Type: application/json; charset=utf-8',
-				`Content-Length: ${Buffer.byteLength(body)}`,
-				`X-Request-Id: ${id}`,
-				'',
-				body,
-			].join('\r\n'),
-		);
-	};
+	const {status, error: failure} = answers[error.code ?? ''] ?? malformed;
+	const id = newId('req');
+	const body = JSON.stringify(errorBody(failure, id));
+	socket.end(
+		[
+			`HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+			'Connection: close',
+			'Content-Type: application/json; charset=utf-8',
+			`Content-Length: ${Buffer.byteLength(body)}`,
+			`X-Request-Id: ${id}`,
+			'',
+			body,
+		].join('\r\n'),
+	);
 }
 
 // What stands behind a complete request must not be answered in that request's place: the client would take the 400 for

@@ -9,26 +9,23 @@ import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
 import {type Allowance, type RateLimits, showAllowance} from './rate-limit.ts';
 import {canonicalLocale, checkedAddress, decodeBase64} from './schemas/formats.ts';
 import {type SendBody, sendBody, variablesJson} from './schemas/send.ts';
-import type {Checks} from './validate.ts';
+import {checkOf} from './validate.ts';
 
 type ReadSend =
 	| {readonly ok: true; readonly send: Send}
 	| {readonly ok: false; readonly code: ApiErrorCode; readonly violations?: readonly Violation[]};
 
+const check = checkOf(sendBody);
+
 /** Reads the body of a send, or an item of a batch: checks its shape and turns its texts into what they mean. */
-export function createReadSend(
-	checks: Checks,
-): (body: unknown, caller: Pick<Caller, 'workspaceId' | 'mode'>) => ReadSend {
-	const check = checks.checkOf(sendBody);
-	return (body, caller) => {
-		const violations = check(withoutEmptyPreferences(body));
-		if (violations.length === 0) {
-			return {ok: true, send: toSend(body as SendBody, caller)};
-		}
-		return isOnlyWithoutTemplate(body, violations)
-			? {ok: false, code: 'template_required'}
-			: {ok: false, code: 'validation_failed', violations};
-	};
+export function readSend(body: unknown, caller: Pick<Caller, 'workspaceId' | 'mode'>): ReadSend {
+	const violations = check(withoutEmptyPreferences(body));
+	if (violations.length === 0) {
+		return {ok: true, send: toSend(body as SendBody, caller)};
+	}
+	return isOnlyWithoutTemplate(body, violations)
+		? {ok: false, code: 'template_required'}
+		: {ok: false, code: 'validation_failed', violations};
 }
 
 // The first non-empty locale and timezone win: an empty one is as good as none.

@@ -9,8 +9,8 @@ import type {NewId} from '../mail/ids.ts';
 import {type Api, type ApiParts, isPlain, type Routes, refuseOtherBodies} from './api-parts.ts';
 import {
 	ApiError,
+	answerClientError,
 	apiError,
-	createClientErrorHandler,
 	createUnreadLimit,
 	type ErrorReport,
 	sendError,
@@ -37,8 +37,8 @@ import {templateRoutes, versionRoutes} from './routes/templates.ts';
 import {topicRoutes} from './routes/topics.ts';
 import {statsRoutes, usageRoutes} from './routes/usage.ts';
 import {webhookDeliveryRoutes, webhookRoutes} from './routes/webhooks.ts';
-import {createInTurn} from './turns.ts';
-import {createChecks} from './validate.ts';
+import {inTurn} from './turns.ts';
+import {validatorOf} from './validate.ts';
 
 export type ApiOptions = {
 	readonly newId: NewId;
@@ -104,7 +104,7 @@ export function createApi({
 			maxHeaderSize,
 			requireHostHeader: false,
 		},
-		clientErrorHandler: createClientErrorHandler(newId),
+		clientErrorHandler: (error, socket) => answerClientError(newId, error, socket as Socket),
 		frameworkErrors: (_error, request, reply) => {
 			reply.header('x-request-id', request.id);
 			sendError(reply as FastifyReply, apiError('bad_request'));
@@ -114,7 +114,7 @@ export function createApi({
 	api.server.on('checkExpectation', (request, response) => api.server.emit('request', request, response));
 	endUnused(api);
 	api.decorateRequest('caller', null);
-	api.addHook('onRequest', createInTurn());
+	api.addHook('onRequest', inTurn);
 	api.addHook('onRequest', admit);
 	api.addHook('onSend', createRestReader(timeouts.rest));
 	api.addHook('onSend', createUnreadLimit(timeouts.answer));
@@ -137,8 +137,7 @@ export function createApi({
 	api.setNotFoundHandler((_request, reply) => sendError(reply, apiError('not_found')));
 	acceptJsonOnly(api);
 	api.setReplySerializer(payload => writeExact(payload));
-	const check = createChecks();
-	api.setValidatorCompiler(({schema, httpPart}) => check.compiler(schema, httpPart));
+	api.setValidatorCompiler(({schema, httpPart}) => validatorOf(schema, httpPart));
 	takeRareForTrace(api);
 
 	const paths = collectPaths(api);

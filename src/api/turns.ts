@@ -53,31 +53,29 @@ export function createTurns(mostWaiting = 8): Turns {
 /** A client that asks further ahead than this loses its connection. */
 const mostAhead = 32;
 
+const ahead = new WeakMap<Socket, number>();
+
 /**
  * An `onRequest` hook for requests that a client sends before it has the answers to those before (RFC 9112 §9.3.2). Node begins
  * them all at once and holds unread answers, so that a few connections fill the memory. Here each one waits until
  * the answer before it is written.
  */
-export function createInTurn() {
-	const ahead = new WeakMap<Socket, number>();
-
-	return ({raw: {socket}}: FastifyRequest, {raw}: FastifyReply, done: () => void): void => {
-		if (raw.socket !== null) {
-			done();
-			return;
-		}
-		const count = (ahead.get(socket) ?? 0) + 1;
-		if (count > mostAhead) {
-			socket.destroy();
-			return;
-		}
-		ahead.set(socket, count);
-		// Node gives the connection to a response when those before it are done with it.
-		raw.once('socket', () => {
-			ahead.set(socket, (ahead.get(socket) ?? 1) - 1);
-			done();
-		});
-	};
+export function inTurn({raw: {socket}}: FastifyRequest, {raw}: FastifyReply, done: () => void): void {
+	if (raw.socket !== null) {
+		done();
+		return;
+	}
+	const count = (ahead.get(socket) ?? 0) + 1;
+	if (count > mostAhead) {
+		socket.destroy();
+		return;
+	}
+	ahead.set(socket, count);
+	// Node gives the connection to a response when those before it are done with it.
+	raw.once('socket', () => {
+		ahead.set(socket, (ahead.get(socket) ?? 1) - 1);
+		done();
+	});
 }
 
 const waiting: Array<() => void> = [];
@@ -110,31 +108,46 @@ function runNext(): void {
 	}
 }
 
-/**
- * Bounds how many things each owner has under way at once.
- *
- * @returns takes a seat and answers what gives it back; undefined: the owner has `most` already
- */
-export function createSeats(most: number): (owner: string) => (() => void) | undefined {
-	const taken = new Map<string, number>();
-	return owner => {
-		const count = taken.get(owner) ?? 0;
-		if (count >= most) {
+/** Bounds how many things each owner has under way at once. */
+export class Seats {
+	readonly #most: number;
+	readonly #taken = new Map<string, number>();
+
+	constructor(most: number) {
+		this.#most = most;
+	}
+
+	/** Takes a seat and answers what gives it back; undefined: the owner has all of theirs already. */
+	take(owner: string): (() => void) | undefined {
+		const count = this.#taken.get(owner) ?? 0;
+		if (count >= this.#most) {
 			return undefined;
 		}
-		taken.set(owner, count + 1);
+		this.#taken.set(owner, count + 1);
 		let left = false;
 		return () => {
-			if (left) {
-				return;
-			}
-			left = true;
-			const rest = (taken.get(owner) ?? 1) - 1;
-			if (rest === 0) {
-				taken.delete(owner);
-			} else {
-				taken.set(owner, rest);
+			if (!left) {
+				left = true;
+				this.#leave(owner);
 			}
 		};
-	};
+	}
+
+	/** Works on a seat; throws the API's `unavailable` where the owner has all of theirs already. */
+	async hold<Result>(owner: string, work: () => Promise<Result>): Promise<Result> {
+		const leave = this.take(owner);
+		if (leave === undefined) {
+			throw unavailable();
+		}
+		return await work().finally(leave);
+	}
+
+	#leave(owner: string): void {
+		const rest = (this.#taken.get(owner) ?? 1) - 1;
+		if (rest === 0) {
+			this.#taken.delete(owner);
+		} else {
+			this.#taken.set(owner, rest);
+		}
+	}
 }

@@ -5,10 +5,8 @@ import {isObject} from '../kit/exact-json.ts';
 import type {Violation} from '../mail/api-error.ts';
 import {Type} from '../mail/type.ts';
 import {apiError, bodyMissing} from './errors.ts';
-import {createFormats, type FormatName} from './schemas/formats.ts';
+import {type FormatName, formats} from './schemas/formats.ts';
 import {variablesFault} from './schemas/send.ts';
-
-export type Checks = ReturnType<typeof createChecks>;
 
 /** Finds everything wrong with a value, at most twenty violations; it may take nulls out of the value. None: it is valid. */
 type Check = (value: unknown) => readonly Violation[];
@@ -16,42 +14,36 @@ type Check = (value: unknown) => readonly Violation[];
 export const mostViolations = 20;
 const longestField = 100;
 
+/** Made when they are first needed: all checks share them, and Ajv keeps what it compiled. */
+let ajvs: readonly [quick: Ajv, thorough: Ajv] | undefined;
+
 /**
- * Makes checks of schemas. The usual path is one pass that stops at the first error. Only when that fails is the value
+ * Makes the check of a schema. The usual path is one pass that stops at the first error. Only when that fails is the value
  * cut to what has allowed sizes, and read again for all its faults: 700,000 entries of `cc` make one violation.
  */
-export function createChecks() {
-	const formats = createFormats();
-	const quick = createAjv(formats, false);
-	const thorough = createAjv(formats, true);
-	const explain = createExplanations(formats);
+export function checkOf(schema: TSchema): Check {
+	// Compiled when it is first needed: all of them would hold up the start, and most routes never see a fault.
+	let isValid: ValidateFunction | undefined;
+	return value => {
+		withoutNulls(schema as Schema, value);
+		ajvs ??= [createAjv(false), createAjv(true)];
+		const [quick, thorough] = ajvs;
+		isValid ??= quick.compile(schema);
+		return isValid(value) ? [] : violationsOf(schema as Schema, value, thorough.compile(schema));
+	};
+}
 
-	function checkOf(schema: TSchema): Check {
-		// Compiled when they are first needed (Ajv keeps what it compiled): all of them would hold up the start, and most routes
-		// never see a fault.
-		let isValid: ValidateFunction | undefined;
-		return value => {
-			withoutNulls(schema as Schema, value);
-			isValid ??= quick.compile(schema);
-			return isValid(value) ? [] : violationsOf(schema as Schema, value, thorough.compile(schema), explain);
-		};
-	}
-
-	return {
-		checkOf,
-		/** For fastify: bodies and queries of routes. */
-		compiler(schema: unknown, httpPart: string | undefined) {
-			const check = checkOf(schema as TSchema);
-			return (value: unknown) => {
-				if (httpPart === 'body' && value === null) {
-					return {error: bodyMissing()};
-				}
-				const violations = [...(httpPart === 'querystring' ? readQuery(value) : []), ...check(value)];
-				return violations.length === 0
-					? {value}
-					: {error: apiError('validation_failed', {violations: violations.slice(0, mostViolations)})};
-			};
-		},
+/** For fastify: the check of a part of a request. */
+export function validatorOf(schema: unknown, httpPart: string | undefined) {
+	const check = checkOf(schema as TSchema);
+	return (value: unknown) => {
+		if (httpPart === 'body' && value === null) {
+			return {error: bodyMissing()};
+		}
+		const violations = [...(httpPart === 'querystring' ? readQuery(value) : []), ...check(value)];
+		return violations.length === 0
+			? {value}
+			: {error: apiError('validation_failed', {violations: violations.slice(0, mostViolations)})};
 	};
 }
 
@@ -82,9 +74,7 @@ function withoutRepeated(query: unknown): Violation[] {
 	return repeated.map(name => ({field: joinField('', name), message: 'must be given once'}));
 }
 
-type Explain = (error: ErrorObject) => string;
-
-function violationsOf(schema: Schema, value: unknown, validateAll: ValidateFunction, explain: Explain): Violation[] {
+function violationsOf(schema: Schema, value: unknown, validateAll: ValidateFunction): Violation[] {
 	const violations: Violation[] = [];
 	const cut = withoutOversize(schema, value, '', violations);
 	if (!validateAll(cut)) {
@@ -102,7 +92,7 @@ function violationsOf(schema: Schema, value: unknown, validateAll: ValidateFunct
 	return violations.slice(0, mostViolations);
 }
 
-function createAjv(formats: ReturnType<typeof createFormats>, allErrors: boolean): Ajv {
+function createAjv(allErrors: boolean): Ajv {
 	const ajv = new Ajv({
 		allErrors,
 		verbose: allErrors,
@@ -141,29 +131,31 @@ function isAtMost(text: string, most: number): boolean {
 	return text.length <= most || (text.length <= 2 * most && [...text].length <= most);
 }
 
+const types: Readonly<Record<string, string>> = {
+	string: 'must be a string',
+	boolean: 'must be true or false',
+	integer: 'must be a whole number',
+	number: 'must be a number',
+	object: 'must be an object',
+	array: 'must be an array',
+};
+
 /** Clauses that say what is allowed, and never what was sent. */
-function createExplanations(formats: ReturnType<typeof createFormats>): Explain {
-	const types: Readonly<Record<string, string>> = {
-		string: 'must be a string',
-		boolean: 'must be true or false',
-		integer: 'must be a whole number',
-		number: 'must be a number',
-		object: 'must be an object',
-		array: 'must be an array',
-	};
-	const explanations: Readonly<Record<string, Explain>> = {
-		required: () => 'is required',
-		additionalProperties: () => 'is not a known field',
-		type: ({params}) => types[params.type] ?? 'has the wrong type',
-		maxLength: ({schema}) => `must be at most ${schema} characters long`,
-		minLength: () => 'must not be empty',
-		minItems: () => 'must not be empty',
-		uniqueItems: () => 'must not name anything twice',
-		enum: ({schema}) => `must be one of ${(schema as string[]).join(', ')}`,
-		format: ({schema, data}) => formats[schema as FormatName](data as string) ?? 'is not valid',
-		variables: ({data}) => variablesFault(data as object) ?? 'is not valid',
-	};
-	return error => explanations[error.keyword]?.(error) ?? error.message ?? 'is not valid';
+const explanations: Readonly<Record<string, (error: ErrorObject) => string>> = {
+	required: () => 'is required',
+	additionalProperties: () => 'is not a known field',
+	type: ({params}) => types[params.type] ?? 'has the wrong type',
+	maxLength: ({schema}) => `must be at most ${schema} characters long`,
+	minLength: () => 'must not be empty',
+	minItems: () => 'must not be empty',
+	uniqueItems: () => 'must not name anything twice',
+	enum: ({schema}) => `must be one of ${(schema as string[]).join(', ')}`,
+	format: ({schema, data}) => formats[schema as FormatName](data as string) ?? 'is not valid',
+	variables: ({data}) => variablesFault(data as object) ?? 'is not valid',
+};
+
+function explain(error: ErrorObject): string {
+	return explanations[error.keyword]?.(error) ?? error.message ?? 'is not valid';
 }
 
 // `/attachments/0/content` → `attachments[0].content`. The name of an unknown field is the caller's: cut and made storable.
@@ -274,12 +266,10 @@ function objectWithoutOversize(
 export const emptyBody = Type.Object({}, {additionalProperties: false, examples: [{}]});
 
 /** A validator for routes with an optional body: no body means the same as an empty object. */
-export function optionalBody(checks: Checks): FastifySchemaCompiler<TSchema> {
-	return ({schema, httpPart}) => {
-		const check = checks.compiler(schema, httpPart);
-		return value => (httpPart === 'body' && value === null ? {value} : check(value));
-	};
-}
+export const optionalBody: FastifySchemaCompiler<TSchema> = ({schema, httpPart}) => {
+	const check = validatorOf(schema, httpPart);
+	return value => (httpPart === 'body' && value === null ? {value} : check(value));
+};
 
 /** JSON without any text in it is no body: to be called by such a route. */
 export function checkBody({headers, body}: FastifyRequest): void {

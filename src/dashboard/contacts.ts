@@ -1,5 +1,5 @@
 import {changeContact} from '../admin/contacts.ts';
-import {canonicalLocale, createFormats, readAddress} from '../api/schemas/formats.ts';
+import {canonicalLocale, formats, readAddress} from '../api/schemas/formats.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {isId} from '../mail/ids.ts';
 import {notFound} from '../ops/operation.ts';
@@ -19,8 +19,6 @@ const mostMessages = 10;
 
 /** The people that a workspace has mailed. */
 export function contactPages({reader, change, erase}: DashboardParts): readonly Route[] {
-	const formats = createFormats();
-
 	/** The one that a path names. */
 	async function chosen({params: {id = ''}, workspace}: Visit): Promise<Contact> {
 		const contact = isId('con', id) ? await findContact(reader, workspace.id, id) : undefined;

@@ -1,7 +1,7 @@
 import multipart from '@fastify/multipart';
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify';
 import {apiError, unavailable} from '../api/errors.ts';
-import {createSeats} from '../api/turns.ts';
+import {Seats} from '../api/turns.ts';
 import type {Visit} from './route.ts';
 
 // What a form sends, with a file or without.
@@ -18,13 +18,13 @@ type WithFile = {readonly form: URLSearchParams; readonly file: Visit['file']};
 
 /** Lets the routes of a scope take forms. */
 export async function readForms(scope: FastifyInstance): Promise<void> {
-	const takeSeat = createSeats(mostUploads);
+	const seats = new Seats(mostUploads);
 	const limits = {fileSize: fileLimit, files: 1, fields: mostFields, fieldSize: formLimit};
 	await scope.register(multipart, {limits});
 	scope.addHook('preValidation', async (request, reply) => {
 		if (request.isMultipart()) {
 			checkUpload(request);
-			hold(reply, takeSeat('uploads'));
+			hold(reply, seats.take('uploads'));
 			request.body = await readParts(request);
 		}
 	});

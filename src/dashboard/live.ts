@@ -1,5 +1,5 @@
 import {Readable} from 'node:stream';
-import {createSeats} from '../api/turns.ts';
+import {Seats} from '../api/turns.ts';
 import {type Html, html} from '../hosted/html.ts';
 import type {DashboardParts} from './parts.ts';
 import type {Answer, Route, Visit} from './route.ts';
@@ -45,7 +45,7 @@ export function live(id: string, path: string | null, content: Html, when: 'mail
 
 /** Notifies open pages that a message of their workspace changed. The pages then fetch what they show. */
 export function livePages({feed, sessions, tools: {clock}}: DashboardParts): readonly Route[] {
-	const takeSeat = createSeats(mostStreams);
+	const seats = new Seats(mostStreams);
 
 	/** Not those who were logged out, removed, or moved to another workspace. */
 	async function maySee({request, workspace}: Visit): Promise<boolean> {
@@ -90,7 +90,7 @@ export function livePages({feed, sessions, tools: {clock}}: DashboardParts): rea
 				if (method === 'HEAD' || raw.socket.destroyed) {
 					return {kind: 'content', type: streamType, body: ''};
 				}
-				const leave = takeSeat(visit.signedIn.sessionId);
+				const leave = seats.take(visit.signedIn.sessionId);
 				if (leave === undefined) {
 					return tooMany;
 				}

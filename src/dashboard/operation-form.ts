@@ -1,5 +1,5 @@
 import type {TSchema} from 'typebox';
-import {createChecks} from '../api/validate.ts';
+import {checkOf} from '../api/validate.ts';
 import type {Role} from '../mail/operator.ts';
 import {type Context, type Given, type Operation, perform, Refused} from '../ops/operation.ts';
 import type {DashboardParts} from './parts.ts';
@@ -24,8 +24,6 @@ type Parts = Pick<DashboardParts, 'writer' | 'change'>;
 export function contextOf({writer, change}: Parts, {workspace, tools}: Visit): Context {
 	return {face: 'dashboard', workspaceId: workspace.id, mode: 'live', tools, writer, change};
 }
-
-let checks: ReturnType<typeof createChecks> | undefined;
 
 /**
  * Makes routes for the forms of a page. The form of an operation needs the operation's role and works in the workspace that is
@@ -84,8 +82,7 @@ export function checkTyped({form}: Visit, word: string, problem: string): void {
 }
 
 function checkInput(input: TSchema, value: unknown): void {
-	checks ??= createChecks();
-	const [violation] = checks.checkOf(input)(value);
+	const [violation] = checkOf(input)(value);
 	if (violation) {
 		wrong(`The ${violation.field.replaceAll('_', ' ')} ${violation.message}.`);
 	}

@@ -1,6 +1,6 @@
 import {exportedFile, insertEntries, type LineFault, SuppressionImport} from '../admin/suppression-file.ts';
 import {readAddress} from '../api/schemas/formats.ts';
-import {createSeats} from '../api/turns.ts';
+import {Seats} from '../api/turns.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {isId} from '../mail/ids.ts';
 import {type SuppressionReason, suppressionReasons} from '../mail/suppression.ts';
@@ -171,7 +171,7 @@ type Job = {
 /** Takes a CSV file of suppressed addresses. The form answers at once with a page that follows the work. */
 function importPages({store: {writer}, tools: {random}}: DashboardParts): readonly Route[] {
 	const jobs = new Map<string, Job>();
-	const takeSeat = createSeats(mostAtOnce);
+	const seats = new Seats(mostAtOnce);
 
 	async function run(job: Job, reading: SuppressionImport, content: Buffer) {
 		const wrong = await reading.read(piecesOf(content), bytes => {
@@ -185,7 +185,7 @@ function importPages({store: {writer}, tools: {random}}: DashboardParts): readon
 		if (file === null || file.content.length === 0) {
 			return go('/suppressions', 'Nothing was imported: choose a CSV file that is not empty.');
 		}
-		const leave = takeSeat(workspace.id);
+		const leave = seats.take(workspace.id);
 		if (leave === undefined) {
 			return go('/suppressions', 'Two imports are running. Wait until one has ended, then send the file again.');
 		}

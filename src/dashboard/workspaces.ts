@@ -8,7 +8,7 @@ import {
 	resumeWorkspace,
 	type WorkspaceInput,
 } from '../admin/workspaces.ts';
-import {canonicalLocale, createFormats} from '../api/schemas/formats.ts';
+import {canonicalLocale, formats} from '../api/schemas/formats.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {labelFault} from '../kit/text.ts';
 import {monthOf, parseDuration} from '../kit/time.ts';
@@ -243,7 +243,6 @@ function deleting({id}: Workspace): Html {
 // The form of a workspace's settings: what it shows and how it is read.
 
 const mostQuota = 2_000_000_000;
-const formats = createFormats();
 
 type Read = {readonly ok: true; readonly input: Partial<WorkspaceInput>} | {readonly ok: false; readonly fault: string};
 

@@ -1,6 +1,6 @@
 import {type Document, isNode, LineCounter, parseDocument} from 'yaml';
 import {canonicalLocale} from '../api/schemas/formats.ts';
-import {createChecks} from '../api/validate.ts';
+import {checkOf} from '../api/validate.ts';
 import {returnPathFault} from '../domains/domains.ts';
 import {parseTime, storeTime} from '../kit/time.ts';
 import {parseDomain} from '../mail/address.ts';
@@ -32,7 +32,7 @@ type ReadDocument =
 	/** Each with its line and its field: `line 4: workspaces[0].name is required`. */
 	| {readonly ok: false; readonly faults: readonly string[]};
 
-const check = createChecks().checkOf(documentSchema);
+const check = checkOf(documentSchema);
 
 /** Reads what `export` writes and people edit: YAML, and so JSON. Nothing of it is compared with a store yet. */
 export function readDocument(text: string): ReadDocument {

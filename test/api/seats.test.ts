@@ -1,8 +1,9 @@
 import test from 'ava';
-import {createSeats} from '../../src/api/turns.ts';
+import {Seats} from '../../src/api/turns.ts';
 
 test('each owner has so many seats, and gives each back once', t => {
-	const take = createSeats(2);
+	const seats = new Seats(2);
+	const take = (owner: string) => seats.take(owner);
 	const [first, second] = [take('a'), take('a')];
 	t.truthy(first && second);
 	t.is(take('a'), undefined);

@@ -1,9 +1,9 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {sendBody} from '../../src/api/schemas/send.ts';
-import {createChecks} from '../../src/api/validate.ts';
+import {checkOf} from '../../src/api/validate.ts';
 
-const check = createChecks().checkOf(sendBody);
+const check = checkOf(sendBody);
 const good = {from: 'hello@example.com', to: 'user@example.org', templateId: 'tpl_1'};
 const attachment = {filename: 'a.pdf', contentType: 'application/pdf', content: 'YQ=='};
 const base64 = (bytes: number) => Buffer.alloc(bytes).toString('base64');

@@ -2,23 +2,21 @@ import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Static} from 'typebox';
 import type {Accepted, Send} from '../../accept/draft.ts';
-import type {Accept} from '../../accept/send.ts';
 import {type ApiErrorCode, apiErrors} from '../../mail/api-error.ts';
-import type {Tools} from '../../mail/operator.ts';
 import {Type} from '../../mail/type.ts';
-import type {Routes} from '../api-parts.ts';
-import {type Auth, callerOf} from '../auth.ts';
+import type {ApiParts, Routes} from '../api-parts.ts';
+import {callerOf} from '../auth.ts';
 import type {Caller} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError, bodyMissing, toApiError, unavailable} from '../errors.ts';
 import {oversized} from '../json.ts';
 import {noQuery} from '../paging.ts';
-import {type RateLimits, showAllowance} from '../rate-limit.ts';
+import {showAllowance} from '../rate-limit.ts';
 import {mostValues} from '../read-body.ts';
-import {createReadSend, rateLimited} from '../read-send.ts';
+import {rateLimited, readSend} from '../read-send.ts';
 import {sendBody, sendBodyLimit, sendExample} from '../schemas/send.ts';
 import {inSlice} from '../turns.ts';
-import {createChecks, mostViolations} from '../validate.ts';
+import {checkOf, mostViolations} from '../validate.ts';
 
 const strict = {additionalProperties: false} as const;
 /** Items of a batch. */
@@ -70,15 +68,6 @@ const example = {
 /** The results of a batch: one per item, in order. */
 const batchResults = Type.Object({data: Type.Array(Type.Union([acceptedItem, failedItem]))}, {examples: [example]});
 
-type BatchRoutesOptions = {
-	readonly auth: Auth;
-	readonly limits: RateLimits;
-	readonly accept: Accept;
-	readonly tools: Pick<Tools, 'clock'>;
-	/** False while outcomes cannot be stored: then nothing new is taken in either. */
-	readonly mayAccept: () => boolean;
-};
-
 type Fault = {readonly code: ApiErrorCode; readonly message: string};
 /** An item that can be judged, or why it cannot. */
 type Item = {readonly send: Send} | {readonly fault: Fault};
@@ -91,11 +80,9 @@ const jsonLimits = {
 
 const bodyFaults: ReadonlySet<number> = new Set([400, 413, 415, 422]);
 
-export function batchRoutes({auth, limits, accept, tools: {clock}, mayAccept}: BatchRoutesOptions): Routes {
-	const checks = createChecks();
-	const readSend = createReadSend(checks);
-	const checkQuery = checks.checkOf(noQuery);
-	const checkBody = checks.checkOf(batchBody);
+export function batchRoutes({auth, limits, accept, tools: {clock}, mayAccept}: ApiParts): Routes {
+	const checkQuery = checkOf(noQuery);
+	const checkBody = checkOf(batchBody);
 
 	function readItem(item: unknown, caller: Caller): Item {
 		if (item === oversized) {

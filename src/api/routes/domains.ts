@@ -16,7 +16,7 @@ import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';
 import {apiError, unavailable} from '../errors.ts';
 import {time} from '../schemas/page.ts';
-import {createSeats} from '../turns.ts';
+import {Seats} from '../turns.ts';
 import {emptyBody} from '../validate.ts';
 import {domainRecordsView, domainView} from '../views.ts';
 
@@ -28,7 +28,7 @@ const mostNamed = 5;
 /** Domains of senders: their DNS records, and their keys. */
 export function domainRoutes(parts: ApiParts): readonly Routes[] {
 	const {reader, change, tools, vault, domains} = parts;
-	const takeSeat = createSeats(mostAsked);
+	const seats = new Seats(mostAsked);
 	const {clock} = tools;
 
 	async function chosen({workspaceId, id}: {readonly workspaceId: string; readonly id: string}): Promise<Domain> {
@@ -37,18 +37,6 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 			throw apiError('not_found');
 		}
 		return found;
-	}
-
-	async function asking<Result>({workspace_id: owner}: Domain, work: () => Promise<Result>): Promise<Result> {
-		const leave = takeSeat(owner);
-		if (leave === undefined) {
-			throw unavailable();
-		}
-		try {
-			return await work();
-		} finally {
-			leave();
-		}
 	}
 
 	const look = (domain: Domain) => lookAtDomain(reader, domain, domains.names, domains.openSources, clock.now());
@@ -114,7 +102,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 			answer: [200, 'The domain, with its records and what DNS answers.', domainSchema],
 			handle: async call => {
 				const domain = await chosen(call);
-				return await shown(await asking(domain, () => look(domain)));
+				return await shown(await seats.hold(domain.workspace_id, () => look(domain)));
 			},
 		}),
 
@@ -132,7 +120,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 			async handle({tools: acting, ...call}) {
 				const domain = await chosen(call);
 				const find = () => findDomainById(reader, domain.workspace_id, domain.id);
-				const checked = await asking(domain, () => checkDomain({find, look, write: change, acting}));
+				const checked = await seats.hold(domain.workspace_id, () => checkDomain({find, look, write: change, acting}));
 				if (checked === undefined) {
 					throw apiError('not_found');
 				}

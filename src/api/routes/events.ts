@@ -12,7 +12,7 @@ import {visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError, retryAfter} from '../errors.ts';
 import {streamedEventSchema} from '../schemas/message.ts';
-import {createSeats} from '../turns.ts';
+import {Seats} from '../turns.ts';
 import {streamedEventView} from '../views.ts';
 
 // The messages of `GET /v1/events`, in the form that browsers read: HTML Standard, "Server-sent events".
@@ -90,7 +90,7 @@ const streamHeaders = Type.Object({
 
 /** What happens to the messages of a workspace, as it happens. */
 export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiParts): Routes {
-	const takeSeat = createSeats(mostStreams);
+	const seats = new Seats(mostStreams);
 	const open = new Set<ServerResponse>();
 
 	// Those who take nothing would hold up a stop.
@@ -185,7 +185,7 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 				if (request.method === 'HEAD' || raw.destroyed) {
 					return answer();
 				}
-				const leave = takeSeat(keyId);
+				const leave = seats.take(keyId);
 				if (leave === undefined) {
 					const message = `This key has ${mostStreams} streams open: close one first.`;
 					throw apiError('rate_limited', {message, headers: retryAfter(heartbeatMs)});

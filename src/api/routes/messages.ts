@@ -13,20 +13,18 @@ import {type Caller, visibleMessage, visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError, bodyMissing, unavailable} from '../errors.ts';
 import {noQuery} from '../paging.ts';
-import {answerSend, createReadSend, limitSends, readIdempotencyKey, sendErrors} from '../read-send.ts';
+import {answerSend, limitSends, readIdempotencyKey, readSend, sendErrors} from '../read-send.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {acceptedView, attemptSchema, eventSchema, messageSchema, recipientSchema} from '../schemas/message.ts';
 import {idParams} from '../schemas/page.ts';
 import {type SendBody, sendBody, sendBodyLimit, sendHeaders} from '../schemas/send.ts';
 import {previewSchema} from '../schemas/template.ts';
 import {createTurns} from '../turns.ts';
-import {checkBody, createChecks, emptyBody, mostViolations, optionalBody} from '../validate.ts';
+import {checkBody, checkOf, emptyBody, mostViolations, optionalBody} from '../validate.ts';
 import {attemptView, eventView, messageView, recipientView} from '../views.ts';
 
 export function messageRoutes({auth, accept, limits, tools: {clock}, mayAccept}: ApiParts): Routes {
-	const checks = createChecks();
-	const readSend = createReadSend(checks);
-	const checkQuery = checks.checkOf(noQuery);
+	const checkQuery = checkOf(noQuery);
 
 	return api => {
 		api.withTypeProvider<TypeBoxTypeProvider>().post(
@@ -251,7 +249,6 @@ export function messageRecipientRoutes(parts: ApiParts): readonly Routes[] {
 
 /** Sends what a message said once more. */
 export function resendRoutes({auth, reader, accept, limits, tools: {clock}, mayAccept}: ApiParts): Routes {
-	const validate = optionalBody(createChecks());
 	return api => {
 		api.withTypeProvider<TypeBoxTypeProvider>().post(
 			'/v1/messages/:id/resend',
@@ -276,7 +273,7 @@ export function resendRoutes({auth, reader, accept, limits, tools: {clock}, mayA
 					body: emptyBody,
 				},
 				// What a key looks like is judged by `readIdempotencyKey`.
-				validatorCompiler: route => (route.httpPart === 'headers' ? () => true : validate(route)),
+				validatorCompiler: route => (route.httpPart === 'headers' ? () => true : optionalBody(route)),
 			},
 			async (request, reply) => {
 				if (!mayAccept()) {

@@ -14,8 +14,8 @@ import {ApiError, apiError, unavailable} from '../errors.ts';
 import {pageQuery} from '../paging.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {time} from '../schemas/page.ts';
-import {createSeats} from '../turns.ts';
-import {createChecks} from '../validate.ts';
+import {Seats} from '../turns.ts';
+import {validatorOf} from '../validate.ts';
 import {suppressionView} from '../views.ts';
 
 const example = {
@@ -149,8 +149,7 @@ const importedSchema = Type.Object(
 /** The suppression list as files. */
 export function suppressionFileRoutes(parts: ApiParts): readonly Routes[] {
 	const {auth, reader, writer, tools} = parts;
-	const takeSeat = createSeats(mostImports);
-	const checks = createChecks();
+	const seats = new Seats(mostImports);
 
 	async function importFile(request: FastifyRequest, reason: SuppressionReason | undefined) {
 		const {workspaceId, mode} = callerOf(request);
@@ -208,14 +207,13 @@ export function suppressionFileRoutes(parts: ApiParts): readonly Routes[] {
 						body: Type.String({examples: ['recipient,reason\r\ngone@example.org,hard_bounce\r\n']}),
 					},
 					// The body is read as it comes.
-					validatorCompiler: ({schema, httpPart}) =>
-						httpPart === 'body' ? () => true : checks.compiler(schema, httpPart),
+					validatorCompiler: ({schema, httpPart}) => (httpPart === 'body' ? () => true : validatorOf(schema, httpPart)),
 				},
 				async request => {
 					if (!request.body) {
 						throw apiError('bad_request', {message: 'A CSV file is expected as the body.'});
 					}
-					const leave = takeSeat(callerOf(request).workspaceId);
+					const leave = seats.take(callerOf(request).workspaceId);
 					if (leave === undefined) {
 						throw unavailable();
 					}

@@ -15,9 +15,9 @@ import {type Endpoint, findEndpoint, listEndpoints, scanDeliveries} from '../../
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';
 import {visibleEndpoint, visibleMode} from '../caller.ts';
-import {apiError, unavailable} from '../errors.ts';
+import {apiError} from '../errors.ts';
 import type {Part} from '../paging.ts';
-import {createSeats} from '../turns.ts';
+import {Seats} from '../turns.ts';
 import {emptyBody} from '../validate.ts';
 import {deliveryView, endpointView} from '../views.ts';
 
@@ -31,7 +31,7 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 	const shown = (endpoint: Endpoint) =>
 		endpointView(endpoint, signingSecret(vault, endpoint), storeTime(tools.clock.now()));
 
-	const takeSeat = createSeats(mostTests);
+	const seats = new Seats(mostTests);
 
 	function refuseBadUrl(url: string): void {
 		const fault = webhooks.guard.urlFault(url);
@@ -125,16 +125,8 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			isBodyOptional: true,
 			async handle({caller, workspaceId, id}) {
 				const endpoint = await visibleEndpoint(reader, caller, id);
-				const leave = takeSeat(workspaceId);
-				if (leave === undefined) {
-					throw unavailable();
-				}
-				try {
-					const {status, error, ms} = await webhooks.postExample(endpoint);
-					return {acknowledged: error === null, status, error, ms: Math.round(ms)};
-				} finally {
-					leave();
-				}
+				const {status, error, ms} = await seats.hold(workspaceId, () => webhooks.postExample(endpoint));
+				return {acknowledged: error === null, status, error, ms: Math.round(ms)};
 			},
 		}),
 

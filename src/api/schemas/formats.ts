@@ -45,72 +45,84 @@ export function readAddress(text: string): Address | null {
 	return parsed.address;
 }
 
-/** The formats that schemas name. Each reads its text in linear time, its length first. */
-export function createFormats() {
-	const addressFault = (text: string, utf8Local: boolean) => {
-		const address = readAddress(text);
-		if (address !== null && (utf8Local || !address.utf8)) {
-			return null;
-		}
-		const parsed = parseAddress(text, {utf8Local});
-		return parsed.ok ? null : parsed.fault;
-	};
-	const locale: Format = text =>
-		canonicalLocale(text) === null ? 'must be a BCP-47 language tag such as en or de-AT' : null;
-	const timezone = createTimezoneFormat();
-	return {
-		email: text => addressFault(text, false),
-		domain: text => (parseDomain(text) === null ? 'must be a full domain name such as shop.example' : null),
-		'recipient-email': text => addressFault(text, true),
-		'query-email': text => addressFault(withPlus(text), false),
-		'query-recipient-email': text => addressFault(withPlus(text), true),
-		text: text => (isStorable(text) ? null : 'must be valid Unicode without NUL'),
-		'template-id': text => (isTemplateId(text) ? null : `must be ${templateIdForm}`),
-		'topic-code': text => (isTopicCode(text) ? null : 'must have 1 to 64 letters, digits, hyphens and underscores'),
-		'subject-words': text =>
-			askedTerms(text.slice(0, longestSubject)) !== null && text.length <= longestSubject
-				? null
-				: `must have 1 to ${mostAsked} words of letters and digits`,
-		'metadata-key': text =>
-			text.length >= 1 && [...text.slice(0, 81)].length <= 40 && isStorable(text)
-				? null
-				: 'must have keys of 1 to 40 characters, valid Unicode without NUL',
-		label: labelFault,
-		locale,
-		'locale-or-empty': text => (text === '' ? null : locale(text)),
-		timezone,
-		'timezone-or-empty': text => (text === '' ? null : timezone(text)),
-		filename: text =>
-			text !== '' && text !== '.' && text !== '..' && text.length <= 510 && !badInFilename.test(text)
-				? null
-				: 'must be a file name of at most 255 characters without path separators and control characters',
-		'media-type': text =>
-			text.length <= 255 && readMediaType(text) !== null && !/^(?:multipart|message)\//i.test(text)
-				? null
-				: 'must be a media type such as application/pdf, with a charset if it is text, and not multipart/* or message/*',
-		'base64-file': text =>
-			text.length <= longestEncoded && decodeBase64(text) !== null
-				? null
-				: 'must be base64 (with padding, without line breaks) of at most 1,048,576 bytes',
-		overlap: text =>
-			(parseDuration(text) ?? longestOverlap + 1) <= longestOverlap
-				? null
-				: 'must be a duration of at most 30d, such as 0, 90s, 5m, 24h or 7d',
-		time: text =>
-			parseQueryTime(text) === undefined
-				? 'must be an RFC 3339 date or date-time such as 2026-06-09 or 2026-06-09T10:15:30Z'
-				: null,
-		'event-types': text =>
-			text.split(',', eventTypes.length + 1).every(one => (eventTypes as readonly string[]).includes(one))
-				? null
-				: `must be types of events, with commas between them: ${eventTypes.join(', ')}`,
-		'page-limit': text => (/^(?:[1-9]\d?|100)$/.test(text) ? null : 'must be a whole number from 1 to 100'),
-		'day-count': text =>
-			/^[1-9]\d?$/.test(text) && Number(text) <= mostDays ? null : `must be a whole number from 1 to ${mostDays}`,
-	} satisfies Record<string, Format>;
+function addressFault(text: string, utf8Local: boolean): string | null {
+	const address = readAddress(text);
+	if (address !== null && (utf8Local || !address.utf8)) {
+		return null;
+	}
+	const parsed = parseAddress(text, {utf8Local});
+	return parsed.ok ? null : parsed.fault;
 }
 
-export type FormatName = keyof ReturnType<typeof createFormats>;
+function localeFault(text: string): string | null {
+	return canonicalLocale(text) === null ? 'must be a BCP-47 language tag such as en or de-AT' : null;
+}
+
+// Making an Intl.DateTimeFormat costs tens of microseconds, and most sends name the same few zones.
+const zones = new LRUCache<string, boolean>({max: 1000});
+
+function timezoneFault(text: string): string | null {
+	const isShort = text.length <= 100;
+	const good = isShort && (zones.get(text) ?? validTimezone(text));
+	if (isShort) {
+		zones.set(text, good);
+	}
+	return good ? null : 'must be an IANA time zone such as Europe/Berlin or UTC';
+}
+
+/** The formats that schemas name. Each reads its text in linear time, its length first. */
+export const formats = {
+	email: text => addressFault(text, false),
+	domain: text => (parseDomain(text) === null ? 'must be a full domain name such as shop.example' : null),
+	'recipient-email': text => addressFault(text, true),
+	'query-email': text => addressFault(withPlus(text), false),
+	'query-recipient-email': text => addressFault(withPlus(text), true),
+	text: text => (isStorable(text) ? null : 'must be valid Unicode without NUL'),
+	'template-id': text => (isTemplateId(text) ? null : `must be ${templateIdForm}`),
+	'topic-code': text => (isTopicCode(text) ? null : 'must have 1 to 64 letters, digits, hyphens and underscores'),
+	'subject-words': text =>
+		askedTerms(text.slice(0, longestSubject)) !== null && text.length <= longestSubject
+			? null
+			: `must have 1 to ${mostAsked} words of letters and digits`,
+	'metadata-key': text =>
+		text.length >= 1 && [...text.slice(0, 81)].length <= 40 && isStorable(text)
+			? null
+			: 'must have keys of 1 to 40 characters, valid Unicode without NUL',
+	label: labelFault,
+	locale: localeFault,
+	'locale-or-empty': text => (text === '' ? null : localeFault(text)),
+	timezone: timezoneFault,
+	'timezone-or-empty': text => (text === '' ? null : timezoneFault(text)),
+	filename: text =>
+		text !== '' && text !== '.' && text !== '..' && text.length <= 510 && !badInFilename.test(text)
+			? null
+			: 'must be a file name of at most 255 characters without path separators and control characters',
+	'media-type': text =>
+		text.length <= 255 && readMediaType(text) !== null && !/^(?:multipart|message)\//i.test(text)
+			? null
+			: 'must be a media type such as application/pdf, with a charset if it is text, and not multipart/* or message/*',
+	'base64-file': text =>
+		text.length <= longestEncoded && decodeBase64(text) !== null
+			? null
+			: 'must be base64 (with padding, without line breaks) of at most 1,048,576 bytes',
+	overlap: text =>
+		(parseDuration(text) ?? longestOverlap + 1) <= longestOverlap
+			? null
+			: 'must be a duration of at most 30d, such as 0, 90s, 5m, 24h or 7d',
+	time: text =>
+		parseQueryTime(text) === undefined
+			? 'must be an RFC 3339 date or date-time such as 2026-06-09 or 2026-06-09T10:15:30Z'
+			: null,
+	'event-types': text =>
+		text.split(',', eventTypes.length + 1).every(one => (eventTypes as readonly string[]).includes(one))
+			? null
+			: `must be types of events, with commas between them: ${eventTypes.join(', ')}`,
+	'page-limit': text => (/^(?:[1-9]\d?|100)$/.test(text) ? null : 'must be a whole number from 1 to 100'),
+	'day-count': text =>
+		/^[1-9]\d?$/.test(text) && Number(text) <= mostDays ? null : `must be a whole number from 1 to ${mostDays}`,
+} satisfies Record<string, Format>;
+
+export type FormatName = keyof typeof formats;
 
 /** The comparison form of an address in a query that passed the check of its format. */
 export function queryAddressKey(text: string): string {
@@ -144,17 +156,4 @@ export function canonicalLocale(text: string): string | null {
 	} catch {
 		return null;
 	}
-}
-
-// Making an Intl.DateTimeFormat costs tens of microseconds, and most sends name the same few zones.
-function createTimezoneFormat(): Format {
-	const known = new LRUCache<string, boolean>({max: 1000});
-	return text => {
-		const isShort = text.length <= 100;
-		const good = isShort && (known.get(text) ?? validTimezone(text));
-		if (isShort) {
-			known.set(text, good);
-		}
-		return good ? null : 'must be an IANA time zone such as Europe/Berlin or UTC';
-	};
 }

@@ -1,5 +1,5 @@
 import {readAddress} from '../../api/schemas/formats.ts';
-import {createSeats} from '../../api/turns.ts';
+import {Seats} from '../../api/turns.ts';
 import {type CheckedRecord, keyAlgorithms, openProofs, purposeOf} from '../../domains/check-records.ts';
 import {type DomainRecord, domainRecords, returnPathHost, zoneFile} from '../../domains/domain-records.ts';
 import {removeDomain} from '../../domains/domains.ts';
@@ -39,7 +39,7 @@ type ShownRecord = DomainRecord & Partial<CheckedRecord>;
 
 /** The page of a domain: its records, senders and signing keys. */
 export function domainPages({reader, change, settings, domains, tools, vault}: DashboardParts): readonly Route[] {
-	const takeSeat = createSeats(mostAsked);
+	const seats = new Seats(mostAsked);
 	const chosen = (visit: Visit) => chosenDomain(reader, visit);
 	const look = (domain: Domain) => lookAtDomain(reader, domain, domains.names, domains.openSources, tools.clock.now());
 	const proposed = (domain: Domain, keys: readonly DkimKey[]) => domainRecords({...domains.names, domain, keys});
@@ -50,7 +50,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 		keys: readonly DkimKey[],
 		isAsked: boolean,
 	): Promise<readonly ShownRecord[]> {
-		const leave = isAsked ? takeSeat(domain.workspace_id) : undefined;
+		const leave = isAsked ? seats.take(domain.workspace_id) : undefined;
 		try {
 			return leave ? (await look(domain)).records : proposed(domain, keys);
 		} finally {
@@ -111,7 +111,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 
 	async function verify(visit: Visit): Promise<Answer> {
 		const domain = await chosen(visit);
-		const leave = takeSeat(domain.workspace_id);
+		const leave = seats.take(domain.workspace_id);
 		if (leave === undefined) {
 			wrong('Others ask DNS about domains of this workspace just now. Try again in a moment.');
 		}

@@ -1,9 +1,8 @@
 import type {Knex} from 'knex';
 import {previewVariant, removeTemplate, rollBack} from '../../admin/templates.ts';
 import {apiError} from '../../api/errors.ts';
-import {createReadSend} from '../../api/read-send.ts';
+import {readSend} from '../../api/read-send.ts';
 import {createTurns} from '../../api/turns.ts';
-import {createChecks} from '../../api/validate.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {parseExact} from '../../kit/exact-json.ts';
 import {isTemplateId} from '../../mail/ids.ts';
@@ -261,8 +260,6 @@ function removal({id, name}: Template): Html {
 
 /** Sends the newest version with its sample to one address: a message like any other, with every check of a send. */
 function testRoute({reader, accept, mayAccept}: DashboardParts): Route {
-	const readSend = createReadSend(createChecks());
-
 	async function send(visit: Visit): Promise<Answer> {
 		const {form, workspace, tools} = visit;
 		const template = await chosenTemplate(reader, visit);

@@ -6,7 +6,7 @@ import {
 	setEndpointActive,
 	signingSecret,
 } from '../../admin/webhooks.ts';
-import {createSeats} from '../../api/turns.ts';
+import {Seats} from '../../api/turns.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {hourMs, storeTime} from '../../kit/time.ts';
 import {webhookEventTypes} from '../../mail/message.ts';
@@ -26,7 +26,7 @@ const mostTests = 4;
 
 /** The page of an endpoint: how it does, what was posted to it, its signing secret. */
 export function endpointPages({reader, change, vault, webhooks}: DashboardParts): readonly Route[] {
-	const takeSeat = createSeats(mostTests);
+	const seats = new Seats(mostTests);
 	const chosen = (visit: Visit) => chosenEndpoint(reader, visit);
 
 	/** `tested`: the result of a test. */
@@ -75,7 +75,7 @@ export function endpointPages({reader, change, vault, webhooks}: DashboardParts)
 		if (signingSecret(vault, endpoint) === null) {
 			wrong(damagedText);
 		}
-		const leave = takeSeat(endpoint.workspaceId);
+		const leave = seats.take(endpoint.workspaceId);
 		if (leave === undefined) {
 			wrong('Other tests of this workspace are under way. Try again in a moment.');
 		}
