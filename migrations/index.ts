@@ -9,6 +9,7 @@ type Migration = {readonly up: (knex: Knex) => Promise<void>};
 export const migrations: ReadonlyArray<readonly [name: string, load: () => Promise<Migration>, effect?: 'breaking']> = [
 	['029_schema', () => import('./029_schema.ts'), 'breaking'],
 	['030_proofs', () => import('./030_proofs.ts')],
+	['031_smarthosts', () => import('./031_smarthosts.ts')],
 ];
 
 /** The last of the steps that the first migration has replaced: a store with it has that schema, one without it is too old. */

@@ -39,6 +39,7 @@ attempts.enhanced text C
 attempts.reply text C not null
 attempts.ms integer not null
 attempts.dialogue text C
+attempts.provider_id text C
 attempts_other.recipient_id text C not null
 attempts_other.n integer not null
 attempts_other.position integer not null
@@ -52,6 +53,7 @@ attempts_other.enhanced text C
 attempts_other.reply text C not null
 attempts_other.ms integer not null
 attempts_other.dialogue text C
+attempts_other.provider_id text C
 audit.id text C not null
 audit.at text C not null
 audit.workspace_id text C
@@ -334,6 +336,15 @@ sites.slow_per_minute integer
 sites.slow_connections integer
 sites.mails_per_session integer
 sites.resumed_at text C
+smarthosts.id text C not null
+smarthosts.workspace_id text C
+smarthosts.provider text C not null
+smarthosts.token_hash text C not null
+smarthosts.secret text C
+smarthosts.topic text C
+smarthosts.takes text C not null
+smarthosts.last_event_at text C
+smarthosts.created_at text C not null
 suppressions.id text C not null
 suppressions.workspace_id text C not null
 suppressions.address text C not null
@@ -552,6 +563,9 @@ senders: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 senders: PRIMARY KEY (id)
 senders: UNIQUE (workspace_id, address_key)
 sites: PRIMARY KEY (site)
+smarthosts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+smarthosts: PRIMARY KEY (id)
+smarthosts: UNIQUE (token_hash)
 suppressions: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 suppressions: PRIMARY KEY (id)
 suppressions: UNIQUE (workspace_id, address_key)
@@ -600,7 +614,9 @@ CREATE UNIQUE INDEX api_keys_hash_unique ON public.api_keys USING btree (hash)
 CREATE UNIQUE INDEX api_keys_pkey ON public.api_keys USING btree (id)
 CREATE UNIQUE INDEX attachments_other_pkey ON public.attachments_other USING btree (message_id, "position")
 CREATE UNIQUE INDEX attachments_pkey ON ONLY public.attachments USING btree (message_id, "position")
+CREATE INDEX attempts_by_provider_id ON ONLY public.attempts USING btree (provider_id) WHERE (provider_id IS NOT NULL)
 CREATE UNIQUE INDEX attempts_other_pkey ON public.attempts_other USING btree (recipient_id, n, "position")
+CREATE INDEX attempts_other_provider_id_idx ON public.attempts_other USING btree (provider_id) WHERE (provider_id IS NOT NULL)
 CREATE UNIQUE INDEX attempts_pkey ON ONLY public.attempts USING btree (recipient_id, n, "position")
 CREATE INDEX audit_by_recipient ON public.audit USING btree (workspace_id, recipient) WHERE (recipient IS NOT NULL)
 CREATE INDEX audit_by_workspace ON public.audit USING btree (workspace_id, id)
@@ -678,6 +694,9 @@ CREATE INDEX senders_by_domain ON public.senders USING btree (domain_id)
 CREATE INDEX senders_by_workspace ON public.senders USING btree (workspace_id, id)
 CREATE UNIQUE INDEX senders_pkey ON public.senders USING btree (id)
 CREATE UNIQUE INDEX sites_pkey ON public.sites USING btree (site)
+CREATE INDEX smarthosts_by_workspace ON public.smarthosts USING btree (workspace_id)
+CREATE UNIQUE INDEX smarthosts_pkey ON public.smarthosts USING btree (id)
+CREATE UNIQUE INDEX smarthosts_token_hash_unique ON public.smarthosts USING btree (token_hash)
 CREATE UNIQUE INDEX suppressions_by_address ON public.suppressions USING btree (workspace_id, address_key)
 CREATE INDEX suppressions_by_reason ON public.suppressions USING btree (workspace_id, reason, id)
 CREATE INDEX suppressions_by_workspace ON public.suppressions USING btree (workspace_id, id)

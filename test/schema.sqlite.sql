@@ -29,6 +29,7 @@ CREATE TABLE attachments (message_id text not null,
   content blob not null,
   foreign key(message_id) references messages(id) on delete CASCADE,
   primary key (message_id, position));
+CREATE INDEX attempts_by_provider_id on attempts (provider_id) where provider_id is not null;
 CREATE TABLE attempts (recipient_id text not null,
   n integer not null,
   position integer not null,
@@ -42,6 +43,7 @@ CREATE TABLE attempts (recipient_id text not null,
   reply text not null,
   ms integer not null,
   dialogue text,
+  provider_id text,
   foreign key(recipient_id) references recipients(id) on delete CASCADE,
   primary key (recipient_id, n, position)) without rowid;
 CREATE INDEX audit_by_recipient on audit (workspace_id, recipient) where recipient is not null;
@@ -324,6 +326,19 @@ CREATE TABLE sites (site text,
   mails_per_session integer,
   resumed_at text,
   primary key (site));
+CREATE INDEX smarthosts_by_workspace on smarthosts (workspace_id);
+CREATE UNIQUE INDEX smarthosts_token_hash_unique on smarthosts (token_hash);
+CREATE TABLE smarthosts (id text,
+  workspace_id text,
+  provider text not null,
+  token_hash text not null,
+  secret text,
+  topic text,
+  takes text not null,
+  last_event_at text,
+  created_at text not null,
+  foreign key(workspace_id) references workspaces(id) on delete CASCADE,
+  primary key (id));
 CREATE UNIQUE INDEX suppressions_by_address on suppressions (workspace_id, address_key);
 CREATE INDEX suppressions_by_reason on suppressions (workspace_id, reason, id);
 CREATE INDEX suppressions_by_workspace on suppressions (workspace_id, id);

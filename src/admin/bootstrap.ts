@@ -67,7 +67,7 @@ export async function bootstrap(
 		}
 		const saved = await saveTemplate(trx, tools, {workspaceId, ...template, name: sampleTemplate});
 		const key = async (mode: Mode) => {
-			const scene = {face: 'cli', workspaceId, mode, tools, trx} as const;
+			const scene = {face: 'cli', workspaceId, mode, tools, vault: async () => vault, trx} as const;
 			return (await performIn(createKey, scene, {name: 'first', mode})).key;
 		};
 		const first = {email: firstUser, role: 'admin', workspaceId: null} as const;

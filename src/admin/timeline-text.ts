@@ -78,6 +78,7 @@ const kinds: Readonly<Record<StoredReport['kind'], string>> = {
 	text: 'bounce in words',
 	arf: 'feedback report',
 	auto_reply: 'auto-reply',
+	provider: "provider's event",
 	other: 'mail',
 };
 

@@ -72,6 +72,8 @@ export type ApiParts = {
 		/** Posts an example event now, and stores nothing of it. */
 		readonly postExample: (endpoint: Endpoint) => Promise<Pick<PostEnd, 'status' | 'error' | 'ms'>>;
 	};
+	/** Where this installation is reached from outside. */
+	readonly publicUrl: () => string;
 	/** False while outcomes cannot be stored: then nothing new is taken in either. */
 	readonly mayAccept: () => boolean;
 };

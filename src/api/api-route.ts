@@ -113,9 +113,9 @@ type FaceOptions<Result> = Omit<RouteOptions<TSchema, TObject>, 'scope' | 'query
 	readonly isOther?: (result: Result) => boolean;
 };
 
-/** The route of an operation: the body is its input; where it deletes, the path's id is. A POST with an id in its path is an `apiRoute`. */
+/** The route of an operation: the body is its input; an id in the path is the input's `id`. */
 export function operationRoute<Input extends TSchema, Result>(
-	parts: Pick<ApiParts, 'auth' | 'tools' | 'writer' | 'change'>,
+	parts: Pick<ApiParts, 'auth' | 'tools' | 'writer' | 'change' | 'vault'>,
 	operation: Operation<Input, Result>,
 	{view, isOther, ...options}: FaceOptions<Result>,
 ): Routes {
@@ -123,13 +123,13 @@ export function operationRoute<Input extends TSchema, Result>(
 	if (scope === undefined) {
 		throw new Error(`${name} has no scope, so that it has no route.`);
 	}
-	const {writer, change} = parts;
+	const {writer, change, vault} = parts;
 	return apiRoute(parts, {
 		...options,
 		scope,
-		...(!options.at.startsWith('DELETE ') && {body: input}),
+		...(!options.at.startsWith('DELETE ') && {body: options.id ? withoutId(input) : input}),
 		async handle({caller: {workspaceId, mode}, id, body, tools, reply}) {
-			const context = {face: 'api', workspaceId, mode, tools, writer, change} as const;
+			const context = {face: 'api', workspaceId, mode, tools, writer, change, vault: async () => vault} as const;
 			const given = {...(body as object), ...(options.id && {id})} as Given<Input>;
 			const result = await perform(operation, context, given);
 			if (options.otherAnswer && isOther?.(result)) {
@@ -138,6 +138,17 @@ export function operationRoute<Input extends TSchema, Result>(
 			return view?.(result);
 		},
 	});
+}
+
+/** The body of a request that has the id in its path. */
+function withoutId(input: TSchema): TSchema {
+	const {
+		properties: {id: _, ...properties},
+		required = [],
+		...rest
+	} = input as TObject;
+	const others = required.filter(name => name !== 'id');
+	return {...rest, ...(others.length > 0 && {required: others}), properties};
 }
 
 type ListOptions<Query extends TObject, Row> = Omit<Description, 'answer'> & {

@@ -13,6 +13,7 @@ type Tag =
 	| 'Domains'
 	| 'Senders'
 	| 'Usage'
+	| 'Smarthosts'
 	| 'Hosted pages'
 	| 'Operation';
 

@@ -32,6 +32,7 @@ import {
 	resendRoutes,
 } from './routes/messages.ts';
 import {senderRoutes} from './routes/senders.ts';
+import {smarthostRoutes} from './routes/smarthosts.ts';
 import {suppressionFileRoutes, suppressionRoutes} from './routes/suppressions.ts';
 import {templateRoutes, versionRoutes} from './routes/templates.ts';
 import {topicRoutes} from './routes/topics.ts';
@@ -304,6 +305,7 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		...suppressionRoutes(parts),
 		...suppressionFileRoutes(parts),
 		...topicRoutes(parts),
+		...smarthostRoutes(parts),
 		...contactRoutes(parts),
 		...templateRoutes(parts),
 		...versionRoutes(parts),

@@ -7,6 +7,7 @@ import type {Domain, Sender} from '../store/domains.ts';
 import type {StreamedEvent} from '../store/event-stream.ts';
 import type {StoredMessage} from '../store/messages.ts';
 import type {ListedAttempt, StoredRecipient} from '../store/recipients.ts';
+import type {Smarthost} from '../store/smarthosts.ts';
 import type {Suppression} from '../store/suppressions.ts';
 import type {Template, TemplateVariant, TemplateVersion} from '../store/templates.ts';
 import type {StoredEvent} from '../store/timeline.ts';
@@ -42,6 +43,18 @@ export function messageView(message: StoredMessage, time = apiTime) {
 		resent_from: message.resentFrom,
 		created_at: time(message.createdAt),
 		updated_at: time(message.updatedAt),
+	};
+}
+
+/** A smarthost, without what is secret. */
+export function smarthostView({id, provider, takes, secret, last_event_at: last, created_at: created}: Smarthost) {
+	return {
+		id,
+		provider,
+		takes,
+		has_secret: secret !== null,
+		last_event_at: timeOrNull(last),
+		created_at: apiTime(created),
 	};
 }
 

@@ -54,7 +54,7 @@ export async function makeShop(place: Place, {template}: Workload, tools: ActToo
 			const {id: templateId} = await saveTemplate(trx, tools, {
 				...{workspaceId, name: 'receipt', variants: [variant], sample: null},
 			});
-			const scene = {face: 'cli', workspaceId, mode: 'live', tools, trx} as const;
+			const scene = {face: 'cli', workspaceId, mode: 'live', tools, vault: async () => vault, trx} as const;
 			const {key} = await performIn(createKey, scene, {name: 'bench', mode: 'live'});
 			return {dataDir, workspaceId, templateId, key};
 		});

@@ -22,10 +22,12 @@ import {
 import {ReadingLoop, recordReading} from '../inbound/reading.ts';
 import {type Taken, takeAll, takeIn} from '../inbound/take-in.ts';
 import {openRegular, RefusedFileError} from '../kit/regular-file.ts';
+import {bufferOf} from '../kit/text.ts';
 import {storeTime} from '../kit/time.ts';
 import {createLinks} from '../links/links.ts';
 import type {Reading} from '../mail/report.ts';
 import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
+import {readEvent} from '../providers/read-event.ts';
 import {readReport} from '../report/read-report.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {readCheckpoint, saveCheckpoint} from '../store/inbound-mails.ts';
@@ -309,6 +311,7 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 	const classify = createClassify(loadBounceRules(settings));
 	const node = newId('req');
 	const recording = {
+		reader: store.reader,
 		writer: store.writer,
 		links: createLinks({keys: await session.secrets(), publicUrl: '', random: randomBytes}),
 		// The daemon looks for what is due when it is notified of a change.
@@ -321,7 +324,7 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 		store,
 		node,
 		alone: false,
-		read: async raw => readReport(raw, classify),
+		read: async ({raw, isEvent}) => (isEvent ? readEvent(raw, classify) : readReport(bufferOf(raw), classify)),
 		async record(cameIn, read, raw) {
 			const effect = await recordReading(recording, cameIn, read, raw);
 			if (unread.delete(cameIn.id)) {

@@ -133,6 +133,11 @@ const entries: readonly Entry[] = [
 		load: async () => (await import('./contact.ts')).contactCommands,
 	},
 	{
+		name: 'smarthost',
+		about: 'Providers that send your mail and post what became of it',
+		load: async () => (await import('./smarthost.ts')).smarthostCommands,
+	},
+	{
 		name: 'webhook',
 		about: 'Endpoints that events are posted to, and what became of each',
 		load: async () => (await import('./webhook.ts')).webhookCommands,

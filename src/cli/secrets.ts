@@ -49,13 +49,13 @@ function show(session: Session, keys: MasterKeys, {rows, damaged}: ResealedStore
 		.filter(id => id !== keys.current);
 	const lifetimeMs = Math.max(tokenLifetime, reportTokenMs(retentionDays));
 	const until = former.length === 0 ? null : storeTime(session.tools.clock.now() + lifetimeMs);
-	const total = rows.dkim_keys + rows.webhook_endpoints + rows.workspaces + rows.users;
+	const total = Object.values(rows).reduce((sum, n) => sum + n);
 	const restart = isFile && liveDaemon(dataDir) !== null;
 	session.show(
 		{key_id: keys.current, former_key_ids: former, resealed: rows, total, damaged, keep_former_until: until, restart},
 		() => [
 			...(isFile ? [`New key ${keys.current} in ${dataDir}/secrets.json. Back the file up.`] : []),
-			`Sealed ${grouped(total)} secrets with key ${keys.current}: ${grouped(rows.dkim_keys)} DKIM keys, ${grouped(rows.webhook_endpoints)} webhooks, ${grouped(rows.workspaces)} routes, ${grouped(rows.users)} users.`,
+			`Sealed ${grouped(total)} secrets with key ${keys.current}: ${grouped(rows.dkim_keys)} DKIM keys, ${grouped(rows.webhook_endpoints)} webhooks, ${grouped(rows.workspaces)} routes, ${grouped(rows.users)} users, ${grouped(rows.smarthosts)} smarthosts.`,
 			...(restart ? ['Restart the daemon: until then it makes links with the former key.'] : []),
 			...(until === null
 				? ['There is no former key. To rotate, put a new one first on every node and restart each.']

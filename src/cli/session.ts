@@ -24,7 +24,7 @@ import {type Clock, systemClock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
 import type {ActTools, Operator} from '../mail/operator.ts';
-import {type Given, type Operation, perform} from '../ops/operation.ts';
+import {type Context, type Given, type Operation, perform} from '../ops/operation.ts';
 import {migrate, type SchemaState, schemaState, tooOldFix} from '../store/engine/migrate.ts';
 import {isFolderLocked} from '../store/engine/sqlite.ts';
 import {silentMs} from '../store/nodes.ts';
@@ -218,10 +218,21 @@ export class Session {
 		operation: Operation<Input, Result>,
 		input: Given<Input>,
 	): Promise<Result> {
-		const {id: workspaceId} = await this.workspace();
+		return await perform(operation, await this.#contextIn((await this.workspace()).id), input);
+	}
+
+	/** The same in the workspace of `--workspace`; without the flag the operation is about the installation. */
+	async performAnywhere<Input extends TSchema, Result>(
+		operation: Operation<Input, Result, string | null>,
+		input: Given<Input>,
+	): Promise<Result> {
+		return await perform(operation, await this.#contextIn((await this.chosenWorkspace())?.id ?? null), input);
+	}
+
+	async #contextIn<Workspace extends string | null>(workspaceId: Workspace): Promise<Context<Workspace>> {
 		const {writer} = await this.store();
-		const context = {face: 'cli', workspaceId, mode: 'live', tools: this.tools, writer} as const;
-		return await perform(operation, {...context, change: writer.transaction}, input);
+		const vault = () => this.vault();
+		return {face: 'cli', workspaceId, mode: 'live', tools: this.tools, vault, writer, change: writer.transaction};
 	}
 
 	/** Throws ConfigError where the keys are not those that the store was used with. */

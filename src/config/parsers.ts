@@ -175,6 +175,15 @@ export const dnsServer: Parser<string> = text => {
 		: allowed('use ip or ip:port ([::1]:53)');
 };
 
+/** `name=host:port`: a lab's host that stands in for one of a provider. */
+export const standIn: Parser<readonly [name: string, listen: Listen]> = (text, cwd) => {
+	const [name = '', at = ''] = text.split('=');
+	const parsed = at === '' ? undefined : listen(at, cwd);
+	return name === '' || !parsed?.ok
+		? allowed('use name=host:port, such as ses=127.0.0.1:8443')
+		: value([name, parsed.value]);
+};
+
 /** A range in its shortest form with its length: `10.1.2.3/8` is `10.0.0.0/8`, an address alone is a range of one. */
 export const cidr: Parser<string> = text => {
 	const [address = '', bits, ...rest] = text.split('/');

@@ -18,6 +18,7 @@ import {
 	publicUrl,
 	rateLimit,
 	size,
+	standIn,
 	token,
 	value,
 	webhookConcurrency,
@@ -219,6 +220,16 @@ const submission = {
 	),
 };
 
+/** Services that send mail for this installation. */
+const providers = {
+	providerHosts: optionalList(
+		'MAILCTL_PROVIDER_HOSTS',
+		'the providers’ own',
+		list(standIn),
+		'For a lab: `name=host:port`, several with commas: hosts that stand in for a provider’s API (`ses`, `postmark`, …) and for the host of SNS certificates (`sns`). Their certificates are not verified.',
+	),
+};
+
 /** How events are posted to endpoints. */
 const webhooks = {
 	webhookBackoff: setting(
@@ -254,7 +265,16 @@ const webhooks = {
 };
 
 /** Every setting, in the order of the pages; the keys are the names in the code. */
-export const table = {...server, ...dashboard, ...submission, ...delivery, ...sources, ...reports, ...webhooks};
+export const table = {
+	...server,
+	...dashboard,
+	...submission,
+	...delivery,
+	...sources,
+	...reports,
+	...providers,
+	...webhooks,
+};
 
 /** The settings by what they are about, as the pages show them. */
 export const topics: ReadonlyArray<{readonly title: string; readonly keys: readonly SettingKey[]}> = [
@@ -264,6 +284,7 @@ export const topics: ReadonlyArray<{readonly title: string; readonly keys: reado
 	topic('Delivery', delivery),
 	topic('Sources', sources),
 	topic('What comes back', reports),
+	topic('Providers', providers),
 	topic('Webhooks', webhooks),
 ];
 

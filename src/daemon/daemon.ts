@@ -173,6 +173,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		intake,
 		{startedAt: clock.now(), shown, recentLines: log.recent, storeSizes: sizes.past, sites: roles.sites},
 		notReady,
+		roles.wakeReading,
 	);
 
 	async function end(): Promise<void> {
@@ -299,6 +300,8 @@ function createRoles(context: Context) {
 	return {
 		/** Endpoints have deliveries that are due. */
 		due: (endpointIds: readonly string[]): void => webhooks?.due(endpointIds),
+		/** Events of a provider came in. */
+		wakeReading: (): void => inbound?.wake(),
 		/** The reputation figures of workspaces changed. */
 		counted: (workspaceIds: readonly string[]): void => guard?.counted(workspaceIds),
 

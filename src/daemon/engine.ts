@@ -14,12 +14,14 @@ import type {BounceRule} from '../mail/bounce.ts';
 import type {Attachment} from '../mail/message.ts';
 import type {Asked} from '../mail/outcome.ts';
 import type {Retry} from '../mail/retry.ts';
+import type {Terms} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {createRecordWrite} from '../outcome/record.ts';
 import type {TriedRecipient} from '../outcome/settle.ts';
 import {longestWaitOfAll, shortestLifetimeOf} from '../pace/destinations.ts';
-import type {AttemptSteps} from '../queue/attempt.ts';
+import {echoFields} from '../providers/providers.ts';
+import type {AttemptSteps, Made} from '../queue/attempt.ts';
 import {Renderers} from '../queue/renderers.ts';
 import {Scheduler} from '../queue/scheduler.ts';
 import {noOtherNodes} from '../queue/site.ts';
@@ -39,6 +41,7 @@ import {readSites, removeShares, siteWrite} from '../store/queue/sites.ts';
 import {readAsked} from '../store/recipients.ts';
 import {readTries} from '../store/reputation.ts';
 import {isErased} from '../store/retention.ts';
+import {listSmarthosts, type Smarthost} from '../store/smarthosts.ts';
 import {listVariants} from '../store/templates.ts';
 import {Permits} from '../threads/permits.ts';
 import type {RendererData} from '../threads/renderer.ts';
@@ -96,6 +99,12 @@ export function createEngine(context: Context, publicUrl: string) {
 		}
 	}
 
+	/** A smarthost gets the fields by which its provider's events name the mail. */
+	function withEcho({mail, ref}: Made, {nextHop}: Terms, workspaceId: string): Uint8Array {
+		const fields = nextHop.kind === 'relay' ? echoFields(smarthosts, workspaceId, ref) : '';
+		return fields === '' ? mail : Buffer.concat([Buffer.from(fields), mail]);
+	}
+
 	const renderers = startRenderers(context, publicUrl, signing);
 	const smtpWorkers = startSmtpWorkers(context);
 
@@ -131,7 +140,7 @@ export function createEngine(context: Context, publicUrl: string) {
 				envelope: {from: made.envelopeFrom, to: wireAddress(recipient), smtputf8: made.smtputf8},
 				ref: made.ref,
 				terms: route.terms,
-				data: made.mail,
+				data: withEcho(made, route.terms, recipient.workspace_id),
 				attempt: recipient.attempts + 1,
 				...asked,
 				endsAt,
@@ -206,11 +215,13 @@ export function createEngine(context: Context, publicUrl: string) {
 	});
 
 	let remembered = new Map<string, SavedSite>();
+	let smarthosts: readonly Smarthost[] = [];
 	let arrivals: ReturnType<typeof watchArrivals> | null = null;
 
 	/** A change is announced once: a failed renewal is repeated. */
 	async function renewRoutes(): Promise<void> {
 		try {
+			smarthosts = await listSmarthosts(store.reader, null);
 			if (await router.renew()) {
 				scheduler.renew();
 			}
@@ -224,6 +235,7 @@ export function createEngine(context: Context, publicUrl: string) {
 		scheduler,
 		async start(): Promise<void> {
 			remembered = await readSites(store.reader);
+			smarthosts = await listSmarthosts(store.reader, null);
 			await scheduler.start();
 			if (isShared) {
 				const watched = watchArrivals({

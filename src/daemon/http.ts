@@ -16,10 +16,14 @@ import {dashboardRoutes} from '../dashboard/mount.ts';
 import type {DashboardParts} from '../dashboard/parts.ts';
 import {createResolver, openRecordSources} from '../dns/resolver.ts';
 import {sendingNames} from '../domains/domain-records.ts';
+import {providerEventRoutes} from '../hosted/provider-events.ts';
 import {publicRoutes} from '../hosted/public-routes.ts';
 import {Collector} from '../hosted/tracking.ts';
+import {ProviderIntake} from '../inbound/provider-intake.ts';
+import {takeIn} from '../inbound/take-in.ts';
 import {createLinks} from '../links/links.ts';
 import type {Tools} from '../mail/operator.ts';
+import {ProviderClient} from '../net/provider-client.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
 import {createErase} from '../outcome/erase.ts';
 import {createFeed} from '../outcome/feed.ts';
@@ -48,6 +52,8 @@ export function createHttp(
 	process: DashboardParts['process'],
 	/** Null: ready to take mail. Else why not. */
 	notReady: () => Promise<string | null>,
+	/** Something came in that is to be read. */
+	wakeReading: () => void,
 ) {
 	const {settings, store, keys, vault, clock, newId, eventWriter, observer} = context;
 	const {logger, metrics, storeFailed} = observer;
@@ -136,6 +142,7 @@ export function createHttp(
 			onDue: eventWriter.onDue,
 			postExample: (endpoint: Parameters<typeof postExample>[1]) => postExample(context, endpoint),
 		},
+		publicUrl: () => linkBase(settings, boundUrl),
 		mayAccept: context.mayAccept,
 	};
 
@@ -170,6 +177,12 @@ export function createHttp(
 				...(isShared || metricsToken !== null ? [scrape] : []),
 				...(isShared ? dashboard : []),
 				...apiRoutes({...parts, auth, limits, cursors: createCursors(cursorKey(keys))}),
+				providerEventRoutes({
+					intake: providerIntake(context, wakeReading),
+					observer: context.observer,
+					mayAccept: context.mayAccept,
+					clock,
+				}),
 				...publicRoutes({
 					links,
 					reader: store.reader,
@@ -212,6 +225,29 @@ async function bind(server: Api, {host, port}: Listen): Promise<string> {
 	await server.listen({host, port});
 	const bound = server.server.address() as AddressInfo;
 	return listenUrl({host: bound.address, port: bound.port});
+}
+
+const providerLimitMs = 10_000;
+
+/** What providers post is read as what mail brings, by a node that has the role. */
+function providerIntake({settings, store, vault, clock, boot, version}: Context, wake: () => void): ProviderIntake {
+	const {reader, writer} = store;
+	const client = new ProviderClient({
+		resolver: createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock}),
+		standIns: new Map(settings.providerHosts),
+		userAgent: `mailctl/${version}`,
+		limitMs: providerLimitMs,
+	});
+	const node = settings.roles.includes('inbound') ? boot : null;
+	return new ProviderIntake({
+		reader,
+		writer,
+		vault,
+		client,
+		takeIn: coming => takeIn({writer, node, clock}, coming),
+		wake,
+		clock,
+	});
 }
 
 /** Cursors live for minutes: one key of their own, made from the current one, is enough. */

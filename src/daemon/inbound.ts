@@ -62,6 +62,7 @@ export class Inbound {
 				}),
 		});
 		const recording = {
+			reader: store.reader,
 			writer: store.writer,
 			write: createReportWrite(context.eventWriter, {retentionDays: () => context.live().retentionDays}),
 			links: this.#links,
@@ -73,7 +74,7 @@ export class Inbound {
 			store,
 			node: boot,
 			alone: !store.dialect.isShared,
-			read: raw => this.#reader.read(raw),
+			read: inbound => this.#reader.read(inbound),
 			record: async (cameIn, read, raw) => {
 				const effect = await recordReading(recording, cameIn, read, raw);
 				this.#useShare(cameIn, effect);
@@ -82,6 +83,11 @@ export class Inbound {
 			clock,
 			observer,
 		});
+	}
+
+	/** Something that is to be read was stored. */
+	wake(): void {
+		this.#reading.wake();
 	}
 
 	/** Resolves with the listener's address; null: it is off. Rejects if it cannot listen. */

@@ -79,6 +79,12 @@ export class Metrics {
 		'source',
 		'kind',
 	);
+	readonly providerPosts = this.#counter(
+		'mailctl_provider_posts_total',
+		'Posts of providers with events, by their end (taken, unknown, forged, unreadable, failed).',
+		'provider',
+		'end',
+	);
 	readonly inboundRefusals = this.#counter(
 		'mailctl_inbound_refused_total',
 		'Addresses, mails and sessions that the listener for reports refused.',

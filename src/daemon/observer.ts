@@ -5,6 +5,7 @@ import type {ReceivedMail, RefusalReason} from '../inbound/inbound-listener.ts';
 import {shortKey} from '../inbound/take-in.ts';
 import type {Clock} from '../kit/clock.ts';
 import {type AttemptResult, isLogInRefusal, type Outcome} from '../mail/outcome.ts';
+import {isProviderName, type ProviderPostEnd} from '../mail/provider.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
 import type {QueueKey} from '../mail/route.ts';
 import type {PolicyFailure} from '../mta-sts/sts-policies.ts';
@@ -217,6 +218,11 @@ export function createObserver({
 			const inbound = taken && shortKey(taken.id);
 			const repeated = taken?.isNew === false;
 			logger.info({event: 'inbound_taken', inbound, client, roles, size, tls, repeated});
+		},
+
+		/** A provider, or another one, posted events. */
+		providerPosted(provider: string, end: ProviderPostEnd | 'failed'): void {
+			metrics.providerPosts.inc({provider: isProviderName(provider) ? provider : 'other', end});
 		},
 
 		inboundRefused(reason: RefusalReason, client: string): void {

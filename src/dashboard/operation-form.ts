@@ -18,11 +18,11 @@ type Reading<Input> = {
 	readonly read?: (visit: Visit) => Input;
 };
 
-type Parts = Pick<DashboardParts, 'writer' | 'change'>;
+type Parts = Pick<DashboardParts, 'writer' | 'change' | 'vault'>;
 
 /** Who visits, for an operation. */
-export function contextOf({writer, change}: Parts, {workspace, tools}: Visit): Context {
-	return {face: 'dashboard', workspaceId: workspace.id, mode: 'live', tools, writer, change};
+export function contextOf({writer, change, vault}: Parts, {workspace, tools}: Visit): Context {
+	return {face: 'dashboard', workspaceId: workspace.id, mode: 'live', tools, writer, change, vault: async () => vault};
 }
 
 /**

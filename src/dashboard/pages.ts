@@ -16,6 +16,7 @@ import type {DashboardParts} from './parts.ts';
 import {queuePages} from './queue.ts';
 import {returnedMailPages} from './returned.ts';
 import {go, type OpenRoute, type Route} from './route.ts';
+import {smarthostPages} from './smarthosts.ts';
 import {suppressionPages} from './suppressions.ts';
 import {comparePages} from './templates/compare.ts';
 import {editorPages} from './templates/editor.ts';
@@ -52,6 +53,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...userPages(parts),
 		...oneMessagePages(parts),
 		...keyPages(parts),
+		...smarthostPages(parts),
 		...workspacePages(parts),
 		...auditPages(parts),
 		...endpointListPages(parts),

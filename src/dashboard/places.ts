@@ -10,6 +10,7 @@ export const places = [
 	'topics',
 	'contacts',
 	'webhooks',
+	'smarthosts',
 	'returned',
 	'keys',
 	'users',
@@ -35,7 +36,7 @@ export const placeKeys: Readonly<Partial<Record<Place, string>>> = {
 /** How the navigation groups them. */
 export const groups: ReadonlyArray<{readonly title: string; readonly places: readonly Place[]}> = [
 	{title: 'Mail', places: ['messages', 'overview', 'queue', 'deliverability', 'returned']},
-	{title: 'Sending', places: ['domains', 'templates', 'webhooks', 'keys']},
+	{title: 'Sending', places: ['domains', 'templates', 'webhooks', 'smarthosts', 'keys']},
 	{title: 'Recipients', places: ['suppressions', 'topics', 'contacts']},
 	{title: 'Installation', places: ['workspaces', 'users', 'audit', 'health']},
 ];

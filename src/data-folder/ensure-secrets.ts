@@ -118,7 +118,7 @@ export async function resealStore(
 	record: (trx: Knex.Transaction, detail: Readonly<Record<string, number>>) => Promise<void>,
 	onStep: (rows: number) => void,
 ): Promise<ResealedStore> {
-	const rows = {dkim_keys: 0, webhook_endpoints: 0, workspaces: 0, users: 0};
+	const rows = {dkim_keys: 0, webhook_endpoints: 0, workspaces: 0, users: 0, smarthosts: 0};
 	const damaged: string[] = [];
 	for (const column of sealedColumns) {
 		for (let after: string | null = ''; after !== null; ) {
@@ -135,7 +135,7 @@ export async function resealStore(
 			rows[column.table] += step.resealed;
 			damaged.push(...step.damaged);
 			after = step.last;
-			onStep(rows.dkim_keys + rows.webhook_endpoints + rows.workspaces + rows.users);
+			onStep(Object.values(rows).reduce((sum, n) => sum + n));
 		}
 	}
 	return {rows, damaged};

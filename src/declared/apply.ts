@@ -49,7 +49,7 @@ async function performChange(parts: ApplyParts, change: Change): Promise<Made> {
 	if (workspaceId === undefined) {
 		return undefined;
 	}
-	const scene = {face: 'apply', workspaceId, mode: 'live', tools} as const;
+	const scene = {face: 'apply', workspaceId, mode: 'live', tools, vault: async () => vault} as const;
 	switch (change.kind) {
 		case 'workspace':
 			return await write(trx => changeWorkspace(trx, tools, workspaceId, inputOf(change.wanted, vault)));

@@ -1,3 +1,4 @@
+import type {Knex} from 'knex';
 import type {dkimVerify} from 'mailauth/lib/dkim/verify.js';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
@@ -11,6 +12,7 @@ import type {createReportWrite, ReportEffect} from '../outcome/reports.ts';
 import {ForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {type InboundEnd, listUnread, markRead, type UnreadInbound} from '../store/inbound-mails.ts';
+import {findByProviderIds} from '../store/reports.ts';
 import type {Store} from '../store/store.ts';
 
 type ReadingOptions = {
@@ -22,7 +24,7 @@ type ReadingOptions = {
 	/** The first look reads the mails of all daemons: no other one runs. */
 	readonly alone: boolean;
 	/** Reads a mail; rejects where it cannot be read. */
-	readonly read: (raw: Buffer) => Promise<Reading>;
+	readonly read: (inbound: ToRead) => Promise<Reading>;
 	/** Writes what it says, and that it was read, in one transaction. */
 	readonly record: (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<void>;
 	readonly clock: Pick<Clock, 'now'>;
@@ -119,7 +121,7 @@ export class ReadingLoop {
 		const {dialect} = this.#options.store;
 		let reading: Reading;
 		try {
-			reading = await this.#options.read(raw);
+			reading = await this.#options.read({raw, isEvent: cameIn.source === 'provider'});
 		} catch (error) {
 			return error instanceof UnfinishedError ? 'later' : await this.#keep(cameIn, error);
 		}
@@ -174,12 +176,15 @@ export const readMarkWrite: GroupWrite<InboundEnd, void> = {
 	},
 };
 
+/** What came in: a mail, or an event that a provider posted. */
+export type ToRead = {readonly raw: Uint8Array; readonly isEvent: boolean};
+
 /** The rules by which refusals are judged from now on. */
 export type NewRules = {readonly kind: 'rules'; readonly rules: readonly BounceRule[]};
 
 /** `spawn`: a thread that reads mails in order. `restMs`: how long a thread may be idle before it is ended. */
 type ReaderOptions = Pick<
-	ForeignWorkOptions<Uint8Array, Reading, NewRules, never>,
+	ForeignWorkOptions<ToRead, Reading, NewRules, never>,
 	'spawn' | 'limitMs' | 'clock' | 'cpu' | 'observer' | 'restMs'
 >;
 
@@ -198,7 +203,7 @@ const usualRestMs = 60_000;
  * no garbage, and kept 60 MB of the mails that it had read.
  */
 export class MailReader {
-	readonly #work: ForeignWork<Uint8Array, Reading, NewRules>;
+	readonly #work: ForeignWork<ToRead, Reading, NewRules>;
 	readonly #limitMs: number;
 
 	constructor(options: ReaderOptions) {
@@ -212,13 +217,13 @@ export class MailReader {
 			batchSize,
 			mostHeld: batchSize,
 			mostBytes: mostBatchBytes,
-			bytesOf: mail => mail.length,
+			bytesOf: ({raw}) => raw.length,
 		});
 	}
 
 	/** Rejects with UnreadableError, or with UnfinishedError if it may be tried again. */
-	async read(mail: Uint8Array): Promise<Reading> {
-		const end = await this.#work.do(mail);
+	async read(inbound: ToRead): Promise<Reading> {
+		const end = await this.#work.do(inbound);
 		if (end.ok) {
 			return end.result;
 		}
@@ -243,6 +248,7 @@ export class MailReader {
 }
 
 type RecordOptions = TrustedReporterOptions & {
+	readonly reader: Knex;
 	readonly writer: Writer;
 	readonly write: ReturnType<typeof createReportWrite>;
 	readonly links: ReadingLinks;
@@ -256,13 +262,21 @@ export async function recordReading(
 	reading: Reading,
 	raw: Buffer,
 ): Promise<ReportEffect> {
-	const candidates = candidatesOf(options.links, cameIn, reading);
+	const byToken = candidatesOf(options.links, cameIn, reading);
+	const candidates =
+		byToken.length > 0 ? byToken : await providerCandidates(options.reader, reading.clues.providerIds ?? []);
 	const reporter = candidates.length === 0 && !reading.forwarded ? await trustedReporter(options, raw, reading) : null;
 	const at = storeTime(options.clock.now());
 	return await options.writer.submit(options.write, {cameIn, size: raw.length, reading, candidates, reporter, at});
 }
 
 type ReadingLinks = Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal' | 'readRef' | 'readMessageIdLocal'>;
+
+/** What a provider answered to our mail is known to the two of us alone, and its event is proven to be its own. */
+async function providerCandidates(store: Knex, providerIds: readonly string[]): Promise<Candidate[]> {
+	const ids = providerIds.length === 0 ? [] : await findByProviderIds(store, providerIds);
+	return ids.map(id => ({via: 'provider_id', id, verify: () => true}));
+}
 
 /** Texts of one kind that are looked at: a mail may hold any number. */
 const mostTexts = 50;

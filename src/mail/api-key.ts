@@ -68,6 +68,7 @@ export const scopes = [
 	'usage:read',
 	'stats:read',
 	'events:read',
+	'smarthosts:manage',
 ] as const;
 export type Scope = (typeof scopes)[number];
 

@@ -24,6 +24,7 @@ const idPrefixes = [
 	'usr',
 	'ses',
 	'psk',
+	'smh',
 ] as const;
 export type IdPrefix = (typeof idPrefixes)[number];
 

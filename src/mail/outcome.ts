@@ -190,3 +190,13 @@ export type AttemptResult = {
 	/** When the outcome was known, in the store's form. */
 	readonly at: string;
 };
+
+/** What smarthosts call the mail that they took, in their answer to its last dot: `250 Ok: queued as 4BF2…`, `Ok 0102019a…`. */
+const taken = [/\bqueued as <?([^\s<>]+)/i, /\bid=([^\s,;]+)/i, /^(?:2\.\d\.\d )?ok:? <?([\w.@/+-]{10,})>?$/i];
+const longestProviderId = 200;
+
+/** The name that a smarthost's answer gives the mail; null: none. */
+export function providerIdIn(reply: string): string | null {
+	const found = taken.map(form => form.exec(reply.trim())?.[1]).find(id => id !== undefined);
+	return found?.slice(0, longestProviderId) ?? null;
+}

@@ -1,10 +1,10 @@
 import {dayMs} from '../kit/time.ts';
 import type {BounceCategory} from './outcome.ts';
 
-/** What a mail that came back is. `other`: nothing that is read. */
-export type ReportKind = 'dsn' | 'text' | 'arf' | 'auto_reply' | 'other';
+/** What came back: a kind of mail, or an event that a provider posted. `other`: nothing that is read. */
+export type ReportKind = 'dsn' | 'text' | 'arf' | 'auto_reply' | 'provider' | 'other';
 
-/** What a report says happened: RFC 3464's actions, and what feedback reports ask for. */
+/** What a report says happened: RFC 3464's actions, what feedback reports ask for, and what providers track. */
 export type ReportAction =
 	| 'failed'
 	| 'delayed'
@@ -13,6 +13,8 @@ export type ReportAction =
 	| 'expanded'
 	| 'complaint'
 	| 'unsubscribe'
+	| 'opened'
+	| 'clicked'
 	| 'none';
 
 /** What a mail says of one recipient. */
@@ -58,6 +60,8 @@ export type Clues = {
 	readonly returnPaths: readonly string[];
 	/** Addresses of the returned mail's List-Unsubscribe. */
 	readonly unsubscribeAddresses: readonly string[];
+	/** What a provider answered to the mail's data; only its own events have them. */
+	readonly providerIds?: readonly string[];
 };
 
 /** A mail that came back, as it was read. */
@@ -69,10 +73,12 @@ export type Reading = {
 	readonly fault: string | null;
 	/** A person attached it to a mail of their own: the addressees of that mail are unrelated to the report. */
 	readonly forwarded?: true;
+	/** Of a provider's event: it is only about mail of this workspace; null or absent: of any. */
+	readonly workspace?: string | null;
 };
 
 /** Where a mail came in. */
-export type InboundSource = 'smtp' | 'imap' | 'maildir' | 'mbox' | 'file' | 'stdin';
+export type InboundSource = 'smtp' | 'imap' | 'maildir' | 'mbox' | 'file' | 'stdin' | 'provider';
 
 /** Why a received mail is kept: it is about no recipient of ours, could not be read whole, or is for the operator. */
 export type Kept = 'unmatched' | 'unread' | 'operator';
@@ -115,6 +121,8 @@ const vias = [
 	'ref',
 	/** A Message-ID of ours: it identifies a message, not a recipient. */
 	'message_id',
+	/** A provider's own event names what it answered to our mail. */
+	'provider_id',
 	/** It contains a recipient's unsubscribe address, or was sent there and asks for something else. */
 	'unsubscribe_address',
 	/** Without a token: the address, from a reporter that the operator trusts, with a valid signature. */

@@ -7,15 +7,16 @@ import type {ActTools, Role} from '../mail/operator.ts';
 import {type Act, beginAct, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import type {Writer} from '../store/engine/writer.ts';
+import type {Vault} from '../store/sealed.ts';
 
 /** Where people and programs ask for operations: the HTTP API, the commands, the forms of the dashboard, `mailctl apply`. */
 type Face = 'api' | 'cli' | 'dashboard' | 'apply';
 
 /** Who asks for an operation, and where it may work. A face makes it from the key, user or process that it has checked. */
-export type Context = {
+export type Context<Workspace extends string | null = string> = {
 	readonly face: Face;
-	/** The only workspace that the operation reads and changes. */
-	readonly workspaceId: string;
+	/** The only workspace that the operation reads and changes; null: what belongs to the installation. */
+	readonly workspaceId: Workspace;
 	/** `test`: by a test key, which changes only what test keys made. */
 	readonly mode: Mode;
 	/** With the operator whom the audit trail names. */
@@ -23,10 +24,14 @@ export type Context = {
 	readonly writer: Pick<Writer, 'submit' | 'transaction'>;
 	/** As `writer.transaction`; afterwards this process caches nothing from before. */
 	readonly change: Writer['transaction'];
+	/** Seals and opens secrets of the store. */
+	readonly vault: () => Promise<Vault>;
 };
 
 /** A context within a transaction. */
-export type Scene = Omit<Context, 'writer' | 'change'> & {readonly trx: Knex.Transaction};
+export type Scene<Workspace extends string | null = string> = Omit<Context<Workspace>, 'writer' | 'change'> & {
+	readonly trx: Knex.Transaction;
+};
 
 type Frozen<Value> = Value extends object ? {readonly [Name in keyof Value]: Frozen<Value[Name]>} : Value;
 
@@ -53,8 +58,8 @@ type Head<Input extends TSchema> = {
 };
 
 /** Runs in one transaction, which records the act. Throws `Refused` where it changes nothing. */
-type Single<Input, Result> = {
-	readonly run: (scene: Scene, input: Input) => Promise<Result>;
+type Single<Input, Result, Workspace extends string | null> = {
+	readonly run: (scene: Scene<Workspace>, input: Input) => Promise<Result>;
 	/** What the audit trail has of the act, in addition to who, when and where. */
 	readonly entry: (result: Result, input: Input) => Omit<Act, 'action' | 'workspaceId' | 'at'>;
 	/** False: no process caches what it changes. Else all read it again. */
@@ -62,29 +67,35 @@ type Single<Input, Result> = {
 };
 
 /** Writes in several transactions, or in one with others of its kind (a group write); nothing of it is cached. */
-type Long<Input, Result> = {
+type Long<Input, Result, Workspace extends string | null> = {
 	/** `begin` gives what records the act of a target, with what is done so far (`beginAct`). */
 	readonly work: (
-		context: Context,
+		context: Context<Workspace>,
 		input: Input,
 		begin: (target: string) => ReturnType<typeof beginAct>,
 	) => Promise<Result>;
 };
 
-type SingleOperation<Input extends TSchema, Result> = Head<Input> & Single<Given<Input>, Result>;
-type LongOperation<Input extends TSchema, Result> = Head<Input> & Long<Given<Input>, Result>;
+type SingleOperation<Input extends TSchema, Result, Workspace extends string | null = string> = Head<Input> &
+	Single<Given<Input>, Result, Workspace>;
+type LongOperation<Input extends TSchema, Result, Workspace extends string | null = string> = Head<Input> &
+	Long<Given<Input>, Result, Workspace>;
 
 /** One verb of a noun, as all faces know it. */
-export type Operation<Input extends TSchema, Result> = SingleOperation<Input, Result> | LongOperation<Input, Result>;
+export type Operation<Input extends TSchema, Result, Workspace extends string | null = string> =
+	| SingleOperation<Input, Result, Workspace>
+	| LongOperation<Input, Result, Workspace>;
 
 /** Gives the parts of a definition the types of its input and result. */
-export const operation = <Input extends TSchema, Result>(definition: SingleOperation<Input, Result>) => definition;
+export const operation = <Input extends TSchema, Result, Workspace extends string | null = string>(
+	definition: SingleOperation<Input, Result, Workspace>,
+) => definition;
 export const longOperation = <Input extends TSchema, Result>(definition: LongOperation<Input, Result>) => definition;
 
 /** Does an operation, records it and has caches refreshed. Throws `Refused`. */
-export async function perform<Input extends TSchema, Result>(
-	operation: Operation<Input, Result>,
-	context: Context,
+export async function perform<Input extends TSchema, Result, Workspace extends string | null>(
+	operation: Operation<Input, Result, Workspace>,
+	context: Context<Workspace>,
 	input: Given<Input>,
 ): Promise<Result> {
 	if ('work' in operation) {
@@ -98,9 +109,9 @@ export async function perform<Input extends TSchema, Result>(
 }
 
 /** The same as a part of a transaction that does more. */
-export async function performIn<Input extends TSchema, Result>(
-	{run, audit, entry, refreshes}: SingleOperation<Input, Result>,
-	scene: Scene,
+export async function performIn<Input extends TSchema, Result, Workspace extends string | null>(
+	{run, audit, entry, refreshes}: SingleOperation<Input, Result, Workspace>,
+	scene: Scene<Workspace>,
 	input: Given<Input>,
 ): Promise<Result> {
 	const {trx, tools, workspaceId} = scene;
@@ -149,6 +160,12 @@ export function notFound(noun: string, name: string, words: Partial<Words> = {})
 		page: `There is no such ${noun}.`,
 	};
 	throw new Refused('not_found', {...usual, ...words});
+}
+
+/** Throws that a field of the input cannot be used. `must`: what it must be. */
+export function unusable(field: string, must: string): never {
+	const wrong = `${field} ${must}`;
+	throw new Refused('unprocessable_entity', {wrong, next: 'give another one', api: `${wrong}.`});
 }
 
 /** Throws that the name is in use. `by`: what must be unique. */

@@ -68,9 +68,10 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 			);
 			await insertAttempts(
 				trx,
-				mine.map(({recipient, result: {attempts}, verdict: {attempts: n}}) => ({
+				mine.map(({recipient, result: {attempts}, verdict: {attempts: n, outcome}}) => ({
 					...{recipientId: recipient.id, n, attempts},
 					isCounted: n > recipient.attempts,
+					isRelayed: outcome.kind === 'relayed',
 				})),
 			);
 			await announce(

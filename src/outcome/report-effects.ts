@@ -8,6 +8,7 @@ import {moveRecipients} from '../store/recipients.ts';
 import {addSuppressions} from '../store/suppressions.ts';
 import {announce} from './announce.ts';
 import {recordComplaints} from './complaint.ts';
+import {recordEngagement} from './engagement.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import type {Match} from './matches.ts';
 import type {AnnouncedEvent, EventWriter} from './outbox.ts';
@@ -44,6 +45,7 @@ export async function actOn(
 			once(complaints, () => complaintClass, already),
 		)),
 		...(await unsubscribe(trx, eventWriter, reported.filter(wantsOut))),
+		...(await engage(trx, eventWriter, matched.filter(actionIs('opened', 'clicked')))),
 	];
 	await countReported(trx, reweighed(written, already), eventWriter);
 	return new Map(written.map(({one, event}) => [one.reportId, event]));
@@ -284,4 +286,23 @@ async function unsubscribe(
 		eventWriter,
 	);
 	return reported.filter((_, index) => ends[index]?.announced).map(one => ({one, event: 'unsubscribed'}));
+}
+
+/** What a provider tracked, where the operator has it count: as our own pixel and links do. */
+async function engage(
+	trx: Knex.Transaction,
+	eventWriter: EventWriter,
+	matched: readonly MatchedReport[],
+): Promise<Written> {
+	const engaged = matched.map(one => ({one, event: one.report.action === 'opened' ? 'opened' : 'clicked'}) as const);
+	await recordEngagement(
+		trx,
+		eventWriter,
+		engaged.map(({one: {recipient, report, item}, event}) => ({
+			...{recipient, type: event, url: event === 'clicked' ? report.reason : ''},
+			...{n: 1, machineN: 0, machine: false, userAgent: null},
+			...{firstAt: item.cameIn.receivedAt, lastAt: item.cameIn.receivedAt, recordedAt: item.at},
+		})),
+	);
+	return engaged;
 }

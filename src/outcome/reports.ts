@@ -139,7 +139,7 @@ async function prove(
 	const matches: Match[][] = [];
 	for (const item of items) {
 		const proven = byMessage.get(item) ?? byRecipient.get(item) ?? [];
-		matches.push((proven.length > 0 ? proven : await matchesOfReporter(trx, item)).filter(isThere));
+		matches.push((proven.length > 0 ? proven : await matchesOfReporter(trx, item)).filter(isThere).filter(isInScope));
 	}
 	return {known, matches};
 }
@@ -177,6 +177,11 @@ async function withoutIdle(
 /** Of an erased person nothing is written any more. */
 function isThere({recipient}: Match): boolean {
 	return recipient.address !== erasedAddress;
+}
+
+/** What a workspace's own smarthost posts is about its mail alone. */
+function isInScope({recipient, item: {reading}}: Match): boolean {
+	return (reading.workspace ?? recipient.workspace_id) === recipient.workspace_id;
 }
 
 function rowOf(match: Reported): NewReport {
@@ -236,6 +241,9 @@ function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known
 	const {cameIn, reading} = item;
 	if (cameIn.rcptTo.some(isOperatorAddress)) {
 		return 'operator';
+	}
+	if (matches.length === 0 && reading.kind === 'provider' && reading.reports.every(({action}) => action === 'none')) {
+		return null; // Such as "processed": nothing would follow from it.
 	}
 	if (matches.length === 0) {
 		return item.candidates.some(candidate => isErased(candidate, known)) ? null : 'unmatched';

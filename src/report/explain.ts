@@ -10,6 +10,7 @@ const kinds: Readonly<Record<ReportKind, string>> = {
 	text: 'A bounce in words.',
 	arf: 'A feedback report.',
 	auto_reply: 'An automatic reply: it says nothing about delivery, and nothing follows from it.',
+	provider: "A provider's event.",
 	other: 'Neither a bounce nor a feedback report; nothing follows from it.',
 };
 
@@ -25,6 +26,8 @@ const actions: Readonly<Record<Exclude<ReportAction, 'failed'>, string>> = {
 	expanded: 'delivered to a list, which hands it on',
 	complaint: 'its reader called the mail spam',
 	unsubscribe: 'its reader wants no more of it',
+	opened: 'opened, says the provider',
+	clicked: 'a link was followed, says the provider',
 	none: 'reported, and no complaint',
 };
 

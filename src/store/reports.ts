@@ -47,6 +47,18 @@ export async function findReportedRecipients(
 		);
 }
 
+/** The ids of recipients whose mail a smarthost answered with one of these. */
+export async function findByProviderIds(reader: Knex, providerIds: readonly string[]): Promise<string[]> {
+	const rows: Array<{id: string}> = await reader('attempts')
+		.whereIn('provider_id', [...providerIds])
+		.distinct('recipient_id as id')
+		.limit(mostOfProvider);
+	return rows.map(({id}) => id);
+}
+
+/** An answer names one mail; more of them say nothing. */
+const mostOfProvider = 10;
+
 /**
  * The newest live message to an address (comparison form) since then, in each workspace that mailed it. The ids of messages
  * contain their time of acceptance.

@@ -1,10 +1,11 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {createClassify} from '../bounce/classify.ts';
-import type {NewRules} from '../inbound/reading.ts';
+import type {NewRules, ToRead} from '../inbound/reading.ts';
 import {bufferOf} from '../kit/text.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {Reading} from '../mail/report.ts';
 import {type FromWorker, progress, type ToWorker} from '../pool/foreign-work.ts';
+import {readEvent} from '../providers/read-event.ts';
 import {readReport} from '../report/read-report.ts';
 
 /** What a reader thread is started with. */
@@ -19,7 +20,7 @@ const cells = new Int32Array(shared);
 let classify = createClassify(bounceRules);
 const port = parentPort as NonNullable<typeof parentPort>;
 
-port.on('message', (message: ToWorker<Uint8Array> | NewRules) => {
+port.on('message', (message: ToWorker<ToRead> | NewRules) => {
 	if (message.kind === 'rules') {
 		classify = createClassify(message.rules);
 	} else {
@@ -27,10 +28,10 @@ port.on('message', (message: ToWorker<Uint8Array> | NewRules) => {
 	}
 });
 
-function readOne(mail: Uint8Array): Reading {
+function readOne({raw, isEvent}: ToRead): Reading {
 	Atomics.add(cells, progress.begun, 1);
 	Atomics.store(cells, progress.working, 1);
-	const reading = readReport(bufferOf(mail), classify);
+	const reading = isEvent ? readEvent(raw, classify) : readReport(bufferOf(raw), classify);
 	// Not where it threw: the thread ends, and the parent must learn which mail caused it.
 	Atomics.store(cells, progress.working, 0);
 	return reading;

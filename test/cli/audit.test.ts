@@ -106,6 +106,9 @@ const acts: Readonly<Record<string, Act>> = {
 			return ['--yes', '--workspace', 'acme'];
 		},
 	],
+	'smarthost add': ['smarthost.added', () => ['postmark']],
+	'smarthost rotate': ['smarthost.rotated', async ({made}) => [await made('smarthost', 'add', 'brevo')]],
+	'smarthost remove': ['smarthost.removed', async ({made}) => [await made('smarthost', 'add', 'brevo'), '--yes']],
 	'template create': ['template.created', () => ['--name', 'empty']],
 	'template push': [
 		'template.version_created',
@@ -178,7 +181,8 @@ const none: Readonly<Record<string, string>> = {
 			...['sender list', 'template list', 'template show', 'template preview', 'suppression list', 'suppression check'],
 			...['suppression export', 'topic list', 'message list', 'message show', 'message raw', 'contact list'],
 			...['contact show', 'webhook list', 'webhook show', 'webhook deliveries', 'bounce unmatched', 'bounce explain'],
-			...['queue summary', 'queue list', 'queue why', 'queue trace'],
+			...['queue summary', 'queue list', 'queue why', 'queue trace', 'smarthost list', 'smarthost show'],
+			...['smarthost test'],
 		].map(name => [name, 'reads only']),
 	),
 };

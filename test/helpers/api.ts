@@ -173,6 +173,7 @@ export async function startApi(
 			writer: store.writer,
 			tools: {clock, newId, random: randomBytes},
 			vault: testVault,
+			publicUrl: () => 'https://mail.example.com',
 			cursors: createCursors(randomBytes(32)),
 			accept,
 			limits,

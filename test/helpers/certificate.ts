@@ -15,6 +15,13 @@ export function makeCertificate(...names: string[]): Certificate {
 	});
 }
 
+/** Makes a self-signed certificate with an RSA key. */
+export function makeRsaCertificate(name: string): Certificate {
+	return inFolder((openssl, files) => {
+		openssl('req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', '-subj', `/CN=${name}`, ...files.out);
+	});
+}
+
 /** Makes a certificate that an authority vouches for; `days` from now, -1: it has expired. */
 export function issueCertificate(
 	authority: Certificate,

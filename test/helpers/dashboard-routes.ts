@@ -32,6 +32,7 @@ export async function thingsOf({workspaces, program}: Service): Promise<Things> 
 		domains: await made('domain', 'add', 'secret.example'),
 		templates: templates.plain ?? '',
 		webhooks: await made('webhook', 'add', 'https://hooks.example/secret', '--event', 'delivered'),
+		smarthosts: await made('smarthost', 'add', 'postmark'),
 		keys: await made('key', 'create', '--name', 'secret-key'),
 		topics: 'secret-topic',
 		queue: 'dest.example',

@@ -1,7 +1,7 @@
 import type {Clues, Report, ReportKind} from '../../src/mail/report.ts';
 
 /** A mail of this kind that says these things, with its clues where mail systems put them. */
-export function bytesOf(kind: ReportKind, reports: readonly Report[], clues: Clues): Buffer {
+export function bytesOf(kind: MailKind, reports: readonly Report[], clues: Clues): Buffer {
 	const returned = [
 		...clues.returnPaths.map(address => `Return-Path: <${address}>`),
 		...clues.refs.map(ref => `X-Mailctl-Ref: ${ref}`),
@@ -19,9 +19,12 @@ export function bytesOf(kind: ReportKind, reports: readonly Report[], clues: Clu
 	return Buffer.from(`${[...top, ...bodies[kind](reports, clues, returned)].join('\n')}\n`.replaceAll('\n', '\r\n'));
 }
 
+/** A provider's event is no mail. */
+export type MailKind = Exclude<ReportKind, 'provider'>;
+
 type Body = (reports: readonly Report[], clues: Clues, returned: string) => string[];
 
-const bodies: Readonly<Record<ReportKind, Body>> = {
+const bodies: Readonly<Record<MailKind, Body>> = {
 	dsn: (reports, {envelopeIds}, returned) =>
 		multipart('delivery-status', [
 			'\nIt could not be delivered.',

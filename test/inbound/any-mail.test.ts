@@ -2,6 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {ReadingLoop, recordReading} from '../../src/inbound/reading.ts';
 import {takeIn} from '../../src/inbound/take-in.ts';
+import {bufferOf} from '../../src/kit/text.ts';
 import {createReportWrite} from '../../src/outcome/reports.ts';
 import {readReport} from '../../src/report/read-report.ts';
 import {countUnread} from '../../src/store/inbound-mails.ts';
@@ -17,12 +18,18 @@ storeTest(test, 'whatever comes to a return path is read and recorded; nothing s
 	const mail = await mailed(store);
 	const faults: unknown[] = [];
 	const recording = {
-		...{writer: store.writer, links, clock, write: createReportWrite(eventWriter, {retentionDays: () => 90})},
+		...{
+			reader: store.reader,
+			writer: store.writer,
+			links,
+			clock,
+			write: createReportWrite(eventWriter, {retentionDays: () => 90}),
+		},
 		...{reporters: [], resolver: {txt: async () => ({kind: 'none'}) as never}},
 	};
 	const reading = new ReadingLoop({
 		...{store, node: 'req_a', alone: true, clock},
-		read: async raw => readReport(raw, classify),
+		read: async ({raw}) => readReport(bufferOf(raw), classify),
 		record: async (cameIn, read, raw) => void (await recordReading(recording, cameIn, read, raw)),
 		observer: {
 			inboundUnreadable: (_, error) => faults.push(error),

@@ -11,10 +11,10 @@ const obeying = `
 	const {parentPort, workerData} = require('node:worker_threads');
 	const told = new Int32Array(workerData.shared);
 	parentPort.on('message', ({jobs}) => {
-		parentPort.postMessage({kind: 'done', results: jobs.map(mail => {
+		parentPort.postMessage({kind: 'done', results: jobs.map(({raw}) => {
 			Atomics.add(told, 0, 1);
 			Atomics.store(told, 1, 1);
-			const text = Buffer.from(mail).toString();
+			const text = Buffer.from(raw).toString();
 			if (text === 'hang') for (;;);
 			if (text === 'die') process.exit(1);
 			if (text === 'eat') { const all = []; for (;;) all.push(new Array(1e5).fill(Math.random())); }
@@ -43,7 +43,7 @@ function readerOf(t: ExecutionContext, options: Partial<ReaderOptions> = {}) {
 		...options,
 	});
 	t.teardown(() => reader.stop());
-	const read = async (text: string) => (await reader.read(Buffer.from(text))).fault;
+	const read = async (text: string) => (await reader.read({raw: Buffer.from(text), isEvent: false})).fault;
 	return {reader, read, crashes, spawned: () => spawned};
 }
 

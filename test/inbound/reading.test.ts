@@ -26,8 +26,8 @@ function readingOf(t: ExecutionContext, store: Store, options: Partial<ReadingOp
 		store,
 		node: 'req_a',
 		alone: false,
-		async read(raw) {
-			read.push(raw.toString());
+		async read({raw}) {
+			read.push(Buffer.from(raw).toString());
 			return nothing;
 		},
 		record: ({id}) => record(store, id),
@@ -95,8 +95,8 @@ storeTest(test, 'mails of others are read when they are old, at a start alone al
 
 storeTest(test, 'what cannot be read is kept for a person, and those beside it are read', async (t, store) => {
 	const {reading, unreadable} = readingOf(t, store, {
-		async read(raw) {
-			if (raw.toString() === 'bad') {
+		async read({raw}) {
+			if (Buffer.from(raw).toString() === 'bad') {
 				throw new UnreadableError('Reading it took longer than 2000 ms.');
 			}
 			return nothing;
@@ -121,8 +121,8 @@ storeTest(test, 'a fault in writing it down keeps the mail; a store that fails h
 	const failed: Error[] = [];
 	const recorded: string[] = [];
 	const {reading, unreadable, storeErrors} = readingOf(t, store, {
-		async read(raw) {
-			return {...nothing, fault: raw.toString()};
+		async read({raw}) {
+			return {...nothing, fault: Buffer.from(raw).toString()};
 		},
 		async record({id}: CameIn, {fault}: Reading) {
 			if (fault === 'bug') {
@@ -165,10 +165,10 @@ storeTest(test, 'stopped: what is under way is written down, what is not stays u
 		release = resolve;
 	});
 	const {reading} = readingOf(t, store, {
-		async read(raw) {
+		async read({raw}) {
 			reads++;
 			await released;
-			if (raw.toString() === 'unfinished') {
+			if (Buffer.from(raw).toString() === 'unfinished') {
 				throw new UnfinishedError('The reader was stopped.');
 			}
 			return nothing;

@@ -6,7 +6,7 @@ import {performIn, Refused} from '../../src/ops/operation.ts';
 import {deleteApiKey, findApiKey, listApiKeys} from '../../src/store/api-keys.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {testTools} from '../helpers/tools.ts';
+import {testTools, testVault} from '../helpers/tools.ts';
 
 async function prepare(store: Store) {
 	const tools = testTools();
@@ -16,7 +16,7 @@ async function prepare(store: Store) {
 		(await createWorkspace(trx, tools, {name: 'other'}))?.id as string,
 	]);
 	const workspaceId = acme as string;
-	const scene = {face: 'cli', mode: 'live', tools} as const;
+	const scene = {face: 'cli', mode: 'live', tools, vault: async () => testVault} as const;
 	const create = (expires_at: string | null = null) =>
 		write(trx => {
 			const input = {

@@ -6,7 +6,7 @@ import {readReport} from '../../src/report/read-report.ts';
 import type {Store} from '../../src/store/store.ts';
 import {classify} from '../helpers/classify.ts';
 import {storeTest} from '../helpers/databases.ts';
-import {bytesOf} from '../helpers/forged-mails.ts';
+import {bytesOf, type MailKind} from '../helpers/forged-mails.ts';
 import {newId} from '../helpers/messages.ts';
 import {
 	authFailure,
@@ -46,7 +46,7 @@ const report = fc
 	.map(([said, recipient, original]) => ({said, recipient, original}));
 
 const mail = fc.record({
-	kind: fc.constantFrom<Reading['kind']>('dsn', 'text', 'arf', 'auto_reply', 'other'),
+	kind: fc.constantFrom<MailKind>('dsn', 'text', 'arf', 'auto_reply', 'other'),
 	reports: fc.array(report, {maxLength: 3}),
 	mailFrom: fc.constantFrom('', 'ada@a.test', null),
 	rcptTo: tokens,
@@ -153,7 +153,7 @@ async function status(
 }
 
 /** How a mail comes to what it says: told, or read from its bytes. */
-type Read = (kind: Reading['kind'], reports: readonly Report[], clues: Clues) => Reading;
+type Read = (kind: MailKind, reports: readonly Report[], clues: Clues) => Reading;
 
 const asTold: Read = (kind, reports, clues) => reading(reports, {kind, clues});
 const asRead: Read = (kind, reports, clues) => readReport(bytesOf(kind, reports, clues), classify);

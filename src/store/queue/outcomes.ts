@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {groupBy} from '../../kit/collections.ts';
 import {nextStates, type RecipientState, recipientStates} from '../../mail/message.ts';
-import type {Attempt} from '../../mail/outcome.ts';
+import {type Attempt, providerIdIn} from '../../mail/outcome.ts';
 import {rowSource, rowsOf} from '../engine/dialect.ts';
 import {among, insertRows, namedIds} from '../engine/rows.ts';
 import {dequeue, postpone} from './open-recipients.ts';
@@ -134,7 +134,14 @@ export async function findReported(trx: Knex.Transaction, recipientIds: readonly
  */
 export async function insertAttempts(
 	trx: Knex.Transaction,
-	tries: ReadonlyArray<{recipientId: string; n: number; isCounted: boolean; attempts: readonly Attempt[]}>,
+	tries: ReadonlyArray<{
+		recipientId: string;
+		n: number;
+		isCounted: boolean;
+		/** A smarthost took the mail: its answer may name it. */
+		isRelayed: boolean;
+		attempts: readonly Attempt[];
+	}>,
 ): Promise<void> {
 	// Each counted try has a number of its own, so its rows can be copied. Should they be there after all, the writer tries
 	// each item alone.
@@ -156,8 +163,9 @@ export async function insertAttempts(
 			'reply',
 			'ms',
 			'dialogue',
+			'provider_id',
 		],
-		tries.flatMap(({recipientId, n, attempts}) =>
+		tries.flatMap(({recipientId, n, isRelayed, attempts}) =>
 			attempts.map((one, position) => [
 				recipientId,
 				n,
@@ -172,6 +180,7 @@ export async function insertAttempts(
 				one.reply,
 				Math.round(one.ms),
 				one.dialogue,
+				isRelayed && position === attempts.length - 1 ? providerIdIn(one.reply) : null,
 			]),
 		),
 		areNew ? '' : 'on conflict (recipient_id, n, position) do nothing',

@@ -1,0 +1,124 @@
+import {optionalEvents, providerNames} from '../../mail/provider.ts';
+import {Type} from '../../mail/type.ts';
+import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from '../../ops/smarthosts.ts';
+import {eventsUrl} from '../../providers/setup.ts';
+import {findSmarthost, listSmarthosts, type Smarthost} from '../../store/smarthosts.ts';
+import type {ApiParts, Routes} from '../api-parts.ts';
+import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
+import {apiError} from '../errors.ts';
+import {time} from '../schemas/page.ts';
+import {smarthostView} from '../views.ts';
+
+const fields = {
+	id: Type.String(),
+	provider: Type.Enum([...providerNames]),
+	takes: Type.Array(Type.Enum([...optionalEvents]), {
+		description: 'What counts besides deliveries, bounces, complaints and delays.',
+	}),
+	has_secret: Type.Boolean({description: 'False: its posts are signed by the provider, or its key is not known yet.'}),
+	last_event_at: Type.Union([time, Type.Null()]),
+	created_at: time,
+};
+const example = {
+	id: 'smh_01kaxq7w0c8m2v5t9d3f6h1j4n',
+	provider: 'postmark',
+	takes: [],
+	has_secret: true,
+	last_event_at: '2026-06-09T10:15:30+00:00',
+	created_at: '2026-06-09T10:15:30+00:00',
+};
+const smarthostSchema = Type.Object(fields, {examples: [example]});
+const secrets = {
+	url: Type.Union([Type.String(), Type.Null()], {
+		description: 'Where the provider is to post its events; null: it stays as it was.',
+	}),
+	secret: Type.Union([Type.String(), Type.Null()], {
+		description: 'What proves that a post is the provider’s; null: the provider signs with keys of its own.',
+	}),
+};
+const newSmarthostSchema = Type.Object(
+	{...fields, ...secrets},
+	{
+		examples: [
+			{
+				...example,
+				url: 'https://mail.shop.example/v1/provider-events/postmark/3q2-7wXyZ0aBcDeFgHiJkLmNoPqRsTuV',
+				secret: '3q2-7wXyZ0aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456',
+			},
+		],
+	},
+);
+
+/** /v1/smarthosts: providers that send mail of the workspace and post what became of it. */
+export function smarthostRoutes(parts: ApiParts): readonly Routes[] {
+	const shownOnce = ({row, token, secret}: NewSmarthost) => ({
+		...smarthostView(row),
+		url: token === null ? null : eventsUrl(parts.publicUrl(), row.provider, token),
+		secret,
+	});
+	return [
+		operationRoute(parts, addSmarthost, {
+			at: 'POST /v1/smarthosts',
+			tag: 'Smarthosts',
+			summary: 'Take the events of a provider',
+			description: 'URL and secret are shown only in this answer.',
+			answer: [201, 'The smarthost, and where its provider is to post events.', newSmarthostSchema],
+			errors: ['unprocessable_entity'],
+			view: shownOnce,
+		}),
+		listRoute(parts, {
+			path: '/v1/smarthosts',
+			scope: 'smarthosts:manage',
+			name: 'smarthosts',
+			tag: 'Smarthosts',
+			summary: 'List smarthosts',
+			description: 'Those of the workspace; the installation may have others.',
+			meaning: 'Smarthosts, newest first.',
+			usualLimit: 100,
+			item: smarthostSchema,
+			find: ({workspaceId}) => ({
+				read: async ({after, limit}) =>
+					(await listSmarthosts(parts.reader, workspaceId))
+						.filter(({id}) => after === null || id < after)
+						.slice(0, limit),
+			}),
+			view: smarthostView,
+		}),
+		apiRoute(parts, {
+			at: 'GET /v1/smarthosts/:id',
+			id: 'smh',
+			scope: 'smarthosts:manage',
+			tag: 'Smarthosts',
+			summary: 'Get a smarthost',
+			answer: [200, 'The smarthost.', smarthostSchema],
+			handle: async ({workspaceId, id}) => smarthostView(await found(parts, workspaceId, id)),
+		}),
+		operationRoute(parts, rotateSmarthost, {
+			at: 'POST /v1/smarthosts/:id/rotate',
+			id: 'smh',
+			isBodyOptional: true,
+			tag: 'Smarthosts',
+			summary: 'Renew URL and secret',
+			description: 'The former ones end at once.',
+			answer: [200, 'The smarthost with its new URL and secret.', newSmarthostSchema],
+			errors: ['unprocessable_entity'],
+			view: shownOnce,
+		}),
+		operationRoute(parts, removeSmarthost, {
+			at: 'DELETE /v1/smarthosts/:id',
+			id: 'smh',
+			tag: 'Smarthosts',
+			summary: 'Remove a smarthost',
+			description: 'What its provider posts is refused from now on.',
+			answer: [204, 'It is removed.', null],
+		}),
+	];
+}
+
+async function found({reader}: ApiParts, workspaceId: string, id: string): Promise<Smarthost> {
+	const smarthost = await findSmarthost(reader, workspaceId, id);
+	if (!smarthost) {
+		throw apiError('not_found');
+	}
+	return smarthost;
+}

@@ -1,0 +1,165 @@
+import {createClassify} from '../bounce/classify.ts';
+import {loadBounceRules} from '../config/bounce-rules.ts';
+import {linkBase} from '../config/derive.ts';
+import {type OptionalEvent, optionalEvents, type ProviderName, providerNames} from '../mail/provider.ts';
+import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from '../ops/smarthosts.ts';
+import {guessProvider, providers} from '../providers/providers.ts';
+import {eventBytes, readEvent} from '../providers/read-event.ts';
+import {eventsUrl, setups} from '../providers/setup.ts';
+import {reportRows} from '../report/explain.ts';
+import {listSmarthosts, type Smarthost} from '../store/smarthosts.ts';
+import {CliError} from './fault.ts';
+import {readInput} from './files.ts';
+import {oneOf} from './options.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
+import {type Noun, shortTime} from './text.ts';
+
+type Credentials = {secret?: string};
+type AddOptions = Credentials & {takes?: OptionalEvent[]};
+
+const provider = oneOf('the provider', providerNames);
+const takes = (text: string, previous: readonly OptionalEvent[] = []) => [
+	...previous,
+	...text.split(',').map(oneOf('--takes', optionalEvents)),
+];
+
+export function smarthostCommands(smarthost: CliCommand): void {
+	smarthost
+		.verb('add <provider>', `Take the events of a provider that sends your mail: ${providerNames.join(', ')}`)
+		.sample('mailctl smarthost add ses')
+		.option('--secret <key>', 'the key that the provider shows (mailgun, sendgrid); - reads it from standard input')
+		.option(
+			'--takes <events>',
+			`what counts besides deliveries, bounces, complaints: ${optionalEvents.join(', ')}`,
+			takes,
+		)
+		.does<AddOptions, [string]>(async (session, {secret, takes: taken}, name) => {
+			const given = await secretOf(secret);
+			const input = {provider: provider(name), ...(taken && {takes: taken}), ...(given && {secret: given})};
+			showNew(session, await session.performAnywhere(addSmarthost, input));
+		});
+
+	smarthost
+		.verb('list', 'List smarthosts that post events, newest first')
+		.sample('mailctl smarthost list')
+		.does(async session => {
+			const workspaceId = (await session.chosenWorkspace())?.id ?? null;
+			session.list(smarthosts, await listSmarthosts(await session.reader(), workspaceId));
+		});
+
+	smarthost
+		.verb('show <id>', 'Show a smarthost: whose mail, what it takes, when its last event came')
+		.sample('mailctl smarthost show smh_06f…')
+		.does<object, [string]>(async (session, _options, text) => session.one(smarthosts, await found(session, text)));
+
+	smarthost
+		.verb('test <file>', 'Show how a recorded post of a provider is read; nothing is stored')
+		.sample('mailctl smarthost test bounce.json')
+		.option('--provider <name>', 'whose post it is; else its form says', provider)
+		.does<{provider?: ProviderName}, [string]>(async (session, options, file) => {
+			const {provider: name, events} = await readPost(file, options.provider);
+			const classify = createClassify(loadBounceRules(session.settings()));
+			const readings = events.map(event =>
+				readEvent(eventBytes({provider: name, workspace: null, takes: optionalEvents, event}), classify),
+			);
+			session.show({provider: name, events: readings}, () => [
+				`A post of ${name} with ${readings.length} ${readings.length === 1 ? 'event' : 'events'}.`,
+				...readings.flatMap(reading => [
+					'',
+					...reading.reports.flatMap(report =>
+						reportRows(reading.kind, report).map(([field, value]) => `${field.padEnd(12)}${value}`),
+					),
+				]),
+			]);
+		});
+
+	smarthost
+		.verb('rotate <id>', 'Give it another URL and secret; the former ones end at once')
+		.sample('mailctl smarthost rotate smh_06f…')
+		.option('--secret <key>', 'the key that the provider shows; - reads it from standard input')
+		.option('--keep-url', 'change the secret alone')
+		.does<Credentials & {keepUrl?: boolean}, [string]>(async (session, {secret, keepUrl = false}, text) => {
+			const {id} = await found(session, text);
+			const given = await secretOf(secret);
+			const input = {id, ...(given && {secret: given}), ...(keepUrl && {keep_url: true})};
+			showNew(session, await session.performAnywhere(rotateSmarthost, input));
+		});
+
+	smarthost
+		.verb('remove <id>', 'Take no more events of it')
+		.sample('mailctl smarthost remove smh_06f… --yes')
+		.yesOption()
+		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
+			const {id, provider: name} = await found(session, text);
+			await session.confirm(`Remove ${id}? What ${name} posts to its URL will be refused.`, yes);
+			await session.performAnywhere(removeSmarthost, {id});
+			session.show({id, removed: true}, () => [`removed ${id} (${name})`]);
+		});
+}
+
+async function found(session: Session, id: string): Promise<Smarthost> {
+	const workspaceId = (await session.chosenWorkspace())?.id ?? null;
+	const all = await listSmarthosts(await session.reader(), workspaceId);
+	const matching = all.filter(one => one.id === id || one.id.startsWith(id));
+	const [only] = matching;
+	if (only === undefined || matching.length > 1) {
+		throw new CliError('data', `there is no smarthost ${id}`, 'see mailctl smarthost list');
+	}
+	return only;
+}
+
+async function secretOf(given: string | undefined): Promise<string | undefined> {
+	return given === '-' ? (await readInput('-')).toString().trim() : given;
+}
+
+/** The events of a post in a file; throws where no provider posts such a thing. */
+async function readPost(file: string, named: ProviderName | undefined) {
+	const bytes = await readInput(file);
+	let body: unknown;
+	try {
+		body = JSON.parse(bytes.toString());
+	} catch {
+		throw new CliError('data', `${file} is not JSON`, 'give it the body of a post as the provider sent it');
+	}
+	const name = named ?? guessProvider(body);
+	const events = name && providers[name].events(body);
+	if (!name || !events) {
+		throw new CliError('data', `${file} has no events${named ? ` of ${named}` : ''}`, 'say whose with --provider');
+	}
+	return {provider: name, events};
+}
+
+const smarthosts: Noun<Smarthost> = {
+	none: 'no smarthosts, mailctl smarthost add makes one',
+	json: ({id, workspace_id, provider: name, takes: taken, secret, last_event_at, created_at}) => ({
+		...{id, provider: name, workspace_id, takes: taken, has_secret: secret !== null, last_event_at, created_at},
+	}),
+	fields: [
+		{title: 'ID', name: 'id', cell: row => row.id, id: true},
+		{title: 'PROVIDER', name: 'provider', cell: row => row.provider},
+		{title: 'WORKSPACE', name: 'workspace', cell: row => row.workspace_id ?? 'all', cut: true},
+		{
+			title: 'LAST EVENT',
+			name: 'last event',
+			cell: row => (row.last_event_at ? `${shortTime(row.last_event_at)} UTC` : 'none yet'),
+		},
+		{name: 'takes too', cell: row => row.takes.join(', ') || '–'},
+		{name: 'created', cell: row => `${shortTime(row.created_at)} UTC`},
+	],
+};
+
+/** URL and secret are shown only now. */
+function showNew(session: Session, {row, token, secret}: NewSmarthost): void {
+	const url = token === null ? null : eventsUrl(linkBase(session.settings()), row.provider, token);
+	const {id, provider: name} = row;
+	session.show({id, provider: name, url, secret}, () => [
+		`${id}: ${name}`,
+		'',
+		...(url === null
+			? ['The secret is changed; the URL stays.']
+			: setups[name](url, secret).map(line => line.replace('ID', id))),
+		'',
+		'Keep URL and secret now: they are shown only this time.',
+	]);
+}

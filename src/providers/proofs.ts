@@ -1,0 +1,65 @@
+import {createHmac, createPublicKey, timingSafeEqual, verify} from 'node:crypto';
+import type {Incoming} from './provider.ts';
+
+/** The value of a header that was sent once. */
+export function headerOf({headers}: Incoming, name: string): string {
+	const value = headers[name];
+	return typeof value === 'string' ? value : '';
+}
+
+/** Whether two texts are equal, in constant time for one length. */
+export function same(a: string, b: string): boolean {
+	const [left, right] = [Buffer.from(a), Buffer.from(b)];
+	return left.length === right.length && timingSafeEqual(left, right);
+}
+
+/** The HMAC-SHA256 of some parts, in lower-case hex. */
+export function hmacHex(key: string, ...parts: ReadonlyArray<string | Uint8Array>): string {
+	const mac = createHmac('sha256', key);
+	for (const part of parts) {
+		mac.update(part);
+	}
+	return mac.digest('hex');
+}
+
+/**
+ * Whether a post has the secret as it is: as the password (or the user) of Basic authentication, as a Bearer token, or in
+ * X-Mailctl-Secret. For providers that sign nothing.
+ */
+export function hasSecret(incoming: Incoming, secret: string): boolean {
+	const authorization = headerOf(incoming, 'authorization');
+	const [, scheme = '', credentials = ''] = /^(basic|bearer) +(\S+)$/i.exec(authorization) ?? [];
+	const given =
+		scheme.toLowerCase() === 'basic' ? splitOnce(Buffer.from(credentials, 'base64').toString()) : [credentials];
+	return [...given, headerOf(incoming, 'x-mailctl-secret')].map(one => same(one, secret)).includes(true);
+}
+
+function splitOnce(text: string): string[] {
+	const at = text.indexOf(':');
+	return at === -1 ? [text] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+/** Whether an ECDSA signature (DER, base64) over the parts verifies with a public key (SPKI, base64 or PEM). */
+export function isSignedBy(key: string, signature: string, ...parts: readonly Uint8Array[]): boolean {
+	try {
+		return verify('sha256', Buffer.concat(parts), publicKey(key), Buffer.from(signature, 'base64'));
+	} catch {
+		return false; // Not a key, or not a signature.
+	}
+}
+
+/** Whether a text is a public key in the form in which a provider shows it. */
+export function isSigningKey(text: string): boolean {
+	try {
+		return publicKey(text).asymmetricKeyType === 'ec';
+	} catch {
+		return false;
+	}
+}
+
+/** A public key in the form in which a provider shows it; throws for anything else. */
+function publicKey(text: string) {
+	return text.includes('BEGIN')
+		? createPublicKey(text)
+		: createPublicKey({key: Buffer.from(text, 'base64'), format: 'der', type: 'spki'});
+}

@@ -1,0 +1,139 @@
+/** A post of a provider, before anything of it is believed. */
+export type Incoming = {
+	/** Names in lower case. */
+	readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
+	readonly body: Buffer;
+};
+
+/** What a provider says of one recipient. */
+export type ProviderEvent = {
+	/** `dropped`: the provider did not send it, since the address is on its own suppression list. `other`: has no effect. */
+	readonly what:
+		| 'delivered'
+		| 'bounced'
+		| 'dropped'
+		| 'deferred'
+		| 'complained'
+		| 'unsubscribed'
+		| 'opened'
+		| 'clicked'
+		| 'other';
+	/** As the provider spells it; null: it does not say. */
+	readonly recipient: string | null;
+	/** What the recipient's host said, or the provider of it; empty: nothing. */
+	readonly text: string;
+	readonly code: number | null;
+	/** The enhanced code, RFC 3463. */
+	readonly status: string | null;
+	/** The recipient's host. */
+	readonly host: string | null;
+	/** How the provider judges a bounce; null: it does not. */
+	readonly verdict: 'permanent' | 'transient' | null;
+	/** The kind of a complaint. */
+	readonly feedbackType?: string;
+	/** Values in which the provider echoes our token. */
+	readonly refs: readonly string[];
+	/** Message-IDs that may be ours. */
+	readonly messageIds: readonly string[];
+	/** What the provider answered to the mail's data. */
+	readonly providerIds: readonly string[];
+};
+
+/** What became of the mail, with what the provider says of it. */
+export type Judged = Pick<ProviderEvent, 'what' | 'text'> & Partial<Pick<ProviderEvent, 'verdict' | 'feedbackType'>>;
+
+/** Where a provider's secret comes from. `ours`: we make it; `theirs`: the provider shows it; `none`: its posts are signed. */
+export type SecretOrigin = 'ours' | 'theirs' | 'none';
+
+/** One provider's form of events. The events of a post are stored one by one; a reader that has the stored text reads them. */
+export type Provider = {
+	readonly secret: SecretOrigin;
+	/** Whether the post is the provider's, which its secret proves. Not asked where the secret is `none`. */
+	readonly proves: (incoming: Incoming, secret: string, now: number) => boolean;
+	/** The events of a parsed body, each as it is stored; null: not the provider's form. */
+	readonly events: (body: unknown) => readonly Fields[] | null;
+	readonly read: (event: Fields) => readonly ProviderEvent[];
+	/** The header field by which a mail asks the provider to echo our token; null: X-Mailctl-Ref is there anyway. */
+	readonly echo: ((ref: string) => readonly [name: string, value: string]) | null;
+};
+
+/** The name under which the token travels, where the provider's echo has names. */
+export const refName = 'mailctl-ref';
+
+/** A JSON object of a stranger. */
+export type Fields = Readonly<Record<string, unknown>>;
+
+const longest = 4096;
+const mostListed = 100;
+
+/** A text, as far as it is bounded; a number is one too. Empty: neither. */
+export function textOf(value: unknown): string {
+	return typeof value === 'string' ? value.slice(0, longest) : typeof value === 'number' ? String(value) : '';
+}
+
+/** The same, null for an empty one. */
+export function textOrNull(value: unknown): string | null {
+	return textOf(value) || null;
+}
+
+/** An object; an empty one for anything else. */
+export function fieldsOf(value: unknown): Fields {
+	return isFields(value) ? value : {};
+}
+
+export function isFields(value: unknown): value is Fields {
+	return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The first elements of an array; none of anything else. */
+export function listOf(value: unknown): readonly unknown[] {
+	return Array.isArray(value) ? value.slice(0, mostListed) : [];
+}
+
+/** A batch, or a single event; null: neither. */
+export function batchOf(body: unknown): readonly Fields[] | null {
+	const events = Array.isArray(body) ? body : [body];
+	return events.every(isFields) ? events : null;
+}
+
+/** The texts among values, without doubles. */
+export function texts(...values: readonly unknown[]): readonly string[] {
+	return [...new Set(values.map(textOf).filter(text => text !== ''))];
+}
+
+/** A Message-ID as our tokens are looked for in it: without angle brackets. */
+export function bare(value: unknown): string {
+	return textOf(value).trim().replace(/^<|>$/g, '');
+}
+
+/** The token in a value that is JSON text or an object of ours. */
+export function refIn(value: unknown): string {
+	if (typeof value !== 'string') {
+		return textOf(fieldsOf(value)[refName]);
+	}
+	try {
+		return textOf(fieldsOf(JSON.parse(value))[refName]);
+	} catch {
+		return value;
+	}
+}
+
+/** An event with what most of them leave open. */
+export function eventOf(event: Partial<ProviderEvent> & Pick<ProviderEvent, 'what'>): ProviderEvent {
+	return {
+		...{recipient: null, text: '', code: null, status: null, host: null, verdict: null},
+		...{refs: [], messageIds: [], providerIds: []},
+		...event,
+	};
+}
+
+/** A reply code; null: none. */
+export function codeOf(value: unknown): number | null {
+	const code = Number(value);
+	return Number.isInteger(code) && code >= 200 && code <= 599 ? code : null;
+}
+
+/** An enhanced code, RFC 3463; null: none. */
+export function statusOf(value: unknown): string | null {
+	return /^[245]\.\d{1,3}\.\d{1,3}$/.exec(textOf(value).trim())?.[0] ?? null;
+}

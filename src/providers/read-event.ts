@@ -1,0 +1,93 @@
+import type {Classify} from '../mail/bounce.ts';
+import type {OptionalEvent, ProviderName} from '../mail/provider.ts';
+import type {Clues, Reading, Report} from '../mail/report.ts';
+import {reasonOf} from '../report/reply.ts';
+import {type Fields, fieldsOf, type ProviderEvent} from './provider.ts';
+import {providers} from './providers.ts';
+
+/** An event as it is stored until it is read. */
+export type StoredEvent = {
+	readonly provider: ProviderName;
+	/** It is about mail of this workspace; null: of any. */
+	readonly workspace: string | null;
+	/** What of it counts besides deliveries, bounces and complaints. */
+	readonly takes: readonly OptionalEvent[];
+	readonly event: Fields;
+};
+
+/** JSON text, one event a row. Equal events are equal texts. */
+export function eventBytes(stored: StoredEvent): Buffer {
+	return Buffer.from(JSON.stringify(stored));
+}
+
+/** Reads a stored event as a report: what follows of it is what follows of a report. Throws for what is not a stored event. */
+export function readEvent(stored: Uint8Array, classify: Classify): Reading {
+	const {provider, workspace, takes, event} = JSON.parse(Buffer.from(stored).toString()) as StoredEvent;
+	const said = providers[provider].read(fieldsOf(event));
+	const [first] = said;
+	return {
+		kind: 'provider',
+		reports: said.map(one => reportOf(one, takes, classify)),
+		clues: {
+			...noClues,
+			refs: first?.refs ?? [],
+			messageIds: first?.messageIds ?? [],
+			providerIds: first?.providerIds ?? [],
+		},
+		fault: null,
+		workspace,
+	};
+}
+
+const noClues: Clues = {
+	...{addressees: [], envelopeIds: [], refs: [], messageIds: [], returnPaths: [], unsubscribeAddresses: []},
+};
+
+function reportOf(event: ProviderEvent, takes: readonly OptionalEvent[], classify: Classify): Report {
+	const {recipient, status, code, host, text, feedbackType = null} = event;
+	return {
+		...{recipient, originalRecipient: null, status, code, host, feedbackType},
+		...{type: 'none', category: null, suppresses: false, rule: null, matched: null},
+		reason: reasonOf(text),
+		...judged(event, takes, classify),
+	};
+}
+
+/** The rule table reads what the recipient's host said; where it finds nothing, the provider's own verdict holds. */
+function judged(
+	event: ProviderEvent,
+	takes: readonly OptionalEvent[],
+	classify: Classify,
+): Pick<Report, 'action'> & Partial<Report> {
+	const {what, code, status, host, text} = event;
+	switch (what) {
+		case 'delivered':
+			return {action: 'delivered'};
+		case 'complained':
+			return {action: 'complaint'};
+		case 'unsubscribed':
+			return {action: takes.includes(what) ? 'unsubscribe' : 'none'};
+		case 'opened':
+		case 'clicked':
+			return {action: takes.includes(what) ? what : 'none'};
+		case 'deferred':
+			return {
+				action: 'delayed',
+				...classify({phase: null, code, enhanced: status, status, text, host}),
+				suppresses: false,
+			};
+		case 'bounced': {
+			const judgement = classify({phase: null, code, enhanced: status, status, text, host});
+			return judgement.category === 'undetermined' && event.verdict === 'permanent'
+				? {action: 'failed', ...judgement, type: 'permanent', suppresses: true}
+				: {action: 'failed', ...judgement};
+		}
+		case 'dropped': {
+			const because = text === '' ? '' : ` (${reasonOf(text)})`;
+			const reason = `The provider did not send it: the address is on its suppression list${because}.`;
+			return {action: 'failed', type: 'permanent', category: 'policy', suppresses: true, reason};
+		}
+		default:
+			return {action: 'none'};
+	}
+}

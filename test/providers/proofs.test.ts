@@ -1,0 +1,155 @@
+import {createHmac, createSign, generateKeyPairSync, sign} from 'node:crypto';
+import test from 'ava';
+import type {Incoming} from '../../src/providers/provider.ts';
+import {providers} from '../../src/providers/providers.ts';
+import {readSns} from '../../src/providers/ses.ts';
+import {makeRsaCertificate} from '../helpers/certificate.ts';
+
+const now = Date.parse('2026-11-20T08:15:30Z');
+const seconds = String(now / 1000);
+const post = (text: string, headers: Incoming['headers'] = {}): Incoming => ({body: Buffer.from(text), headers});
+
+test('SendGrid: the key of its console signs timestamp and body, and nothing else does', t => {
+	const {publicKey, privateKey} = generateKeyPairSync('ec', {namedCurve: 'P-256'});
+	const secret = publicKey.export({type: 'spki', format: 'der'}).toString('base64');
+	const signed = (body: string, key = privateKey) =>
+		post(body, {
+			'x-twilio-email-event-webhook-timestamp': seconds,
+			'x-twilio-email-event-webhook-signature': sign('sha256', Buffer.from(seconds + body), key).toString('base64'),
+		});
+	const {proves} = providers.sendgrid;
+	const good = signed('[{}]');
+	t.true(proves(good, secret, now));
+	t.true(proves(good, publicKey.export({type: 'spki', format: 'pem'}) as string, now));
+	t.false(proves({...good, body: Buffer.from('[{"event":"bounce"}]')}, secret, now));
+	t.false(proves({...good, headers: {...good.headers, 'x-twilio-email-event-webhook-timestamp': '1'}}, secret, now));
+	t.false(proves(signed('[{}]', generateKeyPairSync('ec', {namedCurve: 'P-256'}).privateKey), secret, now));
+	t.false(proves(post('[{}]'), secret, now));
+	t.false(proves(good, 'no key', now));
+});
+
+test('Mailgun: the signing key signs timestamp and token, within the time in which Mailgun tries again', t => {
+	const signed = (at: number, key = 'key') => {
+		const [timestamp, token] = [String(at), 'a'.repeat(50)];
+		const signature = createHmac('sha256', key)
+			.update(timestamp + token)
+			.digest('hex');
+		return post(JSON.stringify({signature: {timestamp, token, signature}, 'event-data': {event: 'delivered'}}));
+	};
+	const {proves} = providers.mailgun;
+	t.true(proves(signed(now / 1000), 'key', now));
+	t.true(proves(signed(now / 1000 - 8 * 3600), 'key', now));
+	t.false(proves(signed(now / 1000 - 10 * 3600), 'key', now));
+	t.false(proves(signed(now / 1000 + 3600), 'key', now));
+	t.false(proves(signed(now / 1000), 'other', now));
+	t.false(proves(signed(now / 1000, 'other'), 'key', now));
+	for (const body of ['', '{', '[]', 'null', '{"signature":null}', '{"signature":{"timestamp":"x"}}']) {
+		t.false(proves(post(body), 'key', now), body);
+	}
+});
+
+test('those that sign nothing: the secret stands in Basic, Bearer or a header of ours', t => {
+	const basic = (text: string) => ({authorization: `Basic ${Buffer.from(text).toString('base64')}`});
+	for (const name of ['postmark', 'brevo', 'mailjet', 'sparkpost'] as const) {
+		const {proves, secret: origin} = providers[name];
+		t.is(origin, 'ours');
+		for (const headers of [
+			basic('mailctl:s3cret'),
+			basic('s3cret:'),
+			{authorization: 'bearer s3cret'},
+			{'x-mailctl-secret': 's3cret'},
+		]) {
+			t.true(proves(post('{}', headers), 's3cret', now), JSON.stringify(headers));
+			t.false(proves(post('{}', headers), 's3cre', now));
+		}
+		for (const headers of [
+			{},
+			basic('mailctl:'),
+			basic(''),
+			{authorization: 's3cret'},
+			{'x-mailctl-secret': ['s3cret', 's3cret']},
+		]) {
+			t.false(proves(post('{}', headers), 's3cret', now), JSON.stringify(headers));
+		}
+	}
+});
+
+test('generic: the signature of our own webhooks, five minutes either way', t => {
+	const signed = (body: string, at: number) =>
+		post(body, {
+			'x-webhook-timestamp': String(at),
+			'x-webhook-signature': `sha256=${createHmac('sha256', 'whsec').update(`${at}.${body}`).digest('hex')}`,
+		});
+	const {proves} = providers.generic;
+	t.true(proves(signed('{}', now / 1000), 'whsec', now));
+	t.true(proves(signed('{}', now / 1000 - 300), 'whsec', now));
+	t.false(proves(signed('{}', now / 1000 - 301), 'whsec', now));
+	t.false(proves(signed('{}', now / 1000 + 301), 'whsec', now));
+	t.false(proves({...signed('{}', now / 1000), body: Buffer.from('{ }')}, 'whsec', now));
+	t.false(proves(post('{}'), 'whsec', now));
+});
+
+test('SNS: both versions of the signature, by a certificate of an SNS host', t => {
+	const {key, cert} = makeRsaCertificate('sns.eu-west-1.amazonaws.com');
+	const today = Date.now();
+	const message = {
+		Type: 'Notification',
+		MessageId: '22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324',
+		TopicArn: 'arn:aws:sns:eu-west-1:123456789012:mailctl',
+		Subject: 'Amazon SES Email Event Notification',
+		Message: '{"eventType":"Send"}',
+		Timestamp: '2026-11-20T08:15:30.000Z',
+		SigningCertURL:
+			'https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-7ff5318490ec183fbaddaa2a969abfda.pem',
+	};
+	const signed = (fields: Record<string, string>, version: '1' | '2') => {
+		const names = ['Message', 'MessageId', 'Subject', 'SubscribeURL', 'Timestamp', 'Token', 'TopicArn', 'Type'];
+		const signer = createSign(version === '1' ? 'sha1' : 'sha256');
+		for (const name of names.filter(one => fields[one] !== undefined)) {
+			signer.update(`${name}\n${fields[name]}\n`);
+		}
+		return {...fields, SignatureVersion: version, Signature: signer.sign(key, 'base64')};
+	};
+	for (const version of ['1', '2'] as const) {
+		const good = signed(message, version);
+		t.true(readSns(good)?.isSignedBy(cert, today));
+		t.false(readSns({...good, Message: '{"eventType":"Bounce"}'})?.isSignedBy(cert, today));
+		t.false(readSns({...good, SignatureVersion: version === '1' ? '2' : '1'})?.isSignedBy(cert, today));
+		t.false(readSns(good)?.isSignedBy(makeRsaCertificate('other.example').cert, today));
+		t.false(readSns(good)?.isSignedBy(cert, today + 10 * 86_400_000), 'an expired certificate proves nothing');
+		t.false(readSns(good)?.isSignedBy('no certificate', today));
+	}
+	const {Subject: _, ...plain} = message;
+	const asked = {
+		...plain,
+		Type: 'SubscriptionConfirmation',
+		Token: '2336412f37',
+		SubscribeURL: 'https://sns.eu-west-1.amazonaws.com/?Action=ConfirmSubscription&Token=2336412f37',
+	};
+	const confirmation = readSns(signed(asked, '2'));
+	t.true(confirmation?.isSignedBy(cert, today));
+	t.is(confirmation?.subscribeUrl?.href, asked.SubscribeURL);
+	t.is(readSns({...signed(asked, '2'), SubscribeURL: 'https://sns.eu-west-1.amazonaws.com.evil.example/'}), null);
+});
+
+test('SNS: no URL of another host, scheme, port or user is followed', t => {
+	const read = (SigningCertURL: unknown) => readSns({Type: 'Notification', SignatureVersion: '1', SigningCertURL});
+	t.truthy(read('https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-1.pem'));
+	t.truthy(read('https://sns.cn-north-1.amazonaws.com.cn/SimpleNotificationService-1.pem'));
+	for (const url of [
+		'http://sns.eu-west-1.amazonaws.com/a.pem',
+		'https://sns.eu-west-1.amazonaws.com/a.pem?b=.txt#/a',
+		'https://sns.eu-west-1.amazonaws.com:8443/a.pem',
+		'https://user@sns.eu-west-1.amazonaws.com/a.pem',
+		'https://evil.example/sns.eu-west-1.amazonaws.com/a.pem',
+		'https://sns.eu-west-1.amazonaws.com.evil.example/a.pem',
+		'https://bucket.s3.amazonaws.com/a.pem',
+		'https://sns.eu.west.amazonaws.com/a.pem',
+		'https://xsns.eu-west-1.amazonaws.com/a.pem',
+		'https://sns.eu-west-1.amazonaws.com/a.txt',
+		'',
+		7,
+	]) {
+		t.is(read(url), null, String(url));
+	}
+});

@@ -1,0 +1,97 @@
+import {readFileSync} from 'node:fs';
+import test from 'ava';
+import fc from 'fast-check';
+import {optionalEvents, type ProviderName, providerNames} from '../../src/mail/provider.ts';
+import type {Report} from '../../src/mail/report.ts';
+import type {Fields} from '../../src/providers/provider.ts';
+import {providers} from '../../src/providers/providers.ts';
+import {eventBytes, readEvent, type StoredEvent} from '../../src/providers/read-event.ts';
+import {classify} from '../helpers/classify.ts';
+
+type Example = {readonly what: string; readonly event: Fields};
+
+/** What each kind of event is as a report. */
+const expected: Readonly<Record<string, Partial<Report>>> = {
+	delivered: {action: 'delivered', suppresses: false},
+	bounced: {action: 'failed', type: 'permanent', suppresses: true},
+	soft: {action: 'failed', type: 'transient', suppresses: false},
+	dropped: {action: 'failed', type: 'permanent', category: 'policy', suppresses: true},
+	deferred: {action: 'delayed', suppresses: false},
+	complained: {action: 'complaint', suppresses: false},
+	unsubscribed: {action: 'unsubscribe', suppresses: false},
+	opened: {action: 'opened', suppresses: false},
+	clicked: {action: 'clicked', suppresses: false},
+	other: {action: 'none', suppresses: false},
+};
+
+const stored = (provider: ProviderName, event: Fields) =>
+	eventBytes({provider, workspace: null, takes: optionalEvents, event});
+
+const examplesOf = (provider: string) =>
+	JSON.parse(readFileSync(`test/fixtures/providers/${provider}.json`, 'utf8')) as readonly Example[];
+
+for (const provider of providerNames) {
+	for (const [index, {what, event}] of examplesOf(provider).entries()) {
+		test(`${provider}, example ${index + 1}: ${what}`, t => {
+			const body =
+				provider === 'ses' ? {Type: 'Notification', Message: JSON.stringify(event)} : bodyOf(provider, event);
+			const events = providers[provider].events(body);
+			t.is(events?.length, 1);
+			const {kind, reports, clues} = readEvent(stored(provider, events?.[0] ?? {}), classify);
+			t.is(kind, 'provider');
+			t.is(reports.length, 1);
+			t.like(reports[0], expected[what] ?? t.fail(`${what} is not a kind of event`));
+			// Amazon says of a rejection and of an opt-out only which mail they are about.
+			const names = provider !== 'ses' || !/Reject|Subscription|Open|Click|Send/.test(String(event.eventType));
+			t.is(reports[0]?.recipient ?? null, names ? 'ada@example.org' : null);
+			t.true(clues.refs.includes('rTOKEN'), JSON.stringify(clues));
+		});
+	}
+}
+
+function bodyOf(provider: string, event: Fields): unknown {
+	return provider === 'mailgun' ? {signature: {}, 'event-data': event} : [event];
+}
+
+test('the token is found in every mail that a provider echoes, however its header is spelled', t => {
+	for (const provider of providerNames) {
+		const [name, value] = providers[provider].echo?.('r0123456789') ?? ['X-Mailctl-Ref', 'r0123456789'];
+		t.regex(`${name}: ${value}`, /^X-[A-Za-z-]+: [\x21-\x7e ]*r0123456789[\x21-\x7e]*$/, provider);
+	}
+});
+
+test('opens, clicks and opt-outs that a provider tracked count only where the operator says so', t => {
+	for (const [type, action] of [
+		['opened', 'opened'],
+		['clicked', 'clicked'],
+		['unsubscribed', 'unsubscribe'],
+	] as const) {
+		const read = (takes: StoredEvent['takes']) =>
+			readEvent(eventBytes({provider: 'generic', workspace: null, takes, event: {type}}), classify).reports[0]?.action;
+		t.is(read([]), 'none');
+		t.is(read([type]), action);
+	}
+});
+
+test('any JSON is read without a throw, and nothing that is long stays long', t => {
+	const names = ['event', 'type', 'RecordType', 'eventType', 'bounce', 'mail', 'email', 'msys', 'reason', 'event-data'];
+	const value = fc.letrec(tie => ({
+		any: fc.oneof(
+			{maxDepth: 4},
+			fc.jsonValue(),
+			fc.constantFrom('Bounce', 'bounce', 'failed', 'x'.repeat(10_000), 'delivered', 'SpamComplaint'),
+			fc.array(tie('any'), {maxLength: 4}),
+			fc.dictionary(fc.oneof(fc.constantFrom(...names), fc.string()), tie('any'), {maxKeys: 6}),
+		),
+	})).any;
+	fc.assert(
+		fc.property(fc.constantFrom(...providerNames), value, (provider, body) => {
+			for (const event of providers[provider].events(body) ?? []) {
+				const {reports, clues} = readEvent(stored(provider, event), classify);
+				t.true(reports.every(({reason, recipient}) => reason.length <= 1024 && (recipient?.length ?? 0) <= 4096));
+				t.true(Object.values(clues).every(list => list.length <= 100));
+			}
+		}),
+		{numRuns: 2000},
+	);
+});
