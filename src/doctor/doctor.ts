@@ -57,6 +57,7 @@ import {
 	resolverCheck,
 	reverseDnsCheck,
 	type SmtpReach,
+	smarthostEventsCheck,
 	submissionCertificateCheck,
 } from './outbound.ts';
 
@@ -190,7 +191,7 @@ function waysOut(input: DoctorInput): Check[] {
 		timeouts: settings.smtpTimeouts,
 		secureContexts: new SecureContexts(ca ?? undefined),
 	};
-	const relay = settings.relays.length > 0 ? [relayCheck(settings.relays, reach)] : [];
+	const relay = settings.relays.length > 0 ? [relayCheck(settings.relays, reach), ...eventsOf(input)] : [];
 	if (settings.delivery === 'relay') {
 		return [hostnameCheck(settings.hostname, null), ...relay];
 	}
@@ -208,6 +209,10 @@ function waysOut(input: DoctorInput): Check[] {
 		...relay,
 		blocklistCheck(addresses, input.blocklists, resolver),
 	];
+}
+
+function eventsOf({store: {store}}: DoctorInput): Check[] {
+	return store === null ? [] : [smarthostEventsCheck(store.reader)];
 }
 
 function waysBack({settings, resolver, clock, ...input}: DoctorInput): Check[] {

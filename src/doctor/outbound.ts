@@ -1,6 +1,7 @@
 import {createPrivateKey, X509Certificate} from 'node:crypto';
 import {isIP, isIPv6} from 'node:net';
 import {type NetworkInterfaceInfo, networkInterfaces} from 'node:os';
+import type {Knex} from 'knex';
 import {tlsText} from '../deliver/conversation.ts';
 import {Dialogue} from '../deliver/dialogue.ts';
 import {type LookUp, systemLookUp} from '../deliver/find-hosts.ts';
@@ -9,12 +10,14 @@ import {openSession, type SecureContexts} from '../deliver/open-session.ts';
 import type {Stop} from '../deliver/verdict.ts';
 import {type Clock, systemClock} from '../kit/clock.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
+import {dayMs} from '../kit/time.ts';
 import {withoutAdvice} from '../mail/outcome.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import {reverseName} from '../net/host-name.ts';
 import {isLoopbackAddress, isPublicAddress} from '../net/ip-address.ts';
 import type {Relay} from '../net/relay-url.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
+import {listSmarthosts, readNewestMail, type Smarthost} from '../store/smarthosts.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const recordsOf = <T>(answer: DnsAnswer<T>): readonly T[] => (answer.kind === 'found' ? answer.records : []);
@@ -398,6 +401,40 @@ export function relayCheck(relays: readonly Relay[], reach: SmtpReach, lookUp: L
 		why: 'Mail that goes through a smarthost waits while it refuses the log-in.',
 		look: async () => await Promise.all(relays.map(one => logIn(one, reach, lookUp))),
 	};
+}
+
+/** Mail went out, and its provider posted nothing for so long. */
+const silentMs = dayMs;
+
+/** Whether the providers of smarthosts post what became of mail. */
+export function smarthostEventsCheck(reader: Knex): Check {
+	return {
+		name: 'smarthost-events',
+		why: 'A provider that sends your mail keeps its bounces and complaints, unless it posts them here.',
+		async look() {
+			const smarthosts = await listSmarthosts(reader, null);
+			const mailedAt = await readNewestMail(reader);
+			return smarthosts.length === 0
+				? [
+						warn(
+							'no provider posts its events here',
+							'mailctl smarthost add PROVIDER; `generic` is for a server of your own',
+						),
+					]
+				: smarthosts.map(one => eventsFound(one, mailedAt));
+		},
+	};
+}
+
+function eventsFound(
+	{id, provider, last_event_at: last, created_at: since}: Smarthost,
+	mailedAt: number | null,
+): Found {
+	const isSilent = mailedAt !== null && mailedAt - Date.parse(last ?? since) > silentMs;
+	const detail = last === null ? `${provider}: no event came yet` : `${provider}: last event ${last.slice(0, 16)} UTC`;
+	return isSilent
+		? warn(`${detail}, and mail went out since`, `look at the webhook at ${provider}; mailctl smarthost show ${id}`)
+		: ok(detail);
 }
 
 async function logIn(relay: Relay, reach: SmtpReach, lookUp: LookUp): Promise<Found> {

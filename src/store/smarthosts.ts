@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {idTime} from '../mail/ids.ts';
 import type {OptionalEvent, ProviderName} from '../mail/provider.ts';
 import type {GroupWrite} from './engine/writer.ts';
 
@@ -78,3 +79,12 @@ export const lastEventWrite: GroupWrite<{readonly id: string; readonly at: strin
 		return seen.map(() => undefined);
 	},
 };
+
+/** When the newest live mail was accepted, milliseconds since the epoch; null: none is there. */
+export async function readNewestMail(reader: Knex): Promise<number | null> {
+	const row: {id: string} | undefined = await reader('messages')
+		.where({mode: 'live'})
+		.orderBy('id', 'desc')
+		.first('id');
+	return row === undefined ? null : idTime(row.id);
+}
