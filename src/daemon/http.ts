@@ -4,7 +4,7 @@ import type {Knex} from 'knex';
 import type {Api} from '../api/api-parts.ts';
 import {createRefuse} from '../api/auth.ts';
 import {localHostGuard} from '../api/pages.ts';
-import {createCursors} from '../api/paging.ts';
+import {Cursors} from '../api/paging.ts';
 import {bearerGuard, healthRoutes, metricsRoutes} from '../api/routes/health.ts';
 import {type ApiOptions, apiRoutes, createApi} from '../api/server.ts';
 import {createTurns} from '../api/turns.ts';
@@ -176,7 +176,7 @@ export function createHttp(
 				health,
 				...(isShared || metricsToken !== null ? [scrape] : []),
 				...(isShared ? dashboard : []),
-				...apiRoutes({...parts, auth, limits, cursors: createCursors(cursorKey(keys))}),
+				...apiRoutes({...parts, auth, limits, cursors: new Cursors(cursorKey(keys))}),
 				providerEventRoutes({
 					intake: providerIntake(context, wakeReading),
 					observer: context.observer,

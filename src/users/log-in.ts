@@ -5,7 +5,7 @@ import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {deleteUserSessions, findUser, findUserByEmail, takeTotpStep, type User, updateUser} from '../store/users.ts';
 import type {Attempt, FailedLogIns} from './failed-log-ins.ts';
-import {createPending} from './sessions.ts';
+import {Pending} from './sessions.ts';
 import {isTotpSecret, stepOfCode} from './totp.ts';
 import {emailKey, recordUserAct, useLink} from './users.ts';
 
@@ -108,7 +108,7 @@ export type PasswordLogIns = ReturnType<typeof createLogIn>;
 
 /** Log-in by password, and the one-time code after it, or by link. An unknown address takes as long as a wrong password. */
 export function createLogIn({store, vault, clock, attempts}: LogInOptions) {
-	const waiting = createPending<{readonly id: string}>(vault, clock, 'one-time code');
+	const waiting = new Pending<{readonly id: string}>(vault, clock, 'one-time code');
 
 	/** Refused after too many failures; else an attempt that has failed unless `work` says otherwise. */
 	async function counted(attempt: Attempt, work: () => Promise<LogIn>): Promise<LogIn> {

@@ -4,7 +4,7 @@ import type {Clock} from '../kit/clock.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {findUserByEmail, type User} from '../store/users.ts';
-import {createPending} from './sessions.ts';
+import {Pending} from './sessions.ts';
 import {emailKey} from './users.ts';
 
 type OidcOptions = {
@@ -47,7 +47,7 @@ export type Oidc = ReturnType<typeof createOidc>;
 
 /** Log-in by an OpenID Connect provider: authorization code with PKCE. Only users who were added can, by their verified address. */
 export function createOidc({issuer, clientId, clientSecret, ca, store, vault, clock}: OidcOptions) {
-	const going = createPending<Begun>(vault, clock, 'log-in by OpenID Connect');
+	const going = new Pending<Begun>(vault, clock, 'log-in by OpenID Connect');
 	let discovered: Promise<Configuration> | undefined;
 
 	async function configuration(): Promise<Configuration> {

@@ -21,7 +21,7 @@ import {
 } from '../store/users.ts';
 import type {FailedLogIns} from './failed-log-ins.ts';
 import type {LogIn} from './log-in.ts';
-import {createPending} from './sessions.ts';
+import {Pending} from './sessions.ts';
 import {recordUserAct} from './users.ts';
 
 /** Where the browser is: passkeys are bound to a host name, which no address can be. */
@@ -54,8 +54,8 @@ export type Passkeys = ReturnType<typeof createPasskeys>;
 
 /** Passkeys (WebAuthn). They ask for the user's PIN, finger or face, so that one alone is enough to log in. */
 export function createPasskeys({store: {reader, writer}, vault, clock, newId, attempts}: PasskeyOptions) {
-	const registering = createPending<Begun>(vault, clock, 'registration of a passkey');
-	const loggingIn = createPending<Begun>(vault, clock, 'log-in by passkey');
+	const registering = new Pending<Begun>(vault, clock, 'registration of a passkey');
+	const loggingIn = new Pending<Begun>(vault, clock, 'log-in by passkey');
 
 	/** The passkey that has signed the challenge; undefined: none of ours has. */
 	async function verified(pending: string, answer: unknown, site: Site): Promise<Passkey | undefined> {

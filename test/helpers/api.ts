@@ -8,7 +8,7 @@ import {createAccept, createCatalog} from '../../src/accept/send.ts';
 import {createAcceptWrite} from '../../src/accept/write.ts';
 import {createAuth} from '../../src/api/auth.ts';
 import {localHostGuard} from '../../src/api/pages.ts';
-import {createCursors} from '../../src/api/paging.ts';
+import {Cursors} from '../../src/api/paging.ts';
 import {createFailureLimit, createRateLimits} from '../../src/api/rate-limit.ts';
 import {apiRoutes, createApi} from '../../src/api/server.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
@@ -174,7 +174,7 @@ export async function startApi(
 			tools: {clock, newId, random: randomBytes},
 			vault: testVault,
 			publicUrl: () => 'https://mail.example.com',
-			cursors: createCursors(randomBytes(32)),
+			cursors: new Cursors(randomBytes(32)),
 			accept,
 			limits,
 			erase: createErase({

@@ -1,9 +1,9 @@
 import test from 'ava';
-import {createPending} from '../../src/users/sessions.ts';
+import {Pending} from '../../src/users/sessions.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
 test('what was taken stays taken, whatever else is tried', t => {
-	const pending = createPending<string>(testVault, testTools().clock, 'test');
+	const pending = new Pending<string>(testVault, testTools().clock, 'test');
 	const sealed = pending.seal('challenge');
 	t.is(pending.take(sealed), 'challenge');
 	for (let n = 0; n < 10_001; n++) {
