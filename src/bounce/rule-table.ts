@@ -9,7 +9,7 @@ export type RuleTable =
 	| {readonly ok: false; readonly problems: readonly string[]};
 
 /** Reports a problem at a path. */
-type Tell = (path: string, problem: string) => void;
+type Refuse = (path: string, problem: string) => void;
 type ReadPattern = (written: string) => Pattern;
 
 const mostRules = 1000;
@@ -25,8 +25,8 @@ const ruleFields = ['name', 'why', 'when', 'category'];
  */
 export function parseRuleTable(text: string, read: ReadPattern = patternOf): RuleTable {
 	const problems: string[] = [];
-	const tell: Tell = (path, problem) => problems.push(`${path}: ${problem}`);
-	const rules = rulesOf(text, read, tell);
+	const refuse: Refuse = (path, problem) => problems.push(`${path}: ${problem}`);
+	const rules = rulesOf(text, read, refuse);
 	return problems.length > 0 ? {ok: false, problems} : {ok: true, rules};
 }
 
@@ -36,59 +36,59 @@ export function withOwnRules(own: readonly BounceRule[], shipped: readonly Bounc
 	return [...own, ...shipped.filter(({name}) => !names.has(name))];
 }
 
-function rulesOf(text: string, read: ReadPattern, tell: Tell): BounceRule[] {
-	const file = json(text, tell);
+function rulesOf(text: string, read: ReadPattern, refuse: Refuse): BounceRule[] {
+	const file = json(text, refuse);
 	if (file === undefined) {
 		return [];
 	}
 	if (!isObject(file) || !Array.isArray(file.rules)) {
-		tell('the file', 'is no JSON object with a list `rules`');
+		refuse('the file', 'is no JSON object with a list `rules`');
 		return [];
 	}
-	checkFields('the file', file, ['rules', '$comment'], tell);
+	checkFields('the file', file, ['rules', '$comment'], refuse);
 	if (file.rules.length > mostRules) {
-		tell('rules', `has ${file.rules.length} entries, use no more than ${mostRules}`);
+		refuse('rules', `has ${file.rules.length} entries, use no more than ${mostRules}`);
 		return [];
 	}
 	const names = new Set<string>();
-	return file.rules.flatMap((entry: unknown, index) => rule(entry, `rules[${index}]`, names, read, tell));
+	return file.rules.flatMap((entry: unknown, index) => rule(entry, `rules[${index}]`, names, read, refuse));
 }
 
-function json(text: string, tell: Tell): unknown {
+function json(text: string, refuse: Refuse): unknown {
 	try {
 		return JSON.parse(text) as unknown;
 	} catch (error) {
-		tell('the file', `is not JSON${stoppedAt(error, text)}`);
+		refuse('the file', `is not JSON${stoppedAt(error, text)}`);
 		return undefined;
 	}
 }
 
-function rule(entry: unknown, place: string, names: Set<string>, read: ReadPattern, tell: Tell): BounceRule[] {
+function rule(entry: unknown, place: string, names: Set<string>, read: ReadPattern, refuse: Refuse): BounceRule[] {
 	if (!isObject(entry)) {
-		tell(place, 'is no object');
+		refuse(place, 'is no object');
 		return [];
 	}
 	const {name, category, when} = entry;
 	if (typeof name !== 'string' || !/^[a-z0-9][a-z0-9._-]{0,63}$/.test(name)) {
-		tell(`${place}.name`, 'use 1 to 64 small letters, digits, dots, - and _');
+		refuse(`${place}.name`, 'use 1 to 64 small letters, digits, dots, - and _');
 		return [];
 	}
 	const path = `${place} (${name})`;
 	if (names.has(name)) {
-		tell(path, 'another rule has this name');
+		refuse(path, 'another rule has this name');
 	}
 	names.add(name);
-	checkFields(path, entry, ruleFields, tell);
+	checkFields(path, entry, ruleFields, refuse);
 	const known = isCategory(category) ? category : null;
 	if (known === null) {
-		tell(`${path}.category`, `use one of ${bounceCategories.join(' ')}`);
+		refuse(`${path}.category`, `use one of ${bounceCategories.join(' ')}`);
 	}
 	if (!isObject(when) || Object.keys(when).length === 0) {
-		tell(`${path}.when`, `name at least one of ${conditions.join(' ')}`);
+		refuse(`${path}.when`, `name at least one of ${conditions.join(' ')}`);
 		return [];
 	}
-	checkFields(`${path}.when`, when, conditions, tell);
-	const all = conditionsOf(when, `${path}.when`, read, tell);
+	checkFields(`${path}.when`, when, conditions, refuse);
+	const all = conditionsOf(when, `${path}.when`, read, refuse);
 	return known === null ? [] : [{name, category: known, ...all}];
 }
 
@@ -96,50 +96,50 @@ function conditionsOf(
 	when: JsonObject,
 	path: string,
 	read: ReadPattern,
-	tell: Tell,
+	refuse: Refuse,
 ): Omit<BounceRule, 'name' | 'category'> {
 	return {
-		class: classOf(when.class, `${path}.class`, tell),
-		code: codes(when.code, `${path}.code`, tell),
-		enhanced: enhanced(when.enhanced, `${path}.enhanced`, tell),
-		phases: words(when.phase, `${path}.phase`, isPhase, `use ${phases.join(' ')}`, tell),
+		class: classOf(when.class, `${path}.class`, refuse),
+		code: codes(when.code, `${path}.code`, refuse),
+		enhanced: enhanced(when.enhanced, `${path}.enhanced`, refuse),
+		phases: words(when.phase, `${path}.phase`, isPhase, `use ${phases.join(' ')}`, refuse),
 		hosts: words(
 			when.host,
 			`${path}.host`,
 			isHost,
 			'use names such as outlook.com; what is below them is meant too',
-			tell,
+			refuse,
 		),
-		text: pattern(when.text, `${path}.text`, read, tell),
-		unless: pattern(when.unless, `${path}.unless`, read, tell),
+		text: pattern(when.text, `${path}.text`, read, refuse),
+		unless: pattern(when.unless, `${path}.unless`, read, refuse),
 	};
 }
 
-function classOf(value: unknown, path: string, tell: Tell): 4 | 5 | null {
+function classOf(value: unknown, path: string, refuse: Refuse): 4 | 5 | null {
 	if (value === undefined || value === 4 || value === 5) {
 		return value ?? null;
 	}
-	tell(path, 'use 4 or 5');
+	refuse(path, 'use 4 or 5');
 	return null;
 }
 
 /** `550`, `55x`, `5xx`, `none`. */
-function codes(value: unknown, path: string, tell: Tell): RegExp | null {
+function codes(value: unknown, path: string, refuse: Refuse): RegExp | null {
 	const isCode = (one: string): one is string => /^(?:[45](?:\d\d|\dx|xx)|none)$/.test(one);
-	const given = words(value, path, isCode, 'use codes such as 550, 55x, 5xx, or none', tell);
+	const given = words(value, path, isCode, 'use codes such as 550, 55x, 5xx, or none', refuse);
 	return given && new RegExp(`^(?:${given.map(one => one.replaceAll('x', '\\d')).join('|')})$`);
 }
 
 const enhancedForm = /^(?:none|([45x])\.(\d{1,3})\.(?:(\*)|(\d{1,3})(?:-(\d{1,3}))?))$/;
 
 /** `5.1.1`, `x.1.1`, `x.7.*`, `x.7.600-649`, `none`. */
-function enhanced(value: unknown, path: string, tell: Tell): RegExp | null {
+function enhanced(value: unknown, path: string, refuse: Refuse): RegExp | null {
 	const isEnhanced = (one: string): one is string => {
 		const parts = enhancedForm.exec(one);
 		return parts !== null && !(Number(parts[5]) < Number(parts[4]));
 	};
 	const hint = 'use codes such as 5.1.1, x.1.1, x.7.*, x.7.600-649, or none';
-	const given = words(value, path, isEnhanced, hint, tell);
+	const given = words(value, path, isEnhanced, hint, refuse);
 	return given && new RegExp(`^(?:${given.map(enhancedPattern).join('|')})$`);
 }
 
@@ -153,13 +153,13 @@ function enhancedPattern(one: string): string {
 	return `${digit === 'x' ? '[45]' : digit}\\.${subject}\\.(?:${any === undefined ? details.join('|') : '\\d+'})`;
 }
 
-function pattern(value: unknown, path: string, read: ReadPattern, tell: Tell): RegExp | null {
-	const given = words(value, path, (one): one is string => one !== '', 'use regular expressions', tell);
+function pattern(value: unknown, path: string, read: ReadPattern, refuse: Refuse): RegExp | null {
+	const given = words(value, path, (one): one is string => one !== '', 'use regular expressions', refuse);
 	if (given === null) {
 		return null;
 	}
 	if (given.join('|').length > longestPattern) {
-		tell(path, `use no more than ${longestPattern} characters`);
+		refuse(path, `use no more than ${longestPattern} characters`);
 		return null;
 	}
 	const sources: string[] = [];
@@ -168,7 +168,7 @@ function pattern(value: unknown, path: string, read: ReadPattern, tell: Tell): R
 		if (found.ok) {
 			sources.push(found.source);
 		} else {
-			tell(path, `${JSON.stringify(one.slice(0, 60))} ${found.problem}`);
+			refuse(path, `${JSON.stringify(one.slice(0, 60))} ${found.problem}`);
 		}
 	}
 	return sources.length < given.length ? null : new RegExp(sources.join('|'), 'i');
@@ -179,7 +179,7 @@ function words<T extends string>(
 	path: string,
 	isGood: (one: string) => one is T,
 	hint: string,
-	tell: Tell,
+	refuse: Refuse,
 ): T[] | null {
 	if (value === undefined) {
 		return null;
@@ -189,7 +189,7 @@ function words<T extends string>(
 	);
 	const good = list.filter((one): one is T => typeof one === 'string' && isGood(one));
 	if (list.length === 0 || good.length < list.length) {
-		tell(path, hint);
+		refuse(path, hint);
 		return null;
 	}
 	return good;
@@ -207,9 +207,9 @@ function isHost(value: string): value is string {
 	return /^[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,8}$/.test(value);
 }
 
-function checkFields(path: string, fields: JsonObject, allowed: readonly string[], tell: Tell): void {
+function checkFields(path: string, fields: JsonObject, allowed: readonly string[], refuse: Refuse): void {
 	for (const field of Object.keys(fields).filter(one => !allowed.includes(one))) {
-		tell(`${path}.${field.slice(0, 40)}`, `is not one of ${allowed.join(' ')}`);
+		refuse(`${path}.${field.slice(0, 40)}`, `is not one of ${allowed.join(' ')}`);
 	}
 }
 

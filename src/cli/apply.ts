@@ -13,7 +13,7 @@ import {readInput} from './files.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import type {Terminal} from './terminal.ts';
-import {printable, wrapped} from './text.ts';
+import {printable, wrapped} from './terminal-text.ts';
 import {checkWishes} from './workspace.ts';
 
 type Options = {readonly file: string; readonly dryRun?: boolean; readonly yes?: boolean};

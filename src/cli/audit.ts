@@ -1,7 +1,7 @@
 import {type AuditEntry, listAudit} from '../store/audit.ts';
 import {count, past} from './options.ts';
 import type {CliCommand} from './program.ts';
-import {type Noun, printable, shortTime} from './text.ts';
+import {type Noun, printable, shortTime} from './terminal-text.ts';
 
 type Options = {readonly since?: number; readonly limit: number};
 

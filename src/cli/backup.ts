@@ -9,7 +9,7 @@ import {CliError} from './fault.ts';
 import {inputFault} from './files.ts';
 import {type CliCommand, version} from './program.ts';
 import type {Session} from './session.ts';
-import {grouped, shortTime} from './text.ts';
+import {grouped, shortTime} from './terminal-text.ts';
 
 export function backupCommand(command: CliCommand): void {
 	command

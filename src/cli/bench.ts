@@ -8,7 +8,7 @@ import {CliError} from './fault.ts';
 import {count, oneOf} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {grouped} from './text.ts';
+import {grouped} from './terminal-text.ts';
 
 type Options = {fill?: number; waiting?: true; messages: number; connections: number; only?: Measure};
 

@@ -37,7 +37,7 @@ import {collect} from './options.ts';
 import type {CliCommand} from './program.ts';
 import {openResolver} from './route-now.ts';
 import type {Session} from './session.ts';
-import {fields, grouped} from './text.ts';
+import {fields, grouped} from './terminal-text.ts';
 
 type IngestOptions = {rcpt?: string[]; again?: boolean};
 

@@ -17,7 +17,7 @@ import {count, oneOf} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import type {Terminal} from './terminal.ts';
-import {fields, folded, type Noun, printable, shortTime} from './text.ts';
+import {fields, folded, type Noun, printable, shortTime} from './terminal-text.ts';
 
 export function bounceCommands(bounce: CliCommand): void {
 	ingestCommand(bounce);

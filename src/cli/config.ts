@@ -13,7 +13,7 @@ import {networkOf} from '../routing/router.ts';
 import {domain as parseDomain} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {duration, fields, retryTexts, table, wrapped} from './text.ts';
+import {duration, fields, retryTexts, table, wrapped} from './terminal-text.ts';
 
 export function configCommands(config: CliCommand): void {
 	config

@@ -8,7 +8,7 @@ import {CliError} from './fault.ts';
 import {count, locale, type none, orNull, address as parseAddress, timezone, unless} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {fields, type Noun, shortTime} from './text.ts';
+import {fields, type Noun, shortTime} from './terminal-text.ts';
 
 type UpdateOptions = {readonly locale?: string | typeof none; readonly timezone?: string | typeof none};
 

@@ -7,7 +7,7 @@ import {domain} from './options.ts';
 import {type CliCommand, version} from './program.ts';
 import type {Session} from './session.ts';
 import type {Terminal} from './terminal.ts';
-import {printable, wrapped} from './text.ts';
+import {printable, wrapped} from './terminal-text.ts';
 
 type Options = {to?: string[]; blocklist?: string[]; timeServer?: TimeServer};
 

@@ -13,7 +13,7 @@ import {domain as parseDomain, selector as parseSelector} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import type {Tone} from './terminal.ts';
-import {cut, fields, type Noun, printable, shortTime, table, wrapped} from './text.ts';
+import {cut, fields, type Noun, printable, shortTime, table, wrapped} from './terminal-text.ts';
 
 export function domainCommands(domain: CliCommand): void {
 	domain

@@ -3,7 +3,7 @@ import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
 import {inSource} from '../log/source-places.ts';
 import {Refused} from '../ops/operation.ts';
-import {printable} from './text.ts';
+import {printable} from './terminal-text.ts';
 
 /** Exit codes of sysexits.h that scripts rely on. */
 export const exitCodes = {

@@ -7,7 +7,7 @@ import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
 import {duration, future, label, mode, rateLimit, scope} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {type Noun, shortTime} from './text.ts';
+import {type Noun, shortTime} from './terminal-text.ts';
 
 type CreateOptions = {name: string; mode: Mode; scope?: Scope[]; rateLimit?: string; expires?: number};
 

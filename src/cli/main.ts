@@ -3,7 +3,7 @@ import {isatty} from 'node:tty';
 import {type Command, CommanderError} from 'commander';
 import {mailctl} from './commands.ts';
 import {exitCodes, type Report, report} from './fault.ts';
-import {harmless} from './text.ts';
+import {harmless} from './terminal-text.ts';
 
 /** Runs one command and sets the process's exit code; ends when the command has. */
 export async function main(argv: readonly string[]): Promise<void> {

@@ -8,7 +8,7 @@ import type {StoredReport} from '../store/reports.ts';
 import type {StoredEvent} from '../store/timeline.ts';
 import {CliError} from './fault.ts';
 import type {Session} from './session.ts';
-import {fields, folded, nextTry, printable, shortTime, table, wrapped} from './text.ts';
+import {fields, folded, nextTry, printable, shortTime, table, wrapped} from './terminal-text.ts';
 
 /** What happened to recipients after delivery. */
 type Afterwards = {
@@ -16,7 +16,7 @@ type Afterwards = {
 	readonly reports: readonly StoredReport[];
 };
 
-/** What `message show` prints for people: the message, its timeline, each copy with its tries, reports, opens and clicks. */
+/** What `message show` prints for people: the message, its timeline, each recipient with its tries, reports, opens and clicks. */
 export function describe(
 	session: Session,
 	message: StoredMessage,
@@ -99,7 +99,7 @@ function saidLines(line: string, width: number): string[] {
 	return [`${bar}${head}${first}`, ...rest.map(more => `${bar}${' '.repeat(head.length)}${more}`)];
 }
 
-/** What came back about a copy, for people: what it is and says, how it was judged, and the text of it. */
+/** What came back about a recipient, for people: what it is and says, how it was judged, and the text of it. */
 function reportLines(report: StoredReport, width: number): string[] {
 	const {at, said, notes, reason} = reportText(report);
 	return [
@@ -133,7 +133,7 @@ export function storedReportView(report: StoredReport) {
 	};
 }
 
-/** The mail of a copy: what was captured, else made again as the daemon makes it. */
+/** The mail of a recipient: what was captured, else made again as the daemon makes it. */
 export async function rawMail(session: Session, workspaceId: string, recipientId: string): Promise<Uint8Array> {
 	const settings = session.settings();
 	const recipients = new RecipientMails({

@@ -17,7 +17,7 @@ import {address, collect, count, metadataPair, oneOf, past} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import {chosenTemplate} from './template.ts';
-import {type Noun, shortTime} from './text.ts';
+import {type Noun, shortTime} from './terminal-text.ts';
 
 type ListOptions = {
 	status?: RecipientState;

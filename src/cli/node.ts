@@ -5,7 +5,7 @@ import {storeTime} from '../kit/time.ts';
 import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {type Noun, shortTime} from './text.ts';
+import {type Noun, shortTime} from './terminal-text.ts';
 
 /** A node, and whether it has beaten lately. With SQLite a daemon has no name, and it is not known when it started. */
 type ListedNode = Omit<SeenNode, 'id' | 'startedAt'> & {

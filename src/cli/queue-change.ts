@@ -17,7 +17,7 @@ import {domain, label, past} from './options.ts';
 import type {CliCommand} from './program.ts';
 import {openRouter} from './route-now.ts';
 import {readDaemons, type Session} from './session.ts';
-import {grouped, printable, shortTime} from './text.ts';
+import {grouped, printable, shortTime} from './terminal-text.ts';
 
 /** What every verb on recipients of the queue takes in addition to ids. */
 export type TargetOptions = {readonly destination?: string; readonly olderThan?: number};

@@ -22,7 +22,7 @@ import {
 	routeNow,
 } from './route-now.ts';
 import {readDaemons, type Session} from './session.ts';
-import {duration, grouped, type Noun, nextTry, printable, shortTime, table, wrapped} from './text.ts';
+import {duration, grouped, type Noun, nextTry, printable, shortTime, table, wrapped} from './terminal-text.ts';
 import {watch, watchOption} from './watch.ts';
 
 export function queueCommands(queue: CliCommand): void {

@@ -15,7 +15,7 @@ import {readSite} from '../store/queue/sites.ts';
 import {readAsked} from '../store/recipients.ts';
 import {version} from './program.ts';
 import type {Session} from './session.ts';
-import {printable, retryTexts, shortTime, wrapped} from './text.ts';
+import {printable, retryTexts, shortTime, wrapped} from './terminal-text.ts';
 
 type Host = {
 	readonly preference: number;
@@ -25,7 +25,7 @@ type Host = {
 	readonly fault: null;
 };
 
-/** A lane and one of its copies: each has an order of hosts of its own. */
+/** A destination queue and one of its recipients: each has an order of hosts of its own. */
 export type QueuedFor = QueueKey & Pick<Seeking, 'recipientId'>;
 
 /** Where mail of a workspace for a destination would go at this moment, and how. */
@@ -99,7 +99,7 @@ async function leadsTo(
 	return {kind: 'mx', ...(await mxNow(session, resolver, recipient, terms)), terms: {tls, mtaSts, sources}};
 }
 
-/** What the sender would dial for a copy, in its order: `findMxHosts` with what the settings and the domain's policies demand. */
+/** The hosts that an SMTP worker would dial for a recipient, in its order: `findMxHosts` with what the settings and the domain's policies demand. */
 async function mxNow(
 	session: Session,
 	resolver: Resolver,

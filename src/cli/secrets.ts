@@ -7,7 +7,7 @@ import {createVault, type MasterKeys} from '../store/sealed.ts';
 import {CliError} from './fault.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {grouped} from './text.ts';
+import {grouped} from './terminal-text.ts';
 
 /** More damaged rows are counted only. */
 const mostNamed = 10;

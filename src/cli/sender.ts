@@ -7,7 +7,7 @@ import {CliError} from './fault.ts';
 import {label, address as parseAddress} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import type {Noun} from './text.ts';
+import type {Noun} from './terminal-text.ts';
 
 type AddOptions = {name?: string; verified?: boolean};
 

@@ -41,7 +41,7 @@ import {
 } from '../store/workspaces.ts';
 import {CliError, userName} from './fault.ts';
 import {Progress, Terminal} from './terminal.ts';
-import {linesOf, type Noun, tableOf} from './text.ts';
+import {linesOf, type Noun, tableOf} from './terminal-text.ts';
 
 /**
  * Opens the store beside a running daemon or without one; an empty one gets its tables if `makesStore`. `anyAge`: one of an older

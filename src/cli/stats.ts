@@ -6,7 +6,7 @@ import {CliError} from './fault.ts';
 import {count, oneOf} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {type Column, grouped, printable, shortTime, table} from './text.ts';
+import {type Column, grouped, printable, shortTime, table} from './terminal-text.ts';
 import {watch, watchOption} from './watch.ts';
 
 type Options = {

@@ -29,7 +29,7 @@ import {openInput} from './files.ts';
 import {count, address as parseAddress, reason} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {fields, grouped, linesOf, type Noun, shortTime} from './text.ts';
+import {fields, grouped, linesOf, type Noun, shortTime} from './terminal-text.ts';
 
 export function suppressionCommands(suppression: CliCommand): void {
 	suppression

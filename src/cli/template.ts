@@ -35,7 +35,7 @@ import {readVariables} from './files.ts';
 import {count, label, locale, templateId, timezone} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {type Noun, printable, shortTime, table} from './text.ts';
+import {type Noun, printable, shortTime, table} from './terminal-text.ts';
 
 type PreviewOptions = {locale?: string; timezone?: string; data?: string; out?: string};
 

@@ -1,7 +1,7 @@
 import type {Environment} from '../config/settings.ts';
 import type {Clock} from '../kit/clock.ts';
 import {writeExact} from '../kit/exact-json.ts';
-import {cut, duration, grouped, harmless} from './text.ts';
+import {cut, duration, grouped, harmless} from './terminal-text.ts';
 
 export type Tone = 'good' | 'doubtful' | 'bad';
 

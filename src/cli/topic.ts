@@ -3,7 +3,7 @@ import {type CountedTopic, countedTopics, createTopic, optOutsOf, purgeTopic, re
 import type {Topic} from '../store/topics.ts';
 import {label, topicCode} from './options.ts';
 import type {CliCommand} from './program.ts';
-import {grouped, type Noun} from './text.ts';
+import {grouped, type Noun} from './terminal-text.ts';
 
 const mostTopics = 10_000;
 

@@ -9,7 +9,7 @@ import {logInLink} from './init.ts';
 import {oneOf, address as parseAddress} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {type Noun, shortTime} from './text.ts';
+import {type Noun, shortTime} from './terminal-text.ts';
 
 export function userCommands(user: CliCommand): void {
 	user

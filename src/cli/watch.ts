@@ -2,7 +2,7 @@ import {setTimeout as wait} from 'node:timers/promises';
 import {CliError} from './fault.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {harmless} from './text.ts';
+import {harmless} from './terminal-text.ts';
 
 const everyMs = 2000;
 

@@ -41,7 +41,7 @@ import {CliError} from './fault.ts';
 import {count, duration, oneOf, past} from './options.ts';
 import {type CliCommand, version} from './program.ts';
 import {readDaemons, type Session} from './session.ts';
-import {fields, grouped, type Noun, shortTime, table} from './text.ts';
+import {fields, grouped, type Noun, shortTime, table} from './terminal-text.ts';
 
 export function webhookCommands(webhook: CliCommand): void {
 	webhook

@@ -46,7 +46,7 @@ import {
 } from './options.ts';
 import type {CliCommand} from './program.ts';
 import {namedWorkspace, readDaemons, type Session} from './session.ts';
-import {fields, grouped, type Noun, shortTime, duration as spell} from './text.ts';
+import {fields, grouped, type Noun, shortTime, duration as spell} from './terminal-text.ts';
 
 type Options = {
 	readonly name?: string;

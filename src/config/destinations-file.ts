@@ -100,7 +100,7 @@ type ParsedDestinations =
 	| {readonly ok: false; readonly faults: readonly string[]};
 
 /** Reports a fault; `path` is where it is. */
-type Tell = (path: string, fault: string) => void;
+type Refuse = (path: string, fault: string) => void;
 
 const paceFields = ['connections', 'startConnections', 'mailsPerSession', 'perMinute', 'failures', 'reactions'];
 const travelFields = ['tls', 'route', 'pool', 'retry', 'lifetime'];
@@ -123,37 +123,37 @@ const numbers = {
 /** Lays the operator's entries over the shipped ones, field by field; null removes an entry. `report` gets each fault in both. */
 export function parseDestinations(shipped: unknown, own: unknown, known: Known): ParsedDestinations {
 	const faults: string[] = [];
-	const tell: Tell = (path, fault) => faults.push(`${path}: ${fault}`);
-	const entries = merged(entriesOf(shipped, tell), entriesOf(own, tell));
+	const refuse: Refuse = (path, fault) => faults.push(`${path}: ${fault}`);
+	const entries = merged(entriesOf(shipped, refuse), entriesOf(own, refuse));
 	const {default: first = {}, smarthost = {}, ...named} = entries;
 
-	checkFields('default', first, [...paceFields, ...travelFields], tell);
-	checkFields('smarthost', smarthost, paceFields, tell);
-	const other = provider('default', first, null, known, tell);
+	checkFields('default', first, [...paceFields, ...travelFields], refuse);
+	checkFields('smarthost', smarthost, paceFields, refuse);
+	const other = provider('default', first, null, known, refuse);
 	const destinations = {
 		other,
-		smarthost: pace('smarthost', smarthost, other.pace, tell),
+		smarthost: pace('smarthost', smarthost, other.pace, refuse),
 		byDomain: new Map<string, Provider>(),
 		byMx: new Map<string, Provider>(),
 	};
 	for (const [name, fields] of Object.entries(named)) {
-		checkFields(name, fields, [...matchFields, ...paceFields, ...travelFields], tell);
-		const entry = provider(name, fields, other, known, tell);
+		checkFields(name, fields, [...matchFields, ...paceFields, ...travelFields], refuse);
+		const entry = provider(name, fields, other, known, refuse);
 		const matched = [
-			...enter(destinations.byDomain, `${name}.domains`, fields.domains, entry, tell),
-			...enter(destinations.byMx, `${name}.mx`, fields.mx, entry, tell),
+			...enter(destinations.byDomain, `${name}.domains`, fields.domains, entry, refuse),
+			...enter(destinations.byMx, `${name}.mx`, fields.mx, entry, refuse),
 		];
 		if (matched.length === 0 && fields.domains === undefined && fields.mx === undefined) {
-			tell(name, 'matches nothing: give it mx or domains, a list of names');
+			refuse(name, 'matches nothing: give it mx or domains, a list of names');
 		}
 	}
 
 	return faults.length > 0 ? {ok: false, faults} : {ok: true, destinations};
 }
 
-function entriesOf(file: unknown, tell: Tell): Readonly<Record<string, JsonObject | null>> {
+function entriesOf(file: unknown, refuse: Refuse): Readonly<Record<string, JsonObject | null>> {
 	if (!isObject(file)) {
-		tell('the file', 'is not a JSON object of entries');
+		refuse('the file', 'is not a JSON object of entries');
 		return {};
 	}
 
@@ -164,13 +164,13 @@ function entriesOf(file: unknown, tell: Tell): Readonly<Record<string, JsonObjec
 		}
 
 		if (!/^[a-z0-9][a-z0-9_-]{0,31}$/.test(name)) {
-			tell(JSON.stringify(name.slice(0, 40)), 'is no name of an entry: use small letters, digits, - and _');
+			refuse(JSON.stringify(name.slice(0, 40)), 'is no name of an entry: use small letters, digits, - and _');
 		} else if (entry === null && (name === 'default' || name === 'smarthost')) {
-			tell(name, 'cannot be taken away, only changed');
+			refuse(name, 'cannot be taken away, only changed');
 		} else if (entry === null || isObject(entry)) {
 			entries[name] = entry;
 		} else {
-			tell(name, 'is not an object of fields, nor null');
+			refuse(name, 'is not an object of fields, nor null');
 		}
 	}
 
@@ -192,11 +192,11 @@ function merged(
 	return entries;
 }
 
-function checkFields(name: string, fields: JsonObject, allowed: readonly string[], tell: Tell): void {
+function checkFields(name: string, fields: JsonObject, allowed: readonly string[], refuse: Refuse): void {
 	for (const field of Object.keys(fields)) {
 		if (field !== 'note' && !allowed.includes(field)) {
 			const near = nearest(field, allowed);
-			tell(
+			refuse(
 				`${name}.${field.slice(0, 40)}`,
 				near ? `is not a field: did you mean ${near}?` : `is not one of ${allowed.join(' ')}`,
 			);
@@ -204,19 +204,19 @@ function checkFields(name: string, fields: JsonObject, allowed: readonly string[
 	}
 }
 
-function provider(name: string, fields: JsonObject, base: Provider | null, known: Known, tell: Tell): Provider {
+function provider(name: string, fields: JsonObject, base: Provider | null, known: Known, refuse: Refuse): Provider {
 	return {
 		name,
-		pace: pace(name, fields, base?.pace ?? null, tell),
-		tls: tlsOf(`${name}.tls`, fields.tls, tell) ?? base?.tls ?? 'opportunistic',
-		route: routeOf(`${name}.route`, fields.route, known, tell) ?? base?.route ?? null,
-		pool: poolOf(`${name}.pool`, fields.pool, known, tell) ?? base?.pool ?? null,
-		retry: readOwnRetry(name, fields, base?.retry ?? noOwnRetry, tell),
+		pace: pace(name, fields, base?.pace ?? null, refuse),
+		tls: tlsOf(`${name}.tls`, fields.tls, refuse) ?? base?.tls ?? 'opportunistic',
+		route: routeOf(`${name}.route`, fields.route, known, refuse) ?? base?.route ?? null,
+		pool: poolOf(`${name}.pool`, fields.pool, known, refuse) ?? base?.pool ?? null,
+		retry: readOwnRetry(name, fields, base?.retry ?? noOwnRetry, refuse),
 	};
 }
 
 /** The same object as `base` where the entry has no rules of its own. */
-function readOwnRetry(name: string, fields: JsonObject, base: OwnRetry, tell: Tell): OwnRetry {
+function readOwnRetry(name: string, fields: JsonObject, base: OwnRetry, refuse: Refuse): OwnRetry {
 	if (fields.retry === undefined && fields.lifetime === undefined) {
 		return base;
 	}
@@ -225,7 +225,7 @@ function readOwnRetry(name: string, fields: JsonObject, base: OwnRetry, tell: Te
 		const value = fields[field];
 		const parsed = typeof value === 'string' ? parser(value, '') : undefined;
 		if (value !== undefined && !parsed?.ok) {
-			tell(`${name}.${field}`, like);
+			refuse(`${name}.${field}`, like);
 		}
 
 		return parsed?.ok ? parsed.value : undefined;
@@ -238,7 +238,7 @@ function readOwnRetry(name: string, fields: JsonObject, base: OwnRetry, tell: Te
 	};
 }
 
-function pace(name: string, fields: JsonObject, base: Pace | null, tell: Tell): Pace {
+function pace(name: string, fields: JsonObject, base: Pace | null, refuse: Refuse): Pace {
 	const number = (field: keyof typeof numbers): number | undefined => {
 		const value = fields[field];
 		const [least, most] = numbers[field];
@@ -248,7 +248,7 @@ function pace(name: string, fields: JsonObject, base: Pace | null, tell: Tell): 
 
 		if (typeof value !== 'number' || !Number.isInteger(value) || value < least || value > most) {
 			const none = field === 'perMinute' ? ', or null for no limit' : '';
-			tell(`${name}.${field}`, `use a whole number, ${least} to ${most}${none}`);
+			refuse(`${name}.${field}`, `use a whole number, ${least} to ${most}${none}`);
 			return undefined;
 		}
 
@@ -259,7 +259,7 @@ function pace(name: string, fields: JsonObject, base: Pace | null, tell: Tell): 
 	const start = number('startConnections');
 	const isKnown = own !== undefined || fields.connections === undefined;
 	if (start !== undefined && start > connections && isKnown) {
-		tell(`${name}.startConnections`, `use no more than its connections, ${connections}`);
+		refuse(`${name}.startConnections`, `use no more than its connections, ${connections}`);
 	}
 
 	return {
@@ -269,41 +269,41 @@ function pace(name: string, fields: JsonObject, base: Pace | null, tell: Tell): 
 		perMinute: number('perMinute') ?? (fields.perMinute === null ? null : (base?.perMinute ?? null)),
 		failures: number('failures') ?? base?.failures ?? 1,
 		// What an entry knows goes before what all know.
-		reactions: [...reactions(`${name}.reactions`, fields.reactions, tell), ...(base?.reactions ?? [])],
+		reactions: [...reactions(`${name}.reactions`, fields.reactions, refuse), ...(base?.reactions ?? [])],
 	};
 }
 
-function tlsOf(path: string, value: unknown, tell: Tell): Terms['tls'] | undefined {
+function tlsOf(path: string, value: unknown, refuse: Refuse): Terms['tls'] | undefined {
 	const mode = tlsModes.find(candidate => candidate === value);
 	if (value !== undefined && mode === undefined) {
-		tell(path, `use ${tlsModes.join(', ')}`);
+		refuse(path, `use ${tlsModes.join(', ')}`);
 	}
 
 	return mode;
 }
 
-function routeOf(path: string, value: unknown, {hasRelay}: Known, tell: Tell): RouteChoice | undefined {
+function routeOf(path: string, value: unknown, {hasRelay}: Known, refuse: Refuse): RouteChoice | undefined {
 	if (value === undefined) {
 		return undefined;
 	}
 
 	const parsed = typeof value === 'string' ? parseRoute(value) : ({ok: false, fault: 'is no text'} as const);
 	if (!parsed.ok) {
-		tell(path, parsed.fault);
+		refuse(path, parsed.fault);
 		return undefined;
 	}
 
 	if (parsed.route.kind === 'relay' && !hasRelay) {
-		tell(path, 'relay needs MAILCTL_RELAY_URL');
+		refuse(path, 'relay needs MAILCTL_RELAY_URL');
 	}
 
 	return parsed.route;
 }
 
-function poolOf(path: string, value: unknown, {pools}: Known, tell: Tell): string | undefined {
+function poolOf(path: string, value: unknown, {pools}: Known, refuse: Refuse): string | undefined {
 	const pool = pools.find(candidate => candidate === value);
 	if (value !== undefined && pool === undefined) {
-		tell(
+		refuse(
 			path,
 			pools.length > 0 ? `is no pool of MAILCTL_SOURCE_POOLS: ${pools.join(', ')}` : 'needs MAILCTL_SOURCE_POOLS',
 		);
@@ -312,13 +312,13 @@ function poolOf(path: string, value: unknown, {pools}: Known, tell: Tell): strin
 	return pool;
 }
 
-function enter(map: Map<string, Provider>, path: string, names: unknown, entry: Provider, tell: Tell): string[] {
+function enter(map: Map<string, Provider>, path: string, names: unknown, entry: Provider, refuse: Refuse): string[] {
 	if (names === undefined) {
 		return [];
 	}
 
 	if (!Array.isArray(names) || names.length === 0 || names.length > mostNames) {
-		tell(path, `use a list of 1 to ${mostNames} names`);
+		refuse(path, `use a list of 1 to ${mostNames} names`);
 		return [];
 	}
 
@@ -326,9 +326,9 @@ function enter(map: Map<string, Provider>, path: string, names: unknown, entry: 
 		const name = typeof text === 'string' ? hostName(text.replace(/^\./, '')) : undefined;
 		const holder = name === undefined ? undefined : map.get(name);
 		if (name === undefined) {
-			tell(`${path}[${index}]`, 'use a domain name, what is under it is meant too');
+			refuse(`${path}[${index}]`, 'use a domain name, what is under it is meant too');
 		} else if (holder !== undefined) {
-			tell(`${path}[${index}]`, `${name} stands in ${holder.name} too: keep one of them`);
+			refuse(`${path}[${index}]`, `${name} stands in ${holder.name} too: keep one of them`);
 		} else {
 			map.set(name, entry);
 		}
@@ -338,31 +338,31 @@ function enter(map: Map<string, Provider>, path: string, names: unknown, entry: 
 }
 
 /** The reactions of an entry; each text of one that has several is one of its own. */
-function reactions(path: string, value: unknown, tell: Tell): Pace['reactions'] {
+function reactions(path: string, value: unknown, refuse: Refuse): Pace['reactions'] {
 	if (value === undefined) {
 		return [];
 	}
 
 	if (!Array.isArray(value) || value.length > mostReactions) {
-		tell(path, `use a list of at most ${mostReactions} reactions`);
+		refuse(path, `use a list of at most ${mostReactions} reactions`);
 		return [];
 	}
 
-	return value.flatMap((item: unknown, index) => reactionsOf(`${path}[${index}]`, item, tell));
+	return value.flatMap((item: unknown, index) => reactionsOf(`${path}[${index}]`, item, refuse));
 }
 
-function reactionsOf(path: string, item: unknown, tell: Tell): Pace['reactions'] {
+function reactionsOf(path: string, item: unknown, refuse: Refuse): Pace['reactions'] {
 	const {text, note: _, ...what} = isObject(item) ? item : {};
 	const texts = Array.isArray(text) ? text : [text];
 	const good = texts.filter((each): each is string => typeof each === 'string' && isPattern(each));
 	if (good.length < texts.length || texts.length === 0) {
-		tell(
+		refuse(
 			`${path}.text`,
 			`use what the reply says, 3 to ${longestPattern} characters, * for anything between, or a list of such`,
 		);
 	}
 
-	const reaction = reactionOf(path, what, tell);
+	const reaction = reactionOf(path, what, refuse);
 	return reaction === undefined ? [] : good.map(each => ({text: replyPattern(each), reaction}));
 }
 
@@ -370,59 +370,59 @@ function isPattern(text: string): boolean {
 	return text.length <= longestPattern && text.replaceAll('*', '').trim().length >= 3;
 }
 
-function reactionOf(path: string, what: JsonObject, tell: Tell): PaceReaction | undefined {
+function reactionOf(path: string, what: JsonObject, refuse: Refuse): PaceReaction | undefined {
 	const [kind = '', ...others] = Object.keys(what);
 	const value = what[kind];
 	if (others.length === 0) {
 		switch (kind) {
 			case 'suspend': {
-				const forMs = waitOf(`${path}.suspend`, value, tell);
+				const forMs = waitOf(`${path}.suspend`, value, refuse);
 				return forMs === undefined ? undefined : {kind: 'suspend', forMs};
 			}
 
 			case 'slow':
-				return slowOf(`${path}.slow`, value, tell);
+				return slowOf(`${path}.slow`, value, refuse);
 			case 'mailsPerSession': {
-				const mails = numberOf(`${path}.mailsPerSession`, value, tell);
+				const mails = numberOf(`${path}.mailsPerSession`, value, refuse);
 				return mails === undefined ? undefined : {kind: 'mails_per_session', mails};
 			}
 		}
 	}
 
-	tell(path, 'use text and one of suspend, slow, mailsPerSession');
+	refuse(path, 'use text and one of suspend, slow, mailsPerSession');
 	return undefined;
 }
 
-function slowOf(path: string, value: unknown, tell: Tell): PaceReaction | undefined {
+function slowOf(path: string, value: unknown, refuse: Refuse): PaceReaction | undefined {
 	const {perMinute, connections = 1, for: time, ...rest} = isObject(value) ? value : {};
 	if (Object.keys(rest).length > 0 || !isObject(value)) {
-		tell(path, 'use an object of perMinute, for and perhaps connections');
+		refuse(path, 'use an object of perMinute, for and perhaps connections');
 		return undefined;
 	}
 
-	const mails = numberOf(`${path}.perMinute`, perMinute, tell);
-	const most = numberOf(`${path}.connections`, connections, tell);
-	const forMs = waitOf(`${path}.for`, time, tell);
+	const mails = numberOf(`${path}.perMinute`, perMinute, refuse);
+	const most = numberOf(`${path}.connections`, connections, refuse);
+	const forMs = waitOf(`${path}.for`, time, refuse);
 	return mails === undefined || most === undefined || forMs === undefined
 		? undefined
 		: {kind: 'slow', perMinute: mails, connections: most, forMs};
 }
 
-function numberOf(path: string, value: unknown, tell: Tell): number | undefined {
+function numberOf(path: string, value: unknown, refuse: Refuse): number | undefined {
 	if (typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= 1_000_000) {
 		return value;
 	}
 
-	tell(path, 'use a whole number, 1 to 1000000');
+	refuse(path, 'use a whole number, 1 to 1000000');
 	return undefined;
 }
 
-function waitOf(path: string, value: unknown, tell: Tell): number | undefined {
+function waitOf(path: string, value: unknown, refuse: Refuse): number | undefined {
 	const parsed = typeof value === 'string' ? wait(value, '') : undefined;
 	if (parsed?.ok) {
 		return parsed.value;
 	}
 
-	tell(path, 'use a time such as "15m" or "2h"');
+	refuse(path, 'use a time such as "15m" or "2h"');
 	return undefined;
 }

@@ -2,7 +2,7 @@ import {once} from 'node:events';
 import path from 'node:path';
 import process from 'node:process';
 import {createInterface} from 'node:readline';
-import {wrapped} from '../../src/cli/text.ts';
+import {wrapped} from '../../src/cli/terminal-text.ts';
 import {startLab} from './lab.ts';
 import {steps} from './steps.ts';
 

@@ -1,6 +1,16 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {cut, duration, fields, folded, nextTry, printable, table, tableOf, widthOf} from '../../src/cli/text.ts';
+import {
+	cut,
+	duration,
+	fields,
+	folded,
+	nextTry,
+	printable,
+	table,
+	tableOf,
+	widthOf,
+} from '../../src/cli/terminal-text.ts';
 
 test('nothing that a terminal acts on or that hides text is printed', t => {
 	t.is(printable('a\x1b[31mb\nc'), 'a\\x1b[31mb\\x0ac');

@@ -72,7 +72,7 @@ export function shortTime(stored: string | null): string {
 	return stored === null ? '–' : stored.slice(0, 19).replace('T', ' ');
 }
 
-/** When a copy that waits is tried: `next try` where that is ahead, `due since` where something else keeps it. */
+/** When a waiting recipient is tried: `next try` where that is ahead, `due since` where something else keeps it. */
 export function nextTry(stored: string, now: number): string {
 	return `${Date.parse(stored) > now ? 'next try' : 'due since'} ${shortTime(stored)} UTC`;
 }
