@@ -13,7 +13,7 @@ import {readInput} from './files.ts';
 import {oneOf} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {type Noun, shortTime} from './text.ts';
+import {type Noun, shortTime} from './terminal-text.ts';
 
 type Credentials = {secret?: string};
 type AddOptions = Credentials & {takes?: OptionalEvent[]};
