@@ -1,6 +1,5 @@
 import {guardOf} from '../daemon/webhook-posting.ts';
-import {type Made, perform, withKnownRoute} from '../declared/apply.ts';
-import {type Change, differences} from '../declared/diff.ts';
+import {type Change, differences, type Made, perform, withKnownRoute} from '../declared/apply.ts';
 import {documentVersion, type WantedWorkspace} from '../declared/document.ts';
 import {type Fault, readDocument} from '../declared/read-document.ts';
 import {declared, readState} from '../declared/state.ts';

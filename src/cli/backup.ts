@@ -69,7 +69,7 @@ function sqliteSource(session: Session): Source {
 			const [{copyStore}, {openStoreOf}, {secretsOf}] = await Promise.all([
 				import('../store/store.ts'),
 				import('./session.ts'),
-				import('../data-folder/ensure-secrets.ts'),
+				import('../data-folder/open.ts'),
 			]);
 			const store = await openStoreOf(settings, {anyAge: true});
 			const copy = join(folder, 'mailctl.db');

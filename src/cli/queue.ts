@@ -8,7 +8,7 @@ import {listQueue, type RecipientFacts, readRecipientFacts} from '../store/queue
 import {readAttempts, type StoredAttempt} from '../store/recipients.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
-import {attemptLines} from './message-text.ts';
+import {attemptLines} from './message.ts';
 import {count} from './options.ts';
 import type {CliCommand} from './program.ts';
 import {changeVerbs, chosenTargets, suspendVerbs, type TargetOptions, targetOptions} from './queue-change.ts';

@@ -1,5 +1,5 @@
 import {liveDaemon} from '../data-folder/daemon-file.ts';
-import type {ResealedStore} from '../data-folder/ensure-secrets.ts';
+import type {ResealedStore} from '../data-folder/open.ts';
 import {storeTime} from '../kit/time.ts';
 import {reportTokenMs} from '../mail/report.ts';
 import {beginAct} from '../store/audit.ts';
@@ -24,7 +24,7 @@ async function rotate(session: Session): Promise<void> {
 	const store = await session.store();
 	// Before anything is changed: these are the store's keys.
 	const configured = await session.secrets();
-	const {addKeyToFile, resealStore} = await import('../data-folder/ensure-secrets.ts');
+	const {addKeyToFile, resealStore} = await import('../data-folder/open.ts');
 	const isFile = settings.databaseUrl === null;
 	const record = beginAct(session.tools, {action: 'secrets.rotated', workspaceId: null, target: null});
 	const keys = isFile ? await addKeyToFile(store, settings, record) : configured;

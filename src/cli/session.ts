@@ -18,8 +18,7 @@ import {
 	readUsedWorkspace,
 	usedWorkspaceFile,
 } from '../data-folder/data-dir.ts';
-import {ensureSecrets, secretsOf} from '../data-folder/ensure-secrets.ts';
-import {lockData, refuseBesideOthers, storeFile} from '../data-folder/open.ts';
+import {ensureSecrets, lockData, refuseBesideOthers, secretsOf, storeFile} from '../data-folder/open.ts';
 import {type Clock, systemClock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {createIdSource, isId} from '../mail/ids.ts';

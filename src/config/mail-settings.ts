@@ -16,16 +16,18 @@ import {
 	mailAddress,
 	maskPassword,
 	maskPasswords,
+	optional,
+	optionalList,
 	type Parser,
 	path,
 	relays,
 	retrySchedule,
+	setting,
 	size,
 	smtpTimeouts,
 	sourceAddress,
 	value,
 } from './parsers.ts';
-import {optional, optionalList, setting} from './setting.ts';
 
 /** How mail goes out: the route, the workers, the tries, TLS. */
 export const delivery = {

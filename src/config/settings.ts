@@ -5,8 +5,8 @@ import {parse} from 'dotenv';
 import {readGuarded, readSettingFile} from '../kit/regular-file.ts';
 import {nearest, unprintable} from '../kit/text.ts';
 import {deriveSettings, linkBase} from './derive.ts';
+import type {Machine, Setting} from './parsers.ts';
 import {crossProblems} from './rules.ts';
-import type {Machine, Setting} from './setting.ts';
 import {type SettingKey, settingKeys, type TableValues, table} from './table.ts';
 
 const unsafe = new RegExp(`[${unprintable}]`, 'gu');

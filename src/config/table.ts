@@ -14,9 +14,13 @@ import {
 	listenOrWordOff,
 	listensOrOff,
 	maskPassword,
+	optional,
+	optionalList,
 	path,
 	publicUrl,
 	rateLimit,
+	type Setting,
+	setting,
 	size,
 	standIn,
 	token,
@@ -24,7 +28,6 @@ import {
 	webhookConcurrency,
 	wordSet,
 } from './parsers.ts';
-import {optional, optionalList, type Setting, setting} from './setting.ts';
 
 /** The process: where it keeps its data, listens, logs, and how long it keeps what. */
 const server = {

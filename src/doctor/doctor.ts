@@ -7,7 +7,7 @@ import type {BounceMailbox} from '../config/parsers.ts';
 import {secretsFile} from '../config/secrets-file.ts';
 import {extraCa, type Settings} from '../config/settings.ts';
 import {type DaemonFile, liveDaemon} from '../data-folder/daemon-file.ts';
-import {secretsOf} from '../data-folder/ensure-secrets.ts';
+import {secretsOf} from '../data-folder/open.ts';
 import {Dialogue} from '../deliver/dialogue.ts';
 import {Families, findMxHosts} from '../deliver/find-hosts.ts';
 import type {Host} from '../deliver/host.ts';

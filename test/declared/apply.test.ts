@@ -1,7 +1,6 @@
 import test from 'ava';
 import type {Knex} from 'knex';
-import {type Made, perform} from '../../src/declared/apply.ts';
-import {differences} from '../../src/declared/diff.ts';
+import {differences, type Made, perform} from '../../src/declared/apply.ts';
 import type {WantedWorkspace} from '../../src/declared/document.ts';
 import {declared, readState} from '../../src/declared/state.ts';
 import {storeTime} from '../../src/kit/time.ts';

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {differences} from '../../src/declared/diff.ts';
+import {differences} from '../../src/declared/apply.ts';
 import type {WantedWorkspace} from '../../src/declared/document.ts';
 import {declared, type WorkspaceState} from '../../src/declared/state.ts';
 
