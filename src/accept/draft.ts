@@ -1,7 +1,11 @@
+import {createHash} from 'node:crypto';
+import type {Knex} from 'knex';
+import {Numeral} from '../kit/exact-json.ts';
 import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
 import type {Attachment, Mode} from '../mail/message.ts';
 import type {Operator} from '../mail/operator.ts';
+import {findKeyUses, type KeyName, type KeyUse, keyNameText, releaseKeys, takeKeys} from '../store/idempotency-keys.ts';
 
 /** A valid send: texts are parsed, absent fields are null. JSON is text already. */
 export type Send = {
@@ -70,6 +74,176 @@ export function accepted(id: string): Accepted {
 }
 
 /** What a further send with an Idempotency-Key is answered. */
-export function replayOf({id, body}: {readonly id: string; readonly body: string}, isSame: boolean): Accepted {
+function replayOf({id, body}: {readonly id: string; readonly body: string}, isSame: boolean): Accepted {
 	return isSame ? {ok: true, id, body, replayed: true} : refused('idempotency_key_reused');
+}
+
+/** The part of a send's body that makes it the same send (docs/reference/interface.md, Send request). */
+type Fingerprinted = {
+	readonly from: string;
+	readonly to: string;
+	readonly templateId: string;
+	readonly data?: object;
+};
+
+/** SHA-256 of the canonical JSON, base64url: the order of names does not matter, the spelling of addresses does. */
+export function fingerprintOf({from, to, templateId, data = {}}: Fingerprinted): string {
+	return digestOf([from, to, templateId, data]);
+}
+
+/** The same of a send that repeats a message: no other send has it. */
+export function resendFingerprint(messageId: string): string {
+	return digestOf(['resend', messageId]);
+}
+
+function digestOf(value: unknown): string {
+	return createHash('sha256').update(canonicalJson(value)).digest('base64url');
+}
+
+/** JSON with the names of objects in order. Numbers count as they are written: the mail shows `1` and `1.0` as two texts. */
+function canonicalJson(value: unknown): string {
+	if (value instanceof Numeral) {
+		return String(value);
+	}
+	if (typeof value !== 'object' || value === null) {
+		return JSON.stringify(value);
+	}
+	if (Array.isArray(value)) {
+		return `[${value.map(canonicalJson).join(',')}]`;
+	}
+	const fields = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+	return `{${fields.map(([name, item]) => `${JSON.stringify(name)}:${canonicalJson(item)}`).join(',')}}`;
+}
+
+/** A send that came with a key: its position in the group. */
+type Keyed = {readonly index: number; readonly name: KeyName; readonly idempotency: Idempotency};
+
+export function keyNameOf({workspaceId, mode}: Send, {key}: Idempotency): KeyName {
+	return {workspaceId, mode, key};
+}
+
+/** The stored response to a send with a key that was used before; undefined: not used, or expired. */
+export async function findReplay(
+	reader: Knex,
+	send: Send,
+	idempotency: Idempotency,
+	expiredBefore: string,
+): Promise<Accepted | undefined> {
+	const name = keyNameOf(send, idempotency);
+	const use = (await findKeyUses(reader, [name], expiredBefore)).get(keyNameText(name));
+	return use && repeat(use, idempotency);
+}
+
+/**
+ * Takes the keys of sends that passed, and replays the stored response for known keys, even if the request would now be
+ * rejected. Usually one statement: keys are looked up only for sends that would be refused or that have a used key.
+ */
+export async function resolveKeys(
+	trx: Knex.Transaction,
+	drafts: readonly Draft[],
+	judged: readonly Accepted[],
+	{now, expiredBefore}: {readonly now: string; readonly expiredBefore: string},
+): Promise<readonly Accepted[]> {
+	const keyed = keyedOf(drafts);
+	if (keyed.length === 0) {
+		return judged;
+	}
+	const uses = keyed.flatMap(one => usesOf(one, judged[one.index] as Accepted, now));
+	if (new Set(uses.map(keyNameText)).size < uses.length) {
+		throw new Error('Two sends with one Idempotency-Key are in one group: the second must wait for the first.');
+	}
+	const taken = uses.length > 0 ? await takeKeys(trx, uses, expiredBefore) : new Set();
+	const others = keyed.filter(({name}) => !taken.has(keyNameText(name)));
+	if (others.length === 0) {
+		return judged;
+	}
+	const known = await findKeyUses(
+		trx,
+		others.map(({name}) => name),
+		expiredBefore,
+	);
+	const resolved = [...judged];
+	for (const {index, name, idempotency} of others) {
+		const use = known.get(keyNameText(name));
+		if (use) {
+			resolved[index] = repeat(use, idempotency);
+		} else if (judged[index]?.ok) {
+			throw new Error('An Idempotency-Key was taken when it was to be stored, and gone when it was looked up.');
+		}
+	}
+	return resolved;
+}
+
+function usesOf({name, idempotency: {fingerprint}}: Keyed, result: Accepted, createdAt: string): KeyUse[] {
+	return result.ok ? [{...name, fingerprint, response: result.body, messageId: result.id, createdAt}] : [];
+}
+
+function repeat(use: Pick<KeyUse, 'messageId' | 'response' | 'fingerprint'>, {fingerprint}: Idempotency): Accepted {
+	return replayOf({id: use.messageId, body: use.response}, use.fingerprint === fingerprint);
+}
+
+/** Gives back the keys of sends that passed all checks but the last. */
+export async function releaseRefused(
+	trx: Knex.Transaction,
+	drafts: readonly Draft[],
+	refused: ReadonlySet<number>,
+): Promise<void> {
+	const names = keyedOf(drafts).flatMap(({index, name}) => (refused.has(index) ? [name] : []));
+	if (names.length > 0) {
+		await releaseKeys(trx, names);
+	}
+}
+
+function keyedOf(drafts: readonly Draft[]): Keyed[] {
+	return drafts.flatMap(({send, idempotency}, index) =>
+		idempotency === null ? [] : [{index, name: keyNameOf(send, idempotency), idempotency}],
+	);
+}
+
+type Running = {readonly fingerprint: string; readonly outcome: Promise<Accepted>};
+
+/**
+ * Sends with an Idempotency-Key that are under way in this process. A second one with the same key waits for the first,
+ * at most `waitMs`, and repeats its answer; if the first was rejected, the second is decided on its own.
+ */
+export function createInFlight(waitMs: number) {
+	const running = new Map<string, Running>();
+
+	async function runFirst(name: string, fingerprint: string, send: () => Promise<Accepted>): Promise<Accepted> {
+		const outcome = send();
+		running.set(name, {fingerprint, outcome});
+		try {
+			return await outcome;
+		} finally {
+			running.delete(name);
+		}
+	}
+
+	/** `name` is the key with what it is unique in. */
+	return async (name: string, {fingerprint}: Idempotency, send: () => Promise<Accepted>): Promise<Accepted> => {
+		if (!running.has(name)) {
+			return await runFirst(name, fingerprint, send);
+		}
+		let timeout: NodeJS.Timeout | undefined;
+		const late = new Promise<'late'>(resolve => {
+			timeout = setTimeout(resolve, waitMs, 'late');
+		});
+		try {
+			for (;;) {
+				const first = running.get(name);
+				if (!first) {
+					return await runFirst(name, fingerprint, send);
+				}
+				const outcome = await Promise.race([late, first.outcome.catch(() => null)]);
+				if (outcome === 'late') {
+					return refused('unavailable');
+				}
+				if (outcome?.ok) {
+					return replayOf(outcome, first.fingerprint === fingerprint);
+				}
+			}
+		} finally {
+			clearTimeout(timeout);
+		}
+	};
 }

@@ -14,8 +14,17 @@ import {findSent, listAttachments} from '../store/messages.ts';
 import {lookUpTemplate, type TemplateRow} from '../store/templates.ts';
 import {lookUpTopic, type TopicRow} from '../store/topics.ts';
 import {findWorkspace, type Workspace} from '../store/workspaces.ts';
-import {type Accepted, type Draft, type Idempotency, type Refused, refused, type Send} from './draft.ts';
-import {createInFlight, findReplay, keyNameOf} from './idempotency.ts';
+import {
+	type Accepted,
+	createInFlight,
+	type Draft,
+	findReplay,
+	type Idempotency,
+	keyNameOf,
+	type Refused,
+	refused,
+	type Send,
+} from './draft.ts';
 
 type Found<Row> = Row | undefined | Promise<Row | undefined>;
 

@@ -17,8 +17,7 @@ import {insertRecipients} from '../store/recipients.ts';
 import {insertEvents, type NewEvent} from '../store/timeline.ts';
 import {type Addressee, findOptedOut, type Preferences, readAddressees, teachContacts} from '../store/topics.ts';
 import {addToMonth, countMonth, countUsage, giveBack, type MonthCount} from '../store/usage.ts';
-import {type Accepted, accepted, type Draft, refused, type Send} from './draft.ts';
-import {releaseRefused, resolveKeys} from './idempotency.ts';
+import {type Accepted, accepted, type Draft, refused, releaseRefused, resolveKeys, type Send} from './draft.ts';
 
 type AcceptWriteOptions = {
 	readonly clock: Clock;

@@ -7,8 +7,14 @@ import {systemClock} from '../kit/clock.ts';
 import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import type {Pace, PaceReaction, Route, RouteChoice} from '../mail/route.ts';
 import type {DnsAnswer, MxRecord} from '../net/dns.ts';
-import {chooseRoute, mxHosts, smarthostName} from '../pace/choose-route.ts';
-import {type Destinations, type Provider, patternText} from '../pace/destinations.ts';
+import {
+	chooseRoute,
+	type Destinations,
+	mxHosts,
+	type Provider,
+	patternText,
+	smarthostName,
+} from '../pace/choose-route.ts';
 import {networkOf} from '../routing/router.ts';
 import {domain as parseDomain} from './options.ts';
 import type {CliCommand} from './program.ts';

@@ -1,7 +1,7 @@
 import {destinationsOf, loadDestinations} from '../config/destinations-file.ts';
 import {Families, findMxHosts, mailHosts, type Seeking} from '../deliver/find-hosts.ts';
+import {demandsOf} from '../deliver/host.ts';
 import {capturedFolder} from '../deliver/local-delivery.ts';
-import {demandsOf} from '../deliver/tls-demand.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {createSecureResolver} from '../dns/secure-resolver.ts';
 import {storeTime} from '../kit/time.ts';
@@ -9,7 +9,7 @@ import type {Pace, QueueKey, Terms} from '../mail/route.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {Resolver} from '../net/dns.ts';
 import type {Relay} from '../net/relay-url.ts';
-import type {Destinations} from '../pace/destinations.ts';
+import type {Destinations} from '../pace/choose-route.ts';
 import {openPolicies, ownAddresses, Router} from '../routing/router.ts';
 import {readSite} from '../store/queue/sites.ts';
 import {readAsked} from '../store/recipients.ts';

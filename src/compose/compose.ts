@@ -1,10 +1,16 @@
 import {isMessageId} from '../mail/message.ts';
 import {fieldValue, readSource, type Source, type SourceField} from '../mail/source.ts';
-import {type Body, createBodyWriter} from './body-writer.ts';
+import {type Body, createBodyWriter, letterBody} from './body-writer.ts';
 import {dkimSignatures, type SigningKey, signedFields, withoutLastLines, writeRelaxed} from './dkim.ts';
-import {addressList, asciiField, type HeaderField, headerField, mailbox, unstructured} from './header-field.ts';
-import type {Letter} from './letter.ts';
-import {letterBody} from './mime-body.ts';
+import {
+	addressList,
+	asciiField,
+	type HeaderField,
+	headerField,
+	type Letter,
+	mailbox,
+	unstructured,
+} from './header-field.ts';
 import {sevenBit} from './seven-bit.ts';
 
 type Compose = (letter: Letter, signing: readonly SigningKey[], now: number) => Buffer;

@@ -1,8 +1,8 @@
 import {isUtf8} from 'node:buffer';
 import {parseDomain} from '../mail/address.ts';
 import {isGoodLine, longestLine, type SourceField} from '../mail/source.ts';
+import {extendedParameter} from './body-writer.ts';
 import {encodedWords} from './header-field.ts';
-import {extendedParameter} from './mime-body.ts';
 
 type RepairedField =
 	| {readonly ok: true; readonly line: string}

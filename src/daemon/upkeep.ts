@@ -9,7 +9,7 @@ import {lookAtDomain, nextCheck, patienceMs, recordDomainCheck, takeDomain} from
 import {type Clock, noticeableSkewMs, repeated} from '../kit/clock.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
-import {longestWaitOfAll} from '../pace/destinations.ts';
+import {longestWaitOfAll} from '../pace/choose-route.ts';
 import {readGeneration} from '../store/changes.ts';
 import {type Domain, listDueDomains} from '../store/domains.ts';
 import {takeTime} from '../store/engine/dialect.ts';

@@ -4,7 +4,7 @@ import {type Html, html} from '../hosted/html.ts';
 import {storeTime} from '../kit/time.ts';
 import type {BounceCategory} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import {dailyShare, daysBefore, utcDay} from '../pace/warm-up.ts';
+import {dailyShare, daysBefore, utcDay} from '../pace/choose-route.ts';
 import {providerOf} from '../reputation/alarm.ts';
 import {readWarmUps, type WarmUpCount} from '../store/queue/sites.ts';
 import {type LastTry, type Refusal, readLastTries, readRefusals} from '../store/reputation.ts';

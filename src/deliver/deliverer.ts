@@ -9,11 +9,10 @@ import type {Resolver, SecureResolver} from '../net/dns.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import {readyForNext, type Used} from './conversation.ts';
 import {Families, findMxHosts, type LookUp, type NoHost, RelayHosts} from './find-hosts.ts';
-import {type Host, sameHost, sourceFor} from './host.ts';
+import {demandsOf, type Host, sameHost, sourceFor} from './host.ts';
 import {capture, simulate, simulatedReply, simulatorKind} from './local-delivery.ts';
 import {SecureContexts, type Session} from './open-session.ts';
 import {ConnectionPool, type Slot} from './pool.ts';
-import {demandsOf} from './tls-demand.ts';
 import {type Delivery, isSafeEnvelope} from './transaction.ts';
 import {BrokenTls, LockStepHosts, type TryOptions, tryHosts} from './try-hosts.ts';
 

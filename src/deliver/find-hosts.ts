@@ -11,8 +11,7 @@ import type {DnsAnswer, MxRecord, Resolver} from '../net/dns.ts';
 import {reverseName} from '../net/host-name.ts';
 import {isPublicAddress} from '../net/ip-address.ts';
 import type {Relay} from '../net/relay-url.ts';
-import type {Host} from './host.ts';
-import type {DemandOf, HostDemand} from './tls-demand.ts';
+import type {DemandOf, Host, HostDemand} from './host.ts';
 
 type MxHostsOptions = {
 	readonly resolver: Resolver;

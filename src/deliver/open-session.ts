@@ -6,9 +6,8 @@ import {isLoopbackAddress} from '../net/ip-address.ts';
 import {base64, conceal, type Login, plainResponse} from '../net/relay-url.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Dialogue} from './dialogue.ts';
-import type {Host} from './host.ts';
+import {certificateFault, type Host, tlsaFailure, tlsFailureOf} from './host.ts';
 import {type Answer, type Lost, SmtpConnection} from './smtp-connection.ts';
-import {certificateFault, tlsaFailure, tlsFailureOf} from './tls-demand.ts';
 import {reasonOf, type Stop, stopped} from './verdict.ts';
 
 /** A connection on which mail may be sent. */

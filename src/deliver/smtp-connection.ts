@@ -4,7 +4,7 @@ import {connect as connectTls, type SecureContext, type TLSSocket} from 'node:tl
 import type {TlsFailure} from '../mail/outcome.ts';
 import {printable} from '../mail/outcome.ts';
 import {type Dialogue, type RawReply, ReplyReader} from './dialogue.ts';
-import {tlsaFaults, tlsFailureOf, wordsOf} from './tls-demand.ts';
+import {tlsaFaults, tlsFailureOf, wordsOf} from './host.ts';
 
 /** The connection is of no use any more, and why. */
 export type Lost = {

@@ -14,11 +14,10 @@ import {
 	type TryLimits,
 	type Used,
 } from './conversation.ts';
-import {type Host, sameHost, sourceFor} from './host.ts';
+import {asksForTls, type Host, sameHost, sourceFor, speaksNoTls} from './host.ts';
 import type {Hello, Session} from './open-session.ts';
 import {goneMs} from './pool.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
-import {asksForTls, speaksNoTls} from './tls-demand.ts';
 import type {Accepted, Delivery} from './transaction.ts';
 import {type HostVerdict, misunderstood, type Stop, verdict} from './verdict.ts';
 

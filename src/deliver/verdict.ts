@@ -2,8 +2,8 @@ import {type Classify, suppresses} from '../mail/bounce.ts';
 import type {BounceCategory, Outcome, Phase, TlsFailure} from '../mail/outcome.ts';
 import {type SmtpReply, smtpReply} from '../mail/outcome.ts';
 import type {RawReply} from './dialogue.ts';
+import {asksForTls} from './host.ts';
 import type {Answer, Lost} from './smtp-connection.ts';
-import {asksForTls} from './tls-demand.ts';
 
 /** Where a conversation ended short of acceptance, and by what. `verdict` says what follows. */
 export type Stop =

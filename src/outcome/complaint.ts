@@ -2,8 +2,7 @@ import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
 import {moveRecipients} from '../store/recipients.ts';
 import {addSuppressions} from '../store/suppressions.ts';
-import {announce} from './announce.ts';
-import type {AnnouncedEvent, EventWriter} from './outbox.ts';
+import {type AnnouncedEvent, announce, type EventWriter} from './outbox.ts';
 
 /** A recipient marked a mail as spam; times in the store's form. */
 export type Complaint = {

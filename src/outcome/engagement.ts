@@ -5,8 +5,7 @@ import type {Recipient, Role} from '../mail/message.ts';
 import {isCounted} from '../mail/simulator.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {addEngagement, type EngagementType, findTrackedRecipients} from '../store/recipients.ts';
-import {announce} from './announce.ts';
-import type {EventWriter} from './outbox.ts';
+import {announce, type EventWriter} from './outbox.ts';
 
 /** One or more opens by a recipient, or clicks of one of its links; times in the store's form. */
 export type Engagement = {

@@ -26,8 +26,7 @@ import {
 	type WebhookBody,
 } from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
-import {announce} from './announce.ts';
-import type {EventWriter} from './outbox.ts';
+import {announce, type EventWriter} from './outbox.ts';
 
 /** A person: an address (in comparison form) in a workspace. */
 export type Person = {readonly workspaceId: string; readonly addressKey: string};

@@ -15,13 +15,11 @@ import {type EarlierTries, readTries} from '../store/reputation.ts';
 import {addSuppressions, type NewSuppression} from '../store/suppressions.ts';
 import {queuedEvent} from '../store/timeline.ts';
 import {findSubscribers} from '../store/webhooks.ts';
-import {announce, eventDetail} from './announce.ts';
 import {type Complaint, recordComplaints} from './complaint.ts';
 import {type Engaged, recordEngagement} from './engagement.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
-import type {AnnouncedEvent, EventWriter} from './outbox.ts';
-import {type RecordedEnds, readRecordedEnds, refusalClass} from './recorded-ends.ts';
-import {countTries} from './reputation.ts';
+import {type AnnouncedEvent, announce, type EventWriter, eventDetail} from './outbox.ts';
+import {countTries, type RecordedEnds, readRecordedEnds, refusalClass} from './reputation.ts';
 import type {JudgedTry} from './settle.ts';
 
 const idOf = ({recipient}: JudgedTry): string => recipient.id;

@@ -6,14 +6,21 @@ import type {Report, ReportAction} from '../mail/report.ts';
 import {isCounted, isSimulated, simulatorDomain} from '../mail/simulator.ts';
 import {moveRecipients} from '../store/recipients.ts';
 import {addSuppressions} from '../store/suppressions.ts';
-import {announce} from './announce.ts';
 import {recordComplaints} from './complaint.ts';
 import {recordEngagement} from './engagement.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import type {Match} from './matches.ts';
-import type {AnnouncedEvent, EventWriter} from './outbox.ts';
-import {complaintClass, type RecordedEnds, readRecordedEnds, refusalClass} from './recorded-ends.ts';
-import {countReported, type Reweighed, type Weight, weightOfRefusal} from './reputation.ts';
+import {type AnnouncedEvent, announce, type EventWriter} from './outbox.ts';
+import {
+	complaintClass,
+	countReported,
+	type RecordedEnds,
+	type Reweighed,
+	readRecordedEnds,
+	refusalClass,
+	type Weight,
+	weightOfRefusal,
+} from './reputation.ts';
 import {type Unsubscription, unsubscribeAll} from './unsubscribe.ts';
 
 /** New information about a recipient. */

@@ -5,8 +5,7 @@ import {cappedWait, endOfLife, nextAttempt, type Retry} from '../mail/retry.ts';
 import {isCounted} from '../mail/simulator.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {endWaiting, type Step} from '../store/queue/open-recipients.ts';
-import {announce} from './announce.ts';
-import type {EventWriter} from './outbox.ts';
+import {announce, type EventWriter} from './outbox.ts';
 
 /** The end of one try of a claimed recipient, before the next step is decided. */
 type TryEnd = {

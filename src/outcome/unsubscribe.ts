@@ -8,8 +8,7 @@ import {findRecipientFor} from '../store/recipients.ts';
 import {deleteSuppressionOf, findStatus, insertSuppressions} from '../store/suppressions.ts';
 import {readDetails} from '../store/timeline.ts';
 import {deleteOptOut, insertOptOut} from '../store/topics.ts';
-import {announce} from './announce.ts';
-import type {EventWriter} from './outbox.ts';
+import {announce, type EventWriter} from './outbox.ts';
 
 /** `topic`: out of the message's topic, or of everything without a topic. `undo`: what the hosted page made. */
 export type OptOutAction = 'topic' | 'all' | 'undo';

@@ -1,18 +1,11 @@
 import {createHash} from 'node:crypto';
 import {isIP, isIPv6} from 'node:net';
-import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
+import {dayMs} from '../kit/time.ts';
+import {longestWait, noOwnRetry, type OwnRetry, type RetrySchedule} from '../mail/retry.ts';
 import type {Pace, Route, RouteChoice, Source, Terms} from '../mail/route.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../net/dns.ts';
 import type {Relay} from '../net/relay-url.ts';
-import {
-	type Destinations,
-	domainProvider,
-	effectivePace,
-	hostsDecideRetry,
-	mxProvider,
-	type Provider,
-} from './destinations.ts';
 
 /** What the settings say of how mail travels. */
 export type Network = {
@@ -261,4 +254,216 @@ function commonEnd(a: string, b: string): string {
 function bounded(name: string): string {
 	const hash = () => createHash('sha256').update(name).digest('hex').slice(0, 12);
 	return name.length <= longestName ? name : `${name.slice(0, longestName)}…${hash()}`;
+}
+
+/** What holds for one group of destinations: an entry of the destinations file over the defaults. */
+export type Provider = {
+	/** The name of the entry, `default` where none matches. */
+	readonly name: string;
+	readonly pace: Pace;
+	readonly tls: Terms['tls'];
+	/** Null: as the workspace or the settings say. */
+	readonly route: RouteChoice | null;
+	/** A pool of MAILCTL_SOURCE_POOLS; null: as the workspace says. */
+	readonly pool: string | null;
+	readonly retry: OwnRetry;
+};
+
+/** The destinations file, parsed. Names are lower case, without a final dot. */
+export type Destinations = {
+	readonly byDomain: ReadonlyMap<string, Provider>;
+	readonly byMx: ReadonlyMap<string, Provider>;
+	readonly other: Provider;
+	/** For every smarthost. */
+	readonly smarthost: Pace;
+};
+
+/**
+ * What holds for a destination: the entry that names the domain, else the one that names its first MX host (in order of
+ * preference), each or what it is under, the longest name first; else the default.
+ */
+export function effectivePace(destinations: Destinations, domain: string, mxHosts: readonly string[]): Provider {
+	return domainProvider(destinations, domain) ?? mxProvider(destinations, mxHosts[0] ?? domain);
+}
+
+/** The entry that names a domain. */
+function domainProvider({byDomain}: Destinations, domain: string): Provider | undefined {
+	return longestMatch(byDomain, domain);
+}
+
+/** The entry that names a mail host, else the default. */
+export function mxProvider({byMx, other}: Destinations, host: string): Provider {
+	return longestMatch(byMx, host) ?? other;
+}
+
+/** Whether entries that name mail hosts have rules for retries that others lack: then DNS decides which rules apply. */
+function hostsDecideRetry({byMx, other}: Destinations): boolean {
+	return [...byMx.values()].some(({retry}) => retry !== other.retry);
+}
+
+/** The longest wait of any schedule in use, milliseconds; `usual` is the settings'. */
+export function longestWaitOfAll(destinations: Destinations, usual: RetrySchedule): number {
+	return Math.max(...ownRetries(destinations).map(({schedule}) => longestWait(schedule ?? usual)), longestWait(usual));
+}
+
+/** The shortest lifetime that a destination has of its own, milliseconds; `usual` if none is shorter. */
+export function shortestLifetimeOf(destinations: Destinations, usual: number): number {
+	return Math.min(...ownRetries(destinations).map(({lifetime}) => lifetime ?? usual), usual);
+}
+
+function ownRetries({byDomain, byMx, other}: Destinations): OwnRetry[] {
+	return [other, ...byDomain.values(), ...byMx.values()].map(({retry}) => retry);
+}
+
+function longestMatch(entries: ReadonlyMap<string, Provider>, name: string): Provider | undefined {
+	for (let rest = name; rest !== ''; rest = rest.slice(rest.indexOf('.') + 1)) {
+		const found = entries.get(rest);
+		if (found !== undefined || !rest.includes('.')) {
+			return found;
+		}
+	}
+	return undefined;
+}
+
+/** Longer patterns are refused: no reply needs them. */
+export const longestPattern = 200;
+
+/**
+ * A pattern of the destinations file: text anywhere in a reply, in any case; `*` is anything between.
+ * What comes back matches in time linear in the reply: it is anchored, and each part is looked for once, from where the one
+ * before it ended, in a lookahead that the engine never enters again.
+ */
+export function replyPattern(text: string): RegExp {
+	const parts = text.split('*').filter(part => part !== '');
+	const sought = parts.map((part, index) => `(?=([^]*?${escaped(part)}))\\${index + 1}`);
+	return new RegExp(`^${sought.join('')}`, 'i');
+}
+
+function escaped(text: string): string {
+	return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
+}
+
+/** The pattern that `replyPattern` was made of, runs of `*` as one. */
+export function patternText({source}: RegExp): string {
+	const parts = [...source.matchAll(/\(\?=\(\[\^\]\*\?((?:\\.|[^\\)])*)\)\)/g)];
+	return parts.map(([, part = '']) => part.replace(/\\(.)/g, '$1')).join('*');
+}
+
+/** How a source that is new is made known to the receivers (R8.4; public guides: a small start, doubled daily). */
+export type WarmUp = {
+	readonly address: string;
+	/** The first UTC day that it sends on, `2026-11-01`. */
+	readonly start: string;
+	/** Mails a day to one provider at which it counts as known; then there is no limit. */
+	readonly target: number;
+};
+
+export const defaultTarget = 100_000;
+
+const firstDays = [50, 100, 200, 400, 800, 1500, 3000, 5000];
+const growth = 1.5;
+
+/** More deferrals or complaints than this on a day, and the next day's share does not grow. */
+const mostDeferred = 0.1;
+const mostComplained = 0.001;
+/** Shares of less than this many say nothing: one deferral of three mails is no 33 %. */
+const fewest = 20;
+
+/** How the conversations and the mail of one day ended. */
+export type DayFigures = {
+	readonly conversations: number;
+	readonly deferred: number;
+	readonly delivered: number;
+	readonly complained: number;
+};
+
+/** The UTC day of a moment, `2026-11-21`. */
+export function utcDay(milliseconds: number): string {
+	return new Date(milliseconds).toISOString().slice(0, 10);
+}
+
+/** The UTC days from `start` on that are over on the day `today`; none where it is still to come. */
+export function daysBefore(start: string, today: string): string[] {
+	const days: string[] = [];
+	for (let at = Date.parse(start); at < Date.parse(today); at += dayMs) {
+		days.push(utcDay(at));
+	}
+	return days;
+}
+
+/** Whether a day went so badly that the share stays what it was. */
+export function isBad({conversations, deferred, delivered, complained}: DayFigures): boolean {
+	return (
+		(conversations >= fewest && deferred / conversations > mostDeferred) ||
+		(delivered >= fewest && complained / delivered > mostComplained)
+	);
+}
+
+/** Mails that may go to one provider on a day after `grown` days of growth; null: as many as there are. */
+export function dailyShare(grown: number, target: number): number | null {
+	const last = firstDays.length - 1;
+	const share =
+		grown <= last
+			? (firstDays[grown] as number)
+			: Math.floor((firstDays[last] as number) * growth ** Math.min(grown - last, 100));
+	return share >= target ? null : share;
+}
+
+/**
+ * What a new source may send to one provider on the day `today`: 0 before its start, null once it is known. `figures` are
+ * those of the days before, since the start; a day that is not there was a good one.
+ */
+export function shareOf(
+	{start, target}: Pick<WarmUp, 'start' | 'target'>,
+	today: string,
+	figures: ReadonlyMap<string, DayFigures>,
+): number | null {
+	if (today < start) {
+		return 0;
+	}
+	const grown = daysBefore(start, today).filter(day => {
+		const known = figures.get(day);
+		return known === undefined || !isBad(known);
+	});
+	return dailyShare(grown.length, target);
+}
+
+/** A day of a new source: what it sends to a group of sites counts, up to a limit. */
+export type WarmUpDay = {
+	readonly source: string;
+	readonly group: string;
+	/** UTC, `2026-11-21`. */
+	readonly day: string;
+	readonly perDay: number;
+};
+
+type DailyShare = Pick<NonNullable<Route['warmUp']>, 'source' | 'group' | 'perDay'>;
+
+/** What new sources have sent today, as far as this process knows; the store's count decides. */
+export class SentToday {
+	readonly #sent = new Map<string, {readonly day: string; readonly recipients: number}>();
+
+	/** Recipients that the source may still send to the group today. */
+	left(warmUp: DailyShare, now: number): number {
+		const known = this.#sent.get(keyOf(warmUp));
+		return warmUp.perDay - (known?.day === utcDay(now) ? known.recipients : 0);
+	}
+
+	dayOf({source, group, perDay}: DailyShare, now: number): WarmUpDay {
+		return {source, group, perDay, day: utcDay(now)};
+	}
+
+	/** Takes over the store's count; answers whether the day's share is used up. */
+	note(day: WarmUpDay, recipients: number): boolean {
+		this.#sent.set(keyOf(day), {day: day.day, recipients});
+		return recipients >= day.perDay;
+	}
+
+	endOfDay(now: number): number {
+		return (Math.floor(now / dayMs) + 1) * dayMs;
+	}
+}
+
+function keyOf({source, group}: Pick<DailyShare, 'source' | 'group'>): string {
+	return `${source} ${group}`;
 }

@@ -1,7 +1,7 @@
 import type {Moment} from '../kit/clock.ts';
 import {type QueueKey, queueKeyText, type Route} from '../mail/route.ts';
+import {SentToday, type WarmUpDay} from '../pace/choose-route.ts';
 import {connectionsOf, type SiteChange, type SiteEnd, type SiteState, spend, tried} from '../pace/site-state.ts';
-import {SentToday, type WarmUpDay} from '../pace/warm-up.ts';
 import {Capacity, type CapacityOptions} from './capacity.ts';
 import {
 	type DestinationQueue,

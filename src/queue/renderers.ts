@@ -1,8 +1,13 @@
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../kit/clock.ts';
 import type {Attachment, Tracking} from '../mail/message.ts';
-import {ForeignWork, type ForeignWorkOptions, type FromWorker, type ToWorker} from '../pool/foreign-work.ts';
-import type {ThreadObserver} from '../pool/thread.ts';
+import {
+	ForeignWork,
+	type ForeignWorkOptions,
+	type FromWorker,
+	type ThreadObserver,
+	type ToWorker,
+} from '../pool/foreign-work.ts';
 import type {Made, Unmade} from './attempt.ts';
 import {addTurn, type FairRing, takeTurn} from './waiting-order.ts';
 

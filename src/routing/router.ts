@@ -18,14 +18,19 @@ import type {Relay} from '../net/relay-url.ts';
 import {
 	chooseRoute,
 	type DailyShares,
+	type DayFigures,
+	type Destinations,
+	daysBefore,
 	mxHosts,
+	mxProvider,
 	type Network,
 	needsHosts,
 	ownRetryOf,
 	type Preference,
+	shareOf,
+	utcDay,
+	type WarmUp,
 } from '../pace/choose-route.ts';
-import {type Destinations, mxProvider} from '../pace/destinations.ts';
-import {type DayFigures, daysBefore, shareOf, utcDay, type WarmUp} from '../pace/warm-up.ts';
 import {countTls, findPolicy, savePolicy} from '../store/domains.ts';
 import {readComplaintFigures, readHostFigures} from '../store/queue/sites.ts';
 import type {Vault} from '../store/sealed.ts';

@@ -1,7 +1,6 @@
 import {composeSubmitted, createCompose, type Stamp} from '../compose/compose.ts';
 import type {SigningKey} from '../compose/dkim.ts';
-import {needsSmtputf8} from '../compose/header-field.ts';
-import type {Letter} from '../compose/letter.ts';
+import {type Letter, needsSmtputf8} from '../compose/header-field.ts';
 import type {Clock} from '../kit/clock.ts';
 import {joined} from '../kit/text.ts';
 import type {Links} from '../links/links.ts';

@@ -9,8 +9,7 @@ import {createSharedClock} from '../kit/clock.ts';
 import {createGarbage} from '../kit/memory.ts';
 import {answerCalls} from '../kit/thread-calls.ts';
 import type {BounceRule} from '../mail/bounce.ts';
-import type {SmtpWorkerMethods} from '../queue/smtp-workers.ts';
-import {Permits} from './permits.ts';
+import {Permits, type SmtpWorkerMethods} from '../queue/smtp-workers.ts';
 
 /** What an SMTP worker is started with: the deliverer's options that can be copied to another thread. */
 export type SmtpWorkerData = Omit<

@@ -6,7 +6,7 @@ import {type Clock, inTime} from '../kit/clock.ts';
 import {bufferOf} from '../kit/text.ts';
 import {type Calls, type Replies, ThreadCaller} from '../kit/thread-calls.ts';
 import {type AskAddresses, addressesOf} from '../net/pinned-connection.ts';
-import {Thread, type ThreadOptions} from '../pool/thread.ts';
+import {Thread, type ThreadOptions} from '../pool/foreign-work.ts';
 import type {EndpointSecrets} from '../store/webhooks.ts';
 import {type AddressGuard, hostOf, portOf} from './address-guard.ts';
 import {type Connection, type Connections, type Fault, faultOf, PostFault, type Target} from './connections.ts';

@@ -1,6 +1,5 @@
 import test from 'ava';
-import {type Accepted, accepted, refused} from '../../src/accept/draft.ts';
-import {createInFlight} from '../../src/accept/idempotency.ts';
+import {type Accepted, accepted, createInFlight, refused} from '../../src/accept/draft.ts';
 
 type Run = {readonly end: (result: Accepted) => void; readonly fail: (error: Error) => void};
 

@@ -1,7 +1,7 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import type {EventType} from '../../src/mail/message.ts';
-import {announce} from '../../src/outcome/announce.ts';
+import {announce} from '../../src/outcome/outbox.ts';
 import type {Store} from '../../src/store/store.ts';
 import {startApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';

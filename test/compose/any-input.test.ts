@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {base64Length, writeBase64Lines} from '../../src/compose/body-writer.ts';
 import {createCompose} from '../../src/compose/compose.ts';
-import type {Letter} from '../../src/compose/letter.ts';
+import type {Letter} from '../../src/compose/header-field.ts';
 import {receipt} from './letters.ts';
 import {headerLines, read} from './read.ts';
 

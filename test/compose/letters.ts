@@ -1,4 +1,4 @@
-import type {Letter} from '../../src/compose/letter.ts';
+import type {Letter} from '../../src/compose/header-field.ts';
 
 const rows = Array.from(
 	{length: 12},

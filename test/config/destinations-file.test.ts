@@ -4,7 +4,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {destinationsOf, loadDestinations, parseDestinations} from '../../src/config/destinations-file.ts';
 import type {PaceReaction} from '../../src/mail/route.ts';
-import {effectivePace, longestWaitOfAll, shortestLifetimeOf} from '../../src/pace/destinations.ts';
+import {effectivePace, longestWaitOfAll, shortestLifetimeOf} from '../../src/pace/choose-route.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
 const settings = {destinationsFile: null, sourcePools: [], relays: []};

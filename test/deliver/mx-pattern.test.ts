@@ -1,5 +1,5 @@
 import test from 'ava';
-import {namesHost} from '../../src/deliver/tls-demand.ts';
+import {namesHost} from '../../src/deliver/host.ts';
 
 test('a name stands for itself, a wildcard for exactly one label', t => {
 	t.true(namesHost('mx.example.test', 'mx.example.test'));

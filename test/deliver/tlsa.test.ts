@@ -3,7 +3,7 @@ import {once} from 'node:events';
 import type {AddressInfo} from 'node:net';
 import {connect, createServer} from 'node:tls';
 import test, {type ExecutionContext} from 'ava';
-import {isUsable, tlsaFailure} from '../../src/deliver/tls-demand.ts';
+import {isUsable, tlsaFailure} from '../../src/deliver/host.ts';
 import {type Certificate, issueCertificate, makeCertificate} from '../helpers/certificate.ts';
 import {recordOf} from '../helpers/tlsa-record.ts';
 

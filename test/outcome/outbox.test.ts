@@ -1,8 +1,7 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {eventTypes, webhookEventTypes} from '../../src/mail/message.ts';
-import {announce} from '../../src/outcome/announce.ts';
-import type {AnnouncedEvent, EventWriter} from '../../src/outcome/outbox.ts';
+import {type AnnouncedEvent, announce, type EventWriter} from '../../src/outcome/outbox.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';

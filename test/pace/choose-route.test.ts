@@ -2,8 +2,14 @@ import test from 'ava';
 import {loadDestinations, parseDestinations} from '../../src/config/destinations-file.ts';
 import {parseRoute, type RouteChoice} from '../../src/mail/route.ts';
 import {parseRelayUrl} from '../../src/net/relay-url.ts';
-import {chooseRoute, type DailyShares, type Network, needsHosts, type Preference} from '../../src/pace/choose-route.ts';
-import type {Destinations} from '../../src/pace/destinations.ts';
+import {
+	chooseRoute,
+	type DailyShares,
+	type Destinations,
+	type Network,
+	needsHosts,
+	type Preference,
+} from '../../src/pace/choose-route.ts';
 
 const shipped = loadDestinations({destinationsFile: null, sourcePools: [], relays: []});
 const none: Preference = {pool: null, route: null};

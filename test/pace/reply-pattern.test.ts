@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {longestPattern, patternText, replyPattern} from '../../src/pace/destinations.ts';
+import {longestPattern, patternText, replyPattern} from '../../src/pace/choose-route.ts';
 
 test('a text anywhere, whatever its case; * is anything between, also line ends', t => {
 	t.true(replyPattern('TS04').test('421 4.7.0 [ts04] Messages from 192.0.2.1 temporarily deferred'));

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {type DayFigures, dailyShare, daysBefore, isBad, shareOf, utcDay} from '../../src/pace/warm-up.ts';
+import {type DayFigures, dailyShare, daysBefore, isBad, shareOf, utcDay} from '../../src/pace/choose-route.ts';
 
 const good: DayFigures = {conversations: 1000, deferred: 100, delivered: 1000, complained: 1};
 

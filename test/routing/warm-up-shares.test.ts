@@ -3,7 +3,7 @@ import {loadDestinations} from '../../src/config/destinations-file.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {idTime} from '../../src/mail/ids.ts';
 import {parseRelayUrl} from '../../src/net/relay-url.ts';
-import {utcDay} from '../../src/pace/warm-up.ts';
+import {utcDay} from '../../src/pace/choose-route.ts';
 import {WarmUpShares} from '../../src/routing/router.ts';
 import {readComplaintFigures, readHostFigures} from '../../src/store/queue/sites.ts';
 import type {Store} from '../../src/store/store.ts';

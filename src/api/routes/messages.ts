@@ -1,5 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import {fingerprintOf, resendFingerprint} from '../../accept/idempotency.ts';
+import {fingerprintOf, resendFingerprint} from '../../accept/draft.ts';
 import {readResend} from '../../accept/send.ts';
 import {bufferOf} from '../../kit/text.ts';
 import {Type} from '../../mail/type.ts';

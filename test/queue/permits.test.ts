@@ -1,5 +1,5 @@
 import test from 'ava';
-import {Permits} from '../../src/threads/permits.ts';
+import {Permits} from '../../src/queue/smtp-workers.ts';
 
 test('no more than so many are out at once; the first that waits goes first', async t => {
 	const permits = new Permits(2);
