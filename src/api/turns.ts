@@ -139,7 +139,11 @@ export class Seats {
 		if (leave === undefined) {
 			throw unavailable();
 		}
-		return await work().finally(leave);
+		try {
+			return await work();
+		} finally {
+			leave();
+		}
 	}
 
 	#leave(owner: string): void {

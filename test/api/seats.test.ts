@@ -13,3 +13,23 @@ test('each owner has so many seats, and gives each back once', t => {
 	t.truthy(take('a'));
 	t.is(take('a'), undefined, 'what was given back twice counts once');
 });
+
+test('a seat is given back whether its work ends, fails or throws at once', async t => {
+	const seats = new Seats(1);
+	t.is(await seats.hold('a', async () => 7), 7);
+	await t.throwsAsync(
+		seats.hold('a', async () => Promise.reject(new Error('x'))),
+		{message: 'x'},
+	);
+	const atOnce = () => {
+		throw new Error('y');
+	};
+	await t.throwsAsync(seats.hold('a', atOnce), {message: 'y'});
+	const leave = seats.take('a');
+	await t.throwsAsync(
+		seats.hold('a', async () => 7),
+		{message: /cannot take this request now/},
+	);
+	leave?.();
+	t.is(await seats.hold('a', async () => 8), 8);
+});
