@@ -175,7 +175,7 @@ export const dnsServer: Parser<string> = text => {
 		: allowed('use ip or ip:port ([::1]:53)');
 };
 
-/** `name=host:port`: a lab's host that stands in for one of a provider. */
+/** `name=host:port`: a lab's stand-in for a provider's host. */
 export const standIn: Parser<readonly [name: string, listen: Listen]> = (text, cwd) => {
 	const [name = '', at = ''] = text.split('=');
 	const parsed = at === '' ? undefined : listen(at, cwd);

@@ -1,7 +1,7 @@
 import {type Html, html} from '../hosted/html.ts';
 import {optionalEvents, providerNames} from '../mail/provider.ts';
 import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from '../ops/smarthosts.ts';
-import {eventsUrl, setups} from '../providers/setup.ts';
+import {eventsUrl, setups} from '../providers/providers.ts';
 import {listSmarthosts, type Smarthost} from '../store/smarthosts.ts';
 import {act, badge, code, copyable, facts, input, nothing, opened, select, table, time} from './markup.ts';
 import {operationForms} from './operation-form.ts';
@@ -10,7 +10,7 @@ import {type Answer, page, type Route, type Visit} from './route.ts';
 
 const path = '/smarthosts';
 
-/** Providers that send mail for the workspace and post what became of it. URL and secret are shown once. */
+/** Providers that send the workspace's mail and post its events. URL and secret are shown once. */
 export function smarthostPages(parts: DashboardParts): readonly Route[] {
 	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const {workspace, everywhere, form, now} = visit;

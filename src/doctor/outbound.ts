@@ -403,10 +403,10 @@ export function relayCheck(relays: readonly Relay[], reach: SmtpReach, lookUp: L
 	};
 }
 
-/** Mail went out, and its provider posted nothing for so long. */
+/** A provider that posted nothing for this time, though mail went out, is silent. */
 const silentMs = dayMs;
 
-/** Whether the providers of smarthosts post what became of mail. */
+/** Whether the providers of smarthosts post their events. */
 export function smarthostEventsCheck(reader: Knex): Check {
 	return {
 		name: 'smarthost-events',

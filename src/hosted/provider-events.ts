@@ -26,7 +26,7 @@ type Options = {
 	readonly clock: Clock;
 };
 
-/** Where providers post what became of mail: no key; a token in the path, and the provider's own proof. */
+/** The route to which providers post events: no key; a token in the path, and the provider's own proof. */
 export function providerEventRoutes({intake, observer, mayAccept, clock}: Options): Routes {
 	const failRefused = createFailureLimit(clock, () => mostRefused);
 
@@ -59,7 +59,7 @@ export function providerEventRoutes({intake, observer, mayAccept, clock}: Option
 	return api => {
 		api.register(async scope => {
 			scope.removeAllContentTypeParsers();
-			// SNS calls its JSON text/plain; a signature is over the bytes, whatever they are called.
+			// SNS calls its JSON text/plain; a signature covers the bytes, not their type.
 			scope.addContentTypeParser('*', {parseAs: 'buffer', bodyLimit}, (_request, body, done) => done(null, body));
 			scope.setValidatorCompiler(() => () => true);
 			scope.post('/v1/provider-events/:provider/:token', {schema, bodyLimit}, answer);

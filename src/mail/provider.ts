@@ -1,4 +1,4 @@
-/** The services that send mail for us and report what became of it. `generic`: anyone who posts our own webhooks' form. */
+/** The services that send mail for us and post its events. `generic`: any sender of our own webhooks' form. */
 export const providerNames = [
 	'ses',
 	'sendgrid',

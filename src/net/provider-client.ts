@@ -4,7 +4,7 @@ import {createSecureContext, type SecureContext} from 'node:tls';
 import {isPublicAddress} from './ip-address.ts';
 import {type AskAddresses, addressesOf, connectPinned} from './pinned-connection.ts';
 
-/** A lab's host that stands in for one of a provider. */
+/** A lab's stand-in for a provider's host. */
 export type StandIn = {readonly host: string; readonly port: number};
 
 export type ProviderClientOptions = {

@@ -39,9 +39,6 @@ export type ProviderEvent = {
 	readonly providerIds: readonly string[];
 };
 
-/** What became of the mail, with what the provider says of it. */
-export type Judged = Pick<ProviderEvent, 'what' | 'text'> & Partial<Pick<ProviderEvent, 'verdict' | 'feedbackType'>>;
-
 /** Where a provider's secret comes from. `ours`: we make it; `theirs`: the provider shows it; `none`: its posts are signed. */
 export type SecretOrigin = 'ours' | 'theirs' | 'none';
 
@@ -118,14 +115,24 @@ export function refIn(value: unknown): string {
 	}
 }
 
-/** An event with what most of them leave open. */
-export function eventOf(event: Partial<ProviderEvent> & Pick<ProviderEvent, 'what'>): ProviderEvent {
-	return {
-		...{recipient: null, text: '', code: null, status: null, host: null, verdict: null},
-		...{refs: [], messageIds: [], providerIds: []},
-		...event,
-	};
+/** By the name of an event, or of a case of it: what happened, and how the provider judges a bounce. */
+export type Kinds = Readonly<Record<string, readonly [ProviderEvent['what'], ProviderEvent['verdict']?]>>;
+
+/** An event of a kind; one that the table does not have has no effect. */
+export function said(
+	kinds: Kinds,
+	name: unknown,
+	event: Partial<ProviderEvent> & Pick<ProviderEvent, 'text'>,
+): ProviderEvent {
+	const [what, verdict = null] = (Object.hasOwn(kinds, textOf(name)) && kinds[textOf(name)]) || ['other'];
+	return {...none, ...event, what, verdict, ...(what === 'complained' && {feedbackType: 'abuse'})};
 }
+
+/** What an event does not say. */
+export const none = {
+	...{recipient: null, code: null, status: null, host: null, verdict: null},
+	...{refs: [], messageIds: [], providerIds: []},
+};
 
 /** A reply code; null: none. */
 export function codeOf(value: unknown): number | null {

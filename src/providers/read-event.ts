@@ -10,7 +10,7 @@ export type StoredEvent = {
 	readonly provider: ProviderName;
 	/** It is about mail of this workspace; null: of any. */
 	readonly workspace: string | null;
-	/** What of it counts besides deliveries, bounces and complaints. */
+	/** Kinds of events that count in addition to deliveries, bounces and complaints. */
 	readonly takes: readonly OptionalEvent[];
 	readonly event: Fields;
 };

@@ -1,12 +1,11 @@
 import {createVerify, X509Certificate} from 'node:crypto';
 import {
 	bare,
-	eventOf,
 	type Fields,
 	fieldsOf,
 	isFields,
-	type Judged,
 	listOf,
+	none,
 	type Provider,
 	type ProviderEvent,
 	refName,
@@ -18,7 +17,7 @@ import {
 
 /**
  * Amazon SES by SNS: its event publishing (`eventType`) and its feedback notifications (`notificationType`). A post is an SNS
- * message whose `Message` is the event, whose signature `readSns` checks.
+ * message: its `Message` is the event, and `readSns` checks its signature.
  */
 export const ses: Provider = {
 	secret: 'none',
@@ -40,12 +39,13 @@ export const ses: Provider = {
 			messageIds: texts(...valuesOf('message-id').map(bare), bare(fieldsOf(mail.commonHeaders).messageId)),
 			providerIds: texts(mail.messageId),
 		};
-		return said(event).map(one => eventOf({...one, ...clues}));
+		return said(event).map(one => ({...none, ...one, ...clues}));
 	},
 	echo: ref => ['X-SES-MESSAGE-TAGS', `${refName}=${ref}`],
 };
 
-type Said = Judged & Partial<Pick<ProviderEvent, 'recipient' | 'status' | 'host'>>;
+type Said = Pick<ProviderEvent, 'what' | 'text'> &
+	Partial<Pick<ProviderEvent, 'verdict' | 'feedbackType' | 'recipient' | 'status' | 'host'>>;
 
 /** One for each recipient that the event names; one without a recipient where it names none. */
 function said(event: Fields): readonly Said[] {
@@ -134,7 +134,7 @@ export type SnsMessage = {
 	readonly topic: string;
 	/** Where the certificate of its signature is. */
 	readonly certificateUrl: URL;
-	/** What confirms a subscription; null: it is none. */
+	/** The URL that confirms a subscription; null: the message asks for none. */
 	readonly subscribeUrl: URL | null;
 	/** Whether the certificate's key signed it. */
 	readonly isSignedBy: (certificatePem: string, now: number) => boolean;

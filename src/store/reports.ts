@@ -47,7 +47,7 @@ export async function findReportedRecipients(
 		);
 }
 
-/** The ids of recipients whose mail a smarthost answered with one of these. */
+/** The ids of recipients by the id in a smarthost's reply to their mail. */
 export async function findByProviderIds(reader: Knex, providerIds: readonly string[]): Promise<string[]> {
 	const rows: Array<{id: string}> = await reader('attempts')
 		.whereIn('provider_id', [...providerIds])

@@ -3,7 +3,7 @@ import {idTime} from '../mail/ids.ts';
 import type {OptionalEvent, ProviderName} from '../mail/provider.ts';
 import type {GroupWrite} from './engine/writer.ts';
 
-/** A service that sends mail for us and posts what became of it: a row of `smarthosts`. */
+/** A service that sends mail for us and posts its events: a row of `smarthosts`. */
 export type Smarthost = {
 	readonly id: string;
 	/** Null: mail of every workspace goes there. */
@@ -13,7 +13,7 @@ export type Smarthost = {
 	readonly token_hash: string;
 	/** Sealed for its id; null: its posts are signed, or the provider's key is not known yet. */
 	readonly secret: string | null;
-	/** The only SNS topic whose posts are taken; null: none was confirmed yet. */
+	/** The only SNS topic that may post; null: no subscription was confirmed yet. */
 	readonly topic: string | null;
 	readonly takes: readonly OptionalEvent[];
 	readonly last_event_at: string | null;
@@ -48,7 +48,7 @@ function ofWorkspace(reader: Knex, workspaceId: string | null): Knex.QueryBuilde
 	return workspaceId === null ? all : all.where({workspace_id: workspaceId});
 }
 
-/** The one whose URL has this token. */
+/** The smarthost with this token in its URL. */
 export async function findSmarthostByToken(reader: Knex, tokenHash: string): Promise<Smarthost | undefined> {
 	const row: Row | undefined = await reader('smarthosts').where({token_hash: tokenHash}).first();
 	return row && fromRow(row);

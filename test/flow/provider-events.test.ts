@@ -120,3 +120,54 @@ for (const provider of providerNames) {
 		t.is(await daemon.stop(), 0);
 	});
 }
+
+test('kill -9 while events come in: nothing acknowledged is lost, all of it counts once', async t => {
+	const {relay, program, daemon, client} = await startRelaying(t);
+	const added = await program.cli<Added>('smarthost', 'add', 'postmark');
+	const ids = new Map<string, string>();
+	const mails = 120;
+	for (let n = 0; n < mails; n++) {
+		const to = `p${n}@example.org`;
+		ids.set(to, await client.send(to));
+	}
+	await waitFor('all went out', () => relay.count() === mails);
+	await Promise.all([...ids.values()].map(id => client.until(id, 'sent')));
+	const events = [...ids].map(([to], n) => {
+		const ref = headerOf(mailTo(relay, to) ?? Buffer.of(), 'X-Mailctl-Ref');
+		const what = n < 12 ? 'hard' : n < 15 ? 'complained' : 'delivered';
+		return eventOf.postmark(what, {ref, to, id: `pid-${n}`});
+	});
+	const posts = events.flatMap(event => postsOf('postmark', [event], added.secret ?? ''));
+	const postTo = async (url: string, from: readonly (typeof posts)[number][]) => {
+		const path = new URL(added.url).pathname;
+		return await Promise.all(
+			from.map(
+				async ({body, headers}) => (await fetch(url + path, {method: 'POST', body, headers}).catch(() => null))?.status,
+			),
+		);
+	};
+	// Killed while half of the posts are under way; the provider posts again what was not acknowledged.
+	const [first] = posts;
+	t.deepEqual(await postTo(daemon.url, first ? [first] : []), [200]);
+	const underWay = postTo(daemon.url, posts.slice(1, 60));
+	await daemon.kill();
+	const answers = await underWay;
+	const again = await program.serve();
+	const missed = posts.slice(1, 60).filter((_, index) => answers[index] !== 200);
+	t.true((await postTo(again.url, [...missed, ...posts.slice(60)])).every(status => status === 200));
+
+	const restarted = await clientOf(program, again);
+	const statusOf = new Map<string, number>();
+	await Promise.all(
+		[...ids.values()].map(async id => {
+			await waitFor('its event was read', async () => (await restarted.status(id)) !== 'sent');
+			const status = await restarted.status(id);
+			statusOf.set(status, (statusOf.get(status) ?? 0) + 1);
+		}),
+	);
+	t.deepEqual(Object.fromEntries(statusOf), {bounced: 12, complained: 3, delivered: 105});
+	const listed = await program.cli<ReadonlyArray<{reason: string}>>('suppression', 'list', '--limit', '100');
+	t.is(listed.filter(({reason}) => reason === 'hard_bounce').length, 12);
+	t.is(listed.filter(({reason}) => reason === 'complaint').length, 3);
+	t.is(await again.stop(), 0);
+});

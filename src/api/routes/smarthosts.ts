@@ -1,7 +1,7 @@
 import {optionalEvents, providerNames} from '../../mail/provider.ts';
 import {Type} from '../../mail/type.ts';
 import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from '../../ops/smarthosts.ts';
-import {eventsUrl} from '../../providers/setup.ts';
+import {eventsUrl} from '../../providers/providers.ts';
 import {findSmarthost, listSmarthosts, type Smarthost} from '../../store/smarthosts.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
@@ -49,7 +49,7 @@ const newSmarthostSchema = Type.Object(
 	},
 );
 
-/** /v1/smarthosts: providers that send mail of the workspace and post what became of it. */
+/** /v1/smarthosts: providers that send the workspace's mail and post its events. */
 export function smarthostRoutes(parts: ApiParts): readonly Routes[] {
 	const shownOnce = ({row, token, secret}: NewSmarthost) => ({
 		...smarthostView(row),

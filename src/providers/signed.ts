@@ -1,0 +1,167 @@
+import {hourMs} from '../kit/time.ts';
+import {headerOf, hmacHex, isSignedBy, same} from './proofs.ts';
+import {
+	bare,
+	batchOf,
+	codeOf,
+	type Fields,
+	fieldsOf,
+	type Kinds,
+	type Provider,
+	refIn,
+	refName,
+	said,
+	statusOf,
+	textOf,
+	textOrNull,
+	texts,
+} from './provider.ts';
+
+// Providers that sign their posts with a secret.
+
+const sendgridKinds: Kinds = {
+	delivered: ['delivered'],
+	bounce: ['bounced', 'permanent'],
+	blocked: ['bounced', 'transient'],
+	dropped: ['bounced', 'transient'],
+	suppressed: ['dropped'],
+	deferred: ['deferred'],
+	spamreport: ['complained'],
+	unsubscribe: ['unsubscribed'],
+	group_unsubscribe: ['unsubscribed'],
+	open: ['opened'],
+	click: ['clicked'],
+};
+const suppressedBySendgrid = /bounced address|unsubscribed address|spam reporting address|invalid$/i;
+
+/** Twilio SendGrid's Event Webhook, signed (ECDSA over timestamp and body; the console shows the public key). */
+export const sendgrid: Provider = {
+	secret: 'theirs',
+	proves(incoming, secret) {
+		const timestamp = headerOf(incoming, 'x-twilio-email-event-webhook-timestamp');
+		const signature = headerOf(incoming, 'x-twilio-email-event-webhook-signature');
+		return isSignedBy(secret, signature, Buffer.from(timestamp), incoming.body);
+	},
+	events: batchOf,
+	read(event) {
+		const reason = texts(event.reason, event.response)[0] ?? '';
+		const isBlocked = event.event === 'bounce' && event.type === 'blocked';
+		const isSuppressed = event.event === 'dropped' && suppressedBySendgrid.test(reason);
+		return [
+			said(sendgridKinds, isBlocked ? 'blocked' : isSuppressed ? 'suppressed' : event.event, {
+				text: textOf(event.url) || reason,
+				recipient: textOrNull(event.email),
+				code: codeOf(/^[245]\d\d/.exec(textOf(event.status) || textOf(event.response))?.[0]),
+				status: statusOf(event.status),
+				host: textOrNull(event.mx),
+				refs: texts(event[refName]),
+				messageIds: texts(bare(event['smtp-id'])),
+				// The service appends the machines that the mail passed.
+				providerIds: texts(textOf(event.sg_message_id).split(/\.(?:filter|recv)/)[0]),
+			}),
+		];
+	},
+	echo: ref => ['X-SMTPAPI', JSON.stringify({unique_args: {[refName]: ref}})],
+};
+
+/** Mailgun repeats a post for eight hours; its documents do not say whether each has a new signature. */
+const replayMs = 9 * hourMs;
+const aheadMs = hourMs / 12;
+const mailgunKinds: Kinds = {
+	delivered: ['delivered'],
+	temporary: ['deferred'],
+	bounce: ['bounced', 'permanent'],
+	failed: ['bounced', 'transient'],
+	rejected: ['bounced', 'transient'],
+	suppressed: ['dropped'],
+	complained: ['complained'],
+	unsubscribed: ['unsubscribed'],
+	opened: ['opened'],
+	clicked: ['clicked'],
+};
+
+/** Mailgun's webhooks: HMAC-SHA256 over timestamp and token, by the account's HTTP webhook signing key. */
+export const mailgun: Provider = {
+	secret: 'theirs',
+	proves({body}, secret, now) {
+		const {timestamp, token, signature} = fieldsOf(signatureOf(body));
+		const ageMs = now - Number(textOf(timestamp)) * 1000;
+		const expected = hmacHex(secret, textOf(timestamp), textOf(token));
+		return same(textOf(signature).toLowerCase(), expected) && ageMs <= replayMs && ageMs >= -aheadMs;
+	},
+	events: body => batchOf(fieldsOf(body)['event-data']),
+	read(event) {
+		const status = fieldsOf(event['delivery-status']);
+		const rejected = fieldsOf(event.reject).reason;
+		return [
+			said(mailgunKinds, mailgunKind(event), {
+				text: texts(status.message, status.description, rejected, event.url, event.reason)[0] ?? '',
+				recipient: textOrNull(event.recipient),
+				code: codeOf(status.code),
+				status: statusOf(status['enhanced-code']),
+				host: textOrNull(status['mx-host']),
+				refs: texts(refIn(event['user-variables'])),
+				messageIds: texts(bare(fieldsOf(fieldsOf(event.message).headers)['message-id'])),
+			}),
+		];
+	},
+	echo: ref => ['X-Mailgun-Variables', JSON.stringify({[refName]: ref})],
+};
+
+function mailgunKind({event, severity, reason}: Fields): unknown {
+	if (event !== 'failed' || severity === 'temporary') {
+		return event === 'failed' ? severity : event;
+	}
+	return textOf(reason).startsWith('suppress-') ? 'suppressed' : reason === 'bounce' ? 'bounce' : event;
+}
+
+function signatureOf(body: Buffer): unknown {
+	try {
+		return fieldsOf(JSON.parse(body.toString())).signature;
+	} catch {
+		return null;
+	}
+}
+
+/** Either way, as our own receivers are advised (docs/reference/interface.md, Webhook request). */
+const toleranceMs = 300_000;
+const genericKinds: Kinds = {
+	delivered: ['delivered'],
+	bounced: ['bounced'],
+	permanent: ['bounced', 'permanent'],
+	transient: ['bounced', 'transient'],
+	dropped: ['dropped'],
+	deferred: ['deferred'],
+	complained: ['complained'],
+	unsubscribed: ['unsubscribed'],
+	opened: ['opened'],
+	clicked: ['clicked'],
+};
+
+/**
+ * The form of our own webhooks, for a relay of one's own: `{type, message_id, recipient, occurred_at}`, signed with
+ * X-Webhook-Timestamp and X-Webhook-Signature. `message_id` is a Message-ID of ours, and `ref` the value of X-Mailctl-Ref.
+ */
+export const generic: Provider = {
+	secret: 'ours',
+	proves(incoming, secret, now) {
+		const timestamp = headerOf(incoming, 'x-webhook-timestamp');
+		const signature = headerOf(incoming, 'x-webhook-signature');
+		const expected = `sha256=${hmacHex(secret, `${timestamp}.`, incoming.body)}`;
+		return same(signature, expected) && Math.abs(now - Number(timestamp) * 1000) <= toleranceMs;
+	},
+	events: batchOf,
+	read: event => [
+		said(genericKinds, event.type === 'bounced' ? textOf(event.bounce_type) || event.type : event.type, {
+			recipient: textOrNull(event.recipient),
+			text: texts(event.reason, event.detail)[0] ?? '',
+			code: codeOf(event.code),
+			status: statusOf(event.status),
+			host: textOrNull(event.host),
+			refs: texts(event.ref),
+			messageIds: texts(bare(event.message_id)),
+			providerIds: texts(event.message_id),
+		}),
+	],
+	echo: null,
+};

@@ -1,0 +1,181 @@
+import {hasSecret} from './proofs.ts';
+import {
+	bare,
+	batchOf,
+	codeOf,
+	type Fields,
+	fieldsOf,
+	type Kinds,
+	type Provider,
+	refIn,
+	refName,
+	said,
+	textOf,
+	textOrNull,
+	texts,
+} from './provider.ts';
+
+// Providers that sign nothing: their posts have the secret as it is, in Basic authentication, a token or a header.
+
+const postmarkKinds: Kinds = {
+	Delivery: ['delivered'],
+	Bounce: ['bounced', 'transient'],
+	HardBounce: ['bounced', 'permanent'],
+	BadEmailAddress: ['bounced', 'permanent'],
+	AddressChange: ['bounced', 'permanent'],
+	ManuallyDeactivated: ['dropped'],
+	Transient: ['deferred'],
+	SpamComplaint: ['complained'],
+	Unsubscribe: ['unsubscribed'],
+	Open: ['opened'],
+	Click: ['clicked'],
+	// Replies of people and programs, which the listener reads where they are mails.
+	AutoResponder: ['other'],
+	Subscribe: ['other'],
+	ChallengeVerification: ['other'],
+	OpenRelayTest: ['other'],
+};
+
+/** Postmark's webhooks. */
+export const postmark: Provider = {
+	secret: 'ours',
+	proves: hasSecret,
+	events: batchOf,
+	read: event => [
+		said(postmarkKinds, postmarkKind(event), {
+			text: texts(event.Details, event.Description, event.OriginalLink, event.SuppressionReason)[0] ?? '',
+			recipient: textOrNull(event.Recipient) ?? textOrNull(event.Email),
+			// Names of metadata come back as they were sent, but a header's name has no case.
+			refs: texts(...Object.entries(fieldsOf(event.Metadata)).map(([k, v]) => (k.toLowerCase() === refName ? v : ''))),
+			providerIds: texts(event.MessageID),
+		}),
+	],
+	echo: ref => [`X-PM-Metadata-${refName}`, ref],
+};
+
+/** A bounce or a complaint that suppresses is reported by its own event too, which says more. */
+function postmarkKind({RecordType, Type, SuppressSending, SuppressionReason, Origin}: Fields): unknown {
+	if (RecordType === 'SubscriptionChange') {
+		const asked = SuppressSending === true && SuppressionReason === 'ManualSuppression' && Origin === 'Recipient';
+		return asked ? 'Unsubscribe' : RecordType;
+	}
+	return RecordType === 'Bounce' && Object.hasOwn(postmarkKinds, textOf(Type)) ? Type : RecordType;
+}
+
+const brevoKinds: Kinds = {
+	delivered: ['delivered'],
+	hard_bounce: ['bounced', 'permanent'],
+	invalid_email: ['bounced', 'permanent'],
+	soft_bounce: ['bounced', 'transient'],
+	error: ['bounced', 'transient'],
+	blocked: ['dropped'],
+	deferred: ['deferred'],
+	spam: ['complained'],
+	complaint: ['complained'],
+	unsubscribed: ['unsubscribed'],
+	unsubscribe: ['unsubscribed'],
+	opened: ['opened'],
+	unique_opened: ['opened'],
+	click: ['clicked'],
+};
+
+/** Brevo's transactional webhooks. */
+export const brevo: Provider = {
+	secret: 'ours',
+	proves: hasSecret,
+	events: batchOf,
+	read: event => [
+		said(brevoKinds, event.event, {
+			text: texts(event.link, event.reason)[0] ?? '',
+			recipient: textOrNull(event.email),
+			refs: texts(refIn(event['X-Mailin-custom'])),
+			messageIds: texts(bare(event['message-id'])),
+			providerIds: texts(bare(event['message-id'])),
+		}),
+	],
+	echo: ref => ['X-Mailin-custom', JSON.stringify({[refName]: ref})],
+};
+
+const mailjetKinds: Kinds = {
+	sent: ['delivered'],
+	hard: ['bounced', 'permanent'],
+	bounce: ['bounced', 'transient'],
+	blocked: ['bounced', 'transient'],
+	preblocked: ['dropped'],
+	spam: ['complained'],
+	unsub: ['unsubscribed'],
+	open: ['opened'],
+	click: ['clicked'],
+};
+
+/** Mailjet's Event API. */
+export const mailjet: Provider = {
+	secret: 'ours',
+	proves: hasSecret,
+	events: batchOf,
+	read: event => [
+		said(mailjetKinds, mailjetKind(event), {
+			text: texts(event.smtp_reply, event.comment, event.error, event.url, event.source)[0] ?? '',
+			recipient: textOrNull(event.email),
+			code: codeOf(/^[245]\d\d/.exec(textOf(event.smtp_reply))?.[0]),
+			refs: texts(refIn(event.CustomID)),
+			providerIds: texts(event.Message_GUID, event.MessageID),
+		}),
+	],
+	echo: ref => ['X-MJ-CustomID', ref],
+};
+
+function mailjetKind({event, hard_bounce: isHard, error}: Fields): unknown {
+	if (event === 'blocked' && /preblocked|blacklist/i.test(textOf(error))) {
+		return 'preblocked';
+	}
+	return event === 'bounce' && isHard === true ? 'hard' : event;
+}
+
+const sparkpostKinds: Kinds = {
+	delivery: ['delivered'],
+	bounce: ['bounced', 'transient'],
+	out_of_band: ['bounced', 'transient'],
+	policy_rejection: ['bounced', 'transient'],
+	generation_rejection: ['bounced', 'transient'],
+	generation_failure: ['bounced', 'transient'],
+	hard: ['bounced', 'permanent'],
+	suppressed: ['dropped'],
+	delay: ['deferred'],
+	spam_complaint: ['complained'],
+	list_unsubscribe: ['unsubscribed'],
+	link_unsubscribe: ['unsubscribed'],
+	open: ['opened'],
+	initial_open: ['opened'],
+	click: ['clicked'],
+};
+/** Bounce classes: an invalid recipient, a bounce without RCPT, a request to unsubscribe; and refused by the provider itself. */
+const hardClasses: ReadonlySet<string> = new Set(['10', '30', '90']);
+const adminClass = '25';
+
+/** SparkPost's event webhooks (now Bird). */
+export const sparkpost: Provider = {
+	secret: 'ours',
+	proves: hasSecret,
+	// An element is `{msys: {<class>: event}}`; a test post has no event.
+	events: body => batchOf(body)?.flatMap(each => Object.values(fieldsOf(each.msys)).map(fieldsOf)) ?? null,
+	read: event => [
+		said(sparkpostKinds, sparkpostKind(event), {
+			text: texts(event.raw_reason, event.reason, event.target_link_url)[0] ?? '',
+			recipient: textOrNull(event.raw_rcpt_to) ?? textOrNull(event.rcpt_to),
+			code: codeOf(event.error_code),
+			host: textOrNull(event.mx_host),
+			refs: texts(refIn(event.rcpt_meta)),
+			providerIds: texts(event.message_id),
+		}),
+	],
+	echo: ref => ['X-MSYS-API', JSON.stringify({metadata: {[refName]: ref}})],
+};
+
+function sparkpostKind({type, bounce_class: bounceClass, raw_reason: reason}: Fields): unknown {
+	if (textOf(bounceClass) === adminClass && /suppress/i.test(textOf(reason))) {
+		return 'suppressed';
+	}
+	const isBounce = type === 'bounce' || type === 'out_of_band';
+	return isBounce && hardClasses.has(textOf(bounceClass)) ? 'hard' : type;
+}
