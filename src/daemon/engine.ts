@@ -18,7 +18,7 @@ import type {Terms} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {createRecordWrite} from '../outcome/record.ts';
-import type {TriedRecipient} from '../outcome/settle.ts';
+import type {JudgedTry} from '../outcome/settle.ts';
 import {longestWaitOfAll, shortestLifetimeOf} from '../pace/choose-route.ts';
 import {echoFields} from '../providers/providers.ts';
 import type {AttemptSteps, Made} from '../queue/attempt.ts';
@@ -47,7 +47,7 @@ import type {RendererData} from '../threads/renderer.ts';
 import type {SmtpWorkerData} from '../threads/smtp-worker.ts';
 import type {Context} from './context.ts';
 import {readArrivalNotice, watchArrivals} from './peers.ts';
-import {feedbackOf, makeJob, Signing} from './recipient-mails.ts';
+import {feedbackOf, Signing} from './recipient-mails.ts';
 
 /** One query to one server, milliseconds. */
 const dnsTimeoutMs = 5000;
@@ -75,7 +75,7 @@ export function createEngine(context: Context, publicUrl: string) {
 	const retry = (): Retry => ({schedule: live().retrySchedule, lifetime: live().queueLifetime});
 
 	/** A mail may be captured while its recipient is erased. */
-	async function removeIfErased({id}: TriedRecipient): Promise<void> {
+	async function removeIfErased({id}: JudgedTry['recipient']): Promise<void> {
 		if (await isErased(store.reader, id)) {
 			await context.removeCaptured([id]);
 		}
@@ -125,9 +125,10 @@ export function createEngine(context: Context, publicUrl: string) {
 			const domain = await signing.of(recipient.domain_id ?? '');
 			const attachments = await attachmentsOf(recipient);
 			const returnPathDomain = domain.returnPathDomain ?? settings.returnPathDomain;
-			const made = await renderers.make(
-				makeJob(recipient, {attachments, signing: domain.keyIds.join(','), returnPathDomain}),
-			);
+			const made = await renderers.make({
+				...{recipient, attachments, returnPathDomain},
+				signing: domain.keyIds.join(','),
+			});
 			letGo(attachments.reduce((sum, {content}) => sum + content.length, 0));
 			return made;
 		},

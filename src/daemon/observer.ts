@@ -10,7 +10,7 @@ import type {CameIn, Reading} from '../mail/report.ts';
 import type {QueueKey} from '../mail/route.ts';
 import type {PolicyFailure} from '../mta-sts/sts-policies.ts';
 import type {ReportEffect} from '../outcome/reports.ts';
-import type {JudgedTry, TriedRecipient} from '../outcome/settle.ts';
+import type {JudgedTry} from '../outcome/settle.ts';
 import type {SiteChange} from '../pace/site-state.ts';
 import type {MakeJob} from '../queue/renderers.ts';
 import type {Site} from '../queue/site.ts';
@@ -104,7 +104,7 @@ export function createObserver({
 		},
 
 		/** An outcome could not be judged; the recipient is tried once more. */
-		faulted(error: unknown, recipient: TriedRecipient): void {
+		faulted(error: unknown, recipient: JudgedTry['recipient']): void {
 			logger.error({event: 'copy_fault', ...loggedRecipient(recipient), err: error});
 		},
 
@@ -119,7 +119,7 @@ export function createObserver({
 		},
 
 		/** A template or a signing key cannot be used until an operator repairs it; its mail waits. */
-		resourceFault({workspaceId, from}: MakeJob, message: string): void {
+		resourceFault({recipient: {workspace_id: workspaceId, from_address: from}}: MakeJob, message: string): void {
 			if (mayLogFault(`${workspaceId} ${message}`)) {
 				const text =
 					'Its mail waits. Add the secret key that is missing, or rotate the keys (mailctl domain rotate-key).';
@@ -282,7 +282,7 @@ export type Observer = ReturnType<typeof createObserver>;
 
 function logAttempt(
 	logger: Logger,
-	recipient: TriedRecipient,
+	recipient: JudgedTry['recipient'],
 	{outcome, attempts}: AttemptResult,
 	when: {readonly delay_ms: number; readonly attempt: number},
 ): void {
@@ -296,7 +296,7 @@ function logAttempt(
 	logger.info({event, ...loggedRecipient(recipient), mx, code, enhanced, reply, ...when, tls});
 }
 
-function loggedRecipient({message_id, address, workspace_id}: TriedRecipient) {
+function loggedRecipient({message_id, address, workspace_id}: JudgedTry['recipient']) {
 	return {message_id, recipient: address, workspace: workspace_id};
 }
 

@@ -7,12 +7,10 @@ import type {Clock} from '../kit/clock.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {readRegular} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';
-import {type Attachment, erasedAddress, trackingOf} from '../mail/message.ts';
-import type {MakeJob} from '../queue/renderers.ts';
 import {inWorker} from '../render/in-worker.ts';
 import {type DomainSigning, findDkimKeys, findDomainSigning} from '../store/domains.ts';
 import {listAttachments} from '../store/messages.ts';
-import {type Claimed, readRecipient} from '../store/queue/claims.ts';
+import {readRecipient} from '../store/queue/claims.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
 import {listVariants} from '../store/templates.ts';
@@ -68,11 +66,12 @@ export class RecipientMails {
 			keys: secrets,
 			publicUrl: publicUrl(),
 			now: clock.now(),
-			job: makeJob(recipient, {
+			job: {
+				recipient,
 				attachments: recipient.attachments > 0 ? await listAttachments(store.reader, recipient.message_id) : [],
 				signing: '',
 				returnPathDomain: returnPathDomain ?? settings.returnPathDomain,
-			}),
+			},
 			variants: variants.map((variant, position) => ({...variant, id: `${recipient.version_id}/${position}`})),
 			// Else a test key could have a mail signed that it may not send, and post it elsewhere.
 			signing: recipient.mode === 'live' ? await signing.keys(keyIds) : [],
@@ -92,49 +91,6 @@ export class RecipientMails {
 export function capturedFile(dataDir: string, recipientId: string): string | null {
 	const file = join(capturedFolder(dataDir), capturedName(recipientId));
 	return existsSync(file) ? file : null;
-}
-
-type Sending = {
-	readonly attachments: readonly Attachment[];
-	/** The domain's active keys: their ids, joined by commas. */
-	readonly signing: string;
-	readonly returnPathDomain: string;
-};
-
-/** What a renderer gets of a claimed recipient. The locale is the send's, then the workspace's, then `en`; so the zone. */
-export function makeJob(recipient: Claimed, {attachments, signing, returnPathDomain}: Sending): MakeJob {
-	return {
-		recipientId: recipient.id,
-		messageId: recipient.message_id,
-		workspaceId: recipient.workspace_id,
-		workspaceName: recipient.workspace_name,
-		address: recipient.address,
-		role: recipient.role,
-		acceptedAt: Date.parse(recipient.created_at),
-		from: recipient.from_address,
-		fromName: recipient.sender_name,
-		to: recipient.to_address,
-		cc: ccOf(recipient),
-		replyTo: recipient.reply_to === erasedAddress ? null : recipient.reply_to,
-		templateId: recipient.template_id,
-		versionId: recipient.version_id,
-		locale: recipient.locale ?? recipient.workspace_locale ?? 'en',
-		workspaceLocale: recipient.workspace_locale,
-		timezone: recipient.timezone ?? recipient.workspace_timezone ?? 'UTC',
-		data: recipient.data,
-		topicId: recipient.topic_id,
-		topicCode: recipient.topic_code,
-		tracking: trackingOf(recipient),
-		attachments,
-		signing,
-		returnPathDomain,
-	};
-}
-
-/** The addresses of the Cc header, without erased ones. */
-function ccOf({cc}: Claimed): string[] {
-	const addresses: string[] = cc === null ? [] : JSON.parse(cc);
-	return addresses.filter(address => address !== erasedAddress);
 }
 
 const cached = 1000;

@@ -136,32 +136,8 @@ function explanation(how: GivenUp, {attempts}: Recipient): Record<string, unknow
 		: {attempt: attempts, type: 'transient', category: 'operator', reason: how.reason};
 }
 
-/**
- * The part of a claimed recipient that matters to the end of its try. The content of its mail is much larger and stays
- * behind.
- */
-export type TriedRecipient = Pick<
-	Claimed,
-	| 'id'
-	| 'workspace_id'
-	| 'message_id'
-	| 'address'
-	| 'address_key'
-	| 'role'
-	| 'destination'
-	| 'subject'
-	| 'attempts'
-	| 'sent_at'
-	| 'last_category'
-	| 'last_reply'
-	| 'created_at'
-	| 'tracking'
-	| 'track_opens_at'
-	| 'track_clicks_at'
-	| 'queued'
->;
-
-export function triedRecipient(recipient: Claimed): TriedRecipient {
+/** The part of a claimed recipient that matters to the end of its try. */
+export function triedPart(recipient: Claimed): JudgedTry['recipient'] {
 	return {
 		id: recipient.id,
 		workspace_id: recipient.workspace_id,
@@ -185,7 +161,27 @@ export function triedRecipient(recipient: Claimed): TriedRecipient {
 
 /** The end of a try, judged, to be written. */
 export type JudgedTry = {
-	readonly recipient: TriedRecipient;
+	/** Of the claimed recipient what matters now. The content of its mail is much larger and stays behind. */
+	readonly recipient: Pick<
+		Claimed,
+		| 'id'
+		| 'workspace_id'
+		| 'message_id'
+		| 'address'
+		| 'address_key'
+		| 'role'
+		| 'destination'
+		| 'subject'
+		| 'attempts'
+		| 'sent_at'
+		| 'last_category'
+		| 'last_reply'
+		| 'created_at'
+		| 'tracking'
+		| 'track_opens_at'
+		| 'track_clicks_at'
+		| 'queued'
+	>;
 	/** Of the mail as it was made: its subject, and where its first tracked link leads. Null: it was not made. */
 	readonly made: {readonly subject: string; readonly firstLink: string | null} | null;
 	readonly result: AttemptResult;

@@ -9,7 +9,7 @@ import {
 } from '../mail/outcome.ts';
 import {endOfLife, type OwnRetry, type Retry, retryOf} from '../mail/retry.ts';
 import type {Route} from '../mail/route.ts';
-import {decideNext, type JudgedTry, triedRecipient} from '../outcome/settle.ts';
+import {decideNext, type JudgedTry, triedPart} from '../outcome/settle.ts';
 import {fromSources} from '../pace/choose-route.ts';
 import type {SiteEnd} from '../pace/site-state.ts';
 import type {Claimed} from '../store/queue/claims.ts';
@@ -220,7 +220,7 @@ export class Attempts {
 			clock.now(),
 			random,
 		);
-		return {...tried, recipient: triedRecipient(recipient), verdict};
+		return {...tried, recipient: triedPart(recipient), verdict};
 	}
 
 	#retryOf({queue_lifetime_s: ofWorkspace}: Claimed, own: OwnRetry): Retry {

@@ -3,7 +3,7 @@ import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {claimMarginMs} from '../mail/retry.ts';
 import type {QueueKey} from '../mail/route.ts';
-import type {JudgedTry, TriedRecipient} from '../outcome/settle.ts';
+import type {JudgedTry} from '../outcome/settle.ts';
 import type {SiteChange} from '../pace/site-state.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, storeRetryMs} from '../store/held-claims.ts';
@@ -16,9 +16,9 @@ export type QueueObserver = {
 	/** An outcome is on stable storage. */
 	readonly recorded: (recorded: JudgedTry) => void;
 	/** An outcome was discarded: another daemon had taken the recipient meanwhile. */
-	readonly lost: (recipient: TriedRecipient) => void;
+	readonly lost: (recipient: JudgedTry['recipient']) => void;
 	/** A fault of ours in judging an attempt or in this observer; the recipient has its outcome. */
-	readonly faulted: (error: unknown, recipient: TriedRecipient) => void;
+	readonly faulted: (error: unknown, recipient: JudgedTry['recipient']) => void;
 	/** What a site may have changed. */
 	readonly siteChanged: (site: Site, changes: readonly SiteChange[]) => void;
 	/** The route of a queue was not found; it is looked up again. */

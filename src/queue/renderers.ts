@@ -1,6 +1,6 @@
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../kit/clock.ts';
-import type {Attachment, Tracking} from '../mail/message.ts';
+import type {Attachment} from '../mail/message.ts';
 import {
 	ForeignWork,
 	type ForeignWorkOptions,
@@ -8,35 +8,13 @@ import {
 	type ThreadObserver,
 	type ToWorker,
 } from '../pool/foreign-work.ts';
+import type {Claimed} from '../store/queue/claims.ts';
 import type {Made, Unmade} from './attempt.ts';
 import {addTurn, type FairRing, takeTurn} from './waiting-order.ts';
 
-/** Everything a maker needs for one copy, apart from what it caches: templates by version, DKIM keys by their ids. */
+/** A claimed recipient with what its row does not have. A renderer caches the rest: templates by version, DKIM keys by their ids. */
 export type MakeJob = {
-	readonly recipientId: string;
-	readonly messageId: string;
-	readonly workspaceId: string;
-	readonly workspaceName: string;
-	/** The copy's own address, as given. */
-	readonly address: string;
-	readonly role: 'to' | 'cc';
-	readonly acceptedAt: number;
-	readonly from: string;
-	readonly fromName: string | null;
-	readonly to: string;
-	readonly cc: readonly string[];
-	readonly replyTo: string | null;
-	readonly templateId: string;
-	readonly versionId: string;
-	/** The message's own, the contact's or the workspace's, else `en` and `UTC`. */
-	readonly locale: string;
-	readonly workspaceLocale: string | null;
-	readonly timezone: string;
-	/** JSON text. */
-	readonly data: string | null;
-	readonly topicId: string | null;
-	readonly topicCode: string | null;
-	readonly tracking: Tracking;
+	readonly recipient: Claimed;
 	readonly attachments: readonly Attachment[];
 	/** Names the signing keys (resource `dkim:…`). */
 	readonly signing: string;
@@ -102,21 +80,21 @@ export class Renderers {
 			mostHeld: 2 * batchSize,
 			mostBytes: mostAttached,
 			bytesOf: ({attachments}) => attachments.reduce((sum, {content}) => sum + content.length, 0),
-			alike: {kindOf: ({versionId}) => versionId, result: null},
+			alike: {kindOf: ({recipient}) => recipient.version_id, result: null},
 			receive: ({name}, answer) => void this.#provide(name, answer),
 		});
 	}
 
 	async make(job: MakeJob): Promise<MakeResult> {
-		let isQuick = !this.#patience.needsLong(job.recipientId);
+		let isQuick = !this.#patience.needsLong(job.recipient.id);
 		for (;;) {
-			const takesTurns = this.#patience.isSlow(job.versionId) || !isQuick;
+			const takesTurns = this.#patience.isSlow(job.recipient.version_id) || !isQuick;
 			const made: Tried = await (takesTurns ? this.#tryInTurn(job, isQuick) : this.#tryOnce(job));
 			if (typeof made === 'object') {
 				return made;
 			}
 			if (made === 'longer') {
-				this.#patience.noteLong(job.recipientId);
+				this.#patience.noteLong(job.recipient.id);
 				isQuick = false;
 			}
 		}
@@ -141,13 +119,13 @@ export class Renderers {
 	}
 
 	async #tryInTurn(job: MakeJob, isQuick: boolean): Promise<Tried> {
-		const turn = await this.#patience.turn(job, isQuick);
+		const turn = await this.#patience.turn(job.recipient, isQuick);
 		if (turn === 'none') {
 			return await this.#tryOnce(job);
 		}
 		if (turn === 'full') {
 			const message = 'The mails before this one took longer to render than allowed.';
-			const waitMs = this.#patience.waitMs(job.versionId, isQuick);
+			const waitMs = this.#patience.waitMs(job.recipient.version_id, isQuick);
 			return {ok: false, unmade: {reason: 'render_limit', message, waitMs, ours: true}};
 		}
 		try {
@@ -158,7 +136,7 @@ export class Renderers {
 	}
 
 	async #tryOnce(job: MakeJob, renderMs?: number): Promise<Tried> {
-		const {versionId} = job;
+		const {version_id: versionId} = job.recipient;
 		const known = this.#patience.known();
 		const end = await this.#work.do({...job, known, ...(renderMs !== undefined && {renderMs})});
 		if (!end.ok) {
@@ -205,7 +183,7 @@ export class Renderers {
 	}
 }
 
-type Sort = Pick<MakeJob, 'versionId' | 'workspaceId'>;
+type Sort = Pick<Claimed, 'version_id' | 'workspace_id'>;
 type Waiting = {readonly versionId: string; readonly go: (turn: Turn) => void};
 /** `mine`: until `done`. `none`: the version's mail no longer takes turns. `full`: too many wait already. */
 type Turn = 'mine' | 'none' | 'full';
@@ -294,7 +272,7 @@ class Patience {
 		}
 	}
 
-	turn({versionId, workspaceId}: Sort, isQuick: boolean): Promise<Turn> | Turn {
+	turn({version_id: versionId, workspace_id: workspaceId}: Sort, isQuick: boolean): Promise<Turn> | Turn {
 		const [ring, most] = isQuick ? [this.#quick, mostWaiting.quick] : [this.#long, mostWaiting.long];
 		if (this.#isStopped) {
 			return 'none';

@@ -6,7 +6,7 @@ import {joined} from '../kit/text.ts';
 import type {Links} from '../links/links.ts';
 import {rewrite} from '../links/rewrite.ts';
 import type {Claims} from '../links/tokens.ts';
-import {submittedSource} from '../mail/message.ts';
+import {erasedAddress, submittedSource, trackingOf} from '../mail/message.ts';
 import {isUnder} from '../net/host-name.ts';
 import type {MakeJob, MakeResult} from '../queue/renderers.ts';
 import {chooseVariant, mailLocale} from '../render/locale.ts';
@@ -35,57 +35,60 @@ export type Ingredients = {readonly variants: readonly Variant[]; readonly signi
 
 type Make = (job: MakeJob, ingredients: Ingredients, renderMs?: number) => MakeResult;
 
-/** Renders, composes and signs the mail of one recipient. Everything but the signature's time is the same at every try. */
+/** Renders, composes and signs the mail of one recipient; its locale is the send's, then the workspace's, then `en`, so the zone. Everything but the signature's time is the same at every try. */
 export function createMake({links, renderer, tokenLifetimeMs, listening, senderId, cfbl, clock}: MakeOptions): Make {
 	const compose = createCompose();
 	return (job, {variants, signing}, renderMs) => {
-		const {recipientId, address} = job;
+		const {recipient, attachments, returnPathDomain} = job;
+		const {id, address, message_id: messageId, from_address: from} = recipient;
+		const date = Date.parse(recipient.created_at);
+		const locale = recipient.locale ?? recipient.workspace_locale ?? 'en';
 		const claims: Claims = {
-			workspaceId: job.workspaceId,
-			messageId: job.messageId,
-			topicId: job.topicId,
-			role: job.role,
+			workspaceId: recipient.workspace_id,
+			messageId,
+			topicId: recipient.topic_id,
+			role: recipient.role,
 			address,
-			expiresAt: job.acceptedAt + tokenLifetimeMs,
+			expiresAt: date + tokenLifetimeMs,
 		};
 		const unsubscribeUrl = links.unsubscribeUrl(claims);
-		const ref = links.ref(recipientId, address);
+		const ref = links.ref(id, address);
 		const stamp: Stamp = {
 			listUnsubscribe: {
 				url: unsubscribeUrl,
-				mailto: listening ? `${links.unsubscribeLocal(recipientId, address)}@${job.returnPathDomain}` : null,
+				mailto: listening ? `${links.unsubscribeLocal(id, address)}@${returnPathDomain}` : null,
 			},
 			ref,
-			feedbackId: feedbackIdOf(job, senderId),
+			feedbackId: feedbackIdOf(recipient, senderId),
 			// RFC 9477 §3.1.4: what no signature covers is not obeyed.
-			cfblAddress: cfbl === null || signing.length === 0 ? null : cfblAddressOf(job, cfbl),
+			cfblAddress: cfbl === null || signing.length === 0 ? null : cfblAddressOf(from, returnPathDomain, cfbl),
 		};
 		const once = {
-			messageIdHeader: `${links.messageIdLocal(job.messageId)}@${domainOf(job.from)}`,
-			date: job.acceptedAt,
+			messageIdHeader: `${links.messageIdLocal(messageId)}@${domainOf(from)}`,
+			date,
 		};
-		const envelopeFrom = `${links.returnPathLocal(recipientId, address)}@${job.returnPathDomain}`;
+		const envelopeFrom = `${links.returnPathLocal(id, address)}@${returnPathDomain}`;
 
-		const source = submittedSource(job.attachments);
+		const source = submittedSource(attachments);
 		if (source !== null) {
-			const submitted = {...stamp, ...once, hasTopic: job.topicCode !== null};
+			const submitted = {...stamp, ...once, hasTopic: recipient.topic_code !== null};
 			const {mail, subject} = composeSubmitted(Buffer.from(source), submitted, signing, clock.now());
 			const made = {mail, subject: decodeWords(subject), envelopeFrom, ref, firstLink: null, smtputf8: false};
 			return {ok: true, made};
 		}
 
-		const variant = chooseVariant(variants, job.locale, job.workspaceLocale);
+		const variant = chooseVariant(variants, locale, recipient.workspace_locale);
 		if (!variant) {
 			return {ok: false, unmade: {reason: 'template_gone', message: 'The template version has no variant.'}};
 		}
 		const input = {
-			data: job.data ?? '{}',
-			locale: job.locale,
-			timezone: job.timezone,
+			data: recipient.data ?? '{}',
+			locale,
+			timezone: recipient.timezone ?? recipient.workspace_timezone ?? 'UTC',
 			recipient: {email: address},
 			unsubscribe_url: unsubscribeUrl,
-			workspace: {name: job.workspaceName},
-			message: {id: job.messageId, locale: mailLocale(variant.locale, job.locale)},
+			workspace: {name: recipient.workspace_name},
+			message: {id: messageId, locale: mailLocale(variant.locale, locale)},
 		};
 		const rendered = renderer.renderPieces(variant, input, renderMs);
 		if (!rendered.ok) {
@@ -93,7 +96,7 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 		}
 
 		// The text part keeps the links as they are: they are read by people.
-		const {opens, clicks} = job.tracking;
+		const {opens, clicks} = trackingOf(recipient);
 		const {html, firstLink} =
 			opens || clicks
 				? rewrite(joined(rendered.html), {
@@ -104,14 +107,14 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 		const letter: Letter = {
 			...stamp,
 			...once,
-			from: {address: job.from, name: job.fromName},
-			to: job.to,
-			cc: job.cc,
-			replyTo: job.replyTo,
+			from: {address: from, name: recipient.sender_name},
+			to: recipient.to_address,
+			cc: ccOf(recipient),
+			replyTo: recipient.reply_to === erasedAddress ? null : recipient.reply_to,
 			subject: rendered.subject,
 			html,
 			text: rendered.text,
-			attachments: job.attachments,
+			attachments,
 		};
 		const mail = compose(letter, signing, clock.now());
 		const {subject} = letter;
@@ -126,8 +129,11 @@ const plainStream = 'transactional';
  * The value of Feedback-ID, by which Gmail counts complaints: template, workspace, topic, and who sends (at the right).
  * Nothing in it identifies a recipient (R3.20).
  */
-export function feedbackIdOf({templateId, workspaceId, topicCode}: MakeJob, senderId: string): string {
-	return [templateId, workspaceId, topicCode ?? plainStream, senderId].join(':');
+export function feedbackIdOf(
+	{template_id: template, workspace_id: workspace, topic_code: topic}: MakeJob['recipient'],
+	senderId: string,
+): string {
+	return [template, workspace, topic ?? plainStream, senderId].join(':');
 }
 
 /** Where feedback reports may be sent. */
@@ -142,9 +148,19 @@ export type FeedbackAddresses = {
  * The CFBL-Address of a recipient's mail: the first with the sender's domain or one under it, so that the sender's signature covers it
  * (RFC 9477 §3.1); null: none is.
  */
-export function cfblAddressOf({from, returnPathDomain}: MakeJob, {own, listening}: FeedbackAddresses): string | null {
+export function cfblAddressOf(
+	from: string,
+	returnPathDomain: string,
+	{own, listening}: FeedbackAddresses,
+): string | null {
 	const addresses = listening ? [own, `fbl@${returnPathDomain}`] : [own];
 	return addresses.find(address => isUnder(domainOf(address), domainOf(from))) ?? null;
+}
+
+/** The addresses of the Cc header, without erased ones. */
+function ccOf({cc}: MakeJob['recipient']): string[] {
+	const addresses: string[] = cc === null ? [] : JSON.parse(cc);
+	return addresses.filter(address => address !== erasedAddress);
 }
 
 /** What stands after the `@`. */

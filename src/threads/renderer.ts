@@ -102,8 +102,8 @@ function work(): void {
 
 function hasAll(jobs: readonly MakeJob[]): boolean {
 	const missing = new Set<string>();
-	for (const {versionId, signing} of jobs) {
-		for (const name of [`template:${versionId}`, `dkim:${signing}`]) {
+	for (const {recipient, signing} of jobs) {
+		for (const name of [`template:${recipient.version_id}`, `dkim:${signing}`]) {
 			if (!templates.has(name) && !signings.has(name) && !faults.has(name)) {
 				missing.add(name);
 			}
@@ -120,7 +120,7 @@ function hasAll(jobs: readonly MakeJob[]): boolean {
 
 /** One batch holds mail of many senders: where a mail took long, others of its template are no longer made beside theirs. */
 function makeOne(job: SentJob): RendererResult {
-	if (job.known <= (slow.get(job.versionId) ?? -1)) {
+	if (job.known <= (slow.get(job.recipient.version_id) ?? -1)) {
 		Atomics.add(cells, progress.begun, 1);
 		return null;
 	}
@@ -129,7 +129,7 @@ function makeOne(job: SentJob): RendererResult {
 	if (result.ok || performance.now() - began < quickMs) {
 		return result;
 	}
-	slow.set(job.versionId, job.known);
+	slow.set(job.recipient.version_id, job.known);
 	return {...result, tookLong: true};
 }
 
@@ -150,7 +150,10 @@ function makeInTime(job: SentJob): MakeResult {
 }
 
 /** Not ok: what the store has of it cannot be used. Mail waits for its repair. */
-function ingredientsOf({versionId, signing}: MakeJob): ({ok: true} & Ingredients) | {ok: false; unmade: Unmade} {
+function ingredientsOf({
+	recipient: {version_id: versionId},
+	signing,
+}: MakeJob): ({ok: true} & Ingredients) | {ok: false; unmade: Unmade} {
 	const [variants, keys] = [templates.get(`template:${versionId}`), signings.get(`dkim:${signing}`)];
 	if (!variants || !keys) {
 		const message = faults.get(`template:${versionId}`) ?? faults.get(`dkim:${signing}`) ?? '';

@@ -8,6 +8,7 @@ import type {MakeJob} from '../../src/queue/renderers.ts';
 import {compileVariant, type VariantSource} from '../../src/render/compile.ts';
 import {createRenderer} from '../../src/render/render.ts';
 import {createMake} from '../../src/threads/make.ts';
+import {claimedMail} from '../helpers/claimed-mail.ts';
 import {itemReceipt, receipt} from './receipts.ts';
 
 // CPU time of making one mail, all threads of V8 included: `node dist/test/bench/renderer.js [--mails N] [--rounds N] [--only NAME]`.
@@ -48,28 +49,14 @@ async function rendererOf(source: VariantSource): Promise<(job: MakeJob) => Retu
 
 function jobOf(number: number, data: unknown): MakeJob {
 	const id = number.toString().padStart(26, '0');
+	const address = `user${number}@example.com`;
 	return {
-		recipientId: `rcp_${id}`,
-		messageId: `msg_${id}`,
-		workspaceId: `ws_${id.replaceAll('9', '8')}`,
-		workspaceName: 'bench',
-		address: `user${number}@example.com`,
-		role: 'to',
-		acceptedAt: Date.now(),
-		from: 'receipts@shop.example',
-		fromName: null,
-		to: `user${number}@example.com`,
-		cc: [],
-		replyTo: null,
-		templateId: 'tpl_00000000000000000000000001',
-		versionId: 'tpv',
-		locale: 'en',
-		workspaceLocale: null,
-		timezone: 'UTC',
-		data: JSON.stringify(data),
-		topicId: null,
-		topicCode: null,
-		tracking: {opens: false, clicks: false},
+		recipient: claimedMail({
+			...{id: `rcp_${id}`, message_id: `msg_${id}`, workspace_id: `ws_${id.replaceAll('9', '8')}`},
+			...{template_id: 'tpl_00000000000000000000000001', version_id: 'tpv', data: JSON.stringify(data)},
+			...{address, to_address: address, from_address: 'receipts@shop.example', workspace_name: 'bench'},
+			created_at: new Date().toISOString(),
+		}),
 		attachments: [],
 		signing: 'dkm_1,dkm_2',
 		returnPathDomain: 'bounces.mail.example',

@@ -7,6 +7,7 @@ import {type Clock, systemClock} from '../../src/kit/clock.ts';
 import {type CpuClock, processCpu} from '../../src/kit/work-limit.ts';
 import {type FromRenderer, type MakeJob, Renderers, type ToRenderer} from '../../src/queue/renderers.ts';
 import type {RendererData} from '../../src/threads/renderer.ts';
+import {claimedMail} from '../helpers/claimed-mail.ts';
 import {newId} from '../helpers/messages.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -111,28 +112,11 @@ function start(
 	return {renderers, crashes, resources, faults, held};
 }
 
-const job = (versionId: string, data: unknown = {name: 'Ada'}): MakeJob => ({
-	recipientId: newId('rcp'),
-	messageId: newId('msg'),
-	workspaceId: 'ws_1',
-	workspaceName: 'Shop',
-	address: 'ada@a.test',
-	role: 'to',
-	acceptedAt: Date.UTC(2026, 5, 9),
-	from: 'a@shop.example',
-	fromName: 'Shöp',
-	to: 'ada@a.test',
-	cc: ['grace@b.test'],
-	replyTo: null,
-	templateId: 'tpl_1',
-	versionId,
-	locale: 'en',
-	workspaceLocale: null,
-	timezone: 'UTC',
-	data: JSON.stringify(data),
-	topicId: null,
-	topicCode: null,
-	tracking: {opens: false, clicks: false},
+const job = (version_id: string, data: unknown = {name: 'Ada'}): MakeJob => ({
+	recipient: claimedMail({
+		...{id: newId('rcp'), message_id: newId('msg'), version_id, data: JSON.stringify(data)},
+		...{sender_name: 'Shöp', cc: '["grace@b.test"]'},
+	}),
 	attachments: [{filename: 'a.txt', contentType: 'text/plain', content: Buffer.from('attached')}],
 	signing: 'dkm_1',
 	returnPathDomain: 'bounces.example',

@@ -3,27 +3,25 @@ import fc from 'fast-check';
 import type {MakeJob} from '../../src/queue/renderers.ts';
 import {cfblAddressOf, feedbackIdOf} from '../../src/threads/make.ts';
 
-const job = {
-	templateId: 'tpl_01jxa',
-	workspaceId: 'ws_01jxa',
-	topicCode: null,
+const recipient = {
+	template_id: 'tpl_01jxa',
+	workspace_id: 'ws_01jxa',
+	topic_code: null,
 	address: 'ann@a.example',
-	recipientId: 'rcp_1',
-	messageId: 'msg_1',
-	from: 'orders@shop.example',
-	returnPathDomain: 'bounce.shop.example',
-} as unknown as MakeJob;
+	id: 'rcp_1',
+	message_id: 'msg_1',
+} as unknown as MakeJob['recipient'];
 
 test('Feedback-ID: template, workspace, topic, sender', t => {
-	t.is(feedbackIdOf(job, 'shop1'), 'tpl_01jxa:ws_01jxa:transactional:shop1');
-	t.is(feedbackIdOf({...job, topicCode: 'news-2026'}, 'shop1'), 'tpl_01jxa:ws_01jxa:news-2026:shop1');
+	t.is(feedbackIdOf(recipient, 'shop1'), 'tpl_01jxa:ws_01jxa:transactional:shop1');
+	t.is(feedbackIdOf({...recipient, topic_code: 'news-2026'}, 'shop1'), 'tpl_01jxa:ws_01jxa:news-2026:shop1');
 });
 
 test('Feedback-ID tells recipients and messages not apart', t => {
 	fc.assert(
-		fc.property(fc.string(), fc.string(), fc.string(), (address, recipientId, messageId) => {
-			const other = {...job, address, to: address, cc: [address], recipientId, messageId, data: address};
-			t.is(feedbackIdOf(other, 'shop1'), feedbackIdOf(job, 'shop1'));
+		fc.property(fc.string(), fc.string(), fc.string(), (address, id, message_id) => {
+			const other = {...recipient, address, to_address: address, cc: address, id, message_id, data: address};
+			t.is(feedbackIdOf(other, 'shop1'), feedbackIdOf(recipient, 'shop1'));
 		}),
 		{numRuns: 20},
 	);
@@ -40,6 +38,6 @@ for (const [title, from, returnPathDomain, address, listening, expected] of [
 	['a domain above the sender', 'a@mail.shop.example', 'shop.example', 'fbl@shop.example', true, null],
 ] as const) {
 	test(`CFBL-Address, ${title}: ${expected}`, t => {
-		t.is(cfblAddressOf({...job, from, returnPathDomain}, {own: address, listening}), expected);
+		t.is(cfblAddressOf(from, returnPathDomain, {own: address, listening}), expected);
 	});
 }
