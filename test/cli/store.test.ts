@@ -72,6 +72,7 @@ const storeless = [
 	'config check',
 	'bounce explain',
 	'bounce ingest',
+	'smarthost test',
 ];
 
 test('no verb but those that prepare a store makes one: each says that there is none, and leaves the folder as it was', async t => {
