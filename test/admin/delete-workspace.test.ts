@@ -65,6 +65,9 @@ async function fill(store: Store, name: string, messages = 120): Promise<Workspa
 	await database('reports').insert({
 		...{id: newId('evt'), workspace_id: id, message_id: messageId, kind: 'dsn', created_at: at},
 	});
+	await database('smarthosts').insert({
+		...{id: newId('smh'), workspace_id: id, provider: 'ses', token_hash: name, takes: '[]', created_at: at},
+	});
 	const user = {id: newId('usr'), email: `ann@${name}.example`, role: 'admin', workspace_id: id, created_at: at};
 	await database('users').insert(user);
 	await database('user_sessions').insert({
