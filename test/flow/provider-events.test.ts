@@ -42,84 +42,93 @@ const echoed: Readonly<Record<ProviderName, RegExp>> = {
 
 const mailTo = ({received}: FakeMx, to: string) => received.find(mail => mail.to.some(one => one.includes(to)))?.data;
 
-for (const provider of providerNames) {
-	test(`${provider}: deliveries, bounces, complaints and drops reach their mail; forged and repeated ones change nothing`, async t => {
-		const sns = provider === 'ses' ? await startFakeSns(t) : undefined;
-		const {relay, program, daemon, client} = await startRelaying(t, sns);
-		const {key, shown} = sendgridKeys();
+/** A smarthost of each provider at one daemon, and how to post as its provider. */
+async function startAll(t: ExecutionContext) {
+	const sns = await startFakeSns(t);
+	const {relay, program, daemon, client} = await startRelaying(t, sns);
+	const {key, shown} = sendgridKeys();
+	const added = new Map<ProviderName, Added>();
+	for (const provider of providerNames) {
 		const own = provider === 'sendgrid' ? ['--secret', shown] : [];
-		const added = await program.cli<Added>('smarthost', 'add', provider, ...own);
-		const url = added.url.replace(/^https?:\/\/[^/]+/, daemon.url);
-		const post = async (body: string, headers: Readonly<Record<string, string>>) =>
-			(await fetch(url, {method: 'POST', body, headers})).status;
-		// The running daemon learns of the smarthost before mail goes.
-		const probe = async () => {
-			const to = `probe-${Math.random()}@example.org`;
-			await client.until(await client.send(to), 'sent');
-			return echoed[provider].test(mailTo(relay, to)?.toString('latin1') ?? '');
-		};
-		await waitFor('mail has the field that the provider echoes', probe);
-		if (sns) {
-			const asks = {
-				Type: 'SubscriptionConfirmation',
-				Token: 'abc',
-				SubscribeURL: 'https://sns.eu-west-1.amazonaws.com/?Token=abc',
-			};
-			t.is(await post(sns.message(asks), {'content-type': 'text/plain'}), 200);
-			t.true(sns.asked.includes('/?Token=abc'), 'the subscription is confirmed');
-		}
-
-		const sent = new Map<Happened, string>();
-		const events: object[] = [];
-		for (const what of ['delivered', 'hard', 'complained', 'dropped'] as const) {
-			const to = `${what}@example.org`;
-			const id = await client.send(to);
-			await client.until(id, 'sent');
-			sent.set(what, id);
-			const mail = (await waitFor('it came', () => mailTo(relay, to))).toString('latin1');
-			const [, ref = ''] = echoed[provider].exec(mail) ?? [];
-			t.is(headerOf(Buffer.from(mail), 'X-Mailctl-Ref'), ref);
-			events.push(eventOf[provider](what, {ref, to, id: `pid-${what}`}));
-		}
-		const posts = postsOf(provider, events, added.secret ?? '', {...(sns && {sns}), sendgridKey: key});
-		const forged = sns
-			? posts.map(one => ({...one, body: one.body.replace('example.org', 'example.net')}))
-			: postsOf(provider, events, `${added.secret}x`, {sendgridKey: sendgridKeys().key});
-		for (const {body, headers} of forged) {
-			t.is(await post(body, headers), 401, 'forged');
-		}
-		for (const {body, headers} of [...posts, ...posts]) {
-			t.is(await post(body, headers), 200);
-		}
-		const idOf = (what: Happened) => sent.get(what) ?? '';
-		await client.until(idOf('delivered'), 'delivered');
-		await client.until(idOf('hard'), 'bounced');
-		await client.until(idOf('complained'), 'complained');
-		await client.until(idOf('dropped'), 'bounced');
-		for (const [what, type] of [
-			['delivered', 'delivered'],
-			['hard', 'bounced'],
-			['complained', 'complained'],
-			['dropped', 'bounced'],
-		] as const) {
-			const {events: timeline} = await client.show(idOf(what));
-			t.is(timeline.filter(event => event.type === type).length, 1, what);
-			const suppressed = await program.cli<{suppressed: boolean}>('suppression', 'check', `${what}@example.org`);
-			t.is(suppressed.suppressed, what !== 'delivered', what);
-		}
-		const metrics = await (await fetch(`${daemon.url}/metrics`)).text();
-		t.regex(
-			metrics,
-			new RegExp(
-				`mailctl_provider_posts_total\\{[^}]*provider="${provider}"[^}]*end="forged"[^}]*\\} ${posts.length}\\n`,
-			),
-		);
-		const listed = await program.cli<ReadonlyArray<{last_event_at: string | null}>>('smarthost', 'list');
-		t.truthy(listed[0]?.last_event_at);
-		t.is((await fetch(url.replace(/[^/]+$/, 'other'), {method: 'POST', body: '{}'})).status, 404);
-		t.is(await daemon.stop(), 0);
+		added.set(provider, await program.cli<Added>('smarthost', 'add', provider, ...own));
+	}
+	// The running daemon learns of the smarthosts before mail goes.
+	await waitFor('mail has the fields that the providers echo', async () => {
+		const to = `probe-${Math.random()}@example.org`;
+		await client.until(await client.send(to), 'sent');
+		const mail = mailTo(relay, to)?.toString('latin1') ?? '';
+		return Object.values(echoed).every(field => field.test(mail));
 	});
+	const urlOf = (provider: ProviderName) => daemon.url + new URL(added.get(provider)?.url ?? '').pathname;
+	return {
+		...{relay, program, daemon, client, sns, key, urlOf},
+		secretOf: (provider: ProviderName) => added.get(provider)?.secret ?? '',
+		post: async (provider: ProviderName, body: string, headers: Readonly<Record<string, string>>) =>
+			(await fetch(urlOf(provider), {method: 'POST', body, headers})).status,
+	};
 }
+
+const ends = [
+	['delivered', 'delivered'],
+	['hard', 'bounced'],
+	['complained', 'complained'],
+	['dropped', 'bounced'],
+] as const;
+
+test('each provider: deliveries, bounces, complaints and drops reach their mail; forged and repeated ones change nothing', async t => {
+	const {relay, program, daemon, client, sns, key, urlOf, secretOf, post} = await startAll(t);
+	const subscribeUrl = 'https://sns.eu-west-1.amazonaws.com/?Token=abc';
+	const asks = {Type: 'SubscriptionConfirmation', Token: 'abc', SubscribeURL: subscribeUrl};
+	t.is(await post('ses', sns.message(asks), {'content-type': 'text/plain'}), 200);
+	t.true(sns.asked.includes('/?Token=abc'), 'the subscription is confirmed');
+
+	await Promise.all(
+		providerNames.map(async provider => {
+			const sent = new Map<Happened, string>();
+			const events: object[] = [];
+			for (const [what] of ends) {
+				const to = `${provider}-${what}@example.org`;
+				const id = await client.send(to);
+				await client.until(id, 'sent');
+				sent.set(what, id);
+				const mail = (await waitFor('it came', () => mailTo(relay, to))).toString('latin1');
+				const [, ref = ''] = echoed[provider].exec(mail) ?? [];
+				t.is(headerOf(Buffer.from(mail), 'X-Mailctl-Ref'), ref);
+				events.push(eventOf[provider](what, {ref, to, id: `${provider}-${what}`}));
+			}
+			const keys = {sns, sendgridKey: key};
+			const posts = postsOf(provider, events, secretOf(provider), keys);
+			const forged =
+				provider === 'ses'
+					? posts.map(one => ({...one, body: one.body.replace('example.org', 'example.net')}))
+					: postsOf(provider, events, `${secretOf(provider)}x`, {sns, sendgridKey: sendgridKeys().key});
+			for (const {body, headers} of forged) {
+				t.is(await post(provider, body, headers), 401, `${provider}: forged`);
+			}
+			for (const {body, headers} of [...posts, ...posts]) {
+				t.is(await post(provider, body, headers), 200, provider);
+			}
+			for (const [what, status] of ends) {
+				const id = sent.get(what) ?? '';
+				await client.until(id, status);
+				const {events: timeline} = await client.show(id);
+				t.is(timeline.filter(event => event.type === status).length, 1, `${provider}: ${what}`);
+				const to = `${provider}-${what}@example.org`;
+				const {suppressed} = await program.cli<{suppressed: boolean}>('suppression', 'check', to);
+				t.is(suppressed, what !== 'delivered', `${provider}: ${what}`);
+			}
+			const metrics = await (await fetch(`${daemon.url}/metrics`)).text();
+			t.regex(
+				metrics,
+				new RegExp(`mailctl_provider_posts_total\\{[^}]*"${provider}",[^}]*"forged"\\} ${posts.length}\\n`),
+			);
+		}),
+	);
+	const listed = await program.cli<ReadonlyArray<{last_event_at: string | null}>>('smarthost', 'list');
+	t.true(listed.length === providerNames.length && listed.every(one => one.last_event_at !== null));
+	t.is((await fetch(urlOf('ses').replace(/[^/]+$/, 'other'), {method: 'POST', body: '{}'})).status, 404);
+	t.is(await daemon.stop(), 0);
+});
 
 test('kill -9 while events come in: nothing acknowledged is lost, all of it counts once', async t => {
 	const {relay, program, daemon, client} = await startRelaying(t);
