@@ -18,7 +18,7 @@ export async function up(knex: Knex): Promise<void> {
 		table.specificType('takes', text).notNullable();
 		table.specificType('last_event_at', text);
 		table.specificType('created_at', text).notNullable();
-		table.index(['workspace_id'], 'smarthosts_by_workspace');
+		table.index(['workspace_id', 'id'], 'smarthosts_by_workspace');
 	});
 	await knex.schema.alterTable('attempts', table => {
 		table.specificType('provider_id', text);

@@ -69,6 +69,18 @@ const acts: Readonly<Record<string, Act>> = {
 		call: async api => made(await api.post('/v1/unsubscribe-groups', {code: 'news', name: 'News'})),
 	},
 	'DELETE /v1/unsubscribe-groups/{id}': removal('topic.removed', '/v1/unsubscribe-groups', {code: 'n', name: 'News'}),
+	'POST /v1/smarthosts': {
+		action: 'smarthost.added',
+		call: async api => made(await api.post('/v1/smarthosts', {provider: 'ses'})),
+	},
+	'POST /v1/smarthosts/{id}/rotate': {
+		action: 'smarthost.rotated',
+		async call(api) {
+			const id = idOf(await api.post('/v1/smarthosts', {provider: 'brevo'}));
+			return [await api.post(`/v1/smarthosts/${id}/rotate`, {}), id];
+		},
+	},
+	'DELETE /v1/smarthosts/{id}': removal('smarthost.removed', '/v1/smarthosts', {provider: 'postmark'}),
 	'PATCH /v1/contacts/{id}': {
 		action: 'contact.updated',
 		async call(api) {
