@@ -103,7 +103,8 @@ async function found(session: Session, id: string): Promise<Smarthost> {
 	const matching = all.filter(one => one.id === id || one.id.startsWith(id));
 	const [only] = matching;
 	if (only === undefined || matching.length > 1) {
-		throw new CliError('data', `there is no smarthost ${id}`, 'see mailctl smarthost list');
+		const wrong = only === undefined ? `there is no smarthost ${id}` : `several smarthosts begin with ${id}`;
+		throw new CliError('data', wrong, 'see mailctl smarthost list');
 	}
 	return only;
 }

@@ -76,7 +76,8 @@ export const setups: Readonly<Record<ProviderName, Setup>> = {
 		'Sending > Webhooks: add this URL for delivered, permanent and temporary failure, spam complaints, unsubscribes:',
 		`  ${url}`,
 		'API security > HTTP webhook signing key: give it to mailctl unless you did:',
-		`  mailctl smarthost rotate ID --secret KEY --keep-url${secret === null ? '' : '   (now: the key shown here)'}`,
+		'  mailctl smarthost rotate ID --secret KEY --keep-url',
+		`Until then the key is ${secret}`,
 	],
 	postmark: (url, secret) => [
 		'Servers > your server > your stream > Webhooks: add a webhook with this URL, and Delivery, Bounce, Spam complaint:',
