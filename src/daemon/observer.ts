@@ -9,6 +9,7 @@ import {isProviderName, type ProviderPostEnd} from '../mail/provider.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
 import type {QueueKey} from '../mail/route.ts';
 import type {PolicyFailure} from '../mta-sts/sts-policies.ts';
+import {ProviderHostError} from '../net/provider-client.ts';
 import type {ReportEffect} from '../outcome/reports.ts';
 import type {JudgedTry} from '../outcome/settle.ts';
 import type {SiteChange} from '../pace/site-state.ts';
@@ -221,8 +222,18 @@ export function createObserver({
 		},
 
 		/** A provider, or another one, posted events. */
-		providerPosted(provider: string, end: ProviderPostEnd | 'failed'): void {
+		providerPosted(provider: string, end: ProviderPostEnd): void {
 			metrics.providerPosts.inc({provider: isProviderName(provider) ? provider : 'other', end});
+		},
+
+		/** The store, or a host of the provider, gave no answer: the post is answered 503, and comes again. */
+		providerPostFailed(provider: string, error: unknown): void {
+			metrics.providerPosts.inc({provider: isProviderName(provider) ? provider : 'other', end: 'failed'});
+			if (error instanceof ProviderHostError) {
+				logger.warn({event: 'provider_post_failed', provider, err: error});
+			} else {
+				storeFailed(error);
+			}
 		},
 
 		inboundRefused(reason: RefusalReason, client: string): void {

@@ -10,43 +10,46 @@ import type {Incoming} from '../providers/provider.ts';
 
 /** SendGrid posts at most 768 KB at once, SNS 256 KB. */
 const bodyLimit = 4 * 1024 * 1024;
-/** A client's posts that are refused; after them it is not even looked at what it posts. */
+/** A client's posts that are refused; further ones are answered 429. */
 const mostRefused = {requests: 120, windowMs: 60_000};
 
-type Options = {
-	/** Rejects if the store or a certificate cannot be had. */
+type Options<Smarthost extends object> = {
+	/** Each rejects if the store or a provider's host gives no answer. */
 	readonly intake: {
-		readonly take: (provider: string, token: string, incoming: Incoming) => Promise<ProviderPostEnd>;
+		readonly find: (provider: string, token: string) => Promise<Smarthost | undefined>;
+		readonly take: (smarthost: Smarthost, incoming: Incoming) => Promise<Exclude<ProviderPostEnd, 'unknown'>>;
 	};
 	readonly observer: {
-		readonly providerPosted: (provider: string, end: ProviderPostEnd | 'failed') => void;
-		readonly storeFailed: (error: unknown) => void;
+		readonly providerPosted: (provider: string, end: ProviderPostEnd) => void;
+		/** What failed while a post was looked at: it is answered 503, and comes again. */
+		readonly providerPostFailed: (provider: string, error: unknown) => void;
 	};
 	readonly mayAccept: () => boolean;
 	readonly clock: Clock;
 };
 
-/** The route to which providers post events: no key; a token in the path, and the provider's own proof. */
-export function providerEventRoutes({intake, observer, mayAccept, clock}: Options): Routes {
-	const failRefused = createFailureLimit(clock, () => mostRefused);
+type Params = {readonly provider: string; readonly token: string};
 
-	async function answer({ip, params, headers, body}: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-		const {provider, token} = params as {provider: string; token: string};
-		if (!mayAccept()) {
-			throw unavailable();
-		}
-		let end: ProviderPostEnd;
+/** The route to which providers post events: no key; a token in the path, and the provider's own proof. */
+export function providerEventRoutes<Smarthost extends object>({
+	intake,
+	observer,
+	mayAccept,
+	clock,
+}: Options<Smarthost>): Routes {
+	const failRefused = createFailureLimit(clock, () => mostRefused);
+	const found = new WeakMap<FastifyRequest, Smarthost>();
+
+	async function guarded<Result>(provider: string, work: () => Promise<Result>): Promise<Result> {
 		try {
-			end = await intake.take(provider, token, {headers, body: (body as Buffer | undefined) ?? Buffer.alloc(0)});
+			return await work();
 		} catch (error) {
-			observer.providerPosted(provider, 'failed');
-			observer.storeFailed(error);
+			observer.providerPostFailed(provider, error);
 			throw unavailable();
 		}
-		observer.providerPosted(provider, end);
-		if (end === 'taken') {
-			return reply.code(200).send({received: true});
-		}
+	}
+
+	function refuse({ip}: FastifyRequest, reply: FastifyReply, end: Exclude<ProviderPostEnd, 'taken'>): FastifyReply {
 		if (failRefused(ip) !== null) {
 			throw apiError('rate_limited');
 		}
@@ -56,13 +59,36 @@ export function providerEventRoutes({intake, observer, mayAccept, clock}: Option
 		throw refusals[end]();
 	}
 
+	/** Before the body is read: only who knows a URL may send a large one. */
+	async function admit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
+		const {provider, token} = request.params as Params;
+		if (!mayAccept()) {
+			throw unavailable();
+		}
+		const smarthost = await guarded(provider, () => intake.find(provider, token));
+		if (smarthost === undefined) {
+			observer.providerPosted(provider, 'unknown');
+			return refuse(request, reply, 'unknown');
+		}
+		found.set(request, smarthost);
+		return undefined;
+	}
+
+	async function answer(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+		const {provider} = request.params as Params;
+		const incoming = {headers: request.headers, body: (request.body as Buffer | undefined) ?? Buffer.alloc(0)};
+		const end = await guarded(provider, () => intake.take(found.get(request) as Smarthost, incoming));
+		observer.providerPosted(provider, end);
+		return end === 'taken' ? reply.code(200).send({received: true}) : refuse(request, reply, end);
+	}
+
 	return api => {
 		api.register(async scope => {
 			scope.removeAllContentTypeParsers();
 			// SNS calls its JSON text/plain; a signature covers the bytes, not their type.
 			scope.addContentTypeParser('*', {parseAs: 'buffer', bodyLimit}, (_request, body, done) => done(null, body));
 			scope.setValidatorCompiler(() => () => true);
-			scope.post('/v1/provider-events/:provider/:token', {schema, bodyLimit}, answer);
+			scope.post('/v1/provider-events/:provider/:token', {schema, bodyLimit, onRequest: admit}, answer);
 		});
 	};
 }

@@ -6,7 +6,7 @@ import {storeTime} from '../kit/time.ts';
 import {apiKeyHash} from '../mail/api-key.ts';
 import {isProviderName, type ProviderPostEnd} from '../mail/provider.ts';
 import type {InboundSource} from '../mail/report.ts';
-import type {ProviderClient} from '../net/provider-client.ts';
+import {type ProviderClient, ProviderHostError} from '../net/provider-client.ts';
 import type {Fields, Incoming} from '../providers/provider.ts';
 import {providers} from '../providers/providers.ts';
 import {eventBytes} from '../providers/read-event.ts';
@@ -34,6 +34,8 @@ type IntakeOptions = {
 	readonly clock: Pick<Clock, 'now'>;
 };
 
+type TakenEnd = Exclude<ProviderPostEnd, 'unknown'>;
+
 const mostCertificates = 100;
 const certificateMs = 24 * 3_600_000;
 /** A smarthost's last event is noted at most so often. */
@@ -51,13 +53,17 @@ export class ProviderIntake {
 		this.#certificates = new LRUCache({max: mostCertificates, ttl: certificateMs});
 	}
 
+	/** The smarthost of a URL; undefined: none has it. Asked before a body is read. */
+	async find(provider: string, token: string): Promise<Smarthost | undefined> {
+		const smarthost = isProviderName(provider)
+			? await findSmarthostByToken(this.#options.reader, apiKeyHash(token))
+			: undefined;
+		return smarthost?.provider === provider ? smarthost : undefined;
+	}
+
 	/** Rejects if the store or a certificate cannot be had: nothing was acknowledged, the provider posts it again. */
-	async take(provider: string, token: string, incoming: Incoming): Promise<ProviderPostEnd> {
-		const {reader, vault, clock} = this.#options;
-		const smarthost = isProviderName(provider) ? await findSmarthostByToken(reader, apiKeyHash(token)) : undefined;
-		if (smarthost?.provider !== provider) {
-			return 'unknown';
-		}
+	async take(smarthost: Smarthost, incoming: Incoming): Promise<TakenEnd> {
+		const {vault, clock} = this.#options;
 		if (smarthost.provider === 'ses') {
 			return await this.#takeSns(smarthost, parsed(incoming.body));
 		}
@@ -69,7 +75,7 @@ export class ProviderIntake {
 		return await this.#store(smarthost, events(parsed(incoming.body)));
 	}
 
-	async #takeSns(smarthost: Smarthost, body: unknown): Promise<ProviderPostEnd> {
+	async #takeSns(smarthost: Smarthost, body: unknown): Promise<TakenEnd> {
 		const message = readSns(body);
 		const isOther = smarthost.topic !== null && message?.topic !== smarthost.topic;
 		if (message === null || isOther || !(await this.#isSigned(message))) {
@@ -101,7 +107,7 @@ export class ProviderIntake {
 	async #fetchCertificate(url: URL): Promise<string> {
 		const {status, body} = await this.#options.client.ask('sns', url);
 		if (status !== 200) {
-			throw new Error(`${url.hostname} answered ${status} for the certificate of a signature.`);
+			throw new ProviderHostError(`${url.hostname} answered ${status} for the certificate of a signature.`);
 		}
 		return body;
 	}
@@ -110,7 +116,7 @@ export class ProviderIntake {
 	async #confirm({id}: Smarthost, topic: string, url: URL): Promise<void> {
 		const {status} = await this.#options.client.ask('sns', url);
 		if (status !== 200) {
-			throw new Error(`${url.hostname} answered ${status} to the confirmation of a subscription.`);
+			throw new ProviderHostError(`${url.hostname} answered ${status} to the confirmation of a subscription.`);
 		}
 		await this.#options.writer.transaction(trx => updateSmarthost(trx, id, {topic}));
 	}
@@ -118,7 +124,7 @@ export class ProviderIntake {
 	async #store(
 		{id, provider, workspace_id: workspace, takes}: Smarthost,
 		events: readonly Fields[] | null,
-	): Promise<ProviderPostEnd> {
+	): Promise<TakenEnd> {
 		const {takeIn, wake, writer, clock} = this.#options;
 		if (events === null) {
 			return 'unreadable';

@@ -27,6 +27,9 @@ export type Answer = {
 	readonly body: string;
 };
 
+/** A host of a provider gave no usable answer. */
+export class ProviderHostError extends Error {}
+
 const longestAnswer = 4 * 1024 * 1024;
 
 /**
@@ -49,7 +52,7 @@ export class ProviderClient {
 			return standIn ? await this.#askStandIn(standIn, url, asked, signal) : await this.#askHost(url, asked, signal);
 		} catch (error) {
 			const why = signal.aborted ? `no answer within ${this.#options.limitMs / 1000} s` : (error as Error).message;
-			throw new Error(`${url.hostname}: ${why}`, {cause: error});
+			throw new ProviderHostError(`${url.hostname}: ${why}`, {cause: error});
 		}
 	}
 
