@@ -44,16 +44,20 @@ export class ProviderClient {
 		this.#options = options;
 	}
 
-	/** `name`: of the provider, or `sns`. Rejects without an answer, also with one that is too long. */
+	/** `name`: of the provider, or `sns`, for which SES's stand-in serves too. Rejects without an answer, also with one that is too long. */
 	async ask(name: string, url: URL, asked: Asked = {method: 'GET'}): Promise<Answer> {
 		const signal = AbortSignal.timeout(this.#options.limitMs);
-		const standIn = this.#options.standIns.get(url.hostname) ?? this.#options.standIns.get(name);
+		const standIn = this.#standInFor(url.hostname, name, ...(name === 'sns' ? ['ses'] : []));
 		try {
 			return standIn ? await this.#askStandIn(standIn, url, asked, signal) : await this.#askHost(url, asked, signal);
 		} catch (error) {
 			const why = signal.aborted ? `no answer within ${this.#options.limitMs / 1000} s` : (error as Error).message;
 			throw new ProviderHostError(`${url.hostname}: ${why}`, {cause: error});
 		}
+	}
+
+	#standInFor(...names: readonly string[]): StandIn | undefined {
+		return names.map(name => this.#options.standIns.get(name)).find(one => one !== undefined);
 	}
 
 	async #askHost(url: URL, asked: Asked, signal: AbortSignal): Promise<Answer> {
