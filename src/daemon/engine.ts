@@ -13,6 +13,7 @@ import {parseAddress} from '../mail/address.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {Attachment} from '../mail/message.ts';
 import type {Asked} from '../mail/outcome.ts';
+import type {ProviderName} from '../mail/provider.ts';
 import type {Retry} from '../mail/retry.ts';
 import type {Terms} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
@@ -41,7 +42,7 @@ import {readSites, removeShares, siteWrite} from '../store/queue/sites.ts';
 import {readAsked} from '../store/recipients.ts';
 import {readTries} from '../store/reputation.ts';
 import {isErased} from '../store/retention.ts';
-import {listSmarthosts, type Smarthost} from '../store/smarthosts.ts';
+import {readProviders} from '../store/smarthosts.ts';
 import {listVariants} from '../store/templates.ts';
 import type {RendererData} from '../threads/renderer.ts';
 import type {SmtpWorkerData} from '../threads/smtp-worker.ts';
@@ -100,7 +101,8 @@ export function createEngine(context: Context, publicUrl: string) {
 
 	/** A smarthost gets the fields by which its provider's events name the mail. */
 	function withEcho({mail, ref}: Made, {nextHop}: Terms, workspaceId: string): Uint8Array {
-		const fields = nextHop.kind === 'relay' ? echoFields(smarthosts, workspaceId, ref) : '';
+		const names = nextHop.kind === 'relay' ? [...(echoing.get(null) ?? []), ...(echoing.get(workspaceId) ?? [])] : [];
+		const fields = echoFields(names, ref);
 		return fields === '' ? mail : Buffer.concat([Buffer.from(fields), mail]);
 	}
 
@@ -215,13 +217,14 @@ export function createEngine(context: Context, publicUrl: string) {
 	});
 
 	let remembered = new Map<string, SavedSite>();
-	let smarthosts: readonly Smarthost[] = [];
+	/** The providers whose events tell of a workspace's mail; null: of everyone's. */
+	let echoing: ReadonlyMap<string | null, readonly ProviderName[]> = new Map();
 	let arrivals: ReturnType<typeof watchArrivals> | null = null;
 
 	/** A change is announced once: a failed renewal is repeated. */
 	async function renewRoutes(): Promise<void> {
 		try {
-			smarthosts = await listSmarthosts(store.reader, null);
+			echoing = await readProviders(store.reader);
 			if (await router.renew()) {
 				scheduler.renew();
 			}
@@ -235,7 +238,7 @@ export function createEngine(context: Context, publicUrl: string) {
 		scheduler,
 		async start(): Promise<void> {
 			remembered = await readSites(store.reader);
-			smarthosts = await listSmarthosts(store.reader, null);
+			echoing = await readProviders(store.reader);
 			await scheduler.start();
 			if (isShared) {
 				const watched = watchArrivals({

@@ -4,8 +4,15 @@ import {optionalEvents, providerNames} from '../mail/provider.ts';
 import {Type} from '../mail/type.ts';
 import {isSigningKey} from '../providers/proofs.ts';
 import {providers} from '../providers/providers.ts';
-import {deleteSmarthost, findSmarthost, insertSmarthost, type Smarthost, updateSmarthost} from '../store/smarthosts.ts';
-import {notFound, operation, type Scene, unusable} from './operation.ts';
+import {
+	deleteSmarthost,
+	findSmarthost,
+	insertSmarthost,
+	listSmarthosts,
+	type Smarthost,
+	updateSmarthost,
+} from '../store/smarthosts.ts';
+import {notFound, operation, Refused, type Scene, unusable} from './operation.ts';
 
 /** A smarthost with what is shown only now. */
 export type NewSmarthost = {
@@ -18,6 +25,8 @@ export type NewSmarthost = {
 
 const tokenBytes = 24;
 const secretBytes = 32;
+/** Of a workspace, and of the installation. */
+const mostSmarthosts = 50;
 const id = Type.String({description: 'The smarthost.'});
 const secret = Type.Optional(
 	Type.String({
@@ -71,6 +80,15 @@ export const addSmarthost = operation({
 	),
 	async run(scene: Scene<string | null>, {provider, secret: given, takes = []}): Promise<NewSmarthost> {
 		const {trx, tools, workspaceId} = scene;
+		const others = await listSmarthosts(trx, workspaceId);
+		if (others.filter(one => one.workspace_id === workspaceId).length >= mostSmarthosts) {
+			const wrong = `there are ${mostSmarthosts} smarthosts already`;
+			throw new Refused('conflict', {
+				wrong,
+				next: 'remove one first',
+				api: `There are ${mostSmarthosts} smarthosts already.`,
+			});
+		}
 		const own = {id: tools.newId('smh'), provider};
 		const {token, secret: shown, stored} = await credentials(scene, own, given);
 		const created_at = storeTime(tools.clock.now());
@@ -89,7 +107,7 @@ export const addSmarthost = operation({
 	entry: ({row: {id: target, provider, takes}}) => ({target, detail: {provider, takes}}),
 });
 
-/** Gives it another URL and another secret, or the secret alone; the former ones are good for nothing from now on. */
+/** Gives it another URL and another secret, or the secret alone; the former ones are refused from now on. */
 export const rotateSmarthost = operation({
 	...manages,
 	name: 'smarthost rotate',

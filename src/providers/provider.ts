@@ -39,7 +39,7 @@ export type ProviderEvent = {
 	readonly providerIds: readonly string[];
 };
 
-/** Where a provider's secret comes from. `ours`: we make it; `theirs`: the provider shows it; `none`: its posts are signed. */
+/** The origin of a provider's secret. `ours`: we make it; `theirs`: the provider shows it; `none`: its posts name a certificate. */
 export type SecretOrigin = 'ours' | 'theirs' | 'none';
 
 /** One provider's form of events. The events of a post are stored one by one; a reader that has the stored text reads them. */

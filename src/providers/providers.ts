@@ -29,17 +29,11 @@ export function guessProvider(body: unknown): ProviderName | null {
 }
 
 /**
- * The header fields by which the providers of these smarthosts echo our token in the events of a mail, each with its line end; empty
- * for none. They stand before the mail's own fields, and no signature covers them.
+ * The header fields by which providers echo our token in the events of a mail, each with its line end; empty for none. They stand
+ * before the mail's own fields, and no signature covers them.
  */
-export function echoFields(
-	smarthosts: ReadonlyArray<{readonly provider: ProviderName; readonly workspace_id: string | null}>,
-	workspaceId: string,
-	ref: string,
-): string {
-	const own = smarthosts.filter(one => one.workspace_id === null || one.workspace_id === workspaceId);
-	const names = new Set(own.map(({provider}) => provider));
-	return [...names]
+export function echoFields(names: Iterable<ProviderName>, ref: string): string {
+	return [...new Set(names)]
 		.map(name => providers[name].echo?.(ref))
 		.map(field => (field ? `${field[0]}: ${field[1]}\r\n` : ''))
 		.join('');
@@ -70,13 +64,13 @@ export const setups: Readonly<Record<ProviderName, Setup>> = {
 		'Settings > Mail Settings > Event Webhooks: create one with all deliverability data and this post URL:',
 		`  ${url}`,
 		'Security features: enable the signed event webhook, and give mailctl its verification key:',
-		'  mailctl smarthost rotate ID --secret KEY --keep-url',
+		'  mailctl smarthost rotate ID --keep-url --secret - < FILE',
 	],
 	mailgun: (url, secret) => [
 		'Sending > Webhooks: add this URL for delivered, permanent and temporary failure, spam complaints, unsubscribes:',
 		`  ${url}`,
 		'API security > HTTP webhook signing key: give it to mailctl unless you did:',
-		'  mailctl smarthost rotate ID --secret KEY --keep-url',
+		'  mailctl smarthost rotate ID --keep-url --secret - < FILE',
 		`Until then the key is ${secret}`,
 	],
 	postmark: (url, secret) => [

@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {groupBy} from '../kit/collections.ts';
 import {idTime} from '../mail/ids.ts';
 import type {OptionalEvent, ProviderName} from '../mail/provider.ts';
 import type {GroupWrite} from './engine/writer.ts';
@@ -32,6 +33,16 @@ export async function insertSmarthost(trx: Knex.Transaction, smarthost: Smarthos
 export async function listSmarthosts(reader: Knex, workspaceId: string | null): Promise<Smarthost[]> {
 	const rows: Row[] = await ofWorkspace(reader, workspaceId).orderBy('id', 'desc');
 	return rows.map(fromRow);
+}
+
+/** The providers of the smarthosts of each workspace; null: those of every workspace. */
+export async function readProviders(reader: Knex): Promise<ReadonlyMap<string | null, readonly ProviderName[]>> {
+	const rows: Array<Pick<Smarthost, 'workspace_id' | 'provider'>> = await reader('smarthosts').distinct(
+		'workspace_id',
+		'provider',
+	);
+	const groups = groupBy(rows, ({workspace_id: id}) => id);
+	return new Map([...groups].map(([id, its]) => [id, its.map(({provider}) => provider)]));
 }
 
 export async function findSmarthost(

@@ -61,9 +61,9 @@ export function smarthostRoutes(parts: ApiParts): readonly Routes[] {
 			at: 'POST /v1/smarthosts',
 			tag: 'Smarthosts',
 			summary: 'Take the events of a provider',
-			description: 'URL and secret are shown only in this answer.',
+			description: 'URL and secret are shown only in this answer. At most 50 in a workspace.',
 			answer: [201, 'The smarthost, and where its provider is to post events.', newSmarthostSchema],
-			errors: ['unprocessable_entity'],
+			errors: ['conflict', 'unprocessable_entity'],
 			view: shownOnce,
 		}),
 		listRoute(parts, {
