@@ -206,7 +206,7 @@ function wordOf(text: string): string {
 const mailDate = /^(?:[A-Z][a-z]{2}, )?\d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d(?::\d\d)? (?:UTC|GMT|[+-]\d{4})$/;
 
 /** Milliseconds of an RFC 3339 time, of Unix seconds or milliseconds, or of the date of a mail. */
-function timeOf(text: string): number | undefined {
+export function timeOf(text: string): number | undefined {
 	if (/^\d{10}$|^\d{13}$/.test(text)) {
 		return text.length === 10 ? Number(text) * 1000 : Number(text);
 	}
@@ -359,7 +359,7 @@ export class SuppressionImport {
 			}
 			onRead(part.bytes);
 		}
-		await this.#flush();
+		await this.flush();
 		return null;
 	}
 
@@ -371,7 +371,7 @@ export class SuppressionImport {
 		}
 		if ('fault' in record) {
 			this.counts.read++;
-			await this.#refuse(record.line, record.fault, [record.text]);
+			await this.refuse(record.line, record.fault, [record.text]);
 			return;
 		}
 		if (!this.layout) {
@@ -384,12 +384,17 @@ export class SuppressionImport {
 		const cells = plainCells(record.cells, this.layout);
 		const read = readListed(cells, this.layout.columns, {reason, now: acting.clock.now()});
 		if (!read.ok) {
-			await this.#refuse(record.line, read.fault, cells.slice(this.layout.marks));
+			await this.refuse(record.line, read.fault, cells.slice(this.layout.marks));
 			return;
 		}
-		this.#batch.push(this.#entryOf(read));
+		await this.add(read);
+	}
+
+	/** Adds an entry, which is written with others; `flush` writes those that wait. */
+	async add(listed: Listed): Promise<void> {
+		this.#batch.push(this.#entryOf(listed));
 		if (this.#batch.length === rowsAtOnce) {
-			await this.#flush();
+			await this.flush();
 		}
 	}
 
@@ -408,7 +413,7 @@ export class SuppressionImport {
 		};
 	}
 
-	async #refuse(line: number, fault: string, cells: readonly string[]): Promise<void> {
+	async refuse(line: number, fault: string, cells: readonly string[]): Promise<void> {
 		this.bad++;
 		if (this.faults.length < mostFaults) {
 			this.faults.push({line, fault});
@@ -416,7 +421,7 @@ export class SuppressionImport {
 		await this.#options.onBad?.(line, fault, cells);
 	}
 
-	async #flush(): Promise<void> {
+	async flush(): Promise<void> {
 		const added = await this.#options.write(this.#batch);
 		this.counts.added += added;
 		this.counts.listed += this.#batch.length - added;

@@ -12,6 +12,7 @@ import {readInput} from './files.ts';
 import {oneOf} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
+import {importCommand} from './smarthost-import.ts';
 import {type Noun, shortTime} from './terminal-text.ts';
 
 type Credentials = {secret?: string};
@@ -72,6 +73,8 @@ export function smarthostCommands(smarthost: CliCommand): void {
 				]),
 			]);
 		});
+
+	importCommand(smarthost);
 
 	smarthost
 		.verb('rotate <id>', 'Give it another URL and secret; the former ones end at once')

@@ -221,7 +221,7 @@ async function openBadFile(file: string | undefined, input: string): Promise<Fil
  * SQLite has one writer at a time, and others poll for it: after each transaction the import pauses
  * for as long as it took, or a daemon beside would find it busy whenever it asks.
  */
-function insertBeside(session: Session, workspaceId: string): WriteEntries {
+export function insertBeside(session: Session, workspaceId: string): WriteEntries {
 	const {databaseUrl, dataDir} = session.settings();
 	const {clock} = session.tools;
 	const write = insertEntries(session.tools, workspaceId, session.write);
@@ -247,17 +247,23 @@ async function countOnly(session: Session): Promise<WriteEntries> {
 const mostShown = 20;
 
 /** The end of an import. Throws bad data (65) where lines were bad: the others are on the list all the same. */
-function showCounts(
+export function showCounts(
 	session: Session,
 	{bad: badFile, dryRun = false}: ImportOptions,
 	name: string,
 	{counts, bad, faults, layout}: SuppressionImport,
+	unit: 'line' | 'entry' = 'line',
 ): void {
 	const first = faults.slice(0, mostShown);
+	const [units, againFix] =
+		unit === 'line'
+			? ['lines', 'import the file again, or get them into a file with --bad FILE']
+			: ['entries', 'add them with mailctl suppression add'];
+	const columnsField = ['columns', layout ? Object.values(columnsOf(layout)).join(', ') : null] as const;
 	session.show({...counts, bad, dry_run: dryRun, columns: layout ? columnsOf(layout) : null, faults: first}, () =>
 		fields([
-			['columns', layout ? Object.values(columnsOf(layout)).join(', ') : null],
-			['lines read', grouped(counts.read)],
+			...(unit === 'line' ? [columnsField] : []),
+			[`${units} read`, grouped(counts.read)],
 			[dryRun ? 'would be added' : 'added', grouped(counts.added)],
 			['already listed', grouped(counts.listed)],
 			['bad', grouped(bad)],
@@ -265,12 +271,9 @@ function showCounts(
 	);
 	if (bad > 0) {
 		const more = bad - first.length;
-		const fix =
-			badFile === undefined
-				? 'correct them and import the file again, or get them into a file with --bad FILE'
-				: `correct ${badFile} and import it`;
-		throw new CliError('data', `${grouped(bad)} of ${grouped(counts.read)} lines were not taken`, fix, [
-			...first.map(({line, fault}) => `${name}, line ${line}: ${fault}`),
+		const fix = badFile === undefined ? `correct them and ${againFix}` : `correct ${badFile} and import it`;
+		throw new CliError('data', `${grouped(bad)} of ${grouped(counts.read)} ${units} were not taken`, fix, [
+			...first.map(({line, fault}) => `${name}, ${unit} ${line}: ${fault}`),
 			...(more > 0 ? [`and ${grouped(more)} more`] : []),
 		]);
 	}

@@ -20,6 +20,8 @@ export type Asked = {
 	readonly method: 'GET' | 'POST' | 'DELETE';
 	readonly headers?: Readonly<Record<string, string>>;
 	readonly body?: Buffer;
+	/** Octets; absent: 4 MiB. */
+	readonly longestAnswer?: number;
 };
 export type Answer = {
 	readonly status: number;
@@ -30,7 +32,7 @@ export type Answer = {
 /** A host of a provider gave no usable answer. */
 export class ProviderHostError extends Error {}
 
-const longestAnswer = 4 * 1024 * 1024;
+const usualLongest = 4 * 1024 * 1024;
 
 /**
  * Asks hosts of providers by HTTPS: the certificate is verified, no redirect is followed, the name is looked up here, every address
@@ -92,7 +94,7 @@ export class ProviderClient {
 	#exchange(
 		start: typeof request | typeof requestPlain,
 		url: URL,
-		{method, headers, body}: Asked,
+		{method, headers, body, longestAnswer = usualLongest}: Asked,
 		signal: AbortSignal,
 		how: object,
 	): Promise<Answer> {

@@ -167,6 +167,7 @@ const none: Readonly<Record<string, string>> = {
 	'bounce ingest': 'takes mail in as the listener does: the report is the record',
 	'template pull': 'writes files only',
 	'webhook test': 'stores nothing',
+	'smarthost import': 'its row is that of suppression import (test/cli/smarthost-import.test.ts)',
 	'workspace use': 'writes cli.json only',
 	'webhook listen': 'its endpoint lives as long as the command, and leaves the rows of one',
 	'workspace delete': 'its row has a test of its own, as it ends the workspace of this one',

@@ -1,0 +1,189 @@
+import {createHash} from 'node:crypto';
+import {mkdirSync, readFileSync, renameSync, rmSync, writeFileSync} from 'node:fs';
+import {dirname, join} from 'node:path';
+import {setTimeout} from 'node:timers/promises';
+import {SuppressionImport, timeOf} from '../admin/suppression-file.ts';
+import {parseAddress} from '../mail/address.ts';
+import {type Answer, ProviderClient, ProviderHostError} from '../net/provider-client.ts';
+import {fieldsOf, textOf} from '../providers/provider.ts';
+import {type ListingProvider, listingProviders, readPage, suppressionLists} from '../providers/suppression-lists.ts';
+import {CliError} from './fault.ts';
+import {readInput} from './files.ts';
+import {domain as domainName, oneOf} from './options.ts';
+import {type CliCommand, version} from './program.ts';
+import {openResolver} from './route-now.ts';
+import type {Session} from './session.ts';
+import {insertBeside, showCounts} from './suppression.ts';
+
+type ImportOptions = {keyFile?: string; region?: string; domain?: string; stream: string};
+
+export function importCommand(smarthost: CliCommand): void {
+	smarthost
+		.verb('import <provider>', `Suppress what a provider suppresses, by its API: ${listingProviders.join(', ')}`)
+		.sample('mailctl smarthost import postmark --key-file token.txt')
+		.option('--key-file <file>', 'has the API key, - is standard input; default: the key in MAILCTL_RELAY_URL')
+		.option('--region <region>', 'mailgun, sendgrid: eu', oneOf('--region', ['eu']))
+		.option('--domain <domain>', 'mailgun: the domain that sends', domainName)
+		.option('--stream <id>', 'postmark: the message stream', 'outbound')
+		.does<ImportOptions, [string]>(importLists);
+}
+
+const again = 'run the same command again, it goes on where it stopped';
+
+/** Page by page. The cursor follows a page that is stored, so that an import that was interrupted goes on there. */
+async function importLists(session: Session, options: ImportOptions, text: string): Promise<void> {
+	const name = oneOf('the provider', listingProviders)(text);
+	const {id: workspaceId} = await session.workspace();
+	const {tools: acting} = session;
+	const key = await keyOf(session, name, options);
+	const base = suppressionLists[name].at(options);
+	const lists = Object.entries(suppressionLists[name].lists);
+	const write = insertBeside(session, workspaceId);
+	const reading = new SuppressionImport({acting, workspaceId, mode: 'live', reason: undefined, write});
+	const cursor = new Cursor(session.settings().dataDir, [workspaceId, base, key]);
+	const found = cursor.read();
+	let {list, next, counts, bad} = found ?? {list: 0, next: null, counts: reading.counts, bad: 0};
+	Object.assign(reading, {counts, bad});
+
+	const ask = asking(session, name, key);
+	const progress = session.progress('entries');
+	try {
+		for (let isResumed = found !== null; list < lists.length; isResumed = false) {
+			const [path, reason] = lists[list] as (typeof lists)[number];
+			const page = await ask(new URL(next ?? base + path), isResumed && next !== null);
+			for (const {address, since} of page?.entries ?? []) {
+				reading.counts.read++;
+				const parsed = parseAddress(address, {utf8Local: true});
+				if (parsed.ok) {
+					const time = Math.min(timeOf(since.replace(/^(\d{10})\.\d+$/, '$1')) ?? -1, acting.clock.now());
+					await reading.add({address: parsed.address, reason, createdAt: time < 0 ? null : time, source: null});
+				} else {
+					await reading.refuse(reading.counts.read, `the address ${address.slice(0, 100)} ${parsed.fault}`, [address]);
+				}
+			}
+			await reading.flush();
+			next = page?.next ?? null;
+			list += page !== null && next === null ? 1 : 0;
+			cursor.write({list, next, counts: reading.counts, bad: reading.bad});
+			progress.show(reading.counts.read, list / lists.length);
+		}
+	} finally {
+		progress.end();
+	}
+	cursor.remove();
+	showCounts(session, {}, name, reading, 'entry');
+}
+
+async function keyOf(session: Session, name: ListingProvider, {keyFile, domain}: ImportOptions): Promise<string> {
+	const {relay} = suppressionLists[name];
+	const sending = session.settings().relays.find(({host}) => relay?.test(host));
+	const key = keyFile === undefined ? (sending?.password ?? '') : (await readInput(keyFile)).toString().trim();
+	if (!/^[\x21-\x7e]{1,1000}$/.test(key)) {
+		const wrong = keyFile === undefined ? `there is no key for the API of ${name}` : `${keyFile} has no key`;
+		throw new CliError('usage', wrong, 'put the key alone into a file and name it with --key-file');
+	}
+	if (name === 'mailgun' && domain === undefined) {
+		throw new CliError('usage', 'mailgun has a list for each domain', 'name it with --domain');
+	}
+	return key;
+}
+
+const limitMs = 60_000;
+/** Postmark answers with a list as a whole: half a million entries. */
+const longestAnswer = 64 * 1024 ** 2;
+const usualWaitMs = 10_000;
+/** What an import waits in all, for a provider that asks it to. */
+const longestWaitMs = 15 * 60_000;
+
+/** Asks for a page; null: the provider knows no more the place at which an earlier import stopped, and its list is read anew. */
+function asking(session: Session, name: ListingProvider, key: string) {
+	const resolver = openResolver(session);
+	const standIns = new Map(session.settings().providerHosts);
+	const client = new ProviderClient({resolver, standIns, userAgent: `mailctl/${version()}`, limitMs});
+	const headers = {accept: 'application/json', ...suppressionLists[name].headers(key)};
+	let waited = 0;
+	return async function ask(url: URL, isResumed: boolean): Promise<ReturnType<typeof readPage>> {
+		const answer = await client.ask(name, url, {method: 'GET', headers, longestAnswer}).catch(error => {
+			throw error instanceof ProviderHostError ? new CliError('temporary', error.message, again) : error;
+		});
+		const wait = answer.status === 429 ? waitOf(answer, session.tools.clock.now()) : null;
+		waited += wait ?? 0;
+		if (wait !== null && waited <= longestWaitMs) {
+			session.terminal.status(`${url.hostname} asks for a pause of ${Math.ceil(wait / 1000)} s`);
+			await setTimeout(wait);
+			return await ask(url, isResumed);
+		}
+		return isResumed && [400, 404].includes(answer.status) ? null : pageIn(name, answer, url);
+	};
+}
+
+function waitOf({headers: {'retry-after': after}}: Answer, now: number): number {
+	const text = textOf(after);
+	const until = /^\d{1,6}$/.test(text) ? now + Number(text) * 1000 : Date.parse(text);
+	return Number.isNaN(until) ? usualWaitMs : Math.max(0, until - now);
+}
+
+/** Throws what the command ends with: 78 for what the user corrects, 75 for what passes, 69 for an answer that is no list. */
+function pageIn(name: ListingProvider, {status, body}: Answer, url: URL) {
+	let parsed: unknown = null;
+	try {
+		parsed = JSON.parse(body);
+	} catch {}
+	const {message, Message, errors} = fieldsOf(parsed);
+	const words = [message, Message, fieldsOf(Array.isArray(errors) ? errors[0] : null).message]
+		.map(textOf)
+		.find(Boolean);
+	const said = `${url.hostname} answered ${status}${words ? ` (${words.slice(0, 200)})` : ''}`;
+	if (status === 401 || status === 403) {
+		throw new CliError('config', said, 'give a key that may read suppressions, with --key-file');
+	}
+	if (status === 429 || status >= 500) {
+		throw new CliError('temporary', said, again);
+	}
+	if (status >= 400) {
+		throw new CliError('config', `${said} to ${url.pathname}`, 'correct --region, --domain or --stream');
+	}
+	const page = status === 200 ? readPage(name, parsed, url) : null;
+	const leads = page !== null && (page.next === null || isOnward(page.next, url));
+	if (!leads) {
+		throw new CliError('unavailable', `${said} with ${page ? 'a next page elsewhere' : 'no suppression list'}`, again);
+	}
+	return page;
+}
+
+/** The key goes to no other host. */
+function isOnward(next: string, {href, origin}: URL): boolean {
+	return URL.canParse(next) && new URL(next).origin === origin && new URL(next).href !== href;
+}
+
+/** How far an import has come: the list, the page that is not stored yet (null: the first), and the sums of the pages before. */
+type Place = Pick<SuppressionImport, 'counts' | 'bad'> & {readonly list: number; readonly next: string | null};
+
+/** A file in the data folder while an import is under way; each account, workspace and key has its own. */
+class Cursor {
+	readonly #file: string;
+
+	constructor(dataDir: string, parts: readonly string[]) {
+		const hash = createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 16);
+		this.#file = join(dataDir, `smarthost-import-${hash}.json`);
+	}
+
+	/** Null: no import was interrupted. */
+	read(): Place | null {
+		try {
+			return JSON.parse(readFileSync(this.#file, 'utf8'));
+		} catch {
+			return null;
+		}
+	}
+
+	write(place: Place): void {
+		mkdirSync(dirname(this.#file), {recursive: true, mode: 0o700});
+		writeFileSync(`${this.#file}.new`, `${JSON.stringify(place)}\n`, {mode: 0o600});
+		renameSync(`${this.#file}.new`, this.#file);
+	}
+
+	remove(): void {
+		rmSync(this.#file, {force: true});
+	}
+}

@@ -1,0 +1,85 @@
+import type {SuppressionReason} from '../mail/suppression.ts';
+import {type Fields, fieldsOf, isFields, textOf} from './provider.ts';
+
+/** Whose lists are read; without a region the provider's usual one. */
+type Account = {readonly region?: string; readonly domain?: string; readonly stream: string};
+
+/** A provider's suppression lists as its API has them. What is on them gets no mail from the provider, so each list has one reason. */
+type SuppressionLists = {
+	readonly at: (account: Account) => string;
+	/** By what follows `at` in the URL of a list's first page. */
+	readonly lists: Readonly<Record<string, SuppressionReason>>;
+	readonly headers: (key: string) => Readonly<Record<string, string>>;
+	/** Where MAILCTL_RELAY_URL has the key of the API as password; null: nowhere. */
+	readonly relay: RegExp | null;
+	readonly items: (body: unknown) => unknown;
+	/** Names of the address and of its time in an item. */
+	readonly names: readonly [address: string, since: string];
+	/** The URL of the page behind one that has items; empty: there is none. */
+	readonly next: (body: Fields, url: URL, size: number) => string;
+};
+
+const regional = (region: string | undefined) => (region === undefined ? '' : `${region}.`);
+
+export const suppressionLists = {
+	// https://postmarkapp.com/developer/api/suppressions-api: a dump has no pages.
+	postmark: {
+		at: ({stream}) =>
+			`https://api.postmarkapp.com/message-streams/${encodeURIComponent(stream)}/suppressions/dump?SuppressionReason=`,
+		lists: {
+			...{HardBounce: 'hard_bounce', SpamComplaint: 'complaint'},
+			'ManualSuppression&Origin=Recipient': 'unsubscribe',
+			...{'ManualSuppression&Origin=Customer': 'manual', 'ManualSuppression&Origin=Admin': 'manual'},
+		},
+		headers: key => ({'x-postmark-server-token': key}),
+		relay: /^smtp(-broadcasts)?\.postmarkapp\.com$/,
+		items: body => fieldsOf(body).Suppressions,
+		names: ['EmailAddress', 'CreatedAt'],
+		next: () => '',
+	},
+	// https://documentation.mailgun.com/docs/mailgun/api-reference/send/mailgun/bounces
+	mailgun: {
+		at: ({region, domain = ''}) => `https://api.${regional(region)}mailgun.net/v3/${encodeURIComponent(domain)}/`,
+		lists: {
+			...{'bounces?limit=500': 'hard_bounce', 'complaints?limit=500': 'complaint'},
+			'unsubscribes?limit=500': 'unsubscribe',
+		},
+		headers: key => ({authorization: `Basic ${Buffer.from(`api:${key}`).toString('base64')}`}),
+		relay: null,
+		items: body => fieldsOf(body).items,
+		names: ['address', 'created_at'],
+		next: ({paging}) => textOf(fieldsOf(paging).next),
+	},
+	// https://www.twilio.com/docs/sendgrid/api-reference/bounces-api/retrieve-all-bounces; to what it blocked it goes on to send.
+	sendgrid: {
+		at: ({region}) => `https://api.${regional(region)}sendgrid.com/v3/suppression/`,
+		lists: {
+			...{'bounces?limit=500': 'hard_bounce', 'invalid_emails?limit=500': 'hard_bounce'},
+			...{'spam_reports?limit=500': 'complaint', 'unsubscribes?limit=500': 'unsubscribe'},
+		},
+		headers: key => ({authorization: `Bearer ${key}`}),
+		relay: /^smtp\.(eu\.)?sendgrid\.net$/,
+		items: body => body,
+		names: ['email', 'created'],
+		next(_body, url, size) {
+			const next = new URL(url);
+			next.searchParams.set('offset', String(Number(url.searchParams.get('offset')) + size));
+			return next.href;
+		},
+	},
+} as const satisfies Readonly<Record<string, SuppressionLists>>;
+
+export type ListingProvider = keyof typeof suppressionLists;
+export const listingProviders = Object.keys(suppressionLists) as readonly ListingProvider[];
+
+/** What an answer lists, before anything of it is believed, and the URL of the next page (null: none); null: it is no such page. */
+export function readPage(name: ListingProvider, body: unknown, url: URL) {
+	const {items, names, next}: SuppressionLists = suppressionLists[name];
+	const [address, since] = names;
+	const listed = items(body);
+	if (!Array.isArray(listed) || !listed.every(isFields)) {
+		return null;
+	}
+	const entries = listed.map(item => ({address: textOf(item[address]), since: textOf(item[since])}));
+	return {entries, next: (entries.length > 0 && next(fieldsOf(body), url, entries.length)) || null};
+}
