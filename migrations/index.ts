@@ -10,6 +10,7 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['029_schema', () => import('./029_schema.ts'), 'breaking'],
 	['030_proofs', () => import('./030_proofs.ts')],
 	['031_smarthosts', () => import('./031_smarthosts.ts')],
+	['034_webhook_forms', () => import('./034_webhook_forms.ts')],
 ];
 
 /** The last of the steps that the first migration has replaced: a store with it has that schema, one without it is too old. */

@@ -278,6 +278,7 @@ recipients.sent_at text C
 recipients.last_category text C
 recipients.last_reply text C
 recipients.crashes integer not null
+recipients.links integer
 recipients_other.id text C not null
 recipients_other.workspace_id text C not null
 recipients_other.message_id text C not null
@@ -293,6 +294,7 @@ recipients_other.sent_at text C
 recipients_other.last_category text C
 recipients_other.last_reply text C
 recipients_other.crashes integer not null
+recipients_other.links integer
 reports.id text C not null
 reports.workspace_id text C
 reports.message_id text C
@@ -484,6 +486,9 @@ webhook_endpoints.deleted_at text C
 webhook_endpoints.mode text C not null default 'live'::text
 webhook_endpoints.previous_secret text C
 webhook_endpoints.previous_until text C
+webhook_endpoints.format text C
+webhook_endpoints.retry text C
+webhook_endpoints.disabled_reason text C
 webhook_queue.delivery_id text C not null
 webhook_queue.endpoint_id text C not null
 webhook_queue.next_attempt_at text C not null

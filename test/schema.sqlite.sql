@@ -265,6 +265,7 @@ CREATE TABLE recipients (id text,
   last_category text,
   last_reply text,
   crashes integer not null,
+  links integer,
   foreign key(message_id) references messages(id) on delete CASCADE,
   primary key (id));
 CREATE INDEX reports_by_message on reports (message_id, id);
@@ -510,6 +511,9 @@ CREATE TABLE webhook_endpoints (id text,
   mode text not null default 'live',
   previous_secret text,
   previous_until text,
+  format text,
+  retry text,
+  disabled_reason text,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
 CREATE INDEX webhook_queue_claimed on webhook_queue (claimed_by) where claimed_by is not null;

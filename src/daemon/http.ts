@@ -16,6 +16,7 @@ import {dashboardRoutes} from '../dashboard/mount.ts';
 import type {DashboardParts} from '../dashboard/parts.ts';
 import {createResolver, openRecordSources} from '../dns/resolver.ts';
 import {sendingNames} from '../domains/domain-records.ts';
+import {Bursts} from '../hosted/bursts.ts';
 import {providerEventRoutes} from '../hosted/provider-events.ts';
 import {publicRoutes} from '../hosted/public-routes.ts';
 import {Collector} from '../hosted/tracking.ts';
@@ -65,6 +66,8 @@ export function createHttp(
 		onError: storeFailed,
 		onLost: n => logger.warn({event: 'engagement_lost', n}, 'More opens and clicks came than could be written.'),
 	});
+
+	const bursts = new Bursts({pass: hit => collector.add(hit), clock});
 
 	const feed = createFeed(store.reader);
 
@@ -187,7 +190,7 @@ export function createHttp(
 					links,
 					reader: store.reader,
 					writer: store.writer,
-					collector,
+					collector: bursts,
 					clock,
 					eventWriter,
 					random: randomBytes,
@@ -216,6 +219,7 @@ export function createHttp(
 		async close(): Promise<void> {
 			feed.close();
 			await Promise.all([api?.close(), admin?.close()]);
+			bursts.stop();
 			await collector.stop();
 		},
 	};

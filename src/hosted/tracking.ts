@@ -12,7 +12,8 @@ import type {EngagementType} from '../store/recipients.ts';
 
 type TrackingRoutesOptions = {
 	readonly links: Pick<Links, 'readOpen' | 'readClick'>;
-	readonly collector: Pick<Collector, 'add'>;
+	/** `from`: the address of the client. */
+	readonly collector: {readonly add: (hit: Hit, from: string) => void};
 	/** Answers a token that is not ours, with a page and 404. */
 	readonly lost: (request: FastifyRequest, reply: FastifyReply) => FastifyReply;
 	readonly clock: Clock;
@@ -35,20 +36,9 @@ export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOp
 		const {workspaceId, messageId, role, address} = claims;
 		const machine = isMachine(request.headers);
 		const at = storeTime(now);
-		collector.add({
-			workspaceId,
-			messageId,
-			role,
-			address,
-			type,
-			url,
-			n: 1,
-			machineN: machine ? 1 : 0,
-			firstAt: at,
-			lastAt: at,
-			machine,
-			userAgent: userAgentOf(request.headers),
-		});
+		const counted = {type, url, n: 1, machineN: machine ? 1 : 0, firstAt: at, lastAt: at};
+		const userAgent = userAgentOf(request.headers);
+		collector.add({workspaceId, messageId, role, address, ...counted, machine, userAgent}, request.ip);
 	}
 
 	return api => {
@@ -206,7 +196,7 @@ export class Collector {
 
 	#put(hit: Hit, before: boolean): void {
 		const {most = 10_000} = this.#options;
-		const key = `${hit.messageId} ${hit.role} ${hit.address} ${hit.type} ${hit.url}`;
+		const key = `${hit.messageId} ${hit.role} ${hit.address} ${hit.type} ${hit.together} ${hit.url}`;
 		const other = this.#waiting.get(key);
 		if (other) {
 			this.#waiting.set(key, before ? merged(hit, other) : merged(other, hit));

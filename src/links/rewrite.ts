@@ -9,6 +9,8 @@ type Rewritten = {
 	readonly html: string;
 	/** Where the first tracked link leads; null: none is tracked. */
 	readonly firstLink: string | null;
+	/** How many different links are tracked. */
+	readonly links: number;
 };
 
 /** No more links of a mail than these are tracked: a tracked one is some hundred characters longer. */
@@ -22,11 +24,12 @@ type Edit = Span & {readonly text: string};
  */
 export function rewrite(html: string, {openUrl, clickUrl}: Tracked): Rewritten {
 	if (openUrl === null && clickUrl === null) {
-		return {html, firstLink: null};
+		return {html, firstLink: null, links: 0};
 	}
 	const {hrefs, end} = findLinks(html);
 	const edits: Edit[] = [];
 	let firstLink: string | null = null;
+	let links = 0;
 	if (clickUrl !== null) {
 		const known = new Map<string, string | null>();
 		for (const {start, end} of hrefs) {
@@ -38,11 +41,12 @@ export function rewrite(html: string, {openUrl, clickUrl}: Tracked): Rewritten {
 				firstLink ??= link;
 			}
 		}
+		links = known.size;
 	}
 	if (openUrl !== null) {
 		edits.push({start: end, end, text: `<img src="${writeAttribute(openUrl)}" width="1" height="1" alt="">`});
 	}
-	return {html: applied(html, edits), firstLink};
+	return {html: applied(html, edits), firstLink, links};
 }
 
 /** Where the links of a mail lead, each once, in order; what no URL holds is left out. */

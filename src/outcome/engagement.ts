@@ -4,7 +4,7 @@ import {storeTime} from '../kit/time.ts';
 import type {Recipient, Role} from '../mail/message.ts';
 import {isCounted} from '../mail/simulator.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
-import {addEngagement, type EngagementType, findTrackedRecipients} from '../store/recipients.ts';
+import {addEngagement, type EngagementType, type FirstOf, findTrackedRecipients} from '../store/recipients.ts';
 import {announce, type EventWriter} from './outbox.ts';
 
 /** One or more opens by a recipient, or clicks of one of its links; times in the store's form. */
@@ -20,7 +20,17 @@ export type Engagement = {
 	/** Of the first one: whether it was a machine's, and what it called itself. */
 	readonly machine: boolean;
 	readonly userAgent: string | null;
+	/** The first one that was no machine's, where others are merged with it. */
+	readonly person?: Person | null;
+	/** How many links of the mail one address followed within seconds, this one among them. */
+	readonly together?: number;
 };
+
+type Person = {readonly at: string; readonly userAgent: string | null};
+
+function personOf({person, machine, firstAt, userAgent}: Engagement): Person | null {
+	return person === undefined ? (machine ? null : {at: firstAt, userAgent}) : person;
+}
 
 /** The owner, from the token in the mail. */
 export type Whose = {
@@ -37,12 +47,13 @@ export function merged<E extends Engagement>(earlier: E, later: Engagement): E {
 		n: earlier.n + later.n,
 		machineN: earlier.machineN + later.machineN,
 		lastAt: later.lastAt > earlier.lastAt ? later.lastAt : earlier.lastAt,
+		person: personOf(earlier) ?? personOf(later),
 	};
 }
 
 /**
  * Counts opens and clicks, many in one transaction. The first of a recipient, and the first of each of its links, is in
- * the timeline. They never change a state. Returns whether each was counted: a message that was removed or erased, and
+ * the timeline, and a person's first click after machines. They never change a state. Returns whether each was counted: a message that was removed or erased, and
  * a workspace that no longer tracks, are skipped.
  */
 export function createEngagementWrite(clock: Clock, eventWriter: EventWriter): GroupWrite<Whose & Engagement, boolean> {
@@ -59,7 +70,7 @@ export function createEngagementWrite(clock: Clock, eventWriter: EventWriter): G
 				eventWriter,
 				items.flatMap((item, index) => {
 					const recipient = found[index];
-					return recipient ? [{...item, recipient, recordedAt}] : [];
+					return recipient ? [{...judged(item, recipient), recipient, recordedAt}] : [];
 				}),
 			);
 			return found.map(recipient => recipient !== undefined);
@@ -67,10 +78,21 @@ export function createEngagementWrite(clock: Clock, eventWriter: EventWriter): G
 	};
 }
 
-function isOf(
-	recipient: Awaited<ReturnType<typeof findTrackedRecipients>>[number],
-	{type, workspaceId, messageId, role, address}: Whose & Engagement,
-): boolean {
+type Tracked = Awaited<ReturnType<typeof findTrackedRecipients>>[number];
+
+/** How long after its delivery one who follows all links of a mail at once is a machine, milliseconds. */
+const scanMs = 30_000;
+
+/** A filter that poses as a browser follows every link of a mail as soon as it is there. */
+function judged<E extends Engagement>(item: E, {state, state_at: at, links}: Tracked): E {
+	const {together = 1, firstAt, n} = item;
+	// The delivery may not be recorded yet.
+	const isNew = state === 'accepted' || state === 'queued' || Date.parse(firstAt) - Date.parse(at) <= scanMs;
+	const isScan = isNew && links !== null && links > 1 && together >= links;
+	return isScan ? {...item, machine: true, machineN: n, person: null} : item;
+}
+
+function isOf(recipient: Tracked, {type, workspaceId, messageId, role, address}: Whose & Engagement): boolean {
 	return (
 		recipient.message_id === messageId &&
 		recipient.role === role &&
@@ -103,10 +125,10 @@ export async function recordEngagement(
 		trx,
 		sorted.map(one => ({...one, recipientId: one.recipient.id, kind: one.type})),
 	);
-	const first = sorted.filter((_, index) => isFirst[index]);
 	await announce(
 		trx,
-		first
+		sorted
+			.flatMap((one, index) => eventsOf(one, isFirst[index] as FirstOf))
 			.sort((one, other) => (one.firstAt < other.firstAt ? -1 : 1))
 			.map(one => ({
 				id: eventWriter.newId('evt'),
@@ -122,6 +144,15 @@ export async function recordEngagement(
 			})),
 		eventWriter,
 	);
+}
+
+function eventsOf(one: Engaged, first: FirstOf): Engaged[] {
+	const person = personOf(one);
+	const isHidden = one.type === 'clicked' && first.people && !(first.all && !one.machine);
+	return [
+		...(first.all ? [one] : []),
+		...(isHidden && person ? [{...one, firstAt: person.at, machine: false, userAgent: person.userAgent}] : []),
+	];
 }
 
 function detailOf({recipient, type, url, machine, userAgent}: Engaged): string {

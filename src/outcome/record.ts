@@ -153,6 +153,7 @@ function toEndedTry({recipient, made, result, verdict, crashes}: JudgedTry): End
 		reply: deferred?.reason ?? lockedOut ?? result.attempts.at(-1)?.reply ?? recipient.last_reply,
 		crashes,
 		queued: recipient.queued,
+		links: made?.links ?? null,
 	};
 }
 

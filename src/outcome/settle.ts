@@ -182,8 +182,8 @@ export type JudgedTry = {
 		| 'track_clicks_at'
 		| 'queued'
 	>;
-	/** Of the mail as it was made: its subject, and where its first tracked link leads. Null: it was not made. */
-	readonly made: {readonly subject: string; readonly firstLink: string | null} | null;
+	/** Of the mail as it was made: its subject, where its first tracked link leads, how many there are. Null: it was not made. */
+	readonly made: {readonly subject: string; readonly firstLink: string | null; readonly links: number} | null;
 	readonly result: AttemptResult;
 	readonly verdict: NextStep;
 	/** The number of workers that crashed with this recipient. */

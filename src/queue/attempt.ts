@@ -25,6 +25,8 @@ export type Made = {
 	readonly ref: string;
 	/** Where the first tracked link of the mail leads; null: none is tracked. */
 	readonly firstLink: string | null;
+	/** How many different links of it are tracked. */
+	readonly links: number;
 	/** An address in its headers is not ASCII, the recipient's or another one's (RFC 6532). */
 	readonly smtputf8: boolean;
 };
@@ -164,9 +166,9 @@ export class Attempts {
 		if (terms === null || isOver()) {
 			return unsent({kind: 'released'});
 		}
-		const {subject, firstLink} = making.made;
+		const {subject, firstLink, links} = making.made;
 		const result = await steps.deliver(recipient, making.made, terms.route, terms.connections, endsAt);
-		return {result: await this.#endDoubtful(recipient, result), made: {subject, firstLink}};
+		return {result: await this.#endDoubtful(recipient, result), made: {subject, firstLink, links}};
 	}
 
 	/** Each attempt that may have arrived may make one more copy of the mail: the recipient gets `mostPossibleDuplicates`. */

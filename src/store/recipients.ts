@@ -234,11 +234,14 @@ export type EngagementCount = {
 	readonly lastAt: string;
 };
 
+/** Whether what was added is the first of its row, and whether it has the first that was no machine's. */
+export type FirstOf = {readonly all: boolean; readonly people: boolean};
+
 /**
  * Adds the counts, at most one for each link, in their order; returns for each whether it is the first. All opens of a recipient
  * share one row, all clicks of one of its links another one.
  */
-export async function addEngagement(trx: Knex.Transaction, counts: readonly EngagementCount[]): Promise<boolean[]> {
+export async function addEngagement(trx: Knex.Transaction, counts: readonly EngagementCount[]): Promise<FirstOf[]> {
 	if (counts.length === 0) {
 		return [];
 	}
@@ -247,19 +250,23 @@ export async function addEngagement(trx: Knex.Transaction, counts: readonly Enga
 		counts.map(one => [one.recipientId, one.kind, one.url, one.n, one.machineN, one.firstAt, one.lastAt]),
 		7,
 	);
-	const rows: Array<{recipient_id: string; kind: string; url: string; n: number}> = await rowsOf(
+	const rows: Array<{recipient_id: string; kind: string; url: string; n: number; machine_n: number}> = await rowsOf(
 		trx,
 		`insert into engagement (recipient_id, kind, url, n, machine_n, first_at, last_at) ${sql}
 		on conflict (recipient_id, kind, url) do update set
 			n = engagement.n + excluded.n,
 			machine_n = engagement.machine_n + excluded.machine_n,
 			last_at = case when excluded.last_at > engagement.last_at then excluded.last_at else engagement.last_at end
-		returning recipient_id, kind, url, n`,
+		returning recipient_id, kind, url, n, machine_n`,
 		bindings,
 	);
-	const totals = new Map(rows.map(row => [`${row.recipient_id} ${row.kind} ${row.url}`, row.n]));
+	const totals = new Map(rows.map(row => [`${row.recipient_id} ${row.kind} ${row.url}`, row]));
 	// What was added is all there is: the row is new.
-	return counts.map(one => totals.get(`${one.recipientId} ${one.kind} ${one.url}`) === one.n);
+	return counts.map(one => {
+		const {n = 0, machine_n: machineN = 0} = totals.get(`${one.recipientId} ${one.kind} ${one.url}`) ?? {};
+		const people = one.n - one.machineN;
+		return {all: n === one.n, people: people > 0 && n - machineN === people};
+	});
 }
 
 /** All recipients of these messages, as far as they are still there and not erased; they stay so until the transaction ends. */
@@ -270,8 +277,16 @@ export async function findTrackedRecipients(
 	Array<
 		Pick<
 			Claimed,
-			'id' | 'workspace_id' | 'message_id' | 'address' | 'role' | 'destination' | 'track_opens_at' | 'track_clicks_at'
-		>
+			| 'id'
+			| 'workspace_id'
+			| 'message_id'
+			| 'address'
+			| 'role'
+			| 'destination'
+			| 'state_at'
+			| 'track_opens_at'
+			| 'track_clicks_at'
+		> & {readonly state: RecipientState; readonly links: number | null}
 	>
 > {
 	return await trx('recipients as r')
@@ -289,6 +304,9 @@ export async function findTrackedRecipients(
 			'r.address',
 			'r.role',
 			'r.destination',
+			'r.state',
+			'r.state_at',
+			'r.links',
 			'w.track_opens_at',
 			'w.track_clicks_at',
 		);

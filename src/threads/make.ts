@@ -73,7 +73,7 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 		if (source !== null) {
 			const submitted = {...stamp, ...once, hasTopic: recipient.topic_code !== null};
 			const {mail, subject} = composeSubmitted(Buffer.from(source), submitted, signing, clock.now());
-			const made = {mail, subject: decodeWords(subject), envelopeFrom, ref, firstLink: null, smtputf8: false};
+			const made = {mail, subject: decodeWords(subject), envelopeFrom, ref, firstLink: null, links: 0, smtputf8: false};
 			return {ok: true, made};
 		}
 
@@ -97,13 +97,16 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 
 		// The text part keeps the links as they are: they are read by people.
 		const {opens, clicks} = trackingOf(recipient);
-		const {html, firstLink} =
-			opens || clicks
-				? rewrite(joined(rendered.html), {
-						openUrl: opens ? links.openUrl(claims) : null,
-						clickUrl: clicks ? url => links.clickUrl(claims, url) : null,
-					})
-				: {html: rendered.html, firstLink: null};
+		const {
+			html,
+			firstLink,
+			links: tracked,
+		} = opens || clicks
+			? rewrite(joined(rendered.html), {
+					openUrl: opens ? links.openUrl(claims) : null,
+					clickUrl: clicks ? url => links.clickUrl(claims, url) : null,
+				})
+			: {html: rendered.html, firstLink: null, links: 0};
 		const letter: Letter = {
 			...stamp,
 			...once,
@@ -117,8 +120,8 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			attachments,
 		};
 		const mail = compose(letter, signing, clock.now());
-		const {subject} = letter;
-		return {ok: true, made: {mail, subject, envelopeFrom, ref, firstLink, smtputf8: needsSmtputf8(letter)}};
+		const made = {mail, subject: letter.subject, envelopeFrom, ref, firstLink, links: tracked};
+		return {ok: true, made: {...made, smtputf8: needsSmtputf8(letter)}};
 	};
 }
 

@@ -91,6 +91,7 @@ export function schedulerOf(
 					envelopeFrom: 'b@x.test',
 					ref: 'r',
 					firstLink: null,
+					links: 0,
 					smtputf8: false,
 				},
 			}),

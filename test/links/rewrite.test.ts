@@ -119,8 +119,8 @@ for (const [html, becomes] of [
 
 test('one thing can be tracked without the other, and nothing at all', t => {
 	const html = '<a href="https://x.test/">x</a>';
-	t.deepEqual(rewrite(html, {openUrl: null, clickUrl: null}), {html, firstLink: null});
-	t.deepEqual(rewrite(html, {openUrl, clickUrl: null}), {html: html + pixel, firstLink: null});
+	t.deepEqual(rewrite(html, {openUrl: null, clickUrl: null}), {html, firstLink: null, links: 0});
+	t.deepEqual(rewrite(html, {openUrl, clickUrl: null}), {html: html + pixel, firstLink: null, links: 0});
 	t.is(rewrite(`<a href="#a"><a href="http://y.test/">${html}`, {openUrl, clickUrl}).firstLink, 'http://y.test/');
 });
 

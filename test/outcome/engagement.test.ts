@@ -1,6 +1,6 @@
 import test from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
-import {createEngagementWrite, type Engagement, type Whose} from '../../src/outcome/engagement.ts';
+import {createEngagementWrite, type Engagement, merged, type Whose} from '../../src/outcome/engagement.ts';
 import {readEngagement} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {readEvents} from '../../src/store/timeline.ts';
@@ -29,7 +29,7 @@ const tracked = {track_opens_at: time(0), track_clicks_at: time(0)};
 
 /** A tracked message to one address, and whose it is. */
 async function prepare(store: Store, address = 'Ada@a.test'): Promise<Whose> {
-	const {workspaceId} = await insertWorkspace(store);
+	const {workspaceId} = await insertWorkspace(store, address);
 	await store.database('workspaces').where({id: workspaceId}).update(tracked);
 	const [messageId] = (await insertMessages(store, workspaceId, [address])) as [string];
 	return {workspaceId, messageId, role: 'to', address};
@@ -160,4 +160,65 @@ storeTest(test, 'the longest link is counted, on both engines', async (t, store)
 		t.true(await store.writer.submit(write, {...whose, ...engagement('clicked', n, {url})}));
 	}
 	t.like(await counts(store, whose), {length: 1, 0: {n: 2, url}});
+});
+
+storeTest(
+	test,
+	'a person’s first click after a machine’s has its own event, whether or not they are written together',
+	async (t, store) => {
+		const machine = {machine: true, machineN: 1, userAgent: 'Scanner/1.0'};
+		for (const together of [false, true]) {
+			const whose = await prepare(store, `ada${together}@a.test`);
+			const hits = [engagement('clicked', 1, machine), engagement('clicked', 2), engagement('clicked', 3)];
+			const submit = (hit: Engagement) => store.writer.submit(write, {...whose, ...hit});
+			if (together) {
+				await submit(hits.reduce((earlier, later) => merged(earlier, later)));
+			} else {
+				for (const hit of hits) {
+					await submit(hit);
+				}
+			}
+			await submit(engagement('clicked', 4, machine));
+			t.deepEqual(
+				(await timeline(store, whose)).map(({occurredAt, detail}) => [occurredAt, detail.machine, detail.user_agent]),
+				[
+					[time(1), true, 'Scanner/1.0'],
+					[time(2), false, 'Reader/1.0'],
+				],
+			);
+			t.like(await counts(store, whose), {length: 1, 0: {n: 4, machineN: 2}});
+		}
+	},
+);
+
+storeTest(test, 'opens of machines and people share one event', async (t, store) => {
+	const whose = await prepare(store);
+	for (const hit of [engagement('opened', 1, {machine: true, machineN: 1}), engagement('opened', 2)]) {
+		await store.writer.submit(write, {...whose, ...hit});
+	}
+	t.is((await timeline(store, whose)).length, 1);
+});
+
+storeTest(test, 'who follows all links of a mail soon after its delivery is a machine', async (t, store) => {
+	const cases = [
+		{links: 2, together: 2, after: 1, machine: true},
+		{links: 2, together: 2, after: 31, machine: false},
+		{links: 3, together: 2, after: 1, machine: false},
+		{links: 1, together: 1, after: 1, machine: false},
+		{links: null, together: 9, after: 1, machine: false},
+	];
+	for (const {links, together, after, machine} of cases) {
+		const whose = await prepare(store, `ada${links}-${together}-${after}@a.test`);
+		await store
+			.database('recipients')
+			.where({message_id: whose.messageId})
+			.update({links, state: 'delivered', state_at: time(0)});
+		await store.writer.submit(write, {...whose, ...engagement('clicked', after, {together})});
+		await store.writer.submit(write, {...whose, ...engagement('clicked', after + 1, {together: 1})});
+		t.deepEqual(
+			(await timeline(store, whose)).map(({detail}) => detail.machine),
+			machine ? [true, false] : [false],
+			JSON.stringify({links, together, after}),
+		);
+	}
 });

@@ -14,7 +14,7 @@ const at = '2026-06-09T10:00:00.000Z';
 const boot = newId('req');
 const write = createRecordWrite(boot, eventWriter);
 const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_000};
-const made = {subject: 'Hello', firstLink: 'https://shop.example/'};
+const made = {subject: 'Hello', firstLink: 'https://shop.example/', links: 1};
 
 type Tracks = {readonly track_opens_at?: string; readonly track_clicks_at?: string};
 
@@ -81,7 +81,10 @@ for (const [follows, tracks, tracking, expected] of [
 
 storeTest(test, 'a mail without a tracked link is clicked at a link that says so', async (t, store) => {
 	const recipient = await claimed(store, both);
-	await store.writer.submit(write, delivered(recipient, 'clicked', {made: {subject: 'Hello', firstLink: null}}));
+	await store.writer.submit(
+		write,
+		delivered(recipient, 'clicked', {made: {subject: 'Hello', firstLink: null, links: 0}}),
+	);
 	t.deepEqual(await timelineOf(store, recipient), ['sent', 'delivered', 'clicked https://simulator.test/']);
 });
 

@@ -12,7 +12,15 @@ parentPort?.on('message', (message: ToRenderer) => {
 		Atomics.store(told, progress.working, 1);
 		Atomics.wait(new Int32Array(gate), 0, 0);
 		Atomics.store(told, progress.working, 0);
-		const made = {mail: new Uint8Array(), subject: '', envelopeFrom: '', ref: '', firstLink: null, smtputf8: false};
+		const made = {
+			mail: new Uint8Array(),
+			subject: '',
+			envelopeFrom: '',
+			ref: '',
+			firstLink: null,
+			links: 0,
+			smtputf8: false,
+		};
 		parentPort?.postMessage({kind: 'done', results: message.jobs.map(() => ({ok: true, made}))} satisfies FromRenderer);
 	}
 });

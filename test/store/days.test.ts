@@ -90,7 +90,7 @@ postgresTest('work on mail opens the days of that mail, not all', async (t, stor
 			transaction(async trx => {
 				const ended = recipients.map(recipientId => ({
 					...{recipientId, state: 'sent', stateAt: at, nextAttemptAt: null, attempts: 1, attemptsBefore: 0, sentAt: at},
-					...{subject: null, category: null, reply: null, crashes: 0, queued: null},
+					...{subject: null, category: null, reply: null, crashes: 0, queued: null, links: null},
 				}));
 				await findReported(trx, recipients);
 				await readTries(trx, recipients);

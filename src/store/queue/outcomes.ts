@@ -22,6 +22,8 @@ export type EndedTry = {
 	readonly crashes: number;
 	/** The id of the `queued` event that the claim has for the recipient; null: it was queued before. */
 	readonly queued: string | null;
+	/** Tracked links of the mail; null: it was not made. */
+	readonly links: number | null;
 };
 
 const legalSteps = recipientStates.flatMap(from => nextStates[from].map(to => `'${from}>${to}'`)).join();
@@ -91,8 +93,9 @@ export async function writeOutcomes(
 			one.reply,
 			one.crashes,
 			one.queued,
+			one.links,
 		]),
-		10,
+		11,
 	);
 	const [named, ids] = namedIds(
 		trx,
@@ -105,7 +108,8 @@ export async function writeOutcomes(
 			state = case when ${mayMove} then v.column2 else recipients.state end,
 			state_at = case when ${mayMove} then v.column3 else recipients.state_at end,
 			attempts = cast(v.column4 as integer), sent_at = v.column5, subject = v.column6, last_category = v.column7,
-			last_reply = v.column8, crashes = cast(v.column9 as integer)
+			last_reply = v.column8, crashes = cast(v.column9 as integer),
+			links = coalesce(cast(v.column11 as integer), recipients.links)
 		from (${sql}) as v
 		where recipients.id = v.column1 and ${named}
 		returning recipients.id, recipients.state`,

@@ -1,0 +1,64 @@
+import type {Clock} from '../kit/clock.ts';
+import {merged} from '../outcome/engagement.ts';
+import type {Hit} from './tracking.ts';
+
+type BurstsOptions = {
+	/** Takes each hit: an open, or what a machine says of itself, at once. */
+	readonly pass: (hit: Hit) => void;
+	readonly clock: Pick<Clock, 'monotonic'>;
+	/** A burst is over without another link for so long, and after `longestMs`; milliseconds. */
+	readonly quietMs?: number;
+	readonly longestMs?: number;
+	/** How many may wait; what comes beyond that is passed at once. */
+	readonly most?: number;
+};
+
+/** Clicks of one recipient's links from one address, by link. */
+type Burst = {readonly hits: Map<string, Hit>; readonly until: number; timer?: NodeJS.Timeout};
+
+/**
+ * Holds clicks for a moment, so that it is seen how many links of a mail one address follows in a burst: who follows all of
+ * them is hardly a person. The address is held in memory and nowhere else.
+ */
+export class Bursts {
+	readonly #options: Required<BurstsOptions>;
+	readonly #bursts = new Map<string, Burst>();
+
+	constructor(options: BurstsOptions) {
+		this.#options = {quietMs: 1500, longestMs: 10_000, most: 10_000, ...options};
+	}
+
+	add(hit: Hit, from: string): void {
+		const {pass, clock, quietMs, longestMs, most} = this.#options;
+		const key = `${hit.messageId} ${hit.role} ${hit.address} ${from}`;
+		const known = this.#bursts.get(key);
+		if (hit.type === 'opened' || hit.machine || (!known && this.#bursts.size >= most)) {
+			pass(hit);
+			return;
+		}
+		const burst: Burst = known ?? {hits: new Map(), until: clock.monotonic() + longestMs};
+		this.#bursts.set(key, burst);
+		const same = burst.hits.get(hit.url);
+		burst.hits.set(hit.url, same ? merged(same, hit) : hit);
+		if (!same) {
+			clearTimeout(burst.timer);
+			burst.timer = setTimeout(() => this.#end(key), Math.max(0, Math.min(quietMs, burst.until - clock.monotonic())));
+		}
+	}
+
+	/** Passes what waits. */
+	stop(): void {
+		for (const key of this.#bursts.keys()) {
+			this.#end(key);
+		}
+	}
+
+	#end(key: string): void {
+		const {hits, timer} = this.#bursts.get(key) as Burst;
+		clearTimeout(timer);
+		this.#bursts.delete(key);
+		for (const hit of hits.values()) {
+			this.#options.pass({...hit, together: hits.size});
+		}
+	}
+}

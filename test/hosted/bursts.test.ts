@@ -1,0 +1,71 @@
+import {EventEmitter, once} from 'node:events';
+import test from 'ava';
+import {Bursts} from '../../src/hosted/bursts.ts';
+import type {Hit} from '../../src/hosted/tracking.ts';
+import {systemClock} from '../../src/kit/clock.ts';
+
+const at = '2026-06-09T10:00:00.000Z';
+
+function click(url: string, more: Partial<Hit> = {}): Hit {
+	const whose = {workspaceId: 'ws', messageId: 'msg', role: 'to', address: 'ada@a.test'} as const;
+	const counted = {n: 1, machineN: 0, firstAt: at, lastAt: at, machine: false, userAgent: 'Firefox'};
+	return {...whose, type: 'clicked', url, ...counted, ...more};
+}
+
+function start(options: {quietMs?: number; longestMs?: number; most?: number} = {}) {
+	const passed: Hit[] = [];
+	const news = new EventEmitter();
+	const pass = (hit: Hit) => {
+		passed.push(hit);
+		news.emit('passed');
+	};
+	const bursts = new Bursts({pass, clock: systemClock, quietMs: 60_000, ...options});
+	return {bursts, passed, news};
+}
+
+const shown = (hits: readonly Hit[]) => hits.map(({url, n, together}) => [url, n, together]);
+
+test('clicks of one address are held together, each link once', t => {
+	const {bursts, passed} = start();
+	for (const url of ['a', 'b', 'a', 'c']) {
+		bursts.add(click(url), '192.0.2.1');
+	}
+	bursts.add(click('a'), '192.0.2.2');
+	bursts.add(click('a', {address: 'bob@a.test'}), '192.0.2.1');
+	t.deepEqual(passed, []);
+	bursts.stop();
+	t.deepEqual(shown(passed), [
+		['a', 2, 3],
+		['b', 1, 3],
+		['c', 1, 3],
+		['a', 1, 1],
+		['a', 1, 1],
+	]);
+	t.false(JSON.stringify(passed).includes('192.0.2'));
+});
+
+test('a burst ends by itself when no other link comes, and at the latest after its longest time', async t => {
+	for (const options of [{quietMs: 1}, {longestMs: 0}]) {
+		const {bursts, passed, news} = start(options);
+		bursts.add(click('a'), '192.0.2.1');
+		await once(news, 'passed');
+		t.deepEqual(shown(passed), [['a', 1, 1]]);
+		bursts.stop();
+		t.is(passed.length, 1);
+	}
+});
+
+test('opens and machines are passed at once, and so is what is too much', t => {
+	const {bursts, passed} = start({most: 1});
+	bursts.add(click('', {type: 'opened'}), '192.0.2.1');
+	bursts.add(click('a', {machine: true}), '192.0.2.1');
+	bursts.add(click('b'), '192.0.2.1');
+	bursts.add(click('c'), '192.0.2.2');
+	t.deepEqual(shown(passed), [
+		['', 1, undefined],
+		['a', 1, undefined],
+		['c', 1, undefined],
+	]);
+	bursts.stop();
+	t.deepEqual(shown(passed.slice(3)), [['b', 1, 1]]);
+});
