@@ -101,7 +101,7 @@ export const eventOf: Readonly<Record<ProviderName, (what: Happened, mail: Mail)
 	}),
 };
 
-type Post = {readonly body: string; readonly headers: Readonly<Record<string, string>>};
+export type Post = {readonly body: string; readonly headers: Readonly<Record<string, string>>};
 
 const batching: ReadonlySet<ProviderName> = new Set([
 	'sendgrid',
@@ -117,44 +117,49 @@ export function postsOf(
 	provider: ProviderName,
 	events: readonly object[],
 	secret: string,
-	{sns, sendgridKey}: {readonly sns?: FakeSns; readonly sendgridKey?: KeyObject} = {},
+	keys: SigningKeys = {},
 ): Post[] {
 	const bodies = batching.has(provider) ? [JSON.stringify(events)] : events.map(event => JSON.stringify(event));
+	return bodies.map(body => proven(provider, body, secret, keys));
+}
+
+export type SigningKeys = {readonly sns?: FakeSns; readonly sendgridKey?: KeyObject};
+
+/** A body as the provider posts it, with its proof; of SES and Mailgun, one event. */
+export function proven(provider: ProviderName, body: string, secret: string, {sns, sendgridKey}: SigningKeys): Post {
 	const now = Math.floor(Date.now() / 1000);
-	return bodies.map((body): Post => {
-		switch (provider) {
-			case 'ses':
-				return {
-					body: sns?.message({Type: 'Notification', Message: body}) ?? '',
-					headers: {'content-type': 'text/plain'},
-				};
-			case 'mailgun': {
-				const [timestamp, token] = [String(now), `t${Math.random()}`];
-				const signature = createHmac('sha256', secret)
-					.update(timestamp + token)
-					.digest('hex');
-				return json(JSON.stringify({signature: {timestamp, token, signature}, 'event-data': JSON.parse(body)}));
-			}
-			case 'sendgrid':
-				return json(body, {
-					'x-twilio-email-event-webhook-timestamp': String(now),
-					'x-twilio-email-event-webhook-signature': sign(
-						'sha256',
-						Buffer.from(`${now}${body}`),
-						sendgridKey as KeyObject,
-					).toString('base64'),
-				});
-			case 'generic':
-				return json(body, {
-					'x-webhook-timestamp': String(now),
-					'x-webhook-signature': `sha256=${createHmac('sha256', secret).update(`${now}.${body}`).digest('hex')}`,
-				});
-			case 'brevo':
-				return json(body, {authorization: `Bearer ${secret}`});
-			default:
-				return json(body, {authorization: `Basic ${Buffer.from(`mailctl:${secret}`).toString('base64')}`});
+	switch (provider) {
+		case 'ses':
+			return {
+				body: sns?.message({Type: 'Notification', Message: body}) ?? '',
+				headers: {'content-type': 'text/plain'},
+			};
+		case 'mailgun': {
+			const [timestamp, token] = [String(now), `t${Math.random()}`];
+			const signature = createHmac('sha256', secret)
+				.update(timestamp + token)
+				.digest('hex');
+			return json(JSON.stringify({signature: {timestamp, token, signature}, 'event-data': JSON.parse(body)}));
 		}
-	});
+		case 'sendgrid':
+			return json(body, {
+				'x-twilio-email-event-webhook-timestamp': String(now),
+				'x-twilio-email-event-webhook-signature': sign(
+					'sha256',
+					Buffer.from(`${now}${body}`),
+					sendgridKey as KeyObject,
+				).toString('base64'),
+			});
+		case 'generic':
+			return json(body, {
+				'x-webhook-timestamp': String(now),
+				'x-webhook-signature': `sha256=${createHmac('sha256', secret).update(`${now}.${body}`).digest('hex')}`,
+			});
+		case 'brevo':
+			return json(body, {authorization: `Bearer ${secret}`});
+		default:
+			return json(body, {authorization: `Basic ${Buffer.from(`mailctl:${secret}`).toString('base64')}`});
+	}
 }
 
 const json = (body: string, headers: Readonly<Record<string, string>> = {}): Post => ({
