@@ -17,7 +17,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	dns: ['kit', 'net'],
 	bounce: ['kit', 'mail'],
 	report: ['kit', 'mail', 'bounce'],
-	providers: ['kit', 'mail', 'report'],
+	providers: ['kit', 'mail', 'net', 'report'],
 	deliver: ['kit', 'mail', 'net'],
 	config: ['kit', 'mail', 'net', 'pace', 'bounce'],
 	log: ['kit'],

@@ -22,10 +22,17 @@ export function importCommand(smarthost: CliCommand): void {
 		.verb('import <provider>', `Suppress what a provider suppresses, by its API: ${listingProviders.join(', ')}`)
 		.sample('mailctl smarthost import postmark --key-file token.txt')
 		.option('--key-file <file>', 'has the API key, - is standard input; default: the key in MAILCTL_RELAY_URL')
-		.option('--region <region>', 'mailgun, sendgrid: eu', oneOf('--region', ['eu']))
+		.option('--region <region>', 'ses: such as eu-west-1; mailgun, sendgrid: eu', region)
 		.option('--domain <domain>', 'mailgun: the domain that sends', domainName)
 		.option('--stream <id>', 'postmark: the message stream', 'outbound')
 		.does<ImportOptions, [string]>(importLists);
+}
+
+function region(text: string): string {
+	if (!/^[a-z]+(-[a-z]+)*(-\d)?$/.test(text)) {
+		throw new CliError('usage', `--region "${text}" is no region`, 'write it as eu-west-1 or eu');
+	}
+	return text;
 }
 
 const again = 'run the same command again, it goes on where it stopped';
@@ -45,7 +52,7 @@ async function importLists(session: Session, options: ImportOptions, text: strin
 	let {list, next, counts, bad} = found ?? {list: 0, next: null, counts: reading.counts, bad: 0};
 	Object.assign(reading, {counts, bad});
 
-	const ask = asking(session, name, key);
+	const ask = asking(session, name, options, key);
 	const progress = session.progress('entries');
 	try {
 		for (let isResumed = found !== null; list < lists.length; isResumed = false) {
@@ -74,16 +81,19 @@ async function importLists(session: Session, options: ImportOptions, text: strin
 	showCounts(session, {}, name, reading, 'entry');
 }
 
-async function keyOf(session: Session, name: ListingProvider, {keyFile, domain}: ImportOptions): Promise<string> {
+async function keyOf(session: Session, name: ListingProvider, options: ImportOptions): Promise<string> {
+	const {keyFile} = options;
 	const {relay} = suppressionLists[name];
 	const sending = session.settings().relays.find(({host}) => relay?.test(host));
 	const key = keyFile === undefined ? (sending?.password ?? '') : (await readInput(keyFile)).toString().trim();
-	if (!/^[\x21-\x7e]{1,1000}$/.test(key)) {
+	if (!(name === 'ses' ? /^[^:\s]+:[\x21-\x7e]+$/ : /^[\x21-\x7e]+$/).test(key)) {
 		const wrong = keyFile === undefined ? `there is no key for the API of ${name}` : `${keyFile} has no key`;
-		throw new CliError('usage', wrong, 'put the key alone into a file and name it with --key-file');
+		const form = name === 'ses' ? 'KEY_ID:SECRET' : 'the key';
+		throw new CliError('usage', wrong, `put ${form} alone into a file and name it with --key-file`);
 	}
-	if (name === 'mailgun' && domain === undefined) {
-		throw new CliError('usage', 'mailgun has a list for each domain', 'name it with --domain');
+	const needed = ({ses: 'region', mailgun: 'domain', postmark: 'stream', sendgrid: 'stream'} as const)[name];
+	if (options[needed] === undefined) {
+		throw new CliError('usage', `${name} has a list for each ${needed}`, `name it with --${needed}`);
 	}
 	return key;
 }
@@ -96,13 +106,14 @@ const usualWaitMs = 10_000;
 const longestWaitMs = 15 * 60_000;
 
 /** Asks for a page; null: the provider knows no more the place at which an earlier import stopped, and its list is read anew. */
-function asking(session: Session, name: ListingProvider, key: string) {
+function asking(session: Session, name: ListingProvider, options: ImportOptions, key: string) {
 	const resolver = openResolver(session);
 	const standIns = new Map(session.settings().providerHosts);
 	const client = new ProviderClient({resolver, standIns, userAgent: `mailctl/${version()}`, limitMs});
-	const headers = {accept: 'application/json', ...suppressionLists[name].headers(key)};
 	let waited = 0;
 	return async function ask(url: URL, isResumed: boolean): Promise<ReturnType<typeof readPage>> {
+		const proof = suppressionLists[name].headers(key, url, options, session.tools.clock.now());
+		const headers = {accept: 'application/json', ...proof};
 		const answer = await client.ask(name, url, {method: 'GET', headers, longestAnswer}).catch(error => {
 			throw error instanceof ProviderHostError ? new CliError('temporary', error.message, again) : error;
 		});

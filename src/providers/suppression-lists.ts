@@ -1,4 +1,5 @@
 import type {SuppressionReason} from '../mail/suppression.ts';
+import {signAws} from '../net/aws-signature.ts';
 import {type Fields, fieldsOf, isFields, textOf} from './provider.ts';
 
 /** Whose lists are read; without a region the provider's usual one. */
@@ -9,19 +10,37 @@ type SuppressionLists = {
 	readonly at: (account: Account) => string;
 	/** By what follows `at` in the URL of a list's first page. */
 	readonly lists: Readonly<Record<string, SuppressionReason>>;
-	readonly headers: (key: string) => Readonly<Record<string, string>>;
+	readonly headers: (key: string, url: URL, account: Account, now: number) => Readonly<Record<string, string>>;
 	/** Where MAILCTL_RELAY_URL has the key of the API as password; null: nowhere. */
 	readonly relay: RegExp | null;
 	readonly items: (body: unknown) => unknown;
 	/** Names of the address and of its time in an item. */
 	readonly names: readonly [address: string, since: string];
-	/** The URL of the page behind one that has items; empty: there is none. */
+	/** The URL of the page behind one with so many items; empty: there is none. */
 	readonly next: (body: Fields, url: URL, size: number) => string;
 };
 
 const regional = (region: string | undefined) => (region === undefined ? '' : `${region}.`);
 
 export const suppressionLists = {
+	// https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_ListSuppressedDestinations.html
+	ses: {
+		at: ({region}) => `https://email.${region}.amazonaws.com/v2/email/suppression/addresses?PageSize=1000&Reason=`,
+		lists: {BOUNCE: 'hard_bounce', COMPLAINT: 'complaint'},
+		headers(key, url, {region = ''}, now) {
+			const colon = key.indexOf(':');
+			const [keyId, secret] = [key.slice(0, colon), key.slice(colon + 1)];
+			return signAws({method: 'GET', url}, {keyId, secret, region, service: 'ses'}, now);
+		},
+		relay: null,
+		items: body => fieldsOf(body).SuppressedDestinationSummaries,
+		names: ['EmailAddress', 'LastUpdateTime'],
+		next({NextToken: token}, url) {
+			const next = new URL(url);
+			next.searchParams.set('NextToken', textOf(token));
+			return textOf(token) === '' ? '' : next.href;
+		},
+	},
 	// https://postmarkapp.com/developer/api/suppressions-api: a dump has no pages.
 	postmark: {
 		at: ({stream}) =>
@@ -48,7 +67,7 @@ export const suppressionLists = {
 		relay: null,
 		items: body => fieldsOf(body).items,
 		names: ['address', 'created_at'],
-		next: ({paging}) => textOf(fieldsOf(paging).next),
+		next: ({paging}, _url, size) => (size === 0 ? '' : textOf(fieldsOf(paging).next)),
 	},
 	// https://www.twilio.com/docs/sendgrid/api-reference/bounces-api/retrieve-all-bounces; to what it blocked it goes on to send.
 	sendgrid: {
@@ -64,7 +83,7 @@ export const suppressionLists = {
 		next(_body, url, size) {
 			const next = new URL(url);
 			next.searchParams.set('offset', String(Number(url.searchParams.get('offset')) + size));
-			return next.href;
+			return size === 0 ? '' : next.href;
 		},
 	},
 } as const satisfies Readonly<Record<string, SuppressionLists>>;
@@ -81,5 +100,5 @@ export function readPage(name: ListingProvider, body: unknown, url: URL) {
 		return null;
 	}
 	const entries = listed.map(item => ({address: textOf(item[address]), since: textOf(item[since])}));
-	return {entries, next: (entries.length > 0 && next(fieldsOf(body), url, entries.length)) || null};
+	return {entries, next: next(fieldsOf(body), url, entries.length) || null};
 }

@@ -2,6 +2,7 @@ import {randomBytes} from 'node:crypto';
 import {readdirSync, writeFileSync} from 'node:fs';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
+import {signAws} from '../../src/net/aws-signature.ts';
 import {type Cli, newCli, refused} from '../helpers/cli.ts';
 import {engines, newLocation} from '../helpers/databases.ts';
 import {startFakeProvider} from '../helpers/fake-provider.ts';
@@ -99,6 +100,47 @@ test('Mailgun: its pages are followed to the empty one, on its own host alone', 
 	refused(t, await cli.run(...own), 69, /api\.eu\.mailgun\.net answered 200 with a next page elsewhere, run the same/);
 	t.is(provider.asked.length, 10);
 	refused(t, await cli.run(...args), 64, /mailgun has a list for each domain, name it with --domain/);
+});
+
+test('SES: signed requests follow NextToken, through pages without entries too, for bounces and complaints', async t => {
+	const {provider, cli, args} = await start(t, 'ses', ({url, headers}) => {
+		t.is(headers.host, 'email.eu-west-1.amazonaws.com');
+		const [, time = ''] = /^(\d{8}T\d{6}Z)$/.exec(String(headers['x-amz-date'])) ?? [];
+		const at = Date.parse(time.replace(/^(....)(..)(..T..)(..)/, '$1-$2-$3:$4:'));
+		const scope = {keyId: 'AKIA', secret: 's3:cret/+', region: 'eu-west-1', service: 'ses'};
+		if (headers.authorization !== signAws({method: 'GET', url}, scope, at).authorization) {
+			return {status: 403, body: {message: 'The security token included in the request is invalid.'}};
+		}
+		const {Reason = '', NextToken: token} = Object.fromEntries(url.searchParams);
+		const item = (EmailAddress: string) => ({EmailAddress, Reason, LastUpdateTime: 1_763_626_532.25});
+		const SuppressedDestinationSummaries = token === 'a/b+=' ? [] : [item(`${Reason}${token ?? ''}@x.example`)];
+		const next = {undefined: 'a/b+=', 'a/b+=': 'c'}[String(token)];
+		return {body: {SuppressedDestinationSummaries, ...(next && {NextToken: next})}};
+	});
+	writeFileSync(path.join(cli.folder, 'key.txt'), 'AKIA:s3:cret/+\n');
+	const own = [...args, '--region', 'eu-west-1'];
+	t.like(await cli.json<Counts>(...own), {read: 4, added: 4, listed: 0, bad: 0});
+	t.is(provider.asked.length, 6);
+	t.deepEqual(await listed(cli), [
+		...['BOUNCE@x.example hard_bounce 2025-11-20', 'BOUNCEc@x.example hard_bounce 2025-11-20'],
+		...['COMPLAINT@x.example complaint 2025-11-20', 'COMPLAINTc@x.example complaint 2025-11-20'],
+	]);
+	writeFileSync(path.join(cli.folder, 'key.txt'), 'AKIA:other');
+	refused(
+		t,
+		await cli.run(...own),
+		78,
+		/answered 403 \(The security token \S+ in the request is invalid\.\), give a key/,
+	);
+	refused(t, await cli.run(...args), 64, /ses has a list for each region, name it with --region/);
+	refused(
+		t,
+		await cli.run(...args, '--region', 'x.evil'),
+		64,
+		/--region "x\.evil" is no region, write it as eu-west-1/,
+	);
+	writeFileSync(path.join(cli.folder, 'key.txt'), 'AKIA');
+	refused(t, await cli.run(...own), 64, /key\.txt has no key, put KEY_ID:SECRET alone into a file/);
 });
 
 for (const engine of engines) {
