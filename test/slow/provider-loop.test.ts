@@ -1,0 +1,156 @@
+import test from 'ava';
+import {type ProviderName, providerNames} from '../../src/mail/provider.ts';
+import {temporaryFolder} from '../helpers/databases.ts';
+import {echoed, startAll} from '../helpers/provider-lab.ts';
+import {eventOf, type Happened, type Post, postsOf} from '../helpers/provider-posts.ts';
+import {call, eachOf} from '../helpers/shop.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {startReceiver} from '../helpers/webhook-receiver.ts';
+
+/** How many mails an emulated provider takes, and what it says of the first of them; it delivers the others. */
+const shares: Readonly<
+	Record<ProviderName, {readonly mails: number; readonly hard: number; readonly complained: number}>
+> = {
+	ses: {mails: 1000, hard: 50, complained: 5},
+	...{sendgrid: small(), mailgun: small(), postmark: small(), brevo: small(), mailjet: small()},
+	...{sparkpost: small(), generic: small()},
+};
+
+function small() {
+	return {mails: 100, hard: 5, complained: 2};
+}
+
+/** What happens to a mail, in this order, and its end. */
+function fate(
+	{hard, complained}: {readonly hard: number; readonly complained: number},
+	n: number,
+): readonly Happened[] {
+	return n < hard ? ['hard'] : n < hard + complained ? ['delivered', 'complained'] : ['delivered'];
+}
+
+const typeOf = {hard: 'bounced', delivered: 'delivered', complained: 'complained', dropped: 'bounced'} as const;
+const hook = '/hook';
+
+test('1,000 mails by SES and 100 by each other provider, killed in the middle of their events: every figure is exact', async t => {
+	const receiver = await startReceiver(t, await temporaryFolder(t), ['hooks.shop.example']);
+	const lab = await startAll(t, receiver.settings);
+	const {program, relay, client, keys, secretOf} = lab;
+	const {key} = client.shop;
+	let {url} = lab.daemon;
+	const probes = relay.count();
+	await program.cli('webhook', 'add', receiver.url(hook), '--event', 'delivered,bounced,complained');
+
+	const mails = providerNames.flatMap(provider =>
+		Array.from({length: shares[provider].mails}, (_, n) => ({
+			...{provider, to: `${provider}-${n}@example.org`, fate: fate(shares[provider], n)},
+		})),
+	);
+	const ids = new Map<string, string>();
+	await eachOf(mails, 20, async ({to}) => void ids.set(to, await client.send(to)));
+	await waitFor('all went out', () => relay.count() - probes === mails.length);
+	await eachOf(ids.values(), 20, async id => await client.until(id, 'sent'));
+
+	// The provider knows of a mail what came with it.
+	const refs = new Map(
+		relay.received.flatMap(({to, data}) => {
+			const text = data.toString('latin1');
+			const provider = providerNames.find(name => to[0]?.includes(`${name}-`)) ?? 'generic';
+			return to.map(one => [one.replace(/^<|>$/g, ''), echoed[provider].exec(text)?.[1] ?? ''] as const);
+		}),
+	);
+	const posts: Array<{readonly provider: ProviderName; readonly post: Post}> = [];
+	for (const provider of providerNames) {
+		const events = mails
+			.filter(mail => mail.provider === provider)
+			.flatMap(({to, fate: all}) =>
+				all.map(what => eventOf[provider](what, {ref: refs.get(to) ?? '', to, id: `id-${to}`})),
+			);
+		for (let at = 0; at < events.length; at += 7) {
+			const batch = postsOf(provider, events.slice(at, at + 7), secretOf(provider), keys);
+			posts.push(...batch.map(post => ({provider, post})));
+		}
+	}
+
+	// A provider posts again what was not acknowledged.
+	let acknowledged = 0;
+	let lost = 0;
+	const posting = eachOf(posts, 20, async ({provider, post}) => {
+		const {pathname} = new URL(lab.urlOf(provider));
+		await waitFor('it is acknowledged', async () => {
+			const status = await fetch(url + pathname, {method: 'POST', ...post}).then(
+				response => response.status,
+				() => null,
+			);
+			lost += status === 200 ? 0 : 1;
+			return status === 200;
+		});
+		acknowledged++;
+	});
+	await waitFor('half of it is acknowledged', () => acknowledged > posts.length / 2);
+	await lab.daemon.kill();
+	const again = await program.serve();
+	url = again.url;
+	await posting;
+	t.true(lost > 0, 'posts came while it was away');
+	await waitFor('all events are read', async () =>
+		/^mailctl_inbound_unread\S* 0$/m.test(await (await fetch(`${url}/metrics`)).text()),
+	);
+
+	const timelines = new Map<string, readonly string[]>();
+	await eachOf(mails, 10, async ({to}) => {
+		const {body} = await call(`${url}/v1/messages/${ids.get(to)}/events`, key);
+		timelines.set(
+			to,
+			(body as {data: ReadonlyArray<{type: string}>}).data.map(({type}) => type),
+		);
+	});
+	const expected = mails.map(({to, fate: all}) => [
+		to,
+		['accepted', 'queued', 'sent', ...all.map(what => typeOf[what])].join(),
+	]);
+	t.deepEqual(
+		mails.map(({to}) => [to, timelines.get(to)?.join()]),
+		expected,
+	);
+
+	const suppressed = await program.cli<ReadonlyArray<{recipient: string; reason: string}>>(
+		...['suppression', 'list', '--limit', '10000'],
+	);
+	const reasons = {bounced: 'hard_bounce', complained: 'complaint'} as const;
+	t.deepEqual(
+		suppressed.map(({recipient, reason}) => `${recipient} ${reason}`).toSorted(),
+		mails
+			.flatMap(({to, fate: all}) => {
+				const end = typeOf[all.at(-1) ?? 'delivered'];
+				return end === 'delivered' ? [] : [`${to} ${reasons[end]}`];
+			})
+			.toSorted(),
+	);
+
+	// Each event is posted under one id; what was under way when the daemon was killed may come twice.
+	const wanted = mails.flatMap(({to, fate: all}) => all.map(what => `${ids.get(to)} ${to} ${typeOf[what]}`)).toSorted();
+	const hooks = () =>
+		new Map(receiver.postsTo(hook).map(({headers, body}) => [headers['x-webhook-id'], body.toString()]));
+	await waitFor('all webhooks came', () => hooks().size >= wanted.length);
+	t.deepEqual(
+		[...hooks().values()]
+			.map(body => {
+				const {type, message_id: id, recipient} = JSON.parse(body);
+				return `${id} ${recipient} ${type}`;
+			})
+			.toSorted(),
+		wanted,
+	);
+
+	const sum = (count: (share: (typeof shares)[ProviderName]) => number) =>
+		providerNames.reduce((all, name) => all + count(shares[name]), 0);
+	const {rows} = await program.cli<{rows: ReadonlyArray<Record<string, unknown>>}>('stats', '--days', '2');
+	t.like(rows[0], {
+		accepted: mails.length + probes,
+		delivered: sum(({mails: all, hard}) => all - hard),
+		bounced: sum(({hard}) => hard),
+		complained: sum(({complained}) => complained),
+	});
+	t.deepEqual(await program.cli('bounce', 'unmatched'), []);
+	t.is(await again.stop(), 0);
+});
