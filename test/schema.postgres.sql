@@ -63,6 +63,16 @@ audit.target text C
 audit.detail text C
 audit.origin text C
 audit.recipient text C
+blocklistings.source text C not null
+blocklistings.zone text C not null
+blocklistings.name text C not null
+blocklistings.delist text C not null
+blocklistings.state text C not null
+blocklistings.answer text C
+blocklistings.reason text C
+blocklistings.since text C not null
+blocklistings.checked_at text C
+blocklistings.asked_at text C not null
 changes.id integer not null
 changes.generation integer not null
 claims.recipient_id text C not null
@@ -521,6 +531,7 @@ attachments_other: PRIMARY KEY (message_id, "position")
 attempts: PRIMARY KEY (recipient_id, n, "position")
 attempts_other: PRIMARY KEY (recipient_id, n, "position")
 audit: PRIMARY KEY (id)
+blocklistings: PRIMARY KEY (source, zone)
 changes: PRIMARY KEY (id)
 claims: PRIMARY KEY (recipient_id)
 contacts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
@@ -626,6 +637,7 @@ CREATE UNIQUE INDEX attempts_pkey ON ONLY public.attempts USING btree (recipient
 CREATE INDEX audit_by_recipient ON public.audit USING btree (workspace_id, recipient) WHERE (recipient IS NOT NULL)
 CREATE INDEX audit_by_workspace ON public.audit USING btree (workspace_id, id)
 CREATE UNIQUE INDEX audit_pkey ON public.audit USING btree (id)
+CREATE UNIQUE INDEX blocklistings_pkey ON public.blocklistings USING btree (source, zone)
 CREATE UNIQUE INDEX changes_pkey ON public.changes USING btree (id)
 CREATE UNIQUE INDEX claims_pkey ON public.claims USING btree (recipient_id)
 CREATE UNIQUE INDEX contacts_by_address ON public.contacts USING btree (workspace_id, address_key)

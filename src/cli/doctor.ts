@@ -9,13 +9,12 @@ import type {Session} from './session.ts';
 import type {Terminal} from './terminal.ts';
 import {printable, wrapped} from './terminal-text.ts';
 
-type Options = {to?: string[]; blocklist?: string[]; timeServer?: TimeServer};
+type Options = {to?: string[]; timeServer?: TimeServer};
 
 export function doctorCommand(command: CliCommand): void {
 	command
 		.sample('mailctl doctor --json')
 		.option('--to <domain...>', `greet the mail hosts of these domains (default: ${usual.targets.join(' ')})`, domains)
-		.option('--blocklist <zone...>', `ask these blocklists (default: ${usual.blocklists.join(' ')})`, domains)
 		.option(
 			'--time-server <host[:port]>',
 			`compare the clock with this one (default: ${usual.timeServer.host})`,
@@ -44,7 +43,6 @@ async function findingsOf(session: Session, options: Options): Promise<Finding[]
 				returnPathChosen: loaded.sources.returnPathDomain !== 'default',
 				tools: session.tools,
 				...(options.to && {targets: options.to}),
-				...(options.blocklist && {blocklists: options.blocklist}),
 				...(options.timeServer && {timeServer: options.timeServer}),
 			},
 			{

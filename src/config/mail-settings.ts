@@ -182,6 +182,12 @@ export const sources = {
 		list(warmUp),
 		'Addresses of MAILCTL_SOURCE_ADDRESSES that are new, and the UTC day they begin: `192.0.2.1=2026-11-01[/target]`. Each sends a little more every day to each provider (docs/reference/pacing.md), what is over goes to MAILCTL_RELAY_URL, or waits.',
 	),
+	blocklistsFile: optional(
+		'MAILCTL_BLOCKLISTS_FILE',
+		'`config/blocklists.json`, as shipped',
+		path,
+		'JSON file with the blocklists that are asked each hour, laid over the shipped ones (docs/guide/deliverability.md).',
+	),
 };
 
 /** What a client may bring in an hour. */

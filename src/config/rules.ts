@@ -1,5 +1,6 @@
 import {createSecureContext} from 'node:tls';
 import {readSettingFile} from '../kit/regular-file.ts';
+import {blocklistsProblems} from './blocklists-file.ts';
 import {bounceRulesProblems} from './bounce-rules.ts';
 import {implicitTlsPort, isLoopback, isMailable, publicHost} from './derive.ts';
 import {destinationsProblems} from './destinations-file.ts';
@@ -95,6 +96,7 @@ const rules: readonly Rule[] = [
 	},
 	{needs: ['destinationsFile', 'sourcePools', 'relays'], problem: destinationsProblems, daemonOnly: true},
 	{needs: ['bounceRulesFile'], problem: bounceRulesProblems, daemonOnly: true},
+	{needs: ['blocklistsFile'], problem: blocklistsProblems, daemonOnly: true},
 	{needs: ['sourceAddresses', 'sourcePools'], problem: poolProblems},
 	{needs: ['sourceAddresses', 'warmUps'], problem: warmUpProblems},
 ];

@@ -19,6 +19,7 @@ import type {EventWriter} from '../outcome/outbox.ts';
 import {InfrastructureAlarm} from '../reputation/alarm.ts';
 import {windowStarts} from '../reputation/findings.ts';
 import {type Guard, startGuard} from '../reputation/guard.ts';
+import {listBlocklistings} from '../store/blocklists.ts';
 import {readGeneration} from '../store/changes.ts';
 import {countDomainStates} from '../store/domains.ts';
 import {readStoreSize} from '../store/engine/dialect.ts';
@@ -27,6 +28,7 @@ import {readQueueSize} from '../store/queue/queue-summary.ts';
 import {readPaceFigures} from '../store/queue/sites.ts';
 import {readStatuses} from '../store/reputation.ts';
 import {countPending} from '../store/webhook-queue.ts';
+import {watchBlocklists} from './blocklist-checks.ts';
 import {actingOf, type Context} from './context.ts';
 import {createEngine, type Engine} from './engine.ts';
 import {createHttp} from './http.ts';
@@ -111,6 +113,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		refusals: () => infrastructure.current(),
 		webhooksPending: () => countPending(reader),
 		domainStates: () => countDomainStates(reader),
+		blocklistings: () => listBlocklistings(reader, clock.now()),
 		unread: () => countUnread(reader),
 		inboundSessions: () => roles.inboundSessions(),
 		submissionSessions: () => submission.sessions(),
@@ -279,6 +282,7 @@ function createRoles(context: Context) {
 	let engine: Engine | null = null;
 	let webhooks: Webhooks | null = null;
 	let domainChecks: DomainChecks | null = null;
+	let blocklistChecks: ReturnType<typeof watchBlocklists> | null = null;
 	let inbound: Inbound | null = null;
 	let guard: Guard | null = null;
 	const presence = new Presence({
@@ -328,6 +332,8 @@ function createRoles(context: Context) {
 			if (has('deliver') && settings.delivery !== 'capture') {
 				domainChecks = makeDomainChecks(context);
 				domainChecks.start();
+				blocklistChecks = watchBlocklists(context);
+				void blocklistChecks.look();
 			}
 			return inboundAddress;
 		},
@@ -376,6 +382,7 @@ function createRoles(context: Context) {
 
 		/** Takes nothing new and ends what is under way. */
 		async drain(): Promise<void> {
+			await blocklistChecks?.stop();
 			await Promise.all([engine?.drain(), webhooks?.drain(), domainChecks?.stop(), inbound?.drain()]);
 		},
 

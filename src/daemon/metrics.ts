@@ -2,6 +2,7 @@ import {Counter, collectDefaultMetrics, Gauge, Histogram, Registry} from 'prom-c
 import {type Attempt, type AttemptResult, isLogInRefusal} from '../mail/outcome.ts';
 import {figureNames, spans} from '../mail/reputation.ts';
 import type {Refusals} from '../reputation/alarm.ts';
+import type {Blocklisting} from '../store/blocklists.ts';
 import type {QueueSize} from '../store/queue/queue-summary.ts';
 import type {PaceFigures} from '../store/queue/sites.ts';
 import type {ReputationStatus} from '../store/reputation.ts';
@@ -30,6 +31,7 @@ type MetricsSources = {
 	readonly webhooksPending: () => Promise<number>;
 	/** Sender domains by state. */
 	readonly domainStates: () => Promise<Readonly<Record<string, number>>>;
+	readonly blocklistings: () => Promise<readonly Blocklisting[]>;
 	/** Inbound mails that wait to be read. */
 	readonly unread: () => Promise<number>;
 	/** Open sessions of a listener; null where it is off. */
@@ -231,6 +233,14 @@ export class Metrics {
 		this.#ask('mailctl_domains', 'Sender domains by the state of their DNS records.', ['state'], async () =>
 			Object.entries(await sources.domainStates()),
 		);
+		const rank = ({state}: Blocklisting) => ['clear', 'listed'].indexOf(state);
+		this.#ask('mailctl_blocklisted', 'Whether a blocklist names a source of mail.', ['source', 'zone'], async () =>
+			(await sources.blocklistings())
+				.filter(row => rank(row) >= 0)
+				.toSorted((a, b) => rank(b) - rank(a))
+				.slice(0, mostListings)
+				.map(row => [row.source, row.zone, rank(row)]),
+		);
 	}
 
 	#askInbound(sources: MetricsSources): void {
@@ -331,6 +341,7 @@ const mostSites = 10;
 /** A workspace's id is a label's value: only the workspaces that are paused or warned and those with most mail are shown. */
 const mostWorkspaces = 100;
 const mostProviders = 20;
+const mostListings = 500;
 
 function worstFirst(statuses: readonly ReputationStatus[]): readonly ReputationStatus[] {
 	const rank = ({pausedAt, warnedAt}: ReputationStatus) => (pausedAt === null ? 0 : 2) + (warnedAt === null ? 0 : 1);

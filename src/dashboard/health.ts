@@ -6,8 +6,10 @@ import {freeBytes} from '../data-folder/data-dir.ts';
 import {inspect} from '../doctor/doctor.ts';
 import type {Finding, Status} from '../doctor/finding.ts';
 import {type Html, html} from '../hosted/html.ts';
+import {groupBy} from '../kit/collections.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import {type ReadLine, readLine} from '../log/lines.ts';
+import {type Blocklisting, listBlocklistings} from '../store/blocklists.ts';
 import {readStoreSize} from '../store/engine/dialect.ts';
 import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
 import {searchForm} from './lists.ts';
@@ -113,7 +115,8 @@ function overviewPages({reader, settings, version, process}: DashboardParts): re
 			['Started', time(storeTime(process.startedAt), now)],
 			['Delivery', settings.delivery],
 		]);
-		const state = html`${section('Store', html`<div class="card">${await store(now)}</div>`)}${section('Nodes', nodeTable(await nodes(now), now))}`;
+		const listings = blocklists(await listBlocklistings(reader, now), now);
+		const state = html`${section('Blocklists', listings)}${section('Store', html`<div class="card">${await store(now)}</div>`)}${section('Nodes', nodeTable(await nodes(now), now))}`;
 		const warnings = process.recentLines.warnings().slice(-mostLines);
 		return healthPage(
 			'',
@@ -147,6 +150,37 @@ function nodeTable(rows: readonly SeenNode[], now: number): Html {
 		rows,
 		empty: html`<p>No node was seen in the last 30 s.</p>`,
 	});
+}
+
+const mostSources = 100;
+const rankOf = ({state}: Blocklisting) => ['listed', 'refused', 'unknown', 'clear'].indexOf(state);
+
+/** What blocklists say of each address and domain that mail comes from, the worst first. */
+function blocklists(rows: readonly Blocklisting[], now: number): Html {
+	const rank = (of: readonly Blocklisting[]) => Math.min(...of.map(rankOf));
+	const sources = [...groupBy(rows, ({source}) => source).values()].toSorted((a, b) => rank(a) - rank(b));
+	return table<readonly Blocklisting[]>({
+		label: 'Blocklists',
+		columns: [
+			{title: 'Source', cell: ([row]) => name(row?.source ?? '')},
+			{title: 'On lists', cell: of => html`<div class="told">${listings(of, now)}</div>`},
+			{title: 'Asked', cell: ([row]) => time(row?.asked_at ?? null, now), right: true, wide: true},
+		],
+		rows: sources.slice(0, mostSources),
+		empty: html`<p>No blocklist was asked: there is no public address and no verified domain, or nothing leaves this machine.</p>`,
+	});
+}
+
+function listings(of: readonly Blocklisting[], now: number): Html {
+	const clear = of.filter(({state}) => state === 'clear').length;
+	const others = of.filter(({state}) => state !== 'clear').toSorted((a, b) => rankOf(a) - rankOf(b));
+	return html`${others.map(row => html`<div>${listing(row, now)}</div>`)}${clear > 0 ? html`<div>${badge('clear', 'good')} on ${clear === 1 ? '1 list' : `${clear} lists`}</div>` : null}`;
+}
+
+function listing({state, name: list, since, reason, delist}: Blocklisting, now: number): Html {
+	return state === 'listed'
+		? html`${badge('listed', 'bad')} ${list}, since ${time(since, now)}. ${name(reason ?? '')} <a href="${delist}" rel="noreferrer">Ask for removal</a>`
+		: html`${badge('not known', 'idle')} ${list}: ${name(reason ?? '')}`;
 }
 
 const checksPath = `${healthPath}/checks`;

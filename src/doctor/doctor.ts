@@ -27,6 +27,7 @@ import type {Resolver} from '../net/dns.ts';
 import {listDomains} from '../store/domains.ts';
 import type {Store} from '../store/store.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
+import {blocklistCheck} from './blocklists.ts';
 import {type Check, examine, type Finding, type Found, fail, ok, warn} from './finding.ts';
 import {
 	clockCheck,
@@ -44,7 +45,6 @@ import {
 } from './machine.ts';
 import {
 	addressesOf,
-	blocklistCheck,
 	egressCheck,
 	ehloSpfCheck,
 	hostnameCheck,
@@ -64,14 +64,13 @@ import {
 /** Whom the checks ask unless the operator names others. */
 export const usual = {
 	targets: ['gmail.com', 'outlook.com'],
-	blocklists: ['zen.spamhaus.org'],
 	timeServer: {host: 'pool.ntp.org', port: 123},
 } as const satisfies Partial<DoctorInput>;
 
 const dnsTimeoutMs = 5000;
 
 type InspectInput = Pick<DoctorInput, 'settings' | 'version' | 'returnPathChosen'> &
-	Partial<Pick<DoctorInput, 'daemon' | 'targets' | 'blocklists' | 'timeServer'>> & {
+	Partial<Pick<DoctorInput, 'daemon' | 'targets' | 'timeServer'>> & {
 		readonly tools: {readonly clock: Clock; readonly newId: NewId};
 	};
 
@@ -133,8 +132,6 @@ type DoctorInput = {
 	readonly interfaceAddresses: readonly string[];
 	/** Domains with the mail hosts to greet. */
 	readonly targets: readonly string[];
-	/** Zones of blocklists to ask. */
-	readonly blocklists: readonly string[];
 	readonly timeServer: TimeServer;
 	/** Servers to ask for the records of domains, opened for one domain. */
 	readonly openSources: OpenSources;
@@ -192,8 +189,9 @@ function waysOut(input: DoctorInput): Check[] {
 		secureContexts: new SecureContexts(ca ?? undefined),
 	};
 	const relay = settings.relays.length > 0 ? [relayCheck(settings.relays, reach), ...eventsOf(input)] : [];
+	const listed = blocklistCheck(input);
 	if (settings.delivery === 'relay') {
-		return [hostnameCheck(settings.hostname, null), ...relay];
+		return [hostnameCheck(settings.hostname, null), ...relay, listed];
 	}
 	const addresses = ownAddresses(input);
 	return [
@@ -207,7 +205,7 @@ function waysOut(input: DoctorInput): Check[] {
 			sources: sourcesOf(settings),
 		}),
 		...relay,
-		blocklistCheck(addresses, input.blocklists, resolver),
+		listed,
 	];
 }
 

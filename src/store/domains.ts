@@ -48,6 +48,15 @@ export async function pageDomains(
 	return await alongIndex(reader, 'domains', index, {below: after}).limit(limit);
 }
 
+/** The names of the verified domains of all workspaces. */
+export async function listVerifiedDomains(reader: Knex): Promise<string[]> {
+	const rows: Array<Pick<Domain, 'name'>> = await reader('domains')
+		.whereIn('state', ['verified', 'degraded'] satisfies DomainState[])
+		.distinct('name')
+		.orderBy('name');
+	return rows.map(({name}) => name);
+}
+
 export async function findDomain(reader: Knex, workspaceId: string, name: string): Promise<Domain | undefined> {
 	return await reader('domains').where({workspace_id: workspaceId, name}).first();
 }

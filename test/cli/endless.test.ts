@@ -28,7 +28,12 @@ test('inputs without an end are refused: devices, FIFOs', async t => {
 			t.is(ended.code, code, `${args.join(' ')}: ${ended.stderr}`);
 		}),
 	);
-	for (const name of ['MAILCTL_CA_FILE', 'MAILCTL_DESTINATIONS_FILE', 'MAILCTL_BOUNCE_RULES_FILE']) {
+	for (const name of [
+		'MAILCTL_CA_FILE',
+		'MAILCTL_DESTINATIONS_FILE',
+		'MAILCTL_BOUNCE_RULES_FILE',
+		'MAILCTL_BLOCKLISTS_FILE',
+	]) {
 		const {code, stderr} = await (await newCli(t, {[name]: '/dev/zero'})).run('config', 'check');
 		t.is(code, 78, stderr);
 		t.regex(stderr, /is not a regular file/);

@@ -2,6 +2,7 @@ import {readFileSync} from 'node:fs';
 import test from 'ava';
 import {Metrics} from '../../src/daemon/metrics.ts';
 import type {Attempt, AttemptResult} from '../../src/mail/outcome.ts';
+import type {Blocklisting} from '../../src/store/blocklists.ts';
 import type {QueueSize} from '../../src/store/queue/queue-summary.ts';
 import type {PaceFigures} from '../../src/store/queue/sites.ts';
 import type {ReputationStatus} from '../../src/store/reputation.ts';
@@ -41,6 +42,18 @@ test('what happened is counted', async t => {
 		{...status, id: 'ws_warned', warnedAt: '2026-06-09T10:00:00.000Z'},
 		{...status, id: 'ws_paused', pausedAt: '2026-06-09T10:00:00.000Z'},
 	]);
+	const listing = {name: 'A List', delist: '', answer: null, reason: null, since: '', checked_at: null, asked_at: ''};
+	const blocklistings: Blocklisting[] = [
+		...Array.from({length: 600}, (_, n) => ({
+			...listing,
+			source: `${n}.test`,
+			zone: 'list.test',
+			state: 'clear' as const,
+		})),
+		{...listing, source: '192.0.2.1', zone: 'list.test', state: 'listed'},
+		{...listing, source: '192.0.2.1', zone: 'other.test', state: 'refused'},
+		{...listing, source: '192.0.2.1', zone: 'mute.test', state: 'unknown'},
+	];
 	const metrics = new Metrics({
 		skew: () => 2500,
 		version: '1.2.3',
@@ -49,6 +62,7 @@ test('what happened is counted', async t => {
 		sites: () => sites,
 		webhooksPending: async () => 4,
 		domainStates: async () => ({verified: 2, failed: 0}),
+		blocklistings: async () => blocklistings,
 		unread: async () => 5,
 		inboundSessions: () => 3,
 		mailbox: () => ({up: true, taken: 7, known: 1, failures: 2}),
@@ -108,6 +122,8 @@ test('what happened is counted', async t => {
 		'mailctl_inbound_kept_total{kept="unmatched"} 1',
 		'mailctl_domains{state="verified"} 2',
 		'mailctl_domains{state="failed"} 0',
+		'mailctl_blocklisted{source="192.0.2.1",zone="list.test"} 1',
+		'mailctl_blocklisted{source="0.test",zone="list.test"} 0',
 		'mailctl_messages_accepted_total{mode="test"} 1',
 		'mailctl_outcomes_total{kind="delivered"} 1',
 		'mailctl_outcomes_total{kind="deferred"} 1',
@@ -147,6 +163,8 @@ test('what happened is counted', async t => {
 	t.is(text.match(/^mailctl_site_in_flight\{/gm)?.length, 10, 'the busiest, however many there are');
 	t.is(text.match(/^mailctl_reputation_copies\{/gm)?.length, 800, 'a hundred workspaces, the worst first');
 	t.is(text.match(/^mailctl_workspace_trouble\{/gm)?.length, 2);
+	t.is(text.match(/^mailctl_blocklisted\{/gm)?.length, 500, 'what is listed comes first');
+	t.notRegex(text, /other\.test|mute\.test/, 'what is not known is absent');
 
 	pace = Promise.reject(new Error('the store is gone'));
 	statuses = Promise.reject(new Error('the store is gone'));

@@ -5,7 +5,6 @@ import {createResolver} from '../../src/dns/resolver.ts';
 import type {Check} from '../../src/doctor/finding.ts';
 import {clockCheck} from '../../src/doctor/machine.ts';
 import {
-	blocklistCheck,
 	ehloSpfCheck,
 	hostnameCheck,
 	publicInterfaceAddresses,
@@ -79,20 +78,6 @@ test('SPF of the EHLO name, and whether DNS answers at all', async t => {
 	t.deepEqual(await told(ehloSpfCheck('bare.example.test', resolver)), ['warn: bare.example.test has no SPF record']);
 	t.deepEqual(await told(resolverCheck('big.test', resolver)), ['ok: big.test has MX mx.big.test']);
 	t.deepEqual(await told(resolverCheck('none.test', resolver)), ['fail: DNS gave no MX of none.test (nxdomain)']);
-});
-
-test('blocklists: listed, not listed, and one that does not serve us', async t => {
-	const resolver = await resolverFor(t, {
-		'2.2.0.192.list.test': {a: ['127.0.0.2']},
-		'3.2.0.192.list.test': {a: ['127.255.255.254']},
-		[`${reverseName('2001:db8::2').replace('ip6.arpa', 'list.test')}`]: {a: ['127.0.0.3']},
-	});
-	const look = async (address: string) =>
-		await told(blocklistCheck([{address, hostname: 'm.test'}], ['list.test'], resolver));
-	t.deepEqual(await look('192.0.2.1'), ['ok: 192.0.2.1 is not on list.test']);
-	t.deepEqual(await look('192.0.2.2'), ['fail: 192.0.2.2 is on list.test (127.0.0.2)']);
-	t.deepEqual(await look('2001:db8::2'), ['fail: 2001:db8::2 is on list.test (127.0.0.3)']);
-	t.regex((await look('192.0.2.3'))[0] ?? '', /^warn: list\.test does not answer this resolver/);
 });
 
 test('the clock against a time server', async t => {

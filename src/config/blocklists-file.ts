@@ -1,0 +1,56 @@
+import {readFileSync} from 'node:fs';
+import {fileURLToPath} from 'node:url';
+import {readSettingFile} from '../kit/regular-file.ts';
+import {utf8Text} from '../kit/text.ts';
+import type {Blocklist} from '../net/blocklist.ts';
+import {ConfigError} from './config-error.ts';
+import type {TableValues} from './table.ts';
+
+const shippedFile = fileURLToPath(new URL('../../../config/blocklists.json', import.meta.url));
+const answers = [/^\["127(\.\d+){3}(-\d+)?"(,"127(\.\d+){3}(-\d+)?")*\]$/, 'a list such as ["127.0.0.2-11"]'] as const;
+
+/** What each field is as JSON, and how the error says it. */
+const fields: Readonly<Record<string, readonly [RegExp, string]>> = {
+	zone: [/^"[a-z0-9_-]+(\.[a-z0-9_-]+)+"$/, 'the name of a DNS zone'],
+	name: [/^".*\S.*"$/, 'what people call the list'],
+	kind: [/^"(ip|ipv4|domain)"$/, 'ip, ipv4 or domain'],
+	listed: answers,
+	refused: answers,
+	delist: [/^"https?:\/\/.*"$/, 'a URL, in which {source} is what is listed'],
+	test: [/^"[a-z0-9.-]*"$/, 'a name in the zone that is always listed'],
+};
+
+type BlocklistsSettings = Pick<TableValues, 'blocklistsFile'>;
+
+/** What is wrong with MAILCTL_BLOCKLISTS_FILE, all of it. */
+export const blocklistsProblems = (settings: BlocklistsSettings): readonly string[] => read(settings).problems;
+
+/** The shipped lists with the operator's over them, field by field; null removes one. Throws ConfigError if the file is broken. */
+export function loadBlocklists(settings: BlocklistsSettings): readonly Blocklist[] {
+	const {lists, problems} = read(settings);
+	if (problems.length > 0) {
+		throw new ConfigError(problems);
+	}
+	return lists;
+}
+
+function read({blocklistsFile: file}: BlocklistsSettings): {lists: readonly Blocklist[]; problems: readonly string[]} {
+	const named = `MAILCTL_BLOCKLISTS_FILE="${file}"`;
+	const shipped: Record<string, object> = JSON.parse(readFileSync(shippedFile, 'utf8'));
+	try {
+		const own: object = file === null ? {} : JSON.parse(utf8Text(readSettingFile(file)));
+		const lists = Object.entries({...shipped, ...own})
+			.filter(([zone, entry]) => zone !== '$comment' && entry !== null)
+			.map(([zone, entry]) => ({test: '', ...shipped[zone], ...entry, zone}) as unknown as Blocklist);
+		return {lists, problems: lists.flatMap(faultsOf).map(fault => `${named} ${fault}`)};
+	} catch (error) {
+		return {lists: [], problems: [`${named} cannot be read: ${(error as Error).message}`]};
+	}
+}
+
+function faultsOf(list: Blocklist): string[] {
+	const given: Readonly<Record<string, unknown>> = list;
+	return Object.keys({...fields, ...list})
+		.filter(field => !fields[field]?.[0].test(JSON.stringify(given[field])))
+		.map(field => `${list.zone}.${field}: use ${fields[field]?.[1] ?? `one of ${Object.keys(fields).join(' ')}`}`);
+}

@@ -1,0 +1,92 @@
+import {isIP} from 'node:net';
+import {loadBlocklists} from '../config/blocklists-file.ts';
+import {createResolver} from '../dns/resolver.ts';
+import {sendingAddresses} from '../doctor/blocklists.ts';
+import {repeated} from '../kit/clock.ts';
+import {dayMs, hourMs, storeTime} from '../kit/time.ts';
+import {askBlocklist, type Blocklist, delistLink, doesList, type Listing} from '../net/blocklist.ts';
+import {type Blocklisting, listBlocklistings, saveBlocklistings, staleMs} from '../store/blocklists.ts';
+import {listVerifiedDomains} from '../store/domains.ts';
+import type {Context} from './context.ts';
+
+const lookMs = 60_000;
+const answerMs = 5000;
+/** Bounds the questions of a minute where there are thousands of domains. */
+const mostAtOnce = 256;
+
+/** Asks the blocklists each hour for the addresses of this node, and for domains that no other node asks for. */
+export function watchBlocklists({
+	store,
+	clock,
+	settings,
+	observer,
+}: Pick<Context, 'store' | 'clock' | 'settings'> & {readonly observer: Pick<Context['observer'], 'storeFailed'>}) {
+	const lists = loadBlocklists(settings);
+	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: answerMs, tries: 1, clock});
+	let isStopping = false;
+
+	async function look(): Promise<void> {
+		const now = clock.now();
+		const known = new Map((await listBlocklistings(store.reader, 0)).map(row => [`${row.source} ${row.zone}`, row]));
+		const due: Array<{readonly list: Blocklist; readonly row: Blocklisting}> = [];
+		for (const source of [...sendingAddresses(settings), ...(await listVerifiedDomains(store.reader))]) {
+			for (const list of lists.filter(one => doesList(one, source))) {
+				const key = `${source} ${list.zone}`;
+				const before = known.get(key);
+				known.delete(key);
+				if (before === undefined || Math.abs(now - Date.parse(before.asked_at)) >= hourMs) {
+					due.push({list, row: askedRow(source, list, before, storeTime(now))});
+				}
+			}
+		}
+		// The addresses of other nodes are theirs to remove.
+		const isGone = ({source, asked_at: at}: Blocklisting) =>
+			!store.dialect.isShared || isIP(source) === 0 || now - Date.parse(at) >= staleMs;
+		const asked = due.slice(0, mostAtOnce);
+		// Written before the questions, so that other nodes find nothing due.
+		await write(
+			asked.map(({row}) => row),
+			[...known.values()].filter(isGone),
+		);
+		const answered = await Promise.all(
+			asked.map(async ({list, row}) => answeredRow(row, await askBlocklist(list, row.source, resolver))),
+		);
+		await write(isStopping ? [] : answered);
+	}
+
+	async function write(rows: readonly Blocklisting[], gone: readonly Blocklisting[] = []): Promise<void> {
+		if (rows.length + gone.length > 0) {
+			await store.writer.transaction(trx => saveBlocklistings(trx, rows, gone));
+		}
+	}
+
+	const watch = repeated(lookMs, look, observer.storeFailed);
+	return {
+		/** Asks what is due; resolves when the answers are stored. */
+		look: watch.now,
+		/** Resolves when nothing is being written any more; questions under way have no effect. */
+		async stop(): Promise<void> {
+			isStopping = true;
+			resolver.cancel();
+			await watch.stop();
+		},
+	};
+}
+
+/** What was known before, asked for now. */
+function askedRow(source: string, list: Blocklist, before: Blocklisting | undefined, now: string): Blocklisting {
+	const nothing = {state: 'unknown', answer: null, reason: 'not asked yet', since: now, checked_at: null} as const;
+	const {zone, name} = list;
+	return {...nothing, ...before, source, zone, name, delist: delistLink(list, source), asked_at: now};
+}
+
+/** A list that gives no answer, or refuses to, ends a listing only after a day. */
+function answeredRow(row: Blocklisting, listing: Listing): Blocklisting {
+	const isKnown = listing.state === 'listed' || listing.state === 'clear';
+	const age = Date.parse(row.asked_at) - Date.parse(row.checked_at ?? row.asked_at);
+	if (!isKnown && row.state === 'listed' && age < dayMs) {
+		return row;
+	}
+	const since = listing.state === row.state ? row.since : row.asked_at;
+	return {...row, ...listing, since, checked_at: isKnown ? row.asked_at : row.checked_at};
+}

@@ -1,0 +1,88 @@
+import {isIP} from 'node:net';
+import type {DnsAnswer, Resolver} from './dns.ts';
+import {reverseName} from './host-name.ts';
+
+/** A list of sources of spam that is asked by DNS (RFC 5782). */
+export type Blocklist = {
+	readonly zone: string;
+	readonly name: string;
+	/** What it lists; `ip`: addresses of both families. */
+	readonly kind: 'ip' | 'ipv4' | 'domain';
+	/** Answers that mean listed, answers that mean that the resolver is refused: `127.0.0.2` or `127.0.0.2-11`. */
+	readonly listed: readonly string[];
+	readonly refused: readonly string[];
+	/** Where removal is asked for; `{source}` is what is listed. */
+	readonly delist: string;
+	/** A name in the zone that is always listed; empty: that of RFC 5782 §5. */
+	readonly test: string;
+};
+
+export type Listing = {
+	/** `refused`: the list does not serve this resolver. `unknown`: it gave no answer that can be believed. */
+	readonly state: 'listed' | 'clear' | 'refused' | 'unknown';
+	readonly answer: string | null;
+	/** The list's own words if it is listed; a clause of ours if it is not known. */
+	readonly reason: string | null;
+};
+
+const longestReason = 300;
+
+export const doesList = ({kind}: Blocklist, source: string): boolean =>
+	({0: ['domain'], 4: ['ip', 'ipv4'], 6: ['ip']})[isIP(source)]?.includes(kind) === true;
+
+/** The name under which a list has a source (RFC 5782 §2.1, §2.4, §3). */
+export const nameOnList = (source: string, zone: string): string =>
+	isIP(source) === 0 ? `${source}.${zone}` : reverseName(source).replace(/(?:in-addr|ip6)\.arpa$/, zone);
+
+/** Asks a list for a source. A list whose test entries are wrong is not believed: a dead one lists nothing, or everything. */
+export async function askBlocklist(list: Blocklist, source: string, resolver: Resolver): Promise<Listing> {
+	// RFC 5782 §5: what each list has, and what no list has.
+	const [always, never] = list.kind === 'domain' ? ['test', 'invalid'] : ['2.0.0.127', '1.0.0.127'];
+	const name = nameOnList(source, list.zone);
+	const [listing, test, empty] = await Promise.all([
+		resolver.a(name, true).then(answer => heard(list, answer)),
+		resolver.a(`${list.test || always}.${list.zone}`).then(answer => heard(list, answer)),
+		resolver.a(`${never}.${list.zone}`).then(answer => heard(list, answer)),
+	]);
+	const answers = [listing, test, empty];
+	const doubt = answers.find(({state}) => state === 'refused') ?? answers.find(({state}) => state === 'unknown');
+	if (doubt !== undefined) {
+		return doubt;
+	}
+	if (test.state !== 'listed' || empty.state !== 'clear') {
+		const fault = empty.state === 'listed' ? 'lists everything' : 'lacks its test entry';
+		return {state: 'unknown', answer: listing.answer, reason: `the list ${fault} (RFC 5782)`};
+	}
+	const words = listing.state === 'listed' ? await resolver.txt(name, true) : null;
+	const text =
+		words?.kind === 'found'
+			? words.records
+					.join(' ')
+					.replaceAll(/\p{C}+/gu, ' ')
+					.trim()
+			: '';
+	return {...listing, reason: text.slice(0, longestReason) || null};
+}
+
+function heard({listed, refused}: Blocklist, answer: DnsAnswer<string>): Listing {
+	if (answer.kind === 'nxdomain' || answer.kind === 'nodata') {
+		return {state: 'clear', answer: null, reason: null};
+	}
+	const records = answer.kind === 'found' ? answer.records : [];
+	const is = (ranges: readonly string[]) => records.some(one => ranges.some(range => isIn(one, range)));
+	const said = answer.kind === 'found' ? records.join(', ') : answer.code;
+	if (said === 'EREFUSED' || is(refused)) {
+		return {state: 'refused', answer: said, reason: 'the list refuses this resolver'};
+	}
+	const reason = answer.kind === 'found' ? `the list answers ${said}` : `no answer (${said})`;
+	return is(listed) ? {state: 'listed', answer: said, reason: null} : {state: 'unknown', answer: said, reason};
+}
+
+function isIn(address: string, range: string): boolean {
+	const [, net, first, last = first] = /^(.*\.)(\d+)(?:-(\d+))?$/.exec(range) ?? [];
+	const host = Number(address.slice(net?.length));
+	return address.startsWith(`${net}`) && host >= Number(first) && host <= Number(last);
+}
+
+export const delistLink = ({delist}: Blocklist, source: string): string =>
+	delist.replaceAll('{source}', encodeURIComponent(source));
