@@ -34,6 +34,7 @@ export const journeys = {
 		'suppressions are exported',
 	],
 	'journeys-domains': ['a domain is added, and DNS turns green while one looks'],
+	'journeys-smarthosts': ['a provider’s URL is made, its bounce arrives, the URL is renewed and removed'],
 	'journeys-webhooks': ['webhooks are replayed after an outage', 'an endpoint is added and tested'],
 } as const;
 
