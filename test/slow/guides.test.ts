@@ -103,6 +103,7 @@ async function startLab(t: ExecutionContext): Promise<Lab> {
 const others: ReadonlyArray<readonly [RegExp, number, string]> = [
 	[/^mailctl domain (verify|show)/, 69, 'nobody publishes the records'],
 	[/^mailctl webhook test/, 69, 'nothing listens at the endpoint'],
+	[/^mailctl smarthost import/, 65, 'there is no file with the key of an account'],
 	[/^mailctl template rollback/, 65, 'nobody changed the template, so there is one version'],
 ];
 
@@ -114,6 +115,7 @@ const needs: Readonly<Record<string, readonly string[]>> = {
 		'mailctl workspace create --name acme',
 		'mailctl sender add no-reply@shop.example --verified --workspace default',
 		'echo smtp://user:pw@three.example:587 > route.txt',
+		`echo '{"RecordType":"Bounce","Type":"HardBounce","Email":"ada@example.org"}' > bounce.json`,
 	],
 };
 
@@ -147,7 +149,8 @@ for (const page of [
 				await daemon.stop();
 			}
 			// The pages speak of one workspace; where another one is made for them, commands name the first.
-			const named = needs[page]?.some(one => one.includes('workspace create')) && line.startsWith('mailctl send ');
+			const named =
+				needs[page]?.some(one => one.includes('workspace create')) && /^mailctl (send|smarthost import) /.test(line);
 			// On a terminal it asks.
 			const sure = line.startsWith('mailctl restore') && !line.includes('--yes');
 			const {code, said} = await shell(`${line}${named ? ' --workspace default' : ''}${sure ? ' --yes' : ''}`);
