@@ -4,6 +4,7 @@ import {dirname, join} from 'node:path';
 import {setTimeout} from 'node:timers/promises';
 import {SuppressionImport, timeOf} from '../admin/suppression-file.ts';
 import {parseAddress} from '../mail/address.ts';
+import type {SuppressionReason} from '../mail/suppression.ts';
 import {type Answer, ProviderClient, ProviderHostError} from '../net/provider-client.ts';
 import {fieldsOf, textOf} from '../providers/provider.ts';
 import {type ListingProvider, listingProviders, readPage, suppressionLists} from '../providers/suppression-lists.ts';
@@ -58,15 +59,8 @@ async function importLists(session: Session, options: ImportOptions, text: strin
 		for (let isResumed = found !== null; list < lists.length; isResumed = false) {
 			const [path, reason] = lists[list] as (typeof lists)[number];
 			const page = await ask(new URL(next ?? base + path), isResumed && next !== null);
-			for (const {address, since} of page?.entries ?? []) {
-				reading.counts.read++;
-				const parsed = parseAddress(address, {utf8Local: true});
-				if (parsed.ok) {
-					const time = Math.min(timeOf(since.replace(/^(\d{10})\.\d+$/, '$1')) ?? -1, acting.clock.now());
-					await reading.add({address: parsed.address, reason, createdAt: time < 0 ? null : time, source: null});
-				} else {
-					await reading.refuse(reading.counts.read, `the address ${address.slice(0, 100)} ${parsed.fault}`, [address]);
-				}
+			for (const entry of page?.entries ?? []) {
+				await take(reading, {...entry, reason}, acting.clock.now());
 			}
 			await reading.flush();
 			next = page?.next ?? null;
@@ -79,6 +73,20 @@ async function importLists(session: Session, options: ImportOptions, text: strin
 	}
 	cursor.remove();
 	showCounts(session, {}, name, reading, 'entry');
+}
+
+type Listed = {readonly address: string; readonly since: string; readonly reason: SuppressionReason};
+
+async function take(reading: SuppressionImport, {address, since, reason}: Listed, now: number): Promise<void> {
+	reading.counts.read++;
+	const parsed = parseAddress(address, {utf8Local: true});
+	if (!parsed.ok) {
+		await reading.refuse(reading.counts.read, `the address ${address.slice(0, 100)} ${parsed.fault}`, [address]);
+		return;
+	}
+	// Amazon's seconds have fractions. A time that cannot be is no reason to go on sending.
+	const time = Math.min(timeOf(since.replace(/^(\d{10})\.\d+$/, '$1')) ?? -1, now);
+	await reading.add({address: parsed.address, reason, createdAt: time < 0 ? null : time, source: null});
 }
 
 async function keyOf(session: Session, name: ListingProvider, options: ImportOptions): Promise<string> {
@@ -101,9 +109,10 @@ async function keyOf(session: Session, name: ListingProvider, options: ImportOpt
 const limitMs = 60_000;
 /** Postmark answers with a list as a whole: half a million entries. */
 const longestAnswer = 64 * 1024 ** 2;
-const usualWaitMs = 10_000;
+/** Seconds. */
+const usualWait = 10;
 /** What an import waits in all, for a provider that asks it to. */
-const longestWaitMs = 15 * 60_000;
+const longestWait = 900;
 
 /** Asks for a page; null: the provider knows no more the place at which an earlier import stopped, and its list is read anew. */
 function asking(session: Session, name: ListingProvider, options: ImportOptions, key: string) {
@@ -117,21 +126,17 @@ function asking(session: Session, name: ListingProvider, options: ImportOptions,
 		const answer = await client.ask(name, url, {method: 'GET', headers, longestAnswer}).catch(error => {
 			throw error instanceof ProviderHostError ? new CliError('temporary', error.message, again) : error;
 		});
-		const wait = answer.status === 429 ? waitOf(answer, session.tools.clock.now()) : null;
-		waited += wait ?? 0;
-		if (wait !== null && waited <= longestWaitMs) {
-			session.terminal.status(`${url.hostname} asks for a pause of ${Math.ceil(wait / 1000)} s`);
-			await setTimeout(wait);
-			return await ask(url, isResumed);
+		if (answer.status === 429) {
+			const seconds = Math.max(1, Number(answer.headers['retry-after']) || usualWait);
+			waited += seconds;
+			if (waited <= longestWait) {
+				session.terminal.status(`${url.hostname} asks for a pause of ${seconds} s`);
+				await setTimeout(seconds * 1000);
+				return await ask(url, isResumed);
+			}
 		}
 		return isResumed && [400, 404].includes(answer.status) ? null : pageIn(name, answer, url);
 	};
-}
-
-function waitOf({headers: {'retry-after': after}}: Answer, now: number): number {
-	const text = textOf(after);
-	const until = /^\d{1,6}$/.test(text) ? now + Number(text) * 1000 : Date.parse(text);
-	return Number.isNaN(until) ? usualWaitMs : Math.max(0, until - now);
 }
 
 /** Throws what the command ends with: 78 for what the user corrects, 75 for what passes, 69 for an answer that is no list. */
@@ -145,14 +150,13 @@ function pageIn(name: ListingProvider, {status, body}: Answer, url: URL) {
 		.map(textOf)
 		.find(Boolean);
 	const said = `${url.hostname} answered ${status}${words ? ` (${words.slice(0, 200)})` : ''}`;
-	if (status === 401 || status === 403) {
-		throw new CliError('config', said, 'give a key that may read suppressions, with --key-file');
-	}
 	if (status === 429 || status >= 500) {
 		throw new CliError('temporary', said, again);
 	}
 	if (status >= 400) {
-		throw new CliError('config', `${said} to ${url.pathname}`, 'correct --region, --domain or --stream');
+		const isKey = status === 401 || status === 403;
+		const fix = isKey ? 'give a key that may read suppressions' : 'correct --region, --domain or --stream';
+		throw new CliError('config', said, fix);
 	}
 	const page = status === 200 ? readPage(name, parsed, url) : null;
 	const leads = page !== null && (page.next === null || isOnward(page.next, url));
