@@ -29,7 +29,7 @@ export function watchBlocklists({
 		const now = clock.now();
 		const known = new Map((await listBlocklistings(store.reader, 0)).map(row => [`${row.source} ${row.zone}`, row]));
 		const due: Array<{readonly list: Blocklist; readonly row: Blocklisting}> = [];
-		for (const source of [...sendingAddresses(settings), ...(await listVerifiedDomains(store.reader))]) {
+		for (const source of new Set([...sendingAddresses(settings), ...(await listVerifiedDomains(store.reader))])) {
 			for (const list of lists.filter(one => doesList(one, source))) {
 				const key = `${source} ${list.zone}`;
 				const before = known.get(key);
@@ -42,7 +42,7 @@ export function watchBlocklists({
 		// The addresses of other nodes are theirs to remove.
 		const isGone = ({source, asked_at: at}: Blocklisting) =>
 			!store.dialect.isShared || isIP(source) === 0 || now - Date.parse(at) >= staleMs;
-		const asked = due.slice(0, mostAtOnce);
+		const asked = isStopping ? [] : due.slice(0, mostAtOnce);
 		// Written before the questions, so that other nodes find nothing due.
 		await write(
 			asked.map(({row}) => row),

@@ -179,7 +179,7 @@ function listings(of: readonly Blocklisting[], now: number): Html {
 
 function listing({state, name: list, since, reason, delist}: Blocklisting, now: number): Html {
 	return state === 'listed'
-		? html`${badge('listed', 'bad')} ${list}, since ${time(since, now)}. ${name(reason ?? '')} <a href="${delist}" rel="noreferrer">Ask for removal</a>`
+		? html`${badge('listed', 'bad')} ${list}, first seen ${time(since, now)}. ${name(reason ?? '')} <a href="${delist}" rel="noreferrer">Ask for removal</a>`
 		: html`${badge('not known', 'idle')} ${list}: ${name(reason ?? '')}`;
 }
 

@@ -1,4 +1,5 @@
 import test from 'ava';
+import {prepareProgram} from '../helpers/daemon.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {type FakeDns, startFakeDns} from '../helpers/fake-dns.ts';
@@ -40,7 +41,7 @@ test('what blocklists say is on the page of Health, in the metrics and in the ch
 	]);
 
 	const {text} = await visitor.get('/health');
-	t.regex(text, /<span class="badge bad">listed<\/span> SpamCop, since <time[^>]*>[^<]*<\/time>/);
+	t.regex(text, /<span class="badge bad">listed<\/span> SpamCop, first seen <time[^>]*>[^<]*<\/time>/);
 	t.regex(text, /Blocked - see &lt;https:\/\/list\.test\/&gt;/);
 	t.regex(
 		text,
@@ -73,4 +74,20 @@ test('what blocklists say is on the page of Health, in the metrics and in the ch
 	]) {
 		t.true(checks.includes(found), found);
 	}
+});
+
+test('where nothing leaves the machine, no list is asked', async t => {
+	const quiet = await startFakeDns(t, {});
+	const program = await prepareProgram(t, {
+		...{MAILCTL_DELIVERY: 'capture', MAILCTL_SOURCE_ADDRESSES: '93.184.215.14', MAILCTL_DNS_SERVERS: quiet.server},
+	});
+	await program.cliBytes('init');
+	const {records} = await program.cli<{records: readonly ToPublish[]}>('domain', 'add', 'blue.example');
+	publish(quiet.zone, records);
+	await program.cli('domain', 'verify', 'blue.example');
+	const asked = quiet.queries.length;
+	const daemon = await program.serve();
+	t.regex(await (await fetch(`${daemon.url}/metrics`)).text(), /^# TYPE mailctl_blocklisted gauge$/m);
+	t.is(await daemon.stop(), 0);
+	t.deepEqual(quiet.queries.slice(asked), []);
 });
