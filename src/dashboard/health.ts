@@ -167,7 +167,7 @@ function blocklists(rows: readonly Blocklisting[], now: number): Html {
 			{title: 'Asked', cell: ([row]) => time(row?.asked_at ?? null, now), right: true, wide: true},
 		],
 		rows: sources.slice(0, mostSources),
-		empty: html`<p>No blocklist was asked: there is no public address and no verified domain, or nothing leaves this machine.</p>`,
+		empty: html`<p>No blocklist was asked in the last hours: there is no public address and no verified domain, or nothing leaves this machine.</p>`,
 	});
 }
 

@@ -40,14 +40,10 @@ export function blocklistCheck({settings, interfaceAddresses, store, resolver}: 
 			const domains = store.store === null ? [] : await listVerifiedDomains(store.store.reader);
 			const found: Found[] = [];
 			for (const source of [...sendingAddresses(settings, interfaceAddresses), ...domains]) {
-				const asked = lists.filter(list => doesList(list, source));
-				const heard = await Promise.all(asked.map(list => askBlocklist(list, source, resolver)));
-				found.push(
-					...judged(
-						source,
-						heard.map((listing, n) => ({...listing, list: asked[n] as Blocklist})),
-					),
-				);
+				const heard = lists
+					.filter(list => doesList(list, source))
+					.map(async list => ({...(await askBlocklist(list, source, resolver)), list}));
+				found.push(...judged(source, await Promise.all(heard)));
 			}
 			return found.length > 0 ? found : [ok('nothing to ask for: no public address, no verified domain')];
 		},
@@ -64,12 +60,10 @@ function judged(source: string, heard: ReadonlyArray<Listing & {readonly list: B
 			`end what caused it, then ask for removal: ${delistLink(list, source)}`,
 		),
 	);
-	if (heard.length === doubts.length) {
-		const fix = 'set MAILCTL_DNS_SERVERS to a resolver of your own';
-		return heard.length === 0 ? [] : [warn(`no blocklist answers for ${source}${doubt}`, fix)];
+	const answered = heard.length - doubts.length;
+	if (answered > 0) {
+		return [...warnings, ok(`${source} is on ${listed.length} of ${answered} blocklists that answer${doubt}`)];
 	}
-	return [
-		...warnings,
-		ok(`${source} is on ${listed.length} of ${heard.length - doubts.length} blocklists that answer${doubt}`),
-	];
+	const fix = 'set MAILCTL_DNS_SERVERS to a resolver of your own';
+	return doubt === '' ? [] : [warn(`no blocklist answers for ${source}${doubt}`, fix)];
 }
