@@ -10,6 +10,7 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['029_schema', () => import('./029_schema.ts'), 'breaking'],
 	['030_proofs', () => import('./030_proofs.ts')],
 	['031_smarthosts', () => import('./031_smarthosts.ts')],
+	['032_alerts', () => import('./032_alerts.ts')],
 	['033_blocklistings', () => import('./033_blocklistings.ts')],
 	['034_webhook_forms', () => import('./034_webhook_forms.ts')],
 ];

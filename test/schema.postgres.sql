@@ -4,6 +4,23 @@ address_health.soft_messages integer not null
 address_health.soft_since text C
 address_health.last_message_id text C
 address_health.updated_at text C not null
+alert_messages.id text C not null
+alert_messages.alert_id text C not null
+alert_messages.message text C not null
+alert_messages.due_at text C not null
+alert_messages.attempts integer not null
+alerts.id text C not null
+alerts.workspace_id text C
+alerts.way text C not null
+alerts.target text C not null
+alerts.secret text C
+alerts.sender text C
+alerts.kinds text C
+alerts.muted_until text C
+alerts.digest_at text C not null
+alerts.sent_at text C
+alerts.error text C
+alerts.created_at text C not null
 api_keys.id text C not null
 api_keys.workspace_id text C not null
 api_keys.name text C not null
@@ -80,6 +97,16 @@ claims.claimed_by text C not null
 claims.attempts integer not null
 claims.until text C not null
 claims.queued text C
+conditions.kind text C not null
+conditions.subject text C not null
+conditions.workspace_id text C
+conditions.detail text C not null
+conditions.fix text C not null
+conditions.began_at text C not null
+conditions.seen_at text C not null
+conditions.announced_at text C
+conditions.ended_at text C
+conditions.rings integer not null
 contacts.id text C not null
 contacts.workspace_id text C not null
 contacts.address text C not null
@@ -523,6 +550,10 @@ workspaces.reputation_warned_at text C
 workspaces.paused_by text C
 address_health: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 address_health: PRIMARY KEY (workspace_id, address_key)
+alert_messages: FOREIGN KEY (alert_id) REFERENCES alerts(id) ON DELETE CASCADE
+alert_messages: PRIMARY KEY (id)
+alerts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+alerts: PRIMARY KEY (id)
 api_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 api_keys: PRIMARY KEY (id)
 api_keys: UNIQUE (hash)
@@ -534,6 +565,8 @@ audit: PRIMARY KEY (id)
 blocklistings: PRIMARY KEY (source, zone)
 changes: PRIMARY KEY (id)
 claims: PRIMARY KEY (recipient_id)
+conditions: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+conditions: PRIMARY KEY (kind, subject)
 contacts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 contacts: PRIMARY KEY (id)
 contacts: UNIQUE (workspace_id, address_key)
@@ -625,6 +658,10 @@ webhook_queue: PRIMARY KEY (delivery_id)
 workspaces: PRIMARY KEY (id)
 workspaces: UNIQUE (name)
 CREATE UNIQUE INDEX address_health_pkey ON public.address_health USING btree (workspace_id, address_key)
+CREATE INDEX alert_messages_by_alert ON public.alert_messages USING btree (alert_id)
+CREATE UNIQUE INDEX alert_messages_pkey ON public.alert_messages USING btree (id)
+CREATE INDEX alerts_by_workspace ON public.alerts USING btree (workspace_id, id)
+CREATE UNIQUE INDEX alerts_pkey ON public.alerts USING btree (id)
 CREATE INDEX api_keys_by_workspace ON public.api_keys USING btree (workspace_id, id)
 CREATE UNIQUE INDEX api_keys_hash_unique ON public.api_keys USING btree (hash)
 CREATE UNIQUE INDEX api_keys_pkey ON public.api_keys USING btree (id)
@@ -640,6 +677,8 @@ CREATE UNIQUE INDEX audit_pkey ON public.audit USING btree (id)
 CREATE UNIQUE INDEX blocklistings_pkey ON public.blocklistings USING btree (source, zone)
 CREATE UNIQUE INDEX changes_pkey ON public.changes USING btree (id)
 CREATE UNIQUE INDEX claims_pkey ON public.claims USING btree (recipient_id)
+CREATE INDEX conditions_by_workspace ON public.conditions USING btree (workspace_id)
+CREATE UNIQUE INDEX conditions_pkey ON public.conditions USING btree (kind, subject)
 CREATE UNIQUE INDEX contacts_by_address ON public.contacts USING btree (workspace_id, address_key)
 CREATE INDEX contacts_by_workspace ON public.contacts USING btree (workspace_id, id)
 CREATE UNIQUE INDEX contacts_pkey ON public.contacts USING btree (id)

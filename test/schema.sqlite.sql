@@ -6,6 +6,29 @@ CREATE TABLE address_health (workspace_id text not null,
   updated_at text not null,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (workspace_id, address_key));
+CREATE INDEX alert_messages_by_alert on alert_messages (alert_id);
+CREATE TABLE alert_messages (id text,
+  alert_id text not null,
+  message text not null,
+  due_at text not null,
+  attempts integer not null,
+  foreign key(alert_id) references alerts(id) on delete CASCADE,
+  primary key (id));
+CREATE INDEX alerts_by_workspace on alerts (workspace_id, id);
+CREATE TABLE alerts (id text,
+  workspace_id text,
+  way text not null,
+  target text not null,
+  secret text,
+  sender text,
+  kinds text,
+  muted_until text,
+  digest_at text not null,
+  sent_at text,
+  error text,
+  created_at text not null,
+  foreign key(workspace_id) references workspaces(id) on delete CASCADE,
+  primary key (id));
 CREATE INDEX api_keys_by_workspace on api_keys (workspace_id, id);
 CREATE UNIQUE INDEX api_keys_hash_unique on api_keys (hash);
 CREATE TABLE api_keys (id text,
@@ -79,6 +102,19 @@ CREATE TABLE claims (recipient_id text not null,
   until text not null,
   queued text,
   primary key (recipient_id)) without rowid;
+CREATE INDEX conditions_by_workspace on conditions (workspace_id);
+CREATE TABLE conditions (kind text not null,
+  subject text not null,
+  workspace_id text,
+  detail text not null,
+  fix text not null,
+  began_at text not null,
+  seen_at text not null,
+  announced_at text,
+  ended_at text,
+  rings integer not null,
+  foreign key(workspace_id) references workspaces(id) on delete CASCADE,
+  primary key (kind, subject));
 CREATE UNIQUE INDEX contacts_by_address on contacts (workspace_id, address_key);
 CREATE INDEX contacts_by_workspace on contacts (workspace_id, id);
 CREATE TABLE contacts (id text,

@@ -85,6 +85,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'dns',
 		'links',
 	],
+	alerts: ['kit', 'mail', 'net', 'store', 'config', 'data-folder', 'doctor', 'webhook/post.ts'],
 	bench: 'everything',
 	api: [
 		'ops',
@@ -169,6 +170,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'backup',
 		'log/source-places.ts',
 		'api/views.ts',
+		'daemon/alerts.ts',
 		'daemon/recipient-mails.ts',
 		'daemon/run.ts',
 		'daemon/webhook-posting.ts',

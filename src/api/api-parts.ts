@@ -7,6 +7,7 @@ import type {SigningKeys} from '../domains/signing-keys.ts';
 import type {Tools} from '../mail/operator.ts';
 import type {Erase} from '../outcome/erase.ts';
 import type {Feed} from '../outcome/feed.ts';
+import type {Alert} from '../store/alerts.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Endpoint} from '../store/webhooks.ts';
@@ -72,6 +73,8 @@ export type ApiParts = {
 		/** Posts an example event now, and stores nothing of it. */
 		readonly postExample: (endpoint: Endpoint) => Promise<Pick<PostEnd, 'status' | 'error' | 'ms'>>;
 	};
+	/** Sends a test of an alert now; null: it went out, else why it did not. */
+	readonly testAlert: (alert: Alert) => Promise<string | null>;
 	/** Where this installation is reached from outside. */
 	readonly publicUrl: () => string;
 	/** False while outcomes cannot be stored: then nothing new is taken in either. */

@@ -109,6 +109,8 @@ export function apiRoute<Body extends TSchema, Query extends TObject>(
 type FaceOptions<Result> = Omit<RouteOptions<TSchema, TObject>, 'scope' | 'query' | 'body' | 'handle'> & {
 	/** The body of the answer; absent: no body. */
 	readonly view?: (result: Result) => object;
+	/** Throws `Refused` where this installation cannot do what is asked for. */
+	readonly check?: (given: unknown) => void;
 	/** Whether the answer is `otherAnswer`. */
 	readonly isOther?: (result: Result) => boolean;
 };
@@ -117,7 +119,7 @@ type FaceOptions<Result> = Omit<RouteOptions<TSchema, TObject>, 'scope' | 'query
 export function operationRoute<Input extends TSchema, Result>(
 	parts: Pick<ApiParts, 'auth' | 'tools' | 'writer' | 'change' | 'vault'>,
 	operation: Operation<Input, Result>,
-	{view, isOther, ...options}: FaceOptions<Result>,
+	{view, isOther, check, ...options}: FaceOptions<Result>,
 ): Routes {
 	const {name, scope, input} = operation;
 	if (scope === undefined) {
@@ -131,6 +133,7 @@ export function operationRoute<Input extends TSchema, Result>(
 		async handle({caller: {workspaceId, mode}, id, body, tools, reply}) {
 			const context = {face: 'api', workspaceId, mode, tools, writer, change, vault: async () => vault} as const;
 			const given = {...(body as object), ...(options.id && {id})} as Given<Input>;
+			check?.(given);
 			const result = await perform(operation, context, given);
 			if (options.otherAnswer && isOther?.(result)) {
 				reply.code(options.otherAnswer[0]);

@@ -14,6 +14,7 @@ type Tag =
 	| 'Senders'
 	| 'Usage'
 	| 'Smarthosts'
+	| 'Alerts'
 	| 'Hosted pages'
 	| 'Operation';
 

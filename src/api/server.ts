@@ -18,6 +18,7 @@ import {
 } from './errors.ts';
 import {describeApi, type Pages, servePages} from './pages.ts';
 import {createReadBody} from './read-body.ts';
+import {alertRoutes} from './routes/alerts.ts';
 import {batchRoutes} from './routes/batch.ts';
 import {contactRoutes} from './routes/contacts.ts';
 import {domainRoutes} from './routes/domains.ts';
@@ -306,6 +307,7 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		...suppressionFileRoutes(parts),
 		...topicRoutes(parts),
 		...smarthostRoutes(parts),
+		...alertRoutes(parts),
 		...contactRoutes(parts),
 		...templateRoutes(parts),
 		...versionRoutes(parts),

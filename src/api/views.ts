@@ -3,6 +3,7 @@ import type {CheckedRecord} from '../domains/check-records.ts';
 import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
 import {parseExact} from '../kit/exact-json.ts';
 import {apiTime} from '../kit/time.ts';
+import type {Alert} from '../store/alerts.ts';
 import type {Domain, Sender} from '../store/domains.ts';
 import type {StreamedEvent} from '../store/event-stream.ts';
 import type {StoredMessage} from '../store/messages.ts';
@@ -55,6 +56,19 @@ export function smarthostView({id, provider, takes, secret, last_event_at: last,
 		has_secret: secret !== null,
 		last_event_at: timeOrNull(last),
 		created_at: apiTime(created),
+	};
+}
+
+/** An alert, without what is secret. */
+export function alertView(
+	{id, way, target, sender, kinds, muted_until: muted, sent_at: sent, ...row}: Alert,
+	time: typeof apiTime,
+) {
+	return {
+		...{id, way, target, from: sender, on: kinds, error: row.error},
+		muted_until: timeBy(time)(muted),
+		last_sent_at: timeBy(time)(sent),
+		created_at: time(row.created_at),
 	};
 }
 

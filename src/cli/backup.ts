@@ -1,6 +1,7 @@
 import {copyFileSync, existsSync, statSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {secretsFile, secretsText} from '../config/secrets-file.ts';
+import {noteBackup} from '../data-folder/backup-note.ts';
 import {noteMissing} from '../data-folder/data-dir.ts';
 import {lockData, storeFile} from '../data-folder/open.ts';
 import {RefusedFileError} from '../kit/regular-file.ts';
@@ -39,6 +40,7 @@ async function backup(session: Session, _options: object, file: string): Promise
 	try {
 		const made = await makeBackup({file, facts, gather: folder => gather(folder, count.add), onBytes: count.add});
 		count.end();
+		noteBackup(session.settings().dataDir, Date.parse(facts.time));
 		const {bytes, schema, time, files} = made;
 		session.show({file, bytes, version: facts.version, schema, time, files}, () => [
 			`${file}: ${grouped(bytes)} bytes, as of ${shortTime(time)} UTC, read again and whole.`,

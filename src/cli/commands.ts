@@ -105,6 +105,7 @@ const entries: readonly Entry[] = [
 		'Providers that send your mail and post what became of it',
 		() => import('./smarthost.ts').then(each => each.smarthostCommands),
 	],
+	['alert', 'Messages to you when something is wrong', () => import('./alert.ts').then(each => each.alertCommands)],
 	[
 		'webhook',
 		'Endpoints that events are posted to, and what became of each',

@@ -11,6 +11,7 @@ export function serveCommand(command: CliCommand): void {
 		const [{runDaemon}, {bootstrap}] = await Promise.all([import('../daemon/run.ts'), import('../admin/bootstrap.ts')]);
 		process.exitCode = await runDaemon({
 			version: version(),
+			installed: version,
 			envFile,
 			asRoot,
 			async prepare({store, vault}, settings) {

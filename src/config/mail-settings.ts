@@ -51,6 +51,13 @@ export const delivery = {
 		'`smtp://[user:password@]host[:port][?tls=required|opportunistic|unverified|none]` or `smtps://…`, user and password percent-encoded; several, between commas, are tried in order. Port: 587 with a password, else 25, smtps 465. `tls` is `required` (verified) with a password, else `opportunistic`; a password goes unencrypted only with `tls=none` to loopback.',
 		{mask: maskPasswords},
 	),
+	alertRelays: optionalList(
+		'MAILCTL_ALERT_SMTP_URL',
+		'the relay, else direct',
+		relays,
+		'The way of alert mails, which do not pass the queue: `smtp://…` or `smtps://…`, as MAILCTL_RELAY_URL. Unset: MAILCTL_RELAY_URL, else the mail hosts of the address.',
+		{mask: maskPasswords},
+	),
 	relayAcceptMeans: setting(
 		'MAILCTL_RELAY_ACCEPT_MEANS',
 		'sent',

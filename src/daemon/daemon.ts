@@ -28,6 +28,7 @@ import {readQueueSize} from '../store/queue/queue-summary.ts';
 import {readPaceFigures} from '../store/queue/sites.ts';
 import {readStatuses} from '../store/reputation.ts';
 import {countPending} from '../store/webhook-queue.ts';
+import {createAlertWatch} from './alerts.ts';
 import {watchBlocklists} from './blocklist-checks.ts';
 import {actingOf, type Context} from './context.ts';
 import {createEngine, type Engine} from './engine.ts';
@@ -45,6 +46,8 @@ import {createWebhooks, type Webhooks} from './webhook-posting.ts';
 type DaemonOptions = {
 	readonly settings: Settings;
 	readonly version: string;
+	/** That of the program that is installed now; absent: this one. */
+	readonly installed?: () => string;
 	readonly held: Held;
 	readonly log: Log;
 	/** The settings as people read them. */
@@ -70,7 +73,14 @@ export type Daemon = {
 };
 
 /** The composition root: everything is made here, started in order, and drained in reverse. */
-export async function startDaemon({settings, version, held, log, shown}: DaemonOptions): Promise<Daemon> {
+export async function startDaemon({
+	settings,
+	version,
+	installed = () => version,
+	held,
+	log,
+	shown,
+}: DaemonOptions): Promise<Daemon> {
 	const {secrets: keys, vault, release} = held;
 	const {logger} = log;
 	const {clock} = held.store;
@@ -217,6 +227,8 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		removeCapturedOf: (from, to) => removeCapturedOf(captured, from, to),
 	});
 
+	const alerts = createAlertWatch(context, {installed, mailboxUp: () => roles.mailbox()?.up ?? null});
+
 	/** Reads the rules for refusals again. False: the file is broken, which is logged; the former rules stay in use. */
 	function renewRules(): boolean {
 		const read = bounceRulesOf(current);
@@ -247,6 +259,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 	logger.info({event: 'listening', ...at, version});
 	warnAtStart({settings, publicUrl, inContainer: existsSync('/.dockerenv'), logger});
 	void warnOfWorkspaces({settings, reader, logger}).catch(storeFailed);
+	alerts.start();
 
 	return {
 		...at,
@@ -264,7 +277,7 @@ export async function startDaemon({settings, version, held, log, shown}: DaemonO
 		},
 		async stop() {
 			phase = 'draining';
-			await upkeep.stop();
+			await Promise.all([upkeep.stop(), alerts.stop()]);
 			await end();
 			removeDaemonFile(settings.dataDir, process.pid);
 			await release();

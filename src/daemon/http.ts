@@ -29,6 +29,7 @@ import {createEngagementWrite} from '../outcome/engagement.ts';
 import {createErase} from '../outcome/erase.ts';
 import {createFeed} from '../outcome/feed.ts';
 import {ownRetryOf} from '../pace/choose-route.ts';
+import type {Alert} from '../store/alerts.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import {FailedLogIns} from '../users/failed-log-ins.ts';
 import {createLogIn} from '../users/log-in.ts';
@@ -36,6 +37,7 @@ import {createOidc} from '../users/oidc.ts';
 import {createPasskeys} from '../users/passkeys.ts';
 import {createSessions} from '../users/sessions.ts';
 import {AddressGuard} from '../webhook/address-guard.ts';
+import {sendTest} from './alerts.ts';
 import type {Context} from './context.ts';
 import type {Intake} from './intake.ts';
 import {RecipientMails} from './recipient-mails.ts';
@@ -145,6 +147,7 @@ export function createHttp(
 			onDue: eventWriter.onDue,
 			postExample: (endpoint: Parameters<typeof postExample>[1]) => postExample(context, endpoint),
 		},
+		testAlert: (alert: Alert) => sendTest(context, alert),
 		publicUrl: () => linkBase(settings, boundUrl),
 		mayAccept: context.mayAccept,
 	};

@@ -4,7 +4,7 @@ import {storeTime} from '../kit/time.ts';
 import type {QueueKey} from '../mail/route.ts';
 import {isUnheld, readServerTime} from '../store/engine/dialect.ts';
 import {recipientClaims, releaseOthers, releaseOwn, releaseSilentClaims} from '../store/held-claims.ts';
-import {beat, listNodes, type Node, removeNode, type SeenNode, silentMs} from '../store/nodes.ts';
+import {beat, listNodes, loseNodes, type Node, removeNode, type SeenNode, silentMs} from '../store/nodes.ts';
 import {removeOtherQueueWaits, removeOwnQueueWaits} from '../store/queue/open-recipients.ts';
 import {removeShares} from '../store/queue/sites.ts';
 import {longestNotice, type Store} from '../store/store.ts';
@@ -126,8 +126,7 @@ export class Presence {
 		for (const {id, seenAt} of others) {
 			if (seenAt < storeTime(now - quietMs) && (await isUnheld(trx, id))) {
 				await this.#releaseAll(trx, id);
-				await removeNode(trx, id);
-				buried++;
+				buried += await loseNodes(trx, nodes => nodes.where({id}), storeTime(now));
 			}
 		}
 		return buried;

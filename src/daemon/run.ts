@@ -13,6 +13,8 @@ import {exitSeconds, killIfStuck} from './store-faults.ts';
 
 export type RunOptions = {
 	readonly version: string;
+	/** That of the program that is installed now. */
+	readonly installed: () => string;
 	readonly envFile?: string | undefined;
 	/** Open a data folder that belongs to another user. */
 	readonly asRoot: boolean;
@@ -25,7 +27,7 @@ const failedStartMs = 1000;
 const stopSignals: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT'];
 
 /** Runs the daemon until SIGTERM or SIGINT, or until its terminal is closed; resolves with the exit code. Throws ConfigError when it cannot start. */
-export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions): Promise<number> {
+export async function runDaemon({version, installed, envFile, asRoot, prepare}: RunOptions): Promise<number> {
 	keepHeapSmall();
 	const started = loadOrThrow(envFile);
 	let latest = started;
@@ -51,6 +53,7 @@ export async function runDaemon({version, envFile, asRoot, prepare}: RunOptions)
 		daemon = await startDaemon({
 			settings,
 			version,
+			installed,
 			held,
 			log,
 			shown: () => showRunning(started, latest),

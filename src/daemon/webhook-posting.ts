@@ -133,7 +133,7 @@ type PostingSettings = Pick<
 >;
 
 /** How endpoints are posted to, as the settings say. */
-function postingOf(settings: PostingSettings, version: string): Posting {
+export function postingOf(settings: PostingSettings, version: string): Posting {
 	return {
 		ca: webhookCa(settings),
 		...guardOf(settings),

@@ -1,4 +1,5 @@
 import {accountPages} from './account.ts';
+import {alertPages} from './alerts.ts';
 import {auditPages} from './audit.ts';
 import {contactPages} from './contacts.ts';
 import {deliverabilityPages} from './deliverability.ts';
@@ -54,6 +55,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...oneMessagePages(parts),
 		...keyPages(parts),
 		...smarthostPages(parts),
+		...alertPages(parts),
 		...workspacePages(parts),
 		...auditPages(parts),
 		...endpointListPages(parts),

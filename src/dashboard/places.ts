@@ -16,6 +16,7 @@ export const places = [
 	'users',
 	'workspaces',
 	'audit',
+	'alerts',
 	'health',
 ] as const;
 
@@ -38,5 +39,5 @@ export const groups: ReadonlyArray<{readonly title: string; readonly places: rea
 	{title: 'Mail', places: ['messages', 'overview', 'queue', 'deliverability', 'returned']},
 	{title: 'Sending', places: ['domains', 'templates', 'webhooks', 'smarthosts', 'keys']},
 	{title: 'Recipients', places: ['suppressions', 'topics', 'contacts']},
-	{title: 'Installation', places: ['workspaces', 'users', 'audit', 'health']},
+	{title: 'Installation', places: ['workspaces', 'users', 'audit', 'alerts', 'health']},
 ];

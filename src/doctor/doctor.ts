@@ -45,11 +45,10 @@ import {
 } from './machine.ts';
 import {
 	addressesOf,
+	certificateChecks,
 	egressCheck,
 	ehloSpfCheck,
 	hostnameCheck,
-	inboundCertificateCheck,
-	noCertificateCheck,
 	type OwnAddress,
 	publicInterfaceAddresses,
 	publicUrlCheck,
@@ -58,7 +57,6 @@ import {
 	reverseDnsCheck,
 	type SmtpReach,
 	smarthostEventsCheck,
-	submissionCertificateCheck,
 } from './outbound.ts';
 
 /** Whom the checks ask unless the operator names others. */
@@ -151,7 +149,7 @@ function checksFor(input: DoctorInput): Check[] {
 		daemonCheck(input.daemon, input.version),
 	];
 	if (settings.delivery === 'capture') {
-		return [...here, captureCheck, ...mailboxOf(input), ...submissionTlsOf(settings, clock)];
+		return [...here, captureCheck, ...mailboxOf(input), ...certificateChecks(settings, clock)];
 	}
 	const [target = settings.hostname] = input.targets;
 	return [
@@ -227,28 +225,12 @@ function waysBack({settings, resolver, clock, ...input}: DoctorInput): Check[] {
 			resolver,
 		}),
 		...mailboxOf({settings}),
-		...listenerTlsOf(settings, clock),
-		...submissionTlsOf(settings, clock),
+		...certificateChecks(settings, clock),
 		publicUrlCheck({
 			publicUrl: linkBase(settings),
 			running: input.daemon !== null,
 		}),
 	];
-}
-
-function listenerTlsOf(settings: Settings, clock: Clock): Check[] {
-	const {inboundListen, inboundTlsCert: certFile, inboundTlsKey: keyFile, returnPathDomain: hostname} = settings;
-	if (certFile !== null && keyFile !== null) {
-		return [inboundCertificateCheck({certFile, keyFile, hostname, clock})];
-	}
-	return inboundListen === null ? [] : [noCertificateCheck];
-}
-
-function submissionTlsOf(settings: Settings, clock: Clock): Check[] {
-	const {submissionListen, submissionTlsCert: certFile, submissionTlsKey: keyFile, hostname} = settings;
-	return submissionListen.length > 0 && certFile !== null && keyFile !== null
-		? [submissionCertificateCheck({certFile, keyFile, hostname, clock})]
-		: [];
 }
 
 function mailboxOf({settings}: Pick<DoctorInput, 'settings'>): Check[] {
@@ -270,7 +252,11 @@ function ownAddresses({settings, interfaceAddresses}: DoctorInput): OwnAddress[]
 	return set.length > 0 ? set : interfaceAddresses.map(address => ({address, hostname: settings.hostname}));
 }
 
-async function routesTo(domain: string, {settings, resolver, clock}: DoctorInput): Promise<readonly Host[] | string> {
+/** The mail hosts of a domain, as deliveries find them; a text: why there are none. */
+export async function routesTo(
+	domain: string,
+	{settings, resolver, clock}: Pick<DoctorInput, 'settings' | 'resolver' | 'clock'>,
+): Promise<readonly Host[] | string> {
 	const {mxPort: port, allowPrivateMx, ipv6} = settings;
 	const families = new Families({ipv6, resolver, allowPrivate: allowPrivateMx, clock});
 	const sources = sourcesOf(settings);

@@ -2,6 +2,7 @@ import {createPrivateKey, X509Certificate} from 'node:crypto';
 import {isIP, isIPv6} from 'node:net';
 import {type NetworkInterfaceInfo, networkInterfaces} from 'node:os';
 import type {Knex} from 'knex';
+import type {Settings} from '../config/settings.ts';
 import {tlsText} from '../deliver/conversation.ts';
 import {Dialogue} from '../deliver/dialogue.ts';
 import {type LookUp, systemLookUp} from '../deliver/find-hosts.ts';
@@ -182,6 +183,30 @@ export function inboundCertificateCheck(certificate: Certificate): Check {
 /** The same of the listener for submission. */
 export function submissionCertificateCheck(certificate: Certificate): Check {
 	return certificateCheck(submission, certificate);
+}
+
+/** What is to be looked at of the certificates of this machine's SMTP listeners. */
+export function certificateChecks(settings: Settings, clock: Clock): Check[] {
+	const {delivery, inboundListen, submissionListen, hostname} = settings;
+	const checkOf = (
+		check: typeof inboundCertificateCheck,
+		certFile: string | null,
+		keyFile: string | null,
+		name: string,
+	) => (certFile === null || keyFile === null ? null : check({certFile, keyFile, hostname: name, clock}));
+	const inboundOwn = checkOf(
+		inboundCertificateCheck,
+		settings.inboundTlsCert,
+		settings.inboundTlsKey,
+		settings.returnPathDomain,
+	);
+	const checks = [
+		delivery === 'capture' ? null : (inboundOwn ?? (inboundListen === null ? null : noCertificateCheck)),
+		submissionListen.length === 0
+			? null
+			: checkOf(submissionCertificateCheck, settings.submissionTlsCert, settings.submissionTlsKey, hostname),
+	];
+	return checks.filter(check => check !== null);
 }
 
 function certificateCheck(listener: Listener, {certFile, keyFile, hostname, clock}: Certificate): Check {
@@ -392,13 +417,18 @@ export function smarthostEventsCheck(reader: Knex): Check {
 	};
 }
 
-function eventsFound(
-	{id, provider, last_event_at: last, created_at: since}: Smarthost,
+/** Whether mail went out after its last event, and long enough ago. `mailedAt`: when the newest mail was accepted, milliseconds. */
+export function isSilent(
+	{last_event_at: last, created_at: since}: Pick<Smarthost, 'last_event_at' | 'created_at'>,
 	mailedAt: number | null,
-): Found {
-	const isSilent = mailedAt !== null && mailedAt - Date.parse(last ?? since) > silentMs;
+): boolean {
+	return mailedAt !== null && mailedAt - Date.parse(last ?? since) > silentMs;
+}
+
+function eventsFound(smarthost: Smarthost, mailedAt: number | null): Found {
+	const {id, provider, last_event_at: last} = smarthost;
 	const detail = last === null ? `${provider}: no event came yet` : `${provider}: last event ${last.slice(0, 16)} UTC`;
-	return isSilent
+	return isSilent(smarthost, mailedAt)
 		? warn(`${detail}, and mail went out since`, `look at the webhook at ${provider}; mailctl smarthost show ${id}`)
 		: ok(detail);
 }

@@ -69,6 +69,7 @@ export const scopes = [
 	'stats:read',
 	'events:read',
 	'smarthosts:manage',
+	'alerts:manage',
 ] as const;
 export type Scope = (typeof scopes)[number];
 

@@ -25,6 +25,8 @@ const idPrefixes = [
 	'ses',
 	'psk',
 	'smh',
+	'alr',
+	'alm',
 ] as const;
 export type IdPrefix = (typeof idPrefixes)[number];
 

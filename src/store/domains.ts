@@ -138,6 +138,11 @@ export async function countDomainStates(reader: Knex): Promise<Record<DomainStat
 	return counts;
 }
 
+/** Domains that were verified and lack records now, or were given up for it, newest change first. */
+export async function listFailedDomains(reader: Knex, limit: number): Promise<Domain[]> {
+	return await reader('domains').whereIn('state', ['degraded', 'failed']).orderBy('state_at', 'desc').limit(limit);
+}
+
 /** With its keys. False: there is no such domain. */
 export async function deleteDomain(trx: Knex.Transaction, id: string): Promise<boolean> {
 	return (await trx('domains').where({id}).delete()) === 1;

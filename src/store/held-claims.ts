@@ -3,6 +3,7 @@ import type {Knex} from 'knex';
 import type {QueueKey} from '../mail/route.ts';
 import {rowSource} from './engine/dialect.ts';
 import {among} from './engine/rows.ts';
+import {loseNodes} from './nodes.ts';
 import {removeGoneQueueWaits} from './queue/open-recipients.ts';
 import {endClaims, endCutOff} from './timeline.ts';
 
@@ -133,7 +134,7 @@ export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: st
 		.whereIn('claimed_by', dead)
 		.orWhere(claim => claim.where('until', '<=', now).whereNotIn('claimed_by', trx('nodes').select('id')));
 	const released = await endCutOff(trx, theirs, now);
-	const gone = await trx('nodes').where('seen_at', '<', silentSince).delete();
+	const gone = await loseNodes(trx, nodes => nodes.where('seen_at', '<', silentSince), now);
 	await (gone > 0 && removeGoneQueueWaits(trx));
 	return released;
 }

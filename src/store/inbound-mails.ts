@@ -108,6 +108,15 @@ function cameInOf(row: Row): CameIn {
 	};
 }
 
+/** When the oldest mail came in that was not read; null: all were. */
+export async function findOldestUnread(reader: Knex): Promise<string | null> {
+	const row: {received_at: string} | undefined = await reader('inbound')
+		.whereNull('read_at')
+		.orderBy('received_at')
+		.first('received_at');
+	return row?.received_at ?? null;
+}
+
 /** How many mails wait to be read. */
 export async function countUnread(reader: Knex): Promise<number> {
 	const row: {n: number | string} | undefined = await reader('inbound')

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
+import type {AlertKind} from '../mail/alert.ts';
 import {hasOneWriter, readServerTime} from './engine/dialect.ts';
 
 export type Node = {
@@ -20,6 +21,34 @@ export async function beat(trx: Knex.Transaction, {id, host, pid, version, roles
 		.insert({id, host, pid, version, roles: roles.join(','), started_at: now, seen_at: now})
 		.onConflict('id')
 		.merge({seen_at: now});
+}
+
+/**
+ * Nodes that fell silent are taken off the list and noted as lost, for the alerts: until a daemon on the same host is there
+ * again. Answers how many there were.
+ */
+export async function loseNodes(
+	trx: Knex.Transaction,
+	which: (query: Knex.QueryBuilder) => unknown,
+	now: string,
+): Promise<number> {
+	const lost: Array<Pick<Node, 'id' | 'host'>> = await trx('nodes')
+		.modify(query => void which(query))
+		.select('id', 'host');
+	for (const {host} of lost) {
+		const news = {began_at: now, seen_at: now, announced_at: null, ended_at: null};
+		const words = {
+			detail: `the node on ${host} is gone`,
+			fix: 'see whether the machine runs, and the log of its daemon',
+		};
+		await trx('conditions')
+			.insert({kind: 'node_lost' satisfies AlertKind, subject: host, workspace_id: null, ...words, ...news, rings: 0})
+			.onConflict(['kind', 'subject'])
+			.merge(news)
+			.whereNotNull('conditions.ended_at');
+	}
+	const ids = lost.map(({id}) => id);
+	return ids.length === 0 ? 0 : await trx('nodes').whereIn('id', ids).delete();
 }
 
 export async function removeNode(trx: Knex.Transaction, id: string): Promise<void> {

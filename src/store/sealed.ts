@@ -71,7 +71,7 @@ function unopened(message: string): Error {
 
 /** A column that holds secrets, sealed for the row's id. */
 export type SealedColumn = {
-	readonly table: 'dkim_keys' | 'webhook_endpoints' | 'workspaces' | 'users' | 'smarthosts';
+	readonly table: 'dkim_keys' | 'webhook_endpoints' | 'workspaces' | 'users' | 'smarthosts' | 'alerts';
 	readonly column: string;
 	/** Octets at its beginning that name the keys of all secrets in it. */
 	readonly head: number;
@@ -91,6 +91,7 @@ export const sealedColumns: readonly SealedColumn[] = [
 	{table: 'workspaces', column: 'route', head: 65_536, each: withPasswords},
 	{table: 'users', column: 'totp', head: sealedHead, each: whole},
 	{table: 'smarthosts', column: 'secret', head: sealedHead, each: whole},
+	{table: 'alerts', column: 'secret', head: sealedHead, each: whole},
 ];
 
 /** The id of the key that sealed it; null: it is no sealed secret. */

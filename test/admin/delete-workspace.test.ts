@@ -68,6 +68,10 @@ async function fill(store: Store, name: string, messages = 120): Promise<Workspa
 	await database('smarthosts').insert({
 		...{id: newId('smh'), workspace_id: id, provider: 'ses', token_hash: name, takes: '[]', created_at: at},
 	});
+	const alert = {id: newId('alr'), workspace_id: id, way: 'mail', target: 'a', digest_at: at, created_at: at};
+	await database('alerts').insert(alert);
+	const news = {kind: 'webhook_dead', subject: name, detail: '', fix: '', began_at: at, seen_at: at, rings: 0};
+	await database('conditions').insert({...news, workspace_id: id});
 	const user = {id: newId('usr'), email: `ann@${name}.example`, role: 'admin', workspace_id: id, created_at: at};
 	await database('users').insert(user);
 	await database('user_sessions').insert({

@@ -19,6 +19,8 @@ const version = {variants: [{locale: '', subject: 'Hi', html: '<p>Hi</p>'}]};
 const endpoint = {url: 'https://shop.example/hooks?secret=s3cret', events: ['delivered']};
 
 /** Removes what this makes. */
+const opsMail = {way: 'mail', target: 'ops@shop.example'};
+
 function removal(action: string, path: string, body: object): Act {
 	return {
 		action,
@@ -69,6 +71,18 @@ const acts: Readonly<Record<string, Act>> = {
 		call: async api => made(await api.post('/v1/unsubscribe-groups', {code: 'news', name: 'News'})),
 	},
 	'DELETE /v1/unsubscribe-groups/{id}': removal('topic.removed', '/v1/unsubscribe-groups', {code: 'n', name: 'News'}),
+	'POST /v1/alerts': {
+		action: 'alert.added',
+		call: async api => made(await api.post('/v1/alerts', opsMail)),
+	},
+	'POST /v1/alerts/{id}/mute': {
+		action: 'alert.muted',
+		async call(api) {
+			const id = idOf(await api.post('/v1/alerts', opsMail));
+			return [await api.post(`/v1/alerts/${id}/mute`, {for: '2h'}), id];
+		},
+	},
+	'DELETE /v1/alerts/{id}': removal('alert.removed', '/v1/alerts', opsMail),
 	'POST /v1/smarthosts': {
 		action: 'smarthost.added',
 		call: async api => made(await api.post('/v1/smarthosts', {provider: 'ses'})),
@@ -165,6 +179,7 @@ const none: Readonly<Record<string, string>> = {
 	'POST /v1/messages/batch': 'sends',
 	'POST /v1/messages/{id}/resend': 'a send',
 	'POST /v1/domains/{id}/verify': 'asks DNS; what changes by it leaves the rows that the daemon’s own checks leave',
+	'POST /v1/alerts/{id}/test': 'changes nothing',
 	'POST /v1/webhooks/{id}/test': 'changes nothing',
 	'POST /v1/templates/{id}/preview': 'changes nothing',
 };

@@ -106,6 +106,15 @@ const acts: Readonly<Record<string, Act>> = {
 			return ['--yes', '--workspace', 'acme'];
 		},
 	],
+	'alert add': ['alert.added', () => ['--mail', 'ops@shop.example']],
+	'alert mute': [
+		'alert.muted',
+		async ({made}) => [await made('alert', 'add', '--mail', 'ops@shop.example'), '--for', '2h'],
+	],
+	'alert remove': [
+		'alert.removed',
+		async ({made}) => [await made('alert', 'add', '--mail', 'ops@shop.example'), '--yes'],
+	],
 	'smarthost add': ['smarthost.added', () => ['postmark']],
 	'smarthost rotate': ['smarthost.rotated', async ({made}) => [await made('smarthost', 'add', 'brevo')]],
 	'smarthost remove': ['smarthost.removed', async ({made}) => [await made('smarthost', 'add', 'brevo'), '--yes']],
@@ -183,6 +192,7 @@ const none: Readonly<Record<string, string>> = {
 			...['suppression export', 'topic list', 'message list', 'message show', 'message raw', 'contact list'],
 			...['contact show', 'webhook list', 'webhook show', 'webhook deliveries', 'bounce unmatched', 'bounce explain'],
 			...['queue summary', 'queue list', 'queue why', 'queue trace', 'smarthost list', 'smarthost show'],
+			...['alert list', 'alert test'],
 			...['smarthost test'],
 		].map(name => [name, 'reads only']),
 	),

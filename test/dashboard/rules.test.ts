@@ -89,6 +89,8 @@ test('what shows or makes a secret, and what cannot be taken back, wants a fresh
 		'POST /account/passkeys',
 		'POST /account/passkeys/:id/remove',
 		'POST /account/password',
+		'POST /alerts',
+		'POST /alerts/:id/remove',
 		'POST /contacts/:id/erase',
 		'POST /domains/:id/keys/cancel',
 		'POST /domains/:id/keys/rotate',

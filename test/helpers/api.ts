@@ -173,6 +173,7 @@ export async function startApi(
 			writer: store.writer,
 			tools: {clock, newId, random: randomBytes},
 			vault: testVault,
+			testAlert: async () => null,
 			publicUrl: () => 'https://mail.example.com',
 			cursors: new Cursors(randomBytes(32)),
 			accept,

@@ -33,6 +33,7 @@ export async function thingsOf({workspaces, program}: Service): Promise<Things> 
 		templates: templates.plain ?? '',
 		webhooks: await made('webhook', 'add', 'https://hooks.example/secret', '--event', 'delivered'),
 		smarthosts: await made('smarthost', 'add', 'postmark'),
+		alerts: await made('alert', 'add', '--mail', 'secret@ops.example'),
 		keys: await made('key', 'create', '--name', 'secret-key'),
 		topics: 'secret-topic',
 		queue: 'dest.example',

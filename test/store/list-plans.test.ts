@@ -106,6 +106,7 @@ const lists: Readonly<Record<string, Readonly<Record<string, List>> | string>> =
 	'workspace list': 'shows all workspaces',
 	'user list': 'shows all users of the dashboard',
 	'node list': 'shows all nodes',
+	'alert list': 'shows all alerts',
 	'smarthost list': 'shows all smarthosts',
 	'sender list': 'shows all senders of the workspace; the API pages them',
 	'template list': 'shows all templates of the workspace; the API pages them',

@@ -368,4 +368,16 @@ export async function readPaceFigures(reader: Knex, now: string): Promise<PaceFi
 	};
 }
 
+/** Smarthosts that refuse us now: mail for them waits. `now` in the store's form. */
+export async function listRefusingRoutes(
+	reader: Knex,
+	now: string,
+): Promise<Array<{readonly site: string; readonly reason: string | null}>> {
+	return await reader('sites')
+		.where('suspended_until', '>', now)
+		.where({waits_for: 'route'})
+		.orderBy('site')
+		.select('site', 'reason');
+}
+
 type Count = {readonly n: number | string};

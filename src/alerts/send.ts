@@ -1,0 +1,137 @@
+import {isIP} from 'node:net';
+import {rootCertificates} from 'node:tls';
+import type {SendMailOptions} from 'nodemailer';
+import type {Settings} from '../config/settings.ts';
+import {extraCa} from '../config/settings.ts';
+import {routesTo} from '../doctor/doctor.ts';
+import {type Clock, inTime} from '../kit/clock.ts';
+import {withoutControls} from '../kit/text.ts';
+import type {AlertMessage} from '../mail/alert.ts';
+import type {Resolver} from '../net/dns.ts';
+import type {Relay} from '../net/relay-url.ts';
+import type {Alert} from '../store/alerts.ts';
+import type {Vault} from '../store/sealed.ts';
+import type {PostEnd, Poster} from '../webhook/post.ts';
+import {postOf, wordsOf} from './words.ts';
+
+type AlertSenderOptions = {
+	readonly settings: Settings;
+	readonly clock: Clock;
+	readonly vault: Vault;
+	readonly resolver: Resolver;
+	/** Made for one post. */
+	readonly createPoster: () => Pick<Poster, 'post' | 'close'>;
+};
+
+/** For one message in all: a stop of the daemon waits for it. */
+const limitMs = 20_000;
+
+/** Sends a message beside the queue, which may be what is broken; null: it went out, else why it did not. Never rejects. */
+export async function sendAlert(
+	options: AlertSenderOptions,
+	alert: Alert,
+	message: AlertMessage,
+): Promise<string | null> {
+	try {
+		await inTime(
+			limitMs,
+			() => new Error(`no end within ${limitMs / 1000} s`),
+			() => (alert.way === 'mail' ? mail(options, alert, message) : post(options, alert, message)),
+		);
+		return null;
+	} catch (error) {
+		return withoutControls((error as Error).message);
+	}
+}
+
+async function post(
+	{settings, vault, createPoster}: AlertSenderOptions,
+	alert: Alert,
+	message: AlertMessage,
+): Promise<void> {
+	const secret = vault.open(alert.id, alert.secret ?? '');
+	const isSlack = alert.way === 'slack';
+	const {subject, lines} = wordsOf(message, settings.hostname, alert.id);
+	const body = isSlack ? {text: [`*${subject}*`, ...lines].join('\n')} : postOf(message, settings.hostname);
+	const poster = createPoster();
+	let end: PostEnd;
+	try {
+		end = await poster.post({
+			id: message.id,
+			url: isSlack ? secret : alert.target,
+			signing: {secret: isSlack ? message.id : secret, next: null},
+			body: Buffer.from(JSON.stringify(body)),
+		});
+	} finally {
+		poster.close();
+	}
+	if (end.error !== null) {
+		throw new Error(`${alert.target}: ${end.error}`);
+	}
+}
+
+/** Where alert mails go: a smarthost, or the recipient's own hosts. */
+type Route = {readonly host: string; readonly port: number; readonly servername: string; readonly relay: Relay | null};
+
+async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMessage): Promise<void> {
+	const {settings} = options;
+	const {subject, lines} = wordsOf(message, settings.hostname, alert.id);
+	const from = alert.sender ?? `mailctl@${settings.hostname}`;
+	const content: SendMailOptions = {
+		...{from: {name: 'mailctl', address: from}, to: alert.target, subject, text: lines.join('\n')},
+		messageId: `<${message.id}@${settings.hostname}>`,
+		// Nobody's vacation note is to answer it (RFC 3834 §5).
+		headers: {'Auto-Submitted': 'auto-generated'},
+	};
+	let failed = new Error('there is no host to send it to');
+	for (const route of await routesOf(options, alert.target)) {
+		try {
+			return await handOver(settings, route, content);
+		} catch (error) {
+			failed = error as Error;
+		}
+	}
+	throw failed;
+}
+
+async function routesOf({settings, resolver, clock}: AlertSenderOptions, target: string): Promise<readonly Route[]> {
+	const relays = settings.alertRelays.length > 0 ? settings.alertRelays : settings.relays;
+	if (relays.length > 0) {
+		return relays.map(relay => ({host: relay.host, port: relay.port, servername: relay.host, relay}));
+	}
+	if (settings.delivery === 'capture') {
+		throw new Error('mail is captured here (MAILCTL_DELIVERY=capture): set MAILCTL_ALERT_SMTP_URL');
+	}
+	const hosts = await routesTo(target.slice(target.lastIndexOf('@') + 1), {settings, resolver, clock});
+	if (typeof hosts === 'string') {
+		throw new Error(hosts);
+	}
+	return hosts.map(({name, address, port}) => ({host: address, port, servername: name, relay: null}));
+}
+
+async function handOver(
+	settings: Settings,
+	{host, port, servername, relay}: Route,
+	content: SendMailOptions,
+): Promise<void> {
+	const {createTransport} = await import('nodemailer');
+	const ca = extraCa(settings);
+	const transport = createTransport({
+		...{host, port, name: settings.hostname, secure: relay?.secure ?? false},
+		...(relay?.user && relay.password && {auth: {user: relay.user, pass: relay.password}}),
+		requireTLS: relay !== null && (relay.tls === 'required' || relay.tls === 'unverified'),
+		ignoreTLS: relay?.tls === 'none',
+		opportunisticTLS: relay === null || relay.tls === 'opportunistic',
+		tls: {
+			...(isIP(servername) === 0 && {servername}),
+			rejectUnauthorized: relay?.tls === 'required',
+			...(ca && {ca: [...rootCertificates, ca]}),
+		},
+		...{connectionTimeout: 5000, greetingTimeout: 5000, socketTimeout: 10_000},
+	});
+	try {
+		await transport.sendMail(content);
+	} finally {
+		transport.close();
+	}
+}

@@ -1,0 +1,56 @@
+import {type AlertEvent, type AlertMessage, alertKinds, type Condition} from '../mail/alert.ts';
+
+/** What a message says: a subject, and lines of plain text. */
+type Words = {readonly subject: string; readonly lines: readonly string[]};
+
+const heads: Readonly<Record<Exclude<AlertEvent, 'test'>, string>> = {
+	began: 'Began',
+	ended: 'Ended',
+	digest: 'Still',
+};
+
+const longestSubject = 150;
+
+const titlesOf = (conditions: readonly Condition[]): string => {
+	const titles = new Set(conditions.map(({kind}) => alertKinds[kind].title));
+	return `${conditions.length} conditions: ${[...titles].join(', ')}`;
+};
+
+/** `alertId`: for the command that mutes it. */
+export function wordsOf({event, at, conditions}: AlertMessage, host: string, alertId: string): Words {
+	if (event === 'test') {
+		return {
+			subject: `[mailctl ${host}] Test`,
+			lines: [
+				'This is a test: your alert works.',
+				'You get one message when something goes wrong, and one when it is right again.',
+			],
+		};
+	}
+	const [first] = conditions;
+	return {
+		subject: `[mailctl ${host}] ${heads[event]}: ${conditions.length === 1 ? first?.detail.slice(0, longestSubject) : titlesOf(conditions)}`,
+		lines: [
+			...conditions.flatMap(({detail, fix, since}, index) => [
+				...(index === 0 ? [] : ['']),
+				detail,
+				event === 'ended'
+					? `    It began ${minuteOf(since)} and is right since ${minuteOf(at)}.`
+					: `    Since ${minuteOf(since)}. To do: ${fix}.`,
+			]),
+			...(event === 'ended' ? [] : ['', `To hear nothing for a while: mailctl alert mute ${alertId} --for 2h`]),
+		],
+	};
+}
+
+const minuteOf = (time: string): string => `${time.slice(0, 16).replace('T', ' ')} UTC`;
+
+/** The body of a post; its fields stay, others may follow. */
+export function postOf({id, event, at, conditions}: AlertMessage, host: string): object {
+	return {
+		...{id, type: `alert.${event}`, at, host},
+		conditions: conditions.map(({kind, subject, workspaceId, detail, fix, since}) => ({
+			...{kind, subject, workspace: workspaceId, detail, fix, since},
+		})),
+	};
+}

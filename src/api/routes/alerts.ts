@@ -1,0 +1,131 @@
+import {apiTime} from '../../kit/time.ts';
+import {alertKindNames, alertWays} from '../../mail/alert.ts';
+import {Type} from '../../mail/type.ts';
+import {addAlert, checkTarget, muteAlert, removeAlert} from '../../ops/alerts.ts';
+import {type Alert, findAlert, listAlerts} from '../../store/alerts.ts';
+import type {ApiParts, Routes} from '../api-parts.ts';
+import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
+import {apiError} from '../errors.ts';
+import {time} from '../schemas/page.ts';
+import {Seats} from '../turns.ts';
+import {emptyBody} from '../validate.ts';
+import {alertView} from '../views.ts';
+
+const timeOrNull = Type.Union([time, Type.Null()]);
+const fields = {
+	id: Type.String(),
+	way: Type.Enum([...alertWays]),
+	target: Type.String({description: 'The address or URL; of a URL at Slack only its host.'}),
+	from: Type.Union([Type.String(), Type.Null()]),
+	on: Type.Union([Type.Array(Type.Enum([...alertKindNames])), Type.Null()], {
+		description: 'The kinds that it is about; null: all.',
+	}),
+	error: Type.Union([Type.String(), Type.Null()], {
+		description: 'Why the last attempt to send failed; null: it did not.',
+	}),
+	muted_until: timeOrNull,
+	last_sent_at: timeOrNull,
+	created_at: time,
+};
+const example = {
+	...{id: 'alr_01kaxq7w0c8m2v5t9d3f6h1j4n', way: 'mail', target: 'ops@shop.example', from: null},
+	...{on: ['domain_failed', 'webhook_dead'], error: null, muted_until: null, last_sent_at: null},
+	created_at: '2026-06-09T10:15:30+00:00',
+};
+const alertSchema = Type.Object(fields, {examples: [example]});
+const secret = Type.Union([Type.String(), Type.Null()], {
+	description: 'What signs its posts, as those of webhooks; null: it does not post to a webhook.',
+});
+const newAlertSchema = Type.Object({...fields, secret}, {examples: [{...example, secret: null}]});
+const testSchema = Type.Object({sent: Type.Boolean(), error: fields.error}, {examples: [{sent: true, error: null}]});
+
+const shown = (row: Alert) => alertView(row, apiTime);
+
+/** Tests of one workspace that may run at once. */
+const mostTests = 2;
+
+/** /v1/alerts: who is to know of what is wrong in the workspace. */
+export function alertRoutes(parts: ApiParts): readonly Routes[] {
+	const seats = new Seats(mostTests);
+	return [
+		operationRoute(parts, addAlert, {
+			at: 'POST /v1/alerts',
+			tag: 'Alerts',
+			summary: 'Add an alert',
+			description:
+				'It is about what belongs to the workspace: its domains, endpoints, smarthosts and pauses. The secret is shown only in this answer. At most 50 in a workspace.',
+			answer: [201, 'The alert.', newAlertSchema],
+			errors: ['conflict', 'unprocessable_entity'],
+			check: given =>
+				checkTarget(url => parts.webhooks.guard.urlFault(url), given as Parameters<typeof checkTarget>[1]),
+			view: ({row, secret}) => ({...shown(row), secret}),
+		}),
+		listRoute(parts, {
+			path: '/v1/alerts',
+			scope: 'alerts:manage',
+			name: 'alerts',
+			tag: 'Alerts',
+			summary: 'List alerts',
+			description: 'Those of the workspace; the installation may have others.',
+			meaning: 'Alerts, newest first.',
+			usualLimit: 100,
+			item: alertSchema,
+			find: ({workspaceId}) => ({
+				read: async ({after, limit}) =>
+					(await listAlerts(parts.reader, workspaceId)).filter(({id}) => after === null || id < after).slice(0, limit),
+			}),
+			view: shown,
+		}),
+		apiRoute(parts, {
+			at: 'GET /v1/alerts/:id',
+			id: 'alr',
+			scope: 'alerts:manage',
+			tag: 'Alerts',
+			summary: 'Get an alert',
+			answer: [200, 'The alert.', alertSchema],
+			handle: async ({workspaceId, id}) => shown(await found(parts, workspaceId, id)),
+		}),
+		apiRoute(parts, {
+			at: 'POST /v1/alerts/:id/test',
+			id: 'alr',
+			scope: 'alerts:manage',
+			tag: 'Alerts',
+			summary: 'Test an alert',
+			description: 'Sends a test message now and waits for its end. The body may be left out.',
+			answer: [200, 'Whether it went out.', testSchema],
+			body: emptyBody,
+			isBodyOptional: true,
+			async handle({workspaceId, id}) {
+				const alert = await found(parts, workspaceId, id);
+				const error = await seats.hold(workspaceId, () => parts.testAlert(alert));
+				return {sent: error === null, error};
+			},
+		}),
+		operationRoute(parts, muteAlert, {
+			at: 'POST /v1/alerts/:id/mute',
+			id: 'alr',
+			tag: 'Alerts',
+			summary: 'Mute an alert',
+			description: 'It sends nothing for a while.',
+			answer: [200, 'The alert.', alertSchema],
+			errors: ['unprocessable_entity'],
+			view: shown,
+		}),
+		operationRoute(parts, removeAlert, {
+			at: 'DELETE /v1/alerts/:id',
+			id: 'alr',
+			tag: 'Alerts',
+			summary: 'Remove an alert',
+			description: 'It sends nothing more.',
+			answer: [204, 'It is removed.', null],
+		}),
+	];
+}
+
+async function found({reader}: ApiParts, workspaceId: string, id: string): Promise<Alert> {
+	const alert = await findAlert(reader, workspaceId, id);
+	if (!alert) {
+		throw apiError('not_found');
+	}
+	return alert;
+}

@@ -1,0 +1,141 @@
+import {alertView, storedTime} from '../api/views.ts';
+import {sendTest} from '../daemon/alerts.ts';
+import {guardOf} from '../daemon/webhook-posting.ts';
+import {type AlertKind, type AlertWay, alertKindNames, alertKinds} from '../mail/alert.ts';
+import {addAlert, checkTarget, muteAlert, removeAlert} from '../ops/alerts.ts';
+import {type Alert, type KnownCondition, listAlerts, listConditions} from '../store/alerts.ts';
+import {AddressGuard} from '../webhook/address-guard.ts';
+import {CliError} from './fault.ts';
+import {email, oneOf} from './options.ts';
+import {type CliCommand, version} from './program.ts';
+import type {Session} from './session.ts';
+import {type Noun, shortTime} from './terminal-text.ts';
+
+type AddOptions = {mail?: string; webhook?: string; slack?: string; on?: AlertKind[]; from?: string};
+
+const kinds = (text: string, previous: readonly AlertKind[] = []) => [
+	...previous,
+	...text.split(',').map(oneOf('--on', alertKindNames)),
+];
+
+export function alertCommands(alert: CliCommand): void {
+	alert
+		.verb('add', 'Get a message when something is wrong, and when it is right again')
+		.sample('mailctl alert add --mail ops@shop.example')
+		.option('--mail <address>', 'by mail, beside the queue (MAILCTL_ALERT_SMTP_URL)', email('--mail'))
+		.option('--webhook <url>', 'by a signed post')
+		.option('--slack <url>', 'by an incoming webhook of Slack')
+		.option('--on <kinds>', `about these only: ${alertKindNames.join(', ')}`, kinds)
+		.option('--from <address>', 'the sender of its mails; else mailctl at MAILCTL_HOSTNAME', email('--from'))
+		.does<AddOptions>(async (session, {on, from, ...ways}) => {
+			const given = Object.entries(ways) as Array<[AlertWay, string]>;
+			const [first] = given;
+			if (first === undefined || given.length > 1) {
+				throw new CliError('usage', 'an alert has one way to reach you', 'give one of --mail, --webhook, --slack');
+			}
+			const [way, target] = first;
+			const guard = new AddressGuard(guardOf(session.settings()));
+			checkTarget(url => guard.urlFault(url), {way, target});
+			const input = {way, target, ...(on && {on}), ...(from !== undefined && {from})};
+			const {row, secret} = await session.performAnywhere(addAlert, input);
+			session.show({...(alerts.json(row) as object), ...(secret !== null && {secret})}, () => [
+				`${row.id}: ${row.way} ${row.target}`,
+				...(secret === null ? [] : [`Its posts are signed with ${secret}, which is shown only now.`]),
+				`Try it: mailctl alert test ${row.id}`,
+			]);
+		});
+
+	alert
+		.verb('list', 'List alerts, newest first, and what is wrong now')
+		.sample('mailctl alert list')
+		.does(async session => {
+			const workspaceId = (await session.chosenWorkspace())?.id ?? null;
+			const reader = await session.reader();
+			session.list(alerts, await listAlerts(reader, workspaceId));
+			const wrong = (await listConditions(reader, workspaceId)).filter(isWrong);
+			if (!session.json && wrong.length > 0) {
+				session.terminal.print(['', 'Wrong now:']);
+				session.list(conditions, wrong);
+			}
+		});
+
+	alert
+		.verb('test <id>', 'Send a test message now')
+		.sample('mailctl alert test alr_06f…')
+		.does<object, [string]>(async (session, _options, text) => {
+			const one = await found(session, text);
+			const parts = {settings: session.settings(), version: version(), vault: await session.vault(), ...session.tools};
+			const error = await sendTest(parts, one);
+			session.show({id: one.id, sent: error === null, error}, () => (error === null ? [`sent to ${one.target}`] : []));
+			if (error !== null) {
+				const fix = one.way === 'mail' ? 'see MAILCTL_ALERT_SMTP_URL' : 'check the URL and what it answers';
+				throw new CliError('unavailable', `the message did not go out: ${error}`, fix);
+			}
+		});
+
+	alert
+		.verb('mute <id>', 'Send nothing for a while; what lasts comes with its next digest')
+		.sample('mailctl alert mute alr_06f… --for 2h')
+		.requiredOption('--for <duration>', 'how long, at most 30d; 0 ends it')
+		.does<{for: string}, [string]>(async (session, {for: span}, text) => {
+			const {id} = await found(session, text);
+			session.one(alerts, await session.performAnywhere(muteAlert, {id, for: span}));
+		});
+
+	alert
+		.verb('remove <id>', 'Send nothing more')
+		.sample('mailctl alert remove alr_06f… --yes')
+		.yesOption()
+		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
+			const {id, target} = await found(session, text);
+			await session.confirm(`Remove ${id}? ${target} hears nothing more.`, yes);
+			await session.performAnywhere(removeAlert, {id});
+			session.show({id, removed: true}, () => [`removed ${id} (${target})`]);
+		});
+}
+
+/** By its id, the beginning of it, or its address. */
+async function found(session: Session, text: string): Promise<Alert> {
+	const workspaceId = (await session.chosenWorkspace())?.id ?? null;
+	const all = await listAlerts(await session.reader(), workspaceId);
+	const matching = all.filter(({id, target}) => target === text || (text !== '' && id.startsWith(text)));
+	const [only] = matching;
+	if (only === undefined || matching.length > 1) {
+		const wrong = only === undefined ? `there is no alert ${text}` : `several alerts begin with ${text}`;
+		throw new CliError('data', wrong, 'see mailctl alert list');
+	}
+	return only;
+}
+
+const isWrong = ({announced_at: at, ended_at: ended}: KnownCondition) => at !== null && ended === null;
+const minute = (time: string) => `${shortTime(time)} UTC`;
+
+const alerts: Noun<Alert> = {
+	none: 'no alerts, mailctl alert add makes one',
+	json: row => ({...alertView(row, storedTime), workspace_id: row.workspace_id}),
+	fields: [
+		{title: 'ID', name: 'id', cell: row => row.id, id: true},
+		{title: 'WAY', name: 'way', cell: row => row.way},
+		{title: 'TARGET', name: 'target', cell: row => row.target, cut: true},
+		{
+			title: 'LAST SENT',
+			name: 'last sent',
+			cell: row => (row.error ? 'failed' : row.sent_at ? minute(row.sent_at) : '–'),
+		},
+		{name: 'about', cell: row => row.kinds?.join(', ') ?? 'everything'},
+		{name: 'workspace', cell: row => row.workspace_id ?? 'all'},
+		{name: 'muted until', cell: row => (row.muted_until ? minute(row.muted_until) : undefined)},
+		{name: 'last error', cell: row => row.error ?? undefined},
+		{name: 'created', cell: row => minute(row.created_at)},
+	],
+};
+
+const conditions: Noun<KnownCondition> = {
+	none: '',
+	json: row => row,
+	fields: [
+		{title: 'SINCE', cell: row => minute(row.began_at)},
+		{title: 'KIND', cell: row => alertKinds[row.kind].title},
+		{title: 'WHAT', cell: row => row.detail, cut: true},
+	],
+};

@@ -1,0 +1,213 @@
+import {writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import test from 'ava';
+import {looksOf} from '../../src/alerts/conditions.ts';
+import {loadSettings} from '../../src/config/settings.ts';
+import {noteBackup} from '../../src/data-folder/backup-note.ts';
+import {storeTime} from '../../src/kit/time.ts';
+import type {AlertKind} from '../../src/mail/alert.ts';
+import {alertKindNames} from '../../src/mail/alert.ts';
+import {beat, loseNodes} from '../../src/store/nodes.ts';
+import {insertSmarthost} from '../../src/store/smarthosts.ts';
+import {makeCertificate} from '../helpers/certificate.ts';
+import {storeTest, temporaryFolder} from '../helpers/databases.ts';
+import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
+import {insertEndpoint} from '../helpers/webhooks.ts';
+
+const minute = 60_000;
+const hour = 60 * minute;
+const day = 24 * hour;
+
+storeTest(test, 'each kind is seen when it is there, and not seen when it is over', async (t, store) => {
+	const dataDir = await temporaryFolder(t);
+	const certificate = makeCertificate('bounces.shop.example');
+	const [certFile, keyFile] = [join(dataDir, 'cert.pem'), join(dataDir, 'key.pem')];
+	writeFileSync(certFile, certificate.cert);
+	writeFileSync(keyFile, certificate.key);
+	const env = {
+		MAILCTL_DATA_DIR: dataDir,
+		MAILCTL_DELIVERY: 'mx',
+		MAILCTL_HOSTNAME: 'mail.shop.example',
+		MAILCTL_RETURN_PATH_DOMAIN: 'bounces.shop.example',
+		MAILCTL_INBOUND_LISTEN: '127.0.0.1:0',
+		MAILCTL_INBOUND_TLS_CERT: certFile,
+		MAILCTL_INBOUND_TLS_KEY: keyFile,
+		MAILCTL_MIN_FREE_DISK: '1',
+	};
+	const load = (more: Readonly<Record<string, string>> = {}) => {
+		const loaded = loadSettings({env: {...env, ...more}, cwd: dataDir, hostname: 'vm', cpus: 1});
+		if (!loaded.ok) {
+			throw new Error(loaded.problems.join('\n'));
+		}
+		return loaded.settings;
+	};
+	let now = Date.now();
+	const state = {settings: load(), installed: '1.0.0', step: 0, mailbox: true, skew: 0};
+	const clock = {now: () => now, monotonic: () => now};
+	/** What is seen of a kind: its subjects. */
+	const seen = async (kind: AlertKind) => {
+		const looks = looksOf({
+			...{settings: state.settings, clock, host: 'vm', version: '1.0.0'},
+			store: {...store, skew: () => state.skew, dialect: {...store.dialect, isShared: true}},
+			installed: () => state.installed,
+			clockStep: () => state.step,
+			mailboxUp: () => state.mailbox,
+		});
+		const found = await Promise.all(looks.filter(one => one.kind === kind).map(({look}) => look()));
+		t.true(found.length > 0, kind);
+		return found.flat().map(({subject}) => subject);
+	};
+	const tried = new Set<AlertKind>();
+	const rings = async (kind: AlertKind, subjects: readonly string[], begin: () => unknown, end: () => unknown) => {
+		tried.add(kind);
+		t.deepEqual(await seen(kind), [], `${kind} before`);
+		await begin();
+		t.deepEqual(await seen(kind), subjects, kind);
+		await end();
+		t.deepEqual(await seen(kind), [], `${kind} after`);
+	};
+	const change = (table: string, changes: object) => store.database(table).update(changes);
+	const {workspaceId} = await insertWorkspace(store);
+	const at = (before: number) => storeTime(now - before);
+
+	await rings(
+		'domain_failed',
+		[`shop.example ${workspaceId}`],
+		() => change('domains', {state: 'degraded'}),
+		() => change('domains', {state: 'verified'}),
+	);
+	await rings(
+		'workspace_paused',
+		[workspaceId],
+		() => change('workspaces', {paused_at: at(0), pause_reason: 'bounces'}),
+		() => change('workspaces', {paused_at: at(0), paused_by: 'workspace'}),
+	);
+	await change('workspaces', {paused_at: null});
+	await rings(
+		'smarthost_refuses',
+		['relay.example'],
+		() =>
+			store.database('sites').insert({
+				...{site: 'relay.example', provider: 'relay.example', suspended_until: at(-hour), reason: '535 no'},
+				...{waits_for: 'route', step: 1, window: 1, updated_at: at(0)},
+			}),
+		() => change('sites', {suspended_until: at(minute)}),
+	);
+	await rings(
+		'smarthost_silent',
+		['smh_1'],
+		async () => {
+			await insertMessages(store, workspaceId, ['ann@x.example']);
+			const smarthost = {workspace_id: null, provider: 'ses', token_hash: 'x', secret: null, topic: null} as const;
+			const times = {last_event_at: at(2 * day), created_at: at(9 * day)};
+			await store.writer.transaction(trx => insertSmarthost(trx, {id: 'smh_1', ...smarthost, takes: [], ...times}));
+		},
+		() => change('smarthosts', {last_event_at: at(0)}),
+	);
+	await rings(
+		'bounces_unread',
+		['vm mailbox', 'store'],
+		async () => {
+			state.mailbox = false;
+			await store.database('inbound').insert({
+				...{id: newId('rpt'), digest: 'd', source: 'smtp', mail_from: '', rcpt_to: '[]', size: 1},
+				...{received_at: at(hour), raw: Buffer.from('x'), node: 'n'},
+			});
+		},
+		async () => {
+			state.mailbox = true;
+			await change('inbound', {read_at: at(0)});
+		},
+	);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	await rings(
+		'webhook_dead',
+		[endpoint],
+		() => change('webhook_endpoints', {failing_since: at(2 * day)}),
+		() => change('webhook_endpoints', {failing_since: at(hour)}),
+	);
+	await rings(
+		'webhook_dead',
+		[endpoint],
+		() => change('webhook_endpoints', {disabled_at: at(0), disabled_reason: 'gone'}),
+		() => change('webhook_endpoints', {disabled_reason: null}),
+	);
+	await rings(
+		'blocklisted',
+		['192.0.2.1 zen.example'],
+		() =>
+			store.database('blocklistings').insert({
+				...{source: '192.0.2.1', zone: 'zen.example', name: 'Zen', delist: 'https://zen.example', state: 'listed'},
+				...{answer: '127.0.0.2', reason: 'spam', since: at(0), checked_at: at(0), asked_at: at(0)},
+			}),
+		() => change('blocklistings', {state: 'refused'}),
+	);
+	await rings(
+		'disk',
+		['vm disk'],
+		() => {
+			state.settings = load({MAILCTL_MIN_FREE_DISK: '1023GiB'});
+		},
+		() => {
+			state.settings = load();
+		},
+	);
+	const suspended = {destination: 'x.example', reason: 'r', created_at: at(0)};
+	await rings(
+		'queue_old',
+		['queue'],
+		() => {
+			now += hour;
+		},
+		() => store.database('suspensions').insert(suspended),
+	);
+
+	const node = {id: 'req_1', host: 'mail2', pid: 7, version: '1.0.0', roles: ['deliver']};
+	const alive = (one: typeof node) => store.writer.transaction(trx => beat(trx, one, at(0)));
+	await rings(
+		'node_lost',
+		['mail2'],
+		async () => {
+			await alive(node);
+			t.is(await store.writer.transaction(trx => loseNodes(trx, nodes => nodes.where({id: 'req_1'}), at(0))), 1);
+		},
+		() => alive({...node, id: 'req_2'}),
+	);
+	await rings(
+		'version',
+		['nodes', 'vm'],
+		async () => {
+			await alive({...node, id: 'req_3', version: '1.1.0'});
+			state.installed = '1.1.0';
+		},
+		async () => {
+			await store.database('nodes').where({id: 'req_3'}).delete();
+			state.installed = '1.0.0';
+		},
+	);
+	await rings(
+		'clock',
+		['vm step', 'vm database-clock'],
+		() => Object.assign(state, {step: 120_000, skew: 60_000}),
+		() => Object.assign(state, {step: 0, skew: 0}),
+	);
+	noteBackup(dataDir, now);
+	await rings(
+		'backup_old',
+		['vm'],
+		() => {
+			now += 2 * day;
+		},
+		() => noteBackup(dataDir, now),
+	);
+	// The certificate is good for two days, which is soon.
+	t.deepEqual(await seen('certificate'), ['vm listener-tls']);
+	state.settings = load({MAILCTL_INBOUND_TLS_CERT: '', MAILCTL_INBOUND_TLS_KEY: ''});
+	t.deepEqual(await seen('certificate'), []);
+	tried.add('certificate');
+
+	t.deepEqual(
+		alertKindNames.filter(kind => !tried.has(kind)),
+		[],
+	);
+});

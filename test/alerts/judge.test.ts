@@ -1,0 +1,91 @@
+import test from 'ava';
+import {judge} from '../../src/alerts/judge.ts';
+import {storeTime} from '../../src/kit/time.ts';
+import type {AlertKind, Condition} from '../../src/mail/alert.ts';
+import type {KnownCondition} from '../../src/store/alerts.ts';
+
+const start = Date.parse('2026-06-09T10:00:00.000Z');
+const minute = 60_000;
+const disk: Condition = {kind: 'disk', subject: 'a', workspaceId: null, detail: 'full', fix: 'empty it'};
+const lost: Condition = {...disk, kind: 'node_lost'};
+
+/** Plays looks, each so many seconds after the one before, and says what is announced. `restarts`: the process is new at this look. */
+function play(looks: ReadonlyArray<{after: number; seen: readonly Condition[]; unknown?: AlertKind; restarts?: true}>) {
+	const rows = new Map<string, KnownCondition>();
+	const said: string[] = [];
+	let now = start;
+	let watchedMs = 60 * minute;
+	for (const {after, seen, unknown, restarts} of looks) {
+		now += after * 1000;
+		watchedMs = restarts ? 0 : watchedMs + after * 1000;
+		const kinds = new Set<AlertKind>((['disk', 'node_lost'] as const).filter(kind => kind !== unknown));
+		for (const change of judge([...rows.values()], {kinds, conditions: seen}, now, watchedMs)) {
+			const {kind, subject} = change.kind === 'seen' ? change.condition : change.known;
+			const at = storeTime(now);
+			const before = rows.get(kind + subject);
+			if (change.kind === 'forgotten') {
+				rows.delete(kind + subject);
+			} else if (change.kind === 'ended') {
+				said.push(`${(now - start) / 1000} ${kind} ended`);
+				rows.set(kind + subject, {...(before as KnownCondition), ended_at: at});
+			} else {
+				const {condition, begins, announced} = change;
+				rows.set(kind + subject, {
+					...{
+						kind,
+						subject,
+						workspace_id: null,
+						detail: condition.detail,
+						fix: condition.fix,
+						seen_at: at,
+						ended_at: null,
+					},
+					began_at: begins ? at : (before as KnownCondition).began_at,
+					announced_at: announced ? at : begins ? null : (before as KnownCondition).announced_at,
+					rings: (before?.rings ?? 0) + (announced ? 1 : 0),
+				});
+				if (announced) {
+					said.push(`${(now - start) / 1000} ${kind} began`);
+				}
+			}
+		}
+	}
+	return {said, left: rows.size};
+}
+
+const every = (seconds: number, times: number, seen: readonly Condition[]) =>
+	Array.from({length: times}, () => ({after: seconds, seen}));
+
+test('a condition is announced once, and ends after a minute without it', t => {
+	t.deepEqual(play([...every(10, 20, [disk]), ...every(10, 20, [])]).said, ['10 disk began', '250 disk ended']);
+});
+
+test('what must last first is not announced before, and is forgotten if it does not last', t => {
+	t.deepEqual(play([...every(10, 5, [lost]), ...every(10, 20, [])]), {said: [], left: 0});
+	t.deepEqual(play(every(10, 10, [lost])).said, ['70 node_lost began']);
+});
+
+test('a kind that cannot be looked for neither begins nor ends', t => {
+	const away = Array.from({length: 60}, () => ({after: 10, seen: [], unknown: 'disk' as const}));
+	t.deepEqual(play([...every(10, 3, [disk]), ...away]).said, ['10 disk began']);
+});
+
+test('ten restarts of a process end nothing, and begin nothing again', t => {
+	const restarts = Array.from({length: 10}, () => [
+		{after: 5, seen: [], restarts: true as const},
+		{after: 20, seen: []},
+		{after: 10, seen: [disk]},
+	]);
+	t.deepEqual(play([...every(10, 3, [disk]), ...restarts.flat()]).said, ['10 disk began']);
+});
+
+test('what comes and goes all day says less and less, and is news again after hours of calm', t => {
+	const flap = [...every(10, 6, [disk]), ...every(10, 12, [])];
+	const {said} = play(Array.from({length: 60}, () => flap).flat());
+	t.true(said.length <= 4, said.join('\n'));
+	const calm = play([...flap, ...every(600, 60, []), ...flap]);
+	t.deepEqual(
+		calm.said.map(line => line.split(' ').at(-1)),
+		['began', 'ended', 'began', 'ended'],
+	);
+});
