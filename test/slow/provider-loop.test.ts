@@ -1,7 +1,7 @@
 import test from 'ava';
 import {type ProviderName, providerNames} from '../../src/mail/provider.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
-import {echoed, startAll} from '../helpers/provider-lab.ts';
+import {type Added, echoed, startAll, startRelaying} from '../helpers/provider-lab.ts';
 import {eventOf, type Happened, postsOf} from '../helpers/provider-posts.ts';
 import {call, eachOf} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -151,5 +151,76 @@ test('1,000 mails by SES and 100 by each other provider, killed in the middle of
 		complained: sum(({complained}) => complained),
 	});
 	t.deepEqual(await program.cli('bounce', 'unmatched'), []);
+	t.is(await daemon.stop(), 0);
+});
+
+test('killed while mail goes out and its events come in at once: each mail has its end, once', async t => {
+	const lab = await startRelaying(t);
+	const {relay, program, client} = lab;
+	const {from, templateId, key} = client.shop;
+	let {daemon} = lab;
+	const added = await program.cli<Added>('smarthost', 'add', 'postmark');
+	await waitFor('mail has the field that Postmark echoes', async () => {
+		await client.until(await client.send(`probe-${Math.random()}@example.org`), 'sent');
+		return echoed.postmark.test(relay.received.at(-1)?.data.toString('latin1') ?? '');
+	});
+
+	// The provider posts as soon as it has a mail, and again until it is acknowledged. A copy that comes twice has two ids.
+	let next = relay.received.length;
+	const before = next;
+	let isOver = false;
+	const endOf = (to: string) => (/[05]@/.test(to) ? 'bounced' : 'delivered');
+	const posting = Array.from({length: 10}, async () => {
+		while (await waitFor('there is more, or it is over', () => isOver || next < relay.received.length)) {
+			const n = next;
+			const mail = relay.received[n];
+			if (mail === undefined) {
+				return;
+			}
+			next++;
+			const [to = ''] = mail.to.map(one => one.replace(/^<|>$/g, ''));
+			const [, ref = ''] = echoed.postmark.exec(mail.data.toString('latin1')) ?? [];
+			const what = endOf(to) === 'bounced' ? 'hard' : 'delivered';
+			const [post] = postsOf('postmark', [eventOf.postmark(what, {ref, to, id: `id-${n}`})], added.secret ?? '');
+			await waitFor('it is acknowledged', async () => {
+				const url = daemon.url + new URL(added.url).pathname;
+				return (await fetch(url, {method: 'POST', ...post}).catch(() => null))?.status === 200;
+			});
+		}
+	});
+
+	const ids = new Map<string, string>();
+	const addresses = Array.from({length: 300}, (_, n) => `q${n}@example.org`);
+	const sending = eachOf(addresses, 20, async to => {
+		const headers = {authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': to};
+		const order = {method: 'POST', headers, body: JSON.stringify({from, to, templateId})};
+		await waitFor('it is taken', async () => {
+			const answer = await fetch(`${daemon.url}/v1/messages`, order).catch(() => null);
+			const body = await answer?.json().catch(() => null);
+			ids.set(to, (body as {id?: string} | null)?.id ?? '');
+			return answer?.status === 202 && ids.get(to) !== '';
+		});
+	});
+	for (const gone of [100, 200]) {
+		await waitFor(`${gone} mails are out`, () => relay.received.length - before >= gone);
+		await daemon.kill();
+		daemon = await program.serve();
+	}
+	await sending;
+	const timelineOf = async (to: string) => {
+		const {body} = await call(`${daemon.url}/v1/messages/${ids.get(to)}/events`, key);
+		return (body as {data: ReadonlyArray<{type: string}>}).data.map(({type}) => type);
+	};
+	await eachOf(addresses, 10, async to => {
+		await waitFor(`${to} has its end`, async () => (await timelineOf(to)).includes(endOf(to)));
+	});
+	isOver = true;
+	await Promise.all(posting);
+	await eachOf(addresses, 10, async to => {
+		// Where the daemon was killed before it stored the answer to the dot, the end may come before `sent`, or without it.
+		const types = await timelineOf(to);
+		t.deepEqual(types.filter(type => type !== 'sent').toSorted(), ['accepted', endOf(to), 'queued'].toSorted(), to);
+		t.true(types.filter(type => type === 'sent').length <= 1, to);
+	});
 	t.is(await daemon.stop(), 0);
 });
