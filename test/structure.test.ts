@@ -30,9 +30,9 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	pool: ['kit'],
 	queue: ['kit', 'mail', 'store', 'outcome', 'pace', 'pool'],
 	cluster: ['kit', 'mail', 'store', 'pace', 'queue'],
-	domains: ['kit', 'mail', 'net', 'store', 'compose'],
+	domains: ['kit', 'mail', 'net', 'store', 'outcome', 'compose'],
 	admin: ['ops', 'kit', 'mail', 'store', 'outcome', 'domains', 'compose', 'render', 'users', 'report'],
-	ops: ['kit', 'mail', 'store', 'providers'],
+	ops: ['kit', 'mail', 'store', 'outcome', 'providers'],
 	declared: [
 		'ops',
 		'kit',
@@ -45,7 +45,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'api/validate.ts',
 		'api/schemas',
 	],
-	webhook: ['kit', 'mail', 'net', 'store', 'pool'],
+	webhook: ['kit', 'mail', 'net', 'store', 'outcome', 'pool'],
 	inbound: ['kit', 'mail', 'net', 'store', 'links', 'outcome', 'config', 'pool', 'providers'],
 	threads: [
 		'providers',

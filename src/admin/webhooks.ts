@@ -2,7 +2,8 @@ import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {Mode, WebhookEventType} from '../mail/message.ts';
 import type {Acting, ActTools} from '../mail/operator.ts';
-import {mostEndpoints} from '../mail/webhook.ts';
+import {mostEndpoints, type WebhookFormat, type WebhookRetry} from '../mail/webhook.ts';
+import {disabledNotice, notify} from '../outcome/outbox.ts';
 import {beginAct, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import type {Vault} from '../store/sealed.ts';
@@ -27,7 +28,18 @@ type EndpointInput = {
 	/** One that the guard has passed. */
 	readonly url: string;
 	readonly events: readonly WebhookEventType[];
-};
+} & Forms;
+
+/** Of a new endpoint that lacks one: `default`. */
+type Forms = {readonly format?: WebhookFormat | undefined; readonly retry?: WebhookRetry | undefined};
+
+/** Stored as null where it is the usual. */
+function formsOf({format, retry}: Forms): Partial<Pick<Endpoint, 'format' | 'retry'>> {
+	return {
+		...(format !== undefined && {format: format === 'default' ? null : format}),
+		...(retry !== undefined && {retry: retry === 'default' ? null : retry}),
+	};
+}
 
 const secretBytes = 32;
 
@@ -36,7 +48,7 @@ export async function addEndpoint(
 	trx: Knex.Transaction,
 	tools: ActTools,
 	vault: Vault,
-	{workspaceId, mode, url, events}: EndpointInput,
+	{workspaceId, mode, url, events, ...forms}: EndpointInput,
 ): Promise<Endpoint | undefined> {
 	const {clock, newId, random} = tools;
 	const id = newId('whe');
@@ -46,10 +58,12 @@ export async function addEndpoint(
 		mode,
 		url,
 		events,
+		...{format: null, retry: null, ...formsOf(forms)},
 		secret: vault.seal(id, newSecret(random)),
 		previousSecret: null,
 		previousUntil: null,
 		disabledAt: null,
+		disabledReason: null,
 		failingSince: null,
 		createdAt: storeTime(clock.now()),
 	};
@@ -60,7 +74,7 @@ export async function addEndpoint(
 		action: 'webhook.created',
 		workspaceId,
 		target: id,
-		detail: {host: hostOf(url), events},
+		detail: {host: hostOf(url), events, ...forms},
 	});
 	return endpoint;
 }
@@ -121,7 +135,10 @@ export async function removeEndpoint(
 	return removed;
 }
 
-/** From now on it gets these events, at this url; also what waits for it. False: there is no such endpoint. */
+/**
+ * From now on it gets these events, at this url; also what waits for it, in the form that it has. False: there is no such
+ * endpoint.
+ */
 export async function changeEndpoint(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -130,14 +147,16 @@ export async function changeEndpoint(
 		id,
 		url,
 		events,
-	}: {readonly workspaceId: string; readonly id: string} & Partial<Pick<EndpointInput, 'url' | 'events'>>,
+		...forms
+	}: {readonly workspaceId: string; readonly id: string} & Partial<Pick<EndpointInput, 'url' | 'events'>> & Forms,
 ): Promise<boolean> {
 	const changed = await updateEndpoint(trx, workspaceId, id, {
 		...(url !== undefined && {url}),
 		...(events && {events}),
+		...formsOf(forms),
 	});
 	if (changed) {
-		const detail = {...(url !== undefined && {host: hostOf(url)}), ...(events && {events})};
+		const detail = {...(url !== undefined && {host: hostOf(url)}), ...(events && {events}), ...forms};
 		await recordAct(trx, tools, {action: 'webhook.updated', workspaceId, target: id, detail});
 		await bumpGeneration(trx);
 	}
@@ -159,8 +178,11 @@ export async function setEndpointActive(
 	const disabledAt = active ? null : (endpoint.disabledAt ?? storeTime(tools.clock.now()));
 	await switchEndpoint(trx, workspaceId, id, disabledAt);
 	await recordAct(trx, tools, {action: active ? 'webhook.enabled' : 'webhook.disabled', workspaceId, target: id});
+	if (disabledAt !== null && endpoint.disabledAt === null) {
+		await notify(trx, [disabledNotice(endpoint, {at: disabledAt, reason: 'by_hand'})], tools);
+	}
 	await bumpGeneration(trx);
-	return {...endpoint, disabledAt};
+	return {...endpoint, disabledAt, disabledReason: null};
 }
 
 /**

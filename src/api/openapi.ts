@@ -172,19 +172,32 @@ export function describeWebhooks<Document extends object>(document: Document): D
 	};
 }
 
+const textOrNull = {anyOf: [{type: 'string'}, {type: 'null'}]};
+
 const eventBody = {
 	type: 'object',
 	required: ['type', 'message_id', 'recipient', 'occurred_at', 'metadata'],
 	properties: {
 		type: {type: 'string', enum: [...webhookEventTypes]},
-		message_id: {type: 'string'},
-		recipient: {type: 'string', description: 'The address that the event is about.'},
+		message_id: {...textOrNull, description: 'Null: the event is about no message.'},
+		recipient: {...textOrNull, description: 'The address that the event is about; null: none.'},
 		occurred_at: {type: 'string', description: 'UTC.'},
 		metadata: {
 			type: 'object',
 			additionalProperties: {type: 'string'},
 			description: 'As given at the send; empty if none.',
 		},
+		detail: {
+			type: 'object',
+			additionalProperties: true,
+			description: 'Of the format `full`, and of events about no recipient: what else there is to say, by type.',
+		},
+		event_id: {type: 'string', description: 'This and what follows: of the format `full`.'},
+		workspace: {type: 'string'},
+		subject: textOrNull,
+		template_id: textOrNull,
+		tags: {type: 'array', items: {type: 'string'}},
+		role: textOrNull,
 	},
 };
 

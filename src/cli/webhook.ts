@@ -11,7 +11,7 @@ import {
 import {deliveryView, endpointView} from '../api/views.ts';
 import {guardOf, postExample} from '../daemon/webhook-posting.ts';
 import {storeTime} from '../kit/time.ts';
-import {type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
+import {usualWebhookEvents, type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
 import {
 	type DeliveryState,
 	deliveryStates,
@@ -20,6 +20,10 @@ import {
 	longestOverlap,
 	mostEndpoints,
 	usualOverlap,
+	type WebhookFormat,
+	type WebhookRetry,
+	webhookFormats,
+	webhookRetries,
 } from '../mail/webhook.ts';
 import {
 	deleteDeliveries,
@@ -43,19 +47,23 @@ import {type CliCommand, version} from './program.ts';
 import {readDaemons, type Session} from './session.ts';
 import {fields, grouped, type Noun, shortTime, table} from './terminal-text.ts';
 
+type AddOptions = {event: WebhookEventType[]; format?: WebhookFormat; retry?: WebhookRetry};
+
 export function webhookCommands(webhook: CliCommand): void {
 	webhook
 		.verb('add <url>', 'Register an endpoint and show its signing secret')
 		.sample('mailctl webhook add https://shop.example/hooks --event delivered --event bounced')
 		.requiredOption('--event <event>', `${webhookEventTypes.join(', ')}; several, or with commas`, webhookEvents)
-		.does<{event: WebhookEventType[]}, [string]>(async (session, options, url) => {
+		.option('--format <format>', 'full: bodies have more than the five fields; default: those alone', webhookFormat)
+		.option('--retry <retry>', 'long: for three days, then the endpoint is disabled; default: five times', webhookRetry)
+		.does<AddOptions, [string]>(async (session, {event, ...forms}, url) => {
 			const {id: workspaceId} = await session.workspace();
 			const fault = new AddressGuard(guardOf(session.settings())).urlFault(url);
 			if (fault !== null) {
 				throw new CliError('data', `${url} is no URL for webhooks`, `it ${fault}`);
 			}
 			const vault = await session.vault();
-			const input = {workspaceId, mode: 'live' as const, url, events: [...new Set(options.event)]};
+			const input = {workspaceId, mode: 'live' as const, url, events: [...new Set(event)], ...forms};
 			const added = await session.write(trx => addEndpoint(trx, session.tools, vault, input));
 			if (!added) {
 				throw new CliError('data', `the workspace has ${mostEndpoints} endpoints`, 'remove one first');
@@ -157,6 +165,9 @@ async function endpoints(session: Session): Promise<Noun<Endpoint>> {
 			},
 			{title: 'EVENTS', cell: row => row.events.join(' '), cut: true},
 			{title: 'URL', cell: row => row.url, cut: true},
+			{name: 'format', cell: row => row.format ?? undefined},
+			{name: 'retry', cell: row => row.retry ?? undefined},
+			{name: 'disabled because', cell: row => row.disabledReason ?? undefined},
 			{name: 'failing since', cell: row => (row.failingSince === null ? undefined : shortTime(row.failingSince))},
 			{
 				name: 'signing secret',
@@ -182,7 +193,7 @@ export function testVerb(webhook: CliCommand): void {
 			const endpoint = await chosenEndpoint(session, id);
 			const parts = {settings: session.settings(), version: version(), vault: await session.vault(), ...session.tools};
 			const end = await postExample(parts, endpoint);
-			session.show({acknowledged: end.error === null, ...end, ms: Math.round(end.ms)}, () =>
+			session.show({acknowledged: end.error === null, ...end, retryAfterMs: undefined, ms: Math.round(end.ms)}, () =>
 				fields([
 					['answer', end.status ?? 'none'],
 					['took', `${Math.round(end.ms)} ms`],
@@ -211,7 +222,11 @@ export function listenVerb(webhook: CliCommand): void {
 		.verb('listen', 'Forward events to a program of yours as they happen, until Ctrl-C')
 		.sample('mailctl webhook listen --forward-to http://localhost:3000/hooks/mail')
 		.requiredOption('--forward-to <url>', 'http or https, on any host and port', forwardUrl)
-		.option('--event <event>', `${webhookEventTypes.join(', ')}; several, or with commas; default all`, webhookEvents)
+		.option(
+			'--event <event>',
+			`${webhookEventTypes.join(', ')}; several, or with commas; default the first five`,
+			webhookEvents,
+		)
 		.does<ListenOptions>(listen);
 }
 
@@ -236,7 +251,7 @@ async function listen(session: Session, {forwardTo, event}: ListenOptions): Prom
 	const stop = stopSignal();
 	const {id: workspaceId} = await session.workspace();
 	const vault = await session.vault();
-	const events = [...new Set(event ?? webhookEventTypes)];
+	const events = [...new Set(event ?? usualWebhookEvents)];
 	const input = {workspaceId, mode: 'live' as const, url: listenerUrl(forwardTo), events};
 	const added = await session.write(trx => addEndpoint(trx, session.tools, vault, input));
 	if (!added) {
@@ -295,10 +310,10 @@ async function forward(session: Session, delivery: StoredDelivery, {forwardTo, s
 	if (stop.aborted && posted.status === null) {
 		return;
 	}
-	const {recipient} = JSON.parse(Buffer.from(body).toString()) as {recipient: string};
+	const {recipient} = JSON.parse(Buffer.from(body).toString()) as {recipient: string | null};
 	session.show({id, type: eventType, message_id: messageId, recipient, ...posted}, () => [
 		// What may be long comes last: the columns before it stay where they are.
-		`${shortTime(createdAt).slice(11)}  ${eventType.padEnd(longestType)}  ${posted.status ?? '–  '}  ${messageId}  ${recipient}`,
+		`${shortTime(createdAt).slice(11)}  ${eventType.padEnd(longestType)}  ${posted.status ?? '–  '}  ${messageId ?? '–'}  ${recipient ?? '–'}`,
 		...(posted.status === null ? [`          ${posted.error}`] : []),
 	]);
 }
@@ -442,6 +457,8 @@ export function missingEndpoint(id: string): never {
 
 /** Throws a usage error (64). */
 const webhookEvent = oneOf('--event', webhookEventTypes);
+const webhookFormat = oneOf('--format', webhookFormats);
+const webhookRetry = oneOf('--retry', webhookRetries);
 
 /** Given several times, with commas, or both. */
 export function webhookEvents(text: string, previous: readonly WebhookEventType[] = []): WebhookEventType[] {

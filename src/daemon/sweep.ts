@@ -18,7 +18,7 @@ import {removeMessages} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
 import {purgeUsageHours} from '../store/usage.ts';
 import {purgeLinks, purgeUserSessions} from '../store/users.ts';
-import {findAbandoned} from '../store/webhooks.ts';
+import {deleteDeliveries, findAbandoned, findAboutNone} from '../store/webhooks.ts';
 import {sessionLimits} from '../users/sessions.ts';
 
 /** Removes what is too old of one kind, bit by bit. */
@@ -320,6 +320,7 @@ export function messageTask({
 				}
 				const before = idFloor('msg', rowsBefore);
 				const next = await inStep(store, async trx => {
+					await deleteDeliveries(trx, await findAboutNone(trx, rowsBefore));
 					const removed = await removeMessages(trx, store.dialect, {after, before, limit: messagesPerStep});
 					// Before the commit: until then the rows name the files, if all is interrupted.
 					await removeCaptured(removed.recipientIds);

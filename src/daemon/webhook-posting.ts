@@ -23,7 +23,7 @@ const arrivalsMs = 1000;
 const rowsPerPurge = 500;
 
 /** The webhooks of the daemon, as the settings say. */
-export function createWebhooks({settings, version, store, vault, boot, clock, observer}: Context) {
+export function createWebhooks({settings, version, store, vault, boot, clock, observer, eventWriter}: Context) {
 	const thread = new PostThread({
 		spawn: () =>
 			new Worker(new URL('../threads/poster.js', import.meta.url), {
@@ -49,6 +49,7 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 	const dispatcher = new WebhookDispatcher({
 		...settings.webhookConcurrency,
 		writer: store.writer,
+		eventWriter,
 		boot,
 		readWork: () => readEndpointWork(store.reader),
 		releaseUnknown: known =>
@@ -154,14 +155,20 @@ export async function postExample(
 	{settings, version, vault, clock, newId}: ExampleOptions,
 	endpoint: Endpoint,
 ): Promise<PostEnd> {
-	const {id, url, events} = endpoint;
+	const {id, workspaceId, url, events, format} = endpoint;
 	const [type = 'delivered'] = events;
 	const now = storeTime(clock.now());
-	const event = {type, messageId: newId('msg'), recipient: 'user@example.com', metadata: null, occurredAt: now};
+	const isOfNone = type === 'domain_changed' || type === 'endpoint_disabled';
+	const about = isOfNone
+		? {messageId: null, recipient: null}
+		: {messageId: newId('msg'), recipient: 'user@example.com'};
+	const event = {...about, id: newId('evt'), type, workspaceId, occurredAt: now, detail: {}};
+	const message = {metadata: null, tags: null, templateId: newId('tpl'), subject: 'Example'};
+	const body = webhookBody(event, isOfNone ? undefined : message, format ?? 'default');
 	const signing = openSigning(vault, id, signingAt(endpoint, now));
 	const poster = createPosting(postingOf(settings, version), clock);
 	try {
-		return await poster.post({id: newId('whd'), url, signing, body: Buffer.from(webhookBody(event))});
+		return await poster.post({id: newId('whd'), url, signing, body: Buffer.from(body)});
 	} finally {
 		poster.close();
 	}

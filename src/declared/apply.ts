@@ -130,6 +130,8 @@ const usual: Readonly<Record<string, unknown>> = {
 	verified: false,
 	track_opens: false,
 	track_clicks: false,
+	format: 'default',
+	retry: 'default',
 };
 
 /** The identifying field is not one that could differ. */
@@ -353,16 +355,15 @@ async function performWebhook(
 	if (change.action === 'remove') {
 		return (await removeEndpoint(trx, tools, workspaceId, change.known.id)) ? {} : undefined;
 	}
-	const {url, mode, events} = change.wanted;
-	const {active} = change.fields;
-	const added =
-		change.action === 'add' ? await addEndpoint(trx, tools, vault, {workspaceId, mode, url, events}) : undefined;
+	const {url, mode, events, format, retry} = change.wanted;
+	const {active, ...fields} = change.fields;
+	const isChanged = Object.keys(fields).length > 0;
+	const input = {workspaceId, events, format, retry};
+	const added = change.action === 'add' ? await addEndpoint(trx, tools, vault, {...input, mode, url}) : undefined;
 	const id = change.action === 'add' ? added?.id : change.known.id;
 	const isThere =
 		id !== undefined &&
-		(change.action === 'add' ||
-			!change.fields.events ||
-			(await changeEndpoint(trx, tools, {workspaceId, id, events}))) &&
+		(change.action === 'add' || !isChanged || (await changeEndpoint(trx, tools, {...input, id}))) &&
 		(!active || (await setEndpointActive(trx, tools, workspaceId, id, active.to === true)) !== undefined);
 	return isThere ? {id, ...(added && {signing_secret: vault.open(added.id, added.secret)})} : undefined;
 }

@@ -4,7 +4,7 @@ import {type Scope, scopes} from '../mail/api-key.ts';
 import type {Mode} from '../mail/message.ts';
 import {type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
 import {Type} from '../mail/type.ts';
-import {mostEndpoints} from '../mail/webhook.ts';
+import {mostEndpoints, type WebhookFormat, type WebhookRetry, webhookFormats, webhookRetries} from '../mail/webhook.ts';
 
 /** The only version there is. */
 export const documentVersion = 1;
@@ -56,6 +56,8 @@ const webhook = Type.Object(
 		mode,
 		events: Type.Array(Type.Enum([...webhookEventTypes]), {minItems: 1, maxItems: 100, uniqueItems: true}),
 		active: flag,
+		format: Type.Optional(Type.Enum([...webhookFormats])),
+		retry: Type.Optional(Type.Enum([...webhookRetries])),
 	},
 	strict,
 );
@@ -119,6 +121,9 @@ export type Items = {
 		readonly mode: Mode;
 		readonly events: readonly WebhookEventType[];
 		readonly active: boolean;
+		/** Absent: `default`. */
+		readonly format?: WebhookFormat;
+		readonly retry?: WebhookRetry;
 	};
 	readonly key: {
 		readonly name: string;

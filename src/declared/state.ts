@@ -61,6 +61,8 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 				mode: each.mode,
 				events: each.events.toSorted(),
 				active: each.disabledAt === null,
+				format: each.format ?? ('default' as const),
+				retry: each.retry ?? ('default' as const),
 				id: each.id,
 			})),
 			each => `${each.url} ${each.mode}`,
@@ -73,7 +75,11 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 export function declared({webhooks, keys, ...state}: WorkspaceState): WorkspaceItems {
 	return {
 		...state,
-		webhooks: webhooks.map(({id: _id, ...webhook}) => webhook),
+		webhooks: webhooks.map(({id: _id, format = 'default', retry = 'default', ...webhook}) => ({
+			...webhook,
+			...(format !== 'default' && {format}),
+			...(retry !== 'default' && {retry}),
+		})),
 		keys: keys.map(({ids: _ids, ...key}) => key),
 	};
 }

@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import {dayMs, hourMs, storeTime} from '../kit/time.ts';
 import {parseDkimRecord} from '../mail/dkim-record.ts';
 import type {Acting} from '../mail/operator.ts';
+import {notify} from '../outcome/outbox.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {
@@ -100,6 +101,11 @@ export async function recordDomainCheck(
 			},
 		});
 		await bumpGeneration(trx);
+	}
+	if (domain.state !== before.state && (domain.state === 'verified' || before.verified_at !== null)) {
+		const detail = {domain: domain.name, state: domain.state, verified: domain.verified_at !== null};
+		const about = {workspaceId: domain.workspace_id, messageId: null, recipient: null};
+		await notify(trx, [{...about, type: 'domain_changed', at, detail}], acting);
 	}
 	const keys = await listDkimKeys(trx, domain.id);
 	return {before, domain, records: withAnswers(domainRecords({...names, domain, keys}), records), activated};

@@ -126,6 +126,17 @@ export const eventTypes = [
 ] as const;
 export type EventType = (typeof eventTypes)[number];
 
-/** The event types that webhooks carry (docs/reference/interface.md, Webhook events). */
-export const webhookEventTypes = ['delivered', 'bounced', 'complained', 'opened', 'clicked'] as const;
+/** The event types of the timeline that webhooks carry (docs/reference/interface.md, Webhook events). */
+export const usualWebhookEvents = ['delivered', 'bounced', 'complained', 'opened', 'clicked'] as const;
+
+/** What an endpoint may subscribe to: those, and what no timeline has. */
+export const webhookEventTypes = [
+	...usualWebhookEvents,
+	'deferred',
+	'gave_up',
+	'recipient_suppressed',
+	'recipient_unsubscribed',
+	'domain_changed',
+	'endpoint_disabled',
+] as const;
 export type WebhookEventType = (typeof webhookEventTypes)[number];

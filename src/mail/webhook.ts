@@ -1,4 +1,4 @@
-import {apiTime} from '../kit/time.ts';
+import {apiTime, dayMs, hourMs} from '../kit/time.ts';
 import type {WebhookEventType} from './message.ts';
 
 /** States of a delivery of an event to an endpoint (docs/reference/interface.md, Webhook delivery). */
@@ -25,37 +25,151 @@ export function isListener(url: string): boolean {
 	return url.startsWith('listen+');
 }
 
+/** `full`: the body has more than the interface's five fields. */
+export const webhookFormats = ['default', 'full'] as const;
+export type WebhookFormat = (typeof webhookFormats)[number];
+
+/** `long`: what the endpoint does not acknowledge is tried for days. */
+export const webhookRetries = ['default', 'long'] as const;
+export type WebhookRetry = (typeof webhookRetries)[number];
+
+/** Why the program disabled an endpoint itself: it answered 410, or acknowledged nothing for days. */
+export type DisabledReason = 'gone' | 'failing';
+
 type WebhookEvent = {
+	readonly id: string;
 	readonly type: WebhookEventType;
-	readonly messageId: string;
-	/** As the caller of the send spelled it. */
-	readonly recipient: string;
+	readonly workspaceId: string;
+	/** Null: it is about no message. */
+	readonly messageId: string | null;
+	/** As the caller of the send spelled it; null: it is about no recipient. */
+	readonly recipient: string | null;
 	/** In the store's form. */
 	readonly occurredAt: string;
-	/** JSON text of what was given at the send; null: nothing. */
-	readonly metadata: string | null;
+	/** What the timeline has of it, or would have. */
+	readonly detail: Readonly<Record<string, unknown>>;
+	/** Whether the bounce suppressed its recipient. */
+	readonly suppressed?: boolean | undefined;
 };
 
-/** The body that endpoints get: exactly these five fields (docs/reference/interface.md, Webhook request). Made once, stored, never made again. */
-export function webhookBody({type, messageId, recipient, occurredAt, metadata}: WebhookEvent): string {
+/** What a body has of the message; `metadata` and `tags` are JSON text, null: none. */
+type WebhookMessage = {
+	readonly metadata: string | null;
+	readonly tags: string | null;
+	readonly templateId: string;
+	/** Null: not rendered yet. */
+	readonly subject: string | null;
+};
+
+/**
+ * The body that endpoints get: exactly these five fields (docs/reference/interface.md, Webhook request), with `detail` where
+ * they would say nothing: the event is about no recipient. Made once, stored, never made again.
+ */
+export function webhookBody(event: WebhookEvent, message: WebhookMessage | undefined, format: WebhookFormat): string {
+	const {id, type, workspaceId, messageId, recipient, occurredAt} = event;
 	const head = JSON.stringify({type, message_id: messageId, recipient, occurred_at: apiTime(occurredAt)});
-	return `${head.slice(0, -1)},"metadata":${metadata ?? '{}'}}`;
+	const usual = `${head.slice(0, -1)},"metadata":${message?.metadata ?? '{}'}`;
+	const detail = `"detail":${JSON.stringify(detailOf(event))}}`;
+	if (format === 'default') {
+		return recipient === null ? `${usual},${detail}` : `${usual}}`;
+	}
+	const {subject = null, templateId = null, tags = null} = message ?? {};
+	const named = JSON.stringify({event_id: id, workspace: workspaceId, subject, template_id: templateId});
+	const role = JSON.stringify(event.detail.role ?? null);
+	return `${usual},${named.slice(1, -1)},"tags":${tags ?? '[]'},"role":${role},${detail}`;
 }
 
-type After = {readonly state: DeliveryState; readonly attempts: number; readonly nextAttemptAt: number | null};
+function detailOf({type, detail, suppressed = false}: WebhookEvent): Readonly<Record<string, unknown>> {
+	const [host, status, machine] = [detail.host ?? null, detail.enhanced ?? null, detail.machine ?? false];
+	const reply = detail.reply ?? detail.reason ?? null;
+	switch (type) {
+		case 'delivered':
+			return {status, reply, host};
+		case 'deferred':
+		case 'bounced':
+		case 'gave_up': {
+			const {type: kind = 'transient', category = null} = detail;
+			return {type: kind, category, status, reply, host, suppressed};
+		}
+		case 'complained':
+			return {feedback_type: detail.feedback_type ?? null};
+		case 'opened':
+			return {machine};
+		case 'clicked':
+			return {url: detail.url ?? null, machine};
+		default:
+			return detail;
+	}
+}
+
+type After = {
+	readonly state: DeliveryState;
+	readonly attempts: number;
+	readonly nextAttemptAt: number | null;
+	/** Its endpoint is disabled, and why. */
+	readonly disables?: DisabledReason;
+};
 
 /** What follows where an attempt could not begin: it does not count. */
 export function putOff(attempts: number, at: number, backoffMs: number): After {
 	return {state: attempts === 0 ? 'pending' : 'failed', attempts, nextAttemptAt: at + backoffMs};
 }
 
-/** What follows from the end of an attempt: `attempts` before it, `at` its end and the backoff in milliseconds. */
-export function afterAttempt(attempts: number, acknowledged: boolean, at: number, backoffMs: number): After {
+/** What an endpoint that asks for the long retry adds to the end of an attempt. */
+type LongRetry = {
+	/** When the first attempt began. */
+	readonly firstAt: number;
+	/** Since when the endpoint acknowledges nothing; null: its attempt before this one was acknowledged. */
+	readonly failingSince: number | null;
+	/** How it answered. */
+	readonly status: number | null;
+	readonly retryAfterMs: number;
+};
+
+/**
+ * What follows from the end of an attempt: `attempts` before it, `at` its end and the backoff in milliseconds. `long`: null where
+ * the usual attempts are all.
+ */
+export function afterAttempt(
+	attempts: number,
+	acknowledged: boolean,
+	at: number,
+	backoffMs: number,
+	long: LongRetry | null = null,
+): After {
 	const made = attempts + 1;
 	if (acknowledged) {
 		return {state: 'delivered', attempts: made, nextAttemptAt: null};
 	}
+	if (long !== null) {
+		return afterLong(made, at, backoffMs, long);
+	}
 	return made >= mostAttempts
 		? {state: 'exhausted', attempts: made, nextAttemptAt: null}
 		: {state: 'failed', attempts: made, nextAttemptAt: at + backoffMs};
+}
+
+/** In backoffs, which are a minute: six hours, and three days. A shorter backoff shortens a test, a longer one changes neither. */
+const longestWait = {backoffs: 360, ms: 6 * hourMs};
+const longestSpan = {backoffs: 4320, ms: 3 * dayMs};
+
+/** An attempt takes less. */
+const slackMs = 60_000;
+
+/** After the usual attempts the waits double. The last attempt is made when the time is up, whatever the endpoint asks for. */
+function afterLong(attempts: number, at: number, backoffMs: number, long: LongRetry): After {
+	const {firstAt, failingSince, status, retryAfterMs} = long;
+	const most = ({backoffs, ms}: typeof longestWait) => Math.min(backoffs * backoffMs, ms);
+	const until = firstAt + most(longestSpan);
+	if (status === 410) {
+		return {state: 'exhausted', attempts, nextAttemptAt: null, disables: 'gone'};
+	}
+	if (attempts >= mostAttempts && at >= until) {
+		// It may refuse this delivery alone.
+		const isDead = failingSince !== null && failingSince <= firstAt + slackMs;
+		return {state: 'exhausted', attempts, nextAttemptAt: null, ...(isDead && {disables: 'failing'})};
+	}
+	const doubled = Math.min(backoffMs * 2 ** Math.max(0, attempts - mostAttempts + 1), most(longestWait));
+	const wait = Math.max(backoffMs, attempts < mostAttempts ? backoffMs : doubled, retryAfterMs);
+	return {state: 'failed', attempts, nextAttemptAt: Math.min(at + wait, Math.max(until, at + backoffMs))};
 }

@@ -3,13 +3,13 @@ import {type Address, parseAddress} from '../mail/address.ts';
 import type {Acting} from '../mail/operator.ts';
 import {isSimulated} from '../mail/simulator.ts';
 import {Type} from '../mail/type.ts';
+import {suppressAddresses} from '../outcome/suppress.ts';
 import {recordAct} from '../store/audit.ts';
 import {pairKey} from '../store/engine/rows.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {
 	deleteSuppression,
 	findSuppression,
-	insertSuppressions,
 	type NewSuppression,
 	readSuppressions,
 	type Suppression,
@@ -24,7 +24,9 @@ const suppressWrite: GroupWrite<NewSuppression & {readonly acting: Acting}, Supp
 	name: 'suppress',
 	rank: 5,
 	async apply(trx, entries) {
-		const added = await insertSuppressions(trx, entries);
+		// What they act with takes no dispatcher along.
+		const [{acting: notifier}] = entries as readonly [(typeof entries)[number]];
+		const added = await suppressAddresses(trx, entries, notifier);
 		for (const {id, workspaceId, addressKey, reason, acting} of entries.filter(entry => added.has(entry.id))) {
 			const act = {action: 'suppression.added', workspaceId, target: id, detail: {reason}, recipient: addressKey};
 			await recordAct(trx, acting, act);

@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
 import type {Role} from '../mail/message.ts';
 import {moveRecipients} from '../store/recipients.ts';
-import {addSuppressions} from '../store/suppressions.ts';
 import {type AnnouncedEvent, announce, type EventWriter} from './outbox.ts';
+import {suppressAddresses} from './suppress.ts';
 
 /** A recipient marked a mail as spam; times in the store's form. */
 export type Complaint = {
@@ -52,7 +52,7 @@ export async function recordComplaints(
 		});
 	}
 	await announce(trx, events, eventWriter);
-	await addSuppressions(
+	await suppressAddresses(
 		trx,
 		complaints
 			.filter(({suppresses}) => suppresses)
@@ -65,5 +65,6 @@ export async function recordComplaints(
 				source: messageId,
 				createdAt: recordedAt,
 			})),
+		eventWriter,
 	);
 }

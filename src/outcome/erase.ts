@@ -142,7 +142,10 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 		await eraseTimelines(trx, recipients);
 		await eraseMessages(trx, messageIds, at);
 		await rewriteAddresses(trx, messageIds, address => withoutPerson(person, address));
-		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient), metadata: {}});
+		const erased = (body: WebhookBody) => ({
+			...{...body, recipient: withoutPerson(person, body.recipient), metadata: {}},
+			...('subject' in body && {subject: null, detail: {}}),
+		});
 		await rewriteWebhookBodies(trx, messageIds, erased);
 		await announceEnded(trx, person, ended, at);
 		await removeCaptured(idsOf(recipients));
@@ -189,7 +192,10 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 		await eraseRecipients(trx, idsOf(own));
 		await eraseTimelines(trx, own);
 		await rewriteAddresses(trx, messageIds, address => withoutPerson(person, address));
-		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient)});
+		const erased = (body: WebhookBody) => ({
+			...{...body, recipient: withoutPerson(person, body.recipient)},
+			...('subject' in body && body.recipient !== withoutPerson(person, body.recipient) && {detail: {}}),
+		});
 		await rewriteWebhookBodies(trx, messageIds, erased);
 		await announceEnded(trx, person, ended, at);
 		await removeCaptured(idsOf(await findRecipientsOf(trx, messageIds)));

@@ -1,12 +1,13 @@
 import type {Knex} from 'knex';
 import type {NewId} from '../mail/ids.ts';
-import {type Recipient, type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
+import {type Recipient, type usualWebhookEvents, type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
 import type {AttemptResult, Outcome} from '../mail/outcome.ts';
-import {isListener, webhookBody} from '../mail/webhook.ts';
-import {readMetadata, readTestMessages} from '../store/messages.ts';
+import {type DisabledReason, isListener, webhookBody} from '../mail/webhook.ts';
+import {bumpGeneration} from '../store/changes.ts';
+import {readPosted, readSubjects} from '../store/messages.ts';
 import {insertEvents, type NewEvent} from '../store/timeline.ts';
 import {type CountedStatus, countUsage} from '../store/usage.ts';
-import {findSubscribers, insertDeliveries, type Subscriber} from '../store/webhooks.ts';
+import {type Endpoint, findSubscribers, insertDeliveries, type Subscriber} from '../store/webhooks.ts';
 
 /** A timeline entry with its recipient. */
 export type AnnouncedEvent = NewEvent & {
@@ -15,6 +16,8 @@ export type AnnouncedEvent = NewEvent & {
 	readonly recipient: string;
 	/** Whether usage counts it: an event of the `to` recipient of real mail (`isCounted`). */
 	readonly counted: boolean;
+	/** Of a bounce: whether it suppresses the recipient. */
+	readonly suppressed?: boolean;
 };
 
 /** The destinations of events in addition to the timeline. */
@@ -26,81 +29,150 @@ export type EventWriter = {
 	readonly onCounted?: (workspaceIds: readonly string[]) => void;
 };
 
-/** Adds a delivery for every endpoint that is subscribed to an event, in the event's transaction. */
-async function addToOutbox(
-	trx: Knex.Transaction,
-	events: readonly AnnouncedEvent[],
-	eventWriter: EventWriter,
-	known?: readonly Subscriber[],
-): Promise<void> {
-	const carried = events.filter(isCarried);
-	if (carried.length > 0) {
-		const workspaceIds = [...new Set(carried.map(({workspaceId}) => workspaceId))];
-		await fanOut(trx, carried, known ?? (await findSubscribers(trx, workspaceIds)), eventWriter);
-	}
+/** An event for endpoints that no timeline has. */
+export type Notice = {
+	readonly type: Exclude<WebhookEventType, (typeof usualWebhookEvents)[number]>;
+	readonly workspaceId: string;
+	/** Null: it is about no message. */
+	readonly messageId: string | null;
+	/** Null: it is about no recipient. */
+	readonly recipient: string | null;
+	/** When it happened, in the store's form. */
+	readonly at: string;
+	readonly detail: Readonly<Record<string, unknown>>;
+	/** It is about no message, and endpoints of test keys get it too. */
+	readonly isTest?: boolean;
+};
+
+/** To the others of its workspace: an endpoint gets nothing any more. */
+export function disabledNotice(
+	{id, workspaceId, mode, url}: Pick<Endpoint, 'id' | 'workspaceId' | 'mode' | 'url'>,
+	{at, reason}: {readonly at: string; readonly reason: DisabledReason | 'by_hand'},
+): Notice {
+	// The path may hold a secret.
+	const detail = {endpoint: id, host: new URL(url).host, reason};
+	return {
+		type: 'endpoint_disabled',
+		workspaceId,
+		messageId: null,
+		recipient: null,
+		at,
+		detail,
+		isTest: mode === 'test',
+	};
 }
 
-type Carried = AnnouncedEvent & {readonly type: WebhookEventType};
+/** Those without `onDue` run where no dispatcher is: the daemons learn of what is due as of any change. */
+export type Notifier = Pick<EventWriter, 'newId'> & Partial<Pick<EventWriter, 'onDue'>>;
 
-function isCarried(event: AnnouncedEvent): event is Carried {
-	return (webhookEventTypes as readonly string[]).includes(event.type);
+/**
+ * Adds deliveries for every endpoint that is subscribed to these, in the transaction of what they say.
+ *
+ * @param known those of the workspaces, if they were read already
+ */
+export async function notify(
+	trx: Knex.Transaction,
+	notices: readonly Notice[],
+	notifier: Notifier,
+	known?: readonly Subscriber[],
+): Promise<void> {
+	const posted = notices.map(({at, ...one}) => ({...one, id: notifier.newId('evt'), occurredAt: at, recordedAt: at}));
+	await addToOutbox(trx, posted, notifier, known);
+}
+
+type Posted = Omit<Notice, 'type' | 'at'> &
+	Pick<AnnouncedEvent, 'id' | 'occurredAt' | 'recordedAt' | 'suppressed'> & {readonly type: WebhookEventType};
+
+/** What endpoints get of an event of the timeline: a bounce at the end of all tries is two. */
+function postedOf({newId}: Notifier, {detail: text, ...event}: AnnouncedEvent): Posted[] {
+	const {type} = event;
+	if (!isCarried(type)) {
+		return [];
+	}
+	const detail = text === null ? {} : JSON.parse(text);
+	const posted = {...event, type, detail};
+	return type === 'bounced' && isGiveUp(detail) ? [posted, {...posted, id: newId('evt'), type: 'gave_up'}] : [posted];
+}
+
+/** What failed for the time being only was tried until the end, by us or by a relay. */
+function isGiveUp({type, escalated, category, code, enhanced}: Readonly<Record<string, unknown>>): boolean {
+	const isSoft = type === 'transient' || escalated !== undefined;
+	return isSoft && (category === 'expired' || String(code).startsWith('4') || String(enhanced).startsWith('4.'));
+}
+
+function isCarried(type: string): type is WebhookEventType {
+	return (webhookEventTypes as readonly string[]).includes(type);
+}
+
+async function addToOutbox(
+	trx: Knex.Transaction,
+	events: readonly Posted[],
+	notifier: Notifier,
+	known?: readonly Subscriber[],
+): Promise<void> {
+	if (events.length > 0) {
+		const workspaceIds = [...new Set(events.map(({workspaceId}) => workspaceId))];
+		await fanOut(trx, events, known ?? (await findSubscribers(trx, workspaceIds)), notifier);
+	}
 }
 
 async function fanOut(
 	trx: Knex.Transaction,
-	events: readonly Carried[],
+	events: readonly Posted[],
 	subscribers: readonly Subscriber[],
-	{newId, onDue}: EventWriter,
+	{newId, onDue}: Notifier,
 ): Promise<void> {
-	const ofTests = await findTests(trx, events, subscribers);
-	const pairs = events.flatMap(event =>
+	const wanted = events.flatMap(event =>
 		subscribers
 			.filter(({workspaceId, events}) => workspaceId === event.workspaceId && events.includes(event.type))
-			.filter(({mode}) => mode === 'live' || ofTests.has(event.messageId))
-			.map(({id: endpointId, url}) => ({event, endpointId, isPosted: !isListener(url)})),
+			.map(subscriber => ({event, subscriber})),
 	);
+	if (wanted.length === 0) {
+		return;
+	}
+	const messages = await readPosted(trx, idsOf(wanted));
+	const isTest = ({messageId, isTest}: Posted) =>
+		messageId === null ? isTest === true : messages.get(messageId)?.mode === 'test';
+	const pairs = wanted.filter(({event, subscriber}) => subscriber.mode === 'live' || isTest(event));
 	if (pairs.length === 0) {
 		return;
 	}
-	const subscribed = [...new Set(pairs.map(({event}) => event))];
-	const metadata = await readMetadata(
-		trx,
-		subscribed.map(({messageId}) => messageId),
-	);
-	const bodies = new Map(
-		subscribed.map(one => [one.id, webhookBody({...one, metadata: metadata.get(one.messageId) ?? null})]),
-	);
+	const full = pairs.filter(({subscriber}) => subscriber.format === 'full');
+	const subjects = full.length === 0 ? new Map<string, string>() : await readSubjects(trx, idsOf(full));
 	await insertDeliveries(
 		trx,
-		pairs.map(({event, endpointId, isPosted}) => ({
-			id: newId('whd'),
-			workspaceId: event.workspaceId,
-			endpointId,
-			messageId: event.messageId,
-			eventId: event.id,
-			eventType: event.type,
-			body: bodies.get(event.id) as string,
-			dueAt: isPosted ? event.recordedAt : null,
-			createdAt: event.recordedAt,
-		})),
+		pairs.map(({event, subscriber}) => {
+			const message = messages.get(event.messageId ?? '');
+			return {
+				id: newId('whd'),
+				workspaceId: event.workspaceId,
+				endpointId: subscriber.id,
+				messageId: message?.id ?? null,
+				eventId: event.id,
+				eventType: event.type,
+				body: webhookBody(
+					event,
+					message && {...message, subject: subjects.get(message.id) ?? null},
+					subscriber.format ?? 'default',
+				),
+				dueAt: isListener(subscriber.url) ? null : event.recordedAt,
+				createdAt: event.recordedAt,
+			};
+		}),
 	);
-	const due = [...new Set(pairs.map(({endpointId}) => endpointId))];
+	if (onDue === undefined) {
+		await bumpGeneration(trx);
+		return;
+	}
+	const due = [...new Set(pairs.map(({subscriber}) => subscriber.id))];
 	void trx.executionPromise.then(
 		() => onDue(due),
 		() => undefined, // Rolled back: the caller of the transaction gets the error.
 	);
 }
 
-/** The messages of test keys among them; not asked where no endpoint takes those alone. */
-async function findTests(
-	trx: Knex.Transaction,
-	events: readonly Carried[],
-	subscribers: readonly Subscriber[],
-): Promise<ReadonlySet<string>> {
-	const asking = new Set(subscribers.filter(({mode}) => mode === 'test').map(({workspaceId}) => workspaceId));
-	const ids = events.filter(({workspaceId}) => asking.has(workspaceId)).map(({messageId}) => messageId);
-	return ids.length === 0 ? new Set() : await readTestMessages(trx, ids);
-}
+const idsOf = (pairs: ReadonlyArray<{readonly event: Posted}>): string[] =>
+	pairs.flatMap(({event}) => event.messageId ?? []);
 
 const countedTypes: ReadonlySet<string> = new Set([
 	'delivered',
@@ -122,7 +194,12 @@ export async function announce(
 	subscribers?: readonly Subscriber[],
 ): Promise<void> {
 	await insertEvents(trx, events);
-	await addToOutbox(trx, events, eventWriter, subscribers);
+	await addToOutbox(
+		trx,
+		events.flatMap(event => postedOf(eventWriter, event)),
+		eventWriter,
+		subscribers,
+	);
 	const counted = events.filter(one => one.counted && countedTypes.has(one.type));
 	await countUsage(
 		trx,
@@ -171,6 +248,8 @@ function explanation(outcome: Outcome): Record<string, unknown> {
 				...(outcome.category === 'expired' && {enhanced: '4.4.7'}),
 				...(outcome.escalated && {escalated: outcome.escalated}),
 			};
+		case 'deferred':
+			return {type: 'transient', category: outcome.category, reason: outcome.reason};
 		case 'errored':
 			return {reason: outcome.reason, ...(outcome.message !== undefined && {message: outcome.message})};
 		case 'suppressed':

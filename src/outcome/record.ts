@@ -12,15 +12,16 @@ import type {GroupWrite} from '../store/engine/writer.ts';
 import {insertTerms, type MessageTerms, mergeTerms} from '../store/message-terms.ts';
 import {type EndedTry, endClaims, findReported, insertAttempts, writeOutcomes} from '../store/queue/outcomes.ts';
 import {type EarlierTries, readTries} from '../store/reputation.ts';
-import {addSuppressions, type NewSuppression} from '../store/suppressions.ts';
+import type {NewSuppression} from '../store/suppressions.ts';
 import {queuedEvent} from '../store/timeline.ts';
-import {findSubscribers} from '../store/webhooks.ts';
+import {findSubscribers, type Subscriber} from '../store/webhooks.ts';
 import {type Complaint, recordComplaints} from './complaint.ts';
 import {type Engaged, recordEngagement} from './engagement.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
-import {type AnnouncedEvent, announce, type EventWriter, eventDetail} from './outbox.ts';
+import {type AnnouncedEvent, announce, type EventWriter, eventDetail, type Notice, notify} from './outbox.ts';
 import {countTries, type RecordedEnds, readRecordedEnds, refusalClass} from './reputation.ts';
 import type {JudgedTry} from './settle.ts';
+import {suppressAddresses} from './suppress.ts';
 
 const idOf = ({recipient}: JudgedTry): string => recipient.id;
 
@@ -72,6 +73,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 					isRelayed: outcome.kind === 'relayed',
 				})),
 			);
+			await notify(trx, mine.flatMap(deferralOf), eventWriter, subscribers);
 			await announce(
 				trx,
 				mine.flatMap(item =>
@@ -88,7 +90,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 				eventWriter,
 				subscribers,
 			);
-			await suppress(trx, mine, newId);
+			await suppress(trx, mine, eventWriter, subscribers);
 			await recordFollowing(trx, eventWriter, mine);
 			await countTries(trx, mine, {earlier, reported: recorded}, eventWriter);
 			await countTls(trx, mine.flatMap(tlsOf));
@@ -203,9 +205,27 @@ function eventsOf(
 	}
 	if (verdict.event && refused !== 'recorded') {
 		const detail = eventDetail(recipient, verdict.attempts, result, verdict.outcome, doubtful);
-		events.push({...common, id: newId('evt'), type: verdict.event, occurredAt: result.at, detail});
+		const suppressed = verdict.outcome.kind === 'bounced' && verdict.outcome.suppresses;
+		events.push({...common, id: newId('evt'), type: verdict.event, occurredAt: result.at, detail, suppressed});
 	}
 	return events;
+}
+
+/** A recipient's first deferral, which no timeline has. */
+function deferralOf({recipient, result, verdict}: JudgedTry): Notice[] {
+	const {outcome, attempts} = verdict;
+	return outcome.kind === 'deferred' && recipient.attempts === 0
+		? [
+				{
+					type: 'deferred',
+					workspaceId: recipient.workspace_id,
+					messageId: recipient.message_id,
+					recipient: recipient.address,
+					at: result.at,
+					detail: JSON.parse(eventDetail(recipient, attempts, result, outcome, false)),
+				},
+			]
+		: [];
 }
 
 /** A soft bounce may be one too many for its address: then it is a hard one. */
@@ -252,12 +272,17 @@ function softBounceOf(item: JudgedTry): Array<SoftBounce & {readonly item: Judge
 }
 
 /** A permanent failure of the recipient is a hard block for the whole workspace; its source is the message. */
-async function suppress(trx: Knex.Transaction, items: readonly JudgedTry[], newId: NewId): Promise<void> {
+async function suppress(
+	trx: Knex.Transaction,
+	items: readonly JudgedTry[],
+	eventWriter: EventWriter,
+	subscribers: readonly Subscriber[],
+): Promise<void> {
 	const entries: NewSuppression[] = [];
 	for (const {recipient, result, verdict} of items) {
 		if (verdict.outcome.kind === 'bounced' && verdict.outcome.suppresses) {
 			entries.push({
-				id: newId('sup'),
+				id: eventWriter.newId('sup'),
 				workspaceId: recipient.workspace_id,
 				address: recipient.address,
 				addressKey: recipient.address_key,
@@ -267,7 +292,7 @@ async function suppress(trx: Knex.Transaction, items: readonly JudgedTry[], newI
 			});
 		}
 	}
-	await addSuppressions(trx, entries);
+	await suppressAddresses(trx, entries, eventWriter, subscribers);
 }
 
 /**
@@ -307,7 +332,7 @@ function complaintOf(recorded: JudgedTry): Complaint[] {
 			recordedAt: result.at,
 			counted: isCounted(recipient.role, recipient.destination),
 			suppresses: true,
-			detail: {reason: 'simulated'},
+			detail: {reason: 'simulated', feedback_type: 'abuse'},
 		},
 	];
 }

@@ -5,7 +5,6 @@ import type {Escalated} from '../mail/outcome.ts';
 import type {Report, ReportAction} from '../mail/report.ts';
 import {isCounted, isSimulated, simulatorDomain} from '../mail/simulator.ts';
 import {moveRecipients} from '../store/recipients.ts';
-import {addSuppressions} from '../store/suppressions.ts';
 import {recordComplaints} from './complaint.ts';
 import {recordEngagement} from './engagement.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
@@ -21,6 +20,7 @@ import {
 	type Weight,
 	weightOfRefusal,
 } from './reputation.ts';
+import {suppressAddresses} from './suppress.ts';
 import {type Unsubscription, unsubscribeAll} from './unsubscribe.ts';
 
 /** New information about a recipient. */
@@ -134,25 +134,27 @@ async function recordRefusals(
 	const moving = await move(trx, matched, 'bounced');
 	const escalated = await escalate(trx, matched.flatMap(softBounceOf));
 	const gone = new Map([...escalated].map(([{one}, how]) => [one, how]));
+	const blocking = matched.filter(one => (one.report.suppresses || gone.has(one)) && mayBlock(one.recipient));
 	await announce(
 		trx,
-		matched.map(one => eventOf(one, eventWriter.newId('evt'), 'bounced', moving.has(one), gone.get(one))),
+		matched.map(one => ({
+			...eventOf(one, eventWriter.newId('evt'), 'bounced', moving.has(one), gone.get(one)),
+			suppressed: blocking.includes(one),
+		})),
 		eventWriter,
 	);
-	const hard = matched.filter(one => one.report.suppresses || gone.has(one));
-	await addSuppressions(
+	await suppressAddresses(
 		trx,
-		hard
-			.filter(({recipient}) => mayBlock(recipient))
-			.map(({recipient, item}) => ({
-				id: eventWriter.newId('sup'),
-				workspaceId: recipient.workspace_id,
-				address: recipient.address,
-				addressKey: recipient.address_key,
-				reason: 'hard_bounce',
-				source: recipient.message_id,
-				createdAt: item.at,
-			})),
+		blocking.map(({recipient, item}) => ({
+			id: eventWriter.newId('sup'),
+			workspaceId: recipient.workspace_id,
+			address: recipient.address,
+			addressKey: recipient.address_key,
+			reason: 'hard_bounce',
+			source: recipient.message_id,
+			createdAt: item.at,
+		})),
+		eventWriter,
 	);
 	return matched.map(one => {
 		const isHard = one.report.suppresses || gone.has(one);

@@ -1,14 +1,14 @@
 import type {Knex} from 'knex';
-import type {NewId} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
 import {isSimulated} from '../mail/simulator.ts';
 import {type Pair, pairKey} from '../store/engine/rows.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {findRecipientFor} from '../store/recipients.ts';
-import {deleteSuppressionOf, findStatus, insertSuppressions} from '../store/suppressions.ts';
+import {deleteSuppressionOf, findStatus} from '../store/suppressions.ts';
 import {readDetails} from '../store/timeline.ts';
 import {deleteOptOut, insertOptOut} from '../store/topics.ts';
-import {announce, type EventWriter} from './outbox.ts';
+import {announce, type EventWriter, notify} from './outbox.ts';
+import {suppressAddresses} from './suppress.ts';
 
 /** `topic`: out of the message's topic, or of everything without a topic. `undo`: what the hosted page made. */
 export type OptOutAction = 'topic' | 'all' | 'undo';
@@ -120,8 +120,8 @@ async function act(trx: Knex.Transaction, item: Unsubscription, eventWriter: Eve
 		await takeBack(trx, item, code);
 	} else {
 		const topic = action === 'topic' ? code : null;
-		if (status.isTest || (await optOut(trx, item, topic, eventWriter.newId))) {
-			announced = await announceOnce(trx, item, topic, eventWriter);
+		if (status.isTest || (await optOut(trx, item, topic, eventWriter))) {
+			announced = await announceOnce(trx, item, {topic, isTest: status.isTest}, eventWriter);
 		}
 	}
 	return {status: await readStatus(trx, item), announced};
@@ -132,7 +132,7 @@ async function optOut(
 	trx: Knex.Transaction,
 	{workspaceId, messageId, address, addressKey, via, at: createdAt}: Unsubscription,
 	code: string | null,
-	newId: NewId,
+	eventWriter: EventWriter,
 ): Promise<boolean> {
 	// The page takes back only what it made itself.
 	const source = via === 'mail' || via === 'report' ? messageId : pageSource;
@@ -140,8 +140,8 @@ async function optOut(
 	if (code !== null) {
 		return await insertOptOut(trx, {...common, code});
 	}
-	const id = newId('sup');
-	return (await insertSuppressions(trx, [{...common, id, reason}])).has(id);
+	const id = eventWriter.newId('sup');
+	return (await suppressAddresses(trx, [{...common, id, reason, messageId}], eventWriter)).has(id);
 }
 
 async function takeBack(trx: Knex.Transaction, item: Unsubscription, code: string | null): Promise<void> {
@@ -156,7 +156,7 @@ async function takeBack(trx: Knex.Transaction, item: Unsubscription, code: strin
 async function announceOnce(
 	trx: Knex.Transaction,
 	item: Unsubscription,
-	topic: string | null,
+	{topic, isTest}: {readonly topic: string | null; readonly isTest: boolean},
 	eventWriter: EventWriter,
 ): Promise<boolean> {
 	const {workspaceId, messageId, role, address: recipient, via, at} = item;
@@ -165,7 +165,13 @@ async function announceOnce(
 		return false; // Gone, or erased: nothing may bear the address any more.
 	}
 	const details = await readDetails(trx, {messageId, recipientId, type: 'unsubscribed'});
-	if (details.some(detail => detail.topic === topic)) {
+	const isKnown = details.some(detail => detail.topic === topic);
+	const detail = {recipient, role, topic, via};
+	// Once the page has undone it, it may come again. Test mail changes no list: there the timeline alone knows.
+	if (!isKnown || !isTest) {
+		await notify(trx, [{type: 'recipient_unsubscribed', workspaceId, messageId, recipient, at, detail}], eventWriter);
+	}
+	if (isKnown) {
 		return false;
 	}
 	await announce(
@@ -180,7 +186,7 @@ async function announceOnce(
 				type: 'unsubscribed',
 				occurredAt: at,
 				recordedAt: at,
-				detail: JSON.stringify({recipient, role, topic, via}),
+				detail: JSON.stringify(detail),
 				counted: false,
 			},
 		],

@@ -241,22 +241,32 @@ async function readAttachmentNames(
 		rows.filter(row => row.messageId === messageId).map(({filename, contentType}) => ({filename, contentType}));
 }
 
-/** Which of some messages test keys sent. */
-export async function readTestMessages(trx: Knex.Transaction, ids: readonly string[]): Promise<Set<string>> {
-	const rows: Array<{id: string}> = await trx('messages')
+/** What webhooks say of a message; `metadata` and `tags` are JSON text. */
+export type PostedMessage = {
+	readonly id: string;
+	readonly mode: Mode;
+	readonly metadata: string | null;
+	readonly tags: string | null;
+	readonly templateId: string;
+};
+
+/** Some messages, by their ids; those that are gone are left out. */
+export async function readPosted(trx: Knex.Transaction, ids: readonly string[]): Promise<Map<string, PostedMessage>> {
+	const rows: PostedMessage[] = await trx('messages')
 		.whereIn('id', [...new Set(ids)])
-		.where({mode: 'test'})
-		.select('id');
-	return new Set(rows.map(({id}) => id));
+		.select('id', 'mode', 'metadata', 'tags', 'template_id as templateId');
+	return new Map(rows.map(row => [row.id, row]));
 }
 
-/** The metadata of some messages, as JSON text; those without any are left out. */
-export async function readMetadata(trx: Knex.Transaction, ids: readonly string[]): Promise<Map<string, string>> {
-	const rows: Array<{id: string; metadata: string}> = await trx('messages')
-		.whereIn('id', [...new Set(ids)])
-		.whereNotNull('metadata')
-		.select('id', 'metadata');
-	return new Map(rows.map(({id, metadata}) => [id, metadata]));
+/** The subjects of some messages, by their ids; those that were not rendered yet are left out. */
+export async function readSubjects(trx: Knex.Transaction, ids: readonly string[]): Promise<Map<string, string>> {
+	const rows: Array<{id: string; subject: string}> = await trx('recipients')
+		.whereIn('message_id', ids)
+		.whereRaw(...nearIds(trx, 'id', 'rcp', ids))
+		.where({role: 'to'})
+		.whereNotNull('subject')
+		.select('message_id as id', 'subject');
+	return new Map(rows.map(({id, subject}) => [id, subject]));
 }
 
 const attachmentColumns = ['message_id', 'position', 'filename', 'content_type', 'content'];

@@ -278,7 +278,12 @@ export async function rewriteAddresses(
 }
 
 /** The body of a webhook (docs/reference/interface.md, Webhook request). */
-export type WebhookBody = {readonly recipient: string; readonly metadata: Readonly<Record<string, string>>};
+export type WebhookBody = {
+	readonly recipient: string;
+	readonly metadata: Readonly<Record<string, string>>;
+	/** Of the format `full`. */
+	readonly subject?: string | null;
+};
 
 /** Changes the stored bodies of webhooks about messages: those to be sent, and those kept for a replay. What was answered may name anybody. */
 export async function rewriteWebhookBodies(

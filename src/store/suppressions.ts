@@ -39,23 +39,12 @@ export async function insertSuppressions(
 	trx: Knex.Transaction,
 	entries: readonly NewSuppression[],
 ): Promise<Set<string>> {
-	const {table, columns: names, rows, suffix} = insertOf(entries);
-	const added = await insertReturning<{id: string}>(trx, table, names, rows, `${suffix} returning id`);
-	return new Set(added.map(({id}) => id));
-}
-
-/** The same, without the entries that were added. */
-export async function addSuppressions(trx: Knex.Transaction, entries: readonly NewSuppression[]): Promise<void> {
-	const {table, columns: names, rows, suffix} = insertOf(entries);
-	await insertRows(trx, table, names, rows, suffix);
-}
-
-function insertOf(entries: readonly NewSuppression[]) {
 	const sorted = [...firstOfEach(entries)].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
-	return {
-		table: 'suppressions',
-		columns: ['id', 'workspace_id', 'address', 'address_key', 'reason', 'source', 'mode', 'created_at'],
-		rows: sorted.map(([, one]) => [
+	const added = await insertReturning<{id: string}>(
+		trx,
+		'suppressions',
+		['id', 'workspace_id', 'address', 'address_key', 'reason', 'source', 'mode', 'created_at'],
+		sorted.map(([, one]) => [
 			one.id,
 			one.workspaceId,
 			one.address,
@@ -65,11 +54,12 @@ function insertOf(entries: readonly NewSuppression[]) {
 			one.mode ?? 'live',
 			one.createdAt,
 		]),
-		suffix: `on conflict (workspace_id, address_key) do update
+		`on conflict (workspace_id, address_key) do update
 			set id = excluded.id, address = excluded.address, reason = excluded.reason, source = excluded.source,
 				mode = excluded.mode, created_at = excluded.created_at
-			where suppressions.mode = 'test' and excluded.mode = 'live'`,
-	};
+			where suppressions.mode = 'test' and excluded.mode = 'live' returning id`,
+	);
+	return new Set(added.map(({id}) => id));
 }
 
 /** One statement must not write a row twice (PostgreSQL). */

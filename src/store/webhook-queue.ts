@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import type {WebhookRetry} from '../mail/webhook.ts';
 import {rowSource, rowsOf} from './engine/dialect.ts';
 import {among, insertRows, namedIds} from './engine/rows.ts';
 import type {Claimable} from './held-claims.ts';
@@ -54,6 +55,10 @@ export type ClaimedDelivery = {
 	readonly previousUntil: string | null;
 	/** Since when the endpoint's attempts fail; null: the last one did not. */
 	readonly failingSince: string | null;
+	/** `long`: it is tried for days; null: as usual. */
+	readonly retry: WebhookRetry | null;
+	/** When the first attempt of its generation began; null: none was made. */
+	readonly firstAt: string | null;
 };
 
 export type ClaimedDeliveries = {
@@ -71,6 +76,7 @@ type Found = {
 	readonly previousSecret: string | null;
 	readonly previousUntil: string | null;
 	readonly failingSince: string | null;
+	readonly retry: WebhookRetry | null;
 	readonly first: string | null;
 };
 
@@ -115,7 +121,7 @@ async function findFirst(trx: Knex.Transaction, permits: readonly EndpointPermit
 	return await rowsOf(
 		trx,
 		`select e.id as "endpointId", e.url as "url", e.secret as "secret",
-			e.previous_secret as "previousSecret", e.previous_until as "previousUntil", e.failing_since as "failingSince",
+			e.previous_secret as "previousSecret", e.previous_until as "previousUntil", e.failing_since as "failingSince", e.retry as "retry",
 			(select string_agg(q.due || ' ' || q.id, ',') from (
 				select d.delivery_id as id, d.next_attempt_at as due from webhook_queue as d
 				where d.endpoint_id = e.id and d.claimed_by is null
@@ -170,7 +176,11 @@ async function readClaimed(trx: Knex.Transaction, ids: readonly string[]): Promi
 	return await rowsOf(
 		trx,
 		`select id as "id", workspace_id as "workspaceId", endpoint_id as "endpointId", message_id as "messageId",
-			event_type as "eventType", body as "body", attempts as "attempts" from webhook_deliveries where ${named}`,
+			event_type as "eventType", body as "body", attempts as "attempts",
+			case when attempts > 0 then (
+				select a.at from webhook_attempts as a where a.delivery_id = webhook_deliveries.id
+					and a.generation = webhook_deliveries.generation order by a.n limit 1
+			) end as "firstAt" from webhook_deliveries where ${named}`,
 		bindings,
 	);
 }

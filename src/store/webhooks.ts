@@ -1,7 +1,13 @@
 import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
 import type {Mode, WebhookEventType} from '../mail/message.ts';
-import {type DeliveryState, listenerUrl} from '../mail/webhook.ts';
+import {
+	type DeliveryState,
+	type DisabledReason,
+	listenerUrl,
+	type WebhookFormat,
+	type WebhookRetry,
+} from '../mail/webhook.ts';
 import {rowSource, textAsBytes} from './engine/dialect.ts';
 import {alongIndex, columnsOf, firstThatFit, insertRows, newestFirst} from './engine/rows.ts';
 import {unanswered} from './postgres/postgres-client.ts';
@@ -15,12 +21,17 @@ export type Endpoint = {
 	readonly mode: Mode;
 	readonly url: string;
 	readonly events: readonly WebhookEventType[];
+	/** Null: `default`. */
+	readonly format: WebhookFormat | null;
+	readonly retry: WebhookRetry | null;
 	/** Sealed for the endpoint's id. */
 	readonly secret: string;
 	/** The former secret, sealed likewise, which signs too until `previousUntil`; null without one. */
 	readonly previousSecret: string | null;
 	readonly previousUntil: string | null;
 	readonly disabledAt: string | null;
+	/** Why the program disabled it; null: a person did. */
+	readonly disabledReason: DisabledReason | null;
 	/** When the first attempt failed after the last one that did not; null: the last one did not. */
 	readonly failingSince: string | null;
 	readonly createdAt: string;
@@ -40,7 +51,7 @@ export function endpointState({
 type Row = Omit<Endpoint, 'events'> & {readonly events: string};
 
 const columns = columnsOf(
-	'id workspaceId mode url events secret previousSecret previousUntil disabledAt failingSince createdAt',
+	'id workspaceId mode url events format retry secret previousSecret previousUntil disabledAt disabledReason failingSince createdAt',
 );
 
 const toEndpoint = (row: Row): Endpoint => ({...row, events: JSON.parse(row.events)});
@@ -119,7 +130,8 @@ export async function switchEndpoint(
 	id: string,
 	disabledAt: string | null,
 ): Promise<boolean> {
-	const changed = await present(trx).where({workspace_id: workspaceId, id}).update({disabled_at: disabledAt});
+	const change = {disabled_at: disabledAt, disabled_reason: null};
+	const changed = await present(trx).where({workspace_id: workspaceId, id}).update(change);
 	return changed === 1;
 }
 
@@ -128,14 +140,28 @@ export async function updateEndpoint(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	id: string,
-	{url, events}: Partial<Pick<Endpoint, 'url' | 'events'>>,
+	{events, ...changes}: Partial<Pick<Endpoint, 'url' | 'events' | 'format' | 'retry'>>,
 ): Promise<boolean> {
-	const changes = {...(url !== undefined && {url}), ...(events && {events: JSON.stringify(events)})};
+	const listed = events && {events: JSON.stringify(events)};
 	return (
 		(await present(trx)
 			.where({workspace_id: workspaceId, id})
-			.update({id, ...changes})) === 1
+			.update({id, ...changes, ...listed})) === 1
 	);
+}
+
+/** An endpoint that the program disables; answers its workspace and URL, undefined where it is disabled already. */
+export async function disableEndpoint(
+	trx: Knex.Transaction,
+	id: string,
+	{at, reason}: {readonly at: string; readonly reason: DisabledReason},
+): Promise<Pick<Endpoint, 'workspaceId' | 'mode' | 'url'> | undefined> {
+	const [row] = await present(trx)
+		.where({id})
+		.whereNull('disabled_at')
+		.update({disabled_at: at, disabled_reason: reason})
+		.returning(['workspace_id as workspaceId', 'mode', 'url']);
+	return row;
 }
 
 export type EndpointSecrets = Pick<Endpoint, 'secret' | 'previousSecret' | 'previousUntil'>;
@@ -190,7 +216,7 @@ export async function purgeEndpoints(trx: Knex.Transaction, limit: number): Prom
 	return true;
 }
 
-export type Subscriber = Pick<Endpoint, 'id' | 'workspaceId' | 'mode' | 'url' | 'events'>;
+export type Subscriber = Pick<Endpoint, 'id' | 'workspaceId' | 'mode' | 'url' | 'events' | 'format'>;
 
 /** The endpoints of some workspaces that get events now. */
 export async function findSubscribers(trx: Knex.Transaction, workspaceIds: readonly string[]): Promise<Subscriber[]> {
@@ -198,7 +224,7 @@ export async function findSubscribers(trx: Knex.Transaction, workspaceIds: reado
 		.whereIn('workspace_id', workspaceIds)
 		.whereNull('disabled_at')
 		.orderBy('id')
-		.select('id', 'workspace_id as workspaceId', 'mode', 'url', 'events');
+		.select('id', 'workspace_id as workspaceId', 'mode', 'url', 'events', 'format');
 	return rows.map(row => ({...row, events: JSON.parse(row.events)}));
 }
 
@@ -207,7 +233,8 @@ export type NewDelivery = {
 	readonly id: string;
 	readonly workspaceId: string;
 	readonly endpointId: string;
-	readonly messageId: string;
+	/** Null: it is about no message, or about one that is gone. */
+	readonly messageId: string | null;
 	readonly eventId: string;
 	readonly eventType: WebhookEventType;
 	readonly body: string;
@@ -267,6 +294,15 @@ export async function findWaiting(reader: Knex, endpointId: string): Promise<Sto
 /** The deliveries about messages, whenever their events came. */
 export async function findAbout(reader: Knex, messageIds: readonly string[]): Promise<string[]> {
 	return await reader('webhook_deliveries').whereIn('message_id', messageIds).pluck('id');
+}
+
+/** Some deliveries about no message, from before a time in milliseconds. */
+export async function findAboutNone(reader: Knex, before: number): Promise<string[]> {
+	return await reader('webhook_deliveries')
+		.whereNull('message_id')
+		.where('id', '<', idFloor('whd', before))
+		.limit(rowsAtOnce)
+		.pluck('id');
 }
 
 /** Removes deliveries with their attempts; how many there were. */

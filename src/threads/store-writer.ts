@@ -12,7 +12,7 @@ import {createClaimWrite} from '../store/queue/claims.ts';
 import {createQueueWaitWrite} from '../store/queue/open-recipients.ts';
 import {siteWrite} from '../store/queue/sites.ts';
 import {openWriter} from '../store/store.ts';
-import {turnWrite} from '../webhook/turn.ts';
+import {createTurnWrite} from '../webhook/turn.ts';
 
 /** What the thread that writes is started with. */
 export type WriterData = {
@@ -54,7 +54,7 @@ const tell = answerWrites<WriterLive, WriterNews>(parentPort as NonNullable<type
 		createAcceptWrite({clock, newId, keyRetention: () => live.keyRetention}),
 		createClaimWrite({dialect, boot, newId, clock}),
 		createRecordWrite(boot, eventWriter),
-		turnWrite,
+		createTurnWrite(eventWriter),
 		createEngagementWrite(clock, eventWriter),
 		createUnsubscribeWrite(eventWriter),
 		siteWrite,

@@ -1,15 +1,18 @@
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {afterAttempt, putOff} from '../mail/webhook.ts';
+import type {EventWriter} from '../outcome/outbox.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, type HeldClaimsOptions, storeRetryMs} from '../store/held-claims.ts';
 import {type ClaimedDelivery, claimName, type EndpointWork} from '../store/webhook-queue.ts';
 import type {PostEnd} from './post.ts';
-import {type Attempted, endsOf, type Turned, turnWrite} from './turn.ts';
+import {type Attempted, createTurnWrite, endsOf, type Turned} from './turn.ts';
 
 type DispatcherOptions = EndpointQueuesOptions &
 	HeldClaimsOptions<unknown> & {
 		readonly writer: Writer;
+		/** Tells endpoints of those that are disabled. */
+		readonly eventWriter: EventWriter;
 		/** The daemon's claims have this id. */
 		readonly boot: string;
 		/** Endpoints with something to do, as the store says. */
@@ -49,6 +52,7 @@ const ourFault: PostEnd = {
 export class WebhookDispatcher {
 	readonly #options: DispatcherOptions;
 	readonly #endpoints: ReturnType<typeof createEndpointQueues<ClaimedDelivery>>;
+	readonly #turnWrite: ReturnType<typeof createTurnWrite>;
 	/** Ended, and not stored yet. */
 	#ended: Attempted[] = [];
 	/** What is being tried, or waits for it. */
@@ -62,6 +66,7 @@ export class WebhookDispatcher {
 		this.#options = options;
 		this.#endpoints = createEndpointQueues<ClaimedDelivery>(options);
 		this.#held = createHeldClaims(options);
+		this.#turnWrite = createTurnWrite(options.eventWriter);
 	}
 
 	/** Something for these endpoints was committed and is due now. */
@@ -160,7 +165,7 @@ export class WebhookDispatcher {
 		const now = this.#options.clock.now();
 		let turned: Turned;
 		try {
-			turned = await this.#options.writer.submit(turnWrite, {
+			turned = await this.#options.writer.submit(this.#turnWrite, {
 				boot: this.#options.boot,
 				...endsOf(attempted),
 				permits: permits.map(({endpoint, limit}) => ({endpointId: endpoint.endpointId, limit})),
@@ -224,13 +229,28 @@ export class WebhookDispatcher {
 		const after =
 			end === null
 				? putOff(delivery.attempts, when.now, this.#options.backoffMs)
-				: afterAttempt(delivery.attempts, acknowledged, when.now, this.#options.backoffMs);
+				: afterAttempt(
+						delivery.attempts,
+						acknowledged,
+						when.now,
+						this.#options.backoffMs,
+						longOf(delivery, end, began),
+					);
 		const wasFailing = this.#endpoints.isFailing(delivery.endpointId);
+		if (after.disables !== undefined) {
+			this.#endpoints.recall(when);
+		}
 		// Its place is free from here on: for the next that waits, or for what the transaction claims that stores this end.
 		this.#start(this.#endpoints.ended(delivery.endpointId, monotonic, acknowledged, end?.ms ?? 0, when), when);
 		this.#ended.push({delivery, end, began, ended: when.now, after, wasFailing});
 		this.#plan();
 	}
+}
+
+function longOf({retry, firstAt, failingSince}: ClaimedDelivery, {status, retryAfterMs = 0}: PostEnd, began: number) {
+	const since = failingSince === null ? null : Date.parse(failingSince);
+	const first = firstAt === null ? began : Date.parse(firstAt);
+	return retry === 'long' ? {firstAt: first, failingSince: since, status, retryAfterMs} : null;
 }
 
 /** What is known of one endpoint with work. */

@@ -33,6 +33,8 @@ export type PostEnd = {
 	/** Where the connection went to, and its protocol and cipher; null: there was none. */
 	readonly address: string | null;
 	readonly tls: string | null;
+	/** How long it asks to be left alone (RFC 9110 §10.2.3); absent: it does not. */
+	readonly retryAfterMs?: number | undefined;
 	readonly ms: number;
 };
 
@@ -152,9 +154,18 @@ export class Poster {
 
 	#endOf({address, tls}: Connection, answered: Answered): Omit<PostEnd, 'ms'> {
 		if (answered.ok) {
-			const {status, begin} = answered;
+			const {status, begin, retryAfter} = answered;
+			const retryAfterMs = retryAfterOf(retryAfter, this.#options.clock.now());
 			const error = refusalOf(status);
-			return {status, error, detail: null, answer: error === null || begin === '' ? null : begin, address, tls};
+			return {
+				status,
+				error,
+				detail: null,
+				answer: error === null || begin === '' ? null : begin,
+				address,
+				tls,
+				retryAfterMs,
+			};
 		}
 		const late: Fault = {error: `no answer within ${this.#options.timeoutMs / 1000} s`, detail: null};
 		return {status: null, ...(answered.late ? late : faultOf(answered.error)), answer: null, address, tls};
@@ -186,6 +197,12 @@ function refusalOf(status: number): string | null {
 	return status < 400 ? `it answered ${status}, and redirects are not followed` : `it answered ${status}`;
 }
 
+/** Seconds, or a date; undefined: neither. */
+function retryAfterOf(text: unknown, now: number): number | undefined {
+	const ms = /^\d+$/.test(String(text)) ? Number(text) * 1000 : Date.parse(String(text)) - now;
+	return ms > 0 ? ms : undefined;
+}
+
 type Request = {
 	readonly path: string;
 	readonly headers: Readonly<Record<string, string>>;
@@ -194,7 +211,12 @@ type Request = {
 
 /** What came back: a status, or what kept it from coming. */
 type Answered =
-	| {readonly ok: true; readonly status: number /** Of its body. */; readonly begin: string}
+	| {
+			readonly ok: true;
+			readonly status: number;
+			readonly retryAfter: unknown /** Of its body. */;
+			readonly begin: string;
+	  }
 	| {readonly ok: false; readonly error: unknown /** The time was up. */; readonly late: boolean};
 
 /** The answer is its status: what follows is read for people, and so that the connection can serve again, no further than this. */
@@ -214,6 +236,7 @@ function exchange(
 ): Promise<Answered & {readonly reusable: boolean}> {
 	return new Promise(resolve => {
 		let status: number | null = null;
+		let retryAfter: unknown;
 		let read = 0;
 		let kept: Buffer = Buffer.alloc(0);
 		let timer = setTimeout(() => finish({ok: false, error: null, late: true}, false), limitMs);
@@ -223,13 +246,14 @@ function exchange(
 			resolve({...answered, reusable});
 		}
 
-		const answered = (code: number): Answered => ({ok: true, status: code, begin: kept.toString().trim()});
+		const answered = (code: number): Answered => ({ok: true, status: code, retryAfter, begin: kept.toString().trim()});
 
 		const handler: Dispatcher.DispatchHandler = {
 			onRequestStart: () => undefined,
-			onResponseStart(_controller, code) {
+			onResponseStart(_controller, code, headers) {
 				if (code >= 200) {
 					status = code;
+					retryAfter = headers['retry-after'];
 					clearTimeout(timer);
 					timer = setTimeout(() => finish(answered(code), false), Math.min(readPatienceMs, limitMs));
 				}

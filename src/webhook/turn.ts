@@ -1,5 +1,7 @@
+import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
-import type {afterAttempt} from '../mail/webhook.ts';
+import type {afterAttempt, DisabledReason} from '../mail/webhook.ts';
+import {disabledNotice, type EventWriter, notify} from '../outcome/outbox.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {
 	type ClaimedDeliveries,
@@ -11,6 +13,7 @@ import {
 	noteFailing,
 	writeDeliveryEnds,
 } from '../store/webhook-queue.ts';
+import {disableEndpoint} from '../store/webhooks.ts';
 import type {PostEnd} from './post.ts';
 
 /** The end of an attempt, with what follows from it. */
@@ -31,6 +34,7 @@ type Turn = {
 	readonly boot: string;
 	readonly ends: readonly DeliveryEnd[];
 	readonly failing: readonly Failing[];
+	readonly disabled: readonly Disabled[];
 	readonly permits: readonly EndpointPermit[];
 	/** In the store's form. */
 	readonly now: string;
@@ -41,24 +45,46 @@ export type Turned = ClaimedDeliveries & {
 	readonly moved: ReadonlySet<string>;
 };
 
-export const turnWrite: GroupWrite<Turn, Turned> = {
+export const createTurnWrite = (eventWriter: EventWriter): GroupWrite<Turn, Turned> => ({
 	name: 'webhook',
 	rank: 4,
 	bytes: ({ends, permits}) => 256 * (ends.length + permits.length),
 	async apply(trx, turns) {
 		const turned: Turned[] = [];
-		for (const {boot, ends, failing, permits, now} of turns) {
+		for (const {boot, ends, failing, disabled, permits, now} of turns) {
 			const moved = ends.length === 0 ? new Set<string>() : await writeDeliveryEnds(trx, boot, ends);
 			await noteFailing(trx, failing);
+			await disable(
+				trx,
+				disabled.filter(({id}) => moved.has(id)),
+				eventWriter,
+			);
 			turned.push({moved, ...(await claimDeliveries(trx, boot, {permits, now}))});
 		}
 		return turned;
 	},
+});
+
+/** An endpoint that a delivery's end disables. */
+type Disabled = {
+	readonly id: string;
+	readonly endpointId: string;
+	readonly reason: DisabledReason;
+	readonly at: string;
 };
 
+async function disable(trx: Knex.Transaction, disabled: readonly Disabled[], eventWriter: EventWriter): Promise<void> {
+	for (const {endpointId, ...how} of disabled) {
+		const endpoint = await disableEndpoint(trx, endpointId, how);
+		if (endpoint) {
+			await notify(trx, [disabledNotice({id: endpointId, ...endpoint}, how)], eventWriter);
+		}
+	}
+}
+
 /** What is written of attempts: much less than what was posted. */
-export function endsOf(attempted: readonly Attempted[]): Pick<Turn, 'ends' | 'failing'> {
-	return {ends: attempted.map(endOf), failing: failingOf(attempted)};
+export function endsOf(attempted: readonly Attempted[]): Pick<Turn, 'ends' | 'failing' | 'disabled'> {
+	return {ends: attempted.map(endOf), failing: failingOf(attempted), disabled: attempted.flatMap(disabledOf)};
 }
 
 /** Endpoints that began to fail, or to answer again: seldom any. */
@@ -76,6 +102,10 @@ function failingOf(attempted: readonly Attempted[]): Failing[] {
 		}
 	}
 	return [...changes.values()];
+}
+
+function disabledOf({delivery: {id, endpointId}, after: {disables: reason}, ended}: Attempted): Disabled[] {
+	return reason === undefined ? [] : [{id, endpointId, reason, at: storeTime(ended)}];
 }
 
 function endOf({delivery, end, began, after}: Attempted): DeliveryEnd {

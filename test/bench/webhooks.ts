@@ -87,15 +87,20 @@ const cpuMs = () => {
 function waiting(): NewDelivery[] {
 	const now = storeTime(Date.now());
 	return Array.from({length: pending}, (_, index) => {
-		const event = {type: 'delivered', messageId: newId('msg'), recipient: 'ada@a.example', occurredAt: now} as const;
+		const about = {messageId: newId('msg'), workspaceId: newId('ws'), recipient: 'ada@a.example'};
+		const event = {...about, id: newId('evt'), type: 'delivered', occurredAt: now, detail: {}} as const;
 		return {
 			id: newId('whd'),
-			workspaceId: newId('ws'),
+			workspaceId: event.workspaceId,
 			endpointId: endpoints.healthy[index % counts.healthy] as string,
 			messageId: event.messageId,
-			eventId: newId('evt'),
+			eventId: event.id,
 			eventType: event.type,
-			body: webhookBody({...event, metadata: '{"order":"4711"}'}),
+			body: webhookBody(
+				event,
+				{metadata: '{"order":"4711"}', tags: null, templateId: newId('tpl'), subject: null},
+				'default',
+			),
 			dueAt: now,
 			createdAt: now,
 		};

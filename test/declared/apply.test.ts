@@ -53,8 +53,14 @@ const shop: WantedWorkspace = {
 	],
 	topics: [{code: 'news', name: 'News'}],
 	webhooks: [
-		{url: 'https://shop.example/a', mode: 'live', events: ['bounced'], active: true},
-		{url: 'https://shop.example/a', mode: 'test', events: ['bounced', 'delivered'], active: false},
+		{url: 'https://shop.example/a', mode: 'live', events: ['bounced'], active: true, format: 'full'},
+		{
+			url: 'https://shop.example/a',
+			mode: 'test',
+			events: ['bounced', 'delivered'],
+			active: false,
+			retry: 'long',
+		},
 	],
 	keys: [
 		{name: 'app', mode: 'live', scopes: ['messages:send'], rate_limit: '10/60', expires_at: '2027-01-01T00:00:00.000Z'},
@@ -101,7 +107,14 @@ storeTest(test, 'what differs is changed in place, and each change is an act of 
 		],
 		topics: [{code: 'news', name: 'Monthly'}],
 		webhooks: [
-			{url: 'https://shop.example/a', mode: 'live', events: ['clicked'], active: false},
+			{
+				url: 'https://shop.example/a',
+				mode: 'live',
+				events: ['clicked'],
+				active: false,
+				format: 'default',
+				retry: 'long',
+			},
 			{url: 'https://shop.example/a', mode: 'test', events: ['bounced', 'delivered'], active: true},
 		],
 		keys: [

@@ -61,6 +61,7 @@ export async function addEndpoints(
 						id,
 						workspaceId,
 						mode: 'live',
+						...{format: null, retry: null, disabledReason: null},
 						previousSecret: null,
 						previousUntil: null,
 						url,

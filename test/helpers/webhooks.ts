@@ -25,6 +25,8 @@ export async function insertEndpoint(
 		previous_secret?: string;
 		previous_until?: string;
 		url?: string;
+		format?: 'full';
+		retry?: 'long';
 	} = {},
 ): Promise<string> {
 	const id = newId('whe');
@@ -116,6 +118,7 @@ export function dispatcherOf(
 		perEndpoint: 4,
 		total: 256,
 		writer: store.writer,
+		eventWriter: {newId, onDue: () => undefined},
 		boot,
 		readWork: () => readEndpointWork(store.reader),
 		releaseUnknown: known =>

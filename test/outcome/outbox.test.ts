@@ -1,6 +1,6 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
-import {eventTypes, webhookEventTypes} from '../../src/mail/message.ts';
+import {eventTypes, usualWebhookEvents, webhookEventTypes} from '../../src/mail/message.ts';
 import {type AnnouncedEvent, announce, type EventWriter} from '../../src/outcome/outbox.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -100,7 +100,7 @@ storeTest(
 				.filter(row => row.endpoint_id === endpoint)
 				.map(row => row.event_type)
 				.toSorted();
-		t.deepEqual(typesOf(all), [...webhookEventTypes].toSorted());
+		t.deepEqual(typesOf(all), [...usualWebhookEvents].toSorted());
 		t.deepEqual(typesOf(twin), ['bounced', 'clicked']);
 		t.deepEqual(typesOf(foreign), ['opened']);
 		t.is(rows.length, 8);
@@ -155,4 +155,60 @@ storeTest(test, 'thousands of rows at once', async (t, store) => {
 		.reader('webhook_deliveries')
 		.first(store.reader.raw('count(*) as n'));
 	t.is(Number(row?.n), 5000);
+});
+
+storeTest(test, 'the full format says more of the same event; the other stays as it is', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const events = ['bounced', 'gave_up'] as const;
+	const usual = await insertEndpoint(store, workspaceId, {events});
+	const full = await insertEndpoint(store, workspaceId, {events, format: 'full'});
+	const [id = ''] = await insertMessages(store, workspaceId, ['ada@a.test']);
+	await store.database('messages').where({id}).update({metadata: '{"a":"b"}', tags: '["x","ü"]', template_id: 'tpl_1'});
+	await store.database('recipients').where({message_id: id}).update({subject: 'Hello "Ada"'});
+	const detail = {
+		...{role: 'to', type: 'transient', category: 'expired', enhanced: '4.4.7', reply: null},
+		...{reason: 'time is up', host: 'mx.a.test'},
+	};
+	const bounced = event(workspaceId, id, {type: 'bounced', detail: JSON.stringify(detail)});
+	await announced(store, [bounced]);
+	const bodies = (await bodiesOf(store)).map(([endpoint, body]) => [endpoint, JSON.parse(body)] as const);
+	const shared = {
+		...{message_id: id, recipient: 'Ada@a.test', occurred_at: '2026-06-09T10:15:30+00:00', metadata: {a: 'b'}},
+	};
+	t.deepEqual(
+		bodies.filter(([endpoint]) => endpoint === usual).map(([, body]) => body),
+		[
+			{type: 'bounced', ...shared},
+			{type: 'gave_up', ...shared},
+		],
+	);
+	const more = {
+		...{workspace: workspaceId, subject: 'Hello "Ada"', template_id: 'tpl_1', tags: ['x', 'ü'], role: 'to'},
+		detail: {
+			...{type: 'transient', category: 'expired', status: '4.4.7', reply: 'time is up', host: 'mx.a.test'},
+			suppressed: false,
+		},
+	};
+	const [one, other] = bodies.filter(([endpoint]) => endpoint === full).map(([, body]) => body);
+	t.deepEqual(one, {type: 'bounced', ...shared, event_id: bounced.id, ...more});
+	t.deepEqual({...other, event_id: null}, {type: 'gave_up', ...shared, event_id: null, ...more});
+	t.not(other.event_id, bounced.id);
+});
+
+storeTest(test, 'what is refused for good, or by an operator, is no end of retries', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	await insertEndpoint(store, workspaceId, {events: ['gave_up']});
+	const [id = ''] = await insertMessages(store, workspaceId, ['ada@a.test']);
+	const given: Array<[object, boolean]> = [
+		[{type: 'permanent', category: 'unknown_user', code: 550, enhanced: '5.1.1'}, false],
+		[{type: 'permanent', category: 'unknown_user', code: 450, enhanced: '4.1.1'}, false],
+		[{type: 'transient', category: 'operator', reason: 'failed'}, false],
+		[{type: 'transient', category: 'policy', code: 550, enhanced: '5.7.1'}, false],
+		[{type: 'transient', category: 'mailbox_full', code: 452, enhanced: '4.2.2'}, true],
+		[{type: 'permanent', category: 'expired', escalated: {messages: 3}, enhanced: '4.4.7'}, true],
+	];
+	for (const [detail, gaveUp] of given) {
+		await announced(store, [event(workspaceId, id, {type: 'bounced', detail: JSON.stringify(detail)})]);
+		t.is(await store.database('webhook_deliveries').delete(), gaveUp ? 1 : 0, JSON.stringify(detail));
+	}
 });

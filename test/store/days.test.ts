@@ -3,7 +3,7 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {readLines} from '../../src/store/message-scan.ts';
-import {findMessage, readMetadata} from '../../src/store/messages.ts';
+import {findMessage, readPosted} from '../../src/store/messages.ts';
 import {dropDay, emptyBeside, findPast, makeDays} from '../../src/store/postgres/days.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {endClaims, findReported, writeOutcomes} from '../../src/store/queue/outcomes.ts';
@@ -96,7 +96,7 @@ postgresTest('work on mail opens the days of that mail, not all', async (t, stor
 				await readTries(trx, recipients);
 				await endClaims(trx, boot, ended as never);
 				await writeOutcomes(trx, ended as never);
-				await readMetadata(trx, ids);
+				await readPosted(trx, ids);
 			}),
 		show: async recipients => {
 			await findMessage(reader, workspaceId, id);

@@ -549,3 +549,70 @@ storeTest(test, 'a claim whose commit is not confirmed is given back and posted'
 	t.deepEqual(held.map(({delivery}) => delivery.id).sort(), ids, 'each is tried once');
 	t.deepEqual(await statesOf(store), {delivered: 6});
 });
+
+storeTest(
+	test,
+	'the long retry: 410 disables the endpoint, what waits stays, and the others learn of it',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const endpoint = await insertEndpoint(store, workspaceId, {retry: 'long'});
+		const other = await insertEndpoint(store, workspaceId, {events: ['endpoint_disabled']});
+		const ids = await insertDue(store, workspaceId, endpoint, 20);
+		const posts: string[] = [];
+		const {dispatcher, attempted} = dispatcherOf(store, async ({endpointId, body}) => {
+			posts.push(endpointId);
+			return endpointId === other
+				? {...acknowledged, answer: Buffer.from(body).toString()}
+				: {...refused, status: 410, error: 'it answered 410'};
+		});
+		await dispatcher.start();
+		await waitFor(
+			'it is disabled',
+			async () => (await store.reader('webhook_endpoints').where({id: endpoint}).first()).disabled_at,
+		);
+		await dispatcher.rescan();
+		await waitFor('the other learns of it', () => posts.includes(other));
+		await dispatcher.stop();
+		t.like(await store.reader('webhook_endpoints').where({id: endpoint}).first(), {disabled_reason: 'gone'});
+		t.is(
+			await statesOf(store).then(({pending = 0}) => pending),
+			ids.length - posts.filter(id => id === endpoint).length,
+		);
+		const notice = attempted.find(({delivery}) => delivery.endpointId === other)?.end?.answer ?? '';
+		t.like(JSON.parse(notice), {type: 'endpoint_disabled', detail: {endpoint, host: 'shop.example', reason: 'gone'}});
+		t.is(
+			await store
+				.reader('webhook_deliveries')
+				.where({endpoint_id: other})
+				.then(rows => rows.length),
+			1,
+		);
+
+		await store.writer.transaction(trx => setEndpointActive(trx, testTools(), workspaceId, endpoint, true));
+		t.like(await store.reader('webhook_endpoints').where({id: endpoint}).first(), {
+			disabled_at: null,
+			disabled_reason: null,
+		});
+	},
+);
+
+storeTest(test, 'the long retry goes on after the fifth attempt, from when the first one was', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId, {retry: 'long'});
+	const [id = ''] = await insertDue(store, workspaceId, endpoint, 1);
+	const first: Array<string | null> = [];
+	const {dispatcher} = dispatcherOf(
+		store,
+		async ({firstAt}) => {
+			first.push(firstAt);
+			return first.length === 7 ? acknowledged : refused;
+		},
+		{backoffMs: 5},
+	);
+	await dispatcher.start();
+	await waitFor('it is delivered', async () => (await statesOf(store)).delivered === 1);
+	await dispatcher.stop();
+	t.like(await rowOf(store, id), {attempts: 7, state: 'delivered'});
+	t.is(first[0], null);
+	t.is(new Set(first.slice(1)).size, 1);
+});

@@ -10,7 +10,16 @@ import {
 import {parseDuration, storeTime} from '../../kit/time.ts';
 import {webhookEventTypes} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
-import {deliveryStates, longestOverlap, mostEndpoints, usualOverlap} from '../../mail/webhook.ts';
+import {
+	deliveryStates,
+	longestOverlap,
+	mostEndpoints,
+	usualOverlap,
+	type WebhookFormat,
+	type WebhookRetry,
+	webhookFormats,
+	webhookRetries,
+} from '../../mail/webhook.ts';
 import {type Endpoint, findEndpoint, listEndpoints, scanDeliveries} from '../../store/webhooks.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';
@@ -50,9 +59,9 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			answer: [201, 'The endpoint; events from now on are posted to it.', endpointSchema],
 			errors: ['unprocessable_entity'],
 			body: endpointBody,
-			handle: async ({caller: {workspaceId, mode}, body: {url, events}, tools}) => {
+			handle: async ({caller: {workspaceId, mode}, body: {url, events, ...forms}, tools}) => {
 				refuseBadUrl(url);
-				const input = {workspaceId, mode, url, events};
+				const input = {workspaceId, mode, url, events, ...formsOf(forms)};
 				const added = await change(trx => addEndpoint(trx, tools, vault, input));
 				if (!added) {
 					const message = `A workspace has at most ${mostEndpoints} webhook endpoints: delete one first.`;
@@ -93,12 +102,13 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			async handle({caller, workspaceId, id, body, tools}) {
 				await visibleEndpoint(reader, caller, id);
 				const {url, events, active} = body;
+				const forms = formsOf(body);
 				if (url !== undefined) {
 					refuseBadUrl(url);
 				}
 				const changed = await change(async trx => {
-					if (url !== undefined || events) {
-						const input = {workspaceId, id, ...(url !== undefined && {url}), ...(events && {events})};
+					if (url !== undefined || events || forms.format || forms.retry) {
+						const input = {workspaceId, id, ...(url !== undefined && {url}), ...(events && {events}), ...forms};
 						await changeEndpoint(trx, tools, input);
 					}
 					return active === undefined
@@ -171,6 +181,11 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 	];
 }
 
+/** Null is the same as absent. */
+function formsOf({format, retry}: {format?: WebhookFormat | null; retry?: WebhookRetry | null}) {
+	return {format: format ?? undefined, retry: retry ?? undefined};
+}
+
 /** Milliseconds of what the schema let pass. */
 function overlapOf(given: string | number | null): number {
 	return given === null ? usualOverlap : (parseDuration(String(given)) ?? usualOverlap);
@@ -240,9 +255,18 @@ const events = Type.Array(Type.Enum([...webhookEventTypes]), {
 	description: 'The events to be posted there.',
 });
 
+const format = {description: '`full`: bodies have more than the five fields; `default`: those alone.'};
+const retry = {
+	description: '`long`: what fails is tried for three days, then the endpoint is disabled; `default`: five times.',
+};
+const forms = {
+	format: Type.Optional(Type.Union([Type.Enum([...webhookFormats]), Type.Null()], format)),
+	retry: Type.Optional(Type.Union([Type.Enum([...webhookRetries]), Type.Null()], retry)),
+};
+
 /** The body that registers an endpoint. */
 const endpointBody = Type.Object(
-	{url, events},
+	{url, events, ...forms},
 	{
 		additionalProperties: false,
 		examples: [{url: 'https://shop.example/hooks/mail', events: ['delivered', 'bounced']}],
@@ -254,6 +278,7 @@ const endpointChanges = Type.Object(
 	{
 		url: Type.Optional(url),
 		events: Type.Optional(events),
+		...forms,
 		active: Type.Optional(Type.Boolean({description: 'False: it gets no events.'})),
 	},
 	{additionalProperties: false, examples: [{active: false}]},
@@ -285,7 +310,13 @@ const endpointSchema = Type.Object(
 		mode: Type.Enum(['live', 'test'], {
 			description: '`test`: a test key made it, and it gets events of test mail alone; `live`: it gets all.',
 		}),
+		format: Type.Enum([...webhookFormats], format),
+		retry: Type.Enum([...webhookRetries], retry),
 		active: Type.Boolean({description: 'False: it was switched off, and gets no events.'}),
+		disabled_reason: Type.Union([Type.Enum(['gone', 'failing']), Type.Null()], {
+			description:
+				'Why the program switched it off: it answered 410, or it acknowledged nothing for three days. Null: it did not.',
+		}),
 		signing_secret: Type.Union([Type.String(), Type.Null()], {
 			description:
 				'Keys the signature of each request. During the overlap of a rotation it is the new one, which keys `X-Webhook-Signature-Next`. Null: what is stored is damaged, so nothing is posted until you rotate it.',
@@ -303,7 +334,10 @@ const endpointSchema = Type.Object(
 				url: 'https://shop.example/hooks/mail',
 				events: ['delivered', 'bounced'],
 				mode: 'live',
+				format: 'default',
+				retry: 'default',
 				active: true,
+				disabled_reason: null,
 				signing_secret: 'whsec_3q2-7wXyZ0aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456',
 				previous_secret_expires_at: null,
 				failing_since: null,

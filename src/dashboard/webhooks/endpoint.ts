@@ -33,7 +33,7 @@ export function endpointPages({reader, change, vault, webhooks}: DashboardParts)
 	async function show(visit: Visit, problem: string | null = null, tested: Html | null = null): Promise<Answer> {
 		const {may, now} = visit;
 		const endpoint = await chosen(visit);
-		const {id, url, events, mode, failingSince, createdAt} = endpoint;
+		const {id, url, events, format, retry, mode, failingSince, createdAt} = endpoint;
 		const isDamaged = signingSecret(vault, endpoint) === null;
 		return {
 			kind: 'page',
@@ -56,6 +56,9 @@ export function endpointPages({reader, change, vault, webhooks}: DashboardParts)
 							['State', endpointBadge(endpoint, isDamaged)],
 							['Failing since', failingSince && time(failingSince, now)],
 							['Events', events.join(', ')],
+							['Format', format],
+							['Retry', retry],
+							['Disabled because', endpoint.disabledReason && disabledTexts[endpoint.disabledReason]],
 							['Mail', mode === 'test' ? 'test mail alone' : null],
 							['Added', time(createdAt, now)],
 						])}</div>`,
@@ -164,6 +167,10 @@ export function endpointPages({reader, change, vault, webhooks}: DashboardParts)
 	];
 }
 
+const disabledTexts = {
+	gone: 'it answered 410: nothing is there any more',
+	failing: 'it acknowledged nothing for three days',
+};
 const failingText =
 	'The last attempt failed. Each delivery is tried five times. Once your program works again, replay those that are exhausted.';
 const damagedText = 'What is stored is damaged, so nothing is posted. Rotate the secret.';

@@ -3,7 +3,7 @@ import {addEndpoint, signingSecret} from '../../admin/webhooks.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {type WebhookEventType, webhookEventTypes} from '../../mail/message.ts';
-import {mostEndpoints} from '../../mail/webhook.ts';
+import {mostEndpoints, webhookFormats, webhookRetries} from '../../mail/webhook.ts';
 import {notFound} from '../../ops/operation.ts';
 import {
 	type Endpoint,
@@ -15,7 +15,7 @@ import {
 } from '../../store/webhooks.ts';
 import type {AddressGuard} from '../../webhook/address-guard.ts';
 import {live} from '../live.ts';
-import {act, badge, checkbox, input, join, name, opened, type Tone, table, time} from '../markup.ts';
+import {act, badge, checkbox, input, join, name, opened, select, type Tone, table, time} from '../markup.ts';
 import {pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../route.ts';
@@ -109,7 +109,7 @@ export function endpointBadge(endpoint: Endpoint, isDamaged: boolean): Html {
 	return html`${isDamaged ? badge('secret damaged', 'bad') : badge(state, tones[state])}${endpoint.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`;
 }
 
-type EndpointFields = Pick<Endpoint, 'url' | 'events'>;
+type EndpointFields = Pick<Endpoint, 'url' | 'events' | 'format' | 'retry'>;
 
 const aboutEvents: Readonly<Record<WebhookEventType, string>> = {
 	delivered: 'the recipient’s server took the message',
@@ -117,28 +117,50 @@ const aboutEvents: Readonly<Record<WebhookEventType, string>> = {
 	complained: 'the recipient said that it is spam',
 	opened: 'the recipient looked at it',
 	clicked: 'the recipient followed a link',
+	deferred: 'the first try failed, and it is tried again',
+	gave_up: 'it was tried as long as it may be',
+	recipient_suppressed: 'an address is not mailed any more',
+	recipient_unsubscribed: 'the recipient left a topic, or all mail',
+	domain_changed: 'a domain is verified, or lacks its records',
+	endpoint_disabled: 'another endpoint was disabled',
 };
 
-/** Asks for an endpoint's URL and events. */
-export function endpointForm(to: string, label: string, {url, events}: EndpointFields): Html {
+const formats = [
+	{value: 'default', label: 'have five fields'},
+	{value: 'full', label: 'have more: subject, tags, the reason of a bounce, the link of a click'},
+];
+const retries = [
+	{value: 'default', label: 'is tried five times'},
+	{value: 'long', label: 'is tried for three days, then the endpoint is disabled'},
+];
+
+/** Asks for an endpoint's URL, its events and their form. */
+export function endpointForm(to: string, label: string, {url, events, format, retry}: EndpointFields): Html {
 	const checks = webhookEventTypes.map(type =>
 		checkbox('event', type, `${type}: ${aboutEvents[type]}`, events.includes(type)),
 	);
 	const fields = join([
 		input({name: 'url', label: 'URL', required: true, value: url, placeholder: 'https://shop.example/hooks/mail'}),
 		html`<fieldset><legend>Events</legend>${checks}</fieldset>`,
+		select({name: 'format', label: 'Bodies', value: format ?? 'default'}, formats),
+		select({name: 'retry', label: 'What fails', value: retry ?? 'default'}, retries),
 	]);
 	return act({to, label, fields});
 }
 
 /** What was typed into the form. */
-export function typedFields(form: URLSearchParams): EndpointFields {
+export function typedFields(form: URLSearchParams) {
 	const chosen = new Set(form.getAll('event'));
-	return {url: form.get('url')?.trim() ?? '', events: webhookEventTypes.filter(type => chosen.has(type))};
+	return {
+		url: form.get('url')?.trim() ?? '',
+		events: webhookEventTypes.filter(type => chosen.has(type)),
+		format: webhookFormats.find(name => name === form.get('format')) ?? 'default',
+		retry: webhookRetries.find(name => name === form.get('retry')) ?? 'default',
+	};
 }
 
 /** The same, to be stored. */
-export function checkedFields(form: URLSearchParams, guard: AddressGuard): EndpointFields {
+export function checkedFields(form: URLSearchParams, guard: AddressGuard): ReturnType<typeof typedFields> {
 	const fields = typedFields(form);
 	const fault = guard.urlFault(fields.url);
 	if (fault !== null) {
