@@ -17,8 +17,8 @@ import {readDue, readSuspensions} from '../store/queue/open-recipients.ts';
 import {listRefusingRoutes} from '../store/queue/sites.ts';
 import {listSmarthosts, readNewestMail} from '../store/smarthosts.ts';
 import type {Store} from '../store/store.ts';
-import {listDeadEndpoints} from '../store/webhooks.ts';
-import {findOldestWorkspace, findPaused} from '../store/workspaces.ts';
+import {listDeadEndpoints} from '../store/webhook-queue.ts';
+import {findOldestWorkspace, findPaused, listWorkspaces} from '../store/workspaces.ts';
 
 export type LookInput = {
 	readonly settings: Settings;
@@ -96,7 +96,7 @@ export function looksOf(input: LookInput): readonly Look[] {
 				kind: 'domain_failed',
 				subject: `${name} ${workspaceId}`,
 				workspaceId,
-				detail: `${name}: ${state === 'failed' ? 'it is no longer verified, its records are missing' : 'its records are missing or wrong'}`,
+				detail: `${name}: ${state === 'failed' ? 'its records are missing, and it counts as not verified' : 'its records are missing or wrong'}`,
 				fix: `mailctl domain show ${name} says what to publish`,
 			})),
 	};
@@ -131,7 +131,8 @@ export function looksOf(input: LookInput): readonly Look[] {
 	const silent: Look = {
 		kind: 'smarthost_silent',
 		async look() {
-			const mailedAt = await readNewestMail(reader);
+			const relays = settings.relays.length > 0 || (await listWorkspaces(reader)).some(({route}) => route !== null);
+			const mailedAt = relays ? await readNewestMail(reader) : null;
 			return (await listSmarthosts(reader, null))
 				.filter(one => isSilent(one, mailedAt))
 				.map(({id, provider, workspace_id: workspaceId, last_event_at: last}) => ({

@@ -80,7 +80,7 @@ async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMes
 	const content: SendMailOptions = {
 		...{from: {name: 'mailctl', address: from}, to: alert.target, subject, text: lines.join('\n')},
 		messageId: `<${message.id}@${settings.hostname}>`,
-		// Nobody's vacation note is to answer it (RFC 3834 §5).
+		// No vacation note answers it (RFC 3834 §5).
 		headers: {'Auto-Submitted': 'auto-generated'},
 	};
 	let failed = new Error('there is no host to send it to');

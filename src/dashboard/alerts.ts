@@ -44,7 +44,7 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 			place: 'alerts',
 			title: 'Alerts',
 			actions: mayAct ? opened('New alert', addForm(form)) : nothing,
-			content: html`${section('Wrong now', wrongTable(wrongNow, now))}${section('Who knows of it', alertTable(rows, mayAct, now))}`,
+			content: html`${section('Wrong now', wrongTable(wrongNow, now))}${section('Who hears of it', alertTable(rows, mayAct, now))}`,
 		};
 	}
 
@@ -98,8 +98,11 @@ const wrongTable = (rows: readonly KnownCondition[], now: number): Html =>
 	table({
 		label: 'Wrong now',
 		columns: [
-			{title: 'What', cell: ({kind}) => badge(alertKinds[kind].title, 'bad')},
-			{title: 'Details', cell: ({detail, fix}) => html`${detail}<br><span class="soft">${fix}</span>`},
+			{
+				title: 'What',
+				cell: ({kind, detail, fix}) =>
+					html`${badge(alertKinds[kind].title, 'bad')}<br>${detail}<br><span class="soft">${fix}</span>`,
+			},
 			{title: 'Since', cell: ({began_at: at}) => time(at, now), right: true},
 		],
 		rows,
@@ -110,22 +113,26 @@ const alertTable = (rows: readonly Alert[], mayAct: boolean, now: number): Html 
 	table({
 		label: 'Alerts',
 		columns: [
-			{title: 'To', cell: ({way, target}) => html`${badge(way, 'idle')} ${target}`},
 			{
-				title: 'About',
-				cell: ({kinds, workspace_id: id}) =>
-					html`${kinds === null ? 'everything' : kinds.map(kind => alertKinds[kind].title).join(', ')}${id === null ? html` <span class="soft">of the installation</span>` : nothing}`,
+				title: 'To',
+				cell: one =>
+					html`${badge(one.way, 'idle')} ${code(one.target)}${isMuted(one, now) ? html` ${badge('muted', 'busy')}` : nothing}<br><span class="soft">${aboutOf(one)}</span>${one.error === null ? nothing : html`<br>${badge('not sent', 'bad')} ${one.error}`}`,
 			},
 			{
 				title: 'Last message',
-				cell: ({sent_at: at, error, muted_until: until}) =>
-					html`${at === null ? html`<span class="soft">none yet</span>` : time(at, now)}${error === null ? nothing : html`<br>${badge('not sent', 'bad')} ${error}`}${until !== null && Date.parse(until) > now ? html`<br>${badge('muted', 'busy')}` : nothing}`,
+				wide: true,
+				cell: ({sent_at: at}) => (at === null ? html`<span class="soft">none yet</span>` : time(at, now)),
 			},
 			...(mayAct ? [{title: '', cell: rowActs, right: true as const}] : []),
 		],
 		rows,
 		empty: html`<p>No alerts yet.</p><p>Give an address: you get one message when something goes wrong, and one when it is right again.</p>`,
 	});
+
+const isMuted = ({muted_until: until}: Alert, now: number) => until !== null && Date.parse(until) > now;
+
+const aboutOf = ({kinds, workspace_id: id}: Alert): string =>
+	`${kinds === null ? 'everything' : kinds.map(kind => alertKinds[kind].title).join(', ')}${id === null ? ' of the installation' : ''}`;
 
 function rowActs({id, workspace_id: workspaceId}: Alert): Html {
 	return workspaceId === null

@@ -29,6 +29,7 @@ export function smarthostPages(parts: DashboardParts): readonly Route[] {
 					{title: 'Provider', cell: row => code(row.provider)},
 					{
 						title: 'Mail of',
+						wide: true,
 						cell: row => (row.workspace_id === null ? badge('every workspace', 'idle') : html`this workspace`),
 					},
 					{

@@ -19,7 +19,7 @@ export function readBackups(dataDir: string): Backups {
 
 const timeOf = (value: unknown): number | null => (typeof value === 'number' && Number.isFinite(value) ? value : null);
 
-/** A backup was made and read again. It is none the worse where this cannot be written. */
+/** Notes that a backup was made and read again. A backup stays good where this cannot be written. */
 export function noteBackup(dataDir: string, at: number): void {
 	const {last: previous} = readBackups(dataDir);
 	const draft = `${fileOf(dataDir)}.${process.pid}`;

@@ -411,3 +411,26 @@ export async function noteFailing(trx: Knex.Transaction, changes: readonly Faili
 		bindings as Knex.RawBinding[],
 	);
 }
+
+/** Endpoints that take no events since then or longer, or were disabled for it, in all workspaces. */
+export async function listDeadEndpoints(
+	reader: Knex,
+	since: string,
+	limit: number,
+): Promise<Array<Record<'id' | 'url' | 'workspaceId' | 'deadSince', string>>> {
+	return await reader('webhook_endpoints')
+		.whereNull('deleted_at')
+		.where(dead =>
+			dead
+				.whereNotNull('disabled_reason')
+				.orWhere(query => query.whereNull('disabled_at').where('failing_since', '<=', since)),
+		)
+		.orderBy('id')
+		.limit(limit)
+		.select(
+			'id',
+			'url',
+			'workspace_id as workspaceId',
+			reader.raw('coalesce(disabled_at, failing_since) as "deadSince"'),
+		);
+}

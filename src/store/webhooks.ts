@@ -91,28 +91,6 @@ export async function listEndpoints(
 	return rows.map(toEndpoint);
 }
 
-/** Endpoints that take no events since then or longer, or were disabled for it, in all workspaces. */
-export async function listDeadEndpoints(
-	reader: Knex,
-	since: string,
-	limit: number,
-): Promise<Array<Pick<Endpoint, 'id' | 'url' | 'workspaceId'> & {readonly deadSince: string}>> {
-	return await present(reader)
-		.where(dead =>
-			dead
-				.whereNotNull('disabled_reason')
-				.orWhere(query => query.whereNull('disabled_at').where('failing_since', '<=', since)),
-		)
-		.orderBy('id')
-		.limit(limit)
-		.select(
-			'id',
-			'url',
-			'workspace_id as workspaceId',
-			reader.raw('coalesce(disabled_at, failing_since) as "deadSince"'),
-		);
-}
-
 /** Whether any workspace has an endpoint. */
 export async function hasEndpoints(reader: Knex): Promise<boolean> {
 	return (await present(reader).first('id')) !== undefined;

@@ -93,6 +93,7 @@ storeTest(test, 'each kind is seen when it is there, and not seen when it is ove
 			}),
 		() => change('sites', {suspended_until: at(minute)}),
 	);
+	state.settings = load({MAILCTL_RELAY_URL: 'smtp://relay.example'});
 	await rings(
 		'smarthost_silent',
 		['smh_1'],
@@ -104,6 +105,9 @@ storeTest(test, 'each kind is seen when it is there, and not seen when it is ove
 		},
 		() => change('smarthosts', {last_event_at: at(0)}),
 	);
+	await change('smarthosts', {last_event_at: at(2 * day)});
+	state.settings = load();
+	t.deepEqual(await seen('smarthost_silent'), [], 'without a smarthost nothing is silent');
 	await rings(
 		'bounces_unread',
 		['vm mailbox', 'store'],

@@ -4,7 +4,8 @@ import {launchBrowser} from '../helpers/browser.ts';
 import {withPalette} from './palette.ts';
 import {type Shop, startShop} from './shop.ts';
 
-// `npm run pictures`: makes docs/ui anew, a picture of each page of the dashboard as a shop's operator sees it.
+// `npm run pictures`: makes docs/ui anew, a picture of each page of the dashboard as a shop's operator sees it; with names
+// after `--` only theirs.
 
 const folder = 'docs/ui';
 const looks = [
@@ -30,6 +31,7 @@ const pagesOf = ({ids}: Shop): Readonly<Record<string, string>> => ({
 	'template-edit': `/templates/${ids.template}/edit`,
 	webhooks: '/webhooks',
 	webhook: `/webhooks/${ids.webhook}`,
+	smarthosts: '/smarthosts',
 	keys: '/keys',
 	suppressions: '/suppressions',
 	topics: '/topics',
@@ -38,6 +40,7 @@ const pagesOf = ({ids}: Shop): Readonly<Record<string, string>> => ({
 	workspace: `/workspaces/${ids.workspace}`,
 	users: '/users',
 	audit: '/audit',
+	alerts: '/alerts',
 	health: '/health',
 	settings: '/health/settings',
 	checks: '/health/checks',
@@ -57,9 +60,13 @@ async function draw(shop: Shop): Promise<void> {
 	await page.locator('.workspace select').selectOption('shop');
 	await page.getByRole('button', {name: 'Go'}).click();
 	await page.getByText('Your order').filter({visible: true}).first().waitFor();
-	await rm(folder, {recursive: true, force: true});
+	const named = process.argv.slice(2);
+	if (named.length === 0) {
+		await rm(folder, {recursive: true, force: true});
+	}
 	await mkdir(folder, {recursive: true});
-	for (const [name, path] of Object.entries(pagesOf(shop))) {
+	const wanted = Object.entries(pagesOf(shop)).filter(([name]) => named.length === 0 || named.includes(name));
+	for (const [name, path] of wanted) {
 		for (const {name: look, width, height, colorScheme} of looks) {
 			await page.setViewportSize({width, height});
 			await page.emulateMedia({colorScheme, reducedMotion: 'reduce'});

@@ -85,6 +85,10 @@ export async function startShop(scope: Scope): Promise<Shop> {
 	const pushed = await cli<Array<{id: string; name: string}>>('template', 'push', templates);
 	const template = Object.fromEntries(pushed.map(({id, name}) => [name, id]));
 	const {key} = await cli<{key: string}>('key', 'create', '--name', 'web shop', '--rate-limit', '0');
+	await cli('smarthost', 'add', 'postmark');
+	await program.cli('smarthost', 'add', 'ses');
+	await program.cli('alert', 'add', '--mail', 'ops@shop.example');
+	await cli('alert', 'add', '--webhook', receiver.url('/alerts'), '--on', 'domain_failed,webhook_dead');
 	await cli('key', 'create', '--name', 'staging', '--mode', 'test');
 	await program.cli('user', 'add', 'ann@shop.example', '--role', 'admin');
 	await program.cli('user', 'add', 'bob@shop.example', '--workspace', 'shop');
@@ -159,6 +163,8 @@ export async function startShop(scope: Scope): Promise<Shop> {
 	await traffic(9);
 	const bounced = await send({to: 'max.gone@works.example', template: 'receipt'});
 	await ended(bounced);
+	await program.cli('workspace', 'pause', '--workspace', 'newsletter', '--reason', '6.2% of 1,204 mails bounced');
+	await waitFor('it rings', async () => (await eventsOf(program, 'alert_began')).length > 0);
 	await program.cli('queue', 'suspend', 'post.example', '--reason', 'their disk is full until Monday');
 	await waitFor('mail to it waits', async () => {
 		const id = await send({to: `${any(people)}.dahl@post.example`, template: 'receipt'});
