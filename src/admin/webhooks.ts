@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {Mode, WebhookEventType} from '../mail/message.ts';
 import type {Acting, ActTools} from '../mail/operator.ts';
-import {mostEndpoints, type WebhookFormat, type WebhookRetry} from '../mail/webhook.ts';
+import {mostEndpoints} from '../mail/webhook.ts';
 import {disabledNotice, notify} from '../outcome/outbox.ts';
 import {beginAct, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
@@ -10,6 +10,7 @@ import type {Vault} from '../store/sealed.ts';
 import {
 	deleteEndpoint,
 	type Endpoint,
+	type EndpointChanges,
 	findEndpoint,
 	insertEndpoint,
 	type ReplayFilter,
@@ -28,18 +29,7 @@ type EndpointInput = {
 	/** One that the guard has passed. */
 	readonly url: string;
 	readonly events: readonly WebhookEventType[];
-} & Forms;
-
-/** Of a new endpoint that lacks one: `default`. */
-type Forms = {readonly format?: WebhookFormat | undefined; readonly retry?: WebhookRetry | undefined};
-
-/** Stored as null where it is the usual. */
-function formsOf({format, retry}: Forms): Partial<Pick<Endpoint, 'format' | 'retry'>> {
-	return {
-		...(format !== undefined && {format: format === 'default' ? null : format}),
-		...(retry !== undefined && {retry: retry === 'default' ? null : retry}),
-	};
-}
+} & Pick<EndpointChanges, 'format' | 'retry'>;
 
 const secretBytes = 32;
 
@@ -48,7 +38,7 @@ export async function addEndpoint(
 	trx: Knex.Transaction,
 	tools: ActTools,
 	vault: Vault,
-	{workspaceId, mode, url, events, ...forms}: EndpointInput,
+	{workspaceId, mode, url, events, format, retry}: EndpointInput,
 ): Promise<Endpoint | undefined> {
 	const {clock, newId, random} = tools;
 	const id = newId('whe');
@@ -58,7 +48,7 @@ export async function addEndpoint(
 		mode,
 		url,
 		events,
-		...{format: null, retry: null, ...formsOf(forms)},
+		...{format: format ?? null, retry: retry ?? null},
 		secret: vault.seal(id, newSecret(random)),
 		previousSecret: null,
 		previousUntil: null,
@@ -74,7 +64,7 @@ export async function addEndpoint(
 		action: 'webhook.created',
 		workspaceId,
 		target: id,
-		detail: {host: hostOf(url), events, ...forms},
+		detail: {host: hostOf(url), events, ...(format && {format}), ...(retry && {retry})},
 	});
 	return endpoint;
 }
@@ -142,21 +132,12 @@ export async function removeEndpoint(
 export async function changeEndpoint(
 	trx: Knex.Transaction,
 	tools: ActTools,
-	{
-		workspaceId,
-		id,
-		url,
-		events,
-		...forms
-	}: {readonly workspaceId: string; readonly id: string} & Partial<Pick<EndpointInput, 'url' | 'events'>> & Forms,
+	{workspaceId, id, ...changes}: {readonly workspaceId: string; readonly id: string} & EndpointChanges,
 ): Promise<boolean> {
-	const changed = await updateEndpoint(trx, workspaceId, id, {
-		...(url !== undefined && {url}),
-		...(events && {events}),
-		...formsOf(forms),
-	});
+	const changed = await updateEndpoint(trx, workspaceId, id, changes);
 	if (changed) {
-		const detail = {...(url !== undefined && {host: hostOf(url)}), ...(events && {events}), ...forms};
+		const {url, ...rest} = changes;
+		const detail = {...(url !== undefined && {host: hostOf(url)}), ...rest};
 		await recordAct(trx, tools, {action: 'webhook.updated', workspaceId, target: id, detail});
 		await bumpGeneration(trx);
 	}

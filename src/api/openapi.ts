@@ -179,7 +179,7 @@ const eventBody = {
 	required: ['type', 'message_id', 'recipient', 'occurred_at', 'metadata'],
 	properties: {
 		type: {type: 'string', enum: [...webhookEventTypes]},
-		message_id: {...textOrNull, description: 'Null: the event is about no message.'},
+		message_id: textOrNull,
 		recipient: {...textOrNull, description: 'The address that the event is about; null: none.'},
 		occurred_at: {type: 'string', description: 'UTC.'},
 		metadata: {
@@ -187,11 +187,7 @@ const eventBody = {
 			additionalProperties: {type: 'string'},
 			description: 'As given at the send; empty if none.',
 		},
-		detail: {
-			type: 'object',
-			additionalProperties: true,
-			description: 'Of the format `full`, and of events about no recipient: what else there is to say, by type.',
-		},
+		detail: {type: 'object', additionalProperties: true, description: 'What else there is to say, by type.'},
 		event_id: {type: 'string', description: 'This and what follows: of the format `full`.'},
 		workspace: {type: 'string'},
 		subject: textOrNull,

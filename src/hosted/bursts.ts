@@ -2,14 +2,12 @@ import type {Clock} from '../kit/clock.ts';
 import {merged} from '../outcome/engagement.ts';
 import type {Hit} from './tracking.ts';
 
+/** A burst is over without another link for `quietMs`, and after `longestMs`; what comes while `most` wait is passed at once. */
 type BurstsOptions = {
-	/** Takes each hit: an open, or what a machine says of itself, at once. */
 	readonly pass: (hit: Hit) => void;
 	readonly clock: Pick<Clock, 'monotonic'>;
-	/** A burst is over without another link for so long, and after `longestMs`; milliseconds. */
 	readonly quietMs?: number;
 	readonly longestMs?: number;
-	/** How many may wait; what comes beyond that is passed at once. */
 	readonly most?: number;
 };
 

@@ -1,4 +1,4 @@
-import {apiTime, dayMs, hourMs} from '../kit/time.ts';
+import {apiTime} from '../kit/time.ts';
 import type {WebhookEventType} from './message.ts';
 
 /** States of a delivery of an event to an endpoint (docs/reference/interface.md, Webhook delivery). */
@@ -36,13 +36,20 @@ export type WebhookRetry = (typeof webhookRetries)[number];
 /** Why the program disabled an endpoint itself: it answered 410, or acknowledged nothing for days. */
 export type DisabledReason = 'gone' | 'failing';
 
-type WebhookEvent = {
+/** Of an endpoint; null: `default`, and it was not disabled by the program. */
+export type EndpointForm = {
+	readonly format: WebhookFormat | null;
+	readonly retry: WebhookRetry | null;
+	readonly disabledReason: DisabledReason | null;
+};
+
+/** What is posted: about no message, about no recipient: null. */
+export type WebhookEvent = {
 	readonly id: string;
 	readonly type: WebhookEventType;
 	readonly workspaceId: string;
-	/** Null: it is about no message. */
 	readonly messageId: string | null;
-	/** As the caller of the send spelled it; null: it is about no recipient. */
+	/** As the caller of the send spelled it. */
 	readonly recipient: string | null;
 	/** In the store's form. */
 	readonly occurredAt: string;
@@ -53,7 +60,7 @@ type WebhookEvent = {
 };
 
 /** What a body has of the message; `metadata` and `tags` are JSON text, null: none. */
-type WebhookMessage = {
+export type WebhookMessage = {
 	readonly metadata: string | null;
 	readonly tags: string | null;
 	readonly templateId: string;
@@ -115,13 +122,13 @@ export function putOff(attempts: number, at: number, backoffMs: number): After {
 	return {state: attempts === 0 ? 'pending' : 'failed', attempts, nextAttemptAt: at + backoffMs};
 }
 
-/** What an endpoint that asks for the long retry adds to the end of an attempt. */
+/**
+ * Of the end of an attempt for an endpoint that asks for the long retry: when the first attempt began, since when the endpoint
+ * acknowledges nothing (null: it did before this one), how it answered and how long it asks to be left alone.
+ */
 type LongRetry = {
-	/** When the first attempt began. */
 	readonly firstAt: number;
-	/** Since when the endpoint acknowledges nothing; null: its attempt before this one was acknowledged. */
-	readonly failingSince: number | null;
-	/** How it answered. */
+	readonly failingSince: string | null;
 	readonly status: number | null;
 	readonly retryAfterMs: number;
 };
@@ -149,27 +156,24 @@ export function afterAttempt(
 		: {state: 'failed', attempts: made, nextAttemptAt: at + backoffMs};
 }
 
-/** In backoffs, which are a minute: six hours, and three days. A shorter backoff shortens a test, a longer one changes neither. */
-const longestWait = {backoffs: 360, ms: 6 * hourMs};
-const longestSpan = {backoffs: 4320, ms: 3 * dayMs};
+const minuteMs = 60_000;
 
-/** An attempt takes less. */
-const slackMs = 60_000;
-
-/** After the usual attempts the waits double. The last attempt is made when the time is up, whatever the endpoint asks for. */
+/**
+ * After the usual attempts the waits double, up to 360 backoffs, until 4320 have passed: six hours, three days. A shorter backoff
+ * shortens all of it for a test, a longer one does not lengthen it. The last attempt is made then, whatever the endpoint asks for.
+ */
 function afterLong(attempts: number, at: number, backoffMs: number, long: LongRetry): After {
 	const {firstAt, failingSince, status, retryAfterMs} = long;
-	const most = ({backoffs, ms}: typeof longestWait) => Math.min(backoffs * backoffMs, ms);
-	const until = firstAt + most(longestSpan);
-	if (status === 410) {
-		return {state: 'exhausted', attempts, nextAttemptAt: null, disables: 'gone'};
-	}
-	if (attempts >= mostAttempts && at >= until) {
+	const unit = Math.min(backoffMs, minuteMs);
+	const until = firstAt + 4320 * unit;
+	const isGone = status === 410;
+	if (isGone || (attempts >= mostAttempts && at >= until)) {
 		// It may refuse this delivery alone.
-		const isDead = failingSince !== null && failingSince <= firstAt + slackMs;
-		return {state: 'exhausted', attempts, nextAttemptAt: null, ...(isDead && {disables: 'failing'})};
+		const isDead = isGone || (failingSince !== null && Date.parse(failingSince) <= firstAt + minuteMs);
+		const disables = isGone ? 'gone' : 'failing';
+		return {state: 'exhausted', attempts, nextAttemptAt: null, ...(isDead && {disables})};
 	}
-	const doubled = Math.min(backoffMs * 2 ** Math.max(0, attempts - mostAttempts + 1), most(longestWait));
-	const wait = Math.max(backoffMs, attempts < mostAttempts ? backoffMs : doubled, retryAfterMs);
+	const doubled = Math.min(backoffMs * 2 ** Math.max(0, attempts - mostAttempts + 1), 360 * unit);
+	const wait = Math.max(backoffMs, doubled, retryAfterMs);
 	return {state: 'failed', attempts, nextAttemptAt: Math.min(at + wait, Math.max(until, at + backoffMs))};
 }

@@ -142,10 +142,7 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 		await eraseTimelines(trx, recipients);
 		await eraseMessages(trx, messageIds, at);
 		await rewriteAddresses(trx, messageIds, address => withoutPerson(person, address));
-		const erased = (body: WebhookBody) => ({
-			...{...body, recipient: withoutPerson(person, body.recipient), metadata: {}},
-			...('subject' in body && {subject: null, detail: {}}),
-		});
+		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient), metadata: {}});
 		await rewriteWebhookBodies(trx, messageIds, erased);
 		await announceEnded(trx, person, ended, at);
 		await removeCaptured(idsOf(recipients));
@@ -192,10 +189,7 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 		await eraseRecipients(trx, idsOf(own));
 		await eraseTimelines(trx, own);
 		await rewriteAddresses(trx, messageIds, address => withoutPerson(person, address));
-		const erased = (body: WebhookBody) => ({
-			...{...body, recipient: withoutPerson(person, body.recipient)},
-			...('subject' in body && body.recipient !== withoutPerson(person, body.recipient) && {detail: {}}),
-		});
+		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient)});
 		await rewriteWebhookBodies(trx, messageIds, erased);
 		await announceEnded(trx, person, ended, at);
 		await removeCaptured(idsOf(await findRecipientsOf(trx, messageIds)));

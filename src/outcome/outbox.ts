@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {NewId} from '../mail/ids.ts';
 import {type Recipient, type usualWebhookEvents, type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
 import type {AttemptResult, Outcome} from '../mail/outcome.ts';
-import {type DisabledReason, isListener, webhookBody} from '../mail/webhook.ts';
+import {type DisabledReason, isListener, type WebhookEvent, webhookBody} from '../mail/webhook.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {readPosted, readSubjects} from '../store/messages.ts';
 import {insertEvents, type NewEvent} from '../store/timeline.ts';
@@ -30,36 +30,21 @@ export type EventWriter = {
 };
 
 /** An event for endpoints that no timeline has. */
-export type Notice = {
+export type Notice = Omit<WebhookEvent, 'id' | 'type' | 'occurredAt'> & {
 	readonly type: Exclude<WebhookEventType, (typeof usualWebhookEvents)[number]>;
-	readonly workspaceId: string;
-	/** Null: it is about no message. */
-	readonly messageId: string | null;
-	/** Null: it is about no recipient. */
-	readonly recipient: string | null;
 	/** When it happened, in the store's form. */
 	readonly at: string;
-	readonly detail: Readonly<Record<string, unknown>>;
 	/** It is about no message, and endpoints of test keys get it too. */
 	readonly isTest?: boolean;
 };
 
-/** To the others of its workspace: an endpoint gets nothing any more. */
+/** To the others of its workspace: an endpoint gets nothing any more. The path of its URL may hold a secret. */
 export function disabledNotice(
 	{id, workspaceId, mode, url}: Pick<Endpoint, 'id' | 'workspaceId' | 'mode' | 'url'>,
 	{at, reason}: {readonly at: string; readonly reason: DisabledReason | 'by_hand'},
 ): Notice {
-	// The path may hold a secret.
-	const detail = {endpoint: id, host: new URL(url).host, reason};
-	return {
-		type: 'endpoint_disabled',
-		workspaceId,
-		messageId: null,
-		recipient: null,
-		at,
-		detail,
-		isTest: mode === 'test',
-	};
+	const about = {workspaceId, messageId: null, recipient: null, isTest: mode === 'test'};
+	return {type: 'endpoint_disabled', ...about, at, detail: {endpoint: id, host: new URL(url).host, reason}};
 }
 
 /** Those without `onDue` run where no dispatcher is: the daemons learn of what is due as of any change. */
@@ -77,16 +62,15 @@ export async function notify(
 	known?: readonly Subscriber[],
 ): Promise<void> {
 	const posted = notices.map(({at, ...one}) => ({...one, id: notifier.newId('evt'), occurredAt: at, recordedAt: at}));
-	await addToOutbox(trx, posted, notifier, known);
+	await fanOut(trx, posted, notifier, known);
 }
 
-type Posted = Omit<Notice, 'type' | 'at'> &
-	Pick<AnnouncedEvent, 'id' | 'occurredAt' | 'recordedAt' | 'suppressed'> & {readonly type: WebhookEventType};
+type Posted = WebhookEvent & Pick<Notice, 'isTest'> & Pick<AnnouncedEvent, 'recordedAt'>;
 
 /** What endpoints get of an event of the timeline: a bounce at the end of all tries is two. */
 function postedOf({newId}: Notifier, {detail: text, ...event}: AnnouncedEvent): Posted[] {
-	const {type} = event;
-	if (!isCarried(type)) {
+	const type = webhookEventTypes.find(name => name === event.type);
+	if (type === undefined) {
 		return [];
 	}
 	const detail = text === null ? {} : JSON.parse(text);
@@ -100,28 +84,16 @@ function isGiveUp({type, escalated, category, code, enhanced}: Readonly<Record<s
 	return isSoft && (category === 'expired' || String(code).startsWith('4') || String(enhanced).startsWith('4.'));
 }
 
-function isCarried(type: string): type is WebhookEventType {
-	return (webhookEventTypes as readonly string[]).includes(type);
-}
-
-async function addToOutbox(
-	trx: Knex.Transaction,
-	events: readonly Posted[],
-	notifier: Notifier,
-	known?: readonly Subscriber[],
-): Promise<void> {
-	if (events.length > 0) {
-		const workspaceIds = [...new Set(events.map(({workspaceId}) => workspaceId))];
-		await fanOut(trx, events, known ?? (await findSubscribers(trx, workspaceIds)), notifier);
-	}
-}
-
 async function fanOut(
 	trx: Knex.Transaction,
 	events: readonly Posted[],
-	subscribers: readonly Subscriber[],
 	{newId, onDue}: Notifier,
+	known?: readonly Subscriber[],
 ): Promise<void> {
+	if (events.length === 0) {
+		return;
+	}
+	const subscribers = known ?? (await findSubscribers(trx, [...new Set(events.map(one => one.workspaceId))]));
 	const wanted = events.flatMap(event =>
 		subscribers
 			.filter(({workspaceId, events}) => workspaceId === event.workspaceId && events.includes(event.type))
@@ -143,6 +115,7 @@ async function fanOut(
 		trx,
 		pairs.map(({event, subscriber}) => {
 			const message = messages.get(event.messageId ?? '');
+			const said = message && {...message, subject: subjects.get(message.id) ?? null};
 			return {
 				id: newId('whd'),
 				workspaceId: event.workspaceId,
@@ -150,11 +123,7 @@ async function fanOut(
 				messageId: message?.id ?? null,
 				eventId: event.id,
 				eventType: event.type,
-				body: webhookBody(
-					event,
-					message && {...message, subject: subjects.get(message.id) ?? null},
-					subscriber.format ?? 'default',
-				),
+				body: webhookBody(event, said, subscriber.format ?? 'default'),
 				dueAt: isListener(subscriber.url) ? null : event.recordedAt,
 				createdAt: event.recordedAt,
 			};
@@ -194,12 +163,8 @@ export async function announce(
 	subscribers?: readonly Subscriber[],
 ): Promise<void> {
 	await insertEvents(trx, events);
-	await addToOutbox(
-		trx,
-		events.flatMap(event => postedOf(eventWriter, event)),
-		eventWriter,
-		subscribers,
-	);
+	const posted = events.flatMap(event => postedOf(eventWriter, event));
+	await fanOut(trx, posted, eventWriter, subscribers);
 	const counted = events.filter(one => one.counted && countedTypes.has(one.type));
 	await countUsage(
 		trx,

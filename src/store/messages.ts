@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import {parseExact} from '../kit/exact-json.ts';
 import type {RecipientState} from '../mail/message.ts';
 import {type Attachment, type Mode, submittedType} from '../mail/message.ts';
+import type {WebhookMessage} from '../mail/webhook.ts';
 import type {Row} from './engine/dialect.ts';
 import {insertReturning, insertRows, nearIds} from './engine/rows.ts';
 import {insertPlaced, shown, stateColumns} from './timeline.ts';
@@ -241,14 +242,7 @@ async function readAttachmentNames(
 		rows.filter(row => row.messageId === messageId).map(({filename, contentType}) => ({filename, contentType}));
 }
 
-/** What webhooks say of a message; `metadata` and `tags` are JSON text. */
-export type PostedMessage = {
-	readonly id: string;
-	readonly mode: Mode;
-	readonly metadata: string | null;
-	readonly tags: string | null;
-	readonly templateId: string;
-};
+type PostedMessage = Omit<WebhookMessage, 'subject'> & {readonly id: string; readonly mode: Mode};
 
 /** Some messages, by their ids; those that are gone are left out. */
 export async function readPosted(trx: Knex.Transaction, ids: readonly string[]): Promise<Map<string, PostedMessage>> {

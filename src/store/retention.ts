@@ -278,12 +278,7 @@ export async function rewriteAddresses(
 }
 
 /** The body of a webhook (docs/reference/interface.md, Webhook request). */
-export type WebhookBody = {
-	readonly recipient: string;
-	readonly metadata: Readonly<Record<string, string>>;
-	/** Of the format `full`. */
-	readonly subject?: string | null;
-};
+export type WebhookBody = {readonly recipient: string; readonly metadata: Readonly<Record<string, string>>};
 
 /** Changes the stored bodies of webhooks about messages: those to be sent, and those kept for a replay. What was answered may name anybody. */
 export async function rewriteWebhookBodies(
@@ -296,10 +291,13 @@ export async function rewriteWebhookBodies(
 		.select('id', 'body');
 	for (const {id, body} of deliveries) {
 		await trx('webhook_attempts').where({delivery_id: id}).whereNotNull('answer').update({answer: null});
-		const rewritten = JSON.stringify(rewrite(JSON.parse(Buffer.from(body).toString())));
+		const given = JSON.parse(Buffer.from(body).toString());
+		const rewritten = rewrite(given);
+		const isAbout = rewritten.recipient !== given.recipient || rewritten.metadata !== given.metadata;
+		const more = 'subject' in given && isAbout && {subject: null, detail: {}};
 		await trx('webhook_deliveries')
 			.where({id})
-			.update({body: Buffer.from(rewritten)});
+			.update({body: Buffer.from(JSON.stringify({...rewritten, ...more}))});
 	}
 }
 

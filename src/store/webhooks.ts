@@ -1,37 +1,26 @@
 import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
 import type {Mode, WebhookEventType} from '../mail/message.ts';
-import {
-	type DeliveryState,
-	type DisabledReason,
-	listenerUrl,
-	type WebhookFormat,
-	type WebhookRetry,
-} from '../mail/webhook.ts';
+import {type DeliveryState, type DisabledReason, type EndpointForm, listenerUrl} from '../mail/webhook.ts';
 import {rowSource, textAsBytes} from './engine/dialect.ts';
 import {alongIndex, columnsOf, firstThatFit, insertRows, newestFirst} from './engine/rows.ts';
 import {unanswered} from './postgres/postgres-client.ts';
 import {dequeueDeliveries, enqueueDeliveries} from './webhook-queue.ts';
 
 /** An endpoint that events are posted to. */
-export type Endpoint = {
+export type Endpoint = EndpointForm & {
 	readonly id: string;
 	readonly workspaceId: string;
 	/** `test`: a test key made it, and it gets events of test mail alone; `live`: it gets all. */
 	readonly mode: Mode;
 	readonly url: string;
 	readonly events: readonly WebhookEventType[];
-	/** Null: `default`. */
-	readonly format: WebhookFormat | null;
-	readonly retry: WebhookRetry | null;
 	/** Sealed for the endpoint's id. */
 	readonly secret: string;
 	/** The former secret, sealed likewise, which signs too until `previousUntil`; null without one. */
 	readonly previousSecret: string | null;
 	readonly previousUntil: string | null;
 	readonly disabledAt: string | null;
-	/** Why the program disabled it; null: a person did. */
-	readonly disabledReason: DisabledReason | null;
 	/** When the first attempt failed after the last one that did not; null: the last one did not. */
 	readonly failingSince: string | null;
 	readonly createdAt: string;
@@ -113,19 +102,20 @@ export async function switchEndpoint(
 	return changed === 1;
 }
 
+/** Absent or undefined: it stays as it is. */
+export type EndpointChanges = {
+	readonly [Name in 'url' | 'events' | 'format' | 'retry']?: NonNullable<Endpoint[Name]> | undefined;
+};
+
 /** False: there is no such endpoint. */
 export async function updateEndpoint(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	id: string,
-	{events, ...changes}: Partial<Pick<Endpoint, 'url' | 'events' | 'format' | 'retry'>>,
+	{events, ...changes}: EndpointChanges,
 ): Promise<boolean> {
-	const listed = events && {events: JSON.stringify(events)};
-	return (
-		(await present(trx)
-			.where({workspace_id: workspaceId, id})
-			.update({id, ...changes, ...listed})) === 1
-	);
+	const values = {id, ...changes, events: events && JSON.stringify(events)};
+	return (await present(trx).where({workspace_id: workspaceId, id}).update(values)) === 1;
 }
 
 /** An endpoint that the program disables; answers its workspace and URL, undefined where it is disabled already. */

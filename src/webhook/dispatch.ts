@@ -226,16 +226,11 @@ export class WebhookDispatcher {
 		});
 		const when = this.#moment();
 		const acknowledged = end !== null && end.error === null;
+		const {backoffMs} = this.#options;
 		const after =
 			end === null
-				? putOff(delivery.attempts, when.now, this.#options.backoffMs)
-				: afterAttempt(
-						delivery.attempts,
-						acknowledged,
-						when.now,
-						this.#options.backoffMs,
-						longOf(delivery, end, began),
-					);
+				? putOff(delivery.attempts, when.now, backoffMs)
+				: afterAttempt(delivery.attempts, acknowledged, when.now, backoffMs, longOf(delivery, end, began));
 		const wasFailing = this.#endpoints.isFailing(delivery.endpointId);
 		if (after.disables !== undefined) {
 			this.#endpoints.recall(when);
@@ -247,10 +242,9 @@ export class WebhookDispatcher {
 	}
 }
 
-function longOf({retry, firstAt, failingSince}: ClaimedDelivery, {status, retryAfterMs = 0}: PostEnd, began: number) {
-	const since = failingSince === null ? null : Date.parse(failingSince);
-	const first = firstAt === null ? began : Date.parse(firstAt);
-	return retry === 'long' ? {firstAt: first, failingSince: since, status, retryAfterMs} : null;
+function longOf({retry, ...delivery}: ClaimedDelivery, {status, retryAfterMs = 0}: PostEnd, began: number) {
+	const firstAt = Date.parse(delivery.firstAt ?? storeTime(began));
+	return retry === 'long' ? {firstAt, failingSince: delivery.failingSince, status, retryAfterMs} : null;
 }
 
 /** What is known of one endpoint with work. */

@@ -155,17 +155,10 @@ export class Poster {
 	#endOf({address, tls}: Connection, answered: Answered): Omit<PostEnd, 'ms'> {
 		if (answered.ok) {
 			const {status, begin, retryAfter} = answered;
-			const retryAfterMs = retryAfterOf(retryAfter, this.#options.clock.now());
 			const error = refusalOf(status);
-			return {
-				status,
-				error,
-				detail: null,
-				answer: error === null || begin === '' ? null : begin,
-				address,
-				tls,
-				retryAfterMs,
-			};
+			const answer = error === null || begin === '' ? null : begin;
+			const retryAfterMs = retryAfterOf(retryAfter, this.#options.clock.now());
+			return {status, error, detail: null, answer, address, tls, retryAfterMs};
 		}
 		const late: Fault = {error: `no answer within ${this.#options.timeoutMs / 1000} s`, detail: null};
 		return {status: null, ...(answered.late ? late : faultOf(answered.error)), answer: null, address, tls};
@@ -209,14 +202,9 @@ type Request = {
 	readonly body: Uint8Array;
 };
 
-/** What came back: a status, or what kept it from coming. */
+/** What came back: a status and how the body begins, or what kept it from coming. */
 type Answered =
-	| {
-			readonly ok: true;
-			readonly status: number;
-			readonly retryAfter: unknown /** Of its body. */;
-			readonly begin: string;
-	  }
+	| {readonly ok: true; readonly status: number; readonly retryAfter: unknown; readonly begin: string}
 	| {readonly ok: false; readonly error: unknown /** The time was up. */; readonly late: boolean};
 
 /** The answer is its status: what follows is read for people, and so that the connection can serve again, no further than this. */

@@ -66,12 +66,7 @@ export const createTurnWrite = (eventWriter: EventWriter): GroupWrite<Turn, Turn
 });
 
 /** An endpoint that a delivery's end disables. */
-type Disabled = {
-	readonly id: string;
-	readonly endpointId: string;
-	readonly reason: DisabledReason;
-	readonly at: string;
-};
+type Disabled = Pick<ClaimedDelivery, 'id' | 'endpointId'> & {readonly reason: DisabledReason; readonly at: string};
 
 async function disable(trx: Knex.Transaction, disabled: readonly Disabled[], eventWriter: EventWriter): Promise<void> {
 	for (const {endpointId, ...how} of disabled) {

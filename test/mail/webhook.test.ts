@@ -1,4 +1,5 @@
 import test from 'ava';
+import {storeTime} from '../../src/kit/time.ts';
 import {afterAttempt, webhookBody} from '../../src/mail/webhook.ts';
 
 const minute = 60_000;
@@ -10,7 +11,7 @@ type Long = NonNullable<Parameters<typeof afterAttempt>[4]>;
 /** Attempts of a delivery that always fails, until it ends: when each ended, counted from the first. */
 function failures(backoffMs: number, more: Partial<Long> = {}) {
 	const times: number[] = [];
-	const long = {firstAt: at, failingSince: at, status: 503, retryAfterMs: 0, ...more};
+	const long = {firstAt: at, failingSince: storeTime(at), status: 503, retryAfterMs: 0, ...more};
 	for (let now = at; ; ) {
 		const after = afterAttempt(times.length, false, now, backoffMs, long);
 		times.push(now - at);
@@ -58,7 +59,7 @@ test('410 ends it at once; what only this delivery fails does not disable the en
 	t.deepEqual(afterAttempt(0, false, at, minute, gone), {
 		...{state: 'exhausted', attempts: 1, nextAttemptAt: null, disables: 'gone'},
 	});
-	for (const failingSince of [null, at + day]) {
+	for (const failingSince of [null, storeTime(at + day)]) {
 		t.is(failures(minute, {failingSince}).after.disables, undefined);
 	}
 	t.deepEqual(afterAttempt(0, true, at, minute, {...gone, status: 200}), {

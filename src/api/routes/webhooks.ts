@@ -15,8 +15,6 @@ import {
 	longestOverlap,
 	mostEndpoints,
 	usualOverlap,
-	type WebhookFormat,
-	type WebhookRetry,
 	webhookFormats,
 	webhookRetries,
 } from '../../mail/webhook.ts';
@@ -61,7 +59,7 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			body: endpointBody,
 			handle: async ({caller: {workspaceId, mode}, body: {url, events, ...forms}, tools}) => {
 				refuseBadUrl(url);
-				const input = {workspaceId, mode, url, events, ...formsOf(forms)};
+				const input = {workspaceId, mode, url, events, ...forms};
 				const added = await change(trx => addEndpoint(trx, tools, vault, input));
 				if (!added) {
 					const message = `A workspace has at most ${mostEndpoints} webhook endpoints: delete one first.`;
@@ -101,15 +99,14 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			body: endpointChanges,
 			async handle({caller, workspaceId, id, body, tools}) {
 				await visibleEndpoint(reader, caller, id);
-				const {url, events, active} = body;
-				const forms = formsOf(body);
+				const {active, ...changes} = body;
+				const {url} = changes;
 				if (url !== undefined) {
 					refuseBadUrl(url);
 				}
 				const changed = await change(async trx => {
-					if (url !== undefined || events || forms.format || forms.retry) {
-						const input = {workspaceId, id, ...(url !== undefined && {url}), ...(events && {events}), ...forms};
-						await changeEndpoint(trx, tools, input);
+					if (Object.keys(changes).length > 0) {
+						await changeEndpoint(trx, tools, {workspaceId, id, ...changes});
 					}
 					return active === undefined
 						? await findEndpoint(trx, workspaceId, id)
@@ -179,11 +176,6 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			},
 		}),
 	];
-}
-
-/** Null is the same as absent. */
-function formsOf({format, retry}: {format?: WebhookFormat | null; retry?: WebhookRetry | null}) {
-	return {format: format ?? undefined, retry: retry ?? undefined};
 }
 
 /** Milliseconds of what the schema let pass. */
@@ -260,8 +252,8 @@ const retry = {
 	description: '`long`: what fails is tried for three days, then the endpoint is disabled; `default`: five times.',
 };
 const forms = {
-	format: Type.Optional(Type.Union([Type.Enum([...webhookFormats]), Type.Null()], format)),
-	retry: Type.Optional(Type.Union([Type.Enum([...webhookRetries]), Type.Null()], retry)),
+	format: Type.Optional(Type.Enum([...webhookFormats], format)),
+	retry: Type.Optional(Type.Enum([...webhookRetries], retry)),
 };
 
 /** The body that registers an endpoint. */
@@ -313,10 +305,9 @@ const endpointSchema = Type.Object(
 		format: Type.Enum([...webhookFormats], format),
 		retry: Type.Enum([...webhookRetries], retry),
 		active: Type.Boolean({description: 'False: it was switched off, and gets no events.'}),
-		disabled_reason: Type.Union([Type.Enum(['gone', 'failing']), Type.Null()], {
-			description:
-				'Why the program switched it off: it answered 410, or it acknowledged nothing for three days. Null: it did not.',
-		}),
+		disabled_reason: timeOrNull(
+			'Why the program switched it off: `gone` (it answered 410) or `failing`; null: it did not.',
+		),
 		signing_secret: Type.Union([Type.String(), Type.Null()], {
 			description:
 				'Keys the signature of each request. During the overlap of a rotation it is the new one, which keys `X-Webhook-Signature-Next`. Null: what is stored is damaged, so nothing is posted until you rotate it.',

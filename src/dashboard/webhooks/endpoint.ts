@@ -58,7 +58,7 @@ export function endpointPages({reader, change, vault, webhooks}: DashboardParts)
 							['Events', events.join(', ')],
 							['Format', format],
 							['Retry', retry],
-							['Disabled because', endpoint.disabledReason && disabledTexts[endpoint.disabledReason]],
+							['Disabled by mailctl', endpoint.disabledReason],
 							['Mail', mode === 'test' ? 'test mail alone' : null],
 							['Added', time(createdAt, now)],
 						])}</div>`,
@@ -167,10 +167,6 @@ export function endpointPages({reader, change, vault, webhooks}: DashboardParts)
 	];
 }
 
-const disabledTexts = {
-	gone: 'it answered 410: nothing is there any more',
-	failing: 'it acknowledged nothing for three days',
-};
 const failingText =
 	'The last attempt failed. Each delivery is tried five times. Once your program works again, replay those that are exhausted.';
 const damagedText = 'What is stored is damaged, so nothing is posted. Rotate the secret.';

@@ -3,7 +3,7 @@ import {addEndpoint, signingSecret} from '../../admin/webhooks.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {type WebhookEventType, webhookEventTypes} from '../../mail/message.ts';
-import {mostEndpoints, webhookFormats, webhookRetries} from '../../mail/webhook.ts';
+import {mostEndpoints} from '../../mail/webhook.ts';
 import {notFound} from '../../ops/operation.ts';
 import {
 	type Endpoint,
@@ -15,7 +15,7 @@ import {
 } from '../../store/webhooks.ts';
 import type {AddressGuard} from '../../webhook/address-guard.ts';
 import {live} from '../live.ts';
-import {act, badge, checkbox, input, join, name, opened, select, type Tone, table, time} from '../markup.ts';
+import {act, badge, checkbox, input, join, name, opened, type Tone, table, time} from '../markup.ts';
 import {pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../route.ts';
@@ -125,15 +125,6 @@ const aboutEvents: Readonly<Record<WebhookEventType, string>> = {
 	endpoint_disabled: 'another endpoint was disabled',
 };
 
-const formats = [
-	{value: 'default', label: 'have five fields'},
-	{value: 'full', label: 'have more: subject, tags, the reason of a bounce, the link of a click'},
-];
-const retries = [
-	{value: 'default', label: 'is tried five times'},
-	{value: 'long', label: 'is tried for three days, then the endpoint is disabled'},
-];
-
 /** Asks for an endpoint's URL, its events and their form. */
 export function endpointForm(to: string, label: string, {url, events, format, retry}: EndpointFields): Html {
 	const checks = webhookEventTypes.map(type =>
@@ -142,8 +133,13 @@ export function endpointForm(to: string, label: string, {url, events, format, re
 	const fields = join([
 		input({name: 'url', label: 'URL', required: true, value: url, placeholder: 'https://shop.example/hooks/mail'}),
 		html`<fieldset><legend>Events</legend>${checks}</fieldset>`,
-		select({name: 'format', label: 'Bodies', value: format ?? 'default'}, formats),
-		select({name: 'retry', label: 'What fails', value: retry ?? 'default'}, retries),
+		checkbox(
+			'format',
+			'full',
+			'Bodies with subject, tags, the reason of a bounce, the link of a click',
+			format === 'full',
+		),
+		checkbox('retry', 'long', 'What fails is tried for three days, then the endpoint is disabled', retry === 'long'),
 	]);
 	return act({to, label, fields});
 }
@@ -154,8 +150,7 @@ export function typedFields(form: URLSearchParams) {
 	return {
 		url: form.get('url')?.trim() ?? '',
 		events: webhookEventTypes.filter(type => chosen.has(type)),
-		format: webhookFormats.find(name => name === form.get('format')) ?? 'default',
-		retry: webhookRetries.find(name => name === form.get('retry')) ?? 'default',
+		...({format: form.has('format') ? 'full' : 'default', retry: form.has('retry') ? 'long' : 'default'} as const),
 	};
 }
 
