@@ -11,6 +11,7 @@ import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import type {Match} from './matches.ts';
 import {type AnnouncedEvent, announce, type EventWriter} from './outbox.ts';
 import {
+	arrivalClass,
 	complaintClass,
 	countReported,
 	type RecordedEnds,
@@ -37,14 +38,19 @@ export async function actOn(
 	reported: readonly Reported[],
 ): Promise<Map<string, EventType>> {
 	const matched = reported.filter((one): one is MatchedReport => one.report !== undefined);
+	const arrived = matched.filter(actionIs('delivered', 'relayed', 'expanded')).filter(wasTaken);
 	const failed = matched.filter(actionIs('failed'));
-	const complaints = matched.filter(actionIs('complaint')).filter(({recipient}) => wasSent(recipient));
+	const complaints = matched.filter(actionIs('complaint')).filter(wasTaken);
 	const already = await readRecordedEnds(
 		trx,
-		[...failed, ...complaints].map(({recipient}) => recipient.message_id),
+		[...arrived, ...failed, ...complaints].map(({recipient}) => recipient.message_id),
 	);
 	const written = [
-		...(await recordArrivals(trx, eventWriter, matched.filter(actionIs('delivered', 'relayed', 'expanded')))),
+		...(await recordArrivals(
+			trx,
+			eventWriter,
+			once(arrived, () => arrivalClass, already),
+		)),
 		...(await recordRefusals(trx, eventWriter, once(failed, classOfRefusal, already))),
 		...(await complain(
 			trx,
@@ -79,9 +85,12 @@ const actionIs =
 	({report}: MatchedReport) =>
 		actions.includes(report.action);
 
-/** Only after a host began to accept the mail can a recipient complain. */
-function wasSent({state, sent_at: sentAt}: Match['recipient']): boolean {
-	return sentAt !== null || state === 'sent' || state === 'delivered';
+/**
+ * Only after a host began to accept the mail can it arrive, or a recipient complain. A provider proves that it has the mail, also
+ * where the daemon ended before it stored so.
+ */
+function wasTaken({recipient: {state, sent_at: sentAt}, item}: MatchedReport): boolean {
+	return item.reading.kind === 'provider' || sentAt !== null || state === 'sent' || state === 'delivered';
 }
 
 const classOfRefusal = ({report}: MatchedReport) => refusalClass(typeOf(report), categoryOf(report));
@@ -103,24 +112,26 @@ function once(
 const typeOf = ({type}: Report) => (type === 'permanent' ? 'permanent' : 'transient');
 const categoryOf = ({category}: Report) => category ?? 'undetermined';
 
-/** A smarthost took the mail and now reports that it sent it on: this is the last report about it (RFC 3461 §5.2.5). */
+/**
+ * A smarthost took the mail and now reports that it sent it on: this is the last report about it (RFC 3461 §5.2.5). What came back
+ * of the mail may be read before it, and stands.
+ */
 async function recordArrivals(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
 	matched: readonly MatchedReport[],
 ): Promise<Written> {
-	const moving = await move(
-		trx,
-		matched.filter(({recipient}) => recipient.state === 'sent'),
-		'delivered',
-	);
+	const moving = await move(trx, matched, 'delivered');
+	const arrived = matched.filter(one => moving.has(one) || cameBack.has(one.recipient.state));
 	await announce(
 		trx,
-		[...moving].map(one => eventOf(one, eventWriter.newId('evt'), 'delivered', true)),
+		arrived.map(one => eventOf(one, eventWriter.newId('evt'), 'delivered', true)),
 		eventWriter,
 	);
-	return [...moving].map(one => ({one, event: 'delivered'}));
+	return arrived.map(one => ({one, event: 'delivered'}));
 }
+
+const cameBack: ReadonlySet<string> = new Set(['bounced', 'complained']);
 
 /**
  * Refusals: the recipient leaves the queue if it is still there. Blocks the address that the mail was sent to, never

@@ -161,7 +161,7 @@ async function count(
 	}
 }
 
-/** The refusals and complaints in a recipient's timeline. */
+/** The arrivals, refusals and complaints in a recipient's timeline. */
 export type RecordedEnds = {
 	/** Each is recorded once (R3.4). */
 	readonly classes: ReadonlySet<string>;
@@ -177,7 +177,7 @@ export async function readRecordedEnds(
 	for (const {recipientId, type, detail} of await readEnds(trx, [...new Set(messageIds)])) {
 		const its = ends.get(recipientId) ?? {classes: new Set(), weights: new Set()};
 		ends.set(recipientId, its);
-		its.classes.add(type === 'complained' ? complaintClass : classOf(detail));
+		its.classes.add(type === 'bounced' ? classOf(detail) : type);
 		const weight = type === 'complained' ? 'complained' : weightOf(detail);
 		if (weight !== null) {
 			its.weights.add(weight);
@@ -186,6 +186,7 @@ export async function readRecordedEnds(
 	return ends;
 }
 
+export const arrivalClass = 'delivered';
 export const complaintClass = 'complained';
 
 /** `type`: as it was before it was one too many (R2.1). */

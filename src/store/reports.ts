@@ -129,7 +129,7 @@ export async function countReports(
 	return new Map(rows.map(({recipientId, n}) => [recipientId, Number(n)]));
 }
 
-/** Refusals and complaints in the timelines of messages, by recipient. */
+/** Arrivals, refusals and complaints in the timelines of messages, by recipient. */
 export async function readEnds(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
@@ -139,7 +139,7 @@ export async function readEnds(
 	}
 	const rows: Array<{recipientId: string; type: EventType; detail: string | null}> = await trx('events')
 		.whereIn('message_id', messageIds)
-		.whereIn('type', ['bounced', 'complained'])
+		.whereIn('type', ['delivered', 'bounced', 'complained'])
 		.select('recipient_id as recipientId', 'type', 'detail');
 	return rows.map(row => ({...row, detail: JSON.parse(row.detail ?? '{}')}));
 }

@@ -1,5 +1,5 @@
 import test from 'ava';
-import type {Reading} from '../../src/mail/report.ts';
+import type {Reading, Report} from '../../src/mail/report.ts';
 import {createReportWrite, type ReadMail} from '../../src/outcome/reports.ts';
 import {readReports} from '../../src/store/reports.ts';
 import {isErased} from '../../src/store/retention.ts';
@@ -264,6 +264,48 @@ storeTest(test, 'complaints count for what reached somebody only, and once', asy
 	t.like((await timeline(store, mail))[0]?.detail, {feedback_type: 'abuse', via: 'arf', found_by: 'return_path'});
 	t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test complaint ${mail.messageId}`]);
 	t.like(await store.reader('usage_days').first(), {status: 'complained', n: 1});
+});
+
+storeTest(
+	test,
+	'a provider has the mail before the store says so: its events end it, and none is sent again',
+	async (t, store) => {
+		const waiting = {state: 'queued', sent_at: null, next_attempt_at: '2030-01-01T00:00:00.000Z'};
+		const arrived: Report = {...relayed, action: 'delivered'};
+		for (const [report, state, entries] of [
+			[complaint, 'complained', 1],
+			[hard, 'bounced', 1],
+			[arrived, 'delivered', 0],
+		] as const) {
+			const mail = await mailed(store);
+			await changeRecipients(store.database, all => all.where({id: mail.to.id}), waiting);
+			await record(store, reading([report], {kind: 'provider'}), {to: [returnPath(mail.to)]});
+			t.like(await recipientRows(store.reader).where({id: mail.to.id}).first(), {state, next_attempt_at: null});
+			t.deepEqual(await types(store, mail), [state]);
+			t.is((await suppressed(store, mail.workspaceId)).length, entries);
+		}
+	},
+);
+
+storeTest(test, 'an arrival that is read after what came back of it is told and counted, once', async (t, store) => {
+	const arrived: Report = {...relayed, action: 'delivered'};
+	for (const [report, state] of [
+		[complaint, 'complained'],
+		[hard, 'bounced'],
+	] as const) {
+		const mail = await mailed(store);
+		await changeRecipients(store.database, all => all.where({id: mail.to.id}), {state: 'sent'});
+		for (const one of [report, arrived, arrived, report]) {
+			await record(store, reading([one], {kind: 'provider'}), {to: [returnPath(mail.to)]});
+		}
+		t.deepEqual(await types(store, mail), [state, 'delivered']);
+		t.is(await stateOf(store, mail.to), state);
+		const days = await store.reader('usage_days').where({workspace_id: mail.workspaceId}).orderBy('status');
+		t.deepEqual(
+			days.map(({status, n}) => `${status} ${n}`),
+			[state, 'delivered'].toSorted().map(status => `${status} 1`),
+		);
+	}
 });
 
 storeTest(test, 'an opt-out report unsubscribes as the link in the mail does', async (t, store) => {
