@@ -63,7 +63,11 @@ export function createHttp(
 
 	const engagementWrite = createEngagementWrite(clock, eventWriter);
 	const collector = new Collector({
-		write: hit => store.writer.submit(engagementWrite, hit),
+		async write({from, ...hit}) {
+			if ((await store.writer.submit(engagementWrite, hit)) === 'wait') {
+				bursts.add({...hit, from: from ?? ''});
+			}
+		},
 		isUnavailable: store.dialect.isUnavailable,
 		onError: storeFailed,
 		onLost: n => logger.warn({event: 'engagement_lost', n}, 'More opens and clicks came than could be written.'),
@@ -193,7 +197,7 @@ export function createHttp(
 					links,
 					reader: store.reader,
 					writer: store.writer,
-					collector: bursts,
+					collector,
 					clock,
 					eventWriter,
 					random: randomBytes,
@@ -222,6 +226,7 @@ export function createHttp(
 		async close(): Promise<void> {
 			feed.close();
 			await Promise.all([api?.close(), admin?.close()]);
+			await collector.stop();
 			bursts.stop();
 			await collector.stop();
 		},

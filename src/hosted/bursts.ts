@@ -16,7 +16,7 @@ type Burst = {readonly hits: Map<string, Hit>; readonly until: number; timer?: N
 
 /**
  * Holds clicks for a moment, so that it is seen how many links of a mail one address follows in a burst: who follows all of
- * them is hardly a person. The address is held in memory and nowhere else.
+ * them is hardly a person.
  */
 export class Bursts {
 	readonly #options: Required<BurstsOptions>;
@@ -26,12 +26,12 @@ export class Bursts {
 		this.#options = {quietMs: 1500, longestMs: 10_000, most: 10_000, ...options};
 	}
 
-	add(hit: Hit, from: string): void {
+	add(hit: Hit): void {
 		const {pass, clock, quietMs, longestMs, most} = this.#options;
-		const key = `${hit.messageId} ${hit.role} ${hit.address} ${from}`;
+		const key = `${hit.messageId} ${hit.role} ${hit.address} ${hit.from}`;
 		const known = this.#bursts.get(key);
-		if (hit.type === 'opened' || hit.machine || (!known && this.#bursts.size >= most)) {
-			pass(hit);
+		if (!known && this.#bursts.size >= most) {
+			pass({...hit, together: 1});
 			return;
 		}
 		const burst: Burst = known ?? {hits: new Map(), until: clock.monotonic() + longestMs};

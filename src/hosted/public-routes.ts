@@ -6,8 +6,8 @@ import type {EventWriter} from '../outcome/outbox.ts';
 import {createUnsubscribeWrite} from '../outcome/unsubscribe.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {lostPage, sendPage} from './branded-page.ts';
-import type {Bursts} from './bursts.ts';
 import {chooseTexts} from './language.ts';
+import type {Collector} from './tracking.ts';
 import {trackingRoutes} from './tracking.ts';
 import {unsubscribeRoutes} from './unsubscribe.ts';
 
@@ -18,7 +18,7 @@ type PublicParts = {
 	readonly reader: Knex;
 	readonly writer: Writer;
 	/** Takes opens and clicks. */
-	readonly collector: Pick<Bursts, 'add'>;
+	readonly collector: Pick<Collector, 'add'>;
 	readonly clock: Clock;
 	readonly eventWriter: EventWriter;
 	readonly random: (size: number) => Buffer;

@@ -12,8 +12,7 @@ import type {EngagementType} from '../store/recipients.ts';
 
 type TrackingRoutesOptions = {
 	readonly links: Pick<Links, 'readOpen' | 'readClick'>;
-	/** `from`: the address of the client. */
-	readonly collector: {readonly add: (hit: Hit, from: string) => void};
+	readonly collector: Pick<Collector, 'add'>;
 	/** Answers a token that is not ours, with a page and 404. */
 	readonly lost: (request: FastifyRequest, reply: FastifyReply) => FastifyReply;
 	readonly clock: Clock;
@@ -38,7 +37,7 @@ export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOp
 		const at = storeTime(now);
 		const counted = {type, url, n: 1, machineN: machine ? 1 : 0, firstAt: at, lastAt: at};
 		const userAgent = userAgentOf(request.headers);
-		collector.add({workspaceId, messageId, role, address, ...counted, machine, userAgent}, request.ip);
+		collector.add({workspaceId, messageId, role, address, ...counted, machine, userAgent, from: request.ip});
 	}
 
 	return api => {
@@ -148,7 +147,8 @@ export function isMachine(headers: IncomingHttpHeaders): boolean {
 	);
 }
 
-export type Hit = Whose & Engagement;
+/** `from`: the address of the client, which is held in memory and nowhere else. */
+export type Hit = Whose & Engagement & {readonly from?: string};
 
 type CollectorOptions = {
 	/** Writes one; resolves when it is on stable storage. */
@@ -196,7 +196,7 @@ export class Collector {
 
 	#put(hit: Hit, before: boolean): void {
 		const {most = 10_000} = this.#options;
-		const key = `${hit.messageId} ${hit.role} ${hit.address} ${hit.type} ${hit.together} ${hit.url}`;
+		const key = `${hit.messageId} ${hit.role} ${hit.address} ${hit.type} ${hit.from} ${hit.together} ${hit.url}`;
 		const other = this.#waiting.get(key);
 		if (other) {
 			this.#waiting.set(key, before ? merged(hit, other) : merged(other, hit));

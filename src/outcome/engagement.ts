@@ -22,7 +22,7 @@ export type Engagement = {
 	readonly userAgent: string | null;
 	/** The first one that was no machine's, where others are merged with it. */
 	readonly person?: Person | null;
-	/** How many links of the mail one address followed within seconds, this one among them. */
+	/** How many links of the mail one address followed within seconds, this one among them; absent: not known yet. */
 	readonly together?: number;
 };
 
@@ -53,10 +53,14 @@ export function merged<E extends Engagement>(earlier: E, later: Engagement): E {
 
 /**
  * Counts opens and clicks, many in one transaction. The first of a recipient, and the first of each of its links, is in
- * the timeline, and a person's first click after machines. They never change a state. Returns whether each was counted: a message that was removed or erased, and
- * a workspace that no longer tracks, are skipped.
+ * the timeline, and a person's first click after machines. They never
+ * change a state. Returns whether each was counted: a message that was removed or erased, and a workspace that no longer tracks,
+ * are skipped. `wait`: not counted, as it may be a part of a burst; it is to come again with `together`.
  */
-export function createEngagementWrite(clock: Clock, eventWriter: EventWriter): GroupWrite<Whose & Engagement, boolean> {
+export function createEngagementWrite(
+	clock: Clock,
+	eventWriter: EventWriter,
+): GroupWrite<Whose & Engagement, boolean | 'wait'> {
 	return {
 		name: 'engagement',
 		rank: 3,
@@ -70,10 +74,14 @@ export function createEngagementWrite(clock: Clock, eventWriter: EventWriter): G
 				eventWriter,
 				items.flatMap((item, index) => {
 					const recipient = found[index];
-					return recipient ? [{...judged(item, recipient), recipient, recordedAt}] : [];
+					const judged = recipient && judge(item, recipient);
+					return judged && judged !== 'wait' ? [{...judged, recipient, recordedAt}] : [];
 				}),
 			);
-			return found.map(recipient => recipient !== undefined);
+			return items.map((item, index) => {
+				const recipient = found[index];
+				return recipient !== undefined && (judge(item, recipient) === 'wait' ? 'wait' : true);
+			});
 		},
 	};
 }
@@ -84,12 +92,17 @@ type Tracked = Awaited<ReturnType<typeof findTrackedRecipients>>[number];
 const scanMs = 30_000;
 
 /** A filter that poses as a browser follows every link of a mail as soon as it is there. */
-function judged<E extends Engagement>(item: E, {state, state_at: at, links}: Tracked): E {
-	const {together = 1, firstAt, n} = item;
+function judge<E extends Engagement>(item: E, {state, state_at: at, links}: Tracked): E | 'wait' {
+	const {type, together, firstAt, n} = item;
 	// The delivery may not be recorded yet.
 	const isNew = state === 'accepted' || state === 'queued' || Date.parse(firstAt) - Date.parse(at) <= scanMs;
-	const isScan = isNew && links !== null && links > 1 && together >= links;
-	return isScan ? {...item, machine: true, machineN: n, person: null} : item;
+	if (type === 'opened' || personOf(item) === null || !isNew || links === null || links < 2) {
+		return item;
+	}
+	if (together === undefined) {
+		return 'wait';
+	}
+	return together >= links ? {...item, machine: true, machineN: n, person: null} : item;
 }
 
 function isOf(recipient: Tracked, {type, workspaceId, messageId, role, address}: Whose & Engagement): boolean {

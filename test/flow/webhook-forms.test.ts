@@ -1,4 +1,5 @@
 import test from 'ava';
+import {simpleParser} from 'mailparser';
 import {welcomeOf} from '../helpers/daemon.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {startReceiver} from '../helpers/receiver.ts';
@@ -120,5 +121,36 @@ test.serial('every event in both forms: what an endpoint subscribes to, and what
 	for (const wrong of [{format: 'wide'}, {retry: 'forever'}, {events: ['sent']}]) {
 		t.is((await request('POST', '/v1/webhooks', {url: at('/x'), events: ['delivered'], ...wrong})).status, 422);
 	}
+	// Who follows all links of a new mail at once is a machine; the person who comes later has an event too.
+	const {body: template} = await request('POST', '/v1/templates', {name: 'links'});
+	const html = ['a', 'b', 'c'].map(name => `<a href="https://shop.example/${name}">${name}</a>`).join(' ');
+	await request('POST', `/v1/templates/${template?.id}/versions`, {variants: [{locale: null, subject: 'Links', html}]});
+	const links = async () => {
+		const mail = {from: welcome.from, to: 'ada@a.test', templateId: template?.id};
+		const {id} = (await call(`${daemon.url}/v1/messages`, welcome.key, mail)).body as {id: string};
+		await posted('/full', 'delivered', about(id));
+		const raw = await simpleParser(await program.cliBytes('message', 'raw', id));
+		return {id, urls: [...String(raw.html).matchAll(/href="([^"]+\/t\/c\/[\w-]+)"/g)].map(([, url]) => url as string)};
+	};
+	const follow = async (url: string) => {
+		const headers = {'user-agent': 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0'};
+		t.is((await fetch(url, {redirect: 'manual', headers})).status, 302);
+	};
+	const clicksOf = (id: string) =>
+		bodies('/full')
+			.filter(body => body.type === 'clicked' && body.message_id === id)
+			.map(({detail}) => detail as {url: string; machine: boolean});
+	const clicked = await links();
+	t.is(clicked.urls.length, 3);
+	await Promise.all(clicked.urls.map(follow));
+	await waitFor('all clicks', () => clicksOf(clicked.id).length === 3);
+	t.true(clicksOf(clicked.id).every(({machine}) => machine));
+	await follow(clicked.urls[1] as string);
+	await waitFor('the click of a person', () => clicksOf(clicked.id).length === 4);
+	t.deepEqual(clicksOf(clicked.id).at(-1), {url: 'https://shop.example/b', machine: false});
+	const person = await links();
+	await Promise.all(person.urls.slice(1).map(follow));
+	await waitFor('some clicks', () => clicksOf(person.id).length === 2);
+	t.false(clicksOf(person.id).some(({machine}) => machine));
 	t.is(await daemon.stop(), 0);
 });
