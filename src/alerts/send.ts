@@ -95,7 +95,7 @@ async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMes
 }
 
 async function routesOf({settings, resolver, clock}: AlertSenderOptions, target: string): Promise<readonly Route[]> {
-	const relays = settings.alertRelays.length > 0 ? settings.alertRelays : settings.relays;
+	const relays = settings.alertRelays.length > 0 ? settings.alertRelays : settings.relays.filter(({api}) => !api);
 	if (relays.length > 0) {
 		return relays.map(relay => ({host: relay.host, port: relay.port, servername: relay.host, relay}));
 	}

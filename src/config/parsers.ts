@@ -255,6 +255,12 @@ export const relays: Parser<readonly Relay[]> = text => {
 		: value(parsed.flatMap(relay => (relay.ok ? [relay.relay] : [])));
 };
 
+/** The same without those of an HTTPS API. */
+export const smtpRelays: Parser<readonly Relay[]> = (text, cwd) => {
+	const parsed = relays(text, cwd);
+	return parsed.ok && parsed.value.some(({api}) => api) ? allowed('use smtp://… or smtps://…') : parsed;
+};
+
 /** The base of links: http or https, perhaps with a path, kept without a slash at its end. */
 export const publicUrl: Parser<string> = text => {
 	const url = parseUrl(text);
@@ -313,9 +319,11 @@ export function hidden(): string {
 	return '***';
 }
 
-/** Hides what stands between `user:` and the last `@` of a URL's authority, and query parameters named like a password. */
+/** Hides what stands between `user:` (of `…+https` URLs: the beginning) and the last `@` of a URL's authority, and query parameters named like a password. */
 export function maskPassword(url: string): string {
-	return url.replace(/(:\/\/[^:@/?#]*):[^/?#]*@/, '$1:***@').replace(/([?&][^=&#]*pass[^=&#]*=)[^&#]*/gi, '$1***');
+	return url
+		.replace(/(\+https:\/\/|:\/\/[^:@/?#]*:)[^/?#]*@/i, '$1***@')
+		.replace(/([?&][^=&#]*pass[^=&#]*=)[^&#]*/gi, '$1***');
 }
 
 /** As `maskPassword`, for URLs between commas. */

@@ -338,20 +338,25 @@ function startRenderers(
 }
 
 /** The threads that hold SMTP sessions. */
-function startSmtpWorkers({settings, clock, store, bounceRules, observer}: Context) {
+function startSmtpWorkers({settings, clock, store, bounceRules, observer, version}: Context) {
 	return new SmtpWorkers<Delivery>({
 		count: settings.senders,
 		clock,
 		observer,
 		spawn: () =>
 			new Worker(new URL('../threads/smtp-worker.js', import.meta.url), {
-				workerData: senderData(settings, bounceRules(), store.clock.memory),
+				workerData: senderData(settings, bounceRules(), store.clock.memory, version),
 			}),
 	});
 }
 
 /** `time`: of the daemon's clock. */
-function senderData(settings: Settings, bounceRules: readonly BounceRule[], time: SharedArrayBuffer): SmtpWorkerData {
+function senderData(
+	settings: Settings,
+	bounceRules: readonly BounceRule[],
+	time: SharedArrayBuffer,
+	version: string,
+): SmtpWorkerData {
 	const ca = extraCa(settings);
 	return {
 		...(ca === null ? {} : {ca}),
@@ -368,6 +373,8 @@ function senderData(settings: Settings, bounceRules: readonly BounceRule[], time
 		maxSessions: Math.max(1, Math.floor(settings.maxSessions / settings.senders)),
 		dnsServers: settings.dnsServers,
 		dane: settings.dane,
+		providerHosts: settings.providerHosts,
+		userAgent: `mailctl/${version}`,
 		bounceRules,
 		time,
 	};

@@ -2,7 +2,9 @@ import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Attempt, TlsResult} from '../mail/outcome.ts';
 import type {Source} from '../mail/route.ts';
+import type {ProviderClient} from '../net/provider-client.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
+import {type ApiHost, sendByApi} from './api-host.ts';
 import {Dialogue} from './dialogue.ts';
 import type {Host} from './host.ts';
 import {type Hello, openSession, type SecureContexts, type Session} from './open-session.ts';
@@ -16,6 +18,8 @@ export type ConversationOptions = {
 	readonly secureContexts: SecureContexts;
 	readonly clock: Clock;
 	readonly notify: Notify;
+	/** Asks the HTTPS APIs of providers. */
+	readonly client: Pick<ProviderClient, 'ask'>;
 	/** Resolves when one more mail may be put on the wire; absent: always. */
 	readonly permit?: ((recipientId: string) => Promise<void>) | undefined;
 };
@@ -65,6 +69,9 @@ export async function converse(
 ): Promise<Conversation> {
 	const {host, source} = plan;
 	const {clock, timeouts} = options;
+	if (host.api) {
+		return await offer({...host, api: host.api}, job, options, limits);
+	}
 	const begun = clock.monotonic();
 	const at = storeTime(clock.now());
 	const dialogue = plan.session?.connection.dialogue ?? new Dialogue(clock.monotonic);
@@ -120,6 +127,30 @@ export async function converse(
 	});
 	limits.committed(false);
 	return {end: transaction.end, attempt: record(transaction.end), senderAcceptedAt, used: {session, transaction}};
+}
+
+/** The same at the HTTPS API of a provider, which knows no sessions. */
+async function offer(
+	host: ApiHost,
+	job: Delivery,
+	{clock, permit, client}: ConversationOptions,
+	limits: TryLimits,
+): Promise<Conversation> {
+	const begun = clock.monotonic();
+	const at = storeTime(clock.now());
+	const dialogue = new Dialogue(clock.monotonic);
+	await permit?.(job.recipientId);
+	limits.committed(true);
+	const end = await sendByApi(host, job, {client, now: clock.now(), dialogue});
+	limits.committed(false);
+	const attempt: Attempt = {
+		...{at, host: host.name, ip: null, tls: end.phase === 'connect' ? null : 'HTTPS'},
+		ms: Math.round(clock.monotonic() - begun),
+		...lastWord(end),
+		dialogue: end.by === 'acceptance' ? null : dialogue.text(),
+	};
+	const mayHaveIt = end.by === 'acceptance' || (end.by === 'loss' && end.phase === 'dot');
+	return {end, attempt, senderAcceptedAt: mayHaveIt ? storeTime(clock.now()) : null, used: null};
 }
 
 function lastWord(end: Accepted | Stop): Pick<Attempt, 'phase' | 'code' | 'enhanced' | 'reply'> {

@@ -353,7 +353,9 @@ export class RelayHosts {
 		let failure = 'no smarthost is set';
 		for (const relay of relays) {
 			try {
-				const hosts = (await this.#addresses(relay.host)).map(address => hostTo(relay, address));
+				const hosts = (relay.api ? [relay.host] : await this.#addresses(relay.host)).map(address =>
+					hostTo(relay, address),
+				);
 				found.push(inTurn(hosts, asked));
 			} catch (error) {
 				failure = `the smarthost ${relay.host} was not found: ${(error as NodeJS.ErrnoException).code ?? String(error)}`;
@@ -378,9 +380,9 @@ export class RelayHosts {
 	}
 }
 
-function hostTo({host, port, secure, tls, user, password}: Relay, address: string): Host {
+function hostTo({host, port, secure, tls, user, password, api}: Relay, address: string): Host {
 	const login = user === null || password === null ? null : {user, password};
-	return {name: host, address, port, tls, implicitTls: secure, login};
+	return {name: host, address, port, tls, implicitTls: secure, login, ...(api && {api})};
 }
 
 /** At most `most` items in all, one from each list in turn, in the order of the lists. */

@@ -4,6 +4,7 @@ import {isDeepStrictEqual} from 'node:util';
 import {type SmtpReply, type TlsFailure, withoutAdvice} from '../mail/outcome.ts';
 import type {Source, Terms} from '../mail/route.ts';
 import type {SecureAnswer, SecureResolver, TlsaRecord} from '../net/dns.ts';
+import type {RelayApi} from '../net/relay-url.ts';
 
 /**
  * `none`: plain text. `opportunistic`: TLS where offered, with any certificate, plain text where it fails (RFC 7435).
@@ -37,6 +38,8 @@ export type Host = {
 	readonly implicitTls: boolean;
 	/** What a smarthost wants to see. */
 	readonly login: {readonly user: string; readonly password: string} | null;
+	/** It is the HTTPS API of this provider; `address` is then its name. */
+	readonly api?: RelayApi;
 };
 
 /** Whether a connection made for one route serves the other. */

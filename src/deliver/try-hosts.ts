@@ -159,7 +159,7 @@ function plansFor(
 	const others = idle === null ? hosts : hosts.filter(host => !sameHost(host, idle.host));
 	const plans: Plan[] = [];
 	for (const host of idle === null ? others : [idle.host, ...others]) {
-		const source = sourceFor(sources, host.address);
+		const source = host.api ? undefined : sourceFor(sources, host.address);
 		if (source !== null) {
 			const session = host === idle?.host ? idle : null;
 			const lockStep = attempt > mostGrouped || lockStepHosts.has(host);

@@ -24,6 +24,7 @@ import type {Clock} from '../kit/clock.ts';
 import {createLinks} from '../links/links.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Resolver} from '../net/dns.ts';
+import {ProviderClient} from '../net/provider-client.ts';
 import {listDomains} from '../store/domains.ts';
 import type {Store} from '../store/store.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
@@ -66,6 +67,7 @@ export const usual = {
 } as const satisfies Partial<DoctorInput>;
 
 const dnsTimeoutMs = 5000;
+const apiLimitMs = 10_000;
 
 type InspectInput = Pick<DoctorInput, 'settings' | 'version' | 'returnPathChosen'> &
 	Partial<Pick<DoctorInput, 'daemon' | 'targets' | 'timeServer'>> & {
@@ -186,7 +188,11 @@ function waysOut(input: DoctorInput): Check[] {
 		timeouts: settings.smtpTimeouts,
 		secureContexts: new SecureContexts(ca ?? undefined),
 	};
-	const relay = settings.relays.length > 0 ? [relayCheck(settings.relays, reach), ...eventsOf(input)] : [];
+	const client = new ProviderClient({
+		...{resolver, standIns: new Map(settings.providerHosts), ca: ca ?? undefined},
+		...{userAgent: 'mailctl doctor', limitMs: apiLimitMs},
+	});
+	const relay = settings.relays.length > 0 ? [relayCheck(settings.relays, reach, client), ...eventsOf(input)] : [];
 	const listed = blocklistCheck(input);
 	if (settings.delivery === 'relay') {
 		return [hostnameCheck(settings.hostname, null), ...relay, listed];

@@ -16,7 +16,8 @@ import {withoutAdvice} from '../mail/outcome.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import {reverseName} from '../net/host-name.ts';
 import {isLoopbackAddress, isPublicAddress} from '../net/ip-address.ts';
-import type {Relay} from '../net/relay-url.ts';
+import type {ProviderClient} from '../net/provider-client.ts';
+import type {Relay, RelayApi} from '../net/relay-url.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import {listSmarthosts, readNewestMail, type Smarthost} from '../store/smarthosts.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
@@ -386,11 +387,17 @@ async function reach(source: OwnAddress | undefined, input: EgressInput): Promis
 }
 
 /** Whether each smarthost takes a session, with the password where there is one. */
-export function relayCheck(relays: readonly Relay[], reach: SmtpReach, lookUp: LookUp = systemLookUp): Check {
+export function relayCheck(
+	relays: readonly Relay[],
+	reach: SmtpReach,
+	client: Pick<ProviderClient, 'ask'>,
+	lookUp: LookUp = systemLookUp,
+): Check {
 	return {
 		name: 'relay',
 		why: 'Mail that goes through a smarthost waits while it refuses the log-in.',
-		look: async () => await Promise.all(relays.map(one => logIn(one, reach, lookUp))),
+		look: async () =>
+			await Promise.all(relays.map(one => (one.api ? reachApi(one.host, one.api, client) : logIn(one, reach, lookUp)))),
 	};
 }
 
@@ -431,6 +438,16 @@ function eventsFound(smarthost: Smarthost, mailedAt: number | null): Found {
 	return isSilent(smarthost, mailedAt)
 		? warn(`${detail}, and mail went out since`, `look at the webhook at ${provider}; mailctl smarthost show ${id}`)
 		: ok(detail);
+}
+
+/** Nothing that a key may not do is asked for, so an answer of any kind is enough. */
+async function reachApi(host: string, api: RelayApi, client: Pick<ProviderClient, 'ask'>): Promise<Found> {
+	try {
+		const {status} = await client.ask(api, new URL(`https://${host}/`));
+		return ok(`${host} answers by HTTPS (${status}); the first mail shows whether it takes the key`);
+	} catch (error) {
+		return fail((error as Error).message, 'check the host in MAILCTL_RELAY_URL, DNS, and the firewall for port 443');
+	}
 }
 
 async function logIn(relay: Relay, reach: SmtpReach, lookUp: LookUp): Promise<Found> {

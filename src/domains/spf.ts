@@ -248,7 +248,12 @@ type Provider = {
 
 // As their pages on SPF say.
 const providers: readonly Provider[] = [
-	{name: 'Amazon SES', hosts: /^email-smtp[\w.-]*\.amazonaws\.com$/, include: 'amazonses.com', ownReturnPath: true},
+	{
+		name: 'Amazon SES',
+		hosts: /^email(?:-smtp[\w-]*)?(?:\.[\w-]+)*\.amazonaws\.com$/,
+		include: 'amazonses.com',
+		ownReturnPath: true,
+	},
 	{name: 'Mailgun', hosts: /(?:^|\.)mailgun\.(?:org|net)$/, include: 'mailgun.org', ownReturnPath: true},
 	{name: 'Postmark', hosts: /(?:^|\.)postmarkapp\.com$/, include: 'spf.mtasv.net', ownReturnPath: true},
 	{name: 'SendGrid', hosts: /(?:^|\.)sendgrid\.net$/, include: 'sendgrid.net', ownReturnPath: true},

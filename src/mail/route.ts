@@ -1,4 +1,4 @@
-import {parseRelayUrl, type Relay} from '../net/relay-url.ts';
+import {parseRelayUrl, type Relay, relayScheme} from '../net/relay-url.ts';
 import type {OwnRetry} from './retry.ts';
 
 /** Where the mail of a workspace, or for a destination, is to go. */
@@ -21,8 +21,11 @@ export function parseRoute(text: string): ParsedRoute {
 		return {ok: true, route: {kind: text}};
 	}
 
-	if (!/^smtps?:/i.test(text)) {
-		return {ok: false, fault: 'is neither mx nor relay nor the URL of a smarthost (smtp://… or smtps://…)'};
+	if (!relayScheme.test(text)) {
+		return {
+			ok: false,
+			fault: 'is neither mx nor relay nor the URL of a smarthost (smtp://…, smtps://…, ses://… or mailgun+https://…)',
+		};
 	}
 
 	const relays: Relay[] = [];
@@ -38,8 +41,8 @@ export function parseRoute(text: string): ParsedRoute {
 	return {ok: true, route: {kind: 'smarthosts', relays}};
 }
 
-/** The user and the password of each URL of a route, percent-encoded. */
-const logins = /(:\/\/[^:@/?#,]*):([^@/?#,]*)@/g;
+/** What stands before the password of each URL of a route, and the password, percent-encoded. Of `+https` it has no user. */
+const logins = /(\+https:\/\/|:\/\/[^:@/?#,]*:)([^@/?#,]*)@/gi;
 
 /**
  * A workspace's route for the store, or back from it: only the passwords in it are put through `change`, so that what is
@@ -48,7 +51,7 @@ const logins = /(:\/\/[^:@/?#,]*):([^@/?#,]*)@/g;
 export function withPasswords(route: string, change: (password: string) => string): string {
 	return route.replace(
 		logins,
-		(_, start: string, password: string) => `${start}:${encodeURIComponent(change(decodeURIComponent(password)))}@`,
+		(_, start: string, password: string) => `${start}${encodeURIComponent(change(decodeURIComponent(password)))}@`,
 	);
 }
 

@@ -1,6 +1,7 @@
-import {request as requestPlain} from 'node:http';
-import {request} from 'node:https';
-import {createSecureContext, type SecureContext} from 'node:tls';
+import {Agent as PlainAgent, request as requestPlain} from 'node:http';
+import {Agent, request} from 'node:https';
+import type {Duplex} from 'node:stream';
+import {createSecureContext, rootCertificates, type SecureContext} from 'node:tls';
 import {isPublicAddress} from './ip-address.ts';
 import {type AskAddresses, addressesOf, connectPinned} from './pinned-connection.ts';
 
@@ -14,6 +15,8 @@ export type ProviderClientOptions = {
 	readonly userAgent: string;
 	/** From the look-up to the last octet, milliseconds. */
 	readonly limitMs: number;
+	/** PEM of certificate authorities to trust in addition to the public ones. */
+	readonly ca?: string | undefined;
 };
 
 export type Asked = {
@@ -30,7 +33,19 @@ export type Answer = {
 };
 
 /** A host of a provider gave no usable answer. */
-export class ProviderHostError extends Error {}
+export class ProviderHostError extends Error {
+	/** The whole request was sent, so the host may have done what it asks for. */
+	readonly isSent: boolean;
+
+	constructor(message: string, isSent = true, cause?: unknown) {
+		super(message, {cause});
+		this.isSent = isSent;
+	}
+}
+
+/** A connection waits for its next request for less time than hosts keep one: they would close it while the request comes. */
+const idleMs = 4000;
+const keeping = {keepAlive: true, timeout: idleMs};
 
 const usualLongest = 4 * 1024 * 1024;
 
@@ -40,21 +55,38 @@ const usualLongest = 4 * 1024 * 1024;
  */
 export class ProviderClient {
 	readonly #options: ProviderClientOptions;
-	readonly #secureContext: SecureContext = createSecureContext();
+	readonly #agent: Agent;
+	readonly #standInAgent = new Agent({...keeping, rejectUnauthorized: false});
+	readonly #plainAgent = new PlainAgent(keeping);
 
 	constructor(options: ProviderClientOptions) {
+		const {ca, resolver} = options;
 		this.#options = options;
+		this.#agent = new PinnedAgent(
+			resolver,
+			createSecureContext(ca === undefined ? {} : {ca: [...rootCertificates, ca]}),
+		);
 	}
 
-	/** `name`: of the provider, or `sns`, for which SES's stand-in serves too. Rejects without an answer, also with one that is too long. */
+	/**
+	 * `name`: of the provider, or `sns`, for which SES's stand-in serves too. Rejects (`ProviderHostError`) without an answer, also with
+	 * one that is too long.
+	 */
 	async ask(name: string, url: URL, asked: Asked = {method: 'GET'}): Promise<Answer> {
 		const signal = AbortSignal.timeout(this.#options.limitMs);
 		const standIn = this.#standInFor(url.hostname, name, ...(name === 'sns' ? ['ses'] : []));
+		const state = {isSent: false};
 		try {
-			return standIn ? await this.#askStandIn(standIn, url, asked, signal) : await this.#askHost(url, asked, signal);
+			return standIn
+				? await this.#askStandIn(standIn, url, asked, signal, state)
+				: await this.#exchange(request, url, asked, signal, state, {
+						agent: this.#agent,
+						host: url.hostname,
+						port: Number(url.port || 443),
+					});
 		} catch (error) {
 			const why = signal.aborted ? `no answer within ${this.#options.limitMs / 1000} s` : (error as Error).message;
-			throw new ProviderHostError(`${url.hostname}: ${why}`, {cause: error});
+			throw new ProviderHostError(`${url.hostname}: ${why}`, state.isSent, error);
 		}
 	}
 
@@ -62,32 +94,22 @@ export class ProviderClient {
 		return names.map(name => this.#options.standIns.get(name)).find(one => one !== undefined);
 	}
 
-	async #askHost(url: URL, asked: Asked, signal: AbortSignal): Promise<Answer> {
-		const {hostname: host} = url;
-		const port = Number(url.port || 443);
-		const found = await addressesOf(host, this.#options.resolver, false);
-		if (found.kind !== 'found') {
-			throw new Error(found.kind === 'failed' ? `its look-up failed: ${found.code}` : 'it has no address in DNS');
-		}
-		const refused = found.addresses.find(address => !isPublicAddress(address));
-		if (refused !== undefined) {
-			throw new Error(`it has the address ${refused}, which is not public`);
-		}
-		const {addresses} = found;
-		return await this.#exchange(request, url, asked, signal, {
-			createConnection: () => connectPinned({host, port, addresses}, this.#secureContext),
-		});
-	}
-
 	/** Over TLS without a look at the certificate, or plainly where the lab's host does not know TLS. */
-	async #askStandIn({host, port}: StandIn, url: URL, asked: Asked, signal: AbortSignal): Promise<Answer> {
+	async #askStandIn(
+		{host, port}: StandIn,
+		url: URL,
+		asked: Asked,
+		signal: AbortSignal,
+		state: Sending,
+	): Promise<Answer> {
 		try {
-			return await this.#exchange(request, url, asked, signal, {host, port, rejectUnauthorized: false});
+			return await this.#exchange(request, url, asked, signal, state, {agent: this.#standInAgent, host, port});
 		} catch (error) {
 			if ((error as NodeJS.ErrnoException).code !== 'EPROTO') {
 				throw error;
 			}
-			return await this.#exchange(requestPlain, url, asked, signal, {host, port});
+			state.isSent = false;
+			return await this.#exchange(requestPlain, url, asked, signal, state, {agent: this.#plainAgent, host, port});
 		}
 	}
 
@@ -96,6 +118,7 @@ export class ProviderClient {
 		url: URL,
 		{method, headers, body, longestAnswer = usualLongest}: Asked,
 		signal: AbortSignal,
+		state: Sending,
 		how: object,
 	): Promise<Answer> {
 		return new Promise((resolve, reject) => {
@@ -112,6 +135,9 @@ export class ProviderClient {
 				signal,
 			});
 			sent.on('error', reject);
+			sent.on('finish', () => {
+				state.isSent = true;
+			});
 			sent.on('response', response => {
 				const chunks: Buffer[] = [];
 				let size = 0;
@@ -135,4 +161,43 @@ export class ProviderClient {
 			sent.end(body);
 		});
 	}
+}
+
+/** How far a request came. */
+type Sending = {isSent: boolean};
+
+/** Connects to public addresses alone, and keeps connections for the next request. */
+class PinnedAgent extends Agent {
+	readonly #resolver: ProviderClientOptions['resolver'];
+	readonly #secureContext: SecureContext;
+
+	constructor(resolver: ProviderClientOptions['resolver'], secureContext: SecureContext) {
+		super(keeping);
+		this.#resolver = resolver;
+		this.#secureContext = secureContext;
+	}
+
+	override createConnection(
+		{host, port}: {readonly host?: string | null; readonly port?: number | string | null},
+		opened: (error: Error | null, stream: Duplex) => void,
+	): undefined {
+		const target = {host: host ?? '', port: Number(port)};
+		publicAddresses(target.host, this.#resolver).then(
+			addresses => opened(null, connectPinned({...target, addresses}, this.#secureContext)),
+			error => (opened as (error: Error) => void)(error as Error),
+		);
+	}
+}
+
+/** The addresses of a host; throws where it has none, or one that is not public. */
+async function publicAddresses(host: string, resolver: ProviderClientOptions['resolver']): Promise<readonly string[]> {
+	const found = await addressesOf(host, resolver, false);
+	if (found.kind !== 'found') {
+		throw new Error(found.kind === 'failed' ? `its look-up failed: ${found.code}` : 'it has no address in DNS');
+	}
+	const refused = found.addresses.find(address => !isPublicAddress(address));
+	if (refused !== undefined) {
+		throw new Error(`it has the address ${refused}, which is not public`);
+	}
+	return found.addresses;
 }

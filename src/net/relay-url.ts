@@ -1,3 +1,4 @@
+import {createHash} from 'node:crypto';
 import {isIP, isIPv4} from 'node:net';
 import {hostName} from './host-name.ts';
 
@@ -19,15 +20,37 @@ export type Relay = {
 	readonly tls: RelayTls;
 	readonly user: string | null;
 	readonly password: string | null;
+	/**
+	 * The provider takes mail by its HTTPS API. `password` is then the secret or the token, `user` what names the account: the key's id
+	 * of SES, the domain of Mailgun, a digest of Postmark's token. Absent: SMTP.
+	 */
+	readonly api?: RelayApi;
 };
+
+/** Providers that take mail by HTTPS. */
+export type RelayApi = 'ses' | 'mailgun' | 'postmark';
+
+/** Begins the URL of a smarthost, one of SMTP or of an API. */
+export const relayScheme = /^(?:smtps?|ses|(?:mailgun|postmark)\+https):/i;
 
 type RelayUrl = {readonly ok: true; readonly relay: Relay} | {readonly ok: false; readonly fault: string};
 
 const grammar = /^(smtps?):\/\/(?:([^@/?#]*)@)?(\[[^\]]*\]|[^@:/?#[\]]*)(?::([^@:/?#]*))?\/?(?:\?([^#]*))?$/i;
+const apiGrammar = /^(ses|mailgun\+https|postmark\+https):\/\/([^@/?#]*)@([^@/?#]*)(?:\/([^/?#]*))?\/?$/i;
+const apiForms = {
+	ses: 'ses://KEY:SECRET@REGION (write / and + in the secret as %2F and %2B)',
+	mailgun: 'mailgun+https://KEY@HOST/DOMAIN',
+	postmark: 'postmark+https://TOKEN@HOST',
+};
 const controls = /[\u0000-\u001f\u007f]/;
 
-/** `smtp://[user:pass@]host[:port][?tls=…]` or `smtps://…`. The fault never repeats the URL: it may hold a password. */
+/** `smtp://[user:pass@]host[:port][?tls=…]`, `smtps://…`, or one of `apiForms`. The fault never repeats the URL: it may hold a password. */
 export function parseRelayUrl(text: string): RelayUrl {
+	const [, api] = /^(ses|mailgun)[:+]/i.exec(text) ?? [];
+	if (api) {
+		return parseApiUrl(text, api.toLowerCase() as RelayApi);
+	}
+
 	const parts = grammar.exec(text);
 	if (!parts) {
 		return fault(
@@ -66,6 +89,30 @@ export function parseRelayUrl(text: string): RelayUrl {
 	}
 
 	return {ok: true, relay: {host, port, secure, tls, ...login}};
+}
+
+function parseApiUrl(text: string, api: RelayApi): RelayUrl {
+	const [, , credentials = '', place = '', path] = apiGrammar.exec(text) ?? [];
+	const token = api === 'ses' || credentials.includes(':') ? undefined : decodeLogin(credentials);
+	const login = api === 'ses' ? parseLogin(credentials) : loginByToken(api, token, path);
+	const host = api === 'ses' ? sesHost(place) : hostName(place);
+	const isWhole = login && printed.test(login.user + login.password) && (api === 'mailgun' || path === undefined);
+	return isWhole && host && !isIPv4(host)
+		? {ok: true, relay: {host, port: 443, secure: true, tls: 'required', ...login, api}}
+		: fault(`is not ${apiForms[api]}`);
+}
+
+/** They go into header fields. */
+const printed = /^[\x21-\x7e]+$/;
+
+function loginByToken(api: RelayApi, token: string | undefined, path: string | undefined) {
+	const user =
+		api === 'mailgun' ? hostName(path ?? '') : createHash('sha256').update(`${token}`).digest('hex').slice(0, 8);
+	return token && user ? {user, password: token} : undefined;
+}
+
+function sesHost(region: string): string | undefined {
+	return /^[a-z]{2}(?:-[a-z]+)+-\d$/.test(region) ? `email.${region}.amazonaws.com` : undefined;
 }
 
 function fault(text: string): RelayUrl {

@@ -9,15 +9,19 @@ import {createSharedClock} from '../kit/clock.ts';
 import {createGarbage} from '../kit/memory.ts';
 import {answerCalls} from '../kit/thread-calls.ts';
 import type {BounceRule} from '../mail/bounce.ts';
+import {ProviderClient, type StandIn} from '../net/provider-client.ts';
 import {Permits, type SmtpWorkerMethods} from '../queue/smtp-workers.ts';
 
 /** What an SMTP worker is started with: the deliverer's options that can be copied to another thread. */
 export type SmtpWorkerData = Omit<
 	DelivererOptions,
-	'classify' | 'resolver' | 'secureResolver' | 'clock' | 'permit' | 'judged'
+	'classify' | 'resolver' | 'secureResolver' | 'client' | 'clock' | 'permit' | 'judged'
 > & {
 	/** `ip` or `ip:port`; empty: the system's. */
 	readonly dnsServers: readonly string[];
+	/** Of MAILCTL_PROVIDER_HOSTS. */
+	readonly providerHosts: ReadonlyArray<readonly [string, StandIn]>;
+	readonly userAgent: string;
 	/** They validate DNSSEC: TLSA records are obeyed. */
 	readonly dane: boolean;
 	/** Of the daemon's clock. */
@@ -29,8 +33,10 @@ export type SmtpWorkerData = Omit<
 /** One query to one server, milliseconds. */
 const dnsTimeoutMs = 5000;
 const dnsTries = 2;
+/** For one request to a provider's API, milliseconds. */
+const longestApiMs = 120_000;
 
-const {dnsServers, dane, bounceRules, time, ...options} = workerData as SmtpWorkerData;
+const {dnsServers, dane, bounceRules, time, providerHosts, userAgent, ...options} = workerData as SmtpWorkerData;
 const clock = createSharedClock(time);
 const stop = new AbortController();
 // Every waiting recipient listens; Node would take the eleventh for a leak.
@@ -40,10 +46,17 @@ const permits = new Permits(options.maxSessions);
 const unjudged = new Map<string, () => void>();
 const dns = {servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock};
 let classify = createClassify(bounceRules);
+const resolver = createResolver(dns);
 const deliverer = new Deliverer({
 	...options,
 	classify: evidence => classify(evidence),
-	resolver: createResolver(dns),
+	resolver,
+	client: new ProviderClient({
+		...{resolver, userAgent, ca: options.ca},
+		standIns: new Map(providerHosts),
+		// As for the answer to the last dot: without one the mail may have been taken.
+		limitMs: Math.min(options.timeouts.dot, options.attemptDeadlineMs, longestApiMs),
+	}),
 	...(dane ? {secureResolver: createSecureResolver(dns)} : {}),
 	clock,
 	permit: id => permits.take(id),

@@ -7,6 +7,7 @@ import {loadBounceRules} from '../../src/config/bounce-rules.ts';
 import {Deliverer} from '../../src/deliver/deliverer.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
+import {ProviderClient} from '../../src/net/provider-client.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
 
 // Transactions a second on one reused connection to a trivial sink in another process: ours and nodemailer's.
@@ -38,6 +39,7 @@ async function measure(name: string, width: number, once: (queue: number) => Pro
 	);
 }
 
+const resolver = createResolver({servers: [], timeoutMs: 5000, tries: 2, clock: systemClock});
 const deliverer = new Deliverer({
 	mode: {kind: 'hosts', port},
 	hostname: 'bench.test',
@@ -46,7 +48,8 @@ const deliverer = new Deliverer({
 	maxSessions: 64,
 	allowPrivateMx: true,
 	classify: createClassify(loadBounceRules({bounceRulesFile: null})),
-	resolver: createResolver({servers: [], timeoutMs: 5000, tries: 2, clock: systemClock}),
+	resolver,
+	client: new ProviderClient({resolver, standIns: new Map(), userAgent: 'bench', limitMs: 60_000}),
 	clock: systemClock,
 });
 const envelope = {from: 'bounce@bench.test', to: 'user@example.test', smtputf8: false};

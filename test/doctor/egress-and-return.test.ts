@@ -15,13 +15,16 @@ import {
 	submissionCertificateCheck,
 } from '../../src/doctor/outbound.ts';
 import {systemClock} from '../../src/kit/clock.ts';
+import {ProviderClient} from '../../src/net/provider-client.ts';
 import type {Relay} from '../../src/net/relay-url.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {testTimeouts} from '../helpers/delivery-lab.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {type FakeMx, startFakeMx} from '../helpers/fake-mx.ts';
+import {startFakeProvider} from '../helpers/fake-provider.ts';
 
+const noClient = {ask: () => Promise.reject(new Error('no API is asked'))};
 const reach = {hostname: 'out.mail.test', timeouts: testTimeouts, secureContexts: new SecureContexts(undefined)};
 
 async function told(check: Check): Promise<string[]> {
@@ -69,16 +72,36 @@ test('egress is tried from each source address', async t => {
 	t.is(mx.connections[0]?.remoteAddress, '127.0.0.7');
 });
 
+test('relay: the API of a provider answers', async t => {
+	const ses = await startFakeProvider(t, () => ({status: 404, body: ''}));
+	const [host = '', port] = ses.at.split(':');
+	const resolver = {a: async () => ({kind: 'nxdomain'}) as const, aaaa: async () => ({kind: 'nxdomain'}) as const};
+	const asking = new ProviderClient({
+		...{resolver, standIns: new Map([['ses', {host, port: Number(port)}]]), userAgent: 'test', limitMs: 60_000},
+	});
+	const relay = {port: 443, secure: true, tls: 'required', user: 'u', password: 's3cret'} as const;
+	const relays = [
+		{...relay, host: 'email.eu-west-1.amazonaws.com', api: 'ses'},
+		{...relay, host: 'api.mailgun.test', api: 'mailgun'},
+	] as const;
+	t.deepEqual(await told(relayCheck(relays, reach, asking)), [
+		'ok: email.eu-west-1.amazonaws.com answers by HTTPS (404); the first mail shows whether it takes the key',
+		'fail: api.mailgun.test: it has no address in DNS',
+	]);
+});
+
 test('relay: the log-in counts', async t => {
 	const mx = await startFakeMx(t, {extensions: ['AUTH PLAIN'], auth: ['235 2.7.0 welcome', '535 5.7.8 no']});
 	const relay: Relay = {host: mx.host, port: mx.port, secure: false, tls: 'none', user: 'u', password: 'p'};
-	const check = relayCheck([relay], reach);
+	const check = relayCheck([relay], reach, noClient);
 	t.regex((await told(check))[0] ?? '', /^ok: 127[.\d]+ \[127[.\d]+\], no TLS, logged in$/);
 	const [refused] = await check.look();
 	t.is(refused?.status, 'fail');
 	t.regex(refused?.detail ?? '', /535 5\.7\.8 no/);
 	t.regex(refused?.fix ?? '', /user and password/);
-	const unknown = relayCheck([{...relay, host: 'gone.test'}], reach, () => Promise.reject(new Error('ENOTFOUND')));
+	const unknown = relayCheck([{...relay, host: 'gone.test'}], reach, noClient, () =>
+		Promise.reject(new Error('ENOTFOUND')),
+	);
 	t.deepEqual(await told(unknown), ['fail: the smarthost gone.test was not found']);
 });
 

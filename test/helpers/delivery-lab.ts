@@ -5,12 +5,15 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import type {AttemptResult} from '../../src/mail/outcome.ts';
 import type {Terms} from '../../src/mail/route.ts';
+import {ProviderClient} from '../../src/net/provider-client.ts';
 import type {SmtpTimeouts} from '../../src/net/smtp-timeouts.ts';
 import {classify} from './classify.ts';
 import {type FakeDns, startFakeDns, type Zone} from './fake-dns.ts';
 import {type FakeMx, type FakeMxOptions, startFakeMx, type Teardown} from './fake-mx.ts';
 import {loopbackAddress} from './loopback.ts';
 
+const unknown = async () => ({kind: 'nxdomain'}) as const;
+const noProviders = {a: unknown, aaaa: unknown};
 const newId = createIdSource(systemClock);
 
 /** Long enough for a busy machine; tests of frozen peers pass shorter ones. */
@@ -96,6 +99,7 @@ export async function startLab(
 		allowPrivateMx: true,
 		classify,
 		resolver: createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock}),
+		client: new ProviderClient({resolver: noProviders, standIns: new Map(), userAgent: 'test', limitMs: 60_000}),
 		clock: systemClock,
 		...options,
 	});

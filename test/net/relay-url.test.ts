@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import {parseRelayUrl, type Relay} from '../../src/net/relay-url.ts';
 
 const open = {secure: false, tls: 'opportunistic', user: null, password: null} as const;
+const api = {secure: true, tls: 'required', port: 443} as const;
 const good: Array<[string, Relay]> = [
 	['smtp://mail.example', {...open, host: 'mail.example', port: 25}],
 	['SMTP://Mail.Example/', {...open, host: 'mail.example', port: 25}],
@@ -30,6 +31,14 @@ const good: Array<[string, Relay]> = [
 		{host, port: 25, secure: false, tls: 'none', user: 'u', password: 'p:q'},
 	]),
 	['smtp://u:p@[::1]?tls=none', {host: '::1', port: 587, secure: false, tls: 'none', user: 'u', password: 'p'}],
+	[
+		'ses://AKID:a%2Fb%2Bc@eu-west-1',
+		{...api, host: 'email.eu-west-1.amazonaws.com', user: 'AKID', password: 'a/b+c', api: 'ses'},
+	],
+	[
+		'mailgun+https://key-1@API.eu.mailgun.net/mg.Shop.example',
+		{...api, host: 'api.eu.mailgun.net', user: 'mg.shop.example', password: 'key-1', api: 'mailgun'},
+	],
 ];
 
 for (const [text, relay] of good) {
@@ -66,6 +75,15 @@ const bad: Array<[string, RegExp]> = [
 	['smtps://mail.example?tls=none', /contradict/],
 	['smtp://u:p@mail.example?tls=none', /unencrypted/],
 	['smtp://u:p@127.0.0.1.example?tls=none', /unencrypted/],
+	['ses://AKID@eu-west-1', /is not ses:/],
+	['ses://AKID:secret@eu-west-1/x', /is not ses:/],
+	['ses://AKID:secret@email.eu-west-1.amazonaws.com', /is not ses:/],
+	['ses://AKID:sec ret@eu-west-1', /is not ses:/],
+	['mailgun+https://key@api.mailgun.net', /is not mailgun/],
+	['mailgun+https://api:key@api.mailgun.net/mg.example', /is not mailgun/],
+	['mailgun+https://key@127.0.0.1/mg.example', /is not mailgun/],
+	['mailgun+https://k%0Ay@api.mailgun.net/mg.example', /is not mailgun/],
+	['mailgun://key@api.mailgun.net/mg.example', /is not mailgun/],
 ];
 
 for (const [text, fault] of bad) {

@@ -47,6 +47,8 @@ async function start(
 		maxSessions: 2,
 		allowPrivateMx: false,
 		dane: false,
+		providerHosts: [],
+		userAgent: 'test',
 		time: new SharedArrayBuffer(8),
 		bounceRules,
 		...more,

@@ -1,0 +1,95 @@
+import type {Phase} from '../mail/outcome.ts';
+import type {Answer} from '../net/provider-client.ts';
+import type {RelayApi} from '../net/relay-url.ts';
+
+/** An answer of an API as the SMTP reply that means the same, to what a mail server would have said it. */
+type ApiReply = {readonly phase: Phase; readonly code: number; readonly text: string};
+
+type Meaning = Omit<ApiReply, 'text'> & {readonly enhanced: string};
+
+const taken: Meaning = {phase: 'dot', code: 250, enhanced: '2.0.0'};
+/** Key, signature, account or path are wrong: the configuration is to blame, the mail waits. */
+const lockedOut: Meaning = {phase: 'auth', code: 535, enhanced: '5.7.8'};
+/** The account may not send now. */
+const halted: Meaning = {phase: 'auth', code: 454, enhanced: '4.7.0'};
+const throttled: Meaning = {phase: 'dot', code: 421, enhanced: '4.7.0'};
+const failing: Meaning = {phase: 'dot', code: 451, enhanced: '4.3.0'};
+const refused: Meaning = {phase: 'dot', code: 554, enhanced: '5.6.0'};
+const tooBig: Meaning = {phase: 'dot', code: 552, enhanced: '5.3.4'};
+/** The provider does not know, or does not trust, who the mail is from. */
+const senderRefused: Meaning = {phase: 'mail', code: 554, enhanced: '5.7.1'};
+const senderWaits: Meaning = {phase: 'mail', code: 451, enhanced: '4.7.1'};
+/** The address is on the provider's list of those that bounced or complained. */
+const suppressed: Meaning = {phase: 'rcpt', code: 550, enhanced: '5.2.1'};
+
+const byStatus: ReadonlyMap<number, Meaning> = new Map([
+	[400, refused],
+	...[401, 402, 403, 404].map(status => [status, lockedOut] as const),
+	[413, tooBig],
+	[422, refused],
+	[429, throttled],
+]);
+
+type Word = readonly [RegExp, Meaning];
+
+/** What the words of an error mean where its status does not say; tried on `name: message` in this order. */
+const byWords: Readonly<Record<RelayApi, readonly Word[]>> = {
+	/** https://docs.aws.amazon.com/ses/latest/APIReference-V2/CommonErrors.html */
+	ses: [
+		[/^(?:AccountSuspended|SendingPaused)/, halted],
+		[/^(?:TooManyRequests|LimitExceeded|Throttling)/, throttled],
+		[/^MailFromDomainNotVerified/, senderWaits],
+		[/^MessageRejected\w*: .*(?:not verified|identit)/i, senderRefused],
+		[/^(?:IncompleteSignature|SignatureDoesNotMatch|InvalidClientTokenId|MissingAuthenticationToken)/, lockedOut],
+		[/^(?:ServiceUnavailable|InternalFailure|InternalServiceError|RequestExpired)/, failing],
+	],
+	mailgun: [[/not allowed to send|account .*(?:disabled|suspended)|domain .*(?:disabled|unverified)/i, halted]],
+	/** https://postmarkapp.com/developer/api/overview#error-codes */
+	postmark: [
+		[/^10:/, lockedOut],
+		[/^40[01]:/, senderRefused],
+		[/^(?:405|412|413):/, halted],
+		[/^406:/, suppressed],
+		[/^100:/, failing],
+		[/^(?!0:)\d+:/, refused],
+	],
+};
+
+/** Reads an answer of a provider's API. What is not known to be for good is temporary. */
+export function readApiAnswer(api: RelayApi, {status, headers, body}: Answer): ApiReply {
+	const said = fieldsOf(body);
+	const words = textOf(said.message ?? said.Message) || body.slice(0, 300) || 'no words';
+	const error = [nameOf(api, headers, said), words].filter(Boolean).join(': ');
+	const isSpoken = status < 500 && status !== 401 && status !== 403 && status !== 429;
+	const named = isSpoken ? byWords[api].find(([form]) => form.test(error))?.[1] : undefined;
+	if (status >= 200 && status < 300 && (api !== 'postmark' || named === undefined)) {
+		const id = textOf(said.MessageId ?? said.MessageID ?? said.id).replace(/[<>\s]/g, '');
+		return replyOf(taken, id === '' ? 'Ok' : `Ok: queued as ${id}`);
+	}
+	const meaning = named ?? byStatus.get(status) ?? failing;
+	const wait = Number(headers['retry-after']);
+	return replyOf(meaning, `${error} (HTTP ${status})${wait > 0 ? `, try again in ${Math.ceil(wait)} seconds` : ''}`);
+}
+
+function replyOf({phase, code, enhanced}: Meaning, words: string): ApiReply {
+	return {phase, code, text: `${enhanced} ${words}`};
+}
+
+/** What a provider calls an error: SES in a header field, Postmark by a number. */
+function nameOf(api: RelayApi, headers: Answer['headers'], said: Readonly<Record<string, unknown>>): string {
+	const type = api === 'ses' ? textOf(headers['x-amzn-errortype'] ?? said.__type) : textOf(said.ErrorCode);
+	return type.replace(/^.*#|:.*$/g, '');
+}
+
+const textOf = (value: unknown): string =>
+	typeof value === 'string' || typeof value === 'number' ? String(value) : '';
+
+/** The fields of a JSON object; of anything else, none. */
+function fieldsOf(body: string): Readonly<Record<string, unknown>> {
+	try {
+		const value: unknown = JSON.parse(body);
+		return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+	} catch {
+		return {};
+	}
+}

@@ -1,0 +1,97 @@
+import {createHash} from 'node:crypto';
+import {bufferOf} from '../kit/text.ts';
+import {signAws} from '../net/aws-signature.ts';
+import {type Asked, type ProviderClient, ProviderHostError} from '../net/provider-client.ts';
+import {conceal, type Login, type RelayApi} from '../net/relay-url.ts';
+import {readApiAnswer} from './api-answer.ts';
+import type {Dialogue} from './dialogue.ts';
+import type {Host} from './host.ts';
+import type {Accepted, Delivery} from './transaction.ts';
+import {readable, type Stop} from './verdict.ts';
+
+/** A provider that takes mail by its HTTPS API. */
+export type ApiHost = Host & {readonly api: RelayApi};
+
+type Sending = {
+	readonly client: Pick<ProviderClient, 'ask'>;
+	/** Milliseconds since the epoch. */
+	readonly now: number;
+	readonly dialogue: Dialogue;
+};
+
+/**
+ * Sends one mail to one recipient by a provider's API. The answer becomes the SMTP reply that means the same, so that it is judged as
+ * one. Without an answer the mail may have been taken if the whole request was sent.
+ */
+export async function sendByApi(
+	host: ApiHost,
+	job: Delivery,
+	{client, now, dialogue}: Sending,
+): Promise<Accepted | Stop> {
+	if (job.envelope.smtputf8) {
+		return {by: 'utf8', phase: 'ehlo', text: `${host.name} takes no addresses beyond ASCII`};
+	}
+	const login: Login = host.login ?? {user: '', password: ''};
+	const {url, asked} = requests[host.api](host.name, job, login, now);
+	dialogue.sent(`POST ${url.href}`);
+	dialogue.sent(asked.body);
+	try {
+		const answer = await client.ask(host.api, url, asked);
+		const {phase, code, text} = readApiAnswer(host.api, answer);
+		const reply = {code, lines: [conceal(login, text)]};
+		dialogue.received(reply);
+		return code < 400
+			? {by: 'acceptance', phase: 'dot', reply: readable(reply)}
+			: {by: 'reply', phase, reply: readable(reply)};
+	} catch (error) {
+		if (!(error instanceof ProviderHostError)) {
+			throw error;
+		}
+		const text = conceal(login, error.message);
+		dialogue.noted(text);
+		return {by: 'loss', phase: error.isSent ? 'dot' : 'connect', text};
+	}
+}
+
+type Request = {readonly url: URL; readonly asked: Asked & {readonly body: Buffer}};
+
+const requests: Readonly<Record<RelayApi, (host: string, job: Delivery, login: Login, now: number) => Request>> = {
+	/** https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_SendEmail.html */
+	ses(host, {envelope: {from, to}, data}, {user: keyId, password: secret}, now) {
+		const url = new URL(`https://${host}/v2/email/outbound-emails`);
+		const body = jsonOf({
+			...(from !== '' && {FromEmailAddress: from}),
+			Destination: {ToAddresses: [to]},
+			Content: {Raw: {Data: bufferOf(data).toString('base64')}},
+		});
+		const [, region = ''] = host.split('.');
+		const proof = signAws({method: 'POST', url, body}, {keyId, secret, region, service: 'ses'}, now);
+		return post(url, body, {'content-type': 'application/json', ...proof});
+	},
+	/** https://documentation.mailgun.com/docs/mailgun/api-reference/send/mailgun/messages/post-v3--domain-name--messages.mime */
+	mailgun(host, {envelope: {to}, data}, {user: domain, password: key}) {
+		// It is in no mail, for it is made of the mail.
+		const boundary = createHash('sha256').update(data).digest('hex');
+		const part = (name: string, rest: string) =>
+			`--${boundary}\r\nContent-Disposition: form-data; name="${name}"${rest}`;
+		const body = Buffer.concat([
+			Buffer.from(`${part('to', '')}\r\n\r\n${to}\r\n`),
+			Buffer.from(`${part('message', '; filename="message.eml"')}\r\nContent-Type: message/rfc822\r\n\r\n`),
+			data,
+			Buffer.from(`\r\n--${boundary}--\r\n`),
+		]);
+		return post(new URL(`https://${host}/v3/${domain}/messages.mime`), body, {
+			'content-type': `multipart/form-data; boundary=${boundary}`,
+			authorization: `Basic ${Buffer.from(`api:${key}`).toString('base64')}`,
+		});
+	},
+	postmark() {
+		throw new Error('not yet');
+	},
+};
+
+function post(url: URL, body: Buffer, headers: Readonly<Record<string, string>>): Request {
+	return {url, asked: {method: 'POST', headers, body}};
+}
+
+const jsonOf = (value: object): Buffer => Buffer.from(JSON.stringify(value));

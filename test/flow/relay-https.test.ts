@@ -1,0 +1,164 @@
+import test, {type ExecutionContext} from 'ava';
+import type {ProviderName} from '../../src/mail/provider.ts';
+import {prepareProgram} from '../helpers/daemon.ts';
+import {type ApiAnswer, type ApiRequest, formOf, isSignedForSes, startFakeApi} from '../helpers/fake-api.ts';
+import {startFakeMx} from '../helpers/fake-mx.ts';
+import {clientOf} from '../helpers/mail-hosts.ts';
+import {type Added, echoed} from '../helpers/provider-lab.ts';
+import {eventOf, postsOf, startFakeSns} from '../helpers/provider-posts.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+const secret = 'wJalr/UtnFEMI+K7MDENG';
+const token = 'key-0123456789';
+
+/** How each provider is asked, what it answers to a mail that it takes, and what it does otherwise. */
+const providers = {
+	ses: {
+		url: `ses://AKIDEXAMPLE:${encodeURIComponent(secret)}@eu-west-1`,
+		path: '/v2/email/outbound-emails',
+		isProven: (request: ApiRequest) => isSignedForSes(request, secret),
+		mailIn: ({body}: ApiRequest) => {
+			const {Destination, Content} = JSON.parse(body.toString());
+			return {to: Destination.ToAddresses.join(), mail: Buffer.from(Content.Raw.Data, 'base64').toString('latin1')};
+		},
+		taken: (id: string): ApiAnswer => ({status: 200, body: {MessageId: id}}),
+		throttled: {status: 429, body: {message: 'Maximum sending rate exceeded.'}},
+		refused: {status: 403, body: {message: `The security token is invalid, not ${secret}`}},
+		bad: {status: 400, headers: {'x-amzn-errortype': 'MessageRejected'}, body: {message: 'It contains a virus'}},
+	},
+	mailgun: {
+		url: `mailgun+https://${token}@api.eu.mailgun.net/mg.shop.example`,
+		path: '/v3/mg.shop.example/messages.mime',
+		isProven: ({headers}: ApiRequest) => headers.authorization === `Basic ${btoa(`api:${token}`)}`,
+		mailIn: (request: ApiRequest) => {
+			const {to = '', message = ''} = formOf(request);
+			return {to, mail: message};
+		},
+		taken: (id: string): ApiAnswer => ({status: 200, body: {id: `<${id}>`, message: 'Queued. Thank you.'}}),
+		throttled: {status: 429, body: {message: 'Too many requests'}},
+		refused: {status: 401, body: `Forbidden ${token}`},
+		bad: {status: 400, body: {message: 'The message contains a virus'}},
+	},
+} satisfies Partial<Record<ProviderName, unknown>>;
+
+type Name = keyof typeof providers;
+
+async function start(t: ExecutionContext, name: Name, answer: (n: number, to: string) => ApiAnswer, more = '') {
+	const provider = providers[name];
+	const api = await startFakeApi(t, (request, n) => {
+		t.is(`${request.method} ${request.path}`, `POST ${provider.path}`);
+		t.true(provider.isProven(request), 'the key or the signature is right');
+		return answer(n, provider.mailIn(request).to);
+	});
+	const sns = name === 'ses' ? await startFakeSns(t) : undefined;
+	const program = await prepareProgram(t, {
+		MAILCTL_DELIVERY: 'relay',
+		MAILCTL_RELAY_URL: provider.url + more,
+		MAILCTL_PROVIDER_HOSTS: [`${name}=${api.at}`, ...(sns ? [`sns=${sns.at}`] : [])].join(),
+		MAILCTL_HOSTNAME: 'mail.shop.example',
+		MAILCTL_RETRY_SCHEDULE: '200ms*',
+		MAILCTL_RATE_LIMIT: '0',
+	});
+	const daemon = await program.serve();
+	const client = await clientOf(program, daemon);
+	return {api, sns, program, daemon, client, mailIn: provider.mailIn};
+}
+
+for (const name of Object.keys(providers) as Name[]) {
+	const {taken, throttled, refused, bad} = providers[name];
+	test(`${name}: mail goes by HTTPS, its id is kept, and the provider's events find it`, async t => {
+		const {api, sns, program, daemon, client, mailIn} = await start(t, name, n => taken(`0102019a-id-${n}`));
+		const other = await client.send('bob@b.example');
+		await client.until(other, 'sent');
+		const added = await program.cli<Added>('smarthost', 'add', name);
+		// The running daemon learns of it soon.
+		const first = await waitFor('mail has the field that the provider echoes', async () => {
+			const id = await client.send('ann@a.example');
+			await client.until(id, 'sent');
+			return echoed[name].test(mailIn(api.requests.at(-1) as ApiRequest).mail) ? id : undefined;
+		});
+		t.is(api.connections.size, 1, 'the connection is kept');
+		const {to, mail} = mailIn(api.requests.at(-1) as ApiRequest);
+		t.is(to, 'ann@a.example');
+		t.regex(mail, /^DKIM-Signature: /m);
+		t.regex(mail, /\r\n$/);
+		const last = `0102019a-id-${api.requests.length}`;
+		const shown = await client.show(first);
+		t.like(shown.recipients[0]?.attempts[0], {
+			code: 250,
+			enhanced: '2.0.0',
+			reply: `2.0.0 Ok: queued as ${last}`,
+		});
+
+		// It has no token, so only the id that was answered can find the mail.
+		const events = [eventOf[name]('delivered', {ref: 'r0', to, id: last})];
+		if (name === 'ses') {
+			for (const {body, headers} of postsOf(name, events, added.secret ?? '', sns && {sns})) {
+				const path = new URL(added.url).pathname;
+				t.is((await fetch(daemon.url + path, {method: 'POST', body, headers})).status, 200);
+			}
+			await client.until(first, 'delivered');
+			t.is(await client.status(other), 'sent');
+		}
+		const everything = `${await program.log()}${JSON.stringify(shown)}${JSON.stringify(await program.cli('config', 'show'))}`;
+		t.false([secret, token, encodeURIComponent(secret)].some(word => everything.includes(word)));
+		t.is(await daemon.stop(), 0);
+	});
+
+	test(`${name}: throttled, failing and lost mail goes later; refused mail bounces`, async t => {
+		const seen = new Map<string, number>();
+		const {program, daemon, client} = await start(t, name, (_n, to) => {
+			const tries = (seen.get(to) ?? 0) + 1;
+			seen.set(to, tries);
+			if (to.startsWith('bad')) {
+				return bad;
+			}
+			const first = {rate: throttled, down: {status: 503, body: 'down'}, lost: 'reset'} as const;
+			return tries === 1 ? first[to.slice(0, 4) as keyof typeof first] : taken(`0102019a-${to}`);
+		});
+		const later = await Promise.all(['rate', 'down', 'lost'].map(local => client.send(`${local}@a.example`)));
+		const gone = await client.send('bad@a.example');
+		await Promise.all([...later.map(id => client.until(id, 'sent')), client.until(gone, 'bounced')]);
+		const firsts = await Promise.all(later.map(async id => (await client.show(id)).recipients[0]?.attempts[0]));
+		t.like(firsts[0], {code: 421, enhanced: '4.7.0'});
+		t.like(firsts[1], {code: 451, enhanced: '4.3.0'});
+		t.like(firsts[2], {code: null});
+		t.regex(firsts[2]?.reply ?? '', /^possible duplicate, no answer to the data: /);
+		t.like(await program.cli('suppression', 'check', 'bad@a.example'), {suppressed: false});
+		t.is(await daemon.stop(), 0);
+	});
+
+	test(`${name}: a refused key keeps mail waiting, the next smarthost gets it`, async t => {
+		const relay = await startFakeMx(t);
+		const {program, daemon, client, api} = await start(
+			t,
+			name,
+			() => refused,
+			`,smtp://127.0.0.1:${relay.port}?tls=none`,
+		);
+		const id = await client.send('ann@a.example');
+		await client.until(id, 'sent');
+		t.is(relay.count(), 1);
+		t.true(api.requests.length > 0);
+		const log = await waitFor('the operator reads of it', async () => {
+			const text = await program.log();
+			return text.includes('"log_in_refused"') ? text : undefined;
+		});
+		const shown = JSON.stringify(await client.show(id));
+		t.regex(shown, /\*\*\*\*/);
+		t.false([secret, token].some(word => `${log}${shown}`.includes(word)));
+		t.is(await daemon.stop(), 0);
+	});
+}
+
+test('ses: a refused key alone: nothing bounces, mail goes when it is taken', async t => {
+	let isTaken = false;
+	const {ses} = providers;
+	const {daemon, client, api} = await start(t, 'ses', n => (isTaken ? ses.taken(`0102019a-${n}`) : ses.refused));
+	const id = await client.send('ann@a.example');
+	await waitFor('it asks again', () => api.requests.length > 1);
+	t.true(['accepted', 'queued'].includes(await client.status(id)));
+	isTaken = true;
+	await client.until(id, 'sent');
+	t.is(await daemon.stop(), 0);
+});

@@ -1,0 +1,36 @@
+import test from 'ava';
+import {maskPasswords} from '../../src/config/parsers.ts';
+import {hasPassword, parseRoute, withPasswords} from '../../src/mail/route.ts';
+
+const urls = [
+	'smtp://user:s3cret%2F@mail.example:587',
+	'ses://AKID:s3cret%2F@eu-west-1',
+	'mailgun+https://s3cret%2F@api.mailgun.net/mg.shop.example',
+	'MailGun+HTTPS://s3cret%2F@api.mailgun.net/mg.shop.example',
+];
+
+for (const url of urls) {
+	test(`the secret alone is sealed and masked: ${url}`, t => {
+		t.true(parseRoute(url).ok);
+		t.true(hasPassword(url));
+		const seen: string[] = [];
+		const sealed = withPasswords(url, password => {
+			seen.push(password);
+			return 'sealed:/1';
+		});
+		t.deepEqual(seen, ['s3cret/']);
+		t.is(sealed, url.replace('s3cret%2F', 'sealed%3A%2F1'));
+		t.is(
+			withPasswords(sealed, () => 's3cret/'),
+			url,
+		);
+		t.is(maskPasswords(url), url.replace('s3cret%2F', '***'));
+	});
+}
+
+test('in a list each secret is sealed and masked', t => {
+	const list = urls.join(',');
+	t.is(maskPasswords(list).includes('s3cret'), false);
+	t.is(withPasswords(list, () => 'x').includes('s3cret'), false);
+	t.like(parseRoute(list), {ok: true, route: {kind: 'smarthosts', relays: {length: 4}}});
+});
