@@ -1,7 +1,7 @@
 import type {Classify} from '../mail/bounce.ts';
 import type {OptionalEvent, ProviderName} from '../mail/provider.ts';
 import type {Clues, Reading, Report} from '../mail/report.ts';
-import {reasonOf} from '../report/reply.ts';
+import {reasonOf, replyAlone, replyIn} from '../report/reply.ts';
 import {type Fields, fieldsOf, type ProviderEvent} from './provider.ts';
 import {providers} from './providers.ts';
 
@@ -27,7 +27,7 @@ export function readEvent(stored: Uint8Array, classify: Classify): Reading {
 	const [first] = said;
 	return {
 		kind: 'provider',
-		reports: said.map(one => reportOf(one, takes, classify)),
+		reports: said.map(one => reportOf(withReply(one), takes, classify)),
 		clues: {
 			...noClues,
 			refs: first?.refs ?? [],
@@ -42,6 +42,16 @@ export function readEvent(stored: Uint8Array, classify: Classify): Reading {
 const noClues: Clues = {
 	...{addressees: [], envelopeIds: [], refs: [], messageIds: [], returnPaths: [], unsubscribeAddresses: []},
 };
+
+/** A refusal has its codes, also where the provider leaves them in the reply, and no more than the reply. */
+function withReply(event: ProviderEvent): ProviderEvent {
+	const {what, code, status, text} = event;
+	if (what !== 'bounced' && what !== 'deferred') {
+		return event;
+	}
+	const reply = replyIn(text);
+	return {...event, code: code ?? reply.code, status: status ?? reply.enhanced, text: replyAlone(text)};
+}
 
 function reportOf(event: ProviderEvent, takes: readonly OptionalEvent[], classify: Classify): Report {
 	const {recipient, status, code, host, text, feedbackType = null} = event;

@@ -60,6 +60,14 @@ test('the token is found in every mail that a provider echoes, however its heade
 	}
 });
 
+test('a refusal has the codes that its reply has, and the words of the host alone', t => {
+	const read = (event: Fields) => readEvent(stored('postmark', event), classify).reports[0];
+	const bounce = {RecordType: 'Bounce', Type: 'HardBounce', Details: 'smtp;550 5.1.1 No such user'};
+	t.like(read(bounce), {code: 550, status: '5.1.1', category: 'unknown_user', reason: '550 5.1.1 No such user'});
+	t.like(read({...bounce, Type: 'Transient', Details: 'smtp;451 4.7.1 Greylisted'}), {code: 451, status: '4.7.1'});
+	t.like(read({RecordType: 'Delivery', Details: 'smtp;250 ok queued as 551'}), {code: null, status: null});
+});
+
 test('opens, clicks and opt-outs that a provider tracked count only where the operator says so', t => {
 	for (const [type, action] of [
 		['opened', 'opened'],
