@@ -9,7 +9,7 @@ import type {InboundSource} from '../mail/report.ts';
 import {type ProviderClient, ProviderHostError} from '../net/provider-client.ts';
 import type {Fields, Incoming} from '../providers/provider.ts';
 import {providers} from '../providers/providers.ts';
-import {eventBytes} from '../providers/read-event.ts';
+import {eventBytes, type StoredEvent} from '../providers/read-event.ts';
 import {readSns, type SnsMessage} from '../providers/ses.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {Vault} from '../store/sealed.ts';
@@ -41,6 +41,8 @@ const certificateMs = 24 * 3_600_000;
 /** A smarthost's last event is noted at most so often. */
 const noteMs = 60_000;
 const mostNoted = 10_000;
+/** SparkPost posts as many at once, the others fewer. */
+const mostEvents = 10_000;
 
 /** Takes what providers post: who posts is proven, then each event is stored by itself. Reading them is the inbound reader's. */
 export class ProviderIntake {
@@ -126,23 +128,29 @@ export class ProviderIntake {
 		events: readonly Fields[] | null,
 	): Promise<TakenEnd> {
 		const {takeIn, wake, writer, clock} = this.#options;
-		if (events === null) {
+		const texts = events && textsOf(events.map(event => ({provider, workspace, takes, event})));
+		if (texts === null) {
 			return 'unreadable';
 		}
-		await Promise.all(
-			events.map(event =>
-				takeIn({raw: eventBytes({provider, workspace, takes, event}), source: 'provider', mailFrom: null, rcptTo: []}),
-			),
-		);
+		await Promise.all(texts.map(raw => takeIn({raw, source: 'provider', mailFrom: null, rcptTo: []})));
 		if (!this.#noted.has(id)) {
 			this.#noted.set(id, true);
 			// It says when, and nothing follows: what cannot be written is noted with the next event.
 			writer.submit(lastEventWrite, {id, at: storeTime(clock.now())}).catch(() => this.#noted.delete(id));
 		}
-		if (events.length > 0) {
+		if (texts.length > 0) {
 			wake();
 		}
 		return 'taken';
+	}
+}
+
+/** Null: there are more than a provider posts at once, or one is nested deeper than it can be written. */
+function textsOf(events: readonly StoredEvent[]): readonly Buffer[] | null {
+	try {
+		return events.length > mostEvents ? null : events.map(eventBytes);
+	} catch {
+		return null;
 	}
 }
 

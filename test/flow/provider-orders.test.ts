@@ -157,6 +157,12 @@ test('each provider: what is about mail of others is kept and changes nothing; w
 		...{postmark: [400, 400, 400, 400], brevo: [400, 400, 400, 400]},
 		...{mailjet: [400, 400, 400, 400], sparkpost: [400, 400, 400, 400]},
 	});
+	// Proven too, and nothing that a provider posts.
+	const deep = `[{"RecordType":${'['.repeat(50_000)}${']'.repeat(50_000)}}]`;
+	for (const body of [deep, JSON.stringify(Array.from({length: 10_001}, () => ({})))]) {
+		const post = proven('postmark', body, lab.secretOf('postmark'), lab.keys);
+		t.is(await lab.post('postmark', post.body, post.headers), 400);
+	}
 	await allRead(lab);
 	for (const [provider, id] of mails) {
 		t.deepEqual(await endOf(lab, id), {status: 'sent', timeline: []}, provider);
