@@ -157,13 +157,15 @@ export async function setEndpointActive(
 		return undefined;
 	}
 	const disabledAt = active ? null : (endpoint.disabledAt ?? storeTime(tools.clock.now()));
-	await switchEndpoint(trx, workspaceId, id, disabledAt);
+	// What failed before it was disabled says nothing of what is enabled again.
+	const failingSince = active && endpoint.disabledAt !== null ? null : endpoint.failingSince;
+	await switchEndpoint(trx, workspaceId, id, {disabledAt, failingSince});
 	await recordAct(trx, tools, {action: active ? 'webhook.enabled' : 'webhook.disabled', workspaceId, target: id});
 	if (disabledAt !== null && endpoint.disabledAt === null) {
 		await notify(trx, [disabledNotice(endpoint, {at: disabledAt, reason: 'by_hand'})], tools);
 	}
 	await bumpGeneration(trx);
-	return {...endpoint, disabledAt, disabledReason: null};
+	return {...endpoint, disabledAt, disabledReason: null, failingSince};
 }
 
 /**

@@ -73,7 +73,8 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 					isRelayed: outcome.kind === 'relayed',
 				})),
 			);
-			await notify(trx, mine.flatMap(deferralOf), eventWriter, subscribers);
+			const waiting = mine.filter(({recipient, verdict}) => written.get(recipient.id) === verdict.state);
+			await notify(trx, waiting.flatMap(deferralOf), eventWriter, subscribers);
 			await announce(
 				trx,
 				mine.flatMap(item =>

@@ -95,9 +95,9 @@ export async function switchEndpoint(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	id: string,
-	disabledAt: string | null,
+	{disabledAt, failingSince}: Pick<Endpoint, 'disabledAt' | 'failingSince'>,
 ): Promise<boolean> {
-	const change = {disabled_at: disabledAt, disabled_reason: null};
+	const change = {disabled_at: disabledAt, disabled_reason: null, failing_since: failingSince};
 	const changed = await present(trx).where({workspace_id: workspaceId, id}).update(change);
 	return changed === 1;
 }

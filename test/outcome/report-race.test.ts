@@ -11,6 +11,7 @@ import {storeTest} from '../helpers/databases.ts';
 import {eventWriter, newId} from '../helpers/messages.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {complaint, hard, mailed, reading, record, returnPath, soft, stateOf, suppressed} from '../helpers/reports.ts';
+import {insertEndpoint} from '../helpers/webhooks.ts';
 
 const boot = newId('req');
 const recordWrite = createRecordWrite(boot, eventWriter);
@@ -26,11 +27,12 @@ const refused: Outcome = {
 };
 
 /** A copy whose first try had no answer is tried again; meanwhile reports of the first come in, then the try ends. */
-async function race(store: Store, reports: readonly Report[], outcome: Outcome) {
+async function race(store: Store, reports: readonly Report[], outcome: Outcome, attempts = 1) {
 	const mail = await mailed(store);
+	await insertEndpoint(store, mail.workspaceId, {events: ['deferred']});
 	const {to, workspaceId, messageId} = mail;
 	const {database} = store;
-	await changeRecipients(database, all => all.where({id: to.id}), {state: 'sent', attempts: 1, claimed_by: boot});
+	await changeRecipients(database, all => all.where({id: to.id}), {state: 'sent', attempts, claimed_by: boot});
 	await database('attempts').insert({
 		...{recipient_id: to.id, n: 1, position: 0, at, host: 'mx.a.test', phase: 'dot', reply: '', ms: 1},
 	});
@@ -86,3 +88,19 @@ storeTest(test, 'a delivery at the end of a try is told, and the bounce stands',
 		events: ['bounced unknown_user', 'delivered'],
 	});
 });
+
+storeTest(
+	test,
+	'a try that fails for the time being after a report ended its copy is no deferral',
+	async (t, store) => {
+		const later: Outcome = {kind: 'deferred', category: 'greylist', reason: '451 later'};
+		for (const [reports, posted] of [
+			[[], ['deferred']],
+			[[hard], []],
+		] as const) {
+			await race(store, reports, later, 0);
+			t.deepEqual(await store.reader('webhook_deliveries').pluck('event_type'), posted);
+			await store.database('webhook_deliveries').delete();
+		}
+	},
+);
