@@ -27,6 +27,7 @@ import {publish} from '../helpers/domain-zone.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 import {address} from '../helpers/parsed-address.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
+import {insertEndpoint} from '../helpers/webhooks.ts';
 
 const minute = 60_000;
 const hour = 60 * minute;
@@ -121,6 +122,7 @@ storeTest(test, 'a domain becomes verified when DNS shows it, and its senders wi
 	const trusted = {...sender, address: address('b@shop.example'), verified: true};
 	await write(trx => addSender(trx, tools, testVault, sender));
 	await write(trx => addSender(trx, tools, testVault, trusted));
+	await insertEndpoint(store, workspaceId, {events: ['domain_changed']});
 	await checks.look();
 	t.like(await read(), {state: 'pending', failures: 1, checked_at: '2026-06-09T10:00:00.000Z'});
 	const asked = servers[0]?.queries.length as number;
@@ -150,6 +152,15 @@ storeTest(test, 'a domain becomes verified when DNS shows it, and its senders wi
 		await findSender(store.reader, workspaceId, 'b@shop.example'),
 		{verified_at: '2026-06-09T10:00:00.000Z'},
 		'the word of an operator stays',
+	);
+	const posted = await store.reader('webhook_deliveries').orderBy('id').select('message_id', 'body');
+	t.deepEqual(
+		posted.map(({message_id: message, body}) => [message, JSON.parse(Buffer.from(body).toString()).detail]),
+		[
+			[null, {domain: 'shop.example', state: 'verified', verified: true}],
+			[null, {domain: 'shop.example', state: 'degraded', verified: true}],
+			[null, {domain: 'shop.example', state: 'failed', verified: false}],
+		],
 	);
 	t.deepEqual(
 		lines.map(({event, domain, from, to, lacking}) => [event, domain, from, to, lacking]),

@@ -11,6 +11,7 @@ import {
 } from '../../src/daemon/sweep.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {createIdSource, idFloor} from '../../src/mail/ids.ts';
+import {notify} from '../../src/outcome/outbox.ts';
 import type {Writer} from '../../src/store/engine/writer.ts';
 import {trimKept} from '../../src/store/inbound-mails.ts';
 import {makeDays} from '../../src/store/postgres/days.ts';
@@ -19,6 +20,7 @@ import {engines, newStore, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';
+import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 
 const day = 86_400_000;
 
@@ -43,6 +45,19 @@ async function sweepMessages(options: Options): Promise<number> {
 const finish = async (store: Store) =>
 	await changeRecipients(store.database, all => all, {state: 'sent', next_attempt_at: null});
 const countOf = async (store: Store, table: string) => Number((await store.reader(table).count('* as n').first())?.n);
+
+storeTest(test, 'deliveries about no message go when as old', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpointId = await insertEndpoint(store, workspaceId, {events: ['domain_changed']});
+	const about = {workspaceId, messageId: null, recipient: null};
+	const notice = {...about, type: 'domain_changed', at: storeTime(Date.now()), detail: {}} as const;
+	await store.writer.transaction(trx => notify(trx, [notice, notice], {newId}));
+	await insertDue(store, workspaceId, endpointId, 1);
+	await sweepMessages({store, clock: {now: () => Date.now() + 89 * day}});
+	t.is(await countOf(store, 'webhook_deliveries'), 3);
+	await sweepMessages({store, clock: {now: () => Date.now() + 92 * day}});
+	t.true((await countOf(store, 'webhook_deliveries')) <= 1, 'on PostgreSQL a whole day goes');
+});
 
 storeTest(test, 'old messages go with all that belongs to them, and nothing else does', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);

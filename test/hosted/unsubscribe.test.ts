@@ -5,6 +5,7 @@ import type {Claims} from '../../src/links/tokens.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
+import {insertEndpoint} from '../helpers/webhooks.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 // Each test has a server of its own: all of them at once would be slow for each.
@@ -158,6 +159,27 @@ storeTest(
 		]);
 	},
 );
+
+storeTest(serially, 'endpoints learn of it: of each way out once, and again after an undo', async (t, store) => {
+	const api = await startApi(t, store);
+	const events = ['recipient_unsubscribed', 'recipient_suppressed'] as const;
+	await insertEndpoint(store, api.workspace.id, {events, format: 'full'});
+	const mail = await sendMail(api, {unsubscribeGroup: 'news', topicId: await addTopic(api)});
+	for (const action of ['topic', 'topic', 'all', 'all', 'undo', 'topic']) {
+		await press(api, mail.path, `action=${action}`);
+	}
+	const rows = await store.reader('webhook_deliveries').orderBy('id').select('body');
+	const posted = rows.map(({body}) => JSON.parse(Buffer.from(body).toString()));
+	t.deepEqual(
+		posted.map(({type, message_id: id, recipient, detail: {topic, reason}}) => [type, id, recipient, topic ?? reason]),
+		[
+			['recipient_unsubscribed', mail.id, 'user@example.org', 'news'],
+			['recipient_suppressed', mail.id, 'user@example.org', 'unsubscribe'],
+			['recipient_unsubscribed', mail.id, 'user@example.org', undefined],
+			['recipient_unsubscribed', mail.id, 'user@example.org', 'news'],
+		],
+	);
+});
 
 storeTest(serially, 'undo takes back what the page made, and nothing else', async (t, store) => {
 	const api = await startApi(t, store);

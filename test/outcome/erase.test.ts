@@ -118,7 +118,8 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 			...{inbound_sha256: sha256, detail: JSON.stringify({address}), matched: `<${address}> unknown`, created_at: at},
 		});
 		for (const next of [null, at]) {
-			const body = {type: 'clicked', message_id: messageId, recipient: address, occurred_at: at, metadata};
+			const full = address.includes('@home.') && {subject: `Hello ${address}`, detail: {reply: address}};
+			const body = {type: 'clicked', message_id: messageId, recipient: address, occurred_at: at, metadata, ...full};
 			const deliveryId = newId('whd');
 			await database('webhook_deliveries').insert({
 				...{id: deliveryId, workspace_id: workspace.id, endpoint_id: endpoint, message_id: messageId},

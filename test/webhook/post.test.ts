@@ -80,6 +80,23 @@ for (const [status, error] of [
 	});
 }
 
+test.serial('Retry-After is read as seconds or a date', async t => {
+	const receiver = await startReceiver(t, certificate, {
+		answer: ({path}, response) =>
+			void response.writeHead(503, {'retry-after': decodeURIComponent(path.slice(1))}).end(),
+	});
+	const post = posting(t);
+	const asked = async (text: string) =>
+		(await post(`https://127.0.0.1:${receiver.port}/${encodeURIComponent(text)}`)).retryAfterMs;
+	t.is(await asked('120'), 120_000);
+	const date = new Date(Date.now() + 3_600_000).toUTCString();
+	t.true(Math.abs(((await asked(date)) ?? 0) - 3_600_000) < 600_000);
+	t.deepEqual(
+		[await asked('soon'), await asked('0'), await asked('Wed, 21 Oct 2015 07:28:00 GMT')],
+		[...[undefined, undefined, undefined]],
+	);
+});
+
 test.serial('of an answer that refuses the begin is kept, whatever its bytes are; it may never end', async t => {
 	const receiver = await startReceiver(t, certificate, {
 		answer: ({path}, response) => {
