@@ -49,7 +49,7 @@ export const delivery = {
 		'MAILCTL_RELAY_URL',
 		'–',
 		relays,
-		'`smtp://[user:password@]host[:port][?tls=required|opportunistic|unverified|none]` or `smtps://…`, user and password percent-encoded; several, between commas, are tried in order. Port: 587 with a password, else 25, smtps 465. `tls` is `required` (verified) with a password, else `opportunistic`; a password goes unencrypted only with `tls=none` to loopback. By HTTPS where SMTP is closed: `ses://KEY:SECRET@REGION`, `mailgun+https://KEY@HOST/DOMAIN`.',
+		'`smtp://[user:password@]host[:port][?tls=required|opportunistic|unverified|none]` or `smtps://…`, user and password percent-encoded; several, between commas, are tried in order. Port: 587 with a password, else 25, smtps 465. `tls` is `required` (verified) with a password, else `opportunistic`; a password goes unencrypted only with `tls=none` to loopback. By HTTPS where SMTP is closed: `ses://KEY:SECRET@REGION`, `mailgun+https://KEY@HOST/DOMAIN`, `postmark+https://TOKEN@HOST`.',
 		{mask: maskPasswords},
 	),
 	alertRelays: optionalList(

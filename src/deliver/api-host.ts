@@ -12,8 +12,14 @@ import {readable, type Stop} from './verdict.ts';
 /** A provider that takes mail by its HTTPS API. */
 export type ApiHost = Host & {readonly api: RelayApi};
 
-type Sending = {
+/** How the APIs of providers are asked. */
+export type Apis = {
 	readonly client: Pick<ProviderClient, 'ask'>;
+	/** A mail to one recipient as Postmark's API takes it. */
+	readonly postmarkMail: (data: Buffer, to: string) => object;
+};
+
+type Sending = Apis & {
 	/** Milliseconds since the epoch. */
 	readonly now: number;
 	readonly dialogue: Dialogue;
@@ -26,17 +32,17 @@ type Sending = {
 export async function sendByApi(
 	host: ApiHost,
 	job: Delivery,
-	{client, now, dialogue}: Sending,
+	{dialogue, ...sending}: Sending,
 ): Promise<Accepted | Stop> {
 	if (job.envelope.smtputf8) {
 		return {by: 'utf8', phase: 'ehlo', text: `${host.name} takes no addresses beyond ASCII`};
 	}
 	const login: Login = host.login ?? {user: '', password: ''};
-	const {url, asked} = requests[host.api](host.name, job, login, now);
+	const {url, asked} = requests[host.api](host.name, job, login, sending);
 	dialogue.sent(`POST ${url.href}`);
 	dialogue.sent(asked.body);
 	try {
-		const answer = await client.ask(host.api, url, asked);
+		const answer = await sending.client.ask(host.api, url, asked);
 		const {phase, code, text} = readApiAnswer(host.api, answer);
 		const reply = {code, lines: [conceal(login, text)]};
 		dialogue.received(reply);
@@ -55,9 +61,11 @@ export async function sendByApi(
 
 type Request = {readonly url: URL; readonly asked: Asked & {readonly body: Buffer}};
 
-const requests: Readonly<Record<RelayApi, (host: string, job: Delivery, login: Login, now: number) => Request>> = {
+const requests: Readonly<
+	Record<RelayApi, (host: string, job: Delivery, login: Login, how: Omit<Sending, 'dialogue'>) => Request>
+> = {
 	/** https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_SendEmail.html */
-	ses(host, {envelope: {from, to}, data}, {user: keyId, password: secret}, now) {
+	ses(host, {envelope: {from, to}, data}, {user: keyId, password: secret}, {now}) {
 		const url = new URL(`https://${host}/v2/email/outbound-emails`);
 		const body = jsonOf({
 			...(from !== '' && {FromEmailAddress: from}),
@@ -85,8 +93,11 @@ const requests: Readonly<Record<RelayApi, (host: string, job: Delivery, login: L
 			authorization: `Basic ${Buffer.from(`api:${key}`).toString('base64')}`,
 		});
 	},
-	postmark() {
-		throw new Error('not yet');
+	/** https://postmarkapp.com/developer/api/email-api */
+	postmark(host, {envelope: {to}, data}, {password: token}, {postmarkMail}) {
+		return post(new URL(`https://${host}/email`), jsonOf(postmarkMail(bufferOf(data), to)), {
+			...{'content-type': 'application/json', accept: 'application/json', 'x-postmark-server-token': token},
+		});
 	},
 };
 

@@ -2,9 +2,8 @@ import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Attempt, TlsResult} from '../mail/outcome.ts';
 import type {Source} from '../mail/route.ts';
-import type {ProviderClient} from '../net/provider-client.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
-import {type ApiHost, sendByApi} from './api-host.ts';
+import {type ApiHost, type Apis, sendByApi} from './api-host.ts';
 import {Dialogue} from './dialogue.ts';
 import type {Host} from './host.ts';
 import {type Hello, openSession, type SecureContexts, type Session} from './open-session.ts';
@@ -18,8 +17,7 @@ export type ConversationOptions = {
 	readonly secureContexts: SecureContexts;
 	readonly clock: Clock;
 	readonly notify: Notify;
-	/** Asks the HTTPS APIs of providers. */
-	readonly client: Pick<ProviderClient, 'ask'>;
+	readonly apis: Apis;
 	/** Resolves when one more mail may be put on the wire; absent: always. */
 	readonly permit?: ((recipientId: string) => Promise<void>) | undefined;
 };
@@ -133,7 +131,7 @@ export async function converse(
 async function offer(
 	host: ApiHost,
 	job: Delivery,
-	{clock, permit, client}: ConversationOptions,
+	{clock, permit, apis}: ConversationOptions,
 	limits: TryLimits,
 ): Promise<Conversation> {
 	const begun = clock.monotonic();
@@ -141,7 +139,7 @@ async function offer(
 	const dialogue = new Dialogue(clock.monotonic);
 	await permit?.(job.recipientId);
 	limits.committed(true);
-	const end = await sendByApi(host, job, {client, now: clock.now(), dialogue});
+	const end = await sendByApi(host, job, {...apis, now: clock.now(), dialogue});
 	limits.committed(false);
 	const attempt: Attempt = {
 		...{at, host: host.name, ip: null, tls: end.phase === 'connect' ? null : 'HTTPS'},

@@ -6,8 +6,8 @@ import type {Attempt, AttemptResult, Outcome, SmtpReply} from '../mail/outcome.t
 import type {Terms} from '../mail/route.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {Resolver, SecureResolver} from '../net/dns.ts';
-import type {ProviderClient} from '../net/provider-client.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
+import type {Apis} from './api-host.ts';
 import {readyForNext, type Used} from './conversation.ts';
 import {Families, findMxHosts, type LookUp, type NoHost, RelayHosts} from './find-hosts.ts';
 import {demandsOf, type Host, sameHost, sourceFor} from './host.ts';
@@ -43,8 +43,7 @@ export type DelivererOptions = {
 	readonly resolver: Resolver;
 	/** A validating one, where DANE is on. */
 	readonly secureResolver?: SecureResolver | undefined;
-	/** Asks the HTTPS APIs of providers. */
-	readonly client: Pick<ProviderClient, 'ask'>;
+	readonly apis: Apis;
 	/** Finds smarthosts; the operating system if left out. */
 	readonly lookUp?: LookUp;
 	readonly clock: Clock;
@@ -71,7 +70,7 @@ export class Deliverer {
 	readonly #tryOptions: Omit<TryOptions, 'sources' | 'relay' | 'notify' | 'accepted'>;
 
 	constructor(options: DelivererOptions) {
-		const {clock, timeouts, maxSessions, hostname, permit, classify, attemptDeadlineMs, client} = options;
+		const {clock, timeouts, maxSessions, hostname, permit, classify, attemptDeadlineMs, apis} = options;
 		if (!/^[\x21-\x7e]+$/.test(hostname)) {
 			throw new Error('the EHLO name must be one word of printable ASCII');
 		}
@@ -79,7 +78,7 @@ export class Deliverer {
 		this.#pool = new ConnectionPool({maxSessions, idleMs: options.idleMs ?? defaultIdleMs, quitMs: timeouts.quit});
 		this.#findHosts = hostFinder(options);
 		this.#tryOptions = {
-			...{hostname, timeouts, clock, permit, classify, attemptDeadlineMs, client},
+			...{hostname, timeouts, clock, permit, classify, attemptDeadlineMs, apis},
 			secureContexts: new SecureContexts(options.ca),
 			brokenTls: new BrokenTls(clock),
 			lockStepHosts: new LockStepHosts(clock),

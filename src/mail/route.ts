@@ -24,7 +24,8 @@ export function parseRoute(text: string): ParsedRoute {
 	if (!relayScheme.test(text)) {
 		return {
 			ok: false,
-			fault: 'is neither mx nor relay nor the URL of a smarthost (smtp://…, smtps://…, ses://… or mailgun+https://…)',
+			fault:
+				'is neither mx nor relay nor the URL of a smarthost (smtp://…, smtps://…, ses://…, mailgun+https://… or postmark+https://…)',
 		};
 	}
 

@@ -46,7 +46,7 @@ const controls = /[\u0000-\u001f\u007f]/;
 
 /** `smtp://[user:pass@]host[:port][?tls=…]`, `smtps://…`, or one of `apiForms`. The fault never repeats the URL: it may hold a password. */
 export function parseRelayUrl(text: string): RelayUrl {
-	const [, api] = /^(ses|mailgun)[:+]/i.exec(text) ?? [];
+	const [, api] = /^(ses|mailgun|postmark)[:+]/i.exec(text) ?? [];
 	if (api) {
 		return parseApiUrl(text, api.toLowerCase() as RelayApi);
 	}

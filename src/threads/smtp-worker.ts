@@ -10,12 +10,13 @@ import {createGarbage} from '../kit/memory.ts';
 import {answerCalls} from '../kit/thread-calls.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import {ProviderClient, type StandIn} from '../net/provider-client.ts';
+import {postmarkMail} from '../providers/postmark-mail.ts';
 import {Permits, type SmtpWorkerMethods} from '../queue/smtp-workers.ts';
 
 /** What an SMTP worker is started with: the deliverer's options that can be copied to another thread. */
 export type SmtpWorkerData = Omit<
 	DelivererOptions,
-	'classify' | 'resolver' | 'secureResolver' | 'client' | 'clock' | 'permit' | 'judged'
+	'classify' | 'resolver' | 'secureResolver' | 'apis' | 'clock' | 'permit' | 'judged'
 > & {
 	/** `ip` or `ip:port`; empty: the system's. */
 	readonly dnsServers: readonly string[];
@@ -47,16 +48,17 @@ const unjudged = new Map<string, () => void>();
 const dns = {servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock};
 let classify = createClassify(bounceRules);
 const resolver = createResolver(dns);
+const client = new ProviderClient({
+	...{resolver, userAgent, ca: options.ca},
+	standIns: new Map(providerHosts),
+	// As for the answer to the last dot: without one the mail may have been taken.
+	limitMs: Math.min(options.timeouts.dot, options.attemptDeadlineMs, longestApiMs),
+});
 const deliverer = new Deliverer({
 	...options,
 	classify: evidence => classify(evidence),
 	resolver,
-	client: new ProviderClient({
-		...{resolver, userAgent, ca: options.ca},
-		standIns: new Map(providerHosts),
-		// As for the answer to the last dot: without one the mail may have been taken.
-		limitMs: Math.min(options.timeouts.dot, options.attemptDeadlineMs, longestApiMs),
-	}),
+	apis: {client, postmarkMail},
 	...(dane ? {secureResolver: createSecureResolver(dns)} : {}),
 	clock,
 	permit: id => permits.take(id),

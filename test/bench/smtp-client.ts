@@ -9,6 +9,7 @@ import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {ProviderClient} from '../../src/net/provider-client.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
+import {postmarkMail} from '../../src/providers/postmark-mail.ts';
 
 // Transactions a second on one reused connection to a trivial sink in another process: ours and nodemailer's.
 // node dist/test/bench/smtp-client.js [transactions]
@@ -40,6 +41,7 @@ async function measure(name: string, width: number, once: (queue: number) => Pro
 }
 
 const resolver = createResolver({servers: [], timeoutMs: 5000, tries: 2, clock: systemClock});
+const client = new ProviderClient({resolver, standIns: new Map(), userAgent: 'bench', limitMs: 60_000});
 const deliverer = new Deliverer({
 	mode: {kind: 'hosts', port},
 	hostname: 'bench.test',
@@ -49,7 +51,7 @@ const deliverer = new Deliverer({
 	allowPrivateMx: true,
 	classify: createClassify(loadBounceRules({bounceRulesFile: null})),
 	resolver,
-	client: new ProviderClient({resolver, standIns: new Map(), userAgent: 'bench', limitMs: 60_000}),
+	apis: {client, postmarkMail},
 	clock: systemClock,
 });
 const envelope = {from: 'bounce@bench.test', to: 'user@example.test', smtputf8: false};

@@ -119,7 +119,7 @@ workspaces:
   - name: a
 `),
 		[
-			'line 4: workspaces[0].settings.route is neither mx nor relay nor the URL of a smarthost (smtp://…, smtps://…, ses://… or mailgun+https://…)',
+			'line 4: workspaces[0].settings.route is neither mx nor relay nor the URL of a smarthost (smtp://…, smtps://…, ses://…, mailgun+https://… or postmark+https://…)',
 			'line 4: workspaces[0].settings.branding.logo_url must be an https URL of an image',
 			'line 4: workspaces[0].settings.branding.accent must be six hex digits such as #0a7d4f',
 			'line 7: workspaces[0].domains[1] is there twice',

@@ -39,6 +39,23 @@ const providers = {
 		refused: {status: 401, body: `Forbidden ${token}`},
 		bad: {status: 400, body: {message: 'The message contains a virus'}},
 	},
+	postmark: {
+		url: `postmark+https://${token}@api.postmarkapp.com`,
+		path: '/email',
+		isProven: ({headers}: ApiRequest) => headers['x-postmark-server-token'] === token,
+		mailIn: ({body}: ApiRequest) => {
+			const {To: to, Headers, Metadata, TextBody} = JSON.parse(body.toString());
+			const fields = [
+				...Headers.map(({Name, Value}: Record<string, string>) => `${Name}: ${Value}\r\n`),
+				...Object.entries(Metadata).map(([name, value]) => `X-PM-Metadata-${name}: ${value}\r\n`),
+			];
+			return {to, mail: `${fields.join('')}\r\n${TextBody}\r\n`};
+		},
+		taken: (id: string): ApiAnswer => ({status: 200, body: {ErrorCode: 0, Message: 'OK', MessageID: id}}),
+		throttled: {status: 429, body: {ErrorCode: 429, Message: 'Rate limit exceeded'}},
+		refused: {status: 401, body: {ErrorCode: 10, Message: `No valid Server token: ${token}`}},
+		bad: {status: 422, body: {ErrorCode: 300, Message: 'The message contains a virus'}},
+	},
 } satisfies Partial<Record<ProviderName, unknown>>;
 
 type Name = keyof typeof providers;
@@ -80,7 +97,7 @@ for (const name of Object.keys(providers) as Name[]) {
 		t.is(api.connections.size, 1, 'the connection is kept');
 		const {to, mail} = mailIn(api.requests.at(-1) as ApiRequest);
 		t.is(to, 'ann@a.example');
-		t.regex(mail, /^DKIM-Signature: /m);
+		t.is(/^DKIM-Signature: /m.test(mail), name !== 'postmark');
 		t.regex(mail, /\r\n$/);
 		const last = `0102019a-id-${api.requests.length}`;
 		const shown = await client.show(first);
@@ -92,7 +109,7 @@ for (const name of Object.keys(providers) as Name[]) {
 
 		// It has no token, so only the id that was answered can find the mail.
 		const events = [eventOf[name]('delivered', {ref: 'r0', to, id: last})];
-		if (name === 'ses') {
+		if (name !== 'mailgun') {
 			for (const {body, headers} of postsOf(name, events, added.secret ?? '', sns && {sns})) {
 				const path = new URL(added.url).pathname;
 				t.is((await fetch(daemon.url + path, {method: 'POST', body, headers})).status, 200);

@@ -7,6 +7,7 @@ import type {AttemptResult} from '../../src/mail/outcome.ts';
 import type {Terms} from '../../src/mail/route.ts';
 import {ProviderClient} from '../../src/net/provider-client.ts';
 import type {SmtpTimeouts} from '../../src/net/smtp-timeouts.ts';
+import {postmarkMail} from '../../src/providers/postmark-mail.ts';
 import {classify} from './classify.ts';
 import {type FakeDns, startFakeDns, type Zone} from './fake-dns.ts';
 import {type FakeMx, type FakeMxOptions, startFakeMx, type Teardown} from './fake-mx.ts';
@@ -99,7 +100,10 @@ export async function startLab(
 		allowPrivateMx: true,
 		classify,
 		resolver: createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock}),
-		client: new ProviderClient({resolver: noProviders, standIns: new Map(), userAgent: 'test', limitMs: 60_000}),
+		apis: {
+			client: new ProviderClient({resolver: noProviders, standIns: new Map(), userAgent: 'test', limitMs: 60_000}),
+			postmarkMail,
+		},
 		clock: systemClock,
 		...options,
 	});

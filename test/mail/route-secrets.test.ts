@@ -6,6 +6,7 @@ const urls = [
 	'smtp://user:s3cret%2F@mail.example:587',
 	'ses://AKID:s3cret%2F@eu-west-1',
 	'mailgun+https://s3cret%2F@api.mailgun.net/mg.shop.example',
+	'postmark+https://s3cret%2F@api.postmarkapp.com',
 	'MailGun+HTTPS://s3cret%2F@api.mailgun.net/mg.shop.example',
 ];
 
@@ -32,5 +33,5 @@ test('in a list each secret is sealed and masked', t => {
 	const list = urls.join(',');
 	t.is(maskPasswords(list).includes('s3cret'), false);
 	t.is(withPasswords(list, () => 'x').includes('s3cret'), false);
-	t.like(parseRoute(list), {ok: true, route: {kind: 'smarthosts', relays: {length: 4}}});
+	t.like(parseRoute(list), {ok: true, route: {kind: 'smarthosts', relays: {length: 5}}});
 });

@@ -36,6 +36,10 @@ const good: Array<[string, Relay]> = [
 		{...api, host: 'email.eu-west-1.amazonaws.com', user: 'AKID', password: 'a/b+c', api: 'ses'},
 	],
 	[
+		'postmark+https://tok%2Fen@api.postmarkapp.com',
+		{...api, host: 'api.postmarkapp.com', user: 'c7c0a04b', password: 'tok/en', api: 'postmark'},
+	],
+	[
 		'mailgun+https://key-1@API.eu.mailgun.net/mg.Shop.example',
 		{...api, host: 'api.eu.mailgun.net', user: 'mg.shop.example', password: 'key-1', api: 'mailgun'},
 	],
@@ -83,6 +87,8 @@ const bad: Array<[string, RegExp]> = [
 	['mailgun+https://api:key@api.mailgun.net/mg.example', /is not mailgun/],
 	['mailgun+https://key@127.0.0.1/mg.example', /is not mailgun/],
 	['mailgun+https://k%0Ay@api.mailgun.net/mg.example', /is not mailgun/],
+	['postmark+https://token@api.postmarkapp.com/x', /is not postmark/],
+	['postmark+https://@api.postmarkapp.com', /is not postmark/],
 	['mailgun://key@api.mailgun.net/mg.example', /is not mailgun/],
 ];
 
@@ -96,9 +102,34 @@ for (const [text, fault] of bad) {
 test('any text gets an answer, and no fault repeats a password', t => {
 	fc.assert(
 		fc.property(fc.string({unit: 'binary'}), rest => {
-			for (const text of [rest, `smtp://${rest}`, `smtp://user:hunter2secret@${rest}`, `smtps://u:p@h?${rest}`]) {
+			for (const text of [
+				rest,
+				`smtp://${rest}`,
+				`smtp://user:hunter2secret@${rest}`,
+				`smtps://u:p@h?${rest}`,
+				`ses://K:hunter2secret@${rest}`,
+				`mailgun+https://hunter2secret@${rest}`,
+				`postmark+https://hunter2secret${rest}`,
+			]) {
 				const parsed = parseRelayUrl(text);
 				t.true(parsed.ok || !parsed.fault.includes('hunter2secret'));
+			}
+		}),
+	);
+});
+
+test('every token survives percent-encoding, and is not part of what names the account', t => {
+	fc.assert(
+		fc.property(fc.stringMatching(/^[!-~]{20,40}$/), token => {
+			const encoded = encodeURIComponent(token);
+			for (const [url, user] of [
+				[`ses://AKID:${encoded}@us-gov-west-1`, 'AKID'],
+				[`mailgun+https://${encoded}@api.mailgun.net/mg.example`, 'mg.example'],
+				[`postmark+https://${encoded}@api.postmarkapp.com`, null],
+			] as const) {
+				const parsed = parseRelayUrl(url);
+				t.like(parsed, {ok: true, relay: {password: token, ...(user !== null && {user})}});
+				t.false(parsed.ok && parsed.relay.user?.includes(token));
 			}
 		}),
 	);

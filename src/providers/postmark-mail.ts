@@ -1,0 +1,58 @@
+import {decodeWords} from '../report/decode.ts';
+import {type Field, fieldOf, leavesOf, type Part, readContentType, readMail} from '../report/mime.ts';
+
+/** What Postmark writes itself, or takes by another name. */
+const left =
+	/^(?:from|sender|to|cc|bcc|reply-to|subject|date|mime-version|content-.*|dkim-signature|return-path|received|x-pm-.*)$/;
+const metadata = 'x-pm-metadata-';
+
+/**
+ * A mail of ours to one recipient as Postmark's API takes it, for it takes no MIME: https://postmarkapp.com/developer/api/email-api.
+ * Postmark makes the parts, `To` and the signature anew; `X-PM-KeepID` keeps the Message-ID.
+ */
+export function postmarkMail(data: Buffer, to: string): object {
+	const {root} = readMail(data, data.length);
+	const {fields} = root;
+	const textOf = (name: string) => decodeWords(fieldOf(fields, name) ?? '');
+	const leaves = leavesOf(root);
+	const bodyOf = (type: string) =>
+		leaves.find(part => part.type === type && !/^attachment/i.test(partField(part, 'disposition')));
+	const [html, text] = [bodyOf('text/html'), bodyOf('text/plain')];
+	const kept = fields.filter(({name}) => !left.test(name)).map(({name, value}) => ({Name: shown(name), Value: value}));
+	const ofMail = {
+		From: textOf('from'),
+		To: to,
+		ReplyTo: textOf('reply-to'),
+		Subject: textOf('subject'),
+		HtmlBody: html?.text() ?? '',
+		TextBody: text?.text() ?? '',
+		MessageStream: textOf('x-pm-message-stream'),
+	};
+	return {
+		...Object.fromEntries(Object.entries(ofMail).filter(([, value]) => value !== '')),
+		Headers: [...kept, {Name: 'X-PM-KeepID', Value: 'true'}],
+		Metadata: Object.fromEntries(fields.flatMap(metadataOf)),
+		Attachments: leaves.filter(part => part !== html && part !== text).map(attachmentOf),
+	};
+}
+
+const partField = ({fields}: Part, name: string) => fieldOf(fields, `content-${name}`) ?? '';
+
+/** Of names in lower case. */
+const shown = (name: string) => name.replace(/(?:^|-)[a-z]/g, letter => letter.toUpperCase());
+
+function metadataOf({name, value}: Field): Array<readonly [string, string]> {
+	return name.startsWith(metadata) ? [[name.slice(metadata.length), value]] : [];
+}
+
+function attachmentOf(part: Part, n: number): object {
+	const {filename = ''} = readContentType(partField(part, 'disposition')).parameters;
+	const id = partField(part, 'id').replace(/^<|>$/g, '');
+	return {
+		// The octets of RFC 2231 are those of UTF-8.
+		Name: Buffer.from(filename, 'latin1').toString() || decodeWords(part.parameters.name ?? '') || `part-${n + 1}`,
+		Content: part.body().toString('base64'),
+		ContentType: part.type,
+		...(id !== '' && {ContentID: `cid:${id}`}),
+	};
+}
