@@ -51,7 +51,6 @@ export type WebhookEvent = {
 	readonly messageId: string | null;
 	/** As the caller of the send spelled it. */
 	readonly recipient: string | null;
-	/** In the store's form. */
 	readonly occurredAt: string;
 	/** What the timeline has of it, or would have. */
 	readonly detail: Readonly<Record<string, unknown>>;
@@ -64,7 +63,6 @@ export type WebhookMessage = {
 	readonly metadata: string | null;
 	readonly tags: string | null;
 	readonly templateId: string;
-	/** Null: not rendered yet. */
 	readonly subject: string | null;
 };
 

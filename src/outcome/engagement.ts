@@ -68,20 +68,13 @@ export function createEngagementWrite(
 		async apply(trx, items) {
 			const recipients = await findTrackedRecipients(trx, [...new Set(items.map(({messageId}) => messageId))]);
 			const recordedAt = storeTime(clock.now());
-			const found = items.map(item => recipients.find(recipient => isOf(recipient, item)));
-			await recordEngagement(
-				trx,
-				eventWriter,
-				items.flatMap((item, index) => {
-					const recipient = found[index];
-					const judged = recipient && judge(item, recipient);
-					return judged && judged !== 'wait' ? [{...judged, recipient, recordedAt}] : [];
-				}),
-			);
-			return items.map((item, index) => {
-				const recipient = found[index];
-				return recipient !== undefined && (judge(item, recipient) === 'wait' ? 'wait' : true);
+			const judged = items.map(item => {
+				const recipient = recipients.find(one => isOf(one, item));
+				return recipient && {recipient, recordedAt, item: judge(item, recipient)};
 			});
+			const counted = judged.flatMap(one => (!one || one.item === 'wait' ? [] : [{...one, ...one.item}]));
+			await recordEngagement(trx, eventWriter, counted);
+			return judged.map(one => one !== undefined && (one.item === 'wait' ? 'wait' : true));
 		},
 	};
 }

@@ -105,7 +105,7 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 					refuseBadUrl(url);
 				}
 				const changed = await change(async trx => {
-					if (Object.keys(changes).length > 0) {
+					if (Object.values(changes).some(value => value !== undefined)) {
 						await changeEndpoint(trx, tools, {workspaceId, id, ...changes});
 					}
 					return active === undefined
@@ -248,9 +248,7 @@ const events = Type.Array(Type.Enum([...webhookEventTypes]), {
 });
 
 const format = {description: '`full`: bodies have more than the five fields; `default`: those alone.'};
-const retry = {
-	description: '`long`: what fails is tried for three days, then the endpoint is disabled; `default`: five times.',
-};
+const retry = {description: '`long`: what fails is tried for three days, then it is disabled; `default`: five times.'};
 const forms = {
 	format: Type.Optional(Type.Enum([...webhookFormats], format)),
 	retry: Type.Optional(Type.Enum([...webhookRetries], retry)),
