@@ -25,6 +25,7 @@ import {
 	webhookFormats,
 	webhookRetries,
 } from '../mail/webhook.ts';
+import {listPosts, type StoredPost} from '../store/webhook-queue.ts';
 import {
 	deleteDeliveries,
 	type Endpoint,
@@ -34,9 +35,7 @@ import {
 	findWaiting,
 	listDeliveries,
 	listEndpoints,
-	listPosts,
 	type StoredDelivery,
-	type StoredPost,
 } from '../store/webhooks.ts';
 import {AddressGuard} from '../webhook/address-guard.ts';
 import {faultOf} from '../webhook/connections.ts';

@@ -313,3 +313,16 @@ export async function deleteContact(trx: Knex.Transaction, workspaceId: string, 
 	await trx('address_health').where(person).delete();
 	return (await trx('contacts').where(person).delete()) > 0;
 }
+
+/** Removes at most `limit` deliveries of deleted endpoints, then the endpoint itself. True: there may be more. */
+export async function purgeEndpoints(trx: Knex.Transaction, limit: number): Promise<boolean> {
+	const row: {id: string} | undefined = await trx('webhook_endpoints').whereNotNull('deleted_at').first('id');
+	if (!row) {
+		return false;
+	}
+	const some = await trx('webhook_deliveries').where({endpoint_id: row.id}).orderBy('id').limit(limit).pluck('id');
+	if ((await deleteDeliveries(trx, some)) === 0) {
+		await trx('webhook_endpoints').where({id: row.id}).delete();
+	}
+	return true;
+}

@@ -434,3 +434,23 @@ export async function listDeadEndpoints(
 			reader.raw('coalesce(disabled_at, failing_since) as "deadSince"'),
 		);
 }
+
+/** An attempt as it was stored; `generation` counts replays. */
+export type StoredPost = {
+	readonly generation: number;
+	readonly n: number;
+	readonly at: string;
+	readonly status: number | null;
+	readonly error: string | null;
+	/** How the body of an answer begins that refused. */
+	readonly answer: string | null;
+	readonly ms: number;
+};
+
+/** Oldest first. */
+export async function listPosts(reader: Knex, deliveryId: string): Promise<StoredPost[]> {
+	return await reader('webhook_attempts')
+		.where({delivery_id: deliveryId})
+		.orderBy(['generation', 'n'])
+		.select('generation', 'n', 'at', 'status', 'error', 'answer', 'ms');
+}

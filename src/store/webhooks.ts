@@ -171,19 +171,6 @@ export async function findAbandoned(
 		.select('id', 'workspace_id as workspaceId');
 }
 
-/** Removes at most `limit` deliveries of deleted endpoints, then the endpoint itself. True: there may be more. */
-export async function purgeEndpoints(trx: Knex.Transaction, limit: number): Promise<boolean> {
-	const row: {id: string} | undefined = await trx('webhook_endpoints').whereNotNull('deleted_at').first('id');
-	if (!row) {
-		return false;
-	}
-	const some = await trx('webhook_deliveries').where({endpoint_id: row.id}).orderBy('id').limit(limit).pluck('id');
-	if ((await deleteDeliveries(trx, some)) === 0) {
-		await trx('webhook_endpoints').where({id: row.id}).delete();
-	}
-	return true;
-}
-
 export type Subscriber = Pick<Endpoint, 'id' | 'workspaceId' | 'mode' | 'url' | 'events' | 'format'>;
 
 /** The endpoints of some workspaces that get events now. */
@@ -394,26 +381,6 @@ export async function findDelivery(reader: Knex, workspaceId: string, id: string
 		.whereIn('endpoint_id', presentEndpoints(reader, workspaceId))
 		.select(deliveryColumns);
 	return (await withTries(reader, rows))[0];
-}
-
-/** An attempt as it was stored; `generation` counts replays. */
-export type StoredPost = {
-	readonly generation: number;
-	readonly n: number;
-	readonly at: string;
-	readonly status: number | null;
-	readonly error: string | null;
-	/** How the body of an answer begins that refused. */
-	readonly answer: string | null;
-	readonly ms: number;
-};
-
-/** Oldest first. */
-export async function listPosts(reader: Knex, deliveryId: string): Promise<StoredPost[]> {
-	return await reader('webhook_attempts')
-		.where({delivery_id: deliveryId})
-		.orderBy(['generation', 'n'])
-		.select('generation', 'n', 'at', 'status', 'error', 'answer', 'ms');
 }
 
 /** With the last attempt and the next one. */

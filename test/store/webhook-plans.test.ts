@@ -2,6 +2,7 @@ import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {deliveryStates} from '../../src/mail/webhook.ts';
 import {releaseOthers} from '../../src/store/held-claims.ts';
+import {purgeEndpoints} from '../../src/store/retention.ts';
 import {
 	claimDeliveries,
 	deliveryClaims,
@@ -9,14 +10,7 @@ import {
 	readEndpointWork,
 	writeDeliveryEnds,
 } from '../../src/store/webhook-queue.ts';
-import {
-	findDelivery,
-	findNewest,
-	listDeliveries,
-	purgeEndpoints,
-	replayDeliveries,
-	replayDelivery,
-} from '../../src/store/webhooks.ts';
+import {findDelivery, findNewest, listDeliveries, replayDeliveries, replayDelivery} from '../../src/store/webhooks.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';

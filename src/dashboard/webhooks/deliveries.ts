@@ -4,14 +4,8 @@ import {type Html, html, plainName} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {type DeliveryState, deliveryStates} from '../../mail/webhook.ts';
 import {notFound} from '../../ops/operation.ts';
-import {
-	type Endpoint,
-	findDelivery,
-	listPosts,
-	type StoredDelivery,
-	type StoredPost,
-	scanDeliveries,
-} from '../../store/webhooks.ts';
+import {listPosts, type StoredPost} from '../../store/webhook-queue.ts';
+import {type Endpoint, findDelivery, type StoredDelivery, scanDeliveries} from '../../store/webhooks.ts';
 import {anyTime, pager, sinceOf, timeChoices} from '../lists.ts';
 import {live} from '../live.ts';
 import {
