@@ -114,7 +114,7 @@ const usualWait = 10;
 /** What an import waits in all, for a provider that asks it to. */
 const longestWait = 900;
 
-/** Asks for a page; null: the provider knows no more the place at which an earlier import stopped, and its list is read anew. */
+/** Asks for a page; null: the provider has forgotten where an earlier import stopped, and its list is read from the start. */
 function asking(session: Session, name: ListingProvider, options: ImportOptions, key: string) {
 	const resolver = openResolver(session);
 	const standIns = new Map(session.settings().providerHosts);

@@ -217,7 +217,7 @@ export function createEngine(context: Context, publicUrl: string) {
 	});
 
 	let remembered = new Map<string, SavedSite>();
-	/** The providers whose events tell of a workspace's mail; null: of everyone's. */
+	/** The providers that post events of a workspace's mail; null: of every workspace's. */
 	let echoing: ReadonlyMap<string | null, readonly ProviderName[]> = new Map();
 	let arrivals: ReturnType<typeof watchArrivals> | null = null;
 

@@ -258,7 +258,7 @@ function ownAddresses({settings, interfaceAddresses}: DoctorInput): OwnAddress[]
 	return set.length > 0 ? set : interfaceAddresses.map(address => ({address, hostname: settings.hostname}));
 }
 
-/** The mail hosts of a domain, as deliveries find them; a text: why there are none. */
+/** The mail hosts of a domain, as deliveries find them; a text: why it has no host. */
 export async function routesTo(
 	domain: string,
 	{settings, resolver, clock}: Pick<DoctorInput, 'settings' | 'resolver' | 'clock'>,

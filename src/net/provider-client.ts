@@ -189,7 +189,7 @@ class PinnedAgent extends Agent {
 	}
 }
 
-/** The addresses of a host; throws where it has none, or one that is not public. */
+/** The addresses of a host; throws if it has no address, or one that is not public. */
 async function publicAddresses(host: string, resolver: ProviderClientOptions['resolver']): Promise<readonly string[]> {
 	const found = await addressesOf(host, resolver, false);
 	if (found.kind !== 'found') {

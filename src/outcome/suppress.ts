@@ -5,7 +5,7 @@ import type {Subscriber} from '../store/webhooks.ts';
 import {type Notice, type Notifier, notify} from './outbox.ts';
 
 /**
- * Puts addresses on the list and tells endpoints of those that were not there. `messageId`: where the source does not say it.
+ * Puts addresses on the list and announces those that were not there to endpoints. `messageId`: for a source that is not a message.
  * Answers the ids of the entries that are new.
  */
 export async function suppressAddresses(

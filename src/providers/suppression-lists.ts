@@ -2,7 +2,7 @@ import type {SuppressionReason} from '../mail/suppression.ts';
 import {signAws} from '../net/aws-signature.ts';
 import {type Fields, fieldsOf, isFields, textOf} from './provider.ts';
 
-/** Whose lists are read; without a region the provider's usual one. */
+/** The account to read from; without a region it is in the provider's usual one. */
 type Account = {readonly region?: string; readonly domain?: string; readonly stream: string};
 
 /** A provider's suppression lists as its API has them. What is on them gets no mail from the provider, so each list has one reason. */
@@ -16,7 +16,7 @@ type SuppressionLists = {
 	readonly items: (body: unknown) => unknown;
 	/** Names of the address and of its time in an item. */
 	readonly names: readonly [address: string, since: string];
-	/** The URL of the page behind one with so many items; empty: there is none. */
+	/** The URL of the next page, after one with so many items; empty: this was the last. */
 	readonly next: (body: Fields, url: URL, size: number) => string;
 };
 

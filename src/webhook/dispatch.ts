@@ -11,7 +11,7 @@ import {type Attempted, createTurnWrite, endsOf, type Turned} from './turn.ts';
 type DispatcherOptions = EndpointQueuesOptions &
 	HeldClaimsOptions<unknown> & {
 		readonly writer: Writer;
-		/** Tells endpoints of those that are disabled. */
+		/** Announces to endpoints that one was disabled. */
 		readonly eventWriter: EventWriter;
 		/** The daemon's claims have this id. */
 		readonly boot: string;

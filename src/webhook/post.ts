@@ -33,7 +33,7 @@ export type PostEnd = {
 	/** Where the connection went to, and its protocol and cipher; null: there was none. */
 	readonly address: string | null;
 	readonly tls: string | null;
-	/** How long it asks to be left alone (RFC 9110 §10.2.3); absent: it does not. */
+	/** The wait that it asks for (RFC 9110 §10.2.3); absent: it does not ask. */
 	readonly retryAfterMs?: number | undefined;
 	readonly ms: number;
 };
