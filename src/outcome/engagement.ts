@@ -87,15 +87,17 @@ const scanMs = 30_000;
 /** A filter that poses as a browser follows every link of a mail as soon as it is there. */
 function judge<E extends Engagement>(item: E, {state, state_at: at, links}: Tracked): E | 'wait' {
 	const {type, together, firstAt, n} = item;
-	// The delivery may not be recorded yet.
-	const isNew = state === 'accepted' || state === 'queued' || Date.parse(firstAt) - Date.parse(at) <= scanMs;
-	if (type === 'opened' || personOf(item) === null || !isNew || links === null || links < 2) {
+	// The delivery may not be recorded yet, and so how many links there are: who follows several of them is no person.
+	const isUnderWay = state === 'accepted' || state === 'queued';
+	const isNew = isUnderWay || Date.parse(firstAt) - Date.parse(at) <= scanMs;
+	const all = links ?? (isUnderWay ? 2 : 0);
+	if (type === 'opened' || personOf(item) === null || !isNew || all < 2) {
 		return item;
 	}
 	if (together === undefined) {
 		return 'wait';
 	}
-	return together >= links ? {...item, machine: true, machineN: n, person: null} : item;
+	return together >= all ? {...item, machine: true, machineN: n, person: null} : item;
 }
 
 function isOf(recipient: Tracked, {type, workspaceId, messageId, role, address}: Whose & Engagement): boolean {

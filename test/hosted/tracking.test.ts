@@ -25,6 +25,7 @@ async function start(t: ExecutionContext, store: Store) {
 	const at = '2026-01-01';
 	await store.database('workspaces').update({track_opens_at: at, track_clicks_at: at});
 	const [messageId] = (await insertMessages(store, workspaceId, ['Ada@a.test'])) as [string];
+	await store.database('recipients').update({links: 1});
 	const time = {now: Date.now()};
 	const write = createEngagementWrite(systemClock, eventWriter);
 	const collector = new Collector({
