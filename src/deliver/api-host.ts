@@ -16,7 +16,7 @@ export type ApiHost = Host & {readonly api: RelayApi};
 export type Apis = {
 	readonly client: Pick<ProviderClient, 'ask'>;
 	/** A mail to one recipient as Postmark's API takes it. */
-	readonly postmarkMail: (data: Buffer, to: string) => object;
+	readonly postmarkMail: (data: Buffer, to: string) => object | string;
 };
 
 type Sending = Apis & {
@@ -24,6 +24,9 @@ type Sending = Apis & {
 	readonly now: number;
 	readonly dialogue: Dialogue;
 };
+
+/** A gateway had no good answer: the provider behind it may have taken the mail (RFC 9110 §15.6.3, §15.6.5). */
+const atGateway: ReadonlySet<number> = new Set([502, 504]);
 
 /**
  * Sends one mail to one recipient by a provider's API. The answer becomes the SMTP reply that means the same, so that it is judged as
@@ -38,7 +41,11 @@ export async function sendByApi(
 		return {by: 'utf8', phase: 'ehlo', text: `${host.name} takes no addresses beyond ASCII`};
 	}
 	const login: Login = host.login ?? {user: '', password: ''};
-	const {url, asked} = requests[host.api](host.name, job, login, sending);
+	const request = requests[host.api](host.name, job, login, sending);
+	if (typeof request === 'string') {
+		return {by: 'size', phase: 'ehlo', text: `${host.name} cannot take this mail whole: ${request}`};
+	}
+	const {url, asked} = request;
 	dialogue.sent(`POST ${url.href}`);
 	dialogue.sent(asked.body);
 	try {
@@ -46,6 +53,9 @@ export async function sendByApi(
 		const {phase, code, text} = readApiAnswer(host.api, answer);
 		const reply = {code, lines: [conceal(login, text)]};
 		dialogue.received(reply);
+		if (atGateway.has(answer.status)) {
+			return {by: 'loss', phase: 'dot', text: conceal(login, text)};
+		}
 		return code < 400
 			? {by: 'acceptance', phase: 'dot', reply: readable(reply)}
 			: {by: 'reply', phase, reply: readable(reply)};
@@ -62,7 +72,7 @@ export async function sendByApi(
 type Request = {readonly url: URL; readonly asked: Asked & {readonly body: Buffer}};
 
 const requests: Readonly<
-	Record<RelayApi, (host: string, job: Delivery, login: Login, how: Omit<Sending, 'dialogue'>) => Request>
+	Record<RelayApi, (host: string, job: Delivery, login: Login, how: Omit<Sending, 'dialogue'>) => Request | string>
 > = {
 	/** https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_SendEmail.html */
 	ses(host, {envelope: {from, to}, data}, {user: keyId, password: secret}, {now}) {
@@ -95,7 +105,11 @@ const requests: Readonly<
 	},
 	/** https://postmarkapp.com/developer/api/email-api */
 	postmark(host, {envelope: {to}, data}, {password: token}, {postmarkMail}) {
-		return post(new URL(`https://${host}/email`), jsonOf(postmarkMail(bufferOf(data), to)), {
+		const mail = postmarkMail(bufferOf(data), to);
+		if (typeof mail === 'string') {
+			return mail;
+		}
+		return post(new URL(`https://${host}/email`), jsonOf(mail), {
 			...{'content-type': 'application/json', accept: 'application/json', 'x-postmark-server-token': token},
 		});
 	},

@@ -8,10 +8,13 @@ const metadata = 'x-pm-metadata-';
 
 /**
  * A mail of ours to one recipient as Postmark's API takes it, for it takes no MIME: https://postmarkapp.com/developer/api/email-api.
- * Postmark makes the parts, `To` and the signature anew; `X-PM-KeepID` keeps the Message-ID.
+ * Postmark makes the parts, `To` and the signature anew; `X-PM-KeepID` keeps the Message-ID. A text: why some of it would be lost.
  */
-export function postmarkMail(data: Buffer, to: string): object {
-	const {root} = readMail(data, data.length);
+export function postmarkMail(data: Buffer, to: string): object | string {
+	const {root, fault} = readMail(data, data.length);
+	if (fault !== null) {
+		return fault;
+	}
 	const {fields} = root;
 	const textOf = (name: string) => decodeWords(fieldOf(fields, name) ?? '');
 	const leaves = leavesOf(root);

@@ -62,3 +62,9 @@ test('a mail of one part, without what it does not have', t => {
 		},
 	);
 });
+
+test('a mail that would lose parts is refused, not shortened', t => {
+	const parts = Array.from({length: 250}, () => ['--m', 'Content-Type: image/png', '', 'x']).flat();
+	const data = mail('From: a@x.example', 'Content-Type: multipart/mixed; boundary=m', '', ...parts, '--m--');
+	t.regex(String(postmarkMail(data, 'b@x.example')), /parts/);
+});
