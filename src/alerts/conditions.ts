@@ -49,7 +49,8 @@ const aliveMs = minuteMs;
 const lostMs = dayMs;
 const firstBackupMs = 7 * dayMs;
 const leastBackupMs = 26 * hourMs;
-const mostNamed = 50;
+/** Of a kind; those beyond do not ring, and what they push off the list seems to end. */
+const mostNamed = 1000;
 
 /** How each kind is found out, without the internet: from the store, the machine and what doctor looks at here. */
 export function looksOf(input: LookInput): readonly Look[] {

@@ -11,7 +11,7 @@ const longestCalmMs = 4 * hourMs;
 /** After this it begins as if it had never been. */
 const forgetMs = 6 * hourMs;
 /** Others are to see it before anything is written again. */
-const touchMs = 30_000;
+const touchMs = 15_000;
 
 /** What is to be written of one condition. */
 export type Change =
@@ -59,9 +59,9 @@ export function judge(
 function changeOf(condition: Condition, known: KnownCondition | null, now: number): readonly Change[] {
 	const {holdMs} = alertKinds[condition.kind];
 	const begins = known === null || known.ended_at !== null;
-	const lastsMs = begins ? 0 : now - Date.parse(known.began_at);
+	const lastsMs = begins ? 0 : Math.abs(now - Date.parse(known.began_at));
 	const announced = (begins || known.announced_at === null) && lastsMs >= holdMs;
-	const isOld = known === null || now - Date.parse(known.seen_at) >= touchMs;
+	const isOld = known === null || Math.abs(now - Date.parse(known.seen_at)) >= touchMs;
 	return begins || announced || isOld ? [{kind: 'seen', condition, known, begins, announced}] : [];
 }
 
@@ -70,7 +70,8 @@ function absence(known: KnownCondition, now: number, watchedMs: number): readonl
 		return now - Date.parse(known.ended_at) >= forgetMs ? [{kind: 'forgotten', known}] : [];
 	}
 	const calm = Math.min(calmMs * growth ** Math.max(0, known.rings - 1), longestCalmMs);
-	if (now - Date.parse(known.seen_at) < calm || watchedMs < calm) {
+	// A clock that was set back leaves times in the future.
+	if (Math.abs(now - Date.parse(known.seen_at)) < calm || watchedMs < calm) {
 		return [];
 	}
 	return [{kind: known.announced_at === null ? 'forgotten' : 'ended', known}];

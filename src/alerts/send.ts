@@ -52,7 +52,7 @@ async function post(
 	const secret = vault.open(alert.id, alert.secret ?? '');
 	const isSlack = alert.way === 'slack';
 	const {subject, lines} = wordsOf(message, settings.hostname, alert.id);
-	const body = isSlack ? {text: [`*${subject}*`, ...lines].join('\n')} : postOf(message, settings.hostname);
+	const body = isSlack ? {text: forSlack([`*${subject}*`, ...lines].join('\n'))} : postOf(message, settings.hostname);
 	const poster = createPoster();
 	let end: PostEnd;
 	try {
@@ -69,6 +69,9 @@ async function post(
 		throw new Error(`${alert.target}: ${end.error}`);
 	}
 }
+
+/** In Slack's text these three begin links and mentions; what others wrote must not. */
+const forSlack = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 
 /** Where alert mails go: a smarthost, or the recipient's own hosts. */
 type Route = {readonly host: string; readonly port: number; readonly servername: string; readonly relay: Relay | null};

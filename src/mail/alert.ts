@@ -31,7 +31,8 @@ export const alertKinds = {
 	// A node that restarts is there again before this.
 	node_lost: own('a node is gone', minute),
 	backup_old: own('the last backup is old'),
-	clock: own('the clock is wrong', minute),
+	// A step back is seen once.
+	clock: own('the clock is wrong'),
 	// Nodes are updated one after the other.
 	version: own('nodes run different versions', 60 * minute),
 } as const satisfies Readonly<Record<string, Kind>>;

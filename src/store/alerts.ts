@@ -133,13 +133,13 @@ export async function hasDueMessages(reader: Knex, now: string): Promise<boolean
 	return (await reader('alert_messages').where('due_at', '<=', now).first('id')) !== undefined;
 }
 
-/** Takes messages that are due until `until`: another node takes them then, unless they went out. */
+/** Takes messages that are due until `until`, new ones first, as those that fail may be many: another node takes them then, unless they went out. */
 export async function takeMessages(trx: Knex.Transaction, now: string, until: string): Promise<DueMessage[]> {
 	const rows: Array<{id: string; alert_id: string; message: string; due_at: string; attempts: number}> = await trx(
 		'alert_messages',
 	)
 		.where('due_at', '<=', now)
-		.orderBy('id')
+		.orderBy(['attempts', 'id'])
 		.limit(20);
 	const taken: DueMessage[] = [];
 	for (const {id, alert_id: alertId, message, due_at, attempts} of rows) {

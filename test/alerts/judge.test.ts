@@ -8,6 +8,7 @@ const start = Date.parse('2026-06-09T10:00:00.000Z');
 const minute = 60_000;
 const disk: Condition = {kind: 'disk', subject: 'a', workspaceId: null, detail: 'full', fix: 'empty it'};
 const lost: Condition = {...disk, kind: 'node_lost'};
+const clock: Condition = {...disk, kind: 'clock'};
 
 /** Plays looks, each so many seconds after the one before, and says what is announced. `restarts`: the process is new at this look. */
 function play(looks: ReadonlyArray<{after: number; seen: readonly Condition[]; unknown?: AlertKind; restarts?: true}>) {
@@ -17,8 +18,8 @@ function play(looks: ReadonlyArray<{after: number; seen: readonly Condition[]; u
 	let watchedMs = 60 * minute;
 	for (const {after, seen, unknown, restarts} of looks) {
 		now += after * 1000;
-		watchedMs = restarts ? 0 : watchedMs + after * 1000;
-		const kinds = new Set<AlertKind>((['disk', 'node_lost'] as const).filter(kind => kind !== unknown));
+		watchedMs = restarts ? 0 : watchedMs + Math.max(0, after) * 1000;
+		const kinds = new Set<AlertKind>((['disk', 'node_lost', 'clock'] as const).filter(kind => kind !== unknown));
 		for (const change of judge([...rows.values()], {kinds, conditions: seen}, now, watchedMs)) {
 			const {kind, subject} = change.kind === 'seen' ? change.condition : change.known;
 			const at = storeTime(now);
@@ -88,4 +89,15 @@ test('what comes and goes all day says less and less, and is news again after ho
 		calm.said.map(line => line.split(' ').at(-1)),
 		['began', 'ended', 'began', 'ended'],
 	);
+});
+
+test('a clock that was set back rings though it is seen once, and keeps nothing from ending', t => {
+	const setBack = {after: -3600, seen: [disk, lost, clock]};
+	const {said} = play([...every(10, 8, [disk]), setBack, ...every(10, 8, [disk, lost]), ...every(10, 8, [])]);
+	t.deepEqual(
+		said.map(line => line.slice(line.indexOf(' ') + 1)),
+		['disk began', 'clock began', 'node_lost began', 'clock ended', 'disk ended', 'node_lost ended'],
+	);
+	const gone = play([...every(10, 2, [disk]), {after: -3600, seen: []}]).said;
+	t.deepEqual(gone, ['10 disk began', '-3580 disk ended'], 'not after an hour only');
 });

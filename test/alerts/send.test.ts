@@ -121,6 +121,11 @@ test('by webhook: a post signed as those of events; to Slack: its text; redirect
 
 	t.is(await send(alertOf('slack', `${at}/…`, `${at}/ok`)), null);
 	t.regex(JSON.parse(receiver.received[1]?.body.toString() ?? '').text, /^\*\[mailctl .*\] Began: vm: 3 MB/);
+	const sly = {...disk, since: at, detail: '<!channel> & <https://evil.example|log in>'};
+	t.is(await send(alertOf('slack', `${at}/…`, `${at}/ok`), {...began, conditions: [sly]}), null);
+	const text: string = JSON.parse(receiver.received[2]?.body.toString() ?? '').text;
+	t.true(text.includes('&lt;!channel&gt; &amp; &lt;https:'), text);
+	t.notRegex(text, /[<>]/);
 	const moved = await send(alertOf('slack', `${at}/…`, `${at}/secret`));
 	t.regex(moved ?? '', /it answered 302/);
 	t.notRegex(moved ?? '', /secret/);

@@ -5,7 +5,14 @@ import {AlertWatch} from '../../src/alerts/watch.ts';
 import type {AlertMessage, AlertWay, Condition} from '../../src/mail/alert.ts';
 import {addAlert, muteAlert} from '../../src/ops/alerts.ts';
 import {performIn, Refused} from '../../src/ops/operation.ts';
-import {type Alert, deleteAlert, listAlerts, queueMessage, takeMessages} from '../../src/store/alerts.ts';
+import {
+	type Alert,
+	deleteAlert,
+	listAlerts,
+	postponeMessage,
+	queueMessage,
+	takeMessages,
+} from '../../src/store/alerts.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
@@ -160,6 +167,27 @@ storeTest(test, 'a process that dies while it sends leaves the message to anothe
 	tools.advance(5 * minute);
 	await node.look();
 	t.deepEqual(said(), ['began full']);
+});
+
+storeTest(test, 'messages that fail, however many, do not keep new ones waiting', async (t, store) => {
+	const {tools, add} = await startWatching(t, store);
+	const {id: alertId} = (await add(null)).row;
+	const now = new Date(tools.clock.now()).toISOString();
+	const queue = async () => {
+		const id = tools.newId('alm');
+		const message = {id, event: 'began', at: now, conditions: [{...disk, since: now}]} as const;
+		await store.writer.transaction(trx => queueMessage(trx, alertId, message, now));
+		return id;
+	};
+	for (let n = 0; n < 30; n++) {
+		const id = await queue();
+		await store.writer.transaction(trx => postponeMessage(trx, {id, attempts: 3}, now));
+	}
+	const fresh = await queue();
+	const [first] = await store.writer.transaction(trx =>
+		takeMessages(trx, now, new Date(tools.clock.now() + minute).toISOString()),
+	);
+	t.is(first?.id, fresh);
 });
 
 storeTest(
