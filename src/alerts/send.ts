@@ -66,7 +66,8 @@ async function post(
 		poster.close();
 	}
 	if (end.error !== null) {
-		throw new Error(`${alert.target}: ${end.error}`);
+		// Not the whole URL, which may have a secret: this is logged.
+		throw new Error(`${new URL(alert.target).host}: ${end.error}`);
 	}
 }
 

@@ -129,6 +129,7 @@ test('by webhook: a post signed as those of events; to Slack: its text; redirect
 	const moved = await send(alertOf('slack', `${at}/…`, `${at}/secret`));
 	t.regex(moved ?? '', /it answered 302/);
 	t.notRegex(moved ?? '', /secret/);
+	t.regex((await send(alertOf('webhook', `${at}/?token=abc`, 'whsec_x'))) ?? '', /^127\.0\.0\.1:\d+: it answered 302/);
 
 	const guard = new AddressGuard(guardOf({...settings, delivery: 'mx'}));
 	for (const target of [at, 'https://10.0.0.1/x', 'https://localhost/x', 'ftp://x.example', 'x']) {
