@@ -226,7 +226,7 @@ export function looksOf(input: LookInput): readonly Look[] {
 		kind: 'backup_old',
 		async look() {
 			const {last, previous} = readBackups(settings.dataDir);
-			const oldest = last === null ? await findOldestWorkspace(reader) : undefined;
+			const oldest = last === null && !store.dialect.isShared ? await findOldestWorkspace(reader) : undefined;
 			const since = last ?? (oldest ? idTime(oldest.id) : now());
 			const usual = last === null ? firstBackupMs : Math.max(leastBackupMs, 2 * (last - (previous ?? last)));
 			return now() - since < usual

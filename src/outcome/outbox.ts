@@ -163,7 +163,9 @@ export async function announce(
 	subscribers?: readonly Subscriber[],
 ): Promise<void> {
 	await insertEvents(trx, events);
-	const posted = events.flatMap(event => postedOf(eventWriter, event));
+	// Most mail has no endpoint: its events need not be read.
+	const heard = subscribers && new Set(subscribers.map(({workspaceId}) => workspaceId));
+	const posted = events.flatMap(one => (heard?.has(one.workspaceId) === false ? [] : postedOf(eventWriter, one)));
 	await fanOut(trx, posted, eventWriter, subscribers);
 	const counted = events.filter(one => one.counted && countedTypes.has(one.type));
 	await countUsage(
