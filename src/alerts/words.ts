@@ -35,10 +35,10 @@ export function wordsOf({event, at, conditions}: AlertMessage, host: string, ale
 				...(index === 0 ? [] : ['']),
 				detail,
 				event === 'ended'
-					? `    It began ${minuteOf(since)} and is right since ${minuteOf(at)}.`
+					? `    It began ${minuteOf(since)} and ended ${minuteOf(at)}.`
 					: `    Since ${minuteOf(since)}. To do: ${fix}.`,
 			]),
-			...(event === 'ended' ? [] : ['', `To hear nothing for a while: mailctl alert mute ${alertId} --for 2h`]),
+			...(event === 'ended' ? [] : ['', `To mute this for a while: mailctl alert mute ${alertId} --for 2h`]),
 		],
 	};
 }

@@ -53,7 +53,7 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 		if (secret === null) {
 			return `The alert to ${row.target} is there. Test it now.`;
 		}
-		const content = html`<p class="notice warn" role="status">Keep the secret now: nobody can read it again.</p>
+		const content = html`<p class="notice warn" role="status">Keep the secret now: it is shown only this time.</p>
 <div class="card">${facts([
 			['Posts to', code(row.target)],
 			['Secret', copyable(secret, 'the secret')],

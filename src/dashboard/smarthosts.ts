@@ -49,7 +49,7 @@ export function smarthostPages(parts: DashboardParts): readonly Route[] {
 	function shown({row, token, secret}: NewSmarthost): Answer {
 		const url = eventsUrl(parts.apiUrl(), row.provider, token ?? '');
 		const steps = setups[row.provider](url, secret).map(line => line.replace('ID', row.id));
-		const content = html`<p class="notice warn" role="status">Keep URL and secret now: nobody can read them again.</p>
+		const content = html`<p class="notice warn" role="status">Keep URL and secret now: they are shown only this time.</p>
 <div class="card">${facts([
 			['Provider', code(row.provider)],
 			['URL', copyable(url, 'the URL')],

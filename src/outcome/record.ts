@@ -21,7 +21,7 @@ import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import {type AnnouncedEvent, announce, type EventWriter, eventDetail, type Notice, notify} from './outbox.ts';
 import {countTries, type RecordedEnds, readRecordedEnds, refusalClass} from './reputation.ts';
 import type {JudgedTry} from './settle.ts';
-import {suppressAddresses} from './suppress.ts';
+import {hardBounceOf, suppressAddresses} from './suppress.ts';
 
 const idOf = ({recipient}: JudgedTry): string => recipient.id;
 
@@ -273,15 +273,7 @@ async function suppress(
 	const entries: NewSuppression[] = [];
 	for (const {recipient, result, verdict} of items) {
 		if (verdict.outcome.kind === 'bounced' && verdict.outcome.suppresses) {
-			entries.push({
-				id: eventWriter.newId('sup'),
-				workspaceId: recipient.workspace_id,
-				address: recipient.address,
-				addressKey: recipient.address_key,
-				reason: 'hard_bounce',
-				source: recipient.message_id,
-				createdAt: result.at,
-			});
+			entries.push(hardBounceOf(recipient, result.at, eventWriter.newId('sup')));
 		}
 	}
 	await suppressAddresses(trx, entries, eventWriter, subscribers);

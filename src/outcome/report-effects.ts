@@ -21,7 +21,7 @@ import {
 	type Weight,
 	weightOfRefusal,
 } from './reputation.ts';
-import {suppressAddresses} from './suppress.ts';
+import {hardBounceOf, suppressAddresses} from './suppress.ts';
 import {type Unsubscription, unsubscribeAll} from './unsubscribe.ts';
 
 /** New information about a recipient. */
@@ -156,15 +156,7 @@ async function recordRefusals(
 	);
 	await suppressAddresses(
 		trx,
-		blocking.map(({recipient, item}) => ({
-			id: eventWriter.newId('sup'),
-			workspaceId: recipient.workspace_id,
-			address: recipient.address,
-			addressKey: recipient.address_key,
-			reason: 'hard_bounce',
-			source: recipient.message_id,
-			createdAt: item.at,
-		})),
+		blocking.map(({recipient, item}) => hardBounceOf(recipient, item.at, eventWriter.newId('sup'))),
 		eventWriter,
 	);
 	return matched.map(one => {

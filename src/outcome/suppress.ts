@@ -1,8 +1,24 @@
 import type {Knex} from 'knex';
 import {isId} from '../mail/ids.ts';
+import type {Recipient} from '../mail/message.ts';
 import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts';
 import type {Subscriber} from '../store/webhooks.ts';
 import {type Notice, type Notifier, notify} from './outbox.ts';
+
+/** The entry of an address that refused for good, at this time. */
+export const hardBounceOf = (
+	{
+		workspace_id,
+		address,
+		address_key,
+		message_id,
+	}: Pick<Recipient, 'workspace_id' | 'address' | 'address_key' | 'message_id'>,
+	at: string,
+	id: string,
+): NewSuppression => ({
+	...{id, workspaceId: workspace_id, address, addressKey: address_key},
+	...{reason: 'hard_bounce', source: message_id, createdAt: at},
+});
 
 /**
  * Puts addresses on the list and announces those that were not there to endpoints. `messageId`: for a source that is not a message.
