@@ -39,7 +39,7 @@ journey('a provider’s URL is made, its bounce arrives, the URL is renewed and 
 	await press('New smarthost', 'summary');
 	await choose('Provider', 'postmark');
 	await press('Make the URL');
-	await page.getByText('Keep URL and secret now: nobody can read them again.').waitFor();
+	await page.getByText('Keep URL and secret now: they are shown only this time.').waitFor();
 	await page.getByText('your stream > Webhooks: add a webhook with this URL').waitFor();
 	await stage.suitsAll(page);
 	const first = await shownOn(window);
