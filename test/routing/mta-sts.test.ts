@@ -11,7 +11,7 @@ import type {Store} from '../../src/store/store.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {storeTest, temporaryFolder} from '../helpers/databases.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
-import {insertWorkspace} from '../helpers/messages.ts';
+import {insertWorkspace, newId} from '../helpers/messages.ts';
 import {policyText, startPolicyHost} from '../helpers/policy-host.ts';
 import {testVault} from '../helpers/tools.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -69,7 +69,7 @@ async function start(t: ExecutionContext, store: Store, env: Record<string, stri
 		policies,
 		clock: systemClock,
 	});
-	const {workspaceId} = await insertWorkspace(store, `shop ${host.port}`);
+	const {workspaceId} = await insertWorkspace(store, newId('ws'));
 	return {
 		...{host, dns, failures},
 		async mtaSts(destination = 'example.test') {
