@@ -13,6 +13,7 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['032_alerts', () => import('./032_alerts.ts')],
 	['033_blocklistings', () => import('./033_blocklistings.ts')],
 	['034_webhook_forms', () => import('./034_webhook_forms.ts')],
+	['035_send_features', () => import('./035_send_features.ts')],
 ];
 
 /** The last of the steps that the first migration has replaced: a store with it has that schema, one without it is too old. */

@@ -38,11 +38,13 @@ attachments.position integer not null
 attachments.filename text C not null
 attachments.content_type text C not null
 attachments.content bytea not null
+attachments.content_id text C
 attachments_other.message_id text C not null
 attachments_other.position integer not null
 attachments_other.filename text C not null
 attachments_other.content_type text C not null
 attachments_other.content bytea not null
+attachments_other.content_id text C
 attempts.recipient_id text C not null
 attempts.n integer not null
 attempts.position integer not null
@@ -177,6 +179,7 @@ idempotency_keys.fingerprint text C not null
 idempotency_keys.response text C not null
 idempotency_keys.message_id text C not null
 idempotency_keys.created_at text C not null
+idempotency_keys.others text C
 inbound.id text C not null
 inbound.digest text C not null
 inbound.source text C not null
@@ -198,6 +201,11 @@ lane_waits.waits_for text C not null
 lane_waits.detail text C not null
 lane_waits.until text C
 lane_waits.updated_at text C not null
+layouts.workspace_id text C not null
+layouts.kind text C not null
+layouts.name text C not null
+layouts.files text C not null
+layouts.updated_at text C not null
 lease_terms.node text C not null
 lease_terms.until bigint not null
 lease_terms.alone integer not null
@@ -241,6 +249,8 @@ messages.resent_from text C
 messages.created_at text C not null
 messages.erased_at text C
 messages.position bigint default nextval('event_positions'::regclass)
+messages.extras text C
+messages.sealed text C
 messages_other.id text C not null
 messages_other.workspace_id text C not null
 messages_other.mode text C not null
@@ -265,6 +275,8 @@ messages_other.resent_from text C
 messages_other.created_at text C not null
 messages_other.erased_at text C
 messages_other.position bigint default nextval('event_positions'::regclass)
+messages_other.extras text C
+messages_other.sealed text C
 migrations.name text not null
 migrations.applied_at text not null
 migrations.effect text
@@ -295,6 +307,8 @@ queue.destination text C not null
 queue.next_attempt_at text C not null
 queue.held_at text C
 queue.attempts integer not null default 0
+queue.send_at text C
+queue.expires_at text C
 rate_windows.key_id text C not null
 rate_windows.bucket text C not null
 rate_windows.ends_at text C not null
@@ -404,12 +418,15 @@ template_variants.source text C not null
 template_variants.text_source text C
 template_variants.html text C not null
 template_variants.text text C
+template_variants.own_source text C
+template_variants.own_text_source text C
 template_versions.id text C not null
 template_versions.template_id text C not null
 template_versions.version integer not null
 template_versions.fingerprint text C not null
 template_versions.created_at text C not null
 template_versions.sample text C
+template_versions.layout text C
 templates.id text C not null
 templates.workspace_id text C not null
 templates.name text C not null
@@ -418,6 +435,9 @@ templates.created_at text C not null
 templates.updated_at text C not null
 templates.deleted_at text C
 templates.public_id text C not null default ''::text
+templates.priority text C
+templates.topic_code text C
+templates.sensitive text C
 tls_days.day text C not null
 tls_days.domain text C not null
 tls_days.policy text C not null
@@ -430,11 +450,16 @@ topic_optouts.address_key text C not null
 topic_optouts.address text C not null
 topic_optouts.source text C not null
 topic_optouts.created_at text C not null
+topic_optouts.until text C
 topics.id text C not null
 topics.workspace_id text C not null
 topics.code text C not null
 topics.name text C not null
 topics.created_at text C not null
+topics.priority text C
+topics.public_at text C
+topics.required_at text C
+topics.description text C
 usage_days.workspace_id text C not null
 usage_days.day text C not null
 usage_days.status text C not null
@@ -548,6 +573,11 @@ workspaces.source_pool text C
 workspaces.route text C
 workspaces.reputation_warned_at text C
 workspaces.paused_by text C
+workspaces.default_topic text C
+workspaces.retention_days integer
+workspaces.content_days integer
+workspaces.max_attachments integer
+workspaces.max_attachment_bytes integer
 address_health: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 address_health: PRIMARY KEY (workspace_id, address_key)
 alert_messages: FOREIGN KEY (alert_id) REFERENCES alerts(id) ON DELETE CASCADE
@@ -584,6 +614,8 @@ idempotency_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE
 idempotency_keys: PRIMARY KEY (workspace_id, mode, key)
 inbound: PRIMARY KEY (id)
 lane_waits: PRIMARY KEY (destination, workspace_id, node)
+layouts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+layouts: PRIMARY KEY (workspace_id, kind, name)
 lease_terms: PRIMARY KEY (node)
 leases: PRIMARY KEY (site, node)
 mailbox_checkpoints: PRIMARY KEY (mailbox)
@@ -701,6 +733,7 @@ CREATE INDEX inbound_kept ON public.inbound USING btree (received_at, id, size, 
 CREATE UNIQUE INDEX inbound_pkey ON public.inbound USING btree (id)
 CREATE INDEX inbound_unread ON public.inbound USING btree (received_at) WHERE (read_at IS NULL)
 CREATE UNIQUE INDEX lane_waits_pkey ON public.lane_waits USING btree (destination, workspace_id, node)
+CREATE UNIQUE INDEX layouts_pkey ON public.layouts USING btree (workspace_id, kind, name)
 CREATE UNIQUE INDEX lease_terms_pkey ON public.lease_terms USING btree (node)
 CREATE INDEX leases_by_node ON public.leases USING btree (node)
 CREATE UNIQUE INDEX leases_pkey ON public.leases USING btree (site, node)
@@ -728,8 +761,10 @@ CREATE INDEX passkeys_by_user ON public.passkeys USING btree (user_id, id)
 CREATE UNIQUE INDEX passkeys_credential_id_unique ON public.passkeys USING btree (credential_id)
 CREATE UNIQUE INDEX passkeys_pkey ON public.passkeys USING btree (id)
 CREATE INDEX queue_due ON public.queue USING btree (destination, workspace_id, next_attempt_at, recipient_id) WHERE (held_at IS NULL)
+CREATE INDEX queue_expiring ON public.queue USING btree (expires_at) WHERE (expires_at IS NOT NULL)
 CREATE INDEX queue_held ON public.queue USING btree (destination, workspace_id) WHERE (held_at IS NOT NULL)
 CREATE UNIQUE INDEX queue_pkey ON public.queue USING btree (recipient_id)
+CREATE INDEX queue_scheduled ON public.queue USING btree (workspace_id, recipient_id) WHERE (send_at IS NOT NULL)
 CREATE UNIQUE INDEX rate_windows_pkey ON public.rate_windows USING btree (key_id, bucket)
 CREATE INDEX recipients_by_message ON ONLY public.recipients USING btree (message_id)
 CREATE INDEX recipients_cc_by_address ON ONLY public.recipients USING btree (workspace_id, address_key) WHERE (role = 'cc'::text)

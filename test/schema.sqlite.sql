@@ -50,6 +50,7 @@ CREATE TABLE attachments (message_id text not null,
   filename text not null,
   content_type text not null,
   content blob not null,
+  content_id text,
   foreign key(message_id) references messages(id) on delete CASCADE,
   primary key (message_id, position));
 CREATE INDEX attempts_by_provider_id on attempts (provider_id) where provider_id is not null;
@@ -186,6 +187,7 @@ CREATE TABLE idempotency_keys (workspace_id text not null,
   response text not null,
   message_id text not null,
   created_at text not null,
+  others text,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (workspace_id, mode, key));
 CREATE INDEX inbound_by_age on inbound (received_at);
@@ -215,6 +217,13 @@ CREATE TABLE lane_waits (destination text not null,
   until text,
   updated_at text not null,
   primary key (destination, workspace_id, node)) without rowid;
+CREATE TABLE layouts (workspace_id text not null,
+  kind text not null,
+  name text not null,
+  files text not null,
+  updated_at text not null,
+  foreign key(workspace_id) references workspaces(id) on delete CASCADE,
+  primary key (workspace_id, kind, name));
 CREATE TABLE mailbox_checkpoints (mailbox text,
   position text not null,
   updated_at text not null,
@@ -254,6 +263,8 @@ CREATE TABLE messages (id text,
   created_at text not null,
   erased_at text,
   position integer,
+  extras text,
+  sealed text,
   primary key (id));
 CREATE TABLE migrations (name text,
   applied_at text not null,
@@ -287,13 +298,17 @@ CREATE TABLE passkeys (id text,
   foreign key(user_id) references users(id) on delete CASCADE,
   primary key (id));
 CREATE INDEX queue_due on queue (destination, workspace_id, next_attempt_at, held_at) where held_at is null;
+CREATE INDEX queue_expiring on queue (expires_at) where expires_at is not null;
 CREATE INDEX queue_held on queue (destination, workspace_id) where held_at is not null;
+CREATE INDEX queue_scheduled on queue (workspace_id, recipient_id) where send_at is not null;
 CREATE TABLE queue (recipient_id text not null,
   workspace_id text not null,
   destination text not null,
   next_attempt_at text not null,
   held_at text,
   attempts integer not null default 0,
+  send_at text,
+  expires_at text,
   primary key (recipient_id)) without rowid;
 CREATE INDEX recipients_by_message on recipients (message_id);
 CREATE INDEX recipients_cc_by_address on recipients (workspace_id, address_key) where role = 'cc';
@@ -413,6 +428,8 @@ CREATE TABLE template_variants (version_id text not null,
   text_source text,
   html text not null,
   text text,
+  own_source text,
+  own_text_source text,
   foreign key(version_id) references template_versions(id) on delete CASCADE,
   primary key (version_id, position));
 CREATE UNIQUE INDEX template_versions_by_number on template_versions (template_id, version);
@@ -422,6 +439,7 @@ CREATE TABLE template_versions (id text,
   fingerprint text not null,
   created_at text not null,
   sample text,
+  layout text,
   foreign key(template_id) references templates(id) on delete CASCADE,
   primary key (id));
 CREATE UNIQUE INDEX templates_by_name on templates (workspace_id, name) where deleted_at is null;
@@ -435,6 +453,9 @@ CREATE TABLE templates (id text,
   updated_at text not null,
   deleted_at text,
   public_id text not null default '',
+  priority text,
+  topic_code text,
+  sensitive text,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
 CREATE TABLE tls_days (day text not null,
@@ -451,6 +472,7 @@ CREATE TABLE topic_optouts (workspace_id text not null,
   address text not null,
   source text not null,
   created_at text not null,
+  until text,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (workspace_id, address_key, code));
 CREATE UNIQUE INDEX topics_by_code on topics (workspace_id, code);
@@ -460,6 +482,10 @@ CREATE TABLE topics (id text,
   code text not null,
   name text not null,
   created_at text not null,
+  priority text,
+  public_at text,
+  required_at text,
+  description text,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
 CREATE TABLE usage_days (workspace_id text not null,
@@ -590,4 +616,9 @@ CREATE TABLE workspaces (id text,
   route text,
   reputation_warned_at text,
   paused_by text,
+  default_topic text,
+  retention_days integer,
+  content_days integer,
+  max_attachments integer,
+  max_attachment_bytes integer,
   primary key (id));

@@ -24,6 +24,7 @@ export type Send = {
 	readonly locale: string | null;
 	readonly timezone: string | null;
 	readonly tracking: string | null;
+	readonly extras: string | null;
 	readonly attachments: readonly Attachment[];
 	/** The message that this one repeats; null: it repeats none. */
 	readonly resentFrom: string | null;

@@ -251,6 +251,7 @@ function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 		locale: preferences.locale,
 		timezone: preferences.timezone,
 		tracking: send.tracking,
+		extras: send.extras,
 		attachments: send.attachments.length,
 		resentFrom: send.resentFrom,
 		// Ranges of creation are ranges of ids: both must have the same time.

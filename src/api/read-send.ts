@@ -67,6 +67,7 @@ function toSend(body: SendBody, {workspaceId, mode}: Pick<Caller, 'workspaceId' 
 		locale: body.locale === undefined ? null : canonicalLocale(body.locale),
 		timezone: body.timezone ?? null,
 		tracking: json(body.tracking),
+		extras: null,
 		attachments: (body.attachments ?? []).map(({filename, contentType, content}) => ({
 			filename,
 			contentType,

@@ -53,6 +53,28 @@ export type Recipient = {
 /** What the key was: mail of a test key never leaves the machine. */
 export type Mode = 'live' | 'test';
 
+/** What few sends have: one column, JSON. Times in the store's form. */
+export type Extras = {
+	/** No attempt begins before it. */
+	readonly sendAt?: string;
+	/** No attempt begins after it. */
+	readonly expiresAt?: string;
+	/** Of the send alone; without it the topic's or the template's holds. */
+	readonly priority?: 'high' | 'normal' | 'low';
+	readonly toName?: string;
+	readonly replyToName?: string;
+	/** Header fields in addition to ours, in order. */
+	readonly headers?: ReadonlyArray<readonly [name: string, value: string]>;
+};
+
+/** Null where there is nothing in it, as for most sends. */
+export function extrasJson(extras: Extras): string | null {
+	const json = JSON.stringify(extras);
+	return json === '{}' ? null : json;
+}
+
+export const readExtras = (json: string | null): Extras => (json === null ? {} : JSON.parse(json));
+
 export type Attachment = {
 	readonly filename: string;
 	/** A plain `type/subtype`. */

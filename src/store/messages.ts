@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {parseExact} from '../kit/exact-json.ts';
 import type {RecipientState} from '../mail/message.ts';
-import {type Attachment, type Mode, submittedType} from '../mail/message.ts';
+import {type Attachment, type Extras, type Mode, readExtras, submittedType} from '../mail/message.ts';
 import type {WebhookMessage} from '../mail/webhook.ts';
 import type {Row} from './engine/dialect.ts';
 import {insertReturning, insertRows, nearIds} from './engine/rows.ts';
@@ -28,6 +28,8 @@ export type NewMessage = {
 	readonly locale: string | null;
 	readonly timezone: string | null;
 	readonly tracking: string | null;
+	/** `Extras`. */
+	readonly extras: string | null;
 	/** How many. */
 	readonly attachments: number;
 	readonly resentFrom: string | null;
@@ -54,6 +56,7 @@ const columns = [
 	'locale',
 	'timezone',
 	'tracking',
+	'extras',
 	'attachments',
 	'resent_from',
 	'created_at',
@@ -83,6 +86,7 @@ export async function insertMessages(trx: Knex.Transaction, messages: readonly N
 				one.locale,
 				one.timezone,
 				one.tracking,
+				one.extras,
 				one.attachments,
 				one.resentFrom,
 				one.createdAt,
@@ -109,6 +113,7 @@ export type StoredMessage = {
 	readonly metadata: Readonly<Record<string, string>>;
 	readonly tags: readonly string[];
 	readonly attachments: ReadonlyArray<{readonly filename: string; readonly contentType: string}>;
+	readonly extras: Extras;
 	/** The message that this one repeats. */
 	readonly resentFrom: string | null;
 	readonly createdAt: string;
@@ -180,6 +185,7 @@ export async function readMessages(
 		metadata: JSON.parse(row.metadata ?? '{}'),
 		tags: JSON.parse(row.tags ?? '[]'),
 		attachments: attachmentsOf(row.id),
+		extras: readExtras(row.extras),
 		resentFrom: row.resent_from,
 		createdAt: row.created_at,
 		updatedAt: row.state_at,
@@ -202,6 +208,7 @@ export type SentMessage = Pick<
 	| 'locale'
 	| 'timezone'
 	| 'tracking'
+	| 'extras'
 > &
 	MessageStatus;
 
@@ -220,6 +227,7 @@ export async function findSent(reader: Knex, workspaceId: string, id: string): P
 		locale: 'locale',
 		timezone: 'timezone',
 		tracking: 'tracking',
+		extras: 'extras',
 		erasedAt: 'erased_at',
 	});
 }

@@ -215,6 +215,8 @@ export async function eraseMessages(trx: Knex.Transaction, messageIds: readonly 
 		to_key: erasedAddress,
 		data: null,
 		metadata: null,
+		extras: null,
+		sealed: null,
 		locale: null,
 		timezone: null,
 		attachments: 0,

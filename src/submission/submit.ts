@@ -178,6 +178,7 @@ export class Submission {
 				locale: null,
 				timezone: null,
 				tracking: null,
+				extras: null,
 				resentFrom: null,
 			}),
 		);

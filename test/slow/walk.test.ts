@@ -28,6 +28,7 @@ async function insertMany({store, workspace}: TestApi, count: number, name = 'u'
 						locale: null,
 						timezone: null,
 						tracking: null,
+						extras: null,
 						resentFrom: null,
 						attachments: 0,
 						createdAt,

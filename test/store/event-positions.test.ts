@@ -25,7 +25,15 @@ async function insertMessage(trx: Knex.Transaction, workspaceId: string, id: str
 		{
 			...none,
 			...{id, workspaceId, mode: 'live', from: 'a@x.test', fromKey: 'a@x.test', to: 'b@x.test', toKey: 'b@x.test'},
-			...{templateId: 'tpl_x', versionId: 'tpv_x', locale: null, timezone: null, tracking: null, attachments: 0},
+			...{
+				templateId: 'tpl_x',
+				versionId: 'tpv_x',
+				locale: null,
+				timezone: null,
+				tracking: null,
+				extras: null,
+				attachments: 0,
+			},
 			...{resentFrom: null, createdAt: storeTime(idTime(id))},
 		},
 	]);
