@@ -169,7 +169,8 @@ test('killed while mail goes out and its events come in at once: each mail has i
 	let next = relay.received.length;
 	const before = next;
 	let isOver = false;
-	const endOf = (to: string) => (/[05]@/.test(to) ? 'bounced' : 'delivered');
+	// Few enough that the workspace's reputation does not pause it.
+	const endOf = (to: string) => (/[37]0@/.test(to) ? 'bounced' : 'delivered');
 	const posting = Array.from({length: 10}, async () => {
 		while (await waitFor('there is more, or it is over', () => isOver || next < relay.received.length)) {
 			const n = next;
