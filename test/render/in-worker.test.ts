@@ -30,8 +30,11 @@ test('a render that outlasts its limit without CPU time is a render', async t =>
 	};
 	const html = '{{ text | split: "" | sort_natural | first }}';
 	const job = {variant: variant({html}), input: input({text: 'zyxéÄ'.repeat(60_000)})};
-	t.like(await renderInWorker(job, 20, {clock: {monotonic}, cpu}), {ok: true});
-	t.true(looks > 0);
+	// Where this thread itself is held up, a render may end before the first look at the clock.
+	while (looks === 0) {
+		now = 0;
+		t.like(await renderInWorker(job, 20, {clock: {monotonic}, cpu}), {ok: true});
+	}
 });
 
 test.serial('one render after the other: each has a thread of its own, whatever the one before did', async t => {
