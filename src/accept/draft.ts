@@ -32,8 +32,8 @@ export type Send = {
 	readonly by?: Operator;
 };
 
-/** An Idempotency-Key, with the fingerprint of its send. */
-export type Idempotency = {readonly key: string; readonly fingerprint: string};
+/** An Idempotency-Key, with the fingerprint of its send and a digest of all that the fingerprint leaves out (null: not known). */
+export type Idempotency = {readonly key: string; readonly fingerprint: string; readonly others: string | null};
 
 /** A send that passed every check that needs no transaction. */
 export type Draft = {
@@ -54,8 +54,8 @@ export type Accepted =
 			readonly id: string;
 			/** The body of the answer, byte for byte: what an Idempotency-Key repeats. */
 			readonly body: string;
-			/** The message is that of an earlier send with the same Idempotency-Key. */
-			readonly replayed: boolean;
+			/** The message is that of an earlier send with the same Idempotency-Key; `differs`: which had other values besides the fingerprint. */
+			readonly replayed: false | 'true' | 'differs';
 	  }
 	| Refused;
 
@@ -75,9 +75,19 @@ export function accepted(id: string): Accepted {
 }
 
 /** What a further send with an Idempotency-Key is answered. */
-function replayOf({id, body}: {readonly id: string; readonly body: string}, isSame: boolean): Accepted {
-	return isSame ? {ok: true, id, body, replayed: true} : refused('idempotency_key_reused');
+function replayOf(
+	{id, body}: {readonly id: string; readonly body: string},
+	first: Compared,
+	again: Compared,
+): Accepted {
+	if (first.fingerprint !== again.fingerprint) {
+		return refused('idempotency_key_reused');
+	}
+	const isSame = first.others === null || first.others === again.others;
+	return {ok: true, id, body, replayed: isSame ? 'true' : 'differs'};
 }
+
+type Compared = Pick<Idempotency, 'fingerprint' | 'others'>;
 
 /** The part of a send's body that makes it the same send (docs/reference/interface.md, Send request). */
 type Fingerprinted = {
@@ -87,14 +97,16 @@ type Fingerprinted = {
 	readonly data?: object;
 };
 
-/** SHA-256 of the canonical JSON, base64url: the order of names does not matter, the spelling of addresses does. */
-export function fingerprintOf({from, to, templateId, data = {}}: Fingerprinted): string {
-	return digestOf([from, to, templateId, data]);
+/** SHA-256 of canonical JSON, base64url: the order of names does not matter, the spelling of addresses does. */
+export function idempotencyOf(key: string, {from, to, templateId, data = {}, ...others}: Fingerprinted): Idempotency {
+	const given = Object.entries(others).filter(([, value]) => value !== null && value !== undefined);
+	const fingerprint = digestOf([from, to, templateId, data]);
+	return {key, fingerprint, others: digestOf(Object.fromEntries(given))};
 }
 
-/** The same of a send that repeats a message: no other send has it. */
-export function resendFingerprint(messageId: string): string {
-	return digestOf(['resend', messageId]);
+/** The same of a send that repeats a message: no other send has its fingerprint. */
+export function resendIdempotency(key: string, messageId: string): Idempotency {
+	return {key, fingerprint: digestOf(['resend', messageId]), others: null};
 }
 
 function digestOf(value: unknown): string {
@@ -175,12 +187,12 @@ export async function resolveKeys(
 	return resolved;
 }
 
-function usesOf({name, idempotency: {fingerprint}}: Keyed, result: Accepted, createdAt: string): KeyUse[] {
-	return result.ok ? [{...name, fingerprint, response: result.body, messageId: result.id, createdAt}] : [];
+function usesOf({name, idempotency: {fingerprint, others}}: Keyed, result: Accepted, createdAt: string): KeyUse[] {
+	return result.ok ? [{...name, fingerprint, others, response: result.body, messageId: result.id, createdAt}] : [];
 }
 
-function repeat(use: Pick<KeyUse, 'messageId' | 'response' | 'fingerprint'>, {fingerprint}: Idempotency): Accepted {
-	return replayOf({id: use.messageId, body: use.response}, use.fingerprint === fingerprint);
+function repeat(use: Pick<KeyUse, 'messageId' | 'response'> & Compared, again: Compared): Accepted {
+	return replayOf({id: use.messageId, body: use.response}, use, again);
 }
 
 /** Gives back the keys of sends that passed all checks but the last. */
@@ -201,7 +213,7 @@ function keyedOf(drafts: readonly Draft[]): Keyed[] {
 	);
 }
 
-type Running = {readonly fingerprint: string; readonly outcome: Promise<Accepted>};
+type Running = Compared & {readonly outcome: Promise<Accepted>};
 
 /**
  * Sends with an Idempotency-Key that are under way in this process. A second one with the same key waits for the first,
@@ -210,9 +222,9 @@ type Running = {readonly fingerprint: string; readonly outcome: Promise<Accepted
 export function createInFlight(waitMs: number) {
 	const running = new Map<string, Running>();
 
-	async function runFirst(name: string, fingerprint: string, send: () => Promise<Accepted>): Promise<Accepted> {
+	async function runFirst(name: string, compared: Compared, send: () => Promise<Accepted>): Promise<Accepted> {
 		const outcome = send();
-		running.set(name, {fingerprint, outcome});
+		running.set(name, {...compared, outcome});
 		try {
 			return await outcome;
 		} finally {
@@ -221,9 +233,9 @@ export function createInFlight(waitMs: number) {
 	}
 
 	/** `name` is the key with what it is unique in. */
-	return async (name: string, {fingerprint}: Idempotency, send: () => Promise<Accepted>): Promise<Accepted> => {
+	return async (name: string, idempotency: Compared, send: () => Promise<Accepted>): Promise<Accepted> => {
 		if (!running.has(name)) {
-			return await runFirst(name, fingerprint, send);
+			return await runFirst(name, idempotency, send);
 		}
 		let timeout: NodeJS.Timeout | undefined;
 		const late = new Promise<'late'>(resolve => {
@@ -233,14 +245,14 @@ export function createInFlight(waitMs: number) {
 			for (;;) {
 				const first = running.get(name);
 				if (!first) {
-					return await runFirst(name, fingerprint, send);
+					return await runFirst(name, idempotency, send);
 				}
 				const outcome = await Promise.race([late, first.outcome.catch(() => null)]);
 				if (outcome === 'late') {
 					return refused('unavailable');
 				}
 				if (outcome?.ok) {
-					return replayOf(outcome, first.fingerprint === fingerprint);
+					return replayOf(outcome, first, idempotency);
 				}
 			}
 		} finally {

@@ -63,11 +63,14 @@ export function createCatalog(reader: Knex): Catalog {
 	};
 }
 
+/** A send of a batch, with its own Idempotency-Key (null: none). */
+type KeyedSend = {readonly send: Send; readonly idempotency: Idempotency | null};
+
 export type Accept = {
 	/** Takes one message in. */
 	readonly single: (send: Send, idempotency: Idempotency | null) => Promise<Accepted>;
 	/** Takes messages in, each judged by itself, in one transaction; one result per send, in order. */
-	readonly batch: (sends: readonly Send[]) => Promise<readonly Accepted[]>;
+	readonly batch: (sends: readonly KeyedSend[]) => Promise<readonly Accepted[]>;
 	readonly isPaused: (workspaceId: string) => Promise<boolean>;
 };
 
@@ -99,7 +102,10 @@ export function createAccept(options: AcceptOptions): Accept {
 	const inFlight = createInFlight(keyWait);
 
 	async function take(send: Send, idempotency: Idempotency | null): Promise<Accepted> {
-		const drafted = await draft(catalog, send, idempotency);
+		return await settle(await draft(catalog, send, idempotency), send, idempotency);
+	}
+
+	async function settle(drafted: Drafted, send: Send, idempotency: Idempotency | null): Promise<Accepted> {
 		if (drafted.ok) {
 			const [result] = await write([drafted.draft]);
 			return result as Accepted;
@@ -127,16 +133,27 @@ export function createAccept(options: AcceptOptions): Accept {
 		return results;
 	}
 
+	function once(send: Send, idempotency: Idempotency, accept: () => Promise<Accepted>): Promise<Accepted> {
+		return inFlight(keyNameText(keyNameOf(send, idempotency)), idempotency, accept);
+	}
+
 	return {
 		single: (send, idempotency) =>
-			idempotency === null
-				? take(send, null)
-				: inFlight(keyNameText(keyNameOf(send, idempotency)), idempotency, () => take(send, idempotency)),
+			idempotency === null ? take(send, null) : once(send, idempotency, () => take(send, idempotency)),
 		async batch(sends) {
 			const drafted: Drafted[] = [];
 			// One after the other, so that what the first one looks up is remembered for the next.
-			for (const send of sends) {
-				drafted.push(await draft(catalog, send, null));
+			for (const {send, idempotency} of sends) {
+				drafted.push(await draft(catalog, send, idempotency));
+			}
+			if (sends.some(({idempotency}) => idempotency !== null)) {
+				// Handed to the writer one by one, in order: those with one key wait for each other, the others share a transaction.
+				return await Promise.all(
+					sends.map(({send, idempotency}, index) => {
+						const settled = () => settle(drafted[index] as Drafted, send, idempotency);
+						return idempotency === null ? settled() : once(send, idempotency, settled);
+					}),
+				);
 			}
 			const drafts = drafted.flatMap(one => (one.ok ? [one.draft] : []));
 			const results = (drafts.length > 0 ? await write(drafts) : []).values();

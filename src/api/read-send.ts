@@ -8,17 +8,24 @@ import type {Caller} from './caller.ts';
 import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
 import {type Allowance, type RateLimits, showAllowance} from './rate-limit.ts';
 import {canonicalLocale, checkedAddress, decodeBase64} from './schemas/formats.ts';
-import {type SendBody, sendBody, variablesJson} from './schemas/send.ts';
+import {batchItem, type SendBody, sendBody, variablesJson} from './schemas/send.ts';
 import {checkOf} from './validate.ts';
 
 type ReadSend =
 	| {readonly ok: true; readonly send: Send}
 	| {readonly ok: false; readonly code: ApiErrorCode; readonly violations?: readonly Violation[]};
 
-const check = checkOf(sendBody);
+const [checkSend, checkItem] = [checkOf(sendBody), checkOf(batchItem)];
 
-/** Reads the body of a send, or an item of a batch: checks its shape and turns its texts into what they mean. */
-export function readSend(body: unknown, caller: Pick<Caller, 'workspaceId' | 'mode'>): ReadSend {
+type Sender = Pick<Caller, 'workspaceId' | 'mode'>;
+
+/** Reads the body of a send: checks its shape and turns its texts into what they mean. */
+export const readSend = (body: unknown, caller: Sender) => read(checkSend, body, caller);
+
+/** The same of an item of a batch. */
+export const readBatchItem = (item: unknown, caller: Sender) => read(checkItem, item, caller);
+
+function read(check: ReturnType<typeof checkOf>, body: unknown, caller: Sender): ReadSend {
 	const violations = check(withoutEmptyPreferences(body));
 	if (violations.length === 0) {
 		return {ok: true, send: toSend(body as SendBody, caller)};
@@ -50,7 +57,7 @@ function isOnlyWithoutTemplate(body: unknown, violations: readonly Violation[]):
 	return templateId === undefined || templateId === '';
 }
 
-function toSend(body: SendBody, {workspaceId, mode}: Pick<Caller, 'workspaceId' | 'mode'>): Send {
+function toSend(body: SendBody, {workspaceId, mode}: Sender): Send {
 	const to = checkedAddress(body.to);
 	return {
 		workspaceId,
@@ -149,7 +156,7 @@ export function answerSend(reply: FastifyReply, result: Accepted, now: number): 
 		throw refusedSend(result, now);
 	}
 	if (result.replayed) {
-		reply.header('idempotent-replayed', 'true');
+		reply.header('idempotent-replayed', result.replayed);
 	}
 	return reply.code(202).type('application/json; charset=utf-8').send(result.body);
 }

@@ -8,15 +8,23 @@ export type KeyName = {readonly workspaceId: string; readonly mode: Mode; readon
 /** A key with what its first send was and was answered. */
 export type KeyUse = KeyName & {
 	readonly fingerprint: string;
+	/** A digest of what the fingerprint leaves out; null: not known. */
+	readonly others: string | null;
 	/** The answer's body, byte for byte. */
 	readonly response: string;
 	readonly messageId: string;
 	readonly createdAt: string;
 };
 
-type StoredUse = Pick<KeyUse, 'fingerprint' | 'response' | 'messageId'>;
+type StoredUse = Pick<KeyUse, 'fingerprint' | 'others' | 'response' | 'messageId'>;
 type NameRow = {workspace_id: string; mode: Mode; key: string};
-type UseRow = NameRow & {fingerprint: string; response: string; message_id: string; created_at: string};
+type UseRow = NameRow & {
+	fingerprint: string;
+	others: string | null;
+	response: string;
+	message_id: string;
+	created_at: string;
+};
 
 /** One text for a name, for maps and for order: the key is the only part that can hold a space. */
 export function keyNameText({workspaceId, mode, key}: KeyName): string {
@@ -41,15 +49,16 @@ export async function takeKeys(
 			use.mode,
 			use.key,
 			use.fingerprint,
+			use.others,
 			use.response,
 			use.messageId,
 			use.createdAt,
 		]);
-	const {sql, bindings} = rowSource(trx, rows, 7);
+	const {sql, bindings} = rowSource(trx, rows, 8);
 	const taken: NameRow[] = await rowsOf(
 		trx,
-		`insert into idempotency_keys (workspace_id, mode, key, fingerprint, response, message_id, created_at) ${sql}
-			on conflict (workspace_id, mode, key) do update set fingerprint = excluded.fingerprint,
+		`insert into idempotency_keys (workspace_id, mode, key, fingerprint, others, response, message_id, created_at) ${sql}
+			on conflict (workspace_id, mode, key) do update set fingerprint = excluded.fingerprint, others = excluded.others,
 				response = excluded.response, message_id = excluded.message_id, created_at = excluded.created_at
 				where idempotency_keys.created_at <= ?
 			returning workspace_id, mode, key`,
@@ -67,7 +76,7 @@ export async function findKeyUses(
 	const {sql, bindings} = rowSource(reader, names.map(nameRow), 3);
 	const rows: UseRow[] = await rowsOf(
 		reader,
-		`select workspace_id, mode, key, fingerprint, response, message_id, created_at from idempotency_keys
+		`select workspace_id, mode, key, fingerprint, others, response, message_id, created_at from idempotency_keys
 			where (workspace_id, mode, key) in (${sql})`,
 		bindings,
 	);
@@ -77,7 +86,7 @@ export async function findKeyUses(
 			.filter(row => row.created_at > expiredBefore)
 			.map(row => [
 				keyNameText({workspaceId: row.workspace_id, mode: row.mode, key: row.key}),
-				{fingerprint: row.fingerprint, response: row.response, messageId: row.message_id},
+				{fingerprint: row.fingerprint, others: row.others, response: row.response, messageId: row.message_id},
 			]),
 	);
 }

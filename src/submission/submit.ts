@@ -182,7 +182,7 @@ export class Submission {
 				resentFrom: null,
 			}),
 		);
-		return submittedAs(sends, await this.#options.accept.batch(sends));
+		return submittedAs(sends, await this.#options.accept.batch(sends.map(send => ({send, idempotency: null}))));
 	}
 }
 

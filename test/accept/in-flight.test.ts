@@ -7,10 +7,10 @@ type Run = {readonly end: (result: Accepted) => void; readonly fail: (error: Err
 function start(waitMs = 600_000) {
 	const inFlight = createInFlight(waitMs);
 	const begun: Run[] = [];
-	const send = (fingerprint = 'f', name = 'n') =>
+	const send = (fingerprint = 'f', name = 'n', others = 'o') =>
 		inFlight(
 			name,
-			{key: 'k', fingerprint},
+			{fingerprint, others},
 			() => new Promise<Accepted>((resolve, reject) => begun.push({end: resolve, fail: reject})),
 		);
 	const run = (index: number) => begun[index] as Run;
@@ -21,14 +21,15 @@ const turn = () => new Promise(resolve => setImmediate(resolve));
 
 test('while one is under way others wait, then repeat its answer or are told that they differ', async t => {
 	const {send, run, begun} = start();
-	const sends = [send(), send(), send('other'), send('f', 'another name')];
+	const sends = [send(), send(), send('other'), send('f', 'another name'), send('f', 'n', 'p')];
 	t.is(begun.length, 2);
 	run(0).end(accepted('msg_1'));
 	run(1).end(accepted('msg_2'));
 	t.like(await sends[0], {ok: true, id: 'msg_1', replayed: false});
-	t.like(await sends[1], {ok: true, id: 'msg_1', replayed: true, body: '{"id":"msg_1","status":"accepted"}'});
+	t.like(await sends[1], {ok: true, id: 'msg_1', replayed: 'true', body: '{"id":"msg_1","status":"accepted"}'});
 	t.deepEqual(await sends[2], refused('idempotency_key_reused'));
 	t.like(await sends[3], {ok: true, id: 'msg_2', replayed: false});
+	t.like(await sends[4], {ok: true, id: 'msg_1', replayed: 'differs'});
 	t.is(begun.length, 2);
 });
 
@@ -45,7 +46,7 @@ test('after a rejection or a failure the next is judged by itself, one at a time
 	t.is(begun.length, 3);
 	run(2).end(accepted('msg_1'));
 	t.like(await third, {ok: true, replayed: false});
-	t.like(await fourth, {ok: true, replayed: true});
+	t.like(await fourth, {ok: true, replayed: 'true'});
 	const again = send();
 	t.is(begun.length, 4);
 	run(3).end(accepted('msg_2'));

@@ -11,6 +11,7 @@ type Result = {
 	readonly index: number;
 	readonly status: 'accepted' | 'error';
 	readonly id?: string;
+	readonly replayed?: boolean;
 	readonly error?: {readonly code: string; readonly message: string};
 };
 
@@ -160,6 +161,51 @@ storeTest(test, 'an Idempotency-Key is not honoured', async (t, store) => {
 	}
 	t.is((await store.reader('messages')).length, 4);
 	t.deepEqual(await store.reader('idempotency_keys'), []);
+	const answer = await batch(api, [itemOf(api)], api.key, {'idempotency-key': 'k'});
+	t.is(answer.headers.get('idempotency-key-ignored'), 'true');
+	t.is((await batch(api, [itemOf(api)])).headers.get('idempotency-key-ignored'), null);
+});
+
+storeTest(test, 'an item with an idempotencyKey makes one message, in one batch or several', async (t, store) => {
+	const api = await startApi(t, store);
+	const keyed = (idempotencyKey: string, more: object = {}) => itemOf(api, {idempotencyKey, ...more});
+	const items = [keyed('a'), itemOf(api), keyed('a'), keyed('b'), keyed('a', {to: 'other@example.org'})];
+	const first = resultsOf(await batch(api, items));
+	t.deepEqual(
+		first.map(({status, replayed, error}) => error?.code ?? [status, replayed]),
+		[['accepted', false], ['accepted', undefined], ['accepted', true], ['accepted', false], 'idempotency_key_reused'],
+	);
+	t.is(first[2]?.id, first[0]?.id);
+	t.deepEqual(
+		await store.reader('messages').orderBy('id').pluck('id'),
+		[0, 1, 3].map(index => first[index]?.id),
+	);
+
+	// What is refused takes no key, and a known key goes before any check.
+	await store.database('workspaces').update({monthly_quota: 3});
+	api.clear();
+	const second = resultsOf(await batch(api, [keyed('c'), keyed('b', {metadata: {n: '1'}}), keyed('')]));
+	t.deepEqual(
+		second.map(({replayed, error}) => error?.code ?? replayed),
+		['quota_exceeded', true, 'validation_failed'],
+	);
+	const {from, to, templateId} = itemOf(api);
+	const single = await api.post('/v1/messages', {from, to, templateId}, api.key, {'idempotency-key': 'b'});
+	t.deepEqual([single.status, single.headers.get('idempotent-replayed')], [202, 'true']);
+	t.is((await store.reader('messages')).length, 3);
+});
+
+storeTest(test, 'singles and items of batches with one key at once make one message', async (t, store) => {
+	const api = await startApi(t, store);
+	const answers = await Promise.all(
+		Array.from({length: 20}, (_, n) =>
+			n % 2 === 0
+				? batch(api, [itemOf(api, {idempotencyKey: 'k'})]).then(answer => resultsOf(answer)[0]?.id)
+				: api.send({}, api.key, {'idempotency-key': 'k'}).then(({body}) => (body as {id?: string}).id),
+		),
+	);
+	t.is(new Set(answers).size, 1);
+	t.is((await store.reader('messages')).length, 1);
 });
 
 storeTest(test, 'the quota is counted item by item', async (t, store) => {

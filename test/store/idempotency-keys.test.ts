@@ -20,6 +20,7 @@ async function useOf(store: Store): Promise<(key: string, second: number, finger
 		mode: 'live',
 		key,
 		fingerprint,
+		others: null,
 		response: `"${key} ${second}"`,
 		messageId: `msg_${second}`,
 		createdAt: time(second),
@@ -37,7 +38,7 @@ storeTest(test, 'keys are taken once, again when they have expired, and can be g
 	t.deepEqual(await take([newer, use('c', 9)], time(1)), [keyNameText(newer)]);
 
 	const known = await findKeyUses(store.reader, [a, c, use('d', 1)], time(2));
-	t.deepEqual(known.get(keyNameText(a)), {fingerprint: 'g', response: '"a b 9"', messageId: 'msg_9'});
+	t.deepEqual(known.get(keyNameText(a)), {fingerprint: 'g', others: null, response: '"a b 9"', messageId: 'msg_9'});
 	t.deepEqual([...known.keys()].toSorted(), [keyNameText(a), keyNameText(c)].toSorted());
 	t.deepEqual([...(await findKeyUses(store.reader, [a, c], time(3))).keys()], [keyNameText(a)]);
 

@@ -1,7 +1,7 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Static} from 'typebox';
-import type {Accepted, Send} from '../../accept/draft.ts';
+import {type Accepted, type Idempotency, idempotencyOf, type Send} from '../../accept/draft.ts';
 import {type ApiErrorCode, apiErrors} from '../../mail/api-error.ts';
 import {Type} from '../../mail/type.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
@@ -13,8 +13,8 @@ import {oversized} from '../json.ts';
 import {noQuery} from '../paging.ts';
 import {showAllowance} from '../rate-limit.ts';
 import {mostValues} from '../read-body.ts';
-import {rateLimited, readSend} from '../read-send.ts';
-import {sendBody, sendBodyLimit, sendExample} from '../schemas/send.ts';
+import {rateLimited, readBatchItem} from '../read-send.ts';
+import {type BatchItem, batchItem, sendBodyLimit, sendExample} from '../schemas/send.ts';
 import {inSlice} from '../turns.ts';
 import {checkOf, mostViolations} from '../validate.ts';
 
@@ -29,7 +29,7 @@ const batchBody = Type.Object({messages: Type.Array(Type.Unknown(), size)}, stri
 /** The same for the description, with what an item should be. */
 const describedBatch = Type.Object(
 	{
-		messages: Type.Array(sendBody, {
+		messages: Type.Array(batchItem, {
 			...size,
 			description: 'From 1 to 100 sends, each with the fields of a single one.',
 		}),
@@ -43,6 +43,11 @@ const acceptedItem = Type.Object({
 	index,
 	status: Type.Enum(['accepted']),
 	id: Type.String({description: 'Of the message, `msg_…`.'}),
+	replayed: Type.Optional(
+		Type.Boolean({
+			description: 'Of an item with an `idempotencyKey`: whether an earlier send with the key made the message.',
+		}),
+	),
 });
 
 const failedItem = Type.Object({
@@ -70,7 +75,7 @@ const batchResults = Type.Object({data: Type.Array(Type.Union([acceptedItem, fai
 
 type Fault = {readonly code: ApiErrorCode; readonly message: string};
 /** An item that can be judged, or why it cannot. */
-type Item = {readonly send: Send} | {readonly fault: Fault};
+type Item = {readonly send: Send; readonly idempotency: Idempotency | null} | {readonly fault: Fault};
 
 const bodyLimit = 32 * 1024 * 1024;
 const jsonLimits = {
@@ -88,9 +93,10 @@ export function batchRoutes({auth, limits, accept, tools: {clock}, mayAccept}: A
 		if (item === oversized) {
 			return {fault: faultOf('payload_too_large')};
 		}
-		const read = readSend(item, caller);
+		const read = readBatchItem(item, caller);
 		if (read.ok) {
-			return {send: read.send};
+			const {idempotencyKey: key, ...sent} = item as BatchItem;
+			return {send: read.send, idempotency: key === undefined ? null : idempotencyOf(key, sent)};
 		}
 		const [first] = read.violations ?? [];
 		if (first === undefined) {
@@ -127,7 +133,7 @@ export function batchRoutes({auth, limits, accept, tools: {clock}, mayAccept}: A
 						tag: 'Messages',
 						summary: 'Send a batch of messages',
 						description:
-							'Each item is a send, judged as if it came alone: one that is refused refuses no other. Results stand in the order of the items. Each item draws one on a bucket of its own kind, with the same limit as that of single sends; the `RateLimit` headers describe that bucket. An `Idempotency-Key` is not honoured.',
+							'Each item is a send, judged as if it came alone: one that is refused refuses no other. Results stand in the order of the items. Each item draws one on a bucket of its own kind, with the same limit as that of single sends; the `RateLimit` headers describe that bucket. The header `Idempotency-Key` is not honoured: the answer then has `Idempotency-Key-Ignored: true`. An item may have its own `idempotencyKey`.',
 						answer: [200, 'What came of each item; those accepted are on stable storage.', batchResults],
 						errors: ['sending_paused'],
 					}),
@@ -168,11 +174,14 @@ export function batchRoutes({auth, limits, accept, tools: {clock}, mayAccept}: A
 					messages[index] = null;
 				}
 				showAllowance(reply, limits.read(caller, 'batch'));
-				const sends = items.flatMap(item => ('send' in item ? [item.send] : []));
+				if (request.headers['idempotency-key'] !== undefined) {
+					reply.header('idempotency-key-ignored', 'true');
+				}
+				const sends = items.flatMap(item => ('send' in item ? [item] : []));
 				const results = (await accept.batch(sends)).values();
 				return {
 					data: items.map((item, index) =>
-						'send' in item ? resultOf(index, results.next().value as Accepted) : failed(index, item.fault),
+						'send' in item ? resultOf(index, results.next().value as Accepted, item) : failed(index, item.fault),
 					),
 				};
 			},
@@ -180,8 +189,12 @@ export function batchRoutes({auth, limits, accept, tools: {clock}, mayAccept}: A
 	};
 }
 
-function resultOf(index: number, result: Accepted): object {
-	return result.ok ? {index, status: 'accepted', id: result.id} : failed(index, faultOf(result.code));
+function resultOf(index: number, result: Accepted, {idempotency}: {readonly idempotency: Idempotency | null}): object {
+	if (!result.ok) {
+		return failed(index, faultOf(result.code));
+	}
+	const replayed = idempotency === null ? {} : {replayed: result.replayed !== false};
+	return {index, status: 'accepted', id: result.id, ...replayed};
 }
 
 function failed(index: number, error: Fault): object {

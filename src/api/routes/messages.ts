@@ -1,5 +1,5 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import {fingerprintOf, resendFingerprint} from '../../accept/draft.ts';
+import {idempotencyOf, resendIdempotency} from '../../accept/draft.ts';
 import {readResend} from '../../accept/send.ts';
 import {bufferOf} from '../../kit/text.ts';
 import {Type} from '../../mail/type.ts';
@@ -65,7 +65,7 @@ export function messageRoutes({auth, accept, limits, tools: {clock}, mayAccept}:
 				if (!read.ok) {
 					throw apiError(read.code, read);
 				}
-				const idempotency = key === null ? null : {key, fingerprint: fingerprintOf(request.body as SendBody)};
+				const idempotency = key === null ? null : idempotencyOf(key, request.body as SendBody);
 				return answerSend(reply, await accept.single(read.send, idempotency), clock.now());
 			},
 		);
@@ -291,7 +291,7 @@ export function resendRoutes({auth, reader, accept, limits, tools: {clock}, mayA
 				if (send === 'erased') {
 					throw apiError('unprocessable_entity', {message: 'The message was erased: nothing is left of it.'});
 				}
-				const idempotency = key === null ? null : {key, fingerprint: resendFingerprint(id)};
+				const idempotency = key === null ? null : resendIdempotency(key, id);
 				return answerSend(reply, await accept.single(send, idempotency), clock.now());
 			},
 		);

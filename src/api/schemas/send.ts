@@ -168,6 +168,24 @@ export const sendBody = Type.Object(
 
 export type SendBody = Static<typeof sendBody>;
 
+/** An item of a batch. */
+export const batchItem = Type.Object(
+	{
+		...sendBody.properties,
+		idempotencyKey: Type.Optional(
+			Type.String({
+				minLength: 1,
+				maxLength: 255,
+				pattern: '^[ -~]*$',
+				description: 'As the header `Idempotency-Key` of a single send.',
+			}),
+		),
+	},
+	{...strict, examples: [sendExample]},
+);
+
+export type BatchItem = Static<typeof batchItem>;
+
 /** The headers that a send may carry. */
 export const sendHeaders = Type.Object({
 	'Idempotency-Key': Type.Optional(
@@ -176,7 +194,7 @@ export const sendHeaders = Type.Object({
 			maxLength: 255,
 			pattern: '^[ -~]*$',
 			description:
-				'Makes repeating a send safe: the same key with the same `from`, `to`, `templateId` and `data` repeats the first answer, byte for byte and with `Idempotent-Replayed: true`, and creates no second message. With others it answers 409. Kept 24 hours.',
+				'Makes repeating a send safe: the same key with the same `from`, `to`, `templateId` and `data` repeats the first answer, byte for byte and with `Idempotent-Replayed: true`, and creates no second message. `Idempotent-Replayed: differs` says that other fields were not those of the first send. With another `from`, `to`, `templateId` or `data` it answers 409. Kept 24 hours.',
 		}),
 	),
 });
