@@ -178,9 +178,15 @@ export function domainRecordsView(
 	};
 }
 
-/** A topic as the API shows it (docs/reference/interface.md, Subscription topic). */
-export function topicView({id, code, name, created_at}: Topic, time = apiTime) {
-	return {id, code, name, created_at: time(created_at)};
+/** A topic as the API shows it (docs/reference/interface.md, Subscription topic), with what is set of it. */
+export function topicView({id, code, name, created_at, ...row}: Topic, time = apiTime) {
+	return {
+		...{id, code, name, created_at: time(created_at)},
+		...(row.public_at !== null && {public: true}),
+		...(row.required_at !== null && {required: true}),
+		...(row.description !== null && {description: row.description}),
+		...(row.priority !== null && {priority: row.priority}),
+	};
 }
 
 /** An entry of the suppression list (docs/reference/interface.md, Suppression entry). */

@@ -27,9 +27,9 @@ export function oneOf<Word extends string>(option: string, words: readonly Word[
 
 export const mode = oneOf('--mode', ['live', 'test']);
 
-export function label(option: string): (text: string) => string {
+export function label(option: string, longest?: number): (text: string) => string {
 	return text => {
-		const fault = labelFault(text);
+		const fault = labelFault(text, longest);
 		return fault === null ? text : refuse(option, text, `it ${fault}`);
 	};
 }

@@ -1,20 +1,62 @@
 import {storedTime, topicView} from '../api/views.ts';
-import {type CountedTopic, countedTopics, createTopic, optOutsOf, purgeTopic, removeTopic} from '../ops/topics.ts';
+import {type Priority, priorities} from '../mail/message.ts';
+import {
+	type CountedTopic,
+	countedTopics,
+	createTopic,
+	optOutsOf,
+	purgeTopic,
+	removeTopic,
+	updateTopic,
+} from '../ops/topics.ts';
 import type {Topic} from '../store/topics.ts';
-import {label, topicCode} from './options.ts';
+import {CliError} from './fault.ts';
+import {label, type none, oneOf, orNull, topicCode, unless} from './options.ts';
 import type {CliCommand} from './program.ts';
 import {grouped, type Noun} from './terminal-text.ts';
 
 const mostTopics = 10_000;
 
+type Options = {
+	readonly name?: string;
+	readonly public?: boolean;
+	readonly required?: boolean;
+	readonly description?: string | typeof none;
+	readonly priority?: Priority | typeof none;
+};
+
+const ofMail = (verb: CliCommand): CliCommand =>
+	verb
+		.option('--public', 'people find it on the preference page')
+		.option('--required', 'its mail is needed: its unsubscribe page offers to stop everything else')
+		.option('--description <text>', 'what its mail is for; people see it', unless(label('--description', 500)))
+		.option('--priority <priority>', 'of its mail, where a send names none', unless(oneOf('--priority', priorities)));
+
 export function topicCommands(topic: CliCommand): void {
-	topic
-		.verb('create', 'Create a topic')
-		.sample("mailctl topic create --code news --name 'Monthly news'")
-		.requiredOption('--code <code>', 'what sends name: letters, digits, hyphens, underscores', topicCode)
-		.requiredOption('--name <name>', 'what recipients see', label('--name'))
-		.does<{code: string; name: string}>(async (session, {code, name}) => {
-			session.one(topics, await session.perform(createTopic, {code, name}));
+	ofMail(
+		topic
+			.verb('create', 'Create a topic')
+			.sample("mailctl topic create --code news --name 'Monthly news'")
+			.requiredOption('--code <code>', 'what sends name: letters, digits, hyphens, underscores', topicCode)
+			.requiredOption('--name <name>', 'what recipients see', label('--name')),
+	).does<Options & {code: string; name: string}>(async (session, {code, name, ...options}) => {
+		session.one(topics, await session.perform(createTopic, {...givenOf(options), code, name}));
+	});
+
+	ofMail(
+		topic
+			.verb('update <code>', 'Change a topic; the value none takes a setting back')
+			.sample("mailctl topic update news --public --description 'What is new, once a month'")
+			.option('--name <name>', 'what recipients see', label('--name')),
+	)
+		.option('--no-public', 'people do not find it there')
+		.option('--no-required', 'people can opt out of it')
+		.does<Options, [string]>(async (session, options, code) => {
+			const given = givenOf(options);
+			if (Object.keys(given).length === 0) {
+				throw new CliError('usage', 'nothing is to be changed', 'give at least one of the options of --help');
+			}
+			session.one(topics, await session.perform(updateTopic, {...given, code}));
 		});
 
 	topic
@@ -52,20 +94,32 @@ export function topicCommands(topic: CliCommand): void {
 		});
 }
 
-const none = 'no topics, mailctl topic create makes one';
+function givenOf({description, priority, ...rest}: Options) {
+	return {
+		...rest,
+		...(description !== undefined && {description: orNull(description)}),
+		...(priority !== undefined && {priority: orNull(priority)}),
+	};
+}
+
+const noTopics = 'no topics, mailctl topic create makes one';
 
 const topics: Noun<Topic> = {
-	none,
+	none: noTopics,
 	json: row => topicView(row, storedTime),
 	fields: [
 		{name: 'id', cell: row => row.id},
 		{name: 'code', cell: row => row.code},
 		{name: 'name', cell: row => row.name},
+		{name: 'public', cell: row => (row.public_at === null ? undefined : 'yes')},
+		{name: 'required', cell: row => (row.required_at === null ? undefined : 'yes')},
+		{name: 'description', cell: row => row.description ?? undefined},
+		{name: 'priority', cell: row => row.priority ?? undefined},
 	],
 };
 
 const counted: Noun<CountedTopic> = {
-	none,
+	none: noTopics,
 	json: ({topic, code, optedOut: opted_out}) =>
 		topic ? {...topicView(topic, storedTime), opted_out} : {id: null, code, name: null, opted_out, created_at: null},
 	fields: [

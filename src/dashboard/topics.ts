@@ -1,4 +1,5 @@
 import {type Html, html} from '../hosted/html.ts';
+import {type Priority, priorities} from '../mail/message.ts';
 import {notFound} from '../ops/operation.ts';
 import {
 	type CountedTopic,
@@ -7,10 +8,24 @@ import {
 	optOutsOf,
 	purgeTopic,
 	removeTopic,
-	renameTopic,
+	updateTopic,
 } from '../ops/topics.ts';
 import {lookUpTopic} from '../store/topics.ts';
-import {act, badge, code, count, input, inputs, name, opened, table, time} from './markup.ts';
+import {
+	act,
+	badge,
+	checkbox,
+	code,
+	count,
+	input,
+	inputs,
+	name,
+	opened,
+	select,
+	table,
+	textarea,
+	time,
+} from './markup.ts';
 import {checkTyped, operationForms} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, page, type Route, type Visit} from './route.ts';
@@ -34,7 +49,7 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 				label: 'Topics',
 				columns: [
 					{title: 'Code', cell: row => code(row.code)},
-					{title: 'Name', cell: row => (row.topic ? name(row.topic.name) : badge('removed', 'idle')), cut: true},
+					{title: 'Name', cell: nameCell, cut: true},
 					{title: 'Opted out', cell: row => count(row.optedOut), right: true},
 					{title: 'Since', cell: row => time(row.topic?.created_at ?? null, now), right: true, wide: true},
 					...(mayAct ? [{title: '', cell: rowActs, right: true as const}] : []),
@@ -49,11 +64,12 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 
 	return [
 		page(path, list),
-		form(createTopic, path, ({code}) => `Made the topic ${code}.`),
-		form(renameTopic, `${path}/:code/rename`, topic => `Recipients now see ${topic.name}.`, {
+		form(createTopic, path, ({code}) => `Made the topic ${code}.`, {read: wantedOf}),
+		form(updateTopic, `${path}/:code/update`, topic => `Recipients now see ${topic.name}.`, {
 			async before({workspace, params: {code = ''}}) {
 				(await lookUpTopic(parts.reader, workspace.id, code)) ?? notFound('topic', code);
 			},
+			read: wantedOf,
 		}),
 		form(removeTopic, `${path}/:code/remove`, ({code}) => `Removed ${code}; who opted out is remembered.`),
 		form(purgeTopic, `${path}/:code/purge`, (n, {params}) => `Forgot ${count(n)} opt-outs of ${params.code}.`, {
@@ -68,10 +84,10 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 
 function rowActs({code: topicCode, topic, optedOut}: CountedTopic): Html {
 	const to = (verb: string) => `${path}/${topicCode}/${verb}`;
-	const fields = input({name: 'name', label: 'Name', value: topic?.name ?? '', required: true});
+	const fields = html`${input({name: 'name', label: 'Name', value: topic?.name ?? '', required: true})}${topic && ofMail(topic)}`;
 	return opened(
 		'Change',
-		html`${topic && html`${act({to: to('rename'), label: 'Rename', fields})}${act({to: to('remove'), label: 'Remove the topic', look: 'danger'})}`}${
+		html`${topic && html`${act({to: to('update'), label: 'Save', fields})}${act({to: to('remove'), label: 'Remove the topic', look: 'danger'})}`}${
 			optedOut > 0 ? act({to: to('purge'), label: 'Forget who opted out', look: 'danger', typed: topicCode}) : null
 		}`,
 	);
@@ -81,8 +97,52 @@ const topicForm = (form: URLSearchParams): Html =>
 	act({
 		to: path,
 		label: 'Make the topic',
-		fields: inputs(form, [
+		fields: html`${inputs(form, [
 			{name: 'code', label: 'Code', hint: 'What sends name, such as news'},
 			{name: 'name', label: 'Name', hint: 'What recipients see, such as Monthly news'},
-		]),
+		])}${ofMail({
+			public_at: form.get('public'),
+			required_at: form.get('required'),
+			description: form.get('description'),
+			priority: form.get('priority'),
+		})}`,
 	});
+
+/** What is set of a topic, or was typed. */
+const ofMail = (
+	topic: Readonly<Record<'public_at' | 'required_at' | 'description' | 'priority', string | null>>,
+): Html =>
+	html`${textarea(
+		{
+			name: 'description',
+			label: 'What its mail is for',
+			value: topic.description ?? '',
+			hint: 'People read it on their pages; may be empty',
+		},
+		2,
+	)}${select({name: 'priority', label: 'Priority', value: topic.priority ?? ''}, [
+		{value: '', label: 'as the template says'},
+		...priorities.map(value => ({value, label: value})),
+	])}${checkbox('public', 'true', 'People find it on the preference page', topic.public_at !== null)}${checkbox(
+		'required',
+		'true',
+		'Its mail is needed: its unsubscribe page offers to stop everything else',
+		topic.required_at !== null,
+	)}`;
+
+function wantedOf({form, params}: Visit) {
+	const text = (field: string) => form.get(field)?.trim() ?? '';
+	return {
+		...{code: params.code ?? text('code'), name: text('name')},
+		...{public: form.has('public'), required: form.has('required')},
+		description: text('description') || null,
+		// What is no priority is refused with the form.
+		priority: (text('priority') || null) as Priority | null,
+	};
+}
+
+function nameCell({topic}: CountedTopic): Html {
+	return topic
+		? html`${name(topic.name)}${topic.public_at && html` ${badge('public', 'good')}`}${topic.required_at && html` ${badge('required', 'busy')}`}`
+		: badge('removed', 'idle');
+}

@@ -9,7 +9,7 @@ import type {ActTools} from '../mail/operator.ts';
 import {hasPassword, withPasswords} from '../mail/route.ts';
 import {changeKey, createKey, revokeKey} from '../ops/keys.ts';
 import {performIn, Refused, type Scene} from '../ops/operation.ts';
-import {createTopic, removeTopic, renameTopic} from '../ops/topics.ts';
+import {createTopic, removeTopic, updateTopic} from '../ops/topics.ts';
 import {findDomain, findSender, type Sender} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
 import {findWorkspaceByName, type Workspace} from '../store/workspaces.ts';
@@ -128,6 +128,8 @@ function byIdentity<K extends Kind, Item extends Wanted[K]>(kind: K, items: read
 const usual: Readonly<Record<string, unknown>> = {
 	active: true,
 	verified: false,
+	public: false,
+	required: false,
 	track_opens: false,
 	track_clicks: false,
 	format: 'default',
@@ -340,7 +342,7 @@ async function performTopic(scene: Scene, change: Of<'topic'>): Promise<Made> {
 		case 'add':
 			return await performIn(createTopic, scene, change.wanted);
 		case 'change':
-			return await performIn(renameTopic, scene, change.wanted);
+			return await performIn(updateTopic, scene, change.wanted);
 		case 'remove':
 			return await performIn(removeTopic, scene, {code: change.name});
 	}

@@ -1,8 +1,7 @@
 import type {TSchema} from 'typebox';
 import {type Address, parseAddress} from '../mail/address.ts';
 import {type Scope, scopes} from '../mail/api-key.ts';
-import type {Mode} from '../mail/message.ts';
-import {type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
+import {type Mode, type Priority, priorities, type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
 import {Type} from '../mail/type.ts';
 import {mostEndpoints, type WebhookFormat, type WebhookRetry, webhookFormats, webhookRetries} from '../mail/webhook.ts';
 
@@ -49,7 +48,17 @@ const sender = Type.Object(
 	{address: Type.String({format: 'email'}), name: optional(label), verified: flag, active: flag},
 	strict,
 );
-const topic = Type.Object({code: Type.String({format: 'topic-code'}), name: label}, strict);
+const topic = Type.Object(
+	{
+		code: Type.String({format: 'topic-code'}),
+		name: label,
+		public: flag,
+		required: flag,
+		description: optional(Type.String({format: 'description'})),
+		priority: optional(Type.Enum([...priorities])),
+	},
+	strict,
+);
 const webhook = Type.Object(
 	{
 		url: text,
@@ -115,7 +124,15 @@ export type Items = {
 		readonly verified: boolean;
 		readonly active: boolean;
 	};
-	readonly topic: {readonly code: string; readonly name: string};
+	readonly topic: {
+		readonly code: string;
+		readonly name: string;
+		/** Absent: false, or null. */
+		readonly public?: boolean;
+		readonly required?: boolean;
+		readonly description?: string | null;
+		readonly priority?: Priority | null;
+	};
 	readonly webhook: {
 		readonly url: string;
 		readonly mode: Mode;

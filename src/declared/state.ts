@@ -52,7 +52,10 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 			each => each.address,
 		),
 		topics: sorted(
-			topics.map(each => ({code: each.code, name: each.name})),
+			topics.map(each => ({
+				...{code: each.code, name: each.name, description: each.description, priority: each.priority},
+				...{public: each.public_at !== null, required: each.required_at !== null},
+			})),
 			each => each.code,
 		),
 		webhooks: sorted(
@@ -72,9 +75,16 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 }
 
 /** What an export shows of it. */
-export function declared({webhooks, keys, ...state}: WorkspaceState): WorkspaceItems {
+export function declared({topics, webhooks, keys, ...state}: WorkspaceState): WorkspaceItems {
 	return {
 		...state,
+		topics: topics.map(({public: isPublic, required, description, priority, ...topic}) => ({
+			...topic,
+			...(isPublic && {public: true}),
+			...(required && {required: true}),
+			...(description && {description}),
+			...(priority && {priority}),
+		})),
 		webhooks: webhooks.map(({id: _id, format = 'default', retry = 'default', ...webhook}) => ({
 			...webhook,
 			...(format !== 'default' && {format}),

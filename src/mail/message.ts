@@ -60,12 +60,16 @@ export type Extras = {
 	/** No attempt begins after it. */
 	readonly expiresAt?: string;
 	/** Of the send alone; without it the topic's or the template's holds. */
-	readonly priority?: 'high' | 'normal' | 'low';
+	readonly priority?: Priority;
 	readonly toName?: string;
 	readonly replyToName?: string;
 	/** Header fields in addition to ours, in order. */
 	readonly headers?: ReadonlyArray<readonly [name: string, value: string]>;
 };
+
+/** Whose turn comes first where several wait for one destination. */
+export const priorities = ['high', 'normal', 'low'] as const;
+export type Priority = (typeof priorities)[number];
 
 /** Null where there is nothing in it, as for most sends. */
 export function extrasJson(extras: Extras): string | null {

@@ -1,15 +1,18 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
+import {priorities} from '../mail/message.ts';
 import {Type} from '../mail/type.ts';
 import {
 	countOptOuts,
 	deleteTopic,
+	findTopic,
 	insertTopic,
 	listTopics,
 	lookUpTopic,
 	purgeOptOuts,
-	renameStoredTopic,
 	type Topic,
+	type TopicChanges,
+	updateStoredTopic,
 } from '../store/topics.ts';
 import {longOperation, notFound, operation, taken} from './operation.ts';
 
@@ -23,6 +26,23 @@ const fields = {
 		description: '1 to 200 characters; recipients see it on the unsubscribe page.',
 	}),
 };
+/** What a topic may have in addition to its code and its name. */
+export const topicFields = {
+	public: Type.Optional(Type.Boolean({description: 'True: recipients find it on the preference page.'})),
+	required: Type.Optional(
+		Type.Boolean({
+			description: 'True: its mail is needed, such as receipts. Its unsubscribe page offers to stop everything else.',
+		}),
+	),
+	description: Type.Optional(
+		Type.Union([Type.String({format: 'description'}), Type.Null()], {
+			description: 'What the mail is for, in 1 to 500 characters; recipients see it.',
+		}),
+	),
+	priority: Type.Optional(
+		Type.Union([Type.Enum([...priorities]), Type.Null()], {description: 'Of its mail, where a send names none.'}),
+	),
+};
 const examples = [{code: 'newsletter', name: 'Monthly newsletter'}];
 const manages = {scope: 'unsubscribe_groups:manage', role: 'operator'} as const;
 
@@ -30,27 +50,50 @@ const manages = {scope: 'unsubscribe_groups:manage', role: 'operator'} as const;
 export const createTopic = operation({
 	...manages,
 	name: 'topic create',
-	input: Type.Object(fields, {additionalProperties: false, examples}),
-	async run({trx, tools, workspaceId}, {code, name}): Promise<Topic> {
+	input: Type.Object({...fields, ...topicFields}, {additionalProperties: false, examples}),
+	async run({trx, tools, workspaceId}, {code, ...given}): Promise<Topic> {
 		const created_at = storeTime(tools.clock.now());
-		const topic = {id: tools.newId('usg'), workspace_id: workspaceId, code, name, created_at};
+		const topic = {
+			...{id: tools.newId('usg'), workspace_id: workspaceId, code, name: given.name, created_at},
+			...{priority: null, public_at: null, required_at: null, description: null},
+			...changesOf(given, undefined, created_at),
+		};
 		return (await insertTopic(trx, topic)) ? topic : taken('topic', 'code', code);
 	},
 	audit: 'topic.created',
-	entry: ({id, code}) => ({target: id, detail: {code}}),
+	entry: ({id, code}, {name: _, ...given}) => ({target: id, detail: {...given, code}}),
 });
 
 /** Its id, its code and who opted out of it stay. */
-export const renameTopic = operation({
+export const updateTopic = operation({
 	role: 'operator',
-	name: 'topic rename',
-	without: {api: 'programs create and remove topics; people word them', cli: '`mailctl apply` renames'},
-	input: Type.Object(fields),
-	run: async ({trx, workspaceId}, {code, name}): Promise<Topic> =>
-		(await renameStoredTopic(trx, workspaceId, code, name)) ?? notFound('topic', code),
-	audit: 'topic.renamed',
-	entry: ({id}, {code, name}) => ({target: id, detail: {code, name}}),
+	name: 'topic update',
+	without: {api: 'programs create and remove topics; people word them'},
+	input: Type.Object({code: fields.code, name: Type.Optional(fields.name), ...topicFields}),
+	async run({trx, tools, workspaceId}, {code, ...given}): Promise<Topic> {
+		const topic = (await findTopic(trx, workspaceId, code)) ?? notFound('topic', code);
+		const changes = changesOf(given, topic, storeTime(tools.clock.now()));
+		await updateStoredTopic(trx, topic.id, changes);
+		return {...topic, ...changes};
+	},
+	audit: 'topic.updated',
+	entry: ({id}, given) => ({target: id, detail: given}),
 });
+
+type Given = Partial<Pick<Topic, 'name' | 'description' | 'priority'>> & {
+	readonly public?: boolean;
+	readonly required?: boolean;
+};
+
+/** What is not given stays; what is set already keeps its time. */
+function changesOf(given: Given, before: Topic | undefined, now: string): TopicChanges {
+	const {public: isPublic, required, ...texts} = given;
+	return {
+		...texts,
+		...(isPublic !== undefined && {public_at: isPublic ? (before?.public_at ?? now) : null}),
+		...(required !== undefined && {required_at: required ? (before?.required_at ?? now) : null}),
+	};
+}
 
 /** Opt-outs are kept by code. */
 export const removeTopic = operation({

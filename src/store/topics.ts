@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {Mode} from '../mail/message.ts';
+import type {Mode, Priority} from '../mail/message.ts';
 import {
 	alongIndex,
 	columnsOf,
@@ -18,8 +18,19 @@ export type Topic = {
 	readonly workspace_id: string;
 	readonly code: string;
 	readonly name: string;
+	/** Of its mail, where a send has none of its own. */
+	readonly priority: Priority | null;
+	/** Since when people find it on the preference page; null: they do not. */
+	readonly public_at: string | null;
+	/** Since when its mail has no opt-out of its own; null: it has one. */
+	readonly required_at: string | null;
+	/** For the people who get its mail. */
+	readonly description: string | null;
 	readonly created_at: string;
 };
+
+/** What a topic may change to. */
+export type TopicChanges = Partial<Omit<Topic, 'id' | 'workspace_id' | 'code' | 'created_at'>>;
 
 /** What a send needs of its topic. */
 export type TopicRow = Pick<Topic, 'id' | 'code'>;
@@ -52,15 +63,15 @@ export function topicListQuery(reader: Knex, {workspaceId, after, limit}: TopicP
 	return alongIndex(reader, 'topics', index, {below: after}).limit(limit);
 }
 
-/** Gives a topic another name. Undefined: the workspace has no such topic. */
-export async function renameStoredTopic(
-	trx: Knex.Transaction,
-	workspaceId: string,
-	code: string,
-	name: string,
-): Promise<Topic | undefined> {
-	const [renamed] = await trx('topics').where({workspace_id: workspaceId, code}).update({name}).returning('*');
-	return renamed;
+/** The topic as it is. Undefined: the workspace has no such topic. */
+export async function findTopic(reader: Knex, workspaceId: string, code: string): Promise<Topic | undefined> {
+	return await reader('topics').where({workspace_id: workspaceId, code}).first();
+}
+
+export async function updateStoredTopic(trx: Knex.Transaction, id: string, changes: TopicChanges): Promise<void> {
+	await trx('topics')
+		.where({id})
+		.update({id, ...changes});
 }
 
 /** Removes a topic and answers it; its opt-outs stay. Undefined: the workspace has no such topic. */

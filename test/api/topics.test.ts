@@ -77,8 +77,27 @@ storeTest(test, 'code and name are required and checked', async (t, store) => {
 	for (const name of ['', 'n'.repeat(201), 'a\u0000b', '\ud800', 5]) {
 		t.deepEqual(await fieldsOf({code: 'x', name}), ['name'], String(name));
 	}
+	for (const description of ['', 'd'.repeat(501), 'a\u0000b', 5]) {
+		t.deepEqual(await fieldsOf({code: 'x', name: 'x', description}), ['description'], String(description));
+	}
+	t.deepEqual((await fieldsOf({code: 'x', name: 'x', public: 'yes', required: 1, priority: 'urgent'})).toSorted(), [
+		'priority',
+		'public',
+		'required',
+	]);
 	t.deepEqual(await fieldsOf({code: 'x', name: 'x', id: 'usg_x'}), ['id']);
 	t.is((await api.post(path, {code: 'a'.repeat(64), name: '😀'.repeat(200)})).status, 201);
+});
+
+storeTest(test, 'a topic shows what is set of it, and no more', async (t, store) => {
+	const api = await startApi(t, store);
+	const set = {public: true, required: true, description: 'What is new, once a month', priority: 'low'};
+	t.like((await api.post(path, {code: 'all', name: 'All', ...set})).body, set);
+	const unset = {public: false, required: false, description: null, priority: null};
+	const plain = await api.post(path, {code: 'plain', name: 'Plain', ...unset});
+	t.deepEqual(Object.keys(plain.body as object), ['id', 'code', 'name', 'created_at']);
+	const [, all] = (await list(api)).data;
+	t.like(all, set);
 });
 
 storeTest(test, 'opt-outs outlive their topic and hold again when its code comes back', async (t, store) => {

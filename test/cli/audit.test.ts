@@ -135,6 +135,7 @@ const acts: Readonly<Record<string, Act>> = {
 		lab => [file(lab, 'list.csv', Array.from({length: 1200}, (_, n) => `u${n}@y.example\n`).join(''))],
 	],
 	'topic create': ['topic.created', () => ['--code', 'news', '--name', 'News']],
+	'topic update': ['topic.updated', () => ['news', '--public']],
 	'topic remove': ['topic.removed', () => ['news', '--yes']],
 	'topic purge': [
 		'topic.purged',

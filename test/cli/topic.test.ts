@@ -31,6 +31,29 @@ test('topic: create, list, remove, purge', async t => {
 	);
 	refused(t, await cli.run('topic', 'create', '--code', 'a', '--name', ''), 64, /--name "" is not allowed/);
 
+	const set = {public: true, required: true, description: 'What is new', priority: 'low'};
+	t.like(
+		await cli.json(
+			...['topic', 'update', 'news', '--public', '--required', '--description', 'What is new', '--priority', 'low'],
+		),
+		{name: 'Monthly news', ...set},
+	);
+	t.like(await cli.json('topic', 'update', 'news', '--no-public', '--name', 'News'), {
+		...{name: 'News', public: undefined, required: true, description: 'What is new'},
+	});
+	t.deepEqual(
+		Object.keys(
+			await cli.json<Topic>(
+				...['topic', 'update', 'news', '--no-required', '--description', 'none', '--priority', 'none'],
+			),
+		),
+		['id', 'code', 'name', 'created_at'],
+	);
+	await cli.json('topic', 'update', 'news', '--name', 'Monthly news');
+	refused(t, await cli.run('topic', 'update', 'news'), 64, /nothing is to be changed/);
+	refused(t, await cli.run('topic', 'update', 'nix', '--public'), 65, /there is no topic nix/);
+	refused(t, await cli.run('topic', 'update', 'news', '--priority', 'urgent'), 64, /use high, normal, low/);
+
 	const {database} = await cli.store();
 	const optOuts = Array.from({length: 1500}, (_, n) => `u${n}@x.example`).map(address => ({
 		...{workspace_id, code: 'news', address, address_key: address, source: 'one-click', created_at: 'x'},

@@ -89,8 +89,21 @@ test('topics are made, renamed, removed and purged by their typed code', async t
 	t.is((await visitor.submit('/topics', {code: 'two words', name: 'X'})).status, 422);
 	await visitor.submit('/topics', {code: 'news', name: '<b>News</b>'});
 	t.is((await visitor.submit('/topics', {code: 'news', name: 'Again'})).status, 422);
-	await visitor.submit('/topics/news/rename', {name: '<i>Monthly</i>'});
+	await visitor.submit('/topics/news/update', {name: '<i>Monthly</i>'});
+	t.is((await visitor.submit('/topics/news/update', {name: 'Monthly', priority: 'urgent'})).status, 422);
+	t.is((await visitor.submit('/topics/news/update', {name: 'Monthly', description: 'a\0'})).status, 400);
+	const all = {
+		name: '<i>Monthly</i>',
+		public: 'true',
+		required: 'true',
+		description: 'What <b>is</b> new',
+		priority: 'low',
+	};
+	t.is((await visitor.submit('/topics/news/update', all)).location, '/topics');
 	const {text} = await visitor.get('/topics');
+	t.regex(text, /What &lt;b&gt;is&lt;\/b&gt; new/);
+	t.regex(text, /value="low" selected/);
+	t.is(text.match(/name="(?:public|required)" value="true" checked/g)?.length, 2);
 	t.regex(text, /&lt;i&gt;Monthly/);
 	t.notRegex(text, /<i>Monthly/);
 	t.is((await visitor.submit('/topics/news/purge', {typed: 'nwes'})).status, 422);

@@ -51,7 +51,7 @@ const shop: WantedWorkspace = {
 		{address: 'a@shop.example', name: 'A', verified: true, active: false},
 		{address: 'b@shop.example', name: null, verified: false, active: true},
 	],
-	topics: [{code: 'news', name: 'News'}],
+	topics: [{code: 'news', name: 'News', required: true, description: 'What is new', priority: 'low'}],
 	webhooks: [
 		{url: 'https://shop.example/a', mode: 'live', events: ['bounced'], active: true, format: 'full'},
 		{
@@ -105,7 +105,7 @@ storeTest(test, 'what differs is changed in place, and each change is an act of 
 			{address: 'A@shop.example', name: 'B', verified: false, active: true},
 			{address: 'b@shop.example', name: null, verified: true, active: false},
 		],
-		topics: [{code: 'news', name: 'Monthly'}],
+		topics: [{code: 'news', name: 'Monthly', public: true, required: false, description: null}],
 		webhooks: [
 			{
 				url: 'https://shop.example/a',
@@ -141,9 +141,10 @@ storeTest(test, 'what differs is changed in place, and each change is an act of 
 			{address: 'a@shop.example', name: 'B', verified: false, active: true},
 			{address: 'b@shop.example', name: null, verified: true, active: false},
 		],
+		topics: [{code: 'news', name: 'Monthly', public: true, required: false, description: null, priority: 'low'}],
 	});
 	const acts = (await listAudit(store.reader, {limit: 100})).map(({action}) => action);
-	for (const act of ['sender.renamed', 'sender.unverified', 'topic.renamed', 'webhook.updated', 'key.updated']) {
+	for (const act of ['sender.renamed', 'sender.unverified', 'topic.updated', 'webhook.updated', 'key.updated']) {
 		t.true(acts.includes(act), act);
 	}
 });

@@ -55,7 +55,7 @@ test('every operation: faces, scope, role, audit, refresh', async t => {
 		'topic create | api cli dashboard apply | unsubscribe_groups:manage | operator | topic.created | caches read again',
 		'topic purge | cli dashboard | – | operator, fresh log-in | topic.purged | not cached',
 		'topic remove | api cli dashboard apply | unsubscribe_groups:manage | operator | topic.removed | caches read again',
-		'topic rename | dashboard apply | – | operator | topic.renamed | caches read again',
+		'topic update | cli dashboard apply | – | operator | topic.updated | caches read again',
 	]);
 });
 

@@ -1,5 +1,5 @@
 import {Type} from '../../mail/type.ts';
-import {createTopic, removeTopic} from '../../ops/topics.ts';
+import {createTopic, removeTopic, topicFields} from '../../ops/topics.ts';
 import {listTopics} from '../../store/topics.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {listRoute, operationRoute} from '../api-route.ts';
@@ -13,6 +13,7 @@ const topicSchema = Type.Object(
 		code: Type.String({description: 'What sends name as `unsubscribeGroup`.'}),
 		name: Type.String(),
 		created_at: time,
+		...topicFields,
 	},
 	{
 		examples: [

@@ -88,7 +88,8 @@ export const formats = {
 		text.length >= 1 && [...text.slice(0, 81)].length <= 40 && isStorable(text)
 			? null
 			: 'must have keys of 1 to 40 characters, valid Unicode without NUL',
-	label: labelFault,
+	label: text => labelFault(text),
+	description: text => labelFault(text, 500),
 	locale: localeFault,
 	'locale-or-empty': text => (text === '' ? null : localeFault(text)),
 	timezone: timezoneFault,
