@@ -1,5 +1,6 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Static, TObject, TSchema} from 'typebox';
+import {csvFile, csvOf, pagesOf} from '../admin/csv-lists.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
 import type {Scope} from '../mail/api-key.ts';
 import {type IdPrefix, isId, isTemplateId} from '../mail/ids.ts';
@@ -10,7 +11,7 @@ import {actAs, callerOf} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type Description, describe} from './describe.ts';
 import {apiError} from './errors.ts';
-import {noQuery, type Part, pageQuery, readPage, type Scan, scanPage} from './paging.ts';
+import {noQuery, type Part, pageQuery, readCursor, readPage, type Scan, scanOf, scanPage} from './paging.ts';
 import {idParams, pageOf} from './schemas/page.ts';
 import {checkBody, optionalBody} from './validate.ts';
 
@@ -180,10 +181,34 @@ type ListOptions<Query extends TObject, Row> = Omit<Description, 'answer'> & {
 	);
 };
 
+/** Whether the caller wants rows as CSV: `Accept: text/csv` (RFC 9110 §12.5.1). */
+export function asksForCsv({headers: {accept = ''}}: FastifyRequest): boolean {
+	return /(?:^|,)\s*text\/csv\s*(?:;(?!\s*q=0(?:\.0*)?\s*(?:,|$))|,|$)/i.test(accept);
+}
+
+/** All rows of a list, whatever the size of its pages. */
+export async function sendCsv(reply: FastifyReply, name: string, text: AsyncGenerator<string>): Promise<FastifyReply> {
+	reply.type('text/csv; charset=utf-8').header('content-disposition', `attachment; filename="${name}.csv"`);
+	return reply.send(reply.request.method === 'HEAD' ? undefined : await csvFile(text));
+}
+
 /** The route of a list in pages. */
 export function listRoute<Query extends TObject, Row extends {readonly id: string}>(
 	{auth, cursors}: Pick<ApiParts, 'auth' | 'cursors'>,
-	{path, scope, id: kind, name, usualLimit, meaning, item, view, query, find, ...description}: ListOptions<Query, Row>,
+	{
+		path,
+		scope,
+		id: kind,
+		name,
+		usualLimit,
+		meaning,
+		item,
+		view,
+		csv,
+		query,
+		find,
+		...description
+	}: ListOptions<Query, Row>,
 ): Routes {
 	return api => {
 		api.get<{Params: {id?: string}; Querystring: Static<typeof pageQuery>}>(
@@ -191,16 +216,22 @@ export function listRoute<Query extends TObject, Row extends {readonly id: strin
 			{
 				onRequest: auth.needs(scope),
 				schema: {
-					...describe({...description, answer: [200, meaning, pageOf(item)]}),
+					...describe({...description, ...(csv && {csv}), answer: [200, meaning, pageOf(item)]}),
 					querystring: query ?? pageQuery,
 					...(kind && {params: idParams(kind)}),
 				},
 			},
-			async request => {
+			async (request, reply) => {
 				const caller = callerOf(request);
 				const {filters = {}, ...found} = find(caller, request.query as Static<Query>, request.params.id ?? '');
 				const cursor = {workspaceId: caller.workspaceId, route: name, filters};
 				const list = {query: request.query, usualLimit, cursors, scope: cursor};
+				if (csv && asksForCsv(request)) {
+					const {limit} = request.query;
+					const part = {after: readCursor(list), ...(limit !== undefined && {most: Number(limit)})};
+					const rows = pagesOf('scan' in found ? found.scan : scanOf(found.read), part);
+					return await sendCsv(reply, name, csvOf(csv, rows, view));
+				}
 				const page = await ('scan' in found ? scanPage({...list, ...found}) : readPage({...list, ...found}));
 				return {data: page.rows.map(row => view(row)), next_cursor: page.nextCursor};
 			},

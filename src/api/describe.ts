@@ -34,6 +34,8 @@ export type Description = {
 	readonly errors?: readonly ApiErrorCode[];
 	/** For routes that answer people: the statuses other than `answer` that also have a page as their body, and what they mean. */
 	readonly pages?: Readonly<Record<number, string>>;
+	/** The columns of the CSV file that `answer` is where the request has `Accept: text/csv`. */
+	readonly csv?: readonly string[];
 	/** What `answer` holds where it is no JSON, nor a page; null: nothing. Its schema: of one message of a stream. */
 	readonly media?: string | null;
 };
@@ -44,6 +46,7 @@ declare module 'fastify' {
 		otherAnswer?: Answer;
 		errors?: readonly ApiErrorCode[];
 		pages?: Readonly<Record<number, string>>;
+		csv?: readonly string[];
 		media?: string | null;
 	}
 }
@@ -52,7 +55,17 @@ declare module 'fastify' {
  * What the description of the API says of a route, to be spread into its schema beside `querystring`, `params` and `body`.
  * Answers are described, not shaped: what a view gives is sent as it is.
  */
-export function describe({tag, summary, description, answer, otherAnswer, errors = [], pages, media}: Description) {
+export function describe({
+	tag,
+	summary,
+	description,
+	answer,
+	otherAnswer,
+	errors = [],
+	pages,
+	csv,
+	media,
+}: Description) {
 	return {
 		tags: [tag],
 		summary,
@@ -61,6 +74,7 @@ export function describe({tag, summary, description, answer, otherAnswer, errors
 		...(otherAnswer && {otherAnswer}),
 		errors,
 		...(pages && {pages}),
+		...(csv && {csv}),
 		...(media !== undefined && {media}),
 	};
 }

@@ -16,6 +16,7 @@ type RouteKind = {
 	/** For routes that answer with pages: their statuses other than the answer's, with what they mean. */
 	readonly pages?: Readonly<Record<number, string>>;
 	/** Of the answer, where it is no JSON, nor a page; null: it has no body. */
+	readonly csv?: readonly string[];
 	readonly media?: string | null;
 	/** Whether a key is needed. */
 	readonly keyed: boolean;
@@ -40,10 +41,13 @@ const retried: ReadonlySet<number> = new Set([429, 503]);
 export function responsesOf(route: RouteKind): Record<string, unknown> {
 	const headers = {...requestId, ...(route.keyed && rateLimit)};
 	const responses: Record<string, unknown> = {};
-	const {pages, media = pages && 'text/html'} = route;
+	const {pages, csv, media = pages && 'text/html'} = route;
+	const asCsv = csv && {
+		'text/csv': {schema: Type.String({description: `All rows, with the columns ${csv.join(', ')}.`})},
+	};
 	for (const [status, meaning, body] of route.answers) {
 		const own = body ? {[media ?? 'application/json']: {schema: body}} : media && {[media]: {schema: Type.String()}};
-		responses[status] = {description: meaning, headers, ...(own ? {content: own} : {type: 'null'})};
+		responses[status] = {description: meaning, headers, ...(own ? {content: {...own, ...asCsv}} : {type: 'null'})};
 	}
 	for (const [status, description] of Object.entries(pages ?? {})) {
 		responses[status] = {description, headers, content: {'text/html': {schema: Type.String()}}};
@@ -304,7 +308,19 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 	if (schema?.answer === undefined) {
 		return {hide: true};
 	}
-	const {answer, otherAnswer, errors = [], pages, media, summary = '', description, tags, consumes, ...parts} = schema;
+	const {
+		answer,
+		otherAnswer,
+		errors = [],
+		pages,
+		csv,
+		media,
+		summary = '',
+		description,
+		tags,
+		consumes,
+		...parts
+	} = schema;
 	const scope = scopeOf(route);
 	return {
 		...(plainSchema(parts) as FastifySchema),
@@ -318,6 +334,7 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 			answers: otherAnswer ? [answer, otherAnswer] : [answer],
 			errors,
 			...(pages && {pages}),
+			...(csv && {csv}),
 			...(media !== undefined && {media}),
 			keyed: scope !== undefined,
 			// The body of a GET is not read.

@@ -44,27 +44,33 @@ export async function readPage<Row extends {readonly id: string}>({
 	read,
 	...list
 }: PageOptions<Row>): Promise<Page<Row>> {
-	return await scanPage({
-		...list,
-		async scan({after, limit}) {
-			// One row more than asked shows whether there is a next page.
-			const found = await read({after, limit: limit + 1});
-			const rows = found.slice(0, limit);
-			return {rows, next: found.length > limit ? (rows.at(-1)?.id ?? null) : null};
-		},
-	});
+	return await scanPage({...list, scan: scanOf(read)});
+}
+
+/** One row more than asked shows whether there is a next page. */
+export function scanOf<Row extends {readonly id: string}>(read: PageOptions<Row>['read']): Scan<Row> {
+	return async ({after, limit}) => {
+		const found = await read({after, limit: limit + 1});
+		const rows = found.slice(0, limit);
+		return {rows, next: found.length > limit ? (rows.at(-1)?.id ?? null) : null};
+	};
 }
 
 /** The same where a page may end before it is full: its scan says how far it came. */
 export async function scanPage<Row>({query, usualLimit, cursors, scope, scan}: ScanOptions<Row>): Promise<Page<Row>> {
 	const limit = query.limit === undefined ? usualLimit : Number(query.limit);
+	const {rows, next} = await scan({after: readCursor({query, cursors, scope}), limit});
+	return {rows, nextCursor: next === null ? null : cursors.write(scope, next)};
+}
+
+/** Where the page begins that is asked for; null: at the start of the list. Throws `validation_failed` for a cursor of another list. */
+export function readCursor({query, cursors, scope}: Pick<ListOptions, 'query' | 'cursors' | 'scope'>): string | null {
 	const after = query.cursor === undefined ? null : cursors.read(scope, query.cursor);
 	if (query.cursor !== undefined && after === null) {
 		const message = 'must be the next_cursor of this list, with the same filters';
 		throw apiError('validation_failed', {violations: [{field: 'cursor', message}]});
 	}
-	const {rows, next} = await scan({after, limit});
-	return {rows, nextCursor: next === null ? null : cursors.write(scope, next)};
+	return after;
 }
 
 /** What a cursor belongs to: it is refused with any other workspace, route or filters. */

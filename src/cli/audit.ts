@@ -1,9 +1,12 @@
+import {auditPages, auditView, csvColumns, csvOf} from '../admin/csv-lists.ts';
 import {type AuditEntry, listAudit} from '../store/audit.ts';
 import {count, past} from './options.ts';
 import type {CliCommand} from './program.ts';
 import {type Noun, printable, shortTime} from './terminal-text.ts';
 
-type Options = {readonly since?: number; readonly limit: number};
+type Options = {readonly since?: number; readonly limit?: number; readonly csv?: true};
+
+const usualLimit = 100;
 
 /** Who did what, of every workspace unless one is named. */
 export function auditCommands(audit: CliCommand): void {
@@ -11,17 +14,22 @@ export function auditCommands(audit: CliCommand): void {
 		.verb('list', 'List who did what, on what, when and from where, newest first')
 		.sample('mailctl audit list --since 24h')
 		.option('--since <time>', 'since then: a time, or a duration before now', past('--since'))
-		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 100)
-		.does<Options>(async (session, {since, limit}) => {
-			const workspace = await session.chosenWorkspace();
-			const rows = await listAudit(await session.reader(), {workspaceId: workspace?.id, since, limit});
-			session.list(acts, rows);
+		.option('--limit <n>', `at most this many (default: ${usualLimit}; as CSV all)`, count('--limit', 1, 10_000))
+		.option('--csv', 'print CSV')
+		.does<Options>(async (session, {since, limit, csv}) => {
+			const filter = {workspaceId: (await session.chosenWorkspace())?.id, since};
+			const reader = await session.reader();
+			if (csv) {
+				await session.csv(csvOf(csvColumns.audit, auditPages(reader, filter, limit), auditView));
+			} else {
+				session.list(acts, await listAudit(reader, {...filter, limit: limit ?? usualLimit}));
+			}
 		});
 }
 
 const acts: Noun<AuditEntry> = {
 	none: 'nothing was done in this time',
-	json: view,
+	json: auditView,
 	fields: [
 		{title: 'UTC', cell: row => shortTime(row.at).slice(0, 19)},
 		{title: 'ACTOR', cell: row => printable(row.actor), cut: true},
@@ -30,8 +38,3 @@ const acts: Noun<AuditEntry> = {
 		{title: 'TARGET', cell: row => row.target && printable(row.target), cut: true},
 	],
 };
-
-function view({workspaceId, ...entry}: AuditEntry) {
-	const {id, at, actor, from, action: did, target, detail} = entry;
-	return {id, at, workspace: workspaceId, actor, from, action: did, target, detail};
-}

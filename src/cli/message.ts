@@ -1,6 +1,7 @@
 import {randomBytes} from 'node:crypto';
+import {csvColumns, csvOf, pagesOf} from '../admin/csv-lists.ts';
 import {attemptText, engagementText, eventText, reportText, textOrNull} from '../admin/timeline-text.ts';
-import {eventView, messageView, storedTime} from '../api/views.ts';
+import {eventView, messageView, storedTime, streamedEventView} from '../api/views.ts';
 import {linkBase} from '../config/derive.ts';
 import {capturedFile, RecipientMails} from '../daemon/recipient-mails.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
@@ -9,7 +10,8 @@ import {isTemplateId} from '../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../mail/message.ts';
 import {askedTerms, messageIdTerm, metadataTerm, mostAsked, type Term, tagTerm, valueTerm} from '../mail/terms.ts';
 import {notFound} from '../ops/operation.ts';
-import {type ListedMessage, listMessages, readLines} from '../store/message-scan.ts';
+import {eventsUntilNow} from '../store/event-stream.ts';
+import {type ListedMessage, listMessages, pageMessages, readLines} from '../store/message-scan.ts';
 import {findMessage, readMessages, type StoredMessage} from '../store/messages.ts';
 import {
 	type EngagementCount,
@@ -38,8 +40,11 @@ type ListOptions = {
 	messageId?: string;
 	since?: number;
 	until?: number;
-	limit: number;
+	limit?: number;
+	csv?: true;
 };
+
+const usualLimit = 25;
 
 const mostEvents = 10_000;
 const mostReports = 1000;
@@ -62,8 +67,15 @@ export function messageCommands(message: CliCommand): void {
 		.option('--message-id <id>', 'whose mail has this Message-ID')
 		.option('--since <time>', 'accepted then or later: a time, or a duration before now', past('--since'))
 		.option('--until <time>', 'accepted before', past('--until'))
-		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
+		.option('--limit <n>', `at most this many (default: ${usualLimit}; as CSV all)`, count('--limit', 1, 10_000))
+		.option('--csv', 'print CSV')
 		.does<ListOptions>(list);
+
+	message
+		.verb('events [id]', "List a message's events, oldest first; with --csv and no id, those of all messages")
+		.sample('mailctl message events msg_06f… --csv')
+		.option('--csv', 'print CSV')
+		.does<{csv?: true}, [string | undefined]>(events);
 
 	message
 		.verb('show <id>', 'Show status, timeline, attempts and what came back')
@@ -164,13 +176,52 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 		until: options.until,
 	};
 	const reader = await session.reader();
-	if (session.json) {
+	const {limit = usualLimit} = options;
+	if (options.csv) {
+		const pages = pagesOf<StoredMessage>(part => pageMessages(reader, filter, part), {most: options.limit});
+		await session.csv(csvOf(csvColumns.messages, pages, row => messageView(row, storedTime)));
+	} else if (session.json) {
 		const read = (ids: readonly string[]) => readMessages(reader, workspaceId, ids);
-		session.list(wholeMessages, await listMessages(reader, filter, options.limit, read));
+		session.list(wholeMessages, await listMessages(reader, filter, limit, read));
 	} else {
-		session.list(messages, await listMessages(reader, filter, options.limit, ids => readLines(reader, ids)));
+		session.list(messages, await listMessages(reader, filter, limit, ids => readLines(reader, ids)));
 	}
 }
+
+async function events(session: Session, {csv}: {csv?: true}, id: string | undefined): Promise<void> {
+	if (id === undefined) {
+		if (!csv) {
+			throw new CliError('usage', 'no message is named', 'name one, or use --csv for the events of all');
+		}
+		const {reader, workspaceId} = await session.inWorkspace();
+		await session.csv(csvOf(csvColumns.events, eventsUntilNow(reader, workspaceId, {after: 0}), streamedEventView));
+		return;
+	}
+	const {id: messageId} = await chosenMessage(session, id);
+	const reader = await session.reader();
+	const rows = await readEvents(reader, messageId, {after: null, limit: mostEvents});
+	if (csv) {
+		await session.csv(
+			csvOf(
+				csvColumns.timeline,
+				pagesOf(async () => ({rows, next: null})),
+				eventView,
+			),
+		);
+	} else {
+		session.list(messageEvents, rows);
+	}
+}
+
+const messageEvents: Noun<StoredEvent> = {
+	none: 'nothing happened to it',
+	json: eventView,
+	fields: [
+		{title: 'UTC', cell: row => shortTime(row.occurredAt).slice(0, 19)},
+		{title: 'EVENT', cell: row => row.type},
+		{title: 'DETAIL', cell: row => eventText(row), cut: true},
+	],
+};
 
 /** Of a deleted template only the id is known still. */
 async function templateId(session: Session, key: string): Promise<string> {

@@ -303,6 +303,18 @@ export class Session {
 		this.show(rows.map(noun.json), () => tableOf(noun, rows, width));
 	}
 
+	/** Prints CSV as it comes, and ends when the reader is gone. Throws a usage error (64) beside `--json`. */
+	async csv(text: AsyncIterable<string>): Promise<void> {
+		if (this.json) {
+			throw new CliError('usage', '--csv and --json are two forms', 'leave one out');
+		}
+		for await (const part of text) {
+			if (!(await this.terminal.pour(part))) {
+				return;
+			}
+		}
+	}
+
 	/** As `show`, of one of a noun, with additional lines. */
 	one<Row>(
 		noun: Noun<Row>,

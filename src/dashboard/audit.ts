@@ -1,9 +1,10 @@
+import {auditView, csvColumns, csvOf, auditPages as csvPages} from '../admin/csv-lists.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {isId} from '../mail/ids.ts';
 import {type AuditEntry, listAudit} from '../store/audit.ts';
 import {readWorkspaceNames} from '../store/workspaces.ts';
-import {anyTime, pageOf, pager, sinceOf, timeChoices} from './lists.ts';
-import {chips, code, name, table, time} from './markup.ts';
+import {anyTime, csvContent, pageOf, pager, sinceOf, timeChoices} from './lists.ts';
+import {chips, code, hrefOf, name, table, time} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import type {Answer, Route, Visit} from './route.ts';
 
@@ -43,10 +44,19 @@ export function auditPages({reader}: DashboardParts): readonly Route[] {
 			empty: html`<p>Nothing was changed in this time.</p>`,
 		});
 		const content = html`${chips('Time', query, 'hours', times, path)}${acts}${pager(path, query, last?.id ?? null)}`;
-		return {kind: 'page', place: 'audit', title: 'Audit', content};
+		const actions = html`<a class="button" href="${hrefOf(`${path}/export`, query, {after: null})}">Export</a>`;
+		return {kind: 'page', place: 'audit', title: 'Audit', actions, content};
 	}
 
-	return [{method: 'GET', path, role: 'admin', answer: list}];
+	async function file({query, signedIn, now}: Visit): Promise<Answer> {
+		const filter = {workspaceId: signedIn.user.workspaceId ?? undefined, since: sinceOf(query.get('hours'), now)};
+		return await csvContent('audit', csvOf(csvColumns.audit, csvPages(reader, filter), auditView));
+	}
+
+	return [
+		{method: 'GET', path, role: 'admin', answer: list},
+		{method: 'GET', path: `${path}/export`, role: 'admin', answer: file},
+	];
 }
 
 const homes = {tpl: 'templates', dom: 'domains', whe: 'webhooks', con: 'contacts', msg: 'messages'} as const;

@@ -1,6 +1,8 @@
+import {csvFile} from '../admin/csv-lists.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {hourMs} from '../kit/time.ts';
 import {type Choice, hidden, hrefOf, input, nothing} from './markup.ts';
+import type {Content} from './route.ts';
 
 // What lists have around them: a search, and the way to older rows.
 
@@ -22,6 +24,11 @@ export function searchForm({to, query, placeholder, kept = [], fields = nothing,
 		return value ? [hidden(key, value)] : [];
 	});
 	return html`<form class="filter" role="search" action="${to}">${field}${fields}${filters}<button>Search</button>${hint === undefined ? null : html`<small>${hint}</small>`}</form>`;
+}
+
+/** A list as a CSV file to be saved. */
+export async function csvContent(file: string, text: AsyncGenerator<string>): Promise<Content> {
+	return {kind: 'content', type: 'text/csv; charset=utf-8', saveAs: `${file}.csv`, body: await csvFile(text)};
 }
 
 /** What a page of a list shows of rows that were read, one more than it shows; `last`: its last row if there are more. */

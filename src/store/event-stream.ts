@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
 import {hasDays} from './engine/dialect.ts';
-import {acceptedEvent, eventsOf, rowColumns, type StoredEvent, type StoredRow} from './timeline.ts';
+import {acceptedEvent, eventsOf, readLastPosition, rowColumns, type StoredEvent, type StoredRow} from './timeline.ts';
 
 /** An event in the stream, with the message that it is about. Those that share a row have one position. */
 export type StreamedEvent = StoredEvent & {
@@ -52,6 +52,21 @@ export async function readStream(reader: Knex, workspaceId: string, {after, upTo
 		events: read.flatMap(({position, events}) => events.map(event => ({...event, position}))),
 		position: places.length < rowsAtOnce ? end : (read.at(-1)?.position ?? end),
 	};
+}
+
+/** All events of a workspace after a position, as they are now, page by page. */
+export async function* eventsUntilNow(
+	reader: Knex,
+	workspaceId: string,
+	{after, isShown = () => true}: {readonly after: number; readonly isShown?: (event: StreamedEvent) => boolean},
+): AsyncGenerator<readonly StreamedEvent[]> {
+	const upTo = await readLastPosition(reader);
+	let position = after;
+	do {
+		const part = await readStream(reader, workspaceId, {after: position, upTo});
+		yield part.events.filter(isShown);
+		position = part.position;
+	} while (position < upTo);
 }
 
 /** Whether something happened to a workspace after a position, up to another. Where too much happened to look, it did. */

@@ -3,8 +3,9 @@ import {idFloor} from '../mail/ids.ts';
 import type {Mode, RecipientState} from '../mail/message.ts';
 import {type Asked, isListed, stateTerm, type Term} from '../mail/terms.ts';
 import type {IdRange} from './engine/dialect.ts';
-import {alongIndex, among, nearIds, newestFirst} from './engine/rows.ts';
+import {alongIndex, among, firstThatFit, nearIds, newestFirst} from './engine/rows.ts';
 import {countListed, isInList, readListed, type TermList} from './message-terms.ts';
+import {readMessages, type StoredMessage} from './messages.ts';
 import {readOpenOf} from './queue/open-recipients.ts';
 import {stateOf} from './timeline.ts';
 
@@ -284,6 +285,18 @@ export async function listMessages<Message>(
 		after = next;
 	} while (after !== null && found.length < limit);
 	return found;
+}
+
+/** A page of whole messages, newest first. It ends early where they are large. */
+export async function pageMessages(
+	reader: Knex,
+	filter: MessageFilter,
+	part: Parameters<typeof scanMessages>[2],
+): Promise<{readonly rows: readonly StoredMessage[]; readonly next: string | null}> {
+	const {ids, next} = await scanMessages(reader, filter, part);
+	const fitting = await firstThatFit(reader, 'messages', ids);
+	const rows = await readMessages(reader, filter.workspaceId, fitting);
+	return {rows, next: fitting.length < ids.length ? (fitting.at(-1) ?? null) : next};
 }
 
 /** The lines of these messages, newest first. */

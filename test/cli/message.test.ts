@@ -173,6 +173,15 @@ test('message list: filters, and the newest first', async t => {
 	t.deepEqual(await list('--metadata', 'A 1042', '--metadata', 'order=1042'), []);
 	refused(t, await cli.run('message', 'list', '--metadata', '=1042'), 64, /"=1042" is not allowed/);
 	golden(t, 'message-list', await cli.text('message', 'list'));
+	const csv = await cli.text('message', 'list', '--csv');
+	t.deepEqual(
+		csv.split('\r\n').map(line => line.split(',')[0]),
+		['id', second, id, ''],
+	);
+	refused(t, await cli.run('message', 'list', '--csv', '--json'), 64, /--csv and --json are two forms, leave one out/);
+	const events = await cli.text('message', 'events', '--csv');
+	t.regex(events, /^id,message_id,mode,type,occurred_at,recorded_at,detail\r\n/);
+	refused(t, await cli.run('message', 'events'), 64, /no message is named, name one, or use --csv/);
 	refused(t, await cli.run('message', 'list', '--recipient', 'nobody'), 65, /nobody is no address/);
 });
 

@@ -92,6 +92,23 @@ test('a message: what it is, its timeline, and each part of its mail', async t =
 	t.is((await visitor.get('/messages/nonsense')).status, 404);
 });
 
+test('messages, events and acts are saved as CSV, with the filters of the page', async t => {
+	const id = await sent(service(), 'csv@dest.example');
+	const visitor = await visitorOf(service(), 'admin', 'shop');
+	const page = await visitor.get('/messages?q=csv@dest.example');
+	const [, link = ''] = /href="(\/messages\/export\?[^"]*)"/.exec(page.text) ?? [];
+	const file = await visitor.get(link.replaceAll('&amp;', '&'));
+	t.is(file.headers.get('content-disposition'), 'attachment; filename="messages.csv"');
+	t.deepEqual(
+		file.text.split('\r\n').map(line => line.split(',')[0]),
+		['id', id, ''],
+	);
+	const events = await visitor.get('/messages/export-events');
+	t.true(events.text.includes(`,${id},live,accepted,`));
+	const acts = await visitor.get('/audit/export');
+	t.true(acts.text.startsWith('id,at,workspace,actor,from,action,target,detail\r\n'));
+});
+
 test('the call of a message, as a shell runs it, sends the same', async t => {
 	const id = await sent(service(), 'henry@dest.example');
 	const visitor = await visitorOf(service(), 'viewer');

@@ -2,11 +2,13 @@ import type {ServerResponse} from 'node:http';
 import {Readable} from 'node:stream';
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {FastifyRequest} from 'fastify';
+import {csvColumns, csvOf} from '../../admin/csv-lists.ts';
 import {Type} from '../../mail/type.ts';
-import {findAtPosition, type StreamedEvent, type StreamPart} from '../../store/event-stream.ts';
+import {eventsUntilNow, findAtPosition, type StreamedEvent, type StreamPart} from '../../store/event-stream.ts';
 import type {Vault} from '../../store/sealed.ts';
 import {readLastPosition} from '../../store/timeline.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
+import {asksForCsv, sendCsv} from '../api-route.ts';
 import {callerOf} from '../auth.ts';
 import {visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
@@ -127,22 +129,23 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 		throw apiError('validation_failed', {violations: [{field, message}]});
 	}
 
+	/** Whether it is of the types that are asked for, and the key may see it. */
+	function isShown(request: FastifyRequest, {type, mode}: StreamedEvent): boolean {
+		const {types} = request.query as {types?: string};
+		return (types?.split(',').includes(type) ?? true) && mode === (visibleMode(callerOf(request)) ?? mode);
+	}
+
 	async function* messagesOf(
 		request: FastifyRequest,
 		parts: AsyncIterable<StreamPart>,
 		{ids, seen}: {readonly ids: StreamIds; readonly seen: Place['seen']},
 	): AsyncGenerator<Buffer> {
-		const {types} = request.query as {types?: string};
-		const wanted = types?.split(',');
-		const mode = visibleMode(callerOf(request));
 		let wroteAt = Number.NEGATIVE_INFINITY;
 		for await (const {events, position} of parts) {
 			if (!(await auth.holds(request, scope))) {
 				return;
 			}
-			const shown = events.filter(
-				event => (wanted?.includes(event.type) ?? true) && event.mode === (mode ?? event.mode) && !seen.has(event.id),
-			);
+			const shown = events.filter(event => isShown(request, event) && !seen.has(event.id));
 			if (shown.length > 0) {
 				yield Buffer.from(shown.map(event => eventMessage(event, ids)).join(''));
 			} else if (clock.monotonic() - wroteAt >= heartbeatMs) {
@@ -163,9 +166,10 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 					...describe({
 						tag: 'Events',
 						summary: 'Follow events',
-						description: `Every event of the workspace’s messages as a server-sent event, from now on or from behind \`${lastEventId}\`; those of a message come in their order. A test key sees those of test mail alone. An event may come twice after a connection was lost, and none is left out. At most ${mostStreams} streams of one key.`,
+						description: `Every event of the workspace’s messages as a server-sent event, from now on or from behind \`${lastEventId}\`; those of a message come in their order. A test key sees those of test mail alone. An event may come twice after a connection was lost, and none is left out. At most ${mostStreams} streams of one key. With \`Accept: text/csv\` the events that there are, from the first one or from behind \`${lastEventId}\`, oldest first.`,
 						answer: [200, 'Messages whose `data` is an event; the stream does not end by itself.', streamedEventSchema],
 						media: 'text/event-stream',
+						csv: csvColumns.events,
 					}),
 					querystring: streamQuery,
 					headers: streamHeaders,
@@ -182,6 +186,13 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 						.headers({'cache-control': 'no-cache', connection: 'close', 'x-accel-buffering': 'no'})
 						.send(body);
 				const {raw} = reply;
+				if (asksForCsv(request)) {
+					const pages = eventsUntilNow(reader, workspaceId, {
+						after: place?.after ?? 0,
+						isShown: event => isShown(request, event) && !place?.seen.has(event.id),
+					});
+					return await sendCsv(reply, 'events', csvOf(csvColumns.events, pages, streamedEventView));
+				}
 				if (request.method === 'HEAD' || raw.destroyed) {
 					return answer();
 				}

@@ -1,4 +1,5 @@
 import type {Static} from 'typebox';
+import {csvColumns} from '../../admin/csv-lists.ts';
 import {parseQueryTime} from '../../kit/time.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {recipientStates} from '../../mail/message.ts';
@@ -12,9 +13,7 @@ import {
 	tagTerm,
 } from '../../mail/terms.ts';
 import {Type} from '../../mail/type.ts';
-import {firstThatFit} from '../../store/engine/rows.ts';
-import {type MessageFilter, scanMessages} from '../../store/message-scan.ts';
-import {readMessages} from '../../store/messages.ts';
+import {type MessageFilter, pageMessages} from '../../store/message-scan.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {listRoute} from '../api-route.ts';
 import {type Caller, visibleMode} from '../caller.ts';
@@ -110,14 +109,12 @@ export function messageListRoutes(parts: ApiParts): Routes {
 					if (isUnknown || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
 						return {rows: [], next: null};
 					}
-					const {ids, next} = await scanMessages(reader, {...filter, workspaceId}, part);
-					const fitting = await firstThatFit(reader, 'messages', ids);
-					const rows = await readMessages(reader, workspaceId, fitting);
-					return {rows, next: fitting.length < ids.length ? (fitting.at(-1) ?? null) : next};
+					return await pageMessages(reader, {...filter, workspaceId}, part);
 				},
 			};
 		},
 		view: messageView,
+		csv: csvColumns.messages,
 	});
 }
 

@@ -1,6 +1,7 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {idempotencyOf, resendIdempotency} from '../../accept/draft.ts';
 import {readResend} from '../../accept/send.ts';
+import {csvColumns} from '../../admin/csv-lists.ts';
 import {bufferOf} from '../../kit/text.ts';
 import {Type} from '../../mail/type.ts';
 import {findMessage} from '../../store/messages.ts';
@@ -119,6 +120,7 @@ export function messageEventRoutes(parts: ApiParts): Routes {
 			},
 		}),
 		view: eventView,
+		csv: csvColumns.timeline,
 	});
 }
 

@@ -1,12 +1,22 @@
 import type {Knex} from 'knex';
+import {csvColumns, csvOf, pagesOf} from '../../admin/csv-lists.ts';
 import {readAddress} from '../../api/schemas/formats.ts';
+import {messageView, streamedEventView} from '../../api/views.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {isId, isTemplateId} from '../../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../../mail/message.ts';
 import {type Asked, metadataTerm, mostAsked, searchTerms, tagTerm, valueTerm} from '../../mail/terms.ts';
-import {type ListedMessage, type MessageFilter, readLines, scanMessages} from '../../store/message-scan.ts';
+import {eventsUntilNow} from '../../store/event-stream.ts';
+import {
+	type ListedMessage,
+	type MessageFilter,
+	pageMessages,
+	readLines,
+	scanMessages,
+} from '../../store/message-scan.ts';
+import type {StoredMessage} from '../../store/messages.ts';
 import {pageTemplates} from '../../store/templates.ts';
-import {anyTime, pager, searchForm, sinceOf, timeChoices} from '../lists.ts';
+import {anyTime, csvContent, pager, searchForm, sinceOf, timeChoices} from '../lists.ts';
 import {live} from '../live.ts';
 import {mailFrame} from '../mail-frame.ts';
 import {
@@ -67,10 +77,33 @@ export function messagePages({reader, readMessageId, settings, tools: {clock}}: 
 	/** What it shows depends on nothing of the user: pages that follow share it as it is written. */
 	async function list(visit: Visit): Promise<Answer> {
 		const content = await shared(visit, `${visit.workspace.id} ${visit.query}`, () => contentOf(visit));
-		return {kind: 'page', place: 'messages', title: 'Messages', content};
+		const actions = html`<a class="button" href="${hrefOf('/messages/export', visit.query, {after: null})}">Export</a><a class="button" href="/messages/export-events">Export events</a>`;
+		return {kind: 'page', place: 'messages', title: 'Messages', actions, content};
 	}
 
-	return [page('/messages', list)];
+	async function file({query, workspace, now}: Visit): Promise<Answer> {
+		const filter = filterOf(query, now, readMessageId);
+		const rows = pagesOf<StoredMessage>(async part =>
+			filter === null
+				? {rows: [], next: null}
+				: await pageMessages(reader, {...filter, workspaceId: workspace.id}, part),
+		);
+		return await csvContent(
+			'messages',
+			csvOf(csvColumns.messages, rows, row => messageView(row)),
+		);
+	}
+
+	async function eventFile({workspace}: Visit): Promise<Answer> {
+		const rows = eventsUntilNow(reader, workspace.id, {after: 0});
+		return await csvContent('events', csvOf(csvColumns.events, rows, streamedEventView));
+	}
+
+	return [
+		page('/messages', list),
+		{method: 'GET', path: '/messages/export', role: 'viewer', answer: file},
+		{method: 'GET', path: '/messages/export-events', role: 'viewer', answer: eventFile},
+	];
 }
 
 /** How a list of messages looks, wherever there is one. */

@@ -1,0 +1,93 @@
+import {Readable} from 'node:stream';
+import type {Knex} from 'knex';
+import {type AuditEntry, listAudit} from '../store/audit.ts';
+import {csvLine} from './csv.ts';
+
+/** The columns of an export: names of fields in the JSON of a row. */
+export const csvColumns = {
+	messages: [
+		...['id', 'status', 'to', 'from', 'reply_to', 'cc', 'subject', 'template_id', 'template_name', 'template_version'],
+		...['metadata', 'tags', 'mode', 'resent_from', 'created_at', 'updated_at'],
+	],
+	events: ['id', 'message_id', 'mode', 'type', 'occurred_at', 'recorded_at', 'detail'],
+	timeline: ['id', 'type', 'occurred_at', 'recorded_at', 'detail'],
+	audit: ['id', 'at', 'workspace', 'actor', 'from', 'action', 'target', 'detail'],
+} as const;
+
+type Part = {readonly after: string | null; readonly limit: number};
+type Scan<Row> = (part: Part) => Promise<{readonly rows: readonly Row[]; readonly next: string | null}>;
+
+const rowsAtOnce = 100;
+
+/** The parts of a list, one page after the other, up to `most` rows. */
+export async function* pagesOf<Row>(
+	scan: Scan<Row>,
+	{
+		after = null,
+		most = Number.POSITIVE_INFINITY,
+	}: {readonly after?: string | null; readonly most?: number | undefined} = {},
+): AsyncGenerator<readonly Row[]> {
+	let left = most;
+	for (let from: string | null | undefined = after; from !== undefined && left > 0; ) {
+		const {rows, next}: Awaited<ReturnType<Scan<Row>>> = await scan({after: from, limit: Math.min(left, rowsAtOnce)});
+		yield rows;
+		left -= rows.length;
+		from = next ?? undefined;
+	}
+}
+
+/** A list as the text of a CSV file, part by part: a header, then a line for each row. What is no text or number is written as JSON. */
+export async function* csvOf<Row>(
+	columns: readonly string[],
+	pages: AsyncIterable<readonly Row[]>,
+	view: (row: Row) => object,
+): AsyncGenerator<string> {
+	const lineOf = (row: Row) => csvLine(columns.map(name => cellOf((view(row) as Record<string, unknown>)[name])));
+	let header = csvLine(columns);
+	for await (const rows of pages) {
+		yield header + rows.map(lineOf).join('');
+		header = '';
+	}
+}
+
+function cellOf(value: unknown): string | number {
+	if (value === null || value === undefined) {
+		return '';
+	}
+	return typeof value === 'string' || typeof value === 'number' ? value : JSON.stringify(value);
+}
+
+/** The same as the body of an answer: rows are read as fast as they are taken. Fails where the first of them cannot be read. */
+export async function csvFile(text: AsyncGenerator<string>): Promise<Readable> {
+	const first = await text.next();
+	return Readable.from(bytesOf(first.done ? '' : first.value, text), {objectMode: false});
+}
+
+async function* bytesOf(first: string, rest: AsyncIterable<string>): AsyncGenerator<Buffer> {
+	yield Buffer.from(first);
+	for await (const part of rest) {
+		if (part !== '') {
+			yield Buffer.from(part);
+		}
+	}
+}
+
+/** An entry of the audit trail as scripts get it. */
+export function auditView({workspaceId, id, at, actor, from, action, target, detail}: AuditEntry) {
+	return {id, at, workspace: workspaceId, actor, from, action, target, detail};
+}
+
+/** The audit trail, newest first. */
+export function auditPages(
+	reader: Knex,
+	filter: Pick<Parameters<typeof listAudit>[1], 'workspaceId' | 'since'>,
+	most?: number,
+) {
+	return pagesOf(
+		async ({after, limit}) => {
+			const rows = await listAudit(reader, {...filter, after, limit});
+			return {rows, next: rows.length < limit ? null : (rows.at(-1)?.id ?? null)};
+		},
+		{most},
+	);
+}
