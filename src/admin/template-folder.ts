@@ -8,18 +8,22 @@ import {folderFiles, isTemplateFile, readTemplateFolder, templateFileName} from 
 import {compileInWorker, usualCompileTime} from '../render/in-worker.ts';
 import {longestSource} from '../render/limits.ts';
 import type {Violation} from '../render/liquid-source.ts';
-import type {TemplateVariant} from '../store/templates.ts';
+import type {TemplateSettings, TemplateVariant} from '../store/templates.ts';
 import {type Content, type Named, storedVariant} from './templates.ts';
 
 /** A template as its folder says, compiled and ready to be saved. */
-export type ReadyTemplate = Content & Named;
+export type ReadyTemplate = Content & Named & {readonly settings: TemplateSettings};
 
 export type ReadyFolder =
 	| {readonly ok: true; readonly templates: readonly ReadyTemplate[]}
 	/** Every problem of every template: `receipt/body.mjml:3:5: …`. */
 	| {readonly ok: false; readonly problems: readonly string[]};
 
-type Source = Named & {readonly variants: readonly VariantSource[]; readonly sample: string | null};
+type Source = Named & {
+	readonly settings: TemplateSettings;
+	readonly variants: readonly VariantSource[];
+	readonly sample: string | null;
+};
 
 /** Reads and compiles a template folder, or a folder of template folders (those with a template.json). */
 export async function readTemplates(folder: string): Promise<ReadyFolder> {
@@ -45,7 +49,7 @@ export async function readTemplates(folder: string): Promise<ReadyFolder> {
 
 	// All in one thread: loading MJML is most of the time.
 	const results = await compileAll(sources.flatMap(({variants}) => variants));
-	const templates = sources.map(({id, name, variants, sample}) => {
+	const templates = sources.map(({id, name, variants, settings, sample}) => {
 		const ready: TemplateVariant[] = [];
 		for (const variant of variants) {
 			const result = results.get(variant);
@@ -55,7 +59,7 @@ export async function readTemplates(folder: string): Promise<ReadyFolder> {
 				problems.push(...(result?.violations ?? []).map(each => place(name, variant, each)));
 			}
 		}
-		return {id, name, variants: ready, sample};
+		return {id, name, variants: ready, settings, sample};
 	});
 	return problems.length > 0 ? {ok: false, problems} : {ok: true, templates};
 }

@@ -2,6 +2,7 @@ import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {ActTools} from '../mail/operator.ts';
+import {setSettings, updateTemplate} from '../ops/templates.ts';
 import type {CompiledVariant, VariantSource} from '../render/compile.ts';
 import type {RenderJob} from '../render/in-worker.ts';
 import {chooseVariant, mailLocale} from '../render/locale.ts';
@@ -17,6 +18,7 @@ import {
 	listVariants,
 	lockTemplate,
 	type Template,
+	type TemplateSettings,
 	type TemplateVariant,
 	type TemplateVersion,
 } from '../store/templates.ts';
@@ -43,6 +45,8 @@ export function variantSource({locale, subject, kind, source, text_source: text}
 	return {locale, subject, [kind]: source, ...(text !== null && {text})};
 }
 
+const noSettings: TemplateSettings = {topic: null, priority: null, sensitive: []};
+
 /** What a template is called; `id` null: it gets one of its own when it is made. */
 export type Named = {readonly id: string | null; readonly name: string};
 
@@ -64,6 +68,7 @@ export async function createTemplate(
 		created_at: now,
 		updated_at: now,
 		deleted_at: null,
+		...noSettings,
 	};
 	const created = await insertTemplate(trx, template);
 	if (!created) {
@@ -79,9 +84,28 @@ export type Saved = {
 	readonly id: string;
 	readonly name: string;
 	readonly version: number;
-	/** False: the newest version has the same source already. */
+	/** False: the newest version has the same source already, and the template the same settings. */
 	readonly changed: boolean;
 };
+
+/** Gives a template the settings that are given. Throws `Refused` for a topic that is not there. */
+export async function saveSettings(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	{
+		workspaceId,
+		id,
+		given,
+	}: {readonly workspaceId: string; readonly id: string; readonly given: Partial<TemplateSettings>},
+): Promise<{readonly template: Template; readonly changed: boolean}> {
+	const set = await setSettings(trx, {workspaceId, id, given, at: storeTime(tools.clock.now())});
+	if (set.changed) {
+		const detail = {name: set.template.name, ...given};
+		await recordAct(trx, tools, {action: updateTemplate.audit, workspaceId, target: id, detail});
+		await bumpGeneration(trx);
+	}
+	return set;
+}
 
 /** What a version is made of. */
 export type Content = {

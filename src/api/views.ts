@@ -10,7 +10,7 @@ import type {StoredMessage} from '../store/messages.ts';
 import type {ListedAttempt, StoredRecipient} from '../store/recipients.ts';
 import type {Smarthost} from '../store/smarthosts.ts';
 import type {Suppression} from '../store/suppressions.ts';
-import type {Template, TemplateVariant, TemplateVersion} from '../store/templates.ts';
+import type {Template, TemplateSettings, TemplateVariant, TemplateVersion} from '../store/templates.ts';
 import type {StoredEvent} from '../store/timeline.ts';
 import type {Contact, Topic} from '../store/topics.ts';
 import type {Endpoint, StoredDelivery} from '../store/webhooks.ts';
@@ -194,11 +194,21 @@ export function suppressionView({id, address, reason, source, mode, created_at}:
 	return {id, recipient: address, reason, source, mode, created_at: time(created_at)};
 }
 
+/** Settings are shown only where they are set. */
+export function settingsView({topic, priority, sensitive}: TemplateSettings) {
+	return {
+		...(topic !== null && {topic}),
+		...(priority !== null && {priority}),
+		...(sensitive.length > 0 && {sensitive}),
+	};
+}
+
 export function templateView(row: Template) {
 	return {
 		id: row.id,
 		name: row.name,
 		latest_version: row.latest_version,
+		...settingsView(row),
 		built_in: isBuiltIn(row),
 		created_at: apiTime(row.created_at),
 		updated_at: apiTime(row.updated_at),

@@ -15,10 +15,14 @@ import {
 	removeTemplate,
 	rollBack,
 	type Saved,
+	saveSettings,
 	saveTemplate,
 	variantSource,
 } from '../admin/templates.ts';
+import {settingsView} from '../api/views.ts';
 import {parseExact, writeExact} from '../kit/exact-json.ts';
+import {isVariableName, type Priority, priorities} from '../mail/message.ts';
+import {updateTemplate} from '../ops/templates.ts';
 import {folderFiles} from '../render/folder.ts';
 import {
 	findTemplate,
@@ -27,15 +31,32 @@ import {
 	listVariants,
 	listVersions,
 	type Template,
+	type TemplateSettings,
 	type TemplateVariant,
 	type TemplateVersion,
 } from '../store/templates.ts';
 import {CliError} from './fault.ts';
 import {readVariables} from './files.ts';
-import {count, label, locale, templateId, timezone} from './options.ts';
+import {count, label, locale, type none, oneOf, orNull, templateId, timezone, topicCode, unless} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import {type Noun, printable, shortTime, table} from './terminal-text.ts';
+
+type SettingOptions = {
+	readonly topic?: string | typeof none;
+	readonly priority?: Priority | typeof none;
+	readonly sensitive?: readonly string[] | typeof none;
+};
+
+/** Throws a usage error (64). */
+function variableNames(text: string): readonly string[] {
+	const names = text.split(',');
+	const bad = names.find(name => !isVariableName(name));
+	if (bad !== undefined) {
+		throw new CliError('usage', `--sensitive "${bad}" is not allowed`, 'name variables, such as code or order.code');
+	}
+	return names;
+}
 
 type PreviewOptions = {locale?: string; timezone?: string; data?: string; out?: string};
 
@@ -55,6 +76,29 @@ export function templateCommands(template: CliCommand): void {
 			session.show(templateNoun.json(created), () => [
 				`made ${created.id} (${name}); give it a version with mailctl template push`,
 			]);
+		});
+
+	template
+		.verb('update <template>', 'Change what holds for all its versions; the value none takes a setting back')
+		.sample('mailctl template update login-code --priority high --sensitive code')
+		.option('--topic <code>', 'the topic of sends that name none', unless(topicCode))
+		.option(
+			'--priority <priority>',
+			'of its mail, where neither send nor topic has one',
+			unless(oneOf('--priority', priorities)),
+		)
+		.option('--sensitive <names>', 'variables that are not kept, with commas between them', unless(variableNames))
+		.does<SettingOptions, [string]>(async (session, {topic, priority, sensitive}, key) => {
+			const given = {
+				...(topic !== undefined && {topic: orNull(topic)}),
+				...(priority !== undefined && {priority: orNull(priority)}),
+				...(sensitive !== undefined && {sensitive: orNull(sensitive) ?? []}),
+			};
+			if (Object.keys(given).length === 0) {
+				throw new CliError('usage', 'nothing is to be changed', 'give at least one of the options of --help');
+			}
+			const {id} = await chosenTemplate(session, key);
+			session.one(templateNoun, await session.perform(updateTemplate, {...given, id}));
 		});
 
 	template
@@ -88,8 +132,10 @@ export function templateCommands(template: CliCommand): void {
 				: await session.write(async trx => {
 						await refuseConflicts(trx, workspaceId, templates);
 						const results: Saved[] = [];
-						for (const ready of templates) {
-							results.push(await saveTemplate(trx, session.tools, {workspaceId, ...ready}));
+						for (const {settings, ...ready} of templates) {
+							const one = await saveTemplate(trx, session.tools, {workspaceId, ...ready});
+							const {changed} = await saveSettings(trx, session.tools, {workspaceId, id: one.id, given: settings});
+							results.push({...one, changed: one.changed || changed});
 						}
 						return results;
 					});
@@ -178,18 +224,23 @@ async function refuseConflicts(reader: Knex, workspaceId: string, templates: rea
 async function compare(
 	reader: Knex,
 	workspaceId: string,
-	templates: ReadonlyArray<Content & Named>,
+	templates: ReadonlyArray<Content & Named & {readonly settings: TemplateSettings}>,
 ): Promise<Array<Omit<Saved, 'id'> & {readonly id: string | null}>> {
 	await refuseConflicts(reader, workspaceId, templates);
 	const saved = [];
-	for (const {id, name, ...content} of templates) {
+	for (const {id, name, settings, ...content} of templates) {
 		const found = await findTemplate(reader, workspaceId, {name});
 		const latest = found?.latest_version ?? 0;
 		const newest = found && latest > 0 ? await findVersion(reader, found.row_id, latest) : undefined;
 		const changed = !(newest && isContent(newest, content));
-		saved.push({id: found?.id ?? id, name, version: changed ? latest + 1 : latest, changed});
+		const isOther = JSON.stringify(settingsOf(found)) !== JSON.stringify(settingsOf(settings));
+		saved.push({id: found?.id ?? id, name, version: changed ? latest + 1 : latest, changed: changed || isOther});
 	}
 	return saved;
+}
+
+function settingsOf({topic = null, priority = null, sensitive = []}: Partial<TemplateSettings> = {}): TemplateSettings {
+	return {topic, priority, sensitive};
 }
 
 async function rollback(session: Session, _options: object, key: string, text: string): Promise<void> {
@@ -247,6 +298,7 @@ export const templateNoun: Noun<Template> = {
 		id: row.id,
 		name: row.name,
 		version: row.latest_version,
+		...settingsView(row),
 		built_in: isBuiltIn(row),
 		created_at: row.created_at,
 		updated_at: row.updated_at,
@@ -256,6 +308,9 @@ export const templateNoun: Noun<Template> = {
 		{title: 'NAME', name: 'name', cell: row => (isBuiltIn(row) ? `${row.name} (built in)` : row.name), cut: true},
 		{title: 'VERSION', name: 'version', cell: row => row.latest_version, right: true},
 		{title: 'CHANGED (UTC)', cell: row => shortTime(row.updated_at)},
+		{name: 'topic', cell: row => row.topic ?? undefined},
+		{name: 'priority', cell: row => row.priority ?? undefined},
+		{name: 'sensitive', cell: row => (row.sensitive.length === 0 ? undefined : row.sensitive.join(', '))},
 		{name: 'changed', cell: row => `${shortTime(row.updated_at)} UTC`},
 	],
 };
@@ -379,7 +434,7 @@ async function foldersOf(session: Session, reader: Knex, folder: string): Promis
 
 async function planOf(
 	reader: Knex,
-	{id, row_id: rowId, latest_version: latest}: Template,
+	{id, row_id: rowId, latest_version: latest, ...settings}: Template,
 	folder: string,
 ): Promise<Plan | null> {
 	const version = latest === null ? undefined : await findVersion(reader, rowId, latest);
@@ -388,7 +443,7 @@ async function planOf(
 	}
 	const variants = (await listVariants(reader, version.id)).map(variantSource);
 	// A generated id is of no use elsewhere: there the template may have another one already.
-	const files = folderFiles({id: id === rowId ? null : id, variants, sample: version.sample});
+	const files = folderFiles({id: id === rowId ? null : id, settings, variants, sample: version.sample});
 	return await planPull(folder, files);
 }
 

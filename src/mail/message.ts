@@ -133,6 +133,13 @@ export function isTopicCode(text: string): boolean {
 	return code.test(text);
 }
 
+const variableName = /^[A-Za-z_][\w-]{0,63}(?:\.[A-Za-z_][\w-]{0,63}){0,7}$/;
+
+/** Whether it can name a variable of a template, or one within another: `code`, `order.code`. */
+export function isVariableName(text: string): boolean {
+	return variableName.test(text);
+}
+
 /** Stands where the address of an erased person stood; mail for `.invalid` goes nowhere (RFC 2606 §2). */
 export const erasedAddress = 'erased@erased.invalid';
 

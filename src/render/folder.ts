@@ -3,9 +3,17 @@ import path from 'node:path';
 import {isObject, type JsonObject} from '../kit/exact-json.ts';
 import {RefusedFileError, readRegular} from '../kit/regular-file.ts';
 import {isTemplateId, templateIdForm} from '../mail/ids.ts';
+import {isTopicCode, isVariableName, type Priority, priorities} from '../mail/message.ts';
 import type {VariantSource} from './compile.ts';
 import {longestSource} from './limits.ts';
 import {validLocale} from './locale.ts';
+
+/** What template.json says besides subjects. Whether the topic is there is judged where it is saved. */
+type FolderSettings = {
+	readonly topic: string | null;
+	readonly priority: Priority | null;
+	readonly sensitive: readonly string[];
+};
 
 type FolderProblem = {readonly file: string; readonly message: string};
 
@@ -15,6 +23,8 @@ type FolderContent = {
 	readonly id: string | null;
 	/** The default variant first, then by locale. */
 	readonly variants: readonly VariantSource[];
+	/** As they are in template.json; a setting that is not there is that of a template without it. */
+	readonly settings: FolderSettings;
 	/** Variables for a preview: the text of sample.json, a JSON object; null if there is no such file. */
 	readonly sample: string | null;
 };
@@ -49,12 +59,13 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 	const sample = files.get('sample.json') ?? null;
 	jsonObject('sample.json', sample, problems);
 	const bodies = bodiesByLocale(files, problems);
-	const {id, ...texts} = settings ?? {};
+	const {id, topic, priority, sensitive, ...texts} = settings ?? {};
 	const subjects = readSubjects(settings && texts, bodies, problems);
 	if (id !== undefined && !(typeof id === 'string' && isTemplateId(id))) {
 		problems.push({file: 'template.json', message: `id must be ${templateIdForm}`});
 	}
 
+	const own = readSettings({topic, priority, sensitive}, problems);
 	const variants: VariantSource[] = [];
 	for (const [locale, body] of [...bodies].sort(([a], [b]) => (a < b ? -1 : 1))) {
 		const name = locale === '' ? 'body' : `body.${locale}`;
@@ -76,6 +87,7 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 		ok: true,
 		name: path.basename(path.resolve(folder)),
 		id: id === undefined ? null : String(id),
+		settings: own,
 		variants,
 		sample,
 	};
@@ -162,6 +174,23 @@ function bodiesByLocale(files: ReadonlyMap<string, string | null>, problems: Fol
 	return bodies;
 }
 
+function readSettings({topic, priority, sensitive}: JsonObject, problems: FolderProblem[]): FolderSettings {
+	const check = (name: string, value: unknown, isFit: boolean, must: string) => {
+		if (value !== undefined && !isFit) {
+			problems.push({file: 'template.json', message: `${name} must be ${must}`});
+		}
+	};
+	const isNames = Array.isArray(sensitive) && sensitive.every(one => typeof one === 'string' && isVariableName(one));
+	check('topic', topic, typeof topic === 'string' && isTopicCode(topic), "a topic's code");
+	check('priority', priority, (priorities as readonly unknown[]).includes(priority), priorities.join(', '));
+	check('sensitive', sensitive, isNames, 'a list of names of variables, such as ["code"]');
+	return {
+		topic: (topic as string | undefined) ?? null,
+		priority: (priority as Priority | undefined) ?? null,
+		sensitive: isNames ? sensitive : [],
+	};
+}
+
 /** The subjects by canonical locale, the default one by the empty text. */
 function readSubjects(
 	settings: JsonObject | null,
@@ -208,7 +237,12 @@ function reason(error: unknown): string {
  * The files of the folder that `readTemplateFolder` reads as this content, by name. Texts are the authors' own; only
  * template.json is written by us.
  */
-export function folderFiles({id, variants, sample}: FolderContent): Map<string, string> {
+export function folderFiles({
+	id,
+	settings: {topic, priority, sensitive},
+	variants,
+	sample,
+}: FolderContent): Map<string, string> {
 	const files = new Map<string, string>();
 	const usual = variants.find(({locale}) => locale === null)?.subject;
 	const subjects: Record<string, string> = {};
@@ -222,7 +256,14 @@ export function folderFiles({id, variants, sample}: FolderContent): Map<string, 
 			files.set(`${name}.txt`, text);
 		}
 	}
-	const settings = {...(id !== null && {id}), subject: usual, ...(Object.keys(subjects).length > 0 && {subjects})};
+	const settings = {
+		...(id !== null && {id}),
+		subject: usual,
+		...(Object.keys(subjects).length > 0 && {subjects}),
+		...(topic !== null && {topic}),
+		...(priority !== null && {priority}),
+		...(sensitive.length > 0 && {sensitive}),
+	};
 	files.set('template.json', `${JSON.stringify(settings, undefined, '\t')}\n`);
 	if (sample !== null) {
 		files.set('sample.json', sample);

@@ -1,8 +1,19 @@
 import type {Knex} from 'knex';
+import type {Priority} from '../mail/message.ts';
 import {alongIndex, insertRows} from './engine/rows.ts';
 
+/** What holds for all versions of a template, and for mail that is accepted from now on. */
+export type TemplateSettings = {
+	/** The code of the topic of sends that name none; null: none. */
+	readonly topic: string | null;
+	/** Of its mail, where neither the send nor its topic has one; null: normal. */
+	readonly priority: Priority | null;
+	/** Names of variables that are not kept. */
+	readonly sensitive: readonly string[];
+};
+
 /** A row of `templates`. */
-export type Template = {
+export type Template = TemplateSettings & {
 	/** Unique among the workspace's templates that are not deleted; chosen by people, or equal to `row_id`. */
 	readonly id: string;
 	/** The row's own id, by which its versions know it. */
@@ -56,21 +67,46 @@ const templateColumns = {
 	created_at: 'created_at',
 	updated_at: 'updated_at',
 	deleted_at: 'deleted_at',
+	topic: 'topic_code',
+	priority: 'priority',
+	sensitive: 'sensitive',
 } as const;
+
+type Row = Omit<Template, 'sensitive'> & {readonly sensitive: string | null};
+const toTemplate = (row: Row): Template => ({...row, sensitive: JSON.parse(row.sensitive ?? '[]')});
 
 /** False: the workspace has a template of this id or this name. */
 export async function insertTemplate(
 	trx: Knex.Transaction,
-	{id, row_id: rowId, ...template}: Template,
+	{id, row_id: rowId, topic, sensitive, ...template}: Template,
 ): Promise<boolean> {
-	const row = {...template, id: rowId, public_id: id};
+	const row = {...template, ...settingsRow({topic, sensitive}), id: rowId, public_id: id};
 	const inserted = await trx('templates').insert(row).onConflict().ignore().returning('id');
 	return inserted.length === 1;
 }
 
+function settingsRow({topic, priority, sensitive}: Partial<TemplateSettings>) {
+	return {
+		...(topic !== undefined && {topic_code: topic}),
+		...(priority !== undefined && {priority}),
+		...(sensitive !== undefined && {sensitive: sensitive.length === 0 ? null : JSON.stringify(sensitive)}),
+	};
+}
+
+export async function changeSettings(
+	trx: Knex.Transaction,
+	rowId: string,
+	changes: Partial<TemplateSettings>,
+	at: string,
+): Promise<void> {
+	await trx('templates')
+		.where({id: rowId})
+		.update({...settingsRow(changes), updated_at: at});
+}
+
 /** Newest first. */
 export async function listTemplates(reader: Knex, workspaceId: string): Promise<Template[]> {
-	return await templatesQuery(reader, workspaceId, null);
+	return (await templatesQuery(reader, workspaceId, null)).map(toTemplate);
 }
 
 /** Newest first, from after the one with the `row_id` `after`. */
@@ -79,7 +115,7 @@ export async function pageTemplates(
 	workspaceId: string,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<Template[]> {
-	return await templatesQuery(reader, workspaceId, after).limit(limit);
+	return (await templatesQuery(reader, workspaceId, after).limit(limit)).map(toTemplate);
 }
 
 function templatesQuery(reader: Knex, workspaceId: string, after: string | null): Knex.QueryBuilder {
@@ -91,7 +127,8 @@ type TemplateKey = {readonly id: string} | {readonly name: string};
 
 /** By id or by name. */
 export async function findTemplate(reader: Knex, workspaceId: string, key: TemplateKey): Promise<Template | undefined> {
-	return await templateQuery(reader, workspaceId, key).first();
+	const row: Row | undefined = await templateQuery(reader, workspaceId, key).first();
+	return row && toTemplate(row);
 }
 
 /** The names of templates by the ids that messages keep: of deleted ones too, of several the newest. */
@@ -115,7 +152,8 @@ export async function lockTemplate(
 	key: TemplateKey,
 ): Promise<Template | undefined> {
 	// SQLite has one writer: nothing to lock, and knex leaves it out.
-	return await templateQuery(trx, workspaceId, key).forUpdate().first();
+	const row: Row | undefined = await templateQuery(trx, workspaceId, key).forUpdate().first();
+	return row && toTemplate(row);
 }
 
 function templateQuery(reader: Knex, workspaceId: string, key: TemplateKey): Knex.QueryBuilder {
@@ -204,10 +242,12 @@ export async function listVariants(reader: Knex, versionId: string): Promise<Tem
 }
 
 /** What a send needs of a template. */
-export type TemplateRow = {
+export type TemplateRow = Pick<TemplateSettings, 'topic' | 'priority'> & {
 	readonly id: string;
 	/** The newest version; null: none was saved. */
 	readonly version_id: string | null;
+	/** Names of variables that are not kept, JSON; null: none. */
+	readonly sensitive: string | null;
 };
 
 /** Read by sends, through a cache. */
@@ -218,5 +258,5 @@ export async function lookUpTemplate(reader: Knex, workspaceId: string, id: stri
 		})
 		.where({'t.public_id': id, 't.workspace_id': workspaceId})
 		.whereNull('t.deleted_at')
-		.first('t.public_id as id', 'v.id as version_id');
+		.first('t.public_id as id', 'v.id as version_id', 't.topic_code as topic', 't.priority', 't.sensitive');
 }

@@ -113,6 +113,13 @@ const acts: Readonly<Record<string, Act>> = {
 		action: 'template.created',
 		call: async api => made(await api.post('/v1/templates', {name: 'receipt'})),
 	},
+	'PATCH /v1/templates/{id}': {
+		action: 'template.updated',
+		async call(api) {
+			const {templateId} = api.workspace;
+			return [await api.patch(`/v1/templates/${templateId}`, {priority: 'high'}), templateId];
+		},
+	},
 	'DELETE /v1/templates/{id}': removal('template.deleted', '/v1/templates', {name: 'old'}),
 	'POST /v1/templates/{id}/versions': {
 		action: 'template.version_created',

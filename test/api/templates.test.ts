@@ -33,6 +33,40 @@ storeTest(test, 'a template is made, read, listed and deleted', async (t, store)
 	t.is(codeOf(await api.send({templateId: idOf(made)})), 'template_not_found');
 });
 
+storeTest(test, 'a template has settings for all its versions, shown where they are set', async (t, store) => {
+	const api = await startApi(t, store);
+	await api.post('/v1/unsubscribe-groups', {code: 'codes', name: 'Codes'});
+	const settings = {topic: 'codes', priority: 'high', sensitive: ['code', 'order.link']};
+	const made = await api.post('/v1/templates', {name: 'code', ...settings});
+	t.is(made.status, 201, made.text);
+	t.like(made.body, settings);
+	const path = `/v1/templates/${idOf(made)}`;
+	const changed = await api.patch(path, {priority: null, sensitive: ['code']});
+	t.deepEqual([changed.status, changed.body], [200, (await api.get(path)).body]);
+	t.false('priority' in (changed.body as object));
+	t.like(changed.body, {topic: 'codes', sensitive: ['code']});
+	const variants = [{subject: 'a', html: '<p>a</p>'}];
+	t.is((await api.post(`${path}/versions`, {variants, priority: 'low'})).status, 201);
+	t.like((await api.get(path)).body, {topic: 'codes', priority: 'low', sensitive: ['code'], latest_version: 1});
+
+	for (const [body, code] of [
+		[{topic: 'unknown'}, 'unprocessable_entity'],
+		[{topic: 'no code'}, 'validation_failed'],
+		[{priority: 'urgent'}, 'validation_failed'],
+		[{sensitive: ['a b']}, 'validation_failed'],
+	] as const) {
+		t.is(codeOf(await api.patch(path, body)), code);
+		t.is(codeOf(await api.post('/v1/templates', {...body, name: 'refused'})), code);
+		t.is(codeOf(await api.post(`${path}/versions`, {...body, variants})), code);
+	}
+	t.like((await api.get(path)).body, {latest_version: 1});
+	t.is(codeOf(await api.patch(`/v1/templates/${newId('tpl')}`, {priority: 'low'})), 'not_found');
+	t.is(
+		codeOf(await api.patch(path, {priority: 'low'}, await addKey(store, (await addWorkspace(store, 'other')).id))),
+		'not_found',
+	);
+});
+
 storeTest(test, 'a name is given once, and again after the template is gone', async (t, store) => {
 	const api = await startApi(t, store);
 	const same = await Promise.all(Array.from({length: 8}, () => api.post('/v1/templates', {name: 'receipt'})));

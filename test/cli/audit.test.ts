@@ -119,6 +119,10 @@ const acts: Readonly<Record<string, Act>> = {
 	'smarthost rotate': ['smarthost.rotated', async ({made}) => [await made('smarthost', 'add', 'brevo')]],
 	'smarthost remove': ['smarthost.removed', async ({made}) => [await made('smarthost', 'add', 'brevo'), '--yes']],
 	'template create': ['template.created', () => ['--name', 'empty']],
+	'template update': [
+		'template.updated',
+		async ({made}) => [await made('template', 'create', '--name', 'plain'), '--priority', 'high'],
+	],
 	'template push': [
 		'template.version_created',
 		async lab => {

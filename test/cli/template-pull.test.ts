@@ -42,6 +42,47 @@ async function prepare(t: ExecutionContext): Promise<Cli> {
 	return cli;
 }
 
+test('settings of template.json are pushed without a new version, and pulled', async t => {
+	const cli = await prepare(t);
+	await cli.json('topic', 'create', '--code', 'codes', '--name', 'Codes');
+	const settings = {subject: 'a', topic: 'codes', priority: 'high', sensitive: ['code']};
+	const write = (content: object) =>
+		writeFile(join(cli.folder, 'templates/welcome/template.json'), JSON.stringify(content));
+	const own = JSON.parse(await readFile(join(cli.folder, 'templates/welcome/template.json'), 'utf8'));
+	await write({...own, ...settings, subject: own.subject});
+	const saved = async (...args: string[]) =>
+		(await cli.json<Saved[]>('template', 'push', 'templates/welcome', ...args)).map(({version, changed}) => [
+			version,
+			changed,
+		]);
+	t.deepEqual(await saved('--dry-run'), [[1, true]]);
+	t.deepEqual(await saved(), [[1, true]]);
+	t.deepEqual(await saved(), [[1, false]]);
+	t.like(await cli.json('template', 'show', 'welcome'), {topic: 'codes', priority: 'high', sensitive: ['code']});
+	await cli.json('template', 'pull', 'pulled');
+	t.like(JSON.parse(await readFile(join(cli.folder, 'pulled/welcome/template.json'), 'utf8')), {
+		topic: 'codes',
+		priority: 'high',
+		sensitive: ['code'],
+	});
+
+	await cli.json('template', 'update', 'welcome', '--priority', 'none', '--topic', 'none', '--sensitive', 'code,link');
+	t.deepEqual((await cli.json<{sensitive: string[]}>('template', 'show', 'welcome')).sensitive, ['code', 'link']);
+	await write({...own, topic: 'news'});
+	refused(
+		t,
+		await cli.run('template', 'push', 'templates/welcome'),
+		65,
+		/topic must be the code of a topic of this workspace/,
+	);
+	await write({...own, topic: 7, priority: 'urgent', sensitive: 'code'});
+	const {stderr} = await cli.run('template', 'push', 'templates/welcome');
+	t.deepEqual(stderr.match(/template\.json: (topic|priority|sensitive) must be/g)?.length, 3, stderr);
+	await write(own);
+	t.deepEqual(await saved(), [[1, true]]);
+	t.false('sensitive' in (await cli.json<object>('template', 'show', 'welcome')));
+});
+
 test('push, pull, push: the same folders, and no new version', async t => {
 	const cli = await prepare(t);
 	await cli.json('template', 'create', '--name', 'empty');

@@ -52,6 +52,7 @@ test('every operation: faces, scope, role, audit, refresh', async t => {
 		'smarthost rotate | api cli dashboard | smarthosts:manage | admin, fresh log-in | smarthost.rotated | caches read again',
 		'suppression add | api cli dashboard | suppressions:manage | operator | suppression.added | not cached',
 		'suppression remove | api cli dashboard | suppressions:manage | operator | suppression.removed | not cached',
+		'template update | api cli dashboard | templates:manage | operator | template.updated | caches read again',
 		'topic create | api cli dashboard apply | unsubscribe_groups:manage | operator | topic.created | caches read again',
 		'topic purge | cli dashboard | – | operator, fresh log-in | topic.purged | not cached',
 		'topic remove | api cli dashboard apply | unsubscribe_groups:manage | operator | topic.removed | caches read again',

@@ -2,6 +2,7 @@ import {mkdir, readFile, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import test from 'ava';
 import fc from 'fast-check';
+import {priorities} from '../../src/mail/message.ts';
 import type {VariantSource} from '../../src/render/compile.ts';
 import {folderFiles, readTemplateFolder} from '../../src/render/folder.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
@@ -27,6 +28,12 @@ const variants = locales.chain(tags =>
 	),
 );
 const id = fc.option(fc.stringMatching(/^tpl_[\w-]{1,64}$/), {nil: null});
+const settings = fc.record({
+	topic: fc.option(fc.stringMatching(/^[\w-]{1,64}$/), {nil: null}),
+	priority: fc.option(fc.constantFrom(...priorities), {nil: null}),
+	sensitive: fc.uniqueArray(fc.stringMatching(/^[A-Za-z_][\w-]{0,9}(\.[A-Za-z_]{1,9}){0,3}$/), {maxLength: 5}),
+});
+
 const sample = fc.option(
 	fc.dictionary(text, fc.jsonValue()).map(data => JSON.stringify(data, undefined, 2)),
 	{nil: null},
@@ -36,10 +43,10 @@ test('a folder written from variants reads as those variants', async t => {
 	const parent = await temporaryFolder(t);
 	let count = 0;
 	await fc.assert(
-		fc.asyncProperty(id, variants, sample, async (id, written, json) => {
+		fc.asyncProperty(id, settings, variants, sample, async (id, settings, written, json) => {
 			const folder = path.join(parent, String(count++));
 			await mkdir(folder);
-			for (const [name, content] of folderFiles({id, variants: written, sample: json})) {
+			for (const [name, content] of folderFiles({id, settings, variants: written, sample: json})) {
 				await writeFile(path.join(folder, name), content);
 			}
 			const byLocale = written.toSorted((a, b) => ((a.locale ?? '') < (b.locale ?? '') ? -1 : 1));
@@ -47,6 +54,7 @@ test('a folder written from variants reads as those variants', async t => {
 				ok: true,
 				name: path.basename(folder),
 				id,
+				settings,
 				variants: byLocale,
 				sample: json,
 			});

@@ -33,6 +33,7 @@ test('reads bodies, texts, subjects and the sample', async t => {
 		ok: true,
 		name: 'receipt',
 		id: null,
+		settings: {topic: null, priority: null, sensitive: []},
 		variants: [
 			{locale: null, subject: 'Receipt', mjml: '<mjml>', text: 'text'},
 			{locale: 'de', subject: 'Beleg', html: '<p>', text: 'Text'},

@@ -1,8 +1,16 @@
 import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
-import {addVersion, createTemplate, previewTemplate, removeTemplate, storedVariant} from '../../admin/templates.ts';
+import {
+	addVersion,
+	createTemplate,
+	previewTemplate,
+	removeTemplate,
+	saveSettings,
+	storedVariant,
+} from '../../admin/templates.ts';
 import type {Violation} from '../../mail/api-error.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {Type} from '../../mail/type.ts';
+import {updateTemplate} from '../../ops/templates.ts';
 import type {CompileResult, VariantSource} from '../../render/compile.ts';
 import {compileInWorker, renderInWorker} from '../../render/in-worker.ts';
 import {
@@ -17,7 +25,7 @@ import {
 } from '../../store/templates.ts';
 import {findWorkspace} from '../../store/workspaces.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
-import {apiRoute, listRoute} from '../api-route.ts';
+import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
 import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
@@ -39,7 +47,7 @@ import {createTurns} from '../turns.ts';
 import {mostViolations} from '../validate.ts';
 import {listedVersionView, templateView, versionView} from '../views.ts';
 
-type Parts = Pick<ApiParts, 'auth' | 'reader' | 'change' | 'tools' | 'cursors'>;
+type Parts = Pick<ApiParts, 'auth' | 'reader' | 'writer' | 'change' | 'vault' | 'tools' | 'cursors'>;
 
 export function templateRoutes(parts: Parts): readonly Routes[] {
 	const {reader, change} = parts;
@@ -51,15 +59,28 @@ export function templateRoutes(parts: Parts): readonly Routes[] {
 			summary: 'Make a template',
 			description: 'It can be sent once it has a version.',
 			answer: [201, 'The template, without a version.', templateSchema],
-			errors: ['conflict'],
+			errors: ['conflict', 'unprocessable_entity'],
 			body: templateBody,
-			handle: async ({workspaceId, body: {id = null, name}, tools}) => {
-				const created = await change(trx => createTemplate(trx, tools, workspaceId, {id, name}));
-				if (typeof created === 'string') {
-					throw apiError('conflict', {message: `There is a template with this ${created} already.`});
-				}
-				return templateView(created);
-			},
+			handle: ({workspaceId, body: {id = null, name, ...given}, tools}) =>
+				change(async trx => {
+					const created = await createTemplate(trx, tools, workspaceId, {id, name});
+					if (typeof created === 'string') {
+						throw apiError('conflict', {message: `There is a template with this ${created} already.`});
+					}
+					return templateView((await saveSettings(trx, tools, {workspaceId, id: created.id, given})).template);
+				}),
+		}),
+
+		operationRoute(parts, updateTemplate, {
+			at: 'PATCH /v1/templates/:id',
+			id: 'tpl',
+			tag: 'Templates',
+			summary: 'Change a template',
+			description:
+				'What is left out stays as it is; null takes a setting back. Mail that is accepted already keeps what it has.',
+			answer: [200, 'The template.', templateSchema],
+			errors: ['unprocessable_entity'],
+			view: templateView,
 		}),
 
 		listRoute(parts, {
@@ -145,7 +166,7 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 						description:
 							'The next number, which sends use from now on; also where nothing differs from the newest version. Sources are checked and compiled: what does not parse is a violation that names the field, line and column.',
 						answer: [201, 'The version.', versionSchema],
-						errors: ['not_found'],
+						errors: ['not_found', 'unprocessable_entity'],
 					}),
 					querystring: noQuery,
 					params: idParams('tpl'),
@@ -164,7 +185,15 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 					throw apiError('validation_failed', ready);
 				}
 				const {variants} = ready;
-				const version = await change(trx => addVersion(trx, actAs(tools, request), {workspaceId, id, variants}));
+				const {variants: _, ...given} = request.body;
+				const acting = actAs(tools, request);
+				const version = await change(async trx => {
+					const saved = await addVersion(trx, acting, {workspaceId, id, variants});
+					if (typeof saved === 'object') {
+						await saveSettings(trx, acting, {workspaceId, id, given});
+					}
+					return saved;
+				});
 				if (typeof version !== 'object') {
 					throw apiError('not_found');
 				}

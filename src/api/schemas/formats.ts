@@ -5,7 +5,7 @@ import {parseDuration, parseQueryTime} from '../../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../../mail/address.ts';
 import {isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {readMediaType} from '../../mail/media-type.ts';
-import {eventTypes, isTopicCode} from '../../mail/message.ts';
+import {eventTypes, isTopicCode, isVariableName} from '../../mail/message.ts';
 import {askedTerms, mostAsked} from '../../mail/terms.ts';
 import {longestOverlap} from '../../mail/webhook.ts';
 import {validTimezone} from '../../render/locale.ts';
@@ -79,6 +79,7 @@ export const formats = {
 	'query-recipient-email': text => addressFault(withPlus(text), true),
 	text: text => (isStorable(text) ? null : 'must be valid Unicode without NUL'),
 	'template-id': text => (isTemplateId(text) ? null : `must be ${templateIdForm}`),
+	'variable-name': text => (isVariableName(text) ? null : 'must be the name of a variable, such as code or order.code'),
 	'topic-code': text => (isTopicCode(text) ? null : 'must have 1 to 64 letters, digits, hyphens and underscores'),
 	'subject-words': text =>
 		askedTerms(text.slice(0, longestSubject)) !== null && text.length <= longestSubject

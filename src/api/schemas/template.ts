@@ -1,5 +1,6 @@
 import type {Static} from 'typebox';
 import {Type} from '../../mail/type.ts';
+import {templateSettings} from '../../ops/templates.ts';
 import {time} from './page.ts';
 
 const strict = {additionalProperties: false} as const;
@@ -25,6 +26,7 @@ export const templateBody = Type.Object(
 					'The id to send with, unique in the workspace: `tpl_` and 1 to 64 letters, digits, hyphens and underscores. Left out: a new one.',
 			}),
 		),
+		...templateSettings,
 	},
 	{...strict, examples: [{name: 'receipt', id: 'tpl_receipt'}]},
 );
@@ -57,6 +59,7 @@ export const versionBody = Type.Object(
 			maxItems: mostVariants,
 			description: `One for each language, at most ${mostVariants}, each with either \`mjml\` or \`html\`.`,
 		}),
+		...templateSettings,
 	},
 	{...strict, examples: [{variants}]},
 );
@@ -83,6 +86,9 @@ export const templateSchema = Type.Object(
 		latest_version: Type.Union([Type.Integer(), Type.Null()], {
 			description: 'The version that sends use; null: none was saved.',
 		}),
+		topic: Type.Optional(Type.String({description: 'Only where it is set, as the two that follow.'})),
+		priority: Type.Optional(Type.String()),
+		sensitive: Type.Optional(Type.Array(Type.String())),
 		built_in: Type.Boolean({
 			description: 'The template `tpl_submission`, which mail submitted by SMTP has; nobody made it.',
 		}),

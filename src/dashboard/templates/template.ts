@@ -7,6 +7,7 @@ import {type Html, html} from '../../hosted/html.ts';
 import {parseExact} from '../../kit/exact-json.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {notFound} from '../../ops/operation.ts';
+import {updateTemplate} from '../../ops/templates.ts';
 import {renderInWorker} from '../../render/in-worker.ts';
 import {listSenders, type Sender} from '../../store/domains.ts';
 import {
@@ -19,6 +20,7 @@ import {
 	type TemplateVariant,
 	type TemplateVersion,
 } from '../../store/templates.ts';
+import {listTopics} from '../../store/topics.ts';
 import {pager} from '../lists.ts';
 import {mailContent, mailFrame, textContent} from '../mail-frame.ts';
 import {
@@ -41,11 +43,13 @@ import {
 	table,
 	time,
 } from '../markup.ts';
-import {checkTyped, pageForms} from '../operation-form.ts';
+import {checkTyped, operationForms, pageForms} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../route.ts';
+import {settingsForm, settingsIn} from './settings.ts';
 
 const versionsPerPage = 20;
+const mostTopics = 1000;
 
 /** One template: how it looks, its versions, and what one may do with it. */
 export function templatePages(parts: DashboardParts): readonly Route[] {
@@ -71,7 +75,7 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 				['Id', copyable(template.id, 'the id')],
 				['Made', time(template.created_at, now)],
 				['Messages', html`<a href="/messages?template=${template.id}">sent with it</a>`],
-			])}</div>${content}${may('operator') ? removal(template) : nothing}`,
+			])}</div>${content}${may('operator') ? html`${settingsForm(template, await listTopics(reader, {workspaceId: visit.workspace.id, after: null, limit: mostTopics}))}${removal(template)}` : nothing}`,
 		};
 	}
 
@@ -171,6 +175,12 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 	return [
 		page(path, show),
 		page(`${path}/frame`, frame),
+		operationForms(parts, {path, show})(
+			updateTemplate,
+			`${path}/update`,
+			({id}) => go(`/templates/${id}`, 'Saved. Mail that is accepted from now on has it.'),
+			{read: settingsIn},
+		),
 		form(`${path}/rollback`, 'operator', rollBackOne),
 		form(`${path}/delete`, 'operator', remove, {fresh: true}),
 		testRoute(parts),

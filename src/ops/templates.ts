@@ -1,0 +1,79 @@
+import type {Knex} from 'knex';
+import {storeTime} from '../kit/time.ts';
+import {priorities} from '../mail/message.ts';
+import {Type} from '../mail/type.ts';
+import {changeSettings, lockTemplate, type Template, type TemplateSettings} from '../store/templates.ts';
+import {lookUpTopic} from '../store/topics.ts';
+import {notFound, operation, unusable} from './operation.ts';
+
+/** What a template may have in addition to its versions; it holds for all of them. */
+export const templateSettings = {
+	topic: Type.Optional(
+		Type.Union([Type.String({format: 'topic-code'}), Type.Null()], {
+			description: 'The code of the topic that its mail carries where a send names none.',
+		}),
+	),
+	priority: Type.Optional(
+		Type.Union([Type.Enum([...priorities]), Type.Null()], {
+			description: 'Of its mail, where neither the send nor its topic has one; left out or null: `normal`.',
+		}),
+	),
+	sensitive: Type.Optional(
+		Type.Array(Type.String({format: 'variable-name'}), {
+			maxItems: 50,
+			description:
+				'Names of variables that are kept sealed, and only until the last attempt has ended: `["code", "link"]`.',
+		}),
+	),
+};
+
+/** Its id, its name and its versions stay; what is left out stays too. Mail that is accepted already keeps what it has. */
+export const updateTemplate = operation({
+	scope: 'templates:manage',
+	role: 'operator',
+	name: 'template update',
+	without: {apply: 'a file has no templates'},
+	input: Type.Object(
+		{id: Type.String(), ...templateSettings},
+		{additionalProperties: false, examples: [{priority: 'high'}]},
+	),
+	async run({trx, tools, workspaceId}, {id, ...given}): Promise<Template> {
+		return (await setSettings(trx, {workspaceId, id, given, at: storeTime(tools.clock.now())})).template;
+	},
+	audit: 'template.updated',
+	entry: ({id, name}, {id: _, ...given}) => ({target: id, detail: {name, ...given}}),
+});
+
+/** Throws `Refused` where the workspace has no such template or no such topic. */
+export async function setSettings(
+	trx: Knex.Transaction,
+	{
+		workspaceId,
+		id,
+		given,
+		at,
+	}: {
+		readonly workspaceId: string;
+		readonly id: string;
+		readonly given: Partial<TemplateSettings>;
+		readonly at: string;
+	},
+): Promise<{readonly template: Template; readonly changed: boolean}> {
+	const template = (await lockTemplate(trx, workspaceId, {id})) ?? notFound('template', id);
+	const wanted = {topic: given.topic, priority: given.priority, sensitive: given.sensitive};
+	const changes = Object.fromEntries(
+		Object.entries(wanted).filter(
+			([name, value]) => value !== undefined && !isSame(value, template[name as keyof TemplateSettings]),
+		),
+	) as Partial<TemplateSettings>;
+	if (changes.topic && !(await lookUpTopic(trx, workspaceId, changes.topic))) {
+		unusable('topic', 'must be the code of a topic of this workspace');
+	}
+	if (Object.keys(changes).length === 0) {
+		return {template, changed: false};
+	}
+	await changeSettings(trx, template.row_id, changes, at);
+	return {template: {...template, ...changes, updated_at: at}, changed: true};
+}
+
+const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
