@@ -32,6 +32,7 @@ export async function up(knex: Knex): Promise<void> {
 		/** It ends then: a pause; null: it does not end. */
 		texts(table, 'until');
 	});
+	await knex.raw('create index topic_optouts_ending on topic_optouts (until) where until is not null');
 	await knex.schema.alterTable('workspaces', table => {
 		texts(table, 'default_topic');
 		for (const name of ['retention_days', 'content_days', 'max_attachments', 'max_attachment_bytes']) {

@@ -802,6 +802,7 @@ CREATE INDEX templates_by_workspace ON public.templates USING btree (workspace_i
 CREATE UNIQUE INDEX templates_pkey ON public.templates USING btree (id)
 CREATE UNIQUE INDEX tls_days_pkey ON public.tls_days USING btree (day, domain, policy, host, result)
 CREATE INDEX topic_optouts_by_code ON public.topic_optouts USING btree (workspace_id, code, address_key)
+CREATE INDEX topic_optouts_ending ON public.topic_optouts USING btree (until) WHERE (until IS NOT NULL)
 CREATE UNIQUE INDEX topic_optouts_pkey ON public.topic_optouts USING btree (workspace_id, address_key, code)
 CREATE UNIQUE INDEX topics_by_code ON public.topics USING btree (workspace_id, code)
 CREATE INDEX topics_by_workspace ON public.topics USING btree (workspace_id, id)

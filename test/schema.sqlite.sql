@@ -466,6 +466,7 @@ CREATE TABLE tls_days (day text not null,
   n integer not null,
   primary key (day, domain, policy, host, result)) without rowid;
 CREATE INDEX topic_optouts_by_code on topic_optouts (workspace_id, code, address_key);
+CREATE INDEX topic_optouts_ending on topic_optouts (until) where until is not null;
 CREATE TABLE topic_optouts (workspace_id text not null,
   code text not null,
   address_key text not null,

@@ -199,10 +199,18 @@ async function draft(catalog: Catalog, send: Send, idempotency: Idempotency | nu
 		return refused('sender_not_available');
 	}
 
+	const quota = workspace.monthly_quota;
+	const common = {idempotency, versionId: template.version_id, quota};
+	for (const code of send.topicCode === null ? [workspace.default_topic] : []) {
+		// A topic that was removed is no default: the mail is sent without one.
+		const topic = code === null ? undefined : await catalog.topic(workspaceId, code);
+		if (topic) {
+			return {ok: true, draft: {...common, send: {...send, topicCode: topic.code}, topicId: topic.id}};
+		}
+	}
 	// Whether the topic exists is judged after the suppression list.
 	const topic = send.topicCode === null ? null : await catalog.topic(workspaceId, send.topicCode);
-	const quota = workspace.monthly_quota;
-	return {ok: true, draft: {send, idempotency, versionId: template.version_id, topicId: topic?.id ?? null, quota}};
+	return {ok: true, draft: {...common, send, topicId: topic?.id ?? null}};
 }
 
 /** A workspace that is gone sends nothing either. */

@@ -15,7 +15,15 @@ import {insertTerms} from '../store/message-terms.ts';
 import {insertAttachments, insertMessages, type NewMessage} from '../store/messages.ts';
 import {insertRecipients} from '../store/recipients.ts';
 import {insertEvents, type NewEvent} from '../store/timeline.ts';
-import {type Addressee, findOptedOut, type Preferences, readAddressees, teachContacts} from '../store/topics.ts';
+import {
+	type Addressee,
+	findOptedOut,
+	isInForce,
+	type OptOut,
+	type Preferences,
+	readAddressees,
+	teachContacts,
+} from '../store/topics.ts';
 import {addToMonth, countMonth, countUsage, giveBack, type MonthCount} from '../store/usage.ts';
 import {type Accepted, accepted, type Draft, refused, releaseRefused, resolveKeys, type Send} from './draft.ts';
 
@@ -48,7 +56,7 @@ export function createAcceptWrite({
 				() => readAddressees(trx, drafts.flatMap(pairsOf)),
 				() => findOptedOut(trx, drafts.filter(({send}) => send.topicCode !== null).flatMap(pairsOf)),
 			);
-			const reasonOf = barring(addressees, optedOut);
+			const reasonOf = barring(addressees, optedOut, storeTime(clock.now()));
 			const judged = drafts.map(draft => judge(draft, reasonOf(draft, draft.send.to.key), newId));
 			// After the ids were made: nothing of a message is older than itself.
 			const now = clock.now();
@@ -128,13 +136,19 @@ function pairsOf({send}: Draft): Pair[] {
 	return [send.to, ...send.cc].map(({key}) => [send.workspaceId, key]);
 }
 
-function barring(addressees: Addressees, optedOut: ReadonlyMap<string, ReadonlySet<string>>): ReasonOf {
-	return ({send}, addressKey) => {
-		const pair = pairKey(send.workspaceId, addressKey);
-		if (suppresses(addressees.get(pair)?.suppressed ?? undefined, send.mode)) {
+function barring(
+	addressees: Addressees,
+	optedOut: ReadonlyMap<string, ReadonlyMap<string, OptOut>>,
+	now: string,
+): ReasonOf {
+	return ({send: {workspaceId, topicCode, mode}}, addressKey) => {
+		const pair = pairKey(workspaceId, addressKey);
+		const addressee = addressees.get(pair);
+		if (suppresses(addressee?.suppressed ?? undefined, mode)) {
 			return 'suppressed';
 		}
-		return send.topicCode !== null && optedOut.get(pair)?.has(send.topicCode) ? 'opted_out' : null;
+		const optOut = topicCode === null ? addressee?.left : optedOut.get(pair)?.get(topicCode);
+		return optOut && isInForce(optOut, now) ? 'opted_out' : null;
 	};
 }
 

@@ -16,5 +16,5 @@ export async function changeContact(
 	if (changed.length > 0 && (await updateContact(trx, workspaceId, id, {...changes, updated_at: updatedAt}))) {
 		await recordAct(trx, tools, {action: 'contact.updated', workspaceId, target: id, detail: {changed}});
 	}
-	return await findContact(trx, workspaceId, id);
+	return await findContact(trx, workspaceId, id, updatedAt);
 }

@@ -37,6 +37,8 @@ export type WorkspaceInput = {
 	readonly sourcePool?: string | null;
 	/** As `parseRoute` reads it, passwords open; null: as MAILCTL_DELIVERY says. */
 	readonly route?: {readonly text: string; readonly vault: Pick<Vault, 'seal'>} | null;
+	/** The code of one of its topics; null: none. */
+	readonly defaultTopic?: string | null;
 	/** How its hosted pages look; what is left out stays as it is. */
 	readonly branding?: Partial<Branding>;
 };
@@ -62,6 +64,7 @@ export async function createWorkspace(
 		source_pool: null,
 		route: null,
 		branding: null,
+		default_topic: null,
 		...changes,
 		paused_at: null,
 		pause_reason: null,
@@ -189,7 +192,7 @@ function changesOf(
 	now: string,
 ): WorkspaceChanges {
 	const {name, locale, timezone, monthlyQuota, trackOpens, trackClicks, queueLifetime, branding} = input;
-	const {sourcePool, route} = input;
+	const {sourcePool, route, defaultTopic} = input;
 	return {
 		...(name !== undefined && {name}),
 		...(locale !== undefined && {locale}),
@@ -199,6 +202,7 @@ function changesOf(
 		...(trackClicks !== undefined && {track_clicks_at: trackClicks ? now : null}),
 		...(queueLifetime !== undefined && {queue_lifetime_s: queueLifetime}),
 		...(sourcePool !== undefined && {source_pool: sourcePool}),
+		...(defaultTopic !== undefined && {default_topic: defaultTopic}),
 		...(route !== undefined && {route: route && withPasswords(route.text, password => route.vault.seal(id, password))}),
 		...(branding !== undefined && {branding: writeBranding({...readBranding(brandingBefore), ...branding})}),
 	};

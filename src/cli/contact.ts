@@ -1,6 +1,7 @@
 import {changeContact} from '../admin/contacts.ts';
 import {contactView} from '../api/views.ts';
 import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
+import {storeTime} from '../kit/time.ts';
 import {notFound} from '../ops/operation.ts';
 import {createErase} from '../outcome/erase.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../store/topics.ts';
@@ -19,7 +20,7 @@ export function contactCommands(contact: CliCommand): void {
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
 		.does<{limit: number}>(async (session, {limit}) => {
 			const {reader, workspaceId} = await session.inWorkspace();
-			session.list(contacts, await listContacts(reader, workspaceId, {after: null, limit}));
+			session.list(contacts, await listContacts(reader, workspaceId, {after: null, limit, now: nowOf(session)}));
 		});
 
 	contact
@@ -79,18 +80,25 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 	);
 }
 
+const nowOf = ({tools}: Session) => storeTime(tools.clock.now());
+
 /** Throws bad data (65) where the workspace has no such contact. */
 async function chosen(session: Session, text: string): Promise<Contact> {
 	const id = await session.idOf('con', text);
 	const {reader, workspaceId} = await session.inWorkspace();
 	if (id !== undefined) {
-		return (await findContact(reader, workspaceId, id)) ?? notFound('contact', text);
+		return (await findContact(reader, workspaceId, id, nowOf(session))) ?? notFound('contact', text);
 	}
 	if (text.startsWith('con_') && !text.includes('@')) {
 		notFound('contact', text);
 	}
 	const {key} = parseAddress(text, true);
-	const [found] = await listContacts(reader, workspaceId, {addressKey: key, after: null, limit: 1});
+	const [found] = await listContacts(reader, workspaceId, {
+		addressKey: key,
+		after: null,
+		limit: 1,
+		now: nowOf(session),
+	});
 	return found ?? notFound('contact', text);
 }
 

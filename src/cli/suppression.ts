@@ -13,6 +13,7 @@ import {
 } from '../admin/suppression-file.ts';
 import {storedTime, suppressionView} from '../api/views.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {storeTime} from '../kit/time.ts';
 import {type SuppressionReason, suppresses} from '../mail/suppression.ts';
 import {addSuppression, removeSuppression} from '../ops/suppressions.ts';
 import {pairKey} from '../store/engine/rows.ts';
@@ -23,7 +24,7 @@ import {
 	readSuppressions,
 	type Suppression,
 } from '../store/suppressions.ts';
-import {findOptedOut} from '../store/topics.ts';
+import {barsOf, findOptedOut} from '../store/topics.ts';
 import {CliError} from './fault.ts';
 import {openInput} from './files.ts';
 import {count, address as parseAddress, reason} from './options.ts';
@@ -60,7 +61,8 @@ export function suppressionCommands(suppression: CliCommand): void {
 			const {key} = parseAddress(text, true);
 			const {reader, workspaceId: id} = await session.inWorkspace();
 			const entry = (await readSuppressions(reader, [[id, key]])).get(pairKey(id, key)) ?? null;
-			const topics = [...((await findOptedOut(reader, [[id, key]])).get(pairKey(id, key)) ?? [])].sort();
+			const optOuts = (await findOptedOut(reader, [[id, key]])).get(pairKey(id, key));
+			const {topics} = barsOf(optOuts, storeTime(session.tools.clock.now()));
 			const suppressed = suppresses(entry?.mode, 'live');
 			session.show({suppressed, entry: entry && suppressionEntry(entry), opted_out: topics}, () => [
 				`${text} is ${suppressed ? '' : 'not '}suppressed${entry && !suppressed ? ', but for test mail' : ''}`,

@@ -15,6 +15,7 @@ import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
 import {type Branding, readBranding} from '../mail/branding.ts';
 import {type Figures, type ReputationLimits, spans} from '../mail/reputation.ts';
 import {hasPassword} from '../mail/route.ts';
+import {notFound} from '../ops/operation.ts';
 import {
 	findingsOf,
 	leastAttempted,
@@ -26,6 +27,7 @@ import {
 } from '../reputation/findings.ts';
 import {type ReputationStatus, readStatuses} from '../store/reputation.ts';
 import type {Vault} from '../store/sealed.ts';
+import {lookUpTopic} from '../store/topics.ts';
 import {hasWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
 import {readInput} from './files.ts';
@@ -37,7 +39,7 @@ import {
 	label,
 	locale,
 	logoUrl,
-	type none,
+	none,
 	orNull,
 	route,
 	timezone,
@@ -57,6 +59,7 @@ type Options = {
 	readonly queueLifetime?: number | typeof none;
 	readonly pool?: string | typeof none;
 	readonly route?: string | typeof none;
+	readonly defaultTopic?: string | typeof none;
 	readonly trackOpens?: boolean;
 	readonly trackClicks?: boolean;
 	readonly brandName?: string | typeof none;
@@ -119,6 +122,9 @@ export function workspaceCommands(workspace: CliCommand): void {
 			throw new CliError('usage', 'nothing is to be changed', 'give at least one of the options of --help');
 		}
 		const {id} = await chosen(session, key);
+		if (input.defaultTopic) {
+			(await lookUpTopic(await session.reader(), id, input.defaultTopic)) ?? notFound('topic', input.defaultTopic);
+		}
 		const changed = await session.write(trx => changeWorkspace(trx, session.tools, id, input));
 		await showWorkspace(session, changed ?? nameTaken(options.name));
 	});
@@ -176,13 +182,18 @@ function settingOptions(command: CliCommand, creates: boolean): CliCommand {
 		.option('--brand-logo <url>', 'its logo there, an https URL', unless(logoUrl('--brand-logo')))
 		.option('--brand-color <#rrggbb>', 'its accent color there', unless(colour('--brand-color')))
 		.option('--brand-support <address>', 'where recipients may write to', unless(email('--brand-support')));
-	return creates ? named : named.option('--no-track-opens', 'do not').option('--no-track-clicks', 'do not');
+	return creates
+		? named
+		: named
+				.option('--no-track-opens', 'do not')
+				.option('--no-track-clicks', 'do not')
+				.option('--default-topic <code>', 'of sends that name no topic', text => (text === '' ? none : text));
 }
 
 const givenRoute = unlessDefault(route);
 
 async function inputOf(session: Session, options: Options): Promise<Partial<WorkspaceInput>> {
-	const {name, locale, timezone, monthlyQuota, queueLifetime, trackOpens, trackClicks} = options;
+	const {name, locale, timezone, monthlyQuota, queueLifetime, trackOpens, trackClicks, defaultTopic} = options;
 	const lifetime = queueLifetime === undefined ? undefined : orNull(queueLifetime);
 	const branding = brandingOf(options);
 	const sourcePool = options.pool === undefined ? undefined : orNull(options.pool);
@@ -198,6 +209,7 @@ async function inputOf(session: Session, options: Options): Promise<Partial<Work
 		...(timezone !== undefined && {timezone: orNull(timezone)}),
 		...(monthlyQuota !== undefined && {monthlyQuota: orNull(monthlyQuota)}),
 		...(sourcePool !== undefined && {sourcePool}),
+		...(defaultTopic !== undefined && {defaultTopic: orNull(defaultTopic)}),
 		...(route !== undefined && {route: route === null ? null : {text: route, vault: await vaultFor(session, route)}}),
 		...(lifetime !== undefined && {queueLifetime: lifetime === null ? null : Math.ceil(lifetime / 1000)}),
 	};
@@ -371,6 +383,7 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 				['queue lifetime', row.queue_lifetime_s === null ? null : spell(row.queue_lifetime_s * 1000)],
 				['source pool', row.source_pool],
 				['route', row.route && maskPasswords(row.route)],
+				...(row.default_topic === null ? [] : [['default topic', row.default_topic] as const]),
 				['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
 				['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
 				...(row.pause_reason === null ? [] : [['  reason', row.pause_reason] as const]),

@@ -16,6 +16,7 @@ import {purgeSites, purgeWarmUp} from '../store/queue/sites.ts';
 import {purgeReputation} from '../store/reputation.ts';
 import {removeMessages} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
+import {purgePauses} from '../store/topics.ts';
 import {purgeUsageHours} from '../store/usage.ts';
 import {purgeLinks, purgeUserSessions} from '../store/users.ts';
 import {deleteDeliveries, findAbandoned, findAboutNone} from '../store/webhooks.ts';
@@ -160,6 +161,10 @@ export const keyTask = ({retention, ...options}: RowTaskOptions & {readonly rete
 		const before = storeTime(now - retention());
 		return async (trx, limit) => [await purgeIdempotencyKeys(trx, before, limit)];
 	});
+
+/** Pauses that recipients asked for and that have ended. */
+export const pauseTask = (options: RowTaskOptions): SweepTask =>
+	rowTask('pauses', options, now => async (trx, limit) => [await purgePauses(trx, storeTime(now), limit)]);
 
 /** Reports of TLS are made of a day; half a year shows what has changed. */
 const tlsDaysKept = 180;

@@ -1,6 +1,7 @@
 import {changeContact} from '../admin/contacts.ts';
 import {canonicalLocale, formats, readAddress} from '../api/schemas/formats.ts';
 import {type Html, html} from '../hosted/html.ts';
+import {storeTime} from '../kit/time.ts';
 import {isId} from '../mail/ids.ts';
 import {notFound} from '../ops/operation.ts';
 import {readLines, scanMessages} from '../store/message-scan.ts';
@@ -20,15 +21,15 @@ const mostMessages = 10;
 /** The people that a workspace has mailed. */
 export function contactPages({reader, change, erase}: DashboardParts): readonly Route[] {
 	/** The one that a path names. */
-	async function chosen({params: {id = ''}, workspace}: Visit): Promise<Contact> {
-		const contact = isId('con', id) ? await findContact(reader, workspace.id, id) : undefined;
+	async function chosen({params: {id = ''}, workspace, now}: Visit): Promise<Contact> {
+		const contact = isId('con', id) ? await findContact(reader, workspace.id, id, storeTime(now)) : undefined;
 		return contact ?? notFound('contact', id);
 	}
 
 	async function list({query, workspace, now}: Visit): Promise<Answer> {
 		const asked = query.get('q')?.trim() ?? '';
 		const address = asked === '' ? null : readAddress(asked);
-		const part = {addressKey: address?.key, after: query.get('after'), limit: perPage + 1};
+		const part = {addressKey: address?.key, after: query.get('after'), limit: perPage + 1, now: storeTime(now)};
 		const all = asked !== '' && address === null ? [] : await listContacts(reader, workspace.id, part);
 		const {rows, last} = pageOf(all, perPage);
 		const content = html`${searchForm({to: path, query, placeholder: 'user@example.com'})}${table({

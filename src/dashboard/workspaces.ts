@@ -14,15 +14,32 @@ import {labelFault} from '../kit/text.ts';
 import {monthOf, parseDuration} from '../kit/time.ts';
 import {readBranding, validAccent, validLogoUrl} from '../mail/branding.ts';
 import {notFound} from '../ops/operation.ts';
+import {listTopics, lookUpTopic, type Topic} from '../store/topics.ts';
 import {readAccepted, readMonth} from '../store/usage.ts';
 import {findWorkspace, findWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {pageOf, pager, searchForm} from './lists.ts';
-import {act, badge, code, count, facts, hidden, input, name, nothing, opened, section, table, time} from './markup.ts';
+import {
+	act,
+	badge,
+	code,
+	count,
+	facts,
+	hidden,
+	input,
+	name,
+	nothing,
+	opened,
+	section,
+	select,
+	table,
+	time,
+} from './markup.ts';
 import {pageForms, wrong} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, go, notAllowed, page, type Route, type Visit} from './route.ts';
 
 const perPage = 50;
+const mostTopics = 1000;
 const path = '/workspaces';
 const fromAbove =
 	'The operator of this installation, or the guard of its reputation, paused this workspace. Only users of all workspaces resume it.';
@@ -94,12 +111,13 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 					? null
 					: html`<meter max="100" value="${share}" aria-label="Used of the quota">${share.toFixed(0)} %</meter>`,
 			],
+			['Default topic', workspace.default_topic && code(workspace.default_topic)],
 			['Made', time(workspace.created_at, now)],
 			['Id', code(workspace.id)],
 		]);
 		const content = html`<div class="card">${known}</div>${
 			visit.may('admin')
-				? html`${section('Sending', pausing(workspace, visit.everywhere))}${section('Settings', settingsForm(workspace, visit))}${section('Delete', deleting(workspace))}`
+				? html`${section('Sending', pausing(workspace, visit.everywhere))}${section('Settings', settingsForm(workspace, await listTopics(reader, {workspaceId: workspace.id, after: null, limit: mostTopics}), visit))}${section('Delete', deleting(workspace))}`
 				: null
 		}`;
 		return {
@@ -135,6 +153,10 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		const foreign = visit.everywhere ? null : foreignSetting(workspace, read.input, live().queueLifetime);
 		if (foreign !== null) {
 			return notAllowed(foreign);
+		}
+		const {defaultTopic} = read.input;
+		if (defaultTopic && !(await lookUpTopic(reader, workspace.id, defaultTopic))) {
+			wrong(`There is no topic ${defaultTopic}.`);
 		}
 		const changed = await change(trx => changeWorkspace(trx, visit.tools, workspace.id, read.input));
 		return changed
@@ -287,6 +309,7 @@ function readSettings(form: URLSearchParams): Read {
 			name: text('name'),
 			locale: text('locale') === '' ? null : canonicalLocale(text('locale')),
 			timezone: orNull('timezone'),
+			...(form.has('topic') && {defaultTopic: orNull('topic')}),
 			...(form.has('quota') && {monthlyQuota: quota === '' ? null : Number(quota)}),
 			queueLifetime: lifetimeMs === null ? null : Math.ceil(lifetimeMs / 1000),
 			trackOpens: form.has('opens'),
@@ -319,7 +342,11 @@ function foreignSetting(
 }
 
 /** With what was typed before something was wrong with it. */
-function settingsForm(workspace: Workspace, {form, everywhere}: Pick<Visit, 'form' | 'everywhere'>): Html {
+function settingsForm(
+	workspace: Workspace,
+	topics: readonly Topic[],
+	{form, everywhere}: Pick<Visit, 'form' | 'everywhere'>,
+): Html {
 	const brand = readBranding(workspace.branding);
 	const isRepeated = form.has('name');
 	const field = (
@@ -337,6 +364,16 @@ ${everywhere ? field('quota', 'Messages a month', workspace.monthly_quota, {hint
 ${field('lifetime', 'Queue lifetime', lifetime, {placeholder: '4d', hint: 'How long delivery is tried'})}
 ${field('locale', 'Language', workspace.locale, {placeholder: 'en', hint: 'Where neither send nor contact has one'})}
 ${field('timezone', 'Time zone', workspace.timezone, {placeholder: 'Europe/Vienna'})}
+${select(
+	{
+		name: 'topic',
+		label: 'Topic of sends that name none',
+		value: (isRepeated ? form.get('topic') : workspace.default_topic) ?? '',
+	},
+	[...new Set(['', ...topics.map(one => one.code), workspace.default_topic ?? ''])].map(value => ({
+		...{value, label: value || 'none'},
+	})),
+)}
 ${field('brand', 'Name for recipients', brand.name, {hint: 'On the unsubscribe page'})}
 ${field('logo', 'Logo', brand.logoUrl, {placeholder: 'https://shop.example/logo.png'})}
 ${field('colour', 'Colour', brand.accent, {placeholder: '#2f5bd7'})}

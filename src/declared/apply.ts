@@ -74,6 +74,14 @@ export function differences(state: WorkspaceState | undefined, wanted: WantedWor
 			message: 'has a masked password: write the password, or leave route out',
 		});
 	}
+	const topic = settings.default_topic;
+	if (
+		topic &&
+		Object.hasOwn(fields, 'default_topic') &&
+		!(wanted.topics ?? state?.topics ?? []).some(({code}) => code === topic)
+	) {
+		faults.push({path: ['settings', 'default_topic'], message: `needs ${topic} among the topics`});
+	}
 	const all = kinds.flatMap(kind => changesOf(kind, state, wanted));
 	for (const change of all) {
 		faults.push(...faultsOf(change, state, wanted, rules));
@@ -264,6 +272,7 @@ function inputOf(settings: Partial<Settings>, vault: Vault): Partial<WorkspaceIn
 		monthlyQuota: settings.monthly_quota,
 		queueLifetime: settings.queue_lifetime,
 		sourcePool: settings.source_pool,
+		defaultTopic: settings.default_topic,
 		route: typeof route === 'string' ? {text: route, vault} : route,
 		trackOpens: settings.track_opens,
 		trackClicks: settings.track_clicks,

@@ -36,6 +36,7 @@ const settings = Type.Object(
 		queue_lifetime: optional(Type.Integer({minimum: 0, maximum: 2_000_000_000})),
 		source_pool: optional(text),
 		route: optional(text),
+		default_topic: optional(Type.String({format: 'topic-code'})),
 		track_opens: flag,
 		track_clicks: flag,
 		branding: Type.Optional(branding),
@@ -109,6 +110,8 @@ export type Settings = {
 	readonly source_pool: string | null;
 	/** In an export its passwords are `***`. */
 	readonly route: string | null;
+	/** The code of a topic. */
+	readonly default_topic: string | null;
 	readonly track_opens: boolean;
 	readonly track_clicks: boolean;
 	readonly branding: Partial<Record<'name' | 'logo_url' | 'accent' | 'support_email', string | null>>;

@@ -109,6 +109,7 @@ export function settingsOf(row: Workspace): Settings {
 		queue_lifetime: row.queue_lifetime_s,
 		source_pool: row.source_pool,
 		route: row.route && maskPasswords(row.route),
+		default_topic: row.default_topic,
 		track_opens: row.track_opens_at !== null,
 		track_clicks: row.track_clicks_at !== null,
 		branding: {name, logo_url: logoUrl, accent, support_email: supportEmail},

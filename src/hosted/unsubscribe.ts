@@ -314,12 +314,19 @@ function confirm({texts, brand, address, status: {topic}}: Subject): View {
 				text: html`${texts.confirmAll.text(who)} ${texts.allMeans}`,
 				buttons: section(button('main', 'all', texts.unsubscribe)),
 			}
-		: {
-				icon: 'letter',
-				title: texts.confirmTopic.title(plainName(topic.name)),
-				text: texts.confirmTopic.text(who, sender),
-				buttons: section(html`${button('main', 'topic', texts.unsubscribeTopic)}${everything(texts)}`),
-			};
+		: topic.isRequired
+			? {
+					icon: 'letter',
+					title: texts.required.title(plainName(topic.name)),
+					text: html`${topic.description && html`${nameMarkup(topic.description)}<br>`}${texts.required.text(who, sender)}`,
+					buttons: section(html`${button('main', 'topic', texts.required.stopOthers)}${everything(texts)}`),
+				}
+			: {
+					icon: 'letter',
+					title: texts.confirmTopic.title(plainName(topic.name)),
+					text: texts.confirmTopic.text(who, sender),
+					buttons: section(html`${button('main', 'topic', texts.unsubscribeTopic)}${everything(texts)}`),
+				};
 }
 
 function outOfAll({texts, brand, address, action, status}: Subject, byPage: boolean): View {
@@ -337,7 +344,7 @@ function outOfTopic({texts, brand, address, action}: Subject, topic: NonNullable
 	return {
 		icon: 'done',
 		title: action === null || action === 'undo' ? texts.already : texts.done,
-		text: texts.topicIsOff(who, sender, name),
+		text: topic.isRequired ? texts.required.othersAreOff(who, sender, name) : texts.topicIsOff(who, sender, name),
 		buttons: html`${topic.block === 'page' ? undo(texts) : null}${section(everything(texts))}`,
 	};
 }
@@ -348,7 +355,7 @@ function undone({texts, brand, address, status}: Subject): View {
 		icon: 'done',
 		title: texts.undone.title,
 		text: texts.undone.text(addressMarkup(address), nameMarkup(brand.name)),
-		buttons: section(button('other', again, texts.unsubscribe)),
+		buttons: section(button('other', again, status.topic?.isRequired ? texts.required.stopOthers : texts.unsubscribe)),
 	};
 }
 

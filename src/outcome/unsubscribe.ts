@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {dayMs, storeTime} from '../kit/time.ts';
 import type {Role} from '../mail/message.ts';
 import {isSimulated} from '../mail/simulator.ts';
 import {type Pair, pairKey} from '../store/engine/rows.ts';
@@ -6,16 +7,23 @@ import type {GroupWrite} from '../store/engine/writer.ts';
 import {findRecipientFor} from '../store/recipients.ts';
 import {deleteSuppressionOf, findStatus} from '../store/suppressions.ts';
 import {readDetails} from '../store/timeline.ts';
-import {deleteOptOut, insertOptOut} from '../store/topics.ts';
+import {barsOf, deleteOptOuts, findOptedOut, insertOptOuts, listTopics, noTopic, type Topic} from '../store/topics.ts';
 import {announce, type EventWriter, notify} from './outbox.ts';
 import {suppressAddresses} from './suppress.ts';
 
-/** `topic`: out of the message's topic, or of everything without a topic. `undo`: what the hosted page made. */
+/**
+ * `topic`: out of the message's topic, of everything else where that is required, or of everything without a topic. `undo`:
+ * what the hosted page made.
+ */
 export type OptOutAction = 'topic' | 'all' | 'undo';
+
+/** `pause`: nothing that is not required for 30 days; `resume`: it ends now. Else in and out of topics, by their codes. */
+export type PreferenceAction = 'pause' | 'resume' | {readonly in: readonly string[]; readonly out: readonly string[]};
 
 /** Whom the link of a mail was for, and what they ask. */
 export type Unsubscription = {
 	readonly workspaceId: string;
+	/** `noMessage`: the link stood in none. */
 	readonly messageId: string;
 	/** The topic that the message was tagged with. */
 	readonly topicId: string | null;
@@ -24,7 +32,7 @@ export type Unsubscription = {
 	readonly address: string;
 	/** In comparison form. */
 	readonly addressKey: string;
-	readonly action: OptOutAction;
+	readonly action: OptOutAction | PreferenceAction;
 	/**
 	 * The recipient used the page, or a mail program used the link (RFC 8058), or a mail was sent to the recipient's
 	 * unsubscribe address, or the provider reported it (ARF).
@@ -40,7 +48,14 @@ type Block = 'page' | 'other';
 /** What holds for an address, as its link's page sees it. */
 export type SubscriptionStatus = {
 	/** The topic that the message was tagged with, if there still is one. */
-	readonly topic: {readonly code: string; readonly name: string; readonly block: Block | null} | null;
+	readonly topic: {
+		readonly code: string;
+		readonly name: string;
+		readonly description: string | null;
+		/** Its mail goes on: the link is out of everything else, and `block` is about that. */
+		readonly isRequired: boolean;
+		readonly block: Block | null;
+	} | null;
 	readonly all: Block | null;
 	/** Mail of a test key to a real address: its links change no list. */
 	readonly isTest: boolean;
@@ -49,6 +64,11 @@ export type SubscriptionStatus = {
 // The suppression and the opt-out that the hosted page makes; nothing else makes their like, and it takes back nothing else.
 const pageSource = 'one-click';
 const reason = 'unsubscribe';
+
+/** Of a link that was made for a person, and stood in no mail. */
+export const noMessage = 'msg_00000000000000000000000000';
+
+const pauseDays = 30;
 
 /**
  * Acts on unsubscribe links, many in one transaction: suppression or opt-out, and the event of the recipient. Existing
@@ -91,12 +111,73 @@ export async function readStatus(
 	recipient: Omit<Unsubscription, 'action' | 'via' | 'at'>,
 ): Promise<SubscriptionStatus> {
 	const row = await findStatus(reader, pairOf(recipient), recipient);
-	const block = row?.optOutSource ? blockOf(row.optOutSource === pageSource) : null;
+	const isRequired = row?.requiredAt != null;
+	const block = isRequired
+		? await blockOfOthers(reader, recipient)
+		: row?.optOutSource
+			? blockOf(row.optOutSource.startsWith(pageSource))
+			: null;
 	return {
-		topic: row?.topicCode && row.topicName ? {code: row.topicCode, name: row.topicName, block} : null,
+		topic:
+			row?.topicCode && row.topicName
+				? {code: row.topicCode, name: row.topicName, description: row.description, isRequired, block}
+				: null,
 		all: row?.reason ? blockOf(row.reason === reason && row.source === pageSource) : null,
 		// Once the message is gone, its link counts as that of a live one: an opt-out must not get lost.
 		isTest: row?.mode === 'test' && !isSimulated(recipient.addressKey),
+	};
+}
+
+/** The source of what the link of a required topic makes: it takes back nothing else. */
+const sourceOf = ({topicId}: Pick<Unsubscription, 'topicId'>) => `${pageSource}:${topicId}`;
+
+/** A longer list is no list for people. */
+const mostTopics = 10_000;
+
+/** All that a person can opt out of, mail without a topic too. */
+async function otherCodes(reader: Knex, workspaceId: string): Promise<string[]> {
+	const topics = await listTopics(reader, {workspaceId, after: null, limit: mostTopics});
+	return [...topics.filter(topic => topic.required_at === null).map(({code}) => code), noTopic];
+}
+
+async function blockOfOthers(
+	reader: Knex,
+	recipient: Pick<Unsubscription, 'workspaceId' | 'addressKey' | 'topicId'>,
+): Promise<Block | null> {
+	const pair = pairOf(recipient);
+	const left = (await findOptedOut(reader, [pair])).get(pairKey(...pair));
+	const others = (await otherCodes(reader, recipient.workspaceId)).map(code => left?.get(code));
+	return others.every(optOut => optOut?.until === null)
+		? blockOf(others.some(optOut => optOut?.source === sourceOf(recipient)))
+		: null;
+}
+
+/** A topic as the preference page shows it. */
+export type Choice = Pick<Topic, 'code' | 'name' | 'description'> & {
+	readonly isRequired: boolean;
+	/** A pause does not count. */
+	readonly isOut: boolean;
+};
+
+/** What a person may choose, in the order of names, and when their pause ends (null: there is none), at a time in the store's form. */
+export async function readChoices(
+	reader: Knex,
+	recipient: Pick<Unsubscription, 'workspaceId' | 'addressKey'>,
+	now: string,
+): Promise<{readonly choices: readonly Choice[]; readonly pausedUntil: string | null}> {
+	const pair = pairOf(recipient);
+	const topics = await listTopics(reader, {workspaceId: recipient.workspaceId, after: null, limit: mostTopics});
+	const left = (await findOptedOut(reader, [pair])).get(pairKey(...pair));
+	return {
+		choices: topics
+			.filter(topic => topic.public_at !== null)
+			.map(({code, name, description, required_at}) => ({
+				...{code, name, description},
+				isRequired: required_at !== null,
+				isOut: left?.get(code)?.until === null,
+			}))
+			.toSorted((a, b) => a.name.localeCompare(b.name)),
+		pausedUntil: barsOf(left, now).pausedUntil,
 	};
 }
 
@@ -111,44 +192,90 @@ export function changes({topic, all, isTest}: SubscriptionStatus, action: OptOut
 async function act(trx: Knex.Transaction, item: Unsubscription, eventWriter: EventWriter): Promise<Unsubscribed> {
 	const {action} = item;
 	const status = await readStatus(trx, item);
-	if (!changes(status, action)) {
+	if (isOptOut(action) && !changes(status, action)) {
 		return {status, announced: false};
 	}
-	const code = status.topic?.code ?? null;
 	let announced = false;
-	if (action === 'undo') {
-		await takeBack(trx, item, code);
-	} else {
-		const topic = action === 'topic' ? code : null;
-		if (status.isTest || (await optOut(trx, item, topic, eventWriter))) {
-			announced = await announceOnce(trx, item, {topic, isTest: status.isTest}, eventWriter);
-		}
+	if (!status.isTest) {
+		await takeBack(trx, item, status.topic);
+	}
+	for (const topic of await optOut(trx, item, status, eventWriter)) {
+		announced = (await announceOnce(trx, item, {topic, isTest: status.isTest}, eventWriter)) || announced;
 	}
 	return {status: await readStatus(trx, item), announced};
 }
 
-/** False: the address was out already. */
+const isOptOut = (action: Unsubscription['action']): action is OptOutAction =>
+	action === 'topic' || action === 'all' || action === 'undo';
+
+/** Answers what the address left by this: codes of topics, `noTopic`, null for everything. For test mail, what it would leave. */
 async function optOut(
 	trx: Knex.Transaction,
-	{workspaceId, messageId, address, addressKey, via, at: createdAt}: Unsubscription,
-	code: string | null,
+	item: Unsubscription,
+	{topic, isTest}: SubscriptionStatus,
 	eventWriter: EventWriter,
-): Promise<boolean> {
+): Promise<ReadonlyArray<string | null>> {
+	const {workspaceId, messageId, address, addressKey, via, action, at: createdAt} = item;
+	const codes = await leftBy(trx, item, topic);
+	if (isTest) {
+		return codes ?? [null];
+	}
 	// The page takes back only what it made itself.
-	const source = via === 'mail' || via === 'report' ? messageId : pageSource;
+	const byPage = topic?.isRequired && action === 'topic' ? sourceOf(item) : pageSource;
+	const source = via === 'mail' || via === 'report' ? messageId : byPage;
 	const common = {workspaceId, address, addressKey, source, createdAt};
-	if (code !== null) {
-		return await insertOptOut(trx, {...common, code});
+	if (codes !== null) {
+		const until = action === 'pause' ? pauseEnd(createdAt) : null;
+		return await insertOptOuts(
+			trx,
+			codes.toSorted().map(code => ({...common, code, until})),
+		);
 	}
 	const id = eventWriter.newId('sup');
-	return (await suppressAddresses(trx, [{...common, id, reason, messageId}], eventWriter)).has(id);
+	const entry = {...common, id, reason, ...(messageId !== noMessage && {messageId})} as const;
+	return (await suppressAddresses(trx, [entry], eventWriter)).has(id) ? [null] : [];
 }
 
-async function takeBack(trx: Knex.Transaction, item: Unsubscription, code: string | null): Promise<void> {
+/** The codes that an action is about; null: everything. */
+async function leftBy(
+	trx: Knex.Transaction,
+	{action, workspaceId}: Unsubscription,
+	topic: SubscriptionStatus['topic'],
+): Promise<readonly string[] | null> {
+	if (typeof action === 'object') {
+		return action.out;
+	}
+	if (action === 'undo' || action === 'resume') {
+		return [];
+	}
+	if (action === 'pause' || (action === 'topic' && topic?.isRequired)) {
+		return await otherCodes(trx, workspaceId);
+	}
+	return action === 'topic' && topic ? [topic.code] : null;
+}
+
+const pauseEnd = (from: string): string => storeTime(Date.parse(from) + pauseDays * dayMs);
+
+async function takeBack(
+	trx: Knex.Transaction,
+	item: Unsubscription,
+	topic: SubscriptionStatus['topic'],
+): Promise<void> {
+	const {action} = item;
 	const pair = pairOf(item);
-	await deleteSuppressionOf(trx, pair, {reason, source: pageSource});
-	if (code !== null) {
-		await deleteOptOut(trx, pair, {code, source: pageSource});
+	if (typeof action === 'object') {
+		await deleteOptOuts(trx, pair, {codes: action.in});
+	} else if (action === 'resume') {
+		await deleteOptOuts(trx, pair, {pauses: true});
+	} else if (action === 'undo') {
+		await deleteSuppressionOf(trx, pair, {reason, source: pageSource});
+		if (topic) {
+			await deleteOptOuts(
+				trx,
+				pair,
+				topic.isRequired ? {source: sourceOf(item)} : {codes: [topic.code], source: pageSource},
+			);
+		}
 	}
 }
 
@@ -159,17 +286,23 @@ async function announceOnce(
 	{topic, isTest}: {readonly topic: string | null; readonly isTest: boolean},
 	eventWriter: EventWriter,
 ): Promise<boolean> {
-	const {workspaceId, messageId, role, address: recipient, via, at} = item;
+	const {workspaceId, messageId, role, address: recipient, via, action, at} = item;
+	const until = action === 'pause' ? pauseEnd(at) : undefined;
+	const detail = {recipient, role, topic, via, ...(until && {until})};
+	const notice = {type: 'recipient_unsubscribed', workspaceId, recipient, at, detail} as const;
+	if (messageId === noMessage) {
+		await notify(trx, [{...notice, messageId: null}], eventWriter);
+		return false;
+	}
 	const recipientId = await findRecipientFor(trx, item);
 	if (recipientId === undefined) {
 		return false; // Gone, or erased: nothing may bear the address any more.
 	}
 	const details = await readDetails(trx, {messageId, recipientId, type: 'unsubscribed'});
-	const isKnown = details.some(detail => detail.topic === topic);
-	const detail = {recipient, role, topic, via};
+	const isKnown = details.some(known => known.topic === topic && known.until === until);
 	// Once the page has undone it, it may come again. Test mail changes no list: there the timeline alone knows.
 	if (!isKnown || !isTest) {
-		await notify(trx, [{type: 'recipient_unsubscribed', workspaceId, messageId, recipient, at, detail}], eventWriter);
+		await notify(trx, [{...notice, messageId}], eventWriter);
 	}
 	if (isKnown) {
 		return false;

@@ -161,6 +161,9 @@ type StatusRow = {
 	readonly mode: Mode | null;
 	readonly topicCode: string | null;
 	readonly topicName: string | null;
+	readonly description: string | null;
+	readonly requiredAt: string | null;
+	/** A pause does not count. */
 	readonly optOutSource: string | null;
 	readonly reason: SuppressionReason | null;
 	readonly source: string | null;
@@ -180,13 +183,19 @@ export async function findStatus(
 			this.on('t.workspace_id', 'w.id').andOnVal('t.id', topicId ?? '');
 		})
 		.leftJoin('topic_optouts as o', function () {
-			this.on('o.workspace_id', 'w.id').andOnVal('o.address_key', addressKey).andOn('o.code', 't.code');
+			this.on('o.workspace_id', 'w.id')
+				.andOnVal('o.address_key', addressKey)
+				.andOn('o.code', 't.code')
+				.andOnNull('o.until');
 		})
 		.leftJoin('suppressions as s', function () {
 			this.on('s.workspace_id', 'w.id').andOnVal('s.address_key', addressKey).andOnVal('s.mode', 'live');
 		})
 		.where('w.id', workspaceId)
-		.first('m.mode', 't.code as topicCode', 't.name as topicName', 'o.source as optOutSource', 's.reason', 's.source');
+		.first(
+			...['m.mode', 't.code as topicCode', 't.name as topicName', 't.description', 't.required_at as requiredAt'],
+			...['o.source as optOutSource', 's.reason', 's.source'],
+		);
 }
 
 /** Failures of an address that do not suppress by themselves, since the last delivery to it. */

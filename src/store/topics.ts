@@ -3,6 +3,7 @@ import type {Mode, Priority} from '../mail/message.ts';
 import {
 	alongIndex,
 	columnsOf,
+	insertReturning,
 	insertRows,
 	type Pair,
 	pairKey,
@@ -86,55 +87,100 @@ export async function deleteTopic(
 	return topic && (await trx('topics').where({id: topic.id}).delete()) === 1 ? topic : undefined;
 }
 
-/** The topic codes that each of the addresses opted out of, by `pairKey`. An opt-out outlives its topic. */
-export async function findOptedOut(trx: Knex, pairs: readonly Pair[]): Promise<Map<string, Set<string>>> {
-	const codes = new Map<string, Set<string>>();
-	for (const row of await selectPairs<{code: string}>(trx, 'topic_optouts', ['code'], pairs)) {
-		const key = pairKey(row.workspace_id, row.address_key);
-		codes.set(key, (codes.get(key) ?? new Set()).add(row.code));
-	}
-	return codes;
+/** The code that opt-outs have which are of mail without a topic. */
+export const noTopic = '';
+
+export type OptOut = {
+	readonly source: string;
+	/** It is a pause, which ends then; null: it does not end. */
+	readonly until: string | null;
+};
+
+/** At a time in the store's form; a pause that has ended keeps no mail back. */
+export const isInForce = ({until}: Pick<OptOut, 'until'>, now: string): boolean => until === null || until > now;
+
+/** What keeps mail from an address, of its opt-outs at a time in the store's form. */
+export function barsOf(optOuts: ReadonlyMap<string, OptOut> | undefined, now: string) {
+	const left = [...(optOuts ?? [])].filter(([, optOut]) => isInForce(optOut, now));
+	return {
+		topics: left.flatMap(([code]) => (code === noTopic ? [] : [code])).sort(),
+		leftOther: left.some(([code]) => code === noTopic),
+		pausedUntil:
+			left
+				.flatMap(([, {until}]) => until ?? [])
+				.sort()
+				.at(-1) ?? null,
+	};
 }
 
-type NewOptOut = {
+/** What each of the addresses opted out of, by `pairKey` and code, ended pauses too. An opt-out outlives its topic. */
+export async function findOptedOut(trx: Knex, pairs: readonly Pair[]): Promise<Map<string, Map<string, OptOut>>> {
+	const found = new Map<string, Map<string, OptOut>>();
+	const columns = ['code', 'source', 'until'];
+	for (const row of await selectPairs<OptOut & {code: string}>(trx, 'topic_optouts', columns, pairs)) {
+		const key = pairKey(row.workspace_id, row.address_key);
+		found.set(key, (found.get(key) ?? new Map()).set(row.code, {source: row.source, until: row.until}));
+	}
+	return found;
+}
+
+type NewOptOut = OptOut & {
 	readonly workspaceId: string;
 	readonly code: string;
 	readonly address: string;
 	readonly addressKey: string;
-	readonly source: string;
 	readonly createdAt: string;
 };
 
-/** Opts an address out of a topic; false: it was already, and its opt-out stays as it is. */
-export async function insertOptOut(trx: Knex.Transaction, optOut: NewOptOut): Promise<boolean> {
-	const inserted = await trx('topic_optouts')
-		.insert({
-			workspace_id: optOut.workspaceId,
-			code: optOut.code,
-			address_key: optOut.addressKey,
-			address: optOut.address,
-			source: optOut.source,
-			created_at: optOut.createdAt,
-		})
-		.onConflict(['workspace_id', 'address_key', 'code'])
-		.ignore()
-		.returning('code');
-	return inserted.length === 1;
+/** Opts an address out of topics. An opt-out stays as it is, a pause gives way. Answers the codes that were added or changed. */
+export async function insertOptOuts(trx: Knex.Transaction, optOuts: readonly NewOptOut[]): Promise<string[]> {
+	const added = await insertReturning<{code: string}>(
+		trx,
+		'topic_optouts',
+		['workspace_id', 'code', 'address_key', 'address', 'source', 'created_at', 'until'],
+		optOuts.map(one => [
+			...[one.workspaceId, one.code, one.addressKey, one.address, one.source, one.createdAt],
+			one.until,
+		]),
+		`on conflict (workspace_id, address_key, code) do update
+			set source = excluded.source, created_at = excluded.created_at, until = excluded.until
+			where topic_optouts.until is not null returning code`,
+	);
+	return added.map(({code}) => code);
 }
 
-/** Takes an opt-out of this source back. */
-export async function deleteOptOut(
+/** Takes opt-outs of an address back: those of these codes, of these sources, or pauses alone. */
+export async function deleteOptOuts(
 	trx: Knex.Transaction,
 	[workspaceId, addressKey]: Pair,
-	{code, source}: {readonly code: string; readonly source: string},
+	{codes, source, pauses}: {readonly codes?: readonly string[]; readonly source?: string; readonly pauses?: true},
 ): Promise<void> {
-	await trx('topic_optouts').where({workspace_id: workspaceId, address_key: addressKey, code, source}).delete();
+	const query = trx('topic_optouts').where({workspace_id: workspaceId, address_key: addressKey});
+	if (codes) {
+		query.whereIn('code', [...codes]);
+	}
+	if (source !== undefined) {
+		query.where(one => one.where({source}).orWhere('source', 'like', `${source}:%`));
+	}
+	if (pauses) {
+		query.whereNotNull('until');
+	}
+	await query.delete();
 }
 
-/** How many addresses opted out, by code: also of topics that are gone. */
+/** Removes pauses that have ended; how many there were. */
+export async function purgePauses(trx: Knex.Transaction, now: string, limit: number): Promise<number> {
+	const key = ['workspace_id', 'address_key', 'code'];
+	const ended = trx('topic_optouts').where('until', '<=', now).select(key).limit(limit);
+	return await trx('topic_optouts').whereIn(key, ended).delete();
+}
+
+/** How many addresses opted out for good, by code: also of topics that are gone. */
 export async function countOptOuts(reader: Knex, workspaceId: string): Promise<Map<string, number>> {
 	const rows: Array<{code: string; addresses: number | string}> = await reader('topic_optouts')
 		.where({workspace_id: workspaceId})
+		.whereNull('until')
+		.whereNot('code', noTopic)
 		.groupBy('code')
 		.select('code')
 		.count('* as addresses');
@@ -228,12 +274,16 @@ export type Contact = Preferences & {
 	readonly addressKey: string;
 	readonly createdAt: string;
 	readonly updatedAt: string;
-	/** Codes of the topics it opted out of. */
+	/** Codes of the topics it opted out of, paused ones too. */
 	readonly topics: readonly string[];
+	/** It gets no mail without a topic. */
+	readonly leftOther: boolean;
+	/** When a pause that it asked for ends; null: it asked for none. */
+	readonly pausedUntil: string | null;
 	readonly suppressed: boolean;
 };
 
-type Row = Omit<Contact, 'topics' | 'suppressed'>;
+type Row = Omit<Contact, 'topics' | 'leftOther' | 'pausedUntil' | 'suppressed'>;
 
 const {selected: columns} = columnsOf('id address addressKey locale timezone createdAt updatedAt');
 
@@ -243,34 +293,45 @@ type ContactPart = {
 	/** Those older than the contact with this id; null: all. */
 	readonly after: string | null;
 	readonly limit: number;
+	/** The time in the store's form. */
+	readonly now: string;
 };
 
 /** A workspace's contacts, newest first. */
 export async function listContacts(
 	reader: Knex,
 	workspaceId: string,
-	{addressKey, after, limit}: ContactPart,
+	{addressKey, after, limit, now}: ContactPart,
 ): Promise<Contact[]> {
 	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
 	const query =
 		addressKey === undefined
 			? alongIndex(reader, 'contacts', index, {below: after}).limit(limit)
 			: rowOfAddress(reader, 'contacts', {workspace_id: workspaceId, address_key: addressKey}, after);
-	return await withBars(reader, workspaceId, await query.select<Row[]>(columns));
+	return await withBars(reader, workspaceId, await query.select<Row[]>(columns), now);
 }
 
-export async function findContact(reader: Knex, workspaceId: string, id: string): Promise<Contact | undefined> {
+export async function findContact(
+	reader: Knex,
+	workspaceId: string,
+	id: string,
+	now: string,
+): Promise<Contact | undefined> {
 	const rows: Row[] = await reader('contacts').where({id, workspace_id: workspaceId}).select(columns);
-	return (await withBars(reader, workspaceId, rows))[0];
+	return (await withBars(reader, workspaceId, rows, now))[0];
 }
 
-async function withBars(reader: Knex, workspaceId: string, rows: readonly Row[]): Promise<Contact[]> {
+async function withBars(reader: Knex, workspaceId: string, rows: readonly Row[], now: string): Promise<Contact[]> {
 	const pairs = rows.map(({addressKey}) => [workspaceId, addressKey] as const);
 	const suppressed = await findSuppressed(reader, pairs);
 	const optedOut = await findOptedOut(reader, pairs);
 	return rows.map(row => {
 		const pair = pairKey(workspaceId, row.addressKey);
-		return {...row, topics: [...(optedOut.get(pair) ?? [])].sort(), suppressed: suppressed.get(pair) === 'live'};
+		const {topics, leftOther, pausedUntil} = barsOf(optedOut.get(pair), now);
+		return {
+			...{...row, topics, leftOther, pausedUntil},
+			suppressed: suppressed.get(pair) === 'live',
+		};
 	});
 }
 
@@ -288,6 +349,8 @@ export async function updateContact(
 export type Addressee = {
 	/** Of its entry on the suppression list; null without one. */
 	readonly suppressed: Mode | null;
+	/** Of its opt-out from mail without a topic; undefined without one. */
+	readonly left: Pick<OptOut, 'until'> | undefined;
 	/** Of its contact; undefined without one. */
 	readonly preferences: Preferences | undefined;
 };
@@ -296,6 +359,8 @@ type AddresseeRow = Preferences & {
 	readonly workspace_id: string;
 	readonly address_key: string;
 	readonly suppressed: Mode | null;
+	readonly left: string | null;
+	readonly until: string | null;
 	readonly contact: string | null;
 };
 
@@ -305,15 +370,20 @@ export async function readAddressees(trx: Knex, pairs: readonly Pair[]): Promise
 		trx,
 		pairs,
 		source =>
-			`select p.column1 as workspace_id, p.column2 as address_key, s.mode as suppressed, c.id as contact, c.locale, c.timezone
+			`select p.column1 as workspace_id, p.column2 as address_key, s.mode as suppressed, o.code as "left", o.until, c.id as contact, c.locale, c.timezone
 			from (${source}) as p
 			left join suppressions as s on s.workspace_id = p.column1 and s.address_key = p.column2
+			left join topic_optouts as o on o.workspace_id = p.column1 and o.address_key = p.column2 and o.code = '${noTopic}'
 			left join contacts as c on c.workspace_id = p.column1 and c.address_key = p.column2`,
 	);
 	return new Map(
-		rows.map(({workspace_id, address_key, suppressed, contact, locale, timezone}) => [
+		rows.map(({workspace_id, address_key, suppressed, left, until, contact, locale, timezone}) => [
 			pairKey(workspace_id, address_key),
-			{suppressed, preferences: contact === null ? undefined : {locale, timezone}},
+			{
+				suppressed,
+				left: left === null ? undefined : {until},
+				preferences: contact === null ? undefined : {locale, timezone},
+			},
 		]),
 	);
 }

@@ -25,6 +25,8 @@ export type Workspace = {
 	readonly route: string | null;
 	/** JSON text (mail/branding.ts). */
 	readonly branding: string | null;
+	/** The code of the topic of sends that name none. One that was removed counts as none. */
+	readonly default_topic: string | null;
 	readonly created_at: string;
 };
 
@@ -45,6 +47,7 @@ const columns = [
 	'source_pool',
 	'route',
 	'branding',
+	'default_topic',
 	'created_at',
 ] as const satisfies ReadonlyArray<keyof Workspace>;
 

@@ -215,7 +215,11 @@ function refusal(code: ApiErrorCode, {from, to, topicCode}: Send): Refusal {
 		case 'recipient_suppressed':
 			return suppressed(to);
 		case 'recipient_unsubscribed':
-			return refusing('unsubscribed', 550, `5.7.1 ${to.wire} has unsubscribed from the topic ${topicCode}`);
+			return refusing(
+				'unsubscribed',
+				550,
+				`5.7.1 ${to.wire} has unsubscribed from ${topicCode === null ? 'such mail' : `the topic ${topicCode}`}`,
+			);
 		case 'unknown_unsubscribe_group':
 			return refusing('topic', 550, '5.7.1 X-Mailctl-Topic names no topic of the workspace');
 		case 'quota_exceeded':

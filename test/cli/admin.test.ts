@@ -27,6 +27,7 @@ test('workspace: create, show, update, pause, resume, list', async t => {
 		track_clicks: false,
 		source_pool: null,
 		route: null,
+		default_topic: null,
 		paused: false,
 		paused_at: null,
 		pause_reason: null,
@@ -133,6 +134,19 @@ test('config pace: the file as it holds, and what holds for a domain', async t =
 	t.regex(await cli.text('config', 'pace', 'broken.example'), /mail hosts +unknown, DNS did not answer: ESERVFAIL/);
 	t.regex(await cli.text('config', 'pace', 'gone.example'), /mail hosts +none, the domain does not exist/);
 	refused(t, await cli.run('config', 'pace', '@'), 65, /@ is no domain/);
+});
+
+test('workspace: a default topic, which must be there', async t => {
+	const cli = await newCli(t);
+	await withWorkspace(cli);
+	const update = ['workspace', 'update', '--default-topic'];
+	refused(t, await cli.run(...update, 'product'), 65, /there is no topic product/);
+	await cli.json('topic', 'create', '--code', 'product', '--name', 'Product mail');
+	t.like(await cli.json(...update, 'product'), {default_topic: 'product'});
+	t.regex(await cli.text('workspace', 'show'), /default topic +product/);
+	t.like(await cli.json(...update, ''), {default_topic: null});
+	await cli.json(...update, 'product');
+	t.like(await cli.json(...update, 'none'), {default_topic: null});
 });
 
 test('workspace: branding of the hosted pages', async t => {

@@ -59,6 +59,7 @@ test('settings are saved together, and what is wrong with one is said with all o
 	const visitor = await visitorOf(service(), 'admin', 'calm');
 	const path = `/workspaces/${calm.id}`;
 	const good = {name: 'calm', lifetime: '36h', locale: 'de-at', timezone: 'Europe/Vienna', opens: 'on'};
+	t.is((await visitor.submit(path, {...good, topic: 'nix'})).status, 422);
 	for (const wrong of [{lifetime: 'soon'}, {locale: 'not a tag'}, {timezone: 'Mars'}, {colour: 'red'}]) {
 		const seen = await visitor.submit(path, {...good, ...wrong});
 		t.is(seen.status, 422, JSON.stringify(wrong));

@@ -1,9 +1,10 @@
 import {readFile, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import test from 'ava';
+import {oneClick, rawMail, unsubscribeUrl} from '../conformance/resources.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {journeysOf} from '../helpers/journeys.ts';
-import {serviceOf} from '../helpers/service.ts';
+import {serviceOf, type Workspace} from '../helpers/service.ts';
 
 const service = serviceOf(test, {workspaces: {mouse: [], keys: []}});
 const journey = journeysOf(test, 'journeys-recipients', service);
@@ -31,6 +32,38 @@ journey('a list of 100,000 addresses is imported, one of them found and let go',
 	await search('P77777@dest.example');
 	await press('Remove');
 	await page.getByText('p77777@dest.example gets mail again.').waitFor();
+});
+
+journey('a default topic is made, and one unsubscribe stops no more than it', async (t, {open, way, suitsAll}) => {
+	const {page, go, press, type, choose, open: openRow} = await open(await visitorOf(service(), 'admin', way));
+	await page.goto('/messages');
+	await go('Topics');
+	await press('New topic', 'summary');
+	await type('Code', 'product');
+	await type('Name', 'Product mail');
+	await type('What its mail is for', 'News of your orders');
+	await press('Make the topic');
+	await page.getByText('Made the topic product.').waitFor();
+	await suitsAll(page);
+
+	await go('Workspaces');
+	await openRow(way);
+	await choose('Topic of sends that name none', 'product');
+	await press('Save');
+	await page.getByText('Saved.').waitFor();
+	await suitsAll(page);
+
+	const shop = service().workspaces[way] as Workspace;
+	const {live, from, templates} = shop;
+	const mail = {from, to: 'ann@dest.example', templateId: templates.plain, data: {text: 'x'}};
+	const {body} = await live.post<{id: string}>('/v1/messages', mail);
+	await oneClick(unsubscribeUrl(await rawMail(service(), shop, body.id)));
+	const again = await live.post<{error: {code: string}}>('/v1/messages', mail);
+	t.is(again.body.error.code, 'recipient_unsubscribed');
+	await live.post('/v1/unsubscribe-groups', {code: 'codes', name: 'Codes'});
+	t.is((await live.post('/v1/messages', {...mail, unsubscribeGroup: 'codes'})).status, 202);
+	await go('Topics');
+	t.regex(await page.locator('tr', {hasText: 'product'}).innerText(), /\b1\b/);
 });
 
 journey('suppressions are exported', async (t, {open, own, way}) => {

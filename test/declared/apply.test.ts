@@ -42,6 +42,7 @@ const shop: WantedWorkspace = {
 		queue_lifetime: 3600,
 		source_pool: 'bulk',
 		route: 'smtp://u:geheim@smtp.example.net',
+		default_topic: 'news',
 		track_opens: true,
 		track_clicks: false,
 		branding: {name: 'The Shop', logo_url: null, accent: '#0a7d4f', support_email: null},

@@ -18,6 +18,7 @@ const state: WorkspaceState = {
 		queue_lifetime: null,
 		source_pool: null,
 		route: 'smtp://u:***@a.example',
+		default_topic: null,
 		track_opens: true,
 		track_clicks: false,
 		branding: {name: null, logo_url: null, accent: null, support_email: null},
@@ -134,6 +135,16 @@ test('a masked password is the one that is stored, or nothing at all', t => {
 		fields: {route: {from: 'smtp://u:***@a.example', to: 'smtp://u:***@a.example'}},
 		wanted: {route: 'smtp://u:geheim@a.example'},
 	});
+});
+
+test('a default topic must be one of the topics that there will be', t => {
+	t.deepEqual(told({settings: {default_topic: 'news'}}), ['change workspace shop default_topic']);
+	const fault = 'settings.default_topic needs nix among the topics';
+	t.deepEqual(told({settings: {default_topic: 'nix'}}), ['change workspace shop default_topic', fault]);
+	t.deepEqual(told({settings: {default_topic: 'new'}, topics: [{code: 'new', name: 'New'}]}, null), [
+		'add workspace shop default_topic',
+		'add topic new name',
+	]);
 });
 
 test('a key that has ended is not made again', t => {

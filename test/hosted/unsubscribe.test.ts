@@ -1,84 +1,29 @@
 import test, {type TestFn} from 'ava';
 import fc from 'fast-check';
 import {systemClock} from '../../src/kit/clock.ts';
-import type {Claims} from '../../src/links/tokens.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
-import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {codeOf, startApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
+import {
+	addTopic,
+	at,
+	events,
+	lists,
+	type Mail,
+	oneClick,
+	pathOf,
+	press,
+	type Shown,
+	sendMail,
+	show,
+	tokenOf,
+	urlencoded,
+} from '../helpers/hosted.ts';
 import {insertEndpoint} from '../helpers/webhooks.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 // Each test has a server of its own: all of them at once would be slow for each.
 const serially = test.serial as TestFn;
-const at = '2026-06-09T10:15:30.123Z';
-const year = 365 * 86_400_000;
-const oneClick = 'List-Unsubscribe=One-Click';
-const urlencoded = 'application/x-www-form-urlencoded';
-
-type Shown = {readonly status: number; readonly html: string; readonly headers: Headers};
-
-/** A mail that was accepted, and its link. */
-type Mail = {readonly id: string; readonly claims: Claims; readonly path: string};
-
-async function addTopic({store, workspace}: TestApi, code = 'news', name = 'Product news'): Promise<string> {
-	const id = newId('usg');
-	await store.database('topics').insert({id, workspace_id: workspace.id, code, name, created_at: at});
-	return id;
-}
-
-async function sendMail(
-	api: TestApi,
-	{to = 'user@example.org', topicId = null, ...fields}: {to?: string; topicId?: string | null; [name: string]: unknown},
-	key?: string,
-): Promise<Mail> {
-	const id = idOf(await api.send({to, ...fields}, key));
-	const claims = {
-		workspaceId: api.workspace.id,
-		messageId: id,
-		topicId,
-		role: 'to',
-		address: to,
-		expiresAt: Date.now() + year,
-	} as const;
-	return {id, claims, path: pathOf(api, claims)};
-}
-
-function pathOf({links}: TestApi, claims: Claims): string {
-	const {pathname, search} = new URL(links.unsubscribeUrl(claims));
-	return pathname + search;
-}
-
-function tokenOf(path: string): string {
-	return path.slice(path.indexOf('=') + 1);
-}
-
-async function show({base}: TestApi, path: string, init: RequestInit = {}): Promise<Shown> {
-	const response = await fetch(base + path, {redirect: 'error', ...init});
-	return {status: response.status, html: await response.text(), headers: response.headers};
-}
-
-const press = (api: TestApi, path: string, body: string) =>
-	show(api, path, {method: 'POST', headers: {'content-type': urlencoded}, body});
-
-/** The suppressions and opt-outs of all workspaces, each as one text. */
-async function lists({store}: TestApi): Promise<string[]> {
-	const suppressions: Array<Record<string, string>> = await store.database('suppressions').orderBy('id').select('*');
-	const optOuts: Array<Record<string, string>> = await store.database('topic_optouts').orderBy('code').select('*');
-	return [
-		...suppressions.map(row => `${row.address_key} all ${row.reason} ${row.source}`),
-		...optOuts.map(row => `${row.address_key} ${row.code} ${row.source}`),
-	];
-}
-
-async function events(api: TestApi, messageId: string): Promise<unknown[]> {
-	const rows: Array<{detail: string}> = await api.store
-		.database('events')
-		.where({message_id: messageId, type: 'unsubscribed'})
-		.orderBy('id')
-		.select('detail');
-	return rows.map(({detail}) => JSON.parse(detail));
-}
-
 storeTest(
 	test.serial as TestFn,
 	'one click, as Gmail posts it: suppressed, told once, the next send refused',

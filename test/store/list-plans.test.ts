@@ -68,7 +68,7 @@ const lists: Readonly<Record<string, Readonly<Record<string, List>> | string>> =
 		since: ({reader}, {own}) => linesOf(reader, {workspaceId: own.id, since: Date.now(), status: 'delivered'}),
 		until: ({reader}, {own}) => linesOf(reader, {workspaceId: own.id, until: 0, toKey: 'many@x.test'}),
 	},
-	'contact list': {'': ({reader}, {own}) => listContacts(reader, own.id, page)},
+	'contact list': {'': ({reader}, {own}) => listContacts(reader, own.id, {...page, now: '2026-01-01T00:00:00.000Z'})},
 	'suppression list': {
 		'': ({reader}, {own}) => listSuppressions(reader, {workspaceId: own.id, ...page}),
 		reason: ({reader}, {own}) => listSuppressions(reader, {workspaceId: own.id, reason: 'complaint', ...page}),

@@ -1,5 +1,6 @@
 import type {Static} from 'typebox';
 import {changeContact} from '../../admin/contacts.ts';
+import {storeTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../../store/topics.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
@@ -73,10 +74,11 @@ const contactQuery = Type.Object(
 
 /** Contacts: what is known of recipients, and their erasure. */
 export function contactRoutes(parts: ApiParts): readonly Routes[] {
-	const {reader, change, erase} = parts;
+	const {reader, change, erase, tools} = parts;
+	const now = () => storeTime(tools.clock.now());
 
 	async function chosen(workspaceId: string, id: string): Promise<Contact> {
-		return (await findContact(reader, workspaceId, id)) ?? missing();
+		return (await findContact(reader, workspaceId, id, now())) ?? missing();
 	}
 
 	/** Live mail alone makes contacts, so that no test key changes or erases one. */
@@ -101,7 +103,7 @@ export function contactRoutes(parts: ApiParts): readonly Routes[] {
 			query: contactQuery,
 			find({workspaceId}, {email}) {
 				const key = email === undefined ? undefined : queryAddressKey(email);
-				const read = (part: Part) => listContacts(reader, workspaceId, {...part, addressKey: key});
+				const read = (part: Part) => listContacts(reader, workspaceId, {...part, addressKey: key, now: now()});
 				return {filters: key === undefined ? {} : {email: key}, read};
 			},
 			view: contactView,

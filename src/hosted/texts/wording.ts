@@ -12,6 +12,13 @@ export type Texts = {
 		readonly title: (topic: string) => string;
 		readonly text: (address: Html, brand: Html) => Html;
 	};
+	/** The mail of a required topic: what it is for, and how all other mail is stopped. */
+	readonly required: {
+		readonly title: (topic: string) => string;
+		readonly text: (address: Html, brand: Html) => Html;
+		readonly stopOthers: string;
+		readonly othersAreOff: (address: Html, brand: Html, topic: Html) => Html;
+	};
 	/** What the hard block also stops: after `confirmAll.text`, and beside the button `unsubscribeAll`. */
 	readonly allMeans: string;
 	readonly everythingMeans: string;
@@ -48,6 +55,14 @@ export const en: Texts = {
 	confirmTopic: {
 		title: topic => `Unsubscribe from “${topic}”?`,
 		text: (address, brand) => html`${brand} sends these emails to ${address}.`,
+	},
+	required: {
+		title: topic => `You need emails about “${topic}”`,
+		text: (address, brand) =>
+			html`${brand} sends these emails to ${address} because you need them. You can stop all others.`,
+		stopOthers: 'Stop all other emails',
+		othersAreOff: (address, brand, topic) =>
+			html`${address} will get only emails about “${topic}” and others you need from ${brand}.`,
 	},
 	allMeans: 'That includes receipts and notices about your account.',
 	everythingMeans: 'Everything includes receipts and notices about your account.',
@@ -95,6 +110,14 @@ export const de: Texts = {
 		title: topic => `„${topic}“ abbestellen?`,
 		text: (address, brand) => html`${brand} schickt diese E-Mails an ${address}.`,
 	},
+	required: {
+		title: topic => `„${topic}“ brauchen Sie`,
+		text: (address, brand) =>
+			html`${brand} schickt diese E-Mails an ${address}, weil Sie sie brauchen. Alle anderen können Sie abbestellen.`,
+		stopOthers: 'Alle anderen abbestellen',
+		othersAreOff: (address, brand, topic) =>
+			html`${address} erhält von ${brand} nur noch „${topic}“ und andere E-Mails, die Sie brauchen.`,
+	},
 	allMeans: 'Das gilt auch für Belege und Hinweise zu Ihrem Konto.',
 	everythingMeans: 'Zu allem gehören auch Belege und Hinweise zu Ihrem Konto.',
 	unsubscribe: 'Abbestellen',
@@ -141,6 +164,14 @@ export const es: Texts = {
 		title: topic => `¿Darse de baja de «${topic}»?`,
 		text: (address, brand) => html`${brand} envía estos correos a ${address}.`,
 	},
+	required: {
+		title: topic => `Necesita los correos de «${topic}»`,
+		text: (address, brand) =>
+			html`${brand} envía estos correos a ${address} porque los necesita. Puede darse de baja de todos los demás.`,
+		stopOthers: 'Darse de baja de los demás',
+		othersAreOff: (address, brand, topic) =>
+			html`${address} solo recibe de ${brand} los correos de «${topic}» y otros que necesita.`,
+	},
 	allMeans: 'Esto incluye los recibos y los avisos sobre su cuenta.',
 	everythingMeans: 'Todo incluye los recibos y los avisos sobre su cuenta.',
 	unsubscribe: 'Darse de baja',
@@ -186,6 +217,14 @@ export const fr: Texts = {
 	confirmTopic: {
 		title: topic => `Se désabonner de «\u00a0${topic}\u00a0»\u00a0?`,
 		text: (address, brand) => html`${brand} envoie ces e-mails à ${address}.`,
+	},
+	required: {
+		title: topic => `Vous avez besoin des e-mails «\u00a0${topic}\u00a0»`,
+		text: (address, brand) =>
+			html`${brand} envoie ces e-mails à ${address} parce que vous en avez besoin. Vous pouvez arrêter tous les autres.`,
+		stopOthers: 'Arrêter tous les autres e-mails',
+		othersAreOff: (address, brand, topic) =>
+			html`${address} ne reçoit plus de ${brand} que les e-mails «\u00a0${topic}\u00a0» et ceux dont vous avez besoin.`,
 	},
 	allMeans: 'Cela vaut aussi pour les reçus et les messages concernant votre compte.',
 	everythingMeans: '«\u00a0Tout\u00a0» comprend aussi les reçus et les messages concernant votre compte.',

@@ -8,6 +8,7 @@ import {type QueueKey, queueKeyText} from '../../mail/route.ts';
 import {type Dialect, rowsOf, textInTurn} from '../engine/dialect.ts';
 import {among, madeBetween, nearIds} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
+import {noTopic} from '../topics.ts';
 import {addWarmUp, type WarmUpDay} from './sites.ts';
 
 /** A claimed recipient with everything that is needed to make and deliver it. */
@@ -71,18 +72,20 @@ const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r
 	case
 		when exists (select 1 from suppressions x where x.workspace_id = r.workspace_id and x.address_key = r.address_key
 			and (x.mode = 'live' or m.mode = 'test')) then 'suppressed'
-		when m.topic_code is not null and exists (select 1 from topic_optouts o where o.workspace_id = r.workspace_id
-			and o.address_key = r.address_key and o.code = m.topic_code) then 'opted_out'
+		else (select coalesce(o.until, 'opted_out') from topic_optouts o where o.workspace_id = r.workspace_id
+			and o.address_key = r.address_key and o.code = coalesce(m.topic_code, '${noTopic}'))
 	end as stop`;
 
-type MailRow = Omit<Claimed, 'queued'> & {readonly state: string};
+/** `stop` may be the time at which a pause ends. */
+type MailRow = Omit<Claimed, 'queued' | 'stop'> & {readonly state: string; readonly stop: string | null};
 
 /** A row of `claims` that was just made. */
 type NewClaim = {readonly id: string; readonly queued: string | null};
 
 /** The recipient of a claim. One that was given back has been queued before. */
-const claimedOf = (row: MailRow, {queued}: NewClaim): Claimed => ({
+const claimedOf = ({stop, ...row}: MailRow, {queued}: NewClaim, now: number): Claimed => ({
 	...row,
+	stop: stop === 'suppressed' ? stop : stop === null || stop <= storeTime(now) ? null : 'opted_out',
 	queued: row.state === 'accepted' ? queued : null,
 });
 
@@ -100,17 +103,17 @@ export async function readRecipient(reader: Knex, workspaceId: string, id: strin
 		`${recipientsWithMail} where r.id = ? and r.workspace_id = ? and ${near}`,
 		[...[id, workspaceId], ...recipients],
 	);
-	return rows[0] && {...rows[0], queued: null};
+	return rows[0] && {...rows[0], stop: null, queued: null};
 }
 
 /** The same for many. If the clock was set while mail was written, recipients lie far from their message: those are looked for in all days. */
-async function readClaimed(trx: Knex.Transaction, claimed: readonly NewClaim[]): Promise<Claimed[]> {
+async function readClaimed(trx: Knex.Transaction, claimed: readonly NewClaim[], now: number): Promise<Claimed[]> {
 	const found = await readRows(trx, claimed, nearRecipients(trx, claimed));
 	const known = new Set(found.map(({id}) => id));
 	const parted = claimed.filter(({id}) => !known.has(id));
 	const claims = new Map(claimed.map(claim => [claim.id, claim]));
 	return [...found, ...(await readRows(trx, parted, ['1 = 1', []]))].map(row =>
-		claimedOf(row, claims.get(row.id) as NewClaim),
+		claimedOf(row, claims.get(row.id) as NewClaim, now),
 	);
 }
 
@@ -272,7 +275,7 @@ async function claimThose(
 		return await claimRecent(trx, claiming, values, at);
 	}
 	const claimed: NewClaim[] = await trx.raw(claiming, values);
-	return await readClaimed(trx, claimed);
+	return await readClaimed(trx, claimed, at);
 }
 
 /** Most mail is claimed soon. No more than two days are in it, milliseconds before and after now. */
@@ -303,10 +306,10 @@ async function claimRecent(
 		if (row.id === null) {
 			older.push({id, queued});
 		} else {
-			found.push(claimedOf(row, {id, queued}));
+			found.push(claimedOf(row, {id, queued}, now));
 		}
 	}
-	return [...found, ...(await readClaimed(trx, older))];
+	return [...found, ...(await readClaimed(trx, older, now))];
 }
 
 /** A query of a destination queue's due recipients, as text: queues may be many. */

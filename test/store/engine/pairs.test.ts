@@ -39,7 +39,10 @@ storeTest(test, 'opt-outs are found by address, with all their codes', async (t,
 		[id, 'a@x.test'],
 		[id, 'b@x.test'],
 	]);
-	t.deepEqual([...found], [[pairKey(id, 'a@x.test'), new Set(['news', 'offers'])]]);
+	t.deepEqual(
+		[...found],
+		[[pairKey(id, 'a@x.test'), new Map(['news', 'offers'].map(code => [code, {source: 'api', until: null}]))]],
+	);
 });
 
 storeTest(test, 'pairs are probed in an index', async (t, store, engine) => {
