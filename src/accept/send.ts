@@ -200,17 +200,28 @@ async function draft(catalog: Catalog, send: Send, idempotency: Idempotency | nu
 	}
 
 	const quota = workspace.monthly_quota;
-	const common = {idempotency, versionId: template.version_id, quota};
-	for (const code of send.topicCode === null ? [workspace.default_topic] : []) {
-		// A topic that was removed is no default: the mail is sent without one.
+	const tagged = await withTopic(catalog, send, [template.topic, workspace.default_topic]);
+	return {ok: true, draft: {...tagged, idempotency, versionId: template.version_id, quota}};
+}
+
+/** Gives a send that names no topic the first of the defaults that there is: a topic that was removed loses no mail. */
+async function withTopic(
+	catalog: Catalog,
+	send: Send,
+	defaults: ReadonlyArray<string | null>,
+): Promise<Pick<Draft, 'send' | 'topicId'>> {
+	const {workspaceId, topicCode} = send;
+	if (topicCode !== null) {
+		// Whether it exists is judged after the suppression list.
+		return {send, topicId: (await catalog.topic(workspaceId, topicCode))?.id ?? null};
+	}
+	for (const code of defaults) {
 		const topic = code === null ? undefined : await catalog.topic(workspaceId, code);
 		if (topic) {
-			return {ok: true, draft: {...common, send: {...send, topicCode: topic.code}, topicId: topic.id}};
+			return {send: {...send, topicCode: topic.code}, topicId: topic.id};
 		}
 	}
-	// Whether the topic exists is judged after the suppression list.
-	const topic = send.topicCode === null ? null : await catalog.topic(workspaceId, send.topicCode);
-	return {ok: true, draft: {...common, send, topicId: topic?.id ?? null}};
+	return {send, topicId: null};
 }
 
 /** A workspace that is gone sends nothing either. */

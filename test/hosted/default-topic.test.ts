@@ -26,6 +26,15 @@ storeTest(serially, 'a send that names no topic carries the default of its works
 	t.is(codeOf(await api.send()), 'recipient_unsubscribed');
 	t.is((await api.send({unsubscribeGroup: 'news'})).status, 202, 'no one is locked out of the rest');
 
+	const template = {public_id: api.workspace.templateId};
+	const offers = await addTopic(api, 'offers', 'Offers');
+	await store.database('templates').where(template).update({topic_code: 'offers'});
+	api.clear();
+	t.like(await topicOf(api, (await sendMail(api, {})).id), {topic_id: offers}, 'the template goes first');
+	await store.database('templates').where(template).update({topic_code: 'gone'});
+	api.clear();
+	t.is(codeOf(await api.send()), 'recipient_unsubscribed', 'a topic that is gone counts as none');
+
 	await store.database('topics').where({code: 'product'}).delete();
 	api.clear();
 	const later = await sendMail(api, {});
