@@ -4,6 +4,7 @@ import {columnTypes} from './column-types.ts';
 /** Schedules, priorities, more headers and parts, variables that are not kept, default topics, preferences, layouts. */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
+	const isPostgres = knex.client.driverName === 'pg';
 	function texts(table: Knex.CreateTableBuilder, ...names: string[]): void {
 		for (const name of names) {
 			table.specificType(name, text);
@@ -17,7 +18,16 @@ export async function up(knex: Knex): Promise<void> {
 	await knex.schema.alterTable('queue', table => {
 		/** `send_at`: not before then. `expires_at`: not after. Null: the send has no such time. */
 		texts(table, 'send_at', 'expires_at');
+		/** 1: high, 0: normal, -1: low. */
+		table.specificType('priority', 'integer').notNullable().defaultTo(knex.raw('0'));
 	});
+	// The mail of one destination, workspace and priority is a queue of its own. As before, counts come from the index alone.
+	await knex.raw('drop index queue_due');
+	await knex.raw(
+		`create index queue_due on queue (destination, workspace_id, priority, next_attempt_at, ${
+			isPostgres ? 'recipient_id' : 'held_at'
+		}) where held_at is null`,
+	);
 	await knex.raw('create index queue_expiring on queue (expires_at) where expires_at is not null');
 	await knex.raw('create index queue_scheduled on queue (workspace_id, recipient_id) where send_at is not null');
 	await knex.schema.alterTable('templates', table => {

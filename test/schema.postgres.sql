@@ -309,6 +309,7 @@ queue.held_at text C
 queue.attempts integer not null default 0
 queue.send_at text C
 queue.expires_at text C
+queue.priority integer not null default 0
 rate_windows.key_id text C not null
 rate_windows.bucket text C not null
 rate_windows.ends_at text C not null
@@ -760,7 +761,7 @@ CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (id)
 CREATE INDEX passkeys_by_user ON public.passkeys USING btree (user_id, id)
 CREATE UNIQUE INDEX passkeys_credential_id_unique ON public.passkeys USING btree (credential_id)
 CREATE UNIQUE INDEX passkeys_pkey ON public.passkeys USING btree (id)
-CREATE INDEX queue_due ON public.queue USING btree (destination, workspace_id, next_attempt_at, recipient_id) WHERE (held_at IS NULL)
+CREATE INDEX queue_due ON public.queue USING btree (destination, workspace_id, priority, next_attempt_at, recipient_id) WHERE (held_at IS NULL)
 CREATE INDEX queue_expiring ON public.queue USING btree (expires_at) WHERE (expires_at IS NOT NULL)
 CREATE INDEX queue_held ON public.queue USING btree (destination, workspace_id) WHERE (held_at IS NOT NULL)
 CREATE UNIQUE INDEX queue_pkey ON public.queue USING btree (recipient_id)

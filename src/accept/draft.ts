@@ -3,7 +3,7 @@ import type {Knex} from 'knex';
 import {Numeral} from '../kit/exact-json.ts';
 import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
-import type {Attachment, Mode} from '../mail/message.ts';
+import type {Attachment, Mode, Priority} from '../mail/message.ts';
 import type {Operator} from '../mail/operator.ts';
 import {findKeyUses, type KeyName, type KeyUse, keyNameText, releaseKeys, takeKeys} from '../store/idempotency-keys.ts';
 
@@ -43,6 +43,8 @@ export type Draft = {
 	readonly versionId: string;
 	/** Null: no topic was named, or none has the code. */
 	readonly topicId: string | null;
+	/** The send's own, else its topic's, else its template's. */
+	readonly priority: Priority;
 	/** How many messages the workspace may send in a month; null: any number. */
 	readonly quota: number | null;
 };

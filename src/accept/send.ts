@@ -3,7 +3,7 @@ import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import {isTemplateId} from '../mail/ids.ts';
-import {erasedAddress, isTopicCode, type Mode} from '../mail/message.ts';
+import {erasedAddress, isTopicCode, type Mode, readExtras} from '../mail/message.ts';
 import {type QueueKey, queueKeyText} from '../mail/route.ts';
 import {destinationOf} from '../mail/simulator.ts';
 import {createRowCache} from '../store/changes.ts';
@@ -167,9 +167,10 @@ const isTaken = (result: Accepted): boolean => result.ok && !result.replayed;
 
 function queuesOf(drafts: readonly Draft[]): Iterable<QueueKey> {
 	const queues = new Map<string, QueueKey>();
-	for (const {workspaceId, mode, to, cc} of drafts.map(({send}) => send)) {
+	for (const {send, priority} of drafts) {
+		const {workspaceId, mode, to, cc} = send;
 		for (const {domain} of [to, ...cc]) {
-			const queue = {destination: destinationOf(mode, domain), workspaceId};
+			const queue = {destination: destinationOf(mode, domain), workspaceId, priority};
 			queues.set(queueKeyText(queue), queue);
 		}
 	}
@@ -200,8 +201,10 @@ async function draft(catalog: Catalog, send: Send, idempotency: Idempotency | nu
 	}
 
 	const quota = workspace.monthly_quota;
-	const tagged = await withTopic(catalog, send, [template.topic, workspace.default_topic]);
-	return {ok: true, draft: {...tagged, idempotency, versionId: template.version_id, quota}};
+	const {send: tagged, topic} = await withTopic(catalog, send, [template.topic, workspace.default_topic]);
+	const priority = readExtras(send.extras).priority ?? topic?.priority ?? template.priority ?? 'normal';
+	const versionId = template.version_id;
+	return {ok: true, draft: {send: tagged, idempotency, versionId, topicId: topic?.id ?? null, priority, quota}};
 }
 
 /** Gives a send that names no topic the first of the defaults that there is: a topic that was removed loses no mail. */
@@ -209,19 +212,19 @@ async function withTopic(
 	catalog: Catalog,
 	send: Send,
 	defaults: ReadonlyArray<string | null>,
-): Promise<Pick<Draft, 'send' | 'topicId'>> {
+): Promise<{readonly send: Send; readonly topic: TopicRow | undefined}> {
 	const {workspaceId, topicCode} = send;
 	if (topicCode !== null) {
 		// Whether it exists is judged after the suppression list.
-		return {send, topicId: (await catalog.topic(workspaceId, topicCode))?.id ?? null};
+		return {send, topic: await catalog.topic(workspaceId, topicCode)};
 	}
 	for (const code of defaults) {
 		const topic = code === null ? undefined : await catalog.topic(workspaceId, code);
 		if (topic) {
-			return {send: {...send, topicCode: topic.code}, topicId: topic.id};
+			return {send: {...send, topicCode: topic.code}, topic};
 		}
 	}
-	return {send, topicId: null};
+	return {send, topic: undefined};
 }
 
 /** A workspace that is gone sends nothing either. */

@@ -275,7 +275,7 @@ function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 
 /** The `to` recipient, then the `cc` recipients, each with the reason for which it is not sent; such a one is final from the start. */
 function recipientsOf(
-	{id, draft: {send}}: Entry,
+	{id, draft: {send, priority}}: Entry,
 	reasonOf: (addressKey: string) => BarredReason | null,
 	now: string,
 	newId: NewId,
@@ -291,6 +291,7 @@ function recipientsOf(
 		state: barred === null ? ('accepted' as const) : ('suppressed' as const),
 		state_at: now,
 		next_attempt_at: barred === null ? now : null,
+		priority,
 		barred,
 	});
 	return [recipient(send.to, 'to', null), ...send.cc.map(address => recipient(address, 'cc', reasonOf(address.key)))];

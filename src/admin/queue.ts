@@ -21,7 +21,7 @@ import {
 	type Suspension,
 	upsertSuspension,
 } from '../store/queue/open-recipients.ts';
-import {type QueueSummary, summarizeQueue} from '../store/queue/queue-summary.ts';
+import {noPriorities, type QueueSummary, summarizeQueue} from '../store/queue/queue-summary.ts';
 
 /** What stops all mail to a destination. */
 export type Stopped = {
@@ -36,7 +36,15 @@ export type QueueStatus = Omit<QueueSummary, 'oldest'> &
 	Stopped & {readonly oldest: string | null; readonly suspended: boolean};
 
 export const free: Stopped = {suspended_by: null, suspended_until: null, suspension_reason: null};
-const empty = {ready: 0, deferred: 0, in_flight: 0, held: 0, oldest: null, last_reply: null};
+const empty = {
+	ready: 0,
+	deferred: 0,
+	in_flight: 0,
+	held: 0,
+	by_priority: noPriorities(),
+	oldest: null,
+	last_reply: null,
+};
 
 type StatusQuery = {
 	/** Milliseconds. */

@@ -2,6 +2,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from '../admin/queue.ts';
 import {readReasons, type Why} from '../admin/why.ts';
 import {storeTime} from '../kit/time.ts';
+import type {Priority} from '../mail/message.ts';
 import {queueKeyText} from '../mail/route.ts';
 import {ownRetryOf} from '../pace/choose-route.ts';
 import {listQueue, type RecipientFacts, readRecipientFacts} from '../store/queue/queue-summary.ts';
@@ -66,6 +67,7 @@ function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): 
 		return [nothing];
 	}
 	const sum = (of: (row: QueueStatus) => number) => rows.reduce((all, row) => all + of(row), 0);
+	const waits = (priority: Priority) => (row: Pick<QueueStatus, 'by_priority'>) => row.by_priority[priority];
 	const shown = rows.map(row => ({...row, age: row.oldest === null ? null : now - Date.parse(row.oldest)}));
 	const total = {
 		...free,
@@ -74,6 +76,7 @@ function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): 
 		deferred: sum(row => row.deferred),
 		in_flight: sum(row => row.in_flight),
 		held: sum(row => row.held),
+		by_priority: {high: sum(waits('high')), normal: 0, low: sum(waits('low'))},
 		age: Math.max(...shown.map(({age}) => age ?? 0)),
 		last_reply: '',
 	};
@@ -84,6 +87,9 @@ function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): 
 			{title: 'DEFERRED', cell: row => row.deferred, right: true},
 			{title: 'NOW', cell: row => row.in_flight, right: true},
 			{title: 'HELD', cell: row => row.held, right: true},
+			...(['high', 'low'] as const)
+				.filter(priority => total.by_priority[priority] > 0)
+				.map(priority => ({title: priority.toUpperCase(), cell: waits(priority), right: true as const})),
 			{title: 'OLDEST', cell: row => (row.age === null ? null : duration(row.age)), right: true},
 			{title: 'LAST REPLY', cell: row => stopText(row, now) ?? row.last_reply, cut: true},
 		],

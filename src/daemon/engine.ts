@@ -134,7 +134,7 @@ export function createEngine(context: Context, publicUrl: string) {
 			letGo(attachments.reduce((sum, {content}) => sum + content.length, 0));
 			return made;
 		},
-		async deliver(recipient, made, route, connections, endsAt) {
+		async deliver(recipient, made, route, connections, endsAt, precedence) {
 			const asked = recipient.attempts === 0 ? {} : {asked: await askedBefore(recipient)};
 			return await smtpWorkers.deliver(route.site, connections, {
 				recipientId: recipient.id,
@@ -142,6 +142,7 @@ export function createEngine(context: Context, publicUrl: string) {
 				envelope: {from: made.envelopeFrom, to: wireAddress(recipient), smtputf8: made.smtputf8},
 				ref: made.ref,
 				terms: route.terms,
+				...(precedence && {precedence}),
 				data: withEcho(made, route.terms, recipient.workspace_id),
 				attempt: recipient.attempts + 1,
 				...asked,

@@ -266,15 +266,19 @@ export class Metrics {
 	/** What waits in the queue, and why. */
 	#askQueue({queueSize, pace, sites}: MetricsSources): void {
 		const figures = shared(pace);
+		const size = shared(queueSize);
 		const busiest = () =>
 			sites()
 				.filter(({inFlight}) => inFlight > 0)
 				.sort((a, b) => b.inFlight - a.inFlight)
 				.slice(0, mostSites);
 		this.#ask('mailctl_queue_size', 'Recipients in the queue.', ['state'], async () => {
-			const {ready, deferred, inFlight, held} = await queueSize();
+			const {ready, deferred, inFlight, held} = await size();
 			return Object.entries({ready, deferred, in_flight: inFlight, held});
 		});
+		this.#ask('mailctl_queue_ready', 'Recipients that are due and wait for their turn.', ['priority'], async () =>
+			Object.entries((await size()).byPriority),
+		);
 		this.#ask(
 			'mailctl_suspended',
 			'What nothing is sent to now: destinations by an operator, sites after failures, smarthosts that refuse us.',

@@ -1,7 +1,8 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
-import type {QueueKey} from '../mail/route.ts';
+import {type Priority, priorities} from '../mail/message.ts';
+import {type QueueKey, queueKeyText} from '../mail/route.ts';
 import {isUnheld, readServerTime} from '../store/engine/dialect.ts';
 import {recipientClaims, releaseOthers, releaseOwn, releaseSilentClaims} from '../store/held-claims.ts';
 import {beat, listNodes, loseNodes, type Node, removeNode, type SeenNode, silentMs} from '../store/nodes.ts';
@@ -212,7 +213,7 @@ export class ArrivalNotices {
 	/** The own node's, which need not listen to itself. */
 	readonly #boot: string;
 	readonly #observer: Pick<Observer, 'storeFailed'>;
-	#waiting = new Map<string, readonly [destination: string, workspaceId: string]>();
+	#waiting = new Map<string, readonly string[]>();
 	#telling = false;
 
 	constructor(store: Pick<Store, 'tell'>, boot: string, observer: Pick<Observer, 'storeFailed'>) {
@@ -222,8 +223,10 @@ export class ArrivalNotices {
 	}
 
 	send(queues: Iterable<QueueKey>): void {
-		for (const {destination, workspaceId} of queues) {
-			this.#waiting.set(`${destination} ${workspaceId}`, [destination, workspaceId]);
+		for (const queue of queues) {
+			const {destination, workspaceId, priority = 'normal'} = queue;
+			// A node of an older version reads two parts; where there are three it looks.
+			this.#waiting.set(queueKeyText(queue), [destination, workspaceId, ...(priority === 'normal' ? [] : [priority])]);
 		}
 		if (!this.#telling) {
 			void this.#sendAll().catch(this.#observer.storeFailed);
@@ -258,13 +261,17 @@ export function readArrivalNotice(notice: string | null, boot: string): QueueKey
 	try {
 		const queues: unknown = JSON.parse(body);
 		return Array.isArray(queues) && queues.every(isQueue)
-			? queues.map(([destination, workspaceId]) => ({destination, workspaceId}))
+			? queues.map(([destination, workspaceId, priority]) => ({destination, workspaceId, ...(priority && {priority})}))
 			: null;
 	} catch {
 		return null;
 	}
 }
 
-function isQueue(queue: unknown): queue is [string, string] {
-	return Array.isArray(queue) && queue.length === 2 && queue.every(part => typeof part === 'string');
+function isQueue(queue: unknown): queue is [string, string, Priority?] {
+	return (
+		Array.isArray(queue) &&
+		(queue.length === 2 || (queue.length === 3 && priorities.includes(queue[2]))) &&
+		queue.every(part => typeof part === 'string')
+	);
 }

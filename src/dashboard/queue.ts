@@ -88,12 +88,20 @@ function totals(rows: readonly QueueStatus[]): Html {
 		['Later try', sum(row => row.deferred)],
 		['Being tried', sum(row => row.in_flight)],
 		['Held', sum(row => row.held)],
+		...priorityFigures(rows),
 	];
 	return html`<div class="grid tiles">${figures.map(
 		([title = '', figure = '']) =>
 			html`<div class="card figure"><span class="soft">${title}</span><strong>${figure}</strong></div>`,
 	)}</div>`;
 }
+
+/** Of the priorities besides normal that wait, now or for a later try. */
+const priorityFigures = (rows: readonly QueueStatus[]): Array<[title: string, figure: string]> =>
+	(['high', 'low'] as const).flatMap(priority => {
+		const n = rows.reduce((all, {by_priority: waits}) => all + waits[priority], 0);
+		return n > 0 ? [[`${priority === 'high' ? 'High' : 'Low'} priority`, count(n)]] : [];
+	});
 
 function statuses(rows: readonly QueueStatus[], query: URLSearchParams, now: number): Html {
 	const part = query.get('q')?.trim().toLowerCase() ?? '';
@@ -236,6 +244,7 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 					['Later try', count(status.deferred)],
 					['Being tried', count(status.in_flight)],
 					['Held', count(status.held)],
+					...priorityFigures([status]),
 					['Oldest', time(status.oldest, now)],
 				])
 			: html`<p>No mail of this workspace waits for it.</p>`;

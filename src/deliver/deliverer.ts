@@ -159,6 +159,7 @@ export class Deliverer {
 		const asked = this.#pool.acquire(site, limit, {
 			fits: session => serves(session, wanted, terms),
 			waitMs: job.endsAt - clock.now(),
+			precedence: job.precedence,
 			signal,
 		});
 		expected();

@@ -1,4 +1,5 @@
 import {setTimeout as pause} from 'node:timers/promises';
+import type {Precedence} from '../mail/route.ts';
 import type {Session} from './open-session.ts';
 
 /** The right to hold one connection to a site. */
@@ -14,6 +15,8 @@ type Wanted = {
 	readonly fits: (session: Session) => boolean;
 	/** It waits no longer. */
 	readonly waitMs: number;
+	/** Absent: it waits its turn, and may have any connection. */
+	readonly precedence?: Precedence | undefined;
 	readonly signal?: AbortSignal | undefined;
 };
 
@@ -25,7 +28,7 @@ type PoolOptions = {
 	readonly quitMs: number;
 };
 
-type Waiter = {
+type Waiter = Precedence & {
 	readonly fits: (session: Session) => boolean;
 	readonly grant: (slot: Slot | null) => void;
 };
@@ -35,6 +38,8 @@ type Idle = {readonly session: Session; readonly timer: NodeJS.Timeout};
 type Site = {
 	limit: number;
 	readonly waiters: Waiter[];
+	/** High mail in a row that others waited for. */
+	inRow: number;
 	readonly idle: Idle[];
 	busy: number;
 	ending: number;
@@ -47,6 +52,9 @@ type Site = {
  * refused. After this time, milliseconds, a connection counts as gone.
  */
 export const goneMs = 50;
+
+/** Of eight connections that are lent while both wait, one is for what is not high. */
+const mostInRow = 7;
 
 const longestTimer = 2 ** 31 - 1;
 
@@ -70,7 +78,7 @@ export class ConnectionPool {
 	 * Waits for a slot at the site, which holds at most `limit` connections, idle ones included, or what was allowed since;
 	 * null: stopped before, or none within the time.
 	 */
-	acquire(name: string, limit: number, {fits, waitMs, signal}: Wanted): Promise<Slot | null> {
+	acquire(name: string, limit: number, {fits, waitMs, precedence, signal}: Wanted): Promise<Slot | null> {
 		const site = this.#siteOf(name, Math.max(1, limit));
 		if (this.#closed !== null || signal?.aborted === true || site.limit === 0 || waitMs <= 0) {
 			this.#forget(name, site);
@@ -80,6 +88,7 @@ export class ConnectionPool {
 			let timer: NodeJS.Timeout | undefined;
 			let isServed = false;
 			const waiter: Waiter = {
+				...(precedence ?? {isHigh: false, leaves: 0}),
 				fits,
 				grant(slot) {
 					isServed = true;
@@ -183,7 +192,7 @@ export class ConnectionPool {
 	#siteOf(name: string, limit: number): Site {
 		let site = this.#sites.get(name);
 		if (site === undefined) {
-			site = {limit, waiters: [], idle: [], busy: 0, ending: 0, expected: 0};
+			site = {limit, waiters: [], inRow: 0, idle: [], busy: 0, ending: 0, expected: 0};
 			this.#sites.set(name, site);
 		}
 		return site;
@@ -269,7 +278,7 @@ export class ConnectionPool {
 
 	/** What the site's first waiter can have now; `full`: nothing until a connection elsewhere ends. */
 	#offer(name: string, site: Site, waiter: Waiter): Slot | 'later' | 'full' {
-		if (site.busy + site.ending >= site.limit) {
+		if (site.busy + site.ending >= Math.max(1, site.limit - waiter.leaves)) {
 			return 'later';
 		}
 		const fitting = site.idle.findLastIndex(({session}) => waiter.fits(session));
@@ -293,13 +302,13 @@ export class ConnectionPool {
 		}
 	}
 
-	/** Serves the first waiter of each site, again and again until nothing can be lent. */
+	/** Serves the next waiter of each site, again and again until nothing can be lent. */
 	#serve(): void {
 		for (let lent = true; lent; ) {
 			lent = false;
 			let full = 0;
 			for (const [name, site] of [...this.#waiting]) {
-				const waiter = site.waiters[0] as Waiter;
+				const waiter = nextWaiter(site);
 				const slot = this.#offer(name, site, waiter);
 				if (slot === 'later') {
 					continue;
@@ -313,7 +322,8 @@ export class ConnectionPool {
 					continue;
 				}
 				lent = true;
-				site.waiters.shift();
+				site.inRow = waiter.isHigh && site.waiters.some(({isHigh}) => !isHigh) ? site.inRow + 1 : 0;
+				site.waiters.splice(site.waiters.indexOf(waiter), 1);
 				this.#waiting.delete(name);
 				if (site.waiters.length > 0) {
 					this.#waiting.set(name, site);
@@ -322,4 +332,10 @@ export class ConnectionPool {
 			}
 		}
 	}
+}
+
+/** High mail goes first, but not always. */
+function nextWaiter({waiters, inRow}: Site): Waiter {
+	const wanted = inRow < mostInRow;
+	return waiters.find(({isHigh}) => isHigh === wanted) ?? (waiters[0] as Waiter);
 }

@@ -1,7 +1,7 @@
 import {setImmediate as turn} from 'node:timers/promises';
 import {bufferOf} from '../kit/text.ts';
 import type {Asked, Phase, SmtpReply} from '../mail/outcome.ts';
-import type {Terms} from '../mail/route.ts';
+import type {Precedence, Terms} from '../mail/route.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Extensions, Session} from './open-session.ts';
 import type {Answer, SmtpConnection} from './smtp-connection.ts';
@@ -23,6 +23,8 @@ export type Delivery = {
 	/** Envelope id (RFC 3461 §4.4), comes back in reports. */
 	readonly ref: string;
 	readonly terms: Terms;
+	/** Absent: it waits its turn, and may have any connection. */
+	readonly precedence?: Precedence;
 	/** The complete message: CRLF, 7-bit unless `smtputf8`, not dot-stuffed. */
 	readonly data: Uint8Array;
 	/** Which try this is, from 1. */

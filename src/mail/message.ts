@@ -71,6 +71,14 @@ export type Extras = {
 export const priorities = ['high', 'normal', 'low'] as const;
 export type Priority = (typeof priorities)[number];
 
+const levels = {high: 1, normal: 0, low: -1} as const satisfies Record<Priority, number>;
+
+/** As a number, the way the queue stores it. */
+export const levelOf = (priority: Priority = 'normal'): number => levels[priority];
+
+/** Of a number: above 0 it is high, below it is low. */
+export const priorityOf = (level: number): Priority => (level > 0 ? 'high' : level < 0 ? 'low' : 'normal');
+
 /** Null where there is nothing in it, as for most sends. */
 export function extrasJson(extras: Extras): string | null {
 	const json = JSON.stringify(extras);

@@ -1,4 +1,5 @@
 import {parseRelayUrl, type Relay, relayScheme} from '../net/relay-url.ts';
+import type {Priority} from './message.ts';
 import type {OwnRetry} from './retry.ts';
 
 /** Where the mail of a workspace, or for a destination, is to go. */
@@ -128,10 +129,19 @@ export type Route = {
 	} | null;
 };
 
-/** What a claim is made for: one workspace's mail for one destination. */
-export type QueueKey = {readonly destination: string; readonly workspaceId: string};
+/** Of a mail at its site: `isHigh`: it goes before what waits there. `leaves`: connections that it leaves to such mail. */
+export type Precedence = {readonly isHigh: boolean; readonly leaves: 0 | 1};
 
-/** A destination queue's key as one text, for maps: neither part can contain a space. */
-export function queueKeyText({destination, workspaceId}: QueueKey): string {
+/** What a claim is made for: one workspace's mail of one priority (normal if left out) for one destination. */
+export type QueueKey = {readonly destination: string; readonly workspaceId: string; readonly priority?: Priority};
+
+/** A destination queue's key as one text, for maps: no part can contain a space. */
+export function queueKeyText(key: QueueKey): string {
+	const {priority = 'normal'} = key;
+	return priority === 'normal' ? laneText(key) : `${laneText(key)} ${priority}`;
+}
+
+/** The same for all priorities. */
+export function laneText({destination, workspaceId}: QueueKey): string {
 	return `${destination} ${workspaceId}`;
 }

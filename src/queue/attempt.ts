@@ -8,7 +8,7 @@ import {
 	type Phase,
 } from '../mail/outcome.ts';
 import {endOfLife, type OwnRetry, type Retry, retryOf} from '../mail/retry.ts';
-import type {Route} from '../mail/route.ts';
+import type {Precedence, Route} from '../mail/route.ts';
 import {decideNext, type JudgedTry, triedPart} from '../outcome/settle.ts';
 import {fromSources} from '../pace/choose-route.ts';
 import type {SiteEnd} from '../pace/site-state.ts';
@@ -52,6 +52,7 @@ export type AttemptSteps = {
 		route: Omit<Route, 'warmUp'>,
 		connections: number,
 		endsAt: number,
+		precedence: Precedence | null,
 	) => Promise<AttemptResult>;
 	/** How many of its earlier attempts may have arrived. */
 	readonly countDoubtful: (recipient: Claimed) => Promise<number>;
@@ -167,7 +168,8 @@ export class Attempts {
 			return unsent({kind: 'released'});
 		}
 		const {subject, firstLink, links} = making.made;
-		const result = await steps.deliver(recipient, making.made, terms.route, terms.connections, endsAt);
+		const {route: way, connections, precedence} = terms;
+		const result = await steps.deliver(recipient, making.made, way, connections, endsAt, precedence);
 		return {result: await this.#endDoubtful(recipient, result), made: {subject, firstLink, links}};
 	}
 

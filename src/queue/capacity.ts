@@ -4,9 +4,11 @@ import {
 	type DestinationQueue,
 	inFlightOf,
 	isProven,
+	noneOf,
 	ownCapacity,
 	type Rank,
 	rankAt,
+	rankOf,
 	ranks,
 	readyWorkspaces,
 	type Shares,
@@ -27,11 +29,10 @@ export type CapacityOptions = {
 const freshShare = 0.75;
 const backlogShare = 0.5;
 /** Of the capacity for unproven sites each rank leaves a part to the ranks before it. */
-const unprovenShare = {fresh: 1, mixed: 0.75, backlog: 0.5};
+const unprovenShare = {high: 1, fresh: 1, mixed: 0.75, backlog: 0.5, low: 0.5};
 /** At a proven site a turn is the site's, not a workspace's. */
 const noGroups = [null] as const;
 
-const none = () => ({fresh: 0, mixed: 0, backlog: 0});
 const row = () => ({proven: new Row(), unproven: new Row()});
 const classOf = (proven: boolean): 'proven' | 'unproven' => (proven ? 'proven' : 'unproven');
 
@@ -44,8 +45,8 @@ export class Capacity {
 	readonly #maxInFlight: number;
 	readonly #maxUnproven: number;
 	readonly #shares: Shares;
-	readonly #rows = {fresh: row(), mixed: row(), backlog: row()};
-	readonly #inFlight = {proven: none(), unproven: none()};
+	readonly #rows = {high: row(), fresh: row(), mixed: row(), backlog: row(), low: row()};
+	readonly #inFlight = {proven: noneOf(), unproven: noneOf()};
 	/** Sites that may not start anything now. */
 	readonly #openLater = new Agenda<Site>();
 
@@ -56,7 +57,12 @@ export class Capacity {
 	}
 
 	get inFlight(): number {
-		return this.#ofRank('fresh') + this.#ofRank('mixed') + this.#ofRank('backlog');
+		return this.#ofRank('high') + this.#ofRank('fresh') + this.#ofRank('mixed') + this.#late;
+	}
+
+	/** Of the ranks that have a part alone. */
+	get #late(): number {
+		return this.#ofRank('backlog') + this.#ofRank('low');
 	}
 
 	#ofRank(rank: Rank): number {
@@ -65,11 +71,14 @@ export class Capacity {
 
 	/** What may be claimed now for all sites of this kind together. */
 	left(rank: Rank, proven: boolean): number {
-		const {backlog} = this.#rows;
+		const {backlog, low} = this.#rows;
 		let left = this.#maxInFlight - this.inFlight;
-		if (rank === 'backlog') {
-			left = Math.min(left, Math.ceil(this.#maxInFlight * backlogShare) - this.#ofRank('backlog'));
-		} else if (backlog.proven.size + backlog.unproven.size > 0) {
+		if (rank === 'backlog' || rank === 'low') {
+			left = Math.min(left, Math.ceil(this.#maxInFlight * backlogShare) - this.#late);
+		} else if (
+			rank !== 'high' &&
+			backlog.proven.size + backlog.unproven.size + low.proven.size + low.unproven.size > 0
+		) {
 			const mostFresh = Math.ceil(this.#maxInFlight * freshShare);
 			left = Math.min(left, mostFresh - this.#ofRank('fresh') - this.#ofRank('mixed'));
 		}
@@ -101,17 +110,20 @@ export class Capacity {
 			if (state.bucket?.perMinute === 0 && !isBackingOff(state, monotonic)) {
 				this.#shares.short(site);
 			}
-		} else if (ownCapacity(site, this.#maxInFlight, monotonic) <= 0) {
-			this.#delist(site); // Until one of its recipients is done.
-			if (isShort(state, monotonic)) {
-				this.#shares.short(site);
+			return;
+		}
+		const proven = isProven(site);
+		for (const rank of wants) {
+			if (ownCapacity(site, rank, this.#maxInFlight, monotonic) <= 0) {
+				wants.delete(rank); // Until one of its recipients is done.
 			}
-		} else {
-			const proven = isProven(site);
-			for (const rank of ranks) {
-				const groups = proven ? noGroups : readyWorkspaces(site, rank);
-				this.#rows[rank][classOf(proven)].set(site, wants.has(rank) ? groups : []);
-			}
+		}
+		for (const rank of ranks) {
+			const groups = wants.has(rank) ? (proven ? noGroups : readyWorkspaces(site, rank)) : [];
+			this.#rows[rank][classOf(proven)].set(site, groups);
+		}
+		if (wants.size === 0 && isShort(state, monotonic)) {
+			this.#shares.short(site);
 		}
 	}
 
@@ -124,7 +136,7 @@ export class Capacity {
 
 	/** The queue waits for its turn at the site. */
 	queue(queue: DestinationQueue, site: Site, now: Moment): void {
-		const rank = queue.fresh ? (queue.asksNext ? 'mixed' : 'fresh') : 'backlog';
+		const rank = rankOf(queue);
 		if (!hasTurn(site.ready[rank], queue.workspaceId, queue)) {
 			this.unqueue(queue, site);
 			addTurn(site.ready[rank], queue.workspaceId, queue);
@@ -145,8 +157,11 @@ export class Capacity {
 		}
 	}
 
-	/** The smallest worthwhile claim: a quarter of the site's window, or of the most it could ever get. */
+	/** The smallest worthwhile claim: a quarter of the site's window, or of the most it could ever get. High mail never waits for that. */
 	smallestClaim(site: Site, rank: Rank, proven: boolean, monotonic: number): number {
+		if (rank === 'high') {
+			return 1;
+		}
 		const most = proven ? this.#maxInFlight : Math.ceil(this.#maxUnproven * unprovenShare[rank]);
 		return Math.max(1, Math.floor(Math.min(windowOf(site, monotonic), most) / 4));
 	}

@@ -1,18 +1,24 @@
 import type {Moment} from '../kit/clock.ts';
-import {type QueueKey, queueKeyText, type Route} from '../mail/route.ts';
+import {type Precedence, type QueueKey, queueKeyText, type Route} from '../mail/route.ts';
 import {SentToday, type WarmUpDay} from '../pace/choose-route.ts';
 import {connectionsOf, type SiteChange, type SiteEnd, type SiteState, spend, tried} from '../pace/site-state.ts';
 import {Capacity, type CapacityOptions} from './capacity.ts';
 import {
+	countPassed,
 	type DestinationQueue,
 	isProven,
+	keptFrom,
 	longestWaitOf,
 	newQueue,
+	overtaken,
+	owedTo,
 	ownCapacity,
+	priorityOfRank,
 	type Rank,
 	rankAt,
 	ranks,
 	readyQueues,
+	readyRank,
 	type Site,
 	Sites,
 	type SitesOptions,
@@ -43,9 +49,17 @@ export type ClaimResult = {
 };
 
 /** How a recipient may travel now. */
-export type TravelTerms = {readonly route: Omit<Route, 'warmUp'>; readonly connections: number};
+export type TravelTerms = {
+	readonly route: Omit<Route, 'warmUp'>;
+	readonly connections: number;
+	/** Null: it is neither high, nor has to leave a connection to such mail. */
+	readonly precedence: Precedence | null;
+};
 
 export type DestinationQueuesOptions = CapacityOptions & SitesOptions;
+
+/** Whether its route is looked up before those of a backlog. */
+const isSoon = ({priority, fresh}: DestinationQueue): boolean => priority === 'high' || (fresh && priority !== 'low');
 
 /** A route is looked up again after this time, milliseconds. */
 const renewMs = 60_000;
@@ -260,14 +274,14 @@ export class DestinationQueues {
 	#seek(queue: DestinationQueue): void {
 		const isNew = queue.state !== 'looking';
 		queue.state = 'looking';
-		if (isNew || (queue.fresh && hasTurn(this.#unplaced.backlog, queue.workspaceId, queue))) {
+		if (isNew || (isSoon(queue) && hasTurn(this.#unplaced.backlog, queue.workspaceId, queue))) {
 			removeTurn(this.#unplaced.backlog, queue.workspaceId, queue);
 			this.#seekInTurn(queue);
 		}
 	}
 
 	#seekInTurn(queue: DestinationQueue): void {
-		addTurn(this.#unplaced[queue.fresh ? 'fresh' : 'backlog'], queue.workspaceId, queue);
+		addTurn(this.#unplaced[isSoon(queue) ? 'fresh' : 'backlog'], queue.workspaceId, queue);
 	}
 
 	#stopSeeking(queue: DestinationQueue): void {
@@ -307,11 +321,15 @@ export class DestinationQueues {
 	/** The claims to be made now; they hold their capacity until `claimed`. */
 	permits(now: Moment): ClaimPermit[] {
 		return [
+			...this.#permitsOf('high', true, now),
+			...this.#permitsOf('high', false, now),
 			...this.#permitsOf('fresh', false, now),
 			...this.#permitsOf('fresh', true, now),
 			...this.#permitsOf('mixed', false, now),
 			...this.#permitsOf('backlog', false, now),
 			...this.#permitsOf('backlog', true, now),
+			...this.#permitsOf('low', false, now),
+			...this.#permitsOf('low', true, now),
 		];
 	}
 
@@ -319,7 +337,8 @@ export class DestinationQueues {
 		const permits: ClaimPermit[] = [];
 		for (const turn of this.#capacity.turns(rank, proven)) {
 			const site = turn.item;
-			const own = ownCapacity(site, this.#options.maxInFlight, now.monotonic);
+			permits.push(...this.#owedAt(site, rank, proven, now));
+			const own = ownCapacity(site, rank, this.#options.maxInFlight, now.monotonic);
 			const limit = Math.min(own, this.#capacity.left(rank, proven));
 			if (own > 0 && limit < Math.min(own, this.#capacity.smallestClaim(site, rank, proven, now.monotonic))) {
 				break; // Those behind it would take what becomes free, and it would wait for ever.
@@ -330,6 +349,26 @@ export class DestinationQueues {
 				permits.push(this.#permit(queue, rank, limit, now));
 			}
 			this.#capacity.enlist(site, now);
+		}
+		return permits;
+	}
+
+	/** What others passed often enough at the site goes first in a turn of theirs, and no more of it. */
+	#owedAt(site: Site, turn: Rank, proven: boolean, now: Moment): ClaimPermit[] {
+		const permits: ClaimPermit[] = [];
+		for (const priority of overtaken) {
+			const ready = readyRank(site, priority);
+			const owed = ready === undefined ? 0 : owedTo(site, priority);
+			const rank = ready && rankAt(site, ready);
+			if (owed === 0 || rank === undefined || priorityOfRank(rank) === priorityOfRank(turn)) {
+				continue;
+			}
+			const own = ownCapacity(site, rank, this.#options.maxInFlight, now.monotonic, true);
+			const limit = Math.min(owed, own, this.#capacity.left(rank, proven));
+			const queue = limit > 0 ? this.#nextQueue({item: site, group: null}, rank, now) : undefined;
+			if (queue) {
+				permits.push(this.#permit(queue, rank, limit, now));
+			}
 		}
 		return permits;
 	}
@@ -370,6 +409,9 @@ export class DestinationQueues {
 		queue.state = 'claiming';
 		queue.asksNext = false;
 		this.#waiting.delete(queue);
+		if (queue.priority !== 'high') {
+			site.claiming[queue.priority]++;
+		}
 		this.#capacity.take(site, rank, limit);
 		spend(site.state, limit, now.monotonic);
 		if (now.monotonic - foundAt > renewMs) {
@@ -385,6 +427,10 @@ export class DestinationQueues {
 		queue.inFlight += result.count;
 		this.#capacity.take(site, rank, -free);
 		spend(site.state, -free, now.monotonic);
+		countPassed(site, queue.priority, result.count, now.monotonic);
+		if (queue.priority !== 'high') {
+			site.claiming[queue.priority]--;
+		}
 		const spent = day !== null && result.warmedUp !== null && this.#sentToday.note(day, result.warmedUp);
 		if (free === 0) {
 			queue.asksNext ||= asksNext;
@@ -402,14 +448,17 @@ export class DestinationQueues {
 	}
 
 	/** How a claimed recipient may travel now; null: its site backs off since the claim. */
-	travelTerms({site, route}: ClaimPermit, now: Moment): TravelTerms | null {
+	travelTerms({site, route, queue}: ClaimPermit, now: Moment): TravelTerms | null {
 		const connections = connectionsOf(site.state, now.monotonic);
 		if (connections === 0) {
 			return null;
 		}
 		const {mailsPerSession} = site.state;
 		const lowered = mailsPerSession < route.terms.mailsPerSession;
-		return {connections, route: lowered ? {...route, terms: {...route.terms, mailsPerSession}} : route};
+		const isHigh = queue.priority === 'high';
+		const leaves = keptFrom(site, queue.priority, now.monotonic);
+		const precedence = isHigh || leaves > 0 ? {isHigh, leaves} : null;
+		return {connections, precedence, route: lowered ? {...route, terms: {...route.terms, mailsPerSession}} : route};
 	}
 
 	/** A claimed recipient is done. `end`: what its try says about the site; null: no host was asked. Answers what changed. */

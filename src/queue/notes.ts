@@ -1,11 +1,20 @@
 import type {Moment} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
-import type {QueueKey} from '../mail/route.ts';
+import {laneText, type QueueKey} from '../mail/route.ts';
 import type {WaitReason} from '../mail/wait-reason.ts';
 import {connectionsOf, isProbing, mailsAllowed, savedSite} from '../pace/site-state.ts';
 import type {QueueWaitNote, QueueWaitRow} from '../store/queue/open-recipients.ts';
 import type {SiteNote} from '../store/queue/sites.ts';
-import {type DestinationQueue, inFlightOf, ownCapacity, type Shares, type Site} from './site.ts';
+import {
+	type DestinationQueue,
+	inFlightOf,
+	ownCapacity,
+	type Rank,
+	rankAt,
+	rankOf,
+	type Shares,
+	type Site,
+} from './site.ts';
 
 export type NotesOptions = {
 	readonly queues: {readonly waiting: (now: Moment) => Iterable<DestinationQueue>};
@@ -18,7 +27,7 @@ export type NotesOptions = {
 };
 
 /** What is noted of a queue: it is written again only if one of these changes. */
-type Noted = Wait & {readonly since: number};
+type Noted = Wait & {readonly queue: DestinationQueue; readonly since: number};
 
 /** A queue that has waited less is not noted, milliseconds, unless its site backs off. */
 const soonMs = 2000;
@@ -29,7 +38,8 @@ const mostChanges = 1000;
 /** Writes what queues wait for and how sites are doing, for the CLI and dashboard and for the next start. */
 export class QueueNotes {
 	readonly #options: NotesOptions;
-	readonly #noted = new Map<DestinationQueue, Noted>();
+	/** By destination and workspace: of several priorities the queue that waits longest is noted. */
+	readonly #noted = new Map<string, Noted>();
 	readonly #changed = new Set<Site>();
 	#writing = false;
 	/** A note that could not be written: it goes before any newer one. */
@@ -94,23 +104,24 @@ export class QueueNotes {
 
 	#waitsNow(now: Moment): QueueWaitNote {
 		const rows: QueueWaitRow[] = [];
-		const seen = new Set<DestinationQueue>();
+		const seen = new Set<string>();
 		let looked = 0;
 		for (const queue of this.#options.queues.waiting(now)) {
 			if (++looked > mostQueues || rows.length === mostChanges) {
 				break;
 			}
 			const isSoon = now.monotonic - queue.since < soonMs;
-			if (!isSoon || isStopped(queue)) {
-				seen.add(queue);
+			const lane = laneText(queue);
+			if ((!isSoon || isStopped(queue)) && !seen.has(lane)) {
+				seen.add(lane);
 				rows.push(...this.#changeOf(queue, now));
 			}
 		}
 		const complete = rows.length < mostChanges;
 		const ended: QueueKey[] = [];
-		for (const [queue, {since}] of this.#noted) {
-			if (since !== queue.since || (complete && !seen.has(queue))) {
-				this.#noted.delete(queue);
+		for (const [lane, {queue, since}] of this.#noted) {
+			if (since !== queue.since || (complete && !seen.has(lane))) {
+				this.#noted.delete(lane);
 				ended.push(queue);
 			}
 		}
@@ -119,11 +130,12 @@ export class QueueNotes {
 
 	#changeOf(queue: DestinationQueue, now: Moment): QueueWaitRow[] {
 		const {reason, until} = waitOf(queue, this.#options.maxInFlight, now);
-		const before = this.#noted.get(queue);
+		const lane = laneText(queue);
+		const before = this.#noted.get(lane);
 		if (before?.since === queue.since && isSameReason(before.reason, reason) && isSameTime(before.until, until)) {
 			return [];
 		}
-		this.#noted.set(queue, {since: queue.since, reason, until});
+		this.#noted.set(lane, {queue, since: queue.since, reason, until});
 		const {destination, workspaceId} = queue;
 		const wall = until === null ? null : storeTime(now.now + Math.max(0, until - now.monotonic));
 		const site = siteOf(queue)?.name ?? '';
@@ -174,13 +186,13 @@ function waitOf(queue: DestinationQueue, most: number, now: Moment): Wait {
 		return {reason: {code: 'warm_up', source, group, perDay}, until: endOfDay};
 	}
 	const site = siteOf(queue);
-	return site ? waitAt(site, most, now) : {reason: {code: 'dns'}, until: null};
+	return site ? waitAt(site, rankOf(queue), most, now) : {reason: {code: 'dns'}, until: null};
 }
 
 /** The site that the queue's mail goes to, or went to last. */
 const siteOf = ({placed, restsAt}: DestinationQueue): Site | null => placed?.site ?? restsAt;
 
-function waitAt(site: Site, most: number, now: Moment): Wait {
+function waitAt(site: Site, rank: Rank, most: number, now: Moment): Wait {
 	const {backoff, slow, pace} = site.state;
 	if (backoff) {
 		const probing = isProbing(site.state, now.monotonic);
@@ -191,7 +203,7 @@ function waitAt(site: Site, most: number, now: Moment): Wait {
 		const perMinute = slow?.perMinute ?? pace.perMinute ?? 0;
 		return {reason: {code: 'rate', perMinute, slowed: slow !== null}, until: slow?.until ?? null};
 	}
-	if (ownCapacity(site, most, now.monotonic) < 1) {
+	if (ownCapacity(site, rankAt(site, rank), most, now.monotonic) < 1) {
 		const connections = connectionsOf(site.state, now.monotonic);
 		return {reason: {code: 'pace', connections, copies: inFlightOf(site)}, until: null};
 	}

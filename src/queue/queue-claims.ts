@@ -113,9 +113,9 @@ export class QueueClaims {
 
 	async #ask({queue, limit, asksNext, newestFirst, warmUp}: ClaimPermit): Promise<ClaimedNow> {
 		const {writer, claimWrite, clock} = this.#options;
-		const {destination, workspaceId} = queue;
+		const {destination, workspaceId, priority} = queue;
 		try {
-			const claim = {destination, workspaceId, limit, newestFirst, lastsMs: this.#lastsMs, asksNext, warmUp};
+			const claim = {destination, workspaceId, priority, limit, newestFirst, lastsMs: this.#lastsMs, asksNext, warmUp};
 			return await writer.submit(claimWrite, claim);
 		} catch (error) {
 			this.#failed(error);

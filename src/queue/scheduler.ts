@@ -1,4 +1,5 @@
 import type {Clock, Moment} from '../kit/clock.ts';
+import {priorities} from '../mail/message.ts';
 import {endOfLife, lifetimeOf, type OwnRetry, type Retry} from '../mail/retry.ts';
 import type {QueueKey, Route} from '../mail/route.ts';
 import {connectionsOf, type SiteChange} from '../pace/site-state.ts';
@@ -292,7 +293,9 @@ export class Scheduler {
 				const {nextAttemptAt} = ended.verdict;
 				if (nextAttemptAt !== null) {
 					const {destination, workspace_id: workspaceId} = recipient;
-					this.#queues.due({destination, workspaceId}, nextAttemptAt, this.#moment());
+					for (const priority of priorities) {
+						this.#queues.due({destination, workspaceId, priority}, nextAttemptAt, this.#moment());
+					}
 				}
 			}),
 		);

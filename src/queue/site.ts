@@ -1,4 +1,5 @@
 import type {Moment} from '../kit/clock.ts';
+import type {Priority} from '../mail/message.ts';
 import {longestWait, type Retry} from '../mail/retry.ts';
 import type {QueueKey, Route} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
@@ -23,9 +24,10 @@ import type {FairRing, Timed} from './waiting-order.ts';
  */
 type QueueState = 'idle' | 'looking' | 'ready' | 'claiming' | 'suspended' | 'spent';
 
-/** One workspace's mail for one destination. `at`: when the next recipient known to be due later is due, wall clock. */
+/** One workspace's mail of one priority for one destination. `at`: when the next recipient known to be due later is due, wall clock. */
 export type DestinationQueue = Timed &
 	QueueKey & {
+		readonly priority: Priority;
 		state: QueueState;
 		/** Its route, the one used now (its own or the overflow of it) and the site; null: not found yet. */
 		placed: {readonly own: Route; readonly route: Omit<Route, 'warmUp'>; readonly site: Site; foundAt: number} | null;
@@ -45,12 +47,13 @@ export type DestinationQueue = Timed &
 		since: number;
 	};
 
-export function newQueue({destination, workspaceId}: QueueKey): DestinationQueue {
+export function newQueue({destination, workspaceId, priority = 'normal'}: QueueKey): DestinationQueue {
 	return {
 		at: null,
 		index: 0,
 		destination,
 		workspaceId,
+		priority,
 		state: 'idle',
 		placed: null,
 		restsAt: null,
@@ -64,11 +67,22 @@ export function newQueue({destination, workspaceId}: QueueKey): DestinationQueue
 }
 
 /**
- * In the order of their turns. `fresh`: mail just accepted, for a site not known to be silent. `mixed`: such mail
- * where other unclaimed mail was found. `backlog`: mail tried before, or found in the store.
+ * In the order of their turns. `high` and `low`: mail of these priorities. Of normal mail, `fresh`: just accepted, for a site
+ * not known to be silent. `mixed`: such mail where other unclaimed mail was found. `backlog`: mail tried before, or found in
+ * the store.
  */
-export const ranks = ['fresh', 'mixed', 'backlog'] as const;
+export const ranks = ['high', 'fresh', 'mixed', 'backlog', 'low'] as const;
 export type Rank = (typeof ranks)[number];
+
+export const priorityOfRank = (rank: Rank): Priority => (rank === 'high' || rank === 'low' ? rank : 'normal');
+
+/** Zero of each rank. */
+export const noneOf = (): Record<Rank, number> => ({high: 0, fresh: 0, mixed: 0, backlog: 0, low: 0});
+
+/** The rank of the queue's mail. */
+export function rankOf({priority, fresh, asksNext}: DestinationQueue): Rank {
+	return priority !== 'normal' ? priority : fresh ? (asksNext ? 'mixed' : 'fresh') : 'backlog';
+}
 
 /** The destination queues that share a pace: one set of mail hosts, or a smarthost. `at`: when it may start something again. */
 export type Site = Timed & {
@@ -83,6 +97,11 @@ export type Site = Timed & {
 	readonly inFlight: Record<Rank, number>;
 	/** Queues with work due now, by workspace. */
 	readonly ready: Record<Rank, FairRing<DestinationQueue>>;
+	/** Recipients of other priorities that passed what waits of this one, and claims of it under way. */
+	readonly passed: Record<Overtaken, number>;
+	readonly claiming: Record<Overtaken, number>;
+	/** Until when a connection is kept for high mail that may follow, monotonic. */
+	keepsUntil: number;
 	/** Queues placed here, ready or with recipients in flight. */
 	queues: number;
 	/** Queues that were placed here last and have mail due later. */
@@ -106,15 +125,19 @@ export function newSiteOf(route: Omit<Route, 'warmUp'>, state: SiteState, saved:
 		state,
 		recipientsPerConnection: recipientsPerConnection[route.terms.nextHop.kind],
 		peak: 0,
-		inFlight: {fresh: 0, mixed: 0, backlog: 0},
-		ready: {fresh: new Map(), mixed: new Map(), backlog: new Map()},
+		inFlight: noneOf(),
+		ready: {high: new Map(), fresh: new Map(), mixed: new Map(), backlog: new Map(), low: new Map()},
+		passed: {normal: 0, low: 0},
+		claiming: {normal: 0, low: 0},
+		keepsUntil: 0,
 		queues: 0,
 		resting: new Set(),
 		saved,
 	};
 }
 
-export const inFlightOf = ({inFlight}: Site): number => inFlight.fresh + inFlight.mixed + inFlight.backlog;
+export const inFlightOf = ({inFlight}: Site): number =>
+	inFlight.high + inFlight.fresh + inFlight.mixed + inFlight.backlog + inFlight.low;
 
 /** Whether a host replied at the last try. At a silent site every try waits for a timeout. */
 export const isProven = ({state}: Site): boolean => state.answers === true;
@@ -126,20 +149,66 @@ export function windowOf(site: Site, monotonic: number): number {
 	return spare ? connections * site.recipientsPerConnection : connections;
 }
 
-/**
- * What the site may claim now by its own limits. Few large claims cost less than many small ones: it waits until a quarter
- * of its window is free.
- */
-export function ownCapacity(site: Site, most: number, monotonic: number): number {
-	const window = Math.min(windowOf(site, monotonic), most);
-	const capacity = Math.min(window - inFlightOf(site), largestClaim);
-	return capacity >= Math.max(1, Math.floor(window / 4)) ? Math.min(capacity, mailsAllowed(site.state, monotonic)) : 0;
+/** Connections that mail of this priority leaves to high mail: one of several, always or while high mail comes. */
+export function keptFrom(site: Site, priority: Priority, monotonic: number): 0 | 1 {
+	const keeps = priority === 'low' || (priority === 'normal' && monotonic < site.keepsUntil);
+	return keeps && connectionsOf(site.state, monotonic) > 1 ? 1 : 0;
 }
 
-/** The rank that queues of this rank have now: at a silent site all are backlog, and at a proven one `mixed` is fresh. */
+/**
+ * What the site may claim now of this rank by its own limits. Few large claims cost less than many small ones: it waits until
+ * a quarter of its window is free, unless it is owed to (`isOwed`). High mail may be claimed for one connection more: it is
+ * there when a connection becomes free.
+ */
+export function ownCapacity(site: Site, rank: Rank, most: number, monotonic: number, isOwed = false): number {
+	const window = Math.min(windowOf(site, monotonic), most);
+	const connections = connectionsOf(site.state, monotonic);
+	const extra = isProbing(site.state, monotonic) ? 0 : Math.ceil(window / Math.max(1, connections));
+	const isHigh = rank === 'high' && extra > 0;
+	const inFlight = inFlightOf(site) - (isHigh ? extra : Math.min(extra, site.inFlight.high));
+	const capacity = Math.min(window - inFlight, largestClaim);
+	const least = isHigh || isOwed ? 1 : Math.max(1, Math.floor(window / 4));
+	return capacity >= least ? Math.min(capacity, mailsAllowed(site.state, monotonic)) : 0;
+}
+
+/** What high mail passes, in the order of their turns. */
+export const overtaken = ['normal', 'low'] as const;
+export type Overtaken = (typeof overtaken)[number];
+const normalRanks = ['fresh', 'mixed', 'backlog'] as const;
+
+/** How many recipients may pass what waits of a lower priority, for each that goes of it: it gets one in eight. */
+const mostPassed = 7;
+/** How long after high mail a site keeps a connection for more, milliseconds. */
+const keepsMs = 60 * 60_000;
+
+/** Recipients of the waiting mail of this priority that are to go before any other. */
+export const owedTo = ({passed}: Site, priority: Overtaken): number => Math.floor(passed[priority] / mostPassed);
+
+/** The rank of the first mail of this priority that waits. */
+export function readyRank({ready}: Site, priority: Overtaken): Rank | undefined {
+	return (priority === 'low' ? (['low'] as const) : normalRanks).find(rank => ready[rank].size > 0);
+}
+
+/** Counts recipients of one priority that were claimed. */
+export function countPassed(site: Site, priority: Priority, recipients: number, monotonic: number): void {
+	if (priority === 'high' && recipients > 0) {
+		site.keepsUntil = monotonic + keepsMs;
+	}
+	for (const one of overtaken) {
+		if (one === priority) {
+			site.passed[one] = Math.max(0, site.passed[one] - mostPassed * recipients);
+		} else if (site.claiming[one] > 0 || readyRank(site, one) !== undefined) {
+			site.passed[one] += recipients;
+		} else {
+			site.passed[one] = 0;
+		}
+	}
+}
+
+/** The rank that queues of this rank have now: at a silent site all but low are backlog, and at a proven one `mixed` is fresh. */
 export function rankAt(site: Site, rank: Rank): Rank {
 	if (site.state.answers === false) {
-		return 'backlog';
+		return rank === 'low' ? 'low' : 'backlog';
 	}
 	return rank === 'mixed' && isProven(site) ? 'fresh' : rank;
 }

@@ -1,6 +1,7 @@
 import {type Calls, type Replies, ThreadCaller} from '../kit/thread-calls.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {AttemptResult} from '../mail/outcome.ts';
+import type {Precedence} from '../mail/route.ts';
 import {Thread, type ThreadOptions} from '../pool/foreign-work.ts';
 
 /** One recipient for an SMTP worker. `delivery` is passed through: only the worker knows its form. */
@@ -23,7 +24,7 @@ export type SmtpWorkerMethods<Delivery> = {
 	readonly close: (none: undefined) => void;
 };
 
-type Identified = {readonly recipientId: string; readonly data: Uint8Array};
+type Identified = {readonly recipientId: string; readonly data: Uint8Array; readonly precedence?: Precedence};
 
 /** RFC 5321 §4.1.1.10: a client says QUIT before it goes. For all hosts together, milliseconds. */
 const leaveMs = 2000;
@@ -33,6 +34,8 @@ type SmtpWorker<Delivery> = {
 	readonly thread: Thread<readonly Calls[], 'ready' | Replies>;
 	/** Limits by site since the last message: sites change theirs with each result. */
 	readonly allowed: Map<string, number>;
+	/** High mail in its hands. */
+	high: number;
 	/** Recipients since the last message. */
 	recorded: string[];
 };
@@ -52,13 +55,23 @@ export class SmtpWorkers<Delivery extends Identified> {
 	}
 
 	/** Rejects only if the thread dies, or has a fault. */
-	deliver(site: string, connections: number, delivery: Delivery): Promise<AttemptResult> {
-		const worker = sharers(this.#workers, site, connections).reduce((least, one) =>
-			one.caller.size < least.caller.size ? one : least,
-		);
-		const job = {site, connections: this.#shareOf(connections), delivery};
+	async deliver(site: string, connections: number, delivery: Delivery): Promise<AttemptResult> {
+		const sharing = sharers(this.#workers, site, connections);
+		const share = this.#shareOf(connections);
+		const {isHigh = false, leaves = 0} = delivery.precedence ?? {};
+		// The first thread keeps the connection that is left to high mail.
+		const some = leaves > 0 && share === 1 && sharing.length > 1 ? sharing.slice(1) : sharing;
+		const sizeOf = ({caller, high}: SmtpWorker<Delivery>) => (isHigh ? high : caller.size);
+		const worker = some.reduce((least, one) => (sizeOf(one) < sizeOf(least) ? one : least));
+		const precedence: Precedence = {isHigh, leaves: worker === sharing[0] ? leaves : 0};
+		const job = {site, connections: share, delivery: delivery.precedence ? {...delivery, precedence} : delivery};
 		this.#workerOf.set(delivery.recipientId, worker);
-		return worker.caller.call('deliver', job, [delivery.data.buffer as ArrayBuffer]);
+		worker.high += isHigh ? 1 : 0;
+		try {
+			return await worker.caller.call('deliver', job, [delivery.data.buffer as ArrayBuffer]);
+		} finally {
+			worker.high -= isHigh ? 1 : 0;
+		}
 	}
 
 	/**
@@ -134,7 +147,7 @@ export class SmtpWorkers<Delivery extends Identified> {
 			receive: message => caller.receive(message),
 			ended: () => caller.end(new Error('The SMTP worker ended.')),
 		});
-		const worker: SmtpWorker<Delivery> = {caller, thread, allowed: new Map(), recorded: []};
+		const worker: SmtpWorker<Delivery> = {caller, thread, allowed: new Map(), high: 0, recorded: []};
 		thread.start();
 		return worker;
 	}

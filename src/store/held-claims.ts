@@ -4,7 +4,7 @@ import type {QueueKey} from '../mail/route.ts';
 import {rowSource} from './engine/dialect.ts';
 import {among} from './engine/rows.ts';
 import {loseNodes} from './nodes.ts';
-import {removeGoneQueueWaits} from './queue/open-recipients.ts';
+import {queueOf, removeGoneQueueWaits} from './queue/open-recipients.ts';
 import {endClaims, endCutOff} from './timeline.ts';
 
 /** What daemons claim: rows of a table with `claimed_by`. The rest differs. */
@@ -151,7 +151,8 @@ export async function releaseUnknownClaims(
 		return [];
 	}
 	const ids = released.map(({recipient_id: id}) => id);
-	return await trx('queue')
+	const rows: Array<Parameters<typeof queueOf>[0]> = await trx('queue')
 		.whereRaw(...among(trx, 'recipient_id', ids))
-		.distinct('destination', 'workspace_id as workspaceId');
+		.distinct('destination', 'workspace_id as workspaceId', 'priority as level');
+	return rows.map(queueOf);
 }

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {type Recipient, type RecipientState, type Role, statesBefore} from '../mail/message.ts';
+import {type Priority, type Recipient, type RecipientState, type Role, statesBefore} from '../mail/message.ts';
 import type {Asked, Phase} from '../mail/outcome.ts';
 import {lockLate, rowSource, rowsOf} from './engine/dialect.ts';
 import {insertRows, nearIds} from './engine/rows.ts';
@@ -12,7 +12,10 @@ import {shown, stateColumns, stateOf, storeQueued, takeQueued} from './timeline.
 export async function insertRecipients(
 	trx: Knex.Transaction,
 	recipients: ReadonlyArray<
-		Omit<Recipient, 'attempts' | 'sent_at' | 'last_reply'> & {readonly next_attempt_at: string | null}
+		Omit<Recipient, 'attempts' | 'sent_at' | 'last_reply'> & {
+			readonly next_attempt_at: string | null;
+			readonly priority?: Priority;
+		}
 	>,
 ): Promise<void> {
 	await insertRows(
@@ -47,8 +50,9 @@ export async function insertRecipients(
 	);
 	await enqueue(
 		trx,
-		recipients.flatMap(({id: recipientId, workspace_id: workspaceId, destination, next_attempt_at: nextAttemptAt}) =>
-			nextAttemptAt === null ? [] : [{recipientId, workspaceId, destination, nextAttemptAt}],
+		recipients.flatMap(
+			({id, workspace_id: workspaceId, destination, next_attempt_at: nextAttemptAt, priority = 'normal'}) =>
+				nextAttemptAt === null ? [] : [{recipientId: id, workspaceId, destination, nextAttemptAt, priority}],
 		),
 	);
 }

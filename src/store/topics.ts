@@ -34,11 +34,11 @@ export type Topic = {
 export type TopicChanges = Partial<Omit<Topic, 'id' | 'workspace_id' | 'code' | 'created_at'>>;
 
 /** What a send needs of its topic. */
-export type TopicRow = Pick<Topic, 'id' | 'code'>;
+export type TopicRow = Pick<Topic, 'id' | 'code' | 'priority'>;
 
 /** Read by sends, through a cache. */
 export async function lookUpTopic(reader: Knex, workspaceId: string, code: string): Promise<TopicRow | undefined> {
-	return await reader('topics').where({workspace_id: workspaceId, code}).first('id', 'code');
+	return await reader('topics').where({workspace_id: workspaceId, code}).first('id', 'code', 'priority');
 }
 
 /** False: the workspace has a topic with this code. */

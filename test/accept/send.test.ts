@@ -282,7 +282,14 @@ storeTest(test, 'what a user sends again is there with its row in the audit trai
 	const send = (await readResend(store.reader, api.workspace.id, id)) as Send;
 	const {version_id: versionId} = await store.reader('messages').where({id}).first();
 	const by = {actor: 'user:ann@shop.example', from: '192.0.2.1'};
-	const draft = {send: {...send, by}, idempotency: null, versionId, topicId: null, quota: null};
+	const draft = {
+		send: {...send, by},
+		idempotency: null,
+		versionId,
+		topicId: null,
+		priority: 'normal' as const,
+		quota: null,
+	};
 	const row = newId('aud');
 	const write = createAcceptWrite({
 		clock: systemClock,

@@ -70,6 +70,7 @@ test('summary and list', async t => {
 		deferred: 1,
 		in_flight: 0,
 		held: 0,
+		by_priority: {high: 0, normal: 1, low: 0},
 		oldest: row?.oldest,
 		last_reply: reply,
 		suspended: false,

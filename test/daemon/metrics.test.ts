@@ -28,7 +28,10 @@ const result = (outcome: AttemptResult['outcome'], attempts: Attempt[]): Attempt
 });
 
 test('what happened is counted', async t => {
-	let size: Promise<QueueSize> = Promise.resolve({ready: 3, deferred: 2, inFlight: 1, held: 5});
+	let size: Promise<QueueSize> = Promise.resolve({
+		...{ready: 3, deferred: 2, inFlight: 1, held: 5},
+		byPriority: {high: 1, normal: 2, low: 0},
+	});
 	let pace: Promise<PaceFigures> = Promise.resolve({
 		suspended: {operator: 1, failures: 2, route: 3},
 		queues: [{waitsFor: 'pace', n: 7}],
@@ -138,6 +141,9 @@ test('what happened is counted', async t => {
 		'mailctl_queue_size{state="deferred"} 2',
 		'mailctl_queue_size{state="in_flight"} 1',
 		'mailctl_queue_size{state="held"} 5',
+		'mailctl_queue_ready{priority="high"} 1',
+		'mailctl_queue_ready{priority="normal"} 2',
+		'mailctl_queue_ready{priority="low"} 0',
 		'mailctl_suspended{by="operator"} 1',
 		'mailctl_suspended{by="failures"} 2',
 		'mailctl_suspended{by="route"} 3',

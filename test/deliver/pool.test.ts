@@ -1,5 +1,5 @@
 import test from 'ava';
-import {ConnectionPool} from '../../src/deliver/pool.ts';
+import {ConnectionPool, type Slot} from '../../src/deliver/pool.ts';
 import {plainTerms, startLab, testDelivery} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';
 import {holdMail} from '../helpers/held-mail.ts';
@@ -23,6 +23,45 @@ test('the place of a connection that has ended is free when the host knows', asy
 	t.deepEqual(pool.count(), {busy: 0, idle: 0, waiting: 1});
 	t.is((await second)?.session, null);
 	t.deepEqual(pool.count(), {busy: 1, idle: 0, waiting: 0});
+});
+
+test('high mail is lent the next connection, seven times in a row while others wait', async t => {
+	const pool = new ConnectionPool({maxSessions: 10, idleMs: 1000, quitMs: 1000});
+	const wanted = {fits: () => true, waitMs: 60_000};
+	const order: string[] = [];
+	const slots: Slot[] = [];
+	const ask = async (name: string, isHigh: boolean) => {
+		const slot = await pool.acquire('site', 1, {...wanted, precedence: {isHigh, leaves: 0}});
+		order.push(name);
+		slots.push(slot as Slot);
+	};
+	const asked = [ask('first', false), ask('low 1', false), ask('low 2', false)];
+	for (let n = 1; n <= 9; n++) {
+		asked.push(ask(`high ${n}`, true));
+	}
+	for (let served = 0; served < asked.length; served++) {
+		await waitFor('a slot', () => slots.length > 0);
+		slots.shift()?.release(null);
+	}
+	await Promise.all(asked);
+	const high = (from: number, to: number) => Array.from({length: to - from + 1}, (_, n) => `high ${from + n}`);
+	t.deepEqual(order, ['first', ...high(1, 7), 'low 1', ...high(8, 9), 'low 2']);
+	await pool.close();
+});
+
+test('other mail leaves a connection to high mail, but not the only one', async t => {
+	const pool = new ConnectionPool({maxSessions: 10, idleMs: 1000, quitMs: 1000});
+	const acquire = (name: string, limit: number, isHigh: boolean) =>
+		pool.acquire(name, limit, {fits: () => true, waitMs: 60_000, precedence: {isHigh, leaves: isHigh ? 0 : 1}});
+	t.truthy(await acquire('site', 2, false));
+	const second = acquire('site', 2, false);
+	t.deepEqual(pool.count(), {busy: 1, idle: 0, waiting: 1});
+	t.truthy(await acquire('site', 2, true));
+	pool.allow('site', 3);
+	t.is(pool.count().waiting, 1, 'two are busy, and one is left to high mail');
+	pool.allow('site', 4);
+	t.truthy(await second);
+	t.truthy(await acquire('narrow', 1, false));
 });
 
 test('a connection is used for the mails it may have, then a new one', async t => {

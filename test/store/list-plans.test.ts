@@ -119,7 +119,7 @@ const isList = (name: string) => /(^|-)(list|summary|why|trace|unmatched|deliver
 /** Statistics count all mail of their days (test/store/stats.test.ts); a stream does not end, and has no filter that rows are looked up by. */
 const noList: ReadonlySet<string> = new Set(['/v1/stats', '/v1/events']);
 /** Options that choose no rows. */
-const noFilters = ['limit', 'out', 'wide', 'follow', 'watch'];
+const noFilters = ['limit', 'out', 'wide', 'follow', 'watch', 'csv'];
 
 function verbsOf(command: Command, path: readonly string[] = []): Array<readonly [path: string, verb: Command]> {
 	return command.commands.flatMap(each => {

@@ -40,8 +40,8 @@ storeTest(test, 'a claim reads no other copies than those that it takes', async 
 		t.regex(
 			plan,
 			engine === 'sqlite'
-				? / INDEX queue_due \(destination=\? AND workspace_id=\? AND next_attempt_at[<>]\?\)/
-				: /Index Cond: \(.*destination.*workspace_id.*next_attempt_at/,
+				? / INDEX queue_due \(destination=\? AND workspace_id=\? AND priority=\? AND next_attempt_at[<>]\?\)/
+				: /Index Cond: \(.*destination.*workspace_id.*priority.*next_attempt_at/,
 		);
 		// The ids that were found may be sorted, to be told apart; what is due is not.
 		t.notRegex(plan, /Sort Key: [^\n]*next_attempt_at|TEMP B-TREE FOR ORDER/);

@@ -3,8 +3,8 @@ import type {Clock} from '../../kit/clock.ts';
 import {groupBy} from '../../kit/collections.ts';
 import {storeTime} from '../../kit/time.ts';
 import {idFloor, idTime, type NewId} from '../../mail/ids.ts';
-import type {Mode, Role} from '../../mail/message.ts';
-import {type QueueKey, queueKeyText} from '../../mail/route.ts';
+import {levelOf, type Mode, type Role} from '../../mail/message.ts';
+import {laneText, type QueueKey} from '../../mail/route.ts';
 import {type Dialect, rowsOf, textInTurn} from '../engine/dialect.ts';
 import {among, madeBetween, nearIds} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
@@ -194,16 +194,18 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 			at: now,
 			until: storeTime(now + Math.max(...claims.map(({lastsMs}) => lastsMs))),
 		};
-		const rows = await claimDue(trx, {dialect, boot, newId}, claims, times);
-		const ofQueue = groupBy(rows, row => queueKeyText({destination: row.destination, workspaceId: row.workspace_id}));
-		const claimed: ClaimedNow[] = [];
-		for (const one of claims) {
-			const recipients = ofQueue.get(queueKeyText(one)) ?? [];
-			const nextDue =
-				one.asksNext && recipients.length < one.limit ? await readNextDue(trx, one, storeTime(now)) : null;
-			claimed.push({recipients, nextDue, warmedUp: null});
+		const claimed = new Map<Claim, ClaimedNow>();
+		for (const some of oneOfEachLane(claims)) {
+			const rows = await claimDue(trx, {dialect, boot, newId}, some, times);
+			const ofLane = groupBy(rows, row => laneText({destination: row.destination, workspaceId: row.workspace_id}));
+			for (const one of some) {
+				const recipients = ofLane.get(laneText(one)) ?? [];
+				const nextDue =
+					one.asksNext && recipients.length < one.limit ? await readNextDue(trx, one, storeTime(now)) : null;
+				claimed.set(one, {recipients, nextDue, warmedUp: null});
+			}
 		}
-		return claimed;
+		return claims.map(one => claimed.get(one) as ClaimedNow);
 	}
 
 	/** A day's share may be nearly used up: claims run one after the other, on all nodes, as counting none locks the row. */
@@ -237,6 +239,14 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 	};
 }
 
+/** A claimed recipient does not say its priority: claims that differ in nothing else go one after the other, and few do. */
+function oneOfEachLane(claims: readonly Claim[]): Claim[][] {
+	const lanes = [...groupBy(claims, laneText).values()];
+	return Array.from({length: Math.max(...lanes.map(({length}) => length))}, (_, nth) =>
+		lanes.flatMap(lane => lane.slice(nth, nth + 1)),
+	);
+}
+
 async function claimDue(
 	trx: Knex.Transaction,
 	options: Pick<ClaimWriteOptions, 'dialect' | 'boot' | 'newId'>,
@@ -245,8 +255,8 @@ async function claimDue(
 ): Promise<Claimed[]> {
 	const queues = claims.map(({newestFirst}) => dueOf(newestFirst ? 'desc' : 'asc', options.dialect));
 	const now = storeTime(times.at);
-	const bindings = claims.flatMap(({destination, workspaceId, limit}) => [
-		...[destination, workspaceId, now],
+	const bindings = claims.flatMap(({destination, workspaceId, priority, limit}) => [
+		...[destination, workspaceId, levelOf(priority), now],
 		...[workspaceId, limit],
 	]);
 	const most = claims.reduce((sum, {limit}) => sum + limit, 0);
@@ -318,7 +328,7 @@ function dueOf(order: 'asc' | 'desc', {skipLocked}: Dialect): string {
 	// PostgreSQL might join by reading the whole destination queue.
 	return `select d.recipient_id, d.attempts from (
 		select q.recipient_id, q.attempts from queue as q
-		where q.destination = ? and q.workspace_id = ? and q.next_attempt_at <= ? and q.held_at is null
+		where q.destination = ? and q.workspace_id = ? and q.priority = ? and q.next_attempt_at <= ? and q.held_at is null
 			and (select c.recipient_id from claims as c where c.recipient_id = q.recipient_id) is null
 			and not exists (select 1 from workspaces as p where p.id = ? and p.paused_at is not null)
 		order by q.next_attempt_at ${order} limit ? ${skipLocked}) as d`;
@@ -326,14 +336,14 @@ function dueOf(order: 'asc' | 'desc', {skipLocked}: Dialect): string {
 
 async function readNextDue(
 	trx: Knex.Transaction,
-	{destination, workspaceId}: Claim,
+	{destination, workspaceId, priority}: Claim,
 	now: string,
 ): Promise<string | null> {
 	const [row]: Array<{due: string | null}> = await rowsOf(
 		trx,
 		`select min(next_attempt_at) as due from queue
-		where destination = ? and workspace_id = ? and next_attempt_at > ? and held_at is null`,
-		[destination, workspaceId, now],
+		where destination = ? and workspace_id = ? and priority = ? and next_attempt_at > ? and held_at is null`,
+		[destination, workspaceId, levelOf(priority), now],
 	);
 	return row?.due ?? null;
 }

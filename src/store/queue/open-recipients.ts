@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
-import {type Recipient, type RecipientState, statesBefore} from '../../mail/message.ts';
-import {type QueueKey, queueKeyText} from '../../mail/route.ts';
+import {levelOf, priorityOf, type Recipient, type RecipientState, statesBefore} from '../../mail/message.ts';
+import {laneText, type QueueKey} from '../../mail/route.ts';
 import {type WaitReason, waitParameters} from '../../mail/wait-reason.ts';
 import {rowSource, rowsOf} from '../engine/dialect.ts';
 import {among, columnsOf, insertRows} from '../engine/rows.ts';
@@ -23,8 +23,11 @@ export async function enqueue(
 	await insertRows(
 		trx,
 		'queue',
-		['recipient_id', 'workspace_id', 'destination', 'next_attempt_at'],
-		recipients.map(one => [one.recipientId, one.workspaceId, one.destination, one.nextAttemptAt]),
+		['recipient_id', 'workspace_id', 'destination', 'next_attempt_at', 'priority'],
+		recipients.map(one => [
+			...[one.recipientId, one.workspaceId, one.destination, one.nextAttemptAt],
+			levelOf(one.priority),
+		]),
 	);
 }
 
@@ -70,13 +73,15 @@ export async function lockOpen(trx: Knex.Transaction, ids: readonly string[]): P
  * recipient of one queue the scan jumps to the next queue. The cost depends on the number of queues, not of recipients.
  */
 
-const order = 'q.destination, q.workspace_id, q.next_attempt_at';
+const order = 'q.destination, q.workspace_id, q.priority, q.next_attempt_at';
 
 /** The id of the recipient that comes due first in each destination queue, as `firsts`; of several at one time it is any. */
 const firsts = `firsts (id) as (
 		select (select q.recipient_id from queue as q where q.held_at is null order by ${order} limit 1)
 		union all
 		select coalesce(
+			(select q.recipient_id from queue as q where q.held_at is null and q.destination = p.destination
+				and q.workspace_id = p.workspace_id and q.priority > p.priority order by ${order} limit 1),
 			(select q.recipient_id from queue as q where q.held_at is null
 				and q.destination = p.destination and q.workspace_id > p.workspace_id order by ${order} limit 1),
 			(select q.recipient_id from queue as q where q.held_at is null
@@ -87,29 +92,37 @@ const isGoing = '(select w.paused_at from workspaces as w where w.id = l.workspa
 
 /** Destination queues of workspaces that are not paused, each with the time of its first recipient: where the scheduler starts. */
 export async function readWaitingQueues(reader: Knex): Promise<Array<QueueKey & {readonly due: string}>> {
-	return await rowsOf(
+	const rows: Array<Found & {readonly due: string}> = await rowsOf(
 		reader,
 		`with recursive ${firsts}
-		select l.destination, l.workspace_id as "workspaceId", l.next_attempt_at as due
+		select l.destination, l.workspace_id as "workspaceId", l.priority as level, l.next_attempt_at as due
 		from firsts join queue as l on l.recipient_id = firsts.id where ${isGoing}`,
 		[],
 	);
+	return rows.map(queueOf);
 }
+
+type Found = {readonly destination: string; readonly workspaceId: string; readonly level: number};
+
+/** Its key, of a row of the store. */
+export const queueOf = <Row extends Found>({level, ...row}: Row) => ({...row, priority: priorityOf(level)});
 
 /** Destination queues with recipients that a claim would get now. Claimed recipients are few: they are skipped one by one. */
 export async function readDue(reader: Knex, now: string): Promise<QueueKey[]> {
-	return await rowsOf(
+	const rows: Found[] = await rowsOf(
 		reader,
 		`with recursive ${firsts}
-		select l.destination, l.workspace_id as "workspaceId"
+		select l.destination, l.workspace_id as "workspaceId", l.priority as level
 		from firsts join queue as l on l.recipient_id = firsts.id
 		where l.next_attempt_at <= ? and ${isGoing}
 			and (select q.recipient_id from queue as q
-				where q.destination = l.destination and q.workspace_id = l.workspace_id and q.held_at is null and q.next_attempt_at <= ?
+				where q.destination = l.destination and q.workspace_id = l.workspace_id and q.priority = l.priority
+					and q.held_at is null and q.next_attempt_at <= ?
 					and (select c.recipient_id from claims as c where c.recipient_id = q.recipient_id) is null
 				order by q.next_attempt_at limit 1) is not null`,
 		[now, now],
 	);
+	return rows.map(queueOf);
 }
 
 /**
@@ -186,7 +199,7 @@ function rowOf(node: string, row: QueueWaitRow): Array<string | null> {
 	return [row.destination, row.workspaceId, node, row.site, reason.code, parameters, row.until, row.at];
 }
 
-const byKey = (a: QueueKey, b: QueueKey): number => (queueKeyText(a) < queueKeyText(b) ? -1 : 1);
+const byKey = (a: QueueKey, b: QueueKey): number => (laneText(a) < laneText(b) ? -1 : 1);
 
 async function remove(trx: Knex.Transaction, node: string, queues: readonly QueueKey[]): Promise<void> {
 	if (queues.length === 0) {

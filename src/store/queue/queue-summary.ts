@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../../kit/time.ts';
 import {idFloor, idTime} from '../../mail/ids.ts';
-import type {Mode, Recipient} from '../../mail/message.ts';
+import {type Mode, type Priority, priorityOf, type Recipient} from '../../mail/message.ts';
 import type {BounceCategory} from '../../mail/outcome.ts';
 import {type FormerWaitReason, readWaitReason, type WaitCode, type WaitReason} from '../../mail/wait-reason.ts';
 import {nearIds} from '../engine/rows.ts';
@@ -144,6 +144,8 @@ export type QueueSummary = {
 	readonly in_flight: number;
 	/** Held by an operator. */
 	readonly held: number;
+	/** Due now or later. */
+	readonly by_priority: Readonly<Record<Priority, number>>;
 	/** When the oldest one was accepted. */
 	readonly oldest: string;
 	/** The reply to the recipient that was deferred last. */
@@ -156,6 +158,8 @@ type Row = {
 	readonly deferred: number;
 	readonly in_flight: number;
 	readonly held: number;
+	/** Of those that are due now or later; null: of none. */
+	readonly level: number | null;
 	readonly oldest: string;
 	/** The reply behind the time that it waits for: the latest comes out on top. */
 	readonly replied: string | null;
@@ -171,24 +175,33 @@ export async function summarizeQueue(
 	{now, ...filter}: Pick<QueueFilter, 'workspaceId' | 'destination'> & {readonly now: string},
 ): Promise<QueueSummary[]> {
 	const sums = new Map<string, Row>();
+	const waiting = new Map<string, Record<Priority, number>>();
 	for (const row of [...(await summarizeDue(reader, now, filter)), ...(await summarizeHeld(reader, filter))]) {
-		const before = sums.get(row.destination);
-		sums.set(row.destination, before ? added(before, row) : row);
+		const {destination, level, ready, deferred} = row;
+		const before = sums.get(destination);
+		sums.set(destination, before ? added(before, row) : row);
+		const counts = waiting.get(destination) ?? noPriorities();
+		counts[priorityOf(level ?? 0)] += ready + deferred;
+		waiting.set(destination, counts);
 	}
 	return [...sums.values()]
-		.map(({replied, oldest, ...row}) => ({
+		.map(({replied, oldest, level: _, ...row}) => ({
 			...row,
+			by_priority: waiting.get(row.destination) ?? noPriorities(),
 			oldest: storeTime(idTime(oldest)),
 			last_reply: replied?.slice(timeLength) ?? null,
 		}))
 		.sort((a, b) => sizeOf(b) - sizeOf(a) || (a.destination < b.destination ? -1 : 1));
 }
 
+/** Zero of each priority. */
+export const noPriorities = (): Record<Priority, number> => ({high: 0, normal: 0, low: 0});
+
 async function summarizeHeld(reader: Knex, filter: QueueFilter): Promise<Row[]> {
 	return await queuePart(reader, 'held', filter)
 		.join('recipients as r', 'r.id', 'q.recipient_id')
 		.groupBy('q.destination')
-		.select('q.destination', reader.raw('0 as ready, 0 as deferred, 0 as in_flight'))
+		.select('q.destination', reader.raw('0 as ready, 0 as deferred, 0 as in_flight, null as level'))
 		.select(
 			reader.raw(`cast(count(*) as integer) as held, min(r.message_id) as oldest,
 				max(case when r.last_reply is not null then q.next_attempt_at || r.last_reply end) as replied`),
@@ -204,21 +217,24 @@ const mostRead = 20;
  */
 async function summarizeDue(reader: Knex, now: string, filter: QueueFilter): Promise<Row[]> {
 	const counts = reader.raw(`count(*) as n, ${counted('q.next_attempt_at <= ?', 'due')}`, [now]);
+	const queue = ['q.destination', 'q.workspace_id', 'q.priority'];
 	const queues = queuePart(reader, 'due', filter)
-		.select('q.destination', 'q.workspace_id', counts, reader.raw('min(q.recipient_id) as first_one'))
-		.groupBy('q.destination', 'q.workspace_id');
+		.select(...queue, counts, reader.raw('min(q.recipient_id) as first_one'))
+		.groupBy(...queue);
 	const claimed = tried(reader)
-		.select('q.destination', 'q.workspace_id', counts)
-		.groupBy('q.destination', 'q.workspace_id');
+		.select(...queue, counts)
+		.groupBy(...queue);
 	return await reader
 		.with('lanes', queues)
 		.with('claimed', claimed)
 		.from('lanes as l')
 		.join('recipients as f', 'f.id', 'l.first_one')
 		.leftJoin('claimed as c', function () {
-			this.on('c.destination', 'l.destination').andOn('c.workspace_id', 'l.workspace_id');
+			this.on('c.destination', 'l.destination')
+				.andOn('c.workspace_id', 'l.workspace_id')
+				.andOn('c.priority', 'l.priority');
 		})
-		.select('l.destination', reader.raw('0 as held'), 'f.message_id as oldest')
+		.select('l.destination', 'l.priority as level', reader.raw('0 as held'), 'f.message_id as oldest')
 		.select(
 			reader.raw(`cast(l.due - coalesce(c.due, 0) as integer) as ready,
 				cast(l.n - l.due - coalesce(c.n, 0) + coalesce(c.due, 0) as integer) as deferred,
@@ -238,7 +254,7 @@ function tried(reader: Knex): Knex.QueryBuilder {
 /** A query of the recipients of destination queue `l` that wait longest, as `w` and `r`. */
 const longestWaits = (columns: string, limit: number) => `select ${columns}
 	from (select q.recipient_id, q.next_attempt_at from queue as q
-		where q.destination = l.destination and q.workspace_id = l.workspace_id and q.held_at is null
+		where q.destination = l.destination and q.workspace_id = l.workspace_id and q.priority = l.priority and q.held_at is null
 		order by q.next_attempt_at desc limit ${limit}) as w
 	join recipients as r on r.id = w.recipient_id`;
 
@@ -259,6 +275,7 @@ function added(a: Row, b: Row): Row {
 		deferred: a.deferred + b.deferred,
 		in_flight: a.in_flight + b.in_flight,
 		held: a.held + b.held,
+		level: null,
 		oldest: a.oldest < b.oldest ? a.oldest : b.oldest,
 		replied: (a.replied ?? '') > (b.replied ?? '') ? a.replied : b.replied,
 	};
@@ -267,6 +284,8 @@ function added(a: Row, b: Row): Row {
 /** Recipients in the queue: due now, waiting for a later try, being tried, held by an operator. */
 export type QueueSize = {
 	readonly ready: number;
+	/** Of those that are ready. */
+	readonly byPriority: Readonly<Record<Priority, number>>;
 	readonly deferred: number;
 	readonly inFlight: number;
 	readonly held: number;
@@ -274,21 +293,27 @@ export type QueueSize = {
 
 /** Counts from the indexes alone, for it is asked often and the queue may be long. What is being tried is few. */
 export async function readQueueSize(reader: Knex, now: string): Promise<QueueSize> {
+	const columns = `count(*) as n, ${counted('q.priority > 0', 'high')}, ${counted('q.priority < 0', 'low')}`;
+	const due = [queuePart(reader, 'due'), tried(reader)].map(query =>
+		query.where('q.next_attempt_at', '<=', now).select(reader.raw(columns)).first<Due>(),
+	);
 	const counts = await Promise.all(
 		[
-			queuePart(reader, 'due').where('q.next_attempt_at', '<=', now),
-			tried(reader).where('q.next_attempt_at', '<=', now),
 			queuePart(reader, 'due').where('q.next_attempt_at', '>', now),
 			tried(reader).where('q.next_attempt_at', '>', now),
 			reader('claims'),
 			queuePart(reader, 'held'),
 		].map(query => query.count('* as n').first<Count>()),
 	);
-	const [due = 0, triedDue = 0, later = 0, triedLater = 0, inFlight = 0, held = 0] = counts.map(row =>
-		Number(row?.n ?? 0),
-	);
-	return {ready: Math.max(0, due - triedDue), deferred: Math.max(0, later - triedLater), inFlight, held};
+	const [later = 0, triedLater = 0, inFlight = 0, held = 0] = counts.map(row => Number(row?.n ?? 0));
+	const [all, triedDue] = await Promise.all(due);
+	const untried = (name: keyof Due) => Math.max(0, Number(all?.[name] ?? 0) - Number(triedDue?.[name] ?? 0));
+	const [ready, high, low] = [untried('n'), untried('high'), untried('low')];
+	const byPriority = {high, normal: Math.max(0, ready - high - low), low};
+	return {ready, byPriority, deferred: Math.max(0, later - triedLater), inFlight, held};
 }
+
+type Due = Count & {readonly high: number; readonly low: number};
 
 type Count = {readonly n: number | string};
 

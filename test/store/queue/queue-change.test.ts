@@ -132,7 +132,10 @@ storeTest(test, 'the claim of a dead node holds nothing', async (t, store) => {
 
 storeTest(test, 'the size counts each copy once', async (t, store) => {
 	await prepare(store);
-	t.deepEqual(await readQueueSize(store.reader, at), {ready: 1, deferred: 1, inFlight: 1, held: 1});
+	t.deepEqual(await readQueueSize(store.reader, at), {
+		...{ready: 1, deferred: 1, inFlight: 1, held: 1},
+		byPriority: {high: 0, normal: 1, low: 0},
+	});
 });
 
 storeTest(test, 'filters and names find the copies in the queue', async (t, store) => {
@@ -166,7 +169,10 @@ storeTest(test, 'all that waits is held, claims of the dead too, and counted by 
 		[workspaceId]: 3,
 		[other]: 2,
 	});
-	t.deepEqual(await readQueueSize(store.reader, later), {ready: 0, deferred: 0, inFlight: 0, held: 6});
+	t.deepEqual(await readQueueSize(store.reader, later), {
+		...{ready: 0, deferred: 0, inFlight: 0, held: 6},
+		byPriority: {high: 0, normal: 0, low: 0},
+	});
 	const heldAt = async (name: string) =>
 		await recipientRows(store.reader)
 			.where({id: idOf(name)})

@@ -1,6 +1,6 @@
 import test from 'ava';
 import {storeTime} from '../../../src/kit/time.ts';
-import {listQueue, type QueueListing, summarizeQueue} from '../../../src/store/queue/queue-summary.ts';
+import {listQueue, type QueueListing, readQueueSize, summarizeQueue} from '../../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../../helpers/messages.ts';
@@ -48,6 +48,23 @@ storeTest(test, 'the summary counts by destination what is ready, deferred, in f
 		],
 	);
 	t.like((await summarize(other))[0], {destination: 'y.test', ready: 1});
+});
+
+storeTest(test, 'the summary counts what waits by priority', async (t, store) => {
+	await prepare(store);
+	await store.database('queue').whereNull('held_at').where({destination: 'x.test'}).update({priority: -1});
+	await store.database('queue').where({destination: 'y.test'}).update({priority: 1});
+	const [x, y] = await summarizeQueue(store.reader, {now: storeTime(now + 300_000)});
+	t.like(x, {destination: 'x.test', ready: 1, deferred: 1, in_flight: 1, held: 1, last_reply: '451 later'});
+	t.deepEqual(
+		[x?.by_priority, y?.by_priority],
+		[
+			{high: 0, normal: 0, low: 2},
+			{high: 2, normal: 0, low: 0},
+		],
+	);
+	const size = await readQueueSize(store.reader, storeTime(now + 300_000));
+	t.deepEqual([size.ready, size.byPriority], [3, {high: 2, normal: 0, low: 1}]);
 });
 
 storeTest(test, 'the last reply is of the copy that was deferred last, of those that had one', async (t, store) => {

@@ -1,0 +1,169 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {type Priority, priorities} from '../../src/mail/message.ts';
+import type {Pace} from '../../src/mail/route.ts';
+import type {ClaimPermit, DestinationQueues} from '../../src/queue/destination-queues.ts';
+import {at, brought, permitsOf, queuesOf, settle, shared, well} from './on-queues.ts';
+
+const queueFor = (priority: Priority, workspaceId = 'ws_1') => ({destination: 'a.test', workspaceId, priority});
+
+/** A destination with mail of some priorities, counted: what waits, what was granted, what is under way. */
+class Waiting {
+	readonly queues: DestinationQueues;
+	readonly waits: Record<Priority, number> = {high: 0, normal: 0, low: 0};
+	readonly granted: Record<Priority, number> = {high: 0, normal: 0, low: 0};
+	readonly running: ClaimPermit[] = [];
+	now = 0;
+	readonly #pace: Partial<Pace>;
+
+	constructor(pace: Partial<Pace> = {}) {
+		this.queues = queuesOf({maxInFlight: 500});
+		this.#pace = pace;
+	}
+
+	add(priority: Priority, n: number): void {
+		this.waits[priority] += n;
+		if (n > 0) {
+			this.queues.arrived(queueFor(priority), at(this.now));
+		}
+	}
+
+	/** Claims all that may be claimed now; answers the priorities in order. */
+	claim(): Priority[] {
+		const order: Priority[] = [];
+		for (const permit of permitsOf(this.queues, shared(this.#pace), this.now)) {
+			const {priority} = permit.queue;
+			const count = Math.min(permit.limit, this.waits[priority]);
+			this.waits[priority] -= count;
+			this.granted[priority] += count;
+			order.push(...new Array<Priority>(count).fill(priority));
+			this.running.push(...new Array<ClaimPermit>(count).fill(permit));
+			this.queues.claimed(permit, brought(count), at(this.now));
+		}
+		return order;
+	}
+
+	/** The oldest of what is under way is delivered. */
+	end(): void {
+		const permit = this.running.shift();
+		if (permit) {
+			settle(this.queues, permit, 1, well, this.now);
+		}
+	}
+}
+
+test('a code is claimed at once while 100,000 newsletters wait', t => {
+	const waiting = new Waiting({connections: 5, startConnections: 2});
+	waiting.add('low', 100_000);
+	for (let turn = 0; turn < 500; turn++) {
+		waiting.claim();
+		waiting.end();
+	}
+	waiting.claim();
+	waiting.add('high', 1);
+	t.is(waiting.claim()[0], 'high', 'though all that its site may have in flight is taken');
+	const [permit] = waiting.running.slice(-1) as [ClaimPermit];
+	t.deepEqual(waiting.queues.travelTerms(permit, at(0))?.precedence, {isHigh: true, leaves: 0});
+	const [low] = waiting.running as [ClaimPermit];
+	t.deepEqual(waiting.queues.travelTerms(low, at(0))?.precedence, {isHigh: false, leaves: 1});
+});
+
+test('with one connection, high mail is next', t => {
+	const waiting = new Waiting({connections: 1, startConnections: 1});
+	waiting.add('low', 1000);
+	waiting.add('normal', 1000);
+	for (let turn = 0; turn < 20; turn++) {
+		waiting.claim();
+		waiting.end();
+	}
+	waiting.claim();
+	waiting.add('high', 1);
+	t.deepEqual(waiting.claim(), ['high']);
+	const [permit] = waiting.running.slice(-1) as [ClaimPermit];
+	t.is(waiting.queues.travelTerms(permit, at(0))?.precedence?.leaves, 0);
+});
+
+test('normal mail leaves a connection for an hour after high mail', t => {
+	const waiting = new Waiting({connections: 5, startConnections: 5});
+	const ofNormal = () => {
+		waiting.add('normal', 1);
+		waiting.claim();
+		const permit = waiting.running.at(-1) as ClaimPermit;
+		waiting.end();
+		return waiting.queues.travelTerms(permit, at(waiting.now))?.precedence ?? null;
+	};
+	t.is(ofNormal(), null);
+	waiting.add('high', 1);
+	waiting.claim();
+	waiting.end();
+	t.deepEqual(ofNormal(), {isHigh: false, leaves: 1});
+	waiting.now = 61 * 60_000;
+	t.is(ofNormal(), null);
+});
+
+test('whatever else comes, of eight recipients one is of each priority that waits', t => {
+	fc.assert(
+		fc.property(
+			fc.record({
+				connections: fc.integer({min: 1, max: 20}),
+				high: fc.integer({min: 0, max: 40}),
+				normal: fc.integer({min: 0, max: 40}),
+				ends: fc.array(fc.integer({min: 1, max: 12}), {minLength: 20, maxLength: 60}),
+			}),
+			({connections, high, normal, ends}) => {
+				const waiting = new Waiting({connections, startConnections: connections});
+				waiting.add('low', 1e6);
+				let total = 0;
+				for (const n of [...ends, ...ends, ...ends, ...ends]) {
+					waiting.add('high', high);
+					waiting.add('normal', normal);
+					for (let end = 0; end < n; end++) {
+						waiting.claim();
+						waiting.end();
+					}
+					const {high: h, normal: m, low: l} = waiting.granted;
+					total = h + m + l;
+					const slack = 4 * connections + 8;
+					if (l < (total - slack) / 8 - 1) {
+						throw new Error(`${l} of ${total} were low: ${JSON.stringify(waiting.granted)}`);
+					}
+				}
+				return total > 0;
+			},
+		),
+		{numRuns: 200},
+	);
+	t.pass();
+});
+
+test('normal mail is not starved by high mail, nor high mail by the rest', t => {
+	const waiting = new Waiting({connections: 3, startConnections: 3});
+	for (const priority of priorities) {
+		waiting.add(priority, 1e6);
+	}
+	for (let turn = 0; turn < 8000; turn++) {
+		waiting.claim();
+		waiting.end();
+	}
+	const {high, normal, low} = waiting.granted;
+	const all = high + normal + low;
+	t.true(low >= all / 8 - 20, JSON.stringify(waiting.granted));
+	t.true(normal >= all / 8 - 20, JSON.stringify(waiting.granted));
+	t.true(high >= (all * 5) / 8, JSON.stringify(waiting.granted));
+});
+
+test('a rate limit holds for all priorities together', t => {
+	const waiting = new Waiting({connections: 5, startConnections: 5, perMinute: 60});
+	for (const priority of priorities) {
+		waiting.add(priority, 10_000);
+	}
+	for (let second = 0; second < 120; second++) {
+		waiting.now = second * 1000;
+		waiting.queues.advance(at(waiting.now));
+		waiting.claim();
+		waiting.end();
+	}
+	const {high, normal, low} = waiting.granted;
+	t.true(high + normal + low <= 121, JSON.stringify(waiting.granted));
+	t.true(low >= 12 && normal >= 12 && high >= 80, JSON.stringify(waiting.granted));
+});
