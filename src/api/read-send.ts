@@ -3,6 +3,7 @@ import type {Accepted, Refused, Send} from '../accept/draft.ts';
 import type {Clock} from '../kit/clock.ts';
 import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
+import {extrasJson} from '../mail/message.ts';
 import {callerOf} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
@@ -74,7 +75,7 @@ function toSend(body: SendBody, {workspaceId, mode}: Sender): Send {
 		locale: body.locale === undefined ? null : canonicalLocale(body.locale),
 		timezone: body.timezone ?? null,
 		tracking: json(body.tracking),
-		extras: null,
+		extras: extrasJson({...(body.priority !== undefined && {priority: body.priority})}),
 		attachments: (body.attachments ?? []).map(({filename, contentType, content}) => ({
 			filename,
 			contentType,

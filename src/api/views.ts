@@ -42,6 +42,7 @@ export function messageView(message: StoredMessage, time = apiTime) {
 		tags: message.tags,
 		mode: message.mode,
 		resent_from: message.resentFrom,
+		...(message.extras.priority !== undefined && {priority: message.extras.priority}),
 		created_at: time(message.createdAt),
 		updated_at: time(message.updatedAt),
 	};

@@ -3,7 +3,7 @@ import {setTimeout as wait} from 'node:timers/promises';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {writeExact} from '../kit/exact-json.ts';
 import {storeTime} from '../kit/time.ts';
-import type {Mode, RecipientState} from '../mail/message.ts';
+import {type Mode, type Priority, priorities, type RecipientState} from '../mail/message.ts';
 import {issueKey} from '../ops/keys.ts';
 import {notFound} from '../ops/operation.ts';
 import {deleteApiKey} from '../store/api-keys.ts';
@@ -12,7 +12,7 @@ import {findMessageStatus} from '../store/messages.ts';
 import {readStatus} from '../store/recipients.ts';
 import {CliError, type ExitKind} from './fault.ts';
 import {readInput, readVariables} from './files.ts';
-import {collect, locale, metadata, mode, timezone} from './options.ts';
+import {collect, locale, metadata, mode, oneOf, timezone} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import {chosenTemplate} from './template.ts';
@@ -30,6 +30,7 @@ type Options = {
 	timezone?: string;
 	metadata?: string[];
 	idempotencyKey?: string;
+	priority?: Priority;
 	mode: Mode;
 	wait?: boolean;
 };
@@ -52,6 +53,11 @@ export function sendCommand(command: CliCommand): void {
 		.option('--locale <tag>', 'language of the recipient', locale)
 		.option('--timezone <zone>', 'zone of the recipient', timezone)
 		.option('--metadata <key=value>', 'kept with the message; several', collect)
+		.option(
+			'--priority <priority>',
+			'high, normal or low; else as its topic or template says',
+			oneOf('--priority', priorities),
+		)
 		.option('--idempotency-key <key>', 'a key that was used sends nothing again')
 		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
 		.option('--wait', 'until it is final: exit 0 if delivered or sent, else 69')
@@ -71,6 +77,7 @@ async function send(session: Session, options: Options): Promise<void> {
 		unsubscribeGroup: options.topic,
 		locale: options.locale,
 		timezone: options.timezone,
+		priority: options.priority,
 		metadata: options.metadata && metadata(options.metadata),
 	};
 	const {workspace_id: workspaceId} = template;

@@ -1,5 +1,6 @@
 import type {Static} from 'typebox';
 import {Numeral, writeExact} from '../../kit/exact-json.ts';
+import {priorities} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
 import {isStorable} from './formats.ts';
 
@@ -162,6 +163,12 @@ export const sendBody = Type.Object(
 			}),
 		),
 		tracking: Type.Optional(tracking),
+		priority: Type.Optional(
+			Type.Enum([...priorities], {
+				description:
+					'Whose turn comes first at a destination; absent: as the topic says, else the template, else `normal`.',
+			}),
+		),
 	},
 	{...strict, examples: [sendExample]},
 );

@@ -6,7 +6,7 @@ import {parseExact, writeExact} from '../../kit/exact-json.ts';
 import {bufferOf} from '../../kit/text.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {apiErrors} from '../../mail/api-error.ts';
-import {erasedAddress} from '../../mail/message.ts';
+import {erasedAddress, readExtras} from '../../mail/message.ts';
 import {perform} from '../../ops/operation.ts';
 import {addSuppression} from '../../ops/suppressions.ts';
 import {findSent, type SentMessage, type StoredMessage} from '../../store/messages.ts';
@@ -245,10 +245,19 @@ function head({message, recipients}: Opened, now: number, isWhole: boolean): Htm
 	])}</div>`;
 }
 
-function more({id, replyTo, tags, metadata, attachments, resentFrom}: StoredMessage): Array<readonly [string, Value]> {
+function more({
+	id,
+	replyTo,
+	tags,
+	metadata,
+	attachments,
+	resentFrom,
+	extras,
+}: StoredMessage): Array<readonly [string, Value]> {
 	const files = attachments.map(one => html`<div>${name(one.filename)}</div>`);
 	return [
 		['Reply to', replyTo === null ? null : name(replyTo)],
+		['Priority', extras.priority ?? null],
 		['Tags', found(tags.map(tag => [tag, `tag:${tag}`]))],
 		['Metadata', found(Object.entries(metadata).map(([key, value]) => [`${key}=${value}`, `${key}=${value}`]))],
 		['Attachments', files.length === 0 ? null : join(files)],
@@ -337,7 +346,7 @@ function addressOf(text: string): Address | null {
 
 /** The call of the API that sends such a message, for a shell. Attachments are left out: they would not fit a line. */
 function curlCommand(apiUrl: string, sent: SentMessage): string {
-	const {from, to, cc, replyTo, templateId, data, metadata, tags, topicCode, locale, timezone, tracking} = sent;
+	const {from, to, cc, replyTo, templateId, data, metadata, tags, topicCode, locale, timezone, tracking, extras} = sent;
 	const parsed = (json: string | null) => (json === null ? undefined : parseExact(json));
 	const body = {
 		from,
@@ -352,6 +361,7 @@ function curlCommand(apiUrl: string, sent: SentMessage): string {
 		locale: locale ?? undefined,
 		timezone: timezone ?? undefined,
 		tracking: parsed(tracking),
+		priority: readExtras(extras).priority,
 	};
 	return [
 		`curl -sS ${apiUrl}/v1/messages \\`,
