@@ -6,7 +6,7 @@ import {joined} from '../kit/text.ts';
 import type {Links} from '../links/links.ts';
 import {rewrite} from '../links/rewrite.ts';
 import type {Claims} from '../links/tokens.ts';
-import {erasedAddress, submittedSource, trackingOf} from '../mail/message.ts';
+import {erasedAddress, hiddenValue, submittedSource, trackingOf} from '../mail/message.ts';
 import {isUnder} from '../net/host-name.ts';
 import type {MakeJob, MakeResult} from '../queue/renderers.ts';
 import {chooseVariant, mailLocale} from '../render/locale.ts';
@@ -90,7 +90,11 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			workspace: {name: recipient.workspace_name},
 			message: {id: messageId, locale: mailLocale(variant.locale, locale)},
 		};
-		const rendered = renderer.renderPieces(variant, input, renderMs);
+		const rendered = renderer.renderPieces(
+			variant,
+			job.variables === null ? input : {...input, data: job.variables},
+			renderMs,
+		);
 		if (!rendered.ok) {
 			return {ok: false, unmade: {reason: rendered.reason, message: rendered.message}};
 		}
@@ -120,9 +124,16 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			attachments,
 		};
 		const mail = compose(letter, signing, clock.now());
-		const made = {mail, subject: letter.subject, envelopeFrom, ref, firstLink, links: tracked};
+		const subject =
+			job.variables === null ? letter.subject : keptSubject(renderer.renderPieces(variant, input, renderMs));
+		const made = {mail, subject, envelopeFrom, ref, firstLink, links: tracked};
 		return {ok: true, made: {...made, smtputf8: needsSmtputf8(letter)}};
 	};
+}
+
+/** The subject without the values of sensitive variables. */
+function keptSubject(rendered: ReturnType<Renderer['renderPieces']>): string {
+	return rendered.ok ? rendered.subject : hiddenValue;
 }
 
 /** Mail that refers to no topic. */

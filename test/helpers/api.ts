@@ -140,6 +140,7 @@ export async function startApi(
 	});
 	const accept = createAccept({
 		catalog,
+		vault: testVault,
 		reader: store.reader,
 		writer: store.writer,
 		clock,

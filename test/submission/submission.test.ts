@@ -13,6 +13,7 @@ import type {Submission} from '../../src/submission/submit.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {type SmtpTalk, talkTo} from '../helpers/smtp-talk.ts';
+import {testVault} from '../helpers/tools.ts';
 import {addKey, addWorkspace, newId, type Workspace} from '../helpers/workspace.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
@@ -47,7 +48,7 @@ async function openLab(t: ExecutionContext, store: Store, options: LabOptions = 
 	const counted: Array<number | string> = [];
 	const clock = systemClock;
 	const intake = createIntake(
-		{live: () => ({rateLimit, authFailures, idempotencyRetention: 1000}), store, clock, newId},
+		{live: () => ({rateLimit, authFailures, idempotencyRetention: 1000}), store, vault: testVault, clock, newId},
 		{onWriting: () => undefined, onAccepted: () => undefined},
 	);
 	const observer = createObserver({

@@ -266,6 +266,7 @@ export function resendRoutes({auth, reader, accept, limits, tools: {clock}, mayA
 						errors: [
 							'message_not_found',
 							'unprocessable_entity',
+							'content_removed',
 							...sendErrors.filter(code => code !== 'template_required'),
 						],
 					}),
@@ -292,6 +293,9 @@ export function resendRoutes({auth, reader, accept, limits, tools: {clock}, mayA
 				}
 				if (send === 'erased') {
 					throw apiError('unprocessable_entity', {message: 'The message was erased: nothing is left of it.'});
+				}
+				if (send === 'removed') {
+					throw apiError('content_removed');
 				}
 				const idempotency = key === null ? null : resendIdempotency(key, id);
 				return answerSend(reply, await accept.single(send, idempotency), clock.now());

@@ -103,6 +103,9 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		if (send === 'erased') {
 			wrong('The message was erased: nothing is left of it that could be sent again.');
 		}
+		if (send === 'removed') {
+			wrong(apiErrors.content_removed.message);
+		}
 		const result = mayAccept()
 			? await accept.single({...send, by: visit.tools.operator}, null)
 			: ({ok: false, code: 'unavailable'} as const);
