@@ -23,6 +23,10 @@ type Options = {
 	template: string;
 	data?: string;
 	replyTo?: string;
+	toName?: string;
+	replyToName?: string;
+	header?: string[];
+	inReplyTo?: string;
 	cc?: string[];
 	attach?: string[];
 	topic?: string;
@@ -48,6 +52,10 @@ export function sendCommand(command: CliCommand): void {
 		.option('--data <file>', 'variables, JSON; -: standard input')
 		.option('--cc <address>', 'a copy; several', collect)
 		.option('--reply-to <address>', 'where answers go')
+		.option('--to-name <name>', 'the name of the recipient')
+		.option('--reply-to-name <name>', 'the name before --reply-to')
+		.option('--header <name: value>', 'a header field, such as "X-Campaign: spring"; several', collect)
+		.option('--in-reply-to <id>', 'a message that it answers')
 		.option('--attach <file>', 'an attachment; several', collect)
 		.option('--topic <code>', 'subscription topic')
 		.option('--locale <tag>', 'language of the recipient', locale)
@@ -72,6 +80,10 @@ async function send(session: Session, options: Options): Promise<void> {
 		templateId: template.id,
 		data: options.data === undefined ? undefined : await readVariables(options.data),
 		replyTo: options.replyTo,
+		toName: options.toName,
+		replyToName: options.replyToName,
+		headers: options.header && Object.fromEntries(options.header.map(headerPair)),
+		inReplyTo: options.inReplyTo,
 		cc: options.cc,
 		attachments: options.attach && (await Promise.all(options.attach.map(attachment))),
 		unsubscribeGroup: options.topic,
@@ -93,6 +105,14 @@ async function send(session: Session, options: Options): Promise<void> {
 	if (status !== 'delivered' && status !== 'sent') {
 		throw new CliError('unavailable', `the message ended ${status}`, `see mailctl message show ${accepted.id}`);
 	}
+}
+
+function headerPair(text: string): [name: string, value: string] {
+	const [, name, value] = /^([^:\s]+):\s*(.+)$/s.exec(text) ?? [];
+	if (name === undefined || value === undefined) {
+		throw new CliError('usage', `--header "${text}" is not allowed`, 'use NAME: VALUE');
+	}
+	return [name, value];
 }
 
 async function finalStatus(session: Session, id: string): Promise<RecipientState> {

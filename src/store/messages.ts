@@ -147,6 +147,26 @@ export async function findLinked(
 		.first('mode', 'locale', 'from_address as from');
 }
 
+/** What a mail must know of the message that it answers; undefined: the workspace has no such message. */
+export async function findAnswered(
+	reader: Knex,
+	workspaceId: string,
+	id: string,
+): Promise<({mode: Mode; from: string; extras: string | null} & StoredMessage['attachments'][number]) | undefined> {
+	return await reader('messages as m')
+		.leftJoin('attachments as a', function () {
+			this.on('a.message_id', 'm.id').andOnVal('a.position', 0);
+		})
+		.where({'m.id': id, 'm.workspace_id': workspaceId})
+		.first({
+			mode: 'm.mode',
+			from: 'm.from_address',
+			extras: 'm.extras',
+			filename: 'a.filename',
+			contentType: 'a.content_type',
+		});
+}
+
 export async function findMessage(reader: Knex, workspaceId: string, id: string): Promise<StoredMessage | undefined> {
 	const [message] = await readMessages(reader, workspaceId, [id]);
 	return message;

@@ -3,10 +3,10 @@ import type {SigningKey} from '../compose/dkim.ts';
 import {type Letter, needsSmtputf8} from '../compose/header-field.ts';
 import type {Clock} from '../kit/clock.ts';
 import {joined} from '../kit/text.ts';
-import type {Links} from '../links/links.ts';
+import {type Links, messageIdOf} from '../links/links.ts';
 import {rewrite} from '../links/rewrite.ts';
 import type {Claims} from '../links/tokens.ts';
-import {erasedAddress, hiddenValue, submittedSource, trackingOf} from '../mail/message.ts';
+import {erasedAddress, hiddenValue, readExtras, submittedSource, trackingOf} from '../mail/message.ts';
 import {isUnder} from '../net/host-name.ts';
 import type {MakeJob, MakeResult} from '../queue/renderers.ts';
 import {chooseVariant, mailLocale} from '../render/locale.ts';
@@ -64,7 +64,7 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			cfblAddress: cfbl === null || signing.length === 0 ? null : cfblAddressOf(from, returnPathDomain, cfbl),
 		};
 		const once = {
-			messageIdHeader: `${links.messageIdLocal(messageId)}@${domainOf(from)}`,
+			messageIdHeader: messageIdOf(links, messageId, from),
 			date,
 		};
 		const envelopeFrom = `${links.returnPathLocal(id, address)}@${returnPathDomain}`;
@@ -122,6 +122,7 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			html,
 			text: rendered.text,
 			attachments,
+			extras: readExtras(recipient.extras),
 		};
 		const mail = compose(letter, signing, clock.now());
 		const subject =
