@@ -19,7 +19,13 @@ function nameOf(verb, {noun, rest}, operation) {
 	if (last === undefined) {
 		const isItem = rest.length > 0;
 		const isList = itemOf(operation) !== null;
-		const usual = {get: isItem || !isList ? 'get' : 'list', delete: 'delete', patch: 'update', post: 'create'}[verb];
+		const usual = {
+			get: isItem || !isList ? 'get' : 'list',
+			delete: 'delete',
+			patch: 'update',
+			post: 'create',
+			put: 'save',
+		}[verb];
 		return noun === 'messages' && verb === 'post' ? 'send' : `${usual}`;
 	}
 	const isItem = rest.at(-1)?.startsWith('{');

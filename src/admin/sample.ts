@@ -6,7 +6,7 @@ import {removeSender} from '../domains/senders.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {findDomain} from '../store/domains.ts';
 import {findTemplate} from '../store/templates.ts';
-import type {ReadyTemplate} from './template-folder.ts';
+import type {ReadyTemplate} from './layouts.ts';
 import {removeTemplate} from './templates.ts';
 
 /** What the first start makes for a first mail, in addition to workspace and keys. */

@@ -3,32 +3,26 @@ import {lstat, mkdir, readdir, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import {RefusedFileError, readRegular} from '../kit/regular-file.ts';
 import {labelFault, utf8Text} from '../kit/text.ts';
-import type {VariantSource} from '../render/compile.ts';
-import {folderFiles, isTemplateFile, readTemplateFolder, templateFileName} from '../render/folder.ts';
-import {compileInWorker, usualCompileTime} from '../render/in-worker.ts';
+import {folderFiles, isTemplateFile, readLayouts, readTemplateFolder, templateFileName} from '../render/folder.ts';
+import type {Layout} from '../render/layouts.ts';
 import {longestSource} from '../render/limits.ts';
-import type {Violation} from '../render/liquid-source.ts';
-import type {TemplateSettings, TemplateVariant} from '../store/templates.ts';
-import {type Content, type Named, storedVariant} from './templates.ts';
+import {type Change, nothingKnown, planChange, type Source} from './layouts.ts';
 
-/** A template as its folder says, compiled and ready to be saved. */
-export type ReadyTemplate = Content & Named & {readonly settings: TemplateSettings};
-
+/** What a folder of templates holds, with all that changes with it. */
 export type ReadyFolder =
-	| {readonly ok: true; readonly templates: readonly ReadyTemplate[]}
+	| {readonly ok: true; readonly change: Change}
 	/** Every problem of every template: `receipt/body.mjml:3:5: …`. */
 	| {readonly ok: false; readonly problems: readonly string[]};
 
-type Source = Named & {
-	readonly settings: TemplateSettings;
-	readonly variants: readonly VariantSource[];
-	readonly sample: string | null;
-};
-
-/** Reads and compiles a template folder, or a folder of template folders (those with a template.json). */
-export async function readTemplates(folder: string): Promise<ReadyFolder> {
+/**
+ * Reads and compiles a template folder, or a folder of template folders (those with a template.json) with its `_layouts` and `_partials`.
+ * Those of the store and the templates that use them count too.
+ */
+export async function readTemplates(folder: string, known = nothingKnown): Promise<ReadyFolder> {
 	const problems: string[] = [];
 	const sources: Source[] = [];
+	const {layouts, problems: unread} = await readLayouts(folder);
+	problems.push(...unread.map(({file, message}) => `${file}: ${message}`));
 	for (const each of await templateFolders(folder)) {
 		const read = await readTemplateFolder(each);
 		const name = path.basename(path.resolve(each));
@@ -41,27 +35,17 @@ export async function readTemplates(folder: string): Promise<ReadyFolder> {
 			if (other) {
 				problems.push(`${path.join(name, 'template.json')}: its id is that of ${other.name} too`);
 			}
-			sources.push(read);
+			sources.push({...read, variants: read.variants.map(one => ({...one, layout: read.layout}))});
 		} else {
 			problems.push(...read.problems.map(problem => `${path.join(name, problem.file)}: ${problem.message}`));
 		}
 	}
 
-	// All in one thread: loading MJML is most of the time.
-	const results = await compileAll(sources.flatMap(({variants}) => variants));
-	const templates = sources.map(({id, name, variants, settings, sample}) => {
-		const ready: TemplateVariant[] = [];
-		for (const variant of variants) {
-			const result = results.get(variant);
-			if (result?.ok) {
-				ready.push(storedVariant(variant, result));
-			} else {
-				problems.push(...(result?.violations ?? []).map(each => place(name, variant, each)));
-			}
-		}
-		return {id, name, variants: ready, settings, sample};
-	});
-	return problems.length > 0 ? {ok: false, problems} : {ok: true, templates};
+	const planned = await planChange(known, layouts, sources);
+	if (planned.ok && problems.length === 0) {
+		return planned;
+	}
+	return {ok: false, problems: [...problems, ...(planned.ok ? [] : planned.problems)]};
 }
 
 async function templateFolders(folder: string): Promise<string[]> {
@@ -87,24 +71,6 @@ function nothingIn(error: NodeJS.ErrnoException): string[] {
 		return [];
 	}
 	throw error;
-}
-
-async function compileAll(variants: readonly VariantSource[]) {
-	const results = variants.length > 0 ? await compileInWorker(variants, compileTime(variants.length)) : [];
-	return new Map(variants.map((variant, index) => [variant, results[index]]));
-}
-
-// A little more for each variant: what a hostile one may take must not fail a folder of many.
-function compileTime(variants: number): number {
-	return usualCompileTime + 500 * variants;
-}
-
-function place(template: string, {locale}: VariantSource, {field, message, line, column}: Violation): string {
-	if (field === 'subject') {
-		return `${path.join(template, 'template.json')}: subject${locale ? ` of ${locale}` : ''}, column ${column}: ${message}`;
-	}
-	const file = `body${locale ? `.${locale}` : ''}.${field === 'text' ? 'txt' : field}`;
-	return `${path.join(template, file)}:${line}:${column}: ${message}`;
 }
 
 /** What a pull does to one file of a template's folder. */
@@ -141,6 +107,25 @@ export async function planPull(folder: string, files: ReadonlyMap<string, string
 		steps.push({file, change: 'removed', text: ''});
 	}
 	return {folder, steps: steps.sort((a, b) => (a.file < b.file ? -1 : 1))};
+}
+
+/** The same for the layouts and partials beside the folders of templates. Those that only the folder has stay. */
+export async function planLayouts(folder: string, layouts: readonly Layout[]): Promise<Plan[]> {
+	const plans: Plan[] = [];
+	for (const {name, files} of layouts.filter(({kind}) => kind === 'layout')) {
+		plans.push(await planPull(path.join(folder, '_layouts', name), new Map(Object.entries(files))));
+	}
+	const partials = layouts.filter(({kind}) => kind === 'partial').flatMap(({files}) => Object.entries(files));
+	const within = path.join(folder, '_partials');
+	const {layouts: there, problems} = await readLayouts(folder);
+	for (const {file, message} of problems) {
+		throw new RefusedFileError(path.resolve(folder, file), message);
+	}
+	const steps = partials.map(([file, text]): Step => {
+		const found = there.find(one => one.kind === 'partial' && one.files[file] !== undefined)?.files[file];
+		return {file, change: found === undefined ? 'written' : found === text ? 'none' : 'replaced', text};
+	});
+	return steps.length > 0 ? [...plans, {folder: within, steps}] : plans;
 }
 
 /** Never through a link. */

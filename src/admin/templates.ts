@@ -2,6 +2,7 @@ import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {ActTools} from '../mail/operator.ts';
+import {Refused} from '../ops/operation.ts';
 import {setSettings, updateTemplate} from '../ops/templates.ts';
 import type {CompiledVariant, VariantSource} from '../render/compile.ts';
 import type {RenderJob} from '../render/in-worker.ts';
@@ -9,6 +10,7 @@ import {chooseVariant, mailLocale} from '../render/locale.ts';
 import type {RenderResult} from '../render/render.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
+import {listLayouts, type StoredLayout} from '../store/layouts.ts';
 import {
 	deleteTemplate,
 	findTemplate,
@@ -27,22 +29,28 @@ import type {Workspace} from '../store/workspaces.ts';
 /** What is stored of a variant: its source, and what was made of it. */
 export function storedVariant(
 	{locale, subject, mjml, html, text}: VariantSource,
-	made: Pick<CompiledVariant, 'html' | 'text'>,
+	made: Pick<CompiledVariant, 'html' | 'text' | 'resolved'>,
 ): TemplateVariant {
+	const {resolved} = made;
+	const [source, textSource] = [mjml ?? html ?? '', text ?? null];
 	return {
 		locale,
 		subject,
 		kind: mjml === undefined ? 'html' : 'mjml',
-		source: mjml ?? html ?? '',
-		text_source: text ?? null,
+		source: resolved?.mjml ?? resolved?.html ?? source,
+		text_source: resolved?.text ?? textSource,
+		own_source: resolved ? source : null,
+		own_text_source: resolved ? textSource : null,
 		html: made.html,
 		text: made.text,
 	};
 }
 
 /** What its author wrote. */
-export function variantSource({locale, subject, kind, source, text_source: text}: TemplateVariant): VariantSource {
-	return {locale, subject, [kind]: source, ...(text !== null && {text})};
+export function variantSource(variant: TemplateVariant): VariantSource {
+	const {locale, subject, kind, own_source: own} = variant;
+	const text = own === null ? variant.text_source : variant.own_text_source;
+	return {locale, subject, [kind]: own ?? variant.source, ...(text !== null && {text})};
 }
 
 const noSettings: TemplateSettings = {topic: null, priority: null, sensitive: []};
@@ -113,6 +121,10 @@ export type Content = {
 	readonly variants: readonly TemplateVariant[];
 	/** Variables for previews: a JSON object as text; null: none. */
 	readonly sample: string | null;
+	/** The name of the layout that the variants are in; null or absent: none. */
+	readonly layout?: string | null | undefined;
+	/** The store's, when the variants were compiled; absent: nothing of them is used, or no other changes them meanwhile. */
+	readonly layouts?: readonly StoredLayout[] | undefined;
 };
 
 /** Characters of a version, all its languages with what they are compiled to: it is written and read in one go. */
@@ -125,8 +137,9 @@ export function isTooLargeVersion(variants: Content['variants']): boolean {
 }
 
 /** Whether a version holds just this. */
-export function isContent({fingerprint, sample}: TemplateVersion, content: Content): boolean {
-	return fingerprint === fingerprintOf(content.variants) && sample === content.sample;
+export function isContent({fingerprint, sample, layout}: TemplateVersion, content: Content): boolean {
+	const isSame = fingerprint === fingerprintOf(content.variants) && sample === content.sample;
+	return isSame && layout === (content.layout ?? null);
 }
 
 /** Why another template stops one from being saved under this id and name (a clause); null: nothing does. */
@@ -180,7 +193,7 @@ export async function saveTemplate(
 export async function addVersion(
 	trx: Knex.Transaction,
 	tools: ActTools,
-	{workspaceId, id, variants, sample, after}: NextVersion,
+	{workspaceId, id, sample, after, ...content}: NextVersion,
 ): Promise<TemplateVersion | 'newer' | undefined> {
 	const template = await lockTemplate(trx, workspaceId, {id});
 	if (!template) {
@@ -192,12 +205,12 @@ export async function addVersion(
 	}
 	const newest = latest === null ? undefined : await findVersion(trx, rowId, latest);
 	return await insertNext(trx, tools, template, {
-		variants,
+		...content,
 		sample: sample === undefined ? (newest?.sample ?? null) : sample,
 	});
 }
 
-type NextVersion = Pick<Content, 'variants'> & {
+type NextVersion = Omit<Content, 'sample'> & {
 	readonly workspaceId: string;
 	readonly id: string;
 	readonly sample?: string | null;
@@ -221,7 +234,7 @@ export async function rollBack(
 	if (template.latest_version === version) {
 		return 'newest';
 	}
-	const content = {variants: await listVariants(trx, old.id), sample: old.sample};
+	const content = {variants: await listVariants(trx, old.id), sample: old.sample, layout: old.layout};
 	return await insertNext(trx, tools, template, content, version);
 }
 
@@ -230,15 +243,19 @@ async function insertNext(
 	trx: Knex.Transaction,
 	tools: ActTools,
 	{id, row_id: rowId, workspace_id: workspaceId, name, latest_version: latest}: Template,
-	{variants, sample}: Content,
+	{variants, sample, layout = null, layouts}: Content,
 	restored?: number,
 ): Promise<TemplateVersion> {
+	if (layouts && variants.some(variant => variant.own_source !== null)) {
+		await keepLayouts(trx, workspaceId, layouts);
+	}
 	const version: TemplateVersion = {
 		id: tools.newId('tpv'),
 		template_id: rowId,
 		version: (latest ?? 0) + 1,
 		fingerprint: fingerprintOf(variants),
 		sample,
+		layout,
 		created_at: storeTime(tools.clock.now()),
 	};
 	if (!(await insertVersion(trx, version, variants))) {
@@ -252,6 +269,22 @@ async function insertNext(
 	});
 	await bumpGeneration(trx);
 	return version;
+}
+
+/** Keeps others from changing layouts until the transaction ends. Throws `Refused` where they have changed already. */
+export async function keepLayouts(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	layouts: readonly StoredLayout[],
+): Promise<void> {
+	const now = await listLayouts(trx, workspaceId, {lock: true});
+	if (JSON.stringify(now) !== JSON.stringify(layouts)) {
+		throw new Refused('conflict', {
+			wrong: 'a layout or partial was changed meanwhile',
+			next: 'try again',
+			api: 'A layout or partial was changed meanwhile: try again.',
+		});
+	}
 }
 
 /** Messages sent with it keep their version. False: there is no such template. */
@@ -272,7 +305,9 @@ export async function removeTemplate(
 /** SHA-256 of what the author wrote; independent of the order of variants and of the compiler's version. */
 export function fingerprintOf(variants: readonly TemplateVariant[]): string {
 	const sources = variants
-		.map(({locale, subject, kind, source, text_source: text}) => JSON.stringify([locale, subject, kind, source, text]))
+		.map(({locale, subject, kind, source, text_source: text, own_source: own, own_text_source: ownText}) =>
+			JSON.stringify([locale, subject, kind, source, text, ...(own === null ? [] : [own, ownText])]),
+		)
 		.sort();
 	return createHash('sha256').update(JSON.stringify(sources)).digest('hex');
 }
@@ -293,6 +328,8 @@ const variant: TemplateVariant = {
 	kind: 'html',
 	source: html,
 	text_source: null,
+	own_source: null,
+	own_text_source: null,
 	html,
 	text: null,
 };

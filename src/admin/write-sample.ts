@@ -6,4 +6,4 @@ const read = await readTemplates('config/sample-template');
 if (!read.ok) {
 	throw new Error(read.problems.join('\n'));
 }
-writeFileSync(sampleFile, `${JSON.stringify(read.templates[0], null, '\t')}\n`);
+writeFileSync(sampleFile, `${JSON.stringify(read.change.templates[0], null, '\t')}\n`);

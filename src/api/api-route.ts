@@ -15,7 +15,7 @@ import {noQuery, type Part, pageQuery, readCursor, readPage, type Scan, scanOf, 
 import {idParams, pageOf} from './schemas/page.ts';
 import {checkBody, optionalBody} from './validate.ts';
 
-type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
+type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 /** A request of a caller who has the scope. */
 type Call<Body extends TSchema, Query extends TObject> = {
@@ -37,6 +37,8 @@ type RouteOptions<Body extends TSchema, Query extends TObject> = Description & {
 	readonly scope: Scope;
 	/** The kind of id that `:id` in the path must have: another kind answers as an unknown id. */
 	readonly id?: IdPrefix;
+	/** Of a path that names something by other parameters. */
+	readonly params?: TObject;
 	/** The code of that answer; `not_found` if absent. */
 	readonly missing?: ApiErrorCode;
 	/** Absent: no parameter is taken. */
@@ -55,6 +57,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>(
 		at,
 		scope,
 		id: kind,
+		params,
 		missing = 'not_found',
 		query,
 		body,
@@ -73,6 +76,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>(
 		schema: {
 			...describe({...description, errors}),
 			querystring: query ?? noQuery,
+			...(params && {params}),
 			...(kind && {params: idParams(kind)}),
 			...(body && {body}),
 		},

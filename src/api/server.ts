@@ -23,6 +23,7 @@ import {batchRoutes} from './routes/batch.ts';
 import {contactRoutes} from './routes/contacts.ts';
 import {domainRoutes} from './routes/domains.ts';
 import {eventRoutes} from './routes/events.ts';
+import {layoutRoutes} from './routes/layouts.ts';
 import {messageListRoutes} from './routes/message-list.ts';
 import {
 	messageContentRoutes,
@@ -311,6 +312,7 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		...contactRoutes(parts),
 		...templateRoutes(parts),
 		...versionRoutes(parts),
+		...layoutRoutes(parts),
 		...domainRoutes(parts),
 		...senderRoutes(parts),
 		...webhookRoutes(parts),

@@ -171,8 +171,7 @@ function fieldOf({instancePath, params}: ErrorObject, root: unknown): string {
 	return field === '' ? 'body' : field;
 }
 
-/** The field `name` inside `path`. */
-export function joinField(path: string, name: string): string {
+function joinField(path: string, name: string): string {
 	const shown = name.slice(0, longestField).replaceAll(/\p{Cs}/gu, '\ufffd');
 	return path === '' ? shown : `${path}.${shown}`;
 }

@@ -3,7 +3,6 @@ import type {CheckedRecord} from '../domains/check-records.ts';
 import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
 import {parseExact} from '../kit/exact-json.ts';
 import {apiTime} from '../kit/time.ts';
-import type {Extras} from '../mail/message.ts';
 import type {Alert} from '../store/alerts.ts';
 import type {Domain, Sender} from '../store/domains.ts';
 import type {StreamedEvent} from '../store/event-stream.ts';
@@ -43,19 +42,8 @@ export function messageView(message: StoredMessage, time = apiTime) {
 		tags: message.tags,
 		mode: message.mode,
 		resent_from: message.resentFrom,
-		...extrasView(message.extras),
 		created_at: time(message.createdAt),
 		updated_at: time(message.updatedAt),
-	};
-}
-
-/** What few messages have is shown only there. */
-function extrasView({priority, toName, replyToName, headers}: Extras) {
-	return {
-		...(priority !== undefined && {priority}),
-		...(toName !== undefined && {to_name: toName}),
-		...(replyToName !== undefined && {reply_to_name: replyToName}),
-		...(headers !== undefined && {headers: Object.fromEntries(headers)}),
 	};
 }
 
@@ -243,15 +231,16 @@ export function listedVersionView(
 
 export function versionView(
 	templateId: string,
-	{version, created_at, sample}: TemplateVersion,
+	{version, created_at, sample, layout}: TemplateVersion,
 	variants: readonly TemplateVariant[],
 ) {
 	return {
 		template_id: templateId,
 		version,
 		created_at: apiTime(created_at),
-		variants: variants.map(variant => ({...variantSource(variant), text: variant.text_source})),
+		variants: variants.map(variantSource).map(({text = null, ...variant}) => ({...variant, text})),
 		sample: sample === null ? null : parseExact(sample),
+		layout,
 	};
 }
 

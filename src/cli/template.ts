@@ -2,28 +2,21 @@ import {existsSync} from 'node:fs';
 import {writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import type {Knex} from 'knex';
-import {carryOut, type FileChange, folderNameFault, type Plan, planPull} from '../admin/template-folder.ts';
 import {
-	type Content,
-	conflictOf,
-	createTemplate,
-	isBuiltIn,
-	isContent,
-	isTooLargeVersion,
-	largestVersion,
-	type Named,
-	removeTemplate,
-	rollBack,
-	type Saved,
-	saveSettings,
-	saveTemplate,
-	variantSource,
-} from '../admin/templates.ts';
+	carryOut,
+	type FileChange,
+	folderNameFault,
+	type Plan,
+	planLayouts,
+	planPull,
+} from '../admin/template-folder.ts';
+import {createTemplate, isBuiltIn, removeTemplate, rollBack, variantSource} from '../admin/templates.ts';
 import {settingsView} from '../api/views.ts';
 import {parseExact, writeExact} from '../kit/exact-json.ts';
 import {isVariableName, type Priority, priorities} from '../mail/message.ts';
 import {updateTemplate} from '../ops/templates.ts';
 import {folderFiles} from '../render/folder.ts';
+import {listLayouts} from '../store/layouts.ts';
 import {
 	findTemplate,
 	findVersion,
@@ -31,7 +24,6 @@ import {
 	listVariants,
 	listVersions,
 	type Template,
-	type TemplateSettings,
 	type TemplateVariant,
 	type TemplateVersion,
 } from '../store/templates.ts';
@@ -40,6 +32,7 @@ import {readVariables} from './files.ts';
 import {count, label, locale, type none, oneOf, orNull, templateId, timezone, topicCode, unless} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
+import {push} from './template-push.ts';
 import {type Noun, printable, shortTime, table} from './terminal-text.ts';
 
 type SettingOptions = {
@@ -121,26 +114,10 @@ export function templateCommands(template: CliCommand): void {
 		});
 
 	template
-		.verb('push <dir>', 'Save template folders as new versions, all or none')
+		.verb('push <dir>', 'Save template folders as new versions, with _layouts and _partials, all or none')
 		.sample('mailctl template push templates --dry-run')
 		.option('--dry-run', 'show what would change; change nothing')
-		.does<{dryRun?: boolean}, [string]>(async (session, {dryRun}, folder) => {
-			const {id: workspaceId} = await session.workspace();
-			const templates = await readFolder(folder);
-			const saved = dryRun
-				? await compare(await session.reader(), workspaceId, templates)
-				: await session.write(async trx => {
-						await refuseConflicts(trx, workspaceId, templates);
-						const results: Saved[] = [];
-						for (const {settings, ...ready} of templates) {
-							const one = await saveTemplate(trx, session.tools, {workspaceId, ...ready});
-							const {changed} = await saveSettings(trx, session.tools, {workspaceId, id: one.id, given: settings});
-							results.push({...one, changed: one.changed || changed});
-						}
-						return results;
-					});
-			showSaved(session, saved, dryRun ?? false);
-		});
+		.does<{dryRun?: boolean}, [string]>(push);
 
 	template
 		.verb('pull <dir>', 'Write the newest versions as template folders')
@@ -184,63 +161,6 @@ export async function chosenTemplate(session: Session, key: string): Promise<Tem
 		throw new CliError('data', `there is no template ${key}`, 'see mailctl template list');
 	}
 	return found;
-}
-
-async function readFolder(folder: string) {
-	const {readTemplates} = await import('../admin/template-folder.ts');
-	const read = await readTemplates(folder).catch((error: NodeJS.ErrnoException) => {
-		if (error.code === 'ENOENT' || error.code === 'ENOTDIR') {
-			throw new CliError('data', `there is no folder ${folder}`, 'name a template folder or a folder of them');
-		}
-		throw error;
-	});
-	if (!read.ok) {
-		throw new CliError('data', 'nothing was saved', 'fix the faults above and push again', read.problems);
-	}
-	if (read.templates.length === 0) {
-		throw new CliError('data', `${folder} holds no template`, 'give each one a folder with a template.json');
-	}
-	const large = read.templates.filter(({variants}) => isTooLargeVersion(variants));
-	if (large.length > 0) {
-		const most = `has more than ${largestVersion} characters, all languages and what they compile to together`;
-		const problems = large.map(({name}) => `${name}: ${most}`);
-		throw new CliError('data', 'nothing was saved', 'shorten or remove a language', problems);
-	}
-	return read.templates;
-}
-
-/** Throws bad data (65) where other templates have the ids or the names. */
-async function refuseConflicts(reader: Knex, workspaceId: string, templates: readonly Named[]): Promise<void> {
-	const problems: string[] = [];
-	for (const template of templates) {
-		const conflict = await conflictOf(reader, workspaceId, template);
-		problems.push(...(conflict === null ? [] : [`${template.name}/template.json: ${conflict}`]));
-	}
-	if (problems.length > 0) {
-		throw new CliError('data', 'nothing was saved', 'name the folder after the template, or change its id', problems);
-	}
-}
-
-async function compare(
-	reader: Knex,
-	workspaceId: string,
-	templates: ReadonlyArray<Content & Named & {readonly settings: TemplateSettings}>,
-): Promise<Array<Omit<Saved, 'id'> & {readonly id: string | null}>> {
-	await refuseConflicts(reader, workspaceId, templates);
-	const saved = [];
-	for (const {id, name, settings, ...content} of templates) {
-		const found = await findTemplate(reader, workspaceId, {name});
-		const latest = found?.latest_version ?? 0;
-		const newest = found && latest > 0 ? await findVersion(reader, found.row_id, latest) : undefined;
-		const changed = !(newest && isContent(newest, content));
-		const isOther = JSON.stringify(settingsOf(found)) !== JSON.stringify(settingsOf(settings));
-		saved.push({id: found?.id ?? id, name, version: changed ? latest + 1 : latest, changed: changed || isOther});
-	}
-	return saved;
-}
-
-function settingsOf({topic = null, priority = null, sensitive = []}: Partial<TemplateSettings> = {}): TemplateSettings {
-	return {topic, priority, sensitive};
 }
 
 async function rollback(session: Session, _options: object, key: string, text: string): Promise<void> {
@@ -322,16 +242,17 @@ export function showTemplate(
 	variants: readonly TemplateVariant[],
 ): void {
 	const json = {
-		variants: variants.map(({locale, subject, kind, source, text_source: text}) => ({
-			locale,
-			subject,
-			[kind]: source,
-			text,
-		})),
+		variants: variants.map(variant => {
+			const {locale, subject, text = null, ...body} = variantSource(variant);
+			return {locale, subject, ...body, text};
+		}),
+		layout: versions[0]?.layout ?? null,
 		sample: versions[0]?.sample ? parseExact(versions[0].sample) : null,
 		versions: versions.map(({version, created_at: createdAt}) => ({version, created_at: createdAt})),
 	};
+	const layout = versions[0]?.layout;
 	const lines = [
+		...(layout ? [`layout   ${layout}`] : []),
 		'',
 		...table<TemplateVariant>(
 			[
@@ -356,30 +277,13 @@ export function showTemplate(
 	session.one(templateNoun, row, {json, lines});
 }
 
-export function showSaved(
-	session: Session,
-	saved: ReadonlyArray<Omit<Saved, 'id'> & {id: string | null}>,
-	dry: boolean,
-): void {
-	session.list<(typeof saved)[number]>(
-		{
-			none: 'the folder holds no templates',
-			json: row => row,
-			fields: [
-				{title: 'ID', cell: row => row.id, id: true},
-				{title: 'NAME', cell: row => row.name, cut: true},
-				{title: 'VERSION', cell: row => row.version, right: true},
-				{title: 'CHANGE', cell: row => (row.changed ? (dry ? 'would be saved' : 'saved') : 'none')},
-			],
-		},
-		saved,
-	);
-}
-
 type PullOptions = {dryRun?: boolean; yes?: boolean};
 
 /** A template and what happens to its folder; null: it has no version yet. */
-type Pulled = {readonly template: Template; readonly plan: Plan | null};
+type Pulled = {
+	readonly template: Pick<Template, 'name' | 'latest_version'> & {readonly id: string | null};
+	readonly plan: Plan | null;
+};
 
 /** Writes the newest versions as template folders; asks before anything that is there changes. */
 async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder: string): Promise<void> {
@@ -387,6 +291,13 @@ async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder
 	const pulled: Pulled[] = [];
 	for (const [template, into] of await foldersOf(session, reader, folder)) {
 		pulled.push({template, plan: await planOf(reader, template, into)});
+	}
+	if (!existsSync(path.join(folder, 'template.json'))) {
+		const layouts = await listLayouts(reader, (await session.workspace()).id);
+		for (const plan of await planLayouts(folder, layouts)) {
+			const name = path.relative(folder, plan.folder);
+			pulled.push({template: {id: null, name, latest_version: null}, plan});
+		}
 	}
 	const losses = pulled.flatMap(({plan}) => (plan ? lossesOf(plan) : []));
 	if (!dryRun) {
@@ -443,7 +354,8 @@ async function planOf(
 	}
 	const variants = (await listVariants(reader, version.id)).map(variantSource);
 	// A generated id is of no use elsewhere: there the template may have another one already.
-	const files = folderFiles({id: id === rowId ? null : id, settings, variants, sample: version.sample});
+	const {sample, layout} = version;
+	const files = folderFiles({id: id === rowId ? null : id, layout, settings, variants, sample});
 	return await planPull(folder, files);
 }
 

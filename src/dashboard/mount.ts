@@ -11,6 +11,7 @@ import {parseDomain} from '../mail/address.ts';
 import {isTopicCode} from '../mail/message.ts';
 import {mayActAs} from '../mail/operator.ts';
 import {Refused} from '../ops/operation.ts';
+import {layoutName} from '../render/layouts.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {SignedIn} from '../users/sessions.ts';
 import {operatorOf} from '../users/users.ts';
@@ -237,6 +238,8 @@ const readers: Readonly<Record<string, (text: string) => string | null>> = {
 	code: text => (isTopicCode(text) ? text : null),
 	n: text => (/^\d{1,9}$/.test(text) ? text : null),
 	destination: parseDomain,
+	kind: text => (layoutName.test(text) ? text : null),
+	name: text => (layoutName.test(text) ? text : null),
 };
 
 function paramsOf(request: FastifyRequest): Visit['params'] | null {

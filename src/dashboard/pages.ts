@@ -21,6 +21,7 @@ import {smarthostPages} from './smarthosts.ts';
 import {suppressionPages} from './suppressions.ts';
 import {comparePages} from './templates/compare.ts';
 import {editorPages} from './templates/editor.ts';
+import {layoutPages} from './templates/layouts.ts';
 import {templateListPages} from './templates/list.ts';
 import {templatePages} from './templates/template.ts';
 import {topicPages} from './topics.ts';
@@ -50,6 +51,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...templatePages(parts),
 		...comparePages(parts),
 		...editorPages(parts),
+		...layoutPages(parts),
 		...accountPages(parts),
 		...userPages(parts),
 		...oneMessagePages(parts),

@@ -1,11 +1,12 @@
-import {compileVariant, type VariantSource} from './compile.ts';
-import {answer} from './in-worker.ts';
+import {answer, type CompileJob} from './in-worker.ts';
+import {compileInLayout} from './layouts.ts';
 
 // The body of the thread that compileInWorker starts.
-await answer(async sources => {
+await answer(async job => {
+	const {sources, layouts} = job as CompileJob;
 	const results = [];
-	for (const source of sources as readonly VariantSource[]) {
-		results.push(await compileVariant(source));
+	for (const source of sources) {
+		results.push(await compileInLayout(source, layouts));
 	}
 	return results;
 });

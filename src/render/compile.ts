@@ -13,6 +13,8 @@ export type VariantSource = {
 	readonly html?: string | undefined;
 	/** Left out: made from the html. */
 	readonly text?: string | undefined;
+	/** The name of the layout that body and text are put into; null or absent: none. */
+	readonly layout?: string | null | undefined;
 };
 
 /** What is stored and sent: Liquid that is known to parse. */
@@ -24,6 +26,8 @@ export type CompiledVariant = {
 	readonly text: string | null;
 	/** What it reads of the data. */
 	readonly reads: readonly DataPath[];
+	/** Body and text with layout and partials in them; absent: as the author wrote them. */
+	readonly resolved?: Partial<Pick<VariantSource, 'mjml' | 'html' | 'text'>>;
 };
 
 export type CompileResult = CompiledVariant | {readonly ok: false; readonly violations: readonly Violation[]};

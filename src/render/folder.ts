@@ -5,6 +5,7 @@ import {RefusedFileError, readRegular} from '../kit/regular-file.ts';
 import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import {isTopicCode, isVariableName, type Priority, priorities} from '../mail/message.ts';
 import type {VariantSource} from './compile.ts';
+import type {Layout} from './layouts.ts';
 import {longestSource} from './limits.ts';
 import {validLocale} from './locale.ts';
 
@@ -21,6 +22,8 @@ type FolderProblem = {readonly file: string; readonly message: string};
 type FolderContent = {
 	/** The id that template.json gives the template; null: none. */
 	readonly id: string | null;
+	/** The name of its layout; null: none. */
+	readonly layout: string | null;
 	/** The default variant first, then by locale. */
 	readonly variants: readonly VariantSource[];
 	/** As they are in template.json; a setting that is not there is that of a template without it. */
@@ -44,6 +47,12 @@ export function isTemplateFile(name: string): boolean {
 	return name === 'template.json' || name === 'sample.json' || bodyName.test(name);
 }
 
+/** Whether a name is that of a body or a text, its language tag in canonical spelling. */
+export function isBodyFile(name: string): boolean {
+	const [, tag] = bodyName.exec(name) ?? [];
+	return bodyName.test(name) && (tag === undefined || validLocale(tag) === tag);
+}
+
 /** The file's name with its language tag in canonical spelling. */
 export function templateFileName(name: string): string {
 	const [, tag, ending] = bodyName.exec(name) ?? [];
@@ -59,13 +68,17 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 	const sample = files.get('sample.json') ?? null;
 	jsonObject('sample.json', sample, problems);
 	const bodies = bodiesByLocale(files, problems);
-	const {id, topic, priority, sensitive, ...texts} = settings ?? {};
+	const {id, layout, topic, priority, sensitive, ...texts} = settings ?? {};
 	const subjects = readSubjects(settings && texts, bodies, problems);
 	if (id !== undefined && !(typeof id === 'string' && isTemplateId(id))) {
 		problems.push({file: 'template.json', message: `id must be ${templateIdForm}`});
 	}
 
 	const own = readSettings({topic, priority, sensitive}, problems);
+	if (layout !== undefined && typeof layout !== 'string') {
+		problems.push({file: 'template.json', message: 'layout must be the name of a layout'});
+	}
+
 	const variants: VariantSource[] = [];
 	for (const [locale, body] of [...bodies].sort(([a], [b]) => (a < b ? -1 : 1))) {
 		const name = locale === '' ? 'body' : `body.${locale}`;
@@ -88,22 +101,64 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 		name: path.basename(path.resolve(folder)),
 		id: id === undefined ? null : String(id),
 		settings: own,
+		layout: layout === undefined ? null : String(layout),
 		variants,
 		sample,
 	};
 }
 
-/** The folder's files that concern us; null for those that could not be read, with a problem. */
-async function textFiles(folder: string, problems: FolderProblem[]): Promise<Map<string, string | null>> {
-	const files = new Map<string, string | null>();
-	let names: string[];
+/** The folder's names in order; null: it cannot be read, with a problem. A folder that does not exist has none where it may be `absent`. */
+async function namesIn(folder: string, problems: FolderProblem[], absent = false): Promise<string[] | null> {
 	try {
 		if ((await lstat(folder)).isSymbolicLink()) {
 			throw new RefusedFileError(folder, 'is a symbolic link, not a folder');
 		}
-		names = (await readdir(folder)).sort();
+		return (await readdir(folder)).sort();
 	} catch (error) {
+		if (absent && (error as NodeJS.ErrnoException).code === 'ENOENT') {
+			return [];
+		}
 		problems.push({file: folder, message: reason(error)});
+		return null;
+	}
+}
+
+/** The layouts and partials of a folder of templates: `_layouts/NAME/body.mjml`, `_partials/NAME.liquid`. Ignores other files. */
+export async function readLayouts(folder: string): Promise<{layouts: Layout[]; problems: FolderProblem[]}> {
+	const problems: FolderProblem[] = [];
+	const layouts: Layout[] = [];
+	const read = async (kind: Layout['kind'], name: string, within: string, names: readonly string[]) => {
+		const faults: FolderProblem[] = [];
+		const files: Record<string, string> = {};
+		for (const file of names) {
+			files[templateFileName(file)] = (await textFile(path.join(folder, within), file, faults)) ?? '';
+		}
+		layouts.push({kind, name, files});
+		problems.push(...faults.map(({file, message}) => ({file: path.join(within, file), message})));
+	};
+	for (const name of (await namesIn(path.join(folder, '_layouts'), problems, true)) ?? []) {
+		const within = path.join('_layouts', name);
+		const names = (await namesIn(path.join(folder, within), problems)) ?? [];
+		await read(
+			'layout',
+			name,
+			within,
+			names.filter(file => bodyName.test(file)),
+		);
+	}
+	for (const file of (await namesIn(path.join(folder, '_partials'), problems, true)) ?? []) {
+		if (file.endsWith('.liquid')) {
+			await read('partial', path.basename(file, '.liquid'), '_partials', [file]);
+		}
+	}
+	return {layouts, problems};
+}
+
+/** The folder's files that concern us; null for those that could not be read, with a problem. */
+async function textFiles(folder: string, problems: FolderProblem[]): Promise<Map<string, string | null>> {
+	const files = new Map<string, string | null>();
+	const names = await namesIn(folder, problems);
+	if (names === null) {
 		return files;
 	}
 
@@ -239,6 +294,7 @@ function reason(error: unknown): string {
  */
 export function folderFiles({
 	id,
+	layout,
 	settings: {topic, priority, sensitive},
 	variants,
 	sample,
@@ -258,6 +314,7 @@ export function folderFiles({
 	}
 	const settings = {
 		...(id !== null && {id}),
+		...(layout !== null && {layout}),
 		subject: usual,
 		...(Object.keys(subjects).length > 0 && {subjects}),
 		...(topic !== null && {topic}),

@@ -2,6 +2,7 @@ import {once} from 'node:events';
 import {parentPort, type ResourceLimits, Worker} from 'node:worker_threads';
 import {limitWork, systemClocks, type WorkClocks} from '../kit/work-limit.ts';
 import type {CompileResult, VariantSource} from './compile.ts';
+import type {Layout} from './layouts.ts';
 import type {RenderInput, RenderResult, RenderVariant} from './render.ts';
 
 export type WorkerOptions = {
@@ -126,11 +127,13 @@ const compileWorker = new URL('../render/compile-worker.js', import.meta.url);
 // MJML holds some 100 MB while it compiles.
 const compileLimits = {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 
+export type CompileJob = {readonly sources: readonly VariantSource[]; readonly layouts: readonly Layout[]};
+
 /** Milliseconds; MJML alone loads in half a second, but in ten on a machine with much other work. */
 export const usualCompileTime = 30_000;
 
 /**
- * Compiles variants in a thread of their own, so that no template can hold the caller up or use its memory up.
+ * Compiles variants, with the layouts and partials that they name, in a thread of their own, so that no template can hold the caller up or use its memory up.
  * What does not end in time is a violation of each variant.
  *
  * @param timeoutMs for all of them together, the loading of MJML included
@@ -139,8 +142,11 @@ export const usualCompileTime = 30_000;
 export async function compileInWorker(
 	sources: readonly VariantSource[],
 	timeoutMs = usualCompileTime,
+	layouts: readonly Layout[] = [],
 ): Promise<readonly CompileResult[]> {
-	const ended = await inWorker<readonly CompileResult[]>(compileWorker, sources, {timeoutMs, limits: compileLimits});
+	const ended = await inWorker<readonly CompileResult[]>(compileWorker, {sources, layouts} satisfies CompileJob, {
+		...{timeoutMs, limits: compileLimits},
+	});
 	if (ended.ok) {
 		return ended.result;
 	}

@@ -1,5 +1,8 @@
 /** A template's fields and sources, each: characters that Liquid will parse. */
 export const longestSource = 262_144;
+/** Partials of a field's source, and how deep they nest in one another. */
+export const mostPartials = 200;
+export const deepestPartials = 10;
 /** MJML elements in one source; a mail that people read has some dozens. */
 export const mostElements = 500;
 /** One rendered part, in octets. */

@@ -47,7 +47,7 @@ function shortened(message: string): string {
 }
 
 /** The Liquid of a source that parses, in order. What `{% raw %}` encloses is no Liquid. */
-function liquidTokens(engine: Liquid, source: string): LiquidToken[] {
+export function liquidTokens(engine: Liquid, source: string): LiquidToken[] {
 	return new Tokenizer(source)
 		.readTopLevelTokens(engine.options)
 		.filter(token => token.kind !== TokenKind.HTML)
@@ -125,10 +125,18 @@ export type Violation = {
 	readonly message: string;
 	readonly line: number;
 	readonly column: number;
+	/** The file of a layout or partial that it is in; absent: the template's own. */
+	readonly file?: string;
 };
 
 /** The line and column of an offset, both from 1. */
-function positionAt(text: string, offset: number): {line: number; column: number} {
+export function positionAt(text: string, offset: number): {line: number; column: number} {
 	const before = text.slice(0, offset);
 	return {line: before.split('\n').length, column: offset - before.lastIndexOf('\n')};
+}
+
+/** The offset of a line and a column. */
+export function offsetAt(text: string, {line, column}: Pick<Violation, 'line' | 'column'>): number {
+	const before = text.split('\n', line - 1);
+	return before.reduce((sum, one) => sum + one.length + 1, column - 1);
 }

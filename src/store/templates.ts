@@ -39,6 +39,8 @@ export type TemplateVersion = {
 	readonly fingerprint: string;
 	/** Variables for previews: a JSON object as its author wrote it; null: none. */
 	readonly sample: string | null;
+	/** The name of the layout that its variants are in; null: none. */
+	readonly layout: string | null;
 	readonly created_at: string;
 };
 
@@ -48,15 +50,21 @@ export type TemplateVariant = {
 	readonly locale: string | null;
 	readonly subject: string;
 	readonly kind: 'mjml' | 'html';
+	/** With the layout and the partials in them. */
 	readonly source: string;
 	readonly text_source: string | null;
+	/** As written, where a layout or partials were put in; null: `source` and `text_source` are as written. */
+	readonly own_source: string | null;
+	readonly own_text_source: string | null;
 	/** What is rendered: the source, MJML made html. */
 	readonly html: string;
 	/** What the text part is rendered from; null: it is made from the html. */
 	readonly text: string | null;
 };
 
-const variantColumns = ['locale', 'subject', 'kind', 'source', 'text_source', 'html', 'text'] as const;
+const variantColumns = [
+	...(['locale', 'subject', 'kind', 'source', 'text_source', 'own_source', 'own_text_source', 'html', 'text'] as const),
+] as const;
 
 const templateColumns = {
 	id: 'public_id',

@@ -39,6 +39,7 @@ async function fill(store: Store, name: string, messages = 120): Promise<Workspa
 	);
 	await database('topics').insert({id: newId('usg'), workspace_id: id, code: 'news', name: 'N', created_at: at});
 	await database('topic_optouts').insert({...person, code: 'news', source: 'one-click'});
+	await database('layouts').insert({...{workspace_id: id, kind: 'partial', name: 'n', files: '{}'}, updated_at: at});
 	await database('address_health').insert({
 		...{workspace_id: id, address_key: 'u@x.example', soft_messages: 1, updated_at: at},
 	});

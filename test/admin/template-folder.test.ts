@@ -27,7 +27,7 @@ test('a folder of template folders gives each one, by name; other folders and fi
 		return;
 	}
 	t.deepEqual(
-		read.templates.map(({name, variants}) => [name, variants.map(({locale, kind}) => [locale, kind])]),
+		read.change.templates.map(({name, variants}) => [name, variants.map(({locale, kind}) => [locale, kind])]),
 		[
 			['receipt', [[null, 'html']]],
 			[
@@ -39,12 +39,12 @@ test('a folder of template folders gives each one, by name; other folders and fi
 			],
 		],
 	);
-	t.like(read.templates[0]?.variants[0], {source: '<p>{{ n }}</p>', text_source: 'Receipt {{ n }}'});
-	t.like(read.templates[1]?.variants[0], {text_source: null});
-	t.regex(read.templates[1]?.variants[0]?.html ?? '', /<!doctype html>/i);
+	t.like(read.change.templates[0]?.variants[0], {source: '<p>{{ n }}</p>', text_source: 'Receipt {{ n }}'});
+	t.like(read.change.templates[1]?.variants[0], {text_source: null});
+	t.regex(read.change.templates[1]?.variants[0]?.html ?? '', /<!doctype html>/i);
 
 	const one = await readTemplates(path.join(folder, 'receipt'));
-	t.deepEqual(one.ok && one.templates.map(({name}) => name), ['receipt']);
+	t.deepEqual(one.ok && one.change.templates.map(({name}) => name), ['receipt']);
 });
 
 test('all that is wrong is told at once, with file, line and column', async t => {
@@ -80,6 +80,7 @@ test('all that is wrong is told at once, with file, line and column', async t =>
 
 test('a folder without templates gives none; a missing one throws', async t => {
 	const folder = await temporaryFolder(t);
-	t.deepEqual(await readTemplates(folder), {ok: true, templates: []});
+	const nothing = {before: [], layouts: [], templates: [], users: []};
+	t.deepEqual(await readTemplates(folder), {ok: true, change: nothing});
 	await t.throwsAsync(readTemplates(path.join(folder, 'nix')), {code: 'ENOENT'});
 });

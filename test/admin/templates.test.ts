@@ -30,6 +30,8 @@ const variant: TemplateVariant = {
 	kind: 'html',
 	source: '<p>Hello</p>',
 	text_source: null,
+	own_source: null,
+	own_text_source: null,
 	html: '<p>Hello</p>',
 	text: 'Hello',
 };
@@ -71,6 +73,7 @@ storeTest(test, 'of two who save the same number one is refused', async (t, stor
 		version: 1,
 		fingerprint: 'x',
 		sample: null,
+		layout: null,
 		created_at: '2026',
 	};
 	t.false(await write(trx => insertVersion(trx, version, [variant])));
@@ -203,6 +206,7 @@ storeTest(test, 'two workspaces share the id of a template and no version of it'
 test('a version is too large by all its languages together, and by what they are compiled to', t => {
 	const variantOf = (length: number, compiled: number) => ({
 		...({locale: null, subject: 's', kind: 'html', text_source: null, text: null} as const),
+		...{own_source: null, own_text_source: null},
 		...{source: 'a'.repeat(length), html: 'a'.repeat(compiled)},
 	});
 	const mebibyte = 1024 * 1024;
@@ -214,7 +218,14 @@ test('a version is too large by all its languages together, and by what they are
 test('the fingerprint covers all that the author wrote and nothing that the compiler made', t => {
 	const mark = fingerprintOf([variant]);
 	t.is(fingerprintOf([{...variant, html: 'other', text: null}]), mark);
-	for (const change of [{locale: 'en'}, {subject: 'x'}, {kind: 'mjml'}, {source: 'x'}, {text_source: 'x'}] as const) {
+	for (const change of [
+		{locale: 'en'},
+		{subject: 'x'},
+		{kind: 'mjml'},
+		{source: 'x'},
+		{text_source: 'x'},
+		{own_source: 'x'},
+	] as const) {
 		t.not(fingerprintOf([{...variant, ...change}]), mark);
 	}
 });

@@ -128,6 +128,17 @@ const acts: Readonly<Record<string, Act>> = {
 			return [await api.post(`/v1/templates/${templateId}/versions`, version), templateId];
 		},
 	},
+	'PUT /v1/layouts/{kind}/{name}': {
+		action: 'layout.saved',
+		call: async api => [await api.put('/v1/layouts/partial/sign', {files: {'sign.liquid': 'Bye'}}), 'partial/sign'],
+	},
+	'DELETE /v1/layouts/{kind}/{name}': {
+		action: 'layout.removed',
+		async call(api) {
+			await api.put('/v1/layouts/partial/old', {files: {'old.liquid': ''}});
+			return [await api.remove('/v1/layouts/partial/old'), 'partial/old'];
+		},
+	},
 	'POST /v1/senders': {
 		action: 'sender.added',
 		call: async api => made(await api.post('/v1/senders', {address: 'b@new.example'})),

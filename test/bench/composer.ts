@@ -53,7 +53,6 @@ function ours(n: number, keys: ReadonlyArray<typeof signingKey>): number {
 		date,
 		cc: [],
 		attachments: [],
-		extras: {},
 		listUnsubscribe: {url: url(n), mailto: null},
 		ref: ref(n),
 		feedbackId: 'a:b:c:d',

@@ -9,7 +9,8 @@ const receipt = {
 	'body.html': '<p>Total {{ total }}</p>',
 	'sample.json': '{"number": 1042, "total": "19.90"}',
 };
-const templates = {'mouse-receipt': receipt, 'keys-receipt': receipt, 'mouse-letter': receipt, 'keys-letter': receipt};
+const names = ['receipt', 'letter', 'card'].flatMap(name => [`mouse-${name}`, `keys-${name}`]);
+const templates = Object.fromEntries(names.map(name => [name, receipt]));
 const service = serviceOf(test, {workspaces: {shop: []}, templates});
 const journey = journeysOf(test, 'journeys-templates', service);
 
@@ -72,4 +73,39 @@ journey('two versions of a template are compared', async (t, {open, own, suitsAl
 		[await page.locator('del').first().innerText(), await page.locator('ins').first().innerText()],
 		['- Receipt {{ number }}', '+ The second'],
 	);
+});
+
+journey('a layout is made and chosen, and a change of it is looked at before it is saved', async (t, one) => {
+	const {open, own, suitsAll} = one;
+	const {page, go, press, type, choose, open: openRow} = await open(await operator());
+	await page.goto('/messages');
+	await go('Layouts');
+	await press('New layout', 'summary');
+	await type('Name', own('frame'));
+	await press('Write it');
+	await page.getByText('Nothing uses it yet.').waitFor();
+	await type('body.mjml', '');
+	await type('Another file', 'body.html');
+	await type('Its text', '<main>{{ content }}</main>');
+	await press('Show what would change');
+	await page.getByText('Saving this makes 0 new versions of templates.').waitFor();
+	await press('Save');
+	await page.getByText(`Saved ${own('frame')}`).waitFor();
+	await go('Templates');
+	await openRow(own('card'));
+	await press('Edit', 'a');
+	await choose('Layout, of all languages', own('frame'));
+	await press('Save as a new version');
+	await page.getByText('Saved version 2. New messages use it.').waitFor();
+	await shownBy(page).locator('main').getByText('Total 19.90').waitFor();
+	await go('Layouts');
+	await openRow(own('frame'));
+	await page.getByText(`Used by ${own('card')}.`).waitFor();
+	await type('body.html', '<main>{{ content }}<footer>Acme</footer></main>');
+	await press('Show what would change');
+	await page.getByText('Saving this makes 1 new version of templates.').waitFor();
+	t.is(await page.locator('ins').first().innerText(), '+ <main><p>Total {{ total }}</p><footer>Acme</footer></main>');
+	await suitsAll(page);
+	await press('Save');
+	await page.getByText(`${own('card')} has version 3 now`).waitFor();
 });

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {diffLines, fold} from '../../src/dashboard/templates/compare.ts';
+import {diffLines, fold} from '../../src/kit/diff.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {serviceOf} from '../helpers/service.ts';
 
@@ -149,3 +149,31 @@ test('a diff gives both texts back and keeps what they have in common', t => {
 	t.deepEqual(folded[0], {kind: 'folded', count: 19_997});
 	t.is(folded.length, 6);
 });
+
+test.serial(
+	'a layout that is not one is refused with its place; what templates use has no way to be removed',
+	async t => {
+		const visitor = await visitorOf(service(), 'operator', 'shop');
+		const begun = await visitor.submit('/layouts', {kind: 'layout', name: 'frame'});
+		t.regex(begun.text, /Layout frame/);
+		t.is((await visitor.submit('/layouts', {kind: 'layout', name: 'two words'})).status, 422);
+		const path = '/layouts/layout/frame';
+		for (const verb of ['', '/review']) {
+			const refused = await visitor.submit(`${path}${verb}`, {'file:body.html': 'no mark'});
+			t.is(refused.status, 422);
+			t.regex(refused.text, /_layouts\/frame\/body\.html:1:1: a layout has/);
+			t.regex(refused.text, /no mark/, 'nothing typed is lost');
+		}
+		t.is((await visitor.get(path)).status, 404);
+		t.is((await visitor.submit(path, {'file:body.html': '{{ content }}'})).location, '/layouts');
+		t.regex((await visitor.get(path)).text, /Remove frame/);
+		const {live, templates} = shop();
+		const variants = [{subject: 'In a frame', html: '<p>Hi</p>'}];
+		await live.post(`/v1/templates/${templates.receipt}/versions`, {variants, layout: 'frame'});
+		t.notRegex((await visitor.get(path)).text, /Remove frame/);
+		t.is((await visitor.submit(`${path}/delete`, {})).status, 422);
+		await live.post(`/v1/templates/${templates.receipt}/versions`, {variants});
+		t.is((await visitor.submit(`${path}/delete`, {})).location, '/layouts');
+		t.is((await visitor.submit(`${path}/delete`, {})).status, 404);
+	},
+);

@@ -33,6 +33,7 @@ export type Api = {
 	/** A body that is text is sent as it is, anything else as JSON. */
 	readonly post: <Body = Failure>(path: string, body: unknown, headers?: Headed) => Promise<Answer<Body>>;
 	readonly patch: <Body = Failure>(path: string, body: unknown) => Promise<Answer<Body>>;
+	readonly put: <Body = Failure>(path: string, body: unknown) => Promise<Answer<Body>>;
 	readonly remove: <Body = Failure>(path: string) => Promise<Answer<Body>>;
 	/** Any other method or header; `body: null` sends none. */
 	readonly call: <Body = Failure>(
@@ -80,6 +81,7 @@ export function createApi(url: string, key: string, check: AnswerCheck): Api {
 		get: path => call('GET', path),
 		post: withBody('POST'),
 		patch: withBody('PATCH'),
+		put: withBody('PUT'),
 		remove: path => call('DELETE', path),
 	};
 }

@@ -18,7 +18,7 @@ import {openRecordSources} from '../../src/dns/resolver.ts';
 import {publicRoutes} from '../../src/hosted/public-routes.ts';
 import {Collector} from '../../src/hosted/tracking.ts';
 import {type Clock, systemClock} from '../../src/kit/clock.ts';
-import {createLinks, type Links, messageIdOf} from '../../src/links/links.ts';
+import {createLinks, type Links} from '../../src/links/links.ts';
 import type {RateLimit} from '../../src/mail/api-key.ts';
 import {createEngagementWrite} from '../../src/outcome/engagement.ts';
 import {createErase} from '../../src/outcome/erase.ts';
@@ -62,6 +62,7 @@ export type TestApi = {
 	readonly post: (path: string, body: unknown, key?: string, headers?: Record<string, string>) => Promise<Answer>;
 	readonly get: (path: string, key?: string) => Promise<Answer>;
 	readonly patch: (path: string, body: unknown, key?: string) => Promise<Answer>;
+	readonly put: (path: string, body: unknown, key?: string) => Promise<Answer>;
 	readonly remove: (path: string, key?: string) => Promise<Answer>;
 	/** A send that is accepted, with these fields instead or besides. */
 	readonly send: (fields?: object, key?: string, headers?: Record<string, string>) => Promise<Answer>;
@@ -140,7 +141,6 @@ export async function startApi(
 	});
 	const accept = createAccept({
 		catalog,
-		vault: testVault,
 		reader: store.reader,
 		writer: store.writer,
 		clock,
@@ -218,7 +218,6 @@ export async function startApi(
 				publicUrl: () => 'https://mail.shop.example',
 			}),
 			readMessageId: links.readMessageId,
-			messageIdOf: (id, from) => messageIdOf(links, id, from),
 			webhooks: {
 				guard: new AddressGuard({allowCidrs: [], takesLocal: false}),
 				onDue: eventWriter.onDue,
@@ -314,6 +313,7 @@ export async function startApi(
 		post,
 		get: (path, bearer = key) => request(path, {}, bearer),
 		patch: withBody('PATCH'),
+		put: withBody('PUT'),
 		remove: (path, bearer = key) => request(path, {method: 'DELETE'}, bearer),
 		send: (fields = {}, bearer = key, headers = {}) =>
 			post(

@@ -26,6 +26,7 @@ export async function thingsOf({workspaces, program}: Service): Promise<Things> 
 	});
 	const made = async (...command: string[]) =>
 		(await program.cli<{id: string}>(...command, '--workspace', workspace)).id;
+	await live.put('/v1/layouts/layout/1', {files: {'body.html': 'secret {{ content }}'}});
 	await made('topic', 'create', '--code', 'secret-topic', '--name', 'Secret');
 	return {
 		messages: body.id,
@@ -36,6 +37,7 @@ export async function thingsOf({workspaces, program}: Service): Promise<Things> 
 		alerts: await made('alert', 'add', '--mail', 'secret@ops.example'),
 		keys: await made('key', 'create', '--name', 'secret-key'),
 		topics: 'secret-topic',
+		layouts: 'layout',
 		queue: 'dest.example',
 		workspaces: workspace,
 		suppressions: await made('suppression', 'add', 'secret-listed@dest.example'),

@@ -34,6 +34,7 @@ const settings = fc.record({
 	sensitive: fc.uniqueArray(fc.stringMatching(/^[A-Za-z_][\w-]{0,9}(\.[A-Za-z_]{1,9}){0,3}$/), {maxLength: 5}),
 });
 
+const layout = fc.option(fc.stringMatching(/^[\w-]{1,64}$/), {nil: null});
 const sample = fc.option(
 	fc.dictionary(text, fc.jsonValue()).map(data => JSON.stringify(data, undefined, 2)),
 	{nil: null},
@@ -43,10 +44,10 @@ test('a folder written from variants reads as those variants', async t => {
 	const parent = await temporaryFolder(t);
 	let count = 0;
 	await fc.assert(
-		fc.asyncProperty(id, settings, variants, sample, async (id, settings, written, json) => {
+		fc.asyncProperty(id, layout, settings, variants, sample, async (id, layout, settings, written, json) => {
 			const folder = path.join(parent, String(count++));
 			await mkdir(folder);
-			for (const [name, content] of folderFiles({id, settings, variants: written, sample: json})) {
+			for (const [name, content] of folderFiles({id, layout, settings, variants: written, sample: json})) {
 				await writeFile(path.join(folder, name), content);
 			}
 			const byLocale = written.toSorted((a, b) => ((a.locale ?? '') < (b.locale ?? '') ? -1 : 1));
@@ -55,6 +56,7 @@ test('a folder written from variants reads as those variants', async t => {
 				name: path.basename(folder),
 				id,
 				settings,
+				layout,
 				variants: byLocale,
 				sample: json,
 			});

@@ -34,6 +34,7 @@ test('reads bodies, texts, subjects and the sample', async t => {
 		name: 'receipt',
 		id: null,
 		settings: {topic: null, priority: null, sensitive: []},
+		layout: null,
 		variants: [
 			{locale: null, subject: 'Receipt', mjml: '<mjml>', text: 'text'},
 			{locale: 'de', subject: 'Beleg', html: '<p>', text: 'Text'},

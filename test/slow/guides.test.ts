@@ -111,6 +111,11 @@ const others: ReadonlyArray<readonly [RegExp, number, string]> = [
 const needs: Readonly<Record<string, readonly string[]>> = {
 	deliverability: ['mailctl domain add shop.example'],
 	operating: ['mailctl workspace create --name acme', 'mailctl workspace create --name other'],
+	templates: [
+		'mkdir -p templates/_layouts/main templates/_partials',
+		`echo '<mjml><mj-body>{{ content }}</mj-body></mjml>' > templates/_layouts/main/body.mjml`,
+		`echo '{{ workspace.name }}' > templates/_partials/footer.liquid`,
+	],
 	smarthosts: [
 		'mailctl workspace create --name acme',
 		'mailctl sender add no-reply@shop.example --verified --workspace default',

@@ -12,7 +12,8 @@ import {isTemplateId} from '../../mail/ids.ts';
 import {Type} from '../../mail/type.ts';
 import {updateTemplate} from '../../ops/templates.ts';
 import type {CompileResult, VariantSource} from '../../render/compile.ts';
-import {compileInWorker, renderInWorker} from '../../render/in-worker.ts';
+import {compileInWorker, renderInWorker, usualCompileTime} from '../../render/in-worker.ts';
+import {listLayouts} from '../../store/layouts.ts';
 import {
 	findTemplate,
 	findVersion,
@@ -166,7 +167,7 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 						description:
 							'The next number, which sends use from now on; also where nothing differs from the newest version. Sources are checked and compiled: what does not parse is a violation that names the field, line and column.',
 						answer: [201, 'The version.', versionSchema],
-						errors: ['not_found', 'unprocessable_entity'],
+						errors: ['not_found', 'conflict', 'unprocessable_entity'],
 					}),
 					querystring: noQuery,
 					params: idParams('tpl'),
@@ -180,15 +181,21 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 					throw apiError('validation_failed', read);
 				}
 				const {id} = await chosen(workspaceId, request.params.id);
-				const ready = readyVersion(read.sources, await compileTurns(workspaceId, () => compileInWorker(read.sources)));
+				const layouts = await listLayouts(reader, workspaceId);
+				const layout = request.body.layout || null;
+				const sources = read.sources.map(source => ({...source, layout}));
+				const ready = readyVersion(
+					sources,
+					await compileTurns(workspaceId, () => compileInWorker(sources, usualCompileTime, layouts)),
+				);
 				if (!ready.ok) {
 					throw apiError('validation_failed', ready);
 				}
 				const {variants} = ready;
-				const {variants: _, ...given} = request.body;
+				const {variants: _, layout: __, ...given} = request.body;
 				const acting = actAs(tools, request);
 				const version = await change(async trx => {
-					const saved = await addVersion(trx, acting, {workspaceId, id, variants});
+					const saved = await addVersion(trx, acting, {workspaceId, id, variants, layout, layouts});
 					if (typeof saved === 'object') {
 						await saveSettings(trx, acting, {workspaceId, id, given});
 					}
@@ -349,9 +356,13 @@ function readyVersion(sources: readonly VariantSource[], results: readonly Compi
 		if (result?.ok) {
 			variants.push(storedVariant(source, result));
 		}
-		for (const {field, message, line, column} of result?.ok === false ? result.violations : []) {
-			const placed = `line ${line}, column ${column}: ${message}`.slice(0, longestMessage);
-			violations.push({field: `variants[${index}].${field}`, message: placed});
+		for (const {field, file, message, line, column} of result?.ok === false ? result.violations : []) {
+			const place = `line ${line}, column ${column}${file === undefined ? '' : ` of ${file}`}`;
+			violations.push(
+				field === 'layout'
+					? {field, message}
+					: {field: `variants[${index}].${field}`, message: `${place}: ${message}`.slice(0, longestMessage)},
+			);
 		}
 	}
 	return violations.length > 0 ? {ok: false, violations: violations.slice(0, mostViolations)} : {ok: true, variants};

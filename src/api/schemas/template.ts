@@ -60,6 +60,9 @@ export const versionBody = Type.Object(
 			description: `One for each language, at most ${mostVariants}, each with either \`mjml\` or \`html\`.`,
 		}),
 		...templateSettings,
+		layout: Type.Optional(
+			Type.String({description: 'The layout that bodies and texts are put into; left out or null: none.'}),
+		),
 	},
 	{...strict, examples: [{variants}]},
 );
@@ -137,6 +140,7 @@ export const versionSchema = Type.Object(
 		sample: Type.Union([Type.Object({}), Type.Null()], {
 			description: 'Variables for previews, from the sample.json of `mailctl template push`.',
 		}),
+		layout: Type.Union([Type.String(), Type.Null()], {description: 'Its name; null: none.'}),
 	},
 	{
 		examples: [
@@ -144,6 +148,7 @@ export const versionSchema = Type.Object(
 				...versionExample,
 				variants: variants.map(variant => ({locale: null, text: null, ...variant})),
 				sample: {order: {number: '1042', total: '19.90'}},
+				layout: null,
 			},
 		],
 	},

@@ -1,5 +1,6 @@
 import {inSlice} from '../../api/turns.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {diffLines, type Folded, fold} from '../../kit/diff.ts';
 import type {TemplateVariant} from '../../store/templates.ts';
 import {count, emptyNote, section, select} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -18,7 +19,10 @@ export function comparePages({reader}: DashboardParts): readonly Route[] {
 		const from = versionNumber(visit.query.get('from') ?? '') ?? Math.max(1, to - 1);
 		const saved = (version: number) => chosenVersion(reader, template, String(version));
 		const [before, after] = await Promise.all([saved(from), saved(to)]);
-		const changes = await changesBetween(before, after);
+		const changes = await changesBetween(
+			{variants: before.variants, sample: before.version.sample},
+			{variants: after.variants, sample: after.version.sample},
+		);
 		return {
 			kind: 'page',
 			place: 'templates',
@@ -42,8 +46,10 @@ function chooser(id: string, latest: number, from: number, to: number): Html {
 /** A part of a version that may change, with its text on both sides; null: that side has no such part. */
 type Compared = readonly [title: string, before: string | null, after: string | null];
 
+type Side = Pick<Saved, 'variants'> & {readonly sample: string | null};
+
 /** Compares one part at a time; other requests run in between. */
-async function changesBetween(before: Saved, after: Saved): Promise<Html[]> {
+export async function changesBetween(before: Side, after: Side): Promise<Html[]> {
 	const locales = new Set([...before.variants, ...after.variants].map(({locale}) => locale));
 	const parts = [...locales].flatMap((locale): Compared[] => {
 		const [old, fresh] = [before, after].map(({variants}) => variants.find(one => one.locale === locale));
@@ -58,7 +64,7 @@ async function changesBetween(before: Saved, after: Saved): Promise<Html[]> {
 			part('Text', ({text_source: text}) => text),
 		];
 	});
-	parts.push(['Sample', before.version.sample, after.version.sample]);
+	parts.push(['Sample', before.sample, after.sample]);
 	const changed = parts.filter(([, old, fresh]) => old !== fresh);
 	const changes: Html[] = [];
 	for (const [title, old, fresh] of changed) {
@@ -98,106 +104,4 @@ function lineOf(line: Folded): Html {
 		case 'added':
 			return html`<ins>+ ${line.text}</ins>`;
 	}
-}
-
-type DiffLine = {
-	/** In both texts, only in the first, or only in the second. */
-	readonly kind: 'same' | 'removed' | 'added';
-	readonly text: string;
-};
-
-/** Cells of the table below: 2,000 lines against 2,000 take 8 MB and some ten milliseconds. */
-const mostCells = 4_000_000;
-
-/**
- * The lines of two texts beside one another, with the longest common sequence kept. Where what differs is too long to compare,
- * all of it is removed and added.
- */
-export function diffLines(before: string, after: string): DiffLine[] {
-	const [old, fresh] = [linesOf(before), linesOf(after)];
-	let begin = 0;
-	while (begin < old.length && begin < fresh.length && old[begin] === fresh[begin]) {
-		begin++;
-	}
-	let end = 0;
-	while (end < Math.min(old.length, fresh.length) - begin && old.at(-1 - end) === fresh.at(-1 - end)) {
-		end++;
-	}
-	return [
-		...old.slice(0, begin).map(text => ({kind: 'same', text}) as const),
-		...middle(old.slice(begin, old.length - end), fresh.slice(begin, fresh.length - end)),
-		...old.slice(old.length - end).map(text => ({kind: 'same', text}) as const),
-	];
-}
-
-const linesOf = (text: string): string[] => (text === '' ? [] : text.split('\n'));
-
-function middle(old: readonly string[], fresh: readonly string[]): DiffLine[] {
-	const removed = (text: string): DiffLine => ({kind: 'removed', text});
-	const added = (text: string): DiffLine => ({kind: 'added', text});
-	const width = fresh.length + 1;
-	if ((old.length + 1) * width > mostCells) {
-		return [...old.map(removed), ...fresh.map(added)];
-	}
-
-	// How many lines the rests from here have in common: at most 2,000, the shorter side of the table.
-	const common = new Uint16Array((old.length + 1) * width);
-	const at = (i: number, j: number) => common[i * width + j] as number;
-	// Long lines that differ at their ends are expensive to compare: each is compared once, and known by a number.
-	const numbers = new Map<string, number>();
-	const oldNumbers = Uint32Array.from(old, line => numberOf(line, numbers));
-	const freshNumbers = Uint32Array.from(fresh, line => numberOf(line, numbers));
-	for (let i = old.length - 1; i >= 0; i--) {
-		for (let j = fresh.length - 1; j >= 0; j--) {
-			common[i * width + j] =
-				oldNumbers[i] === freshNumbers[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
-		}
-	}
-
-	const lines: DiffLine[] = [];
-	let [i, j] = [0, 0];
-	while (i < old.length || j < fresh.length) {
-		if (i < old.length && j < fresh.length && old[i] === fresh[j]) {
-			lines.push({kind: 'same', text: old[i++] as string});
-			j++;
-		} else if (i < old.length && (j === fresh.length || at(i + 1, j) >= at(i, j + 1))) {
-			lines.push(removed(old[i++] as string));
-		} else {
-			lines.push(added(fresh[j++] as string));
-		}
-	}
-	return lines;
-}
-
-function numberOf(line: string, numbers: Map<string, number>): number {
-	const number = numbers.get(line) ?? numbers.size;
-	numbers.set(line, number);
-	return number;
-}
-
-/** Lines that are the same and far from any change, as their number. */
-type Folded = DiffLine | {readonly kind: 'folded'; readonly count: number};
-
-const around = 3;
-
-/** The changes with a few lines around each. */
-export function fold(lines: readonly DiffLine[]): Folded[] {
-	const near = new Uint8Array(lines.length);
-	for (const [index, {kind}] of lines.entries()) {
-		if (kind !== 'same') {
-			near.fill(1, Math.max(0, index - around), index + around + 1);
-		}
-	}
-	const folded: Folded[] = [];
-	for (const [index, line] of lines.entries()) {
-		const last = folded.at(-1);
-		if (near[index] === 1) {
-			folded.push(line);
-		} else if (last?.kind === 'folded') {
-			folded[folded.length - 1] = {kind: 'folded', count: last.count + 1};
-		} else {
-			folded.push({kind: 'folded', count: 1});
-		}
-	}
-	return folded;
 }

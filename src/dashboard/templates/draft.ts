@@ -1,4 +1,5 @@
 import {createHash} from 'node:crypto';
+import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
 import {previewVariant, storedVariant} from '../../admin/templates.ts';
 import {variablesFault} from '../../api/schemas/send.ts';
@@ -6,10 +7,11 @@ import {createTurns} from '../../api/turns.ts';
 import {isObject, type JsonObject, parseExact} from '../../kit/exact-json.ts';
 import {linksOf} from '../../links/rewrite.ts';
 import {missingPaths, type VariantSource} from '../../render/compile.ts';
-import {compileInWorker, renderInWorker} from '../../render/in-worker.ts';
+import {compileInWorker, renderInWorker, usualCompileTime} from '../../render/in-worker.ts';
 import {longestSource} from '../../render/limits.ts';
 import type {Violation} from '../../render/liquid-source.ts';
 import {validLocale} from '../../render/locale.ts';
+import {listLayouts, type StoredLayout} from '../../store/layouts.ts';
 import type {TemplateVariant} from '../../store/templates.ts';
 import type {Workspace} from '../../store/workspaces.ts';
 import {versionNumber} from './template.ts';
@@ -27,6 +29,8 @@ export type Draft = {
 	readonly source: string;
 	/** Empty: made from the html. */
 	readonly text: string;
+	/** The name of the version's layout; empty: none. */
+	readonly layout: string;
 	/** JSON of an object; empty: none. */
 	readonly sample: string;
 };
@@ -51,6 +55,7 @@ export const firstDraft: Draft = {
 </mjml>
 `,
 	text: '',
+	layout: '',
 	sample: `{
   "name": "Zoë",
   "order": {"number": "1042", "url": "https://shop.example/orders/1042"}
@@ -69,6 +74,7 @@ export function readDraft(form: URLSearchParams): Draft {
 		kind: text('kind') === 'html' ? 'html' : 'mjml',
 		source: text('source'),
 		text: text('text'),
+		layout: text('layout'),
 		sample: text('sample'),
 	};
 }
@@ -81,7 +87,16 @@ type ReadDraft = {
 };
 
 /** What a draft says, or all that is wrong with its form. */
-function sourceOf({locale: tag, added, subject, kind, source, text, sample}: Draft): ReadDraft | readonly string[] {
+function sourceOf({
+	locale: tag,
+	added,
+	subject,
+	kind,
+	source,
+	text,
+	layout,
+	sample,
+}: Draft): ReadDraft | readonly string[] {
 	const problems: string[] = [];
 	const locale = tag === '' ? null : validLocale(tag);
 	if ((tag !== '' && locale === null) || (added && tag === '')) {
@@ -98,7 +113,7 @@ function sourceOf({locale: tag, added, subject, kind, source, text, sample}: Dra
 		return problems;
 	}
 	return {
-		source: {locale, subject, [kind]: source, ...(text.trim() !== '' && {text})},
+		source: {locale, subject, [kind]: source, ...(text.trim() !== '' && {text}), layout: layout || null},
 		sample: sample.trim() === '' ? null : sample,
 		data,
 	};
@@ -125,6 +140,8 @@ export type Checked = {
 	/** Null: a fault. */
 	readonly variant: TemplateVariant | null;
 	readonly sample: string | null;
+	/** Those that there were. */
+	readonly layouts: readonly StoredLayout[];
 	/** With the sample's variables; null: it cannot be rendered. */
 	readonly mail: {readonly subject: string; readonly html: string; readonly text: string} | null;
 };
@@ -136,18 +153,20 @@ const mostNamed = 10;
 const mostKept = 8;
 
 /** Compiles a draft and renders it with its sample, each in a thread of its own: templates are foreign code. */
-export function createChecks() {
+export function createChecks(reader: Knex) {
 	const compileTurns = createTurns();
 	const renderTurns = createTurns();
 	const kept = new LRUCache<string, Promise<Checked>>({max: mostKept});
 
-	async function check(workspace: Workspace, draft: Draft): Promise<Checked> {
+	async function check(workspace: Workspace, draft: Draft, layouts: Checked['layouts']): Promise<Checked> {
 		const read = sourceOf(draft);
-		const none = {doubts: [], variant: null, sample: null, mail: null};
+		const none = {doubts: [], variant: null, sample: null, mail: null, layouts};
 		if (!('source' in read)) {
 			return {...none, faults: read};
 		}
-		const [compiled] = await compileTurns(workspace.id, () => compileInWorker([read.source]));
+		const [compiled] = await compileTurns(workspace.id, () =>
+			compileInWorker([read.source], usualCompileTime, layouts),
+		);
 		if (!compiled?.ok) {
 			const faults = (compiled?.violations ?? []).map(one => placed(one, draft));
 			return {...none, faults};
@@ -169,15 +188,17 @@ export function createChecks() {
 			],
 			variant,
 			sample: read.sample,
+			layouts,
 			mail: rendered.ok ? rendered : null,
 		};
 	}
 
 	return async (workspace: Workspace, draft: Draft): Promise<Checked> => {
+		const layouts = await listLayouts(reader, workspace.id);
 		const key = createHash('sha256')
-			.update(JSON.stringify([workspace.id, workspace.name, workspace.locale, workspace.timezone, draft]))
+			.update(JSON.stringify([layouts, workspace.id, workspace.name, workspace.locale, workspace.timezone, draft]))
 			.digest('hex');
-		const checked = kept.get(key) ?? check(workspace, draft);
+		const checked = kept.get(key) ?? check(workspace, draft, layouts);
 		kept.set(key, checked);
 		const forget = () => kept.delete(key);
 		// A busy machine can make a fault of a compile that took too long: the next time it may not.
@@ -190,7 +211,10 @@ const titles: Readonly<Record<string, string>> = {subject: 'Subject', mjml: 'MJM
 const longestLine = 100;
 
 /** A fault with the line that it is in: an editor without line numbers finds it by its text. */
-function placed({field, message, line, column}: Violation, {subject, source, text}: Draft): string {
+function placed({field, file, message, line, column}: Violation, {subject, source, text}: Draft): string {
+	if (file !== undefined || field === 'layout') {
+		return file === undefined ? `Layout: ${message}.` : `${file}, line ${line}, column ${column}: ${message}.`;
+	}
 	const written = field === 'subject' ? subject : field === 'text' ? text : source;
 	const there = (written.split('\n')[line - 1] ?? '').trim();
 	const shown = there.length > longestLine ? `${there.slice(0, longestLine)}…` : there;

@@ -1,6 +1,16 @@
-import {addVersion, isContent, isTooLargeVersion, largestVersion} from '../../admin/templates.ts';
+import {
+	addVersion,
+	type Content,
+	isContent,
+	isTooLargeVersion,
+	largestVersion,
+	storedVariant,
+	variantSource,
+} from '../../admin/templates.ts';
 import {mostVariants} from '../../api/schemas/template.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {compileInWorker, usualCompileTime} from '../../render/in-worker.ts';
+import {listLayouts} from '../../store/layouts.ts';
 import type {Template, TemplateVariant} from '../../store/templates.ts';
 import {mailContent, mailFrame, textContent} from '../mail-frame.ts';
 import {
@@ -37,6 +47,8 @@ type Editor = {
 	readonly template: Template;
 	/** The version that the draft is based on; null: the template has no version. */
 	readonly base: Saved | null;
+	/** The names that the version's layout may have. */
+	readonly layouts: readonly string[];
 	readonly draft: Draft;
 	/** Null: nothing was checked yet. */
 	readonly checked: Checked | null;
@@ -47,12 +59,14 @@ type Editor = {
 
 /** Editing a template, one language at a time. What is saved is the next version: versions never change. */
 export function editorPages({reader, change}: DashboardParts): readonly Route[] {
-	const check = createChecks();
+	const check = createChecks(reader);
 
 	/** The template that is edited, and the version that the draft was made from; null: the newest. */
-	async function edited(visit: Visit, begun: number | null): Promise<Pick<Editor, 'template' | 'base'>> {
+	async function edited(visit: Visit, begun: number | null): Promise<Pick<Editor, 'template' | 'base' | 'layouts'>> {
 		const template = await chosenTemplate(reader, visit);
-		return {template, base: (await findSaved(reader, template, begun === null ? null : String(begun))) ?? null};
+		const base = (await findSaved(reader, template, begun === null ? null : String(begun))) ?? null;
+		const all = await listLayouts(reader, visit.workspace.id);
+		return {template, base, layouts: all.flatMap(({kind, name}) => (kind === 'layout' ? [name] : []))};
 	}
 
 	async function open(visit: Visit): Promise<Answer> {
@@ -77,10 +91,12 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 
 	async function save(visit: Visit): Promise<Answer> {
 		const draft = readDraft(visit.form);
-		const {template, base} = await edited(visit, draft.begun);
+		const found = await edited(visit, draft.begun);
+		const {template, base} = found;
 		const checked = await check(visit.workspace, draft);
-		const again = (problem: string) => editorPage({template, base, draft, checked, problem});
-		const {variant, sample} = checked;
+		const again = (problem: string) => editorPage({...found, draft, checked, problem});
+		const {variant, sample, layouts} = checked;
+		const layout = draft.layout || null;
 		if (variant === null) {
 			return again('Nothing was saved: correct what the checks found.');
 		}
@@ -91,7 +107,11 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 		if (draft.added && others.some(({locale}) => locale === variant.locale)) {
 			return again(`There is a variant for ${localeName(variant.locale)} already: edit that one.`);
 		}
-		const variants = withVariant(others, variant);
+		const inLayout = await compiledIn(layout, layouts, others);
+		if (typeof inLayout === 'string') {
+			return again(`Nothing was saved: ${inLayout}`);
+		}
+		const variants = withVariant(inLayout, variant);
 		if (variants.length > mostVariants) {
 			return again(`A version has at most ${mostVariants} languages: remove one first.`);
 		}
@@ -100,10 +120,10 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 				`A version has at most ${count(largestVersion)} characters, all languages and what they compile to together: shorten or remove one.`,
 			);
 		}
-		if (base && template.latest_version === draft.begun && isContent(base.version, {variants, sample})) {
+		if (base && template.latest_version === draft.begun && isContent(base.version, {variants, sample, layout})) {
 			return go(`/templates/${template.id}`, `Nothing changed: version ${base.version.version} is like this.`);
 		}
-		const saved = await next(visit, template.id, {variants, sample, after: draft.begun});
+		const saved = await next(visit, template.id, {variants, sample, layout, layouts, after: draft.begun});
 		if (saved === 'newer') {
 			return await overtaken(visit, draft, checked);
 		}
@@ -113,18 +133,19 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 
 	/** Another user saved a version meanwhile: nothing is lost, and the next save goes on top of theirs. */
 	async function overtaken(visit: Visit, draft: Draft, checked: Checked): Promise<Answer> {
-		const {template, base} = await edited(visit, null);
-		const {version} = base?.version ?? noTemplate();
+		const found = await edited(visit, null);
+		const {version} = found.base?.version ?? noTemplate();
 		const problem = `Nothing was saved: version ${version} was saved while you edited ${
 			draft.begun === null ? 'the first one' : `version ${draft.begun}`
 		}. Look at what it changed, take over what you need, then save yours on top of it.`;
 		const mine = {...draft, begun: version};
-		return editorPage({template, base, draft: mine, checked, problem, overtook: draft.begun ?? 1});
+		return editorPage({...found, draft: mine, checked, problem, overtook: draft.begun ?? 1});
 	}
 
 	async function removeLanguage(visit: Visit): Promise<Answer> {
 		const {begun, locale} = readDraft(visit.form);
-		const {template, base} = await edited(visit, begun);
+		const found = await edited(visit, begun);
+		const {template, base} = found;
 		const {version, variants} = base ?? noTemplate();
 		const rest = variants.filter(one => (one.locale ?? '') !== locale);
 		if (rest.length === variants.length) {
@@ -133,22 +154,18 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 		if (rest.length === 0) {
 			const draft = draftOf(base, new URLSearchParams({locale}));
 			const problem = 'This is the only language: delete the template instead.';
-			return editorPage({template, base, draft, checked: null, problem});
+			return editorPage({...found, draft, checked: null, problem});
 		}
 		const {id} = template;
-		const saved = await next(visit, id, {variants: rest, sample: version.sample, after: begun});
+		const saved = await next(visit, id, {...version, variants: rest, after: begun});
 		return saved === 'newer'
 			? go(`/templates/${id}/edit`, 'Nothing was removed: another version was saved meanwhile. Look at it first.')
 			: go(`/templates/${id}`, `Saved version ${saved.version} without ${localeName(locale || null)}.`);
 	}
 
-	type Next = {
-		readonly variants: readonly TemplateVariant[];
-		readonly sample: string | null;
-		readonly after: number | null;
-	};
+	type Next = Content & {readonly after: number | null};
 	const next = async ({tools, workspace}: Visit, id: string, version: Next) =>
-		(await change(trx => addVersion(trx, tools, {workspaceId: workspace.id, id, ...version}))) ?? noTemplate();
+		(await change(trx => addVersion(trx, tools, {...version, workspaceId: workspace.id, id}))) ?? noTemplate();
 
 	const path = '/templates/:id';
 	return [
@@ -167,16 +184,43 @@ function draftOf(base: Saved | null, query: URLSearchParams): Draft {
 		return firstDraft;
 	}
 	const added = query.get('add') === '1';
+	const {mjml, html: own = '', text = ''} = variantSource(variant);
 	return {
 		begun: base.version.version,
 		locale: added ? '' : (variant.locale ?? ''),
 		added,
 		subject: variant.subject,
 		kind: variant.kind,
-		source: variant.source,
-		text: variant.text_source ?? '',
+		source: mjml ?? own,
+		text,
+		layout: base.version.layout ?? '',
 		sample: base.version.sample ?? '',
 	};
+}
+
+/**
+ * The other languages in the layout that the version gets: it has one. As they are where they use none. A sentence: one does not
+ * compile in it.
+ */
+async function compiledIn(
+	layout: string | null,
+	layouts: Checked['layouts'],
+	variants: readonly TemplateVariant[],
+): Promise<readonly TemplateVariant[] | string> {
+	if (layout === null && variants.every(one => one.own_source === null)) {
+		return variants;
+	}
+	const sources = variants.map(one => ({...variantSource(one), layout}));
+	const results = await compileInWorker(sources, usualCompileTime, layouts);
+	const made = sources.flatMap((source, index) => {
+		const result = results[index];
+		return result?.ok ? [storedVariant(source, result)] : [];
+	});
+	const bad = results.findIndex(({ok}) => !ok);
+	const [fault] = results.flatMap(result => (result.ok ? [] : result.violations));
+	return fault
+		? `the language ${localeName(variants[bad]?.locale ?? null)} does not compile, ${fault.file ?? fault.field}, line ${fault.line}: ${fault.message}.`
+		: made;
 }
 
 /** In its place, or as the last one. */
@@ -190,7 +234,7 @@ const frameName = 'draft';
 
 /** The form at the left; at the right what it makes. With script both follow each pause in typing. */
 function editorPage(editor: Editor): Page {
-	const {template, base, draft, checked, problem = null, overtook} = editor;
+	const {template, base, checked, problem = null, overtook} = editor;
 	const path = `/templates/${template.id}`;
 	return {
 		kind: 'page',
@@ -203,7 +247,7 @@ function editorPage(editor: Editor): Page {
 			overtook === undefined || base === null
 				? nothing
 				: html`<p><a href="${path}/compare?from=${overtook}&to=${base.version.version}" target="_blank">What version ${base.version.version} changed</a></p>`
-		}${languages(editor, path)}<div class="halves"><div class="stack">${form(draft, path)}</div><div class="watch">${checks(checked, path)}${frame(editor, path)}</div></div>${removal(editor, path)}`,
+		}${languages(editor, path)}<div class="halves"><div class="stack">${form(editor, path)}</div><div class="watch">${checks(checked, path)}${frame(editor, path)}</div></div>${removal(editor, path)}`,
 	};
 }
 
@@ -217,7 +261,9 @@ function languages({base, draft}: Editor, path: string): Html {
 	return links.length === 0 ? nothing : chipRow('Language', [...links, add]);
 }
 
-function form({begun, locale, added, subject, kind, source, text, sample}: Draft, path: string): Html {
+function form({draft, layouts}: Editor, path: string): Html {
+	const {begun, locale, added, subject, kind, source, text, layout, sample} = draft;
+	const choices = [...new Set(['', ...layouts, layout])].map(value => ({value, label: value || 'none'}));
 	const kinds = [
 		{value: 'mjml', label: 'MJML'},
 		{value: 'html', label: 'HTML'},
@@ -236,6 +282,7 @@ function form({begun, locale, added, subject, kind, source, text, sample}: Draft
 			: hidden('locale', locale),
 		input({name: 'subject', label: 'Subject', value: subject}),
 		select({name: 'kind', label: 'The source is', value: kind}, kinds),
+		choices.length > 1 ? select({name: 'layout', label: 'Layout, of all languages', value: layout}, choices) : nothing,
 		textarea({name: 'source', label: 'Source', value: source}, 24),
 		textarea({name: 'sample', label: 'Sample variables, JSON, of all languages', value: sample}, 8),
 		textarea({name: 'text', label: 'Text part', value: text, hint: 'Empty: made from the source.'}, 4),

@@ -248,7 +248,10 @@ function look({id}: Template, {version, variants}: Saved, query: URLSearchParams
 				});
 	return section(
 		`Version ${version.version}`,
-		html`${languages.length > 1 ? chipRow('Language', languages) : nothing}${facts([['Subject', name(variant.subject)]])}${chipRow('Show', shows)}${shown}`,
+		html`${languages.length > 1 ? chipRow('Language', languages) : nothing}${facts([
+			['Subject', name(variant.subject)],
+			['Layout', version.layout && html`<a href="/layouts/layout/${version.layout}">${version.layout}</a>`],
+		])}${chipRow('Show', shows)}${shown}`,
 	);
 }
 

@@ -1,0 +1,143 @@
+import {diffOf, foresee, planChange, readKnown, removeLayout, saveChange, usersOf} from '../../admin/layouts.ts';
+import {apiTime} from '../../kit/time.ts';
+import {Type} from '../../mail/type.ts';
+import type {Layout} from '../../render/layouts.ts';
+import type {StoredLayout} from '../../store/layouts.ts';
+import {listLayouts} from '../../store/layouts.ts';
+import type {ApiParts, Routes} from '../api-parts.ts';
+import {apiRoute, listRoute} from '../api-route.ts';
+import {apiError} from '../errors.ts';
+import {time} from '../schemas/page.ts';
+import {createTurns, inSlice} from '../turns.ts';
+import {mostViolations} from '../validate.ts';
+
+const kinds = ['layout', 'partial'] as const;
+const named = {kind: Type.Enum([...kinds]), name: Type.String(), updated_at: time};
+const files = Type.Record(Type.String(), Type.String({format: 'text'}));
+const example = {kind: 'partial', name: 'footer', updated_at: '2026-06-09T10:15:30+00:00'};
+const sources = {'footer.liquid': '<mj-text>{{ workspace.name }}</mj-text>'};
+const strict = {additionalProperties: false} as const;
+
+const listed = Type.Object(named, {examples: [example]});
+const layoutSchema = Type.Object(
+	{
+		...named,
+		files,
+		used_by: Type.Array(Type.String(), {description: 'Names of templates, keys of layouts and partials.'}),
+	},
+	{examples: [{...example, files: sources, used_by: ['receipt', 'layout/main']}]},
+);
+const changeSchema = Type.Object(
+	{
+		templates: Type.Array(
+			Type.Object({
+				id: Type.String(),
+				name: Type.String(),
+				version: Type.Integer({description: 'The new one.'}),
+				diff: Type.String({description: 'Unified, of the sources with layout and partials in them.'}),
+			}),
+		),
+	},
+	{
+		examples: [
+			{templates: [{id: 'tpl_receipt', name: 'receipt', version: 4, diff: '--- receipt/body.mjml (version 3)\n…'}]},
+		],
+	},
+);
+
+const params = Type.Object({
+	kind: Type.String({description: '`layout` or `partial`.'}),
+	name: Type.String({description: '1 to 64 letters, digits, hyphens and underscores.'}),
+});
+type Params = Pick<Layout, 'kind' | 'name'>;
+
+const view = ({kind, name, updated_at}: StoredLayout) => ({kind, name, updated_at: apiTime(updated_at)});
+const at = '/v1/layouts/:kind/:name';
+
+/** /v1/layouts: what templates of a workspace share. */
+export function layoutRoutes(parts: ApiParts): readonly Routes[] {
+	const {reader, change} = parts;
+	const turns = createTurns();
+	return [
+		listRoute(parts, {
+			path: '/v1/layouts',
+			scope: 'templates:read',
+			name: 'layouts',
+			tag: 'Templates',
+			summary: 'List layouts and partials',
+			meaning: 'Layouts, then partials, by name, without their sources.',
+			usualLimit: 100,
+			item: listed,
+			find: ({workspaceId}) => ({
+				async read({after, limit}) {
+					const rows = (await listLayouts(reader, workspaceId)).map(row => ({id: `${row.kind}/${row.name}`, row}));
+					return rows.filter(({id}) => after === null || id > after).slice(0, limit);
+				},
+			}),
+			view: ({row}) => view(row),
+		}),
+		apiRoute(parts, {
+			...{at: `GET ${at}`, params, scope: 'templates:read', tag: 'Templates', summary: 'Read a layout or a partial'},
+			answer: [200, 'Its sources by file name, and what uses it.', layoutSchema],
+			errors: ['not_found'],
+			async handle({workspaceId, request}) {
+				const {kind, name} = request.params as Params;
+				const known = await readKnown(reader, workspaceId);
+				const found = known.layouts.find(one => one.kind === kind && one.name === name);
+				return found
+					? {...view(found), files: found.files, used_by: usersOf(known, found)}
+					: Promise.reject(apiError('not_found'));
+			},
+		}),
+		apiRoute(parts, {
+			...{at: `PUT ${at}`, params, scope: 'templates:manage', tag: 'Templates', summary: 'Save a layout or a partial'},
+			description:
+				'Makes a new version of each template that uses it. Where one of them does not compile, nothing is saved. With `dry_run=true` nothing is saved either: the answer says what would be.',
+			answer: [200, 'The templates that change, each with its diff.', changeSchema],
+			errors: ['not_found', 'conflict'],
+			query: Type.Object(
+				{dry_run: Type.Optional(Type.Enum(['true', 'false'], {description: 'True: nothing is saved.'}))},
+				strict,
+			),
+			body: Type.Object(
+				{files: {...files, description: 'Sources by file name: all that it has.'}},
+				{...strict, examples: [{files: sources}]},
+			),
+			async handle({workspaceId, request, body, query, tools}) {
+				const {kind, name} = request.params as Params;
+				if (!kinds.includes(kind)) {
+					throw apiError('not_found');
+				}
+				const known = await readKnown(reader, workspaceId);
+				const planned = await turns(workspaceId, () => planChange(known, [{kind, name, files: body.files}]));
+				if (!planned.ok) {
+					const violations = planned.problems.map(message => ({field: 'files', message: message.slice(0, 500)}));
+					throw apiError('validation_failed', {violations: violations.slice(0, mostViolations)});
+				}
+				const changed = (await foresee(reader, workspaceId, planned.change)).filter(one => one.changed);
+				if (query.dry_run !== 'true') {
+					await change(trx => saveChange(trx, tools, workspaceId, planned.change));
+				}
+				const templates = [];
+				for (const one of changed) {
+					templates.push({id: one.id, name: one.name, version: one.version, diff: await inSlice(() => diffOf(one))});
+				}
+				return {templates};
+			},
+		}),
+		apiRoute(parts, {
+			...{
+				at: `DELETE ${at}`,
+				params,
+				scope: 'templates:manage',
+				tag: 'Templates',
+				summary: 'Remove a layout or a partial',
+			},
+			description: 'Refused while a template, a layout or a partial uses it.',
+			answer: [204, 'It is gone.', null],
+			errors: ['not_found', 'conflict'],
+			handle: ({workspaceId, request, tools}) =>
+				change(trx => removeLayout(trx, tools, workspaceId, request.params as Params)),
+		}),
+	];
+}

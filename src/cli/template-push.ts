@@ -1,0 +1,89 @@
+import {existsSync} from 'node:fs';
+import path from 'node:path';
+import type {Knex} from 'knex';
+import type {Known} from '../admin/layouts.ts';
+import {conflictOf, type Named} from '../admin/templates.ts';
+import {fileOf} from '../render/layouts.ts';
+import {CliError} from './fault.ts';
+import type {Session} from './session.ts';
+
+/** Saves template folders, and the layouts and partials beside them, with all templates that use those. */
+export async function push(session: Session, {dryRun = false}: {dryRun?: boolean}, folder: string): Promise<void> {
+	const {id: workspaceId} = await session.workspace();
+	const reader = await session.reader();
+	const {diffOf, foresee, readKnown, saveChange} = await import('../admin/layouts.ts');
+	const change = await readFolder(folder, await readKnown(reader, workspaceId));
+	const layouts = change.layouts.map(one => {
+		const name = fileOf(one, one.kind === 'layout' ? '' : `${one.name}.liquid`).replace(/\/$/, '');
+		return {id: null, name, version: null, changed: true};
+	});
+	if (dryRun) {
+		await refuseConflicts(reader, workspaceId, change.templates);
+		const foreseen = await foresee(reader, workspaceId, change);
+		const diffs = foreseen.map(one => (one.changed ? diffOf(one) : ''));
+		const templates = foreseen.map(({variants: _, ...row}, index) => ({...row, diff: diffs[index]}));
+		showSaved(session, [...layouts, ...templates], true);
+		if (!session.json && diffs.some(diff => diff !== '')) {
+			session.show(null, () => ['', ...diffs.join('').trimEnd().split('\n')]);
+		}
+		return;
+	}
+	const saved = await session.write(async trx => {
+		await refuseConflicts(trx, workspaceId, change.templates);
+		return await saveChange(trx, session.tools, workspaceId, change);
+	});
+	showSaved(session, [...layouts, ...saved], false);
+}
+
+async function readFolder(folder: string, known: Known) {
+	const {readTemplates} = await import('../admin/template-folder.ts');
+	const read = await readTemplates(folder, known).catch((error: NodeJS.ErrnoException) => {
+		if (error.code === 'ENOENT' || error.code === 'ENOTDIR') {
+			throw new CliError('data', `there is no folder ${folder}`, 'name a template folder or a folder of them');
+		}
+		throw error;
+	});
+	if (!read.ok) {
+		throw new CliError('data', 'nothing was saved', 'fix the faults above and push again', read.problems);
+	}
+	const holdsSome = ['_layouts', '_partials'].some(name => existsSync(path.join(folder, name)));
+	if (read.change.templates.length === 0 && !holdsSome) {
+		throw new CliError('data', `${folder} holds no template`, 'give each one a folder with a template.json');
+	}
+	return read.change;
+}
+
+/** Throws bad data (65) where other templates have the ids or the names. */
+async function refuseConflicts(reader: Knex, workspaceId: string, templates: readonly Named[]): Promise<void> {
+	const problems: string[] = [];
+	for (const template of templates) {
+		const conflict = await conflictOf(reader, workspaceId, template);
+		problems.push(...(conflict === null ? [] : [`${template.name}/template.json: ${conflict}`]));
+	}
+	if (problems.length > 0) {
+		throw new CliError('data', 'nothing was saved', 'name the folder after the template, or change its id', problems);
+	}
+}
+
+type Row = {
+	readonly id: string | null;
+	readonly name: string;
+	readonly version: number | null;
+	readonly changed: boolean;
+};
+
+function showSaved(session: Session, saved: readonly Row[], dry: boolean): void {
+	session.list<Row>(
+		{
+			none: 'nothing in the folder differs',
+			json: row => row,
+			fields: [
+				{title: 'ID', cell: row => row.id, id: true},
+				{title: 'NAME', cell: row => row.name, cut: true},
+				{title: 'VERSION', cell: row => row.version, right: true},
+				{title: 'CHANGE', cell: row => (row.changed ? (dry ? 'would be saved' : 'saved') : 'none')},
+			],
+		},
+		saved,
+	);
+}

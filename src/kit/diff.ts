@@ -1,0 +1,130 @@
+type DiffLine = {
+	/** In both texts, only in the first, or only in the second. */
+	readonly kind: 'same' | 'removed' | 'added';
+	readonly text: string;
+};
+
+/** Cells of the table below: 2,000 lines against 2,000 take 8 MB and some ten milliseconds. */
+const mostCells = 4_000_000;
+
+/**
+ * The lines of two texts beside one another, with the longest common sequence kept. Where what differs is too long to compare,
+ * all of it is removed and added.
+ */
+export function diffLines(before: string, after: string): DiffLine[] {
+	const [old, fresh] = [linesOf(before), linesOf(after)];
+	let begin = 0;
+	while (begin < old.length && begin < fresh.length && old[begin] === fresh[begin]) {
+		begin++;
+	}
+	let end = 0;
+	while (end < Math.min(old.length, fresh.length) - begin && old.at(-1 - end) === fresh.at(-1 - end)) {
+		end++;
+	}
+	return [
+		...old.slice(0, begin).map(text => ({kind: 'same', text}) as const),
+		...middle(old.slice(begin, old.length - end), fresh.slice(begin, fresh.length - end)),
+		...old.slice(old.length - end).map(text => ({kind: 'same', text}) as const),
+	];
+}
+
+const linesOf = (text: string): string[] => (text === '' ? [] : text.split('\n'));
+
+function middle(old: readonly string[], fresh: readonly string[]): DiffLine[] {
+	const removed = (text: string): DiffLine => ({kind: 'removed', text});
+	const added = (text: string): DiffLine => ({kind: 'added', text});
+	const width = fresh.length + 1;
+	if ((old.length + 1) * width > mostCells) {
+		return [...old.map(removed), ...fresh.map(added)];
+	}
+
+	// How many lines the rests from here have in common: at most 2,000, the shorter side of the table.
+	const common = new Uint16Array((old.length + 1) * width);
+	const at = (i: number, j: number) => common[i * width + j] as number;
+	// Long lines that differ at their ends are expensive to compare: each is compared once, and known by a number.
+	const numbers = new Map<string, number>();
+	const oldNumbers = Uint32Array.from(old, line => numberOf(line, numbers));
+	const freshNumbers = Uint32Array.from(fresh, line => numberOf(line, numbers));
+	for (let i = old.length - 1; i >= 0; i--) {
+		for (let j = fresh.length - 1; j >= 0; j--) {
+			common[i * width + j] =
+				oldNumbers[i] === freshNumbers[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
+		}
+	}
+
+	const lines: DiffLine[] = [];
+	let [i, j] = [0, 0];
+	while (i < old.length || j < fresh.length) {
+		if (i < old.length && j < fresh.length && old[i] === fresh[j]) {
+			lines.push({kind: 'same', text: old[i++] as string});
+			j++;
+		} else if (i < old.length && (j === fresh.length || at(i + 1, j) >= at(i, j + 1))) {
+			lines.push(removed(old[i++] as string));
+		} else {
+			lines.push(added(fresh[j++] as string));
+		}
+	}
+	return lines;
+}
+
+function numberOf(line: string, numbers: Map<string, number>): number {
+	const number = numbers.get(line) ?? numbers.size;
+	numbers.set(line, number);
+	return number;
+}
+
+/** Lines that are the same and far from any change, as their number. */
+export type Folded = DiffLine | {readonly kind: 'folded'; readonly count: number};
+
+const around = 3;
+
+/** The changes with a few lines around each. */
+export function fold(lines: readonly DiffLine[]): Folded[] {
+	const near = new Uint8Array(lines.length);
+	for (const [index, {kind}] of lines.entries()) {
+		if (kind !== 'same') {
+			near.fill(1, Math.max(0, index - around), index + around + 1);
+		}
+	}
+	const folded: Folded[] = [];
+	for (const [index, line] of lines.entries()) {
+		const last = folded.at(-1);
+		if (near[index] === 1) {
+			folded.push(line);
+		} else if (last?.kind === 'folded') {
+			folded[folded.length - 1] = {kind: 'folded', count: last.count + 1};
+		} else {
+			folded.push({kind: 'folded', count: 1});
+		}
+	}
+	return folded;
+}
+
+/** The changes as `diff -u` writes them, under the names of both texts; empty: the texts are the same. */
+export function unifiedDiff([from, to]: readonly [from: string, to: string], before: string, after: string): string {
+	const hunks: Array<{readonly old: number; readonly fresh: number; readonly lines: DiffLine[]}> = [];
+	let [old, fresh, isOpen] = [1, 1, false];
+	for (const line of fold(diffLines(before, after))) {
+		if (line.kind !== 'folded') {
+			if (!isOpen) {
+				hunks.push({old, fresh, lines: []});
+			}
+			hunks.at(-1)?.lines.push(line);
+		}
+		isOpen = line.kind !== 'folded';
+		const lines = line.kind === 'folded' ? line.count : 1;
+		old += line.kind === 'added' ? 0 : lines;
+		fresh += line.kind === 'removed' ? 0 : lines;
+	}
+	const texts = hunks.flatMap(hunk => {
+		const place = (at: number, other: DiffLine['kind']) => {
+			const lines = hunk.lines.filter(({kind}) => kind !== other).length;
+			return `${lines === 0 ? at - 1 : at},${lines}`;
+		};
+		const head = `@@ -${place(hunk.old, 'added')} +${place(hunk.fresh, 'removed')} @@`;
+		return [head, ...hunk.lines.map(({kind, text}) => `${signs[kind]}${text}`)];
+	});
+	return texts.length === 0 ? '' : [`--- ${from}`, `+++ ${to}`, ...texts, ''].join('\n');
+}
+
+const signs = {same: ' ', removed: '-', added: '+'};

@@ -1,0 +1,111 @@
+import test, {type ExecutionContext} from 'ava';
+import type {Store} from '../../src/store/store.ts';
+import {type Answer, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {storeTest} from '../helpers/databases.ts';
+
+const main = {files: {'body.html': "<b>{{ content }}</b>{% render 'foot' %}"}};
+const foot = (text: string) => ({files: {'foot.liquid': text}});
+const variants = [{locale: null, subject: 'Receipt', html: '<p>{{ n }}</p>'}];
+
+async function prepare(t: ExecutionContext, store: Store): Promise<{api: TestApi; id: string}> {
+	const api = await startApi(t, store);
+	t.is((await api.put('/v1/layouts/partial/foot', foot('Acme'))).status, 200);
+	t.is((await api.put('/v1/layouts/layout/main', main)).status, 200);
+	const id = idOf(await api.post('/v1/templates', {name: 'receipt'}));
+	const saved = await api.post(`/v1/templates/${id}/versions`, {variants, layout: 'main'});
+	t.is(saved.status, 201, saved.text);
+	t.like(saved.body, {layout: 'main', variants: [{html: '<p>{{ n }}</p>'}]});
+	return {api, id};
+}
+
+const fieldsOf = ({body}: Answer) =>
+	(body as {error: {violations: Array<{field: string; message: string}>}}).error.violations;
+
+storeTest(
+	test,
+	'a version is in its layout; a change of a partial makes the next one, after a dry run',
+	async (t, store) => {
+		const {api, id} = await prepare(t, store);
+		const preview = async () => (await api.post(`/v1/templates/${id}/preview`, {data: {n: 1}})).body;
+		t.like(await preview(), {html: '<b><p>1</p></b>Acme'});
+		const diff = [
+			'--- receipt/body.html (version 1)',
+			'+++ receipt/body.html (version 2)',
+			'@@ -1,1 +1,1 @@',
+			'-<b><p>{{ n }}</p></b>Acme',
+			'+<b><p>{{ n }}</p></b>Acme Ltd',
+			'',
+		].join('\n');
+		const change = {templates: [{id, name: 'receipt', version: 2, diff}]};
+		const dry = await api.put('/v1/layouts/partial/foot?dry_run=true', foot('Acme Ltd'));
+		t.deepEqual([dry.status, dry.body], [200, change], dry.text);
+		t.like(await preview(), {html: '<b><p>1</p></b>Acme'});
+		t.deepEqual((await api.put('/v1/layouts/partial/foot', foot('Acme Ltd'))).body, change);
+		t.like(await preview(), {html: '<b><p>1</p></b>Acme Ltd'});
+		t.deepEqual((await api.put('/v1/layouts/partial/foot', foot('Acme Ltd'))).body, {templates: []});
+		t.like((await api.get(`/v1/templates/${id}/versions/1`)).body, {layout: 'main'});
+	},
+);
+
+storeTest(test, 'a template that does not compile in it refuses a change as a whole', async (t, store) => {
+	const {api, id} = await prepare(t, store);
+	const bad = await api.put('/v1/layouts/layout/main', {files: {'body.html': '\n{{ content }} {{ x | nope }}'}});
+	t.is(bad.status, 422);
+	t.like(fieldsOf(bad), [{field: 'files', message: 'receipt: _layouts/main/body.html:2:15: undefined filter: nope'}]);
+	for (const [files, message] of [
+		[{'body.html': 'no mark'}, /^_layouts\/main\/body\.html:1:1: a layout has \{\{ content \}\} once/],
+		[{'../x.html': '{{ content }}'}, /must be body\.mjml/],
+		[{'body.a/b.html': '{{ content }}'}, /must be body\.mjml/],
+		[{'body.de_DE.html': '{{ content }}'}, /must be body\.mjml/],
+		[{}, /body\.mjml: is missing/],
+		[{'body.html': "{{ content }}{% render 'gone' %}"}, /:1:14: there is no partial gone/],
+	] as const) {
+		const answer = await api.put('/v1/layouts/layout/main', {files});
+		t.is(answer.status, 422, answer.text);
+		t.regex(fieldsOf(answer)[0]?.message ?? '', message);
+	}
+	t.is((await api.put(`/v1/layouts/partial/${'a'.repeat(65)}`, foot('x'))).status, 422);
+	t.is((await api.put('/v1/layouts/other/main', main)).status, 404);
+	t.like((await api.get(`/v1/templates/${id}`)).body, {latest_version: 1});
+	t.like((await api.get('/v1/layouts/layout/main')).body, {files: main.files, used_by: ['receipt']});
+	const unknown = await api.post(`/v1/templates/${id}/versions`, {variants, layout: 'nix'});
+	t.deepEqual(fieldsOf(unknown), [{field: 'layout', message: 'there is no layout nix'}]);
+	const own = [{...variants[0], html: "<p>\n{% render 'gone' %}</p>"}];
+	const inPartial = await api.post(`/v1/templates/${id}/versions`, {variants: own, layout: 'main'});
+	t.regex(fieldsOf(inPartial)[0]?.message ?? '', /^line 2, column 1: there is no partial gone/);
+});
+
+storeTest(test, 'what is used is not removed; what is not used is; lists have pages', async (t, store) => {
+	const {api, id} = await prepare(t, store);
+	const used = await api.remove('/v1/layouts/partial/foot');
+	t.is(used.status, 409);
+	t.regex(used.text, /receipt, layout\/main use the partial foot/);
+	t.is((await api.remove('/v1/layouts/layout/main')).status, 409);
+	await api.post(`/v1/templates/${id}/versions`, {variants});
+	t.is((await api.remove('/v1/layouts/layout/main')).status, 204);
+	t.is((await api.remove('/v1/layouts/layout/main')).status, 404);
+	await api.put('/v1/layouts/layout/other', {files: {'body.html': '{{ content }}'}});
+	const page = (await api.get('/v1/layouts?limit=1')).body as {data: unknown[]; next_cursor: string};
+	t.like(page.data, [{kind: 'layout', name: 'other'}]);
+	t.like((await api.get(`/v1/layouts?limit=1&cursor=${page.next_cursor}`)).body, {
+		...{data: [{kind: 'partial', name: 'foot'}], next_cursor: null},
+	});
+});
+
+storeTest(test, 'of a layout and a template that change at once neither is lost', async (t, store) => {
+	const {api, id} = await prepare(t, store);
+	const texts = ['one', 'two', 'three', 'four'];
+	const answers = await Promise.all([
+		...texts.map(text => api.put('/v1/layouts/partial/foot', foot(text))),
+		...texts.map(text =>
+			api.post(`/v1/templates/${id}/versions`, {variants: [{subject: text, html: text}], layout: 'main'}),
+		),
+	]);
+	t.true(
+		answers.every(({status}) => [200, 201, 409].includes(status)),
+		answers.map(({text}) => text).join('\n'),
+	);
+	const {files} = (await api.get('/v1/layouts/partial/foot')).body as {files: Record<string, string>};
+	const {html} = (await api.post(`/v1/templates/${id}/preview`, {})).body as {html: string};
+	t.true(html.endsWith(`</b>${files['foot.liquid']}`), `${html} and ${files['foot.liquid']}`);
+});

@@ -1,0 +1,167 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {compileInLayout, type Layout, layoutFaults, usedBy} from '../../src/render/layouts.ts';
+import {deepestPartials, mostPartials} from '../../src/render/limits.ts';
+
+const layout = (name: string, files: Readonly<Record<string, string>>): Layout => ({kind: 'layout', name, files});
+const partial = (name: string, text: string): Layout => ({kind: 'partial', name, files: {[`${name}.liquid`]: text}});
+const html = (body: string, name: string | null = null, more: object = {}) => ({
+	...{locale: null, subject: 's', html: body, layout: name},
+	...more,
+});
+
+/** What a body becomes, or its first fault. */
+async function made(body: string, layouts: readonly Layout[], name: string | null = null, more: object = {}) {
+	const result = await compileInLayout(html(body, name, more), layouts);
+	return result.ok ? result.resolved : result.violations[0];
+}
+
+test('a body and a text are put into the layout, partials into both; a partial may name partials', async t => {
+	const layouts = [
+		layout('main', {'body.html': "<b>{% render 'head' %}|{{ content }}|</b>", 'body.txt': '{{content}}\n--'}),
+		partial('head', 'Hi {% render "who" %}'),
+		partial('who', '{{ name }}'),
+	];
+	t.deepEqual(await made("<p>{% render 'who' %}</p>", layouts, 'main', {text: "T {% render 'who' %}"}), {
+		html: '<b>Hi {{ name }}|<p>{{ name }}</p>|</b>',
+		text: 'T {{ name }}\n--',
+	});
+	t.deepEqual(await made("a \n{%- render 'who' -%}\n b", layouts), {html: 'a{{ name }}b'});
+	t.deepEqual(await made("{% raw %}{% render 'x' %}{% endraw %}{% render 'who' %}", layouts), {
+		html: "{% raw %}{% render 'x' %}{% endraw %}{{ name }}",
+	});
+	t.is(await made('<p>{{ content }}</p>', layouts), undefined, 'a plain template stays as it is');
+});
+
+test('the layout of a language is that of the tag, of its parent, or the one without', async t => {
+	const layouts = [layout('main', {'body.html': 'any {{ content }}', 'body.pt.html': 'pt {{ content }}'})];
+	const of = async (locale: string | null) => await made('x', layouts, 'main', {locale});
+	t.deepEqual([await of('pt-BR'), await of('de'), await of(null)], [{html: 'pt x'}, {html: 'any x'}, {html: 'any x'}]);
+});
+
+test('MJML: the body goes where sections go', async t => {
+	const main = layout('main', {'body.mjml': '<mjml><mj-body>\n{{ content }}\n</mj-body></mjml>'});
+	const body = '<mj-section><mj-column><mj-text>{{ n }}</mj-text></mj-column></mj-section>';
+	const result = await compileInLayout({locale: null, subject: 's', mjml: body, layout: 'main'}, [main]);
+	t.true(result.ok && result.html.includes('{{ n }}'));
+	t.is(result.ok && result.resolved?.mjml, `<mjml><mj-body>\n${body}\n</mj-body></mjml>`);
+});
+
+const main = layout('main', {'body.html': '<b>\n  {% if x %}\n{{ content }}{% endif %}</b>'});
+for (const [what, body, layouts, name, fault] of [
+	['the template', '<p>\n {{ a | nope }}', [main], 'main', {line: 2, column: 2}],
+	[
+		'the layout',
+		'x',
+		[layout('main', {'body.html': '\n {{ a | nope }}{{ content }}'})],
+		'main',
+		{file: '_layouts/main/body.html', line: 2, column: 2},
+	],
+	[
+		'a partial of a partial',
+		"\n\n{% render 'a' %}",
+		[main, partial('a', "1\n{% render 'b' %}"), partial('b', '\n\n {% nope %}')],
+		'main',
+		{file: '_partials/b.liquid', line: 3, column: 2},
+	],
+	['no such partial', "1\n {% render 'gone' %}", [], null, {line: 2, column: 2}],
+	['a partial with parameters', "{% render 'a', b: c %}", [partial('a', '')], null, {line: 1, column: 1}],
+	['a name that is a variable', '{% render a %}', [partial('a', '')], null, {line: 1, column: 1}],
+	['no such layout', 'x', [], 'main', {field: 'layout', message: 'there is no layout main'}],
+	['a layout of the other kind', 'x', [layout('main', {'body.mjml': '{{ content }}'})], 'main', {field: 'layout'}],
+	[
+		'a layout without a mark',
+		'x',
+		[layout('main', {'body.html': 'x'})],
+		'main',
+		{file: '_layouts/main/body.html', line: 1, column: 1},
+	],
+	[
+		'a layout with two marks',
+		'x',
+		[layout('main', {'body.html': '{{ content }}\n{{content}}'})],
+		'main',
+		{file: '_layouts/main/body.html', line: 2, column: 1},
+	],
+	[
+		'a partial that is not closed',
+		"{% render 'a' %}",
+		[partial('a', '1\n{{ x')],
+		null,
+		{file: '_partials/a.liquid', line: 2, column: 1},
+	],
+] as const) {
+	test(`a fault is where its author finds it: ${what}`, async t => {
+		t.like(await made(body, layouts, name), fault);
+	});
+}
+
+test('recursion and too much of it are refused, with the path', async t => {
+	const circle = [partial('a', "{% render 'b' %}"), partial('b', "\n{% render 'a' %}")];
+	t.like(await made("{% render 'a' %}", circle), {
+		...{file: '_partials/b.liquid', line: 2},
+		message: 'a partial leads back to itself: a → b → a',
+	});
+	t.like(layoutFaults(circle[0] as Layout, circle), [{message: 'a partial leads back to itself: a → b → a'}]);
+	const deep = Array.from({length: deepestPartials + 1}, (_, n) => partial(`p${n}`, `{% render 'p${n + 1}' %}`));
+	t.regex(String(Object(await made("{% render 'p0' %}", deep)).message), /^partials nest more than 10 deep: p0 → /);
+	// Each doubles the one before: 2 to the 8th.
+	const wide = Array.from({length: 9}, (_, n) => partial(`p${n}`, n === 8 ? '' : `{% render 'p${n + 1}' %}`.repeat(2)));
+	t.regex(String(Object(await made("{% render 'p0' %}", wide)).message), new RegExp(`or ${mostPartials} partials$`));
+	const large = [partial('a', 'x'.repeat(200_000))];
+	t.regex(String(Object(await made("{% render 'a' %}".repeat(3), large)).message), /^with its layout and partials/);
+});
+
+test('any nesting of partials resolves, or names a fault within a file that there is', async t => {
+	const name = fc.constantFrom('a', 'b', 'c', 'd');
+	const piece = fc.oneof(
+		fc.constantFrom(
+			'x',
+			'\n',
+			'{{ v }}',
+			'{{ content }}',
+			'{% if v %}',
+			'{% endif %}',
+			'{{',
+			'{% raw %}',
+			'{% endraw %}',
+		),
+		name.map(one => `{% render '${one}' %}`),
+		name.map(one => `{%- render "${one}" -%}`),
+	);
+	const text = fc.array(piece, {maxLength: 6}).map(all => all.join(''));
+	const property = fc.asyncProperty(
+		fc.uniqueArray(fc.tuple(name, text), {selector: ([one]) => one}),
+		text,
+		text,
+		fc.boolean(),
+		async (partials, around, body, isWithin) => {
+			const layouts = [layout('main', {'body.html': around}), ...partials.map(one => partial(...one))];
+			const result = await compileInLayout(html(body, isWithin ? 'main' : null), layouts);
+			if (result.ok) {
+				const source = result.resolved?.html ?? body;
+				t.true(!/\{%-? *render/.test(source) || source.includes('raw'));
+				return;
+			}
+			t.true(result.violations.length > 0);
+			for (const {file, line, column, message} of result.violations) {
+				const texts = new Map(layouts.flatMap(one => Object.entries(one.files)));
+				const written = file === undefined ? body : texts.get(file.split('/').at(-1) ?? '');
+				const lines = (written ?? '').split('\n');
+				t.true(message !== '' && line >= 1 && line <= lines.length, `${file}:${line}`);
+				t.true(column >= 1 && column <= (lines[line - 1]?.length ?? 0) + 1, `${file}:${line}:${column} ${message}`);
+			}
+		},
+	);
+	await fc.assert(property, {numRuns: 500});
+});
+
+test('what a template uses includes what its layout and partials use', t => {
+	const layouts = [
+		layout('main', {'body.html': "{% render 'foot' %}{{ content }}"}),
+		partial('foot', "{%- render 'sign' -%}"),
+	];
+	t.deepEqual([...usedBy({layout: 'main', texts: ["{% render 'own' %}"]}, layouts)].toSorted(), [
+		...['layout/main', 'partial/foot', 'partial/own', 'partial/sign'],
+	]);
+});
