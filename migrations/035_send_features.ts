@@ -14,6 +14,7 @@ export async function up(knex: Knex): Promise<void> {
 		/** `extras`: what few sends have (`Extras` in `src/mail/message.ts`), JSON. `sealed`: sensitive variables until the last attempt ends. */
 		texts(table, 'extras', 'sealed');
 	});
+	await knex.raw('create index messages_sealed on messages (id) where sealed is not null');
 	await knex.schema.alterTable('attachments', table => texts(table, 'content_id'));
 	await knex.schema.alterTable('queue', table => {
 		/** `send_at`: not before then. `expires_at`: not after. Null: the send has no such time. */

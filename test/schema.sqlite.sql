@@ -239,6 +239,7 @@ CREATE INDEX messages_by_sender on messages (workspace_id, from_key, id);
 CREATE INDEX messages_by_template on messages (workspace_id, template_id, id);
 CREATE INDEX messages_by_workspace on messages (workspace_id, id);
 CREATE INDEX messages_of_tests on messages (workspace_id, id) where mode = 'test';
+CREATE INDEX messages_sealed on messages (id) where sealed is not null;
 CREATE TABLE messages (id text,
   workspace_id text not null,
   mode text not null,

@@ -41,6 +41,8 @@ export type Draft = {
 	readonly idempotency: Idempotency | null;
 	/** The newest version of the template, which this message keeps after later saves. */
 	readonly versionId: string;
+	/** Its variables as they were sent, sealed for the workspace, where `send` has them without the sensitive ones; null: it has all. */
+	readonly sealed: string | null;
 	/** Null: no topic was named, or none has the code. */
 	readonly topicId: string | null;
 	/** The send's own, else its topic's, else its template's. */

@@ -3,7 +3,7 @@ import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import {isTemplateId} from '../mail/ids.ts';
-import {erasedAddress, isTopicCode, type Mode, readExtras} from '../mail/message.ts';
+import {erasedAddress, extrasJson, isTopicCode, type Mode, readExtras} from '../mail/message.ts';
 import {type QueueKey, queueKeyText} from '../mail/route.ts';
 import {destinationOf} from '../mail/simulator.ts';
 import {createRowCache} from '../store/changes.ts';
@@ -11,6 +11,7 @@ import {lookUpSender, type SenderRow} from '../store/domains.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {keyNameText} from '../store/idempotency-keys.ts';
 import {findSent, listAttachments} from '../store/messages.ts';
+import type {Vault} from '../store/sealed.ts';
 import {lookUpTemplate, type TemplateRow} from '../store/templates.ts';
 import {lookUpTopic, type TopicRow} from '../store/topics.ts';
 import {findWorkspace, type Workspace} from '../store/workspaces.ts';
@@ -25,6 +26,7 @@ import {
 	refused,
 	type Send,
 } from './draft.ts';
+import {withoutSensitive} from './sensitive.ts';
 
 type Found<Row> = Row | undefined | Promise<Row | undefined>;
 
@@ -79,6 +81,7 @@ export type AcceptOptions = {
 	readonly reader: Knex;
 	readonly writer: Writer;
 	readonly clock: Clock;
+	readonly vault: Pick<Vault, 'seal'>;
 	/** `createAcceptWrite`. */
 	readonly acceptWrite: GroupWrite<readonly Draft[], readonly Accepted[]>;
 	/** How long an Idempotency-Key is remembered, milliseconds. */
@@ -98,11 +101,11 @@ const usualKeyWait = 30_000;
 
 /** Takes messages in: a 202 may be sent when the promise resolves with `ok`, for the message is then on stable storage. */
 export function createAccept(options: AcceptOptions): Accept {
-	const {catalog, reader, writer, clock, acceptWrite, keyRetention, keyWait = usualKeyWait} = options;
+	const {catalog, vault, reader, writer, clock, acceptWrite, keyRetention, keyWait = usualKeyWait} = options;
 	const inFlight = createInFlight(keyWait);
 
 	async function take(send: Send, idempotency: Idempotency | null): Promise<Accepted> {
-		return await settle(await draft(catalog, send, idempotency), send, idempotency);
+		return await settle(await draft({catalog, vault}, send, idempotency), send, idempotency);
 	}
 
 	async function settle(drafted: Drafted, send: Send, idempotency: Idempotency | null): Promise<Accepted> {
@@ -144,7 +147,7 @@ export function createAccept(options: AcceptOptions): Accept {
 			const drafted: Drafted[] = [];
 			// One after the other, so that what the first one looks up is remembered for the next.
 			for (const {send, idempotency} of sends) {
-				drafted.push(await draft(catalog, send, idempotency));
+				drafted.push(await draft({catalog, vault}, send, idempotency));
 			}
 			if (sends.some(({idempotency}) => idempotency !== null)) {
 				// Handed to the writer one by one, in order: those with one key wait for each other, the others share a transaction.
@@ -180,7 +183,11 @@ function queuesOf(drafts: readonly Draft[]): Iterable<QueueKey> {
 type Drafted = {readonly ok: true; readonly draft: Draft} | Refused;
 
 /** The checks in the order in which their codes win; those that must see the newest rows follow in the transaction. */
-async function draft(catalog: Catalog, send: Send, idempotency: Idempotency | null): Promise<Drafted> {
+async function draft(
+	{catalog, vault}: Pick<AcceptOptions, 'catalog' | 'vault'>,
+	send: Send,
+	idempotency: Idempotency | null,
+): Promise<Drafted> {
 	const {workspaceId} = send;
 	const workspace = await catalog.workspace(workspaceId);
 	if (isPaused(workspace)) {
@@ -204,7 +211,8 @@ async function draft(catalog: Catalog, send: Send, idempotency: Idempotency | nu
 	const {send: tagged, topic} = await withTopic(catalog, send, [template.topic, workspace.default_topic]);
 	const priority = readExtras(send.extras).priority ?? topic?.priority ?? template.priority ?? 'normal';
 	const versionId = template.version_id;
-	return {ok: true, draft: {send: tagged, idempotency, versionId, topicId: topic?.id ?? null, priority, quota}};
+	const kept = withoutHidden(tagged, template, vault);
+	return {ok: true, draft: {...kept, idempotency, versionId, topicId: topic?.id ?? null, priority, quota}};
 }
 
 /** Gives a send that names no topic the first of the defaults that there is: a topic that was removed loses no mail. */
@@ -227,6 +235,21 @@ async function withTopic(
 	return {send, topic: undefined};
 }
 
+/** A send with its sensitive variables apart. Mail that does not leave the machine is made without them. */
+function withoutHidden(
+	send: Send,
+	{sensitive}: TemplateRow,
+	vault: Pick<Vault, 'seal'>,
+): Pick<Draft, 'send' | 'sealed'> {
+	const {data, workspaceId} = send;
+	const kept = sensitive === null || data === null ? null : withoutSensitive(data, JSON.parse(sensitive));
+	if (kept === null || data === null) {
+		return {send, sealed: null};
+	}
+	const extras = extrasJson({...readExtras(send.extras), hidden: true});
+	return {send: {...send, data: kept, extras}, sealed: vault.seal(workspaceId, data)};
+}
+
 /** A workspace that is gone sends nothing either. */
 function isPaused(workspace: Workspace | undefined): workspace is undefined {
 	return !workspace || workspace.paused_at !== null;
@@ -235,12 +258,19 @@ function isPaused(workspace: Workspace | undefined): workspace is undefined {
 /**
  * The content of a message as a new send of the same mode: it passes every check and uses the template's newest
  * version. An erased recipient gets nothing again. Undefined: the workspace has no such message; `erased`: its content
- * was erased.
+ * was erased; `removed`: a part of it is not kept.
  */
-export async function readResend(reader: Knex, workspaceId: string, id: string): Promise<Send | 'erased' | undefined> {
+export async function readResend(
+	reader: Knex,
+	workspaceId: string,
+	id: string,
+): Promise<Send | 'erased' | 'removed' | undefined> {
 	const sent = await findSent(reader, workspaceId, id);
 	if (!sent || sent.erasedAt !== null || sent.to === erasedAddress) {
 		return sent && 'erased';
+	}
+	if (readExtras(sent.extras).hidden) {
+		return 'removed';
 	}
 	const {erasedAt: _, replyTo, cc, ...rest} = sent;
 	const recipients: string[] = JSON.parse(cc ?? '[]');

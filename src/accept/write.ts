@@ -244,7 +244,7 @@ type BarredReason = 'suppressed' | 'opted_out';
 type Entry = {readonly id: string; readonly draft: Draft};
 
 function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
-	const {send, versionId, topicId} = draft;
+	const {send, versionId, topicId, sealed} = draft;
 	return {
 		id,
 		workspaceId: send.workspaceId,
@@ -266,6 +266,7 @@ function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 		timezone: preferences.timezone,
 		tracking: send.tracking,
 		extras: send.extras,
+		sealed,
 		attachments: send.attachments.length,
 		resentFrom: send.resentFrom,
 		// Ranges of creation are ranges of ids: both must have the same time.

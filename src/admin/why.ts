@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
-import type {RecipientState} from '../mail/message.ts';
+import type {Priority, RecipientState} from '../mail/message.ts';
 import {claimMarginMs, lifetimeOf, noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import {reasonText, type WaitCode} from '../mail/wait-reason.ts';
 import {findAudit} from '../store/audit.ts';
@@ -90,6 +90,8 @@ export type Why = Reason & {
 	/** Tries that are over. */
 	readonly attempts: number;
 	readonly next_attempt_at: string | null;
+	/** In the queue, if it is not normal. */
+	readonly priority?: Priority;
 	/** When it is given up, tried or not; null: it is not in the queue. */
 	readonly gives_up_at: string | null;
 	/** What would keep it if the first reason were gone. */
@@ -99,7 +101,7 @@ export type Why = Reason & {
 /** What one copy waits for, and until when. */
 export function whyWaiting(recipient: RecipientFacts, context: WhyContext): Why {
 	const [first, ...also] = reasonsToWait(recipient, context);
-	const {id, message_id, workspace_id, address, destination, state, attempts, next_attempt_at} = recipient;
+	const {id, message_id, workspace_id, address, destination, state, attempts, next_attempt_at, priority} = recipient;
 	return {
 		id,
 		message_id,
@@ -109,6 +111,7 @@ export function whyWaiting(recipient: RecipientFacts, context: WhyContext): Why 
 		state,
 		attempts,
 		next_attempt_at,
+		...(priority !== null && priority !== 'normal' && {priority}),
 		gives_up_at: next_attempt_at === null ? null : context.givesUpAt(recipient),
 		...first,
 		also,

@@ -58,6 +58,8 @@ export type ApiParts = {
 	readonly mails: Mails;
 	/** The message of a Message-ID; null: not one of ours. */
 	readonly readMessageId: (messageId: string) => string | null;
+	/** The Message-ID of a message from a template, without angle brackets. */
+	readonly messageIdOf: (messageId: string, from: string) => string;
 	readonly domains: {
 		readonly names: SendingNames;
 		readonly openSources: OpenSources;

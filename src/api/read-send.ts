@@ -1,15 +1,18 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Accepted, Refused, Send} from '../accept/draft.ts';
 import type {Clock} from '../kit/clock.ts';
+import {isObject} from '../kit/exact-json.ts';
+import {addedFault, addedName} from '../mail/added-header.ts';
 import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
+import {type Extras, extrasJson} from '../mail/message.ts';
 import {callerOf} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
 import {type Allowance, type RateLimits, showAllowance} from './rate-limit.ts';
 import {canonicalLocale, checkedAddress, decodeBase64} from './schemas/formats.ts';
 import {batchItem, type SendBody, sendBody, variablesJson} from './schemas/send.ts';
-import {checkOf} from './validate.ts';
+import {checkOf, joinField, mostViolations} from './validate.ts';
 
 type ReadSend =
 	| {readonly ok: true; readonly send: Send}
@@ -26,7 +29,7 @@ export const readSend = (body: unknown, caller: Sender) => read(checkSend, body,
 export const readBatchItem = (item: unknown, caller: Sender) => read(checkItem, item, caller);
 
 function read(check: ReturnType<typeof checkOf>, body: unknown, caller: Sender): ReadSend {
-	const violations = check(withoutEmptyPreferences(body));
+	const violations = [...check(withoutEmptyPreferences(body)), ...fieldFaults(body)].slice(0, mostViolations);
 	if (violations.length === 0) {
 		return {ok: true, send: toSend(body as SendBody, caller)};
 	}
@@ -74,13 +77,54 @@ function toSend(body: SendBody, {workspaceId, mode}: Sender): Send {
 		locale: body.locale === undefined ? null : canonicalLocale(body.locale),
 		timezone: body.timezone ?? null,
 		tracking: json(body.tracking),
-		extras: null,
+		extras: extrasJson(extrasOf(body)),
 		attachments: (body.attachments ?? []).map(({filename, contentType, content}) => ({
 			filename,
 			contentType,
 			content: decodeBase64(content) ?? Buffer.alloc(0),
 		})),
 		resentFrom: null,
+	};
+}
+
+/** What no schema says: what fields allow beside each other, and which header fields there may be. */
+function fieldFaults(body: unknown): Violation[] {
+	if (!isObject(body)) {
+		return [];
+	}
+	const {headers, inReplyTo, replyTo, replyToName} = body;
+	const fields = isObject(headers) ? headerFaults(headers) : [];
+	const isThreaded = isObject(headers) && Object.keys(headers).some(name => /^(?:in-reply-to|references)$/i.test(name));
+	if (isThreaded && typeof inReplyTo === 'string') {
+		fields.push({field: 'inReplyTo', message: 'must not stand beside the headers In-Reply-To and References'});
+	}
+	if (typeof replyToName === 'string' && typeof replyTo !== 'string') {
+		fields.push({field: 'replyToName', message: 'must stand beside replyTo'});
+	}
+	return fields;
+}
+
+function headerFaults(headers: Record<string, unknown>): Violation[] {
+	const seen = new Set<string>();
+	// Of more than a send may have the schema speaks.
+	return Object.entries(headers)
+		.slice(0, mostViolations)
+		.flatMap(([name, value]) => {
+			const fault = seen.has(name.toLowerCase())
+				? 'must be named once, whatever its case'
+				: addedFault(name, typeof value === 'string' ? value : '-');
+			seen.add(name.toLowerCase());
+			return fault === null ? [] : [{field: joinField('headers', name), message: fault}];
+		});
+}
+
+function extrasOf({priority, toName, replyToName, headers}: SendBody): Extras {
+	const added = Object.entries(headers ?? {}) as Array<[string, string]>;
+	return {
+		...(priority !== undefined && {priority}),
+		...(toName !== undefined && {toName}),
+		...(replyToName !== undefined && {replyToName}),
+		...(added.length > 0 && {headers: added.map(([name, value]) => [addedName(name) ?? name, value] as const)}),
 	};
 }
 

@@ -171,7 +171,8 @@ function fieldOf({instancePath, params}: ErrorObject, root: unknown): string {
 	return field === '' ? 'body' : field;
 }
 
-function joinField(path: string, name: string): string {
+/** The field `name` inside `path`. */
+export function joinField(path: string, name: string): string {
 	const shown = name.slice(0, longestField).replaceAll(/\p{Cs}/gu, '\ufffd');
 	return path === '' ? shown : `${path}.${shown}`;
 }

@@ -3,6 +3,7 @@ import type {CheckedRecord} from '../domains/check-records.ts';
 import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
 import {parseExact} from '../kit/exact-json.ts';
 import {apiTime} from '../kit/time.ts';
+import type {Extras} from '../mail/message.ts';
 import type {Alert} from '../store/alerts.ts';
 import type {Domain, Sender} from '../store/domains.ts';
 import type {StreamedEvent} from '../store/event-stream.ts';
@@ -42,8 +43,19 @@ export function messageView(message: StoredMessage, time = apiTime) {
 		tags: message.tags,
 		mode: message.mode,
 		resent_from: message.resentFrom,
+		...extrasView(message.extras),
 		created_at: time(message.createdAt),
 		updated_at: time(message.updatedAt),
+	};
+}
+
+/** What few messages have is shown only there. */
+function extrasView({priority, toName, replyToName, headers}: Extras) {
+	return {
+		...(priority !== undefined && {priority}),
+		...(toName !== undefined && {to_name: toName}),
+		...(replyToName !== undefined && {reply_to_name: replyToName}),
+		...(headers !== undefined && {headers: Object.fromEntries(headers)}),
 	};
 }
 

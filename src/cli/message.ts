@@ -296,6 +296,7 @@ export function describe(
 			...(message.cc.length > 0 ? ([['cc', message.cc.join(', ')]] as const) : []),
 			['subject', message.subject],
 			['template', `${message.templateName} version ${message.templateVersion}`],
+			...(message.extras.priority === undefined ? [] : ([['priority', message.extras.priority]] as const)),
 			...(message.mode === 'test' ? ([['mode', 'test']] as const) : []),
 			...(message.resentFrom === null ? [] : ([['resent from', message.resentFrom]] as const)),
 		]),

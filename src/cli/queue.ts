@@ -213,7 +213,7 @@ function described({terminal}: Session, answer: Why, now: number): string[] {
 		...(mend === null ? [] : lines(`→ ${mend}`, '    ')),
 	];
 	return [
-		terminal.bold(`${printable(answer.address)}  ${answer.id}`),
+		`${terminal.bold(`${printable(answer.address)}  ${answer.id}`)}${ofPriority(answer.priority)}`,
 		...reason(answer),
 		...answer.also.flatMap(each => reason({...each, detail: `Besides: ${each.detail}`})),
 		...(answer.gives_up_at === null
@@ -343,9 +343,10 @@ function routeView({workspaceId, warmUp, pace, suspension, to, ...route}: RouteN
 }
 
 function recipientLines({terminal, tools}: Session, {recipient, attempts}: Traced): string[] {
-	const {id, address, state, state_at: at, next_attempt_at: next, claimed_by: claim} = recipient;
+	const {id, address, state, state_at: at, next_attempt_at: next, priority, claimed_by: claim} = recipient;
 	const queued = (due: string) => (claim === null ? nextTry(due, tools.clock.now()) : 'being tried now');
-	const status = next === null ? `${state} at ${shortTime(at)} UTC` : `${state}, ${queued(next)}`;
+	const status =
+		next === null ? `${state} at ${shortTime(at)} UTC` : `${state}, ${queued(next)}${ofPriority(priority)}`;
 	return [
 		terminal.bold(`${printable(address)}  ${id}`),
 		`  ${status}`,
@@ -353,8 +354,12 @@ function recipientLines({terminal, tools}: Session, {recipient, attempts}: Trace
 	];
 }
 
+/** Said only where it is not normal. */
+const ofPriority = (priority: Priority | null = null): string =>
+	priority === null || priority === 'normal' ? '' : `, priority ${priority}`;
+
 function view({recipient, attempts}: Traced) {
-	const {id, message_id, workspace_id, address, destination, state, state_at, next_attempt_at} = recipient;
+	const {id, message_id, workspace_id, address, destination, state, state_at, next_attempt_at, priority} = recipient;
 	return {
 		id,
 		message_id,
@@ -364,6 +369,7 @@ function view({recipient, attempts}: Traced) {
 		state,
 		state_at,
 		next_attempt_at,
+		...(priority !== null && priority !== 'normal' && {priority}),
 		attempts: attempts.map(({recipient_id: _, ...attempt}) => attempt),
 	};
 }

@@ -3,7 +3,7 @@ import {setTimeout as wait} from 'node:timers/promises';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {writeExact} from '../kit/exact-json.ts';
 import {storeTime} from '../kit/time.ts';
-import type {Mode, RecipientState} from '../mail/message.ts';
+import {type Mode, type Priority, priorities, type RecipientState} from '../mail/message.ts';
 import {issueKey} from '../ops/keys.ts';
 import {notFound} from '../ops/operation.ts';
 import {deleteApiKey} from '../store/api-keys.ts';
@@ -12,7 +12,7 @@ import {findMessageStatus} from '../store/messages.ts';
 import {readStatus} from '../store/recipients.ts';
 import {CliError, type ExitKind} from './fault.ts';
 import {readInput, readVariables} from './files.ts';
-import {collect, locale, metadata, mode, timezone} from './options.ts';
+import {collect, locale, metadata, mode, oneOf, timezone} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import {chosenTemplate} from './template.ts';
@@ -23,6 +23,10 @@ type Options = {
 	template: string;
 	data?: string;
 	replyTo?: string;
+	toName?: string;
+	replyToName?: string;
+	header?: string[];
+	inReplyTo?: string;
 	cc?: string[];
 	attach?: string[];
 	topic?: string;
@@ -30,6 +34,7 @@ type Options = {
 	timezone?: string;
 	metadata?: string[];
 	idempotencyKey?: string;
+	priority?: Priority;
 	mode: Mode;
 	wait?: boolean;
 };
@@ -47,11 +52,20 @@ export function sendCommand(command: CliCommand): void {
 		.option('--data <file>', 'variables, JSON; -: standard input')
 		.option('--cc <address>', 'a copy; several', collect)
 		.option('--reply-to <address>', 'where answers go')
+		.option('--to-name <name>', 'the name of the recipient')
+		.option('--reply-to-name <name>', 'the name before --reply-to')
+		.option('--header <name: value>', 'a header field, such as "X-Campaign: spring"; several', collect)
+		.option('--in-reply-to <id>', 'a message that it answers')
 		.option('--attach <file>', 'an attachment; several', collect)
 		.option('--topic <code>', 'subscription topic')
 		.option('--locale <tag>', 'language of the recipient', locale)
 		.option('--timezone <zone>', 'zone of the recipient', timezone)
 		.option('--metadata <key=value>', 'kept with the message; several', collect)
+		.option(
+			'--priority <priority>',
+			'high, normal or low; else as its topic or template says',
+			oneOf('--priority', priorities),
+		)
 		.option('--idempotency-key <key>', 'a key that was used sends nothing again')
 		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
 		.option('--wait', 'until it is final: exit 0 if delivered or sent, else 69')
@@ -66,11 +80,16 @@ async function send(session: Session, options: Options): Promise<void> {
 		templateId: template.id,
 		data: options.data === undefined ? undefined : await readVariables(options.data),
 		replyTo: options.replyTo,
+		toName: options.toName,
+		replyToName: options.replyToName,
+		headers: options.header && Object.fromEntries(options.header.map(headerPair)),
+		inReplyTo: options.inReplyTo,
 		cc: options.cc,
 		attachments: options.attach && (await Promise.all(options.attach.map(attachment))),
 		unsubscribeGroup: options.topic,
 		locale: options.locale,
 		timezone: options.timezone,
+		priority: options.priority,
 		metadata: options.metadata && metadata(options.metadata),
 	};
 	const {workspace_id: workspaceId} = template;
@@ -86,6 +105,14 @@ async function send(session: Session, options: Options): Promise<void> {
 	if (status !== 'delivered' && status !== 'sent') {
 		throw new CliError('unavailable', `the message ended ${status}`, `see mailctl message show ${accepted.id}`);
 	}
+}
+
+function headerPair(text: string): [name: string, value: string] {
+	const [, name, value] = /^([^:\s]+):\s*(.+)$/s.exec(text) ?? [];
+	if (name === undefined || value === undefined) {
+		throw new CliError('usage', `--header "${text}" is not allowed`, 'use NAME: VALUE');
+	}
+	return [name, value];
 }
 
 async function finalStatus(session: Session, id: string): Promise<RecipientState> {

@@ -1,8 +1,10 @@
+import {addedValue} from '../mail/added-header.ts';
 import {isMessageId} from '../mail/message.ts';
 import {fieldValue, readSource, type Source, type SourceField} from '../mail/source.ts';
 import {type Body, createBodyWriter, letterBody} from './body-writer.ts';
 import {dkimSignatures, type SigningKey, signedFields, withoutLastLines, writeRelaxed} from './dkim.ts';
 import {
+	addedField,
 	addressList,
 	asciiField,
 	type HeaderField,
@@ -49,18 +51,20 @@ function signed(
 }
 
 function letterFields(letter: Letter): HeaderField[] {
-	const {replyTo, cc} = letter;
+	const {replyTo, cc, extras} = letter;
+	const {toName = null, replyToName = null, headers = []} = extras;
 	return [
 		dateField(letter.date),
 		headerField('From', mailbox(letter.from.address, letter.from.name)),
-		headerField('To', mailbox(letter.to, null)),
+		headerField('To', mailbox(letter.to, toName)),
 		...(cc.length > 0 ? [headerField('Cc', addressList(cc))] : []),
-		...(replyTo === null ? [] : [headerField('Reply-To', mailbox(replyTo, null))]),
+		...(replyTo === null ? [] : [headerField('Reply-To', mailbox(replyTo, replyToName))]),
 		asciiField('Message-ID', `<${letter.messageIdHeader}>`),
 		headerField('Subject', unstructured(letter.subject)),
 		...stampFields(letter),
+		...headers.map(([name, value]) => addedField(name, value)),
 		// RFC 3834 §5: no responder answers it.
-		headerField('Auto-Submitted', ['auto-generated']),
+		...(addedValue(headers, 'Auto-Submitted') ? [] : [headerField('Auto-Submitted', ['auto-generated'])]),
 		headerField('MIME-Version', ['1.0']),
 	];
 }

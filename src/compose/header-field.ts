@@ -1,6 +1,6 @@
 import {domainToASCII} from 'node:url';
 import {type Pieces, withoutControls} from '../kit/text.ts';
-import type {Attachment} from '../mail/message.ts';
+import type {Attachment, Extras} from '../mail/message.ts';
 
 /** One header field as in the mail, folded, without its final CRLF. */
 export type HeaderField = {readonly name: string; readonly line: string};
@@ -72,6 +72,12 @@ export function unstructured(text: string): string[] {
 	return isPlain(clean) ? clean.split(' ') : encodedWords(clean);
 }
 
+/** A field that a send adds. Its words stay as they are where they fit in a line: programs read them. */
+export function addedField(name: string, value: string): HeaderField {
+	const isAsIs = !/^x-/i.test(name) || isPlain(value, longestLine - name.length - 2);
+	return isAsIs ? asciiField(name, ...value.split(' ')) : headerField(name, encodedWords(value));
+}
+
 /** The words of a display name (RFC 5322 phrase): atoms, one quoted string, or encoded words; none for an empty name. */
 function phrase(name: string): string[] {
 	const clean = withoutControls(name).trim();
@@ -92,11 +98,11 @@ function phrase(name: string): string[] {
 
 // Printable ASCII in words of foldable length with one space between, so that folding and unfolding change nothing;
 // and nothing that a reader would take for an encoded word.
-function isPlain(text: string): boolean {
+function isPlain(text: string, longestWord = longestPlainWord): boolean {
 	return (
 		/^[\x21-\x7e]+(?: [\x21-\x7e]+)*$/.test(text) &&
 		!text.includes('=?') &&
-		text.split(' ').every(word => word.length <= longestPlainWord)
+		text.split(' ').every(word => word.length <= longestWord)
 	);
 }
 
@@ -152,6 +158,7 @@ export type Letter = {
 	readonly html: string | Pieces;
 	readonly text: string | Pieces | null;
 	readonly attachments: readonly Attachment[];
+	readonly extras: Pick<Extras, 'toName' | 'replyToName' | 'headers'>;
 	/** `url` acts on a POST (RFC 8058); `mailto` is the address that unsubscribes by mail, without the scheme. */
 	readonly listUnsubscribe: {readonly url: string; readonly mailto: string | null};
 	/** This recipient's token: the value of X-Mailctl-Ref, and the source of the boundaries. */

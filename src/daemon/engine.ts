@@ -90,6 +90,12 @@ export function createEngine(context: Context, publicUrl: string) {
 		return await listAttachments(store.reader, recipient.message_id);
 	}
 
+	/** What stays on this machine, to be looked at, is made without sensitive variables. */
+	function variablesOf({sealed, workspace_id: workspaceId, mode, destination}: Claimed): string | null {
+		const leaves = settings.delivery !== 'capture' && mode === 'live' && destination !== simulatorDomain;
+		return sealed !== null && leaves ? context.vault.open(workspaceId, sealed) : null;
+	}
+
 	async function askedBefore({id}: Claimed): Promise<Asked[]> {
 		try {
 			return await readAsked(store.reader, id);
@@ -128,7 +134,7 @@ export function createEngine(context: Context, publicUrl: string) {
 			const attachments = await attachmentsOf(recipient);
 			const returnPathDomain = domain.returnPathDomain ?? settings.returnPathDomain;
 			const made = await renderers.make({
-				...{recipient, attachments, returnPathDomain},
+				...{recipient, attachments, returnPathDomain, variables: variablesOf(recipient)},
 				signing: domain.keyIds.join(','),
 			});
 			letGo(attachments.reduce((sum, {content}) => sum + content.length, 0));

@@ -22,7 +22,7 @@ import {publicRoutes} from '../hosted/public-routes.ts';
 import {Collector} from '../hosted/tracking.ts';
 import {ProviderIntake} from '../inbound/provider-intake.ts';
 import {takeIn} from '../inbound/take-in.ts';
-import {createLinks} from '../links/links.ts';
+import {createLinks, messageIdOf} from '../links/links.ts';
 import type {Tools} from '../mail/operator.ts';
 import {ProviderClient} from '../net/provider-client.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
@@ -146,6 +146,7 @@ export function createHttp(
 			publicUrl: () => linkBase(settings, boundUrl),
 		}),
 		readMessageId: links.readMessageId,
+		messageIdOf: (id: string, from: string) => messageIdOf(links, id, from),
 		webhooks: {
 			guard: new AddressGuard(guardOf(settings)),
 			onDue: eventWriter.onDue,

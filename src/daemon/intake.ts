@@ -14,13 +14,13 @@ import type {SubmissionListener, SubmissionObserver} from '../submission/submiss
 import {Submission} from '../submission/submit.ts';
 import {actingOf, type Context} from './context.ts';
 
-type IntakeContext = Pick<Context, 'store' | 'clock' | 'newId'> & {
+type IntakeContext = Pick<Context, 'store' | 'vault' | 'clock' | 'newId'> & {
 	readonly live: () => Pick<LiveSettings, 'rateLimit' | 'authFailures' | 'idempotencyRetention'>;
 };
 
 /** Authentication, limits and acceptance of sends: the same for HTTP and SMTP. */
 export function createIntake(
-	{live, store, clock, newId}: IntakeContext,
+	{live, store, vault, clock, newId}: IntakeContext,
 	accepting: Pick<AcceptOptions, 'onWriting' | 'onAccepted'>,
 ) {
 	const {reader, writer} = store;
@@ -38,7 +38,7 @@ export function createIntake(
 	const keyRetention = () => live().idempotencyRetention;
 	const acceptWrite = createAcceptWrite({clock, newId, keyRetention});
 	return {
-		accept: createAccept({catalog, reader, writer, clock, acceptWrite, keyRetention, ...accepting}),
+		accept: createAccept({catalog, vault, reader, writer, clock, acceptWrite, keyRetention, ...accepting}),
 		auth,
 		limits,
 		countFailure,

@@ -68,6 +68,7 @@ export class RecipientMails {
 			now: clock.now(),
 			job: {
 				recipient,
+				variables: null,
 				attachments: recipient.attachments > 0 ? await listAttachments(store.reader, recipient.message_id) : [],
 				signing: '',
 				returnPathDomain: returnPathDomain ?? settings.returnPathDomain,

@@ -11,6 +11,7 @@ import {purgePolicies, purgeTlsDays} from '../store/domains.ts';
 import {giveBackPages, isInUse, takeTime} from '../store/engine/dialect.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
 import {type KeptCaps, purgeRead, trimKept} from '../store/inbound-mails.ts';
+import {purgeSealed} from '../store/messages.ts';
 import {type Day, dropDay, emptyBeside, findPast, hurry, makeDays} from '../store/postgres/days.ts';
 import {purgeSites, purgeWarmUp} from '../store/queue/sites.ts';
 import {purgeReputation} from '../store/reputation.ts';
@@ -203,6 +204,10 @@ export const inboundTask = ({
 		const until = {emptied: storeTime(now - emptiedDays * dayMs), kept: storeTime(now - keptDays * dayMs)};
 		return async (trx, limit) => [await purgeRead(trx, until, limit), await trimKept(trx, caps, limit)];
 	});
+
+/** Sensitive variables of mail that ended by other ways than its last attempt: cancelled, dropped, reported. */
+export const sealedTask = (options: RowTaskOptions): SweepTask =>
+	rowTask('sealed', options, () => async (trx, limit) => [await purgeSealed(trx, limit)]);
 
 /** Figures of hours that no longer count for a reputation, and those of usage as old. */
 export const reputationTask = (options: RowTaskOptions): SweepTask =>

@@ -4,8 +4,12 @@ import {SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTP
 import {SMTPConnection, type SMTPConnectionOptions} from 'smtp-server/lib/smtp-connection';
 import {SMTPStream} from 'smtp-server/lib/smtp-stream';
 
-/** smtp-server, but for seven things that have no option. */
+/** `extensions`: further keywords of the answer to EHLO. */
+export type GuardedOptions = SMTPServerOptions & {readonly extensions?: readonly string[]};
+
+/** smtp-server, but for eight things that have no option. */
 export class GuardedServer extends SMTPServer {
+	readonly #extensions: readonly string[];
 	readonly #mostErrors: number;
 	readonly #mostHandshakes: number;
 
@@ -13,8 +17,9 @@ export class GuardedServer extends SMTPServer {
 	 * `mostErrors`: errors after which a session ends, unless a mail is stored in between. `mostHandshakes`: connections whose TLS
 	 * handshake comes before the session, at once.
 	 */
-	constructor(options: SMTPServerOptions, mostErrors: number, mostHandshakes = Number.POSITIVE_INFINITY) {
+	constructor(options: GuardedOptions, mostErrors: number, mostHandshakes = Number.POSITIVE_INFINITY) {
 		super(options);
+		this.#extensions = options.extensions ?? [];
 		this.#mostErrors = mostErrors;
 		this.#mostHandshakes = mostHandshakes;
 	}
@@ -38,7 +43,7 @@ export class GuardedServer extends SMTPServer {
 	}
 
 	override connect(socket: Socket | TLSSocket, options?: SMTPConnectionOptions | null): void {
-		const session = new GuardedSession(this, socket, options, this.#mostErrors);
+		const session = new GuardedSession(this, socket, options, this.#mostErrors, this.#extensions);
 		this.connections.add(session);
 		session.on('error', error => this.emit('error', error));
 		session.init();
@@ -59,6 +64,7 @@ const noErrors: ReadonlySet<number> = new Set([421, 451, 452]);
 
 class GuardedSession extends SMTPConnection {
 	readonly #mostErrors: number;
+	readonly #extensions: readonly string[];
 	#errors = 0;
 	#greeted = false;
 
@@ -67,9 +73,11 @@ class GuardedSession extends SMTPConnection {
 		socket: Socket | TLSSocket,
 		options: SMTPConnectionOptions | null | undefined,
 		mostErrors: number,
+		extensions: readonly string[],
 	) {
 		super(server, socket, options);
 		this.#mostErrors = mostErrors;
+		this.#extensions = extensions;
 	}
 
 	/** Greets at once. The library waits 100 ms, in which a busy host could have brought a report. */
@@ -82,13 +90,11 @@ class GuardedSession extends SMTPConnection {
 
 	/** A text of ours brings its enhanced code along; the library knows one for each code. */
 	override send(code: number, data?: string | string[] | null, context?: string | false): void {
-		if (Array.isArray(data) && !this.secure && !this._server.options.allowInsecureAuth) {
+		if (Array.isArray(data)) {
 			// No client shall be led to say its password in the clear (RFC 4954 §4).
-			super.send(
-				code,
-				data.filter(line => !line.startsWith('AUTH ')),
-				context,
-			);
+			const mayLogIn = this.secure || this._server.options.allowInsecureAuth === true;
+			const lines = data.filter(line => mayLogIn || !line.startsWith('AUTH '));
+			super.send(code, [...lines, ...this.#extensions], context);
 			return;
 		}
 		super.send(code, data, typeof data === 'string' && enhancedCode.test(data) ? false : context);

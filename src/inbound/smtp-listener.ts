@@ -1,9 +1,9 @@
 import type {AddressInfo} from 'node:net';
-import type {SMTPServerDataStream, SMTPServerOptions, SMTPServerSession} from 'smtp-server';
+import type {SMTPServerAddress, SMTPServerDataStream, SMTPServerOptions, SMTPServerSession} from 'smtp-server';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {clientNetwork} from '../net/ip-address.ts';
 import type {MailShare} from './allowances.ts';
-import {GuardedServer, refusals, reply, sessionOver, shuttingDown} from './guarded-server.ts';
+import {type GuardedOptions, GuardedServer, refusals, reply, sessionOver, shuttingDown} from './guarded-server.ts';
 
 /** What clients of a listener may have and do (R3.5). */
 export type ListenerLimits = {
@@ -101,7 +101,7 @@ export abstract class SmtpListener<State extends object> {
 	protected abstract failed(session: Session<State>, error: unknown): Error;
 
 	/** Why a mail may not begin; null if it may. */
-	protected abstract mayBegin(session: Session<State>): Promise<Error | null>;
+	protected abstract mayBegin(session: Session<State>, sender: SMTPServerAddress): Promise<Error | null>;
 
 	/** Why a recipient is refused; null if it is accepted. May rewrite its `address`. */
 	protected abstract judge(
@@ -126,7 +126,7 @@ export abstract class SmtpListener<State extends object> {
 
 	/** Resolves with the address that it listens on; rejects with what the system says. */
 	protected listenAs(
-		own: SMTPServerOptions,
+		own: GuardedOptions,
 		{host, port}: {readonly host: string; readonly port: number},
 		mostHandshakes?: number,
 	): Promise<AddressInfo> {
@@ -219,8 +219,8 @@ export abstract class SmtpListener<State extends object> {
 		}
 	}
 
-	#mailFrom(_: unknown, smtp: SMTPServerSession, done: Done): void {
-		this.answer(smtp, done, session => this.mayBegin(session));
+	#mailFrom(sender: SMTPServerAddress, smtp: SMTPServerSession, done: Done): void {
+		this.answer(smtp, done, session => this.mayBegin(session, sender));
 	}
 
 	#rcptTo(recipient: {address: string}, smtp: SMTPServerSession, done: Done): void {

@@ -36,6 +36,11 @@ export type Links = {
 	readonly readMessageId: (messageId: string) => string | null;
 };
 
+/** The Message-ID of a message from this address, without angle brackets. */
+export function messageIdOf({messageIdLocal}: Pick<Links, 'messageIdLocal'>, messageId: string, from: string): string {
+	return messageIdLocal(messageId) + from.slice(from.lastIndexOf('@'));
+}
+
 /** Makes and reads every token that leaves the machine. `publicUrl` is where the hosted pages are reached. */
 export function createLinks({
 	keys,

@@ -15,6 +15,10 @@ export const apiErrors = {
 	unsupported_media_type: {status: 415, message: 'Send the body as application/json, without a content encoding.'},
 	validation_failed: {status: 422, message: 'The request has invalid fields; see violations.'},
 	unprocessable_entity: {status: 422, message: 'The request cannot be carried out.'},
+	content_removed: {
+		status: 422,
+		message: 'A part of what the message said is not kept, so that it cannot be sent again.',
+	},
 	template_required: {status: 422, message: 'A templateId is required.'},
 	template_not_found: {status: 422, message: 'There is no such template in this workspace.'},
 	template_has_no_version: {status: 422, message: 'The template has no saved version.'},

@@ -63,6 +63,8 @@ export type Extras = {
 	readonly priority?: Priority;
 	readonly toName?: string;
 	readonly replyToName?: string;
+	/** Some of its variables are not kept. */
+	readonly hidden?: true;
 	/** Header fields in addition to ours, in order. */
 	readonly headers?: ReadonlyArray<readonly [name: string, value: string]>;
 };
@@ -140,6 +142,9 @@ const code = /^[\w-]{1,64}$/;
 export function isTopicCode(text: string): boolean {
 	return code.test(text);
 }
+
+/** Stands where the value of a sensitive variable stood. */
+export const hiddenValue = '•••';
 
 const variableName = /^[A-Za-z_][\w-]{0,63}(?:\.[A-Za-z_][\w-]{0,63}){0,7}$/;
 

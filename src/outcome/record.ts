@@ -10,6 +10,7 @@ import {countTls, type TlsDay} from '../store/domains.ts';
 import {askTogether} from '../store/engine/dialect.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {insertTerms, type MessageTerms, mergeTerms} from '../store/message-terms.ts';
+import {forgetSealed} from '../store/messages.ts';
 import {type EndedTry, endClaims, findReported, insertAttempts, writeOutcomes} from '../store/queue/outcomes.ts';
 import {type EarlierTries, readTries} from '../store/reputation.ts';
 import type {NewSuppression} from '../store/suppressions.ts';
@@ -95,6 +96,13 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 			await recordFollowing(trx, eventWriter, mine);
 			await countTries(trx, mine, {earlier, reported: recorded}, eventWriter);
 			await countTls(trx, mine.flatMap(tlsOf));
+			const sealed = ours.filter(({recipient}) => recipient.sealed !== null);
+			if (sealed.length > 0) {
+				await forgetSealed(
+					trx,
+					sealed.map(({recipient}) => recipient.message_id),
+				);
+			}
 			return items.map(({recipient}) => written.has(recipient.id));
 		},
 	};

@@ -152,6 +152,7 @@ export function triedPart(recipient: Claimed): JudgedTry['recipient'] {
 		last_category: recipient.last_category,
 		last_reply: recipient.last_reply,
 		created_at: recipient.created_at,
+		sealed: recipient.sealed,
 		tracking: recipient.tracking,
 		track_opens_at: recipient.track_opens_at,
 		track_clicks_at: recipient.track_clicks_at,
@@ -177,6 +178,7 @@ export type JudgedTry = {
 		| 'last_category'
 		| 'last_reply'
 		| 'created_at'
+		| 'sealed'
 		| 'tracking'
 		| 'track_opens_at'
 		| 'track_clicks_at'

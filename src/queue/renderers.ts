@@ -15,6 +15,8 @@ import {addTurn, type FairRing, takeTurn} from './waiting-order.ts';
 /** A claimed recipient with what its row does not have. A renderer caches the rest: templates by version, DKIM keys by their ids. */
 export type MakeJob = {
 	readonly recipient: Claimed;
+	/** All variables, JSON, where the recipient's lack sensitive ones; null: its mail is made without them. */
+	readonly variables: string | null;
 	readonly attachments: readonly Attachment[];
 	/** Names the signing keys (resource `dkim:…`). */
 	readonly signing: string;

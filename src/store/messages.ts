@@ -30,6 +30,8 @@ export type NewMessage = {
 	readonly tracking: string | null;
 	/** `Extras`. */
 	readonly extras: string | null;
+	/** All variables, sealed, until the last attempt ends; null: `data` has them. */
+	readonly sealed: string | null;
 	/** How many. */
 	readonly attachments: number;
 	readonly resentFrom: string | null;
@@ -57,6 +59,7 @@ const columns = [
 	'timezone',
 	'tracking',
 	'extras',
+	'sealed',
 	'attachments',
 	'resent_from',
 	'created_at',
@@ -87,6 +90,7 @@ export async function insertMessages(trx: Knex.Transaction, messages: readonly N
 				one.timezone,
 				one.tracking,
 				one.extras,
+				one.sealed,
 				one.attachments,
 				one.resentFrom,
 				one.createdAt,
@@ -141,6 +145,26 @@ export async function findLinked(
 	return await reader('messages')
 		.where({id, workspace_id: workspaceId})
 		.first('mode', 'locale', 'from_address as from');
+}
+
+/** What a mail must know of the message that it answers; undefined: the workspace has no such message. */
+export async function findAnswered(
+	reader: Knex,
+	workspaceId: string,
+	id: string,
+): Promise<({mode: Mode; from: string; extras: string | null} & StoredMessage['attachments'][number]) | undefined> {
+	return await reader('messages as m')
+		.leftJoin('attachments as a', function () {
+			this.on('a.message_id', 'm.id').andOnVal('a.position', 0);
+		})
+		.where({'m.id': id, 'm.workspace_id': workspaceId})
+		.first({
+			mode: 'm.mode',
+			from: 'm.from_address',
+			extras: 'm.extras',
+			filename: 'a.filename',
+			contentType: 'a.content_type',
+		});
 }
 
 export async function findMessage(reader: Knex, workspaceId: string, id: string): Promise<StoredMessage | undefined> {
@@ -316,3 +340,28 @@ export async function listAttachments(reader: Knex, messageId: string): Promise<
 export async function replaceSubmitted(trx: Knex.Transaction, messageId: string, content: Uint8Array): Promise<void> {
 	await trx('attachments').where({message_id: messageId, position: 0, content_type: submittedType}).update({content});
 }
+
+/** Forgets the sealed variables of those of the messages that have no recipient in the queue any more. */
+export async function forgetSealed(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
+	await trx('messages as m')
+		.whereIn('m.id', [...new Set(messageIds)])
+		.whereNotExists(waitingOf(trx))
+		.update({sealed: null});
+}
+
+/** The same of at most `limit` messages, whatever ended them; answers how many. */
+export async function purgeSealed(trx: Knex.Transaction, limit: number): Promise<number> {
+	const ended = trx('messages as m')
+		.whereNotNull('m.sealed')
+		.whereNotExists(waitingOf(trx))
+		.orderBy('m.id')
+		.limit(limit)
+		.select('m.id');
+	return await trx('messages').whereIn('id', ended).update({sealed: null});
+}
+
+const waitingOf = (trx: Knex.Transaction) =>
+	trx('recipients as r')
+		.join('queue as q', 'q.recipient_id', 'r.id')
+		.whereRaw('r.message_id = m.id')
+		.select(trx.raw('1'));

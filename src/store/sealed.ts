@@ -69,10 +69,11 @@ function unopened(message: string): Error {
 	return Object.assign(new Error(message), {code: 'SEALED_SECRET'});
 }
 
-/** A column that holds secrets, sealed for the row's id. */
+/** A column that holds secrets, sealed for the row's id unless another column is the `owner`. */
 export type SealedColumn = {
-	readonly table: 'dkim_keys' | 'webhook_endpoints' | 'workspaces' | 'users' | 'smarthosts' | 'alerts';
+	readonly table: 'dkim_keys' | 'webhook_endpoints' | 'workspaces' | 'users' | 'smarthosts' | 'alerts' | 'messages';
 	readonly column: string;
+	readonly owner?: 'id' | 'workspace_id';
 	/** Octets at its beginning that name the keys of all secrets in it. */
 	readonly head: number;
 	/** Puts each sealed secret of a value through `change`. */
@@ -83,7 +84,7 @@ export type SealedColumn = {
 const sealedHead = 7;
 const whole = (value: string, change: (sealed: string) => string) => change(value);
 
-/** Every column that a vault seals: DKIM keys, secrets of webhooks, passwords of smarthosts, secrets of one-time codes. */
+/** Every column that a vault seals: DKIM keys, secrets of webhooks, passwords of smarthosts, secrets of one-time codes, sensitive variables. */
 export const sealedColumns: readonly SealedColumn[] = [
 	{table: 'dkim_keys', column: 'secret', head: sealedHead, each: whole},
 	{table: 'webhook_endpoints', column: 'secret', head: sealedHead, each: whole},
@@ -92,6 +93,7 @@ export const sealedColumns: readonly SealedColumn[] = [
 	{table: 'users', column: 'totp', head: sealedHead, each: whole},
 	{table: 'smarthosts', column: 'secret', head: sealedHead, each: whole},
 	{table: 'alerts', column: 'secret', head: sealedHead, each: whole},
+	{table: 'messages', column: 'sealed', owner: 'workspace_id', head: sealedHead, each: whole},
 ];
 
 /** The id of the key that sealed it; null: it is no sealed secret. */
@@ -123,11 +125,11 @@ export async function sealingIds(reader: Knex): Promise<number[]> {
 /** Every secret of the store, with the id that it is sealed for. */
 export async function readSealed(reader: Knex): Promise<Array<{owner: string; sealed: string}>> {
 	const secrets: Array<{owner: string; sealed: string}> = [];
-	for (const {table, column, each} of sealedColumns) {
-		const rows: Array<{id: string; value: string}> = await reader(table)
+	for (const {table, column, owner: ownerColumn = 'id', each} of sealedColumns) {
+		const rows: Array<{owner: string; value: string}> = await reader(table)
 			.whereNotNull(column)
-			.select('id', {value: column});
-		for (const {id: owner, value} of rows) {
+			.select({owner: ownerColumn, value: column});
+		for (const {owner, value} of rows) {
 			each(value, sealed => {
 				secrets.push({owner, sealed});
 				return sealed;
@@ -146,20 +148,20 @@ type Resealed = {readonly resealed: number; readonly damaged: readonly string[];
  */
 export async function resealRows(
 	trx: Knex.Transaction,
-	{table, column, each}: SealedColumn,
+	{table, column, owner: ownerColumn = 'id', each}: SealedColumn,
 	vault: Vault,
 	{after, most}: {readonly after: string; readonly most: number},
 ): Promise<Resealed> {
-	const rows: Array<{id: string; value: string}> = await trx(table)
+	const rows: Array<{id: string; owner: string; value: string}> = await trx(table)
 		.where('id', '>', after)
 		.whereNotNull(column)
 		.orderBy('id')
 		.limit(most)
-		.select('id', {value: column});
+		.select('id', {owner: ownerColumn, value: column});
 	const damaged: string[] = [];
 	let resealed = 0;
-	for (const {id, value} of rows) {
-		const next = resealedValue(id, value, each, vault);
+	for (const {id, owner, value} of rows) {
+		const next = resealedValue(owner, value, each, vault);
 		if (next === null) {
 			damaged.push(id);
 		} else if (next !== value) {

@@ -1,5 +1,5 @@
 import type {AddressInfo} from 'node:net';
-import type {SMTPServerAuthentication, SMTPServerSession} from 'smtp-server';
+import type {SMTPServerAddress, SMTPServerAuthentication, SMTPServerSession} from 'smtp-server';
 import type {Caller} from '../api/caller.ts';
 import type {MailShare} from '../inbound/allowances.ts';
 import {noDisk, reply, sessionOver, storeFails} from '../inbound/guarded-server.ts';
@@ -12,6 +12,7 @@ import {
 	usualLimits,
 } from '../inbound/smtp-listener.ts';
 import type {Address} from '../mail/address.ts';
+import {type Priority, priorityOf} from '../mail/message.ts';
 import type {Refusal, Submission, Submitted} from './submit.ts';
 
 /** A mail that was answered with 250. */
@@ -58,10 +59,20 @@ type State = {
 	caller: Caller | null;
 	/** Of the current mail. */
 	recipients: Map<string, Address>;
+	priority: Priority | null;
 };
 
 const unavailable: Refusal = {code: 451, text: storeFails, reason: 'store'};
+const badPriority: Refusal = {code: 501, text: '5.5.4 MT-PRIORITY must be from -9 to 9', reason: 'malformed'};
 const over: Refusal = {code: 421, text: sessionOver, reason: 'session_over'};
+
+/** The priority of a `MT-PRIORITY` of MAIL (RFC 6710 §4); null: it has none, undefined: it is not a number from -9 to 9. */
+export function readMtPriority(value: string | true | undefined): Priority | null | undefined {
+	if (value === undefined) {
+		return null;
+	}
+	return /^(?:0|-?[1-9])$/.test(String(value)) ? priorityOf(Number(value)) : undefined;
+}
 
 /** The submission listener (RFC 6409): a key logs in, and a mail is answered with 250 when it is on stable storage. */
 export class SubmissionListener extends SmtpListener<State> {
@@ -84,6 +95,7 @@ export class SubmissionListener extends SmtpListener<State> {
 			hideREQUIRETLS: true,
 			disabledCommands: this.options.tls === null ? ['STARTTLS', ...disabledCommands] : disabledCommands,
 			onAuth: this.#auth.bind(this),
+			extensions: ['MT-PRIORITY'],
 		};
 		return this.listenAs(own, at, this.limits.clients);
 	}
@@ -94,7 +106,7 @@ export class SubmissionListener extends SmtpListener<State> {
 	}
 
 	protected begin(): State {
-		return {key: '', caller: null, recipients: new Map()};
+		return {key: '', caller: null, recipients: new Map(), priority: null};
 	}
 
 	protected override firstMs(): number {
@@ -140,9 +152,14 @@ export class SubmissionListener extends SmtpListener<State> {
 		});
 	}
 
-	protected async mayBegin(session: Session<State>): Promise<Error | null> {
+	protected async mayBegin(session: Session<State>, {args}: SMTPServerAddress): Promise<Error | null> {
 		const {submission, hasDisk} = this.options;
 		session.recipients = new Map();
+		const priority = readMtPriority(args ? args['MT-PRIORITY'] : undefined);
+		if (priority === undefined) {
+			return this.#refuse(session, badPriority);
+		}
+		session.priority = priority;
 		if (!hasDisk()) {
 			return this.#refuse(session, {code: 452, text: noDisk, reason: 'no_disk'});
 		}
@@ -182,7 +199,7 @@ export class SubmissionListener extends SmtpListener<State> {
 		_share: MailShare,
 		{secure, tlsOptions}: SMTPServerSession,
 	): Promise<string | Error> {
-		const {client, caller, recipients} = session;
+		const {client, caller, recipients, priority} = session;
 		if (caller === null) {
 			return this.#refuse(session, over);
 		}
@@ -192,6 +209,7 @@ export class SubmissionListener extends SmtpListener<State> {
 			caller,
 			recipients: [...recipients.values()],
 			raw,
+			priority,
 			trace: `Received: by ${hostname} (mailctl) with ${secure ? 'ESMTPSA' : 'ESMTPA'};\r\n ${date}`,
 		});
 		const {code, text, reason, ids, left, leftFor} = submitted;

@@ -9,7 +9,7 @@ import {sevenBitFault} from '../compose/seven-bit.ts';
 import {isLooping} from '../inbound/smtp-listener.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
-import {isMessageId, submittedFile} from '../mail/message.ts';
+import {extrasJson, isMessageId, type Priority, priorities, submittedFile} from '../mail/message.ts';
 import {
 	fieldValue,
 	type HeaderLimits,
@@ -46,6 +46,8 @@ type Incoming = {
 	readonly caller: Caller;
 	readonly recipients: readonly Address[];
 	readonly raw: Buffer;
+	/** Of the envelope; null: it says none. */
+	readonly priority: Priority | null;
 	/** Our Received field. */
 	readonly trace: string;
 };
@@ -149,7 +151,7 @@ export class Submission {
 	}
 
 	/** Resolves when the messages are on stable storage, or nothing is. */
-	async submit({caller, recipients, raw, trace}: Incoming): Promise<Submitted> {
+	async submit({caller, recipients, raw, priority: ofEnvelope, trace}: Incoming): Promise<Submitted> {
 		if (isLooping(raw, [])) {
 			return none(refusing('looping', 554, '5.4.6 The mail goes round in circles'));
 		}
@@ -166,6 +168,7 @@ export class Submission {
 		const attachments = [submittedFile(mail.messageId, mail.source)];
 		const {workspaceId, mode} = caller;
 		const {from, replyTo, topicCode} = mail;
+		const priority = mail.priority ?? ofEnvelope;
 		const common = {workspaceId, mode, from, replyTo, templateId, topicCode, attachments};
 		const sends = recipients.map(
 			(to): Send => ({
@@ -178,7 +181,7 @@ export class Submission {
 				locale: null,
 				timezone: null,
 				tracking: null,
-				extras: null,
+				extras: extrasJson({...(priority !== null && {priority})}),
 				resentFrom: null,
 			}),
 		);
@@ -239,6 +242,7 @@ type SubmittedMail = {
 	/** Null if the field is missing or not a Message-ID. */
 	readonly messageId: string | null;
 	readonly topicCode: string | null;
+	readonly priority: Priority | null;
 	readonly metadata: Readonly<Record<string, string>>;
 	readonly tags: readonly string[];
 	/** Without the fields that are for us alone, with a trace field before the others; its body may have long lines. */
@@ -342,11 +346,12 @@ function mailOf(fields: readonly Pick<SourceField, 'line'>[], body: Buffer): Buf
 	return Buffer.concat([Buffer.from(`${fields.map(({line}) => `${line}\r\n`).join('')}\r\n`, 'latin1'), body]);
 }
 
-type Wishes = Pick<SubmittedMail, 'topicCode' | 'metadata' | 'tags'>;
+type Wishes = Pick<SubmittedMail, 'topicCode' | 'priority' | 'metadata' | 'tags'>;
 
 /** The fields `X-Mailctl-…`. One that is not known is refused: a misspelt one would lose what it says. */
 function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} | {ok: false; fault: string} {
 	let topicCode: string | null = null;
+	let priority: Priority | null = null;
 	const metadata: Record<string, string> = {};
 	const tags: string[] = [];
 	for (const field of fields) {
@@ -357,6 +362,11 @@ function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} 
 		}
 		if (field.name === `${own}topic`) {
 			topicCode = value;
+		} else if (field.name === `${own}priority`) {
+			priority = priorities.find(one => one === value.toLowerCase()) ?? null;
+			if (priority === null) {
+				return fault(`${field.name} must be high, normal or low`);
+			}
 		} else if (field.name === `${own}tag` && value.length <= longestTag) {
 			tags.push(value);
 			metadata.tag = value;
@@ -370,7 +380,7 @@ function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} 
 	}
 	return Object.keys(metadata).length > mostMetadata
 		? fault(`the header has more than ${mostMetadata} fields of metadata`)
-		: {ok: true, wishes: {topicCode, metadata, tags}};
+		: {ok: true, wishes: {topicCode, priority, metadata, tags}};
 }
 
 function fault(text: string): {readonly ok: false; readonly fault: string} {

@@ -3,10 +3,10 @@ import type {SigningKey} from '../compose/dkim.ts';
 import {type Letter, needsSmtputf8} from '../compose/header-field.ts';
 import type {Clock} from '../kit/clock.ts';
 import {joined} from '../kit/text.ts';
-import type {Links} from '../links/links.ts';
+import {type Links, messageIdOf} from '../links/links.ts';
 import {rewrite} from '../links/rewrite.ts';
 import type {Claims} from '../links/tokens.ts';
-import {erasedAddress, submittedSource, trackingOf} from '../mail/message.ts';
+import {erasedAddress, hiddenValue, readExtras, submittedSource, trackingOf} from '../mail/message.ts';
 import {isUnder} from '../net/host-name.ts';
 import type {MakeJob, MakeResult} from '../queue/renderers.ts';
 import {chooseVariant, mailLocale} from '../render/locale.ts';
@@ -64,7 +64,7 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			cfblAddress: cfbl === null || signing.length === 0 ? null : cfblAddressOf(from, returnPathDomain, cfbl),
 		};
 		const once = {
-			messageIdHeader: `${links.messageIdLocal(messageId)}@${domainOf(from)}`,
+			messageIdHeader: messageIdOf(links, messageId, from),
 			date,
 		};
 		const envelopeFrom = `${links.returnPathLocal(id, address)}@${returnPathDomain}`;
@@ -90,7 +90,11 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			workspace: {name: recipient.workspace_name},
 			message: {id: messageId, locale: mailLocale(variant.locale, locale)},
 		};
-		const rendered = renderer.renderPieces(variant, input, renderMs);
+		const rendered = renderer.renderPieces(
+			variant,
+			job.variables === null ? input : {...input, data: job.variables},
+			renderMs,
+		);
 		if (!rendered.ok) {
 			return {ok: false, unmade: {reason: rendered.reason, message: rendered.message}};
 		}
@@ -118,11 +122,19 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			html,
 			text: rendered.text,
 			attachments,
+			extras: readExtras(recipient.extras),
 		};
 		const mail = compose(letter, signing, clock.now());
-		const made = {mail, subject: letter.subject, envelopeFrom, ref, firstLink, links: tracked};
+		const subject =
+			job.variables === null ? letter.subject : keptSubject(renderer.renderPieces(variant, input, renderMs));
+		const made = {mail, subject, envelopeFrom, ref, firstLink, links: tracked};
 		return {ok: true, made: {...made, smtputf8: needsSmtputf8(letter)}};
 	};
+}
+
+/** The subject without the values of sensitive variables. */
+function keptSubject(rendered: ReturnType<Renderer['renderPieces']>): string {
+	return rendered.ok ? rendered.subject : hiddenValue;
 }
 
 /** Mail that refers to no topic. */

@@ -284,6 +284,7 @@ storeTest(test, 'what a user sends again is there with its row in the audit trai
 	const by = {actor: 'user:ann@shop.example', from: '192.0.2.1'};
 	const draft = {
 		send: {...send, by},
+		sealed: null,
 		idempotency: null,
 		versionId,
 		topicId: null,

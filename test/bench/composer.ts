@@ -53,6 +53,7 @@ function ours(n: number, keys: ReadonlyArray<typeof signingKey>): number {
 		date,
 		cc: [],
 		attachments: [],
+		extras: {},
 		listUnsubscribe: {url: url(n), mailto: null},
 		ref: ref(n),
 		feedbackId: 'a:b:c:d',

@@ -57,6 +57,7 @@ function jobOf(number: number, data: unknown): MakeJob {
 			...{address, to_address: address, from_address: 'receipts@shop.example', workspace_name: 'bench'},
 			created_at: new Date().toISOString(),
 		}),
+		variables: null,
 		attachments: [],
 		signing: 'dkm_1,dkm_2',
 		returnPathDomain: 'bounces.mail.example',

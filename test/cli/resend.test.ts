@@ -30,6 +30,7 @@ test('message resend: a new message that says the same, with every check', async
 			to: 'User@example.org',
 			cc: ['Copy@example.net'],
 			replyTo: 'help@example.com',
+			...{toName: 'Zoë', replyToName: 'Help', headers: {'X-Order': '7'}},
 			templateId,
 			data: {name: 'Zoë'},
 			metadata: {order: '7'},

@@ -69,6 +69,7 @@ test('send: through the running daemon, all options, until it is final', async t
 		'{"name":"Ada","id":1234567890123456789,"price":1.50}',
 		...[...base, '--data', '-', '--cc', 'a@example.org', '--cc', 'b@example.org', '--reply-to', 'help@example.com'],
 		...['--attach', 'note.txt', '--locale', 'de', '--timezone', 'Europe/Vienna', '--metadata', 'order=7=x', '--wait'],
+		...['--priority', 'high'],
 	);
 	t.is(sent.code, 0, sent.stderr);
 	t.regex(sent.stdout, /^msg_[0-9a-z]{26}\n$/);
@@ -81,6 +82,7 @@ test('send: through the running daemon, all options, until it is final', async t
 		reply_to: 'help@example.com',
 		attachments: [{filename: 'note.txt', content_type: 'text/plain'}],
 		metadata: {order: '7=x'},
+		priority: 'high',
 		data: {name: 'Ada', price: 1.5},
 	});
 	t.regex(await cli.text('message', 'show', id, '--json'), /"id": ?1234567890123456789,\s*"price": ?1\.50/);
@@ -122,6 +124,7 @@ test('send: through the running daemon, all options, until it is final', async t
 	refused(t, await cli.run(...base, '--attach', 'nix.pdf'), 65, /there is no file nix\.pdf/);
 	refused(t, await cli.run(...base, '--metadata', 'novalue'), 64, /--metadata "novalue" is not allowed, use KEY=VALUE/);
 	await cli.json('workspace', 'pause', '--reason', 'test');
+	refused(t, await cli.run(...base, '--priority', 'urgent'), 64, /--priority/);
 	const paused = await waitFor('the pause is noticed', async () => {
 		const result = await cli.run(...base);
 		return result.code !== 0 && result;

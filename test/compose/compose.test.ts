@@ -4,7 +4,8 @@ import test from 'ava';
 import {createCompose} from '../../src/compose/compose.ts';
 import {importSigningKey} from '../../src/compose/dkim.ts';
 import {type Letter, needsSmtputf8} from '../../src/compose/header-field.ts';
-import {international, invoice, note, receipt} from './letters.ts';
+import {decodeWords} from '../../src/report/decode.ts';
+import {answer, international, invoice, note, receipt} from './letters.ts';
 import {headerLines, read} from './read.ts';
 import {rfc8463} from './rfc8463.ts';
 
@@ -12,7 +13,7 @@ const compose = createCompose();
 const now = Date.UTC(2026, 5, 9, 10, 15, 31);
 const lf = (text: string) => text.replaceAll(/\r\n?/g, '\n');
 
-const letters = {receipt, note, invoice, international};
+const letters = {receipt, note, invoice, international, answer};
 const keys = (['rsa', 'ed25519'] as const).map(kind =>
 	importSigningKey({
 		domain: 'shop.example',
@@ -82,6 +83,19 @@ test('the header of a full letter, field by field', t => {
 		'MIME-Version: 1.0',
 		`Content-Type: multipart/alternative; boundary="=_${receipt.ref}_a"`,
 	]);
+});
+
+test('names and header fields of the send', async t => {
+	const {headers, to, replyTo} = await read(compose(answer, [], now));
+	t.is([to].flat()[0]?.value[0]?.name, 'Lovelace, Ada');
+	t.is(replyTo?.value[0]?.name, 'Hilfe & Größe');
+	t.is(headers.get('in-reply-to'), '<2@shop.example>');
+	t.deepEqual([headers.get('references')].flat().join(' '), answer.extras.headers?.[1]?.[1]);
+	t.is(decodeWords(`${headers.get('x-long')}`), 'a'.repeat(998));
+	t.is(decodeWords(`${headers.get('x-size')}`), 'Größe =?UTF-8?Q?x?='.repeat(20));
+	const lines = headerLines(compose(answer, [], now));
+	t.is(lines.filter(line => line.startsWith('Auto-Submitted:')).join(), 'Auto-Submitted: auto-replied; owner-email=x');
+	t.true(lines.includes(`X-Word: https://shop.example/${'a'.repeat(200)} and more`), 'programs read it');
 });
 
 test('the unsubscribe URL is never broken by a fold', t => {

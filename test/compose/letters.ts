@@ -18,6 +18,7 @@ export const receipt: Letter = {
 	html: `<!doctype html>\n<html>\n<body>\n<p>Fine.\n.\n..\nFrom here on:</p>\n<table>\n${rows}</table>\n</body>\n</html>\n`,
 	text: 'Vielen Dank!\n\nFrom here on:\n.\n..\n12,50 €  \n\t\nIhr Geschäft\n',
 	attachments: [],
+	extras: {},
 	listUnsubscribe: {
 		url: `https://mail.shop.example/unsubscribe?token=${'AQEzvVa0'.repeat(16)}`,
 		mailto: 'u081t6m3sfw5xv3qe7v1m8s4d9gzkr2pnh0c5bjyta9w6@bounces.shop.example',
@@ -60,3 +61,21 @@ export const invoice: Letter = {
 
 /** A recipient whose local part has no ASCII form. */
 export const international: Letter = {...note, to: 'jörg@exämple.test'};
+
+/** An answer in a thread, with names and header fields of its own. */
+export const answer: Letter = {
+	...receipt,
+	extras: {
+		toName: 'Lovelace, Ada',
+		replyToName: 'Hilfe & Größe',
+		headers: [
+			['In-Reply-To', '<2@shop.example>'],
+			['References', Array.from({length: 12}, (_, n) => `<${n}.${'a'.repeat(40)}@shop.example>`).join(' ')],
+			['Auto-Submitted', 'auto-replied; owner-email=x'],
+			['Importance', 'high'],
+			['X-Long', 'a'.repeat(998)],
+			['X-Word', `https://shop.example/${'a'.repeat(200)} and more`],
+			['X-Size', 'Größe =?UTF-8?Q?x?='.repeat(20)],
+		],
+	},
+};

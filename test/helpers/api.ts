@@ -18,7 +18,7 @@ import {openRecordSources} from '../../src/dns/resolver.ts';
 import {publicRoutes} from '../../src/hosted/public-routes.ts';
 import {Collector} from '../../src/hosted/tracking.ts';
 import {type Clock, systemClock} from '../../src/kit/clock.ts';
-import {createLinks, type Links} from '../../src/links/links.ts';
+import {createLinks, type Links, messageIdOf} from '../../src/links/links.ts';
 import type {RateLimit} from '../../src/mail/api-key.ts';
 import {createEngagementWrite} from '../../src/outcome/engagement.ts';
 import {createErase} from '../../src/outcome/erase.ts';
@@ -141,6 +141,7 @@ export async function startApi(
 	});
 	const accept = createAccept({
 		catalog,
+		vault: testVault,
 		reader: store.reader,
 		writer: store.writer,
 		clock,
@@ -218,6 +219,7 @@ export async function startApi(
 				publicUrl: () => 'https://mail.shop.example',
 			}),
 			readMessageId: links.readMessageId,
+			messageIdOf: (id, from) => messageIdOf(links, id, from),
 			webhooks: {
 				guard: new AddressGuard({allowCidrs: [], takesLocal: false}),
 				onDue: eventWriter.onDue,

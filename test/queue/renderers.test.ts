@@ -117,6 +117,7 @@ const job = (version_id: string, data: unknown = {name: 'Ada'}): MakeJob => ({
 		...{id: newId('rcp'), message_id: newId('msg'), version_id, data: JSON.stringify(data)},
 		...{sender_name: 'Shöp', cc: '["grace@b.test"]'},
 	}),
+	variables: null,
 	attachments: [{filename: 'a.txt', contentType: 'text/plain', content: Buffer.from('attached')}],
 	signing: 'dkm_1',
 	returnPathDomain: 'bounces.example',

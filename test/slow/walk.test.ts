@@ -29,6 +29,7 @@ async function insertMany({store, workspace}: TestApi, count: number, name = 'u'
 						timezone: null,
 						tracking: null,
 						extras: null,
+						sealed: null,
 						resentFrom: null,
 						attachments: 0,
 						createdAt,

@@ -32,6 +32,7 @@ async function insertMessage(trx: Knex.Transaction, workspaceId: string, id: str
 				timezone: null,
 				tracking: null,
 				extras: null,
+				sealed: null,
 				attachments: 0,
 			},
 			...{resentFrom: null, createdAt: storeTime(idTime(id))},

@@ -1,6 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {composeSubmitted} from '../../src/compose/compose.ts';
+import {readMtPriority} from '../../src/submission/submission-listener.ts';
 import {readSubmitted} from '../../src/submission/submit.ts';
 
 type Submitted = Parameters<typeof composeSubmitted>[1];
@@ -71,6 +72,11 @@ for (const [what, lines, fault] of [
 	['two Subjects', [from, 'Subject: a', 'Subject: b'], /more than one subject/],
 	['a topic twice', [from, 'X-Mailctl-Topic: a', 'X-Mailctl-Topic: b'], /more than one x-mailctl-topic/],
 	['a field that is not known', [from, 'X-Mailctl-Topc: a'], /x-mailctl-topc is not a field/],
+	[
+		'a priority that is not known',
+		[from, 'X-Mailctl-Priority: urgent'],
+		/x-mailctl-priority must be high, normal or low/,
+	],
 	['an empty tag', [from, 'X-Mailctl-Tag:'], /x-mailctl-tag must have 1 to/],
 	['a long tag', [from, `X-Mailctl-Tag: ${'x'.repeat(65)}`], /1 to 64/],
 	['a long value', [from, `X-Mailctl-Metadata-A: ${'x'.repeat(501)}`], /1 to 500/],
@@ -90,6 +96,7 @@ test('any header: never a Bcc nor a field of ours in what is kept', t => {
 		'Bcc',
 		'bCC',
 		'X-Mailctl-Topic',
+		'X-Mailctl-Priority',
 		'X-MAILCTL-Metadata-A',
 		'Subject',
 		'X-Bcc',
@@ -102,5 +109,17 @@ test('any header: never a Bcc nor a field of ours in what is kept', t => {
 			t.true(!answer.ok || !/^(?:bcc|x-mailctl-[^:]*)\s*:/im.test(answer.mail.source.toString('latin1')));
 		}),
 		{numRuns: 2000},
+	);
+});
+
+test('MT-PRIORITY: a number from -9 to 9, and nothing else', t => {
+	t.deepEqual(['-9', '-1', '0', '1', '9'].map(readMtPriority), ['low', 'low', 'normal', 'high', 'high']);
+	t.is(readMtPriority(undefined), null);
+	t.is(readMtPriority(true), undefined);
+	fc.assert(
+		fc.property(fc.oneof(fc.string(), fc.stringMatching(/^[-+]?\d{1,3}$/)), text => {
+			const n = /^-?\d$/.test(text) && text !== '-0' ? Number(text) : null;
+			t.is(readMtPriority(text), n === null ? undefined : n > 0 ? 'high' : n < 0 ? 'low' : 'normal');
+		}),
 	);
 });

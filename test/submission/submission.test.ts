@@ -13,6 +13,7 @@ import type {Submission} from '../../src/submission/submit.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {type SmtpTalk, talkTo} from '../helpers/smtp-talk.ts';
+import {testVault} from '../helpers/tools.ts';
 import {addKey, addWorkspace, newId, type Workspace} from '../helpers/workspace.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
@@ -47,7 +48,7 @@ async function openLab(t: ExecutionContext, store: Store, options: LabOptions = 
 	const counted: Array<number | string> = [];
 	const clock = systemClock;
 	const intake = createIntake(
-		{live: () => ({rateLimit, authFailures, idempotencyRetention: 1000}), store, clock, newId},
+		{live: () => ({rateLimit, authFailures, idempotencyRetention: 1000}), store, vault: testVault, clock, newId},
 		{onWriting: () => undefined, onAccepted: () => undefined},
 	);
 	const observer = createObserver({
@@ -211,6 +212,32 @@ storeTest(test, 'who may not be mailed, and who may not send', async (t, store) 
 		...['suppressed', 'address', 'sender', 'unsubscribed', 'topic', 'malformed', 'malformed'],
 		...[1, 'unsubscribed'],
 	]);
+});
+
+storeTest(test, 'a priority in the envelope or in a field of the mail, which wins', async (t, store) => {
+	const lab = await openLab(t, store);
+	const session = await loggedIn(lab);
+	t.regex(await session.say('EHLO client.example'), / 250[ -]MT-PRIORITY\b/);
+	for (const [parameter, field, level] of [
+		['', '', 0],
+		[' MT-PRIORITY=3', '', 1],
+		[' MT-PRIORITY=-9', '', -1],
+		[' mt-priority=0', '', 0],
+		['', 'X-Mailctl-Priority: High', 1],
+		[' MT-PRIORITY=9', 'x-mailctl-priority: low', -1],
+	] as const) {
+		t.regex(await session.say(`MAIL FROM:<hello@example.com>${parameter}`), /^250 /);
+		await session.say('RCPT TO:<ann@example.org>');
+		const reply = await session.data(field === '' ? mail : `${field}\r\n${mail}`);
+		const [, id = ''] = /Ok (msg_\w+)/.exec(reply) ?? [];
+		const {id: recipient_id} = await store.reader('recipients').where({message_id: id}).first('id');
+		t.is((await store.reader('queue').where({recipient_id}).first()).priority, level, `${parameter} ${field}`);
+		const {content} = await store.reader('attachments').where({message_id: id}).first('content');
+		t.notRegex(String(content), /x-mailctl-priority/i);
+	}
+	for (const wrong of ['10', '-10', '+1', 'x', '1.5']) {
+		t.regex(await session.say(`MAIL FROM:<hello@example.com> MT-PRIORITY=${wrong}`), /^501 5\.5\.4 MT-PRIORITY/);
+	}
 });
 
 storeTest(test, 'what is refused for now: pause, quota, rate limit, disk, store', async (t, store) => {

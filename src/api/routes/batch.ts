@@ -2,7 +2,7 @@ import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Static} from 'typebox';
 import {type Accepted, type Idempotency, idempotencyOf, type Send} from '../../accept/draft.ts';
-import {type ApiErrorCode, apiErrors} from '../../mail/api-error.ts';
+import {type ApiErrorCode, apiErrors, type Violation} from '../../mail/api-error.ts';
 import {Type} from '../../mail/type.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
@@ -15,6 +15,7 @@ import {showAllowance} from '../rate-limit.ts';
 import {mostValues} from '../read-body.ts';
 import {rateLimited, readBatchItem} from '../read-send.ts';
 import {type BatchItem, batchItem, sendBodyLimit, sendExample} from '../schemas/send.ts';
+import {notAnswered, threaded} from '../thread-of.ts';
 import {inSlice} from '../turns.ts';
 import {checkOf, mostViolations} from '../validate.ts';
 
@@ -85,7 +86,14 @@ const jsonLimits = {
 
 const bodyFaults: ReadonlySet<number> = new Set([400, 413, 415, 422]);
 
-export function batchRoutes({auth, limits, accept, tools: {clock}, mayAccept}: ApiParts): Routes {
+export function batchRoutes(parts: ApiParts): Routes {
+	const {
+		auth,
+		limits,
+		accept,
+		tools: {clock},
+		mayAccept,
+	} = parts;
 	const checkQuery = checkOf(noQuery);
 	const checkBody = checkOf(batchBody);
 
@@ -102,8 +110,12 @@ export function batchRoutes({auth, limits, accept, tools: {clock}, mayAccept}: A
 		if (first === undefined) {
 			return {fault: faultOf(read.code)};
 		}
-		const field = first.field === 'body' ? 'the item' : first.field;
-		return {fault: {code: read.code, message: `${field} ${first.message}`}};
+		return {fault: faultIn(first, read.code)};
+	}
+
+	async function inThread(item: Item, body: BatchItem, caller: Caller): Promise<Item> {
+		const send = 'send' in item ? await threaded(parts, caller, body, item.send) : undefined;
+		return send === null ? {fault: faultIn(notAnswered, 'validation_failed')} : {...item, ...(send && {send})};
 	}
 
 	/** A batch that is refused for its body costs as much to read as one that is taken: it draws one. */
@@ -168,7 +180,8 @@ export function batchRoutes({auth, limits, accept, tools: {clock}, mayAccept}: A
 					if (index >= taken) {
 						items.push({fault: faultOf('rate_limited')});
 					} else {
-						items.push(request.isHeavy ? await inSlice(() => readItem(item, caller)) : readItem(item, caller));
+						const read = request.isHeavy ? await inSlice(() => readItem(item, caller)) : readItem(item, caller);
+						items.push(await inThread(read, item as BatchItem, caller));
 					}
 					// What was read is let go: the texts of attachments are large.
 					messages[index] = null;
@@ -199,6 +212,10 @@ function resultOf(index: number, result: Accepted, {idempotency}: {readonly idem
 
 function failed(index: number, error: Fault): object {
 	return {index, status: 'error', error};
+}
+
+function faultIn({field, message}: Violation, code: ApiErrorCode): Fault {
+	return {code, message: `${field === 'body' ? 'the item' : field} ${message}`};
 }
 
 function faultOf(code: ApiErrorCode): Fault {

@@ -20,11 +20,19 @@ import {acceptedView, attemptSchema, eventSchema, messageSchema, recipientSchema
 import {idParams} from '../schemas/page.ts';
 import {type SendBody, sendBody, sendBodyLimit, sendHeaders} from '../schemas/send.ts';
 import {previewSchema} from '../schemas/template.ts';
+import {notAnswered, threaded} from '../thread-of.ts';
 import {createTurns} from '../turns.ts';
 import {checkBody, checkOf, emptyBody, mostViolations, optionalBody} from '../validate.ts';
 import {attemptView, eventView, messageView, recipientView} from '../views.ts';
 
-export function messageRoutes({auth, accept, limits, tools: {clock}, mayAccept}: ApiParts): Routes {
+export function messageRoutes(parts: ApiParts): Routes {
+	const {
+		auth,
+		accept,
+		limits,
+		tools: {clock},
+		mayAccept,
+	} = parts;
 	const checkQuery = checkOf(noQuery);
 
 	return api => {
@@ -57,7 +65,8 @@ export function messageRoutes({auth, accept, limits, tools: {clock}, mayAccept}:
 					throw bodyMissing();
 				}
 				const key = readIdempotencyKey(request.headers['idempotency-key']);
-				const read = readSend(request.body, callerOf(request));
+				const caller = callerOf(request);
+				const read = readSend(request.body, caller);
 				const unknown = checkQuery(request.query);
 				if (unknown.length > 0) {
 					const inBody = read.ok ? [] : (read.violations ?? []);
@@ -66,8 +75,13 @@ export function messageRoutes({auth, accept, limits, tools: {clock}, mayAccept}:
 				if (!read.ok) {
 					throw apiError(read.code, read);
 				}
-				const idempotency = key === null ? null : idempotencyOf(key, request.body as SendBody);
-				return answerSend(reply, await accept.single(read.send, idempotency), clock.now());
+				const body = request.body as SendBody;
+				const send = await threaded(parts, caller, body, read.send);
+				if (send === null) {
+					throw apiError('validation_failed', {violations: [notAnswered]});
+				}
+				const idempotency = key === null ? null : idempotencyOf(key, body);
+				return answerSend(reply, await accept.single(send, idempotency), clock.now());
 			},
 		);
 	};
@@ -266,6 +280,7 @@ export function resendRoutes({auth, reader, accept, limits, tools: {clock}, mayA
 						errors: [
 							'message_not_found',
 							'unprocessable_entity',
+							'content_removed',
 							...sendErrors.filter(code => code !== 'template_required'),
 						],
 					}),
@@ -292,6 +307,9 @@ export function resendRoutes({auth, reader, accept, limits, tools: {clock}, mayA
 				}
 				if (send === 'erased') {
 					throw apiError('unprocessable_entity', {message: 'The message was erased: nothing is left of it.'});
+				}
+				if (send === 'removed') {
+					throw apiError('content_removed');
 				}
 				const idempotency = key === null ? null : resendIdempotency(key, id);
 				return answerSend(reply, await accept.single(send, idempotency), clock.now());

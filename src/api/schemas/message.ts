@@ -1,4 +1,4 @@
-import {eventTypes, recipientStates} from '../../mail/message.ts';
+import {eventTypes, priorities, recipientStates} from '../../mail/message.ts';
 import {phases} from '../../mail/outcome.ts';
 import {Type} from '../../mail/type.ts';
 
@@ -58,6 +58,10 @@ export const messageSchema = Type.Object(
 		tags: Type.Array(Type.String()),
 		mode: Type.Enum(['live', 'test']),
 		resent_from: Type.Union([Type.String(), Type.Null()], {description: 'The message that this one repeats.'}),
+		priority: Type.Optional(Type.Enum([...priorities], {description: 'Only where the send named one.'})),
+		to_name: Type.Optional(Type.String({description: 'Only where it was set, as the next two.'})),
+		reply_to_name: Type.Optional(Type.String()),
+		headers: Type.Optional(Type.Record(Type.String(), Type.String())),
 		created_at: time,
 		updated_at: time,
 	},

@@ -1,5 +1,6 @@
 import type {Static} from 'typebox';
 import {Numeral, writeExact} from '../../kit/exact-json.ts';
+import {priorities} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
 import {isStorable} from './formats.ts';
 
@@ -122,6 +123,22 @@ export const sendBody = Type.Object(
 			Type.Object({}, {variables: true, description: 'Variables of the template, at most 256 KiB as JSON, 16 levels.'}),
 		),
 		replyTo: Type.Optional(Type.String({format: 'email', description: 'Where answers go.'})),
+		toName: Type.Optional(Type.String({format: 'label', description: 'The name that stands before `to` in the mail.'})),
+		replyToName: Type.Optional(Type.String({format: 'label', description: 'The name before `replyTo`.'})),
+		headers: Type.Optional(
+			Type.Object(
+				{},
+				{
+					maxProperties: 20,
+					additionalProperties: Type.String(),
+					description:
+						'At most 20 header fields with values of at most 998 octets: `X-…` but for those of mailctl and of providers, `In-Reply-To`, `References`, `Importance`, `Auto-Submitted`.',
+				},
+			),
+		),
+		inReplyTo: Type.Optional(
+			Type.String({description: 'A message of this workspace, `msg_…`: the mail stands below it in its thread.'}),
+		),
 		cc: Type.Optional(
 			Type.Array(Type.String({format: 'email'}), {
 				maxItems: 25,
@@ -162,6 +179,12 @@ export const sendBody = Type.Object(
 			}),
 		),
 		tracking: Type.Optional(tracking),
+		priority: Type.Optional(
+			Type.Enum([...priorities], {
+				description:
+					'Whose turn comes first at a destination; absent: as the topic says, else the template, else `normal`.',
+			}),
+		),
 	},
 	{...strict, examples: [sendExample]},
 );

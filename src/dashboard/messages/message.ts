@@ -6,7 +6,7 @@ import {parseExact, writeExact} from '../../kit/exact-json.ts';
 import {bufferOf} from '../../kit/text.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {apiErrors} from '../../mail/api-error.ts';
-import {erasedAddress} from '../../mail/message.ts';
+import {erasedAddress, readExtras} from '../../mail/message.ts';
 import {perform} from '../../ops/operation.ts';
 import {addSuppression} from '../../ops/suppressions.ts';
 import {findSent, type SentMessage, type StoredMessage} from '../../store/messages.ts';
@@ -102,6 +102,9 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		const send = (await readResend(reader, visit.workspace.id, message.id)) ?? noMessage();
 		if (send === 'erased') {
 			wrong('The message was erased: nothing is left of it that could be sent again.');
+		}
+		if (send === 'removed') {
+			wrong(apiErrors.content_removed.message);
 		}
 		const result = mayAccept()
 			? await accept.single({...send, by: visit.tools.operator}, null)
@@ -225,13 +228,13 @@ function tabLinks(id: string, chosen: Tab, query: URLSearchParams): Html {
 
 /** `isWhole`: with all that is known of it; else only what identifies it. */
 function head({message, recipients}: Opened, now: number, isWhole: boolean): Html {
-	const {mode, status, from, to, templateId, templateName, templateVersion} = message;
+	const {mode, status, from, to, templateId, templateName, templateVersion, extras} = message;
 	const test = mode === 'test' ? html` ${badge('test', 'idle')}` : null;
 	const others = recipients
 		.slice(1)
 		.map(recipient => html`<div>${name(recipient.address)} ${stateBadge(recipient.state)}</div>`);
 	return html`<div id="head" class="card">${facts([
-		['To', html`${name(to)} ${stateBadge(status)}${test}`],
+		['To', html`${named(extras.toName, to)} ${stateBadge(status)}${test}`],
 		['From', name(from)],
 		['Cc', others.length === 0 ? null : join(others)],
 		[
@@ -245,10 +248,18 @@ function head({message, recipients}: Opened, now: number, isWhole: boolean): Htm
 	])}</div>`;
 }
 
-function more({id, replyTo, tags, metadata, attachments, resentFrom}: StoredMessage): Array<readonly [string, Value]> {
+/** An address, with the name before it that few messages have. */
+const named = (label: string | undefined, address: string): Html =>
+	label === undefined ? name(address) : html`${name(label)} &lt;${name(address)}&gt;`;
+
+function more(message: StoredMessage): Array<readonly [string, Value]> {
+	const {id, replyTo, tags, metadata, attachments, resentFrom, extras} = message;
+	const added = (extras.headers ?? []).map(([field, value]) => html`<div>${code(`${field}: ${value}`)}</div>`);
 	const files = attachments.map(one => html`<div>${name(one.filename)}</div>`);
 	return [
-		['Reply to', replyTo === null ? null : name(replyTo)],
+		['Reply to', replyTo === null ? null : named(extras.replyToName, replyTo)],
+		['Priority', extras.priority ?? null],
+		['Headers', added.length === 0 ? null : join(added)],
 		['Tags', found(tags.map(tag => [tag, `tag:${tag}`]))],
 		['Metadata', found(Object.entries(metadata).map(([key, value]) => [`${key}=${value}`, `${key}=${value}`]))],
 		['Attachments', files.length === 0 ? null : join(files)],
@@ -338,12 +349,16 @@ function addressOf(text: string): Address | null {
 /** The call of the API that sends such a message, for a shell. Attachments are left out: they would not fit a line. */
 function curlCommand(apiUrl: string, sent: SentMessage): string {
 	const {from, to, cc, replyTo, templateId, data, metadata, tags, topicCode, locale, timezone, tracking} = sent;
+	const {priority, toName, replyToName, headers} = readExtras(sent.extras);
 	const parsed = (json: string | null) => (json === null ? undefined : parseExact(json));
 	const body = {
 		from,
 		to,
 		cc: parsed(cc),
 		replyTo: replyTo ?? undefined,
+		toName,
+		replyToName,
+		headers: headers && Object.fromEntries(headers),
 		templateId,
 		data: parsed(data),
 		metadata: parsed(metadata),
@@ -352,6 +367,7 @@ function curlCommand(apiUrl: string, sent: SentMessage): string {
 		locale: locale ?? undefined,
 		timezone: timezone ?? undefined,
 		tracking: parsed(tracking),
+		priority,
 	};
 	return [
 		`curl -sS ${apiUrl}/v1/messages \\`,

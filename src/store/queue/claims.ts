@@ -44,6 +44,8 @@ export type Claimed = {
 	readonly tracking: string | null;
 	/** `Extras`. */
 	readonly extras: string | null;
+	/** All variables, sealed; null: `data` has them. */
+	readonly sealed: string | null;
 	readonly attachments: number;
 	readonly created_at: string;
 	readonly workspace_name: string;
@@ -65,7 +67,7 @@ export type Claimed = {
 const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r.role, r.destination, r.subject, r.state, r.state_at,
 	r.attempts, r.sent_at, r.last_category, r.last_reply, r.crashes,
 	m.mode, m.from_address, m.to_address, m.reply_to, m.cc, m.template_id, m.version_id, m.data, m.topic_id, m.topic_code, m.locale,
-	m.timezone, m.tracking, m.extras, m.attachments, m.created_at,
+	m.timezone, m.tracking, m.extras, m.sealed, m.attachments, m.created_at,
 	w.name as workspace_name, w.locale as workspace_locale, w.timezone as workspace_timezone, w.track_opens_at,
 	w.track_clicks_at, w.queue_lifetime_s,
 	s.id as sender_id, s.name as sender_name, s.domain_id,

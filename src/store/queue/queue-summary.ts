@@ -320,6 +320,7 @@ type Count = {readonly n: number | string};
 /** All that decides when a recipient is tried; null where there is nothing such. */
 export type RecipientFacts = Omit<Recipient, 'address_key' | 'sent_at'> & {
 	readonly next_attempt_at: string | null;
+	readonly priority: Priority | null;
 	readonly claimed_by: string | null;
 	/** Then the claim of an unknown daemon ends. */
 	readonly claimed_until: string | null;
@@ -351,7 +352,8 @@ export type RecipientFacts = Omit<Recipient, 'address_key' | 'sent_at'> & {
 	readonly end_detail: string | null;
 };
 
-type FactsRow = Omit<RecipientFacts, 'queue_reason'> & {
+type FactsRow = Omit<RecipientFacts, 'queue_reason' | 'priority'> & {
+	readonly level: number | null;
 	readonly waits_for: WaitCode | null;
 	readonly wait_detail: string | null;
 	readonly queued_event: string | null;
@@ -365,7 +367,7 @@ const columnsNear = (
 	attempt: string,
 	event: string,
 ) => `r.id, r.workspace_id, r.message_id, r.address, r.role, r.destination, ${stateColumns('r')}, r.attempts,
-	q.next_attempt_at, q.held_at, c.claimed_by, c.until as claimed_until, r.last_category, r.last_reply,
+	q.next_attempt_at, q.priority as level, q.held_at, c.claimed_by, c.until as claimed_until, r.last_category, r.last_reply,
 	m.created_at as accepted_at, m.mode, w.name as workspace_name, w.paused_at, w.pause_reason, w.queue_lifetime_s,
 	o.created_at as suspended_at, o.reason as suspension_reason,
 	l.site, l.waits_for, l.detail as wait_detail, l.until as queue_until,
@@ -404,6 +406,10 @@ export async function readRecipientFacts(reader: Knex, ids: readonly string[]): 
 	return all;
 }
 
-function factsOf({waits_for: code, wait_detail: detail, ...row}: FactsRow): RecipientFacts {
-	return {...shown(row), queue_reason: code === null || detail === null ? null : readWaitReason(code, detail)};
+function factsOf({waits_for: code, wait_detail: detail, level, ...row}: FactsRow): RecipientFacts {
+	return {
+		...shown(row),
+		priority: level === null ? null : priorityOf(level),
+		queue_reason: code === null || detail === null ? null : readWaitReason(code, detail),
+	};
 }

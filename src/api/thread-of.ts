@@ -1,0 +1,33 @@
+import type {Send} from '../accept/draft.ts';
+import {answering, longestMessageId} from '../mail/added-header.ts';
+import {isId} from '../mail/ids.ts';
+import {extrasJson, readExtras, submittedId} from '../mail/message.ts';
+import {findAnswered} from '../store/messages.ts';
+import type {ApiParts} from './api-parts.ts';
+import {type Caller, visibleMode} from './caller.ts';
+
+/** What is wrong where `threaded` finds no message. */
+export const notAnswered = {field: 'inReplyTo', message: 'must be a message of this workspace, msg_…'} as const;
+
+/** The send as an answer to the message that its body names as `inReplyTo`; null: the caller sees no such message. */
+export async function threaded(
+	{reader, messageIdOf}: Pick<ApiParts, 'reader' | 'messageIdOf'>,
+	caller: Caller,
+	{inReplyTo: id}: {readonly inReplyTo?: string | undefined},
+	send: Send,
+): Promise<Send | null> {
+	if (id === undefined) {
+		return send;
+	}
+	const found = isId('msg', id) ? await findAnswered(reader, caller.workspaceId, id) : undefined;
+	if (!found || found.mode !== (visibleMode(caller) ?? found.mode)) {
+		return null;
+	}
+	const messageId = submittedId([found]) ?? `<${messageIdOf(id, found.from)}>`;
+	if (messageId.length > longestMessageId) {
+		return null;
+	}
+	const extras = readExtras(send.extras);
+	const headers = [...answering(messageId, readExtras(found.extras).headers), ...(extras.headers ?? [])];
+	return {...send, extras: extrasJson({...extras, headers})};
+}
