@@ -399,6 +399,7 @@ export async function previewVariant(
 			timezone: timezone ?? workspace.timezone ?? 'UTC',
 			recipient: {email: 'recipient@example.com'},
 			unsubscribe_url: 'https://example.com/unsubscribe',
+			preferences_url: 'https://example.com/preferences',
 			workspace: {name: workspace.name},
 			message: {id: 'msg_00000000000000000000000000', locale: mailLocale(written, place)},
 		},

@@ -35,6 +35,9 @@ type Mails = {
 	readonly remade: (workspaceId: string, recipientId: string) => Promise<RemadeMail>;
 };
 
+/** `expiresAt`: milliseconds since the epoch. */
+type PreferencesLink = {readonly url: string; readonly expiresAt: number};
+
 /** What the routes of the API work with. */
 export type ApiParts = {
 	readonly auth: Auth;
@@ -56,6 +59,8 @@ export type ApiParts = {
 	/** Where events are followed; its end ends the streams. */
 	readonly feed: Feed;
 	readonly mails: Mails;
+	/** Makes a link to the preference page of a person; it holds as long as those in mail. */
+	readonly preferencesLink: (person: {readonly workspaceId: string; readonly address: string}) => PreferencesLink;
 	/** The message of a Message-ID; null: not one of ours. */
 	readonly readMessageId: (messageId: string) => string | null;
 	/** The Message-ID of a message from a template, without angle brackets. */

@@ -138,6 +138,7 @@ export function contactView(contact: Contact) {
 		updated_at: apiTime(contact.updatedAt),
 		topics: contact.topics,
 		suppressed: contact.suppressed,
+		...(contact.pausedUntil !== null && {paused_until: apiTime(contact.pausedUntil)}),
 	};
 }
 

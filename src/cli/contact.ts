@@ -1,7 +1,11 @@
+import {randomBytes} from 'node:crypto';
 import {changeContact} from '../admin/contacts.ts';
 import {contactView} from '../api/views.ts';
+import {linkBase} from '../config/derive.ts';
 import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
 import {storeTime} from '../kit/time.ts';
+import {createLinks} from '../links/links.ts';
+import {linkPreferences} from '../ops/contacts.ts';
 import {notFound} from '../ops/operation.ts';
 import {createErase} from '../outcome/erase.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../store/topics.ts';
@@ -42,6 +46,18 @@ export function contactCommands(contact: CliCommand): void {
 			const {id: workspaceId} = await session.workspace();
 			const changed = await session.write(trx => changeContact(trx, session.tools, {workspaceId, id}, changes));
 			session.one(contacts, changed ?? notFound('contact', text));
+		});
+
+	contact
+		.verb('preferences-link <contact>', 'Make a link to the preference page of a person, by id or address')
+		.sample('mailctl contact preferences-link user@example.org')
+		.does<object, [string]>(async (session, _options, text) => {
+			const {workspaceId, address} = await session.perform(linkPreferences, {id: (await chosen(session, text)).id});
+			const settings = session.settings();
+			const links = createLinks({keys: await session.secrets(), publicUrl: linkBase(settings), random: randomBytes});
+			const expiresAt = session.tools.clock.now() + settings.tokenLifetime;
+			const url = links.personUrl({workspaceId, address, expiresAt});
+			session.show({url, expires_at: storeTime(expiresAt)}, () => [url]);
 		});
 
 	contact
@@ -109,6 +125,8 @@ function changesOf(options: UpdateOptions): Partial<Preferences> {
 	};
 }
 
+const leftBy = ({topics, leftOther}: Contact) => [...topics, ...(leftOther ? ['mail without a topic'] : [])].join(', ');
+
 const contacts: Noun<Contact> = {
 	none: 'no contacts, the first mail to an address makes one',
 	json: contactView,
@@ -118,8 +136,9 @@ const contacts: Noun<Contact> = {
 		{title: 'EMAIL', name: 'email', cell: row => row.address, cut: true},
 		{title: 'LOCALE', name: 'locale', cell: row => row.locale},
 		{title: 'TIMEZONE', name: 'timezone', cell: row => row.timezone, cut: true},
-		{title: 'GETS NO', cell: row => (row.suppressed ? 'mail' : row.topics.join(', ') || null), cut: true},
-		{name: 'opted out of', cell: row => row.topics.join(', ') || null},
+		{title: 'GETS NO', cell: row => (row.suppressed ? 'mail' : leftBy(row) || null), cut: true},
+		{name: 'opted out of', cell: row => leftBy(row) || null},
+		{name: 'paused until', cell: row => (row.pausedUntil === null ? undefined : `${shortTime(row.pausedUntil)} UTC`)},
 		{name: 'suppressed', cell: row => (row.suppressed ? 'yes' : 'no')},
 		{name: 'created', cell: row => `${shortTime(row.createdAt)} UTC`},
 		{name: 'updated', cell: row => `${shortTime(row.updatedAt)} UTC`},

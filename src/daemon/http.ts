@@ -145,6 +145,10 @@ export function createHttp(
 			clock,
 			publicUrl: () => linkBase(settings, boundUrl),
 		}),
+		preferencesLink: ({workspaceId, address}: {readonly workspaceId: string; readonly address: string}) => {
+			const expiresAt = clock.now() + settings.tokenLifetime;
+			return {url: linkBase(settings, boundUrl) + links.personUrl({workspaceId, address, expiresAt}), expiresAt};
+		},
 		readMessageId: links.readMessageId,
 		messageIdOf: (id: string, from: string) => messageIdOf(links, id, from),
 		webhooks: {

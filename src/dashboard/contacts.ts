@@ -3,14 +3,15 @@ import {canonicalLocale, formats, readAddress} from '../api/schemas/formats.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {storeTime} from '../kit/time.ts';
 import {isId} from '../mail/ids.ts';
+import {linkPreferences} from '../ops/contacts.ts';
 import {notFound} from '../ops/operation.ts';
 import {readLines, scanMessages} from '../store/message-scan.ts';
 import {findSuppression} from '../store/suppressions.ts';
 import {type Contact, findContact, listContacts} from '../store/topics.ts';
 import {pageOf, pager, searchForm} from './lists.ts';
-import {act, badge, facts, hrefOf, input, name, section, table, time} from './markup.ts';
+import {act, badge, copyable, facts, hrefOf, input, name, section, table, time} from './markup.ts';
 import {messageTable} from './messages/list.ts';
-import {checkTyped, pageForms, wrong} from './operation-form.ts';
+import {checkTyped, operationForms, pageForms, wrong} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, go, page, type Route, type Visit} from './route.ts';
 
@@ -19,7 +20,9 @@ const perPage = 50;
 const mostMessages = 10;
 
 /** The people that a workspace has mailed. */
-export function contactPages({reader, change, erase}: DashboardParts): readonly Route[] {
+export function contactPages(parts: DashboardParts): readonly Route[] {
+	const {reader, change, erase, preferencesLink} = parts;
+
 	/** The one that a path names. */
 	async function chosen({params: {id = ''}, workspace, now}: Visit): Promise<Contact> {
 		const contact = isId('con', id) ? await findContact(reader, workspace.id, id, storeTime(now)) : undefined;
@@ -66,7 +69,8 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 					? html`<a href="${hrefOf('/suppressions', new URLSearchParams({q: contact.address}))}">${entry.reason.replace('_', ' ')}</a>, ${time(entry.created_at, now)}`
 					: 'no',
 			],
-			['Opted out of', contact.topics.length > 0 ? contact.topics.join(', ') : 'nothing'],
+			['Opted out of', left(contact).join(', ') || 'nothing'],
+			['Paused', contact.pausedUntil && html`ends ${time(contact.pausedUntil, now)}`],
 			['Language', contact.locale ?? 'not known'],
 			['Time zone', contact.timezone ?? 'not known'],
 			['First mailed', time(contact.createdAt, now)],
@@ -80,7 +84,7 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 		const all = html`<a href="${hrefOf('/messages', new URLSearchParams({q: contact.address}))}">All messages to them</a>`;
 		const content = html`<div class="card">${known}</div>${section('Newest messages', messages, all)}${
 			visit.may('operator')
-				? html`${section('Preferences', preferences(contact, form))}${section('Erase', erasing(contact))}`
+				? html`${section('Preferences', preferences(contact, form), act({to: `${path}/${contact.id}/link`, label: 'Link to their page', look: 'quiet'}))}${section('Erase', erasing(contact))}`
 				: null
 		}`;
 		return {
@@ -124,19 +128,28 @@ export function contactPages({reader, change, erase}: DashboardParts): readonly 
 	}
 
 	const form = pageForms(show);
+	const operation = operationForms(parts, {path, show});
 	return [
 		page(path, list),
 		page(`${path}/:id`, show),
 		form(`${path}/:id`, 'operator', update),
+		operation(linkPreferences, `${path}/:id/link`, person => {
+			const {url} = preferencesLink(person);
+			const content = html`<div class="card"><p>Give it to this person only: who has it chooses for them.</p>${copyable(url, 'the link')}<p><a href="${path}/${person.id}">Back to the contact</a></p></div>`;
+			return {kind: 'page', place: 'contacts', title: 'Link to the preference page', content};
+		}),
 		form(`${path}/:id/erase`, 'operator', eraseContact, {fresh: true}),
 	];
 }
 
-function status({suppressed, topics}: Contact): Html {
-	return suppressed
+const left = ({topics, leftOther}: Contact) => [...topics, ...(leftOther ? ['mail without a topic'] : [])];
+
+function status(contact: Contact): Html {
+	const codes = left(contact);
+	return contact.suppressed
 		? badge('suppressed', 'bad')
-		: topics.length > 0
-			? badge(`not ${topics.join(', ')}`, 'warn')
+		: codes.length > 0
+			? badge(`not ${codes.join(', ')}`, 'warn')
 			: badge('subscribed', 'good');
 }
 

@@ -281,7 +281,7 @@ async function answers(publicUrl: string, get: Get): Promise<Found> {
 		if (!headers.get('x-request-id')?.startsWith('req_')) {
 			return fail(
 				`${url} is not answered by mailctl (${status})`,
-				'let the proxy pass /unsubscribe to MAILCTL_HTTP_LISTEN',
+				'let the proxy pass /unsubscribe and /preferences to MAILCTL_HTTP_LISTEN',
 			);
 		}
 		return status < 500 ? ok(`${url} answers`) : fail(`${url} answers ${status}`, 'read the log of the daemon');

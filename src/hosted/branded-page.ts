@@ -167,6 +167,9 @@ bdi.address{font-weight:600}
 .soft{color:var(--soft);font-size:.9375rem;line-height:1.5}
 form{margin:28px 0 0}
 section{margin:0 0 28px}section:last-child{margin:0}
+fieldset{margin:0 0 20px;padding:0;border:0}legend{padding:0;margin:0 0 8px;font-weight:650}
+.choice{display:flex;gap:12px;align-items:flex-start;margin:0;padding:10px 0}.choice small{display:block;color:var(--soft);font-size:.9375rem;line-height:1.5}
+label.choice{cursor:pointer}.choice input{flex:none;width:22px;height:22px;margin:2px 0 0;accent-color:var(--fill)}
 section+section{padding-top:28px;border-top:1px solid var(--line)}
 button{display:block;width:100%;min-height:50px;margin:0 0 12px;padding:10px 18px;border:2px solid transparent;border-radius:11px;
 font:inherit;font-weight:600;line-height:1.3;cursor:pointer}

@@ -3,13 +3,15 @@ import type {Routes} from '../api/api-parts.ts';
 import type {Clock} from '../kit/clock.ts';
 import type {Links} from '../links/links.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
-import {createUnsubscribeWrite} from '../outcome/unsubscribe.ts';
+import {createUnsubscribeWrite, type Unsubscription} from '../outcome/unsubscribe.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {lostPage, sendPage} from './branded-page.ts';
 import {chooseTexts} from './language.ts';
+import {createLinkPages} from './linked.ts';
+import {preferencePages} from './preferences.ts';
 import type {Collector} from './tracking.ts';
 import {trackingRoutes} from './tracking.ts';
-import {unsubscribeRoutes} from './unsubscribe.ts';
+import {unsubscribePages} from './unsubscribe.ts';
 
 /** What the hosted pages work with. */
 type PublicParts = {
@@ -27,14 +29,11 @@ type PublicParts = {
 /** Every route of a link in a mail: no key, a signed token. */
 export function publicRoutes({links, reader, writer, collector, clock, eventWriter, random}: PublicParts): Routes[] {
 	const unsubscribeWrite = createUnsubscribeWrite(eventWriter);
+	const unsubscribe = (item: Unsubscription) => writer.submit(unsubscribeWrite, item);
+	const page = createLinkPages({links, reader, clock, random});
 	return [
-		unsubscribeRoutes({
-			links,
-			reader,
-			unsubscribe: item => writer.submit(unsubscribeWrite, item),
-			clock,
-			random,
-		}),
+		page(unsubscribePages({reader, unsubscribe, clock})),
+		page(preferencePages({reader, unsubscribe, clock})),
 		trackingRoutes({
 			links,
 			collector,

@@ -1,16 +1,7 @@
-import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
-import {type Api, isPlain, type Routes, refuseOtherBodies} from '../api/api-parts.ts';
 import {describe} from '../api/describe.ts';
-import {apiError, formExpected} from '../api/errors.ts';
-import {createFailureLimit} from '../api/rate-limit.ts';
 import type {Clock} from '../kit/clock.ts';
-import {splitParts} from '../kit/multipart.ts';
-import {utf8Text} from '../kit/text.ts';
 import {storeTime} from '../kit/time.ts';
-import type {Links} from '../links/links.ts';
-import type {Claims} from '../links/tokens.ts';
-import {parseAddress} from '../mail/address.ts';
 import {Type} from '../mail/type.ts';
 import {
 	changes,
@@ -19,117 +10,28 @@ import {
 	type SubscriptionStatus,
 	type Unsubscription,
 } from '../outcome/unsubscribe.ts';
-import {findLinked} from '../store/messages.ts';
-import {findContactLocale} from '../store/topics.ts';
-import {findOnlyWorkspace, findWorkspace} from '../store/workspaces.ts';
-import {type Brand, brandOf, type Icon, noticePage, type Page, sendPage} from './branded-page.ts';
+import {type Brand, type Icon, noticePage, type Page} from './branded-page.ts';
+import {type Form, formTypes} from './form.ts';
 import {type Html, html, nameMarkup, plainName} from './html.ts';
-import {chooseTexts} from './language.ts';
+import {addressMarkup, button, type LinkPage, linkFaults, postForm, section, tokenSchema} from './linked.ts';
 import type {Texts} from './texts/wording.ts';
-
-/** The fields of a form that count here; absent ones are null. What else it has is of no interest. */
-type Form = {
-	readonly token: string | null;
-	readonly action: string | null;
-};
-
-const formTypes = ['application/x-www-form-urlencoded', 'multipart/form-data'] as const;
 
 /** A longer body is no form of ours, nor a one-click request. */
 const formLimit = 8 * 1024;
 
-/**
- * Reads a submitted form of one of `formTypes`; the first of fields of one name counts. One that cannot be read counts as
- * empty: what a mail provider posts says no more than the URL that it posts to (RFC 8058 §3.1), and must unsubscribe
- * however it spells that.
- */
-export function readForm(body: Uint8Array, contentType: string): Form {
-	if (!/^\s*multipart\//i.test(contentType)) {
-		const fields = new URLSearchParams(utf8Text(body));
-		return {token: fields.get('token'), action: fields.get('action')};
-	}
-	const fields = readMultipart(body, contentType) ?? [];
-	const textOf = (name: string) => {
-		const field = fields.find(one => one.name === name);
-		// A file is no text: it counts as a text that fits nothing.
-		return field === undefined ? null : (field.value ?? '');
-	};
-	return {token: textOf('token'), action: textOf('action')};
-}
-
-/** A field of a form; one that came as a file has no value. */
-type Field = {readonly name: string; readonly value: string | null};
-
-/**
- * The fields of a multipart/form-data body (RFC 7578), in their order; null if the type names no boundary. Reads what HTTP
- * clients and hand-written requests send: any boundary that is in use, also one that occurs in a value; a preamble; names
- * without quotes; further header fields; lines that end in LF only. The platform's parser refuses each of these.
- */
-export function readMultipart(body: Uint8Array, contentType: string): Field[] | null {
-	const boundary = parameterOf(contentType, 'boundary');
-	if (boundary === undefined || boundary === '') {
-		return null;
-	}
-	// A part without an end was cut off on its way.
-	const parts = splitParts(Buffer.from(body), boundary, {unclosed: false});
-	return parts.flatMap(part => fieldOf(part.toString().split('\n')) ?? []);
-}
-
-function fieldOf(lines: readonly string[]): Field | undefined {
-	const empty = lines.findIndex(line => line === '' || line === '\r');
-	const head = empty === -1 ? [] : lines.slice(0, empty);
-	const disposition = head.find(line => /^content-disposition:/i.test(line));
-	const name = disposition && parameterOf(disposition, 'name');
-	if (disposition === undefined || name === undefined) {
-		return undefined;
-	}
-	const isFile = parameterOf(disposition, 'filename') !== undefined;
-	// The line end before a delimiter belongs to the delimiter.
-	const value = lines
-		.slice(empty + 1)
-		.join('\n')
-		.replace(/\r$/, '');
-	return {name, value: isFile ? null : value};
-}
-
-function parameterOf(header: string, name: string): string | undefined {
-	const [, quoted, plain] = new RegExp(`;[ \\t]*${name}=(?:"([^"]*)"|([^;\\s"]+))`, 'i').exec(header) ?? [];
-	return quoted ?? plain;
-}
-
-const mostForged = {requests: 120, windowMs: 60_000};
-
-type UnsubscribeRoutesOptions = {
-	readonly links: Pick<Links, 'openUnsubscribe'>;
+type UnsubscribeOptions = {
 	readonly reader: Knex;
 	/** Resolves when the change is on stable storage. */
 	readonly unsubscribe: (item: Unsubscription) => Promise<SubscriptionStatus>;
 	readonly clock: Clock;
-	readonly random: (size: number) => Buffer;
 };
 
-/** The hosted unsubscribe page, and the one-click action of RFC 8058. What GET and HEAD answer changes nothing. */
-export function unsubscribeRoutes({links, reader, unsubscribe, clock, random}: UnsubscribeRoutesOptions): Routes {
-	const failForged = createFailureLimit(clock, () => mostForged);
-
-	async function answer(request: FastifyRequest, form: Form | null): Promise<Page> {
-		const acceptLanguage = request.headers['accept-language'];
-		const token = tokenOf(request.query) ?? form?.token ?? '';
-		const opened = links.openUnsubscribe(token, clock.now());
-		const linked = opened.ok || opened.fault === 'expired' ? linkedRecipient(opened.claims) : null;
-		const workspace = linked && (await findWorkspace(reader, linked.workspaceId));
-		if (!linked || !workspace) {
-			return await forgedPage(request.ip, acceptLanguage);
-		}
-
-		const message = await findLinked(reader, linked.workspaceId, linked.messageId);
-		const contactLocale = await findContactLocale(reader, [linked.workspaceId, linked.addressKey]);
-		const preferred = [message?.locale, contactLocale];
-		const texts = chooseTexts({preferred, acceptLanguage, fallback: workspace.locale});
-		const brand = brandOf(workspace, message?.from);
-		if (!opened.ok) {
-			return noticePage('expired', 410, texts, brand);
-		}
+/** The hosted unsubscribe page, and the one-click action of RFC 8058. */
+export const unsubscribePages = ({reader, unsubscribe, clock}: UnsubscribeOptions): LinkPage => ({
+	path: '/unsubscribe',
+	formLimit,
+	schemas: {show: showSchema, act: actSchema},
+	async answer({linked, token, texts, brand}, form) {
 		const action = form && actionOf(form);
 		if (action === undefined) {
 			return noticePage('unclear', 400, texts, brand);
@@ -141,47 +43,9 @@ export function unsubscribeRoutes({links, reader, unsubscribe, clock, random}: U
 			status = await unsubscribe({...linked, action, via, at: storeTime(clock.now())});
 		}
 		return unsubscribePage({texts, brand, address: linked.address, token, action, status});
-	}
+	},
+});
 
-	/** The workspace of the link is not known, unless there is only one. */
-	async function forgedPage(ip: string, acceptLanguage: string | undefined): Promise<Page> {
-		if (failForged(ip) !== null) {
-			return noticePage('tooMany', 429, chooseTexts({preferred: [], acceptLanguage, fallback: null}), null);
-		}
-		const workspace = await findOnlyWorkspace(reader);
-		const texts = chooseTexts({preferred: [], acceptLanguage, fallback: workspace?.locale});
-		const brand = workspace && workspace.branding !== null ? brandOf(workspace, undefined) : null;
-		return noticePage('forged', 400, texts, brand);
-	}
-
-	function send(reply: FastifyReply, page: Page): FastifyReply {
-		return sendPage(page.status === 429 ? reply.header('retry-after', '60') : reply, random, page);
-	}
-
-	return api => {
-		api.register(async scope => {
-			acceptForms(scope);
-			// Every request is answered by a page; the schemas only describe.
-			scope.setValidatorCompiler(() => () => true);
-
-			scope.get('/unsubscribe', {schema: showSchema}, async (request, reply) =>
-				send(reply, await answer(request, null)),
-			);
-
-			scope.post('/unsubscribe', {schema: actSchema}, async (request, reply) => {
-				const {bytes, type} = (request.body as Submitted | undefined) ?? {bytes: new Uint8Array(), type: ''};
-				return send(reply, await answer(request, readForm(bytes, type)));
-			});
-		});
-	};
-}
-
-const token = Type.String({description: 'The signed token from the link.'});
-const pages = {
-	400: 'The token is forged or missing.',
-	410: 'The token has expired.',
-	429: 'Too many forged tokens from this client.',
-};
 const showSchema = {
 	...describe({
 		tag: 'Hosted pages',
@@ -192,9 +56,9 @@ const showSchema = {
 			'What the recipient can do, with the branding of the workspace and in the language of the recipient.',
 			null,
 		],
-		pages,
+		pages: linkFaults,
 	}),
-	querystring: Type.Object({token}),
+	querystring: Type.Object({token: tokenSchema}),
 };
 const actSchema = {
 	...describe({
@@ -206,12 +70,12 @@ const actSchema = {
 			'Unknown fields are ignored, and so is an empty body.',
 		].join(' '),
 		answer: [200, 'The choice as it is now, as a page; repeating the request changes nothing.', null],
-		pages: {...pages, 400: 'The token is forged or missing, or the action does not exist.'},
+		pages: {...linkFaults, 400: 'The token is forged or missing, or the action does not exist.'},
 	}),
-	querystring: Type.Object({token: Type.Optional(token)}),
+	querystring: Type.Object({token: Type.Optional(tokenSchema)}),
 	body: Type.Object(
 		{
-			token: Type.Optional(token),
+			token: Type.Optional(tokenSchema),
 			action: Type.Optional(
 				Type.Enum(['topic', 'all', 'undo'], {
 					description:
@@ -224,33 +88,6 @@ const actSchema = {
 	),
 	consumes: [...formTypes],
 };
-
-type Submitted = {readonly bytes: Uint8Array; readonly type: string};
-
-function acceptForms(api: Api): void {
-	api.removeAllContentTypeParsers();
-	api.addContentTypeParser([...formTypes], {parseAs: 'buffer', bodyLimit: formLimit}, (request, bytes, done) => {
-		const type = request.headers['content-type'] ?? '';
-		if (isPlain(request)) {
-			done(null, {bytes: bytes as Buffer, type} satisfies Submitted);
-		} else {
-			done(apiError('unsupported_media_type', {message: formExpected}));
-		}
-	});
-	refuseOtherBodies(api, formExpected);
-}
-
-/** A token that is given twice is invalid. */
-function tokenOf(query: unknown): string | null {
-	const token = (query as {token?: unknown}).token;
-	return token === undefined ? null : typeof token === 'string' ? token : '';
-}
-
-function linkedRecipient(claims: Claims): Omit<Unsubscription, 'action' | 'via' | 'at'> | null {
-	const {workspaceId, messageId, topicId, role, address} = claims;
-	const parsed = parseAddress(address, {utf8Local: true});
-	return parsed.ok ? {workspaceId, messageId, topicId, role, address, addressKey: parsed.address.key} : null;
-}
 
 /** Undefined: not one of the topics. */
 function actionOf({action}: Form): OptOutAction | undefined {
@@ -286,7 +123,8 @@ function unsubscribePage(subject: Subject): Page {
 		title: view.title,
 		content: html`<p>${view.text}</p>
 ${status.isTest && action !== null ? html`<p class="soft">${texts.testMessage}</p>` : null}
-${view.buttons && form(subject, view.buttons)}`,
+${view.buttons && postForm(subject.token, view.buttons)}
+<p class="soft"><a href="preferences?token=${subject.token}">${texts.preferences.link}</a></p>`,
 	};
 }
 
@@ -359,30 +197,10 @@ function undone({texts, brand, address, status}: Subject): View {
 	};
 }
 
-/** Posts back to where the page came from: behind a proxy only the browser knows where that is. */
-function form({token}: Subject, buttons: Html): Html {
-	return html`<form method="post">
-<input type="hidden" name="token" value="${token}">
-${buttons}</form>`;
-}
-
-function button(kind: 'main' | 'other', action: OptOutAction, label: string): Html {
-	return html`<button class="${kind}" name="action" value="${action}">${label}</button>\n`;
-}
-
-/** Choices that belong together. */
-function section(content: Html): Html {
-	return html`<section>\n${content}</section>\n`;
-}
-
 function undo(texts: Texts): Html {
 	return section(html`<p>${texts.undo.question}</p>\n${button('other', 'undo', texts.undo.button)}`);
 }
 
 function everything(texts: Texts): Html {
 	return html`${button('other', 'all', texts.unsubscribeAll)}\n<p class="soft">${texts.everythingMeans}</p>\n`;
-}
-
-function addressMarkup(address: string): Html {
-	return html`<bdi class="address">${plainName(address)}</bdi>`;
 }

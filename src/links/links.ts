@@ -1,3 +1,4 @@
+import {noMessage} from '../mail/ids.ts';
 import {type Claims, readClaims, SealedToken, type SignedId, SignedIds, type TokenKeys, writeClaims} from './tokens.ts';
 
 /** A token that was opened. An expired one still has its owner, for the page that answers it. */
@@ -9,12 +10,16 @@ type Opened =
 
 export type Links = {
 	readonly unsubscribeUrl: (claims: Claims) => string;
+	/** The preference page, with the token of an unsubscribe URL. */
+	readonly preferencesUrl: (unsubscribeUrl: string) => string;
+	/** The same of a person, by a token that stood in no mail. */
+	readonly personUrl: (person: Pick<Claims, 'workspaceId' | 'address' | 'expiresAt'>) => string;
 	readonly openUnsubscribe: (token: string, now: number) => Opened;
 	/** The URL of the pixel that reports an open. */
 	readonly openUrl: (claims: Claims) => string;
 	readonly readOpen: (token: string, now: number) => Opened;
 	/**
-	 * The tracked form of a link. Null: not an http(s) URL, too long, or our own unsubscribe page; such a link is not
+	 * The tracked form of a link. Null: not an http(s) URL, too long, or a page of ours; such a link is not
 	 * changed.
 	 */
 	readonly clickUrl: (claims: Claims, url: string) => string | null;
@@ -53,7 +58,9 @@ export function createLinks({
 }): Links {
 	const base = publicUrl.replace(/\/+$/, '');
 	const page = `${base}/unsubscribe`;
-	const isUnsubscribe = (url: string) => url === page || url.startsWith(`${page}?`) || url.startsWith(`${page}#`);
+	const preferences = `${base}/preferences`;
+	const isOurs = (url: string) =>
+		[page, preferences].some(own => url === own || url.startsWith(`${own}?`) || url.startsWith(`${own}#`));
 	const unsubscribe = new SealedToken(keys, 'unsubscribe', random);
 	const opens = new SealedToken(keys, 'open', random);
 	const clicks = new SealedToken(keys, 'click', random);
@@ -69,11 +76,16 @@ export function createLinks({
 
 	return {
 		unsubscribeUrl: claims => `${page}?token=${sealClaims(unsubscribe, claims)}`,
+		preferencesUrl: url => preferences + url.slice(page.length),
+		personUrl: person => {
+			const claims: Claims = {...person, messageId: noMessage, topicId: null, role: 'to'};
+			return `${preferences}?token=${sealClaims(unsubscribe, claims)}`;
+		},
 		openUnsubscribe: (token, now) => openToken(unsubscribe, token, now),
 		openUrl: claims => `${base}/t/o/${sealClaims(opens, claims)}`,
 		readOpen: (token, now) => openToken(opens, token, now),
 		clickUrl: (claims, url) => {
-			const token = isLink(url) && !isUnsubscribe(url) ? clicks.seal(writeClaims(claims, url)) : null;
+			const token = isLink(url) && !isOurs(url) ? clicks.seal(writeClaims(claims, url)) : null;
 			return token === null ? null : `${base}/t/c/${token}`;
 		},
 		readClick: (token, now) => openToken(clicks, token, now),

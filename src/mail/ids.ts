@@ -95,6 +95,9 @@ export function createIdSource(clock: Clock, random: (size: number) => Buffer = 
 	};
 }
 
+/** Of a link that was made for a person, and stood in no mail. */
+export const noMessage = 'msg_00000000000000000000000000';
+
 /** Whether the text has the form of an id of this kind; asked before any query. */
 export function isId(prefix: IdPrefix, text: string): boolean {
 	return (

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import {dayMs, storeTime} from '../kit/time.ts';
+import {noMessage} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
 import {isSimulated} from '../mail/simulator.ts';
 import {type Pair, pairKey} from '../store/engine/rows.ts';
@@ -64,9 +65,6 @@ export type SubscriptionStatus = {
 // The suppression and the opt-out that the hosted page makes; nothing else makes their like, and it takes back nothing else.
 const pageSource = 'one-click';
 const reason = 'unsubscribe';
-
-/** Of a link that was made for a person, and stood in no mail. */
-export const noMessage = 'msg_00000000000000000000000000';
 
 const pauseDays = 30;
 

@@ -140,7 +140,7 @@ export function guardUrls({text, tokens, pattern, restore}: Shielded): string {
 type DataPath = ReadonlyArray<string | number>;
 
 /** What the render gives to each mail by itself. */
-const reserved = new Set<unknown>(['recipient', 'unsubscribe_url', 'workspace', 'message']);
+const reserved = new Set<unknown>(['recipient', 'unsubscribe_url', 'preferences_url', 'workspace', 'message']);
 const ofLists = new Set<unknown>(['size', 'first', 'last']);
 
 /**

@@ -18,7 +18,7 @@ export type RenderVariant = {
 
 /** What one mail is rendered with. */
 export type RenderInput = {
-	/** The text of a JSON object. Its names cannot replace `recipient`, `unsubscribe_url`, `workspace` and `message`. */
+	/** The text of a JSON object. Its names cannot replace `recipient`, `unsubscribe_url`, `preferences_url`, `workspace` and `message`. */
 	readonly data: string;
 	/** The send's, not the variant's: it rules numbers and dates. */
 	readonly locale: string;
@@ -26,6 +26,7 @@ export type RenderInput = {
 	readonly recipient: {readonly email: string};
 	/** Empty: none. */
 	readonly unsubscribe_url: string;
+	readonly preferences_url: string;
 	readonly workspace: {readonly name: string};
 	/** In which language it is written, for the `lang` of its html. */
 	readonly message: {readonly id: string; readonly locale: string};

@@ -87,6 +87,7 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 			timezone: recipient.timezone ?? recipient.workspace_timezone ?? 'UTC',
 			recipient: {email: address},
 			unsubscribe_url: unsubscribeUrl,
+			preferences_url: links.preferencesUrl(unsubscribeUrl),
 			workspace: {name: recipient.workspace_name},
 			message: {id: messageId, locale: mailLocale(variant.locale, locale)},
 		};

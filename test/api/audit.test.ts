@@ -102,6 +102,13 @@ const acts: Readonly<Record<string, Act>> = {
 			return [await api.patch(`/v1/contacts/${id}`, {locale: 'de'}), id];
 		},
 	},
+	'POST /v1/contacts/{id}/preferences-link': {
+		action: 'contact.linked',
+		async call(api) {
+			const id = await contactOf(api);
+			return [await api.post(`/v1/contacts/${id}/preferences-link`, {}), id];
+		},
+	},
 	'DELETE /v1/contacts/{id}': {
 		action: 'contact.erased',
 		async call(api) {

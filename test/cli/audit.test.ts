@@ -150,6 +150,7 @@ const acts: Readonly<Record<string, Act>> = {
 		},
 	],
 	'contact update': ['contact.updated', async lab => [await contactOf(lab), '--locale', 'de']],
+	'contact preferences-link': ['contact.linked', async lab => [await contactOf(lab)]],
 	'contact erase': ['contact.erased', async lab => [await contactOf(lab), '--yes']],
 	'webhook add': ['webhook.created', () => [url, '--event', 'delivered']],
 	'webhook rotate': ['webhook.rotated', async lab => [await endpointOf(lab)]],

@@ -218,6 +218,10 @@ export async function startApi(
 				clock,
 				publicUrl: () => 'https://mail.shop.example',
 			}),
+			preferencesLink: person => {
+				const expiresAt = clock.now() + 400 * day;
+				return {url: links.personUrl({...person, expiresAt}), expiresAt};
+			},
 			readMessageId: links.readMessageId,
 			messageIdOf: (id, from) => messageIdOf(links, id, from),
 			webhooks: {

@@ -34,6 +34,7 @@ for (const name of readdirSync(cases)) {
 					...render,
 					recipient: {email: 'ada@reader.example'},
 					unsubscribe_url: 'https://mail.example/unsubscribe?token=abc',
+					preferences_url: 'https://mail.example/preferences?token=abc',
 					workspace: {name: 'Acme & Co'},
 					message: {id: 'msg_1', locale: render.locale},
 				},

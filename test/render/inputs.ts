@@ -9,6 +9,7 @@ export function input(data: Record<string, unknown> = {}, more: Partial<RenderIn
 		timezone: 'UTC',
 		recipient: {email: 'ada@reader.example'},
 		unsubscribe_url: 'https://mail.example/u',
+		preferences_url: 'https://mail.example/p',
 		workspace: {name: 'Acme'},
 		message: {id: 'msg_1', locale: 'en'},
 		...more,

@@ -1,10 +1,11 @@
 import type {Static} from 'typebox';
 import {changeContact} from '../../admin/contacts.ts';
-import {storeTime} from '../../kit/time.ts';
+import {apiTime, storeTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
+import {linkPreferences} from '../../ops/contacts.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../../store/topics.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
-import {apiRoute, listRoute} from '../api-route.ts';
+import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
 import type {Caller} from '../caller.ts';
 import {apiError} from '../errors.ts';
 import {type Part, pageQuery} from '../paging.ts';
@@ -36,8 +37,18 @@ const contactSchema = Type.Object(
 		updated_at: time,
 		topics: Type.Array(Type.String(), {description: 'Codes of the topics that the address opted out of.'}),
 		suppressed: Type.Boolean({description: 'Whether the address is on the suppression list.'}),
+		paused_until: Type.Optional(
+			Type.String({description: 'The person asked for a pause that ends then; `topics` has what it stops.'}),
+		),
 	},
 	{examples: [contactExample]},
+);
+
+const linkSchema = Type.Object(
+	{url: Type.String(), expires_at: time},
+	{
+		examples: [{url: 'https://mail.shop.example/preferences?token=AQE…', expires_at: '2027-07-14T10:15:30+00:00'}],
+	},
 );
 
 const cleared = 'Null or an empty text: none; left out: as it is.';
@@ -74,7 +85,7 @@ const contactQuery = Type.Object(
 
 /** Contacts: what is known of recipients, and their erasure. */
 export function contactRoutes(parts: ApiParts): readonly Routes[] {
-	const {reader, change, erase, tools} = parts;
+	const {reader, change, erase, tools, preferencesLink} = parts;
 	const now = () => storeTime(tools.clock.now());
 
 	async function chosen(workspaceId: string, id: string): Promise<Contact> {
@@ -132,6 +143,22 @@ export function contactRoutes(parts: ApiParts): readonly Routes[] {
 				await mayChange(caller, id);
 				const changed = await change(trx => changeContact(trx, tools, {workspaceId, id}, changesOf(body)));
 				return contactView(changed ?? missing());
+			},
+		}),
+
+		operationRoute(parts, linkPreferences, {
+			at: 'POST /v1/contacts/:id/preferences-link',
+			id: 'con',
+			isBodyOptional: true,
+			tag: 'Contacts',
+			summary: 'Make a link to the preference page',
+			description:
+				'For a page of your own where the person is logged in. Give it to this person only: who has the link chooses for them.',
+			answer: [201, 'The link; it holds for MAILCTL_TOKEN_LIFETIME.', linkSchema],
+			errors: ['insufficient_scope'],
+			view(person) {
+				const {url, expiresAt} = preferencesLink(person);
+				return {url, expires_at: apiTime(storeTime(expiresAt))};
 			},
 		}),
 

@@ -33,6 +33,21 @@ export type Texts = {
 	readonly topicIsOff: (address: Html, brand: Html, topic: Html) => Html;
 	readonly undo: {readonly question: string; readonly button: string};
 	readonly undone: {readonly title: string; readonly text: (address: Html, brand: Html) => Html};
+	readonly preferences: {
+		/** On the unsubscribe page. */
+		readonly link: string;
+		readonly title: string;
+		readonly saved: string;
+		readonly text: (address: Html, brand: Html) => Html;
+		readonly topics: string;
+		/** A topic that cannot be left. */
+		readonly needed: string;
+		readonly save: string;
+		readonly pause: string;
+		readonly pauseMeans: string;
+		readonly pausedUntil: (date: string) => string;
+		readonly resume: string;
+	};
 	readonly testMessage: string;
 	readonly forged: Notice;
 	readonly expired: Notice;
@@ -78,6 +93,19 @@ export const en: Texts = {
 	undone: {
 		title: 'You are subscribed again',
 		text: (address, brand) => html`${address} will get email from ${brand} as before.`,
+	},
+	preferences: {
+		link: 'Choose which emails you get',
+		title: 'Your emails',
+		saved: 'Saved',
+		text: (address, brand) => html`Choose which emails ${brand} sends to ${address}.`,
+		topics: 'Topics',
+		needed: 'You need these emails.',
+		save: 'Save',
+		pause: 'Pause for 30 days',
+		pauseMeans: 'You will get only emails that you need.',
+		pausedUntil: date => `You get only emails that you need until ${date}.`,
+		resume: 'End the pause',
 	},
 	testMessage: 'This was a test message: no list was changed.',
 	forged: {
@@ -133,6 +161,19 @@ export const de: Texts = {
 		title: 'Sie sind wieder angemeldet',
 		text: (address, brand) => html`${address} erhält E-Mails von ${brand} wie zuvor.`,
 	},
+	preferences: {
+		link: 'Auswählen, welche E-Mails Sie erhalten',
+		title: 'Ihre E-Mails',
+		saved: 'Gespeichert',
+		text: (address, brand) => html`Wählen Sie, welche E-Mails ${brand} an ${address} schickt.`,
+		topics: 'Themen',
+		needed: 'Diese E-Mails brauchen Sie.',
+		save: 'Speichern',
+		pause: '30 Tage pausieren',
+		pauseMeans: 'Sie erhalten dann nur E-Mails, die Sie brauchen.',
+		pausedUntil: date => `Bis zum ${date} erhalten Sie nur E-Mails, die Sie brauchen.`,
+		resume: 'Pause beenden',
+	},
 	testMessage: 'Das war eine Testnachricht: Es wurde keine Liste geändert.',
 	forged: {
 		title: 'Dieser Link funktioniert nicht',
@@ -186,6 +227,19 @@ export const es: Texts = {
 	undone: {
 		title: 'La suscripción vuelve a estar activa',
 		text: (address, brand) => html`${address} recibe los correos de ${brand} como antes.`,
+	},
+	preferences: {
+		link: 'Elegir qué correos recibe',
+		title: 'Sus correos',
+		saved: 'Guardado',
+		text: (address, brand) => html`Elija qué correos envía ${brand} a ${address}.`,
+		topics: 'Temas',
+		needed: 'Necesita estos correos.',
+		save: 'Guardar',
+		pause: 'Pausar 30 días',
+		pauseMeans: 'Solo recibirá los correos que necesita.',
+		pausedUntil: date => `Hasta el ${date} solo recibe los correos que necesita.`,
+		resume: 'Terminar la pausa',
 	},
 	testMessage: 'Era un mensaje de prueba: no se ha cambiado ninguna lista.',
 	forged: {
@@ -241,6 +295,19 @@ export const fr: Texts = {
 	undone: {
 		title: 'Votre réabonnement est enregistré',
 		text: (address, brand) => html`${address} reçoit les e-mails de ${brand} comme avant.`,
+	},
+	preferences: {
+		link: 'Choisir les e-mails que vous recevez',
+		title: 'Vos e-mails',
+		saved: 'Enregistré',
+		text: (address, brand) => html`Choisissez les e-mails que ${brand} envoie à ${address}.`,
+		topics: 'Thèmes',
+		needed: 'Vous avez besoin de ces e-mails.',
+		save: 'Enregistrer',
+		pause: 'Suspendre pendant 30 jours',
+		pauseMeans: 'Vous ne recevrez que les e-mails dont vous avez besoin.',
+		pausedUntil: date => `Jusqu’au ${date}, vous ne recevez que les e-mails dont vous avez besoin.`,
+		resume: 'Reprendre les e-mails',
 	},
 	testMessage: 'C’était un message de test\u00a0: aucune liste n’a été modifiée.',
 	forged: {

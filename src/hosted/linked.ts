@@ -1,0 +1,144 @@
+import type {FastifyReply, FastifyRequest} from 'fastify';
+import type {Knex} from 'knex';
+import type {Routes} from '../api/api-parts.ts';
+import {createFailureLimit} from '../api/rate-limit.ts';
+import type {Clock} from '../kit/clock.ts';
+import type {Links} from '../links/links.ts';
+import type {Claims} from '../links/tokens.ts';
+import {parseAddress} from '../mail/address.ts';
+import {Type} from '../mail/type.ts';
+import type {Unsubscription} from '../outcome/unsubscribe.ts';
+import {findLinked} from '../store/messages.ts';
+import {findContactLocale} from '../store/topics.ts';
+import {findOnlyWorkspace, findWorkspace} from '../store/workspaces.ts';
+import {type Brand, brandOf, noticePage, type Page, sendPage} from './branded-page.ts';
+import {acceptForms, type Field, type Form, formOf, readFields, type Submitted} from './form.ts';
+import {type Html, html, plainName} from './html.ts';
+import {chooseTexts} from './language.ts';
+import type {Texts} from './texts/wording.ts';
+
+const mostForged = {requests: 120, windowMs: 60_000};
+
+/** A link that works, and how its page is to look. */
+export type Visit = {
+	readonly linked: Omit<Unsubscription, 'action' | 'via' | 'at'>;
+	/** Goes back with the page's own form. */
+	readonly token: string;
+	readonly texts: Texts;
+	readonly brand: Brand;
+};
+
+type LinkParts = {
+	readonly links: Pick<Links, 'openUnsubscribe'>;
+	readonly reader: Knex;
+	readonly clock: Clock;
+	readonly random: (size: number) => Buffer;
+};
+
+/** A page behind the links of mail. */
+export type LinkPage = {
+	readonly path: `/${string}`;
+	/** Of a form, octets. */
+	readonly formLimit: number;
+	readonly schemas: {readonly show: object; readonly act: object};
+	/** `form` is null for a request that changes nothing. */
+	readonly answer: (visit: Visit, form: Form | null, fields: readonly Field[]) => Promise<Page>;
+};
+
+/** Makes the routes of pages behind links, which share one limit of forged ones. What GET and HEAD answer changes nothing. */
+export function createLinkPages({links, reader, clock, random}: LinkParts): (page: LinkPage) => Routes {
+	const failForged = createFailureLimit(clock, () => mostForged);
+
+	async function visit(request: FastifyRequest, form: Form | null, answer: (visit: Visit) => Promise<Page>) {
+		const acceptLanguage = request.headers['accept-language'];
+		const token = tokenOf(request.query) ?? form?.token ?? '';
+		const opened = links.openUnsubscribe(token, clock.now());
+		const linked = opened.ok || opened.fault === 'expired' ? linkedRecipient(opened.claims) : null;
+		const workspace = linked && (await findWorkspace(reader, linked.workspaceId));
+		if (!linked || !workspace) {
+			return await forgedPage(request.ip, acceptLanguage);
+		}
+
+		const message = await findLinked(reader, linked.workspaceId, linked.messageId);
+		const contactLocale = await findContactLocale(reader, [linked.workspaceId, linked.addressKey]);
+		const preferred = [message?.locale, contactLocale];
+		const texts = chooseTexts({preferred, acceptLanguage, fallback: workspace.locale});
+		const brand = brandOf(workspace, message?.from);
+		return opened.ok ? await answer({linked, token, texts, brand}) : noticePage('expired', 410, texts, brand);
+	}
+
+	/** The workspace of the link is not known, unless there is only one. */
+	async function forgedPage(ip: string, acceptLanguage: string | undefined): Promise<Page> {
+		if (failForged(ip) !== null) {
+			return noticePage('tooMany', 429, chooseTexts({preferred: [], acceptLanguage, fallback: null}), null);
+		}
+		const workspace = await findOnlyWorkspace(reader);
+		const texts = chooseTexts({preferred: [], acceptLanguage, fallback: workspace?.locale});
+		const brand = workspace && workspace.branding !== null ? brandOf(workspace, undefined) : null;
+		return noticePage('forged', 400, texts, brand);
+	}
+
+	function send(reply: FastifyReply, page: Page): FastifyReply {
+		return sendPage(page.status === 429 ? reply.header('retry-after', '60') : reply, random, page);
+	}
+
+	return ({path, formLimit, schemas, answer}) =>
+		api => {
+			api.register(async scope => {
+				acceptForms(scope, formLimit);
+				// Every request is answered by a page; the schemas only describe.
+				scope.setValidatorCompiler(() => () => true);
+
+				scope.get(path, {schema: schemas.show}, async (request, reply) =>
+					send(reply, await visit(request, null, opened => answer(opened, null, []))),
+				);
+
+				scope.post(path, {schema: schemas.act}, async (request, reply) => {
+					const {bytes, type} = (request.body as Submitted | undefined) ?? {bytes: new Uint8Array(), type: ''};
+					const fields = readFields(bytes, type);
+					const form = formOf(fields);
+					return send(reply, await visit(request, form, opened => answer(opened, form, fields)));
+				});
+			});
+		};
+}
+
+export const tokenSchema = Type.String({description: 'The signed token from the link.'});
+/** What all of them answer where the link does not work. */
+export const linkFaults = {
+	400: 'The token is forged or missing.',
+	410: 'The token has expired.',
+	429: 'Too many forged tokens from this client.',
+};
+
+/** A token that is given twice is invalid. */
+function tokenOf(query: unknown): string | null {
+	const token = (query as {token?: unknown}).token;
+	return token === undefined ? null : typeof token === 'string' ? token : '';
+}
+
+function linkedRecipient(claims: Claims): Omit<Unsubscription, 'action' | 'via' | 'at'> | null {
+	const {workspaceId, messageId, topicId, role, address} = claims;
+	const parsed = parseAddress(address, {utf8Local: true});
+	return parsed.ok ? {workspaceId, messageId, topicId, role, address, addressKey: parsed.address.key} : null;
+}
+
+/** Posts back to where the page came from: behind a proxy only the browser knows where that is. */
+export function postForm(token: string, content: Html): Html {
+	return html`<form method="post">
+<input type="hidden" name="token" value="${token}">
+${content}</form>`;
+}
+
+export function button(kind: 'main' | 'other', action: string, label: string): Html {
+	return html`<button class="${kind}" name="action" value="${action}">${label}</button>\n`;
+}
+
+/** Choices that belong together. */
+export function section(content: Html): Html {
+	return html`<section>\n${content}</section>\n`;
+}
+
+export function addressMarkup(address: string): Html {
+	return html`<bdi class="address">${plainName(address)}</bdi>`;
+}

@@ -1,0 +1,187 @@
+import type {Knex} from 'knex';
+import {describe} from '../api/describe.ts';
+import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
+import {Type} from '../mail/type.ts';
+import {
+	type Choice,
+	changes,
+	type PreferenceAction,
+	readChoices,
+	readStatus,
+	type SubscriptionStatus,
+	type Unsubscription,
+} from '../outcome/unsubscribe.ts';
+import {noticePage, type Page} from './branded-page.ts';
+import {type Field, formTypes} from './form.ts';
+import {type Html, html, nameMarkup} from './html.ts';
+import {
+	addressMarkup,
+	button,
+	type LinkPage,
+	linkFaults,
+	postForm,
+	section,
+	tokenSchema,
+	type Visit,
+} from './linked.ts';
+import type {Texts} from './texts/wording.ts';
+
+/** Has the codes of a thousand topics. */
+const formLimit = 128 * 1024;
+
+const actions = ['save', 'pause', 'resume', 'all', 'undo'] as const;
+type Action = (typeof actions)[number];
+
+type PreferenceOptions = {
+	readonly reader: Knex;
+	/** Resolves when the change is on stable storage. */
+	readonly unsubscribe: (item: Unsubscription) => Promise<SubscriptionStatus>;
+	readonly clock: Clock;
+};
+
+/** The hosted preference page: public topics in or out, a pause, everything off. */
+export const preferencePages = ({reader, unsubscribe, clock}: PreferenceOptions): LinkPage => ({
+	path: '/preferences',
+	formLimit,
+	schemas: {show: showSchema(), act: actSchema()},
+	async answer(visit, form, fields) {
+		const action = form && actions.find(one => one === form.action);
+		if (action === undefined) {
+			return noticePage('unclear', 400, visit.texts, visit.brand);
+		}
+		// What is done here is about the person, whatever mail the link stood in.
+		const person = {...visit.linked, topicId: null};
+		const at = storeTime(clock.now());
+		const before = {status: await readStatus(reader, person), ...(await readChoices(reader, person, at))};
+		const asked = action && askedFor(action, before, fields);
+		if (!asked) {
+			return preferencePage(visit, before, action);
+		}
+		const status = await unsubscribe({...person, action: asked, via: 'page', at});
+		return preferencePage(visit, {status, ...(await readChoices(reader, person, at))}, action);
+	},
+});
+
+const showSchema = () => ({
+	...describe({
+		tag: 'Hosted pages',
+		summary: 'Show the preference page',
+		description: 'Where `{{ preferences_url }}` of a mail leads to. Changes nothing.',
+		answer: [200, 'The public topics of the workspace, in or out; a pause; everything off.', null],
+		pages: linkFaults,
+	}),
+	querystring: Type.Object({token: tokenSchema}),
+});
+
+const actSchema = () => ({
+	...describe({
+		tag: 'Hosted pages',
+		summary: 'Change preferences',
+		description: 'Posted by the page itself. The token stands in the query or in the form. Unknown fields are ignored.',
+		answer: [200, 'The choices as they are now, as a page.', null],
+		pages: {...linkFaults, 400: 'The token is forged or missing, or the action does not exist.'},
+	}),
+	querystring: Type.Object({token: Type.Optional(tokenSchema)}),
+	body: Type.Object(
+		{
+			token: Type.Optional(tokenSchema),
+			action: Type.Enum([...actions], {
+				description:
+					'`save`: in and out of topics; `pause`: only what is required for 30 days; `resume`: ends it; `all`: no mail at all; `undo`: takes `all` back.',
+			}),
+			topic: Type.Optional(Type.String({description: 'The code of a topic that the person wants; once for each.'})),
+			shown: Type.Optional(Type.String({description: 'The codes that could be chosen, with spaces between them.'})),
+		},
+		{examples: [{action: 'save', topic: 'newsletter', shown: 'newsletter offers'}]},
+	),
+	consumes: [...formTypes],
+});
+
+type State = {
+	readonly status: SubscriptionStatus;
+	readonly choices: readonly Choice[];
+	readonly pausedUntil: string | null;
+};
+
+/** What is to be written; null: it is so already, or does not go while the address gets no mail at all. */
+function askedFor(action: Action, state: State, fields: readonly Field[]): Unsubscription['action'] | null {
+	const {status, pausedUntil} = state;
+	if (action === 'all' || action === 'undo') {
+		return changes(status, action) ? action : null;
+	}
+	if (status.all !== null) {
+		return null;
+	}
+	if (action === 'save') {
+		return wishes(state, fields);
+	}
+	return action === 'pause' || pausedUntil !== null ? action : null;
+}
+
+/** Only what the page showed is chosen: a topic that came meanwhile stays as it is. */
+function wishes({choices}: State, fields: readonly Field[]): PreferenceAction | null {
+	const valuesOf = (name: string) => fields.filter(one => one.name === name).map(({value}) => value ?? '');
+	const shown = new Set(valuesOf('shown').flatMap(codes => codes.split(' ')));
+	const chosen = new Set(valuesOf('topic'));
+	const offered = choices.filter(choice => shown.has(choice.code) && isOffered(choice));
+	const wanted = {
+		in: offered.filter(({code, isOut}) => isOut && chosen.has(code)).map(({code}) => code),
+		out: offered.filter(({code, isOut}) => !isOut && !chosen.has(code)).map(({code}) => code),
+	};
+	return wanted.in.length + wanted.out.length > 0 ? wanted : null;
+}
+
+/** People who left a topic before it was required may come back. */
+const isOffered = ({isRequired, isOut}: Choice): boolean => !isRequired || isOut;
+
+function preferencePage({texts, brand, linked, token}: Visit, state: State, action: Action | null): Page {
+	const {status, choices, pausedUntil} = state;
+	const {preferences} = texts;
+	const [who, sender] = [addressMarkup(linked.address), nameMarkup(brand.name)];
+	const test = status.isTest && action !== null ? html`<p class="soft">${texts.testMessage}</p>` : null;
+	const common = {status: 200, texts, brand};
+	if (status.all !== null) {
+		const undo = section(html`<p>${texts.undo.question}</p>\n${button('other', 'undo', texts.undo.button)}`);
+		return {
+			...{...common, icon: 'done'},
+			title: status.all === 'other' ? texts.blocked : action === 'all' ? texts.done : texts.already,
+			content: html`<p>${texts.allIsOff(who, sender)}</p>${test}${status.all === 'page' ? postForm(token, undo) : null}`,
+		};
+	}
+	const rest =
+		pausedUntil === null
+			? html`${button('other', 'pause', preferences.pause)}<p class="soft">${preferences.pauseMeans}</p>\n`
+			: html`<p>${preferences.pausedUntil(dateIn(texts, pausedUntil))}</p>\n${button('other', 'resume', preferences.resume)}`;
+	return {
+		...{...common, icon: action === null ? 'letter' : 'done'},
+		title: action === null ? preferences.title : preferences.saved,
+		content: html`<p>${preferences.text(who, sender)}</p>${test}
+${postForm(
+	token,
+	html`${choices.length > 0 ? section(topicsMarkup(texts, choices)) : null}${section(rest)}${section(
+		html`${button('other', 'all', texts.unsubscribeAll)}<p class="soft">${texts.everythingMeans}</p>\n`,
+	)}`,
+)}`,
+	};
+}
+
+function topicsMarkup({preferences}: Texts, choices: readonly Choice[]): Html {
+	const boxes = choices.map(choice => {
+		const {code, name, description, isOut} = choice;
+		const about = html`<span>${nameMarkup(name)}${description && html`<small>${nameMarkup(description)}</small>`}${
+			isOffered(choice) ? null : html`<small>${preferences.needed}</small>`
+		}</span>`;
+		return isOffered(choice)
+			? html`<label class="choice"><input type="checkbox" name="topic" value="${code}"${isOut ? null : html` checked`}>${about}</label>\n`
+			: html`<p class="choice">${about}</p>\n`;
+	});
+	const shown = choices.filter(isOffered).map(({code}) => code);
+	return html`<fieldset><legend>${preferences.topics}</legend>
+${boxes}</fieldset>
+<input type="hidden" name="shown" value="${shown.join(' ')}">
+${shown.length > 0 ? button('main', 'save', preferences.save) : null}`;
+}
+
+const dateIn = ({language}: Texts, time: string): string =>
+	new Intl.DateTimeFormat(language, {dateStyle: 'long', timeZone: 'UTC'}).format(Date.parse(time));
