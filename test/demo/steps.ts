@@ -6,7 +6,7 @@ import {fieldOf, type Lab, mailTo} from './lab.ts';
 /** What a step of the demo left, in words, and the commands that show it. */
 export type Step = {readonly title: string; readonly left: readonly string[]; readonly look: readonly string[]};
 
-export const steps: ReadonlyArray<(lab: Lab) => Promise<Step>> = [send, bounce, complain, unsubscribe];
+export const steps: ReadonlyArray<(lab: Lab) => Promise<Step>> = [send, bounce, complain, unsubscribe, overtake];
 
 async function send(lab: Lab): Promise<Step> {
 	const {id} = await sent(lab, 'ada@inbox.example', 'delivered');
@@ -73,6 +73,27 @@ async function unsubscribe(lab: Lab): Promise<Step> {
 			`A mail without a topic, such as a receipt, still arrives: ${other.id} is delivered.`,
 		],
 		look: ['topic list', `contact show ${to}`, `message show ${id}`],
+	};
+}
+
+async function overtake(lab: Lab): Promise<Step> {
+	const {program, inbox, client, mail} = lab;
+	const before = inbox.received.length;
+	await program.cli('queue', 'suspend', 'inbox.example', '--reason', 'demo');
+	const newsletters = Array.from({length: 50}, (_, n) => ({...mail, to: `reader${n}@inbox.example`}));
+	await client.messages.batch({messages: newsletters.map(one => ({...one, priority: 'low' as const}))});
+	const to = 'dan@inbox.example';
+	const {id} = await client.messages.send({...mail, to, priority: 'high'});
+	await program.cli('queue', 'resume', 'inbox.example');
+	await waitFor('the mails', () => inbox.received.length >= before + newsletters.length + 1);
+	const place = inbox.received.slice(before).findIndex(one => one.to.some(address => address.includes(to))) + 1;
+	return {
+		title: 'A log-in code overtakes a newsletter',
+		left: [
+			`While nothing went to inbox.example, ${newsletters.length} newsletters of low priority were accepted, and then a code of high priority.`,
+			`When mail went again, the code was number ${place} of the ${newsletters.length + 1} mails that arrived.`,
+		],
+		look: [`message show ${id}`, `queue trace ${id}`],
 	};
 }
 
