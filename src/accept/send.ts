@@ -269,7 +269,8 @@ export async function readResend(
 	if (!sent || sent.erasedAt !== null || sent.to === erasedAddress) {
 		return sent && 'erased';
 	}
-	if (readExtras(sent.extras).hidden) {
+	const {hidden, emptied} = readExtras(sent.extras);
+	if (hidden || emptied) {
 		return 'removed';
 	}
 	const {erasedAt: _, replyTo, cc, ...rest} = sent;

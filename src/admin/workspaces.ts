@@ -39,6 +39,9 @@ export type WorkspaceInput = {
 	readonly route?: {readonly text: string; readonly vault: Pick<Vault, 'seal'>} | null;
 	/** The code of one of its topics; null: none. */
 	readonly defaultTopic?: string | null;
+	/** Days that its messages, and their content, are kept; null: as the installation says. */
+	readonly retentionDays?: number | null;
+	readonly contentDays?: number | null;
 	/** How its hosted pages look; what is left out stays as it is. */
 	readonly branding?: Partial<Branding>;
 };
@@ -65,6 +68,8 @@ export async function createWorkspace(
 		route: null,
 		branding: null,
 		default_topic: null,
+		retention_days: null,
+		content_days: null,
 		...changes,
 		paused_at: null,
 		pause_reason: null,
@@ -192,7 +197,7 @@ function changesOf(
 	now: string,
 ): WorkspaceChanges {
 	const {name, locale, timezone, monthlyQuota, trackOpens, trackClicks, queueLifetime, branding} = input;
-	const {sourcePool, route, defaultTopic} = input;
+	const {sourcePool, route, defaultTopic, retentionDays, contentDays} = input;
 	return {
 		...(name !== undefined && {name}),
 		...(locale !== undefined && {locale}),
@@ -203,6 +208,8 @@ function changesOf(
 		...(queueLifetime !== undefined && {queue_lifetime_s: queueLifetime}),
 		...(sourcePool !== undefined && {source_pool: sourcePool}),
 		...(defaultTopic !== undefined && {default_topic: defaultTopic}),
+		...(retentionDays !== undefined && {retention_days: retentionDays}),
+		...(contentDays !== undefined && {content_days: contentDays}),
 		...(route !== undefined && {route: route && withPasswords(route.text, password => route.vault.seal(id, password))}),
 		...(branding !== undefined && {branding: writeBranding({...readBranding(brandingBefore), ...branding})}),
 	};

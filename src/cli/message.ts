@@ -12,7 +12,7 @@ import {askedTerms, messageIdTerm, metadataTerm, mostAsked, type Term, tagTerm, 
 import {notFound} from '../ops/operation.ts';
 import {eventsUntilNow} from '../store/event-stream.ts';
 import {type ListedMessage, listMessages, pageMessages, readLines} from '../store/message-scan.ts';
-import {findMessage, readMessages, type StoredMessage} from '../store/messages.ts';
+import {findMessage, findMessageStatus, readMessages, type StoredMessage} from '../store/messages.ts';
 import {
 	type EngagementCount,
 	readEngagement,
@@ -120,6 +120,9 @@ export function messageCommands(message: CliCommand): void {
 			const recipients = await readRecipients(await session.reader(), workspaceId, found.id);
 			const wanted = to === undefined ? undefined : address(to, true).key;
 			const recipient = recipients.find(each => wanted === undefined || address(each.address, true).key === wanted);
+			if ((await findMessageStatus(await session.reader(), workspaceId, found.id))?.isEmptied) {
+				throw new CliError('data', 'its content was removed', 'the workspace keeps it for less long than the message');
+			}
 			if (!recipient) {
 				throw new CliError('data', `the message has no copy for ${to}`, `see mailctl message show ${id}`);
 			}

@@ -60,6 +60,8 @@ type Options = {
 	readonly pool?: string | typeof none;
 	readonly route?: string | typeof none;
 	readonly defaultTopic?: string | typeof none;
+	readonly retentionDays?: number | typeof none;
+	readonly contentDays?: number | typeof none;
 	readonly trackOpens?: boolean;
 	readonly trackClicks?: boolean;
 	readonly brandName?: string | typeof none;
@@ -176,6 +178,12 @@ function settingOptions(command: CliCommand, creates: boolean): CliCommand {
 			'mx, relay or URLs of smarthosts, - reads it from standard input; default: MAILCTL_DELIVERY',
 			text => (text === '-' ? text : givenRoute(text)),
 		)
+		.option('--retention-days <n>', 'how long its messages are kept', unless(days('--retention-days')))
+		.option(
+			'--content-days <n>',
+			'how long their content is: variables, subject, attachments',
+			unless(days('--content-days')),
+		)
 		.option('--track-opens', 'record opens')
 		.option('--track-clicks', 'record clicks')
 		.option('--brand-name <name>', 'what recipients know it by, for its hosted pages', unless(label('--brand-name')))
@@ -190,10 +198,14 @@ function settingOptions(command: CliCommand, creates: boolean): CliCommand {
 				.option('--default-topic <code>', 'of sends that name no topic', text => (text === '' ? none : text));
 }
 
+const days = (option: string) => count(option, 1, 36_500);
+
 const givenRoute = unlessDefault(route);
 
 async function inputOf(session: Session, options: Options): Promise<Partial<WorkspaceInput>> {
 	const {name, locale, timezone, monthlyQuota, queueLifetime, trackOpens, trackClicks, defaultTopic} = options;
+	const retentionDays = keptDays(session, '--retention-days', options.retentionDays);
+	const contentDays = keptDays(session, '--content-days', options.contentDays);
 	const lifetime = queueLifetime === undefined ? undefined : orNull(queueLifetime);
 	const branding = brandingOf(options);
 	const sourcePool = options.pool === undefined ? undefined : orNull(options.pool);
@@ -210,9 +222,26 @@ async function inputOf(session: Session, options: Options): Promise<Partial<Work
 		...(monthlyQuota !== undefined && {monthlyQuota: orNull(monthlyQuota)}),
 		...(sourcePool !== undefined && {sourcePool}),
 		...(defaultTopic !== undefined && {defaultTopic: orNull(defaultTopic)}),
+		...(retentionDays !== undefined && {retentionDays}),
+		...(contentDays !== undefined && {contentDays}),
 		...(route !== undefined && {route: route === null ? null : {text: route, vault: await vaultFor(session, route)}}),
 		...(lifetime !== undefined && {queueLifetime: lifetime === null ? null : Math.ceil(lifetime / 1000)}),
 	};
+}
+
+/** Throws bad data (65) for more days than the installation keeps. */
+function keptDays(
+	session: Session,
+	option: string,
+	given: number | typeof none | undefined,
+): number | null | undefined {
+	const days = given === undefined ? undefined : orNull(given);
+	const most = typeof days === 'number' ? session.settings().retentionDays : 0;
+	if (most > 0 && (days ?? 0) > most) {
+		const what = `${option} ${days} is more than MAILCTL_RETENTION_DAYS (${most})`;
+		throw new CliError('data', what, 'the installation keeps nothing longer, give fewer days');
+	}
+	return days;
 }
 
 /** What the settings do not have would be passed over in silence. */
@@ -384,6 +413,8 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 				['source pool', row.source_pool],
 				['route', row.route && maskPasswords(row.route)],
 				...(row.default_topic === null ? [] : [['default topic', row.default_topic] as const]),
+				...(row.retention_days === null ? [] : [['kept', `${row.retention_days} days`] as const]),
+				...(row.content_days === null ? [] : [['content kept', `${row.content_days} days`] as const]),
 				['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
 				['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
 				...(row.pause_reason === null ? [] : [['  reason', row.pause_reason] as const]),

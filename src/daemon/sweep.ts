@@ -15,12 +15,13 @@ import {purgeSealed} from '../store/messages.ts';
 import {type Day, dropDay, emptyBeside, findPast, hurry, makeDays} from '../store/postgres/days.ts';
 import {purgeSites, purgeWarmUp} from '../store/queue/sites.ts';
 import {purgeReputation} from '../store/reputation.ts';
-import {removeMessages} from '../store/retention.ts';
+import {emptyMessages, removeMessages} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
 import {purgePauses} from '../store/topics.ts';
 import {purgeUsageHours} from '../store/usage.ts';
 import {purgeLinks, purgeUserSessions} from '../store/users.ts';
 import {deleteDeliveries, findAbandoned, findAboutNone} from '../store/webhooks.ts';
+import {findShortKept} from '../store/workspaces.ts';
 import {sessionLimits} from '../users/sessions.ts';
 
 /** Removes what is too old of one kind, bit by bit. */
@@ -339,6 +340,57 @@ export function messageTask({
 				after = next ?? after;
 				return next !== null;
 			};
+		},
+	};
+}
+
+/**
+ * What workspaces keep for less long than the installation: their messages, or the content of them. Content that is removed is not
+ * looked at again: `emptied` says how far a workspace is.
+ */
+export function workspaceTask({
+	store,
+	clock,
+	removeCaptured,
+	messagesPerStep = 50,
+}: Pick<MessageTaskOptions, 'store' | 'clock' | 'removeCaptured' | 'messagesPerStep'>): SweepTask {
+	const emptied = new Map<string, string>();
+
+	async function* steps(): AsyncGenerator<void> {
+		for (const {id: workspaceId, retention_days: kept, content_days: content} of await findShortKept(store.reader)) {
+			const part = (after: string, days: number) => ({
+				...{workspaceId, after, before: idFloor('msg', clock.now() - days * dayMs), limit: messagesPerStep},
+			});
+			for (let after: string | null = kept === null ? null : ''; after !== null; yield) {
+				const from: string = after;
+				after = await inStep(store, async trx => {
+					const removed = await removeMessages(trx, store.dialect, part(from, kept ?? 0));
+					await removeCaptured(removed.recipientIds);
+					return removed.next;
+				});
+			}
+			let isAll = true;
+			for (let after = content === null ? null : (emptied.get(workspaceId) ?? ''); after !== null; yield) {
+				const from: string = after;
+				const done = await inStep(store, async trx => {
+					const step = await emptyMessages(trx, store.dialect, part(from, content ?? 0));
+					await removeCaptured(step.recipientIds);
+					return step;
+				});
+				isAll &&= done.isAll;
+				if (isAll && done.next !== null) {
+					emptied.set(workspaceId, done.next);
+				}
+				after = done.next;
+			}
+		}
+	}
+
+	return {
+		name: 'workspaces',
+		begin() {
+			const all = steps();
+			return async () => !(await all.next()).done;
 		},
 	};
 }

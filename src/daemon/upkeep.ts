@@ -34,6 +34,7 @@ import {
 	startSweep,
 	tlsTask,
 	userTask,
+	workspaceTask,
 } from './sweep.ts';
 
 type Upkeep = {
@@ -73,6 +74,7 @@ export function startUpkeep(
 		tasks: [
 			dayTask({store, clock}),
 			messageTask({store, clock, days, removeCaptured, removeCapturedOf}),
+			workspaceTask({store, clock, removeCaptured}),
 			auditTask({store, clock, days}),
 			pauseTask({store, clock}),
 			keyTask({store, clock, retention: () => live().idempotencyRetention}),

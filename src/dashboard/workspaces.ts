@@ -154,7 +154,11 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		if (foreign !== null) {
 			return notAllowed(foreign);
 		}
-		const {defaultTopic} = read.input;
+		const {defaultTopic, retentionDays, contentDays} = read.input;
+		const most = live().retentionDays;
+		if (most > 0 && Math.max(retentionDays ?? 0, contentDays ?? 0) > most) {
+			wrong(`The installation keeps messages ${most} days: give fewer.`);
+		}
 		if (defaultTopic && !(await lookUpTopic(reader, workspace.id, defaultTopic))) {
 			wrong(`There is no topic ${defaultTopic}.`);
 		}
@@ -268,10 +272,14 @@ const mostQuota = 2_000_000_000;
 
 type Read = {readonly ok: true; readonly input: Partial<WorkspaceInput>} | {readonly ok: false; readonly fault: string};
 
+const daysFault = (text: string): string | null =>
+	text === '' || /^[1-9]\d{0,3}$/.test(text) ? null : 'must be a whole number of days, or empty';
+
 /** An empty field takes a setting back. */
 function readSettings(form: URLSearchParams): Read {
 	const text = (field: string) => form.get(field)?.trim() ?? '';
 	const orNull = (field: string) => (text(field) === '' ? null : text(field));
+	const numberOrNull = (field: string) => (text(field) === '' ? null : Number(text(field)));
 	const [quota, lifetime, logo, colour, support] = ['quota', 'lifetime', 'logo', 'colour', 'support'].map(text) as [
 		string,
 		string,
@@ -293,6 +301,8 @@ function readSettings(form: URLSearchParams): Read {
 			'queue lifetime',
 			lifetime === '' || (parseDuration(lifetime) ?? 0) > 0 ? null : 'must be a duration such as 4d, 36h or 90m',
 		],
+		['number of days that messages are kept', daysFault(text('kept'))],
+		['number of days that their content is kept', daysFault(text('content'))],
 		['name for recipients', text('brand') === '' ? null : labelFault(text('brand'))],
 		['logo', logo === '' || validLogoUrl(logo) !== null ? null : 'must be an https URL with a full domain name'],
 		['colour', colour === '' || validAccent(colour) !== null ? null : 'must be written as #2f5bd7'],
@@ -310,6 +320,7 @@ function readSettings(form: URLSearchParams): Read {
 			locale: text('locale') === '' ? null : canonicalLocale(text('locale')),
 			timezone: orNull('timezone'),
 			...(form.has('topic') && {defaultTopic: orNull('topic')}),
+			...(form.has('kept') && {retentionDays: numberOrNull('kept'), contentDays: numberOrNull('content')}),
 			...(form.has('quota') && {monthlyQuota: quota === '' ? null : Number(quota)}),
 			queueLifetime: lifetimeMs === null ? null : Math.ceil(lifetimeMs / 1000),
 			trackOpens: form.has('opens'),
@@ -362,6 +373,8 @@ function settingsForm(
 ${field('name', 'Name', workspace.name)}
 ${everywhere ? field('quota', 'Messages a month', workspace.monthly_quota, {hint: 'Empty: no limit'}) : nothing}
 ${field('lifetime', 'Queue lifetime', lifetime, {placeholder: '4d', hint: 'How long delivery is tried'})}
+${field('kept', 'Days that messages are kept', workspace.retention_days, {hint: 'Empty: as long as the installation keeps them'})}
+${field('content', 'Days that their content is', workspace.content_days, {hint: 'Variables, subject, attachments'})}
 ${field('locale', 'Language', workspace.locale, {placeholder: 'en', hint: 'Where neither send nor contact has one'})}
 ${field('timezone', 'Time zone', workspace.timezone, {placeholder: 'Europe/Vienna'})}
 ${select(

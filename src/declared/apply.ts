@@ -273,6 +273,8 @@ function inputOf(settings: Partial<Settings>, vault: Vault): Partial<WorkspaceIn
 		queueLifetime: settings.queue_lifetime,
 		sourcePool: settings.source_pool,
 		defaultTopic: settings.default_topic,
+		retentionDays: settings.retention_days,
+		contentDays: settings.content_days,
 		route: typeof route === 'string' ? {text: route, vault} : route,
 		trackOpens: settings.track_opens,
 		trackClicks: settings.track_clicks,

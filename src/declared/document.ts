@@ -37,6 +37,8 @@ const settings = Type.Object(
 		source_pool: optional(text),
 		route: optional(text),
 		default_topic: optional(Type.String({format: 'topic-code'})),
+		retention_days: optional(Type.Integer({minimum: 1, maximum: 36_500})),
+		content_days: optional(Type.Integer({minimum: 1, maximum: 36_500})),
 		track_opens: flag,
 		track_clicks: flag,
 		branding: Type.Optional(branding),
@@ -112,6 +114,8 @@ export type Settings = {
 	readonly route: string | null;
 	/** The code of a topic. */
 	readonly default_topic: string | null;
+	readonly retention_days: number | null;
+	readonly content_days: number | null;
 	readonly track_opens: boolean;
 	readonly track_clicks: boolean;
 	readonly branding: Partial<Record<'name' | 'logo_url' | 'accent' | 'support_email', string | null>>;

@@ -110,6 +110,8 @@ export function settingsOf(row: Workspace): Settings {
 		source_pool: row.source_pool,
 		route: row.route && maskPasswords(row.route),
 		default_topic: row.default_topic,
+		retention_days: row.retention_days,
+		content_days: row.content_days,
 		track_opens: row.track_opens_at !== null,
 		track_clicks: row.track_clicks_at !== null,
 		branding: {name, logo_url: logoUrl, accent, support_email: supportEmail},

@@ -65,6 +65,8 @@ export type Extras = {
 	readonly replyToName?: string;
 	/** Some of its variables are not kept. */
 	readonly hidden?: true;
+	/** Its content was removed before the message itself. */
+	readonly emptied?: true;
 	/** Header fields in addition to ours, in order. */
 	readonly headers?: ReadonlyArray<readonly [name: string, value: string]>;
 };

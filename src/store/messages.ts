@@ -125,7 +125,12 @@ export type StoredMessage = {
 };
 
 /** The workspace of a message, and whether anything is left of it. */
-export type MessageStatus = {readonly mode: Mode; readonly erasedAt: string | null};
+export type MessageStatus = {
+	readonly mode: Mode;
+	readonly erasedAt: string | null;
+	/** Its content was removed before the message itself. */
+	readonly isEmptied: boolean;
+};
 
 /** Undefined: the workspace has no such message. */
 export async function findMessageStatus(
@@ -133,7 +138,10 @@ export async function findMessageStatus(
 	workspaceId: string,
 	id: string,
 ): Promise<MessageStatus | undefined> {
-	return await reader('messages').where({id, workspace_id: workspaceId}).first('mode', 'erased_at as erasedAt');
+	const row: {mode: Mode; erasedAt: string | null; extras: string | null} | undefined = await reader('messages')
+		.where({id, workspace_id: workspaceId})
+		.first('mode', 'erased_at as erasedAt', 'extras');
+	return row && {mode: row.mode, erasedAt: row.erasedAt, isEmptied: readExtras(row.extras).emptied === true};
 }
 
 /** What the links of a mail must know of its message; undefined: it is gone. */
@@ -234,7 +242,7 @@ export type SentMessage = Pick<
 	| 'tracking'
 	| 'extras'
 > &
-	MessageStatus;
+	Pick<MessageStatus, 'erasedAt'>;
 
 export async function findSent(reader: Knex, workspaceId: string, id: string): Promise<SentMessage | undefined> {
 	return await reader('messages').where({id, workspace_id: workspaceId}).first({

@@ -1,9 +1,11 @@
 import type {Knex} from 'knex';
 import {
 	erasedAddress,
+	extrasJson,
 	isMessageId,
 	type Recipient,
 	type RecipientState,
+	readExtras,
 	statesBefore,
 	submittedType,
 } from '../mail/message.ts';
@@ -51,12 +53,8 @@ export async function removeMessages(
 		[...only, after, before, limit],
 	);
 	const ids = rows.map(({id}) => id);
-	const waiting: string[] = await trx('recipients as r')
-		.whereIn('r.message_id', ids)
-		.whereRaw(...nearIds(trx, 'r.id', 'rcp', ids))
-		.whereExists(trx('queue as q').select('q.recipient_id').whereRaw('q.recipient_id = r.id'))
-		.pluck('r.message_id');
-	const old = ids.filter(id => !waiting.includes(id));
+	const waiting = await waitingOf(trx, ids);
+	const old = ids.filter(id => !waiting.has(id));
 	// What is just being added to a recipient has locked its row, and is there when the others go.
 	const recipientIds: string[] = await trx('recipients')
 		.whereIn('message_id', old)
@@ -75,6 +73,58 @@ export async function removeMessages(
 	await trx('recipients').whereIn('id', recipientIds).delete();
 	const messages = await trx('messages').whereIn('id', old).delete();
 	return {next: ids.length === limit ? (ids.at(-1) ?? null) : null, messages, recipientIds};
+}
+
+/** Those of the messages that have a recipient in the queue. */
+async function waitingOf(trx: Knex.Transaction, ids: readonly string[]): Promise<ReadonlySet<string>> {
+	const waiting: string[] = await trx('recipients as r')
+		.whereIn('r.message_id', ids)
+		.whereRaw(...nearIds(trx, 'r.id', 'rcp', ids))
+		.whereExists(trx('queue as q').select('q.recipient_id').whereRaw('q.recipient_id = r.id'))
+		.pluck('r.message_id');
+	return new Set(waiting);
+}
+
+type Emptied = Pick<Removed, 'next' | 'recipientIds'> & {
+	/** Whether all that were looked at are without content now: none waits in the queue. */
+	readonly isAll: boolean;
+};
+
+/** Removes the content of old messages of a workspace: variables, subject, attachments, and what they are found by. The rest stays. */
+export async function emptyMessages(
+	trx: Knex.Transaction,
+	dialect: Dialect,
+	{after, before, workspaceId, limit}: Required<Removal>,
+): Promise<Emptied> {
+	const rows: Array<{id: string; extras: string | null}> = await rowsOf(
+		trx,
+		`select id, extras from messages where workspace_id = ? and id > ? and id < ? order by id limit ? ${dialect.skipLocked}`,
+		[workspaceId, after, before, limit],
+	);
+	const next = rows.length === limit ? (rows.at(-1)?.id ?? null) : null;
+	const full = rows.filter(({extras}) => !readExtras(extras).emptied);
+	const waiting = await waitingOf(
+		trx,
+		full.map(({id}) => id),
+	);
+	const old = full.filter(({id}) => !waiting.has(id));
+	const ids = old.map(({id}) => id);
+	await eraseTerms(trx, ids);
+	for (const extras of new Set(old.map(row => row.extras))) {
+		const alike = old.filter(row => row.extras === extras).map(({id}) => id);
+		const {sendAt, expiresAt, priority} = readExtras(extras);
+		const kept = {...(sendAt && {sendAt}), ...(expiresAt && {expiresAt}), ...(priority && {priority})};
+		await trx('messages')
+			.whereIn('id', alike)
+			.update({data: null, sealed: null, attachments: 0, extras: extrasJson({...kept, emptied: true})});
+	}
+	await trx('attachments').whereIn('message_id', ids).delete();
+	const recipientIds: string[] = await trx('recipients')
+		.whereIn('message_id', ids)
+		.whereRaw(...nearIds(trx, 'id', 'rcp', ids))
+		.pluck('id');
+	await trx('recipients').whereIn('id', recipientIds).whereNotNull('subject').update({subject: null});
+	return {next, recipientIds, isAll: waiting.size === 0};
 }
 
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);

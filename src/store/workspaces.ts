@@ -27,6 +27,9 @@ export type Workspace = {
 	readonly branding: string | null;
 	/** The code of the topic of sends that name none. One that was removed counts as none. */
 	readonly default_topic: string | null;
+	/** Days that its messages, and their content, are kept, where those of the installation are more; null: as the installation says. */
+	readonly retention_days: number | null;
+	readonly content_days: number | null;
 	readonly created_at: string;
 };
 
@@ -48,6 +51,8 @@ const columns = [
 	'route',
 	'branding',
 	'default_topic',
+	'retention_days',
+	'content_days',
 	'created_at',
 ] as const satisfies ReadonlyArray<keyof Workspace>;
 
@@ -210,4 +215,14 @@ export async function findIds(
 		query.where({workspace_id: workspaceId});
 	}
 	return await query;
+}
+
+/** The workspaces that keep messages, or their content, for a time of their own. */
+export async function findShortKept(
+	reader: Knex,
+): Promise<ReadonlyArray<Pick<Workspace, 'id' | 'retention_days' | 'content_days'>>> {
+	return await reader('workspaces')
+		.whereRaw('retention_days is not null or content_days is not null')
+		.orderBy('id')
+		.select('id', 'retention_days', 'content_days');
 }

@@ -28,6 +28,8 @@ test('workspace: create, show, update, pause, resume, list', async t => {
 		source_pool: null,
 		route: null,
 		default_topic: null,
+		retention_days: null,
+		content_days: null,
 		paused: false,
 		paused_at: null,
 		pause_reason: null,
@@ -147,6 +149,20 @@ test('workspace: a default topic, which must be there', async t => {
 	t.like(await cli.json(...update, ''), {default_topic: null});
 	await cli.json(...update, 'product');
 	t.like(await cli.json(...update, 'none'), {default_topic: null});
+});
+
+test('workspace: how long it keeps messages and their content', async t => {
+	const cli = await newCli(t, {MAILCTL_RETENTION_DAYS: '30'});
+	await withWorkspace(cli);
+	const update = ['workspace', 'update'];
+	t.like(await cli.json(...update, '--retention-days', '30', '--content-days', '3'), {
+		retention_days: 30,
+		content_days: 3,
+	});
+	t.regex(await cli.text('workspace', 'show'), /content kept +3 days/);
+	refused(t, await cli.run(...update, '--content-days', '31'), 65, /more than MAILCTL_RETENTION_DAYS \(30\)/);
+	refused(t, await cli.run(...update, '--content-days', '0'), 64, /--content-days/);
+	t.like(await cli.json(...update, '--content-days', 'none'), {retention_days: 30, content_days: null});
 });
 
 test('workspace: branding of the hosted pages', async t => {

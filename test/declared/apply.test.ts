@@ -43,6 +43,8 @@ const shop: WantedWorkspace = {
 		source_pool: 'bulk',
 		route: 'smtp://u:geheim@smtp.example.net',
 		default_topic: 'news',
+		retention_days: 30,
+		content_days: 3,
 		track_opens: true,
 		track_clicks: false,
 		branding: {name: 'The Shop', logo_url: null, accent: '#0a7d4f', support_email: null},

@@ -19,6 +19,8 @@ const state: WorkspaceState = {
 		source_pool: null,
 		route: 'smtp://u:***@a.example',
 		default_topic: null,
+		retention_days: null,
+		content_days: null,
 		track_opens: true,
 		track_clicks: false,
 		branding: {name: null, logo_url: null, accent: null, support_email: null},

@@ -154,7 +154,12 @@ export function messageContentRoutes(parts: ApiParts): readonly Routes[] {
 
 	/** The id of the copy that is meant. */
 	async function chosenRecipient(caller: Caller, id: string, address: string | undefined): Promise<string> {
-		const {erasedAt} = await visibleMessage(reader, caller, id);
+		const {erasedAt, isEmptied} = await visibleMessage(reader, caller, id);
+		if (isEmptied) {
+			throw apiError('content_removed', {
+				message: 'The content of the message was removed when its time to be kept was over.',
+			});
+		}
 		if (erasedAt !== null) {
 			throw apiError('unprocessable_entity', {message: 'The message was erased: nothing is left of it.'});
 		}
@@ -183,7 +188,7 @@ export function messageContentRoutes(parts: ApiParts): readonly Routes[] {
 		missing: 'message_not_found',
 		tag: 'Messages',
 		query: copyQuery,
-		errors: ['unprocessable_entity'],
+		errors: ['unprocessable_entity', 'content_removed'],
 	} as const;
 
 	return [

@@ -27,6 +27,8 @@ export type Opened = {
 	readonly recipient: StoredRecipient;
 	/** Nothing is left of what it said. */
 	readonly isErased: boolean;
+	/** The same, and the message itself is kept for longer. */
+	readonly isEmptied: boolean;
 };
 
 /** Throws that the workspace has no such message. */
@@ -46,7 +48,7 @@ export async function openMessage(reader: Knex, {params: {id = ''}, query, form,
 	const wanted = query.get('copy') ?? form.get('copy');
 	const recipient = recipients.find(one => one.id === wanted) ?? recipients[0] ?? noMessage();
 	const isErased = status.erasedAt !== null || message.to === erasedAddress;
-	return {workspaceId: workspace.id, message, recipients, recipient, isErased};
+	return {workspaceId: workspace.id, message, recipients, recipient, isErased, isEmptied: status.isEmptied};
 }
 
 /** The bytes of a recipient's mail. */
@@ -80,7 +82,10 @@ export class MailReader {
 	}
 
 	async raw(opened: Opened): Promise<RawMail | Missing> {
-		const {workspaceId, recipient, isErased} = opened;
+		const {workspaceId, recipient, isErased, isEmptied} = opened;
+		if (isEmptied) {
+			return {missing: 'Its content was removed: the workspace keeps it for less long than the message.'};
+		}
 		if (isErased) {
 			return {missing: 'The recipient was erased, and what the message said with them.'};
 		}
