@@ -78,10 +78,11 @@ function toSend(body: SendBody, {workspaceId, mode}: Sender): Send {
 		timezone: body.timezone ?? null,
 		tracking: json(body.tracking),
 		extras: extrasJson(extrasOf(body)),
-		attachments: (body.attachments ?? []).map(({filename, contentType, content}) => ({
+		attachments: (body.attachments ?? []).map(({filename, contentType, content, contentId}) => ({
 			filename,
 			contentType,
 			content: decodeBase64(content) ?? Buffer.alloc(0),
+			...(contentId !== undefined && {contentId}),
 		})),
 		resentFrom: null,
 	};
@@ -92,8 +93,11 @@ function fieldFaults(body: unknown): Violation[] {
 	if (!isObject(body)) {
 		return [];
 	}
-	const {headers, inReplyTo, replyTo, replyToName} = body;
+	const {attachments, headers, inReplyTo, replyTo, replyToName} = body;
 	const fields = isObject(headers) ? headerFaults(headers) : [];
+	if (Array.isArray(attachments)) {
+		fields.push(...contentIdFaults(attachments));
+	}
 	const isThreaded = isObject(headers) && Object.keys(headers).some(name => /^(?:in-reply-to|references)$/i.test(name));
 	if (isThreaded && typeof inReplyTo === 'string') {
 		fields.push({field: 'inReplyTo', message: 'must not stand beside the headers In-Reply-To and References'});
@@ -116,6 +120,15 @@ function headerFaults(headers: Record<string, unknown>): Violation[] {
 			seen.add(name.toLowerCase());
 			return fault === null ? [] : [{field: joinField('headers', name), message: fault}];
 		});
+}
+
+function contentIdFaults(attachments: readonly unknown[]): Violation[] {
+	const ids = attachments.map(file => (isObject(file) ? file.contentId : undefined));
+	return ids.flatMap((id, n) =>
+		typeof id === 'string' && ids.indexOf(id) < n
+			? [{field: `attachments[${n}].contentId`, message: 'must be unique in the mail'}]
+			: [],
+	);
 }
 
 function extrasOf({priority, toName, replyToName, headers}: SendBody): Extras {

@@ -56,7 +56,7 @@ export function sendCommand(command: CliCommand): void {
 		.option('--reply-to-name <name>', 'the name before --reply-to')
 		.option('--header <name: value>', 'a header field, such as "X-Campaign: spring"; several', collect)
 		.option('--in-reply-to <id>', 'a message that it answers')
-		.option('--attach <file>', 'an attachment; several', collect)
+		.option('--attach <file>', 'an attachment, FILE;cid=ID where the html names it as cid:ID; several', collect)
 		.option('--topic <code>', 'subscription topic')
 		.option('--locale <tag>', 'language of the recipient', locale)
 		.option('--timezone <zone>', 'zone of the recipient', timezone)
@@ -144,11 +144,13 @@ const mediaTypes: Readonly<Record<string, string>> = {
 	'.zip': 'application/zip',
 };
 
-async function attachment(file: string) {
+async function attachment(text: string) {
+	const [, file = text, contentId] = /^(.+);cid=([^;]*)$/s.exec(text) ?? [];
 	return {
 		filename: basename(file),
 		contentType: mediaTypes[extname(file).toLowerCase()] ?? 'application/octet-stream',
 		content: (await readInput(file)).toString('base64'),
+		contentId,
 	};
 }
 

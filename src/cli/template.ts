@@ -13,6 +13,7 @@ import {
 import {createTemplate, isBuiltIn, removeTemplate, rollBack, variantSource} from '../admin/templates.ts';
 import {settingsView} from '../api/views.ts';
 import {parseExact, writeExact} from '../kit/exact-json.ts';
+import {cidWarnings} from '../mail/content-id.ts';
 import {isVariableName, type Priority, priorities} from '../mail/message.ts';
 import {updateTemplate} from '../ops/templates.ts';
 import {folderFiles} from '../render/folder.ts';
@@ -29,7 +30,19 @@ import {
 } from '../store/templates.ts';
 import {CliError} from './fault.ts';
 import {readVariables} from './files.ts';
-import {count, label, locale, type none, oneOf, orNull, templateId, timezone, topicCode, unless} from './options.ts';
+import {
+	collect,
+	count,
+	label,
+	locale,
+	type none,
+	oneOf,
+	orNull,
+	templateId,
+	timezone,
+	topicCode,
+	unless,
+} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import {push} from './template-push.ts';
@@ -51,7 +64,7 @@ function variableNames(text: string): readonly string[] {
 	return names;
 }
 
-type PreviewOptions = {locale?: string; timezone?: string; data?: string; out?: string};
+type PreviewOptions = {locale?: string; timezone?: string; data?: string; out?: string; contentId?: string[]};
 
 export function templateCommands(template: CliCommand): void {
 	template
@@ -138,6 +151,7 @@ export function templateCommands(template: CliCommand): void {
 		.option('--timezone <zone>', 'zone of the recipient', timezone)
 		.option('--data <file>', 'variables, JSON, instead of the sample; -: standard input')
 		.option('--out <file>', 'write the html there')
+		.option('--content-id <id>', 'what an attachment of the send has; several', collect)
 		.does<PreviewOptions, [string]>(preview);
 
 	template
@@ -200,14 +214,16 @@ async function preview(session: Session, options: PreviewOptions, key: string): 
 		throw new CliError('data', `the template fails at ${rendered.message}`, 'correct it or its variables');
 	}
 	const {subject, html, text} = rendered;
+	const warnings = cidWarnings(html, options.contentId ?? []);
 	if (options.out !== undefined) {
 		await writeFile(options.out, html);
 	}
-	session.show({subject, html, text}, () => [
+	session.show({subject, html, text, ...(warnings.length > 0 && {warnings})}, () => [
 		`Subject: ${printable(subject)}`,
 		'',
 		...text.trimEnd().split('\n').map(printable),
 		'',
+		...warnings.map(warning => `Warning: ${printable(warning)}.`),
 		options.out === undefined ? 'The html: --out FILE, or --json.' : `The html is in ${options.out}.`,
 	]);
 }

@@ -1,9 +1,10 @@
 import {isUtf8} from 'node:buffer';
-import {bufferOf, type Constant, type Pieces, withoutControls} from '../kit/text.ts';
+import {bufferOf, type Constant, joined, type Pieces, withoutControls} from '../kit/text.ts';
+import {idsIn} from '../mail/content-id.ts';
 import {readMediaType} from '../mail/media-type.ts';
 import type {Attachment} from '../mail/message.ts';
 import {withoutLastLines, writeRelaxed} from './dkim.ts';
-import {encodedWords, type HeaderField, headerField, type Letter} from './header-field.ts';
+import {asciiField, encodedWords, type HeaderField, headerField, type Letter} from './header-field.ts';
 
 /** A part of a body: ASCII as it is, a text to be quoted-printable, or bytes to be base64. */
 type BodyPart = {readonly ascii: string} | {readonly text: Pieces} | {readonly bytes: Uint8Array};
@@ -275,16 +276,34 @@ type Entity = {readonly fields: readonly HeaderField[]; readonly body: readonly 
 export function letterBody(letter: Letter): Entity {
 	// A boundary with `=_` occurs in no quoted-printable and no base64 text (RFC 2045 §6.7), so none needs a search.
 	const boundary = `=_${letter.ref.replace(/[^0-9A-Za-z]/g, '').slice(0, 45)}`;
-	const html = textEntity('text/html', letter.html);
+	const {inline, attached} = placesOf(letter);
+	const text = textEntity('text/html', letter.html);
+	const html =
+		inline.length === 0
+			? text
+			: multipart(
+					'related',
+					`${boundary}_r`,
+					[text, ...inline.map(file => attachmentEntity(file, 'inline'))],
+					['type="text/html";'],
+				);
 	const content =
 		letter.text === null
 			? html
 			: multipart('alternative', `${boundary}_a`, [textEntity('text/plain', letter.text), html]);
 	const {fields, body} =
-		letter.attachments.length === 0
+		attached.length === 0
 			? content
-			: multipart('mixed', `${boundary}_m`, [content, ...letter.attachments.map(attachmentEntity)]);
+			: multipart('mixed', `${boundary}_m`, [content, ...attached.map(file => attachmentEntity(file))]);
 	return {fields, body: [...body, {ascii: '\r\n'}]};
+}
+
+/** RFC 2387: what the html names by `cid:` stands beside it, all else at the end of the mail. */
+function placesOf({attachments, html}: Letter) {
+	const isNamed = ({contentId}: Attachment) => typeof contentId === 'string' && ids.has(contentId);
+	const hasIds = attachments.some(({contentId}) => typeof contentId === 'string');
+	const ids = hasIds ? idsIn(typeof html === 'string' ? html : joined(html)) : new Set<string>();
+	return {inline: attachments.filter(isNamed), attached: attachments.filter(file => !isNamed(file))};
 }
 
 function textEntity(type: string, text: string | Pieces): Entity {
@@ -297,12 +316,13 @@ function textEntity(type: string, text: string | Pieces): Entity {
 	};
 }
 
-function attachmentEntity({contentType, filename, content}: Attachment): Entity {
-	const named = disposition(filename);
+function attachmentEntity({contentType, filename, content, contentId}: Attachment, place = 'attachment'): Entity {
+	const named = disposition(filename, place);
 	return {
 		fields: [
 			headerField('Content-Type', contentTypeWords(contentType, content, named.isEncoded ? oldName(filename) : [])),
 			headerField('Content-Disposition', named.words),
+			...(typeof contentId === 'string' ? [asciiField('Content-ID', `<${contentId}>`)] : []),
 			headerField('Content-Transfer-Encoding', ['base64']),
 		],
 		body: [{bytes: content}],
@@ -326,9 +346,9 @@ function oldName(filename: string): string[] {
 	return words.map((word, index) => `${index === 0 ? 'name="' : ''}${word}${index === words.length - 1 ? '"' : ''}`);
 }
 
-function multipart(subtype: string, boundary: string, parts: readonly Entity[]): Entity {
+function multipart(subtype: string, boundary: string, parts: readonly Entity[], words: readonly string[] = []): Entity {
 	return {
-		fields: [headerField('Content-Type', [`multipart/${subtype};`, `boundary="${boundary}"`])],
+		fields: [headerField('Content-Type', [`multipart/${subtype};`, ...words, `boundary="${boundary}"`])],
 		body: [
 			...parts.flatMap(({fields, body}, index) => [
 				{ascii: `${index === 0 ? '' : '\r\n'}--${boundary}\r\n${fields.map(({line}) => `${line}\r\n`).join('')}\r\n`},
@@ -341,16 +361,19 @@ function multipart(subtype: string, boundary: string, parts: readonly Entity[]):
 
 const longestSegment = 60;
 
-/** The words of a Content-Disposition field for an attachment; other than plain names are encoded by RFC 2231. */
-function disposition(filename: string): {readonly words: readonly string[]; readonly isEncoded: boolean} {
+/** The words of a Content-Disposition field; other than plain names are encoded by RFC 2231. */
+function disposition(
+	filename: string,
+	place: string,
+): {readonly words: readonly string[]; readonly isEncoded: boolean} {
 	const name = withoutControls(filename);
 	if (/^[A-Za-z0-9_-][A-Za-z0-9 ._-]*$/.test(name) && name.length <= longestSegment && !/ {2}| $/.test(name)) {
-		return {words: ['attachment;', `filename="${name}"`], isEncoded: false};
+		return {words: [`${place};`, `filename="${name}"`], isEncoded: false};
 	}
 
 	const parts = extendedParameter('filename', name);
 	const words = parts.map((part, index) => (index < parts.length - 1 ? `${part};` : part));
-	return {words: ['attachment;', ...words], isEncoded: true};
+	return {words: [`${place};`, ...words], isEncoded: true};
 }
 
 /** A parameter with any text, in one piece or several (RFC 2231). */

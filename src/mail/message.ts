@@ -96,6 +96,8 @@ export type Attachment = {
 	/** A plain `type/subtype`. */
 	readonly contentType: string;
 	readonly content: Uint8Array;
+	/** By which the html names it; absent or null: it has none. */
+	readonly contentId?: string | null;
 };
 
 /** The type of the attachment that is the whole mail, as it was submitted by SMTP; callers of the API cannot name it. */

@@ -303,7 +303,7 @@ export async function readSubjects(trx: Knex.Transaction, ids: readonly string[]
 	return new Map(rows.map(({id, subject}) => [id, subject]));
 }
 
-const attachmentColumns = ['message_id', 'position', 'filename', 'content_type', 'content'];
+const attachmentColumns = ['message_id', 'position', 'filename', 'content_type', 'content', 'content_id'];
 
 /** Drivers copy what is bound to a statement, some twice. */
 const bytesPerStatement = 4 * 1024 * 1024;
@@ -315,13 +315,13 @@ export async function insertAttachments(
 	let rows: Row[] = [];
 	let bytes = 0;
 	for (const {messageId, attachments} of messages) {
-		for (const [position, {filename, contentType, content}] of attachments.entries()) {
+		for (const [position, {filename, contentType, content, contentId = null}] of attachments.entries()) {
 			if (bytes + content.length > bytesPerStatement) {
 				// Waited for: then its recipients are free.
 				await insertReturning(trx, 'attachments', attachmentColumns, rows);
 				[rows, bytes] = [[], 0];
 			}
-			rows.push([messageId, position, filename, contentType, content]);
+			rows.push([messageId, position, filename, contentType, content, contentId]);
 			bytes += content.length;
 		}
 	}
@@ -341,7 +341,7 @@ export async function listAttachments(reader: Knex, messageId: string): Promise<
 	return await reader('attachments')
 		.where({message_id: messageId})
 		.orderBy('position')
-		.select('filename', 'content_type as contentType', 'content');
+		.select('filename', 'content_type as contentType', 'content', 'content_id as contentId');
 }
 
 /** Puts another mail in the place of the one that was submitted. */

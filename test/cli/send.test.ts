@@ -68,8 +68,18 @@ test('send: through the running daemon, all options, until it is final', async t
 	const sent = await cli.runWith(
 		'{"name":"Ada","id":1234567890123456789,"price":1.50}',
 		...[...base, '--data', '-', '--cc', 'a@example.org', '--cc', 'b@example.org', '--reply-to', 'help@example.com'],
-		...['--attach', 'note.txt', '--locale', 'de', '--timezone', 'Europe/Vienna', '--metadata', 'order=7=x', '--wait'],
-		...['--priority', 'high'],
+		...[
+			'--attach',
+			'note.txt;cid=note',
+			'--locale',
+			'de',
+			'--timezone',
+			'Europe/Vienna',
+			'--metadata',
+			'order=7=x',
+			'--wait',
+		],
+		...['--priority', 'high', '--to-name', 'Ada L.', '--reply-to-name', 'Help', '--header', 'X-Order: 7: a'],
 	);
 	t.is(sent.code, 0, sent.stderr);
 	t.regex(sent.stdout, /^msg_[0-9a-z]{26}\n$/);
@@ -83,6 +93,9 @@ test('send: through the running daemon, all options, until it is final', async t
 		attachments: [{filename: 'note.txt', content_type: 'text/plain'}],
 		metadata: {order: '7=x'},
 		priority: 'high',
+		to_name: 'Ada L.',
+		reply_to_name: 'Help',
+		headers: {'X-Order': '7: a'},
 		data: {name: 'Ada', price: 1.5},
 	});
 	t.regex(await cli.text('message', 'show', id, '--json'), /"id": ?1234567890123456789,\s*"price": ?1\.50/);
@@ -90,6 +103,13 @@ test('send: through the running daemon, all options, until it is final', async t
 	const mail = await simpleParser(await cli.text('message', 'raw', id));
 	t.regex(mail.subject ?? '', /^Ihre erste Mail, Ada$/);
 	t.is(mail.attachments[0]?.content.toString(), 'attached');
+	t.is(mail.attachments[0]?.cid, 'note');
+	const answer = await cli.text(
+		'message',
+		'raw',
+		await cli.text(...base, '--in-reply-to', id, '--wait').then(text => text.trim()),
+	);
+	t.is((await simpleParser(answer)).inReplyTo, mail.messageId);
 
 	t.like(await cli.json(...base, '--mode', 'test', '--wait'), {status: 'delivered'});
 	const keys = await cli.json<Array<{name: string}>>('key', 'list');
@@ -122,6 +142,8 @@ test('send: through the running daemon, all options, until it is final', async t
 	refused(t, await cli.run(...from, 'nix'), 65, /from: .*\n.*validation_failed/);
 	refused(t, await cli.run(...base.slice(0, -1), 'nix'), 65, /there is no template nix/);
 	refused(t, await cli.run(...base, '--attach', 'nix.pdf'), 65, /there is no file nix\.pdf/);
+	refused(t, await cli.run(...base, '--header', 'X'), 64, /--header "X" is not allowed, use NAME: VALUE/);
+	refused(t, await cli.run(...base, '--in-reply-to', 'msg_1'), 65, /inReplyTo: must be a message of this workspace/);
 	refused(t, await cli.run(...base, '--metadata', 'novalue'), 64, /--metadata "novalue" is not allowed, use KEY=VALUE/);
 	await cli.json('workspace', 'pause', '--reason', 'test');
 	refused(t, await cli.run(...base, '--priority', 'urgent'), 64, /--priority/);

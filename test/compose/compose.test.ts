@@ -5,7 +5,7 @@ import {createCompose} from '../../src/compose/compose.ts';
 import {importSigningKey} from '../../src/compose/dkim.ts';
 import {type Letter, needsSmtputf8} from '../../src/compose/header-field.ts';
 import {decodeWords} from '../../src/report/decode.ts';
-import {answer, international, invoice, note, receipt} from './letters.ts';
+import {answer, international, invoice, note, pictured, receipt} from './letters.ts';
 import {headerLines, read} from './read.ts';
 import {rfc8463} from './rfc8463.ts';
 
@@ -13,7 +13,7 @@ const compose = createCompose();
 const now = Date.UTC(2026, 5, 9, 10, 15, 31);
 const lf = (text: string) => text.replaceAll(/\r\n?/g, '\n');
 
-const letters = {receipt, note, invoice, international, answer};
+const letters = {receipt, note, invoice, international, answer, pictured};
 const keys = (['rsa', 'ed25519'] as const).map(kind =>
 	importSigningKey({
 		domain: 'shop.example',
@@ -55,7 +55,9 @@ for (const [name, letter] of Object.entries(letters)) {
 				contentType,
 				content: Buffer.from(content),
 			})),
-			letter.attachments.map(attachment => ({...attachment, content: Buffer.from(attachment.content)})),
+			letter.attachments.map(({filename, contentType, content}) => ({
+				...{filename, contentType, content: Buffer.from(content)},
+			})),
 		);
 	});
 
@@ -83,6 +85,31 @@ test('the header of a full letter, field by field', t => {
 		'MIME-Version: 1.0',
 		`Content-Type: multipart/alternative; boundary="=_${receipt.ref}_a"`,
 	]);
+});
+
+test('what the html names by cid: stands beside it, all else at the end', async t => {
+	const parts = (mail: Buffer) =>
+		[...mail.toString('latin1').matchAll(/^(?:Content-Type: ([^;\r]+)|Content-Disposition: (\w+)|Content-ID: (.+))/gm)]
+			.map(([, ...found]) => found.find(text => text !== undefined)?.trim())
+			.join(' ');
+	const files = 'image/png inline <logo@shop> image/png inline <back+ground>';
+	const others = 'image/png attachment <unused> application/pdf attachment';
+	t.is(
+		parts(compose(pictured, [], now)),
+		`multipart/mixed multipart/alternative text/plain multipart/related text/html ${files} ${others}`,
+	);
+	const alone = {...pictured, text: null, attachments: pictured.attachments.slice(0, 1)};
+	t.is(parts(compose(alone, [], now)), 'multipart/related text/html image/png inline <logo@shop>');
+	const {attachments} = await read(compose(pictured, [], now));
+	t.deepEqual(
+		attachments.map(({related, cid}) => [related === true, cid]),
+		[
+			[true, 'logo@shop'],
+			[true, 'back+ground'],
+			[false, 'unused'],
+			[false, undefined],
+		],
+	);
 });
 
 test('names and header fields of the send', async t => {

@@ -79,3 +79,15 @@ export const answer: Letter = {
 		],
 	},
 };
+
+/** Pictures that the html names, one that it does not, and a file. */
+export const pictured: Letter = {
+	...receipt,
+	html: '<p><img src="cid:logo@shop" alt="Logo"> <td background="cid:back%2Bground"></p>\n',
+	attachments: [
+		{filename: 'logo.png', contentType: 'image/png', content: Buffer.from('logo'), contentId: 'logo@shop'},
+		{filename: 'Bild ü.png', contentType: 'image/png', content: Buffer.from('back'), contentId: 'back+ground'},
+		{filename: 'unused.png', contentType: 'image/png', content: Buffer.from('unused'), contentId: 'unused'},
+		{filename: 'a.pdf', contentType: 'application/pdf', content: Buffer.from('pdf'), contentId: null},
+	],
+};

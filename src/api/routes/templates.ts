@@ -8,6 +8,7 @@ import {
 	storedVariant,
 } from '../../admin/templates.ts';
 import type {Violation} from '../../mail/api-error.ts';
+import {cidWarnings} from '../../mail/content-id.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {Type} from '../../mail/type.ts';
 import {updateTemplate} from '../../ops/templates.ts';
@@ -37,7 +38,7 @@ import {variablesJson} from '../schemas/send.ts';
 import {
 	listedVersionSchema,
 	previewBody,
-	previewSchema,
+	previewedSchema,
 	templateBody,
 	templateSchema,
 	type VersionBody,
@@ -277,10 +278,10 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 		tag: 'Templates',
 		summary: 'Preview a template',
 		description: 'Renders it as a send would, for `recipient@example.com`; nothing is sent.',
-		answer: [200, 'The mail.', previewSchema],
+		answer: [200, 'The mail.', previewedSchema],
 		errors: ['template_has_no_version', 'unprocessable_entity'],
 		body: previewBody,
-		async handle({workspaceId, id, body: {data = null, locale = '', timezone = '', version = null}}) {
+		async handle({workspaceId, id, body: {data = null, locale = '', timezone = '', version = null, contentIds = []}}) {
 			const template = await chosen(workspaceId, id);
 			const workspace = await findWorkspace(reader, workspaceId);
 			if (!workspace) {
@@ -306,7 +307,8 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 				throw apiError('unprocessable_entity', {message: `The template fails at ${rendered.message}.`});
 			}
 			const {subject, html, text} = rendered;
-			return {subject, html, text};
+			const warnings = cidWarnings(html, contentIds);
+			return {subject, html, text, ...(warnings.length > 0 && {warnings})};
 		},
 	});
 

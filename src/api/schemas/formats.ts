@@ -3,6 +3,7 @@ import {mostDays} from '../../admin/stats.ts';
 import {badInNames, labelFault} from '../../kit/text.ts';
 import {parseDuration, parseQueryTime} from '../../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../../mail/address.ts';
+import {isContentId} from '../../mail/content-id.ts';
 import {isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {readMediaType} from '../../mail/media-type.ts';
 import {eventTypes, isTopicCode, isVariableName} from '../../mail/message.ts';
@@ -103,6 +104,7 @@ export const formats = {
 		text.length <= 255 && readMediaType(text) !== null && !/^(?:multipart|message)\//i.test(text)
 			? null
 			: 'must be a media type such as application/pdf, with a charset if it is text, and not multipart/* or message/*',
+	'content-id': text => (isContentId(text) ? null : 'must have 1 to 128 letters, digits and the characters . _ - @ +'),
 	'base64-file': text =>
 		text.length <= longestEncoded && decodeBase64(text) !== null
 			? null

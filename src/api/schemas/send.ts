@@ -89,6 +89,12 @@ const attachment = Type.Object(
 			contentEncoding: 'base64',
 			description: 'The file as base64, at most 1,048,576 bytes when decoded. Never returned on reads.',
 		}),
+		contentId: Type.Optional(
+			Type.String({
+				format: 'content-id',
+				description: 'Unique in the mail: html that names it as `cid:…` shows the file in its place.',
+			}),
+		),
 	},
 	strict,
 );

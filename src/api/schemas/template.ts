@@ -78,6 +78,12 @@ export const previewBody = Type.Object(
 		version: Type.Optional(
 			Type.Integer({minimum: 1, maximum: 2 ** 31 - 1, description: 'Its number; left out: the newest.'}),
 		),
+		contentIds: Type.Optional(
+			Type.Array(Type.String({format: 'content-id'}), {
+				maxItems: 20,
+				description: 'The `contentId`s of the attachments that a send would have.',
+			}),
+		),
 	},
 	{...strict, examples: [{data: {order: {number: '1042', total: '19.90'}}, locale: 'de', timezone: 'Europe/Berlin'}]},
 );
@@ -156,5 +162,16 @@ export const versionSchema = Type.Object(
 
 export const previewSchema = Type.Object(
 	{subject: Type.String(), html: Type.String(), text: Type.String()},
+	{examples: [{subject: 'Ihr Beleg 1042', html: '<p>19.90</p>', text: '19.90\n'}]},
+);
+
+/** A preview of a template, with what is doubtful of it. */
+export const previewedSchema = Type.Object(
+	{
+		...previewSchema.properties,
+		warnings: Type.Optional(
+			Type.Array(Type.String(), {description: 'Only where there are some: each `cid:` that no attachment has.'}),
+		),
+	},
 	{examples: [{subject: 'Ihr Beleg 1042', html: '<p>19.90</p>', text: '19.90\n'}]},
 );

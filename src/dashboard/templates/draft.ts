@@ -6,6 +6,7 @@ import {variablesFault} from '../../api/schemas/send.ts';
 import {createTurns} from '../../api/turns.ts';
 import {isObject, type JsonObject, parseExact} from '../../kit/exact-json.ts';
 import {linksOf} from '../../links/rewrite.ts';
+import {cidWarnings} from '../../mail/content-id.ts';
 import {missingPaths, type VariantSource} from '../../render/compile.ts';
 import {compileInWorker, renderInWorker, usualCompileTime} from '../../render/in-worker.ts';
 import {longestSource} from '../../render/limits.ts';
@@ -230,6 +231,7 @@ function doubtsOf({subject, html}: {readonly subject: string; readonly html: str
 		...(links.length > 0
 			? [`Links that are no URL: ${named(links.map(link => (link === '' ? '(empty)' : link)))}.`]
 			: []),
+		...cidWarnings(html, []).map(warning => `${warning}.`),
 		...(octets > gmailOctets ? [`The html has ${kilobytes(octets)}: Gmail cuts it at ${kilobytes(gmailOctets)}.`] : []),
 	];
 }
