@@ -156,7 +156,7 @@ function confirm({texts, brand, address, status: {topic}}: Subject): View {
 			? {
 					icon: 'letter',
 					title: texts.required.title(plainName(topic.name)),
-					text: html`${topic.description && html`${nameMarkup(topic.description)}<br>`}${texts.required.text(who, sender)}`,
+					text: html`${topic.description && html`${nameMarkup(topic.description)}</p>\n<p>`}${texts.required.text(who, sender)}`,
 					buttons: section(html`${button('main', 'topic', texts.required.stopOthers)}${everything(texts)}`),
 				}
 			: {

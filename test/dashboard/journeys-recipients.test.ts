@@ -2,7 +2,7 @@ import {readFile, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import test from 'ava';
 import {oneClick, rawMail, unsubscribeUrl} from '../conformance/resources.ts';
-import {visitorOf} from '../helpers/dashboard.ts';
+import {strangerTo, visitorOf} from '../helpers/dashboard.ts';
 import {journeysOf} from '../helpers/journeys.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
 
@@ -64,6 +64,35 @@ journey('a default topic is made, and one unsubscribe stops no more than it', as
 	t.is((await live.post('/v1/messages', {...mail, unsubscribeGroup: 'codes'})).status, 202);
 	await go('Topics');
 	t.regex(await page.locator('tr', {hasText: 'product'}).innerText(), /\b1\b/);
+});
+
+journey('a person gets a link, chooses, and their contact shows it', async (t, {open, way, suitsAll}) => {
+	const {live, from, templates} = service().workspaces[way] as Workspace;
+	await live.post('/v1/unsubscribe-groups', {code: 'offers', name: 'Offers', public: true});
+	await live.post('/v1/messages', {
+		from,
+		to: 'bo@dest.example',
+		templateId: templates.plain,
+		unsubscribeGroup: 'offers',
+	});
+	const {page, go, press, open: openRow} = await open(await visitorOf(service(), 'operator', way));
+	await page.goto('/messages');
+	await go('Contacts');
+	await openRow('bo@dest.example');
+	await press('Link to their page');
+	await suitsAll(page);
+	const link = await page.locator('.copyable code').innerText();
+	const theirs = await open(strangerTo(service().url));
+	await theirs.page.goto(link);
+	await theirs.page.getByLabel('Offers').focus();
+	await theirs.page.keyboard.press('Space');
+	await theirs.press('Save');
+	await theirs.press('Pause for 30 days');
+	await press('Back to the contact', 'a');
+	const shown = await page.locator('main').innerText();
+	t.regex(shown, /Opted out of\s+.*offers.*mail without a topic/i);
+	t.regex(shown, /Paused\s+ends in (?:29|30) d/i);
+	await suitsAll(page);
 });
 
 journey('suppressions are exported', async (t, {open, own, way}) => {

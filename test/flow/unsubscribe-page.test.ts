@@ -154,6 +154,55 @@ test.serial('a recipient without scripts leaves a topic, comes back, leaves alto
 	await context.close();
 });
 
+test.serial('a recipient without scripts stops what is not needed, and chooses what to get', async t => {
+	const browser = await openBrowser(t);
+	if (!browser) {
+		return;
+	}
+	const site = await startSite(t);
+	await dress(site);
+	const topic = (code: string, name: string, ...more: string[]) =>
+		site.program.cli('topic', 'create', '--code', code, '--name', name, ...more);
+	await topic('account', 'Your account', '--required', '--public', '--description', 'Codes to log in, and receipts');
+	await topic('news', 'Product news', '--public', '--description', 'What is new in our shop, once a month');
+	await topic('offers', 'Offers', '--public');
+	const {context} = await openContext(browser, site);
+	const page = await context.newPage();
+	await page.goto(await newLink(site, {unsubscribeGroup: 'account'}));
+	t.is(await heading(page), 'You need emails about “Your account”');
+	await look(t, browser, page, 'required');
+	await press(page, 'Stop all other emails');
+	await look(t, browser, page, 'required-done');
+	t.is((await send(site, {unsubscribeGroup: 'news'})).code, 'recipient_unsubscribed');
+
+	await Promise.all([page.waitForLoadState(), page.getByRole('link', {name: 'Choose which emails you get'}).click()]);
+	t.is(await heading(page), 'Your emails');
+	await page.getByLabel('Product news').check();
+	await press(page, 'Save');
+	t.is(await heading(page), 'Saved');
+	await look(t, browser, page, 'preferences');
+	t.is((await send(site, {unsubscribeGroup: 'news'})).code, 'accepted');
+	t.is((await send(site, {unsubscribeGroup: 'offers'})).code, 'recipient_unsubscribed');
+	await press(page, 'Pause for 30 days');
+	await look(t, browser, page, 'preferences-paused');
+	t.is((await send(site, {unsubscribeGroup: 'news'})).code, 'recipient_unsubscribed');
+	await press(page, 'End the pause');
+	t.is((await send(site, {unsubscribeGroup: 'news'})).code, 'accepted');
+	await press(page, 'Unsubscribe from everything');
+	await look(t, browser, page, null);
+	t.is((await send(site, {unsubscribeGroup: 'account'})).code, 'recipient_suppressed');
+	await press(page, 'Subscribe again');
+	t.is((await send(site, {unsubscribeGroup: 'account'})).code, 'accepted');
+	for (const locale of ['de', 'fr', 'es']) {
+		await page.goto(
+			(await newLink(site, {to: `${locale}@example.org`, locale})).replace('/unsubscribe', '/preferences'),
+		);
+		t.is(await page.getAttribute('html', 'lang'), locale);
+		await look(t, browser, page, null);
+	}
+	await context.close();
+});
+
 test.serial('an expired link', async t => {
 	const browser = await openBrowser(t);
 	if (!browser) {

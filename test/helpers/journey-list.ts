@@ -34,6 +34,7 @@ export const journeys = {
 		'a list of 100,000 addresses is imported, one of them found and let go',
 		'suppressions are exported',
 		'a default topic is made, and one unsubscribe stops no more than it',
+		'a person gets a link, chooses, and their contact shows it',
 	],
 	'journeys-domains': ['a domain is added, and DNS turns green while one looks'],
 	'journeys-smarthosts': ['a provider’s URL is made, its bounce arrives, the URL is renewed and removed'],
