@@ -9,6 +9,7 @@ import {
 } from '../../admin/templates.ts';
 import {mostVariants} from '../../api/schemas/template.ts';
 import {type Html, html} from '../../hosted/html.ts';
+import {Refused} from '../../ops/operation.ts';
 import {compileInWorker, usualCompileTime} from '../../render/in-worker.ts';
 import {listLayouts} from '../../store/layouts.ts';
 import type {Template, TemplateVariant} from '../../store/templates.ts';
@@ -123,9 +124,14 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 		if (base && template.latest_version === draft.begun && isContent(base.version, {variants, sample, layout})) {
 			return go(`/templates/${template.id}`, `Nothing changed: version ${base.version.version} is like this.`);
 		}
-		const saved = await next(visit, template.id, {variants, sample, layout, layouts, after: draft.begun});
+		const saved = await next(visit, template.id, {variants, sample, layout, layouts, after: draft.begun}).catch(
+			staleLayout,
+		);
 		if (saved === 'newer') {
 			return await overtaken(visit, draft, checked);
+		}
+		if (typeof saved === 'string') {
+			return again(`Nothing was saved. ${saved} Save once more.`);
 		}
 		const language = variant.locale === null ? '' : `?locale=${variant.locale}`;
 		return go(`/templates/${template.id}${language}`, `Saved version ${saved.version}. New messages use it.`);
@@ -175,6 +181,14 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 		{method: 'POST', path: `${path}/draft`, role: 'operator', answer: preview},
 		{method: 'POST', path: `${path}/languages/delete`, role: 'operator', answer: removeLanguage},
 	];
+}
+
+/** What a layout's change meanwhile makes of a save, as a sentence. */
+function staleLayout(error: unknown): string {
+	if (error instanceof Refused && error.code === 'conflict') {
+		return error.page;
+	}
+	throw error;
 }
 
 /** What the editor begins with: the variant that the query names, or one of a new language, like the first one. */
