@@ -2,8 +2,7 @@ import {diffOf, foresee, planChange, readKnown, removeLayout, saveChange, usersO
 import {apiTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
 import type {Layout} from '../../render/layouts.ts';
-import type {StoredLayout} from '../../store/layouts.ts';
-import {listLayouts} from '../../store/layouts.ts';
+import {listLayouts, type StoredLayout} from '../../store/layouts.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';
 import {apiError} from '../errors.ts';
