@@ -42,6 +42,9 @@ export type WorkspaceInput = {
 	/** Days that its messages, and their content, are kept; null: as the installation says. */
 	readonly retentionDays?: number | null;
 	readonly contentDays?: number | null;
+	/** How many attachments a send may have, and octets of each; null: as the interface says. */
+	readonly maxAttachments?: number | null;
+	readonly maxAttachmentBytes?: number | null;
 	/** How its hosted pages look; what is left out stays as it is. */
 	readonly branding?: Partial<Branding>;
 };
@@ -70,6 +73,8 @@ export async function createWorkspace(
 		default_topic: null,
 		retention_days: null,
 		content_days: null,
+		max_attachments: null,
+		max_attachment_bytes: null,
 		...changes,
 		paused_at: null,
 		pause_reason: null,
@@ -197,7 +202,7 @@ function changesOf(
 	now: string,
 ): WorkspaceChanges {
 	const {name, locale, timezone, monthlyQuota, trackOpens, trackClicks, queueLifetime, branding} = input;
-	const {sourcePool, route, defaultTopic, retentionDays, contentDays} = input;
+	const {sourcePool, route, defaultTopic, retentionDays, contentDays, maxAttachments, maxAttachmentBytes} = input;
 	return {
 		...(name !== undefined && {name}),
 		...(locale !== undefined && {locale}),
@@ -210,6 +215,8 @@ function changesOf(
 		...(defaultTopic !== undefined && {default_topic: defaultTopic}),
 		...(retentionDays !== undefined && {retention_days: retentionDays}),
 		...(contentDays !== undefined && {content_days: contentDays}),
+		...(maxAttachments !== undefined && {max_attachments: maxAttachments}),
+		...(maxAttachmentBytes !== undefined && {max_attachment_bytes: maxAttachmentBytes}),
 		...(route !== undefined && {route: route && withPasswords(route.text, password => route.vault.seal(id, password))}),
 		...(branding !== undefined && {branding: writeBranding({...readBranding(brandingBefore), ...branding})}),
 	};

@@ -3,6 +3,7 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {apiKeyHash, apiKeyMode, type Scope} from '../mail/api-key.ts';
+import {limitsOf} from '../mail/attachment-limits.ts';
 import type {Operator} from '../mail/operator.ts';
 import type {KeyRow} from '../store/api-keys.ts';
 import {createRowCache} from '../store/changes.ts';
@@ -110,8 +111,10 @@ function bearerOf({headers}: FastifyRequest): string | undefined {
 	return /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
 }
 
-function callerFrom({id, workspace_id, mode, scopes, rate_limit}: KeyRow): Caller {
-	return {keyId: id, workspaceId: workspace_id, mode, scopes, rateLimit: rate_limit};
+function callerFrom({max_attachments: most = null, max_attachment_bytes: bytes = null, ...key}: KeyRow): Caller {
+	const {id, workspace_id: workspaceId, mode, scopes, rate_limit: rateLimit} = key;
+	const attachments = limitsOf({max_attachments: most, max_attachment_bytes: bytes});
+	return {keyId: id, workspaceId, mode, scopes, rateLimit, ...(attachments && {attachments})};
 }
 
 /** The caller of a route that needs a scope. */

@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import type {AttachmentLimits} from '../mail/attachment-limits.ts';
 import {isId} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import {findMessageStatus, type MessageStatus} from '../store/messages.ts';
@@ -13,6 +14,8 @@ export type Caller = {
 	readonly scopes: readonly string[];
 	/** The key's own (`requests/seconds`); null: the usual one. */
 	readonly rateLimit: string | null;
+	/** Of its workspace; absent: the usual ones. */
+	readonly attachments?: AttachmentLimits;
 };
 
 /** The mode of the messages, webhooks and deliveries that a key may see; undefined: any. */

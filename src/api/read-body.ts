@@ -1,6 +1,7 @@
 import type {IncomingMessage} from 'node:http';
 import type {FastifyRequest} from 'fastify';
 import {createBody} from './body.ts';
+import type {Caller} from './caller.ts';
 import {type ApiError, apiError, bodyMissing, unavailable} from './errors.ts';
 import {createJsonScan, type JsonLimits, type ParsedJson, parseJson, parseLargeJson, type ScanFault} from './json.ts';
 import {inSlice} from './turns.ts';
@@ -9,6 +10,8 @@ declare module 'fastify' {
 	interface FastifyContextConfig {
 		/** What a JSON body of this route may hold. */
 		json?: JsonLimits;
+		/** The longest body of a caller, where that is not `bodyLimit`. */
+		longestBody?: (caller: Caller) => number;
 	}
 	interface FastifyRequest {
 		/** Whether the body takes long enough to be handled in slices. */
@@ -35,7 +38,8 @@ const bytesPerPiece = 256;
  */
 export function createReadBody(room = createBodyRoom({bytes: 32 * 1024 * 1024, waiting: 64, waitMs: 15_000})) {
 	return (request: FastifyRequest, payload: IncomingMessage, done: Done): void => {
-		const {bodyLimit, config} = request.routeOptions;
+		const {config} = request.routeOptions;
+		const bodyLimit = (request.caller && config.longestBody?.(request.caller)) ?? request.routeOptions.bodyLimit;
 		const limits = config.json ?? usualLimits;
 		const declared = Number(request.headers['content-length'] ?? Number.NaN);
 		if (declared > bodyLimit) {

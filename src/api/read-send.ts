@@ -5,13 +5,14 @@ import {isObject} from '../kit/exact-json.ts';
 import {addedFault, addedName} from '../mail/added-header.ts';
 import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
+import {type AttachmentLimits, widestAttachments} from '../mail/attachment-limits.ts';
 import {type Extras, extrasJson} from '../mail/message.ts';
 import {callerOf} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
 import {type Allowance, type RateLimits, showAllowance} from './rate-limit.ts';
-import {canonicalLocale, checkedAddress, decodeBase64} from './schemas/formats.ts';
-import {batchItem, type SendBody, sendBody, variablesJson} from './schemas/send.ts';
+import {base64Fault, canonicalLocale, checkedAddress, decodeBase64, formats} from './schemas/formats.ts';
+import {batchItem, type SendBody, sendBody, variablesJson, wideItem, wideSend} from './schemas/send.ts';
 import {checkOf, joinField, mostViolations} from './validate.ts';
 
 type ReadSend =
@@ -19,17 +20,23 @@ type ReadSend =
 	| {readonly ok: false; readonly code: ApiErrorCode; readonly violations?: readonly Violation[]};
 
 const [checkSend, checkItem] = [checkOf(sendBody), checkOf(batchItem)];
+const [checkWideSend, checkWideItem] = [checkOf(wideSend), checkOf(wideItem)];
 
-type Sender = Pick<Caller, 'workspaceId' | 'mode'>;
+type Sender = Pick<Caller, 'workspaceId' | 'mode' | 'attachments'>;
 
 /** Reads the body of a send: checks its shape and turns its texts into what they mean. */
-export const readSend = (body: unknown, caller: Sender) => read(checkSend, body, caller);
+export const readSend = (body: unknown, caller: Sender) =>
+	read(caller.attachments ? checkWideSend : checkSend, body, caller);
 
 /** The same of an item of a batch. */
-export const readBatchItem = (item: unknown, caller: Sender) => read(checkItem, item, caller);
+export const readBatchItem = (item: unknown, caller: Sender) =>
+	read(caller.attachments ? checkWideItem : checkItem, item, caller);
 
 function read(check: ReturnType<typeof checkOf>, body: unknown, caller: Sender): ReadSend {
-	const violations = [...check(withoutEmptyPreferences(body)), ...fieldFaults(body)].slice(0, mostViolations);
+	const violations = [...check(withoutEmptyPreferences(body)), ...fieldFaults(body, caller.attachments)].slice(
+		0,
+		mostViolations,
+	);
 	if (violations.length === 0) {
 		return {ok: true, send: toSend(body as SendBody, caller)};
 	}
@@ -89,14 +96,14 @@ function toSend(body: SendBody, {workspaceId, mode}: Sender): Send {
 }
 
 /** What no schema says: what fields allow beside each other, and which header fields there may be. */
-function fieldFaults(body: unknown): Violation[] {
+function fieldFaults(body: unknown, limits: AttachmentLimits | undefined): Violation[] {
 	if (!isObject(body)) {
 		return [];
 	}
 	const {attachments, headers, inReplyTo, replyTo, replyToName} = body;
 	const fields = isObject(headers) ? headerFaults(headers) : [];
 	if (Array.isArray(attachments)) {
-		fields.push(...contentIdFaults(attachments));
+		fields.push(...contentIdFaults(attachments), ...(limits ? fileFaults(attachments, limits) : []));
 	}
 	const isThreaded = isObject(headers) && Object.keys(headers).some(name => /^(?:in-reply-to|references)$/i.test(name));
 	if (isThreaded && typeof inReplyTo === 'string') {
@@ -129,6 +136,20 @@ function contentIdFaults(attachments: readonly unknown[]): Violation[] {
 			? [{field: `attachments[${n}].contentId`, message: 'must be unique in the mail'}]
 			: [],
 	);
+}
+
+/** What the schema of wide sends leaves to the limits of the workspace. */
+function fileFaults(attachments: readonly unknown[], {most, bytes}: AttachmentLimits): Violation[] {
+	if (attachments.length > most) {
+		return attachments.length > widestAttachments.most
+			? []
+			: [{field: 'attachments', message: `must have at most ${most} items`}];
+	}
+	return attachments.flatMap((file, n) => {
+		const content = isObject(file) && typeof file.content === 'string' ? file.content : '';
+		const fault = formats['large-file'](content) === null ? base64Fault(content, bytes) : null;
+		return fault === null ? [] : [{field: `attachments[${n}].content`, message: fault}];
+	});
 }
 
 function extrasOf({priority, toName, replyToName, headers}: SendBody): Extras {

@@ -1,4 +1,4 @@
-import {duration as durationParser, rateLimit as rateLimitParser} from '../config/parsers.ts';
+import {duration as durationParser, rateLimit as rateLimitParser, size as sizeParser} from '../config/parsers.ts';
 import {labelFault} from '../kit/text.ts';
 import {parseTime} from '../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
@@ -91,6 +91,18 @@ export function duration(option: string): (text: string) => number {
 	return text => {
 		const parsed = parse(text, '');
 		return parsed.ok ? parsed.value : refuse(option, text, parsed.allowed);
+	};
+}
+
+/** Octets of a size such as `10MiB`. */
+export function size(option: string, most: number): (text: string) => number {
+	const parse = sizeParser(1);
+	return text => {
+		const parsed = parse(text, '');
+		if (!parsed.ok) {
+			return refuse(option, text, parsed.allowed);
+		}
+		return parsed.value <= most ? parsed.value : refuse(option, text, `use at most ${most / 1024 ** 2}MiB`);
 	};
 }
 

@@ -12,6 +12,7 @@ import {maskPasswords} from '../config/parsers.ts';
 import {openDataDir, writeUsedWorkspace} from '../data-folder/data-dir.ts';
 import {settingsOf} from '../declared/state.ts';
 import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
+import {widestAttachments} from '../mail/attachment-limits.ts';
 import {type Branding, readBranding} from '../mail/branding.ts';
 import {type Figures, type ReputationLimits, spans} from '../mail/reputation.ts';
 import {hasPassword} from '../mail/route.ts';
@@ -42,6 +43,7 @@ import {
 	none,
 	orNull,
 	route,
+	size,
 	timezone,
 	unless,
 	unlessDefault,
@@ -62,6 +64,9 @@ type Options = {
 	readonly defaultTopic?: string | typeof none;
 	readonly retentionDays?: number | typeof none;
 	readonly contentDays?: number | typeof none;
+	readonly maxAttachments?: number | typeof none;
+	/** Octets. */
+	readonly maxAttachmentSize?: number | typeof none;
 	readonly trackOpens?: boolean;
 	readonly trackClicks?: boolean;
 	readonly brandName?: string | typeof none;
@@ -184,6 +189,16 @@ function settingOptions(command: CliCommand, creates: boolean): CliCommand {
 			'how long their content is: variables, subject, attachments',
 			unless(days('--content-days')),
 		)
+		.option(
+			'--max-attachments <n>',
+			'how many a send may have, default 3',
+			unlessDefault(count('--max-attachments', 0, widestAttachments.most)),
+		)
+		.option(
+			'--max-attachment-size <size>',
+			'how large each may be, such as 10MiB, default 1MiB',
+			unlessDefault(size('--max-attachment-size', widestAttachments.bytes)),
+		)
 		.option('--track-opens', 'record opens')
 		.option('--track-clicks', 'record clicks')
 		.option('--brand-name <name>', 'what recipients know it by, for its hosted pages', unless(label('--brand-name')))
@@ -204,6 +219,7 @@ const givenRoute = unlessDefault(route);
 
 async function inputOf(session: Session, options: Options): Promise<Partial<WorkspaceInput>> {
 	const {name, locale, timezone, monthlyQuota, queueLifetime, trackOpens, trackClicks, defaultTopic} = options;
+	const {maxAttachments, maxAttachmentSize} = options;
 	const retentionDays = keptDays(session, '--retention-days', options.retentionDays);
 	const contentDays = keptDays(session, '--content-days', options.contentDays);
 	const lifetime = queueLifetime === undefined ? undefined : orNull(queueLifetime);
@@ -224,6 +240,8 @@ async function inputOf(session: Session, options: Options): Promise<Partial<Work
 		...(defaultTopic !== undefined && {defaultTopic: orNull(defaultTopic)}),
 		...(retentionDays !== undefined && {retentionDays}),
 		...(contentDays !== undefined && {contentDays}),
+		...(maxAttachments !== undefined && {maxAttachments: orNull(maxAttachments)}),
+		...(maxAttachmentSize !== undefined && {maxAttachmentBytes: orNull(maxAttachmentSize)}),
 		...(route !== undefined && {route: route === null ? null : {text: route, vault: await vaultFor(session, route)}}),
 		...(lifetime !== undefined && {queueLifetime: lifetime === null ? null : Math.ceil(lifetime / 1000)}),
 	};
@@ -415,6 +433,10 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 				...(row.default_topic === null ? [] : [['default topic', row.default_topic] as const]),
 				...(row.retention_days === null ? [] : [['kept', `${row.retention_days} days`] as const]),
 				...(row.content_days === null ? [] : [['content kept', `${row.content_days} days`] as const]),
+				...(row.max_attachments === null ? [] : [['attachments', `at most ${row.max_attachments}`] as const]),
+				...(row.max_attachment_bytes === null
+					? []
+					: [['attachment size', `at most ${row.max_attachment_bytes} octets`] as const]),
 				['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
 				['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
 				...(row.pause_reason === null ? [] : [['  reason', row.pause_reason] as const]),

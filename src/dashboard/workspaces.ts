@@ -9,9 +9,11 @@ import {
 	type WorkspaceInput,
 } from '../admin/workspaces.ts';
 import {canonicalLocale, formats} from '../api/schemas/formats.ts';
+import {size as sizeParser} from '../config/parsers.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {labelFault} from '../kit/text.ts';
 import {monthOf, parseDuration} from '../kit/time.ts';
+import {usualAttachments, widestAttachments} from '../mail/attachment-limits.ts';
 import {readBranding, validAccent, validLogoUrl} from '../mail/branding.ts';
 import {notFound} from '../ops/operation.ts';
 import {listTopics, lookUpTopic, type Topic} from '../store/topics.ts';
@@ -275,6 +277,19 @@ type Read = {readonly ok: true; readonly input: Partial<WorkspaceInput>} | {read
 const daysFault = (text: string): string | null =>
 	text === '' || /^[1-9]\d{0,3}$/.test(text) ? null : 'must be a whole number of days, or empty';
 
+const attachmentsFault = (text: string): string | null =>
+	text === '' || (/^\d{1,2}$/.test(text) && Number(text) <= widestAttachments.most)
+		? null
+		: `must be a whole number of at most ${widestAttachments.most}`;
+
+/** Octets; null: none was given, undefined: it is no size that may be set. */
+function sizeOf(text: string): number | null | undefined {
+	const read = parseSize(text, '');
+	return text === '' ? null : read.ok && read.value <= widestAttachments.bytes ? read.value : undefined;
+}
+
+const parseSize = sizeParser(1);
+
 /** An empty field takes a setting back. */
 function readSettings(form: URLSearchParams): Read {
 	const text = (field: string) => form.get(field)?.trim() ?? '';
@@ -303,6 +318,11 @@ function readSettings(form: URLSearchParams): Read {
 		],
 		['number of days that messages are kept', daysFault(text('kept'))],
 		['number of days that their content is kept', daysFault(text('content'))],
+		['number of attachments', attachmentsFault(text('attachments'))],
+		[
+			'size of attachments',
+			sizeOf(text('size')) === undefined ? 'must be a size of at most 25MiB, such as 10MiB' : null,
+		],
 		['name for recipients', text('brand') === '' ? null : labelFault(text('brand'))],
 		['logo', logo === '' || validLogoUrl(logo) !== null ? null : 'must be an https URL with a full domain name'],
 		['colour', colour === '' || validAccent(colour) !== null ? null : 'must be written as #2f5bd7'],
@@ -321,6 +341,10 @@ function readSettings(form: URLSearchParams): Read {
 			timezone: orNull('timezone'),
 			...(form.has('topic') && {defaultTopic: orNull('topic')}),
 			...(form.has('kept') && {retentionDays: numberOrNull('kept'), contentDays: numberOrNull('content')}),
+			...(form.has('attachments') && {
+				maxAttachments: numberOrNull('attachments'),
+				maxAttachmentBytes: sizeOf(text('size')) ?? null,
+			}),
 			...(form.has('quota') && {monthlyQuota: quota === '' ? null : Number(quota)}),
 			queueLifetime: lifetimeMs === null ? null : Math.ceil(lifetimeMs / 1000),
 			trackOpens: form.has('opens'),
@@ -340,10 +364,17 @@ function readSettings(form: URLSearchParams): Read {
  * installation's. `longest`: milliseconds.
  */
 function foreignSetting(
-	{monthly_quota: quota, queue_lifetime_s: lifetime}: Workspace,
-	{monthlyQuota, queueLifetime}: Partial<WorkspaceInput>,
+	workspace: Workspace,
+	{monthlyQuota, queueLifetime, maxAttachments, maxAttachmentBytes}: Partial<WorkspaceInput>,
 	longest: number,
 ): string | null {
+	const {monthly_quota: quota, queue_lifetime_s: lifetime, max_attachments: most} = workspace;
+	if (
+		(maxAttachments !== undefined && maxAttachments !== most) ||
+		(maxAttachmentBytes !== undefined && maxAttachmentBytes !== workspace.max_attachment_bytes)
+	) {
+		return 'What may be attached is the installation’s: only users of all workspaces change it.';
+	}
 	if (monthlyQuota !== undefined && monthlyQuota !== quota) {
 		return 'The quota is the installation’s: only users of all workspaces change it.';
 	}
@@ -372,6 +403,11 @@ function settingsForm(
 	const fields = html`<div class="grid">
 ${field('name', 'Name', workspace.name)}
 ${everywhere ? field('quota', 'Messages a month', workspace.monthly_quota, {hint: 'Empty: no limit'}) : nothing}
+${
+	everywhere
+		? html`${field('attachments', 'Attachments of a mail', workspace.max_attachments, {placeholder: String(usualAttachments.most)})}${field('size', 'Size of each', workspace.max_attachment_bytes, {placeholder: '1MiB', hint: 'Such as 10MiB, or octets'})}`
+		: nothing
+}
 ${field('lifetime', 'Queue lifetime', lifetime, {placeholder: '4d', hint: 'How long delivery is tried'})}
 ${field('kept', 'Days that messages are kept', workspace.retention_days, {hint: 'Empty: as long as the installation keeps them'})}
 ${field('content', 'Days that their content is', workspace.content_days, {hint: 'Variables, subject, attachments'})}

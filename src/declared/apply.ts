@@ -275,6 +275,8 @@ function inputOf(settings: Partial<Settings>, vault: Vault): Partial<WorkspaceIn
 		defaultTopic: settings.default_topic,
 		retentionDays: settings.retention_days,
 		contentDays: settings.content_days,
+		maxAttachments: settings.max_attachments,
+		maxAttachmentBytes: settings.max_attachment_bytes,
 		route: typeof route === 'string' ? {text: route, vault} : route,
 		trackOpens: settings.track_opens,
 		trackClicks: settings.track_clicks,

@@ -1,6 +1,7 @@
 import type {TSchema} from 'typebox';
 import {type Address, parseAddress} from '../mail/address.ts';
 import {type Scope, scopes} from '../mail/api-key.ts';
+import {widestAttachments} from '../mail/attachment-limits.ts';
 import {type Mode, type Priority, priorities, type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
 import {Type} from '../mail/type.ts';
 import {mostEndpoints, type WebhookFormat, type WebhookRetry, webhookFormats, webhookRetries} from '../mail/webhook.ts';
@@ -39,6 +40,8 @@ const settings = Type.Object(
 		default_topic: optional(Type.String({format: 'topic-code'})),
 		retention_days: optional(Type.Integer({minimum: 1, maximum: 36_500})),
 		content_days: optional(Type.Integer({minimum: 1, maximum: 36_500})),
+		max_attachments: optional(Type.Integer({minimum: 0, maximum: widestAttachments.most})),
+		max_attachment_bytes: optional(Type.Integer({minimum: 1, maximum: widestAttachments.bytes})),
 		track_opens: flag,
 		track_clicks: flag,
 		branding: Type.Optional(branding),
@@ -116,6 +119,8 @@ export type Settings = {
 	readonly default_topic: string | null;
 	readonly retention_days: number | null;
 	readonly content_days: number | null;
+	readonly max_attachments: number | null;
+	readonly max_attachment_bytes: number | null;
 	readonly track_opens: boolean;
 	readonly track_clicks: boolean;
 	readonly branding: Partial<Record<'name' | 'logo_url' | 'accent' | 'support_email', string | null>>;

@@ -112,6 +112,8 @@ export function settingsOf(row: Workspace): Settings {
 		default_topic: row.default_topic,
 		retention_days: row.retention_days,
 		content_days: row.content_days,
+		max_attachments: row.max_attachments,
+		max_attachment_bytes: row.max_attachment_bytes,
 		track_opens: row.track_opens_at !== null,
 		track_clicks: row.track_clicks_at !== null,
 		branding: {name, logo_url: logoUrl, accent, support_email: supportEmail},

@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
 import type {GroupWrite, Writer} from './engine/writer.ts';
+import type {Workspace} from './workspaces.ts';
 
 /** A row of `api_keys`; the key itself is kept nowhere. */
 export type ApiKey = {
@@ -27,13 +28,18 @@ type Row = Omit<ApiKey, 'scopes'> & {readonly scopes: string};
 export type KeyRow = Pick<
 	ApiKey,
 	'id' | 'workspace_id' | 'mode' | 'scopes' | 'rate_limit' | 'expires_at' | 'revoked_at'
->;
+> &
+	Partial<Pick<Workspace, 'max_attachments' | 'max_attachment_bytes'>>;
 
 /** Read by each request, through a cache. */
 export async function findKey(reader: Knex, hash: string): Promise<KeyRow | undefined> {
-	const row = await reader('api_keys')
+	const row = await reader('api_keys as k')
+		.join('workspaces as w', 'w.id', 'k.workspace_id')
 		.where({hash})
-		.first('id', 'workspace_id', 'mode', 'scopes', 'rate_limit', 'expires_at', 'revoked_at');
+		.first(
+			...['k.id', 'workspace_id', 'mode', 'scopes', 'rate_limit', 'expires_at', 'revoked_at'],
+			...['max_attachments', 'max_attachment_bytes'],
+		);
 	return row && {...row, scopes: JSON.parse(row.scopes)};
 }
 

@@ -30,6 +30,9 @@ export type Workspace = {
 	/** Days that its messages, and their content, are kept, where those of the installation are more; null: as the installation says. */
 	readonly retention_days: number | null;
 	readonly content_days: number | null;
+	/** What attachments a send may have; null: as the interface says. */
+	readonly max_attachments: number | null;
+	readonly max_attachment_bytes: number | null;
 	readonly created_at: string;
 };
 
@@ -53,6 +56,8 @@ const columns = [
 	'default_topic',
 	'retention_days',
 	'content_days',
+	'max_attachments',
+	'max_attachment_bytes',
 	'created_at',
 ] as const satisfies ReadonlyArray<keyof Workspace>;
 

@@ -30,6 +30,8 @@ test('workspace: create, show, update, pause, resume, list', async t => {
 		default_topic: null,
 		retention_days: null,
 		content_days: null,
+		max_attachments: null,
+		max_attachment_bytes: null,
 		paused: false,
 		paused_at: null,
 		pause_reason: null,
@@ -163,6 +165,24 @@ test('workspace: how long it keeps messages and their content', async t => {
 	refused(t, await cli.run(...update, '--content-days', '31'), 65, /more than MAILCTL_RETENTION_DAYS \(30\)/);
 	refused(t, await cli.run(...update, '--content-days', '0'), 64, /--content-days/);
 	t.like(await cli.json(...update, '--content-days', 'none'), {retention_days: 30, content_days: null});
+});
+
+test('workspace: what may be attached', async t => {
+	const cli = await newCli(t);
+	await withWorkspace(cli);
+	const update = ['workspace', 'update'];
+	t.like(await cli.json(...update, '--max-attachments', '10', '--max-attachment-size', '10MiB'), {
+		max_attachments: 10,
+		max_attachment_bytes: 10_485_760,
+	});
+	t.regex(await cli.text('workspace', 'show'), /attachments +at most 10\n.*attachment size +at most 10485760 octets/);
+	refused(t, await cli.run(...update, '--max-attachments', '21'), 64, /--max-attachments "21" is not allowed/);
+	refused(t, await cli.run(...update, '--max-attachment-size', '26MiB'), 64, /is not allowed, use at most 25MiB/);
+	refused(t, await cli.run(...update, '--max-attachment-size', 'big'), 64, /use a size such as/);
+	t.like(await cli.json(...update, '--max-attachments', 'default', '--max-attachment-size', 'none'), {
+		max_attachments: null,
+		max_attachment_bytes: null,
+	});
 });
 
 test('workspace: branding of the hosted pages', async t => {

@@ -97,13 +97,22 @@ test('what binds the owner of a workspace is changed by users of all workspaces 
 
 	const settings = {name: 'shop', lifetime: '1h'};
 	t.is((await operator.submit(path, {...settings, quota: '50'})).location, path);
-	for (const wrong of [{quota: ''}, {quota: '51'}, {lifetime: '30d'}]) {
+	for (const wrong of [
+		{quota: ''},
+		{quota: '51'},
+		{lifetime: '30d'},
+		{attachments: '9'},
+		{attachments: '', size: '2MiB'},
+	]) {
 		t.is((await own.submit(path, {...settings, ...wrong})).status, 403, JSON.stringify(wrong));
 	}
 	t.is((await own.submit(path, {...settings, lifetime: '2h'})).location, path);
 	t.like(await shown(), {monthly_quota: 50});
 	t.notRegex((await own.get(path)).text, /name="quota"/);
-	t.is((await operator.submit(path, {name: 'shop', quota: ''})).location, path);
+	t.is((await operator.submit(path, {name: 'shop', quota: '', attachments: '10', size: '10MiB'})).location, path);
+	t.like(await shown(), {max_attachments: 10, max_attachment_bytes: 10_485_760});
+	t.regex((await operator.submit(path, {name: 'shop', attachments: '21', size: ''})).text, /at most 20/);
+	t.notRegex((await own.get(path)).text, /name="attachments"/);
 
 	for (const rate of ['0', '6001/60', '1000/1', '360000/3600']) {
 		t.is((await own.submit('/keys', {name: 'fast', rate_limit: rate})).status, 403, rate);

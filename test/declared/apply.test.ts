@@ -45,6 +45,8 @@ const shop: WantedWorkspace = {
 		default_topic: 'news',
 		retention_days: 30,
 		content_days: 3,
+		max_attachments: 10,
+		max_attachment_bytes: 10_485_760,
 		track_opens: true,
 		track_clicks: false,
 		branding: {name: 'The Shop', logo_url: null, accent: '#0a7d4f', support_email: null},

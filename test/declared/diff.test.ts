@@ -21,6 +21,8 @@ const state: WorkspaceState = {
 		default_topic: null,
 		retention_days: null,
 		content_days: null,
+		max_attachments: null,
+		max_attachment_bytes: null,
 		track_opens: true,
 		track_clicks: false,
 		branding: {name: null, logo_url: null, accent: null, support_email: null},

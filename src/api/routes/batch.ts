@@ -3,6 +3,7 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Static} from 'typebox';
 import {type Accepted, type Idempotency, idempotencyOf, type Send} from '../../accept/draft.ts';
 import {type ApiErrorCode, apiErrors, type Violation} from '../../mail/api-error.ts';
+import {sendBodyLimit} from '../../mail/attachment-limits.ts';
 import {Type} from '../../mail/type.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
@@ -14,7 +15,7 @@ import {noQuery} from '../paging.ts';
 import {showAllowance} from '../rate-limit.ts';
 import {mostValues} from '../read-body.ts';
 import {rateLimited, readBatchItem} from '../read-send.ts';
-import {type BatchItem, batchItem, sendBodyLimit, sendExample} from '../schemas/send.ts';
+import {type BatchItem, batchItem, sendExample} from '../schemas/send.ts';
 import {notAnswered, threaded} from '../thread-of.ts';
 import {inSlice} from '../turns.ts';
 import {checkOf, mostViolations} from '../validate.ts';
@@ -81,7 +82,7 @@ type Item = {readonly send: Send; readonly idempotency: Idempotency | null} | {r
 const bodyLimit = 32 * 1024 * 1024;
 const jsonLimits = {
 	values: 500_000,
-	items: {list: 'messages', most: mostItems, values: mostValues, bytes: sendBodyLimit},
+	items: {list: 'messages', most: mostItems, values: mostValues, bytes: sendBodyLimit()},
 };
 
 const bodyFaults: ReadonlySet<number> = new Set([400, 413, 415, 422]);

@@ -3,6 +3,7 @@ import {idempotencyOf, resendIdempotency} from '../../accept/draft.ts';
 import {readResend} from '../../accept/send.ts';
 import {csvColumns} from '../../admin/csv-lists.ts';
 import {bufferOf} from '../../kit/text.ts';
+import {sendBodyLimit} from '../../mail/attachment-limits.ts';
 import {Type} from '../../mail/type.ts';
 import {findMessage} from '../../store/messages.ts';
 import {listRecipients, pageAttempts} from '../../store/recipients.ts';
@@ -18,7 +19,7 @@ import {answerSend, limitSends, readIdempotencyKey, readSend, sendErrors} from '
 import {queryAddressKey} from '../schemas/formats.ts';
 import {acceptedView, attemptSchema, eventSchema, messageSchema, recipientSchema} from '../schemas/message.ts';
 import {idParams} from '../schemas/page.ts';
-import {type SendBody, sendBody, sendBodyLimit, sendHeaders} from '../schemas/send.ts';
+import {type SendBody, sendBody, sendHeaders} from '../schemas/send.ts';
 import {previewSchema} from '../schemas/template.ts';
 import {notAnswered, threaded} from '../thread-of.ts';
 import {createTurns} from '../turns.ts';
@@ -40,7 +41,8 @@ export function messageRoutes(parts: ApiParts): Routes {
 			'/v1/messages',
 			{
 				onRequest: [auth.needs('messages:send'), limitSends(limits, clock)],
-				bodyLimit: sendBodyLimit,
+				bodyLimit: sendBodyLimit(),
+				config: {longestBody: ({attachments}) => sendBodyLimit(attachments)},
 				schema: {
 					...describe({
 						tag: 'Messages',

@@ -3,6 +3,7 @@ import {mostDays} from '../../admin/stats.ts';
 import {badInNames, labelFault} from '../../kit/text.ts';
 import {parseDuration, parseQueryTime} from '../../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../../mail/address.ts';
+import {usualAttachments, widestAttachments} from '../../mail/attachment-limits.ts';
 import {isContentId} from '../../mail/content-id.ts';
 import {isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {readMediaType} from '../../mail/media-type.ts';
@@ -15,8 +16,6 @@ import {validTimezone} from '../../render/locale.ts';
 type Format = (text: string) => string | null;
 
 const longestSubject = 1000;
-const longestAttachment = 1_048_576;
-const longestEncoded = Math.ceil(longestAttachment / 3) * 4;
 // PostgreSQL takes neither; SQLite takes both, so that they would fail on one engine only.
 const illFormed = /[\0\p{Cs}]/u;
 // Nothing that ends a header line, a path, or shows a name other than the bytes say.
@@ -105,10 +104,8 @@ export const formats = {
 			? null
 			: 'must be a media type such as application/pdf, with a charset if it is text, and not multipart/* or message/*',
 	'content-id': text => (isContentId(text) ? null : 'must have 1 to 128 letters, digits and the characters . _ - @ +'),
-	'base64-file': text =>
-		text.length <= longestEncoded && decodeBase64(text) !== null
-			? null
-			: 'must be base64 (with padding, without line breaks) of at most 1,048,576 bytes',
+	'base64-file': text => base64Fault(text, usualAttachments.bytes),
+	'large-file': text => base64Fault(text, widestAttachments.bytes),
 	overlap: text =>
 		(parseDuration(text) ?? longestOverlap + 1) <= longestOverlap
 			? null
@@ -147,10 +144,17 @@ function withPlus(text: string): string {
 	return text.replaceAll(' ', '+');
 }
 
-/** The bytes, or null if the text is not the one canonical base64 form of at most a mebibyte (RFC 4648 §3.5, §4). */
+/** The bytes, or null if the text is not their one canonical base64 form (RFC 4648 §3.5, §4). */
 export function decodeBase64(text: string): Buffer | null {
 	const bytes = Buffer.from(text, 'base64');
-	return bytes.length <= longestAttachment && bytes.toString('base64') === text ? bytes : null;
+	return bytes.toString('base64') === text ? bytes : null;
+}
+
+/** What is wrong with a file of at most so many bytes; null: nothing. */
+export function base64Fault(text: string, most: number): string | null {
+	return text.length <= Math.ceil(most / 3) * 4 && (decodeBase64(text)?.length ?? most + 1) <= most
+		? null
+		: `must be base64 (with padding, without line breaks) of at most ${most.toLocaleString('en')} bytes`;
 }
 
 /** The canonical form of a BCP-47 tag; null: not a tag. */

@@ -1,5 +1,6 @@
 import type {Static} from 'typebox';
 import {Numeral, writeExact} from '../../kit/exact-json.ts';
+import {usualAttachments, widestAttachments} from '../../mail/attachment-limits.ts';
 import {priorities} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
 import {isStorable} from './formats.ts';
@@ -68,9 +69,6 @@ function isAllStorable(value: unknown): boolean {
 }
 
 const strict = {additionalProperties: false} as const;
-
-/** The longest body of a send. */
-export const sendBodyLimit = 6 * 1024 * 1024;
 
 const attachment = Type.Object(
 	{
@@ -177,7 +175,12 @@ export const sendBody = Type.Object(
 				description: 'IANA zone in which dates are shown. Remembered for the recipient.',
 			}),
 		),
-		attachments: Type.Optional(Type.Array(attachment, {maxItems: 3, description: 'At most 3 files.'})),
+		attachments: Type.Optional(
+			Type.Array(attachment, {
+				maxItems: usualAttachments.most,
+				description: 'At most 3 files; a workspace may allow more and larger ones.',
+			}),
+		),
 		tags: Type.Optional(
 			Type.Array(Type.String({format: 'text', minLength: 1, maxLength: 64}), {
 				maxItems: 10,
@@ -214,6 +217,13 @@ export const batchItem = Type.Object(
 );
 
 export type BatchItem = Static<typeof batchItem>;
+
+const largeFile = Type.Object({...attachment.properties, content: Type.String({format: 'large-file'})}, strict);
+const largeFiles = {attachments: Type.Optional(Type.Array(largeFile, {maxItems: widestAttachments.most}))};
+
+/** The same where a workspace allows more and larger attachments: how many and how large is checked besides. */
+export const wideSend = Type.Object({...sendBody.properties, ...largeFiles}, strict);
+export const wideItem = Type.Object({...batchItem.properties, ...largeFiles}, strict);
 
 /** The headers that a send may carry. */
 export const sendHeaders = Type.Object({
