@@ -9,7 +9,7 @@ const receipt = {
 	'body.html': '<p>Total {{ total }}</p>',
 	'sample.json': '{"number": 1042, "total": "19.90"}',
 };
-const names = ['receipt', 'letter', 'card'].flatMap(name => [`mouse-${name}`, `keys-${name}`]);
+const names = ['receipt', 'letter', 'card', 'code'].flatMap(name => [`mouse-${name}`, `keys-${name}`]);
 const templates = Object.fromEntries(names.map(name => [name, receipt]));
 const service = serviceOf(test, {workspaces: {shop: []}, templates});
 const journey = journeysOf(test, 'journeys-templates', service);
@@ -108,4 +108,24 @@ journey('a layout is made and chosen, and a change of it is looked at before it 
 	await suitsAll(page);
 	await press('Save');
 	await page.getByText(`${own('card')} has version 3 now`).waitFor();
+});
+
+journey('a variable is made sensitive, and a message no longer shows it', async (t, {open, own, suitsAll}) => {
+	const {page, go, press, type, open: openRow} = await open(await operator());
+	await page.goto('/messages');
+	await go('Templates');
+	await openRow(own('code'));
+	await type('Variables that are not kept', 'total');
+	await suitsAll(page);
+	await press('Save');
+	await page.getByText('Saved. Mail that is accepted from now on has it.').waitFor();
+	await press('Send a test', 'summary');
+	await type('To', `${own('code')}@dest.example`);
+	await press('Send it');
+	await page.getByText('is on its way to').waitFor();
+	await press('Text', 'a');
+	await page.getByText('Total •••').waitFor();
+	await press('Variables', 'a');
+	const shown = await page.locator('main').innerText();
+	t.true(shown.includes('1042') && shown.includes('•••') && !shown.includes('19.90'), shown);
 });

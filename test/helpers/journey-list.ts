@@ -29,6 +29,7 @@ export const journeys = {
 		'a template is edited with its preview beside it, and rolled back',
 		'two versions of a template are compared',
 		'a layout is made and chosen, and a change of it is looked at before it is saved',
+		'a variable is made sensitive, and a message no longer shows it',
 	],
 	'journeys-recipients': [
 		'a list of 100,000 addresses is imported, one of them found and let go',
