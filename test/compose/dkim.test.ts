@@ -12,7 +12,8 @@ import {
 	withoutLastLines,
 	writeRelaxed,
 } from '../../src/compose/dkim.ts';
-import {international, invoice, note, receipt} from './letters.ts';
+import {anyLetter} from './any-letter.ts';
+import {answer, international, invoice, note, pictured, receipt} from './letters.ts';
 import {headerLines} from './read.ts';
 import {rfc8463} from './rfc8463.ts';
 
@@ -98,11 +99,20 @@ test('a relaxed body is what the rules, applied one by one, make of it', t => {
 	);
 });
 
-for (const [name, letter] of Object.entries({receipt, note, invoice, international})) {
+for (const [name, letter] of Object.entries({receipt, note, invoice, international, answer, pictured})) {
 	test(`mailauth takes both signatures of ${name}`, async t => {
 		t.deepEqual(await verify(compose(letter, [rsa, ed25519], now)), ['mc1: pass', 'mc2: pass']);
 	});
 }
+
+test('mailauth takes both signatures of any letter', async t => {
+	await fc.assert(
+		fc.asyncProperty(anyLetter, async letter => {
+			t.deepEqual(await verify(compose(letter, [rsa, ed25519], now)), ['mc1: pass', 'mc2: pass']);
+		}),
+		{numRuns: 150},
+	);
+});
 
 for (const [change, changed] of Object.entries<(mail: string) => string>({
 	'a changed body': mail => mail.replace('Artikel 3', 'Artikel 4'),
@@ -115,6 +125,7 @@ for (const [change, changed] of Object.entries<(mail: string) => string>({
 	'a List-Id': mail => mail.replace('\r\n\r\n', '\r\nList-Id: <x.example>\r\n\r\n'),
 	'another unsubscribe URL': mail => mail.replace('https://mail.shop.example/', 'https://mail.evil.example/'),
 	'no List-Unsubscribe-Post': mail => mail.replace(/\r\nList-Unsubscribe-Post:[^\r]*/, ''),
+	'an In-Reply-To': mail => mail.replace('\r\n\r\n', '\r\nIn-Reply-To: <x@evil.example>\r\n\r\n'),
 	'another Reply-To': mail => mail.replace('help@shop.example', 'eve@shop.example'),
 })) {
 	test(`broken by ${change}`, async t => {
