@@ -4,7 +4,7 @@ import {storeTime} from '../kit/time.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import {isTemplateId} from '../mail/ids.ts';
 import {erasedAddress, extrasJson, isTopicCode, type Mode, readExtras} from '../mail/message.ts';
-import {type QueueKey, queueKeyText} from '../mail/route.ts';
+import {type Arrival, type QueueKey, queueKeyText} from '../mail/route.ts';
 import {destinationOf} from '../mail/simulator.ts';
 import {createRowCache} from '../store/changes.ts';
 import {lookUpSender, type SenderRow} from '../store/domains.ts';
@@ -92,7 +92,7 @@ export type AcceptOptions = {
 	 * Called when one request's messages are handed to the writer, with their destination queues. A claim handed to the
 	 * writer from then on finds them, even in the same transaction.
 	 */
-	readonly onWriting: (queues: Iterable<QueueKey>) => void;
+	readonly onWriting: (queues: Iterable<Arrival>) => void;
 	/** Called after the commit of one request's messages, with their destination queues. */
 	readonly onAccepted: (mode: Mode, messages: number, queues: Iterable<QueueKey>) => void;
 };
@@ -168,13 +168,15 @@ export function createAccept(options: AcceptOptions): Accept {
 
 const isTaken = (result: Accepted): boolean => result.ok && !result.replayed;
 
-function queuesOf(drafts: readonly Draft[]): Iterable<QueueKey> {
-	const queues = new Map<string, QueueKey>();
+function queuesOf(drafts: readonly Draft[]): Iterable<Arrival> {
+	const queues = new Map<string, Arrival>();
 	for (const {send, priority} of drafts) {
 		const {workspaceId, mode, to, cc} = send;
+		const {sendAt} = readExtras(send.extras);
 		for (const {domain} of [to, ...cc]) {
 			const queue = {destination: destinationOf(mode, domain), workspaceId, priority};
-			queues.set(queueKeyText(queue), queue);
+			const key = sendAt === undefined ? queueKeyText(queue) : `${queueKeyText(queue)} ${sendAt}`;
+			queues.set(key, {...queue, ...(sendAt !== undefined && {dueAt: Date.parse(sendAt)})});
 		}
 	}
 	return queues.values();
@@ -269,7 +271,7 @@ export async function readResend(
 	if (!sent || sent.erasedAt !== null || sent.to === erasedAddress) {
 		return sent && 'erased';
 	}
-	const {hidden, emptied} = readExtras(sent.extras);
+	const {hidden, emptied, sendAt: _sendAt, expiresAt: _expiresAt, ...extras} = readExtras(sent.extras);
 	if (hidden || emptied) {
 		return 'removed';
 	}
@@ -283,6 +285,7 @@ export async function readResend(
 		cc: recipients.filter(address => address !== erasedAddress).map(addressOf),
 		replyTo: replyTo === null || replyTo === erasedAddress ? null : addressOf(replyTo),
 		attachments: await listAttachments(reader, id),
+		extras: extrasJson(extras),
 		resentFrom: id,
 	};
 }

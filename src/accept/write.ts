@@ -3,7 +3,7 @@ import type {Clock} from '../kit/clock.ts';
 import {monthOf, storeTime} from '../kit/time.ts';
 import type {Address} from '../mail/address.ts';
 import {idTime, type NewId} from '../mail/ids.ts';
-import type {Recipient, Role} from '../mail/message.ts';
+import {type Recipient, type Role, readExtras} from '../mail/message.ts';
 import {destinationOf, simulatorDomain} from '../mail/simulator.ts';
 import {suppresses} from '../mail/suppression.ts';
 import {termsOf} from '../mail/terms.ts';
@@ -281,6 +281,7 @@ function recipientsOf(
 	now: string,
 	newId: NewId,
 ) {
+	const {sendAt = null} = readExtras(send.extras);
 	const recipient = (address: Address, role: Role, barred: BarredReason | null) => ({
 		id: newId('rcp'),
 		workspace_id: send.workspaceId,
@@ -291,7 +292,8 @@ function recipientsOf(
 		destination: destinationOf(send.mode, address.domain),
 		state: barred === null ? ('accepted' as const) : ('suppressed' as const),
 		state_at: now,
-		next_attempt_at: barred === null ? now : null,
+		next_attempt_at: barred === null ? (sendAt ?? now) : null,
+		send_at: sendAt,
 		priority,
 		barred,
 	});

@@ -2,6 +2,7 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Accepted, Refused, Send} from '../accept/draft.ts';
 import type {Clock} from '../kit/clock.ts';
 import {isObject} from '../kit/exact-json.ts';
+import {dayMs, parseMoment, storeTime} from '../kit/time.ts';
 import {addedFault, addedName} from '../mail/added-header.ts';
 import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
@@ -24,21 +25,21 @@ const [checkWideSend, checkWideItem] = [checkOf(wideSend), checkOf(wideItem)];
 
 type Sender = Pick<Caller, 'workspaceId' | 'mode' | 'attachments'>;
 
-/** Reads the body of a send: checks its shape and turns its texts into what they mean. */
-export const readSend = (body: unknown, caller: Sender) =>
-	read(caller.attachments ? checkWideSend : checkSend, body, caller);
+/** Reads the body of a send at `now` (milliseconds): checks its shape and turns its texts into what they mean. */
+export const readSend = (body: unknown, caller: Sender, now: number) =>
+	read(caller.attachments ? checkWideSend : checkSend, body, caller, now);
 
 /** The same of an item of a batch. */
-export const readBatchItem = (item: unknown, caller: Sender) =>
-	read(caller.attachments ? checkWideItem : checkItem, item, caller);
+export const readBatchItem = (item: unknown, caller: Sender, now: number) =>
+	read(caller.attachments ? checkWideItem : checkItem, item, caller, now);
 
-function read(check: ReturnType<typeof checkOf>, body: unknown, caller: Sender): ReadSend {
-	const violations = [...check(withoutEmptyPreferences(body)), ...fieldFaults(body, caller.attachments)].slice(
+function read(check: ReturnType<typeof checkOf>, body: unknown, caller: Sender, now: number): ReadSend {
+	const violations = [...check(withoutEmptyPreferences(body)), ...fieldFaults(body, caller.attachments, now)].slice(
 		0,
 		mostViolations,
 	);
 	if (violations.length === 0) {
-		return {ok: true, send: toSend(body as SendBody, caller)};
+		return {ok: true, send: toSend(body as SendBody, caller, now)};
 	}
 	return isOnlyWithoutTemplate(body, violations)
 		? {ok: false, code: 'template_required'}
@@ -67,7 +68,7 @@ function isOnlyWithoutTemplate(body: unknown, violations: readonly Violation[]):
 	return templateId === undefined || templateId === '';
 }
 
-function toSend(body: SendBody, {workspaceId, mode}: Sender): Send {
+function toSend(body: SendBody, {workspaceId, mode}: Sender, now: number): Send {
 	const to = checkedAddress(body.to);
 	return {
 		workspaceId,
@@ -84,7 +85,7 @@ function toSend(body: SendBody, {workspaceId, mode}: Sender): Send {
 		locale: body.locale === undefined ? null : canonicalLocale(body.locale),
 		timezone: body.timezone ?? null,
 		tracking: json(body.tracking),
-		extras: extrasJson(extrasOf(body)),
+		extras: extrasJson(extrasOf(body, now)),
 		attachments: (body.attachments ?? []).map(({filename, contentType, content, contentId}) => ({
 			filename,
 			contentType,
@@ -96,11 +97,11 @@ function toSend(body: SendBody, {workspaceId, mode}: Sender): Send {
 }
 
 /** What no schema says: what fields allow beside each other, and which header fields there may be. */
-function fieldFaults(body: unknown, limits: AttachmentLimits | undefined): Violation[] {
+function fieldFaults(body: unknown, limits: AttachmentLimits | undefined, now: number): Violation[] {
 	if (!isObject(body)) {
 		return [];
 	}
-	const {attachments, headers, inReplyTo, replyTo, replyToName} = body;
+	const {attachments, headers, inReplyTo, replyTo, replyToName, sendAt} = body;
 	const fields = isObject(headers) ? headerFaults(headers) : [];
 	if (Array.isArray(attachments)) {
 		fields.push(...contentIdFaults(attachments), ...(limits ? fileFaults(attachments, limits) : []));
@@ -112,7 +113,23 @@ function fieldFaults(body: unknown, limits: AttachmentLimits | undefined): Viola
 	if (typeof replyToName === 'string' && typeof replyTo !== 'string') {
 		fields.push({field: 'replyToName', message: 'must stand beside replyTo'});
 	}
+	if (typeof sendAt === 'string' && readSendAt(sendAt, now) === undefined) {
+		fields.push({field: 'sendAt', message: sendAtRule});
+	}
 	return fields;
+}
+
+const furthestMs = 30 * dayMs;
+/** What a `sendAt` must be. */
+export const sendAtRule = 'must be an RFC 3339 time or a time from now such as +2h, at most 30 days ahead';
+
+/** When to send, in the store's form; null: now, as for a time that is past. Undefined: it is against `sendAtRule`. */
+export function readSendAt(text: string, now: number): string | null | undefined {
+	const at = parseMoment(text, now);
+	if (at === undefined || at > now + furthestMs) {
+		return undefined;
+	}
+	return at > now ? storeTime(at) : null;
 }
 
 function headerFaults(headers: Record<string, unknown>): Violation[] {
@@ -152,9 +169,11 @@ function fileFaults(attachments: readonly unknown[], {most, bytes}: AttachmentLi
 	});
 }
 
-function extrasOf({priority, toName, replyToName, headers}: SendBody): Extras {
+function extrasOf({priority, toName, replyToName, headers, sendAt: when}: SendBody, now: number): Extras {
+	const sendAt = when === undefined ? null : readSendAt(when, now);
 	const added = Object.entries(headers ?? {}) as Array<[string, string]>;
 	return {
+		...(sendAt && {sendAt}),
 		...(priority !== undefined && {priority}),
 		...(toName !== undefined && {toName}),
 		...(replyToName !== undefined && {replyToName}),

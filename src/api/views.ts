@@ -43,15 +43,16 @@ export function messageView(message: StoredMessage, time = apiTime) {
 		tags: message.tags,
 		mode: message.mode,
 		resent_from: message.resentFrom,
-		...extrasView(message.extras),
+		...extrasView(message.extras, time),
 		created_at: time(message.createdAt),
 		updated_at: time(message.updatedAt),
 	};
 }
 
 /** What few messages have is shown only there. */
-function extrasView({priority, toName, replyToName, headers}: Extras) {
+function extrasView({priority, toName, replyToName, headers, sendAt}: Extras, time: typeof apiTime) {
 	return {
+		...(sendAt !== undefined && {send_at: time(sendAt)}),
 		...(priority !== undefined && {priority}),
 		...(toName !== undefined && {to_name: toName}),
 		...(replyToName !== undefined && {reply_to_name: replyToName}),

@@ -35,6 +35,7 @@ type Options = {
 	metadata?: string[];
 	idempotencyKey?: string;
 	priority?: Priority;
+	at?: string;
 	mode: Mode;
 	wait?: boolean;
 };
@@ -66,6 +67,7 @@ export function sendCommand(command: CliCommand): void {
 			'high, normal or low; else as its topic or template says',
 			oneOf('--priority', priorities),
 		)
+		.option('--at <time>', 'not before then: 2026-06-09T10:00:00Z, or from now: +90m, +2h, +3d')
 		.option('--idempotency-key <key>', 'a key that was used sends nothing again')
 		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
 		.option('--wait', 'until it is final: exit 0 if delivered or sent, else 69')
@@ -90,6 +92,7 @@ async function send(session: Session, options: Options): Promise<void> {
 		locale: options.locale,
 		timezone: options.timezone,
 		priority: options.priority,
+		sendAt: options.at,
 		metadata: options.metadata && metadata(options.metadata),
 	};
 	const {workspace_id: workspaceId} = template;

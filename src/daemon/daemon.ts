@@ -14,7 +14,7 @@ import {sendingNames} from '../domains/domain-records.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Log} from '../log/log.ts';
 import {createIdSource} from '../mail/ids.ts';
-import type {QueueKey} from '../mail/route.ts';
+import type {Arrival, QueueKey} from '../mail/route.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import {InfrastructureAlarm} from '../reputation/alarm.ts';
 import {windowStarts} from '../reputation/findings.ts';
@@ -352,7 +352,7 @@ function createRoles(context: Context) {
 		},
 
 		/** The writer has mail for these queues. */
-		arriving: (queues: Iterable<QueueKey>): void => engine?.scheduler.arriving(queues),
+		arriving: (queues: Iterable<Arrival>): void => engine?.scheduler.arriving(queues),
 		/** Mail of these queues is stored. Other nodes may take what must wait on this node, or is not delivered by it. */
 		accepted(queues: Iterable<QueueKey>): void {
 			if (isShared && presence.hasPeers()) {

@@ -37,6 +37,11 @@ export function parseDuration(text: string): number | undefined {
 	return digits === undefined ? undefined : Number(digits) * (units[unit] as number);
 }
 
+/** Milliseconds of `+90m`, `+2h` or `+3d` from now, or of what `parseTime` reads; undefined for anything else. */
+export function parseMoment(text: string, now: number): number | undefined {
+	return /^\+\d{1,6}[smhd]$/.test(text) ? now + (parseDuration(text.slice(1)) as number) : parseTime(text);
+}
+
 /** The duration in its largest whole unit, as `parseDuration` reads it: `90m`, `4d`. */
 export function durationText(milliseconds: number): string {
 	const [unit, length] = Object.entries(units).findLast(([, length]) => milliseconds % length === 0) as [

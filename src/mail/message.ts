@@ -83,6 +83,17 @@ export const levelOf = (priority: Priority = 'normal'): number => levels[priorit
 /** Of a number: above 0 it is high, below it is low. */
 export const priorityOf = (level: number): Priority => (level > 0 ? 'high' : level < 0 ? 'low' : 'normal');
 
+/** When the time for its tries begins, milliseconds: a scheduled mail does not age before its time. */
+export function startOf({
+	created_at: created,
+	extras,
+}: {
+	readonly created_at: string;
+	readonly extras: string | null;
+}): number {
+	return Date.parse(readExtras(extras).sendAt ?? created);
+}
+
 /** Null where there is nothing in it, as for most sends. */
 export function extrasJson(extras: Extras): string | null {
 	const json = JSON.stringify(extras);

@@ -135,6 +135,9 @@ export type Precedence = {readonly isHigh: boolean; readonly leaves: 0 | 1};
 /** What a claim is made for: one workspace's mail of one priority (normal if left out) for one destination. */
 export type QueueKey = {readonly destination: string; readonly workspaceId: string; readonly priority?: Priority};
 
+/** New mail of a destination queue. `dueAt`: it is scheduled, milliseconds; absent: it is due. */
+export type Arrival = QueueKey & {readonly dueAt?: number};
+
 /** A destination queue's key as one text, for maps: no part can contain a space. */
 export function queueKeyText(key: QueueKey): string {
 	const {priority = 'normal'} = key;

@@ -1,4 +1,5 @@
 import type {Clock} from '../kit/clock.ts';
+import {startOf} from '../mail/message.ts';
 import {
 	type Attempt,
 	type AttemptResult,
@@ -142,7 +143,7 @@ export class Attempts {
 	async #attempt({route}: ClaimPermit, recipient: Claimed, termsNow: () => TravelTerms | null): Promise<Ended> {
 		const {steps, clock} = this.#options;
 		const unsent = (outcome: Outcome) => this.#unsent(recipient, outcome);
-		const endsAt = endOfLife(Date.parse(recipient.created_at), this.#retryOf(recipient, route.retry).lifetime);
+		const endsAt = endOfLife(startOf(recipient), this.#retryOf(recipient, route.retry).lifetime);
 		const isOver = () => clock.now() >= endsAt;
 		if (recipient.stop) {
 			return unsent({kind: 'suppressed', reason: recipient.stop}); // It may have happened since the message was accepted.
@@ -214,7 +215,7 @@ export class Attempts {
 		const verdict = decideNext(
 			{
 				result: tried.result,
-				acceptedAt: Date.parse(recipient.created_at),
+				acceptedAt: startOf(recipient),
 				attempts: recipient.attempts,
 				sentBefore: recipient.sent_at !== null,
 				lastReply: recipient.last_reply,

@@ -1,7 +1,7 @@
 import type {Clock, Moment} from '../kit/clock.ts';
 import {priorities} from '../mail/message.ts';
 import {endOfLife, lifetimeOf, type OwnRetry, type Retry} from '../mail/retry.ts';
-import type {QueueKey, Route} from '../mail/route.ts';
+import type {Arrival, QueueKey, Route} from '../mail/route.ts';
 import {connectionsOf, type SiteChange} from '../pace/site-state.ts';
 import {storeRetryMs} from '../store/held-claims.ts';
 import type {Claimed, readAged} from '../store/queue/claims.ts';
@@ -97,10 +97,14 @@ export class Scheduler {
 	 * Mail for these queues was handed to the writer, which takes turns, so a claim that follows finds it. Where its site has
 	 * capacity the claim follows at once, and shares the transaction.
 	 */
-	arriving(keys: Iterable<QueueKey>): void {
+	arriving(keys: Iterable<Arrival>): void {
 		const now = this.#moment();
 		for (const key of keys) {
-			this.#queues.arrived(key, now);
+			if (key.dueAt === undefined) {
+				this.#queues.arrived(key, now);
+			} else {
+				this.#queues.due(key, key.dueAt, now);
+			}
 		}
 		this.#go();
 	}

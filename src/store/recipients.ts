@@ -15,6 +15,8 @@ export async function insertRecipients(
 		Omit<Recipient, 'attempts' | 'sent_at' | 'last_reply'> & {
 			readonly next_attempt_at: string | null;
 			readonly priority?: Priority;
+			/** Null or absent: it is not scheduled. */
+			readonly send_at?: string | null;
 		}
 	>,
 ): Promise<void> {
@@ -51,8 +53,15 @@ export async function insertRecipients(
 	await enqueue(
 		trx,
 		recipients.flatMap(
-			({id, workspace_id: workspaceId, destination, next_attempt_at: nextAttemptAt, priority = 'normal'}) =>
-				nextAttemptAt === null ? [] : [{recipientId: id, workspaceId, destination, nextAttemptAt, priority}],
+			({
+				id,
+				workspace_id: workspaceId,
+				destination,
+				next_attempt_at: nextAttemptAt,
+				priority = 'normal',
+				send_at: sendAt = null,
+			}) =>
+				nextAttemptAt === null ? [] : [{recipientId: id, workspaceId, destination, nextAttemptAt, priority, sendAt}],
 		),
 	);
 }

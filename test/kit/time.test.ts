@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {parseQueryTime, parseTime, storeTime} from '../../src/kit/time.ts';
+import {parseMoment, parseQueryTime, parseTime, storeTime} from '../../src/kit/time.ts';
 
 const at = Date.parse('2026-06-09T10:15:30Z');
 
@@ -53,5 +53,52 @@ test('every time that is written is read, and no text makes anything but a time'
 				t.true(time === undefined || Number.isSafeInteger(time));
 			},
 		),
+	);
+});
+
+test('a moment is a time, or so much from now; any other text is neither', t => {
+	const now = Date.parse('2026-03-29T00:30:00Z'); // Clocks in Europe go forward half an hour later.
+	for (const [text, ms] of [
+		['+45s', 45_000],
+		['+90m', 5_400_000],
+		['+2h', 7_200_000],
+		['+3d', 259_200_000],
+	] as const) {
+		t.is(parseMoment(text, now), now + ms, text);
+	}
+	t.is(parseMoment('2026-03-29T03:30:00+02:00', now), now + 3_600_000);
+	for (const text of [
+		'',
+		'+',
+		'+h',
+		'+2',
+		'2h',
+		'-2h',
+		'+2H',
+		'+2h ',
+		' +2h',
+		'+2h30m',
+		'+1.5h',
+		'+1234567d',
+		'+2ms',
+		'+٢h',
+	]) {
+		t.is(parseMoment(text, now), undefined, text);
+	}
+});
+
+test('a moment from now is that far ahead, and no text makes the parser fail', t => {
+	const now = Date.parse('2026-10-25T00:30:00Z');
+	const lengths = {s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000};
+	fc.assert(
+		fc.property(fc.nat({max: 999_999}), fc.constantFrom(...(['s', 'm', 'h', 'd'] as const)), (count, unit) => {
+			t.is(parseMoment(`+${count}${unit}`, now), now + count * lengths[unit]);
+		}),
+	);
+	fc.assert(
+		fc.property(fc.string(), text => {
+			const at = parseMoment(text, now);
+			t.true(at === undefined || Number.isSafeInteger(at));
+		}),
 	);
 });

@@ -102,7 +102,7 @@ export function batchRoutes(parts: ApiParts): Routes {
 		if (item === oversized) {
 			return {fault: faultOf('payload_too_large')};
 		}
-		const read = readBatchItem(item, caller);
+		const read = readBatchItem(item, caller, clock.now());
 		if (read.ok) {
 			const {idempotencyKey: key, ...sent} = item as BatchItem;
 			return {send: read.send, idempotency: key === undefined ? null : idempotencyOf(key, sent)};

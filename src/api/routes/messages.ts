@@ -68,7 +68,7 @@ export function messageRoutes(parts: ApiParts): Routes {
 				}
 				const key = readIdempotencyKey(request.headers['idempotency-key']);
 				const caller = callerOf(request);
-				const read = readSend(request.body, caller);
+				const read = readSend(request.body, caller, clock.now());
 				const unknown = checkQuery(request.query);
 				if (unknown.length > 0) {
 					const inBody = read.ok ? [] : (read.violations ?? []);

@@ -62,6 +62,7 @@ export const messageSchema = Type.Object(
 		to_name: Type.Optional(Type.String({description: 'Only where it was set, as the next two.'})),
 		reply_to_name: Type.Optional(Type.String()),
 		headers: Type.Optional(Type.Record(Type.String(), Type.String())),
+		send_at: Type.Optional(Type.String({description: 'Only of a mail that was scheduled: not before then.'})),
 		created_at: time,
 		updated_at: time,
 	},

@@ -188,6 +188,11 @@ export const sendBody = Type.Object(
 			}),
 		),
 		tracking: Type.Optional(tracking),
+		sendAt: Type.Optional(
+			Type.String({
+				description: 'Not before then: RFC 3339, or from now (`+90m`, `+2h`, `+3d`); at most 30 days ahead.',
+			}),
+		),
 		priority: Type.Optional(
 			Type.Enum([...priorities], {
 				description:

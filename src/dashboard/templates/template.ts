@@ -289,7 +289,7 @@ function testRoute({reader, accept, mayAccept}: DashboardParts): Route {
 			actions: html`<a class="button" href="/templates/${template.id}">Back to the template</a>`,
 			content: html`<div class="card stack">${testAct(template.id, {variants, from, senders: [from], locale, to})}</div>`,
 		});
-		const read = readSend(body, {workspaceId: workspace.id, mode: 'live'});
+		const read = readSend(body, {workspaceId: workspace.id, mode: 'live'}, tools.clock.now());
 		if (!read.ok) {
 			return refused((read.violations ?? []).map(({field, message}) => `${field} ${message}.`).join(' '));
 		}

@@ -365,6 +365,7 @@ export async function readAged(
 ): Promise<
 	Array<{
 		readonly id: string;
+		/** Of a scheduled one: when it was to be sent. */
 		readonly acceptedAt: number;
 		readonly destination: string;
 		/** Null: its workspace has no lifetime of its own. */
@@ -374,18 +375,21 @@ export async function readAged(
 	}>
 > {
 	const rows: Array<
-		{id: string; destination: string; queue_lifetime_s: number | null} & Record<'held_at' | 'paused_at', string | null>
+		{id: string; destination: string; queue_lifetime_s: number | null} & Record<
+			'held_at' | 'send_at' | 'paused_at',
+			string | null
+		>
 	> = await rowsOf(
 		reader,
-		`select q.recipient_id as id, q.destination, q.held_at, w.paused_at, w.queue_lifetime_s
-		from (select recipient_id, workspace_id, destination, held_at from queue
+		`select q.recipient_id as id, q.destination, q.held_at, q.send_at, w.paused_at, w.queue_lifetime_s
+		from (select recipient_id, workspace_id, destination, held_at, send_at from queue
 			where recipient_id > ? and recipient_id < ? order by recipient_id limit ?) as q
 		join workspaces as w on w.id = q.workspace_id order by q.recipient_id`,
 		[after, idFloor('rcp', before), limit],
 	);
-	return rows.map(({held_at: held, paused_at: paused, ...row}) => ({
+	return rows.map(({held_at: held, send_at: sendAt, paused_at: paused, ...row}) => ({
 		...row,
-		acceptedAt: idTime(row.id),
+		acceptedAt: sendAt === null ? idTime(row.id) : Date.parse(sendAt),
 		goes: held === null && paused === null,
 	}));
 }

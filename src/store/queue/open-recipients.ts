@@ -18,15 +18,17 @@ import {endCutOff, storeQueued, takeClaims} from '../timeline.ts';
 /** Puts new recipients into the queue. */
 export async function enqueue(
 	trx: Knex.Transaction,
-	recipients: ReadonlyArray<QueueKey & {readonly recipientId: string; readonly nextAttemptAt: string}>,
+	recipients: ReadonlyArray<
+		QueueKey & {readonly recipientId: string; readonly nextAttemptAt: string; readonly sendAt?: string | null}
+	>,
 ): Promise<void> {
 	await insertRows(
 		trx,
 		'queue',
-		['recipient_id', 'workspace_id', 'destination', 'next_attempt_at', 'priority'],
+		['recipient_id', 'workspace_id', 'destination', 'next_attempt_at', 'priority', 'send_at'],
 		recipients.map(one => [
 			...[one.recipientId, one.workspaceId, one.destination, one.nextAttemptAt],
-			levelOf(one.priority),
+			...[levelOf(one.priority), one.sendAt ?? null],
 		]),
 	);
 }
@@ -276,13 +278,14 @@ export async function releaseHeld(trx: Knex.Transaction, {ids}: Pick<Step, 'ids'
 	return await readChanged(trx, released);
 }
 
-/** Makes them due now, however long they would have waited; what is held stays so. */
+/** Makes them due now, however long they would have waited; what is held or scheduled stays so. */
 export async function makeDue(trx: Knex.Transaction, {ids, now}: Pick<Step, 'ids' | 'now'>): Promise<Recipient[]> {
 	const due = await idsOf(
 		waiting(trx, ids)
 			.whereNotExists(claimOf(trx))
 			.whereNull('held_at')
 			.where('next_attempt_at', '>', now)
+			.whereRaw('(send_at is null or send_at <= ?)', [now])
 			.update({next_attempt_at: now}),
 	);
 	return await readChanged(trx, due);
