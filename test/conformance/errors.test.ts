@@ -161,7 +161,7 @@ test('an unknown path is not_found, another method method_not_allowed with what 
 	}
 	for (const [path, methods] of byPath) {
 		// The interface defines no change of an endpoint or a sender; ours are additions.
-		const more = /^\/v1\/(webhooks\/whe|senders\/snd)_\w+$/.test(path) ? ['PATCH'] : [];
+		const more = /^\/v1\/(webhooks\/whe|senders\/snd|templates\/tpl)_\w+$/.test(path) ? ['PATCH'] : [];
 		const allowed = new Set([...methods, ...more, ...(methods.includes('GET') ? ['HEAD'] : [])]);
 		for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'].filter(each => !allowed.has(each))) {
 			for (const api of [main.live, nobody]) {
