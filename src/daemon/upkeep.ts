@@ -102,7 +102,7 @@ export function startUpkeep(
 		const longestWait = longestWaitOfAll(context.destinations(), live().retrySchedule);
 		await store.writer.transaction(async trx => {
 			await takeTime(trx);
-			await bringForward(waitingRecipients(trx), storeTime(now + longestWait), storeTime(now));
+			await bringForward(waitingRecipients(trx, storeTime(now)), storeTime(now + longestWait), storeTime(now));
 			await bringForward(waitingDeliveries(trx), storeTime(now + context.settings.webhookBackoff), storeTime(now));
 		});
 		moved();

@@ -119,9 +119,9 @@ export const recipientClaims: Claimable = {
 	identifiedBy: ['recipient_id'],
 };
 
-/** Recipients that are not held. A claimed one ends by its result, whenever it was due. */
-export function waitingRecipients(trx: Knex.Transaction): Knex.QueryBuilder {
-	return trx('queue').whereNull('held_at');
+/** Recipients that are neither held nor scheduled for later than `now`. A claimed one ends by its result, whenever it was due. */
+export function waitingRecipients(trx: Knex.Transaction, now: string): Knex.QueryBuilder {
+	return trx('queue').whereNull('held_at').whereRaw('(send_at is null or send_at <= ?)', [now]);
 }
 
 /**

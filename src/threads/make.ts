@@ -6,7 +6,7 @@ import {joined} from '../kit/text.ts';
 import {type Links, messageIdOf} from '../links/links.ts';
 import {rewrite} from '../links/rewrite.ts';
 import type {Claims} from '../links/tokens.ts';
-import {erasedAddress, hiddenValue, readExtras, submittedSource, trackingOf} from '../mail/message.ts';
+import {erasedAddress, hiddenValue, readExtras, startOf, submittedSource, trackingOf} from '../mail/message.ts';
 import {isUnder} from '../net/host-name.ts';
 import type {MakeJob, MakeResult} from '../queue/renderers.ts';
 import {chooseVariant, mailLocale} from '../render/locale.ts';
@@ -41,7 +41,7 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 	return (job, {variants, signing}, renderMs) => {
 		const {recipient, attachments, returnPathDomain} = job;
 		const {id, address, message_id: messageId, from_address: from} = recipient;
-		const date = Date.parse(recipient.created_at);
+		const date = startOf(recipient);
 		const locale = recipient.locale ?? recipient.workspace_locale ?? 'en';
 		const claims: Claims = {
 			workspaceId: recipient.workspace_id,

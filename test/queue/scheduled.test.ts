@@ -1,4 +1,6 @@
 import test from 'ava';
+import {storeTime} from '../../src/kit/time.ts';
+import {bringForward, waitingRecipients} from '../../src/store/held-claims.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {resultOf, schedulerOf} from '../helpers/scheduler.ts';
@@ -43,4 +45,26 @@ storeTest(test, 'thousands that are scheduled in one queue hold up nothing, and 
 	await waitFor('what is due', () => recorded.length === 201);
 	await scheduler.stop();
 	t.deepEqual(recorded.toSorted(), ['now@a.test', ...soon].toSorted());
+});
+
+storeTest(test, 'a clock that steps back brings retries forward, not what is scheduled', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const [now, later] = [Date.now(), Date.now() + 20 * 86_400_000];
+	await insertMessages(store, workspaceId, ['scheduled@a.test', 'retried@a.test'], {due: later});
+	const ids: string[] = await store.reader('recipients').orderBy('address', 'desc').pluck('id');
+	await store
+		.database('queue')
+		.where({recipient_id: ids[0]})
+		.update({send_at: storeTime(later)});
+	await store.writer.transaction(trx =>
+		bringForward(waitingRecipients(trx, storeTime(now)), storeTime(now + 1000), storeTime(now)),
+	);
+	const due = await store.reader('queue').orderBy('next_attempt_at').select('recipient_id', 'next_attempt_at');
+	t.deepEqual(
+		due.map(row => [row.recipient_id, row.next_attempt_at]),
+		[
+			[ids[1], storeTime(now)],
+			[ids[0], storeTime(later)],
+		],
+	);
 });

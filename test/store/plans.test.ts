@@ -59,7 +59,7 @@ storeTest(test, 'the scheduler’s start, arrivals and releases read an index', 
 		await transaction(trx => releaseOthers(trx, recipientClaims, boot, now));
 		await transaction(trx => releaseOwn(trx, recipientClaims, boot, now));
 		await transaction(trx => releaseUnknownClaims(trx, boot, ['rcp_1'], now));
-		await transaction(trx => bringForward(waitingRecipients(trx), now, now));
+		await transaction(trx => bringForward(waitingRecipients(trx, now), now, now));
 	});
 	t.is(plans.length, 7);
 	t.deepEqual(greedy(plans), []);
