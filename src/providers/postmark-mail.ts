@@ -23,9 +23,9 @@ export function postmarkMail(data: Buffer, to: string): object | string {
 	const [html, text] = [bodyOf('text/html'), bodyOf('text/plain')];
 	const kept = fields.filter(({name}) => !left.test(name)).map(({name, value}) => ({Name: shown(name), Value: value}));
 	const ofMail = {
-		From: textOf('from'),
+		From: mailboxOf(fieldOf(fields, 'from') ?? ''),
 		To: to,
-		ReplyTo: textOf('reply-to'),
+		ReplyTo: mailboxOf(fieldOf(fields, 'reply-to') ?? ''),
 		Subject: textOf('subject'),
 		HtmlBody: html?.text() ?? '',
 		TextBody: text?.text() ?? '',
@@ -37,6 +37,13 @@ export function postmarkMail(data: Buffer, to: string): object | string {
 		Metadata: Object.fromEntries(fields.flatMap(metadataOf)),
 		Attachments: leaves.filter(part => part !== html && part !== text).map(attachmentOf),
 	};
+}
+
+/** Decoded. A name that was encoded is quoted where it has what an address list gives a meaning to (RFC 5322 §3.2.3). */
+function mailboxOf(value: string): string {
+	const [, encoded, address] = /^((?:=\?\S+\?=\s+)+)(<[^<>]+>)$/.exec(value.trim()) ?? [];
+	const name = decodeWords(encoded ?? '').trim();
+	return /[()<>[\]:;@\\,."]/.test(name) ? `"${name.replace(/["\\]/g, '\\$&')}" ${address}` : decodeWords(value);
 }
 
 const partField = ({fields}: Part, name: string) => fieldOf(fields, `content-${name}`) ?? '';

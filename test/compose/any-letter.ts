@@ -92,7 +92,10 @@ const headers = fc
 export const anyLetter: fc.Arbitrary<Letter> = fc
 	.record({
 		subject: texts,
-		html: texts,
+		html: fc.oneof(
+			texts,
+			texts.map(text => `${text}<img src="cid:a.b@c"><img src=cid:logo>`),
+		),
 		text: fc.option(texts),
 		attachments,
 		extras: fc.record({toName: texts, replyToName: texts, headers}),

@@ -29,6 +29,7 @@ async function sent({workspaces}: Service, to: string): Promise<string> {
 			data: {name, id: new Numeral('1234567890123456789')},
 			metadata: {order_id: '1042', note: 'it\'s "new"'},
 			tags: ['receipt'],
+			...{toName: 'Ann, Example', headers: {'X-Order': '<b>7</b>'}},
 			attachments: [
 				{filename: 'Größe.txt', contentType: 'text/plain', content: Buffer.from('file').toString('base64')},
 			],
@@ -58,6 +59,8 @@ test('a message: what it is, its timeline, and each part of its mail', async t =
 		'/messages?q=tag%3Areceipt',
 		'order_id%3D1042',
 		'delivered',
+		'<bdi>Ann, Example</bdi> &lt;<bdi>ann@dest.example</bdi>&gt;',
+		'X-Order: &lt;b&gt;7&lt;/b&gt;',
 	]) {
 		t.true(page.text.includes(shown), shown);
 	}

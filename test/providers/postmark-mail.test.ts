@@ -63,6 +63,15 @@ test('a mail of one part, without what it does not have', t => {
 	);
 });
 
+test('an encoded name with a comma stays one name', t => {
+	const name = `=?UTF-8?B?${Buffer.from('Größe, "Hilfe"').toString('base64')}?=`;
+	const data = mail(`From: ${name}`, ' <a@x.example>', `Reply-To: ${name} <b@x.example>`, '', 'hi');
+	t.like(postmarkMail(data, 'c@x.example'), {
+		From: '"Größe, \\"Hilfe\\"" <a@x.example>',
+		ReplyTo: '"Größe, \\"Hilfe\\"" <b@x.example>',
+	});
+});
+
 test('a mail that would lose parts is refused, not shortened', t => {
 	const parts = Array.from({length: 250}, () => ['--m', 'Content-Type: image/png', '', 'x']).flat();
 	const data = mail('From: a@x.example', 'Content-Type: multipart/mixed; boundary=m', '', ...parts, '--m--');
