@@ -2,12 +2,12 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Accepted, Refused, Send} from '../accept/draft.ts';
 import type {Clock} from '../kit/clock.ts';
 import {isObject} from '../kit/exact-json.ts';
-import {dayMs, parseMoment, storeTime} from '../kit/time.ts';
 import {addedFault, addedName} from '../mail/added-header.ts';
 import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
 import {type AttachmentLimits, widestAttachments} from '../mail/attachment-limits.ts';
 import {type Extras, extrasJson} from '../mail/message.ts';
+import {readSendAt, sendAtRule} from '../mail/schedule.ts';
 import {callerOf} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
@@ -117,19 +117,6 @@ function fieldFaults(body: unknown, limits: AttachmentLimits | undefined, now: n
 		fields.push({field: 'sendAt', message: sendAtRule});
 	}
 	return fields;
-}
-
-const furthestMs = 30 * dayMs;
-/** What a `sendAt` must be. */
-export const sendAtRule = 'must be an RFC 3339 time or a time from now such as +2h, at most 30 days ahead';
-
-/** When to send, in the store's form; null: now, as for a time that is past. Undefined: it is against `sendAtRule`. */
-export function readSendAt(text: string, now: number): string | null | undefined {
-	const at = parseMoment(text, now);
-	if (at === undefined || at > now + furthestMs) {
-		return undefined;
-	}
-	return at > now ? storeTime(at) : null;
 }
 
 function headerFaults(headers: Record<string, unknown>): Violation[] {

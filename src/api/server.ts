@@ -32,6 +32,7 @@ import {
 	messageRoute,
 	messageRoutes,
 	resendRoutes,
+	waitingMessageRoutes,
 } from './routes/messages.ts';
 import {senderRoutes} from './routes/senders.ts';
 import {smarthostRoutes} from './routes/smarthosts.ts';
@@ -303,6 +304,7 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		...messageRecipientRoutes(parts),
 		...messageContentRoutes(parts),
 		resendRoutes(parts),
+		...waitingMessageRoutes(parts),
 		eventRoutes(parts),
 		...suppressionRoutes(parts),
 		...suppressionFileRoutes(parts),

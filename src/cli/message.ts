@@ -9,6 +9,7 @@ import {createLinks} from '../links/links.ts';
 import {isTemplateId} from '../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../mail/message.ts';
 import {askedTerms, messageIdTerm, metadataTerm, mostAsked, type Term, tagTerm, valueTerm} from '../mail/terms.ts';
+import {cancelMessage, rescheduleMessage} from '../ops/messages.ts';
 import {notFound} from '../ops/operation.ts';
 import {eventsUntilNow} from '../store/event-stream.ts';
 import {type ListedMessage, listMessages, pageMessages, readLines} from '../store/message-scan.ts';
@@ -108,6 +109,24 @@ export function messageCommands(message: CliCommand): void {
 		.does<object, [string]>(async (session, options, id) => {
 			const {resend} = await import('./send.ts');
 			await resend(session, options, id);
+		});
+
+	message
+		.verb('cancel <id>', 'End it before its first attempt')
+		.sample('mailctl message cancel msg_06f…')
+		.does<object, [string]>(async (session, _options, id) => {
+			const {id: messageId} = await chosenMessage(session, id);
+			const ended = await session.perform(cancelMessage, {id: messageId});
+			session.show(messageView(ended), () => [`cancelled ${ended.id}`]);
+		});
+
+	message
+		.verb('reschedule <id> <time>', 'Give it another time before its first attempt: a time, or +90m, +2h, +3d')
+		.sample('mailctl message reschedule msg_06f… +2h')
+		.does<object, [string, string]>(async (session, _options, id, sendAt) => {
+			const {id: messageId} = await chosenMessage(session, id);
+			const moved = await session.perform(rescheduleMessage, {id: messageId, sendAt});
+			session.show(messageView(moved), () => [`${moved.id} is sent at ${moved.extras.sendAt ?? 'once'}`]);
 		});
 
 	message

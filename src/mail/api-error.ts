@@ -10,6 +10,7 @@ export const apiErrors = {
 	message_not_found: {status: 404, message: 'There is no such message.'},
 	method_not_allowed: {status: 405, message: 'This path does not take this method; see the Allow header.'},
 	conflict: {status: 409, message: 'There is such a resource already.'},
+	not_cancellable: {status: 409, message: 'The first attempt of this message has begun, or the message has ended.'},
 	idempotency_key_reused: {status: 409, message: 'This Idempotency-Key was used with another request body.'},
 	payload_too_large: {status: 413, message: 'The body is larger than this path takes.'},
 	unsupported_media_type: {status: 415, message: 'Send the body as application/json, without a content encoding.'},

@@ -138,7 +138,13 @@ type Words = {
  * again (422), or 404 and 403 where the thing is missing or not theirs to change.
  */
 export class Refused extends Error {
-	readonly code: 'not_found' | 'conflict' | 'insufficient_scope' | 'unprocessable_entity';
+	readonly code:
+		| 'not_found'
+		| 'message_not_found'
+		| 'conflict'
+		| 'not_cancellable'
+		| 'insufficient_scope'
+		| 'unprocessable_entity';
 	readonly wrong: string;
 	readonly next: string;
 	readonly page: string;

@@ -159,7 +159,7 @@ const countedTypes: ReadonlySet<string> = new Set([
 export async function announce(
 	trx: Knex.Transaction,
 	events: readonly AnnouncedEvent[],
-	eventWriter: EventWriter,
+	eventWriter: Notifier,
 	subscribers?: readonly Subscriber[],
 ): Promise<void> {
 	await insertEvents(trx, events);

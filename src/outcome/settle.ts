@@ -5,7 +5,7 @@ import {cappedWait, endOfLife, nextAttempt, type Retry} from '../mail/retry.ts';
 import {isCounted} from '../mail/simulator.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {endWaiting, type Step} from '../store/queue/open-recipients.ts';
-import {announce, type EventWriter} from './outbox.ts';
+import {announce, type Notifier} from './outbox.ts';
 
 /** The end of one try of a claimed recipient, before the next step is decided. */
 type TryEnd = {
@@ -99,17 +99,17 @@ function expired(last: string | null): Outcome {
 	};
 }
 
-/** How an operator ends recipients that wait: quietly, or as a bounce that webhooks report. Neither suppresses. */
-export type GivenUp = {readonly kind: 'drop'} | {readonly kind: 'fail'; readonly reason: string};
+/** How recipients that wait are ended by hand: quietly, or as a bounce that webhooks report. Neither suppresses. */
+export type GivenUp = {readonly kind: 'drop' | 'cancel'} | {readonly kind: 'fail'; readonly reason: string};
 
 /** Takes recipients out of the queue for an operator, with their timeline entries; not those being tried. */
 export async function giveUp(
 	trx: Knex.Transaction,
 	step: Step,
 	how: GivenUp,
-	eventWriter: EventWriter,
+	eventWriter: Notifier,
 ): Promise<readonly Recipient[]> {
-	const state = how.kind === 'drop' ? 'errored' : 'bounced';
+	const state = how.kind === 'fail' ? 'bounced' : 'errored';
 	const ended = await endWaiting(trx, step, state);
 	await announce(
 		trx,
@@ -131,9 +131,9 @@ export async function giveUp(
 }
 
 function explanation(how: GivenUp, {attempts}: Recipient): Record<string, unknown> {
-	return how.kind === 'drop'
-		? {reason: 'dropped'}
-		: {attempt: attempts, type: 'transient', category: 'operator', reason: how.reason};
+	return how.kind === 'fail'
+		? {attempt: attempts, type: 'transient', category: 'operator', reason: how.reason}
+		: {reason: how.kind === 'drop' ? 'dropped' : 'cancelled'};
 }
 
 /** The part of a claimed recipient that matters to the end of its try. */

@@ -349,6 +349,11 @@ export async function replaceSubmitted(trx: Knex.Transaction, messageId: string,
 	await trx('attachments').where({message_id: messageId, position: 0, content_type: submittedType}).update({content});
 }
 
+/** Replaces what few messages have. */
+export async function storeExtras(trx: Knex.Transaction, id: string, extras: string | null): Promise<void> {
+	await trx('messages').where({id}).update({extras});
+}
+
 /** Forgets the sealed variables of those of the messages that have no recipient in the queue any more. */
 export async function forgetSealed(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
 	await trx('messages as m')

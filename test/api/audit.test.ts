@@ -95,6 +95,20 @@ const acts: Readonly<Record<string, Act>> = {
 		},
 	},
 	'DELETE /v1/smarthosts/{id}': removal('smarthost.removed', '/v1/smarthosts', {provider: 'postmark'}),
+	'POST /v1/messages/{id}/cancel': {
+		action: 'message.cancelled',
+		async call(api) {
+			const id = idOf(await api.send({}));
+			return [await api.post(`/v1/messages/${id}/cancel`, undefined), id];
+		},
+	},
+	'PATCH /v1/messages/{id}': {
+		action: 'message.rescheduled',
+		async call(api) {
+			const id = idOf(await api.send({}));
+			return [await api.patch(`/v1/messages/${id}`, {sendAt: '+2h'}), id];
+		},
+	},
 	'PATCH /v1/contacts/{id}': {
 		action: 'contact.updated',
 		async call(api) {

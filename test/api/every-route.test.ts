@@ -68,7 +68,8 @@ async function call(
 const hasBody = ({operation}: Described) => operation.requestBody?.content['application/json'] !== undefined;
 // The body of these may be left out.
 const needsBody = (route: Described) =>
-	hasBody(route) && !/\/(preferences-link|replay|resend|rotate|rotate-key|rotate-secret|test|verify)$/.test(route.path);
+	hasBody(route) &&
+	!/\/(cancel|preferences-link|replay|resend|rotate|rotate-key|rotate-secret|test|verify)$/.test(route.path);
 
 test('without a key, with an unknown one, with a malformed one: 401 in its own shape', async t => {
 	const {api, routes} = await start(t);

@@ -1,6 +1,7 @@
 import test from 'ava';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
+import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 const minute = 60_000;
 const later = (ms: number) => new Date(Date.now() + ms).toISOString();
@@ -66,4 +67,67 @@ storeTest(test, 'other times are refused on the field, also in a batch', async (
 		['accepted', 'error'],
 	);
 	t.not((await queueOf(api, data[0]?.id ?? ''))[0]?.send_at, null);
+});
+
+const detailsOf = async (api: TestApi, id: string) =>
+	((await api.get(`/v1/messages/${id}/events`)).body as {data: Array<{type: string; detail: {reason?: string}}>}).data
+		.filter(({type}) => type === 'errored')
+		.map(({detail}) => detail.reason);
+
+storeTest(test, 'a message is cancelled with all its copies, once', async (t, store) => {
+	const api = await startApi(t, store);
+	for (const fields of [{sendAt: '+2h', cc: ['copy@example.org']}, {}]) {
+		const id = idOf(await api.send(fields));
+		const answer = await api.post(`/v1/messages/${id}/cancel`, undefined);
+		t.is(answer.status, 200, answer.text);
+		t.like(answer.body, {id, status: 'errored'});
+		t.deepEqual(await queueOf(api, id), []);
+		t.deepEqual(await detailsOf(api, id), Array('cc' in fields ? 2 : 1).fill('cancelled'));
+		const again = await api.post(`/v1/messages/${id}/cancel`, {});
+		t.is(again.status, 409);
+		t.is(codeOf(again), 'not_cancellable');
+		t.is(codeOf(await api.patch(`/v1/messages/${id}`, {sendAt: '+2h'})), 'not_cancellable');
+	}
+	t.deepEqual(await store.reader('suppressions').pluck('id'), []);
+});
+
+storeTest(test, 'a message gets another time, and none: it goes now', async (t, store) => {
+	const api = await startApi(t, store);
+	const id = idOf(await api.send({toName: 'Ann', sendAt: '+2h'}));
+	const at = later(5 * 60 * minute);
+	const moved = await api.patch(`/v1/messages/${id}`, {sendAt: at});
+	t.is(moved.status, 200, moved.text);
+	t.like(moved.body, {status: 'accepted', to_name: 'Ann', send_at: `${at.slice(0, 19)}+00:00`});
+	t.deepEqual(await queueOf(api, id), [{send_at: at, next_attempt_at: at}]);
+	const now = await api.patch(`/v1/messages/${id}`, {sendAt: '2020-01-01T00:00:00Z'});
+	t.false('send_at' in (now.body as object));
+	const [row] = await queueOf(api, id);
+	t.is(row.send_at, null);
+	t.true(Date.parse(row.next_attempt_at) <= Date.now());
+	for (const sendAt of ['soon', '+31d', 5, null]) {
+		const refused = await api.patch(`/v1/messages/${id}`, {sendAt});
+		t.is(codeOf(refused), 'validation_failed', String(sendAt));
+		t.like(refused.body, {error: {violations: [{field: 'sendAt'}]}});
+	}
+});
+
+storeTest(test, 'one that was claimed is not changed, and one of others is not found', async (t, store) => {
+	const api = await startApi(t, store);
+	const id = idOf(await api.send({cc: ['copy@example.org'], sendAt: '+2h'}));
+	const testKey = await addKey(store, api.workspace.id, {mode: 'test'});
+	const foreign = await addKey(store, (await addWorkspace(store, 'other')).id);
+	for (const [path, key] of [
+		[id, testKey],
+		[id, foreign],
+		['msg_x', api.key],
+		[newId('msg'), api.key],
+	] as const) {
+		t.is(codeOf(await api.post(`/v1/messages/${path}/cancel`, {}, key)), 'message_not_found');
+		t.is(codeOf(await api.patch(`/v1/messages/${path}`, {sendAt: '+2h'}, key)), 'message_not_found');
+	}
+	const [copy] = await store.reader('recipients').where({message_id: id, role: 'cc'}).pluck('id');
+	await store.database('claims').insert({recipient_id: copy, claimed_by: 'node', attempts: 0, until: later(minute)});
+	t.is(codeOf(await api.post(`/v1/messages/${id}/cancel`, {})), 'not_cancellable');
+	t.is(codeOf(await api.patch(`/v1/messages/${id}`, {sendAt: '+3h'})), 'not_cancellable');
+	t.is((await queueOf(api, id)).length, 2);
 });

@@ -48,6 +48,13 @@ async function endpointOf({made}: Lab): Promise<string> {
 	return await made('webhook', 'add', url, '--event', 'delivered');
 }
 
+async function messageOf({store, workspaceId}: Lab): Promise<string> {
+	const [id = ''] = await insertMessages(store, workspaceId, ['later@x.example']);
+	const {id: version_id} = await store.reader('template_versions').first('id');
+	await store.database('messages').where({id}).update({version_id});
+	return id;
+}
+
 async function contactOf({store, workspaceId}: Lab): Promise<string> {
 	const id = newId('con');
 	const [address, at] = [`jane-${id}@home.example`, storeTime(Date.now())];
@@ -171,6 +178,8 @@ const acts: Readonly<Record<string, Act>> = {
 	'queue fail': ['queue.failed', async ({recipients}) => [(await recipients())[1] ?? '']],
 	'queue suspend': ['queue.suspended', () => ['x.example']],
 	'queue resume': ['queue.resumed', () => ['x.example']],
+	'message reschedule': ['message.rescheduled', async lab => [await messageOf(lab), '+2h']],
+	'message cancel': ['message.cancelled', async lab => [await messageOf(lab)]],
 };
 
 /** Verbs that leave no row, and why. */

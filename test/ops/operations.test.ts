@@ -48,6 +48,8 @@ test('every operation: faces, scope, role, audit, refresh', async t => {
 		'key create | cli dashboard apply | – | admin, fresh log-in | key.created | caches read again',
 		'key revoke | cli dashboard apply | – | admin, fresh log-in | key.revoked | caches read again',
 		'key rotate | cli dashboard | – | admin, fresh log-in | key.rotated | caches read again',
+		'message cancel | api cli | messages:send | operator | message.cancelled | not cached',
+		'message reschedule | api cli | messages:send | operator | message.rescheduled | caches read again',
 		'smarthost add | api cli dashboard | smarthosts:manage | admin, fresh log-in | smarthost.added | caches read again',
 		'smarthost remove | api cli dashboard | smarthosts:manage | admin, fresh log-in | smarthost.removed | caches read again',
 		'smarthost rotate | api cli dashboard | smarthosts:manage | admin, fresh log-in | smarthost.rotated | caches read again',

@@ -4,12 +4,14 @@ import {readResend} from '../../accept/send.ts';
 import {csvColumns} from '../../admin/csv-lists.ts';
 import {bufferOf} from '../../kit/text.ts';
 import {sendBodyLimit} from '../../mail/attachment-limits.ts';
+import {readSendAt, sendAtRule} from '../../mail/schedule.ts';
 import {Type} from '../../mail/type.ts';
+import {cancelMessage, rescheduleMessage} from '../../ops/messages.ts';
 import {findMessage} from '../../store/messages.ts';
 import {listRecipients, pageAttempts} from '../../store/recipients.ts';
 import {readEvents} from '../../store/timeline.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
-import {apiRoute, listRoute} from '../api-route.ts';
+import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
 import {callerOf} from '../auth.ts';
 import {type Caller, visibleMessage, visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
@@ -266,6 +268,41 @@ export function messageRecipientRoutes(parts: ApiParts): readonly Routes[] {
 				read: async part => await pageAttempts(reader, await recipientsOf(caller, id), part),
 			}),
 			view: attemptView,
+		}),
+	];
+}
+
+/** Changes of a message whose first attempt has not begun. */
+export function waitingMessageRoutes(parts: ApiParts): readonly Routes[] {
+	const common = {
+		id: 'msg',
+		missing: 'message_not_found',
+		tag: 'Messages',
+		answer: [200, 'The message as it is now.', messageSchema],
+		view: messageView,
+	} as const;
+	return [
+		operationRoute(parts, cancelMessage, {
+			...common,
+			at: 'POST /v1/messages/:id/cancel',
+			isBodyOptional: true,
+			summary: 'Cancel a message',
+			description:
+				'Of any message whose first attempt has not begun, scheduled or not, with all its copies. It ends as `errored`; its event has the reason `cancelled`. The body may be left out.',
+			errors: ['not_cancellable'],
+		}),
+		operationRoute(parts, rescheduleMessage, {
+			...common,
+			at: 'PATCH /v1/messages/:id',
+			summary: 'Reschedule a message',
+			description: 'Of any message whose first attempt has not begun, scheduled or not, with all its copies.',
+			errors: ['not_cancellable', 'validation_failed'],
+			check(given) {
+				const {sendAt} = given as {readonly sendAt: string};
+				if (readSendAt(sendAt, parts.tools.clock.now()) === undefined) {
+					throw apiError('validation_failed', {violations: [{field: 'sendAt', message: sendAtRule}]});
+				}
+			},
 		}),
 	];
 }

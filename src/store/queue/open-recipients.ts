@@ -308,6 +308,29 @@ export async function endWaiting(trx: Knex.Transaction, step: Step, state: Recip
 	return ended;
 }
 
+/**
+ * The recipients of a message that no attempt has begun for, locked until the transaction ends; null: one has begun, or none
+ * waits. Copies that were barred from the start do not count.
+ */
+export async function lockUnbegun(trx: Knex.Transaction, messageId: string): Promise<string[] | null> {
+	const copies = () => trx('recipients').where({message_id: messageId}).whereNot({state: 'suppressed'});
+	const ids: string[] = await copies().pluck('id');
+	const untried = await lockUntried(trx, {ids, silentSince: null});
+	const begun = await copies().whereNot({state: 'accepted'}).first('id');
+	return ids.length > 0 && untried.length === ids.length && begun === undefined ? ids : null;
+}
+
+/** Recipients that were not tried get another time. Null: now. */
+export async function reschedule(
+	trx: Knex.Transaction,
+	ids: readonly string[],
+	{sendAt, now}: {readonly sendAt: string | null; readonly now: string},
+): Promise<void> {
+	await trx('queue')
+		.whereIn('recipient_id', ids)
+		.update({send_at: sendAt, next_attempt_at: sendAt ?? now});
+}
+
 /** Those of the recipients that are claimed. */
 export async function findClaimed(reader: Knex, ids: readonly string[]): Promise<string[]> {
 	return await waiting(reader, ids).whereExists(claimOf(reader)).pluck('recipient_id');
@@ -322,7 +345,7 @@ function claimOf(connection: Knex): Knex.QueryBuilder {
 }
 
 /** Those that no live daemon is trying. Their rows and the claims of dead daemons are locked until the transaction ends. */
-async function lockUntried(trx: Knex.Transaction, {ids, silentSince}: Step): Promise<string[]> {
+async function lockUntried(trx: Knex.Transaction, {ids, silentSince}: Omit<Step, 'now'>): Promise<string[]> {
 	const claims = () => trx('claims').whereIn('recipient_id', ids);
 	const dead: string[] = [];
 	if (silentSince !== null) {

@@ -1,0 +1,89 @@
+import {storeTime} from '../kit/time.ts';
+import {type Extras, extrasJson} from '../mail/message.ts';
+import {readSendAt, sendAtRule} from '../mail/schedule.ts';
+import {Type} from '../mail/type.ts';
+import {giveUp} from '../outcome/settle.ts';
+import {findMessage, type StoredMessage, storeExtras} from '../store/messages.ts';
+import {lockUnbegun, reschedule} from '../store/queue/open-recipients.ts';
+import {operation, Refused, type Scene, unusable} from './operation.ts';
+
+const sends = {
+	scope: 'messages:send',
+	role: 'operator',
+	without: {apply: 'a file has no messages', dashboard: 'programs and commands change single messages that wait'},
+} as const;
+const id = Type.String();
+
+/** Ends a message, with all its copies, whose first attempt has not begun. */
+export const cancelMessage = operation({
+	...sends,
+	name: 'message cancel',
+	input: Type.Object({id}, {additionalProperties: false, examples: [{}]}),
+	async run(scene, {id: messageId}): Promise<StoredMessage> {
+		const {trx, tools} = scene;
+		const {ids} = await unbegun(scene, messageId);
+		const step = {ids, now: storeTime(tools.clock.now()), silentSince: null};
+		await giveUp(trx, step, {kind: 'cancel'}, tools);
+		return await found(scene, messageId);
+	},
+	audit: 'message.cancelled',
+	entry: ({id: target}) => ({target}),
+	refreshes: false,
+});
+
+/** Gives a message, with all its copies, another time, whether it had one or not; daemons read again when it is due. */
+export const rescheduleMessage = operation({
+	...sends,
+	name: 'message reschedule',
+	input: Type.Object(
+		{
+			id,
+			sendAt: Type.String({
+				description: 'RFC 3339, or from now (`+90m`, `+2h`, `+3d`), at most 30 days ahead; a time that is past is now.',
+			}),
+		},
+		{additionalProperties: false, examples: [{sendAt: '2026-06-09T10:00:00Z'}]},
+	),
+	async run(scene, {id: messageId, sendAt: text}): Promise<StoredMessage> {
+		const {trx, tools} = scene;
+		const now = tools.clock.now();
+		const sendAt = readSendAt(text, now);
+		if (sendAt === undefined) {
+			unusable('sendAt', sendAtRule);
+		}
+		const {ids, extras} = await unbegun(scene, messageId);
+		const {sendAt: _, ...others} = extras;
+		await storeExtras(trx, messageId, extrasJson({...others, ...(sendAt !== null && {sendAt})}));
+		await reschedule(trx, ids, {sendAt, now: storeTime(now)});
+		return await found(scene, messageId);
+	},
+	audit: 'message.rescheduled',
+	entry: ({id: target, extras: {sendAt = null}}) => ({target, detail: {send_at: sendAt}}),
+});
+
+/** The recipients and the extras of a message whose first attempt has not begun. Throws `Refused`. */
+async function unbegun(
+	scene: Scene,
+	messageId: string,
+): Promise<{readonly ids: readonly string[]; readonly extras: Extras}> {
+	await found(scene, messageId);
+	const ids = await lockUnbegun(scene.trx, messageId);
+	if (ids === null) {
+		const wrong = `the first attempt of ${messageId} has begun, or it has ended`;
+		throw new Refused('not_cancellable', {wrong, next: `see mailctl message show ${messageId}`});
+	}
+	// Read after the lock: another change may have come first.
+	const {extras} = await found(scene, messageId);
+	return {ids, extras};
+}
+
+async function found({trx, workspaceId, mode}: Scene, messageId: string): Promise<StoredMessage> {
+	const message = await findMessage(trx, workspaceId, messageId);
+	if (!message || (mode === 'test' && message.mode !== mode)) {
+		throw new Refused('message_not_found', {
+			wrong: `there is no message ${messageId}`,
+			next: 'see mailctl message list',
+		});
+	}
+	return message;
+}
