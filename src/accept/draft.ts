@@ -58,7 +58,7 @@ export type Accepted =
 			readonly id: string;
 			/** The body of the answer, byte for byte: what an Idempotency-Key repeats. */
 			readonly body: string;
-			/** The message is that of an earlier send with the same Idempotency-Key; `differs`: which had other values besides the fingerprint. */
+			/** An earlier send with the same Idempotency-Key made the message; `differs`: its other fields had other values. */
 			readonly replayed: false | 'true' | 'differs';
 	  }
 	| Refused;

@@ -63,7 +63,7 @@ export type Change = {
 	/** Those that differ from `before`. */
 	readonly layouts: readonly Layout[];
 	readonly templates: readonly ReadyTemplate[];
-	/** Templates that are made anew because they use one of `layouts`; `after`: their newest version. */
+	/** Templates that get a new version because they use one of `layouts`; `after`: their newest version. */
 	readonly users: ReadonlyArray<ReadyTemplate & {readonly id: string; readonly after: number}>;
 };
 
@@ -292,7 +292,7 @@ export async function removeLayout(
 	await bumpGeneration(trx);
 }
 
-/** The names of templates whose newest versions use it, and the keys of layouts and partials that name it. */
+/** The templates (names) and the layouts and partials (keys) that use it in their newest version. */
 export function usersOf({layouts, users}: Known, layout: Pick<Layout, 'kind' | 'name'>): string[] {
 	const key = keyOf(layout);
 	const within = layouts.filter(

@@ -190,7 +190,7 @@ export function asksForCsv({headers: {accept = ''}}: FastifyRequest): boolean {
 	return /(?:^|,)\s*text\/csv\s*(?:;(?!\s*q=0(?:\.0*)?\s*(?:,|$))|,|$)/i.test(accept);
 }
 
-/** All rows of a list, whatever the size of its pages. */
+/** Answers with all rows of a list as a CSV file. */
 export async function sendCsv(reply: FastifyReply, name: string, text: AsyncGenerator<string>): Promise<FastifyReply> {
 	reply.type('text/csv; charset=utf-8').header('content-disposition', `attachment; filename="${name}.csv"`);
 	return reply.send(reply.request.method === 'HEAD' ? undefined : await csvFile(text));

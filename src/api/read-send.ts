@@ -121,7 +121,7 @@ function fieldFaults(body: unknown, limits: AttachmentLimits | undefined, now: n
 
 function headerFaults(headers: Record<string, unknown>): Violation[] {
 	const seen = new Set<string>();
-	// Of more than a send may have the schema speaks.
+	// The schema refuses more than a send may have.
 	return Object.entries(headers)
 		.slice(0, mostViolations)
 		.flatMap(([name, value]) => {

@@ -96,7 +96,7 @@ function totals(rows: readonly QueueStatus[]): Html {
 	)}</div>`;
 }
 
-/** Of the priorities besides normal that wait, now or for a later try. */
+/** How much mail of high and low priority waits, now or for a later try. */
 const priorityFigures = (rows: readonly QueueStatus[]): Array<[title: string, figure: string]> =>
 	(['high', 'low'] as const).flatMap(priority => {
 		const n = rows.reduce((all, {by_priority: waits}) => all + waits[priority], 0);

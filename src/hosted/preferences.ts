@@ -50,7 +50,7 @@ export const preferencePages = ({reader, unsubscribe, clock}: PreferenceOptions)
 		if (action === undefined) {
 			return noticePage('unclear', 400, visit.texts, visit.brand);
 		}
-		// What is done here is about the person, whatever mail the link stood in.
+		// A choice is about the person, not about the mail that had the link.
 		const person = {...visit.linked, topicId: null};
 		const at = storeTime(clock.now());
 		const before = {status: await readStatus(reader, person), ...(await readChoices(reader, person, at))};

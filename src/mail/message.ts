@@ -71,7 +71,7 @@ export type Extras = {
 	readonly headers?: ReadonlyArray<readonly [name: string, value: string]>;
 };
 
-/** Whose turn comes first where several wait for one destination. */
+/** From the first to the last, where several wait for one destination. */
 export const priorities = ['high', 'normal', 'low'] as const;
 export type Priority = (typeof priorities)[number];
 
@@ -107,7 +107,7 @@ export type Attachment = {
 	/** A plain `type/subtype`. */
 	readonly contentType: string;
 	readonly content: Uint8Array;
-	/** By which the html names it; absent or null: it has none. */
+	/** The html names it by this (`cid:`); absent or null: it does not. */
 	readonly contentId?: string | null;
 };
 

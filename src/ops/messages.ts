@@ -14,7 +14,7 @@ const sends = {
 } as const;
 const id = Type.String();
 
-/** Ends a message, with all its copies, whose first attempt has not begun. */
+/** Ends a message with all its copies, before its first attempt. */
 export const cancelMessage = operation({
 	...sends,
 	name: 'message cancel',
@@ -61,7 +61,7 @@ export const rescheduleMessage = operation({
 	entry: ({id: target, extras: {sendAt = null}}) => ({target, detail: {send_at: sendAt}}),
 });
 
-/** The recipients and the extras of a message whose first attempt has not begun. Throws `Refused`. */
+/** The recipients and the extras of a message before its first attempt. Throws `Refused`. */
 async function unbegun(
 	scene: Scene,
 	messageId: string,

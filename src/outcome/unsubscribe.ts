@@ -157,7 +157,7 @@ export type Choice = Pick<Topic, 'code' | 'name' | 'description'> & {
 	readonly isOut: boolean;
 };
 
-/** What a person may choose, in the order of names, and when their pause ends (null: there is none), at a time in the store's form. */
+/** The topics that a person may choose, by name, and when their pause ends (null: they have no pause). `now`: in the store's form. */
 export async function readChoices(
 	reader: Knex,
 	recipient: Pick<Unsubscription, 'workspaceId' | 'addressKey'>,

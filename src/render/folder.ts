@@ -9,7 +9,7 @@ import type {Layout} from './layouts.ts';
 import {longestSource} from './limits.ts';
 import {validLocale} from './locale.ts';
 
-/** What template.json says besides subjects. Whether the topic is there is judged where it is saved. */
+/** The settings in template.json. A save checks that the topic exists. */
 type FolderSettings = {
 	readonly topic: string | null;
 	readonly priority: Priority | null;

@@ -33,7 +33,7 @@ type Text = {
 	/** Null: it is the template's own. */
 	readonly file: string | null;
 	readonly text: string;
-	/** What stands in the place of its `{{ content }}`; absent: it is no layout. */
+	/** Replaces its `{{ content }}`; absent: it is no layout. */
 	readonly content?: Text;
 	/** The partials that lead here. */
 	readonly trail: readonly string[];
@@ -130,7 +130,7 @@ function placed(violation: Violation, part: Part): Violation {
 	return {...violation, ...place, ...(file !== null && {file})};
 }
 
-/** The layout's file for a language, that of its parents, or the one without; undefined: there is none. */
+/** The layout's file for a language, for its parents, or for all; undefined: the layout has no such file. */
 function fileFor({files}: Layout, locale: string | null, ending: string): string | undefined {
 	for (let tag = locale ?? ''; tag !== ''; tag = tag.slice(0, Math.max(0, tag.lastIndexOf('-')))) {
 		if (files[`body.${tag}.${ending}`] !== undefined) {

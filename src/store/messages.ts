@@ -362,7 +362,7 @@ export async function forgetSealed(trx: Knex.Transaction, messageIds: readonly s
 		.update({sealed: null});
 }
 
-/** The same of at most `limit` messages, whatever ended them; answers how many. */
+/** The same for at most `limit` messages that have ended in any way; answers how many. */
 export async function purgeSealed(trx: Knex.Transaction, limit: number): Promise<number> {
 	const ended = trx('messages as m')
 		.whereNotNull('m.sealed')

@@ -19,7 +19,7 @@ export type Topic = {
 	readonly workspace_id: string;
 	readonly code: string;
 	readonly name: string;
-	/** Of its mail, where a send has none of its own. */
+	/** The priority of its mail, unless a send has one. */
 	readonly priority: Priority | null;
 	/** Since when people find it on the preference page; null: they do not. */
 	readonly public_at: string | null;

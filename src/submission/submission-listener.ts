@@ -66,7 +66,7 @@ const unavailable: Refusal = {code: 451, text: storeFails, reason: 'store'};
 const badPriority: Refusal = {code: 501, text: '5.5.4 MT-PRIORITY must be from -9 to 9', reason: 'malformed'};
 const over: Refusal = {code: 421, text: sessionOver, reason: 'session_over'};
 
-/** The priority of a `MT-PRIORITY` of MAIL (RFC 6710 §4); null: it has none, undefined: it is not a number from -9 to 9. */
+/** The priority that `MT-PRIORITY` of MAIL gives (RFC 6710 §4); null: no such parameter, undefined: no number from -9 to 9. */
 export function readMtPriority(value: string | true | undefined): Priority | null | undefined {
 	if (value === undefined) {
 		return null;

@@ -272,7 +272,7 @@ export function messageRecipientRoutes(parts: ApiParts): readonly Routes[] {
 	];
 }
 
-/** Changes of a message whose first attempt has not begun. */
+/** Cancels and reschedules messages before their first attempt. */
 export function waitingMessageRoutes(parts: ApiParts): readonly Routes[] {
 	const common = {
 		id: 'msg',

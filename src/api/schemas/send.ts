@@ -226,7 +226,7 @@ export type BatchItem = Static<typeof batchItem>;
 const largeFile = Type.Object({...attachment.properties, content: Type.String({format: 'large-file'})}, strict);
 const largeFiles = {attachments: Type.Optional(Type.Array(largeFile, {maxItems: widestAttachments.most}))};
 
-/** The same where a workspace allows more and larger attachments: how many and how large is checked besides. */
+/** The same where a workspace allows more and larger attachments; `read-send.ts` checks how many and how large. */
 export const wideSend = Type.Object({...sendBody.properties, ...largeFiles}, strict);
 export const wideItem = Type.Object({...batchItem.properties, ...largeFiles}, strict);
 

@@ -11,7 +11,7 @@ import {type Answer, go, page, type Route, type Visit} from '../route.ts';
 import {changesBetween} from './compare.ts';
 
 const path = '/layouts';
-/** Templates whose changes are shown before a layout is saved; of more the names are. */
+/** The page shows the changes of so many templates before a layout is saved, and the names of the others. */
 const mostShown = 20;
 
 const kinds = [
