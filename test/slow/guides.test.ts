@@ -111,6 +111,7 @@ const others: ReadonlyArray<readonly [RegExp, number, string]> = [
 const needs: Readonly<Record<string, readonly string[]>> = {
 	deliverability: ['mailctl domain add shop.example'],
 	operating: ['mailctl workspace create --name acme', 'mailctl workspace create --name other'],
+	queue: ['mailctl template create --name login-code', "mailctl topic create --code news --name 'Monthly news'"],
 	templates: [
 		'mkdir -p templates/_layouts/main templates/_partials',
 		`echo '<mjml><mj-body>{{ content }}</mj-body></mjml>' > templates/_layouts/main/body.mjml`,
