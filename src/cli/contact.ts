@@ -2,6 +2,7 @@ import {randomBytes} from 'node:crypto';
 import {changeContact} from '../admin/contacts.ts';
 import {contactView} from '../api/views.ts';
 import {linkBase} from '../config/derive.ts';
+import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
 import {storeTime} from '../kit/time.ts';
 import {createLinks} from '../links/links.ts';
@@ -54,7 +55,8 @@ export function contactCommands(contact: CliCommand): void {
 		.does<object, [string]>(async (session, _options, text) => {
 			const {workspaceId, address} = await session.perform(linkPreferences, {id: (await chosen(session, text)).id});
 			const settings = session.settings();
-			const links = createLinks({keys: await session.secrets(), publicUrl: linkBase(settings), random: randomBytes});
+			const publicUrl = linkBase(settings, liveDaemon(settings.dataDir)?.http);
+			const links = createLinks({keys: await session.secrets(), publicUrl, random: randomBytes});
 			const expiresAt = session.tools.clock.now() + settings.tokenLifetime;
 			const url = links.personUrl({workspaceId, address, expiresAt});
 			session.show({url, expires_at: storeTime(expiresAt)}, () => [url]);
