@@ -1,6 +1,7 @@
 import {createClassify} from '../bounce/classify.ts';
 import {loadBounceRules} from '../config/bounce-rules.ts';
 import {linkBase} from '../config/derive.ts';
+import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {type OptionalEvent, optionalEvents, type ProviderName, providerNames} from '../mail/provider.ts';
 import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from '../ops/smarthosts.ts';
 import {eventsUrl, guessProvider, providers, setups} from '../providers/providers.ts';
@@ -154,7 +155,9 @@ const smarthosts: Noun<Smarthost> = {
 
 /** URL and secret are shown only now. */
 function showNew(session: Session, {row, token, secret}: NewSmarthost): void {
-	const url = token === null ? null : eventsUrl(linkBase(session.settings()), row.provider, token);
+	const settings = session.settings();
+	const base = linkBase(settings, liveDaemon(settings.dataDir)?.http);
+	const url = token === null ? null : eventsUrl(base, row.provider, token);
 	const {id, provider: name} = row;
 	session.show({id, provider: name, url, secret}, () => [
 		`${id}: ${name}`,
