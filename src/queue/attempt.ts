@@ -14,7 +14,7 @@ import {decideNext, type JudgedTry, triedPart} from '../outcome/settle.ts';
 import {fromSources} from '../pace/choose-route.ts';
 import type {SiteEnd} from '../pace/site-state.ts';
 import type {Claimed} from '../store/queue/claims.ts';
-import type {ClaimPermit, TravelTerms} from './destination-queues.ts';
+import type {ClaimPermit, TravelTerms} from './claim-permit.ts';
 import type {QueueObserver} from './queue-claims.ts';
 
 /** A finished mail, ready for the wire. */

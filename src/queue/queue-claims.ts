@@ -8,7 +8,7 @@ import type {SiteChange} from '../pace/site-state.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, storeRetryMs} from '../store/held-claims.ts';
 import type {Claim, Claimed, ClaimedNow} from '../store/queue/claims.ts';
-import type {ClaimPermit, ClaimResult} from './destination-queues.ts';
+import type {ClaimPermit, ClaimResult} from './claim-permit.ts';
 import type {Site} from './site.ts';
 
 /** What the queue reports while it runs. */

@@ -6,7 +6,8 @@ import {connectionsOf, type SiteChange} from '../pace/site-state.ts';
 import {storeRetryMs} from '../store/held-claims.ts';
 import type {Claimed, readAged} from '../store/queue/claims.ts';
 import {Attempts, type AttemptsOptions} from './attempt.ts';
-import {type ClaimPermit, DestinationQueues, type DestinationQueuesOptions} from './destination-queues.ts';
+import {type ClaimPermit, travelTerms} from './claim-permit.ts';
+import {DestinationQueues, type DestinationQueuesOptions} from './destination-queues.ts';
 import {type NotesOptions, QueueNotes} from './notes.ts';
 import {type ClaimsOptions, QueueClaims, type QueueObserver} from './queue-claims.ts';
 import {reportSites, type Site, type SiteReport} from './site.ts';
@@ -257,9 +258,7 @@ export class Scheduler {
 	}
 
 	async #work(permit: ClaimPermit, recipient: Claimed): Promise<void> {
-		const {recorded, end} = await this.#attempts.run(permit, recipient, () =>
-			this.#queues.travelTerms(permit, this.#moment()),
-		);
+		const {recorded, end} = await this.#attempts.run(permit, recipient, () => travelTerms(permit, this.#moment()));
 		await this.#claims.record(recorded);
 		this.#options.steps.recorded(recipient);
 		const now = this.#moment();

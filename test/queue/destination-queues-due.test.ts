@@ -1,5 +1,5 @@
 import test from 'ava';
-import type {ClaimPermit} from '../../src/queue/destination-queues.ts';
+import type {ClaimPermit} from '../../src/queue/claim-permit.ts';
 import {at, brought, key, own, permitsOf, queuesOf, settle, well} from './on-queues.ts';
 
 test('what is due later becomes ready at its time, the earliest first known wins', t => {

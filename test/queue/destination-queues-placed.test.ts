@@ -1,6 +1,6 @@
 import test from 'ava';
 import type {Route} from '../../src/mail/route.ts';
-import type {ClaimPermit} from '../../src/queue/destination-queues.ts';
+import type {ClaimPermit} from '../../src/queue/claim-permit.ts';
 import {routeTo} from '../helpers/routes.ts';
 import {at, brought, key, minute, own, permitsOf, queuesOf, settle, silent, well} from './on-queues.ts';
 

@@ -1,6 +1,6 @@
 import test from 'ava';
 import {queueKeyText} from '../../src/mail/route.ts';
-import type {ClaimPermit} from '../../src/queue/destination-queues.ts';
+import type {ClaimPermit} from '../../src/queue/claim-permit.ts';
 import {routeTo} from '../helpers/routes.ts';
 import {at, brought, claimAll, key, own, permitsOf, queuesOf, settle, shared, silent, well} from './on-queues.ts';
 

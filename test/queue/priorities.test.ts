@@ -2,7 +2,8 @@ import test from 'ava';
 import fc from 'fast-check';
 import {type Priority, priorities} from '../../src/mail/message.ts';
 import type {Pace} from '../../src/mail/route.ts';
-import type {ClaimPermit, DestinationQueues} from '../../src/queue/destination-queues.ts';
+import {type ClaimPermit, travelTerms} from '../../src/queue/claim-permit.ts';
+import type {DestinationQueues} from '../../src/queue/destination-queues.ts';
 import {at, brought, permitsOf, queuesOf, settle, shared, well} from './on-queues.ts';
 
 const queueFor = (priority: Priority, workspaceId = 'ws_1') => ({destination: 'a.test', workspaceId, priority});
@@ -63,9 +64,9 @@ test('a code is claimed at once while 100,000 newsletters wait', t => {
 	waiting.add('high', 1);
 	t.is(waiting.claim()[0], 'high', 'though all that its site may have in flight is taken');
 	const [permit] = waiting.running.slice(-1) as [ClaimPermit];
-	t.deepEqual(waiting.queues.travelTerms(permit, at(0))?.precedence, {isHigh: true, leaves: 0});
+	t.deepEqual(travelTerms(permit, at(0))?.precedence, {isHigh: true, leaves: 0});
 	const [low] = waiting.running as [ClaimPermit];
-	t.deepEqual(waiting.queues.travelTerms(low, at(0))?.precedence, {isHigh: false, leaves: 1});
+	t.deepEqual(travelTerms(low, at(0))?.precedence, {isHigh: false, leaves: 1});
 });
 
 test('with one connection, high mail is next', t => {
@@ -80,7 +81,7 @@ test('with one connection, high mail is next', t => {
 	waiting.add('high', 1);
 	t.deepEqual(waiting.claim(), ['high']);
 	const [permit] = waiting.running.slice(-1) as [ClaimPermit];
-	t.is(waiting.queues.travelTerms(permit, at(0))?.precedence?.leaves, 0);
+	t.is(travelTerms(permit, at(0))?.precedence?.leaves, 0);
 });
 
 test('normal mail leaves a connection for an hour after high mail', t => {
@@ -90,7 +91,7 @@ test('normal mail leaves a connection for an hour after high mail', t => {
 		waiting.claim();
 		const permit = waiting.running.at(-1) as ClaimPermit;
 		waiting.end();
-		return waiting.queues.travelTerms(permit, at(waiting.now))?.precedence ?? null;
+		return travelTerms(permit, at(waiting.now))?.precedence ?? null;
 	};
 	t.is(ofNormal(), null);
 	waiting.add('high', 1);

@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {SavedSite} from '../../src/mail/saved-site.ts';
 import type {SiteEnd} from '../../src/pace/site-state.ts';
-import type {ClaimPermit} from '../../src/queue/destination-queues.ts';
+import {type ClaimPermit, travelTerms} from '../../src/queue/claim-permit.ts';
 import {routeTo} from '../helpers/routes.ts';
 import {at, brought, claimAll, key, minute, own, permitsOf, queuesOf, settle, silent, well} from './on-queues.ts';
 
@@ -13,7 +13,7 @@ test('a site that backs off is left alone, then probed by one copy, whose succes
 	queues.claimed(permit, brought(5), at(0));
 	settle(queues, permit, 5, silent);
 	t.deepEqual(permitsOf(queues, route), []);
-	t.is(queues.travelTerms(permit, at(minute - 1)), null, 'what was claimed before is not tried now');
+	t.is(travelTerms(permit, at(minute - 1)), null, 'what was claimed before is not tried now');
 
 	queues.advance(at(minute));
 	const [probe, ...others] = permitsOf(queues, route, minute) as [ClaimPermit];

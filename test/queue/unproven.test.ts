@@ -1,5 +1,6 @@
 import test from 'ava';
-import type {ClaimPermit, DestinationQueues} from '../../src/queue/destination-queues.ts';
+import type {ClaimPermit} from '../../src/queue/claim-permit.ts';
+import type {DestinationQueues} from '../../src/queue/destination-queues.ts';
 import {routeTo} from '../helpers/routes.ts';
 import {at, queuesOf, silent} from './on-queues.ts';
 

@@ -1,6 +1,6 @@
 import {createNodeShares} from '../../src/cluster/node-shares.ts';
 import {connectionsOf} from '../../src/pace/site-state.ts';
-import type {ClaimPermit} from '../../src/queue/destination-queues.ts';
+import {type ClaimPermit, travelTerms} from '../../src/queue/claim-permit.ts';
 import {DestinationQueues} from '../../src/queue/destination-queues.ts';
 import type {Site} from '../../src/queue/site.ts';
 import type {ShareTables} from './share-tables.ts';
@@ -124,7 +124,7 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 		queues.claimed(permit, {count, nextDue: isCutOff ? time.now() + 1000 : null, warmedUp: null}, moment());
 		under.set(site, (under.get(site) ?? 0) + count);
 		for (let recipient = 0; recipient < count; recipient++) {
-			const terms = queues.travelTerms(permit, moment());
+			const terms = travelTerms(permit, moment());
 			if (terms === null) {
 				giveBack(permit, site);
 				continue;
