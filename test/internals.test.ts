@@ -74,7 +74,14 @@ test('the pool of knex does not lend a connection that is marked as disposed', t
 test('smtp-server has the places at which its sessions are extended', t => {
 	hasMethods(t, SMTPServer, ['connect', '_acceptSocket', '_upgrade']);
 	mentions(t, SMTPServer, ['connections', '_pendingSockets']);
-	hasMethods(t, SMTPConnection, ['init', 'connectionReady', 'send', '_createParser', '_onCommand']);
+	hasMethods(t, SMTPConnection, [
+		'init',
+		'connectionReady',
+		'send',
+		'_createParser',
+		'_onCommand',
+		'_parseAddressCommand',
+	]);
 	mentions(t, SMTPConnection, ['_server', 'secure']);
 	hasMethods(t, SMTPStream, ['oncommand', 'startDataMode', '_feedDataStream', '_countDataBytes', '_endDataMode']);
 	mentions(t, SMTPStream, ['_dataStream']);

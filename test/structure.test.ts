@@ -102,6 +102,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'providers',
 	],
 	submission: [
+		'kit',
 		'mail',
 		'store',
 		'accept',

@@ -4,12 +4,12 @@ import {SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTP
 import {SMTPConnection, type SMTPConnectionOptions} from 'smtp-server/lib/smtp-connection';
 import {SMTPStream} from 'smtp-server/lib/smtp-stream';
 
-/** `extensions`: further keywords of the answer to EHLO. */
-export type GuardedOptions = SMTPServerOptions & {readonly extensions?: readonly string[]};
+/** `extensions`: further keywords of an answer to EHLO. */
+export type GuardedOptions = SMTPServerOptions & {readonly extensions?: () => readonly string[]};
 
-/** smtp-server, but for eight things that have no option. */
+/** smtp-server, but for nine things that have no option. */
 export class GuardedServer extends SMTPServer {
-	readonly #extensions: readonly string[];
+	readonly #extensions: () => readonly string[];
 	readonly #mostErrors: number;
 	readonly #mostHandshakes: number;
 
@@ -19,7 +19,7 @@ export class GuardedServer extends SMTPServer {
 	 */
 	constructor(options: GuardedOptions, mostErrors: number, mostHandshakes = Number.POSITIVE_INFINITY) {
 		super(options);
-		this.#extensions = options.extensions ?? [];
+		this.#extensions = options.extensions ?? (() => []);
 		this.#mostErrors = mostErrors;
 		this.#mostHandshakes = mostHandshakes;
 	}
@@ -64,7 +64,7 @@ const noErrors: ReadonlySet<number> = new Set([421, 451, 452]);
 
 class GuardedSession extends SMTPConnection {
 	readonly #mostErrors: number;
-	readonly #extensions: readonly string[];
+	readonly #extensions: () => readonly string[];
 	#errors = 0;
 	#greeted = false;
 
@@ -73,7 +73,7 @@ class GuardedSession extends SMTPConnection {
 		socket: Socket | TLSSocket,
 		options: SMTPConnectionOptions | null | undefined,
 		mostErrors: number,
-		extensions: readonly string[],
+		extensions: () => readonly string[],
 	) {
 		super(server, socket, options);
 		this.#mostErrors = mostErrors;
@@ -94,7 +94,7 @@ class GuardedSession extends SMTPConnection {
 			// No client shall be led to say its password in the clear (RFC 4954 §4).
 			const mayLogIn = this.secure || this._server.options.allowInsecureAuth === true;
 			const lines = data.filter(line => mayLogIn || !line.startsWith('AUTH '));
-			super.send(code, [...lines, ...this.#extensions], context);
+			super.send(code, [...lines, ...this.#extensions()], context);
 			return;
 		}
 		super.send(code, data, typeof data === 'string' && enhancedCode.test(data) ? false : context);
@@ -103,6 +103,18 @@ class GuardedSession extends SMTPConnection {
 		} else if (code >= 400 && !noErrors.has(code) && ++this.#errors === this.#mostErrors) {
 			this.send(421, '4.7.0 Too many errors');
 		}
+	}
+
+	/** The library reads all values as xtext (RFC 3461 §4), in which the plus of `BY=+120;R` and of `+02:00` begins an octet. */
+	override _parseAddressCommand(
+		name: string,
+		command: Buffer | string,
+	): ReturnType<SMTPConnection['_parseAddressCommand']> {
+		const plain = / (?:BY|HOLDUNTIL)=\S*/gi;
+		return super._parseAddressCommand(
+			name,
+			String(command).replace(plain, text => text.replaceAll('+', '+2B')),
+		);
 	}
 
 	override _createParser(): SMTPStream {

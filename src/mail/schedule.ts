@@ -1,6 +1,7 @@
 import {dayMs, parseMoment, storeTime} from '../kit/time.ts';
 
-const furthestMs = 30 * dayMs;
+/** How far ahead a mail may wait for its time. */
+export const furthestMs = 30 * dayMs;
 
 /** What a `sendAt` must be. */
 export const sendAtRule = 'must be an RFC 3339 time or a time from now such as +2h, at most 30 days ahead';

@@ -12,8 +12,8 @@ import {
 	usualLimits,
 } from '../inbound/smtp-listener.ts';
 import type {Address} from '../mail/address.ts';
-import {type Priority, priorityOf} from '../mail/message.ts';
-import type {Refusal, Submission, Submitted} from './submit.ts';
+import {extensionsAt, readParameters} from './parameters.ts';
+import type {OfEnvelope, Refusal, Submission, Submitted} from './submit.ts';
 
 /** A mail that was answered with 250. */
 export type SubmittedMail = Pick<Submitted, 'ids' | 'left' | 'leftFor'> & {
@@ -59,20 +59,11 @@ type State = {
 	caller: Caller | null;
 	/** Of the current mail. */
 	recipients: Map<string, Address>;
-	priority: Priority | null;
+	envelope: OfEnvelope;
 };
 
 const unavailable: Refusal = {code: 451, text: storeFails, reason: 'store'};
-const badPriority: Refusal = {code: 501, text: '5.5.4 MT-PRIORITY must be from -9 to 9', reason: 'malformed'};
 const over: Refusal = {code: 421, text: sessionOver, reason: 'session_over'};
-
-/** The priority that `MT-PRIORITY` of MAIL gives (RFC 6710 §4); null: no such parameter, undefined: no number from -9 to 9. */
-export function readMtPriority(value: string | true | undefined): Priority | null | undefined {
-	if (value === undefined) {
-		return null;
-	}
-	return /^(?:0|-?[1-9])$/.test(String(value)) ? priorityOf(Number(value)) : undefined;
-}
 
 /** The submission listener (RFC 6409): a key logs in, and a mail is answered with 250 when it is on stable storage. */
 export class SubmissionListener extends SmtpListener<State> {
@@ -95,7 +86,7 @@ export class SubmissionListener extends SmtpListener<State> {
 			hideREQUIRETLS: true,
 			disabledCommands: this.options.tls === null ? ['STARTTLS', ...disabledCommands] : disabledCommands,
 			onAuth: this.#auth.bind(this),
-			extensions: ['MT-PRIORITY'],
+			extensions: () => extensionsAt(this.options.now()),
 		};
 		return this.listenAs(own, at, this.limits.clients);
 	}
@@ -106,7 +97,7 @@ export class SubmissionListener extends SmtpListener<State> {
 	}
 
 	protected begin(): State {
-		return {key: '', caller: null, recipients: new Map(), priority: null};
+		return {key: '', caller: null, recipients: new Map(), envelope: {}};
 	}
 
 	protected override firstMs(): number {
@@ -153,13 +144,13 @@ export class SubmissionListener extends SmtpListener<State> {
 	}
 
 	protected async mayBegin(session: Session<State>, {args}: SMTPServerAddress): Promise<Error | null> {
-		const {submission, hasDisk} = this.options;
+		const {submission, hasDisk, now} = this.options;
 		session.recipients = new Map();
-		const priority = readMtPriority(args ? args['MT-PRIORITY'] : undefined);
-		if (priority === undefined) {
-			return this.#refuse(session, badPriority);
+		const read = readParameters(args || {}, now());
+		if (!read.ok) {
+			return this.#refuse(session, read);
 		}
-		session.priority = priority;
+		session.envelope = read.envelope;
 		if (!hasDisk()) {
 			return this.#refuse(session, {code: 452, text: noDisk, reason: 'no_disk'});
 		}
@@ -199,7 +190,7 @@ export class SubmissionListener extends SmtpListener<State> {
 		_share: MailShare,
 		{secure, tlsOptions}: SMTPServerSession,
 	): Promise<string | Error> {
-		const {client, caller, recipients, priority} = session;
+		const {client, caller, recipients, envelope} = session;
 		if (caller === null) {
 			return this.#refuse(session, over);
 		}
@@ -209,7 +200,7 @@ export class SubmissionListener extends SmtpListener<State> {
 			caller,
 			recipients: [...recipients.values()],
 			raw,
-			priority,
+			envelope,
 			trace: `Received: by ${hostname} (mailctl) with ${secure ? 'ESMTPSA' : 'ESMTPA'};\r\n ${date}`,
 		});
 		const {code, text, reason, ids, left, leftFor} = submitted;

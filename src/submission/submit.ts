@@ -9,7 +9,7 @@ import {sevenBitFault} from '../compose/seven-bit.ts';
 import {isLooping} from '../inbound/smtp-listener.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
-import {extrasJson, isMessageId, type Priority, priorities, submittedFile} from '../mail/message.ts';
+import {type Extras, extrasJson, isMessageId, type Priority, priorities, submittedFile} from '../mail/message.ts';
 import {
 	fieldValue,
 	type HeaderLimits,
@@ -41,13 +41,15 @@ type RefusalReason =
 
 export type Refusal = Reply & {readonly reason: RefusalReason};
 
+/** What the parameters of MAIL say of a send. */
+export type OfEnvelope = Pick<Extras, 'priority' | 'sendAt' | 'expiresAt'>;
+
 /** A mail as it came. */
 type Incoming = {
 	readonly caller: Caller;
 	readonly recipients: readonly Address[];
 	readonly raw: Buffer;
-	/** Of the envelope; null: it says none. */
-	readonly priority: Priority | null;
+	readonly envelope: OfEnvelope;
 	/** Our Received field. */
 	readonly trace: string;
 };
@@ -151,7 +153,7 @@ export class Submission {
 	}
 
 	/** Resolves when the messages are on stable storage, or nothing is. */
-	async submit({caller, recipients, raw, priority: ofEnvelope, trace}: Incoming): Promise<Submitted> {
+	async submit({caller, recipients, raw, envelope, trace}: Incoming): Promise<Submitted> {
 		if (isLooping(raw, [])) {
 			return none(refusing('looping', 554, '5.4.6 The mail goes round in circles'));
 		}
@@ -167,8 +169,7 @@ export class Submission {
 		const templateId = await this.#options.templateOf(caller.workspaceId);
 		const attachments = [submittedFile(mail.messageId, mail.source)];
 		const {workspaceId, mode} = caller;
-		const {from, replyTo, topicCode} = mail;
-		const priority = mail.priority ?? ofEnvelope;
+		const {from, replyTo, topicCode, priority} = mail;
 		const common = {workspaceId, mode, from, replyTo, templateId, topicCode, attachments};
 		const sends = recipients.map(
 			(to): Send => ({
@@ -181,7 +182,7 @@ export class Submission {
 				locale: null,
 				timezone: null,
 				tracking: null,
-				extras: extrasJson({...(priority !== null && {priority})}),
+				extras: extrasJson({...envelope, ...(priority !== null && {priority})}),
 				resentFrom: null,
 			}),
 		);

@@ -1,7 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {composeSubmitted} from '../../src/compose/compose.ts';
-import {readMtPriority} from '../../src/submission/submission-listener.ts';
 import {readSubmitted} from '../../src/submission/submit.ts';
 
 type Submitted = Parameters<typeof composeSubmitted>[1];
@@ -109,17 +108,5 @@ test('any header: never a Bcc nor a field of ours in what is kept', t => {
 			t.true(!answer.ok || !/^(?:bcc|x-mailctl-[^:]*)\s*:/im.test(answer.mail.source.toString('latin1')));
 		}),
 		{numRuns: 2000},
-	);
-});
-
-test('MT-PRIORITY: a number from -9 to 9, and nothing else', t => {
-	t.deepEqual(['-9', '-1', '0', '1', '9'].map(readMtPriority), ['low', 'low', 'normal', 'high', 'high']);
-	t.is(readMtPriority(undefined), null);
-	t.is(readMtPriority(true), undefined);
-	fc.assert(
-		fc.property(fc.oneof(fc.string(), fc.stringMatching(/^[-+]?\d{1,3}$/)), text => {
-			const n = /^-?\d$/.test(text) && text !== '-0' ? Number(text) : null;
-			t.is(readMtPriority(text), n === null ? undefined : n > 0 ? 'high' : n < 0 ? 'low' : 'normal');
-		}),
 	);
 });

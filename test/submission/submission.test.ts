@@ -240,6 +240,70 @@ storeTest(test, 'a priority in the envelope or in a field of the mail, which win
 	}
 });
 
+storeTest(test, 'a mail that is held, and one that ends in time', async (t, store) => {
+	const lab = await openLab(t, store);
+	const stranger = await lab.talk();
+	const [, seconds, furthest = ''] =
+		/FUTURERELEASE (\d+) (\S+) 250 DELIVERBY 60$/.exec(await stranger.say('EHLO client.example')) ?? [];
+	t.is(seconds, '2592000');
+	const session = await loggedIn(lab);
+	t.regex(await session.say('EHLO client.example'), / 250-FUTURERELEASE 2592000 \S+Z 250 DELIVERBY 60$/);
+	const future = new Date(Date.now() + 86_400_000).toISOString().slice(0, 19);
+	const submitted = async (parameters: string) => {
+		t.regex(await session.say(`MAIL FROM:<hello@example.com> ${parameters}`), /^250 /, parameters);
+		await session.say('RCPT TO:<ann@example.org>');
+		const [, id = ''] = /Ok (msg_\w+)/.exec(await session.data(`X-Mailctl-Priority: low\r\n${mail}`)) ?? [];
+		const {extras, created_at: created} = await store.reader('messages').where({id}).first('extras', 'created_at');
+		const {id: recipient_id} = await store.reader('recipients').where({message_id: id}).first('id');
+		const queued = await store.reader('queue').where({recipient_id}).first('send_at', 'next_attempt_at');
+		const {sendAt, expiresAt, priority} = JSON.parse(extras);
+		t.is(priority, 'low');
+		t.deepEqual(queued, {send_at: sendAt ?? null, next_attempt_at: sendAt ?? created});
+		return {sendAt, expiresAt, created: Date.parse(created)};
+	};
+
+	t.is((await submitted(`HOLDUNTIL=${future}Z`)).sendAt, `${future}.000Z`);
+	t.is((await submitted(`holduntil=${future}+00:00 SIZE=99`)).sendAt, `${future}.000Z`, 'a plus is no xtext');
+	t.is((await submitted(`HOLDUNTIL=${furthest}`)).sendAt, furthest.replace('Z', '.000Z'), 'what EHLO offers is taken');
+	t.is((await submitted('HOLDUNTIL=2020-01-01T00:00:00Z')).sendAt, undefined, 'that time has come');
+	const begun = Date.now();
+	for (const by of ['BY=172800;R', 'BY=+172800;RT']) {
+		const {sendAt, expiresAt, created} = await submitted(`MT-PRIORITY=9 HOLDFOR=86400 ${by}`);
+		t.is(Date.parse(expiresAt) - Date.parse(sendAt), 86_400_000);
+		const start = Date.parse(expiresAt) - 172_800_000;
+		t.true(begun <= start && start <= created, 'both count from MAIL');
+	}
+	const {sendAt, expiresAt} = await submitted('BY=60;R');
+	t.is(sendAt, undefined);
+	t.true(Date.parse(expiresAt) >= begun + 60_000);
+
+	const count = (await stored(store)).length;
+	for (const [wrong, reply] of [
+		['HOLDFOR=0', /^501 5\.5\.4 HOLDFOR must be seconds from 1 to 2592000$/],
+		['HOLDFOR', /^501 5\.5\.4 HOLDFOR /],
+		['HOLDFOR=2592001', /^501 5\.5\.4 HOLDFOR /],
+		['HOLDUNTIL=2099-01-01T00:00:00Z', /^501 5\.5\.4 HOLDUNTIL /],
+		[`HOLDUNTIL=${future}`, /^501 5\.5\.4 HOLDUNTIL /],
+		['HOLDUNTIL=+2h', /^501 5\.5\.4 HOLDUNTIL /],
+		[`HOLDFOR=60 HOLDUNTIL=${future}Z`, /^501 5\.5\.4 HOLDFOR and HOLDUNTIL exclude/],
+		['HOLDFOR=60 HOLDFOR=60', /^501 /],
+		['BY=120', /^501 5\.5\.4 BY must/],
+		['BY=0;R', /^501 5\.5\.4 BY must/],
+		['BY=-5;R', /^501 5\.5\.4 BY must/],
+		['BY=59;R', /^555 5\.5\.4 BY must leave 60 seconds/],
+		['BY=120;N', /^555 5\.5\.4 BY is honoured with mode R only/],
+		['HOLDFOR=121 BY=120;R', /^501 5\.5\.4 BY ends before/],
+		['HOLDFOR=61 BY=120;R', /^555 5\.5\.4 BY must leave/],
+	] as const) {
+		t.regex(await session.say(`MAIL FROM:<hello@example.com> ${wrong}`), reply, wrong);
+	}
+	await session.say('MAIL FROM:<hello@example.com>');
+	await session.say('RCPT TO:<ann@example.org>');
+	const [, id = ''] = /Ok (msg_\w+)/.exec(await session.data(mail)) ?? [];
+	t.is((await store.reader('messages').where({id}).first('extras')).extras, null, 'nothing stays of a refused MAIL');
+	t.is((await stored(store)).length, count + 1);
+});
+
 storeTest(test, 'what is refused for now: pause, quota, rate limit, disk, store', async (t, store) => {
 	let [hasRoom, mayAccept] = [false, true];
 	const rateLimit = {requests: 3, windowMs: 86_400_000};

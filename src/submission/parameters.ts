@@ -1,0 +1,74 @@
+import {storeTime} from '../kit/time.ts';
+import {priorityOf} from '../mail/message.ts';
+import {furthestMs, readSendAt} from '../mail/schedule.ts';
+import type {OfEnvelope, Refusal} from './submit.ts';
+
+type Read = {readonly ok: true; readonly envelope: OfEnvelope} | ({readonly ok: false} & Refusal);
+
+/** A mail that is to be returned when its time is over has at least this long. */
+const leastMs = 60_000;
+
+/** The keywords of EHLO for what `readParameters` reads. */
+export const extensionsAt = (now: number): readonly string[] => [
+	'MT-PRIORITY',
+	`FUTURERELEASE ${furthestMs / 1000} ${storeTime(now + furthestMs).slice(0, 19)}Z`,
+	`DELIVERBY ${leastMs / 1000}`,
+];
+
+/** What the parameters of MAIL say of a send: MT-PRIORITY (RFC 6710), HOLDFOR and HOLDUNTIL (RFC 4865), BY (RFC 2852). */
+export function readParameters(args: Readonly<Record<string, unknown>>, now: number): Read {
+	const {'MT-PRIORITY': level, HOLDFOR: holdFor, HOLDUNTIL: holdUntil, BY: by} = args;
+	if (level !== undefined && !/^(?:0|-?[1-9])$/.test(String(level))) {
+		return refused(501, 'MT-PRIORITY must be from -9 to 9');
+	}
+	if (holdFor !== undefined && holdUntil !== undefined) {
+		return refused(501, 'HOLDFOR and HOLDUNTIL exclude each other');
+	}
+	const sendAt = readHold(holdFor, holdUntil, now);
+	if (sendAt === undefined) {
+		return refused(
+			501,
+			holdFor === undefined
+				? 'HOLDUNTIL must be an RFC 3339 time with its offset, at most 30 days ahead'
+				: `HOLDFOR must be seconds from 1 to ${furthestMs / 1000}`,
+		);
+	}
+	const times = sendAt === null ? {} : {sendAt};
+	const envelope = {...times, ...(level !== undefined && {priority: priorityOf(Number(level))})};
+	if (by === undefined) {
+		return {ok: true, envelope};
+	}
+	const [, seconds, mode] = /^([-+]?\d{1,9});([NR])T?$/i.exec(String(by)) ?? [];
+	const end = now + Number(seconds) * 1000;
+	// Mode N asks for a notification at that time, and there is none (RFC 2852 §4: 555 for what cannot be honoured).
+	if (mode?.toUpperCase() === 'N') {
+		return refused(555, 'BY is honoured with mode R only: nobody is notified of a delay');
+	}
+	if (mode === undefined || end <= now) {
+		return refused(501, 'BY must be seconds and the mode: BY=120;R');
+	}
+	const start = sendAt === null ? now : Date.parse(sendAt);
+	if (end < start) {
+		return refused(501, 'BY ends before the mail is released');
+	}
+	return end - start < leastMs
+		? refused(555, `BY must leave ${leastMs / 1000} seconds for the delivery`)
+		: {ok: true, envelope: {...envelope, expiresAt: storeTime(end)}};
+}
+
+/** In the store's form; null: it is not held. Undefined: the value is wrong, or too far ahead. */
+function readHold(holdFor: unknown, holdUntil: unknown, now: number): string | null | undefined {
+	if (holdFor !== undefined) {
+		return /^[1-9]\d{0,8}$/.test(String(holdFor))
+			? readSendAt(storeTime(now + Number(holdFor) * 1000), now)
+			: undefined;
+	}
+	if (holdUntil === undefined) {
+		return null;
+	}
+	return /(?:z|[-+]\d\d:\d\d)$/i.test(String(holdUntil)) ? readSendAt(String(holdUntil), now) : undefined;
+}
+
+function refused(code: 501 | 555, text: string): Read {
+	return {ok: false, code, text: `5.5.4 ${text}`, reason: 'malformed'};
+}
