@@ -101,7 +101,10 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 		}
 
 		// The text part keeps the links as they are: they are read by people.
-		const {opens, clicks} = trackingOf(recipient);
+		const tracking = trackingOf(recipient);
+		const {opens} = tracking;
+		// A click keeps its URL, which may have a sensitive variable.
+		const clicks = tracking.clicks && job.variables === null;
 		const {
 			html,
 			firstLink,

@@ -34,7 +34,7 @@ async function pushCode(program: Program): Promise<string> {
 	await mkdir(folder, {recursive: true});
 	const settings = {subject: 'Your code {{ code }}', sensitive: ['code', 'login.link']};
 	await writeFile(join(folder, 'template.json'), JSON.stringify(settings));
-	await writeFile(join(folder, 'body.html'), '<p>{{ name }}: {{ code }} or {{ login.link }}</p>');
+	await writeFile(join(folder, 'body.html'), '<p>{{ name }}: {{ code }} or <a href="{{ login.link }}">this</a></p>');
 	const [saved] = await program.cli<Array<{id: string}>>('template', 'push', 'templates', '--workspace', 'default');
 	return saved?.id ?? '';
 }
@@ -55,6 +55,7 @@ test('a code is in the mail and, once it is delivered, nowhere else', async t =>
 	);
 	const daemon = await program.serve();
 	const client = await clientOf(program, daemon);
+	await program.cli('workspace', 'update', 'default', '--track-opens', '--track-clicks');
 	const templateId = await pushCode(program);
 	const send = (to: string) => client.send(to, {templateId, data});
 	const [good, late, bounced] = [
@@ -68,7 +69,8 @@ test('a code is in the mail and, once it is delivered, nowhere else', async t =>
 	for (const name of ['good', 'late']) {
 		const mail = host(`mx.${name}.example`).received[0]?.data.toString('latin1') ?? '';
 		t.true(mail.includes(`Subject: Your code ${code}`), name);
-		t.true(mail.includes(`https://shop.example/${code}`), name);
+		t.true(mail.includes(`href=3D"https://shop.example/${code}"`), name);
+		t.true(mail.includes('/t/o/'), name);
 	}
 
 	const {key} = client.shop;
