@@ -182,7 +182,8 @@ export async function readChoices(
 /** Whether there is anything to write. */
 export function changes({topic, all, isTest}: SubscriptionStatus, action: OptOutAction): boolean {
 	if (action === 'undo') {
-		return !isTest && (all === 'page' || topic?.block === 'page');
+		// Out of everything else is no longer so once there is another topic; what the link did is there to be taken back.
+		return !isTest && (all === 'page' || topic?.block === 'page' || topic?.isRequired === true);
 	}
 	return isTest || (action === 'topic' && topic ? topic.block : all) === null;
 }

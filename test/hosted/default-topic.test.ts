@@ -80,6 +80,7 @@ storeTest(serially, 'the link of a required topic is out of everything else, and
 
 	t.is((await press(api, path, oneClick)).status, 200);
 	t.deepEqual(await lists(api), left);
+	await addTopic(api, 'later', 'A topic made before the undo');
 	t.regex((await press(api, path, 'action=undo')).html, /You are subscribed again/);
 	t.deepEqual(await lists(api), ['user@example.org offers one-click'], 'what another link did stays');
 	t.is((await api.send()).status, 202);
