@@ -19,6 +19,8 @@ export async function up(knex: Knex): Promise<void> {
 	await knex.schema.alterTable('queue', table => {
 		/** `send_at`: not before then. `expires_at`: not after. Null: the send has no such time. */
 		texts(table, 'send_at', 'expires_at');
+		/** The message, where `send_at` is set: the list of what is scheduled. */
+		texts(table, 'scheduled_message');
 		/** 1: high, 0: normal, -1: low. */
 		table.specificType('priority', 'integer').notNullable().defaultTo(knex.raw('0'));
 	});
@@ -30,7 +32,9 @@ export async function up(knex: Knex): Promise<void> {
 		}) where held_at is null`,
 	);
 	await knex.raw('create index queue_expiring on queue (expires_at) where expires_at is not null');
-	await knex.raw('create index queue_scheduled on queue (workspace_id, recipient_id) where send_at is not null');
+	await knex.raw(
+		'create index queue_scheduled on queue (workspace_id, scheduled_message) where scheduled_message is not null',
+	);
 	await knex.schema.alterTable('templates', table => {
 		/** `sensitive`: names of variables, JSON. Null: the default of each. */
 		texts(table, 'priority', 'topic_code', 'sensitive');

@@ -309,6 +309,7 @@ queue.held_at text C
 queue.attempts integer not null default 0
 queue.send_at text C
 queue.expires_at text C
+queue.scheduled_message text C
 queue.priority integer not null default 0
 rate_windows.key_id text C not null
 rate_windows.bucket text C not null
@@ -767,7 +768,7 @@ CREATE INDEX queue_due ON public.queue USING btree (destination, workspace_id, p
 CREATE INDEX queue_expiring ON public.queue USING btree (expires_at) WHERE (expires_at IS NOT NULL)
 CREATE INDEX queue_held ON public.queue USING btree (destination, workspace_id) WHERE (held_at IS NOT NULL)
 CREATE UNIQUE INDEX queue_pkey ON public.queue USING btree (recipient_id)
-CREATE INDEX queue_scheduled ON public.queue USING btree (workspace_id, recipient_id) WHERE (send_at IS NOT NULL)
+CREATE INDEX queue_scheduled ON public.queue USING btree (workspace_id, scheduled_message) WHERE (scheduled_message IS NOT NULL)
 CREATE UNIQUE INDEX rate_windows_pkey ON public.rate_windows USING btree (key_id, bucket)
 CREATE INDEX recipients_by_message ON ONLY public.recipients USING btree (message_id)
 CREATE INDEX recipients_cc_by_address ON ONLY public.recipients USING btree (workspace_id, address_key) WHERE (role = 'cc'::text)

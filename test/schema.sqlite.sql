@@ -301,7 +301,7 @@ CREATE TABLE passkeys (id text,
 CREATE INDEX queue_due on queue (destination, workspace_id, priority, next_attempt_at, held_at) where held_at is null;
 CREATE INDEX queue_expiring on queue (expires_at) where expires_at is not null;
 CREATE INDEX queue_held on queue (destination, workspace_id) where held_at is not null;
-CREATE INDEX queue_scheduled on queue (workspace_id, recipient_id) where send_at is not null;
+CREATE INDEX queue_scheduled on queue (workspace_id, scheduled_message) where scheduled_message is not null;
 CREATE TABLE queue (recipient_id text not null,
   workspace_id text not null,
   destination text not null,
@@ -310,6 +310,7 @@ CREATE TABLE queue (recipient_id text not null,
   attempts integer not null default 0,
   send_at text,
   expires_at text,
+  scheduled_message text,
   priority integer not null default 0,
   primary key (recipient_id)) without rowid;
 CREATE INDEX recipients_by_message on recipients (message_id);

@@ -62,10 +62,11 @@ async function readWhyContext(
 			const at = Date.parse(until ?? '') - attemptDeadline - claimMarginMs;
 			return at <= now && at > now - attemptDeadline - claimMarginMs ? storeTime(at) : null;
 		},
-		givesUpAt: ({accepted_at: accepted, destination, queue_lifetime_s: ofWorkspace}) =>
-			storeTime(
-				Date.parse(accepted) + lifetimeOf(ownRetries.get(destination) ?? noOwnRetry, queueLifetime, ofWorkspace),
-			),
+		givesUpAt({accepted_at: accepted, destination, queue_lifetime_s: ofWorkspace, expires_at: expires}) {
+			const lifetime = lifetimeOf(ownRetries.get(destination) ?? noOwnRetry, queueLifetime, ofWorkspace);
+			const end = storeTime(Date.parse(accepted) + lifetime);
+			return expires !== null && expires < end ? expires : end;
+		},
 		heldBy: ({id}) => holds.get(id) ?? {user: null, reason: null},
 	};
 }
@@ -297,6 +298,10 @@ function nextTry(recipient: RecipientFacts, now: string): Reason | null {
 		return null;
 	}
 	const until = {since: recipient.tried_at, until: next};
+	if (recipient.accepted_at > now) {
+		const mend = `mailctl message reschedule ${recipient.message_id} +0s sends it now`;
+		return {waits_for: 'retry', detail: `Is scheduled for ${utc(next)}.`, ...until, mend};
+	}
 	if (attempts === 0) {
 		const detail = `Waits until ${utc(next)} for its first try.`;
 		return {waits_for: 'retry', detail, ...until, mend: `mailctl queue flush ${recipient.id} tries it now`};

@@ -5,6 +5,7 @@ import {eventView, messageView, storedTime, streamedEventView} from '../api/view
 import {linkBase} from '../config/derive.ts';
 import {capturedFile, RecipientMails} from '../daemon/recipient-mails.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {storeTime} from '../kit/time.ts';
 import {createLinks} from '../links/links.ts';
 import {isTemplateId} from '../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../mail/message.ts';
@@ -39,6 +40,7 @@ type ListOptions = {
 	template?: string;
 	tag?: string;
 	messageId?: string;
+	scheduled?: true;
 	since?: number;
 	until?: number;
 	limit?: number;
@@ -66,6 +68,7 @@ export function messageCommands(message: CliCommand): void {
 		.option('--template <id|name>', 'made of this template')
 		.option('--tag <tag>', 'with this tag')
 		.option('--message-id <id>', 'whose mail has this Message-ID')
+		.option('--scheduled', 'that wait for the time of their --at')
 		.option('--since <time>', 'accepted then or later: a time, or a duration before now', past('--since'))
 		.option('--until <time>', 'accepted before', past('--until'))
 		.option('--limit <n>', `at most this many (default: ${usualLimit}; as CSV all)`, count('--limit', 1, 10_000))
@@ -162,17 +165,20 @@ const none = 'no messages, mailctl send sends one';
 
 const wholeMessages: Noun<StoredMessage> = {none, json: message => messageView(message, storedTime), fields: []};
 
-const messages: Noun<ListedMessage> = {
+const lines = (title: string, at: 'created_at' | 'send_at'): Noun<ListedMessage> => ({
 	none,
 	json: row => row,
 	fields: [
 		{title: 'TO', cell: row => row.to, cut: true},
 		{title: 'STATUS', cell: row => row.status},
 		{title: 'SUBJECT', cell: row => row.subject, cut: 'first'},
-		{title: 'UTC', cell: row => shortTime(row.created_at).slice(5, 16)},
+		{title, cell: row => shortTime(row[at]).slice(5, 16)},
 		{title: 'ID', cell: row => row.id, id: 12},
 	],
-};
+});
+
+const messages = lines('UTC', 'created_at');
+const scheduled = {...lines('SENT AT UTC', 'send_at'), none: 'no messages are scheduled'};
 
 async function list(session: Session, options: ListOptions): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
@@ -194,6 +200,7 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 			...(messageId === undefined || id !== undefined ? [] : [messageIdTerm(messageId)]),
 		],
 		id,
+		scheduledAfter: options.scheduled && storeTime(session.tools.clock.now()),
 		since: options.since,
 		until: options.until,
 	};
@@ -206,7 +213,8 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 		const read = (ids: readonly string[]) => readMessages(reader, workspaceId, ids);
 		session.list(wholeMessages, await listMessages(reader, filter, limit, read));
 	} else {
-		session.list(messages, await listMessages(reader, filter, limit, ids => readLines(reader, ids)));
+		const rows = await listMessages(reader, filter, limit, ids => readLines(reader, ids));
+		session.list(options.scheduled ? scheduled : messages, rows);
 	}
 }
 
@@ -309,6 +317,7 @@ export function describe(
 	{engagement, reports}: Afterwards,
 ): string[] {
 	const {bold, width} = session.terminal;
+	const {sendAt, expiresAt} = message.extras;
 	return [
 		...fields([
 			['id', message.id],
@@ -318,6 +327,8 @@ export function describe(
 			...(message.cc.length > 0 ? ([['cc', message.cc.join(', ')]] as const) : []),
 			['subject', message.subject],
 			['template', `${message.templateName} version ${message.templateVersion}`],
+			...(sendAt === undefined ? [] : ([['scheduled for', `${shortTime(sendAt)} UTC`]] as const)),
+			...(expiresAt === undefined ? [] : ([['expires', `${shortTime(expiresAt)} UTC`]] as const)),
 			...(message.extras.priority === undefined ? [] : ([['priority', message.extras.priority]] as const)),
 			...(message.mode === 'test' ? ([['mode', 'test']] as const) : []),
 			...(message.resentFrom === null ? [] : ([['resent from', message.resentFrom]] as const)),

@@ -228,8 +228,8 @@ export function act({to, label, fields, look = 'main', file, typed, id}: Act): H
 }
 
 /** The same behind a button that opens it: for what has fields and is not needed at every look. */
-export function opened(label: string, content: Html): Html {
-	return html`<details class="opened"><summary>${label}</summary><div class="card">${content}</div></details>`;
+export function opened(label: string, content: Html, isOpen = false): Html {
+	return html`<details class="opened"${isOpen ? html` open` : nothing}><summary>${label}</summary><div class="card">${content}</div></details>`;
 }
 
 /** The markup with the token in each of its forms. */

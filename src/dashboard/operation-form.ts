@@ -62,12 +62,14 @@ export const pageForms =
 		...{method: 'POST', path, role, ...guards},
 		answer: visit =>
 			answer(visit).catch(error => {
-				if (error instanceof Refused && (error.code === 'conflict' || error.code === 'unprocessable_entity')) {
+				if (error instanceof Refused && shownAgain.has(error.code)) {
 					return show(visit, error.page);
 				}
 				throw error;
 			}),
 	});
+
+const shownAgain: ReadonlySet<Refused['code']> = new Set(['conflict', 'not_cancellable', 'unprocessable_entity']);
 
 /** Throws what was wrong with a form: its page is shown again with this sentence. */
 export function wrong(page: string): never {

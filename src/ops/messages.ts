@@ -10,7 +10,7 @@ import {operation, Refused, type Scene, unusable} from './operation.ts';
 const sends = {
 	scope: 'messages:send',
 	role: 'operator',
-	without: {apply: 'a file has no messages', dashboard: 'programs and commands change single messages that wait'},
+	without: {apply: 'a file has no messages'},
 } as const;
 const id = Type.String();
 
@@ -49,12 +49,12 @@ export const rescheduleMessage = operation({
 		const now = tools.clock.now();
 		const sendAt = readSendAt(text, now);
 		if (sendAt === undefined) {
-			unusable('sendAt', sendAtRule);
+			unusable('the time', sendAtRule);
 		}
 		const {ids, extras} = await unbegun(scene, messageId);
 		const {sendAt: _, ...others} = extras;
 		await storeExtras(trx, messageId, extrasJson({...others, ...(sendAt !== null && {sendAt})}));
-		await reschedule(trx, ids, {sendAt, now: storeTime(now)});
+		await reschedule(trx, ids, {messageId, sendAt, now: storeTime(now)});
 		return await found(scene, messageId);
 	},
 	audit: 'message.rescheduled',
@@ -69,8 +69,11 @@ async function unbegun(
 	await found(scene, messageId);
 	const ids = await lockUnbegun(scene.trx, messageId);
 	if (ids === null) {
-		const wrong = `the first attempt of ${messageId} has begun, or it has ended`;
-		throw new Refused('not_cancellable', {wrong, next: `see mailctl message show ${messageId}`});
+		throw new Refused('not_cancellable', {
+			wrong: `the first attempt of ${messageId} has begun, or it has ended`,
+			next: `see mailctl message show ${messageId}`,
+			page: 'It is too late: the first attempt has begun, or the message has ended.',
+		});
 	}
 	// Read after the lock: another change may have come first.
 	const {extras} = await found(scene, messageId);

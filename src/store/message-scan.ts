@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
-import type {Mode, RecipientState} from '../mail/message.ts';
+import {type Mode, type RecipientState, readExtras} from '../mail/message.ts';
 import {type Asked, isListed, stateTerm, type Term} from '../mail/terms.ts';
 import type {IdRange} from './engine/dialect.ts';
 import {alongIndex, among, firstThatFit, nearIds, newestFirst} from './engine/rows.ts';
@@ -22,6 +22,8 @@ export type MessageFilter = {
 	readonly templateId?: string | undefined;
 	/** All of them: words of the subject, metadata, tags. */
 	readonly terms?: readonly Asked[] | undefined;
+	/** A copy waits for a time of its own that is after this one (the store's form). */
+	readonly scheduledAfter?: string | undefined;
 	/** This message alone. */
 	readonly id?: string | undefined;
 	/** Half-open range of acceptance, milliseconds. */
@@ -51,19 +53,31 @@ function byColumn(
 	isWanted = (messages: Knex.QueryBuilder) => messages,
 ): Lead {
 	const leading = {'m.workspace_id': workspaceId, ...(match && {[match[0]]: match[1]})};
-	const rows = (range: IdRange, most: number) =>
-		isWanted(alongIndex(reader, 'messages as m', {leading, id: 'm.id'}, range))
-			.limit(most)
-			.select('m.id as id');
+	return byRows(reader, range =>
+		isWanted(alongIndex(reader, 'messages as m', {leading, id: 'm.id'}, range)).select('m.id as id'),
+	);
+}
+
+/** Messages with a time of their own. */
+function bySchedule(reader: Knex, workspaceId: string): Lead {
+	const index = {leading: {'q.workspace_id': workspaceId}, id: 'q.scheduled_message'};
+	return byRows(reader, range =>
+		alongIndex(reader, 'queue as q', index, range)
+			.whereNotNull('q.scheduled_message')
+			.distinct('q.workspace_id', 'q.scheduled_message as id'),
+	);
+}
+
+function byRows(reader: Knex, rows: (range: IdRange) => Knex.QueryBuilder): Lead {
 	return {
 		async count(range, most) {
 			const counted: {n: number | string} | undefined = await reader
-				.from(rows(range, most).as('rows'))
+				.from(rows(range).limit(most).as('rows'))
 				.count('* as n')
 				.first();
 			return Number(counted?.n ?? 0);
 		},
-		read: async (range, most) => (await rows(range, most)).map(({id}: {id: string}) => id),
+		read: async (range, most) => (await rows(range).limit(most)).map(({id}: {id: string}) => id),
 	};
 }
 
@@ -116,10 +130,11 @@ async function byQueue(reader: Knex, workspaceId: string): Promise<Lead | null> 
 
 /** The indexes that may lead, usually the narrowest first. */
 async function leadsOf(reader: Knex, filter: MessageFilter): Promise<Lead[]> {
-	const {workspaceId, toKey, terms = [], status, templateId, fromKey, mode} = filter;
+	const {workspaceId, toKey, terms = [], status, scheduledAfter, templateId, fromKey, mode} = filter;
 	const all = (...match: Parameters<typeof byColumn>[2][]) => match.map(one => byColumn(reader, workspaceId, one));
 	const leads: Array<Lead | null> = [
 		...(toKey === undefined ? [] : all(['m.to_key', toKey])),
+		...(scheduledAfter === undefined ? [] : [bySchedule(reader, workspaceId)]),
 		...terms.map(asked => byTerms(reader, workspaceId, asked)),
 		...(status !== undefined && isListed(status) ? [byTerms(reader, workspaceId, stateTerm(status))] : []),
 		...(status !== undefined && !isListed(status) ? [await byQueue(reader, workspaceId)] : []),
@@ -209,15 +224,16 @@ async function narrowest(leads: readonly Lead[], range: IdRange): Promise<Lead> 
 }
 
 /** Whether all that leads matches: one column that an index begins with, or none. */
-function isExact({toKey, terms = [], status, templateId, fromKey, mode}: MessageFilter): boolean {
+function isExact({toKey, terms = [], status, scheduledAfter, templateId, fromKey, mode}: MessageFilter): boolean {
 	const columns = [toKey, templateId, fromKey, mode].filter(value => value !== undefined);
-	return columns.length <= 1 && mode !== 'live' && terms.length === 0 && status === undefined;
+	const others = [...terms, status, scheduledAfter].filter(value => value !== undefined);
+	return columns.length <= 1 && mode !== 'live' && others.length === 0;
 }
 
 /** Those of some messages that match, newest first. What is gone matches nothing. */
 async function thoseThatMatch(
 	reader: Knex,
-	{workspaceId, toKey, terms = [], status, templateId, fromKey, mode}: MessageFilter,
+	{workspaceId, toKey, terms = [], status, scheduledAfter, templateId, fromKey, mode}: MessageFilter,
 	ids: readonly string[],
 ): Promise<string[]> {
 	if (ids.length === 0) {
@@ -245,6 +261,13 @@ async function thoseThatMatch(
 			.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
 			.whereRaw(`coalesce(${stateOf('r')} = ?, false)`, [status]);
 	}
+	if (scheduledAfter !== undefined) {
+		const waiting = reader('queue as q')
+			.where({'q.workspace_id': workspaceId})
+			.where('q.send_at', '>', scheduledAfter)
+			.whereRaw(...among(reader, 'q.scheduled_message', ids));
+		query.whereIn('m.id', waiting.select('q.scheduled_message'));
+	}
 	for (const asked of terms) {
 		const inLists = listsOf(workspaceId, asked).map(list => isInList(reader, list, ids));
 		query.where(reader.raw(`(${inLists.map(() => '?').join(' or ')})`, inLists));
@@ -266,6 +289,8 @@ export type ListedMessage = {
 	readonly to: string;
 	readonly subject: string | null;
 	readonly created_at: string;
+	/** Null: it was not scheduled. */
+	readonly send_at: string | null;
 };
 
 const linesAtOnce = 500;
@@ -304,7 +329,7 @@ export async function readLines(reader: Knex, ids: readonly string[]): Promise<L
 	if (ids.length === 0) {
 		return [];
 	}
-	return await reader('messages as m')
+	const rows: Array<Omit<ListedMessage, 'send_at'> & {extras: string | null}> = await reader('messages as m')
 		.join('recipients as r', 'r.message_id', 'm.id')
 		.whereRaw("r.role = 'to'")
 		.whereIn('m.id', ids)
@@ -318,5 +343,6 @@ export async function readLines(reader: Knex, ids: readonly string[]): Promise<L
 			'm.to_address as to',
 			'r.subject',
 		)
-		.select('m.created_at');
+		.select('m.created_at', 'm.extras');
+	return rows.map(({extras, ...row}) => ({...row, send_at: readExtras(extras).sendAt ?? null}));
 }

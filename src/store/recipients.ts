@@ -56,12 +56,15 @@ export async function insertRecipients(
 			({
 				id,
 				workspace_id: workspaceId,
+				message_id: messageId,
 				destination,
 				next_attempt_at: nextAttemptAt,
 				priority = 'normal',
 				send_at: sendAt = null,
 			}) =>
-				nextAttemptAt === null ? [] : [{recipientId: id, workspaceId, destination, nextAttemptAt, priority, sendAt}],
+				nextAttemptAt === null
+					? []
+					: [{recipientId: id, workspaceId, messageId, destination, nextAttemptAt, priority, sendAt}],
 		),
 	);
 }

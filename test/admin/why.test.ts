@@ -148,6 +148,14 @@ storeTest(test, 'the time of its next try, with the last one', async (t, store) 
 	t.regex(greylisted.detail, /try 3 was greylisted by mx1\.x\.test .* not sooner\.$/);
 	await store.database('recipients').update({attempts: 0});
 	t.like(await asked(t, store, id), {detail: 'Waits until 2026-06-09 12:07:00 UTC for its first try.'});
+	await store.database('queue').update({send_at: minutes(7), expires_at: minutes(9)});
+	const scheduled = await asked(t, store, id);
+	t.like(scheduled, {
+		detail: 'Is scheduled for 2026-06-09 12:07:00 UTC.',
+		mend: `mailctl message reschedule ${scheduled.message_id} +0s sends it now`,
+	});
+	const [facts] = await readRecipientFacts(store.reader, [id]);
+	t.like(facts, {accepted_at: minutes(7), expires_at: minutes(9)});
 });
 
 storeTest(test, 'what the daemon says of mail that is due', async (t, store) => {

@@ -111,6 +111,31 @@ storeTest(test, 'a message gets another time, and none: it goes now', async (t, 
 	}
 });
 
+storeTest(test, 'what waits for its time is listed, in pages', async (t, store) => {
+	const api = await startApi(t, store);
+	const testKey = await addKey(store, api.workspace.id, {mode: 'test'});
+	const list = async (query: string, key = api.key) =>
+		(await api.get(`/v1/messages?${query}`, key)).body as {data: Array<{id: string}>; next_cursor: string | null};
+	const idsOf = async (query: string, key?: string) => (await list(query, key)).data.map(({id}) => id);
+	const [first, cancelled, moved, now] = [
+		idOf(await api.send({sendAt: '+2h', cc: ['copy@example.org']})),
+		idOf(await api.send({sendAt: '+3h'})),
+		idOf(await api.send()),
+		idOf(await api.send({sendAt: '+1h'})),
+	];
+	await api.post(`/v1/messages/${cancelled}/cancel`, {});
+	await api.patch(`/v1/messages/${moved}`, {sendAt: '+1d'});
+	await api.patch(`/v1/messages/${now}`, {sendAt: '+0s'});
+	t.deepEqual(await idsOf('scheduled=true'), [moved, first]);
+	t.deepEqual(await idsOf('scheduled=true&recipient=other@example.org'), []);
+	t.deepEqual(await idsOf('scheduled=true', testKey), []);
+	const {data, next_cursor: cursor} = await list('scheduled=true&limit=1');
+	t.is(data[0]?.id, moved);
+	t.deepEqual(await idsOf(`scheduled=true&limit=1&cursor=${cursor}`), [first]);
+	t.is(codeOf(await api.get(`/v1/messages?limit=1&cursor=${cursor}`)), 'validation_failed', 'it is of another list');
+	t.is(codeOf(await api.get('/v1/messages?scheduled=false')), 'validation_failed');
+});
+
 storeTest(test, 'one that was claimed is not changed, and one of others is not found', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.send({cc: ['copy@example.org'], sendAt: '+2h'}));

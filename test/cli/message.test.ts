@@ -202,3 +202,26 @@ test('message raw prints the captured file, or makes the mail again', async t =>
 	t.true((await cli.text('message', 'show', id)).includes(`\n  captured in ${recipients[0]?.captured}\n`));
 	refused(t, await cli.run('message', 'raw', id, '--recipient', 'x@y.example'), 65, /has no copy for x@y\.example/);
 });
+
+test('a scheduled message is listed and shown with its time, until it is sent', async t => {
+	const {cli, store, id} = await prepare(t);
+	const {id: workspaceId} = await store.reader('workspaces').first();
+	const [second = ''] = await insertMessages(store, workspaceId, ['later@fast.example']);
+	const {id: version_id} = await store.reader('template_versions').first();
+	await store.database('messages').where({id: second}).update({version_id});
+	t.deepEqual(await cli.json('message', 'list', '--scheduled'), []);
+	t.regex(await cli.text('message', 'list', '--scheduled'), /no messages are scheduled/);
+	refused(t, await cli.run('message', 'reschedule', id, '+2h'), 65, /the first attempt of msg_\w+ has begun/);
+	refused(t, await cli.run('message', 'reschedule', second, 'soon'), 65, /the time must be an RFC 3339 time/);
+	const {send_at: sendAt} = await cli.json<{send_at: string}>('message', 'reschedule', second, '+20d');
+	const time = sendAt.slice(0, 19).replace('T', ' ');
+	t.like(await cli.json('message', 'list', '--scheduled'), {length: 1, 0: {id: second}});
+	const text = await cli.text('message', 'list', '--scheduled');
+	t.true(text.includes('SENT AT UTC') && text.includes(time.slice(5, 16)), text);
+	t.regex(await cli.text('message', 'show', second), new RegExp(`scheduled for +${time} UTC`));
+	const [why] = await cli.json<Array<{gives_up_at: string; detail: string}>>('queue', 'why', second);
+	t.is(Date.parse(`${why?.gives_up_at.slice(0, 19)}Z`) - Date.parse(`${sendAt.slice(0, 19)}Z`), 4 * 86_400_000);
+	const extras = JSON.stringify({sendAt: '2099-01-01T00:00:00.000Z', expiresAt: '2099-01-02T00:00:00.000Z'});
+	await store.database('messages').where({id: second}).update({extras});
+	t.regex(await cli.text('message', 'show', second), /expires +2099-01-02 00:00:00 UTC/);
+});

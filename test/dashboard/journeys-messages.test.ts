@@ -99,6 +99,34 @@ journey('why a mail waits is found, and it is released', async (t, {open, own, s
 	await hasStatus(id, 'delivered');
 });
 
+journey('a scheduled mail is found, gets another time, and is cancelled', async (t, {open, own, suitsAll}) => {
+	const to = own('later@dest.example');
+	const id = await send(to, {sendAt: '+2h'});
+	const {page, press, type, go, open: openRow} = await open(await visitorOf(service(), 'operator', 'shop'));
+	await page.goto('/overview');
+	await go('Messages');
+	await press('scheduled', 'a');
+	t.regex(await page.locator('main tbody tr', {hasText: to}).innerText(), /in [12] h/);
+	await suitsAll(page);
+	await openRow(to);
+	await press('Reschedule', 'summary');
+	await type('Time', '+3d');
+	await suitsAll(page);
+	await press('Reschedule');
+	await page.getByText('It has another time.').waitFor();
+	t.regex(await page.locator('#head').innerText(), /Scheduled for\s+in [23] d/);
+	t.regex(await page.locator('main').innerText(), /Is scheduled for 20/);
+	await press('Cancel', 'summary');
+	await suitsAll(page);
+	await press('Cancel the message');
+	await page.getByText('It is cancelled').waitFor();
+	t.is(await statusOf(id), 'errored');
+	t.is(await page.locator('summary', {hasText: 'Reschedule'}).count(), 0);
+	await go('Messages');
+	await press('scheduled', 'a');
+	t.is(await page.locator('main tbody tr', {hasText: to}).count(), 0);
+});
+
 journey('a bounce is found, and how it was read', async (t, {open, own, suitsAll}) => {
 	const to = own('gone@dest.example');
 	const id = await send(to);

@@ -179,6 +179,38 @@ test('an operator sends a message again and suppresses its recipient, which then
 	t.notRegex((await viewer.get(`/messages/${id}`)).text, /resend|suppress"/);
 });
 
+test('a message that waits is cancelled and gets another time by operators, until it is too late', async t => {
+	const {live, from, templates} = service().workspaces.shop as Workspace;
+	const send = {from, to: 'later@dest.example', templateId: templates.letter, data: {name}};
+	const {body} = await live.post<{id: string}>('/v1/messages', {...send, sendAt: '+2h'});
+	const [viewer, operator] = [await visitorOf(service(), 'viewer'), await visitorOf(service(), 'operator')];
+	const path = `/messages/${body.id}`;
+	t.regex((await viewer.get(path)).text, /Scheduled for.*in [12] h/);
+	t.notRegex((await viewer.get(path)).text, /Reschedule|Cancel/);
+	t.regex((await operator.get(path)).text, /Reschedule[\s\S]*Cancel the message/);
+	t.true((await viewer.get('/messages?status=scheduled')).text.includes(path));
+	t.true((await viewer.get('/messages/export?status=scheduled')).text.includes(body.id));
+	const soon = await operator.submit(`${path}/reschedule`, {sendAt: 'soon'});
+	t.is(soon.status, 422);
+	t.regex(
+		soon.text,
+		/<details class="opened" open><summary>Reschedule[\s\S]*value="soon"[\s\S]*>The time must be an RFC 3339 time/,
+	);
+	const moved = await operator.submit(`${path}/reschedule`, {sendAt: ' +2d '});
+	t.is(moved.location, path);
+	t.like((await live.get<{send_at: string; status: string}>(`/v1${path}`)).body, {status: 'accepted'});
+	t.is((await operator.submit(`${path}/reschedule`, {sendAt: '+0s'})).status, 303);
+	await waitFor('it is sent', async () => (await live.get<{status: string}>(`/v1${path}`)).body.status === 'delivered');
+	for (const act of ['cancel', 'reschedule']) {
+		const late = await operator.submit(`${path}/${act}`, {sendAt: '+2h'});
+		t.is(late.status, 422);
+		t.true(late.text.includes('It is too late: the first attempt has begun, or the message has ended.'), act);
+		t.is((await operator.submit(`/messages/msg_00000000000000000000000000/${act}`, {sendAt: '+2h'})).status, 404);
+	}
+	t.notRegex((await operator.get(path)).text, /Reschedule|Cancel the message/);
+	t.false((await viewer.get('/messages?status=scheduled')).text.includes(path));
+});
+
 async function recipientOf(id: string, address: string): Promise<string> {
 	const workspace = service().workspaces.shop?.id ?? '';
 	const shown = await service().program.cli<{recipients: Array<{id: string; address: string}>}>(

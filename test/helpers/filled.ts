@@ -87,7 +87,8 @@ export async function fillLists(store: Store, own: Workspace, other: Workspace, 
 		next_attempt_at: time,
 	};
 	const held_at = `case when i <= ${waiting / 2} then ${time} end`;
-	await insert(store, 'queue', {...open, held_at}, {rows: waiting, newer: idle});
+	const send_at = {send_at: "'2099'", scheduled_message: 'id(msg)'};
+	await insert(store, 'queue', {...open, held_at, ...send_at}, {rows: waiting, newer: idle});
 	for (const kind of ['w:', 't:', 'm1:k=']) {
 		await insert(store, 'message_terms', {
 			...{workspace_id: ws, term: rareOr(`${kind}many`, `${kind}rare`), message_id: 'id(msg)'},

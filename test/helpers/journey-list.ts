@@ -22,6 +22,7 @@ export const journeys = {
 		'a captured mail is opened and seen',
 		'an order is found by its number',
 		'why a mail waits is found, and it is released',
+		'a scheduled mail is found, gets another time, and is cancelled',
 		'a bounce is found, and how it was read',
 		'returned mail is explained',
 	],

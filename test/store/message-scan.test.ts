@@ -1,9 +1,10 @@
 import test from 'ava';
-import {dayMs} from '../../src/kit/time.ts';
+import {dayMs, storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {recipientStates} from '../../src/mail/message.ts';
 import {type MessageFilter, mostScanned, scanMessages} from '../../src/store/message-scan.ts';
 import {insertTerms} from '../../src/store/message-terms.ts';
+import {reschedule} from '../../src/store/queue/open-recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
@@ -115,6 +116,52 @@ storeTest(test, 'any filters together give what each of them gives, in pages of 
 	t.is((await walk(store, {workspaceId}, 100)).ids.length, ids.length);
 });
 
+const schedule = (store: Store, messageId: string, sendAt: string | null) =>
+	store.writer.transaction(async trx => {
+		const ids = await trx('recipients').where({message_id: messageId}).pluck('id');
+		await reschedule(trx, ids, {messageId, sendAt, now: storeTime(Date.now())});
+	});
+
+storeTest(
+	test,
+	'what is scheduled is listed until its time, once, in pages, with any other filter',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const other = await insertWorkspace(store, 'other');
+		const [foreign = ''] = await insertMessages(store, other.workspaceId, ['u1@x.test']);
+		const ids = await insertMessages(
+			store,
+			workspaceId,
+			Array.from({length: 60}, (_, n) => `u${n % 2}@x.test`),
+		);
+		const [copied] = await store.reader('recipients').where({message_id: ids[6]}).select('*');
+		const [queued] = await store.reader('queue').where({recipient_id: copied.id}).select('*');
+		const copy = copied.id.replace(/.$/, '~');
+		await store.database('recipients').insert({...copied, id: copy, role: 'cc'});
+		await store.database('queue').insert({...queued, recipient_id: copy});
+		for (const id of [foreign, ...ids.filter((_, n) => n % 3 === 0)]) {
+			await schedule(store, id, '2098-01-01T00:00:00.000Z');
+		}
+		await schedule(store, ids[9] as string, '2097-01-01T00:00:00.000Z');
+		await schedule(store, ids[12] as string, null);
+		const left = ids.filter((_, n) => n % 3 === 0 && n !== 9 && n !== 12).reverse();
+		const scheduledAfter = '2097-01-01T00:00:00.000Z';
+		for (const limit of [1, 7, 100]) {
+			t.deepEqual((await walk(store, {workspaceId, scheduledAfter}, limit)).ids, left, `${limit}`);
+			const of = {workspaceId, scheduledAfter, toKey: 'u0@x.test', status: 'accepted'} as const;
+			t.deepEqual(
+				(await walk(store, of, limit)).ids,
+				left.filter(id => ids.indexOf(id) % 2 === 0),
+			);
+		}
+		t.deepEqual((await walk(store, {workspaceId, scheduledAfter, mode: 'test'}, 7)).ids, []);
+		await store.database('queue').where({recipient_id: copied.id}).delete();
+		t.true((await walk(store, {workspaceId, scheduledAfter}, 7)).ids.includes(ids[6] as string), 'a copy still waits');
+		await store.database('queue').delete();
+		t.deepEqual((await walk(store, {workspaceId, scheduledAfter}, 7)).ids, []);
+	},
+);
+
 storeTest(test, 'a range of times is half-open, by the millisecond', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [first] = (await insertMessages(store, workspaceId, ['a@x.test'])) as [string];
@@ -202,6 +249,7 @@ storeTest(test, 'every filter and combination is read along an index, in its ord
 	t.true(readsAll(await planOfQuery(store, engine, unindexed)), 'this test can fail');
 	const range = {since: Date.now() - 60_000, until: Date.now() + 60_000};
 	const [toKey, status, templateId, fromKey] = ['u12@x.test', 'sent', 'tpl_1', 'f1@x.test'] as const;
+	await schedule(store, id as string, '2099');
 	for (const [index, filter] of [
 		[/messages_by_workspace/, {}],
 		[/messages_by_workspace/, range],
@@ -225,6 +273,9 @@ storeTest(test, 'every filter and combination is read along an index, in its ord
 		[/messages_by_recipient/, {mode: 'test', toKey}],
 		[/messages_by_workspace/, {mode: 'live'}],
 		[/messages_by_recipient/, {mode: 'live', toKey}],
+		[/queue_scheduled/, {scheduledAfter: '2026'}],
+		[/queue_scheduled/, {scheduledAfter: '2026', ...range}],
+		[/queue_scheduled/, {scheduledAfter: '2026', fromKey, status}],
 	] as const) {
 		const plans = await plansDuring(store, engine, () =>
 			scanMessages(store.reader, {workspaceId, ...filter}, {after: null, limit: 25}),
@@ -237,7 +288,13 @@ storeTest(test, 'every filter and combination is read along an index, in its ord
 		if (engine === 'postgres') {
 			// Of columns that are compared as one row it would read on beyond the lower bound, in the versions before 18.
 			const [bounds = ''] = first.match(/Index Cond: .*/) ?? [];
-			t.regex(bounds, 'since' in filter || 'id' in filter ? /_id = .*id >= .*id < / : /_id = .*id >= /, named);
+			t.regex(
+				bounds,
+				'since' in filter || 'id' in filter
+					? /_id = .*(?:id|message) >= .*(?:id|message) < /
+					: /_id = .*(?:id|message) >= /,
+				named,
+			);
 			const isKeyed = /_by_(?:recipient|template|sender)|_terms_/.test(index.source);
 			t.is(bounds.match(/ = /g)?.length, isKeyed ? 2 : 1, `${named} ${bounds}`);
 			t.notRegex(bounds, /ROW\(/, named);

@@ -1,6 +1,6 @@
 import type {Static} from 'typebox';
 import {csvColumns} from '../../admin/csv-lists.ts';
-import {parseQueryTime} from '../../kit/time.ts';
+import {parseQueryTime, storeTime} from '../../kit/time.ts';
 import {isTemplateId} from '../../mail/ids.ts';
 import {recipientStates} from '../../mail/message.ts';
 import {
@@ -73,6 +73,9 @@ const messageQuery = Type.Object(
 				description: 'Only messages of live keys, or of test keys; a test key lists its own kind alone.',
 			}),
 		),
+		scheduled: Type.Optional(
+			Type.Enum(['true'], {description: 'Messages whose `sendAt` is ahead and that were not cancelled.'}),
+		),
 		createdAfter: Type.Optional(
 			Type.String({format: 'time', description: 'Accepted then or later; RFC 3339 date or date-time, UTC by default.'}),
 		),
@@ -85,7 +88,7 @@ const messageQuery = Type.Object(
 
 /** The list of messages. */
 export function messageListRoutes(parts: ApiParts): Routes {
-	const {reader, readMessageId} = parts;
+	const {reader, readMessageId, tools} = parts;
 	return listRoute(parts, {
 		path: '/v1/messages',
 		scope: 'messages:read',
@@ -102,14 +105,15 @@ export function messageListRoutes(parts: ApiParts): Routes {
 			const {workspaceId} = caller;
 			const filter = filterOf(query, caller, readMessageId);
 			return {
-				filters: textsOf(filter),
+				filters: textsOf({...filter, scheduled: query.scheduled}),
 				async scan(part) {
 					// No template has such an id, and PostgreSQL would refuse some texts. A test key sees no live message.
 					const isUnknown = filter.templateId !== undefined && !isTemplateId(filter.templateId);
 					if (isUnknown || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
 						return {rows: [], next: null};
 					}
-					return await pageMessages(reader, {...filter, workspaceId}, part);
+					const scheduledAfter = query.scheduled && storeTime(tools.clock.now());
+					return await pageMessages(reader, {...filter, scheduledAfter, workspaceId}, part);
 				},
 			};
 		},

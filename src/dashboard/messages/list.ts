@@ -3,6 +3,7 @@ import {csvColumns, csvOf, pagesOf} from '../../admin/csv-lists.ts';
 import {readAddress} from '../../api/schemas/formats.ts';
 import {messageView, streamedEventView} from '../../api/views.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
+import {storeTime} from '../../kit/time.ts';
 import {isId, isTemplateId} from '../../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../../mail/message.ts';
 import {type Asked, metadataTerm, mostAsked, searchTerms, tagTerm, valueTerm} from '../../mail/terms.ts';
@@ -58,7 +59,7 @@ export function messagePages({reader, readMessageId, settings, tools: {clock}}: 
 		const isFiltered = ['q', 'status', 'template', 'hours'].some(key => (query.get(key) ?? '') !== '');
 		const isCaptured = settings.delivery === 'capture';
 		const found = {
-			...messageTable(now),
+			...messageTable(now, query.get('status') === scheduled),
 			// Who captures mail wants to see it.
 			...(isCaptured && {link: ({id}: ListedMessage) => `/messages/${id}/preview`}),
 			rows,
@@ -107,7 +108,7 @@ export function messagePages({reader, readMessageId, settings, tools: {clock}}: 
 }
 
 /** How a list of messages looks, wherever there is one. */
-export function messageTable(now: number): Omit<Table<ListedMessage>, 'rows' | 'empty'> {
+export function messageTable(now: number, isScheduled = false): Omit<Table<ListedMessage>, 'rows' | 'empty'> {
 	return {
 		label: 'Messages',
 		link: ({id}) => `/messages/${id}`,
@@ -129,7 +130,9 @@ export function messageTable(now: number): Omit<Table<ListedMessage>, 'rows' | '
 				wide: true,
 			},
 			{title: 'From', cell: row => name(row.from), cut: true, wide: true},
-			{title: 'Accepted', cell: row => time(row.created_at, now), right: true},
+			isScheduled
+				? {title: 'Scheduled for', cell: row => time(row.send_at, now), right: true}
+				: {title: 'Accepted', cell: row => time(row.created_at, now), right: true},
 		],
 	};
 }
@@ -202,12 +205,15 @@ function searchedChips(query: URLSearchParams): Html | null {
 	return links.length === 0 ? null : chipRow('Searched', links);
 }
 
+/** Stands beside the states: those messages are accepted. */
+const scheduled = 'scheduled';
+
 const statusChips = (query: URLSearchParams): Html =>
 	chips(
 		'Status',
 		query,
 		'status',
-		[{value: '', label: 'All'}, ...recipientStates.map(state => ({value: state, label: state}))],
+		[{value: '', label: 'All'}, ...[...recipientStates, scheduled].map(value => ({value, label: value}))],
 		'/messages',
 	);
 
@@ -246,6 +252,7 @@ function filterOf(
 	return {
 		...asked,
 		...(isState(status) && {status}),
+		...(status === scheduled && {scheduledAfter: storeTime(now)}),
 		...(template !== '' && {templateId: template}),
 		...(since !== undefined && {since}),
 	};

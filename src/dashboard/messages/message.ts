@@ -7,6 +7,7 @@ import {bufferOf} from '../../kit/text.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {apiErrors} from '../../mail/api-error.ts';
 import {erasedAddress, readExtras} from '../../mail/message.ts';
+import {cancelMessage, rescheduleMessage} from '../../ops/messages.ts';
 import {perform} from '../../ops/operation.ts';
 import {addSuppression} from '../../ops/suppressions.ts';
 import {findSent, type SentMessage, type StoredMessage} from '../../store/messages.ts';
@@ -24,12 +25,13 @@ import {
 	emptyNote,
 	facts,
 	hrefOf,
+	input,
 	join,
 	name,
 	select,
 	time,
 } from '../markup.ts';
-import {contextOf, pageForms, wrong} from '../operation-form.ts';
+import {contextOf, operationForms, pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Page, page, type Route, type Visit} from '../route.ts';
 import {stateBadge} from './list.ts';
@@ -127,6 +129,8 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 	}
 
 	const form = pageForms(timeline);
+	const operation = operationForms(parts, {path: '/messages', show: timeline});
+	const before = async (visit: Visit) => void (await openMessage(reader, visit));
 	return [
 		page('/messages/:id', timeline),
 		mailTab('preview', opened => mails.shown(opened), previewContent),
@@ -166,6 +170,18 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 			}),
 		),
 		form('/messages/:id/resend', 'operator', resend),
+		operation(
+			cancelMessage,
+			'/messages/:id/cancel',
+			({id}) => go(tabPath(id, ''), 'It is cancelled: none of its copies is sent.'),
+			{before},
+		),
+		operation(
+			rescheduleMessage,
+			'/messages/:id/reschedule',
+			({id, extras}) => go(tabPath(id, ''), extras.sendAt ? 'It has another time.' : 'It is sent now.'),
+			{before},
+		),
 		form('/messages/:id/suppress', 'operator', suppress),
 	];
 }
@@ -244,6 +260,8 @@ function head({message, recipients}: Opened, now: number, isWhole: boolean): Htm
 				: html`<a href="/templates/${templateId}">${name(templateName)}</a> version ${templateVersion}`,
 		],
 		['Accepted', time(message.createdAt, now)],
+		['Scheduled for', extras.sendAt ? time(extras.sendAt, now) : null],
+		['Expires', extras.expiresAt ? time(extras.expiresAt, now) : null],
 		...(isWhole ? more(message) : []),
 	])}</div>`;
 }
@@ -313,9 +331,27 @@ async function actionsOf({reader, apiUrl}: DashboardParts, visit: Visit, opened:
 	if (!visit.may('operator')) {
 		return join(parts);
 	}
+	if (message.status === 'accepted') {
+		parts.push(waiting(opened, visit));
+	}
 	parts.push(await suppression(reader, visit, opened));
 	parts.push(act({to: `/messages/${message.id}/resend`, label: 'Send again'}));
 	return join(parts);
+}
+
+/** The forms for a message that no attempt has begun for. */
+function waiting({message: {id, extras}}: Opened, {form}: Visit): Html {
+	const time = input({
+		name: 'sendAt',
+		label: 'Time',
+		value: form.get('sendAt') ?? extras.sendAt,
+		hint: '2026-06-09T10:00:00Z, or from now: +90m, +2h, +3d; at most 30 days ahead',
+		required: true,
+	});
+	const reschedule = act({to: `/messages/${id}/reschedule`, label: 'Reschedule', fields: time});
+	const fields = html`<p>None of its recipients gets it. This cannot be undone.</p>`;
+	const cancel = act({to: `/messages/${id}/cancel`, label: 'Cancel the message', fields, look: 'danger'});
+	return html`${behind('Reschedule', reschedule, form.has('sendAt'))}${behind('Cancel', cancel)}`;
 }
 
 /** The form that suppresses one of the recipients, or that the only one is suppressed already. */

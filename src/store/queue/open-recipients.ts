@@ -19,16 +19,19 @@ import {endCutOff, storeQueued, takeClaims} from '../timeline.ts';
 export async function enqueue(
 	trx: Knex.Transaction,
 	recipients: ReadonlyArray<
-		QueueKey & {readonly recipientId: string; readonly nextAttemptAt: string; readonly sendAt?: string | null}
+		QueueKey & {readonly recipientId: string; readonly nextAttemptAt: string} & {
+			readonly messageId?: string;
+			readonly sendAt?: string | null;
+		}
 	>,
 ): Promise<void> {
 	await insertRows(
 		trx,
 		'queue',
-		['recipient_id', 'workspace_id', 'destination', 'next_attempt_at', 'priority', 'send_at'],
+		['recipient_id', 'workspace_id', 'destination', 'next_attempt_at', 'priority', 'send_at', 'scheduled_message'],
 		recipients.map(one => [
 			...[one.recipientId, one.workspaceId, one.destination, one.nextAttemptAt],
-			...[levelOf(one.priority), one.sendAt ?? null],
+			...[levelOf(one.priority), one.sendAt ?? null, (one.sendAt && one.messageId) ?? null],
 		]),
 	);
 }
@@ -320,15 +323,15 @@ export async function lockUnbegun(trx: Knex.Transaction, messageId: string): Pro
 	return ids.length > 0 && untried.length === ids.length && begun === undefined ? ids : null;
 }
 
-/** Recipients that were not tried get another time. Null: now. */
+/** Recipients of a message that were not tried get another time. Null: now. */
 export async function reschedule(
 	trx: Knex.Transaction,
 	ids: readonly string[],
-	{sendAt, now}: {readonly sendAt: string | null; readonly now: string},
+	{messageId, sendAt, now}: {readonly messageId: string; readonly sendAt: string | null; readonly now: string},
 ): Promise<void> {
 	await trx('queue')
 		.whereIn('recipient_id', ids)
-		.update({send_at: sendAt, next_attempt_at: sendAt ?? now});
+		.update({send_at: sendAt, scheduled_message: sendAt && messageId, next_attempt_at: sendAt ?? now});
 }
 
 /** Those of the recipients that are claimed. */

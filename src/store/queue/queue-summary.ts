@@ -326,7 +326,9 @@ export type RecipientFacts = Omit<Recipient, 'address_key' | 'sent_at'> & {
 	readonly claimed_until: string | null;
 	readonly held_at: string | null;
 	readonly last_category: BounceCategory | null;
+	/** Of a scheduled mail: its time. */
 	readonly accepted_at: string;
+	readonly expires_at: string | null;
 	readonly mode: Mode;
 	readonly workspace_name: string;
 	readonly paused_at: string | null;
@@ -368,7 +370,7 @@ const columnsNear = (
 	event: string,
 ) => `r.id, r.workspace_id, r.message_id, r.address, r.role, r.destination, ${stateColumns('r')}, r.attempts,
 	q.next_attempt_at, q.priority as level, q.held_at, c.claimed_by, c.until as claimed_until, r.last_category, r.last_reply,
-	m.created_at as accepted_at, m.mode, w.name as workspace_name, w.paused_at, w.pause_reason, w.queue_lifetime_s,
+	coalesce(q.send_at, m.created_at) as accepted_at, q.expires_at, m.mode, w.name as workspace_name, w.paused_at, w.pause_reason, w.queue_lifetime_s,
 	o.created_at as suspended_at, o.reason as suspension_reason,
 	l.site, l.waits_for, l.detail as wait_detail, l.until as queue_until,
 	s.suspended_until as site_suspended_until, s.reason as site_reason, s.waits_for as site_waits_for,
