@@ -57,6 +57,8 @@ const dnsTries = 2;
 const renewRetryMs = 1000;
 /** Other nodes announce mail that waits. How often the store is searched for mail after a lost announcement, milliseconds. */
 const missedMs = 3000;
+/** It finds what comes due by then: scheduled mail that another node accepted leaves in time. */
+const aheadMs = 10 * missedMs;
 const recipientsPerSession = 4;
 const unprovenShare = 0.75;
 /** Attachments of recipients being tried, in memory at once, octets; a mail is a third larger than its attachments. */
@@ -249,8 +251,8 @@ export function createEngine(context: Context, publicUrl: string) {
 			await scheduler.start();
 			if (isShared) {
 				const watched = watchArrivals({
-					readDue: () => readDue(store.reader, now()),
-					onDue: queues => scheduler.noticed(queues),
+					readDue: () => readDue(store.reader, storeTime(clock.now() + aheadMs)),
+					onDue: queues => scheduler.noticed(queues.map(({due, ...queue}) => ({...queue, dueAt: Date.parse(due)}))),
 					observer,
 					clock,
 					periodMs: missedMs,

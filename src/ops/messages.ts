@@ -31,7 +31,7 @@ export const cancelMessage = operation({
 	refreshes: false,
 });
 
-/** Gives a message, with all its copies, another time, whether it had one or not; daemons read again when it is due. */
+/** Gives a message, with all its copies, another time, whether it had one or not. */
 export const rescheduleMessage = operation({
 	...sends,
 	name: 'message reschedule',
@@ -59,6 +59,7 @@ export const rescheduleMessage = operation({
 	},
 	audit: 'message.rescheduled',
 	entry: ({id: target, extras: {sendAt = null}}) => ({target, detail: {send_at: sendAt}}),
+	refreshes: false,
 });
 
 /** The recipients and the extras of a message before its first attempt. Throws `Refused`. */

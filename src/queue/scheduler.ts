@@ -115,11 +115,16 @@ export class Scheduler {
 		return this.#queues.isWaiting(key);
 	}
 
-	/** These queues have work that is due, maybe of another node. */
-	noticed(keys: Iterable<QueueKey>): void {
+	/** These queues have work that is or comes due, maybe of another node. */
+	noticed(keys: Iterable<Arrival>): void {
 		const now = this.#moment();
 		for (const key of keys) {
-			this.#queues.noticed(key, now);
+			const {dueAt = 0} = key;
+			if (dueAt > now.now) {
+				this.#queues.due(key, dueAt, now);
+			} else {
+				this.#queues.noticed(key, now);
+			}
 		}
 		this.#plan();
 	}
@@ -358,8 +363,8 @@ type ExpiryOptions = {
 };
 
 const [restMs, longestRestMs] = [1000, 60_000];
-/** A pass that looked at many recipients rests longer, a millisecond for each of these: the store is there for the mail. */
-const recipientsPerRestMs = 20;
+/** A pass that took long rests so many times longer: the store is there for the mail. */
+const restShare = 10;
 const recipientsPerPage = 1000;
 const recipientsPerEnd = 100;
 
@@ -385,14 +390,13 @@ class Expiry {
 
 	start(afterMs = restMs): void {
 		this.#timer = setTimeout(() => {
+			const {clock, observer} = this.#options;
+			const began = clock.monotonic();
 			this.#pass = this.#look()
-				.catch(error => {
-					this.#options.observer.storeFailed(error);
-					return 0;
-				})
-				.then(looked => {
+				.catch(observer.storeFailed)
+				.then(() => {
 					if (!this.#stopped) {
-						this.start(Math.min(Math.max(restMs, looked / recipientsPerRestMs), longestRestMs));
+						this.start(Math.min(Math.max(restMs, (clock.monotonic() - began) * restShare), longestRestMs));
 					}
 				});
 		}, afterMs);
@@ -405,10 +409,8 @@ class Expiry {
 		await this.#pass;
 	}
 
-	/** Answers how many recipients it looked at. */
-	async #look(): Promise<number> {
+	async #look(): Promise<void> {
 		const {retry, readShortestLifetime, readAged, clock} = this.#options;
-		let looked = 0;
 		const now = clock.now();
 		const {lifetime} = retry();
 		const before = now - Math.min(lifetime, (await readShortestLifetime()) ?? lifetime);
@@ -419,14 +421,12 @@ class Expiry {
 			for (let from = 0; from < over.length; from += recipientsPerEnd) {
 				await this.#end(over.slice(from, from + recipientsPerEnd).map(({id}) => id));
 			}
-			looked += page.length;
 			const last = page.at(-1);
 			if (last === undefined || page.length < recipientsPerPage) {
 				break;
 			}
 			after = last.id;
 		}
-		return looked;
 	}
 
 	async #endOf({

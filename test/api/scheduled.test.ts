@@ -1,4 +1,8 @@
+import process from 'node:process';
 import test from 'ava';
+import {systemClock} from '../../src/kit/clock.ts';
+import {readGeneration} from '../../src/store/changes.ts';
+import {recipientClaims, releaseOthers, releaseOwn} from '../../src/store/held-claims.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
@@ -156,3 +160,81 @@ storeTest(test, 'one that was claimed is not changed, and one of others is not f
 	t.is(codeOf(await api.patch(`/v1/messages/${id}`, {sendAt: '+3h'})), 'not_cancellable');
 	t.is((await queueOf(api, id)).length, 2);
 });
+
+storeTest(test, 'one that a daemon gave back untried is changed; not one that may have been sent', async (t, store) => {
+	const api = await startApi(t, store);
+	const given = idOf(await api.send({cc: ['copy@example.org']}));
+	const lost = idOf(await api.send({}));
+	const claimed = {attempts: 0, until: later(minute)};
+	for (const [message, node] of [
+		[given, 'stopped'],
+		[lost, 'killed'],
+	] as const) {
+		const ids: string[] = await store.reader('recipients').where({message_id: message}).pluck('id');
+		for (const id of ids) {
+			await store.database('claims').insert({...claimed, recipient_id: id, claimed_by: node, queued: newId('evt')});
+		}
+		t.is(codeOf(await api.post(`/v1/messages/${message}/cancel`, {})), 'not_cancellable');
+	}
+	await store.writer.transaction(async trx => {
+		await releaseOwn(trx, recipientClaims, 'stopped', later(0));
+		await releaseOthers(trx, recipientClaims, 'other', later(0));
+	});
+	t.like((await api.patch(`/v1/messages/${given}`, {sendAt: '+2h'})).body, {status: 'queued'});
+	t.like((await api.post(`/v1/messages/${given}/cancel`, {})).body, {status: 'errored'});
+	t.deepEqual(await queueOf(api, given), []);
+	t.is(codeOf(await api.post(`/v1/messages/${lost}/cancel`, {})), 'not_cancellable');
+	t.is((await queueOf(api, lost)).length, 1);
+});
+
+const generationOf = async ({store}: TestApi) => await readGeneration(store.reader);
+
+storeTest(test, 'daemons read the queue again only where a message is due sooner', async (t, store) => {
+	const api = await startApi(t, store);
+	const id = idOf(await api.send({sendAt: '+2h'}));
+	const before = await generationOf(api);
+	await api.patch(`/v1/messages/${id}`, {sendAt: '+3h'});
+	t.is(await generationOf(api), before);
+	await api.patch(`/v1/messages/${id}`, {sendAt: '+1h'});
+	t.true((await generationOf(api)) > before);
+});
+
+/** Central Europe's clocks go forward, and back, at 01:00 UTC on these days. */
+const changes = {
+	'2026-03-29': {
+		'+2h': '02:30:00',
+		'2026-03-29T01:59:59+01:00': '00:59:59',
+		'2026-03-29T03:00:01+02:00': '01:00:01',
+		// No clock shows that, and yet it is a time.
+		'2026-03-29T02:30:00+01:00': '01:30:00',
+	},
+	'2026-10-25': {
+		'+2h': '02:30:00',
+		// Clocks show that twice.
+		'2026-10-25T02:45:00+02:00': '00:45:00',
+		'2026-10-25T02:45:00+01:00': '01:45:00',
+		'2026-10-25T03:00:00+01:00': '02:00:00',
+	},
+};
+
+for (const [day, times] of Object.entries(changes)) {
+	storeTest(
+		test,
+		`where clocks change, on ${day}, times are those of the offset and of real time`,
+		async (t, store) => {
+			process.env.TZ = 'Europe/Berlin';
+			t.not(new Date(`${day}T00:30:00Z`).getTimezoneOffset(), new Date(`${day}T02:30:00Z`).getTimezoneOffset());
+			const clock = {...systemClock, now: () => Date.parse(`${day}T00:30:00Z`)};
+			const api = await startApi(t, store, {clock});
+			for (const [sendAt, at] of Object.entries(times)) {
+				const id = idOf(await api.send({sendAt}));
+				t.deepEqual(
+					await queueOf(api, id),
+					[{send_at: `${day}T${at}.000Z`, next_attempt_at: `${day}T${at}.000Z`}],
+					sendAt,
+				);
+				t.like((await api.get(`/v1/messages/${id}`)).body, {send_at: `${day}T${at}+00:00`});
+			}
+		},
+	);
+}

@@ -64,7 +64,8 @@ export function schedulerOf(
 	const boot = newId('req');
 	const recorded: string[] = [];
 	const queueWaitWrite = createQueueWaitWrite(boot);
-	const claiming = {dialect: store.dialect, boot, newId, clock: systemClock};
+	const {clock = systemClock} = more;
+	const claiming = {dialect: store.dialect, boot, newId, clock};
 	const scheduler = new Scheduler({
 		writer: store.writer,
 		claimWrite: createClaimWrite(claiming),
@@ -104,7 +105,7 @@ export function schedulerOf(
 		maxInFlight: 200,
 		maxUnproven: 48,
 		fixedWaitOf: () => undefined,
-		clock: systemClock,
+		clock,
 		random: Math.random,
 		isUnavailable: store.dialect.isUnavailable,
 		shares: noOtherNodes,

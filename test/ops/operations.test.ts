@@ -49,7 +49,7 @@ test('every operation: faces, scope, role, audit, refresh', async t => {
 		'key revoke | cli dashboard apply | – | admin, fresh log-in | key.revoked | caches read again',
 		'key rotate | cli dashboard | – | admin, fresh log-in | key.rotated | caches read again',
 		'message cancel | api cli dashboard | messages:send | operator | message.cancelled | not cached',
-		'message reschedule | api cli dashboard | messages:send | operator | message.rescheduled | caches read again',
+		'message reschedule | api cli dashboard | messages:send | operator | message.rescheduled | not cached',
 		'smarthost add | api cli dashboard | smarthosts:manage | admin, fresh log-in | smarthost.added | caches read again',
 		'smarthost remove | api cli dashboard | smarthosts:manage | admin, fresh log-in | smarthost.removed | caches read again',
 		'smarthost rotate | api cli dashboard | smarthosts:manage | admin, fresh log-in | smarthost.rotated | caches read again',

@@ -3,9 +3,10 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {readLines} from '../../src/store/message-scan.ts';
-import {findMessage, readPosted} from '../../src/store/messages.ts';
+import {findMessage, readPosted, storeExtras} from '../../src/store/messages.ts';
 import {dropDay, emptyBeside, findPast, makeDays} from '../../src/store/postgres/days.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
+import {lockUnbegun, reschedule} from '../../src/store/queue/open-recipients.ts';
 import {endClaims, findReported, writeOutcomes} from '../../src/store/queue/outcomes.ts';
 import {readRecipientFacts} from '../../src/store/queue/queue-summary.ts';
 import {
@@ -74,6 +75,13 @@ postgresTest('work on mail opens the days of that mail, not all', async (t, stor
 	const {writer, reader} = store;
 	const {transaction} = writer;
 	const work: Record<string, (recipients: string[]) => Promise<unknown>> = {
+		reschedule: () =>
+			transaction(async trx => {
+				const unbegun = (await lockUnbegun(trx, id)) ?? [];
+				t.is(unbegun.length, 1);
+				await reschedule(trx, unbegun, {messageId: id, sendAt: null, now: at});
+				await storeExtras(trx, id, null);
+			}),
 		claim: () =>
 			writer.submit(claim, {
 				...{

@@ -358,7 +358,7 @@ export async function readShortestLifetime(reader: Knex): Promise<number | null>
 	return row?.shortest == null ? null : row.shortest * 1000;
 }
 
-/** The oldest recipients in the queue (times in milliseconds) behind the one with this id, of those accepted before that moment (milliseconds). */
+/** The oldest recipients in the queue (times in milliseconds) behind the one with this id, of those accepted, or to be sent, before that moment (milliseconds). */
 export async function readAged(
 	reader: Knex,
 	{after, before, limit}: {readonly after: string; readonly before: number; readonly limit: number},
@@ -383,9 +383,9 @@ export async function readAged(
 		reader,
 		`select q.recipient_id as id, q.destination, q.held_at, q.send_at, w.paused_at, w.queue_lifetime_s
 		from (select recipient_id, workspace_id, destination, held_at, send_at from queue
-			where recipient_id > ? and recipient_id < ? order by recipient_id limit ?) as q
+			where recipient_id > ? and recipient_id < ? and (send_at is null or send_at < ?) order by recipient_id limit ?) as q
 		join workspaces as w on w.id = q.workspace_id order by q.recipient_id`,
-		[after, idFloor('rcp', before), limit],
+		[after, idFloor('rcp', before), storeTime(before), limit],
 	);
 	return rows.map(({held_at: held, send_at: sendAt, paused_at: paused, ...row}) => ({
 		...row,

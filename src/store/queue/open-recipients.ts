@@ -2,8 +2,9 @@ import type {Knex} from 'knex';
 import {levelOf, priorityOf, type Recipient, type RecipientState, statesBefore} from '../../mail/message.ts';
 import {laneText, type QueueKey} from '../../mail/route.ts';
 import {type WaitReason, waitParameters} from '../../mail/wait-reason.ts';
+import {bumpGeneration} from '../changes.ts';
 import {rowSource, rowsOf} from '../engine/dialect.ts';
-import {among, columnsOf, insertRows} from '../engine/rows.ts';
+import {among, columnsOf, insertRows, nearIds} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {listState} from '../message-terms.ts';
 import {unanswered} from '../postgres/postgres-client.ts';
@@ -112,22 +113,21 @@ type Found = {readonly destination: string; readonly workspaceId: string; readon
 /** Its key, of a row of the store. */
 export const queueOf = <Row extends Found>({level, ...row}: Row) => ({...row, priority: priorityOf(level)});
 
-/** Destination queues with recipients that a claim would get now. Claimed recipients are few: they are skipped one by one. */
-export async function readDue(reader: Knex, now: string): Promise<QueueKey[]> {
-	const rows: Found[] = await rowsOf(
+/** Destination queues with recipients that a claim would get at `until`, and the first one's time. Claimed ones are few: they are skipped one by one. */
+export async function readDue(reader: Knex, until: string): Promise<Array<QueueKey & {readonly due: string}>> {
+	const rows: Array<Found & {readonly due: string | null}> = await rowsOf(
 		reader,
 		`with recursive ${firsts}
-		select l.destination, l.workspace_id as "workspaceId", l.priority as level
-		from firsts join queue as l on l.recipient_id = firsts.id
-		where l.next_attempt_at <= ? and ${isGoing}
-			and (select q.recipient_id from queue as q
+		select l.destination, l.workspace_id as "workspaceId", l.priority as level,
+			(select q.next_attempt_at from queue as q
 				where q.destination = l.destination and q.workspace_id = l.workspace_id and q.priority = l.priority
 					and q.held_at is null and q.next_attempt_at <= ?
 					and (select c.recipient_id from claims as c where c.recipient_id = q.recipient_id) is null
-				order by q.next_attempt_at limit 1) is not null`,
-		[now, now],
+				order by q.next_attempt_at limit 1) as due
+		from firsts join queue as l on l.recipient_id = firsts.id where l.next_attempt_at <= ? and ${isGoing}`,
+		[until, until],
 	);
-	return rows.map(queueOf);
+	return rows.flatMap(({due, ...queue}) => (due === null ? [] : [{...queueOf(queue), due}]));
 }
 
 /**
@@ -313,25 +313,37 @@ export async function endWaiting(trx: Knex.Transaction, step: Step, state: Recip
 
 /**
  * The recipients of a message that no attempt has begun for, locked until the transaction ends; null: one has begun, or none
- * waits. Copies that were barred from the start do not count.
+ * waits. Copies that were barred from the start do not count; one that a daemon gave back untried has not begun.
  */
 export async function lockUnbegun(trx: Knex.Transaction, messageId: string): Promise<string[] | null> {
-	const copies = () => trx('recipients').where({message_id: messageId}).whereNot({state: 'suppressed'});
+	const near = nearIds(trx, 'id', 'rcp', [messageId]);
+	const copies = () =>
+		trx('recipients')
+			.where({message_id: messageId})
+			.whereRaw(...near)
+			.whereNot({state: 'suppressed'});
 	const ids: string[] = await copies().pluck('id');
 	const untried = await lockUntried(trx, {ids, silentSince: null});
-	const begun = await copies().whereNot({state: 'accepted'}).first('id');
-	return ids.length > 0 && untried.length === ids.length && begun === undefined ? ids : null;
+	const isBegun =
+		(await copies().whereRaw(`(state not in ('accepted', 'queued') or attempts > 0)`).first('id')) ??
+		// One that a daemon had when it died.
+		(await trx('attempts').whereIn('recipient_id', ids).first('n'));
+	return ids.length > 0 && untried.length === ids.length && isBegun === undefined ? ids : null;
 }
 
-/** Recipients of a message that were not tried get another time. Null: now. */
+/**
+ * Recipients of a message that were not tried get another time. Null: now. Only one that is due sooner than it was is news: the daemons read the
+ * queue again. At a time that holds no more they find nothing and learn of the next.
+ */
 export async function reschedule(
 	trx: Knex.Transaction,
 	ids: readonly string[],
 	{messageId, sendAt, now}: {readonly messageId: string; readonly sendAt: string | null; readonly now: string},
 ): Promise<void> {
-	await trx('queue')
-		.whereIn('recipient_id', ids)
-		.update({send_at: sendAt, scheduled_message: sendAt && messageId, next_attempt_at: sendAt ?? now});
+	const next = sendAt ?? now;
+	const isNews = await waiting(trx, ids).where('next_attempt_at', '>', next).first('recipient_id');
+	await waiting(trx, ids).update({send_at: sendAt, scheduled_message: sendAt && messageId, next_attempt_at: next});
+	await (isNews && bumpGeneration(trx));
 }
 
 /** Those of the recipients that are claimed. */
