@@ -170,9 +170,9 @@ function closingQuote(text: string, start: number): number {
 	return at;
 }
 
-// What spreadsheet programs run as a formula, and such a beginning that was made harmless before.
-const formula = /^'*[=+\-@\t\r\n]/;
-const harmless = /^'+[=+\-@\t\r\n]/;
+// What spreadsheet programs run as a formula, and such a beginning that was made harmless before. Some of them take wide signs too.
+const formula = /^'*[=+\-@＝＋－＠\t\r\n]/;
+const harmless = /^'+[=+\-@＝＋－＠\t\r\n]/;
 const needsQuotes = /[",;\t\r\n]|^ | $/;
 
 /** A line of a CSV file (RFC 4180), with its end. A cell that would be a formula gets an apostrophe before it. */

@@ -185,9 +185,20 @@ type ListOptions<Query extends TObject, Row> = Omit<Description, 'answer'> & {
 	);
 };
 
-/** Whether the caller wants rows as CSV: `Accept: text/csv` (RFC 9110 §12.5.1). */
+/** Whether the caller would rather have rows as CSV: `Accept: text/csv` (RFC 9110 §12.5.1). */
 export function asksForCsv({headers: {accept = ''}}: FastifyRequest): boolean {
-	return /(?:^|,)\s*text\/csv\s*(?:;(?!\s*q=0(?:\.0*)?\s*(?:,|$))|,|$)/i.test(accept);
+	const ranges = accept.toLowerCase().split(',');
+	const qualities = new Map(
+		ranges.map(range => {
+			const [type = '', ...parameters] = range.split(';').map(part => part.trim());
+			const quality = parameters.find(one => one.startsWith('q='))?.slice(2) ?? 1;
+			return [type, Number(quality) || 0];
+		}),
+	);
+	const [csv = 0, json = 0, stream = 0] = ['text/csv', 'application/json', 'text/event-stream'].map(type =>
+		qualities.get(type),
+	);
+	return csv > Math.max(json, stream);
 }
 
 /** Answers with all rows of a list as a CSV file. */

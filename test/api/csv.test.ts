@@ -67,12 +67,15 @@ storeTest(test, 'all messages that match come as CSV, whatever a page holds', as
 	);
 
 	// JSON is what comes unless CSV is asked for.
-	for (const accept of ['*/*', 'application/json', 'text/*', 'text/csv;q=0', 'text/csv; q=0.0, */*', 'text/csvx']) {
+	const both = ['application/json, text/csv', 'text/csv;q=0.5, application/json', 'text/csv;a=b;q=0'];
+	const none = ['*/*', 'application/json', 'text/*', 'text/csv;q=0', 'text/csv; q=0.0, */*', 'text/csvx', ...both];
+	for (const accept of none) {
 		const answer = await fetch(`${api.base}/v1/messages`, {headers: {authorization: `Bearer ${api.key}`, accept}});
 		t.is(answer.headers.get('content-type'), 'application/json; charset=utf-8', accept);
 		await answer.body?.cancel();
 	}
 	t.is((await rowsOf(api, '/v1/messages', api.key, 'application/json;q=0.5, text/csv')).length, 130);
+	t.is((await rowsOf(api, '/v1/messages', api.key, 'Text/CSV;q=0.5, */*')).length, 130);
 	const head = await fetch(`${api.base}/v1/messages`, {
 		method: 'HEAD',
 		headers: {authorization: `Bearer ${api.key}`, accept: 'text/csv'},
