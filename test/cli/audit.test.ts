@@ -1,4 +1,4 @@
-import {mkdirSync, writeFileSync} from 'node:fs';
+import {mkdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {hostname, userInfo} from 'node:os';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
@@ -247,7 +247,10 @@ test('every verb that changes something leaves a row of who, what and from where
 	const lab = await prepare(t);
 	const {cli} = lab;
 	const user = `cli:${userInfo().username}`;
+	const documented = readFileSync('docs/reference/audit.md', 'utf8');
 	for (const [verb, [action, call]] of Object.entries(acts)) {
+		const [noun, act] = action.split('.');
+		t.regex(documented, new RegExp(`\\| \`${noun}\` \\|.*\`${act}\``), action);
 		const args = await call(lab);
 		const [before] = await cli.json<Entry[]>('audit', 'list', '--limit', '1');
 		const named = /^(?:queue|secrets)/.test(verb) ? [] : ['--workspace', 'acme'];
