@@ -1,9 +1,10 @@
 import {existsSync} from 'node:fs';
 import path from 'node:path';
 import type {Knex} from 'knex';
-import type {Known} from '../admin/layouts.ts';
-import {conflictOf, type Named} from '../admin/templates.ts';
+import type {Known, ReadyTemplate} from '../admin/layouts.ts';
+import {conflictOf} from '../admin/templates.ts';
 import {fileOf} from '../render/layouts.ts';
+import {lookUpTopic} from '../store/topics.ts';
 import {CliError} from './fault.ts';
 import type {Session} from './session.ts';
 
@@ -53,15 +54,18 @@ async function readFolder(folder: string, known: Known) {
 	return read.change;
 }
 
-/** Throws bad data (65) where other templates have the ids or the names. */
-async function refuseConflicts(reader: Knex, workspaceId: string, templates: readonly Named[]): Promise<void> {
+/** Throws bad data (65) where other templates have the ids or the names, or a topic is not there. */
+async function refuseConflicts(reader: Knex, workspaceId: string, templates: readonly ReadyTemplate[]): Promise<void> {
 	const problems: string[] = [];
 	for (const template of templates) {
 		const conflict = await conflictOf(reader, workspaceId, template);
-		problems.push(...(conflict === null ? [] : [`${template.name}/template.json: ${conflict}`]));
+		const topic = template.settings?.topic;
+		const isGone = topic && !(await lookUpTopic(reader, workspaceId, topic));
+		const faults = [...(conflict === null ? [] : [conflict]), ...(isGone ? [`there is no topic ${topic}`] : [])];
+		problems.push(...faults.map(fault => `${template.name}/template.json: ${fault}`));
 	}
 	if (problems.length > 0) {
-		throw new CliError('data', 'nothing was saved', 'name the folder after the template, or change its id', problems);
+		throw new CliError('data', 'nothing was saved', 'fix the faults above and push again', problems);
 	}
 }
 

@@ -268,7 +268,7 @@ export function showTemplate(
 	};
 	const layout = versions[0]?.layout;
 	const lines = [
-		...(layout ? [`layout   ${layout}`] : []),
+		...(layout ? ['', `Layout ${layout}`] : []),
 		'',
 		...table<TemplateVariant>(
 			[

@@ -117,6 +117,10 @@ test('one template that does not compile refuses all, with template, file, line 
 	refused(t, await cli.run('template', 'push', 'mails'), 65, /_partials\/footer\.liquid:2:1: .*footer → footer/);
 	await write({'mails/_partials/footer.liquid': 'Acme', 'mails/news/template.json': '{"layout":"nix","subject":"N"}'});
 	refused(t, await cli.run('template', 'push', 'mails'), 65, /news\/template\.json: there is no layout nix/);
+	await write({'mails/news/template.json': '{"layout":"main","subject":"N","topic":"nix"}'});
+	for (const dry of [[], ['--dry-run']]) {
+		refused(t, await cli.run('template', 'push', 'mails', ...dry), 65, /news\/template\.json: there is no topic nix\n/);
+	}
 	await write({'mails/_layouts/two words/body.html': main, 'mails/_layouts/none/body.txt': '{{ content }}'});
 	refused(
 		t,

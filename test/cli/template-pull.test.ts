@@ -73,7 +73,7 @@ test('settings of template.json are pushed without a new version, and pulled', a
 		t,
 		await cli.run('template', 'push', 'templates/welcome'),
 		65,
-		/topic must be the code of a topic of this workspace/,
+		/welcome\/template\.json: there is no topic news\n/,
 	);
 	await write({...own, topic: 7, priority: 'urgent', sensitive: 'code'});
 	const {stderr} = await cli.run('template', 'push', 'templates/welcome');
