@@ -62,7 +62,7 @@ export function contactPages(parts: DashboardParts): readonly Route[] {
 		const entry = await findSuppression(reader, workspace.id, {addressKey: contact.addressKey});
 		const known = facts([
 			['Address', name(contact.address)],
-			['Gets', status(contact)],
+			['Mail', status(contact)],
 			[
 				'Suppressed',
 				entry
@@ -148,8 +148,8 @@ function status(contact: Contact): Html {
 	const codes = left(contact);
 	return contact.suppressed
 		? badge('suppressed', 'bad')
-		: codes.length > 0
-			? badge(`not ${codes.join(', ')}`, 'warn')
+		: contact.pausedUntil || codes.length > 0
+			? badge(contact.pausedUntil ? 'paused' : `not ${codes.join(', ')}`, 'warn')
 			: badge('subscribed', 'good');
 }
 

@@ -410,7 +410,7 @@ ${
 }
 ${field('lifetime', 'Queue lifetime', lifetime, {placeholder: '4d', hint: 'How long delivery is tried'})}
 ${field('kept', 'Days that messages are kept', workspace.retention_days, {hint: 'Empty: as long as the installation keeps them'})}
-${field('content', 'Days that their content is', workspace.content_days, {hint: 'Variables, subject, attachments'})}
+${field('content', 'Days that their content is kept', workspace.content_days, {hint: 'Variables, subject, attachments'})}
 ${field('locale', 'Language', workspace.locale, {placeholder: 'en', hint: 'Where neither send nor contact has one'})}
 ${field('timezone', 'Time zone', workspace.timezone, {placeholder: 'Europe/Vienna'})}
 ${select(

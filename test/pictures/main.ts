@@ -14,6 +14,7 @@ const looks = [
 	{name: 'phone-light', width: 390, height: 780, colorScheme: 'light'},
 ] as const;
 
+/** The path of each page, and behind a # the heading that the picture begins with. */
 const pagesOf = ({ids}: Shop): Readonly<Record<string, string>> => ({
 	messages: '/messages',
 	message: `/messages/${ids.bounced}`,
@@ -28,7 +29,11 @@ const pagesOf = ({ids}: Shop): Readonly<Record<string, string>> => ({
 	domain: `/domains/${ids.domain}`,
 	templates: '/templates',
 	template: `/templates/${ids.template}`,
+	'template-settings': `/templates/${ids.reset}#Settings`,
 	'template-edit': `/templates/${ids.template}/edit`,
+	layouts: '/layouts',
+	layout: '/layouts/layout/main',
+	'layout-change': '/layouts/layout/main',
 	webhooks: '/webhooks',
 	webhook: `/webhooks/${ids.webhook}`,
 	smarthosts: '/smarthosts',
@@ -36,8 +41,10 @@ const pagesOf = ({ids}: Shop): Readonly<Record<string, string>> => ({
 	suppressions: '/suppressions',
 	topics: '/topics',
 	contacts: '/contacts',
+	contact: `/contacts/${ids.contact}`,
 	workspaces: '/workspaces',
 	workspace: `/workspaces/${ids.workspace}`,
+	'workspace-settings': `/workspaces/${ids.workspace}#Settings`,
 	users: '/users',
 	audit: '/audit',
 	alerts: '/alerts',
@@ -66,11 +73,24 @@ async function draw(shop: Shop): Promise<void> {
 	}
 	await mkdir(folder, {recursive: true});
 	const wanted = Object.entries(pagesOf(shop)).filter(([name]) => named.length === 0 || named.includes(name));
-	for (const [name, path] of wanted) {
+	for (const [name, place] of wanted) {
+		const [path = '', heading] = place.split('#');
 		for (const {name: look, width, height, colorScheme} of looks) {
 			await page.setViewportSize({width, height});
 			await page.emulateMedia({colorScheme, reducedMotion: 'reduce'});
 			await page.goto(path, {waitUntil: 'load'});
+			if (name === 'layout-change') {
+				const file = page.locator('textarea').first();
+				await file.fill((await file.inputValue()).replace('#14352a', '#3d1435'));
+				await page.getByRole('button', {name: 'Show what would change'}).click();
+				await page.getByText('Saving this makes').waitFor();
+			}
+			if (heading) {
+				await page.getByRole('heading', {name: heading, exact: true}).evaluate(part => {
+					part.style.scrollMarginTop = '1.5rem';
+					part.scrollIntoView();
+				});
+			}
 			// A page in a frame, the curves, and what htmx asks for at once.
 			await page.waitForTimeout(300);
 			await writeFile(`${folder}/${name}-${look}.png`, withPalette(await page.screenshot()));

@@ -19,7 +19,9 @@ export type Shop = {
 	readonly program: Program;
 	readonly url: string;
 	/** What single pages are of. */
-	readonly ids: Readonly<Record<'domain' | 'template' | 'webhook' | 'workspace' | 'bounced' | 'waiting', string>>;
+	readonly ids: Readonly<
+		Record<'domain' | 'template' | 'reset' | 'webhook' | 'workspace' | 'contact' | 'bounced' | 'waiting', string>
+	>;
 };
 
 const hosts = ['inbox.example', 'post.example', 'campus.example', 'works.example'];
@@ -80,8 +82,12 @@ export async function startShop(scope: Scope): Promise<Shop> {
 	await cli('domain', 'add', 'corner-shop.example');
 	await cli('sender', 'add', 'orders@shop.example', '--name', 'Corner Shop');
 	await cli('sender', 'add', 'news@shop.example', '--name', 'Corner Shop News');
-	await cli('topic', 'create', '--code', 'news', '--name', 'Monthly news');
-	await cli('topic', 'create', '--code', 'offers', '--name', 'Offers');
+	const topic = async (code: string, title: string, ...more: readonly string[]) =>
+		await cli('topic', 'create', '--code', code, '--name', title, '--description', ...more);
+	await topic('offers', 'Offers', 'When something you like costs less', '--public');
+	await topic('news', 'Monthly news', 'What is new, once a month', '--public');
+	await topic('account', 'Your account', 'Receipts, and links to log in', '--required');
+	await cli('workspace', 'update', 'shop', '--default-topic', 'account');
 	const pushed = await cli<Array<{id: string; name: string}>>('template', 'push', templates);
 	const template = Object.fromEntries(pushed.map(({id, name}) => [name, id]));
 	const {key} = await cli<{key: string}>('key', 'create', '--name', 'web shop', '--rate-limit', '0');
@@ -179,7 +185,31 @@ export async function startShop(scope: Scope): Promise<Shop> {
 	for (const address of ['old.customer@inbox.example', 'press@works.example', 'spamtrap@campus.example']) {
 		await cli('suppression', 'add', address);
 	}
-	return {program, url, ids: {domain, template: template.receipt ?? '', webhook, workspace, bounced, waiting}};
+	const choosy = 'greta.winter@inbox.example';
+	await ended(await send({to: choosy, template: 'receipt'}));
+	const {url: link} = await cli<{url: string}>('contact', 'preferences-link', choosy);
+	await choose(url, link, ['action', 'save'], ['topic', 'news'], ['shown', 'news'], ['shown', 'offers']);
+	await choose(url, link, ['action', 'pause']);
+	const {id: contact} = await cli<{id: string}>('contact', 'show', choosy);
+	const {receipt = '', 'password-reset': reset = ''} = template;
+	const ids = {domain, template: receipt, reset, webhook, workspace, contact, bounced, waiting};
+	return {program, url, ids};
+}
+
+/** A recipient chooses on the page that a link leads to. */
+async function choose(
+	daemon: string,
+	link: string,
+	...choices: ReadonlyArray<readonly [string, string]>
+): Promise<void> {
+	const body = new URLSearchParams({token: new URL(link).searchParams.get('token') ?? ''});
+	for (const [name, value] of choices) {
+		body.append(name, value);
+	}
+	const {ok, status} = await fetch(new URL('/preferences', daemon), {method: 'POST', body});
+	if (!ok) {
+		throw new Error(`the preference page answers ${status}`);
+	}
 }
 
 /** The recipients' mail servers: one port, an address each. */

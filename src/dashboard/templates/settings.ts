@@ -9,10 +9,10 @@ import type {Visit} from '../route.ts';
 
 /** What holds for all versions of a template, to be changed. */
 export function settingsForm({id, topic, priority, sensitive}: Template, topics: readonly Topic[]): Html {
-	const fields = html`${select({name: 'topic', label: 'Topic of sends that name none', value: topic ?? ''}, [
-		{value: '', label: 'none'},
-		...topics.map(({code, name}) => ({value: code, label: `${name} (${code})`})),
-	])}${select({name: 'priority', label: 'Priority', value: priority ?? ''}, [
+	const fields = html`<div class="grid">${select(
+		{name: 'topic', label: 'Topic of sends that name none', value: topic ?? ''},
+		[{value: '', label: 'none'}, ...topics.map(({code, name}) => ({value: code, label: `${name} (${code})`}))],
+	)}${select({name: 'priority', label: 'Priority', value: priority ?? ''}, [
 		{value: '', label: 'normal'},
 		...priorities.filter(value => value !== 'normal').map(value => ({value, label: value})),
 	])}${input({
@@ -21,10 +21,10 @@ export function settingsForm({id, topic, priority, sensitive}: Template, topics:
 		value: sensitive.join(', '),
 		placeholder: 'code, link',
 		hint: 'Sealed until the last attempt has ended, then removed',
-	})}`;
+	})}</div>`;
 	return section(
 		'Settings',
-		html`<div class="card">${act({to: `/templates/${id}/update`, label: 'Save', fields})}</div>`,
+		html`<div class="card stack">${act({to: `/templates/${id}/update`, label: 'Save', fields})}</div>`,
 	);
 }
 
