@@ -155,6 +155,11 @@ function resolveField(
 		const message = layout ? `the layout ${name} has no body.${ending}` : `there is no layout ${name}`;
 		return {field: 'layout', message, line: 1, column: 1};
 	}
+	const frame = layout && field === 'mjml' ? own.search(/<mjml[\s>]/) : -1;
+	if (frame >= 0) {
+		const message = 'the layout has <mjml> and <mj-body>: keep only what goes between them';
+		return {field, message, ...positionAt(own, frame)};
+	}
 	const content: Text = {file: null, text: own, trail: []};
 	const part: Part = {field, pieces: [], length: 0, partials: 0};
 	const whole =

@@ -45,6 +45,9 @@ test('MJML: the body goes where sections go', async t => {
 	const result = await compileInLayout({locale: null, subject: 's', mjml: body, layout: 'main'}, [main]);
 	t.true(result.ok && result.html.includes('{{ n }}'));
 	t.is(result.ok && result.resolved?.mjml, `<mjml><mj-body>\n${body}\n</mj-body></mjml>`);
+	const whole = {locale: null, subject: 's', mjml: `\n <mjml><mj-body>${body}</mj-body></mjml>`, layout: 'main'};
+	const refused = await compileInLayout(whole, [main]);
+	t.like(refused.ok || refused.violations[0], {field: 'mjml', line: 2, column: 2});
 });
 
 const main = layout('main', {'body.html': '<b>\n  {% if x %}\n{{ content }}{% endif %}</b>'});
