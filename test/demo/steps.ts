@@ -6,7 +6,7 @@ import {fieldOf, type Lab, mailTo} from './lab.ts';
 /** What a step of the demo left, in words, and the commands that show it. */
 export type Step = {readonly title: string; readonly left: readonly string[]; readonly look: readonly string[]};
 
-export const steps: ReadonlyArray<(lab: Lab) => Promise<Step>> = [send, bounce, complain, unsubscribe, overtake];
+export const steps: ReadonlyArray<(lab: Lab) => Promise<Step>> = [send, bounce, complain, unsubscribe, overtake, later];
 
 async function send(lab: Lab): Promise<Step> {
 	const {id} = await sent(lab, 'ada@inbox.example', 'delivered');
@@ -94,6 +94,23 @@ async function overtake(lab: Lab): Promise<Step> {
 			`When mail went again, the code was number ${place} of the ${newsletters.length + 1} mails that arrived.`,
 		],
 		look: [`message show ${id}`, `queue trace ${id}`],
+	};
+}
+
+async function later(lab: Lab): Promise<Step> {
+	const {client, mail} = lab;
+	const send = (to: string) => client.messages.send({...mail, to, sendAt: '+2h'});
+	const {id} = await send('eve@inbox.example');
+	const {id: cancelled} = await send('finn@inbox.example');
+	const {status: ended} = await client.messages.cancel(cancelled, {});
+	const {status, send_at: sendAt} = await client.messages.get(id);
+	return {
+		title: 'A mail is sent later, and another one never',
+		left: [
+			`Eve's mail has the sendAt "+2h". It is ${status}, and is sent at ${sendAt}.`,
+			`Finn's had the same. It was cancelled before its time, and is ${ended}.`,
+		],
+		look: ['message list --scheduled', `message show ${cancelled}`, `message reschedule ${id} +3h`],
 	};
 }
 
