@@ -302,28 +302,29 @@ export async function findSubmitted(
 	return await readListed(reader, {workspaceId, term: messageIdTerm(name)}, {below}, limit);
 }
 
-/** Changes the other addresses of messages, as spelled: those of `cc` and `reply_to`. */
+/** Changes the other addresses of messages, as spelled: those of `cc` and `reply_to`. The name before one that changes goes. */
 export async function rewriteAddresses(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
 	rewrite: (address: string) => string,
 ): Promise<void> {
-	const messages: Array<{id: string; cc: string | null; reply_to: string | null}> = await trx('messages')
+	const messages: Array<Record<'cc' | 'reply_to' | 'extras', string | null> & {id: string}> = await trx('messages')
 		.whereIn('id', messageIds)
-		.select('id', 'cc', 'reply_to');
+		.select('id', 'cc', 'reply_to', 'extras');
 	// Another node may have removed them meanwhile.
 	if (messages.length === 0) {
 		return;
 	}
-	const rows = messages.map(({id, cc, reply_to: replyTo}) => [
-		id,
-		cc === null ? null : JSON.stringify(JSON.parse(cc).map(rewrite)),
-		replyTo === null ? null : rewrite(replyTo),
-	]);
-	const {sql, bindings} = rowSource(trx, rows, 3);
+	const rows = messages.map(({id, cc, reply_to: replyTo, extras}) => {
+		const next = replyTo === null ? null : rewrite(replyTo);
+		const {replyToName: _, ...others} = readExtras(extras);
+		const copies = cc === null ? null : JSON.stringify(JSON.parse(cc).map(rewrite));
+		return [id, copies, next, next === replyTo ? extras : extrasJson(others)];
+	});
+	const {sql, bindings} = rowSource(trx, rows, 4);
 	const [near, about] = nearIds(trx, 'messages.id', 'msg', messageIds);
 	await trx.raw(
-		`update messages set cc = v.column2, reply_to = v.column3 from (${sql}) as v
+		`update messages set cc = v.column2, reply_to = v.column3, extras = v.column4 from (${sql}) as v
 		where messages.id = v.column1 and ${near}`,
 		[...bindings, ...about] as Knex.RawBinding[],
 	);

@@ -144,6 +144,20 @@ async function bodiesOf(store: Store, messageId: string): Promise<Array<{recipie
 	return rows.map(({body}) => JSON.parse(Buffer.from(body).toString()));
 }
 
+storeTest(test, 'mail to others keeps its names, but not that of the person', async (t, store) => {
+	const api = await startApi(t, store);
+	const send = async (replyTo: string) => {
+		const names = {toName: 'Zoe', replyToName: 'Jane', headers: {'X-A': 'b'}, priority: 'low'};
+		return idOf(await api.send({to: 'zoe@work.example', cc: ['jane@home.example'], replyTo, ...names}));
+	};
+	const [hers, ours] = [await send('Jane@Home.example'), await send('help@shop.example')];
+	await eraseOf(store)({workspaceId: api.workspace.id, addressKey: 'jane@home.example'});
+	const {body} = await api.get(`/v1/messages/${hers}`);
+	t.like(body, {reply_to: 'erased@erased.invalid', to_name: 'Zoe', headers: {'X-A': 'b'}, priority: 'low'});
+	t.false('reply_to_name' in (body as object));
+	t.like((await api.get(`/v1/messages/${ours}`)).body, {reply_to: 'help@shop.example', reply_to_name: 'Jane'});
+});
+
 storeTest(test, 'nothing of a person remains but what keeps it from being mailed', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: workspaceId} = api.workspace;
