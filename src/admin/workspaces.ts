@@ -4,6 +4,7 @@ import {type Branding, readBranding, writeBranding} from '../mail/branding.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {withPasswords} from '../mail/route.ts';
+import {Refused} from '../ops/operation.ts';
 import {beginAct, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {findWaiting} from '../store/queue/queue-summary.ts';
@@ -11,6 +12,7 @@ import {forgetFigures} from '../store/reputation.ts';
 import {removeMessages} from '../store/retention.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
+import {lookUpTopic} from '../store/topics.ts';
 import {
 	closeWorkspace,
 	deleteWorkspaceRow,
@@ -23,31 +25,22 @@ import {
 	type WorkspaceChanges,
 } from '../store/workspaces.ts';
 
-export type WorkspaceInput = {
-	readonly name: string;
-	readonly locale?: string | null;
-	readonly timezone?: string | null;
-	/** Null: no limit. */
-	readonly monthlyQuota?: number | null;
-	readonly trackOpens?: boolean;
-	readonly trackClicks?: boolean;
-	/** Seconds; null: as MAILCTL_QUEUE_LIFETIME says. */
-	readonly queueLifetime?: number | null;
-	/** A pool of MAILCTL_SOURCE_POOLS; null: all source addresses. */
-	readonly sourcePool?: string | null;
-	/** As `parseRoute` reads it, passwords open; null: as MAILCTL_DELIVERY says. */
-	readonly route?: {readonly text: string; readonly vault: Pick<Vault, 'seal'>} | null;
-	/** The code of one of its topics; null: none. */
-	readonly defaultTopic?: string | null;
-	/** Days that its messages, and their content, are kept; null: as the installation says. */
-	readonly retentionDays?: number | null;
-	readonly contentDays?: number | null;
-	/** How many attachments a send may have, and octets of each; null: as the interface says. */
-	readonly maxAttachments?: number | null;
-	readonly maxAttachmentBytes?: number | null;
-	/** How its hosted pages look; what is left out stays as it is. */
-	readonly branding?: Partial<Branding>;
-};
+/** What people set of a workspace; null takes it back. */
+export type WorkspaceInput = Pick<Workspace, 'name'> &
+	Partial<
+		Pick<
+			Workspace,
+			| ('locale' | 'timezone' | 'monthly_quota' | 'queue_lifetime_s' | 'source_pool' | 'default_topic')
+			| ('retention_days' | 'content_days' | 'max_attachments' | 'max_attachment_bytes')
+		>
+	> & {
+		readonly track_opens?: boolean;
+		readonly track_clicks?: boolean;
+		/** As `parseRoute` reads it, passwords open. */
+		readonly route?: {readonly text: string; readonly vault: Pick<Vault, 'seal'>} | null;
+		/** How its hosted pages look; what is left out stays as it is. */
+		readonly branding?: Partial<Branding>;
+	};
 
 /** Undefined: the name is taken. */
 export async function createWorkspace(
@@ -108,6 +101,28 @@ export async function changeWorkspace(
 		await record(trx, tools, 'workspace.updated', id, changes);
 	}
 	return await update(trx, id, changes);
+}
+
+/** Throws `Refused` for a default topic that the workspace does not have. */
+export async function checkTopic(
+	reader: Knex,
+	id: string,
+	{default_topic: code}: Partial<WorkspaceInput>,
+): Promise<void> {
+	if (code && !(await lookUpTopic(reader, id, code))) {
+		throw new Refused('unprocessable_entity', {wrong: `there is no topic ${code}`, next: 'see mailctl topic list'});
+	}
+}
+
+/** The same for more days than the installation keeps messages (`most`; 0: for ever). */
+export function checkKept({retention_days, content_days}: Partial<WorkspaceInput>, most: number): void {
+	if (most > 0 && Math.max(retention_days ?? 0, content_days ?? 0) > most) {
+		throw new Refused('unprocessable_entity', {
+			wrong: `the days are more than MAILCTL_RETENTION_DAYS (${most})`,
+			next: 'the installation keeps nothing longer, give fewer',
+			page: `The installation keeps messages ${most} days: give fewer.`,
+		});
+	}
 }
 
 /** Sends are refused and what is queued is held; a second pause keeps the first one's time and takes the new reason. */
@@ -197,26 +212,14 @@ async function update(trx: Knex.Transaction, id: string, changes: WorkspaceChang
 
 function changesOf(
 	id: string,
-	input: Partial<WorkspaceInput>,
+	{track_opens, track_clicks, route, branding, ...plain}: Partial<WorkspaceInput>,
 	brandingBefore: string | null,
 	now: string,
 ): WorkspaceChanges {
-	const {name, locale, timezone, monthlyQuota, trackOpens, trackClicks, queueLifetime, branding} = input;
-	const {sourcePool, route, defaultTopic, retentionDays, contentDays, maxAttachments, maxAttachmentBytes} = input;
 	return {
-		...(name !== undefined && {name}),
-		...(locale !== undefined && {locale}),
-		...(timezone !== undefined && {timezone}),
-		...(monthlyQuota !== undefined && {monthly_quota: monthlyQuota}),
-		...(trackOpens !== undefined && {track_opens_at: trackOpens ? now : null}),
-		...(trackClicks !== undefined && {track_clicks_at: trackClicks ? now : null}),
-		...(queueLifetime !== undefined && {queue_lifetime_s: queueLifetime}),
-		...(sourcePool !== undefined && {source_pool: sourcePool}),
-		...(defaultTopic !== undefined && {default_topic: defaultTopic}),
-		...(retentionDays !== undefined && {retention_days: retentionDays}),
-		...(contentDays !== undefined && {content_days: contentDays}),
-		...(maxAttachments !== undefined && {max_attachments: maxAttachments}),
-		...(maxAttachmentBytes !== undefined && {max_attachment_bytes: maxAttachmentBytes}),
+		...plain,
+		...(track_opens !== undefined && {track_opens_at: track_opens ? now : null}),
+		...(track_clicks !== undefined && {track_clicks_at: track_clicks ? now : null}),
 		...(route !== undefined && {route: route && withPasswords(route.text, password => route.vault.seal(id, password))}),
 		...(branding !== undefined && {branding: writeBranding({...readBranding(brandingBefore), ...branding})}),
 	};

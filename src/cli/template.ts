@@ -12,6 +12,7 @@ import {
 } from '../admin/template-folder.ts';
 import {createTemplate, isBuiltIn, removeTemplate, rollBack, variantSource} from '../admin/templates.ts';
 import {settingsView} from '../api/views.ts';
+import {defined} from '../kit/collections.ts';
 import {parseExact, writeExact} from '../kit/exact-json.ts';
 import {cidWarnings} from '../mail/content-id.ts';
 import {isVariableName, type Priority, priorities} from '../mail/message.ts';
@@ -95,11 +96,8 @@ export function templateCommands(template: CliCommand): void {
 		)
 		.option('--sensitive <names>', 'variables that are not kept, with commas between them', unless(variableNames))
 		.does<SettingOptions, [string]>(async (session, {topic, priority, sensitive}, key) => {
-			const given = {
-				...(topic !== undefined && {topic: orNull(topic)}),
-				...(priority !== undefined && {priority: orNull(priority)}),
-				...(sensitive !== undefined && {sensitive: orNull(sensitive) ?? []}),
-			};
+			const names = sensitive && (orNull(sensitive) ?? []);
+			const given = defined({topic: orNull(topic), priority: orNull(priority), sensitive: names});
 			if (Object.keys(given).length === 0) {
 				throw new CliError('usage', 'nothing is to be changed', 'give at least one of the options of --help');
 			}

@@ -1,4 +1,5 @@
 import {storedTime, topicView} from '../api/views.ts';
+import {defined} from '../kit/collections.ts';
 import {type Priority, priorities} from '../mail/message.ts';
 import {
 	type CountedTopic,
@@ -95,11 +96,7 @@ export function topicCommands(topic: CliCommand): void {
 }
 
 function givenOf({description, priority, ...rest}: Options) {
-	return {
-		...rest,
-		...(description !== undefined && {description: orNull(description)}),
-		...(priority !== undefined && {priority: orNull(priority)}),
-	};
+	return defined({...rest, description: orNull(description), priority: orNull(priority)});
 }
 
 const noTopics = 'no topics, mailctl topic create makes one';

@@ -1,6 +1,8 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {
 	changeWorkspace,
+	checkKept,
+	checkTopic,
 	createWorkspace,
 	deleteWorkspace,
 	pauseWorkspace,
@@ -12,11 +14,11 @@ import {maskPasswords} from '../config/parsers.ts';
 import {openDataDir, writeUsedWorkspace} from '../data-folder/data-dir.ts';
 import {settingsOf} from '../declared/state.ts';
 import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
+import {defined} from '../kit/collections.ts';
 import {widestAttachments} from '../mail/attachment-limits.ts';
 import {type Branding, readBranding} from '../mail/branding.ts';
 import {type Figures, type ReputationLimits, spans} from '../mail/reputation.ts';
 import {hasPassword} from '../mail/route.ts';
-import {notFound} from '../ops/operation.ts';
 import {
 	findingsOf,
 	leastAttempted,
@@ -28,7 +30,6 @@ import {
 } from '../reputation/findings.ts';
 import {type ReputationStatus, readStatuses} from '../store/reputation.ts';
 import type {Vault} from '../store/sealed.ts';
-import {lookUpTopic} from '../store/topics.ts';
 import {hasWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
 import {readInput} from './files.ts';
@@ -129,9 +130,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 			throw new CliError('usage', 'nothing is to be changed', 'give at least one of the options of --help');
 		}
 		const {id} = await chosen(session, key);
-		if (input.defaultTopic) {
-			(await lookUpTopic(await session.reader(), id, input.defaultTopic)) ?? notFound('topic', input.defaultTopic);
-		}
+		await checkTopic(await session.reader(), id, input);
 		const changed = await session.write(trx => changeWorkspace(trx, session.tools, id, input));
 		await showWorkspace(session, changed ?? nameTaken(options.name));
 	});
@@ -218,48 +217,31 @@ const days = (option: string) => count(option, 1, 36_500);
 const givenRoute = unlessDefault(route);
 
 async function inputOf(session: Session, options: Options): Promise<Partial<WorkspaceInput>> {
-	const {name, locale, timezone, monthlyQuota, queueLifetime, trackOpens, trackClicks, defaultTopic} = options;
-	const {maxAttachments, maxAttachmentSize} = options;
-	const retentionDays = keptDays(session, '--retention-days', options.retentionDays);
-	const contentDays = keptDays(session, '--content-days', options.contentDays);
-	const lifetime = queueLifetime === undefined ? undefined : orNull(queueLifetime);
 	const branding = brandingOf(options);
-	const sourcePool = options.pool === undefined ? undefined : orNull(options.pool);
-	const given = options.route === '-' ? givenRoute((await readInput('-')).toString().trim()) : options.route;
-	const route = given === undefined ? undefined : orNull(given);
-	checkWishes(session, sourcePool ?? null, route ?? null);
-	return {
-		...(name !== undefined && {name}),
-		...(trackOpens !== undefined && {trackOpens}),
-		...(trackClicks !== undefined && {trackClicks}),
-		...(Object.keys(branding).length > 0 && {branding}),
-		...(locale !== undefined && {locale: orNull(locale)}),
-		...(timezone !== undefined && {timezone: orNull(timezone)}),
-		...(monthlyQuota !== undefined && {monthlyQuota: orNull(monthlyQuota)}),
-		...(sourcePool !== undefined && {sourcePool}),
-		...(defaultTopic !== undefined && {defaultTopic: orNull(defaultTopic)}),
-		...(retentionDays !== undefined && {retentionDays}),
-		...(contentDays !== undefined && {contentDays}),
-		...(maxAttachments !== undefined && {maxAttachments: orNull(maxAttachments)}),
-		...(maxAttachmentSize !== undefined && {maxAttachmentBytes: orNull(maxAttachmentSize)}),
-		...(route !== undefined && {route: route === null ? null : {text: route, vault: await vaultFor(session, route)}}),
-		...(lifetime !== undefined && {queueLifetime: lifetime === null ? null : Math.ceil(lifetime / 1000)}),
-	};
-}
-
-/** Throws bad data (65) for more days than the installation keeps. */
-function keptDays(
-	session: Session,
-	option: string,
-	given: number | typeof none | undefined,
-): number | null | undefined {
-	const days = given === undefined ? undefined : orNull(given);
-	const most = typeof days === 'number' ? session.settings().retentionDays : 0;
-	if (most > 0 && (days ?? 0) > most) {
-		const what = `${option} ${days} is more than MAILCTL_RETENTION_DAYS (${most})`;
-		throw new CliError('data', what, 'the installation keeps nothing longer, give fewer days');
+	const [source_pool, lifetime] = [orNull(options.pool), orNull(options.queueLifetime)];
+	const route = orNull(options.route === '-' ? givenRoute((await readInput('-')).toString().trim()) : options.route);
+	checkWishes(session, source_pool ?? null, route ?? null);
+	const input = defined({
+		name: options.name,
+		track_opens: options.trackOpens,
+		track_clicks: options.trackClicks,
+		branding: Object.keys(branding).length > 0 ? branding : undefined,
+		locale: orNull(options.locale),
+		timezone: orNull(options.timezone),
+		monthly_quota: orNull(options.monthlyQuota),
+		source_pool,
+		default_topic: orNull(options.defaultTopic),
+		retention_days: orNull(options.retentionDays),
+		content_days: orNull(options.contentDays),
+		max_attachments: orNull(options.maxAttachments),
+		max_attachment_bytes: orNull(options.maxAttachmentSize),
+		route: route == null ? route : {text: route, vault: await vaultFor(session, route)},
+		queue_lifetime_s: lifetime && Math.ceil(lifetime / 1000),
+	});
+	if (input.retention_days || input.content_days) {
+		checkKept(input, session.settings().retentionDays);
 	}
-	return days;
+	return input;
 }
 
 /** What the settings do not have would be passed over in silence. */
@@ -292,12 +274,12 @@ async function vaultFor(session: Session, route: string): Promise<Pick<Vault, 's
 }
 
 function brandingOf({brandName, brandLogo, brandColor, brandSupport}: Options): Partial<Branding> {
-	return {
-		...(brandName !== undefined && {name: orNull(brandName)}),
-		...(brandLogo !== undefined && {logoUrl: orNull(brandLogo)}),
-		...(brandColor !== undefined && {accent: orNull(brandColor)}),
-		...(brandSupport !== undefined && {supportEmail: orNull(brandSupport)}),
-	};
+	return defined({
+		name: orNull(brandName),
+		logoUrl: orNull(brandLogo),
+		accent: orNull(brandColor),
+		supportEmail: orNull(brandSupport),
+	});
 }
 
 function nameTaken(name: string | undefined): never {

@@ -1,5 +1,7 @@
 import {
 	changeWorkspace,
+	checkKept,
+	checkTopic,
 	createWorkspace,
 	isPausedFromAbove,
 	pauseOwn,
@@ -16,7 +18,7 @@ import {monthOf, parseDuration} from '../kit/time.ts';
 import {usualAttachments, widestAttachments} from '../mail/attachment-limits.ts';
 import {readBranding, validAccent, validLogoUrl} from '../mail/branding.ts';
 import {notFound} from '../ops/operation.ts';
-import {listTopics, lookUpTopic, type Topic} from '../store/topics.ts';
+import {listTopics, type Topic} from '../store/topics.ts';
 import {readAccepted, readMonth} from '../store/usage.ts';
 import {findWorkspace, findWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {pageOf, pager, searchForm} from './lists.ts';
@@ -156,14 +158,8 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		if (foreign !== null) {
 			return notAllowed(foreign);
 		}
-		const {defaultTopic, retentionDays, contentDays} = read.input;
-		const most = live().retentionDays;
-		if (most > 0 && Math.max(retentionDays ?? 0, contentDays ?? 0) > most) {
-			wrong(`The installation keeps messages ${most} days: give fewer.`);
-		}
-		if (defaultTopic && !(await lookUpTopic(reader, workspace.id, defaultTopic))) {
-			wrong(`There is no topic ${defaultTopic}.`);
-		}
+		checkKept(read.input, live().retentionDays);
+		await checkTopic(reader, workspace.id, read.input);
 		const changed = await change(trx => changeWorkspace(trx, visit.tools, workspace.id, read.input));
 		return changed
 			? go(`${path}/${workspace.id}`, 'Saved.')
@@ -339,16 +335,16 @@ function readSettings(form: URLSearchParams): Read {
 			name: text('name'),
 			locale: text('locale') === '' ? null : canonicalLocale(text('locale')),
 			timezone: orNull('timezone'),
-			...(form.has('topic') && {defaultTopic: orNull('topic')}),
-			...(form.has('kept') && {retentionDays: numberOrNull('kept'), contentDays: numberOrNull('content')}),
+			...(form.has('topic') && {default_topic: orNull('topic')}),
+			...(form.has('kept') && {retention_days: numberOrNull('kept'), content_days: numberOrNull('content')}),
 			...(form.has('attachments') && {
-				maxAttachments: numberOrNull('attachments'),
-				maxAttachmentBytes: sizeOf(text('size')) ?? null,
+				max_attachments: numberOrNull('attachments'),
+				max_attachment_bytes: sizeOf(text('size')) ?? null,
 			}),
-			...(form.has('quota') && {monthlyQuota: quota === '' ? null : Number(quota)}),
-			queueLifetime: lifetimeMs === null ? null : Math.ceil(lifetimeMs / 1000),
-			trackOpens: form.has('opens'),
-			trackClicks: form.has('clicks'),
+			...(form.has('quota') && {monthly_quota: quota === '' ? null : Number(quota)}),
+			queue_lifetime_s: lifetimeMs === null ? null : Math.ceil(lifetimeMs / 1000),
+			track_opens: form.has('opens'),
+			track_clicks: form.has('clicks'),
 			branding: {
 				name: orNull('brand'),
 				logoUrl: validLogoUrl(logo),
@@ -363,22 +359,16 @@ function readSettings(form: URLSearchParams): Read {
  * What users of one workspace may not set, a sentence for them; null: nothing of it. The quota and how long the queue is used are the
  * installation's. `longest`: milliseconds.
  */
-function foreignSetting(
-	workspace: Workspace,
-	{monthlyQuota, queueLifetime, maxAttachments, maxAttachmentBytes}: Partial<WorkspaceInput>,
-	longest: number,
-): string | null {
-	const {monthly_quota: quota, queue_lifetime_s: lifetime, max_attachments: most} = workspace;
-	if (
-		(maxAttachments !== undefined && maxAttachments !== most) ||
-		(maxAttachmentBytes !== undefined && maxAttachmentBytes !== workspace.max_attachment_bytes)
-	) {
+function foreignSetting(workspace: Workspace, input: Partial<WorkspaceInput>, longest: number): string | null {
+	const differs = (field: 'max_attachments' | 'max_attachment_bytes' | 'monthly_quota' | 'queue_lifetime_s') =>
+		input[field] !== undefined && input[field] !== workspace[field];
+	if (differs('max_attachments') || differs('max_attachment_bytes')) {
 		return 'What may be attached is the installation’s: only users of all workspaces change it.';
 	}
-	if (monthlyQuota !== undefined && monthlyQuota !== quota) {
+	if (differs('monthly_quota')) {
 		return 'The quota is the installation’s: only users of all workspaces change it.';
 	}
-	return queueLifetime != null && queueLifetime !== lifetime && queueLifetime * 1000 > longest
+	return differs('queue_lifetime_s') && (input.queue_lifetime_s ?? 0) * 1000 > longest
 		? `The queue lifetime is at most that of the installation (${longest / 1000}s): only users of all workspaces set a longer one.`
 		: null;
 }

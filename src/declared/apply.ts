@@ -5,6 +5,7 @@ import {generateSigningKeys} from '../compose/dkim.ts';
 import {maskPasswords} from '../config/parsers.ts';
 import {addDomain, removeDomain} from '../domains/domains.ts';
 import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from '../domains/senders.ts';
+import {defined} from '../kit/collections.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {hasPassword, withPasswords} from '../mail/route.ts';
 import {changeKey, createKey, revokeKey} from '../ops/keys.ts';
@@ -264,30 +265,14 @@ export function withKnownRoute(wanted: WantedWorkspace, row: Workspace | undefin
 
 /** Absent fields stay as they are. */
 function inputOf(settings: Partial<Settings>, vault: Vault): Partial<WorkspaceInput> {
-	const {branding, route} = settings;
+	const {branding, route, queue_lifetime: queue_lifetime_s, ...plain} = settings;
 	const {name, logo_url: logoUrl, accent, support_email: supportEmail} = branding ?? {};
 	return defined({
-		locale: settings.locale,
-		timezone: settings.timezone,
-		monthlyQuota: settings.monthly_quota,
-		queueLifetime: settings.queue_lifetime,
-		sourcePool: settings.source_pool,
-		defaultTopic: settings.default_topic,
-		retentionDays: settings.retention_days,
-		contentDays: settings.content_days,
-		maxAttachments: settings.max_attachments,
-		maxAttachmentBytes: settings.max_attachment_bytes,
+		...plain,
+		queue_lifetime_s,
 		route: typeof route === 'string' ? {text: route, vault} : route,
-		trackOpens: settings.track_opens,
-		trackClicks: settings.track_clicks,
 		branding: branding && defined({name, logoUrl, accent, supportEmail}),
 	});
-}
-
-type Defined<Values> = {[Name in keyof Values]?: Exclude<Values[Name], undefined>};
-
-function defined<Values extends object>(values: Values): Defined<Values> {
-	return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Defined<Values>;
 }
 
 async function performDomain(

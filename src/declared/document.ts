@@ -1,10 +1,10 @@
-import type {TSchema} from 'typebox';
+import type {Static, TSchema} from 'typebox';
 import {type Address, parseAddress} from '../mail/address.ts';
-import {type Scope, scopes} from '../mail/api-key.ts';
+import {scopes} from '../mail/api-key.ts';
 import {widestAttachments} from '../mail/attachment-limits.ts';
-import {type Mode, type Priority, priorities, type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
+import {priorities, webhookEventTypes} from '../mail/message.ts';
 import {Type} from '../mail/type.ts';
-import {mostEndpoints, type WebhookFormat, type WebhookRetry, webhookFormats, webhookRetries} from '../mail/webhook.ts';
+import {mostEndpoints, webhookFormats, webhookRetries} from '../mail/webhook.ts';
 
 /** The only version there is. */
 export const documentVersion = 1;
@@ -12,7 +12,7 @@ export const documentVersion = 1;
 const mostItems = 10_000;
 const longest = 2000;
 
-const optional = (value: TSchema) => Type.Optional(Type.Union([value, Type.Null()]));
+const optional = <Schema extends TSchema>(value: Schema) => Type.Optional(Type.Union([value, Type.Null()]));
 const flag = Type.Optional(Type.Boolean());
 const text = Type.String({maxLength: longest});
 const label = Type.String({format: 'label'});
@@ -34,8 +34,10 @@ const settings = Type.Object(
 		locale: optional(Type.String({format: 'locale'})),
 		timezone: optional(Type.String({format: 'timezone'})),
 		monthly_quota: optional(Type.Integer({minimum: 0, maximum: 2_000_000_000})),
+		/** Seconds. */
 		queue_lifetime: optional(Type.Integer({minimum: 0, maximum: 2_000_000_000})),
 		source_pool: optional(text),
+		/** In an export its passwords are `***`. */
 		route: optional(text),
 		default_topic: optional(Type.String({format: 'topic-code'})),
 		retention_days: optional(Type.Integer({minimum: 1, maximum: 36_500})),
@@ -106,62 +108,24 @@ export const documentSchema = Type.Object(
 	strict,
 );
 
-export type Settings = {
-	readonly locale: string | null;
-	readonly timezone: string | null;
-	readonly monthly_quota: number | null;
-	/** Seconds. */
-	readonly queue_lifetime: number | null;
-	readonly source_pool: string | null;
-	/** In an export its passwords are `***`. */
-	readonly route: string | null;
-	/** The code of a topic. */
-	readonly default_topic: string | null;
-	readonly retention_days: number | null;
-	readonly content_days: number | null;
-	readonly max_attachments: number | null;
-	readonly max_attachment_bytes: number | null;
-	readonly track_opens: boolean;
-	readonly track_clicks: boolean;
-	readonly branding: Partial<Record<'name' | 'logo_url' | 'accent' | 'support_email', string | null>>;
-};
+/** Of a schema, with all that it has except what may be `Absent`. */
+type Whole<Schema extends TSchema, Absent extends keyof Static<Schema> = never> = Readonly<
+	Required<Omit<Static<Schema>, Absent>> & Pick<Static<Schema>, Absent>
+>;
 
-/** What there is of each kind, with all its fields. */
+export type Settings = Whole<typeof settings>;
+
+/** What there is of each kind. */
 export type Items = {
-	readonly domain: {readonly name: string; readonly return_path_domain: string | null};
-	readonly sender: {
-		readonly address: string;
-		readonly name: string | null;
-		/** An operator says so; DNS may say otherwise. */
-		readonly verified: boolean;
-		readonly active: boolean;
-	};
-	readonly topic: {
-		readonly code: string;
-		readonly name: string;
-		/** Absent: false, or null. */
-		readonly public?: boolean;
-		readonly required?: boolean;
-		readonly description?: string | null;
-		readonly priority?: Priority | null;
-	};
-	readonly webhook: {
-		readonly url: string;
-		readonly mode: Mode;
-		readonly events: readonly WebhookEventType[];
-		readonly active: boolean;
-		/** Absent: `default`. */
-		readonly format?: WebhookFormat;
-		readonly retry?: WebhookRetry;
-	};
-	readonly key: {
-		readonly name: string;
-		readonly mode: Mode;
-		readonly scopes: readonly Scope[];
-		readonly rate_limit: string | null;
-		/** In the store's form. */
-		readonly expires_at: string | null;
-	};
+	readonly domain: Whole<typeof domain>;
+	/** `verified`: an operator says so; DNS may say otherwise. */
+	readonly sender: Whole<typeof sender>;
+	/** What is absent is false, or null. */
+	readonly topic: Whole<typeof topic, 'public' | 'required' | 'description' | 'priority'>;
+	/** What is absent is `default`. */
+	readonly webhook: Whole<typeof webhook, 'format' | 'retry'>;
+	/** `expires_at`: in the store's form. */
+	readonly key: Whole<typeof key>;
 };
 export type Kind = keyof Items;
 

@@ -1,3 +1,10 @@
+type Defined<Values> = {[Name in keyof Values]?: Exclude<Values[Name], undefined>};
+
+/** Without the fields that are undefined. */
+export function defined<Values extends object>(values: Values): Defined<Values> {
+	return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Defined<Values>;
+}
+
 /** The values of each key, both in their order. */
 export function groupBy<Value, Key>(values: readonly Value[], keyOf: (value: Value) => Key): Map<Key, Value[]> {
 	const groups = new Map<Key, Value[]>();

@@ -24,19 +24,19 @@ storeTest(test, 'a workspace is made once by its name, newest listed first', asy
 storeTest(test, 'a workspace takes changes, takes them back, and no name of another', async (t, store) => {
 	const tools = testTools();
 	const [id, other] = await store.writer.transaction(async trx => [
-		(await createWorkspace(trx, tools, {name: 'acme', locale: 'de', trackOpens: true}))?.id as string,
+		(await createWorkspace(trx, tools, {name: 'acme', locale: 'de', track_opens: true}))?.id as string,
 		(await createWorkspace(trx, tools, {name: 'other'}))?.id as string,
 	]);
 	const change = (input: Parameters<typeof changeWorkspace>[3]) =>
 		store.writer.transaction(trx => changeWorkspace(trx, tools, id as string, input));
-	t.like(await change({monthlyQuota: 5, queueLifetime: 3600, timezone: 'Europe/Vienna'}), {
+	t.like(await change({monthly_quota: 5, queue_lifetime_s: 3600, timezone: 'Europe/Vienna'}), {
 		monthly_quota: 5,
 		queue_lifetime_s: 3600,
 		timezone: 'Europe/Vienna',
 		locale: 'de',
 		track_opens_at: '2026-06-09T10:00:00.000Z',
 	});
-	t.like(await change({monthlyQuota: null, locale: null, trackOpens: false, trackClicks: true}), {
+	t.like(await change({monthly_quota: null, locale: null, track_opens: false, track_clicks: true}), {
 		monthly_quota: null,
 		locale: null,
 		track_opens_at: null,

@@ -14,8 +14,8 @@ const mebibyte = 1024 * 1024;
 const violationsOf = (answer: {body: unknown}) =>
 	(answer.body as {error: {violations: Array<{field: string; message: string}>}}).error.violations;
 
-async function allow(api: TestApi, maxAttachments: number | null, maxAttachmentBytes: number | null): Promise<void> {
-	const input = {maxAttachments, maxAttachmentBytes};
+async function allow(api: TestApi, max_attachments: number | null, max_attachment_bytes: number | null): Promise<void> {
+	const input = {max_attachments, max_attachment_bytes};
 	await api.store.writer.transaction(trx => changeWorkspace(trx, testTools(), api.workspace.id, input));
 	api.clear();
 }

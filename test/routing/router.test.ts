@@ -112,10 +112,10 @@ storeTest(test, 'in capture mode and by a smarthost nothing is looked up', async
 
 storeTest(test, 'a workspace’s pool and route hold from the next look at them on', async (t, store) => {
 	const {route, routes, change, dns} = await start(t, store, pools);
-	await change({sourcePool: 'otp'});
+	await change({source_pool: 'otp'});
 	t.like((await route('own.test')).terms.sources, {length: 1, 0: {address: '192.0.2.1', hostname: 'otp.shop.example'}});
 	await change({
-		sourcePool: 'bulk',
+		source_pool: 'bulk',
 		route: {text: 'smtp://a.example, smtp://app:p%40ss%25@b.example', vault: testVault},
 	});
 	t.is((await route('own.test')).site, 'mx.own.test from 192.0.2.1', 'until it is told');
@@ -124,7 +124,7 @@ storeTest(test, 'a workspace’s pool and route hold from the next look at them 
 	const {site, terms} = await route('own.test');
 	t.is(site, 'smarthost a.example:25+app@b.example:587 from 192.0.2.2');
 	t.like(terms.nextHop, {kind: 'relay', relays: {1: {user: 'app', password: 'p@ss%', tls: 'required'}}});
-	await change({sourcePool: null, route: null});
+	await change({source_pool: null, route: null});
 	t.true(await routes.renew());
 	t.is((await route('own.test')).terms.nextHop.kind, 'mx');
 	t.deepEqual(dns.queries, ['MX own.test']);
