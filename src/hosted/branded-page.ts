@@ -1,7 +1,7 @@
 import type {FastifyReply} from 'fastify';
 import {readBranding} from '../mail/branding.ts';
 import type {Workspace} from '../store/workspaces.ts';
-import {type Html, html, plainName} from './html.ts';
+import {filled, type Html, html, plainName} from './html.ts';
 import type {Texts} from './texts/wording.ts';
 
 /** The workspace of the page. */
@@ -20,7 +20,7 @@ export type Page = {
 	/** Null: the workspace of the link is not known. */
 	readonly brand: Brand | null;
 	readonly icon: Icon;
-	readonly title: string;
+	readonly title: string | Html;
 	readonly content: Html;
 };
 
@@ -95,7 +95,7 @@ function header({name, logoUrl}: Brand): Html {
 }
 
 function footer(texts: Texts, email: string): Html {
-	return html`<footer>${texts.help(html`<a href="mailto:${encodeURIComponent(email).replace('%40', '@')}">${email}</a>`)}</footer>`;
+	return html`<footer>${filled(texts.help, {address: html`<a href="mailto:${encodeURIComponent(email).replace('%40', '@')}">${email}</a>`})}</footer>`;
 }
 
 const frame = (path: Html) =>
@@ -112,22 +112,27 @@ type NoticeKind = 'forged' | 'expired' | 'unclear' | 'tooMany';
 
 /** The page of a link or a request that cannot be followed: forged, expired, not understood, one too many. */
 export function noticePage(kind: NoticeKind, status: number, texts: Texts, brand: Brand | null): Page {
-	const {title, text} = texts[kind];
 	return {
 		status,
 		texts,
 		brand,
 		icon: 'warning',
-		title,
-		content: html`<p>${text}</p>
+		title: texts[kind],
+		content: html`<p>${texts[`${kind}Text`]}</p>
 <p class="soft">${texts.nothingChanged}</p>`,
 	};
 }
 
 /** The page of a tracked link that is not ours: it leads nowhere. */
 export function lostPage(texts: Texts): Page {
-	const {title, text} = texts.forged;
-	return {status: 404, texts, brand: null, icon: 'warning', title, content: html`<p>${text}</p>`};
+	return {
+		status: 404,
+		texts,
+		brand: null,
+		icon: 'warning',
+		title: texts.forged,
+		content: html`<p>${texts.forgedText}</p>`,
+	};
 }
 
 const calmBlue = '#2f5bd7';

@@ -1,6 +1,4 @@
-import type {Knex} from 'knex';
 import {describe} from '../api/describe.ts';
-import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {Type} from '../mail/type.ts';
 import {
@@ -14,7 +12,7 @@ import {
 } from '../outcome/unsubscribe.ts';
 import {noticePage, type Page} from './branded-page.ts';
 import {type Field, formTypes} from './form.ts';
-import {type Html, html, nameMarkup} from './html.ts';
+import {filled, type Html, html, nameMarkup} from './html.ts';
 import {
 	addressMarkup,
 	button,
@@ -26,6 +24,7 @@ import {
 	type Visit,
 } from './linked.ts';
 import type {Texts} from './texts/wording.ts';
+import {everything, type UnsubscribeOptions, undo} from './unsubscribe.ts';
 
 /** Has the codes of a thousand topics. */
 const formLimit = 128 * 1024;
@@ -33,15 +32,8 @@ const formLimit = 128 * 1024;
 const actions = ['save', 'pause', 'resume', 'all', 'undo'] as const;
 type Action = (typeof actions)[number];
 
-type PreferenceOptions = {
-	readonly reader: Knex;
-	/** Resolves when the change is on stable storage. */
-	readonly unsubscribe: (item: Unsubscription) => Promise<SubscriptionStatus>;
-	readonly clock: Clock;
-};
-
 /** The hosted preference page: public topics in or out, a pause, everything off. */
-export const preferencePages = ({reader, unsubscribe, clock}: PreferenceOptions): LinkPage => ({
+export const preferencePages = ({reader, unsubscribe, clock}: UnsubscribeOptions): LinkPage => ({
 	path: '/preferences',
 	formLimit,
 	schemas: {show: showSchema(), act: actSchema()},
@@ -137,50 +129,46 @@ const isOffered = ({isRequired, isOut}: Choice): boolean => !isRequired || isOut
 
 function preferencePage({texts, brand, linked, token}: Visit, state: State, action: Action | null): Page {
 	const {status, choices, pausedUntil} = state;
-	const {preferences} = texts;
-	const [who, sender] = [addressMarkup(linked.address), nameMarkup(brand.name)];
+	const names = {address: addressMarkup(linked.address), brand: nameMarkup(brand.name)};
 	const test = status.isTest && action !== null ? html`<p class="soft">${texts.testMessage}</p>` : null;
 	const common = {status: 200, texts, brand};
 	if (status.all !== null) {
-		const undo = section(html`<p>${texts.undo.question}</p>\n${button('other', 'undo', texts.undo.button)}`);
 		return {
 			...{...common, icon: 'done'},
 			title: status.all === 'other' ? texts.blocked : action === 'all' ? texts.done : texts.already,
-			content: html`<p>${texts.allIsOff(who, sender)}</p>${test}${status.all === 'page' ? postForm(token, undo) : null}`,
+			content: html`<p>${filled(texts.allIsOff, names)}</p>${test}${status.all === 'page' ? postForm(token, undo(texts)) : null}`,
 		};
 	}
 	const rest =
 		pausedUntil === null
-			? html`${button('other', 'pause', preferences.pause)}<p class="soft">${preferences.pauseMeans}</p>\n`
-			: html`<p>${preferences.pausedUntil(dateIn(texts, pausedUntil))}</p>\n${button('other', 'resume', preferences.resume)}`;
+			? html`${button('other', 'pause', texts.pause)}<p class="soft">${texts.pauseMeans}</p>\n`
+			: html`<p>${filled(texts.pausedUntil, {date: dateIn(texts, pausedUntil)})}</p>\n${button('other', 'resume', texts.resume)}`;
 	return {
 		...{...common, icon: action === null ? 'letter' : 'done'},
-		title: action === null ? preferences.title : preferences.saved,
-		content: html`<p>${preferences.text(who, sender)}</p>${test}
+		title: action === null ? texts.preferences : texts.saved,
+		content: html`<p>${filled(texts.preferencesText, names)}</p>${test}
 ${postForm(
 	token,
-	html`${choices.length > 0 ? section(topicsMarkup(texts, choices)) : null}${section(rest)}${section(
-		html`${button('other', 'all', texts.unsubscribeAll)}<p class="soft">${texts.everythingMeans}</p>\n`,
-	)}`,
+	html`${choices.length > 0 ? section(topicsMarkup(texts, choices)) : null}${section(rest)}${section(everything(texts))}`,
 )}`,
 	};
 }
 
-function topicsMarkup({preferences}: Texts, choices: readonly Choice[]): Html {
+function topicsMarkup(texts: Texts, choices: readonly Choice[]): Html {
 	const boxes = choices.map(choice => {
 		const {code, name, description, isOut} = choice;
 		const about = html`<span>${nameMarkup(name)}${description && html`<small>${nameMarkup(description)}</small>`}${
-			isOffered(choice) ? null : html`<small>${preferences.needed}</small>`
+			isOffered(choice) ? null : html`<small>${texts.needed}</small>`
 		}</span>`;
 		return isOffered(choice)
 			? html`<label class="choice"><input type="checkbox" name="topic" value="${code}"${isOut ? null : html` checked`}>${about}</label>\n`
 			: html`<p class="choice">${about}</p>\n`;
 	});
 	const shown = choices.filter(isOffered).map(({code}) => code);
-	return html`<fieldset><legend>${preferences.topics}</legend>
+	return html`<fieldset><legend>${texts.topics}</legend>
 ${boxes}</fieldset>
 <input type="hidden" name="shown" value="${shown.join(' ')}">
-${shown.length > 0 ? button('main', 'save', preferences.save) : null}`;
+${shown.length > 0 ? button('main', 'save', texts.save) : null}`;
 }
 
 const dateIn = ({language}: Texts, time: string): string =>

@@ -12,14 +12,14 @@ import {
 } from '../outcome/unsubscribe.ts';
 import {type Brand, type Icon, noticePage, type Page} from './branded-page.ts';
 import {type Form, formTypes} from './form.ts';
-import {type Html, html, nameMarkup, plainName} from './html.ts';
+import {filled, type Html, html, nameMarkup, plainName} from './html.ts';
 import {addressMarkup, button, type LinkPage, linkFaults, postForm, section, tokenSchema} from './linked.ts';
 import type {Texts} from './texts/wording.ts';
 
 /** A longer body is no form of ours, nor a one-click request. */
 const formLimit = 8 * 1024;
 
-type UnsubscribeOptions = {
+export type UnsubscribeOptions = {
 	readonly reader: Knex;
 	/** Resolves when the change is on stable storage. */
 	readonly unsubscribe: (item: Unsubscription) => Promise<SubscriptionStatus>;
@@ -124,11 +124,16 @@ function unsubscribePage(subject: Subject): Page {
 		content: html`<p>${view.text}</p>
 ${status.isTest && action !== null ? html`<p class="soft">${texts.testMessage}</p>` : null}
 ${view.buttons && postForm(subject.token, view.buttons)}
-<p class="soft"><a href="preferences?token=${subject.token}">${texts.preferences.link}</a></p>`,
+<p class="soft"><a href="preferences?token=${subject.token}">${texts.preferencesLink}</a></p>`,
 	};
 }
 
-type View = {readonly icon: Icon; readonly title: string; readonly text: Html; readonly buttons: Html | null};
+type View = {
+	readonly icon: Icon;
+	readonly title: string | Html;
+	readonly text: Html;
+	readonly buttons: Html | null;
+};
 
 function viewOf(subject: Subject): View {
 	const {status, action} = subject;
@@ -143,64 +148,71 @@ function viewOf(subject: Subject): View {
 	return action === 'undo' ? undone(subject) : confirm(subject);
 }
 
-function confirm({texts, brand, address, status: {topic}}: Subject): View {
-	const [who, sender] = [addressMarkup(address), nameMarkup(brand.name)];
-	return topic === null
-		? {
-				icon: 'letter',
-				title: texts.confirmAll.title(plainName(brand.name)),
-				text: html`${texts.confirmAll.text(who)} ${texts.allMeans}`,
-				buttons: section(button('main', 'all', texts.unsubscribe)),
-			}
-		: topic.isRequired
-			? {
-					icon: 'letter',
-					title: texts.required.title(plainName(topic.name)),
-					text: html`${topic.description && html`${nameMarkup(topic.description)}</p>\n<p>`}${texts.required.text(who, sender)}`,
-					buttons: section(html`${button('main', 'topic', texts.required.stopOthers)}${everything(texts)}`),
-				}
-			: {
-					icon: 'letter',
-					title: texts.confirmTopic.title(plainName(topic.name)),
-					text: texts.confirmTopic.text(who, sender),
-					buttons: section(html`${button('main', 'topic', texts.unsubscribeTopic)}${everything(texts)}`),
-				};
+/** A sentence with the names that it is about. */
+function say({brand, address, status: {topic}}: Subject, text: string): Html {
+	const name = nameMarkup(topic?.name ?? '');
+	return filled(text, {address: addressMarkup(address), brand: nameMarkup(brand.name), topic: name});
 }
 
-function outOfAll({texts, brand, address, action, status}: Subject, byPage: boolean): View {
+function confirm(subject: Subject): View {
+	const {texts, brand, status} = subject;
+	const {topic} = status;
+	if (topic === null) {
+		return {
+			icon: 'letter',
+			title: filled(texts.confirmAll, {brand: plainName(brand.name)}),
+			text: html`${say(subject, texts.confirmAllText)} ${texts.allMeans}`,
+			buttons: section(button('main', 'all', texts.unsubscribe)),
+		};
+	}
+	const {isRequired, description} = topic;
+	const about = isRequired && description ? html`${nameMarkup(description)}</p>\n<p>` : null;
+	return {
+		icon: 'letter',
+		title: filled(isRequired ? texts.required : texts.confirmTopic, {topic: plainName(topic.name)}),
+		text: html`${about}${say(subject, isRequired ? texts.requiredText : texts.confirmTopicText)}`,
+		buttons: section(
+			html`${button('main', 'topic', isRequired ? texts.stopOthers : texts.unsubscribeTopic)}${everything(texts)}`,
+		),
+	};
+}
+
+function outOfAll(subject: Subject, byPage: boolean): View {
+	const {texts, action, status} = subject;
 	const title = action === null || action === 'undo' ? texts.already : texts.done;
 	return {
 		icon: 'done',
 		title: byPage ? title : texts.blocked,
-		text: texts.allIsOff(addressMarkup(address), nameMarkup(brand.name)),
+		text: say(subject, texts.allIsOff),
 		buttons: status.all === 'page' ? undo(texts) : null,
 	};
 }
 
-function outOfTopic({texts, brand, address, action}: Subject, topic: NonNullable<SubscriptionStatus['topic']>): View {
-	const [who, sender, name] = [addressMarkup(address), nameMarkup(brand.name), nameMarkup(topic.name)];
+function outOfTopic(subject: Subject, {block, isRequired}: NonNullable<SubscriptionStatus['topic']>): View {
+	const {texts, action} = subject;
 	return {
 		icon: 'done',
 		title: action === null || action === 'undo' ? texts.already : texts.done,
-		text: topic.isRequired ? texts.required.othersAreOff(who, sender, name) : texts.topicIsOff(who, sender, name),
-		buttons: html`${topic.block === 'page' ? undo(texts) : null}${section(everything(texts))}`,
+		text: say(subject, isRequired ? texts.othersAreOff : texts.topicIsOff),
+		buttons: html`${block === 'page' ? undo(texts) : null}${section(everything(texts))}`,
 	};
 }
 
-function undone({texts, brand, address, status}: Subject): View {
+function undone(subject: Subject): View {
+	const {texts, status} = subject;
 	const again = status.topic === null ? 'all' : 'topic';
 	return {
 		icon: 'done',
-		title: texts.undone.title,
-		text: texts.undone.text(addressMarkup(address), nameMarkup(brand.name)),
-		buttons: section(button('other', again, status.topic?.isRequired ? texts.required.stopOthers : texts.unsubscribe)),
+		title: texts.undone,
+		text: say(subject, texts.undoneText),
+		buttons: section(button('other', again, status.topic?.isRequired ? texts.stopOthers : texts.unsubscribe)),
 	};
 }
 
-function undo(texts: Texts): Html {
-	return section(html`<p>${texts.undo.question}</p>\n${button('other', 'undo', texts.undo.button)}`);
+export function undo(texts: Texts): Html {
+	return section(html`<p>${texts.undoQuestion}</p>\n${button('other', 'undo', texts.undo)}`);
 }
 
-function everything(texts: Texts): Html {
+export function everything(texts: Texts): Html {
 	return html`${button('other', 'all', texts.unsubscribeAll)}\n<p class="soft">${texts.everythingMeans}</p>\n`;
 }
