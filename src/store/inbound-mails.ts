@@ -13,23 +13,15 @@ export type NewInbound = CameIn & {
 /** A mail that was not read yet, with its bytes. */
 export type UnreadInbound = CameIn & {readonly raw: Buffer};
 
+const newColumns = columnsOf('id digest source node mailFrom rcptTo raw size receivedAt');
+
 /** Stores mails; answers the ids of those that were not there yet. */
 export async function insertInbound(trx: Knex.Transaction, mails: readonly NewInbound[]): Promise<Set<string>> {
 	const inserted = await insertReturning<{id: string}>(
 		trx,
 		'inbound',
-		['id', 'digest', 'source', 'node', 'mail_from', 'rcpt_to', 'raw', 'size', 'received_at'],
-		mails.map(mail => [
-			mail.id,
-			mail.digest,
-			mail.source,
-			mail.node,
-			mail.mailFrom,
-			JSON.stringify(mail.rcptTo),
-			mail.raw,
-			mail.raw.length,
-			mail.receivedAt,
-		]),
+		newColumns.names,
+		mails.map(mail => newColumns.valuesOf({...mail, rcptTo: JSON.stringify(mail.rcptTo), size: mail.raw.length})),
 		'on conflict (id) do nothing returning id',
 	);
 	return new Set(inserted.map(({id}) => id));

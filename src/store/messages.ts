@@ -4,7 +4,7 @@ import type {RecipientState} from '../mail/message.ts';
 import {type Attachment, type Extras, type Mode, readExtras, submittedType} from '../mail/message.ts';
 import type {WebhookMessage} from '../mail/webhook.ts';
 import type {Row} from './engine/dialect.ts';
-import {insertReturning, insertRows, nearIds} from './engine/rows.ts';
+import {columnsOf, insertReturning, insertRows, nearIds} from './engine/rows.ts';
 import {insertPlaced, shown, stateColumns} from './timeline.ts';
 
 /** A new message: addresses as spelled and in comparison form, JSON as text (null: empty), times in the store's form. */
@@ -38,65 +38,15 @@ export type NewMessage = {
 	readonly createdAt: string;
 };
 
-const columns = [
-	'id',
-	'workspace_id',
-	'mode',
-	'from_address',
-	'from_key',
-	'to_address',
-	'to_key',
-	'reply_to',
-	'cc',
-	'template_id',
-	'version_id',
-	'data',
-	'metadata',
-	'tags',
-	'topic_id',
-	'topic_code',
-	'locale',
-	'timezone',
-	'tracking',
-	'extras',
-	'sealed',
-	'attachments',
-	'resent_from',
-	'created_at',
-];
+const columns = columnsOf(
+	'id workspaceId mode fromAddress fromKey toAddress toKey replyTo cc templateId versionId data metadata tags topicId topicCode',
+	'locale timezone tracking extras sealed attachments resentFrom createdAt',
+);
 
 /** With each its `accepted` event is written: it is the message itself, which has a position for it. */
 export async function insertMessages(trx: Knex.Transaction, messages: readonly NewMessage[]): Promise<void> {
-	const rows = messages.map(
-		one =>
-			[
-				one.id,
-				one.workspaceId,
-				one.mode,
-				one.from,
-				one.fromKey,
-				one.to,
-				one.toKey,
-				one.replyTo,
-				one.cc,
-				one.templateId,
-				one.versionId,
-				one.data,
-				one.metadata,
-				one.tags,
-				one.topicId,
-				one.topicCode,
-				one.locale,
-				one.timezone,
-				one.tracking,
-				one.extras,
-				one.sealed,
-				one.attachments,
-				one.resentFrom,
-				one.createdAt,
-			] as const,
-	);
-	await insertPlaced(trx, 'messages', columns, rows);
+	const rows = messages.map(one => columns.valuesOf({...one, fromAddress: one.from, toAddress: one.to}));
+	await insertPlaced(trx, 'messages', columns.names, rows);
 }
 
 /** A message as it is read: with the state of its `to` recipient, its template's name and its attachments' names. */
@@ -225,43 +175,29 @@ export async function readMessages(
 }
 
 /** What was said when the message was sent, to be sent again: JSON as text. Its attachments are read by `listAttachments`. */
-export type SentMessage = Pick<
-	NewMessage,
-	| 'mode'
-	| 'from'
-	| 'to'
-	| 'replyTo'
-	| 'cc'
-	| 'templateId'
-	| 'data'
-	| 'metadata'
-	| 'tags'
-	| 'topicCode'
-	| 'locale'
-	| 'timezone'
-	| 'tracking'
-	| 'extras'
-> &
-	Pick<MessageStatus, 'erasedAt'>;
+export type SentMessage = Pick<MessageStatus, 'erasedAt'> &
+	Omit<
+		NewMessage,
+		| 'id'
+		| 'workspaceId'
+		| 'fromKey'
+		| 'toKey'
+		| 'versionId'
+		| 'topicId'
+		| 'sealed'
+		| 'attachments'
+		| 'resentFrom'
+		| 'createdAt'
+	>;
+
+const sentColumns = columnsOf(
+	'mode replyTo cc templateId data metadata tags topicCode locale timezone tracking extras erasedAt',
+);
 
 export async function findSent(reader: Knex, workspaceId: string, id: string): Promise<SentMessage | undefined> {
-	return await reader('messages').where({id, workspace_id: workspaceId}).first({
-		mode: 'mode',
-		from: 'from_address',
-		to: 'to_address',
-		replyTo: 'reply_to',
-		cc: 'cc',
-		templateId: 'template_id',
-		data: 'data',
-		metadata: 'metadata',
-		tags: 'tags',
-		topicCode: 'topic_code',
-		locale: 'locale',
-		timezone: 'timezone',
-		tracking: 'tracking',
-		extras: 'extras',
-		erasedAt: 'erased_at',
-	});
+	return await reader('messages')
+		.where({id, workspace_id: workspaceId})
+		.first(...sentColumns.selected, 'from_address as from', 'to_address as to');
 }
 
 type AttachmentNames = StoredMessage['attachments'];

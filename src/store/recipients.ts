@@ -2,11 +2,13 @@ import type {Knex} from 'knex';
 import {type Priority, type Recipient, type RecipientState, type Role, statesBefore} from '../mail/message.ts';
 import type {Asked, Phase} from '../mail/outcome.ts';
 import {lockLate, rowSource, rowsOf} from './engine/dialect.ts';
-import {insertRows, nearIds} from './engine/rows.ts';
+import {columnsOf, insertRows, nearIds} from './engine/rows.ts';
 import {listState} from './message-terms.ts';
 import type {Claimed} from './queue/claims.ts';
 import {dequeue, enqueue, lockOpen} from './queue/open-recipients.ts';
 import {shown, stateColumns, stateOf, storeQueued, takeQueued} from './timeline.ts';
+
+const newColumns = columnsOf('id workspace_id message_id address address_key role destination state state_at');
 
 /** Adds the recipients of new messages, and puts into the queue those that have a next attempt. */
 export async function insertRecipients(
@@ -23,50 +25,17 @@ export async function insertRecipients(
 	await insertRows(
 		trx,
 		'recipients',
-		[
-			'id',
-			'workspace_id',
-			'message_id',
-			'address',
-			'address_key',
-			'role',
-			'destination',
-			'state',
-			'state_at',
-			'attempts',
-			'crashes',
-		],
-		recipients.map(one => [
-			one.id,
-			one.workspace_id,
-			one.message_id,
-			one.address,
-			one.address_key,
-			one.role,
-			one.destination,
-			one.state,
-			one.state_at,
-			0,
-			0,
-		]),
+		[...newColumns.names, 'attempts', 'crashes'],
+		recipients.map(one => [...newColumns.valuesOf(one), 0, 0]),
 	);
-	await enqueue(
-		trx,
-		recipients.flatMap(
-			({
-				id,
-				workspace_id: workspaceId,
-				message_id: messageId,
-				destination,
-				next_attempt_at: nextAttemptAt,
-				priority = 'normal',
-				send_at: sendAt = null,
-			}) =>
-				nextAttemptAt === null
-					? []
-					: [{recipientId: id, workspaceId, messageId, destination, nextAttemptAt, priority, sendAt}],
-		),
+	const waiting = recipients.flatMap(
+		({next_attempt_at: nextAttemptAt, priority = 'normal', send_at = null, ...one}) => {
+			const {id: recipientId, workspace_id: workspaceId, message_id: messageId, destination} = one;
+			const queued = {recipientId, workspaceId, messageId, destination, priority, sendAt: send_at};
+			return nextAttemptAt === null ? [] : [{...queued, nextAttemptAt}];
+		},
 	);
+	await enqueue(trx, waiting);
 }
 
 /**

@@ -2,7 +2,16 @@ import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
-import {alongIndex, insertReturning, insertRows, type Pair, pairKey, rowOfAddress, selectPairs} from './engine/rows.ts';
+import {
+	alongIndex,
+	columnsOf,
+	insertReturning,
+	insertRows,
+	type Pair,
+	pairKey,
+	rowOfAddress,
+	selectPairs,
+} from './engine/rows.ts';
 
 export type NewSuppression = {
 	readonly id: string;
@@ -29,6 +38,7 @@ export type Suppression = {
 };
 
 const columns = ['id', 'address', 'reason', 'source', 'mode', 'created_at'] as const;
+const newColumns = columnsOf('id workspaceId address addressKey reason source mode createdAt');
 
 /**
  * Adds entries; an address already listed keeps its first entry, but one of a test key gives way to any other. Answers the
@@ -43,17 +53,8 @@ export async function insertSuppressions(
 	const added = await insertReturning<{id: string}>(
 		trx,
 		'suppressions',
-		['id', 'workspace_id', 'address', 'address_key', 'reason', 'source', 'mode', 'created_at'],
-		sorted.map(([, one]) => [
-			one.id,
-			one.workspaceId,
-			one.address,
-			one.addressKey,
-			one.reason,
-			one.source,
-			one.mode ?? 'live',
-			one.createdAt,
-		]),
+		newColumns.names,
+		sorted.map(([, one]) => newColumns.valuesOf({...one, mode: one.mode ?? 'live'})),
 		`on conflict (workspace_id, address_key) do update
 			set id = excluded.id, address = excluded.address, reason = excluded.reason, source = excluded.source,
 				mode = excluded.mode, created_at = excluded.created_at

@@ -132,16 +132,15 @@ type NewOptOut = OptOut & {
 	readonly createdAt: string;
 };
 
+const optOutColumns = columnsOf('workspaceId code addressKey address source createdAt until');
+
 /** Opts an address out of topics. An opt-out stays as it is, a pause gives way. Answers the codes that were added or changed. */
 export async function insertOptOuts(trx: Knex.Transaction, optOuts: readonly NewOptOut[]): Promise<string[]> {
 	const added = await insertReturning<{code: string}>(
 		trx,
 		'topic_optouts',
-		['workspace_id', 'code', 'address_key', 'address', 'source', 'created_at', 'until'],
-		optOuts.map(one => [
-			...[one.workspaceId, one.code, one.addressKey, one.address, one.source, one.createdAt],
-			one.until,
-		]),
+		optOutColumns.names,
+		optOuts.map(optOutColumns.valuesOf),
 		`on conflict (workspace_id, address_key, code) do update
 			set source = excluded.source, created_at = excluded.created_at, until = excluded.until
 			where topic_optouts.until is not null returning code`,
