@@ -76,10 +76,13 @@ export function messageCommands(message: CliCommand): void {
 		.does<ListOptions>(list);
 
 	message
-		.verb('events [id]', "List a message's events, oldest first; with --csv and no id, those of all messages")
-		.sample('mailctl message events msg_06f… --csv')
-		.option('--csv', 'print CSV')
-		.does<{csv?: true}, [string | undefined]>(events);
+		.verb('events', 'Print the events of all messages, oldest first')
+		.sample('mailctl message events --csv')
+		.requiredOption('--csv', 'print CSV')
+		.does(async session => {
+			const {reader, workspaceId} = await session.inWorkspace();
+			await session.csv(csvOf(csvColumns.events, eventsUntilNow(reader, workspaceId, {after: 0}), streamedEventView));
+		});
 
 	message
 		.verb('show <id>', 'Show status, timeline, attempts and what came back')
@@ -217,41 +220,6 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 		session.list(options.scheduled ? scheduled : messages, rows);
 	}
 }
-
-async function events(session: Session, {csv}: {csv?: true}, id: string | undefined): Promise<void> {
-	if (id === undefined) {
-		if (!csv) {
-			throw new CliError('usage', 'no message is named', 'name one, or use --csv for the events of all');
-		}
-		const {reader, workspaceId} = await session.inWorkspace();
-		await session.csv(csvOf(csvColumns.events, eventsUntilNow(reader, workspaceId, {after: 0}), streamedEventView));
-		return;
-	}
-	const {id: messageId} = await chosenMessage(session, id);
-	const reader = await session.reader();
-	const rows = await readEvents(reader, messageId, {after: null, limit: mostEvents});
-	if (csv) {
-		await session.csv(
-			csvOf(
-				csvColumns.timeline,
-				pagesOf(async () => ({rows, next: null})),
-				eventView,
-			),
-		);
-	} else {
-		session.list(messageEvents, rows);
-	}
-}
-
-const messageEvents: Noun<StoredEvent> = {
-	none: 'nothing happened to it',
-	json: eventView,
-	fields: [
-		{title: 'UTC', cell: row => shortTime(row.occurredAt).slice(0, 19)},
-		{title: 'EVENT', cell: row => row.type},
-		{title: 'DETAIL', cell: row => eventText(row), cut: true},
-	],
-};
 
 /** Of a deleted template only the id is known still. */
 async function templateId(session: Session, key: string): Promise<string> {
