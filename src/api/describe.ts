@@ -41,40 +41,13 @@ export type Description = {
 };
 
 declare module 'fastify' {
-	interface FastifySchema {
-		answer?: Answer;
-		otherAnswer?: Answer;
-		errors?: readonly ApiErrorCode[];
-		pages?: Readonly<Record<number, string>>;
-		csv?: readonly string[];
-		media?: string | null;
-	}
+	interface FastifySchema extends Partial<Omit<Description, 'tag' | 'summary' | 'description'>> {}
 }
 
 /**
  * What the description of the API says of a route, to be spread into its schema beside `querystring`, `params` and `body`.
  * Answers are described, not shaped: what a view gives is sent as it is.
  */
-export function describe({
-	tag,
-	summary,
-	description,
-	answer,
-	otherAnswer,
-	errors = [],
-	pages,
-	csv,
-	media,
-}: Description) {
-	return {
-		tags: [tag],
-		summary,
-		...(description !== undefined && {description}),
-		answer,
-		...(otherAnswer && {otherAnswer}),
-		errors,
-		...(pages && {pages}),
-		...(csv && {csv}),
-		...(media !== undefined && {media}),
-	};
+export function describe({tag, errors = [], ...description}: Description) {
+	return {tags: [tag], errors, ...description};
 }

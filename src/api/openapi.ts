@@ -6,18 +6,13 @@ import type {TSchema} from 'typebox';
 import {type ApiErrorCode, apiErrors} from '../mail/api-error.ts';
 import {webhookEventTypes} from '../mail/message.ts';
 import {Type} from '../mail/type.ts';
-import type {Answer} from './describe.ts';
+import type {Answer, Description} from './describe.ts';
 import {formExpected} from './errors.ts';
 
 /** What decides which answers a route can give in addition to its own. */
-type RouteKind = {
+type RouteKind = Pick<Description, 'pages' | 'csv' | 'media'> & {
 	readonly answers: readonly Answer[];
 	readonly errors: readonly ApiErrorCode[];
-	/** For routes that answer with pages: their statuses other than the answer's, with what they mean. */
-	readonly pages?: Readonly<Record<number, string>>;
-	/** Of the answer, where it is no JSON, nor a page; null: it has no body. */
-	readonly csv?: readonly string[];
-	readonly media?: string | null;
 	/** Whether a key is needed. */
 	readonly keyed: boolean;
 	/** Whether a body is looked at, wanted or not. */
@@ -308,19 +303,8 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 	if (schema?.answer === undefined) {
 		return {hide: true};
 	}
-	const {
-		answer,
-		otherAnswer,
-		errors = [],
-		pages,
-		csv,
-		media,
-		summary = '',
-		description,
-		tags,
-		consumes,
-		...parts
-	} = schema;
+	const {answer, otherAnswer, errors = [], summary = '', description, tags, consumes, ...others} = schema;
+	const {pages: _pages, csv: _csv, media: _media, ...parts} = others;
 	const scope = scopeOf(route);
 	return {
 		...(plainSchema(parts) as FastifySchema),
@@ -331,11 +315,9 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 		description: [description, scope && `Needs the scope \`${scope}\`.`].filter(Boolean).join('\n\n'),
 		...(scope !== undefined && {security: [{key: []}]}),
 		response: responsesOf({
+			...others,
 			answers: otherAnswer ? [answer, otherAnswer] : [answer],
 			errors,
-			...(pages && {pages}),
-			...(csv && {csv}),
-			...(media !== undefined && {media}),
 			keyed: scope !== undefined,
 			// The body of a GET is not read.
 			hasBody: route.method !== 'GET',
