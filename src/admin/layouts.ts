@@ -5,9 +5,8 @@ import {storeTime} from '../kit/time.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {notFound, Refused} from '../ops/operation.ts';
 import type {VariantSource} from '../render/compile.ts';
-import {isBodyFile} from '../render/folder.ts';
 import {compileInWorker, usualCompileTime} from '../render/in-worker.ts';
-import {fileOf, keyOf, type Layout, layoutFaults, layoutName, usedBy} from '../render/layouts.ts';
+import {fileOf, filesOf, keyOf, type Layout, layoutFaults, layoutName, usedBy} from '../render/layouts.ts';
 import {longestSource} from '../render/limits.ts';
 import type {Violation} from '../render/liquid-source.ts';
 import {recordAct} from '../store/audit.ts';
@@ -132,18 +131,17 @@ const isSame = ({files}: Layout, other: Layout | undefined): boolean =>
 
 /** Why name and files are not those of a layout or a partial; null: they are. */
 function formFault(layout: Layout): string | null {
-	const {kind, name, files} = layout;
+	const {name, files} = layout;
 	if (!layoutName.test(name)) {
 		return `${fileOf(layout, '')}: a name has 1 to 64 letters, digits, hyphens and underscores`;
 	}
-	const names = Object.keys(files);
-	const isFile = (file: string) => (kind === 'layout' ? isBodyFile(file) : file === `${name}.liquid`);
-	const odd = names.find(file => !isFile(file));
+	const [names, own] = [Object.keys(files), filesOf(layout)];
+	const odd = names.find(file => !own.includes(file));
 	if (odd !== undefined) {
-		return `${fileOf(layout, odd)}: must be ${kind === 'layout' ? 'body.mjml, body.html or body.txt, or body.de.mjml for a language' : `${name}.liquid`}`;
+		return `${fileOf(layout, odd)}: must be ${own.join(', ')}`;
 	}
 	if (!names.some(file => !file.endsWith('.txt'))) {
-		return `${fileOf(layout, kind === 'layout' ? 'body.mjml' : `${name}.liquid`)}: is missing`;
+		return `${fileOf(layout, own[0] ?? '')}: is missing`;
 	}
 	const long = names.find(file => Buffer.byteLength(files[file] ?? '') > longestSource);
 	return long === undefined ? null : `${fileOf(layout, long)}: is longer than ${longestSource} octets`;

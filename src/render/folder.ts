@@ -47,12 +47,6 @@ export function isTemplateFile(name: string): boolean {
 	return name === 'template.json' || name === 'sample.json' || bodyName.test(name);
 }
 
-/** Whether a name is that of a body or a text, its language tag in canonical spelling. */
-export function isBodyFile(name: string): boolean {
-	const [, tag] = bodyName.exec(name) ?? [];
-	return bodyName.test(name) && (tag === undefined || validLocale(tag) === tag);
-}
-
 /** The file's name with its language tag in canonical spelling. */
 export function templateFileName(name: string): string {
 	const [, tag, ending] = bodyName.exec(name) ?? [];

@@ -9,7 +9,7 @@ export type Layout = {
 	readonly kind: 'layout' | 'partial';
 	/** Unique among the workspace's of its kind. */
 	readonly name: string;
-	/** Sources by file name: of a layout `body.mjml`, `body.de.html`, `body.txt` …, of a partial `NAME.liquid`. */
+	/** Sources by file name (`filesOf`). */
 	readonly files: Readonly<Record<string, string>>;
 };
 
@@ -19,6 +19,10 @@ export const keyOf = ({kind, name}: Pick<Layout, 'kind' | 'name'>): string => `$
 /** Where a file of theirs is, seen from the folder of templates. */
 export const fileOf = ({kind, name}: Pick<Layout, 'kind' | 'name'>, file: string): string =>
 	kind === 'layout' ? `_layouts/${name}/${file}` : `_partials/${file}`;
+
+/** The names of files that it may have. */
+export const filesOf = ({kind, name}: Pick<Layout, 'kind' | 'name'>): readonly string[] =>
+	kind === 'layout' ? ['body.mjml', 'body.html', 'body.txt'] : [`${name}.liquid`];
 
 /** Letters, digits, hyphens and underscores. */
 export const layoutName = /^[\w-]{1,64}$/;
@@ -130,29 +134,18 @@ function placed(violation: Violation, part: Part): Violation {
 	return {...violation, ...place, ...(file !== null && {file})};
 }
 
-/** The layout's file for a language, for its parents, or for all; undefined: the layout has no such file. */
-function fileFor({files}: Layout, locale: string | null, ending: string): string | undefined {
-	for (let tag = locale ?? ''; tag !== ''; tag = tag.slice(0, Math.max(0, tag.lastIndexOf('-')))) {
-		if (files[`body.${tag}.${ending}`] !== undefined) {
-			return `body.${tag}.${ending}`;
-		}
-	}
-	return files[`body.${ending}`] === undefined ? undefined : `body.${ending}`;
-}
-
-/** Puts one field of a variant into its layout, and partials into both. A string: why the layout cannot be used. */
+/** Puts one field of a variant into its layout, and partials into both. */
 function resolveField(
 	engine: Liquid,
 	layouts: readonly Layout[],
-	{layout: name, locale}: VariantSource,
-	field: string,
-	own: string,
+	name: VariantSource['layout'],
+	[field, own]: readonly [field: string, text: string],
 ): Part | Violation {
 	const layout = layouts.find(one => one.kind === 'layout' && one.name === name);
-	const ending = field === 'text' ? 'txt' : field;
-	const file = layout && fileFor(layout, locale, ending);
-	if (name && (!layout || (file === undefined && field !== 'text'))) {
-		const message = layout ? `the layout ${name} has no body.${ending}` : `there is no layout ${name}`;
+	const file = `body.${field === 'text' ? 'txt' : field}`;
+	const around = layout?.files[file];
+	if (name && (!layout || (around === undefined && field !== 'text'))) {
+		const message = layout ? `the layout ${name} has no ${file}` : `there is no layout ${name}`;
 		return {field: 'layout', message, line: 1, column: 1};
 	}
 	const frame = layout && field === 'mjml' ? own.search(/<mjml[\s>]/) : -1;
@@ -163,7 +156,7 @@ function resolveField(
 	const content: Text = {file: null, text: own, trail: []};
 	const part: Part = {field, pieces: [], length: 0, partials: 0};
 	const whole =
-		layout && file ? {file: fileOf(layout, file), text: layout.files[file] ?? '', content, trail: []} : content;
+		layout && around !== undefined ? {file: fileOf(layout, file), text: around, content, trail: []} : content;
 	return put(engine, layouts, part, whole) ?? part;
 }
 
@@ -181,7 +174,7 @@ export async function compileInLayout(source: VariantSource, layouts: readonly L
 	}
 
 	const engine = liquidEngines().plain;
-	const parts = written.map(([name, text]) => resolveField(engine, layouts, source, name, text));
+	const parts = written.map(each => resolveField(engine, layouts, source.layout, each));
 	const faults = parts.filter(part => 'message' in part);
 	if (faults.length > 0) {
 		return {ok: false, violations: faults};

@@ -33,12 +33,6 @@ test('a body and a text are put into the layout, partials into both; a partial m
 	t.is(await made('<p>{{ content }}</p>', layouts), undefined, 'a plain template stays as it is');
 });
 
-test('the layout of a language is that of the tag, of its parent, or the one without', async t => {
-	const layouts = [layout('main', {'body.html': 'any {{ content }}', 'body.pt.html': 'pt {{ content }}'})];
-	const of = async (locale: string | null) => await made('x', layouts, 'main', {locale});
-	t.deepEqual([await of('pt-BR'), await of('de'), await of(null)], [{html: 'pt x'}, {html: 'any x'}, {html: 'any x'}]);
-});
-
 test('MJML: the body goes where sections go', async t => {
 	const main = layout('main', {'body.mjml': '<mjml><mj-body>\n{{ content }}\n</mj-body></mjml>'});
 	const body = '<mj-section><mj-column><mj-text>{{ n }}</mj-text></mj-column></mj-section>';

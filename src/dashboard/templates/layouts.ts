@@ -2,7 +2,7 @@ import {type Change, foresee, planChange, readKnown, removeLayout, saveChange, u
 import {createTurns} from '../../api/turns.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {notFound} from '../../ops/operation.ts';
-import {keyOf, type Layout, layoutName} from '../../render/layouts.ts';
+import {filesOf, keyOf, type Layout, layoutName} from '../../render/layouts.ts';
 import {listLayouts} from '../../store/layouts.ts';
 import {act, code, count, input, join, nothing, opened, section, select, table, textarea, time} from '../markup.ts';
 import {pageForms, wrong} from '../operation-form.ts';
@@ -168,22 +168,17 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 
 /** The files of the form. An empty one is left out. */
 function typed(form: URLSearchParams): Layout['files'] {
-	const files = [...form].flatMap(([field, text]) =>
-		field.startsWith('file:') ? [[field.slice(5), text] as const] : [],
-	);
-	files.push([form.get('added')?.trim() ?? '', form.get('addedText') ?? '']);
-	const written = files.filter(([, text]) => text.trim() !== '');
-	return Object.fromEntries(written.map(([file, text]) => [file, text.replaceAll('\r\n', '\n')]));
+	const written = [...form].filter(([field, text]) => field.startsWith('file:') && text.trim() !== '');
+	return Object.fromEntries(written.map(([field, text]) => [field.slice(5), text.replaceAll('\r\n', '\n')]));
 }
 
 function editor(layout: Layout, isReviewed: boolean): Html {
 	const to = `${path}/${keyOf(layout)}`;
-	const own = Object.entries(layout.files).map(([file, text]) =>
-		textarea({name: `file:${file}`, label: file, value: text}, 18),
+	const texts = filesOf(layout).map(file =>
+		textarea({name: `file:${file}`, label: file, value: layout.files[file] ?? ''}, layout.files[file] ? 18 : 3),
 	);
-	const more = html`${input({name: 'added', label: 'Another file', placeholder: 'body.de.mjml'})}${textarea({name: 'addedText', label: 'Its text', hint: 'For a language, for html, or body.txt for text parts.'})}`;
 	const again = html`<div class="actions"><button formaction="${to}/review">Show what would change</button></div>`;
-	const fields = join([...own, layout.kind === 'layout' ? more : nothing, ...(isReviewed ? [again] : [])]);
+	const fields = join([...texts, ...(isReviewed ? [again] : [])]);
 	const mark =
 		layout.kind === 'layout' ? html`<p>${code('{{ content }}')} is where the body of a template goes.</p>` : nothing;
 	return html`${mark}<div class="stack">${
