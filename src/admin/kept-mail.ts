@@ -13,10 +13,8 @@ export function reviewOf({reading}: KeptMail): Review {
 	return reading === null ? nothingKnown : (JSON.parse(reading) as Review);
 }
 
-type Letter = {readonly from: string | null; readonly subject: string | null};
-
 /** Who wrote to the operator, and about what; null: it is no such mail. */
-export function letterOf({head}: KeptMail): Letter | null {
+export function letterOf({head}: KeptMail): {readonly from: string | null; readonly subject: string | null} | null {
 	const mail = head && readMail(Buffer.from(head));
 	return mail && {from: senderOf(mail), subject: subjectOf(mail) || null};
 }

@@ -116,14 +116,12 @@ export type Listed = {
 	readonly source: string | null;
 };
 
-type ReadListed = ({readonly ok: true} & Listed) | {readonly ok: false; readonly fault: string};
-
 /** Reads a line; `reason` overrides that of each line. `now` in milliseconds. */
 export function readListed(
 	cells: readonly string[],
 	columns: Columns,
 	{reason: given, now}: {readonly reason: SuppressionReason | undefined; readonly now: number},
-): ReadListed {
+): ({readonly ok: true} & Listed) | {readonly ok: false; readonly fault: string} {
 	const cell = (index: number | undefined) => (index === undefined ? '' : (cells[index] ?? '').trim());
 	const parsed = parseAddress(cell(columns.address), {utf8Local: true});
 	if (!parsed.ok) {

@@ -168,7 +168,7 @@ async function ingestPaths(session: Session, paths: readonly string[], again: bo
 	refuseFailed(paths.join(', '), files.length, passed, intake.counts.mails);
 }
 
-function show(session: Session, {counts}: Intake, {noMail, failed}: Passed): void {
+function show(session: Session, {counts}: Awaited<ReturnType<typeof startIntake>>, {noMail, failed}: Passed): void {
 	session.show({...counts, files_without_mail: noMail, files_failed: failed.length}, () => [
 		...countLines(counts),
 		...(noMail > 0 ? [`${grouped(noMail)} ${noMail === 1 ? 'file' : 'files'} without mail`] : []),
@@ -283,8 +283,6 @@ function looksLikeMail(raw: Buffer): boolean {
 }
 
 const someMails = 128;
-
-type Intake = Awaited<ReturnType<typeof startIntake>>;
 
 /** Takes mails in and reads them, as the daemon does, in this process. `rcptTo`: whom the mails were for, where that is known. */
 export async function startIntake(session: Session, rcptTo: readonly string[]) {

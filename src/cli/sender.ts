@@ -9,15 +9,13 @@ import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import type {Noun} from './terminal-text.ts';
 
-type AddOptions = {name?: string; verified?: boolean};
-
 export function senderCommands(sender: CliCommand): void {
 	sender
 		.verb('add <address>', 'Add a sender, and its domain if that is missing')
 		.sample('mailctl sender add no-reply@shop.example --name Shop --verified')
 		.option('--name <name>', 'display name of From', label('--name'))
 		.option('--verified', 'usable at once, without DNS records')
-		.does<AddOptions, [string]>(async (session, options, text) => {
+		.does<{name?: string; verified?: boolean}, [string]>(async (session, options, text) => {
 			const address = parseAddress(text);
 			const {id: workspaceId} = await session.workspace();
 			const newKeys = await prepareKeys(await session.reader(), workspaceId, address.domain);

@@ -3,11 +3,9 @@ import {logInLink, welcomeLines, writeFirstKeys} from './init.ts';
 import {type CliCommand, version} from './program.ts';
 import {operator, toolsOf} from './session.ts';
 
-type Options = {envFile?: string; asRoot?: boolean};
-
 export function serveCommand(command: CliCommand): void {
 	command.sample('mailctl serve').action(async (_options: object, command: CliCommand) => {
-		const {envFile, asRoot = false} = command.optsWithGlobals<Options>();
+		const {envFile, asRoot = false} = command.optsWithGlobals<{envFile?: string; asRoot?: boolean}>();
 		const [{runDaemon}, {bootstrap}] = await Promise.all([import('../daemon/run.ts'), import('../admin/bootstrap.ts')]);
 		process.exitCode = await runDaemon({
 			version: version(),

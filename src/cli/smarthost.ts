@@ -17,8 +17,6 @@ import {importCommand} from './smarthost-import.ts';
 import {type Noun, shortTime} from './terminal-text.ts';
 
 type Credentials = {secret?: string};
-type AddOptions = Credentials & {takes?: OptionalEvent[]};
-
 const provider = oneOf('the provider', providerNames);
 const takes = (text: string, previous: readonly OptionalEvent[] = []) => [
 	...previous,
@@ -35,7 +33,7 @@ export function smarthostCommands(smarthost: CliCommand): void {
 			`what counts besides deliveries, bounces, complaints: ${optionalEvents.join(', ')}`,
 			takes,
 		)
-		.does<AddOptions, [string]>(async (session, {secret, takes: taken}, name) => {
+		.does<Credentials & {takes?: OptionalEvent[]}, [string]>(async (session, {secret, takes: taken}, name) => {
 			const given = await secretOf(secret);
 			const input = {provider: provider(name), ...(taken && {takes: taken}), ...(given && {secret: given})};
 			showNew(session, await session.performAnywhere(addSmarthost, input));

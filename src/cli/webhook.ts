@@ -326,15 +326,13 @@ function stopSignal(): AbortSignal {
 	return controller.signal;
 }
 
-type DeliveriesOptions = {status?: DeliveryState; limit: number};
-
 export function deliveriesVerb(webhook: CliCommand): void {
 	webhook
 		.verb('deliveries <id>', 'List deliveries of an endpoint, newest first, or show one (whd_…) with its attempts')
 		.sample('mailctl webhook deliveries whe_06f… --status exhausted')
 		.option('--status <status>', deliveryStates.join(', '), deliveryState)
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
-		.does<DeliveriesOptions, [string]>(async (session, {status, limit}, id) => {
+		.does<{status?: DeliveryState; limit: number}, [string]>(async (session, {status, limit}, id) => {
 			if (id.startsWith('whd_')) {
 				await showDelivery(session, await chosenDelivery(session, id));
 				return;

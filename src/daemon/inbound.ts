@@ -42,7 +42,7 @@ export class Inbound {
 	readonly #reading: ReadingLoop;
 	readonly #shares = new LRUCache<string, MailShare>(atMost(mostShares));
 	#listener: InboundListener | null = null;
-	#mailbox: MailboxPolling = null;
+	#mailbox: ReturnType<typeof startMailboxPolling> = null;
 
 	constructor(context: Context) {
 		const {settings, store, clock, boot, observer} = context;
@@ -293,5 +293,3 @@ function startMailboxPolling(
 		stop: following.stop,
 	};
 }
-
-type MailboxPolling = ReturnType<typeof startMailboxPolling>;

@@ -10,15 +10,13 @@ export const sharedMs = 1000;
 /** The `rest` of counting the queue: it is as long as the queue. A million that wait take half a second. */
 export const countingRest = 20;
 
-type Kept = {readonly until: number; readonly answer: Promise<unknown>};
-
 /**
  * Reads once what many open pages ask for at the same moment. A page that is opened reads for itself.
  * `name` must contain all that the answer depends on, the workspace first. `rest`: an answer is shared for this many times as
  * long as it took, so that open pages cost a small part of the time, regardless of their number.
  */
 export function createShared(clock: Pick<Clock, 'monotonic'>, rest = 0) {
-	const kept = new LRUCache<string, Kept>({max: mostKept});
+	const kept = new LRUCache<string, {readonly until: number; readonly answer: Promise<unknown>}>({max: mostKept});
 	return <Result>(
 		{request}: {readonly request: Pick<FastifyRequest, 'headers'>},
 		name: string,

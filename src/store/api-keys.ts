@@ -100,8 +100,6 @@ function fromRow(row: Row): ApiKey {
 	return {...row, scopes: JSON.parse(row.scopes)};
 }
 
-type KeyUse = {readonly keyId: string; readonly at: string};
-
 /**
  * Notes when a key was used, some time later. Nothing that a daemon caches changes by it, so the generation stays. What
  * cannot be written is dropped: the key's next use is noted again.
@@ -111,7 +109,7 @@ export function noteKeyUse(writer: Writer, keyId: string, at: string): void {
 }
 
 /** Notes uses of keys, the last one of each. */
-export const keyUseWrite: GroupWrite<KeyUse, void> = {
+export const keyUseWrite: GroupWrite<{readonly keyId: string; readonly at: string}, void> = {
 	name: 'key_use',
 	rank: 9,
 	async apply(trx, uses) {

@@ -78,11 +78,9 @@ function takeTurns(own: Writer, other: OtherWriter): Writer {
 	};
 }
 
-type Written = {readonly name: string; readonly item: unknown};
-
 /** What the thread does. */
 type WriterMethods<Live> = {
-	readonly write: (written: Written) => Promise<unknown>;
+	readonly write: (written: {readonly name: string; readonly item: unknown}) => Promise<unknown>;
 	/** Changes its settings. */
 	readonly live: (live: Live) => void;
 	/** Ends it when all is written. */
