@@ -51,32 +51,8 @@ export async function createWorkspace(
 	const now = storeTime(tools.clock.now());
 	const id = tools.newId('ws');
 	const changes = changesOf(id, input, null, now);
-	const workspace: Workspace = {
-		id,
-		name: input.name,
-		locale: null,
-		timezone: null,
-		monthly_quota: null,
-		track_opens_at: null,
-		track_clicks_at: null,
-		queue_lifetime_s: null,
-		source_pool: null,
-		route: null,
-		branding: null,
-		default_topic: null,
-		retention_days: null,
-		content_days: null,
-		max_attachments: null,
-		max_attachment_bytes: null,
-		...changes,
-		paused_at: null,
-		pause_reason: null,
-		paused_by: null,
-		reputation_since: null,
-		reputation_warned_at: null,
-		created_at: now,
-	};
-	if (!(await insertWorkspace(trx, workspace))) {
+	const workspace = await insertWorkspace(trx, {id, name: input.name, ...changes, created_at: now});
+	if (!workspace) {
 		return undefined;
 	}
 	await record(trx, tools, 'workspace.created', id, changes);

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
-import {alongIndex} from './engine/rows.ts';
+import {alongIndex, columnsOf} from './engine/rows.ts';
 
 /** A privileged act, as it is recorded. It holds no secret and nothing of a message. */
 export type Act = {
@@ -77,17 +77,7 @@ export type AuditEntry = {
 
 type Row = Omit<AuditEntry, 'detail'> & {readonly detail: string | null; readonly recipient: string | null};
 
-const columns = [
-	'id',
-	'at',
-	'workspace_id as workspaceId',
-	'actor',
-	'origin as from',
-	'action',
-	'target',
-	'detail',
-	'recipient',
-] as const;
+const columns = [...columnsOf('id at workspaceId actor action target detail recipient').selected, 'origin as from'];
 
 type AuditFilter = {
 	/** Absent: acts of all workspaces, and those that concern all. */

@@ -254,6 +254,8 @@ export async function addEngagement(trx: Knex.Transaction, counts: readonly Enga
 	});
 }
 
+const followed = columnsOf('id workspace_id message_id address role destination state state_at links');
+
 /** All recipients of these messages, as far as they are still there and not erased; they stay so until the transaction ends. */
 export async function findTrackedRecipients(
 	trx: Knex.Transaction,
@@ -282,20 +284,10 @@ export async function findTrackedRecipients(
 		.whereRaw(...nearIds(trx, 'm.id', 'msg', messageIds))
 		.whereNull('m.erased_at')
 		.forShare('r')
-		.select(
-			'r.id',
-			'r.workspace_id',
-			'r.message_id',
-			'r.address',
-			'r.role',
-			'r.destination',
-			'r.state',
-			'r.state_at',
-			'r.links',
-			'w.track_opens_at',
-			'w.track_clicks_at',
-		);
+		.select(...followed.selectedOf('r'), 'w.track_opens_at', 'w.track_clicks_at');
 }
+
+const engagement = columnsOf('recipientId kind url n machineN firstAt lastAt');
 
 /** What was opened and clicked of a message, by recipient, opens first. */
 export async function readEngagement(reader: Knex, messageId: string): Promise<EngagementCount[]> {
@@ -305,13 +297,5 @@ export async function readEngagement(reader: Knex, messageId: string): Promise<E
 		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
 		.whereRaw(...nearIds(reader, 'e.recipient_id', 'rcp', [messageId]))
 		.orderBy([{column: 'e.recipient_id'}, {column: 'e.kind', order: 'desc'}, {column: 'e.first_at'}, {column: 'e.url'}])
-		.select(
-			'e.recipient_id as recipientId',
-			'e.kind',
-			'e.url',
-			'e.n',
-			'e.machine_n as machineN',
-			'e.first_at as firstAt',
-			'e.last_at as lastAt',
-		);
+		.select(engagement.selectedOf('e'));
 }

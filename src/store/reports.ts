@@ -3,6 +3,8 @@ import type {EventType, Recipient} from '../mail/message.ts';
 import type {ReportKind} from '../mail/report.ts';
 import {columnsOf, insertReturning, nearIds} from './engine/rows.ts';
 
+const copies = columnsOf('id workspace_id message_id address address_key role destination state sent_at attempts');
+
 /**
  * The recipients of these ids, or of these messages; they stay as they are until the transaction ends. None of a workspace that
  * is gone.
@@ -32,19 +34,7 @@ export async function findReportedRecipients(
 		// In one order: others may be locking the same rows.
 		.orderBy('c.id')
 		.forNoKeyUpdate('c')
-		.select(
-			'c.id',
-			'c.workspace_id',
-			'c.message_id',
-			'c.address',
-			'c.address_key',
-			'c.role',
-			'c.destination',
-			'c.state',
-			'c.sent_at',
-			'c.attempts',
-			'm.topic_id',
-		);
+		.select(...copies.selectedOf('c'), 'm.topic_id');
 }
 
 /** The ids of recipients by the id in a smarthost's reply to their mail. */
@@ -156,21 +146,14 @@ export type StoredReport = {
 	readonly createdAt: string;
 };
 
+const shownColumns = columnsOf('id recipientId kind category rule matched detail createdAt');
+
 /** What came back of a message, oldest first, at most `limit`. */
 export async function readReports(reader: Knex, messageId: string, limit: number): Promise<StoredReport[]> {
 	const rows: Array<Omit<StoredReport, 'detail'> & {detail: string | null}> = await reader('reports')
 		.where({message_id: messageId})
 		.orderBy('id')
 		.limit(limit)
-		.select(
-			'id',
-			'recipient_id as recipientId',
-			'kind',
-			'category',
-			'rule',
-			'matched',
-			'detail',
-			'created_at as createdAt',
-		);
+		.select(shownColumns.selected);
 	return rows.map(row => ({...row, detail: JSON.parse(row.detail ?? '{}')}));
 }

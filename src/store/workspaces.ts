@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {columnsOf} from './engine/rows.ts';
 import {deleteDeliveries} from './webhooks.ts';
 
 /** A row of `workspaces`. */
@@ -36,35 +37,19 @@ export type Workspace = {
 	readonly created_at: string;
 };
 
-const columns = [
-	'id',
-	'name',
-	'locale',
-	'timezone',
-	'monthly_quota',
-	'track_opens_at',
-	'track_clicks_at',
-	'paused_at',
-	'pause_reason',
-	'paused_by',
-	'reputation_since',
-	'reputation_warned_at',
-	'queue_lifetime_s',
-	'source_pool',
-	'route',
-	'branding',
-	'default_topic',
-	'retention_days',
-	'content_days',
-	'max_attachments',
-	'max_attachment_bytes',
-	'created_at',
-] as const satisfies ReadonlyArray<keyof Workspace>;
+const {names: columns} = columnsOf(
+	'id name locale timezone monthly_quota track_opens_at track_clicks_at paused_at pause_reason paused_by reputation_since',
+	'reputation_warned_at queue_lifetime_s source_pool route branding default_topic retention_days content_days max_attachments',
+	'max_attachment_bytes created_at',
+);
 
-/** False: the name is taken. */
-export async function insertWorkspace(trx: Knex.Transaction, workspace: Workspace): Promise<boolean> {
-	const inserted = await trx('workspaces').insert(workspace).onConflict('name').ignore().returning('id');
-	return inserted.length === 1;
+/** What is left out is null. Undefined: the name is taken. */
+export async function insertWorkspace(
+	trx: Knex.Transaction,
+	workspace: Pick<Workspace, 'id' | 'name' | 'created_at'> & WorkspaceChanges,
+): Promise<Workspace | undefined> {
+	const [inserted] = await trx('workspaces').insert(workspace).onConflict('name').ignore().returning(columns);
+	return inserted;
 }
 
 /** Newest first. */

@@ -18,6 +18,8 @@ export function columnsOf<const Texts extends readonly string[]>(...texts: Texts
 	return {
 		names,
 		selected: names.map((name, index) => `${name} as ${fields[index]}`),
+		/** The same in a join, where the table is called `table`. */
+		selectedOf: (table: string) => names.map((name, index) => `${table}.${name} as ${fields[index]}`),
 		/** The values of a new row, in the order of `names`. */
 		valuesOf: (one: {readonly [Name in Field]: Row[number]}): Row => fields.map(field => one[field]),
 	};
