@@ -50,9 +50,10 @@ export function messageView(message: StoredMessage, time = apiTime) {
 }
 
 /** What few messages have is shown only there. */
-function extrasView({priority, toName, replyToName, headers, sendAt}: Extras, time: typeof apiTime) {
+function extrasView({priority, toName, replyToName, headers, sendAt, expiresAt}: Extras, time: typeof apiTime) {
 	return {
 		...(sendAt !== undefined && {send_at: time(sendAt)}),
+		...(expiresAt !== undefined && {expires_at: time(expiresAt)}),
 		...(priority !== undefined && {priority}),
 		...(toName !== undefined && {to_name: toName}),
 		...(replyToName !== undefined && {reply_to_name: replyToName}),
