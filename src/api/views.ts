@@ -1,6 +1,7 @@
 import {isBuiltIn, variantSource} from '../admin/templates.ts';
 import type {CheckedRecord} from '../domains/check-records.ts';
 import {type DomainRecord, returnPathHost} from '../domains/domain-records.ts';
+import {present} from '../kit/collections.ts';
 import {parseExact} from '../kit/exact-json.ts';
 import {apiTime} from '../kit/time.ts';
 import type {Extras} from '../mail/message.ts';
@@ -50,15 +51,14 @@ export function messageView(message: StoredMessage, time = apiTime) {
 }
 
 /** What few messages have is shown only there. */
-function extrasView({priority, toName, replyToName, headers, sendAt, expiresAt}: Extras, time: typeof apiTime) {
-	return {
-		...(sendAt !== undefined && {send_at: time(sendAt)}),
-		...(expiresAt !== undefined && {expires_at: time(expiresAt)}),
-		...(priority !== undefined && {priority}),
-		...(toName !== undefined && {to_name: toName}),
-		...(replyToName !== undefined && {reply_to_name: replyToName}),
-		...(headers !== undefined && {headers: Object.fromEntries(headers)}),
-	};
+function extrasView({priority, toName, replyToName, headers, sendAt}: Extras, time: typeof apiTime) {
+	return present({
+		send_at: sendAt && time(sendAt),
+		priority,
+		to_name: toName,
+		reply_to_name: replyToName,
+		headers: headers && Object.fromEntries(headers),
+	});
 }
 
 /** A smarthost, without what is secret. */
@@ -194,14 +194,10 @@ export function domainRecordsView(
 }
 
 /** A topic as the API shows it (docs/reference/interface.md, Subscription topic), with what is set of it. */
-export function topicView({id, code, name, created_at, ...row}: Topic, time = apiTime) {
-	return {
-		...{id, code, name, created_at: time(created_at)},
-		...(row.public_at !== null && {public: true}),
-		...(row.required_at !== null && {required: true}),
-		...(row.description !== null && {description: row.description}),
-		...(row.priority !== null && {priority: row.priority}),
-	};
+export function topicView({id, code, name, created_at, public_at, required_at, ...row}: Topic, time = apiTime) {
+	const {description, priority} = row;
+	const set = present({public: public_at !== null, required: required_at !== null, description, priority});
+	return {id, code, name, created_at: time(created_at), ...set};
 }
 
 /** An entry of the suppression list (docs/reference/interface.md, Suppression entry). */
@@ -210,13 +206,7 @@ export function suppressionView({id, address, reason, source, mode, created_at}:
 }
 
 /** Settings are shown only where they are set. */
-export function settingsView({topic, priority, sensitive}: TemplateSettings) {
-	return {
-		...(topic !== null && {topic}),
-		...(priority !== null && {priority}),
-		...(sensitive.length > 0 && {sensitive}),
-	};
-}
+export const settingsView = ({topic, priority, sensitive}: TemplateSettings) => present({topic, priority, sensitive});
 
 export function templateView(row: Template) {
 	return {

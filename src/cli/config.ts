@@ -101,8 +101,8 @@ export async function showPace(session: Session, text: string | undefined): Prom
 			['mails a session', pace.mailsPerSession],
 			['mails a minute', pace.perMinute ?? 'no limit'],
 			['suspended after', `${pace.failures} tries in a row that no host answered`],
-			...(shown.retry === null ? [] : [['tried again after', shown.retry] as const]),
-			...(shown.lifetime === null ? [] : [['given up after', shown.lifetime] as const]),
+			['tried again after', shown.retry ?? undefined],
+			['given up after', shown.lifetime ?? undefined],
 			['tls', terms.nextHop.kind === 'mx' ? terms.tls : 'as the URL of the smarthost says'],
 			['sources', addressesOf(route).join(' ') || null],
 			...shown.reactions.map((reaction, index): [string, string] => [

@@ -193,11 +193,8 @@ export function tableOf<Row>(noun: Noun<Row>, rows: readonly Row[], width: numbe
 
 /** The lines of one of them, of at most `width` columns where they have spaces. */
 export function linesOf<Row>(noun: Noun<Row>, row: Row, width?: number): string[] {
-	const pairs = noun.fields.map(({name, cell}) => [name, name === undefined ? undefined : cell(row)] as const);
-	return fields(
-		pairs.flatMap(([name, value]) => (name === undefined || value === undefined ? [] : [[name, value]])),
-		width,
-	);
+	const pairs = noun.fields.flatMap(({name, cell}) => (name === undefined ? [] : [[name, cell(row)] as const]));
+	return fields(pairs, width);
 }
 
 const gap = '  ';
@@ -268,11 +265,12 @@ function shrink(columns: ReadonlyArray<Column<never>>, widths: number[], width: 
 	}
 }
 
-/** Names at the left, values at the right; one that is longer than a line goes on below itself. */
+/** Names at the left, values at the right; one that is longer than a line goes on below itself. Undefined: no line. */
 export function fields(
-	pairs: ReadonlyArray<readonly [name: string, value: string | number | null]>,
+	all: ReadonlyArray<readonly [name: string, value: string | number | null | undefined]>,
 	width = Number.POSITIVE_INFINITY,
 ): string[] {
+	const pairs = all.filter(([, value]) => value !== undefined);
 	const names = Math.max(...pairs.map(([name]) => name.length));
 	const indent = ' '.repeat(names + gap.length);
 	return pairs.flatMap(([name, value]) => {

@@ -405,26 +405,25 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 			[
 				['id', row.id],
 				['name', row.name],
-				...(row.id === inUse ? [['in use', 'by commands that name no workspace'] as const] : []),
+				['in use', row.id === inUse ? 'by commands that name no workspace' : undefined],
 				['locale', row.locale],
 				['timezone', row.timezone],
 				['monthly quota', row.monthly_quota],
 				['queue lifetime', row.queue_lifetime_s === null ? null : spell(row.queue_lifetime_s * 1000)],
 				['source pool', row.source_pool],
 				['route', row.route && maskPasswords(row.route)],
-				...(row.default_topic === null ? [] : [['default topic', row.default_topic] as const]),
-				...(row.retention_days === null ? [] : [['kept', `${row.retention_days} days`] as const]),
-				...(row.content_days === null ? [] : [['content kept', `${row.content_days} days`] as const]),
-				...(row.max_attachments === null ? [] : [['attachments', `at most ${row.max_attachments}`] as const]),
-				...(row.max_attachment_bytes === null
-					? []
-					: [['attachment size', `at most ${row.max_attachment_bytes} octets`] as const]),
+				['default topic', row.default_topic ?? undefined],
+				['kept', row.retention_days === null ? undefined : `${row.retention_days} days`],
+				['content kept', row.content_days === null ? undefined : `${row.content_days} days`],
+				['attachments', row.max_attachments === null ? undefined : `at most ${row.max_attachments}`],
+				[
+					'attachment size',
+					row.max_attachment_bytes === null ? undefined : `at most ${row.max_attachment_bytes} octets`,
+				],
 				['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
 				['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
-				...(row.pause_reason === null ? [] : [['  reason', row.pause_reason] as const]),
-				...(row.paused_at === null
-					? []
-					: [['  ends by', `mailctl workspace resume ${/^[\w.-]+$/.test(row.name) ? row.name : row.id}`] as const]),
+				['  reason', row.pause_reason ?? undefined],
+				['  ends by', row.paused_at === null ? undefined : `mailctl workspace resume ${namedBy(row)}`],
 				...reputationFields(reputation),
 				['brand name', brand.name],
 				['brand logo', brand.logoUrl],
@@ -436,6 +435,8 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 		),
 	);
 }
+
+const namedBy = ({id, name}: Workspace) => (/^[\w.-]+$/.test(name) ? name : id);
 
 /** A daemon looks for changes of others every half second. */
 const noticedMs = 1500;

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {maskPasswords} from '../config/parsers.ts';
-import {groupBy} from '../kit/collections.ts';
+import {groupBy, present} from '../kit/collections.ts';
 import type {Scope} from '../mail/api-key.ts';
 import {readBranding} from '../mail/branding.ts';
 import {isListener, mostEndpoints} from '../mail/webhook.ts';
@@ -78,13 +78,7 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 export function declared({topics, webhooks, keys, ...state}: WorkspaceState): WorkspaceItems {
 	return {
 		...state,
-		topics: topics.map(({public: isPublic, required, description, priority, ...topic}) => ({
-			...topic,
-			...(isPublic && {public: true}),
-			...(required && {required: true}),
-			...(description && {description}),
-			...(priority && {priority}),
-		})),
+		topics: topics.map(topic => ({code: topic.code, name: topic.name, ...present(topic)})),
 		webhooks: webhooks.map(({id: _id, format = 'default', retry = 'default', ...webhook}) => ({
 			...webhook,
 			...(format !== 'default' && {format}),

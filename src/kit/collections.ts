@@ -5,6 +5,17 @@ export function defined<Values extends object>(values: Values): Defined<Values> 
 	return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Defined<Values>;
 }
 
+/** Without the fields that are undefined, null, false or an empty list. */
+export function present<Values extends object>(values: Values): {[Name in keyof Values]?: NonNullable<Values[Name]>} {
+	const isThere = (value: unknown) => (Array.isArray(value) ? value.length > 0 : value != null && value !== false);
+	return Object.fromEntries(Object.entries(values).filter(([, value]) => isThere(value))) as Values;
+}
+
+/** Some of the fields. */
+export function pick<Value extends object, Name extends keyof Value>(value: Value, names: readonly Name[]) {
+	return Object.fromEntries(names.map(name => [name, value[name]])) as Pick<Value, Name>;
+}
+
 /** The values of each key, both in their order. */
 export function groupBy<Value, Key>(values: readonly Value[], keyOf: (value: Value) => Key): Map<Key, Value[]> {
 	const groups = new Map<Key, Value[]>();

@@ -1,5 +1,6 @@
 import {lstat, readdir} from 'node:fs/promises';
 import path from 'node:path';
+import {present} from '../kit/collections.ts';
 import {isObject, type JsonObject} from '../kit/exact-json.ts';
 import {RefusedFileError, readRegular} from '../kit/regular-file.ts';
 import {isTemplateId, templateIdForm} from '../mail/ids.ts';
@@ -101,7 +102,7 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 	};
 }
 
-/** The folder's names in order; null: it cannot be read, with a problem. A folder that does not exist has none where it may be `absent`. */
+/** The names in a folder, in order; null: it cannot be read, with a problem. An `absent` folder may be missing: it is empty. */
 async function namesIn(folder: string, problems: FolderProblem[], absent = false): Promise<string[] | null> {
 	try {
 		if ((await lstat(folder)).isSymbolicLink()) {
@@ -286,13 +287,7 @@ function reason(error: unknown): string {
  * The files of the folder that `readTemplateFolder` reads as this content, by name. Texts are the authors' own; only
  * template.json is written by us.
  */
-export function folderFiles({
-	id,
-	layout,
-	settings: {topic, priority, sensitive},
-	variants,
-	sample,
-}: FolderContent): Map<string, string> {
+export function folderFiles({id, layout, settings, variants, sample}: FolderContent): Map<string, string> {
 	const files = new Map<string, string>();
 	const usual = variants.find(({locale}) => locale === null)?.subject;
 	const subjects: Record<string, string> = {};
@@ -306,16 +301,14 @@ export function folderFiles({
 			files.set(`${name}.txt`, text);
 		}
 	}
-	const settings = {
-		...(id !== null && {id}),
-		...(layout !== null && {layout}),
+	const {topic, priority, sensitive} = settings;
+	const written = {
+		...present({id, layout}),
 		subject: usual,
 		...(Object.keys(subjects).length > 0 && {subjects}),
-		...(topic !== null && {topic}),
-		...(priority !== null && {priority}),
-		...(sensitive.length > 0 && {sensitive}),
+		...present({topic, priority, sensitive}),
 	};
-	files.set('template.json', `${JSON.stringify(settings, undefined, '\t')}\n`);
+	files.set('template.json', `${JSON.stringify(written, undefined, '\t')}\n`);
 	if (sample !== null) {
 		files.set('sample.json', sample);
 	}
