@@ -1,4 +1,3 @@
-import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {
 	addVersion,
 	createTemplate,
@@ -28,10 +27,7 @@ import {
 import {findWorkspace} from '../../store/workspaces.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
-import {actAs, callerOf} from '../auth.ts';
-import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
-import {noQuery} from '../paging.ts';
 import {canonicalLocale} from '../schemas/formats.ts';
 import {idParams} from '../schemas/page.ts';
 import {variablesJson} from '../schemas/send.ts';
@@ -143,7 +139,7 @@ const versionParams = Type.Object({
 
 /** Versions of templates, and how they look. Templates are foreign code: each compile and render has a thread of its own. */
 export function versionRoutes(parts: Parts): readonly Routes[] {
-	const {auth, reader, change, tools} = parts;
+	const {reader, change} = parts;
 	const compileTurns = createTurns();
 	const renderTurns = createTurns();
 
@@ -156,59 +152,37 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 		return found;
 	}
 
-	const saveVersion: Routes = api => {
-		api.withTypeProvider<TypeBoxTypeProvider>().post(
-			'/v1/templates/:id/versions',
-			{
-				onRequest: auth.needs('templates:manage'),
-				schema: {
-					...describe({
-						tag: 'Templates',
-						summary: 'Save a version of a template',
-						description:
-							'The next number, which sends use from now on; also where nothing differs from the newest version. Sources are checked and compiled: what does not parse is a violation that names the field, line and column.',
-						answer: [201, 'The version.', versionSchema],
-						errors: ['not_found', 'conflict', 'unprocessable_entity'],
-					}),
-					querystring: noQuery,
-					params: idParams('tpl'),
-					body: versionBody,
-				},
-			},
-			async (request, reply) => {
-				const {workspaceId} = callerOf(request);
-				const read = readVersion(request.body);
-				if (!read.ok) {
-					throw apiError('validation_failed', read);
+	const saveVersion = apiRoute(parts, {
+		at: 'POST /v1/templates/:id/versions',
+		scope: 'templates:manage',
+		id: 'tpl',
+		tag: 'Templates',
+		summary: 'Save a version of a template',
+		description:
+			'The next number, which sends use from now on; also where nothing differs from the newest version. Sources are checked and compiled: what does not parse is a violation that names the field, line and column.',
+		answer: [201, 'The version.', versionSchema],
+		errors: ['conflict', 'unprocessable_entity'],
+		body: versionBody,
+		async handle({workspaceId, id: templateId, body: {variants: written, layout: name, ...given}, tools}) {
+			const layout = name || null;
+			const sources = readVariants(written).map(source => ({...source, layout}));
+			const {id} = await chosen(workspaceId, templateId);
+			const layouts = await listLayouts(reader, workspaceId);
+			const compile = () => compileInWorker(sources, usualCompileTime, layouts);
+			const variants = readyVariants(sources, await compileTurns(workspaceId, compile));
+			const version = await change(async trx => {
+				const saved = await addVersion(trx, tools, {workspaceId, id, variants, layout, layouts});
+				if (typeof saved === 'object') {
+					await saveSettings(trx, tools, {workspaceId, id, given});
 				}
-				const {id} = await chosen(workspaceId, request.params.id);
-				const layouts = await listLayouts(reader, workspaceId);
-				const layout = request.body.layout || null;
-				const sources = read.sources.map(source => ({...source, layout}));
-				const ready = readyVersion(
-					sources,
-					await compileTurns(workspaceId, () => compileInWorker(sources, usualCompileTime, layouts)),
-				);
-				if (!ready.ok) {
-					throw apiError('validation_failed', ready);
-				}
-				const {variants} = ready;
-				const {variants: _, layout: __, ...given} = request.body;
-				const acting = actAs(tools, request);
-				const version = await change(async trx => {
-					const saved = await addVersion(trx, acting, {workspaceId, id, variants, layout, layouts});
-					if (typeof saved === 'object') {
-						await saveSettings(trx, acting, {workspaceId, id, given});
-					}
-					return saved;
-				});
-				if (typeof version !== 'object') {
-					throw apiError('not_found');
-				}
-				return reply.code(201).send(versionView(id, version, variants));
-			},
-		);
-	};
+				return saved;
+			});
+			if (typeof version !== 'object') {
+				throw apiError('not_found');
+			}
+			return versionView(id, version, variants);
+		},
+	});
 
 	const listVersions = listRoute(parts, {
 		path: '/v1/templates/:id/versions',
@@ -241,35 +215,26 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 		view: ({view}) => view,
 	});
 
-	const readOne: Routes = api => {
-		api.withTypeProvider<TypeBoxTypeProvider>().get(
-			'/v1/templates/:id/versions/:version',
-			{
-				onRequest: auth.needs('templates:read'),
-				schema: {
-					...describe({
-						tag: 'Templates',
-						summary: 'Read a version of a template',
-						answer: [200, 'The version, with its sources.', versionSchema],
-						errors: ['not_found'],
-					}),
-					querystring: noQuery,
-					params: versionParams,
-				},
-			},
-			async request => {
-				const {id, version: number} = request.params;
-				const template = await chosen(callerOf(request).workspaceId, id);
-				const version = /^[1-9]\d{0,8}$/.test(number)
-					? await findVersion(reader, template.row_id, Number(number))
-					: undefined;
-				if (!version) {
-					throw apiError('not_found');
-				}
-				return versionView(id, version, await listVariants(reader, version.id));
-			},
-		);
-	};
+	const readOne = apiRoute(parts, {
+		at: 'GET /v1/templates/:id/versions/:version',
+		params: versionParams,
+		scope: 'templates:read',
+		tag: 'Templates',
+		summary: 'Read a version of a template',
+		answer: [200, 'The version, with its sources.', versionSchema],
+		errors: ['not_found'],
+		async handle({workspaceId, id, request}) {
+			const {version: number} = request.params as {readonly version: string};
+			const template = await chosen(workspaceId, id);
+			const version = /^[1-9]\d{0,8}$/.test(number)
+				? await findVersion(reader, template.row_id, Number(number))
+				: undefined;
+			if (!version) {
+				throw apiError('not_found');
+			}
+			return versionView(id, version, await listVariants(reader, version.id));
+		},
+	});
 
 	const preview = apiRoute(parts, {
 		at: 'POST /v1/templates/:id/preview',
@@ -315,12 +280,8 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 	return [saveVersion, listVersions, readOne, preview];
 }
 
-type ReadVersion =
-	| {readonly ok: true; readonly sources: readonly VariantSource[]}
-	| {readonly ok: false; readonly violations: readonly Violation[]};
-
-/** The variants of a body of the right shape; what a schema cannot say of them is judged here. */
-function readVersion({variants}: VersionBody): ReadVersion {
+/** The variants of a body of the right shape. Throws what a schema cannot say of them. */
+function readVariants(variants: VersionBody['variants']): readonly VariantSource[] {
 	const violations: Violation[] = [];
 	const seen = new Set<string | null>();
 	const sources = variants.map(({locale: tag = '', subject, mjml, html, text}, index): VariantSource => {
@@ -335,7 +296,8 @@ function readVersion({variants}: VersionBody): ReadVersion {
 		}
 		return {locale, subject, mjml: body(mjml), html: body(html), text: body(text)};
 	});
-	return violations.length > 0 ? {ok: false, violations: violations.slice(0, mostViolations)} : {ok: true, sources};
+	refuseFor(violations);
+	return sources;
 }
 
 // As files are read: a byte order mark is no part of the text.
@@ -343,14 +305,17 @@ function body(text: string | undefined): string | undefined {
 	return text?.replace(/^\ufeff+/, '');
 }
 
-type ReadyVersion =
-	| {readonly ok: true; readonly variants: readonly TemplateVariant[]}
-	| {readonly ok: false; readonly violations: readonly Violation[]};
+/** Throws `validation_failed` where there is something wrong. */
+function refuseFor(violations: readonly Violation[]): void {
+	if (violations.length > 0) {
+		throw apiError('validation_failed', {violations: violations.slice(0, mostViolations)});
+	}
+}
 
 const longestMessage = 500;
 
-/** What the compiler made of the sources, or each of its faults with the field that it is in, its line and its column. */
-function readyVersion(sources: readonly VariantSource[], results: readonly CompileResult[]): ReadyVersion {
+/** What the compiler made of the sources. Throws each of its faults with the field that it is in, its line and its column. */
+function readyVariants(sources: readonly VariantSource[], results: readonly CompileResult[]): TemplateVariant[] {
 	const variants: TemplateVariant[] = [];
 	const violations: Violation[] = [];
 	for (const [index, source] of sources.entries()) {
@@ -367,5 +332,6 @@ function readyVersion(sources: readonly VariantSource[], results: readonly Compi
 			);
 		}
 	}
-	return violations.length > 0 ? {ok: false, violations: violations.slice(0, mostViolations)} : {ok: true, variants};
+	refuseFor(violations);
+	return variants;
 }
