@@ -267,16 +267,14 @@ function deleting({id}: Workspace): Html {
 // The form of a workspace's settings: what it shows and how it is read.
 
 const mostQuota = 2_000_000_000;
+const mostDays = 36_500;
 
 type Read = {readonly ok: true; readonly input: Partial<WorkspaceInput>} | {readonly ok: false; readonly fault: string};
 
-const daysFault = (text: string): string | null =>
-	text === '' || /^[1-9]\d{0,3}$/.test(text) ? null : 'must be a whole number of days, or empty';
-
-const attachmentsFault = (text: string): string | null =>
-	text === '' || (/^\d{1,2}$/.test(text) && Number(text) <= widestAttachments.most)
+const numberFault = (text: string, least: number, most: number): string | null =>
+	text === '' || (/^\d{1,10}$/.test(text) && Number(text) >= least && Number(text) <= most)
 		? null
-		: `must be a whole number of at most ${widestAttachments.most}`;
+		: `must be a whole number, ${least} to ${count(most)}, or empty`;
 
 /** Octets; null: none was given, undefined: it is no size that may be set. */
 function sizeOf(text: string): number | null | undefined {
@@ -302,19 +300,14 @@ function readSettings(form: URLSearchParams): Read {
 		['name', labelFault(text('name'))],
 		['language', formats['locale-or-empty'](text('locale'))],
 		['time zone', formats['timezone-or-empty'](text('timezone'))],
-		[
-			'quota',
-			quota === '' || (/^\d+$/.test(quota) && Number(quota) <= mostQuota)
-				? null
-				: 'must be a whole number, or empty for none',
-		],
+		['quota', numberFault(quota, 0, mostQuota)],
 		[
 			'queue lifetime',
 			lifetime === '' || (parseDuration(lifetime) ?? 0) > 0 ? null : 'must be a duration such as 4d, 36h or 90m',
 		],
-		['number of days that messages are kept', daysFault(text('kept'))],
-		['number of days that their content is kept', daysFault(text('content'))],
-		['number of attachments', attachmentsFault(text('attachments'))],
+		['number of days that messages are kept', numberFault(text('kept'), 1, mostDays)],
+		['number of days that their content is kept', numberFault(text('content'), 1, mostDays)],
+		['number of attachments', numberFault(text('attachments'), 0, widestAttachments.most)],
 		[
 			'size of attachments',
 			sizeOf(text('size')) === undefined ? 'must be a size of at most 25MiB, such as 10MiB' : null,
