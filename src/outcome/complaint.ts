@@ -1,21 +1,18 @@
 import type {Knex} from 'knex';
-import type {Role} from '../mail/message.ts';
+import type {Recipient} from '../mail/message.ts';
+import {isCounted} from '../mail/simulator.ts';
 import {moveRecipients} from '../store/recipients.ts';
-import {type AnnouncedEvent, announce, type EventWriter} from './outbox.ts';
+import {type AnnouncedEvent, announce, type EventWriter, ofRecipient} from './outbox.ts';
 import {suppressAddresses} from './suppress.ts';
 
 /** A recipient marked a mail as spam; times in the store's form. */
 export type Complaint = {
-	readonly recipientId: string;
-	readonly workspaceId: string;
-	readonly messageId: string;
-	readonly address: string;
-	readonly addressKey: string;
-	readonly role: Role;
+	readonly recipient: Pick<
+		Recipient,
+		'id' | 'workspace_id' | 'message_id' | 'address' | 'address_key' | 'role' | 'destination'
+	>;
 	readonly occurredAt: string;
 	readonly recordedAt: string;
-	/** Whether usage counts it (`isCounted`); a second one for the same recipient is not counted again. */
-	readonly counted: boolean;
 	/** False: it was mail of a test key, which blocks no real address. */
 	readonly suppresses: boolean;
 	/** The event's detail in the timeline, without the recipient. */
@@ -32,23 +29,15 @@ export async function recordComplaints(
 	complaints: readonly Complaint[],
 ): Promise<void> {
 	const events: AnnouncedEvent[] = [];
-	for (const {
-		address: recipient,
-		role,
-		addressKey: _key,
-		detail,
-		counted,
-		suppresses: _suppresses,
-		...complaint
-	} of complaints) {
-		const moved = await moveRecipients(trx, [complaint.recipientId], 'complained', complaint.occurredAt);
+	for (const {recipient, occurredAt, recordedAt, detail} of complaints) {
+		const {address, role, destination} = recipient;
+		const moved = await moveRecipients(trx, [recipient.id], 'complained', occurredAt);
 		events.push({
-			...complaint,
-			id: eventWriter.newId('evt'),
-			type: 'complained',
-			recipient,
-			detail: JSON.stringify({recipient, role, ...detail}),
-			counted: counted && moved.size === 1,
+			...ofRecipient(recipient),
+			...{id: eventWriter.newId('evt'), type: 'complained', occurredAt, recordedAt},
+			detail: JSON.stringify({recipient: address, role, ...detail}),
+			// A second one for the same recipient is not counted again.
+			counted: isCounted(role, destination) && moved.size === 1,
 		});
 	}
 	await announce(trx, events, eventWriter);
@@ -56,15 +45,13 @@ export async function recordComplaints(
 		trx,
 		complaints
 			.filter(({suppresses}) => suppresses)
-			.map(({workspaceId, messageId, address, addressKey, recordedAt}) => ({
-				id: eventWriter.newId('sup'),
-				workspaceId,
-				address,
-				addressKey,
-				reason: 'complaint',
-				source: messageId,
-				createdAt: recordedAt,
-			})),
+			.map(
+				({recipient: {workspace_id: workspaceId, address, address_key: addressKey, message_id: source}, ...one}) => ({
+					...{id: eventWriter.newId('sup'), workspaceId, address, addressKey, source},
+					reason: 'complaint',
+					createdAt: one.recordedAt,
+				}),
+			),
 		eventWriter,
 	);
 }

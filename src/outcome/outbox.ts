@@ -20,6 +20,12 @@ export type AnnouncedEvent = NewEvent & {
 	readonly suppressed?: boolean;
 };
 
+/** The recipient of an event. */
+export function ofRecipient(recipient: Pick<Recipient, 'id' | 'workspace_id' | 'message_id' | 'address'>) {
+	const {id: recipientId, workspace_id: workspaceId, message_id: messageId, address} = recipient;
+	return {workspaceId, messageId, recipientId, recipient: address};
+}
+
 /** The destinations of events in addition to the timeline. */
 export type EventWriter = {
 	readonly newId: NewId;

@@ -19,7 +19,15 @@ import {findSubscribers, type Subscriber} from '../store/webhooks.ts';
 import {type Complaint, recordComplaints} from './complaint.ts';
 import {type Engaged, recordEngagement} from './engagement.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
-import {type AnnouncedEvent, announce, type EventWriter, eventDetail, type Notice, notify} from './outbox.ts';
+import {
+	type AnnouncedEvent,
+	announce,
+	type EventWriter,
+	eventDetail,
+	type Notice,
+	notify,
+	ofRecipient,
+} from './outbox.ts';
 import {countTries, type RecordedEnds, readRecordedEnds, refusalClass} from './reputation.ts';
 import type {JudgedTry} from './settle.ts';
 import {hardBounceOf, suppressAddresses} from './suppress.ts';
@@ -198,10 +206,7 @@ function eventsOf(
 ): AnnouncedEvent[] {
 	const events: AnnouncedEvent[] = [];
 	const common = {
-		workspaceId: recipient.workspace_id,
-		messageId: recipient.message_id,
-		recipientId: recipient.id,
-		recipient: recipient.address,
+		...ofRecipient(recipient),
 		recordedAt: result.at,
 		counted: isCounted(recipient.role, recipient.destination) && refused === undefined,
 	};
@@ -314,15 +319,9 @@ function complaintOf(recorded: JudgedTry): Complaint[] {
 	}
 	return [
 		{
-			recipientId: recipient.id,
-			workspaceId: recipient.workspace_id,
-			messageId: recipient.message_id,
-			address: recipient.address,
-			addressKey: recipient.address_key,
-			role: recipient.role,
+			recipient,
 			occurredAt: result.at,
 			recordedAt: result.at,
-			counted: isCounted(recipient.role, recipient.destination),
 			suppresses: true,
 			detail: {reason: 'simulated', feedback_type: 'abuse'},
 		},
@@ -339,14 +338,7 @@ function engagedOf(recorded: JudgedTry): Engaged[] {
 	}
 	return [
 		{
-			recipient: {
-				id: recipient.id,
-				workspace_id: recipient.workspace_id,
-				message_id: recipient.message_id,
-				address: recipient.address,
-				role: recipient.role,
-				destination: recipient.destination,
-			},
+			recipient,
 			type,
 			url: type === 'clicked' ? (made?.firstLink ?? simulatedLink) : '',
 			n: 1,

@@ -9,7 +9,7 @@ import {recordComplaints} from './complaint.ts';
 import {recordEngagement} from './engagement.ts';
 import {escalate, isSoftOfAddress, type SoftBounce} from './escalation.ts';
 import type {Match} from './matches.ts';
-import {type AnnouncedEvent, announce, type EventWriter} from './outbox.ts';
+import {type AnnouncedEvent, announce, type EventWriter, ofRecipient} from './outbox.ts';
 import {
 	arrivalClass,
 	complaintClass,
@@ -200,10 +200,7 @@ function eventOf(
 	return {
 		id,
 		type,
-		workspaceId: recipient.workspace_id,
-		messageId: recipient.message_id,
-		recipientId: recipient.id,
-		recipient: recipient.address,
+		...ofRecipient(recipient),
 		occurredAt: item.cameIn.receivedAt,
 		recordedAt: item.at,
 		counted: counts && isCounted(recipient.role, recipient.destination),
@@ -245,22 +242,13 @@ async function complain(
 	await recordComplaints(
 		trx,
 		eventWriter,
-		matched.map(one => {
-			const {recipient, item} = one;
-			return {
-				recipientId: recipient.id,
-				workspaceId: recipient.workspace_id,
-				messageId: recipient.message_id,
-				address: recipient.address,
-				addressKey: recipient.address_key,
-				role: recipient.role,
-				occurredAt: item.cameIn.receivedAt,
-				recordedAt: item.at,
-				counted: isCounted(recipient.role, recipient.destination),
-				suppresses: mayBlock(recipient),
-				detail: saidOf(one),
-			};
-		}),
+		matched.map(one => ({
+			recipient: one.recipient,
+			occurredAt: one.item.cameIn.receivedAt,
+			recordedAt: one.item.at,
+			suppresses: mayBlock(one.recipient),
+			detail: saidOf(one),
+		})),
 	);
 	return matched.map(one => ({one, event: 'complained', weight: 'complained'}));
 }

@@ -1,11 +1,13 @@
 import type {Knex} from 'knex';
+import {pick} from '../kit/collections.ts';
 import type {EventType, Recipient, RecipientState} from '../mail/message.ts';
 import {type AttemptResult, isPossibleDuplicate, type Outcome} from '../mail/outcome.ts';
 import {cappedWait, endOfLife, nextAttempt, type Retry} from '../mail/retry.ts';
 import {isCounted} from '../mail/simulator.ts';
+import {columnsOf} from '../store/engine/rows.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {endWaiting, type Step} from '../store/queue/open-recipients.ts';
-import {announce, type Notifier} from './outbox.ts';
+import {announce, type Notifier, ofRecipient} from './outbox.ts';
 
 /** The end of one try of a claimed recipient, before the next step is decided. */
 type TryEnd = {
@@ -61,7 +63,7 @@ export function decideNext(end: TryEnd, now: number, random: () => number): Next
 		case 'released':
 			if (now >= endOfLife(end.acceptedAt, end.retry.lifetime)) {
 				const last = outcome.reason ?? end.lastReply ?? null;
-				return {...done('bounced', 'bounced'), attempts: end.attempts, outcome: expired(last, end.retry)};
+				return {...done('bounced', 'bounced'), attempts: end.attempts, outcome: expired(last)};
 			}
 			return {
 				...waiting(end),
@@ -78,7 +80,7 @@ export function decideNext(end: TryEnd, now: number, random: () => number): Next
 					? nextAttempt(retry, {acceptedAt, now, tries: attempts, waitMs: outcome.waitMs, isLeast}, random)
 					: now + fixedWaitMs;
 			return next === null
-				? {...done('bounced', 'bounced'), outcome: expired(outcome.reason, retry)}
+				? {...done('bounced', 'bounced'), outcome: expired(outcome.reason)}
 				: {...waiting(end), attempts, nextAttemptAt: next, outcome, event: null};
 		}
 	}
@@ -89,13 +91,12 @@ function waiting(end: TryEnd): {state: RecipientState} {
 }
 
 /** `last`: the obstacle; null: no attempt was completed. */
-function expired(last: string | null, {expires}: Retry): Outcome {
-	const late = expires ? 'before it expired' : 'within the queue lifetime';
+function expired(last: string | null): Outcome {
 	return {
 		kind: 'bounced',
 		type: 'transient',
 		category: 'expired',
-		reason: `4.4.7 Not delivered ${late}; ${last === null ? 'no attempt was completed' : `last: ${last}`}`,
+		reason: `4.4.7 Not delivered within the queue lifetime; ${last === null ? 'no attempt was completed' : `last: ${last}`}`,
 		suppresses: false,
 	};
 }
@@ -116,10 +117,7 @@ export async function giveUp(
 		trx,
 		ended.map(recipient => ({
 			id: eventWriter.newId('evt'),
-			workspaceId: recipient.workspace_id,
-			messageId: recipient.message_id,
-			recipientId: recipient.id,
-			recipient: recipient.address,
+			...ofRecipient(recipient),
 			type: state,
 			occurredAt: step.now,
 			recordedAt: step.now,
@@ -137,54 +135,18 @@ function explanation(how: GivenUp, {attempts}: Recipient): Record<string, unknow
 		: {reason: how.kind === 'drop' ? 'dropped' : 'cancelled'};
 }
 
+const {fields: triedFields} = columnsOf(
+	'id workspace_id message_id address address_key role destination subject attempts sent_at last_category last_reply',
+	'created_at sealed queued tracking track_opens_at track_clicks_at',
+);
+
 /** The part of a claimed recipient that matters to the end of its try. */
-export function triedPart(recipient: Claimed): JudgedTry['recipient'] {
-	return {
-		id: recipient.id,
-		workspace_id: recipient.workspace_id,
-		message_id: recipient.message_id,
-		address: recipient.address,
-		address_key: recipient.address_key,
-		role: recipient.role,
-		destination: recipient.destination,
-		subject: recipient.subject,
-		attempts: recipient.attempts,
-		sent_at: recipient.sent_at,
-		last_category: recipient.last_category,
-		last_reply: recipient.last_reply,
-		created_at: recipient.created_at,
-		sealed: recipient.sealed,
-		tracking: recipient.tracking,
-		track_opens_at: recipient.track_opens_at,
-		track_clicks_at: recipient.track_clicks_at,
-		queued: recipient.queued,
-	};
-}
+export const triedPart = (recipient: Claimed): JudgedTry['recipient'] => pick(recipient, triedFields);
 
 /** The end of a try, judged, to be written. */
 export type JudgedTry = {
 	/** Of the claimed recipient what matters now. The content of its mail is much larger and stays behind. */
-	readonly recipient: Pick<
-		Claimed,
-		| 'id'
-		| 'workspace_id'
-		| 'message_id'
-		| 'address'
-		| 'address_key'
-		| 'role'
-		| 'destination'
-		| 'subject'
-		| 'attempts'
-		| 'sent_at'
-		| 'last_category'
-		| 'last_reply'
-		| 'created_at'
-		| 'sealed'
-		| 'tracking'
-		| 'track_opens_at'
-		| 'track_clicks_at'
-		| 'queued'
-	>;
+	readonly recipient: Pick<Claimed, (typeof triedFields)[number]>;
 	/** Of the mail as it was made: its subject, where its first tracked link leads, how many there are. Null: it was not made. */
 	readonly made: {readonly subject: string; readonly firstLink: string | null; readonly links: number} | null;
 	readonly result: AttemptResult;

@@ -19,8 +19,6 @@ export async function insertRecipients(
 			readonly priority?: Priority;
 			/** Null or absent: it is not scheduled. */
 			readonly send_at?: string | null;
-			/** Null or absent: it does not expire. */
-			readonly expires_at?: string | null;
 		}
 	>,
 ): Promise<void> {
@@ -31,10 +29,10 @@ export async function insertRecipients(
 		recipients.map(one => [...newColumns.valuesOf(one), 0, 0]),
 	);
 	const waiting = recipients.flatMap(
-		({next_attempt_at: nextAttemptAt, priority = 'normal', send_at = null, expires_at = null, ...one}) => {
+		({next_attempt_at: nextAttemptAt, priority = 'normal', send_at = null, ...one}) => {
 			const {id: recipientId, workspace_id: workspaceId, message_id: messageId, destination} = one;
-			const queued = {recipientId, workspaceId, messageId, destination, priority};
-			return nextAttemptAt === null ? [] : [{...queued, nextAttemptAt, sendAt: send_at, expiresAt: expires_at}];
+			const queued = {recipientId, workspaceId, messageId, destination, priority, sendAt: send_at};
+			return nextAttemptAt === null ? [] : [{...queued, nextAttemptAt}];
 		},
 	);
 	await enqueue(trx, waiting);
@@ -266,15 +264,7 @@ export async function findTrackedRecipients(
 	Array<
 		Pick<
 			Claimed,
-			| 'id'
-			| 'workspace_id'
-			| 'message_id'
-			| 'address'
-			| 'role'
-			| 'destination'
-			| 'state_at'
-			| 'track_opens_at'
-			| 'track_clicks_at'
+			Exclude<(typeof followed.fields)[number], 'state' | 'links'> | 'track_opens_at' | 'track_clicks_at'
 		> & {readonly state: RecipientState; readonly links: number | null}
 	>
 > {

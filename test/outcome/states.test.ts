@@ -98,15 +98,9 @@ storeTest(
 		for (const from of recipientStates) {
 			const recipient = await recipientIn(store, from);
 			const complaint = {
-				recipientId: recipient.id,
-				workspaceId: recipient.workspace_id,
-				messageId: recipient.message_id,
-				address: 'Ada@a.test',
-				addressKey: recipient.address_key,
-				role: recipient.role,
+				recipient: {...recipient, address: 'Ada@a.test'},
 				occurredAt: at,
 				recordedAt: at,
-				counted: true,
 				suppresses: true,
 				detail: {feedback_type: 'abuse'},
 			};

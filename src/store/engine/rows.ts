@@ -16,6 +16,7 @@ export function columnsOf<const Texts extends readonly string[]>(...texts: Texts
 	const fields = texts.flatMap(text => text.split(' ')) as Field[];
 	const names = fields.map(field => field.replaceAll(/[A-Z]/g, letter => `_${letter.toLowerCase()}`));
 	return {
+		fields,
 		names,
 		selected: names.map((name, index) => `${name} as ${fields[index]}`),
 		/** The same in a join, where the table is called `table`. */
