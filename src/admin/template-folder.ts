@@ -94,8 +94,12 @@ export function folderNameFault(name: string): string | null {
  * What makes a folder read as these files (`folderFiles`). Files that say the same already stay as they are, also where
  * their author put them down in another way; files that are no part of a template stay. Nothing is changed yet.
  */
-export async function planPull(folder: string, files: ReadonlyMap<string, string>): Promise<Plan> {
-	const there = await existing(folder);
+export async function planPull(
+	folder: string,
+	files: ReadonlyMap<string, string>,
+	concerns = isTemplateFile,
+): Promise<Plan> {
+	const there = await existing(folder, concerns);
 	const steps: Step[] = [];
 	for (const [name, text] of files) {
 		const found = there.get(name);
@@ -115,17 +119,11 @@ export async function planLayouts(folder: string, layouts: readonly Layout[]): P
 	for (const {name, files} of layouts.filter(({kind}) => kind === 'layout')) {
 		plans.push(await planPull(path.join(folder, '_layouts', name), new Map(Object.entries(files))));
 	}
-	const partials = layouts.filter(({kind}) => kind === 'partial').flatMap(({files}) => Object.entries(files));
-	const within = path.join(folder, '_partials');
-	const {layouts: there, problems} = await readLayouts(folder);
-	for (const {file, message} of problems) {
-		throw new RefusedFileError(path.resolve(folder, file), message);
+	const partials = new Map(layouts.flatMap(({kind, files}) => (kind === 'partial' ? Object.entries(files) : [])));
+	if (partials.size > 0) {
+		plans.push(await planPull(path.join(folder, '_partials'), partials, file => partials.has(file)));
 	}
-	const steps = partials.map(([file, text]): Step => {
-		const found = there.find(one => one.kind === 'partial' && one.files[file] !== undefined)?.files[file];
-		return {file, change: found === undefined ? 'written' : found === text ? 'none' : 'replaced', text};
-	});
-	return steps.length > 0 ? [...plans, {folder: within, steps}] : plans;
+	return plans;
 }
 
 /** Never through a link. */
@@ -144,7 +142,7 @@ export async function carryOut({folder, steps}: Plan): Promise<void> {
 }
 
 /** The folder's files that concern us, by the name that `folderFiles` gives them. */
-async function existing(folder: string): Promise<Map<string, {readonly file: string; readonly text: string}>> {
+async function existing(folder: string, concerns: (file: string) => boolean) {
 	const found = await lstat(folder).catch((error: NodeJS.ErrnoException) => {
 		if (error.code === 'ENOENT') {
 			return null;
@@ -156,7 +154,7 @@ async function existing(folder: string): Promise<Map<string, {readonly file: str
 	}
 	const names = found ? await readdir(folder) : [];
 	const there = new Map<string, {file: string; text: string}>();
-	for (const file of names.filter(isTemplateFile).sort()) {
+	for (const file of names.filter(concerns).sort()) {
 		const name = templateFileName(file);
 		const text = utf8Text(await readRegular(path.join(folder, file), longestSource, 'refuse'));
 		// Of two spellings of one language the second keeps its own name, as a file that has no place.

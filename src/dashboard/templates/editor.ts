@@ -1,16 +1,15 @@
+import {planChange} from '../../admin/layouts.ts';
 import {
 	addVersion,
 	type Content,
 	isContent,
 	isTooLargeVersion,
 	largestVersion,
-	storedVariant,
 	variantSource,
 } from '../../admin/templates.ts';
 import {mostVariants} from '../../api/schemas/template.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {Refused} from '../../ops/operation.ts';
-import {compileInWorker, usualCompileTime} from '../../render/in-worker.ts';
 import {listLayouts} from '../../store/layouts.ts';
 import type {Template, TemplateVariant} from '../../store/templates.ts';
 import {mailContent, mailFrame, textContent} from '../mail-frame.ts';
@@ -108,7 +107,7 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 		if (draft.added && others.some(({locale}) => locale === variant.locale)) {
 			return again(`There is a variant for ${localeName(variant.locale)} already: edit that one.`);
 		}
-		const inLayout = await compiledIn(layout, layouts, others);
+		const inLayout = await compiledIn(template, layout, layouts, others);
 		if (typeof inLayout === 'string') {
 			return again(`Nothing was saved: ${inLayout}`);
 		}
@@ -217,24 +216,17 @@ function draftOf(base: Saved | null, query: URLSearchParams): Draft {
  * compile in it.
  */
 async function compiledIn(
+	{id, name}: Template,
 	layout: string | null,
 	layouts: Checked['layouts'],
-	variants: readonly TemplateVariant[],
+	others: readonly TemplateVariant[],
 ): Promise<readonly TemplateVariant[] | string> {
-	if (layout === null && variants.every(one => one.own_source === null)) {
-		return variants;
+	if (layout === null && others.every(one => one.own_source === null)) {
+		return others;
 	}
-	const sources = variants.map(one => ({...variantSource(one), layout}));
-	const results = await compileInWorker(sources, usualCompileTime, layouts);
-	const made = sources.flatMap((source, index) => {
-		const result = results[index];
-		return result?.ok ? [storedVariant(source, result)] : [];
-	});
-	const bad = results.findIndex(({ok}) => !ok);
-	const [fault] = results.flatMap(result => (result.ok ? [] : result.violations));
-	return fault
-		? `the language ${localeName(variants[bad]?.locale ?? null)} does not compile, ${fault.file ?? fault.field}, line ${fault.line}: ${fault.message}.`
-		: made;
+	const variants = others.map(one => ({...variantSource(one), layout}));
+	const planned = await planChange({layouts, users: []}, [], [{id, name, variants, sample: null, layout}]);
+	return planned.ok ? (planned.change.templates[0]?.variants ?? []) : `${planned.problems[0]}.`;
 }
 
 /** In its place, or as the last one. */
