@@ -36,7 +36,7 @@ export function nameMarkup(name: string): Html {
 	return html`<bdi>${plainName(name)}</bdi>`;
 }
 
-/** A text with what stands in it as `{name}` put in; every text is escaped. */
+/** A text with the value of each `{name}`; every text is escaped. */
 export function filled(text: string, values: Readonly<Record<string, Value>>): Html {
 	const parts = text.split(/\{(\w+)\}/);
 	return html`${parts.map((part, index) => html`${index % 2 === 0 ? part : (values[part] ?? null)}`)}`;

@@ -1,6 +1,8 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
+import type {TSchema} from 'typebox';
 import type {Routes} from '../api/api-parts.ts';
+import {type Description, describe} from '../api/describe.ts';
 import {createFailureLimit} from '../api/rate-limit.ts';
 import type {Clock} from '../kit/clock.ts';
 import type {Links} from '../links/links.ts';
@@ -12,7 +14,7 @@ import {findLinked} from '../store/messages.ts';
 import {findContactLocale} from '../store/topics.ts';
 import {findOnlyWorkspace, findWorkspace} from '../store/workspaces.ts';
 import {type Brand, brandOf, noticePage, type Page, sendPage} from './branded-page.ts';
-import {acceptForms, type Field, type Form, formOf, readFields, type Submitted} from './form.ts';
+import {acceptForms, type Field, type Form, formOf, formTypes, readFields, type Submitted} from './form.ts';
 import {type Html, html, plainName} from './html.ts';
 import {chooseTexts} from './language.ts';
 import type {Texts} from './texts/wording.ts';
@@ -35,12 +37,16 @@ type LinkParts = {
 	readonly random: (size: number) => Buffer;
 };
 
+type Described = Pick<Description, 'summary' | 'description'> & {readonly answer: string};
+
 /** A page behind the links of mail. */
 export type LinkPage = {
 	readonly path: `/${string}`;
 	/** Of a form, octets. */
 	readonly formLimit: number;
-	readonly schemas: {readonly show: object; readonly act: object};
+	/** What the description of the API says of the page, and of the form that it posts. */
+	readonly show: Described;
+	readonly act: Described & {readonly fields: Readonly<Record<string, TSchema>>; readonly example: object};
 	/** `form` is null for a request that changes nothing. */
 	readonly answer: (visit: Visit, form: Form | null, fields: readonly Field[]) => Promise<Page>;
 };
@@ -82,18 +88,18 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 		return sendPage(page.status === 429 ? reply.header('retry-after', '60') : reply, random, page);
 	}
 
-	return ({path, formLimit, schemas, answer}) =>
+	return ({path, formLimit, show, act, answer}) =>
 		api => {
 			api.register(async scope => {
 				acceptForms(scope, formLimit);
 				// Every request is answered by a page; the schemas only describe.
 				scope.setValidatorCompiler(() => () => true);
 
-				scope.get(path, {schema: schemas.show}, async (request, reply) =>
+				scope.get(path, {schema: {...schemaOf(show), querystring: Type.Object({token})}}, async (request, reply) =>
 					send(reply, await visit(request, null, opened => answer(opened, null, []))),
 				);
 
-				scope.post(path, {schema: schemas.act}, async (request, reply) => {
+				scope.post(path, {schema: actSchemaOf(act)}, async (request, reply) => {
 					const {bytes, type} = (request.body as Submitted | undefined) ?? {bytes: new Uint8Array(), type: ''};
 					const fields = readFields(bytes, type);
 					const form = formOf(fields);
@@ -103,13 +109,26 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 		};
 }
 
-export const tokenSchema = Type.String({description: 'The signed token from the link.'});
+const token = Type.String({description: 'The signed token from the link.'});
 /** What all of them answer where the link does not work. */
-export const linkFaults = {
+const linkFaults = {
 	400: 'The token is forged or missing.',
 	410: 'The token has expired.',
 	429: 'Too many forged tokens from this client.',
 };
+
+function schemaOf({answer, ...page}: Described, pages = linkFaults) {
+	return describe({tag: 'Hosted pages', ...page, answer: [200, answer, null], pages});
+}
+
+function actSchemaOf({fields, example, ...page}: LinkPage['act']) {
+	return {
+		...schemaOf(page, {...linkFaults, 400: 'The token is forged or missing, or the action does not exist.'}),
+		querystring: Type.Object({token: Type.Optional(token)}),
+		body: Type.Object({token: Type.Optional(token), ...fields}, {examples: [example]}),
+		consumes: [...formTypes],
+	};
+}
 
 /** A token that is given twice is invalid. */
 function tokenOf(query: unknown): string | null {

@@ -1,4 +1,3 @@
-import {describe} from '../api/describe.ts';
 import {storeTime} from '../kit/time.ts';
 import {Type} from '../mail/type.ts';
 import {
@@ -11,18 +10,9 @@ import {
 	type Unsubscription,
 } from '../outcome/unsubscribe.ts';
 import {noticePage, type Page} from './branded-page.ts';
-import {type Field, formTypes} from './form.ts';
+import type {Field} from './form.ts';
 import {filled, type Html, html, nameMarkup} from './html.ts';
-import {
-	addressMarkup,
-	button,
-	type LinkPage,
-	linkFaults,
-	postForm,
-	section,
-	tokenSchema,
-	type Visit,
-} from './linked.ts';
+import {addressMarkup, button, type LinkPage, postForm, section, type Visit} from './linked.ts';
 import type {Texts} from './texts/wording.ts';
 import {everything, type UnsubscribeOptions, undo} from './unsubscribe.ts';
 
@@ -36,7 +26,25 @@ type Action = (typeof actions)[number];
 export const preferencePages = ({reader, unsubscribe, clock}: UnsubscribeOptions): LinkPage => ({
 	path: '/preferences',
 	formLimit,
-	schemas: {show: showSchema(), act: actSchema()},
+	show: {
+		summary: 'Show the preference page',
+		description: 'Where `{{ preferences_url }}` of a mail leads to. Changes nothing.',
+		answer: 'The public topics of the workspace, in or out; a pause; everything off.',
+	},
+	act: {
+		summary: 'Change preferences',
+		description: 'Posted by the page itself. The token stands in the query or in the form. Unknown fields are ignored.',
+		answer: 'The choices as they are now, as a page.',
+		fields: {
+			action: Type.Enum([...actions], {
+				description:
+					'`save`: in and out of topics; `pause`: only what is required for 30 days; `resume`: ends it; `all`: no mail at all; `undo`: takes `all` back.',
+			}),
+			topic: Type.Optional(Type.String({description: 'The code of a topic that the person wants; once for each.'})),
+			shown: Type.Optional(Type.String({description: 'The codes that could be chosen, with spaces between them.'})),
+		},
+		example: {action: 'save', topic: 'newsletter', shown: 'newsletter offers'},
+	},
 	async answer(visit, form, fields) {
 		const action = form && actions.find(one => one === form.action);
 		if (action === undefined) {
@@ -53,41 +61,6 @@ export const preferencePages = ({reader, unsubscribe, clock}: UnsubscribeOptions
 		const status = await unsubscribe({...person, action: asked, via: 'page', at});
 		return preferencePage(visit, {status, ...(await readChoices(reader, person, at))}, action);
 	},
-});
-
-const showSchema = () => ({
-	...describe({
-		tag: 'Hosted pages',
-		summary: 'Show the preference page',
-		description: 'Where `{{ preferences_url }}` of a mail leads to. Changes nothing.',
-		answer: [200, 'The public topics of the workspace, in or out; a pause; everything off.', null],
-		pages: linkFaults,
-	}),
-	querystring: Type.Object({token: tokenSchema}),
-});
-
-const actSchema = () => ({
-	...describe({
-		tag: 'Hosted pages',
-		summary: 'Change preferences',
-		description: 'Posted by the page itself. The token stands in the query or in the form. Unknown fields are ignored.',
-		answer: [200, 'The choices as they are now, as a page.', null],
-		pages: {...linkFaults, 400: 'The token is forged or missing, or the action does not exist.'},
-	}),
-	querystring: Type.Object({token: Type.Optional(tokenSchema)}),
-	body: Type.Object(
-		{
-			token: Type.Optional(tokenSchema),
-			action: Type.Enum([...actions], {
-				description:
-					'`save`: in and out of topics; `pause`: only what is required for 30 days; `resume`: ends it; `all`: no mail at all; `undo`: takes `all` back.',
-			}),
-			topic: Type.Optional(Type.String({description: 'The code of a topic that the person wants; once for each.'})),
-			shown: Type.Optional(Type.String({description: 'The codes that could be chosen, with spaces between them.'})),
-		},
-		{examples: [{action: 'save', topic: 'newsletter', shown: 'newsletter offers'}]},
-	),
-	consumes: [...formTypes],
 });
 
 type State = {

@@ -1,5 +1,4 @@
 import type {Knex} from 'knex';
-import {describe} from '../api/describe.ts';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {Type} from '../mail/type.ts';
@@ -10,10 +9,10 @@ import {
 	type SubscriptionStatus,
 	type Unsubscription,
 } from '../outcome/unsubscribe.ts';
-import {type Brand, type Icon, noticePage, type Page} from './branded-page.ts';
-import {type Form, formTypes} from './form.ts';
+import {type Icon, noticePage, type Page} from './branded-page.ts';
+import type {Form} from './form.ts';
 import {filled, type Html, html, nameMarkup, plainName} from './html.ts';
-import {addressMarkup, button, type LinkPage, linkFaults, postForm, section, tokenSchema} from './linked.ts';
+import {addressMarkup, button, type LinkPage, postForm, section, type Visit} from './linked.ts';
 import type {Texts} from './texts/wording.ts';
 
 /** A longer body is no form of ours, nor a one-click request. */
@@ -30,8 +29,32 @@ export type UnsubscribeOptions = {
 export const unsubscribePages = ({reader, unsubscribe, clock}: UnsubscribeOptions): LinkPage => ({
 	path: '/unsubscribe',
 	formLimit,
-	schemas: {show: showSchema, act: actSchema},
-	async answer({linked, token, texts, brand}, form) {
+	show: {
+		summary: 'Show the unsubscribe page',
+		description: 'Where the unsubscribe link of a mail leads to. Changes nothing.',
+		answer: 'What the recipient can do, with the branding of the workspace and in the language of the recipient.',
+	},
+	act: {
+		summary: 'Unsubscribe with one click',
+		description: [
+			'The action of RFC 8058, posted by mail programs and by the page itself. The token stands in the query or in the form.',
+			'Opts the recipient out of the topic of the mail, or of everything where it has none.',
+			'Unknown fields are ignored, and so is an empty body.',
+		].join(' '),
+		answer: 'The choice as it is now, as a page; repeating the request changes nothing.',
+		fields: {
+			action: Type.Optional(
+				Type.Enum(['topic', 'all', 'undo'], {
+					description:
+						'`topic`: out of the topic of the mail (the default); `all`: of everything; `undo`: takes back what this page did.',
+				}),
+			),
+			'List-Unsubscribe': Type.Optional(Type.String({description: '`One-Click`, as mail programs post it.'})),
+		},
+		example: {'List-Unsubscribe': 'One-Click'},
+	},
+	async answer(visit, form) {
+		const {linked, texts, brand} = visit;
 		const action = form && actionOf(form);
 		if (action === undefined) {
 			return noticePage('unclear', 400, texts, brand);
@@ -42,52 +65,9 @@ export const unsubscribePages = ({reader, unsubscribe, clock}: UnsubscribeOption
 			const via = form.action === null ? 'one-click' : 'page';
 			status = await unsubscribe({...linked, action, via, at: storeTime(clock.now())});
 		}
-		return unsubscribePage({texts, brand, address: linked.address, token, action, status});
+		return unsubscribePage({...visit, action, status});
 	},
 });
-
-const showSchema = {
-	...describe({
-		tag: 'Hosted pages',
-		summary: 'Show the unsubscribe page',
-		description: 'Where the unsubscribe link of a mail leads to. Changes nothing.',
-		answer: [
-			200,
-			'What the recipient can do, with the branding of the workspace and in the language of the recipient.',
-			null,
-		],
-		pages: linkFaults,
-	}),
-	querystring: Type.Object({token: tokenSchema}),
-};
-const actSchema = {
-	...describe({
-		tag: 'Hosted pages',
-		summary: 'Unsubscribe with one click',
-		description: [
-			'The action of RFC 8058, posted by mail programs and by the page itself. The token stands in the query or in the form.',
-			'Opts the recipient out of the topic of the mail, or of everything where it has none.',
-			'Unknown fields are ignored, and so is an empty body.',
-		].join(' '),
-		answer: [200, 'The choice as it is now, as a page; repeating the request changes nothing.', null],
-		pages: {...linkFaults, 400: 'The token is forged or missing, or the action does not exist.'},
-	}),
-	querystring: Type.Object({token: Type.Optional(tokenSchema)}),
-	body: Type.Object(
-		{
-			token: Type.Optional(tokenSchema),
-			action: Type.Optional(
-				Type.Enum(['topic', 'all', 'undo'], {
-					description:
-						'`topic`: out of the topic of the mail (the default); `all`: of everything; `undo`: takes back what this page did.',
-				}),
-			),
-			'List-Unsubscribe': Type.Optional(Type.String({description: '`One-Click`, as mail programs post it.'})),
-		},
-		{examples: [{'List-Unsubscribe': 'One-Click'}]},
-	),
-	consumes: [...formTypes],
-};
 
 /** Undefined: not one of the topics. */
 function actionOf({action}: Form): OptOutAction | undefined {
@@ -98,13 +78,7 @@ function actionOf({action}: Form): OptOutAction | undefined {
 }
 
 /** What the page is about. */
-type Subject = {
-	readonly texts: Texts;
-	readonly brand: Brand;
-	/** The recipient's address: it is he who reads the page. */
-	readonly address: string;
-	/** Goes back with the page's own form. */
-	readonly token: string;
+type Subject = Visit & {
 	/** What the recipient, or his mail program, has just asked for; null: he only looks. */
 	readonly action: OptOutAction | null;
 	/** What holds now. */
@@ -149,7 +123,7 @@ function viewOf(subject: Subject): View {
 }
 
 /** A sentence with the names that it is about. */
-function say({brand, address, status: {topic}}: Subject, text: string): Html {
+function say({brand, linked: {address}, status: {topic}}: Subject, text: string): Html {
 	const name = nameMarkup(topic?.name ?? '');
 	return filled(text, {address: addressMarkup(address), brand: nameMarkup(brand.name), topic: name});
 }
