@@ -59,8 +59,7 @@ export async function tryHosts(
 	options: TryOptions,
 	signal?: AbortSignal,
 ): Promise<Try> {
-	const lastsMs = job.expires ? job.endsAt - options.clock.now() : null;
-	const limits = createTryLimits(options.attemptDeadlineMs, lastsMs, signal);
+	const limits = createTryLimits(options.attemptDeadlineMs, signal);
 	const plans = plansFor(job, hosts, idle, options);
 	const attempts: Attempt[] = [];
 	let sentAt: string | null = null;
@@ -348,8 +347,7 @@ function mayDoWithoutTls({tls, implicitTls}: Host): boolean {
 	return tls === 'opportunistic' && !implicitTls;
 }
 
-/** `lastsMs`: after it the mail expires, and only data under way goes on; null: it does not expire. */
-function createTryLimits(deadlineMs: number, lastsMs: number | null, signal?: AbortSignal): TryLimits {
+function createTryLimits(deadlineMs: number, signal?: AbortSignal): TryLimits {
 	let connection: SmtpConnection | null = null;
 	let isCommitted = false;
 	let late = false;
@@ -362,13 +360,6 @@ function createTryLimits(deadlineMs: number, lastsMs: number | null, signal?: Ab
 			connection?.fail('stopped');
 		}
 	};
-	const expire = () => {
-		if (!isCommitted) {
-			late = true;
-			connection?.fail('the mail expired before the host took it');
-		}
-	};
-	const expiry = lastsMs !== null && lastsMs < deadlineMs ? setTimeout(expire, lastsMs) : undefined;
 	signal?.addEventListener('abort', stop, {once: true});
 	return {
 		use(used) {
@@ -380,7 +371,6 @@ function createTryLimits(deadlineMs: number, lastsMs: number | null, signal?: Ab
 		over: () => late || signal?.aborted === true,
 		done() {
 			clearTimeout(deadline);
-			clearTimeout(expiry);
 			signal?.removeEventListener('abort', stop);
 		},
 	};

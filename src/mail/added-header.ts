@@ -1,6 +1,6 @@
 import {isMessageId} from './message.ts';
 
-/** Header fields that a send may add, besides `X-…`: spelled as signatures name them. */
+/** Header fields that a send may add in addition to `X-…`, in the spelling of signatures. */
 const known = ['In-Reply-To', 'References', 'Importance', 'Auto-Submitted'] as const;
 const spellings: ReadonlyMap<string, string> = new Map(known.map(name => [name.toLowerCase(), name]));
 

@@ -3,7 +3,7 @@ import {Type} from '../mail/type.ts';
 import {findContact} from '../store/topics.ts';
 import {notFound, operation, Refused} from './operation.ts';
 
-/** The person whose page the link opens. */
+/** The link opens the page of this person. */
 type Person = {readonly id: string; readonly workspaceId: string; readonly address: string};
 
 /** Gives out a link to a person's preference page. Who has it may choose for the person, so that the act is recorded. */

@@ -150,7 +150,7 @@ export function decodeBase64(text: string): Buffer | null {
 	return bytes.toString('base64') === text ? bytes : null;
 }
 
-/** What is wrong with a file of at most so many bytes; null: nothing. */
+/** What is wrong with a base64 file that may have `most` bytes; null: nothing. */
 export function base64Fault(text: string, most: number): string | null {
 	return text.length <= Math.ceil(most / 3) * 4 && (decodeBase64(text)?.length ?? most + 1) <= most
 		? null

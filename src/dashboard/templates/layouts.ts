@@ -11,7 +11,7 @@ import {type Answer, go, page, type Route, type Visit} from '../route.ts';
 import {changesBetween} from './compare.ts';
 
 const path = '/layouts';
-/** The page shows the changes of so many templates before a layout is saved, and the names of the others. */
+/** Templates with changes on the page before a layout is saved; of the others it has the names. */
 const mostShown = 20;
 
 const kinds = [
