@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {dayMs, storeTime} from '../kit/time.ts';
+import {apiTime, dayMs, storeTime} from '../kit/time.ts';
 import {noMessage} from '../mail/ids.ts';
 import type {Role} from '../mail/message.ts';
 import {isSimulated} from '../mail/simulator.ts';
@@ -263,7 +263,18 @@ async function takeBack(
 	const {action} = item;
 	const pair = pairOf(item);
 	if (typeof action === 'object') {
+		const until = barsOf((await findOptedOut(trx, [pair])).get(pairKey(...pair)), item.at).pausedUntil;
 		await deleteOptOuts(trx, pair, {codes: action.in});
+		if (until !== null) {
+			// A pause holds for what comes back meanwhile too.
+			const {workspaceId, address, addressKey, at: createdAt} = item;
+			const codes = (await otherCodes(trx, workspaceId)).filter(code => action.in.includes(code));
+			const common = {workspaceId, address, addressKey, source: pageSource, createdAt, until};
+			await insertOptOuts(
+				trx,
+				codes.toSorted().map(code => ({...common, code})),
+			);
+		}
 	} else if (action === 'resume') {
 		await deleteOptOuts(trx, pair, {pauses: true});
 	} else if (action === 'undo') {
@@ -286,7 +297,7 @@ async function announceOnce(
 	eventWriter: EventWriter,
 ): Promise<boolean> {
 	const {workspaceId, messageId, role, address: recipient, via, action, at} = item;
-	const until = action === 'pause' ? pauseEnd(at) : undefined;
+	const until = action === 'pause' ? apiTime(pauseEnd(at)) : undefined;
 	const detail = {recipient, role, topic, via, ...(until && {until})};
 	const notice = {type: 'recipient_unsubscribed', workspaceId, recipient, at, detail} as const;
 	if (messageId === noMessage) {

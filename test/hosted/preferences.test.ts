@@ -69,6 +69,7 @@ storeTest(serially, 'a pause holds mail that is not needed until it ends', async
 	t.is((await api.send({unsubscribeGroup: 'account'})).status, 202);
 	const [{until} = {until: ''}] = (await events(api, mail.id)) as Array<{until?: string}>;
 	t.true(Math.abs(Date.parse(until ?? '') - Date.now() - 30 * day) < 60_000);
+	t.regex(until ?? '', /:\d\d\+00:00$/, 'as all times of the API');
 	const contact = await contactOf(api);
 	t.deepEqual(contact?.topics, ['inner', 'news', 'offers']);
 	t.regex(String(contact?.paused_until), /^20\d\d-/);
@@ -78,6 +79,9 @@ storeTest(serially, 'a pause holds mail that is not needed until it ends', async
 	t.deepEqual(await lists(api), []);
 	await press(api, path, 'action=save&shown=news&topic=');
 	await press(api, path, 'action=pause');
+	t.regex((await press(api, path, 'action=save&shown=news&topic=news')).html, /value="news" checked/);
+	t.is(codeOf(await api.send({unsubscribeGroup: 'news'})), 'recipient_unsubscribed', 'what comes back is paused too');
+	await press(api, path, 'action=save&shown=news&topic=');
 	ahead = 31 * day;
 	t.is(
 		(await api.send({unsubscribeGroup: 'offers'})).status,
