@@ -213,6 +213,7 @@ function settingOptions(command: CliCommand, creates: boolean): CliCommand {
 }
 
 const days = (option: string) => count(option, 1, 36_500);
+const daysText = (days: number) => (days === 1 ? '1 day' : `${days} days`);
 
 const givenRoute = unlessDefault(route);
 
@@ -413,12 +414,12 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 				['source pool', row.source_pool],
 				['route', row.route && maskPasswords(row.route)],
 				['default topic', row.default_topic ?? undefined],
-				['kept', row.retention_days === null ? undefined : `${row.retention_days} days`],
-				['content kept', row.content_days === null ? undefined : `${row.content_days} days`],
+				['kept', row.retention_days === null ? undefined : daysText(row.retention_days)],
+				['content kept', row.content_days === null ? undefined : daysText(row.content_days)],
 				['attachments', row.max_attachments === null ? undefined : `at most ${row.max_attachments}`],
 				[
 					'attachment size',
-					row.max_attachment_bytes === null ? undefined : `at most ${row.max_attachment_bytes} octets`,
+					row.max_attachment_bytes === null ? undefined : `at most ${grouped(row.max_attachment_bytes)} octets`,
 				],
 				['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
 				['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],

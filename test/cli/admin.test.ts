@@ -162,6 +162,7 @@ test('workspace: how long it keeps messages and their content', async t => {
 		content_days: 3,
 	});
 	t.regex(await cli.text('workspace', 'show'), /content kept +3 days/);
+	t.regex(await cli.text(...update, '--content-days', '1'), /content kept +1 day\n/);
 	refused(t, await cli.run(...update, '--content-days', '31'), 65, /more than MAILCTL_RETENTION_DAYS \(30\)/);
 	refused(t, await cli.run(...update, '--content-days', '0'), 64, /--content-days/);
 	t.like(await cli.json(...update, '--content-days', 'none'), {retention_days: 30, content_days: null});
@@ -175,7 +176,7 @@ test('workspace: what may be attached', async t => {
 		max_attachments: 10,
 		max_attachment_bytes: 10_485_760,
 	});
-	t.regex(await cli.text('workspace', 'show'), /attachments +at most 10\n.*attachment size +at most 10485760 octets/);
+	t.regex(await cli.text('workspace', 'show'), /attachments +at most 10\n.*attachment size +at most 10,485,760 octets/);
 	refused(t, await cli.run(...update, '--max-attachments', '21'), 64, /--max-attachments "21" is not allowed/);
 	refused(t, await cli.run(...update, '--max-attachment-size', '26MiB'), 64, /is not allowed, use at most 25MiB/);
 	refused(t, await cli.run(...update, '--max-attachment-size', 'big'), 64, /use a size such as/);
