@@ -32,3 +32,40 @@ test('scheduled mail outlives kill -9, goes once at its time, or earlier, or nev
 	}
 	t.is(await daemon.stop(), 0);
 });
+
+test('what was cancelled or moved right before kill -9 is so after it', async t => {
+	const program = await prepareProgram(t, {});
+	const first = await program.serve();
+	const {key, from, templateId} = await welcomeOf(program);
+	const send = async (to: string, sendAt: string) =>
+		((await call(`${first.url}/v1/messages`, key, {from, to, templateId, sendAt})).body as Read).id;
+	const change = async (method: 'PATCH' | 'POST', path: string, body: object) => {
+		const headers = {authorization: `Bearer ${key}`, 'content-type': 'application/json'};
+		const answer = await fetch(`${first.url}/v1/messages/${path}`, {method, headers, body: JSON.stringify(body)});
+		t.is(answer.status, 200, `${method} ${path}`);
+	};
+	const at = (ms: number) => new Date(Date.now() + ms).toISOString();
+	const cancelled = await send('cancelled@a.example', at(10_000));
+	const postponed = await send('postponed@a.example', at(10_000));
+	const advanced = await send('advanced@a.example', '+2h');
+	const last = await send('last@a.example', at(12_000));
+	await Promise.all([
+		change('POST', `${cancelled}/cancel`, {}),
+		change('PATCH', postponed, {sendAt: '+2h'}),
+		change('PATCH', advanced, {sendAt: at(8000)}),
+	]);
+	await first.kill();
+
+	const daemon = await program.serve();
+	const typesOf = async (id: string) =>
+		((await call(`${daemon.url}/v1/messages/${id}/events`, key)).body as {data: Array<{type: string}>}).data.map(
+			({type}) => type,
+		);
+	// By then the time of those before has come.
+	await waitFor('the last', async () => (await typesOf(last)).includes('delivered'));
+	await waitFor('the one that was advanced', async () => (await typesOf(advanced)).includes('delivered'));
+	t.deepEqual(await typesOf(cancelled), ['accepted', 'errored']);
+	t.deepEqual(await typesOf(postponed), ['accepted']);
+	t.deepEqual(await typesOf(advanced), ['accepted', 'queued', 'sent', 'delivered']);
+	t.is(await daemon.stop(), 0);
+});
