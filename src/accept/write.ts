@@ -281,7 +281,7 @@ function recipientsOf(
 	now: string,
 	newId: NewId,
 ) {
-	const {sendAt = null} = readExtras(send.extras);
+	const {sendAt = null, expiresAt = null} = readExtras(send.extras);
 	const recipient = (address: Address, role: Role, barred: BarredReason | null) => ({
 		id: newId('rcp'),
 		workspace_id: send.workspaceId,
@@ -294,6 +294,7 @@ function recipientsOf(
 		state_at: now,
 		next_attempt_at: barred === null ? (sendAt ?? now) : null,
 		send_at: sendAt,
+		expires_at: expiresAt,
 		priority,
 		barred,
 	});

@@ -7,7 +7,7 @@ import type {Address} from '../mail/address.ts';
 import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
 import {type AttachmentLimits, widestAttachments} from '../mail/attachment-limits.ts';
 import {type Extras, extrasJson} from '../mail/message.ts';
-import {readSendAt, sendAtRule} from '../mail/schedule.ts';
+import {expiresAtRule, readExpiresAt, readSendAt, sendAtRule} from '../mail/schedule.ts';
 import {callerOf} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
@@ -101,7 +101,7 @@ function fieldFaults(body: unknown, limits: AttachmentLimits | undefined, now: n
 	if (!isObject(body)) {
 		return [];
 	}
-	const {attachments, headers, inReplyTo, replyTo, replyToName, sendAt} = body;
+	const {attachments, expiresAt, headers, inReplyTo, replyTo, replyToName, sendAt} = body;
 	const fields = isObject(headers) ? headerFaults(headers) : [];
 	if (Array.isArray(attachments)) {
 		fields.push(...contentIdFaults(attachments), ...(limits ? fileFaults(attachments, limits) : []));
@@ -113,8 +113,12 @@ function fieldFaults(body: unknown, limits: AttachmentLimits | undefined, now: n
 	if (typeof replyToName === 'string' && typeof replyTo !== 'string') {
 		fields.push({field: 'replyToName', message: 'must stand beside replyTo'});
 	}
-	if (typeof sendAt === 'string' && readSendAt(sendAt, now) === undefined) {
+	const at = typeof sendAt === 'string' ? readSendAt(sendAt, now) : null;
+	if (at === undefined) {
 		fields.push({field: 'sendAt', message: sendAtRule});
+	}
+	if (typeof expiresAt === 'string' && readExpiresAt(expiresAt, now, at ?? null) === undefined) {
+		fields.push({field: 'expiresAt', message: expiresAtRule});
 	}
 	return fields;
 }
@@ -156,11 +160,16 @@ function fileFaults(attachments: readonly unknown[], {most, bytes}: AttachmentLi
 	});
 }
 
-function extrasOf({priority, toName, replyToName, headers, sendAt: when}: SendBody, now: number): Extras {
-	const sendAt = when === undefined ? null : readSendAt(when, now);
+function extrasOf(
+	{priority, toName, replyToName, headers, sendAt: when, expiresAt: end}: SendBody,
+	now: number,
+): Extras {
+	const sendAt = (when === undefined ? null : readSendAt(when, now)) ?? null;
+	const expiresAt = end === undefined ? undefined : readExpiresAt(end, now, sendAt);
 	const added = Object.entries(headers ?? {}) as Array<[string, string]>;
 	return {
-		...(sendAt && {sendAt}),
+		...(sendAt !== null && {sendAt}),
+		...(expiresAt !== undefined && {expiresAt}),
 		...(priority !== undefined && {priority}),
 		...(toName !== undefined && {toName}),
 		...(replyToName !== undefined && {replyToName}),

@@ -51,9 +51,10 @@ export function messageView(message: StoredMessage, time = apiTime) {
 }
 
 /** What few messages have is shown only there. */
-function extrasView({priority, toName, replyToName, headers, sendAt}: Extras, time: typeof apiTime) {
+function extrasView({priority, toName, replyToName, headers, sendAt, expiresAt}: Extras, time: typeof apiTime) {
 	return present({
 		send_at: sendAt && time(sendAt),
+		expires_at: expiresAt && time(expiresAt),
 		priority,
 		to_name: toName,
 		reply_to_name: replyToName,

@@ -36,6 +36,7 @@ type Options = {
 	idempotencyKey?: string;
 	priority?: Priority;
 	at?: string;
+	expires?: string;
 	mode: Mode;
 	wait?: boolean;
 };
@@ -68,6 +69,7 @@ export function sendCommand(command: CliCommand): void {
 			oneOf('--priority', priorities),
 		)
 		.option('--at <time>', 'not before then: 2026-06-09T10:00:00Z, or from now: +90m, +2h, +3d')
+		.option('--expires <time>', 'not after then, written the same way; at least a minute after --at')
 		.option('--idempotency-key <key>', 'a key that was used sends nothing again')
 		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
 		.option('--wait', 'until it is final: exit 0 if delivered or sent, else 69')
@@ -93,6 +95,7 @@ async function send(session: Session, options: Options): Promise<void> {
 		timezone: options.timezone,
 		priority: options.priority,
 		sendAt: options.at,
+		expiresAt: options.expires,
 		metadata: options.metadata && metadata(options.metadata),
 	};
 	const {workspace_id: workspaceId} = template;

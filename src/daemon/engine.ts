@@ -11,7 +11,7 @@ import {storeTime} from '../kit/time.ts';
 import {processCpu} from '../kit/work-limit.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {BounceRule} from '../mail/bounce.ts';
-import type {Attachment} from '../mail/message.ts';
+import {type Attachment, readExtras} from '../mail/message.ts';
 import type {Asked} from '../mail/outcome.ts';
 import type {ProviderName} from '../mail/provider.ts';
 import type {Retry} from '../mail/retry.ts';
@@ -30,7 +30,14 @@ import {Permits, SmtpWorkers} from '../queue/smtp-workers.ts';
 import {openPolicies, ownAddresses, Router} from '../routing/router.ts';
 import {releaseUnknownClaims} from '../store/held-claims.ts';
 import {listAttachments, sizeAttachments} from '../store/messages.ts';
-import {type Claimed, claimAged, createClaimWrite, readAged, readShortestLifetime} from '../store/queue/claims.ts';
+import {
+	type Claimed,
+	claimAged,
+	createClaimWrite,
+	readAged,
+	readExpired,
+	readShortestLifetime,
+} from '../store/queue/claims.ts';
 import {
 	createQueueWaitWrite,
 	readDue,
@@ -155,6 +162,7 @@ export function createEngine(context: Context, publicUrl: string) {
 				attempt: recipient.attempts + 1,
 				...asked,
 				endsAt,
+				...(readExtras(recipient.extras).expiresAt !== undefined && {expires: true}),
 				simulated: recipient.mode === 'test',
 				...confirmationsOf(recipient, route.retry.schedule ?? retry().schedule, clock.now()),
 			});
@@ -173,6 +181,7 @@ export function createEngine(context: Context, publicUrl: string) {
 			return shortestLifetimeOf(context.destinations(), usual);
 		},
 		readAged: page => readAged(store.reader, page),
+		readExpired: limit => readExpired(store.reader, now(), limit),
 		recordWrite: createRecordWrite(boot, context.eventWriter),
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
 		readWaitingQueues: () => readWaitingQueues(store.reader),

@@ -33,6 +33,8 @@ export type Delivery = {
 	readonly asked?: readonly Asked[];
 	/** End of the lifetime, milliseconds since the epoch. After it no further host is asked. */
 	readonly endsAt: number;
+	/** The send expires: then a conversation that has not come to the data ends as well. */
+	readonly expires?: true;
 	/** Nothing leaves the machine (test keys). Mail to `simulator.test` is always simulated. */
 	readonly simulated: boolean;
 	/** An earlier try was deferred as `unknown_domain`, long enough ago: a second such answer is final. */

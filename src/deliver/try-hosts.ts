@@ -59,7 +59,8 @@ export async function tryHosts(
 	options: TryOptions,
 	signal?: AbortSignal,
 ): Promise<Try> {
-	const limits = createTryLimits(options.attemptDeadlineMs, signal);
+	const lastsMs = job.expires ? job.endsAt - options.clock.now() : null;
+	const limits = createTryLimits(options.attemptDeadlineMs, lastsMs, signal);
 	const plans = plansFor(job, hosts, idle, options);
 	const attempts: Attempt[] = [];
 	let sentAt: string | null = null;
@@ -347,7 +348,8 @@ function mayDoWithoutTls({tls, implicitTls}: Host): boolean {
 	return tls === 'opportunistic' && !implicitTls;
 }
 
-function createTryLimits(deadlineMs: number, signal?: AbortSignal): TryLimits {
+/** `lastsMs`: after it the mail expires, and only data under way goes on; null: it does not expire. */
+function createTryLimits(deadlineMs: number, lastsMs: number | null, signal?: AbortSignal): TryLimits {
 	let connection: SmtpConnection | null = null;
 	let isCommitted = false;
 	let late = false;
@@ -360,6 +362,13 @@ function createTryLimits(deadlineMs: number, signal?: AbortSignal): TryLimits {
 			connection?.fail('stopped');
 		}
 	};
+	const expire = () => {
+		if (!isCommitted) {
+			late = true;
+			connection?.fail('the mail expired before the host took it');
+		}
+	};
+	const expiry = lastsMs !== null && lastsMs < deadlineMs ? setTimeout(expire, lastsMs) : undefined;
 	signal?.addEventListener('abort', stop, {once: true});
 	return {
 		use(used) {
@@ -371,6 +380,7 @@ function createTryLimits(deadlineMs: number, signal?: AbortSignal): TryLimits {
 		over: () => late || signal?.aborted === true,
 		done() {
 			clearTimeout(deadline);
+			clearTimeout(expiry);
 			signal?.removeEventListener('abort', stop);
 		},
 	};

@@ -13,6 +13,8 @@ export type Retry = {
 	readonly schedule: RetrySchedule;
 	/** From acceptance, milliseconds. */
 	readonly lifetime: number;
+	/** The lifetime is the send's own (`expiresAt`). */
+	readonly expires?: true;
 };
 
 /** What the destinations file says for one destination; null: as the settings say. */
@@ -33,6 +35,11 @@ export function retryOf(own: OwnRetry, settings: Retry, ofWorkspaceS: number | n
 		schedule: own.schedule ?? settings.schedule,
 		lifetime: lifetimeOf(own, settings.lifetime, ofWorkspaceS),
 	};
+}
+
+/** The rules for a recipient whose send expires `ms` after its time began. */
+export function expiringIn(ms: number, retry: Retry): Retry {
+	return ms < retry.lifetime ? {...retry, lifetime: ms, expires: true} : retry;
 }
 
 export function longestWait({waits}: RetrySchedule): number {

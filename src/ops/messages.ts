@@ -1,6 +1,6 @@
 import {storeTime} from '../kit/time.ts';
 import {type Extras, extrasJson} from '../mail/message.ts';
-import {readSendAt, sendAtRule} from '../mail/schedule.ts';
+import {leavesTime, readSendAt, sendAtRule} from '../mail/schedule.ts';
 import {Type} from '../mail/type.ts';
 import {giveUp} from '../outcome/settle.ts';
 import {findMessage, type StoredMessage, storeExtras} from '../store/messages.ts';
@@ -53,6 +53,12 @@ export const rescheduleMessage = operation({
 		}
 		const {ids, extras} = await unbegun(scene, messageId);
 		const {sendAt: _, ...others} = extras;
+		if (
+			others.expiresAt !== undefined &&
+			!leavesTime(sendAt === null ? now : Date.parse(sendAt), Date.parse(others.expiresAt))
+		) {
+			unusable('sendAt', `must be at least a minute before it expires at ${others.expiresAt}`);
+		}
 		await storeExtras(trx, messageId, extrasJson({...others, ...(sendAt !== null && {sendAt})}));
 		await reschedule(trx, ids, {messageId, sendAt, now: storeTime(now)});
 		return await found(scene, messageId);

@@ -63,7 +63,7 @@ export function decideNext(end: TryEnd, now: number, random: () => number): Next
 		case 'released':
 			if (now >= endOfLife(end.acceptedAt, end.retry.lifetime)) {
 				const last = outcome.reason ?? end.lastReply ?? null;
-				return {...done('bounced', 'bounced'), attempts: end.attempts, outcome: expired(last)};
+				return {...done('bounced', 'bounced'), attempts: end.attempts, outcome: expired(last, end.retry)};
 			}
 			return {
 				...waiting(end),
@@ -80,7 +80,7 @@ export function decideNext(end: TryEnd, now: number, random: () => number): Next
 					? nextAttempt(retry, {acceptedAt, now, tries: attempts, waitMs: outcome.waitMs, isLeast}, random)
 					: now + fixedWaitMs;
 			return next === null
-				? {...done('bounced', 'bounced'), outcome: expired(outcome.reason)}
+				? {...done('bounced', 'bounced'), outcome: expired(outcome.reason, retry)}
 				: {...waiting(end), attempts, nextAttemptAt: next, outcome, event: null};
 		}
 	}
@@ -91,12 +91,13 @@ function waiting(end: TryEnd): {state: RecipientState} {
 }
 
 /** `last`: the obstacle; null: no attempt was completed. */
-function expired(last: string | null): Outcome {
+function expired(last: string | null, {expires}: Retry): Outcome {
+	const late = expires ? 'before it expired' : 'within the queue lifetime';
 	return {
 		kind: 'bounced',
 		type: 'transient',
 		category: 'expired',
-		reason: `4.4.7 Not delivered within the queue lifetime; ${last === null ? 'no attempt was completed' : `last: ${last}`}`,
+		reason: `4.4.7 Not delivered ${late}; ${last === null ? 'no attempt was completed' : `last: ${last}`}`,
 		suppresses: false,
 	};
 }

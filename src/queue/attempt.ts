@@ -1,5 +1,5 @@
 import type {Clock} from '../kit/clock.ts';
-import {startOf} from '../mail/message.ts';
+import {readExtras, startOf} from '../mail/message.ts';
 import {
 	type Attempt,
 	type AttemptResult,
@@ -8,7 +8,7 @@ import {
 	type Outcome,
 	type Phase,
 } from '../mail/outcome.ts';
-import {endOfLife, type OwnRetry, type Retry, retryOf} from '../mail/retry.ts';
+import {endOfLife, expiringIn, type OwnRetry, type Retry, retryOf} from '../mail/retry.ts';
 import type {Precedence, Route} from '../mail/route.ts';
 import {decideNext, type JudgedTry, triedPart} from '../outcome/settle.ts';
 import {fromSources} from '../pace/choose-route.ts';
@@ -228,8 +228,10 @@ export class Attempts {
 		return {...tried, recipient: triedPart(recipient), verdict};
 	}
 
-	#retryOf({queue_lifetime_s: ofWorkspace}: Claimed, own: OwnRetry): Retry {
-		return retryOf(own, this.#options.retry(), ofWorkspace);
+	#retryOf(recipient: Claimed, own: OwnRetry): Retry {
+		const retry = retryOf(own, this.#options.retry(), recipient.queue_lifetime_s);
+		const {expiresAt} = readExtras(recipient.extras);
+		return expiresAt === undefined ? retry : expiringIn(Date.parse(expiresAt) - startOf(recipient), retry);
 	}
 }
 

@@ -291,8 +291,8 @@ export class Scheduler {
 		this.#options.allow?.(site, connectionsOf(site.state, this.#options.clock.monotonic()));
 	}
 
-	/** Recipients past their lifetime leave the queue without an attempt. */
-	async #endUntried(ids: readonly string[]): Promise<void> {
+	/** Recipients past their lifetime leave the queue without an attempt. Answers how many did. */
+	async #endUntried(ids: readonly string[]): Promise<number> {
 		const recipients = await this.#claims.claimAged(ids);
 		await Promise.all(
 			recipients.map(async recipient => {
@@ -307,6 +307,7 @@ export class Scheduler {
 				}
 			}),
 		);
+		return recipients.length;
 	}
 
 	/** None rejects but for a bug in this folder. What a queue holds is unknown then: the process ends (unhandledRejection). */
@@ -358,6 +359,8 @@ type ExpiryOptions = {
 	readonly readShortestLifetime: () => Promise<number | null>;
 	/** A page of the oldest recipients in the queue: behind the id `after`, of those accepted before `before` (milliseconds). */
 	readonly readAged: (page: Parameters<typeof readAged>[1]) => ReturnType<typeof readAged>;
+	/** Recipients that their send has ended, held or not, by id. */
+	readonly readExpired: (limit: number) => Promise<readonly string[]>;
 	readonly clock: Clock;
 	readonly observer: Pick<QueueObserver, 'storeFailed'>;
 };
@@ -368,48 +371,68 @@ const restShare = 10;
 const recipientsPerPage = 1000;
 const recipientsPerEnd = 100;
 
-/** Ends waiting recipients past their lifetime, unless an operator holds them. One that is being tried ends with its attempt. */
+/**
+ * Ends waiting recipients: those past their lifetime unless an operator holds them, those whose send has expired in any case.
+ * One that is being tried ends with its attempt.
+ */
 class Expiry {
 	readonly #options: ExpiryOptions;
 	readonly #claims: Pick<QueueClaims, 'failing'>;
-	readonly #end: (ids: readonly string[]) => Promise<void>;
-	#timer: NodeJS.Timeout | undefined;
-	#pass: Promise<void> = Promise.resolve();
+	readonly #end: (ids: readonly string[]) => Promise<number>;
+	readonly #timers = new Map<() => Promise<void>, NodeJS.Timeout>();
+	readonly #passes = new Map<() => Promise<void>, Promise<void>>();
 	#stopped = false;
 
-	/** `end` ends recipients past their lifetime, except those being tried or held. */
+	/** `end` ends recipients past their lifetime, except those being tried, and answers how many. */
 	constructor(
 		options: ExpiryOptions,
 		claims: Pick<QueueClaims, 'failing'>,
-		end: (ids: readonly string[]) => Promise<void>,
+		end: (ids: readonly string[]) => Promise<number>,
 	) {
 		this.#options = options;
 		this.#claims = claims;
 		this.#end = end;
 	}
 
-	start(afterMs = restMs): void {
-		this.#timer = setTimeout(() => {
-			const {clock, observer} = this.#options;
-			const began = clock.monotonic();
-			this.#pass = this.#look()
-				.catch(observer.storeFailed)
-				.then(() => {
-					if (!this.#stopped) {
-						this.start(Math.min(Math.max(restMs, (clock.monotonic() - began) * restShare), longestRestMs));
-					}
-				});
-		}, afterMs);
+	start(): void {
+		this.#repeat(() => this.#endAged(), restShare);
+		this.#repeat(() => this.#endExpired());
 	}
 
-	/** Resolves when the current pass is over. */
+	/** Resolves when the current passes are over. */
 	async stop(): Promise<void> {
 		this.#stopped = true;
-		clearTimeout(this.#timer);
-		await this.#pass;
+		for (const timer of this.#timers.values()) {
+			clearTimeout(timer);
+		}
+		await Promise.all(this.#passes.values());
 	}
 
-	async #look(): Promise<void> {
+	/** After a pass it rests `share` times as long as that took. */
+	#repeat(pass: () => Promise<void>, share = 0, afterMs = restMs): void {
+		const {clock, observer} = this.#options;
+		const run = async () => {
+			const began = clock.monotonic();
+			await pass().catch(observer.storeFailed);
+			if (!this.#stopped) {
+				const took = clock.monotonic() - began;
+				this.#repeat(pass, share, Math.min(Math.max(restMs, took * share), longestRestMs));
+			}
+		};
+		this.#timers.set(
+			pass,
+			setTimeout(() => this.#passes.set(pass, run()), afterMs),
+		);
+	}
+
+	async #endExpired(): Promise<void> {
+		for (let ended = recipientsPerEnd; ended === recipientsPerEnd && !this.#stopped && !this.#claims.failing; ) {
+			const ids = await this.#options.readExpired(recipientsPerEnd);
+			ended = ids.length === 0 ? 0 : await this.#end(ids);
+		}
+	}
+
+	async #endAged(): Promise<void> {
 		const {retry, readShortestLifetime, readAged, clock} = this.#options;
 		const now = clock.now();
 		const {lifetime} = retry();

@@ -19,6 +19,8 @@ export async function insertRecipients(
 			readonly priority?: Priority;
 			/** Null or absent: it is not scheduled. */
 			readonly send_at?: string | null;
+			/** Null or absent: it does not expire. */
+			readonly expires_at?: string | null;
 		}
 	>,
 ): Promise<void> {
@@ -29,10 +31,10 @@ export async function insertRecipients(
 		recipients.map(one => [...newColumns.valuesOf(one), 0, 0]),
 	);
 	const waiting = recipients.flatMap(
-		({next_attempt_at: nextAttemptAt, priority = 'normal', send_at = null, ...one}) => {
+		({next_attempt_at: nextAttemptAt, priority = 'normal', send_at = null, expires_at = null, ...one}) => {
 			const {id: recipientId, workspace_id: workspaceId, message_id: messageId, destination} = one;
-			const queued = {recipientId, workspaceId, messageId, destination, priority, sendAt: send_at};
-			return nextAttemptAt === null ? [] : [{...queued, nextAttemptAt}];
+			const queued = {recipientId, workspaceId, messageId, destination, priority};
+			return nextAttemptAt === null ? [] : [{...queued, nextAttemptAt, sendAt: send_at, expiresAt: expires_at}];
 		},
 	);
 	await enqueue(trx, waiting);

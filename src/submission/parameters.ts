@@ -1,12 +1,9 @@
 import {storeTime} from '../kit/time.ts';
 import {priorityOf} from '../mail/message.ts';
-import {furthestMs, readSendAt} from '../mail/schedule.ts';
+import {furthestMs, leastMs, readSendAt} from '../mail/schedule.ts';
 import type {OfEnvelope, Refusal} from './submit.ts';
 
 type Read = {readonly ok: true; readonly envelope: OfEnvelope} | ({readonly ok: false} & Refusal);
-
-/** A mail that is to be returned when its time is over has at least this long. */
-const leastMs = 60_000;
 
 /** The keywords of EHLO for what `readParameters` reads. */
 export const extensionsAt = (now: number): readonly string[] => [

@@ -238,3 +238,54 @@ for (const [day, times] of Object.entries(changes)) {
 		},
 	);
 }
+
+storeTest(test, 'a send that expires is queued and read with both times', async (t, store) => {
+	const api = await startApi(t, store);
+	const [at, end] = [later(60 * minute), later(61 * minute + 1000)];
+	const id = idOf(await api.send({sendAt: at, expiresAt: end, cc: ['copy@example.org']}));
+	const rows = await store.reader('queue').select('send_at', 'expires_at');
+	t.deepEqual(rows, Array(2).fill({send_at: at, expires_at: end}));
+	const [send_at, expires_at] = [at, end].map(time => `${time.slice(0, 19)}+00:00`);
+	t.like((await api.get(`/v1/messages/${id}`)).body, {status: 'accepted', send_at, expires_at});
+
+	const late = await api.patch(`/v1/messages/${id}`, {sendAt: later(60 * minute + 2000)});
+	t.is(codeOf(late), 'unprocessable_entity');
+	t.regex(late.text, /"sendAt must be at least a minute before it expires at /);
+	const moved = await api.patch(`/v1/messages/${id}`, {sendAt: '+30m'});
+	t.is(moved.status, 200, moved.text);
+	t.like(moved.body, {expires_at});
+	t.deepEqual(await store.reader('queue').pluck('expires_at'), [end, end]);
+});
+
+storeTest(test, 'an end that is too early or no time is refused on the field, also in a batch', async (t, store) => {
+	const api = await startApi(t, store);
+	for (const [expiresAt, sendAt] of [
+		['+59s'],
+		['2020-01-01T00:00:00Z'],
+		['soon'],
+		[''],
+		[5],
+		['+2h', '+2h'],
+		[later(61 * minute), later(60 * minute + 1000)],
+	]) {
+		const answer = await api.send({expiresAt, ...(sendAt && {sendAt})});
+		t.is(codeOf(answer), 'validation_failed', String(expiresAt));
+		t.like(answer.body, {error: {violations: [{field: 'expiresAt'}]}});
+	}
+	const both = await api.send({expiresAt: 'soon', sendAt: 'never'});
+	t.like(both.body, {error: {violations: [{field: 'sendAt'}, {field: 'expiresAt'}]}});
+	const item = {from: api.workspace.sender, to: 'user@example.org', templateId: api.workspace.templateId};
+	const {body} = await api.post('/v1/messages/batch', {
+		messages: [
+			{...item, expiresAt: '+60s'},
+			{...item, sendAt: '+2h', expiresAt: '+121m'},
+			{...item, expiresAt: '+1s'},
+		],
+	});
+	const {data} = body as {data: ReadonlyArray<{status: string}>};
+	t.deepEqual(
+		data.map(({status}) => status),
+		['accepted', 'accepted', 'error'],
+	);
+	t.is((await store.reader('queue').whereNotNull('expires_at')).length, 2);
+});

@@ -60,6 +60,24 @@ test('the deadline of the whole try ends it, whatever the single steps may take'
 	t.is(lab.hosts[1]?.connections.length, 0);
 });
 
+test('a mail that expires is taken from a host that is stuck; one whose data the host has waits for its reply', async t => {
+	const stuck = await startLab(t, [{rcpt: never}, {}]);
+	const {outcome, attempts} = await stuck.deliver({endsAt: Date.now() + 3000, expires: true});
+	t.like(outcome, {kind: 'deferred', reason: 'the mail expired before the host took it'});
+	t.is(attempts.length, 1);
+	t.is(stuck.hosts[1]?.connections.length, 0, 'no other host is asked');
+
+	const slow = await startLab(t, [
+		{
+			dot(_, connection) {
+				setTimeout(() => connection.say('250 ok\r\n'), 3500);
+				return {bytes: ''};
+			},
+		},
+	]);
+	t.is((await slow.deliver({endsAt: Date.now() + 3000, expires: true})).outcome.kind, 'delivered');
+});
+
 test('replies without end are cut off', async t => {
 	for (const bytes of ['220-x\r\n'.repeat(160_000), 'x'.repeat(1_100_000), `220 ${'x'.repeat(1_100_000)}`]) {
 		const lab = await startLab(t, [{greeting: {bytes}}]);

@@ -12,6 +12,7 @@ import {
 	claimAged,
 	createClaimWrite,
 	readAged,
+	readExpired,
 	readShortestLifetime,
 } from '../../src/store/queue/claims.ts';
 import {
@@ -72,6 +73,7 @@ export function schedulerOf(
 		claimAged: (ids, lastsMs) => store.writer.transaction(trx => claimAged(trx, claiming, ids, lastsMs)),
 		readShortestLifetime: () => readShortestLifetime(store.reader),
 		readAged: page => readAged(store.reader, page),
+		readExpired: limit => readExpired(store.reader, now(), limit),
 		recordWrite: createRecordWrite(boot, eventWriter),
 		releaseUnknown: known => store.writer.transaction(trx => releaseUnknownClaims(trx, boot, known(), now())),
 		readWaitingQueues: () => readWaitingQueues(store.reader),

@@ -17,7 +17,9 @@ const looks = [
 /** The path of each page, and behind a # the heading that the picture begins with. */
 const pagesOf = ({ids}: Shop): Readonly<Record<string, string>> => ({
 	messages: '/messages',
+	'messages-scheduled': '/messages?status=scheduled',
 	message: `/messages/${ids.bounced}`,
+	'message-scheduled': `/messages/${ids.scheduled}`,
 	'message-waits': `/messages/${ids.waiting}`,
 	preview: `/messages/${ids.bounced}/preview`,
 	overview: '/overview',

@@ -20,7 +20,10 @@ export type Shop = {
 	readonly url: string;
 	/** What single pages are of. */
 	readonly ids: Readonly<
-		Record<'domain' | 'template' | 'reset' | 'webhook' | 'workspace' | 'contact' | 'bounced' | 'waiting', string>
+		Record<
+			'domain' | 'template' | 'reset' | 'scheduled' | 'webhook' | 'workspace' | 'contact' | 'bounced' | 'waiting',
+			string
+		>
 	>;
 };
 
@@ -185,14 +188,24 @@ export async function startShop(scope: Scope): Promise<Shop> {
 	for (const address of ['old.customer@inbox.example', 'press@works.example', 'spamtrap@campus.example']) {
 		await cli('suppression', 'add', address);
 	}
+	let scheduled = '';
+	const receipt = {from: 'orders@shop.example', templateId: template.receipt ?? ''};
+	for (const [to, sendAt] of [
+		['nora.costa@inbox.example', '+3h'],
+		['hugo.farkas@works.example', '+20h'],
+		['ada.engel@campus.example', '+3d'],
+	] as const) {
+		const {id} = await client.messages.send({...receipt, to, sendAt, data: dataOf(to, ++number)});
+		scheduled = id;
+	}
 	const choosy = 'greta.winter@inbox.example';
 	await ended(await send({to: choosy, template: 'receipt'}));
 	const {url: link} = await cli<{url: string}>('contact', 'preferences-link', choosy);
 	await choose(url, link, ['action', 'save'], ['topic', 'news'], ['shown', 'news'], ['shown', 'offers']);
 	await choose(url, link, ['action', 'pause']);
 	const {id: contact} = await cli<{id: string}>('contact', 'show', choosy);
-	const {receipt = '', 'password-reset': reset = ''} = template;
-	const ids = {domain, template: receipt, reset, webhook, workspace, contact, bounced, waiting};
+	const {'password-reset': reset = ''} = template;
+	const ids = {domain, template: receipt.templateId, reset, scheduled, webhook, workspace, contact, bounced, waiting};
 	return {program, url, ids};
 }
 

@@ -160,3 +160,54 @@ storeTest(test, 'a copy ends at the end of its lifetime, whatever it waits for',
 	t.is((await detailsOf(store)).length, 13 - 1);
 	t.deepEqual(await store.reader('claims'), []);
 });
+
+storeTest(
+	test,
+	'what its send has ended ends in time, whatever it waits for, and held or paused as well',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const paused = await insertWorkspace(store, 'paused');
+		await store.writer.transaction(async trx => {
+			await trx('suspensions').insert({destination: 'suspended.test', reason: 'asked', created_at: now()});
+			await trx('workspaces').where({id: paused.workspaceId}).update({paused_at: now()});
+		});
+		await insertMessages(store, workspaceId, [
+			...['u@suspended.test', 'u@dns.test', 'held@held.test', 'later@suspended.test', 'tried@busy.test'],
+			...many(150, 'suspended.test'),
+		]);
+		await insertMessages(store, paused.workspaceId, ['u@paused.test']);
+		await changeRecipients(store.database, all => all.where({address: 'held@held.test'}), {held_at: now()});
+		const {scheduler, recorded} = schedulerOf(
+			store,
+			async recipient => resultOf(recipient, {kind: 'deferred', category: 'rate', reason: '450 later'}),
+			{
+				retry: () => ({schedule: {waits: [hour], repeatLast: true}, lifetime: 2 * hour}),
+				routeOf: ({destination}) => (destination === 'dns.test' ? new Promise(() => {}) : routeTo(destination)),
+			},
+		);
+		await scheduler.start();
+		await waitFor('a try', () => recorded.includes('tried@busy.test'));
+		const expiresAt = now();
+		await store.writer.transaction(async trx => {
+			const expiring = trx('recipients').whereNot({address: 'later@suspended.test'});
+			await trx('messages')
+				.whereIn('id', expiring.clone().select('message_id'))
+				.update({extras: JSON.stringify({expiresAt})});
+			await trx('queue').whereIn('recipient_id', expiring.clone().select('id')).update({expires_at: expiresAt});
+		});
+		await waitFor('the ends', () => recorded.length === 1 + 155);
+		await scheduler.stop();
+		const {'later@suspended.test': later, ...ended} = await statesOf(store);
+		t.is(later, 'accepted');
+		t.deepEqual([...new Set(Object.values(ended))], ['bounced']);
+		const details = await detailsOf(store);
+		t.is(details.length, 155);
+		t.true(details.every(({type, category}) => type === 'transient' && category === 'expired'));
+		t.deepEqual([...new Set(details.map(({reason}) => reason))].sort(), [
+			'4.4.7 Not delivered before it expired; last: 450 later',
+			'4.4.7 Not delivered before it expired; no attempt was completed',
+		]);
+		t.deepEqual(await store.reader('suppressions'), []);
+		t.deepEqual(await store.reader('claims'), []);
+	},
+);

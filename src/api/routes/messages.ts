@@ -296,7 +296,7 @@ export function waitingMessageRoutes(parts: ApiParts): readonly Routes[] {
 			at: 'PATCH /v1/messages/:id',
 			summary: 'Reschedule a message',
 			description: 'Of any message whose first attempt has not begun, scheduled or not, with all its copies.',
-			errors: ['not_cancellable', 'validation_failed'],
+			errors: ['not_cancellable', 'validation_failed', 'unprocessable_entity'],
 			check(given) {
 				const {sendAt} = given as {readonly sendAt: string};
 				if (readSendAt(sendAt, parts.tools.clock.now()) === undefined) {

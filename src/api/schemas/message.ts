@@ -63,6 +63,7 @@ export const messageSchema = Type.Object(
 		reply_to_name: Type.Optional(Type.String()),
 		headers: Type.Optional(Type.Record(Type.String(), Type.String())),
 		send_at: Type.Optional(Type.String({description: 'Only of a mail that was scheduled: not before then.'})),
+		expires_at: Type.Optional(Type.String({description: 'Only of a mail that expires: not after then.'})),
 		created_at: time,
 		updated_at: time,
 	},

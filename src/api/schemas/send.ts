@@ -193,6 +193,12 @@ export const sendBody = Type.Object(
 				description: 'Not before then: RFC 3339, or from now (`+90m`, `+2h`, `+3d`); at most 30 days ahead.',
 			}),
 		),
+		expiresAt: Type.Optional(
+			Type.String({
+				description:
+					'Not after then, written as `sendAt`, at least a minute after it or after now: a copy that no host has taken ends `bounced`, `expired`.',
+			}),
+		),
 		priority: Type.Optional(
 			Type.Enum([...priorities], {
 				description:

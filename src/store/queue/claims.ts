@@ -394,7 +394,19 @@ export async function readAged(
 	}));
 }
 
-/** Claims those of the recipients that are neither claimed nor held, due or not. */
+/** Recipients whose send has expired, held or not, that are not being tried; the earliest first. */
+export async function readExpired(reader: Knex, now: string, limit: number): Promise<string[]> {
+	const rows: Array<{id: string}> = await rowsOf(
+		reader,
+		`select q.recipient_id as id from queue as q where q.expires_at <= ?
+			and (select c.recipient_id from claims as c where c.recipient_id = q.recipient_id) is null
+		order by q.expires_at limit ?`,
+		[now, limit],
+	);
+	return rows.map(({id}) => id);
+}
+
+/** Claims those of the recipients that are not claimed, due or not. What is held goes only if its send has expired. */
 export async function claimAged(
 	trx: Knex.Transaction,
 	options: ClaimWriteOptions,
@@ -405,9 +417,15 @@ export async function claimAged(
 	const [condition, bindings] = among(trx, 'q.recipient_id', ids);
 	const recipients = `select d.recipient_id, d.attempts from (
 		select q.recipient_id, q.attempts from queue as q
-		where ${condition} and q.held_at is null
+		where ${condition}
 			and (select c.recipient_id from claims as c where c.recipient_id = q.recipient_id) is null
-			and not exists (select 1 from workspaces as p where p.id = q.workspace_id and p.paused_at is not null)
+			and (q.expires_at <= ? or (q.held_at is null
+				and not exists (select 1 from workspaces as p where p.id = q.workspace_id and p.paused_at is not null)))
 		${options.dialect.skipLocked}) as d`;
-	return await claimThose(trx, options, {recipients, bindings, most: ids.length}, {at, until: storeTime(at + lastsMs)});
+	return await claimThose(
+		trx,
+		options,
+		{recipients, bindings: [...bindings, storeTime(at)], most: ids.length},
+		{at, until: storeTime(at + lastsMs)},
+	);
 }

@@ -20,19 +20,25 @@ import {endCutOff, storeQueued, takeClaims} from '../timeline.ts';
 export async function enqueue(
 	trx: Knex.Transaction,
 	recipients: ReadonlyArray<
-		QueueKey & {readonly recipientId: string; readonly nextAttemptAt: string} & {
+		QueueKey & {
+			readonly recipientId: string;
+			readonly nextAttemptAt: string;
 			readonly messageId?: string;
 			readonly sendAt?: string | null;
+			readonly expiresAt?: string | null;
 		}
 	>,
 ): Promise<void> {
 	await insertRows(
 		trx,
 		'queue',
-		['recipient_id', 'workspace_id', 'destination', 'next_attempt_at', 'priority', 'send_at', 'scheduled_message'],
+		[
+			...['recipient_id', 'workspace_id', 'destination', 'next_attempt_at'],
+			...['priority', 'send_at', 'expires_at', 'scheduled_message'],
+		],
 		recipients.map(one => [
-			...[one.recipientId, one.workspaceId, one.destination, one.nextAttemptAt],
-			...[levelOf(one.priority), one.sendAt ?? null, (one.sendAt && one.messageId) ?? null],
+			...[one.recipientId, one.workspaceId, one.destination, one.nextAttemptAt, levelOf(one.priority)],
+			...[one.sendAt ?? null, one.expiresAt ?? null, (one.sendAt && one.messageId) ?? null],
 		]),
 	);
 }

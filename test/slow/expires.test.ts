@@ -1,0 +1,34 @@
+import test from 'ava';
+import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
+import {waitFor} from '../helpers/wait.ts';
+
+test('a mail that expires ends in time while its host is stuck, suspended or defers, and while it is held', async t => {
+	const {program, host} = await startMailHosts(t, {
+		'mx.stuck.example': {mail: {do: 'never'}},
+		'mx.later.example': {rcpt: '450 4.2.0 later'},
+		'mx.well.example': {},
+	});
+	const daemon = await program.serve();
+	await program.cliBytes('queue', 'suspend', 'suspended.example');
+	const {send, status, until, show} = await clientOf(program, daemon);
+	const expiring = (to: string) => send(to, {expiresAt: '+60s'});
+	const begun = Date.now();
+	const well = await expiring('user@well.example');
+	const ids = await Promise.all(['stuck', 'later', 'suspended'].map(name => expiring(`user@${name}.example`)));
+	const patient = await send('user@suspended.example');
+	await waitFor('the stuck conversation', () => host('mx.stuck.example').open() === 1);
+	const held = await expiring('held@suspended.example');
+	await program.cliBytes('queue', 'hold', held);
+	await until(well, 'delivered');
+	for (const id of [...ids, held]) {
+		await until(id, 'bounced');
+		t.log(`${(Date.now() - begun) / 1000} s after the first send`);
+		const {events} = await show(id);
+		const end = events.at(-1) as {readonly type: string; readonly detail?: Record<string, unknown>};
+		t.like(end, {type: 'bounced', detail: {type: 'transient', category: 'expired', enhanced: '4.4.7'}});
+		t.regex(String(end.detail?.reason), /^4\.4\.7 Not delivered before it expired; /);
+	}
+	t.is(await status(patient), 'accepted');
+	t.deepEqual(await program.cli('suppression', 'list'), []);
+	t.is(await daemon.stop(), 0);
+});
