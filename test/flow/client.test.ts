@@ -112,6 +112,7 @@ const everything = (from: string, templateId: string, inReplyTo: string) => ({
 	inReplyTo,
 	attachments: [{filename: 'a.txt', contentType: 'text/plain', content: 'YQ==', contentId: 'a'}],
 	sendAt: '+3h',
+	expiresAt: '+5h',
 	priority: 'high' as const,
 });
 
@@ -191,6 +192,7 @@ function checkFull(t: ExecutionContext, message: Message, head: string): void {
 	t.is(message.reply_to_name, 'Help');
 	t.is(message.headers?.['X-Entity-Ref-ID'], 'order-7');
 	t.truthy(message.send_at);
+	t.truthy(message.expires_at);
 	t.truthy(message.headers?.['In-Reply-To']);
 	t.regex(head, /^To: Eve <eve@example\.org>\r$/m);
 	t.regex(head, /^Reply-To: Help <help@example\.org>\r$/m);
