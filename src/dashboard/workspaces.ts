@@ -150,20 +150,17 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 
 	async function update(visit: Visit): Promise<Answer> {
 		const workspace = await chosen(visit);
-		const read = readSettings(visit.form);
-		if (!read.ok) {
-			wrong(read.fault);
-		}
-		const foreign = visit.everywhere ? null : foreignSetting(workspace, read.input, live().queueLifetime);
+		const input = readSettings(visit.form);
+		const foreign = visit.everywhere ? null : foreignSetting(workspace, input, live().queueLifetime);
 		if (foreign !== null) {
 			return notAllowed(foreign);
 		}
-		checkKept(read.input, live().retentionDays);
-		await checkTopic(reader, workspace.id, read.input);
-		const changed = await change(trx => changeWorkspace(trx, visit.tools, workspace.id, read.input));
+		checkKept(input, live().retentionDays);
+		await checkTopic(reader, workspace.id, input);
+		const changed = await change(trx => changeWorkspace(trx, visit.tools, workspace.id, input));
 		return changed
 			? go(`${path}/${workspace.id}`, 'Saved.')
-			: wrong(`There is a workspace ${read.input.name} already. Choose another name.`);
+			: wrong(`There is a workspace ${input.name} already. Choose another name.`);
 	}
 
 	async function pause(visit: Visit): Promise<Answer> {
@@ -269,8 +266,6 @@ function deleting({id}: Workspace): Html {
 const mostQuota = 2_000_000_000;
 const mostDays = 36_500;
 
-type Read = {readonly ok: true; readonly input: Partial<WorkspaceInput>} | {readonly ok: false; readonly fault: string};
-
 const numberFault = (text: string, least: number, most: number): string | null =>
 	text === '' || (/^\d{1,10}$/.test(text) && Number(text) >= least && Number(text) <= most)
 		? null
@@ -284,18 +279,13 @@ function sizeOf(text: string): number | null | undefined {
 
 const parseSize = sizeParser(1);
 
-/** An empty field takes a setting back. */
-function readSettings(form: URLSearchParams): Read {
+/** An empty field takes a setting back. Throws what is wrong with one. */
+function readSettings(form: URLSearchParams): Partial<WorkspaceInput> {
 	const text = (field: string) => form.get(field)?.trim() ?? '';
 	const orNull = (field: string) => (text(field) === '' ? null : text(field));
 	const numberOrNull = (field: string) => (text(field) === '' ? null : Number(text(field)));
-	const [quota, lifetime, logo, colour, support] = ['quota', 'lifetime', 'logo', 'colour', 'support'].map(text) as [
-		string,
-		string,
-		string,
-		string,
-		string,
-	];
+	const [quota, lifetime] = [text('quota'), text('lifetime')];
+	const [logo, colour, support] = [text('logo'), text('colour'), text('support')];
 	const checks: ReadonlyArray<readonly [string, string | null]> = [
 		['name', labelFault(text('name'))],
 		['language', formats['locale-or-empty'](text('locale'))],
@@ -317,33 +307,30 @@ function readSettings(form: URLSearchParams): Read {
 		['colour', colour === '' || validAccent(colour) !== null ? null : 'must be written as #2f5bd7'],
 		['support address', support === '' ? null : formats.email(support)],
 	];
-	const wrong = checks.find(([, fault]) => fault !== null);
-	if (wrong) {
-		return {ok: false, fault: `The ${wrong[0]} ${wrong[1]}.`};
+	const [first] = checks.filter(([, fault]) => fault !== null);
+	if (first) {
+		wrong(`The ${first.join(' ')}.`);
 	}
 	const lifetimeMs = lifetime === '' ? null : (parseDuration(lifetime) ?? null);
 	return {
-		ok: true,
-		input: {
-			name: text('name'),
-			locale: text('locale') === '' ? null : canonicalLocale(text('locale')),
-			timezone: orNull('timezone'),
-			...(form.has('topic') && {default_topic: orNull('topic')}),
-			...(form.has('kept') && {retention_days: numberOrNull('kept'), content_days: numberOrNull('content')}),
-			...(form.has('attachments') && {
-				max_attachments: numberOrNull('attachments'),
-				max_attachment_bytes: sizeOf(text('size')) ?? null,
-			}),
-			...(form.has('quota') && {monthly_quota: quota === '' ? null : Number(quota)}),
-			queue_lifetime_s: lifetimeMs === null ? null : Math.ceil(lifetimeMs / 1000),
-			track_opens: form.has('opens'),
-			track_clicks: form.has('clicks'),
-			branding: {
-				name: orNull('brand'),
-				logoUrl: validLogoUrl(logo),
-				accent: validAccent(colour),
-				supportEmail: orNull('support'),
-			},
+		name: text('name'),
+		locale: text('locale') === '' ? null : canonicalLocale(text('locale')),
+		timezone: orNull('timezone'),
+		...(form.has('topic') && {default_topic: orNull('topic')}),
+		...(form.has('kept') && {retention_days: numberOrNull('kept'), content_days: numberOrNull('content')}),
+		...(form.has('attachments') && {
+			max_attachments: numberOrNull('attachments'),
+			max_attachment_bytes: sizeOf(text('size')) ?? null,
+		}),
+		...(form.has('quota') && {monthly_quota: quota === '' ? null : Number(quota)}),
+		queue_lifetime_s: lifetimeMs === null ? null : Math.ceil(lifetimeMs / 1000),
+		track_opens: form.has('opens'),
+		track_clicks: form.has('clicks'),
+		branding: {
+			name: orNull('brand'),
+			logoUrl: validLogoUrl(logo),
+			accent: validAccent(colour),
+			supportEmail: orNull('support'),
 		},
 	};
 }
