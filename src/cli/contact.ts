@@ -9,9 +9,8 @@ import {createLinks} from '../links/links.ts';
 import {linkPreferences} from '../ops/contacts.ts';
 import {notFound} from '../ops/operation.ts';
 import {createErase} from '../outcome/erase.ts';
-import {type Contact, findContact, listContacts, type Preferences} from '../store/topics.ts';
-import {CliError} from './fault.ts';
-import {count, locale, type none, orNull, address as parseAddress, timezone, unless} from './options.ts';
+import {type Contact, findContact, listContacts} from '../store/topics.ts';
+import {changesIn, count, locale, type none, orNull, address as parseAddress, timezone, unless} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import {fields, type Noun, shortTime} from './terminal-text.ts';
@@ -39,10 +38,7 @@ export function contactCommands(contact: CliCommand): void {
 		.option('--locale <tag>', 'language tag, or none', unless(locale))
 		.option('--timezone <zone>', 'IANA time zone, or none', unless(timezone))
 		.does<UpdateOptions, [string]>(async (session, options, text) => {
-			const changes = changesOf(options);
-			if (Object.keys(changes).length === 0) {
-				throw new CliError('usage', 'nothing is to be changed', 'give --locale or --timezone');
-			}
+			const changes = changesIn({locale: orNull(options.locale), timezone: orNull(options.timezone)});
 			const {id} = await chosen(session, text);
 			const {id: workspaceId} = await session.workspace();
 			const changed = await session.write(trx => changeContact(trx, session.tools, {workspaceId, id}, changes));
@@ -118,13 +114,6 @@ async function chosen(session: Session, text: string): Promise<Contact> {
 		now: nowOf(session),
 	});
 	return found ?? notFound('contact', text);
-}
-
-function changesOf(options: UpdateOptions): Partial<Preferences> {
-	return {
-		...(options.locale !== undefined && {locale: orNull(options.locale)}),
-		...(options.timezone !== undefined && {timezone: orNull(options.timezone)}),
-	};
 }
 
 const leftBy = ({topics, leftOther}: Contact) => [...topics, ...(leftOther ? ['mail without a topic'] : [])].join(', ');

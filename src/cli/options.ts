@@ -1,4 +1,5 @@
 import {duration as durationParser, rateLimit as rateLimitParser, size as sizeParser} from '../config/parsers.ts';
+import {defined} from '../kit/collections.ts';
 import {labelFault} from '../kit/text.ts';
 import {parseTime} from '../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../mail/address.ts';
@@ -39,6 +40,15 @@ export const none = 'none';
 
 export function orNull<Value>(value: Value | typeof none): Value | null {
 	return value === none ? null : value;
+}
+
+/** What a verb is to change, without what is undefined. Throws a usage error (64) where nothing is left. */
+export function changesIn<Values extends object>(values: Values) {
+	const changes = defined(values);
+	if (Object.keys(changes).length === 0) {
+		throw new CliError('usage', 'nothing is to be changed', 'give at least one of the options of --help');
+	}
+	return changes;
 }
 
 export function templateId(text: string): string {

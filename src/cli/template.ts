@@ -12,7 +12,6 @@ import {
 } from '../admin/template-folder.ts';
 import {createTemplate, isBuiltIn, removeTemplate, rollBack, variantSource} from '../admin/templates.ts';
 import {settingsView} from '../api/views.ts';
-import {defined} from '../kit/collections.ts';
 import {parseExact, writeExact} from '../kit/exact-json.ts';
 import {cidWarnings} from '../mail/content-id.ts';
 import {isVariableName, type Priority, priorities} from '../mail/message.ts';
@@ -32,6 +31,7 @@ import {
 import {CliError} from './fault.ts';
 import {readVariables} from './files.ts';
 import {
+	changesIn,
 	collect,
 	count,
 	label,
@@ -97,10 +97,7 @@ export function templateCommands(template: CliCommand): void {
 		.option('--sensitive <names>', 'variables that are not kept, with commas between them', unless(variableNames))
 		.does<SettingOptions, [string]>(async (session, {topic, priority, sensitive}, key) => {
 			const names = sensitive && (orNull(sensitive) ?? []);
-			const given = defined({topic: orNull(topic), priority: orNull(priority), sensitive: names});
-			if (Object.keys(given).length === 0) {
-				throw new CliError('usage', 'nothing is to be changed', 'give at least one of the options of --help');
-			}
+			const given = changesIn({topic: orNull(topic), priority: orNull(priority), sensitive: names});
 			const {id} = await chosenTemplate(session, key);
 			session.one(templateNoun, await session.perform(updateTemplate, {...given, id}));
 		});

@@ -11,8 +11,7 @@ import {
 	updateTopic,
 } from '../ops/topics.ts';
 import type {Topic} from '../store/topics.ts';
-import {CliError} from './fault.ts';
-import {label, type none, oneOf, orNull, topicCode, unless} from './options.ts';
+import {changesIn, label, type none, oneOf, orNull, topicCode, unless} from './options.ts';
 import type {CliCommand} from './program.ts';
 import {grouped, type Noun} from './terminal-text.ts';
 
@@ -53,11 +52,7 @@ export function topicCommands(topic: CliCommand): void {
 		.option('--no-public', 'people do not find it there')
 		.option('--no-required', 'people can opt out of it')
 		.does<Options, [string]>(async (session, options, code) => {
-			const given = givenOf(options);
-			if (Object.keys(given).length === 0) {
-				throw new CliError('usage', 'nothing is to be changed', 'give at least one of the options of --help');
-			}
-			session.one(topics, await session.perform(updateTopic, {...given, code}));
+			session.one(topics, await session.perform(updateTopic, {...changesIn(givenOf(options)), code}));
 		});
 
 	topic

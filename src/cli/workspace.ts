@@ -34,6 +34,7 @@ import {hasWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.
 import {CliError} from './fault.ts';
 import {readInput} from './files.ts';
 import {
+	changesIn,
 	colour,
 	count,
 	duration,
@@ -125,10 +126,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 			.sample('mailctl workspace update acme --monthly-quota 50000'),
 		false,
 	).does<Options, [string | undefined]>(async (session, options, key) => {
-		const input = await inputOf(session, options);
-		if (Object.keys(input).length === 0) {
-			throw new CliError('usage', 'nothing is to be changed', 'give at least one of the options of --help');
-		}
+		const input = changesIn(await inputOf(session, options));
 		const {id} = await chosen(session, key);
 		await checkTopic(await session.reader(), id, input);
 		const changed = await session.write(trx => changeWorkspace(trx, session.tools, id, input));
