@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
-import type {Priority, RecipientState} from '../mail/message.ts';
+import type {Priority} from '../mail/message.ts';
 import {claimMarginMs, lifetimeOf, noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import {reasonText, type WaitCode} from '../mail/wait-reason.ts';
 import {findAudit} from '../store/audit.ts';
@@ -81,23 +81,16 @@ async function readHolds(reader: Knex, facts: readonly RecipientFacts[]) {
 }
 
 /** Why a copy is not sent now; a copy that left the queue waits for nothing (null). */
-export type Why = Reason & {
-	readonly id: string;
-	readonly message_id: string;
-	readonly workspace_id: string;
-	readonly address: string;
-	readonly destination: string;
-	readonly state: RecipientState;
-	/** Tries that are over. */
-	readonly attempts: number;
-	readonly next_attempt_at: string | null;
-	/** In the queue, if it is not normal. */
-	readonly priority?: Priority;
-	/** When it is given up, tried or not; null: it is not in the queue. */
-	readonly gives_up_at: string | null;
-	/** What would keep it if the first reason were gone. */
-	readonly also: readonly Reason[];
-};
+export type Why = Reason &
+	Pick<RecipientFacts, 'id' | 'message_id' | 'workspace_id' | 'address' | 'destination' | 'state' | 'attempts'> & {
+		readonly next_attempt_at: string | null;
+		/** In the queue, if it is not normal. */
+		readonly priority?: Priority;
+		/** When it is given up, tried or not; null: it is not in the queue. */
+		readonly gives_up_at: string | null;
+		/** What would keep it if the first reason were gone. */
+		readonly also: readonly Reason[];
+	};
 
 /** What one copy waits for, and until when. */
 export function whyWaiting(recipient: RecipientFacts, context: WhyContext): Why {

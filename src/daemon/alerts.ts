@@ -2,25 +2,17 @@ import {hostname} from 'node:os';
 import {looksOf} from '../alerts/conditions.ts';
 import {sendAlert} from '../alerts/send.ts';
 import {AlertWatch} from '../alerts/watch.ts';
-import type {Settings} from '../config/settings.ts';
 import {createResolver} from '../dns/resolver.ts';
-import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {AlertMessage} from '../mail/alert.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Alert} from '../store/alerts.ts';
-import type {Vault} from '../store/sealed.ts';
 import {createPosting} from '../threads/posting.ts';
 import type {Context} from './context.ts';
 import {ClockWatch} from './upkeep.ts';
 import {postingOf} from './webhook-posting.ts';
 
-type SendingParts = {
-	readonly settings: Settings;
-	readonly version: string;
-	readonly vault: Vault;
-	readonly clock: Clock;
-};
+type SendingParts = Pick<Context, 'settings' | 'version' | 'vault' | 'clock'>;
 
 const dnsTimeoutMs = 5000;
 

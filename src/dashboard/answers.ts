@@ -1,9 +1,9 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
-import {type Html, html} from '../hosted/html.ts';
+import {html} from '../hosted/html.ts';
 import type {Assets} from './assets.ts';
 import {layout, type Visitor} from './layout.ts';
 import {nothing} from './markup.ts';
-import type {OpenAnswer} from './route.ts';
+import type {OpenAnswer, Page} from './route.ts';
 import {cookieOptions, formOwner, setSession} from './visitor.ts';
 
 const nonceLength = 16;
@@ -57,16 +57,7 @@ export function sendAnswer(
 	}
 }
 
-type Shown = {
-	readonly status?: number;
-	readonly place?: Parameters<typeof layout>[0]['place'];
-	readonly title: string;
-	readonly actions?: Html;
-	readonly problem?: string | null;
-	readonly retryAfter?: number;
-	readonly content: Html;
-	readonly charts?: true;
-};
+type Shown = Omit<Page, 'kind' | 'place'> & {readonly place?: Page['place']};
 
 function sendPage(
 	request: FastifyRequest,

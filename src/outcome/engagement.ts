@@ -1,11 +1,12 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
-import type {Recipient, Role} from '../mail/message.ts';
+import type {Recipient} from '../mail/message.ts';
 import {isCounted} from '../mail/simulator.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {addEngagement, type EngagementType, type FirstOf, findTrackedRecipients} from '../store/recipients.ts';
 import {announce, type EventWriter} from './outbox.ts';
+import type {Unsubscription} from './unsubscribe.ts';
 
 /** One or more opens by a recipient, or clicks of one of its links; times in the store's form. */
 export type Engagement = {
@@ -33,12 +34,7 @@ function personOf({person, machine, firstAt, userAgent}: Engagement): Person | n
 }
 
 /** The owner, from the token in the mail. */
-export type Whose = {
-	readonly workspaceId: string;
-	readonly messageId: string;
-	readonly role: Role;
-	readonly address: string;
-};
+export type Whose = Pick<Unsubscription, 'workspaceId' | 'messageId' | 'role' | 'address'>;
 
 /** Merges two of the same kind and recipient; the event has the earlier time. */
 export function merged<E extends Engagement>(earlier: E, later: Engagement): E {

@@ -201,16 +201,10 @@ export async function saveCheckpoint(
 }
 
 /** A mail that came in and is kept, without its bytes. */
-export type KeptMail = {
-	readonly id: string;
+export type KeptMail = Pick<CameIn, 'id' | 'source' | 'mailFrom' | 'rcptTo' | 'receivedAt'> & {
 	readonly kept: Kept;
-	readonly source: InboundSource;
-	/** Empty: the null sender. Null: not known. */
-	readonly mailFrom: string | null;
-	readonly rcptTo: readonly string[];
 	/** Octets of the whole mail; `keptLength` of them are there at most. */
 	readonly size: number;
-	readonly receivedAt: string;
 	/** JSON text; null: it was erased. */
 	readonly reading: string | null;
 	readonly fault: string | null;

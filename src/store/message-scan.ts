@@ -281,13 +281,7 @@ function matching(reader: Knex, column: string, value: string): Knex.Raw {
 }
 
 /** A line of `mailctl message list`. */
-export type ListedMessage = {
-	readonly id: string;
-	readonly mode: Mode;
-	readonly status: RecipientState;
-	readonly from: string;
-	readonly to: string;
-	readonly subject: string | null;
+export type ListedMessage = Pick<StoredMessage, 'id' | 'mode' | 'status' | 'from' | 'to' | 'subject'> & {
 	readonly created_at: string;
 	/** Null: it was not scheduled. */
 	readonly send_at: string | null;

@@ -34,6 +34,7 @@ export type NewMessage = {
 	readonly sealed: string | null;
 	/** How many. */
 	readonly attachments: number;
+	/** The message that this one repeats. */
 	readonly resentFrom: string | null;
 	readonly createdAt: string;
 };
@@ -50,16 +51,13 @@ export async function insertMessages(trx: Knex.Transaction, messages: readonly N
 }
 
 /** A message as it is read: with the state of its `to` recipient, its template's name and its attachments' names. */
-export type StoredMessage = {
-	readonly id: string;
-	readonly mode: Mode;
+export type StoredMessage = Pick<
+	NewMessage,
+	'id' | 'mode' | 'from' | 'to' | 'replyTo' | 'templateId' | 'resentFrom' | 'createdAt'
+> & {
 	readonly status: RecipientState;
-	readonly from: string;
-	readonly to: string;
-	readonly replyTo: string | null;
 	readonly cc: readonly string[];
 	readonly subject: string | null;
-	readonly templateId: string;
 	readonly templateName: string;
 	readonly templateVersion: number;
 	/** Its numbers are Numerals where only that keeps their digits. */
@@ -68,9 +66,6 @@ export type StoredMessage = {
 	readonly tags: readonly string[];
 	readonly attachments: ReadonlyArray<{readonly filename: string; readonly contentType: string}>;
 	readonly extras: Extras;
-	/** The message that this one repeats. */
-	readonly resentFrom: string | null;
-	readonly createdAt: string;
 	readonly updatedAt: string;
 };
 

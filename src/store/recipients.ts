@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {type Priority, type Recipient, type RecipientState, type Role, statesBefore} from '../mail/message.ts';
-import type {Asked, Phase} from '../mail/outcome.ts';
+import type {Asked, Attempt} from '../mail/outcome.ts';
 import {lockLate, rowSource, rowsOf} from './engine/dialect.ts';
 import {columnsOf, insertRows, nearIds} from './engine/rows.ts';
 import {listState} from './message-terms.ts';
@@ -79,21 +79,10 @@ export async function findRecipientFor(
 }
 
 /** One conversation about a recipient, as it was stored. */
-export type StoredAttempt = {
+export type StoredAttempt = Omit<Attempt, 'tlsResult'> & {
 	readonly recipient_id: string;
 	/** Which try of the recipient it belongs to, from 1. */
 	readonly n: number;
-	readonly at: string;
-	readonly host: string | null;
-	readonly ip: string | null;
-	readonly tls: string | null;
-	readonly phase: Phase;
-	readonly code: number | null;
-	readonly enhanced: string | null;
-	readonly reply: string;
-	readonly ms: number;
-	/** What was said both ways, for people; null: the mail was accepted, or nothing was said. */
-	readonly dialogue: string | null;
 };
 
 /** A recipient of a message with every conversation about it. */

@@ -135,15 +135,8 @@ export async function readEnds(
 }
 
 /** A report as it stands. */
-export type StoredReport = {
-	readonly id: string;
-	readonly recipientId: string;
-	readonly kind: ReportKind;
-	readonly category: string | null;
-	readonly rule: string | null;
-	readonly matched: string | null;
+export type StoredReport = Omit<NewReport, 'workspaceId' | 'messageId' | 'inboundSha256' | 'detail'> & {
 	readonly detail: Readonly<Record<string, unknown>>;
-	readonly createdAt: string;
 };
 
 const shownColumns = columnsOf('id recipientId kind category rule matched detail createdAt');

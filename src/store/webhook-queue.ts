@@ -69,14 +69,10 @@ export type ClaimedDeliveries = {
 };
 
 /** An endpoint that takes deliveries, with its first ones: `<when it is due> <id>`, between commas. */
-type Found = {
-	readonly endpointId: string;
-	readonly url: string;
-	readonly secret: string;
-	readonly previousSecret: string | null;
-	readonly previousUntil: string | null;
-	readonly failingSince: string | null;
-	readonly retry: WebhookRetry | null;
+type Found = Pick<
+	ClaimedDelivery,
+	'endpointId' | 'url' | 'secret' | 'previousSecret' | 'previousUntil' | 'failingSince' | 'retry'
+> & {
 	readonly first: string | null;
 };
 
