@@ -4,7 +4,7 @@ import type {QueueKey} from '../mail/route.ts';
 import {rowSource} from './engine/dialect.ts';
 import {among} from './engine/rows.ts';
 import {loseNodes} from './nodes.ts';
-import {queueOf, removeGoneQueueWaits} from './queue/open-recipients.ts';
+import {namedPriority, removeGoneQueueWaits} from './queue/open-recipients.ts';
 import {endClaims, endCutOff} from './timeline.ts';
 
 /** What daemons claim: rows of a table with `claimed_by`. The rest differs. */
@@ -151,8 +151,7 @@ export async function releaseUnknownClaims(
 		return [];
 	}
 	const ids = released.map(({recipient_id: id}) => id);
-	const rows: Array<Parameters<typeof queueOf>[0]> = await trx('queue')
+	return await trx('queue')
 		.whereRaw(...among(trx, 'recipient_id', ids))
-		.distinct('destination', 'workspace_id as workspaceId', 'priority as level');
-	return rows.map(queueOf);
+		.distinct('destination', 'workspace_id as workspaceId', trx.raw(namedPriority));
 }

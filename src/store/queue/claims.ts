@@ -5,10 +5,11 @@ import {storeTime} from '../../kit/time.ts';
 import {idFloor, idTime, type NewId} from '../../mail/ids.ts';
 import {levelOf, type Mode, type Role} from '../../mail/message.ts';
 import {laneText, type QueueKey} from '../../mail/route.ts';
-import {type Dialect, rowsOf, textInTurn} from '../engine/dialect.ts';
+import {type Dialect, rowsOf, textInTurn, wideRows} from '../engine/dialect.ts';
 import {among, madeBetween, nearIds} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {noTopic} from '../topics.ts';
+import {isUnclaimed} from './open-recipients.ts';
 import {addWarmUp, type WarmUpDay} from './sites.ts';
 
 /** A claimed recipient with everything that is needed to make and deliver it. */
@@ -64,19 +65,20 @@ export type Claimed = {
 	readonly queued: string | null;
 };
 
+const stop = `case
+	when exists (select 1 from suppressions x where x.workspace_id = r.workspace_id and x.address_key = r.address_key
+		and (x.mode = 'live' or m.mode = 'test')) then 'suppressed'
+	else (select coalesce(o.until, 'opted_out') from topic_optouts o where o.workspace_id = r.workspace_id
+		and o.address_key = r.address_key and o.code = coalesce(m.topic_code, '${noTopic}'))
+end as stop`;
+
 const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r.role, r.destination, r.subject, r.state, r.state_at,
 	r.attempts, r.sent_at, r.last_category, r.last_reply, r.crashes,
 	m.mode, m.from_address, m.to_address, m.reply_to, m.cc, m.template_id, m.version_id, m.data, m.topic_id, m.topic_code, m.locale,
 	m.timezone, m.tracking, m.extras, m.sealed, m.attachments, m.created_at,
 	w.name as workspace_name, w.locale as workspace_locale, w.timezone as workspace_timezone, w.track_opens_at,
 	w.track_clicks_at, w.queue_lifetime_s,
-	s.id as sender_id, s.name as sender_name, s.domain_id,
-	case
-		when exists (select 1 from suppressions x where x.workspace_id = r.workspace_id and x.address_key = r.address_key
-			and (x.mode = 'live' or m.mode = 'test')) then 'suppressed'
-		else (select coalesce(o.until, 'opted_out') from topic_optouts o where o.workspace_id = r.workspace_id
-			and o.address_key = r.address_key and o.code = coalesce(m.topic_code, '${noTopic}'))
-	end as stop`;
+	s.id as sender_id, s.name as sender_name, s.domain_id`;
 
 /** `stop` may be the time at which a pause ends. */
 type MailRow = Omit<Claimed, 'queued' | 'stop'> & {readonly state: string; readonly stop: string | null};
@@ -93,49 +95,44 @@ function claimedOf(row: MailRow, {queued}: NewClaim, now: number): Claimed {
 	} as const);
 }
 
-/** A query of recipients with all that their mail is rendered from. As text: the query builder would take longer than the engine. */
-const recipientsWithMail = `select ${columns} from recipients as r
+/** Recipients with all that their mail is rendered from. As text: the query builder would take longer than the engine. */
+const recipientsWithMail = wideRows<MailRow>(
+	[...columns.split(/,\s+/), stop],
+	`from recipients as r
 	join messages as m on m.id = r.message_id
 	join workspaces as w on w.id = r.workspace_id
-	left join senders as s on s.workspace_id = m.workspace_id and s.address_key = m.from_key and s.disabled_at is null`;
+	left join senders as s on s.workspace_id = m.workspace_id and s.address_key = m.from_key and s.disabled_at is null`,
+);
 
 /** One recipient as a claim would give it, without claiming it: to look at its mail. */
 export async function readRecipient(reader: Knex, workspaceId: string, id: string): Promise<Claimed | undefined> {
 	const [near, recipients] = nearRecipients(reader, [{id}]);
-	const rows: MailRow[] = await rowsOf(
-		reader,
-		`${recipientsWithMail} where r.id = ? and r.workspace_id = ? and ${near}`,
-		[...[id, workspaceId], ...recipients],
-	);
-	return rows[0] && {...rows[0], stop: null, queued: null};
+	const condition = `where r.id = ? and r.workspace_id = ? and ${near}`;
+	const [row] = await recipientsWithMail.read(reader, condition, [id, workspaceId, ...recipients]);
+	return row && {...row, stop: null, queued: null};
 }
 
 /** The same for many. If the clock was set while mail was written, recipients lie far from their message: those are looked for in all days. */
-async function readClaimed(trx: Knex.Transaction, claimed: readonly NewClaim[], now: number): Promise<Claimed[]> {
-	const found = await readRows(trx, claimed, nearRecipients(trx, claimed));
-	const known = new Set(found.map(({id}) => id));
-	const parted = claimed.filter(({id}) => !known.has(id));
-	const claims = new Map(claimed.map(claim => [claim.id, claim]));
-	return [...found, ...(await readRows(trx, parted, ['1 = 1', []]))].map(row =>
-		claimedOf(row, claims.get(row.id) as NewClaim, now),
-	);
-}
-
-async function readRows(
+async function readClaimed(
 	trx: Knex.Transaction,
-	recipients: ReadonlyArray<{readonly id: string}>,
-	[near, about]: [sql: string, bindings: Knex.RawBinding[]],
-): Promise<MailRow[]> {
-	if (recipients.length === 0) {
+	claimed: readonly NewClaim[],
+	now: number,
+	[near, about] = nearRecipients(trx, claimed),
+): Promise<Claimed[]> {
+	const left = new Map(claimed.map(claim => [claim.id, claim]));
+	if (left.size === 0) {
 		return [];
 	}
-	const [condition, ids] = among(
-		trx,
-		'r.id',
-		recipients.map(({id}) => id),
-	);
-	return await rowsOf(trx, `${recipientsWithMail} where ${condition} and ${near}`, [...ids, ...about]);
+	const [condition, ids] = among(trx, 'r.id', [...left.keys()]);
+	const found: Claimed[] = [];
+	for (const row of await recipientsWithMail.read(trx, `where ${condition} and ${near}`, [...ids, ...about])) {
+		found.push(claimedOf(row, left.get(row.id) as NewClaim, now));
+		left.delete(row.id);
+	}
+	return near === always ? found : [...found, ...(await readClaimed(trx, [...left.values()], now, [always, []]))];
 }
+
+const always = '1 = 1';
 
 /** A condition: recipients and messages are of about the days of these recipients. */
 function nearRecipients(
@@ -192,24 +189,21 @@ type Claimable = {
  * of a transaction in the same few statements. The time is taken here: what was written before in the transaction is due.
  */
 export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOptions): GroupWrite<Claim, ClaimedNow> {
-	async function claim(trx: Knex.Transaction, claims: readonly Claim[]): Promise<ClaimedNow[]> {
-		const now = clock.now();
-		const times = {
-			at: now,
-			until: storeTime(now + Math.max(...claims.map(({lastsMs}) => lastsMs))),
-		};
+	async function claim(trx: Knex.Transaction, claims: readonly Claim[]): Promise<Map<Claim, ClaimedNow>> {
+		const at = clock.now();
 		const claimed = new Map<Claim, ClaimedNow>();
 		for (const some of oneOfEachLane(claims)) {
-			const rows = await claimDue(trx, {dialect, boot, newId}, some, times);
+			const until = storeTime(at + Math.max(...some.map(({lastsMs}) => lastsMs)));
+			const rows = await claimDue(trx, {dialect, boot, newId}, some, {at, until});
 			const ofLane = groupBy(rows, row => laneText({destination: row.destination, workspaceId: row.workspace_id}));
 			for (const one of some) {
 				const recipients = ofLane.get(laneText(one)) ?? [];
 				const nextDue =
-					one.asksNext && recipients.length < one.limit ? await readNextDue(trx, one, storeTime(now)) : null;
+					one.asksNext && recipients.length < one.limit ? await readNextDue(trx, one, storeTime(at)) : null;
 				claimed.set(one, {recipients, nextDue, warmedUp: null});
 			}
 		}
-		return claims.map(one => claimed.get(one) as ClaimedNow);
+		return claimed;
 	}
 
 	/** A day's share may be nearly used up: claims run one after the other, on all nodes, as counting none locks the row. */
@@ -220,7 +214,7 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 	): Promise<ClaimedNow> {
 		const limit = Math.min(one.limit, warmUp.perDay - (await addWarmUp(trx, warmUp, 0)));
 		const none: ClaimedNow = {recipients: [], nextDue: null, warmedUp: null};
-		const [claimed = none] = limit > 0 ? await claim(trx, [{...one, limit}]) : [];
+		const [claimed = none] = limit > 0 ? (await claim(trx, [{...one, limit}])).values() : [];
 		return {...claimed, warmedUp: await addWarmUp(trx, warmUp, claimed.recipients.length)};
 	}
 
@@ -229,10 +223,7 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 		rank: 2,
 		async apply(trx, claims) {
 			const usual = claims.filter(({warmUp}) => warmUp === null);
-			const claimed = new Map<Claim, ClaimedNow>();
-			for (const [index, result] of (usual.length > 0 ? await claim(trx, usual) : []).entries()) {
-				claimed.set(usual[index] as Claim, result);
-			}
+			const claimed = await claim(trx, usual);
 			for (const one of claims) {
 				if (one.warmUp !== null) {
 					claimed.set(one, await claimWarm(trx, one, one.warmUp));
@@ -309,33 +300,39 @@ async function claimRecent(
 	const [recipient, ofRecipient] = madeBetween('r.id', 'rcp', from, to);
 	const [message, ofMessage] = madeBetween('m.id', 'msg', from, to);
 	// With an `offset` PostgreSQL looks up each recipient; without it, it may join all recipients of a day.
-	const rows = await rowsOf<(MailRow | Record<keyof MailRow, null>) & {claimed_id: string; queued: string | null}>(
+	// Of two columns with one name the last counts.
+	const rows = await rowsOf<(MailRow | Record<Exclude<keyof MailRow, 'id'>, null>) & NewClaim>(
 		trx,
-		`with claimed as (${claiming}) select claimed.id as claimed_id, claimed.queued, found.* from claimed
-		left join lateral (${recipientsWithMail} where r.id = claimed.id and ${recipient} and ${message} offset 0) as found on true`,
+		`with claimed as (${claiming}) select found.*, claimed.* from claimed
+		left join lateral (${recipientsWithMail.sql} where r.id = claimed.id and ${recipient} and ${message} offset 0) as found on true`,
 		[...values, ...ofRecipient, ...ofMessage],
 	);
 	const [found, older]: [Claimed[], NewClaim[]] = [[], []];
-	for (const {claimed_id: id, queued, ...row} of rows) {
-		if (row.id === null) {
-			older.push({id, queued});
+	for (const row of rows) {
+		if (row.state === null) {
+			older.push(row);
 		} else {
-			found.push(claimedOf(row, {id, queued}, now));
+			found.push(claimedOf(row, row, now));
 		}
 	}
 	return [...found, ...(await readClaimed(trx, older, now))];
 }
 
 /** A query of a destination queue's due recipients, as text: queues may be many. */
-function dueOf(order: 'asc' | 'desc', {skipLocked}: Dialect): string {
-	// A part of a union takes neither order nor limit, but for a table in it. As a value a claim is looked up for each recipient:
-	// PostgreSQL might join by reading the whole destination queue.
+function dueOf(order: 'asc' | 'desc', dialect: Dialect): string {
+	const due = 'q.destination = ? and q.workspace_id = ? and q.priority = ? and q.next_attempt_at <= ?';
+	return claimable(dialect, `${due} and ${isGoing('?')}`, `order by q.next_attempt_at ${order} limit ?`);
+}
+
+/** A condition: neither an operator nor a pause holds it. */
+const isGoing = (workspaceId: string) => `q.held_at is null
+	and not exists (select 1 from workspaces as p where p.id = ${workspaceId} and p.paused_at is not null)`;
+
+function claimable({skipLocked}: Dialect, condition: string, part = ''): string {
+	// A part of a union takes neither order nor limit, but for a table in it.
 	return `select d.recipient_id, d.attempts from (
-		select q.recipient_id, q.attempts from queue as q
-		where q.destination = ? and q.workspace_id = ? and q.priority = ? and q.next_attempt_at <= ? and q.held_at is null
-			and (select c.recipient_id from claims as c where c.recipient_id = q.recipient_id) is null
-			and not exists (select 1 from workspaces as p where p.id = ? and p.paused_at is not null)
-		order by q.next_attempt_at ${order} limit ? ${skipLocked}) as d`;
+		select q.recipient_id, q.attempts from queue as q where ${condition} and ${isUnclaimed('q')}
+		${part} ${skipLocked}) as d`;
 }
 
 async function readNextDue(
@@ -398,8 +395,7 @@ export async function readAged(
 export async function readExpired(reader: Knex, now: string, limit: number): Promise<string[]> {
 	const rows: Array<{id: string}> = await rowsOf(
 		reader,
-		`select q.recipient_id as id from queue as q where q.expires_at <= ?
-			and (select c.recipient_id from claims as c where c.recipient_id = q.recipient_id) is null
+		`select q.recipient_id as id from queue as q where q.expires_at <= ? and ${isUnclaimed('q')}
 		order by q.expires_at limit ?`,
 		[now, limit],
 	);
@@ -415,17 +411,11 @@ export async function claimAged(
 ): Promise<readonly Claimed[]> {
 	const at = options.clock.now();
 	const [condition, bindings] = among(trx, 'q.recipient_id', ids);
-	const recipients = `select d.recipient_id, d.attempts from (
-		select q.recipient_id, q.attempts from queue as q
-		where ${condition}
-			and (select c.recipient_id from claims as c where c.recipient_id = q.recipient_id) is null
-			and (q.expires_at <= ? or (q.held_at is null
-				and not exists (select 1 from workspaces as p where p.id = q.workspace_id and p.paused_at is not null)))
-		${options.dialect.skipLocked}) as d`;
-	return await claimThose(
-		trx,
-		options,
-		{recipients, bindings: [...bindings, storeTime(at)], most: ids.length},
-		{at, until: storeTime(at + lastsMs)},
-	);
+	const going = `(q.expires_at <= ? or (${isGoing('q.workspace_id')}))`;
+	const queue = {
+		recipients: claimable(options.dialect, `${condition} and ${going}`),
+		bindings: [...bindings, storeTime(at)],
+		most: ids.length,
+	};
+	return await claimThose(trx, options, queue, {at, until: storeTime(at + lastsMs)});
 }
