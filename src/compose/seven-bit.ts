@@ -14,9 +14,10 @@ const mostLooked = 40 * 1024 * 1024;
 /** A longer text becomes base64, which takes less memory to write. */
 const longestText = 256 * 1024;
 
-/** `encodes`: else parts that would be encoded come out empty. `fault`: the first thing that cannot be done, a clause for people. */
+/** `encodes`: else the bodies that would be encoded come out empty. `fault`: the first thing that cannot be done, a clause for people. */
 type Work = {readonly encodes: boolean; fault: string | null; headerLeft: number; looksLeft: number};
 
+const empty = Buffer.alloc(0);
 const newWork = (encodes: boolean): Work => ({encodes, fault: null, headerLeft: mostHeader, looksLeft: mostLooked});
 
 /**
@@ -87,7 +88,7 @@ function converted(entity: Buffer, work: Work, depth: number, usualType: string)
 			return asItIs;
 		}
 		const lines = encoding === 'base64' ? base64Lines : quotedPrintableLines;
-		return work.encodes ? withBody(lines(body)) : Buffer.alloc(0);
+		return withBody(work.encodes ? lines(body) : empty);
 	}
 	if (isLong && !/^(?:7bit|8bit|binary|)$/.test(encoding)) {
 		return leave(` in the encoding ${encoding.replace(/[^ -~]/g, '?').slice(0, 20)}`);
@@ -96,7 +97,7 @@ function converted(entity: Buffer, work: Work, depth: number, usualType: string)
 		return joined(head, '7bit', [converted(body, work, depth + 1, 'text/plain')]);
 	}
 	if (!work.encodes) {
-		return Buffer.alloc(0);
+		return withBody(empty);
 	}
 	const text = body.length <= longestText ? body.toString('utf8') : '\ufffd';
 	const isText = /^\s*text\//i.test(type) && !text.includes('\ufffd');

@@ -252,6 +252,11 @@ for (const [what, lines, fault] of [
 		[...['Content-Type: multipart/mixed; boundary=b', '', '--b', `Content-ID: <${long}>`, '', '', '--b--']],
 		/^in a part the Content-ID field .*shorten/,
 	],
+	[
+		'a line in the header of a part that is no field, before a long body',
+		['Content-Type: multipart/mixed; boundary=b', '', '--b', long, '', long, '--b--'],
+		/^the body has a line of more than 998 octets: use/,
+	],
 ] as const) {
 	test(`refused, with what helps: ${what}`, t => {
 		t.regex(String(sent(Buffer.from([from, ...lines].join('\r\n'), what === 'Latin-1' ? 'latin1' : 'utf8'))), fault);
