@@ -157,10 +157,10 @@ if (engines.includes('postgres')) {
 		t.is(await setting('idle_in_transaction_session_timeout'), '7s');
 		t.is(await setting('lock_timeout'), '8s');
 
-		await asked(`set idle_in_transaction_session_timeout = '100ms'`);
 		const error = await t.throwsAsync(
 			store.writer.transaction(async trx => {
 				const {rows} = await trx.raw('select pg_backend_pid() as pid');
+				await trx.raw(`set local idle_in_transaction_session_timeout = '100ms'`);
 				const isGone = async () => !(await store.reader('pg_stat_activity').where({pid: rows[0].pid}).first());
 				await waitFor('the server ends it', isGone);
 				await trx('changes').update({generation: 7});
