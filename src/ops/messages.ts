@@ -57,7 +57,7 @@ export const rescheduleMessage = operation({
 			others.expiresAt !== undefined &&
 			!leavesTime(sendAt === null ? now : Date.parse(sendAt), Date.parse(others.expiresAt))
 		) {
-			unusable('sendAt', `must be at least a minute before it expires at ${others.expiresAt}`);
+			unusable('the time', `must be at least a minute before the mail expires at ${others.expiresAt}`);
 		}
 		await storeExtras(trx, messageId, extrasJson({...others, ...(sendAt !== null && {sendAt})}));
 		await reschedule(trx, ids, {messageId, sendAt, now: storeTime(now)});

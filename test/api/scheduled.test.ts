@@ -250,7 +250,7 @@ storeTest(test, 'a send that expires is queued and read with both times', async 
 
 	const late = await api.patch(`/v1/messages/${id}`, {sendAt: later(60 * minute + 2000)});
 	t.is(codeOf(late), 'unprocessable_entity');
-	t.regex(late.text, /"sendAt must be at least a minute before it expires at /);
+	t.regex(late.text, /"the time must be at least a minute before the mail expires at /);
 	const moved = await api.patch(`/v1/messages/${id}`, {sendAt: '+30m'});
 	t.is(moved.status, 200, moved.text);
 	t.like(moved.body, {expires_at});
