@@ -118,6 +118,8 @@ const counted: Noun<CountedTopic> = {
 		{title: 'ID', cell: row => row.topic?.id ?? 'removed', id: true},
 		{title: 'CODE', cell: row => row.code, cut: true},
 		{title: 'NAME', cell: row => row.topic?.name ?? null, cut: true},
+		{title: 'PUBLIC', cell: row => (row.topic?.public_at ? 'yes' : null)},
+		{title: 'REQUIRED', cell: row => (row.topic?.required_at ? 'yes' : null)},
 		{title: 'OPTED OUT', cell: row => grouped(row.optedOut), right: true},
 	],
 };
