@@ -1,3 +1,12 @@
+acme_accounts.directory text C not null
+acme_accounts.url text C not null
+acme_accounts.secret text C not null
+acme_accounts.created_at text C not null
+acme_challenges.token text C not null
+acme_challenges.type text C not null
+acme_challenges.name text C not null
+acme_challenges.key_authorization text C not null
+acme_challenges.expires_at text C not null
 address_health.workspace_id text C not null
 address_health.address_key text C not null
 address_health.soft_messages integer not null
@@ -92,6 +101,19 @@ blocklistings.reason text C
 blocklistings.since text C not null
 blocklistings.checked_at text C
 blocklistings.asked_at text C not null
+certificates.name text C not null
+certificates.chain text C
+certificates.secret text C
+certificates.not_before text C
+certificates.not_after text C
+certificates.issuer text C
+certificates.window_start text C
+certificates.window_end text C
+certificates.next_try_at text C not null
+certificates.tries integer not null
+certificates.fault text C
+certificates.unused text C
+certificates.updated_at text C not null
 changes.id integer not null
 changes.generation integer not null
 claims.recipient_id text C not null
@@ -140,6 +162,8 @@ domains.checked_at text C
 domains.failures integer not null default 0
 domains.created_at text C not null
 domains.return_path_at text C
+domains.link_host text C
+domains.links_ok_at text C
 engagement.recipient_id text C not null
 engagement.kind text C not null
 engagement.url text C not null
@@ -580,6 +604,8 @@ workspaces.retention_days integer
 workspaces.content_days integer
 workspaces.max_attachments integer
 workspaces.max_attachment_bytes integer
+acme_accounts: PRIMARY KEY (directory)
+acme_challenges: PRIMARY KEY (token)
 address_health: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 address_health: PRIMARY KEY (workspace_id, address_key)
 alert_messages: FOREIGN KEY (alert_id) REFERENCES alerts(id) ON DELETE CASCADE
@@ -595,6 +621,7 @@ attempts: PRIMARY KEY (recipient_id, n, "position")
 attempts_other: PRIMARY KEY (recipient_id, n, "position")
 audit: PRIMARY KEY (id)
 blocklistings: PRIMARY KEY (source, zone)
+certificates: PRIMARY KEY (name)
 changes: PRIMARY KEY (id)
 claims: PRIMARY KEY (recipient_id)
 conditions: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
@@ -691,6 +718,8 @@ webhook_queue: FOREIGN KEY (endpoint_id) REFERENCES webhook_endpoints(id) ON DEL
 webhook_queue: PRIMARY KEY (delivery_id)
 workspaces: PRIMARY KEY (id)
 workspaces: UNIQUE (name)
+CREATE UNIQUE INDEX acme_accounts_pkey ON public.acme_accounts USING btree (directory)
+CREATE UNIQUE INDEX acme_challenges_pkey ON public.acme_challenges USING btree (token)
 CREATE UNIQUE INDEX address_health_pkey ON public.address_health USING btree (workspace_id, address_key)
 CREATE INDEX alert_messages_by_alert ON public.alert_messages USING btree (alert_id)
 CREATE UNIQUE INDEX alert_messages_pkey ON public.alert_messages USING btree (id)
@@ -709,6 +738,7 @@ CREATE INDEX audit_by_recipient ON public.audit USING btree (workspace_id, recip
 CREATE INDEX audit_by_workspace ON public.audit USING btree (workspace_id, id)
 CREATE UNIQUE INDEX audit_pkey ON public.audit USING btree (id)
 CREATE UNIQUE INDEX blocklistings_pkey ON public.blocklistings USING btree (source, zone)
+CREATE UNIQUE INDEX certificates_pkey ON public.certificates USING btree (name)
 CREATE UNIQUE INDEX changes_pkey ON public.changes USING btree (id)
 CREATE UNIQUE INDEX claims_pkey ON public.claims USING btree (recipient_id)
 CREATE INDEX conditions_by_workspace ON public.conditions USING btree (workspace_id)

@@ -275,6 +275,21 @@ export const issuer: Parser<string> = text => {
 	return url && isSafe && !url.username && !/[?#]/.test(text) ? value(text) : allowed('use https://host[:port][/path]');
 };
 
+/** The directory of an ACME server (RFC 8555 §7.1.1). */
+export const acmeDirectory: Parser<string> = text =>
+	parseUrl(text)?.protocol === 'https:' && !/[#@]/.test(text) ? value(text) : allowed('use https://host[:port]/path');
+
+/** What a CA knows us by before we have an account (RFC 8555 §7.3.4). */
+export type ExternalAccount = {readonly kid: string; readonly key: Uint8Array};
+
+/** `KID:HMACKEY`, the key in base64url as CAs show it. */
+export const externalAccount: Parser<ExternalAccount> = text => {
+	const [, kid, hmac] = /^([!-9;-~]{1,256}):([\w-]{16,1024})=*$/.exec(text) ?? [];
+	return kid === undefined || hmac === undefined
+		? allowed('use KID:HMACKEY, the key in base64url as the CA shows it')
+		: value({kid, key: new Uint8Array(Buffer.from(hmac, 'base64url'))});
+};
+
 const isLoopbackName = (host: string) => host === 'localhost' || isLoopbackAddress(host.replace(/^\[|\]$/g, ''));
 
 /** A `postgres://` URL, kept as it is for the driver. */

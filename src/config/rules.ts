@@ -18,7 +18,7 @@ const certificates = [
 	['inboundTlsCert', 'inboundTlsKey'],
 	['submissionTlsCert', 'submissionTlsKey'],
 ] as const;
-const files = ['webhookCaFile', 'caFile', 'secretKeyFile', ...certificates.flat()] as const;
+const files = ['webhookCaFile', 'caFile', 'acmeCaFile', 'secretKeyFile', ...certificates.flat()] as const;
 
 const rules: readonly Rule[] = [
 	{
@@ -86,11 +86,19 @@ const rules: readonly Rule[] = [
 		([cert, key]): Rule => ({needs: [cert, key], problem: values => tlsPairProblem(values, cert, key)}),
 	),
 	{
-		needs: ['submissionListen', 'submissionTlsCert'],
-		problem({submissionListen, submissionTlsCert}) {
+		needs: ['acme', 'hostname'],
+		problem({acme, hostname}) {
+			if (acme && !hostname.includes('.')) {
+				return `MAILCTL_ACME="true" needs a name that a CA can look up, and MAILCTL_HOSTNAME is ${hostname}: set it to a full name such as mail.example.com`;
+			}
+		},
+	},
+	{
+		needs: ['submissionListen', 'submissionTlsCert', 'acme'],
+		problem({submissionListen, submissionTlsCert, acme}) {
 			const open = submissionListen.find(({host, port}) => port === implicitTlsPort || !isLoopback(host));
-			if (open && submissionTlsCert === null) {
-				return `MAILCTL_SUBMISSION_LISTEN names ${open.host}:${open.port}, which needs TLS: set MAILCTL_SUBMISSION_TLS_CERT and MAILCTL_SUBMISSION_TLS_KEY, or listen on loopback such as 127.0.0.1:2525`;
+			if (open && submissionTlsCert === null && !acme) {
+				return `MAILCTL_SUBMISSION_LISTEN names ${open.host}:${open.port}, which needs TLS: set MAILCTL_SUBMISSION_TLS_CERT and MAILCTL_SUBMISSION_TLS_KEY, or MAILCTL_ACME=true, or listen on loopback such as 127.0.0.1:2525`;
 			}
 		},
 	},

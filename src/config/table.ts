@@ -1,11 +1,13 @@
 import {delivery, reports, sources} from './mail-settings.ts';
 import {
+	acmeDirectory,
 	boolean,
 	choice,
 	cidr,
 	count,
 	databaseUrl,
 	duration,
+	externalAccount,
 	hidden,
 	issuer,
 	keys256,
@@ -13,6 +15,7 @@ import {
 	listen,
 	listenOrWordOff,
 	listensOrOff,
+	mailAddress,
 	maskPassword,
 	optional,
 	optionalList,
@@ -172,6 +175,41 @@ const server = {
 	),
 };
 
+/** Certificates that a CA gives by itself. */
+const certificates = {
+	acme: setting(
+		'MAILCTL_ACME',
+		'false',
+		boolean,
+		'Get certificates from a CA and renew them (RFC 8555), for MAILCTL_HOSTNAME, the host of MAILCTL_PUBLIC_URL, and of verified domains the link host and `mta-sts.` if they lead here (docs/guide/certificates.md).',
+	),
+	acmeEmail: optional(
+		'MAILCTL_ACME_EMAIL',
+		'–',
+		mailAddress,
+		'Address by which the CA reaches the operator; some CAs want one.',
+	),
+	acmeDirectory: setting(
+		'MAILCTL_ACME_DIRECTORY',
+		'https://acme-v02.api.letsencrypt.org/directory',
+		acmeDirectory,
+		'The CA: the URL of its ACME directory.',
+	),
+	acmeEab: optional(
+		'MAILCTL_ACME_EAB',
+		'–',
+		externalAccount,
+		'`KID:HMACKEY` for a CA that binds its accounts to those of its customers, such as ZeroSSL.',
+		{mask: hidden},
+	),
+	acmeCaFile: optional(
+		'MAILCTL_ACME_CA_FILE',
+		'–',
+		path,
+		'For a lab: PEM file with an extra CA for connections to MAILCTL_ACME_DIRECTORY.',
+	),
+};
+
 /** The pages for people, and how they log in other than by passkey and password. */
 const dashboard = {
 	dashboard: setting(
@@ -270,6 +308,7 @@ const webhooks = {
 /** Every setting, in the order of the pages; the keys are the names in the code. */
 export const table = {
 	...server,
+	...certificates,
 	...dashboard,
 	...submission,
 	...delivery,
@@ -282,6 +321,7 @@ export const table = {
 /** The settings by what they are about, as the pages show them. */
 export const topics: ReadonlyArray<{readonly title: string; readonly keys: readonly SettingKey[]}> = [
 	topic('The process', server),
+	topic('Certificates', certificates),
 	topic('Dashboard', dashboard),
 	topic('Submission', submission),
 	topic('Delivery', delivery),

@@ -232,7 +232,10 @@ export async function resealStore(
 	record: (trx: Knex.Transaction, detail: Readonly<Record<string, number>>) => Promise<void>,
 	onStep: (rows: number) => void,
 ): Promise<ResealedStore> {
-	const rows = {dkim_keys: 0, webhook_endpoints: 0, workspaces: 0, users: 0, smarthosts: 0, alerts: 0, messages: 0};
+	const rows = {
+		...{dkim_keys: 0, webhook_endpoints: 0, workspaces: 0, users: 0, smarthosts: 0, alerts: 0, messages: 0},
+		...{certificates: 0, acme_accounts: 0},
+	};
 	const damaged: string[] = [];
 	for (const column of sealedColumns) {
 		for (let after: string | null = ''; after !== null; ) {

@@ -62,6 +62,8 @@ export async function addDomain(
 		ownership_token: random(20).toString('hex'),
 		return_path_domain: returnPathDomain,
 		return_path_at: null,
+		link_host: null,
+		links_ok_at: null,
 		state: 'pending',
 		state_at: now,
 		verified_at: null,

@@ -16,6 +16,10 @@ export type Domain = {
 	readonly return_path_domain: string | null;
 	/** Since when its own return path is used: DNS shows MX and SPF. Null: MAILCTL_RETURN_PATH_DOMAIN is used. */
 	readonly return_path_at: string | null;
+	/** The host of links in its mail; null: that of MAILCTL_PUBLIC_URL. */
+	readonly link_host: string | null;
+	/** Since when DNS shows that it leads here. Null: it does not, and is not used. */
+	readonly links_ok_at: string | null;
 	/** `degraded`: verified, but DNS lacks the records of late. */
 	readonly state: DomainState;
 	readonly state_at: string;

@@ -69,11 +69,24 @@ function unopened(message: string): Error {
 	return Object.assign(new Error(message), {code: 'SEALED_SECRET'});
 }
 
-/** A column that holds secrets, sealed for the row's id unless another column is the `owner`. */
+type RowKey = 'id' | 'name' | 'directory';
+
+/** A column that holds secrets, sealed for the row's key unless another column is the `owner`. */
 export type SealedColumn = {
-	readonly table: 'dkim_keys' | 'webhook_endpoints' | 'workspaces' | 'users' | 'smarthosts' | 'alerts' | 'messages';
+	readonly table:
+		| 'dkim_keys'
+		| 'webhook_endpoints'
+		| 'workspaces'
+		| 'users'
+		| 'smarthosts'
+		| 'alerts'
+		| 'messages'
+		| 'certificates'
+		| 'acme_accounts';
 	readonly column: string;
-	readonly owner?: 'id' | 'workspace_id';
+	/** The column that names a row; absent: `id`. */
+	readonly key?: RowKey;
+	readonly owner?: RowKey | 'workspace_id';
 	/** Octets at its beginning that name the keys of all secrets in it. */
 	readonly head: number;
 	/** Puts each sealed secret of a value through `change`. */
@@ -84,7 +97,7 @@ export type SealedColumn = {
 const sealedHead = 7;
 const whole = (value: string, change: (sealed: string) => string) => change(value);
 
-/** Every column that a vault seals: DKIM keys, secrets of webhooks, passwords of smarthosts, secrets of one-time codes, sensitive variables. */
+/** Every column that a vault seals: DKIM keys, secrets of webhooks, passwords of smarthosts, secrets of one-time codes, sensitive variables, keys of certificates. */
 export const sealedColumns: readonly SealedColumn[] = [
 	{table: 'dkim_keys', column: 'secret', head: sealedHead, each: whole},
 	{table: 'webhook_endpoints', column: 'secret', head: sealedHead, each: whole},
@@ -94,6 +107,8 @@ export const sealedColumns: readonly SealedColumn[] = [
 	{table: 'smarthosts', column: 'secret', head: sealedHead, each: whole},
 	{table: 'alerts', column: 'secret', head: sealedHead, each: whole},
 	{table: 'messages', column: 'sealed', owner: 'workspace_id', head: sealedHead, each: whole},
+	{table: 'certificates', column: 'secret', key: 'name', head: sealedHead, each: whole},
+	{table: 'acme_accounts', column: 'secret', key: 'directory', head: sealedHead, each: whole},
 ];
 
 /** The id of the key that sealed it; null: it is no sealed secret. */
@@ -125,7 +140,7 @@ export async function sealingIds(reader: Knex): Promise<number[]> {
 /** Every secret of the store, with the id that it is sealed for. */
 export async function readSealed(reader: Knex): Promise<Array<{owner: string; sealed: string}>> {
 	const secrets: Array<{owner: string; sealed: string}> = [];
-	for (const {table, column, owner: ownerColumn = 'id', each} of sealedColumns) {
+	for (const {table, column, key = 'id', owner: ownerColumn = key, each} of sealedColumns) {
 		const rows: Array<{owner: string; value: string}> = await reader(table)
 			.whereNotNull(column)
 			.select({owner: ownerColumn, value: column});
@@ -143,21 +158,21 @@ export async function readSealed(reader: Knex): Promise<Array<{owner: string; se
 type Resealed = {readonly resealed: number; readonly damaged: readonly string[]; readonly last: string | null};
 
 /**
- * Reseals the secrets of up to `most` rows of a column by the vault's first key, in the order of their ids. What is
- * sealed by it stays, and so does what cannot be opened (`damaged`: the ids of those rows).
+ * Reseals the secrets of up to `most` rows of a column by the vault's first key, in the order of their keys. What is
+ * sealed by it stays, and so does what cannot be opened (`damaged`: the keys of those rows).
  */
 export async function resealRows(
 	trx: Knex.Transaction,
-	{table, column, owner: ownerColumn = 'id', each}: SealedColumn,
+	{table, column, key = 'id', owner: ownerColumn = key, each}: SealedColumn,
 	vault: Vault,
 	{after, most}: {readonly after: string; readonly most: number},
 ): Promise<Resealed> {
 	const rows: Array<{id: string; owner: string; value: string}> = await trx(table)
-		.where('id', '>', after)
+		.where(key, '>', after)
 		.whereNotNull(column)
-		.orderBy('id')
+		.orderBy(key)
 		.limit(most)
-		.select('id', {owner: ownerColumn, value: column});
+		.select({id: key, owner: ownerColumn, value: column});
 	const damaged: string[] = [];
 	let resealed = 0;
 	for (const {id, owner, value} of rows) {
@@ -167,7 +182,7 @@ export async function resealRows(
 		} else if (next !== value) {
 			// Unless another node has changed it meanwhile.
 			resealed += await trx(table)
-				.where({id, [column]: value})
+				.where({[key]: id, [column]: value})
 				.update({[column]: next});
 		}
 	}

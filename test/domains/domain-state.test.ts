@@ -17,6 +17,8 @@ function domain(changes: Partial<DueDomain> = {}): DueDomain {
 		ownership_token: 'abc',
 		return_path_domain: null,
 		return_path_at: null,
+		link_host: null,
+		links_ok_at: null,
 		state: 'pending',
 		state_at: at(0),
 		verified_at: null,

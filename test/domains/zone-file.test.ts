@@ -34,6 +34,7 @@ async function records(): Promise<DomainRecord[]> {
 		domain: {
 			...{id: 'dom_1', workspace_id: 'ws_1', name: 'shop.example', ownership_token: 'abc', created_at: now},
 			...{return_path_domain: null, return_path_at: null, state: 'pending', state_at: now},
+			...{link_host: null, links_ok_at: null},
 			...{verified_at: null, checked_at: null, failures: 0},
 		},
 		keys: [

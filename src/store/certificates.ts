@@ -1,0 +1,142 @@
+import type {Knex} from 'knex';
+import type {Vault} from './sealed.ts';
+
+/** The certificate of one name, or that there is to be one: a row of `certificates`. */
+export type Certificate = {
+	readonly name: string;
+	/** PEM, the certificate first; null, as are the four after it: there is none yet. */
+	readonly chain: string | null;
+	/** The private key, PEM, sealed for the name. */
+	readonly secret: string | null;
+	readonly not_before: string | null;
+	readonly not_after: string | null;
+	readonly issuer: string | null;
+	/** When the CA wants it to be renewed; null: it does not say. */
+	readonly window_start: string | null;
+	readonly window_end: string | null;
+	/** When it is looked at next. The node that sets it has the certificate until then. */
+	readonly next_try_at: string;
+	/** Orders that failed since the last one that did not. */
+	readonly tries: number;
+	readonly fault: string | null;
+	/** Why it is not asked for; null: it is. */
+	readonly unused: string | null;
+	readonly updated_at: string;
+};
+
+/** What a TLS server needs of one name. */
+export type OpenCertificate = {readonly name: string; readonly chain: string; readonly key: string};
+
+export const challengeTypes = ['http-01', 'tls-alpn-01'] as const;
+export type ChallengeType = (typeof challengeTypes)[number];
+
+/** What we have to show a CA: a row of `acme_challenges`. In the store, for the CA may come to any node. */
+export type Challenge = {
+	readonly token: string;
+	readonly type: ChallengeType;
+	readonly name: string;
+	readonly key_authorization: string;
+	readonly expires_at: string;
+};
+
+/** An account at a CA: a row of `acme_accounts`. */
+export type AcmeAccount = {
+	readonly directory: string;
+	readonly url: string;
+	/** Its private key, PEM, sealed for the directory. */
+	readonly secret: string;
+	readonly created_at: string;
+};
+
+export async function listCertificates(reader: Knex): Promise<Certificate[]> {
+	return await reader('certificates').orderBy('name');
+}
+
+export async function findCertificate(reader: Knex, name: string): Promise<Certificate | undefined> {
+	return await reader('certificates').where({name}).first();
+}
+
+/** Those that are there, with their keys; one whose key cannot be opened is left out. */
+export async function openCertificates(
+	reader: Knex,
+	vault: Vault,
+	failed: (error: unknown) => void,
+): Promise<OpenCertificate[]> {
+	const rows: Array<Pick<Certificate, 'name'> & {chain: string; secret: string}> = await reader('certificates')
+		.whereNotNull('chain')
+		.orderBy('name')
+		.select('name', 'chain', 'secret');
+	return rows.flatMap(({name, chain, secret}) => {
+		try {
+			return [{name, chain, key: vault.open(name, secret)}];
+		} catch (error) {
+			failed(error);
+			return [];
+		}
+	});
+}
+
+/** False: another node has it already. */
+export async function insertCertificate(
+	trx: Knex.Transaction,
+	certificate: Pick<Certificate, 'name' | 'next_try_at' | 'unused' | 'updated_at'>,
+): Promise<boolean> {
+	const inserted = await trx('certificates')
+		.insert({...certificate, tries: 0})
+		.onConflict('name')
+		.ignore()
+		.returning('name');
+	return inserted.length === 1;
+}
+
+/** Changes a certificate unless another node has taken it since it was read; false: one has, or it is gone. */
+export async function updateCertificate(
+	trx: Knex.Transaction,
+	{name, next_try_at: read}: Pick<Certificate, 'name' | 'next_try_at'>,
+	changes: Partial<Omit<Certificate, 'name'>>,
+): Promise<boolean> {
+	return (await trx('certificates').where({name, next_try_at: read}).update(changes)) === 1;
+}
+
+export async function deleteCertificate(trx: Knex.Transaction, name: string): Promise<void> {
+	await trx('certificates').where({name}).delete();
+}
+
+export async function findAccount(reader: Knex, directory: string): Promise<AcmeAccount | undefined> {
+	return await reader('acme_accounts').where({directory}).first();
+}
+
+/** Replaces what is there. */
+export async function putAccount(trx: Knex.Transaction, account: AcmeAccount): Promise<void> {
+	await trx('acme_accounts').insert(account).onConflict('directory').merge();
+}
+
+export async function deleteAccount(trx: Knex.Transaction, {directory, url}: AcmeAccount): Promise<void> {
+	await trx('acme_accounts').where({directory, url}).delete();
+}
+
+/** Those that are over by `now` go. */
+export async function insertChallenge(trx: Knex.Transaction, challenge: Challenge, now: string): Promise<void> {
+	await trx('acme_challenges').where('expires_at', '<=', now).delete();
+	await trx('acme_challenges').insert(challenge).onConflict('token').merge();
+}
+
+export async function deleteChallenge(trx: Knex.Transaction, token: string): Promise<void> {
+	await trx('acme_challenges').where({token}).delete();
+}
+
+/** The answer to `GET /.well-known/acme-challenge/TOKEN` (RFC 8555 §8.3). */
+export async function findHttpChallenge(reader: Knex, token: string, now: string): Promise<Challenge | undefined> {
+	const type: ChallengeType = 'http-01';
+	return await reader('acme_challenges').where({token, type}).where('expires_at', '>', now).first();
+}
+
+/** What a handshake for a name shows whose only protocol is `acme-tls/1` (RFC 8737 §3). */
+export async function findTlsChallenge(reader: Knex, name: string, now: string): Promise<Challenge | undefined> {
+	const type: ChallengeType = 'tls-alpn-01';
+	return await reader('acme_challenges').where({name, type}).where('expires_at', '>', now).first();
+}
+
+export async function hasChallenges(reader: Knex, now: string): Promise<boolean> {
+	return (await reader('acme_challenges').where('expires_at', '>', now).first('token')) !== undefined;
+}
