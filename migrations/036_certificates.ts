@@ -17,12 +17,16 @@ export async function up(knex: Knex): Promise<void> {
 		/** When the CA wants it to be renewed (RFC 9773); null: it does not say. */
 		table.specificType('window_start', text);
 		table.specificType('window_end', text);
-		/** When a node may take it; the node that sets this time has it until then. */
+		/** When it is due. */
 		table.specificType('next_try_at', text).notNullable();
+		/** A node works on it until then; null: none does. */
+		table.specificType('taken_until', text);
 		/** Orders that failed since the last one that did not. */
 		table.integer('tries').notNullable();
 		/** Why the last order failed. */
 		table.specificType('fault', text);
+		/** When a node last found that it is to be had. */
+		table.specificType('wanted_at', text);
 		/** Why it is not asked for; null: it is. */
 		table.specificType('unused', text);
 		table.specificType('updated_at', text).notNullable();

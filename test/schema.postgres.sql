@@ -110,8 +110,10 @@ certificates.issuer text C
 certificates.window_start text C
 certificates.window_end text C
 certificates.next_try_at text C not null
+certificates.taken_until text C
 certificates.tries integer not null
 certificates.fault text C
+certificates.wanted_at text C
 certificates.unused text C
 certificates.updated_at text C not null
 changes.id integer not null

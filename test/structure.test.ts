@@ -46,6 +46,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'api/schemas',
 	],
 	webhook: ['kit', 'mail', 'net', 'store', 'outcome', 'pool'],
+	certificates: ['kit'],
 	inbound: ['kit', 'mail', 'net', 'store', 'links', 'outcome', 'config', 'pool', 'providers'],
 	threads: [
 		'providers',

@@ -14,11 +14,15 @@ export type Certificate = {
 	/** When the CA wants it to be renewed; null: it does not say. */
 	readonly window_start: string | null;
 	readonly window_end: string | null;
-	/** When it is looked at next. The node that sets it has the certificate until then. */
+	/** When it is looked at next. */
 	readonly next_try_at: string;
+	/** A node works on it until then; null: none does. */
+	readonly taken_until: string | null;
 	/** Orders that failed since the last one that did not. */
 	readonly tries: number;
 	readonly fault: string | null;
+	/** When a node last found that it is to be had. */
+	readonly wanted_at: string | null;
 	/** Why it is not asked for; null: it is. */
 	readonly unused: string | null;
 	readonly updated_at: string;
@@ -76,26 +80,48 @@ export async function openCertificates(
 	});
 }
 
-/** False: another node has it already. */
+/** Unless another node has made it. */
 export async function insertCertificate(
 	trx: Knex.Transaction,
-	certificate: Pick<Certificate, 'name' | 'next_try_at' | 'unused' | 'updated_at'>,
-): Promise<boolean> {
-	const inserted = await trx('certificates')
+	certificate: Pick<Certificate, 'name' | 'next_try_at' | 'wanted_at' | 'unused' | 'updated_at'>,
+): Promise<void> {
+	await trx('certificates')
 		.insert({...certificate, tries: 0})
 		.onConflict('name')
-		.ignore()
-		.returning('name');
-	return inserted.length === 1;
+		.ignore();
 }
 
-/** Changes a certificate unless another node has taken it since it was read; false: one has, or it is gone. */
+/** Changes a certificate while a node has it that set `taken_until`, or none has it (null); false: that is not so any more. */
 export async function updateCertificate(
 	trx: Knex.Transaction,
-	{name, next_try_at: read}: Pick<Certificate, 'name' | 'next_try_at'>,
+	{name, taken_until: taken}: Pick<Certificate, 'name' | 'taken_until'>,
 	changes: Partial<Omit<Certificate, 'name'>>,
 ): Promise<boolean> {
-	return (await trx('certificates').where({name, next_try_at: read}).update(changes)) === 1;
+	return (await trx('certificates').where({name, taken_until: taken}).update(changes)) === 1;
+}
+
+/** What is wanted or not, whoever has it. */
+export async function noteWanted(
+	trx: Knex.Transaction,
+	name: string,
+	changes: Partial<Pick<Certificate, 'wanted_at' | 'unused' | 'next_try_at'>>,
+): Promise<void> {
+	await trx('certificates').where({name}).update(changes);
+}
+
+/** Makes certificates due that are in use, one or all; answers their names. */
+export async function makeDue(trx: Knex.Transaction, name: string | null, now: string): Promise<string[]> {
+	const rows: Array<Pick<Certificate, 'name'>> = await trx('certificates')
+		.whereNull('unused')
+		.modify(query => name !== null && void query.where({name}))
+		.update({next_try_at: now, window_start: now, window_end: now, tries: 0})
+		.returning('name');
+	return rows.map(row => row.name).toSorted();
+}
+
+/** A daemon that is alone has just begun: nothing is being worked on. */
+export async function releaseCertificates(trx: Knex.Transaction): Promise<void> {
+	await trx('certificates').whereNotNull('taken_until').update({taken_until: null});
 }
 
 export async function deleteCertificate(trx: Knex.Transaction, name: string): Promise<void> {

@@ -1,0 +1,138 @@
+import {
+	createHash,
+	createPrivateKey,
+	createPublicKey,
+	generateKeyPairSync,
+	type KeyObject,
+	sign,
+	X509Certificate,
+} from 'node:crypto';
+import {storeTime} from '../kit/time.ts';
+import {bitsTag, der, integerTag, octetsTag, oid, oidTag, readDer, sequence, sequenceTag, setTag} from './der.ts';
+
+/** What a TLS server shows: PEM. */
+export type KeyPair = {readonly cert: string; readonly key: string};
+
+const ecdsaWithSha256 = sequence(oid('1.2.840.10045.4.3.2'));
+const longestChain = 64 * 1024;
+const mostInChain = 10;
+const longestIssuer = 200;
+
+/** ECDSA on P-256, which every client of TLS 1.2 knows. */
+export function newKey(): KeyObject {
+	return generateKeyPairSync('ec', {namedCurve: 'prime256v1'}).privateKey;
+}
+
+export const pemOf = (key: KeyObject): string => key.export({type: 'pkcs8', format: 'pem'}) as string;
+
+const publicInfo = (key: KeyObject): Buffer => createPublicKey(key).export({type: 'spki', format: 'der'});
+
+/** The content, how it is signed, and the signature. */
+const signed = (content: Buffer, key: KeyObject): Buffer =>
+	sequence(content, ecdsaWithSha256, der(bitsTag, Buffer.from([0]), sign('sha256', content, key)));
+
+/** `subjectAltName` with one name (RFC 5280 §4.2.1.6). */
+const alternativeName = (name: string): Buffer =>
+	sequence(oid('2.5.29.17'), der(octetsTag, sequence(der(0x82, Buffer.from(name, 'latin1')))));
+
+/** A request for a certificate of one name (RFC 2986), DER. It has no subject: CAs go by the alternative name. */
+export function certificateRequest(key: KeyObject, name: string): Buffer {
+	const extensions = sequence(oid('1.2.840.113549.1.9.14'), der(setTag, sequence(alternativeName(name))));
+	const version = der(integerTag, Buffer.from([0]));
+	return signed(sequence(version, sequence(), publicInfo(key), der(0xa0, extensions)), key);
+}
+
+/** The certificate by which a handshake for `acme-tls/1` proves a name (RFC 8737 §3). */
+export function challengeCertificate(name: string, keyAuthorization: string): KeyPair {
+	const key = newKey();
+	const digest = createHash('sha256').update(keyAuthorization).digest();
+	const proof = sequence(
+		oid('1.3.6.1.5.5.7.1.31'),
+		der(1, Buffer.from([0xff])),
+		der(octetsTag, der(octetsTag, digest)),
+	);
+	const subject = sequence(der(setTag, sequence(oid('2.5.4.3'), der(0x0c, Buffer.from('ACME challenge')))));
+	const always = sequence(der(0x17, Buffer.from('200101000000Z')), der(0x17, Buffer.from('491231235959Z')));
+	const content = sequence(
+		der(0xa0, der(integerTag, Buffer.from([2]))),
+		der(integerTag, Buffer.from([1])),
+		ecdsaWithSha256,
+		subject,
+		always,
+		subject,
+		publicInfo(key),
+		der(0xa3, sequence(alternativeName(name), proof)),
+	);
+	const lines = signed(content, key).toString('base64').replace(/.{64}/g, '$&\n');
+	return {cert: `-----BEGIN CERTIFICATE-----\n${lines}\n-----END CERTIFICATE-----\n`, key: pemOf(key)};
+}
+
+/** What we keep of a chain that a CA gave. */
+export type Issued = {
+	readonly chain: string;
+	readonly not_before: string;
+	readonly not_after: string;
+	readonly issuer: string;
+};
+
+/** Reads a chain that was asked for with a key and for a name. A text: why it cannot be used, a clause. */
+export function readChain(text: string, key: KeyObject, name: string, now: number): Issued | string {
+	const blocks =
+		text.length > longestChain ? [] : (text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? []);
+	if (blocks.length === 0 || blocks.length > mostInChain) {
+		return 'the CA gave no chain of certificates';
+	}
+	try {
+		const [leaf] = blocks.map(block => new X509Certificate(block)) as [X509Certificate];
+		const [from, until] = [Date.parse(leaf.validFrom), Date.parse(leaf.validTo)];
+		if (!leaf.checkPrivateKey(key)) {
+			return 'the certificate of the CA has another key than was asked for';
+		}
+		const isFor = leaf.checkHost(name, {subject: 'never'}) !== undefined;
+		// A damaged name leaves an error with OpenSSL that the next call, of whatever, would report: parsing clears it.
+		void new X509Certificate(leaf.raw);
+		if (!isFor) {
+			return `the certificate of the CA is not for ${name}`;
+		}
+		if (Number.isNaN(from) || !(until > now)) {
+			return 'the certificate of the CA has ended already';
+		}
+		const issuer = /^CN=(.*)$/m.exec(leaf.issuer)?.[1] ?? leaf.issuer.replaceAll('\n', ', ');
+		return {
+			chain: `${blocks.join('\n')}\n`,
+			not_before: storeTime(from),
+			not_after: storeTime(until),
+			issuer: issuer.replace(/[^\p{L}\p{M}\p{N}\p{P}\p{Zs}\p{S}]/gu, '?').slice(0, longestIssuer),
+		};
+	} catch {
+		return 'the CA gave a certificate that cannot be read';
+	}
+}
+
+/** By what a CA knows a certificate when it is asked for renewal (RFC 9773 §4.1); null: it names no key of its CA. */
+export function renewalId(chain: string): string | null {
+	const leaf = new X509Certificate(chain);
+	const serial = Buffer.from(leaf.serialNumber, 'hex');
+	const keyId = authorityKeyId(leaf.raw);
+	const padded = (serial[0] ?? 0) < 0x80 ? serial : Buffer.concat([Buffer.from([0]), serial]);
+	return keyId && `${keyId.toString('base64url')}.${padded.toString('base64url')}`;
+}
+
+/** `keyIdentifier` of the authority key identifier (RFC 5280 §4.2.1.1) of a certificate. */
+export function authorityKeyId(certificate: Buffer): Buffer | null {
+	const inside = (bytes: Buffer | undefined) => (bytes === undefined ? [] : (readDer(bytes) ?? []));
+	const content = inside(inside(certificate)[0]?.content)[0]?.content;
+	const extensions = inside(content).find(({tag}) => tag === 0xa3)?.content;
+	const wanted = oid('2.5.29.35').subarray(2);
+	for (const extension of inside(inside(extensions)[0]?.content)) {
+		const [id, ...rest] = inside(extension.content);
+		if (extension.tag === sequenceTag && id?.tag === oidTag && id.content.equals(wanted)) {
+			const value = inside(rest.at(-1)?.content)[0]?.content;
+			return inside(value).find(({tag}) => tag === 0x80)?.content ?? null;
+		}
+	}
+	return null;
+}
+
+/** The key of a PEM that we wrote. */
+export const keyOf = (pem: string): KeyObject => createPrivateKey(pem);

@@ -1,0 +1,118 @@
+import {execFileSync} from 'node:child_process';
+import {X509Certificate} from 'node:crypto';
+import test from 'ava';
+import fc from 'fast-check';
+import {der, readDer} from '../../src/certificates/der.ts';
+import {
+	authorityKeyId,
+	certificateRequest,
+	challengeCertificate,
+	keyOf,
+	newKey,
+	pemOf,
+	readChain,
+	renewalId,
+} from '../../src/certificates/x509.ts';
+import {issueCertificate, makeCertificate} from '../helpers/certificate.ts';
+
+const openssl = (input: Buffer | string, ...options: string[]) =>
+	execFileSync('openssl', options, {input, stdio: ['pipe', 'pipe', 'pipe']}).toString();
+const now = Date.now();
+
+test('OpenSSL verifies a request, which names one host', t => {
+	const key = newKey();
+	const request = certificateRequest(key, 'mail.shop.example');
+	const text = openssl(request, 'req', '-inform', 'DER', '-noout', '-text', '-verify');
+	t.regex(text, /DNS:mail\.shop\.example\n/);
+	t.regex(text, /prime256v1/);
+	t.regex(text, /Subject: *\n/);
+	t.true(keyOf(pemOf(key)).equals(key));
+});
+
+test('the certificate of a challenge has the proof, and a name however long', t => {
+	for (const name of ['mail.shop.example', `${'a'.repeat(60)}.${'b'.repeat(60)}.${'c'.repeat(60)}.example`]) {
+		const {cert, key} = challengeCertificate(name, 'token.thumbprint');
+		const text = openssl(cert, 'x509', '-noout', '-text');
+		t.regex(text, /1\.3\.6\.1\.5\.5\.7\.1\.31: critical/);
+		const parsed = new X509Certificate(cert);
+		t.is(parsed.subjectAltName, `DNS:${name}`);
+		t.true(parsed.checkPrivateKey(keyOf(key)));
+		t.true(parsed.verify(parsed.publicKey));
+		// SHA-256 of "token.thumbprint", in an octet string of its own (RFC 8737 §3).
+		const digest = execFileSync('openssl', ['dgst', '-sha256', '-binary'], {input: 'token.thumbprint'});
+		t.true(parsed.raw.includes(Buffer.concat([Buffer.from([4, 34, 4, 32]), digest])));
+	}
+});
+
+test('a chain is taken for its key, its name and its time alone', t => {
+	const authority = makeCertificate('A lab');
+	const {key, cert} = issueCertificate(authority, ['mail.shop.example']);
+	const own = keyOf(key);
+	const read = readChain(cert, own, 'mail.shop.example', now);
+	if (typeof read === 'string') {
+		return t.fail(read);
+	}
+	t.is(read.issuer, 'A lab');
+	t.is(read.chain.match(/BEGIN/g)?.length, 2);
+	t.true(Date.parse(read.not_before) <= Date.now() && Date.parse(read.not_after) > now);
+	t.is(
+		readChain(cert, newKey(), 'mail.shop.example', now),
+		'the certificate of the CA has another key than was asked for',
+	);
+	t.is(readChain(cert, own, 'other.example', now), 'the certificate of the CA is not for other.example');
+	t.is(readChain(cert, own, 'mail.shop.example', now + 3 * 86_400_000), 'the certificate of the CA has ended already');
+	t.is(readChain('', own, 'mail.shop.example', now), 'the CA gave no chain of certificates');
+	t.is(readChain(cert.repeat(40), own, 'mail.shop.example', now), 'the CA gave no chain of certificates');
+	const broken = cert.replace(/\n[^\n]{64}\n/, '\nAAAA\n');
+	t.is(readChain(broken, own, 'mail.shop.example', now), 'the CA gave a certificate that cannot be read');
+});
+
+test('the id for a renewal is that of RFC 9773, appendix A', t => {
+	// The example certificate of the RFC.
+	const chain = `-----BEGIN CERTIFICATE-----
+MIIBQzCB66ADAgECAgUAh2VDITAKBggqhkjOPQQDAjAVMRMwEQYDVQQDEwpFeGFt
+cGxlIENBMCIYDzAwMDEwMTAxMDAwMDAwWhgPMDAwMTAxMDEwMDAwMDBaMBYxFDAS
+BgNVBAMTC2V4YW1wbGUuY29tMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEeBZu
+7cbpAYNXZLbbh8rNIzuOoqOOtmxA1v7cRm//AwyMwWxyHz4zfwmBhcSrf47NUAFf
+qzLQ2PPQxdTXREYEnKMjMCEwHwYDVR0jBBgwFoAUaYhba4dGQEHhs3uEe6CuLN4B
+yNQwCgYIKoZIzj0EAwIDRwAwRAIge09+S5TZAlw5tgtiVvuERV6cT4mfutXIlwTb
++FYN/8oCIClDsqBklhB9KAelFiYt9+6FDj3z4KGVelYM5MdsO3pK
+-----END CERTIFICATE-----
+`;
+	t.is(renewalId(chain), 'aYhba4dGQEHhs3uEe6CuLN4ByNQ.AIdlQyE');
+});
+
+test('what DER writes it reads, and no bytes make it fail', t => {
+	const lengths = fc.constantFrom(0, 1, 127, 128, 255, 256, 40_000);
+	fc.assert(
+		fc.property(fc.constantFrom(2, 4, 0x30, 0xa3), lengths, (tag, length) => {
+			const content = Buffer.alloc(length, 7);
+			t.deepEqual(readDer(Buffer.concat([der(tag, content), der(5)])), [
+				{tag, content},
+				{tag: 5, content: Buffer.alloc(0)},
+			]);
+		}),
+	);
+	fc.assert(
+		fc.property(fc.uint8Array({maxLength: 200}), bytes => {
+			const read = readDer(Buffer.from(bytes));
+			t.true(read === null || read.every(({content}) => content.length <= bytes.length));
+			t.notThrows(() => authorityKeyId(Buffer.from(bytes)));
+		}),
+	);
+});
+
+test('a certificate with any octet changed is read or refused', t => {
+	const {key, cert} = issueCertificate(makeCertificate('A lab'), ['mail.shop.example']);
+	const {raw} = new X509Certificate(cert);
+	fc.assert(
+		fc.property(fc.nat(raw.length - 1), fc.nat(255), (at, octet) => {
+			const changed = Buffer.from(raw);
+			changed[at] = octet;
+			const pem = `-----BEGIN CERTIFICATE-----\n${changed.toString('base64')}\n-----END CERTIFICATE-----\n`;
+			t.notThrows(() => readChain(pem, keyOf(key), 'mail.shop.example', now));
+			t.notThrows(() => authorityKeyId(changed));
+		}),
+		{numRuns: 2000},
+	);
+});
