@@ -46,7 +46,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'api/schemas',
 	],
 	webhook: ['kit', 'mail', 'net', 'store', 'outcome', 'pool'],
-	certificates: ['kit'],
+	certificates: ['kit', 'net', 'store'],
 	inbound: ['kit', 'mail', 'net', 'store', 'links', 'outcome', 'config', 'pool', 'providers'],
 	threads: [
 		'providers',

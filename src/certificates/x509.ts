@@ -8,10 +8,34 @@ import {
 	X509Certificate,
 } from 'node:crypto';
 import {storeTime} from '../kit/time.ts';
-import {bitsTag, der, integerTag, octetsTag, oid, oidTag, readDer, sequence, sequenceTag, setTag} from './der.ts';
 
 /** What a TLS server shows: PEM. */
 export type KeyPair = {readonly cert: string; readonly key: string};
+
+const [integerTag, bitsTag, octetsTag, oidTag, sequenceTag, setTag] = [2, 3, 4, 6, 0x30, 0x31];
+
+/** An element of DER (X.690 §8.1) with a tag of one octet. */
+function der(tag: number, ...parts: readonly Uint8Array[]): Buffer {
+	const content = Buffer.concat(parts);
+	const {length} = content;
+	const long = length < 0x100 ? [0x81, length] : [0x82, length >> 8, length & 0xff];
+	return Buffer.concat([Buffer.from([tag, ...(length < 0x80 ? [length] : long)]), content]);
+}
+
+const sequence = (...parts: readonly Uint8Array[]): Buffer => der(sequenceTag, ...parts);
+
+/** An object identifier of its numbers between dots. */
+function oid(text: string): Buffer {
+	const [first = 0, second = 0, ...rest] = text.split('.').map(Number);
+	const octets = [first * 40 + second, ...rest].flatMap(number => {
+		const groups = [number & 0x7f];
+		for (let left = number >> 7; left > 0; left >>= 7) {
+			groups.unshift((left & 0x7f) | 0x80);
+		}
+		return groups;
+	});
+	return der(oidTag, Buffer.from(octets));
+}
 
 const ecdsaWithSha256 = sequence(oid('1.2.840.10045.4.3.2'));
 const longestChain = 64 * 1024;
@@ -118,20 +142,14 @@ export function renewalId(chain: string): string | null {
 	return keyId && `${keyId.toString('base64url')}.${padded.toString('base64url')}`;
 }
 
-/** `keyIdentifier` of the authority key identifier (RFC 5280 §4.2.1.1) of a certificate. */
+/** `keyIdentifier` of the authority key identifier (RFC 5280 §4.2.1.1) of a certificate, DER; null: it has none in its usual form. */
 export function authorityKeyId(certificate: Buffer): Buffer | null {
-	const inside = (bytes: Buffer | undefined) => (bytes === undefined ? [] : (readDer(bytes) ?? []));
-	const content = inside(inside(certificate)[0]?.content)[0]?.content;
-	const extensions = inside(content).find(({tag}) => tag === 0xa3)?.content;
-	const wanted = oid('2.5.29.35').subarray(2);
-	for (const extension of inside(inside(extensions)[0]?.content)) {
-		const [id, ...rest] = inside(extension.content);
-		if (extension.tag === sequenceTag && id?.tag === oidTag && id.content.equals(wanted)) {
-			const value = inside(rest.at(-1)?.content)[0]?.content;
-			return inside(value).find(({tag}) => tag === 0x80)?.content ?? null;
-		}
-	}
-	return null;
+	const value = certificate.indexOf(Buffer.from('0603551d2304', 'hex')) + 6;
+	// OCTET STRING { SEQUENCE { [0] keyIdentifier
+	const [, sequenceOf, , tag, length = 0] = certificate.subarray(value);
+	const isThere = value > 5 && sequenceOf === sequenceTag && tag === 0x80 && length < 0x80;
+	const id = certificate.subarray(value + 5, value + 5 + length);
+	return isThere && id.length === length ? id : null;
 }
 
 /** The key of a PEM that we wrote. */

@@ -8,6 +8,7 @@ import type {EventWriter} from '../outcome/outbox.ts';
 import type {Destinations} from '../pace/choose-route.ts';
 import type {MasterKeys, Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
+import type {Certificates} from './certificates.ts';
 import type {Observer} from './observer.ts';
 
 /** What the parts of the daemon share. `daemon.ts` builds it once; the functions answer as of now. */
@@ -37,6 +38,8 @@ export type Context = {
 	/** Removes the captured mails of recipients. */
 	readonly removeCaptured: (recipientIds: readonly string[]) => Promise<void>;
 	readonly observer: Observer;
+	/** Those that a CA gave us. */
+	readonly certificates: Certificates;
 };
 
 /** The audit trail names the daemon as the operator of what it does by itself. */

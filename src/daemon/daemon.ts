@@ -20,6 +20,7 @@ import {InfrastructureAlarm} from '../reputation/alarm.ts';
 import {windowStarts} from '../reputation/findings.ts';
 import {type Guard, startGuard} from '../reputation/guard.ts';
 import {listBlocklistings} from '../store/blocklists.ts';
+import {listCertificates} from '../store/certificates.ts';
 import {readGeneration} from '../store/changes.ts';
 import {countDomainStates} from '../store/domains.ts';
 import {readStoreSize} from '../store/engine/dialect.ts';
@@ -30,6 +31,7 @@ import {readStatuses} from '../store/reputation.ts';
 import {countPending} from '../store/webhook-queue.ts';
 import {createAlertWatch} from './alerts.ts';
 import {watchBlocklists} from './blocklist-checks.ts';
+import {Certificates} from './certificates.ts';
 import {actingOf, type Context} from './context.ts';
 import {createEngine, type Engine} from './engine.ts';
 import {createHttp} from './http.ts';
@@ -124,6 +126,7 @@ export async function startDaemon({
 		webhooksPending: () => countPending(reader),
 		domainStates: () => countDomainStates(reader),
 		blocklistings: () => listBlocklistings(reader, clock.now()),
+		certificates: () => listCertificates(reader),
 		unread: () => countUnread(reader),
 		inboundSessions: () => roles.inboundSessions(),
 		submissionSessions: () => submission.sessions(),
@@ -132,6 +135,8 @@ export async function startDaemon({
 		freeDisk: space.free,
 		walBytes: () => store.wal?.bytes() ?? null,
 	});
+	const observer = createObserver({metrics, logger, infrastructure, storeFailed, clock});
+	const certificates = new Certificates({settings, store, vault, clock, newId, version, observer});
 	const context: Context = {
 		...{
 			settings,
@@ -152,9 +157,11 @@ export async function startDaemon({
 		forget() {
 			intake.forget();
 			roles.forget();
+			certificates.forget();
 		},
 		removeCaptured: recipientIds => removeCaptured(captured, recipientIds),
-		observer: createObserver({metrics, logger, infrastructure, storeFailed, clock}),
+		observer,
+		certificates,
 	};
 
 	async function notReady(): Promise<string | null> {
@@ -190,7 +197,7 @@ export async function startDaemon({
 	);
 
 	async function end(): Promise<void> {
-		await Promise.all([http.close(), submission.close(), roles.drain()]);
+		await Promise.all([certificates.stop(), http.close(), submission.close(), roles.drain()]);
 		await roles.end();
 		await wal?.stop();
 		await writing.stop();
@@ -205,6 +212,7 @@ export async function startDaemon({
 			// Before mail of today.
 			await dayTask({store, clock}).begin()();
 			const since = await readGeneration(reader);
+			await certificates.open();
 			const {http: base, admin} = await http.listen();
 			const publicUrl = linkBase(settings, base);
 			const inbound = await roles.start(publicUrl);
@@ -253,6 +261,7 @@ export async function startDaemon({
 	}
 
 	writing.start();
+	certificates.start();
 	phase = 'running';
 	// Before the line: its readers look for the file.
 	writeDaemonFile(settings.dataDir, {pid: process.pid, ...at, version, roles: settings.roles});

@@ -16,6 +16,7 @@ import {dashboardRoutes} from '../dashboard/mount.ts';
 import type {DashboardParts} from '../dashboard/parts.ts';
 import {createResolver, openRecordSources} from '../dns/resolver.ts';
 import {sendingNames} from '../domains/domain-records.ts';
+import {challengeRoutes} from '../hosted/acme-challenge.ts';
 import {Bursts} from '../hosted/bursts.ts';
 import {providerEventRoutes} from '../hosted/provider-events.ts';
 import {publicRoutes} from '../hosted/public-routes.ts';
@@ -189,6 +190,7 @@ export function createHttp(
 			pages: isShared ? {guard: onAdmin} : null,
 			routes: [
 				health,
+				challengeRoutes({reader: store.reader, clock}),
 				...(isShared || metricsToken !== null ? [scrape] : []),
 				...(isShared ? dashboard : []),
 				...apiRoutes({...parts, auth, limits, cursors: new Cursors(cursorKey(keys))}),

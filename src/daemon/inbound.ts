@@ -11,7 +11,7 @@ import type {InboundListener, ReceivedMail} from '../inbound/inbound-listener.ts
 import type {FoundMail} from '../inbound/mail-files.ts';
 import {followMailbox, mailboxFault, mailboxOf, nameOfMailbox, type Round, silenceMs} from '../inbound/mailboxes.ts';
 import {MailReader, ReadingLoop, recordReading} from '../inbound/reading.ts';
-import {readTls} from '../inbound/smtp-listener.ts';
+import {readTls, type Tls} from '../inbound/smtp-listener.ts';
 import {type TakeIn, type Taken, takeIn} from '../inbound/take-in.ts';
 import {atMost} from '../kit/collections.ts';
 import {threadLimits} from '../kit/memory.ts';
@@ -112,13 +112,14 @@ export class Inbound {
 		this.#listener = new InboundListener({
 			hostname,
 			ourNames: [hostname, returnPathDomain],
-			tls: readTls(settings.inboundTlsCert, settings.inboundTlsKey),
+			tls: this.#tls(),
 			judge: address => judgeAddressee(judging, address),
 			allowances: new Allowances({each: settings.inboundAllowance, untilRead: () => this.#untilRead(), clock}),
 			takeIn: mail => this.#takeIn(mail),
 			hasDisk: hasSpace,
 			observer: {...observer, inboundTaken: mail => this.#taken(mail)},
 		});
+		this.#context.certificates.onChange(() => this.reload());
 		const {address, port} = await this.#listener.listen(settings.inboundListen);
 		return isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
 	}
@@ -143,10 +144,14 @@ export class Inbound {
 		this.#reader.classifyBy(this.#context.bounceRules());
 	}
 
+	#tls(): Tls | null {
+		const {settings, certificates} = this.#context;
+		return readTls(settings.inboundTlsCert, settings.inboundTlsKey) ?? certificates.own();
+	}
+
 	/** Reads the certificate's files again. Throws if they cannot be read; the former certificate stays in use. */
 	reload(): void {
-		const {inboundTlsCert, inboundTlsKey} = this.#context.settings;
-		const tls = readTls(inboundTlsCert, inboundTlsKey);
+		const tls = this.#tls();
 		if (tls !== null) {
 			this.#listener?.useTls(tls);
 		}

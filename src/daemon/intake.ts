@@ -54,16 +54,24 @@ export type Intake = ReturnType<typeof createIntake>;
 
 /** Mail that programs submit by SMTP: served with the API, by the same keys, limits and checks. */
 export function createSubmission(
-	context: Pick<Context, 'settings' | 'store' | 'clock' | 'newId' | 'mayAccept' | 'hasSpace'> & {
+	context: Pick<Context, 'settings' | 'store' | 'clock' | 'newId' | 'mayAccept' | 'hasSpace' | 'certificates'> & {
 		readonly observer: SubmissionObserver;
 	},
 	{accept, auth, limits, countFailure}: Pick<Intake, 'accept' | 'auth' | 'limits' | 'countFailure'>,
 ) {
-	const {settings, store, observer} = context;
+	const {settings, store, observer, certificates} = context;
 	const {hostname, submissionListen, submissionTlsCert, submissionTlsKey} = settings;
-	const tls = () => readTls(submissionTlsCert, submissionTlsKey);
+	const tls = () => readTls(submissionTlsCert, submissionTlsKey) ?? certificates.own();
 	const tools = {...actingOf(context), clock: context.clock, random: randomBytes};
 	let listener: SubmissionListener | null = null;
+
+	/** Reads the certificate again. Throws where its files cannot be read; the former certificate stays in use. */
+	function reload(): void {
+		const renewed = tls();
+		if (renewed !== null) {
+			listener?.useTls(renewed);
+		}
+	}
 
 	async function templateOf(workspaceId: string): Promise<string> {
 		const found = await findSubmissionTemplate(store.reader, workspaceId);
@@ -94,6 +102,7 @@ export function createSubmission(
 				observer,
 			});
 			listener = made;
+			certificates.onChange(reload);
 			const addresses: string[] = [];
 			for (const {host, port} of submissionListen) {
 				const implicitTls = port === implicitTlsPort;
@@ -102,13 +111,7 @@ export function createSubmission(
 			}
 			return addresses.join(',');
 		},
-		/** Reads the certificate's files again. Throws where they cannot be read; the former certificate stays in use. */
-		reload(): void {
-			const renewed = tls();
-			if (renewed !== null) {
-				listener?.useTls(renewed);
-			}
-		},
+		reload,
 		sessions: (): number | null => listener?.sessions() ?? null,
 		close: async (): Promise<void> => await listener?.close(),
 	};

@@ -3,6 +3,7 @@ import {type Attempt, type AttemptResult, isLogInRefusal} from '../mail/outcome.
 import {figureNames, spans} from '../mail/reputation.ts';
 import type {Refusals} from '../reputation/alarm.ts';
 import type {Blocklisting} from '../store/blocklists.ts';
+import type {Certificate} from '../store/certificates.ts';
 import type {QueueSize} from '../store/queue/queue-summary.ts';
 import type {PaceFigures} from '../store/queue/sites.ts';
 import type {ReputationStatus} from '../store/reputation.ts';
@@ -32,6 +33,7 @@ type MetricsSources = {
 	/** Sender domains by state. */
 	readonly domainStates: () => Promise<Readonly<Record<string, number>>>;
 	readonly blocklistings: () => Promise<readonly Blocklisting[]>;
+	readonly certificates: () => Promise<readonly Certificate[]>;
 	/** Inbound mails that wait to be read. */
 	readonly unread: () => Promise<number>;
 	/** Open sessions of a listener; null where it is off. */
@@ -240,6 +242,16 @@ export class Metrics {
 				.toSorted((a, b) => rank(b) - rank(a))
 				.slice(0, mostListings)
 				.map(row => [row.source, row.zone, rank(row)]),
+		);
+		this.#ask(
+			'mailctl_certificate_expires_seconds',
+			'When the certificate of a name ends, seconds since 1970.',
+			['name'],
+			async () =>
+				(await sources.certificates())
+					.filter(row => row.not_after !== null && row.unused === null)
+					.slice(0, mostListings)
+					.map(row => [row.name, Date.parse(row.not_after ?? '') / 1000]),
 		);
 	}
 

@@ -4,14 +4,18 @@ import {SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTP
 import {SMTPConnection, type SMTPConnectionOptions} from 'smtp-server/lib/smtp-connection';
 import {SMTPStream} from 'smtp-server/lib/smtp-stream';
 
-/** `extensions`: further keywords of an answer to EHLO. */
-export type GuardedOptions = SMTPServerOptions & {readonly extensions?: () => readonly string[]};
+/** `extensions`: further keywords of an answer to EHLO. `awaitsTls`: no session begins before there is a certificate. */
+export type GuardedOptions = SMTPServerOptions & {
+	readonly extensions?: () => readonly string[];
+	readonly awaitsTls?: boolean;
+};
 
-/** smtp-server, but for nine things that have no option. */
+/** smtp-server, but for ten things that have no option. */
 export class GuardedServer extends SMTPServer {
 	readonly #extensions: () => readonly string[];
 	readonly #mostErrors: number;
 	readonly #mostHandshakes: number;
+	#awaitsTls: boolean;
 
 	/**
 	 * `mostErrors`: errors after which a session ends, unless a mail is stored in between. `mostHandshakes`: connections whose TLS
@@ -22,6 +26,15 @@ export class GuardedServer extends SMTPServer {
 		this.#extensions = options.extensions ?? (() => []);
 		this.#mostErrors = mostErrors;
 		this.#mostHandshakes = mostHandshakes;
+		this.#awaitsTls = options.awaitsTls === true;
+	}
+
+	/** Sessions that begin from now on get this certificate; STARTTLS is offered from now on. */
+	useTls(tls: {readonly cert: Buffer | string; readonly key: Buffer | string}): void {
+		this.#awaitsTls = false;
+		this.updateSecureContext(tls);
+		this.options.hideSTARTTLS = false;
+		this.options.disabledCommands = this.options.disabledCommands?.filter(command => command !== 'STARTTLS');
 	}
 
 	/** Of the connections that have not shaken hands the oldest makes room. The library lets in any number, or refuses the newest. */
@@ -35,6 +48,9 @@ export class GuardedServer extends SMTPServer {
 
 	/** Node crashes where a handshake begins on a socket that was destroyed in the turn in which it was accepted. */
 	override _upgrade(socket: Socket, callback: (error: Error | null, secure?: TLSSocket) => void): void {
+		if (this.#awaitsTls) {
+			socket.destroy();
+		}
 		if (socket.destroyed) {
 			callback(new Error('the connection has ended'));
 		} else {
@@ -43,6 +59,11 @@ export class GuardedServer extends SMTPServer {
 	}
 
 	override connect(socket: Socket | TLSSocket, options?: SMTPConnectionOptions | null): void {
+		if (this.#awaitsTls) {
+			socket.on('error', () => undefined);
+			socket.end('421 4.7.0 There is no certificate yet, try again later\r\n', () => socket.destroy());
+			return;
+		}
 		const session = new GuardedSession(this, socket, options, this.#mostErrors, this.#extensions);
 		this.connections.add(session);
 		session.on('error', error => this.emit('error', error));

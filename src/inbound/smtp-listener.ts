@@ -35,7 +35,7 @@ export const usualLimits: ListenerLimits = {
 	heldBytes: 32 * 1024 * 1024,
 };
 
-type Tls = {readonly cert: Buffer; readonly key: Buffer};
+export type Tls = {readonly cert: Buffer | string; readonly key: Buffer | string};
 
 /** Reads a certificate and its key; null if none is set. Throws what the system says. */
 export function readTls(cert: string | null, key: string | null): Tls | null {
@@ -309,7 +309,7 @@ export abstract class SmtpListener<State extends object> {
 	/** Sessions that begin from now on get this certificate. */
 	useTls(tls: Tls): void {
 		for (const server of this.#servers) {
-			server.updateSecureContext(tls);
+			server.useTls(tls);
 		}
 	}
 

@@ -80,15 +80,27 @@ export async function openCertificates(
 	});
 }
 
-/** Unless another node has made it. */
-export async function insertCertificate(
+/** Of verified domains: the hosts of links, and the domains of ours that take mail. */
+export async function listHosts(reader: Knex): Promise<{linkHosts: string[]; mailDomains: string[]}> {
+	const rows: Array<{link: string | null; mail: string}> = await reader('domains')
+		.whereNotNull('verified_at')
+		.orderBy('id')
+		.select({link: 'link_host', mail: reader.raw("coalesce(return_path_domain, 'bounce.' || name)")});
+	const linkHosts = rows.flatMap(({link}) => (link === null ? [] : [link]));
+	return {linkHosts, mailDomains: [...new Set(rows.map(({mail}) => mail))]};
+}
+
+/** Notes of a name whether it is wanted; a new one is due. */
+export async function noteWish(
 	trx: Knex.Transaction,
-	certificate: Pick<Certificate, 'name' | 'next_try_at' | 'wanted_at' | 'unused' | 'updated_at'>,
+	name: string,
+	changes: Partial<Pick<Certificate, 'wanted_at' | 'unused' | 'next_try_at'>>,
+	now: string,
 ): Promise<void> {
 	await trx('certificates')
-		.insert({...certificate, tries: 0})
+		.insert({name, next_try_at: now, tries: 0, updated_at: now, ...changes})
 		.onConflict('name')
-		.ignore();
+		.merge(changes);
 }
 
 /** Changes a certificate while a node has it that set `taken_until`, or none has it (null); false: that is not so any more. */
@@ -98,15 +110,6 @@ export async function updateCertificate(
 	changes: Partial<Omit<Certificate, 'name'>>,
 ): Promise<boolean> {
 	return (await trx('certificates').where({name, taken_until: taken}).update(changes)) === 1;
-}
-
-/** What is wanted or not, whoever has it. */
-export async function noteWanted(
-	trx: Knex.Transaction,
-	name: string,
-	changes: Partial<Pick<Certificate, 'wanted_at' | 'unused' | 'next_try_at'>>,
-): Promise<void> {
-	await trx('certificates').where({name}).update(changes);
 }
 
 /** Makes certificates due that are in use, one or all; answers their names. */
@@ -137,8 +140,8 @@ export async function putAccount(trx: Knex.Transaction, account: AcmeAccount): P
 	await trx('acme_accounts').insert(account).onConflict('directory').merge();
 }
 
-export async function deleteAccount(trx: Knex.Transaction, {directory, url}: AcmeAccount): Promise<void> {
-	await trx('acme_accounts').where({directory, url}).delete();
+export async function deleteAccount(trx: Knex.Transaction, directory: string): Promise<void> {
+	await trx('acme_accounts').where({directory}).delete();
 }
 
 /** Those that are over by `now` go. */

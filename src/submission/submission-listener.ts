@@ -80,6 +80,8 @@ export class SubmissionListener extends SmtpListener<State> {
 			secure: at.implicitTls,
 			authMethods: ['PLAIN', 'LOGIN'],
 			allowInsecureAuth: at.isLoopback,
+			// The library would let a key come unencrypted where it offers no STARTTLS.
+			awaitsTls: this.options.tls === null && (at.implicitTls || !at.isLoopback),
 			authRequiredMessage: '5.7.0 Log in first: any user name, an API key as the password',
 			hideSMTPUTF8: true,
 			hideDSN: true,

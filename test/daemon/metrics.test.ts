@@ -57,6 +57,11 @@ test('what happened is counted', async t => {
 		{...listing, source: '192.0.2.1', zone: 'other.test', state: 'refused'},
 		{...listing, source: '192.0.2.1', zone: 'mute.test', state: 'unknown'},
 	];
+	const certificate = {
+		...{chain: null, secret: null, not_before: null, not_after: null, issuer: null, window_start: null},
+		...{window_end: null, next_try_at: '', taken_until: null, tries: 0, fault: null, wanted_at: null},
+		...{unused: null, updated_at: ''},
+	};
 	const metrics = new Metrics({
 		skew: () => 2500,
 		version: '1.2.3',
@@ -66,6 +71,11 @@ test('what happened is counted', async t => {
 		webhooksPending: async () => 4,
 		domainStates: async () => ({verified: 2, failed: 0}),
 		blocklistings: async () => blocklistings,
+		certificates: async () => [
+			{...certificate, name: 'mail.test', not_after: '2026-06-09T10:00:00.000Z'},
+			{...certificate, name: 'new.test'},
+			{...certificate, name: 'gone.test', not_after: '2026-06-09T10:00:00.000Z', unused: 'it leads elsewhere'},
+		],
 		unread: async () => 5,
 		inboundSessions: () => 3,
 		mailbox: () => ({up: true, taken: 7, known: 1, failures: 2}),
@@ -125,6 +135,7 @@ test('what happened is counted', async t => {
 		'mailctl_inbound_kept_total{kept="unmatched"} 1',
 		'mailctl_domains{state="verified"} 2',
 		'mailctl_domains{state="failed"} 0',
+		'mailctl_certificate_expires_seconds{name="mail.test"} 1780999200',
 		'mailctl_blocklisted{source="192.0.2.1",zone="list.test"} 1',
 		'mailctl_blocklisted{source="0.test",zone="list.test"} 0',
 		'mailctl_messages_accepted_total{mode="test"} 1',
@@ -169,6 +180,7 @@ test('what happened is counted', async t => {
 	t.is(text.match(/^mailctl_site_in_flight\{/gm)?.length, 10, 'the busiest, however many there are');
 	t.is(text.match(/^mailctl_reputation_copies\{/gm)?.length, 800, 'a hundred workspaces, the worst first');
 	t.is(text.match(/^mailctl_workspace_trouble\{/gm)?.length, 2);
+	t.is(text.match(/^mailctl_certificate_expires_seconds\{/gm)?.length, 1, 'what is used and there');
 	t.is(text.match(/^mailctl_blocklisted\{/gm)?.length, 500, 'what is listed comes first');
 	t.notRegex(text, /other\.test|mute\.test/, 'what is not known is absent');
 

@@ -62,8 +62,18 @@ async function openLab(t: ExecutionContext, store: Store, options: LabOptions = 
 		storeFailed: error => t.fail(String(error)),
 		clock,
 	});
+	const certificates = {own: () => null, onChange: () => undefined} as never;
 	const submission = createSubmission(
-		{settings: settings as unknown as Settings, store, clock, newId, mayAccept, hasSpace: hasRoom, observer},
+		{
+			settings: settings as unknown as Settings,
+			store,
+			clock,
+			newId,
+			mayAccept,
+			hasSpace: hasRoom,
+			observer,
+			certificates,
+		},
 		intake,
 	);
 	const address = await submission.listen();

@@ -1,0 +1,323 @@
+import {createHash, createHmac, createPublicKey, type KeyObject, sign} from 'node:crypto';
+import {setTimeout} from 'node:timers/promises';
+import {type Dispatcher, request} from 'undici';
+import {withoutControls} from '../kit/text.ts';
+import type {Challenge, ChallengeType} from '../store/certificates.ts';
+import {certificateRequest} from './x509.ts';
+
+type AcmeClientOptions = {
+	/** The URL of the CA's directory. */
+	readonly directory: string;
+	/** Knows whom to trust, and ends what takes too long. */
+	readonly dispatcher: Dispatcher;
+	readonly userAgent: string;
+	readonly now: () => number;
+};
+
+/** Who asks: the URL is what the CA calls the account. */
+export type Account = {readonly key: KeyObject; readonly url: string};
+
+export type Registration = {
+	readonly email: string | null;
+	readonly binding: {readonly kid: string; readonly key: Uint8Array} | null;
+};
+
+export type Wanted = {
+	readonly name: string;
+	/** The key of the certificate. */
+	readonly key: KeyObject;
+	/** How the name is proved, unless the CA offers the other way alone. */
+	readonly type: ChallengeType;
+	/** What the CA calls the certificate that it replaces (RFC 9773 §5); null: none. */
+	readonly replaces: string | null;
+	/** Lets a challenge be answered from now on. */
+	readonly show: (challenge: Omit<Challenge, 'expires_at'>) => Promise<void>;
+	/** The order is given up. */
+	readonly signal: AbortSignal;
+};
+
+/** Why a CA does not do what it is asked for, for people. */
+export class AcmeError extends Error {
+	/** The last word of its type (RFC 8555 §6.7); empty: none. */
+	readonly type: string;
+	/** When it may be asked again, milliseconds from now; null: it does not say. */
+	readonly retryAfterMs: number | null;
+
+	constructor(message: string, type = '', retryAfterMs: number | null = null) {
+		super(withoutControls(message).slice(0, longestFault));
+		this.type = type;
+		this.retryAfterMs = retryAfterMs;
+	}
+}
+
+/** When a CA wants a certificate to be renewed, milliseconds, and when it may be asked again. */
+export type RenewalWindow = {readonly start: number; readonly end: number; readonly retryAfterMs: number | null};
+
+type Answer = {
+	readonly status: number;
+	readonly location: string;
+	readonly retryAfterMs: number | null;
+	readonly text: string;
+};
+type Json = Readonly<Record<string, unknown>>;
+
+const longestFault = 500;
+const longestAnswer = 256 * 1024;
+const mostNonces = 3;
+const askMs = 20_000;
+const [firstPollMs, longestPollMs] = [500, 15_000];
+const mostAuthorizations = 10;
+const ports: Readonly<Record<string, number>> = {'http-01': 80, 'tls-alpn-01': 443};
+
+const encode = (bytes: string | Uint8Array): string => Buffer.from(bytes).toString('base64url');
+const text = (value: unknown): string => (typeof value === 'string' ? value : '');
+
+/** Orders certificates of a CA (RFC 8555). What the CA says is bounded, and so is each wait. */
+export class AcmeClient {
+	readonly #options: AcmeClientOptions;
+	#directory: Promise<Json> | null = null;
+	#nonce = '';
+
+	constructor(options: AcmeClientOptions) {
+		this.#options = options;
+	}
+
+	/** Makes an account, or finds that of the key (§7.3); answers its URL. */
+	async register(key: KeyObject, {email, binding}: Registration, signal: AbortSignal): Promise<string> {
+		const url = await this.#urlOf('newAccount');
+		const payload = {
+			termsOfServiceAgreed: true,
+			...(email !== null && {contact: [`mailto:${email}`]}),
+			...(binding !== null && {externalAccountBinding: bound(binding, url, key)}),
+		};
+		return (await this.#post({key, url: null}, url, payload, signal)).location;
+	}
+
+	/** Orders a certificate and waits for it; answers its chain (§7.4). Rejects with an AcmeError. */
+	async order(account: Account, wanted: Wanted): Promise<string> {
+		const {name, key, replaces, signal} = wanted;
+		const ask = async (url: string) => json(await this.#post(account, url, null, signal));
+		const identifiers = [{type: 'dns', value: name}];
+		const newOrder = await this.#urlOf('newOrder');
+		const send = (extra: Json) => this.#post(account, newOrder, {identifiers, ...extra}, signal);
+		// A CA may not take what was replaced already, by an order that ended with us.
+		const opened = await (replaces === null
+			? send({})
+			: send({replaces}).catch(error => this.#unlessLimited(error, () => send({}))));
+		const url = opened.location;
+		let order = json(opened);
+		const authorizations = Array.isArray(order.authorizations) ? order.authorizations.slice(0, mostAuthorizations) : [];
+		for (const authorization of authorizations.map(text)) {
+			await this.#prove(account, authorization, await ask(authorization), wanted);
+		}
+		order = await this.#poll(account, url, 'pending', signal);
+		if (order.status === 'ready') {
+			const csr = encode(certificateRequest(key, name));
+			await this.#post(account, text(order.finalize), {csr}, signal);
+			order = await this.#poll(account, url, 'processing', signal);
+		}
+		if (order.status !== 'valid') {
+			throw new AcmeError(`the CA ended the order: ${problemOf(order.error).detail || text(order.status)}`);
+		}
+		return (await this.#post(account, text(order.certificate), null, signal)).text;
+	}
+
+	/** When the CA wants a certificate to be renewed (RFC 9773 §4); null: it does not say. */
+	async renewalWindow(id: string): Promise<RenewalWindow | null> {
+		const base = text((await this.#read()).renewalInfo);
+		if (base === '') {
+			return null;
+		}
+		const answer = await this.#ask('GET', `${base.replace(/\/$/, '')}/${id}`);
+		return answer.status === 200 ? windowOf(json(answer), answer.retryAfterMs) : null;
+	}
+
+	#unlessLimited<Result>(error: unknown, other: () => Promise<Result>): Promise<Result> {
+		if (error instanceof AcmeError && ['alreadyReplaced', 'malformed', 'conflict'].includes(error.type)) {
+			return other();
+		}
+		throw error;
+	}
+
+	/** Answers one challenge of an authorization, unless that is valid already (§7.5). */
+	async #prove(account: Account, url: string, authorization: Json, {name, type, show, signal}: Wanted): Promise<void> {
+		if (authorization.status === 'valid') {
+			return;
+		}
+		const offered: Json[] = Array.isArray(authorization.challenges)
+			? authorization.challenges.slice(0, mostAuthorizations)
+			: [];
+		const known = offered.filter(one => text(one?.type) in ports && text(one.token) !== '');
+		const challenge = known.find(one => one.type === type) ?? known[0];
+		const token = text(challenge?.token);
+		if (challenge === undefined || !/^[\w-]{16,200}$/.test(token)) {
+			throw new AcmeError(`the CA offers neither http-01 nor tls-alpn-01 for ${name}`);
+		}
+		const way = challenge.type as ChallengeType;
+		await show({token, type: way, name, key_authorization: `${token}.${thumbprint(account.key)}`});
+		await this.#post(account, text(challenge.url), {}, signal);
+		const done = await this.#poll(account, url, 'pending', signal);
+		if (done.status !== 'valid') {
+			const challenges: Json[] = Array.isArray(done.challenges) ? done.challenges : [];
+			const {detail, type: kind} = problemOf(
+				challenges.find(one => text(one?.error && problemOf(one.error).type))?.error,
+			);
+			const what = kind === 'connection' ? 'cannot reach' : 'found no proof at';
+			throw new AcmeError(`the CA ${what} port ${ports[way]} of ${name}: ${detail || text(done.status)}`, kind);
+		}
+	}
+
+	/** Asks until it is not `status` any more. */
+	async #poll(account: Account, url: string, status: string, signal: AbortSignal): Promise<Json> {
+		for (let wait = firstPollMs; ; wait = Math.min(2 * wait, longestPollMs)) {
+			const answer = await this.#post(account, url, null, signal);
+			const read = json(answer);
+			if (read.status !== status) {
+				return read;
+			}
+			await setTimeout(Math.min(Math.max(wait, answer.retryAfterMs ?? 0), longestPollMs), undefined, {signal});
+		}
+	}
+
+	/** Posts what the account signs (§6.2); null: it only reads (§6.3). A nonce that is not taken any more is replaced. */
+	async #post(
+		by: {key: KeyObject; url: string | null},
+		url: string,
+		payload: Json | null,
+		signal: AbortSignal,
+	): Promise<Answer> {
+		for (let tries = 1; ; tries++) {
+			const nonce = this.#nonce || (await this.#newNonce(signal));
+			this.#nonce = '';
+			const who = by.url === null ? {jwk: jwkOf(by.key)} : {kid: by.url};
+			const head = encode(JSON.stringify({alg: 'ES256', ...who, nonce, url}));
+			const body = payload === null ? '' : encode(JSON.stringify(payload));
+			const signature = encode(
+				sign('sha256', Buffer.from(`${head}.${body}`), {key: by.key, dsaEncoding: 'ieee-p1363'}),
+			);
+			const answer = await this.#ask('POST', url, JSON.stringify({protected: head, payload: body, signature}), signal);
+			if (answer.status < 400) {
+				return answer;
+			}
+			const {type, detail} = problemOf(json(answer));
+			if (type !== 'badNonce' || tries === mostNonces) {
+				throw new AcmeError(
+					`the CA answered ${answer.status}: ${detail || type || 'no reason'}`,
+					type,
+					answer.retryAfterMs,
+				);
+			}
+		}
+	}
+
+	async #newNonce(signal: AbortSignal): Promise<string> {
+		await this.#ask('HEAD', await this.#urlOf('newNonce'), undefined, signal);
+		return this.#nonce;
+	}
+
+	/** The directory, until a look at it fails. */
+	async #read(): Promise<Json> {
+		this.#directory ??= this.#ask('GET', this.#options.directory).then(json);
+		try {
+			return await this.#directory;
+		} catch (error) {
+			this.#directory = null;
+			throw error;
+		}
+	}
+
+	async #urlOf(name: string): Promise<string> {
+		return text((await this.#read())[name]);
+	}
+
+	async #ask(method: 'GET' | 'HEAD' | 'POST', url: string, body?: string, signal?: AbortSignal): Promise<Answer> {
+		const {dispatcher, userAgent, now} = this.#options;
+		const limit = AbortSignal.timeout(askMs);
+		try {
+			if (!url.startsWith('https://')) {
+				throw new Error('it named no https URL');
+			}
+			const {
+				statusCode,
+				headers,
+				body: stream,
+			} = await request(url, {
+				method,
+				dispatcher,
+				headers: {'user-agent': userAgent, ...(body && {'content-type': 'application/jose+json'})},
+				body: body ?? null,
+				signal: signal ? AbortSignal.any([signal, limit]) : limit,
+			});
+			const chunks: Buffer[] = [];
+			let size = 0;
+			for await (const chunk of stream as AsyncIterable<Buffer>) {
+				size += chunk.length;
+				if (size > longestAnswer) {
+					throw new Error('its answer is too long');
+				}
+				chunks.push(chunk);
+			}
+			this.#nonce = text(headers['replay-nonce']).slice(0, 1000) || this.#nonce;
+			const retryAfterMs = waitOf(text(headers['retry-after']), now());
+			return {
+				status: statusCode,
+				location: text(headers.location),
+				retryAfterMs,
+				text: Buffer.concat(chunks).toString(),
+			};
+		} catch (error) {
+			const why = limit.aborted ? `no answer within ${askMs / 1000} s` : (error as Error).message;
+			throw new AcmeError(`the CA at ${URL.canParse(url) ? new URL(url).host : 'no address'} gives no answer: ${why}`);
+		}
+	}
+}
+
+/** An object, whatever it is. */
+function json({text: body}: Pick<Answer, 'text'>): Json {
+	try {
+		const read: unknown = JSON.parse(body);
+		return typeof read === 'object' && read !== null ? (read as Json) : {};
+	} catch {
+		return {};
+	}
+}
+
+function problemOf(problem: unknown): {type: string; detail: string} {
+	const {type, detail} = (typeof problem === 'object' && problem !== null ? problem : {}) as Json;
+	return {type: text(type).replace(/^.*:/, ''), detail: text(detail)};
+}
+
+const longestRetryAfterMs = 30 * 86_400_000;
+
+/** Of a `Retry-After` (RFC 9110 §10.2.3), milliseconds; null: there is none. */
+export function waitOf(header: string, now: number): number | null {
+	const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1000 : Date.parse(header) - now;
+	return Number.isNaN(ms) ? null : Math.min(Math.max(ms, 0), longestRetryAfterMs);
+}
+
+/** `suggestedWindow` of what a CA says about renewal; null: it has none. */
+export function windowOf({suggestedWindow}: Json, retryAfterMs: number | null): RenewalWindow | null {
+	const {start, end} = (suggestedWindow ?? {}) as Json;
+	const [from, until] = [Date.parse(text(start)), Date.parse(text(end))];
+	return until > from ? {start: from, end: until, retryAfterMs} : null;
+}
+
+/** The public half, its members in the order of RFC 7638 §3. */
+function jwkOf(key: KeyObject): Json {
+	const {crv, kty, x, y} = createPublicKey(key).export({format: 'jwk'});
+	return {crv, kty, x, y};
+}
+
+function thumbprint(key: KeyObject): string {
+	return createHash('sha256')
+		.update(JSON.stringify(jwkOf(key)))
+		.digest('base64url');
+}
+
+/** Binds the account to one that the CA knows otherwise (§7.3.4). */
+function bound({kid, key: secret}: NonNullable<Registration['binding']>, url: string, key: KeyObject): Json {
+	const head = encode(JSON.stringify({alg: 'HS256', kid, url}));
+	const payload = encode(JSON.stringify(jwkOf(key)));
+	const signature = createHmac('sha256', secret).update(`${head}.${payload}`).digest('base64url');
+	return {protected: head, payload, signature};
+}

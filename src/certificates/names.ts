@@ -1,0 +1,72 @@
+import {isIP} from 'node:net';
+import ipaddr from 'ipaddr.js';
+import type {Resolver} from '../net/dns.ts';
+import {addressesOf} from '../net/pinned-connection.ts';
+
+type NamesInput = {
+	readonly hostname: string;
+	/** The host of links; null: it is not set. */
+	readonly publicHost: string | null;
+	/** Of verified domains. */
+	readonly linkHosts: readonly string[];
+	/** Domains of ours that receive mail, which may have a policy (RFC 8461). */
+	readonly mailDomains: readonly string[];
+	/** Of this machine. */
+	readonly addresses: readonly string[];
+	readonly resolver: Pick<Resolver, 'a' | 'aaaa'>;
+};
+
+/** Whether a certificate is to be had: yes; a text: why not, a clause; null: not, and nobody expects one; `unknown`: DNS gives no answer. */
+export type Wish = 'yes' | 'unknown' | {readonly no: string | null};
+
+const isFullName = (name: string | null): name is string => name?.includes('.') === true && isIP(name) === 0;
+const normal = (address: string): string =>
+	isIP(address) === 0 ? address : ipaddr.process(address).toNormalizedString();
+
+/**
+ * Which names a certificate is to be had for. The two that the settings name are ours; the others only where all their addresses are
+ * among ours. Nothing else is ever asked for.
+ */
+export async function findWishes({
+	hostname,
+	publicHost,
+	linkHosts,
+	mailDomains,
+	addresses,
+	resolver,
+}: NamesInput): Promise<Map<string, Wish>> {
+	const wishes = new Map<string, Wish>();
+	const ours = new Set(addresses.map(normal));
+	for (const name of [hostname, publicHost].filter(isFullName)) {
+		wishes.set(name, 'yes');
+		const found = await addressesOf(name, resolver, false);
+		for (const address of found.kind === 'found' ? found.addresses : []) {
+			ours.add(normal(address));
+		}
+	}
+	const lookAt = async (name: string, isExpected: boolean): Promise<Wish> => {
+		const found = await addressesOf(name, resolver, false);
+		if (found.kind === 'failed') {
+			return 'unknown';
+		}
+		const other = found.kind === 'found' ? found.addresses.find(address => !ours.has(normal(address))) : undefined;
+		if (found.kind === 'found' && other === undefined) {
+			return 'yes';
+		}
+		return {
+			no: isExpected
+				? `${name} ${other === undefined ? 'has no address in DNS' : `leads to ${other}, which is not here`}`
+				: null,
+		};
+	};
+	const others = [
+		...linkHosts.map(name => [name, true] as const),
+		...mailDomains.map(name => [`mta-sts.${name}`, false] as const),
+	];
+	for (const [name, isExpected] of others) {
+		if (!wishes.has(name)) {
+			wishes.set(name, await lookAt(name, isExpected));
+		}
+	}
+	return wishes;
+}

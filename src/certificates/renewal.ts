@@ -1,0 +1,55 @@
+import {createHash} from 'node:crypto';
+import {hourMs} from '../kit/time.ts';
+import {type Certificate, type ChallengeType, challengeTypes} from '../store/certificates.ts';
+
+const minuteMs = 60_000;
+const [firstWaitMs, longestWaitMs] = [5 * minuteMs, 12 * hourMs];
+
+/** When a certificate is renewed, milliseconds: at a moment of the CA's window that stays the same, else at two thirds of its life; null: there is none. */
+export function renewAt(
+	row: Pick<Certificate, 'name' | 'not_before' | 'not_after' | 'window_start' | 'window_end'>,
+): number | null {
+	if (row.not_before === null || row.not_after === null) {
+		return null;
+	}
+	const [from, until] = [Date.parse(row.not_before), Date.parse(row.not_after)];
+	if (row.window_start === null || row.window_end === null) {
+		return from + (until - from) * (2 / 3);
+	}
+	const share = createHash('sha256').update(`${row.name} ${row.not_after}`).digest().readUInt32BE() / 2 ** 32;
+	const [start, end] = [Date.parse(row.window_start), Date.parse(row.window_end)];
+	// A window after the end would leave the name without a certificate.
+	return Math.min(start + (end - start) * share, until - (until - from) / 10);
+}
+
+export const certificateStates = ['valid', 'due', 'waiting', 'failed', 'unused'] as const;
+
+export function stateOf(row: Certificate, now: number): (typeof certificateStates)[number] {
+	if (row.unused !== null) {
+		return 'unused';
+	}
+	if (row.fault !== null) {
+		return 'failed';
+	}
+	const at = renewAt(row);
+	return at === null ? 'waiting' : at <= now ? 'due' : 'valid';
+}
+
+/** How long to wait after so many failed orders, milliseconds. */
+export function waitAfter(tries: number): number {
+	return Math.min(firstWaitMs * 2 ** Math.min(tries - 1, 20), longestWaitMs);
+}
+
+/** By what a name is proved: ports that are open here first, the other one after an order that failed. */
+export function challengeFor(
+	tries: number,
+	{
+		redirects,
+		https,
+	}: {/** HTTP is served on port 80, as far as is known here. */ readonly redirects: boolean; readonly https: boolean},
+): ChallengeType {
+	const [http, tls] = challengeTypes;
+	// A proxy may pass port 80 on, so that HTTP is tried in any case.
+	const ways = https ? (redirects ? [http, tls] : [tls, http]) : [http];
+	return ways[tries % ways.length] as ChallengeType;
+}

@@ -1,0 +1,346 @@
+import {networkInterfaces} from 'node:os';
+import {createSecureContext, rootCertificates, type SecureContext} from 'node:tls';
+import type {Knex} from 'knex';
+import {Agent, type Dispatcher} from 'undici';
+import {type Account, AcmeClient, AcmeError} from '../certificates/acme-client.ts';
+import {findWishes, type Wish} from '../certificates/names.ts';
+import {challengeFor, renewAt, waitAfter} from '../certificates/renewal.ts';
+import {type KeyPair, keyOf, newKey, pemOf, readChain, renewalId} from '../certificates/x509.ts';
+import {publicHost} from '../config/derive.ts';
+import {extraCa} from '../config/settings.ts';
+import {createResolver} from '../dns/resolver.ts';
+import {repeated} from '../kit/clock.ts';
+import {readSettingFile} from '../kit/regular-file.ts';
+import {dayMs, hourMs, storeTime} from '../kit/time.ts';
+import type {Resolver} from '../net/dns.ts';
+import {recordAct} from '../store/audit.ts';
+import {
+	type Certificate,
+	deleteAccount,
+	deleteCertificate,
+	deleteChallenge,
+	findAccount,
+	insertChallenge,
+	listCertificates,
+	listHosts,
+	noteWish,
+	openCertificates,
+	putAccount,
+	releaseCertificates,
+	updateCertificate,
+} from '../store/certificates.ts';
+import {bumpGeneration} from '../store/changes.ts';
+import {actingOf, type Context} from './context.ts';
+
+const minuteMs = 60_000;
+const lookMs = 15_000;
+/** How often DNS is asked where names lead. */
+const namesMs = 5 * minuteMs;
+/** A node has a certificate for this long, and asks for more time while it works. */
+const [leaseMs, holdMs] = [minuteMs, 20_000];
+const longestOrderMs = 5 * minuteMs;
+const challengeMs = 10 * minuteMs;
+/** What no node has wanted for this long is not wanted: nodes that share a store may have names of their own. */
+const staleMs = 30 * minuteMs;
+/** How often the CA is asked when it wants a renewal, where it does not say how often it may be asked. */
+const usualAskMs = 6 * hourMs;
+const dnsTimeoutMs = 5000;
+const nobody = 'no setting and no verified domain asks for it, or it leads elsewhere';
+
+type Row = Omit<Certificate, 'taken_until'>;
+type Changes = Partial<Omit<Row, 'name'>>;
+
+type CertificatesContext = Pick<Context, 'settings' | 'store' | 'vault' | 'clock' | 'newId' | 'version' | 'observer'>;
+
+/** The certificates that servers of this process show, and the loop that orders them; several nodes may run it. */
+export class Certificates {
+	readonly #context: CertificatesContext;
+	readonly #client: AcmeClient;
+	readonly #dispatcher: Dispatcher;
+	readonly #resolver: Resolver;
+	readonly #shown = new Map<string, KeyPair & {readonly context: SecureContext}>();
+	readonly #listeners: Array<() => void> = [];
+	readonly #ending = new AbortController();
+	#wishes: ReadonlyMap<string, Wish> = new Map();
+	#wishedFor = '';
+	#wishedAt = Number.NEGATIVE_INFINITY;
+	#rounds: ReturnType<typeof repeated> | null = null;
+	#reading: Promise<void> = Promise.resolve();
+
+	constructor(context: CertificatesContext) {
+		const {settings, clock, version} = context;
+		const ca = settings.acmeCaFile === null ? [] : [readSettingFile(settings.acmeCaFile).toString()];
+		this.#context = context;
+		this.#dispatcher = new Agent({connect: {ca: [...rootCertificates, extraCa(settings) ?? [], ca].flat()}});
+		this.#client = new AcmeClient({
+			...{directory: settings.acmeDirectory, dispatcher: this.#dispatcher, userAgent: `mailctl/${version}`},
+			now: clock.now,
+		});
+		this.#resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
+	}
+
+	/** The certificate for a name of SNI, else that of MAILCTL_HOSTNAME; undefined: there is none yet. */
+	contextFor(name: string): SecureContext | undefined {
+		return (this.#shown.get(name.toLowerCase()) ?? this.#shown.get(this.#context.settings.hostname))?.context;
+	}
+
+	/** The certificate of MAILCTL_HOSTNAME; null: there is none yet. */
+	own(): KeyPair | null {
+		const {cert, key} = this.#shown.get(this.#context.settings.hostname) ?? {};
+		return cert === undefined || key === undefined ? null : {cert, key};
+	}
+
+	/** `listener` is called when other certificates are shown from now on. */
+	onChange(listener: () => void): void {
+		this.#listeners.push(listener);
+	}
+
+	/** Reads what is there, before anything listens. */
+	async open(): Promise<void> {
+		const {settings, store} = this.#context;
+		if (settings.acme) {
+			// A daemon that is alone and ended in the middle of an order goes on with it.
+			await (store.dialect.isShared ? undefined : this.#write(releaseCertificates));
+			await this.#read();
+		}
+	}
+
+	/** Orders from now on; challenges can be answered. */
+	start(): void {
+		if (this.#context.settings.acme) {
+			this.#rounds = repeated(lookMs, () => this.look(), this.#context.observer.storeFailed);
+			void this.#rounds.now();
+		}
+	}
+
+	/** Another process changed something: certificates, domains, or what is due. */
+	forget(): void {
+		if (this.#context.settings.acme) {
+			this.#reading = this.#reading.then(() => this.#read()).catch(this.#context.observer.storeFailed);
+			void this.#rounds?.now();
+		}
+	}
+
+	/** An order under way is given up, and made again by the next start or another node. */
+	async stop(): Promise<void> {
+		this.#ending.abort();
+		await this.#rounds?.stop();
+		await this.#reading;
+		await this.#dispatcher.close();
+	}
+
+	/** Does what is due now. */
+	async look(): Promise<void> {
+		await this.#lookAtNames();
+		const {store, clock} = this.#context;
+		for (const row of await listCertificates(store.reader)) {
+			const now = storeTime(clock.now());
+			const isFree = row.taken_until === null || row.taken_until <= now;
+			if (this.#wishes.get(row.name) === 'yes' && row.next_try_at <= now && isFree && !this.#ending.signal.aborted) {
+				await this.#take(row);
+			}
+		}
+	}
+
+	async #read(): Promise<void> {
+		const {store, vault, observer} = this.#context;
+		const found = await openCertificates(store.reader, vault, observer.storeFailed);
+		const changed = found.filter(({name, chain}) => this.#shown.get(name)?.cert !== chain);
+		for (const {name, chain: cert, key} of changed) {
+			this.#shown.set(name, {cert, key, context: createSecureContext({cert, key})});
+		}
+		for (const name of this.#shown.keys()) {
+			if (!found.some(one => one.name === name)) {
+				this.#shown.delete(name);
+			}
+		}
+		for (const listener of changed.length > 0 ? this.#listeners : []) {
+			listener();
+		}
+	}
+
+	async #lookAtNames(): Promise<void> {
+		const {settings, store, clock} = this.#context;
+		const hosts = await listHosts(store.reader);
+		const asked = JSON.stringify(hosts);
+		if (asked === this.#wishedFor && clock.monotonic() - this.#wishedAt < namesMs) {
+			return;
+		}
+		const found = await findWishes({
+			hostname: settings.hostname,
+			publicHost: settings.publicUrl === null ? null : publicHost(settings),
+			linkHosts: hosts.linkHosts,
+			mailDomains: [settings.returnPathDomain, ...hosts.mailDomains],
+			addresses: Object.values(networkInterfaces()).flatMap(all => all?.map(({address}) => address) ?? []),
+			resolver: this.#resolver,
+		});
+		// No answer changes nothing.
+		this.#wishes = new Map(
+			[...found].map(([name, wish]) => [name, wish === 'unknown' ? (this.#wishes.get(name) ?? wish) : wish]),
+		);
+		await this.#write(trx => this.#noteWishes(trx));
+		[this.#wishedFor, this.#wishedAt] = [asked, clock.monotonic()];
+	}
+
+	async #noteWishes(trx: Knex.Transaction): Promise<void> {
+		const {store, clock} = this.#context;
+		const now = storeTime(clock.now());
+		const stale = storeTime(clock.now() - (store.dialect.isShared ? staleMs : 0));
+		const rows = new Map((await listCertificates(trx)).map(row => [row.name, row]));
+		for (const name of new Set([...rows.keys(), ...this.#wishes.keys()])) {
+			const row = rows.get(name);
+			const wish = this.#wishes.get(name) ?? {no: null};
+			if (wish === 'yes') {
+				const again = row?.unused != null && {next_try_at: now};
+				await noteWish(trx, name, {wanted_at: now, unused: null, ...again}, now);
+			} else if (wish === 'unknown' || (row?.wanted_at ?? '') > stale) {
+				// DNS does not say, or another node wants it.
+			} else if (row !== undefined && wish.no === null && (row.not_after ?? '') <= now) {
+				await deleteCertificate(trx, name);
+			} else if (row !== undefined || wish.no !== null) {
+				await noteWish(trx, name, {unused: wish.no ?? nobody}, now);
+			}
+		}
+	}
+
+	/** Works on a certificate while no other node does. */
+	async #take({taken_until: free, ...row}: Certificate): Promise<void> {
+		const {clock, observer} = this.#context;
+		const {name} = row;
+		let until = free;
+		const hold = async () => {
+			const next = storeTime(clock.now() + leaseMs);
+			const isOurs = await this.#write(trx => updateCertificate(trx, {name, taken_until: until}, {taken_until: next}));
+			until = isOurs ? next : until;
+			return isOurs;
+		};
+		if (!(await hold())) {
+			return;
+		}
+		const lost = new AbortController();
+		const holding = repeated(holdMs, async () => void ((await hold()) || lost.abort()), observer.storeFailed);
+		const signal = AbortSignal.any([this.#ending.signal, lost.signal, AbortSignal.timeout(longestOrderMs)]);
+		const changes = await this.#renew(row, signal).finally(() => holding.stop());
+		const {chain, fault, not_after = row.not_after, issuer} = changes;
+		const kept = await this.#write(async trx => {
+			const isOurs = await updateCertificate(trx, {name, taken_until: until}, {...changes, taken_until: null});
+			if (isOurs && chain) {
+				const act = {action: 'certificate.issued', workspaceId: null, target: name, detail: {not_after, issuer}};
+				await recordAct(trx, actingOf(this.#context), act);
+				await bumpGeneration(trx);
+			}
+			return isOurs;
+		});
+		if (kept && chain) {
+			observer.logger.info({event: 'certificate_issued', name, not_after, issuer});
+			await this.#read();
+		} else if (kept && fault) {
+			observer.logger.warn({event: 'certificate_failed', name, not_after, next_try_at: changes.next_try_at}, fault);
+		}
+	}
+
+	/** Orders a certificate if its time has come, else asks the CA when that is. */
+	async #renew(row: Row, signal: AbortSignal): Promise<Changes> {
+		const {settings, clock} = this.#context;
+		const id = row.chain && renewalId(row.chain);
+		const now = () => clock.now();
+		const isDue = (one: Row) => (renewAt(one) ?? 0) <= now();
+		if (id !== null && !isDue(row)) {
+			const {retryAfterMs, ...window} = await this.#windowOf(id);
+			if (!isDue({...row, ...window})) {
+				return {...window, next_try_at: nextLook({...row, ...window}, retryAfterMs, now())};
+			}
+		}
+		try {
+			return await this.#order(row, id, signal);
+		} catch (error) {
+			if (this.#ending.signal.aborted) {
+				return {};
+			}
+			if (!(error instanceof AcmeError || signal.aborted)) {
+				throw error;
+			}
+			const {type, retryAfterMs} = error instanceof AcmeError ? error : new AcmeError('');
+			if (type === 'accountDoesNotExist') {
+				await this.#write(trx => deleteAccount(trx, settings.acmeDirectory));
+			}
+			const late = `the order was not done within ${longestOrderMs / minuteMs} minutes`;
+			const tries = row.tries + 1;
+			const isAgain = type === 'accountDoesNotExist' && tries === 1;
+			const next = now() + (isAgain ? 0 : Math.max(waitAfter(tries), retryAfterMs ?? 0));
+			return {
+				fault: signal.aborted ? late : (error as Error).message,
+				...{tries, next_try_at: storeTime(next), updated_at: storeTime(now())},
+			};
+		}
+	}
+
+	async #order(row: Row, replaces: string | null, signal: AbortSignal): Promise<Changes> {
+		const {settings, vault, clock} = this.#context;
+		const {name, tries} = row;
+		const key = newKey();
+		const tokens: string[] = [];
+		const port80 = settings.httpListen.port === 80;
+		try {
+			const chain = await this.#client.order(await this.#account(signal), {
+				...{name, key, replaces, signal, type: challengeFor(tries, {redirects: port80, https: false})},
+				show: async challenge => {
+					const now = clock.now();
+					tokens.push(challenge.token);
+					const expires_at = storeTime(now + challengeMs);
+					await this.#write(trx => insertChallenge(trx, {...challenge, expires_at}, storeTime(now)));
+				},
+			});
+			const issued = readChain(chain, key, name, clock.now());
+			if (typeof issued === 'string') {
+				throw new AcmeError(issued);
+			}
+			const id = renewalId(issued.chain);
+			const {retryAfterMs, ...window} = await this.#windowOf(id);
+			const next = {...issued, window_start: null, window_end: null, ...window};
+			return {
+				...next,
+				...{secret: vault.seal(name, pemOf(key)), tries: 0, fault: null, updated_at: storeTime(clock.now())},
+				next_try_at: nextLook({...row, ...next}, retryAfterMs, clock.now()),
+			};
+		} finally {
+			await this.#write(async trx => {
+				for (const token of tokens) {
+					await deleteChallenge(trx, token);
+				}
+			});
+		}
+	}
+
+	/** When the CA wants a renewal. One that gives no answer is asked another time. */
+	async #windowOf(id: string | null) {
+		const window = id === null ? null : await this.#client.renewalWindow(id).catch(() => null);
+		const changes = window && {window_start: storeTime(window.start), window_end: storeTime(window.end)};
+		return {...changes, retryAfterMs: window?.retryAfterMs ?? null};
+	}
+
+	/** Our account at the CA, made where there is none. */
+	async #account(signal: AbortSignal): Promise<Account> {
+		const {settings, store, vault, clock} = this.#context;
+		const {acmeDirectory: directory, acmeEmail: email, acmeEab: binding} = settings;
+		const known = await findAccount(store.reader, directory);
+		if (known !== undefined) {
+			return {key: keyOf(vault.open(directory, known.secret)), url: known.url};
+		}
+		const key = newKey();
+		const url = await this.#client.register(key, {email, binding}, signal);
+		const secret = vault.seal(directory, pemOf(key));
+		await this.#write(trx => putAccount(trx, {directory, url, secret, created_at: storeTime(clock.now())}));
+		return {key, url};
+	}
+
+	#write<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
+		return this.#context.store.writer.transaction(work);
+	}
+}
+
+/** When a certificate is looked at next: when its time comes, or the CA may be asked again. */
+function nextLook(row: Parameters<typeof renewAt>[0], retryAfterMs: number | null, now: number): string {
+	const ask = Math.min(Math.max(retryAfterMs ?? usualAskMs, minuteMs), dayMs);
+	return storeTime(Math.min(renewAt(row) ?? now, now + ask));
+}
