@@ -152,6 +152,22 @@ dkim_keys.retired_at text C
 dkim_keys.created_at text C not null
 dkim_keys.pending_at text C
 dkim_keys.seen_at text C
+dmarc_days.domain_id text C not null
+dmarc_days.day text C not null
+dmarc_days.ip text C not null
+dmarc_days.dkim integer not null
+dmarc_days.spf integer not null
+dmarc_days.disposition text C not null
+dmarc_days.why text C not null
+dmarc_days.n bigint not null
+dmarc_reports.domain_id text C not null
+dmarc_reports.org text C not null
+dmarc_reports.report_id text C not null
+dmarc_reports.begin_at text C not null
+dmarc_reports.end_at text C not null
+dmarc_reports.received_at text C not null
+dmarc_reports.signed_by text C
+dmarc_reports.cut integer not null
 domains.id text C not null
 domains.workspace_id text C not null
 domains.name text C not null
@@ -472,6 +488,26 @@ tls_days.policy text C not null
 tls_days.host text C not null
 tls_days.result text C not null
 tls_days.n integer not null
+tls_report_days.day text C not null
+tls_report_days.domain text C not null
+tls_report_days.policy text C not null
+tls_report_days.result text C not null
+tls_report_days.n bigint not null
+tls_reports.domain text C not null
+tls_reports.org text C not null
+tls_reports.report_id text C not null
+tls_reports.begin_at text C not null
+tls_reports.end_at text C not null
+tls_reports.received_at text C not null
+tls_reports.signed_by text C not null
+tls_reports.failures text C not null
+tls_reports.cut integer not null
+tls_reports_sent.day text C not null
+tls_reports_sent.domain text C not null
+tls_reports_sent.due_at text C not null
+tls_reports_sent.attempts integer not null
+tls_reports_sent.sent_at text C
+tls_reports_sent.error text C
 topic_optouts.workspace_id text C not null
 topic_optouts.code text C not null
 topic_optouts.address_key text C not null
@@ -634,6 +670,10 @@ contacts: UNIQUE (workspace_id, address_key)
 dkim_keys: FOREIGN KEY (domain_id) REFERENCES domains(id) ON DELETE CASCADE
 dkim_keys: PRIMARY KEY (id)
 dkim_keys: UNIQUE (domain_id, selector)
+dmarc_days: FOREIGN KEY (domain_id) REFERENCES domains(id) ON DELETE CASCADE
+dmarc_days: PRIMARY KEY (domain_id, day, ip, dkim, spf, disposition, why)
+dmarc_reports: FOREIGN KEY (domain_id) REFERENCES domains(id) ON DELETE CASCADE
+dmarc_reports: PRIMARY KEY (domain_id, org, report_id)
 domains: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 domains: PRIMARY KEY (id)
 domains: UNIQUE (workspace_id, name)
@@ -690,6 +730,9 @@ template_versions: UNIQUE (template_id, version)
 templates: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 templates: PRIMARY KEY (id)
 tls_days: PRIMARY KEY (day, domain, policy, host, result)
+tls_report_days: PRIMARY KEY (day, domain, policy, result)
+tls_reports: PRIMARY KEY (domain, org, report_id)
+tls_reports_sent: PRIMARY KEY (day, domain)
 topic_optouts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 topic_optouts: PRIMARY KEY (workspace_id, address_key, code)
 topics: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
@@ -750,6 +793,10 @@ CREATE INDEX contacts_by_workspace ON public.contacts USING btree (workspace_id,
 CREATE UNIQUE INDEX contacts_pkey ON public.contacts USING btree (id)
 CREATE UNIQUE INDEX dkim_keys_by_selector ON public.dkim_keys USING btree (domain_id, selector)
 CREATE UNIQUE INDEX dkim_keys_pkey ON public.dkim_keys USING btree (id)
+CREATE INDEX dmarc_days_by_day ON public.dmarc_days USING btree (day)
+CREATE UNIQUE INDEX dmarc_days_pkey ON public.dmarc_days USING btree (domain_id, day, ip, dkim, spf, disposition, why)
+CREATE INDEX dmarc_reports_by_begin ON public.dmarc_reports USING btree (begin_at)
+CREATE UNIQUE INDEX dmarc_reports_pkey ON public.dmarc_reports USING btree (domain_id, org, report_id)
 CREATE UNIQUE INDEX domains_by_name ON public.domains USING btree (workspace_id, name)
 CREATE INDEX domains_by_workspace ON public.domains USING btree (workspace_id, id)
 CREATE UNIQUE INDEX domains_pkey ON public.domains USING btree (id)
@@ -837,6 +884,10 @@ CREATE UNIQUE INDEX templates_by_public_id ON public.templates USING btree (work
 CREATE INDEX templates_by_workspace ON public.templates USING btree (workspace_id, id)
 CREATE UNIQUE INDEX templates_pkey ON public.templates USING btree (id)
 CREATE UNIQUE INDEX tls_days_pkey ON public.tls_days USING btree (day, domain, policy, host, result)
+CREATE UNIQUE INDEX tls_report_days_pkey ON public.tls_report_days USING btree (day, domain, policy, result)
+CREATE INDEX tls_reports_by_begin ON public.tls_reports USING btree (begin_at)
+CREATE UNIQUE INDEX tls_reports_pkey ON public.tls_reports USING btree (domain, org, report_id)
+CREATE UNIQUE INDEX tls_reports_sent_pkey ON public.tls_reports_sent USING btree (day, domain)
 CREATE INDEX topic_optouts_by_code ON public.topic_optouts USING btree (workspace_id, code, address_key)
 CREATE INDEX topic_optouts_ending ON public.topic_optouts USING btree (until) WHERE (until IS NOT NULL)
 CREATE UNIQUE INDEX topic_optouts_pkey ON public.topic_optouts USING btree (workspace_id, address_key, code)

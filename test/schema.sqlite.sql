@@ -169,6 +169,28 @@ CREATE TABLE dkim_keys (id text,
   seen_at text,
   foreign key(domain_id) references domains(id) on delete CASCADE,
   primary key (id));
+CREATE INDEX dmarc_days_by_day on dmarc_days (day);
+CREATE TABLE dmarc_days (domain_id text not null,
+  day text not null,
+  ip text not null,
+  dkim integer not null,
+  spf integer not null,
+  disposition text not null,
+  why text not null,
+  n bigint not null,
+  foreign key(domain_id) references domains(id) on delete CASCADE,
+  primary key (domain_id, day, ip, dkim, spf, disposition, why));
+CREATE INDEX dmarc_reports_by_begin on dmarc_reports (begin_at);
+CREATE TABLE dmarc_reports (domain_id text not null,
+  org text not null,
+  report_id text not null,
+  begin_at text not null,
+  end_at text not null,
+  received_at text not null,
+  signed_by text,
+  cut integer not null,
+  foreign key(domain_id) references domains(id) on delete CASCADE,
+  primary key (domain_id, org, report_id));
 CREATE UNIQUE INDEX domains_by_name on domains (workspace_id, name);
 CREATE INDEX domains_by_workspace on domains (workspace_id, id);
 CREATE TABLE domains (id text,
@@ -497,6 +519,30 @@ CREATE TABLE tls_days (day text not null,
   result text not null,
   n integer not null,
   primary key (day, domain, policy, host, result)) without rowid;
+CREATE TABLE tls_report_days (day text not null,
+  domain text not null,
+  policy text not null,
+  result text not null,
+  n bigint not null,
+  primary key (day, domain, policy, result));
+CREATE INDEX tls_reports_by_begin on tls_reports (begin_at);
+CREATE TABLE tls_reports (domain text not null,
+  org text not null,
+  report_id text not null,
+  begin_at text not null,
+  end_at text not null,
+  received_at text not null,
+  signed_by text not null,
+  failures text not null,
+  cut integer not null,
+  primary key (domain, org, report_id));
+CREATE TABLE tls_reports_sent (day text not null,
+  domain text not null,
+  due_at text not null,
+  attempts integer not null,
+  sent_at text,
+  error text,
+  primary key (day, domain));
 CREATE INDEX topic_optouts_by_code on topic_optouts (workspace_id, code, address_key);
 CREATE INDEX topic_optouts_ending on topic_optouts (until) where until is not null;
 CREATE TABLE topic_optouts (workspace_id text not null,

@@ -79,6 +79,8 @@ const kinds: Readonly<Record<StoredReport['kind'], string>> = {
 	arf: 'feedback report',
 	auto_reply: 'auto-reply',
 	provider: "provider's event",
+	dmarc: 'DMARC report',
+	tls: 'TLS report',
 	other: 'mail',
 };
 

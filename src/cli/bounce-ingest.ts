@@ -315,6 +315,7 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 		// The daemon looks for what is due when it is notified of a change.
 		write: createReportWrite({newId, onDue: () => undefined}, {retentionDays: () => settings.retentionDays}),
 		reporters: settings.feedbackReporters,
+		ours: [settings.returnPathDomain, settings.hostname],
 		resolver: openResolver(session),
 		clock,
 	};
@@ -415,6 +416,8 @@ const nothingYet = {
 	complaints: 0,
 	unsubscribes: 0,
 	auto_replies: 0,
+	/** DMARC and TLS reports. */
+	aggregates: 0,
 	/** Neither a report nor an automatic reply. */
 	other: 0,
 	/** Kept for a person: they could not be read, or not whole. */
@@ -455,6 +458,9 @@ function kindOf({kind, reports, fault}: Reading, about: ReportEffect['about']): 
 	if (fault !== null) {
 		return 'unreadable';
 	}
+	if (kind === 'dmarc' || kind === 'tls') {
+		return 'aggregates';
+	}
 	return kind === 'other' ? 'other' : 'notices';
 }
 
@@ -464,6 +470,7 @@ const titles: Readonly<Record<Exclude<keyof IngestCounts, 'mails' | 'taken'>, st
 	complaints: 'complaints',
 	unsubscribes: 'unsubscribes',
 	auto_replies: 'auto-replies',
+	aggregates: 'DMARC, TLS reports',
 	notices: 'other reports',
 	other: 'other mails',
 	unreadable: 'not readable',

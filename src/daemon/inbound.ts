@@ -67,6 +67,7 @@ export class Inbound {
 			write: createReportWrite(context.eventWriter, {retentionDays: () => context.live().retentionDays}),
 			links: this.#links,
 			reporters: settings.feedbackReporters,
+			ours: [returnPathDomain, hostname],
 			resolver: createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock}),
 			clock,
 		};

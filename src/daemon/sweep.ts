@@ -5,7 +5,9 @@ import {dayMs, storeTime} from '../kit/time.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
 import {keptCaps} from '../mail/report.ts';
+import {aggregateDays} from '../outcome/aggregates.ts';
 import {firstKeptHour} from '../reputation/findings.ts';
+import {purgeAggregates} from '../store/aggregate-reports.ts';
 import {purgeAudit} from '../store/audit.ts';
 import {purgePolicies, purgeTlsDays} from '../store/domains.ts';
 import {giveBackPages, isInUse, takeTime} from '../store/engine/dialect.ts';
@@ -168,14 +170,12 @@ export const keyTask = ({retention, ...options}: RowTaskOptions & {readonly rete
 export const pauseTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('pauses', options, now => async (trx, limit) => [await purgePauses(trx, storeTime(now), limit)]);
 
-/** Reports of TLS are made of a day; half a year shows what has changed. */
-const tlsDaysKept = 180;
-
-/** MTA-STS policies that hold no longer, and old counts of TLS results. */
+/** MTA-STS policies that hold no longer, old counts of TLS results, and what others reported: half a year shows what has changed. */
 export const tlsTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('tls', options, now => async (trx, limit) => [
 		await purgePolicies(trx, storeTime(now), limit),
-		await purgeTlsDays(trx, dayBefore(now, tlsDaysKept), limit),
+		await purgeTlsDays(trx, dayBefore(now, aggregateDays), limit),
+		await purgeAggregates(trx, dayBefore(now, aggregateDays), limit),
 	]);
 
 /** What a site took long ago says nothing of what it takes now. */

@@ -271,7 +271,7 @@ async function addressesOf(resolver: Resolver, value: string): Promise<readonly 
 }
 
 /** The domain's policy, or that of the nearest parent that has one: a tree walk needs no list of public suffixes. */
-async function judgeDmarc(resolver: Resolver, {name}: DomainRecord): Promise<Verdict> {
+async function judgeDmarc(resolver: Resolver, {name, value}: DomainRecord): Promise<Verdict> {
 	const labels = name.split('.').slice(1);
 	for (let from = 0; labels.length - from >= leastLabels; from++) {
 		const owner = `_dmarc.${labels.slice(from).join('.')}`;
@@ -287,10 +287,17 @@ async function judgeDmarc(resolver: Resolver, {name}: DomainRecord): Promise<Ver
 			return different(policies, `there are ${policies.length} DMARC records at ${owner}, so none counts`);
 		}
 		if (policies[0] !== undefined) {
-			return judgePolicy(policies[0], owner === name ? null : `it is the one of ${owner}`);
+			return judgePolicy(policies[0], owner === name ? lacking(policies[0], value) : `it is the one of ${owner}`);
 		}
 	}
 	return missing;
+}
+
+/** Says that its reports go elsewhere, where they could come here. */
+function lacking(text: string, proposed: string): string | null {
+	const ours = parseTagList(proposed)?.get('rua');
+	const uris = (parseTagList(text)?.get('rua') ?? '').toLowerCase();
+	return ours === undefined || uris.includes(ours) ? null : `its rua= lacks ${ours}: reports do not come here`;
 }
 
 function judgePolicy(text: string, remark: string | null): Verdict {

@@ -1,5 +1,6 @@
 import {dkimRecordValue} from '../compose/dkim.ts';
 import {storeTime} from '../kit/time.ts';
+import {reportLocals} from '../mail/aggregate.ts';
 import {type DkimKey, type Domain, keyState} from '../store/domains.ts';
 import {isThisMachine, smarthostSpf, unknownInclude} from './spf.ts';
 
@@ -45,12 +46,15 @@ export type SendingNames = {
 	readonly sourceAddresses: readonly string[];
 	/** Mail leaves from smarthosts, by addresses that are not known here. */
 	readonly smarthosts: readonly string[];
+	/** Mail to return path hosts comes in here, by the listener or a mailbox. */
+	readonly receives: boolean;
 };
 
 type SendingSettings = {
 	readonly hostname: string;
 	readonly returnPathDomain: string;
 	readonly inboundListen: object | null;
+	readonly bounceMailbox: object | null;
 	readonly sourceAddresses: ReadonlyArray<{readonly ip: string}>;
 	readonly delivery: 'capture' | 'mx' | 'relay';
 	readonly relays: ReadonlyArray<{readonly host: string}>;
@@ -58,13 +62,14 @@ type SendingSettings = {
 
 /** Where nothing listens here others take bounces: which host that is, only MAILCTL_RETURN_PATH_DOMAIN can say. */
 export function sendingNames(settings: SendingSettings): SendingNames {
-	const {hostname, returnPathDomain, inboundListen, sourceAddresses, delivery, relays} = settings;
+	const {hostname, returnPathDomain, inboundListen, bounceMailbox, sourceAddresses, delivery, relays} = settings;
 	return {
 		host: hostname,
 		bounceHost: inboundListen === null ? returnPathDomain : hostname,
 		returnPathDomain,
 		sourceAddresses: sourceAddresses.map(({ip}) => ip),
 		smarthosts: delivery === 'relay' ? [...new Set(relays.map(({host}) => host))] : [],
+		receives: inboundListen !== null || bounceMailbox !== null,
 	};
 }
 
@@ -78,12 +83,17 @@ export function returnPathHost({return_path_domain: own, name}: Pick<Domain, 're
 	return own ?? `bounce.${name}`;
 }
 
+/** Where DMARC reports come in: below the domain, so that it needs no record that allows it (RFC 7489 §7.1). */
+export function dmarcUri(domain: Pick<Domain, 'return_path_domain' | 'name'>): string {
+	return `mailto:${reportLocals.dmarc}@${returnPathHost(domain)}`;
+}
+
 /**
  * Ownership or DKIM is what verifies the domain. The return path has a host of its own below the domain, so its MX and
  * SPF touch neither the domain's mail nor its SPF record (RFC 7208 §4.6.4: ten look-ups). DMARC is only proposed.
  */
 export function domainRecords(input: RecordsInput): DomainRecord[] {
-	const {domain, keys, bounceHost, returnPathDomain} = input;
+	const {domain, keys, bounceHost, returnPathDomain, receives} = input;
 	const returnPath = returnPathHost(domain);
 	const record = (
 		purpose: DomainRecord['purpose'],
@@ -103,7 +113,7 @@ export function domainRecords(input: RecordsInput): DomainRecord[] {
 		}),
 		{...record('return_path', 'MX', returnPath, `10 ${bounceHost}`), alike: [returnPathDomain], ...named(bounceHost)},
 		{...record('spf', 'TXT', returnPath, ''), ...spf(input)},
-		record('dmarc', 'TXT', `_dmarc.${domain.name}`, 'v=DMARC1; p=none'),
+		record('dmarc', 'TXT', `_dmarc.${domain.name}`, `v=DMARC1; p=none${receives ? `; rua=${dmarcUri(domain)}` : ''}`),
 	];
 }
 

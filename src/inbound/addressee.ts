@@ -2,10 +2,11 @@ import type {Clock} from '../kit/clock.ts';
 import type {Links} from '../links/links.ts';
 import type {SignedId} from '../links/tokens.ts';
 import {isOperatorAddress, parseDomain} from '../mail/address.ts';
+import {reportLocals} from '../mail/aggregate.ts';
 import {idTime} from '../mail/ids.ts';
 
 /** The roles of our addresses. `late`: a recipient so old that its row may have been removed, which leaves its token unproved. */
-export type Role = 'return_path' | 'unsubscribe' | 'feedback' | 'operator' | 'late';
+export type Role = 'return_path' | 'unsubscribe' | 'feedback' | 'dmarc' | 'tlsrpt' | 'operator' | 'late';
 
 export type Addressee = {
 	readonly role: Role;
@@ -33,7 +34,12 @@ type AddresseeOptions = {
 	readonly clock: Pick<Clock, 'now'>;
 };
 
-const feedback = 'fbl';
+/** Who takes reports from everybody, at each of our hosts. */
+const reporters = new Map<string, Role>([
+	['fbl', 'feedback'],
+	[reportLocals.dmarc, 'dmarc'],
+	[reportLocals.tls, 'tlsrpt'],
+]);
 
 /** Accepts mail for signed addresses of our recipients, feedback and the operator only (R3.6); relays nothing. */
 export async function judgeAddressee(options: AddresseeOptions, text: string): Promise<Judged> {
@@ -46,8 +52,9 @@ export async function judgeAddressee(options: AddresseeOptions, text: string): P
 	if (!(await domains.has(domain))) {
 		return foreign;
 	}
-	if (local === feedback) {
-		return {ok: true, role: 'feedback', address, recipient: null};
+	const reporting = reporters.get(local);
+	if (reporting !== undefined) {
+		return {ok: true, role: reporting, address, recipient: null};
 	}
 	if (isOperatorAddress(address)) {
 		return {ok: true, role: 'operator', address, recipient: null};

@@ -64,6 +64,8 @@ export class Allowances {
 			return_path: ofTokens(),
 			unsubscribe: ofTokens(),
 			feedback: ofClients(each),
+			dmarc: ofClients(each),
+			tlsrpt: ofClients(each),
 			operator: ofClients({...each, mails: Math.min(each.mails, mostMails.operator)}),
 			late: ofClients({...each, mails: Math.min(each.mails, mostMails.late)}),
 		};

@@ -7,6 +7,7 @@ import type {SignedId} from '../links/tokens.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {CameIn, Candidate, Reading, Via} from '../mail/report.ts';
 import type {Resolver} from '../net/dns.ts';
+import {recordAggregate} from '../outcome/aggregates.ts';
 import {isOfNobody} from '../outcome/matches.ts';
 import type {createReportWrite, ReportEffect} from '../outcome/reports.ts';
 import {ForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
@@ -248,6 +249,8 @@ export class MailReader {
 }
 
 type RecordOptions = TrustedReporterOptions & {
+	/** Names of this installation that TLS reports may be about, beside those of the store. */
+	readonly ours: readonly string[];
 	readonly reader: Knex;
 	readonly writer: Writer;
 	readonly write: ReturnType<typeof createReportWrite>;
@@ -262,12 +265,17 @@ export async function recordReading(
 	reading: Reading,
 	raw: Buffer,
 ): Promise<ReportEffect> {
+	const now = storeTime(options.clock.now());
+	if (reading.aggregate) {
+		const signedBy = (await signersOf(options, raw, null))[0] ?? null;
+		const read = {cameIn, report: reading.aggregate, signedBy, at: now};
+		return await options.writer.transaction(trx => recordAggregate(trx, read, options.ours));
+	}
 	const byToken = candidatesOf(options.links, cameIn, reading);
 	const candidates =
 		byToken.length > 0 ? byToken : await providerCandidates(options.reader, reading.clues.providerIds ?? []);
 	const reporter = candidates.length === 0 && !reading.forwarded ? await trustedReporter(options, raw, reading) : null;
-	const at = storeTime(options.clock.now());
-	return await options.writer.submit(options.write, {cameIn, size: raw.length, reading, candidates, reporter, at});
+	return await options.writer.submit(options.write, {cameIn, size: raw.length, reading, candidates, reporter, at: now});
 }
 
 type ReadingLinks = Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal' | 'readRef' | 'readMessageIdLocal'>;
@@ -360,27 +368,36 @@ const inPart = /[:;]\s*l\s*=/;
  * ask DNS, unless it is a feedback report with the name of a trusted reporter. Never rejects.
  */
 export async function trustedReporter(
-	{reporters, resolver}: TrustedReporterOptions,
+	options: TrustedReporterOptions,
 	raw: Buffer,
 	reading: Reading,
 ): Promise<string | null> {
-	if (reading.kind !== 'arf' || raw.length > longestSigned || !mayBeSigned(raw, reporters)) {
-		return null;
+	return reading.kind === 'arf' ? ((await signersOf(options, raw, options.reporters))[0] ?? null) : null;
+}
+
+/** The domains whose signature of the mail is valid; of these names, where it matters only whether one of them signed. Never rejects. */
+async function signersOf(
+	{resolver}: Pick<TrustedReporterOptions, 'resolver'>,
+	raw: Buffer,
+	names: readonly string[] | null,
+): Promise<string[]> {
+	if (raw.length > longestSigned || !mayBeSigned(raw, names)) {
+		return [];
 	}
 	try {
 		const {dkimVerify} = await import('mailauth/lib/dkim/verify.js');
 		const {results} = await dkimVerify(raw, {resolver: name => keyOf(name, resolver)});
-		const right = (results as readonly Verified[]).find(
-			({status, signingDomain, canonBodyLengthLimited}) =>
-				status.result === 'pass' && !canonBodyLengthLimited && reporters.includes(signingDomain?.toLowerCase() ?? ''),
+		const right = (results as readonly Verified[]).filter(
+			({status, canonBodyLengthLimited}) => status.result === 'pass' && !canonBodyLengthLimited,
 		);
-		return right?.signingDomain?.toLowerCase() ?? null;
+		const signers = right.flatMap(({signingDomain}) => signingDomain?.toLowerCase() ?? []);
+		return signers.filter(name => names?.includes(name) ?? true);
 	} catch {
-		return null;
+		return [];
 	}
 }
 
-function mayBeSigned(raw: Buffer, reporters: readonly string[]): boolean {
+function mayBeSigned(raw: Buffer, names: readonly string[] | null): boolean {
 	const text = raw.toString('latin1', 0, longestHeader).toLowerCase();
 	const end = text.search(/\r?\n\r?\n/);
 	const header = text.slice(0, Math.max(0, end));
@@ -390,7 +407,7 @@ function mayBeSigned(raw: Buffer, reporters: readonly string[]): boolean {
 	}
 	const own = signatures.filter(field => field.startsWith('dkim'));
 	const domains = own.map(field => /[:;\s]d=\s*([^\s;]+)/.exec(field)?.[1] ?? '');
-	return domains.length <= mostSignatures && domains.some(name => reporters.includes(name));
+	return domains.length <= mostSignatures && domains.some(name => names?.includes(name) ?? true);
 }
 
 async function keyOf(name: string, resolver: Pick<Resolver, 'txt'>): Promise<string[][]> {

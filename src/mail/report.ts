@@ -1,8 +1,9 @@
 import {dayMs} from '../kit/time.ts';
+import type {AggregateReport} from './aggregate.ts';
 import type {BounceCategory} from './outcome.ts';
 
-/** What came back: a kind of mail, or an event that a provider posted. `other`: nothing that is read. */
-export type ReportKind = 'dsn' | 'text' | 'arf' | 'auto_reply' | 'provider' | 'other';
+/** What came back: a kind of mail, or an event that a provider posted. `dmarc`, `tls`: aggregate reports. `other`: nothing that is read. */
+export type ReportKind = 'dsn' | 'text' | 'arf' | 'auto_reply' | 'provider' | 'dmarc' | 'tls' | 'other';
 
 /** What a report says happened: RFC 3464's actions, what feedback reports ask for, and what providers track. */
 export type ReportAction =
@@ -73,6 +74,8 @@ export type Reading = {
 	readonly fault: string | null;
 	/** A person attached it to a mail of their own: the addressees of that mail are unrelated to the report. */
 	readonly forwarded?: true;
+	/** Of `dmarc` and `tls`, if it could be read. */
+	readonly aggregate?: AggregateReport;
 	/** Of a provider's event: it is only about mail of this workspace; null or absent: of any. */
 	readonly workspace?: string | null;
 };

@@ -11,6 +11,8 @@ const kinds: Readonly<Record<ReportKind, string>> = {
 	arf: 'A feedback report.',
 	auto_reply: 'An automatic reply: it says nothing about delivery, and nothing follows from it.',
 	provider: "A provider's event.",
+	dmarc: 'A DMARC aggregate report: who sent mail with a domain (mailctl domain dmarc).',
+	tls: 'A TLS report: how senders reached a domain of ours.',
 	other: 'Neither a bounce nor a feedback report; nothing follows from it.',
 };
 

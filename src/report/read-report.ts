@@ -2,6 +2,7 @@ import {phaseIn} from '../bounce/classify.ts';
 import type {Classify, Evidence, Judgement} from '../mail/bounce.ts';
 import {type Clues, notRefused, type Reading, type Report, type ReportAction} from '../mail/report.ts';
 import {addressesIn, addressIn, sameAddress, strangersIn} from './addresses-in-text.ts';
+import {readAggregate} from './aggregate-report.ts';
 import {decodeWords, stripHtml} from './decode.ts';
 import {type Field, fieldOf, leavesOf, type Mail, readMail} from './mime.ts';
 import {evidenceIn, hostIn, type Reply, reasonOf, replyAlone, replyIn} from './reply.ts';
@@ -23,6 +24,11 @@ function readAt(raw: Buffer, classify: Classify, depth: number): Reading {
 	const mail = readMail(raw);
 	const text = bounceTextOf(mail);
 	const reading = readingOf(mail, text, classify);
+	const found = reading.kind === 'other' || reading.kind === 'auto_reply' ? readAggregate(mail, raw) : null;
+	if (found !== null) {
+		const {kind, report, fault} = found;
+		return {kind, reports: [], clues: reading.clues, fault, ...(report && {aggregate: report})};
+	}
 	if (reading.kind !== 'other' || reading.reports.length > 0 || reading.fault !== null || depth >= deepest) {
 		return reading;
 	}

@@ -33,7 +33,7 @@ const minute = 60_000;
 const hour = 60 * minute;
 const day = 24 * hour;
 const host = 'bounces.mail.example';
-const names = {host, bounceHost: host, returnPathDomain: host, sourceAddresses: [], smarthosts: []};
+const names = {host, bounceHost: host, returnPathDomain: host, sourceAddresses: [], smarthosts: [], receives: false};
 
 let keys: SigningKeys;
 test.before(async () => {

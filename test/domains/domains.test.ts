@@ -68,6 +68,7 @@ storeTest(test, 'the records of a domain: ownership, two DKIM keys, return path 
 		bounceHost: 'bounces.mail.example',
 		returnPathDomain: 'bounces.mail.example',
 		smarthosts: [],
+		receives: false,
 	};
 	const records = domainRecords({...input, sourceAddresses: []} as Parameters<typeof domainRecords>[0]);
 	t.deepEqual(
@@ -88,6 +89,7 @@ storeTest(test, 'the records of a domain: ownership, two DKIM keys, return path 
 	t.deepEqual(values.slice(3), ['10 bounces.mail.example', 'v=spf1 a:out.mail.example -all', 'v=DMARC1; p=none']);
 	const sources = {...input, sourceAddresses: ['192.0.2.1', '2001:db8::1']} as Parameters<typeof domainRecords>[0];
 	t.is(domainRecords(sources)[4]?.value, 'v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 -all');
+	t.is(domainRecords({...sources, receives: true})[5]?.value, 'v=DMARC1; p=none; rua=mailto:dmarc@bounce.shop.example');
 	const nameless = {...input, host: 'vm', bounceHost: 'vm', sourceAddresses: []} as Parameters<typeof domainRecords>[0];
 	t.deepEqual(
 		domainRecords(nameless).map(({ready}) => ready),
@@ -101,14 +103,16 @@ test('bounces go to this machine where it listens, by its name, which has an add
 		hostname: 'mail.shop.example',
 		returnPathDomain: 'bounces.shop.example',
 		inboundListen: {},
+		bounceMailbox: null,
 		sourceAddresses: [],
 		delivery: 'mx',
 		relays: [],
 	} as const;
 	const listening = sendingNames(settings);
-	t.like(listening, {host: 'mail.shop.example', bounceHost: 'mail.shop.example'});
+	t.like(listening, {host: 'mail.shop.example', bounceHost: 'mail.shop.example', receives: true});
 	const elsewhere = sendingNames({...settings, inboundListen: null});
-	t.like(elsewhere, {host: 'mail.shop.example', bounceHost: 'bounces.shop.example'});
+	t.like(elsewhere, {host: 'mail.shop.example', bounceHost: 'bounces.shop.example', receives: false});
+	t.true(sendingNames({...settings, inboundListen: null, bounceMailbox: {}}).receives);
 });
 
 storeTest(

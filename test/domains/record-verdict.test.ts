@@ -14,7 +14,7 @@ const wanted: Readonly<Record<Purpose, readonly [name: string, type: DomainRecor
 	dkim: ['mc1._domainkey.shop.example', 'TXT', dkimRecordValue(own.rsa)],
 	return_path: ['bounce.shop.example', 'MX', '10 bounces.mail.example'],
 	spf: ['bounce.shop.example', 'TXT', 'v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 -all'],
-	dmarc: ['_dmarc.shop.example', 'TXT', 'v=DMARC1; p=none'],
+	dmarc: ['_dmarc.shop.example', 'TXT', 'v=DMARC1; p=none; rua=mailto:dmarc@bounce.shop.example'],
 };
 
 type Case = readonly [
@@ -148,8 +148,10 @@ const cases: Readonly<Record<Purpose, readonly Case[]>> = {
 		],
 	],
 	dmarc: [
-		['the policy', {txt: ['v=DMARC1; p=none']}, 'ok'],
-		['another policy', {txt: ['v=DMARC1;p=reject;rua=mailto:a@b.example']}, 'ok'],
+		['the policy', {txt: ['v=DMARC1; p=none; rua=mailto:dmarc@bounce.shop.example']}, 'ok'],
+		['beside others', {txt: ['v=DMARC1;p=reject;rua=mailto:a@b.example, MAILTO:dmarc@bounce.shop.example!1m']}, 'ok'],
+		['reports to others', {txt: ['v=DMARC1;p=reject;rua=mailto:a@b.example']}, 'ok', /rua= lacks mailto:dmarc@bounce/],
+		['no reports', {txt: ['v=DMARC1; p=none']}, 'ok', /do not come here/],
 		['of the parent', null, 'ok', /it is the one of _dmarc\.example\.org/],
 		['two', {txt: ['v=DMARC1; p=none', 'v=DMARC1; p=reject']}, 'different', /2 DMARC records/],
 		['a misspelt policy', {txt: ['v=DMARC1; p=non']}, 'different', /p= is not one of/],

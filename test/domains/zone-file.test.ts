@@ -57,7 +57,7 @@ async function records(): Promise<DomainRecord[]> {
 			{...key, selector: 'mc5', public_key: rsa, active_from: now, pending_at: null, retired_at: null},
 		],
 		...{host: 'out.mail.example', bounceHost: 'bounces.mail.example', returnPathDomain: 'bounces.mail.example'},
-		...{sourceAddresses: ['192.0.2.1'], smarthosts: []},
+		...{sourceAddresses: ['192.0.2.1'], smarthosts: [], receives: false},
 	});
 }
 

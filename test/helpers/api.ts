@@ -196,6 +196,7 @@ export async function startApi(
 					returnPathDomain: 'bounces.example.com',
 					sourceAddresses: ['192.0.2.1'],
 					smarthosts: [],
+					receives: false,
 				},
 				openSources: () => openRecordSources({servers: dnsServers, allowPrivate: true, clock}),
 				areChecked: true,

@@ -19,8 +19,8 @@ export function bytesOf(kind: MailKind, reports: readonly Report[], clues: Clues
 	return Buffer.from(`${[...top, ...bodies[kind](reports, clues, returned)].join('\n')}\n`.replaceAll('\n', '\r\n'));
 }
 
-/** A provider's event is no mail. */
-export type MailKind = Exclude<ReportKind, 'provider'>;
+/** A provider's event is no mail, and an aggregate report is an attachment. */
+export type MailKind = Exclude<ReportKind, 'provider' | 'dmarc' | 'tls'>;
 
 type Body = (reports: readonly Report[], clues: Clues, returned: string) => string[];
 

@@ -103,6 +103,8 @@ test('feedback and the operator are reached', async t => {
 		'REPORTS@Feedback.TEST': 'feedback',
 		'fbl@bounces.test': 'feedback',
 		'Fbl@bounce.shop.test': 'feedback',
+		'dmarc@bounce.shop.test': 'dmarc',
+		'TLSRPT@bounces.test': 'tlsrpt',
 		'postmaster@feedback.test': '5.7.1',
 		'fbl@feedback.test': '5.7.1',
 		postmaster: 'operator',

@@ -25,7 +25,7 @@ storeTest(test, 'whatever comes to a return path is read and recorded; nothing s
 			clock,
 			write: createReportWrite(eventWriter, {retentionDays: () => 90}),
 		},
-		...{reporters: [], resolver: {txt: async () => ({kind: 'none'}) as never}},
+		...{reporters: [], ours: [], resolver: {txt: async () => ({kind: 'none'}) as never}},
 	};
 	const reading = new ReadingLoop({
 		...{store, node: 'req_a', alone: true, clock},

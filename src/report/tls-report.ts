@@ -1,0 +1,86 @@
+import type {TlsCount, TlsReport} from '../mail/aggregate.ts';
+import {hostIn, nameIn, periodOf} from './dmarc-report.ts';
+
+const mostPolicies = 100;
+const mostDetails = 1000;
+const mostFailures = 20;
+const mostSessions = 999_999_999;
+
+type Json = {readonly [name: string]: unknown};
+
+/** A TLS report (RFC 8460 §4.4); a text: what is wrong with it; null: it is another document. */
+export function readTlsReport(json: string): TlsReport | string | null {
+	let parsed: unknown;
+	try {
+		parsed = JSON.parse(json);
+	} catch {
+		return 'it is no JSON';
+	}
+	const report = objectIn(parsed);
+	if (!Array.isArray(report.policies)) {
+		return null;
+	}
+	const policies = report.policies.slice(0, mostPolicies).map(objectIn);
+	const domain = hostIn(textIn(objectIn(policies[0]?.policy)['policy-domain']));
+	const range = objectIn(report['date-range']);
+	const period = periodOf(Date.parse(textIn(range['start-datetime'])), Date.parse(textIn(range['end-datetime'])));
+	if (domain === null || typeof period === 'string') {
+		return domain === null ? 'it does not say which domain it is about' : (period as string);
+	}
+	const counts = new Map<string, TlsCount>();
+	const failures: string[] = [];
+	let cut = report.policies.length - policies.length;
+
+	function add(policy: string, result: string, n: number): void {
+		const key = `${policy} ${result}`;
+		if (n > 0) {
+			counts.set(key, {policy, result, n: Math.min(mostSessions, n + (counts.get(key)?.n ?? 0))});
+		}
+	}
+
+	for (const {policy, summary, 'failure-details': details} of policies) {
+		const {'policy-type': type, 'policy-domain': about} = objectIn(policy);
+		if (hostIn(textIn(about)) !== domain) {
+			cut++;
+			continue;
+		}
+		const kind = wordIn(type);
+		const sums = objectIn(summary);
+		add(kind, 'success', numberIn(sums['total-successful-session-count']));
+		const failed = (Array.isArray(details) ? details : []).map(objectIn);
+		cut += Math.max(0, failed.length - mostDetails);
+		let explained = 0;
+		for (const detail of failed.slice(0, mostDetails)) {
+			const n = numberIn(detail['failed-session-count']);
+			explained += n;
+			add(kind, wordIn(detail['result-type']), n);
+			if (failures.length < mostFailures) {
+				failures.push(failureOf(detail, n));
+			}
+		}
+		add(kind, 'unexplained', numberIn(sums['total-failure-session-count']) - explained);
+	}
+	return {
+		kind: 'tls',
+		org: nameIn(textIn(report['organization-name'])) || nameIn(textIn(report['contact-info'])) || 'unknown',
+		reportId: nameIn(textIn(report['report-id'])) || `${period.begin}`,
+		...{domain, ...period, counts: [...counts.values()], failures, cut},
+	};
+}
+
+/** `certificate-expired, 3 from 192.0.2.1 to mx.shop.example: …`. */
+function failureOf(detail: Json, n: number): string {
+	const from = nameIn(textIn(detail['sending-mta-ip']));
+	const to = nameIn(textIn(detail['receiving-mx-hostname']) || textIn(detail['receiving-ip']));
+	const more = nameIn(textIn(detail['failure-reason-code']) || textIn(detail['additional-information']));
+	return `${wordIn(detail['result-type'])}, ${n}${from && ` from ${from}`}${to && ` to ${to}`}${more && `: ${more}`}`;
+}
+
+const objectIn = (value: unknown): Json => (typeof value === 'object' && value !== null ? (value as Json) : {});
+const textIn = (value: unknown): string => (typeof value === 'string' ? value.slice(0, 1024) : '');
+const wordIn = (value: unknown): string => /^[a-z][a-z0-9-]{0,39}$/.exec(textIn(value).toLowerCase())?.[0] ?? 'other';
+
+function numberIn(value: unknown): number {
+	const number = Number(value);
+	return Number.isSafeInteger(number) && number > 0 ? Math.min(number, mostSessions) : 0;
+}

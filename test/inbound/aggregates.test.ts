@@ -1,0 +1,166 @@
+import {gzipSync} from 'node:zlib';
+import test from 'ava';
+import {dkimSign} from 'mailauth/lib/dkim/sign.js';
+import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim.ts';
+import {tlsTask} from '../../src/daemon/sweep.ts';
+import {recordReading} from '../../src/inbound/reading.ts';
+import {takeIn} from '../../src/inbound/take-in.ts';
+import {createReportWrite} from '../../src/outcome/reports.ts';
+import {readReport} from '../../src/report/read-report.ts';
+import {readDmarc, readSeenTls, readTlsFailures} from '../../src/store/aggregate-reports.ts';
+import {listUnread} from '../../src/store/inbound-mails.ts';
+import type {Store} from '../../src/store/store.ts';
+import {dmarcMail, type Facts, mailWith, reporters, tlsFacts} from '../helpers/aggregate-mails.ts';
+import {classify} from '../helpers/classify.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {eventWriter, insertWorkspace} from '../helpers/messages.ts';
+import {links} from '../helpers/reports.ts';
+
+const now = Date.UTC(2026, 10, 27, 12);
+const clock = {now: () => now};
+const day = Date.UTC(2026, 10, 26) / 1000;
+const facts: Facts = {
+	...{org: '', email: '', id: 'r-1', domain: 'shop.example', begin: day, end: day + 86_399},
+	records: [
+		{ip: '192.0.2.1', n: 20, dkim: 'pass', spf: 'pass'},
+		{ip: '192.0.2.1', n: 2, dkim: 'fail', spf: 'pass'},
+		{ip: '203.0.113.9', n: 5, dkim: 'fail', spf: 'fail', mailFrom: 'evil.example', passed: 'pass'},
+	],
+};
+const google = reporters[0] as (typeof reporters)[number];
+const {rsa} = await generateSigningKeys();
+const key = {signingDomain: 'google.com', selector: 's1', privateKey: rsa};
+
+async function signed(mail: Buffer): Promise<Buffer> {
+	const {signatures} = await dkimSign(mail, {...key, signatureData: [key]});
+	return Buffer.concat([Buffer.from(signatures), mail]);
+}
+
+/** Takes a mail in and records what it says; why it is kept, and the fault. */
+async function bring(store: Store, raw: Buffer, rcptTo = ['dmarc@bounce.shop.example']) {
+	const {id} = await takeIn({writer: store.writer, node: 'n', clock}, {raw, source: 'smtp', mailFrom: '', rcptTo});
+	const all = {node: 'n', othersUntil: '9', mostRows: 10, mostBytes: 1e8};
+	const [unread] = (await listUnread(store.reader, all)).mails;
+	if (unread === undefined) {
+		return 'known';
+	}
+	const {raw: bytes, ...cameIn} = unread;
+	const recording = {
+		...{reader: store.reader, writer: store.writer, links, reporters: [], ours: ['bounces.example'], clock},
+		write: createReportWrite(eventWriter, {retentionDays: () => 90}),
+		resolver: {txt: async () => ({kind: 'found', records: [dkimRecordValue(rsa)]}) as const},
+	};
+	await recordReading(recording, cameIn, readReport(bytes, classify), bytes);
+	const row = await store.reader('inbound').where({id}).first('kept', 'fault', 'read_at');
+	return row === undefined ? 'forgotten' : `${row.kept ?? 'counted'}${row.fault ? `: ${row.fault}` : ''}`;
+}
+
+storeTest(test, 'a report counts once, by whichever way and however often it comes', async (t, store) => {
+	await insertWorkspace(store);
+	const {id: domainId} = await store.reader('domains').first('id');
+	t.is(await bring(store, await signed(dmarcMail(google, facts))), 'counted');
+	t.is(await bring(store, await signed(dmarcMail(google, facts)), ['dmarc@bounces.example']), 'forgotten');
+	t.is(await bring(store, dmarcMail({...google, packing: 'gzip', ext: 'xml.gz'}, facts), []), 'forgotten');
+	const {reports, reporters: named, days, sources} = await readDmarc(store.reader, domainId, '2026-11-01', 10);
+	t.deepEqual({reports, named, days}, {reports: 1, named: ['google.com'], days: 1});
+	t.deepEqual(sources, [
+		{ip: '192.0.2.1', why: '', n: 22, aligned: 22, spf: 22, dkim: 20},
+		{ip: '203.0.113.9', why: 'DKIM none, SPF pass for evil.example', n: 5, aligned: 0, spf: 0, dkim: 0},
+	]);
+	t.is((await store.reader('dmarc_reports').first('signed_by')).signed_by, 'google.com');
+	t.is(await bring(store, dmarcMail(google, {...facts, id: 'r-2'})), 'counted');
+	t.is((await readDmarc(store.reader, domainId, '2026-11-01', 10)).sources[0]?.n, 44);
+	t.is((await readDmarc(store.reader, domainId, '2026-11-27', 10)).reports, 0);
+});
+
+storeTest(
+	test,
+	'what is not about a verified domain, or about no time of now, is kept for a person',
+	async (t, store) => {
+		await insertWorkspace(store);
+		const foreign = 'unmatched: it is about other.example, which is not a verified domain here';
+		t.is(await bring(store, dmarcMail(google, {...facts, domain: 'other.example'})), foreign);
+		const long = {begin: day - 200 * 86_400, end: day - 199 * 86_400};
+		t.is(
+			await bring(store, dmarcMail(google, {...facts, ...long})),
+			'unmatched: it is about a time long ago or to come',
+		);
+		const later = {begin: day + 4 * 86_400, end: day + 5 * 86_400};
+		t.is(
+			await bring(store, dmarcMail(google, {...facts, ...later})),
+			'unmatched: it is about a time long ago or to come',
+		);
+		await store.writer.transaction(async trx => void (await trx('domains').update({state: 'pending'})));
+		t.is(
+			await bring(store, dmarcMail(google, {...facts, id: 'r-3'})),
+			'unmatched: it is about shop.example, which is not a verified domain here',
+		);
+		t.is(Number((await store.reader('dmarc_days').count('* as n').first())?.n), 0);
+	},
+);
+
+storeTest(
+	test,
+	'a flood of reports about one day is not counted; a removed domain takes its counts with it',
+	async (t, store) => {
+		await insertWorkspace(store);
+		const {id: domainId} = await store.reader('domains').first('id');
+		const head = {domain_id: domainId, begin_at: '2026-11-26T00:00:00.000Z', end_at: 'x', received_at: 'x', cut: 0};
+		const many = Array.from({length: 300}, (_, n) => ({...head, org: `o${n}`, report_id: 'x'}));
+		await store.writer.transaction(trx => trx.batchInsert('dmarc_reports', many, 50));
+		t.is(await bring(store, dmarcMail(google, facts)), 'unmatched: too many reports about shop.example of that day');
+		await store.writer.transaction(async trx => {
+			await trx('senders').delete();
+			await trx('domains').delete();
+		});
+		t.is(Number((await store.reader('dmarc_reports').count('* as n').first())?.n), 0);
+	},
+);
+
+storeTest(test, 'a TLS report needs a signature, and counts once', async (t, store) => {
+	await insertWorkspace(store);
+	const mailOf = (change: object) =>
+		mailWith({
+			...{from: 'smtp-tls@google.com', to: 'tlsrpt@bounce.shop.example', subject: 'Report Domain: bounce.shop.example'},
+			...{
+				type: 'application/tlsrpt+gzip',
+				name: 'a.json.gz',
+				bytes: gzipSync(JSON.stringify({...tlsFacts, ...change})),
+			},
+		});
+	t.is(await bring(store, mailOf({})), 'unmatched: a TLS report needs a valid DKIM signature');
+	t.is(await bring(store, await signed(mailOf({}))), 'counted');
+	t.is(
+		await bring(store, Buffer.concat([await signed(mailOf({})), Buffer.from('\r\n')]), ['tlsrpt@x.example']),
+		'forgotten',
+	);
+	t.deepEqual(await readSeenTls(store.reader, {since: '2026-11-01', limit: 10}), [
+		{domain: 'bounce.shop.example', policy: 'sts', result: 'certificate-expired', n: 4},
+		{domain: 'bounce.shop.example', policy: 'sts', result: 'success', n: 50},
+	]);
+	const [failure] = await readTlsFailures(store.reader, '2026-11-01', 10);
+	t.like(failure, {org: 'Reporter Inc.', signed_by: 'google.com'});
+	const about = (domain: string) => ({
+		'report-id': domain,
+		policies: [{...tlsFacts.policies[0], policy: {'policy-type': 'sts', 'policy-domain': domain}}],
+	});
+	t.is(await bring(store, await signed(mailOf(about('bounces.example')))), 'counted', 'a name of the settings');
+	t.is(
+		await bring(store, await signed(mailOf(about('other.example')))),
+		'unmatched: it is about other.example, which is not a verified domain here',
+	);
+});
+
+storeTest(test, 'what is half a year old is removed', async (t, store) => {
+	await insertWorkspace(store);
+	t.is(await bring(store, dmarcMail(google, facts)), 'counted');
+	const sweepAt = async (at: number) => {
+		const step = tlsTask({store, clock: {now: () => at}}).begin();
+		while (await step()) {
+			// Until nothing is left.
+		}
+		return Number((await store.reader('dmarc_days').count('* as n').first())?.n);
+	};
+	t.is(await sweepAt(now + 170 * 86_400_000), 3);
+	t.is(await sweepAt(now + 182 * 86_400_000), 0);
+});
