@@ -73,6 +73,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	backup: ['kit', 'mail', 'store', 'config', 'data-folder'],
 	routing: ['kit', 'mail', 'net', 'store', 'config', 'mta-sts', 'pace'],
 	doctor: [
+		'certificates',
 		'kit',
 		'mail',
 		'net',
@@ -144,6 +145,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'webhook/address-guard.ts',
 	],
 	cli: [
+		'certificates',
 		'ops',
 		'kit',
 		'mail',

@@ -1,5 +1,6 @@
 import type {Settings} from '../config/settings.ts';
 import {readBackups} from '../data-folder/backup-note.ts';
+import {judgeCertificate} from '../doctor/certificates.ts';
 import type {Check} from '../doctor/finding.ts';
 import {databaseClockCheck, diskCheck} from '../doctor/machine.ts';
 import {certificateChecks, isSilent, noCertificateCheck} from '../doctor/outbound.ts';
@@ -10,6 +11,7 @@ import type {AlertKind, Condition} from '../mail/alert.ts';
 import {idTime} from '../mail/ids.ts';
 import {listConditions} from '../store/alerts.ts';
 import {listedNow} from '../store/blocklists.ts';
+import {listCertificates} from '../store/certificates.ts';
 import {listFailedDomains} from '../store/domains.ts';
 import {findOldestUnread} from '../store/inbound-mails.ts';
 import {listNodes} from '../store/nodes.ts';
@@ -51,6 +53,8 @@ const firstBackupMs = 7 * dayMs;
 const leastBackupMs = 26 * hourMs;
 /** Of a kind; those beyond do not ring, and what they push off the list seems to end. */
 const mostNamed = 1000;
+/** Half an hour of failed orders: a CA that is away for minutes is no news. */
+const triesOfNews = 3;
 
 /** How each kind is found out, without the internet: from the store, the machine and what doctor looks at here. */
 export function looksOf(input: LookInput): readonly Look[] {
@@ -290,10 +294,24 @@ export function looksOf(input: LookInput): readonly Look[] {
 		},
 	};
 
+	const certificates: Look = {
+		kind: 'certificate',
+		look: async () =>
+			(await listCertificates(reader))
+				.filter(({unused, not_after: until, fault, tries}) => {
+					const isOld = fault === null ? until !== null : tries >= triesOfNews;
+					return unused === null && isOld;
+				})
+				.map(row => ({name: row.name, ...judgeCertificate(row, now())}))
+				.filter(({status}) => status !== 'ok')
+				.map(({name, detail, fix}) => own('certificate', name, detail, fix)),
+	};
+
 	return [
 		...[blocklists, domains, paused, refusing, silent, unread, endpoints, queue, lost, backup, steps, versions],
 		checked('disk', diskCheck(settings.dataDir, settings.minFreeDisk)),
 		checked('certificate', ...certificateChecks(settings, clock).filter(check => check !== noCertificateCheck)),
+		...(settings.acme ? [certificates] : []),
 		...(store.dialect.isShared ? [checked('clock', databaseClockCheck(store))] : []),
 	];
 }

@@ -95,15 +95,9 @@ export class AcmeClient {
 
 	/** Orders a certificate and waits for it; answers its chain (§7.4). Rejects with an AcmeError. */
 	async order(account: Account, wanted: Wanted): Promise<string> {
-		const {name, key, replaces, signal} = wanted;
+		const {name, key, signal} = wanted;
 		const ask = async (url: string) => json(await this.#post(account, url, null, signal));
-		const identifiers = [{type: 'dns', value: name}];
-		const newOrder = await this.#urlOf('newOrder');
-		const send = (extra: Json) => this.#post(account, newOrder, {identifiers, ...extra}, signal);
-		// A CA may not take what was replaced already, by an order that ended with us.
-		const opened = await (replaces === null
-			? send({})
-			: send({replaces}).catch(error => this.#unlessLimited(error, () => send({}))));
+		const opened = await this.#open(account, wanted);
 		const url = opened.location;
 		let order = json(opened);
 		const authorizations = Array.isArray(order.authorizations) ? order.authorizations.slice(0, mostAuthorizations) : [];
@@ -124,7 +118,7 @@ export class AcmeClient {
 
 	/** When the CA wants a certificate to be renewed (RFC 9773 §4); null: it does not say. */
 	async renewalWindow(id: string): Promise<RenewalWindow | null> {
-		const base = text((await this.#read()).renewalInfo);
+		const base = await this.#urlOf('renewalInfo');
 		if (base === '') {
 			return null;
 		}
@@ -132,11 +126,21 @@ export class AcmeClient {
 		return answer.status === 200 ? windowOf(json(answer), answer.retryAfterMs) : null;
 	}
 
-	#unlessLimited<Result>(error: unknown, other: () => Promise<Result>): Promise<Result> {
-		if (error instanceof AcmeError && ['alreadyReplaced', 'malformed', 'conflict'].includes(error.type)) {
-			return other();
+	/** A CA does not take what was replaced already, as by an order that ended with us: then it is a new certificate. */
+	async #open(account: Account, {name, replaces, signal}: Wanted): Promise<Answer> {
+		const url = await this.#urlOf('newOrder');
+		const send = (more: Json) => this.#post(account, url, {identifiers: [{type: 'dns', value: name}], ...more}, signal);
+		if (replaces === null || (await this.#urlOf('renewalInfo')) === '') {
+			return await send({});
 		}
-		throw error;
+		try {
+			return await send({replaces});
+		} catch (error) {
+			if (error instanceof AcmeError && ['alreadyReplaced', 'malformed', 'conflict'].includes(error.type)) {
+				return await send({});
+			}
+			throw error;
+		}
 	}
 
 	/** Answers one challenge of an authorization, unless that is valid already (§7.5). */

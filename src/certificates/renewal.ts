@@ -22,9 +22,10 @@ export function renewAt(
 	return Math.min(start + (end - start) * share, until - (until - from) / 10);
 }
 
-export const certificateStates = ['valid', 'due', 'waiting', 'failed', 'unused'] as const;
+/** Why nobody asks for a certificate, where nothing is wrong. */
+export const notAsked = 'no setting and no verified domain asks for it, or it leads elsewhere';
 
-export function stateOf(row: Certificate, now: number): (typeof certificateStates)[number] {
+export function stateOf(row: Certificate, now: number): 'valid' | 'due' | 'waiting' | 'failed' | 'unused' {
 	if (row.unused !== null) {
 		return 'unused';
 	}

@@ -105,6 +105,11 @@ const entries: readonly Entry[] = [
 		'Providers that send your mail and post what became of it',
 		() => import('./smarthost.ts').then(each => each.smarthostCommands),
 	],
+	[
+		'certificate',
+		'Certificates that a CA gives by itself (MAILCTL_ACME)',
+		() => import('./certificate.ts').then(each => each.certificateCommands),
+	],
 	['alert', 'Messages to you when something is wrong', () => import('./alert.ts').then(each => each.alertCommands)],
 	[
 		'webhook',

@@ -257,7 +257,7 @@ export const reports = {
 		'MAILCTL_INBOUND_TLS_CERT',
 		'–',
 		path,
-		'PEM file with the certificate chain of the SMTP listener; without it no STARTTLS is offered.',
+		'PEM file with the certificate chain of the SMTP listener; without it and MAILCTL_ACME no STARTTLS is offered.',
 	),
 	inboundTlsKey: optional(
 		'MAILCTL_INBOUND_TLS_KEY',

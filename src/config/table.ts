@@ -251,7 +251,7 @@ const submission = {
 		'MAILCTL_SUBMISSION_TLS_CERT',
 		'–',
 		path,
-		'PEM file with the certificate chain of MAILCTL_SUBMISSION_LISTEN; only loopback goes without. SIGHUP reads it again.',
+		'PEM file with the certificate chain of MAILCTL_SUBMISSION_LISTEN; only loopback goes without it or MAILCTL_ACME. SIGHUP reads it again.',
 	),
 	submissionTlsKey: optional(
 		'MAILCTL_SUBMISSION_TLS_KEY',

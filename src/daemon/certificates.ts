@@ -4,7 +4,7 @@ import type {Knex} from 'knex';
 import {Agent, type Dispatcher} from 'undici';
 import {type Account, AcmeClient, AcmeError} from '../certificates/acme-client.ts';
 import {findWishes, type Wish} from '../certificates/names.ts';
-import {challengeFor, renewAt, waitAfter} from '../certificates/renewal.ts';
+import {challengeFor, notAsked, renewAt, waitAfter} from '../certificates/renewal.ts';
 import {type KeyPair, keyOf, newKey, pemOf, readChain, renewalId} from '../certificates/x509.ts';
 import {publicHost} from '../config/derive.ts';
 import {extraCa} from '../config/settings.ts';
@@ -45,7 +45,6 @@ const staleMs = 30 * minuteMs;
 /** How often the CA is asked when it wants a renewal, where it does not say how often it may be asked. */
 const usualAskMs = 6 * hourMs;
 const dnsTimeoutMs = 5000;
-const nobody = 'no setting and no verified domain asks for it, or it leads elsewhere';
 
 type Row = Omit<Certificate, 'taken_until'>;
 type Changes = Partial<Omit<Row, 'name'>>;
@@ -126,7 +125,7 @@ export class Certificates {
 		this.#ending.abort();
 		await this.#rounds?.stop();
 		await this.#reading;
-		await this.#dispatcher.close();
+		await this.#dispatcher.destroy();
 	}
 
 	/** Does what is due now. */
@@ -198,7 +197,7 @@ export class Certificates {
 			} else if (row !== undefined && wish.no === null && (row.not_after ?? '') <= now) {
 				await deleteCertificate(trx, name);
 			} else if (row !== undefined || wish.no !== null) {
-				await noteWish(trx, name, {unused: wish.no ?? nobody}, now);
+				await noteWish(trx, name, {unused: wish.no ?? notAsked}, now);
 			}
 		}
 	}
@@ -206,15 +205,15 @@ export class Certificates {
 	/** Works on a certificate while no other node does. */
 	async #take({taken_until: free, ...row}: Certificate): Promise<void> {
 		const {clock, observer} = this.#context;
-		const {name} = row;
+		const {name, next_try_at} = row;
 		let until = free;
-		const hold = async () => {
-			const next = storeTime(clock.now() + leaseMs);
-			const isOurs = await this.#write(trx => updateCertificate(trx, {name, taken_until: until}, {taken_until: next}));
-			until = isOurs ? next : until;
+		const hold = async (read: {readonly next_try_at?: string} = {}) => {
+			const next = {taken_until: storeTime(clock.now() + leaseMs)};
+			const isOurs = await this.#write(trx => updateCertificate(trx, {name, taken_until: until, ...read}, next));
+			until = isOurs ? next.taken_until : until;
 			return isOurs;
 		};
-		if (!(await hold())) {
+		if (!(await hold({next_try_at}))) {
 			return;
 		}
 		const lost = new AbortController();

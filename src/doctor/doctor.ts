@@ -29,6 +29,7 @@ import {listDomains} from '../store/domains.ts';
 import type {Store} from '../store/store.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
 import {blocklistCheck} from './blocklists.ts';
+import {acmeCheck} from './certificates.ts';
 import {type Check, examine, type Finding, type Found, fail, ok, warn} from './finding.ts';
 import {
 	clockCheck,
@@ -148,6 +149,7 @@ function checksFor(input: DoctorInput): Check[] {
 		storeCheck(input.store),
 		...walOf(input.store),
 		...databaseClockOf(input.store),
+		...(settings.acme && input.store.store ? [acmeCheck(input.store.store.reader, clock)] : []),
 		daemonCheck(input.daemon, input.version),
 	];
 	if (settings.delivery === 'capture') {

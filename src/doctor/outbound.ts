@@ -165,7 +165,12 @@ const submission: Listener = {
 export const noCertificateCheck: Check = {
 	name: inbound.check,
 	why: inbound.why,
-	look: async () => [warn('the listener offers no STARTTLS: reports come in unencrypted', `set ${inbound.settings}`)],
+	look: async () => [
+		warn(
+			'the listener offers no STARTTLS: reports come in unencrypted',
+			`set MAILCTL_ACME=true, or ${inbound.settings}`,
+		),
+	],
 };
 
 type Certificate = {
@@ -202,7 +207,9 @@ export function certificateChecks(settings: Settings, clock: Clock): Check[] {
 		settings.returnPathDomain,
 	);
 	const checks = [
-		delivery === 'capture' ? null : (inboundOwn ?? (inboundListen === null ? null : noCertificateCheck)),
+		delivery === 'capture'
+			? null
+			: (inboundOwn ?? (inboundListen === null || settings.acme ? null : noCertificateCheck)),
 		submissionListen.length === 0
 			? null
 			: checkOf(submissionCertificateCheck, settings.submissionTlsCert, settings.submissionTlsKey, hostname),

@@ -20,7 +20,7 @@ const workspaces = (title: string, holdMs = 0): Kind => ({title, holdMs, ofWorks
 export const alertKinds = {
 	blocklisted: own('on a blocklist'),
 	domain_failed: workspaces('records of a domain are missing'),
-	certificate: own('a certificate ends soon, or cannot be used'),
+	certificate: own('a certificate ends soon, or cannot be used or renewed'),
 	workspace_paused: workspaces('a workspace is paused'),
 	smarthost_refuses: own('a smarthost refuses us'),
 	smarthost_silent: workspaces('a smarthost posts no events'),

@@ -103,13 +103,16 @@ export async function noteWish(
 		.merge(changes);
 }
 
-/** Changes a certificate while a node has it that set `taken_until`, or none has it (null); false: that is not so any more. */
+/**
+ * Changes a certificate while a node has it that set `taken_until`, or none has it (null); false: that is not so any more. To
+ * take it also the next try is compared: another node may have had it since it was read.
+ */
 export async function updateCertificate(
 	trx: Knex.Transaction,
-	{name, taken_until: taken}: Pick<Certificate, 'name' | 'taken_until'>,
+	read: Pick<Certificate, 'name' | 'taken_until'> & Partial<Pick<Certificate, 'next_try_at'>>,
 	changes: Partial<Omit<Certificate, 'name'>>,
 ): Promise<boolean> {
-	return (await trx('certificates').where({name, taken_until: taken}).update(changes)) === 1;
+	return (await trx('certificates').where(read).update(changes)) === 1;
 }
 
 /** Makes certificates due that are in use, one or all; answers their names. */

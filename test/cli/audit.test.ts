@@ -5,6 +5,7 @@ import test, {type ExecutionContext} from 'ava';
 import type {Command} from 'commander';
 import {mailctl} from '../../src/cli/commands.ts';
 import {storeTime} from '../../src/kit/time.ts';
+import {noteWish} from '../../src/store/certificates.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Cli, newCli} from '../helpers/cli.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
@@ -113,6 +114,13 @@ const acts: Readonly<Record<string, Act>> = {
 			return ['--yes', '--workspace', 'acme'];
 		},
 	],
+	'certificate renew': [
+		'certificate.renewal_requested',
+		async ({store}) => {
+			await store.writer.transaction(trx => noteWish(trx, 'mail.test', {unused: null}, storeTime(Date.now())));
+			return ['mail.test'];
+		},
+	],
 	'alert add': ['alert.added', () => ['--mail', 'ops@shop.example']],
 	'alert mute': [
 		'alert.muted',
@@ -208,7 +216,7 @@ const none: Readonly<Record<string, string>> = {
 			...['contact list'],
 			...['contact show', 'webhook list', 'webhook show', 'webhook deliveries', 'bounce unmatched', 'bounce explain'],
 			...['queue summary', 'queue list', 'queue why', 'queue trace', 'smarthost list', 'smarthost show'],
-			...['alert list', 'alert test'],
+			...['alert list', 'alert test', 'certificate list', 'certificate show'],
 			...['smarthost test'],
 		].map(name => [name, 'reads only']),
 	),

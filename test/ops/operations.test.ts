@@ -43,6 +43,7 @@ test('every operation: faces, scope, role, audit, refresh', async t => {
 		'alert add | api cli dashboard | alerts:manage | admin, fresh log-in | alert.added | not cached',
 		'alert mute | api cli dashboard | alerts:manage | admin | alert.muted | not cached',
 		'alert remove | api cli dashboard | alerts:manage | admin, fresh log-in | alert.removed | not cached',
+		'certificate renew | cli | – | admin of all workspaces | certificate.renewal_requested | caches read again',
 		'contact preferences-link | api cli dashboard | contacts:manage | operator | contact.linked | not cached',
 		'key change | apply | – | admin, fresh log-in | key.updated | caches read again',
 		'key create | cli dashboard apply | – | admin, fresh log-in | key.created | caches read again',

@@ -1,0 +1,81 @@
+import {renewAt, stateOf} from '../certificates/renewal.ts';
+import {liveDaemon} from '../data-folder/daemon-file.ts';
+import {storeTime} from '../kit/time.ts';
+import {renewCertificates} from '../ops/certificates.ts';
+import {type Certificate, findCertificate, listCertificates} from '../store/certificates.ts';
+import {CliError} from './fault.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
+import {type Noun, shortTime} from './terminal-text.ts';
+
+export function certificateCommands(certificate: CliCommand): void {
+	certificate
+		.verb('list', 'List the names that have a certificate or are to have one')
+		.sample('mailctl certificate list')
+		.does(async session => {
+			const rows = await listCertificates(await session.reader());
+			session.list(nounOf(session), rows);
+		});
+
+	certificate
+		.verb('show <name>', 'Show the certificate of a name, and why it cannot be renewed')
+		.sample('mailctl certificate show mail.example.com')
+		.does<object, [string]>(async (session, _options, name) => {
+			const row = await findCertificate(await session.reader(), name.toLowerCase());
+			if (row === undefined) {
+				throw new CliError('data', `there is no certificate for ${name}`, 'see mailctl certificate list');
+			}
+			session.one(nounOf(session), row);
+		});
+
+	certificate
+		.verb('renew [name]', 'Have the daemon order it anew at once; without a name all')
+		.sample('mailctl certificate renew mail.example.com')
+		.does<object, [string | undefined]>(async (session, _options, name) => {
+			const {acme, databaseUrl, dataDir} = session.settings();
+			const input = name === undefined ? {} : {name: name.toLowerCase()};
+			const names = await session.performAnywhere(renewCertificates, input);
+			const isIdle = !acme || (databaseUrl === null && liveDaemon(dataDir) === null);
+			session.show({renewing: names}, () => [
+				...names,
+				isIdle
+					? 'A daemon with MAILCTL_ACME=true orders them when it starts.'
+					: 'The daemon orders them now: mailctl certificate list shows what comes of it.',
+			]);
+		});
+}
+
+const minute = (time: string | null) => time && `${shortTime(time).slice(0, 16)} UTC`;
+const renewTime = (row: Certificate): string | null => {
+	const at = renewAt(row);
+	return at === null ? null : storeTime(at);
+};
+
+function nounOf(session: Session): Noun<Certificate> {
+	const state = (row: Certificate) => stateOf(row, session.tools.clock.now());
+	return {
+		none: 'no certificates; MAILCTL_ACME=true has the daemon get some',
+		json: row => ({
+			...{name: row.name, state: state(row), issuer: row.issuer, not_before: row.not_before},
+			...{
+				not_after: row.not_after,
+				renew_at: renewTime(row),
+				fault: row.fault ?? row.unused,
+				updated_at: row.updated_at,
+			},
+		}),
+		fields: [
+			{title: 'NAME', name: 'name', cell: row => row.name, cut: true},
+			{title: 'STATE', name: 'state', cell: state},
+			{title: 'ENDS', name: 'ends', cell: row => minute(row.not_after)},
+			{title: 'ISSUER', name: 'issuer', cell: row => row.issuer, cut: true},
+			{name: 'begins', cell: row => minute(row.not_before)},
+			{name: 'renewed from', cell: row => minute(renewTime(row))},
+			{
+				name: 'next try',
+				cell: row => (row.fault === null || row.unused !== null ? undefined : minute(row.next_try_at)),
+			},
+			{title: 'FAULT', name: 'fault', cell: row => row.fault ?? row.unused ?? undefined, cut: true},
+		],
+	};
+}

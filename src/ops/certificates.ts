@@ -1,0 +1,27 @@
+import {storeTime} from '../kit/time.ts';
+import {Type} from '../mail/type.ts';
+import {makeDue} from '../store/certificates.ts';
+import {notFound, operation, Refused, type Scene} from './operation.ts';
+
+/** Makes certificates due; the daemon orders them at once. Answers their names. */
+export const renewCertificates = operation({
+	name: 'certificate renew',
+	role: 'admin',
+	everywhere: true,
+	without: {
+		api: 'certificates renew by themselves; a person helps where that fails',
+		dashboard: 'certificates renew by themselves; a person helps where that fails',
+		apply: 'a file says what is, not what is done',
+	},
+	input: Type.Object({name: Type.Optional(Type.String({description: 'The name that it is for; absent: all.'}))}),
+	async run({trx, tools}: Scene<string | null>, {name = null}): Promise<readonly string[]> {
+		const names = await makeDue(trx, name, storeTime(tools.clock.now()));
+		if (names.length > 0) {
+			return names;
+		}
+		const words = {wrong: 'there are no certificates', next: 'set MAILCTL_ACME=true and start the daemon'};
+		throw name === null ? new Refused('not_found', words) : notFound('certificate', `for ${name} that is in use`);
+	},
+	audit: 'certificate.renewal_requested',
+	entry: (names, {name = null}) => ({target: name, detail: {names: names.length}}),
+});

@@ -1,0 +1,384 @@
+import {X509Certificate} from 'node:crypto';
+import {once} from 'node:events';
+import {mkdtempSync, writeFileSync} from 'node:fs';
+import {rm} from 'node:fs/promises';
+import {createServer} from 'node:http';
+import type {AddressInfo} from 'node:net';
+import {tmpdir} from 'node:os';
+import path from 'node:path';
+import test, {type ExecutionContext} from 'ava';
+import {renewAt} from '../../src/certificates/renewal.ts';
+import {Certificates} from '../../src/daemon/certificates.ts';
+import {storeTime} from '../../src/kit/time.ts';
+import {
+	type Certificate,
+	findCertificate,
+	findHttpChallenge,
+	listCertificates,
+	makeDue,
+	openCertificates,
+} from '../../src/store/certificates.ts';
+import type {Store} from '../../src/store/store.ts';
+import {startAcmeServer} from '../helpers/acme-server.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {startFakeDns} from '../helpers/fake-dns.ts';
+import {testTools, testVault} from '../helpers/tools.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {addWorkspace} from '../helpers/workspace.ts';
+
+const minute = 60_000;
+const hour = 60 * minute;
+const day = 24 * hour;
+const mail = 'mail.lab.test';
+
+type Binding = {readonly kid: string; readonly key: string};
+
+/** A CA, a zone, a web server that answers its challenges, and daemons on one store whose time the test moves. */
+async function prepare(t: ExecutionContext, store: Store, eab: Binding | null = null) {
+	const tools = testTools(Date.now());
+	const {clock} = tools;
+	const web = createServer(async ({url = ''}, response) => {
+		const found = await findHttpChallenge(store.reader, url.split('/').at(-1) ?? '', storeTime(clock.now()));
+		response.writeHead(found ? 200 : 404).end(found?.key_authorization);
+	});
+	web.listen(0, '127.0.0.1');
+	await once(web, 'listening');
+	t.teardown(() => web.close());
+	const http = (web.address() as AddressInfo).port;
+	const dns = await startFakeDns(t, {[mail]: {a: ['127.0.0.1']}});
+	const ca = await startAcmeServer(t, () => ({host: '127.0.0.1', http, tls: 1}), {eab});
+	const folder = mkdtempSync(path.join(tmpdir(), 'mailctl-acme-'));
+	t.teardown(() => rm(folder, {recursive: true}));
+	const acmeCaFile = path.join(folder, 'ca.pem');
+	writeFileSync(acmeCaFile, ca.ca);
+	const lines: Array<Record<string, unknown>> = [];
+	const note = (line: Record<string, unknown>, text = '') => lines.push({...line, text});
+	const settings = {
+		...{acme: true, acmeEmail: 'admin@lab.test', acmeDirectory: ca.directory, acmeCaFile, caFile: null},
+		acmeEab: eab && {kid: eab.kid, key: Buffer.from(eab.key, 'base64url')},
+		...{hostname: mail, publicUrl: null, returnPathDomain: 'bounces.lab.test', dnsServers: [dns.server]},
+		...{httpListen: {host: '127.0.0.1', port: 80}, httpsListen: null, httpRedirectListen: null},
+	};
+	async function node(own: Partial<typeof settings> = {}) {
+		const observer = {logger: {info: note, warn: note}, storeFailed: (error: unknown) => t.fail(String(error))};
+		const parts = {settings: {...settings, ...own}, store, vault: testVault, ...tools, version: '1', observer};
+		const certificates = new Certificates(parts as never);
+		t.teardown(() => certificates.stop());
+		await certificates.open();
+		return certificates;
+	}
+	const read = async (name = mail) => (await findCertificate(store.reader, name)) as Certificate;
+	/** The time moves to when the row is due, and a bit more. */
+	async function until(at: string | null) {
+		tools.advance(Date.parse(at ?? '') - clock.now() + 1);
+	}
+	return {...{tools, clock, ca, zone: dns.zone, settings, node, read, until, lines}, now: () => clock.now()};
+}
+
+storeTest(test, 'a certificate is ordered, kept with its key sealed, and shown', async (t, store) => {
+	const {ca, node, read, lines} = await prepare(t, store);
+	const certificates = await node();
+	t.is(certificates.contextFor(mail), undefined);
+	t.is(certificates.own(), null);
+	let changes = 0;
+	certificates.onChange(() => changes++);
+	await certificates.look();
+	const row = await read();
+	t.like(row, {issuer: 'Lab CA', tries: 0, fault: null, unused: null, taken_until: null, window_start: null});
+	t.is(new X509Certificate(row.chain ?? '').subjectAltName, `DNS:${mail}`);
+	t.regex(row.secret ?? '', /^v1\./);
+	const [opened] = await openCertificates(store.reader, testVault, () => t.fail());
+	t.regex(opened?.key ?? '', /PRIVATE KEY/);
+	t.deepEqual(certificates.own(), {cert: row.chain, key: opened?.key} as never);
+	t.truthy(certificates.contextFor('MAIL.lab.test'));
+	t.is(certificates.contextFor('other.test'), certificates.contextFor(mail));
+	t.is(changes, 1);
+	t.deepEqual(ca.looks, [`http-01 ${mail}`]);
+	t.deepEqual(
+		[...ca.accounts.values()].map(({contact}) => contact),
+		[['mailto:admin@lab.test']],
+	);
+	t.is(await store.reader('acme_challenges').first(), undefined);
+	t.like(await store.reader('audit').first(), {action: 'certificate.issued', target: mail, workspace_id: null});
+	t.like(lines[0], {event: 'certificate_issued', name: mail});
+	t.notRegex(JSON.stringify([lines, await store.reader('audit')]), /PRIVATE|v1\./);
+	await certificates.look();
+	t.is(ca.orders.length, 1);
+});
+
+storeTest(test, 'without a word of the CA it is renewed at two thirds, with another key', async (t, store) => {
+	const {ca, node, read, until, now, tools} = await prepare(t, store);
+	const certificates = await node();
+	await certificates.look();
+	const first = await read();
+	tools.advance(59 * day);
+	await certificates.look();
+	t.is(ca.orders.length, 1);
+	const at = renewAt(first) ?? 0;
+	t.true(Math.abs(at - Date.now() - 60 * day) < hour);
+	ca.behaviour.life = {from: at, until: at + 90 * day};
+	await until(storeTime(at));
+	await certificates.look();
+	const second = await read();
+	t.is(ca.orders.length, 2);
+	t.truthy(ca.orders[1]?.replaces);
+	t.not(second.chain, first.chain);
+	t.not(second.secret, first.secret);
+	t.is(certificates.own()?.cert ?? null, second.chain);
+	t.true((renewAt(second) ?? 0) > now());
+});
+
+storeTest(test, 'the CA says when it wants a renewal, and may change its mind', async (t, store) => {
+	const {ca, node, read, until, now, tools} = await prepare(t, store);
+	ca.behaviour.window = {start: Date.now() + 20 * day, end: Date.now() + 30 * day};
+	const certificates = await node();
+	await certificates.look();
+	const first = await read();
+	t.is(first.window_start, storeTime(ca.behaviour.window.start));
+	const planned = renewAt(first) ?? 0;
+	t.true(planned >= ca.behaviour.window.start && planned <= ca.behaviour.window.end);
+	t.is(Date.parse(first.next_try_at), now() + hour, 'the CA is asked again when it allows that');
+	tools.advance(2 * hour);
+	await certificates.look();
+	t.is(renewAt(await read()), planned, 'the same moment of the same window');
+	t.is(ca.orders.length, 1);
+	// As CAs do before they revoke a certificate.
+	ca.behaviour.window = {start: now() - 2 * day, end: now() - day};
+	await until((await read()).next_try_at);
+	await certificates.look();
+	t.is(ca.orders.length, 2);
+	t.truthy(ca.orders[1]?.replaces);
+	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
+	ca.behaviour.window = null;
+	await certificates.look();
+	t.is(ca.orders.length, 3, 'an operator wants it');
+});
+
+storeTest(test, 'what was replaced already is ordered as a new certificate', async (t, store) => {
+	const {ca, node, read, now} = await prepare(t, store);
+	const certificates = await node();
+	await certificates.look();
+	const {chain, secret} = await read();
+	const again = () => store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
+	await again();
+	await certificates.look();
+	await store.database('certificates').update({chain, secret});
+	await again();
+	await certificates.look();
+	t.deepEqual(
+		ca.orders.map(({status, replaces}) => [status, replaces === null]),
+		[
+			['valid', true],
+			['valid', false],
+			['valid', true],
+		],
+	);
+});
+
+storeTest(test, 'while the CA is away or fails the old certificate stays, and tries get rarer', async (t, store) => {
+	const {ca, node, read, until, now, lines} = await prepare(t, store);
+	const certificates = await node();
+	await certificates.look();
+	const first = await read();
+	await until(storeTime(renewAt(first) ?? 0));
+	ca.behaviour.away = true;
+	const waits: number[] = [];
+	for (let n = 0; n < 9; n++) {
+		await certificates.look();
+		const {next_try_at: next} = await read();
+		waits.push((Date.parse(next) - now()) / minute);
+		await until(next);
+	}
+	t.deepEqual(waits, [5, 10, 20, 40, 80, 160, 320, 640, 720]);
+	const row = await read();
+	t.is(row.chain, first.chain);
+	t.regex(row.fault ?? '', /^the CA at 127\.0\.0\.1:\d+ gives no answer: /);
+	t.is(certificates.own()?.cert ?? null, first.chain);
+	t.like(lines.at(-1), {event: 'certificate_failed', name: mail, text: row.fault});
+	ca.behaviour.away = false;
+	ca.behaviour.failing = true;
+	await certificates.look();
+	t.like(await read(), {chain: first.chain, tries: 10, fault: 'the CA ended the order: The HSM is out of order.'});
+	ca.behaviour.failing = false;
+	ca.behaviour.life = {from: now() - hour, until: now() + 90 * day};
+	await until((await read()).next_try_at);
+	await certificates.look();
+	t.like(await read(), {tries: 0, fault: null});
+	t.not((await read()).chain, first.chain);
+});
+
+storeTest(test, 'a limit of the CA is obeyed, seconds or a date', async (t, store) => {
+	const {ca, node, read, until, now} = await prepare(t, store);
+	const certificates = await node();
+	ca.behaviour.limited = '7200';
+	await certificates.look();
+	const row = await read();
+	t.is(Date.parse(row.next_try_at), now() + 2 * hour);
+	t.is(row.fault, 'the CA answered 429: Too many certificates were given.');
+	ca.behaviour.limited = new Date(now() + 2 * hour + 3 * day).toUTCString();
+	await until(row.next_try_at);
+	await certificates.look();
+	t.true(Math.abs(Date.parse((await read()).next_try_at) - now() - 3 * day) < minute);
+	ca.behaviour.limited = '';
+	await until((await read()).next_try_at);
+	await certificates.look();
+	t.is(Date.parse((await read()).next_try_at), now() + 20 * minute, 'where it names no time ours holds');
+	t.is(ca.orders.length, 0);
+});
+
+storeTest(test, 'a nonce that expired is replaced, an account that is gone made anew', async (t, store) => {
+	const {ca, node, read, now} = await prepare(t, store);
+	const certificates = await node();
+	ca.behaviour.expiredNonces = 2;
+	await certificates.look();
+	t.like(await read(), {fault: null, tries: 0});
+	ca.behaviour.expiredNonces = 3;
+	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
+	await certificates.look();
+	t.is((await read()).fault, 'the CA answered 400: The nonce has expired.');
+	ca.forgetAccounts();
+	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
+	await certificates.look();
+	t.is((await read()).fault, 'the CA answered 400: There is no such account.');
+	await certificates.look();
+	t.like(await read(), {fault: null, tries: 0});
+	t.is(ca.accounts.size, 1);
+});
+
+storeTest(test, 'an account is bound to that of a customer of the CA', async (t, store) => {
+	const eab = {kid: 'customer-7', key: Buffer.alloc(32, 7).toString('base64url')};
+	const {ca, node, read, until} = await prepare(t, store, eab);
+	const unbound = await node({acmeEab: null});
+	await unbound.look();
+	t.is((await read()).fault, 'the CA answered 403: An account needs a binding.');
+	const bound = await node();
+	await until((await read()).next_try_at);
+	await bound.look();
+	t.is((await read()).fault, null);
+	t.deepEqual(
+		[...ca.accounts.values()].map(({bound: kid}) => kid),
+		['customer-7'],
+	);
+});
+
+storeTest(test, 'the fault names the port that the CA cannot reach, or where it finds no proof', async (t, store) => {
+	const {ca, node, read, until, now} = await prepare(t, store);
+	const {target} = ca.behaviour;
+	const certificates = await node();
+	ca.behaviour.target = () => ({host: '127.0.0.1', http: 1, tls: 1});
+	await certificates.look();
+	t.regex((await read()).fault ?? '', /^the CA cannot reach port 80 of mail\.lab\.test: Fetching the token failed: /);
+	t.is(Date.parse((await read()).next_try_at), now() + 5 * minute);
+	ca.behaviour.target = () => undefined;
+	await until((await read()).next_try_at);
+	await certificates.look();
+	t.is(
+		(await read()).fault,
+		'the CA found no proof at port 80 of mail.lab.test: No address was found for mail.lab.test.',
+	);
+	ca.behaviour.offers = ['dns-01'];
+	ca.behaviour.target = target;
+	await until((await read()).next_try_at);
+	await certificates.look();
+	t.is((await read()).fault, 'the CA offers neither http-01 nor tls-alpn-01 for mail.lab.test');
+});
+
+storeTest(test, 'several nodes that look at once order once', async (t, store, engine) => {
+	const {ca, node, read, now} = await prepare(t, store);
+	const nodes = await Promise.all([1, 2, 3, 4, 5].map(() => node({publicUrl: 'https://www.lab.test' as never})));
+	await Promise.all(nodes.map(each => each.look()));
+	await Promise.all(nodes.map(each => each.look()));
+	t.deepEqual(ca.orders.map(({name, status}) => `${name} ${status}`).toSorted(), [
+		`${mail} valid`,
+		'www.lab.test valid',
+	]);
+	for (const each of nodes) {
+		each.forget();
+		await waitFor(
+			'the certificate of another node',
+			() => each.own()?.cert === undefined || each.contextFor('www.lab.test'),
+		);
+	}
+	// A node has it; the others leave it until its time is over.
+	await store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
+	await store
+		.database('certificates')
+		.where({name: mail})
+		.update({taken_until: storeTime(now() + minute)});
+	await Promise.all(nodes.map(each => each.look()));
+	t.is(ca.orders.length, 2);
+	await store
+		.database('certificates')
+		.where({name: mail})
+		.update({taken_until: storeTime(now() - 1)});
+	await Promise.all(nodes.map(each => each.look()));
+	t.is(ca.orders.length, 3);
+	t.is((await read()).taken_until, null);
+	// A daemon that is alone begins with nothing under way.
+	await store.database('certificates').update({taken_until: storeTime(now() + minute)});
+	await node();
+	t.is((await read()).taken_until === null, engine === 'sqlite');
+});
+
+storeTest(test, 'an order is given up at the end of the daemon, and no failure', async (t, store) => {
+	const {ca, node, read} = await prepare(t, store);
+	const certificates = await node();
+	ca.behaviour.holding = true;
+	certificates.start();
+	await waitFor('an order that waits', () => ca.orders[0]?.status === 'processing');
+	await certificates.stop();
+	t.like(await read(), {taken_until: null, fault: null, tries: 0, chain: null});
+	t.is(await store.reader('acme_challenges').first(), undefined);
+	ca.behaviour.holding = false;
+	await (await node()).look();
+	t.truthy((await read()).chain);
+});
+
+storeTest(test, 'names are asked for that lead here, of domains that are verified', async (t, store, engine) => {
+	const {ca, node, zone, tools} = await prepare(t, store);
+	const {domainId} = await addWorkspace(store, 'acme');
+	const domain = (changes: object) => store.database('domains').where({id: domainId}).update(changes);
+	const certificates = await node();
+	const states = async () => {
+		tools.advance(engine === 'sqlite' ? 6 * minute : 31 * minute);
+		await certificates.look();
+		return (await listCertificates(store.reader)).map(({name, unused}) => `${name}: ${unused}`);
+	};
+	zone['links.example.com'] = {a: ['127.0.0.1']};
+	zone['mta-sts.bounce.example.com'] = {a: ['127.0.0.1']};
+	zone['other.example.com'] = {a: ['127.0.0.1']};
+	await domain({link_host: 'links.example.com'});
+	t.deepEqual(await states(), [`${mail}: null`], 'the domain has not proved itself');
+	await domain({verified_at: storeTime(Date.now())});
+	t.deepEqual(await states(), ['links.example.com: null', `${mail}: null`, 'mta-sts.bounce.example.com: null']);
+	t.is(ca.orders.length, 3);
+
+	zone['links.example.com'] = {a: ['127.0.0.1', '192.0.2.7']};
+	zone['mta-sts.bounce.example.com'] = 'servfail';
+	tools.advance(2 * hour);
+	t.deepEqual(await states(), [
+		'links.example.com: links.example.com leads to 192.0.2.7, which is not here',
+		`${mail}: null`,
+		'mta-sts.bounce.example.com: null',
+	]);
+	// At two thirds the others are renewed, it is not.
+	tools.advance(60 * day);
+	const life = tools.clock.now();
+	ca.behaviour.life = {from: life, until: life + 90 * day};
+	await states();
+	t.deepEqual(
+		ca.orders.slice(3).map(({name}) => name),
+		[mail, 'mta-sts.bounce.example.com'],
+	);
+	// It has ended and nobody wants it.
+	tools.advance(40 * day);
+	t.is((await states()).length, 3, 'people see why a link host has no certificate');
+	await domain({link_host: 'gone.example.com'});
+	t.deepEqual(await states(), [
+		'gone.example.com: gone.example.com has no address in DNS',
+		`${mail}: null`,
+		'mta-sts.bounce.example.com: null',
+	]);
+	zone['gone.example.com'] = {a: ['127.0.0.1']};
+	t.is((await states())[0], 'gone.example.com: null');
+});
