@@ -1,15 +1,23 @@
 import {domainRecordsView, domainView, storedTime} from '../api/views.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {openRecordSources} from '../dns/resolver.ts';
-import {type CheckedRecord, isUnsigned, openProofs, purposeOf} from '../domains/check-records.ts';
-import {type DomainRecord, domainRecords, returnPathHost, sendingNames, zoneFile} from '../domains/domain-records.ts';
+import {type CheckedRecord, isUnsigned, type OpenSources, openProofs, purposeOf} from '../domains/check-records.ts';
+import {type DmarcSight, dmarcPeriod, dmarcView, lookAtDmarc} from '../domains/dmarc.ts';
+import {
+	type DomainRecord,
+	domainRecords,
+	returnPathHost,
+	type SendingNames,
+	sendingNames,
+	zoneFile,
+} from '../domains/domain-records.ts';
 import {addDomain, removeDomain, returnPathFault} from '../domains/domains.ts';
 import {cancelRotation, rotateKeys} from '../domains/signing-keys.ts';
 import {checkDomain, type DomainCheck, type DomainSight, lookAtDomain, nextCheckAt} from '../domains/verify-domain.ts';
 import {storeTime} from '../kit/time.ts';
 import {type DkimKey, type Domain, findDomain, listDkimKeys, listDomainSenders, listDomains} from '../store/domains.ts';
 import {CliError} from './fault.ts';
-import {domain as parseDomain, selector as parseSelector} from './options.ts';
+import {count, domain as parseDomain, selector as parseSelector} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import type {Tone} from './terminal.ts';
@@ -29,6 +37,12 @@ export function domainCommands(domain: CliCommand): void {
 		.sample('mailctl domain show shop.example --zone')
 		.option('--zone', 'as lines of a zone file, without asking DNS')
 		.does(show);
+
+	domain
+		.verb('dmarc <domain>', 'Show who sends with the domain, as DMARC reports say, and what to publish next')
+		.sample('mailctl domain dmarc shop.example --days 30')
+		.option('--days <n>', 'days to look back on', count('--days', 1, dmarcPeriod.most), dmarcPeriod.usual)
+		.does(dmarc);
 
 	domain
 		.verb(
@@ -189,16 +203,73 @@ async function findNamed(session: Session, text: string): Promise<Domain> {
 }
 
 async function lookAt(session: Session, row: Domain): Promise<DomainSight> {
-	const settings = session.settings();
-	const {clock} = session.tools;
-	const open = () => openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock});
+	const reader = await session.reader();
+	return await asking(session, (names, open) => lookAtDomain(reader, row, names, open, session.tools.clock.now()));
+}
+
+async function asking<Sight>(
+	session: Session,
+	look: (names: SendingNames, open: OpenSources) => Promise<Sight>,
+): Promise<Sight> {
+	const {dnsServers: servers, allowPrivateMx: allowPrivate} = session.settings();
 	session.terminal.status('asking DNS …');
 	try {
-		return await lookAtDomain(await session.reader(), row, sendingNames(settings), open, clock.now());
+		const open = () => openRecordSources({servers, allowPrivate, clock: session.tools.clock});
+		return await look(sendingNames(session.settings()), open);
 	} finally {
 		session.terminal.status(null);
 	}
 }
+
+const shownSources = 20;
+
+async function dmarc(session: Session, {days}: {days: number}, text: string): Promise<void> {
+	const row = await findNamed(session, text);
+	const reader = await session.reader();
+	const period = {days, now: session.tools.clock.now()};
+	const sight = await asking(session, (names, open) => lookAtDmarc(reader, row, names, open, period));
+	session.show(dmarcView(sight), () => dmarcLines(session, row, sight));
+}
+
+function dmarcLines({terminal: {width}}: Session, row: Domain, sight: DmarcSight): string[] {
+	const {days, reports, reporters, sources, advice, tls} = sight;
+	const {policy, next, name, record, why, cost} = advice;
+	const rows = sources.slice(0, shownSources);
+	const more = sources.length - rows.length;
+	return [
+		...fields(
+			[
+				['domain', row.name],
+				['reports', reports === 0 ? `none in ${days} days` : `${reports} in ${days} days, of ${reporters.join(', ')}`],
+				['policy', policy],
+				[
+					'a stricter one',
+					reports === 0 ? undefined : `would have stopped ${cost.ours} mails of yours, ${cost.others} of others`,
+				],
+				['TLS to us', tls ?? undefined],
+			],
+			width,
+		),
+		...(rows.length === 0 ? [] : ['', ...table(dmarcColumns, rows, width)]),
+		...(more > 0 ? [`and ${more} more`] : []),
+		'',
+		...wrapped(
+			`${next === policy ? `Keep p=${policy}` : next ? `Publish p=${next}` : 'Nothing to publish'}: ${why}.`,
+			width,
+		),
+		...(next === null ? [] : ['', `TXT ${printable(name)}`, printable(record)]),
+	];
+}
+
+type Source = DmarcSight['sources'][number];
+
+const dmarcColumns = [
+	{title: 'WHO', cell: ({ours}: Source) => (ours ? 'you' : 'others')},
+	{title: 'ADDRESS', cell: ({ip}: Source) => ip},
+	{title: 'MAILS', cell: ({n}: Source) => n, right: true},
+	{title: 'ALIGNED', cell: ({aligned}: Source) => aligned, right: true},
+	{title: 'WHY NOT', cell: ({why}: Source) => why, cut: true},
+] as const;
 
 async function check(session: Session, text: string): Promise<DomainCheck> {
 	const checked = await checkDomain({

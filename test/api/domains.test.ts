@@ -157,3 +157,41 @@ storeTest(test, 'a domain of another workspace answers as an unknown one, and st
 	t.deepEqual(await store.reader('domains').where({id: before.id}).first(), before);
 	t.is((await store.reader('dkim_keys')).length, 0);
 });
+
+storeTest(test, 'who sends with a domain, of the days that are asked for, and nobody else’s', async (t, store) => {
+	const dns = await startFakeDns(t, {
+		'_dmarc.shop.example': {txt: ['v=DMARC1; p=quarantine']},
+		'bounce.shop.example': {txt: ['v=spf1 ip4:198.51.100.0/24 -all']},
+	});
+	const api = await startApi(t, store, {dnsServers: [dns.server]});
+	const id = idOf(await api.post('/v1/domains', {name: 'shop.example'}));
+	const day = (ago: number) => new Date(Date.now() - ago * 86_400_000).toISOString().slice(0, 10);
+	const of = {domain_id: id, disposition: 'none', why: ''};
+	await store.writer.transaction(async trx => {
+		await trx('dmarc_days').insert([
+			{...of, day: day(1), ip: '192.0.2.1', dkim: 1, spf: 0, n: 30},
+			{...of, day: day(40), ip: '192.0.2.1', dkim: 1, spf: 1, n: 30},
+			{...of, day: day(1), ip: '198.51.100.9', dkim: 0, spf: 1, n: 4},
+			{...of, day: day(1), ip: '203.0.113.9', dkim: 0, spf: 0, n: 9, why: 'DKIM none'},
+		]);
+	});
+	const path = `/v1/domains/${id}/dmarc`;
+	const read = await api.get(`${path}?days=2`);
+	t.is(read.status, 200, read.text);
+	t.like(read.body, {
+		...{days: 2, reports: 0},
+		sources: [
+			{ip: '192.0.2.1', count: 30, aligned: 30, spf: 0, dkim: 30, ours: true},
+			{ip: '203.0.113.9', count: 9, aligned: 0, ours: false},
+			{ip: '198.51.100.9', count: 4, aligned: 4, spf: 4, dkim: 0, ours: true},
+		],
+		advice: {policy: 'quarantine', next: 'quarantine', cost: {ours: 0, others: 9}},
+	});
+	t.deepEqual(Object.keys(read.body as object), ['days', 'reports', 'sources', 'advice']);
+	t.like((await api.get(`${path}?days=60`)).body, {sources: [{count: 60, spf: 30}]});
+	t.like((await api.get(path)).body, {days: 30});
+	for (const wrong of ['0', '91', 'x']) {
+		t.is(codeOf(await api.get(`${path}?days=${wrong}`)), 'validation_failed', wrong);
+	}
+	t.is(codeOf(await api.get(`/v1/domains/${newId('dom')}/dmarc`)), 'not_found');
+});

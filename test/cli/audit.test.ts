@@ -211,6 +211,7 @@ const none: Readonly<Record<string, string>> = {
 		[
 			...['doctor', 'stats', 'completion', 'export', 'config show', 'config check', 'config pace', 'audit list'],
 			...['workspace list', 'workspace show', 'key list', 'user list', 'node list', 'domain list', 'domain show'],
+			...['domain dmarc'],
 			...['sender list', 'template list', 'template show', 'template preview', 'suppression list', 'suppression check'],
 			...['suppression export', 'topic list', 'message list', 'message events', 'message show', 'message raw'],
 			...['contact list'],

@@ -29,6 +29,7 @@ const pagesOf = ({ids}: Shop): Readonly<Record<string, string>> => ({
 	returned: '/returned',
 	domains: '/domains',
 	domain: `/domains/${ids.domain}`,
+	dmarc: `/domains/${ids.domain}/dmarc`,
 	templates: '/templates',
 	template: `/templates/${ids.template}`,
 	'template-settings': `/templates/${ids.reset}#Settings`,

@@ -1,10 +1,11 @@
-import {mkdtemp, writeFile} from 'node:fs/promises';
+import {mkdir, mkdtemp, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import path from 'node:path';
 import {Mailctl} from 'mailctl/client';
 import {createTransport} from 'nodemailer';
 import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
 import {complaintAbout} from '../demo/steps.ts';
+import {dmarcMail, reporters} from '../helpers/aggregate-mails.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {eventsOf, type Program, prepareProgram, type Scope} from '../helpers/daemon.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
@@ -205,8 +206,31 @@ export async function startShop(scope: Scope): Promise<Shop> {
 	await choose(url, link, ['action', 'pause']);
 	const {id: contact} = await cli<{id: string}>('contact', 'show', choosy);
 	const {'password-reset': reset = ''} = template;
+	await reportDmarc(program);
 	const ids = {domain, template: receipt.templateId, reset, scheduled, webhook, workspace, contact, bounced, waiting};
 	return {program, url, ids};
+}
+
+/** What others say of mail from the shop: its own address, a forwarder and somebody else. */
+async function reportDmarc(program: Program): Promise<void> {
+	const today = Math.floor(Date.now() / 86_400_000) * 86_400;
+	const records = [
+		{ip: '192.0.2.25', n: 412, dkim: 'pass', spf: 'pass'},
+		{ip: '198.51.100.77', n: 9, dkim: 'pass', spf: 'fail'},
+		{ip: '203.0.113.42', n: 31, dkim: 'fail', spf: 'fail', mailFrom: 'bulk.example', passed: 'pass'},
+		{ip: '2001:db8:55::9', n: 4, dkim: 'fail', spf: 'fail', passed: 'softfail', override: 'mailing_list'},
+	] as const;
+	const folder = path.join(program.folder, 'dmarc');
+	await mkdir(folder);
+	for (let ago = 1; ago <= 20; ago++) {
+		const begin = today - ago * 86_400;
+		const facts = {org: '', email: '', id: `r${ago}`, domain: 'shop.example', begin, end: begin + 86_399, records};
+		await writeFile(
+			path.join(folder, `${ago}.eml`),
+			dmarcMail(reporters[ago % 9] as (typeof reporters)[number], facts),
+		);
+	}
+	await program.cli('bounce', 'ingest', folder);
 }
 
 /** A recipient chooses on the page that a link leads to. */

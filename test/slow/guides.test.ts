@@ -110,6 +110,7 @@ const others: ReadonlyArray<readonly [RegExp, number, string]> = [
 /** What must be there before a page's first command. */
 const needs: Readonly<Record<string, readonly string[]>> = {
 	deliverability: ['mailctl domain add shop.example'],
+	dmarc: ['mailctl domain add shop.example'],
 	operating: ['mailctl workspace create --name acme', 'mailctl workspace create --name other'],
 	queue: ['mailctl template create --name login-code', "mailctl topic create --code news --name 'Monthly news'"],
 	templates: [
@@ -129,6 +130,7 @@ for (const page of [
 	'backup',
 	'declared',
 	'deliverability',
+	'dmarc',
 	'domains',
 	'going-live',
 	'mailboxes',

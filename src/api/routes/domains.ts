@@ -1,3 +1,4 @@
+import {dmarcPeriod, dmarcView, lookAtDmarc} from '../../domains/dmarc.ts';
 import {domainRecords} from '../../domains/domain-records.ts';
 import {addDomain, removeDomain, returnPathFault} from '../../domains/domains.ts';
 import {rotateKeys} from '../../domains/signing-keys.ts';
@@ -103,6 +104,25 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 			handle: async call => {
 				const domain = await chosen(call);
 				return await shown(await seats.hold(domain.workspace_id, () => look(domain)));
+			},
+		}),
+
+		apiRoute(parts, {
+			at: 'GET /v1/domains/:id/dmarc',
+			scope: 'domains:read',
+			id: 'dom',
+			tag: 'Domains',
+			summary: 'Read who sends with a domain',
+			description:
+				'As DMARC reports of the last days say, by address, with what to publish next. Anybody can send such a report. Asks DNS which addresses are yours and what is published.',
+			answer: [200, 'The sources, those with most mail first, and the advice.', dmarcSchema],
+			query: dmarcQuery,
+			async handle({query: {days}, ...call}) {
+				const domain = await chosen(call);
+				const period = {days: Number(days ?? dmarcPeriod.usual), now: clock.now()};
+				const {names, openSources} = domains;
+				const look = () => lookAtDmarc(reader, domain, names, openSources, period);
+				return dmarcView(await seats.hold(domain.workspace_id, look));
 			},
 		}),
 
@@ -226,6 +246,64 @@ const example = {
 	return_path_used: false,
 	created_at: '2026-06-09T10:15:30+00:00',
 };
+
+const dmarcQuery = Type.Object(
+	{
+		days: Type.Optional(
+			Type.String({
+				format: 'day-count',
+				description: `Days to look back on: 1 to ${dmarcPeriod.most}, by default ${dmarcPeriod.usual}.`,
+			}),
+		),
+	},
+	{additionalProperties: false},
+);
+
+const mails = (description: string) => Type.Integer({description});
+
+const dmarcFields = {
+	days: Type.Integer(),
+	reports: Type.Integer({description: 'Reports that came, each counted once.'}),
+	sources: Type.Array(
+		Type.Object({
+			ip: Type.String(),
+			count: mails('Mails.'),
+			aligned: mails('Of them, those that pass DMARC: by SPF, by DKIM, or both.'),
+			spf: mails('Those whose SPF passes for the domain.'),
+			dkim: mails('Those whose DKIM signature passes for the domain.'),
+			ours: Type.Boolean({description: 'The SPF record of our return path lets the address send.'}),
+		}),
+	),
+	advice: Type.Object({
+		policy: textOrNull('The policy that DNS shows.'),
+		next: textOrNull('The policy to publish; the same: nothing is to change yet.'),
+		name: Type.String({description: 'The name of the record.'}),
+		record: Type.String({description: 'The record to publish, with the other tags of the one that is there.'}),
+		why: Type.String(),
+		cost: Type.Object(
+			{ours: Type.Integer(), others: Type.Integer()},
+			{description: 'Mails of the period that `quarantine` or `reject` would have stopped.'},
+		),
+	}),
+};
+
+const dmarcSchema = Type.Object(dmarcFields, {
+	examples: [
+		{
+			days: 30,
+			reports: 41,
+			sources: [{ip: '192.0.2.1', count: 2310, aligned: 2310, spf: 2310, dkim: 2308, ours: true}],
+			advice: {
+				policy: 'none',
+				next: 'quarantine',
+				name: '_dmarc.shop.example',
+				record: 'v=DMARC1; p=quarantine; rua=mailto:dmarc@bounce.shop.example',
+				why: '2310 of your 2310 mails are aligned',
+				cost: {ours: 0, others: 0},
+			},
+		},
+	],
+});
 
 /** A domain in a list. */
 const listedDomainSchema = Type.Object(fields, {examples: [example]});

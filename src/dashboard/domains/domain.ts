@@ -28,6 +28,7 @@ import {
 import {checkTyped, pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../route.ts';
+import {dmarcPage} from './dmarc.ts';
 import {chosenDomain, domainBadge} from './list.ts';
 import {isSenderAsked, senderForm, sendersSection} from './senders.ts';
 
@@ -73,6 +74,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 			title: domain.name,
 			actions: join([
 				...(may('admin') ? [act({to: `${to}/verify`, label: 'Verify now'})] : []),
+				html`<a class="button" href="${to}/dmarc">Who sends as you</a>`,
 				html`<a class="button" href="${to}/zone">Zone file</a>`,
 				...(may('admin') ? [removeForm(domain)] : []),
 			]),
@@ -175,6 +177,10 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 	const form = pageForms(show);
 	return [
 		page(path, show),
+		page(`${path}/dmarc`, async visit => {
+			const domain = await chosen(visit);
+			return await seats.hold(domain.workspace_id, () => dmarcPage(visit, domain, {reader, domains}));
+		}),
 		page(`${path}/zone`, zone),
 		form(`${path}/verify`, 'admin', verify),
 		form(`${path}/remove`, 'admin', remove, {fresh: true}),

@@ -1,0 +1,76 @@
+import {type DmarcSight, dmarcPeriod, lookAtDmarc} from '../../domains/dmarc.ts';
+import {returnPathHost} from '../../domains/domain-records.ts';
+import {type Html, html} from '../../hosted/html.ts';
+import type {Domain} from '../../store/domains.ts';
+import {badge, chips, copyable, count, facts, join, name, section, share, table} from '../markup.ts';
+import type {DashboardParts} from '../parts.ts';
+import type {Answer, Visit} from '../route.ts';
+
+const periods = [
+	{value: '7', label: '7 days'},
+	{value: '', label: `${dmarcPeriod.usual} days`},
+	{value: '90', label: '90 days'},
+];
+const mostRows = 50;
+
+/** Who sends with a domain in `From`, as DMARC reports say, and what to publish next. */
+export async function dmarcPage(
+	{query, now}: Visit,
+	domain: Domain,
+	{reader, domains}: Pick<DashboardParts, 'reader' | 'domains'>,
+): Promise<Answer> {
+	const days = Number(periods.find(({value}) => value === query.get('days'))?.value || dmarcPeriod.usual);
+	const sight = await lookAtDmarc(reader, domain, domains.names, domains.openSources, {days, now});
+	const to = `/domains/${domain.id}`;
+	return {
+		kind: 'page',
+		place: 'domains',
+		title: `Who sends as ${domain.name}`,
+		actions: join([
+			chips('Period', query, 'days', periods, `${to}/dmarc`),
+			html`<a class="button" href="${to}">Domain</a>`,
+		]),
+		content: html`${adviceCard(domain, sight)}${section('Sources', sourceTable(sight))}`,
+	};
+}
+
+function adviceCard(domain: Domain, {reports, reporters, days, advice, tls}: DmarcSight): Html {
+	const {policy, next, name: owner, record, why, cost} = advice;
+	const step = next === policy ? `Keep p=${policy}` : next ? `Publish p=${next}` : 'Nothing to publish';
+	return html`<div class="card"><p><strong>${step}</strong>: ${name(why)}.</p>${facts([
+		[
+			'Record',
+			next === null ? null : html`<p>TXT <code>${owner}</code></p>${copyable(record, `the value of ${owner}`)}`,
+		],
+		[
+			'Reports',
+			reports === 0
+				? `none in ${days} days`
+				: html`${count(reports)} in ${days} days, of ${name(reporters.join(', '))}`,
+		],
+		[
+			'A stricter policy',
+			reports === 0
+				? null
+				: `would have stopped ${count(cost.ours)} mails of yours and ${count(cost.others)} of others.`,
+		],
+		[`TLS to ${returnPathHost(domain)}`, tls],
+	])}<p class="soft">Anybody can send such a report: look who reports before you act on it.</p></div>`;
+}
+
+function sourceTable({sources}: DmarcSight): Html {
+	return table({
+		label: 'Sources of mail',
+		rows: sources.slice(0, mostRows),
+		empty: html`<p>No reports yet.</p><p>They come a day or two after the DMARC record with our address is published.</p>`,
+		columns: [
+			{title: 'Address', cell: ({ip}) => ip},
+			{title: 'Who', cell: ({ours}) => (ours ? badge('you', 'good') : badge('others', 'idle'))},
+			{title: 'Mails', cell: ({n}) => count(n), right: true},
+			{title: 'Aligned', cell: ({n, aligned}) => share(aligned, n), right: true},
+			{title: 'DKIM', cell: ({n, dkim}) => share(dkim, n), right: true, wide: true},
+			{title: 'SPF', cell: ({n, spf}) => share(spf, n), right: true, wide: true},
+			{title: 'Why not', cell: ({why}) => (why ? name(why) : '–'), cut: true},
+		],
+	});
+}

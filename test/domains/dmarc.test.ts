@@ -1,0 +1,62 @@
+import test from 'ava';
+import {adviceOf} from '../../src/domains/dmarc.ts';
+import type {Domain} from '../../src/store/domains.ts';
+
+const domain = {name: 'shop.example', return_path_domain: null} as Domain;
+const names = {receives: true} as Parameters<typeof adviceOf>[1];
+const value = 'v=DMARC1; p=none; rua=mailto:dmarc@bounce.shop.example';
+
+function advise(text: string | null, {mine = 1000, lost = 0, theirs = 0, days = 30, receives = true} = {}) {
+	const found = text === null ? [] : [text];
+	const state = text === null ? 'missing' : 'ok';
+	const published = {name: '_dmarc.shop.example', value, state, found, problem: null} as const;
+	const source = {why: '', spf: 0, dkim: 0};
+	const sources = [
+		{...source, ip: '192.0.2.1', n: mine, aligned: mine - lost, ours: true},
+		{...source, ip: '203.0.113.9', n: theirs, aligned: 0, ours: false},
+	].filter(({n}) => n > 0);
+	return adviceOf(domain, {...names, receives}, published, {sources, days});
+}
+
+test('one step at a time, with the tags of the record that is there', t => {
+	t.like(advise(null), {policy: null, next: 'none', record: value, why: 'there is no DMARC record yet'});
+	const first = advise('v=DMARC1; p=none; sp=none; rua=mailto:a@b.example; pct=100');
+	t.like(first, {
+		...{policy: 'none', next: 'quarantine'},
+		record: 'v=DMARC1; p=quarantine; sp=none; rua=mailto:a@b.example,mailto:dmarc@bounce.shop.example; pct=100',
+	});
+	t.like(advise('v=DMARC1;p=Quarantine;adkim=s', {receives: false}), {
+		...{policy: 'quarantine', next: 'reject', record: 'v=DMARC1; p=reject; adkim=s'},
+	});
+	t.like(advise(`${value}!10m`.replace('none', 'reject')), {
+		policy: 'reject',
+		next: 'reject',
+		why: 'nothing is stricter',
+	});
+	t.like(advise('v=DMARC1; rua=mailto:a@b.example'), {policy: 'none', next: 'quarantine'});
+});
+
+test('it waits for reports of a week, and for our own mail to be aligned', t => {
+	const days = advise(value, {days: 6});
+	t.like(days, {
+		policy: 'none',
+		next: 'none',
+		record: value,
+		why: 'reports of 6 days are here: wait until there are 7 days',
+	});
+	t.regex(advise(value, {days: 1}).why, /^reports of 1 day are/);
+	t.regex(advise(value, {mine: 0, theirs: 5}).why, /^no reports about mail of yours are here/);
+	const lost = advise(value, {lost: 11});
+	t.like(lost, {next: 'none', cost: {ours: 11, others: 0}});
+	t.regex(lost.why, /^11 of your 1000 mails would be stopped: first see why those of 192\.0\.2\.1 are not aligned$/);
+	t.like(advise(value, {lost: 10, theirs: 4000}), {next: 'quarantine', cost: {ours: 10, others: 4000}});
+});
+
+test('a wrong record, or DNS that is silent', t => {
+	const published = {name: '_dmarc.shop.example', value, found: ['v=DMARC1; p=non'], problem: 'its p= is wrong'};
+	const none = {sources: [], days: 0};
+	t.like(adviceOf(domain, names, {...published, state: 'different'}, none), {
+		...{policy: null, next: 'none', record: value, why: 'the record is wrong: its p= is wrong'},
+	});
+	t.like(adviceOf(domain, names, {...published, state: 'unknown'}, none), {policy: null, next: null});
+});
