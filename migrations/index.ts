@@ -15,6 +15,7 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['034_webhook_forms', () => import('./034_webhook_forms.ts')],
 	['035_send_features', () => import('./035_send_features.ts')],
 	['036_certificates', () => import('./036_certificates.ts')],
+	['037_received', () => import('./037_received.ts')],
 	['038_aggregate_reports', () => import('./038_aggregate_reports.ts')],
 ];
 

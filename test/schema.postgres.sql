@@ -235,6 +235,12 @@ inbound.read_at text C
 inbound.kept text C
 inbound.reading text C
 inbound.fault text C
+inbound.client text C
+inbound.helo text C
+inbound_addresses.id text C not null
+inbound_addresses.workspace_id text C not null
+inbound_addresses.address text C not null
+inbound_addresses.created_at text C not null
 lane_waits.destination text C not null
 lane_waits.workspace_id text C not null
 lane_waits.node text C not null
@@ -358,6 +364,22 @@ rate_windows.bucket text C not null
 rate_windows.ends_at text C not null
 rate_windows.given integer not null
 rate_windows.part integer not null
+received.id text C not null
+received.workspace_id text C not null
+received.inbound_id text C not null
+received.summary text C not null
+received.content text C not null
+received.received_at text C not null
+received.in_reply_to text C
+received.fault text C
+received.size integer not null
+received.raw bytea not null
+received_files.received_id text C not null
+received_files.n integer not null
+received_files.content bytea not null
+received_terms.workspace_id text C not null
+received_terms.term text C not null
+received_terms.received_id text C not null
 recipients.id text C not null
 recipients.workspace_id text C not null
 recipients.message_id text C not null
@@ -684,6 +706,9 @@ events_other: PRIMARY KEY (message_id, id)
 idempotency_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 idempotency_keys: PRIMARY KEY (workspace_id, mode, key)
 inbound: PRIMARY KEY (id)
+inbound_addresses: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+inbound_addresses: PRIMARY KEY (id)
+inbound_addresses: UNIQUE (address)
 lane_waits: PRIMARY KEY (destination, workspace_id, node)
 layouts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 layouts: PRIMARY KEY (workspace_id, kind, name)
@@ -703,6 +728,13 @@ passkeys: UNIQUE (credential_id)
 queue: PRIMARY KEY (recipient_id)
 rate_windows: FOREIGN KEY (key_id) REFERENCES api_keys(id) ON DELETE CASCADE
 rate_windows: PRIMARY KEY (key_id, bucket)
+received: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+received: PRIMARY KEY (id)
+received: UNIQUE (inbound_id, workspace_id)
+received_files: FOREIGN KEY (received_id) REFERENCES received(id) ON DELETE CASCADE
+received_files: PRIMARY KEY (received_id, n)
+received_terms: FOREIGN KEY (received_id) REFERENCES received(id) ON DELETE CASCADE
+received_terms: PRIMARY KEY (workspace_id, term, received_id)
 recipients: PRIMARY KEY (id)
 recipients_other: PRIMARY KEY (id)
 reports: PRIMARY KEY (id)
@@ -808,6 +840,9 @@ CREATE INDEX events_other_position_idx ON public.events_other USING btree ("posi
 CREATE UNIQUE INDEX events_pkey ON ONLY public.events USING btree (message_id, id)
 CREATE INDEX idempotency_keys_by_age ON public.idempotency_keys USING btree (created_at)
 CREATE UNIQUE INDEX idempotency_keys_pkey ON public.idempotency_keys USING btree (workspace_id, mode, key)
+CREATE UNIQUE INDEX inbound_addresses_address_unique ON public.inbound_addresses USING btree (address)
+CREATE INDEX inbound_addresses_by_workspace ON public.inbound_addresses USING btree (workspace_id, id)
+CREATE UNIQUE INDEX inbound_addresses_pkey ON public.inbound_addresses USING btree (id)
 CREATE INDEX inbound_by_age ON public.inbound USING btree (received_at)
 CREATE INDEX inbound_by_digest ON public.inbound USING btree (digest)
 CREATE INDEX inbound_kept ON public.inbound USING btree (received_at, id, size, kept) WHERE (kept IS NOT NULL)
@@ -849,6 +884,12 @@ CREATE INDEX queue_held ON public.queue USING btree (destination, workspace_id) 
 CREATE UNIQUE INDEX queue_pkey ON public.queue USING btree (recipient_id)
 CREATE INDEX queue_scheduled ON public.queue USING btree (workspace_id, scheduled_message) WHERE (scheduled_message IS NOT NULL)
 CREATE UNIQUE INDEX rate_windows_pkey ON public.rate_windows USING btree (key_id, bucket)
+CREATE INDEX received_by_workspace ON public.received USING btree (workspace_id, id)
+CREATE UNIQUE INDEX received_files_pkey ON public.received_files USING btree (received_id, n)
+CREATE UNIQUE INDEX received_inbound_id_workspace_id_unique ON public.received USING btree (inbound_id, workspace_id)
+CREATE UNIQUE INDEX received_pkey ON public.received USING btree (id)
+CREATE INDEX received_terms_by_mail ON public.received_terms USING btree (received_id)
+CREATE UNIQUE INDEX received_terms_pkey ON public.received_terms USING btree (workspace_id, term, received_id)
 CREATE INDEX recipients_by_message ON ONLY public.recipients USING btree (message_id)
 CREATE INDEX recipients_cc_by_address ON ONLY public.recipients USING btree (workspace_id, address_key) WHERE (role = 'cc'::text)
 CREATE INDEX recipients_other_message_id_idx ON public.recipients_other USING btree (message_id)

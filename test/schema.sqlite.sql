@@ -258,6 +258,16 @@ CREATE TABLE inbound (id text,
   kept text,
   reading text,
   fault text,
+  client text,
+  helo text,
+  primary key (id));
+CREATE UNIQUE INDEX inbound_addresses_address_unique on inbound_addresses (address);
+CREATE INDEX inbound_addresses_by_workspace on inbound_addresses (workspace_id, id);
+CREATE TABLE inbound_addresses (id text,
+  workspace_id text not null,
+  address text not null,
+  created_at text not null,
+  foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
 CREATE TABLE lane_waits (destination text not null,
   workspace_id text not null,
@@ -364,6 +374,31 @@ CREATE TABLE queue (recipient_id text not null,
   scheduled_message text,
   priority integer not null default 0,
   primary key (recipient_id)) without rowid;
+CREATE INDEX received_by_workspace on received (workspace_id, id);
+CREATE UNIQUE INDEX received_inbound_id_workspace_id_unique on received (inbound_id, workspace_id);
+CREATE TABLE received (id text,
+  workspace_id text not null,
+  inbound_id text not null,
+  summary text not null,
+  content text not null,
+  received_at text not null,
+  in_reply_to text,
+  fault text,
+  size integer not null,
+  raw blob not null,
+  foreign key(workspace_id) references workspaces(id) on delete CASCADE,
+  primary key (id));
+CREATE TABLE received_files (received_id text not null,
+  n integer not null,
+  content blob not null,
+  foreign key(received_id) references received(id) on delete CASCADE,
+  primary key (received_id, n));
+CREATE INDEX received_terms_by_mail on received_terms (received_id);
+CREATE TABLE received_terms (workspace_id text not null,
+  term text not null,
+  received_id text not null,
+  foreign key(received_id) references received(id) on delete CASCADE,
+  primary key (workspace_id, term, received_id));
 CREATE INDEX recipients_by_message on recipients (message_id);
 CREATE INDEX recipients_cc_by_address on recipients (workspace_id, address_key) where role = 'cc';
 CREATE TABLE recipients (id text,

@@ -15,6 +15,7 @@ type Tag =
 	| 'Usage'
 	| 'Smarthosts'
 	| 'Alerts'
+	| 'Received mail'
 	| 'Hosted pages'
 	| 'Operation';
 

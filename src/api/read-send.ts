@@ -101,7 +101,7 @@ function fieldFaults(body: unknown, limits: AttachmentLimits | undefined, now: n
 	if (!isObject(body)) {
 		return [];
 	}
-	const {attachments, expiresAt, headers, inReplyTo, replyTo, replyToName, sendAt} = body;
+	const {attachments, expiresAt, headers, inReplyTo, replyTo, replyToName, replyTracking, sendAt} = body;
 	const fields = isObject(headers) ? headerFaults(headers) : [];
 	if (Array.isArray(attachments)) {
 		fields.push(...contentIdFaults(attachments), ...(limits ? fileFaults(attachments, limits) : []));
@@ -110,8 +110,11 @@ function fieldFaults(body: unknown, limits: AttachmentLimits | undefined, now: n
 	if (isThreaded && typeof inReplyTo === 'string') {
 		fields.push({field: 'inReplyTo', message: 'must not stand beside the headers In-Reply-To and References'});
 	}
-	if (typeof replyToName === 'string' && typeof replyTo !== 'string') {
-		fields.push({field: 'replyToName', message: 'must stand beside replyTo'});
+	if (typeof replyToName === 'string' && typeof replyTo !== 'string' && replyTracking !== true) {
+		fields.push({field: 'replyToName', message: 'must stand beside replyTo or replyTracking'});
+	}
+	if (replyTracking === true && typeof replyTo === 'string') {
+		fields.push({field: 'replyTracking', message: 'must not stand beside replyTo: answers can go to one address'});
 	}
 	const at = typeof sendAt === 'string' ? readSendAt(sendAt, now) : null;
 	if (at === undefined) {
@@ -161,7 +164,7 @@ function fileFaults(attachments: readonly unknown[], {most, bytes}: AttachmentLi
 }
 
 function extrasOf(
-	{priority, toName, replyToName, headers, sendAt: when, expiresAt: end}: SendBody,
+	{priority, toName, replyToName, replyTracking, headers, sendAt: when, expiresAt: end}: SendBody,
 	now: number,
 ): Extras {
 	const sendAt = (when === undefined ? null : readSendAt(when, now)) ?? null;
@@ -173,6 +176,7 @@ function extrasOf(
 		...(priority !== undefined && {priority}),
 		...(toName !== undefined && {toName}),
 		...(replyToName !== undefined && {replyToName}),
+		...(replyTracking && {replyTracking}),
 		...(added.length > 0 && {headers: added.map(([name, value]) => [addedName(name) ?? name, value] as const)}),
 	};
 }

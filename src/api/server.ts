@@ -34,6 +34,7 @@ import {
 	resendRoutes,
 	waitingMessageRoutes,
 } from './routes/messages.ts';
+import {receivedRoutes} from './routes/received.ts';
 import {senderRoutes} from './routes/senders.ts';
 import {smarthostRoutes} from './routes/smarthosts.ts';
 import {suppressionFileRoutes, suppressionRoutes} from './routes/suppressions.ts';
@@ -310,6 +311,7 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 		...suppressionFileRoutes(parts),
 		...topicRoutes(parts),
 		...smarthostRoutes(parts),
+		...receivedRoutes(parts),
 		...alertRoutes(parts),
 		...contactRoutes(parts),
 		...templateRoutes(parts),

@@ -9,6 +9,7 @@ import type {Alert} from '../store/alerts.ts';
 import type {Domain, Sender} from '../store/domains.ts';
 import type {StreamedEvent} from '../store/event-stream.ts';
 import type {StoredMessage} from '../store/messages.ts';
+import type {InboundAddress} from '../store/received.ts';
 import type {ListedAttempt, StoredRecipient} from '../store/recipients.ts';
 import type {Smarthost} from '../store/smarthosts.ts';
 import type {Suppression} from '../store/suppressions.ts';
@@ -51,16 +52,23 @@ export function messageView(message: StoredMessage, time = apiTime) {
 }
 
 /** What few messages have is shown only there. */
-function extrasView({priority, toName, replyToName, headers, sendAt, expiresAt}: Extras, time: typeof apiTime) {
+function extrasView(extras: Extras, time: typeof apiTime) {
+	const {priority, toName, replyToName, replyTracking, headers, sendAt, expiresAt} = extras;
 	return present({
 		send_at: sendAt && time(sendAt),
 		expires_at: expiresAt && time(expiresAt),
 		priority,
 		to_name: toName,
 		reply_to_name: replyToName,
+		reply_tracking: replyTracking,
 		headers: headers && Object.fromEntries(headers),
 	});
 }
+
+/** An address at which a workspace receives mail. */
+export const inboundView = ({id, address, created_at: created}: InboundAddress, time: typeof apiTime = apiTime) => ({
+	...{id, address, created_at: time(created)},
+});
 
 /** A smarthost, without what is secret. */
 export function smarthostView({id, provider, takes, secret, last_event_at: last, created_at: created}: Smarthost) {

@@ -110,6 +110,11 @@ const entries: readonly Entry[] = [
 		'Certificates that a CA gives by itself (MAILCTL_ACME)',
 		() => import('./certificate.ts').then(each => each.certificateCommands),
 	],
+	[
+		'inbound',
+		'Addresses at which a workspace receives mail',
+		() => import('./inbound.ts').then(each => each.inboundCommands),
+	],
 	['alert', 'Messages to you when something is wrong', () => import('./alert.ts').then(each => each.alertCommands)],
 	[
 		'webhook',

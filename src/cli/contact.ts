@@ -82,14 +82,16 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 		eventWriter: {newId, onDue: () => undefined},
 		removeCaptured: recipientIds => removeCaptured(folder, recipientIds),
 	})({workspaceId, addressKey: key}, session.tools.operator);
-	if (!erased.contact && erased.messages + erased.recipients === 0) {
+	const {contact, messages, recipients, received = 0} = erased;
+	if (!contact && messages + recipients + received === 0) {
 		notFound('contact', text);
 	}
-	session.show({email: address, erased: true, messages: erased.messages, cc_messages: erased.recipients}, () =>
+	session.show({email: address, erased: true, messages, cc_messages: recipients, ...(received > 0 && {received})}, () =>
 		fields([
 			['erased', address],
-			['messages to it', erased.messages],
-			['with it in cc', erased.recipients],
+			['messages to it', messages],
+			['with it in cc', recipients],
+			...(received > 0 ? ([['received', received]] as const) : []),
 		]),
 	);
 }

@@ -25,6 +25,7 @@ type Options = {
 	replyTo?: string;
 	toName?: string;
 	replyToName?: string;
+	replyTracking?: boolean;
 	header?: string[];
 	inReplyTo?: string;
 	cc?: string[];
@@ -57,6 +58,7 @@ export function sendCommand(command: CliCommand): void {
 		.option('--to-name <name>', 'the name of the recipient')
 		.option('--reply-to-name <name>', 'the name before --reply-to')
 		.option('--header <name: value>', 'a header field, such as "X-Campaign: spring"; several', collect)
+		.option('--reply-tracking', 'answers come in as received mail that names this message')
 		.option('--in-reply-to <id>', 'a message that it answers')
 		.option('--attach <file>', 'an attachment, FILE;cid=ID where the html names it as cid:ID; several', collect)
 		.option('--topic <code>', 'subscription topic')
@@ -86,6 +88,7 @@ async function send(session: Session, options: Options): Promise<void> {
 		replyTo: options.replyTo,
 		toName: options.toName,
 		replyToName: options.replyToName,
+		replyTracking: options.replyTracking,
 		headers: options.header && Object.fromEntries(options.header.map(headerPair)),
 		inReplyTo: options.inReplyTo,
 		cc: options.cc,

@@ -251,7 +251,7 @@ export const reports = {
 		'MAILCTL_INBOUND_LISTEN',
 		'off',
 		listenOrOff,
-		'SMTP listener for bounces and feedback, such as `0.0.0.0:25`.',
+		'SMTP listener for bounces, feedback and mail to workspaces, such as `0.0.0.0:25`.',
 	),
 	inboundTlsCert: optional(
 		'MAILCTL_INBOUND_TLS_CERT',
@@ -270,6 +270,13 @@ export const reports = {
 		'1000/200MiB',
 		inboundAllowance,
 		'Mails and octets that a client (an IPv4 address, an IPv6 /64) may bring the SMTP listener in an hour without proving them by a token; ten times as much in all (docs/guide/inbound.md).',
+	),
+	receivedRetentionDays: setting(
+		'MAILCTL_RECEIVED_RETENTION_DAYS',
+		'30',
+		count(0, 36_500),
+		'Mail that workspaces received is removed after this many days, with what was posted of it; `0` keeps it.',
+		{live: true},
 	),
 	returnPathDomain: optional(
 		'MAILCTL_RETURN_PATH_DOMAIN',

@@ -224,6 +224,7 @@ export type LiveSettings = Pick<
 	| 'authFailures'
 	| 'idempotencyRetention'
 	| 'retentionDays'
+	| 'receivedRetentionDays'
 	| 'minFreeDisk'
 	| 'sweepInterval'
 	| 'destinationsFile'

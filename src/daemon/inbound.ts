@@ -3,6 +3,7 @@ import {isIPv6} from 'node:net';
 import {setTimeout} from 'node:timers/promises';
 import {Worker} from 'node:worker_threads';
 import {LRUCache} from 'lru-cache';
+import {linkBase} from '../config/derive.ts';
 import {extraCa} from '../config/settings.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {askTogether, judgeAddressee, OurDomains} from '../inbound/addressee.ts';
@@ -10,17 +11,22 @@ import {Allowances, type MailShare} from '../inbound/allowances.ts';
 import type {InboundListener, ReceivedMail} from '../inbound/inbound-listener.ts';
 import type {FoundMail} from '../inbound/mail-files.ts';
 import {followMailbox, mailboxFault, mailboxOf, nameOfMailbox, type Round, silenceMs} from '../inbound/mailboxes.ts';
-import {MailReader, ReadingLoop, recordReading} from '../inbound/reading.ts';
+import {MailReader, ReadingLoop, recordReading, type ToRead, UnreadableError, unreadable} from '../inbound/reading.ts';
+import {receivedOf} from '../inbound/received.ts';
 import {readTls, type Tls} from '../inbound/smtp-listener.ts';
 import {type TakeIn, type Taken, takeIn} from '../inbound/take-in.ts';
+import {keysOf} from '../inbound/verdicts.ts';
 import {atMost} from '../kit/collections.ts';
 import {threadLimits} from '../kit/memory.ts';
+import {bufferOf} from '../kit/text.ts';
 import {storeTime} from '../kit/time.ts';
 import {processCpu} from '../kit/work-limit.ts';
 import {createLinks, type Links} from '../links/links.ts';
-import {type CameIn, reportTokenMs} from '../mail/report.ts';
+import {type CameIn, type Reading, reportTokenMs} from '../mail/report.ts';
+import type {Resolver} from '../net/dns.ts';
 import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
 import {findRecipientAddresses, listReturnPathHosts, readCheckpoint, saveCheckpoint} from '../store/inbound-mails.ts';
+import {findInboxes, listInboundDomains} from '../store/received.ts';
 import type {ReaderData} from '../threads/reader.ts';
 import type {Context} from './context.ts';
 import type {MailboxFigures} from './metrics.ts';
@@ -40,6 +46,7 @@ export class Inbound {
 	readonly #domains: OurDomains;
 	readonly #reader: MailReader;
 	readonly #reading: ReadingLoop;
+	readonly #resolver: Resolver;
 	readonly #shares = new LRUCache<string, MailShare>(atMost(mostShares));
 	#listener: InboundListener | null = null;
 	#mailbox: ReturnType<typeof startMailboxPolling> = null;
@@ -49,7 +56,9 @@ export class Inbound {
 		this.#context = context;
 		this.#links = createLinks({keys: context.keys, publicUrl: '', random: randomBytes});
 		const {returnPathDomain, hostname} = settings;
-		this.#domains = new OurDomains([returnPathDomain, hostname], () => listReturnPathHosts(store.reader));
+		this.#domains = new OurDomains([returnPathDomain, hostname], async () =>
+			(await Promise.all([listReturnPathHosts(store.reader), listInboundDomains(store.reader)])).flat(),
+		);
 		this.#reader = new MailReader({
 			limitMs: readLimitMs,
 			clock,
@@ -61,6 +70,11 @@ export class Inbound {
 					resourceLimits: threadLimits.reader,
 				}),
 		});
+		this.#resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
+		const receiving = {
+			...{reader: store.reader, links: this.#links, newId: context.newId, publicUrl: linkBase(settings)},
+			...{resolver: this.#resolver, hostname},
+		};
 		const recording = {
 			reader: store.reader,
 			writer: store.writer,
@@ -68,14 +82,15 @@ export class Inbound {
 			links: this.#links,
 			reporters: settings.feedbackReporters,
 			ours: [returnPathDomain, hostname],
-			resolver: createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock}),
+			resolver: this.#resolver,
 			clock,
+			receivedOf: (cameIn: CameIn, reading: Reading, raw: Buffer) => receivedOf(receiving, cameIn, reading, raw),
 		};
 		this.#reading = new ReadingLoop({
 			store,
 			node: boot,
 			alone: !store.dialect.isShared,
-			read: inbound => this.#reader.read(inbound),
+			read: (inbound, cameIn) => this.#read(inbound, cameIn),
 			record: async (cameIn, read, raw) => {
 				const effect = await recordReading(recording, cameIn, read, raw);
 				this.#useShare(cameIn, effect);
@@ -84,6 +99,25 @@ export class Inbound {
 			clock,
 			observer,
 		});
+	}
+
+	/** What may be for people is read as a letter too, and is not lost where it cannot be read. */
+	async #read(inbound: ToRead, {source, rcptTo}: CameIn): Promise<Reading> {
+		const isSigned = (local: string) =>
+			(this.#links.readReturnPath(local) ?? this.#links.readUnsubscribeLocal(local)) !== null;
+		const isForPeople = rcptTo.some(address => !isSigned(address.slice(0, address.lastIndexOf('@'))));
+		if (source !== 'smtp' || !isForPeople) {
+			return await this.#reader.read(inbound);
+		}
+		const keys = await keysOf(bufferOf(inbound.raw), this.#resolver);
+		try {
+			return await this.#reader.read({...inbound, keys});
+		} catch (error) {
+			if (error instanceof UnreadableError) {
+				return unreadable(error);
+			}
+			throw error;
+		}
 	}
 
 	/** Something that is to be read was stored. */
@@ -100,11 +134,13 @@ export class Inbound {
 		if (settings.inboundListen === null) {
 			return null;
 		}
+		const inboxes = askTogether(addresses => findInboxes(store.reader, addresses));
 		const judging = {
 			links: this.#links,
 			domains: this.#domains,
 			returnPathDomain,
 			feedbackAddress,
+			isInbox: async (address: string) => (await inboxes(address)) !== undefined,
 			addressOf: askTogether(ids => findRecipientAddresses(store.reader, ids)),
 			tokenLifetimeMs: () => reportTokenMs(live().retentionDays),
 			clock,

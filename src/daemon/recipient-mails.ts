@@ -140,10 +140,11 @@ export class Signing {
 /** How mail says where complaints and opt-outs may come back, as the settings say. */
 export function feedbackOf(
 	settings: Pick<Settings, 'inboundListen' | 'bounceMailbox' | 'senderId' | 'cfbl' | 'feedbackAddress'>,
-): Pick<MakeOptions, 'listening' | 'senderId' | 'cfbl'> {
+): Pick<MakeOptions, 'listening' | 'replies' | 'senderId' | 'cfbl'> {
 	const {inboundListen, bounceMailbox, senderId, cfbl, feedbackAddress} = settings;
 	return {
 		listening: inboundListen !== null || bounceMailbox !== null,
+		replies: inboundListen !== null,
 		senderId,
 		cfbl: cfbl ? {own: feedbackAddress, listening: inboundListen !== null} : null,
 	};

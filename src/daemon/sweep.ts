@@ -16,6 +16,7 @@ import {type KeptCaps, purgeRead, trimKept} from '../store/inbound-mails.ts';
 import {purgeSealed} from '../store/messages.ts';
 import {type Day, dropDay, emptyBeside, findPast, hurry, makeDays} from '../store/postgres/days.ts';
 import {purgeSites, purgeWarmUp} from '../store/queue/sites.ts';
+import {purgeReceived} from '../store/received.ts';
 import {purgeReputation} from '../store/reputation.ts';
 import {emptyMessages, removeMessages} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
@@ -205,6 +206,12 @@ export const inboundTask = ({
 		const until = {emptied: storeTime(now - emptiedDays * dayMs), kept: storeTime(now - keptDays * dayMs)};
 		return async (trx, limit) => [await purgeRead(trx, until, limit), await trimKept(trx, caps, limit)];
 	});
+
+/** Mail that workspaces received. `days`: how long it is kept; 0: for ever. */
+export const receivedTask = ({days, ...options}: RowTaskOptions & {readonly days: () => number}): SweepTask =>
+	rowTask('received', {rowsPerStep: 50, ...options}, now => async (trx, limit) => [
+		days() === 0 ? 0 : await purgeReceived(trx, now - days() * dayMs, limit),
+	]);
 
 /** Sensitive variables of mail that ended by other ways than its last attempt: cancelled, dropped, reported. */
 export const sealedTask = (options: RowTaskOptions): SweepTask =>

@@ -15,6 +15,7 @@ import {oneMessagePages} from './messages/message.ts';
 import {overviewPages} from './overview.ts';
 import type {DashboardParts} from './parts.ts';
 import {queuePages} from './queue.ts';
+import {receivedPages} from './received.ts';
 import {returnedMailPages} from './returned.ts';
 import {go, type OpenRoute, type Route} from './route.ts';
 import {smarthostPages} from './smarthosts.ts';
@@ -64,6 +65,7 @@ export function pages(parts: DashboardParts): readonly Route[] {
 		...endpointPages(parts),
 		...deliveryPages(parts),
 		...returnedMailPages(parts),
+		...receivedPages(parts),
 		...healthPages(parts, checks),
 	];
 }

@@ -13,6 +13,7 @@ export const places = [
 	'webhooks',
 	'smarthosts',
 	'returned',
+	'received',
 	'keys',
 	'users',
 	'workspaces',
@@ -37,7 +38,7 @@ export const placeKeys: Readonly<Partial<Record<Place, string>>> = {
 
 /** How the navigation groups them. */
 export const groups: ReadonlyArray<{readonly title: string; readonly places: readonly Place[]}> = [
-	{title: 'Mail', places: ['messages', 'overview', 'queue', 'deliverability', 'returned']},
+	{title: 'Mail', places: ['messages', 'overview', 'queue', 'deliverability', 'returned', 'received']},
 	{title: 'Sending', places: ['domains', 'templates', 'layouts', 'webhooks', 'smarthosts', 'keys']},
 	{title: 'Recipients', places: ['suppressions', 'topics', 'contacts']},
 	{title: 'Installation', places: ['workspaces', 'users', 'audit', 'alerts', 'health']},

@@ -31,6 +31,7 @@ import {listWorkspaces} from '../store/workspaces.ts';
 import {blocklistCheck} from './blocklists.ts';
 import {acmeCheck} from './certificates.ts';
 import {type Check, examine, type Finding, type Found, fail, ok, warn} from './finding.ts';
+import {inboundMxCheck} from './inbound-mx.ts';
 import {
 	clockCheck,
 	daemonCheck,
@@ -219,7 +220,7 @@ function eventsOf({store: {store}}: DoctorInput): Check[] {
 	return store === null ? [] : [smarthostEventsCheck(store.reader)];
 }
 
-function waysBack({settings, resolver, clock, ...input}: DoctorInput): Check[] {
+function waysBack({settings, resolver, clock, store: {store}, ...input}: DoctorInput): Check[] {
 	const {inboundListen, returnPathDomain, hostname} = settings;
 	return [
 		returnPathCheck({
@@ -233,6 +234,7 @@ function waysBack({settings, resolver, clock, ...input}: DoctorInput): Check[] {
 			resolver,
 		}),
 		...mailboxOf({settings}),
+		...(store === null ? [] : [inboundMxCheck(store, resolver, sendingNames(settings), inboundListen !== null)]),
 		...certificateChecks(settings, clock),
 		publicUrlCheck({
 			publicUrl: linkBase(settings),

@@ -6,7 +6,19 @@ import {reportLocals} from '../mail/aggregate.ts';
 import {idTime} from '../mail/ids.ts';
 
 /** The roles of our addresses. `late`: a recipient so old that its row may have been removed, which leaves its token unproved. */
-export type Role = 'return_path' | 'unsubscribe' | 'feedback' | 'dmarc' | 'tlsrpt' | 'operator' | 'late';
+export type Role =
+	| 'return_path'
+	| 'unsubscribe'
+	| 'feedback'
+	| 'dmarc'
+	| 'tlsrpt'
+	| 'operator'
+	| 'late'
+	| 'inbound'
+	| 'reply';
+
+/** Whether a workspace gets the mail. */
+export const isForPeople = (role: Role): boolean => role === 'inbound' || role === 'reply';
 
 export type Addressee = {
 	readonly role: Role;
@@ -22,11 +34,13 @@ export type Judged =
 	| {readonly ok: false; readonly reason: 'unknown' | 'foreign'; readonly code: number; readonly text: string};
 
 type AddresseeOptions = {
-	readonly links: Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal'>;
+	readonly links: Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal' | 'readReplyLocal'>;
 	readonly domains: Pick<OurDomains, 'has'>;
 	/** Where domainless addresses are meant, and `doctor` tries a bounce. */
 	readonly returnPathDomain: string;
 	readonly feedbackAddress: string;
+	/** Whether a workspace receives mail at the address. */
+	readonly isInbox: (address: string) => Promise<boolean>;
 	/** The address of a recipient, as it was given; undefined if the recipient does not exist. */
 	readonly addressOf: (recipientId: string) => Promise<string | undefined>;
 	/** How long tokens are accepted, milliseconds. */
@@ -41,7 +55,7 @@ const reporters = new Map<string, Role>([
 	[reportLocals.tls, 'tlsrpt'],
 ]);
 
-/** Accepts mail for signed addresses of our recipients, feedback and the operator only (R3.6); relays nothing. */
+/** Accepts mail for signed addresses of our recipients, workspaces, feedback and the operator only (R3.6); relays nothing. */
 export async function judgeAddressee(options: AddresseeOptions, text: string): Promise<Judged> {
 	const {links, domains} = options;
 	const {local, domain} = partsOf(text, options.returnPathDomain);
@@ -59,15 +73,27 @@ export async function judgeAddressee(options: AddresseeOptions, text: string): P
 	if (isOperatorAddress(address)) {
 		return {ok: true, role: 'operator', address, recipient: null};
 	}
-	const role = local.startsWith('u') ? 'unsubscribe' : 'return_path';
-	const signed = role === 'unsubscribe' ? links.readUnsubscribeLocal(local) : links.readReturnPath(local);
+	const [role, signed] = signedOf(links, local);
 	const proof = signed === null ? 'wrong' : await prove(options, signed);
-	if (signed === null || proof === 'wrong') {
-		return unknown;
+	if (signed !== null && proof === 'right') {
+		return {ok: true, role, address, recipient: signed.id};
 	}
-	return proof === 'right'
-		? {ok: true, role, address, recipient: signed.id}
-		: {ok: true, role: 'late', address, recipient: null};
+	if (domain !== options.returnPathDomain && (await options.isInbox(address))) {
+		return {ok: true, role: 'inbound', address, recipient: null};
+	}
+	// Nobody can be given the answer to a message that is gone.
+	return proof === 'late' && role !== 'reply' ? {ok: true, role: 'late', address, recipient: null} : unknown;
+}
+
+function signedOf(links: AddresseeOptions['links'], local: string): readonly [Role, SignedId | null] {
+	switch (local[0]) {
+		case 'u':
+			return ['unsubscribe', links.readUnsubscribeLocal(local)];
+		case 'r':
+			return ['reply', links.readReplyLocal(local)];
+		default:
+			return ['return_path', links.readReturnPath(local)];
+	}
 }
 
 async function prove(options: AddresseeOptions, signed: SignedId): Promise<'right' | 'wrong' | 'late'> {

@@ -63,6 +63,8 @@ export class Allowances {
 		this.#roles = {
 			return_path: ofTokens(),
 			unsubscribe: ofTokens(),
+			reply: ofTokens(),
+			inbound: ofClients(each),
 			feedback: ofClients(each),
 			dmarc: ofClients(each),
 			tlsrpt: ofClients(each),

@@ -1,6 +1,7 @@
 import type {AddressInfo} from 'node:net';
 import type {SMTPServerSession} from 'smtp-server';
-import type {Addressee, Judged, Role} from './addressee.ts';
+import {withoutControls} from '../kit/text.ts';
+import {type Addressee, isForPeople, type Judged, type Role} from './addressee.ts';
 import type {Allowances, MailShare} from './allowances.ts';
 import {announcedSize, noDisk, reply, storeFails, tooMany} from './guarded-server.ts';
 import {
@@ -26,7 +27,7 @@ export type ReceivedMail = {
 	readonly share: MailShare;
 };
 
-export type RefusalReason = Refused | 'unknown' | 'foreign' | 'too_many_sessions' | 'no_disk' | 'store';
+export type RefusalReason = Refused | 'unknown' | 'foreign' | 'looping' | 'too_many_sessions' | 'no_disk' | 'store';
 
 type InboundObserver = {
 	readonly inboundTaken: (mail: ReceivedMail) => void;
@@ -51,11 +52,12 @@ type State = {
 };
 
 /** AUTH would let `MAIL` wait for it (530); the others are of no use here. */
+const longestName = 255;
 const disabledCommands = ['AUTH', 'HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XFORWARD'];
 
 /**
- * The SMTP listener of reports: receives mail for signed addresses, and for the operator, and answers 250 when it is on stable
- * storage. It relays nothing, makes no mail, and reads none (R3.5 to R3.8).
+ * The SMTP listener of what comes in: receives mail for signed addresses, for those of workspaces and for the operator, and answers
+ * 250 when it is on stable storage. It relays nothing, makes no mail, and reads none (R3.5 to R3.8).
  */
 export class InboundListener extends SmtpListener<State> {
 	declare protected readonly options: InboundListenerOptions;
@@ -66,7 +68,7 @@ export class InboundListener extends SmtpListener<State> {
 
 	listen(at: {readonly host: string; readonly port: number}): Promise<AddressInfo> {
 		const own = {
-			banner: 'mailctl, for reports only',
+			banner: 'mailctl',
 			authOptional: true,
 			disabledCommands: this.options.tls === null ? [...disabledCommands, 'STARTTLS'] : disabledCommands,
 		};
@@ -129,12 +131,18 @@ export class InboundListener extends SmtpListener<State> {
 		{addressees, client}: Session<State>,
 		raw: Buffer,
 		share: MailShare,
-		{envelope, secure, tlsOptions}: SMTPServerSession,
-	): Promise<string> {
+		{envelope, secure, tlsOptions, remoteAddress, hostNameAppearsAs}: SMTPServerSession,
+	): Promise<string | Error> {
 		const {observer, ourNames, takeIn} = this.options;
 		const roles = [...new Set(addressees.map(({role}) => role))];
 		const received = {client, roles, size: raw.length, tls: secure && tlsOptions ? tlsOptions.version : null, share};
 		if (isLooping(raw, ourNames)) {
+			// Its sender hears of it; that of a report has none who could.
+			if (roles.some(isForPeople)) {
+				share.giveBack();
+				observer.inboundRefused('looping', client);
+				return reply(554, '5.4.6 It goes round in circles: too many Received fields, or an X-Loop with our name');
+			}
 			share.giveBack();
 			observer.inboundTaken({...received, taken: null});
 			return '2.6.0 Dropped: it goes round in circles';
@@ -144,6 +152,8 @@ export class InboundListener extends SmtpListener<State> {
 			source: 'smtp',
 			mailFrom: envelope.mailFrom ? envelope.mailFrom.address : '',
 			rcptTo: [...new Set(envelope.rcptTo.map(({address}) => address))],
+			client: remoteAddress.replace(/^::ffff:(?=\d+\.)/i, ''),
+			helo: withoutControls(String(hostNameAppearsAs || '')).slice(0, longestName),
 		});
 		if (!taken.isNew) {
 			share.giveBack();

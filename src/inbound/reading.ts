@@ -5,10 +5,12 @@ import {storeTime} from '../kit/time.ts';
 import type {Links} from '../links/links.ts';
 import type {SignedId} from '../links/tokens.ts';
 import type {BounceRule} from '../mail/bounce.ts';
+import {type FoundKeys, unreadLetter} from '../mail/received.ts';
 import type {CameIn, Candidate, Reading, Via} from '../mail/report.ts';
 import type {Resolver} from '../net/dns.ts';
 import {recordAggregate} from '../outcome/aggregates.ts';
-import {isOfNobody} from '../outcome/matches.ts';
+import {envelopeVias, isOfNobody} from '../outcome/matches.ts';
+import type {ReceivedMail} from '../outcome/received.ts';
 import type {createReportWrite, ReportEffect} from '../outcome/reports.ts';
 import {ForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
@@ -25,7 +27,7 @@ type ReadingOptions = {
 	/** The first look reads the mails of all daemons: no other one runs. */
 	readonly alone: boolean;
 	/** Reads a mail; rejects where it cannot be read. */
-	readonly read: (inbound: ToRead) => Promise<Reading>;
+	readonly read: (inbound: ToRead, cameIn: CameIn) => Promise<Reading>;
 	/** Writes what it says, and that it was read, in one transaction. */
 	readonly record: (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<void>;
 	readonly clock: Pick<Clock, 'now'>;
@@ -122,7 +124,7 @@ export class ReadingLoop {
 		const {dialect} = this.#options.store;
 		let reading: Reading;
 		try {
-			reading = await this.#options.read({raw, isEvent: cameIn.source === 'provider'});
+			reading = await this.#options.read({raw, isEvent: cameIn.source === 'provider'}, cameIn);
 		} catch (error) {
 			return error instanceof UnfinishedError ? 'later' : await this.#keep(cameIn, error);
 		}
@@ -177,8 +179,8 @@ export const readMarkWrite: GroupWrite<InboundEnd, void> = {
 	},
 };
 
-/** What came in: a mail, or an event that a provider posted. */
-export type ToRead = {readonly raw: Uint8Array; readonly isEvent: boolean};
+/** What came in: a mail, or an event that a provider posted. `keys`: those of its signatures, where it may be for people. */
+export type ToRead = {readonly raw: Uint8Array; readonly isEvent: boolean; readonly keys?: FoundKeys};
 
 /** The rules by which refusals are judged from now on. */
 export type NewRules = {readonly kind: 'rules'; readonly rules: readonly BounceRule[]};
@@ -248,9 +250,17 @@ export class MailReader {
 	}
 }
 
+/** A mail that ended its reader. What it says is not known, but its workspace shall have it. */
+export function unreadable({message}: UnreadableError): Reading {
+	const clues = {addressees: [], envelopeIds: [], refs: [], messageIds: [], returnPaths: [], unsubscribeAddresses: []};
+	return {kind: 'other', reports: [], clues, fault: message, letter: unreadLetter(message)};
+}
+
 type RecordOptions = TrustedReporterOptions & {
 	/** Names of this installation that TLS reports may be about, beside those of the store. */
 	readonly ours: readonly string[];
+	/** The mail as workspaces get it; absent: they get none of what is read here. */
+	readonly receivedOf?: (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<readonly ReceivedMail[]>;
 	readonly reader: Knex;
 	readonly writer: Writer;
 	readonly write: ReturnType<typeof createReportWrite>;
@@ -266,16 +276,23 @@ export async function recordReading(
 	raw: Buffer,
 ): Promise<ReportEffect> {
 	const now = storeTime(options.clock.now());
-	if (reading.aggregate) {
+	const received = (await options.receivedOf?.(cameIn, reading, raw)) ?? [];
+	if (reading.aggregate && received.length === 0) {
 		const signedBy = (await signersOf(options, raw, null))[0] ?? null;
 		const read = {cameIn, report: reading.aggregate, signedBy, at: now};
 		return await options.writer.transaction(trx => recordAggregate(trx, read, options.ours));
 	}
-	const byToken = candidatesOf(options.links, cameIn, reading);
+	const all = candidatesOf(options.links, cameIn, reading);
+	// What a person answers is no report of the message.
+	const isAnswer = received.length > 0 && reading.kind === 'other';
+	const byToken = isAnswer ? all.filter(({via}) => envelopeVias.has(via)) : all;
 	const candidates =
 		byToken.length > 0 ? byToken : await providerCandidates(options.reader, reading.clues.providerIds ?? []);
 	const reporter = candidates.length === 0 && !reading.forwarded ? await trustedReporter(options, raw, reading) : null;
-	return await options.writer.submit(options.write, {cameIn, size: raw.length, reading, candidates, reporter, at: now});
+	return await options.writer.submit(options.write, {
+		...{cameIn, size: raw.length, reading, candidates, reporter, at: now},
+		received,
+	});
 }
 
 type ReadingLinks = Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal' | 'readRef' | 'readMessageIdLocal'>;

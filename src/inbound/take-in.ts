@@ -13,6 +13,8 @@ type Coming = {
 	/** Empty: the null sender. Null: not known. */
 	readonly mailFrom: string | null;
 	readonly rcptTo: readonly string[];
+	readonly client?: string;
+	readonly helo?: string;
 };
 
 export type Taken = {
@@ -38,13 +40,13 @@ type TakeInOptions = {
 
 /** Stores an inbound mail; resolves once it is on stable storage. Rejects if the store fails: then the sender tries again. */
 export async function takeIn({writer, node, clock}: TakeInOptions, mail: Coming): Promise<Taken> {
-	const {raw, source, mailFrom, rcptTo} = mail;
+	const {raw, rcptTo} = mail;
 	const digest = createHash('sha256').update(raw).digest('hex');
 	const id = createHash('sha256')
 		.update([digest, ...rcptTo.toSorted()].join('\n'))
 		.digest('hex');
 	const receivedAt = storeTime(clock.now());
-	return await writer.submit(inboundWrite, {id, digest, source, node, mailFrom, rcptTo, receivedAt, raw});
+	return await writer.submit(inboundWrite, {...mail, id, digest, node, receivedAt});
 }
 
 const inboundWrite: GroupWrite<NewInbound, Taken> = {

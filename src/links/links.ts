@@ -30,6 +30,9 @@ export type Links = {
 	/** The local part of a recipient's unsubscribe address: `u` and 44 characters. */
 	readonly unsubscribeLocal: (recipientId: string, address: string) => string;
 	readonly readUnsubscribeLocal: (localPart: string) => SignedId | null;
+	/** The local part of the address at which a recipient's answers come in: `reply+p` and 44 characters. */
+	readonly replyLocal: (recipientId: string, address: string) => string;
+	readonly readReplyLocal: (localPart: string) => SignedId | null;
 	/** The value of X-Mailctl-Ref and of the envelope id: `r` and 44 characters. */
 	readonly ref: (recipientId: string, address: string) => string;
 	readonly readRef: (token: string) => SignedId | null;
@@ -40,6 +43,8 @@ export type Links = {
 	/** The same of a whole Message-ID, with angle brackets or without. */
 	readonly readMessageId: (messageId: string) => string | null;
 };
+
+const replyPrefix = 'reply+';
 
 /** The Message-ID of a message from this address, without angle brackets. */
 export function messageIdOf({messageIdLocal}: Pick<Links, 'messageIdLocal'>, messageId: string, from: string): string {
@@ -67,6 +72,7 @@ export function createLinks({
 	const returnPaths = new SignedIds(keys, {purpose: 'rp', letter: 'b', prefix: 'rcp'});
 	const unsubscribeMail = new SignedIds(keys, {purpose: 'unsubscribe-mail', letter: 'u', prefix: 'rcp'});
 	const refs = new SignedIds(keys, {purpose: 'ref', letter: 'r', prefix: 'rcp'});
+	const replies = new SignedIds(keys, {purpose: 'reply', letter: 'p', prefix: 'rcp'});
 	const messageIds = new SignedIds(keys, {purpose: 'message-id', letter: 'm', prefix: 'msg'});
 
 	function readMessageIdLocal(local: string): string | null {
@@ -93,6 +99,8 @@ export function createLinks({
 		readReturnPath: token => returnPaths.read(token),
 		unsubscribeLocal: (id, address) => unsubscribeMail.sign(id, address),
 		readUnsubscribeLocal: token => unsubscribeMail.read(token),
+		replyLocal: (id, address) => replyPrefix + replies.sign(id, address),
+		readReplyLocal: local => (local.startsWith(replyPrefix) ? replies.read(local.slice(replyPrefix.length)) : null),
 		ref: (id, address) => refs.sign(id, address),
 		readRef: token => refs.read(token),
 		messageIdLocal: messageId => messageIds.sign(messageId, ''),

@@ -83,7 +83,7 @@ export type TokenKeys = {
 };
 
 /** What a token is for. A token of one purpose never opens as another: each purpose has its own key. */
-type Purpose = 'unsubscribe' | 'open' | 'click' | 'rp' | 'unsubscribe-mail' | 'ref' | 'message-id';
+type Purpose = 'unsubscribe' | 'open' | 'click' | 'rp' | 'unsubscribe-mail' | 'ref' | 'message-id' | 'reply';
 
 /** One purpose's keys, derived once. */
 type PurposeKeys = {

@@ -70,6 +70,8 @@ export const scopes = [
 	'events:read',
 	'smarthosts:manage',
 	'alerts:manage',
+	'received:manage',
+	'received:read',
 ] as const;
 export type Scope = (typeof scopes)[number];
 

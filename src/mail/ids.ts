@@ -27,6 +27,8 @@ const idPrefixes = [
 	'smh',
 	'alr',
 	'alm',
+	'inb',
+	'rcv',
 ] as const;
 export type IdPrefix = (typeof idPrefixes)[number];
 

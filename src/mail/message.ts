@@ -63,6 +63,8 @@ export type Extras = {
 	readonly priority?: Priority;
 	readonly toName?: string;
 	readonly replyToName?: string;
+	/** Answers come to us, and find the message. */
+	readonly replyTracking?: true;
 	/** Some of its variables are not kept. */
 	readonly hidden?: true;
 	/** Its content was removed before the message itself. */
@@ -199,5 +201,6 @@ export const webhookEventTypes = [
 	'recipient_unsubscribed',
 	'domain_changed',
 	'endpoint_disabled',
+	'received',
 ] as const;
 export type WebhookEventType = (typeof webhookEventTypes)[number];

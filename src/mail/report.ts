@@ -1,6 +1,7 @@
 import {dayMs} from '../kit/time.ts';
 import type {AggregateReport} from './aggregate.ts';
 import type {BounceCategory} from './outcome.ts';
+import type {ReadLetter} from './received.ts';
 
 /** What came back: a kind of mail, or an event that a provider posted. `dmarc`, `tls`: aggregate reports. `other`: nothing that is read. */
 export type ReportKind = 'dsn' | 'text' | 'arf' | 'auto_reply' | 'provider' | 'dmarc' | 'tls' | 'other';
@@ -76,6 +77,8 @@ export type Reading = {
 	readonly forwarded?: true;
 	/** Of `dmarc` and `tls`, if it could be read. */
 	readonly aggregate?: AggregateReport;
+	/** What it says to people; only of a mail that may be for some. */
+	readonly letter?: ReadLetter;
 	/** Of a provider's event: it is only about mail of this workspace; null or absent: of any. */
 	readonly workspace?: string | null;
 };
@@ -96,6 +99,9 @@ export type CameIn = {
 	readonly mailFrom: string | null;
 	/** The addresses that it was for in its envelope; none where it lay in a mailbox or a file. */
 	readonly rcptTo: readonly string[];
+	/** The address that brought it by SMTP, and what it called itself; absent or null: it came otherwise. */
+	readonly client?: string | null;
+	readonly helo?: string | null;
 	/** In the store's form. */
 	readonly receivedAt: string;
 };

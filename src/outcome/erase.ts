@@ -7,6 +7,7 @@ import type {Operator} from '../mail/operator.ts';
 import {withoutRecipient} from '../mail/source.ts';
 import {beginAct, eraseFromAudit} from '../store/audit.ts';
 import {listAttachments, replaceSubmitted} from '../store/messages.ts';
+import {eraseReceived} from '../store/received.ts';
 import {
 	deleteContact,
 	endRecipients,
@@ -39,6 +40,8 @@ type Erased = {
 	readonly messages: number;
 	/** Messages to others with the address in `cc`. */
 	readonly recipients: number;
+	/** Mails that came in from or to the address; absent: none. */
+	readonly received?: number;
 };
 
 export type Erase = (person: Person, operator: Operator) => Promise<Erased>;
@@ -62,6 +65,7 @@ type EraseOptions = {
 };
 
 const messagesPerStep = 200;
+const receivedPerStep = 50;
 /** Mails may be large, and a mail as submitted is rewritten for each of its recipients. */
 const submittedPerStep = 50;
 
@@ -84,20 +88,24 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 		const record = beginAct({clock, newId: eventWriter.newId, operator}, act);
 		let messages = 0;
 		let recipients = 0;
+		let received = 0;
+		for (let some = receivedPerStep; some === receivedPerStep; received += some) {
+			some = await writer.transaction(trx => eraseReceived(trx, workspaceId, addressKey, receivedPerStep));
+		}
 		for (;;) {
 			const cleaned = await eraseFromSubmitted(person);
 			const step = await writer.transaction(async trx => {
 				const taken = await takeStep(trx, person, {cleaned, unmatched, wasMailed: messages + recipients > 0});
 				const done = {messages: messages + taken.messages, cc_messages: recipients + taken.recipients};
-				if (taken.contact || done.messages + done.cc_messages > 0) {
-					await record(trx, done);
+				if (taken.contact || done.messages + done.cc_messages + received > 0) {
+					await record(trx, {...done, ...(received > 0 && {received})});
 				}
 				return taken;
 			});
 			messages += step.messages;
 			recipients += step.recipients;
 			if (step.contact !== null) {
-				return {contact: step.contact, messages, recipients};
+				return {contact: step.contact, messages, recipients, ...(received > 0 && {received})};
 			}
 		}
 	};

@@ -3,6 +3,7 @@ import {parseAddress} from '../mail/address.ts';
 import {idFloor, idTime} from '../mail/ids.ts';
 import type {CameIn, Candidate, Reading, Report, ReportAction, ReportKind, Via} from '../mail/report.ts';
 import {findLastMailed, findReportedRecipients} from '../store/reports.ts';
+import type {ReceivedMail} from './received.ts';
 
 /** A mail that came in, was read, and is to be recorded. */
 export type ReadMail = {
@@ -12,6 +13,8 @@ export type ReadMail = {
 	readonly reading: Reading;
 	/** Best first. */
 	readonly candidates: readonly Candidate[];
+	/** The mail as workspaces get it; absent: it is for none. */
+	readonly received?: readonly ReceivedMail[];
 	/** The signer of a feedback report without a token, if the operator trusts it (R3.19); null otherwise. */
 	readonly reporter: string | null;
 	/** Now, in the store's form. */
@@ -33,7 +36,7 @@ export type Known = {
 };
 
 /** An envelope may have several recipients; every other clue identifies the first with a valid token. */
-const envelopeVias: ReadonlySet<Via> = new Set(['unsubscribe_mail', 'return_path']);
+export const envelopeVias: ReadonlySet<Via> = new Set(['unsubscribe_mail', 'return_path']);
 
 /**
  * The recipients that a mail is proven to be about: those of the first clue with a valid token that has not expired.

@@ -42,6 +42,8 @@ export type Notice = Omit<WebhookEvent, 'id' | 'type' | 'occurredAt'> & {
 	readonly at: string;
 	/** It is about no message, and endpoints of test keys get it too. */
 	readonly isTest?: boolean;
+	/** What it is about goes, and with it what was posted: the id of a mail that came in; absent: the message. */
+	readonly keptFor?: string;
 };
 
 /** To the others of its workspace: an endpoint gets nothing any more. The path of its URL may hold a secret. */
@@ -71,7 +73,7 @@ export async function notify(
 	await fanOut(trx, posted, notifier, known);
 }
 
-type Posted = WebhookEvent & Pick<Notice, 'isTest'> & Pick<AnnouncedEvent, 'recordedAt'>;
+type Posted = WebhookEvent & Pick<Notice, 'isTest' | 'keptFor'> & Pick<AnnouncedEvent, 'recordedAt'>;
 
 /** What endpoints get of an event of the timeline: a bounce at the end of all tries is two. */
 function postedOf({newId}: Notifier, {detail: text, ...event}: AnnouncedEvent): Posted[] {
@@ -126,7 +128,7 @@ async function fanOut(
 				id: newId('whd'),
 				workspaceId: event.workspaceId,
 				endpointId: subscriber.id,
-				messageId: message?.id ?? null,
+				messageId: event.keptFor ?? message?.id ?? null,
 				eventId: event.id,
 				eventType: event.type,
 				body: webhookBody(event, said, subscriber.format ?? 'default'),

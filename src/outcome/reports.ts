@@ -18,6 +18,7 @@ import {type InboundEnd, type KeptCaps, markRead, trimKept} from '../store/inbou
 import {countReports, deleteReports, findReportedRecipients, insertReports, type NewReport} from '../store/reports.ts';
 import {isYoung, type Known, type Match, matchesOf, matchesOfReporter, type ReadMail, reviewText} from './matches.ts';
 import type {EventWriter} from './outbox.ts';
+import {recordReceived} from './received.ts';
 import {actOn, type Reported} from './report-effects.ts';
 
 export type {ReadMail} from './matches.ts';
@@ -88,7 +89,7 @@ export function createReportWrite(
 	return {
 		name: 'report',
 		rank: 3,
-		bytes: ({reading}) => 1024 + reading.reports.length * 512,
+		bytes: ({reading, size, received = []}) => 1024 + reading.reports.length * 512 + received.length * 3 * size,
 		async apply(trx, items) {
 			const acceptMs = reportTokenMs(retentionDays());
 			const {known, matches} = await prove(trx, items, acceptMs);
@@ -101,6 +102,11 @@ export function createReportWrite(
 				const its = matches[index] as Match[];
 				return {about: its.map(match => aboutOf(match, isNew)), kept: keptOf(item, its, isNew.size > 0, known)};
 			});
+			await recordReceived(
+				trx,
+				items.flatMap(({received = []}) => received),
+				eventWriter,
+			);
 			await markRead(
 				trx,
 				items.map((item, index) => endOf(item, effects[index] as ReportEffect, known, acceptMs)),
@@ -242,6 +248,9 @@ function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known
 	if (cameIn.rcptTo.some(isOperatorAddress)) {
 		return 'operator';
 	}
+	if (item.received?.length) {
+		return null; // Its workspace has it.
+	}
 	if (matches.length === 0 && reading.kind === 'provider' && reading.reports.every(({action}) => action === 'none')) {
 		return null; // Such as "processed": nothing would follow from it.
 	}
@@ -263,7 +272,7 @@ function endOf(item: ReadMail, {about, kept}: ReportEffect, known: Known, accept
 		id: item.cameIn.id,
 		at: item.at,
 		kept,
-		forgotten: !about.some(({isNew}) => isNew),
+		forgotten: !about.some(({isNew}) => isNew) && !item.received?.length,
 		reading: kept === null ? null : reviewText(item, known, acceptMs),
 		fault: item.reading.fault,
 	};

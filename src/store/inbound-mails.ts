@@ -13,7 +13,7 @@ export type NewInbound = CameIn & {
 /** A mail that was not read yet, with its bytes. */
 export type UnreadInbound = CameIn & {readonly raw: Buffer};
 
-const newColumns = columnsOf('id digest source node mailFrom rcptTo raw size receivedAt');
+const newColumns = columnsOf('id digest source node mailFrom rcptTo client helo raw size receivedAt');
 
 /** Stores mails; answers the ids of those that were not there yet. */
 export async function insertInbound(trx: Knex.Transaction, mails: readonly NewInbound[]): Promise<Set<string>> {
@@ -21,7 +21,15 @@ export async function insertInbound(trx: Knex.Transaction, mails: readonly NewIn
 		trx,
 		'inbound',
 		newColumns.names,
-		mails.map(mail => newColumns.valuesOf({...mail, rcptTo: JSON.stringify(mail.rcptTo), size: mail.raw.length})),
+		mails.map(mail =>
+			newColumns.valuesOf({
+				client: null,
+				helo: null,
+				...mail,
+				rcptTo: JSON.stringify(mail.rcptTo),
+				size: mail.raw.length,
+			}),
+		),
 		'on conflict (id) do nothing returning id',
 	);
 	return new Set(inserted.map(({id}) => id));
@@ -43,6 +51,8 @@ type Row = {
 	readonly source: InboundSource;
 	readonly mail_from: string | null;
 	readonly rcpt_to: string;
+	readonly client: string | null;
+	readonly helo: string | null;
 	readonly received_at: string;
 	readonly size: number;
 };
@@ -61,7 +71,7 @@ export async function listUnread(
 		.where(due => due.where({node}).orWhere('received_at', '<=', othersUntil))
 		.orderBy('received_at')
 		.limit(mostRows)
-		.select('id', 'digest', 'source', 'mail_from', 'rcpt_to', 'received_at', 'size');
+		.select('id', 'digest', 'source', 'mail_from', 'rcpt_to', 'client', 'helo', 'received_at', 'size');
 	const fitting = rows.slice(0, countFitting(rows, mostBytes));
 	const bytes: Array<{id: string; raw: Buffer}> = await reader('inbound')
 		.whereIn(
@@ -96,6 +106,7 @@ function cameInOf(row: Row): CameIn {
 		source: row.source,
 		mailFrom: row.mail_from,
 		rcptTo: JSON.parse(row.rcpt_to) as string[],
+		...(row.client !== null && {client: row.client, helo: row.helo}),
 		receivedAt: row.received_at,
 	};
 }

@@ -406,6 +406,8 @@ async function withTries(
 	const next = new Map(queued.map(({id, at}) => [id, at]));
 	return rows.map(row => ({
 		...row,
+		// It is the id of a mail that came in, where it is about one.
+		messageId: row.messageId?.startsWith('msg_') ? row.messageId : null,
 		nextAttemptAt: next.get(row.id) ?? null,
 		lastStatus: last.get(row.id)?.status ?? null,
 		lastError: last.get(row.id)?.error ?? null,

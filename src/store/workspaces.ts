@@ -120,6 +120,7 @@ const lists = [
 	['topic_optouts', ['workspace_id', 'address_key', 'code'], 500],
 	['address_health', ['workspace_id', 'address_key'], 500],
 	['idempotency_keys', ['workspace_id', 'mode', 'key'], 500],
+	['received', ['id'], 20],
 	// With all their versions.
 	['templates', ['id'], 5],
 ] as const;

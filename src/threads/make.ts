@@ -20,6 +20,8 @@ export type MakeOptions = {
 	readonly tokenLifetimeMs: number;
 	/** Whether mail to the return-path domain is read: only then can one unsubscribe by mail. */
 	readonly listening: boolean;
+	/** Whether answers to `reply+…@` the return-path domain are taken. */
+	readonly replies: boolean;
 	/** Our sender id in Feedback-ID. */
 	readonly senderId: string;
 	/** Null: no mail asks for feedback reports. */
@@ -36,7 +38,16 @@ export type Ingredients = {readonly variants: readonly Variant[]; readonly signi
 type Make = (job: MakeJob, ingredients: Ingredients, renderMs?: number) => MakeResult;
 
 /** Renders, composes and signs the mail of one recipient; its locale is the send's, then the workspace's, then `en`, so the zone. Everything but the signature's time is the same at every try. */
-export function createMake({links, renderer, tokenLifetimeMs, listening, senderId, cfbl, clock}: MakeOptions): Make {
+export function createMake({
+	links,
+	renderer,
+	tokenLifetimeMs,
+	listening,
+	replies,
+	senderId,
+	cfbl,
+	clock,
+}: MakeOptions): Make {
 	const compose = createCompose();
 	return (job, {variants, signing}, renderMs) => {
 		const {recipient, attachments, returnPathDomain} = job;
@@ -115,18 +126,24 @@ export function createMake({links, renderer, tokenLifetimeMs, listening, senderI
 					clickUrl: clicks ? url => links.clickUrl(claims, url) : null,
 				})
 			: {html: rendered.html, firstLink: null, links: 0};
+		const extras = readExtras(recipient.extras);
 		const letter: Letter = {
 			...stamp,
 			...once,
 			from: {address: from, name: recipient.sender_name},
 			to: recipient.to_address,
 			cc: ccOf(recipient),
-			replyTo: recipient.reply_to === erasedAddress ? null : recipient.reply_to,
+			replyTo:
+				extras.replyTracking && replies
+					? `${links.replyLocal(id, address)}@${returnPathDomain}`
+					: recipient.reply_to === erasedAddress
+						? null
+						: recipient.reply_to,
 			subject: rendered.subject,
 			html,
 			text: rendered.text,
 			attachments,
-			extras: readExtras(recipient.extras),
+			extras,
 		};
 		const mail = compose(letter, signing, clock.now());
 		const subject =

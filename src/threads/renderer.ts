@@ -30,6 +30,7 @@ export type RendererData = {
 	readonly publicUrl: string;
 	readonly tokenLifetimeMs: number;
 	readonly listening: boolean;
+	readonly replies: boolean;
 	readonly senderId: string;
 	readonly cfbl: FeedbackAddresses | null;
 };

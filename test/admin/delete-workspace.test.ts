@@ -6,6 +6,7 @@ import type {Store} from '../../src/store/store.ts';
 import {findWorkspace, type Workspace} from '../../src/store/workspaces.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
+import {insertReceivedMail} from '../helpers/received-mail.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {testTools} from '../helpers/tools.ts';
 import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
@@ -69,6 +70,10 @@ async function fill(store: Store, name: string, messages = 120): Promise<Workspa
 	await database('smarthosts').insert({
 		...{id: newId('smh'), workspace_id: id, provider: 'ses', token_hash: name, takes: '[]', created_at: at},
 	});
+	await database('inbound_addresses').insert({
+		...{id: newId('inb'), workspace_id: id, address: `a@${name}.example`, created_at: at},
+	});
+	await insertReceivedMail(store, newId, id);
 	const alert = {id: newId('alr'), workspace_id: id, way: 'mail', target: 'a', digest_at: at, created_at: at};
 	await database('alerts').insert(alert);
 	const news = {kind: 'webhook_dead', subject: name, detail: '', fix: '', began_at: at, seen_at: at, rings: 0};

@@ -4,6 +4,7 @@ import {listAudit} from '../../src/store/audit.ts';
 import {type Answer, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {type ApiDocument, operationsOf} from '../helpers/described.ts';
+import {insertReceivedMail} from '../helpers/received-mail.ts';
 import {newId} from '../helpers/workspace.ts';
 
 /** One call of a route, the action that it is recorded as, and what it was done to. */
@@ -34,6 +35,14 @@ function removal(action: string, path: string, body: object): Act {
 async function contactOf(api: TestApi): Promise<string> {
 	await api.send({to: 'Jane@home.example'});
 	return (await api.store.reader('contacts').first()).id;
+}
+
+async function verifiedDomain(api: TestApi, name: string): Promise<void> {
+	const now = storeTime(Date.now());
+	const domain = {id: newId('dom'), workspace_id: api.workspace.id, name, ownership_token: 't', state: 'verified'};
+	await api.store
+		.database('domains')
+		.insert({...domain, state_at: now, verified_at: now, created_at: now, failures: 0});
 }
 
 async function deliveryOf(api: TestApi): Promise<string> {
@@ -95,6 +104,21 @@ const acts: Readonly<Record<string, Act>> = {
 		},
 	},
 	'DELETE /v1/smarthosts/{id}': removal('smarthost.removed', '/v1/smarthosts', {provider: 'postmark'}),
+	'POST /v1/inbound': {
+		action: 'inbound.added',
+		async call(api) {
+			await verifiedDomain(api, 'shop.example');
+			return made(await api.post('/v1/inbound', {address: 'a@in.shop.example'}));
+		},
+	},
+	'DELETE /v1/inbound/{id}': removal('inbound.removed', '/v1/inbound', {address: 'b@in.shop.example'}),
+	'DELETE /v1/received/{id}': {
+		action: 'received.deleted',
+		async call(api) {
+			const id = await insertReceivedMail(api.store, newId, api.workspace.id);
+			return [await api.remove(`/v1/received/${id}`), id];
+		},
+	},
 	'POST /v1/messages/{id}/cancel': {
 		action: 'message.cancelled',
 		async call(api) {

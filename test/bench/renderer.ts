@@ -39,6 +39,7 @@ async function rendererOf(source: VariantSource): Promise<(job: MakeJob) => Retu
 		renderer: createRenderer(),
 		tokenLifetimeMs: 90 * 86_400_000,
 		listening: true,
+		replies: true,
 		senderId: 'bench',
 		cfbl: {own: 'fbl@bounces.mail.example', listening: true},
 		clock: systemClock,

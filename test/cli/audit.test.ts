@@ -133,6 +133,8 @@ const acts: Readonly<Record<string, Act>> = {
 	'smarthost add': ['smarthost.added', () => ['postmark']],
 	'smarthost rotate': ['smarthost.rotated', async ({made}) => [await made('smarthost', 'add', 'brevo')]],
 	'smarthost remove': ['smarthost.removed', async ({made}) => [await made('smarthost', 'add', 'brevo'), '--yes']],
+	'inbound add': ['inbound.added', () => ['support@in.shop.example']],
+	'inbound remove': ['inbound.removed', async ({made}) => [await made('inbound', 'add', '*@in.shop.example'), '--yes']],
 	'template create': ['template.created', () => ['--name', 'empty']],
 	'template update': [
 		'template.updated',
@@ -218,7 +220,7 @@ const none: Readonly<Record<string, string>> = {
 			...['contact show', 'webhook list', 'webhook show', 'webhook deliveries', 'bounce unmatched', 'bounce explain'],
 			...['queue summary', 'queue list', 'queue why', 'queue trace', 'smarthost list', 'smarthost show'],
 			...['alert list', 'alert test', 'certificate list', 'certificate show'],
-			...['smarthost test'],
+			...['smarthost test', 'inbound list', 'inbound show'],
 		].map(name => [name, 'reads only']),
 	),
 };

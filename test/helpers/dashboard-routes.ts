@@ -1,6 +1,10 @@
 import {pages} from '../../src/dashboard/pages.ts';
 import type {DashboardParts} from '../../src/dashboard/parts.ts';
 import type {Route} from '../../src/dashboard/route.ts';
+import {systemClock} from '../../src/kit/clock.ts';
+import {createIdSource} from '../../src/mail/ids.ts';
+import {openStore} from '../../src/store/store.ts';
+import {insertReceivedMail} from './received-mail.ts';
 import type {Service} from './service.ts';
 
 /** The table without what its pages work with: nothing is asked of them. */
@@ -18,7 +22,7 @@ export const named = ({method, path}: Route) => `${method} ${path}`;
 export type Things = Readonly<Record<string, string>>;
 
 /** A thing of the workspace `shop` for each path that names one, so that others can be shown to see nothing of it. */
-export async function thingsOf({workspaces, program}: Service): Promise<Things> {
+export async function thingsOf({workspaces, program, store}: Service): Promise<Things> {
 	const {live, from, templates, id: workspace} = workspaces.shop as NonNullable<(typeof workspaces)[string]>;
 	const {body} = await live.post<{id: string}>('/v1/messages', {
 		...{from, to: 'secret-recipient@dest.example', templateId: templates.plain, data: {text: 'x'}},
@@ -34,6 +38,8 @@ export async function thingsOf({workspaces, program}: Service): Promise<Things> 
 		templates: templates.plain ?? '',
 		webhooks: await made('webhook', 'add', 'https://hooks.example/secret', '--event', 'delivered'),
 		smarthosts: await made('smarthost', 'add', 'postmark'),
+		inbound: await made('inbound', 'add', 'secret@in.secret.example'),
+		received: await receivedIn(store, workspace),
 		alerts: await made('alert', 'add', '--mail', 'secret@ops.example'),
 		keys: await made('key', 'create', '--name', 'secret-key'),
 		topics: 'secret-topic',
@@ -45,6 +51,16 @@ export async function thingsOf({workspaces, program}: Service): Promise<Things> 
 		users: await made('user', 'add', 'secret@staff.example'),
 		account: 'psk_00000000000000000000000000',
 	};
+}
+
+/** A mail that the workspace received. */
+export async function receivedIn(at: Service['store'], workspaceId: string): Promise<string> {
+	const store = await openStore(at);
+	try {
+		return await insertReceivedMail(store, createIdSource(systemClock), workspaceId);
+	} finally {
+		await store.close();
+	}
 }
 
 /** The path with the id of a thing, and that of a second one within it; null: it names none. */

@@ -40,6 +40,7 @@ export const journeys = {
 	],
 	'journeys-domains': ['a domain is added, and DNS turns green while one looks'],
 	'journeys-smarthosts': ['a provider’s URL is made, its bounce arrives, the URL is renewed and removed'],
+	'journeys-received': ['an address is added, a mail that came in is read, its file is there, and it is deleted'],
 	'journeys-webhooks': ['webhooks are replayed after an outage', 'an endpoint is added and tested'],
 } as const;
 

@@ -21,9 +21,11 @@ function judging() {
 		domains: new OurDomains(['bounces.test', 'mail.test'], async () => [
 			'bounce.shop.test',
 			'bounce.xn--bcher-kva.test',
+			'in.shop.test',
 		]),
 		returnPathDomain: 'bounces.test',
 		feedbackAddress: 'Reports@Feedback.test',
+		isInbox: async (address: string) => address.endsWith('@in.shop.test') && !address.startsWith('nobody@'),
 		addressOf: async (id: string) => addresses.get(id),
 		tokenLifetimeMs: () => 90 * day,
 		clock: {now: Date.now},

@@ -85,7 +85,7 @@ test('a disk with too little space: 452 to MAIL, and mail again when there is ro
 test('a report is taken in with its envelope, byte for byte, and then answered', async t => {
 	const {port, mails, received} = await listening(t);
 	const talk = await talkTo(t, port);
-	t.is(await talk.reply(), '220 mail.test ESMTP mailctl, for reports only');
+	t.is(await talk.reply(), '220 mail.test ESMTP mailctl');
 	t.is(
 		await talk.say('EHLO peer.test'),
 		'250-mail.test 250-PIPELINING 250-8BITMIME 250-SMTPUTF8 250-ENHANCEDSTATUSCODES 250 SIZE 10485760',
@@ -94,7 +94,12 @@ test('a report is taken in with its envelope, byte for byte, and then answered',
 	t.is(await talk.say('RCPT TO:<B1@Bounces.test>'), '250 2.1.5 Accepted');
 	const mail = Buffer.from('Subject: x\r\n\r\n.dot\r\n..dots\r\nbare\nlf\rcr \xff\x00\r\n', 'latin1');
 	t.is(await talk.data(mail), `250 2.6.0 Stored as ${'f'.repeat(16)}`);
-	t.deepEqual(mails, [{raw: mail, source: 'smtp', mailFrom: 'Mailer@peer.test', rcptTo: ['b1@bounces.test']}]);
+	t.deepEqual(mails, [
+		{
+			...{raw: mail, source: 'smtp', mailFrom: 'Mailer@peer.test', rcptTo: ['b1@bounces.test']},
+			...{client: '127.0.0.1', helo: 'peer.test'},
+		},
+	]);
 	t.is(received[0]?.tls, null);
 	t.deepEqual(received[0]?.roles, ['return_path']);
 

@@ -70,6 +70,7 @@ function start(
 					publicUrl: 'https://mail.example',
 					tokenLifetimeMs: 1000,
 					listening: true,
+					replies: true,
 					senderId: 'shop1',
 					cfbl: null,
 				} satisfies RendererData & {gate: unknown},

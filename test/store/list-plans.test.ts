@@ -45,6 +45,10 @@ const filters: Readonly<Record<string, (filled: Filled) => readonly string[]>> =
 	'metadata[k]': () => ['many', 'rare', 'none'],
 	tag: () => ['many', 'rare', 'none'],
 	messageId: ({messageId}) => [messageId],
+	to: () => ['many@x.test', 'rare@x.test', 'none@x.test'],
+	in_reply_to: ({message}) => [message, 'msg_none'],
+	since: () => ['2026-01-01', '2099-01-01'],
+	until: () => ['2099-01-01', '2020-01-01'],
 };
 
 const page = {after: null, limit: 25};
@@ -110,6 +114,7 @@ const lists: Readonly<Record<string, Readonly<Record<string, List>> | string>> =
 	'node list': 'shows all nodes',
 	'alert list': 'shows all alerts',
 	'smarthost list': 'shows all smarthosts',
+	'inbound list': 'shows all addresses of the workspace',
 	'sender list': 'shows all senders of the workspace; the API pages them',
 	'template list': 'shows all templates of the workspace; the API pages them',
 	'topic list': 'counts all opt-outs of the workspace',

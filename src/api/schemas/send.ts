@@ -129,6 +129,12 @@ export const sendBody = Type.Object(
 		replyTo: Type.Optional(Type.String({format: 'email', description: 'Where answers go.'})),
 		toName: Type.Optional(Type.String({format: 'label', description: 'The name that stands before `to` in the mail.'})),
 		replyToName: Type.Optional(Type.String({format: 'label', description: 'The name before `replyTo`.'})),
+		replyTracking: Type.Optional(
+			Type.Boolean({
+				description:
+					'True: Reply-To is an address of this installation, so that answers come in as `received` and name this message. Not beside `replyTo`.',
+			}),
+		),
 		headers: Type.Optional(
 			Type.Object(
 				{},

@@ -276,6 +276,12 @@ function more(message: StoredMessage): Array<readonly [string, Value]> {
 	const files = attachments.map(one => html`<div>${name(one.filename)}</div>`);
 	return [
 		['Reply to', replyTo === null ? null : named(extras.replyToName, replyTo)],
+		[
+			'Answers',
+			extras.replyTracking
+				? html`<a href="${hrefOf('/received', new URLSearchParams({q: id}))}">what came in</a>`
+				: null,
+		],
 		['Priority', extras.priority ?? null],
 		['Headers', added.length === 0 ? null : join(added)],
 		['Tags', found(tags.map(tag => [tag, `tag:${tag}`]))],
@@ -385,7 +391,7 @@ function addressOf(text: string): Address | null {
 /** The call of the API that sends such a message, for a shell. Attachments are left out: they would not fit a line. */
 function curlCommand(apiUrl: string, sent: SentMessage): string {
 	const {from, to, cc, replyTo, templateId, data, metadata, tags, topicCode, locale, timezone, tracking} = sent;
-	const {priority, toName, replyToName, headers} = readExtras(sent.extras);
+	const {priority, toName, replyToName, replyTracking, headers} = readExtras(sent.extras);
 	const parsed = (json: string | null) => (json === null ? undefined : parseExact(json));
 	const body = {
 		from,
@@ -394,6 +400,7 @@ function curlCommand(apiUrl: string, sent: SentMessage): string {
 		replyTo: replyTo ?? undefined,
 		toName,
 		replyToName,
+		replyTracking,
 		headers: headers && Object.fromEntries(headers),
 		templateId,
 		data: parsed(data),

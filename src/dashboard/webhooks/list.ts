@@ -123,6 +123,7 @@ const aboutEvents: Readonly<Record<WebhookEventType, string>> = {
 	recipient_unsubscribed: 'the recipient left a topic, or all mail',
 	domain_changed: 'a domain is verified, or lacks its records',
 	endpoint_disabled: 'another endpoint was disabled',
+	received: 'a mail came in, maybe an answer',
 };
 
 /** Asks for an endpoint's URL, its events and their form. */

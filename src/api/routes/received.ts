@@ -1,0 +1,202 @@
+import {parseQueryTime} from '../../kit/time.ts';
+import {isId} from '../../mail/ids.ts';
+import {contentView, type Received, receivedView} from '../../mail/received.ts';
+import {Type} from '../../mail/type.ts';
+import {addInbound, checkNotOurs, removeInbound, removeReceived} from '../../ops/inbound.ts';
+import {findReceived, listInboundAddresses, listReceived, readReceivedBytes} from '../../store/received.ts';
+import type {ApiParts, Routes} from '../api-parts.ts';
+import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
+import {apiError} from '../errors.ts';
+import {pageQuery} from '../paging.ts';
+import {queryAddressKey} from '../schemas/formats.ts';
+import {time} from '../schemas/page.ts';
+import {inboundView} from '../views.ts';
+
+const text = (description: string) => Type.Union([Type.String(), Type.Null()], {description});
+const verdict = Type.Object({
+	result: Type.String({description: '`pass`, `fail`, `none`, `temperror` … (RFC 8601)'}),
+	domain: text('Of which domain.'),
+});
+const fields = {
+	id: Type.String(),
+	from: text('The address of its From, which anyone may write: see `dmarc`.'),
+	from_name: text('The name before it.'),
+	to: Type.Array(Type.String(), {description: 'The addresses of the workspace that it came to.'}),
+	subject: Type.String(),
+	in_reply_to: text('The message that it answers, `msg_…`; null: none is proven.'),
+	automatic: Type.Boolean({description: 'A program wrote it (RFC 3834): do not answer it.'}),
+	spf: verdict,
+	dkim: verdict,
+	dmarc: verdict,
+	attachments: Type.Array(
+		Type.Object({
+			...{n: Type.Integer(), name: text('As its sender wrote it.'), type: Type.String(), size: Type.Integer()},
+			content_id: text('By which the html shows it, `cid:…`.'),
+			url: Type.String({description: 'Of the API: it needs a key.'}),
+		}),
+	),
+	envelope_from: Type.String({description: 'Empty: a bounce or another report.'}),
+	size: Type.Integer({description: 'Octets of the mail.'}),
+	fault: text('Why it could not be read: only `raw` has what it says. Null: it was read.'),
+	received_at: time,
+};
+const pass = {result: 'pass', domain: 'example.org'};
+const example = {
+	...{id: 'rcv_01kaxq7w0c8m2v5t9d3f6h1j4n', from: 'ada@example.org', from_name: 'Ada', to: ['support@in.shop.example']},
+	...{subject: 'Re: Your order 1042', in_reply_to: 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n', automatic: false},
+	...{spf: pass, dkim: pass, dmarc: pass, attachments: [], envelope_from: 'ada@example.org'},
+	...{size: 2210, fault: null, received_at: '2026-06-09T10:15:30+00:00'},
+};
+const receivedSchema = Type.Object(fields, {examples: [example]});
+const mailSchema = Type.Object(
+	{
+		...fields,
+		text: text('At most 262,144 characters, and so `html`; null: it has no such part.'),
+		html: text('As its sender wrote it: show it in a sandbox only.'),
+		truncated: Type.Boolean({description: 'It has more text, html or header fields than stand here.'}),
+		headers: Type.Array(Type.Object({name: Type.String(), value: Type.String()}), {
+			description: 'In order, names in lower case.',
+		}),
+	},
+	{
+		examples: [
+			{
+				...example,
+				text: 'Thank you!',
+				html: null,
+				truncated: false,
+				headers: [{name: 'subject', value: 'Re: Your order 1042'}],
+			},
+		],
+	},
+);
+const inboundSchema = Type.Object(
+	{id: Type.String(), address: Type.String({description: '`*@…`: all of a domain.'}), created_at: time},
+	{
+		examples: [
+			{
+				id: 'inb_01kaxq7w0c8m2v5t9d3f6h1j4n',
+				address: 'support@in.shop.example',
+				created_at: '2026-06-09T10:15:30+00:00',
+			},
+		],
+	},
+);
+const address = (description: string) => Type.Optional(Type.String({format: 'query-recipient-email', description}));
+const query = Type.Object(
+	{
+		...pageQuery.properties,
+		to: address('Mail to this address, in its envelope or header.'),
+		from: address('Mail from this address: of its envelope, From or Reply-To.'),
+		in_reply_to: Type.Optional(Type.String({format: 'text', description: 'Answers to this message, `msg_…`.'})),
+		since: Type.Optional(Type.String({format: 'time', description: 'Received then or later; RFC 3339.'})),
+		until: Type.Optional(Type.String({format: 'time', description: 'Received before then; RFC 3339.'})),
+	},
+	{additionalProperties: false},
+);
+const tag = 'Received mail';
+const reads = {tag, scope: 'received:read'} as const;
+
+/** Addresses at which a workspace receives mail, and what it received. */
+export function receivedRoutes(parts: ApiParts): readonly Routes[] {
+	const {reader} = parts;
+	const {host, returnPathDomain} = parts.domains.names;
+	const view = (mail: Received) => receivedView(mail, parts.publicUrl());
+	const bytesOf = async (workspaceId: string, id: string, file?: number) =>
+		(isId('rcv', id) ? await readReceivedBytes(reader, workspaceId, id, file) : undefined) ?? missing();
+	return [
+		operationRoute(parts, addInbound, {
+			at: 'POST /v1/inbound',
+			tag,
+			summary: 'Receive mail at an address',
+			description: 'An exact address wins over `*@` of its domain. Mail to others of the domain is refused.',
+			answer: [201, 'The address.', inboundSchema],
+			errors: ['conflict', 'unprocessable_entity'],
+			check: given => checkNotOurs((given as {address: string}).address, [host, returnPathDomain]),
+			view: inboundView,
+		}),
+		listRoute(parts, {
+			...{...reads, path: '/v1/inbound', name: 'inbound', summary: 'List addresses', usualLimit: 100},
+			meaning: 'Addresses, newest first.',
+			item: inboundSchema,
+			find: ({workspaceId}) => ({
+				read: async ({after, limit}) =>
+					(await listInboundAddresses(reader, workspaceId))
+						.filter(({id}) => after === null || id < after)
+						.slice(0, limit),
+			}),
+			view: inboundView,
+		}),
+		operationRoute(parts, removeInbound, {
+			...{at: 'DELETE /v1/inbound/:id', id: 'inb', tag, summary: 'Receive no more mail at an address'},
+			answer: [204, 'Mail to it is refused from now on; what came in stays.', null],
+		}),
+		listRoute(parts, {
+			...{...reads, path: '/v1/received', name: 'received', summary: 'List received mail', usualLimit: 25},
+			description: 'Without what it says. All filters given must match.',
+			meaning: 'Mails, newest first.',
+			item: receivedSchema,
+			query,
+			find({workspaceId}, {to, from, in_reply_to: answered, since, until}) {
+				const filters = {
+					...(to !== undefined && {to: queryAddressKey(to)}),
+					...(from !== undefined && {from: queryAddressKey(from)}),
+					...(answered !== undefined && {re: answered}),
+				};
+				const times = {...(since !== undefined && {since}), ...(until !== undefined && {until})};
+				const filter = {
+					terms: Object.entries(filters).map(([kind, value]) => `${kind}:${value}`),
+					since: since === undefined ? undefined : parseQueryTime(since),
+					until: until === undefined ? undefined : parseQueryTime(until),
+				};
+				return {filters: {...filters, ...times}, read: part => listReceived(reader, workspaceId, filter, part)};
+			},
+			view,
+		}),
+		apiRoute(parts, {
+			...{...reads, at: 'GET /v1/received/:id', id: 'rcv', summary: 'Get a received mail'},
+			answer: [200, 'The mail.', mailSchema],
+			async handle({workspaceId, id}) {
+				const mail = (await findReceived(reader, workspaceId, id)) ?? missing();
+				return {...view(mail), ...contentView(mail.content)};
+			},
+		}),
+		apiRoute(parts, {
+			...{...reads, at: 'GET /v1/received/:id/raw', id: 'rcv', summary: 'Read a mail as it came'},
+			...{answer: [200, 'The mail (RFC 5322).', null], media: 'message/rfc822'},
+			async handle({workspaceId, id, reply}) {
+				const raw = await bytesOf(workspaceId, id);
+				reply.type('message/rfc822').headers(saved(`${id}.eml`));
+				return raw;
+			},
+		}),
+		apiRoute(parts, {
+			...{...reads, at: 'GET /v1/received/:id/attachments/:n', summary: 'Download an attachment'},
+			description: 'Strangers wrote it. It is always sent as a download, whatever its sender says that it is.',
+			params: Type.Object({id: Type.String({description: '`rcv_…`'}), n: Type.String({description: 'From 0 on.'})}),
+			...{answer: [200, 'The file.', null], media: 'application/octet-stream', errors: ['not_found']},
+			async handle({workspaceId, id, request, reply}) {
+				const {n} = request.params as {n: string};
+				const content = await bytesOf(workspaceId, id, /^\d{1,4}$/.test(n) ? Number(n) : -1);
+				reply.type('application/octet-stream').headers(saved(`${id}-${n}`));
+				return content;
+			},
+		}),
+		operationRoute(parts, removeReceived, {
+			...{at: 'DELETE /v1/received/:id', id: 'rcv', tag, summary: 'Delete a received mail'},
+			description: 'With what endpoints were or are to be posted of it. The same mail does not come in again.',
+			answer: [204, 'It is gone.', null],
+		}),
+	];
+}
+
+const missing = (): never => {
+	throw apiError('not_found');
+};
+
+/** A browser shows nothing of it. */
+const saved = (name: string) => ({
+	'content-disposition': `attachment; filename="${name}"`,
+	'x-content-type-options': 'nosniff',
+	'content-security-policy': "default-src 'none'; sandbox",
+});

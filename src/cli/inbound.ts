@@ -1,0 +1,74 @@
+import {inboundView, storedTime} from '../api/views.ts';
+import {createResolver} from '../dns/resolver.ts';
+import {domainOf, inboundMx} from '../doctor/inbound-mx.ts';
+import {sendingNames} from '../domains/domain-records.ts';
+import {addInbound, checkNotOurs, removeInbound} from '../ops/inbound.ts';
+import {type InboundAddress, listInboundAddresses} from '../store/received.ts';
+import {CliError} from './fault.ts';
+import type {CliCommand} from './program.ts';
+import type {Session} from './session.ts';
+import {type Noun, shortTime} from './terminal-text.ts';
+
+export function inboundCommands(inbound: CliCommand): void {
+	inbound
+		.verb('add <address>', 'Receive mail at an address, or with *@ at all of a domain')
+		.sample('mailctl inbound add support@in.shop.example')
+		.does<object, [string]>(async (session, _options, text) => {
+			const {hostname, returnPathDomain} = session.settings();
+			checkNotOurs(text, [hostname, returnPathDomain]);
+			await showOne(session, await session.perform(addInbound, {address: text}));
+		});
+
+	inbound
+		.verb('list', 'List addresses, newest first')
+		.sample('mailctl inbound list')
+		.does(async session => {
+			const workspaceId = (await session.chosenWorkspace())?.id ?? null;
+			session.list(inboxes, await listInboundAddresses(await session.reader(), workspaceId));
+		});
+
+	inbound
+		.verb('show <address>', 'Show an address, and whether its mail comes here')
+		.sample('mailctl inbound show support@in.shop.example')
+		.does<object, [string]>(async (session, _options, text) => await showOne(session, await found(session, text)));
+
+	inbound
+		.verb('remove <address>', 'Receive no more mail at an address; what came in stays')
+		.sample('mailctl inbound remove support@in.shop.example --yes')
+		.yesOption()
+		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
+			const row = await found(session, text);
+			await session.confirm(`Remove ${row.address}? Mail to it will be refused.`, yes);
+			await session.perform(removeInbound, {id: row.id});
+			session.show({...inboundView(row, storedTime), removed: true}, () => [`removed ${row.address}`]);
+		});
+}
+
+async function found(session: Session, text: string): Promise<InboundAddress> {
+	const {reader, workspaceId} = await session.inWorkspace();
+	const all = await listInboundAddresses(reader, workspaceId);
+	const row = all.find(one => one.id === text || one.address === text.toLowerCase());
+	if (row === undefined) {
+		throw new CliError('data', `there is no inbound ${text}`, 'see mailctl inbound list');
+	}
+	return row;
+}
+
+async function showOne(session: Session, row: InboundAddress): Promise<void> {
+	const settings = session.settings();
+	const {dnsServers: servers} = settings;
+	const resolver = createResolver({servers, timeoutMs: 5000, tries: 1, clock: session.tools.clock});
+	const {status, detail, fix} = await inboundMx(resolver, domainOf(row), sendingNames(settings));
+	const lines = [`mx           ${status}: ${detail}`, ...(fix === '' ? [] : [`             ${fix}`])];
+	session.one(inboxes, row, {json: {mx: {status, detail, fix}}, lines});
+}
+
+const inboxes: Noun<InboundAddress> = {
+	none: 'no addresses, mailctl inbound add makes one',
+	json: row => inboundView(row, storedTime),
+	fields: [
+		{title: 'ID', name: 'id', cell: row => row.id, id: true},
+		{title: 'ADDRESS', name: 'address', cell: row => row.address},
+		{name: 'since', cell: row => `${shortTime(row.created_at)} UTC`},
+	],
+};

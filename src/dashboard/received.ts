@@ -1,0 +1,200 @@
+import {type Html, html} from '../hosted/html.ts';
+import {bufferOf} from '../kit/text.ts';
+import {parseAddress} from '../mail/address.ts';
+import {isId} from '../mail/ids.ts';
+import type {Received, Verdict} from '../mail/received.ts';
+import {addInbound, checkNotOurs, removeInbound, removeReceived} from '../ops/inbound.ts';
+import {
+	findReceived,
+	type InboundAddress,
+	listInboundAddresses,
+	listReceived,
+	readReceivedBytes,
+} from '../store/received.ts';
+import {pageOf, pager, searchForm} from './lists.ts';
+import {lookAt} from './look.ts';
+import {framedContent, mailFrame, textContent} from './mail-frame.ts';
+import {act, badge, code, count, facts, hrefOf, input, name, nothing, opened, section, table, time} from './markup.ts';
+import {lines} from './messages/mail.ts';
+import {operationForms} from './operation-form.ts';
+import type {DashboardParts} from './parts.ts';
+import {type Answer, go, missing, page, type Route, type Visit} from './route.ts';
+
+const path = '/received';
+const inbound = '/inbound';
+const perPage = 50;
+const gone = missing('This workspace has no such mail, or its time to be kept is over.');
+
+/** Mail that a workspace received, and the addresses at which it does. */
+export function receivedPages(parts: DashboardParts): readonly Route[] {
+	const {reader} = parts;
+
+	async function list(visit: Visit, problem: string | null = null): Promise<Answer> {
+		const {workspace, query, form, now} = visit;
+		const mayAct = visit.may('admin');
+		const after = query.get('after');
+		const part = {after: isId('rcv', after ?? '') ? after : null, limit: perPage + 1};
+		const found = await listReceived(reader, workspace.id, {terms: termsOf(query.get('q')?.trim() ?? '')}, part);
+		const {rows, last} = pageOf(found, perPage);
+		const addresses = await listInboundAddresses(reader, workspace.id);
+		const search = {to: path, query, placeholder: 'The address of its sender, or the id of a message'};
+		return {
+			...{kind: 'page', place: 'received', title: 'Received', problem},
+			actions: mayAct ? opened('New address', addForm(form.get('address') ?? '')) : nothing,
+			content: html`${searchForm(search)}${mailTable(rows, now)}${pager(path, query, last?.id ?? null)}${section('Addresses', addressTable(addresses, mayAct, now))}`,
+		};
+	}
+
+	async function show({params: {id = ''}, query, workspace, now, may}: Visit): Promise<Answer> {
+		const mail = await findReceived(reader, workspace.id, id);
+		if (mail === undefined) {
+			return gone;
+		}
+		const {content, summary, fault} = mail;
+		const images = query.get('images') === '1';
+		const body =
+			content.html === null
+				? html`<pre>${lines(content.text ?? '')}</pre>`
+				: html`<p class="soft">Images of other hosts ${images ? 'are shown: those hosts see that you look.' : 'are not loaded.'} <a href="${hrefOf(`${path}/${id}`, query, {images: images ? null : '1'})}">${images ? 'Hide them' : 'Show remote images'}</a></p>${mailFrame({path: `${path}/${id}/frame${images ? '?images=1' : ''}`, title: 'The mail'})}`;
+		const remove = act({to: `${path}/${id}/delete`, label: 'Delete', look: 'danger'});
+		return {
+			...{kind: 'page', place: 'received', title: summary.subject || 'Without a subject'},
+			actions: html`<a class="button" href="${path}/${id}/raw" download>Save as .eml</a>${may('operator') ? remove : null}`,
+			content: html`<div class="card">${aboutMail(mail, now)}</div>${fault === null ? null : html`<p class="notice warn">It could not be read: ${name(fault)}. The file has all of it.</p>`}${body}${files(mail)}`,
+		};
+	}
+
+	async function frame({params: {id = ''}, query, workspace, request}: Visit): Promise<Answer> {
+		// Alone in a window its links could lead somewhere.
+		if (request.headers['sec-fetch-dest'] === 'document') {
+			return go(`${path}/${id}`);
+		}
+		const raw = await readReceivedBytes(reader, workspace.id, id);
+		const looked = raw && (await lookAt(workspace.id, 'mail', {raw}));
+		if (!looked) {
+			return gone;
+		}
+		const seen = looked.ok ? looked.seen.html : null;
+		return seen === null
+			? textContent(looked.ok ? (looked.seen.text ?? '') : `The mail cannot be shown: ${looked.fault}.`)
+			: framedContent(bufferOf(seen.framed), query.get('images') === '1');
+	}
+
+	async function save({params: {id = '', n}, workspace}: Visit): Promise<Answer> {
+		const mail = await findReceived(reader, workspace.id, id);
+		const file = n === undefined ? undefined : mail?.summary.files[Number(n)];
+		const body = mail && (await readReceivedBytes(reader, workspace.id, id, n === undefined ? n : Number(n)));
+		return body === undefined
+			? gone
+			: {kind: 'content', type: 'application/octet-stream', body, saveAs: file ? (file.name ?? `${n}`) : `${id}.eml`};
+	}
+
+	const form = operationForms(parts, {path, show: list});
+	const {host, returnPathDomain} = parts.domains.names;
+	const before = async (visit: Visit) => checkNotOurs(visit.form.get('address') ?? '', [host, returnPathDomain]);
+	return [
+		page(path, list),
+		page(`${path}/:id`, show),
+		page(`${path}/:id/frame`, frame),
+		page(`${path}/:id/raw`, save),
+		page(`${path}/:id/attachments/:n`, save),
+		form(addInbound, inbound, ({address}) => `Mail to ${address} comes in, once its MX leads here.`, {
+			before,
+		}),
+		form(removeInbound, `${inbound}/:id/remove`, ({address}) => `Mail to ${address} is refused from now on.`),
+		form(removeReceived, `${path}/:id/delete`, () => 'The mail is deleted.'),
+	];
+}
+
+function termsOf(text: string): string[] {
+	const parsed = parseAddress(text, {utf8Local: true});
+	return text === '' ? [] : [parsed.ok ? `from:${parsed.address.key}` : `re:${text}`];
+}
+
+const senderOf = ({summary: {from, mailFrom}}: Received) => from?.address ?? (mailFrom || 'the null sender');
+
+function mailTable(rows: readonly Received[], now: number): Html {
+	return table<Received>({
+		label: 'Received mail',
+		link: ({id}) => `${path}/${id}`,
+		columns: [
+			{title: 'From', cell: mail => name(senderOf(mail)), cut: true},
+			{title: 'Subject', cell: ({summary}) => name(summary.subject), cut: true},
+			{title: 'To', cell: ({summary}) => name(summary.recipients.join(', ')), cut: true, wide: true},
+			{title: 'Answers', cell: ({inReplyTo}) => (inReplyTo ? badge('an answer', 'good') : null), wide: true},
+			{title: 'DMARC', cell: ({summary}) => verdict(summary.dmarc), wide: true},
+			{title: 'Received', cell: mail => time(mail.receivedAt, now), right: true},
+		],
+		rows,
+		empty: html`<p>No mail.</p><p>It comes in to the addresses below, and as answers to messages with <code>replyTracking</code>.</p>`,
+	});
+}
+
+const verdict = ({result, domain}: Verdict): Html =>
+	html`${badge(result, result === 'pass' ? 'good' : result === 'fail' ? 'bad' : 'idle')}${domain === null ? null : html` ${name(domain)}`}`;
+
+function aboutMail(mail: Received, now: number): Html {
+	const {summary, inReplyTo, receivedAt, size} = mail;
+	const {from, recipients, spf, dkim, dmarc, automatic} = summary;
+	return facts([
+		['From', html`${from?.name ? html`${name(from.name)} ` : null}${code(senderOf(mail))}`],
+		['To', code(recipients.join(', '))],
+		['Answers', inReplyTo && html`<a href="/messages/${inReplyTo}">${code(inReplyTo)}</a>`],
+		['Received', time(receivedAt, now)],
+		['SPF', verdict(spf)],
+		['DKIM', verdict(dkim)],
+		['DMARC', verdict(dmarc)],
+		['Written by', automatic ? 'a program' : null],
+		['Octets', count(size)],
+	]);
+}
+
+function files({id, summary}: Received): Html {
+	return summary.files.length === 0
+		? nothing
+		: section(
+				'Attachments',
+				table({
+					label: 'Attachments',
+					rows: summary.files.map((file, n) => ({...file, n})),
+					empty: nothing,
+					columns: [
+						{
+							title: 'Name',
+							cell: ({n, name: text}) =>
+								html`<a href="${path}/${id}/attachments/${n}" download>${name(text ?? `part ${n}`)}</a>`,
+						},
+						{title: 'Type', cell: row => name(row.type), wide: true},
+						{title: 'Octets', cell: row => count(row.size), right: true},
+					],
+				}),
+			);
+}
+
+const addForm = (value: string): Html =>
+	act({
+		to: inbound,
+		label: 'Receive its mail',
+		fields: input({name: 'address', label: 'Address', value, required: true, hint: 'Or *@ and a domain: all of it'}),
+	});
+
+function addressTable(rows: readonly InboundAddress[], mayAct: boolean, now: number): Html {
+	return table<InboundAddress>({
+		label: 'Addresses',
+		columns: [
+			{title: 'Address', cell: row => code(row.address)},
+			{title: 'Since', cell: row => time(row.created_at, now), right: true},
+			...(mayAct
+				? [
+						{
+							title: '',
+							cell: (row: InboundAddress) => act({to: `${inbound}/${row.id}/remove`, label: 'Remove', look: 'quiet'}),
+							right: true as const,
+						},
+					]
+				: []),
+		],
+		rows,
+		empty: html`<p>No addresses yet.</p><p>Add one of a domain that you verified, such as support@in.shop.example.</p>`,
+	});
+}

@@ -1,0 +1,123 @@
+import type {DMARCOptions} from 'mailauth';
+import {inTime} from '../kit/clock.ts';
+import type {FoundKeys, ReadLetter, Verdict, Verdicts} from '../mail/received.ts';
+import type {CameIn} from '../mail/report.ts';
+import type {DnsAnswer, Resolver} from '../net/dns.ts';
+
+// Whether a mail is from whom it says: SPF (RFC 7208), DKIM (RFC 6376), DMARC (RFC 7489). DNS is asked here, for a limited time;
+// what takes time of the processor is done in the reader's thread.
+
+/** All look-ups of a mail. */
+const limitMs = 10_000;
+const mostSignatures = 5;
+const longestSignature = 4096;
+const longestHeader = 64 * 1024;
+/** With more lines verifying takes seconds. */
+const mostLines = 250_000;
+const signature = /^dkim-signature[ \t]*:[^\n]*(?:\n[ \t][^\n]*)*/gim;
+
+/** The keys of the signatures of a mail; none where it is not worth the time to verify them. Never rejects. */
+export async function keysOf(raw: Buffer, resolver: Pick<Resolver, 'txt'>): Promise<FoundKeys> {
+	const names = keyNames(raw);
+	const asked = names.map(async name => [name, await recordsOf(resolver.txt(name))] as const);
+	return await inTime(limitMs, timedOut, () => Promise.all(asked)).catch(() =>
+		names.map(name => [name, 'ETIMEOUT'] as const),
+	);
+}
+
+function keyNames(raw: Buffer): string[] {
+	const text = raw.toString('latin1', 0, longestHeader);
+	const end = text.search(/\r?\n\r?\n/);
+	const signatures = text.slice(0, Math.max(0, end)).match(signature) ?? [];
+	if (signatures.length > mostSignatures || signatures.some(field => field.length > longestSignature)) {
+		return [];
+	}
+	const names = signatures.flatMap(field => {
+		const [selector, domain] = ['s', 'd'].map(
+			tag => new RegExp(`[:;\\s]${tag}\\s*=\\s*([\\w.-]+)`, 'i').exec(field)?.[1],
+		);
+		return selector && domain ? [`${selector}._domainkey.${domain}`.toLowerCase()] : [];
+	});
+	return names.length > 0 && linesOf(raw) <= mostLines ? [...new Set(names)] : [];
+}
+
+function linesOf(raw: Buffer): number {
+	let lines = 0;
+	for (let at = raw.indexOf(0x0a); at !== -1 && lines <= mostLines; at = raw.indexOf(0x0a, at + 1)) {
+		lines++;
+	}
+	return lines;
+}
+
+const timedOut = () => Object.assign(new Error('DNS took too long'), {code: 'ETIMEOUT'});
+
+async function recordsOf(asked: Promise<DnsAnswer<string>>): Promise<readonly string[] | string> {
+	const answer = await asked;
+	return answer.kind === 'found' ? answer.records : codeOf(answer);
+}
+
+const codeOf = ({kind}: DnsAnswer<unknown>): string => (kind === 'failed' ? 'ETIMEOUT' : 'ENOTFOUND');
+
+/** What the library calls a resolver: rejects with a code as the system does. */
+function asking(resolver: Resolver) {
+	return async (name: string, type: string): Promise<string[] | string[][]> => {
+		const ask = {TXT: resolver.txt, A: resolver.a, AAAA: resolver.aaaa, MX: resolver.mx, PTR: resolver.ptr}[type];
+		const answer: DnsAnswer<unknown> = ask ? await ask(name.toLowerCase().replace(/\.$/, '')) : {kind: 'nodata'};
+		if (answer.kind !== 'found') {
+			throw Object.assign(new Error(`no ${type} of ${name}`), {code: codeOf(answer)});
+		}
+		return (type === 'TXT' ? answer.records.map(record => [record]) : answer.records) as string[] | string[][];
+	};
+}
+
+type VerdictOptions = {readonly resolver: Resolver; readonly hostname: string};
+
+/** What there is to say of who sent a mail. DNS that fails gives `temperror`. Never rejects. */
+export async function verdictsOf(options: VerdictOptions, cameIn: CameIn, letter: ReadLetter): Promise<Verdicts> {
+	const spf = await inTime(limitMs, timedOut, () => spfOf(options, cameIn)).catch(
+		(): Verdict => ({result: 'temperror', domain: null}),
+	);
+	const domain = domainOf(letter.from?.address);
+	const dmarc = await inTime(limitMs, timedOut, () => dmarcOf(options, letter, spf)).catch(
+		(): Verdict => ({result: 'temperror', domain}),
+	);
+	const passed = letter.signatures.filter(({result}) => result === 'pass');
+	const aligned = passed.find(one => one.domain === domain) ?? passed[0];
+	return {spf, dkim: aligned ?? letter.signatures[0] ?? {result: 'none', domain: null}, dmarc};
+}
+
+async function spfOf({resolver, hostname}: VerdictOptions, {client, helo, mailFrom}: CameIn): Promise<Verdict> {
+	if (!client) {
+		return {result: 'none', domain: null};
+	}
+	const {spf} = await import('mailauth/lib/spf/index.js');
+	const {domain, status} = await spf({
+		...{ip: client, helo: helo || `[${client}]`, mta: hostname, resolver: asking(resolver)},
+		...(mailFrom && {sender: mailFrom}),
+	});
+	return {result: status.result, domain: domain || null};
+}
+
+async function dmarcOf(
+	{resolver}: VerdictOptions,
+	{from, isFromAmbiguous, signatures}: ReadLetter,
+	spf: Verdict,
+): Promise<Verdict> {
+	const domain = domainOf(from?.address);
+	// RFC 7489 §6.6.1: with several authors nobody can say whom the domain speaks for.
+	if (domain === null || isFromAmbiguous) {
+		return {result: domain === null ? 'none' : 'permerror', domain};
+	}
+	const {dmarc} = await import('mailauth/lib/dmarc/index.js');
+	const passed = (one: Verdict) => (one.result === 'pass' && one.domain ? [one.domain] : []);
+	const options: DMARCOptions = {
+		headerFrom: from?.address ?? '',
+		spfDomains: passed(spf),
+		dkimDomains: signatures.flatMap(passed).map(name => ({domain: name})),
+		resolver: asking(resolver),
+	};
+	const result = await dmarc(options);
+	return {result: result ? result.status.result : 'none', domain};
+}
+
+const domainOf = (address = ''): string | null => address.slice(address.lastIndexOf('@') + 1).toLowerCase() || null;

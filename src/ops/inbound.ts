@@ -1,0 +1,106 @@
+import {storeTime} from '../kit/time.ts';
+import {isOperatorAddress, parseAddress} from '../mail/address.ts';
+import {reportLocals} from '../mail/aggregate.ts';
+import type {Received} from '../mail/received.ts';
+import {Type} from '../mail/type.ts';
+import {listReturnPathHosts} from '../store/inbound-mails.ts';
+import {
+	deleteInboundAddress,
+	deleteReceived,
+	findReceived,
+	type InboundAddress,
+	insertInboundAddress,
+	listDomainsAbove,
+} from '../store/received.ts';
+import {notFound, operation, taken, unusable} from './operation.ts';
+
+const manages = {scope: 'received:manage'} as const;
+const apply = 'a file says what goes out';
+const id = Type.String();
+const examples = [{address: 'support@in.shop.example'}];
+
+/** In comparison form; `*@` for all of a domain. Throws `Refused`. */
+function keyOf(text: string): {readonly key: string; readonly domain: string} {
+	const isAll = text.startsWith('*@');
+	const parsed = parseAddress(isAll ? `any${text.slice(1)}` : text, {utf8Local: false});
+	if (!parsed.ok) {
+		return unusable('address', `${parsed.fault}, or be *@ and a domain`);
+	}
+	const {key, domain, local} = parsed.address;
+	if (isOperatorAddress(key) || reserved.has(local.toLowerCase())) {
+		unusable(
+			'address',
+			"must be another one: postmaster, abuse, fbl, dmarc and tlsrpt are the operator's at every domain",
+		);
+	}
+	return {key: isAll ? `*@${domain}` : key, domain};
+}
+
+const reserved: ReadonlySet<string> = new Set(['fbl', ...Object.values(reportLocals)]);
+
+/** Throws `Refused` for an address at a host of the installation, which has its own mail. */
+export function checkNotOurs(address: string, hosts: readonly string[]): void {
+	const {domain} = keyOf(address);
+	if (hosts.includes(domain)) {
+		unusable('address', `must be at another domain: bounces come to ${domain}`);
+	}
+}
+
+/** Mail to an address comes in from now on. The command line is the operator's: the domain need not be the workspace's. */
+export const addInbound = operation({
+	...manages,
+	without: {apply},
+	role: 'admin',
+	name: 'inbound add',
+	input: Type.Object(
+		{address: Type.String({maxLength: 254, description: 'An address, or `*@` and a domain: all of it.'})},
+		{additionalProperties: false, examples},
+	),
+	async run({trx, tools, workspaceId, face}, {address: text}): Promise<InboundAddress> {
+		const {key: address, domain} = keyOf(text);
+		checkNotOurs(text, await listReturnPathHosts(trx));
+		const above = await listDomainsAbove(trx, domain);
+		const isOwn = above.some(({workspace_id: owner, verified_at: at}) => owner === workspaceId && at !== null);
+		if (face !== 'cli' && !isOwn) {
+			unusable('address', 'must be at a verified domain of the workspace, or below one');
+		}
+		if (!isOwn && above.some(({workspace_id: owner}) => owner !== workspaceId)) {
+			unusable('address', 'must not be at a domain of another workspace');
+		}
+		const created_at = storeTime(tools.clock.now());
+		const row = {id: tools.newId('inb'), workspace_id: workspaceId, address, created_at};
+		return (await insertInboundAddress(trx, row)) ? row : taken('inbound', 'address', address);
+	},
+	audit: 'inbound.added',
+	entry: ({id: target, address}) => ({target, detail: {address}}),
+});
+
+/** What came in stays. */
+export const removeInbound = operation({
+	...manages,
+	without: {apply},
+	role: 'admin',
+	name: 'inbound remove',
+	input: Type.Object({id}),
+	run: async ({trx, workspaceId}, {id: wanted}): Promise<InboundAddress> =>
+		(await deleteInboundAddress(trx, workspaceId, wanted)) ?? notFound('inbound', wanted),
+	audit: 'inbound.removed',
+	entry: ({id: target, address}) => ({target, detail: {address}}),
+});
+
+/** With what was posted of it. */
+export const removeReceived = operation({
+	...manages,
+	without: {cli: 'people read it on its page, programs by the API', apply},
+	role: 'operator',
+	name: 'received delete',
+	refreshes: false,
+	input: Type.Object({id}),
+	async run({trx, workspaceId}, {id: wanted}): Promise<Received> {
+		const mail = (await findReceived(trx, workspaceId, wanted)) ?? notFound('received', wanted);
+		await deleteReceived(trx, [wanted]);
+		return mail;
+	},
+	audit: 'received.deleted',
+	entry: ({id: target}) => ({target}),
+});

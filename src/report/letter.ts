@@ -1,0 +1,136 @@
+import type {dkimVerify} from 'mailauth/lib/dkim/verify.js';
+import type {AddressObject, ParsedMail} from 'mailparser';
+import {withoutControls} from '../kit/text.ts';
+import {type FoundKeys, type ReadLetter, unreadLetter, type Verdict} from '../mail/received.ts';
+import {decodeWords} from './decode.ts';
+import {type Field, fieldOf, type Mail, readMail} from './mime.ts';
+
+// Mail to people, taken apart in the reader's thread, whose limits of time and memory hold.
+
+/** Characters of text and of html that are kept and posted. */
+const longestText = 256 * 1024;
+const longestSubject = 998;
+const longestName = 255;
+const longestValue = 4096;
+const mostFields = 200;
+const mostMailboxes = 50;
+const mostAnswers = 50;
+
+/** The library reads no mail that is beyond the limits of `readMail`; such a one has its fault, and is shown as it came. */
+export async function readLetter(raw: Buffer, keys: FoundKeys): Promise<ReadLetter> {
+	const mail = readMail(raw);
+	const {fields} = mail.root;
+	if (mail.fault !== null) {
+		return {...unreadLetter(mail.fault), ...ofHeader(mail)};
+	}
+	try {
+		const {simpleParser} = await import('mailparser');
+		const skip = {skipHtmlToText: true, skipTextToHtml: true, skipImageLinks: true, skipTextLinks: true};
+		const parsed = await simpleParser(raw, skip);
+		const froms = mailboxesOf(parsed.from);
+		const [text, html] = [parsed.text ?? null, parsed.html || null];
+		return {
+			...ofHeader(mail),
+			from: froms[0] ?? null,
+			isFromAmbiguous: froms.length > 1 || fields.filter(({name}) => name === 'from').length > 1,
+			senders: [...froms, ...mailboxesOf(parsed.replyTo)].map(({address}) => address),
+			addressees: [...mailboxesOf(parsed.to), ...mailboxesOf(parsed.cc)].map(({address}) => address),
+			text: text?.slice(0, longestText) ?? null,
+			html: html?.slice(0, longestText) ?? null,
+			cut: [text, html].some(one => one !== null && one.length > longestText) || fields.length > mostFields,
+			files: parsed.attachments.map(fileOf),
+			signatures: await signaturesOf(raw, keys),
+			fault: null,
+		};
+	} catch (error) {
+		const {message} = error as Error;
+		return {
+			...unreadLetter(`it cannot be parsed: ${withoutControls(message).slice(0, longestName)}`),
+			...ofHeader(mail),
+		};
+	}
+}
+
+/** What its header alone says. */
+function ofHeader({root: {fields}}: Mail) {
+	const references = idsIn(fieldOf(fields, 'references')).reverse();
+	return {
+		subject: decodeWords(fieldOf(fields, 'subject') ?? '').slice(0, longestSubject),
+		automatic: isAutomatic(fields),
+		answers: [...new Set([...idsIn(fieldOf(fields, 'in-reply-to')), ...references])].slice(0, mostAnswers),
+		headers: fields
+			.slice(0, mostFields)
+			.map(({name, value}) => ({name, value: decodeWords(value).slice(0, longestValue)})),
+	};
+}
+
+/** Angle brackets are often lost on the way. */
+function idsIn(value: string | null): string[] {
+	return [...(value ?? '').matchAll(/[^\s<>,;"()]{1,512}@[^\s<>,;"()]{1,255}/g)].map(([id]) => `<${id}>`);
+}
+
+/** RFC 3834 §5, and what mailing lists and responders set before it. */
+function isAutomatic(fields: readonly Field[]): boolean {
+	const submitted = fieldOf(fields, 'auto-submitted');
+	return (
+		(submitted !== null && !/^\s*no\b/i.test(submitted)) ||
+		/bulk|list|junk|auto.?reply/i.test(fieldOf(fields, 'precedence') ?? '') ||
+		['list-id', 'x-autoreply', 'x-autorespond', 'x-auto-response-suppress'].some(name => fieldOf(fields, name) !== null)
+	);
+}
+
+function mailboxesOf(header: AddressObject | AddressObject[] | undefined) {
+	const found: Array<{readonly address: string; readonly name: string | null}> = [];
+	const add = (each: AddressObject['value'][number]): void => {
+		if (each.address && found.length < mostMailboxes) {
+			found.push({address: each.address.slice(0, 320), name: each.name.slice(0, longestName) || null});
+		}
+		each.group?.forEach(add);
+	};
+	for (const {value} of [header ?? []].flat()) {
+		value.forEach(add);
+	}
+	return found;
+}
+
+function fileOf({filename, contentType, content, contentId}: ParsedMail['attachments'][number]) {
+	const id = contentId?.replace(/^<|>$/g, '') ?? null;
+	return {
+		name: filename?.slice(0, longestName) ?? null,
+		type: /^[\w.+-]{1,127}\/[\w.+-]{1,127}$/.test(contentType) ? contentType.toLowerCase() : 'application/octet-stream',
+		size: content.length,
+		contentId: id?.slice(0, longestName) ?? null,
+		content,
+	};
+}
+
+/** A signature of a part of the body (`l=`) says nothing about the rest; the library's types lack the field. */
+type Verified = Awaited<ReturnType<typeof dkimVerify>>['results'][number] & {readonly canonBodyLengthLimited?: boolean};
+
+/** Without keys there are no signatures to verify: the time that it takes grows with the lines of the mail. */
+async function signaturesOf(raw: Buffer, keys: FoundKeys): Promise<Verdict[]> {
+	if (keys.length === 0) {
+		return [];
+	}
+	const found = new Map(keys);
+	const {dkimVerify} = await import('mailauth/lib/dkim/verify.js');
+	const {results} = await dkimVerify(raw, {
+		resolver: async name => {
+			const records = found.get(name.toLowerCase()) ?? 'ENOTFOUND';
+			if (typeof records === 'string') {
+				throw Object.assign(new Error(`no key at ${name}`), {code: records});
+			}
+			return records.map(record => [record]);
+		},
+	});
+	return (results as readonly Verified[]).flatMap(({status, signingDomain, canonBodyLengthLimited}) =>
+		signingDomain
+			? [
+					{
+						result: status.result === 'pass' && canonBodyLengthLimited ? 'policy' : status.result,
+						domain: signingDomain.toLowerCase(),
+					},
+				]
+			: [],
+	);
+}

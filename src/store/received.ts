@@ -1,0 +1,218 @@
+import type {Knex} from 'knex';
+import {idFloor} from '../mail/ids.ts';
+import {type Received, type ReceivedContent, wildcardOf} from '../mail/received.ts';
+import type {Domain} from './domains.ts';
+import {columnsOf, insertReturning, insertRows} from './engine/rows.ts';
+import {deleteDeliveries, findAbout} from './webhooks.ts';
+
+/** A row of `inbound_addresses`: mail to it is its workspace's. */
+export type InboundAddress = {
+	readonly id: string;
+	readonly workspace_id: string;
+	/** In comparison form; `*@` for all of a domain. */
+	readonly address: string;
+	readonly created_at: string;
+};
+
+/** False: it is somebody's already. */
+export async function insertInboundAddress(trx: Knex.Transaction, row: InboundAddress): Promise<boolean> {
+	const inserted = await trx('inbound_addresses').insert(row).onConflict('address').ignore().returning('id');
+	return inserted.length > 0;
+}
+
+/** Newest first; `workspaceId` null: of all. */
+export async function listInboundAddresses(reader: Knex, workspaceId: string | null): Promise<InboundAddress[]> {
+	const all = reader('inbound_addresses').orderBy('id', 'desc');
+	return await (workspaceId === null ? all : all.where({workspace_id: workspaceId}));
+}
+
+export async function deleteInboundAddress(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	id: string,
+): Promise<InboundAddress | undefined> {
+	const row = await trx('inbound_addresses').where({workspace_id: workspaceId, id}).first();
+	await trx('inbound_addresses').where({workspace_id: workspaceId, id}).delete();
+	return row;
+}
+
+/** The domains for which some workspace takes mail. */
+export async function listInboundDomains(reader: Knex): Promise<string[]> {
+	const addresses: string[] = await reader('inbound_addresses').pluck('address');
+	return [...new Set(addresses.map(address => address.slice(address.lastIndexOf('@') + 1)))];
+}
+
+/** The workspaces of these addresses; those that are nobody's are missing. An exact one wins over that of all its domain. */
+export async function findInboxes(reader: Knex, addresses: readonly string[]): Promise<Map<string, string>> {
+	const keys = [...new Set(addresses.flatMap(address => [address, wildcardOf(address)]))];
+	const rows: InboundAddress[] = await reader('inbound_addresses').whereIn('address', keys);
+	const owners = new Map(rows.map(row => [row.address, row.workspace_id]));
+	return new Map(
+		addresses.flatMap(address => {
+			const owner = owners.get(address) ?? owners.get(wildcardOf(address));
+			return owner === undefined ? [] : [[address, owner]];
+		}),
+	);
+}
+
+/** The domains of all workspaces that are this one or above it. */
+export async function listDomainsAbove(
+	reader: Knex,
+	domain: string,
+): Promise<Array<Pick<Domain, 'workspace_id' | 'verified_at'>>> {
+	const names = domain.split('.').map((_, from, labels) => labels.slice(from).join('.'));
+	return await reader('domains').whereIn('name', names).select('workspace_id', 'verified_at');
+}
+
+/** Recipients by their ids, with their messages. */
+export async function findReplied(
+	reader: Knex,
+	ids: readonly string[],
+): Promise<Array<Record<'id' | 'workspaceId' | 'messageId' | 'address', string>>> {
+	const {selected} = columnsOf('id workspaceId messageId address');
+	return ids.length === 0 ? [] : await reader('recipients').whereIn('id', ids).select(selected);
+}
+
+/** Those of the messages that are the workspace's. */
+export async function findOwnMessages(reader: Knex, workspaceId: string, ids: readonly string[]): Promise<string[]> {
+	const own = reader('messages').where({workspace_id: workspaceId});
+	return ids.length === 0 ? [] : await own.whereIn('id', ids).pluck('id');
+}
+
+/** A mail to a workspace, before it is stored. */
+export type NewReceived = Omit<Received, 'size'> & {
+	/** The row of `inbound` as which it came. */
+	readonly inboundId: string;
+	readonly content: ReceivedContent;
+	readonly files: readonly Uint8Array[];
+	/** By what it is found. */
+	readonly terms: readonly string[];
+	readonly raw: Buffer;
+};
+
+const listed = columnsOf('id workspaceId inReplyTo fault summary size receivedAt');
+const stored = columnsOf('id workspaceId inReplyTo fault summary size receivedAt inboundId content raw');
+
+/** Stores mails; answers those that were not there: the same mail comes once to a workspace. */
+export async function insertReceived(trx: Knex.Transaction, mails: readonly NewReceived[]): Promise<NewReceived[]> {
+	const rows = mails.map(({summary, content, raw, ...mail}) =>
+		stored.valuesOf({
+			...{...mail, raw, size: raw.length},
+			...{summary: JSON.stringify(summary), content: JSON.stringify(content)},
+		}),
+	);
+	const suffix = 'on conflict (inbound_id, workspace_id) do nothing returning id';
+	const inserted = await insertReturning<{id: string}>(trx, 'received', stored.names, rows, suffix);
+	const added = new Set(inserted.map(({id}) => id));
+	const fresh = mails.filter(({id}) => added.has(id));
+	const terms = fresh.flatMap(mail => [...new Set(mail.terms)].map(term => [mail.workspaceId, term, mail.id]));
+	await insertRows(trx, 'received_terms', ['workspace_id', 'term', 'received_id'], terms);
+	const files = fresh.flatMap(({id, files}) => files.map((content, n) => [id, n, Buffer.from(content)]));
+	await insertRows(trx, 'received_files', ['received_id', 'n', 'content'], files);
+	return fresh;
+}
+
+type Row = Omit<Received, 'summary'> & {readonly summary: string};
+const fromRow = (row: Row): Received => ({...row, summary: JSON.parse(row.summary)});
+
+export type ReceivedFilter = {
+	/** Each must be there: `from:…`, `to:…`, `re:…`. */
+	readonly terms: readonly string[];
+	/** Milliseconds. */
+	readonly since?: number | undefined;
+	readonly until?: number | undefined;
+};
+
+/** Newest first. */
+export async function listReceived(
+	reader: Knex,
+	workspaceId: string,
+	{terms: [first, ...others], since, until}: ReceivedFilter,
+	{after, limit}: {readonly after: string | null; readonly limit: number},
+): Promise<Received[]> {
+	const id = first === undefined ? 'r.id' : 't.received_id';
+	const query =
+		first === undefined
+			? reader('received as r').where({'r.workspace_id': workspaceId})
+			: reader('received_terms as t')
+					.join('received as r', 'r.id', 't.received_id')
+					.where({'t.workspace_id': workspaceId, 't.term': first});
+	for (const term of others) {
+		const other = {'o.workspace_id': workspaceId, 'o.term': term};
+		query.whereExists(reader('received_terms as o').where(other).whereRaw('o.received_id = r.id').select('o.term'));
+	}
+	for (const [is, bound] of [
+		['<', after],
+		['>=', since === undefined ? null : idFloor('rcv', since)],
+		['<', until === undefined ? null : idFloor('rcv', until)],
+	] as const) {
+		if (bound !== null) {
+			query.where(id, is, bound);
+		}
+	}
+	const rows: Row[] = await query.orderBy(id, 'desc').limit(limit).select(listed.selectedOf('r'));
+	return rows.map(fromRow);
+}
+
+/** With what it says. */
+export async function findReceived(
+	reader: Knex,
+	workspaceId: string,
+	id: string,
+): Promise<(Received & {readonly content: ReceivedContent}) | undefined> {
+	const row = await reader('received')
+		.where({id, workspace_id: workspaceId})
+		.first(...listed.selected, 'content');
+	return row && {...fromRow(row), content: JSON.parse(row.content)};
+}
+
+/** The bytes of a mail as it came, or of a file of it. */
+export async function readReceivedBytes(
+	reader: Knex,
+	workspaceId: string,
+	id: string,
+	file?: number,
+): Promise<Buffer | undefined> {
+	const mail = reader('received').where({id, workspace_id: workspaceId});
+	const row: {bytes: Uint8Array} | undefined =
+		file === undefined
+			? await mail.first({bytes: 'raw'})
+			: await reader('received_files')
+					.whereIn('received_id', mail.select('id'))
+					.where({n: file})
+					.first({bytes: 'content'});
+	return row && Buffer.from(row.bytes);
+}
+
+/** Removes mails with what was posted of them; how many there were. */
+export async function deleteReceived(trx: Knex.Transaction, ids: readonly string[]): Promise<number> {
+	if (ids.length === 0) {
+		return 0;
+	}
+	await deleteDeliveries(trx, await findAbout(trx, ids));
+	// That they came stays known, by a digest: the same mail does not come again.
+	const inbound = trx('received').whereIn('id', ids).select('inbound_id');
+	await trx('inbound').whereIn('id', inbound).update({mail_from: null, rcpt_to: '[]', helo: null, client: null});
+	return await trx('received').whereIn('id', ids).delete();
+}
+
+/** Removes some mails from before a time, milliseconds. */
+export async function purgeReceived(trx: Knex.Transaction, before: number, limit: number): Promise<number> {
+	const ids: string[] = await trx('received').where('id', '<', idFloor('rcv', before)).limit(limit).pluck('id');
+	return await deleteReceived(trx, ids);
+}
+
+/** Removes some mails from or to an address (comparison form). */
+export async function eraseReceived(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	addressKey: string,
+	limit: number,
+): Promise<number> {
+	const ids: string[] = await trx('received_terms')
+		.where({workspace_id: workspaceId})
+		.whereIn('term', [`from:${addressKey}`, `to:${addressKey}`])
+		.limit(limit)
+		.pluck('received_id');
+	return await deleteReceived(trx, [...new Set(ids)]);
+}

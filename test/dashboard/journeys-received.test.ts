@@ -1,0 +1,56 @@
+import test from 'ava';
+import {openStore} from '../../src/store/store.ts';
+import {visitorOf} from '../helpers/dashboard.ts';
+import {receivedIn} from '../helpers/dashboard-routes.ts';
+import {journeysOf} from '../helpers/journeys.ts';
+import {serviceOf, type Workspace} from '../helpers/service.ts';
+
+const service = serviceOf(test, {workspaces: {mouse: [], keys: []}});
+const journey = journeysOf(test, 'journeys-received', service);
+
+/** As if DNS had shown its records. */
+async function verify(domain: string): Promise<void> {
+	const store = await openStore(service().store);
+	try {
+		const at = '2026-06-09T10:15:30.123Z';
+		await store.writer.transaction(trx =>
+			trx('domains').where({name: domain}).update({state: 'verified', verified_at: at}),
+		);
+	} finally {
+		await store.close();
+	}
+}
+
+journey('an address is added, a mail that came in is read, its file is there, and it is deleted', async (t, stage) => {
+	const {workspaces, store} = service();
+	const {id} = workspaces[stage.way] as Workspace;
+	const domain = `${stage.way}.example`;
+	const {page, go, press, type} = await stage.open(await visitorOf(service(), 'admin', stage.way));
+	await page.goto('/messages');
+	await go('Received');
+	await page.getByText('No mail.').waitFor();
+	await page.getByText('No addresses yet.').waitFor();
+	await stage.suitsAll(page);
+	await verify(domain);
+	await press('New address', 'summary');
+	await type('Address', `support@in.${domain}`);
+	await stage.suitsAll(page);
+	await press('Receive its mail');
+	await page.getByText(`Mail to support@in.${domain} comes in, once its MX leads here.`).waitFor();
+
+	await receivedIn(store, id);
+	await go('Received');
+	await stage.suitsAll(page);
+	await press('ada@example.net', 'a');
+	const mail = page.frameLocator('iframe');
+	await mail.getByText('Thank you!').waitFor();
+	await page.getByText('Images of other hosts are not loaded.').waitFor();
+	t.is(await page.locator('a[download]', {hasText: 'one.png'}).count(), 1);
+	t.is(await page.locator('iframe').getAttribute('sandbox'), '');
+	await stage.suitsAll(page);
+	await press('Delete');
+	await page.getByText('The mail is deleted.').waitFor();
+	await page.getByText('No mail.').waitFor();
+	await press('Remove');
+	await page.getByText(`Mail to support@in.${domain} is refused from now on.`).waitFor();
+});

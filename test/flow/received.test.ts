@@ -1,0 +1,263 @@
+import path from 'node:path';
+import test, {type ExecutionContext} from 'ava';
+import {simpleParser} from 'mailparser';
+import {type Program, type Settings, type Welcome, welcomeOf} from '../helpers/daemon.ts';
+import {type FakeDns, startFakeDns} from '../helpers/fake-dns.ts';
+import {freePort} from '../helpers/free-port.ts';
+import {startReceiver} from '../helpers/receiver.ts';
+import {programs, withFile} from '../helpers/replies.ts';
+import {inboundPort} from '../helpers/sent-recipients.ts';
+import {call} from '../helpers/shop.ts';
+import {talkTo} from '../helpers/smtp-talk.ts';
+import {waitFor} from '../helpers/wait.ts';
+import {certificate, host, prepare} from '../helpers/webhook-lab.ts';
+
+type Mail = {readonly id: string; readonly in_reply_to: string | null; readonly [field: string]: unknown};
+type Lab = {
+	readonly program: Program;
+	readonly welcome: Welcome;
+	readonly url: string;
+	readonly port: number;
+	readonly dns: FakeDns;
+};
+
+const support = 'support@in.example.com';
+const bounces = 'bounces.mail.example';
+
+async function start(t: ExecutionContext, more: Settings = {}): Promise<Lab> {
+	const dns = await startFakeDns(t, {[host]: {a: ['127.0.0.1']}});
+	const program = await prepare(t, {
+		...{MAILCTL_INBOUND_LISTEN: '127.0.0.1:0', MAILCTL_RETURN_PATH_DOMAIN: bounces, MAILCTL_DNS_SERVERS: dns.server},
+		...more,
+	});
+	const {url} = await program.serve();
+	const welcome = await welcomeOf(program);
+	return {program, welcome, url, dns, port: inboundPort(path.join(program.folder, 'data'))};
+}
+
+/** Brings a mail; the reply to RCPT where it is refused there, else to the data. */
+async function bring(
+	t: ExecutionContext,
+	lab: Lab,
+	to: string,
+	mail: string,
+	sender = 'ada@example.net',
+): Promise<string> {
+	const talk = await talkTo(t, lab.port);
+	await talk.reply();
+	await talk.say('EHLO mx.example.net');
+	await talk.say(`MAIL FROM:<${sender}>`);
+	const answer = await talk.say(`RCPT TO:<${to}>`);
+	const end = answer.startsWith('250') ? await talk.data(mail) : answer;
+	talk.end();
+	return end;
+}
+
+const list = async (lab: Lab, query = ''): Promise<Mail[]> =>
+	((await call(`${lab.url}/v1/received${query}`, lab.welcome.key)).body as {data: Mail[]}).data;
+
+const arrived = async (lab: Lab, count: number): Promise<Mail[]> =>
+	await waitFor(`${count} mails`, async () => {
+		const all = await list(lab, '?limit=100');
+		return all.length >= count && all;
+	});
+
+async function send(
+	lab: Lab,
+	more: object = {},
+): Promise<{id: string; messageId: string; replyTo: string | undefined}> {
+	const {key, from, templateId} = lab.welcome;
+	const {status, body} = await call(`${lab.url}/v1/messages`, key, {from, to: 'ada@example.net', templateId, ...more});
+	if (status !== 202) {
+		throw new Error(JSON.stringify(body));
+	}
+	const {id} = body as {id: string};
+	const headers = {authorization: `Bearer ${key}`};
+	const raw = await waitFor('the mail', async () => {
+		const answer = await fetch(`${lab.url}/v1/messages/${id}/raw`, {headers});
+		return answer.status === 200 && (await answer.text());
+	});
+	const {messageId = '', replyTo} = await simpleParser(raw);
+	return {id, messageId, replyTo: replyTo?.value[0]?.address};
+}
+
+test('answers of five mail programs find their message, by Message-ID and by the address of replyTracking', async t => {
+	const lab = await start(t);
+	await lab.program.cli('inbound', 'add', support);
+	const {id, messageId} = await send(lab);
+	for (const [name, write] of Object.entries(programs)) {
+		const mail = write({from: 'ada@example.net', to: support, messageId, said: `Thank you, says ${name}`});
+		t.regex(
+			await waitFor('the address counts', async () => {
+				const answer = await bring(t, lab, support, mail);
+				return answer.startsWith('250') && answer;
+			}),
+			/^250/,
+		);
+	}
+	const answers = await arrived(lab, 5);
+	t.deepEqual(
+		answers.map(mail => [mail.in_reply_to, mail.from, mail.from_name === null, mail.to, mail.automatic, mail.fault]),
+		answers.map(() => [id, 'ada@example.net', false, [support], false, null]),
+	);
+	t.is((await list(lab, `?in_reply_to=${id}`)).length, 5);
+	t.is((await list(lab, '?from=ADA@example.net')).length, 5);
+	t.is((await list(lab, `?to=${support}&from=eve@example.net`)).length, 0);
+	const subjects = ['RE: Your order', 'Re: Bestellung – danke', ...new Array(3).fill('Re: Your order')];
+	t.deepEqual(answers.map(({subject}) => subject).sort(), subjects);
+
+	const tracked = await send(lab, {replyTracking: true, replyToName: 'Ada’s shop'});
+	t.regex(tracked.replyTo ?? '', /^reply\+p[0-9a-z]{44}@bounces\.mail\.example$/);
+	t.true((tracked.replyTo ?? '').indexOf('@') <= 64);
+	const bare = 'From: ada@example.net\r\nSubject: no thread\r\n\r\nYes.\r\n';
+	t.regex(await bring(t, lab, (tracked.replyTo ?? '').toUpperCase(), bare), /^250/);
+	const [newest] = await arrived(lab, 6);
+	t.is(newest?.in_reply_to, tracked.id);
+	const forged = (tracked.replyTo ?? '').replace(/.@/, text => (text[0] === '0' ? '1@' : '0@'));
+	t.regex(await bring(t, lab, forged, bare), /^550 5\.1\.1/);
+
+	const shown = await lab.program.cli<{events: unknown[]; recipients: Array<{reports: unknown[]}>}>(
+		'message',
+		'show',
+		id,
+	);
+	t.deepEqual(
+		shown.recipients.flatMap(({reports}) => reports),
+		[],
+		'an answer is no report',
+	);
+	t.deepEqual(await lab.program.cli('bounce', 'unmatched'), []);
+	const refusedBoth = await call(`${lab.url}/v1/messages`, lab.welcome.key, {
+		...{from: lab.welcome.from, to: 'ada@example.net', templateId: lab.welcome.templateId},
+		...{replyTracking: true, replyTo: 'x@example.com'},
+	});
+	t.is(refusedBoth.status, 422);
+});
+
+test('what comes in is posted, shown, downloaded as a file, and gone when it is deleted', async t => {
+	const receiver = await startReceiver(t, certificate, {answer: (_, response) => void response.end()});
+	const lab = await start(t);
+	lab.dns.zone['example.net'] = {txt: ['v=spf1 ip4:127.0.0.1 -all']};
+	lab.dns.zone['_dmarc.example.net'] = {txt: ['v=DMARC1; p=reject']};
+	await lab.program.cli('inbound', 'add', '*@in.example.com');
+	const {key} = lab.welcome;
+	const hook = {url: `https://${host}:${receiver.port}/in`, events: ['received']};
+	t.is((await call(`${lab.url}/v1/webhooks`, key, hook)).status, 201);
+	const mail = withFile({from: 'ada@example.net', to: 'any@in.example.com', said: 'See these'});
+	await waitFor('the address counts', async () => (await bring(t, lab, 'any@in.example.com', mail)).startsWith('250'));
+	const [first] = await arrived(lab, 1);
+	const id = first?.id ?? '';
+	t.like(first, {spf: {result: 'pass', domain: 'example.net'}, dkim: {result: 'none', domain: null}});
+	t.like(first, {dmarc: {result: 'pass', domain: 'example.net'}, in_reply_to: null, to: ['any@in.example.com']});
+
+	const post = await waitFor('the post', () => receiver.received[0]);
+	const body = JSON.parse(post.body.toString());
+	t.like(body, {type: 'received', message_id: null, recipient: null, metadata: {}});
+	t.like(body.detail, {
+		id,
+		from: 'ada@example.net',
+		subject: 'Photos',
+		text: null,
+		truncated: false,
+		in_reply_to: null,
+	});
+	t.regex(body.detail.html, /See these/);
+	t.deepEqual(body.detail.headers[0], {name: 'from', value: 'ada@example.net'});
+	const [file] = body.detail.attachments as Array<Record<string, unknown>>;
+	t.like(file, {n: 0, name: '../../etc/pass wd.svg', type: 'image/png', size: 21, content_id: 'one'});
+
+	const headers = {authorization: `Bearer ${key}`};
+	const download = await fetch(`${lab.url}${new URL(String(file?.url)).pathname}`, {headers});
+	t.is(await download.text(), '<svg onload=alert(1)>');
+	t.is(download.headers.get('content-type'), 'application/octet-stream');
+	t.is(download.headers.get('x-content-type-options'), 'nosniff');
+	t.is(download.headers.get('content-disposition'), `attachment; filename="${id}-0"`);
+	const raw = await fetch(`${lab.url}/v1/received/${id}/raw`, {headers});
+	t.is(await raw.text(), mail);
+	t.is(raw.headers.get('content-type'), 'message/rfc822');
+	t.is((await fetch(`${lab.url}/v1/received/${id}/attachments/1`, {headers})).status, 404);
+	t.like((await call(`${lab.url}/v1/received/${id}`, key)).body, {id, text: null, truncated: false, fault: null});
+
+	const removed = await fetch(`${lab.url}/v1/received/${id}`, {method: 'DELETE', headers});
+	t.is(removed.status, 204);
+	t.deepEqual(await list(lab), []);
+	const endpoints = (await call(`${lab.url}/v1/webhooks`, key)).body as {data: Array<{id: string}>};
+	const deliveries = await call(`${lab.url}/v1/webhooks/${endpoints.data[0]?.id}/deliveries`, key);
+	t.deepEqual((deliveries.body as {data: unknown[]}).data, [], 'what was posted of it is gone too');
+	t.regex(await bring(t, lab, 'any@in.example.com', mail), /^250/);
+	t.regex(await bring(t, lab, 'new@in.example.com', mail), /^250/);
+	t.is((await arrived(lab, 1)).length, 1, 'the same mail does not come in again');
+});
+
+test('nothing is relayed, loops end, and what the operator keeps is not given away', async t => {
+	const lab = await start(t);
+	await lab.program.cli('inbound', 'add', support);
+	const plain = 'From: ada@example.net\r\nSubject: hello\r\n\r\nHello.\r\n';
+	await waitFor('the address counts', async () => (await bring(t, lab, support, plain)).startsWith('250'));
+	for (const [to, answer] of [
+		['other@in.example.com', /^550 5\.1\.1/],
+		['someone@elsewhere.example', /^550 5\.7\.1/],
+		['support@in.example.com@elsewhere.example', /^5/],
+		['support%elsewhere.example@in.example.com', /^550 5\.1\.1/],
+		['postmaster@in.example.com', /^250/],
+	] as const) {
+		t.regex(await bring(t, lab, to, `X-To: ${to}\r\n${plain}`), answer, to);
+	}
+	const hops = `${'Received: from a by b; Fri, 27 Nov 2026 10:00:00 +0000\r\n'.repeat(30)}${plain}`;
+	t.regex(await bring(t, lab, support, hops), /^554 5\.4\.6/);
+	t.regex(await bring(t, lab, support, `X-Loop: ${bounces}\r\n${plain}`), /^554 5\.4\.6/);
+	for (const address of ['dmarc@in.example.com', 'postmaster@in.example.com', `x@${bounces}`, 'no address', '*@']) {
+		const {code, stderr} = await lab.program.run('inbound', 'add', address);
+		t.is(code, 65, address);
+		t.regex(stderr, /^mailctl: address must /);
+	}
+	const api = await call(`${lab.url}/v1/inbound`, lab.welcome.key, {address: 'a@unverified.example'});
+	t.is(api.status, 422);
+
+	// A bounce and a responder's mail are marked, so that no program answers them.
+	t.regex(await bring(t, lab, support, `Auto-Submitted: auto-replied\r\n${plain}`), /^250/);
+	t.regex(await bring(t, lab, support, `X-Bounce: 1\r\n${plain}`, ''), /^250/);
+	const all = await arrived(lab, 3);
+	t.deepEqual(all.map(({automatic}) => automatic).sort(), [false, true, true]);
+	await lab.program.cli('contact', 'erase', 'ada@example.net', '--yes');
+	t.deepEqual(await list(lab), []);
+});
+
+test('two installations whose programs answer each other: the loop ends', async t => {
+	const receiver = await startReceiver(t, certificate, {answer: (_, response) => void response.end()});
+	const ports = [await freePort(), await freePort()] as const;
+	const labs = await Promise.all(
+		ports.map(async (port, index) =>
+			start(t, {
+				MAILCTL_INBOUND_LISTEN: `127.0.0.1:${port}`,
+				MAILCTL_DELIVERY: 'relay',
+				MAILCTL_RELAY_URL: `smtp://127.0.0.1:${ports[1 - index]}?tls=none`,
+				MAILCTL_RETURN_PATH_DOMAIN: `bounces.${index}.example`,
+			}),
+		),
+	);
+	for (const [index, lab] of labs.entries()) {
+		await lab.program.cli('inbound', 'add', `support@in.${index}.example`);
+		const hook = {url: `https://${host}:${receiver.port}/${index}`, events: ['received']};
+		t.is((await call(`${lab.url}/v1/webhooks`, lab.welcome.key, hook)).status, 201);
+	}
+	const said = (index: number) =>
+		receiver.received.filter(one => one.path === `/${index}`).map(one => JSON.parse(one.body.toString()).detail);
+	/** As a program does that holds to the guide. */
+	const answer = async (index: number, to: string): Promise<Record<string, unknown>> => {
+		const detail = await waitFor(`a mail at ${index}`, () => said(index)[0]);
+		if (!detail.automatic) {
+			const {key, from, templateId} = (labs[index] as Lab).welcome;
+			await call(`${labs[index]?.url}/v1/messages`, key, {from, to, templateId});
+		}
+		return detail;
+	};
+	const first = labs[0] as Lab;
+	const hello = 'From: support@in.1.example\r\nSubject: hello\r\n\r\nHello.\r\n';
+	await waitFor('the address counts', async () =>
+		(await bring(t, first, 'support@in.0.example', hello)).startsWith('250'),
+	);
+	t.false((await answer(0, 'support@in.1.example')).automatic);
+	t.true((await answer(1, 'support@in.0.example')).automatic, 'who gets an answer of a program does not answer it');
+	t.deepEqual([said(0).length, said(1).length], [1, 1]);
+});

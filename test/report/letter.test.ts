@@ -1,0 +1,77 @@
+import test from 'ava';
+import fc from 'fast-check';
+import {readLetter} from '../../src/report/letter.ts';
+import {evilMail} from '../helpers/evil-mails.ts';
+import {programs, withFile} from '../helpers/replies.ts';
+
+const parts = (count: number) =>
+	`Subject: parts\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n${'--b\r\n\r\nx\r\n'.repeat(count)}--b--\r\n`;
+const deep = Array.from(
+	{length: 40},
+	(_, n) => `Content-Type: multipart/mixed; boundary=b${n}\r\n\r\n--b${n}\r\n`,
+).join('');
+
+test('what people read of a letter, and what it answers', async t => {
+	const reply = {from: 'ada@example.net', to: 'shop@in.example', messageId: '<m1@shop.example>', said: 'Thank you!'};
+	for (const [name, write] of Object.entries(programs)) {
+		const letter = await readLetter(Buffer.from(write(reply)), []);
+		t.like(letter, {from: {address: 'ada@example.net'}, automatic: false, fault: null, cut: false}, name);
+		t.true(letter.answers.includes('<m1@shop.example>'), name);
+		t.regex(letter.text ?? '', /^Thank you!/, name);
+		t.deepEqual(letter.addressees, ['shop@in.example'], name);
+	}
+	const letter = await readLetter(Buffer.from(withFile(reply)), []);
+	t.is(letter.text, null);
+	t.deepEqual(
+		letter.files.map(({name, type, size}) => [name, type, size]),
+		[['../../etc/pass wd.svg', 'image/png', 21]],
+	);
+});
+
+test('a program is told from a person', async t => {
+	for (const field of ['Auto-Submitted: auto-replied', 'Precedence: bulk', 'List-Id: <a.b>', 'X-Autoreply: yes']) {
+		t.true((await readLetter(Buffer.from(`${field}\r\nSubject: x\r\n\r\n.`), [])).automatic, field);
+	}
+	t.false((await readLetter(Buffer.from('Auto-Submitted: no\r\nSubject: x\r\n\r\n.'), [])).automatic);
+});
+
+test('several authors are no author that a domain could speak for', async t => {
+	for (const from of ['From: a@x.example, b@y.example', 'From: a@x.example\r\nFrom: b@y.example']) {
+		t.true((await readLetter(Buffer.from(`${from}\r\nSubject: x\r\n\r\n.`), [])).isFromAmbiguous, from);
+	}
+});
+
+test('what is beyond the limits has its fault and its header, and the library does not see it', async t => {
+	for (const [mail, fault] of [
+		[parts(1000), 'too many parts'],
+		[deep, 'parts lie too deep in each other'],
+		[`${'X-A: b\r\n'.repeat(2000)}Subject: x\r\n\r\n.`, 'too many header fields'],
+		[`Subject: x\r\nX-A: ${'a'.repeat(300_000)}\r\n\r\n.`, 'a header is too long'],
+	] as const) {
+		const letter = await readLetter(Buffer.from(mail), []);
+		t.like(letter, {fault, text: null, files: []});
+	}
+	const long = await readLetter(Buffer.from(`Subject: ok\r\n\r\n${'word '.repeat(100_000)}`), []);
+	t.like(long, {cut: true, subject: 'ok', fault: null});
+	t.is(long.text?.length, 262_144);
+});
+
+test('any bytes give a letter, and what is stored of it fits JSON', async t => {
+	t.timeout(120_000);
+	await fc.assert(
+		fc.asyncProperty(
+			fc.oneof(
+				evilMail,
+				fc.uint8Array({maxLength: 2000}).map(bytes => Buffer.from(bytes)),
+			),
+			async raw => {
+				const {files, ...letter} = await readLetter(Buffer.from(raw as Uint8Array), []);
+				const json = JSON.stringify(letter);
+				t.deepEqual(JSON.parse(json), letter);
+				t.true(letter.headers.length <= 200 && letter.answers.length <= 50 && files.length <= 200);
+				t.true(letter.subject.length <= 998 && (letter.text ?? '').length <= 262_144);
+			},
+		),
+		{numRuns: 300},
+	);
+});

@@ -1,0 +1,101 @@
+import test from 'ava';
+import {dayMs, storeTime} from '../../src/kit/time.ts';
+import {createIdSource} from '../../src/mail/ids.ts';
+import {recordReceived} from '../../src/outcome/received.ts';
+import {
+	eraseReceived,
+	findInboxes,
+	findReceived,
+	insertInboundAddress,
+	listReceived,
+	purgeReceived,
+	readReceivedBytes,
+} from '../../src/store/received.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {insertReceivedMail} from '../helpers/received-mail.ts';
+import {insertEndpoint} from '../helpers/webhooks.ts';
+import {addWorkspace} from '../helpers/workspace.ts';
+
+const now = Date.now();
+const idsAt = (time: number) => createIdSource({now: () => time, monotonic: () => time});
+const page = {after: null, limit: 10};
+
+storeTest(
+	test,
+	'a mail comes once to each workspace, and is found by who, whom and what it answers',
+	async (t, store) => {
+		const [one, two] = [(await addWorkspace(store, 'one')).id, (await addWorkspace(store, 'two')).id];
+		const newId = idsAt(now);
+		const inboundId = 'a'.repeat(64);
+		const id = await insertReceivedMail(store, newId, one, {
+			inboundId,
+			terms: ['from:a@x.test', 'to:b@x.test', 're:msg_1'],
+		});
+		await insertReceivedMail(store, newId, one, {inboundId});
+		await insertReceivedMail(store, newId, two, {inboundId});
+		const other = await insertReceivedMail(store, newId, one, {terms: ['from:a@x.test', 'to:c@x.test']});
+		const listed = async (...terms: string[]) =>
+			(await listReceived(store.reader, one, {terms}, page)).map(mail => mail.id);
+		t.deepEqual(await listed(), [other, id]);
+		t.deepEqual(await listed('from:a@x.test'), [other, id]);
+		t.deepEqual(await listed('from:a@x.test', 'to:b@x.test'), [id]);
+		t.deepEqual(await listed('re:msg_1', 'to:c@x.test'), []);
+		t.deepEqual(
+			(await listReceived(store.reader, one, {terms: []}, {after: other, limit: 1})).map(mail => mail.id),
+			[id],
+		);
+		t.is((await listReceived(store.reader, one, {terms: [], since: now + dayMs}, page)).length, 0);
+		t.is((await listReceived(store.reader, one, {terms: ['from:a@x.test'], until: now - dayMs}, page)).length, 0);
+		t.is(await findReceived(store.reader, two, id), undefined);
+		t.is(await readReceivedBytes(store.reader, two, id), undefined);
+		t.is(await readReceivedBytes(store.reader, two, id, 0), undefined);
+		t.is(String(await readReceivedBytes(store.reader, one, id, 1)), 'gif');
+		t.is(await readReceivedBytes(store.reader, one, id, 2), undefined);
+	},
+);
+
+storeTest(test, 'retention and erasure take a mail with its files and with what was posted of it', async (t, store) => {
+	const {id: workspaceId} = await addWorkspace(store, 'one');
+	await insertEndpoint(store, workspaceId, {events: ['received']});
+	const old = await insertReceivedMail(store, idsAt(now - 40 * dayMs), workspaceId, {terms: ['from:old@x.test']});
+	const newId = idsAt(now);
+	const fresh = await insertReceivedMail(store, newId, workspaceId, {terms: ['from:ada@x.test', 'to:b@x.test']});
+	const mail = {...(await findReceived(store.reader, workspaceId, fresh)), id: newId('rcv'), inboundId: 'b'.repeat(64)};
+	const posted = {...mail, files: [], terms: ['to:ada@x.test'], raw: Buffer.from('x')};
+	const due: string[] = [];
+	const writer = {newId, onDue: (ids: readonly string[]) => due.push(...ids)};
+	await store.writer.transaction(trx =>
+		recordReceived(trx, [{mail: posted as never, detail: {subject: 'secret'}}], writer),
+	);
+	const count = async (table: string) => (await store.reader(table)).length;
+	t.deepEqual([await count('received'), await count('webhook_deliveries'), await count('received_files')], [3, 1, 4]);
+	t.is(due.length, 1);
+
+	t.is(await store.writer.transaction(trx => purgeReceived(trx, now - 30 * dayMs, 10)), 1);
+	t.is(await findReceived(store.reader, workspaceId, old), undefined);
+	t.is(await store.writer.transaction(trx => eraseReceived(trx, workspaceId, 'ada@x.test', 10)), 2);
+	for (const table of ['received', 'received_files', 'received_terms', 'webhook_deliveries', 'webhook_queue']) {
+		t.is(await count(table), 0, table);
+	}
+});
+
+storeTest(test, 'an exact address wins over that of all its domain, and nobody has it twice', async (t, store) => {
+	const [one, two] = [(await addWorkspace(store, 'one')).id, (await addWorkspace(store, 'two')).id];
+	const newId = idsAt(now);
+	const add = (workspace: string, address: string) =>
+		store.writer.transaction(trx =>
+			insertInboundAddress(trx, {...{id: newId('inb'), workspace_id: workspace, address}, created_at: storeTime(now)}),
+		);
+	t.deepEqual(
+		[await add(one, '*@in.test'), await add(two, 'a@in.test'), await add(one, 'a@in.test')],
+		[true, true, false],
+	);
+	const found = await findInboxes(store.reader, ['a@in.test', 'b@in.test', 'a@other.test']);
+	t.deepEqual(
+		[...found],
+		[
+			['a@in.test', two],
+			['b@in.test', one],
+		],
+	);
+});
