@@ -452,7 +452,8 @@ function proveByTls({host, tls}: Target, name: string, _token: string, expected:
 				socket.alpnProtocol === 'acme-tls/1' &&
 				certificate?.subjectAltName === `DNS:${name}` &&
 				certificate.raw.includes(proof);
-			end(isRight ? null : {type: 'unauthorized', detail: 'The certificate is no proof.'});
+			const shown = `${socket.alpnProtocol} ${certificate?.subjectAltName}`;
+			end(isRight ? null : {type: 'unauthorized', detail: `The certificate is no proof: ${shown}.`});
 		});
 	});
 }

@@ -403,6 +403,42 @@ test('a password goes over TLS only, but for loopback; TLS from the first octet'
 	t.is(String(greeting), '220 mail.test ESMTP mailctl submission\r\n');
 });
 
+test('before the first certificate others have no session, and no key goes in the clear', async t => {
+	const tls = makeCertificate('mail.test');
+	const listener = new SubmissionListener({
+		hostname: 'mail.test',
+		tls: null,
+		submission: {logIn: async () => t.fail()} as Partial<Submission> as Submission,
+		hasDisk: () => true,
+		now: () => 0,
+		observer: {
+			submitted: () => undefined,
+			submissionRefused: () => undefined,
+			storeFailed: error => t.fail(String(error)),
+		},
+	});
+	t.teardown(() => listener.close());
+	const at = {host: '127.0.0.1', port: 0, isLoopback: false};
+	const {port} = await listener.listen({...at, implicitTls: false});
+	const implicit = await listener.listen({...at, implicitTls: true});
+	const early = await talkTo(t, port);
+	t.is(await early.reply(), '421 4.7.0 There is no certificate yet, try again later');
+	t.is(await early.say(plain('secret')).catch(() => 'closed'), 'closed');
+	const shakes = () => {
+		const socket = connectTls({port: implicit.port, host: '127.0.0.1', ca: tls.cert, servername: 'mail.test'});
+		t.teardown(() => socket.destroy());
+		return socket;
+	};
+	await t.throwsAsync(once(shakes(), 'secureConnect'), undefined, 'the library has a certificate whose key is public');
+	listener.useTls({cert: Buffer.from(tls.cert), key: Buffer.from(tls.key)});
+	const [greeting] = await once(shakes(), 'data');
+	t.is(String(greeting), '220 mail.test ESMTP mailctl submission\r\n');
+	const talk = await talkTo(t, port);
+	await talk.reply();
+	t.regex(await talk.say('EHLO peer.test'), /STARTTLS/);
+	t.regex(await talk.say(plain('secret')), /^538 /);
+});
+
 test('strangers who only connect keep out nobody who logs in', async t => {
 	const tls = makeCertificate('mail.test');
 	const refused: string[] = [];
