@@ -75,7 +75,13 @@ async function post(
 const forSlack = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 
 /** Where alert mails go: a smarthost, or the recipient's own hosts. */
-type Route = {readonly host: string; readonly port: number; readonly servername: string; readonly relay: Relay | null};
+type Route = {
+	readonly host: string;
+	readonly port: number;
+	readonly servername: string;
+	readonly relay: Relay | null;
+	readonly plain?: boolean;
+};
 
 async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMessage): Promise<void> {
 	const {settings} = options;
@@ -87,10 +93,25 @@ async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMes
 		// No vacation note answers it (RFC 3834 §5).
 		headers: {'Auto-Submitted': 'auto-generated'},
 	};
+	await sendBeside(options, alert.target, content);
+}
+
+/**
+ * Sends a mail beside the queue, by the route of alerts. Rejects if no host takes it. `plain`: without TLS where that fails, as a
+ * report about TLS must arrive (RFC 8460 §3).
+ */
+export async function sendBeside(
+	options: Pick<AlertSenderOptions, 'settings' | 'clock' | 'resolver'>,
+	target: string,
+	content: SendMailOptions,
+	plain = false,
+): Promise<void> {
 	let failed = new Error('there is no host to send it to');
-	for (const route of await routesOf(options, alert.target)) {
+	const routes = await routesOf(options, target);
+	const unencrypted = plain ? routes.filter(({relay}) => relay === null).map(route => ({...route, plain})) : [];
+	for (const route of [...routes, ...unencrypted]) {
 		try {
-			return await handOver(settings, route, content);
+			return await handOver(options.settings, route, content);
 		} catch (error) {
 			failed = error as Error;
 		}
@@ -98,7 +119,10 @@ async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMes
 	throw failed;
 }
 
-async function routesOf({settings, resolver, clock}: AlertSenderOptions, target: string): Promise<readonly Route[]> {
+async function routesOf(
+	{settings, resolver, clock}: Pick<AlertSenderOptions, 'settings' | 'clock' | 'resolver'>,
+	target: string,
+): Promise<readonly Route[]> {
 	const relays = settings.alertRelays.length > 0 ? settings.alertRelays : settings.relays.filter(({api}) => !api);
 	if (relays.length > 0) {
 		return relays.map(relay => ({host: relay.host, port: relay.port, servername: relay.host, relay}));
@@ -115,7 +139,7 @@ async function routesOf({settings, resolver, clock}: AlertSenderOptions, target:
 
 async function handOver(
 	settings: Settings,
-	{host, port, servername, relay}: Route,
+	{host, port, servername, relay, plain = false}: Route,
 	content: SendMailOptions,
 ): Promise<void> {
 	const {createTransport} = await import('nodemailer');
@@ -124,7 +148,7 @@ async function handOver(
 		...{host, port, name: settings.hostname, secure: relay?.secure ?? false},
 		...(relay?.user && relay.password && {auth: {user: relay.user, pass: relay.password}}),
 		requireTLS: relay !== null && (relay.tls === 'required' || relay.tls === 'unverified'),
-		ignoreTLS: relay?.tls === 'none',
+		ignoreTLS: plain || relay?.tls === 'none',
 		opportunisticTLS: relay === null || relay.tls === 'opportunistic',
 		tls: {
 			...(isIP(servername) === 0 && {servername}),

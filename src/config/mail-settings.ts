@@ -335,6 +335,12 @@ export const reports = {
 		senderId,
 		'SenderId of the Feedback-ID field, by which Gmail counts complaints: 5 to 15 letters and digits, the same for good.',
 	),
+	tlsReports: setting(
+		'MAILCTL_TLS_REPORTS',
+		'false',
+		boolean,
+		'Send each domain that asks for it (`_smtp._tls`) a daily report of how TLS to its hosts went (RFC 8460), by the route of alert mails.',
+	),
 	cfbl: setting(
 		'MAILCTL_CFBL',
 		'false',

@@ -42,6 +42,7 @@ import {createObserver} from './observer.ts';
 import {ArrivalNotices, Presence} from './peers.ts';
 import {createWriting, watchForStoreFaults, watchFreeSpace, watchStoreSize, watchWal} from './store-faults.ts';
 import {dayTask} from './sweep.ts';
+import {watchTlsReports} from './tls-reports.ts';
 import {DomainChecks, startUpkeep, warnAtStart, warnOfWorkspaces} from './upkeep.ts';
 import {createWebhooks, type Webhooks} from './webhook-posting.ts';
 
@@ -305,6 +306,7 @@ function createRoles(context: Context) {
 	let webhooks: Webhooks | null = null;
 	let domainChecks: DomainChecks | null = null;
 	let blocklistChecks: ReturnType<typeof watchBlocklists> | null = null;
+	let tlsReports: ReturnType<typeof watchTlsReports> | null = null;
 	let inbound: Inbound | null = null;
 	let guard: Guard | null = null;
 	const presence = new Presence({
@@ -356,6 +358,8 @@ function createRoles(context: Context) {
 				domainChecks.start();
 				blocklistChecks = watchBlocklists(context);
 				void blocklistChecks.look();
+				tlsReports = settings.tlsReports ? watchTlsReports(context) : null;
+				void tlsReports?.look();
 			}
 			return inboundAddress;
 		},
@@ -404,7 +408,7 @@ function createRoles(context: Context) {
 
 		/** Takes nothing new and ends what is under way. */
 		async drain(): Promise<void> {
-			await blocklistChecks?.stop();
+			await Promise.all([blocklistChecks?.stop(), tlsReports?.stop()]);
 			await Promise.all([engine?.drain(), webhooks?.drain(), domainChecks?.stop(), inbound?.drain()]);
 		},
 

@@ -162,7 +162,9 @@ function tlsWords(seen: ReadonlyArray<{readonly result: string; readonly n: numb
 	const all = [...sums.values()].reduce((total, n) => total + n, 0);
 	const failed = all - (sums.get('success') ?? 0);
 	const failures = [...sums].filter(([result]) => result !== 'success').map(([result, n]) => `${result} ${n}`);
-	return all === 0 ? null : `${all} connections, ${failed} failed${failed === 0 ? '' : `: ${failures.join(', ')}`}`;
+	return all === 0
+		? null
+		: `${all} ${all === 1 ? 'connection' : 'connections'}, ${failed} failed${failed === 0 ? '' : `: ${failures.join(', ')}`}`;
 }
 
 /** As the API and `--json` show it. */

@@ -193,6 +193,70 @@ export async function readTlsFailures(reader: Knex, since: string, limit: number
 	return rows.map(({failures, ...row}) => ({...row, failures: JSON.parse(failures) as string[]}));
 }
 
+/** Domains with TLS of that day whose report is to be sent now: it did not go out, and was not tried lately. */
+export async function listDueTlsReports(reader: Knex, day: string, now: string, limit: number): Promise<string[]> {
+	const handled = reader('tls_reports_sent as s')
+		.whereRaw('s.day = t.day and s.domain = t.domain')
+		.where(done => done.whereNotNull('s.sent_at').orWhere('s.due_at', '>', now));
+	return await reader('tls_days as t')
+		.where({day})
+		.whereNotExists(handled)
+		.distinct('domain')
+		.orderBy('domain')
+		.limit(limit)
+		.pluck('domain');
+}
+
+/** Takes a report to be sent, unless another node has it; if this one dies, it is due again at `due`. */
+export async function claimTlsReport(
+	trx: Knex.Transaction,
+	{day, domain, now, due}: {readonly day: string; readonly domain: string; readonly now: string; readonly due: string},
+): Promise<boolean> {
+	const claimed = await rowsOf(
+		trx,
+		`insert into tls_reports_sent (day, domain, due_at, attempts) values (?, ?, ?, 1)
+			on conflict (day, domain) do update set attempts = tls_reports_sent.attempts + 1, due_at = excluded.due_at
+				where tls_reports_sent.sent_at is null and tls_reports_sent.due_at <= ?
+			returning attempts`,
+		[day, domain, due, now],
+	);
+	return claimed.length > 0;
+}
+
+export async function endTlsReport(
+	trx: Knex.Transaction,
+	{
+		day,
+		domain,
+		...end
+	}: {readonly day: string; readonly domain: string; readonly sent_at: string | null; readonly error: string | null},
+): Promise<void> {
+	await trx('tls_reports_sent').where({day, domain}).update(end);
+}
+
+/** What TLS with the hosts of a domain came to on a day. */
+export async function readTlsDay(
+	reader: Knex,
+	day: string,
+	domain: string,
+): Promise<Array<TlsCount & {readonly host: string}>> {
+	return await reader('tls_days')
+		.where({day, domain})
+		.orderBy(['policy', 'host', 'result'])
+		.select('policy', 'host', 'result', 'n');
+}
+
+/** The verified domain that a host is in, else the oldest one: it signs what the installation itself writes. */
+export async function findOwnDomain(
+	reader: Knex,
+	host: string,
+): Promise<{readonly id: string; readonly name: string} | undefined> {
+	return await reader('domains')
+		.whereIn('state', verified)
+		.orderByRaw("case when ? = name or ? like '%.' || name then 0 else 1 end, id", [host, host])
+		.first('id', 'name');
+}
+
 /** Removes what is of days before this one, at most this many rows of each table; answers how many of one at most. */
 export async function purgeAggregates(trx: Knex.Transaction, day: string, limit: number): Promise<number> {
 	const removed: number[] = [];

@@ -1,0 +1,215 @@
+import {createHash} from 'node:crypto';
+import {gzipSync} from 'node:zlib';
+import {sendBeside} from '../alerts/send.ts';
+import {dkimSignatures, importSigningKey, type SigningKey} from '../compose/dkim.ts';
+import {headerField} from '../compose/header-field.ts';
+import {createResolver} from '../dns/resolver.ts';
+import {repeated} from '../kit/clock.ts';
+import {groupBy} from '../kit/collections.ts';
+import {dayMs, hourMs, storeTime} from '../kit/time.ts';
+import {parseAddress} from '../mail/address.ts';
+import type {TlsCount} from '../mail/aggregate.ts';
+import {parseTagList} from '../mail/dkim-record.ts';
+import type {Resolver} from '../net/dns.ts';
+import {
+	claimTlsReport,
+	endTlsReport,
+	findOwnDomain,
+	listDueTlsReports,
+	readTlsDay,
+} from '../store/aggregate-reports.ts';
+import {findPolicy, type StoredPolicy} from '../store/domains.ts';
+import type {Context} from './context.ts';
+import {Signing} from './recipient-mails.ts';
+
+const lookMs = 10 * 60_000;
+/** Attempts of yesterday may end after midnight. */
+const restMs = 30 * 60_000;
+/** A report that did not go out is tried again after this time, until the day is over. */
+const againMs = 2 * hourMs;
+const mostAtOnce = 100;
+const mostAddresses = 5;
+const answerMs = 5000;
+
+/** Sends the TLS reports of yesterday (RFC 8460) to domains that ask for them, each once in all nodes. */
+export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'vault' | 'clock' | 'observer'>) {
+	const {settings, store, vault, clock, observer} = context;
+	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: answerMs, tries: 2, clock});
+	const signing = new Signing(store, vault, clock);
+	let isStopping = false;
+
+	async function look(): Promise<void> {
+		const day = storeTime(clock.now() - dayMs - restMs).slice(0, 10);
+		const due = await listDueTlsReports(store.reader, day, storeTime(clock.now()), mostAtOnce);
+		const own = due.length === 0 ? undefined : await findOwnDomain(store.reader, settings.hostname);
+		const keys = own === undefined ? [] : (await signing.keys((await signing.of(own.id)).keyIds)).map(importSigningKey);
+		if (own === undefined || keys.length === 0) {
+			return; // Reports must be signed (RFC 8460 §3): without a domain that signs there are none.
+		}
+		for (const domain of due) {
+			const now = clock.now();
+			const claim = {day, domain, now: storeTime(now), due: storeTime(now + againMs)};
+			if (isStopping || !(await store.writer.transaction(trx => claimTlsReport(trx, claim)))) {
+				continue;
+			}
+			const error = await report(day, domain, own.name, keys).catch((failure: Error) => failure.message);
+			const end = {day, domain, sent_at: error === null ? storeTime(clock.now()) : null, error};
+			await store.writer.transaction(trx => endTlsReport(trx, end));
+		}
+	}
+
+	/** Null: it went out, or nobody wants it; else why not. */
+	async function report(day: string, domain: string, own: string, keys: readonly SigningKey[]): Promise<string | null> {
+		const addresses = await reportAddresses(resolver, domain);
+		if (typeof addresses === 'string' || addresses.length === 0) {
+			return addresses.length === 0 ? null : (addresses as string);
+		}
+		const counts = await readTlsDay(store.reader, day, domain);
+		const policy = await findPolicy(store.reader, domain);
+		for (const to of addresses) {
+			const raw = tlsReportMail({
+				day,
+				domain,
+				own,
+				host: settings.hostname,
+				to,
+				counts,
+				policy,
+				keys,
+				now: clock.now(),
+			});
+			await sendBeside({settings, clock, resolver}, to, {raw, envelope: {from: '', to}}, true);
+		}
+		observer.logger.info({event: 'tls_report_sent', domain, day, to: addresses});
+		return null;
+	}
+
+	const watch = repeated(lookMs, look, observer.storeFailed);
+	return {
+		look: watch.now,
+		/** Resolves when the report under way has ended. */
+		async stop(): Promise<void> {
+			isStopping = true;
+			resolver.cancel();
+			await watch.stop();
+		},
+	};
+}
+
+/** The `mailto:` addresses of a TLSRPT record (RFC 8460 §3); `https:` is not done. A text: DNS did not answer. */
+export async function reportAddresses(
+	resolver: Pick<Resolver, 'txt'>,
+	domain: string,
+): Promise<readonly string[] | string> {
+	const answer = await resolver.txt(`_smtp._tls.${domain}`);
+	if (answer.kind === 'failed') {
+		return `DNS did not answer (${answer.code})`;
+	}
+	const records = answer.kind === 'found' ? answer.records.filter(text => /^v=TLSRPTv1\s*;/.test(text)) : [];
+	const uris = records.length === 1 ? (parseTagList(records[0] as string)?.get('rua') ?? '').split(',') : [];
+	return uris.slice(0, mostAddresses).flatMap(uri => {
+		const [, encoded = ''] = /^\s*mailto:([^!?\s]{1,320})/i.exec(uri) ?? [];
+		const parsed = parseAddress(
+			encoded.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
+			{utf8Local: false},
+		);
+		return parsed.ok ? [parsed.address.spelling] : [];
+	});
+}
+
+type ReportMail = {
+	readonly day: string;
+	/** Whose hosts it is about. */
+	readonly domain: string;
+	/** Our domain, which signs. */
+	readonly own: string;
+	readonly host: string;
+	readonly to: string;
+	readonly counts: ReadonlyArray<TlsCount & {readonly host: string}>;
+	readonly policy: StoredPolicy | null;
+	readonly keys: readonly SigningKey[];
+	readonly now: number;
+};
+
+/** The mail with a report (RFC 8460 §5.3), signed. The id says which report it is: one that is sent twice counts once. */
+export function tlsReportMail({day, domain, own, host, to, counts, policy, keys, now}: ReportMail): string {
+	const [begin, end] = [`${day}T00:00:00Z`, `${day}T23:59:59Z`];
+	const id = `${begin}_${domain}@${host}`;
+	const hash = createHash('sha256').update(id).digest('hex').slice(0, 32);
+	const json = JSON.stringify({
+		'organization-name': own,
+		'date-range': {'start-datetime': begin, 'end-datetime': end},
+		'contact-info': `postmaster@${own}`,
+		'report-id': id,
+		policies: [...groupBy(counts, one => one.policy)].map(([type, of]) => policyOf(domain, type, of, policy)),
+	});
+	const seconds = (time: string) => Date.parse(time) / 1000;
+	const name = `${own}!${domain}!${seconds(begin)}!${seconds(end)}.json.gz`;
+	const boundary = `=_${hash}`;
+	const body = [
+		`--${boundary}`,
+		'Content-Type: text/plain; charset=us-ascii',
+		'',
+		`How TLS to the mail hosts of ${domain} went on ${day} (UTC),`,
+		`as ${host} saw it.`,
+		'',
+		`--${boundary}`,
+		'Content-Type: application/tlsrpt+gzip',
+		'Content-Transfer-Encoding: base64',
+		`Content-Disposition: attachment; filename="${name}"`,
+		'',
+		...(gzipSync(json)
+			.toString('base64')
+			.match(/.{1,76}/g) ?? []),
+		`--${boundary}--`,
+		'',
+	].join('\r\n');
+	const fields = [
+		headerField('From', [`tls-reports@${own}`]),
+		headerField('To', [to]),
+		headerField('Subject', ['Report Domain:', domain, 'Submitter:', own, 'Report-ID:', `<${id}>`]),
+		headerField('Date', [new Date(now).toUTCString().replace('GMT', '+0000')]),
+		headerField('Message-ID', [`<${hash}@${own}>`]),
+		headerField('TLS-Report-Domain', [domain]),
+		headerField('TLS-Report-Submitter', [own]),
+		headerField('Auto-Submitted', ['auto-generated']),
+		headerField('MIME-Version', ['1.0']),
+		headerField('Content-Type', ['multipart/report;', 'report-type=tlsrpt;', `boundary="${boundary}"`]),
+	];
+	const lines = [...dkimSignatures(fields, Buffer.from(body), keys, now), ...fields].map(({line}) => line);
+	return `${lines.join('\r\n')}\r\n\r\n${body}`;
+}
+
+/** One policy with what came of it. The records of DANE are not kept, so `tlsa` has no `policy-string`. */
+function policyOf(domain: string, type: string, counts: ReportMail['counts'], policy: StoredPolicy | null) {
+	const sum = (some: ReportMail['counts']) => some.reduce((all, {n}) => all + n, 0);
+	const failed = counts.filter(({result}) => result !== 'success');
+	const isKnown = type === 'sts' && policy !== null;
+	return {
+		policy: {
+			'policy-type': type,
+			...(isKnown && {
+				'policy-string': [
+					'version: STSv1',
+					`mode: ${policy.mode}`,
+					...policy.mx.map(mx => `mx: ${mx}`),
+					`max_age: ${maxAge(policy)}`,
+				],
+			}),
+			'policy-domain': domain,
+			...(isKnown && {'mx-host': policy.mx}),
+		},
+		summary: {
+			'total-successful-session-count': sum(counts) - sum(failed),
+			'total-failure-session-count': sum(failed),
+		},
+		'failure-details': failed.map(({result, host, n}) => ({
+			'result-type': result,
+			'receiving-mx-hostname': host,
+			'failed-session-count': n,
+		})),
+	};
+}
+
+const maxAge = ({fetchedAt, expiresAt}: StoredPolicy) =>
+	Math.round((Date.parse(expiresAt) - Date.parse(fetchedAt)) / 1000);
