@@ -49,7 +49,7 @@ async function found(session: Session, text: string): Promise<InboundAddress> {
 	const all = await listInboundAddresses(reader, workspaceId);
 	const row = all.find(one => one.id === text || one.address === text.toLowerCase());
 	if (row === undefined) {
-		throw new CliError('data', `there is no inbound ${text}`, 'see mailctl inbound list');
+		throw new CliError('data', `there is no inbound address ${text}`, 'see mailctl inbound list');
 	}
 	return row;
 }
@@ -59,7 +59,7 @@ async function showOne(session: Session, row: InboundAddress): Promise<void> {
 	const {dnsServers: servers} = settings;
 	const resolver = createResolver({servers, timeoutMs: 5000, tries: 1, clock: session.tools.clock});
 	const {status, detail, fix} = await inboundMx(resolver, domainOf(row), sendingNames(settings));
-	const lines = [`mx           ${status}: ${detail}`, ...(fix === '' ? [] : [`             ${fix}`])];
+	const lines = [`mx       ${status}: ${detail}`, ...(fix === '' ? [] : [`         ${fix}`])];
 	session.one(inboxes, row, {json: {mx: {status, detail, fix}}, lines});
 }
 

@@ -62,11 +62,6 @@ export const unreadLetter = (fault: string): ReadLetter => ({
 	fault,
 });
 
-const operatorLocals: ReadonlySet<string> = new Set(['postmaster', 'abuse', 'dmarc', 'tlsrpt']);
-
-/** Whether no workspace may have the address: its mail is the operator's, at every domain. */
-export const isReservedLocal = (local: string): boolean => operatorLocals.has(local);
-
 /** The entry that takes all mail of a domain. */
 export const wildcardOf = (address: string): string => `*${address.slice(address.lastIndexOf('@'))}`;
 

@@ -12,7 +12,7 @@ import {
 	insertInboundAddress,
 	listDomainsAbove,
 } from '../store/received.ts';
-import {notFound, operation, taken, unusable} from './operation.ts';
+import {notFound, operation, Refused, unusable} from './operation.ts';
 
 const manages = {scope: 'received:manage'} as const;
 const apply = 'a file says what goes out';
@@ -60,7 +60,9 @@ export const addInbound = operation({
 		const {key: address, domain} = keyOf(text);
 		checkNotOurs(text, await listReturnPathHosts(trx));
 		const above = await listDomainsAbove(trx, domain);
-		const isOwn = above.some(({workspace_id: owner, verified_at: at}) => owner === workspaceId && at !== null);
+		const isOwn = above.some(
+			({workspace_id: owner, state}) => owner === workspaceId && (state === 'verified' || state === 'degraded'),
+		);
 		if (face !== 'cli' && !isOwn) {
 			unusable('address', 'must be at a verified domain of the workspace, or below one');
 		}
@@ -69,7 +71,11 @@ export const addInbound = operation({
 		}
 		const created_at = storeTime(tools.clock.now());
 		const row = {id: tools.newId('inb'), workspace_id: workspaceId, address, created_at};
-		return (await insertInboundAddress(trx, row)) ? row : taken('inbound', 'address', address);
+		if (!(await insertInboundAddress(trx, row))) {
+			const wrong = `${address} receives mail already`;
+			throw new Refused('conflict', {wrong, next: 'see mailctl inbound list', api: `${wrong}.`});
+		}
+		return row;
 	},
 	audit: 'inbound.added',
 	entry: ({id: target, address}) => ({target, detail: {address}}),
@@ -96,8 +102,9 @@ export const removeReceived = operation({
 	name: 'received delete',
 	refreshes: false,
 	input: Type.Object({id}),
-	async run({trx, workspaceId}, {id: wanted}): Promise<Received> {
-		const mail = (await findReceived(trx, workspaceId, wanted)) ?? notFound('received', wanted);
+	async run({trx, workspaceId, mode}, {id: wanted}): Promise<Received> {
+		const found = mode === 'live' ? await findReceived(trx, workspaceId, wanted) : undefined;
+		const mail = found ?? notFound('received', wanted);
 		await deleteReceived(trx, [wanted]);
 		return mail;
 	},

@@ -59,9 +59,9 @@ export async function findInboxes(reader: Knex, addresses: readonly string[]): P
 export async function listDomainsAbove(
 	reader: Knex,
 	domain: string,
-): Promise<Array<Pick<Domain, 'workspace_id' | 'verified_at'>>> {
+): Promise<Array<Pick<Domain, 'workspace_id' | 'state'>>> {
 	const names = domain.split('.').map((_, from, labels) => labels.slice(from).join('.'));
-	return await reader('domains').whereIn('name', names).select('workspace_id', 'verified_at');
+	return await reader('domains').whereIn('name', names).select('workspace_id', 'state');
 }
 
 /** Recipients by their ids, with their messages. */

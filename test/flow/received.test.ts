@@ -178,6 +178,13 @@ test('what comes in is posted, shown, downloaded as a file, and gone when it is 
 	t.is((await fetch(`${lab.url}/v1/received/${id}/attachments/1`, {headers})).status, 404);
 	t.like((await call(`${lab.url}/v1/received/${id}`, key)).body, {id, text: null, truncated: false, fault: null});
 
+	const test = (await lab.program.cli<{key: string}>('key', 'create', '--name', 'ci', '--mode', 'test')).key;
+	t.deepEqual((await call(`${lab.url}/v1/received`, test)).body, {data: [], next_cursor: null});
+	for (const place of ['', '/raw', '/attachments/0']) {
+		const {status} = await fetch(`${lab.url}/v1/received/${id}${place}`, {headers: {authorization: `Bearer ${test}`}});
+		t.is(status, 404, `a test key sees no real mail: ${place}`);
+	}
+
 	const removed = await fetch(`${lab.url}/v1/received/${id}`, {method: 'DELETE', headers});
 	t.is(removed.status, 204);
 	t.deepEqual(await list(lab), []);

@@ -27,6 +27,8 @@ const pagesOf = ({ids}: Shop): Readonly<Record<string, string>> => ({
 	destination: '/queue/campus.example',
 	deliverability: '/deliverability',
 	returned: '/returned',
+	received: '/received',
+	'received-mail': `/received/${ids.received}`,
 	domains: '/domains',
 	domain: `/domains/${ids.domain}`,
 	dmarc: `/domains/${ids.domain}/dmarc`,

@@ -22,7 +22,16 @@ export type Shop = {
 	/** What single pages are of. */
 	readonly ids: Readonly<
 		Record<
-			'domain' | 'template' | 'reset' | 'scheduled' | 'webhook' | 'workspace' | 'contact' | 'bounced' | 'waiting',
+			| 'received'
+			| 'domain'
+			| 'template'
+			| 'reset'
+			| 'scheduled'
+			| 'webhook'
+			| 'workspace'
+			| 'contact'
+			| 'bounced'
+			| 'waiting',
 			string
 		>
 	>;
@@ -207,8 +216,50 @@ export async function startShop(scope: Scope): Promise<Shop> {
 	const {id: contact} = await cli<{id: string}>('contact', 'show', choosy);
 	const {'password-reset': reset = ''} = template;
 	await reportDmarc(program);
-	const ids = {domain, template: receipt.templateId, reset, scheduled, webhook, workspace, contact, bounced, waiting};
+	const received = await receive({program, url, key}, bounced);
+	const ids = {
+		received,
+		domain,
+		template: receipt.templateId,
+		reset,
+		scheduled,
+		webhook,
+		workspace,
+		contact,
+		bounced,
+		waiting,
+	};
 	return {program, url, ids};
+}
+
+/** Two mails to the shop: an answer to a message, and a question with a picture. */
+async function receive(
+	{program, url, key}: {readonly program: Program; readonly url: string; readonly key: string},
+	answered: string,
+): Promise<string> {
+	await program.cli('inbound', 'add', 'support@in.shop.example', '--workspace', 'shop');
+	await program.cli('inbound', 'add', '*@returns.shop.example', '--workspace', 'shop');
+	const headers = {authorization: `Bearer ${key}`};
+	const raw = await (await fetch(`${url}/v1/messages/${answered}/raw`, {headers})).text();
+	const inbound = readDaemonFile(path.join(program.folder, 'data'))?.inbound?.split(':').at(-1);
+	const transport = createTransport({host: '127.0.0.1', port: Number(inbound), secure: false, ignoreTLS: true});
+	const to = 'support@in.shop.example';
+	const question = {from: 'Milo Keller <milo.keller@inbox.example>', to, subject: 'Is the blue cup in stock?'};
+	const picture = {filename: 'cup.png', content: Buffer.alloc(48_211), contentType: 'image/png'};
+	await waitFor('the address counts', () =>
+		transport.sendMail({...question, text: 'I saw it in your window.', attachments: [picture]}).then(
+			() => true,
+			() => false,
+		),
+	);
+	const inReplyTo = /^Message-ID: (.*)$/im.exec(raw)?.[1] ?? '';
+	const html = '<p>Hello,</p><p>the order came <b>in two days</b>, and nothing is broken. Thank you!</p><p>Nora</p>';
+	const answer = {from: 'Nora Costa <nora.costa@inbox.example>', to, subject: 'Re: Your order', html, inReplyTo};
+	await transport.sendMail(answer);
+	return await waitFor('both are there', async () => {
+		const {data} = (await (await fetch(`${url}/v1/received`, {headers})).json()) as {data: Array<{id: string}>};
+		return data.length === 2 && data[0]?.id;
+	});
 }
 
 /** What others say of mail from the shop: its own address, a forwarder and somebody else. */
