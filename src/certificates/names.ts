@@ -19,6 +19,9 @@ type NamesInput = {
 /** Whether a certificate is to be had: yes; a text: why not, a clause; null: not, and nobody expects one; `unknown`: DNS gives no answer. */
 export type Wish = 'yes' | 'unknown' | {readonly no: string | null};
 
+/** Names that are looked up at once: there may be thousands, and servers that do not answer. */
+const mostAtOnce = 32;
+
 const isFullName = (name: string | null): name is string => name?.includes('.') === true && isIP(name) === 0;
 const normal = (address: string): string =>
 	isIP(address) === 0 ? address : ipaddr.process(address).toNormalizedString();
@@ -37,9 +40,11 @@ export async function findWishes({
 }: NamesInput): Promise<Map<string, Wish>> {
 	const wishes = new Map<string, Wish>();
 	const ours = new Set(addresses.map(normal));
+	let areKnown = true;
 	for (const name of [hostname, publicHost].filter(isFullName)) {
 		wishes.set(name, 'yes');
 		const found = await addressesOf(name, resolver, false);
+		areKnown &&= found.kind !== 'failed';
 		for (const address of found.kind === 'found' ? found.addresses : []) {
 			ours.add(normal(address));
 		}
@@ -53,20 +58,25 @@ export async function findWishes({
 		if (found.kind === 'found' && other === undefined) {
 			return 'yes';
 		}
+		if (other !== undefined && !areKnown) {
+			return 'unknown';
+		}
 		return {
 			no: isExpected
 				? `${name} ${other === undefined ? 'has no address in DNS' : `leads to ${other}, which is not here`}`
 				: null,
 		};
 	};
-	const others = [
-		...linkHosts.map(name => [name, true] as const),
+	const others = new Map([
 		...mailDomains.map(name => [`mta-sts.${name}`, false] as const),
-	];
-	for (const [name, isExpected] of others) {
-		if (!wishes.has(name)) {
+		...linkHosts.map(name => [name, true] as const),
+	]);
+	const rest = [...others].filter(([name]) => !wishes.has(name))[Symbol.iterator]();
+	const queue = async () => {
+		for (const [name, isExpected] of rest) {
 			wishes.set(name, await lookAt(name, isExpected));
 		}
-	}
+	};
+	await Promise.all(Array.from({length: mostAtOnce}, queue));
 	return wishes;
 }

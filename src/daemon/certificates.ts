@@ -30,6 +30,7 @@ import {
 	updateCertificate,
 } from '../store/certificates.ts';
 import {bumpGeneration} from '../store/changes.ts';
+import {listInboundDomains} from '../store/received.ts';
 import {actingOf, type Context} from './context.ts';
 
 const minuteMs = 60_000;
@@ -161,7 +162,8 @@ export class Certificates {
 	async #lookAtNames(): Promise<void> {
 		const {settings, store, clock} = this.#context;
 		const hosts = await listHosts(store.reader);
-		const asked = JSON.stringify(hosts);
+		const mailDomains = [settings.returnPathDomain, ...hosts.mailDomains, ...(await listInboundDomains(store.reader))];
+		const asked = JSON.stringify([hosts, mailDomains]);
 		if (asked === this.#wishedFor && clock.monotonic() - this.#wishedAt < namesMs) {
 			return;
 		}
@@ -169,7 +171,7 @@ export class Certificates {
 			hostname: settings.hostname,
 			publicHost: settings.publicUrl === null ? null : publicHost(settings),
 			linkHosts: hosts.linkHosts,
-			mailDomains: [settings.returnPathDomain, ...hosts.mailDomains],
+			mailDomains,
 			addresses: Object.values(networkInterfaces()).flatMap(all => all?.map(({address}) => address) ?? []),
 			resolver: this.#resolver,
 		});

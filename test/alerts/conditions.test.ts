@@ -7,6 +7,7 @@ import {noteBackup} from '../../src/data-folder/backup-note.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import type {AlertKind} from '../../src/mail/alert.ts';
 import {alertKindNames} from '../../src/mail/alert.ts';
+import {noteWish} from '../../src/store/certificates.ts';
 import {beat, loseNodes} from '../../src/store/nodes.ts';
 import {insertSmarthost} from '../../src/store/smarthosts.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
@@ -207,6 +208,21 @@ storeTest(test, 'each kind is seen when it is there, and not seen when it is ove
 	// The certificate is good for two days, which is soon.
 	t.deepEqual(await seen('certificate'), ['vm listener-tls']);
 	state.settings = load({MAILCTL_INBOUND_TLS_CERT: '', MAILCTL_INBOUND_TLS_KEY: ''});
+	t.deepEqual(await seen('certificate'), []);
+	state.settings = load({MAILCTL_ACME: 'true', MAILCTL_INBOUND_TLS_CERT: '', MAILCTL_INBOUND_TLS_KEY: ''});
+	const row = (changes: object) => store.database('certificates').update(changes);
+	await store.writer.transaction(trx => noteWish(trx, 'mail.shop.example', {unused: null}, storeTime(now)));
+	t.deepEqual(await seen('certificate'), [], 'it is being ordered');
+	await row({fault: 'the CA cannot reach port 80', tries: 2});
+	t.deepEqual(await seen('certificate'), [], 'minutes are no news');
+	await row({tries: 3});
+	t.deepEqual(await seen('certificate'), ['mail.shop.example']);
+	const ends = (days: number) => ({not_before: storeTime(now - 50 * day), not_after: storeTime(now + days * day)});
+	await row({fault: null, tries: 0, ...ends(15)});
+	t.deepEqual(await seen('certificate'), []);
+	await row(ends(13));
+	t.deepEqual(await seen('certificate'), ['mail.shop.example']);
+	await row({unused: 'it leads elsewhere'});
 	t.deepEqual(await seen('certificate'), []);
 	tried.add('certificate');
 

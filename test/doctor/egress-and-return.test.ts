@@ -4,6 +4,7 @@ import test, {type ExecutionContext} from 'ava';
 import type {Host} from '../../src/deliver/host.ts';
 import {SecureContexts} from '../../src/deliver/open-session.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
+import {judgeCertificate} from '../../src/doctor/certificates.ts';
 import {returnPathCheck} from '../../src/doctor/doctor.ts';
 import type {Check} from '../../src/doctor/finding.ts';
 import {
@@ -173,6 +174,33 @@ test('the listener’s certificate: its key, its name, its time', async t => {
 	const submission = submissionCertificateCheck({certFile, keyFile: otherKey, hostname: 'x.test', clock: at(0)});
 	t.is(submission.name, 'submission-tls');
 	t.regex((await told(submission))[0] ?? '', /^fail: the key of .* is not that of /);
+});
+
+test('a certificate of a CA: its end, what the CA said, and names that lead elsewhere', t => {
+	const now = Date.parse('2026-06-09T10:00:00.000Z');
+	const day = 86_400_000;
+	const row = {
+		...{name: 'm.test', chain: 'x', secret: 'y', issuer: 'z', window_start: null, window_end: null, taken_until: null},
+		...{next_try_at: '', tries: 0, fault: null, wanted_at: null, unused: null, updated_at: ''},
+	};
+	const look = (days: number | null, fault: string | null = null, life = 90) => {
+		const times = days === null ? [null, null] : [days - life, days].map(n => new Date(now + n * day).toISOString());
+		const [from = null, until = null] = times;
+		const {status, detail} = judgeCertificate({...row, not_before: from, not_after: until, fault}, now);
+		return `${status}: ${detail}`;
+	};
+	const fault = 'the CA cannot reach port 80 of m.test: refused';
+	t.is(look(null), 'warn: m.test has no certificate yet');
+	t.is(look(null, fault), `warn: m.test has no certificate yet: ${fault}`);
+	t.is(look(15), 'ok: m.test has a certificate until 2026-06-24 10:00 UTC');
+	t.is(look(15, fault), `warn: m.test has a certificate until 2026-06-24 10:00 UTC, and was not renewed: ${fault}`);
+	t.is(look(13), 'warn: the certificate of m.test ends 2026-06-22 10:00 UTC');
+	t.is(look(13, fault), `fail: the certificate of m.test ends 2026-06-22 10:00 UTC: ${fault}`);
+	t.is(look(0, fault), `fail: the certificate of m.test ended 2026-06-09 10:00 UTC: ${fault}`);
+	t.regex(look(4, null, 7), /^ok/, 'one that lives for a week is renewed in its last days');
+	t.regex(look(1, null, 7), /^warn/);
+	const unused = judgeCertificate({...row, not_before: null, not_after: null, unused: 'it leads elsewhere'}, now);
+	t.like(unused, {status: 'warn', detail: 'no certificate is asked for: it leads elsewhere'});
 });
 
 test('a listener without a certificate', async t => {

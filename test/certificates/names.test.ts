@@ -1,0 +1,75 @@
+import test from 'ava';
+import {findWishes} from '../../src/certificates/names.ts';
+import type {DnsAnswer} from '../../src/net/dns.ts';
+
+type Zone = Readonly<Record<string, readonly string[] | 'failed'>>;
+
+/** The names that are to be had, and why others are not. */
+async function wishes(zone: Zone, names: Partial<Parameters<typeof findWishes>[0]> = {}) {
+	const ask =
+		(isFour: boolean) =>
+		async (name: string): Promise<DnsAnswer<string>> => {
+			const found = zone[name];
+			if (found === 'failed') {
+				return {kind: 'failed', code: 'ETIMEOUT'};
+			}
+			const records = found?.filter(address => address.includes('.') === isFour) ?? [];
+			return found === undefined
+				? {kind: 'nxdomain'}
+				: records.length > 0
+					? {kind: 'found', records}
+					: {kind: 'nodata'};
+		};
+	const found = await findWishes({
+		...{hostname: 'mail.test', publicHost: 'www.test', linkHosts: [], mailDomains: []},
+		...{addresses: ['10.0.0.5', 'fe80::1%eth0'], resolver: {a: ask(true), aaaa: ask(false)}},
+		...names,
+	});
+	return Object.fromEntries([...found].map(([name, wish]) => [name, typeof wish === 'string' ? wish : wish.no]));
+}
+
+const own = {'mail.test': ['192.0.2.1', '2001:db8::1'], 'www.test': ['192.0.2.2']};
+
+test('the names of the settings are ours, if others can look them up', async t => {
+	t.deepEqual(await wishes({}), {'mail.test': 'yes', 'www.test': 'yes'});
+	t.deepEqual(await wishes({}, {hostname: 'mail', publicHost: '192.0.2.1'}), {});
+	t.deepEqual(await wishes({}, {publicHost: '::1'}), {'mail.test': 'yes'});
+	t.deepEqual(await wishes({}, {publicHost: null}), {'mail.test': 'yes'});
+});
+
+test('others lead here with all their addresses, in whatever spelling, or are not asked for', async t => {
+	const linkHosts = ['a.test', 'b.test', 'c.test', 'd.test', 'e.test', 'f.test'];
+	const zone = {
+		...own,
+		'a.test': ['192.0.2.2', '2001:DB8:0:0:0:0:0:1'],
+		'b.test': ['192.0.2.1', '198.51.100.1'],
+		'c.test': ['10.0.0.5'],
+		'd.test': [],
+		'f.test': 'failed',
+		'mta-sts.in.test': ['192.0.2.1'],
+		'mta-sts.out.test': ['198.51.100.1'],
+	} as const;
+	t.deepEqual(await wishes(zone, {linkHosts, mailDomains: ['in.test', 'out.test', 'none.test']}), {
+		...{'mail.test': 'yes', 'www.test': 'yes', 'a.test': 'yes', 'c.test': 'yes', 'mta-sts.in.test': 'yes'},
+		'b.test': 'b.test leads to 198.51.100.1, which is not here',
+		'd.test': 'd.test has no address in DNS',
+		'e.test': 'e.test has no address in DNS',
+		'f.test': 'unknown',
+		'mta-sts.out.test': null,
+		'mta-sts.none.test': null,
+	});
+});
+
+test('while our own addresses are not known, no name leads elsewhere', async t => {
+	const zone = {
+		'mail.test': 'failed',
+		'www.test': ['192.0.2.2'],
+		'a.test': ['192.0.2.1'],
+		'b.test': ['192.0.2.2'],
+	} as const;
+	t.like(await wishes(zone, {linkHosts: ['a.test', 'b.test']}), {'a.test': 'unknown', 'b.test': 'yes'});
+});
+
+test('a name that the settings have is ours, whatever else it is', async t => {
+	t.is((await wishes({...own, 'mail.test': ['192.0.2.1']}, {linkHosts: ['mail.test']}))['mail.test'], 'yes');
+});
