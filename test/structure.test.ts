@@ -30,7 +30,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 	pool: ['kit'],
 	queue: ['kit', 'mail', 'store', 'outcome', 'pace', 'pool'],
 	cluster: ['kit', 'mail', 'store', 'pace', 'queue'],
-	domains: ['kit', 'mail', 'net', 'store', 'outcome', 'compose'],
+	domains: ['kit', 'mail', 'net', 'store', 'outcome', 'compose', 'mta-sts', 'config/derive.ts', 'ops/operation.ts'],
 	admin: ['ops', 'kit', 'mail', 'store', 'outcome', 'domains', 'compose', 'render', 'users', 'report'],
 	ops: ['kit', 'mail', 'store', 'outcome', 'providers'],
 	declared: [
@@ -117,7 +117,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'inbound/guarded-server.ts',
 		'inbound/smtp-listener.ts',
 	],
-	hosted: ['kit', 'mail', 'store', 'outcome', 'links', 'api', 'providers'],
+	hosted: ['kit', 'mail', 'store', 'outcome', 'links', 'api', 'providers', 'mta-sts/own-policy.ts'],
 	dashboard: [
 		'ops',
 		'providers',

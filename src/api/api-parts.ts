@@ -60,13 +60,18 @@ export type ApiParts = {
 	readonly feed: Feed;
 	readonly mails: Mails;
 	/** Makes a link to the preference page of a person; it holds as long as those in mail. */
-	readonly preferencesLink: (person: {readonly workspaceId: string; readonly address: string}) => PreferencesLink;
+	readonly preferencesLink: (person: {
+		readonly workspaceId: string;
+		readonly address: string;
+	}) => Promise<PreferencesLink>;
 	/** The message of a Message-ID; null: not one of ours. */
 	readonly readMessageId: (messageId: string) => string | null;
 	/** The Message-ID of a message from a template, without angle brackets. */
 	readonly messageIdOf: (messageId: string, from: string) => string;
 	readonly domains: {
 		readonly names: SendingNames;
+		/** Names that no domain may have for its links. */
+		readonly ownHosts: readonly string[];
 		readonly openSources: OpenSources;
 		/** Whether the daemon asks DNS about domains by itself. */
 		readonly areChecked: boolean;

@@ -113,7 +113,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>(
 
 type FaceOptions<Result> = Omit<RouteOptions<TSchema, TObject>, 'scope' | 'query' | 'body' | 'handle'> & {
 	/** The body of the answer; absent: no body. */
-	readonly view?: (result: Result) => object;
+	readonly view?: (result: Result) => object | Promise<object>;
 	/** Throws `Refused` where this installation cannot do what is asked for. */
 	readonly check?: (given: unknown) => void;
 	/** Whether the answer is `otherAnswer`. */
@@ -143,7 +143,7 @@ export function operationRoute<Input extends TSchema, Result>(
 			if (options.otherAnswer && isOther?.(result)) {
 				reply.code(options.otherAnswer[0]);
 			}
-			return view?.(result);
+			return await view?.(result);
 		},
 	});
 }

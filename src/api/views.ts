@@ -178,6 +178,8 @@ export function domainView(row: Domain, time = apiTime) {
 		checked_at: orNull(row.checked_at),
 		return_path_domain: returnPathHost(row),
 		return_path_used: row.return_path_at !== null,
+		link_host: row.link_host,
+		link_host_used: row.links_ok_at !== null,
 		created_at: time(row.created_at),
 	};
 }

@@ -3,6 +3,7 @@ import {type Change, differences, type Made, perform, withKnownRoute} from '../d
 import {documentVersion, type WantedWorkspace} from '../declared/document.ts';
 import {type Fault, readDocument} from '../declared/read-document.ts';
 import {declared, readState} from '../declared/state.ts';
+import {ownHosts} from '../domains/domain-records.ts';
 import {utf8Text} from '../kit/text.ts';
 import {storeTime} from '../kit/time.ts';
 import {findWorkspaceByName, listWorkspaces} from '../store/workspaces.ts';
@@ -116,6 +117,7 @@ async function performAll(session: Session, changes: readonly Change[], steps: S
 		write: session.write,
 		tools: session.tools,
 		vault: await session.vault(),
+		ownHosts: ownHosts(session.settings()),
 	};
 	try {
 		for (const change of changes) {

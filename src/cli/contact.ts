@@ -1,14 +1,15 @@
 import {randomBytes} from 'node:crypto';
 import {changeContact} from '../admin/contacts.ts';
 import {contactView} from '../api/views.ts';
-import {linkBase} from '../config/derive.ts';
+import {linkBase, servesHttps} from '../config/derive.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
 import {storeTime} from '../kit/time.ts';
-import {createLinks} from '../links/links.ts';
+import {createLinks, withHost} from '../links/links.ts';
 import {linkPreferences} from '../ops/contacts.ts';
 import {notFound} from '../ops/operation.ts';
 import {createErase} from '../outcome/erase.ts';
+import {findLinkHost} from '../store/domains.ts';
 import {type Contact, findContact, listContacts} from '../store/topics.ts';
 import {changesIn, count, locale, type none, orNull, address as parseAddress, timezone, unless} from './options.ts';
 import type {CliCommand} from './program.ts';
@@ -51,9 +52,12 @@ export function contactCommands(contact: CliCommand): void {
 		.does<object, [string]>(async (session, _options, text) => {
 			const {workspaceId, address} = await session.perform(linkPreferences, {id: (await chosen(session, text)).id});
 			const settings = session.settings();
-			const publicUrl = linkBase(settings, liveDaemon(settings.dataDir)?.http);
+			const now = session.tools.clock.now();
+			const host = await findLinkHost(await session.reader(), workspaceId, storeTime(now), servesHttps(settings));
+			const base = linkBase(settings, liveDaemon(settings.dataDir)?.http);
+			const publicUrl = host ? withHost(base, host) : base;
 			const links = createLinks({keys: await session.secrets(), publicUrl, random: randomBytes});
-			const expiresAt = session.tools.clock.now() + settings.tokenLifetime;
+			const expiresAt = now + settings.tokenLifetime;
 			const url = links.personUrl({workspaceId, address, expiresAt});
 			session.show({url, expires_at: storeTime(expiresAt)}, () => [url]);
 		});

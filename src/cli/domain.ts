@@ -5,19 +5,21 @@ import {type CheckedRecord, isUnsigned, type OpenSources, openProofs, purposeOf}
 import {type DmarcSight, dmarcPeriod, dmarcView, lookAtDmarc} from '../domains/dmarc.ts';
 import {
 	type DomainRecord,
-	domainRecords,
+	ownHosts,
+	readDomainRecords,
 	returnPathHost,
 	type SendingNames,
 	sendingNames,
 	zoneFile,
 } from '../domains/domain-records.ts';
 import {addDomain, removeDomain, returnPathFault} from '../domains/domains.ts';
+import {changeLinkHost} from '../domains/link-host.ts';
 import {cancelRotation, rotateKeys} from '../domains/signing-keys.ts';
 import {checkDomain, type DomainCheck, type DomainSight, lookAtDomain, nextCheckAt} from '../domains/verify-domain.ts';
 import {storeTime} from '../kit/time.ts';
 import {type DkimKey, type Domain, findDomain, listDkimKeys, listDomainSenders, listDomains} from '../store/domains.ts';
 import {CliError} from './fault.ts';
-import {count, domain as parseDomain, selector as parseSelector} from './options.ts';
+import {count, none, domain as parseDomain, selector as parseSelector, unless} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import type {Tone} from './terminal.ts';
@@ -28,7 +30,14 @@ export function domainCommands(domain: CliCommand): void {
 		.verb('add <domain>', 'Add a domain, with keys to sign its mail')
 		.sample('mailctl domain add shop.example')
 		.option('--return-path-domain <host>', 'where its bounces go, below the domain (bounce.<domain>)')
+		.option('--links <host>', 'host of the links in its mail, such as links.<domain>', parseDomain)
 		.does(add);
+
+	domain
+		.verb('update <domain>', 'Change the host of the links in its mail; the value none takes it back')
+		.sample('mailctl domain update shop.example --links links.shop.example')
+		.requiredOption('--links <host>', 'used once DNS leads it here', unless(parseDomain))
+		.does(update);
 
 	domain.verb('list', 'List domains, newest first').sample('mailctl domain list').does(list);
 
@@ -67,7 +76,11 @@ export function domainCommands(domain: CliCommand): void {
 		.does(remove);
 }
 
-async function add(session: Session, options: {returnPathDomain?: string}, text: string): Promise<void> {
+async function add(
+	session: Session,
+	options: {returnPathDomain?: string; links?: string},
+	text: string,
+): Promise<void> {
 	const name = parseDomain(text);
 	const returnPathDomain = options.returnPathDomain === undefined ? null : parseDomain(options.returnPathDomain);
 	const fault = returnPathFault(name, returnPathDomain);
@@ -81,13 +94,22 @@ async function add(session: Session, options: {returnPathDomain?: string}, text:
 	const {id: workspaceId} = await session.workspace();
 	const keys = await generateSigningKeys();
 	const vault = await session.vault();
+	const links = options.links === undefined ? null : {host: options.links, ownHosts: ownHosts(session.settings())};
 	const added = await session.write(trx =>
-		addDomain(trx, session.tools, vault, {workspaceId, name, returnPathDomain, keys}),
+		addDomain(trx, session.tools, vault, {workspaceId, name, returnPathDomain, links, keys}),
 	);
 	if (!added) {
 		throw new CliError('data', `the domain ${name} is there already`, `see mailctl domain show ${name}`);
 	}
-	showUnasked(session, added.domain, added.keys);
+	await showUnasked(session, added.domain, added.keys);
+}
+
+async function update(session: Session, {links}: {links: string | typeof none}, text: string): Promise<void> {
+	const row = await findNamed(session, text);
+	const host = links === none ? null : links;
+	const own = ownHosts(session.settings());
+	const changed = await session.write(trx => changeLinkHost(trx, session.tools, row, host, own));
+	await showUnasked(session, changed, await listDkimKeys(await session.reader(), row.id), ['links']);
 }
 
 const domains: Noun<Domain> = {
@@ -111,7 +133,7 @@ async function show(session: Session, {zone}: {zone?: boolean}, text: string): P
 	const reader = await session.reader();
 	if (zone) {
 		const keys = await listDkimKeys(reader, row.id);
-		const records = domainRecords({...sendingNames(session.settings()), domain: row, keys});
+		const records = await recordsOf(session, row, keys);
 		const lines = zoneFile(row.name, records, storeTime(session.tools.clock.now()));
 		session.show({name: row.name, zone: lines.map(line => `${line}\n`).join('')}, () => lines);
 		return;
@@ -170,7 +192,7 @@ async function rotateKey(
 		case 'selector_taken':
 			throw new CliError('data', `${row.name} has a key ${rotation.selector} already`, 'choose another --selector');
 		case 'begun':
-			showUnasked(session, row, rotation.keys, ['dkim']);
+			await showUnasked(session, row, rotation.keys, ['dkim']);
 	}
 }
 
@@ -200,6 +222,11 @@ async function findNamed(session: Session, text: string): Promise<Domain> {
 		throw new CliError('data', `there is no domain ${name}`, `add it with mailctl domain add ${name}`);
 	}
 	return found;
+}
+
+async function recordsOf(session: Session, row: Domain, keys: readonly DkimKey[]): Promise<DomainRecord[]> {
+	const names = sendingNames(session.settings());
+	return await readDomainRecords(await session.reader(), names, row, keys, session.tools.clock.now());
 }
 
 async function lookAt(session: Session, row: Domain): Promise<DomainSight> {
@@ -293,10 +320,13 @@ async function showChecked(
 	session.show(domainRecordsView(domain, next, records, storedTime), () => lines(session, domain, records, next));
 }
 
-function showUnasked(session: Session, row: Domain, keys: readonly DkimKey[], purposes?: readonly string[]): void {
-	const records = domainRecords({...sendingNames(session.settings()), domain: row, keys}).filter(
-		({purpose}) => purposes?.includes(purpose) ?? true,
-	);
+async function showUnasked(
+	session: Session,
+	row: Domain,
+	keys: readonly DkimKey[],
+	purposes?: readonly string[],
+): Promise<void> {
+	const records = (await recordsOf(session, row, keys)).filter(({purpose}) => purposes?.includes(purpose) ?? true);
 	const {records: shown} = domainRecordsView(row, null, records, storedTime);
 	session.show({...domainView(row, storedTime), records: shown}, () => unaskedLines(session, row, records));
 }
@@ -310,8 +340,7 @@ export function nextCheckOf(session: Session, row: Domain, keys: readonly DkimKe
 export function unaskedLines(session: Session, row: Domain, records: readonly DomainRecord[]): string[] {
 	return [
 		...head(session, row, null),
-		'',
-		...publish(row),
+		...(records.length > 0 ? ['', ...publish(row)] : []),
 		...records.flatMap(each => ['', ...valueLines(session, each)]),
 	];
 }
@@ -379,6 +408,9 @@ function head(session: Session, row: Domain, next: string | null, unsigned = fal
 			`${row.checked_at === null ? 'never' : shortTime(row.checked_at)}${next === null ? '' : `, next ${shortTime(next)}`}`,
 		],
 		['return path', row.return_path_at === null ? `${returnPathDomain}, its own once DNS shows MX and SPF` : own],
+		...(row.link_host === null
+			? []
+			: ([['links', row.links_ok_at === null ? `${row.link_host} once DNS leads it here` : row.link_host]] as const)),
 	]);
 }
 

@@ -99,6 +99,11 @@ export function publicHost({publicUrl, httpListen}: Pick<TableValues, 'publicUrl
 	return publicUrl === null ? httpListen.host : new URL(publicUrl).hostname.replace(/^\[|\]$/g, '');
 }
 
+/** Whether https is served here, with certificates of a CA: a name without one is not reached then. */
+export function servesHttps({acme, httpsListen}: Pick<TableValues, 'acme' | 'httpsListen'>): boolean {
+	return acme && httpsListen !== null;
+}
+
 /** Whether a name may stand after the `@` of an address that other machines answer to. */
 export function isMailable(host: string): boolean {
 	return isIP(host) === 0 && !/(?:^|\.)localhost$|^localhost\./.test(host);

@@ -42,6 +42,22 @@ const rules: readonly Rule[] = [
 		},
 	},
 	{
+		needs: ['httpsListen', 'acme'],
+		problem({httpsListen, acme}) {
+			if (httpsListen !== null && !acme) {
+				return 'MAILCTL_HTTPS_LISTEN needs certificates: set MAILCTL_ACME=true, or let a proxy serve https (docs/guide/proxy.md)';
+			}
+		},
+	},
+	{
+		needs: ['httpRedirectListen', 'publicUrl'],
+		problem({httpRedirectListen, publicUrl}) {
+			if (httpRedirectListen !== null && !publicUrl?.startsWith('https:')) {
+				return 'MAILCTL_HTTP_REDIRECT_LISTEN redirects to MAILCTL_PUBLIC_URL, which is not https: set it to the https address at which recipients reach this server';
+			}
+		},
+	},
+	{
 		needs: ['delivery', 'relays'],
 		problem({delivery, relays}) {
 			if (delivery === 'relay' && relays.length === 0) {

@@ -13,6 +13,7 @@ import {
 	keys256,
 	list,
 	listen,
+	listenOrOff,
 	listenOrWordOff,
 	listensOrOff,
 	mailAddress,
@@ -73,6 +74,18 @@ const server = {
 		'127.0.0.1:8125',
 		listen,
 		'Where the API, hosted pages, `/healthz` and `/readyz` are served; port 0 lets the system choose.',
+	),
+	httpsListen: setting(
+		'MAILCTL_HTTPS_LISTEN',
+		'off',
+		listenOrOff,
+		'Where the same is served over TLS 1.2 and 1.3, without a proxy, such as `0.0.0.0:443`; needs MAILCTL_ACME=true.',
+	),
+	httpRedirectListen: setting(
+		'MAILCTL_HTTP_REDIRECT_LISTEN',
+		'off',
+		listenOrOff,
+		'Where plain HTTP is redirected to https, and where a CA finds the proof of a name (HTTP-01), such as `0.0.0.0:80`.',
 	),
 	adminListen: optional(
 		'MAILCTL_ADMIN_LISTEN',

@@ -5,7 +5,7 @@ import {Agent, type Dispatcher} from 'undici';
 import {type Account, AcmeClient, AcmeError} from '../certificates/acme-client.ts';
 import {findWishes, type Wish} from '../certificates/names.ts';
 import {challengeFor, notAsked, renewAt, waitAfter} from '../certificates/renewal.ts';
-import {type KeyPair, keyOf, newKey, pemOf, readChain, renewalId} from '../certificates/x509.ts';
+import {challengeCertificate, type KeyPair, keyOf, newKey, pemOf, readChain, renewalId} from '../certificates/x509.ts';
 import {publicHost} from '../config/derive.ts';
 import {extraCa} from '../config/settings.ts';
 import {createResolver} from '../dns/resolver.ts';
@@ -20,6 +20,8 @@ import {
 	deleteCertificate,
 	deleteChallenge,
 	findAccount,
+	findTlsChallenge,
+	hasChallenges,
 	insertChallenge,
 	listCertificates,
 	listHosts,
@@ -62,6 +64,7 @@ export class Certificates {
 	readonly #listeners: Array<() => void> = [];
 	readonly #ending = new AbortController();
 	#wishes: ReadonlyMap<string, Wish> = new Map();
+	#isOrdering = false;
 	#wishedFor = '';
 	#wishedAt = Number.NEGATIVE_INFINITY;
 	#rounds: ReturnType<typeof repeated> | null = null;
@@ -82,6 +85,24 @@ export class Certificates {
 	/** The certificate for a name of SNI, else that of MAILCTL_HOSTNAME; undefined: there is none yet. */
 	contextFor(name: string): SecureContext | undefined {
 		return (this.#shown.get(name.toLowerCase()) ?? this.#shown.get(this.#context.settings.hostname))?.context;
+	}
+
+	/** Whether a CA may come for a proof by TLS (RFC 8737), from an order of this node or another one. */
+	async isProving(): Promise<boolean> {
+		const {store, clock} = this.#context;
+		return store.dialect.isShared ? await hasChallenges(store.reader, storeTime(clock.now())) : this.#isOrdering;
+	}
+
+	/** The certificate that proves a name; undefined: nothing is to be proved. */
+	async proofFor(name: string): Promise<SecureContext | undefined> {
+		const {store, clock} = this.#context;
+		const found = await findTlsChallenge(store.reader, name.toLowerCase(), storeTime(clock.now()));
+		return found && createSecureContext(challengeCertificate(found.name, found.key_authorization));
+	}
+
+	/** Whether a name has a certificate. */
+	has(name: string): boolean {
+		return this.#shown.has(name);
 	}
 
 	/** The certificate of MAILCTL_HOSTNAME; null: there is none yet. */
@@ -281,10 +302,13 @@ export class Certificates {
 		const {name, tries} = row;
 		const key = newKey();
 		const tokens: string[] = [];
-		const port80 = settings.httpListen.port === 80;
+		const {httpListen, httpRedirectListen, httpsListen} = settings;
+		// Ports may be other ones here than those at which a CA comes.
+		const served = {redirects: httpListen.port === 80 || httpRedirectListen !== null, https: httpsListen !== null};
+		this.#isOrdering = true;
 		try {
 			const chain = await this.#client.order(await this.#account(signal), {
-				...{name, key, replaces, signal, type: challengeFor(tries, {redirects: port80, https: false})},
+				...{name, key, replaces, signal, type: challengeFor(tries, served)},
 				show: async challenge => {
 					const now = clock.now();
 					tokens.push(challenge.token);
@@ -305,6 +329,7 @@ export class Certificates {
 				next_try_at: nextLook({...row, ...next}, retryAfterMs, clock.now()),
 			};
 		} finally {
+			this.#isOrdering = false;
 			await this.#write(async trx => {
 				for (const token of tokens) {
 					await deleteChallenge(trx, token);

@@ -62,6 +62,10 @@ export type Daemon = {
 	readonly http: string | null;
 	/** Where the operator's pages and figures are; null: nowhere. */
 	readonly admin: string | null;
+	/** Where https is served without a proxy, `host:port`; null: nowhere. */
+	readonly https: string | null;
+	/** Where plain HTTP is redirected, `host:port`; null: nowhere. */
+	readonly redirect: string | null;
 	/** Where the listener for reports is, `host:port`; null: no listener. */
 	readonly inbound: string | null;
 	/** Where programs submit mail, `host:port` between commas; null: nowhere. */
@@ -214,10 +218,10 @@ export async function startDaemon({
 			await dayTask({store, clock}).begin()();
 			const since = await readGeneration(reader);
 			await certificates.open();
-			const {http: base, admin} = await http.listen();
+			const {http: base, ...others} = await http.listen();
 			const publicUrl = linkBase(settings, base);
 			const inbound = await roles.start(publicUrl);
-			return {since, http: base, admin, publicUrl, inbound, submission: await submission.listen()};
+			return {since, http: base, ...others, publicUrl, inbound, submission: await submission.listen()};
 		} catch (error) {
 			await end();
 			throw error;

@@ -74,7 +74,7 @@ const mostAttached = 32 * 1024 * 1024;
 /** The delivery engine: the queue, its renderers and its SMTP workers. `publicUrl`: base of the links in mail. */
 export function createEngine(context: Context, publicUrl: string) {
 	const {settings, live, store, clock, newId, boot, observer} = context;
-	const signing = new Signing(store, context.vault, clock);
+	const signing = new Signing(store, context.vault, clock, settings);
 	const attached = new Permits(mostAttached);
 	const letGo = createGarbage();
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock});
@@ -144,6 +144,7 @@ export function createEngine(context: Context, publicUrl: string) {
 			const returnPathDomain = domain.returnPathDomain ?? settings.returnPathDomain;
 			const made = await renderers.make({
 				...{recipient, attachments, returnPathDomain, variables: variablesOf(recipient)},
+				linkHost: domain.linkHost,
 				signing: domain.keyIds.join(','),
 			});
 			letGo(attachments.reduce((sum, {content}) => sum + content.length, 0));

@@ -1,5 +1,6 @@
 import {hkdfSync, randomBytes} from 'node:crypto';
-import type {AddressInfo} from 'node:net';
+import {once} from 'node:events';
+import {type AddressInfo, isIPv6, type Server} from 'node:net';
 import type {Knex} from 'knex';
 import type {Api} from '../api/api-parts.ts';
 import {createRefuse} from '../api/auth.ts';
@@ -9,28 +10,33 @@ import {bearerGuard, healthRoutes, metricsRoutes} from '../api/routes/health.ts'
 import {type ApiOptions, apiRoutes, createApi} from '../api/server.ts';
 import {createTurns} from '../api/turns.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
-import {linkBase, listenUrl, publicHost} from '../config/derive.ts';
+import {linkBase, listenUrl, publicHost, servesHttps} from '../config/derive.ts';
 import type {Listen} from '../config/parsers.ts';
 import {extraCa} from '../config/settings.ts';
 import {dashboardRoutes} from '../dashboard/mount.ts';
 import type {DashboardParts} from '../dashboard/parts.ts';
 import {createResolver, openRecordSources} from '../dns/resolver.ts';
-import {sendingNames} from '../domains/domain-records.ts';
+import {ownHosts, sendingNames} from '../domains/domain-records.ts';
 import {challengeRoutes} from '../hosted/acme-challenge.ts';
 import {Bursts} from '../hosted/bursts.ts';
+import {policyRoutes} from '../hosted/mta-sts.ts';
 import {providerEventRoutes} from '../hosted/provider-events.ts';
 import {publicRoutes} from '../hosted/public-routes.ts';
 import {Collector} from '../hosted/tracking.ts';
 import {ProviderIntake} from '../inbound/provider-intake.ts';
 import {takeIn} from '../inbound/take-in.ts';
-import {createLinks, messageIdOf} from '../links/links.ts';
+import {storeTime} from '../kit/time.ts';
+import {createLinks, messageIdOf, withHost} from '../links/links.ts';
 import type {Tools} from '../mail/operator.ts';
+import {readOwnPolicy} from '../mta-sts/own-policy.ts';
 import {ProviderClient} from '../net/provider-client.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
 import {createErase} from '../outcome/erase.ts';
 import {createFeed} from '../outcome/feed.ts';
 import {ownRetryOf} from '../pace/choose-route.ts';
 import type {Alert} from '../store/alerts.ts';
+import {findHttpChallenge} from '../store/certificates.ts';
+import {findLinkHost} from '../store/domains.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import {FailedLogIns} from '../users/failed-log-ins.ts';
 import {createLogIn} from '../users/log-in.ts';
@@ -40,8 +46,10 @@ import {createSessions} from '../users/sessions.ts';
 import {AddressGuard} from '../webhook/address-guard.ts';
 import {sendTest} from './alerts.ts';
 import type {Context} from './context.ts';
+import {createHttps} from './https.ts';
 import type {Intake} from './intake.ts';
 import {RecipientMails} from './recipient-mails.ts';
+import {createRedirect} from './redirect.ts';
 import {guardOf, postExample} from './webhook-posting.ts';
 
 const dnsTimeoutMs = 5000;
@@ -59,7 +67,7 @@ export function createHttp(
 	/** Something came in that is to be read. */
 	wakeReading: () => void,
 ) {
-	const {settings, store, keys, vault, clock, newId, eventWriter, observer} = context;
+	const {settings, store, keys, vault, clock, newId, eventWriter, observer, certificates} = context;
 	const {logger, metrics, storeFailed} = observer;
 
 	const engagementWrite = createEngagementWrite(clock, eventWriter);
@@ -132,6 +140,7 @@ export function createHttp(
 		feed,
 		domains: {
 			names: sendingNames(settings),
+			ownHosts: ownHosts(settings),
 			openSources: () =>
 				openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
 			// As in `daemon.ts`: no mail leaves the machine, so no records are needed.
@@ -146,9 +155,11 @@ export function createHttp(
 			clock,
 			publicUrl: () => linkBase(settings, boundUrl),
 		}),
-		preferencesLink: ({workspaceId, address}: {readonly workspaceId: string; readonly address: string}) => {
+		async preferencesLink(person: {readonly workspaceId: string; readonly address: string}) {
 			const expiresAt = clock.now() + settings.tokenLifetime;
-			return {url: linkBase(settings, boundUrl) + links.personUrl({workspaceId, address, expiresAt}), expiresAt};
+			const host = await findLinkHost(store.reader, person.workspaceId, storeTime(clock.now()), servesHttps(settings));
+			const base = linkBase(settings, boundUrl);
+			return {url: (host ? withHost(base, host) : base) + links.personUrl({...person, expiresAt}), expiresAt};
 		},
 		readMessageId: links.readMessageId,
 		messageIdOf: (id: string, from: string) => messageIdOf(links, id, from),
@@ -200,6 +211,11 @@ export function createHttp(
 					mayAccept: context.mayAccept,
 					clock,
 				}),
+				policyRoutes({
+					reader: store.reader,
+					policy: () => readOwnPolicy(settings, store.reader, clock.now()),
+					ownHosts: [settings.returnPathDomain, settings.hostname],
+				}),
 				...publicRoutes({
 					links,
 					reader: store.reader,
@@ -219,20 +235,47 @@ export function createHttp(
 			? createServer({routes: [health, scrape, ...dashboard], pages: {guard: onAdmin, of: api}})
 			: null;
 
+	const https =
+		api &&
+		settings.httpsListen &&
+		createHttps({
+			api,
+			certificates,
+			onBare() {
+				const text =
+					'HTTPS refuses connections until the first certificate is there: mailctl certificate list says why it is not.';
+				logger.warn({event: 'https_without_certificate'}, text);
+			},
+		});
+	const redirect =
+		api &&
+		settings.httpRedirectListen &&
+		createRedirect({
+			publicUrl: linkBase(settings),
+			isOurs: name => certificates.has(name),
+			async proofOf(token) {
+				const found = await findHttpChallenge(store.reader, token, storeTime(clock.now()));
+				return found?.key_authorization;
+			},
+		});
+
 	return {
 		/** Answers where it listens; null: it serves nothing. */
-		async listen(): Promise<{readonly http: string | null; readonly admin: string | null}> {
+		async listen() {
 			const http = api && (await bind(api, settings.httpListen));
 			boundUrl = http;
-			if (adminListen === null || adminListen === 'shared') {
-				return {http, admin: adminListen === null ? null : http};
-			}
-			return {http, admin: admin && (await bind(admin, adminListen))};
+			const isOwn = adminListen !== null && adminListen !== 'shared';
+			return {
+				http,
+				admin: isOwn ? admin && (await bind(admin, adminListen)) : adminListen && http,
+				https: https && (await listenOn(https.server, settings.httpsListen)),
+				redirect: redirect && (await listenOn(redirect.server, settings.httpRedirectListen)),
+			};
 		},
 		/** Answers what is being asked, writes what was collected, and takes nothing more. */
 		async close(): Promise<void> {
 			feed.close();
-			await Promise.all([api?.close(), admin?.close()]);
+			await Promise.all([https?.close(), redirect?.close(), api?.close(), admin?.close()]);
 			await collector.stop();
 			bursts.stop();
 			await collector.stop();
@@ -244,6 +287,14 @@ async function bind(server: Api, {host, port}: Listen): Promise<string> {
 	await server.listen({host, port});
 	const bound = server.server.address() as AddressInfo;
 	return listenUrl({host: bound.address, port: bound.port});
+}
+
+/** Answers where it listens, `host:port`. */
+async function listenOn(server: Server, place: Listen | null): Promise<string> {
+	server.listen(place ?? undefined);
+	await once(server, 'listening');
+	const {address, port} = server.address() as AddressInfo;
+	return `${isIPv6(address) ? `[${address}]` : address}:${port}`;
 }
 
 const providerLimitMs = 10_000;

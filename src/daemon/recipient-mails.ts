@@ -1,6 +1,7 @@
 import {existsSync} from 'node:fs';
 import {join} from 'node:path';
 import {LRUCache} from 'lru-cache';
+import {servesHttps} from '../config/derive.ts';
 import type {Settings} from '../config/settings.ts';
 import {capturedFolder, capturedName} from '../deliver/local-delivery.ts';
 import type {Clock} from '../kit/clock.ts';
@@ -19,7 +20,7 @@ import type {Remade, Remake} from '../threads/remake.ts';
 import type {SigningKeyText} from '../threads/renderer.ts';
 
 type MailsOptions = {
-	readonly settings: Pick<Settings, 'dataDir' | 'tokenLifetime' | 'returnPathDomain'> &
+	readonly settings: Pick<Settings, 'dataDir' | 'tokenLifetime' | 'returnPathDomain' | 'acme' | 'httpsListen'> &
 		Parameters<typeof feedbackOf>[0];
 	readonly store: Store;
 	readonly vault: Vault;
@@ -58,8 +59,8 @@ export class RecipientMails {
 		if (!recipient?.domain_id) {
 			return 'no_sender';
 		}
-		const signing = new Signing(store, vault, clock);
-		const {keyIds, returnPathDomain} = await signing.of(recipient.domain_id);
+		const signing = new Signing(store, vault, clock, settings);
+		const {keyIds, returnPathDomain, linkHost} = await signing.of(recipient.domain_id);
 		const variants = await listVariants(store.reader, recipient.version_id);
 		const input: Remake = {
 			options: {tokenLifetimeMs: settings.tokenLifetime, ...feedbackOf(settings)},
@@ -72,6 +73,7 @@ export class RecipientMails {
 				attachments: recipient.attachments > 0 ? await listAttachments(store.reader, recipient.message_id) : [],
 				signing: '',
 				returnPathDomain: returnPathDomain ?? settings.returnPathDomain,
+				linkHost,
 			},
 			variants: variants.map((variant, position) => ({...variant, id: `${recipient.version_id}/${position}`})),
 			// Else a test key could have a mail signed that it may not send, and post it elsewhere.
@@ -103,9 +105,11 @@ export class Signing {
 	readonly #store: Store;
 	readonly #vault: Vault;
 	readonly #clock: Clock;
+	readonly #needsCertificate: boolean;
 	readonly #domains = new LRUCache<string, Promise<DomainSigning>>({max: cached, ttl: freshMs});
 
-	constructor(store: Store, vault: Vault, clock: Clock) {
+	constructor(store: Store, vault: Vault, clock: Clock, settings: Pick<Settings, 'acme' | 'httpsListen'>) {
+		this.#needsCertificate = servesHttps(settings);
 		this.#store = store;
 		this.#vault = vault;
 		this.#clock = clock;
@@ -114,7 +118,7 @@ export class Signing {
 	async of(domainId: string): Promise<DomainSigning> {
 		let found = this.#domains.get(domainId);
 		if (!found) {
-			found = findDomainSigning(this.#store.reader, domainId, storeTime(this.#clock.now()));
+			found = findDomainSigning(this.#store.reader, domainId, storeTime(this.#clock.now()), this.#needsCertificate);
 			this.#domains.set(domainId, found);
 			found.catch(() => this.#domains.delete(domainId));
 		}

@@ -35,7 +35,7 @@ const answerMs = 5000;
 export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'vault' | 'clock' | 'observer'>) {
 	const {settings, store, vault, clock, observer} = context;
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: answerMs, tries: 2, clock});
-	const signing = new Signing(store, vault, clock);
+	const signing = new Signing(store, vault, clock, settings);
 	let isStopping = false;
 
 	async function look(): Promise<void> {

@@ -133,8 +133,8 @@ export function contactPages(parts: DashboardParts): readonly Route[] {
 		page(path, list),
 		page(`${path}/:id`, show),
 		form(`${path}/:id`, 'operator', update),
-		operation(linkPreferences, `${path}/:id/link`, person => {
-			const {url} = preferencesLink(person);
+		operation(linkPreferences, `${path}/:id/link`, async person => {
+			const {url} = await preferencesLink(person);
 			const content = html`<div class="card"><p>Give it to this person only: who has it chooses for them.</p>${copyable(url, 'the link')}<p><a href="${path}/${person.id}">Back to the contact</a></p></div>`;
 			return {kind: 'page', place: 'contacts', title: 'Link to the preference page', content};
 		}),

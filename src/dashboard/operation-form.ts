@@ -34,7 +34,7 @@ export const operationForms =
 	<Input extends TSchema, Result>(
 		operation: Operation<Input, Result>,
 		path: string,
-		done: (result: Result, visit: Visit) => Answer | string,
+		done: (result: Result, visit: Visit) => Answer | string | Promise<Answer>,
 		{before, read}: Reading<Given<Input>> = {},
 	): Route => {
 		const {input, role, everywhere, fresh} = operation;
@@ -43,7 +43,7 @@ export const operationForms =
 			await before?.(visit);
 			const value = read ? read(visit) : sent(input, visit);
 			checkInput(input, value);
-			const result = done(await perform(operation, contextOf(parts, visit), value as Given<Input>), visit);
+			const result = await done(await perform(operation, contextOf(parts, visit), value as Given<Input>), visit);
 			return typeof result === 'string' ? go(origin.path, result) : result;
 		}
 

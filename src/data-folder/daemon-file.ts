@@ -11,6 +11,10 @@ export type DaemonFile = {
 	readonly http: string | null;
 	/** Where `/metrics` and `/docs` are, `http://127.0.0.1:8126`; null: nowhere. */
 	readonly admin: string | null;
+	/** `0.0.0.0:443`; null: this daemon serves no https by itself. */
+	readonly https: string | null;
+	/** `0.0.0.0:80`; null: it redirects nothing. */
+	readonly redirect: string | null;
 	/** `0.0.0.0:25`, null: no listener. */
 	readonly inbound: string | null;
 	/** `127.0.0.1:2525`, several between commas; null: no submission. */
@@ -46,12 +50,17 @@ export function readDaemonFile(dataDir: string): DaemonFile | null {
 		return null;
 	}
 
-	const {pid, http, admin, inbound, submission, version, roles} = Object(content) as Record<string, unknown>;
+	const {pid, http, admin, https, redirect, inbound, submission, version, roles} = Object(content) as Record<
+		string,
+		unknown
+	>;
 	return Number.isSafeInteger(pid) && (pid as number) > 0 && typeof version === 'string'
 		? {
 				pid: pid as number,
 				http: textOrNull(http),
 				admin: textOrNull(admin),
+				https: textOrNull(https),
+				redirect: textOrNull(redirect),
 				inbound: textOrNull(inbound),
 				submission: textOrNull(submission),
 				version,

@@ -4,6 +4,7 @@ import {changeWorkspace, createWorkspace, type WorkspaceInput} from '../admin/wo
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {maskPasswords} from '../config/parsers.ts';
 import {addDomain, removeDomain} from '../domains/domains.ts';
+import {changeLinkHost} from '../domains/link-host.ts';
 import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} from '../domains/senders.ts';
 import {defined} from '../kit/collections.ts';
 import type {ActTools} from '../mail/operator.ts';
@@ -181,7 +182,7 @@ function faultsOf(
 	file: WantedWorkspace,
 	{urlFault}: Rules,
 ): readonly Fault[] {
-	if (change.kind === 'domain' && change.action === 'change') {
+	if (change.kind === 'domain' && change.action === 'change' && Object.hasOwn(change.fields, 'return_path_domain')) {
 		const path = ['domains', file.domains?.indexOf(change.wanted) ?? 0, 'return_path_domain'];
 		return [{path, message: 'cannot change: remove the domain and add it again'}];
 	}
@@ -204,6 +205,8 @@ type ApplyParts = {
 	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
 	readonly tools: ActTools;
 	readonly vault: Vault;
+	/** Names that no domain may have for its links. */
+	readonly ownHosts: readonly string[];
 };
 
 /** What a change made, with the secrets that are shown this one time. Undefined: the store changed meanwhile. */
@@ -276,17 +279,22 @@ function inputOf(settings: Partial<Settings>, vault: Vault): Partial<WorkspaceIn
 }
 
 async function performDomain(
-	{reader, write, tools, vault}: ApplyParts,
+	{reader, write, tools, vault, ownHosts}: ApplyParts,
 	workspaceId: string,
 	change: Of<'domain'>,
 ): Promise<Made> {
 	if (change.action === 'add') {
 		const keys = await generateSigningKeys();
-		const {name, return_path_domain: returnPathDomain = null} = change.wanted;
-		const added = await write(trx => addDomain(trx, tools, vault, {workspaceId, name, returnPathDomain, keys}));
-		return added?.domain;
+		const {name, return_path_domain: returnPathDomain = null, link_host: host} = change.wanted;
+		const links = host ? {host, ownHosts} : null;
+		const input = {workspaceId, name, returnPathDomain, links, keys};
+		return (await write(trx => addDomain(trx, tools, vault, input)))?.domain;
 	}
 	const row = await findDomain(reader, workspaceId, change.name);
+	if (change.action === 'change') {
+		const {link_host: host = null} = change.wanted;
+		return row && (await write(trx => changeLinkHost(trx, tools, row, host, ownHosts)));
+	}
 	return row && (await write(trx => removeDomain(trx, tools, row))) === undefined ? {} : undefined;
 }
 

@@ -51,7 +51,7 @@ const settings = Type.Object(
 	strict,
 );
 
-const domain = Type.Object({name: text, return_path_domain: optional(text)}, strict);
+const domain = Type.Object({name: text, return_path_domain: optional(text), link_host: optional(text)}, strict);
 const sender = Type.Object(
 	{address: Type.String({format: 'email'}), name: optional(label), verified: flag, active: flag},
 	strict,
@@ -117,7 +117,7 @@ export type Settings = Whole<typeof settings>;
 
 /** What there is of each kind. */
 export type Items = {
-	readonly domain: Whole<typeof domain>;
+	readonly domain: Whole<typeof domain, 'link_host'>;
 	/** `verified`: an operator says so; DNS may say otherwise. */
 	readonly sender: Whole<typeof sender>;
 	/** What is absent is false, or null. */

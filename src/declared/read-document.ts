@@ -2,6 +2,7 @@ import {type Document, isNode, LineCounter, parseDocument} from 'yaml';
 import {canonicalLocale} from '../api/schemas/formats.ts';
 import {checkOf} from '../api/validate.ts';
 import {returnPathFault} from '../domains/domains.ts';
+import {linkHostFault} from '../domains/link-host.ts';
 import {parseTime, storeTime} from '../kit/time.ts';
 import {parseDomain} from '../mail/address.ts';
 import {readRateLimit} from '../mail/api-key.ts';
@@ -150,7 +151,17 @@ function readDomain(item: Wanted['domain'], path: Path, refuse: Refuse): Wanted[
 	if (fault !== null) {
 		refuse(ownPath, fault);
 	}
-	return {name, ...(own !== undefined && {return_path_domain: own})};
+	const linksPath = [...path, 'link_host'];
+	const links = item.link_host ? (parseDomain(item.link_host) ?? refuse(linksPath, domainForm)) : item.link_host;
+	const linksFault = linkHostFault({name, return_path_domain: own ?? null}, links ?? null);
+	if (linksFault !== null) {
+		refuse(linksPath, linksFault);
+	}
+	return {
+		name,
+		...(own !== undefined && {return_path_domain: own}),
+		...(links !== undefined && {link_host: links}),
+	};
 }
 
 function readKey(item: Wanted['key'], path: Path, refuse: Refuse): Wanted['key'] {

@@ -39,7 +39,7 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 		name,
 		settings: settingsOf(row),
 		domains: sorted(
-			domains.map(each => ({name: each.name, return_path_domain: each.return_path_domain})),
+			domains.map(each => ({name: each.name, return_path_domain: each.return_path_domain, link_host: each.link_host})),
 			each => each.name,
 		),
 		senders: sorted(
@@ -75,9 +75,11 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 }
 
 /** What an export shows of it. */
-export function declared({topics, webhooks, keys, ...state}: WorkspaceState): WorkspaceItems {
+export function declared(state: WorkspaceState): WorkspaceItems {
+	const {domains, topics, webhooks, keys} = state;
 	return {
 		...state,
+		domains: domains.map(({link_host, ...domain}) => ({...domain, ...(link_host && {link_host})})),
 		topics: topics.map(topic => ({code: topic.code, name: topic.name, ...present(topic)})),
 		webhooks: webhooks.map(({id: _id, format = 'default', retry = 'default', ...webhook}) => ({
 			...webhook,

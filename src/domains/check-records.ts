@@ -1,5 +1,6 @@
 import {isIP} from 'node:net';
 import {parseDkimRecord, parseTagList} from '../mail/dkim-record.ts';
+import {announcedId} from '../mta-sts/sts-policies.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import type {DomainRecord} from './domain-records.ts';
 import {checkSpf, isSpf, parseSpf, unknownInclude} from './spf.ts';
@@ -81,6 +82,14 @@ export async function judgeRecord(resolver: Resolver, record: DomainRecord): Pro
 			return await judgeSpf(resolver, record);
 		case 'dmarc':
 			return await judgeDmarc(resolver, record);
+		case 'links':
+			return await judgeLead(resolver, record);
+		case 'mta_sts':
+			return record.type === 'CNAME'
+				? await judgeLead(resolver, record)
+				: judgeAnnounced(await resolver.txt(record.name, true), record);
+		case 'tls_report':
+			return judgeTlsReport(await resolver.txt(record.name, true), record);
 	}
 }
 
@@ -310,6 +319,62 @@ function judgePolicy(text: string, remark: string | null): Verdict {
 	return isSound ? ok([text], remark) : different([text], 'its p= is not one of none, quarantine and reject');
 }
 
+/** Right by an alias, or by the same addresses: what counts is that browsers come here. */
+async function judgeLead(resolver: Resolver, {name, value}: DomainRecord): Promise<Verdict> {
+	const aliases = recordsIn(await resolver.cname(name, true));
+	if (!isVerdict(aliases)) {
+		const found = aliases.map(alias => `CNAME ${alias}`);
+		if (aliases.some(alias => alias.toLowerCase() === value.toLowerCase())) {
+			return ok(found);
+		}
+	}
+	const [found, wanted] = await Promise.all([name, value].map(host => hostAddresses(resolver, host)));
+	if (found === undefined || wanted === undefined || isVerdict(found)) {
+		return found !== undefined && isVerdict(found) ? found : missing;
+	}
+	if (isVerdict(wanted)) {
+		return {state: 'unknown', found: [], problem: `DNS gives no address of ${value}`};
+	}
+	return found.every(address => wanted.includes(address))
+		? ok(found)
+		: different(found, `it does not lead to ${value}`);
+}
+
+async function hostAddresses(resolver: Resolver, host: string): Promise<readonly string[] | Verdict> {
+	const answers = (await Promise.all([resolver.a(host, true), resolver.aaaa(host, true)])).map(answer =>
+		recordsIn(answer),
+	);
+	const found = answers.flatMap(records => (isVerdict(records) ? [] : records));
+	return found.length > 0 ? found : (answers.find(each => isVerdict(each) && each.state === 'unknown') ?? missing);
+}
+
+/** Others fetch the policy again when the id changes: an old one keeps them at an old policy. */
+function judgeAnnounced(answer: DnsAnswer<string>, {value}: DomainRecord): Verdict {
+	const texts = recordsIn(answer);
+	if (isVerdict(texts)) {
+		return texts;
+	}
+	const id = announcedId(texts);
+	if (id === null) {
+		return different(texts, 'it is not one MTA-STS record');
+	}
+	return id === announcedId([value]) ? ok(texts) : different(texts, 'its id is that of another policy');
+}
+
+function judgeTlsReport(answer: DnsAnswer<string>, {value}: DomainRecord): Verdict {
+	const texts = recordsIn(answer);
+	if (isVerdict(texts)) {
+		return texts;
+	}
+	const found = texts.filter(text => /^v=TLSRPTv1[ \t]*;/.test(text));
+	if (found.length !== 1) {
+		return different(texts, 'it is not one TLSRPT record');
+	}
+	// Reports may go to others too, or to others alone.
+	const wanted = value.slice(value.indexOf('mailto:')).toLowerCase();
+	return ok(found, found[0]?.toLowerCase().includes(wanted) ? null : 'its reports go elsewhere');
+}
+
 // What command line and dashboard say of records in the same words.
 
 const purposes: Readonly<Record<DomainRecord['purpose'], string>> = {
@@ -318,6 +383,9 @@ const purposes: Readonly<Record<DomainRecord['purpose'], string>> = {
 	return_path: 'return path',
 	spf: 'SPF of return path',
 	dmarc: 'DMARC',
+	links: 'links',
+	mta_sts: 'MTA-STS',
+	tls_report: 'TLS reports',
 };
 
 export const keyAlgorithms = {'rsa-sha256': 'RSA', 'ed25519-sha256': 'Ed25519'} as const;

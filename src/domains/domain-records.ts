@@ -1,8 +1,17 @@
+import {isIP} from 'node:net';
+import type {Knex} from 'knex';
 import {dkimRecordValue} from '../compose/dkim.ts';
+import {publicHost} from '../config/derive.ts';
 import {storeTime} from '../kit/time.ts';
 import {reportLocals} from '../mail/aggregate.ts';
+import {type OwnPolicy, readOwnPolicy} from '../mta-sts/own-policy.ts';
 import {type DkimKey, type Domain, keyState} from '../store/domains.ts';
 import {isThisMachine, smarthostSpf, unknownInclude} from './spf.ts';
+
+export const recordPurposes = [
+	...(['ownership', 'dkim', 'return_path', 'spf', 'dmarc', 'links', 'mta_sts', 'tls_report'] as const),
+] as const;
+export type RecordPurpose = (typeof recordPurposes)[number];
 
 /** A DNS record to publish (docs/guide/domains.md). */
 export type DomainRecord = {
@@ -10,7 +19,7 @@ export type DomainRecord = {
 	readonly name: string;
 	/** Whole, as most DNS panels take it; a zone file splits a TXT into strings of at most 255 octets. */
 	readonly value: string;
-	readonly purpose: 'ownership' | 'dkim' | 'return_path' | 'spf' | 'dmarc';
+	readonly purpose: RecordPurpose;
 	/** Without it mail from the domain fails checks, or the domain cannot be verified. */
 	readonly required: boolean;
 	/** What DNS answered when it was asked last. */
@@ -48,6 +57,10 @@ export type SendingNames = {
 	readonly smarthosts: readonly string[];
 	/** Mail to return path hosts comes in here, by the listener or a mailbox. */
 	readonly receives: boolean;
+	/** The host of MAILCTL_PUBLIC_URL. */
+	readonly publicHost: string;
+	/** Our own MTA-STS policy as it is now; null: there is none. */
+	readonly policy: (reader: Knex, now: number) => Promise<OwnPolicy | null>;
 };
 
 type SendingSettings = {
@@ -58,7 +71,13 @@ type SendingSettings = {
 	readonly sourceAddresses: ReadonlyArray<{readonly ip: string}>;
 	readonly delivery: 'capture' | 'mx' | 'relay';
 	readonly relays: ReadonlyArray<{readonly host: string}>;
-};
+} & Parameters<typeof publicHost>[0] &
+	Parameters<typeof readOwnPolicy>[0];
+
+/** The names of this installation: no domain may have one for its links. */
+export const ownHosts = (settings: SendingSettings): string[] => [
+	...[settings.hostname, settings.returnPathDomain, publicHost(settings)].map(host => host.toLowerCase()),
+];
 
 /** Where nothing listens here others take bounces: which host that is, only MAILCTL_RETURN_PATH_DOMAIN can say. */
 export function sendingNames(settings: SendingSettings): SendingNames {
@@ -70,10 +89,17 @@ export function sendingNames(settings: SendingSettings): SendingNames {
 		sourceAddresses: sourceAddresses.map(({ip}) => ip),
 		smarthosts: delivery === 'relay' ? [...new Set(relays.map(({host}) => host))] : [],
 		receives: inboundListen !== null || bounceMailbox !== null,
+		publicHost: publicHost(settings),
+		policy: (reader, now) => readOwnPolicy(settings, reader, now),
 	};
 }
 
-type RecordsInput = SendingNames & {readonly domain: Domain; readonly keys: readonly DkimKey[]};
+type RecordsInput = SendingNames & {
+	readonly domain: Domain;
+	readonly keys: readonly DkimKey[];
+	/** Of our own MTA-STS policy; absent: it is not announced. */
+	readonly policyId?: string | undefined;
+};
 
 /** Receivers may verify a mail long after it was signed (R5.3). */
 const keepMs = 14 * 86_400_000;
@@ -93,7 +119,7 @@ export function dmarcUri(domain: Pick<Domain, 'return_path_domain' | 'name'>): s
  * SPF touch neither the domain's mail nor its SPF record (RFC 7208 §4.6.4: ten look-ups). DMARC is only proposed.
  */
 export function domainRecords(input: RecordsInput): DomainRecord[] {
-	const {domain, keys, bounceHost, returnPathDomain, receives} = input;
+	const {domain, keys, bounceHost, returnPathDomain, receives, publicHost, policyId} = input;
 	const returnPath = returnPathHost(domain);
 	const record = (
 		purpose: DomainRecord['purpose'],
@@ -114,7 +140,33 @@ export function domainRecords(input: RecordsInput): DomainRecord[] {
 		{...record('return_path', 'MX', returnPath, `10 ${bounceHost}`), alike: [returnPathDomain], ...named(bounceHost)},
 		{...record('spf', 'TXT', returnPath, ''), ...spf(input)},
 		record('dmarc', 'TXT', `_dmarc.${domain.name}`, `v=DMARC1; p=none${receives ? `; rua=${dmarcUri(domain)}` : ''}`),
+		...(domain.link_host === null
+			? []
+			: [{...record('links', 'CNAME', domain.link_host, publicHost), ...reachable(publicHost)}]),
+		...(policyId === undefined
+			? []
+			: [
+					record('mta_sts', 'TXT', `_mta-sts.${returnPath}`, `v=STSv1; id=${policyId}`),
+					{...record('mta_sts', 'CNAME', `mta-sts.${returnPath}`, publicHost), ...reachable(publicHost)},
+					record(
+						'tls_report',
+						'TXT',
+						`_smtp._tls.${returnPath}`,
+						`v=TLSRPTv1; rua=mailto:${reportLocals.tls}@${returnPath}`,
+					),
+				]),
 	];
+}
+
+/** With our own MTA-STS policy, which follows the certificate. `now`: milliseconds. */
+export async function readDomainRecords(
+	reader: Knex,
+	names: SendingNames,
+	domain: Domain,
+	keys: readonly DkimKey[],
+	now: number,
+): Promise<DomainRecord[]> {
+	return domainRecords({...names, domain, keys, policyId: (await names.policy(reader, now))?.id});
 }
 
 function recordKey(row: DkimKey): RecordKey {
@@ -144,6 +196,15 @@ function named(host: string): Pick<DomainRecord, 'note' | 'ready'> {
 	return {
 		ready,
 		note: ready ? null : `set MAILCTL_HOSTNAME to a full name such as mail.example.com first, it is ${host}`,
+	};
+}
+
+/** An alias names a host, and others must find that. */
+function reachable(host: string): Pick<DomainRecord, 'note' | 'ready'> {
+	const ready = host.includes('.') && isIP(host) === 0;
+	return {
+		ready,
+		note: ready ? null : `set MAILCTL_PUBLIC_URL to an address with a full name first, its host is ${host}`,
 	};
 }
 

@@ -13,6 +13,7 @@ import {
 } from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
 import {returnPathHost} from './domain-records.ts';
+import {claimLinkHost} from './link-host.ts';
 import {keyRows, type SigningKeys} from './signing-keys.ts';
 
 /** The domain of the sample sender: reserved (RFC 2606 §3), so its records cannot be published. */
@@ -23,6 +24,8 @@ type DomainInput = {
 	readonly name: string;
 	/** The host of its own return path, as `returnPathFault` allows it; absent: `bounce.<name>`. */
 	readonly returnPathDomain?: string | null;
+	/** The host of links in its mail; absent: that of the public URL. */
+	readonly links?: {readonly host: string; readonly ownHosts: readonly string[]} | null;
 	readonly keys: SigningKeys;
 };
 
@@ -41,13 +44,13 @@ export function returnPathFault(name: string, host: string | null): string | nul
 
 /**
  * Adds a domain with its two DKIM keys. Each signs once DNS showed it, or at once where an operator verified a sender of the domain.
- * Undefined: it is there already.
+ * Undefined: it is there already. Throws `Refused` for a link host that it may not have.
  */
 export async function addDomain(
 	trx: Knex.Transaction,
 	tools: ActTools,
 	vault: Vault,
-	{workspaceId, name, returnPathDomain = null, keys}: DomainInput,
+	{workspaceId, name, returnPathDomain = null, links = null, keys}: DomainInput,
 ): Promise<{domain: Domain; keys: DkimKey[]} | undefined> {
 	const fault = returnPathFault(name, returnPathDomain);
 	if (fault !== null) {
@@ -62,7 +65,7 @@ export async function addDomain(
 		ownership_token: random(20).toString('hex'),
 		return_path_domain: returnPathDomain,
 		return_path_at: null,
-		link_host: null,
+		link_host: links?.host ?? null,
 		links_ok_at: null,
 		state: 'pending',
 		state_at: now,
@@ -71,6 +74,9 @@ export async function addDomain(
 		failures: 0,
 		created_at: now,
 	};
+	if (links !== null) {
+		await claimLinkHost(trx, domain, links.host, links.ownHosts);
+	}
 	if (!(await insertDomain(trx, domain))) {
 		return undefined;
 	}

@@ -17,7 +17,7 @@ import {
 	updateCheckedDomain,
 } from '../store/domains.ts';
 import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
-import {type DomainRecord, domainRecords, type RecordKey, type SendingNames} from './domain-records.ts';
+import {type DomainRecord, type RecordKey, readDomainRecords, type SendingNames} from './domain-records.ts';
 import {returnPathFault} from './domains.ts';
 
 /** What DNS answered about a domain. */
@@ -48,7 +48,8 @@ export async function lookAtDomain(
 	const keys = await listDkimKeys(reader, domain.id);
 	const sources = openSources();
 	try {
-		const records = await checkDomainRecords(domain.name, domainRecords({...names, domain, keys}), sources);
+		const wanted = await readDomainRecords(reader, names, domain, keys, now);
+		const records = await checkDomainRecords(domain.name, wanted, sources);
 		return {domain, names, records: records.map(record => judgeRetired(record, storeTime(now)))};
 	} finally {
 		sources.close();
@@ -73,7 +74,12 @@ export async function recordDomainCheck(
 ): Promise<DomainCheck | undefined> {
 	const at = storeTime(acting.clock.now());
 	const status = nextStatus(before, sightOf(records), at);
-	const changes = {...status, return_path_at: returnPathAt({...before, ...status}, records, at)};
+	const now = {...before, ...status};
+	const changes = {
+		...status,
+		return_path_at: returnPathAt(now, records, at),
+		links_ok_at: linksOkAt(now, records, at),
+	};
 	if (!(await updateCheckedDomain(trx, before, changes))) {
 		return undefined;
 	}
@@ -88,7 +94,12 @@ export async function recordDomainCheck(
 	await deleteDkimKeys(trx, gone);
 
 	const domain = {...before, ...changes};
-	const isChanged = shown.length > 0 || seen > 0 || gone.length > 0 || domain.return_path_at !== before.return_path_at;
+	const isChanged =
+		shown.length > 0 ||
+		seen > 0 ||
+		gone.length > 0 ||
+		domain.return_path_at !== before.return_path_at ||
+		domain.links_ok_at !== before.links_ok_at;
 	const activated = shown.map(({name}) => name.slice(0, name.indexOf('.')));
 	if (isChanged || domain.state !== before.state) {
 		await recordAct(trx, acting, {
@@ -98,6 +109,7 @@ export async function recordDomainCheck(
 			detail: {
 				...{name: domain.name, activated, keys_seen: seen, keys_removed: gone.length},
 				return_path: domain.return_path_at !== null,
+				...(domain.link_host !== null && {links: domain.links_ok_at !== null}),
 			},
 		});
 		await bumpGeneration(trx);
@@ -108,7 +120,8 @@ export async function recordDomainCheck(
 		await notify(trx, [{...about, type: 'domain_changed', at, detail}], acting);
 	}
 	const keys = await listDkimKeys(trx, domain.id);
-	return {before, domain, records: withAnswers(domainRecords({...names, domain, keys}), records), activated};
+	const wanted = await readDomainRecords(trx, names, domain, keys, acting.clock.now());
+	return {before, domain, records: withAnswers(wanted, records), activated};
 }
 
 type CheckDomain = {
@@ -177,6 +190,19 @@ function returnPathAt(
 		return before ?? at;
 	}
 	return parts.some(({state}) => state === 'missing' || state === 'different') ? null : before;
+}
+
+/** Elsewhere a link would be dead. The host may have been published for another workspace, as the return path. */
+function linksOkAt(
+	{link_host: host, links_ok_at: before, verified_at: provedAt}: Domain,
+	records: readonly CheckedRecord[],
+	at: string,
+): string | null {
+	const record = records.find(({purpose}) => purpose === 'links');
+	if (host === null || provedAt === null || record === undefined) {
+		return null;
+	}
+	return record.ok ? (before ?? at) : record.state === 'unknown' ? before : null;
 }
 
 /** A retired key's record has to stay until its mail has arrived; then it is best removed. */
@@ -248,8 +274,10 @@ export function nextCheckAt(domain: Domain, keys: readonly DkimKey[], now: numbe
 }
 
 /** Since when DNS is expected to change: records were shown to be published, or have vanished. */
-function expectedSince({state, state_at, return_path_at, pending_at}: DueDomain): string | null {
-	const waits = state === 'pending' || state === 'degraded' || (state === 'verified' && return_path_at === null);
+function expectedSince(domain: DueDomain): string | null {
+	const {state, state_at, return_path_at, link_host, links_ok_at, pending_at} = domain;
+	const isOpen = return_path_at === null || (link_host !== null && links_ok_at === null);
+	const waits = state === 'pending' || state === 'degraded' || (state === 'verified' && isOpen);
 	if (!waits || pending_at === null) {
 		return waits ? state_at : pending_at;
 	}

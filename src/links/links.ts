@@ -1,3 +1,4 @@
+import {LRUCache} from 'lru-cache';
 import {noMessage} from '../mail/ids.ts';
 import {type Claims, readClaims, SealedToken, type SignedId, SignedIds, type TokenKeys, writeClaims} from './tokens.ts';
 
@@ -8,21 +9,27 @@ type Opened =
 	| {readonly ok: false; readonly fault: 'forged'}
 	| {readonly ok: false; readonly fault: 'expired'; readonly claims: Claims; readonly url: string};
 
-export type Links = {
+/** Makes the URLs of hosted pages. */
+export type PageLinks = {
 	readonly unsubscribeUrl: (claims: Claims) => string;
 	/** The preference page, with the token of an unsubscribe URL. */
 	readonly preferencesUrl: (unsubscribeUrl: string) => string;
 	/** The same of a person, by a token that stood in no mail. */
 	readonly personUrl: (person: Pick<Claims, 'workspaceId' | 'address' | 'expiresAt'>) => string;
-	readonly openUnsubscribe: (token: string, now: number) => Opened;
 	/** The URL of the pixel that reports an open. */
 	readonly openUrl: (claims: Claims) => string;
-	readonly readOpen: (token: string, now: number) => Opened;
 	/**
 	 * The tracked form of a link. Null: not an http(s) URL, too long, or a page of ours; such a link is not
 	 * changed.
 	 */
 	readonly clickUrl: (claims: Claims, url: string) => string | null;
+};
+
+export type Links = PageLinks & {
+	/** The pages under a domain's link host; null: under the public URL. */
+	readonly under: (linkHost: string | null) => PageLinks;
+	readonly openUnsubscribe: (token: string, now: number) => Opened;
+	readonly readOpen: (token: string, now: number) => Opened;
 	readonly readClick: (token: string, now: number) => Opened;
 	/** The local part of a recipient's envelope sender: `b` and 44 characters. */
 	readonly returnPathLocal: (recipientId: string, address: string) => string;
@@ -61,11 +68,6 @@ export function createLinks({
 	publicUrl: string;
 	random: (size: number) => Uint8Array;
 }): Links {
-	const base = publicUrl.replace(/\/+$/, '');
-	const page = `${base}/unsubscribe`;
-	const preferences = `${base}/preferences`;
-	const isOurs = (url: string) =>
-		[page, preferences].some(own => url === own || url.startsWith(`${own}?`) || url.startsWith(`${own}#`));
 	const unsubscribe = new SealedToken(keys, 'unsubscribe', random);
 	const opens = new SealedToken(keys, 'open', random);
 	const clicks = new SealedToken(keys, 'click', random);
@@ -75,25 +77,50 @@ export function createLinks({
 	const replies = new SignedIds(keys, {purpose: 'reply', letter: 'p', prefix: 'rcp'});
 	const messageIds = new SignedIds(keys, {purpose: 'message-id', letter: 'm', prefix: 'msg'});
 
+	function pagesAt(url: string, alike: readonly string[]): PageLinks {
+		const base = trimmed(url);
+		const page = `${base}/unsubscribe`;
+		const preferences = `${base}/preferences`;
+		const own = [base, ...alike.map(trimmed)].flatMap(each => [`${each}/unsubscribe`, `${each}/preferences`]);
+		const isOurs = (link: string) =>
+			own.some(each => link === each || link.startsWith(`${each}?`) || link.startsWith(`${each}#`));
+		return {
+			unsubscribeUrl: claims => `${page}?token=${sealClaims(unsubscribe, claims)}`,
+			preferencesUrl: link => preferences + link.slice(page.length),
+			personUrl: person => {
+				const claims: Claims = {...person, messageId: noMessage, topicId: null, role: 'to'};
+				return `${preferences}?token=${sealClaims(unsubscribe, claims)}`;
+			},
+			openUrl: claims => `${base}/t/o/${sealClaims(opens, claims)}`,
+			clickUrl: (claims, link) => {
+				const token = isLink(link) && !isOurs(link) ? clicks.seal(writeClaims(claims, link)) : null;
+				return token === null ? null : `${base}/t/c/${token}`;
+			},
+		};
+	}
+
+	const usual = pagesAt(publicUrl, []);
+	const byHost = new LRUCache<string, PageLinks>({max: mostHosts});
+
+	function under(linkHost: string | null): PageLinks {
+		if (linkHost === null) {
+			return usual;
+		}
+		const known = byHost.get(linkHost) ?? pagesAt(withHost(publicUrl, linkHost), [publicUrl]);
+		byHost.set(linkHost, known);
+		return known;
+	}
+
 	function readMessageIdLocal(local: string): string | null {
 		const read = messageIds.read(local);
 		return read?.verify('') ? read.id : null;
 	}
 
 	return {
-		unsubscribeUrl: claims => `${page}?token=${sealClaims(unsubscribe, claims)}`,
-		preferencesUrl: url => preferences + url.slice(page.length),
-		personUrl: person => {
-			const claims: Claims = {...person, messageId: noMessage, topicId: null, role: 'to'};
-			return `${preferences}?token=${sealClaims(unsubscribe, claims)}`;
-		},
+		...usual,
+		under,
 		openUnsubscribe: (token, now) => openToken(unsubscribe, token, now),
-		openUrl: claims => `${base}/t/o/${sealClaims(opens, claims)}`,
 		readOpen: (token, now) => openToken(opens, token, now),
-		clickUrl: (claims, url) => {
-			const token = isLink(url) && !isOurs(url) ? clicks.seal(writeClaims(claims, url)) : null;
-			return token === null ? null : `${base}/t/c/${token}`;
-		},
 		readClick: (token, now) => openToken(clicks, token, now),
 		returnPathLocal: (id, address) => returnPaths.sign(id, address),
 		readReturnPath: token => returnPaths.read(token),
@@ -108,6 +135,17 @@ export function createLinks({
 		readMessageId: text => readMessageIdLocal(/^<?([^<>@]+)@[^<>@]*>?$/.exec(text.trim())?.[1] ?? ''),
 	};
 }
+
+const mostHosts = 500;
+
+/** A base of links with another host; scheme, port and path stay. */
+export function withHost(base: string, host: string): string {
+	const url = new URL(base);
+	url.hostname = host;
+	return trimmed(url.href);
+}
+
+const trimmed = (url: string): string => url.replace(/\/+$/, '');
 
 /** The longest tracked link, octets. An index of PostgreSQL takes no key of more than 2,704. */
 const longestLink = 2048;

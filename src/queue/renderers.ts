@@ -21,6 +21,8 @@ export type MakeJob = {
 	/** Names the signing keys (resource `dkim:…`). */
 	readonly signing: string;
 	readonly returnPathDomain: string;
+	/** The host of its links; null: that of the public URL. */
+	readonly linkHost: string | null;
 };
 
 export type MakeResult = {readonly ok: true; readonly made: Made} | {readonly ok: false; readonly unmade: Unmade};

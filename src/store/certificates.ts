@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {listInboundDomains} from './received.ts';
 import type {Vault} from './sealed.ts';
 
 /** The certificate of one name, or that there is to be one: a row of `certificates`. */
@@ -87,7 +88,8 @@ export async function listHosts(reader: Knex): Promise<{linkHosts: string[]; mai
 		.orderBy('id')
 		.select({link: 'link_host', mail: reader.raw("coalesce(return_path_domain, 'bounce.' || name)")});
 	const linkHosts = rows.flatMap(({link}) => (link === null ? [] : [link]));
-	return {linkHosts, mailDomains: [...new Set(rows.map(({mail}) => mail))]};
+	const inbound = await listInboundDomains(reader);
+	return {linkHosts, mailDomains: [...new Set([...rows.map(({mail}) => mail), ...inbound])]};
 }
 
 /** Notes of a name whether it is wanted; a new one is due. */

@@ -82,7 +82,7 @@ export async function claimDomainCheck(
 export async function updateCheckedDomain(
 	trx: Knex.Transaction,
 	{id, checked_at: checkedAt}: Pick<Domain, 'id' | 'checked_at'>,
-	changes: Partial<Pick<Domain, 'state' | 'state_at' | 'verified_at' | 'failures' | 'return_path_at'>>,
+	changes: Partial<Pick<Domain, 'state' | 'state_at' | 'verified_at' | 'failures' | 'return_path_at' | 'links_ok_at'>>,
 ): Promise<boolean> {
 	return (
 		(await trx('domains')
@@ -120,7 +120,15 @@ export async function listDueDomains(
 			query.where('d.checked_at', '<=', minuteAgo).where(hasten =>
 				hasten
 					.whereIn('d.state', ['pending', 'degraded'])
-					.orWhere(verified => verified.whereNull('d.return_path_at').where('d.state_at', '>', eager))
+					.orWhere(verified =>
+						verified
+							.where(open =>
+								open
+									.whereNull('d.return_path_at')
+									.orWhere(links => links.whereNotNull('d.link_host').whereNull('d.links_ok_at')),
+							)
+							.where('d.state_at', '>', eager),
+					)
 					.orWhereExists(unseen().where('k.created_at', '>', eager)),
 			),
 		)
@@ -145,6 +153,16 @@ export async function countDomainStates(reader: Knex): Promise<Record<DomainStat
 /** Domains that were verified and lack records now, or were given up for it, newest change first. */
 export async function listFailedDomains(reader: Knex, limit: number): Promise<Domain[]> {
 	return await reader('domains').whereIn('state', ['degraded', 'failed']).orderBy('state_at', 'desc').limit(limit);
+}
+
+/** The domains that have this link host: no more than one, once a claim is committed. */
+export async function findByLinkHost(reader: Knex, host: string): Promise<Array<Pick<Domain, 'id' | 'verified_at'>>> {
+	return await reader('domains').where({link_host: host}).select('id', 'verified_at');
+}
+
+/** It is used once the next check has seen it; that is due at once. */
+export async function setLinkHost(trx: Knex.Transaction, id: string, host: string | null): Promise<void> {
+	await trx('domains').where({id}).update({link_host: host, links_ok_at: null, checked_at: null});
 }
 
 /** With its keys. False: there is no such domain. */
@@ -224,9 +242,41 @@ export type DomainSigning = {
 	readonly keyIds: readonly string[];
 	/** Null: DNS does not show the domain's own. */
 	readonly returnPathDomain: string | null;
+	/** The host of its links; null: it has none, or that does not work yet. */
+	readonly linkHost: string | null;
 };
 
-export async function findDomainSigning(reader: Knex, domainId: string, now: string): Promise<DomainSigning> {
+/** The link host of a domain `d` with its certificate `c`, where it works. Certificates count where https is served here. */
+function workingLinkHost(reader: Knex, now: string, needsCertificate: boolean): Knex.Raw {
+	return reader.raw(
+		'case when d.links_ok_at is not null and d.verified_at is not null and (? = 0 or c.not_after > ?) then d.link_host end as link_host',
+		[needsCertificate ? 1 : 0, now],
+	);
+}
+
+/** The first link host of a workspace that works, for a link that is of no domain's mail. */
+export async function findLinkHost(
+	reader: Knex,
+	workspaceId: string,
+	now: string,
+	needsCertificate: boolean,
+): Promise<string | null> {
+	const rows: Array<{link_host: string | null}> = await reader('domains as d')
+		.leftJoin('certificates as c', 'c.name', 'd.link_host')
+		.where('d.workspace_id', workspaceId)
+		.whereNotNull('d.links_ok_at')
+		.orderBy('d.id')
+		.select(workingLinkHost(reader, now, needsCertificate));
+	return rows.find(({link_host: host}) => host !== null)?.link_host ?? null;
+}
+
+/** `needsCertificate`: https is served here, so that a link host needs a certificate in the store. */
+export async function findDomainSigning(
+	reader: Knex,
+	domainId: string,
+	now: string,
+	needsCertificate = false,
+): Promise<DomainSigning> {
 	const rows: Array<Pick<DkimKey, 'id' | 'algorithm'>> = await reader('dkim_keys')
 		.where({domain_id: domainId, pending_at: null, retired_at: null})
 		.where('active_from', '<=', now)
@@ -238,12 +288,21 @@ export async function findDomainSigning(reader: Knex, domainId: string, now: str
 		.orderBy('active_from')
 		.orderBy('id')
 		.select('id', 'algorithm');
-	const domain: {return_path: string} | undefined = await reader('domains')
-		.where({id: domainId})
-		.whereNotNull('return_path_at')
-		.first(reader.raw("coalesce(return_path_domain, 'bounce.' || name) as return_path"));
+	const domain: {return_path: string; return_path_at: string | null; link_host: string | null} | undefined =
+		await reader('domains as d')
+			.leftJoin('certificates as c', 'c.name', 'd.link_host')
+			.where('d.id', domainId)
+			.first(
+				'd.return_path_at',
+				reader.raw("coalesce(d.return_path_domain, 'bounce.' || d.name) as return_path"),
+				workingLinkHost(reader, now, needsCertificate),
+			);
 	const newest = new Map(rows.map(({algorithm, id}) => [algorithm, id]));
-	return {keyIds: [...newest.values()], returnPathDomain: domain?.return_path ?? null};
+	return {
+		keyIds: [...newest.values()],
+		returnPathDomain: domain?.return_path_at ? domain.return_path : null,
+		linkHost: domain?.link_host ?? null,
+	};
 }
 
 /** A row of `senders`: an address that mail may come from. */

@@ -51,6 +51,7 @@ export function createMake({
 	const compose = createCompose();
 	return (job, {variants, signing}, renderMs) => {
 		const {recipient, attachments, returnPathDomain} = job;
+		const pages = links.under(job.linkHost);
 		const {id, address, message_id: messageId, from_address: from} = recipient;
 		const date = startOf(recipient);
 		const locale = recipient.locale ?? recipient.workspace_locale ?? 'en';
@@ -62,7 +63,7 @@ export function createMake({
 			address,
 			expiresAt: date + tokenLifetimeMs,
 		};
-		const unsubscribeUrl = links.unsubscribeUrl(claims);
+		const unsubscribeUrl = pages.unsubscribeUrl(claims);
 		const ref = links.ref(id, address);
 		const stamp: Stamp = {
 			listUnsubscribe: {
@@ -98,7 +99,7 @@ export function createMake({
 			timezone: recipient.timezone ?? recipient.workspace_timezone ?? 'UTC',
 			recipient: {email: address},
 			unsubscribe_url: unsubscribeUrl,
-			preferences_url: links.preferencesUrl(unsubscribeUrl),
+			preferences_url: pages.preferencesUrl(unsubscribeUrl),
 			workspace: {name: recipient.workspace_name},
 			message: {id: messageId, locale: mailLocale(variant.locale, locale)},
 		};
@@ -122,8 +123,8 @@ export function createMake({
 			links: tracked,
 		} = opens || clicks
 			? rewrite(joined(rendered.html), {
-					openUrl: opens ? links.openUrl(claims) : null,
-					clickUrl: clicks ? url => links.clickUrl(claims, url) : null,
+					openUrl: opens ? pages.openUrl(claims) : null,
+					clickUrl: clicks ? url => pages.clickUrl(claims, url) : null,
 				})
 			: {html: rendered.html, firstLink: null, links: 0};
 		const extras = readExtras(recipient.extras);

@@ -207,6 +207,13 @@ const acts: Readonly<Record<string, Act>> = {
 			return [await api.post(`/v1/domains/${id}/rotate-key`, {}), id];
 		},
 	},
+	'PATCH /v1/domains/{id}': {
+		action: 'domain.updated',
+		call: async api => {
+			const id = idOf(await api.post('/v1/domains', {name: 'four.example'}));
+			return [await api.patch(`/v1/domains/${id}`, {link_host: 'links.four.example'}), id];
+		},
+	},
 	'DELETE /v1/domains/{id}': removal('domain.removed', '/v1/domains', {name: 'three.example'}),
 	'PATCH /v1/webhooks/{id}': {
 		action: 'webhook.updated',

@@ -59,6 +59,7 @@ function jobOf(number: number, data: unknown): MakeJob {
 			created_at: new Date().toISOString(),
 		}),
 		variables: null,
+		linkHost: null,
 		attachments: [],
 		signing: 'dkm_1,dkm_2',
 		returnPathDomain: 'bounces.mail.example',

@@ -92,6 +92,7 @@ const acts: Readonly<Record<string, Act>> = {
 	'key rotate': ['key.rotated', async lab => [await keyOf(lab)]],
 	'key revoke': ['key.revoked', async lab => [await keyOf(lab)]],
 	'domain add': ['domain.added', () => ['shop.example']],
+	'domain update': ['domain.updated', () => ['shop.example', '--links', 'links.shop.example']],
 	'domain verify': [
 		'domain.verified',
 		async ({cli, zone}) => {

@@ -20,6 +20,8 @@ test('at its end it gives a daemon beside it no turn: nobody waits for one', asy
 	writeDaemonFile(dataDir, {
 		pid: process.pid,
 		http: null,
+		https: null,
+		redirect: null,
 		admin: null,
 		inbound: null,
 		submission: null,

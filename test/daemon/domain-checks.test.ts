@@ -33,7 +33,10 @@ const minute = 60_000;
 const hour = 60 * minute;
 const day = 24 * hour;
 const host = 'bounces.mail.example';
-const names = {host, bounceHost: host, returnPathDomain: host, sourceAddresses: [], smarthosts: [], receives: false};
+const names = {
+	...{host, bounceHost: host, returnPathDomain: host, sourceAddresses: [], smarthosts: [], receives: false},
+	...{publicHost: host, policy: async () => null},
+};
 
 let keys: SigningKeys;
 test.before(async () => {
@@ -318,7 +321,7 @@ storeTest(
 			await findDomainSigning(store.reader, added?.domain.id as string, storeTime(tools.clock.now()));
 		await checks.look();
 		t.deepEqual(await selectors(), ['mc1', 'mc2'], 'the owner signs');
-		t.deepEqual(await signing(), {keyIds: [], returnPathDomain: null});
+		t.deepEqual(await signing(), {keyIds: [], returnPathDomain: null, linkHost: null});
 		// An operator vouches for a sender: its mail is signed, as it is before anything is published.
 		const sender = {
 			...input,

@@ -12,6 +12,8 @@ const content = {
 	pid: process.pid,
 	http: 'http://127.0.0.1:8125',
 	admin: 'http://127.0.0.1:8126',
+	https: null,
+	redirect: null,
 	inbound: null,
 	submission: null,
 	version: '1.2.3',

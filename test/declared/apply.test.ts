@@ -15,7 +15,7 @@ function applying(store: Store) {
 	const tools = testTools();
 	const now = storeTime(tools.clock.now());
 	const write = <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => store.writer.transaction(work);
-	const parts = {reader: store.reader, write, tools, vault: testVault};
+	const parts = {reader: store.reader, write, tools, vault: testVault, ownHosts: ['mail.example']};
 	const read = async (name: string) => {
 		const row = await findWorkspaceByName(store.reader, name);
 		return row && (await readState(store.reader, row, now));
@@ -178,7 +178,11 @@ storeTest(test, 'what is gone meanwhile is no success', async (t, store) => {
 	const tools = testTools();
 	const write = <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => store.writer.transaction(work);
 	for (const change of changes) {
-		t.is(await perform({reader: store.reader, write, tools, vault: testVault}, change), undefined, change.name);
+		t.is(
+			await perform({reader: store.reader, write, tools, vault: testVault, ownHosts: ['mail.example']}, change),
+			undefined,
+			change.name,
+		);
 	}
 	t.is(changes.length, 5);
 });

@@ -28,8 +28,8 @@ const state: WorkspaceState = {
 		branding: {name: null, logo_url: null, accent: null, support_email: null},
 	},
 	domains: [
-		{name: 'a.example', return_path_domain: null},
-		{name: 'b.example', return_path_domain: null},
+		{name: 'a.example', return_path_domain: null, link_host: null},
+		{name: 'b.example', return_path_domain: null, link_host: null},
 	],
 	senders: [
 		{address: 'x@a.example', name: 'X', verified: false, active: true},

@@ -69,6 +69,8 @@ storeTest(test, 'the records of a domain: ownership, two DKIM keys, return path 
 		returnPathDomain: 'bounces.mail.example',
 		smarthosts: [],
 		receives: false,
+		publicHost: 'mail.example',
+		policy: async () => null,
 	};
 	const records = domainRecords({...input, sourceAddresses: []} as Parameters<typeof domainRecords>[0]);
 	t.deepEqual(
@@ -107,6 +109,10 @@ test('bounces go to this machine where it listens, by its name, which has an add
 		sourceAddresses: [],
 		delivery: 'mx',
 		relays: [],
+		publicUrl: 'https://mail.shop.example',
+		httpListen: {host: '127.0.0.1', port: 1},
+		inboundTlsCert: null,
+		acme: false,
 	} as const;
 	const listening = sendingNames(settings);
 	t.like(listening, {host: 'mail.shop.example', bounceHost: 'mail.shop.example', receives: true});

@@ -15,6 +15,9 @@ const wanted: Readonly<Record<Purpose, readonly [name: string, type: DomainRecor
 	return_path: ['bounce.shop.example', 'MX', '10 bounces.mail.example'],
 	spf: ['bounce.shop.example', 'TXT', 'v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 -all'],
 	dmarc: ['_dmarc.shop.example', 'TXT', 'v=DMARC1; p=none; rua=mailto:dmarc@bounce.shop.example'],
+	links: ['links.shop.example', 'CNAME', 'mail.example'],
+	mta_sts: ['_mta-sts.bounce.shop.example', 'TXT', 'v=STSv1; id=20261127abc'],
+	tls_report: ['_smtp._tls.bounce.shop.example', 'TXT', 'v=TLSRPTv1; rua=mailto:tlsrpt@bounce.shop.example'],
 };
 
 type Case = readonly [
@@ -24,6 +27,8 @@ type Case = readonly [
 	problem?: RegExp | null,
 	more?: Zone,
 ];
+
+const leadsHere: Zone = {'mail.example': {a: ['192.0.2.7'], aaaa: ['2001:db8::7']}};
 
 const cases: Readonly<Record<Purpose, readonly Case[]>> = {
 	ownership: [
@@ -158,6 +163,65 @@ const cases: Readonly<Record<Purpose, readonly Case[]>> = {
 		['no list of tags', {txt: ['v=DMARC1 p=none']}, 'different', /not a list/],
 		['another text', {txt: ['hello']}, 'missing'],
 		['no answer', 'servfail', 'unknown', /ESERVFAIL/],
+	],
+	links: [
+		['an alias', {cname: 'mail.example'}, 'ok', null, leadsHere],
+		['an alias in capitals', {cname: 'Mail.Example'}, 'ok', null, leadsHere],
+		['an alias, whatever its host has', {cname: 'mail.example'}, 'ok'],
+		['the same addresses', {a: ['192.0.2.7'], aaaa: ['2001:db8::7']}, 'ok', null, leadsHere],
+		['one of them', {a: ['192.0.2.7']}, 'ok', null, leadsHere],
+		[
+			'an alias of an alias',
+			{cname: 'edge.example'},
+			'ok',
+			null,
+			{...leadsHere, 'edge.example': {cname: 'mail.example'}},
+		],
+		[
+			'one of them and another',
+			{a: ['192.0.2.7', '192.0.2.8']},
+			'different',
+			/does not lead to mail\.example/,
+			leadsHere,
+		],
+		[
+			'another host',
+			{cname: 'www.example'},
+			'different',
+			/does not lead/,
+			{...leadsHere, 'www.example': {a: ['192.0.2.9']}},
+		],
+		['nothing', null, 'missing', null, leadsHere],
+		['no answer', 'servfail', 'unknown', /ESERVFAIL/, leadsHere],
+		[
+			'no address of ours',
+			{a: ['192.0.2.7']},
+			'unknown',
+			/gives no address of mail\.example/,
+			{'mail.example': 'servfail'},
+		],
+	],
+	mta_sts: [
+		['the record', {txt: ['v=STSv1; id=20261127abc']}, 'ok'],
+		['spelled otherwise', {txt: ['v=STSv1;id=20261127abc;']}, 'ok'],
+		['another policy', {txt: ['v=STSv1; id=1']}, 'different', /another policy/],
+		['two', {txt: ['v=STSv1; id=20261127abc', 'v=STSv1; id=2']}, 'different', /not one MTA-STS record/],
+		['another text', {txt: ['hello']}, 'different', /not one MTA-STS record/],
+		['nothing', null, 'missing'],
+		['no answer', 'servfail', 'unknown', /ESERVFAIL/],
+	],
+	tls_report: [
+		['the record', {txt: ['v=TLSRPTv1; rua=mailto:tlsrpt@bounce.shop.example']}, 'ok'],
+		['to others too', {txt: ['v=TLSRPTv1;rua=mailto:a@b.test,mailto:tlsrpt@bounce.shop.example']}, 'ok'],
+		['to others', {txt: ['v=TLSRPTv1; rua=mailto:a@b.test']}, 'ok', /go elsewhere/],
+		[
+			'two',
+			{txt: ['v=TLSRPTv1; rua=mailto:a@b.test', 'v=TLSRPTv1; rua=mailto:c@d.test']},
+			'different',
+			/not one TLSRPT/,
+		],
+		['another text', {txt: ['hello']}, 'different', /not one TLSRPT/],
+		['nothing', null, 'missing'],
 	],
 };
 

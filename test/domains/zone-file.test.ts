@@ -57,7 +57,14 @@ async function records(): Promise<DomainRecord[]> {
 			{...key, selector: 'mc5', public_key: rsa, active_from: now, pending_at: null, retired_at: null},
 		],
 		...{host: 'out.mail.example', bounceHost: 'bounces.mail.example', returnPathDomain: 'bounces.mail.example'},
-		...{sourceAddresses: ['192.0.2.1'], smarthosts: [], receives: false},
+		...{
+			sourceAddresses: ['192.0.2.1'],
+			smarthosts: [],
+			receives: false,
+			publicHost: 'mail.example',
+			policy: async () => null,
+			policyId: 'abc1',
+		},
 	});
 }
 
@@ -68,7 +75,7 @@ test('the zone file has every record that is needed, with absolute names and sho
 		parseZone(text).map(({name, type, data}) => [name, type, type === 'TXT' ? data.join('') : data.join(' ')]),
 		all
 			.filter(({name}) => !name.startsWith('_dmarc') && !name.startsWith('mc1'))
-			.map(({name, type, value}) => [name, type, type === 'MX' ? `${value}.` : value]),
+			.map(({name, type, value}) => [name, type, type === 'TXT' ? value : `${value}.`]),
 	);
 	t.true(parseZone(text).every(({ttl}) => ttl === 3600));
 	const [, long] = parseZone(text);

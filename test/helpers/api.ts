@@ -197,7 +197,10 @@ export async function startApi(
 					sourceAddresses: ['192.0.2.1'],
 					smarthosts: [],
 					receives: false,
+					publicHost: 'mail.shop.example',
+					policy: async () => null,
 				},
+				ownHosts: ['out.mail.example', 'mail.shop.example'],
 				openSources: () => openRecordSources({servers: dnsServers, allowPrivate: true, clock}),
 				areChecked: true,
 				makeKeys: generateSigningKeys,
@@ -206,6 +209,8 @@ export async function startApi(
 				settings: {
 					dataDir,
 					tokenLifetime: day,
+					acme: false,
+					httpsListen: null,
 					returnPathDomain: 'bounces.example.com',
 					inboundListen: null,
 					bounceMailbox: null,
@@ -219,7 +224,7 @@ export async function startApi(
 				clock,
 				publicUrl: () => 'https://mail.shop.example',
 			}),
-			preferencesLink: person => {
+			async preferencesLink(person) {
 				const expiresAt = clock.now() + 400 * day;
 				return {url: links.personUrl({...person, expiresAt}), expiresAt};
 			},

@@ -16,6 +16,8 @@ export function publish(zone: Zone, records: readonly ToPublish[]): void {
 			const [preference = '', exchange = ''] = value.split(' ');
 			zone[name] = {...entry, mx: [[Number(preference), exchange]]};
 			zone[exchange] ??= {a: ['192.0.2.25']};
+		} else if (type === 'CNAME') {
+			zone[name] = {cname: value};
 		} else {
 			zone[name] = {...entry, txt: [...(entry.txt ?? []), value.match(/.{1,255}/g) ?? []]};
 		}

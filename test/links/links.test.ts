@@ -148,6 +148,23 @@ test('a token of one purpose opens as no other', t => {
 	}
 });
 
+test('the pages of a link host: its own name, the scheme, port and path of the public URL', t => {
+	const other = createLinks({keys, publicUrl: 'https://mail.shop.example:8443/m/', random: randomBytes});
+	const pages = other.under('links.b.example');
+	const base = 'https://links.b.example:8443/m';
+	t.true(pages.unsubscribeUrl(claims).startsWith(`${base}/unsubscribe?token=`));
+	t.true(pages.preferencesUrl(pages.unsubscribeUrl(claims)).startsWith(`${base}/preferences?token=`));
+	t.true(pages.openUrl(claims).startsWith(`${base}/t/o/`));
+	t.true(pages.clickUrl(claims, 'https://x.test/')?.startsWith(`${base}/t/c/`));
+	t.is(other.under('links.b.example'), pages);
+	t.true(other.under(null).openUrl(claims).startsWith('https://mail.shop.example:8443/m/t/o/'));
+	t.true(other.openUnsubscribe(unsubscribeToken(claims, other), now).ok, 'a token works at any host');
+	for (const own of [base, 'https://mail.shop.example:8443/m']) {
+		t.is(pages.clickUrl(claims, `${own}/unsubscribe?token=AQ`), null, own);
+		t.is(pages.clickUrl(claims, `${own}/preferences`), null, own);
+	}
+});
+
 test('two tokens for the same claims differ: each has its own nonce', t => {
 	t.not(unsubscribeToken(claims), unsubscribeToken(claims));
 });

@@ -119,6 +119,7 @@ const job = (version_id: string, data: unknown = {name: 'Ada'}): MakeJob => ({
 		...{sender_name: 'Shöp', cc: '["grace@b.test"]'},
 	}),
 	variables: null,
+	linkHost: null,
 	attachments: [{filename: 'a.txt', contentType: 'text/plain', content: Buffer.from('attached')}],
 	signing: 'dkm_1',
 	returnPathDomain: 'bounces.example',

@@ -156,8 +156,8 @@ export function contactRoutes(parts: ApiParts): readonly Routes[] {
 				'For a page of your own where the person is logged in. Give it to this person only: who has the link chooses for them.',
 			answer: [201, 'The link; it holds for MAILCTL_TOKEN_LIFETIME.', linkSchema],
 			errors: ['insufficient_scope'],
-			view(person) {
-				const {url, expiresAt} = preferencesLink(person);
+			async view(person) {
+				const {url, expiresAt} = await preferencesLink(person);
 				return {url, expires_at: apiTime(storeTime(expiresAt))};
 			},
 		}),

@@ -1,6 +1,7 @@
 import {dmarcPeriod, dmarcView, lookAtDmarc} from '../../domains/dmarc.ts';
-import {domainRecords} from '../../domains/domain-records.ts';
+import {readDomainRecords, recordPurposes} from '../../domains/domain-records.ts';
 import {addDomain, removeDomain, returnPathFault} from '../../domains/domains.ts';
+import {changeLinkHost} from '../../domains/link-host.ts';
 import {rotateKeys} from '../../domains/signing-keys.ts';
 import {checkDomain, type DomainSight, lookAtDomain, nextCheckAt} from '../../domains/verify-domain.ts';
 import {parseDomain} from '../../mail/address.ts';
@@ -48,8 +49,12 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 	const shown = async ({domain, records}: Pick<DomainSight, 'domain' | 'records'>) =>
 		domainRecordsView(domain, nextOf(domain, await listDkimKeys(reader, domain.id)), records);
 
-	const unasked = (domain: Domain, keys: readonly DkimKey[]) =>
-		domainRecordsView(domain, nextOf(domain, keys), domainRecords({...domains.names, domain, keys}));
+	const unasked = async (domain: Domain, keys: readonly DkimKey[]) =>
+		domainRecordsView(
+			domain,
+			nextOf(domain, keys),
+			await readDomainRecords(reader, domains.names, domain, keys, clock.now()),
+		);
 
 	return [
 		listRoute(parts, {
@@ -73,7 +78,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 			description:
 				'With keys that sign its mail once DNS shows them. Publish the records of the answer, then verify it.',
 			answer: [201, 'The domain, with the records to publish.', domainSchema],
-			errors: ['conflict'],
+			errors: ['conflict', 'unprocessable_entity'],
 			body: domainBody,
 			async handle({workspaceId, body, tools}) {
 				const name = parsed(body.name);
@@ -84,12 +89,14 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 					throw apiError('validation_failed', {violations: [{field: 'return_path_domain', message}]});
 				}
 				const keys = await domains.makeKeys(workspaceId);
-				const input = {workspaceId, name, returnPathDomain, keys};
+				const {ownHosts} = domains;
+				const links = body.link_host === undefined ? null : {host: parsed(body.link_host), ownHosts};
+				const input = {workspaceId, name, returnPathDomain, links, keys};
 				const added = await change(trx => addDomain(trx, tools, vault, input));
 				if (!added) {
 					throw apiError('conflict', {message: 'The workspace has this domain already.'});
 				}
-				return unasked(added.domain, added.keys);
+				return await unasked(added.domain, added.keys);
 			},
 		}),
 
@@ -123,6 +130,26 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 				const {names, openSources} = domains;
 				const look = () => lookAtDmarc(reader, domain, names, openSources, period);
 				return dmarcView(await seats.hold(domain.workspace_id, look));
+			},
+		}),
+
+		apiRoute(parts, {
+			at: 'PATCH /v1/domains/:id',
+			scope: 'domains:manage',
+			id: 'dom',
+			tag: 'Domains',
+			summary: 'Change a domain',
+			description:
+				'The host of the links in its mail. It is used once DNS leads it here; until then links name the public URL. What is left out stays as it is.',
+			answer: [200, 'The domain, with the records to publish.', domainSchema],
+			errors: ['conflict', 'unprocessable_entity'],
+			body: domainChanges,
+			async handle({tools: acting, body, ...call}) {
+				const domain = await chosen(call);
+				const {link_host: host = domain.link_host} = body;
+				const own = host === domain.link_host || host === null ? host : parsed(host);
+				const changed = await change(trx => changeLinkHost(trx, acting, domain, own, domains.ownHosts));
+				return await unasked(changed, await listDkimKeys(reader, domain.id));
 			},
 		}),
 
@@ -171,7 +198,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 				if (rotation.kind !== 'begun') {
 					throw apiError('conflict', {message: 'New keys of the domain wait for DNS already: publish their records.'});
 				}
-				const view = unasked(domain, rotation.keys);
+				const view = await unasked(domain, rotation.keys);
 				return {...view, records: view.records.filter(({purpose}) => purpose === 'dkim')};
 			},
 		}),
@@ -217,8 +244,26 @@ const domainBody = Type.Object(
 				description: 'Where its bounces go, a host below the domain; absent: `bounce.` and the domain.',
 			}),
 		),
+		link_host: Type.Optional(
+			Type.String({
+				format: 'domain',
+				description: 'The host of links in its mail, below the domain; absent: that of the public URL.',
+			}),
+		),
 	},
-	{additionalProperties: false, examples: [{name: 'shop.example'}]},
+	{additionalProperties: false, examples: [{name: 'shop.example', link_host: 'links.shop.example'}]},
+);
+
+/** The body of a change. */
+const domainChanges = Type.Object(
+	{
+		link_host: Type.Optional(
+			Type.Union([Type.String({format: 'domain'}), Type.Null()], {
+				description: 'The host of links in its mail, below the domain; null: that of the public URL.',
+			}),
+		),
+	},
+	{additionalProperties: false, examples: [{link_host: 'links.shop.example'}]},
 );
 
 const fields = {
@@ -231,6 +276,10 @@ const fields = {
 	checked_at: textOrNull('When DNS was last asked.'),
 	return_path_domain: Type.String({description: 'The host of its own return path.'}),
 	return_path_used: Type.Boolean({description: 'Bounces go there: DNS shows its MX and SPF.'}),
+	link_host: textOrNull('The host of links in its mail; null: that of the public URL.'),
+	link_host_used: Type.Boolean({
+		description: 'DNS leads it here. Where this installation serves https, it needs a certificate too.',
+	}),
 	created_at: time,
 };
 
@@ -244,6 +293,8 @@ const example = {
 	checked_at: '2026-06-09T10:16:30+00:00',
 	return_path_domain: 'bounce.shop.example',
 	return_path_used: false,
+	link_host: null,
+	link_host_used: false,
 	created_at: '2026-06-09T10:15:30+00:00',
 };
 
@@ -312,7 +363,7 @@ const record = Type.Object({
 	type: Type.Enum(['TXT', 'MX', 'CNAME']),
 	name: Type.String(),
 	value: Type.String({description: 'Whole, as most DNS panels take it; empty where it is not `ready`.'}),
-	purpose: Type.Enum(['ownership', 'dkim', 'return_path', 'spf', 'dmarc']),
+	purpose: Type.Enum([...recordPurposes]),
 	required: Type.Boolean({
 		description: 'Without it mail fails checks. Ownership or one DKIM record verifies the domain.',
 	}),
@@ -335,7 +386,7 @@ const record = Type.Object({
 	note: textOrNull('What to know before it is published.'),
 	ready: Type.Boolean({
 		description:
-			'False: set MAILCTL_HOSTNAME first, the value would have a name that only this machine knows; `note` says so.',
+			'False: the value would have a name that only this machine knows; `note` says which setting to set first.',
 	}),
 	ok: Type.Optional(Type.Boolean({description: 'DNS answers what is to be published; absent: it was not asked.'})),
 	state: Type.Optional(Type.Enum(['ok', 'missing', 'different', 'unknown'])),

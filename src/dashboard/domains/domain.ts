@@ -1,8 +1,9 @@
 import {readAddress} from '../../api/schemas/formats.ts';
 import {Seats} from '../../api/turns.ts';
 import {type CheckedRecord, keyAlgorithms, openProofs, purposeOf} from '../../domains/check-records.ts';
-import {type DomainRecord, domainRecords, returnPathHost, zoneFile} from '../../domains/domain-records.ts';
+import {type DomainRecord, readDomainRecords, returnPathHost, zoneFile} from '../../domains/domain-records.ts';
 import {removeDomain} from '../../domains/domains.ts';
+import {changeLinkHost} from '../../domains/link-host.ts';
 import {addSender, prepareKeys} from '../../domains/senders.ts';
 import {cancelRotation, rotateKeys} from '../../domains/signing-keys.ts';
 import {checkDomain, lookAtDomain, nextCheckAt} from '../../domains/verify-domain.ts';
@@ -29,7 +30,7 @@ import {checkTyped, pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../route.ts';
 import {dmarcPage} from './dmarc.ts';
-import {chosenDomain, domainBadge} from './list.ts';
+import {chosenDomain, domainBadge, linksInput, linksOf} from './list.ts';
 import {isSenderAsked, senderForm, sendersSection} from './senders.ts';
 
 /** Pages and forms of one workspace that ask DNS at once. */
@@ -43,7 +44,8 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 	const seats = new Seats(mostAsked);
 	const chosen = (visit: Visit) => chosenDomain(reader, visit);
 	const look = (domain: Domain) => lookAtDomain(reader, domain, domains.names, domains.openSources, tools.clock.now());
-	const proposed = (domain: Domain, keys: readonly DkimKey[]) => domainRecords({...domains.names, domain, keys});
+	const proposed = (domain: Domain, keys: readonly DkimKey[]) =>
+		readDomainRecords(reader, domains.names, domain, keys, tools.clock.now());
 
 	/** With what DNS answers, where it is to be asked and not too many look already. */
 	async function recordsOf(
@@ -53,7 +55,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 	): Promise<readonly ShownRecord[]> {
 		const leave = isAsked ? seats.take(domain.workspace_id) : undefined;
 		try {
-			return leave ? (await look(domain)).records : proposed(domain, keys);
+			return leave ? (await look(domain)).records : await proposed(domain, keys);
 		} finally {
 			leave?.();
 		}
@@ -76,6 +78,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 				...(may('admin') ? [act({to: `${to}/verify`, label: 'Verify now'})] : []),
 				html`<a class="button" href="${to}/dmarc">Who sends as you</a>`,
 				html`<a class="button" href="${to}/zone">Zone file</a>`,
+				...(may('admin') ? [linksForm(domain, problem === null ? null : visit.form.get('link_host'))] : []),
 				...(may('admin') ? [removeForm(domain)] : []),
 			]),
 			content: join([
@@ -92,6 +95,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 								? `${settings.returnPathDomain}, until DNS shows the records of its own (${returnPathHost(domain)})`
 								: returnPathHost(domain),
 						],
+						['Links', linksFact(domain)],
 					])}</div>${section(
 						'DNS records',
 						html`<p class="soft">Publish these where the DNS of the domain is managed. Each value is one line, however long.</p>${recordCards(records)}`,
@@ -107,7 +111,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 	async function zone(visit: Visit): Promise<Answer> {
 		const domain = await chosen(visit);
 		const keys = await listDkimKeys(reader, domain.id);
-		const body = zoneFile(domain.name, proposed(domain, keys), storeTime(visit.now)).map(line => `${line}\n`);
+		const body = zoneFile(domain.name, await proposed(domain, keys), storeTime(visit.now)).map(line => `${line}\n`);
 		return {kind: 'content', type: 'text/plain; charset=utf-8', body: body.join(''), saveAs: `${domain.name}.zone`};
 	}
 
@@ -125,6 +129,14 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 		const {state, name} = checked.domain;
 		const said = state === 'verified' ? 'is verified' : `is ${state}: see below what DNS answers`;
 		return go(`/domains/${domain.id}?dns=now`, `DNS was asked. ${name} ${said}.`);
+	}
+
+	async function changeLinks(visit: Visit): Promise<Answer> {
+		const domain = await chosen(visit);
+		const host = linksOf(visit.form);
+		const {link_host: now} = await change(trx => changeLinkHost(trx, visit.tools, domain, host, domains.ownHosts));
+		const said = now === null ? 'Links name the public URL.' : `Links name ${now} once DNS leads it here.`;
+		return go(`/domains/${domain.id}`, said);
 	}
 
 	async function remove(visit: Visit): Promise<Answer> {
@@ -183,6 +195,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 		}),
 		page(`${path}/zone`, zone),
 		form(`${path}/verify`, 'admin', verify),
+		form(`${path}/links`, 'admin', changeLinks),
 		form(`${path}/remove`, 'admin', remove, {fresh: true}),
 		form(`${path}/senders`, 'admin', add),
 		form(`${path}/keys/rotate`, 'admin', rotate, {fresh: true}),
@@ -196,6 +209,17 @@ function following(to: string, records: readonly ShownRecord[], content: Html): 
 	const isAwaited = records.some(({ok}) => ok !== true);
 	const trigger = isAsked ? (isAwaited ? 'every 15s' : 'none') : 'load, every 15s';
 	return html`<div id="dns" hx-get="${to}?dns=now" hx-trigger="${trigger}" hx-select="#dns" hx-swap="outerMorph">${content}</div>`;
+}
+
+function linksFact({link_host: host, links_ok_at: since}: Domain): string | null {
+	return host === null || since !== null ? host : `the public URL, until DNS leads ${host} here`;
+}
+
+function linksForm({id, link_host: host}: Domain, typed: string | null): Html {
+	return opened(
+		'Link host',
+		act({to: `/domains/${id}/links`, label: 'Save the link host', fields: linksInput(typed ?? host ?? '')}),
+	);
 }
 
 function removeForm({id, name}: Domain): Html {

@@ -61,7 +61,11 @@ export function domainListPages({reader, change, vault, domains: sending}: Dashb
 			wrong(`The return path ${fault}.`);
 		}
 		const keys = await sending.makeKeys(workspace.id);
-		const input = {workspaceId: workspace.id, name, returnPathDomain, keys};
+		const links = linksOf(form);
+		const input = {
+			...{workspaceId: workspace.id, name, returnPathDomain, keys},
+			links: links === null ? null : {host: links, ownHosts: sending.ownHosts},
+		};
 		const added = await change(trx => addDomain(trx, tools, vault, input));
 		return added
 			? go(`/domains/${added.domain.id}`, `${name} is added. Publish its records below, then verify it.`)
@@ -76,6 +80,21 @@ export async function chosenDomain(reader: Knex, {workspace, params: {id = ''}}:
 	const domain = isId('dom', id) ? await findDomainById(reader, workspace.id, id) : undefined;
 	return domain ?? notFound('domain', id, {page: 'This workspace has no such domain.'});
 }
+
+/** The host of links that a form names; null: none. */
+export function linksOf(form: URLSearchParams): string | null {
+	const typed = form.get('link_host')?.trim() ?? '';
+	return typed === '' ? null : (parseDomain(typed) ?? wrong('This is no host: use a name such as links.shop.example.'));
+}
+
+export const linksInput = (value: string): Html =>
+	input({
+		name: 'link_host',
+		label: 'Link host (optional)',
+		value,
+		placeholder: 'links.shop.example',
+		hint: 'The host of links in its mail, below the domain. Used once DNS leads it here.',
+	});
 
 const welcome = html`<p>No domains yet. Add the one that your mail comes from, then publish its DNS records.</p>`;
 
@@ -102,6 +121,7 @@ function addForm(typed: URLSearchParams): Html {
 			placeholder: 'bounce.shop.example',
 			hint: 'Where its bounces go: a host below the domain.',
 		}),
+		linksInput(typed.get('link_host') ?? ''),
 	]);
 	return act({to: '/domains', label: 'Add the domain', fields});
 }

@@ -1,0 +1,35 @@
+import type {FastifySchema} from 'fastify';
+import type {Knex} from 'knex';
+import type {Routes} from '../api/api-parts.ts';
+import {apiError} from '../api/errors.ts';
+import type {OwnPolicy} from '../mta-sts/own-policy.ts';
+import {isReturnPathHost} from '../store/inbound-mails.ts';
+import {listInboundDomains} from '../store/received.ts';
+
+type PolicyParts = {
+	readonly reader: Knex;
+	/** Null: there is no policy. */
+	readonly policy: () => Promise<OwnPolicy | null>;
+	/** Hosts of the installation that take mail. */
+	readonly ownHosts: readonly string[];
+};
+
+const prefix = 'mta-sts.';
+
+/** The policy of each host of ours that takes mail, at its own name (RFC 8461 §3.3). */
+export function policyRoutes({reader, policy, ownHosts}: PolicyParts): Routes {
+	const isOurs = async (host: string) =>
+		ownHosts.includes(host) ||
+		(await isReturnPathHost(reader, host)) ||
+		(await listInboundDomains(reader)).includes(host);
+	return api => {
+		api.get('/.well-known/mta-sts.txt', {schema: {hide: true} as FastifySchema}, async ({hostname}, reply) => {
+			const host = hostname.toLowerCase().replace(/\.$/, '');
+			const own = host.startsWith(prefix) && (await isOurs(host.slice(prefix.length))) ? await policy() : null;
+			if (own === null) {
+				throw apiError('not_found');
+			}
+			return reply.type('text/plain; charset=utf-8').send(own.text);
+		});
+	};
+}

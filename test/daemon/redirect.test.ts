@@ -1,0 +1,128 @@
+import {once} from 'node:events';
+import {type AddressInfo, connect} from 'node:net';
+import test, {type ExecutionContext} from 'ava';
+import fc from 'fast-check';
+import {createRedirect, redirectOf} from '../../src/daemon/redirect.ts';
+import {rawHttp} from '../helpers/raw-http.ts';
+
+const publicUrl = 'https://mail.example';
+const isOurs = (host: string) => host === 'links.example';
+
+async function start(t: ExecutionContext, options: Partial<Parameters<typeof createRedirect>[0]> = {}) {
+	const redirect = createRedirect({
+		publicUrl,
+		isOurs,
+		proofOf: async token => (token === 'known' ? 'known.thumbprint' : undefined),
+		...options,
+	});
+	redirect.server.listen(0, '127.0.0.1');
+	await once(redirect.server, 'listening');
+	t.teardown(() => redirect.close());
+	return {redirect, port: (redirect.server.address() as AddressInfo).port};
+}
+
+const get = (host: string, path: string, method = 'GET') =>
+	`${method} ${path} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`;
+const lines = (answer: string) => answer.split('\r\n');
+
+test('to the same host and path by https, whatever the method', async t => {
+	const {port} = await start(t);
+	for (const [host, path, method, location] of [
+		['mail.example', '/unsubscribe?token=a%2Fb', 'GET', 'https://mail.example/unsubscribe?token=a%2Fb'],
+		['MAIL.example:80', '/', 'HEAD', 'https://mail.example/'],
+		['links.example.', '/t/c/abc', 'GET', 'https://links.example/t/c/abc'],
+		['mail.example', '//evil.test/x', 'GET', 'https://mail.example//evil.test/x'],
+		['mail.example', '/unsubscribe?token=a', 'POST', 'https://mail.example/unsubscribe?token=a'],
+	] as const) {
+		const [status, ...rest] = lines(await rawHttp(port, get(host, path, method)));
+		t.is(status, 'HTTP/1.1 308 Permanent Redirect', `${method} ${host}${path}`);
+		t.true(rest.includes(`location: ${location}`), rest.join('\n'));
+	}
+});
+
+test('a POST with a body is redirected too', async t => {
+	const {port} = await start(t);
+	const body = 'List-Unsubscribe=One-Click';
+	const text = `POST /unsubscribe HTTP/1.1\r\nHost: mail.example\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`;
+	t.regex(await rawHttp(port, text), /^HTTP\/1\.1 308 [\s\S]*location: https:\/\/mail\.example\/unsubscribe\r\n/);
+});
+
+test('the public URL’s port is kept', t => {
+	t.is(redirectOf('links.example:8080', '/a', 'https://mail.example:8443/', isOurs), 'https://links.example:8443/a');
+});
+
+test('hosts that are not ours, and requests without one, lead nowhere', async t => {
+	const {port} = await start(t);
+	for (const host of [
+		'evil.test',
+		'mail.example.evil.test',
+		'xmail.example',
+		'127.0.0.1',
+		'[::1]',
+		'mail.example@evil.test',
+		'',
+	]) {
+		const [status, ...rest] = lines(await rawHttp(port, get(host, '/')));
+		t.regex(status ?? '', /^HTTP\/1\.1 (?:421|400) /, host);
+		t.false(
+			rest.some(line => line.startsWith('location')),
+			host,
+		);
+	}
+	t.regex(await rawHttp(port, 'GET / HTTP/1.0\r\n\r\n'), /^HTTP\/1\.1 421 /);
+	t.regex(await rawHttp(port, get('mail.example', 'http://evil.test/')), /^HTTP\/1\.1 421 /);
+});
+
+test('whatever a client sends, a redirect leads to https at a host of ours', t => {
+	const hostile = fc.oneof(
+		fc.string(),
+		fc.string({unit: 'binary'}),
+		fc
+			.tuple(fc.constantFrom('mail.example', 'links.example', 'MAIL.EXAMPLE'), fc.string())
+			.map(parts => parts.join('')),
+		fc.tuple(fc.string(), fc.constantFrom('mail.example', 'links.example')).map(parts => parts.join('')),
+		fc.constantFrom('mail.example', 'links.example:80', 'evil.test'),
+	);
+	const path = fc.oneof(
+		fc.string(),
+		fc.webPath(),
+		fc.string().map(text => `/${text}`),
+		fc.constantFrom('//evil.test', '/\\evil.test', '/@evil.test', '*'),
+	);
+	fc.assert(
+		fc.property(fc.option(hostile, {nil: undefined}), path, (host, url) => {
+			const location = redirectOf(host, url, publicUrl, isOurs);
+			if (location !== null) {
+				const {protocol, hostname, username, port} = new URL(location);
+				t.deepEqual([protocol, username, port], ['https:', '', '']);
+				t.true(hostname === 'mail.example' || hostname === 'links.example', location);
+				t.regex(location, /^[\u0021-\u007E]+$/);
+			}
+		}),
+		{numRuns: 1000},
+	);
+});
+
+test('proofs for a CA are answered at any host, and nothing else by that path', async t => {
+	const {port} = await start(t);
+	const proof = (token: string) => rawHttp(port, get('anything.example', `/.well-known/acme-challenge/${token}`));
+	t.regex(await proof('known'), /^HTTP\/1\.1 200 OK[\s\S]*\r\n\r\nknown\.thumbprint$/);
+	t.regex(await proof('unknown'), /^HTTP\/1\.1 404 /);
+	t.regex(await proof('a/b'), /^HTTP\/1\.1 421 /);
+	const failing = await start(t, {proofOf: async () => Promise.reject(new Error('no store'))});
+	t.regex(await rawHttp(failing.port, get('a', '/.well-known/acme-challenge/known')), /^HTTP\/1\.1 404 /);
+});
+
+test('slow clients are ended, and idle ones keep nobody out', async t => {
+	const {port} = await start(t, {requestMs: 200});
+	const slow = connect(port, '127.0.0.1');
+	slow.write('GET / HTTP/1.1\r\nHost: mail.exa');
+	await once(slow.resume(), 'close');
+	const crowded = await start(t, {most: 50});
+	const clients = Array.from({length: 300}, () => connect(crowded.port, '127.0.0.1').on('error', () => undefined));
+	await Promise.all(clients.map(client => once(client, 'connect')));
+	t.regex(await rawHttp(crowded.port, get('mail.example', '/')), /^HTTP\/1\.1 308 /);
+	for (const client of clients) {
+		client.destroy();
+	}
+});
