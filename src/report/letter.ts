@@ -16,6 +16,9 @@ const mostFields = 200;
 const mostMailboxes = 50;
 const mostAnswers = 50;
 
+/** To load them takes a second of a slow machine, which is no time of a mail. */
+export const loadLibraries = () => Promise.all([import('mailparser'), import('mailauth/lib/dkim/verify.js')]);
+
 /** The library reads no mail that is beyond the limits of `readMail`; such a one has its fault, and is shown as it came. */
 export async function readLetter(raw: Buffer, keys: FoundKeys): Promise<ReadLetter> {
 	const mail = readMail(raw);

@@ -6,7 +6,7 @@ import type {BounceRule} from '../mail/bounce.ts';
 import type {Reading} from '../mail/report.ts';
 import {type FromWorker, progress, type ToWorker} from '../pool/foreign-work.ts';
 import {readEvent} from '../providers/read-event.ts';
-import {readLetter} from '../report/letter.ts';
+import {loadLibraries, readLetter} from '../report/letter.ts';
 import {readReport} from '../report/read-report.ts';
 
 /** What a reader thread is started with. */
@@ -40,6 +40,7 @@ async function readAll(jobs: readonly ToRead[]): Promise<void> {
 }
 
 async function readOne({raw, isEvent, keys}: ToRead): Promise<Reading> {
+	await (keys && loadLibraries());
 	Atomics.add(cells, progress.begun, 1);
 	Atomics.store(cells, progress.working, 1);
 	const report = isEvent ? readEvent(raw, classify) : readReport(bufferOf(raw), classify);

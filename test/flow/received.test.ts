@@ -6,6 +6,7 @@ import {type FakeDns, startFakeDns} from '../helpers/fake-dns.ts';
 import {freePort} from '../helpers/free-port.ts';
 import {startReceiver} from '../helpers/receiver.ts';
 import {programs, withFile} from '../helpers/replies.ts';
+import {multipartOf} from '../helpers/report-mails.ts';
 import {inboundPort} from '../helpers/sent-recipients.ts';
 import {call} from '../helpers/shop.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
@@ -127,6 +128,35 @@ test('answers of five mail programs find their message, by Message-ID and by the
 		'an answer is no report',
 	);
 	t.deepEqual(await lab.program.cli('bounce', 'unmatched'), []);
+	// A bounce is both: a mail to the address, and a report.
+	const status = 'Final-Recipient: rfc822; ada@example.net\nAction: failed\nStatus: 5.1.1';
+	const dsn = multipartOf({
+		parts: [
+			`Content-Type: message/delivery-status\n\nReporting-MTA: dns; mx.example.net\n\n${status}\n`,
+			`Content-Type: text/rfc822-headers\n\nMessage-ID: ${messageId}\nFrom: ${lab.welcome.from}\n`,
+		],
+	});
+	t.regex(await bring(t, lab, support, dsn.toString('latin1').replaceAll(/\r?\n/g, '\r\n'), ''), /^250/);
+	t.like((await arrived(lab, 7))[0], {automatic: true, to: [support]});
+	const {recipients} = await lab.program.cli<{recipients: Array<{reports: unknown[]}>}>('message', 'show', id);
+	t.is(recipients[0]?.reports.length, 1);
+
+	// Another workspace learns of no message that is not its own.
+	await lab.program.cli('workspace', 'create', '--name', 'other');
+	await lab.program.cli('inbound', 'add', 'x@other.example', '--workspace', 'other');
+	const other = (await lab.program.cli<{key: string}>('key', 'create', '--name', 'other', '--workspace', 'other')).key;
+	const foreign = `From: ada@example.net\r\nIn-Reply-To: ${messageId}\r\n\r\nYes.\r\n`;
+	await waitFor('the address counts', async () => (await bring(t, lab, 'x@other.example', foreign)).startsWith('250'));
+	const theirs = await waitFor('it is there', async () => {
+		const {data} = (await call(`${lab.url}/v1/received`, other)).body as {data: Mail[]};
+		return data[0];
+	});
+	t.is(theirs.in_reply_to, null);
+	t.is(
+		(await fetch(`${lab.url}/v1/received/${theirs.id}`, {headers: {authorization: `Bearer ${lab.welcome.key}`}}))
+			.status,
+		404,
+	);
 	const refusedBoth = await call(`${lab.url}/v1/messages`, lab.welcome.key, {
 		...{from: lab.welcome.from, to: 'ada@example.net', templateId: lab.welcome.templateId},
 		...{replyTracking: true, replyTo: 'x@example.com'},
