@@ -257,7 +257,9 @@ const phase = oneOf('--phase', phases);
 
 /** A reading as scripts see it. */
 function viewOf({kind, reports, fault}: Reading) {
-	return {kind, reports: reports.map(reportView), ...(fault !== null && {fault})};
+	// Scripts rely on the five kinds.
+	const known = kind === 'dmarc' || kind === 'tls' ? 'other' : kind;
+	return {kind: known, reports: reports.map(reportView), ...(fault !== null && {fault})};
 }
 
 /** How a mail is read and why, for people: lines of at most the terminal's width. */

@@ -4,7 +4,7 @@ import {sendBeside} from '../alerts/send.ts';
 import {dkimSignatures, importSigningKey, type SigningKey} from '../compose/dkim.ts';
 import {headerField} from '../compose/header-field.ts';
 import {createResolver} from '../dns/resolver.ts';
-import {repeated} from '../kit/clock.ts';
+import {inTime, repeated} from '../kit/clock.ts';
 import {groupBy} from '../kit/collections.ts';
 import {dayMs, hourMs, storeTime} from '../kit/time.ts';
 import {parseAddress} from '../mail/address.ts';
@@ -27,9 +27,10 @@ const lookMs = 10 * 60_000;
 const restMs = 30 * 60_000;
 /** A report that did not go out is tried again after this time, until the day is over. */
 const againMs = 2 * hourMs;
-const mostAtOnce = 100;
+const mostAtOnce = 1000;
 const mostAddresses = 5;
 const answerMs = 5000;
+const limitMs = 20_000;
 
 /** Sends the TLS reports of yesterday (RFC 8460) to domains that ask for them, each once in all nodes. */
 export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'vault' | 'clock' | 'observer'>) {
@@ -53,8 +54,7 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 				continue;
 			}
 			const error = await report(day, domain, own.name, keys).catch((failure: Error) => failure.message);
-			const end = {day, domain, sent_at: error === null ? storeTime(clock.now()) : null, error};
-			await store.writer.transaction(trx => endTlsReport(trx, end));
+			await store.writer.transaction(trx => endTlsReport(trx, {day, domain, now: storeTime(clock.now())}, error));
 		}
 	}
 
@@ -64,21 +64,13 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 		if (typeof addresses === 'string' || addresses.length === 0) {
 			return addresses.length === 0 ? null : (addresses as string);
 		}
-		const counts = await readTlsDay(store.reader, day, domain);
-		const policy = await findPolicy(store.reader, domain);
+		const [counts, policy] = [await readTlsDay(store.reader, day, domain), await findPolicy(store.reader, domain)];
 		for (const to of addresses) {
-			const raw = tlsReportMail({
-				day,
-				domain,
-				own,
-				host: settings.hostname,
-				to,
-				counts,
-				policy,
-				keys,
-				now: clock.now(),
-			});
-			await sendBeside({settings, clock, resolver}, to, {raw, envelope: {from: '', to}}, true);
+			const of = {day, domain, own, host: settings.hostname, to, counts, policy, keys, now: clock.now()};
+			const mail = {raw: tlsReportMail(of), envelope: {from: '', to}};
+			const send = () => sendBeside({settings, clock, resolver}, to, mail, true);
+			// A stop of the daemon waits for it.
+			await inTime(limitMs, () => new Error(`no end within ${limitMs / 1000} s`), send);
 		}
 		observer.logger.info({event: 'tls_report_sent', domain, day, to: addresses});
 		return null;
@@ -117,14 +109,8 @@ export async function reportAddresses(
 	});
 }
 
-type ReportMail = {
-	readonly day: string;
-	/** Whose hosts it is about. */
-	readonly domain: string;
-	/** Our domain, which signs. */
-	readonly own: string;
-	readonly host: string;
-	readonly to: string;
+/** `domain`: whose hosts it is about. `own`: our domain, which signs. */
+type ReportMail = Readonly<Record<'day' | 'domain' | 'own' | 'host' | 'to', string>> & {
 	readonly counts: ReadonlyArray<TlsCount & {readonly host: string}>;
 	readonly policy: StoredPolicy | null;
 	readonly keys: readonly SigningKey[];
@@ -158,9 +144,9 @@ export function tlsReportMail({day, domain, own, host, to, counts, policy, keys,
 		'Content-Transfer-Encoding: base64',
 		`Content-Disposition: attachment; filename="${name}"`,
 		'',
-		...(gzipSync(json)
+		gzipSync(json)
 			.toString('base64')
-			.match(/.{1,76}/g) ?? []),
+			.replaceAll(/.{76}(?=.)/g, '$&\r\n'),
 		`--${boundary}--`,
 		'',
 	].join('\r\n');
@@ -184,21 +170,9 @@ export function tlsReportMail({day, domain, own, host, to, counts, policy, keys,
 function policyOf(domain: string, type: string, counts: ReportMail['counts'], policy: StoredPolicy | null) {
 	const sum = (some: ReportMail['counts']) => some.reduce((all, {n}) => all + n, 0);
 	const failed = counts.filter(({result}) => result !== 'success');
-	const isKnown = type === 'sts' && policy !== null;
+	const sts = type === 'sts' && policy !== null && {'policy-string': linesOf(policy), 'mx-host': policy.mx};
 	return {
-		policy: {
-			'policy-type': type,
-			...(isKnown && {
-				'policy-string': [
-					'version: STSv1',
-					`mode: ${policy.mode}`,
-					...policy.mx.map(mx => `mx: ${mx}`),
-					`max_age: ${maxAge(policy)}`,
-				],
-			}),
-			'policy-domain': domain,
-			...(isKnown && {'mx-host': policy.mx}),
-		},
+		policy: {'policy-type': type, ...sts, 'policy-domain': domain},
 		summary: {
 			'total-successful-session-count': sum(counts) - sum(failed),
 			'total-failure-session-count': sum(failed),
@@ -211,5 +185,8 @@ function policyOf(domain: string, type: string, counts: ReportMail['counts'], po
 	};
 }
 
-const maxAge = ({fetchedAt, expiresAt}: StoredPolicy) =>
-	Math.round((Date.parse(expiresAt) - Date.parse(fetchedAt)) / 1000);
+/** The lines of a policy of MTA-STS. */
+function linesOf({mode, mx, fetchedAt, expiresAt}: StoredPolicy): string[] {
+	const age = Math.round((Date.parse(expiresAt) - Date.parse(fetchedAt)) / 1000);
+	return ['version: STSv1', `mode: ${mode}`, ...mx.map(host => `mx: ${host}`), `max_age: ${age}`];
+}

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import {dayMs, storeTime} from '../kit/time.ts';
+import type {TlsCount} from '../mail/aggregate.ts';
 import {parseTagList} from '../mail/dkim-record.ts';
 import type {Resolver} from '../net/dns.ts';
 import {type DmarcSource, readDmarc, readSeenTls} from '../store/aggregate-reports.ts';
@@ -13,8 +14,6 @@ export const dmarcPeriod = {usual: 30, most: 90} as const;
 const mostSources = 500;
 /** Sources for which DNS is asked whether they are ours: those with most mail. */
 const mostAsked = 100;
-
-const mostNamed = 10;
 
 type Source = DmarcSource & {readonly ours: boolean};
 
@@ -52,7 +51,7 @@ export async function lookAtDmarc(
 ): Promise<DmarcSight> {
 	const since = storeTime(now - (days - 1) * dayMs).slice(0, 10);
 	const counted = await readDmarc(reader, domain.id, since, mostSources);
-	const seen = await readSeenTls(reader, {since, domain: returnPathHost(domain), limit: mostSources});
+	const seen = await readSeenTls(reader, returnPathHost(domain), since, mostSources);
 	const records = domainRecords({...names, domain, keys: []});
 	const of = (purpose: DomainRecord['purpose']) => records.find(record => record.purpose === purpose) as DomainRecord;
 	const asked = openSources();
@@ -66,12 +65,7 @@ export async function lookAtDmarc(
 			})),
 		);
 		const advice = adviceOf(domain, names, published as CheckedRecord, {...counted, sources});
-		const {reports} = counted;
-		const reporters = [
-			...counted.reporters.slice(0, mostNamed),
-			...(counted.reporters.length > mostNamed ? ['…'] : []),
-		];
-		return {days, reports, reporters, sources, advice, tls: tlsWords(seen)};
+		return {...counted, days, sources, advice, tls: tlsWords(seen)};
 	} finally {
 		asked.close();
 	}
@@ -153,18 +147,13 @@ function recordOf(tags: ReadonlyMap<string, string>, policy: string, uri: string
 	return [...changed].map(([tag, text]) => `${tag}=${text}`).join('; ');
 }
 
-/** `812 connections, 4 failed: certificate-expired 4`. */
-function tlsWords(seen: ReadonlyArray<{readonly result: string; readonly n: number}>): string | null {
-	const sums = new Map<string, number>();
-	for (const {result, n} of seen) {
-		sums.set(result, (sums.get(result) ?? 0) + n);
-	}
-	const all = [...sums.values()].reduce((total, n) => total + n, 0);
-	const failed = all - (sums.get('success') ?? 0);
-	const failures = [...sums].filter(([result]) => result !== 'success').map(([result, n]) => `${result} ${n}`);
-	return all === 0
-		? null
-		: `${all} ${all === 1 ? 'connection' : 'connections'}, ${failed} failed${failed === 0 ? '' : `: ${failures.join(', ')}`}`;
+/** `812 connections, 4 failed: sts certificate-expired 4`. */
+function tlsWords(seen: readonly TlsCount[]): string | null {
+	const sum = (some: readonly TlsCount[]) => some.reduce((all, {n}) => all + n, 0);
+	const failed = seen.filter(({result}) => result !== 'success');
+	const causes = failed.map(({policy, result, n}) => `${policy} ${result} ${n}`).join(', ');
+	const words = `${sum(seen)} ${sum(seen) === 1 ? 'connection' : 'connections'}, ${sum(failed)} failed`;
+	return seen.length === 0 ? null : causes === '' ? words : `${words}: ${causes}`;
 }
 
 /** As the API and `--json` show it. */

@@ -10,30 +10,23 @@ type Arrival = {readonly at: string; readonly signedBy: string | null};
 
 const verified: readonly DomainState[] = ['verified', 'degraded'];
 
-/** The verified domains of this name, of all workspaces. */
-async function findReported(trx: Knex.Transaction, name: string): Promise<string[]> {
-	return await trx('domains').where({name}).whereIn('state', verified).orderBy('id').pluck('id');
-}
-
-/** Whether a domain or the host of its return path has this name. */
-async function isOurHost(trx: Knex.Transaction, host: string): Promise<boolean> {
-	const own = trx.raw("coalesce(return_path_domain, 'bounce.' || name) = ?", [host]);
-	return (await trx('domains').where({name: host}).orWhere(own).first('id')) !== undefined;
-}
-
 /** Reports about a domain that begin on one day: more of them are a flood. */
 const mostOfDay = 300;
 
 /** What became of a report. `known`: it came before, by this or another way. */
 export type AggregateEnd = 'new' | 'known' | 'foreign' | 'too_many';
 
-/** Counts a report once for each verified domain that it is about. */
+/** Counts a report once for each verified domain that it is about, of all workspaces. */
 export async function addDmarcReport(
 	trx: Knex.Transaction,
 	report: DmarcReport,
 	arrival: Arrival,
 ): Promise<AggregateEnd> {
-	const domains = await findReported(trx, report.domain);
+	const domains: string[] = await trx('domains')
+		.where({name: report.domain})
+		.whereIn('state', verified)
+		.orderBy('id')
+		.pluck('id');
 	let end: AggregateEnd = domains.length === 0 ? 'foreign' : 'known';
 	const day = storeTime(report.begin).slice(0, 10);
 	for (const domainId of domains) {
@@ -44,7 +37,7 @@ export async function addDmarcReport(
 		if (Number(today?.n) >= mostOfDay) {
 			return 'too_many';
 		}
-		if (await insertHead(trx, 'dmarc_reports', 'domain_id', domainId, report, arrival, {})) {
+		if (await insertHead(trx, 'dmarc_reports', {domain_id: domainId}, report, arrival)) {
 			const rows = report.counts.map(one => [
 				...[domainId, day, one.ip, Number(one.dkim), Number(one.spf), one.disposition, one.why, one.n],
 			]);
@@ -65,11 +58,15 @@ export async function addTlsReport(
 	ours: readonly string[],
 ): Promise<AggregateEnd> {
 	const {domain, counts} = report;
-	if (!ours.includes(domain) && !(await isOurHost(trx, domain))) {
+	const own = trx.raw("coalesce(return_path_domain, 'bounce.' || name) = ?", [domain]);
+	const known =
+		(await trx('domains').where({name: domain}).orWhere(own).first('id')) ??
+		(await trx('inbound_addresses').whereLike('address', `%@${domain}`).first('id'));
+	if (!ours.includes(domain) && known === undefined) {
 		return 'foreign';
 	}
-	const failures = JSON.stringify(report.failures);
-	if (!(await insertHead(trx, 'tls_reports', 'domain', domain, report, arrival, {failures}))) {
+	const columns = {domain, failures: JSON.stringify(report.failures)};
+	if (!(await insertHead(trx, 'tls_reports', columns, report, arrival))) {
 		return 'known';
 	}
 	const day = storeTime(report.begin).slice(0, 10);
@@ -82,24 +79,16 @@ export async function addTlsReport(
 async function insertHead(
 	trx: Knex.Transaction,
 	table: string,
-	key: string,
-	value: string,
+	columns: {readonly [column: string]: string},
 	{org, reportId, begin, end, cut}: AggregateReport,
 	{at, signedBy}: Arrival,
-	more: {readonly [column: string]: string},
 ): Promise<boolean> {
 	const row = {
-		...{[key]: value, org, report_id: reportId, begin_at: storeTime(begin), end_at: storeTime(end)},
-		...{received_at: at, signed_by: signedBy, cut, ...more},
+		...{...columns, org, report_id: reportId, begin_at: storeTime(begin), end_at: storeTime(end)},
+		...{received_at: at, signed_by: signedBy, cut},
 	};
-	const added = await insertReturning(
-		trx,
-		table,
-		Object.keys(row),
-		[Object.values(row)],
-		'on conflict do nothing returning org',
-	);
-	return added.length > 0;
+	const once = 'on conflict do nothing returning org';
+	return (await insertReturning(trx, table, Object.keys(row), [Object.values(row)], once)).length > 0;
 }
 
 /** Adds to counts, which are the last column. In the order of the keys: two nodes may add to the same. */
@@ -114,84 +103,56 @@ async function addCounts(
 	await insertRows(trx, table, [...keys, 'n'], sorted, add);
 }
 
-/** Sources of a domain's mail, by address and why it is not aligned; those with most mail first. */
-export type DmarcSource = Omit<DmarcCount, 'disposition' | 'dkim' | 'spf'> & {
-	readonly aligned: number;
-	readonly spf: number;
-	readonly dkim: number;
-};
+const mostNamed = 10;
 
-/** What was reported of a domain from a day on (`2026-11-21`); the rows of `limit` sources. */
-export async function readDmarc(
-	reader: Knex,
-	domainId: string,
-	since: string,
-	limit: number,
-): Promise<{
-	readonly reports: number;
-	readonly reporters: readonly string[];
-	readonly days: number;
-	readonly sources: DmarcSource[];
-}> {
-	const heads = () => reader('dmarc_reports').where({domain_id: domainId}).where('begin_at', '>=', since);
-	const reporters: Array<{org: string; n: number | string}> = await heads()
-		.groupBy('org')
-		.orderBy('org')
-		.select('org')
-		.count('* as n');
-	const days = await reader('dmarc_days')
+/** Mails from one address; `aligned`, `dkim` and `spf`: how many of them pass for the domain, and by what. */
+export type DmarcSource = Pick<DmarcCount, 'ip' | 'why' | 'n'> & Readonly<Record<'aligned' | 'dkim' | 'spf', number>>;
+
+/** What was reported of a domain from a day on (`2026-11-21`), and the `limit` sources with most mail. */
+export async function readDmarc(reader: Knex, domainId: string, since: string, limit: number) {
+	const reports: Array<{org: string}> = await reader('dmarc_reports')
 		.where({domain_id: domainId})
-		.where('day', '>=', since)
-		.countDistinct('day as n')
-		.first();
-	const rows = await rowsOf<Record<'ip' | 'why' | 'n' | 'aligned' | 'spf' | 'dkim', string>>(
-		reader,
-		`select ip, max(why) as why, sum(n) as n, sum(case when dkim + spf > 0 then n else 0 end) as aligned,
-				sum(spf * n) as spf, sum(dkim * n) as dkim
-			from dmarc_days where domain_id = ? and day >= ? group by ip order by sum(n) desc, ip limit ?`,
-		[domainId, since, limit],
-	);
+		.where('begin_at', '>=', since)
+		.orderBy('org')
+		.select('org');
+	const counts = () => reader('dmarc_days').where({domain_id: domainId}).where('day', '>=', since);
+	const days = await counts().countDistinct('day as n').first();
+	const rows: ReadonlyArray<Record<keyof DmarcSource, string>> = await counts()
+		.groupBy('ip')
+		.orderByRaw('sum(n) desc, ip')
+		.limit(limit)
+		.select('ip')
+		.max('why as why')
+		.sum({n: 'n', aligned: reader.raw('case when dkim + spf > 0 then n else 0 end')})
+		.sum({dkim: reader.raw('dkim * n'), spf: reader.raw('spf * n')});
+	const reporters = [...new Set(reports.map(({org}) => org))];
 	return {
-		reports: reporters.reduce((sum, {n}) => sum + Number(n), 0),
-		reporters: reporters.map(({org}) => org),
+		reports: reports.length,
+		reporters: reporters.length > mostNamed ? [...reporters.slice(0, mostNamed), '…'] : reporters,
 		days: Number(days?.n ?? 0),
-		sources: rows.map(({ip, why, n, aligned, spf, dkim}) => ({
-			...{ip, why, n: Number(n), aligned: Number(aligned), spf: Number(spf), dkim: Number(dkim)},
-		})),
+		sources: rows.map(
+			({ip, why, n, aligned, dkim, spf}): DmarcSource => ({
+				...{ip, why, n: Number(n), aligned: Number(aligned), dkim: Number(dkim), spf: Number(spf)},
+			}),
+		),
 	};
 }
 
-/** What others saw of TLS to a domain of ours. */
-export type SeenTls = TlsCount & {readonly domain: string};
-
-/** From a day on, by domain, policy and result; of one domain, or of all. */
-export async function readSeenTls(
-	reader: Knex,
-	{since, domain, limit}: {readonly since: string; readonly domain?: string; readonly limit: number},
-): Promise<SeenTls[]> {
-	const rows: Array<Omit<SeenTls, 'n'> & {n: number | string}> = await reader('tls_report_days')
+/** What others saw of TLS to a host of ours from a day on, by policy and result. */
+export async function readSeenTls(reader: Knex, host: string, since: string, limit: number): Promise<TlsCount[]> {
+	const rows: ReadonlyArray<Omit<TlsCount, 'n'> & {n: number | string}> = await reader('tls_report_days')
+		.where({domain: host})
 		.where('day', '>=', since)
-		.where(domain === undefined ? {} : {domain})
-		.groupBy('domain', 'policy', 'result')
-		.orderBy(['domain', 'policy', 'result'])
+		.groupBy('policy', 'result')
+		.orderBy(['policy', 'result'])
 		.limit(limit)
-		.select('domain', 'policy', 'result')
+		.select('policy', 'result')
 		.sum('n as n');
 	return rows.map(row => ({...row, n: Number(row.n)}));
 }
 
-/** The failures that the newest reports explain, the newest first. */
-export async function readTlsFailures(reader: Knex, since: string, limit: number) {
-	const rows: Array<{domain: string; org: string; signed_by: string; end_at: string; failures: string}> = await reader(
-		'tls_reports',
-	)
-		.where('begin_at', '>=', since)
-		.where('failures', '<>', '[]')
-		.orderBy('begin_at', 'desc')
-		.limit(limit)
-		.select('domain', 'org', 'signed_by', 'end_at', 'failures');
-	return rows.map(({failures, ...row}) => ({...row, failures: JSON.parse(failures) as string[]}));
-}
+/** A day of a domain whose TLS we report, and moments in the store's form. */
+type Due = {readonly day: string; readonly domain: string; readonly now: string; readonly due: string};
 
 /** Domains with TLS of that day whose report is to be sent now: it did not go out, and was not tried lately. */
 export async function listDueTlsReports(reader: Knex, day: string, now: string, limit: number): Promise<string[]> {
@@ -208,10 +169,7 @@ export async function listDueTlsReports(reader: Knex, day: string, now: string, 
 }
 
 /** Takes a report to be sent, unless another node has it; if this one dies, it is due again at `due`. */
-export async function claimTlsReport(
-	trx: Knex.Transaction,
-	{day, domain, now, due}: {readonly day: string; readonly domain: string; readonly now: string; readonly due: string},
-): Promise<boolean> {
+export async function claimTlsReport(trx: Knex.Transaction, {day, domain, now, due}: Due): Promise<boolean> {
 	const claimed = await rowsOf(
 		trx,
 		`insert into tls_reports_sent (day, domain, due_at, attempts) values (?, ?, ?, 1)
@@ -223,15 +181,15 @@ export async function claimTlsReport(
 	return claimed.length > 0;
 }
 
+/** It went out (`error` is null), or was tried in vain. */
 export async function endTlsReport(
 	trx: Knex.Transaction,
-	{
-		day,
-		domain,
-		...end
-	}: {readonly day: string; readonly domain: string; readonly sent_at: string | null; readonly error: string | null},
+	{day, domain, now}: Omit<Due, 'due'>,
+	error: string | null,
 ): Promise<void> {
-	await trx('tls_reports_sent').where({day, domain}).update(end);
+	await trx('tls_reports_sent')
+		.where({day, domain})
+		.update({sent_at: error === null ? now : null, error});
 }
 
 /** What TLS with the hosts of a domain came to on a day. */
@@ -259,7 +217,7 @@ export async function findOwnDomain(
 
 /** Removes what is of days before this one, at most this many rows of each table; answers how many of one at most. */
 export async function purgeAggregates(trx: Knex.Transaction, day: string, limit: number): Promise<number> {
-	const removed: number[] = [];
+	let most = 0;
 	for (const [table, column, keys] of [
 		['dmarc_reports', 'begin_at', ['domain_id', 'org', 'report_id']],
 		['dmarc_days', 'day', ['domain_id', 'day', ...dmarcKeys]],
@@ -270,12 +228,13 @@ export async function purgeAggregates(trx: Knex.Transaction, day: string, limit:
 		const old = trx(table)
 			.where(column, '<', day)
 			.limit(limit)
-			.select(...keys);
-		removed.push(
+			.select([...keys]);
+		most = Math.max(
+			most,
 			await trx(table)
 				.whereIn([...keys], old)
 				.delete(),
 		);
 	}
-	return Math.max(...removed);
+	return most;
 }

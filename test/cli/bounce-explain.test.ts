@@ -1,6 +1,7 @@
 import {mkdir, rename, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import test from 'ava';
+import {dmarcMail, reporters} from '../helpers/aggregate-mails.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
 import {dsnOf, mailOf, multipartOf} from '../helpers/report-mails.ts';
 
@@ -194,10 +195,17 @@ test('for people: what, why and by which rule, at 80 columns', async t => {
 			`Final-Recipient: rfc822; neko@mx.example\nAction: failed\nDiagnostic-Code: smtp; 550 ${'x'.repeat(100)}`,
 		),
 	});
+	const day = {begin: 1_795_651_200, end: 1_795_737_599};
+	const aggregate = dmarcMail(reporters[0] as (typeof reporters)[number], {
+		...{org: '', email: '', id: '1', domain: 'shop.example', records: []},
+		...day,
+	});
+	await writeFile(path.join(folder, '9-dmarc.eml'), aggregate);
 	const text = (await cli.text('bounce', 'explain', folder)).replaceAll(folder, 'mails');
 	t.true(text.split('\n').every(line => line.length <= 80));
 	t.false(text.includes('\x1b'));
 	golden(t, 'bounce-explain', text);
+	t.deepEqual(await cli.json('bounce', 'explain', path.join(folder, '9-dmarc.eml')), {kind: 'other', reports: []});
 });
 
 test('a reply of a host', async t => {

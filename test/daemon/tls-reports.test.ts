@@ -93,9 +93,7 @@ storeTest(test, 'of several nodes one sends a report, and another one if that di
 	t.deepEqual(await due('2026-11-27T02'), ['b.example']);
 	t.deepEqual(await due('2026-11-27T04'), ['a.example', 'b.example'], 'the node died');
 	t.true(await claim('2026-11-27T04', '2026-11-27T06'));
-	await store.writer.transaction(trx =>
-		endTlsReport(trx, {day, domain: 'a.example', sent_at: '2026-11-27T04', error: null}),
-	);
+	await store.writer.transaction(trx => endTlsReport(trx, {day, domain: 'a.example', now: '2026-11-27T04'}, null));
 	t.deepEqual(await due('2026-11-27T09'), ['b.example']);
 	t.false(await claim('2026-11-27T09', '2026-11-27T11'), 'it went out');
 	t.is((await store.reader('tls_reports_sent').first('attempts')).attempts, 2);

@@ -7,7 +7,7 @@ import {recordReading} from '../../src/inbound/reading.ts';
 import {takeIn} from '../../src/inbound/take-in.ts';
 import {createReportWrite} from '../../src/outcome/reports.ts';
 import {readReport} from '../../src/report/read-report.ts';
-import {readDmarc, readSeenTls, readTlsFailures} from '../../src/store/aggregate-reports.ts';
+import {readDmarc, readSeenTls} from '../../src/store/aggregate-reports.ts';
 import {listUnread} from '../../src/store/inbound-mails.ts';
 import type {Store} from '../../src/store/store.ts';
 import {dmarcMail, type Facts, mailWith, reporters, tlsFacts} from '../helpers/aggregate-mails.ts';
@@ -119,7 +119,7 @@ storeTest(
 );
 
 storeTest(test, 'a TLS report needs a signature, and counts once', async (t, store) => {
-	await insertWorkspace(store);
+	const inside = await insertWorkspace(store);
 	const mailOf = (change: object) =>
 		mailWith({
 			...{from: 'smtp-tls@google.com', to: 'tlsrpt@bounce.shop.example', subject: 'Report Domain: bounce.shop.example'},
@@ -135,17 +135,23 @@ storeTest(test, 'a TLS report needs a signature, and counts once', async (t, sto
 		await bring(store, Buffer.concat([await signed(mailOf({})), Buffer.from('\r\n')]), ['tlsrpt@x.example']),
 		'forgotten',
 	);
-	t.deepEqual(await readSeenTls(store.reader, {since: '2026-11-01', limit: 10}), [
-		{domain: 'bounce.shop.example', policy: 'sts', result: 'certificate-expired', n: 4},
-		{domain: 'bounce.shop.example', policy: 'sts', result: 'success', n: 50},
+	t.deepEqual(await readSeenTls(store.reader, 'bounce.shop.example', '2026-11-01', 10), [
+		{policy: 'sts', result: 'certificate-expired', n: 4},
+		{policy: 'sts', result: 'success', n: 50},
 	]);
-	const [failure] = await readTlsFailures(store.reader, '2026-11-01', 10);
-	t.like(failure, {org: 'Reporter Inc.', signed_by: 'google.com'});
+	t.like(await store.reader('tls_reports').first(), {
+		...{org: 'Reporter Inc.', signed_by: 'google.com'},
+		failures: '["certificate-expired, 4 from 198.51.100.4 to mail.shop.example"]',
+	});
 	const about = (domain: string) => ({
 		'report-id': domain,
 		policies: [{...tlsFacts.policies[0], policy: {'policy-type': 'sts', 'policy-domain': domain}}],
 	});
 	t.is(await bring(store, await signed(mailOf(about('bounces.example')))), 'counted', 'a name of the settings');
+	const {workspaceId} = inside;
+	const inbox = {id: 'inb_1', workspace_id: workspaceId, address: '*@in.shop.example', created_at: 'now'};
+	await store.writer.transaction(async trx => void (await trx('inbound_addresses').insert(inbox)));
+	t.is(await bring(store, await signed(mailOf(about('in.shop.example')))), 'counted', 'a domain of received mail');
 	t.is(
 		await bring(store, await signed(mailOf(about('other.example')))),
 		'unmatched: it is about other.example, which is not a verified domain here',
