@@ -1,4 +1,5 @@
 import {isIP} from 'node:net';
+import type {TLSSocket} from 'node:tls';
 import type {
 	FastifyInstance,
 	FastifyReply,
@@ -64,14 +65,16 @@ export function servePages(api: FastifyInstance, {guard, of = api}: Pages): void
 }
 
 /**
- * Lets requests pass that name the server by an address, `localhost` or one of `names`; others get 404. A page elsewhere may let its
- * own name point to 127.0.0.1 (DNS rebinding), and a browser on this machine then reads for it what is behind that name.
+ * Lets requests pass that name the server by an address, `localhost`, `name` or `publicName`; others get 404. A page elsewhere may
+ * let its own name point to 127.0.0.1 (DNS rebinding), and a browser on this machine then reads for it what is behind that name.
+ * Over TLS of ours strangers come, who name whatever they like: there only `publicName` passes.
  */
-export function localHostGuard(...names: readonly string[]): onRequestHookHandler {
-	const own = names.map(name => name.toLowerCase());
-	return ({headers}, _reply, done) => {
+export function localHostGuard(name: string, publicName = ''): onRequestHookHandler {
+	const [own, open] = [name.toLowerCase(), publicName.toLowerCase()];
+	return ({headers, raw}, _reply, done) => {
 		const host = hostOf(headers.host ?? '');
-		const isOurs = host === '' || isIP(host) !== 0 || host === 'localhost' || own.includes(host);
+		const isLocal = host === '' || isIP(host) !== 0 || host === 'localhost' || host === own;
+		const isOurs = (host !== '' && host === open) || (isLocal && !(raw.socket as Partial<TLSSocket>).encrypted);
 		done(isOurs ? undefined : apiError('not_found', {message: 'Use the address of the admin listener, or localhost.'}));
 	};
 }

@@ -2,13 +2,13 @@ import test from 'ava';
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import {localHostGuard} from '../../src/api/pages.ts';
 
-function passes(host: string | undefined, name = 'admin.internal'): boolean {
+function passes(host: string | undefined, name = 'admin.internal', {encrypted = false, open = ''} = {}): boolean {
 	let fault: unknown = 'not called';
-	const guard = localHostGuard(name);
+	const guard = localHostGuard(name, open);
 	const done = (error?: Error) => {
 		fault = error;
 	};
-	guard.call({} as never, {headers: {host}} as FastifyRequest, {} as FastifyReply, done);
+	guard.call({} as never, {headers: {host}, raw: {socket: {encrypted}}} as unknown as FastifyRequest, {} as FastifyReply, done);
 	return fault === undefined;
 }
 
@@ -28,6 +28,15 @@ test('an address, localhost and the own name pass, with or without a port', t =>
 	t.true(passes('Admin.Internal:8126'));
 	t.true(passes('admin.internal', 'Admin.Internal'));
 	t.true(passes(undefined), 'HTTP/1.0 names none');
+});
+
+test('over TLS of ours only the public name passes: strangers name whatever they like', t => {
+	for (const host of ['127.0.0.1', '[::1]', 'localhost', 'admin.internal', '192.0.2.1', undefined, '']) {
+		t.false(passes(host, 'admin.internal', {encrypted: true}), host);
+		t.false(passes(host, 'admin.internal', {encrypted: true, open: 'mail.example'}), host);
+	}
+	t.true(passes('Mail.example:443', 'admin.internal', {encrypted: true, open: 'mail.example'}));
+	t.true(passes('mail.example', '127.0.0.1', {open: 'mail.example'}), 'behind a proxy');
 });
 
 test('another name does not, however it looks', t => {

@@ -63,9 +63,9 @@ test('https without a proxy: certificates of a CA, a link host, redirects, and a
 	t.like(await program.cli('domain', 'verify', 'shop.example'), {state: 'verified', link_host_used: true});
 	const daemon = await program.serve();
 	ports = await portsOf(program);
-	const ask = async (host: string, path: string) => {
+	const ask = async (servername: string, path: string, host = servername) => {
 		const asked = request({
-			...{host: address, port: ports.https, path, servername: host, agent: false, ca: ca.authority.cert},
+			...{host: address, port: ports.https, path, servername, agent: false, ca: ca.authority.cert},
 			headers: {host},
 		});
 		asked.end();
@@ -90,7 +90,14 @@ test('https without a proxy: certificates of a CA, a link host, redirects, and a
 
 	t.like(await ask('mail.example', '/v1/usage'), {status: 401, names: 'DNS:mail.example'});
 	t.like(await ask('go.shop.example', '/unsubscribe'), {status: 400, names: 'DNS:go.shop.example'});
-	t.like(await ask('mail.example', '/metrics'), {status: 404});
+	for (const path of ['/metrics', '/docs', '/openapi.json']) {
+		for (const host of ['mail.example', '127.0.0.1', 'localhost']) {
+			t.like(await ask('mail.example', path, host), {status: 404}, `${host}${path}`);
+		}
+	}
+	t.like(await ask('mail.example', '/login'), {status: 200}, 'the dashboard, at the public name alone');
+	t.like(await ask('mail.example', '/login', '127.0.0.1'), {status: 404});
+	t.like(await ask('go.shop.example', '/login'), {status: 404});
 	const redirected = await rawHttp(
 		ports.redirect,
 		'GET /t/c/x HTTP/1.1\r\nHost: go.shop.example\r\nConnection: close\r\n\r\n',
