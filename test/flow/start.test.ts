@@ -48,6 +48,8 @@ test.serial('the second start makes nothing and says no key; daemon.json comes a
 		pid: first.pid,
 		http: first.url,
 		admin: first.url,
+		https: null,
+		redirect: null,
 		inbound: null,
 		submission: null,
 		version: JSON.parse(readFileSync('package.json', 'utf8')).version,
