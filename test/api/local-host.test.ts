@@ -8,7 +8,12 @@ function passes(host: string | undefined, name = 'admin.internal', {encrypted = 
 	const done = (error?: Error) => {
 		fault = error;
 	};
-	guard.call({} as never, {headers: {host}, raw: {socket: {encrypted}}} as unknown as FastifyRequest, {} as FastifyReply, done);
+	guard.call(
+		{} as never,
+		{headers: {host}, raw: {socket: {encrypted}}} as unknown as FastifyRequest,
+		{} as FastifyReply,
+		done,
+	);
 	return fault === undefined;
 }
 
