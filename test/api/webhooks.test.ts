@@ -79,7 +79,7 @@ test('the fields are checked, all at once', async t => {
 		url: 'must be at most 2000 characters long',
 	});
 	t.deepEqual(await violations({url: 'http://x', events: new Array(10_000).fill('opened')}), {
-		events: 'must have at most 11 items',
+		events: 'must have at most 12 items',
 	});
 	t.is((await api.post('/v1/webhooks', '')).status, 400);
 });
