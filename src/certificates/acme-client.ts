@@ -97,6 +97,7 @@ export class AcmeClient {
 	async order(account: Account, wanted: Wanted): Promise<string> {
 		const {name, key, signal} = wanted;
 		const ask = async (url: string) => json(await this.#post(account, url, null, signal));
+		this.#directory = null;
 		const opened = await this.#open(account, wanted);
 		const url = opened.location;
 		let order = json(opened);
@@ -151,7 +152,7 @@ export class AcmeClient {
 		const offered: Json[] = Array.isArray(authorization.challenges)
 			? authorization.challenges.slice(0, mostAuthorizations)
 			: [];
-		const known = offered.filter(one => text(one?.type) in ports && text(one.token) !== '');
+		const known = offered.filter(one => Object.hasOwn(ports, text(one?.type)));
 		const challenge = known.find(one => one.type === type) ?? known[0];
 		const token = text(challenge?.token);
 		if (challenge === undefined || !/^[\w-]{16,200}$/.test(token)) {
@@ -191,7 +192,10 @@ export class AcmeClient {
 		signal: AbortSignal,
 	): Promise<Answer> {
 		for (let tries = 1; ; tries++) {
-			const nonce = this.#nonce || (await this.#newNonce(signal));
+			if (this.#nonce === '') {
+				await this.#ask('HEAD', await this.#urlOf('newNonce'), undefined, signal);
+			}
+			const nonce = this.#nonce;
 			this.#nonce = '';
 			const who = by.url === null ? {jwk: jwkOf(by.key)} : {kid: by.url};
 			const head = encode(JSON.stringify({alg: 'ES256', ...who, nonce, url}));
@@ -214,24 +218,21 @@ export class AcmeClient {
 		}
 	}
 
-	async #newNonce(signal: AbortSignal): Promise<string> {
-		await this.#ask('HEAD', await this.#urlOf('newNonce'), undefined, signal);
-		return this.#nonce;
-	}
-
-	/** The directory, until a look at it fails. */
-	async #read(): Promise<Json> {
-		this.#directory ??= this.#ask('GET', this.#options.directory).then(json);
+	/** A URL of the directory, which is read once an order; empty: it has none. */
+	async #urlOf(name: string): Promise<string> {
+		this.#directory ??= this.#ask('GET', this.#options.directory).then(answer => {
+			const read = json(answer);
+			if (answer.status !== 200 || text(read.newOrder) === '') {
+				throw new AcmeError(`the CA answered ${answer.status}, and no directory`, '', answer.retryAfterMs);
+			}
+			return read;
+		});
 		try {
-			return await this.#directory;
+			return text((await this.#directory)[name]);
 		} catch (error) {
 			this.#directory = null;
 			throw error;
 		}
-	}
-
-	async #urlOf(name: string): Promise<string> {
-		return text((await this.#read())[name]);
 	}
 
 	async #ask(method: 'GET' | 'HEAD' | 'POST', url: string, body?: string, signal?: AbortSignal): Promise<Answer> {

@@ -74,7 +74,11 @@ export class Certificates {
 		const {settings, clock, version} = context;
 		const ca = settings.acmeCaFile === null ? [] : [readSettingFile(settings.acmeCaFile).toString()];
 		this.#context = context;
-		this.#dispatcher = new Agent({connect: {ca: [...rootCertificates, extraCa(settings) ?? [], ca].flat()}});
+		// A connection for each request: one that is kept may be closed by the CA as the next one is sent.
+		this.#dispatcher = new Agent({
+			pipelining: 0,
+			connect: {ca: [...rootCertificates, extraCa(settings) ?? [], ca].flat()},
+		});
 		this.#client = new AcmeClient({
 			...{directory: settings.acmeDirectory, dispatcher: this.#dispatcher, userAgent: `mailctl/${version}`},
 			now: clock.now,

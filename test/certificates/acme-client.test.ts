@@ -1,13 +1,15 @@
 import {once} from 'node:events';
 import {createServer} from 'node:https';
 import type {AddressInfo} from 'node:net';
+import {createSecureContext, createServer as createTls} from 'node:tls';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import {Agent} from 'undici';
 import {AcmeClient, AcmeError, waitOf, windowOf} from '../../src/certificates/acme-client.ts';
 import {challengeFor, renewAt, stateOf, waitAfter} from '../../src/certificates/renewal.ts';
-import {newKey} from '../../src/certificates/x509.ts';
+import {challengeCertificate, newKey, readChain} from '../../src/certificates/x509.ts';
 import type {Certificate} from '../../src/store/certificates.ts';
+import {startAcmeServer} from '../helpers/acme-server.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 
 const own = makeCertificate('127.0.0.1');
@@ -104,11 +106,65 @@ test('an answer that has no end, an address without https and a host that is not
 	await t.throwsAsync(long.order(), {instanceOf: AcmeError, message: /gives no answer: its answer is too long$/});
 	const plain = await prepare(t, () => ({body: '{"newNonce":"http://127.0.0.1/","newOrder":"http://127.0.0.1/"}'}));
 	await t.throwsAsync(plain.order(), {instanceOf: AcmeError, message: /it named no https URL$/});
+	let n = 0;
+	const busy = await prepare(t, () =>
+		n++ > 1 ? {body: '{"newOrder":"x:"}'} : {status: 503, headers: {'retry-after': '60'}, body: ''},
+	);
+	const client = busy.client();
+	const error = await t.throwsAsync(client.renewalWindow('a.b'), {message: 'the CA answered 503, and no directory'});
+	t.is((error as AcmeError).retryAfterMs, 60_000);
+	await t.throwsAsync(client.renewalWindow('a.b'), {instanceOf: AcmeError});
+	t.is(await client.renewalWindow('a.b'), null, 'the directory is read again');
 	const {base} = plain;
 	const dispatcher = new Agent();
 	t.teardown(() => dispatcher.destroy());
 	const stranger = new AcmeClient({directory: `${base}/directory`, dispatcher, userAgent: 'test', now: Date.now});
 	await t.throwsAsync(stranger.renewalWindow('a.b'), {instanceOf: AcmeError, message: /self-signed certificate/});
+});
+
+test('a name is proved by TLS, or by the one way that the CA offers', async t => {
+	const shown = new Map<string, string>();
+	// Its usual certificate has a key of the same kind, as all of ours.
+	const server = createTls({
+		...own,
+		ALPNProtocols: ['acme-tls/1'],
+		SNICallback: (name, done) => done(null, createSecureContext(challengeCertificate(name, shown.get(name) ?? ''))),
+	});
+	server.listen(0, '127.0.0.1');
+	await once(server, 'listening');
+	t.teardown(() => server.close());
+	const ca = await startAcmeServer(t, () => ({
+		host: '127.0.0.1',
+		http: 1,
+		tls: (server.address() as AddressInfo).port,
+	}));
+	const dispatcher = new Agent({connect: {ca: ca.ca}});
+	t.teardown(() => dispatcher.destroy());
+	const client = new AcmeClient({directory: ca.directory, dispatcher, userAgent: 'test', now: Date.now});
+	const signal = AbortSignal.timeout(120_000);
+	const account = newKey();
+	const url = await client.register(account, {email: null, binding: null}, signal);
+	t.is(
+		await client.register(account, {email: null, binding: null}, signal),
+		url,
+		'the account of the key is found again',
+	);
+	for (const [name, type] of [['a.test', 'tls-alpn-01'] as const, ['b.test', 'http-01'] as const]) {
+		const key = newKey();
+		const chain = await client.order(
+			{key: account, url},
+			{
+				...{name, key, type, replaces: null, signal},
+				async show({type: way, name: one, key_authorization: proof}) {
+					t.is(way, 'tls-alpn-01');
+					shown.set(one, proof);
+				},
+			},
+		);
+		t.like(readChain(chain, key, name, Date.now()), {issuer: 'Lab CA'});
+		ca.behaviour.offers = ['dns-01', 'tls-alpn-01'];
+	}
+	t.deepEqual(ca.looks, ['tls-alpn-01 a.test', 'tls-alpn-01 b.test']);
 });
 
 test('Retry-After is seconds or a date, and bounded', t => {
