@@ -36,7 +36,7 @@ async function rotate(session: Session): Promise<void> {
 		throw new CliError(
 			'data',
 			`these rows cannot be opened: ${done.damaged.slice(0, mostNamed).join(', ')}${done.damaged.length > mostNamed ? ` and ${grouped(done.damaged.length - mostNamed)} more` : ''}`,
-			'rotate the keys of these domains, rotate these webhooks, set these workspaces’ routes again, or add these users again',
+			'rotate the keys of these domains, rotate these webhooks, set these workspaces’ routes again, add these users again, or renew these certificates',
 		);
 	}
 }

@@ -355,7 +355,11 @@ export class Certificates {
 		const {acmeDirectory: directory, acmeEmail: email, acmeEab: binding} = settings;
 		const known = await findAccount(store.reader, directory);
 		if (known !== undefined) {
-			return {key: keyOf(vault.open(directory, known.secret)), url: known.url};
+			try {
+				return {key: keyOf(vault.open(directory, known.secret)), url: known.url};
+			} catch {
+				// A damaged key: another account does as well.
+			}
 		}
 		const key = newKey();
 		const url = await this.#client.register(key, {email, binding}, signal);

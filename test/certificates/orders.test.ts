@@ -26,6 +26,7 @@ import {testTools, testVault} from '../helpers/tools.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {addWorkspace} from '../helpers/workspace.ts';
 
+// One after the other: each opens a store, a CA and a DNS server.
 const minute = 60_000;
 const hour = 60 * minute;
 const day = 24 * hour;
@@ -75,7 +76,7 @@ async function prepare(t: ExecutionContext, store: Store, eab: Binding | null = 
 	return {...{tools, clock, ca, zone: dns.zone, settings, node, read, until, lines}, now: () => clock.now()};
 }
 
-storeTest(test, 'a certificate is ordered, kept with its key sealed, and shown', async (t, store) => {
+storeTest(test.serial, 'a certificate is ordered, kept with its key sealed, and shown', async (t, store) => {
 	const {ca, node, read, lines} = await prepare(t, store);
 	const certificates = await node();
 	t.is(certificates.contextFor(mail), undefined);
@@ -106,7 +107,7 @@ storeTest(test, 'a certificate is ordered, kept with its key sealed, and shown',
 	t.is(ca.orders.length, 1);
 });
 
-storeTest(test, 'without a word of the CA it is renewed at two thirds, with another key', async (t, store) => {
+storeTest(test.serial, 'without a word of the CA it is renewed at two thirds, with another key', async (t, store) => {
 	const {ca, node, read, until, now, tools} = await prepare(t, store);
 	const certificates = await node();
 	await certificates.look();
@@ -128,7 +129,7 @@ storeTest(test, 'without a word of the CA it is renewed at two thirds, with anot
 	t.true((renewAt(second) ?? 0) > now());
 });
 
-storeTest(test, 'the CA says when it wants a renewal, and may change its mind', async (t, store) => {
+storeTest(test.serial, 'the CA says when it wants a renewal, and may change its mind', async (t, store) => {
 	const {ca, node, read, until, now, tools} = await prepare(t, store);
 	ca.behaviour.window = {start: Date.now() + 20 * day, end: Date.now() + 30 * day};
 	const certificates = await node();
@@ -154,7 +155,7 @@ storeTest(test, 'the CA says when it wants a renewal, and may change its mind', 
 	t.is(ca.orders.length, 3, 'an operator wants it');
 });
 
-storeTest(test, 'what was replaced already is ordered as a new certificate', async (t, store) => {
+storeTest(test.serial, 'what was replaced already is ordered as a new certificate', async (t, store) => {
 	const {ca, node, read, now} = await prepare(t, store);
 	const certificates = await node();
 	await certificates.look();
@@ -175,39 +176,43 @@ storeTest(test, 'what was replaced already is ordered as a new certificate', asy
 	);
 });
 
-storeTest(test, 'while the CA is away or fails the old certificate stays, and tries get rarer', async (t, store) => {
-	const {ca, node, read, until, now, lines} = await prepare(t, store);
-	const certificates = await node();
-	await certificates.look();
-	const first = await read();
-	await until(storeTime(renewAt(first) ?? 0));
-	ca.behaviour.away = true;
-	const waits: number[] = [];
-	for (let n = 0; n < 9; n++) {
+storeTest(
+	test.serial,
+	'while the CA is away or fails the old certificate stays, and tries get rarer',
+	async (t, store) => {
+		const {ca, node, read, until, now, lines} = await prepare(t, store);
+		const certificates = await node();
 		await certificates.look();
-		const {next_try_at: next} = await read();
-		waits.push((Date.parse(next) - now()) / minute);
-		await until(next);
-	}
-	t.deepEqual(waits, [5, 10, 20, 40, 80, 160, 320, 640, 720]);
-	const row = await read();
-	t.is(row.chain, first.chain);
-	t.regex(row.fault ?? '', /^the CA at 127\.0\.0\.1:\d+ gives no answer: /);
-	t.is(certificates.own()?.cert ?? null, first.chain);
-	t.like(lines.at(-1), {event: 'certificate_failed', name: mail, text: row.fault});
-	ca.behaviour.away = false;
-	ca.behaviour.failing = true;
-	await certificates.look();
-	t.like(await read(), {chain: first.chain, tries: 10, fault: 'the CA ended the order: The HSM is out of order.'});
-	ca.behaviour.failing = false;
-	ca.behaviour.life = {from: now() - hour, until: now() + 90 * day};
-	await until((await read()).next_try_at);
-	await certificates.look();
-	t.like(await read(), {tries: 0, fault: null});
-	t.not((await read()).chain, first.chain);
-});
+		const first = await read();
+		await until(storeTime(renewAt(first) ?? 0));
+		ca.behaviour.away = true;
+		const waits: number[] = [];
+		for (let n = 0; n < 9; n++) {
+			await certificates.look();
+			const {next_try_at: next} = await read();
+			waits.push((Date.parse(next) - now()) / minute);
+			await until(next);
+		}
+		t.deepEqual(waits, [5, 10, 20, 40, 80, 160, 320, 640, 720]);
+		const row = await read();
+		t.is(row.chain, first.chain);
+		t.regex(row.fault ?? '', /^the CA at 127\.0\.0\.1:\d+ gives no answer: /);
+		t.is(certificates.own()?.cert ?? null, first.chain);
+		t.like(lines.at(-1), {event: 'certificate_failed', name: mail, text: row.fault});
+		ca.behaviour.away = false;
+		ca.behaviour.failing = true;
+		await certificates.look();
+		t.like(await read(), {chain: first.chain, tries: 10, fault: 'the CA ended the order: The HSM is out of order.'});
+		ca.behaviour.failing = false;
+		ca.behaviour.life = {from: now() - hour, until: now() + 90 * day};
+		await until((await read()).next_try_at);
+		await certificates.look();
+		t.like(await read(), {tries: 0, fault: null});
+		t.not((await read()).chain, first.chain);
+	},
+);
 
-storeTest(test, 'a limit of the CA is obeyed, seconds or a date', async (t, store) => {
+storeTest(test.serial, 'a limit of the CA is obeyed, seconds or a date', async (t, store) => {
 	const {ca, node, read, until, now} = await prepare(t, store);
 	const certificates = await node();
 	ca.behaviour.limited = '7200';
@@ -226,7 +231,7 @@ storeTest(test, 'a limit of the CA is obeyed, seconds or a date', async (t, stor
 	t.is(ca.orders.length, 0);
 });
 
-storeTest(test, 'a nonce that expired is replaced, an account that is gone made anew', async (t, store) => {
+storeTest(test.serial, 'a nonce that expired is replaced, an account that is gone made anew', async (t, store) => {
 	const {ca, node, read, now} = await prepare(t, store);
 	const certificates = await node();
 	ca.behaviour.expiredNonces = 2;
@@ -243,9 +248,14 @@ storeTest(test, 'a nonce that expired is replaced, an account that is gone made 
 	await certificates.look();
 	t.like(await read(), {fault: null, tries: 0});
 	t.is(ca.accounts.size, 1);
+	await store.database('acme_accounts').update({secret: 'v1.1.damaged'});
+	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
+	await certificates.look();
+	t.like(await read(), {fault: null, tries: 0});
+	t.is(ca.accounts.size, 2);
 });
 
-storeTest(test, 'an account is bound to that of a customer of the CA', async (t, store) => {
+storeTest(test.serial, 'an account is bound to that of a customer of the CA', async (t, store) => {
 	const eab = {kid: 'customer-7', key: Buffer.alloc(32, 7).toString('base64url')};
 	const {ca, node, read, until} = await prepare(t, store, eab);
 	const unbound = await node({acmeEab: null});
@@ -261,29 +271,33 @@ storeTest(test, 'an account is bound to that of a customer of the CA', async (t,
 	);
 });
 
-storeTest(test, 'the fault names the port that the CA cannot reach, or where it finds no proof', async (t, store) => {
-	const {ca, node, read, until, now} = await prepare(t, store);
-	const {target} = ca.behaviour;
-	const certificates = await node();
-	ca.behaviour.target = () => ({host: '127.0.0.1', http: 1, tls: 1});
-	await certificates.look();
-	t.regex((await read()).fault ?? '', /^the CA cannot reach port 80 of mail\.lab\.test: Fetching the token failed: /);
-	t.is(Date.parse((await read()).next_try_at), now() + 5 * minute);
-	ca.behaviour.target = () => undefined;
-	await until((await read()).next_try_at);
-	await certificates.look();
-	t.is(
-		(await read()).fault,
-		'the CA found no proof at port 80 of mail.lab.test: No address was found for mail.lab.test.',
-	);
-	ca.behaviour.offers = ['dns-01'];
-	ca.behaviour.target = target;
-	await until((await read()).next_try_at);
-	await certificates.look();
-	t.is((await read()).fault, 'the CA offers neither http-01 nor tls-alpn-01 for mail.lab.test');
-});
+storeTest(
+	test.serial,
+	'the fault names the port that the CA cannot reach, or where it finds no proof',
+	async (t, store) => {
+		const {ca, node, read, until, now} = await prepare(t, store);
+		const {target} = ca.behaviour;
+		const certificates = await node();
+		ca.behaviour.target = () => ({host: '127.0.0.1', http: 1, tls: 1});
+		await certificates.look();
+		t.regex((await read()).fault ?? '', /^the CA cannot reach port 80 of mail\.lab\.test: Fetching the token failed: /);
+		t.is(Date.parse((await read()).next_try_at), now() + 5 * minute);
+		ca.behaviour.target = () => undefined;
+		await until((await read()).next_try_at);
+		await certificates.look();
+		t.is(
+			(await read()).fault,
+			'the CA found no proof at port 80 of mail.lab.test: No address was found for mail.lab.test.',
+		);
+		ca.behaviour.offers = ['dns-01'];
+		ca.behaviour.target = target;
+		await until((await read()).next_try_at);
+		await certificates.look();
+		t.is((await read()).fault, 'the CA offers neither http-01 nor tls-alpn-01 for mail.lab.test');
+	},
+);
 
-storeTest(test, 'several nodes that look at once order once', async (t, store, engine) => {
+storeTest(test.serial, 'several nodes that look at once order once', async (t, store, engine) => {
 	const {ca, node, read, now} = await prepare(t, store);
 	const nodes = await Promise.all([1, 2, 3, 4, 5].map(() => node({publicUrl: 'https://www.lab.test' as never})));
 	await Promise.all(nodes.map(each => each.look()));
@@ -320,7 +334,7 @@ storeTest(test, 'several nodes that look at once order once', async (t, store, e
 	t.is((await read()).taken_until === null, engine === 'sqlite');
 });
 
-storeTest(test, 'an order is given up at the end of the daemon, and no failure', async (t, store) => {
+storeTest(test.serial, 'an order is given up at the end of the daemon, and no failure', async (t, store) => {
 	const {ca, node, read} = await prepare(t, store);
 	const certificates = await node();
 	ca.behaviour.holding = true;
@@ -334,7 +348,7 @@ storeTest(test, 'an order is given up at the end of the daemon, and no failure',
 	t.truthy((await read()).chain);
 });
 
-storeTest(test, 'names are asked for that lead here, of domains that are verified', async (t, store, engine) => {
+storeTest(test.serial, 'names are asked for that lead here, of domains that are verified', async (t, store, engine) => {
 	const {ca, node, zone, tools} = await prepare(t, store);
 	const {domainId} = await addWorkspace(store, 'acme');
 	const domain = (changes: object) => store.database('domains').where({id: domainId}).update(changes);
