@@ -36,7 +36,7 @@ export async function claimLinkHost(
 	const fault = ownHosts.includes(host) ? 'must not be the name of this installation' : linkHostFault(domain, host);
 	if (fault !== null) {
 		throw new Refused('unprocessable_entity', {
-			...{wrong: `the link host ${host} ${fault}`, next: `take one such as links.${domain.name}`},
+			...{wrong: `the link host ${host} ${fault}`, next: 'choose another host'},
 			api: `link_host ${fault}.`,
 			page: `The link host ${fault}.`,
 		});
@@ -48,7 +48,7 @@ export async function claimLinkHost(
 		if (other.verified_at !== null || domain.verified_at === null) {
 			const wrong = `the link host ${host} belongs to another domain`;
 			const sentence = 'The link host belongs to another domain.';
-			throw new Refused('conflict', {wrong, next: 'take another host', api: sentence, page: sentence});
+			throw new Refused('conflict', {wrong, next: 'choose another host', api: sentence, page: sentence});
 		}
 		await setLinkHost(trx, other.id, null);
 	}

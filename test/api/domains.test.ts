@@ -195,3 +195,20 @@ storeTest(test, 'who sends with a domain, of the days that are asked for, and no
 	}
 	t.is(codeOf(await api.get(`/v1/domains/${newId('dom')}/dmarc`)), 'not_found');
 });
+
+storeTest(test, 'the link host of a domain: changed, taken back, and refused', async (t, store) => {
+	const api = await startApi(t, store);
+	const id = idOf(await api.post('/v1/domains', {name: 'links.example', link_host: 'go.links.example'}));
+	const path = `/v1/domains/${id}`;
+	t.like(await api.patch(path, {}), {status: 200, body: {link_host: 'go.links.example', link_host_used: false}});
+	const changed = await api.patch(path, {link_host: 'l.links.example'});
+	t.is((changed.body as {link_host: string}).link_host, 'l.links.example');
+	const {records} = changed.body as {records: Array<{purpose: string; type: string; name: string; value: string}>};
+	t.like(
+		records.find(({purpose}) => purpose === 'links'),
+		{type: 'CNAME', name: 'l.links.example', value: 'mail.shop.example'},
+	);
+	t.is(codeOf(await api.patch(path, {link_host: 'l.other.example'})), 'unprocessable_entity');
+	t.is(codeOf(await api.patch(path, {link_host: 'no host'})), 'validation_failed');
+	t.like(await api.patch(path, {link_host: null}), {status: 200, body: {link_host: null}});
+});
