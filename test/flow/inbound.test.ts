@@ -46,7 +46,7 @@ test('a bounce for a copy of ours is taken, forged ones are not, and nothing els
 	const [recipient, other] = await insertDeliveredIn(dataDir, ['anna@example.net', 'bert@example.net'], domain);
 	const daemon = await program.serve();
 	const talk = await talkTo(t, inboundPort(dataDir));
-	t.is(await talk.reply(), '220 mail.shop.example ESMTP mailctl, for reports only');
+	t.is(await talk.reply(), '220 mail.shop.example ESMTP mailctl');
 	await talk.say('EHLO peer.test');
 	await talk.say('MAIL FROM:<>');
 	const [path1 = '', path2 = ''] = [recipient?.returnPath, other?.returnPath];
