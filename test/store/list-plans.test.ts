@@ -123,8 +123,8 @@ const lists: Readonly<Record<string, Readonly<Record<string, List>> | string>> =
 };
 
 const isList = (name: string) => /(^|-)(list|summary|why|trace|unmatched|deliveries|export)$/.test(name);
-/** Statistics count all mail of their days (test/store/stats.test.ts); a stream does not end, and has no filter that rows are looked up by. */
-const noList: ReadonlySet<string> = new Set(['/v1/stats', '/v1/events']);
+/** Statistics count all mail of their days (test/store/stats.test.ts); a stream does not end, and has no filter that rows are looked up by; the counts of a domain are read by its id. */
+const noList: ReadonlySet<string> = new Set(['/v1/stats', '/v1/events', '/v1/domains/{id}/dmarc']);
 /** Options that choose no rows. */
 const noFilters = ['limit', 'out', 'wide', 'follow', 'watch', 'csv'];
 
