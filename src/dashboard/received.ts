@@ -60,7 +60,7 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 		return {
 			...{kind: 'page', place: 'received', title: summary.subject || 'Without a subject'},
 			actions: html`<a class="button" href="${path}/${id}/raw" download>Save as .eml</a>${may('operator') ? remove : null}`,
-			content: html`<div class="card">${aboutMail(mail, now)}</div>${fault === null ? null : html`<p class="notice warn">It could not be read: ${name(fault)}. The file has all of it.</p>`}${body}${files(mail)}`,
+			content: html`<div class="card">${aboutMail(mail, now)}</div>${fault === null ? null : html`<p class="notice warn">It could not be read: ${name(fault)}. The file has all of it.</p>`}${section('The mail', body)}${files(mail)}`,
 		};
 	}
 

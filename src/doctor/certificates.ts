@@ -6,7 +6,7 @@ import {type Certificate, listCertificates} from '../store/certificates.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const soonMs = 14 * dayMs;
-const fix = 'open the port to the internet, or pass it on to this daemon; then mailctl certificate renew';
+const fix = 'let the CA reach the port, and this machine the CA; then mailctl certificate renew';
 const day = (time: string): string => `${time.slice(0, 16).replace('T', ' ')} UTC`;
 
 /** What is to be said of a certificate that a CA gives by itself. */

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Links} from '../links/links.ts';
-import {parseAddress} from '../mail/address.ts';
+import {isReserved, parseAddress} from '../mail/address.ts';
 import type {NewId} from '../mail/ids.ts';
 import {
 	contentView,
@@ -58,7 +58,8 @@ async function ownersOf({reader, links}: ReceivedOptions, addresses: readonly st
 		const token = links.readReplyLocal(address.slice(0, address.lastIndexOf('@')));
 		return token === null ? [] : [{address, token}];
 	});
-	const inboxes = addresses.length === 0 ? new Map() : await findInboxes(reader, addresses);
+	const free = addresses.filter(address => !isReserved(address));
+	const inboxes = free.length === 0 ? new Map() : await findInboxes(reader, free);
 	for (const [address, workspaceId] of inboxes) {
 		ownerOf(workspaceId).recipients.push(address);
 	}

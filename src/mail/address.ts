@@ -119,6 +119,10 @@ function fault(text: string): ParsedAddress {
 
 const operators: ReadonlySet<string> = new Set(['postmaster', 'abuse']);
 
+/** Whether an address is the installation's at every domain, and no workspace's. */
+export const isReserved = (address: string): boolean =>
+	isOperatorAddress(address) || /^(?:fbl|dmarc|tlsrpt)@/i.test(address);
+
 /** Whether people read the mail of an address (RFC 5321 §4.5.1, RFC 2142); `postmaster` needs no domain. */
 export function isOperatorAddress(address: string): boolean {
 	return operators.has((address.split('@')[0] as string).toLowerCase());

@@ -1,11 +1,11 @@
 import {storeTime} from '../kit/time.ts';
-import {isOperatorAddress, parseAddress} from '../mail/address.ts';
-import {reportLocals} from '../mail/aggregate.ts';
+import {isReserved, parseAddress} from '../mail/address.ts';
 import type {Received} from '../mail/received.ts';
 import {Type} from '../mail/type.ts';
 import {listReturnPathHosts} from '../store/inbound-mails.ts';
 import {
 	deleteInboundAddress,
+	deleteOthersInbound,
 	deleteReceived,
 	findReceived,
 	type InboundAddress,
@@ -26,8 +26,8 @@ function keyOf(text: string): {readonly key: string; readonly domain: string} {
 	if (!parsed.ok) {
 		return unusable('address', `${parsed.fault}, or be *@ and a domain`);
 	}
-	const {key, domain, local} = parsed.address;
-	if (isOperatorAddress(key) || reserved.has(local.toLowerCase())) {
+	const {key, domain} = parsed.address;
+	if (isReserved(key)) {
 		unusable(
 			'address',
 			"must be another one: postmaster, abuse, fbl, dmarc and tlsrpt are the operator's at every domain",
@@ -35,8 +35,6 @@ function keyOf(text: string): {readonly key: string; readonly domain: string} {
 	}
 	return {key: isAll ? `*@${domain}` : key, domain};
 }
-
-const reserved: ReadonlySet<string> = new Set(['fbl', ...Object.values(reportLocals)]);
 
 /** Throws `Refused` for an address at a host of the installation, which has its own mail. */
 export function checkNotOurs(address: string, hosts: readonly string[]): void {
@@ -60,14 +58,17 @@ export const addInbound = operation({
 		const {key: address, domain} = keyOf(text);
 		checkNotOurs(text, await listReturnPathHosts(trx));
 		const above = await listDomainsAbove(trx, domain);
-		const isOwn = above.some(
-			({workspace_id: owner, state}) => owner === workspaceId && (state === 'verified' || state === 'degraded'),
-		);
+		const proved = above.filter(({state}) => state === 'verified' || state === 'degraded');
+		const isOwn = proved.some(({workspace_id: owner}) => owner === workspaceId);
 		if (face !== 'cli' && !isOwn) {
 			unusable('address', 'must be at a verified domain of the workspace, or below one');
 		}
 		if (!isOwn && above.some(({workspace_id: owner}) => owner !== workspaceId)) {
 			unusable('address', 'must not be at a domain of another workspace');
+		}
+		if (isOwn && proved.every(({workspace_id: owner}) => owner === workspaceId)) {
+			// A workspace that had the domain before reads none of its mail from now on.
+			await deleteOthersInbound(trx, workspaceId, domain);
 		}
 		const created_at = storeTime(tools.clock.now());
 		const row = {id: tools.newId('inb'), workspace_id: workspaceId, address, created_at};

@@ -58,14 +58,15 @@ export async function readLetter(raw: Buffer, keys: FoundKeys): Promise<ReadLett
 function ofHeader({root: {fields}}: Mail) {
 	const references = idsIn(fieldOf(fields, 'references')).reverse();
 	return {
-		subject: decodeWords(fieldOf(fields, 'subject') ?? '').slice(0, longestSubject),
+		subject: textOf(fieldOf(fields, 'subject') ?? '', longestSubject),
 		automatic: isAutomatic(fields),
 		answers: [...new Set([...idsIn(fieldOf(fields, 'in-reply-to')), ...references])].slice(0, mostAnswers),
-		headers: fields
-			.slice(0, mostFields)
-			.map(({name, value}) => ({name, value: decodeWords(value).slice(0, longestValue)})),
+		headers: fields.slice(0, mostFields).map(({name, value}) => ({name, value: textOf(value, longestValue)})),
 	};
 }
+
+/** An encoded word may hold line ends, which programs would take for the end of a field. */
+const textOf = (value: string, longest: number) => withoutControls(decodeWords(value)).slice(0, longest);
 
 /** Angle brackets are often lost on the way. */
 function idsIn(value: string | null): string[] {
@@ -86,7 +87,7 @@ function mailboxesOf(header: AddressObject | AddressObject[] | undefined) {
 	const found: Array<{readonly address: string; readonly name: string | null}> = [];
 	const add = (each: AddressObject['value'][number]): void => {
 		if (each.address && found.length < mostMailboxes) {
-			found.push({address: each.address.slice(0, 320), name: each.name.slice(0, longestName) || null});
+			found.push({address: each.address.slice(0, 320), name: withoutControls(each.name).slice(0, longestName) || null});
 		}
 		each.group?.forEach(add);
 	};
@@ -99,7 +100,7 @@ function mailboxesOf(header: AddressObject | AddressObject[] | undefined) {
 function fileOf({filename, contentType, content, contentId}: ParsedMail['attachments'][number]) {
 	const id = contentId?.replace(/^<|>$/g, '') ?? null;
 	return {
-		name: filename?.slice(0, longestName) ?? null,
+		name: filename === undefined ? null : withoutControls(filename).slice(0, longestName),
 		type: /^[\w.+-]{1,127}\/[\w.+-]{1,127}$/.test(contentType) ? contentType.toLowerCase() : 'application/octet-stream',
 		size: content.length,
 		contentId: id?.slice(0, longestName) ?? null,

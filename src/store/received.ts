@@ -36,6 +36,11 @@ export async function deleteInboundAddress(
 	return row;
 }
 
+/** Those at a domain that are not the workspace's. */
+export async function deleteOthersInbound(trx: Knex.Transaction, workspaceId: string, domain: string): Promise<void> {
+	await trx('inbound_addresses').whereNot({workspace_id: workspaceId}).where('address', 'like', `%@${domain}`).delete();
+}
+
 /** The domains for which some workspace takes mail. */
 export async function listInboundDomains(reader: Knex): Promise<string[]> {
 	const addresses: string[] = await reader('inbound_addresses').pluck('address');

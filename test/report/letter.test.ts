@@ -28,6 +28,18 @@ test('what people read of a letter, and what it answers', async t => {
 	);
 });
 
+test('no name and no field of a letter holds the end of a line', async t => {
+	const word = (text: string) => `=?utf-8?Q?${text}?=`;
+	const letter = await readLetter(
+		Buffer.from(
+			`From: ${word('Ada=00=0D=0AX')} <ada@example.net>\r\nSubject: ${word('a=0D=0ABcc:_b=00')}\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/plain\r\nContent-Disposition: attachment; filename="${word('a=0D=0Ab')}"\r\n\r\nx\r\n--b--\r\n`,
+		),
+		[],
+	);
+	t.deepEqual([letter.from?.name, letter.subject, letter.files.map(({name}) => name)], ['Ada X', 'a Bcc: b ', ['a b']]);
+	t.notRegex(JSON.stringify(letter.headers), /\\[rnu]/);
+});
+
 test('a program is told from a person', async t => {
 	for (const field of ['Auto-Submitted: auto-replied', 'Precedence: bulk', 'List-Id: <a.b>', 'X-Autoreply: yes']) {
 		t.true((await readLetter(Buffer.from(`${field}\r\nSubject: x\r\n\r\n.`), [])).automatic, field);

@@ -1,0 +1,51 @@
+import test from 'ava';
+import {createWorkspace} from '../../src/admin/workspaces.ts';
+import {generateSigningKeys} from '../../src/compose/dkim.ts';
+import {addDomain} from '../../src/domains/domains.ts';
+import {receivedOf} from '../../src/inbound/received.ts';
+import {addInbound} from '../../src/ops/inbound.ts';
+import {performIn, Refused} from '../../src/ops/operation.ts';
+import {findInboxes, listInboundAddresses} from '../../src/store/received.ts';
+import type {Store} from '../../src/store/store.ts';
+import {storeTest} from '../helpers/databases.ts';
+import {testTools, testVault} from '../helpers/tools.ts';
+
+async function prepare(store: Store) {
+	const tools = testTools();
+	const write = store.writer.transaction;
+	const [former, owner] = (await write(async trx => [
+		(await createWorkspace(trx, tools, {name: 'former'}))?.id,
+		(await createWorkspace(trx, tools, {name: 'owner'}))?.id,
+	])) as [string, string];
+	const scene = {face: 'cli', mode: 'live', tools, vault: async () => testVault} as const;
+	const add = (workspaceId: string, address: string) =>
+		write(trx => performIn(addInbound, {...scene, workspaceId, trx}, {address}));
+	return {tools, write, former, owner, add};
+}
+
+storeTest(test, 'who proves a domain gets its mail, also that of addresses of others', async (t, store) => {
+	const {tools, write, former, owner, add} = await prepare(store);
+	await add(former, 'ceo@in.shop.example');
+	await add(former, '*@in.shop.example');
+	const kept = await add(former, 'x@elsewhere.example');
+	const keys = await generateSigningKeys();
+	const added = await write(trx => addDomain(trx, tools, testVault, {workspaceId: owner, name: 'shop.example', keys}));
+	const early = await t.throwsAsync(add(owner, '*@in.shop.example'), {instanceOf: Refused});
+	t.regex(early?.message ?? '', /receives mail already/, 'nothing is proved yet');
+
+	await write(trx => trx('domains').where({id: added?.domain.id}).update({state: 'verified'}));
+	await add(owner, '*@in.shop.example');
+	const asked = ['ceo@in.shop.example', 'any@in.shop.example'];
+	t.deepEqual([...(await findInboxes(store.reader, asked)).values()], [owner, owner]);
+	t.deepEqual(await listInboundAddresses(store.reader, former), [kept]);
+	await t.throwsAsync(add(former, 'ceo@in.shop.example'), {instanceOf: Refused, message: /another workspace/});
+});
+
+storeTest(test, "the operator's addresses are no workspace's, whatever takes all of a domain", async (t, store) => {
+	const {owner, add} = await prepare(store);
+	await add(owner, '*@in.shop.example');
+	const rcptTo = ['postmaster', 'abuse', 'fbl', 'dmarc', 'TLSRPT'].map(local => `${local}@in.shop.example`);
+	const options = {reader: store.reader, links: {readReplyLocal: () => null}};
+	const received = receivedOf(options as never, {rcptTo} as never, {letter: null} as never, Buffer.alloc(0));
+	t.deepEqual(await received, []);
+});
