@@ -137,6 +137,7 @@ for (const page of [
 	'migrating',
 	'operating',
 	'queue',
+	'receiving',
 	'simulator',
 	'smarthosts',
 	'submission',
