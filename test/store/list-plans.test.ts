@@ -113,6 +113,7 @@ const lists: Readonly<Record<string, Readonly<Record<string, List>> | string>> =
 	'user list': 'shows all users of the dashboard',
 	'node list': 'shows all nodes',
 	'alert list': 'shows all alerts',
+	'certificate list': 'shows all certificates',
 	'smarthost list': 'shows all smarthosts',
 	'inbound list': 'shows all addresses of the workspace',
 	'sender list': 'shows all senders of the workspace; the API pages them',
