@@ -14,7 +14,7 @@ const arf = reading([complaint], {kind: 'arf'});
 async function signed(signingDomain: string, maxBodyLength?: number, mail = report): Promise<Buffer> {
 	const key = {signingDomain, selector: 's1', privateKey: rsa};
 	const limited = {...key, ...(maxBodyLength !== undefined && {maxBodyLength})};
-	const {signatures} = await dkimSign(mail, {...key, signatureData: [limited]});
+	const {signatures} = await dkimSign(mail, {...key, signTime: new Date(), signatureData: [limited]});
 	return Buffer.concat([Buffer.from(signatures), mail]);
 }
 

@@ -48,7 +48,7 @@ async function judged(
 
 async function signed(mail = plain): Promise<Buffer> {
 	const data = {signingDomain: 'example.net', selector: 's', privateKey};
-	const {signatures} = await dkimSign(mail, {...data, signatureData: [data]});
+	const {signatures} = await dkimSign(mail, {...data, signTime: new Date(), signatureData: [data]});
 	return Buffer.concat([Buffer.from(signatures), Buffer.from(mail)]);
 }
 
