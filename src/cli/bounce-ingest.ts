@@ -28,6 +28,7 @@ import {createLinks} from '../links/links.ts';
 import type {Reading} from '../mail/report.ts';
 import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
 import {readEvent} from '../providers/read-event.ts';
+import {mailOfReport} from '../report/aggregate-report.ts';
 import {readReport} from '../report/read-report.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {readCheckpoint, saveCheckpoint} from '../store/inbound-mails.ts';
@@ -257,10 +258,10 @@ async function* mailsOfFile(
 	try {
 		if (!(await isMbox(file))) {
 			const found = await readMailFile(path, 'file', links);
-			if (looksLikeMail(found.raw)) {
-				yield {found, checkpoint: null};
-			} else {
-				passed.noMail++;
+			const raw = looksLikeMail(found.raw) ? found.raw : found.cut ? null : mailOfReport(await file.readFile());
+			passed.noMail += raw === null ? 1 : 0;
+			if (raw !== null) {
+				yield {found: {...found, raw}, checkpoint: null};
 			}
 			return;
 		}
@@ -424,7 +425,6 @@ const nothingYet = {
 	unreadable: 0,
 	/** Of all these: about no mail of ours that could be proved. */
 	unmatched: 0,
-	/** The events they caused. */
 	events: 0,
 	/** Larger than 10 MiB: only the beginning was taken. */
 	cut: 0,

@@ -11,6 +11,7 @@ import {
 	insertDomain,
 	listDomainSenders,
 } from '../store/domains.ts';
+import {deleteInboundAt} from '../store/received.ts';
 import type {Vault} from '../store/sealed.ts';
 import {returnPathHost} from './domain-records.ts';
 import {claimLinkHost} from './link-host.ts';
@@ -88,7 +89,7 @@ export async function addDomain(
 }
 
 /**
- * Removes a domain with its keys. Its senders would go with it, and their queued mail: it is refused while there are any.
+ * Removes a domain with its keys, and the addresses at which its workspace receives mail there. Its senders would go with it, and their queued mail: it is refused while there are any.
  * Undefined: it is removed; else the addresses of its senders.
  */
 export async function removeDomain(
@@ -100,6 +101,7 @@ export async function removeDomain(
 	if (senders.length > 0) {
 		return senders;
 	}
+	await deleteInboundAt(trx, domain);
 	await deleteDomain(trx, domain.id);
 	const {id, name, workspace_id: workspaceId} = domain;
 	await recordAct(trx, tools, {action: 'domain.removed', workspaceId, target: id, detail: {name}});

@@ -2,6 +2,7 @@ import {storeTime} from '../kit/time.ts';
 import {isReserved, parseAddress} from '../mail/address.ts';
 import type {Received} from '../mail/received.ts';
 import {Type} from '../mail/type.ts';
+import {recordAct} from '../store/audit.ts';
 import {listReturnPathHosts} from '../store/inbound-mails.ts';
 import {
 	deleteInboundAddress,
@@ -23,8 +24,9 @@ const examples = [{address: 'support@in.shop.example'}];
 function keyOf(text: string): {readonly key: string; readonly domain: string} {
 	const isAll = text.startsWith('*@');
 	const parsed = parseAddress(isAll ? `any${text.slice(1)}` : text, {utf8Local: false});
-	if (!parsed.ok) {
-		return unusable('address', `${parsed.fault}, or be *@ and a domain`);
+	if (!parsed.ok || parsed.address.local.includes('*')) {
+		const must = parsed.ok ? 'must be one address, with no * in its name' : parsed.fault;
+		return unusable('address', `${must}, or be *@ and a domain`);
 	}
 	const {key, domain} = parsed.address;
 	if (isReserved(key)) {
@@ -68,7 +70,11 @@ export const addInbound = operation({
 		}
 		if (isOwn && proved.every(({workspace_id: owner}) => owner === workspaceId)) {
 			// A workspace that had the domain before reads none of its mail from now on.
-			await deleteOthersInbound(trx, workspaceId, domain);
+			for (const other of await deleteOthersInbound(trx, workspaceId, domain)) {
+				const detail = {address: other.address};
+				const act = {action: 'inbound.removed', workspaceId: other.workspace_id, target: other.id, detail};
+				await recordAct(trx, tools, act);
+			}
 		}
 		const created_at = storeTime(tools.clock.now());
 		const row = {id: tools.newId('inb'), workspace_id: workspaceId, address, created_at};

@@ -50,7 +50,7 @@ type StepContext = {
 	/** Messages in which the submitted mails name the person to no other recipient any more. */
 	readonly cleaned: ReadonlySet<string>;
 	readonly unmatched: readonly string[];
-	readonly wasMailed: boolean;
+	readonly wasKnown: boolean;
 };
 
 type EraseOptions = {
@@ -95,7 +95,7 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 		for (;;) {
 			const cleaned = await eraseFromSubmitted(person);
 			const step = await writer.transaction(async trx => {
-				const taken = await takeStep(trx, person, {cleaned, unmatched, wasMailed: messages + recipients > 0});
+				const taken = await takeStep(trx, person, {cleaned, unmatched, wasKnown: messages + recipients + received > 0});
 				const done = {messages: messages + taken.messages, cc_messages: recipients + taken.recipients};
 				if (taken.contact || done.messages + done.cc_messages + received > 0) {
 					await record(trx, {...done, ...(received > 0 && {received})});
@@ -114,7 +114,7 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 	async function takeStep(
 		trx: Knex.Transaction,
 		person: Person,
-		{cleaned, unmatched, wasMailed}: StepContext,
+		{cleaned, unmatched, wasKnown}: StepContext,
 	): Promise<{messages: number; recipients: number; contact: boolean | null}> {
 		const {workspaceId, addressKey} = person;
 		// Who mails the placeholder itself finds every erased message under it.
@@ -132,8 +132,8 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 			return {messages: 0, recipients: recipients.length, contact: null};
 		}
 		const contact = await deleteContact(trx, workspaceId, addressKey);
-		// A workspace that never mailed the person has nothing to clean.
-		if (contact || wasMailed) {
+		// A workspace that the person never had to do with has nothing to clean.
+		if (contact || wasKnown) {
 			await eraseUnmatched(trx, unmatched);
 			await eraseFromAudit(trx, workspaceId, addressKey);
 		}

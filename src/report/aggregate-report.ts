@@ -1,3 +1,4 @@
+import {gzipSync} from 'node:zlib';
 import type {AggregateReport} from '../mail/aggregate.ts';
 import {decodeText} from './decode.ts';
 import {readDmarcReport} from './dmarc-report.ts';
@@ -27,6 +28,18 @@ export function readAggregate(mail: Mail, raw: Buffer): FoundAggregate | null {
 		}
 	}
 	return null;
+}
+
+/** A mail with a report that was saved without its own: XML, JSON, gzip or zip. Null: the bytes are something else. */
+export function mailOfReport(bytes: Buffer): Buffer | null {
+	const isText = /^(?:\xef\xbb\xbf)?\s*[<{]/.test(bytes.subarray(0, 1024).toString('latin1'));
+	if (!isText && !isGzip(bytes) && !isZip(bytes)) {
+		return null;
+	}
+	const packed = isText ? gzipSync(bytes) : bytes;
+	const type = `application/${isZip(packed) ? 'zip' : 'gzip'}`;
+	const head = `Subject: Report Domain:\r\nContent-Type: ${type}\r\nContent-Transfer-Encoding: base64`;
+	return Buffer.from(`${head}\r\n\r\n${packed.toString('base64').replace(/.{76}/g, '$&\r\n')}\r\n`);
 }
 
 /** By the subject (RFC 7489 §7.2.1.1, RFC 8460 §5.3) or the file's name: an archive in a letter is no broken report. */

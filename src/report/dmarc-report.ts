@@ -40,6 +40,9 @@ export function readDmarcReport(xml: string): DmarcReport | string | null {
 	if (domain === null || typeof period === 'string') {
 		return domain === null ? 'it does not say which domain it is about' : (period as string);
 	}
+	if (counts.size === 0) {
+		return 'it has no record that can be read';
+	}
 	const most = [...counts.values()].toSorted((a, b) => b.n - a.n).slice(0, mostCounts);
 	return {
 		kind: 'dmarc',

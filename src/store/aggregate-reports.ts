@@ -204,15 +204,20 @@ export async function readTlsDay(
 		.select('policy', 'host', 'result', 'n');
 }
 
-/** The verified domain that a host is in, else the oldest one: it signs what the installation itself writes. */
+/**
+ * The verified domain that signs what the installation itself writes: the one that a host is in, else the oldest where all are of
+ * one workspace. With several workspaces none of them speaks for the installation.
+ */
 export async function findOwnDomain(
 	reader: Knex,
 	host: string,
 ): Promise<{readonly id: string; readonly name: string} | undefined> {
-	return await reader('domains')
+	const domains: ReadonlyArray<Record<'id' | 'name' | 'workspace_id', string>> = await reader('domains')
 		.whereIn('state', verified)
-		.orderByRaw("case when ? = name or ? like '%.' || name then 0 else 1 end, id", [host, host])
-		.first('id', 'name');
+		.orderBy('id')
+		.select('id', 'name', 'workspace_id');
+	const isAlone = domains.every(({workspace_id: owner}) => owner === domains[0]?.workspace_id);
+	return domains.find(({name}) => `.${host}`.endsWith(`.${name}`)) ?? (isAlone ? domains[0] : undefined);
 }
 
 /** Removes what is of days before this one, at most this many rows of each table; answers how many of one at most. */

@@ -36,9 +36,26 @@ export async function deleteInboundAddress(
 	return row;
 }
 
-/** Those at a domain that are not the workspace's. */
-export async function deleteOthersInbound(trx: Knex.Transaction, workspaceId: string, domain: string): Promise<void> {
-	await trx('inbound_addresses').whereNot({workspace_id: workspaceId}).where('address', 'like', `%@${domain}`).delete();
+/** Those at a domain that are not the workspace's; answers them. */
+export async function deleteOthersInbound(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	domain: string,
+): Promise<InboundAddress[]> {
+	const others = () =>
+		trx('inbound_addresses').whereNot({workspace_id: workspaceId}).whereLike('address', `%@${domain}`);
+	const rows = await others();
+	await others().delete();
+	return rows;
+}
+
+/** Those of a workspace at a domain or below it. */
+export async function deleteInboundAt(
+	trx: Knex.Transaction,
+	{workspace_id, name}: Pick<Domain, 'workspace_id' | 'name'>,
+): Promise<void> {
+	const isThere = (at: Knex.QueryBuilder) => at.whereLike('address', `%@${name}`).orWhereLike('address', `%.${name}`);
+	await trx('inbound_addresses').where({workspace_id}).where(isThere).delete();
 }
 
 /** The domains for which some workspace takes mail. */

@@ -1,5 +1,6 @@
 import {mkdir, writeFile} from 'node:fs/promises';
 import path from 'node:path';
+import {gzipSync} from 'node:zlib';
 import test, {type ExecutionContext} from 'ava';
 import type {IngestCounts} from '../../src/cli/bounce-ingest.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
@@ -100,6 +101,16 @@ test('whatever keeps a mail from being stored is temporary for a mail server: 75
 	refused(t, await broken.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to), 75, /bring the mail again later/);
 	const wrong = await newCli(t, {MAILCTL_BOUNCE_MAILBOX: 'pop3://x'});
 	refused(t, await wrong.runWith(hard.bytes, 'bounce', 'ingest'), 75, /MAILCTL_BOUNCE_MAILBOX/);
+});
+
+test('an aggregate report counts with its mail or without', async t => {
+	const {cli} = await newShop(t);
+	const xml =
+		'<?xml version="1.0"?><feedback><report_metadata><org_name>r</org_name></report_metadata><policy_published/></feedback>';
+	await writeFile(path.join(cli.folder, 'r.xml.gz'), gzipSync(xml));
+	const counts = await cli.json('bounce', 'ingest', 'r.xml.gz');
+	t.like(counts, {mails: 1, unreadable: 1, files_without_mail: 0});
+	t.regex(await cli.text('bounce', 'unmatched'), /which domain/);
 });
 
 test('several files, as a shell names them', async t => {

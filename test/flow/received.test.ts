@@ -243,7 +243,14 @@ test('nothing is relayed, loops end, and what the operator keeps is not given aw
 	const hops = `${'Received: from a by b; Fri, 27 Nov 2026 10:00:00 +0000\r\n'.repeat(30)}${plain}`;
 	t.regex(await bring(t, lab, support, hops), /^554 5\.4\.6/);
 	t.regex(await bring(t, lab, support, `X-Loop: ${bounces}\r\n${plain}`), /^554 5\.4\.6/);
-	for (const address of ['dmarc@in.example.com', 'postmaster@in.example.com', `x@${bounces}`, 'no address', '*@']) {
+	for (const address of [
+		'dmarc@in.example.com',
+		'postmaster@in.example.com',
+		`x@${bounces}`,
+		'no address',
+		'*@',
+		'a*@in.example.com',
+	]) {
 		const {code, stderr} = await lab.program.run('inbound', 'add', address);
 		t.is(code, 65, address);
 		t.regex(stderr, /^mailctl: address must /);

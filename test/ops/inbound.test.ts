@@ -1,10 +1,12 @@
 import test from 'ava';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
-import {addDomain} from '../../src/domains/domains.ts';
+import {addDomain, removeDomain} from '../../src/domains/domains.ts';
 import {receivedOf} from '../../src/inbound/received.ts';
 import {addInbound} from '../../src/ops/inbound.ts';
 import {performIn, Refused} from '../../src/ops/operation.ts';
+import {findOwnDomain} from '../../src/store/aggregate-reports.ts';
+import type {Domain} from '../../src/store/domains.ts';
 import {findInboxes, listInboundAddresses} from '../../src/store/received.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -38,7 +40,37 @@ storeTest(test, 'who proves a domain gets its mail, also that of addresses of ot
 	const asked = ['ceo@in.shop.example', 'any@in.shop.example'];
 	t.deepEqual([...(await findInboxes(store.reader, asked)).values()], [owner, owner]);
 	t.deepEqual(await listInboundAddresses(store.reader, former), [kept]);
+	t.is((await store.reader('audit').where({workspace_id: former, action: 'inbound.removed'})).length, 2);
 	await t.throwsAsync(add(former, 'ceo@in.shop.example'), {instanceOf: Refused, message: /another workspace/});
+
+	await add(owner, 'a@shop.example');
+	await add(owner, 'a@workshop.example');
+	t.is(await write(trx => removeDomain(trx, tools, added?.domain as Domain)), undefined);
+	const left = await listInboundAddresses(store.reader, owner);
+	t.deepEqual(
+		left.map(({address}) => address),
+		['a@workshop.example'],
+	);
+});
+
+storeTest(test, 'what the installation writes is signed by no tenant', async (t, store) => {
+	const {tools, write, former, owner} = await prepare(store);
+	const keys = await generateSigningKeys();
+	const domain = async (workspaceId: string, name: string) => {
+		await write(trx => addDomain(trx, tools, testVault, {workspaceId, name, keys}));
+		await write(trx => trx('domains').where({name}).update({state: 'verified'}));
+	};
+	const signer = async (host: string) => (await findOwnDomain(store.reader, host))?.name;
+	t.is(await signer('mail.shop.example'), undefined);
+	await domain(owner, 'other.example');
+	t.is(await signer('mail.shop.example'), 'other.example', 'there is one workspace with domains');
+	await domain(former, 'tenant.example');
+	t.is(await signer('mail.shop.example'), undefined);
+	await domain(former, 'shop.example');
+	t.deepEqual(
+		[await signer('mail.shop.example'), await signer('shop.example'), await signer('workshop.example')],
+		['shop.example', 'shop.example', undefined],
+	);
 });
 
 storeTest(test, "the operator's addresses are no workspace's, whatever takes all of a domain", async (t, store) => {

@@ -2,6 +2,7 @@ import {gzipSync} from 'node:zlib';
 import test from 'ava';
 import fc from 'fast-check';
 import type {DmarcReport, TlsReport} from '../../src/mail/aggregate.ts';
+import {mailOfReport} from '../../src/report/aggregate-report.ts';
 import {readDmarcReport} from '../../src/report/dmarc-report.ts';
 import {readReport} from '../../src/report/read-report.ts';
 import {readTlsReport} from '../../src/report/tls-report.ts';
@@ -159,6 +160,7 @@ test('counts, addresses and dates without sense', t => {
 	]);
 	t.deepEqual([odd.counts.map(({n}) => n), odd.cut], [[7], 8]);
 	t.is(counts([{n: 7}, {n: 8}]).counts[0]?.n, 15, 'alike ones are one');
+	t.regex(String(counts([{n: 0}])), /no record/);
 	const many = counts(Array.from({length: 3000}, (_, i) => ({ip: `10.0.${i >> 8}.${i & 255}`, n: i + 1})));
 	t.deepEqual([many.counts.length, many.counts[0]?.n, many.cut], [2000, 3000, 1000]);
 	t.regex(String(readOf(xmlOf({begin: day + 90_000}))), /dates/);
@@ -169,6 +171,17 @@ test('counts, addresses and dates without sense', t => {
 	t.is(inMs.begin, day * 1000);
 	const nameless = readOf(xmlOf({}).replaceAll(/<(org_name|email|report_id)>[^<]*<\/\1>/g, '')) as DmarcReport;
 	t.like(nameless, {org: 'unknown', reportId: String(day * 1000)});
+});
+
+test('a report that was saved without its mail', t => {
+	const xml = Buffer.from(xmlOf({}));
+	for (const file of [xml, gzipSync(xml), zipOf([{name: 'report.xml', bytes: xml}])]) {
+		t.like(readReport(mailOfReport(file) ?? Buffer.alloc(0), classify), {kind: 'dmarc', fault: null});
+	}
+	t.like(readReport(mailOfReport(Buffer.from(JSON.stringify(tlsFacts))) ?? Buffer.alloc(0), classify), {kind: 'tls'});
+	for (const other of ['', 'Dear Ada', 'a,b\n1,2\n', '\0']) {
+		t.is(mailOfReport(Buffer.from(other)), null);
+	}
 });
 
 test('a letter with an archive is a letter; a broken report is kept with its fault', t => {

@@ -130,6 +130,14 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			}),
 			view: inboundView,
 		}),
+		apiRoute(parts, {
+			...{...reads, at: 'GET /v1/inbound/:id', id: 'inb', summary: 'Get an address'},
+			answer: [200, 'The address.', inboundSchema],
+			async handle({workspaceId, id}) {
+				const all = await listInboundAddresses(reader, workspaceId);
+				return inboundView(all.find(one => one.id === id) ?? missing());
+			},
+		}),
 		operationRoute(parts, removeInbound, {
 			...{at: 'DELETE /v1/inbound/:id', id: 'inb', tag, summary: 'Receive no more mail at an address'},
 			answer: [204, 'Mail to it is refused from now on; what came in stays.', null],
