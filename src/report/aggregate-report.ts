@@ -32,11 +32,12 @@ export function readAggregate(mail: Mail, raw: Buffer): FoundAggregate | null {
 
 /** A mail with a report that was saved without its own: XML, JSON, gzip or zip. Null: the bytes are something else. */
 export function mailOfReport(bytes: Buffer): Buffer | null {
-	const isText = /^(?:\xef\xbb\xbf)?\s*[<{]/.test(bytes.subarray(0, 1024).toString('latin1'));
-	if (!isText && !isGzip(bytes) && !isZip(bytes)) {
+	const unpacked = unpack(bytes);
+	const begin = unpacked.ok ? unpacked.bytes.subarray(0, 4096).toString('latin1').replaceAll('\0', '') : '';
+	if (!/<(?:[\w.-]+:)?feedback[\s>]|"(?:organization-name|policies)"/.test(begin)) {
 		return null;
 	}
-	const packed = isText ? gzipSync(bytes) : bytes;
+	const packed = isGzip(bytes) || isZip(bytes) ? bytes : gzipSync(bytes);
 	const type = `application/${isZip(packed) ? 'zip' : 'gzip'}`;
 	const head = `Subject: Report Domain:\r\nContent-Type: ${type}\r\nContent-Transfer-Encoding: base64`;
 	return Buffer.from(`${head}\r\n\r\n${packed.toString('base64').replace(/.{76}/g, '$&\r\n')}\r\n`);

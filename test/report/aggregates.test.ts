@@ -179,7 +179,7 @@ test('a report that was saved without its mail', t => {
 		t.like(readReport(mailOfReport(file) ?? Buffer.alloc(0), classify), {kind: 'dmarc', fault: null});
 	}
 	t.like(readReport(mailOfReport(Buffer.from(JSON.stringify(tlsFacts))) ?? Buffer.alloc(0), classify), {kind: 'tls'});
-	for (const other of ['', 'Dear Ada', 'a,b\n1,2\n', '\0']) {
+	for (const other of ['', 'Dear Ada', 'a,b\n1,2\n', '\0', '{"kind": "dsn"}', '<html></html>']) {
 		t.is(mailOfReport(Buffer.from(other)), null);
 	}
 });
