@@ -16,7 +16,7 @@ type NamesInput = {
 	readonly resolver: Pick<Resolver, 'a' | 'aaaa'>;
 };
 
-/** Whether a certificate is to be had: yes; a text: why not, a clause; null: not, and nobody expects one; `unknown`: DNS gives no answer. */
+/** Whether a certificate is wanted. `no`: why not, a clause; null: no reason that an operator needs. `unknown`: DNS did not answer. */
 export type Wish = 'yes' | 'unknown' | {readonly no: string | null};
 
 /** Names that are looked up at once: there may be thousands, and servers that do not answer. */

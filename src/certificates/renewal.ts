@@ -22,7 +22,7 @@ export function renewAt(
 	return Math.min(start + (end - start) * share, until - (until - from) / 10);
 }
 
-/** Why nobody asks for a certificate, where nothing is wrong. */
+/** Why a certificate is not ordered, where nothing is wrong. */
 export const notAsked = 'no setting and no verified domain asks for it, or it leads elsewhere';
 
 export function stateOf(row: Certificate, now: number): 'valid' | 'due' | 'waiting' | 'failed' | 'unused' {
@@ -36,7 +36,7 @@ export function stateOf(row: Certificate, now: number): 'valid' | 'due' | 'waiti
 	return at === null ? 'waiting' : at <= now ? 'due' : 'valid';
 }
 
-/** How long to wait after so many failed orders, milliseconds. */
+/** How long to wait after this many failed orders, milliseconds. */
 export function waitAfter(tries: number): number {
 	return Math.min(firstWaitMs * 2 ** Math.min(tries - 1, 20), longestWaitMs);
 }

@@ -29,7 +29,7 @@ export function certificateCommands(certificate: CliCommand): void {
 		});
 
 	certificate
-		.verb('renew [name]', 'Have the daemon order it anew at once; without a name all')
+		.verb('renew [name]', 'Let the daemon order it again at once; without a name, all')
 		.sample('mailctl certificate renew mail.example.com')
 		.does<object, [string | undefined]>(async (session, _options, name) => {
 			const {acme, databaseUrl, dataDir} = session.settings();

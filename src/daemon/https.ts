@@ -1,7 +1,7 @@
 import {createServer, type Server, type Socket} from 'node:net';
 import {createSecureContext, type SecureContext, TLSSocket, type TLSSocketOptions} from 'node:tls';
 import type {Api} from '../api/api-parts.ts';
-import {Connections, closed} from '../net/connections.ts';
+import {Connections} from '../net/connections.ts';
 
 /** What of the certificates a TLS listener asks for. */
 export type ServerCertificates = {
@@ -114,11 +114,7 @@ export function createHttps({api, certificates, onBare, most, handshakeMs = hand
 	return {
 		server,
 		/** Answers what is being asked. To be called before the API is closed, and awaited after. */
-		async close() {
-			const gone = closed(server);
-			connections.endIdle();
-			await gone;
-		},
+		close: () => connections.close(server),
 	};
 }
 

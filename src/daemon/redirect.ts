@@ -1,5 +1,5 @@
 import {createServer, type IncomingMessage, type Server, type ServerResponse} from 'node:http';
-import {Connections, closed} from '../net/connections.ts';
+import {Connections} from '../net/connections.ts';
 
 type RedirectOptions = {
 	/** `https://` and the host of the public URL, with its port. */
@@ -56,14 +56,7 @@ export function createRedirect({publicUrl, isOurs, proofOf, most, requestMs = li
 	server.on('connection', socket => connections.add(socket));
 	server.on('clientError', (_error, socket) => socket.destroy());
 
-	return {
-		server,
-		async close() {
-			const gone = closed(server);
-			connections.endIdle();
-			await gone;
-		},
-	};
+	return {server, close: () => connections.close(server)};
 }
 
 /** Node reads what there is of a body, and drops it. */

@@ -58,7 +58,7 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 		}
 	}
 
-	/** Null: it went out, or nobody wants it; else why not. */
+	/** Null: it went out, or the domain asks for none; else why not. */
 	async function report(day: string, domain: string, own: string, keys: readonly SigningKey[]): Promise<string | null> {
 		const addresses = await reportAddresses(resolver, domain);
 		if (typeof addresses === 'string' || addresses.length === 0) {
@@ -166,7 +166,7 @@ export function tlsReportMail({day, domain, own, host, to, counts, policy, keys,
 	return `${lines.join('\r\n')}\r\n\r\n${body}`;
 }
 
-/** One policy with what came of it. The records of DANE are not kept, so `tlsa` has no `policy-string`. */
+/** One policy with its results. The records of DANE are not kept, so `tlsa` has no `policy-string`. */
 function policyOf(domain: string, type: string, counts: ReportMail['counts'], policy: StoredPolicy | null) {
 	const sum = (some: ReportMail['counts']) => some.reduce((all, {n}) => all + n, 0);
 	const failed = counts.filter(({result}) => result !== 'success');

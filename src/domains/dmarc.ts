@@ -37,7 +37,7 @@ export type DmarcSight = {
 	readonly reporters: readonly string[];
 	readonly sources: readonly Source[];
 	readonly advice: DmarcAdvice;
-	/** How TLS to the host of the return path went, in words; null: nobody reported. */
+	/** How TLS to the host of the return path went, in words; null: no report came. */
 	readonly tls: string | null;
 };
 
@@ -87,7 +87,7 @@ const leastDays = 7;
 /** Of our mail that is not aligned: more than forwarding breaks. */
 const mostLost = 0.01;
 
-/** The next step towards `p=reject`, one at a time, as far as the reports bear it. */
+/** The next step towards `p=reject`, one at a time, where the reports show that it is safe. */
 export function adviceOf(
 	domain: Domain,
 	names: SendingNames,

@@ -104,7 +104,7 @@ async function dmarcOf(
 	spf: Verdict,
 ): Promise<Verdict> {
 	const domain = domainOf(from?.address);
-	// RFC 7489 §6.6.1: with several authors nobody can say whom the domain speaks for.
+	// RFC 7489 §6.6.1: a From with several authors has no one domain to check.
 	if (domain === null || isFromAmbiguous) {
 		return {result: domain === null ? 'none' : 'permerror', domain};
 	}

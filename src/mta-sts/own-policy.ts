@@ -38,7 +38,7 @@ export async function readOwnPolicy(settings: PolicySettings, reader: Knex, now:
 	return ownPolicy(hostname, chain != null && vouchesFor(chain, hostname, now));
 }
 
-/** A certificate that signs itself is known to nobody: with `enforce` no mail would come. */
+/** Others trust no certificate that signs itself: with `enforce` no mail would come. */
 function vouchesFor(chain: string, host: string, now: number): boolean {
 	try {
 		const certificate = new X509Certificate(chain);

@@ -53,17 +53,12 @@ export class Connections {
 		return this.#idle.size + this.#busy.size;
 	}
 
-	/** Ends those without a request. */
-	endIdle(): void {
+	/** Closes their server: ends those without a request, and resolves when the others have ended too. */
+	async close(server: Server): Promise<void> {
+		const closed = server.listening ? new Promise(resolve => server.close(resolve)) : null;
 		for (const socket of this.#idle) {
 			socket.destroy();
 		}
-	}
-}
-
-/** Resolves when a server takes no more connections and all of its are closed. */
-export async function closed(server: Server): Promise<void> {
-	if (server.listening) {
-		await new Promise<void>(resolve => server.close(() => resolve()));
+		await closed;
 	}
 }

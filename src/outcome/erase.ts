@@ -132,7 +132,7 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 			return {messages: 0, recipients: recipients.length, contact: null};
 		}
 		const contact = await deleteContact(trx, workspaceId, addressKey);
-		// A workspace that the person never had to do with has nothing to clean.
+		// Else the workspace has nothing of the person.
 		if (contact || wasKnown) {
 			await eraseUnmatched(trx, unmatched);
 			await eraseFromAudit(trx, workspaceId, addressKey);

@@ -5,7 +5,7 @@ import {type EventWriter, notify} from './outbox.ts';
 /** A mail to a workspace, and what endpoints get of it. */
 export type ReceivedMail = {readonly mail: NewReceived; readonly detail: Readonly<Record<string, unknown>>};
 
-/** Stores mails and tells endpoints of them, in the transaction in which they are marked as read. */
+/** Stores mails and notifies endpoints of them, in the transaction in which they are marked as read. */
 export async function recordReceived(
 	trx: Knex.Transaction,
 	received: readonly ReceivedMail[],
@@ -14,16 +14,12 @@ export async function recordReceived(
 	if (received.length === 0) {
 		return;
 	}
-	const fresh = new Set(
-		await insertReceived(
-			trx,
-			received.map(({mail}) => mail),
-		),
-	);
-	const told = received.filter(({mail}) => fresh.has(mail));
+	const mails = received.map(({mail}) => mail);
+	const added = new Set(await insertReceived(trx, mails));
+	const fresh = received.filter(({mail}) => added.has(mail));
 	await notify(
 		trx,
-		told.map(({mail: {id, workspaceId, inReplyTo, receivedAt}, detail}) => ({
+		fresh.map(({mail: {id, workspaceId, inReplyTo, receivedAt}, detail}) => ({
 			...{type: 'received', workspaceId, messageId: inReplyTo, recipient: null, at: receivedAt, detail, keptFor: id},
 		})),
 		eventWriter,

@@ -181,7 +181,7 @@ export async function claimTlsReport(trx: Knex.Transaction, {day, domain, now, d
 	return claimed.length > 0;
 }
 
-/** It went out (`error` is null), or was tried in vain. */
+/** It went out (`error` is null), or the attempt failed. */
 export async function endTlsReport(
 	trx: Knex.Transaction,
 	{day, domain, now}: Omit<Due, 'due'>,

@@ -122,11 +122,7 @@ export async function listDueDomains(
 					.whereIn('d.state', ['pending', 'degraded'])
 					.orWhere(verified =>
 						verified
-							.where(open =>
-								open
-									.whereNull('d.return_path_at')
-									.orWhere(links => links.whereNotNull('d.link_host').whereNull('d.links_ok_at')),
-							)
+							.whereRaw('(d.return_path_at is null or (d.link_host is not null and d.links_ok_at is null))')
 							.where('d.state_at', '>', eager),
 					)
 					.orWhereExists(unseen().where('k.created_at', '>', eager)),

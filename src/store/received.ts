@@ -14,7 +14,7 @@ export type InboundAddress = {
 	readonly created_at: string;
 };
 
-/** False: it is somebody's already. */
+/** False: the address is taken. */
 export async function insertInboundAddress(trx: Knex.Transaction, row: InboundAddress): Promise<boolean> {
 	const inserted = await trx('inbound_addresses').insert(row).onConflict('address').ignore().returning('id');
 	return inserted.length > 0;
@@ -64,7 +64,7 @@ export async function listInboundDomains(reader: Knex): Promise<string[]> {
 	return [...new Set(addresses.map(address => address.slice(address.lastIndexOf('@') + 1)))];
 }
 
-/** The workspaces of these addresses; those that are nobody's are missing. An exact one wins over that of all its domain. */
+/** The workspaces of these addresses; an address without one is missing. An exact one wins over that of all its domain. */
 export async function findInboxes(reader: Knex, addresses: readonly string[]): Promise<Map<string, string>> {
 	const keys = [...new Set(addresses.flatMap(address => [address, wildcardOf(address)]))];
 	const rows: InboundAddress[] = await reader('inbound_addresses').whereIn('address', keys);
