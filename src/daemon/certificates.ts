@@ -16,12 +16,12 @@ import type {Resolver} from '../net/dns.ts';
 import {recordAct} from '../store/audit.ts';
 import {
 	type Certificate,
+	type Challenge,
 	deleteAccount,
 	deleteCertificate,
 	deleteChallenge,
 	findAccount,
-	findTlsChallenge,
-	hasChallenges,
+	findChallenge,
 	insertChallenge,
 	listCertificates,
 	listHosts,
@@ -32,7 +32,6 @@ import {
 	updateCertificate,
 } from '../store/certificates.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {listInboundDomains} from '../store/received.ts';
 import {actingOf, type Context} from './context.ts';
 
 const minuteMs = 60_000;
@@ -60,7 +59,7 @@ export class Certificates {
 	readonly #client: AcmeClient;
 	readonly #dispatcher: Dispatcher;
 	readonly #resolver: Resolver;
-	readonly #shown = new Map<string, KeyPair & {readonly context: SecureContext}>();
+	#shown: ReadonlyMap<string, {readonly pair: KeyPair; readonly context: SecureContext}> = new Map();
 	readonly #listeners: Array<() => void> = [];
 	readonly #ending = new AbortController();
 	#wishes: ReadonlyMap<string, Wish> = new Map();
@@ -93,15 +92,23 @@ export class Certificates {
 
 	/** Whether a CA may come for a proof by TLS (RFC 8737), from an order of this node or another one. */
 	async isProving(): Promise<boolean> {
-		const {store, clock} = this.#context;
-		return store.dialect.isShared ? await hasChallenges(store.reader, storeTime(clock.now())) : this.#isOrdering;
+		return this.#context.store.dialect.isShared ? (await this.#challenge({})) !== undefined : this.#isOrdering;
 	}
 
 	/** The certificate that proves a name; undefined: nothing is to be proved. */
 	async proofFor(name: string): Promise<SecureContext | undefined> {
-		const {store, clock} = this.#context;
-		const found = await findTlsChallenge(store.reader, name.toLowerCase(), storeTime(clock.now()));
+		const found = await this.#challenge({type: 'tls-alpn-01', name: name.toLowerCase()});
 		return found && createSecureContext(challengeCertificate(found.name, found.key_authorization));
+	}
+
+	/** The text that proves a name by HTTP (RFC 8555 §8.3); undefined: the token is of no order. */
+	async textFor(token: string): Promise<string | undefined> {
+		return (await this.#challenge({type: 'http-01', token}))?.key_authorization;
+	}
+
+	async #challenge(by: Partial<Challenge>): Promise<Challenge | undefined> {
+		const {store, clock} = this.#context;
+		return await findChallenge(store.reader, by, storeTime(clock.now()));
 	}
 
 	/** Whether a name has a certificate. */
@@ -111,8 +118,7 @@ export class Certificates {
 
 	/** The certificate of MAILCTL_HOSTNAME; null: there is none yet. */
 	own(): KeyPair | null {
-		const {cert, key} = this.#shown.get(this.#context.settings.hostname) ?? {};
-		return cert === undefined || key === undefined ? null : {cert, key};
+		return this.#shown.get(this.#context.settings.hostname)?.pair ?? null;
 	}
 
 	/** `listener` is called when other certificates are shown from now on. */
@@ -170,25 +176,27 @@ export class Certificates {
 	async #read(): Promise<void> {
 		const {store, vault, observer} = this.#context;
 		const found = await openCertificates(store.reader, vault, observer.storeFailed);
-		const changed = found.filter(({name, chain}) => this.#shown.get(name)?.cert !== chain);
-		for (const {name, chain: cert, key} of changed) {
-			this.#shown.set(name, {cert, key, context: createSecureContext({cert, key})});
-		}
-		for (const name of this.#shown.keys()) {
-			if (!found.some(one => one.name === name)) {
-				this.#shown.delete(name);
+		const before = this.#shown;
+		this.#shown = new Map(
+			found.map(({name, chain: cert, key}) => {
+				const known = before.get(name);
+				return [
+					name,
+					known?.pair.cert === cert ? known : {pair: {cert, key}, context: createSecureContext({cert, key})},
+				];
+			}),
+		);
+		if ([...this.#shown].some(([name, one]) => one !== before.get(name))) {
+			for (const listener of this.#listeners) {
+				listener();
 			}
-		}
-		for (const listener of changed.length > 0 ? this.#listeners : []) {
-			listener();
 		}
 	}
 
 	async #lookAtNames(): Promise<void> {
 		const {settings, store, clock} = this.#context;
 		const hosts = await listHosts(store.reader);
-		const mailDomains = [settings.returnPathDomain, ...hosts.mailDomains, ...(await listInboundDomains(store.reader))];
-		const asked = JSON.stringify([hosts, mailDomains]);
+		const asked = JSON.stringify(hosts);
 		if (asked === this.#wishedFor && clock.monotonic() - this.#wishedAt < namesMs) {
 			return;
 		}
@@ -196,7 +204,7 @@ export class Certificates {
 			hostname: settings.hostname,
 			publicHost: settings.publicUrl === null ? null : publicHost(settings),
 			linkHosts: hosts.linkHosts,
-			mailDomains,
+			mailDomains: [settings.returnPathDomain, ...hosts.mailDomains],
 			addresses: Object.values(networkInterfaces()).flatMap(all => all?.map(({address}) => address) ?? []),
 			resolver: this.#resolver,
 		});

@@ -35,7 +35,6 @@ import {createErase} from '../outcome/erase.ts';
 import {createFeed} from '../outcome/feed.ts';
 import {ownRetryOf} from '../pace/choose-route.ts';
 import type {Alert} from '../store/alerts.ts';
-import {findHttpChallenge} from '../store/certificates.ts';
 import {findLinkHost} from '../store/domains.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import {FailedLogIns} from '../users/failed-log-ins.ts';
@@ -69,6 +68,7 @@ export function createHttp(
 ) {
 	const {settings, store, keys, vault, clock, newId, eventWriter, observer, certificates} = context;
 	const {logger, metrics, storeFailed} = observer;
+	const proofOf = (token: string) => certificates.textFor(token);
 
 	const engagementWrite = createEngagementWrite(clock, eventWriter);
 	const collector = new Collector({
@@ -201,7 +201,7 @@ export function createHttp(
 			pages: isShared ? {guard: onAdmin} : null,
 			routes: [
 				health,
-				challengeRoutes({reader: store.reader, clock}),
+				challengeRoutes(proofOf),
 				...(isShared || metricsToken !== null ? [scrape] : []),
 				...(isShared ? dashboard : []),
 				...apiRoutes({...parts, auth, limits, cursors: new Cursors(cursorKey(keys))}),
@@ -253,10 +253,7 @@ export function createHttp(
 		createRedirect({
 			publicUrl: linkBase(settings),
 			isOurs: name => certificates.has(name),
-			async proofOf(token) {
-				const found = await findHttpChallenge(store.reader, token, storeTime(clock.now()));
-				return found?.key_authorization;
-			},
+			proofOf,
 		});
 
 	return {

@@ -3,8 +3,7 @@ import type {Knex} from 'knex';
 import type {Routes} from '../api/api-parts.ts';
 import {apiError} from '../api/errors.ts';
 import type {OwnPolicy} from '../mta-sts/own-policy.ts';
-import {isReturnPathHost} from '../store/inbound-mails.ts';
-import {listInboundDomains} from '../store/received.ts';
+import {listHosts} from '../store/certificates.ts';
 
 type PolicyParts = {
 	readonly reader: Knex;
@@ -19,9 +18,7 @@ const prefix = 'mta-sts.';
 /** The policy of each host of ours that takes mail, at its own name (RFC 8461 §3.3). */
 export function policyRoutes({reader, policy, ownHosts}: PolicyParts): Routes {
 	const isOurs = async (host: string) =>
-		ownHosts.includes(host) ||
-		(await isReturnPathHost(reader, host)) ||
-		(await listInboundDomains(reader)).includes(host);
+		ownHosts.includes(host) || (await listHosts(reader)).mailDomains.includes(host);
 	return api => {
 		api.get('/.well-known/mta-sts.txt', {schema: {hide: true} as FastifySchema}, async ({hostname}, reply) => {
 			const host = hostname.toLowerCase().replace(/\.$/, '');

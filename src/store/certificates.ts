@@ -29,9 +29,6 @@ export type Certificate = {
 	readonly updated_at: string;
 };
 
-/** What a TLS server needs of one name. */
-export type OpenCertificate = {readonly name: string; readonly chain: string; readonly key: string};
-
 export const challengeTypes = ['http-01', 'tls-alpn-01'] as const;
 export type ChallengeType = (typeof challengeTypes)[number];
 
@@ -66,8 +63,8 @@ export async function openCertificates(
 	reader: Knex,
 	vault: Vault,
 	failed: (error: unknown) => void,
-): Promise<OpenCertificate[]> {
-	const rows: Array<Pick<Certificate, 'name'> & {chain: string; secret: string}> = await reader('certificates')
+): Promise<Array<Readonly<Record<'name' | 'chain' | 'key', string>>>> {
+	const rows: Array<Record<'name' | 'chain' | 'secret', string>> = await reader('certificates')
 		.whereNotNull('chain')
 		.orderBy('name')
 		.select('name', 'chain', 'secret');
@@ -81,7 +78,7 @@ export async function openCertificates(
 	});
 }
 
-/** Of verified domains: the hosts of links, and the domains of ours that take mail. */
+/** The link hosts of verified domains, and the hosts of domains that take mail. */
 export async function listHosts(reader: Knex): Promise<{linkHosts: string[]; mailDomains: string[]}> {
 	const rows: Array<{link: string | null; mail: string}> = await reader('domains')
 		.whereNotNull('verified_at')
@@ -159,18 +156,11 @@ export async function deleteChallenge(trx: Knex.Transaction, token: string): Pro
 	await trx('acme_challenges').where({token}).delete();
 }
 
-/** The answer to `GET /.well-known/acme-challenge/TOKEN` (RFC 8555 §8.3). */
-export async function findHttpChallenge(reader: Knex, token: string, now: string): Promise<Challenge | undefined> {
-	const type: ChallengeType = 'http-01';
-	return await reader('acme_challenges').where({token, type}).where('expires_at', '>', now).first();
-}
-
-/** What a handshake for a name shows whose only protocol is `acme-tls/1` (RFC 8737 §3). */
-export async function findTlsChallenge(reader: Knex, name: string, now: string): Promise<Challenge | undefined> {
-	const type: ChallengeType = 'tls-alpn-01';
-	return await reader('acme_challenges').where({name, type}).where('expires_at', '>', now).first();
-}
-
-export async function hasChallenges(reader: Knex, now: string): Promise<boolean> {
-	return (await reader('acme_challenges').where('expires_at', '>', now).first('token')) !== undefined;
+/** One with these values that is not over. */
+export async function findChallenge(
+	reader: Knex,
+	by: Partial<Pick<Challenge, 'type' | 'token' | 'name'>>,
+	now: string,
+): Promise<Challenge | undefined> {
+	return await reader('acme_challenges').where(by).where('expires_at', '>', now).first();
 }

@@ -147,15 +147,6 @@ export async function listReturnPathHosts(reader: Knex): Promise<string[]> {
 	return rows.map(({host}) => host);
 }
 
-/** Whether a host is the own return path of a domain that has proved itself. */
-export async function isReturnPathHost(reader: Knex, host: string): Promise<boolean> {
-	const found = await reader('domains')
-		.whereNotNull('verified_at')
-		.whereRaw("coalesce(return_path_domain, 'bounce.' || name) = ?", [host])
-		.first('id');
-	return found !== undefined;
-}
-
 /** The end of a mail's reading. */
 export type InboundEnd = {
 	/** The row's key. */

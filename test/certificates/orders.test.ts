@@ -13,7 +13,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {
 	type Certificate,
 	findCertificate,
-	findHttpChallenge,
+	findChallenge,
 	listCertificates,
 	makeDue,
 	openCertificates,
@@ -39,7 +39,11 @@ async function prepare(t: ExecutionContext, store: Store, eab: Binding | null = 
 	const tools = testTools(Date.now());
 	const {clock} = tools;
 	const web = createServer(async ({url = ''}, response) => {
-		const found = await findHttpChallenge(store.reader, url.split('/').at(-1) ?? '', storeTime(clock.now()));
+		const found = await findChallenge(
+			store.reader,
+			{type: 'http-01', token: url.split('/').at(-1) ?? ''},
+			storeTime(clock.now()),
+		);
 		response.writeHead(found ? 200 : 404).end(found?.key_authorization);
 	});
 	web.listen(0, '127.0.0.1');
