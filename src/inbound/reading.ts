@@ -1,10 +1,10 @@
 import type {Knex} from 'knex';
-import type {dkimVerify} from 'mailauth/lib/dkim/verify.js';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Links} from '../links/links.ts';
 import type {SignedId} from '../links/tokens.ts';
 import type {BounceRule} from '../mail/bounce.ts';
+import {verifySignatures} from '../mail/dkim-signatures.ts';
 import {type FoundKeys, unreadLetter} from '../mail/received.ts';
 import type {CameIn, Candidate, Reading, Via} from '../mail/report.ts';
 import type {Resolver} from '../net/dns.ts';
@@ -17,6 +17,7 @@ import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {type InboundEnd, listUnread, markRead, type UnreadInbound} from '../store/inbound-mails.ts';
 import {findByProviderIds} from '../store/reports.ts';
 import type {Store} from '../store/store.ts';
+import {asking} from './verdicts.ts';
 
 type ReadingOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'> & {
@@ -364,9 +365,6 @@ type TrustedReporterOptions = {
 	readonly resolver: Pick<Resolver, 'txt'>;
 };
 
-/** A signature of a part of the body (`l=`) says nothing about the rest; the library's types lack the field. */
-type Verified = Awaited<ReturnType<typeof dkimVerify>>['results'][number] & {readonly canonBodyLengthLimited?: boolean};
-
 /**
  * To verify ten megabytes of line ends, or a million fields, takes minutes, and the time that a header or a signature takes
  * grows with its square; this much takes less than a second.
@@ -402,12 +400,8 @@ async function signersOf(
 		return [];
 	}
 	try {
-		const {dkimVerify} = await import('mailauth/lib/dkim/verify.js');
-		const {results} = await dkimVerify(raw, {resolver: name => keyOf(name, resolver)});
-		const right = (results as readonly Verified[]).filter(
-			({status, canonBodyLengthLimited}) => status.result === 'pass' && !canonBodyLengthLimited,
-		);
-		const signers = right.flatMap(({signingDomain}) => signingDomain?.toLowerCase() ?? []);
+		const verdicts = await verifySignatures(raw, asking(resolver));
+		const signers = verdicts.flatMap(({result, domain}) => (result === 'pass' && domain !== null ? [domain] : []));
 		return signers.filter(name => names?.includes(name) ?? true);
 	} catch {
 		return [];
@@ -425,12 +419,4 @@ function mayBeSigned(raw: Buffer, names: readonly string[] | null): boolean {
 	const own = signatures.filter(field => field.startsWith('dkim'));
 	const domains = own.map(field => /[:;\s]d=\s*([^\s;]+)/.exec(field)?.[1] ?? '');
 	return domains.length <= mostSignatures && domains.some(name => names?.includes(name) ?? true);
-}
-
-async function keyOf(name: string, resolver: Pick<Resolver, 'txt'>): Promise<string[][]> {
-	const answer = await resolver.txt(name);
-	if (answer.kind === 'found') {
-		return answer.records.map(record => [record]);
-	}
-	throw Object.assign(new Error(`no key at ${name}`), {code: answer.kind === 'failed' ? 'ETIMEOUT' : 'ENOTFOUND'});
 }

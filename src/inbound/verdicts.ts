@@ -1,5 +1,6 @@
 import type {DMARCOptions} from 'mailauth';
 import {inTime} from '../kit/clock.ts';
+import {domainOf} from '../mail/address.ts';
 import type {FoundKeys, ReadLetter, Verdict, Verdicts} from '../mail/received.ts';
 import type {CameIn} from '../mail/report.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
@@ -19,7 +20,7 @@ const signature = /^dkim-signature[ \t]*:[^\n]*(?:\n[ \t][^\n]*)*/gim;
 /** The keys of the signatures of a mail; none where it is not worth the time to verify them. Never rejects. */
 export async function keysOf(raw: Buffer, resolver: Pick<Resolver, 'txt'>): Promise<FoundKeys> {
 	const names = keyNames(raw);
-	const asked = names.map(async name => [name, await recordsOf(resolver.txt(name))] as const);
+	const asked = names.map(async name => [name, recordsOf(await resolver.txt(name))] as const);
 	return await inTime(limitMs, timedOut, () => Promise.all(asked)).catch(() =>
 		names.map(name => [name, 'ETIMEOUT'] as const),
 	);
@@ -49,17 +50,12 @@ function linesOf(raw: Buffer): number {
 	return lines;
 }
 
-const timedOut = () => Object.assign(new Error('DNS took too long'), {code: 'ETIMEOUT'});
-
-async function recordsOf(asked: Promise<DnsAnswer<string>>): Promise<readonly string[] | string> {
-	const answer = await asked;
-	return answer.kind === 'found' ? answer.records : codeOf(answer);
-}
-
+const timedOut = () => new Error('DNS took too long');
+const recordsOf = (answer: DnsAnswer<string>) => (answer.kind === 'found' ? answer.records : codeOf(answer));
 const codeOf = ({kind}: DnsAnswer<unknown>): string => (kind === 'failed' ? 'ETIMEOUT' : 'ENOTFOUND');
 
 /** What the library calls a resolver: rejects with a code as the system does. */
-function asking(resolver: Resolver) {
+export function asking(resolver: Pick<Resolver, 'txt'> & Partial<Resolver>) {
 	return async (name: string, type: string): Promise<string[] | string[][]> => {
 		const ask = {TXT: resolver.txt, A: resolver.a, AAAA: resolver.aaaa, MX: resolver.mx, PTR: resolver.ptr}[type];
 		const answer: DnsAnswer<unknown> = ask ? await ask(name.toLowerCase().replace(/\.$/, '')) : {kind: 'nodata'};
@@ -74,13 +70,11 @@ type VerdictOptions = {readonly resolver: Resolver; readonly hostname: string};
 
 /** What there is to say of who sent a mail. DNS that fails gives `temperror`. Never rejects. */
 export async function verdictsOf(options: VerdictOptions, cameIn: CameIn, letter: ReadLetter): Promise<Verdicts> {
-	const spf = await inTime(limitMs, timedOut, () => spfOf(options, cameIn)).catch(
-		(): Verdict => ({result: 'temperror', domain: null}),
-	);
-	const domain = domainOf(letter.from?.address);
-	const dmarc = await inTime(limitMs, timedOut, () => dmarcOf(options, letter, spf)).catch(
-		(): Verdict => ({result: 'temperror', domain}),
-	);
+	const inLimit = (domain: string | null, work: () => Promise<Verdict>) =>
+		inTime(limitMs, timedOut, work).catch((): Verdict => ({result: 'temperror', domain}));
+	const spf = await inLimit(null, () => spfOf(options, cameIn));
+	const domain = domainOf(letter.from?.address ?? '').toLowerCase() || null;
+	const dmarc = await inLimit(domain, () => dmarcOf(options, letter, spf, domain));
 	const passed = letter.signatures.filter(({result}) => result === 'pass');
 	const aligned = passed.find(one => one.domain === domain) ?? passed[0];
 	return {spf, dkim: aligned ?? letter.signatures[0] ?? {result: 'none', domain: null}, dmarc};
@@ -102,8 +96,8 @@ async function dmarcOf(
 	{resolver}: VerdictOptions,
 	{from, isFromAmbiguous, signatures}: ReadLetter,
 	spf: Verdict,
+	domain: string | null,
 ): Promise<Verdict> {
-	const domain = domainOf(from?.address);
 	// RFC 7489 §6.6.1: a From with several authors has no one domain to check.
 	if (domain === null || isFromAmbiguous) {
 		return {result: domain === null ? 'none' : 'permerror', domain};
@@ -119,5 +113,3 @@ async function dmarcOf(
 	const result = await dmarc(options);
 	return {result: result ? result.status.result : 'none', domain};
 }
-
-const domainOf = (address = ''): string | null => address.slice(address.lastIndexOf('@') + 1).toLowerCase() || null;

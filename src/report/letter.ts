@@ -1,6 +1,6 @@
-import type {dkimVerify} from 'mailauth/lib/dkim/verify.js';
 import type {AddressObject, ParsedMail} from 'mailparser';
 import {withoutControls} from '../kit/text.ts';
+import {verifySignatures} from '../mail/dkim-signatures.ts';
 import {type FoundKeys, type ReadLetter, unreadLetter, type Verdict} from '../mail/received.ts';
 import {decodeWords} from './decode.ts';
 import {type Field, fieldOf, type Mail, readMail} from './mime.ts';
@@ -108,33 +108,17 @@ function fileOf({filename, contentType, content, contentId}: ParsedMail['attachm
 	};
 }
 
-/** A signature of a part of the body (`l=`) says nothing about the rest; the library's types lack the field. */
-type Verified = Awaited<ReturnType<typeof dkimVerify>>['results'][number] & {readonly canonBodyLengthLimited?: boolean};
-
 /** Without keys there are no signatures to verify: the time that it takes grows with the lines of the mail. */
 async function signaturesOf(raw: Buffer, keys: FoundKeys): Promise<Verdict[]> {
 	if (keys.length === 0) {
 		return [];
 	}
 	const found = new Map(keys);
-	const {dkimVerify} = await import('mailauth/lib/dkim/verify.js');
-	const {results} = await dkimVerify(raw, {
-		resolver: async name => {
-			const records = found.get(name.toLowerCase()) ?? 'ENOTFOUND';
-			if (typeof records === 'string') {
-				throw Object.assign(new Error(`no key at ${name}`), {code: records});
-			}
-			return records.map(record => [record]);
-		},
+	return await verifySignatures(raw, async name => {
+		const records = found.get(name.toLowerCase()) ?? 'ENOTFOUND';
+		if (typeof records === 'string') {
+			throw Object.assign(new Error(`no key at ${name}`), {code: records});
+		}
+		return records.map(record => [record]);
 	});
-	return (results as readonly Verified[]).flatMap(({status, signingDomain, canonBodyLengthLimited}) =>
-		signingDomain
-			? [
-					{
-						result: status.result === 'pass' && canonBodyLengthLimited ? 'policy' : status.result,
-						domain: signingDomain.toLowerCase(),
-					},
-				]
-			: [],
-	);
 }
