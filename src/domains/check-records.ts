@@ -73,9 +73,9 @@ const leastLabels = 2;
 export async function judgeRecord(resolver: Resolver, record: DomainRecord): Promise<Verdict> {
 	switch (record.purpose) {
 		case 'ownership':
-			return judgeOwnership(await resolver.txt(record.name, true), record);
+			return await judgeTexts(resolver, record, judgeOwnership);
 		case 'dkim':
-			return judgeDkim(await resolver.txt(record.name, true), record);
+			return await judgeTexts(resolver, record, judgeDkim);
 		case 'return_path':
 			return await judgeReturnPath(resolver, record);
 		case 'spf':
@@ -85,11 +85,11 @@ export async function judgeRecord(resolver: Resolver, record: DomainRecord): Pro
 		case 'links':
 			return await judgeLead(resolver, record);
 		case 'mta_sts':
-			return record.type === 'CNAME'
-				? await judgeLead(resolver, record)
-				: judgeAnnounced(await resolver.txt(record.name, true), record);
+			return await (record.type === 'CNAME'
+				? judgeLead(resolver, record)
+				: judgeTexts(resolver, record, judgeAnnounced));
 		case 'tls_report':
-			return judgeTlsReport(await resolver.txt(record.name, true), record);
+			return await judgeTexts(resolver, record, judgeTlsReport);
 	}
 }
 
@@ -119,20 +119,19 @@ function isVerdict(value: readonly unknown[] | Verdict): value is Verdict {
 	return !Array.isArray(value);
 }
 
-function judgeOwnership(answer: DnsAnswer<string>, {value}: DomainRecord): Verdict {
-	const texts = recordsIn(answer);
-	if (isVerdict(texts)) {
-		return texts;
-	}
+type JudgeTexts = (texts: readonly string[], record: DomainRecord) => Verdict;
+
+async function judgeTexts(resolver: Resolver, record: DomainRecord, judge: JudgeTexts): Promise<Verdict> {
+	const texts = recordsIn(await resolver.txt(record.name, true));
+	return isVerdict(texts) ? texts : judge(texts, record);
+}
+
+function judgeOwnership(texts: readonly string[], {value}: DomainRecord): Verdict {
 	return texts.some(text => text.trim() === value) ? ok(texts) : different(texts, 'it is another text');
 }
 
 /** Other texts may stand beside the key; a second key may not: RFC 6376 §3.6.2.2 leaves open which one counts. */
-function judgeDkim(answer: DnsAnswer<string>, {value}: DomainRecord): Verdict {
-	const texts = recordsIn(answer);
-	if (isVerdict(texts)) {
-		return texts;
-	}
+function judgeDkim(texts: readonly string[], {value}: DomainRecord): Verdict {
 	const keys = texts.map(parseDkimRecord).filter(key => key !== undefined);
 	const [found] = keys;
 	const wanted = parseDkimRecord(value);
@@ -321,39 +320,30 @@ function judgePolicy(text: string, remark: string | null): Verdict {
 
 /** Right by an alias, or by the same addresses: what counts is that browsers come here. */
 async function judgeLead(resolver: Resolver, {name, value}: DomainRecord): Promise<Verdict> {
-	const aliases = recordsIn(await resolver.cname(name, true));
-	if (!isVerdict(aliases)) {
-		const found = aliases.map(alias => `CNAME ${alias}`);
-		if (aliases.some(alias => alias.toLowerCase() === value.toLowerCase())) {
-			return ok(found);
-		}
+	const wrong = `it does not lead to ${value}`;
+	const byAlias = await judgeAlias(resolver, name, new Set([value.toLowerCase()]), wrong);
+	if (byAlias.state === 'ok') {
+		return byAlias;
 	}
-	const [found, wanted] = await Promise.all([name, value].map(host => hostAddresses(resolver, host)));
-	if (found === undefined || wanted === undefined || isVerdict(found)) {
-		return found !== undefined && isVerdict(found) ? found : missing;
+	const found = await hostAddresses(resolver, name);
+	if (isVerdict(found)) {
+		return found;
 	}
+	const wanted = await hostAddresses(resolver, value);
 	if (isVerdict(wanted)) {
 		return {state: 'unknown', found: [], problem: `DNS gives no address of ${value}`};
 	}
-	return found.every(address => wanted.includes(address))
-		? ok(found)
-		: different(found, `it does not lead to ${value}`);
+	return found.every(address => wanted.includes(address)) ? ok(found) : different(found, wrong);
 }
 
 async function hostAddresses(resolver: Resolver, host: string): Promise<readonly string[] | Verdict> {
-	const answers = (await Promise.all([resolver.a(host, true), resolver.aaaa(host, true)])).map(answer =>
-		recordsIn(answer),
-	);
+	const answers = (await Promise.all([resolver.a(host, true), resolver.aaaa(host, true)])).map(recordsIn);
 	const found = answers.flatMap(records => (isVerdict(records) ? [] : records));
 	return found.length > 0 ? found : (answers.find(each => isVerdict(each) && each.state === 'unknown') ?? missing);
 }
 
 /** Others fetch the policy again when the id changes: an old one keeps them at an old policy. */
-function judgeAnnounced(answer: DnsAnswer<string>, {value}: DomainRecord): Verdict {
-	const texts = recordsIn(answer);
-	if (isVerdict(texts)) {
-		return texts;
-	}
+function judgeAnnounced(texts: readonly string[], {value}: DomainRecord): Verdict {
 	const id = announcedId(texts);
 	if (id === null) {
 		return different(texts, 'it is not one MTA-STS record');
@@ -361,11 +351,7 @@ function judgeAnnounced(answer: DnsAnswer<string>, {value}: DomainRecord): Verdi
 	return id === announcedId([value]) ? ok(texts) : different(texts, 'its id is that of another policy');
 }
 
-function judgeTlsReport(answer: DnsAnswer<string>, {value}: DomainRecord): Verdict {
-	const texts = recordsIn(answer);
-	if (isVerdict(texts)) {
-		return texts;
-	}
+function judgeTlsReport(texts: readonly string[], {value}: DomainRecord): Verdict {
 	const found = texts.filter(text => /^v=TLSRPTv1[ \t]*;/.test(text));
 	if (found.length !== 1) {
 		return different(texts, 'it is not one TLSRPT record');
