@@ -6,7 +6,7 @@ import {type Alert, findAlert, listAlerts} from '../../store/alerts.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
 import {apiError} from '../errors.ts';
-import {time} from '../schemas/page.ts';
+import {textOrNull, time} from '../schemas/page.ts';
 import {Seats} from '../turns.ts';
 import {emptyBody} from '../validate.ts';
 import {alertView} from '../views.ts';
@@ -20,9 +20,7 @@ const fields = {
 	on: Type.Union([Type.Array(Type.Enum([...alertKindNames])), Type.Null()], {
 		description: 'The kinds that it is about; null: all.',
 	}),
-	error: Type.Union([Type.String(), Type.Null()], {
-		description: 'Why the last attempt to send failed; null: it did not.',
-	}),
+	error: textOrNull('Why the last attempt to send failed; null: it did not.'),
 	muted_until: timeOrNull,
 	last_sent_at: timeOrNull,
 	created_at: time,
@@ -33,9 +31,7 @@ const example = {
 	created_at: '2026-06-09T10:15:30+00:00',
 };
 const alertSchema = Type.Object(fields, {examples: [example]});
-const secret = Type.Union([Type.String(), Type.Null()], {
-	description: 'What signs its posts, as those of webhooks; null: it does not post to a webhook.',
-});
+const secret = textOrNull('What signs its posts, as those of webhooks; null: it does not post to a webhook.');
 const newAlertSchema = Type.Object({...fields, secret}, {examples: [{...example, secret: null}]});
 const testSchema = Type.Object({sent: Type.Boolean(), error: fields.error}, {examples: [{sent: true, error: null}]});
 

@@ -17,11 +17,14 @@ import {
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';
 import {apiError, unavailable} from '../errors.ts';
-import {time} from '../schemas/page.ts';
+import {textOrNull, time} from '../schemas/page.ts';
 import {Seats} from '../turns.ts';
 import {emptyBody} from '../validate.ts';
 import {domainRecordsView, domainView} from '../views.ts';
 
+const tag = 'Domains';
+const reads = {tag, scope: 'domains:read', id: 'dom'} as const;
+const manages = {tag, scope: 'domains:manage', id: 'dom'} as const;
 const domainsPerPage = 25;
 /** Of one workspace, at once: each asks several servers. */
 const mostAsked = 4;
@@ -61,7 +64,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 			path: '/v1/domains',
 			scope: 'domains:read',
 			name: 'domains',
-			tag: 'Domains',
+			tag,
 			summary: 'List domains',
 			meaning: 'Domains, newest first.',
 			usualLimit: domainsPerPage,
@@ -73,7 +76,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 		apiRoute(parts, {
 			at: 'POST /v1/domains',
 			scope: 'domains:manage',
-			tag: 'Domains',
+			tag,
 			summary: 'Add a domain',
 			description:
 				'With keys that sign its mail once DNS shows them. Publish the records of the answer, then verify it.',
@@ -102,9 +105,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 
 		apiRoute(parts, {
 			at: 'GET /v1/domains/:id',
-			scope: 'domains:read',
-			id: 'dom',
-			tag: 'Domains',
+			...reads,
 			summary: 'Read a domain',
 			description: 'Asks DNS now, and changes nothing. That may take some seconds.',
 			answer: [200, 'The domain, with its records and what DNS answers.', domainSchema],
@@ -116,9 +117,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 
 		apiRoute(parts, {
 			at: 'GET /v1/domains/:id/dmarc',
-			scope: 'domains:read',
-			id: 'dom',
-			tag: 'Domains',
+			...reads,
 			summary: 'Read who sends with a domain',
 			description:
 				'As DMARC reports of the last days say, by address, with what to publish next. Anybody can send such a report. Asks DNS which addresses are yours and what is published.',
@@ -135,9 +134,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 
 		apiRoute(parts, {
 			at: 'PATCH /v1/domains/:id',
-			scope: 'domains:manage',
-			id: 'dom',
-			tag: 'Domains',
+			...manages,
 			summary: 'Change a domain',
 			description:
 				'The host of the links in its mail. It is used once DNS leads it here; until then links name the public URL. What is left out stays as it is.',
@@ -155,9 +152,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 
 		apiRoute(parts, {
 			at: 'POST /v1/domains/:id/verify',
-			scope: 'domains:manage',
-			id: 'dom',
-			tag: 'Domains',
+			...manages,
 			summary: 'Verify a domain',
 			description:
 				'Asks DNS now and keeps what follows: whether the domain is verified, which keys sign, whether its own return path is used. The body may be left out.',
@@ -180,9 +175,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 
 		apiRoute(parts, {
 			at: 'POST /v1/domains/:id/rotate-key',
-			scope: 'domains:manage',
-			id: 'dom',
-			tag: 'Domains',
+			...manages,
 			summary: 'Rotate the keys of a domain',
 			description:
 				'New keys sign once DNS shows their records; the old ones sign until then. The body may be left out.',
@@ -205,9 +198,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 
 		apiRoute(parts, {
 			at: 'DELETE /v1/domains/:id',
-			scope: 'domains:manage',
-			id: 'dom',
-			tag: 'Domains',
+			...manages,
 			summary: 'Remove a domain',
 			description: 'With its keys: mail that is on its way may fail DKIM. Remove its senders first.',
 			answer: [204, 'It is gone.', null],
@@ -232,24 +223,14 @@ function parsed(text: string): string {
 	return name;
 }
 
-const textOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], {description});
+const host = (description: string) => Type.Optional(Type.String({format: 'domain', description}));
 
 /** The body of an addition. */
 const domainBody = Type.Object(
 	{
 		name: Type.String({format: 'domain', description: 'The domain of `From` addresses, such as `shop.example`.'}),
-		return_path_domain: Type.Optional(
-			Type.String({
-				format: 'domain',
-				description: 'Where its bounces go, a host below the domain; absent: `bounce.` and the domain.',
-			}),
-		),
-		link_host: Type.Optional(
-			Type.String({
-				format: 'domain',
-				description: 'The host of links in its mail, below the domain; absent: that of the public URL.',
-			}),
-		),
+		return_path_domain: host('Where its bounces go, a host below the domain; absent: `bounce.` and the domain.'),
+		link_host: host('The host of links in its mail, below the domain; absent: that of the public URL.'),
 	},
 	{additionalProperties: false, examples: [{name: 'shop.example', link_host: 'links.shop.example'}]},
 );
@@ -298,17 +279,11 @@ const example = {
 	created_at: '2026-06-09T10:15:30+00:00',
 };
 
-const dmarcQuery = Type.Object(
-	{
-		days: Type.Optional(
-			Type.String({
-				format: 'day-count',
-				description: `Days to look back on: 1 to ${dmarcPeriod.most}, by default ${dmarcPeriod.usual}.`,
-			}),
-		),
-	},
-	{additionalProperties: false},
-);
+const days = Type.String({
+	format: 'day-count',
+	description: `Days to look back on: 1 to ${dmarcPeriod.most}, by default ${dmarcPeriod.usual}.`,
+});
+const dmarcQuery = Type.Object({days: Type.Optional(days)}, {additionalProperties: false});
 
 const mails = (description: string) => Type.Integer({description});
 
@@ -345,12 +320,8 @@ const dmarcSchema = Type.Object(dmarcFields, {
 			reports: 41,
 			sources: [{ip: '192.0.2.1', count: 2310, aligned: 2310, spf: 2310, dkim: 2308, ours: true}],
 			advice: {
-				policy: 'none',
-				next: 'quarantine',
-				name: '_dmarc.shop.example',
-				record: 'v=DMARC1; p=quarantine; rua=mailto:dmarc@bounce.shop.example',
-				why: '2310 of your 2310 mails are aligned',
-				cost: {ours: 0, others: 0},
+				...{policy: 'none', next: 'quarantine', name: '_dmarc.shop.example', record: 'v=DMARC1; p=quarantine'},
+				...{why: '2310 of your 2310 mails are aligned', cost: {ours: 0, others: 0}},
 			},
 		},
 	],

@@ -6,7 +6,7 @@ import {findSmarthost, listSmarthosts, type Smarthost} from '../../store/smartho
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
 import {apiError} from '../errors.ts';
-import {time} from '../schemas/page.ts';
+import {textOrNull, time} from '../schemas/page.ts';
 import {smarthostView} from '../views.ts';
 
 const fields = {
@@ -29,12 +29,8 @@ const example = {
 };
 const smarthostSchema = Type.Object(fields, {examples: [example]});
 const secrets = {
-	url: Type.Union([Type.String(), Type.Null()], {
-		description: 'Where the provider is to post its events; null: it stays as it was.',
-	}),
-	secret: Type.Union([Type.String(), Type.Null()], {
-		description: 'What proves that a post is the provider’s; null: the provider signs with keys of its own.',
-	}),
+	url: textOrNull('Where the provider is to post its events; null: it stays as it was.'),
+	secret: textOrNull('What proves that a post is the provider’s; null: the provider signs with keys of its own.'),
 };
 const newSmarthostSchema = Type.Object(
 	{...fields, ...secrets},

@@ -1,6 +1,7 @@
 import {eventTypes, priorities, recipientStates} from '../../mail/message.ts';
 import {phases} from '../../mail/outcome.ts';
 import {Type} from '../../mail/type.ts';
+import {textOrNull} from './page.ts';
 
 const time = Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'});
 
@@ -49,7 +50,7 @@ export const messageSchema = Type.Object(
 		reply_to: Type.Union([Type.String(), Type.Null()]),
 		cc: Type.Array(Type.String()),
 		attachments: Type.Array(Type.Object({filename: Type.String(), content_type: Type.String()})),
-		subject: Type.Union([Type.String(), Type.Null()], {description: 'Null until the message was rendered.'}),
+		subject: textOrNull('Null until the message was rendered.'),
 		template_id: Type.String(),
 		template_name: Type.String(),
 		template_version: Type.Integer(),
@@ -57,7 +58,7 @@ export const messageSchema = Type.Object(
 		metadata: Type.Record(Type.String(), Type.String()),
 		tags: Type.Array(Type.String()),
 		mode: Type.Enum(['live', 'test']),
-		resent_from: Type.Union([Type.String(), Type.Null()], {description: 'The message that this one repeats.'}),
+		resent_from: textOrNull('The message that this one repeats.'),
 		priority: Type.Optional(Type.Enum([...priorities], {description: 'Only where the send named one.'})),
 		to_name: Type.Optional(Type.String({description: 'Only where it was set, as the next three.'})),
 		reply_to_name: Type.Optional(Type.String()),
@@ -89,7 +90,6 @@ export const streamedEventSchema = Type.Object(
 );
 
 const role = Type.Enum(['to', 'cc']);
-const textOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], {description});
 
 /** A recipient of a message. */
 export const recipientSchema = Type.Object(
