@@ -6,6 +6,7 @@ import {extraCa} from '../config/settings.ts';
 import {routesTo} from '../doctor/doctor.ts';
 import {type Clock, inTime} from '../kit/clock.ts';
 import {withoutControls} from '../kit/text.ts';
+import {domainOf} from '../mail/address.ts';
 import type {AlertMessage} from '../mail/alert.ts';
 import type {Resolver} from '../net/dns.ts';
 import type {Relay} from '../net/relay-url.ts';
@@ -130,7 +131,7 @@ async function routesOf(
 	if (settings.delivery === 'capture') {
 		throw new Error('mail is captured here (MAILCTL_DELIVERY=capture): set MAILCTL_ALERT_SMTP_URL');
 	}
-	const hosts = await routesTo(target.slice(target.lastIndexOf('@') + 1), {settings, resolver, clock});
+	const hosts = await routesTo(domainOf(target), {settings, resolver, clock});
 	if (typeof hosts === 'string') {
 		throw new Error(hosts);
 	}

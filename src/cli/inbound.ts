@@ -1,7 +1,8 @@
 import {inboundView, storedTime} from '../api/views.ts';
 import {createResolver} from '../dns/resolver.ts';
-import {domainOf, inboundMx} from '../doctor/inbound-mx.ts';
+import {inboundMx} from '../doctor/inbound-mx.ts';
 import {sendingNames} from '../domains/domain-records.ts';
+import {domainOf} from '../mail/address.ts';
 import {addInbound, checkNotOurs, removeInbound} from '../ops/inbound.ts';
 import {type InboundAddress, listInboundAddresses} from '../store/received.ts';
 import {CliError} from './fault.ts';
@@ -58,7 +59,7 @@ async function showOne(session: Session, row: InboundAddress): Promise<void> {
 	const settings = session.settings();
 	const {dnsServers: servers} = settings;
 	const resolver = createResolver({servers, timeoutMs: 5000, tries: 1, clock: session.tools.clock});
-	const {status, detail, fix} = await inboundMx(resolver, domainOf(row), sendingNames(settings));
+	const {status, detail, fix} = await inboundMx(resolver, domainOf(row.address), sendingNames(settings));
 	const lines = [`mx       ${status}: ${detail}`, ...(fix === '' ? [] : [`         ${fix}`])];
 	session.one(inboxes, row, {json: {mx: {status, detail, fix}}, lines});
 }

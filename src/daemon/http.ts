@@ -250,11 +250,7 @@ export function createHttp(
 	const redirect =
 		api &&
 		settings.httpRedirectListen &&
-		createRedirect({
-			publicUrl: linkBase(settings),
-			isOurs: name => certificates.has(name),
-			proofOf,
-		});
+		createRedirect({publicUrl: linkBase(settings), isOurs: name => certificates.has(name), proofOf});
 
 	return {
 		/** Answers where it listens; null: it serves nothing. */

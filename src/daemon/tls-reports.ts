@@ -173,10 +173,7 @@ function policyOf(domain: string, type: string, counts: ReportMail['counts'], po
 	const sts = type === 'sts' && policy !== null && {'policy-string': linesOf(policy), 'mx-host': policy.mx};
 	return {
 		policy: {'policy-type': type, ...sts, 'policy-domain': domain},
-		summary: {
-			'total-successful-session-count': sum(counts) - sum(failed),
-			'total-failure-session-count': sum(failed),
-		},
+		summary: {'total-successful-session-count': sum(counts) - sum(failed), 'total-failure-session-count': sum(failed)},
 		'failure-details': failed.map(({result, host, n}) => ({
 			'result-type': result,
 			'receiving-mx-hostname': host,

@@ -98,9 +98,7 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 		page(`${path}/:id/frame`, frame),
 		page(`${path}/:id/raw`, save),
 		page(`${path}/:id/attachments/:n`, save),
-		form(addInbound, inbound, ({address}) => `Mail to ${address} comes in, once its MX leads here.`, {
-			before,
-		}),
+		form(addInbound, inbound, ({address}) => `Mail to ${address} comes in, once its MX leads here.`, {before}),
 		form(removeInbound, `${inbound}/:id/remove`, ({address}) => `Mail to ${address} is refused from now on.`),
 		form(removeReceived, `${path}/:id/delete`, () => 'The mail is deleted.'),
 	];

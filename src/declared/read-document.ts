@@ -157,11 +157,7 @@ function readDomain(item: Wanted['domain'], path: Path, refuse: Refuse): Wanted[
 	if (linksFault !== null) {
 		refuse(linksPath, linksFault);
 	}
-	return {
-		name,
-		...(own !== undefined && {return_path_domain: own}),
-		...(links !== undefined && {link_host: links}),
-	};
+	return {name, ...(own !== undefined && {return_path_domain: own}), ...(links !== undefined && {link_host: links})};
 }
 
 function readKey(item: Wanted['key'], path: Path, refuse: Refuse): Wanted['key'] {

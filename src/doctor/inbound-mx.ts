@@ -1,6 +1,6 @@
 import type {SendingNames} from '../domains/domain-records.ts';
 import type {Resolver} from '../net/dns.ts';
-import {type InboundAddress, listInboundDomains} from '../store/received.ts';
+import {listInboundDomains} from '../store/received.ts';
 import type {Store} from '../store/store.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
@@ -25,9 +25,6 @@ export async function inboundMx(
 		? ok(`mail to ${domain} comes here (MX ${first.join(', ')})`)
 		: fail(`mail to ${domain} goes to ${first.join(', ')}, not here`, record);
 }
-
-export const domainOf = ({address}: Pick<InboundAddress, 'address'>): string =>
-	address.slice(address.lastIndexOf('@') + 1);
 
 /** The domains at which workspaces receive mail. */
 export function inboundMxCheck(

@@ -75,11 +75,7 @@ export async function recordDomainCheck(
 	const at = storeTime(acting.clock.now());
 	const status = nextStatus(before, sightOf(records), at);
 	const now = {...before, ...status};
-	const changes = {
-		...status,
-		return_path_at: returnPathAt(now, records, at),
-		links_ok_at: linksOkAt(now, records, at),
-	};
+	const changes = {...status, return_path_at: returnPathAt(now, records, at), links_ok_at: linksOkAt(now, records, at)};
 	if (!(await updateCheckedDomain(trx, before, changes))) {
 		return undefined;
 	}

@@ -1,4 +1,5 @@
 import type {FastifyReply} from 'fastify';
+import {domainOf} from '../mail/address.ts';
 import {readBranding} from '../mail/branding.ts';
 import type {Workspace} from '../store/workspaces.ts';
 import {filled, type Html, html, plainName} from './html.ts';
@@ -27,7 +28,7 @@ export type Page = {
 /** A workspace that has no brand name goes by the domain that its mail came from, which the recipient has seen. */
 export function brandOf({name, branding}: Workspace, from: string | undefined): Brand {
 	const {name: brandName, ...rest} = readBranding(branding);
-	return {name: brandName ?? from?.slice(from.lastIndexOf('@') + 1) ?? name, ...rest};
+	return {name: brandName ?? (from && domainOf(from)) ?? name, ...rest};
 }
 
 const nonceLength = 16;

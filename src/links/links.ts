@@ -1,4 +1,3 @@
-import {LRUCache} from 'lru-cache';
 import {noMessage} from '../mail/ids.ts';
 import {type Claims, readClaims, SealedToken, type SignedId, SignedIds, type TokenKeys, writeClaims} from './tokens.ts';
 
@@ -100,16 +99,6 @@ export function createLinks({
 	}
 
 	const usual = pagesAt(publicUrl, []);
-	const byHost = new LRUCache<string, PageLinks>({max: mostHosts});
-
-	function under(linkHost: string | null): PageLinks {
-		if (linkHost === null) {
-			return usual;
-		}
-		const known = byHost.get(linkHost) ?? pagesAt(withHost(publicUrl, linkHost), [publicUrl]);
-		byHost.set(linkHost, known);
-		return known;
-	}
 
 	function readMessageIdLocal(local: string): string | null {
 		const read = messageIds.read(local);
@@ -118,7 +107,7 @@ export function createLinks({
 
 	return {
 		...usual,
-		under,
+		under: host => (host === null ? usual : pagesAt(withHost(publicUrl, host), [publicUrl])),
 		openUnsubscribe: (token, now) => openToken(unsubscribe, token, now),
 		readOpen: (token, now) => openToken(opens, token, now),
 		readClick: (token, now) => openToken(clicks, token, now),
@@ -135,8 +124,6 @@ export function createLinks({
 		readMessageId: text => readMessageIdLocal(/^<?([^<>@]+)@[^<>@]*>?$/.exec(text.trim())?.[1] ?? ''),
 	};
 }
-
-const mostHosts = 500;
 
 /** A base of links with another host; scheme, port and path stay. */
 export function withHost(base: string, host: string): string {

@@ -14,6 +14,9 @@ export type Address = {
 	readonly wire: string;
 };
 
+/** What stands after the `@`. */
+export const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1);
+
 type ParsedAddress = {readonly ok: true; readonly address: Address} | {readonly ok: false; readonly fault: string};
 
 // RFC 5321 §4.5.3.1.1 and §4.5.3.1.3 (256 octets of path less its angle brackets), RFC 1035 §2.3.4.

@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {domainOf} from '../mail/address.ts';
 import {idFloor} from '../mail/ids.ts';
 import {type Received, type ReceivedContent, wildcardOf} from '../mail/received.ts';
 import type {Domain} from './domains.ts';
@@ -61,7 +62,7 @@ export async function deleteInboundAt(
 /** The domains for which some workspace takes mail. */
 export async function listInboundDomains(reader: Knex): Promise<string[]> {
 	const addresses: string[] = await reader('inbound_addresses').pluck('address');
-	return [...new Set(addresses.map(address => address.slice(address.lastIndexOf('@') + 1)))];
+	return [...new Set(addresses.map(domainOf))];
 }
 
 /** The workspaces of these addresses; an address without one is missing. An exact one wins over that of all its domain. */

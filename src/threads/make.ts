@@ -6,6 +6,7 @@ import {joined} from '../kit/text.ts';
 import {type Links, messageIdOf} from '../links/links.ts';
 import {rewrite} from '../links/rewrite.ts';
 import type {Claims} from '../links/tokens.ts';
+import {domainOf} from '../mail/address.ts';
 import {erasedAddress, hiddenValue, readExtras, startOf, submittedSource, trackingOf} from '../mail/message.ts';
 import {isUnder} from '../net/host-name.ts';
 import type {MakeJob, MakeResult} from '../queue/renderers.ts';
@@ -198,9 +199,4 @@ export function cfblAddressOf(
 function ccOf({cc}: MakeJob['recipient']): string[] {
 	const addresses: string[] = cc === null ? [] : JSON.parse(cc);
 	return addresses.filter(address => address !== erasedAddress);
-}
-
-/** What stands after the `@`. */
-function domainOf(address: string): string {
-	return address.slice(address.lastIndexOf('@') + 1);
 }
