@@ -62,7 +62,7 @@ function isInTime({begin, end}: AggregateReport, at: string): boolean {
 
 const faults: Readonly<Record<Exclude<End, 'new' | 'known'>, (report: AggregateReport) => string>> = {
 	foreign: ({domain}) => `it is about ${domain}, which is not a verified domain here`,
-	too_many: ({domain}) => `too many reports about ${domain} of that day`,
+	too_many: ({domain}) => `too many reports about ${domain} of that day from one signer, or unsigned`,
 	untimely: () => 'it is about a time long ago or to come',
 	// RFC 8460 §3: such reports are to be ignored.
 	unsigned: () => 'a TLS report needs a valid DKIM signature',

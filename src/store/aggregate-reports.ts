@@ -10,7 +10,10 @@ type Arrival = {readonly at: string; readonly signedBy: string | null};
 
 const verified: readonly DomainState[] = ['verified', 'degraded'];
 
-/** Reports about a domain that begin on one day: more of them are a flood. */
+/**
+ * Reports about a domain that begin on one day, of each site that signs them, and without a signature: more are a flood. A
+ * forger uses up what is left for the site that signs for them, and keeps out nobody else.
+ */
 const mostOfDay = 300;
 
 /** What became of a report. `known`: it came before, by this or another way. */
@@ -29,10 +32,13 @@ export async function addDmarcReport(
 		.pluck('id');
 	let end: AggregateEnd = domains.length === 0 ? 'foreign' : 'known';
 	const day = storeTime(report.begin).slice(0, 10);
+	// A domain may have any number of names below it.
+	const site = arrival.signedBy?.split('.').slice(-2).join('.') ?? '';
 	for (const domainId of domains) {
 		const [today] = await trx('dmarc_reports')
 			.where({domain_id: domainId})
 			.whereBetween('begin_at', [day, `${day}~`])
+			.whereRaw("'.' || coalesce(signed_by, '') like ?", [`%.${site}`])
 			.count('* as n');
 		if (Number(today?.n) >= mostOfDay) {
 			return 'too_many';

@@ -102,14 +102,23 @@ storeTest(
 
 storeTest(
 	test,
-	'a flood of reports about one day is not counted; a removed domain takes its counts with it',
+	'a flood of reports about one day is not counted, and keeps out none of another signer; a removed domain takes its counts with it',
 	async (t, store) => {
 		await insertWorkspace(store);
 		const {id: domainId} = await store.reader('domains').first('id');
 		const head = {domain_id: domainId, begin_at: '2026-11-26T00:00:00.000Z', end_at: 'x', received_at: 'x', cut: 0};
-		const many = Array.from({length: 300}, (_, n) => ({...head, org: `o${n}`, report_id: 'x'}));
-		await store.writer.transaction(trx => trx.batchInsert('dmarc_reports', many, 50));
-		t.is(await bring(store, dmarcMail(google, facts)), 'unmatched: too many reports about shop.example of that day');
+		const flood = async (site: string | null) => {
+			const named = (n: number) => ({org: `o${n}`, report_id: `${site}`, signed_by: site && `n${n}.${site}`});
+			const many = Array.from({length: 300}, (_, n) => ({...head, ...named(n)}));
+			await store.writer.transaction(trx => trx.batchInsert('dmarc_reports', many, 50));
+		};
+		const tooMany = 'unmatched: too many reports about shop.example of that day from one signer, or unsigned';
+		await flood(null);
+		await flood('notgoogle.com');
+		t.is(await bring(store, dmarcMail(google, facts)), tooMany);
+		t.is(await bring(store, await signed(dmarcMail(google, {...facts, id: 'r-4'}))), 'counted');
+		await flood('google.com');
+		t.is(await bring(store, await signed(dmarcMail(google, {...facts, id: 'r-5'}))), tooMany);
 		await store.writer.transaction(async trx => {
 			await trx('senders').delete();
 			await trx('domains').delete();
