@@ -1,7 +1,8 @@
-import {mkdtemp} from 'node:fs/promises';
+import {mkdtemp, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import test from 'ava';
+import {dmarcMail, reporters} from '../helpers/aggregate-mails.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {journeysOf} from '../helpers/journeys.ts';
@@ -55,4 +56,51 @@ journey('a domain is added, and DNS turns green while one looks', async (t, {ope
 	await press('Add the sender');
 	await press(`orders@${name}`, 'a');
 	await page.getByRole('heading', {name: `orders@${name}`}).waitFor();
+});
+
+journey('who sends as the domain is seen, and the next policy is copied', async (t, {open, own, suitsAll}) => {
+	const {program} = service();
+	const name = own('sends.example');
+	await program.cli('domain', 'add', name, '--workspace', 'shop');
+	const {records} = await program.cli<{records: ToPublish[]}>('domain', 'show', name, '--workspace', 'shop');
+	publish(receiver.zone, records);
+	await program.cli('domain', 'verify', name, '--workspace', 'shop');
+	const {page, go, press, copy} = await open(await visitorOf(service(), 'admin', 'shop'));
+	await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+	await page.goto('/messages');
+	await go('Domains');
+	await press(name, 'a');
+	await press('Who sends as you', 'a');
+	await page.getByText('No reports yet.').waitFor();
+	await suitsAll(page);
+
+	const folder = await mkdtemp(join(tmpdir(), 'mailctl-dmarc-'));
+	const today = Math.floor(Date.now() / 86_400_000) * 86_400;
+	for (const [index, reporter] of reporters.slice(0, 8).entries()) {
+		const begin = today - (index + 1) * 86_400;
+		const facts = {org: '', email: '', id: `r${index}`, domain: name, begin, end: begin + 86_399};
+		const mail = dmarcMail(reporter, {
+			...facts,
+			records: [
+				{ip: '192.0.2.1', n: 150, dkim: 'pass', spf: 'pass'},
+				{ip: '2001:db8:1234:5678:9abc:def0:1234:5678', n: 3, dkim: 'fail', spf: 'fail', mailFrom: 'bulk.example'},
+			],
+		});
+		await writeFile(join(folder, `${index}.eml`), mail);
+	}
+	await program.cli('bounce', 'ingest', folder);
+	await press('90 days', 'a');
+	await page.getByText('1200 of your 1200 mails are aligned; it stops 24 mails of others').waitFor();
+	await page.getByText('DKIM none, SPF none for bulk.example').filter({visible: true}).waitFor();
+	await suitsAll(page);
+	await page.setViewportSize({width: 375, height: 800});
+	const frame = page.getByRole('region', {name: 'Sources of mail'});
+	t.is(await frame.evaluate(part => part.scrollWidth - part.clientWidth), 0, 'a phone shows all of a source');
+	t.true(await frame.getByText('bulk.example').first().isVisible());
+
+	await copy(`the value of _dmarc.${name}`);
+	await page.getByText('Copied', {exact: true}).waitFor();
+	t.is(await page.evaluate('navigator.clipboard.readText()'), 'v=DMARC1; p=quarantine');
+	await press('Domain', 'a');
+	await page.getByRole('heading', {name}).first().waitFor();
 });

@@ -38,7 +38,10 @@ export const journeys = {
 		'a default topic is made, and one unsubscribe stops no more than it',
 		'a person gets a link, chooses, and their contact shows it',
 	],
-	'journeys-domains': ['a domain is added, and DNS turns green while one looks'],
+	'journeys-domains': [
+		'a domain is added, and DNS turns green while one looks',
+		'who sends as the domain is seen, and the next policy is copied',
+	],
 	'journeys-smarthosts': ['a provider’s URL is made, its bounce arrives, the URL is renewed and removed'],
 	'journeys-received': ['an address is added, a mail that came in is read, its file is there, and it is deleted'],
 	'journeys-webhooks': ['webhooks are replayed after an outage', 'an endpoint is added and tested'],

@@ -64,13 +64,14 @@ function sourceTable({sources}: DmarcSight): Html {
 		rows: sources.slice(0, mostRows),
 		empty: html`<p>No reports yet.</p><p>They come a day or two after the DMARC record with our address is published.</p>`,
 		columns: [
-			{title: 'Address', cell: ({ip}) => ip},
+			// On a phone the reason is below it, so that all is seen without scrolling.
+			{title: 'Address', cell: ({ip, why}) => html`${ip}<small class="narrow">${name(why)}</small>`, cut: true},
 			{title: 'Who', cell: ({ours}) => (ours ? badge('you', 'good') : badge('others', 'idle'))},
 			{title: 'Mails', cell: ({n}) => count(n), right: true},
 			{title: 'Aligned', cell: ({n, aligned}) => share(aligned, n), right: true},
 			{title: 'DKIM', cell: ({n, dkim}) => share(dkim, n), right: true, wide: true},
 			{title: 'SPF', cell: ({n, spf}) => share(spf, n), right: true, wide: true},
-			{title: 'Why not', cell: ({why}) => (why ? name(why) : '–'), cut: true},
+			{title: 'Why not', cell: ({why}) => (why ? name(why) : '–'), cut: true, wide: true},
 		],
 	});
 }
