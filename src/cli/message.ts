@@ -9,12 +9,14 @@ import {storeTime} from '../kit/time.ts';
 import {createLinks} from '../links/links.ts';
 import {isTemplateId} from '../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../mail/message.ts';
+import {type Received, senderOf} from '../mail/received.ts';
 import {askedTerms, messageIdTerm, metadataTerm, mostAsked, type Term, tagTerm, valueTerm} from '../mail/terms.ts';
 import {cancelMessage, rescheduleMessage} from '../ops/messages.ts';
 import {notFound} from '../ops/operation.ts';
 import {eventsUntilNow} from '../store/event-stream.ts';
 import {type ListedMessage, listMessages, pageMessages, readLines} from '../store/message-scan.ts';
 import {findMessage, findMessageStatus, readMessages, type StoredMessage} from '../store/messages.ts';
+import {listReceived} from '../store/received.ts';
 import {
 	type EngagementCount,
 	readEngagement,
@@ -94,6 +96,7 @@ export function messageCommands(message: CliCommand): void {
 			const recipients = await readRecipients(reader, workspaceId, found.id);
 			const engagement = await readEngagement(reader, found.id);
 			const reports = await readReports(reader, found.id, mostReports);
+			const {rows: answers} = await listReceived(reader, {workspaceId, terms: [`re:${found.id}`]});
 			session.show(
 				{
 					message: messageView(found),
@@ -104,8 +107,9 @@ export function messageCommands(message: CliCommand): void {
 						recorded_at: event.recordedAt,
 					})),
 					recipients: recipients.map(recipient => recipientView(session, recipient, engagement, reports)),
+					answers: answers.map(mail => ({id: mail.id, from: senderOf(mail), received_at: mail.receivedAt})),
 				},
-				() => describe(session, found, events, recipients, {engagement, reports}),
+				() => describe(session, found, events, recipients, {engagement, reports, answers}),
 			);
 		});
 
@@ -274,15 +278,16 @@ function countView({n, machineN, firstAt, lastAt}: EngagementCount) {
 type Afterwards = {
 	readonly engagement: readonly EngagementCount[];
 	readonly reports: readonly StoredReport[];
+	readonly answers: readonly Received[];
 };
 
-/** What `message show` prints for people: the message, its timeline, each recipient with its tries, reports, opens and clicks. */
+/** What `message show` prints for people: the message, its timeline, each recipient with its tries, reports, opens and clicks, and answers. */
 export function describe(
 	session: Session,
 	message: StoredMessage,
 	events: readonly StoredEvent[],
 	recipients: readonly StoredRecipient[],
-	{engagement, reports}: Afterwards,
+	{engagement, reports, answers}: Afterwards,
 ): string[] {
 	const {bold, width} = session.terminal;
 	const {sendAt, expiresAt} = message.extras;
@@ -321,6 +326,8 @@ export function describe(
 			...reports.filter(({recipientId}) => recipientId === recipient.id).flatMap(report => reportLines(report, width)),
 			...engagement.filter(({recipientId}) => recipientId === recipient.id).flatMap(counted),
 		]),
+		...(answers.length === 0 ? [] : ['', bold('Answers')]),
+		...answers.map(mail => `  ${shortTime(mail.receivedAt)}  ${mail.id}  ${printable(senderOf(mail))}`),
 	];
 }
 

@@ -3,15 +3,13 @@ import {type Html, html} from '../hosted/html.ts';
 import {isId} from '../mail/ids.ts';
 import {type AuditEntry, listAudit} from '../store/audit.ts';
 import {readWorkspaceNames} from '../store/workspaces.ts';
-import {anyTime, csvContent, pageOf, pager, sinceOf, timeChoices} from './lists.ts';
-import {chips, code, hrefOf, name, table, time} from './markup.ts';
+import {csvContent, pageOf, pager, sinceOf, timeChips} from './lists.ts';
+import {code, hrefOf, name, table, time} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import type {Answer, Route, Visit} from './route.ts';
 
 const path = '/audit';
 const perPage = 100;
-
-const times = [anyTime, ...timeChoices(24, 168, 720)];
 
 /** Who changed what. Users of all workspaces see the acts of all. */
 export function auditPages({reader}: DashboardParts): readonly Route[] {
@@ -43,7 +41,7 @@ export function auditPages({reader}: DashboardParts): readonly Route[] {
 			rows,
 			empty: html`<p>Nothing was changed in this time.</p>`,
 		});
-		const content = html`${chips('Time', query, 'hours', times, path)}${acts}${pager(path, query, last?.id ?? null)}`;
+		const content = html`${timeChips('Time', query, path)}${acts}${pager(path, query, last?.id ?? null)}`;
 		const actions = html`<a class="button" href="${hrefOf(`${path}/export`, query, {after: null})}">Export</a>`;
 		return {kind: 'page', place: 'audit', title: 'Audit', actions, content};
 	}

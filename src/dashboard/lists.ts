@@ -1,7 +1,7 @@
 import {csvFile} from '../admin/csv-lists.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {hourMs} from '../kit/time.ts';
-import {type Choice, hidden, hrefOf, input, nothing} from './markup.ts';
+import {type Choice, chips, hidden, hrefOf, input, nothing} from './markup.ts';
 import type {Content} from './route.ts';
 
 // What lists have around them: a search, and the way to older rows.
@@ -46,7 +46,11 @@ const spans = {1: 'Last hour', 4: '4 hours', 24: '24 hours', 168: '7 days', 720:
 export const timeChoices = (...hours: ReadonlyArray<keyof typeof spans>): readonly Choice[] =>
 	hours.map(n => ({value: String(n), label: spans[n]}));
 
-export const anyTime: Choice = {value: '', label: 'Any time'};
+const anyTime: Choice = {value: '', label: 'Any time'};
+
+/** Links to the same list of the last hours until now, or of any time. */
+export const timeChips = (label: string, query: URLSearchParams, path: string, choices = timeChoices(24, 168, 720)) =>
+	chips(label, query, 'hours', [anyTime, ...choices], path);
 
 /** Where the last hours begin, in milliseconds; undefined: any time. */
 export function sinceOf(hours: string | null, now: number): number | undefined {

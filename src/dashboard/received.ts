@@ -2,7 +2,8 @@ import {type Html, html} from '../hosted/html.ts';
 import {bufferOf} from '../kit/text.ts';
 import {parseAddress} from '../mail/address.ts';
 import {isId} from '../mail/ids.ts';
-import type {Received, Verdict} from '../mail/received.ts';
+import {type Received, senderOf, type Verdict, wildcardOf} from '../mail/received.ts';
+import {askedTerms} from '../mail/terms.ts';
 import {addInbound, checkNotOurs, removeInbound, removeReceived} from '../ops/inbound.ts';
 import {
 	findReceived,
@@ -11,7 +12,7 @@ import {
 	listReceived,
 	readReceivedBytes,
 } from '../store/received.ts';
-import {pageOf, pager, searchForm} from './lists.ts';
+import {pager, searchForm, sinceOf, timeChips} from './lists.ts';
 import {lookAt} from './look.ts';
 import {framedContent, mailFrame, textContent} from './mail-frame.ts';
 import {act, badge, code, count, facts, hrefOf, input, name, nothing, opened, section, table, time} from './markup.ts';
@@ -33,15 +34,16 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 		const {workspace, query, form, now} = visit;
 		const mayAct = visit.may('admin');
 		const after = query.get('after');
-		const part = {after: isId('rcv', after ?? '') ? after : null, limit: perPage + 1};
-		const found = await listReceived(reader, workspace.id, {terms: termsOf(query.get('q')?.trim() ?? '')}, part);
-		const {rows, last} = pageOf(found, perPage);
 		const addresses = await listInboundAddresses(reader, workspace.id);
-		const search = {to: path, query, placeholder: 'The address of its sender, or the id of a message'};
+		const terms = termsOf(query.get('q')?.trim() ?? '', addresses);
+		const filter = {workspaceId: workspace.id, terms, since: sinceOf(query.get('hours'), now)};
+		const part = {after: isId('rcv', after ?? '') ? after : null, limit: perPage};
+		const {rows, next} = await listReceived(reader, filter, part);
+		const search = searchForm({to: path, query, placeholder: 'ann@example.com, receipt, msg_…', kept: ['hours']});
 		return {
 			...{kind: 'page', place: 'received', title: 'Received', problem},
 			actions: mayAct ? opened('New address', addForm(form.get('address') ?? '')) : nothing,
-			content: html`${searchForm(search)}${mailTable(rows, now)}${pager(path, query, last?.id ?? null)}${section('Addresses', addressTable(addresses, mayAct, now))}`,
+			content: html`${search}${timeChips('Received', query, path)}${mailTable(rows, now)}${pager(path, query, next)}${section('Addresses', addressTable(addresses, mayAct, now))}`,
 		};
 	}
 
@@ -104,23 +106,35 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 	];
 }
 
-function termsOf(text: string): string[] {
+/** An address of the workspace or of a sender, the id of the answered message, or words of the subject. */
+function termsOf(text: string, own: readonly InboundAddress[]): readonly string[] {
 	const parsed = parseAddress(text, {utf8Local: true});
-	return text === '' ? [] : [parsed.ok ? `from:${parsed.address.key}` : `re:${text}`];
+	if (parsed.ok) {
+		const {key} = parsed.address;
+		const isOwn = own.some(({address}) => address === key || address === wildcardOf(key));
+		return [`${isOwn ? 'to' : 'from'}:${key}`];
+	}
+	// No mail has this one.
+	const words = askedTerms(text) ?? ['re:'];
+	return isId('msg', text) ? [`re:${text}`] : text === '' ? [] : words;
 }
 
-const senderOf = ({summary: {from, mailFrom}}: Received) => from?.address ?? (mailFrom || 'the null sender');
-
-function mailTable(rows: readonly Received[], now: number): Html {
+/** A list of received mail, wherever there is one. */
+export function mailTable(rows: readonly Received[], now: number): Html {
 	return table<Received>({
 		label: 'Received mail',
 		link: ({id}) => `${path}/${id}`,
 		columns: [
-			{title: 'From', cell: mail => name(senderOf(mail)), cut: true},
-			{title: 'Subject', cell: ({summary}) => name(summary.subject), cut: true},
+			// On a phone the subject is below it.
+			{
+				title: 'From',
+				cell: mail => html`${name(senderOf(mail))}<small class="narrow">${name(mail.summary.subject)}</small>`,
+				cut: true,
+			},
+			{title: 'Subject', cell: ({summary}) => name(summary.subject), cut: true, wide: true},
 			{title: 'To', cell: ({summary}) => name(summary.recipients.join(', ')), cut: true, wide: true},
 			{title: 'Answers', cell: ({inReplyTo}) => (inReplyTo ? badge('an answer', 'good') : null), wide: true},
-			{title: 'DMARC', cell: ({summary}) => verdict(summary.dmarc), wide: true},
+			{title: 'DMARC', cell: ({summary}) => resultBadge(summary.dmarc), wide: true},
 			{title: 'Received', cell: mail => time(mail.receivedAt, now), right: true},
 		],
 		rows,
@@ -128,8 +142,10 @@ function mailTable(rows: readonly Received[], now: number): Html {
 	});
 }
 
-const verdict = ({result, domain}: Verdict): Html =>
-	html`${badge(result, result === 'pass' ? 'good' : result === 'fail' ? 'bad' : 'idle')}${domain === null ? null : html` ${name(domain)}`}`;
+const resultBadge = ({result}: Verdict): Html =>
+	badge(result, result === 'pass' ? 'good' : result === 'fail' ? 'bad' : 'idle');
+const verdict = (one: Verdict): Html =>
+	html`${resultBadge(one)}${one.domain === null ? null : html` ${name(one.domain)}`}`;
 
 function aboutMail(mail: Received, now: number): Html {
 	const {summary, inReplyTo, receivedAt, size} = mail;

@@ -11,6 +11,7 @@ import {
 	type Verdicts,
 } from '../mail/received.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
+import {subjectTerms} from '../mail/terms.ts';
 import type {ReceivedMail} from '../outcome/received.ts';
 import {findInboxes, findOwnMessages, findReplied, type NewReceived} from '../store/received.ts';
 import {findSubmitted} from '../store/retention.ts';
@@ -130,6 +131,7 @@ function receivedMail(
 			...termsOf('from', [mailFrom, ...senders]),
 			...termsOf('to', [...recipients, ...addressees]),
 			...(inReplyTo === null ? [] : [`re:${inReplyTo}`]),
+			...subjectTerms(subject),
 		],
 	};
 	return {mail, detail: {...receivedView({...mail, size: raw.length}, publicUrl), ...contentView(mail.content)}};

@@ -80,6 +80,10 @@ export type Received = {
 	readonly receivedAt: string;
 };
 
+/** Who it says that it is from, for people. */
+export const senderOf = ({summary: {from, mailFrom}}: Received): string =>
+	from?.address ?? (mailFrom || 'the null sender');
+
 /** What programs get of it, by the API and in webhooks. */
 export function receivedView(
 	{id, inReplyTo, fault, summary, size, receivedAt}: Received,

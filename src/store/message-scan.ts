@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {idFloor} from '../mail/ids.ts';
+import {type IdPrefix, idFloor} from '../mail/ids.ts';
 import {type Mode, type RecipientState, readExtras} from '../mail/message.ts';
 import {type Asked, isListed, stateTerm, type Term} from '../mail/terms.ts';
 import type {IdRange} from './engine/dialect.ts';
@@ -68,7 +68,7 @@ function bySchedule(reader: Knex, workspaceId: string): Lead {
 	);
 }
 
-function byRows(reader: Knex, rows: (range: IdRange) => Knex.QueryBuilder): Lead {
+export function byRows(reader: Knex, rows: (range: IdRange) => Knex.QueryBuilder): Lead {
 	return {
 		async count(range, most) {
 			const counted: {n: number | string} | undefined = await reader
@@ -156,11 +156,25 @@ export async function scanMessages(
 	filter: MessageFilter,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<Scanned> {
-	const leads = await leadsOf(reader, filter);
+	const match = isExact(filter) ? null : (ids: readonly string[]) => thoseThatMatch(reader, filter, ids);
+	const ranges = newestFirst(reader, 'msg', rangeOf('msg', filter, after));
+	return await scanRanges(ranges, await leadsOf(reader, filter), match, limit);
+}
+
+/** Those of some ids that match, in their order; null: all that leads does. */
+type Match = ((ids: readonly string[]) => Promise<readonly string[]>) | null;
+
+/** What matches in ranges that follow one another, at most `limit`. */
+export async function scanRanges(
+	ranges: readonly IdRange[],
+	leads: readonly Lead[],
+	match: Match,
+	limit: number,
+): Promise<Scanned> {
 	const ids: string[] = [];
-	for (const range of newestFirst(reader, 'msg', rangeOf(filter, after))) {
+	for (const range of ranges) {
 		// One more shows whether there is a next page.
-		const part = await scanRange(reader, filter, leads, range, limit + 1 - ids.length);
+		const part = await scanRange(leads, match, range, limit + 1 - ids.length);
 		ids.push(...part.ids);
 		if (ids.length > limit) {
 			return {ids: ids.slice(0, limit), next: ids[limit - 1] ?? null};
@@ -176,20 +190,14 @@ export async function scanMessages(
 const mostAtOnce = 2000;
 
 /** At most `limit` messages of a range; `next` is where it continues after one page's share of messages was looked at. */
-async function scanRange(
-	reader: Knex,
-	filter: MessageFilter,
-	leads: readonly Lead[],
-	range: IdRange,
-	wanted: number,
-): Promise<Scanned> {
+async function scanRange(leads: readonly Lead[], match: Match, range: IdRange, wanted: number): Promise<Scanned> {
 	const lead = await narrowest(leads, range);
 	const ids: string[] = [];
 	let {below} = range;
 	for (let looked = 0, step = wanted; ; step *= 4) {
 		const most = Math.min(step, mostAtOnce, mostScanned - looked);
 		const found = await lead.read({...range, below}, most);
-		ids.push(...(isExact(filter) ? found : await thoseThatMatch(reader, filter, found)));
+		ids.push(...(match === null ? found : await match(found)));
 		if (ids.length >= wanted || found.length < most) {
 			return {ids: ids.slice(0, wanted), next: null};
 		}
@@ -201,10 +209,10 @@ async function scanRange(
 	}
 }
 
-function rangeOf({since, until, id}: MessageFilter, after: string | null): IdRange {
+export function rangeOf(prefix: IdPrefix, {since, until, id}: Partial<MessageFilter>, after: string | null): IdRange {
 	// After an id in order comes the id with anything at its end.
-	const below = [until === undefined ? null : idFloor('msg', until), id === undefined ? null : `${id}0`, after];
-	const from = [since === undefined ? null : idFloor('msg', since), id ?? null];
+	const below = [until === undefined ? null : idFloor(prefix, until), id === undefined ? null : `${id}0`, after];
+	const from = [since === undefined ? null : idFloor(prefix, since), id ?? null];
 	return {from: given(from).at(-1) ?? null, below: given(below).at(0) ?? null};
 }
 

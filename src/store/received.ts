@@ -3,7 +3,8 @@ import {domainOf} from '../mail/address.ts';
 import {idFloor} from '../mail/ids.ts';
 import {type Received, type ReceivedContent, wildcardOf} from '../mail/received.ts';
 import type {Domain} from './domains.ts';
-import {columnsOf, insertReturning, insertRows} from './engine/rows.ts';
+import {alongIndex, among, columnsOf, insertReturning, insertRows} from './engine/rows.ts';
+import {byRows, rangeOf, scanRanges} from './message-scan.ts';
 import {deleteDeliveries, findAbout} from './webhooks.ts';
 
 /** A row of `inbound_addresses`: mail to it is its workspace's. */
@@ -139,42 +140,42 @@ type Row = Omit<Received, 'summary'> & {readonly summary: string};
 const fromRow = (row: Row): Received => ({...row, summary: JSON.parse(row.summary)});
 
 export type ReceivedFilter = {
-	/** Each must be there: `from:…`, `to:…`, `re:…`. */
+	readonly workspaceId: string;
+	/** Each must be there: `from:…`, `to:…`, `re:…`, `w:…` (inbound/received.ts). */
 	readonly terms: readonly string[];
 	/** Milliseconds. */
 	readonly since?: number | undefined;
 	readonly until?: number | undefined;
 };
 
-/** Newest first. */
+/** Newest first. The term with the fewest mails leads, and a page may end before it is full: `next` is where the rest begins. */
 export async function listReceived(
 	reader: Knex,
-	workspaceId: string,
-	{terms: [first, ...others], since, until}: ReceivedFilter,
-	{after, limit}: {readonly after: string | null; readonly limit: number},
-): Promise<Received[]> {
-	const id = first === undefined ? 'r.id' : 't.received_id';
-	const query =
-		first === undefined
-			? reader('received as r').where({'r.workspace_id': workspaceId})
-			: reader('received_terms as t')
-					.join('received as r', 'r.id', 't.received_id')
-					.where({'t.workspace_id': workspaceId, 't.term': first});
-	for (const term of others) {
-		const other = {'o.workspace_id': workspaceId, 'o.term': term};
-		query.whereExists(reader('received_terms as o').where(other).whereRaw('o.received_id = r.id').select('o.term'));
-	}
-	for (const [is, bound] of [
-		['<', after],
-		['>=', since === undefined ? null : idFloor('rcv', since)],
-		['<', until === undefined ? null : idFloor('rcv', until)],
-	] as const) {
-		if (bound !== null) {
-			query.where(id, is, bound);
-		}
-	}
-	const rows: Row[] = await query.orderBy(id, 'desc').limit(limit).select(listed.selectedOf('r'));
-	return rows.map(fromRow);
+	{workspaceId, terms, ...times}: ReceivedFilter,
+	{after, limit}: {readonly after: string | null; readonly limit: number} = {after: null, limit: 100},
+): Promise<{readonly rows: readonly Received[]; readonly next: string | null}> {
+	const own = {workspace_id: workspaceId};
+	const lead = (table: string, leading: Readonly<Record<string, string>>, id: string) =>
+		byRows(reader, range => alongIndex(reader, table, {leading, id}, range).select(`${id} as id`));
+	const ofTerms = terms.map(term => lead('received_terms', {...own, term}, 'received_id'));
+	const leads = terms.length === 0 ? [lead('received', own, 'id')] : ofTerms;
+	const match = async (ids: readonly string[]) => {
+		const wanted = among(reader, 'received_id', ids);
+		const found = terms.map(term =>
+			reader('received_terms')
+				.where({...own, term})
+				.whereRaw(...wanted)
+				.pluck('received_id'),
+		);
+		const sets = (await Promise.all(found)).map(some => new Set<string>(some));
+		return ids.filter(id => sets.every(set => set.has(id)));
+	};
+	const {ids, next} = await scanRanges([rangeOf('rcv', times, after)], leads, terms.length > 1 ? match : null, limit);
+	const rows: Row[] = await reader('received')
+		.whereRaw(...among(reader, 'id', ids))
+		.orderBy('id', 'desc')
+		.select(listed.selected);
+	return {rows: rows.map(fromRow), next};
 }
 
 /** With what it says. */

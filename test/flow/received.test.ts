@@ -117,11 +117,18 @@ test('answers of five mail programs find their message, by Message-ID and by the
 	const forged = (tracked.replyTo ?? '').replace(/.@/, text => (text[0] === '0' ? '1@' : '0@'));
 	t.regex(await bring(t, lab, forged, bare), /^550 5\.1\.1/);
 
-	const shown = await lab.program.cli<{events: unknown[]; recipients: Array<{reports: unknown[]}>}>(
-		'message',
-		'show',
-		id,
-	);
+	type Shown = {recipients: Array<{reports: unknown[]}>; answers: Array<{id: string; from: string}>};
+	const shown = await lab.program.cli<Shown>('message', 'show', id);
+	t.deepEqual(shown.answers.map(one => one.id).sort(), answers.map(one => one.id).sort());
+	const {stdout} = await lab.program.run('message', 'show', id);
+	t.regex(stdout, new RegExp(`^Answers\\n  2.* ${answers[0]?.id}  ada@example.net$`, 'm'));
+	for (const [words, found] of [
+		['order', 4],
+		['danke BESTELLUNG', 1],
+		['danke order', 0],
+	] as const) {
+		t.is((await list(lab, `?subject=${encodeURIComponent(words)}`)).length, found, words);
+	}
 	t.deepEqual(
 		shown.recipients.flatMap(({reports}) => reports),
 		[],

@@ -139,6 +139,31 @@ export async function fillLists(store: Store, own: Workspace, other: Workspace, 
 		...{id: "'m' || i", digest: "'d' || i", source: "'smtp'", rcpt_to: "'[]'", raw: bytes(store), size: '2'},
 		...{received_at: `${time} || i`, read_at: time, kept: `case when i <= ${waiting} then 'unmatched' end`},
 	});
+	const verdict = {result: 'none', domain: null};
+	const summary = JSON.stringify({
+		...{from: null, recipients: [], mailFrom: '', subject: 'many', automatic: true, files: []},
+		...{spf: verdict, dkim: verdict, dmarc: verdict},
+	});
+	await insert(store, 'received', {
+		...{
+			id: 'id(rcv)',
+			workspace_id: ws,
+			inbound_id: "'m' || i",
+			summary: `'${summary}'`,
+			content: "'{}'",
+			received_at: time,
+		},
+		...{size: '2', raw: bytes(store), in_reply_to: `case when i <= ${rare} then '${newest}' end`},
+	});
+	for (const [usual, seldom] of [
+		['to:many@x.test', 'to:rare@x.test'],
+		['from:a@x.test', 'from:rare@x.test'],
+		['w:many', 'w:rare'],
+		['re:msg_other', `re:${newest}`],
+	] as const) {
+		const row = {workspace_id: ws, term: rareOr(usual, seldom), received_id: 'id(rcv)'};
+		await insert(store, 'received_terms', row);
+	}
 	await insert(store, 'audit', {
 		...{id: 'id(aud)', at: time, workspace_id: `case when i <= ${rare} then ${ws} else ${foreign} end`},
 		...{actor: "'daemon'", action: "'key.created'", detail: "'{}'"},

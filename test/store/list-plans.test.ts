@@ -200,7 +200,7 @@ storeTest(
 				});
 			}
 		}
-		t.true(routes >= 9, `${routes}`);
+		t.true(routes >= 11, `${routes}`);
 
 		for (const [name, verb] of verbsOf(await mailctl()).filter(([path]) => isList(path.split(' ').at(-1) ?? ''))) {
 			const list = lists[name];

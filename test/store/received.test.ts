@@ -35,17 +35,23 @@ storeTest(
 		await insertReceivedMail(store, newId, two, {inboundId});
 		const other = await insertReceivedMail(store, newId, one, {terms: ['from:a@x.test', 'to:c@x.test']});
 		const listed = async (...terms: string[]) =>
-			(await listReceived(store.reader, one, {terms}, page)).map(mail => mail.id);
+			(await listReceived(store.reader, {workspaceId: one, terms}, page)).rows.map(mail => mail.id);
 		t.deepEqual(await listed(), [other, id]);
 		t.deepEqual(await listed('from:a@x.test'), [other, id]);
 		t.deepEqual(await listed('from:a@x.test', 'to:b@x.test'), [id]);
 		t.deepEqual(await listed('re:msg_1', 'to:c@x.test'), []);
 		t.deepEqual(
-			(await listReceived(store.reader, one, {terms: []}, {after: other, limit: 1})).map(mail => mail.id),
+			(await listReceived(store.reader, {workspaceId: one, terms: []}, {after: other, limit: 1})).rows.map(
+				mail => mail.id,
+			),
 			[id],
 		);
-		t.is((await listReceived(store.reader, one, {terms: [], since: now + dayMs}, page)).length, 0);
-		t.is((await listReceived(store.reader, one, {terms: ['from:a@x.test'], until: now - dayMs}, page)).length, 0);
+		t.is((await listReceived(store.reader, {workspaceId: one, terms: [], since: now + dayMs}, page)).rows.length, 0);
+		t.is(
+			(await listReceived(store.reader, {workspaceId: one, terms: ['from:a@x.test'], until: now - dayMs}, page)).rows
+				.length,
+			0,
+		);
 		t.is(await findReceived(store.reader, two, id), undefined);
 		t.is(await readReceivedBytes(store.reader, two, id), undefined);
 		t.is(await readReceivedBytes(store.reader, two, id, 0), undefined);

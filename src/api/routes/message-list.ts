@@ -153,7 +153,8 @@ function termsAsked({subject, q, metadata = {}, tag}: Query, messageId: string |
 	return terms.length === 0 ? undefined : terms.sort();
 }
 
-function textsOf(filter: object): Record<string, string> {
+/** What a cursor is bound to: the filters that were given. */
+export function textsOf(filter: object): Record<string, string> {
 	return Object.fromEntries(
 		Object.entries(filter).flatMap(([name, value]) =>
 			value === undefined ? [] : [[name, typeof value === 'string' ? value : JSON.stringify(value)]],

@@ -1,6 +1,7 @@
 import {parseQueryTime} from '../../kit/time.ts';
 import {isId} from '../../mail/ids.ts';
 import {contentView, type Received, receivedView} from '../../mail/received.ts';
+import {askedTerms} from '../../mail/terms.ts';
 import {Type} from '../../mail/type.ts';
 import {addInbound, checkNotOurs, removeInbound, removeReceived} from '../../ops/inbound.ts';
 import {findReceived, listInboundAddresses, listReceived, readReceivedBytes} from '../../store/received.ts';
@@ -12,6 +13,7 @@ import {pageQuery} from '../paging.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {textOrNull as text, time} from '../schemas/page.ts';
 import {inboundView} from '../views.ts';
+import {textsOf} from './message-list.ts';
 
 const verdict = Type.Object({
 	result: Type.String({description: '`pass`, `fail`, `none`, `temperror` … (RFC 8601)'}),
@@ -70,6 +72,9 @@ const query = Type.Object(
 		...pageQuery.properties,
 		to: address('Mail to this address, in its envelope or header.'),
 		from: address('Mail from this address: of its envelope, From or Reply-To.'),
+		subject: Type.Optional(
+			Type.String({format: 'subject-words', description: 'Mail whose subject has all of these words, at most 10.'}),
+		),
 		in_reply_to: Type.Optional(Type.String({format: 'text', description: 'Answers to this message, `msg_…`.'})),
 		since: Type.Optional(Type.String({format: 'time', description: 'Received then or later; RFC 3339.'})),
 		until: Type.Optional(Type.String({format: 'time', description: 'Received before then; RFC 3339.'})),
@@ -125,25 +130,23 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 		}),
 		listRoute(parts, {
 			...{...reads, path: '/v1/received', name: 'received', summary: 'List received mail', usualLimit: 25},
-			description: 'Without what it says. All filters given must match.',
+			description:
+				'Without what it says. All filters given must match. With several a page may hold fewer mails than `limit`, or none, and still have a `next_cursor`.',
 			meaning: 'Mails, newest first.',
 			item: receivedSchema,
 			query,
-			find({workspaceId, mode}, {to, from, in_reply_to: answered, since, until}) {
-				const filters = {
-					...(to !== undefined && {to: queryAddressKey(to)}),
-					...(from !== undefined && {from: queryAddressKey(from)}),
-					...(answered !== undefined && {re: answered}),
-				};
-				const times = {...(since !== undefined && {since}), ...(until !== undefined && {until})};
+			find({workspaceId, mode}, {to, from, in_reply_to: answered, subject, since, until}) {
+				const named = textsOf({to: to && queryAddressKey(to), from: from && queryAddressKey(from), re: answered});
+				const terms = Object.entries(named).map(([kind, value]) => `${kind}:${value}`);
 				const filter = {
-					terms: Object.entries(filters).map(([kind, value]) => `${kind}:${value}`),
+					workspaceId,
+					terms: [...terms, ...(askedTerms(subject ?? '') ?? [])],
 					since: since === undefined ? undefined : parseQueryTime(since),
 					until: until === undefined ? undefined : parseQueryTime(until),
 				};
 				return {
-					filters: {...filters, ...times},
-					read: async part => (mode === 'live' ? await listReceived(reader, workspaceId, filter, part) : []),
+					filters: {...named, ...textsOf({subject, since, until})},
+					scan: async part => (mode === 'live' ? await listReceived(reader, filter, part) : {rows: [], next: null}),
 				};
 			},
 			view,

@@ -17,7 +17,7 @@ import {
 } from '../../store/message-scan.ts';
 import type {StoredMessage} from '../../store/messages.ts';
 import {pageTemplates} from '../../store/templates.ts';
-import {anyTime, csvContent, pager, searchForm, sinceOf, timeChoices} from '../lists.ts';
+import {csvContent, pager, searchForm, sinceOf, timeChips, timeChoices} from '../lists.ts';
 import {live} from '../live.ts';
 import {mailFrame} from '../mail-frame.ts';
 import {
@@ -43,6 +43,7 @@ const perPage = 50;
 /** With no more than these there is room for a mail below them. */
 const fewRows = 5;
 const mostTemplates = 100;
+const times = timeChoices(1, 24, 168, 720);
 
 /** The list of messages, which follows what happens. */
 export function messagePages({reader, readMessageId, settings, tools: {clock}}: DashboardParts): readonly Route[] {
@@ -67,7 +68,7 @@ export function messagePages({reader, readMessageId, settings, tools: {clock}}: 
 		};
 		const newest = isCaptured && !isFiltered && after === null && rows.length <= fewRows ? newestMail(rows) : null;
 		const templates = await templateChoices(reader, workspace.id, query.get('template') ?? '');
-		return html`${messageSearch(query, templates)}${searchedChips(query)}${statusChips(query)}${timeChips(query)}${live(
+		return html`${messageSearch(query, templates)}${searchedChips(query)}${statusChips(query)}${timeChips('Accepted', query, '/messages', times)}${live(
 			'messages',
 			after === null ? hrefOf('/messages', query) : null,
 			html`${table(found)}${pager('/messages', query, next)}${newest}`,
@@ -216,10 +217,6 @@ const statusChips = (query: URLSearchParams): Html =>
 		[{value: '', label: 'All'}, ...[...recipientStates, scheduled].map(value => ({value, label: value}))],
 		'/messages',
 	);
-
-const times = [anyTime, ...timeChoices(1, 24, 168, 720)];
-
-const timeChips = (query: URLSearchParams): Html => chips('Accepted', query, 'hours', times, '/messages');
 
 function emptyList(isFiltered: boolean, isCaptured: boolean): Html {
 	if (isFiltered) {

@@ -276,12 +276,6 @@ function more(message: StoredMessage): Array<readonly [string, Value]> {
 	const files = attachments.map(one => html`<div>${name(one.filename)}</div>`);
 	return [
 		['Reply to', replyTo === null ? null : named(extras.replyToName, replyTo)],
-		[
-			'Answers',
-			extras.replyTracking
-				? html`<a href="${hrefOf('/received', new URLSearchParams({q: id}))}">what came in</a>`
-				: null,
-		],
 		['Priority', extras.priority ?? null],
 		['Headers', added.length === 0 ? null : join(added)],
 		['Tags', found(tags.map(tag => [tag, `tag:${tag}`]))],

@@ -2,6 +2,7 @@ import {attemptText, engagementText, eventText, reportText, textOrNull} from '..
 import type {Reason, Why} from '../../admin/why.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import type {EventType} from '../../mail/message.ts';
+import {listReceived} from '../../store/received.ts';
 import {
 	type EngagementCount,
 	readEngagement,
@@ -13,6 +14,7 @@ import {readEvents, type StoredEvent} from '../../store/timeline.ts';
 import {reasonsOf} from '../daemons.ts';
 import {hrefOf, join, name, section, type Tone, time} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
+import {mailTable} from '../received.ts';
 import {stateBadge} from './list.ts';
 import {lines, type Opened} from './mail.ts';
 
@@ -22,18 +24,19 @@ const mostReports = 100;
 /** What happened to a message: why it waits, its events, each recipient's attempts, what came back. */
 export async function timelineOf(
 	parts: Pick<DashboardParts, 'reader' | 'settings' | 'ownRetryOf'>,
-	{message, recipients}: Opened,
+	{workspaceId, message, recipients}: Opened,
 	now: number,
 ): Promise<Html> {
 	const {reader} = parts;
 	const events = await readEvents(reader, message.id, {after: null, limit: mostEvents});
 	const reports = await readReports(reader, message.id, mostReports);
 	const engagement = await readEngagement(reader, message.id);
+	const answers = await listReceived(reader, {workspaceId, terms: [`re:${message.id}`]});
 	const waiting = recipients.filter(recipient => recipient.next_attempt_at !== null).map(({id}) => id);
 	const reasons = await reasonsOf(parts, waiting, now);
 	const several = recipients.length > 1;
 	return html`${waits(reasons, now)}<ol class="timeline">${events.map(event => entry(event, several, now))}</ol>
-${recipients.map(recipient => {
+${answers.rows.length === 0 ? null : section('Answers', mailTable(answers.rows, now))}${recipients.map(recipient => {
 	const own = <Row extends {readonly recipientId: string}>(rows: readonly Row[]) =>
 		rows.filter(({recipientId}) => recipientId === recipient.id);
 	return recipientSection(recipient, {reports: own(reports), engagement: own(engagement)}, now);

@@ -6,7 +6,7 @@ import {type DeliveryState, deliveryStates} from '../../mail/webhook.ts';
 import {notFound} from '../../ops/operation.ts';
 import {listPosts, type StoredPost} from '../../store/webhook-queue.ts';
 import {type Endpoint, findDelivery, type StoredDelivery, scanDeliveries} from '../../store/webhooks.ts';
-import {anyTime, pager, sinceOf, timeChoices} from '../lists.ts';
+import {pager, sinceOf, timeChips, timeChoices} from '../lists.ts';
 import {live} from '../live.ts';
 import {
 	act,
@@ -53,13 +53,7 @@ export async function deliveriesSection(reader: Knex, {query, may, now}: Visit, 
 	const list = html`${table({...deliveryTable(to, now), rows, empty})}${pager(to, query, next)}`;
 	return section(
 		'Deliveries',
-		html`${chips('State', query, 'state', statesAndAll, to)}${chips(
-			'Time',
-			query,
-			'hours',
-			[anyTime, ...times],
-			to,
-		)}${live('deliveries', after === null ? hrefOf(to, query) : null, list)}`,
+		html`${chips('State', query, 'state', statesAndAll, to)}${timeChips('Time', query, to, times)}${live('deliveries', after === null ? hrefOf(to, query) : null, list)}`,
 		may('operator') ? html`<div class="actions">${opened('Replay many', replayForm(to, events))}</div>` : nothing,
 	);
 }
