@@ -191,18 +191,16 @@ export function domainRecordsView(
 	records: ReadonlyArray<DomainRecord & Partial<CheckedRecord>>,
 	time = apiTime,
 ) {
-	const orNull = timeBy(time);
-	return {
-		...domainView(row, time),
-		next_check_at: orNull(next),
-		records: records.map(({everywhere: _, key, ...record}) => ({
-			...record,
-			// It must not be published; the note says what to set.
-			value: record.ready ? record.value : '',
-			key: key && {...key, keep_until: orNull(key.keep_until)},
-		})),
-	};
+	return {...domainView(row, time), next_check_at: timeBy(time)(next), records: recordsView(records, time)};
 }
+
+export const recordsView = (records: ReadonlyArray<DomainRecord & Partial<CheckedRecord>>, time = apiTime) =>
+	records.map(({everywhere: _, key, ...record}) => ({
+		...record,
+		// It must not be published; the note says what to set.
+		value: record.ready ? record.value : '',
+		key: key && {...key, keep_until: timeBy(time)(key.keep_until)},
+	}));
 
 /** A topic as the API shows it (docs/reference/interface.md, Subscription topic), with what is set of it. */
 export function topicView({id, code, name, created_at, public_at, required_at, ...row}: Topic, time = apiTime) {

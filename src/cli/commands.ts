@@ -22,6 +22,7 @@ const entries: readonly Entry[] = [
 		'Count what became of the mail of the last days; all workspaces unless you name one',
 		() => import('./stats.ts').then(each => each.statsCommand),
 	],
+	['tls', 'Show how TLS went, to your hosts and from here', () => import('./tls.ts').then(each => each.tlsCommand)],
 	[
 		'bench',
 		'Measure how fast this machine sends, on a store of its own; or fill the store',

@@ -1,8 +1,9 @@
+import type {Knex} from 'knex';
 import {domainRecordsView, domainView, storedTime} from '../api/views.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {openRecordSources} from '../dns/resolver.ts';
 import {type CheckedRecord, isUnsigned, type OpenSources, openProofs, purposeOf} from '../domains/check-records.ts';
-import {type DmarcSight, dmarcPeriod, dmarcView, lookAtDmarc} from '../domains/dmarc.ts';
+import {type DmarcSight, dmarcPeriod, dmarcView, lookAtDmarc, tlsWords} from '../domains/dmarc.ts';
 import {
 	type DomainRecord,
 	ownHosts,
@@ -230,19 +231,19 @@ async function recordsOf(session: Session, row: Domain, keys: readonly DkimKey[]
 }
 
 async function lookAt(session: Session, row: Domain): Promise<DomainSight> {
-	const reader = await session.reader();
-	return await asking(session, (names, open) => lookAtDomain(reader, row, names, open, session.tools.clock.now()));
+	return await asking(session, (reader, names, open, now) => lookAtDomain(reader, row, names, open, now));
 }
 
-async function asking<Sight>(
+export async function asking<Sight>(
 	session: Session,
-	look: (names: SendingNames, open: OpenSources) => Promise<Sight>,
+	look: (reader: Knex, names: SendingNames, open: OpenSources, now: number) => Promise<Sight>,
 ): Promise<Sight> {
 	const {dnsServers: servers, allowPrivateMx: allowPrivate} = session.settings();
+	const {clock} = session.tools;
 	session.terminal.status('asking DNS …');
 	try {
-		const open = () => openRecordSources({servers, allowPrivate, clock: session.tools.clock});
-		return await look(sendingNames(session.settings()), open);
+		const open = () => openRecordSources({servers, allowPrivate, clock});
+		return await look(await session.reader(), sendingNames(session.settings()), open, clock.now());
 	} finally {
 		session.terminal.status(null);
 	}
@@ -252,9 +253,7 @@ const shownSources = 20;
 
 async function dmarc(session: Session, {days}: {days: number}, text: string): Promise<void> {
 	const row = await findNamed(session, text);
-	const reader = await session.reader();
-	const period = {days, now: session.tools.clock.now()};
-	const sight = await asking(session, (names, open) => lookAtDmarc(reader, row, names, open, period));
+	const sight = await asking(session, (reader, names, open, now) => lookAtDmarc(reader, row, names, open, {days, now}));
 	session.show(dmarcView(sight), () => dmarcLines(session, row, sight));
 }
 
@@ -273,7 +272,7 @@ function dmarcLines({terminal: {width}}: Session, row: Domain, sight: DmarcSight
 					'a stricter one',
 					reports === 0 ? undefined : `would have stopped ${cost.ours} mails of yours, ${cost.others} of others`,
 				],
-				['TLS to us', tls ?? undefined],
+				['TLS to us', tlsWords(tls) ?? undefined],
 			],
 			width,
 		),
@@ -460,6 +459,12 @@ function proposal({terminal}: Session, {value, note, ready}: DomainRecord): stri
 
 function valueLines(session: Session, record: DomainRecord): string[] {
 	return [heading(session, record), ...proposal(session, record)];
+}
+
+/** Records of a host that takes mail, and what is wrong; none: nothing. */
+export function hostLines(session: Session, records: readonly CheckedRecord[]): string[] {
+	const wrong = records.filter(({ok}) => !ok).flatMap(record => ['', ...detailLines(session, record)]);
+	return records.length === 0 ? [] : ['', ...statusTable(session, records), ...wrong];
 }
 
 function detailLines(session: Session, record: CheckedRecord): string[] {

@@ -1,10 +1,12 @@
-import {inboundView, storedTime} from '../api/views.ts';
+import {inboundView, recordsView, storedTime} from '../api/views.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {inboundMx} from '../doctor/inbound-mx.ts';
+import {lookAtHost} from '../domains/check-records.ts';
 import {sendingNames} from '../domains/domain-records.ts';
 import {domainOf} from '../mail/address.ts';
 import {addInbound, checkNotOurs, removeInbound} from '../ops/inbound.ts';
 import {type InboundAddress, listInboundAddresses} from '../store/received.ts';
+import {asking, hostLines} from './domain.ts';
 import {CliError} from './fault.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
@@ -60,8 +62,13 @@ async function showOne(session: Session, row: InboundAddress): Promise<void> {
 	const {dnsServers: servers} = settings;
 	const resolver = createResolver({servers, timeoutMs: 5000, tries: 1, clock: session.tools.clock});
 	const {status, detail, fix} = await inboundMx(resolver, domainOf(row.address), sendingNames(settings));
-	const lines = [`mx       ${status}: ${detail}`, ...(fix === '' ? [] : [`         ${fix}`])];
-	session.one(inboxes, row, {json: {mx: {status, detail, fix}}, lines});
+	const records = await asking(session, (reader, ...by) => lookAtHost(reader, domainOf(row.address), ...by));
+	const lines = [
+		`mx       ${status}: ${detail}`,
+		...(fix === '' ? [] : [`         ${fix}`]),
+		...hostLines(session, records),
+	];
+	session.one(inboxes, row, {json: {mx: {status, detail, fix}, records: recordsView(records, storedTime)}, lines});
 }
 
 const inboxes: Noun<InboundAddress> = {

@@ -5,10 +5,12 @@ import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {freeBytes} from '../data-folder/data-dir.ts';
 import {inspect} from '../doctor/doctor.ts';
 import type {Finding, Status} from '../doctor/finding.ts';
+import {dmarcPeriod, firstDay} from '../domains/dmarc.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {groupBy} from '../kit/collections.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import {type ReadLine, readLine} from '../log/lines.ts';
+import {readTlsFailures, readTlsSums, type TlsSum} from '../store/aggregate-reports.ts';
 import {type Blocklisting, listBlocklistings} from '../store/blocklists.ts';
 import {readStoreSize} from '../store/engine/dialect.ts';
 import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
@@ -16,6 +18,7 @@ import {searchForm} from './lists.ts';
 import {live} from './live.ts';
 import {
 	badge,
+	type Column,
 	chips,
 	code,
 	count,
@@ -37,6 +40,7 @@ import type {Answer, Page, Route, Visit} from './route.ts';
 export const healthPages = (parts: DashboardParts, checks: MadeChecks): readonly Route[] => [
 	...overviewPages(parts),
 	...checksPages(checks),
+	...tlsPages(parts),
 	...logPages(parts),
 	...settingsPages(parts),
 ];
@@ -46,6 +50,7 @@ const healthPath = '/health';
 const tabs = [
 	['', 'Overview'],
 	['/checks', 'Checks'],
+	['/tls', 'TLS'],
 	['/log', 'Log'],
 	['/settings', 'Settings'],
 ] as const;
@@ -269,6 +274,34 @@ export function createMadeChecks({settings, live, version, process, tools}: Dash
 }
 
 export type MadeChecks = ReturnType<typeof createMadeChecks>;
+
+/** How TLS went, by the reports of others and by our own counts. */
+function tlsPages({reader}: DashboardParts): readonly Route[] {
+	async function show({now}: Visit): Promise<Answer> {
+		const since = firstDay(dmarcPeriod.usual, now);
+		const reported = await readTlsSums(reader, 'tls_report_days', {since, limit: mostSources});
+		const counted = await readTlsSums(reader, 'tls_days', {since, limit: mostSources});
+		const failures = (await readTlsFailures(reader, since, mostSources)).map(
+			one => html`<li>${one.day} ${name(one.domain)}, ${name(one.org)}: ${name(one.failure)}</li>`,
+		);
+		return healthPage(
+			'/tls',
+			html`<p class="soft">The last ${dmarcPeriod.usual} days, failures first.</p>${tlsSection('To your hosts, as others report it', reported)}<ul>${failures}</ul>${tlsSection('To hosts of others, as counted here', counted)}`,
+		);
+	}
+
+	return [{method: 'GET', path: `${healthPath}/tls`, role: 'admin', everywhere: true, answer: show}];
+}
+
+function tlsSection(label: string, rows: readonly TlsSum[]): Html {
+	const columns: ReadonlyArray<Column<TlsSum>> = [
+		{title: 'Domain', cell: ({domain, host}) => name(host === null ? domain : `${domain} ${host}`), cut: true},
+		{title: 'Policy', cell: ({policy}) => policy, wide: true},
+		{title: 'Result', cell: ({result}) => badge(result, result === 'success' ? 'good' : 'bad')},
+		{title: 'Connections', cell: row => `${count(row.count)} of ${count(row.total)}`, right: true},
+	];
+	return section(label, table({label, columns, rows, empty: html`<p>None in ${dmarcPeriod.usual} days.</p>`}));
+}
 
 const logPath = `${healthPath}/log`;
 

@@ -1,8 +1,9 @@
 import {isIP} from 'node:net';
+import type {Knex} from 'knex';
 import {parseDkimRecord, parseTagList} from '../mail/dkim-record.ts';
 import {announcedId} from '../mta-sts/sts-policies.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
-import type {DomainRecord} from './domain-records.ts';
+import {type DomainRecord, hostRecords, type SendingNames} from './domain-records.ts';
 import {checkSpf, isSpf, parseSpf, unknownInclude} from './spf.ts';
 
 /** Whom records are asked of. */
@@ -47,6 +48,14 @@ export async function checkDomainRecords(
 			return {...record, ...best(verdicts), everywhere};
 		}),
 	);
+}
+
+/** Asks DNS for those of a host of ours that takes mail: none where no listener offers TLS. */
+export async function lookAtHost(reader: Knex, host: string, names: SendingNames, open: OpenSources, now: number) {
+	const policy = await names.policy(reader, now);
+	const wanted = policy === null ? [] : hostRecords(host, names.publicHost, policy.id);
+	const sources = open();
+	return await checkDomainRecords(host, wanted, sources).finally(sources.close);
 }
 
 const order: ReadonlyArray<Verdict['state']> = ['ok', 'different', 'missing', 'unknown'];

@@ -1,9 +1,8 @@
 import type {Knex} from 'knex';
 import {dayMs, storeTime} from '../kit/time.ts';
-import type {TlsCount} from '../mail/aggregate.ts';
 import {parseTagList} from '../mail/dkim-record.ts';
 import type {Resolver} from '../net/dns.ts';
-import {type DmarcSource, readDmarc, readSeenTls} from '../store/aggregate-reports.ts';
+import {type DmarcSource, readDmarc, readTlsSums, type TlsSum} from '../store/aggregate-reports.ts';
 import type {Domain} from '../store/domains.ts';
 import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
 import {type DomainRecord, dmarcUri, domainRecords, returnPathHost, type SendingNames} from './domain-records.ts';
@@ -11,6 +10,8 @@ import {checkSpf} from './spf.ts';
 
 /** How far back figures go by default and at most, days. */
 export const dmarcPeriod = {usual: 30, most: 90} as const;
+/** The first of so many days up to today, in UTC. */
+export const firstDay = (days: number, now: number): string => storeTime(now - (days - 1) * dayMs).slice(0, 10);
 const mostSources = 500;
 /** Sources for which DNS is asked whether they are ours: those with most mail. */
 const mostAsked = 100;
@@ -37,8 +38,8 @@ export type DmarcSight = {
 	readonly reporters: readonly string[];
 	readonly sources: readonly Source[];
 	readonly advice: DmarcAdvice;
-	/** How TLS to the host of the return path went, in words; null: no report came. */
-	readonly tls: string | null;
+	/** How TLS to the host of the return path went, as others report it. */
+	readonly tls: readonly TlsSum[];
 };
 
 /** Reads what was reported, and asks DNS which sources are ours and what is published. */
@@ -49,9 +50,12 @@ export async function lookAtDmarc(
 	openSources: OpenSources,
 	{days, now}: {readonly days: number; readonly now: number},
 ): Promise<DmarcSight> {
-	const since = storeTime(now - (days - 1) * dayMs).slice(0, 10);
+	const since = firstDay(days, now);
 	const counted = await readDmarc(reader, domain.id, since, mostSources);
-	const seen = await readSeenTls(reader, returnPathHost(domain), since, mostSources);
+	const isProven = domain.state === 'verified' || domain.state === 'degraded';
+	const seen = {since, limit: mostSources, domain: returnPathHost(domain)};
+	// Of a host as such: a workspace that has yet to prove the domain sees none of it.
+	const tls = isProven ? await readTlsSums(reader, 'tls_report_days', seen) : [];
 	const records = domainRecords({...names, domain, keys: []});
 	const of = (purpose: DomainRecord['purpose']) => records.find(record => record.purpose === purpose) as DomainRecord;
 	const asked = openSources();
@@ -65,7 +69,7 @@ export async function lookAtDmarc(
 			})),
 		);
 		const advice = adviceOf(domain, names, published as CheckedRecord, {...counted, sources});
-		return {...counted, days, sources, advice, tls: tlsWords(seen)};
+		return {...counted, days, sources, advice, tls};
 	} finally {
 		asked.close();
 	}
@@ -147,20 +151,21 @@ function recordOf(tags: ReadonlyMap<string, string>, policy: string, uri: string
 	return [...changed].map(([tag, text]) => `${tag}=${text}`).join('; ');
 }
 
-/** `812 connections, 4 failed: sts certificate-expired 4`. */
-function tlsWords(seen: readonly TlsCount[]): string | null {
-	const sum = (some: readonly TlsCount[]) => some.reduce((all, {n}) => all + n, 0);
+/** `812 connections, 4 failed: sts certificate-expired 4`; null: no report came. */
+export function tlsWords(seen: readonly TlsSum[]): string | null {
+	const [{total} = {total: 0}] = seen;
 	const failed = seen.filter(({result}) => result !== 'success');
-	const causes = failed.map(({policy, result, n}) => `${policy} ${result} ${n}`).join(', ');
-	const words = `${sum(seen)} ${sum(seen) === 1 ? 'connection' : 'connections'}, ${sum(failed)} failed`;
-	return seen.length === 0 ? null : causes === '' ? words : `${words}: ${causes}`;
+	const causes = failed.map(({policy, result, count}) => `${policy} ${result} ${count}`).join(', ');
+	const words = `${total} ${total === 1 ? 'connection' : 'connections'}, ${failed.reduce((all, {count}) => all + count, 0)} failed`;
+	return total === 0 ? null : causes === '' ? words : `${words}: ${causes}`;
 }
 
 /** As the API and `--json` show it. */
-export function dmarcView({days, reports, sources, advice}: DmarcSight) {
+export function dmarcView({days, reports, sources, advice, tls}: DmarcSight) {
 	return {
 		...{days, reports},
 		sources: sources.map(({ip, n, aligned, spf, dkim, ours}) => ({ip, count: n, aligned, spf, dkim, ours})),
 		advice,
+		tls: tls.map(({policy, result, count}) => ({policy, result, count})),
 	};
 }

@@ -114,6 +114,23 @@ export function dmarcUri(domain: Pick<Domain, 'return_path_domain' | 'name'>): s
 	return `mailto:${reportLocals.dmarc}@${returnPathHost(domain)}`;
 }
 
+const record = (
+	purpose: DomainRecord['purpose'],
+	type: DomainRecord['type'],
+	name: string,
+	value: string,
+	required = false,
+): DomainRecord => ({type, name, value, purpose, required, found: [], key: null, alike: [], note: null, ready: true});
+
+/** Of a host of ours that takes mail: what announces our MTA-STS policy, and where TLS reports go. */
+export function hostRecords(host: string, publicHost: string, policyId: string): DomainRecord[] {
+	return [
+		record('mta_sts', 'TXT', `_mta-sts.${host}`, `v=STSv1; id=${policyId}`),
+		{...record('mta_sts', 'CNAME', `mta-sts.${host}`, publicHost), ...reachable(publicHost)},
+		record('tls_report', 'TXT', `_smtp._tls.${host}`, `v=TLSRPTv1; rua=mailto:${reportLocals.tls}@${host}`),
+	];
+}
+
 /**
  * Ownership or DKIM is what verifies the domain. The return path has a host of its own below the domain, so its MX and
  * SPF touch neither the domain's mail nor its SPF record (RFC 7208 §4.6.4: ten look-ups). DMARC is only proposed.
@@ -121,13 +138,6 @@ export function dmarcUri(domain: Pick<Domain, 'return_path_domain' | 'name'>): s
 export function domainRecords(input: RecordsInput): DomainRecord[] {
 	const {domain, keys, bounceHost, returnPathDomain, receives, publicHost, policyId} = input;
 	const returnPath = returnPathHost(domain);
-	const record = (
-		purpose: DomainRecord['purpose'],
-		type: DomainRecord['type'],
-		name: string,
-		value: string,
-		required = false,
-	): DomainRecord => ({type, name, value, purpose, required, found: [], key: null, alike: [], note: null, ready: true});
 	return [
 		record('ownership', 'TXT', `_mailctl.${domain.name}`, `mailctl-verification=${domain.ownership_token}`, true),
 		...keys.map(row => {
@@ -143,18 +153,7 @@ export function domainRecords(input: RecordsInput): DomainRecord[] {
 		...(domain.link_host === null
 			? []
 			: [{...record('links', 'CNAME', domain.link_host, publicHost), ...reachable(publicHost)}]),
-		...(policyId === undefined
-			? []
-			: [
-					record('mta_sts', 'TXT', `_mta-sts.${returnPath}`, `v=STSv1; id=${policyId}`),
-					{...record('mta_sts', 'CNAME', `mta-sts.${returnPath}`, publicHost), ...reachable(publicHost)},
-					record(
-						'tls_report',
-						'TXT',
-						`_smtp._tls.${returnPath}`,
-						`v=TLSRPTv1; rua=mailto:${reportLocals.tls}@${returnPath}`,
-					),
-				]),
+		...(policyId === undefined ? [] : hostRecords(returnPath, publicHost, policyId)),
 	];
 }
 

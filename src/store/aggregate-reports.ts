@@ -144,17 +144,39 @@ export async function readDmarc(reader: Knex, domainId: string, since: string, l
 	};
 }
 
-/** What others saw of TLS to a host of ours from a day on, by policy and result. */
-export async function readSeenTls(reader: Knex, host: string, since: string, limit: number): Promise<TlsCount[]> {
-	const rows: ReadonlyArray<Omit<TlsCount, 'n'> & {n: number | string}> = await reader('tls_report_days')
-		.where({domain: host})
+/** Connections to hosts of a domain that ended alike, of `total` to them. `host`: null where others report it. */
+export type TlsSum = Pick<TlsCount, 'policy' | 'result'> &
+	Readonly<Record<'domain', string> & Record<'host', string | null> & Record<'count' | 'total', number>>;
+
+/** TLS from a day on, failures first: with hosts of ours as others report it, or with those of others as counted here. */
+export async function readTlsSums(
+	reader: Knex,
+	table: 'tls_report_days' | 'tls_days',
+	{since, limit, ...of}: {readonly since: string; readonly limit: number; readonly domain?: string},
+): Promise<TlsSum[]> {
+	const keys = ['domain', 'policy', 'result', ...(table === 'tls_days' ? ['host'] : [])];
+	const rows: TlsSum[] = await reader(table)
 		.where('day', '>=', since)
-		.groupBy('policy', 'result')
-		.orderBy(['policy', 'result'])
+		.where(of)
+		.groupBy(keys)
+		.orderByRaw(`result = 'success', sum(n) desc, ${keys}`)
 		.limit(limit)
-		.select('policy', 'result')
-		.sum('n as n');
-	return rows.map(row => ({...row, n: Number(row.n)}));
+		.select(...keys, reader.raw('sum(n) as count, sum(sum(n)) over (partition by domain) as total'));
+	return rows.map(({host = null, ...row}) => ({...row, host, count: Number(row.count), total: Number(row.total)}));
+}
+
+/** Failures of TLS as others describe them, from a day on; those of the newest reports first. */
+export async function readTlsFailures(reader: Knex, since: string, limit: number) {
+	const columns = ['domain', 'org', 'signed_by', 'begin_at', 'failures'] as const;
+	const reports: Array<Record<(typeof columns)[number], string>> = await reader('tls_reports')
+		.where('begin_at', '>=', since)
+		.whereNot({failures: '[]'})
+		.orderByRaw('begin_at desc, domain, org, report_id')
+		.limit(limit)
+		.select(columns);
+	const split = ({begin_at: begin, failures, ...of}: (typeof reports)[number]) =>
+		(JSON.parse(failures) as string[]).map(failure => ({day: begin.slice(0, 10), ...of, failure}));
+	return reports.flatMap(split).slice(0, limit);
 }
 
 /** A day of a domain whose TLS we report, and moments in the store's form. */

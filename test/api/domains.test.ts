@@ -175,6 +175,14 @@ storeTest(test, 'who sends with a domain, of the days that are asked for, and no
 			{...of, day: day(1), ip: '203.0.113.9', dkim: 0, spf: 0, n: 9, why: 'DKIM none'},
 		]);
 	});
+	const seen = {day: day(1), domain: 'bounce.shop.example', policy: 'sts'};
+	await store.writer.transaction(async trx => {
+		await trx('tls_report_days').insert([
+			{...seen, result: 'success', n: 50},
+			{...seen, result: 'certificate-expired', n: 4},
+			{...seen, domain: 'bounce.other.example', result: 'success', n: 7},
+		]);
+	});
 	const path = `/v1/domains/${id}/dmarc`;
 	const read = await api.get(`${path}?days=2`);
 	t.is(read.status, 200, read.text);
@@ -187,9 +195,17 @@ storeTest(test, 'who sends with a domain, of the days that are asked for, and no
 		],
 		advice: {policy: 'quarantine', next: 'quarantine', cost: {ours: 0, others: 9}},
 	});
-	t.deepEqual(Object.keys(read.body as object), ['days', 'reports', 'sources', 'advice']);
+	t.deepEqual(Object.keys(read.body as object), ['days', 'reports', 'sources', 'advice', 'tls']);
+	t.like(read.body, {tls: []}, 'the domain is yet to be proved');
+	await store.writer.transaction(async trx => void (await trx('domains').where({id}).update({state: 'verified'})));
 	t.like((await api.get(`${path}?days=60`)).body, {sources: [{count: 60, spf: 30}]});
-	t.like((await api.get(path)).body, {days: 30});
+	t.like((await api.get(path)).body, {
+		days: 30,
+		tls: [
+			{policy: 'sts', result: 'certificate-expired', count: 4},
+			{policy: 'sts', result: 'success', count: 50},
+		],
+	});
 	for (const wrong of ['0', '91', 'x']) {
 		t.is(codeOf(await api.get(`${path}?days=${wrong}`)), 'validation_failed', wrong);
 	}

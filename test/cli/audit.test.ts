@@ -212,7 +212,7 @@ const none: Readonly<Record<string, string>> = {
 	bench: 'measures a store of its own; the templates and workspaces that --fill makes have their own rows',
 	...Object.fromEntries(
 		[
-			...['doctor', 'stats', 'completion', 'export', 'config show', 'config check', 'config pace', 'audit list'],
+			...['doctor', 'stats', 'tls', 'completion', 'export', 'config show', 'config check', 'config pace', 'audit list'],
 			...['workspace list', 'workspace show', 'key list', 'user list', 'node list', 'domain list', 'domain show'],
 			...['domain dmarc'],
 			...['sender list', 'template list', 'template show', 'template preview', 'suppression list', 'suppression check'],

@@ -2,9 +2,10 @@ import {utimesSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test from 'ava';
 import type {Finding} from '../../src/doctor/finding.ts';
-import {makeCertificate} from '../helpers/certificate.ts';
+import {type Certificate, issueCertificate, makeCertificate} from '../helpers/certificate.ts';
 import {newCli} from '../helpers/cli.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
+import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {startFakeMx} from '../helpers/fake-mx.ts';
 
@@ -129,4 +130,57 @@ test('doctor: settings that cannot be used are told as everywhere, exit 78', asy
 	t.is(stdout, '');
 	t.regex(stderr, /^mailctl: MAILCTL_DELIVERY="pigeon"/);
 	t.is((await newCli(t).then(other => other.run('doctor', '--time-server', 'a b'))).code, 64);
+});
+
+test('records of MTA-STS and TLS reports of our own hosts are shown, checked, and differ once the policy does', async t => {
+	const files = await temporaryFolder(t);
+	const [certFile, keyFile] = [join(files, 'cert.pem'), join(files, 'key.pem')];
+	const authority = makeCertificate('ca.test');
+	const use = ({cert, key}: Certificate) => {
+		writeFileSync(certFile, cert);
+		writeFileSync(keyFile, key, {mode: 0o600});
+	};
+	use(makeCertificate('mail.shop.test'));
+	const dns = await startFakeDns(t, {'mail.shop.test': {a: ['127.0.0.9']}});
+	const cli = await newCli(t, {
+		...{MAILCTL_DELIVERY: 'mx', MAILCTL_DNS_SERVERS: dns.server, MAILCTL_ALLOW_PRIVATE_MX: 'true'},
+		...{MAILCTL_HOSTNAME: 'mail.shop.test', MAILCTL_PUBLIC_URL: 'https://mail.shop.test'},
+		...{MAILCTL_RETURN_PATH_DOMAIN: 'bounces.shop.test', MAILCTL_INBOUND_LISTEN: '127.0.0.1:0'},
+		...{MAILCTL_INBOUND_TLS_CERT: certFile, MAILCTL_INBOUND_TLS_KEY: keyFile},
+	});
+	await cli.json('workspace', 'create', '--name', 'shop');
+	await cli.json('inbound', 'add', 'support@in.shop.test');
+	const check = async () => {
+		const {stdout} = await cli.run('doctor', '--json', '--to', 'gone.test', '--time-server', 'gone.test');
+		const all = JSON.parse(stdout) as Finding[];
+		return all
+			.filter(({check}) => check === 'domain')
+			.map(({status, detail, fix}) => `${status} ${detail} ${fix}`.trim());
+	};
+	t.deepEqual(await check(), [
+		'warn bounces.shop.test: TXT _mta-sts.bounces.shop.test missing, CNAME mta-sts.bounces.shop.test missing, TXT _smtp._tls.bounces.shop.test missing mailctl tls says what to publish',
+		'warn in.shop.test: TXT _mta-sts.in.shop.test missing, CNAME mta-sts.in.shop.test missing, TXT _smtp._tls.in.shop.test missing mailctl inbound show says what to publish',
+	]);
+	const text = await cli.text('tls');
+	t.regex(text, /\nTXT _mta-sts\.bounces\.shop\.test {2}\(MTA-STS, optional\)\nv=STSv1; id=[\da-f]{24}\n/);
+	t.regex(text, /\nTXT _smtp\._tls\.bounces\.shop\.test .*\nv=TLSRPTv1; rua=mailto:tlsrpt@bounces\.shop\.test\n/);
+	t.true(text.split('\n').every(line => line.length <= 80));
+	type Shown = {readonly records: ReadonlyArray<ToPublish & {readonly state: string}>};
+	for (const command of [['tls'], ['inbound', 'show', 'support@in.shop.test']]) {
+		publish(dns.zone, (await cli.json<Shown>(...command)).records);
+	}
+	const fine = (host: string) => `ok ${host}: 3 records are as they should be`;
+	t.deepEqual(await check(), [fine('bounces.shop.test'), fine('in.shop.test')]);
+
+	use(issueCertificate(authority, ['mail.shop.test']));
+	const {records} = await cli.json<Shown>('inbound', 'show', 'support@in.shop.test');
+	t.deepEqual(
+		records.map(({state}) => state),
+		['different', 'ok', 'ok'],
+		'the policy demands what it only tested before',
+	);
+	t.regex(
+		await cli.text('inbound', 'show', 'support@in.shop.test'),
+		/\n {2}different: its id is that of another policy\n {2}found: v=STSv1; id=.*\nv=STSv1; id=/,
+	);
 });

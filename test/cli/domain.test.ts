@@ -293,6 +293,7 @@ test('domain: dmarc says who sends with the domain, by reports that were ingeste
 			record: 'v=DMARC1; p=quarantine; rua=mailto:dmarc@other.example,mailto:dmarc@bounce.shop.example; fo=1',
 			why: '1400 of your 1400 mails are aligned; it stops 6972 mails of others: make sure that none of them are yours',
 		},
+		tls: [],
 	});
 	t.like(await cli.json('domain', 'dmarc', 'shop.example', '--days', '1'), {days: 1, reports: 0, sources: []});
 	refused(t, await cli.run('domain', 'dmarc', 'nix.example'), 65, /there is no domain nix\.example/);

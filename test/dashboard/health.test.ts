@@ -1,4 +1,5 @@
 import test from 'ava';
+import {openStore} from '../../src/store/store.ts';
 import {browserOf} from '../helpers/browser.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {openWindow} from '../helpers/dashboard-browser.ts';
@@ -26,6 +27,62 @@ test('the checks are those of doctor', async t => {
 	const found = await service().program.cli<Array<{check: string}>>('doctor');
 	t.deepEqual(checks.map(([, , check]) => check).toSorted(), found.map(({check}) => check).toSorted());
 	t.regex(text, /ready at http:/);
+});
+
+test('what others report of TLS stands beside what is counted here', async t => {
+	const visitor = await visitorOf(service(), 'admin');
+	t.regex((await visitor.get('/health/tls')).text, /None in 30 days\./);
+	const day = new Date().toISOString().slice(0, 10);
+	const store = await openStore(service().store);
+	t.teardown(() => store.close());
+	await store.writer.transaction(async trx => {
+		await trx('tls_report_days').insert({
+			day,
+			domain: 'bounces.shop.example',
+			policy: 'sts',
+			result: 'success',
+			n: 1808,
+		});
+		await trx('tls_report_days').insert({
+			day,
+			domain: 'bounces.shop.example',
+			policy: 'sts',
+			result: 'certificate-expired',
+			n: 4,
+		});
+		await trx('tls_days').insert({
+			day,
+			domain: 'b.example',
+			policy: 'no-policy-found',
+			host: 'mx.b.example',
+			result: 'success',
+			n: 9,
+		});
+		await trx('tls_reports').insert({
+			...{
+				domain: 'bounces.shop.example',
+				org: '<b>Evil</b>',
+				report_id: 'r',
+				begin_at: `${day}T00:00:00.000Z`,
+				end_at: 'x',
+			},
+			...{
+				received_at: 'x',
+				signed_by: 'evil.example',
+				cut: 0,
+				failures: '["certificate-expired, 4 to mail.shop.example"]',
+			},
+		});
+	});
+	const {text} = await visitor.get('/health/tls');
+	t.regex(
+		text,
+		/certificate-expired<\/span><\/td><td[^>]*>4 of 1,812<.*1,808 of 1,812.*b\.example mx\.b\.example.*9 of 9/s,
+	);
+	t.regex(
+		text,
+		/<li>[^<]*<bdi>bounces\.shop\.example<\/bdi>, <bdi>&lt;b&gt;Evil.*certificate-expired, 4 to mail\.shop\.example/,
+	);
 });
 
 test('the log shows what the daemon said', async t => {

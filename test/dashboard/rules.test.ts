@@ -70,6 +70,7 @@ test('these acts and pages are the installation’s, and no others', t => {
 			'GET /health/checks',
 			'GET /health/log',
 			'GET /health/settings',
+			'GET /health/tls',
 			'GET /returned/:id',
 			'GET /returned/:id/raw',
 			'POST /domains/:id/senders/:sender/verify',

@@ -99,6 +99,31 @@ test.serial('TLS reports there and back between two installations, once, also af
 	await third.stop();
 	t.is((await eventsOf(a, 'tls_report_sent')).length, 1, 'once');
 
+	const seenByB = await b.cli<{reported: readonly object[]; failures: readonly object[]; counted: readonly object[]}>(
+		'tls',
+	);
+	const ofB = {domain: 'bounce.b.example', total: 5};
+	t.deepEqual(seenByB, {
+		...{days: 30, records: []},
+		reported: [
+			{...ofB, host: null, policy: 'no-policy-found', result: 'starttls-not-supported', count: 1},
+			{...ofB, host: null, policy: 'sts', result: 'certificate-expired', count: 1},
+			{...ofB, host: null, policy: 'sts', result: 'success', count: 3},
+		],
+		failures: ['starttls-not-supported, 1 to mail.b.example', 'certificate-expired, 1 to mail.b.example'].map(
+			failure => ({
+				...{day: yesterday, domain: 'bounce.b.example', org: 'a.example', signed_by: 'a.example', failure},
+			}),
+		),
+		counted: [
+			{
+				...{domain: 'bounce.a.example', host: 'mail.a.example', policy: 'no-policy-found'},
+				...{result: 'success', count: 1, total: 1},
+			},
+		],
+	});
+	t.deepEqual((await b.cli<typeof seenByB>('tls', '--days', '1')).reported, [], 'yesterday is not today');
+
 	await inStore(b, async store => {
 		const counts = await store
 			.reader('tls_report_days')

@@ -7,7 +7,7 @@ import {recordReading} from '../../src/inbound/reading.ts';
 import {takeIn} from '../../src/inbound/take-in.ts';
 import {createReportWrite} from '../../src/outcome/reports.ts';
 import {readReport} from '../../src/report/read-report.ts';
-import {readDmarc, readSeenTls} from '../../src/store/aggregate-reports.ts';
+import {readDmarc, readTlsFailures, readTlsSums} from '../../src/store/aggregate-reports.ts';
 import {listUnread} from '../../src/store/inbound-mails.ts';
 import type {Store} from '../../src/store/store.ts';
 import {dmarcMail, type Facts, mailWith, reporters, tlsFacts} from '../helpers/aggregate-mails.ts';
@@ -144,9 +144,17 @@ storeTest(test, 'a TLS report needs a signature, and counts once', async (t, sto
 		await bring(store, Buffer.concat([await signed(mailOf({})), Buffer.from('\r\n')]), ['tlsrpt@x.example']),
 		'forgotten',
 	);
-	t.deepEqual(await readSeenTls(store.reader, 'bounce.shop.example', '2026-11-01', 10), [
-		{policy: 'sts', result: 'certificate-expired', n: 4},
-		{policy: 'sts', result: 'success', n: 50},
+	const since = '2026-11-01';
+	const own = {domain: 'bounce.shop.example', host: null, policy: 'sts', total: 54};
+	t.deepEqual(await readTlsSums(store.reader, 'tls_report_days', {since, limit: 10}), [
+		{...own, result: 'certificate-expired', count: 4},
+		{...own, result: 'success', count: 50},
+	]);
+	t.deepEqual(await readTlsFailures(store.reader, since, 10), [
+		{
+			...{day: '2026-11-26', domain: 'bounce.shop.example', org: 'Reporter Inc.', signed_by: 'google.com'},
+			failure: 'certificate-expired, 4 from 198.51.100.4 to mail.shop.example',
+		},
 	]);
 	t.like(await store.reader('tls_reports').first(), {
 		...{org: 'Reporter Inc.', signed_by: 'google.com'},

@@ -56,6 +56,7 @@ const pagesOf = ({ids}: Shop): Readonly<Record<string, string>> => ({
 	health: '/health',
 	settings: '/health/settings',
 	checks: '/health/checks',
+	tls: '/health/tls',
 	account: '/account',
 });
 

@@ -1,5 +1,6 @@
 import test from 'ava';
 import {tlsTask} from '../../src/daemon/sweep.ts';
+import {readTlsSums} from '../../src/store/aggregate-reports.ts';
 import {countTls, findPolicy, type StoredPolicy, savePolicy, type TlsDay} from '../../src/store/domains.ts';
 import {storeTest} from '../helpers/databases.ts';
 
@@ -42,6 +43,23 @@ storeTest(test, 'results of TLS are counted by day, domain, policy, host and res
 		{day: '2026-11-21', result: 'success', n: 3},
 		{day: '2026-11-22', result: 'success', n: 1},
 	]);
+	const other: TlsDay = {...good, domain: 'other.test', host: 'mx.other.test'};
+	await store.writer.transaction(trx =>
+		countTls(trx, [other, other, {...other, day: '2026-11-20', result: 'dnssec-invalid'}]),
+	);
+	const sums = await readTlsSums(store.reader, 'tls_days', {since: '2026-11-21', limit: 4});
+	t.deepEqual(
+		sums.map(({domain, policy, result, count, total}) => [domain, policy, result, count, total]),
+		[
+			['example.test', 'sts', 'certificate-expired', 1, 6],
+			['example.test', 'sts', 'success', 4, 6],
+			['other.test', 'sts', 'success', 2, 2],
+			['example.test', 'no-policy-found', 'success', 1, 6],
+		],
+		'failures first, then what is most',
+	);
+	const [first] = await readTlsSums(store.reader, 'tls_days', {since: '2026-11-21', limit: 1});
+	t.like(first, {host: good.host, total: 6});
 });
 
 storeTest(test, 'the sweep removes policies that have expired and counts of long ago', async (t, store) => {

@@ -311,6 +311,9 @@ const dmarcFields = {
 			{description: 'Mails of the period that `quarantine` or `reject` would have stopped.'},
 		),
 	}),
+	tls: Type.Array(Type.Object({policy: Type.String(), result: Type.String(), count: Type.Integer()}), {
+		description: 'Connections to the host of the return path, as TLS reports say, failures first.',
+	}),
 };
 
 const dmarcSchema = Type.Object(dmarcFields, {
@@ -323,6 +326,7 @@ const dmarcSchema = Type.Object(dmarcFields, {
 				...{policy: 'none', next: 'quarantine', name: '_dmarc.shop.example', record: 'v=DMARC1; p=quarantine'},
 				...{why: '2310 of your 2310 mails are aligned', cost: {ours: 0, others: 0}},
 			},
+			tls: [{policy: 'sts', result: 'success', count: 812}],
 		},
 	],
 });

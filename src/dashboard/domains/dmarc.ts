@@ -1,4 +1,4 @@
-import {type DmarcSight, dmarcPeriod, lookAtDmarc} from '../../domains/dmarc.ts';
+import {type DmarcSight, dmarcPeriod, lookAtDmarc, tlsWords} from '../../domains/dmarc.ts';
 import {returnPathHost} from '../../domains/domain-records.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import type {Domain} from '../../store/domains.ts';
@@ -54,7 +54,7 @@ function adviceCard(domain: Domain, {reports, reporters, days, advice, tls}: Dma
 				? null
 				: `would have stopped ${count(cost.ours)} mails of yours and ${count(cost.others)} of others.`,
 		],
-		[`TLS to ${returnPathHost(domain)}`, tls],
+		[`TLS to ${returnPathHost(domain)}`, tlsWords(tls)],
 	])}<p class="soft">Anybody can send such a report: look who reports before you act on it.</p></div>`;
 }
 
