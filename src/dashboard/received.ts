@@ -1,5 +1,4 @@
 import {type Html, html} from '../hosted/html.ts';
-import {bufferOf} from '../kit/text.ts';
 import {parseAddress} from '../mail/address.ts';
 import {isId} from '../mail/ids.ts';
 import {type Received, senderOf, type Verdict, wildcardOf} from '../mail/received.ts';
@@ -14,12 +13,13 @@ import {
 } from '../store/received.ts';
 import {pager, searchForm, sinceOf, timeChips} from './lists.ts';
 import {lookAt} from './look.ts';
-import {framedContent, mailFrame, textContent} from './mail-frame.ts';
-import {act, badge, code, count, facts, hrefOf, input, name, nothing, opened, section, table, time} from './markup.ts';
+import {mailFrame} from './mail-frame.ts';
+import {fileList, frameContent, imagesNote} from './mail-parts.ts';
+import {act, badge, code, count, facts, input, name, nothing, opened, section, table, time} from './markup.ts';
 import {lines} from './messages/mail.ts';
 import {operationForms} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
-import {type Answer, go, missing, page, type Route, type Visit} from './route.ts';
+import {type Answer, missing, page, type Route, type Visit} from './route.ts';
 
 const path = '/received';
 const inbound = '/inbound';
@@ -53,33 +53,30 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 			return gone;
 		}
 		const {content, summary, fault} = mail;
-		const images = query.get('images') === '1';
+		const images = query.get('images') === '1' ? '?images=1' : '';
 		const body =
 			content.html === null
 				? html`<pre>${lines(content.text ?? '')}</pre>`
-				: html`<p class="soft">Images of other hosts ${images ? 'are shown: those hosts see that you look.' : 'are not loaded.'} <a href="${hrefOf(`${path}/${id}`, query, {images: images ? null : '1'})}">${images ? 'Hide them' : 'Show remote images'}</a></p>${mailFrame({path: `${path}/${id}/frame${images ? '?images=1' : ''}`, title: 'The mail'})}`;
+				: html`${imagesNote(query, `${path}/${id}`)}${mailFrame({path: `${path}/${id}/frame${images}`, title: 'The mail'})}`;
+		const attached = summary.files.map((file, n) => ({...file, name: file.name ?? `part ${n}`, octets: file.size}));
 		const remove = act({to: `${path}/${id}/delete`, label: 'Delete', look: 'danger'});
 		return {
 			...{kind: 'page', place: 'received', title: summary.subject || 'Without a subject'},
 			actions: html`<a class="button" href="${path}/${id}/raw" download>Save as .eml</a>${may('operator') ? remove : null}`,
-			content: html`<div class="card">${aboutMail(mail, now)}</div>${fault === null ? null : html`<p class="notice warn">It could not be read: ${name(fault)}. The file has all of it.</p>`}${section('The mail', body)}${files(mail)}`,
+			content: html`<div class="card">${aboutMail(mail, now)}</div>${fault === null ? null : html`<p class="notice warn">It could not be read: ${name(fault)}. The file has all of it.</p>`}${section('The mail', body)}${fileList(attached, n => `${path}/${id}/attachments/${n}`)}`,
 		};
 	}
 
-	async function frame({params: {id = ''}, query, workspace, request}: Visit): Promise<Answer> {
-		// Alone in a window its links could lead somewhere.
-		if (request.headers['sec-fetch-dest'] === 'document') {
-			return go(`${path}/${id}`);
-		}
+	async function frame(visit: Visit): Promise<Answer> {
+		const {params, workspace} = visit;
+		const {id = ''} = params;
 		const raw = await readReceivedBytes(reader, workspace.id, id);
 		const looked = raw && (await lookAt(workspace.id, 'mail', {raw}));
 		if (!looked) {
 			return gone;
 		}
-		const seen = looked.ok ? looked.seen.html : null;
-		return seen === null
-			? textContent(looked.ok ? (looked.seen.text ?? '') : `The mail cannot be shown: ${looked.fault}.`)
-			: framedContent(bufferOf(seen.framed), query.get('images') === '1');
+		const seen = looked.ok ? looked.seen : {html: null, text: `The mail cannot be shown: ${looked.fault}.`};
+		return frameContent(visit, `${path}/${id}`, seen);
 	}
 
 	async function save({params: {id = '', n}, workspace}: Visit): Promise<Answer> {
@@ -163,28 +160,6 @@ function aboutMail(mail: Received, now: number): Html {
 	]);
 }
 
-function files({id, summary}: Received): Html {
-	return summary.files.length === 0
-		? nothing
-		: section(
-				'Attachments',
-				table({
-					label: 'Attachments',
-					rows: summary.files.map((file, n) => ({...file, n})),
-					empty: nothing,
-					columns: [
-						{
-							title: 'Name',
-							cell: ({n, name: text}) =>
-								html`<a href="${path}/${id}/attachments/${n}" download>${name(text ?? `part ${n}`)}</a>`,
-						},
-						{title: 'Type', cell: row => name(row.type), wide: true},
-						{title: 'Octets', cell: row => count(row.size), right: true},
-					],
-				}),
-			);
-}
-
 const addForm = (value: string): Html =>
 	act({
 		to: inbound,
@@ -192,21 +167,15 @@ const addForm = (value: string): Html =>
 		fields: input({name: 'address', label: 'Address', value, required: true, hint: 'Or *@ and a domain: all of it'}),
 	});
 
+const removeForm = ({id}: InboundAddress): Html => act({to: `${inbound}/${id}/remove`, label: 'Remove', look: 'quiet'});
+
 function addressTable(rows: readonly InboundAddress[], mayAct: boolean, now: number): Html {
 	return table<InboundAddress>({
 		label: 'Addresses',
 		columns: [
 			{title: 'Address', cell: row => code(row.address)},
 			{title: 'Since', cell: row => time(row.created_at, now), right: true},
-			...(mayAct
-				? [
-						{
-							title: '',
-							cell: (row: InboundAddress) => act({to: `${inbound}/${row.id}/remove`, label: 'Remove', look: 'quiet'}),
-							right: true as const,
-						},
-					]
-				: []),
+			...(mayAct ? [{title: '', cell: removeForm, right: true as const}] : []),
 		],
 		rows,
 		empty: html`<p>No addresses yet.</p><p>Add one of a domain that you verified, such as support@in.shop.example.</p>`,

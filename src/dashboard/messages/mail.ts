@@ -11,6 +11,7 @@ import {findMessage, findMessageStatus, type StoredMessage} from '../../store/me
 import {readRecipients, type StoredRecipient} from '../../store/recipients.ts';
 import {type Looks, lookAt} from '../look.ts';
 import {longestLink, mailFrame} from '../mail-frame.ts';
+import {fileList, imagesNote} from '../mail-parts.ts';
 import {chips, code, copyButton, count, emptyNote, hrefOf, name, nothing, section, table} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import type {Visit} from '../route.ts';
@@ -161,9 +162,9 @@ export function previewContent({message, mail, query}: Looked): Html {
 	const isDark = query.get('scheme') === 'dark';
 	const isPhone = look === 'phone';
 	const frame = hrefOf(`/messages/${message.id}/frame`, kept(query, ['copy', 'images']));
-	return html`${remade(mail)}<div class="looks">${chips('Width', query, 'look', looks, path)}${chips('Colours', query, 'scheme', schemes, path)}</div>${imagesNote(mail.html, query, path)}
+	return html`${remade(mail)}<div class="looks">${chips('Width', query, 'look', looks, path)}${chips('Colours', query, 'scheme', schemes, path)}</div>${mail.html.hasRemoteImages ? imagesNote(query, path) : nothing}
 ${mailFrame({path: frame, title: 'The mail', phone: isPhone, dark: isDark})}
-${filesOf(message, mail, query)}${linkList(mail.html)}`;
+${fileList(mail.files, index => hrefOf(`/messages/${message.id}/attachments/${index}`, kept(query, ['copy'])))}${linkList(mail.html)}`;
 }
 
 const looks = [
@@ -179,46 +180,11 @@ function kept(query: URLSearchParams, keys: readonly string[]): URLSearchParams 
 	return new URLSearchParams([...query].filter(([key]) => keys.includes(key)));
 }
 
-function imagesNote({hasRemoteImages}: SeenHtml, query: URLSearchParams, path: string): Html {
-	if (!hasRemoteImages) {
-		return nothing;
-	}
-	const shown = query.get('images') === '1';
-	const href = hrefOf(path, query, {images: shown ? null : '1'});
-	return shown
-		? html`<p class="soft">Images of other hosts are shown: those hosts see that you look. <a href="${href}">Hide them</a></p>`
-		: html`<p class="soft">Images of other hosts are not loaded. <a href="${href}">Show remote images</a></p>`;
-}
-
 function remade({isCaptured, fault}: Pick<ShownMail, 'isCaptured' | 'fault'>): Html {
 	const again = isCaptured
 		? null
 		: html`<p class="soft">Made again from the template and the variables of this message. Its signatures and the tokens of its links differ from the mail that was sent.</p>`;
 	return html`${again}${fault === null ? null : html`<p class="notice warn">Not all of this mail is shown: ${fault}.</p>`}`;
-}
-
-function filesOf({id}: StoredMessage, {files}: ShownMail, query: URLSearchParams): Html {
-	if (files.length === 0) {
-		return nothing;
-	}
-	const recipient = kept(query, ['copy']);
-	return section(
-		'Attachments',
-		table({
-			label: 'Attachments',
-			rows: files.map((file, index) => ({...file, index})),
-			empty: nothing,
-			columns: [
-				{
-					title: 'Name',
-					cell: row =>
-						html`<a href="${hrefOf(`/messages/${id}/attachments/${row.index}`, recipient)}" download>${name(row.name)}</a>`,
-				},
-				{title: 'Type', cell: row => name(row.type), wide: true},
-				{title: 'Octets', cell: row => count(row.octets), right: true},
-			],
-		}),
-	);
 }
 
 function linkList({links, moreLinks}: SeenHtml): Html {

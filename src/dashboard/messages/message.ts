@@ -13,7 +13,7 @@ import {addSuppression} from '../../ops/suppressions.ts';
 import {findSent, type SentMessage, type StoredMessage} from '../../store/messages.ts';
 import {findSuppression} from '../../store/suppressions.ts';
 import {live} from '../live.ts';
-import {framedContent, textContent as textPart} from '../mail-frame.ts';
+import {frameContent} from '../mail-parts.ts';
 import {
 	act,
 	badge,
@@ -141,33 +141,17 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		mailFile(
 			'frame',
 			opened => mails.shown(opened),
-			({html: seen, text}, {message}, {query, request}) =>
-				// Alone in a window its links could lead somewhere.
-				request.headers['sec-fetch-dest'] === 'document'
-					? go(tabPath(message.id, 'preview'))
-					: seen === null
-						? textPart(text ?? '')
-						: framedContent(bufferOf(seen.framed), query.get('images') === '1'),
+			(seen, {message}, visit) => frameContent(visit, tabPath(message.id, 'preview'), seen),
 		),
 		mailFile(
 			'raw',
 			opened => mails.raw(opened),
-			({raw}, {message}) => ({
-				kind: 'content',
-				type: 'message/rfc822',
-				body: raw,
-				saveAs: `${message.id}.eml`,
-			}),
+			({raw}, {message}) => ({kind: 'content', type: 'message/rfc822', body: raw, saveAs: `${message.id}.eml`}),
 		),
 		mailFile(
 			'attachments/:n',
 			(opened, {params}) => mails.file(opened, Number(params.n)),
-			({name, content}) => ({
-				kind: 'content',
-				type: 'application/octet-stream',
-				body: bufferOf(content),
-				saveAs: name,
-			}),
+			({name, content}) => ({kind: 'content', type: 'application/octet-stream', body: bufferOf(content), saveAs: name}),
 		),
 		form('/messages/:id/resend', 'operator', resend),
 		operation(
