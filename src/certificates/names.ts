@@ -61,11 +61,8 @@ export async function findWishes({
 		if (other !== undefined && !areKnown) {
 			return 'unknown';
 		}
-		return {
-			no: isExpected
-				? `${name} ${other === undefined ? 'has no address in DNS' : `leads to ${other}, which is not here`}`
-				: null,
-		};
+		const why = other === undefined ? 'has no address in DNS' : `leads to ${other}, which is not here`;
+		return {no: isExpected ? `${name} ${why}` : null};
 	};
 	const others = new Map([
 		...mailDomains.map(name => [`mta-sts.${name}`, false] as const),

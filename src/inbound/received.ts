@@ -43,7 +43,22 @@ export async function receivedOf(
 	const verdicts = await verdictsOf(options, cameIn, read);
 	const mails = [...owners].map(async ([workspaceId, {recipients, answered}]) => {
 		const inReplyTo = answered ?? (await findAnswered(options, workspaceId, read.answers));
-		return receivedMail(options, {cameIn, read, verdicts, workspaceId, recipients, inReplyTo, raw});
+		const summary = summaryOf(cameIn, read, verdicts, recipients);
+		const {text, html, cut, headers, fault} = read;
+		const mail: NewReceived = {
+			id: options.newId('rcv'),
+			...{workspaceId, inboundId: cameIn.id, inReplyTo, fault, summary, raw, receivedAt: cameIn.receivedAt},
+			content: {text, html, cut, headers},
+			files: read.files.map(({content}) => content),
+			terms: [
+				...termsOf('from', [summary.mailFrom, ...read.senders]),
+				...termsOf('to', [...recipients, ...read.addressees]),
+				...(inReplyTo === null ? [] : [`re:${inReplyTo}`]),
+				...subjectTerms(read.subject),
+			],
+		};
+		const view = receivedView({...mail, size: raw.length}, options.publicUrl);
+		return {mail, detail: {...view, ...contentView(mail.content)}};
 	});
 	return await Promise.all(mails);
 }
@@ -101,40 +116,17 @@ async function findAnswered(
 	return null;
 }
 
-type Taken = {
-	readonly cameIn: CameIn;
-	readonly read: ReadLetter;
-	readonly verdicts: Verdicts;
-	readonly workspaceId: string;
-	readonly recipients: readonly string[];
-	readonly inReplyTo: string | null;
-	readonly raw: Buffer;
-};
-
-function receivedMail(
-	{newId, publicUrl}: ReceivedOptions,
-	{cameIn, read, verdicts, workspaceId, recipients, inReplyTo, raw}: Taken,
-): ReceivedMail {
-	const {from, senders, addressees, subject, automatic, text, html, cut, headers, fault} = read;
-	const files = read.files.map(({content: _, ...file}) => file);
-	const mailFrom = cameIn.mailFrom ?? '';
-	const summary: Summary = {
-		...{...verdicts, from, recipients, mailFrom, subject, files},
-		automatic: automatic || mailFrom === '',
+function summaryOf(
+	{mailFrom: sender}: CameIn,
+	{from, subject, automatic, files}: ReadLetter,
+	verdicts: Verdicts,
+	recipients: readonly string[],
+): Summary {
+	const mailFrom = sender ?? '';
+	return {
+		...{...verdicts, from, recipients, mailFrom, subject, automatic: automatic || mailFrom === ''},
+		files: files.map(({content: _, ...file}) => file),
 	};
-	const mail: NewReceived = {
-		id: newId('rcv'),
-		...{workspaceId, inboundId: cameIn.id, inReplyTo, fault, summary, raw, receivedAt: cameIn.receivedAt},
-		content: {text, html, cut, headers},
-		files: read.files.map(({content}) => content),
-		terms: [
-			...termsOf('from', [mailFrom, ...senders]),
-			...termsOf('to', [...recipients, ...addressees]),
-			...(inReplyTo === null ? [] : [`re:${inReplyTo}`]),
-			...subjectTerms(subject),
-		],
-	};
-	return {mail, detail: {...receivedView({...mail, size: raw.length}, publicUrl), ...contentView(mail.content)}};
 }
 
 function termsOf(kind: 'from' | 'to', addresses: readonly string[]): string[] {

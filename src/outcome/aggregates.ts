@@ -30,7 +30,7 @@ export async function recordAggregate(
 	ours: readonly string[],
 ): Promise<ReportEffect> {
 	const end = await add(trx, report, {at, signedBy}, ours);
-	const fault = end === 'new' || end === 'known' ? null : faults[end](report);
+	const fault = end === 'new' || end === 'known' ? null : faultOf(end, report);
 	const kept = fault === null ? null : 'unmatched';
 	const reading = JSON.stringify({kind: report.kind, reports: [], tried: []} satisfies Review);
 	await markRead(trx, [{id: cameIn.id, at, kept, forgotten: end === 'known', reading: kept && reading, fault}]);
@@ -42,28 +42,25 @@ type End = AggregateEnd | 'untimely' | 'unsigned';
 async function add(
 	trx: Knex.Transaction,
 	report: AggregateReport,
-	arrival: Pick<ReadAggregate, 'at' | 'signedBy'>,
+	{at, signedBy}: Pick<ReadAggregate, 'at' | 'signedBy'>,
 	ours: readonly string[],
 ): Promise<End> {
-	const {at, signedBy} = arrival;
-	if (!isInTime(report, at)) {
+	const now = Date.parse(at);
+	if (report.begin <= now - aggregateDays * dayMs || report.end >= now + 2 * dayMs) {
 		return 'untimely';
 	}
 	if (report.kind === 'dmarc') {
-		return await addDmarcReport(trx, report, arrival);
+		return await addDmarcReport(trx, report, {at, signedBy});
 	}
 	return signedBy === null ? 'unsigned' : await addTlsReport(trx, report, {at, signedBy}, ours);
 }
 
-function isInTime({begin, end}: AggregateReport, at: string): boolean {
-	const now = Date.parse(at);
-	return begin > now - aggregateDays * dayMs && end < now + 2 * dayMs;
+function faultOf(end: Exclude<End, 'new' | 'known'>, {domain}: AggregateReport): string {
+	return {
+		foreign: `it is about ${domain}, which is not a verified domain here`,
+		too_many: `too many reports about ${domain} of that day from one signer, or unsigned`,
+		untimely: 'it is about a time long ago or to come',
+		// RFC 8460 §3: such reports are to be ignored.
+		unsigned: 'a TLS report needs a valid DKIM signature',
+	}[end];
 }
-
-const faults: Readonly<Record<Exclude<End, 'new' | 'known'>, (report: AggregateReport) => string>> = {
-	foreign: ({domain}) => `it is about ${domain}, which is not a verified domain here`,
-	too_many: ({domain}) => `too many reports about ${domain} of that day from one signer, or unsigned`,
-	untimely: () => 'it is about a time long ago or to come',
-	// RFC 8460 §3: such reports are to be ignored.
-	unsigned: () => 'a TLS report needs a valid DKIM signature',
-};

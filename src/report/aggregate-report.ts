@@ -7,10 +7,8 @@ import {readTlsReport} from './tls-report.ts';
 import {isGzip, isZip, unpack} from './unpack.ts';
 import {XmlFault} from './xml.ts';
 
-/** A report in a mail, or why it cannot be read. */
-export type FoundAggregate =
-	| {readonly kind: AggregateReport['kind']; readonly report: AggregateReport; readonly fault: null}
-	| {readonly kind: AggregateReport['kind']; readonly report: null; readonly fault: string};
+/** A report in a mail, or why it cannot be read, a clause. */
+type FoundAggregate = {readonly kind: AggregateReport['kind']; readonly report: AggregateReport | string};
 
 /** Octets of an attachment: packed ones are a tenth of what they hold. */
 const largestAttachment = 10 * 1024 * 1024;
@@ -23,7 +21,7 @@ export function readAggregate(mail: Mail, raw: Buffer): FoundAggregate | null {
 	// Once more with room for large bodies, which no other mail needs.
 	for (const part of leavesOf(readMail(raw, largestAttachment).root).filter(mayHoldReport)) {
 		const found = reportIn(part);
-		if (found !== null && (found.report !== null || isMeantAsReport(mail, part))) {
+		if (found !== null && (typeof found.report === 'object' || isMeantAsReport(mail, part))) {
 			return found;
 		}
 	}
@@ -76,25 +74,22 @@ function reportIn(part: Part): FoundAggregate | null {
 	const isTls = ofTls.test(part.type) || /\.json(?:\.gz)?$/i.test(nameOf(part));
 	const unpacked = unpack(bytes);
 	if (!unpacked.ok) {
-		return {kind: isTls ? 'tls' : 'dmarc', report: null, fault: unpacked.fault};
+		return {kind: isTls ? 'tls' : 'dmarc', report: unpacked.fault};
 	}
 	const begin = unpacked.bytes.subarray(0, 1024).toString('latin1').replaceAll('\0', '').trimStart();
 	const isJson = begin.startsWith('{');
 	if (!isJson && !/^(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?\s*</.test(begin)) {
-		return isGzip(bytes) || isZip(bytes) ? null : isTls ? {kind: 'tls', report: null, fault: 'it is no JSON'} : null;
+		return isTls && !isGzip(bytes) && !isZip(bytes) ? {kind: 'tls', report: 'it is no JSON'} : null;
 	}
 	const kind = isJson ? 'tls' : 'dmarc';
 	try {
 		const charset = /^[^>]{0,200}encoding\s*=\s*["']([\w-]{1,40})/.exec(begin)?.[1];
 		const text = decodeText(unpacked.bytes, charset);
 		const report = isJson ? readTlsReport(text) : readDmarcReport(text);
-		if (report === null) {
-			return null;
-		}
-		return typeof report === 'string' ? {kind, report: null, fault: report} : {kind, report, fault: null};
+		return report === null ? null : {kind, report};
 	} catch (error) {
 		if (error instanceof XmlFault) {
-			return {kind, report: null, fault: error.message};
+			return {kind, report: error.message};
 		}
 		throw error;
 	}

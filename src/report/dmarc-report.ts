@@ -1,6 +1,6 @@
 import {isIP} from 'node:net';
 import {badInNames} from '../kit/text.ts';
-import type {DmarcCount, DmarcReport} from '../mail/aggregate.ts';
+import type {AggregateReport, DmarcCount, DmarcReport} from '../mail/aggregate.ts';
 import {elementAt, readXml, textAt, type XmlElement} from './xml.ts';
 
 const mostRecords = 20_000;
@@ -32,24 +32,21 @@ export function readDmarcReport(xml: string): DmarcReport | string | null {
 		return null;
 	}
 	const metadata = elementAt(root, 'report_metadata');
-	const domain = hostIn(textAt(root, 'policy_published', 'domain'));
-	const period = periodOf(
-		timeIn(textAt(metadata, 'date_range', 'begin')),
-		timeIn(textAt(metadata, 'date_range', 'end')),
-	);
-	if (domain === null || typeof period === 'string') {
-		return domain === null ? 'it does not say which domain it is about' : (period as string);
+	const head = headOf({
+		org: [textAt(metadata, 'org_name'), textAt(metadata, 'email')],
+		reportId: textAt(metadata, 'report_id'),
+		domain: textAt(root, 'policy_published', 'domain'),
+		begin: timeIn(textAt(metadata, 'date_range', 'begin')),
+		end: timeIn(textAt(metadata, 'date_range', 'end')),
+	});
+	if (typeof head === 'string') {
+		return head;
 	}
 	if (counts.size === 0) {
 		return 'it has no record that can be read';
 	}
 	const most = [...counts.values()].toSorted((a, b) => b.n - a.n).slice(0, mostCounts);
-	return {
-		kind: 'dmarc',
-		org: nameIn(textAt(metadata, 'org_name')) || nameIn(textAt(metadata, 'email')) || 'unknown',
-		reportId: nameIn(textAt(metadata, 'report_id')) || `${period.begin}`,
-		...{domain, ...period, counts: most, cut: cut + counts.size - most.length},
-	};
+	return {kind: 'dmarc', ...head, counts: most, cut: cut + counts.size - most.length};
 }
 
 /** Some write milliseconds. */
@@ -58,9 +55,24 @@ function timeIn(text: string): number {
 	return number < 1e11 ? number * 1000 : number;
 }
 
-/** What a report is about; a text: why that cannot be. */
-export function periodOf(begin: number, end: number): {readonly begin: number; readonly end: number} | string {
-	return begin <= end && end - begin <= longestPeriodMs ? {begin, end} : 'its dates make no sense';
+type Said = Pick<DmarcReport, 'reportId' | 'domain' | 'begin' | 'end'> & {readonly org: readonly string[]};
+
+/** What a report says of itself, by the first name that the reporter has; a text: why that cannot be. */
+export function headOf({
+	org,
+	reportId,
+	domain: about,
+	begin,
+	end,
+}: Said): Omit<AggregateReport, 'kind' | 'counts' | 'cut'> | string {
+	const domain = hostIn(about);
+	if (domain === null) {
+		return 'it does not say which domain it is about';
+	}
+	const name = org.map(nameIn).find(text => text !== '') ?? 'unknown';
+	return begin <= end && end - begin <= longestPeriodMs
+		? {org: name, reportId: nameIn(reportId) || `${begin}`, domain, begin, end}
+		: 'its dates make no sense';
 }
 
 /** A name that strangers chose, as it may be stored and printed. */

@@ -26,8 +26,9 @@ function readAt(raw: Buffer, classify: Classify, depth: number): Reading {
 	const reading = readingOf(mail, text, classify);
 	const found = reading.kind === 'other' || reading.kind === 'auto_reply' ? readAggregate(mail, raw) : null;
 	if (found !== null) {
-		const {kind, report, fault} = found;
-		return {kind, reports: [], clues: reading.clues, fault, ...(report && {aggregate: report})};
+		const {kind, report} = found;
+		const read = {kind, reports: [], clues: reading.clues};
+		return typeof report === 'string' ? {...read, fault: report} : {...read, fault: null, aggregate: report};
 	}
 	if (reading.kind !== 'other' || reading.reports.length > 0 || reading.fault !== null || depth >= deepest) {
 		return reading;

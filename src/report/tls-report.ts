@@ -1,5 +1,5 @@
 import type {TlsCount, TlsReport} from '../mail/aggregate.ts';
-import {hostIn, nameIn, periodOf} from './dmarc-report.ts';
+import {headOf, hostIn, nameIn} from './dmarc-report.ts';
 
 const mostPolicies = 100;
 const mostDetails = 1000;
@@ -21,11 +21,16 @@ export function readTlsReport(json: string): TlsReport | string | null {
 		return null;
 	}
 	const policies = report.policies.slice(0, mostPolicies).map(objectIn);
-	const domain = hostIn(textIn(objectIn(policies[0]?.policy)['policy-domain']));
 	const range = objectIn(report['date-range']);
-	const period = periodOf(Date.parse(textIn(range['start-datetime'])), Date.parse(textIn(range['end-datetime'])));
-	if (domain === null || typeof period === 'string') {
-		return domain === null ? 'it does not say which domain it is about' : (period as string);
+	const head = headOf({
+		org: [textIn(report['organization-name']), textIn(report['contact-info'])],
+		reportId: textIn(report['report-id']),
+		domain: textIn(objectIn(policies[0]?.policy)['policy-domain']),
+		begin: Date.parse(textIn(range['start-datetime'])),
+		end: Date.parse(textIn(range['end-datetime'])),
+	});
+	if (typeof head === 'string') {
+		return head;
 	}
 	const counts = new Map<string, TlsCount>();
 	const failures: string[] = [];
@@ -40,7 +45,7 @@ export function readTlsReport(json: string): TlsReport | string | null {
 
 	for (const {policy, summary, 'failure-details': details} of policies) {
 		const {'policy-type': type, 'policy-domain': about} = objectIn(policy);
-		if (hostIn(textIn(about)) !== domain) {
+		if (hostIn(textIn(about)) !== head.domain) {
 			cut++;
 			continue;
 		}
@@ -60,12 +65,7 @@ export function readTlsReport(json: string): TlsReport | string | null {
 		}
 		add(kind, 'unexplained', numberIn(sums['total-failure-session-count']) - explained);
 	}
-	return {
-		kind: 'tls',
-		org: nameIn(textIn(report['organization-name'])) || nameIn(textIn(report['contact-info'])) || 'unknown',
-		reportId: nameIn(textIn(report['report-id'])) || `${period.begin}`,
-		...{domain, ...period, counts: [...counts.values()], failures, cut},
-	};
+	return {kind: 'tls', ...head, counts: [...counts.values()], failures, cut};
 }
 
 /** `certificate-expired, 3 from 192.0.2.1 to mx.shop.example: …`. */
