@@ -3,7 +3,7 @@ import {createResolver} from '../dns/resolver.ts';
 import {inboundMx} from '../doctor/inbound-mx.ts';
 import {lookAtHost} from '../domains/check-records.ts';
 import {sendingNames} from '../domains/domain-records.ts';
-import {domainOf} from '../mail/address.ts';
+import {domainOf, parseDomain} from '../mail/address.ts';
 import {addInbound, checkNotOurs, removeInbound} from '../ops/inbound.ts';
 import {type InboundAddress, listInboundAddresses} from '../store/received.ts';
 import {asking, hostLines} from './domain.ts';
@@ -26,8 +26,8 @@ export function inboundCommands(inbound: CliCommand): void {
 		.verb('list', 'List addresses, newest first')
 		.sample('mailctl inbound list')
 		.does(async session => {
-			const workspaceId = (await session.chosenWorkspace())?.id ?? null;
-			session.list(inboxes, await listInboundAddresses(await session.reader(), workspaceId));
+			const {reader, workspaceId} = await session.inWorkspace();
+			session.list(inboxes, await listInboundAddresses(reader, workspaceId));
 		});
 
 	inbound
@@ -50,7 +50,9 @@ export function inboundCommands(inbound: CliCommand): void {
 async function found(session: Session, text: string): Promise<InboundAddress> {
 	const {reader, workspaceId} = await session.inWorkspace();
 	const all = await listInboundAddresses(reader, workspaceId);
-	const row = all.find(one => one.id === text || one.address === text.toLowerCase());
+	const domain = parseDomain(domainOf(text)) ?? '';
+	const address = `${text.slice(0, text.lastIndexOf('@') + 1)}${domain}`.toLowerCase();
+	const row = all.find(one => one.id === text || one.address === address);
 	if (row === undefined) {
 		throw new CliError('data', `there is no inbound address ${text}`, 'see mailctl inbound list');
 	}

@@ -327,7 +327,9 @@ export function describe(
 			...engagement.filter(({recipientId}) => recipientId === recipient.id).flatMap(counted),
 		]),
 		...(answers.length === 0 ? [] : ['', bold('Answers')]),
-		...answers.map(mail => `  ${shortTime(mail.receivedAt)}  ${mail.id}  ${printable(senderOf(mail))}`),
+		...answers.flatMap(mail =>
+			wrapped(printable(`${shortTime(mail.receivedAt)}  ${mail.id}  ${senderOf(mail)}`), width, '  '),
+		),
 	];
 }
 

@@ -39,11 +39,13 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 		const filter = {workspaceId: workspace.id, terms, since: sinceOf(query.get('hours'), now)};
 		const part = {after: isId('rcv', after ?? '') ? after : null, limit: perPage};
 		const {rows, next} = await listReceived(reader, filter, part);
+		const none = filter.since !== undefined || terms.length > 0 ? noneFound : noneYet;
+		const mails = mailTable(rows, now, next === null ? none : html`<p>None among those looked at so far.</p>`);
 		const search = searchForm({to: path, query, placeholder: 'ann@example.com, receipt, msg_…', kept: ['hours']});
 		return {
 			...{kind: 'page', place: 'received', title: 'Received', problem},
 			actions: mayAct ? opened('New address', addForm(form.get('address') ?? '')) : nothing,
-			content: html`${search}${timeChips('Received', query, path)}${mailTable(rows, now)}${pager(path, query, next)}${section('Addresses', addressTable(addresses, mayAct, now))}`,
+			content: html`${search}${timeChips('Received', query, path)}${mails}${pager(path, query, next)}${section('Addresses', addressTable(addresses, mayAct, now))}`,
 		};
 	}
 
@@ -82,7 +84,8 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 	async function save({params: {id = '', n}, workspace}: Visit): Promise<Answer> {
 		const mail = await findReceived(reader, workspace.id, id);
 		const file = n === undefined ? undefined : mail?.summary.files[Number(n)];
-		const body = mail && (await readReceivedBytes(reader, workspace.id, id, n === undefined ? n : Number(n)));
+		const isThere = n === undefined ? mail : file;
+		const body = isThere && (await readReceivedBytes(reader, workspace.id, id, n === undefined ? n : Number(n)));
 		return body === undefined
 			? gone
 			: {kind: 'content', type: 'application/octet-stream', body, saveAs: file ? (file.name ?? `${n}`) : `${id}.eml`};
@@ -116,8 +119,11 @@ function termsOf(text: string, own: readonly InboundAddress[]): readonly string[
 	return isId('msg', text) ? [`re:${text}`] : text === '' ? [] : words;
 }
 
+const noneYet = html`<p>No mail.</p><p>It comes in to the addresses below, and as answers to messages with <code>replyTracking</code>.</p>`;
+const noneFound = html`<p>No mail matches.</p><p><a href="${path}">Show all mail</a></p>`;
+
 /** A list of received mail, wherever there is one. */
-export function mailTable(rows: readonly Received[], now: number): Html {
+export function mailTable(rows: readonly Received[], now: number, empty = noneFound): Html {
 	return table<Received>({
 		label: 'Received mail',
 		link: ({id}) => `${path}/${id}`,
@@ -135,7 +141,7 @@ export function mailTable(rows: readonly Received[], now: number): Html {
 			{title: 'Received', cell: mail => time(mail.receivedAt, now), right: true},
 		],
 		rows,
-		empty: html`<p>No mail.</p><p>It comes in to the addresses below, and as answers to messages with <code>replyTracking</code>.</p>`,
+		empty,
 	});
 }
 

@@ -22,10 +22,9 @@ export async function insertInboundAddress(trx: Knex.Transaction, row: InboundAd
 	return inserted.length > 0;
 }
 
-/** Newest first; `workspaceId` null: of all. */
-export async function listInboundAddresses(reader: Knex, workspaceId: string | null): Promise<InboundAddress[]> {
-	const all = reader('inbound_addresses').orderBy('id', 'desc');
-	return await (workspaceId === null ? all : all.where({workspace_id: workspaceId}));
+/** Newest first. */
+export async function listInboundAddresses(reader: Knex, workspaceId: string): Promise<InboundAddress[]> {
+	return await reader('inbound_addresses').where({workspace_id: workspaceId}).orderBy('id', 'desc');
 }
 
 export async function deleteInboundAddress(

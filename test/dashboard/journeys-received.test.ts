@@ -25,7 +25,7 @@ journey('an address is added, a mail that came in is read, its file is there, an
 	const {workspaces, store} = service();
 	const {id} = workspaces[stage.way] as Workspace;
 	const domain = `${stage.way}.example`;
-	const {page, go, open, press, type} = await stage.open(await visitorOf(service(), 'admin', stage.way));
+	const {page, go, open, press, search, type} = await stage.open(await visitorOf(service(), 'admin', stage.way));
 	await page.goto('/messages');
 	await go('Received');
 	await page.getByText('No mail.').waitFor();
@@ -41,12 +41,22 @@ journey('an address is added, a mail that came in is read, its file is there, an
 	await receivedIn(store, id);
 	await go('Received');
 	await stage.suitsAll(page);
+	await search('no such words');
+	await page.getByText('No mail matches.').waitFor();
+	await press('Show all mail', 'a');
+	await search('ada@example.net');
+	await open('ada@example.net');
+	await go('Received');
+	await search('secret ANSWER');
 	await open('ada@example.net');
 	const mail = page.frameLocator('iframe');
 	await mail.getByText('Thank you!').waitFor();
 	await page.getByText('Images of other hosts are not loaded.').waitFor();
 	t.is(await page.locator('a[download]', {hasText: 'one.png'}).count(), 1);
 	t.is(await page.locator('iframe').getAttribute('sandbox'), '');
+	for (const n of ['2', 'x', '99999999999', '1.5']) {
+		t.is((await page.request.get(`${page.url()}/attachments/${n}`)).status(), 404, n);
+	}
 	await stage.suitsAll(page);
 	await press('Delete');
 	await page.getByText('The mail is deleted.').waitFor();

@@ -212,7 +212,9 @@ test('what comes in is posted, shown, downloaded as a file, and gone when it is 
 	const raw = await fetch(`${lab.url}/v1/received/${id}/raw`, {headers});
 	t.is(await raw.text(), mail);
 	t.is(raw.headers.get('content-type'), 'message/rfc822');
-	t.is((await fetch(`${lab.url}/v1/received/${id}/attachments/1`, {headers})).status, 404);
+	for (const n of ['1', '00', 'x', '-1', '99999']) {
+		t.is((await fetch(`${lab.url}/v1/received/${id}/attachments/${n}`, {headers})).status, 404, n);
+	}
 	t.like((await call(`${lab.url}/v1/received/${id}`, key)).body, {id, text: null, truncated: false, fault: null});
 
 	const test = (await lab.program.cli<{key: string}>('key', 'create', '--name', 'ci', '--mode', 'test')).key;
@@ -261,6 +263,10 @@ test('nothing is relayed, loops end, and what the operator keeps is not given aw
 		const {code, stderr} = await lab.program.run('inbound', 'add', address);
 		t.is(code, 65, address);
 		t.regex(stderr, /^mailctl: address must /);
+	}
+	await lab.program.cli('inbound', 'add', '*@In.Müller.example');
+	for (const text of ['*@in.müller.example', '*@in.xn--mller-kva.EXAMPLE']) {
+		t.is((await lab.program.cli<{address: string}>('inbound', 'show', text)).address, '*@in.xn--mller-kva.example');
 	}
 	const api = await call(`${lab.url}/v1/inbound`, lab.welcome.key, {address: 'a@unverified.example'});
 	t.is(api.status, 422);

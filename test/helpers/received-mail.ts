@@ -34,7 +34,7 @@ export async function insertReceivedMail(
 		},
 		content: {text: null, html: '<p>Thank you!</p>', cut: false, headers: [{name: 'subject', value: 'secret answer'}]},
 		files: [Buffer.from('png'), Buffer.from('gif')],
-		terms: ['from:ada@example.net', 'to:support@in.example.com'],
+		terms: ['from:ada@example.net', 'to:support@in.example.com', 'w:secret', 'w:answer'],
 		raw: Buffer.from(raw),
 		...more,
 	};

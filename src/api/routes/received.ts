@@ -176,7 +176,7 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			...{answer: [200, 'The file.', null], media: 'application/octet-stream', errors: ['not_found']},
 			async handle({caller, id, request, reply}) {
 				const {n} = request.params as {n: string};
-				const content = await bytesOf(caller, id, /^\d{1,4}$/.test(n) ? Number(n) : -1);
+				const content = await bytesOf(caller, id, /^(?:0|[1-9]\d{0,3})$/.test(n) ? Number(n) : -1);
 				reply.type('application/octet-stream').headers(saved(`${id}-${n}`));
 				return content;
 			},
