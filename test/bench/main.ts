@@ -22,10 +22,11 @@ import {startDatabase, watchDatabase} from './database.ts';
 import {startLab, toManyDomains} from './many-domains.ts';
 import {runPeers} from './peers.ts';
 import {startSinkOf} from './sink.ts';
+import {namedFunctions, whereTimeGoes} from './where.ts';
 
 // What `mailctl bench` measures, with more workloads and beside peers:
 // npm run bench -- [--messages N] [--connections N] [--workload plain|receipt] [--only NAME] [--peer SCRIPT]... [--no-peers]
-// [--postgres] [--dashboards N] [--cpu-prof FOLDER]
+// [--postgres] [--dashboards N] [--cpu-prof FOLDER] [--where]
 
 const {values: options} = parseArgs({
 	allowNegative: true,
@@ -37,6 +38,7 @@ const {values: options} = parseArgs({
 		peer: {type: 'string', multiple: true, default: []},
 		'cpu-prof': {type: 'string'},
 		only: {type: 'string'},
+		where: {type: 'boolean', default: false},
 		postgres: {type: 'boolean', default: false},
 		dashboards: {type: 'string', default: '0'},
 	},
@@ -47,7 +49,10 @@ const isReceipt = options.workload === 'receipt';
 const workload = isReceipt ? toManyDomains : plain;
 // A batch is many sends already.
 const connections = Math.min(Number(options.connections), isReceipt ? 8 : 1000);
-const nodeOptions = options['cpu-prof'] ? ['--cpu-prof', `--cpu-prof-dir=${options['cpu-prof']}`] : [];
+const nodeOptions = [
+	...(options['cpu-prof'] ? ['--cpu-prof', `--cpu-prof-dir=${options['cpu-prof']}`] : []),
+	...(options.where ? namedFunctions : []),
+];
 
 async function inFolder(measure: (bench: Bench) => Promise<Figures>): Promise<Figures> {
 	const database = options.postgres ? await startDatabase() : null;
@@ -61,8 +66,13 @@ async function inFolder(measure: (bench: Bench) => Promise<Figures>): Promise<Fi
 	try {
 		const settings = database?.settings ?? {};
 		const url = database?.settings.MAILCTL_DATABASE_URL;
-		const beside =
-			url !== undefined ? watchDatabase(url, messages) : dashboards > 0 ? openDashboards(dashboards, tools) : undefined;
+		const beside = options.where
+			? whereTimeGoes(messages, folder)
+			: url !== undefined
+				? watchDatabase(url, messages)
+				: dashboards > 0
+					? openDashboards(dashboards, tools)
+					: undefined;
 		return await measure({
 			folder,
 			tools,
