@@ -37,19 +37,14 @@ type List = {
 
 export type ScanFault = {readonly violation: Violation} | {readonly message: string};
 
-/** Looks through a JSON body as it comes, before anything is made of it: parsing costs memory and time for each value. */
-type JsonScan = {
-	/** Null: good so far. */
-	readonly feed: (bytes: Buffer) => ScanFault | null;
-	/** What was seen. Of bytes that are not JSON it may be anything. */
-	readonly seen: () => {
-		readonly names: number;
-		readonly values: number;
-		/** A number has a sign, a point, an exponent or more than 15 digits: JavaScript may spell it in another way. */
-		readonly oddNumbers: boolean;
-		/** The first list in the root object that is not empty; null: no list, or it was not looked for. */
-		readonly list: List | null;
-	};
+/** What a scan has seen. Of bytes that are not JSON it may be anything. */
+type Seen = {
+	readonly names: number;
+	readonly values: number;
+	/** A number has a sign, a point, an exponent or more than 15 digits: JavaScript may spell it in another way. */
+	readonly oddNumbers: boolean;
+	/** The first list in the root object that is not empty; null: no list, or it was not looked for. */
+	readonly list: List | null;
 };
 
 const deepest = 32;
@@ -73,168 +68,196 @@ const lowerE = 0x65;
 /** A double holds any number of this many digits, and is spelled by the same ones. */
 const plainDigits = 15;
 
-/** Finds JSON (RFC 8259) that is nested too deep or has too many values, and where its items are. */
-export function createJsonScan({values: most, items: itemLimits}: JsonLimits): JsonScan {
-	const mostInPart = itemLimits?.values ?? most;
-	let offset = 0;
-	let depth = 0;
-	let names = 0;
-	let values = 0;
-	let inString = false;
-	// How many bytes of the next piece a backslash at the end of the last one escapes.
-	let skipped = 0;
-	// Of the number that is being read.
-	let digits = 0;
-	let oddNumbers = false;
-	// A bracket was opened, and nothing stood behind it yet.
-	let fresh = false;
-	// More values would be too many: in all, in this item, or around the items.
-	let cap = Math.min(most, mostInPart);
+/**
+ * Looks through a JSON body (RFC 8259) as it comes, before anything is made of it: parsing costs memory and time for each value. Finds
+ * what is nested too deep or has too many values, and where the items are.
+ *
+ * A class, so that V8 compiles its methods once: functions that are made for each body lose their code with it.
+ */
+export class JsonScan {
+	readonly #most: number;
+	readonly #itemLimits: ItemLimits | undefined;
+	readonly #mostInPart: number;
+	#offset = 0;
+	#depth = 0;
+	#names = 0;
+	#values = 0;
+	#inString = false;
+	/** How many bytes of the next piece a backslash at the end of the last one escapes. */
+	#skipped = 0;
+	/** Of the number that is being read. */
+	#digits = 0;
+	#oddNumbers = false;
+	/** A bracket was opened, and nothing stood behind it yet. */
+	#fresh = false;
+	/** More values would be too many: in all, in this item, or around the items. */
+	#cap: number;
+	#list: List | null = null;
+	#isInList = false;
+	/** The root is an object. */
+	#hasNames = false;
+	#nameStart = 0;
+	#nameEnd = 0;
+	#item = {start: 0, names: 0, values: 0};
+	#valuesOfItems = 0;
 
-	let list: List | null = null;
-	let isInList = false;
-	// The root is an object.
-	let hasNames = false;
-	let nameStart = 0;
-	let nameEnd = 0;
-	let item = {start: 0, names: 0, values: 0};
-	let valuesOfItems = 0;
-
-	function beginItem(start: number, valuesBefore: number): void {
-		item = {start, names, values: valuesBefore};
-		cap = Math.min(most, valuesBefore + mostInPart);
+	constructor({values, items}: JsonLimits) {
+		this.#most = values;
+		this.#itemLimits = items;
+		this.#mostInPart = items?.values ?? values;
+		this.#cap = Math.min(values, this.#mostInPart);
 	}
 
-	function endItem(of: List, {most: mostItems, bytes}: ItemLimits, end: number): void {
-		valuesOfItems += values - item.values;
-		const isRead = of.length < mostItems && end - item.start <= bytes;
-		if (of.length < mostItems) {
-			of.items.push(isRead ? [item.start, end] : null);
+	/** Null: good so far. */
+	feed(bytes: Buffer): ScanFault | null {
+		// A text of bytes: finding the end of a string in it is quick.
+		const text = bytes.toString('latin1');
+		const {length} = text;
+		for (let index = this.#inString ? this.#endOfString(text, this.#skipped) + 1 : 0; index < length; index++) {
+			const byte = text.charCodeAt(index);
+			if (byte <= lastWhitespace) {
+				continue;
+			}
+			if (byte === closeBracket || byte === closeBrace) {
+				this.#close(this.#offset + index);
+				continue;
+			}
+			if (this.#fresh) {
+				this.#fresh = false;
+				this.#values++;
+			}
+			if (byte === quote) {
+				const start = index;
+				index = this.#endOfString(text, index + 1);
+				if (this.#depth === nameDepth) {
+					this.#nameStart = this.#offset + start;
+				}
+			} else if (byte === colon) {
+				this.#names++;
+				this.#digits = 0;
+			} else if (byte === comma) {
+				this.#separate(this.#offset + index);
+				this.#digits = 0;
+			} else if (byte === openBracket || byte === openBrace) {
+				const fault = this.#open(byte, this.#offset + index);
+				if (fault) {
+					return fault;
+				}
+			} else {
+				this.#readNumber(byte);
+			}
+			if (this.#values > this.#cap) {
+				return this.#tooMany();
+			}
+		}
+		this.#offset += length;
+		return null;
+	}
+
+	seen(): Seen {
+		return {
+			names: this.#names,
+			values: this.#values,
+			oddNumbers: this.#oddNumbers,
+			list: this.#isInList ? null : this.#list,
+		};
+	}
+
+	#beginItem(start: number, valuesBefore: number): void {
+		this.#item = {start, names: this.#names, values: valuesBefore};
+		this.#cap = Math.min(this.#most, valuesBefore + this.#mostInPart);
+	}
+
+	#endItem(of: List, {most, bytes}: ItemLimits, end: number): void {
+		this.#valuesOfItems += this.#values - this.#item.values;
+		const isRead = of.length < most && end - this.#item.start <= bytes;
+		if (of.length < most) {
+			of.items.push(isRead ? [this.#item.start, end] : null);
 		}
 		of.length++;
-		of.unreadNames += isRead ? 0 : names - item.names;
+		of.unreadNames += isRead ? 0 : this.#names - this.#item.names;
 	}
 
-	function tooMany(): ScanFault {
+	#tooMany(): ScanFault {
 		const refuse = (field: string, allowed: number) => ({
 			violation: {field, message: `must have at most ${allowed} names and list elements`},
 		});
-		if (values > most) {
-			return refuse(itemLimits?.list ?? 'body', most);
+		const list = this.#itemLimits?.list;
+		if (this.#values > this.#most) {
+			return refuse(list ?? 'body', this.#most);
 		}
-		return refuse(itemLimits && isInList ? `${itemLimits.list}[${list?.length}]` : 'body', mostInPart);
+		return refuse(list !== undefined && this.#isInList ? `${list}[${this.#list?.length}]` : 'body', this.#mostInPart);
 	}
 
-	function open(bracket: number, at: number): ScanFault | null {
-		depth++;
-		fresh = true;
-		if (depth === nameDepth) {
-			hasNames = bracket === openBrace;
-		} else if (itemLimits && depth === itemDepth && hasNames && bracket === openBracket && list === null) {
-			isInList = true;
-			list = {nameStart, nameEnd, start: at + 1, end: 0, length: 0, items: [], unreadNames: 0};
+	#open(bracket: number, at: number): ScanFault | null {
+		this.#depth++;
+		this.#fresh = true;
+		if (this.#depth === nameDepth) {
+			this.#hasNames = bracket === openBrace;
+		} else if (
+			this.#itemLimits &&
+			this.#depth === itemDepth &&
+			this.#hasNames &&
+			bracket === openBracket &&
+			this.#list === null
+		) {
+			this.#isInList = true;
+			const [nameStart, nameEnd] = [this.#nameStart, this.#nameEnd];
+			this.#list = {nameStart, nameEnd, start: at + 1, end: 0, length: 0, items: [], unreadNames: 0};
 			// The first item is an element too: it is counted when its first byte is seen.
-			beginItem(at + 1, values + 1);
+			this.#beginItem(at + 1, this.#values + 1);
 		}
-		return depth > deepest ? {message: `The body is nested more than ${deepest} levels deep.`} : null;
+		return this.#depth > deepest ? {message: `The body is nested more than ${deepest} levels deep.`} : null;
 	}
 
-	function close(at: number): void {
-		if (itemLimits && list && isInList && depth === itemDepth) {
-			if (!fresh) {
-				endItem(list, itemLimits, at);
-				list.end = at;
+	#close(at: number): void {
+		if (this.#itemLimits && this.#list && this.#isInList && this.#depth === itemDepth) {
+			if (!this.#fresh) {
+				this.#endItem(this.#list, this.#itemLimits, at);
+				this.#list.end = at;
 			}
-			cap = Math.min(most, valuesOfItems + list.length + mostInPart);
-			list = fresh ? null : list;
-			isInList = false;
+			this.#cap = Math.min(this.#most, this.#valuesOfItems + this.#list.length + this.#mostInPart);
+			this.#list = this.#fresh ? null : this.#list;
+			this.#isInList = false;
 		}
-		depth--;
-		fresh = false;
+		this.#depth--;
+		this.#fresh = false;
 	}
 
-	function separate(at: number): void {
-		if (itemLimits && list && isInList && depth === itemDepth) {
-			endItem(list, itemLimits, at);
-			beginItem(at + 1, values + 1);
+	#separate(at: number): void {
+		if (this.#itemLimits && this.#list && this.#isInList && this.#depth === itemDepth) {
+			this.#endItem(this.#list, this.#itemLimits, at);
+			this.#beginItem(at + 1, this.#values + 1);
 		}
-		values++;
+		this.#values++;
 	}
 
-	function readNumber(byte: number): void {
+	#readNumber(byte: number): void {
 		if (byte >= zero && byte <= nine) {
-			digits++;
-			oddNumbers ||= digits > plainDigits;
+			this.#digits++;
+			this.#oddNumbers ||= this.#digits > plainDigits;
 		} else {
 			// Below 0 are `-`, `+` and the point. The other `e` are those of `true` and `false`.
-			oddNumbers ||= byte < zero || byte === upperE || (byte === lowerE && digits > 0);
+			this.#oddNumbers ||= byte < zero || byte === upperE || (byte === lowerE && this.#digits > 0);
 		}
 	}
 
 	/** The index of the closing quote; the length where the string goes on in the next piece. */
-	function endOfString(text: string, start: number): number {
+	#endOfString(text: string, start: number): number {
 		let end = text.indexOf('"', start);
 		while (end !== -1 && isEscaped(text, start, end)) {
 			end = text.indexOf('"', end + 1);
 		}
-		inString = end === -1;
-		if (inString) {
-			skipped = isEscaped(text, start, text.length) ? 1 : 0;
+		this.#inString = end === -1;
+		if (this.#inString) {
+			this.#skipped = isEscaped(text, start, text.length) ? 1 : 0;
 			return text.length;
 		}
-		if (depth === nameDepth) {
-			nameEnd = offset + end + 1;
+		if (this.#depth === nameDepth) {
+			this.#nameEnd = this.#offset + end + 1;
 		}
 		return end;
 	}
-
-	return {
-		feed(bytes) {
-			// A text of bytes: finding the end of a string in it is quick.
-			const text = bytes.toString('latin1');
-			const {length} = text;
-			for (let index = inString ? endOfString(text, skipped) + 1 : 0; index < length; index++) {
-				const byte = text.charCodeAt(index);
-				if (byte <= lastWhitespace) {
-					continue;
-				}
-				if (byte === closeBracket || byte === closeBrace) {
-					close(offset + index);
-					continue;
-				}
-				if (fresh) {
-					fresh = false;
-					values++;
-				}
-				if (byte === quote) {
-					const start = index;
-					index = endOfString(text, index + 1);
-					if (depth === nameDepth) {
-						nameStart = offset + start;
-					}
-				} else if (byte === colon) {
-					names++;
-					digits = 0;
-				} else if (byte === comma) {
-					separate(offset + index);
-					digits = 0;
-				} else if (byte === openBracket || byte === openBrace) {
-					const fault = open(byte, offset + index);
-					if (fault) {
-						return fault;
-					}
-				} else {
-					readNumber(byte);
-				}
-				if (values > cap) {
-					return tooMany();
-				}
-			}
-			offset += length;
-			return null;
-		},
-		seen: () => ({names, values, oddNumbers, list: isInList ? null : list}),
-	};
 }
 
 /** Whether an odd number of backslashes comes before. */
@@ -250,7 +273,6 @@ export type ParsedJson = {readonly ok: true; readonly value: unknown} | Fault;
 
 type Part = {readonly ok: true; readonly value: unknown; readonly names: number} | Fault;
 type Fault = {readonly ok: false; readonly fault: string};
-type Seen = ReturnType<JsonScan['seen']>;
 
 /** Replaces an item that is too large to be read. */
 export const oversized = Symbol('oversized');

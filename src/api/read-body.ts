@@ -3,7 +3,7 @@ import type {FastifyRequest} from 'fastify';
 import {createBody} from './body.ts';
 import type {Caller} from './caller.ts';
 import {type ApiError, apiError, bodyMissing, unavailable} from './errors.ts';
-import {createJsonScan, type JsonLimits, type ParsedJson, parseJson, parseLargeJson, type ScanFault} from './json.ts';
+import {type JsonLimits, JsonScan, type ParsedJson, parseJson, parseLargeJson, type ScanFault} from './json.ts';
 import {inSlice} from './turns.ts';
 
 declare module 'fastify' {
@@ -46,7 +46,7 @@ export function createReadBody(room = createBodyRoom({bytes: 32 * 1024 * 1024, w
 			done(apiError('payload_too_large'));
 			return;
 		}
-		const scan = createJsonScan(limits);
+		const scan = new JsonScan(limits);
 		const body = createBody();
 		let pieces = 0;
 

@@ -1,14 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {createBody} from '../../src/api/body.ts';
-import {
-	createJsonScan,
-	type ItemLimits,
-	type JsonLimits,
-	oversized,
-	parseJson,
-	parseLargeJson,
-} from '../../src/api/json.ts';
+import {type ItemLimits, type JsonLimits, JsonScan, oversized, parseJson, parseLargeJson} from '../../src/api/json.ts';
 
 const many = 1_000_000;
 const items: ItemLimits = {list: 'messages', most: 100, values: many, bytes: many};
@@ -16,7 +9,7 @@ const items: ItemLimits = {list: 'messages', most: 100, values: many, bytes: man
 /** What a scan says of a body that comes in pieces of this length. */
 function scan(text: string, limits: JsonLimits, pieceLength = many) {
 	const bytes = Buffer.from(text);
-	const scan = createJsonScan(limits);
+	const scan = new JsonScan(limits);
 	const body = createBody();
 	for (let at = 0; at < bytes.length; at += pieceLength) {
 		const piece = bytes.subarray(at, at + pieceLength);
@@ -164,7 +157,7 @@ test('never throws, whatever the bytes', async t => {
 	);
 	await fc.assert(
 		fc.asyncProperty(bytes, async bytes => {
-			const scan = createJsonScan({values: 10, items: {...items, most: 2, values: 4, bytes: 10}});
+			const scan = new JsonScan({values: 10, items: {...items, most: 2, values: 4, bytes: 10}});
 			const body = createBody();
 			body.add(Buffer.from(bytes));
 			if (scan.feed(Buffer.from(bytes)) === null) {

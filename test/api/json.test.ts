@@ -1,9 +1,9 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createJsonScan, parseJson as parseScanned} from '../../src/api/json.ts';
+import {JsonScan, parseJson as parseScanned} from '../../src/api/json.ts';
 
 function parseJson(bytes: Uint8Array) {
-	const scan = createJsonScan({values: 1_000_000});
+	const scan = new JsonScan({values: 1_000_000});
 	const fault = scan.feed(Buffer.from(bytes));
 	return fault && 'message' in fault ? {ok: false as const, fault: fault.message} : parseScanned(bytes, scan.seen());
 }
