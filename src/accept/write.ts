@@ -11,7 +11,7 @@ import {recordAct} from '../store/audit.ts';
 import {askTogether} from '../store/engine/dialect.ts';
 import {type Pair, pairKey} from '../store/engine/rows.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
-import {insertTerms} from '../store/message-terms.ts';
+import {insertTerms, type MessageTerms} from '../store/message-terms.ts';
 import {insertAttachments, insertMessages, type NewMessage} from '../store/messages.ts';
 import {insertRecipients} from '../store/recipients.ts';
 import {insertEvents, type NewEvent} from '../store/timeline.ts';
@@ -56,8 +56,8 @@ export function createAcceptWrite({
 				() => readAddressees(trx, drafts.flatMap(pairsOf)),
 				() => findOptedOut(trx, drafts.filter(({send}) => send.topicCode !== null).flatMap(pairsOf)),
 			);
-			const reasonOf = barring(addressees, optedOut, storeTime(clock.now()));
-			const judged = drafts.map(draft => judge(draft, reasonOf(draft, draft.send.to.key), newId));
+			const barred = new Barred(addressees, optedOut, storeTime(clock.now()));
+			const judged = judgeAll(drafts, barred, newId);
 			// After the ids were made: nothing of a message is older than itself.
 			const now = clock.now();
 			const settled = await resolveKeys(trx, drafts, judged, {
@@ -69,7 +69,7 @@ export function createAcceptWrite({
 				await releaseRefused(trx, drafts, over);
 			}
 			const entries = entriesOf(drafts, results);
-			await insertNew(trx, entries, {addressees, reasonOf, now: storeTime(now), newId});
+			await insertNew(trx, entries, {addressees, barred, now: storeTime(now), newId});
 			await recordSends(trx, entries, {clock, newId});
 			await countSends(trx, drafts, results, now);
 			return regroup(groups, results);
@@ -78,10 +78,14 @@ export function createAcceptWrite({
 }
 
 function entriesOf(drafts: readonly Draft[], results: readonly Accepted[]): Entry[] {
-	return drafts.flatMap((draft, index) => {
+	const entries: Entry[] = [];
+	for (const [index, draft] of drafts.entries()) {
 		const result = results[index] as Accepted;
-		return result.ok && !result.replayed ? [{id: result.id, draft}] : [];
-	});
+		if (result.ok && !result.replayed) {
+			entries.push({id: result.id, draft});
+		}
+	}
+	return entries;
 }
 
 function regroup<Item, Result>(groups: ReadonlyArray<readonly Item[]>, results: readonly Result[]): Result[][] {
@@ -93,11 +97,10 @@ function regroup<Item, Result>(groups: ReadonlyArray<readonly Item[]>, results: 
 }
 
 type Addressees = ReadonlyMap<string, Addressee>;
-type ReasonOf = (draft: Draft, addressKey: string) => BarredReason | null;
 /** By what the rows of new messages are made. */
 type Making = {
 	readonly addressees: Addressees;
-	readonly reasonOf: ReasonOf;
+	readonly barred: Barred;
 	readonly now: string;
 	readonly newId: NewId;
 };
@@ -106,14 +109,8 @@ async function insertNew(trx: Knex.Transaction, entries: readonly Entry[], makin
 	if (entries.length === 0) {
 		return;
 	}
-	const {reasonOf, now, newId} = making;
 	await insertMail(trx, entries, making);
-	await addRecipients(
-		trx,
-		entries.flatMap(entry => recipientsOf(entry, key => reasonOf(entry.draft, key), now, newId)),
-		now,
-		newId,
-	);
+	await addRecipients(trx, recipientsOf(entries, making), making);
 }
 
 /** What users of the dashboard send is an act of theirs. */
@@ -136,20 +133,35 @@ function pairsOf({send}: Draft): Pair[] {
 	return [send.to, ...send.cc].map(({key}) => [send.workspaceId, key]);
 }
 
-function barring(
-	addressees: Addressees,
-	optedOut: ReadonlyMap<string, ReadonlyMap<string, OptOut>>,
-	now: string,
-): ReasonOf {
-	return ({send: {workspaceId, topicCode, mode}}, addressKey) => {
+/** Who must not be mailed now. */
+class Barred {
+	readonly #addressees: Addressees;
+	readonly #optedOut: ReadonlyMap<string, ReadonlyMap<string, OptOut>>;
+	readonly #now: string;
+
+	constructor(addressees: Addressees, optedOut: ReadonlyMap<string, ReadonlyMap<string, OptOut>>, now: string) {
+		this.#addressees = addressees;
+		this.#optedOut = optedOut;
+		this.#now = now;
+	}
+
+	reasonOf({send: {workspaceId, topicCode, mode}}: Draft, addressKey: string): BarredReason | null {
 		const pair = pairKey(workspaceId, addressKey);
-		const addressee = addressees.get(pair);
+		const addressee = this.#addressees.get(pair);
 		if (suppresses(addressee?.suppressed ?? undefined, mode)) {
 			return 'suppressed';
 		}
-		const optOut = topicCode === null ? addressee?.left : optedOut.get(pair)?.get(topicCode);
-		return optOut && isInForce(optOut, now) ? 'opted_out' : null;
-	};
+		const optOut = topicCode === null ? addressee?.left : this.#optedOut.get(pair)?.get(topicCode);
+		return optOut && isInForce(optOut, this.#now) ? 'opted_out' : null;
+	}
+}
+
+function judgeAll(drafts: readonly Draft[], barred: Barred, newId: NewId): Accepted[] {
+	const judged: Accepted[] = [];
+	for (const draft of drafts) {
+		judged.push(judge(draft, barred.reasonOf(draft, draft.send.to.key), newId));
+	}
+	return judged;
 }
 
 /** The checks that need the newest rows, in the order in which their codes win. */
@@ -166,15 +178,23 @@ function judge(draft: Draft, reason: BarredReason | null, newId: NewId): Accepte
 	return accepted(newId('msg'));
 }
 
-async function insertMail(
-	trx: Knex.Transaction,
-	entries: readonly Entry[],
-	{addressees, now, newId}: Making,
-): Promise<void> {
-	const preferences = await teachContacts(
-		trx,
-		entries.map(({draft: {send}}) => ({
-			id: () => newId('con'),
+async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], making: Making): Promise<void> {
+	const preferences = await teachContacts(trx, lessonsOf(entries, making), making.now);
+	await insertMessages(trx, messageRows(entries, preferences));
+	await insertTerms(trx, entries.map(termsOfEntry));
+	await insertAttachments(trx, entries.map(filesOf));
+}
+
+// What runs for each of many mails is a function of the module: V8 drops the compiled code of a function that was made for one batch.
+
+function lessonsOf(entries: readonly Entry[], {addressees, newId}: Making): Parameters<typeof teachContacts>[1] {
+	const newContact = () => newId('con');
+	const lessons: Array<Parameters<typeof teachContacts>[1][number]> = [];
+	for (const {
+		draft: {send},
+	} of entries) {
+		lessons.push({
+			id: newContact,
 			workspaceId: send.workspaceId,
 			address: send.to.spelling,
 			addressKey: send.to.key,
@@ -183,30 +203,23 @@ async function insertMail(
 			timezone: send.timezone,
 			// Test sends teach a contact nothing, and a repeated one nothing old.
 			learns: send.mode === 'live' && send.resentFrom === null,
-		})),
-		now,
-	);
-	await insertMessages(
-		trx,
-		entries.map((entry, index) => messageRow(entry, preferences[index] as Preferences)),
-	);
-	await insertTerms(
-		trx,
-		entries.map(({id, draft: {send}}) => ({
-			...{workspaceId: send.workspaceId, messageId: id, terms: termsOf(send)},
-		})),
-	);
-	await insertAttachments(
-		trx,
-		entries.map(({id, draft}) => ({messageId: id, attachments: draft.send.attachments})),
-	);
+		});
+	}
+	return lessons;
+}
+
+function termsOfEntry({id, draft: {send}}: Entry): MessageTerms {
+	return {workspaceId: send.workspaceId, messageId: id, terms: termsOf(send)};
+}
+
+function filesOf({id, draft}: Entry): Parameters<typeof insertAttachments>[1][number] {
+	return {messageId: id, attachments: draft.send.attachments};
 }
 
 async function addRecipients(
 	trx: Knex.Transaction,
-	recipients: ReturnType<typeof recipientsOf>,
-	now: string,
-	newId: NewId,
+	recipients: readonly NewRecipient[],
+	{now, newId}: Making,
 ): Promise<void> {
 	await insertRecipients(trx, recipients);
 	await insertEvents(
@@ -243,6 +256,14 @@ type BarredReason = 'suppressed' | 'opted_out';
 /** A draft that passed every check, with the id that its message gets. */
 type Entry = {readonly id: string; readonly draft: Draft};
 
+function messageRows(entries: readonly Entry[], preferences: readonly Preferences[]): NewMessage[] {
+	const rows: NewMessage[] = [];
+	for (const [index, entry] of entries.entries()) {
+		rows.push(messageRow(entry, preferences[index] as Preferences));
+	}
+	return rows;
+}
+
 function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 	const {send, versionId, topicId, sealed} = draft;
 	return {
@@ -275,14 +296,29 @@ function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 }
 
 /** The `to` recipient, then the `cc` recipients, each with the reason for which it is not sent; such a one is final from the start. */
-function recipientsOf(
+function recipientsOf(entries: readonly Entry[], making: Making): NewRecipient[] {
+	const recipients: NewRecipient[] = [];
+	for (const entry of entries) {
+		const {send} = entry.draft;
+		recipients.push(newRecipient(entry, send.to, 'to', null, making));
+		for (const address of send.cc) {
+			recipients.push(newRecipient(entry, address, 'cc', making.barred.reasonOf(entry.draft, address.key), making));
+		}
+	}
+	return recipients;
+}
+
+type NewRecipient = ReturnType<typeof newRecipient>;
+
+function newRecipient(
 	{id, draft: {send, priority}}: Entry,
-	reasonOf: (addressKey: string) => BarredReason | null,
-	now: string,
-	newId: NewId,
+	address: Address,
+	role: Role,
+	barred: BarredReason | null,
+	{now, newId}: Making,
 ) {
 	const {sendAt = null, expiresAt = null} = readExtras(send.extras);
-	const recipient = (address: Address, role: Role, barred: BarredReason | null) => ({
+	return {
 		id: newId('rcp'),
 		workspace_id: send.workspaceId,
 		message_id: id,
@@ -297,8 +333,7 @@ function recipientsOf(
 		expires_at: expiresAt,
 		priority,
 		barred,
-	});
-	return [recipient(send.to, 'to', null), ...send.cc.map(address => recipient(address, 'cc', reasonOf(address.key)))];
+	};
 }
 
 /** The sends of one workspace in a group. */

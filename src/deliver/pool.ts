@@ -281,7 +281,7 @@ export class ConnectionPool {
 		if (site.busy + site.ending >= Math.max(1, site.limit - waiter.leaves)) {
 			return 'later';
 		}
-		const fitting = site.idle.findLastIndex(({session}) => waiter.fits(session));
+		const fitting = lastFitting(site, waiter);
 		if (fitting !== -1) {
 			return this.#lend(name, site, this.#takeIdle(site, fitting));
 		}
@@ -332,6 +332,15 @@ export class ConnectionPool {
 			}
 		}
 	}
+}
+
+/** -1: no idle session fits. */
+function lastFitting({idle}: Site, waiter: Waiter): number {
+	let at = idle.length - 1;
+	while (at >= 0 && !waiter.fits((idle[at] as Idle).session)) {
+		at--;
+	}
+	return at;
 }
 
 /** High mail goes first, but not always. */

@@ -60,10 +60,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 				() => findSubscribers(trx, [...new Set(ours.map(({recipient}) => recipient.workspace_id))]),
 			);
 			// They are new in this list. If a term does exist after all, the writer tries each item alone.
-			await (items.length > 1 ? insertTerms : mergeTerms)(
-				trx,
-				items.filter(({recipient}) => written.has(recipient.id)).flatMap(item => termsOf(item, written, reported)),
-			);
+			await (items.length > 1 ? insertTerms : mergeTerms)(trx, termsOf(items, written, reported));
 			const mine = await escalateSoft(
 				trx,
 				items.filter(({recipient}) => written.has(recipient.id)),
@@ -140,19 +137,22 @@ function isOverruled({recipient, verdict}: JudgedTry, written: ReadonlyMap<strin
 
 /** A message is found by its subject after its first try. A recipient with a subject was tried before. */
 function termsOf(
-	{recipient, made, verdict}: JudgedTry,
+	items: readonly JudgedTry[],
 	written: ReadonlyMap<string, RecipientState>,
 	reported: ReadonlySet<string>,
 ): MessageTerms[] {
-	const state = written.get(recipient.id);
-	if (recipient.role !== 'to' || state === undefined) {
-		return [];
+	const all: MessageTerms[] = [];
+	for (const {recipient, made, verdict} of items) {
+		const state = written.get(recipient.id);
+		if (recipient.role === 'to' && state !== undefined) {
+			const words = recipient.subject === null && made !== null ? subjectTerms(made.subject) : [];
+			// A report has listed the state that it caused. A recipient that was sent before is listed already.
+			const isKnown = reported.has(recipient.id) || (state === 'sent' && recipient.sent_at !== null);
+			const terms = state === verdict.state && !isKnown && isListed(state) ? [...words, stateTerm(state)] : words;
+			all.push({workspaceId: recipient.workspace_id, messageId: recipient.message_id, terms});
+		}
 	}
-	const words = recipient.subject === null && made !== null ? subjectTerms(made.subject) : [];
-	// A report has listed the state that it caused. A recipient that was sent before is listed already.
-	const isKnown = reported.has(recipient.id) || (state === 'sent' && recipient.sent_at !== null);
-	const terms = state === verdict.state && !isKnown && isListed(state) ? [...words, stateTerm(state)] : words;
-	return [{workspaceId: recipient.workspace_id, messageId: recipient.message_id, terms}];
+	return all;
 }
 
 function toEndedTry({recipient, made, result, verdict, crashes}: JudgedTry): EndedTry {

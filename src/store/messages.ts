@@ -46,8 +46,11 @@ const columns = columnsOf(
 
 /** With each its `accepted` event is written: it is the message itself, which has a position for it. */
 export async function insertMessages(trx: Knex.Transaction, messages: readonly NewMessage[]): Promise<void> {
-	const rows = messages.map(one => columns.valuesOf({...one, fromAddress: one.from, toAddress: one.to}));
-	await insertPlaced(trx, 'messages', columns.names, rows);
+	await insertPlaced(trx, 'messages', columns.names, messages.map(rowOf));
+}
+
+function rowOf(one: NewMessage): Row {
+	return columns.valuesOf({...one, fromAddress: one.from, toAddress: one.to});
 }
 
 /** A message as it is read: with the state of its `to` recipient, its template's name and its attachments' names. */

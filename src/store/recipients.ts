@@ -1,43 +1,39 @@
 import type {Knex} from 'knex';
 import {type Priority, type Recipient, type RecipientState, type Role, statesBefore} from '../mail/message.ts';
 import type {Asked, Attempt} from '../mail/outcome.ts';
-import {lockLate, rowSource, rowsOf} from './engine/dialect.ts';
+import {lockLate, type Row, rowSource, rowsOf} from './engine/dialect.ts';
 import {columnsOf, insertRows, nearIds} from './engine/rows.ts';
 import {listState} from './message-terms.ts';
 import type {Claimed} from './queue/claims.ts';
-import {dequeue, enqueue, lockOpen} from './queue/open-recipients.ts';
+import {dequeue, enqueue, lockOpen, type Waiting} from './queue/open-recipients.ts';
 import {shown, stateColumns, stateOf, storeQueued, takeQueued} from './timeline.ts';
 
 const newColumns = columnsOf('id workspace_id message_id address address_key role destination state state_at');
 
 /** Adds the recipients of new messages, and puts into the queue those that have a next attempt. */
-export async function insertRecipients(
-	trx: Knex.Transaction,
-	recipients: ReadonlyArray<
-		Omit<Recipient, 'attempts' | 'sent_at' | 'last_reply'> & {
-			readonly next_attempt_at: string | null;
-			readonly priority?: Priority;
-			/** Null or absent: it is not scheduled. */
-			readonly send_at?: string | null;
-			/** Null or absent: it does not expire. */
-			readonly expires_at?: string | null;
-		}
-	>,
-): Promise<void> {
-	await insertRows(
-		trx,
-		'recipients',
-		[...newColumns.names, 'attempts', 'crashes'],
-		recipients.map(one => [...newColumns.valuesOf(one), 0, 0]),
-	);
-	const waiting = recipients.flatMap(
-		({next_attempt_at: nextAttemptAt, priority = 'normal', send_at = null, expires_at = null, ...one}) => {
-			const {id: recipientId, workspace_id: workspaceId, message_id: messageId, destination} = one;
-			const queued = {recipientId, workspaceId, messageId, destination, priority};
-			return nextAttemptAt === null ? [] : [{...queued, nextAttemptAt, sendAt: send_at, expiresAt: expires_at}];
-		},
-	);
-	await enqueue(trx, waiting);
+export async function insertRecipients(trx: Knex.Transaction, recipients: readonly NewRecipient[]): Promise<void> {
+	await insertRows(trx, 'recipients', [...newColumns.names, 'attempts', 'crashes'], recipients.map(rowOf));
+	await enqueue(trx, recipients.flatMap(waitingOf));
+}
+
+type NewRecipient = Omit<Recipient, 'attempts' | 'sent_at' | 'last_reply'> & {
+	readonly next_attempt_at: string | null;
+	readonly priority?: Priority;
+	/** Null or absent: it is not scheduled. */
+	readonly send_at?: string | null;
+	/** Null or absent: it does not expire. */
+	readonly expires_at?: string | null;
+};
+
+function rowOf(one: NewRecipient): Row {
+	return [...newColumns.valuesOf(one), 0, 0];
+}
+
+function waitingOf(one: NewRecipient): Waiting[] {
+	const {id: recipientId, workspace_id: workspaceId, message_id: messageId, destination, priority = 'normal'} = one;
+	const {next_attempt_at: nextAttemptAt, send_at: sendAt = null, expires_at: expiresAt = null} = one;
+	const queued = {recipientId, workspaceId, messageId, destination, priority};
+	return nextAttemptAt === null ? [] : [{...queued, nextAttemptAt, sendAt, expiresAt}];
 }
 
 /**

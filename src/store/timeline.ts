@@ -32,7 +32,10 @@ export async function insertPlaced(
 	if (before === null) {
 		await insertRows(trx, table, columns, rows);
 	} else {
-		const placed = rows.map((row, index) => [...row, before + 1 + index]);
+		const placed: Row[] = [];
+		for (const [index, row] of rows.entries()) {
+			placed.push([...row, before + 1 + index]);
+		}
 		await insertRows(trx, table, [...columns, 'position'], placed);
 	}
 }
@@ -223,14 +226,14 @@ export async function insertEvents(trx: Knex.Transaction, events: readonly NewEv
 		return;
 	}
 	const columns = ['id', 'message_id', 'recipient_id', 'type', 'occurred_at', 'recorded_at', 'detail', 'earlier'];
-	const rows = sharedRows(events).map(
-		one =>
-			[
-				...[one.id, one.messageId, one.recipientId, one.type, one.occurredAt, one.recordedAt],
-				...[one.detail, one.earlier],
-			] as const,
-	);
-	await insertPlaced(trx, 'events', columns, rows);
+	await insertPlaced(trx, 'events', columns, sharedRows(events).map(rowOf));
+}
+
+function rowOf(one: ReturnType<typeof sharedRows>[number]): Row {
+	return [
+		...[one.id, one.messageId, one.recipientId, one.type, one.occurredAt, one.recordedAt],
+		...[one.detail, one.earlier],
+	];
 }
 
 /** A message's timeline, oldest first, after the event `after` (null: from the start). */

@@ -3,7 +3,7 @@ import {levelOf, type Recipient, type RecipientState, statesBefore} from '../../
 import {laneText, type QueueKey} from '../../mail/route.ts';
 import {type WaitReason, waitParameters} from '../../mail/wait-reason.ts';
 import {bumpGeneration} from '../changes.ts';
-import {rowSource, rowsOf} from '../engine/dialect.ts';
+import {type Row, rowSource, rowsOf} from '../engine/dialect.ts';
 import {among, columnsOf, insertRows, nearIds} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {listState} from '../message-terms.ts';
@@ -16,19 +16,17 @@ import {endCutOff, storeQueued, takeClaims} from '../timeline.ts';
  * is locked: to be sure of no claim, lock that row and look again. A claim found then is locked without waiting (`lockLate`).
  */
 
+/** What the queue holds of a recipient. */
+export type Waiting = QueueKey & {
+	readonly recipientId: string;
+	readonly nextAttemptAt: string;
+	readonly messageId?: string;
+	readonly sendAt?: string | null;
+	readonly expiresAt?: string | null;
+};
+
 /** Puts new recipients into the queue. */
-export async function enqueue(
-	trx: Knex.Transaction,
-	recipients: ReadonlyArray<
-		QueueKey & {
-			readonly recipientId: string;
-			readonly nextAttemptAt: string;
-			readonly messageId?: string;
-			readonly sendAt?: string | null;
-			readonly expiresAt?: string | null;
-		}
-	>,
-): Promise<void> {
+export async function enqueue(trx: Knex.Transaction, recipients: readonly Waiting[]): Promise<void> {
 	await insertRows(
 		trx,
 		'queue',
@@ -36,11 +34,15 @@ export async function enqueue(
 			...['recipient_id', 'workspace_id', 'destination', 'next_attempt_at'],
 			...['priority', 'send_at', 'expires_at', 'scheduled_message'],
 		],
-		recipients.map(one => [
-			...[one.recipientId, one.workspaceId, one.destination, one.nextAttemptAt, levelOf(one.priority)],
-			...[one.sendAt ?? null, one.expiresAt ?? null, (one.sendAt && one.messageId) ?? null],
-		]),
+		recipients.map(queueRow),
 	);
+}
+
+function queueRow(one: Waiting): Row {
+	return [
+		...[one.recipientId, one.workspaceId, one.destination, one.nextAttemptAt, levelOf(one.priority)],
+		...[one.sendAt ?? null, one.expiresAt ?? null, (one.sendAt && one.messageId) ?? null],
+	];
 }
 
 /** Moves recipients that are in the queue to the times of their next tries. */

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {groupBy} from '../../kit/collections.ts';
 import {nextStates, type RecipientState, recipientStates} from '../../mail/message.ts';
 import {type Attempt, providerIdIn} from '../../mail/outcome.ts';
-import {rowSource, rowsOf} from '../engine/dialect.ts';
+import {type Row, rowSource, rowsOf} from '../engine/dialect.ts';
 import {among, insertRows, namedIds} from '../engine/rows.ts';
 import {dequeue, postpone} from './open-recipients.ts';
 
@@ -80,23 +80,7 @@ export async function writeOutcomes(
 	if (ended.length === 0) {
 		return new Map();
 	}
-	const {sql, bindings} = rowSource(
-		trx,
-		ended.map(one => [
-			one.recipientId,
-			one.state,
-			one.stateAt,
-			one.attempts,
-			one.sentAt,
-			one.subject,
-			one.category,
-			one.reply,
-			one.crashes,
-			one.queued,
-			one.links,
-		]),
-		11,
-	);
+	const {sql, bindings} = rowSource(trx, ended.map(outcomeRow), 11);
 	const [named, ids] = namedIds(
 		trx,
 		'recipients.id',
@@ -118,6 +102,13 @@ export async function writeOutcomes(
 	return new Map(rows.map(({id, state}) => [id, state]));
 }
 
+function outcomeRow(one: EndedTry): Row {
+	return [
+		...[one.recipientId, one.state, one.stateAt, one.attempts, one.sentAt, one.subject, one.category],
+		...[one.reply, one.crashes, one.queued, one.links],
+	];
+}
+
 /** Those of the recipients that a report has ended while they were tried. All stay as they are until the transaction ends. */
 export async function findReported(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<Set<string>> {
 	if (recipientIds.length === 0) {
@@ -132,61 +123,40 @@ export async function findReported(trx: Knex.Transaction, recipientIds: readonly
 	return new Set(recipients.filter(({state}) => state === 'bounced' || state === 'complained').map(({id}) => id));
 }
 
+/** A try with its conversations. */
+type TriedOnce = {
+	readonly recipientId: string;
+	readonly n: number;
+	readonly isCounted: boolean;
+	/** A smarthost took the mail: its answer may name it. */
+	readonly isRelayed: boolean;
+	readonly attempts: readonly Attempt[];
+};
+
+const attemptColumns = 'recipient_id n position at host ip tls phase code enhanced reply ms dialogue provider_id'.split(
+	' ',
+);
+
 /**
  * Every conversation of a try, for `message show`. A try that is recorded already stays as it is: another node may have
  * had the recipient meanwhile, and an outcome must never fail for that.
  */
-export async function insertAttempts(
-	trx: Knex.Transaction,
-	tries: ReadonlyArray<{
-		recipientId: string;
-		n: number;
-		isCounted: boolean;
-		/** A smarthost took the mail: its answer may name it. */
-		isRelayed: boolean;
-		attempts: readonly Attempt[];
-	}>,
-): Promise<void> {
+export async function insertAttempts(trx: Knex.Transaction, tries: readonly TriedOnce[]): Promise<void> {
 	// Each counted try has a number of its own, so its rows can be copied. Should they be there after all, the writer tries
 	// each item alone.
 	const areNew = tries.length > 1 && tries.every(({isCounted}) => isCounted);
-	await insertRows(
-		trx,
-		'attempts',
-		[
-			'recipient_id',
-			'n',
-			'position',
-			'at',
-			'host',
-			'ip',
-			'tls',
-			'phase',
-			'code',
-			'enhanced',
-			'reply',
-			'ms',
-			'dialogue',
-			'provider_id',
-		],
-		tries.flatMap(({recipientId, n, isRelayed, attempts}) =>
-			attempts.map((one, position) => [
-				recipientId,
-				n,
-				position,
-				one.at,
-				one.host,
-				one.ip,
-				one.tls,
-				one.phase,
-				one.code,
-				one.enhanced,
-				one.reply,
-				Math.round(one.ms),
-				one.dialogue,
-				isRelayed && position === attempts.length - 1 ? providerIdIn(one.reply) : null,
-			]),
-		),
-		areNew ? '' : 'on conflict (recipient_id, n, position) do nothing',
-	);
+	const conflict = areNew ? '' : 'on conflict (recipient_id, n, position) do nothing';
+	await insertRows(trx, 'attempts', attemptColumns, tries.flatMap(attemptRows), conflict);
+}
+
+function attemptRows({recipientId, n, isRelayed, attempts}: TriedOnce): Row[] {
+	const rows: Row[] = [];
+	for (const [position, one] of attempts.entries()) {
+		const providerId = isRelayed && position === attempts.length - 1 ? providerIdIn(one.reply) : null;
+		rows.push([
+			...[recipientId, n, position, one.at, one.host, one.ip, one.tls, one.phase, one.code, one.enhanced, one.reply],
+			...[Math.round(one.ms), one.dialogue, providerId],
+		]);
+	}
+	return rows;
 }
