@@ -51,12 +51,24 @@ export class Numeral {
 const mark = `${randomBytes(12).toString('base64url')} `;
 const marked = new RegExp(`"${mark}([-+.\\dEe]+)"`, 'g');
 const number = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/g;
-/** Matches each number that JavaScript may spell differently, and some texts that look like one. */
-const oddNumber = /(?:^|[,:[])\s*-?(?:\d[\d.]{15}|\d+(?:\.\d+)?[eE]|\d+\.\d*0(?!\d)|0\.000000|(?<=-)0(?![\d.]))/;
+/** Matches each number that JavaScript may spell differently, and some texts that look like one. Captures the number. */
+const oddNumber = new RegExp(
+	`(?:^|[,:[])\\s*(?=(${number.source}))-?(?:\\d[\\d.]{15}|\\d+(?:\\.\\d+)?[eE]|\\d+\\.\\d*0(?!\\d)|0\\.000000|(?<=-)0(?![\\d.]))`,
+	'g',
+);
 
 /** False: `JSON.parse` keeps all digits of the text. */
 function mayRespell(json: string): boolean {
-	return oddNumber.test(json);
+	for (const [, spelling = ''] of json.matchAll(oddNumber)) {
+		if (isRespelled(spelling)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+function isRespelled(spelling: string): boolean {
+	return String(Number(spelling)) !== spelling;
 }
 
 /**
@@ -123,9 +135,7 @@ function markNumbers(text: string): string {
 		const quote = text.indexOf('"', start);
 		const end = quote === -1 ? text.length : quote;
 		parts.push(
-			text
-				.slice(start, end)
-				.replace(number, spelling => (String(Number(spelling)) === spelling ? spelling : `"${mark}${spelling}"`)),
+			text.slice(start, end).replace(number, spelling => (isRespelled(spelling) ? `"${mark}${spelling}"` : spelling)),
 		);
 		start = quote === -1 ? text.length : endOfText(text, quote);
 		parts.push(text.slice(end, start));

@@ -1,5 +1,6 @@
 import {
 	Context,
+	Drop,
 	type Emitter,
 	filters,
 	Liquid,
@@ -49,7 +50,8 @@ type BuiltinName = 'escape' | 'escape_once' | 'newline_to_br' | 'map' | 'slice' 
 type Filter = (this: {readonly context: Context}, value: unknown, ...args: unknown[]) => unknown;
 type OutputEscape = NonNullable<LiquidOptions['outputEscape']>;
 const builtin = filters as unknown as Readonly<Record<BuiltinName, Filter>>;
-const escapeText = withText(builtin.escape);
+const escapeAny = withText(builtin.escape);
+const escaped = /[&<>"']/;
 const escapeOnce = withText(builtin.escape_once);
 
 /** The Liquid language of templates. */
@@ -140,6 +142,15 @@ export function liquidEngines(): Engines {
 	}
 }
 
+/** Most texts have nothing to escape. */
+function escapeText(this: {readonly context: Context}, value: unknown): unknown {
+	if (typeof value === 'string' && !escaped.test(value)) {
+		this.context.memoryLimit.use(value.length);
+		return value;
+	}
+	return escapeAny.call(this, value);
+}
+
 function withText(filter: Filter): Filter {
 	return function (value, ...args) {
 		const strict = isStrict(this.context);
@@ -194,9 +205,12 @@ type RenderTerms = {
 	readonly place: Place;
 	/** A preview: what has no text is a fault, and not an empty text. */
 	readonly strict: boolean;
-	/** Whether it has used its time up; asked before each template. */
+	/** Whether it has used its time up; asked before some templates. */
 	readonly isSpent: () => boolean;
 };
+
+/** Templates from one look at the clock to the next: a look takes as long as some templates. */
+const templatesPerLook = 8;
 
 /**
  * Renders what an engine parsed.
@@ -216,7 +230,12 @@ export function renderTemplates(
 		{liquid: engine},
 	);
 	// Liquid's own limit counts by the clock, which runs on where the machine has no time for this thread.
+	let templatesLeft = 0;
 	context.renderLimit.check = () => {
+		if (templatesLeft-- > 0) {
+			return;
+		}
+		templatesLeft = templatesPerLook - 1;
 		if (isSpent()) {
 			throw new Error('template render limit exceeded');
 		}
@@ -450,13 +469,24 @@ function evaluateOf(token: Token | undefined): Evaluate | null {
 		try {
 			let found = (context as unknown as Lookup).findScope(first as string | number);
 			for (const name of names) {
-				found = context.readProperty(found, name);
+				found = readName(context, found, name);
 			}
 			return found;
 		} catch (error) {
 			throw new UndefinedVariableError(error as Error, token);
 		}
 	};
+}
+
+/** As `readProperty` of liquidjs, which asks an object seven questions; a field of an object of JSON has its answer after three. */
+function readName(context: Context, of: unknown, name: string | number): object {
+	if (typeof of === 'object' && of !== null && Object.hasOwn(of, name) && !(of instanceof Drop) && !Array.isArray(of)) {
+		const value = (of as Readonly<Record<string | number, unknown>>)[name];
+		if (value !== undefined && typeof value !== 'function' && !('toLiquid' in of)) {
+			return value as object;
+		}
+	}
+	return context.readProperty(of as object, name);
 }
 
 const isName = (name: unknown): name is string | number => typeof name === 'string' || typeof name === 'number';
