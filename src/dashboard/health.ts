@@ -294,10 +294,13 @@ function tlsPages({reader}: DashboardParts): readonly Route[] {
 }
 
 function tlsSection(label: string, rows: readonly TlsSum[]): Html {
+	const hostOf = ({domain, host}: TlsSum) => name(host === null ? domain : `${domain} ${host}`);
+	const resultOf = ({result}: TlsSum) => badge(result, result === 'success' ? 'good' : 'bad');
 	const columns: ReadonlyArray<Column<TlsSum>> = [
-		{title: 'Domain', cell: ({domain, host}) => name(host === null ? domain : `${domain} ${host}`), cut: true},
+		// On a phone the result is below it, so that all is seen without scrolling.
+		{title: 'Domain', cell: row => html`${hostOf(row)}<small class="narrow">${resultOf(row)}</small>`, cut: true},
 		{title: 'Policy', cell: ({policy}) => policy, wide: true},
-		{title: 'Result', cell: ({result}) => badge(result, result === 'success' ? 'good' : 'bad')},
+		{title: 'Result', cell: resultOf, wide: true},
 		{title: 'Connections', cell: row => `${count(row.count)} of ${count(row.total)}`, right: true},
 	];
 	return section(label, table({label, columns, rows, empty: html`<p>None in ${dmarcPeriod.usual} days.</p>`}));
