@@ -75,6 +75,8 @@ async function post(
 /** In Slack's text these three begin links and mentions; what others wrote must not. */
 const forSlack = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 
+type RouteOptions = Pick<AlertSenderOptions, 'settings' | 'clock' | 'resolver'>;
+
 /** Where alert mails go: a smarthost, or the recipient's own hosts. */
 type Route = {
 	readonly host: string;
@@ -102,7 +104,7 @@ async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMes
  * report about TLS must arrive (RFC 8460 §3).
  */
 export async function sendBeside(
-	options: Pick<AlertSenderOptions, 'settings' | 'clock' | 'resolver'>,
+	options: RouteOptions,
 	target: string,
 	content: SendMailOptions,
 	plain = false,
@@ -120,10 +122,7 @@ export async function sendBeside(
 	throw failed;
 }
 
-async function routesOf(
-	{settings, resolver, clock}: Pick<AlertSenderOptions, 'settings' | 'clock' | 'resolver'>,
-	target: string,
-): Promise<readonly Route[]> {
+async function routesOf({settings, resolver, clock}: RouteOptions, target: string): Promise<readonly Route[]> {
 	const relays = settings.alertRelays.length > 0 ? settings.alertRelays : settings.relays.filter(({api}) => !api);
 	if (relays.length > 0) {
 		return relays.map(relay => ({host: relay.host, port: relay.port, servername: relay.host, relay}));

@@ -1,6 +1,7 @@
 import {createHash, createHmac, createPublicKey, type KeyObject, sign} from 'node:crypto';
 import {setTimeout} from 'node:timers/promises';
 import {type Dispatcher, request} from 'undici';
+import {type JsonObject, objectOf, parsedJson} from '../kit/exact-json.ts';
 import {withoutControls} from '../kit/text.ts';
 import type {Challenge, ChallengeType} from '../store/certificates.ts';
 import {certificateRequest} from './x509.ts';
@@ -59,7 +60,6 @@ type Answer = {
 	readonly retryAfterMs: number | null;
 	readonly text: string;
 };
-type Json = Readonly<Record<string, unknown>>;
 
 const longestFault = 500;
 const longestAnswer = 256 * 1024;
@@ -75,7 +75,7 @@ const text = (value: unknown): string => (typeof value === 'string' ? value : ''
 /** Orders certificates of a CA (RFC 8555). What the CA says is bounded, and so is each wait. */
 export class AcmeClient {
 	readonly #options: AcmeClientOptions;
-	#directory: Promise<Json> | null = null;
+	#directory: Promise<JsonObject> | null = null;
 	#nonce = '';
 
 	constructor(options: AcmeClientOptions) {
@@ -130,7 +130,8 @@ export class AcmeClient {
 	/** A CA does not take what was replaced already, as by an order that ended with us: then it is a new certificate. */
 	async #open(account: Account, {name, replaces, signal}: Wanted): Promise<Answer> {
 		const url = await this.#urlOf('newOrder');
-		const send = (more: Json) => this.#post(account, url, {identifiers: [{type: 'dns', value: name}], ...more}, signal);
+		const send = (more: JsonObject) =>
+			this.#post(account, url, {identifiers: [{type: 'dns', value: name}], ...more}, signal);
 		if (replaces === null || (await this.#urlOf('renewalInfo')) === '') {
 			return await send({});
 		}
@@ -145,11 +146,16 @@ export class AcmeClient {
 	}
 
 	/** Answers one challenge of an authorization, unless that is valid already (§7.5). */
-	async #prove(account: Account, url: string, authorization: Json, {name, type, show, signal}: Wanted): Promise<void> {
+	async #prove(
+		account: Account,
+		url: string,
+		authorization: JsonObject,
+		{name, type, show, signal}: Wanted,
+	): Promise<void> {
 		if (authorization.status === 'valid') {
 			return;
 		}
-		const offered: Json[] = Array.isArray(authorization.challenges)
+		const offered: JsonObject[] = Array.isArray(authorization.challenges)
 			? authorization.challenges.slice(0, mostAuthorizations)
 			: [];
 		const known = offered.filter(one => Object.hasOwn(ports, text(one?.type)));
@@ -163,7 +169,7 @@ export class AcmeClient {
 		await this.#post(account, text(challenge.url), {}, signal);
 		const done = await this.#poll(account, url, 'pending', signal);
 		if (done.status !== 'valid') {
-			const challenges: Json[] = Array.isArray(done.challenges) ? done.challenges : [];
+			const challenges: JsonObject[] = Array.isArray(done.challenges) ? done.challenges : [];
 			const {detail, type: kind} = problemOf(
 				challenges.find(one => text(one?.error && problemOf(one.error).type))?.error,
 			);
@@ -173,7 +179,7 @@ export class AcmeClient {
 	}
 
 	/** Asks until it is not `status` any more. */
-	async #poll(account: Account, url: string, status: string, signal: AbortSignal): Promise<Json> {
+	async #poll(account: Account, url: string, status: string, signal: AbortSignal): Promise<JsonObject> {
 		for (let wait = firstPollMs; ; wait = Math.min(2 * wait, longestPollMs)) {
 			const answer = await this.#post(account, url, null, signal);
 			const read = json(answer);
@@ -188,7 +194,7 @@ export class AcmeClient {
 	async #post(
 		by: {key: KeyObject; url: string | null},
 		url: string,
-		payload: Json | null,
+		payload: JsonObject | null,
 		signal: AbortSignal,
 	): Promise<Answer> {
 		for (let tries = 1; ; tries++) {
@@ -278,17 +284,10 @@ export class AcmeClient {
 }
 
 /** An object, whatever it is. */
-function json({text: body}: Pick<Answer, 'text'>): Json {
-	try {
-		const read: unknown = JSON.parse(body);
-		return typeof read === 'object' && read !== null ? (read as Json) : {};
-	} catch {
-		return {};
-	}
-}
+const json = (answer: Answer): JsonObject => objectOf(parsedJson(answer.text));
 
 function problemOf(problem: unknown): {type: string; detail: string} {
-	const {type, detail} = (typeof problem === 'object' && problem !== null ? problem : {}) as Json;
+	const {type, detail} = objectOf(problem);
 	return {type: text(type).replace(/^.*:/, ''), detail: text(detail)};
 }
 
@@ -301,14 +300,14 @@ export function waitOf(header: string, now: number): number | null {
 }
 
 /** `suggestedWindow` of what a CA says about renewal; null: it has none. */
-export function windowOf({suggestedWindow}: Json, retryAfterMs: number | null): RenewalWindow | null {
-	const {start, end} = (suggestedWindow ?? {}) as Json;
+export function windowOf({suggestedWindow}: JsonObject, retryAfterMs: number | null): RenewalWindow | null {
+	const {start, end} = objectOf(suggestedWindow);
 	const [from, until] = [Date.parse(text(start)), Date.parse(text(end))];
 	return until > from ? {start: from, end: until, retryAfterMs} : null;
 }
 
 /** The public half, its members in the order of RFC 7638 §3. */
-function jwkOf(key: KeyObject): Json {
+function jwkOf(key: KeyObject): JsonObject {
 	const {crv, kty, x, y} = createPublicKey(key).export({format: 'jwk'});
 	return {crv, kty, x, y};
 }
@@ -320,7 +319,7 @@ function thumbprint(key: KeyObject): string {
 }
 
 /** Binds the account to one that the CA knows otherwise (§7.3.4). */
-function bound({kid, key: secret}: NonNullable<Registration['binding']>, url: string, key: KeyObject): Json {
+function bound({kid, key: secret}: NonNullable<Registration['binding']>, url: string, key: KeyObject): JsonObject {
 	const head = encode(JSON.stringify({alg: 'HS256', kid, url}));
 	const payload = encode(JSON.stringify(jwkOf(key)));
 	const signature = createHmac('sha256', secret).update(`${head}.${payload}`).digest('base64url');

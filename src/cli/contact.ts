@@ -5,7 +5,7 @@ import {linkBase, servesHttps} from '../config/derive.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
 import {storeTime} from '../kit/time.ts';
-import {createLinks, withHost} from '../links/links.ts';
+import {createLinks} from '../links/links.ts';
 import {linkPreferences} from '../ops/contacts.ts';
 import {notFound} from '../ops/operation.ts';
 import {createErase} from '../outcome/erase.ts';
@@ -54,11 +54,10 @@ export function contactCommands(contact: CliCommand): void {
 			const settings = session.settings();
 			const now = session.tools.clock.now();
 			const host = await findLinkHost(await session.reader(), workspaceId, storeTime(now), servesHttps(settings));
-			const base = linkBase(settings, liveDaemon(settings.dataDir)?.http);
-			const publicUrl = host ? withHost(base, host) : base;
+			const publicUrl = linkBase(settings, liveDaemon(settings.dataDir)?.http);
 			const links = createLinks({keys: await session.secrets(), publicUrl, random: randomBytes});
 			const expiresAt = now + settings.tokenLifetime;
-			const url = links.personUrl({workspaceId, address, expiresAt});
+			const url = links.under(host).personUrl({workspaceId, address, expiresAt});
 			session.show({url, expires_at: storeTime(expiresAt)}, () => [url]);
 		});
 

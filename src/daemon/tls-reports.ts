@@ -53,16 +53,20 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 			if (isStopping || !(await store.writer.transaction(trx => claimTlsReport(trx, claim)))) {
 				continue;
 			}
-			const error = await report(day, domain, own.name, keys).catch((failure: Error) => failure.message);
+			const sent = report(day, domain, own.name, keys);
+			const error = await sent.then(
+				() => null,
+				(failure: Error) => failure.message,
+			);
 			await store.writer.transaction(trx => endTlsReport(trx, {day, domain, now: storeTime(clock.now())}, error));
 		}
 	}
 
-	/** Null: it went out, or the domain asks for none; else why not. */
-	async function report(day: string, domain: string, own: string, keys: readonly SigningKey[]): Promise<string | null> {
+	/** Sends it, unless the domain asks for none. Rejects where it did not go out. */
+	async function report(day: string, domain: string, own: string, keys: readonly SigningKey[]): Promise<void> {
 		const addresses = await reportAddresses(resolver, domain);
-		if (typeof addresses === 'string' || addresses.length === 0) {
-			return addresses.length === 0 ? null : (addresses as string);
+		if (addresses.length === 0) {
+			return;
 		}
 		const [counts, policy] = [await readTlsDay(store.reader, day, domain), await findPolicy(store.reader, domain)];
 		for (const to of addresses) {
@@ -73,7 +77,6 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 			await inTime(limitMs, () => new Error(`no end within ${limitMs / 1000} s`), send);
 		}
 		observer.logger.info({event: 'tls_report_sent', domain, day, to: addresses});
-		return null;
 	}
 
 	const watch = repeated(lookMs, look, observer.storeFailed);
@@ -88,14 +91,11 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 	};
 }
 
-/** The `mailto:` addresses of a TLSRPT record (RFC 8460 §3); `https:` is not done. A text: DNS did not answer. */
-export async function reportAddresses(
-	resolver: Pick<Resolver, 'txt'>,
-	domain: string,
-): Promise<readonly string[] | string> {
+/** The `mailto:` addresses of a TLSRPT record (RFC 8460 §3); `https:` is not done. Rejects where DNS does not answer. */
+export async function reportAddresses(resolver: Pick<Resolver, 'txt'>, domain: string): Promise<readonly string[]> {
 	const answer = await resolver.txt(`_smtp._tls.${domain}`);
 	if (answer.kind === 'failed') {
-		return `DNS did not answer (${answer.code})`;
+		throw new Error(`DNS did not answer (${answer.code})`);
 	}
 	const records = answer.kind === 'found' ? answer.records.filter(text => /^v=TLSRPTv1\s*;/.test(text)) : [];
 	const uris = records.length === 1 ? (parseTagList(records[0] as string)?.get('rua') ?? '').split(',') : [];

@@ -1,3 +1,4 @@
+import {objectOf, parsedJson} from '../kit/exact-json.ts';
 import type {Phase} from '../mail/outcome.ts';
 import type {Answer} from '../net/provider-client.ts';
 import type {RelayApi} from '../net/relay-url.ts';
@@ -57,7 +58,7 @@ const byWords: Readonly<Record<RelayApi, readonly Word[]>> = {
 
 /** Reads an answer of a provider's API. What is not known to be for good is temporary. */
 export function readApiAnswer(api: RelayApi, {status, headers, body}: Answer): ApiReply {
-	const said = fieldsOf(body);
+	const said = objectOf(parsedJson(body));
 	const words = textOf(said.message ?? said.Message) || body.slice(0, 300) || 'no words';
 	const error = [nameOf(api, headers, said), words].filter(Boolean).join(': ');
 	const isSpoken = status < 500 && status !== 401 && status !== 403 && status !== 429;
@@ -83,13 +84,3 @@ function nameOf(api: RelayApi, headers: Answer['headers'], said: Readonly<Record
 
 const textOf = (value: unknown): string =>
 	typeof value === 'string' || typeof value === 'number' ? String(value) : '';
-
-/** The fields of a JSON object; of anything else, none. */
-function fieldsOf(body: string): Readonly<Record<string, unknown>> {
-	try {
-		const value: unknown = JSON.parse(body);
-		return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
-	} catch {
-		return {};
-	}
-}

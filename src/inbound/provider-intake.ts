@@ -2,6 +2,7 @@ import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../kit/clock.ts';
 import {atMost} from '../kit/collections.ts';
+import {parsedJson} from '../kit/exact-json.ts';
 import {storeTime} from '../kit/time.ts';
 import {apiKeyHash} from '../mail/api-key.ts';
 import {isProviderName, type ProviderPostEnd} from '../mail/provider.ts';
@@ -67,14 +68,14 @@ export class ProviderIntake {
 	async take(smarthost: Smarthost, incoming: Incoming): Promise<TakenEnd> {
 		const {vault, clock} = this.#options;
 		if (smarthost.provider === 'ses') {
-			return await this.#takeSns(smarthost, parsed(incoming.body));
+			return await this.#takeSns(smarthost, parsedJson(incoming.body.toString()));
 		}
 		const {proves, events} = providers[smarthost.provider];
 		const secret = smarthost.secret === null ? null : vault.open(smarthost.id, smarthost.secret);
 		if (secret === null || !proves(incoming, secret, clock.now())) {
 			return 'forged';
 		}
-		return await this.#store(smarthost, events(parsed(incoming.body)));
+		return await this.#store(smarthost, events(parsedJson(incoming.body.toString())));
 	}
 
 	async #takeSns(smarthost: Smarthost, body: unknown): Promise<TakenEnd> {
@@ -149,14 +150,6 @@ export class ProviderIntake {
 function textsOf(events: readonly StoredEvent[]): readonly Buffer[] | null {
 	try {
 		return events.length > mostEvents ? null : events.map(eventBytes);
-	} catch {
-		return null;
-	}
-}
-
-function parsed(body: Buffer): unknown {
-	try {
-		return JSON.parse(body.toString());
 	} catch {
 		return null;
 	}

@@ -182,6 +182,18 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 	return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** An object; an empty one for anything else. */
+export const objectOf = (value: unknown): JsonObject => (isObject(value) ? value : {});
+
+/** What a text of a stranger says in JSON; undefined: it is none. */
+export function parsedJson(text: string): unknown {
+	try {
+		return JSON.parse(text);
+	} catch {
+		return undefined;
+	}
+}
+
 /** Where the parser stopped, as a clause. Its own words may repeat the text, in which a password may be. */
 export function stoppedAt(error: unknown, text: string): string {
 	const position = /at position (\d+)/.exec((error as Error).message)?.[1];

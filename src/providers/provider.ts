@@ -1,3 +1,5 @@
+import {isObject, type JsonObject, objectOf, parsedJson} from '../kit/exact-json.ts';
+
 /** A post of a provider, before anything of it is believed. */
 export type Incoming = {
 	/** Names in lower case. */
@@ -58,7 +60,7 @@ export type Provider = {
 export const refName = 'mailctl-ref';
 
 /** A JSON object of a stranger. */
-export type Fields = Readonly<Record<string, unknown>>;
+export type Fields = JsonObject;
 
 const longest = 4096;
 const mostListed = 100;
@@ -73,14 +75,7 @@ export function textOrNull(value: unknown): string | null {
 	return textOf(value) || null;
 }
 
-/** An object; an empty one for anything else. */
-export function fieldsOf(value: unknown): Fields {
-	return isFields(value) ? value : {};
-}
-
-export function isFields(value: unknown): value is Fields {
-	return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
+export {isObject as isFields, objectOf as fieldsOf};
 
 /** The first elements of an array; none of anything else. */
 export function listOf(value: unknown): readonly unknown[] {
@@ -90,7 +85,7 @@ export function listOf(value: unknown): readonly unknown[] {
 /** A batch, or a single event; null: neither. */
 export function batchOf(body: unknown): readonly Fields[] | null {
 	const events = Array.isArray(body) ? body : [body];
-	return events.every(isFields) ? events : null;
+	return events.every(isObject) ? events : null;
 }
 
 /** The texts among values, without doubles. */
@@ -106,13 +101,10 @@ export function bare(value: unknown): string {
 /** The token in a value that is JSON text or an object of ours. */
 export function refIn(value: unknown): string {
 	if (typeof value !== 'string') {
-		return textOf(fieldsOf(value)[refName]);
+		return textOf(objectOf(value)[refName]);
 	}
-	try {
-		return textOf(fieldsOf(JSON.parse(value))[refName]);
-	} catch {
-		return value;
-	}
+	const parsed = parsedJson(value);
+	return parsed === undefined ? value : textOf(objectOf(parsed)[refName]);
 }
 
 /** By the name of an event, or of a case of it: what happened, and how the provider judges a bounce. */

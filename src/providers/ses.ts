@@ -1,4 +1,5 @@
 import {createVerify, X509Certificate} from 'node:crypto';
+import {parsedJson} from '../kit/exact-json.ts';
 import {
 	bare,
 	type Fields,
@@ -25,7 +26,7 @@ export const ses: Provider = {
 	events(body) {
 		const fields = fieldsOf(body);
 		// An event by itself, as SNS's raw delivery has it, is only read from files: nothing signs it.
-		const message = fields.mail === undefined ? parsed(wholeText(fields.Message)) : fields;
+		const message = fields.mail === undefined ? parsedJson(wholeText(fields.Message)) : fields;
 		// SES sends a text to a topic that it was given, to see that it may.
 		return isFields(message) ? [message] : fields.Type === 'Notification' ? [] : null;
 	},
@@ -118,14 +119,6 @@ function addressed(recipients: unknown) {
 /** Whole: `textOf` would cut it, and an event has all headers of its mail. */
 function wholeText(value: unknown): string {
 	return typeof value === 'string' ? value : '';
-}
-
-function parsed(text: string): unknown {
-	try {
-		return JSON.parse(text);
-	} catch {
-		return null;
-	}
 }
 
 /** An SNS message, as far as it is needed. */

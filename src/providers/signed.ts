@@ -1,3 +1,4 @@
+import {parsedJson} from '../kit/exact-json.ts';
 import {hourMs} from '../kit/time.ts';
 import {headerOf, hmacHex, isSignedBy, same} from './proofs.ts';
 import {
@@ -84,7 +85,7 @@ const mailgunKinds: Kinds = {
 export const mailgun: Provider = {
 	secret: 'theirs',
 	proves({body}, secret, now) {
-		const {timestamp, token, signature} = fieldsOf(signatureOf(body));
+		const {timestamp, token, signature} = fieldsOf(fieldsOf(parsedJson(body.toString())).signature);
 		const ageMs = now - Number(textOf(timestamp)) * 1000;
 		const expected = hmacHex(secret, textOf(timestamp), textOf(token));
 		return same(textOf(signature).toLowerCase(), expected) && ageMs <= replayMs && ageMs >= -aheadMs;
@@ -113,14 +114,6 @@ function mailgunKind({event, severity, reason}: Fields): unknown {
 		return event === 'failed' ? severity : event;
 	}
 	return textOf(reason).startsWith('suppress-') ? 'suppressed' : reason === 'bounce' ? 'bounce' : event;
-}
-
-function signatureOf(body: Buffer): unknown {
-	try {
-		return fieldsOf(JSON.parse(body.toString())).signature;
-	} catch {
-		return null;
-	}
 }
 
 /** Either way, as our own receivers are advised (docs/reference/interface.md, Webhook request). */

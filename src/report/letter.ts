@@ -23,8 +23,9 @@ export const loadLibraries = () => Promise.all([import('mailparser'), import('ma
 export async function readLetter(raw: Buffer, keys: FoundKeys): Promise<ReadLetter> {
 	const mail = readMail(raw);
 	const {fields} = mail.root;
+	const unread = (fault: string): ReadLetter => ({...unreadLetter(fault), ...ofHeader(mail)});
 	if (mail.fault !== null) {
-		return {...unreadLetter(mail.fault), ...ofHeader(mail)};
+		return unread(mail.fault);
 	}
 	try {
 		const {simpleParser} = await import('mailparser');
@@ -46,11 +47,7 @@ export async function readLetter(raw: Buffer, keys: FoundKeys): Promise<ReadLett
 			fault: null,
 		};
 	} catch (error) {
-		const {message} = error as Error;
-		return {
-			...unreadLetter(`it cannot be parsed: ${withoutControls(message).slice(0, longestName)}`),
-			...ofHeader(mail),
-		};
+		return unread(`it cannot be parsed: ${withoutControls((error as Error).message).slice(0, longestName)}`);
 	}
 }
 

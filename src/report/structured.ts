@@ -1,4 +1,4 @@
-import {isObject, type JsonObject} from '../kit/exact-json.ts';
+import {type JsonObject, objectOf, parsedJson} from '../kit/exact-json.ts';
 import {addressesIn, addressIn} from './addresses-in-text.ts';
 import {type Field, leavesOf, type Mail, type Part, readFields} from './mime.ts';
 import {isMailPart, isReturned, returnedHeaders} from './text/bounce-text.ts';
@@ -169,15 +169,8 @@ function jsonIn(text: string): JsonObject | null {
 }
 
 function parse(json: string): JsonObject | null {
-	try {
-		return objectOf(JSON.parse(json));
-	} catch {
-		return null;
-	}
-}
-
-function objectOf(value: unknown): JsonObject {
-	return isObject(value) ? value : {};
+	const parsed = parsedJson(json);
+	return parsed === undefined ? null : objectOf(parsed);
 }
 
 function listOf(value: unknown): JsonObject[] {

@@ -1,3 +1,4 @@
+import {type JsonObject, objectOf, parsedJson} from '../kit/exact-json.ts';
 import type {TlsCount, TlsReport} from '../mail/aggregate.ts';
 import {headOf, hostIn, nameIn} from './dmarc-report.ts';
 
@@ -6,26 +7,22 @@ const mostDetails = 1000;
 const mostFailures = 20;
 const mostSessions = 999_999_999;
 
-type Json = {readonly [name: string]: unknown};
-
 /** A TLS report (RFC 8460 §4.4); a text: what is wrong with it; null: it is another document. */
 export function readTlsReport(json: string): TlsReport | string | null {
-	let parsed: unknown;
-	try {
-		parsed = JSON.parse(json);
-	} catch {
+	const parsed = parsedJson(json);
+	if (parsed === undefined) {
 		return 'it is no JSON';
 	}
-	const report = objectIn(parsed);
+	const report = objectOf(parsed);
 	if (!Array.isArray(report.policies)) {
 		return null;
 	}
-	const policies = report.policies.slice(0, mostPolicies).map(objectIn);
-	const range = objectIn(report['date-range']);
+	const policies = report.policies.slice(0, mostPolicies).map(objectOf);
+	const range = objectOf(report['date-range']);
 	const head = headOf({
 		org: [textIn(report['organization-name']), textIn(report['contact-info'])],
 		reportId: textIn(report['report-id']),
-		domain: textIn(objectIn(policies[0]?.policy)['policy-domain']),
+		domain: textIn(objectOf(policies[0]?.policy)['policy-domain']),
 		begin: Date.parse(textIn(range['start-datetime'])),
 		end: Date.parse(textIn(range['end-datetime'])),
 	});
@@ -44,15 +41,15 @@ export function readTlsReport(json: string): TlsReport | string | null {
 	}
 
 	for (const {policy, summary, 'failure-details': details} of policies) {
-		const {'policy-type': type, 'policy-domain': about} = objectIn(policy);
+		const {'policy-type': type, 'policy-domain': about} = objectOf(policy);
 		if (hostIn(textIn(about)) !== head.domain) {
 			cut++;
 			continue;
 		}
 		const kind = wordIn(type);
-		const sums = objectIn(summary);
+		const sums = objectOf(summary);
 		add(kind, 'success', numberIn(sums['total-successful-session-count']));
-		const failed = (Array.isArray(details) ? details : []).map(objectIn);
+		const failed = (Array.isArray(details) ? details : []).map(objectOf);
 		cut += Math.max(0, failed.length - mostDetails);
 		let explained = 0;
 		for (const detail of failed.slice(0, mostDetails)) {
@@ -69,14 +66,13 @@ export function readTlsReport(json: string): TlsReport | string | null {
 }
 
 /** `certificate-expired, 3 from 192.0.2.1 to mx.shop.example: …`. */
-function failureOf(detail: Json, n: number): string {
+function failureOf(detail: JsonObject, n: number): string {
 	const from = nameIn(textIn(detail['sending-mta-ip']));
 	const to = nameIn(textIn(detail['receiving-mx-hostname']) || textIn(detail['receiving-ip']));
 	const more = nameIn(textIn(detail['failure-reason-code']) || textIn(detail['additional-information']));
 	return `${wordIn(detail['result-type'])}, ${n}${from && ` from ${from}`}${to && ` to ${to}`}${more && `: ${more}`}`;
 }
 
-const objectIn = (value: unknown): Json => (typeof value === 'object' && value !== null ? (value as Json) : {});
 const textIn = (value: unknown): string => (typeof value === 'string' ? value.slice(0, 1024) : '');
 const wordIn = (value: unknown): string => /^[a-z][a-z0-9-]{0,39}$/.exec(textIn(value).toLowerCase())?.[0] ?? 'other';
 
