@@ -48,7 +48,7 @@ export async function up(knex: Knex): Promise<void> {
 		table.primary(['received_id', 'n']);
 		ofMail(table);
 	});
-	/** By what a mail is found: `from:` and `to:` with an address in comparison form, `re:` with a message. */
+	/** By what a mail is found: `from:` and `to:` with an address in comparison form, `re:` with a message, `w:` with a word of its subject. */
 	await knex.schema.createTable('received_terms', table => {
 		texts(table, 'workspace_id', 'term', 'received_id');
 		table.primary(['workspace_id', 'term', 'received_id']);
