@@ -335,10 +335,14 @@ export class Certificates {
 			const id = renewalId(issued.chain);
 			const {retryAfterMs, ...window} = await this.#windowOf(id);
 			const next = {...issued, window_start: null, window_end: null, ...window};
+			const now = clock.now();
+			const at = nextLook({...row, ...next}, retryAfterMs, now);
+			// A CA may say of a new certificate too that it is to be renewed at once: that would never end.
+			const soonest = storeTime(now + Math.min(hourMs, (Date.parse(issued.not_after) - now) / 4));
 			return {
 				...next,
-				...{secret: vault.seal(name, pemOf(key)), tries: 0, fault: null, updated_at: storeTime(clock.now())},
-				next_try_at: nextLook({...row, ...next}, retryAfterMs, clock.now()),
+				...{secret: vault.seal(name, pemOf(key)), tries: 0, fault: null, updated_at: storeTime(now)},
+				next_try_at: at > soonest ? at : soonest,
 			};
 		} finally {
 			this.#isOrdering = false;

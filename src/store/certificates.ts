@@ -146,9 +146,10 @@ export async function deleteAccount(trx: Knex.Transaction, directory: string): P
 	await trx('acme_accounts').where({directory}).delete();
 }
 
-/** Those that are over by `now` go. */
+/** Those that are over by `now` go, and what an order of the name has left that ended with its node. */
 export async function insertChallenge(trx: Knex.Transaction, challenge: Challenge, now: string): Promise<void> {
-	await trx('acme_challenges').where('expires_at', '<=', now).delete();
+	const {name, type} = challenge;
+	await trx('acme_challenges').where('expires_at', '<=', now).orWhere({name, type}).delete();
 	await trx('acme_challenges').insert(challenge).onConflict('token').merge();
 }
 

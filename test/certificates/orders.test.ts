@@ -14,6 +14,7 @@ import {
 	type Certificate,
 	findCertificate,
 	findChallenge,
+	insertChallenge,
 	listCertificates,
 	makeDue,
 	openCertificates,
@@ -158,6 +159,31 @@ storeTest(test.serial, 'the CA says when it wants a renewal, and may change its 
 	await certificates.look();
 	t.is(ca.orders.length, 3, 'an operator wants it');
 });
+
+storeTest(
+	test.serial,
+	'a CA that wants each new certificate renewed at once gets one order an hour',
+	async (t, store) => {
+		const {ca, node, read, until, now, tools} = await prepare(t, store);
+		ca.behaviour.window = {start: now() - 2 * day, end: now() - day};
+		const certificates = await node();
+		await certificates.look();
+		t.is(Date.parse((await read()).next_try_at), now() + hour);
+		tools.advance(59 * minute);
+		await certificates.look();
+		t.is(ca.orders.length, 1);
+		ca.behaviour.life = {from: now() - hour, until: now() + 8 * minute};
+		await until((await read()).next_try_at);
+		await certificates.look();
+		t.is(ca.orders.length, 2);
+		const {next_try_at: next, not_after: end} = await read();
+		t.is(
+			Date.parse(next) - now(),
+			Math.floor((Date.parse(end ?? '') - now()) / 4),
+			'sooner where it lives for minutes',
+		);
+	},
+);
 
 storeTest(test.serial, 'what was replaced already is ordered as a new certificate', async (t, store) => {
 	const {ca, node, read, now} = await prepare(t, store);
@@ -337,6 +363,27 @@ storeTest(test.serial, 'several nodes that look at once order once', async (t, s
 	await node();
 	t.is((await read()).taken_until === null, engine === 'sqlite');
 });
+
+storeTest(
+	test.serial,
+	'the order that is made last proves a name, whatever a node that died has left',
+	async (t, store) => {
+		const [now, later] = [Date.now(), Date.now() + 10 * minute].map(storeTime) as [string, string];
+		const rest = {name: mail, type: 'tls-alpn-01', expires_at: later} as const;
+		for (const token of ['b', 'c', 'a']) {
+			const challenge = {...rest, token, key_authorization: `${token}.key`};
+			await store.writer.transaction(trx => insertChallenge(trx, challenge, now));
+			t.like(await findChallenge(store.reader, {type: 'tls-alpn-01', name: mail}, now), {token});
+		}
+		const other = {...rest, name: 'www.lab.test', token: 'd', key_authorization: 'd.key'};
+		await store.writer.transaction(trx => insertChallenge(trx, other, now));
+		t.like(
+			await findChallenge(store.reader, {type: 'tls-alpn-01', name: mail}, now),
+			{token: 'a'},
+			'those of other names stay',
+		);
+	},
+);
 
 storeTest(test.serial, 'an order is given up at the end of the daemon, and no failure', async (t, store) => {
 	const {ca, node, read} = await prepare(t, store);
