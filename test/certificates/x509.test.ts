@@ -1,5 +1,6 @@
 import {execFileSync} from 'node:child_process';
 import {X509Certificate} from 'node:crypto';
+import {createSecureContext} from 'node:tls';
 import test from 'ava';
 import fc from 'fast-check';
 import {
@@ -40,6 +41,16 @@ test('the certificate of a challenge has the proof, and a name however long', t 
 		// SHA-256 of "token.thumbprint", in an octet string of its own (RFC 8737 §3).
 		const digest = execFileSync('openssl', ['dgst', '-sha256', '-binary'], {input: 'token.thumbprint'});
 		t.true(parsed.raw.includes(Buffer.concat([Buffer.from([4, 34, 4, 32]), digest])));
+	}
+});
+
+test('a server can show the certificate of a challenge, whatever the length of the name', t => {
+	for (let length = 1; length <= 60; length++) {
+		// Signatures differ in length too.
+		for (let n = 0; n < 3; n++) {
+			const name = `${'a'.repeat(length)}.example`;
+			t.notThrows(() => createSecureContext(challengeCertificate(name, 'token.thumbprint')), name);
+		}
 	}
 });
 

@@ -358,7 +358,7 @@ export async function startAcmeServer(
 			return full;
 		};
 		try {
-			const lines = request.toString('base64').replace(/.{64}/g, '$&\n');
+			const lines = request.toString('base64').replace(/.{64}(?=.)/g, '$&\n');
 			const csr = file('csr.pem', `-----BEGIN CERTIFICATE REQUEST-----\n${lines}\n-----END CERTIFICATE REQUEST-----\n`);
 			const {stdout} = await run('openssl', ['req', '-in', csr, '-noout', '-text', '-verify']);
 			if (!stdout.includes(`DNS:${name}\n`)) {
