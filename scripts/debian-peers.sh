@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 folder=$PWD/.peers
 skipped=(--exclude=./usr/share/{doc,info,locale,man})
 known='postfix exim4 opensmtpd dovecot postgrey swaks debian'
-tools=(debootstrap systemd-container zsh fish mandoc openssl python3-dkim python3-nacl opendkim libfaketime dehydrated curl)
+tools=(debootstrap systemd-container zsh fish mandoc openssl python3-dkim python3-nacl opendkim libfaketime dehydrated python3-certbot curl)
 
 say() { echo "debian-peers: $*"; }
 not_run_here() { echo "not run here: $*"; [ -z "${CI:-}" ] || exit 1; exit 0; }

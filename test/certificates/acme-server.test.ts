@@ -7,6 +7,7 @@ import {createServer as createHttp} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {tmpdir} from 'node:os';
 import path from 'node:path';
+import process from 'node:process';
 import {createSecureContext, createServer as createTls} from 'node:tls';
 import {promisify} from 'node:util';
 import test from 'ava';
@@ -99,3 +100,66 @@ for (const proof of ['http-01', 'tls-alpn-01']) {
 		t.regex(String(limited?.message), /urn:ietf:params:acme:error:rateLimited/);
 	});
 }
+
+// The library alone is installed: the package with the command has a timer, which would run on the machine.
+const certbot = ['-c', 'import sys, certbot.main; sys.exit(certbot.main.main())'];
+
+test('certbot of Debian gets a certificate from the CA of the tests, renews it, and understands its faults', async t => {
+	if (!existsSync('/usr/lib/python3/dist-packages/certbot/main.py')) {
+		return notRunHere(t, 'certbot is not installed (scripts/debian-peers.sh)') ?? undefined;
+	}
+	const folder = mkdtempSync(path.join(tmpdir(), 'mailctl-certbot-'));
+	t.teardown(() => rm(folder, {recursive: true}));
+	const shown = path.join(folder, 'shown');
+	mkdirSync(shown);
+	const web = createHttp(({url = ''}, response) => {
+		const file = path.join(shown, url);
+		response.writeHead(existsSync(file) ? 200 : 404).end(existsSync(file) ? readFileSync(file) : '');
+	});
+	web.listen(0, '127.0.0.1');
+	await once(web, 'listening');
+	t.teardown(() => web.close());
+	const target = {host: '127.0.0.1', http: (web.address() as AddressInfo).port, tls: 1};
+	const ca = await startAcmeServer(t, () => target);
+	const caFile = path.join(folder, 'ca.pem');
+	writeFileSync(caFile, ca.ca);
+	const folders = ['config', 'work', 'logs'].flatMap(one => [`--${one}-dir`, path.join(folder, one)]);
+	const ask = (...words: string[]) =>
+		run('/usr/bin/python3', [...certbot, ...words, '--non-interactive', '--server', ca.directory, ...folders], {
+			timeout: limitMs,
+			env: {PATH: process.env.PATH, REQUESTS_CA_BUNDLE: caFile},
+		});
+	const order = [
+		'certonly',
+		'--webroot',
+		'--webroot-path',
+		shown,
+		'--domain',
+		name,
+		'--agree-tos',
+		'--email',
+		'admin@lab.test',
+	];
+	await ask(...order, '--no-eff-email');
+	const read = (leaf: string) => readFileSync(path.join(folder, 'config/live', name, leaf));
+	const first = new X509Certificate(read('fullchain.pem'));
+	t.true(first.checkPrivateKey(createPrivateKey(read('privkey.pem'))));
+	t.is(first.checkHost(name), name);
+	t.true(first.verify(new X509Certificate(ca.authority.cert).publicKey));
+	t.is(ca.accounts.size, 1);
+	// It asks for no nonce that it has, and takes one that expired for what it is.
+	ca.behaviour.expiredNonces = 1;
+	await ask('renew', '--force-renewal', '--no-random-sleep-on-renew');
+	t.not(new X509Certificate(read('fullchain.pem')).serialNumber, first.serialNumber);
+	t.deepEqual(
+		ca.orders.map(({status}) => status),
+		['valid', 'valid'],
+	);
+	t.deepEqual(ca.looks, [`http-01 ${name}`, `http-01 ${name}`]);
+	const refused = async () => {
+		const error: (Error & {stdout?: string}) | undefined = await t.throwsAsync(ask(...order, '--force-renewal'));
+		return `${error?.stdout} ${error?.message}`;
+	};
+	ca.behaviour.target = () => ({...target, http: 1});
+	t.regex(await refused(), /Type: +connection\s+Detail: Fetching the token failed/);
+});
