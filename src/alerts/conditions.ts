@@ -298,12 +298,13 @@ export function looksOf(input: LookInput): readonly Look[] {
 		kind: 'certificate',
 		look: async () =>
 			(await listCertificates(reader))
-				.filter(({unused, not_after: until, fault, tries}) => {
+				.filter(({unused}) => unused === null)
+				.map(row => ({...row, ...judgeCertificate(row, now())}))
+				.filter(({status, not_after: until, fault, tries}) => {
 					const isOld = fault === null ? until !== null : tries >= triesOfNews;
-					return unused === null && isOld;
+					// One that ends is news after one failed order too, as when an operator has just asked for it.
+					return status === 'fail' || (status === 'warn' && isOld);
 				})
-				.map(row => ({name: row.name, ...judgeCertificate(row, now())}))
-				.filter(({status}) => status !== 'ok')
 				.map(({name, detail, fix}) => own('certificate', name, detail, fix)),
 	};
 

@@ -222,6 +222,11 @@ storeTest(test, 'each kind is seen when it is there, and not seen when it is ove
 	t.deepEqual(await seen('certificate'), []);
 	await row(ends(13));
 	t.deepEqual(await seen('certificate'), ['mail.shop.example']);
+	await row({fault: 'the CA cannot reach port 80', tries: 0});
+	t.deepEqual(await seen('certificate'), ['mail.shop.example'], 'also while an operator has it ordered again');
+	await row(ends(15));
+	t.deepEqual(await seen('certificate'), []);
+	await row(ends(13));
 	await row({unused: 'it leads elsewhere'});
 	t.deepEqual(await seen('certificate'), []);
 	tried.add('certificate');
