@@ -162,6 +162,7 @@ export async function startDaemon({
 		forget() {
 			intake.forget();
 			roles.forget();
+			http.forget();
 			certificates.forget();
 		},
 		removeCaptured: recipientIds => removeCaptured(captured, recipientIds),

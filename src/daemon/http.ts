@@ -23,6 +23,7 @@ import {policyRoutes} from '../hosted/mta-sts.ts';
 import {providerEventRoutes} from '../hosted/provider-events.ts';
 import {publicRoutes} from '../hosted/public-routes.ts';
 import {Collector} from '../hosted/tracking.ts';
+import {OurDomains} from '../inbound/addressee.ts';
 import {ProviderIntake} from '../inbound/provider-intake.ts';
 import {takeIn} from '../inbound/take-in.ts';
 import {storeTime} from '../kit/time.ts';
@@ -35,6 +36,7 @@ import {createErase} from '../outcome/erase.ts';
 import {createFeed} from '../outcome/feed.ts';
 import {ownRetryOf} from '../pace/choose-route.ts';
 import type {Alert} from '../store/alerts.ts';
+import {listHosts} from '../store/certificates.ts';
 import {findLinkHost} from '../store/domains.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import {FailedLogIns} from '../users/failed-log-ins.ts';
@@ -92,7 +94,11 @@ export function createHttp(
 		return result;
 	}
 
-	const {adminListen, metricsToken} = settings;
+	const {returnPathDomain, hostname, adminListen, metricsToken} = settings;
+	const mailDomains = new OurDomains(
+		[returnPathDomain, hostname],
+		async () => (await listHosts(store.reader)).mailDomains,
+	);
 	const adminName = adminListen === null || adminListen === 'shared' ? '' : adminListen.host;
 	const onAdmin = localHostGuard(adminName);
 	// A proxy with https may pass the dashboard too: without it there were no way to log in from elsewhere.
@@ -212,9 +218,8 @@ export function createHttp(
 					clock,
 				}),
 				policyRoutes({
-					reader: store.reader,
 					policy: () => readOwnPolicy(settings, store.reader, clock.now()),
-					ownHosts: [settings.returnPathDomain, settings.hostname],
+					isOurs: host => mailDomains.has(host),
 				}),
 				...publicRoutes({
 					links,
@@ -265,6 +270,8 @@ export function createHttp(
 				redirect: redirect && (await listenOn(redirect.server, settings.httpRedirectListen)),
 			};
 		},
+		/** Domains were added or removed. */
+		forget: () => mailDomains.forget(),
 		/** Answers what is being asked, writes what was collected, and takes nothing more. */
 		async close(): Promise<void> {
 			feed.close();

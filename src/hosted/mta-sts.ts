@@ -1,24 +1,19 @@
 import type {FastifySchema} from 'fastify';
-import type {Knex} from 'knex';
 import type {Routes} from '../api/api-parts.ts';
 import {apiError} from '../api/errors.ts';
 import type {OwnPolicy} from '../mta-sts/own-policy.ts';
-import {listHosts} from '../store/certificates.ts';
 
 type PolicyParts = {
-	readonly reader: Knex;
 	/** Null: there is no policy. */
 	readonly policy: () => Promise<OwnPolicy | null>;
-	/** Hosts of the installation that take mail. */
-	readonly ownHosts: readonly string[];
+	/** Whether a host of ours takes mail. Strangers ask, so that it has to be known without the store. */
+	readonly isOurs: (host: string) => Promise<boolean>;
 };
 
 const prefix = 'mta-sts.';
 
 /** The policy of each host of ours that takes mail, at its own name (RFC 8461 §3.3). */
-export function policyRoutes({reader, policy, ownHosts}: PolicyParts): Routes {
-	const isOurs = async (host: string) =>
-		ownHosts.includes(host) || (await listHosts(reader)).mailDomains.includes(host);
+export function policyRoutes({policy, isOurs}: PolicyParts): Routes {
 	return api => {
 		api.get('/.well-known/mta-sts.txt', {schema: {hide: true} as FastifySchema}, async ({hostname}, reply) => {
 			const host = hostname.toLowerCase().replace(/\.$/, '');
