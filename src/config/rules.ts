@@ -104,7 +104,7 @@ const rules: readonly Rule[] = [
 	{
 		needs: ['acme', 'hostname'],
 		problem({acme, hostname}) {
-			if (acme && !hostname.includes('.')) {
+			if (acme && !(hostname.includes('.') && isMailable(hostname))) {
 				return `MAILCTL_ACME="true" needs a name that a CA can look up, and MAILCTL_HOSTNAME is ${hostname}: set it to a full name such as mail.example.com`;
 			}
 		},

@@ -189,10 +189,13 @@ function after(milliseconds: number): Promise<void> {
 }
 
 /** What the operating system says of an address to listen on, in the operator's words. */
-function asConfigError(error: unknown, {httpListen, adminListen, inboundListen, submissionListen}: Settings): unknown {
+function asConfigError(error: unknown, settings: Settings): unknown {
+	const {httpListen, adminListen, httpsListen, httpRedirectListen, inboundListen, submissionListen} = settings;
 	const {code, syscall, port: refused} = Object(error) as NodeJS.ErrnoException & {readonly port?: number};
 	const others = [
 		['MAILCTL_ADMIN_LISTEN', adminListen === 'shared' ? null : adminListen],
+		['MAILCTL_HTTPS_LISTEN', httpsListen],
+		['MAILCTL_HTTP_REDIRECT_LISTEN', httpRedirectListen],
 		['MAILCTL_INBOUND_LISTEN', inboundListen],
 		...submissionListen.map(listener => ['MAILCTL_SUBMISSION_LISTEN', listener] as const),
 	] as const;
@@ -209,7 +212,9 @@ function asConfigError(error: unknown, {httpListen, adminListen, inboundListen, 
 		case 'ENOTFOUND':
 			return new ConfigError([`${host} is not an address of this machine: set ${setting} to one that is`]);
 		case 'EACCES':
-			return new ConfigError([`port ${port} may not be opened by this user: set ${setting} to a port above 1023`]);
+			return new ConfigError([
+				`port ${port} may not be opened by this user: run the service (docs/guide/systemd.md), or set ${setting} to a port above 1023`,
+			]);
 		default:
 			return error;
 	}

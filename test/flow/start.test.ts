@@ -171,6 +171,27 @@ test.serial('a port in use is named, with what to do', async t => {
 	);
 	refused(t, await program.run('serve'), 69, message);
 	t.false(existsSync(join(program.data, 'daemon.json')));
+	const listeners = [
+		'MAILCTL_ADMIN_LISTEN',
+		'MAILCTL_HTTPS_LISTEN',
+		'MAILCTL_HTTP_REDIRECT_LISTEN',
+		'MAILCTL_INBOUND_LISTEN',
+	];
+	for (const listener of listeners) {
+		const other = await usedFolder(t, {
+			MAILCTL_HTTP_LISTEN: '127.0.0.1:0',
+			MAILCTL_ACME: 'true',
+			MAILCTL_HOSTNAME: 'mail.lab.test',
+			MAILCTL_PUBLIC_URL: 'https://mail.lab.test',
+			[listener]: `127.0.0.1:${address.port}`,
+		});
+		refused(
+			t,
+			await other.run('serve'),
+			69,
+			new RegExp(`:${address.port} is in use .* set ${listener} to another port`),
+		);
+	}
 });
 
 test.serial('a data folder that is a file, or below one, is refused with what to do', async t => {
