@@ -138,6 +138,7 @@ const mayImport: Record<string, readonly string[] | 'everything'> = {
 		'doctor',
 		'api',
 		'data-folder',
+		'certificates/renewal.ts',
 		'links/rewrite.ts',
 		'hosted/html.ts',
 		'log/lines.ts',

@@ -1,5 +1,6 @@
 import {hostname} from 'node:os';
 import {version as nodeVersion, pid} from 'node:process';
+import {stateOf} from '../certificates/renewal.ts';
 import type {RunningSetting} from '../config/settings.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {freeBytes} from '../data-folder/data-dir.ts';
@@ -12,6 +13,7 @@ import {dayMs, storeTime} from '../kit/time.ts';
 import {type ReadLine, readLine} from '../log/lines.ts';
 import {readTlsFailures, readTlsSums, type TlsSum} from '../store/aggregate-reports.ts';
 import {type Blocklisting, listBlocklistings} from '../store/blocklists.ts';
+import {type Certificate, listCertificates} from '../store/certificates.ts';
 import {readStoreSize} from '../store/engine/dialect.ts';
 import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
 import {searchForm} from './lists.ts';
@@ -121,7 +123,10 @@ function overviewPages({reader, settings, version, process}: DashboardParts): re
 			['Delivery', settings.delivery],
 		]);
 		const listings = blocklists(await listBlocklistings(reader, now), now);
-		const state = html`${section('Blocklists', listings)}${section('Store', html`<div class="card">${await store(now)}</div>`)}${section('Nodes', nodeTable(await nodes(now), now))}`;
+		const certificates = settings.acme
+			? section('Certificates', certificateTable(await listCertificates(reader), now))
+			: nothing;
+		const state = html`${certificates}${section('Blocklists', listings)}${section('Store', html`<div class="card">${await store(now)}</div>`)}${section('Nodes', nodeTable(await nodes(now), now))}`;
 		const warnings = process.recentLines.warnings().slice(-mostLines);
 		return healthPage(
 			'',
@@ -154,6 +159,26 @@ function nodeTable(rows: readonly SeenNode[], now: number): Html {
 		],
 		rows,
 		empty: html`<p>No node was seen in the last 30 s.</p>`,
+	});
+}
+
+const stateTones = {valid: 'good', due: 'busy', waiting: 'busy', failed: 'bad', unused: 'idle'} as const;
+
+const mostCertificates = 100;
+
+/** Those that a CA gives, as `mailctl certificate list` has them, failed ones first. */
+function certificateTable(rows: readonly Certificate[], now: number): Html {
+	const state = (row: Certificate) => stateOf(row, now);
+	const why = (fault: string | null) => (fault === null ? null : html`<br><span class="soft">${name(fault)}</span>`);
+	return table<Certificate>({
+		label: 'Certificates',
+		columns: [
+			{title: 'State', cell: row => badge(state(row), stateTones[state(row)])},
+			{title: 'Name', cell: row => html`<div class="told">${name(row.name)}${why(row.fault ?? row.unused)}</div>`},
+			{title: 'Ends', cell: row => time(row.not_after, now), right: true},
+		],
+		rows: rows.toSorted((a, b) => Number(b.fault !== null) - Number(a.fault !== null)).slice(0, mostCertificates),
+		empty: html`<p>No certificate was asked for yet.</p>`,
 	});
 }
 

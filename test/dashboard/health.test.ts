@@ -3,11 +3,20 @@ import {openStore} from '../../src/store/store.ts';
 import {browserOf} from '../helpers/browser.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {openWindow} from '../helpers/dashboard-browser.ts';
+import {startFakeDns} from '../helpers/fake-dns.ts';
 import {serviceOf} from '../helpers/service.ts';
+import {waitFor} from '../helpers/wait.ts';
 
 const service = serviceOf(test, {
 	workspaces: {shop: []},
-	settings: async () => ({MAILCTL_LOG_LEVEL: 'info', MAILCTL_METRICS_TOKEN: 'hunter2-hunter2-hunter2-hunter2'}),
+	settings: async scope => ({
+		MAILCTL_LOG_LEVEL: 'info',
+		MAILCTL_METRICS_TOKEN: 'hunter2-hunter2-hunter2-hunter2',
+		MAILCTL_HOSTNAME: 'mail.lab.test',
+		MAILCTL_DNS_SERVERS: (await startFakeDns(scope, {'mail.lab.test': {a: ['127.0.0.1']}})).server,
+		MAILCTL_ACME: 'true',
+		MAILCTL_ACME_DIRECTORY: 'https://127.0.0.1:1/directory',
+	}),
 });
 const browserFor = browserOf(test);
 
@@ -18,6 +27,16 @@ test('health shows the process, its store and where the checks are', async t => 
 	t.regex(text, /<dt>Free there<\/dt><dd>[\d.,]+ [KMGT]B<\/dd>/);
 	t.regex(text, /api, deliver/);
 	t.regex(text, /<a href="\/health\/checks">Run the checks<\/a>/);
+});
+
+test('health shows each certificate, and why the CA gives none', async t => {
+	const visitor = await visitorOf(service(), 'admin');
+	await waitFor('the fault of an order', async () =>
+		/<span class="badge bad">failed<\/span><\/td><td><div class="told"><bdi>mail\.lab\.test<\/bdi>.*the CA at 127\.0\.0\.1:1 gives no answer/s.test(
+			(await visitor.get('/health')).text,
+		),
+	);
+	t.regex((await visitor.get('/health')).text, /<h2[^>]*>Certificates<\/h2>/);
 });
 
 test('the checks are those of doctor', async t => {
