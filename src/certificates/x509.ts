@@ -88,7 +88,9 @@ export function challengeCertificate(name: string, keyAuthorization: string): Ke
 		der(0xa3, sequence(alternativeName(name), proof)),
 	);
 	// OpenSSL takes no empty line, which a line break after each 64th would leave.
-	const lines = signed(content, key).toString('base64').replace(/.{64}(?=.)/g, '$&\n');
+	const lines = signed(content, key)
+		.toString('base64')
+		.replace(/.{64}(?=.)/g, '$&\n');
 	return {cert: `-----BEGIN CERTIFICATE-----\n${lines}\n-----END CERTIFICATE-----\n`, key: pemOf(key)};
 }
 
