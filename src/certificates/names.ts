@@ -30,14 +30,8 @@ const normal = (address: string): string =>
  * Which names a certificate is to be had for. The two that the settings name are ours; the others only where all their addresses are
  * among ours. Nothing else is ever asked for.
  */
-export async function findWishes({
-	hostname,
-	publicHost,
-	linkHosts,
-	mailDomains,
-	addresses,
-	resolver,
-}: NamesInput): Promise<Map<string, Wish>> {
+export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> {
+	const {hostname, publicHost, linkHosts, mailDomains, addresses, resolver} = input;
 	const wishes = new Map<string, Wish>();
 	const ours = new Set(addresses.map(normal));
 	let areKnown = true;

@@ -41,14 +41,11 @@ export function waitAfter(tries: number): number {
 	return Math.min(firstWaitMs * 2 ** Math.min(tries - 1, 20), longestWaitMs);
 }
 
+/** What is served at the ports of CAs, as far as is known here: HTTP at 80, and https. */
+type Served = {readonly redirects: boolean; readonly https: boolean};
+
 /** By what a name is proved: ports that are open here first, the other one after an order that failed. */
-export function challengeFor(
-	tries: number,
-	{
-		redirects,
-		https,
-	}: {/** HTTP is served on port 80, as far as is known here. */ readonly redirects: boolean; readonly https: boolean},
-): ChallengeType {
+export function challengeFor(tries: number, {redirects, https}: Served): ChallengeType {
 	const [http, tls] = challengeTypes;
 	// A proxy may pass port 80 on, so that HTTP is tried in any case.
 	const ways = https ? (redirects ? [http, tls] : [tls, http]) : [http];

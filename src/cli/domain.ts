@@ -3,7 +3,7 @@ import {domainRecordsView, domainView, storedTime} from '../api/views.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {openRecordSources} from '../dns/resolver.ts';
 import {type CheckedRecord, isUnsigned, type OpenSources, openProofs, purposeOf} from '../domains/check-records.ts';
-import {type DmarcSight, dmarcPeriod, dmarcView, lookAtDmarc, tlsWords} from '../domains/dmarc.ts';
+import {type DmarcSight, dmarcPeriod, dmarcView, lookAtDmarc, stepOf, tlsWords} from '../domains/dmarc.ts';
 import {
 	type DomainRecord,
 	ownHosts,
@@ -279,10 +279,7 @@ function dmarcLines({terminal: {width}}: Session, row: Domain, sight: DmarcSight
 		...(rows.length === 0 ? [] : ['', ...table(dmarcColumns, rows, width)]),
 		...(more > 0 ? [`and ${more} more`] : []),
 		'',
-		...wrapped(
-			`${next === policy ? `Keep p=${policy}` : next ? `Publish p=${next}` : 'Nothing to publish'}: ${why}.`,
-			width,
-		),
+		...wrapped(`${stepOf(advice)}: ${why}.`, width),
 		...(next === null ? [] : ['', `TXT ${printable(name)}`, printable(record)]),
 	];
 }

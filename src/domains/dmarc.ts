@@ -140,6 +140,10 @@ export function adviceOf(
 	);
 }
 
+/** The next step, in words. */
+export const stepOf = ({policy, next}: DmarcAdvice): string =>
+	next === policy ? `Keep p=${policy}` : next ? `Publish p=${next}` : 'Nothing to publish';
+
 /** The published record with another policy; its other tags stay. */
 function recordOf(tags: ReadonlyMap<string, string>, policy: string, uri: string | null): string {
 	const rua = tags.get('rua');

@@ -30,10 +30,8 @@ function keyOf(text: string): {readonly key: string; readonly domain: string} {
 	}
 	const {key, domain} = parsed.address;
 	if (isReserved(key)) {
-		unusable(
-			'address',
-			"must be another one: postmaster, abuse, fbl, dmarc and tlsrpt are the operator's at every domain",
-		);
+		const theirs = 'postmaster, abuse, fbl, dmarc and tlsrpt';
+		unusable('address', `must be another one: ${theirs} are the operator's at every domain`);
 	}
 	return {key: isAll ? `*@${domain}` : key, domain};
 }

@@ -58,13 +58,8 @@ function timeIn(text: string): number {
 type Said = Pick<DmarcReport, 'reportId' | 'domain' | 'begin' | 'end'> & {readonly org: readonly string[]};
 
 /** What a report says of itself, by the first name that the reporter has; a text: why that cannot be. */
-export function headOf({
-	org,
-	reportId,
-	domain: about,
-	begin,
-	end,
-}: Said): Omit<AggregateReport, 'kind' | 'counts' | 'cut'> | string {
+export function headOf(said: Said): Omit<AggregateReport, 'kind' | 'counts' | 'cut'> | string {
+	const {org, reportId, domain: about, begin, end} = said;
 	const domain = hostIn(about);
 	if (domain === null) {
 		return 'it does not say which domain it is about';

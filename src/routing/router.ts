@@ -264,14 +264,8 @@ type PoliciesOptions = {
 const fetchLimitMs = 60_000;
 
 /** The MTA-STS policies as the settings say, kept in the store; null: they are not obeyed. */
-export function openPolicies({
-	settings,
-	store,
-	resolver,
-	version,
-	clock,
-	observer,
-}: PoliciesOptions): StsPolicies | null {
+export function openPolicies(options: PoliciesOptions): StsPolicies | null {
+	const {settings, store, resolver, version, clock, observer} = options;
 	if (!settings.mtaSts || settings.delivery === 'capture') {
 		return null;
 	}

@@ -39,16 +39,8 @@ export type Ingredients = {readonly variants: readonly Variant[]; readonly signi
 type Make = (job: MakeJob, ingredients: Ingredients, renderMs?: number) => MakeResult;
 
 /** Renders, composes and signs the mail of one recipient; its locale is the send's, then the workspace's, then `en`, so the zone. Everything but the signature's time is the same at every try. */
-export function createMake({
-	links,
-	renderer,
-	tokenLifetimeMs,
-	listening,
-	replies,
-	senderId,
-	cfbl,
-	clock,
-}: MakeOptions): Make {
+export function createMake(options: MakeOptions): Make {
+	const {links, renderer, tokenLifetimeMs, listening, replies, senderId, cfbl, clock} = options;
 	const compose = createCompose();
 	return (job, {variants, signing}, renderMs) => {
 		const {recipient, attachments, returnPathDomain} = job;

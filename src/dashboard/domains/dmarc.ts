@@ -1,4 +1,4 @@
-import {type DmarcSight, dmarcPeriod, lookAtDmarc, tlsWords} from '../../domains/dmarc.ts';
+import {type DmarcSight, dmarcPeriod, lookAtDmarc, stepOf, tlsWords} from '../../domains/dmarc.ts';
 import {returnPathHost} from '../../domains/domain-records.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import type {Domain} from '../../store/domains.ts';
@@ -35,9 +35,8 @@ export async function dmarcPage(
 }
 
 function adviceCard(domain: Domain, {reports, reporters, days, advice, tls}: DmarcSight): Html {
-	const {policy, next, name: owner, record, why, cost} = advice;
-	const step = next === policy ? `Keep p=${policy}` : next ? `Publish p=${next}` : 'Nothing to publish';
-	return html`<div class="card"><p><strong>${step}</strong>: ${name(why)}.</p>${facts([
+	const {next, name: owner, record, why, cost} = advice;
+	return html`<div class="card"><p><strong>${stepOf(advice)}</strong>: ${name(why)}.</p>${facts([
 		[
 			'Record',
 			next === null ? null : html`<p>TXT <code>${owner}</code></p>${copyable(record, `the value of ${owner}`)}`,

@@ -88,16 +88,8 @@ type ReadDraft = {
 };
 
 /** What a draft says, or all that is wrong with its form. */
-function sourceOf({
-	locale: tag,
-	added,
-	subject,
-	kind,
-	source,
-	text,
-	layout,
-	sample,
-}: Draft): ReadDraft | readonly string[] {
+function sourceOf(draft: Draft): ReadDraft | readonly string[] {
+	const {locale: tag, added, subject, kind, source, text, layout, sample} = draft;
 	const problems: string[] = [];
 	const locale = tag === '' ? null : validLocale(tag);
 	if ((tag !== '' && locale === null) || (added && tag === '')) {
