@@ -32,7 +32,10 @@ export async function readLetter(raw: Buffer, keys: FoundKeys): Promise<ReadLett
 		const skip = {skipHtmlToText: true, skipTextToHtml: true, skipImageLinks: true, skipTextLinks: true};
 		const parsed = await simpleParser(raw, skip);
 		const froms = mailboxesOf(parsed.from);
-		const [text, html] = [parsed.text ?? null, parsed.html || null];
+		const [text, html] = [parsed.text || null, parsed.html || null];
+		if (text === null && html === null && parsed.attachments.length === 0 && isMultipart(fields)) {
+			return unread('a multipart without parts');
+		}
 		return {
 			...ofHeader(mail),
 			from: froms[0] ?? null,
@@ -68,6 +71,11 @@ const textOf = (value: string, longest: number) => withoutControls(decodeWords(v
 /** Angle brackets are often lost on the way. */
 function idsIn(value: string | null): string[] {
 	return [...(value ?? '').matchAll(/[^\s<>,;"()]{1,512}@[^\s<>,;"()]{1,255}/g)].map(([id]) => `<${id}>`);
+}
+
+/** Its boundary may be missing, or occur nowhere. */
+function isMultipart(fields: readonly Field[]): boolean {
+	return /^\s*multipart\//i.test(fieldOf(fields, 'content-type') ?? '');
 }
 
 /** RFC 3834 §5, and what mailing lists and responders set before it. */

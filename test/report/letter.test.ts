@@ -28,6 +28,10 @@ test('what people read of a letter, and what it answers', async t => {
 	);
 });
 
+test('a mail without text has none', async t => {
+	t.is((await readLetter(Buffer.from('Subject: x\r\n\r\n'), [])).text, null);
+});
+
 test('no name and no field of a letter holds the end of a line', async t => {
 	const word = (text: string) => `=?utf-8?Q?${text}?=`;
 	const letter = await readLetter(
@@ -57,6 +61,7 @@ test('what is beyond the limits has its fault and its header, and the library do
 	for (const [mail, fault] of [
 		[parts(1000), 'too many parts'],
 		[deep, 'parts lie too deep in each other'],
+		['Subject: x\r\nContent-Type: multipart/mixed\r\n\r\nHello', 'a multipart without parts'],
 		[`${'X-A: b\r\n'.repeat(2000)}Subject: x\r\n\r\n.`, 'too many header fields'],
 		[`Subject: x\r\nX-A: ${'a'.repeat(300_000)}\r\n\r\n.`, 'a header is too long'],
 	] as const) {
