@@ -38,11 +38,8 @@ type AcceptWriteOptions = {
  * Judges sends by the newest rows and writes those that are accepted, many in one transaction: Idempotency-Keys, usage,
  * contacts, messages (each is its `accepted` event), attachments, recipients. An item is a send, or the sends of a batch.
  */
-export function createAcceptWrite({
-	clock,
-	newId,
-	keyRetention,
-}: AcceptWriteOptions): GroupWrite<readonly Draft[], readonly Accepted[]> {
+export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<readonly Draft[], readonly Accepted[]> {
+	const {clock, newId, keyRetention} = options;
 	return {
 		name: 'accept',
 		rank: 1,

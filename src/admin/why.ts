@@ -251,11 +251,8 @@ function paused({paused_at: at, pause_reason: reason, workspace_name: name}: Rec
 			};
 }
 
-function suspendedByOperator({
-	destination,
-	suspended_at: at,
-	suspension_reason: reason,
-}: RecipientFacts): Reason | null {
+function suspendedByOperator(facts: RecipientFacts): Reason | null {
+	const {destination, suspended_at: at, suspension_reason: reason} = facts;
 	return at === null
 		? null
 		: {

@@ -19,7 +19,7 @@ import {
 	type Challenge,
 	deleteAccount,
 	deleteCertificate,
-	deleteChallenge,
+	deleteChallenges,
 	findAccount,
 	findChallenge,
 	insertChallenge,
@@ -346,11 +346,7 @@ export class Certificates {
 			};
 		} finally {
 			this.#isOrdering = false;
-			await this.#write(async trx => {
-				for (const token of tokens) {
-					await deleteChallenge(trx, token);
-				}
-			});
+			await this.#write(trx => deleteChallenges(trx, tokens));
 		}
 	}
 

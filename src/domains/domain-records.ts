@@ -174,11 +174,8 @@ function recordKey(row: DkimKey): RecordKey {
 	return {id, algorithm, state: keyState(row), keep_until: until};
 }
 
-function spf({
-	host,
-	sourceAddresses,
-	smarthosts,
-}: SendingNames): Pick<DomainRecord, 'value' | 'note'> & Partial<DomainRecord> {
+function spf(names: SendingNames): Pick<DomainRecord, 'value' | 'note'> & Partial<DomainRecord> {
+	const {host, sourceAddresses, smarthosts} = names;
 	if (smarthosts.length > 0) {
 		const proposal = smarthostSpf(smarthosts, host);
 		return smarthosts.some(isThisMachine) && !host.includes('.') ? {...proposal, ...named(host)} : proposal;

@@ -153,8 +153,8 @@ export async function insertChallenge(trx: Knex.Transaction, challenge: Challeng
 	await trx('acme_challenges').insert(challenge).onConflict('token').merge();
 }
 
-export async function deleteChallenge(trx: Knex.Transaction, token: string): Promise<void> {
-	await trx('acme_challenges').where({token}).delete();
+export async function deleteChallenges(trx: Knex.Transaction, tokens: readonly string[]): Promise<void> {
+	await trx('acme_challenges').whereIn('token', tokens).delete();
 }
 
 /** One with these values that is not over. */

@@ -10,11 +10,10 @@ import type {Caller} from '../caller.ts';
 import {apiError} from '../errors.ts';
 import {type Part, pageQuery} from '../paging.ts';
 import {canonicalLocale, queryAddressKey} from '../schemas/formats.ts';
+import {time} from '../schemas/page.ts';
 import {contactView} from '../views.ts';
 
 const strict = {additionalProperties: false} as const;
-const time = Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'});
-
 const contactExample = {
 	id: 'con_01kaxq7w0c8m2v5t9d3f6h1j4n',
 	email: 'user@example.org',

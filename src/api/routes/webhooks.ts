@@ -24,6 +24,7 @@ import {apiRoute, listRoute} from '../api-route.ts';
 import {visibleEndpoint, visibleMode} from '../caller.ts';
 import {apiError} from '../errors.ts';
 import type {Part} from '../paging.ts';
+import {textOrNull, time} from '../schemas/page.ts';
 import {Seats} from '../turns.ts';
 import {emptyBody} from '../validate.ts';
 import {deliveryView, endpointView} from '../views.ts';
@@ -232,9 +233,6 @@ export function webhookDeliveryRoutes(parts: ApiParts): readonly Routes[] {
 	];
 }
 
-const time = Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'});
-const timeOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], {description});
-
 const url = Type.String({
 	maxLength: 2000,
 	description:
@@ -303,17 +301,17 @@ const endpointSchema = Type.Object(
 		format: Type.Enum([...webhookFormats], format),
 		retry: Type.Enum([...webhookRetries], retry),
 		active: Type.Boolean({description: 'False: it was switched off, and gets no events.'}),
-		disabled_reason: timeOrNull(
+		disabled_reason: textOrNull(
 			'Why the program switched it off: `gone` (it answered 410) or `failing`; null: it did not.',
 		),
 		signing_secret: Type.Union([Type.String(), Type.Null()], {
 			description:
 				'Keys the signature of each request. During the overlap of a rotation it is the new one, which keys `X-Webhook-Signature-Next`. Null: what is stored is damaged, so nothing is posted until you rotate it.',
 		}),
-		previous_secret_expires_at: timeOrNull(
+		previous_secret_expires_at: textOrNull(
 			'Until then the secret before it keys `X-Webhook-Signature`; null: it is the only one.',
 		),
-		failing_since: timeOrNull('Since when every attempt has failed; null: the last one was acknowledged.'),
+		failing_since: textOrNull('Since when every attempt has failed; null: the last one was acknowledged.'),
 		created_at: time,
 	},
 	{
@@ -341,7 +339,7 @@ const testSchema = Type.Object(
 	{
 		acknowledged: Type.Boolean(),
 		status: Type.Union([Type.Integer(), Type.Null()], {description: 'What the endpoint answered; null: nothing.'}),
-		error: timeOrNull('Why it failed, for people; null: it was acknowledged.'),
+		error: textOrNull('Why it failed, for people; null: it was acknowledged.'),
 		ms: Type.Integer({description: 'How long it took, milliseconds.'}),
 	},
 	{examples: [{acknowledged: false, status: 500, error: 'it answered 500', ms: 34}]},
@@ -357,10 +355,10 @@ const deliverySchema = Type.Object(
 		}),
 		attempts: Type.Integer({description: 'Attempts made since the event, or since the last replay.'}),
 		payload: Type.Object({}, {description: 'The exact body that is posted.'}),
-		last_attempt_at: timeOrNull('When the last attempt began; null: none was made.'),
+		last_attempt_at: textOrNull('When the last attempt began; null: none was made.'),
 		last_status: Type.Union([Type.Integer(), Type.Null()], {description: 'What the endpoint answered to it.'}),
-		last_error: timeOrNull('Why it failed, for people; null: it was acknowledged.'),
-		next_attempt_at: timeOrNull('When the next attempt is due; null: none is.'),
+		last_error: textOrNull('Why it failed, for people; null: it was acknowledged.'),
+		next_attempt_at: textOrNull('When the next attempt is due; null: none is.'),
 		message_id: Type.Union([Type.String(), Type.Null()]),
 		created_at: time,
 	},

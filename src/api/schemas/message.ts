@@ -1,9 +1,7 @@
 import {eventTypes, priorities, recipientStates} from '../../mail/message.ts';
 import {phases} from '../../mail/outcome.ts';
 import {Type} from '../../mail/type.ts';
-import {textOrNull} from './page.ts';
-
-const time = Type.String({description: 'UTC, `2026-06-09T10:15:30+00:00`'});
+import {textOrNull, time} from './page.ts';
 
 /** The answer to a send that was taken. */
 export const acceptedView = Type.Object(
