@@ -7,6 +7,14 @@ const mostDetails = 1000;
 const mostFailures = 20;
 const mostSessions = 999_999_999;
 
+/** Policies and results of RFC 8460 §4.3 and §4.4. Strangers write reports: any other word is one, so that counts stay few. */
+const policyTypes = ['sts', 'tlsa', 'no-policy-found'];
+const resultTypes = [
+	...['starttls-not-supported', 'certificate-host-mismatch', 'certificate-expired', 'certificate-not-trusted'],
+	...['validation-failure', 'tlsa-invalid', 'dnssec-invalid', 'dane-required'],
+	...['sts-policy-fetch-error', 'sts-policy-invalid', 'sts-webpki-invalid'],
+];
+
 /** A TLS report (RFC 8460 §4.4); a text: what is wrong with it; null: it is another document. */
 export function readTlsReport(json: string): TlsReport | string | null {
 	const parsed = parsedJson(json);
@@ -46,7 +54,7 @@ export function readTlsReport(json: string): TlsReport | string | null {
 			cut++;
 			continue;
 		}
-		const kind = wordIn(type);
+		const kind = wordIn(type, policyTypes);
 		const sums = objectOf(summary);
 		add(kind, 'success', numberIn(sums['total-successful-session-count']));
 		const failed = (Array.isArray(details) ? details : []).map(objectOf);
@@ -55,7 +63,7 @@ export function readTlsReport(json: string): TlsReport | string | null {
 		for (const detail of failed.slice(0, mostDetails)) {
 			const n = numberIn(detail['failed-session-count']);
 			explained += n;
-			add(kind, wordIn(detail['result-type']), n);
+			add(kind, wordIn(detail['result-type'], resultTypes), n);
 			if (failures.length < mostFailures) {
 				failures.push(failureOf(detail, n));
 			}
@@ -70,11 +78,12 @@ function failureOf(detail: JsonObject, n: number): string {
 	const from = nameIn(textIn(detail['sending-mta-ip']));
 	const to = nameIn(textIn(detail['receiving-mx-hostname']) || textIn(detail['receiving-ip']));
 	const more = nameIn(textIn(detail['failure-reason-code']) || textIn(detail['additional-information']));
-	return `${wordIn(detail['result-type'])}, ${n}${from && ` from ${from}`}${to && ` to ${to}`}${more && `: ${more}`}`;
+	return `${wordIn(detail['result-type'], resultTypes)}, ${n}${from && ` from ${from}`}${to && ` to ${to}`}${more && `: ${more}`}`;
 }
 
 const textIn = (value: unknown): string => (typeof value === 'string' ? value.slice(0, 1024) : '');
-const wordIn = (value: unknown): string => /^[a-z][a-z0-9-]{0,39}$/.exec(textIn(value).toLowerCase())?.[0] ?? 'other';
+const wordIn = (value: unknown, words: readonly string[]) =>
+	words.find(word => word === textIn(value).toLowerCase()) ?? 'other';
 
 function numberIn(value: unknown): number {
 	const number = Number(value);

@@ -32,15 +32,8 @@ export async function addDmarcReport(
 		.pluck('id');
 	let end: AggregateEnd = domains.length === 0 ? 'foreign' : 'known';
 	const day = storeTime(report.begin).slice(0, 10);
-	// A domain may have any number of names below it.
-	const site = arrival.signedBy?.split('.').slice(-2).join('.') ?? '';
 	for (const domainId of domains) {
-		const [today] = await trx('dmarc_reports')
-			.where({domain_id: domainId})
-			.whereBetween('begin_at', [day, `${day}~`])
-			.whereRaw("'.' || coalesce(signed_by, '') like ?", [`%.${site}`])
-			.count('* as n');
-		if (Number(today?.n) >= mostOfDay) {
+		if (await isFull(trx('dmarc_reports').where({domain_id: domainId}), day, arrival)) {
 			return 'too_many';
 		}
 		if (await insertHead(trx, 'dmarc_reports', {domain_id: domainId}, report, arrival)) {
@@ -52,6 +45,16 @@ export async function addDmarcReport(
 		}
 	}
 	return end;
+}
+
+async function isFull(reports: Knex.QueryBuilder, day: string, {signedBy}: Arrival): Promise<boolean> {
+	// A domain may have any number of names below it.
+	const site = signedBy?.split('.').slice(-2).join('.') ?? '';
+	const [today] = await reports
+		.whereBetween('begin_at', [day, `${day}~`])
+		.whereRaw("'.' || coalesce(signed_by, '') like ?", [`%.${site}`])
+		.count('* as n');
+	return Number(today?.n) >= mostOfDay;
 }
 
 const dmarcKeys = ['ip', 'dkim', 'spf', 'disposition', 'why'];
@@ -67,15 +70,20 @@ export async function addTlsReport(
 	const own = trx.raw("coalesce(return_path_domain, 'bounce.' || name) = ?", [domain]);
 	const known =
 		(await trx('domains').where({name: domain}).orWhere(own).first('id')) ??
-		(await trx('inbound_addresses').whereLike('address', `%@${domain}`).first('id'));
+		(await trx('inbound_addresses')
+			.whereRaw("address like ? escape '!'", [`%@${domain.replaceAll('_', '!_')}`])
+			.first('id'));
 	if (!ours.includes(domain) && known === undefined) {
 		return 'foreign';
+	}
+	const day = storeTime(report.begin).slice(0, 10);
+	if (await isFull(trx('tls_reports').where({domain}), day, arrival)) {
+		return 'too_many';
 	}
 	const columns = {domain, failures: JSON.stringify(report.failures)};
 	if (!(await insertHead(trx, 'tls_reports', columns, report, arrival))) {
 		return 'known';
 	}
-	const day = storeTime(report.begin).slice(0, 10);
 	const rows = counts.map(({policy, result, n}) => [day, domain, policy, result, n]);
 	await addCounts(trx, 'tls_report_days', ['day', 'domain', 'policy', 'result'], rows);
 	return 'new';

@@ -170,6 +170,22 @@ storeTest(test, 'a TLS report needs a signature, and counts once', async (t, sto
 	await store.writer.transaction(async trx => void (await trx('inbound_addresses').insert(inbox)));
 	t.is(await bring(store, await signed(mailOf(about('in.shop.example')))), 'counted', 'a domain of received mail');
 	t.is(
+		await bring(store, await signed(mailOf(about('i_.shop.example')))),
+		'unmatched: it is about i_.shop.example, which is not a verified domain here',
+		'a name is no pattern',
+	);
+	const row = await store.reader('tls_reports').first();
+	for (const site of ['notgoogle.com', 'google.com']) {
+		const many = Array.from({length: 300}, (_, n) => ({...row, report_id: `${site} ${n}`, signed_by: `n${n}.${site}`}));
+		await store.writer.transaction(trx => trx.batchInsert('tls_reports', many, 50));
+		t.is(
+			await bring(store, await signed(mailOf({'report-id': site}))),
+			site === 'google.com'
+				? 'unmatched: too many reports about bounce.shop.example of that day from one signer, or unsigned'
+				: 'counted',
+		);
+	}
+	t.is(
 		await bring(store, await signed(mailOf(about('other.example')))),
 		'unmatched: it is about other.example, which is not a verified domain here',
 	);

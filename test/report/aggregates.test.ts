@@ -264,6 +264,23 @@ test('a TLS report, its sums and its failures', t => {
 	t.is(readTlsReport('{"a":1}'), null);
 });
 
+test('words that RFC 8460 does not have are one, so that a report adds few counts', t => {
+	const details = (n: number) =>
+		Array.from({length: 1000}, (_, i) => ({'result-type': `made-up-${n}-${i}`, 'failed-session-count': 1}));
+	const policies = Array.from({length: 100}, (_, n) => ({
+		policy: {'policy-type': `made-up-${n}`, 'policy-domain': 'bounce.shop.example'},
+		summary: {'total-successful-session-count': 2, 'total-failure-session-count': 1001},
+		'failure-details': [...details(n).slice(1), {'result-type': 'success', 'failed-session-count': 1}],
+	}));
+	const {counts, failures, cut} = readTlsReport(JSON.stringify({...tls, policies})) as TlsReport;
+	t.deepEqual(counts, [
+		{policy: 'other', result: 'success', n: 200},
+		{policy: 'other', result: 'other', n: 100_000},
+		{policy: 'other', result: 'unexplained', n: 100},
+	]);
+	t.deepEqual([failures.length, failures[0], cut], [20, 'other, 1', 0]);
+});
+
 test('any bytes, and any change of a report, are read or refused', t => {
 	const whole = dmarcMail(reporters[14] as (typeof reporters)[number], facts);
 	const packed = pack('zip', 'a.xml', Buffer.from(xmlOf({})));
