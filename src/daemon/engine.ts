@@ -365,6 +365,7 @@ function startSmtpWorkers({settings, clock, store, bounceRules, observer, versio
 		spawn: () =>
 			new Worker(new URL('../threads/smtp-worker.js', import.meta.url), {
 				workerData: senderData(settings, bounceRules(), store.clock.memory, version),
+				resourceLimits: threadLimits.smtpWorker,
 			}),
 	});
 }
