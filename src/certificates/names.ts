@@ -19,6 +19,9 @@ type NamesInput = {
 /** Whether a certificate is wanted. `no`: why not, a clause; null: no reason that an operator needs. `unknown`: DNS did not answer. */
 export type Wish = 'yes' | 'unknown' | {readonly no: string | null};
 
+/** New names that a workspace may have a day, and those that each domain adds: its link host and `mta-sts.`. */
+const [usualNew, newOfDomain] = [5, 2];
+
 /** Names that are looked up at once: there may be thousands, and servers that do not answer. */
 const mostAtOnce = 32;
 
@@ -70,4 +73,24 @@ export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> 
 	};
 	await Promise.all(Array.from({length: mostAtOnce}, queue));
 	return wishes;
+}
+
+/**
+ * Answers whether one more name may be ordered: the limits of the CA are those of the whole installation, and a workspace that
+ * changes its hosts all the time would use them up. `owners`: the workspace of each domain. `recent`: names of the last day.
+ */
+export function newNames(owners: ReadonlyMap<string, string>, recent: readonly string[]): (name: string) => boolean {
+	const left = new Map<string, number>();
+	for (const owner of owners.values()) {
+		left.set(owner, (left.get(owner) ?? usualNew) + newOfDomain);
+	}
+	const take = (name: string): boolean => {
+		const labels = name.split('.');
+		const owner = labels.map((_, n) => owners.get(labels.slice(n).join('.'))).find(found => found !== undefined);
+		const free = left.get(owner ?? '') ?? 1;
+		left.set(owner ?? '', owner === undefined ? 1 : free - 1);
+		return free > 0;
+	};
+	recent.forEach(take);
+	return take;
 }

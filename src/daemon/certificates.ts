@@ -3,7 +3,7 @@ import {createSecureContext, rootCertificates, type SecureContext} from 'node:tl
 import type {Knex} from 'knex';
 import {Agent, type Dispatcher} from 'undici';
 import {type Account, AcmeClient, AcmeError} from '../certificates/acme-client.ts';
-import {findWishes, type Wish} from '../certificates/names.ts';
+import {findWishes, newNames, type Wish} from '../certificates/names.ts';
 import {challengeFor, notAsked, renewAt, waitAfter} from '../certificates/renewal.ts';
 import {challengeCertificate, type KeyPair, keyOf, newKey, pemOf, readChain, renewalId} from '../certificates/x509.ts';
 import {publicHost} from '../config/derive.ts';
@@ -22,6 +22,7 @@ import {
 	deleteChallenges,
 	findAccount,
 	findChallenge,
+	type Hosts,
 	insertChallenge,
 	listCertificates,
 	listHosts,
@@ -47,6 +48,8 @@ const staleMs = 30 * minuteMs;
 /** How often the CA is asked when it wants a renewal, where it does not say how often it may be asked. */
 const usualAskMs = 6 * hourMs;
 const dnsTimeoutMs = 5000;
+/** Names in one line of the log. */
+const mostNamed = 10;
 
 type Row = Omit<Certificate, 'taken_until'>;
 type Changes = Partial<Omit<Row, 'name'>>;
@@ -202,7 +205,7 @@ export class Certificates {
 		}
 		const found = await findWishes({
 			hostname: settings.hostname,
-			publicHost: settings.publicUrl === null ? null : publicHost(settings),
+			publicHost: this.#publicHost(),
 			linkHosts: hosts.linkHosts,
 			mailDomains: [settings.returnPathDomain, ...hosts.mailDomains],
 			addresses: Object.values(networkInterfaces()).flatMap(all => all?.map(({address}) => address) ?? []),
@@ -212,28 +215,51 @@ export class Certificates {
 		this.#wishes = new Map(
 			[...found].map(([name, wish]) => [name, wish === 'unknown' ? (this.#wishes.get(name) ?? wish) : wish]),
 		);
-		await this.#write(trx => this.#noteWishes(trx));
+		await this.#write(trx => this.#noteWishes(trx, hosts));
 		[this.#wishedFor, this.#wishedAt] = [asked, clock.monotonic()];
 	}
 
-	async #noteWishes(trx: Knex.Transaction): Promise<void> {
-		const {store, clock} = this.#context;
+	#publicHost(): string | null {
+		const {settings} = this.#context;
+		return settings.publicUrl === null ? null : publicHost(settings);
+	}
+
+	async #noteWishes(trx: Knex.Transaction, {unseen, owners}: Hosts): Promise<void> {
+		const {settings, store, clock, observer} = this.#context;
 		const now = storeTime(clock.now());
 		const stale = storeTime(clock.now() - (store.dialect.isShared ? staleMs : 0));
 		const rows = new Map((await listCertificates(trx)).map(row => [row.name, row]));
+		const dayAgo = storeTime(clock.now() - dayMs);
+		const isRecent = (row: Certificate) => (row.not_before ?? row.updated_at) > dayAgo;
+		const ours = [settings.hostname, this.#publicHost(), `mta-sts.${settings.returnPathDomain}`];
+		const others = [...rows.values()].filter(row => isRecent(row) && !ours.includes(row.name));
+		const isWithin = newNames(
+			new Map(owners),
+			others.map(({name}) => name),
+		);
+		const held: string[] = [];
 		for (const name of new Set([...rows.keys(), ...this.#wishes.keys()])) {
 			const row = rows.get(name);
 			const wish = this.#wishes.get(name) ?? {no: null};
-			if (wish === 'yes') {
+			if (wish === 'yes' && row === undefined && unseen.includes(name)) {
+				// The next check of the domain asks DNS, and comes at once.
+			} else if (wish === 'yes' && row === undefined && !ours.includes(name) && !isWithin(name)) {
+				held.push(name);
+			} else if (wish === 'yes') {
 				const again = row?.unused != null && {next_try_at: now};
 				await noteWish(trx, name, {wanted_at: now, unused: null, ...again}, now);
 			} else if (wish === 'unknown' || (row?.wanted_at ?? '') > stale) {
 				// DNS does not say, or another node wants it.
 			} else if (row !== undefined && wish.no === null && (row.not_after ?? '') <= now) {
-				await deleteCertificate(trx, name);
+				// Until then it counts as a new name, whatever came of it.
+				await (isRecent(row) ? noteWish(trx, name, {unused: notAsked}, now) : deleteCertificate(trx, name));
 			} else if (row !== undefined || wish.no !== null) {
 				await noteWish(trx, name, {unused: wish.no ?? notAsked}, now);
 			}
+		}
+		if (held.length > 0) {
+			const text = 'Their workspaces have had as many new names today as they may.';
+			observer.logger.warn({event: 'certificates_held', names: held.slice(0, mostNamed)}, text);
 		}
 	}
 

@@ -78,15 +78,30 @@ export async function openCertificates(
 	});
 }
 
-/** The link hosts of verified domains, and the hosts of domains that take mail. */
-export async function listHosts(reader: Knex): Promise<{linkHosts: string[]; mailDomains: string[]}> {
-	const rows: Array<{link: string | null; mail: string}> = await reader('domains')
-		.whereNotNull('verified_at')
-		.orderBy('id')
-		.select({link: 'link_host', mail: reader.raw("coalesce(return_path_domain, 'bounce.' || name)")});
-	const linkHosts = rows.flatMap(({link}) => (link === null ? [] : [link]));
+/** What verified domains, and domains that take mail, have to do with certificates. */
+export type Hosts = {
+	readonly linkHosts: readonly string[];
+	/** Link hosts that DNS did not show to lead here yet. */
+	readonly unseen: readonly string[];
+	readonly mailDomains: readonly string[];
+	/** The workspace of each verified domain. */
+	readonly owners: ReadonlyArray<readonly [domain: string, workspaceId: string]>;
+};
+
+export async function listHosts(reader: Knex): Promise<Hosts> {
+	const rows: Array<Record<'name' | 'workspace_id' | 'mail', string> & Record<'link' | 'seen', string | null>> =
+		await reader('domains')
+			.whereNotNull('verified_at')
+			.orderBy('id')
+			.select('name', 'workspace_id', {link: 'link_host', seen: 'links_ok_at'})
+			.select({mail: reader.raw("coalesce(return_path_domain, 'bounce.' || name)")});
 	const inbound = await listInboundDomains(reader);
-	return {linkHosts, mailDomains: [...new Set([...rows.map(({mail}) => mail), ...inbound])]};
+	return {
+		linkHosts: rows.flatMap(({link}) => link ?? []),
+		unseen: rows.flatMap(({link, seen}) => (seen === null ? (link ?? []) : [])),
+		mailDomains: [...new Set([...rows.map(({mail}) => mail), ...inbound])],
+		owners: rows.map(row => [row.name, row.workspace_id]),
+	};
 }
 
 /** Notes of a name whether it is wanted; a new one is due. */

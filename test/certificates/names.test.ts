@@ -1,5 +1,5 @@
 import test from 'ava';
-import {findWishes} from '../../src/certificates/names.ts';
+import {findWishes, newNames} from '../../src/certificates/names.ts';
 import type {DnsAnswer} from '../../src/net/dns.ts';
 
 type Zone = Readonly<Record<string, readonly string[] | 'failed'>>;
@@ -72,4 +72,17 @@ test('while our own addresses are not known, no name leads elsewhere', async t =
 
 test('a name that the settings have is ours, whatever else it is', async t => {
 	t.is((await wishes({...own, 'mail.test': ['192.0.2.1']}, {linkHosts: ['mail.test']}))['mail.test'], 'yes');
+});
+
+test('a workspace has five new names a day and two for each domain; names of no workspace have no limit', t => {
+	const owners = new Map([
+		['shop.test', 'wsp_a'],
+		['news.shop.test', 'wsp_b'],
+		['other.test', 'wsp_b'],
+	]);
+	const mayBeNew = newNames(owners, ['old.shop.test', 'mta-sts.bounce.shop.test', 'shopx.test']);
+	const names = (end: string) => Array.from({length: 12}, (_, n) => `w${n}.${end}`);
+	t.is(names('shop.test').filter(mayBeNew).length, 5, 'two of seven are used');
+	t.is([...names('news.shop.test'), ...names('other.test')].filter(mayBeNew).length, 9, 'of the other workspace');
+	t.is(names('lab.test').filter(mayBeNew).length, 12);
 });

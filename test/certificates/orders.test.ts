@@ -415,6 +415,12 @@ storeTest(test.serial, 'names are asked for that lead here, of domains that are 
 	await domain({link_host: 'links.example.com'});
 	t.deepEqual(await states(), [`${mail}: null`], 'the domain has not proved itself');
 	await domain({verified_at: storeTime(Date.now())});
+	t.deepEqual(
+		await states(),
+		[`${mail}: null`, 'mta-sts.bounce.example.com: null'],
+		'its check has not seen the link host',
+	);
+	await domain({links_ok_at: storeTime(Date.now())});
 	t.deepEqual(await states(), ['links.example.com: null', `${mail}: null`, 'mta-sts.bounce.example.com: null']);
 	t.is(ca.orders.length, 3);
 
@@ -447,3 +453,37 @@ storeTest(test.serial, 'names are asked for that lead here, of domains that are 
 	zone['gone.example.com'] = {a: ['127.0.0.1']};
 	t.is((await states())[0], 'gone.example.com: null');
 });
+
+storeTest(
+	test.serial,
+	'a workspace that changes its link host all the time gets no more than seven a day',
+	async (t, store) => {
+		const {ca, node, zone, tools, lines} = await prepare(t, store);
+		const {domainId} = await addWorkspace(store, 'acme');
+		const at = storeTime(Date.now());
+		const certificates = await node();
+		const change = async (n: number) => {
+			zone[`w${n}.example.com`] = {a: ['127.0.0.1']};
+			const changes = {link_host: `w${n}.example.com`, verified_at: at, links_ok_at: at};
+			await store.database('domains').where({id: domainId}).update(changes);
+			await certificates.look();
+		};
+		// No order comes to an end: what was tried counts as well.
+		ca.behaviour.failing = true;
+		for (let n = 0; n < 12; n++) {
+			await change(n);
+		}
+		const ofWorkspace = () => ca.orders.filter(({name}) => name.endsWith('.example.com')).length;
+		t.is(ofWorkspace(), 7);
+		t.like(lines.at(-1), {event: 'certificates_held', names: ['w11.example.com']});
+		await node({publicUrl: 'https://www.example.com' as never}).then(other => other.look());
+		t.true(
+			ca.orders.some(({name}) => name === 'www.example.com'),
+			'our own names are always asked for',
+		);
+		tools.advance(25 * hour);
+		ca.behaviour.failing = false;
+		await change(12);
+		t.true(ca.orders.some(({name}) => name === 'w12.example.com'));
+	},
+);
