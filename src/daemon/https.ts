@@ -47,7 +47,7 @@ export function createHttps({api, certificates, onBare, most, handshakeMs = hand
 	api.server.on('request', (request, response) => {
 		const raw = rawOf.get(request.socket);
 		if (raw !== undefined) {
-			connections.use(raw, response);
+			connections.use(raw, request, response);
 		}
 	});
 

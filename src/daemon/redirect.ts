@@ -26,7 +26,7 @@ export function createRedirect({publicUrl, isOurs, proofOf, most, requestMs = li
 	const connections = new Connections(most);
 
 	async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-		connections.use(request.socket, response);
+		connections.use(request.socket, request, response);
 		const token = proofPath.exec(request.url ?? '')?.[1];
 		if (token !== undefined) {
 			const proof = await proofOf(token).catch(() => undefined);

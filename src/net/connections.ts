@@ -1,17 +1,26 @@
+import type {IncomingMessage, ServerResponse} from 'node:http';
 import type {Server, Socket} from 'node:net';
+import {clientNetwork} from './ip-address.ts';
 
 /** Connections of all listeners of one kind, at once. */
 const most = 2000;
+/** Of these by one client: an IPv4 address, or an IPv6 /64. */
+const mostOfClient = 200;
+
+type Use = {
+	readonly client: string;
+	/** `asked`: a request has begun, and not all of it is here. */
+	state: 'idle' | 'asked' | 'busy';
+};
 
 /**
- * Bounds the connections of a server. At the limit the one that has done nothing for longest makes room, so that clients which
- * only hold connections never keep others out. One that a request is under way on stays.
+ * Bounds the connections of a server, and those of a client. At the limit the one that has done nothing for longest makes room, so
+ * that clients which only hold connections never keep others out. One whose request is here whole stays until its answer is out.
  */
 export class Connections {
 	readonly #most: number;
 	/** By when each was last used, longest ago first. */
-	readonly #idle = new Set<Socket>();
-	readonly #busy = new Set<Socket>();
+	readonly #uses = new Map<Socket, Use>();
 
 	constructor(limit = most) {
 		this.#most = limit;
@@ -20,44 +29,55 @@ export class Connections {
 	/** False: all are busy, and the new one was ended. */
 	add(socket: Socket): boolean {
 		socket.on('error', () => socket.destroy());
-		if (this.size >= this.#most) {
-			const [longest] = this.#idle;
+		const client = clientNetwork(socket.remoteAddress ?? '');
+		const uses = [...this.#uses];
+		const isGreedy = uses.filter(([, use]) => use.client === client).length >= mostOfClient;
+		if (isGreedy || uses.length >= this.#most) {
+			const longest = uses.find(([, use]) => use.state !== 'busy' && (!isGreedy || use.client === client))?.[0];
 			if (longest === undefined) {
 				socket.destroy();
 				return false;
 			}
-			this.#idle.delete(longest);
+			this.#uses.delete(longest);
 			longest.destroy();
 		}
-		this.#idle.add(socket);
-		socket.once('close', () => {
-			this.#idle.delete(socket);
-			this.#busy.delete(socket);
-		});
+		this.#uses.set(socket, {client, state: 'idle'});
+		socket.once('close', () => this.#uses.delete(socket));
 		return true;
 	}
 
 	/** A request began, which `response` ends. */
-	use(socket: Socket, response: {readonly once: (event: 'close', listener: () => void) => unknown}): void {
-		this.#idle.delete(socket);
-		this.#busy.add(socket);
+	use(socket: Socket, request: IncomingMessage, response: ServerResponse): void {
+		const use = this.#uses.get(socket);
+		if (use === undefined) {
+			return;
+		}
+		const {'content-length': length = '0', 'transfer-encoding': coding} = request.headers;
+		use.state = length === '0' && coding === undefined ? 'busy' : 'asked';
+		// An answer may be out before the end of the request.
+		request.once('end', () => {
+			use.state = use.state === 'asked' ? 'busy' : use.state;
+		});
 		response.once('close', () => {
-			this.#busy.delete(socket);
-			if (!socket.destroyed) {
-				this.#idle.add(socket);
+			use.state = 'idle';
+			// It was used now, unless it has ended.
+			if (this.#uses.delete(socket)) {
+				this.#uses.set(socket, use);
 			}
 		});
 	}
 
 	get size(): number {
-		return this.#idle.size + this.#busy.size;
+		return this.#uses.size;
 	}
 
 	/** Closes their server: ends those without a request, and resolves when the others have ended too. */
 	async close(server: Server): Promise<void> {
 		const closed = server.listening ? new Promise(resolve => server.close(resolve)) : null;
-		for (const socket of this.#idle) {
-			socket.destroy();
+		for (const [socket, {state}] of this.#uses) {
+			if (state === 'idle') {
+				socket.destroy();
+			}
 		}
 		await closed;
 	}
