@@ -66,6 +66,8 @@ const longestAnswer = 256 * 1024;
 const mostNonces = 3;
 const askMs = 20_000;
 const [firstPollMs, longestPollMs] = [500, 15_000];
+/** An order without `replaces` would have these, too; empty: the CA gave no answer, or no reason. */
+const lastingFaults = ['', 'rateLimited', 'badNonce', 'accountDoesNotExist'];
 const mostAuthorizations = 10;
 const ports: Readonly<Record<string, number>> = {'http-01': 80, 'tls-alpn-01': 443};
 
@@ -127,7 +129,7 @@ export class AcmeClient {
 		return answer.status === 200 ? windowOf(json(answer), answer.retryAfterMs) : null;
 	}
 
-	/** A CA does not take what was replaced already, as by an order that ended with us: then it is a new certificate. */
+	/** A CA may not take what was replaced already, or what another account ordered: then it is a new certificate (RFC 9773 §5). */
 	async #open(account: Account, {name, replaces, signal}: Wanted): Promise<Answer> {
 		const url = await this.#urlOf('newOrder');
 		const send = (more: JsonObject) =>
@@ -138,7 +140,7 @@ export class AcmeClient {
 		try {
 			return await send({replaces});
 		} catch (error) {
-			if (error instanceof AcmeError && ['alreadyReplaced', 'malformed', 'conflict'].includes(error.type)) {
+			if (error instanceof AcmeError && !lastingFaults.includes(error.type)) {
 				return await send({});
 			}
 			throw error;

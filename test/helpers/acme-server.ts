@@ -317,8 +317,12 @@ export async function startAcmeServer(
 		const [identifier] = payload.identifiers;
 		const replaces = payload.replaces ?? null;
 		if (replaces !== null) {
-			if (!orders.some(({chain}) => chain !== null && idOf(chain) === replaces)) {
+			const former = orders.find(({chain}) => chain !== null && idOf(chain) === replaces);
+			if (former === undefined) {
 				throw new Problem(400, 'malformed', 'The certificate to be replaced is unknown.');
+			}
+			if (former.account !== account) {
+				throw new Problem(403, 'unauthorized', 'Another account requested the certificate to be replaced.');
 			}
 			if (orders.some(order => order.replaces === replaces && order.status !== 'invalid')) {
 				throw new Problem(409, 'alreadyReplaced', 'The certificate was replaced already.');
