@@ -17,6 +17,7 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['036_certificates', () => import('./036_certificates.ts')],
 	['037_received', () => import('./037_received.ts')],
 	['038_aggregate_reports', () => import('./038_aggregate_reports.ts')],
+	['039_signed_reports', () => import('./039_signed_reports.ts')],
 ];
 
 /** The last of the steps that the first migration has replaced: a store with it has that schema, one without it is too old. */

@@ -160,6 +160,7 @@ dmarc_days.spf integer not null
 dmarc_days.disposition text C not null
 dmarc_days.why text C not null
 dmarc_days.n bigint not null
+dmarc_days.signed bigint not null default '0'::bigint
 dmarc_reports.domain_id text C not null
 dmarc_reports.org text C not null
 dmarc_reports.report_id text C not null

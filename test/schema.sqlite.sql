@@ -178,6 +178,7 @@ CREATE TABLE dmarc_days (domain_id text not null,
   disposition text not null,
   why text not null,
   n bigint not null,
+  signed bigint not null default '0',
   foreign key(domain_id) references domains(id) on delete CASCADE,
   primary key (domain_id, day, ip, dkim, spf, disposition, why));
 CREATE INDEX dmarc_reports_by_begin on dmarc_reports (begin_at);

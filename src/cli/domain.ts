@@ -24,7 +24,7 @@ import {count, none, domain as parseDomain, selector as parseSelector, unless} f
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import type {Tone} from './terminal.ts';
-import {cut, fields, type Noun, printable, shortTime, table, wrapped} from './terminal-text.ts';
+import {cut, fields, grouped, type Noun, printable, shortTime, table, wrapped} from './terminal-text.ts';
 
 export function domainCommands(domain: CliCommand): void {
 	domain
@@ -258,26 +258,32 @@ async function dmarc(session: Session, {days}: {days: number}, text: string): Pr
 }
 
 function dmarcLines({terminal: {width}}: Session, row: Domain, sight: DmarcSight): string[] {
-	const {days, reports, reporters, sources, advice, tls} = sight;
+	const {days, reports, reporters, sources, ips, unsigned, advice, tls} = sight;
 	const {policy, next, name, record, why, cost} = advice;
 	const rows = sources.slice(0, shownSources);
-	const more = sources.length - rows.length;
+	const more = ips - rows.length;
 	return [
 		...fields(
 			[
 				['domain', row.name],
 				['reports', reports === 0 ? `none in ${days} days` : `${reports} in ${days} days, of ${reporters.join(', ')}`],
+				[
+					'not signed',
+					unsigned === 0 ? undefined : `reports of ${grouped(unsigned)} mails, which the advice leaves out`,
+				],
 				['policy', policy],
 				[
 					'a stricter one',
-					reports === 0 ? undefined : `would have stopped ${cost.ours} mails of yours, ${cost.others} of others`,
+					reports === 0
+						? undefined
+						: `would have stopped ${grouped(cost.ours)} mails of yours, ${grouped(cost.others)} of others, in ${advice.days} days`,
 				],
 				['TLS to us', tlsWords(tls) ?? undefined],
 			],
 			width,
 		),
 		...(rows.length === 0 ? [] : ['', ...table(dmarcColumns, rows, width)]),
-		...(more > 0 ? [`and ${more} more`] : []),
+		...(more > 0 ? [`and ${grouped(more)} more`] : []),
 		'',
 		...wrapped(`${stepOf(advice)}: ${why}.`, width),
 		...(next === null ? [] : ['', `TXT ${printable(name)}`, printable(record)]),
@@ -289,8 +295,8 @@ type Source = DmarcSight['sources'][number];
 const dmarcColumns = [
 	{title: 'WHO', cell: ({ours}: Source) => (ours ? 'you' : 'others')},
 	{title: 'ADDRESS', cell: ({ip}: Source) => ip},
-	{title: 'MAILS', cell: ({n}: Source) => n, right: true},
-	{title: 'ALIGNED', cell: ({aligned}: Source) => aligned, right: true},
+	{title: 'MAILS', cell: ({n}: Source) => grouped(n), right: true},
+	{title: 'ALIGNED', cell: ({aligned}: Source) => grouped(aligned), right: true},
 	{title: 'WHY NOT', cell: ({why}: Source) => why, cut: true},
 ] as const;
 

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {dayMs, storeTime} from '../kit/time.ts';
 import {parseTagList} from '../mail/dkim-record.ts';
 import type {Resolver} from '../net/dns.ts';
-import {type DmarcSource, readDmarc, readTlsSums, type TlsSum} from '../store/aggregate-reports.ts';
+import {countDmarcDays, type DmarcSource, readDmarc, readTlsSums, type TlsSum} from '../store/aggregate-reports.ts';
 import type {Domain} from '../store/domains.ts';
 import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
 import {type DomainRecord, dmarcUri, domainRecords, returnPathHost, type SendingNames} from './domain-records.ts';
@@ -12,9 +12,8 @@ import {checkSpf} from './spf.ts';
 export const dmarcPeriod = {usual: 30, most: 90} as const;
 /** The first of so many days up to today, in UTC. */
 export const firstDay = (days: number, now: number): string => storeTime(now - (days - 1) * dayMs).slice(0, 10);
+/** Sources that are looked at: those with most mail. */
 const mostSources = 500;
-/** Sources for which DNS is asked whether they are ours: those with most mail. */
-const mostAsked = 100;
 
 type Source = DmarcSource & {readonly ours: boolean};
 
@@ -27,7 +26,9 @@ export type DmarcAdvice = {
 	readonly name: string;
 	readonly record: string;
 	readonly why: string;
-	/** Mails of the period that `quarantine` or `reject` would have stopped. */
+	/** Days that it is judged by: those that are shown, and at least `dmarcPeriod.usual`. */
+	readonly days: number;
+	/** Mails of these days that `quarantine` or `reject` would have stopped, by signed reports. */
 	readonly cost: {readonly ours: number; readonly others: number};
 };
 
@@ -36,7 +37,11 @@ export type DmarcSight = {
 	readonly days: number;
 	readonly reports: number;
 	readonly reporters: readonly string[];
+	/** Those with most mail, of `ips`. */
 	readonly sources: readonly Source[];
+	readonly ips: number;
+	/** Mails that only reports without a valid signature speak of: anybody may have made them up, so the advice leaves them out. */
+	readonly unsigned: number;
 	readonly advice: DmarcAdvice;
 	/** How TLS to the host of the return path went, as others report it. */
 	readonly tls: readonly TlsSum[];
@@ -51,7 +56,10 @@ export async function lookAtDmarc(
 	{days, now}: {readonly days: number; readonly now: number},
 ): Promise<DmarcSight> {
 	const since = firstDay(days, now);
-	const counted = await readDmarc(reader, domain.id, since, mostSources);
+	const counted = await readDmarc(reader, {domainId: domain.id, since, counted: 'n'}, mostSources);
+	const judgedDays = Math.max(days, dmarcPeriod.usual);
+	const judgedBy = {domainId: domain.id, since: firstDay(judgedDays, now), counted: 'signed'} as const;
+	const judged = await readDmarc(reader, judgedBy, mostSources);
 	const isProven = domain.state === 'verified' || domain.state === 'degraded';
 	const seen = {since, limit: mostSources, domain: returnPathHost(domain)};
 	// Of a host as such: a workspace that has yet to prove the domain sees none of it.
@@ -62,14 +70,14 @@ export async function lookAtDmarc(
 	try {
 		const [published] = await checkDomainRecords(domain.name, [of('dmarc')], asked);
 		const isOurs = asked.resolvers[0] && ownership(asked.resolvers[0], of('spf'));
-		const sources = await Promise.all(
-			counted.sources.map(async (source, index) => ({
-				...source,
-				ours: index < mostAsked && (await isOurs?.(source.ip)) === true,
-			})),
-		);
-		const advice = adviceOf(domain, names, published as CheckedRecord, {...counted, sources});
-		return {...counted, days, sources, advice, tls};
+		const owned = (some: readonly DmarcSource[]) =>
+			Promise.all(some.map(async source => ({...source, ours: (await isOurs?.(source.ip)) === true})));
+		const sources = await owned(counted.sources);
+		const own = (await owned(judged.sources)).filter(({ours}) => ours);
+		const addresses = own.map(({ip}) => ip);
+		const ownDays = await countDmarcDays(reader, judgedBy, addresses);
+		const by = {own, ownDays, lost: judged.lost, days: judgedDays};
+		return {...counted, days, sources, advice: adviceOf(domain, names, published as CheckedRecord, by), tls};
 	} finally {
 		asked.close();
 	}
@@ -86,30 +94,32 @@ function ownership(resolver: Resolver, {name, value}: DomainRecord): (ip: string
 	return async ip => (await passes(proposed, ip)) || (await passes(resolver, ip));
 }
 
+const grouped = (n: number): string => n.toLocaleString('en');
 const policies = ['none', 'quarantine', 'reject'];
 const leastDays = 7;
 /** Of our mail that is not aligned: more than forwarding breaks. */
 const mostLost = 0.01;
+
+/** What signed reports of some days say: our sources, the days with mail of them, mails of all sources that are not aligned. */
+type Judged = {readonly own: readonly DmarcSource[]} & Readonly<Record<'ownDays' | 'lost' | 'days', number>>;
 
 /** The next step towards `p=reject`, one at a time, where the reports show that it is safe. */
 export function adviceOf(
 	domain: Domain,
 	names: SendingNames,
 	published: Pick<CheckedRecord, 'name' | 'value' | 'state' | 'found' | 'problem'>,
-	{sources, days}: {readonly sources: readonly Source[]; readonly days: number},
+	{own, ownDays, lost, days}: Judged,
 ): DmarcAdvice {
 	const {name, value, state, problem} = published;
-	const sum = (some: readonly Source[], of: (source: Source) => number) => some.reduce((all, one) => all + of(one), 0);
-	const [ours, others] = [sources.filter(one => one.ours), sources.filter(one => !one.ours)];
-	const lost = (some: readonly Source[]) => sum(some, one => one.n - one.aligned);
-	const cost = {ours: lost(ours), others: lost(others)};
-	const all = sum(ours, one => one.n);
+	const all = own.reduce((sum, {n}) => sum + n, 0);
+	const ours = own.reduce((sum, {n, aligned}) => sum + n - aligned, 0);
+	const cost = {ours, others: lost - ours};
 	const tags = state === 'ok' ? parseTagList(published.found[0] ?? '') : undefined;
 	const policy = tags === undefined ? null : (tags.get('p')?.toLowerCase() ?? 'none');
 
 	function advise(next: string | null, why: string): DmarcAdvice {
 		const record = tags && next ? recordOf(tags, next, names.receives ? dmarcUri(domain) : null) : value;
-		return {policy, next, name, record, why, cost};
+		return {policy, next, name, record, why, days, cost};
 	}
 
 	if (tags === undefined || policy === null) {
@@ -120,23 +130,24 @@ export function adviceOf(
 	if (policy === 'reject') {
 		return advise(policy, 'nothing is stricter');
 	}
-	if (days < leastDays || all === 0) {
-		const have =
-			all === 0 ? 'no reports about mail of yours are' : `reports of ${days} ${days === 1 ? 'day' : 'days'} are`;
-		return advise(policy, `${have} here: wait until there are ${leastDays} days`);
+	if (ownDays < leastDays) {
+		const have = ownDays === 0 ? 'no signed reports' : `signed reports of ${ownDays} ${ownDays === 1 ? 'day' : 'days'}`;
+		return advise(policy, `${have} about mail of yours are here: wait until there are ${leastDays} days`);
 	}
-	if (cost.ours > all * mostLost) {
-		const worst = ours.toSorted((a, b) => b.n - b.aligned - (a.n - a.aligned))[0];
+	if (ours > all * mostLost) {
+		const worst = own.toSorted((a, b) => b.n - b.aligned - (a.n - a.aligned))[0];
 		return advise(
 			policy,
-			`${cost.ours} of your ${all} mails would be stopped: first see why those of ${worst?.ip} are not aligned`,
+			`${grouped(ours)} of your ${grouped(all)} mails would be stopped: first see why those of ${worst?.ip} are not aligned`,
 		);
 	}
 	const strangers =
-		cost.others === 0 ? '' : `; it stops ${cost.others} mails of others: make sure that none of them are yours`;
+		cost.others === 0
+			? ''
+			: `; it stops ${grouped(cost.others)} mails of others: make sure that none of them are yours`;
 	return advise(
 		policies[policies.indexOf(policy) + 1] ?? policy,
-		`${all - cost.ours} of your ${all} mails are aligned${strangers}`,
+		`${grouped(all - ours)} of your ${grouped(all)} mails are aligned${strangers}`,
 	);
 }
 
@@ -159,16 +170,16 @@ function recordOf(tags: ReadonlyMap<string, string>, policy: string, uri: string
 export function tlsWords(seen: readonly TlsSum[]): string | null {
 	const [{total} = {total: 0}] = seen;
 	const failed = seen.filter(({result}) => result !== 'success');
-	const causes = failed.map(({policy, result, count}) => `${policy} ${result} ${count}`).join(', ');
-	const words = `${total} ${total === 1 ? 'connection' : 'connections'}, ${failed.reduce((all, {count}) => all + count, 0)} failed`;
+	const causes = failed.map(({policy, result, count}) => `${policy} ${result} ${grouped(count)}`).join(', ');
+	const words = `${grouped(total)} ${total === 1 ? 'connection' : 'connections'}, ${grouped(failed.reduce((all, {count}) => all + count, 0))} failed`;
 	return total === 0 ? null : causes === '' ? words : `${words}: ${causes}`;
 }
 
 /** As the API and `--json` show it. */
-export function dmarcView({days, reports, sources, advice, tls}: DmarcSight) {
+export function dmarcView({days, reports, unsigned, sources, advice, tls}: DmarcSight) {
 	return {
-		...{days, reports},
-		sources: sources.map(({ip, n, aligned, spf, dkim, ours}) => ({ip, count: n, aligned, spf, dkim, ours})),
+		...{days, reports, unsigned},
+		sources: sources.map(({ip, n, aligned, spf, dkim, ours, why}) => ({ip, count: n, aligned, spf, dkim, ours, why})),
 		advice,
 		tls: tls.map(({policy, result, count}) => ({policy, result, count})),
 	};

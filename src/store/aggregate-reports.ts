@@ -38,9 +38,10 @@ export async function addDmarcReport(
 		}
 		if (await insertHead(trx, 'dmarc_reports', {domain_id: domainId}, report, arrival)) {
 			const rows = report.counts.map(one => [
-				...[domainId, day, one.ip, Number(one.dkim), Number(one.spf), one.disposition, one.why, one.n],
+				...[domainId, day, one.ip, Number(one.dkim), Number(one.spf), one.disposition, one.why],
+				...[one.n, arrival.signedBy === null ? 0 : one.n],
 			]);
-			await addCounts(trx, 'dmarc_days', ['domain_id', 'day', ...dmarcKeys], rows);
+			await addCounts(trx, 'dmarc_days', ['domain_id', 'day', ...dmarcKeys], rows, ['n', 'signed']);
 			end = 'new';
 		}
 	}
@@ -105,16 +106,18 @@ async function insertHead(
 	return (await insertReturning(trx, table, Object.keys(row), [Object.values(row)], once)).length > 0;
 }
 
-/** Adds to counts, which are the last column. In the order of the keys: two nodes may add to the same. */
+/** Adds to counts, which are the last columns. In the order of the keys: two nodes may add to the same. */
 async function addCounts(
 	trx: Knex.Transaction,
 	table: string,
 	keys: readonly string[],
 	rows: ReadonlyArray<ReadonlyArray<string | number>>,
+	counts: readonly string[] = ['n'],
 ): Promise<void> {
-	const add = `on conflict (${keys.join(', ')}) do update set n = ${table}.n + excluded.n`;
+	const sums = counts.map(one => `${one} = ${table}.${one} + excluded.${one}`);
+	const add = `on conflict (${keys.join(', ')}) do update set ${sums}`;
 	const sorted = rows.toSorted((a, b) => (a.join('\n') < b.join('\n') ? -1 : 1));
-	await insertRows(trx, table, [...keys, 'n'], sorted, add);
+	await insertRows(trx, table, [...keys, ...counts], sorted, add);
 }
 
 const mostNamed = 10;
@@ -122,34 +125,63 @@ const mostNamed = 10;
 /** Mails from one address; `aligned`, `dkim` and `spf`: how many of them pass for the domain, and by what. */
 export type DmarcSource = Pick<DmarcCount, 'ip' | 'why' | 'n'> & Readonly<Record<'aligned' | 'dkim' | 'spf', number>>;
 
-/** What was reported of a domain from a day on (`2026-11-21`), and the `limit` sources with most mail. */
-export async function readDmarc(reader: Knex, domainId: string, since: string, limit: number) {
-	const reports: Array<{org: string}> = await reader('dmarc_reports')
+/** `since`: a day (`2026-11-21`). `counted`: mails of all reports, or of those alone whose mail had a valid signature. */
+type Asked = {readonly domainId: string; readonly since: string; readonly counted: 'n' | 'signed'};
+
+const countsOf = (reader: Knex, {domainId, since, counted}: Asked) =>
+	reader('dmarc_days').where({domain_id: domainId}).where('day', '>=', since).where(counted, '>', 0);
+
+/** What was reported of a domain: the `limit` sources with most mail, and the sums of all. */
+export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
+	const {domainId, since, counted} = asked;
+	const orgs: string[] = await reader('dmarc_reports')
 		.where({domain_id: domainId})
 		.where('begin_at', '>=', since)
 		.orderBy('org')
-		.select('org');
-	const counts = () => reader('dmarc_days').where({domain_id: domainId}).where('day', '>=', since);
-	const days = await counts().countDistinct('day as n').first();
-	const rows: ReadonlyArray<Record<keyof DmarcSource, string>> = await counts()
+		.pluck('org');
+	const aligned = reader.raw('case when dkim + spf > 0 then ?? else 0 end', [counted]);
+	const sums = {n: counted, signed: 'signed', aligned};
+	const all = await countsOf(reader, asked).countDistinct('ip as ips').sum(sums).first();
+	const rows: ReadonlyArray<Record<keyof DmarcSource, string>> = await countsOf(reader, asked)
 		.groupBy('ip')
-		.orderByRaw('sum(n) desc, ip')
+		.orderByRaw('sum(??) desc, ip', [counted])
 		.limit(limit)
 		.select('ip')
-		.max('why as why')
-		.sum({n: 'n', aligned: reader.raw('case when dkim + spf > 0 then n else 0 end')})
-		.sum({dkim: reader.raw('dkim * n'), spf: reader.raw('spf * n')});
-	const reporters = [...new Set(reports.map(({org}) => org))];
+		.sum({...sums, dkim: reader.raw('dkim * ??', [counted]), spf: reader.raw('spf * ??', [counted])});
+	const ips = rows.map(({ip}) => ip);
+	const whys = await countsOf(reader, asked)
+		.whereIn('ip', ips)
+		.whereNot({why: ''})
+		.groupBy('ip', 'why')
+		.orderByRaw('sum(??), why desc', [counted])
+		.select('ip', 'why');
+	// Of an address the last one stays: the most frequent.
+	const whyOf = new Map<string, string>(whys.map(({ip, why}) => [ip, why]));
+	const reporters = [...new Set(orgs)];
 	return {
-		reports: reports.length,
+		reports: orgs.length,
 		reporters: reporters.length > mostNamed ? [...reporters.slice(0, mostNamed), '…'] : reporters,
-		days: Number(days?.n ?? 0),
+		ips: Number(all?.ips),
+		lost: Number(all?.n ?? 0) - Number(all?.aligned ?? 0),
+		unsigned: Number(all?.n ?? 0) - Number(all?.signed ?? 0),
 		sources: rows.map(
-			({ip, why, n, aligned, dkim, spf}): DmarcSource => ({
-				...{ip, why, n: Number(n), aligned: Number(aligned), dkim: Number(dkim), spf: Number(spf)},
+			({ip, ...row}): DmarcSource => ({
+				...{
+					ip,
+					why: whyOf.get(ip) ?? '',
+					n: Number(row.n),
+					aligned: Number(row.aligned),
+					dkim: Number(row.dkim),
+					spf: Number(row.spf),
+				},
 			}),
 		),
 	};
+}
+
+/** Days with mail of these addresses. */
+export async function countDmarcDays(reader: Knex, asked: Asked, ips: readonly string[]): Promise<number> {
+	return Number((await countsOf(reader, asked).whereIn('ip', ips).countDistinct('day as n').first())?.n);
 }
 
 /** Connections to hosts of a domain that ended alike, of `total` to them. `host`: null where others report it. */

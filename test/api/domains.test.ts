@@ -169,10 +169,10 @@ storeTest(test, 'who sends with a domain, of the days that are asked for, and no
 	const of = {domain_id: id, disposition: 'none', why: ''};
 	await store.writer.transaction(async trx => {
 		await trx('dmarc_days').insert([
-			{...of, day: day(1), ip: '192.0.2.1', dkim: 1, spf: 0, n: 30},
-			{...of, day: day(40), ip: '192.0.2.1', dkim: 1, spf: 1, n: 30},
-			{...of, day: day(1), ip: '198.51.100.9', dkim: 0, spf: 1, n: 4},
-			{...of, day: day(1), ip: '203.0.113.9', dkim: 0, spf: 0, n: 9, why: 'DKIM none'},
+			{...of, day: day(1), ip: '192.0.2.1', dkim: 1, spf: 0, n: 30, signed: 30},
+			{...of, day: day(40), ip: '192.0.2.1', dkim: 1, spf: 1, n: 30, signed: 30},
+			{...of, day: day(1), ip: '198.51.100.9', dkim: 0, spf: 1, n: 4, signed: 0},
+			{...of, day: day(1), ip: '203.0.113.9', dkim: 0, spf: 0, n: 9, signed: 9, why: 'DKIM none'},
 		]);
 	});
 	const seen = {day: day(1), domain: 'bounce.shop.example', policy: 'sts'};
@@ -187,15 +187,15 @@ storeTest(test, 'who sends with a domain, of the days that are asked for, and no
 	const read = await api.get(`${path}?days=2`);
 	t.is(read.status, 200, read.text);
 	t.like(read.body, {
-		...{days: 2, reports: 0},
+		...{days: 2, reports: 0, unsigned: 4},
 		sources: [
 			{ip: '192.0.2.1', count: 30, aligned: 30, spf: 0, dkim: 30, ours: true},
-			{ip: '203.0.113.9', count: 9, aligned: 0, ours: false},
+			{ip: '203.0.113.9', count: 9, aligned: 0, ours: false, why: 'DKIM none'},
 			{ip: '198.51.100.9', count: 4, aligned: 4, spf: 4, dkim: 0, ours: true},
 		],
-		advice: {policy: 'quarantine', next: 'quarantine', cost: {ours: 0, others: 9}},
+		advice: {policy: 'quarantine', next: 'quarantine', days: 30, cost: {ours: 0, others: 9}},
 	});
-	t.deepEqual(Object.keys(read.body as object), ['days', 'reports', 'sources', 'advice', 'tls']);
+	t.deepEqual(Object.keys(read.body as object), ['days', 'reports', 'unsigned', 'sources', 'advice', 'tls']);
 	t.like(read.body, {tls: []}, 'the domain is yet to be proved');
 	await store.writer.transaction(async trx => void (await trx('domains').where({id}).update({state: 'verified'})));
 	t.like((await api.get(`${path}?days=60`)).body, {sources: [{count: 60, spf: 30}]});

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {dmarcMail, reporters} from '../helpers/aggregate-mails.ts';
+import {dmarcMail, reporters, reportSigner} from '../helpers/aggregate-mails.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
@@ -261,6 +261,8 @@ test('domain: dmarc says who sends with the domain, by reports that were ingeste
 	);
 	cli.zone['_dmarc.shop.example'] = {txt: ['v=DMARC1; p=none; rua=mailto:dmarc@other.example; fo=1']};
 	cli.zone['out.mail.example'] = {a: ['192.0.2.1']};
+	const signer = await reportSigner();
+	Object.assign(cli.zone, signer.zone);
 	await cli.run('domain', 'verify', 'shop.example');
 
 	const today = Math.floor(Date.now() / 86_400_000) * 86_400;
@@ -275,27 +277,49 @@ test('domain: dmarc says who sends with the domain, by reports that were ingeste
 				{...stranger, n: 1000 - ago},
 			],
 		});
-		const taken = await cli.runWith(mail.toString(), 'bounce', 'ingest', '--json');
+		const taken = await cli.runWith((await signer.sign(mail)).toString(), 'bounce', 'ingest', '--json');
 		t.like(JSON.parse(taken.stdout), {taken: 1, aggregates: 1, unmatched: 0}, taken.stderr);
 	}
+	// Nothing says who wrote it, so it is shown, and the advice does not follow it.
+	const forged = {ip: '192.0.2.1', n: 999_999_999, dkim: 'fail', spf: 'fail'} as const;
+	const begin = today - 86_400;
+	const unsigned = dmarcMail(reporters[0] as (typeof reporters)[number], {
+		...{org: '', email: '', id: 'forged', domain: 'shop.example', begin, end: begin + 86_399, records: [forged]},
+	});
+	await cli.runWith(unsigned.toString(), 'bounce', 'ingest');
 	golden(t, 'domain-dmarc', await cli.text('domain', 'dmarc', 'shop.example'));
 	const cost = {ours: 0, others: 6972};
 	t.deepEqual(await cli.json('domain', 'dmarc', 'shop.example', '--days', '90'), {
 		days: 90,
-		reports: 7,
+		reports: 8,
+		unsigned: 999_999_999,
 		sources: [
-			{ip: '2001:db8::bad', count: 6972, aligned: 0, spf: 0, dkim: 0, ours: false},
-			{ip: '192.0.2.1', count: 1400, aligned: 1400, spf: 1400, dkim: 1400, ours: true},
-			{ip: '198.51.100.77', count: 21, aligned: 21, spf: 0, dkim: 21, ours: false},
+			{
+				ip: '192.0.2.1',
+				count: 1_000_001_399,
+				aligned: 1400,
+				spf: 1400,
+				dkim: 1400,
+				ours: true,
+				why: 'DKIM none, SPF none',
+			},
+			{
+				...{ip: '2001:db8::bad', count: 6972, aligned: 0, spf: 0, dkim: 0, ours: false},
+				why: 'DKIM none, SPF pass for evil.example',
+			},
+			{ip: '198.51.100.77', count: 21, aligned: 21, spf: 0, dkim: 21, ours: false, why: ''},
 		],
 		advice: {
-			...{policy: 'none', next: 'quarantine', name: '_dmarc.shop.example', cost},
+			...{policy: 'none', next: 'quarantine', name: '_dmarc.shop.example', days: 90, cost},
 			record: 'v=DMARC1; p=quarantine; rua=mailto:dmarc@other.example,mailto:dmarc@bounce.shop.example; fo=1',
-			why: '1400 of your 1400 mails are aligned; it stops 6972 mails of others: make sure that none of them are yours',
+			why: '1,400 of your 1,400 mails are aligned; it stops 6,972 mails of others: make sure that none of them are yours',
 		},
 		tls: [],
 	});
-	t.like(await cli.json('domain', 'dmarc', 'shop.example', '--days', '1'), {days: 1, reports: 0, sources: []});
+	t.like(await cli.json('domain', 'dmarc', 'shop.example', '--days', '1'), {
+		...{days: 1, reports: 0, sources: []},
+		advice: {next: 'quarantine', days: 30, cost},
+	});
 	refused(t, await cli.run('domain', 'dmarc', 'nix.example'), 65, /there is no domain nix\.example/);
 	refused(t, await cli.run('domain', 'dmarc', 'shop.example', '--days', '91'), 64, /--days/);
 });

@@ -2,7 +2,7 @@ import {mkdtemp, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import test from 'ava';
-import {dmarcMail, reporters} from '../helpers/aggregate-mails.ts';
+import {dmarcMail, reporters, reportSigner} from '../helpers/aggregate-mails.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {journeysOf} from '../helpers/journeys.ts';
@@ -64,6 +64,8 @@ journey('who sends as the domain is seen, and the next policy is copied', async 
 	await program.cli('domain', 'add', name, '--workspace', 'shop');
 	const {records} = await program.cli<{records: ToPublish[]}>('domain', 'show', name, '--workspace', 'shop');
 	publish(receiver.zone, records);
+	const signer = await reportSigner(own('reporter.example'));
+	Object.assign(receiver.zone, signer.zone);
 	await program.cli('domain', 'verify', name, '--workspace', 'shop');
 	const {page, go, press, copy} = await open(await visitorOf(service(), 'admin', 'shop'));
 	await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
@@ -86,11 +88,11 @@ journey('who sends as the domain is seen, and the next policy is copied', async 
 				{ip: '2001:db8:1234:5678:9abc:def0:1234:5678', n: 3, dkim: 'fail', spf: 'fail', mailFrom: 'bulk.example'},
 			],
 		});
-		await writeFile(join(folder, `${index}.eml`), mail);
+		await writeFile(join(folder, `${index}.eml`), await signer.sign(mail));
 	}
 	await program.cli('bounce', 'ingest', folder);
-	await press('90 days', 'a');
-	await page.getByText('1200 of your 1200 mails are aligned; it stops 24 mails of others').waitFor();
+	await press('7 days', 'a');
+	await page.getByText('1,200 of your 1,200 mails are aligned; it stops 24 mails of others').waitFor();
 	await page.getByText('DKIM none, SPF none for bulk.example').filter({visible: true}).waitFor();
 	await suitsAll(page);
 	await page.setViewportSize({width: 375, height: 800});

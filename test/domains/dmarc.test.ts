@@ -10,12 +10,9 @@ function advise(text: string | null, {mine = 1000, lost = 0, theirs = 0, days = 
 	const found = text === null ? [] : [text];
 	const state = text === null ? 'missing' : 'ok';
 	const published = {name: '_dmarc.shop.example', value, state, found, problem: null} as const;
-	const source = {why: '', spf: 0, dkim: 0};
-	const sources = [
-		{...source, ip: '192.0.2.1', n: mine, aligned: mine - lost, ours: true},
-		{...source, ip: '203.0.113.9', n: theirs, aligned: 0, ours: false},
-	].filter(({n}) => n > 0);
-	return adviceOf(domain, {...names, receives}, published, {sources, days});
+	const ours = {ip: '192.0.2.1', why: '', spf: 0, dkim: 0, n: mine, aligned: mine - lost};
+	const by = {own: mine > 0 ? [ours] : [], ownDays: mine > 0 ? days : 0, lost: lost + theirs, days: 30};
+	return adviceOf(domain, {...names, receives}, published, by);
 }
 
 test('one step at a time, with the tags of the record that is there', t => {
@@ -42,19 +39,19 @@ test('it waits for reports of a week, and for our own mail to be aligned', t => 
 		policy: 'none',
 		next: 'none',
 		record: value,
-		why: 'reports of 6 days are here: wait until there are 7 days',
+		why: 'signed reports of 6 days about mail of yours are here: wait until there are 7 days',
 	});
-	t.regex(advise(value, {days: 1}).why, /^reports of 1 day are/);
-	t.regex(advise(value, {mine: 0, theirs: 5}).why, /^no reports about mail of yours are here/);
+	t.regex(advise(value, {days: 1}).why, /^signed reports of 1 day about/);
+	t.regex(advise(value, {mine: 0, theirs: 5}).why, /^no signed reports about mail of yours are here/);
 	const lost = advise(value, {lost: 11});
 	t.like(lost, {next: 'none', cost: {ours: 11, others: 0}});
-	t.regex(lost.why, /^11 of your 1000 mails would be stopped: first see why those of 192\.0\.2\.1 are not aligned$/);
+	t.regex(lost.why, /^11 of your 1,000 mails would be stopped: first see why those of 192\.0\.2\.1 are not aligned$/);
 	t.like(advise(value, {lost: 10, theirs: 4000}), {next: 'quarantine', cost: {ours: 10, others: 4000}});
 });
 
 test('a wrong record, or DNS that is silent', t => {
 	const published = {name: '_dmarc.shop.example', value, found: ['v=DMARC1; p=non'], problem: 'its p= is wrong'};
-	const none = {sources: [], days: 0};
+	const none = {own: [], ownDays: 0, lost: 0, days: 30};
 	t.like(adviceOf(domain, names, {...published, state: 'different'}, none), {
 		...{policy: null, next: 'none', record: value, why: 'the record is wrong: its p= is wrong'},
 	});

@@ -1,16 +1,14 @@
 import {gzipSync} from 'node:zlib';
 import test from 'ava';
-import {dkimSign} from 'mailauth/lib/dkim/sign.js';
-import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim.ts';
 import {tlsTask} from '../../src/daemon/sweep.ts';
 import {recordReading} from '../../src/inbound/reading.ts';
 import {takeIn} from '../../src/inbound/take-in.ts';
 import {createReportWrite} from '../../src/outcome/reports.ts';
 import {readReport} from '../../src/report/read-report.ts';
-import {readDmarc, readTlsFailures, readTlsSums} from '../../src/store/aggregate-reports.ts';
+import {countDmarcDays, readDmarc, readTlsFailures, readTlsSums} from '../../src/store/aggregate-reports.ts';
 import {listUnread} from '../../src/store/inbound-mails.ts';
 import type {Store} from '../../src/store/store.ts';
-import {dmarcMail, type Facts, mailWith, reporters, tlsFacts} from '../helpers/aggregate-mails.ts';
+import {dmarcMail, type Facts, mailWith, reporters, reportSigner, tlsFacts} from '../helpers/aggregate-mails.ts';
 import {classify} from '../helpers/classify.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {eventWriter, insertWorkspace} from '../helpers/messages.ts';
@@ -28,14 +26,7 @@ const facts: Facts = {
 	],
 };
 const google = reporters[0] as (typeof reporters)[number];
-const {rsa} = await generateSigningKeys();
-const key = {signingDomain: 'google.com', selector: 's1', privateKey: rsa};
-
-async function signed(mail: Buffer): Promise<Buffer> {
-	// Without a time the library asks the clock twice, and signs another second than it writes down.
-	const {signatures} = await dkimSign(mail, {...key, signTime: new Date(), signatureData: [key]});
-	return Buffer.concat([Buffer.from(signatures), mail]);
-}
+const {sign: signed, value} = await reportSigner();
 
 /** Takes a mail in and records what it says; why it is kept, and the fault. */
 async function bring(store: Store, raw: Buffer, rcptTo = ['dmarc@bounce.shop.example']) {
@@ -49,7 +40,7 @@ async function bring(store: Store, raw: Buffer, rcptTo = ['dmarc@bounce.shop.exa
 	const recording = {
 		...{reader: store.reader, writer: store.writer, links, reporters: [], ours: ['bounces.example'], clock},
 		write: createReportWrite(eventWriter, {retentionDays: () => 90}),
-		resolver: {txt: async () => ({kind: 'found', records: [dkimRecordValue(rsa)]}) as const},
+		resolver: {txt: async () => ({kind: 'found', records: [value]}) as const},
 	};
 	await recordReading(recording, cameIn, readReport(bytes, classify), bytes);
 	const row = await store.reader('inbound').where({id}).first('kept', 'fault', 'read_at');
@@ -62,16 +53,43 @@ storeTest(test, 'a report counts once, by whichever way and however often it com
 	t.is(await bring(store, await signed(dmarcMail(google, facts))), 'counted');
 	t.is(await bring(store, await signed(dmarcMail(google, facts)), ['dmarc@bounces.example']), 'forgotten');
 	t.is(await bring(store, dmarcMail({...google, packing: 'gzip', ext: 'xml.gz'}, facts), []), 'forgotten');
-	const {reports, reporters: named, days, sources} = await readDmarc(store.reader, domainId, '2026-11-01', 10);
-	t.deepEqual({reports, named, days}, {reports: 1, named: ['google.com'], days: 1});
-	t.deepEqual(sources, [
-		{ip: '192.0.2.1', why: '', n: 22, aligned: 22, spf: 22, dkim: 20},
-		{ip: '203.0.113.9', why: 'DKIM none, SPF pass for evil.example', n: 5, aligned: 0, spf: 0, dkim: 0},
-	]);
+	const asked = {domainId, since: '2026-11-01', counted: 'n'} as const;
+	t.deepEqual(await readDmarc(store.reader, asked, 10), {
+		...{reports: 1, reporters: ['google.com'], ips: 2, lost: 5, unsigned: 0},
+		sources: [
+			{ip: '192.0.2.1', why: '', n: 22, aligned: 22, spf: 22, dkim: 20},
+			{ip: '203.0.113.9', why: 'DKIM none, SPF pass for evil.example', n: 5, aligned: 0, spf: 0, dkim: 0},
+		],
+	});
 	t.is((await store.reader('dmarc_reports').first('signed_by')).signed_by, 'google.com');
 	t.is(await bring(store, dmarcMail(google, {...facts, id: 'r-2'})), 'counted');
-	t.is((await readDmarc(store.reader, domainId, '2026-11-01', 10)).sources[0]?.n, 44);
-	t.is((await readDmarc(store.reader, domainId, '2026-11-27', 10)).reports, 0);
+	t.like(await readDmarc(store.reader, asked, 10), {lost: 10, unsigned: 27, sources: [{n: 44, dkim: 40}, {n: 10}]});
+	const bySigned = {...asked, counted: 'signed'} as const;
+	t.like(await readDmarc(store.reader, bySigned, 10), {lost: 5, unsigned: 0, sources: [{n: 22, dkim: 20}, {n: 5}]});
+	t.like(await readDmarc(store.reader, {...asked, since: '2026-11-27'}, 10), {reports: 0, ips: 0, unsigned: 0});
+});
+
+storeTest(test, 'days count where an address has mail; the most frequent reason stands for all', async (t, store) => {
+	await insertWorkspace(store);
+	const {id: domainId} = await store.reader('domains').first('id');
+	const row = {domain_id: domainId, ip: '192.0.2.1', dkim: 0, spf: 0, disposition: 'none'};
+	await store.writer.transaction(async trx => {
+		await trx('dmarc_days').insert([
+			{...row, day: '2026-11-20', why: 'DKIM fail', n: 7, signed: 7},
+			{...row, day: '2026-11-21', why: 'DKIM fail', n: 7, signed: 0},
+			{...row, day: '2026-11-21', why: 'DKIM none', n: 1, signed: 1},
+			{...row, day: '2026-11-22', why: 'DKIM none', n: 1, signed: 0},
+			{...row, day: '2026-11-22', why: '', spf: 1, n: 30, signed: 0},
+			{...row, day: '2026-11-23', ip: '192.0.2.2', why: 'SPF none', n: 90, signed: 90},
+		]);
+	});
+	const asked = {domainId, since: '2026-11-01', counted: 'n'} as const;
+	const own = ['192.0.2.1'];
+	t.is(await countDmarcDays(store.reader, asked, own), 3);
+	t.is(await countDmarcDays(store.reader, {...asked, counted: 'signed'}, own), 2);
+	t.is(await countDmarcDays(store.reader, asked, []), 0);
+	t.like(await readDmarc(store.reader, asked, 10), {sources: [{why: 'SPF none'}, {why: 'DKIM fail', aligned: 30}]});
+	t.like(await readDmarc(store.reader, asked, 1), {ips: 2, lost: 106, sources: [{n: 90}]});
 });
 
 storeTest(

@@ -5,7 +5,7 @@ import {Mailctl} from 'mailctl/client';
 import {createTransport} from 'nodemailer';
 import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
 import {complaintAbout} from '../demo/steps.ts';
-import {dmarcMail, reporters} from '../helpers/aggregate-mails.ts';
+import {dmarcMail, reporters, reportSigner} from '../helpers/aggregate-mails.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {eventsOf, type Program, prepareProgram, type Scope} from '../helpers/daemon.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
@@ -13,7 +13,7 @@ import {type FakeMx, startFakeMx} from '../helpers/fake-mx.ts';
 import {dsnOf} from '../helpers/report-mails.ts';
 import {skewedBy} from '../helpers/skewed.ts';
 import {waitFor} from '../helpers/wait.ts';
-import {startReceiver} from '../helpers/webhook-receiver.ts';
+import {type Receiver, startReceiver} from '../helpers/webhook-receiver.ts';
 
 /** A shop that has sent mail for a month, with what goes wrong in one. */
 export type Shop = {
@@ -215,7 +215,7 @@ export async function startShop(scope: Scope): Promise<Shop> {
 	await choose(url, link, ['action', 'pause']);
 	const {id: contact} = await cli<{id: string}>('contact', 'show', choosy);
 	const {'password-reset': reset = ''} = template;
-	await reportDmarc(program);
+	await reportDmarc(program, receiver);
 	const received = await receive({program, url, key}, bounced);
 	const ids = {
 		received,
@@ -263,7 +263,9 @@ async function receive(
 }
 
 /** What others say of mail from the shop: its own address, a forwarder and somebody else. */
-async function reportDmarc(program: Program): Promise<void> {
+async function reportDmarc(program: Program, {zone}: Pick<Receiver, 'zone'>): Promise<void> {
+	const signer = await reportSigner();
+	Object.assign(zone, signer.zone);
 	const today = Math.floor(Date.now() / 86_400_000) * 86_400;
 	const records = [
 		{ip: '192.0.2.25', n: 412, dkim: 'pass', spf: 'pass'},
@@ -278,7 +280,7 @@ async function reportDmarc(program: Program): Promise<void> {
 		const facts = {org: '', email: '', id: `r${ago}`, domain: 'shop.example', begin, end: begin + 86_399, records};
 		await writeFile(
 			path.join(folder, `${ago}.eml`),
-			dmarcMail(reporters[ago % 9] as (typeof reporters)[number], facts),
+			await signer.sign(dmarcMail(reporters[ago % 9] as (typeof reporters)[number], facts)),
 		);
 	}
 	await program.cli('bounce', 'ingest', folder);

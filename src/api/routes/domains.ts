@@ -290,6 +290,7 @@ const mails = (description: string) => Type.Integer({description});
 const dmarcFields = {
 	days: Type.Integer(),
 	reports: Type.Integer({description: 'Reports that came, each counted once.'}),
+	unsigned: mails('Mails of reports whose own mail had no valid DKIM signature; the advice leaves them out.'),
 	sources: Type.Array(
 		Type.Object({
 			ip: Type.String(),
@@ -298,6 +299,7 @@ const dmarcFields = {
 			spf: mails('Those whose SPF passes for the domain.'),
 			dkim: mails('Those whose DKIM signature passes for the domain.'),
 			ours: Type.Boolean({description: 'The SPF record of our return path lets the address send.'}),
+			why: Type.String({description: 'Why most of those that are not aligned are not; empty: all are.'}),
 		}),
 	),
 	advice: Type.Object({
@@ -306,9 +308,10 @@ const dmarcFields = {
 		name: Type.String({description: 'The name of the record.'}),
 		record: Type.String({description: 'The record to publish, with the other tags of the one that is there.'}),
 		why: Type.String(),
+		days: Type.Integer({description: `Days that it is judged by: \`days\`, at least ${dmarcPeriod.usual}.`}),
 		cost: Type.Object(
 			{ours: Type.Integer(), others: Type.Integer()},
-			{description: 'Mails of the period that `quarantine` or `reject` would have stopped.'},
+			{description: 'Mails of these days that `quarantine` or `reject` would have stopped, by signed reports.'},
 		),
 	}),
 	tls: Type.Array(Type.Object({policy: Type.String(), result: Type.String(), count: Type.Integer()}), {
@@ -321,10 +324,11 @@ const dmarcSchema = Type.Object(dmarcFields, {
 		{
 			days: 30,
 			reports: 41,
-			sources: [{ip: '192.0.2.1', count: 2310, aligned: 2310, spf: 2310, dkim: 2308, ours: true}],
+			unsigned: 0,
+			sources: [{ip: '192.0.2.1', count: 2310, aligned: 2310, spf: 2310, dkim: 2308, ours: true, why: ''}],
 			advice: {
 				...{policy: 'none', next: 'quarantine', name: '_dmarc.shop.example', record: 'v=DMARC1; p=quarantine'},
-				...{why: '2310 of your 2310 mails are aligned', cost: {ours: 0, others: 0}},
+				...{why: '2310 of your 2310 mails are aligned', days: 30, cost: {ours: 0, others: 0}},
 			},
 			tls: [{policy: 'sts', result: 'success', count: 812}],
 		},

@@ -34,7 +34,7 @@ export async function dmarcPage(
 	};
 }
 
-function adviceCard(domain: Domain, {reports, reporters, days, advice, tls}: DmarcSight): Html {
+function adviceCard(domain: Domain, {reports, reporters, days, unsigned, advice, tls}: DmarcSight): Html {
 	const {next, name: owner, record, why, cost} = advice;
 	return html`<div class="card"><p><strong>${stepOf(advice)}</strong>: ${name(why)}.</p>${facts([
 		[
@@ -47,18 +47,20 @@ function adviceCard(domain: Domain, {reports, reporters, days, advice, tls}: Dma
 				? `none in ${days} days`
 				: html`${count(reports)} in ${days} days, of ${name(reporters.join(', '))}`,
 		],
+		['Not signed', unsigned === 0 ? null : `reports of ${count(unsigned)} mails, which the advice leaves out`],
 		[
 			'A stricter policy',
 			reports === 0
 				? null
-				: `would have stopped ${count(cost.ours)} mails of yours and ${count(cost.others)} of others.`,
+				: `would have stopped ${count(cost.ours)} mails of yours and ${count(cost.others)} of others in ${advice.days} days.`,
 		],
 		[`TLS to ${returnPathHost(domain)}`, tlsWords(tls)],
 	])}<p class="soft">Anybody can send such a report: look who reports before you act on it.</p></div>`;
 }
 
-function sourceTable({sources}: DmarcSight): Html {
-	return table({
+function sourceTable({sources, ips}: DmarcSight): Html {
+	const more = ips - mostRows;
+	return html`${table({
 		label: 'Sources of mail',
 		rows: sources.slice(0, mostRows),
 		empty: html`<p>No reports yet.</p><p>They come a day or two after the DMARC record with our address is published.</p>`,
@@ -72,5 +74,5 @@ function sourceTable({sources}: DmarcSight): Html {
 			{title: 'SPF', cell: ({n, spf}) => share(spf, n), right: true, wide: true},
 			{title: 'Why not', cell: ({why}) => (why ? name(why) : '–'), cut: true, wide: true},
 		],
-	});
+	})}${more > 0 ? html`<p class="soft">and ${count(more)} more</p>` : ''}`;
 }
