@@ -23,73 +23,21 @@ const softLine = Buffer.from('=\r\n', 'latin1');
  * Writes bodies, each with its relaxed form beside it. The constants of texts are encoded once: each begins a line of its
  * own, after a soft break, so that it is the same octets in every mail.
  */
-export function createBodyWriter(): (parts: readonly BodyPart[]) => Body {
-	const known = new WeakMap<Constant, QuotedPrintable>();
-	const usual = [Buffer.allocUnsafeSlow(usualRoom), Buffer.allocUnsafeSlow(usualRoom)] as const;
+export class BodyWriter {
+	readonly #known = new WeakMap<Constant, QuotedPrintable>();
+	readonly #usual = [Buffer.allocUnsafeSlow(usualRoom), Buffer.allocUnsafeSlow(usualRoom)] as const;
 
-	function encoded(constant: Constant): QuotedPrintable {
-		let found = known.get(constant);
-		if (!found) {
-			found = quotedPrintable(constant.text);
-			known.set(constant, found);
-		}
-		return found;
-	}
+	readonly #exactFor = (constant: Constant): number => this.#encoded(constant).octets.length;
 
-	function roomFor(part: BodyPart): number {
-		if ('text' in part) {
-			return part.text.reduce((sum, piece) => sum + roomForPiece(piece), 0);
-		}
-		return 'ascii' in part ? part.ascii.length : base64Length(part.bytes.length);
-	}
-
-	const roomForPiece = (piece: string | Constant): number =>
-		typeof piece === 'string' ? quotedPrintableRoom(piece.length) : encoded(piece).octets.length + softLine.length;
-
-	return parts => {
-		const room = parts.reduce((sum, part) => sum + roomFor(part), 0);
-		const [octets, canonical] = room <= usualRoom ? usual : [Buffer.allocUnsafe(room), Buffer.allocUnsafe(room)];
+	write(parts: readonly BodyPart[]): Body {
+		// Most bodies need no look at each constant.
+		const most = roomFor(parts, mostFor);
+		const room = most <= usualRoom ? most : roomFor(parts, this.#exactFor);
+		const [octets, canonical] = room <= usualRoom ? this.#usual : [Buffer.allocUnsafe(room), Buffer.allocUnsafe(room)];
 		const writing: Writing = {octets, at: 0, lineStart: 0, canonical, canonicalAt: 0};
-
-		function copy(written: Uint8Array, relaxed: Uint8Array): void {
-			octets.set(written, writing.at);
-			writing.at += written.length;
-			canonical.set(relaxed, writing.canonicalAt);
-			writing.canonicalAt += relaxed.length;
-		}
-
-		/** `skipped`: octets at its start that are there already. */
-		function writeConstant(constant: QuotedPrintable, skipped: number): void {
-			if (writing.at > writing.lineStart && constant.octets[0] !== 0x0d) {
-				copy(softLine, softLine);
-			}
-			if (skipped === 0) {
-				copy(constant.octets, constant.canonical);
-			} else {
-				copy(constant.octets.subarray(skipped), constant.canonical.subarray(skipped));
-			}
-			writing.lineStart = writing.at - constant.column;
-		}
-
-		function writePieces(pieces: readonly (string | Constant)[]): void {
-			writing.lineStart = writing.at;
-			let afterCr = false;
-			for (const piece of pieces) {
-				const text = typeof piece === 'string' ? piece : piece.text;
-				// A CR and the LF that the next piece begins with are one line end.
-				const skip = afterCr && text.startsWith('\n');
-				if (typeof piece === 'string') {
-					writeQuotedPrintable(skip ? text.slice(1) : text, writing);
-				} else {
-					writeConstant(encoded(piece), skip ? 2 : 0);
-				}
-				afterCr = text === '' ? afterCr : text.endsWith('\r');
-			}
-		}
-
 		for (const part of parts) {
 			if ('text' in part) {
-				writePieces(part.text);
+				this.#writePieces(part.text, writing);
 			} else if ('bytes' in part) {
 				const from = writing.at;
 				writing.at += writeBase64Lines(part.bytes, octets, from);
@@ -104,7 +52,69 @@ export function createBodyWriter(): (parts: readonly BodyPart[]) => Body {
 			octets: octets.subarray(0, writing.at),
 			canonical: withoutLastLines(canonical.subarray(0, writing.canonicalAt)),
 		};
-	};
+	}
+
+	#writePieces(pieces: Pieces, writing: Writing): void {
+		writing.lineStart = writing.at;
+		let afterCr = false;
+		for (const piece of pieces) {
+			const text = typeof piece === 'string' ? piece : piece.text;
+			// A CR and the LF that the next piece begins with are one line end.
+			const skip = afterCr && text.startsWith('\n');
+			if (typeof piece === 'string') {
+				writeQuotedPrintable(skip ? text.slice(1) : text, writing);
+			} else {
+				writeConstant(this.#encoded(piece), skip ? 2 : 0, writing);
+			}
+			afterCr = text === '' ? afterCr : text.endsWith('\r');
+		}
+	}
+
+	#encoded(constant: Constant): QuotedPrintable {
+		let found = this.#known.get(constant);
+		if (!found) {
+			found = quotedPrintable(constant.text);
+			this.#known.set(constant, found);
+		}
+		return found;
+	}
+}
+
+const mostFor = ({text}: Constant): number => quotedPrintableRoom(text.length);
+
+/** Octets that hold the parts. */
+function roomFor(parts: readonly BodyPart[], constantRoom: (constant: Constant) => number): number {
+	let room = 0;
+	for (const part of parts) {
+		if ('text' in part) {
+			for (const piece of part.text) {
+				room += typeof piece === 'string' ? quotedPrintableRoom(piece.length) : softLine.length + constantRoom(piece);
+			}
+		} else {
+			room += 'ascii' in part ? part.ascii.length : base64Length(part.bytes.length);
+		}
+	}
+	return room;
+}
+
+/** `skipped`: octets at its start that are there already. */
+function writeConstant({octets, canonical, column}: QuotedPrintable, skipped: number, writing: Writing): void {
+	if (writing.at > writing.lineStart && octets[0] !== 0x0d) {
+		copy(softLine, softLine, writing);
+	}
+	if (skipped === 0) {
+		copy(octets, canonical, writing);
+	} else {
+		copy(octets.subarray(skipped), canonical.subarray(skipped), writing);
+	}
+	writing.lineStart = writing.at - column;
+}
+
+function copy(octets: Uint8Array, canonical: Uint8Array, writing: Writing): void {
+	writing.octets.set(octets, writing.at);
+	writing.at += octets.length;
+	writing.canonical.set(canonical, writing.canonicalAt);
+	writing.canonicalAt += canonical.length;
 }
 
 const lineLength = 76;

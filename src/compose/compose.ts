@@ -1,7 +1,7 @@
 import {addedValue} from '../mail/added-header.ts';
 import {isMessageId} from '../mail/message.ts';
 import {fieldValue, readSource, type Source, type SourceField} from '../mail/source.ts';
-import {type Body, createBodyWriter, letterBody} from './body-writer.ts';
+import {type Body, BodyWriter, letterBody} from './body-writer.ts';
 import {dkimSignatures, type SigningKey, signedFields, withoutLastLines, writeRelaxed} from './dkim.ts';
 import {
 	addedField,
@@ -19,7 +19,7 @@ type Compose = (letter: Letter, signing: readonly SigningKey[], now: number) => 
 
 /** Makes a composer for one thread: it keeps its memory and what texts have in common from mail to mail. */
 export function createCompose(): Compose {
-	const writeBody = createBodyWriter();
+	const bodies = new BodyWriter();
 	/**
 	 * The bytes of one recipient's mail: MIME with CRLF line ends only, 7-bit (except for a UTF-8 local part, see
 	 * `needsSmtputf8`), no line over 998 octets, signed by every key. The buffer owns its ArrayBuffer, so it can be
@@ -27,7 +27,7 @@ export function createCompose(): Compose {
 	 */
 	return (letter, signing, now) => {
 		const entity = letterBody(letter);
-		const {octets, canonical} = writeBody(entity.body);
+		const {octets, canonical} = bodies.write(entity.body);
 		const fields = [...letterFields(letter), ...entity.fields];
 		return signed(fields, {octets, canonical}, signing, now);
 	};

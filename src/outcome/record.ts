@@ -227,10 +227,12 @@ function eventsOf(
 
 /** A recipient's first deferral, which no timeline has. */
 function deferralOf({recipient, result, verdict}: JudgedTry): Notice[] {
+	if (verdict.outcome.kind !== 'deferred' || recipient.attempts > 0) {
+		return [];
+	}
 	const {workspace_id: workspaceId, message_id: messageId, address} = recipient;
 	const detail = JSON.parse(eventDetail(recipient, verdict.attempts, result, verdict.outcome, false));
-	const isFirst = verdict.outcome.kind === 'deferred' && recipient.attempts === 0;
-	return isFirst ? [{type: 'deferred', workspaceId, messageId, recipient: address, at: result.at, detail}] : [];
+	return [{type: 'deferred', workspaceId, messageId, recipient: address, at: result.at, detail}];
 }
 
 /** A soft bounce may be one too many for its address: then it is a hard one. */

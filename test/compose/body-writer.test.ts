@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createBodyWriter} from '../../src/compose/body-writer.ts';
+import {BodyWriter} from '../../src/compose/body-writer.ts';
 import {joined} from '../../src/kit/text.ts';
 import {read} from './read.ts';
 
@@ -29,14 +29,19 @@ function relaxed(body: string): string {
 }
 
 test('pieces say what their text says, in lines as quoted-printable has them, with the relaxed form beside them', async t => {
-	const write = createBodyWriter();
+	const writer = new BodyWriter();
 	await fc.assert(
 		fc.asyncProperty(pieces, fc.uint8Array({maxLength: 200}), async (text, bytes) => {
-			const {octets, canonical} = write([{text}, {ascii: '\r\n--b  \t\r\nA:  b\r\n\r\n'}, {bytes}, {ascii: '\r\n'}]);
+			const {octets, canonical} = writer.write([
+				{text},
+				{ascii: '\r\n--b  \t\r\nA:  b\r\n\r\n'},
+				{bytes},
+				{ascii: '\r\n'},
+			]);
 			const body = octets.toString('latin1');
 			t.is(canonical.toString('latin1'), relaxed(body));
 
-			const alone = write([{text}]).octets;
+			const alone = writer.write([{text}]).octets;
 			for (const line of alone.toString('latin1').split('\r\n')) {
 				t.true(/^[\t\x20-\x7e]{0,76}$/.test(line) && !/[ \t]$|^\.|^F/.test(line), JSON.stringify(line));
 			}
@@ -52,10 +57,10 @@ test('pieces say what their text says, in lines as quoted-printable has them, wi
 });
 
 test('a constant is the same octets wherever it stands, and a body larger than usual is written alike', t => {
-	const write = createBodyWriter();
+	const writer = new BodyWriter();
 	const constant = {text: '<td style="padding:8px">'.repeat(8)};
-	const once = write([{text: ['Ada', constant]}]).octets.toString('latin1');
-	const more = write([{text: ['Ada', ...Array(5000).fill(constant)]}]).octets.toString('latin1');
+	const once = writer.write([{text: ['Ada', constant]}]).octets.toString('latin1');
+	const more = writer.write([{text: ['Ada', ...Array(5000).fill(constant)]}]).octets.toString('latin1');
 	t.is(once.slice(0, 6), 'Ada=\r\n');
 	t.is(more, `Ada${once.slice(3).repeat(5000)}`);
 });
