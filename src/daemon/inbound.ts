@@ -15,13 +15,14 @@ import {MailReader, ReadingLoop, recordReading, type ToRead, UnreadableError, un
 import {receivedOf} from '../inbound/received.ts';
 import {readTls, type Tls} from '../inbound/smtp-listener.ts';
 import {type TakeIn, type Taken, takeIn} from '../inbound/take-in.ts';
-import {keysOf} from '../inbound/verdicts.ts';
+import {askAhead, keysOf} from '../inbound/verdicts.ts';
 import {atMost} from '../kit/collections.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {bufferOf} from '../kit/text.ts';
 import {storeTime} from '../kit/time.ts';
 import {processCpu} from '../kit/work-limit.ts';
 import {createLinks, type Links} from '../links/links.ts';
+import {isReserved} from '../mail/address.ts';
 import {type CameIn, type Reading, reportTokenMs} from '../mail/report.ts';
 import type {Resolver} from '../net/dns.ts';
 import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
@@ -32,8 +33,8 @@ import type {Context} from './context.ts';
 import type {MailboxFigures} from './metrics.ts';
 
 const readLimitMs = 2000;
-/** One query for the key of a reporter. */
-const dnsTimeoutMs = 5000;
+/** One query: less than a mail has for all, so that a name that does not answer is known as such. */
+const dnsTimeoutMs = 4000;
 /** The shares of allowances are known of at most this many unread mails; the oldest are dropped first. */
 const mostShares = 10_000;
 /** A client that has used up its allowance waits at most this long for its mails to be read. */
@@ -55,7 +56,7 @@ export class Inbound {
 		const {settings, store, clock, boot, observer} = context;
 		this.#context = context;
 		this.#links = createLinks({keys: context.keys, publicUrl: '', random: randomBytes});
-		const {returnPathDomain, hostname} = settings;
+		const {returnPathDomain, hostname, dnsServers: servers} = settings;
 		this.#domains = new OurDomains([returnPathDomain, hostname], async () =>
 			(await Promise.all([listReturnPathHosts(store.reader), listInboundDomains(store.reader)])).flat(),
 		);
@@ -70,7 +71,7 @@ export class Inbound {
 					resourceLimits: threadLimits.reader,
 				}),
 		});
-		this.#resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
+		this.#resolver = createResolver({servers, timeoutMs: dnsTimeoutMs, tries: 1, keepFailed: true, clock});
 		const receiving = {
 			...{reader: store.reader, links: this.#links, newId: context.newId, publicUrl: linkBase(settings)},
 			...{resolver: this.#resolver, hostname},
@@ -90,6 +91,10 @@ export class Inbound {
 			store,
 			node: boot,
 			alone: !store.dialect.isShared,
+			ask: (raw, cameIn) =>
+				cameIn.rcptTo.every(address => this.#isSigned(address))
+					? null
+					: askAhead(receiving, raw, this.#isForPeople(cameIn) ? cameIn : null),
 			read: (inbound, cameIn) => this.#read(inbound, cameIn),
 			record: async (cameIn, read, raw) => {
 				const effect = await recordReading(recording, cameIn, read, raw);
@@ -101,12 +106,23 @@ export class Inbound {
 		});
 	}
 
+	/** Whether a token of ours is its local part: what comes there is a report or a request. */
+	#isSigned(address: string): boolean {
+		const local = address.slice(0, address.lastIndexOf('@'));
+		return (this.#links.readReturnPath(local) ?? this.#links.readUnsubscribeLocal(local)) !== null;
+	}
+
+	#isForPeople({source, rcptTo}: CameIn): boolean {
+		const feedback = this.#context.settings.feedbackAddress.toLowerCase();
+		return (
+			source === 'smtp' &&
+			!rcptTo.every(address => address === feedback || isReserved(address) || this.#isSigned(address))
+		);
+	}
+
 	/** What may be for people is read as a letter too, and is not lost where it cannot be read. */
-	async #read(inbound: ToRead, {source, rcptTo}: CameIn): Promise<Reading> {
-		const isSigned = (local: string) =>
-			(this.#links.readReturnPath(local) ?? this.#links.readUnsubscribeLocal(local)) !== null;
-		const isForPeople = rcptTo.some(address => !isSigned(address.slice(0, address.lastIndexOf('@'))));
-		if (source !== 'smtp' || !isForPeople) {
+	async #read(inbound: ToRead, cameIn: CameIn): Promise<Reading> {
+		if (!this.#isForPeople(cameIn)) {
 			return await this.#reader.read(inbound);
 		}
 		const keys = await keysOf(bufferOf(inbound.raw), this.#resolver);

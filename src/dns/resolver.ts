@@ -12,6 +12,8 @@ type ResolverOptions = {
 	/** Milliseconds; a look-up ends after `tries` times this time. */
 	readonly timeoutMs: number;
 	readonly tries: number;
+	/** A name whose servers do not answer is not asked again for a minute. */
+	readonly keepFailed?: boolean;
 	readonly clock: Clock;
 };
 
@@ -64,7 +66,7 @@ export class AnswerCache {
 type CancellableResolver = Resolver & {readonly cancel: () => void};
 
 /** A caching resolver on c-ares, so that a slow server does not hold the thread pool (as `dns.lookup` would). */
-export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptions): CancellableResolver {
+export function createResolver({servers, timeoutMs, tries, keepFailed, clock}: ResolverOptions): CancellableResolver {
 	const system = new SystemResolver({timeout: Math.min(firstWaitMs, timeoutMs), tries: repetitions});
 	if (servers.length > 0) {
 		system.setServers([...servers]);
@@ -73,7 +75,8 @@ export function createResolver({servers, timeoutMs, tries, clock}: ResolverOptio
 	const cache = new AnswerCache(clock);
 
 	function recall<T>(key: string, fresh: boolean, query: () => Promise<Found<T>>): Promise<DnsAnswer<T>> {
-		return cache.recall(key, () => answerOf(query, timeoutMs * tries), fresh);
+		const kept = keepFailed ? {ttl: shortestTtl} : {};
+		return cache.recall(key, async () => ({...kept, ...(await answerOf(query, timeoutMs * tries))}), fresh);
 	}
 
 	return {

@@ -1,3 +1,4 @@
+import {setTimeout as sleep} from 'node:timers/promises';
 import type {Knex} from 'knex';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
@@ -27,6 +28,8 @@ type ReadingOptions = {
 	readonly node: string;
 	/** The first look reads the mails of all daemons: no other one runs. */
 	readonly alone: boolean;
+	/** Asks DNS what reading the mail needs, for some seconds, in which it holds no mail; never rejects. Null: nothing. */
+	readonly ask?: (raw: Buffer, cameIn: CameIn) => Promise<unknown> | null;
 	/** Reads a mail; rejects where it cannot be read. */
 	readonly read: (inbound: ToRead, cameIn: CameIn) => Promise<Reading>;
 	/** Writes what it says, and that it was read, in one transaction. */
@@ -45,6 +48,11 @@ const mostRows = 128;
 const mostBytes = 4 * 1024 * 1024;
 /** Pause after all is read, before the next look: few transactions for many mails. */
 const gatherMs = 50;
+/** Others wait at most this long for what a mail needs of DNS, milliseconds; then it is set aside. */
+const promptMs = 250;
+const slow = Symbol('slow');
+/** Mails that are set aside at once; more of them are read with what DNS answered by then. */
+const mostAside = 256;
 /** Pause before a failing store is asked again, milliseconds. */
 const retryMs = 1000;
 const longestFault = 300;
@@ -55,6 +63,9 @@ const longestFault = 300;
  */
 export class ReadingLoop {
 	readonly #options: ReadingOptions;
+	/** Mails whose DNS is slow, and those whose DNS has answered since the last look, or had its time. */
+	readonly #aside = new Set<string>();
+	#answered = new Set<string>();
 	readonly #others = setInterval(() => this.wake(), othersAfterMs).unref();
 	#running: Promise<void> | null = null;
 	#again = false;
@@ -109,16 +120,39 @@ export class ReadingLoop {
 	async #readSome(): Promise<boolean> {
 		const {store, node, clock} = this.#options;
 		const othersUntil = this.#everything ? latest : storeTime(clock.now() - othersAfterMs);
-		const {mails, more} = await listUnread(store.reader, {node, othersUntil, mostRows, mostBytes});
-		const ends = await Promise.all(mails.map(mail => this.#readOne(mail)));
+		const answered = this.#answered;
+		this.#answered = new Set();
+		const unread = {node, othersUntil, except: [...this.#aside], mostRows, mostBytes};
+		const {mails, more} = await listUnread(store.reader, unread);
+		const ends = await Promise.all(
+			mails.map(async mail =>
+				!answered.has(mail.id) && (await this.#setAside(mail)) ? 'aside' : await this.#readOne(mail),
+			),
+		);
 		const isLater = ends.includes('later');
-		this.#everything &&= more || isLater;
+		this.#everything &&= more || isLater || this.#aside.size > 0;
 		if (isLater) {
 			await this.#rest(retryMs);
 		} else if (!more && mails.length > 0) {
 			await this.#rest(gatherMs);
 		}
 		return more || isLater;
+	}
+
+	/** Whether the mail is left until DNS has answered, which wakes the loop. */
+	async #setAside({raw, ...cameIn}: UnreadInbound): Promise<boolean> {
+		const {id} = cameIn;
+		const asked = this.#options.ask?.(raw, cameIn);
+		const isSlow = asked && (await Promise.race([asked, sleep(promptMs, slow, {ref: false})])) === slow;
+		if (isSlow && this.#aside.size < mostAside) {
+			this.#aside.add(id);
+			asked.then(() => {
+				this.#aside.delete(id);
+				this.#answered.add(id);
+				this.wake();
+			});
+		}
+		return this.#aside.has(id);
 	}
 
 	async #readOne({raw, ...cameIn}: UnreadInbound): Promise<'done' | 'later'> {

@@ -8,28 +8,44 @@ import type {DnsAnswer, Resolver} from '../net/dns.ts';
 // Whether a mail is from whom it says: SPF (RFC 7208), DKIM (RFC 6376), DMARC (RFC 7489). DNS is asked here, for a limited time;
 // what takes time of the processor is done in the reader's thread.
 
-/** All look-ups of a mail. */
-const limitMs = 10_000;
+/** Asking all that a mail needs, at once. */
+const askMs = 5000;
+/** What was not asked before is waited for this long, each time: others wait too. */
+const limitMs = 500;
 const mostSignatures = 5;
 const longestSignature = 4096;
 const longestHeader = 64 * 1024;
 /** With more lines verifying takes seconds. */
 const mostLines = 250_000;
 const signature = /^dkim-signature[ \t]*:[^\n]*(?:\n[ \t][^\n]*)*/gim;
+const authorField = /^from[ \t]*:[^\n]*(?:\n[ \t][^\n]*)*/im;
+
+/**
+ * Asks what the verdicts on a mail need (`from` null: its signatures alone), so that the resolver knows it when they are made.
+ * Holds no mail, and never rejects.
+ */
+export function askAhead(options: VerdictOptions, raw: Buffer, from: CameIn | null): Promise<unknown> {
+	const work: Array<Promise<unknown>> = keyNames(raw).map(name => options.resolver.txt(name));
+	if (from !== null) {
+		const author = authorField.exec(headerOf(raw))?.[0] ?? '';
+		const [domain = null] = /^[\w.-]+/.exec(author.slice(author.lastIndexOf('@') + 1)) ?? [];
+		const letter = {from: {address: `x@${domain}`, name: null}, isFromAmbiguous: false, signatures: []};
+		work.push(spfOf(options, from), dmarcOf(options, letter, {result: 'none', domain: null}, domain));
+	}
+	return inTime(askMs, timedOut, () => Promise.allSettled(work)).catch(() => undefined);
+}
 
 /** The keys of the signatures of a mail; none where it is not worth the time to verify them. Never rejects. */
 export async function keysOf(raw: Buffer, resolver: Pick<Resolver, 'txt'>): Promise<FoundKeys> {
-	const names = keyNames(raw);
-	const asked = names.map(async name => [name, recordsOf(await resolver.txt(name))] as const);
-	return await inTime(limitMs, timedOut, () => Promise.all(asked)).catch(() =>
-		names.map(name => [name, 'ETIMEOUT'] as const),
-	);
+	const asked = keyNames(raw).map(async name => {
+		const records = inTime(limitMs, timedOut, async () => recordsOf(await resolver.txt(name)));
+		return [name, await records.catch(() => 'ETIMEOUT')] as const;
+	});
+	return await Promise.all(asked);
 }
 
 function keyNames(raw: Buffer): string[] {
-	const text = raw.toString('latin1', 0, longestHeader);
-	const end = text.search(/\r?\n\r?\n/);
-	const signatures = text.slice(0, Math.max(0, end)).match(signature) ?? [];
+	const signatures = headerOf(raw).match(signature) ?? [];
 	if (signatures.length > mostSignatures || signatures.some(field => field.length > longestSignature)) {
 		return [];
 	}
@@ -40,6 +56,11 @@ function keyNames(raw: Buffer): string[] {
 		return selector && domain ? [`${selector}._domainkey.${domain}`.toLowerCase()] : [];
 	});
 	return names.length > 0 && linesOf(raw) <= mostLines ? [...new Set(names)] : [];
+}
+
+function headerOf(raw: Buffer): string {
+	const text = raw.toString('latin1', 0, longestHeader);
+	return text.slice(0, Math.max(0, text.search(/\r?\n\r?\n/)));
 }
 
 function linesOf(raw: Buffer): number {
@@ -94,7 +115,7 @@ async function spfOf({resolver, hostname}: VerdictOptions, {client, helo, mailFr
 
 async function dmarcOf(
 	{resolver}: VerdictOptions,
-	{from, isFromAmbiguous, signatures}: ReadLetter,
+	{from, isFromAmbiguous, signatures}: Pick<ReadLetter, 'from' | 'isFromAmbiguous' | 'signatures'>,
 	spf: Verdict,
 	domain: string | null,
 ): Promise<Verdict> {

@@ -40,6 +40,8 @@ type UnreadQuery = {
 	readonly node: string;
 	/** Mails of others are read if they came in no later than this, in the store's form. */
 	readonly othersUntil: string;
+	/** Ids of mails that are not wanted now. */
+	readonly except?: readonly string[];
 	readonly mostRows: number;
 	/** The first one is returned at any size. */
 	readonly mostBytes: number;
@@ -64,11 +66,12 @@ type Row = {
  */
 export async function listUnread(
 	reader: Knex,
-	{node, othersUntil, mostRows, mostBytes}: UnreadQuery,
+	{node, othersUntil, except = [], mostRows, mostBytes}: UnreadQuery,
 ): Promise<{readonly mails: UnreadInbound[]; readonly more: boolean}> {
 	const rows: Row[] = await reader('inbound')
 		.whereNull('read_at')
 		.where(due => due.where({node}).orWhere('received_at', '<=', othersUntil))
+		.whereNotIn('id', except)
 		.orderBy('received_at')
 		.limit(mostRows)
 		.select('id', 'digest', 'source', 'mail_from', 'rcpt_to', 'client', 'helo', 'received_at', 'size');

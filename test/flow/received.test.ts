@@ -82,6 +82,30 @@ async function send(
 	return {id, messageId, replyTo: replyTo?.value[0]?.address};
 }
 
+test('a stranger whose DNS is silent holds up no mail of others, and mail of the operator is no letter', async t => {
+	const lab = await start(t);
+	await lab.program.cli('inbound', 'add', support);
+	for (const name of ['slow.example', '_dmarc.slow.example', 's._domainkey.slow.example']) {
+		lab.dns.zone[name] = 'timeout';
+	}
+	const slow = 'DKIM-Signature: v=1; d=slow.example; s=s; b=x\r\nFrom: eve@slow.example\r\nSubject: slow\r\n\r\n.\r\n';
+	const mail = 'From: ada@example.net\r\nSubject: quick\r\n\r\n.\r\n';
+	await bring(t, lab, `postmaster@${bounces}`, mail, 'ada@operator.example');
+	await waitFor('the address counts', async () =>
+		(await bring(t, lab, support, slow, 'eve@slow.example')).startsWith('250'),
+	);
+	await bring(t, lab, support, mail);
+	const [first, second] = (await arrived(lab, 2)).toSorted((a, b) => a.id.localeCompare(b.id));
+	t.like(first, {subject: 'quick', spf: {result: 'none'}});
+	t.like(second, {
+		subject: 'slow',
+		spf: {result: 'temperror'},
+		dmarc: {result: 'temperror'},
+	});
+	t.false(lab.dns.queries.includes('TXT operator.example'));
+	t.true(lab.dns.queries.includes('TXT example.net'));
+});
+
 test('answers of five mail programs find their message, by Message-ID and by the address of replyTracking', async t => {
 	const lab = await start(t);
 	await lab.program.cli('inbound', 'add', support);

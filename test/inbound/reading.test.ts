@@ -93,6 +93,33 @@ storeTest(test, 'mails of others are read when they are old, at a start alone al
 	t.deepEqual(second.read, ['new']);
 });
 
+storeTest(test, 'a mail whose DNS is slow is set aside for others, and read when it has answered', async (t, store) => {
+	let asked = 0;
+	let answer = (): void => undefined;
+	const answered = new Promise<void>(resolve => {
+		answer = resolve;
+	});
+	const {reading, read} = readingOf(t, store, {
+		ask(raw) {
+			const isSlow = raw.toString().startsWith('slow');
+			asked += isSlow ? 1 : 0;
+			return isSlow ? answered : null;
+		},
+	});
+	await take(store, ['slow 1', 'slow 2', 'quick']);
+	reading.wake();
+	await reading.idle();
+	t.deepEqual(read, ['quick']);
+	await take(store, ['next']);
+	reading.wake();
+	await reading.idle();
+	t.deepEqual([read, asked], [['quick', 'next'], 2]);
+	t.is(await countUnread(store.reader), 2);
+	answer();
+	await waitFor('all are read', async () => (await countUnread(store.reader)) === 0);
+	t.deepEqual([read.toSorted(), asked], [['next', 'quick', 'slow 1', 'slow 2'], 2]);
+});
+
 storeTest(test, 'what cannot be read is kept for a person, and those beside it are read', async (t, store) => {
 	const {reading, unreadable} = readingOf(t, store, {
 		async read({raw}) {

@@ -1,11 +1,12 @@
 import {generateKeyPairSync} from 'node:crypto';
 import test from 'ava';
 import {dkimSign} from 'mailauth/lib/dkim/sign.js';
-import {keysOf, verdictsOf} from '../../src/inbound/verdicts.ts';
+import {askAhead, keysOf, verdictsOf} from '../../src/inbound/verdicts.ts';
 import {unreadLetter} from '../../src/mail/received.ts';
 import type {CameIn} from '../../src/mail/report.ts';
 import type {DnsAnswer, Resolver} from '../../src/net/dns.ts';
 import {readLetter} from '../../src/report/letter.ts';
+import {waitFor} from '../helpers/wait.ts';
 
 const {privateKey, publicKey} = generateKeyPairSync('rsa', {
 	modulusLength: 2048,
@@ -90,6 +91,28 @@ test('DNS that does not answer is no verdict, and blocks nothing', async t => {
 	const {spf: result} = await verdictsOf({resolver: broken, hostname: 'mail.test'}, cameIn, unreadLetter('x'));
 	t.is(result.result, 'temperror');
 	t.deepEqual(await keysOf(await signed(), broken), [['s._domainkey.example.net', 'ETIMEOUT']]);
+});
+
+test('all that a mail needs of DNS is asked at once, of reports the keys alone', async t => {
+	const asked: string[] = [];
+	let answer = (): void => undefined;
+	const answers = new Promise<DnsAnswer<string>>(resolve => {
+		answer = () => resolve({kind: 'failed', code: 'ETIMEOUT'});
+	});
+	const txt = (name: string) => {
+		asked.push(name);
+		return answers;
+	};
+	const options = {resolver: {...resolving({}), txt}, hostname: 'mail.test'};
+	const key = ['s._domainkey.example.net'];
+	const keys = askAhead(options, await signed(), null);
+	t.deepEqual(asked.splice(0), key);
+	const all = askAhead(options, await signed('From: "a@b" <ada@shop.example>\r\n\r\n.'), cameIn);
+	const names = ['_dmarc.shop.example', 'example.net', ...key];
+	await waitFor('all are asked', async () => asked.length === names.length);
+	t.deepEqual(asked.toSorted(), names);
+	answer();
+	await Promise.all([keys, all]);
 });
 
 test('signatures that would cost too much are not verified', async t => {
