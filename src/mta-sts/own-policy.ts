@@ -1,4 +1,5 @@
 import {createHash, X509Certificate} from 'node:crypto';
+import {rootCertificates} from 'node:tls';
 import type {Knex} from 'knex';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {findCertificate} from '../store/certificates.ts';
@@ -28,26 +29,46 @@ type PolicySettings = {
 	readonly acme: boolean;
 };
 
-/** The policy as it is now; null: nothing listens here, or without TLS. `now`: milliseconds. */
-export async function readOwnPolicy(settings: PolicySettings, reader: Knex, now: number): Promise<OwnPolicy | null> {
+/** The policy as it is now; null: nothing listens here, or without TLS. `now`: milliseconds. `roots`: whom others trust, PEM. */
+export async function readOwnPolicy(
+	settings: PolicySettings,
+	reader: Knex,
+	now: number,
+	roots: readonly string[] = rootCertificates,
+): Promise<OwnPolicy | null> {
 	const {hostname, inboundListen, inboundTlsCert, acme} = settings;
 	if (inboundListen === null || (inboundTlsCert === null && !acme) || !hostname.includes('.')) {
 		return null;
 	}
 	const chain = inboundTlsCert === null ? (await findCertificate(reader, hostname))?.chain : readPem(inboundTlsCert);
-	return ownPolicy(hostname, chain != null && vouchesFor(chain, hostname, now));
+	return ownPolicy(hostname, chain != null && vouchesFor(chain, hostname, now, roots));
 }
 
-/** Others trust no certificate that signs itself: with `enforce` no mail would come. */
-function vouchesFor(chain: string, host: string, now: number): boolean {
+const pem = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
+const parsedRoots = new WeakMap<readonly string[], readonly X509Certificate[]>();
+
+/** Whether the chain leads to a root that others have: with `enforce` no mail would come by a CA for tests or of a company. */
+function vouchesFor(chain: string, host: string, now: number, roots: readonly string[]): boolean {
+	const trusted = parsedRoots.get(roots) ?? roots.map(root => new X509Certificate(root));
+	parsedRoots.set(roots, trusted);
 	try {
-		const certificate = new X509Certificate(chain);
-		const {validFrom, validTo} = certificate;
-		const isValid = Date.parse(validFrom) <= now && now < Date.parse(validTo);
-		return isValid && certificate.checkHost(host) !== undefined && !certificate.checkIssued(certificate);
+		const all = (chain.match(pem) ?? []).map(text => new X509Certificate(text));
+		let one = all[0]?.checkHost(host) === undefined ? undefined : all[0];
+		for (let steps = 0; one !== undefined && steps < all.length; steps++) {
+			const below: X509Certificate = one;
+			const isOf = (upper: X509Certificate) => below.checkIssued(upper) && below.verify(upper.publicKey);
+			if (now < Date.parse(one.validFrom) || now >= Date.parse(one.validTo)) {
+				return false;
+			}
+			if (trusted.some(isOf)) {
+				return true;
+			}
+			one = all.find(upper => upper.ca && isOf(upper));
+		}
 	} catch {
-		return false;
+		// What cannot be read proves nothing.
 	}
+	return false;
 }
 
 /** A file that cannot be read now proves nothing; the listener says what is wrong with it. */

@@ -104,10 +104,10 @@ test('https without a proxy: certificates of a CA, a link host, redirects, and a
 	);
 	t.regex(redirected, /^HTTP\/1\.1 308 [\s\S]*\r\nlocation: https:\/\/go\.shop\.example\/t\/c\/x\r\n/);
 
-	// The policy says `enforce` now: its record has another id, and our own client takes it.
+	// Others do not trust this CA, so that the policy stays at `testing`; our own client takes it.
 	const fresh = await program.cli<Domain>('domain', 'show', 'shop.example');
 	const announced = (all: readonly ToPublish[]) => all.find(({name}) => name.startsWith('_mta-sts'))?.value;
-	t.not(announced(fresh.records), announced(records));
+	t.is(announced(fresh.records), announced(records));
 	dns.zone['_mta-sts.bounce.shop.example'] = {txt: [announced(fresh.records) ?? '']};
 	const checked = await program.cli<{records: Array<ToPublish & {state: string}>}>('domain', 'show', 'shop.example');
 	t.deepEqual(
@@ -130,7 +130,7 @@ test('https without a proxy: certificates of a CA, a link host, redirects, and a
 	});
 	t.deepEqual(
 		await policies.policyOf('bounce.shop.example'),
-		{mode: 'enforce', mx: ['mail.example']},
+		{mode: 'testing', mx: ['mail.example']},
 		JSON.stringify(failures),
 	);
 	t.like(await ask('mail.example', '/.well-known/mta-sts.txt'), {status: 404}, 'no other host has a policy');
