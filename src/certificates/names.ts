@@ -1,6 +1,7 @@
 import {isIP} from 'node:net';
 import ipaddr from 'ipaddr.js';
 import type {Resolver} from '../net/dns.ts';
+import {isPublicAddress} from '../net/ip-address.ts';
 import {addressesOf} from '../net/pinned-connection.ts';
 
 type NamesInput = {
@@ -11,7 +12,7 @@ type NamesInput = {
 	readonly linkHosts: readonly string[];
 	/** Domains of ours that receive mail, which may have a policy (RFC 8461). */
 	readonly mailDomains: readonly string[];
-	/** Of this machine. */
+	/** Of this machine. Private ones may be those of any machine: they count where a name of the settings leads there. */
 	readonly addresses: readonly string[];
 	readonly resolver: Pick<Resolver, 'a' | 'aaaa'>;
 };
@@ -36,7 +37,7 @@ const normal = (address: string): string =>
 export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> {
 	const {hostname, publicHost, linkHosts, mailDomains, addresses, resolver} = input;
 	const wishes = new Map<string, Wish>();
-	const ours = new Set(addresses.map(normal));
+	const ours = new Set(addresses.filter(isPublicAddress).map(normal));
 	let areKnown = true;
 	for (const name of [hostname, publicHost].filter(isFullName)) {
 		wishes.set(name, 'yes');

@@ -1,6 +1,7 @@
 import {renewAt, stateOf} from '../certificates/renewal.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {storeTime} from '../kit/time.ts';
+import {parseDomain} from '../mail/address.ts';
 import {renewCertificates} from '../ops/certificates.ts';
 import {type Certificate, findCertificate, listCertificates} from '../store/certificates.ts';
 import {CliError} from './fault.ts';
@@ -21,7 +22,7 @@ export function certificateCommands(certificate: CliCommand): void {
 		.verb('show <name>', 'Show the certificate of a name, and why it cannot be renewed')
 		.sample('mailctl certificate show mail.example.com')
 		.does<object, [string]>(async (session, _options, name) => {
-			const row = await findCertificate(await session.reader(), name.toLowerCase());
+			const row = await findCertificate(await session.reader(), spelled(name));
 			if (row === undefined) {
 				throw new CliError('data', `there is no certificate for ${name}`, 'see mailctl certificate list');
 			}
@@ -33,7 +34,7 @@ export function certificateCommands(certificate: CliCommand): void {
 		.sample('mailctl certificate renew mail.example.com')
 		.does<object, [string | undefined]>(async (session, _options, name) => {
 			const {acme, databaseUrl, dataDir} = session.settings();
-			const input = name === undefined ? {} : {name: name.toLowerCase()};
+			const input = name === undefined ? {} : {name: spelled(name)};
 			const names = await session.performAnywhere(renewCertificates, input);
 			const isIdle = !acme || (databaseUrl === null && liveDaemon(dataDir) === null);
 			session.show({renewing: names}, () => [
@@ -44,6 +45,8 @@ export function certificateCommands(certificate: CliCommand): void {
 			]);
 		});
 }
+
+const spelled = (name: string) => parseDomain(name.replace(/\.$/, '')) ?? name.toLowerCase();
 
 const minute = (time: string | null) => time && `${shortTime(time).slice(0, 16)} UTC`;
 const renewTime = (row: Certificate): string | null => {

@@ -55,7 +55,7 @@ function show(session: Session, keys: MasterKeys, {rows, damaged}: ResealedStore
 		{key_id: keys.current, former_key_ids: former, resealed: rows, total, damaged, keep_former_until: until, restart},
 		() => [
 			...(isFile ? [`New key ${keys.current} in ${dataDir}/secrets.json. Back the file up.`] : []),
-			`Sealed ${grouped(total)} secrets with key ${keys.current}: ${grouped(rows.dkim_keys)} DKIM keys, ${grouped(rows.webhook_endpoints)} webhooks, ${grouped(rows.workspaces)} routes, ${grouped(rows.users)} users, ${grouped(rows.smarthosts)} smarthosts, ${grouped(rows.alerts)} alerts, ${grouped(rows.messages)} messages, ${grouped(rows.certificates + rows.acme_accounts)} certificates.`,
+			`Sealed ${grouped(total)} secrets with key ${keys.current}: ${grouped(rows.dkim_keys)} DKIM keys, ${grouped(rows.webhook_endpoints)} webhooks, ${grouped(rows.workspaces)} routes, ${grouped(rows.users)} users, ${grouped(rows.smarthosts)} smarthosts, ${grouped(rows.alerts)} alerts, ${grouped(rows.messages)} messages, ${grouped(rows.certificates)} certificates, ${grouped(rows.acme_accounts)} CA accounts.`,
 			...(restart ? ['Restart the daemon: until then it makes links with the former key.'] : []),
 			...(until === null
 				? ['There is no former key. To rotate, put a new one first on every node and restart each.']

@@ -1,3 +1,4 @@
+import {X509Certificate} from 'node:crypto';
 import {createSecureContext} from 'node:tls';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {blocklistsProblems} from './blocklists-file.ts';
@@ -19,6 +20,8 @@ const certificates = [
 	['submissionTlsCert', 'submissionTlsKey'],
 ] as const;
 const files = ['webhookCaFile', 'caFile', 'acmeCaFile', 'secretKeyFile', ...certificates.flat()] as const;
+
+const listeners = ['httpListen', 'httpsListen', 'httpRedirectListen'] as const;
 
 const rules: readonly Rule[] = [
 	{
@@ -54,6 +57,19 @@ const rules: readonly Rule[] = [
 		problem({httpRedirectListen, publicUrl}) {
 			if (httpRedirectListen !== null && !publicUrl?.startsWith('https:')) {
 				return 'MAILCTL_HTTP_REDIRECT_LISTEN redirects to MAILCTL_PUBLIC_URL, which is not https: set it to the https address at which recipients reach this server';
+			}
+		},
+	},
+	{
+		needs: listeners,
+		problem(values) {
+			const placeOf = (key: (typeof listeners)[number]) => values[key] && `${values[key].host}:${values[key].port}`;
+			const same = listeners.filter(
+				key => values[key]?.port && listeners.some(other => other !== key && placeOf(other) === placeOf(key)),
+			);
+			if (same.length > 0) {
+				const names = same.map(key => table[key].name).join(' and ');
+				return `${names} are the same address: give each its own, such as 0.0.0.0:443 for https and 0.0.0.0:80 for redirects`;
 			}
 		},
 	},
@@ -98,6 +114,7 @@ const rules: readonly Rule[] = [
 		daemonOnly: true,
 	},
 	...files.map((key): Rule => ({needs: [key], problem: values => fileProblem(table[key].name, values[key])})),
+	{needs: ['acmeCaFile'], problem: ({acmeCaFile}) => caProblem(table.acmeCaFile.name, acmeCaFile)},
 	...certificates.map(
 		([cert, key]): Rule => ({needs: [cert, key], problem: values => tlsPairProblem(values, cert, key)}),
 	),
@@ -181,6 +198,18 @@ function fileProblem(name: string, path: string | null): string | undefined {
 		}
 	} catch (error) {
 		return `${name}="${path}" cannot be read: ${(error as Error).message}: name a file that the user of the daemon may read`;
+	}
+}
+
+/** Node trusts nobody in addition where a file has no certificate, and says nothing. */
+function caProblem(name: string, path: string | null): string | undefined {
+	if (path === null || fileProblem('', path)) {
+		return undefined;
+	}
+	try {
+		new X509Certificate(readSettingFile(path).toString());
+	} catch {
+		return `${name}="${path}" has no certificate that can be read: name a PEM file, which begins with -----BEGIN CERTIFICATE-----`;
 	}
 }
 

@@ -22,7 +22,7 @@ async function wishes(zone: Zone, names: Partial<Parameters<typeof findWishes>[0
 		};
 	const found = await findWishes({
 		...{hostname: 'mail.test', publicHost: 'www.test', linkHosts: [], mailDomains: []},
-		...{addresses: ['10.0.0.5', 'fe80::1%eth0'], resolver: {a: ask(true), aaaa: ask(false)}},
+		...{addresses: ['127.0.0.1', '10.0.0.5', '8.8.8.8', 'fe80::1%eth0'], resolver: {a: ask(true), aaaa: ask(false)}},
 		...names,
 	});
 	return Object.fromEntries([...found].map(([name, wish]) => [name, typeof wish === 'string' ? wish : wish.no]));
@@ -38,12 +38,13 @@ test('the names of the settings are ours, if others can look them up', async t =
 });
 
 test('others lead here with all their addresses, in whatever spelling, or are not asked for', async t => {
-	const linkHosts = ['a.test', 'b.test', 'c.test', 'd.test', 'e.test', 'f.test'];
+	const linkHosts = ['a.test', 'b.test', 'c.test', 'd.test', 'e.test', 'f.test', 'g.test'];
 	const zone = {
 		...own,
 		'a.test': ['192.0.2.2', '2001:DB8:0:0:0:0:0:1'],
 		'b.test': ['192.0.2.1', '198.51.100.1'],
-		'c.test': ['10.0.0.5'],
+		'c.test': ['8.8.8.8'],
+		'g.test': ['127.0.0.1'],
 		'd.test': [],
 		'f.test': 'failed',
 		'mta-sts.in.test': ['192.0.2.1'],
@@ -55,6 +56,7 @@ test('others lead here with all their addresses, in whatever spelling, or are no
 		'd.test': 'd.test has no address in DNS',
 		'e.test': 'e.test has no address in DNS',
 		'f.test': 'unknown',
+		'g.test': 'g.test leads to 127.0.0.1, which is not here',
 		'mta-sts.out.test': null,
 		'mta-sts.none.test': null,
 	});
