@@ -62,21 +62,34 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 		}
 	}
 
-	/** Sends it, unless the domain asks for none. Rejects where it did not go out. */
+	/**
+	 * Sends it to all addresses, unless the domain asks for none. Rejects where none took it: one that did must not get it again, so
+	 * that those which failed go without.
+	 */
 	async function report(day: string, domain: string, own: string, keys: readonly SigningKey[]): Promise<void> {
 		const addresses = await reportAddresses(resolver, domain);
 		if (addresses.length === 0) {
 			return;
 		}
 		const [counts, policy] = [await readTlsDay(store.reader, day, domain), await findPolicy(store.reader, domain)];
-		for (const to of addresses) {
+		const send = async (to: string): Promise<string> => {
 			const of = {day, domain, own, host: settings.hostname, to, counts, policy, keys, now: clock.now()};
 			const mail = {raw: tlsReportMail(of), envelope: {from: '', to}};
-			const send = () => sendBeside({settings, clock, resolver}, to, mail, true);
 			// A stop of the daemon waits for it.
-			await inTime(limitMs, () => new Error(`no end within ${limitMs / 1000} s`), send);
+			await inTime(
+				limitMs,
+				() => new Error(`no end within ${limitMs / 1000} s`),
+				() => sendBeside({settings, clock, resolver}, to, mail, true),
+			);
+			return to;
+		};
+		const ends = await Promise.allSettled(addresses.map(send));
+		const sent = ends.flatMap(end => (end.status === 'fulfilled' ? [end.value] : []));
+		const failed = ends.find(end => end.status === 'rejected');
+		if (sent.length === 0 && failed) {
+			throw failed.reason;
 		}
-		observer.logger.info({event: 'tls_report_sent', domain, day, to: addresses});
+		observer.logger.info({event: 'tls_report_sent', domain, day, to: sent});
 	}
 
 	const watch = repeated(lookMs, look, observer.storeFailed);

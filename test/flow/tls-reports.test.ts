@@ -39,7 +39,7 @@ async function install(t: ExecutionContext, zone: Zone, dns: string, domain: str
 	const {records} = await program.cli<{records: readonly ToPublish[]}>('domain', 'add', domain);
 	publish(zone, records);
 	zone[`_smtp._tls.bounce.${domain}`] = {
-		txt: [`v=TLSRPTv1; rua=https://r.example/tls,mailto:tlsrpt%40bounce.${domain}`],
+		txt: [`v=TLSRPTv1; rua=https://r.example/tls,mailto:a@none.example,mailto:tlsrpt%40bounce.${domain}`],
 	};
 	await program.cli('domain', 'verify', domain);
 	return program;
@@ -82,6 +82,7 @@ test.serial('TLS reports there and back between two installations, once, also af
 	await waitFor('the report of B at A', async () => (await eventsOf(a, 'inbound_read')).length === 1);
 	const [, line] = /^TLS to us +(.*)$/m.exec((await a.run('domain', 'dmarc', 'a.example')).stdout) ?? [];
 	t.is(line, '1 connection, 0 failed');
+	t.deepEqual((await eventsOf(b, 'tls_report_sent'))[0]?.to, ['tlsrpt@bounce.a.example'], 'the other address fails');
 
 	// A looked before B came back.
 	await daemonA.stop();
