@@ -357,15 +357,18 @@ function oldName(filename: string): string[] {
 }
 
 function multipart(subtype: string, boundary: string, parts: readonly Entity[], words: readonly string[] = []): Entity {
+	const all: BodyPart[] = [];
+	for (const {fields, body} of parts) {
+		let ascii = `${all.length === 0 ? '' : '\r\n'}--${boundary}\r\n`;
+		for (const {line} of fields) {
+			ascii += `${line}\r\n`;
+		}
+		all.push({ascii: `${ascii}\r\n`}, ...body);
+	}
+	all.push({ascii: `\r\n--${boundary}--`});
 	return {
 		fields: [headerField('Content-Type', [`multipart/${subtype};`, ...words, `boundary="${boundary}"`])],
-		body: [
-			...parts.flatMap(({fields, body}, index) => [
-				{ascii: `${index === 0 ? '' : '\r\n'}--${boundary}\r\n${fields.map(({line}) => `${line}\r\n`).join('')}\r\n`},
-				...body,
-			]),
-			{ascii: `\r\n--${boundary}--`},
-		],
+		body: all,
 	};
 }
 

@@ -73,7 +73,8 @@ export function dkimSignatures(
 	const bodyHash = hash('sha256', body, 'base64');
 	const {names, lines} = signedHeader(fields);
 	const time = Math.floor(now / 1000);
-	return keys.map(key => {
+	const signatures: HeaderField[] = [];
+	for (const key of keys) {
 		const unsigned = [
 			`DKIM-Signature: v=1; a=${key.algorithm}; c=relaxed/relaxed; d=${key.domain};`,
 			` s=${key.selector}; t=${time}; i=@${key.domain};`,
@@ -82,8 +83,9 @@ export function dkimSignatures(
 			' b=',
 		].join('\r\n');
 		const signature = signatureOf(key, lines + relaxedHeader(unsigned).slice(0, -2));
-		return {name: 'DKIM-Signature', line: unsigned + folded(signature)};
-	});
+		signatures.push({name: 'DKIM-Signature', line: unsigned + folded(signature)});
+	}
+	return signatures;
 }
 
 const signatureLine = 72;

@@ -115,17 +115,17 @@ export function textPieces(text: string): Pieces {
 
 /** As `tidyText`, of what was rendered of `textPieces`. */
 export function tidyPieces(pieces: Pieces): Pieces {
-	const last = pieces.length - 1;
-	return [
-		...pieces.map((piece, index) => {
-			if (typeof piece !== 'string') {
-				return piece;
-			}
+	const tidy: Array<Pieces[number]> = [];
+	for (const [index, piece] of pieces.entries()) {
+		if (typeof piece === 'string') {
 			const text = index === 0 ? withoutGaps(piece).trimStart() : withoutGaps(piece);
-			return index === last ? text.trimEnd() : text;
-		}),
-		'\n',
-	];
+			tidy.push(index === pieces.length - 1 ? text.trimEnd() : text);
+		} else {
+			tidy.push(piece);
+		}
+	}
+	tidy.push('\n');
+	return tidy;
 }
 
 function trimLines(text: string): string {
