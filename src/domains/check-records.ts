@@ -1,6 +1,6 @@
 import {isIP} from 'node:net';
 import type {Knex} from 'knex';
-import {parseDkimRecord, parseTagList} from '../mail/dkim-record.ts';
+import {parseDkimRecord, parseTagList, tagParts} from '../mail/dkim-record.ts';
 import {announcedId} from '../mta-sts/sts-policies.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import {type DomainRecord, hostRecords, type SendingNames} from './domain-records.ts';
@@ -313,8 +313,13 @@ async function judgeDmarc(resolver: Resolver, {name, value}: DomainRecord): Prom
 /** Says that its reports go elsewhere, where they could come here. */
 function lacking(text: string, proposed: string): string | null {
 	const ours = parseTagList(proposed)?.get('rua');
-	const uris = (parseTagList(text)?.get('rua') ?? '').toLowerCase();
-	return ours === undefined || uris.includes(ours) ? null : `its rua= lacks ${ours}: reports do not come here`;
+	const isThere = ours === undefined || namesUri(parseTagList(text)?.get('rua'), ours);
+	return isThere ? null : `its rua= lacks ${ours}: reports do not come here`;
+}
+
+/** Whether a `rua=` names an address, with a bound of size or without (RFC 7489 §6.2). */
+export function namesUri(rua: string | undefined, uri: string): boolean {
+	return tagParts(rua, ',').some(one => one.toLowerCase().replace(/!\d+[kmgt]?$/, '') === uri);
 }
 
 function judgePolicy(text: string, remark: string | null): Verdict {

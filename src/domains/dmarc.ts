@@ -4,7 +4,7 @@ import {parseTagList} from '../mail/dkim-record.ts';
 import type {Resolver} from '../net/dns.ts';
 import {countDmarcDays, type DmarcSource, readDmarc, readTlsSums, type TlsSum} from '../store/aggregate-reports.ts';
 import type {Domain} from '../store/domains.ts';
-import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-records.ts';
+import {type CheckedRecord, checkDomainRecords, namesUri, type OpenSources} from './check-records.ts';
 import {type DomainRecord, dmarcUri, domainRecords, returnPathHost, type SendingNames} from './domain-records.ts';
 import {checkSpf} from './spf.ts';
 
@@ -21,8 +21,10 @@ type Source = DmarcSource & {readonly ours: boolean};
 export type DmarcAdvice = {
 	/** The policy that DNS shows; null: none, or DNS did not answer. */
 	readonly policy: string | null;
-	/** The policy to publish; the same as `policy`: nothing is to change yet. */
+	/** The policy to publish; the same as `policy`: it stays, unless `change` says that it is to hold for all mail. */
 	readonly next: string | null;
+	/** Whether the published policy, or the part of the mail that it holds for, is to change. */
+	readonly change: boolean;
 	readonly name: string;
 	readonly record: string;
 	readonly why: string;
@@ -116,10 +118,11 @@ export function adviceOf(
 	const cost = {ours, others: lost - ours};
 	const tags = state === 'ok' ? parseTagList(published.found[0] ?? '') : undefined;
 	const policy = tags === undefined ? null : (tags.get('p')?.toLowerCase() ?? 'none');
+	const isPartial = policy !== 'none' && Number(tags?.get('pct') ?? 100) < 100;
 
-	function advise(next: string | null, why: string): DmarcAdvice {
-		const record = tags && next ? recordOf(tags, next, names.receives ? dmarcUri(domain) : null) : value;
-		return {policy, next, name, record, why, days, cost};
+	function advise(next: string | null, why: string, change = next !== policy): DmarcAdvice {
+		const record = tags && next ? recordOf(tags, next, change, names.receives ? dmarcUri(domain) : null) : value;
+		return {policy, next, change, name, record, why, days, cost};
 	}
 
 	if (tags === undefined || policy === null) {
@@ -127,7 +130,7 @@ export function adviceOf(
 			? advise(null, 'DNS did not answer, so what is published is not known')
 			: advise('none', state === 'missing' ? 'there is no DMARC record yet' : `the record is wrong: ${problem}`);
 	}
-	if (policy === 'reject') {
+	if (policy === 'reject' && !isPartial) {
 		return advise(policy, 'nothing is stricter');
 	}
 	if (ownDays < leastDays) {
@@ -146,22 +149,27 @@ export function adviceOf(
 			? ''
 			: `; it stops ${grouped(cost.others)} mails of others: make sure that none of them are yours`;
 	return advise(
-		policies[policies.indexOf(policy) + 1] ?? policy,
+		isPartial ? policy : (policies[policies.indexOf(policy) + 1] ?? policy),
 		`${grouped(all - ours)} of your ${grouped(all)} mails are aligned${strangers}`,
+		true,
 	);
 }
 
 /** The next step, in words. */
-export const stepOf = ({policy, next}: DmarcAdvice): string =>
-	next === policy ? `Keep p=${policy}` : next ? `Publish p=${next}` : 'Nothing to publish';
+export const stepOf = ({policy, next, change}: DmarcAdvice): string =>
+	next === null
+		? 'Nothing to publish'
+		: `${change ? 'Publish' : 'Keep'} p=${next}${change && next === policy ? ' for all mail' : ''}`;
 
-/** The published record with another policy; its other tags stay. */
-function recordOf(tags: ReadonlyMap<string, string>, policy: string, uri: string | null): string {
+/** The published record with another policy, for all mail if that changes; its other tags stay. */
+function recordOf(tags: ReadonlyMap<string, string>, policy: string, change: boolean, uri: string | null): string {
 	const rua = tags.get('rua');
-	const isThere = uri === null || rua?.toLowerCase().includes(uri);
 	const changed = new Map([['v', 'DMARC1'], ['p', policy], ...[...tags].filter(([tag]) => tag !== 'v' && tag !== 'p')]);
-	if (!isThere) {
-		changed.set('rua', rua ? `${rua},${uri}` : (uri as string));
+	if (change && Number(changed.get('pct')) < 100) {
+		changed.delete('pct');
+	}
+	if (uri !== null && !namesUri(rua, uri)) {
+		changed.set('rua', rua ? `${rua},${uri}` : uri);
 	}
 	return [...changed].map(([tag, text]) => `${tag}=${text}`).join('; ');
 }

@@ -310,7 +310,7 @@ test('domain: dmarc says who sends with the domain, by reports that were ingeste
 			{ip: '198.51.100.77', count: 21, aligned: 21, spf: 0, dkim: 21, ours: false, why: ''},
 		],
 		advice: {
-			...{policy: 'none', next: 'quarantine', name: '_dmarc.shop.example', days: 90, cost},
+			...{policy: 'none', next: 'quarantine', change: true, name: '_dmarc.shop.example', days: 90, cost},
 			record: 'v=DMARC1; p=quarantine; rua=mailto:dmarc@other.example,mailto:dmarc@bounce.shop.example; fo=1',
 			why: '1,400 of your 1,400 mails are aligned; it stops 6,972 mails of others: make sure that none of them are yours',
 		},

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {adviceOf} from '../../src/domains/dmarc.ts';
+import {adviceOf, stepOf} from '../../src/domains/dmarc.ts';
 import type {Domain} from '../../src/store/domains.ts';
 
 const domain = {name: 'shop.example', return_path_domain: null} as Domain;
@@ -47,6 +47,29 @@ test('it waits for reports of a week, and for our own mail to be aligned', t => 
 	t.like(lost, {next: 'none', cost: {ours: 11, others: 0}});
 	t.regex(lost.why, /^11 of your 1,000 mails would be stopped: first see why those of 192\.0\.2\.1 are not aligned$/);
 	t.like(advise(value, {lost: 10, theirs: 4000}), {next: 'quarantine', cost: {ours: 10, others: 4000}});
+});
+
+test('a policy for a part of the mail first holds for all of it', t => {
+	const part = advise('v=DMARC1; p=quarantine; pct=5; fo=1', {receives: false});
+	t.like(part, {policy: 'quarantine', next: 'quarantine', change: true, record: 'v=DMARC1; p=quarantine; fo=1'});
+	t.is(stepOf(part), 'Publish p=quarantine for all mail');
+	const last = advise('v=DMARC1; p=reject; pct=0', {receives: false});
+	t.like(last, {policy: 'reject', next: 'reject', change: true, record: 'v=DMARC1; p=reject'});
+	const early = advise('v=DMARC1; p=reject; pct=0', {receives: false, days: 6});
+	t.like(early, {next: 'reject', change: false, record: 'v=DMARC1; p=reject; pct=0'});
+	t.is(stepOf(early), 'Keep p=reject');
+	const none = advise('v=DMARC1; p=none; pct=20', {receives: false});
+	t.like(none, {next: 'quarantine', change: true, record: 'v=DMARC1; p=quarantine'});
+	t.is(stepOf(none), 'Publish p=quarantine');
+});
+
+test('our address is there only if it is named whole', t => {
+	const evil = 'mailto:dmarc@bounce.shop.example.evil';
+	const uri = 'mailto:dmarc@bounce.shop.example';
+	t.is(advise(`v=DMARC1; p=none; rua=${evil}`).record, `v=DMARC1; p=quarantine; rua=${evil},${uri}`);
+	for (const rua of [uri, `${uri}!10m`, `mailto:a@b.example , ${uri.toUpperCase()}!5`]) {
+		t.is(advise(`v=DMARC1; p=none; rua=${rua}`).record, `v=DMARC1; p=quarantine; rua=${rua}`);
+	}
 });
 
 test('a wrong record, or DNS that is silent', t => {

@@ -155,6 +155,12 @@ const cases: Readonly<Record<Purpose, readonly Case[]>> = {
 	dmarc: [
 		['the policy', {txt: ['v=DMARC1; p=none; rua=mailto:dmarc@bounce.shop.example']}, 'ok'],
 		['beside others', {txt: ['v=DMARC1;p=reject;rua=mailto:a@b.example, MAILTO:dmarc@bounce.shop.example!1m']}, 'ok'],
+		[
+			'to a longer name',
+			{txt: ['v=DMARC1;p=none;rua=mailto:dmarc@bounce.shop.example.evil']},
+			'ok',
+			/rua= lacks mailto:d/,
+		],
 		['reports to others', {txt: ['v=DMARC1;p=reject;rua=mailto:a@b.example']}, 'ok', /rua= lacks mailto:dmarc@bounce/],
 		['no reports', {txt: ['v=DMARC1; p=none']}, 'ok', /do not come here/],
 		['of the parent', null, 'ok', /it is the one of _dmarc\.example\.org/],

@@ -304,7 +304,8 @@ const dmarcFields = {
 	),
 	advice: Type.Object({
 		policy: textOrNull('The policy that DNS shows.'),
-		next: textOrNull('The policy to publish; the same: nothing is to change yet.'),
+		next: textOrNull('The policy to publish.'),
+		change: Type.Boolean({description: 'Whether the policy is to change, or is to hold for all mail; else it stays.'}),
 		name: Type.String({description: 'The name of the record.'}),
 		record: Type.String({description: 'The record to publish, with the other tags of the one that is there.'}),
 		why: Type.String(),
@@ -328,7 +329,7 @@ const dmarcSchema = Type.Object(dmarcFields, {
 			sources: [{ip: '192.0.2.1', count: 2310, aligned: 2310, spf: 2310, dkim: 2308, ours: true, why: ''}],
 			advice: {
 				...{policy: 'none', next: 'quarantine', name: '_dmarc.shop.example', record: 'v=DMARC1; p=quarantine'},
-				...{why: '2310 of your 2310 mails are aligned', days: 30, cost: {ours: 0, others: 0}},
+				...{change: true, why: '2,310 of your 2,310 mails are aligned', days: 30, cost: {ours: 0, others: 0}},
 			},
 			tls: [{policy: 'sts', result: 'success', count: 812}],
 		},
