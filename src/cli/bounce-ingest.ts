@@ -115,7 +115,7 @@ async function ingestStream(session: Session, rcptTo: readonly string[]): Promis
 	if (intake.counts.mails === 0) {
 		throw new CliError('data', 'there is no mail on standard input', 'pipe a mail or an mbox in');
 	}
-	show(session, intake, {noMail: 0, failed: []});
+	show(session, intake, {noMail: 0, why: null, failed: []});
 }
 
 async function* asFound(mails: AsyncIterable<FoundMail>): AsyncGenerator<{readonly found: FoundMail}> {
@@ -130,7 +130,7 @@ async function ingestPaths(session: Session, paths: readonly string[], again: bo
 	const reader = await session.reader();
 	const intake = await startIntake(session, []);
 	const progress = session.progress('mails');
-	const passed: Passed = {noMail: 0, failed: []};
+	const passed: Passed = {noMail: 0, why: null, failed: []};
 	const reached = new Map<string, string>();
 	const mails = mailsOfFiles({
 		files,
@@ -178,7 +178,7 @@ function show(session: Session, {counts}: Awaited<ReturnType<typeof startIntake>
 
 const mostNamed = 10;
 
-function refuseFailed(path: string, files: number, {failed, noMail}: Passed, mails: number): void {
+function refuseFailed(path: string, files: number, {failed, noMail, why}: Passed, mails: number): void {
 	if (failed.length > 0) {
 		const named = failed.slice(0, mostNamed).map(({path: file, message}) => `${file}: ${message}`);
 		const more = failed.length > mostNamed ? [`and ${grouped(failed.length - mostNamed)} more`] : [];
@@ -186,7 +186,8 @@ function refuseFailed(path: string, files: number, {failed, noMail}: Passed, mai
 		throw new CliError('io', wrong, 'let this user read them and run it again', [...named, ...more]);
 	}
 	if (mails === 0 && noMail > 0) {
-		throw new CliError('data', `there is no mail in ${path}`, 'name an mbox, a Maildir, a mail or a folder of mails');
+		const wrong = `there is no mail in ${path}${why === null || files > 1 ? '' : `: ${why}`}`;
+		throw new CliError('data', wrong, 'name an mbox, a Maildir, a mail or a folder of mails');
 	}
 }
 
@@ -200,6 +201,8 @@ type FoundInFiles = {
 type Passed = {
 	/** Files without mail in them. */
 	noMail: number;
+	/** Why the last of them has none, where that is known. */
+	why: string | null;
 	/** Files that could not be read, and why. */
 	readonly failed: Array<{readonly path: string; readonly message: string}>;
 };
@@ -259,9 +262,11 @@ async function* mailsOfFile(
 		if (!(await isMbox(file))) {
 			const found = await readMailFile(path, 'file', links);
 			const raw = looksLikeMail(found.raw) ? found.raw : found.cut ? null : mailOfReport(await file.readFile());
-			passed.noMail += raw === null ? 1 : 0;
-			if (raw !== null) {
+			if (Buffer.isBuffer(raw)) {
 				yield {found: {...found, raw}, checkpoint: null};
+			} else {
+				passed.noMail++;
+				passed.why = raw;
 			}
 			return;
 		}

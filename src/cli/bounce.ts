@@ -7,6 +7,7 @@ import {openRegular} from '../kit/regular-file.ts';
 import type {Classify, Judgement} from '../mail/bounce.ts';
 import {type Phase, phases} from '../mail/outcome.ts';
 import type {Reading, Report} from '../mail/report.ts';
+import {mailOfReport} from '../report/aggregate-report.ts';
 import {evidenceOf, kindOf, type Row, replyRows, reportRows} from '../report/explain.ts';
 import {readReport} from '../report/read-report.ts';
 import {findKept, type KeptMail, listKept, readRaw} from '../store/inbound-mails.ts';
@@ -168,11 +169,17 @@ async function explain(session: Session, options: ExplainOptions, names: readonl
 		session.terminal.warn('mailctl: paste the mail, then end it with Ctrl-D on a line of its own');
 	}
 	if (names.length <= 1 && !(await isFolder(name))) {
-		const reading = readReport(await readInput(name), classify);
+		const reading = readReport(mailOf(await readInput(name)), classify);
 		session.show(viewOf(reading), () => explained(reading, session.terminal));
 		return;
 	}
 	await explainAll(session, classify, names);
+}
+
+/** As `bounce ingest` takes it in: a report that was saved alone is one too. */
+function mailOf(bytes: Buffer): Buffer {
+	const mail = mailOfReport(bytes);
+	return Buffer.isBuffer(mail) ? mail : bytes;
 }
 
 function explainReply(
@@ -203,7 +210,7 @@ async function explainAll({terminal, json}: Session, classify: Classify, names: 
 		if (bytes === null) {
 			terminal.warn(`mailctl: ${file} cannot be read, it says nothing here`);
 		}
-		const reading = readReport(bytes ?? Buffer.alloc(0), classify);
+		const reading = readReport(mailOf(bytes ?? Buffer.alloc(0)), classify);
 		const text = json
 			? `${count === 0 ? '[' : ','}\n${JSON.stringify({file, ...viewOf(reading)})}`
 			: `${count === 0 ? '' : '\n'}${[terminal.bold(file), ...explained(reading, terminal)].join('\n')}\n`;

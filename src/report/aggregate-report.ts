@@ -28,11 +28,18 @@ export function readAggregate(mail: Mail, raw: Buffer): FoundAggregate | null {
 	return null;
 }
 
-/** A mail with a report that was saved without its own: XML, JSON, gzip or zip. Null: the bytes are something else. */
-export function mailOfReport(bytes: Buffer): Buffer | null {
+/**
+ * A mail with a report that was saved without its own: XML, JSON, gzip or zip. A text: why the archive cannot be read. Null: the
+ * bytes are something else.
+ */
+export function mailOfReport(bytes: Buffer): Buffer | string | null {
 	const unpacked = unpack(bytes);
-	const begin = unpacked.ok ? unpacked.bytes.subarray(0, 4096).toString('latin1').replaceAll('\0', '') : '';
-	if (!/<(?:[\w.-]+:)?feedback[\s>]|"(?:organization-name|policies)"/.test(begin)) {
+	if (!unpacked.ok) {
+		return unpacked.fault;
+	}
+	const begin = unpacked.bytes.subarray(0, 4096).toString('latin1').replaceAll('\0', '');
+	const isReport = /<(?:[\w.-]+:)?feedback[\s>]|"(?:organization-name|policies)"/.test(begin);
+	if (!isReport || !/^[^\w-]*[<{]/.test(begin)) {
 		return null;
 	}
 	const packed = isGzip(bytes) || isZip(bytes) ? bytes : gzipSync(bytes);

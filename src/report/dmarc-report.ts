@@ -1,4 +1,5 @@
 import {isIP} from 'node:net';
+import ipaddr from 'ipaddr.js';
 import {badInNames} from '../kit/text.ts';
 import type {AggregateReport, DmarcCount, DmarcReport} from '../mail/aggregate.ts';
 import {elementAt, readXml, textAt, type XmlElement} from './xml.ts';
@@ -89,9 +90,9 @@ const dispositions = ['none', 'quarantine', 'reject'] as const;
 /** Null: it has no address or no sensible number. */
 function countOf(record: XmlElement): DmarcCount | null {
 	const row = elementAt(record, 'row');
-	const ip = textAt(row, 'source_ip').toLowerCase();
+	const ip = addressIn(textAt(row, 'source_ip'));
 	const count = textAt(row, 'count');
-	if (isIP(ip) === 0 || ip.includes('%') || !/^[1-9]\d{0,8}$/.test(count)) {
+	if (ip === null || !/^[1-9]\d{0,8}$/.test(count)) {
 		return null;
 	}
 	const evaluated = elementAt(row, 'policy_evaluated');
@@ -104,6 +105,10 @@ function countOf(record: XmlElement): DmarcCount | null {
 		why: dkim || spf ? '' : whyOf(record, evaluated),
 	};
 }
+
+/** In one spelling, so that all mail of an address is counted together; null: it is none. */
+const addressIn = (text: string): string | null =>
+	isIP(text) !== 0 && ipaddr.isValid(text) && !text.includes('%') ? ipaddr.process(text).toString() : null;
 
 /** `DKIM pass for other.example, SPF none; forwarded`. */
 function whyOf(record: XmlElement, evaluated: XmlElement | undefined): string {

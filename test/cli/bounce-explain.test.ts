@@ -196,16 +196,22 @@ test('for people: what, why and by which rule, at 80 columns', async t => {
 		),
 	});
 	const day = {begin: 1_795_651_200, end: 1_795_737_599};
-	const aggregate = dmarcMail(reporters[0] as (typeof reporters)[number], {
-		...{org: '', email: '', id: '1', domain: 'shop.example', records: []},
-		...day,
-	});
-	await writeFile(path.join(folder, '9-dmarc.eml'), aggregate);
+	const [reporter] = reporters as [(typeof reporters)[number]];
+	const records = [{ip: '192.0.2.1', n: 2, dkim: 'pass', spf: 'pass'}] as const;
+	const facts = {records, org: '', email: '', id: '1', domain: 'shop.example', ...day};
+	await writeFile(path.join(folder, '9-dmarc.eml'), dmarcMail(reporter, facts));
 	const text = (await cli.text('bounce', 'explain', folder)).replaceAll(folder, 'mails');
-	t.true(text.split('\n').every(line => line.length <= 80));
+	t.deepEqual(
+		text.split('\n').filter(line => line.length > 80),
+		[],
+	);
 	t.false(text.includes('\x1b'));
 	golden(t, 'bounce-explain', text);
 	t.deepEqual(await cli.json('bounce', 'explain', path.join(folder, '9-dmarc.eml')), {kind: 'other', reports: []});
+	const alone = path.join(await folderOf(cli, {'alone/report.xml': Buffer.from(reporter.xml(facts))}), 'alone');
+	for (const name of [alone, path.join(alone, 'report.xml')]) {
+		t.regex(await cli.text('bounce', 'explain', name), /^A DMARC aggregate report: /m, 'as bounce ingest takes it');
+	}
 });
 
 test('a reply of a host', async t => {

@@ -160,6 +160,16 @@ test('counts, addresses and dates without sense', t => {
 	]);
 	t.deepEqual([odd.counts.map(({n}) => n), odd.cut], [[7], 8]);
 	t.is(counts([{n: 7}, {n: 8}]).counts[0]?.n, 15, 'alike ones are one');
+	const spelled = ['2001:DB8:0:0::1', '2001:db8::1', '::ffff:127.0.0.1', '127.0.0.1', '64:ff9b::192.0.2.1'];
+	t.deepEqual(
+		counts(spelled.map(ip => ({ip, n: 2}))).counts.map(({ip, n}) => [ip, n]),
+		[
+			['2001:db8::1', 4],
+			['127.0.0.1', 4],
+			['64:ff9b::c000:201', 2],
+		],
+		'an address counts once, however it is spelled',
+	);
 	t.regex(String(counts([{n: 0}])), /no record/);
 	const many = counts(Array.from({length: 3000}, (_, i) => ({ip: `10.0.${i >> 8}.${i & 255}`, n: i + 1})));
 	t.deepEqual([many.counts.length, many.counts[0]?.n, many.cut], [2000, 3000, 1000]);
@@ -175,13 +185,17 @@ test('counts, addresses and dates without sense', t => {
 
 test('a report that was saved without its mail', t => {
 	const xml = Buffer.from(xmlOf({}));
-	for (const file of [xml, gzipSync(xml), zipOf([{name: 'report.xml', bytes: xml}])]) {
-		t.like(readReport(mailOfReport(file) ?? Buffer.alloc(0), classify), {kind: 'dmarc', fault: null});
+	const read = (file: Buffer) => readReport(mailOfReport(file) as Buffer, classify);
+	const marked = Buffer.concat([Buffer.from('\ufeff\r\n'), xml]);
+	for (const file of [xml, marked, gzipSync(xml), zipOf([{name: 'report.xml', bytes: xml}])]) {
+		t.like(read(file), {kind: 'dmarc', fault: null});
 	}
-	t.like(readReport(mailOfReport(Buffer.from(JSON.stringify(tlsFacts))) ?? Buffer.alloc(0), classify), {kind: 'tls'});
-	for (const other of ['', 'Dear Ada', 'a,b\n1,2\n', '\0', '{"kind": "dsn"}', '<html></html>']) {
+	t.like(read(Buffer.from(JSON.stringify(tlsFacts))), {kind: 'tls'});
+	const mail = `Subject: Report\r\n\r\n${xml}`;
+	for (const other of ['', 'Dear Ada', 'a,b\n1,2\n', '\0', '{"kind": "dsn"}', '<html></html>', mail]) {
 		t.is(mailOfReport(Buffer.from(other)), null);
 	}
+	t.is(mailOfReport(gzipSync(Buffer.alloc(11 * 1024 * 1024))), 'unpacked it is larger than 10 MiB');
 });
 
 test('a letter with an archive is a letter; a broken report is kept with its fault', t => {
