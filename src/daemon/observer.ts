@@ -183,7 +183,7 @@ export function createObserver({
 			metrics.webhookSeconds.observe({state: after.state}, end.ms / 1000);
 			logger.info({
 				event: 'webhook_attempted',
-				message_id: delivery.messageId,
+				[delivery.eventType === 'received' ? 'received' : 'message_id']: delivery.messageId,
 				workspace: delivery.workspaceId,
 				endpoint: delivery.endpointId,
 				delivery: delivery.id,

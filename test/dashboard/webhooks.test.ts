@@ -2,7 +2,13 @@ import {mkdtemp} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import test from 'ava';
+import {systemClock} from '../../src/kit/clock.ts';
+import {storeTime} from '../../src/kit/time.ts';
+import {createIdSource} from '../../src/mail/ids.ts';
+import {notify} from '../../src/outcome/outbox.ts';
+import {openStore} from '../../src/store/store.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
+import {receivedIn} from '../helpers/dashboard-routes.ts';
 import {type Service, serviceOf} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {type Receiver, startReceiver} from '../helpers/webhook-receiver.ts';
@@ -70,6 +76,37 @@ test('what an endpoint missed in an outage is replayed, one or all', async t => 
 	t.is((await operator.submit(`${page}/replay`, {state: 'exhausted'})).status, 422, 'since when is not said');
 	const elsewhere = await added('/elsewhere');
 	t.is((await operator.get(one.replace(page, elsewhere))).status, 404, 'it is of another endpoint');
+});
+
+test('a delivery about no recipient names the sender of a mail, or what the event is about', async t => {
+	const {store: where} = service();
+	const {id: workspaceId} = shop();
+	const admin = await visitorOf(service(), 'admin', 'shop');
+	const page = await added('/received', 'received');
+	const disabled = await added('/disabled', 'endpoint_disabled');
+	const keptFor = await receivedIn(where, workspaceId);
+	const store = await openStore(where);
+	const about = {workspaceId, messageId: null, recipient: null, at: storeTime(Date.now())};
+	const mail = {...about, type: 'received', keptFor} as const;
+	await store.writer.transaction(trx =>
+		notify(
+			trx,
+			[
+				{...mail, detail: {id: keptFor, from: 'ada@in.example', envelope_from: 'bounce@in.example'}},
+				{...mail, detail: {from: null, envelope_from: 'eve@in.example'}},
+				{...about, type: 'endpoint_disabled', detail: {host: 'other.example'}},
+			],
+			{newId: createIdSource(systemClock)},
+		),
+	);
+	await store.close();
+	t.regex((await admin.get(disabled)).text, /data-row><bdi>other\.example/);
+	const {text} = await admin.get(page);
+	t.regex(text, /eve@in\.example/);
+	const [, one = ''] = /href="([^"]+)" data-row><bdi>ada@in\.example/.exec(text) ?? [];
+	const delivery = await admin.get(one);
+	t.regex(delivery.text, /received: ada@in\.example/);
+	t.true(delivery.text.includes(`href="/received/${keptFor}"`));
 });
 
 test('a test shows what came back', async t => {

@@ -91,11 +91,12 @@ export function deliveryPages({reader, change, webhooks}: DashboardParts): reado
 		const {may, now} = visit;
 		const delivery = await chosen(visit);
 		const {id, endpointId, messageId, eventType, state, nextAttemptAt, createdAt} = delivery;
+		const {subject, mail} = aboutOf(delivery);
 		const to = `/webhooks/${endpointId}`;
 		return {
 			kind: 'page',
 			place: 'webhooks',
-			title: `${eventType}: ${plainName(recipientOf(delivery))}`,
+			title: `${eventType}: ${plainName(subject)}`,
 			...(may('operator') && {actions: act({to: `${to}/deliveries/${id}/replay`, label: 'Replay'})}),
 			content: html`${live(
 				'delivery',
@@ -104,6 +105,7 @@ export function deliveryPages({reader, change, webhooks}: DashboardParts): reado
 					['State', deliveryBadge(state)],
 					['Next attempt', nextAttemptAt && time(nextAttemptAt, now)],
 					['Message', messageId && html`<a href="/messages/${messageId}">${code(messageId)}</a>`],
+					['Received mail', mail && html`<a href="/received/${mail}">${code(mail)}</a>`],
 					['Endpoint', html`<a href="${to}">${code(endpointId)}</a>`],
 					['Id', code(id)],
 					['Created', time(createdAt, now)],
@@ -153,7 +155,7 @@ function deliveryTable(to: string, now: number): Omit<Table<StoredDelivery>, 'ro
 		label: 'Deliveries',
 		link: ({id}) => `${to}/deliveries/${id}`,
 		columns: [
-			{title: 'Recipient', cell: row => name(recipientOf(row)), cut: true},
+			{title: 'About', cell: row => name(aboutOf(row).subject), cut: true},
 			{title: 'Event', cell: ({eventType}) => eventType},
 			{title: 'State', cell: ({state}) => deliveryBadge(state)},
 			{title: 'Answer', cell: lastAnswer, cut: true, wide: true},
@@ -183,7 +185,12 @@ export function lastAnswer({lastStatus, lastError}: Pick<StoredDelivery, 'lastSt
 export const answerText = (status: number | null, error: string | null): string =>
 	status === null ? (error ?? 'no answer') : `answered ${status}`;
 
-/** The body is ours (`webhookBody`). */
-function recipientOf({body}: StoredDelivery): string {
-	return (JSON.parse(Buffer.from(body).toString()) as {recipient: string}).recipient;
+/** Whom or what the event is about: the body is ours (`webhookBody`). A mail that came in has its sender alone. */
+function aboutOf({eventType, body}: StoredDelivery) {
+	const {recipient, detail = {}} = JSON.parse(Buffer.from(body).toString()) as {
+		readonly recipient: string | null;
+		readonly detail?: Readonly<Partial<Record<'id' | 'from' | 'envelope_from' | 'domain' | 'host', string | null>>>;
+	};
+	const subject = recipient || detail.from || detail.envelope_from || detail.domain || detail.host || 'no recipient';
+	return {subject, mail: (eventType === 'received' && detail.id) || null};
 }
