@@ -259,7 +259,9 @@ async function dmarc(session: Session, {days}: {days: number}, text: string): Pr
 
 function dmarcLines({terminal: {width}}: Session, row: Domain, sight: DmarcSight): string[] {
 	const {days, reports, reporters, sources, ips, unsigned, advice, tls} = sight;
-	const {policy, next, name, record, why, cost} = advice;
+	const {policy, next, name, record, why} = advice;
+	const [ours, others] = [grouped(advice.cost.ours), grouped(advice.cost.others)];
+	const stopped = `would have stopped ${ours} mails of yours, ${others} of others, in ${advice.days} days`;
 	const rows = sources.slice(0, shownSources);
 	const more = ips - rows.length;
 	return [
@@ -267,17 +269,9 @@ function dmarcLines({terminal: {width}}: Session, row: Domain, sight: DmarcSight
 			[
 				['domain', row.name],
 				['reports', reports === 0 ? `none in ${days} days` : `${reports} in ${days} days, of ${reporters.join(', ')}`],
-				[
-					'not signed',
-					unsigned === 0 ? undefined : `reports of ${grouped(unsigned)} mails, which the advice leaves out`,
-				],
+				['not signed', unsigned > 0 ? `reports of ${grouped(unsigned)} mails, which the advice leaves out` : undefined],
 				['policy', policy],
-				[
-					'a stricter one',
-					reports === 0
-						? undefined
-						: `would have stopped ${grouped(cost.ours)} mails of yours, ${grouped(cost.others)} of others, in ${advice.days} days`,
-				],
+				['a stricter one', reports > 0 ? stopped : undefined],
 				['TLS to us', tlsWords(tls) ?? undefined],
 			],
 			width,

@@ -149,13 +149,13 @@ export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
 		.select('ip')
 		.sum({...sums, dkim: reader.raw('dkim * ??', [counted]), spf: reader.raw('spf * ??', [counted])});
 	const ips = rows.map(({ip}) => ip);
-	const whys = await countsOf(reader, asked)
-		.whereIn('ip', ips)
-		.whereNot({why: ''})
-		.groupBy('ip', 'why')
-		.orderByRaw('sum(??), why desc', [counted])
+	// A forger may bring any number of reasons: the most frequent of each address leaves the store.
+	const place = reader.raw('row_number() over (partition by ip order by sum(??) desc, why) as place', [counted]);
+	const ranked = countsOf(reader, asked).whereIn('ip', ips).whereNot({why: ''}).groupBy('ip', 'why');
+	const whys = await reader
+		.from(ranked.select('ip', 'why', place).as('ranked'))
+		.where({place: 1})
 		.select('ip', 'why');
-	// Of an address the last one stays: the most frequent.
 	const whyOf = new Map<string, string>(whys.map(({ip, why}) => [ip, why]));
 	const reporters = [...new Set(orgs)];
 	return {
@@ -166,14 +166,8 @@ export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
 		unsigned: Number(all?.n ?? 0) - Number(all?.signed ?? 0),
 		sources: rows.map(
 			({ip, ...row}): DmarcSource => ({
-				...{
-					ip,
-					why: whyOf.get(ip) ?? '',
-					n: Number(row.n),
-					aligned: Number(row.aligned),
-					dkim: Number(row.dkim),
-					spf: Number(row.spf),
-				},
+				...{ip, why: whyOf.get(ip) ?? '', n: Number(row.n), aligned: Number(row.aligned)},
+				...{dkim: Number(row.dkim), spf: Number(row.spf)},
 			}),
 		),
 	};
