@@ -29,7 +29,7 @@ export function askAhead(options: VerdictOptions, raw: Buffer, from: CameIn | nu
 	if (from !== null) {
 		const author = authorField.exec(headerOf(raw))?.[0] ?? '';
 		const [domain = null] = /^[\w.-]+/.exec(author.slice(author.lastIndexOf('@') + 1)) ?? [];
-		const letter = {from: {address: `x@${domain}`, name: null}, isFromAmbiguous: false, signatures: []};
+		const letter = {from: {address: `x@${domain}`, name: null}, isAmbiguous: false, signatures: []};
 		work.push(spfOf(options, from), dmarcOf(options, letter, {result: 'none', domain: null}, domain));
 	}
 	return inTime(askMs, timedOut, () => Promise.allSettled(work)).catch(() => undefined);
@@ -115,12 +115,12 @@ async function spfOf({resolver, hostname}: VerdictOptions, {client, helo, mailFr
 
 async function dmarcOf(
 	{resolver}: VerdictOptions,
-	{from, isFromAmbiguous, signatures}: Pick<ReadLetter, 'from' | 'isFromAmbiguous' | 'signatures'>,
+	{from, isAmbiguous, signatures}: Pick<ReadLetter, 'from' | 'isAmbiguous' | 'signatures'>,
 	spf: Verdict,
 	domain: string | null,
 ): Promise<Verdict> {
-	// RFC 7489 §6.6.1: a From with several authors has no one domain to check.
-	if (domain === null || isFromAmbiguous) {
+	// RFC 7489 §6.6.1: a From with several authors has no one domain to check; what people see of fields that are there twice, no signature covers.
+	if (domain === null || isAmbiguous) {
 		return {result: domain === null ? 'none' : 'permerror', domain};
 	}
 	const {dmarc} = await import('mailauth/lib/dmarc/index.js');

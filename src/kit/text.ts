@@ -44,6 +44,10 @@ export function constantOf(text: string): string | Constant {
 	return text.length < shortest || halfPair.test(text) ? text : {text};
 }
 
+/** At most so many of its characters, and never half of a surrogate pair at its end. */
+export const cutText = (text: string, longest: number): string =>
+	text.slice(0, longest).replace(text.length > longest ? /[\ud800-\udbff]$/ : '', '');
+
 export function joined(pieces: Pieces): string {
 	return pieces.map(piece => (typeof piece === 'string' ? piece : piece.text)).join('');
 }

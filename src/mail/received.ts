@@ -38,14 +38,14 @@ export type ReceivedContent = {
 /** A mail as the reader's thread took it apart. */
 export type ReadLetter = Pick<Summary, 'from' | 'subject' | 'automatic'> &
 	ReceivedContent & {
-		/** Addresses of its header: From and Reply-To; To and Cc. */
+		/** Addresses of its header: From, Sender and Reply-To; To and Cc. */
 		readonly senders: readonly string[];
 		readonly addressees: readonly string[];
 		/** Message-IDs that it answers, the nearest first. */
 		readonly answers: readonly string[];
 		readonly files: ReadonlyArray<ReceivedFile & {readonly content: Uint8Array}>;
-		/** It has several authors. */
-		readonly isFromAmbiguous: boolean;
+		/** It has several authors, or a field twice that may be there once. */
+		readonly isAmbiguous: boolean;
 		/** What came of each DKIM signature. */
 		readonly signatures: readonly Verdict[];
 		/** Why it could not be taken apart; null: it was. */
@@ -58,7 +58,7 @@ export type FoundKeys = ReadonlyArray<readonly [name: string, records: readonly 
 /** Nothing is known of what it says. */
 export const unreadLetter = (fault: string): ReadLetter => ({
 	...{from: null, subject: '', automatic: false, senders: [], addressees: []},
-	...{text: null, html: null, cut: false, headers: [], answers: [], files: [], isFromAmbiguous: false, signatures: []},
+	...{text: null, html: null, cut: false, headers: [], answers: [], files: [], isAmbiguous: false, signatures: []},
 	fault,
 });
 

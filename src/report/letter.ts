@@ -1,7 +1,9 @@
+import {domainToASCII} from 'node:url';
 import type {AddressObject, ParsedMail} from 'mailparser';
-import {withoutControls} from '../kit/text.ts';
+import {cutText, withoutControls} from '../kit/text.ts';
 import {verifySignatures} from '../mail/dkim-signatures.ts';
 import {type FoundKeys, type ReadLetter, unreadLetter, type Verdict} from '../mail/received.ts';
+import {addressesIn} from './addresses-in-text.ts';
 import {decodeWords} from './decode.ts';
 import {type Field, fieldOf, type Mail, readMail} from './mime.ts';
 
@@ -14,7 +16,13 @@ const longestName = 255;
 const longestValue = 4096;
 const mostFields = 200;
 const mostMailboxes = 50;
+const mostAddresses = 1000;
+const longestHeader = 256 * 1024;
 const mostAnswers = 50;
+
+/** Fields that a mail has once (RFC 5322 §3.6, RFC 2045): signatures cover the last of several, and people see the first. */
+const single =
+	/^(?:from|sender|reply-to|to|cc|date|subject|in-reply-to|references|content-(?:type|transfer-encoding))$/;
 
 /** To load them takes a second of a slow machine, which is no time of a mail. */
 export const loadLibraries = () => Promise.all([import('mailparser'), import('mailauth/lib/dkim/verify.js')]);
@@ -23,7 +31,7 @@ export const loadLibraries = () => Promise.all([import('mailparser'), import('ma
 export async function readLetter(raw: Buffer, keys: FoundKeys): Promise<ReadLetter> {
 	const mail = readMail(raw);
 	const {fields} = mail.root;
-	const unread = (fault: string): ReadLetter => ({...unreadLetter(fault), ...ofHeader(mail)});
+	const unread = (fault: string): ReadLetter => ({...unreadLetter(fault), ...ofHeader(mail, raw)});
 	if (mail.fault !== null) {
 		return unread(mail.fault);
 	}
@@ -31,22 +39,23 @@ export async function readLetter(raw: Buffer, keys: FoundKeys): Promise<ReadLett
 		const {simpleParser} = await import('mailparser');
 		const skip = {skipHtmlToText: true, skipTextToHtml: true, skipImageLinks: true, skipTextLinks: true};
 		const parsed = await simpleParser(raw, skip);
-		const froms = mailboxesOf(parsed.from);
+		const froms = mailboxesOf(parsed.from, fieldOf(fields, 'from') ?? '');
+		const names = fields.flatMap(({name}) => (single.test(name) ? [name] : []));
+		const isDoubled = new Set(names).size < names.length;
+		const signatures = await signaturesOf(raw, keys);
 		const [text, html] = [parsed.text || null, parsed.html || null];
 		if (text === null && html === null && parsed.attachments.length === 0 && isMultipart(fields)) {
 			return unread('a multipart without parts');
 		}
 		return {
-			...ofHeader(mail),
+			...ofHeader(mail, raw),
 			from: froms[0] ?? null,
-			isFromAmbiguous: froms.length > 1 || fields.filter(({name}) => name === 'from').length > 1,
-			senders: [...froms, ...mailboxesOf(parsed.replyTo)].map(({address}) => address),
-			addressees: [...mailboxesOf(parsed.to), ...mailboxesOf(parsed.cc)].map(({address}) => address),
-			text: text?.slice(0, longestText) ?? null,
-			html: html?.slice(0, longestText) ?? null,
+			isAmbiguous: froms.length > 1 || isDoubled,
+			text: text && cutText(text, longestText),
+			html: html && cutText(html, longestText),
 			cut: [text, html].some(one => one !== null && one.length > longestText) || fields.length > mostFields,
 			files: parsed.attachments.map(fileOf),
-			signatures: await signaturesOf(raw, keys),
+			signatures: isDoubled ? signatures.map(one => ({...one, result: 'policy'})) : signatures,
 			fault: null,
 		};
 	} catch (error) {
@@ -55,18 +64,27 @@ export async function readLetter(raw: Buffer, keys: FoundKeys): Promise<ReadLett
 }
 
 /** What its header alone says. */
-function ofHeader({root: {fields}}: Mail) {
+function ofHeader({root: {fields}}: Mail, raw: Buffer) {
+	const [header = ''] = raw.toString('utf8', 0, longestHeader).replaceAll(/\r\n?/g, '\n').split('\n\n', 1);
 	const references = idsIn(fieldOf(fields, 'references')).reverse();
 	return {
 		subject: textOf(fieldOf(fields, 'subject') ?? '', longestSubject),
 		automatic: isAutomatic(fields),
+		senders: addressesOf(header, 'from|sender|reply-to'),
+		addressees: addressesOf(header, 'to|cc'),
 		answers: [...new Set([...idsIn(fieldOf(fields, 'in-reply-to')), ...references])].slice(0, mostAnswers),
 		headers: fields.slice(0, mostFields).map(({name, value}) => ({name, value: textOf(value, longestValue)})),
 	};
 }
 
 /** An encoded word may hold line ends, which programs would take for the end of a field. */
-const textOf = (value: string, longest: number) => withoutControls(decodeWords(value)).slice(0, longest);
+const textOf = (value: string, longest: number) => cutText(withoutControls(decodeWords(value)), longest);
+
+/** All that fields of these names hold, beyond what is shown of them too: mail is found and erased by it. */
+function addressesOf(header: string, names: string): string[] {
+	const fields = header.matchAll(new RegExp(`^(?:${names})[ \\t]*:[^\\n]*(?:\\n[ \\t][^\\n]*)*`, 'gim'));
+	return addressesIn([...fields].join('\n'), mostAddresses);
+}
 
 /** Angle brackets are often lost on the way. */
 function idsIn(value: string | null): string[] {
@@ -88,11 +106,15 @@ function isAutomatic(fields: readonly Field[]): boolean {
 	);
 }
 
-function mailboxesOf(header: AddressObject | AddressObject[] | undefined) {
+/** @param written the field: the library shows domains in Unicode, in which one looks like another */
+function mailboxesOf(header: AddressObject | AddressObject[] | undefined, written: string) {
 	const found: Array<{readonly address: string; readonly name: string | null}> = [];
 	const add = (each: AddressObject['value'][number]): void => {
 		if (each.address && found.length < mostMailboxes) {
-			found.push({address: each.address.slice(0, 320), name: withoutControls(each.name).slice(0, longestName) || null});
+			const at = each.address.lastIndexOf('@') + 1;
+			const ascii = each.address.slice(0, at) + domainToASCII(each.address.slice(at));
+			const address = written.toLowerCase().includes(ascii.toLowerCase()) ? ascii : each.address;
+			found.push({address: cutText(address, 320), name: cutText(withoutControls(each.name), longestName) || null});
 		}
 		each.group?.forEach(add);
 	};
@@ -105,10 +127,10 @@ function mailboxesOf(header: AddressObject | AddressObject[] | undefined) {
 function fileOf({filename, contentType, content, contentId}: ParsedMail['attachments'][number]) {
 	const id = contentId?.replace(/^<|>$/g, '') ?? null;
 	return {
-		name: filename === undefined ? null : withoutControls(filename).slice(0, longestName),
+		name: filename === undefined ? null : cutText(withoutControls(filename), longestName),
 		type: /^[\w.+-]{1,127}\/[\w.+-]{1,127}$/.test(contentType) ? contentType.toLowerCase() : 'application/octet-stream',
 		size: content.length,
-		contentId: id?.slice(0, longestName) ?? null,
+		contentId: id && cutText(id, longestName),
 		content,
 	};
 }

@@ -80,6 +80,19 @@ test('a mail that is not what it says fails', async t => {
 	t.is((await judged(two, {...spf, ...passes})).dmarc.result, 'permerror');
 });
 
+test('a field before the signed one of its name, which people would see, makes all verdicts void', async t => {
+	const texts = {...spf, ...dmarc, 's._domainkey.example.net': key};
+	for (const field of ['Subject: PAY', 'Content-Type: text/html', 'Date: now', 'To: x@y.example']) {
+		const mail = await signed(`To: me@shop.example\r\nDate: then\r\nContent-Type: text/plain\r\n${plain}`);
+		t.like(await judged(mail, texts), {dkim: {result: 'pass'}, dmarc: {result: 'pass'}});
+		const forged = Buffer.concat([Buffer.from(`${field}\r\n`), mail]);
+		t.like(await judged(forged, texts), {
+			dkim: {result: 'policy', domain: 'example.net'},
+			dmarc: {result: 'permerror', domain: 'example.net'},
+		});
+	}
+});
+
 test('DNS that does not answer is no verdict, and blocks nothing', async t => {
 	const silent = {'example.net': null, '_dmarc.example.net': null, 's._domainkey.example.net': null};
 	t.deepEqual(await judged(await signed(), silent), {

@@ -53,7 +53,43 @@ test('a program is told from a person', async t => {
 
 test('several authors are no author that a domain could speak for', async t => {
 	for (const from of ['From: a@x.example, b@y.example', 'From: a@x.example\r\nFrom: b@y.example']) {
-		t.true((await readLetter(Buffer.from(`${from}\r\nSubject: x\r\n\r\n.`), [])).isFromAmbiguous, from);
+		t.true((await readLetter(Buffer.from(`${from}\r\nSubject: x\r\n\r\n.`), [])).isAmbiguous, from);
+	}
+});
+
+test('mail is found by every address of its header, whatever its fault', async t => {
+	const many = Array.from({length: 900}, (_, n) => `Person ${n} <p${n}@dest.example>`).join(',\r\n ');
+	const header = `From: "a" <a@x.example>, b@y.example\r\nSender: s@x.example\r\nReply-To: r@x.example\r\nTo: t@dest.example\r\nCc: ${many}\r\n`;
+	for (const rest of ['\r\n.', 'Content-Type: multipart/mixed\r\n\r\nHello', `${'X-A: b\r\n'.repeat(2000)}\r\n.`]) {
+		const {senders, addressees} = await readLetter(Buffer.from(header + rest), []);
+		t.deepEqual(senders, ['a@x.example', 'b@y.example', 's@x.example', 'r@x.example']);
+		t.is(addressees.length, 901);
+		t.is(addressees.at(-1), 'p899@dest.example');
+	}
+});
+
+test('a cut text ends with a whole character', async t => {
+	const pairs = `x${'😀'.repeat(140_000)}`;
+	const letter = await readLetter(
+		Buffer.from(`From: "${pairs.slice(0, 601)}" <a@x.example>\r\nSubject: ${pairs.slice(0, 2001)}\r\n\r\n${pairs}`),
+		[],
+	);
+	for (const [text, length] of [
+		[letter.text, 262_143],
+		[letter.subject, 997],
+		[letter.from?.name, 255],
+	] as const) {
+		t.is(text?.length, length);
+		t.regex(text ?? '', /^x\p{So}+$/u);
+	}
+});
+
+test('a domain is shown as it was written', async t => {
+	for (const address of ['a@xn--pple-43d.com', 'a@аpple.com', 'a@Shop.example']) {
+		t.is(
+			(await readLetter(Buffer.from(`From: ${address}\r\nSubject: x\r\n\r\n.`), [])).from?.address.toLowerCase(),
+			address.toLowerCase(),
+		);
 	}
 });
 
