@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {cutText} from '../kit/text.ts';
 import type {Links} from '../links/links.ts';
 import {isReserved, parseAddress} from '../mail/address.ts';
 import type {NewId} from '../mail/ids.ts';
@@ -27,6 +28,9 @@ type ReceivedOptions = Parameters<typeof verdictsOf>[0] & {
 
 /** A workspace that a mail is for: its addresses, and the message that a token of one of them names. */
 type Owner = {readonly recipients: string[]; answered: string | null};
+
+/** Characters of text and of html that are posted: each endpoint has a copy. */
+const longestPosted = 65_536;
 
 /** The mail as each workspace gets it that it is for: most mail that comes in is for none, but a report. */
 export async function receivedOf(
@@ -58,7 +62,9 @@ export async function receivedOf(
 			],
 		};
 		const view = receivedView({...mail, size: raw.length}, options.publicUrl);
-		return {mail, detail: {...view, ...contentView(mail.content)}};
+		const posted = {text: text && cutText(text, longestPosted), html: html && cutText(html, longestPosted)};
+		const isCut = cut || posted.text !== text || posted.html !== html;
+		return {mail, detail: {...view, ...contentView({...mail.content, ...posted, cut: isCut})}};
 	});
 	return await Promise.all(mails);
 }

@@ -195,6 +195,24 @@ test('answers of five mail programs find their message, by Message-ID and by the
 	t.is(refusedBoth.status, 422);
 });
 
+test('of a long text endpoints get the beginning, and the API has more', async t => {
+	const receiver = await startReceiver(t, certificate, {answer: (_, response) => void response.end()});
+	const lab = await start(t);
+	await lab.program.cli('inbound', 'add', support);
+	const {key} = lab.welcome;
+	const hook = {url: `https://${host}:${receiver.port}/in`, events: ['received']};
+	t.is((await call(`${lab.url}/v1/webhooks`, key, hook)).status, 201);
+	const mail = `From: ada@example.net\r\nSubject: long\r\n\r\n${`${'word '.repeat(14)}\r\n`.repeat(1000)}`;
+	await waitFor('the address counts', async () => (await bring(t, lab, support, mail)).startsWith('250'));
+	const post = await waitFor('the post', () => receiver.received[0]);
+	const {detail} = JSON.parse(post.body.toString());
+	t.true(detail.truncated);
+	t.is(detail.text.length, 65_536);
+	const {body} = await call(`${lab.url}/v1/received/${detail.id}`, key);
+	t.like(body, {truncated: false});
+	t.true((body as {text: string}).text.length > 70_000);
+});
+
 test('what comes in is posted, shown, downloaded as a file, and gone when it is deleted', async t => {
 	const receiver = await startReceiver(t, certificate, {answer: (_, response) => void response.end()});
 	const lab = await start(t);
