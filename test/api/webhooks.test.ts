@@ -266,6 +266,35 @@ storeTest(test, 'ids of another workspace are like unknown ones; scopes are kept
 	t.is(idOf(await api.post('/v1/webhooks', {url, events: ['opened']}, managing)).slice(0, 4), 'whe_');
 });
 
+storeTest(test, 'mail that comes in is for keys that may read it, by webhook too', async (t, store) => {
+	const api = await startApi(t, store);
+	const scopes = '["webhooks:manage","webhooks:read"]';
+	const key = await addKey(store, api.workspace.id, {scopes});
+	const {id} = await register(api, {events: ['received']});
+	const path = `/v1/webhooks/${id}`;
+	for (const refused of [
+		await api.post('/v1/webhooks', {url, events: ['delivered', 'received']}, key),
+		await api.patch(path, {events: ['received']}, key),
+		await api.patch(path, {url: 'https://new.example/hook'}, key),
+	]) {
+		t.is(codeOf(refused), 'insufficient_scope', refused.text);
+		t.regex(refused.text, /received:read/);
+	}
+	t.is((await api.patch(path, {active: true}, key)).status, 200);
+	const [delivery = ''] = await insertDue(store, api.workspace.id, id, 1);
+	const body = JSON.stringify({type: 'received', recipient: null, detail: {id: 'rcv_1', text: 'secret'}});
+	await store.writer.transaction(trx =>
+		trx('webhook_deliveries')
+			.where({id: delivery})
+			.update({event_type: 'received', body: Buffer.from(body)}),
+	);
+	const replay = `/v1/webhooks/deliveries/${delivery}/replay`;
+	for (const {text} of [await api.get(`${path}/deliveries`, key), await api.post(replay, {}, key)]) {
+		t.regex(text, /"detail":\{"id":"rcv_1"\}/);
+	}
+	t.regex((await api.get(`${path}/deliveries`)).text, /secret/);
+});
+
 storeTest(
 	test,
 	'a secret is rotated: the new one is shown, the old one lives until the overlap ends',

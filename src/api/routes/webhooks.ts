@@ -18,10 +18,10 @@ import {
 	webhookFormats,
 	webhookRetries,
 } from '../../mail/webhook.ts';
-import {type Endpoint, findEndpoint, listEndpoints, scanDeliveries} from '../../store/webhooks.ts';
+import {type Endpoint, findEndpoint, listEndpoints, type StoredDelivery, scanDeliveries} from '../../store/webhooks.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';
-import {visibleEndpoint, visibleMode} from '../caller.ts';
+import {type Caller, visibleEndpoint, visibleMode} from '../caller.ts';
 import {apiError} from '../errors.ts';
 import type {Part} from '../paging.ts';
 import {textOrNull, time} from '../schemas/page.ts';
@@ -58,7 +58,9 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			answer: [201, 'The endpoint; events from now on are posted to it.', endpointSchema],
 			errors: ['unprocessable_entity'],
 			body: endpointBody,
-			handle: async ({caller: {workspaceId, mode}, body: {url, events, ...forms}, tools}) => {
+			handle: async ({caller, body: {url, events, ...forms}, tools}) => {
+				const {workspaceId, mode} = caller;
+				refuseMail(caller, events);
 				refuseBadUrl(url);
 				const input = {workspaceId, mode, url, events, ...forms};
 				const added = await change(trx => addEndpoint(trx, tools, vault, input));
@@ -99,9 +101,10 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			errors: ['unprocessable_entity'],
 			body: endpointChanges,
 			async handle({caller, workspaceId, id, body, tools}) {
-				await visibleEndpoint(reader, caller, id);
+				const endpoint = await visibleEndpoint(reader, caller, id);
 				const {active, ...changes} = body;
-				const {url} = changes;
+				const {url, events = url === undefined ? [] : endpoint.events} = changes;
+				refuseMail(caller, events);
 				if (url !== undefined) {
 					refuseBadUrl(url);
 				}
@@ -179,6 +182,24 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 	];
 }
 
+const readsMail = 'received:read';
+
+/** What is posted of mail that comes in is the mail. */
+function refuseMail({scopes}: Caller, events: readonly string[]): void {
+	if (events.includes('received') && !scopes.includes(readsMail)) {
+		throw apiError('insufficient_scope', {message: `For the event received the key needs the scope ${readsMail}.`});
+	}
+}
+
+/** Of a mail that came in a key without the scope sees the id. */
+function visibleDelivery({scopes}: Caller, delivery: StoredDelivery): StoredDelivery {
+	if (delivery.eventType !== 'received' || scopes.includes(readsMail)) {
+		return delivery;
+	}
+	const payload = JSON.parse(Buffer.from(delivery.body).toString());
+	return {...delivery, body: Buffer.from(JSON.stringify({...payload, detail: {id: payload.detail?.id}}))};
+}
+
 /** Milliseconds of what the schema let pass. */
 function overlapOf(given: string | number | null): number {
 	return given === null ? usualOverlap : (parseDuration(String(given)) ?? usualOverlap);
@@ -205,7 +226,8 @@ export function webhookDeliveryRoutes(parts: ApiParts): readonly Routes[] {
 				filters: {endpoint: id},
 				async scan(part) {
 					await visibleEndpoint(reader, caller, id);
-					return await scanDeliveries(reader, id, part);
+					const {rows, next} = await scanDeliveries(reader, id, part);
+					return {rows: rows.map(row => visibleDelivery(caller, row)), next};
 				},
 			}),
 			view: deliveryView,
@@ -227,7 +249,7 @@ export function webhookDeliveryRoutes(parts: ApiParts): readonly Routes[] {
 					throw apiError('not_found');
 				}
 				webhooks.onDue([replayed.endpointId]);
-				return deliveryView(replayed);
+				return deliveryView(visibleDelivery(caller, replayed));
 			},
 		}),
 	];
@@ -354,7 +376,7 @@ const deliverySchema = Type.Object(
 			description: '`failed` is tried again, `exhausted` is not: replay it.',
 		}),
 		attempts: Type.Integer({description: 'Attempts made since the event, or since the last replay.'}),
-		payload: Type.Object({}, {description: 'The exact body that is posted.'}),
+		payload: Type.Object({}, {description: 'The body that is posted; a received mail needs `received:read`.'}),
 		last_attempt_at: textOrNull('When the last attempt began; null: none was made.'),
 		last_status: Type.Union([Type.Integer(), Type.Null()], {description: 'What the endpoint answered to it.'}),
 		last_error: textOrNull('Why it failed, for people; null: it was acknowledged.'),
