@@ -141,7 +141,7 @@ export class InboundListener extends SmtpListener<State> {
 			if (roles.some(isForPeople)) {
 				share.giveBack();
 				observer.inboundRefused('looping', client);
-				return reply(554, '5.4.6 It goes round in circles: too many Received fields, or an X-Loop with our name');
+				return reply(554, '5.4.6 Mail loop detected: too many Received fields, or an X-Loop with our name');
 			}
 			share.giveBack();
 			observer.inboundTaken({...received, taken: null});

@@ -27,7 +27,7 @@ type ReceivedOptions = Parameters<typeof verdictsOf>[0] & {
 };
 
 /** A workspace that a mail is for: its addresses, and the message that a token of one of them names. */
-type Owner = {readonly recipients: string[]; answered: string | null};
+type Owner = {readonly recipients: Set<string>; answered: string | null};
 
 /** Characters of text and of html that are posted: each endpoint has a copy. */
 const longestPosted = 65_536;
@@ -45,7 +45,8 @@ export async function receivedOf(
 	}
 	const read = letter ?? unreadLetter('it was not read');
 	const verdicts = await verdictsOf(options, cameIn, read);
-	const mails = [...owners].map(async ([workspaceId, {recipients, answered}]) => {
+	const mails = [...owners].map(async ([workspaceId, {recipients: own, answered}]) => {
+		const recipients = [...own];
 		const inReplyTo = answered ?? (await findAnswered(options, workspaceId, read.answers));
 		const summary = summaryOf(cameIn, read, verdicts, recipients);
 		const {text, html, cut, headers, fault} = read;
@@ -72,7 +73,7 @@ export async function receivedOf(
 async function ownersOf({reader, links}: ReceivedOptions, addresses: readonly string[]): Promise<Map<string, Owner>> {
 	const owners = new Map<string, Owner>();
 	const ownerOf = (workspaceId: string): Owner => {
-		const owner = owners.get(workspaceId) ?? {recipients: [], answered: null};
+		const owner = owners.get(workspaceId) ?? {recipients: new Set(), answered: null};
 		owners.set(workspaceId, owner);
 		return owner;
 	};
@@ -83,7 +84,7 @@ async function ownersOf({reader, links}: ReceivedOptions, addresses: readonly st
 	const free = addresses.filter(address => !isReserved(address));
 	const inboxes = free.length === 0 ? new Map() : await findInboxes(reader, free);
 	for (const [address, workspaceId] of inboxes) {
-		ownerOf(workspaceId).recipients.push(address);
+		ownerOf(workspaceId).recipients.add(address);
 	}
 	const ids = tokens.map(({token}) => token.id);
 	const rows = await findReplied(reader, ids);
@@ -91,7 +92,7 @@ async function ownersOf({reader, links}: ReceivedOptions, addresses: readonly st
 		const row = rows.find(({id}) => id === token.id);
 		if (row && token.verify(row.address)) {
 			const owner = ownerOf(row.workspaceId);
-			owner.recipients.push(address);
+			owner.recipients.add(address);
 			owner.answered ??= row.messageId;
 		}
 	}
