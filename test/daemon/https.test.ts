@@ -1,7 +1,7 @@
 import {execFile} from 'node:child_process';
 import {once} from 'node:events';
 import {request} from 'node:https';
-import {type AddressInfo, connect as connectPlain} from 'node:net';
+import {type AddressInfo, connect as connectPlain, type Socket} from 'node:net';
 import {connect, createSecureContext, type PeerCertificate, type SecureContext, type TLSSocket} from 'node:tls';
 import {promisify} from 'node:util';
 import test, {type ExecutionContext} from 'ava';
@@ -254,21 +254,22 @@ test('1,000 idle clients at once keep nobody out: the one that is idle longest m
 
 test('clients that are slow with a body keep out no others, and one client has 200 connections', async t => {
 	const few = await start(t, {most: 20});
+	const many = await start(t, {most: 300});
+	const clients: Socket[] = [];
+	t.teardown(() => {
+		for (const client of clients) {
+			client.destroy();
+		}
+	});
 	const slow = 'POST /v1/things HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{';
-	const first = await shake(few.port);
-	const firstEnds = once(first.resume(), 'close');
-	const sent = (socket: TLSSocket) => new Promise(resolve => socket.write(slow, resolve));
-	await sent(first);
-	const others: TLSSocket[] = [];
-	while (others.length < 19) {
-		const other = await shake(few.port);
-		others.push(other);
-		await sent(other);
+	while (clients.length < 20) {
+		const client = await shake(few.port);
+		clients.push(client);
+		await new Promise(resolve => client.resume().write(slow, resolve));
 	}
 	t.like(await ask(few.port, '/v1/things', {method: 'POST', body: '{"a":1}'}), {status: 200});
-	await firstEnds;
+	await waitFor('the first to make room', () => clients[0]?.closed);
 
-	const many = await start(t, {most: 300});
 	const asked = ask(many.port, '/v1/slow');
 	await many.asked;
 	const idle = await shake(many.port);
@@ -276,14 +277,12 @@ test('clients that are slow with a body keep out no others, and one client has 2
 		const client = connectPlain({port: many.port, host: '127.0.0.1', localAddress: '127.0.0.2'});
 		return client.on('error', () => undefined).resume();
 	});
+	clients.push(idle, ...greedy);
 	await waitFor('200 to be left', () => greedy.filter(({closed}) => closed).length === 200);
 	idle.write('GET /v1/where HTTP/1.1\r\nHost: mail.example\r\n\r\n');
 	t.regex(String((await once(idle, 'data'))[0]), /^HTTP\/1\.1 200 /);
 	many.go();
 	t.like(await asked, {status: 200});
-	for (const client of [idle, ...others, ...greedy]) {
-		client.destroy();
-	}
 });
 
 test('a close ends idle connections at once, and answers what is being asked', async t => {
