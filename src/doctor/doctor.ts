@@ -155,7 +155,8 @@ function checksFor(input: DoctorInput): Check[] {
 		daemonCheck(input.daemon, input.version),
 	];
 	if (settings.delivery === 'capture') {
-		return [...here, captureCheck, ...mailboxOf(input), ...certificateChecks(settings, clock)];
+		const inbound = settings.inboundListen === null ? [] : inboundOf(input);
+		return [...here, captureCheck, ...mailboxOf(input), ...inbound, ...certificateChecks(settings, clock)];
 	}
 	const [target = settings.hostname] = input.targets;
 	return [
@@ -235,7 +236,7 @@ function waysBack({settings, resolver, clock, store: {store}, ...input}: DoctorI
 			resolver,
 		}),
 		...mailboxOf({settings}),
-		...(store === null ? [] : [inboundMxCheck(store, resolver, sendingNames(settings), inboundListen !== null)]),
+		...inboundOf({settings, resolver, store: {store}}),
 		...certificateChecks(settings, clock),
 		publicUrlCheck({
 			publicUrl: linkBase(settings),
@@ -247,6 +248,13 @@ function waysBack({settings, resolver, clock, store: {store}, ...input}: DoctorI
 function mailboxOf({settings}: Pick<DoctorInput, 'settings'>): Check[] {
 	const {bounceMailbox} = settings;
 	return bounceMailbox === null ? [] : [mailboxCheck(bounceMailbox, extraCa(settings))];
+}
+
+type InboundInput = Pick<DoctorInput, 'settings' | 'resolver'> & {readonly store: Pick<OpenedStore, 'store'>};
+
+function inboundOf({settings, resolver, store: {store}}: InboundInput): Check[] {
+	const isListening = settings.inboundListen !== null;
+	return store === null ? [] : [inboundMxCheck(store, resolver, sendingNames(settings), isListening)];
 }
 
 function domainsOf({settings, store: {store}, openSources, clock}: DoctorInput): Check[] {

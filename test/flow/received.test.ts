@@ -297,6 +297,8 @@ test('nothing is relayed, loops end, and what the operator keeps is not given aw
 		t.regex(await bring(t, lab, to, `X-To: ${to}\r\n${plain}`), answer, to);
 	}
 	const hops = `${'Received: from a by b; Fri, 27 Nov 2026 10:00:00 +0000\r\n'.repeat(30)}${plain}`;
+	const {stdout} = await lab.program.run('doctor');
+	t.regex(stdout.replaceAll(/\s+/g, ' '), /inbound-mx in\.example\.com has no MX/, 'in capture mode too');
 	t.regex(await bring(t, lab, support, hops), /^554 5\.4\.6 Mail loop detected/);
 	t.regex(await bring(t, lab, support, `X-Loop: ${bounces}\r\n${plain}`), /^554 5\.4\.6 Mail loop detected/);
 	for (const address of [
