@@ -1,4 +1,3 @@
-import {X509Certificate} from 'node:crypto';
 import {createSecureContext} from 'node:tls';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {blocklistsProblems} from './blocklists-file.ts';
@@ -20,8 +19,6 @@ const certificates = [
 	['submissionTlsCert', 'submissionTlsKey'],
 ] as const;
 const files = ['webhookCaFile', 'caFile', 'acmeCaFile', 'secretKeyFile', ...certificates.flat()] as const;
-
-const listeners = ['httpListen', 'httpsListen', 'httpRedirectListen'] as const;
 
 const rules: readonly Rule[] = [
 	{
@@ -61,16 +58,14 @@ const rules: readonly Rule[] = [
 		},
 	},
 	{
-		needs: listeners,
-		problem(values) {
-			const placeOf = (key: (typeof listeners)[number]) => values[key] && `${values[key].host}:${values[key].port}`;
-			const same = listeners.filter(
-				key => values[key]?.port && listeners.some(other => other !== key && placeOf(other) === placeOf(key)),
-			);
-			if (same.length > 0) {
-				const names = same.map(key => table[key].name).join(' and ');
-				return `${names} are the same address: give each its own, such as 0.0.0.0:443 for https and 0.0.0.0:80 for redirects`;
-			}
+		needs: ['httpListen', 'httpsListen', 'httpRedirectListen'],
+		problem({httpListen, httpsListen, httpRedirectListen}) {
+			const places = Object.entries({httpListen, httpsListen, httpRedirectListen})
+				.filter(([, at]) => at?.port)
+				.map(([key, at]) => ({name: table[key as 'httpListen'].name, at: `${at?.host}:${at?.port}`}));
+			const [again] = twice(places.map(({at}) => at));
+			const names = places.filter(({at}) => at === again).map(({name}) => name);
+			return again && `${names.join(' and ')} are the same address, ${again}: give each its own`;
 		},
 	},
 	{
@@ -114,7 +109,15 @@ const rules: readonly Rule[] = [
 		daemonOnly: true,
 	},
 	...files.map((key): Rule => ({needs: [key], problem: values => fileProblem(table[key].name, values[key])})),
-	{needs: ['acmeCaFile'], problem: ({acmeCaFile}) => caProblem(table.acmeCaFile.name, acmeCaFile)},
+	{
+		needs: ['acmeCaFile'],
+		problem({acmeCaFile: file}) {
+			// Node trusts no other CA where a file has none, and says nothing.
+			if (file && !fileProblem('', file) && !readSettingFile(file).includes('-----BEGIN CERTIFICATE-----')) {
+				return `MAILCTL_ACME_CA_FILE="${file}" has no certificate: name a PEM file, which has -----BEGIN CERTIFICATE-----`;
+			}
+		},
+	},
 	...certificates.map(
 		([cert, key]): Rule => ({needs: [cert, key], problem: values => tlsPairProblem(values, cert, key)}),
 	),
@@ -198,18 +201,6 @@ function fileProblem(name: string, path: string | null): string | undefined {
 		}
 	} catch (error) {
 		return `${name}="${path}" cannot be read: ${(error as Error).message}: name a file that the user of the daemon may read`;
-	}
-}
-
-/** Node trusts nobody in addition where a file has no certificate, and says nothing. */
-function caProblem(name: string, path: string | null): string | undefined {
-	if (path === null || fileProblem('', path)) {
-		return undefined;
-	}
-	try {
-		new X509Certificate(readSettingFile(path).toString());
-	} catch {
-		return `${name}="${path}" has no certificate that can be read: name a PEM file, which begins with -----BEGIN CERTIFICATE-----`;
 	}
 }
 

@@ -62,28 +62,22 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 		}
 	}
 
-	/**
-	 * Sends it to all addresses, unless the domain asks for none. Rejects where none took it: one that did must not get it again, so
-	 * that those which failed go without.
-	 */
+	/** Sends it, unless the domain asks for none. Rejects where no address took it: one that did must not get it again. */
 	async function report(day: string, domain: string, own: string, keys: readonly SigningKey[]): Promise<void> {
 		const addresses = await reportAddresses(resolver, domain);
 		if (addresses.length === 0) {
 			return;
 		}
 		const [counts, policy] = [await readTlsDay(store.reader, day, domain), await findPolicy(store.reader, domain)];
-		const send = async (to: string): Promise<string> => {
+		const sendTo = async (to: string): Promise<string> => {
 			const of = {day, domain, own, host: settings.hostname, to, counts, policy, keys, now: clock.now()};
 			const mail = {raw: tlsReportMail(of), envelope: {from: '', to}};
 			// A stop of the daemon waits for it.
-			await inTime(
-				limitMs,
-				() => new Error(`no end within ${limitMs / 1000} s`),
-				() => sendBeside({settings, clock, resolver}, to, mail, true),
-			);
+			const send = () => sendBeside({settings, clock, resolver}, to, mail, true);
+			await inTime(limitMs, () => new Error(`no end within ${limitMs / 1000} s`), send);
 			return to;
 		};
-		const ends = await Promise.allSettled(addresses.map(send));
+		const ends = await Promise.allSettled(addresses.map(sendTo));
 		const sent = ends.flatMap(end => (end.status === 'fulfilled' ? [end.value] : []));
 		const failed = ends.find(end => end.status === 'rejected');
 		if (sent.length === 0 && failed) {

@@ -7,20 +7,14 @@ const most = 2000;
 /** Of these by one client: an IPv4 address, or an IPv6 /64. */
 const mostOfClient = 200;
 
-type Use = {
-	readonly client: string;
-	/** `asked`: a request has begun, and not all of it is here. */
-	state: 'idle' | 'asked' | 'busy';
-};
-
 /**
  * Bounds the connections of a server, and those of a client. At the limit the one that has done nothing for longest makes room, so
  * that clients which only hold connections never keep others out. One whose request is here whole stays until its answer is out.
  */
 export class Connections {
 	readonly #most: number;
-	/** By when each was last used, longest ago first. */
-	readonly #uses = new Map<Socket, Use>();
+	/** By when each was last used, longest ago first. `asked`: a request has begun, and not all of it is here. */
+	readonly #uses = new Map<Socket, {readonly client: string; state: 'idle' | 'asked' | 'busy'}>();
 
 	constructor(limit = most) {
 		this.#most = limit;
@@ -65,10 +59,6 @@ export class Connections {
 				this.#uses.set(socket, use);
 			}
 		});
-	}
-
-	get size(): number {
-		return this.#uses.size;
 	}
 
 	/** Closes their server: ends those without a request, and resolves when the others have ended too. */
