@@ -11,7 +11,7 @@ import {type Noun, shortTime} from './terminal-text.ts';
 
 export function certificateCommands(certificate: CliCommand): void {
 	certificate
-		.verb('list', 'List the names that have a certificate or are to have one')
+		.verb('list', 'List certificates, and names that wait for one')
 		.sample('mailctl certificate list')
 		.does(async session => {
 			const rows = await listCertificates(await session.reader());

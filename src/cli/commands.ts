@@ -108,7 +108,7 @@ const entries: readonly Entry[] = [
 	],
 	[
 		'certificate',
-		'Certificates that a CA gives by itself (MAILCTL_ACME)',
+		'Certificates issued by a CA (MAILCTL_ACME)',
 		() => import('./certificate.ts').then(each => each.certificateCommands),
 	],
 	[

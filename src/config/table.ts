@@ -188,7 +188,7 @@ const server = {
 	),
 };
 
-/** Certificates that a CA gives by itself. */
+/** Certificates issued by a CA. */
 const certificates = {
 	acme: setting(
 		'MAILCTL_ACME',
