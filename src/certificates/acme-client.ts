@@ -2,7 +2,7 @@ import {createHash, createHmac, createPublicKey, type KeyObject, sign} from 'nod
 import {setTimeout} from 'node:timers/promises';
 import {type Dispatcher, request} from 'undici';
 import {type JsonObject, objectOf, parsedJson} from '../kit/exact-json.ts';
-import {withoutControls} from '../kit/text.ts';
+import {unprintable} from '../kit/text.ts';
 import type {Challenge, ChallengeType} from '../store/certificates.ts';
 import {certificateRequest} from './x509.ts';
 
@@ -45,7 +45,7 @@ export class AcmeError extends Error {
 	readonly retryAfterMs: number | null;
 
 	constructor(message: string, type = '', retryAfterMs: number | null = null) {
-		super(withoutControls(message).slice(0, longestFault));
+		super(message.replace(invisible, ' ').slice(0, longestFault));
 		this.type = type;
 		this.retryAfterMs = retryAfterMs;
 	}
@@ -62,6 +62,7 @@ type Answer = {
 };
 
 const longestFault = 500;
+const invisible = new RegExp(`[${unprintable}]+`, 'gu');
 const longestAnswer = 256 * 1024;
 const mostNonces = 3;
 const askMs = 20_000;
@@ -69,6 +70,8 @@ const [firstPollMs, longestPollMs] = [500, 15_000];
 /** An order without `replaces` would have these, too; empty: the CA gave no answer, or no reason. */
 const lastingFaults = ['', 'rateLimited', 'badNonce', 'accountDoesNotExist'];
 const mostAuthorizations = 10;
+/** What a CA says of DNS says nothing of a port (RFC 8555 §6.7). */
+const noPort: Readonly<Record<string, string>> = {dns: 'cannot look up', caa: 'is not allowed by the CAA records of'};
 const ports: Readonly<Record<string, number>> = {'http-01': 80, 'tls-alpn-01': 443};
 
 const encode = (bytes: string | Uint8Array): string => Buffer.from(bytes).toString('base64url');
@@ -175,8 +178,9 @@ export class AcmeClient {
 			const {detail, type: kind} = problemOf(
 				challenges.find(one => text(one?.error && problemOf(one.error).type))?.error,
 			);
-			const what = kind === 'connection' ? 'cannot reach' : 'found no proof at';
-			throw new AcmeError(`the CA ${what} port ${ports[way]} of ${name}: ${detail || text(done.status)}`, kind);
+			const what =
+				noPort[kind] ?? `${kind === 'connection' ? 'cannot reach' : 'found no proof at'} port ${ports[way]} of`;
+			throw new AcmeError(`the CA ${what} ${name}: ${detail || text(done.status)}`, kind);
 		}
 	}
 

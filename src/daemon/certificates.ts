@@ -26,6 +26,7 @@ import {
 	insertChallenge,
 	listCertificates,
 	listHosts,
+	noteDamage,
 	noteWish,
 	openCertificates,
 	putAccount,
@@ -163,22 +164,39 @@ export class Certificates {
 		await this.#dispatcher.destroy();
 	}
 
-	/** Does what is due now. */
+	/** Does what is due now, one after the other. Each order may take minutes: what is to be done is looked up again before it. */
 	async look(): Promise<void> {
-		await this.#lookAtNames();
-		const {store, clock} = this.#context;
-		for (const row of await listCertificates(store.reader)) {
-			const now = storeTime(clock.now());
-			const isFree = row.taken_until === null || row.taken_until <= now;
-			if (this.#wishes.get(row.name) === 'yes' && row.next_try_at <= now && isFree && !this.#ending.signal.aborted) {
-				await this.#take(row);
+		for (;;) {
+			await this.#lookAtNames();
+			const row = await this.#nextDue();
+			if (row === undefined || this.#ending.signal.aborted) {
+				return;
 			}
+			await this.#take(row);
 		}
 	}
 
+	/** Our own names come first, then those that failed least. */
+	async #nextDue(): Promise<Certificate | undefined> {
+		const {settings, store, clock} = this.#context;
+		const now = storeTime(clock.now());
+		const due = (await listCertificates(store.reader))
+			.filter(row => this.#wishes.get(row.name) === 'yes' && row.next_try_at <= now && (row.taken_until ?? '') <= now)
+			.toSorted((a, b) => a.tries - b.tries);
+		const own = [settings.hostname, this.#publicHost()];
+		return due.find(({name}) => own.includes(name)) ?? due[0];
+	}
+
 	async #read(): Promise<void> {
-		const {store, vault, observer} = this.#context;
-		const found = await openCertificates(store.reader, vault, observer.storeFailed);
+		const {store, vault, clock, observer} = this.#context;
+		const damaged: string[] = [];
+		const found = await openCertificates(store.reader, vault, (error, name) => {
+			observer.storeFailed(error);
+			damaged.push(name);
+		});
+		if (damaged.length > 0) {
+			await this.#write(trx => noteDamage(trx, damaged, storeTime(clock.now())));
+		}
 		const before = this.#shown;
 		this.#shown = new Map(
 			found.map(({name, chain: cert, key}) => {
@@ -327,7 +345,8 @@ export class Certificates {
 			const late = `the order was not done within ${longestOrderMs / minuteMs} minutes`;
 			const tries = row.tries + 1;
 			const isAgain = type === 'accountDoesNotExist' && tries === 1;
-			const next = now() + (isAgain ? 0 : Math.max(waitAfter(tries), retryAfterMs ?? 0));
+			const asked = Math.min(retryAfterMs ?? 0, longestPause(row, now()));
+			const next = now() + (isAgain ? 0 : Math.max(waitAfter(tries), asked));
 			return {
 				fault: signal.aborted ? late : (error as Error).message,
 				...{tries, next_try_at: storeTime(next), updated_at: storeTime(now())},
@@ -405,6 +424,11 @@ export class Certificates {
 	#write<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
 		return this.#context.store.writer.transaction(work);
 	}
+}
+
+/** However long a CA wants us to wait: what is there must not end meanwhile. */
+function longestPause({not_after}: Row, now: number): number {
+	return not_after === null ? 7 * dayMs : Math.max((Date.parse(not_after) - now) / 4, hourMs);
 }
 
 /** When a certificate is looked at next: when its time comes, or the CA may be asked again. */

@@ -62,7 +62,7 @@ export async function findCertificate(reader: Knex, name: string): Promise<Certi
 export async function openCertificates(
 	reader: Knex,
 	vault: Vault,
-	failed: (error: unknown) => void,
+	failed: (error: unknown, name: string) => void,
 ): Promise<Array<Readonly<Record<'name' | 'chain' | 'key', string>>>> {
 	const rows: Array<Record<'name' | 'chain' | 'secret', string>> = await reader('certificates')
 		.whereNotNull('chain')
@@ -72,7 +72,7 @@ export async function openCertificates(
 		try {
 			return [{name, chain, key: vault.open(name, secret)}];
 		} catch (error) {
-			failed(error);
+			failed(error, name);
 			return [];
 		}
 	});
@@ -137,6 +137,14 @@ export async function makeDue(trx: Knex.Transaction, name: string | null, now: s
 		.update({next_try_at: now, window_start: now, window_end: now, tries: 0})
 		.returning('name');
 	return rows.map(row => row.name).toSorted();
+}
+
+/** Makes certificates due whose keys cannot be opened; one that has a fault is due already, or waits for its next try. */
+export async function noteDamage(trx: Knex.Transaction, names: readonly string[], now: string): Promise<void> {
+	await trx('certificates')
+		.whereIn('name', names)
+		.whereNull('fault')
+		.update({fault: 'its key in the store is damaged', next_try_at: now, window_start: now, window_end: now});
 }
 
 /** A daemon that is alone has just begun: nothing is being worked on. */

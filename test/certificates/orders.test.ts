@@ -65,8 +65,11 @@ async function prepare(t: ExecutionContext, store: Store, eab: Binding | null = 
 		...{hostname: mail, publicUrl: null, returnPathDomain: 'bounces.lab.test', dnsServers: [dns.server]},
 		...{httpListen: {host: '127.0.0.1', port: 80}, httpsListen: null, httpRedirectListen: null},
 	};
-	async function node(own: Partial<typeof settings> = {}) {
-		const observer = {logger: {info: note, warn: note}, storeFailed: (error: unknown) => t.fail(String(error))};
+	async function node(
+		own: Partial<typeof settings> = {},
+		storeFailed = (error: unknown): unknown => t.fail(String(error)),
+	) {
+		const observer = {logger: {info: note, warn: note}, storeFailed};
 		const parts = {settings: {...settings, ...own}, store, vault: testVault, ...tools, version: '1', observer};
 		const certificates = new Certificates(parts as never);
 		t.teardown(() => certificates.stop());
@@ -259,6 +262,44 @@ storeTest(test.serial, 'a limit of the CA is obeyed, seconds or a date', async (
 	await certificates.look();
 	t.is(Date.parse((await read()).next_try_at), now() + 20 * minute, 'where it names no time ours holds');
 	t.is(ca.orders.length, 0);
+	ca.behaviour.limited = null;
+	await until((await read()).next_try_at);
+	await certificates.look();
+	const issued = await read();
+	ca.behaviour.limited = '999999999';
+	await store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
+	await certificates.look();
+	const left = Date.parse(issued.not_after ?? '') - now();
+	t.is(Date.parse((await read()).next_try_at) - now(), Math.floor(left / 4), 'not until the certificate has ended');
+});
+
+storeTest(test.serial, 'a certificate whose key is damaged has a fault and is ordered again', async (t, store) => {
+	const {ca, node, read} = await prepare(t, store);
+	const first = await node();
+	await first.look();
+	await store.database('certificates').update({secret: 'v1.1.damaged'});
+	const faults: unknown[] = [];
+	const certificates = await node({}, error => faults.push(error));
+	t.is(certificates.own(), null);
+	t.is((await read()).fault, 'its key in the store is damaged');
+	t.is(faults.length, 1);
+	await certificates.look();
+	t.like(await read(), {fault: null, tries: 0});
+	t.is(ca.orders.length, 2);
+	t.truthy(certificates.own());
+});
+
+storeTest(test.serial, 'our own name comes before all others', async (t, store) => {
+	const {ca, zone, node} = await prepare(t, store);
+	const publicName = 'zz.lab.test';
+	zone[publicName] = {a: ['127.0.0.1']};
+	zone['mta-sts.bounces.lab.test'] = {a: ['127.0.0.1']};
+	const certificates = await node({publicUrl: `https://${publicName}`} as never);
+	await certificates.look();
+	t.deepEqual(
+		ca.orders.map(({name}) => name),
+		[mail, publicName, 'mta-sts.bounces.lab.test'],
+	);
 });
 
 storeTest(test.serial, 'a nonce that expired is replaced, an account that is gone made anew', async (t, store) => {
@@ -273,8 +314,6 @@ storeTest(test.serial, 'a nonce that expired is replaced, an account that is gon
 	t.is((await read()).fault, 'the CA answered 400: The nonce has expired.');
 	ca.forgetAccounts();
 	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
-	await certificates.look();
-	t.is((await read()).fault, 'the CA answered 400: There is no such account.');
 	await certificates.look();
 	t.like(await read(), {fault: null, tries: 0});
 	t.is(ca.accounts.size, 1);
@@ -303,7 +342,7 @@ storeTest(test.serial, 'an account is bound to that of a customer of the CA', as
 
 storeTest(
 	test.serial,
-	'the fault names the port that the CA cannot reach, or where it finds no proof',
+	'the fault names the port that the CA cannot reach, or says that it finds no address',
 	async (t, store) => {
 		const {ca, node, read, until, now} = await prepare(t, store);
 		const {target} = ca.behaviour;
@@ -315,10 +354,7 @@ storeTest(
 		ca.behaviour.target = () => undefined;
 		await until((await read()).next_try_at);
 		await certificates.look();
-		t.is(
-			(await read()).fault,
-			'the CA found no proof at port 80 of mail.lab.test: No address was found for mail.lab.test.',
-		);
+		t.is((await read()).fault, 'the CA cannot look up mail.lab.test: No address was found for mail.lab.test.');
 		ca.behaviour.offers = ['dns-01'];
 		ca.behaviour.target = target;
 		await until((await read()).next_try_at);
