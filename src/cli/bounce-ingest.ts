@@ -81,10 +81,8 @@ async function ingest(
 
 /** As the listener stores it: servers differ in brackets and case. */
 function bare(address: string): string {
-	return address
-		.trim()
-		.replace(/^<(.*)>$/, '$1')
-		.toLowerCase();
+	const [, inner = address.trim()] = /^<(.*)>$/.exec(address.trim()) ?? [];
+	return inner.toLowerCase();
 }
 
 /**
@@ -115,7 +113,7 @@ async function ingestStream(session: Session, rcptTo: readonly string[]): Promis
 	if (intake.counts.mails === 0) {
 		throw new CliError('data', 'there is no mail on standard input', 'pipe a mail or an mbox in');
 	}
-	show(session, intake, {noMail: 0, why: null, failed: []});
+	show(session, intake, {noMail: [], failed: []});
 }
 
 async function* asFound(mails: AsyncIterable<FoundMail>): AsyncGenerator<{readonly found: FoundMail}> {
@@ -130,7 +128,7 @@ async function ingestPaths(session: Session, paths: readonly string[], again: bo
 	const reader = await session.reader();
 	const intake = await startIntake(session, []);
 	const progress = session.progress('mails');
-	const passed: Passed = {noMail: 0, why: null, failed: []};
+	const passed: Passed = {noMail: [], failed: []};
 	const reached = new Map<string, string>();
 	const mails = mailsOfFiles({
 		files,
@@ -148,7 +146,6 @@ async function ingestPaths(session: Session, paths: readonly string[], again: bo
 		});
 		reached.clear();
 	}
-
 	let failure: unknown;
 	try {
 		for await (const {mail} of takeAll(mails, intake.takeIn)) {
@@ -170,23 +167,24 @@ async function ingestPaths(session: Session, paths: readonly string[], again: bo
 }
 
 function show(session: Session, {counts}: Awaited<ReturnType<typeof startIntake>>, {noMail, failed}: Passed): void {
-	session.show({...counts, files_without_mail: noMail, files_failed: failed.length}, () => [
+	const {length: n} = noMail;
+	session.show({...counts, files_without_mail: n, files_failed: failed.length}, () => [
 		...countLines(counts),
-		...(noMail > 0 ? [`${grouped(noMail)} ${noMail === 1 ? 'file' : 'files'} without mail`] : []),
+		...(n > 0 ? [`${grouped(n)} ${n === 1 ? 'file' : 'files'} without mail`] : []),
 	]);
 }
 
 const mostNamed = 10;
 
-function refuseFailed(path: string, files: number, {failed, noMail, why}: Passed, mails: number): void {
+function refuseFailed(path: string, files: number, {failed, noMail}: Passed, mails: number): void {
 	if (failed.length > 0) {
 		const named = failed.slice(0, mostNamed).map(({path: file, message}) => `${file}: ${message}`);
 		const more = failed.length > mostNamed ? [`and ${grouped(failed.length - mostNamed)} more`] : [];
 		const wrong = `${grouped(failed.length)} of ${grouped(files)} files could not be read`;
 		throw new CliError('io', wrong, 'let this user read them and run it again', [...named, ...more]);
 	}
-	if (mails === 0 && noMail > 0) {
-		const wrong = `there is no mail in ${path}${why === null || files > 1 ? '' : `: ${why}`}`;
+	if (mails === 0 && noMail.length > 0) {
+		const wrong = [`there is no mail in ${path}`, files === 1 ? noMail[0] : null].filter(Boolean).join(': ');
 		throw new CliError('data', wrong, 'name an mbox, a Maildir, a mail or a folder of mails');
 	}
 }
@@ -199,10 +197,8 @@ type FoundInFiles = {
 
 /** The results of files that gave no mail. */
 type Passed = {
-	/** Files without mail in them. */
-	noMail: number;
-	/** Why the last of them has none, where that is known. */
-	why: string | null;
+	/** Of each file without mail in it, why it has none; null: it is something else. */
+	readonly noMail: Array<string | null>;
 	/** Files that could not be read, and why. */
 	readonly failed: Array<{readonly path: string; readonly message: string}>;
 };
@@ -265,8 +261,7 @@ async function* mailsOfFile(
 			if (Buffer.isBuffer(raw)) {
 				yield {found: {...found, raw}, checkpoint: null};
 			} else {
-				passed.noMail++;
-				passed.why = raw;
+				passed.noMail.push(raw);
 			}
 			return;
 		}

@@ -426,7 +426,7 @@ export class Certificates {
 	}
 }
 
-/** However long a CA wants us to wait: what is there must not end meanwhile. */
+/** The longest that we wait, whatever time the CA names: a certificate must not end meanwhile. */
 function longestPause({not_after}: Row, now: number): number {
 	return not_after === null ? 7 * dayMs : Math.max((Date.parse(not_after) - now) / 4, hourMs);
 }

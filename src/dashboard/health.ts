@@ -166,7 +166,7 @@ const stateTones = {valid: 'good', due: 'busy', waiting: 'busy', failed: 'bad', 
 
 const mostCertificates = 100;
 
-/** Those that a CA gives, as `mailctl certificate list` has them, failed ones first. */
+/** Certificates issued by a CA, as `mailctl certificate list` has them, failed ones first. */
 function certificateTable(rows: readonly Certificate[], now: number): Html {
 	const state = (row: Certificate) => stateOf(row, now);
 	const why = (fault: string | null) => (fault === null ? null : html`<br><span class="soft">${name(fault)}</span>`);

@@ -7,14 +7,18 @@ const most = 2000;
 /** Of these by one client: an IPv4 address, or an IPv6 /64. */
 const mostOfClient = 200;
 
+/** `asked`: a request has begun, and not all of it is here. */
+type Use = {readonly client: string; state: 'idle' | 'asked' | 'busy'};
+
 /**
- * Bounds the connections of a server, and those of a client. At the limit the one that has done nothing for longest makes room, so
- * that clients which only hold connections never keep others out. One whose request is here whole stays until its answer is out.
+ * Bounds the connections of a server, and those of a client. At the limit the one that was idle for longest makes room, so that
+ * clients which only hold connections never keep others out. One with a whole request stays until its answer is sent.
  */
 export class Connections {
 	readonly #most: number;
-	/** By when each was last used, longest ago first. `asked`: a request has begun, and not all of it is here. */
-	readonly #uses = new Map<Socket, {readonly client: string; state: 'idle' | 'asked' | 'busy'}>();
+	/** By when each was last used, longest ago first. */
+	readonly #uses = new Map<Socket, Use>();
+	readonly #ofClient = new Map<string, number>();
 
 	constructor(limit = most) {
 		this.#most = limit;
@@ -24,20 +28,42 @@ export class Connections {
 	add(socket: Socket): boolean {
 		socket.on('error', () => socket.destroy());
 		const client = clientNetwork(socket.remoteAddress ?? '');
-		const uses = [...this.#uses];
-		const isGreedy = uses.filter(([, use]) => use.client === client).length >= mostOfClient;
-		if (isGreedy || uses.length >= this.#most) {
-			const longest = uses.find(([, use]) => use.state !== 'busy' && (!isGreedy || use.client === client))?.[0];
+		const isGreedy = (this.#ofClient.get(client) ?? 0) >= mostOfClient;
+		if (isGreedy || this.#uses.size >= this.#most) {
+			const longest = this.#longestIdle(isGreedy ? client : null);
 			if (longest === undefined) {
 				socket.destroy();
 				return false;
 			}
-			this.#uses.delete(longest);
+			this.#forget(longest);
 			longest.destroy();
 		}
+		this.#ofClient.set(client, (this.#ofClient.get(client) ?? 0) + 1);
 		this.#uses.set(socket, {client, state: 'idle'});
-		socket.once('close', () => this.#uses.delete(socket));
+		socket.once('close', () => this.#forget(socket));
 		return true;
+	}
+
+	#longestIdle(client: string | null): Socket | undefined {
+		for (const [socket, use] of this.#uses) {
+			if (use.state !== 'busy' && (client === null || use.client === client)) {
+				return socket;
+			}
+		}
+		return undefined;
+	}
+
+	#forget(socket: Socket): void {
+		const {client = ''} = this.#uses.get(socket) ?? {};
+		if (!this.#uses.delete(socket)) {
+			return;
+		}
+		const left = (this.#ofClient.get(client) ?? 0) - 1;
+		if (left > 0) {
+			this.#ofClient.set(client, left);
+		} else {
+			this.#ofClient.delete(client);
+		}
 	}
 
 	/** A request began, which `response` ends. */
