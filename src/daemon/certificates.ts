@@ -15,6 +15,7 @@ import {dayMs, hourMs, storeTime} from '../kit/time.ts';
 import type {Resolver} from '../net/dns.ts';
 import {recordAct} from '../store/audit.ts';
 import {
+	type AcmeAccount,
 	type Certificate,
 	type Challenge,
 	deleteAccount,
@@ -319,7 +320,7 @@ export class Certificates {
 
 	/** Orders a certificate if its time has come, else asks the CA when that is. */
 	async #renew(row: Row, signal: AbortSignal): Promise<Changes> {
-		const {settings, clock} = this.#context;
+		const {clock} = this.#context;
 		const id = row.chain && renewalId(row.chain);
 		const now = () => clock.now();
 		const isDue = (one: Row) => (renewAt(one) ?? 0) <= now();
@@ -339,9 +340,6 @@ export class Certificates {
 				throw error;
 			}
 			const {type, retryAfterMs} = error instanceof AcmeError ? error : new AcmeError('');
-			if (type === 'accountDoesNotExist') {
-				await this.#write(trx => deleteAccount(trx, settings.acmeDirectory));
-			}
 			const late = `the order was not done within ${longestOrderMs / minuteMs} minutes`;
 			const tries = row.tries + 1;
 			const isAgain = type === 'accountDoesNotExist' && tries === 1;
@@ -362,9 +360,10 @@ export class Certificates {
 		const {httpListen, httpRedirectListen, httpsListen} = settings;
 		// Ports may be other ones here than those at which a CA comes.
 		const served = {redirects: httpListen.port === 80 || httpRedirectListen !== null, https: httpsListen !== null};
+		const account = await this.#account(signal);
 		this.#isOrdering = true;
 		try {
-			const chain = await this.#client.order(await this.#account(signal), {
+			const chain = await this.#client.order(account, {
 				...{name, key, replaces, signal, type: challengeFor(tries, served)},
 				show: async challenge => {
 					const now = clock.now();
@@ -389,6 +388,11 @@ export class Certificates {
 				...{secret: vault.seal(name, pemOf(key)), tries: 0, fault: null, updated_at: storeTime(now)},
 				next_try_at: at > soonest ? at : soonest,
 			};
+		} catch (error) {
+			if (error instanceof AcmeError && error.type === 'accountDoesNotExist') {
+				await this.#write(trx => deleteAccount(trx, {directory: settings.acmeDirectory, url: account.url}));
+			}
+			throw error;
 		} finally {
 			this.#isOrdering = false;
 			await this.#write(trx => deleteChallenges(trx, tokens));
@@ -406,19 +410,19 @@ export class Certificates {
 	async #account(signal: AbortSignal): Promise<Account> {
 		const {settings, store, vault, clock} = this.#context;
 		const {acmeDirectory: directory, acmeEmail: email, acmeEab: binding} = settings;
+		const opened = ({secret, url}: AcmeAccount) => ({key: keyOf(vault.open(directory, secret)), url});
 		const known = await findAccount(store.reader, directory);
 		if (known !== undefined) {
 			try {
-				return {key: keyOf(vault.open(directory, known.secret)), url: known.url};
+				return opened(known);
 			} catch {
 				// A damaged key: another account does as well.
 			}
 		}
 		const key = newKey();
 		const url = await this.#client.register(key, {email, binding}, signal);
-		const secret = vault.seal(directory, pemOf(key));
-		await this.#write(trx => putAccount(trx, {directory, url, secret, created_at: storeTime(clock.now())}));
-		return {key, url};
+		const made = {directory, url, secret: vault.seal(directory, pemOf(key)), created_at: storeTime(clock.now())};
+		return opened(await this.#write(trx => putAccount(trx, made, known?.url)));
 	}
 
 	#write<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {

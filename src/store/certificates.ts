@@ -160,13 +160,27 @@ export async function findAccount(reader: Knex, directory: string): Promise<Acme
 	return await reader('acme_accounts').where({directory}).first();
 }
 
-/** Replaces what is there. */
-export async function putAccount(trx: Knex.Transaction, account: AcmeAccount): Promise<void> {
-	await trx('acme_accounts').insert(account).onConflict('directory').merge();
+/**
+ * Puts an account where there is none, or where the one is that was read (its URL): what another node has put meanwhile stays, for
+ * certificates are renewed by the account that ordered them. Answers the one that is there.
+ */
+export async function putAccount(
+	trx: Knex.Transaction,
+	account: AcmeAccount,
+	read: string | undefined,
+): Promise<AcmeAccount> {
+	await trx('acme_accounts')
+		.where({directory: account.directory, url: read ?? ''})
+		.delete();
+	await trx('acme_accounts').insert(account).onConflict('directory').ignore();
+	return (await findAccount(trx, account.directory)) ?? account;
 }
 
-export async function deleteAccount(trx: Knex.Transaction, directory: string): Promise<void> {
-	await trx('acme_accounts').where({directory}).delete();
+export async function deleteAccount(
+	trx: Knex.Transaction,
+	account: Pick<AcmeAccount, 'directory' | 'url'>,
+): Promise<void> {
+	await trx('acme_accounts').where(account).delete();
 }
 
 /** Those that are over by `now` go, and what an order of the name has left that ended with its node. */

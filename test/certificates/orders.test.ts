@@ -372,6 +372,7 @@ storeTest(test.serial, 'several nodes that look at once order once', async (t, s
 		`${mail} valid`,
 		'www.lab.test valid',
 	]);
+	t.is(new Set(ca.orders.map(({account}) => account)).size, 1, 'two that begin at once share an account');
 	for (const each of nodes) {
 		each.forget();
 		await waitFor(

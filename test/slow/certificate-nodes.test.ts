@@ -155,12 +155,15 @@ test('two nodes on one PostgreSQL: one orders, both prove and serve, and one tha
 		names.map(name => `http-01 ${name} by 4`),
 	);
 
-	// An operator's renewal gives certificates of a short life, which the daemons renew by themselves: one of the two.
-	ca.behaviour.life = {from: Date.now() - 60 * second, until: Date.now() + 60 * second};
+	// An operator's renewal gives certificates of a short life, which the daemons renew by themselves: one of the two. The CA goes by its
+	// orders: how long a command or a look takes does not matter.
+	Object.defineProperties(ca.behaviour, {
+		life: {
+			get: () => (ca.orders.length > 4 ? null : {from: Date.now() - 60 * second, until: Date.now() + 75 * second}),
+		},
+		offers: {get: () => [ca.orders.length < 4 ? 'http-01' : 'tls-alpn-01']},
+	});
 	await two.program.cli('certificate', 'renew');
-	await renewed(2);
-	Object.assign(ca.behaviour, {life: null, offers: ['tls-alpn-01']});
-	await served();
 	await renewed(4);
 	await served();
 	t.deepEqual(ordered(2), [...valid, ...valid].toSorted());
@@ -198,10 +201,7 @@ test('two nodes on one PostgreSQL: one orders, both prove and serve, and one tha
 	await served();
 	t.deepEqual(ordered(6), [`${mail} processing`, `${mail} valid`]);
 	const [account] = await database('acme_accounts');
-	t.true(
-		ca.orders.slice(2).every(order => order.account === account?.url),
-		'nodes that begin at once may each make an account; from then on they share one',
-	);
+	t.true(ca.orders.every(order => order.account === account?.url));
 	t.deepEqual(await Promise.all(nodes.map(({daemon}) => daemon.stop())), [0, 0]);
 	const issued = await Promise.all(programs.map(program => eventsOf(program, 'certificate_issued')));
 	t.is(issued.flat().length, 7, 'each certificate is logged by the node that ordered it');
