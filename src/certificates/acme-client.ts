@@ -77,7 +77,7 @@ const ports: Readonly<Record<string, number>> = {'http-01': 80, 'tls-alpn-01': 4
 const encode = (bytes: string | Uint8Array): string => Buffer.from(bytes).toString('base64url');
 const text = (value: unknown): string => (typeof value === 'string' ? value : '');
 
-/** Orders certificates of a CA (RFC 8555). What the CA says is bounded, and so is each wait. */
+/** Orders one certificate of a CA (RFC 8555). What the CA says is bounded, and so is each wait. */
 export class AcmeClient {
 	readonly #options: AcmeClientOptions;
 	#directory: Promise<JsonObject> | null = null;
@@ -102,7 +102,6 @@ export class AcmeClient {
 	async order(account: Account, wanted: Wanted): Promise<string> {
 		const {name, key, signal} = wanted;
 		const ask = async (url: string) => json(await this.#post(account, url, null, signal));
-		this.#directory = null;
 		const opened = await this.#open(account, wanted);
 		const url = opened.location;
 		let order = json(opened);
@@ -230,7 +229,7 @@ export class AcmeClient {
 		}
 	}
 
-	/** A URL of the directory, which is read once an order; empty: it has none. */
+	/** A URL of the directory, which is read once; empty: it has none. */
 	async #urlOf(name: string): Promise<string> {
 		this.#directory ??= this.#ask('GET', this.#options.directory).then(answer => {
 			const read = json(answer);

@@ -9,7 +9,7 @@ import {challengeCertificate, type KeyPair, keyOf, newKey, pemOf, readChain, ren
 import {publicHost} from '../config/derive.ts';
 import {extraCa} from '../config/settings.ts';
 import {createResolver} from '../dns/resolver.ts';
-import {repeated} from '../kit/clock.ts';
+import {inTurn, repeated} from '../kit/clock.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {dayMs, hourMs, storeTime} from '../kit/time.ts';
 import type {Resolver} from '../net/dns.ts';
@@ -43,6 +43,8 @@ const lookMs = 15_000;
 const namesMs = 5 * minuteMs;
 /** A node has a certificate for this long, and asks for more time while it works. */
 const [leaseMs, holdMs] = [minuteMs, 20_000];
+/** Besides those of our own names. */
+const mostOrders = 4;
 const longestOrderMs = 5 * minuteMs;
 const challengeMs = 10 * minuteMs;
 /** What no node has wanted for this long is not wanted: nodes that share a store may have names of their own. */
@@ -61,31 +63,29 @@ type CertificatesContext = Pick<Context, 'settings' | 'store' | 'vault' | 'clock
 /** The certificates that servers of this process show, and the loop that orders them; several nodes may run it. */
 export class Certificates {
 	readonly #context: CertificatesContext;
-	readonly #client: AcmeClient;
 	readonly #dispatcher: Dispatcher;
 	readonly #resolver: Resolver;
 	#shown: ReadonlyMap<string, {readonly pair: KeyPair; readonly context: SecureContext}> = new Map();
 	readonly #listeners: Array<() => void> = [];
 	readonly #ending = new AbortController();
 	#wishes: ReadonlyMap<string, Wish> = new Map();
-	#isOrdering = false;
+	/** Orders under way. */
+	#orders = 0;
 	#wishedFor = '';
 	#wishedAt = Number.NEGATIVE_INFINITY;
-	#rounds: ReturnType<typeof repeated> | null = null;
-	#reading: Promise<void> = Promise.resolve();
+	#rounds: ReadonlyArray<ReturnType<typeof repeated>> = [];
+	readonly #namesInTurn = inTurn();
+	readonly #readInTurn = inTurn();
+	readonly #accountInTurn = inTurn();
 
 	constructor(context: CertificatesContext) {
-		const {settings, clock, version} = context;
+		const {settings, clock} = context;
 		const ca = settings.acmeCaFile === null ? [] : [readSettingFile(settings.acmeCaFile).toString()];
 		this.#context = context;
 		// A connection for each request: one that is kept may be closed by the CA as the next one is sent.
 		this.#dispatcher = new Agent({
 			pipelining: 0,
 			connect: {ca: [...rootCertificates, extraCa(settings) ?? [], ca].flat()},
-		});
-		this.#client = new AcmeClient({
-			...{directory: settings.acmeDirectory, dispatcher: this.#dispatcher, userAgent: `mailctl/${version}`},
-			now: clock.now,
 		});
 		this.#resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
 	}
@@ -97,7 +97,7 @@ export class Certificates {
 
 	/** Whether a CA may come for a proof by TLS (RFC 8737), from an order of this node or another one. */
 	async isProving(): Promise<boolean> {
-		return this.#context.store.dialect.isShared ? (await this.#challenge({})) !== undefined : this.#isOrdering;
+		return this.#context.store.dialect.isShared ? (await this.#challenge({})) !== undefined : this.#orders > 0;
 	}
 
 	/** The certificate that proves a name; undefined: nothing is to be proved. */
@@ -137,39 +137,51 @@ export class Certificates {
 		if (settings.acme) {
 			// A daemon that is alone and ended in the middle of an order goes on with it.
 			await (store.dialect.isShared ? undefined : this.#write(releaseCertificates));
-			await this.#read();
+			await this.#readInTurn(() => this.#read());
 		}
 	}
 
 	/** Orders from now on; challenges can be answered. */
 	start(): void {
 		if (this.#context.settings.acme) {
-			this.#rounds = repeated(lookMs, () => this.look(), this.#context.observer.storeFailed);
-			void this.#rounds.now();
+			// An order that takes its five minutes holds up neither our own names nor those of other workspaces.
+			this.#rounds = [true, ...Array<boolean>(mostOrders).fill(false)].map(isOwn =>
+				repeated(lookMs, () => this.look(isOwn), this.#context.observer.storeFailed),
+			);
+			this.#again();
 		}
 	}
 
 	/** Another process changed something: certificates, domains, or what is due. */
 	forget(): void {
 		if (this.#context.settings.acme) {
-			this.#reading = this.#reading.then(() => this.#read()).catch(this.#context.observer.storeFailed);
-			void this.#rounds?.now();
+			this.#readInTurn(() => this.#read()).catch(this.#context.observer.storeFailed);
+			this.#again();
 		}
 	}
 
-	/** An order under way is given up, and made again by the next start or another node. */
-	async stop(): Promise<void> {
-		this.#ending.abort();
-		await this.#rounds?.stop();
-		await this.#reading;
-		await this.#dispatcher.destroy();
+	#again(): void {
+		for (const round of this.#rounds) {
+			void round.again();
+		}
 	}
 
-	/** Does what is due now, one after the other. Each order may take minutes: what is to be done is looked up again before it. */
-	async look(): Promise<void> {
+	/** Orders under way are given up, and made again by the next start or another node. */
+	async stop(): Promise<void> {
+		this.#ending.abort();
+		await this.#dispatcher.destroy();
+		await Promise.all(this.#rounds.map(round => round.stop()));
+		await this.#readInTurn(async () => undefined);
+	}
+
+	/**
+	 * Does what is due now, one after the other; `isOwn`: for our own names alone. Each order may take minutes: what is to be done is
+	 * looked up again before it.
+	 */
+	async look(isOwn = false): Promise<void> {
 		for (;;) {
-			await this.#lookAtNames();
-			const row = await this.#nextDue();
+			await this.#namesInTurn(() => this.#lookAtNames());
+			const row = await this.#nextDue(isOwn);
 			if (row === undefined || this.#ending.signal.aborted) {
 				return;
 			}
@@ -178,14 +190,14 @@ export class Certificates {
 	}
 
 	/** Our own names come first, then those that failed least. */
-	async #nextDue(): Promise<Certificate | undefined> {
+	async #nextDue(isOwn: boolean): Promise<Certificate | undefined> {
 		const {settings, store, clock} = this.#context;
 		const now = storeTime(clock.now());
 		const due = (await listCertificates(store.reader))
 			.filter(row => this.#wishes.get(row.name) === 'yes' && row.next_try_at <= now && (row.taken_until ?? '') <= now)
 			.toSorted((a, b) => a.tries - b.tries);
 		const own = [settings.hostname, this.#publicHost()];
-		return due.find(({name}) => own.includes(name)) ?? due[0];
+		return due.find(({name}) => own.includes(name)) ?? (isOwn ? undefined : due[0]);
 	}
 
 	async #read(): Promise<void> {
@@ -312,7 +324,7 @@ export class Certificates {
 		});
 		if (kept && chain) {
 			observer.logger.info({event: 'certificate_issued', name, not_after, issuer});
-			await this.#read();
+			await this.#readInTurn(() => this.#read());
 		} else if (kept && fault) {
 			observer.logger.warn({event: 'certificate_failed', name, not_after, next_try_at: changes.next_try_at}, fault);
 		}
@@ -320,18 +332,22 @@ export class Certificates {
 
 	/** Orders a certificate if its time has come, else asks the CA when that is. */
 	async #renew(row: Row, signal: AbortSignal): Promise<Changes> {
-		const {clock} = this.#context;
+		const {settings, clock, version} = this.#context;
+		const client = new AcmeClient({
+			...{directory: settings.acmeDirectory, dispatcher: this.#dispatcher, userAgent: `mailctl/${version}`},
+			now: clock.now,
+		});
 		const id = row.chain && renewalId(row.chain);
 		const now = () => clock.now();
 		const isDue = (one: Row) => (renewAt(one) ?? 0) <= now();
 		if (id !== null && !isDue(row)) {
-			const {retryAfterMs, ...window} = await this.#windowOf(id);
+			const {retryAfterMs, ...window} = await windowOf(client, id);
 			if (!isDue({...row, ...window})) {
 				return {...window, next_try_at: nextLook({...row, ...window}, retryAfterMs, now())};
 			}
 		}
 		try {
-			return await this.#order(row, id, signal);
+			return await this.#order(client, row, id, signal);
 		} catch (error) {
 			if (this.#ending.signal.aborted) {
 				return {};
@@ -352,7 +368,7 @@ export class Certificates {
 		}
 	}
 
-	async #order(row: Row, replaces: string | null, signal: AbortSignal): Promise<Changes> {
+	async #order(client: AcmeClient, row: Row, replaces: string | null, signal: AbortSignal): Promise<Changes> {
 		const {settings, vault, clock} = this.#context;
 		const {name, tries} = row;
 		const key = newKey();
@@ -360,10 +376,10 @@ export class Certificates {
 		const {httpListen, httpRedirectListen, httpsListen} = settings;
 		// Ports may be other ones here than those at which a CA comes.
 		const served = {redirects: httpListen.port === 80 || httpRedirectListen !== null, https: httpsListen !== null};
-		const account = await this.#account(signal);
-		this.#isOrdering = true;
+		const account = await this.#accountInTurn(() => this.#account(client, signal));
+		this.#orders++;
 		try {
-			const chain = await this.#client.order(account, {
+			const chain = await client.order(account, {
 				...{name, key, replaces, signal, type: challengeFor(tries, served)},
 				show: async challenge => {
 					const now = clock.now();
@@ -377,7 +393,7 @@ export class Certificates {
 				throw new AcmeError(issued);
 			}
 			const id = renewalId(issued.chain);
-			const {retryAfterMs, ...window} = await this.#windowOf(id);
+			const {retryAfterMs, ...window} = await windowOf(client, id);
 			const next = {...issued, window_start: null, window_end: null, ...window};
 			const now = clock.now();
 			const at = nextLook({...row, ...next}, retryAfterMs, now);
@@ -394,20 +410,13 @@ export class Certificates {
 			}
 			throw error;
 		} finally {
-			this.#isOrdering = false;
+			this.#orders--;
 			await this.#write(trx => deleteChallenges(trx, tokens));
 		}
 	}
 
-	/** When the CA wants a renewal. One that gives no answer is asked another time. */
-	async #windowOf(id: string | null) {
-		const window = id === null ? null : await this.#client.renewalWindow(id).catch(() => null);
-		const changes = window && {window_start: storeTime(window.start), window_end: storeTime(window.end)};
-		return {...changes, retryAfterMs: window?.retryAfterMs ?? null};
-	}
-
 	/** Our account at the CA, made where there is none. */
-	async #account(signal: AbortSignal): Promise<Account> {
+	async #account(client: AcmeClient, signal: AbortSignal): Promise<Account> {
 		const {settings, store, vault, clock} = this.#context;
 		const {acmeDirectory: directory, acmeEmail: email, acmeEab: binding} = settings;
 		const opened = ({secret, url}: AcmeAccount) => ({key: keyOf(vault.open(directory, secret)), url});
@@ -420,7 +429,7 @@ export class Certificates {
 			}
 		}
 		const key = newKey();
-		const url = await this.#client.register(key, {email, binding}, signal);
+		const url = await client.register(key, {email, binding}, signal);
 		const made = {directory, url, secret: vault.seal(directory, pemOf(key)), created_at: storeTime(clock.now())};
 		return opened(await this.#write(trx => putAccount(trx, made, known?.url)));
 	}
@@ -428,6 +437,13 @@ export class Certificates {
 	#write<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
 		return this.#context.store.writer.transaction(work);
 	}
+}
+
+/** When the CA wants a renewal. One that gives no answer is asked another time. */
+async function windowOf(client: AcmeClient, id: string | null) {
+	const window = id === null ? null : await client.renewalWindow(id).catch(() => null);
+	const changes = window && {window_start: storeTime(window.start), window_end: storeTime(window.end)};
+	return {...changes, retryAfterMs: window?.retryAfterMs ?? null};
 }
 
 /** The longest that we wait, whatever time the CA names: a certificate must not end meanwhile. */

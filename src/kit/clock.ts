@@ -69,9 +69,20 @@ export async function inTime<Result>(
 	}
 }
 
+/** Runs pieces of work one after the other; one that fails stops none after it. */
+export function inTurn(): <Result>(work: () => Promise<Result>) => Promise<Result> {
+	let last: Promise<unknown> = Promise.resolve();
+	return work => {
+		const next = last.then(work, work);
+		last = next;
+		return next;
+	};
+}
+
 /** Repeats work at intervals, never twice at once. Work that fails is reported and repeated all the same. */
 export function repeated(everyMs: number, work: () => Promise<void>, failed: (error: unknown) => void) {
 	let running: Promise<void> | null = null;
+	let isStopped = false;
 	const timer = setInterval(now, everyMs).unref();
 
 	function now(): Promise<void> {
@@ -86,9 +97,15 @@ export function repeated(everyMs: number, work: () => Promise<void>, failed: (er
 	return {
 		/** Does it at once, unless it is under way; resolves when it is done. */
 		now,
+		/** Does it at once, or once more after what is under way. */
+		async again(): Promise<void> {
+			await running;
+			await (isStopped ? undefined : now());
+		},
 		/** Resolves when nothing is under way any more. */
 		async stop(): Promise<void> {
 			clearInterval(timer);
+			isStopped = true;
 			await running;
 		},
 	};

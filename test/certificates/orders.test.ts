@@ -436,6 +436,70 @@ storeTest(test.serial, 'an order is given up at the end of the daemon, and no fa
 	t.truthy((await read()).chain);
 });
 
+storeTest(
+	test.serial,
+	'orders that hang hold up neither our own names nor others, while there is room',
+	async (t, store) => {
+		const {ca, node, read, zone, now, settings} = await prepare(t, store);
+		const links = [1, 2, 3, 4, 5].map(n => `links.d${n}.test`);
+		const [one, ...others] = links as [string, string, string, string, string];
+		const {id: workspaceId, domainId} = await addWorkspace(store, 'acme');
+		const model = await store.reader('domains').where({id: domainId}).first();
+		const at = storeTime(now());
+		for (const [n, link_host] of links.entries()) {
+			const rest = {workspace_id: workspaceId, link_host, verified_at: at, links_ok_at: at};
+			await store.database('domains').insert({...model, id: `dom_${n}`, name: link_host.slice(6), ...rest});
+			zone[link_host] = {a: ['127.0.0.1']};
+		}
+		const certificates = await node();
+		const statesOf = (name: string) => ca.orders.filter(order => order.name === name).map(({status}) => status);
+		/** Waits until the last orders of names have this state. A clock that stands still has no second try. */
+		const reach = async (state: string, names: readonly string[]) => {
+			await waitFor(`${state}: ${names}`, async () => {
+				const faults = (await listCertificates(store.reader)).flatMap(({fault}) => fault ?? []);
+				if (faults.length > 0) {
+					throw new Error(faults.join());
+				}
+				return names.every(name => statesOf(name).at(-1) === state);
+			});
+		};
+		const renew = async (...names: readonly string[]) => {
+			for (const name of names) {
+				await store.writer.transaction(trx => makeDue(trx, name, storeTime(now())));
+			}
+			certificates.forget();
+		};
+
+		ca.behaviour.holding = [one];
+		certificates.start();
+		await reach('processing', [one]);
+		await reach('valid', [mail, ...others]);
+		await waitFor('the certificate of another', () => others.every(name => certificates.has(name)));
+
+		// As many hang as may be ordered at once.
+		const [two, three, four, five] = others as [string, string, string, string];
+		ca.behaviour.holding = [one, two, three, four];
+		await renew(two, three, four);
+		await reach('processing', [one, two, three, four]);
+		await renew(five, mail);
+		await waitFor('our own name', async () => statesOf(mail).length === 2 && (await read()).taken_until === null);
+		t.deepEqual(statesOf(five), ['valid'], 'there is no room for it');
+		ca.behaviour.holding = [two, three, four];
+		await waitFor('an order in the room that there is again', () => statesOf(five).length === 2);
+		await reach('valid', [one, five]);
+
+		await certificates.stop();
+		const rows = await listCertificates(store.reader);
+		t.deepEqual(
+			rows.map(({name, chain, tries, fault, taken_until: until}) => [name, chain !== null, tries, fault, until]),
+			[...links, settings.hostname].map(name => [name, true, 0, null, null]),
+		);
+		t.deepEqual([two, three, four].map(statesOf), Array(3).fill(['valid', 'processing']));
+		t.is(await store.reader('acme_challenges').first(), undefined);
+		t.is(ca.accounts.size, 1);
+	},
+);
+
 storeTest(test.serial, 'names are asked for that lead here, of domains that are verified', async (t, store, engine) => {
 	const {ca, node, zone, tools} = await prepare(t, store);
 	const {domainId} = await addWorkspace(store, 'acme');

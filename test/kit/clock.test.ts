@@ -1,7 +1,7 @@
 import {once} from 'node:events';
 import {Worker} from 'node:worker_threads';
 import test from 'ava';
-import {createSharedClock, systemClock} from '../../src/kit/clock.ts';
+import {createSharedClock, inTurn, repeated, systemClock} from '../../src/kit/clock.ts';
 
 const hour = 3_600_000;
 // Between two readings a busy machine may stand still.
@@ -43,4 +43,50 @@ test('other threads show the same time, also of a clock that is set again', asyn
 		const [there] = (await once(worker, 'message')) as [number];
 		t.true(there >= before && there <= clock.now(), `${there - before}`);
 	}
+});
+
+test('what is asked for while work is under way is done once more after it, and not after the end', async t => {
+	const ends: Array<() => void> = [];
+	const begun = (count: number) => t.is(ends.length, count);
+	const turn = () => new Promise(setImmediate);
+	const rounds = repeated(
+		hour,
+		() => new Promise<void>(resolve => ends.push(resolve)),
+		error => t.fail(String(error)),
+	);
+	const first = rounds.now();
+	const others = [rounds.now(), rounds.again(), rounds.again()];
+	await turn();
+	begun(1);
+	ends[0]?.();
+	await first;
+	await turn();
+	begun(2);
+	const last = rounds.again();
+	const stopped = rounds.stop();
+	ends[1]?.();
+	await Promise.all([...others, last, stopped]);
+	begun(2);
+	await rounds.again();
+	begun(2);
+});
+
+test('work in turn begins when what came before has ended, well or not', async t => {
+	const turn = inTurn();
+	const log: string[] = [];
+	const work = (name: string) => async () => {
+		log.push(`${name} begins`);
+		await new Promise(setImmediate);
+		log.push(`${name} ends`);
+		return name === 'b' ? Promise.reject(new Error('b')) : name;
+	};
+	const results = await Promise.allSettled(['a', 'b', 'c'].map(name => turn(work(name))));
+	t.deepEqual(
+		results.map(({status}) => status),
+		['fulfilled', 'rejected', 'fulfilled'],
+	);
+	t.deepEqual(
+		log,
+		['a', 'b', 'c'].flatMap(name => [`${name} begins`, `${name} ends`]),
+	);
 });
