@@ -1,4 +1,5 @@
 import {createConnection} from 'node:net';
+import {monotonicMs, percentiles} from './books.ts';
 
 // A load generator in a process of its own: keep-alive HTTP/1.1 by hand, so that it takes little of the machine it measures.
 
@@ -20,9 +21,10 @@ export type LoadReport = {
 	readonly ms: number;
 	readonly accepted: number;
 	readonly refused: number;
-	/** Of single requests, milliseconds. */
-	readonly p50: number;
-	readonly p99: number;
+	/** Of single requests. */
+	readonly latency: Readonly<Record<string, number>>;
+	/** When the request of each message began, by `monotonicMs`. */
+	readonly sent: readonly number[];
 };
 
 /** One answer: its head and as much of the body as its length says. */
@@ -31,14 +33,18 @@ const wholeAnswer = /^HTTP\/1\.1 (\d+)[\s\S]*?\r\ncontent-length: (\d+)\r\n[\s\S
 async function run(order: LoadOrder): Promise<LoadReport> {
 	const {perRequest, messages, domains} = order;
 	const latencies: number[] = [];
+	const sent: number[] = [];
 	let next = 0;
 	let accepted = 0;
 	const begun = performance.now();
 	const sendOf = (n: number) => order.send.replaceAll('{n}', String(n)).replaceAll('{d}', String(n % domains));
 
-	function request(): string {
+	function request(sentAt: number): string {
 		const count = Math.min(perRequest, messages - next);
-		const sends = Array.from({length: count}, () => sendOf(next++));
+		const sends = Array.from({length: count}, () => {
+			sent.push(sentAt);
+			return sendOf(next++);
+		});
 		const body = perRequest === 1 ? (sends[0] as string) : `{"messages":[${sends.join(',')}]}`;
 		return (
 			`POST /v1/messages${perRequest === 1 ? '' : '/batch'} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${order.key}\r\n` +
@@ -65,8 +71,8 @@ async function run(order: LoadOrder): Promise<LoadReport> {
 							resolve();
 							return;
 						}
-						sentAt = performance.now();
-						socket.write(request());
+						sentAt = monotonicMs();
+						socket.write(request(sentAt));
 					};
 					socket.on('connect', send).on('error', reject);
 					socket.on('data', chunk => {
@@ -75,7 +81,7 @@ async function run(order: LoadOrder): Promise<LoadReport> {
 						if (length === undefined || received.length < head.length + Number(length)) {
 							return;
 						}
-						latencies.push(performance.now() - sentAt);
+						latencies.push(monotonicMs() - sentAt);
 						accepted += acceptedIn(status, received.slice(head.length));
 						received = '';
 						send();
@@ -84,9 +90,7 @@ async function run(order: LoadOrder): Promise<LoadReport> {
 		),
 	);
 
-	latencies.sort((a, b) => a - b);
-	const at = (share: number) => latencies[Math.floor((latencies.length - 1) * share)] ?? 0;
-	return {ms: performance.now() - begun, accepted, refused: messages - accepted, p50: at(0.5), p99: at(0.99)};
+	return {ms: performance.now() - begun, accepted, refused: messages - accepted, latency: percentiles(latencies), sent};
 }
 
 process.on('message', async (order: LoadOrder) => {

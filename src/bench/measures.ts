@@ -2,7 +2,9 @@ import {fork} from 'node:child_process';
 import {once} from 'node:events';
 import {setTimeout as wait} from 'node:timers/promises';
 import {Worker} from 'node:worker_threads';
+import {readStats} from '../admin/stats.ts';
 import type {ActTools} from '../mail/operator.ts';
+import {accountOf, type Entry, percentiles} from './books.ts';
 import {fillStore, prepareWorkspace} from './fill.ts';
 import type {LoadOrder, LoadReport} from './load.ts';
 import {
@@ -37,7 +39,7 @@ export type Figures = Readonly<Record<string, number | null>>;
 
 /** V8 compiles for seconds, on threads that take CPU from the mail: what is measured is a daemon that has done so. */
 const warmUp = 3000;
-const arrivalMs = 10 * 60_000;
+const patienceMs = 2 * 60_000;
 const pollMs = 5;
 
 /** How fast sends are accepted: nothing is delivered meanwhile. */
@@ -51,34 +53,52 @@ export async function measureAccept(bench: Bench): Promise<Figures> {
 	await daemon.stop();
 	return {
 		accepted_per_s: rate(report.accepted, report.ms),
-		p50_ms: tenth(report.p50),
-		p99_ms: tenth(report.p99),
+		...report.latency,
 		...spent(before, after, report.accepted),
 		refused: report.refused,
 	};
 }
 
-/** How fast mail goes from the request to the sink of `settings`. */
-export async function measureEndToEnd(bench: Bench, sink: Pick<Sink, 'count'>): Promise<Figures> {
+/** How fast mail goes from the request to the sink of `settings`, how long each took, and what became of it. */
+export async function measureEndToEnd(bench: Bench, sink: Pick<Sink, 'count' | 'entries'>): Promise<Figures> {
 	const shop = await makeShop(bench, bench.workload, bench.tools);
 	const daemon = await serve(bench, shop, {});
-	const warm = await load(daemon.order(Math.min(warmUp, bench.messages), bench.connections));
+	const order = daemon.order(Math.min(warmUp, bench.messages), bench.connections);
+	const warm = await load({...order, send: order.send.replace('user{n}', 'warm{n}')});
 	await arrival(sink, warm.accepted);
 	const endBeside = await bench.beside?.(daemon, shop);
 	const before = daemon.usage();
 	const begun = performance.now();
 	const report = await load(daemon.order(bench.messages, bench.connections));
-	await arrival(sink, warm.accepted + report.accepted);
+	const lost = await arrival(sink, warm.accepted + report.accepted);
 	const ms = performance.now() - begun;
 	const after = daemon.usage();
 	await endBeside?.();
 	await daemon.stop();
 	return {
 		accepted_per_s: rate(report.accepted, report.ms),
-		p99_ms: tenth(report.p99),
+		...report.latency,
 		end_to_end_per_s: rate(report.accepted, ms),
 		...spent(before, after, report.accepted),
 		refused: report.refused,
+		...(sink.entries ? await became(bench, await sink.entries(), report, lost) : {lost}),
+	};
+}
+
+/** What became of the mails of a report, by the sink and by the store. */
+async function became(bench: Bench, all: readonly Entry[], {accepted, sent}: LoadReport, missing: number) {
+	const own = all.filter(({address}) => address.startsWith('user'));
+	const waits = own.map(({address, taken, at}) =>
+		taken > 0 ? at - (sent[Number.parseInt(address.slice(4), 10)] ?? 0) : 0,
+	);
+	const [account, seen, now] = [accountOf(accepted, own), accountOf(0, all), bench.tools.clock.now()];
+	const {rows} = await withStore(bench, ({store}) => readStats(store.reader, {now, days: 2, by: null}));
+	const misrecorded = (['delivered', 'bounced'] as const).map(end => Math.abs(seen[end] - (rows[0]?.[end] ?? 0)));
+	return {
+		...percentiles(waits.filter(Boolean), 'delivered_'),
+		...account,
+		lost: Math.max(account.lost, missing),
+		misrecorded: Math.max(...misrecorded),
 	};
 }
 
@@ -98,7 +118,7 @@ export async function measureQueue(bench: Bench, sink: Pick<Sink, 'count'>): Pro
 	const daemon = await serve(bench, shop, {});
 	const before = daemon.usage();
 	const [already, begun] = [sink.count(), performance.now()];
-	await arrival(sink, messages);
+	const lost = await arrival(sink, messages);
 	const ms = performance.now() - begun;
 	const after = daemon.usage();
 	await daemon.stop();
@@ -106,6 +126,7 @@ export async function measureQueue(bench: Bench, sink: Pick<Sink, 'count'>): Pro
 		ready_ms: Math.round(daemon.readyMs),
 		left_per_s: rate(messages - already, ms),
 		...spent(before, after, messages - already),
+		lost,
 	};
 }
 
@@ -122,18 +143,19 @@ async function serve(bench: Bench, shop: Shop, settings: Settings): Promise<Daem
 	return await startDaemon(shop, bench.workload, {...settings, ...bench.settings}, bench.nodeOptions);
 }
 
-async function arrival(sink: Pick<Sink, 'count'>, wanted: number): Promise<void> {
-	const end = performance.now() + arrivalMs;
-	while (sink.count() < wanted) {
-		if (performance.now() > end) {
-			throw new Error(`Only ${sink.count()} of ${wanted} messages arrived.`);
+/** Waits for so many as long as more come; answers how many are missing. */
+async function arrival({count}: Pick<Sink, 'count'>, wanted: number): Promise<number> {
+	for (let [seen, until] = [-1, 0]; ; await wait(pollMs)) {
+		if (count() > seen) {
+			[seen, until] = [count(), performance.now() + patienceMs];
 		}
-		await wait(pollMs);
+		if (seen >= wanted || performance.now() > until) {
+			return Math.max(0, wanted - seen);
+		}
 	}
 }
 
 const rate = (count: number, ms: number) => Math.round((count * 1000) / ms);
-const tenth = (value: number) => Math.round(value * 10) / 10;
 
 function spent(before: Usage, after: Usage, count: number): Figures {
 	const cpuUs = Math.round((1000 * (after.cpuMs - before.cpuMs)) / count);
@@ -154,22 +176,33 @@ export async function load(order: LoadOrder): Promise<LoadReport> {
 
 /** A place where mail ends. */
 export type Sink = {
-	readonly name: string;
+	/** What leads all mail there. */
+	readonly settings: Settings;
 	readonly port: number;
-	/** Messages taken so far. */
+	/** Mails taken so far, and recipients refused for good. */
 	readonly count: () => number;
+	/** What it knows of each recipient. */
+	readonly entries?: () => Promise<readonly Entry[]>;
 	readonly stop: () => Promise<void>;
 };
 
-/** An SMTP server in a thread of its own that takes every mail and keeps none. */
-export async function startSink({host = '127.0.0.1', port = 0} = {}): Promise<Sink> {
-	const taken = new Int32Array(new SharedArrayBuffer(4));
-	const worker = new Worker(new URL('../bench/sink-thread.js', import.meta.url), {workerData: {taken, host, port}});
+/** With a seed its replies are those of `replies.ts`; without one it takes all mail. */
+export type SinkAt = {readonly host?: string; readonly port?: number; readonly seed?: number};
+
+/** An SMTP server in a thread of its own that keeps no mail. */
+export async function startSink({host = '127.0.0.1', port = 0, seed}: SinkAt = {}): Promise<Sink> {
+	const settled = new Int32Array(new SharedArrayBuffer(4));
+	const workerData = {settled, host, port, seed};
+	const worker = new Worker(new URL('../bench/sink-thread.js', import.meta.url), {workerData});
 	const [bound] = (await once(worker, 'message')) as [number];
 	return {
-		name: 'built-in sink',
 		port: bound,
-		count: () => Atomics.load(taken, 0),
+		settings: relayTo({port: bound}),
+		count: () => Atomics.load(settled, 0),
+		async entries(): Promise<readonly Entry[]> {
+			worker.postMessage(null);
+			return (await once(worker, 'message'))[0];
+		},
 		stop: async () => void (await worker.terminate()),
 	};
 }

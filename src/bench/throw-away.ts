@@ -195,6 +195,12 @@ export const plain: Workload = {
 	perRequest: 1,
 };
 
+/** The same with more to read: 100 KB of mail, as KumoMTA publishes its figures. */
+export const large: Workload = {
+	...plain,
+	template: {...plain.template, html: plain.template.html?.replace('</body>', legal.repeat(330))},
+};
+
 function items(count: number): ReadonlyArray<{readonly name: string; readonly price: number}> {
 	return Array.from({length: count}, (_, n) => ({name: `Item ${n}`, price: 9.5 + n}));
 }

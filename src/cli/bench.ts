@@ -1,6 +1,8 @@
 import {mkdtempSync, rmSync} from 'node:fs';
-import {availableParallelism} from 'node:os';
+import {availableParallelism, loadavg} from 'node:os';
 import {join} from 'node:path';
+import type {Figures} from '../bench/measures.ts';
+import {realistic} from '../bench/replies.ts';
 import {openDataDir} from '../data-folder/data-dir.ts';
 import {storeTime} from '../kit/time.ts';
 import type {FilledWorkspace} from '../store/filling.ts';
@@ -8,9 +10,10 @@ import {CliError} from './fault.ts';
 import {count, oneOf} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {grouped} from './terminal-text.ts';
+import {grouped, wrapped} from './terminal-text.ts';
 
-type Options = {fill?: number; waiting?: true; messages: number; connections: number; only?: Measure};
+type Options = Asked & {messages: number; connections: number; workload: string; replies: string; seed: number};
+type Asked = {fill?: number; waiting?: true; only?: Measure};
 
 const measures = ['accept', 'through', 'queue'] as const;
 type Measure = (typeof measures)[number];
@@ -21,24 +24,33 @@ const titles: Readonly<Record<Measure, string>> = {
 	queue: 'A queue that waits',
 };
 
+const names = realistic.map(one => `${one.share * 100} % ${one.name} (${one.reply?.slice(0, 9) ?? 'no reply'})`);
+const shares = wrapped(`Realistic replies: ${names.join(', ')}; seed and address decide.`, 80);
+
+const words = `
+p50 to max ms: from a request to its 202; delivered p50 to max ms: from there to
+the host's 250. Delivered later: not by the first try. Lost: neither delivered
+nor bounced; twice: delivered again; misrecorded: the store says otherwise.
+${shares.join('\n')}`;
+
 export function benchCommand(command: CliCommand): void {
 	command
 		.sample('mailctl bench --messages 2000')
+		.addHelpText('after', words)
 		.option('--messages <n>', 'messages of each measurement', count('--messages', 1, 10_000_000), 6000)
 		.option('--connections <n>', 'HTTP connections that send at once', count('--connections', 1, 1000), 64)
-		.option('--only <name>', measures.join(', '), measure)
+		.option('--only <name>', measures.join(', '), oneOf('--only', measures))
+		.option('--workload <name>', 'signed: plain (17 KB) or 100k', oneOf('--workload', ['plain', '100k']), 'plain')
+		.option('--replies <kind>', 'of hosts: accept, realistic', oneOf('--replies', ['accept', 'realistic']), 'accept')
+		.option('--seed <n>', 'decides who meets which realistic reply', count('--seed', 0, 1_000_000), 1)
 		.option(
 			'--fill <n>',
 			'measure nothing: fill the store with n messages; the daemon must be stopped. Only for trials: a power loss meanwhile can damage the store',
-			fillCount,
+			count('--fill', 1, 100_000_000),
 		)
 		.option('--waiting', 'with --fill: the messages wait in the queue')
 		.does<Options>(bench, {makesStore: () => true});
 }
-
-const fillCount = count('--fill', 1, 100_000_000);
-
-const measure = oneOf('--only', measures);
 
 async function bench(session: Session, options: Options): Promise<void> {
 	// With PostgreSQL it may not be there yet.
@@ -51,35 +63,38 @@ async function bench(session: Session, options: Options): Promise<void> {
 }
 
 /** Each on a store of its own beside the one of the service, which it leaves alone: the disk is the same. */
-async function measureAll(session: Session, {messages, connections, only}: Options): Promise<void> {
-	const [{measureAccept, measureEndToEnd, measureQueue, relayTo, startSink}, {plain}] = await Promise.all([
-		import('../bench/measures.ts'),
-		import('../bench/throw-away.ts'),
-	]);
+async function measureAll(session: Session, {only, messages, connections, ...how}: Options): Promise<void> {
+	const isRealistic = how.replies === 'realistic';
+	const [{measureAccept, measureEndToEnd, measureQueue, startSink}, {manyDomains, startHosts}, {large, plain}] =
+		await Promise.all([import('../bench/measures.ts'), import('../bench/hosts.ts'), import('../bench/throw-away.ts')]);
+	const run = {accept: measureAccept, through: measureEndToEnd, queue: measureQueue};
+	const workload = {...(how.workload === 'plain' ? plain : large), ...(isRealistic && manyDomains)};
 	const {dataDir} = session.storeSettings();
-	const figures: Record<string, unknown> = {};
+	const machine = {node: process.version, cores: availableParallelism(), load: loadavg()[0] ?? 0};
+	const figures: Partial<Record<Measure, Figures>> = {};
 	for (const name of measures.filter(one => only === undefined || one === only)) {
 		session.terminal.status(`${titles[name]} …`);
 		const folder = mkdtempSync(join(dataDir, 'bench-'));
-		const sink = await startSink();
-		const settings = name === 'accept' ? {} : relayTo(sink);
-		const options = {folder, tools: session.tools, workload: plain, messages, connections, settings};
+		const sink = await (isRealistic ? startHosts(how.seed) : startSink());
+		const {settings} = sink;
 		try {
-			figures[name] =
-				name === 'accept'
-					? await measureAccept(options)
-					: await (name === 'through' ? measureEndToEnd : measureQueue)(options, sink);
+			figures[name] = await run[name]({folder, tools: session.tools, workload, messages, connections, settings}, sink);
 		} finally {
 			await sink.stop();
 			rmSync(folder, {recursive: true, force: true});
 			session.terminal.status(null);
 		}
 	}
-	const machine = {node: process.version, cores: availableParallelism(), messages, connections};
-	session.show({...machine, ...figures}, () => [
-		`${grouped(messages)} messages, ${connections} connections, ${machine.cores} cores, Node.js ${machine.node}`,
+	const of = isRealistic && {shares: Object.fromEntries(realistic.map(({name, share}) => [name, share]))};
+	session.show({...machine, messages, connections, ...how, ...of, ...figures}, () => [
+		`${grouped(messages)} messages (${how.workload}), ${connections} connections, replies ${how.replies}, seed ${how.seed}`,
+		`${machine.cores} cores, load ${machine.load.toFixed(1)}, Node.js ${machine.node}`,
+		...(isRealistic ? shares : []),
 		...measures.flatMap(name => (figures[name] ? ['', titles[name], ...linesOf(figures[name])] : [])),
 	]);
+	if (Object.values(figures).some(({lost, twice, misrecorded}) => lost || twice || misrecorded)) {
+		throw new CliError('other', 'mail was lost, came twice or is misrecorded', 'report it with these figures');
+	}
 }
 
 function linesOf(figures: object): string[] {

@@ -1,20 +1,22 @@
 import {execFileSync} from 'node:child_process';
 import {randomBytes} from 'node:crypto';
 import {mkdtempSync, rmSync} from 'node:fs';
-import {tmpdir} from 'node:os';
+import {loadavg, tmpdir} from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import {fileURLToPath} from 'node:url';
 import {parseArgs} from 'node:util';
+import {manyDomains, startHosts} from '../../src/bench/hosts.ts';
 import {
 	type Bench,
 	type Figures,
 	measureAccept,
 	measureEndToEnd,
 	measureQueue,
-	relayTo,
+	startSink,
 } from '../../src/bench/measures.ts';
-import {plain} from '../../src/bench/throw-away.ts';
+import {large, plain} from '../../src/bench/throw-away.ts';
+import {wrapped} from '../../src/cli/terminal-text.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import {openDashboards} from './dashboards.ts';
@@ -25,8 +27,9 @@ import {startSinkOf} from './sink.ts';
 import {namedFunctions, whereTimeGoes} from './where.ts';
 
 // What `mailctl bench` measures, with more workloads and beside peers:
-// npm run bench -- [--messages N] [--connections N] [--workload plain|receipt] [--only NAME] [--peer SCRIPT]... [--no-peers]
-// [--postgres] [--dashboards N] [--cpu-prof FOLDER] [--where]
+// npm run bench -- [--messages N] [--connections N] [--workload plain|receipt|100k] [--replies accept|realistic] [--seed N] [--only NAME]
+// [--peer SCRIPT]... [--no-peers] [--postgres] [--dashboards N] [--cpu-prof FOLDER] [--where]
+// A quoted workload (100k, or realistic replies) is measured end to end, with one kind of sink for all, which says what became of each mail.
 
 const {values: options} = parseArgs({
 	allowNegative: true,
@@ -34,6 +37,8 @@ const {values: options} = parseArgs({
 		messages: {type: 'string', default: '6000'},
 		connections: {type: 'string', default: '64'},
 		workload: {type: 'string', default: 'plain'},
+		replies: {type: 'string', default: 'accept'},
+		seed: {type: 'string', default: '1'},
 		peers: {type: 'boolean', default: true},
 		peer: {type: 'string', multiple: true, default: []},
 		'cpu-prof': {type: 'string'},
@@ -46,7 +51,13 @@ const {values: options} = parseArgs({
 const messages = Number(options.messages);
 const dashboards = Number(options.dashboards);
 const isReceipt = options.workload === 'receipt';
-const workload = isReceipt ? toManyDomains : plain;
+const isRealistic = options.replies === 'realistic';
+const isQuoted = isRealistic || options.workload === '100k';
+const workload = {
+	...(isReceipt ? toManyDomains : options.workload === '100k' ? large : plain),
+	...(isRealistic && manyDomains),
+};
+const only = options.only ?? (isQuoted ? 'through' : undefined);
 // A batch is many sends already.
 const connections = Math.min(Number(options.connections), isReceipt ? 8 : 1000);
 const nodeOptions = [
@@ -89,22 +100,16 @@ async function inFolder(measure: (bench: Bench) => Promise<Figures>): Promise<Fi
 	}
 }
 
+const startQuotedSink = () => (isRealistic ? startHosts(Number(options.seed)) : startSink());
+
 /** With somewhere for the mail to go. */
 async function delivering(
 	measure: typeof measureEndToEnd,
 	settings: Readonly<Record<string, string>> = {},
 ): Promise<Figures> {
-	if (isReceipt) {
-		const lab = await startLab();
-		const figures = await inFolder(bench =>
-			measure({...bench, settings: {...bench.settings, ...lab.settings, ...settings}}, lab.sink),
-		);
-		await lab.stop();
-		return figures;
-	}
-	const sink = await startSinkOf();
+	const sink = await (isQuoted ? startQuotedSink() : isReceipt ? startLab() : startSinkOf());
 	const figures = await inFolder(bench =>
-		measure({...bench, settings: {...bench.settings, ...relayTo(sink), ...settings}}, sink),
+		measure({...bench, settings: {...bench.settings, ...sink.settings, ...settings}}, sink),
 	);
 	await sink.stop();
 	return figures;
@@ -118,11 +123,15 @@ function measureReports(): void {
 
 function print(name: string, figures: Figures): void {
 	const text = Object.entries(figures).map(([label, figure]) => `${label.replaceAll('_', ' ')} ${figure ?? '-'}`);
-	console.log(`${name.padEnd(20)}${text.join(', ')}`);
+	const [first = '', ...others] = wrapped(text.join(', '), 100, ' '.repeat(20));
+	console.log([name.padEnd(20) + first.trimStart(), ...others].join('\n'));
+	if (figures.lost || figures.twice || figures.misrecorded) {
+		process.exitCode = 1;
+	}
 }
 
 console.log(
-	`${options.workload}${options.postgres ? ' on PostgreSQL' : ''}: ${messages} messages, ${connections} connections, node ${process.version}`,
+	`${options.workload}, replies ${options.replies}${isRealistic ? ` by seed ${options.seed}` : ''}${options.postgres ? ' on PostgreSQL' : ''}: ${messages} messages, ${connections} connections, load ${loadavg()[0]?.toFixed(1)}, node ${process.version}`,
 );
 const scenarios: Record<string, () => Promise<Figures>> = {
 	accept: () => inFolder(measureAccept),
@@ -132,16 +141,21 @@ const scenarios: Record<string, () => Promise<Figures>> = {
 };
 let throughPerS = 0;
 for (const [name, measure] of Object.entries(scenarios)) {
-	if (options.only === undefined || options.only === name) {
+	if (only === undefined || only === name) {
 		const figures = await measure();
 		print(name, figures);
 		throughPerS = name === 'through' ? (figures.end_to_end_per_s ?? 0) : throughPerS;
 	}
 }
-if (options.only === 'reports' || options.only === undefined) {
+if (only === 'reports' || only === undefined) {
 	measureReports();
 }
-for (const {peer, ...figures} of options.peers ? runPeers(options.peer, {messages, workload: options.workload}) : []) {
+const peers = runPeers(options.peer, {
+	messages,
+	workload: options.workload,
+	...(isQuoted && {startSink: startQuotedSink}),
+});
+for await (const {peer, ...figures} of options.peers ? peers : []) {
 	const ratio =
 		throughPerS > 0 ? {ours_to_theirs: Math.round((100 * throughPerS) / figures.end_to_end_per_s) / 100} : {};
 	print(peer, {...figures, ...ratio});

@@ -1,5 +1,5 @@
 import type {Sink} from '../../src/bench/measures.ts';
-import type {Settings, Workload} from '../../src/bench/throw-away.ts';
+import type {Workload} from '../../src/bench/throw-away.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 import {freePort} from '../helpers/free-port.ts';
 import {itemReceipt} from './receipts.ts';
@@ -20,13 +20,7 @@ export const toManyDomains: Workload = {
 };
 
 /** Where its mail goes: eight hosts on addresses of their own, found by DNS. */
-export type Lab = {
-	readonly settings: Settings;
-	readonly sink: Pick<Sink, 'name' | 'count'>;
-	readonly stop: () => Promise<void>;
-};
-
-export async function startLab(): Promise<Lab> {
+export async function startLab(): Promise<Omit<Sink, 'port'>> {
 	const port = await freePort();
 	const addresses = Array.from({length: hosts}, (_, n) => `127.0.1.${n + 1}`);
 	const sinks = await Promise.all(addresses.map(address => startSinkOf(address, port)));
@@ -44,10 +38,7 @@ export async function startLab(): Promise<Lab> {
 			MAILCTL_MX_PORT: String(port),
 			MAILCTL_ALLOW_PRIVATE_MX: 'true',
 		},
-		sink: {
-			name: sinks[0]?.name ?? '',
-			count: () => sinks.reduce((sum, sink) => sum + sink.count(), 0),
-		},
+		count: () => sinks.reduce((sum, sink) => sum + sink.count(), 0),
 		async stop() {
 			await Promise.all([dns.close(), ...sinks.map(sink => sink.stop())]);
 		},

@@ -1,6 +1,12 @@
 import {spawnSync} from 'node:child_process';
+import {accountOf} from '../../src/bench/books.ts';
+import type {Sink} from '../../src/bench/measures.ts';
 
-type PeerFigures = {readonly peer: string; readonly inject_per_s: number; readonly end_to_end_per_s: number};
+type PeerFigures = {
+	readonly peer: string;
+	readonly inject_per_s: number;
+	readonly end_to_end_per_s: number;
+} & Readonly<Record<`delivered_${'p50' | 'p90' | 'p99' | 'max'}_ms`, number>>;
 
 /** Debian's Postfix, not signing and with OpenDKIM; exit 69 or 77: not installed, not root. */
 const own: ReadonlyArray<readonly string[]> = [
@@ -9,20 +15,28 @@ const own: ReadonlyArray<readonly string[]> = [
 ];
 const notRunHere = new Set([69, 77]);
 
+type Asked = {
+	readonly messages: number;
+	readonly workload: string;
+	/** A sink for each run of ours, which says what became of the mails. */
+	readonly startSink?: () => Promise<Sink>;
+};
+
 /**
  * Runs other mail servers with the same workload. A script of one's own prints one JSON line with `peer`, `inject_per_s` and
  * `end_to_end_per_s` for `--json --messages N --workload W`.
  */
-export function* runPeers(
-	scripts: readonly string[],
-	{messages, workload}: {readonly messages: number; readonly workload: string},
-): Generator<PeerFigures> {
+export async function* runPeers(scripts: readonly string[], {messages, workload, startSink}: Asked) {
 	for (const [script = '', ...rest] of [...own, ...scripts.map(script => [script])]) {
-		const args = [...rest, '--json', '--messages', String(messages), '--workload', workload];
+		const sink = scripts.includes(script) ? undefined : await startSink?.();
+		const at = sink ? ['--sink', `127.0.0.1:${sink.port}`] : [];
+		const args = [...rest, ...at, '--json', '--messages', String(messages), '--workload', workload];
 		const ended = spawnSync(script, args, {stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8'});
+		const entries = await sink?.entries?.();
+		await sink?.stop();
 		if (ended.status === 0) {
-			const {peer, inject_per_s, end_to_end_per_s} = JSON.parse(ended.stdout) as PeerFigures;
-			yield {peer, inject_per_s, end_to_end_per_s};
+			const figures = JSON.parse(ended.stdout) as PeerFigures;
+			yield {...figures, ...(entries && accountOf(messages, entries))};
 		} else if (notRunHere.has(ended.status ?? 0)) {
 			console.log(`not run here: ${ended.stderr.trim()}`);
 		} else {

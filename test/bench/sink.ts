@@ -2,7 +2,7 @@ import {spawn} from 'node:child_process';
 import {once} from 'node:events';
 import {connect} from 'node:net';
 import {setTimeout as wait} from 'node:timers/promises';
-import {type Sink, startSink} from '../../src/bench/measures.ts';
+import {relayTo, type Sink, startSink} from '../../src/bench/measures.ts';
 import {freePort} from '../helpers/free-port.ts';
 
 /** Postfix's smtp-sink where it is installed, so that peers are measured against the same; else the built-in one. */
@@ -26,7 +26,7 @@ async function startSmtpSink({host, port}: {host: string; port: number}): Promis
 	child.stdout.on('data', (chunk: Buffer) => {
 		taken = Number(/.*mesg=(\d+)/s.exec(chunk.toString())?.[1] ?? taken);
 	});
-	return {name: 'smtp-sink', port, count: () => taken, stop: async () => void child.kill()};
+	return {settings: relayTo({port}), port, count: () => taken, stop: async () => void child.kill()};
 }
 
 async function answers(host: string, port: number): Promise<boolean> {

@@ -2,11 +2,13 @@ import {readdirSync, statSync} from 'node:fs';
 import {readdir} from 'node:fs/promises';
 import {join} from 'node:path';
 import test from 'ava';
+import {manyDomains} from '../../src/bench/hosts.ts';
 import type {Figures} from '../../src/bench/measures.ts';
+import {reluctanceTo} from '../../src/bench/replies.ts';
 import {newCli, refused} from '../helpers/cli.ts';
 import {engines, newLocation} from '../helpers/databases.ts';
 
-type Measured = Readonly<Record<'accept' | 'through' | 'queue', Figures>>;
+type Measured = Readonly<Record<'accept' | 'through' | 'queue', Figures>> & Readonly<Record<string, unknown>>;
 
 test('bench: every figure is there and makes sense; the store of the service is left alone', async t => {
 	t.timeout(240_000);
@@ -25,6 +27,45 @@ test('bench: every figure is there and makes sense; the store of the service is 
 	);
 	t.true((measured.accept.p50_ms as number) <= (measured.accept.p99_ms as number));
 	t.deepEqual(await readdir(join(cli.folder, 'data')), []);
+});
+
+test('bench --workload 100k --only through: the larger mail arrives, and each is accounted for', async t => {
+	t.timeout(240_000);
+	const cli = await newCli(t);
+	const asked = ['--workload', '100k', '--messages', '100', '--connections', '8', '--only', 'through'];
+	const {through, ...rest} = await cli.json<Measured>('bench', ...asked);
+	t.like(rest, {messages: 100, workload: '100k', replies: 'accept', accept: undefined, queue: undefined});
+	t.like(through, {refused: 0, accepted: 100, delivered: 100, delivered_later: 0, bounced: 0});
+	t.like(through, {lost: 0, twice: 0, misrecorded: 0});
+	const latencies = ['', 'delivered_'].map(prefix =>
+		['p50', 'p90', 'p99', 'max'].map(at => through[`${prefix}${at}_ms`]),
+	);
+	for (const ascending of latencies) {
+		t.deepEqual(
+			ascending,
+			ascending.toSorted((a, b) => Number(a) - Number(b)),
+		);
+		t.true(Number(ascending[0]) > 0);
+	}
+	t.true(Number(through.delivered_p50_ms) > Number(through.p50_ms));
+});
+
+test('bench --replies realistic: what hosts defer arrives, what they refuse bounces, by the seed, and nothing else', async t => {
+	t.timeout(240_000);
+	const cli = await newCli(t);
+	const [messages, seed] = [300, 7];
+	const asked = ['--messages', String(messages), '--seed', String(seed), '--only', 'through'];
+	const {through, ...rest} = await cli.json<Measured>('bench', '--replies', 'realistic', ...asked);
+	const {domains} = manyDomains;
+	const met = Array.from({length: messages}, (_, n) => reluctanceTo(`user${n}@d${n % domains}.example`, seed)?.name);
+	const refused = met.filter(name => name === 'refused').length;
+	const reluctant = met.filter(name => name !== undefined).length - refused;
+	t.true(refused > 0 && reluctant > 0);
+	t.like(rest, {replies: 'realistic', seed, shares: {greylisted: 0.08, refused: 0.02}});
+	t.like(through, {refused: 0, accepted: messages, delivered: messages - refused, bounced: refused});
+	t.like(through, {lost: 0, twice: 0, misrecorded: 0});
+	// A busy machine may have a try end for another reason.
+	t.true((through.delivered_later as number) >= reluctant, JSON.stringify(through));
 });
 
 test('bench --fill: leaves what real traffic leaves, in the workspace that is named', async t => {
