@@ -153,5 +153,5 @@ export async function releaseUnknownClaims(
 	const ids = released.map(({recipient_id: id}) => id);
 	return await trx('queue')
 		.whereRaw(...among(trx, 'recipient_id', ids))
-		.distinct('destination', 'workspace_id as workspaceId', trx.raw(namedPriority));
+		.distinct('destination', 'workspace_id as workspaceId', trx.raw(`${namedPriority} as priority`));
 }

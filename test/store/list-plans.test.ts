@@ -102,7 +102,10 @@ const lists: Readonly<Record<string, Readonly<Record<string, List>> | string>> =
 		held: ({reader}) => listQueue(reader, {held: true, limit: 25}),
 		suspended: ({reader}) => listQueue(reader, {destinations: ['x.test'], limit: 25}),
 	},
-	'queue summary': {'': ({reader}, {own}) => summarizeQueue(reader, {now: '2099', workspaceId: own.id})},
+	'queue summary': {
+		'': ({reader}, {own}) => summarizeQueue(reader, {now: '2099', workspaceId: own.id}),
+		destination: ({reader}) => summarizeQueue(reader, {now: '2099', destination: 'x.test'}),
+	},
 	'queue why': {
 		'': ({reader}, {own}) => findWaiting(reader, {workspaceId: own.id}),
 		destination: ({reader}) => findWaiting(reader, {destination: 'x.test'}),

@@ -136,6 +136,38 @@ export function wideRows<Row>(columns: readonly string[], source: string) {
 	};
 }
 
+/**
+ * Many rows of few columns, each an expression by its name; `before` precedes `select`. As `wideRows`, but all rows are one text on
+ * SQLite.
+ */
+export async function packedRows<Row>(
+	database: Knex,
+	before: string,
+	columns: Readonly<Record<string, string>>,
+	source: string,
+	bindings: readonly unknown[],
+): Promise<Row[]> {
+	const entries = Object.entries(columns);
+	if (database.client.driverName === 'pg') {
+		const selected = entries.map(([name, column]) => `${column} as "${name}"`);
+		return await rowsOf(database, `${before} select ${selected.join(', ')} ${source}`, bindings);
+	}
+	const fields = entries.map(([name, column]) => `'${name}', ${column}`);
+	const packed = `${before} select json_group_array(json_object(${fields.join(', ')})) as json ${source}`;
+	const [row] = await rowsOf<{json: string}>(database, packed, bindings);
+	return JSON.parse(row?.json ?? '[]');
+}
+
+/**
+ * Joins as `l` the row of a table that a query of `q` finds for each row. SQLite has no `lateral` and looks it up by its key;
+ * PostgreSQL might read the whole table for that.
+ */
+export function joinOne(database: Knex, table: string, key: string, find: (columns: string) => string): string {
+	return database.client.driverName === 'pg'
+		? `cross join lateral ${find('q.*')} as l`
+		: `join ${table} as l on l.${key} = ${find(`q.${key}`)}`;
+}
+
 /** Holds off others that would change the schema, until the transaction ends. SQLite's transactions hold off all writers. */
 export async function lockSchema(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {

@@ -3,7 +3,7 @@ import {levelOf, type Recipient, type RecipientState, statesBefore} from '../../
 import {laneText, type QueueKey} from '../../mail/route.ts';
 import {type WaitReason, waitParameters} from '../../mail/wait-reason.ts';
 import {bumpGeneration} from '../changes.ts';
-import {type Row, rowSource, rowsOf} from '../engine/dialect.ts';
+import {joinOne, packedRows, type Row, rowSource, rowsOf} from '../engine/dialect.ts';
 import {among, columnsOf, insertRows, nearIds} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {listState} from '../message-terms.ts';
@@ -89,53 +89,68 @@ export async function lockOpen(trx: Knex.Transaction, ids: readonly string[]): P
 
 const order = 'q.destination, q.workspace_id, q.priority, q.next_attempt_at';
 
-/** The id of the recipient that comes due first in each destination queue, as `firsts`; of several at one time it is any. */
-const firsts = `firsts (id) as (
-		select (select q.recipient_id from queue as q where q.held_at is null order by ${order} limit 1)
+const firstColumns = (of: string) =>
+	`${of}.destination, ${of}.workspace_id, ${of}.priority, ${of}.next_attempt_at, ${of}.recipient_id`;
+
+/**
+ * The recipient that comes due first in each destination queue, as `firsts`; of several at one time it is any. The condition is of
+ * those that count, `q`: its parameters come twice.
+ */
+export function firstsOf(reader: Knex, condition = 'true'): string {
+	const first = (columns: string, after = '') =>
+		`(select ${columns} from queue as q where ${after} q.held_at is null and ${condition} order by ${order} limit 1)`;
+	// Behind all times of a queue the next one begins. SQLite compares rows by the index only if one of them has no columns of tables.
+	const next = (columns: string) =>
+		first(columns, `(${order}) > (p.destination || '', p.workspace_id || '', p.priority + 0, '~') and`);
+	return `with recursive firsts as (
+		select ${firstColumns('s')} from ${first('q.*')} as s
 		union all
-		select coalesce(
-			(select q.recipient_id from queue as q where q.held_at is null and q.destination = p.destination
-				and q.workspace_id = p.workspace_id and q.priority > p.priority order by ${order} limit 1),
-			(select q.recipient_id from queue as q where q.held_at is null
-				and q.destination = p.destination and q.workspace_id > p.workspace_id order by ${order} limit 1),
-			(select q.recipient_id from queue as q where q.held_at is null
-				and q.destination > p.destination order by ${order} limit 1))
-		from firsts join queue as p on p.recipient_id = firsts.id)`;
+		select ${firstColumns('l')} from firsts as p ${joinOne(reader, 'queue', 'recipient_id', next)})`;
+}
 
-const isGoing = '(select w.paused_at from workspaces as w where w.id = l.workspace_id) is null';
+/** A condition: `q` waits in the destination queue `l`. */
+export const ofQueue =
+	'q.destination = l.destination and q.workspace_id = l.workspace_id and q.priority = l.priority and q.held_at is null';
 
-/** A column. SQL names it: to make each row anew would take a sixth of the time. */
-export const namedPriority = `case when priority > 0 then 'high' when priority < 0 then 'low' else 'normal' end as priority`;
+/** A condition. Paused workspaces are few, and read once. */
+const isGoing = 'l.workspace_id not in (select w.id from workspaces as w where w.paused_at is not null)';
+
+/** An expression. SQL names it: to make each row anew would take a sixth of the time. */
+export const namedPriority = `case when priority > 0 then 'high' when priority < 0 then 'low' else 'normal' end`;
+
+type DueQueue = QueueKey & {readonly due: string};
+
+const queueColumns = {
+	destination: 'l.destination',
+	workspaceId: 'l.workspace_id',
+	priority: namedPriority,
+	due: 'l.next_attempt_at',
+};
 
 /** Destination queues of workspaces that are not paused, each with the time of its first recipient: where the scheduler starts. */
-export async function readWaitingQueues(reader: Knex): Promise<Array<QueueKey & {readonly due: string}>> {
-	return await rowsOf(
-		reader,
-		`with recursive ${firsts}
-		select l.destination, l.workspace_id as "workspaceId", ${namedPriority}, l.next_attempt_at as due
-		from firsts join queue as l on l.recipient_id = firsts.id where ${isGoing}`,
-		[],
-	);
+export async function readWaitingQueues(reader: Knex): Promise<DueQueue[]> {
+	return await packedRows(reader, firstsOf(reader), queueColumns, `from firsts as l where ${isGoing}`, []);
 }
 
 /** A condition. As a value a claim is looked up for each recipient: PostgreSQL might join by reading the whole destination queue. */
 export const isUnclaimed = (queue: string) =>
 	`(select c.recipient_id from claims as c where c.recipient_id = ${queue}.recipient_id) is null`;
 
+const unclaimedDue = `case when l.recipient_id not in (select recipient_id from claims) then l.next_attempt_at else (select q.next_attempt_at from queue as q
+	where ${ofQueue} and q.next_attempt_at <= ? and ${isUnclaimed('q')} order by q.next_attempt_at limit 1) end`;
+
 /** Destination queues with recipients that a claim would get at `until`, and the first one's time. Claimed ones are few: they are skipped one by one. */
-export async function readDue(reader: Knex, until: string): Promise<Array<QueueKey & {readonly due: string}>> {
-	const rows: Array<QueueKey & {readonly due: string | null}> = await rowsOf(
+export async function readDue(reader: Knex, until: string): Promise<DueQueue[]> {
+	const source = `from firsts as l where l.next_attempt_at <= ? and ${isGoing}`;
+	const columns = {...queueColumns, due: unclaimedDue};
+	const rows: Array<QueueKey & {readonly due: string | null}> = await packedRows(
 		reader,
-		`with recursive ${firsts}
-		select l.destination, l.workspace_id as "workspaceId", ${namedPriority},
-			case when ${isUnclaimed('l')} then l.next_attempt_at else (select q.next_attempt_at from queue as q
-				where q.destination = l.destination and q.workspace_id = l.workspace_id and q.priority = l.priority
-					and q.held_at is null and q.next_attempt_at <= ? and ${isUnclaimed('q')}
-				order by q.next_attempt_at limit 1) end as due
-		from firsts join queue as l on l.recipient_id = firsts.id where l.next_attempt_at <= ? and ${isGoing}`,
+		firstsOf(reader),
+		columns,
+		source,
 		[until, until],
 	);
-	return rows.filter((row): row is QueueKey & {readonly due: string} => row.due !== null);
+	return rows.filter((row): row is DueQueue => row.due !== null);
 }
 
 /**

@@ -4,9 +4,10 @@ import {idFloor, idTime} from '../../mail/ids.ts';
 import {type Mode, type Priority, priorityOf, type Recipient} from '../../mail/message.ts';
 import type {BounceCategory} from '../../mail/outcome.ts';
 import {type FormerWaitReason, readWaitReason, type WaitCode, type WaitReason} from '../../mail/wait-reason.ts';
+import {packedRows} from '../engine/dialect.ts';
 import {nearIds} from '../engine/rows.ts';
 import {shown, stateColumns, stateOf} from '../timeline.ts';
-import {isNewestOfQueue} from './open-recipients.ts';
+import {firstsOf, isNewestOfQueue, ofQueue} from './open-recipients.ts';
 
 /** Which recipients of the queue are meant; what is left out does not matter. */
 export type QueueFilter = {
@@ -166,8 +167,6 @@ type Row = {
 };
 
 const timeLength = storeTime(0).length;
-// A filter: SQLite reads a row of an index in two thirds of the time that a sum of cases takes.
-const counted = (condition: string, name: string) => `cast(count(*) filter (where ${condition}) as integer) ${name}`;
 
 /** Every destination with mail in the queue, the most first; or one alone. Of one workspace, or of all. */
 export async function summarizeQueue(
@@ -211,52 +210,54 @@ async function summarizeHeld(reader: Knex, filter: QueueFilter): Promise<Row[]> 
 /** How many recipients of a destination queue, the oldest, are searched for its last reply if the first has no reply. */
 const mostRead = 20;
 
-/**
- * By destination queue. A million recipients may wait: they are counted from their index alone, and only those that are shown are
- * read. Those being tried are few.
- */
-async function summarizeDue(reader: Knex, now: string, filter: QueueFilter): Promise<Row[]> {
-	const counts = reader.raw(`count(*) as n, ${counted('q.next_attempt_at <= ?', 'due')}`, [now]);
-	const queue = ['q.destination', 'q.workspace_id', 'q.priority'];
-	const queues = queuePart(reader, 'due', filter)
-		.select(...queue, counts, reader.raw('min(q.recipient_id) as first_one'))
-		.groupBy(...queue);
-	const claimed = tried(reader)
-		.select(...queue, counts)
-		.groupBy(...queue);
-	return await reader
-		.with('lanes', queues)
-		.with('claimed', claimed)
-		.from('lanes as l')
-		.join('recipients as f', 'f.id', 'l.first_one')
-		.leftJoin('claimed as c', function () {
-			this.on('c.destination', 'l.destination')
-				.andOn('c.workspace_id', 'l.workspace_id')
-				.andOn('c.priority', 'l.priority');
-		})
-		.select('l.destination', 'l.priority as level', reader.raw('0 as held'), 'f.message_id as oldest')
-		.select(
-			reader.raw(`cast(l.due - coalesce(c.due, 0) as integer) as ready,
-				cast(l.n - l.due - coalesce(c.n, 0) + coalesce(c.due, 0) as integer) as deferred,
-				cast(coalesce(c.n, 0) as integer) as in_flight,
-				coalesce((${longestWaits('w.next_attempt_at || r.last_reply', 1)}), (select max(t.next_attempt_at || t.last_reply)
-					from (${longestWaits('w.next_attempt_at, r.last_reply', mostRead)}) as t)) as replied`),
-		);
-}
-
-/** What is being tried, as `q`. SQLite would read all that waits, and not the few claims, but for the order and the expression. */
-function tried(reader: Knex): Knex.QueryBuilder {
-	return reader('claims as t')
-		.crossJoin(reader.raw('queue as q'))
-		.whereRaw("q.recipient_id = t.recipient_id and coalesce(q.held_at, '') = ''");
-}
-
 /** A query of the recipients of destination queue `l` that wait longest, as `w` and `r`. */
 const longestWaits = (columns: string, limit: number) => `select ${columns}
-	from (select q.recipient_id, q.next_attempt_at from queue as q
-		where q.destination = l.destination and q.workspace_id = l.workspace_id and q.priority = l.priority and q.held_at is null
-		order by q.next_attempt_at desc limit ${limit}) as w
+	from (select q.recipient_id, q.next_attempt_at from queue as q where ${ofQueue} order by q.next_attempt_at desc limit ${limit}) as w
 	join recipients as r on r.id = w.recipient_id`;
+
+/** What is being tried: a condition. SQLite would read all that waits, and not the few claims, but for the expression and the order of a cross join. */
+const isTried = `q.recipient_id = t.recipient_id and coalesce(q.held_at, '') = ''`;
+
+/** Of the recipients of destination queue `l` that the condition means: the oldest one's id and how many they are; null: there is none. */
+const idAndCount = (condition: string) =>
+	`(select min(q.recipient_id) || ' ' || count(*) from queue as q where ${ofQueue} and ${condition})`;
+const idLength = idFloor('rcp', 0).length;
+const countOf = (column: string) => `cast(coalesce(substr(${column}, ${idLength + 2}), '0') as integer)`;
+
+const summaryColumns = {
+	destination: 'l.destination',
+	level: 'l.priority',
+	ready: `${countOf('l.due')} - coalesce(c.due, 0)`,
+	deferred: `${countOf('l.later')} - coalesce(c.n - c.due, 0)`,
+	in_flight: 'coalesce(c.n, 0)',
+	held: '0',
+	oldest: `(select r.message_id from recipients as r where r.id =
+		substr(case when l.due < l.later or l.later is null then l.due else l.later end, 1, ${idLength}))`,
+	replied: `coalesce((${longestWaits('w.next_attempt_at || r.last_reply', 1)}), (select max(t.next_attempt_at || t.last_reply)
+		from (${longestWaits('w.next_attempt_at, r.last_reply', mostRead)}) as t))`,
+};
+
+/**
+ * By destination queue. A million recipients may wait: each queue is counted where the index has it, and only those that are shown
+ * are read. Those being tried are few.
+ */
+async function summarizeDue(reader: Knex, now: string, {workspaceId, destination}: QueueFilter): Promise<Row[]> {
+	const [here, where] = destination === undefined ? ['true', []] : ['q.destination = ?', [destination]];
+	const [own, whose] = workspaceId === undefined ? ['true', []] : ['l.workspace_id = ?', [workspaceId]];
+	return await packedRows(
+		reader,
+		`${firstsOf(reader, here)},
+		lanes as materialized (select l.destination, l.workspace_id, l.priority, ${idAndCount('q.next_attempt_at <= ?')} as due,
+			${idAndCount('q.next_attempt_at > ?')} as later from firsts as l where ${own}),
+		claimed as (select q.destination, q.workspace_id, q.priority, cast(count(*) as integer) as n,
+				cast(count(*) filter (where q.next_attempt_at <= ?) as integer) as due
+			from claims as t cross join queue as q where ${isTried} group by q.destination, q.workspace_id, q.priority)`,
+		summaryColumns,
+		`from lanes as l
+			left join claimed as c on c.destination = l.destination and c.workspace_id = l.workspace_id and c.priority = l.priority`,
+		[...where, ...where, now, now, ...whose, now],
+	);
+}
 
 /** Recipients of all kinds. */
 export function sizeOf({
@@ -290,6 +291,12 @@ export type QueueSize = {
 	readonly inFlight: number;
 	readonly held: number;
 };
+
+// A filter: SQLite reads a row of an index in two thirds of the time that a sum of cases takes.
+const counted = (condition: string, name: string) => `cast(count(*) filter (where ${condition}) as integer) ${name}`;
+
+/** What is being tried, as `q`. */
+const tried = (reader: Knex) => reader('claims as t').crossJoin(reader.raw('queue as q')).whereRaw(isTried);
 
 /** Counts from the indexes alone, for it is asked often and the queue may be long. What is being tried is few. */
 export async function readQueueSize(reader: Knex, now: string): Promise<QueueSize> {
