@@ -2,11 +2,7 @@ import {spawnSync} from 'node:child_process';
 import {accountOf} from '../../src/bench/books.ts';
 import type {Sink} from '../../src/bench/measures.ts';
 
-type PeerFigures = {
-	readonly peer: string;
-	readonly inject_per_s: number;
-	readonly end_to_end_per_s: number;
-} & Readonly<Record<`delivered_${'p50' | 'p90' | 'p99' | 'max'}_ms`, number>>;
+type PeerFigures = {readonly peer: string; readonly end_to_end_per_s: number} & Readonly<Record<string, number>>;
 
 /** Debian's Postfix, not signing and with OpenDKIM; exit 69 or 77: not installed, not root. */
 const own: ReadonlyArray<readonly string[]> = [
@@ -24,7 +20,7 @@ type Asked = {
 
 /**
  * Runs other mail servers with the same workload. A script of one's own prints one JSON line with `peer`, `inject_per_s` and
- * `end_to_end_per_s` for `--json --messages N --workload W`.
+ * `end_to_end_per_s` (`cpu_us` and others, if it has them) for `--json --messages N --workload W`.
  */
 export async function* runPeers(scripts: readonly string[], {messages, workload, startSink}: Asked) {
 	for (const [script = '', ...rest] of [...own, ...scripts.map(script => [script])]) {
