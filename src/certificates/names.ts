@@ -15,6 +15,8 @@ type NamesInput = {
 	/** Of this machine. Private ones may be those of any machine: they count where a name of the settings leads there. */
 	readonly addresses: readonly string[];
 	readonly resolver: Pick<Resolver, 'a' | 'aaaa'>;
+	/** Whether a name of others leads here, so that DNS is not asked. */
+	readonly isSure: (name: string) => boolean;
 };
 
 /** Whether a certificate is wanted. `no`: why not, a clause; null: no reason that an operator needs. `unknown`: DNS did not answer. */
@@ -35,7 +37,7 @@ const normal = (address: string): string =>
  * among ours. Nothing else is ever asked for.
  */
 export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> {
-	const {hostname, publicHost, linkHosts, mailDomains, addresses, resolver} = input;
+	const {hostname, publicHost, linkHosts, mailDomains, addresses, resolver, isSure} = input;
 	const wishes = new Map<string, Wish>();
 	const ours = new Set(addresses.filter(isPublicAddress).map(normal));
 	let areKnown = true;
@@ -69,7 +71,7 @@ export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> 
 	const rest = [...others].filter(([name]) => !wishes.has(name))[Symbol.iterator]();
 	const queue = async () => {
 		for (const [name, isExpected] of rest) {
-			wishes.set(name, await lookAt(name, isExpected));
+			wishes.set(name, isSure(name) ? 'yes' : await lookAt(name, isExpected));
 		}
 	};
 	await Promise.all(Array.from({length: mostAtOnce}, queue));

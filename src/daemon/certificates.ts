@@ -1,34 +1,30 @@
-import {networkInterfaces} from 'node:os';
 import {createSecureContext, rootCertificates, type SecureContext} from 'node:tls';
 import type {Knex} from 'knex';
+import {LRUCache} from 'lru-cache';
 import {Agent, type Dispatcher} from 'undici';
 import {type Account, AcmeClient, AcmeError} from '../certificates/acme-client.ts';
-import {findWishes, newNames, type Wish} from '../certificates/names.ts';
-import {challengeFor, notAsked, renewAt, waitAfter} from '../certificates/renewal.ts';
+import {challengeFor, renewAt, waitAfter} from '../certificates/renewal.ts';
 import {challengeCertificate, type KeyPair, keyOf, newKey, pemOf, readChain, renewalId} from '../certificates/x509.ts';
-import {publicHost} from '../config/derive.ts';
 import {extraCa} from '../config/settings.ts';
-import {createResolver} from '../dns/resolver.ts';
 import {inTurn, repeated} from '../kit/clock.ts';
+import {atMost} from '../kit/collections.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {dayMs, hourMs, storeTime} from '../kit/time.ts';
-import type {Resolver} from '../net/dns.ts';
 import {recordAct} from '../store/audit.ts';
 import {
 	type AcmeAccount,
 	type Certificate,
 	type Challenge,
 	deleteAccount,
-	deleteCertificate,
 	deleteChallenges,
+	type FullCertificate,
 	findAccount,
+	findCertificate,
 	findChallenge,
-	type Hosts,
 	insertChallenge,
-	listCertificates,
-	listHosts,
+	listDueCertificates,
+	listSealedKeys,
 	noteDamage,
-	noteWish,
 	openCertificates,
 	putAccount,
 	releaseCertificates,
@@ -36,27 +32,23 @@ import {
 } from '../store/certificates.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {actingOf, type Context} from './context.ts';
+import {WantedNames} from './wanted-names.ts';
 
 const minuteMs = 60_000;
 const lookMs = 15_000;
-/** How often DNS is asked where names lead. */
-const namesMs = 5 * minuteMs;
 /** A node has a certificate for this long, and asks for more time while it works. */
 const [leaseMs, holdMs] = [minuteMs, 20_000];
 /** Besides those of our own names. */
 const mostOrders = 4;
+const mostContexts = 1000;
 const longestOrderMs = 5 * minuteMs;
 const challengeMs = 10 * minuteMs;
-/** What no node has wanted for this long is not wanted: nodes that share a store may have names of their own. */
-const staleMs = 30 * minuteMs;
 /** How often the CA is asked when it wants a renewal, where it does not say how often it may be asked. */
 const usualAskMs = 6 * hourMs;
-const dnsTimeoutMs = 5000;
-/** Names in one line of the log. */
-const mostNamed = 10;
 
-type Row = Omit<Certificate, 'taken_until'>;
-type Changes = Partial<Omit<Row, 'name'>>;
+type Changes = Partial<Omit<FullCertificate, 'name'>>;
+
+type Shown = {readonly pair: KeyPair; readonly secret: string};
 
 type CertificatesContext = Pick<Context, 'settings' | 'store' | 'vault' | 'clock' | 'newId' | 'version' | 'observer'>;
 
@@ -64,22 +56,20 @@ type CertificatesContext = Pick<Context, 'settings' | 'store' | 'vault' | 'clock
 export class Certificates {
 	readonly #context: CertificatesContext;
 	readonly #dispatcher: Dispatcher;
-	readonly #resolver: Resolver;
-	#shown: ReadonlyMap<string, {readonly pair: KeyPair; readonly context: SecureContext}> = new Map();
+	readonly #names: WantedNames;
+	#shown: ReadonlyMap<string, Shown> = new Map();
+	/** Of names that were asked for: to make one takes a millisecond and 70 kB. */
+	readonly #contexts = new LRUCache<string, SecureContext>(atMost(mostContexts));
 	readonly #listeners: Array<() => void> = [];
 	readonly #ending = new AbortController();
-	#wishes: ReadonlyMap<string, Wish> = new Map();
 	/** Orders under way. */
 	#orders = 0;
-	#wishedFor = '';
-	#wishedAt = Number.NEGATIVE_INFINITY;
 	#rounds: ReadonlyArray<ReturnType<typeof repeated>> = [];
-	readonly #namesInTurn = inTurn();
 	readonly #readInTurn = inTurn();
 	readonly #accountInTurn = inTurn();
 
 	constructor(context: CertificatesContext) {
-		const {settings, clock} = context;
+		const {settings} = context;
 		const ca = settings.acmeCaFile === null ? [] : [readSettingFile(settings.acmeCaFile).toString()];
 		this.#context = context;
 		// A connection for each request: one that is kept may be closed by the CA as the next one is sent.
@@ -87,12 +77,22 @@ export class Certificates {
 			pipelining: 0,
 			connect: {ca: [...rootCertificates, extraCa(settings) ?? [], ca].flat()},
 		});
-		this.#resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
+		this.#names = new WantedNames(context);
 	}
 
 	/** The certificate for a name of SNI, else that of MAILCTL_HOSTNAME; undefined: there is none yet. */
-	contextFor(name: string): SecureContext | undefined {
-		return (this.#shown.get(name.toLowerCase()) ?? this.#shown.get(this.#context.settings.hostname))?.context;
+	contextFor(servername: string): SecureContext | undefined {
+		const asked = servername.toLowerCase();
+		const name = this.#shown.has(asked) ? asked : this.#context.settings.hostname;
+		const pair = this.#shown.get(name)?.pair;
+		try {
+			const context = this.#contexts.get(name) ?? (pair && createSecureContext(pair));
+			this.#contexts.set(name, context);
+			return context;
+		} catch (error) {
+			this.#context.observer.storeFailed(error);
+			return undefined;
+		}
 	}
 
 	/** Whether a CA may come for a proof by TLS (RFC 8737), from an order of this node or another one. */
@@ -126,7 +126,7 @@ export class Certificates {
 		return this.#shown.get(this.#context.settings.hostname)?.pair ?? null;
 	}
 
-	/** `listener` is called when other certificates are shown from now on. */
+	/** `listener` is called when the certificate of MAILCTL_HOSTNAME is another one from now on. */
 	onChange(listener: () => void): void {
 		this.#listeners.push(listener);
 	}
@@ -180,7 +180,7 @@ export class Certificates {
 	 */
 	async look(isOwn = false): Promise<void> {
 		for (;;) {
-			await this.#namesInTurn(() => this.#lookAtNames());
+			await this.#names.look();
 			const row = await this.#nextDue(isOwn);
 			if (row === undefined || this.#ending.signal.aborted) {
 				return;
@@ -191,113 +191,48 @@ export class Certificates {
 
 	/** Our own names come first, then those that failed least. */
 	async #nextDue(isOwn: boolean): Promise<Certificate | undefined> {
-		const {settings, store, clock} = this.#context;
-		const now = storeTime(clock.now());
-		const due = (await listCertificates(store.reader))
-			.filter(row => this.#wishes.get(row.name) === 'yes' && row.next_try_at <= now && (row.taken_until ?? '') <= now)
-			.toSorted((a, b) => a.tries - b.tries);
-		const own = [settings.hostname, this.#publicHost()];
-		return due.find(({name}) => own.includes(name)) ?? (isOwn ? undefined : due[0]);
+		const {store, clock} = this.#context;
+		const all = await listDueCertificates(store.reader, storeTime(clock.now()));
+		const due = all.filter(({name}) => this.#names.isWanted(name));
+		return due.find(({name}) => this.#names.own.includes(name)) ?? (isOwn ? undefined : due[0]);
 	}
 
+	/** Opens the certificates that have changed. */
 	async #read(): Promise<void> {
 		const {store, vault, clock, observer} = this.#context;
+		const before = this.#shown;
+		const there = await listSealedKeys(store.reader);
+		const changed = there.filter(({name, secret}) => before.get(name)?.secret !== secret);
 		const damaged: string[] = [];
-		const found = await openCertificates(store.reader, vault, (error, name) => {
-			observer.storeFailed(error);
-			damaged.push(name);
-		});
+		const opened = await openCertificates(
+			store.reader,
+			vault,
+			changed.map(({name}) => name),
+			(error, name) => {
+				observer.storeFailed(error);
+				damaged.push(name);
+			},
+		);
 		if (damaged.length > 0) {
 			await this.#write(trx => noteDamage(trx, damaged, storeTime(clock.now())));
 		}
-		const before = this.#shown;
-		this.#shown = new Map(
-			found.map(({name, chain: cert, key}) => {
-				const known = before.get(name);
-				return [
-					name,
-					known?.pair.cert === cert ? known : {pair: {cert, key}, context: createSecureContext({cert, key})},
-				];
-			}),
-		);
-		if ([...this.#shown].some(([name, one]) => one !== before.get(name))) {
+		const others = new Set(changed.map(({name}) => name));
+		const kept = there.flatMap(({name}) => (others.has(name) ? [] : [[name, before.get(name) as Shown] as const]));
+		const renewed = opened.map(({name, chain: cert, key, secret}) => [name, {pair: {cert, key}, secret}] as const);
+		this.#shown = new Map([...kept, ...renewed]);
+		for (const name of others) {
+			this.#contexts.delete(name);
+		}
+		if (others.has(this.#context.settings.hostname) && this.own() !== null) {
 			for (const listener of this.#listeners) {
 				listener();
 			}
 		}
 	}
 
-	async #lookAtNames(): Promise<void> {
-		const {settings, store, clock} = this.#context;
-		const hosts = await listHosts(store.reader);
-		const asked = JSON.stringify(hosts);
-		if (asked === this.#wishedFor && clock.monotonic() - this.#wishedAt < namesMs) {
-			return;
-		}
-		const found = await findWishes({
-			hostname: settings.hostname,
-			publicHost: this.#publicHost(),
-			linkHosts: hosts.linkHosts,
-			mailDomains: [settings.returnPathDomain, ...hosts.mailDomains],
-			addresses: Object.values(networkInterfaces()).flatMap(all => all?.map(({address}) => address) ?? []),
-			resolver: this.#resolver,
-		});
-		// No answer changes nothing.
-		this.#wishes = new Map(
-			[...found].map(([name, wish]) => [name, wish === 'unknown' ? (this.#wishes.get(name) ?? wish) : wish]),
-		);
-		await this.#write(trx => this.#noteWishes(trx, hosts));
-		[this.#wishedFor, this.#wishedAt] = [asked, clock.monotonic()];
-	}
-
-	#publicHost(): string | null {
-		const {settings} = this.#context;
-		return settings.publicUrl === null ? null : publicHost(settings);
-	}
-
-	async #noteWishes(trx: Knex.Transaction, {unseen, owners}: Hosts): Promise<void> {
-		const {settings, store, clock, observer} = this.#context;
-		const now = storeTime(clock.now());
-		const stale = storeTime(clock.now() - (store.dialect.isShared ? staleMs : 0));
-		const rows = new Map((await listCertificates(trx)).map(row => [row.name, row]));
-		const dayAgo = storeTime(clock.now() - dayMs);
-		const isRecent = (row: Certificate) => (row.not_before ?? row.updated_at) > dayAgo;
-		const ours = [settings.hostname, this.#publicHost(), `mta-sts.${settings.returnPathDomain}`];
-		const others = [...rows.values()].filter(row => isRecent(row) && !ours.includes(row.name));
-		const isWithin = newNames(
-			new Map(owners),
-			others.map(({name}) => name),
-		);
-		const held: string[] = [];
-		for (const name of new Set([...rows.keys(), ...this.#wishes.keys()])) {
-			const row = rows.get(name);
-			const wish = this.#wishes.get(name) ?? {no: null};
-			if (wish === 'yes' && row === undefined && unseen.includes(name)) {
-				// The next check of the domain asks DNS, and comes at once.
-			} else if (wish === 'yes' && row === undefined && !ours.includes(name) && !isWithin(name)) {
-				held.push(name);
-			} else if (wish === 'yes') {
-				const again = row?.unused != null && {next_try_at: now};
-				await noteWish(trx, name, {wanted_at: now, unused: null, ...again}, now);
-			} else if (wish === 'unknown' || (row?.wanted_at ?? '') > stale) {
-				// DNS does not say, or another node wants it.
-			} else if (row !== undefined && wish.no === null && (row.not_after ?? '') <= now) {
-				// Until then it counts as a new name, whatever came of it.
-				await (isRecent(row) ? noteWish(trx, name, {unused: notAsked}, now) : deleteCertificate(trx, name));
-			} else if (row !== undefined || wish.no !== null) {
-				await noteWish(trx, name, {unused: wish.no ?? notAsked}, now);
-			}
-		}
-		if (held.length > 0) {
-			const text = 'Their workspaces have had as many new names today as they may.';
-			observer.logger.warn({event: 'certificates_held', names: held.slice(0, mostNamed)}, text);
-		}
-	}
-
 	/** Works on a certificate while no other node does. */
-	async #take({taken_until: free, ...row}: Certificate): Promise<void> {
-		const {clock, observer} = this.#context;
-		const {name, next_try_at} = row;
+	async #take({name, taken_until: free, next_try_at}: Certificate): Promise<void> {
+		const {store, clock, observer} = this.#context;
 		let until = free;
 		const hold = async (read: {readonly next_try_at?: string} = {}) => {
 			const next = {taken_until: storeTime(clock.now() + leaseMs)};
@@ -305,7 +240,8 @@ export class Certificates {
 			until = isOurs ? next.taken_until : until;
 			return isOurs;
 		};
-		if (!(await hold({next_try_at}))) {
+		const row = (await hold({next_try_at})) ? await findCertificate(store.reader, name) : undefined;
+		if (row === undefined) {
 			return;
 		}
 		const lost = new AbortController();
@@ -323,15 +259,16 @@ export class Certificates {
 			return isOurs;
 		});
 		if (kept && chain) {
+			// Who reads the line finds it in use.
+			await this.#readInTurn(() => this.#read()).catch(observer.storeFailed);
 			observer.logger.info({event: 'certificate_issued', name, not_after, issuer});
-			await this.#readInTurn(() => this.#read());
 		} else if (kept && fault) {
 			observer.logger.warn({event: 'certificate_failed', name, not_after, next_try_at: changes.next_try_at}, fault);
 		}
 	}
 
 	/** Orders a certificate if its time has come, else asks the CA when that is. */
-	async #renew(row: Row, signal: AbortSignal): Promise<Changes> {
+	async #renew(row: FullCertificate, signal: AbortSignal): Promise<Changes> {
 		const {settings, clock, version} = this.#context;
 		const client = new AcmeClient({
 			...{directory: settings.acmeDirectory, dispatcher: this.#dispatcher, userAgent: `mailctl/${version}`},
@@ -339,7 +276,7 @@ export class Certificates {
 		});
 		const id = row.chain && renewalId(row.chain);
 		const now = () => clock.now();
-		const isDue = (one: Row) => (renewAt(one) ?? 0) <= now();
+		const isDue = (one: FullCertificate) => (renewAt(one) ?? 0) <= now();
 		if (id !== null && !isDue(row)) {
 			const {retryAfterMs, ...window} = await windowOf(client, id);
 			if (!isDue({...row, ...window})) {
@@ -368,7 +305,12 @@ export class Certificates {
 		}
 	}
 
-	async #order(client: AcmeClient, row: Row, replaces: string | null, signal: AbortSignal): Promise<Changes> {
+	async #order(
+		client: AcmeClient,
+		row: FullCertificate,
+		replaces: string | null,
+		signal: AbortSignal,
+	): Promise<Changes> {
 		const {settings, vault, clock} = this.#context;
 		const {name, tries} = row;
 		const key = newKey();
@@ -447,7 +389,7 @@ async function windowOf(client: AcmeClient, id: string | null) {
 }
 
 /** The longest that we wait, whatever time the CA names: a certificate must not end meanwhile. */
-function longestPause({not_after}: Row, now: number): number {
+function longestPause({not_after}: FullCertificate, now: number): number {
 	return not_after === null ? 7 * dayMs : Math.max((Date.parse(not_after) - now) / 4, hourMs);
 }
 

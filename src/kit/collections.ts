@@ -31,6 +31,13 @@ export function groupBy<Value, Key>(values: readonly Value[], keyOf: (value: Val
 	return groups;
 }
 
+/** The items in lists of at most so many, in their order. */
+export function* inParts<Item>(items: readonly Item[], most: number): Generator<readonly Item[]> {
+	for (let start = 0; start < items.length; start += most) {
+		yield items.slice(start, start + most);
+	}
+}
+
 /**
  * Options of an LRUCache that forgets what was used longest ago beyond `entries`. Its own `max` fills arrays of that length at
  * once, 2 ms of the start and 0.3 MB for each 10,000; so they grow with what is kept.

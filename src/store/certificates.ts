@@ -1,14 +1,12 @@
 import type {Knex} from 'knex';
+import {inParts} from '../kit/collections.ts';
 import {listInboundDomains} from './received.ts';
 import type {Vault} from './sealed.ts';
 
-/** The certificate of one name, or that there is to be one: a row of `certificates`. */
+/** The certificate of one name, or that there is to be one: a row of `certificates` without what is large. */
 export type Certificate = {
 	readonly name: string;
-	/** PEM, the certificate first; null, as are the four after it: there is none yet. */
-	readonly chain: string | null;
-	/** The private key, PEM, sealed for the name. */
-	readonly secret: string | null;
+	/** Null, as are the two after it: there is none yet. */
 	readonly not_before: string | null;
 	readonly not_after: string | null;
 	readonly issuer: string | null;
@@ -28,6 +26,19 @@ export type Certificate = {
 	readonly unused: string | null;
 	readonly updated_at: string;
 };
+
+export type FullCertificate = Certificate & {
+	/** PEM, the certificate first; null: there is none yet. */
+	readonly chain: string | null;
+	/** The private key, PEM, sealed for the name. */
+	readonly secret: string | null;
+};
+
+const columns = [
+	...['name', 'not_before', 'not_after', 'issuer', 'window_start', 'window_end', 'next_try_at', 'taken_until'],
+	...['tries', 'fault', 'wanted_at', 'unused', 'updated_at'],
+];
+const namesAtOnce = 500;
 
 export const challengeTypes = ['http-01', 'tls-alpn-01'] as const;
 export type ChallengeType = (typeof challengeTypes)[number];
@@ -51,31 +62,49 @@ export type AcmeAccount = {
 };
 
 export async function listCertificates(reader: Knex): Promise<Certificate[]> {
-	return await reader('certificates').orderBy('name');
+	return await reader('certificates').orderBy('name').select(columns);
 }
 
-export async function findCertificate(reader: Knex, name: string): Promise<Certificate | undefined> {
+/** Those that are to be looked at, and that no node works on. */
+export async function listDueCertificates(reader: Knex, now: string): Promise<Certificate[]> {
+	return await reader('certificates')
+		.where('next_try_at', '<=', now)
+		.where(query => query.whereNull('taken_until').orWhere('taken_until', '<=', now))
+		.orderBy(['tries', 'name'])
+		.select(columns);
+}
+
+export async function findCertificate(reader: Knex, name: string): Promise<FullCertificate | undefined> {
 	return await reader('certificates').where({name}).first();
 }
 
-/** Those that are there, with their keys; one whose key cannot be opened is left out. */
+/** The sealed key of each certificate that is there; another certificate has another one. */
+export async function listSealedKeys(reader: Knex): Promise<Array<Readonly<Record<'name' | 'secret', string>>>> {
+	return await reader('certificates').whereNotNull('chain').select('name', 'secret');
+}
+
+/** Some of those that are there, with their keys; one whose key cannot be opened is left out. */
 export async function openCertificates(
 	reader: Knex,
 	vault: Vault,
+	names: readonly string[],
 	failed: (error: unknown, name: string) => void,
-): Promise<Array<Readonly<Record<'name' | 'chain' | 'key', string>>>> {
-	const rows: Array<Record<'name' | 'chain' | 'secret', string>> = await reader('certificates')
-		.whereNotNull('chain')
-		.orderBy('name')
-		.select('name', 'chain', 'secret');
-	return rows.flatMap(({name, chain, secret}) => {
-		try {
-			return [{name, chain, key: vault.open(name, secret)}];
-		} catch (error) {
-			failed(error, name);
-			return [];
+): Promise<Array<Readonly<Record<'name' | 'chain' | 'secret' | 'key', string>>>> {
+	const opened = [];
+	for (const some of inParts(names, namesAtOnce)) {
+		const rows: Array<Record<'name' | 'chain' | 'secret', string>> = await reader('certificates')
+			.whereIn('name', some)
+			.whereNotNull('chain')
+			.select('name', 'chain', 'secret');
+		for (const row of rows) {
+			try {
+				opened.push({...row, key: vault.open(row.name, row.secret)});
+			} catch (error) {
+				failed(error, row.name);
+			}
 		}
-	});
+	}
+	return opened;
 }
 
 /** What verified domains, and domains that take mail, have to do with certificates. */
@@ -104,17 +133,16 @@ export async function listHosts(reader: Knex): Promise<Hosts> {
 	};
 }
 
-/** Notes of a name whether it is wanted; a new one is due. */
-export async function noteWish(
-	trx: Knex.Transaction,
-	name: string,
-	changes: Partial<Pick<Certificate, 'wanted_at' | 'unused' | 'next_try_at'>>,
-	now: string,
-): Promise<void> {
-	await trx('certificates')
-		.insert({name, next_try_at: now, tries: 0, updated_at: now, ...changes})
-		.onConflict('name')
-		.merge(changes);
+export type Noted = Pick<Certificate, 'name'> & Partial<Pick<Certificate, 'wanted_at' | 'unused' | 'next_try_at'>>;
+
+/** Notes of names whether they are wanted, the same columns of each; a new one is due. */
+export async function noteWishes(trx: Knex.Transaction, names: readonly Noted[], now: string): Promise<void> {
+	for (const some of inParts(names, namesAtOnce)) {
+		await trx('certificates')
+			.insert(some.map(noted => ({next_try_at: now, tries: 0, updated_at: now, ...noted})))
+			.onConflict('name')
+			.merge(Object.keys(some[0] ?? {}));
+	}
 }
 
 /**
@@ -124,7 +152,7 @@ export async function noteWish(
 export async function updateCertificate(
 	trx: Knex.Transaction,
 	read: Pick<Certificate, 'name' | 'taken_until'> & Partial<Pick<Certificate, 'next_try_at'>>,
-	changes: Partial<Omit<Certificate, 'name'>>,
+	changes: Partial<Omit<FullCertificate, 'name'>>,
 ): Promise<boolean> {
 	return (await trx('certificates').where(read).update(changes)) === 1;
 }
@@ -152,8 +180,12 @@ export async function releaseCertificates(trx: Knex.Transaction): Promise<void> 
 	await trx('certificates').whereNotNull('taken_until').update({taken_until: null});
 }
 
-export async function deleteCertificate(trx: Knex.Transaction, name: string): Promise<void> {
-	await trx('certificates').where({name}).delete();
+/** Unless another node has wanted it since it was read. */
+export async function deleteCertificate(
+	trx: Knex.Transaction,
+	{name, wanted_at}: Pick<Certificate, 'name' | 'wanted_at'>,
+): Promise<void> {
+	await trx('certificates').where({name, wanted_at}).delete();
 }
 
 export async function findAccount(reader: Knex, directory: string): Promise<AcmeAccount | undefined> {

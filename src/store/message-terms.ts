@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {inParts} from '../kit/collections.ts';
 import type {Recipient, RecipientState} from '../mail/message.ts';
 import {isListed, listedStates, stateTerm, subjectTerms, type Term, termsOf} from '../mail/terms.ts';
 import {type IdRange, lockLists, type Row, rowSource, rowsOf} from './engine/dialect.ts';
@@ -168,12 +169,6 @@ export function isInList(reader: Knex, {workspaceId, term}: TermList, ids: reado
 const messagesAtOnce = 500;
 /** PostgreSQL allows 65,535 parameters in a statement, and a key has four at most. */
 const keysAtOnce = 5000;
-
-function* inParts<Item>(items: readonly Item[], most: number): Generator<readonly Item[]> {
-	for (let start = 0; start < items.length; start += most) {
-		yield items.slice(start, start + most);
-	}
-}
 
 /**
  * Removes messages from the lists before they are deleted. Their rows give their lists, so it needs no second index. It looks for

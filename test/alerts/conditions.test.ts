@@ -7,7 +7,7 @@ import {noteBackup} from '../../src/data-folder/backup-note.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import type {AlertKind} from '../../src/mail/alert.ts';
 import {alertKindNames} from '../../src/mail/alert.ts';
-import {noteWish} from '../../src/store/certificates.ts';
+import {noteWishes} from '../../src/store/certificates.ts';
 import {beat, loseNodes} from '../../src/store/nodes.ts';
 import {insertSmarthost} from '../../src/store/smarthosts.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
@@ -211,7 +211,7 @@ storeTest(test, 'each kind is seen when it is there, and not seen when it is ove
 	t.deepEqual(await seen('certificate'), []);
 	state.settings = load({MAILCTL_ACME: 'true', MAILCTL_INBOUND_TLS_CERT: '', MAILCTL_INBOUND_TLS_KEY: ''});
 	const row = (changes: object) => store.database('certificates').update(changes);
-	await store.writer.transaction(trx => noteWish(trx, 'mail.shop.example', {unused: null}, storeTime(now)));
+	await store.writer.transaction(trx => noteWishes(trx, [{name: 'mail.shop.example', unused: null}], storeTime(now)));
 	t.deepEqual(await seen('certificate'), [], 'it is being ordered');
 	await row({fault: 'the CA cannot reach port 80', tries: 2});
 	t.deepEqual(await seen('certificate'), [], 'minutes are no news');

@@ -21,7 +21,7 @@ async function wishes(zone: Zone, names: Partial<Parameters<typeof findWishes>[0
 					: {kind: 'nodata'};
 		};
 	const found = await findWishes({
-		...{hostname: 'mail.test', publicHost: 'www.test', linkHosts: [], mailDomains: []},
+		...{hostname: 'mail.test', publicHost: 'www.test', linkHosts: [], mailDomains: [], isSure: () => false},
 		...{addresses: ['127.0.0.1', '10.0.0.5', '8.8.8.8', 'fe80::1%eth0'], resolver: {a: ask(true), aaaa: ask(false)}},
 		...names,
 	});
@@ -35,6 +35,13 @@ test('the names of the settings are ours, if others can look them up', async t =
 	t.deepEqual(await wishes({}, {hostname: 'mail', publicHost: '192.0.2.1'}), {});
 	t.deepEqual(await wishes({}, {publicHost: '::1'}), {'mail.test': 'yes'});
 	t.deepEqual(await wishes({}, {publicHost: null}), {'mail.test': 'yes'});
+});
+
+test('of names that are sure to lead here DNS is not asked', async t => {
+	const isSure = (name: string) => name.startsWith('a.');
+	t.like(await wishes(own, {linkHosts: ['a.test', 'b.test'], mailDomains: ['a.test'], isSure}), {
+		...{'a.test': 'yes', 'b.test': 'b.test has no address in DNS', 'mta-sts.a.test': null},
+	});
 });
 
 test('others lead here with all their addresses, in whatever spelling, or are not asked for', async t => {

@@ -11,7 +11,7 @@ import {renewAt} from '../../src/certificates/renewal.ts';
 import {Certificates} from '../../src/daemon/certificates.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {
-	type Certificate,
+	type FullCertificate,
 	findCertificate,
 	findChallenge,
 	insertChallenge,
@@ -21,7 +21,7 @@ import {
 } from '../../src/store/certificates.ts';
 import type {Store} from '../../src/store/store.ts';
 import {startAcmeServer} from '../helpers/acme-server.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {onWriting, storeTest} from '../helpers/databases.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -68,15 +68,16 @@ async function prepare(t: ExecutionContext, store: Store, eab: Binding | null = 
 	async function node(
 		own: Partial<typeof settings> = {},
 		storeFailed = (error: unknown): unknown => t.fail(String(error)),
+		vault = testVault,
 	) {
 		const observer = {logger: {info: note, warn: note}, storeFailed};
-		const parts = {settings: {...settings, ...own}, store, vault: testVault, ...tools, version: '1', observer};
+		const parts = {settings: {...settings, ...own}, store, vault, ...tools, version: '1', observer};
 		const certificates = new Certificates(parts as never);
 		t.teardown(() => certificates.stop());
 		await certificates.open();
 		return certificates;
 	}
-	const read = async (name = mail) => (await findCertificate(store.reader, name)) as Certificate;
+	const read = async (name = mail) => (await findCertificate(store.reader, name)) as FullCertificate;
 	/** The time moves to when the row is due, and a bit more. */
 	async function until(at: string | null) {
 		tools.advance(Date.parse(at ?? '') - clock.now() + 1);
@@ -96,7 +97,7 @@ storeTest(test.serial, 'a certificate is ordered, kept with its key sealed, and 
 	t.like(row, {issuer: 'Lab CA', tries: 0, fault: null, unused: null, taken_until: null, window_start: null});
 	t.is(new X509Certificate(row.chain ?? '').subjectAltName, `DNS:${mail}`);
 	t.regex(row.secret ?? '', /^v1\./);
-	const [opened] = await openCertificates(store.reader, testVault, () => t.fail());
+	const [opened] = await openCertificates(store.reader, testVault, [mail], () => t.fail());
 	t.regex(opened?.key ?? '', /PRIVATE KEY/);
 	t.deepEqual(certificates.own(), {cert: row.chain, key: opened?.key} as never);
 	t.truthy(certificates.contextFor('MAIL.lab.test'));
@@ -287,6 +288,62 @@ storeTest(test.serial, 'a certificate whose key is damaged has a fault and is or
 	t.like(await read(), {fault: null, tries: 0});
 	t.is(ca.orders.length, 2);
 	t.truthy(certificates.own());
+});
+
+storeTest(test.serial, 'what has not changed is neither opened nor written again', async (t, store, engine) => {
+	const {ca, node, zone, tools, now} = await prepare(t, store);
+	zone['mta-sts.bounces.lab.test'] = {a: ['127.0.0.1']};
+	await (await node()).look();
+	const opened: string[] = [];
+	const open: typeof testVault.open = (name, sealed) => {
+		opened.push(name);
+		return testVault.open(name, sealed);
+	};
+	const certificates = await node({}, undefined, {...testVault, open});
+	t.deepEqual(opened.splice(0).toSorted(), [mail, 'mta-sts.bounces.lab.test']);
+	const former = certificates.contextFor(mail);
+	t.is(certificates.contextFor(mail), former, 'it is made once');
+	await certificates.look();
+	await store.writer.idle();
+
+	const written: string[] = [];
+	onWriting(store, 'query', ({sql}) =>
+		written.push(...(/^(?:insert into|delete from) ["`]?certificates\b/.test(sql) ? [sql] : [])),
+	);
+	const lookAfter = async (ms: number) => {
+		tools.advance(ms);
+		certificates.forget();
+		await certificates.look();
+		return written.splice(0).length;
+	};
+	t.is(await lookAfter(6 * minute), 0);
+	t.is(await lookAfter(engine === 'sqlite' ? 12 * hour : 15 * minute), 1, 'one statement says that all are wanted');
+	t.is(await lookAfter(6 * minute), 0);
+	await certificates.stop();
+	t.deepEqual(opened, []);
+
+	await store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
+	await (await node()).look();
+	t.is(ca.orders.length, 3);
+	const next = await node({}, undefined, {...testVault, open});
+	opened.length = 0;
+	await store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
+	await next.look();
+	t.deepEqual(
+		opened.filter(name => name !== ca.directory),
+		[mail],
+	);
+	t.not(next.contextFor(mail), former);
+});
+
+storeTest(test.serial, 'a damaged certificate ends its handshakes alone', async (t, store) => {
+	const {node} = await prepare(t, store);
+	await (await node()).look();
+	await store.database('certificates').update({chain: 'damaged'});
+	const faults: unknown[] = [];
+	const certificates = await node({}, error => faults.push(error));
+	t.is(certificates.contextFor(mail), undefined);
+	t.is(faults.length, 1);
 });
 
 storeTest(test.serial, 'our own name comes before all others', async (t, store) => {
@@ -491,8 +548,8 @@ storeTest(
 		await certificates.stop();
 		const rows = await listCertificates(store.reader);
 		t.deepEqual(
-			rows.map(({name, chain, tries, fault, taken_until: until}) => [name, chain !== null, tries, fault, until]),
-			[...links, settings.hostname].map(name => [name, true, 0, null, null]),
+			rows.map(({name, issuer, tries, fault, taken_until: until}) => [name, issuer, tries, fault, until]),
+			[...links, settings.hostname].map(name => [name, 'Lab CA', 0, null, null]),
 		);
 		t.deepEqual([two, three, four].map(statesOf), Array(3).fill(['valid', 'processing']));
 		t.is(await store.reader('acme_challenges').first(), undefined);

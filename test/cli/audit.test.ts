@@ -5,7 +5,7 @@ import test, {type ExecutionContext} from 'ava';
 import type {Command} from 'commander';
 import {mailctl} from '../../src/cli/commands.ts';
 import {storeTime} from '../../src/kit/time.ts';
-import {noteWish} from '../../src/store/certificates.ts';
+import {noteWishes} from '../../src/store/certificates.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Cli, newCli} from '../helpers/cli.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
@@ -118,7 +118,9 @@ const acts: Readonly<Record<string, Act>> = {
 	'certificate renew': [
 		'certificate.renewal_requested',
 		async ({store}) => {
-			await store.writer.transaction(trx => noteWish(trx, 'mail.test', {unused: null}, storeTime(Date.now())));
+			await store.writer.transaction(trx =>
+				noteWishes(trx, [{name: 'mail.test', unused: null}], storeTime(Date.now())),
+			);
 			return ['mail.test'];
 		},
 	],

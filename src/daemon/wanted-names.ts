@@ -1,0 +1,140 @@
+import {networkInterfaces} from 'node:os';
+import {findWishes, newNames, type Wish} from '../certificates/names.ts';
+import {notAsked} from '../certificates/renewal.ts';
+import {publicHost} from '../config/derive.ts';
+import {createResolver} from '../dns/resolver.ts';
+import {inTurn} from '../kit/clock.ts';
+import {dayMs, storeTime} from '../kit/time.ts';
+import type {Resolver} from '../net/dns.ts';
+import {
+	type Certificate,
+	deleteCertificate,
+	type Hosts,
+	listCertificates,
+	listHosts,
+	type Noted,
+	noteWishes,
+} from '../store/certificates.ts';
+import type {Context} from './context.ts';
+
+const minuteMs = 60_000;
+/** How often DNS is asked where names lead. */
+const namesMs = 5 * minuteMs;
+/** What no node has wanted for this long is not wanted: nodes that share a store may have names of their own. */
+const staleMs = 30 * minuteMs;
+const dnsTimeoutMs = 5000;
+/** Names in one line of the log. */
+const mostNamed = 10;
+
+type NamesContext = Pick<Context, 'settings' | 'store' | 'clock' | 'observer'>;
+
+/** The names that are to have a certificate, and what the store says of them. */
+export class WantedNames {
+	/** Those that settings give. */
+	readonly own: readonly string[];
+	readonly #context: NamesContext;
+	readonly #resolver: Resolver;
+	readonly #inTurn = inTurn();
+	#wishes: ReadonlyMap<string, Wish> = new Map();
+	#lookedFor = '';
+	#lookedAt = Number.NEGATIVE_INFINITY;
+
+	constructor(context: NamesContext) {
+		const {settings, clock} = context;
+		this.#context = context;
+		this.own = settings.publicUrl === null ? [settings.hostname] : [settings.hostname, publicHost(settings)];
+		this.#resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
+	}
+
+	isWanted(name: string): boolean {
+		return this.#wishes.get(name) === 'yes';
+	}
+
+	/** Finds out what is wanted now, if it is time for that or domains have changed. */
+	async look(): Promise<void> {
+		await this.#inTurn(() => this.#look());
+	}
+
+	async #look(): Promise<void> {
+		const {settings, store, clock} = this.#context;
+		const hosts = await listHosts(store.reader);
+		const lookedFor = JSON.stringify(hosts);
+		const isTime = clock.monotonic() - this.#lookedAt >= namesMs;
+		if (lookedFor === this.#lookedFor && !isTime) {
+			return;
+		}
+		const [hostname, host = null] = this.own as [string, string?];
+		const found = await findWishes({
+			...{hostname, publicHost: host, linkHosts: hosts.linkHosts},
+			mailDomains: [settings.returnPathDomain, ...hosts.mailDomains],
+			addresses: Object.values(networkInterfaces()).flatMap(all => all?.map(({address}) => address) ?? []),
+			resolver: this.#resolver,
+			isSure: name => !isTime && this.isWanted(name),
+		});
+		// No answer changes nothing.
+		this.#wishes = new Map(
+			[...found].map(([name, wish]) => [name, wish === 'unknown' ? (this.#wishes.get(name) ?? wish) : wish]),
+		);
+		await this.#note(hosts);
+		this.#lookedFor = lookedFor;
+		this.#lookedAt = isTime ? clock.monotonic() : this.#lookedAt;
+	}
+
+	/** Writes what has changed: there may be thousands of names. */
+	async #note({unseen, owners}: Hosts): Promise<void> {
+		const {settings, store, clock, observer} = this.#context;
+		const now = storeTime(clock.now());
+		const dayAgo = storeTime(clock.now() - dayMs);
+		// A node that is alone needs no other's word, and notes its own so that it can be compared with days.
+		const [stale, rest] = store.dialect.isShared ? [staleMs, staleMs / 2] : [0, dayMs / 2];
+		const isOlder = (row: Certificate, ms: number) => (row.wanted_at ?? '') <= storeTime(clock.now() - ms);
+		const isRecent = (row: Certificate) => (row.not_before ?? row.updated_at) > dayAgo;
+		const rows = new Map((await listCertificates(store.reader)).map(row => [row.name, row]));
+		const ours = [...this.own, `mta-sts.${settings.returnPathDomain}`];
+		const others = [...rows.values()].filter(row => isRecent(row) && !ours.includes(row.name));
+		const isWithin = newNames(
+			new Map(owners),
+			others.map(({name}) => name),
+		);
+		const notSeen = new Set(unseen);
+		const [wanted, again, unwanted, held]: [Noted[], Noted[], Noted[], string[]] = [[], [], [], []];
+		const gone: Certificate[] = [];
+		for (const name of new Set([...rows.keys(), ...this.#wishes.keys()])) {
+			const row = rows.get(name);
+			const wish = this.#wishes.get(name) ?? {no: null};
+			if (wish === 'yes' && row === undefined && notSeen.has(name)) {
+				// The next check of the domain asks DNS, and comes at once.
+			} else if (wish === 'yes' && row === undefined && !ours.includes(name) && !isWithin(name)) {
+				held.push(name);
+			} else if (wish === 'yes') {
+				if (row !== undefined && row.unused !== null) {
+					again.push({name, unused: null, next_try_at: now});
+				}
+				if (row === undefined || isOlder(row, rest)) {
+					wanted.push({name, wanted_at: now});
+				}
+			} else if (wish === 'unknown' || (row !== undefined && !isOlder(row, stale))) {
+				// DNS does not say, or another node wants it.
+			} else if (row !== undefined && wish.no === null && (row.not_after ?? '') <= now && !isRecent(row)) {
+				// Until then it counts as a new name, whatever came of it.
+				gone.push(row);
+			} else if (row === undefined ? wish.no !== null : row.unused !== (wish.no ?? notAsked)) {
+				unwanted.push({name, unused: wish.no ?? notAsked});
+			}
+		}
+		if ([wanted, again, unwanted, gone].some(changed => changed.length > 0)) {
+			await store.writer.transaction(async trx => {
+				for (const changed of [wanted, again, unwanted]) {
+					await noteWishes(trx, changed, now);
+				}
+				for (const row of gone) {
+					await deleteCertificate(trx, row);
+				}
+			});
+		}
+		if (held.length > 0) {
+			const text = 'Their workspaces have had as many new names today as they may.';
+			observer.logger.warn({event: 'certificates_held', names: held.slice(0, mostNamed)}, text);
+		}
+	}
+}
