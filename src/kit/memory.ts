@@ -14,7 +14,7 @@ import {runInNewContext} from 'node:vm';
 
 /** V8's limits for each kind of thread. */
 export const threadLimits = {
-	renderer: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4},
+	renderer: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 16, stackSizeMb: 4},
 	reader: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 16, stackSizeMb: 4},
 	poster: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 8},
 	// With half of it objects of a batch outlive collections: a quarter more time for garbage.
