@@ -133,8 +133,8 @@ export function createApi({
 			report(request, error);
 		}
 		// Fastify would end the connection after a body that it refuses: a client that still writes then never sees why.
-		// Node reads the rest and drops it, within the time limit of the request.
-		if (reply.raw.shouldKeepAlive) {
+		// Node reads the rest and drops it, within the time limit of the request. At a stop it ends, or a busy client would hold us up.
+		if (reply.raw.shouldKeepAlive && api.server.listening) {
 			reply.removeHeader('connection');
 		}
 		return sendError(reply, answer);

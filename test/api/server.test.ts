@@ -397,6 +397,25 @@ test('closing does not wait for a connection on which nothing was asked', async 
 	t.pass();
 });
 
+test('closing ends connections on which requests keep coming, also where each is refused', async t => {
+	const {api, port} = await start(t);
+	const socket = connect(port, '127.0.0.1');
+	let text = '';
+	socket.on('data', chunk => {
+		text += chunk;
+	});
+	const ended = once(socket, 'end');
+	socket.write('POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{');
+	await waitFor('the request is under way', async () => (await fetch(`http://127.0.0.1:${port}/v1/things`)).ok);
+	const closed = api.close();
+	await waitFor('it takes no connections', () => !api.server.listening);
+	socket.write('}GET /v1/unavailable HTTP/1.1\r\nHost: x\r\n\r\n');
+	await waitFor('both are answered', () => text.includes('"unavailable"'));
+	t.regex(text.slice(text.indexOf(' 503 ')), /\r\nconnection: close\r\n/i);
+	await ended;
+	await closed;
+});
+
 test('each answer is told with the pattern of its path, not with the path', async t => {
 	const answered: string[] = [];
 	const {base} = await start(t, {
