@@ -6,8 +6,6 @@ import {itemReceipt} from './receipts.ts';
 import {startSinkOf} from './sink.ts';
 
 const domains = 40;
-/** Mail hosts, each for as many of the domains. */
-const hosts = 8;
 const perRequest = 50;
 
 /** The receipt with twelve items, sent by batch to many domains: about 20 KB of mail. */
@@ -19,11 +17,13 @@ export const toManyDomains: Workload = {
 	perRequest,
 };
 
-/** Where its mail goes: eight hosts on addresses of their own, found by DNS. */
-export async function startLab(): Promise<Omit<Sink, 'port'>> {
+type Sinks = Pick<Sink, 'count' | 'stop'>;
+
+/** Where its mail goes: hosts on addresses of their own, each for as many of the domains, found by DNS. */
+export async function startLab({hosts = 8, openSinks = oneEach} = {}): Promise<Omit<Sink, 'port'>> {
 	const port = await freePort();
 	const addresses = Array.from({length: hosts}, (_, n) => `127.0.1.${n + 1}`);
-	const sinks = await Promise.all(addresses.map(address => startSinkOf(address, port)));
+	const sinks = await openSinks(addresses, port);
 	const mailHosts: Zone = Object.fromEntries(addresses.map((address, n) => [`mx${n}.host.example`, {a: [address]}]));
 	const recipients: Zone = Object.fromEntries(
 		Array.from({length: domains}, (_, n) => [`d${n}.example`, {mx: [[10, `mx${n % hosts}.host.example`]] as const}]),
@@ -38,9 +38,17 @@ export async function startLab(): Promise<Omit<Sink, 'port'>> {
 			MAILCTL_MX_PORT: String(port),
 			MAILCTL_ALLOW_PRIVATE_MX: 'true',
 		},
-		count: () => sinks.reduce((sum, sink) => sum + sink.count(), 0),
+		count: sinks.count,
 		async stop() {
-			await Promise.all([dns.close(), ...sinks.map(sink => sink.stop())]);
+			await Promise.all([dns.close(), sinks.stop()]);
 		},
+	};
+}
+
+async function oneEach(addresses: readonly string[], port: number): Promise<Sinks> {
+	const sinks = await Promise.all(addresses.map(address => startSinkOf(address, port)));
+	return {
+		count: () => sinks.reduce((sum, sink) => sum + sink.count(), 0),
+		stop: async () => void (await Promise.all(sinks.map(sink => sink.stop()))),
 	};
 }
