@@ -12,6 +12,8 @@ type NamesInput = {
 	readonly linkHosts: readonly string[];
 	/** Domains of ours that receive mail, which may have a policy (RFC 8461). */
 	readonly mailDomains: readonly string[];
+	/** Names with a certificate that mail may still have links with. */
+	readonly former: readonly string[];
 	/** Of this machine. Private ones may be those of any machine: they count where a name of the settings leads there. */
 	readonly addresses: readonly string[];
 	readonly resolver: Pick<Resolver, 'a' | 'aaaa'>;
@@ -37,7 +39,7 @@ const normal = (address: string): string =>
  * among ours. Nothing else is ever asked for.
  */
 export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> {
-	const {hostname, publicHost, linkHosts, mailDomains, addresses, resolver, isSure} = input;
+	const {hostname, publicHost, linkHosts, mailDomains, former, addresses, resolver, isSure} = input;
 	const wishes = new Map<string, Wish>();
 	const ours = new Set(addresses.filter(isPublicAddress).map(normal));
 	let areKnown = true;
@@ -65,6 +67,7 @@ export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> 
 		return {no: isExpected ? `${name} ${why}` : null};
 	};
 	const others = new Map([
+		...former.map(name => [name, false] as const),
 		...mailDomains.map(name => [`mta-sts.${name}`, false] as const),
 		...linkHosts.map(name => [name, true] as const),
 	]);

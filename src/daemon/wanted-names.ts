@@ -64,9 +64,14 @@ export class WantedNames {
 			return;
 		}
 		const [hostname, host = null] = this.own as [string, string?];
+		const mailDomains = [settings.returnPathDomain, ...hosts.mailDomains];
+		const listed = new Set([...this.own, ...hosts.linkHosts, ...mailDomains.map(name => `mta-sts.${name}`)]);
+		const linksEnd = storeTime(clock.now() - settings.tokenLifetime);
+		const former = (await listCertificates(store.reader)).filter(
+			row => row.not_after !== null && (row.wanted_at ?? '') > linksEnd && !row.name.startsWith('mta-sts.'),
+		);
 		const found = await findWishes({
-			...{hostname, publicHost: host, linkHosts: hosts.linkHosts},
-			mailDomains: [settings.returnPathDomain, ...hosts.mailDomains],
+			...{hostname, publicHost: host, linkHosts: hosts.linkHosts, mailDomains, former: former.map(({name}) => name)},
 			addresses: Object.values(networkInterfaces()).flatMap(all => all?.map(({address}) => address) ?? []),
 			resolver: this.#resolver,
 			isSure: name => !isTime && this.isWanted(name),
@@ -75,13 +80,13 @@ export class WantedNames {
 		this.#wishes = new Map(
 			[...found].map(([name, wish]) => [name, wish === 'unknown' ? (this.#wishes.get(name) ?? wish) : wish]),
 		);
-		await this.#note(hosts);
+		await this.#note(hosts, listed);
 		this.#lookedFor = lookedFor;
 		this.#lookedAt = isTime ? clock.monotonic() : this.#lookedAt;
 	}
 
 	/** Writes what has changed: there may be thousands of names. */
-	async #note({unseen, owners}: Hosts): Promise<void> {
+	async #note({unseen, owners}: Hosts, listed: ReadonlySet<string>): Promise<void> {
 		const {settings, store, clock, observer} = this.#context;
 		const now = storeTime(clock.now());
 		const dayAgo = storeTime(clock.now() - dayMs);
@@ -97,8 +102,8 @@ export class WantedNames {
 			others.map(({name}) => name),
 		);
 		const notSeen = new Set(unseen);
-		const [wanted, again, unwanted, held]: [Noted[], Noted[], Noted[], string[]] = [[], [], [], []];
-		const gone: Certificate[] = [];
+		const [wanted, again, kept, unwanted]: [Noted[], Noted[], Noted[], Noted[]] = [[], [], [], []];
+		const [held, gone]: [string[], Certificate[]] = [[], []];
 		for (const name of new Set([...rows.keys(), ...this.#wishes.keys()])) {
 			const row = rows.get(name);
 			const wish = this.#wishes.get(name) ?? {no: null};
@@ -108,9 +113,10 @@ export class WantedNames {
 				held.push(name);
 			} else if (wish === 'yes') {
 				if (row !== undefined && row.unused !== null) {
-					again.push({name, unused: null, next_try_at: now});
+					listed.has(name) ? again.push({name, unused: null, next_try_at: now}) : kept.push({name, unused: null});
 				}
-				if (row === undefined || isOlder(row, rest)) {
+				// Of a former name it stays as it is: by it its time ends.
+				if (listed.has(name) && (row === undefined || isOlder(row, rest))) {
 					wanted.push({name, wanted_at: now});
 				}
 			} else if (wish === 'unknown' || (row !== undefined && !isOlder(row, stale))) {
@@ -122,9 +128,9 @@ export class WantedNames {
 				unwanted.push({name, unused: wish.no ?? notAsked});
 			}
 		}
-		if ([wanted, again, unwanted, gone].some(changed => changed.length > 0)) {
+		if ([wanted, again, kept, unwanted, gone].some(changed => changed.length > 0)) {
 			await store.writer.transaction(async trx => {
-				for (const changed of [wanted, again, unwanted]) {
+				for (const changed of [wanted, again, kept, unwanted]) {
 					await noteWishes(trx, changed, now);
 				}
 				for (const row of gone) {

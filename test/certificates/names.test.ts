@@ -21,7 +21,7 @@ async function wishes(zone: Zone, names: Partial<Parameters<typeof findWishes>[0
 					: {kind: 'nodata'};
 		};
 	const found = await findWishes({
-		...{hostname: 'mail.test', publicHost: 'www.test', linkHosts: [], mailDomains: [], isSure: () => false},
+		...{hostname: 'mail.test', publicHost: 'www.test', linkHosts: [], mailDomains: [], former: [], isSure: () => false},
 		...{addresses: ['127.0.0.1', '10.0.0.5', '8.8.8.8', 'fe80::1%eth0'], resolver: {a: ask(true), aaaa: ask(false)}},
 		...names,
 	});
@@ -42,6 +42,13 @@ test('of names that are sure to lead here DNS is not asked', async t => {
 	t.like(await wishes(own, {linkHosts: ['a.test', 'b.test'], mailDomains: ['a.test'], isSure}), {
 		...{'a.test': 'yes', 'b.test': 'b.test has no address in DNS', 'mta-sts.a.test': null},
 	});
+});
+
+test('a former name is wanted while it leads here, and no fault where it does not', async t => {
+	const zone = {...own, 'here.test': ['192.0.2.2'], 'away.test': ['192.0.2.9']};
+	t.like(await wishes(zone, {former: ['here.test', 'away.test']}), {'here.test': 'yes', 'away.test': null});
+	const expected = await wishes(zone, {former: ['away.test'], linkHosts: ['away.test']});
+	t.is(expected['away.test'], 'away.test leads to 192.0.2.9, which is not here');
 });
 
 test('others lead here with all their addresses, in whatever spelling, or are not asked for', async t => {

@@ -7,7 +7,7 @@ import type {AddressInfo} from 'node:net';
 import {tmpdir} from 'node:os';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import {renewAt} from '../../src/certificates/renewal.ts';
+import {notAsked, renewAt} from '../../src/certificates/renewal.ts';
 import {Certificates} from '../../src/daemon/certificates.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {
@@ -62,7 +62,13 @@ async function prepare(t: ExecutionContext, store: Store, eab: Binding | null = 
 	const settings = {
 		...{acme: true, acmeEmail: 'admin@lab.test', acmeDirectory: ca.directory, acmeCaFile, caFile: null},
 		acmeEab: eab && {kid: eab.kid, key: Buffer.from(eab.key, 'base64url')},
-		...{hostname: mail, publicUrl: null, returnPathDomain: 'bounces.lab.test', dnsServers: [dns.server]},
+		...{
+			hostname: mail,
+			publicUrl: null,
+			returnPathDomain: 'bounces.lab.test',
+			dnsServers: [dns.server],
+			tokenLifetime: 100 * day,
+		},
 		...{httpListen: {host: '127.0.0.1', port: 80}, httpsListen: null, httpRedirectListen: null},
 	};
 	async function node(
@@ -611,6 +617,50 @@ storeTest(test.serial, 'names are asked for that lead here, of domains that are 
 	zone['gone.example.com'] = {a: ['127.0.0.1']};
 	t.is((await states())[0], 'gone.example.com: null');
 });
+
+storeTest(
+	test.serial,
+	'a former link host keeps its certificate while it leads here and links with it are valid',
+	async (t, store) => {
+		const {ca, node, zone, tools, read, now} = await prepare(t, store);
+		const {domainId} = await addWorkspace(store, 'acme');
+		const domain = (changes: object) => store.database('domains').where({id: domainId}).update(changes);
+		const [former, next] = ['links.example.com', 'go.example.com'] as const;
+		zone[former] = zone[next] = {a: ['127.0.0.1']};
+		await domain({link_host: former, verified_at: storeTime(now()), links_ok_at: storeTime(now())});
+		const certificates = await node();
+		/** Names that were ordered after so much time. */
+		const orderedIn = async (ms: number) => {
+			const {length} = ca.orders;
+			tools.advance(ms);
+			ca.behaviour.life = {from: now() - hour, until: now() + 90 * day};
+			await certificates.look();
+			await certificates.look();
+			return ca.orders
+				.slice(length)
+				.map(({name}) => name)
+				.toSorted();
+		};
+		t.deepEqual(await orderedIn(0), [former, mail]);
+		await domain({link_host: next});
+		t.deepEqual(await orderedIn(hour), [next]);
+		t.deepEqual(await orderedIn(61 * day), [next, former, mail].toSorted());
+		t.is((await read(former)).unused, null);
+
+		zone[former] = {a: ['192.0.2.7']};
+		t.deepEqual(await orderedIn(hour), []);
+		t.is((await read(former)).unused, notAsked);
+		zone[former] = {a: ['127.0.0.1']};
+		t.deepEqual(await orderedIn(hour), []);
+		t.is((await read(former)).unused, null);
+
+		t.deepEqual(await orderedIn(61 * day), [next, mail]);
+		t.is((await read(former)).unused, notAsked, 'links with it have ended');
+		t.true(certificates.has(former), 'it is in use until it ends');
+		await orderedIn(40 * day);
+		t.is(await findCertificate(store.reader, former), undefined);
+	},
+);
 
 storeTest(
 	test.serial,
