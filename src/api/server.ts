@@ -100,7 +100,7 @@ export function createApi({
 		trustProxy: trustProxy.length > 0 ? [...trustProxy] : false,
 		genReqId: () => newId('req'),
 		requestIdHeader: false,
-		// Requests that arrive while the server drains are answered, with `Connection: close`.
+		// Requests that arrive while the server drains are answered.
 		return503OnClosing: false,
 		routerOptions: {maxParamLength},
 		http: {
@@ -117,7 +117,7 @@ export function createApi({
 	});
 	// Node would answer 417 without a body; RFC 9110 §10.1.1 lets a server ignore an expectation it does not know.
 	api.server.on('checkExpectation', (request, response) => api.server.emit('request', request, response));
-	endUnused(api);
+	endAtStop(api);
 	api.decorateRequest('caller', null);
 	api.addHook('onRequest', inTurn);
 	api.addHook('onRequest', admit);
@@ -133,8 +133,8 @@ export function createApi({
 			report(request, error);
 		}
 		// Fastify would end the connection after a body that it refuses: a client that still writes then never sees why.
-		// Node reads the rest and drops it, within the time limit of the request. At a stop it ends, or a busy client would hold us up.
-		if (reply.raw.shouldKeepAlive && api.server.listening) {
+		// Node reads the rest and drops it, within the time limit of the request.
+		if (reply.raw.shouldKeepAlive) {
 			reply.removeHeader('connection');
 		}
 		return sendError(reply, answer);
@@ -271,8 +271,11 @@ function answerOtherMethods(api: Api, paths: ReadonlyMap<string, ReadonlySet<str
 	}
 }
 
-/** At a stop Node waits for connections on which nothing was asked yet (a browser opens some ahead): they are ended. */
-function endUnused(api: Api): void {
+/**
+ * At a stop Node waits for connections on which nothing was asked yet (a browser opens some ahead): they are ended. It waits for those
+ * that stay open after their answer, too: from then on each answer is the last one of its connection.
+ */
+function endAtStop(api: Api): void {
 	const unused = new Set<Socket>();
 	let closing = false;
 	api.server.on('connection', socket => {
@@ -284,6 +287,12 @@ function endUnused(api: Api): void {
 		socket.once('close', () => unused.delete(socket));
 	});
 	api.server.on('request', ({socket}) => unused.delete(socket));
+	api.addHook('onSend', (_request, reply, payload, done) => {
+		if (closing) {
+			reply.header('connection', 'close');
+		}
+		done(null, payload);
+	});
 	api.addHook('preClose', async () => {
 		closing = true;
 		for (const socket of unused) {

@@ -397,22 +397,28 @@ test('closing does not wait for a connection on which nothing was asked', async 
 	t.pass();
 });
 
-test('closing ends connections on which requests keep coming, also where each is refused', async t => {
-	const {api, port} = await start(t);
-	const socket = connect(port, '127.0.0.1');
-	let text = '';
-	socket.on('data', chunk => {
-		text += chunk;
+test('closing ends the connections of requests that are under way with their answers, also where they are refused', async t => {
+	const {api, port, base} = await start(t);
+	const clients = ['}', '!'].map(rest => {
+		const client = {rest, text: '', socket: connect(port, '127.0.0.1')};
+		client.socket.on('data', chunk => {
+			client.text += chunk;
+		});
+		client.socket.write(
+			'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{',
+		);
+		return client;
 	});
-	const ended = once(socket, 'end');
-	socket.write('POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{');
-	await waitFor('the request is under way', async () => (await fetch(`http://127.0.0.1:${port}/v1/things`)).ok);
+	await waitFor('the requests are under way', async () => (await fetch(`${base}/v1/things`)).ok);
 	const closed = api.close();
-	await waitFor('it takes no connections', () => !api.server.listening);
-	socket.write('}GET /v1/unavailable HTTP/1.1\r\nHost: x\r\n\r\n');
-	await waitFor('both are answered', () => text.includes('"unavailable"'));
-	t.regex(text.slice(text.indexOf(' 503 ')), /\r\nconnection: close\r\n/i);
-	await ended;
+	await waitFor('no more is taken', () => !api.server.listening);
+	for (const {socket, rest} of clients) {
+		socket.write(rest);
+	}
+	await waitFor('both are answered', () => clients.every(({text}) => text.endsWith('}')));
+	const [done = '', refused = ''] = clients.map(({text}) => text);
+	t.regex(done, /^HTTP\/1\.1 200 .*\r\nconnection: close\r\n/is);
+	t.regex(refused, /^HTTP\/1\.1 400 .*\r\nconnection: close\r\n/is);
 	await closed;
 });
 
