@@ -3,6 +3,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import process from 'node:process';
 import {parseArgs} from 'node:util';
+import {wrapped} from '../../src/cli/terminal-text.ts';
 import {drawRun} from './picture.ts';
 import {readRun} from './record.ts';
 import {soak} from './run.ts';
@@ -22,6 +23,7 @@ const {values: options} = parseArgs({
 	},
 });
 const [record, picture] = ['soak.jsonl', 'soak.svg'].map(name => join(options.out, name)) as [string, string];
+const [width, margin] = [80, ' '.repeat(22)];
 const teardowns: Array<() => unknown> = [];
 const scope = {passed: true, log: console.log, teardown: (run: () => unknown) => void teardowns.push(run)};
 
@@ -34,6 +36,9 @@ async function close(): Promise<void> {
 process.once('SIGINT', () => void close().finally(() => process.exit(130)));
 try {
 	if (!options.draw) {
+		if (process.getuid?.() !== 0) {
+			throw new Error('Only root on Linux can run it: the data folder is on a disk of its own.');
+		}
 		mkdirSync(options.out, {recursive: true});
 		rmSync(record, {force: true});
 		await soak(scope, {
@@ -47,7 +52,10 @@ try {
 	const {topPerS, perS, seconds} = run.facts;
 	console.log(`\n${seconds / 60} minutes at ${perS} mails a second, ${topPerS} at most\n`);
 	for (const {name, ok, text} of verdicts) {
-		console.log(`${ok ? 'ok  ' : 'FAIL'} ${name.padEnd(16)} ${text}`);
+		const [first = '', ...more] = wrapped(text, width, margin);
+		console.log(
+			[`${ok ? 'ok' : 'FAIL'}   `.slice(0, 5) + name.padEnd(margin.length - 5) + first.trimStart(), ...more].join('\n'),
+		);
 	}
 	const errors = Object.entries(run.end?.errors ?? {}).map(([event, count]) => `${event} ${count}`);
 	console.log(`\nerrors in the log: ${errors.join(', ') || 'none'}\n${record}\n${picture}`);

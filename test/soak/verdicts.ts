@@ -5,6 +5,8 @@ export type Verdict = {readonly name: string; readonly ok: boolean; readonly tex
 
 /** At the end at most so much of the memory that a daemon has that has found its size: after the first start, or the last. */
 const mostGrowth = 1.2;
+/** Seconds; in a shorter run the slope is that of a daemon that still finds its size. */
+const sloped = 1800;
 export const mostMoreDescriptors = 8;
 /** SQLite cuts its log to 64 MiB, and the daemon empties it within seconds after it grew beyond. */
 const mostWalMb = 128;
@@ -25,17 +27,16 @@ export function judge({facts, samples, moments, end}: Run): readonly Verdict[] {
 	if (!end) {
 		return [{name: 'end', ok: false, text: 'the run was not finished'}];
 	}
+	const within = ({from, to}: Window) =>
+		samples.filter(({at}) => at >= from * facts.seconds && at < to * facts.seconds);
 	const figures = (window: Window, of: (sample: Sample) => number | null) =>
-		samples
-			.filter(({at}) => at >= window.from * facts.seconds && at < window.to * facts.seconds)
+		within(window)
 			.map(of)
 			.filter(value => value !== null);
 	const [firstMb, middleMb, lastMb] = [calm.first, calm.middle, calm.last].map(window =>
 		median(figures(window, ({rssMb}) => rssMb)),
 	) as [number, number, number];
-	const life = {from: calm.middle.from, to: calm.last.to};
-	const perHour =
-		3600 * slope(samples.filter(({at}) => at >= life.from * facts.seconds && at < life.to * facts.seconds));
+	const perHour = Math.round(3600 * slope(within({from: calm.middle.from, to: calm.last.to})));
 	const replaced = moments.filter(({what}) => what === 'restart' || what === 'kill');
 	const backups = moments.filter(({what}) => what === 'backup');
 	const [during, outside] = [true, false].map(isDuring =>
@@ -71,7 +72,7 @@ export function judge({facts, samples, moments, end}: Run): readonly Verdict[] {
 		{
 			name: 'memory',
 			ok: lastMb <= mostGrowth * Math.max(firstMb, middleMb),
-			text: `${firstMb} MB after the first start, ${middleMb} MB after the last, ${lastMb} MB at the end (${perHour >= 0 ? '+' : ''}${Math.round(perHour)} MB an hour)`,
+			text: `${firstMb} MB after the first start, ${middleMb} MB after the last, ${lastMb} MB at the end${facts.seconds < sloped ? '' : `, ${perHour} MB more an hour in the last life`}`,
 		},
 		{
 			name: 'descriptors',
