@@ -169,17 +169,24 @@ async function explain(session: Session, options: ExplainOptions, names: readonl
 		session.terminal.warn('mailctl: paste the mail, then end it with Ctrl-D on a line of its own');
 	}
 	if (names.length <= 1 && !(await isFolder(name))) {
-		const reading = readReport(mailOf(await readInput(name)), classify);
+		const mail = mailOf(await readInput(name));
+		if (typeof mail === 'string') {
+			throw new CliError(
+				'data',
+				`there is no mail in ${name}: ${mail}`,
+				'name a mail, or a report that was saved alone',
+			);
+		}
+		const reading = readReport(mail, classify);
 		session.show(viewOf(reading), () => explained(reading, session.terminal));
 		return;
 	}
 	await explainAll(session, classify, names);
 }
 
-/** As `bounce ingest` takes it in: a report that was saved alone is one too. */
-function mailOf(bytes: Buffer): Buffer {
-	const mail = mailOfReport(bytes);
-	return Buffer.isBuffer(mail) ? mail : bytes;
+/** As `bounce ingest` takes it in: a report that was saved alone is one too. A text: why an archive cannot be read. */
+function mailOf(bytes: Buffer): Buffer | string {
+	return mailOfReport(bytes) ?? bytes;
 }
 
 function explainReply(
@@ -210,7 +217,11 @@ async function explainAll({terminal, json}: Session, classify: Classify, names: 
 		if (bytes === null) {
 			terminal.warn(`mailctl: ${file} cannot be read, it says nothing here`);
 		}
-		const reading = readReport(mailOf(bytes ?? Buffer.alloc(0)), classify);
+		const mail = mailOf(bytes ?? Buffer.alloc(0));
+		if (typeof mail === 'string') {
+			terminal.warn(`mailctl: there is no mail in ${file}: ${mail}`);
+		}
+		const reading = readReport(typeof mail === 'string' ? Buffer.alloc(0) : mail, classify);
 		const text = json
 			? `${count === 0 ? '[' : ','}\n${JSON.stringify({file, ...viewOf(reading)})}`
 			: `${count === 0 ? '' : '\n'}${[terminal.bold(file), ...explained(reading, terminal)].join('\n')}\n`;

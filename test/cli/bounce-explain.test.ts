@@ -1,5 +1,6 @@
 import {mkdir, rename, writeFile} from 'node:fs/promises';
 import path from 'node:path';
+import {gzipSync} from 'node:zlib';
 import test from 'ava';
 import {dmarcMail, reporters} from '../helpers/aggregate-mails.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
@@ -125,6 +126,20 @@ test('several files: one that cannot be read fails nothing', async t => {
 	);
 	t.like(views[0]?.reports[0], {action: 'complaint', type: 'none', suppresses: true, feedback_type: 'abuse'});
 	t.deepEqual(views[1]?.reports, []);
+});
+
+test('an archive that is no report says why', async t => {
+	const cli = await newCli(t);
+	await writeFile(path.join(cli.folder, 'bomb.gz'), gzipSync(Buffer.alloc(11 * 1024 * 1024)));
+	const why = /there is no mail in bomb\.gz: unpacked it is larger than 10 MiB/;
+	refused(t, await cli.run('bounce', 'explain', 'bomb.gz'), 65, why);
+	const {code, stdout, stderr} = await cli.run('bounce', 'explain', 'bomb.gz', 'bomb.gz', '--json');
+	t.is(code, 0);
+	t.regex(stderr, why);
+	t.deepEqual(
+		JSON.parse(stdout).map(({kind}: View) => kind),
+		['other', 'other'],
+	);
 });
 
 test('standard input among files, once', async t => {
