@@ -175,16 +175,11 @@ export async function announce(
 	const heard = subscribers && new Set(subscribers.map(({workspaceId}) => workspaceId));
 	const posted = events.flatMap(one => (heard?.has(one.workspaceId) === false ? [] : postedOf(eventWriter, one)));
 	await fanOut(trx, posted, eventWriter, subscribers);
-	const counted = events.filter(one => one.counted && countedTypes.has(one.type));
-	await countUsage(
-		trx,
-		counted.map(one => ({
-			workspaceId: one.workspaceId,
-			at: one.recordedAt,
-			status: one.type as CountedStatus,
-			n: 1,
-		})),
-	);
+	await countUsage(trx, events.flatMap(usageOf));
+}
+
+function usageOf({counted, type, workspaceId, recordedAt: at}: AnnouncedEvent) {
+	return counted && countedTypes.has(type) ? [{workspaceId, at, status: type as CountedStatus, n: 1}] : [];
 }
 
 /** The detail of a try's end in the timeline: JSON text without absent fields. */

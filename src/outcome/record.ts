@@ -47,70 +47,106 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 		bytes: ({result}) => result.attempts.reduce((sum, {dialogue}) => sum + 256 + (dialogue?.length ?? 0), 512),
 		async apply(trx, items) {
 			const ended = await endClaims(trx, boot, items.map(toEndedTry));
-			const held = new Map(ended.map(one => [one.recipientId, one]));
-			const ours = items.filter(({recipient}) => held.has(recipient.id));
-			const bounced = ours.filter(({verdict}) => verdict.outcome.kind === 'bounced');
-			// A recipient that was claimed and not tried may be one of a dead daemon.
-			const triedBefore = ours.filter(({recipient}) => recipient.attempts > 0 || recipient.queued === null);
+			const held = new Map(ended.map(byRecipient));
+			const {ours, bounced, triedBefore} = partsOf(items, held);
 			const [reported, written, earlier, subscribers] = await askTogether(
 				trx,
 				() => findReported(trx, bounced.map(idOf)),
 				() => writeOutcomes(trx, ended),
 				() => readTries(trx, triedBefore.map(idOf)),
-				() => findSubscribers(trx, [...new Set(ours.map(({recipient}) => recipient.workspace_id))]),
+				() => findSubscribers(trx, [...new Set(ours.map(workspaceOf))]),
 			);
 			// They are new in this list. If a term does exist after all, the writer tries each item alone.
 			await (items.length > 1 ? insertTerms : mergeTerms)(trx, termsOf(items, written, reported));
-			const mine = await escalateSoft(
-				trx,
-				items.filter(({recipient}) => written.has(recipient.id)),
-			);
-			const recorded = await readRecordedEnds(
-				trx,
-				mine
-					.filter(one => reported.has(one.recipient.id) || isOverruled(one, written))
-					.map(({recipient}) => recipient.message_id),
-			);
-			await insertAttempts(
-				trx,
-				mine.map(({recipient, result: {attempts}, verdict: {attempts: n, outcome}}) => ({
-					...{recipientId: recipient.id, n, attempts},
-					isCounted: n > recipient.attempts,
-					isRelayed: outcome.kind === 'relayed',
-				})),
-			);
-			const waiting = mine.filter(({recipient, verdict}) => written.get(recipient.id) === verdict.state);
-			await notify(trx, waiting.flatMap(deferralOf), eventWriter, subscribers);
-			await announce(
-				trx,
-				mine.flatMap(item =>
-					eventsOf(
-						item,
-						{
-							queued: held.get(item.recipient.id)?.queued ?? null,
-							doubtful: isDoubtful(item, earlier),
-							refused: refusedOf(item, reported, recorded),
-						},
-						newId,
-					),
-				),
-				eventWriter,
-				subscribers,
-			);
+			const mine = await escalateSoft(trx, writtenOf(items, written));
+			const recorded = await readRecordedEnds(trx, reportedMessages(mine, written, reported));
+			await insertAttempts(trx, mine.map(attemptsOf));
+			await notify(trx, deferralsOf(mine, written), eventWriter, subscribers);
+			const events: AnnouncedEvent[] = [];
+			for (const item of mine) {
+				const queued = held.get(item.recipient.id)?.queued ?? null;
+				const [doubtful, refused] = [isDoubtful(item, earlier), refusedOf(item, reported, recorded)];
+				events.push(...eventsOf(item, {queued, doubtful, refused}, newId));
+			}
+			await announce(trx, events, eventWriter, subscribers);
 			await suppress(trx, mine, eventWriter, subscribers);
 			await recordFollowing(trx, eventWriter, mine);
 			await countTries(trx, mine, {earlier, reported: recorded}, eventWriter);
 			await countTls(trx, mine.flatMap(tlsOf));
-			const sealed = ours.filter(({recipient}) => recipient.sealed !== null);
+			const sealed = ours.filter(isSealed);
 			if (sealed.length > 0) {
-				await forgetSealed(
-					trx,
-					sealed.map(({recipient}) => recipient.message_id),
-				);
+				await forgetSealed(trx, sealed.map(messageOf));
 			}
 			return items.map(({recipient}) => written.has(recipient.id));
 		},
 	};
+}
+
+// What runs for each of many recipients is a function of the module (`accept/write.ts`).
+
+const byRecipient = (one: EndedTry) => [one.recipientId, one] as const;
+const workspaceOf = ({recipient}: JudgedTry): string => recipient.workspace_id;
+const messageOf = ({recipient}: JudgedTry): string => recipient.message_id;
+const isSealed = ({recipient}: JudgedTry): boolean => recipient.sealed !== null;
+
+/** Those of the tries that this daemon still held. */
+function partsOf(items: readonly JudgedTry[], held: ReadonlyMap<string, unknown>) {
+	const parts = {ours: [] as JudgedTry[], bounced: [] as JudgedTry[], triedBefore: [] as JudgedTry[]};
+	for (const item of items) {
+		const {recipient, verdict} = item;
+		if (held.has(recipient.id)) {
+			parts.ours.push(item);
+			if (verdict.outcome.kind === 'bounced') {
+				parts.bounced.push(item);
+			}
+			// A recipient that was claimed and not tried may be one of a dead daemon.
+			if (recipient.attempts > 0 || recipient.queued === null) {
+				parts.triedBefore.push(item);
+			}
+		}
+	}
+	return parts;
+}
+
+type Written = ReadonlyMap<string, RecipientState>;
+
+function writtenOf(items: readonly JudgedTry[], written: Written): JudgedTry[] {
+	const mine: JudgedTry[] = [];
+	for (const item of items) {
+		if (written.has(item.recipient.id)) {
+			mine.push(item);
+		}
+	}
+	return mine;
+}
+
+/** Messages with recipients that a report was about. */
+function reportedMessages(mine: readonly JudgedTry[], written: Written, reported: ReadonlySet<string>): string[] {
+	const messages: string[] = [];
+	for (const item of mine) {
+		if (reported.has(item.recipient.id) || isOverruled(item, written)) {
+			messages.push(item.recipient.message_id);
+		}
+	}
+	return messages;
+}
+
+function attemptsOf({recipient, result: {attempts}, verdict: {attempts: n, outcome}}: JudgedTry) {
+	return {
+		...{recipientId: recipient.id, n, attempts},
+		isCounted: n > recipient.attempts,
+		isRelayed: outcome.kind === 'relayed',
+	};
+}
+
+function deferralsOf(mine: readonly JudgedTry[], written: Written): Notice[] {
+	const notices: Notice[] = [];
+	for (const item of mine) {
+		if (written.get(item.recipient.id) === item.verdict.state) {
+			notices.push(...deferralOf(item));
+		}
+	}
+	return notices;
 }
 
 /** What reports have said about a recipient while it was being tried: this very refusal, or another one. */
@@ -130,17 +166,13 @@ function refusedOf(
 }
 
 /** Whether a report has ended the recipient during the try, for any result of the try. */
-function isOverruled({recipient, verdict}: JudgedTry, written: ReadonlyMap<string, RecipientState>): boolean {
+function isOverruled({recipient, verdict}: JudgedTry, written: Written): boolean {
 	const state = written.get(recipient.id);
 	return state !== verdict.state && (state === 'bounced' || state === 'complained');
 }
 
 /** A message is found by its subject after its first try. A recipient with a subject was tried before. */
-function termsOf(
-	items: readonly JudgedTry[],
-	written: ReadonlyMap<string, RecipientState>,
-	reported: ReadonlySet<string>,
-): MessageTerms[] {
+function termsOf(items: readonly JudgedTry[], written: Written, reported: ReadonlySet<string>): MessageTerms[] {
 	const all: MessageTerms[] = [];
 	for (const {recipient, made, verdict} of items) {
 		const state = written.get(recipient.id);

@@ -20,11 +20,7 @@ export async function countHours(trx: Knex.Transaction, counts: readonly Reputat
 	if (counts.length === 0) {
 		return;
 	}
-	const {sql, bindings} = rowSource(
-		trx,
-		counts.map(one => [one.workspaceId, one.at, one.attempted, one.hard, one.delivered, one.complained]),
-		6,
-	);
+	const {sql, bindings} = rowSource(trx, counts.map(countRow), 6);
 	const statement = trx.raw(
 		`insert into reputation_hours (workspace_id, hour, attempted, hard, delivered, complained)
 		select w.id, substr(v.column2, 1, 13), sum(cast(v.column3 as integer)), sum(cast(v.column4 as integer)),
@@ -43,6 +39,9 @@ export async function countHours(trx: Knex.Transaction, counts: readonly Reputat
 	);
 	await statement.options(unanswered);
 }
+
+const countRow = (one: ReputationCount) =>
+	[one.workspaceId, one.at, one.attempted, one.hard, one.delivered, one.complained] as const;
 
 /** What is recorded of a recipient's tries. */
 export type EarlierTries = {

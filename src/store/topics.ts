@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import type {Mode, Priority} from '../mail/message.ts';
+import type {Row} from './engine/dialect.ts';
 import {
 	alongIndex,
 	columnsOf,
@@ -223,13 +224,15 @@ export async function teachContacts(
 ): Promise<Preferences[]> {
 	const held = new Map<string, Preferences>();
 	const learned = new Map<string, Lesson>();
-	const preferences = lessons.map(lesson => {
+	const preferences: Preferences[] = [];
+	for (const lesson of lessons) {
 		const key = pairKey(lesson.workspaceId, lesson.addressKey);
 		const before = held.get(key) ?? lesson.known;
 		const after = {
 			locale: lesson.locale ?? before?.locale ?? null,
 			timezone: lesson.timezone ?? before?.timezone ?? null,
 		};
+		preferences.push(after);
 		if (lesson.learns && (!before || before.locale !== after.locale || before.timezone !== after.timezone)) {
 			const earlier = learned.get(key);
 			held.set(key, after);
@@ -239,8 +242,7 @@ export async function teachContacts(
 				timezone: lesson.timezone ?? earlier?.timezone ?? null,
 			});
 		}
-		return after;
-	});
+	}
 	await writeContacts(trx, learned, now);
 	return preferences;
 }
@@ -251,14 +253,19 @@ export async function findContactLocale(reader: Knex, [workspaceId, addressKey]:
 	return row?.locale ?? null;
 }
 
+const byKey = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number => (a < b ? -1 : 1);
+
 // In the order of their keys, for two nodes may write the same contacts; what another one just wrote stays.
 async function writeContacts(trx: Knex.Transaction, learned: ReadonlyMap<string, Lesson>, now: string): Promise<void> {
-	const contacts = [...learned].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, contact]) => contact);
+	const rows: Row[] = [];
+	for (const [, one] of [...learned].sort(byKey)) {
+		rows.push([one.id(), one.workspaceId, one.address, one.addressKey, one.locale, one.timezone, now, now]);
+	}
 	await insertRows(
 		trx,
 		'contacts',
 		['id', 'workspace_id', 'address', 'address_key', 'locale', 'timezone', 'created_at', 'updated_at'],
-		contacts.map(one => [one.id(), one.workspaceId, one.address, one.addressKey, one.locale, one.timezone, now, now]),
+		rows,
 		`on conflict (workspace_id, address_key) do update
 			set locale = coalesce(excluded.locale, contacts.locale), timezone = coalesce(excluded.timezone, contacts.timezone),
 				updated_at = excluded.updated_at`,
@@ -282,7 +289,7 @@ export type Contact = Preferences & {
 	readonly suppressed: boolean;
 };
 
-type Row = Omit<Contact, 'topics' | 'leftOther' | 'pausedUntil' | 'suppressed'>;
+type ContactRow = Omit<Contact, 'topics' | 'leftOther' | 'pausedUntil' | 'suppressed'>;
 
 const {selected: columns} = columnsOf('id address addressKey locale timezone createdAt updatedAt');
 
@@ -307,7 +314,7 @@ export async function listContacts(
 		addressKey === undefined
 			? alongIndex(reader, 'contacts', index, {below: after}).limit(limit)
 			: rowOfAddress(reader, 'contacts', {workspace_id: workspaceId, address_key: addressKey}, after);
-	return await withBars(reader, workspaceId, await query.select<Row[]>(columns), now);
+	return await withBars(reader, workspaceId, await query.select<ContactRow[]>(columns), now);
 }
 
 export async function findContact(
@@ -316,11 +323,16 @@ export async function findContact(
 	id: string,
 	now: string,
 ): Promise<Contact | undefined> {
-	const rows: Row[] = await reader('contacts').where({id, workspace_id: workspaceId}).select(columns);
+	const rows: ContactRow[] = await reader('contacts').where({id, workspace_id: workspaceId}).select(columns);
 	return (await withBars(reader, workspaceId, rows, now))[0];
 }
 
-async function withBars(reader: Knex, workspaceId: string, rows: readonly Row[], now: string): Promise<Contact[]> {
+async function withBars(
+	reader: Knex,
+	workspaceId: string,
+	rows: readonly ContactRow[],
+	now: string,
+): Promise<Contact[]> {
 	const pairs = rows.map(({addressKey}) => [workspaceId, addressKey] as const);
 	const suppressed = await findSuppressed(reader, pairs);
 	const optedOut = await findOptedOut(reader, pairs);
@@ -375,14 +387,17 @@ export async function readAddressees(trx: Knex, pairs: readonly Pair[]): Promise
 			left join topic_optouts as o on o.workspace_id = p.column1 and o.address_key = p.column2 and o.code = '${noTopic}'
 			left join contacts as c on c.workspace_id = p.column1 and c.address_key = p.column2`,
 	);
-	return new Map(
-		rows.map(({workspace_id, address_key, suppressed, left, until, contact, locale, timezone}) => [
-			pairKey(workspace_id, address_key),
-			{
-				suppressed,
-				left: left === null ? undefined : {until},
-				preferences: contact === null ? undefined : {locale, timezone},
-			},
-		]),
-	);
+	return new Map(rows.map(addresseeOf));
+}
+
+function addresseeOf(row: AddresseeRow): readonly [pair: string, Addressee] {
+	const {suppressed, left, until, contact, locale, timezone} = row;
+	return [
+		pairKey(row.workspace_id, row.address_key),
+		{
+			suppressed,
+			left: left === null ? undefined : {until},
+			preferences: contact === null ? undefined : {locale, timezone},
+		},
+	];
 }

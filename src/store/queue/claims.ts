@@ -195,7 +195,7 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 		for (const some of oneOfEachLane(claims)) {
 			const until = storeTime(at + Math.max(...some.map(({lastsMs}) => lastsMs)));
 			const rows = await claimDue(trx, {dialect, boot, newId}, some, {at, until});
-			const ofLane = groupBy(rows, row => laneText({destination: row.destination, workspaceId: row.workspace_id}));
+			const ofLane = groupBy(rows, laneOf);
 			for (const one of some) {
 				const recipients = ofLane.get(laneText(one)) ?? [];
 				const nextDue =
@@ -233,6 +233,8 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 		},
 	};
 }
+
+const laneOf = ({destination, workspace_id: workspaceId}: Claimed): string => laneText({destination, workspaceId});
 
 /** A claimed recipient does not say its priority: claims that differ in nothing else go one after the other, and few do. */
 function oneOfEachLane(claims: readonly Claim[]): Claim[][] {
@@ -274,7 +276,10 @@ async function claimThose(
 		select d.recipient_id, ?, d.attempts, ?, case when d.attempts = 0 then ${textInTurn(trx)} end
 		from (${recipients}) as d where true
 		on conflict (recipient_id) do nothing returning recipient_id as id, queued`;
-	const events = Array.from({length: most}, () => newId('evt'));
+	const events: string[] = [];
+	while (events.length < most) {
+		events.push(newId('evt'));
+	}
 	const values = [boot, until, JSON.stringify(events), ...bindings];
 	if (dialect.updatesWithin) {
 		return await claimRecent(trx, claiming, values, at);
