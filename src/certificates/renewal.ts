@@ -25,9 +25,17 @@ export function renewAt(
 /** Why a certificate is not ordered, where nothing is wrong. */
 export const notAsked = 'no setting and no verified domain asks for it, or it leads elsewhere';
 
+/** Why it is not ordered yet. */
+export const overBudget = 'its workspace has had as many new names today as it may';
+
+/** Whether it has been ordered, or is to be at once: such a name counts as one of its workspace. */
+export function isBegun({unused, not_after, tries, taken_until}: Certificate): boolean {
+	return unused === null || not_after !== null || tries > 0 || taken_until !== null;
+}
+
 export function stateOf(row: Certificate, now: number): 'valid' | 'due' | 'waiting' | 'failed' | 'unused' {
 	if (row.unused !== null) {
-		return 'unused';
+		return row.unused === overBudget ? 'waiting' : 'unused';
 	}
 	if (row.fault !== null) {
 		return 'failed';

@@ -3,7 +3,7 @@ import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
 import {Agent, type Dispatcher} from 'undici';
 import {type Account, AcmeClient, AcmeError} from '../certificates/acme-client.ts';
-import {challengeFor, renewAt, waitAfter} from '../certificates/renewal.ts';
+import {challengeFor, overBudget, renewAt, waitAfter} from '../certificates/renewal.ts';
 import {challengeCertificate, type KeyPair, keyOf, newKey, pemOf, readChain, renewalId} from '../certificates/x509.ts';
 import {extraCa} from '../config/settings.ts';
 import {inTurn, repeated} from '../kit/clock.ts';
@@ -193,7 +193,7 @@ export class Certificates {
 	async #nextDue(isOwn: boolean): Promise<Certificate | undefined> {
 		const {store, clock} = this.#context;
 		const all = await listDueCertificates(store.reader, storeTime(clock.now()));
-		const due = all.filter(({name}) => this.#names.isWanted(name));
+		const due = all.filter(({name, unused}) => unused !== overBudget && this.#names.isWanted(name));
 		return due.find(({name}) => this.#names.own.includes(name)) ?? (isOwn ? undefined : due[0]);
 	}
 

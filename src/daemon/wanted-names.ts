@@ -1,6 +1,6 @@
 import {networkInterfaces} from 'node:os';
 import {findWishes, newNames, type Wish} from '../certificates/names.ts';
-import {notAsked} from '../certificates/renewal.ts';
+import {isBegun, notAsked, overBudget} from '../certificates/renewal.ts';
 import {publicHost} from '../config/derive.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {inTurn} from '../kit/clock.ts';
@@ -96,24 +96,30 @@ export class WantedNames {
 		const isRecent = (row: Certificate) => (row.not_before ?? row.updated_at) > dayAgo;
 		const rows = new Map((await listCertificates(store.reader)).map(row => [row.name, row]));
 		const ours = [...this.own, `mta-sts.${settings.returnPathDomain}`];
-		const others = [...rows.values()].filter(row => isRecent(row) && !ours.includes(row.name));
+		const others = [...rows.values()].filter(row => isRecent(row) && isBegun(row) && !ours.includes(row.name));
 		const isWithin = newNames(
 			new Map(owners),
 			others.map(({name}) => name),
 		);
 		const notSeen = new Set(unseen);
 		const [wanted, again, kept, unwanted]: [Noted[], Noted[], Noted[], Noted[]] = [[], [], [], []];
-		const [held, gone]: [string[], Certificate[]] = [[], []];
+		const held: Noted[] = [];
+		const gone: Certificate[] = [];
 		for (const name of new Set([...rows.keys(), ...this.#wishes.keys()])) {
 			const row = rows.get(name);
 			const wish = this.#wishes.get(name) ?? {no: null};
+			const isNew = row === undefined || !isBegun(row);
 			if (wish === 'yes' && row === undefined && notSeen.has(name)) {
 				// The next check of the domain asks DNS, and comes at once.
-			} else if (wish === 'yes' && row === undefined && !ours.includes(name) && !isWithin(name)) {
-				held.push(name);
+			} else if (wish === 'yes' && isNew && !ours.includes(name) && !isWithin(name)) {
+				if (row?.unused !== overBudget) {
+					held.push({name, unused: overBudget});
+				}
 			} else if (wish === 'yes') {
 				if (row !== undefined && row.unused !== null) {
-					listed.has(name) ? again.push({name, unused: null, next_try_at: now}) : kept.push({name, unused: null});
+					listed.has(name)
+						? again.push({name, unused: null, next_try_at: now, updated_at: now})
+						: kept.push({name, unused: null});
 				}
 				// Of a former name it stays as it is: by it its time ends.
 				if (listed.has(name) && (row === undefined || isOlder(row, rest))) {
@@ -121,16 +127,21 @@ export class WantedNames {
 				}
 			} else if (wish === 'unknown' || (row !== undefined && !isOlder(row, stale))) {
 				// DNS does not say, or another node wants it.
-			} else if (row !== undefined && wish.no === null && (row.not_after ?? '') <= now && !isRecent(row)) {
+			} else if (
+				row !== undefined &&
+				wish.no === null &&
+				(row.not_after ?? '') <= now &&
+				!(isBegun(row) && isRecent(row))
+			) {
 				// Until then it counts as a new name, whatever came of it.
 				gone.push(row);
 			} else if (row === undefined ? wish.no !== null : row.unused !== (wish.no ?? notAsked)) {
 				unwanted.push({name, unused: wish.no ?? notAsked});
 			}
 		}
-		if ([wanted, again, kept, unwanted, gone].some(changed => changed.length > 0)) {
+		if ([wanted, again, kept, unwanted, held, gone].some(changed => changed.length > 0)) {
 			await store.writer.transaction(async trx => {
-				for (const changed of [wanted, again, kept, unwanted]) {
+				for (const changed of [wanted, again, kept, unwanted, held]) {
 					await noteWishes(trx, changed, now);
 				}
 				for (const row of gone) {
@@ -139,8 +150,8 @@ export class WantedNames {
 			});
 		}
 		if (held.length > 0) {
-			const text = 'Their workspaces have had as many new names today as they may.';
-			observer.logger.warn({event: 'certificates_held', names: held.slice(0, mostNamed)}, text);
+			const names = held.slice(0, mostNamed).map(({name}) => name);
+			observer.logger.warn({event: 'certificates_held', names}, `Of each: ${overBudget}.`);
 		}
 	}
 }

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {notAsked} from '../certificates/renewal.ts';
+import {notAsked, overBudget} from '../certificates/renewal.ts';
 import type {Clock} from '../kit/clock.ts';
 import {dayMs} from '../kit/time.ts';
 import {type Certificate, listCertificates} from '../store/certificates.ts';
@@ -15,6 +15,9 @@ export function judgeCertificate(
 	now: number,
 ): Found {
 	const why = fault === null ? '' : `: ${fault}`;
+	if (unused === overBudget) {
+		return warn(`${name} has no certificate yet: ${unused}`, 'wait for tomorrow');
+	}
 	if (unused !== null) {
 		return warn(`no certificate is asked for: ${unused}`, 'correct its address in DNS, or remove the name');
 	}

@@ -133,7 +133,8 @@ export async function listHosts(reader: Knex): Promise<Hosts> {
 	};
 }
 
-export type Noted = Pick<Certificate, 'name'> & Partial<Pick<Certificate, 'wanted_at' | 'unused' | 'next_try_at'>>;
+export type Noted = Pick<Certificate, 'name'> &
+	Partial<Pick<Certificate, 'wanted_at' | 'unused' | 'next_try_at' | 'updated_at'>>;
 
 /** Notes of names whether they are wanted, the same columns of each; a new one is due. */
 export async function noteWishes(trx: Knex.Transaction, names: readonly Noted[], now: string): Promise<void> {

@@ -7,7 +7,7 @@ import type {AddressInfo} from 'node:net';
 import {tmpdir} from 'node:os';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
-import {notAsked, renewAt} from '../../src/certificates/renewal.ts';
+import {notAsked, overBudget, renewAt, stateOf} from '../../src/certificates/renewal.ts';
 import {Certificates} from '../../src/daemon/certificates.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {
@@ -670,8 +670,8 @@ storeTest(
 		const {domainId} = await addWorkspace(store, 'acme');
 		const at = storeTime(Date.now());
 		const certificates = await node();
-		const change = async (n: number) => {
-			zone[`w${n}.example.com`] = {a: ['127.0.0.1']};
+		const change = async (n: number, leadsHere = true) => {
+			zone[`w${n}.example.com`] = {a: [leadsHere ? '127.0.0.1' : '192.0.2.7']};
 			const changes = {link_host: `w${n}.example.com`, verified_at: at, links_ok_at: at};
 			await store.database('domains').where({id: domainId}).update(changes);
 			await certificates.look();
@@ -684,6 +684,23 @@ storeTest(
 		const ofWorkspace = () => ca.orders.filter(({name}) => name.endsWith('.example.com')).length;
 		t.is(ofWorkspace(), 7);
 		t.like(lines.at(-1), {event: 'certificates_held', names: ['w11.example.com']});
+		const held = (await listCertificates(store.reader)).filter(({unused}) => unused === overBudget);
+		t.deepEqual(
+			held.map(row => [row.name, stateOf(row, tools.clock.now())]),
+			[['w11.example.com', 'waiting']],
+			'people see what waits; what is not asked for any more has gone',
+		);
+		// That it was known before, by its fault, opens no second way.
+		await change(12);
+		await change(13, false);
+		t.is(
+			(await listCertificates(store.reader)).find(({name}) => name === 'w13.example.com')?.unused,
+			'w13.example.com leads to 192.0.2.7, which is not here',
+		);
+		zone['w13.example.com'] = {a: ['127.0.0.1']};
+		tools.advance(6 * minute);
+		await certificates.look();
+		t.is(ofWorkspace(), 7);
 		await node({publicUrl: 'https://www.example.com' as never}).then(other => other.look());
 		t.true(
 			ca.orders.some(({name}) => name === 'www.example.com'),
@@ -691,7 +708,10 @@ storeTest(
 		);
 		tools.advance(25 * hour);
 		ca.behaviour.failing = false;
-		await change(12);
-		t.true(ca.orders.some(({name}) => name === 'w12.example.com'));
+		await certificates.look();
+		t.true(
+			ca.orders.some(({name}) => name === 'w13.example.com'),
+			'what waited is ordered the next day',
+		);
 	},
 );
