@@ -68,7 +68,7 @@ const panels: readonly Panel[] = [
 
 const size = {width: 1200, left: 64, right: 24, top: 128, panel: 124, gap: 34, bottom: 40};
 const plotWidth = size.width - size.left - size.right;
-const columns = 560;
+const columns = 400;
 const [labelsTop, labelHeight, letterWidth] = [64, 14, 6.5];
 const moment = 'stroke="#5b6270" stroke-dasharray="3 3" stroke-width="0.8"';
 
@@ -96,7 +96,7 @@ export function drawRun({facts, samples, moments}: Run): string {
 		`<svg xmlns="http://www.w3.org/2000/svg" width="${size.width}" height="${height}" viewBox="0 0 ${size.width} ${height}" font-family="Helvetica, Arial, sans-serif" font-size="12" fill="#3b4048">`,
 		`<title>A soak of ${title}</title>`,
 		`<rect width="${size.width}" height="${height}" fill="#ffffff"/>`,
-		`<text x="${size.left}" y="30" font-size="18" font-weight="bold" fill="#1d2129">A day in an hour</text>`,
+		`<text x="${size.left}" y="30" font-size="18" font-weight="bold" fill="#1d2129">Soak</text>`,
 		`<text x="${size.left}" y="50">${title}</text>`,
 		...shown
 			.filter(({what}) => tints[what])
