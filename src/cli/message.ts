@@ -1,6 +1,6 @@
 import {randomBytes} from 'node:crypto';
 import {csvColumns, csvOf, pagesOf} from '../admin/csv-lists.ts';
-import {attemptText, engagementText, eventText, reportText, textOrNull} from '../admin/timeline-text.ts';
+import {engagementText, eventText, reportText, textOrNull} from '../admin/timeline-text.ts';
 import {eventView, messageView, storedTime, streamedEventView} from '../api/views.ts';
 import {linkBase} from '../config/derive.ts';
 import {capturedFile, RecipientMails} from '../daemon/recipient-mails.ts';
@@ -17,15 +17,10 @@ import {eventsUntilNow} from '../store/event-stream.ts';
 import {type ListedMessage, listMessages, pageMessages, readLines} from '../store/message-scan.ts';
 import {findMessage, findMessageStatus, readMessages, type StoredMessage} from '../store/messages.ts';
 import {listReceived} from '../store/received.ts';
-import {
-	type EngagementCount,
-	readEngagement,
-	readRecipients,
-	type StoredAttempt,
-	type StoredRecipient,
-} from '../store/recipients.ts';
+import {type EngagementCount, readEngagement, readRecipients, type StoredRecipient} from '../store/recipients.ts';
 import {readReports, type StoredReport} from '../store/reports.ts';
 import {readEvents, type StoredEvent} from '../store/timeline.ts';
+import {attemptLines} from './attempt-lines.ts';
 import {CliError} from './fault.ts';
 import {address, collect, count, metadataPair, oneOf, past} from './options.ts';
 import type {CliCommand} from './program.ts';
@@ -347,29 +342,6 @@ function counted(count: EngagementCount): string[] {
 		`  ${engagementText(count)}, last ${shortTime(count.lastAt)} UTC`,
 		...(count.kind === 'clicked' ? [`     ${printable(count.url)}`] : []),
 	];
-}
-
-/**
- * One conversation for people: where and when, how far it came, the reply in full and, where it was kept, what was said.
- * Everything that came from outside is made safe to print.
- */
-export function attemptLines(attempt: StoredAttempt, width: number): string[] {
-	const {n, at, dialogue} = attempt;
-	const {where, how, reply} = attemptText(attempt);
-	return [
-		`  ${n}. ${shortTime(at)}  ${printable(where)}`,
-		...wrapped(printable(how), width, '     '),
-		...reply.flatMap(line => wrapped(printable(line), width, '     ')),
-		...(dialogue?.split('\n') ?? []).flatMap(line => saidLines(printable(line.trimEnd()), width)),
-	];
-}
-
-/** `    12 S: 250 Ok`: what is too long goes on under itself. */
-function saidLines(line: string, width: number): string[] {
-	const head = /^ *\d+ [CS*]: /.exec(line)?.[0] ?? '';
-	const bar = '     | ';
-	const [first = '', ...rest] = wrapped(line.slice(head.length), width - bar.length - head.length);
-	return [`${bar}${head}${first}`, ...rest.map(more => `${bar}${' '.repeat(head.length)}${more}`)];
 }
 
 /** What came back about a recipient, for people: what it is and says, how it was judged, and the text of it. */

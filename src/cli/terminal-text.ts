@@ -107,7 +107,7 @@ export function retryTexts({schedule, lifetime}: OwnRetry): {
 
 /** 1000000 as `1,000,000`. */
 export function grouped(count: number): string {
-	return count.toLocaleString('en');
+	return `${count}`.replaceAll(/\B(?=(?:\d{3})+$)/g, ',');
 }
 
 /** The text in lines of at most this many columns, indent included, broken at spaces; a word that is longer stands alone. */

@@ -5,6 +5,7 @@ import {
 	duration,
 	fields,
 	folded,
+	grouped,
 	nextTry,
 	printable,
 	table,
@@ -166,4 +167,9 @@ test('a column that is cut first leaves the others whole as long as it can', t =
 	const rows = [{to: 'ada.lovelace@example.org', subject: 'Your receipt of yesterday'}];
 	t.is(table(columns, rows, 34)[1], 'ada.lovelace@example.org  Your re…');
 	t.is(table(columns, rows, 30)[1], 'ada.lovelace@exampl…  Your re…');
+});
+
+test('thousands of a count stand apart, as Intl writes them', t => {
+	t.deepEqual([0, 999, 1000, 1_000_000].map(grouped), ['0', '999', '1,000', '1,000,000']);
+	fc.assert(fc.property(fc.maxSafeInteger(), count => grouped(count) === count.toLocaleString('en')));
 });
