@@ -1,4 +1,5 @@
 import test from 'ava';
+import type {Knex} from 'knex';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {
@@ -11,6 +12,7 @@ import {
 } from '../../src/store/held-claims.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {readDue, readWaitingQueues} from '../../src/store/queue/open-recipients.ts';
+import {readAddressees, teachContacts} from '../../src/store/topics.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';
@@ -75,3 +77,31 @@ storeTest(test, 'the scheduler’s start, arrivals and releases read an index', 
 		t.regex(plans[index] ?? '', name);
 	}
 });
+
+storeTest(
+	test,
+	'the addresses of a batch are looked up among contacts, not read with all',
+	async (t, store, engine) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const addresses = Array.from({length: 8000}, (_, n) => `user${n}@a.test`);
+		const lessons = addresses.map(address => ({
+			...{id: () => newId('con'), workspaceId, address, addressKey: address, known: undefined},
+			...{locale: null, timezone: null, learns: true},
+		}));
+		await store.writer.transaction(trx => teachContacts(trx, lessons, storeTime(Date.now())));
+		const plan = await store.writer.transaction(async trx => {
+			const asked: Array<{sql: string; bindings: Knex.RawBinding[]}> = [];
+			trx.once('query', query => asked.push(query));
+			const found = await readAddressees(
+				trx,
+				addresses.slice(0, 64).map(address => [workspaceId, address]),
+			);
+			t.is(found.size, 64);
+			const explain = engine === 'sqlite' ? 'explain query plan' : 'explain';
+			const sql = asked[0]?.sql.replaceAll(/\$\d+/g, '?');
+			return JSON.stringify(await trx.raw(`${explain} ${sql}`, asked[0]?.bindings ?? []));
+		});
+		t.regex(plan, /contacts_by_address/);
+		t.notRegex(plan, /Seq Scan on contacts|SCAN c\b/);
+	},
+);
