@@ -6,7 +6,7 @@ import {linkBase} from '../config/derive.ts';
 import {destinationsOf, loadDestinations} from '../config/destinations-file.ts';
 import type {LiveSettings, RunningSetting, Settings} from '../config/settings.ts';
 import {readBoot, removeDaemonFile, writeBoot, writeDaemonFile} from '../data-folder/daemon-file.ts';
-import {freeBytes} from '../data-folder/data-dir.ts';
+import {freeBytes, isDiskFull} from '../data-folder/data-dir.ts';
 import type {Held} from '../data-folder/open.ts';
 import {capturedFolder, removeCaptured, removeCapturedOf} from '../deliver/local-delivery.ts';
 import {openRecordSources} from '../dns/resolver.ts';
@@ -108,7 +108,7 @@ export async function startDaemon({
 	const {writer} = writing;
 	const store = {...held.store, writer, ...(held.store.agreeing === held.store.writer && {agreeing: writer})};
 	const {reader} = store;
-	const storeFaults = watchForStoreFaults(store, logger);
+	const storeFaults = watchForStoreFaults(store, logger, () => isDiskFull(settings.dataDir));
 	const storeFailed = storeFaults.failed;
 	const storeFailing = () => storeFaults.failing() || roles.storeFailing();
 	const captured = capturedFolder(settings.dataDir);

@@ -17,7 +17,11 @@ import type {Context} from './context.ts';
 const probeMs = 1000;
 
 /** Logs a store that fails, and tries once a second to write until it works again. */
-export function watchForStoreFaults({writer, dialect}: Pick<Store, 'writer' | 'dialect'>, logger: Logger) {
+export function watchForStoreFaults(
+	{writer, dialect}: Pick<Store, 'writer' | 'dialect'>,
+	logger: Logger,
+	isDiskFull: () => boolean,
+) {
 	let failing = false;
 	/** The store has not failed for a second. */
 	let calm = true;
@@ -47,12 +51,13 @@ export function watchForStoreFaults({writer, dialect}: Pick<Store, 'writer' | 'd
 	return {
 		/** Notes that a read or write failed. A damaged store, or a failing disk, ends the process with exit code 74. */
 		failed(error: unknown): void {
-			if (dialect.isDamage(error)) {
+			const isOfDisk = dialect.isDamage(error);
+			if (isOfDisk && dialect.isDamage(error, isDiskFull())) {
 				logger.fatal({event: 'store_damaged', err: error}, 'The store is damaged or its disk fails: stopping.');
 				killIfStuck(exitSeconds);
 				process.exit(74);
 			}
-			const isUnavailable = dialect.isUnavailable(error);
+			const isUnavailable = isOfDisk || dialect.isUnavailable(error);
 			if (isUnavailable && failing) {
 				return;
 			}

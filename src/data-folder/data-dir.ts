@@ -12,6 +12,7 @@ import {
 	renameSync,
 	rmdirSync,
 	rmSync,
+	statfsSync,
 	statSync,
 	writeFileSync,
 } from 'node:fs';
@@ -214,6 +215,18 @@ export function lacksStore(dataDir: string): boolean {
 export async function freeBytes(folder: string): Promise<number> {
 	const {bavail, bsize} = await statfs(folder);
 	return bavail * bsize;
+}
+
+const leastRoom = 1024 * 1024;
+
+/** Whether its file system has no room for us; false where it does not say. */
+export function isDiskFull(folder: string): boolean {
+	try {
+		const {bavail, bsize} = statfsSync(folder);
+		return bavail * bsize < leastRoom;
+	} catch {
+		return false;
+	}
 }
 
 /** With those above it. Not `recursive`: where a folder that is there takes none, as below /proc, Node 20 tries for ever. */

@@ -15,8 +15,8 @@ export type Dialect = {
 	readonly isLost: (error: unknown) => boolean;
 	/** Whether the engine asks for the transaction to be repeated (deadlock, serialization failure). */
 	readonly isConflict: (error: unknown) => boolean;
-	/** Whether the error means damaged data or a failing disk: the process must not go on. */
-	readonly isDamage: (error: unknown) => boolean;
+	/** Whether the error means damaged data or a failing disk: the process must not go on. `isFull`: the disk has no room. */
+	readonly isDamage: (error: unknown, isFull?: boolean) => boolean;
 };
 
 const codeOf = (error: unknown): string =>
@@ -40,7 +40,8 @@ export const sqliteDialect: Dialect = {
 	isUnavailable: error => sqliteUnavailable.has(codeOf(error)),
 	isLost: () => false,
 	isConflict: () => false,
-	isDamage: error => sqliteDamage.has(codeOf(error)),
+	// Where there is no room for its index of the log, SQLite says SQLITE_IOERR.
+	isDamage: (error, isFull = false) => sqliteDamage.has(codeOf(error)) && !(isFull && codeOf(error) === 'SQLITE_IOERR'),
 };
 
 // Class 08: connection, 53: resources, 57: operator intervention, 25006: the server is a replica, 25P03 and 55P03: limits that a
