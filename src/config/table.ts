@@ -194,7 +194,7 @@ const certificates = {
 		'MAILCTL_ACME',
 		'false',
 		boolean,
-		'Get certificates from a CA and renew them (RFC 8555), for MAILCTL_HOSTNAME; with MAILCTL_HTTPS_LISTEN also for the host of MAILCTL_PUBLIC_URL, and of verified domains for the link host and `mta-sts.` if they lead here (docs/guide/certificates.md).',
+		'Get certificates from a CA and renew them (RFC 8555), for MAILCTL_HOSTNAME, the host of MAILCTL_PUBLIC_URL, and of verified domains the link host and `mta-sts.` if they lead here (docs/guide/certificates.md).',
 	),
 	acmeEmail: optional(
 		'MAILCTL_ACME_EMAIL',

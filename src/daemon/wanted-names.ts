@@ -25,7 +25,6 @@ const staleMs = 30 * minuteMs;
 const dnsTimeoutMs = 5000;
 /** Names in one line of the log. */
 const mostNamed = 10;
-const noHosts: Hosts = {linkHosts: [], unseen: [], mailDomains: [], owners: []};
 
 type NamesContext = Pick<Context, 'settings' | 'store' | 'clock' | 'observer'>;
 
@@ -35,18 +34,15 @@ export class WantedNames {
 	readonly own: readonly string[];
 	readonly #context: NamesContext;
 	readonly #resolver: Resolver;
-	/** Whether more than SMTP shows certificates: this node by https, or another one may. */
-	readonly #hasHttps: boolean;
 	readonly #inTurn = inTurn();
 	#wishes: ReadonlyMap<string, Wish> = new Map();
 	#lookedFor = '';
 	#lookedAt = Number.NEGATIVE_INFINITY;
 
 	constructor(context: NamesContext) {
-		const {settings, store, clock} = context;
+		const {settings, clock} = context;
 		this.#context = context;
-		this.#hasHttps = settings.httpsListen !== null || store.dialect.isShared;
-		this.own = [settings.hostname, ...(this.#hasHttps && settings.publicUrl !== null ? [publicHost(settings)] : [])];
+		this.own = settings.publicUrl === null ? [settings.hostname] : [settings.hostname, publicHost(settings)];
 		this.#resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
 	}
 
@@ -61,17 +57,17 @@ export class WantedNames {
 
 	async #look(): Promise<void> {
 		const {settings, store, clock} = this.#context;
-		const hosts = this.#hasHttps ? await listHosts(store.reader) : noHosts;
+		const hosts = await listHosts(store.reader);
 		const lookedFor = JSON.stringify(hosts);
 		const isTime = clock.monotonic() - this.#lookedAt >= namesMs;
 		if (lookedFor === this.#lookedFor && !isTime) {
 			return;
 		}
 		const [hostname, host = null] = this.own as [string, string?];
-		const mailDomains = this.#hasHttps ? [settings.returnPathDomain, ...hosts.mailDomains] : [];
+		const mailDomains = [settings.returnPathDomain, ...hosts.mailDomains];
 		const listed = new Set([...this.own, ...hosts.linkHosts, ...mailDomains.map(name => `mta-sts.${name}`)]);
 		const linksEnd = storeTime(clock.now() - settings.tokenLifetime);
-		const former = (this.#hasHttps ? await listCertificates(store.reader) : []).filter(
+		const former = (await listCertificates(store.reader)).filter(
 			row => row.not_after !== null && (row.wanted_at ?? '') > linksEnd && !row.name.startsWith('mta-sts.'),
 		);
 		const found = await findWishes({

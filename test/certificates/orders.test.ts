@@ -33,9 +33,6 @@ const hour = 60 * minute;
 const day = 24 * hour;
 const mail = 'mail.lab.test';
 
-/** Of a node that shows certificates to more than SMTP. */
-const https = {httpsListen: {host: '127.0.0.1', port: 443}} as never as {readonly httpsListen: null};
-
 type Binding = {readonly kid: string; readonly key: string};
 
 /** A CA, a zone, a web server that answers its challenges, and daemons on one store whose time the test moves. */
@@ -302,13 +299,13 @@ storeTest(test.serial, 'a certificate whose key is damaged has a fault and is or
 storeTest(test.serial, 'what has not changed is neither opened nor written again', async (t, store, engine) => {
 	const {ca, node, zone, tools, now} = await prepare(t, store);
 	zone['mta-sts.bounces.lab.test'] = {a: ['127.0.0.1']};
-	await (await node(https)).look();
+	await (await node()).look();
 	const opened: string[] = [];
 	const open: typeof testVault.open = (name, sealed) => {
 		opened.push(name);
 		return testVault.open(name, sealed);
 	};
-	const certificates = await node(https, undefined, {...testVault, open});
+	const certificates = await node({}, undefined, {...testVault, open});
 	t.deepEqual(opened.splice(0).toSorted(), [mail, 'mta-sts.bounces.lab.test']);
 	const former = certificates.contextFor(mail);
 	t.is(certificates.contextFor(mail), former, 'it is made once');
@@ -332,9 +329,9 @@ storeTest(test.serial, 'what has not changed is neither opened nor written again
 	t.deepEqual(opened, []);
 
 	await store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
-	await (await node(https)).look();
+	await (await node()).look();
 	t.is(ca.orders.length, 3);
-	const next = await node(https, undefined, {...testVault, open});
+	const next = await node({}, undefined, {...testVault, open});
 	opened.length = 0;
 	await store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
 	await next.look();
@@ -343,28 +340,6 @@ storeTest(test.serial, 'what has not changed is neither opened nor written again
 		[mail],
 	);
 	t.not(next.contextFor(mail), former);
-});
-
-storeTest(test.serial, 'where no https is served our SMTP name alone is ordered', async (t, store, engine) => {
-	const {ca, node, zone, tools, read} = await prepare(t, store);
-	const publicName = 'www.lab.test';
-	for (const name of [publicName, 'mta-sts.bounces.lab.test', 'links.example.com']) {
-		zone[name] = {a: ['127.0.0.1']};
-	}
-	const {domainId} = await addWorkspace(store, 'acme');
-	const at = storeTime(Date.now());
-	const changes = {link_host: 'links.example.com', verified_at: at, links_ok_at: at};
-	await store.database('domains').where({id: domainId}).update(changes);
-	const publicUrl = `https://${publicName}` as never;
-	const ordered = () => ca.orders.map(({name}) => name).toSorted();
-	await (await node({publicUrl})).look();
-	const all = ['links.example.com', mail, 'mta-sts.bounces.lab.test', publicName];
-	t.deepEqual(ordered(), engine === 'sqlite' ? [mail] : all, 'another node may serve https');
-	await (await node({...https, publicUrl})).look();
-	t.deepEqual(ordered(), all);
-	tools.advance(6 * minute);
-	await (await node({publicUrl})).look();
-	t.is((await read(publicName)).unused, engine === 'sqlite' ? notAsked : null);
 });
 
 storeTest(test.serial, 'a damaged certificate ends its handshakes alone', async (t, store) => {
@@ -382,7 +357,7 @@ storeTest(test.serial, 'our own name comes before all others', async (t, store) 
 	const publicName = 'zz.lab.test';
 	zone[publicName] = {a: ['127.0.0.1']};
 	zone['mta-sts.bounces.lab.test'] = {a: ['127.0.0.1']};
-	const certificates = await node({...https, publicUrl: `https://${publicName}`} as never);
+	const certificates = await node({publicUrl: `https://${publicName}`} as never);
 	await certificates.look();
 	t.deepEqual(
 		ca.orders.map(({name}) => name),
@@ -453,9 +428,7 @@ storeTest(
 
 storeTest(test.serial, 'several nodes that look at once order once', async (t, store, engine) => {
 	const {ca, node, read, now} = await prepare(t, store);
-	const nodes = await Promise.all(
-		[1, 2, 3, 4, 5].map(() => node({...https, publicUrl: 'https://www.lab.test' as never})),
-	);
+	const nodes = await Promise.all([1, 2, 3, 4, 5].map(() => node({publicUrl: 'https://www.lab.test' as never})));
 	await Promise.all(nodes.map(each => each.look()));
 	await Promise.all(nodes.map(each => each.look()));
 	t.deepEqual(ca.orders.map(({name, status}) => `${name} ${status}`).toSorted(), [
@@ -487,7 +460,7 @@ storeTest(test.serial, 'several nodes that look at once order once', async (t, s
 	t.is((await read()).taken_until, null);
 	// A daemon that is alone begins with nothing under way.
 	await store.database('certificates').update({taken_until: storeTime(now() + minute)});
-	await node(https);
+	await node();
 	t.is((await read()).taken_until === null, engine === 'sqlite');
 });
 
@@ -541,7 +514,7 @@ storeTest(
 			await store.database('domains').insert({...model, id: `dom_${n}`, name: link_host.slice(6), ...rest});
 			zone[link_host] = {a: ['127.0.0.1']};
 		}
-		const certificates = await node(https);
+		const certificates = await node();
 		const statesOf = (name: string) => ca.orders.filter(order => order.name === name).map(({status}) => status);
 		/** Waits until the last orders of names have this state. A clock that stands still has no second try. */
 		const reach = async (state: string, names: readonly string[]) => {
@@ -594,7 +567,7 @@ storeTest(test.serial, 'names are asked for that lead here, of domains that are 
 	const {ca, node, zone, tools} = await prepare(t, store);
 	const {domainId} = await addWorkspace(store, 'acme');
 	const domain = (changes: object) => store.database('domains').where({id: domainId}).update(changes);
-	const certificates = await node(https);
+	const certificates = await node();
 	const states = async () => {
 		tools.advance(engine === 'sqlite' ? 6 * minute : 31 * minute);
 		await certificates.look();
@@ -655,7 +628,7 @@ storeTest(
 		const [former, next] = ['links.example.com', 'go.example.com'] as const;
 		zone[former] = zone[next] = {a: ['127.0.0.1']};
 		await domain({link_host: former, verified_at: storeTime(now()), links_ok_at: storeTime(now())});
-		const certificates = await node(https);
+		const certificates = await node();
 		/** Names that were ordered after so much time. */
 		const orderedIn = async (ms: number) => {
 			const {length} = ca.orders;
@@ -696,7 +669,7 @@ storeTest(
 		const {ca, node, zone, tools, lines} = await prepare(t, store);
 		const {domainId} = await addWorkspace(store, 'acme');
 		const at = storeTime(Date.now());
-		const certificates = await node(https);
+		const certificates = await node();
 		const change = async (n: number, leadsHere = true) => {
 			zone[`w${n}.example.com`] = {a: [leadsHere ? '127.0.0.1' : '192.0.2.7']};
 			const changes = {link_host: `w${n}.example.com`, verified_at: at, links_ok_at: at};
@@ -728,7 +701,7 @@ storeTest(
 		tools.advance(6 * minute);
 		await certificates.look();
 		t.is(ofWorkspace(), 7);
-		await node({...https, publicUrl: 'https://www.example.com' as never}).then(other => other.look());
+		await node({publicUrl: 'https://www.example.com' as never}).then(other => other.look());
 		t.true(
 			ca.orders.some(({name}) => name === 'www.example.com'),
 			'our own names are always asked for',
