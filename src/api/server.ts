@@ -290,6 +290,8 @@ function endAtStop(api: Api): void {
 	api.addHook('onSend', (_request, reply, payload, done) => {
 		if (closing) {
 			reply.header('connection', 'close');
+			// So that the rest of the body is read first.
+			reply.raw.shouldKeepAlive = false;
 		}
 		done(null, payload);
 	});

@@ -169,6 +169,7 @@ export class Certificates {
 	/** Orders under way are given up, and made again by the next start or another node. */
 	async stop(): Promise<void> {
 		this.#ending.abort();
+		this.#names.stop();
 		await this.#dispatcher.destroy();
 		await Promise.all(this.#rounds.map(round => round.stop()));
 		await this.#readInTurn(async () => undefined);
@@ -250,7 +251,10 @@ export class Certificates {
 		const changes = await this.#renew(row, signal).finally(() => holding.stop());
 		const {chain, fault, not_after = row.not_after, issuer} = changes;
 		const kept = await this.#write(async trx => {
-			const isOurs = await updateCertificate(trx, {name, taken_until: until}, {...changes, taken_until: null});
+			// An operator, or another node, may have made it due meanwhile: only a certificate answers that.
+			const isSame = chain || (await findCertificate(trx, name))?.next_try_at === row.next_try_at;
+			const noted = isSame ? changes : {};
+			const isOurs = await updateCertificate(trx, {name, taken_until: until}, {...noted, taken_until: null});
 			if (isOurs && chain) {
 				const act = {action: 'certificate.issued', workspaceId: null, target: name, detail: {not_after, issuer}};
 				await recordAct(trx, actingOf(this.#context), act);

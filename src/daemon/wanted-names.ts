@@ -4,8 +4,7 @@ import {isBegun, notAsked, overBudget} from '../certificates/renewal.ts';
 import {publicHost} from '../config/derive.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {inTurn} from '../kit/clock.ts';
-import {dayMs, storeTime} from '../kit/time.ts';
-import type {Resolver} from '../net/dns.ts';
+import {dayMs, hourMs, storeTime} from '../kit/time.ts';
 import {
 	type Certificate,
 	deleteCertificate,
@@ -33,11 +32,12 @@ export class WantedNames {
 	/** Those that settings give. */
 	readonly own: readonly string[];
 	readonly #context: NamesContext;
-	readonly #resolver: Resolver;
+	readonly #resolver: ReturnType<typeof createResolver>;
 	readonly #inTurn = inTurn();
 	#wishes: ReadonlyMap<string, Wish> = new Map();
 	#lookedFor = '';
 	#lookedAt = Number.NEGATIVE_INFINITY;
+	#isEnding = false;
 
 	constructor(context: NamesContext) {
 		const {settings, clock} = context;
@@ -48,6 +48,12 @@ export class WantedNames {
 
 	isWanted(name: string): boolean {
 		return this.#wishes.get(name) === 'yes';
+	}
+
+	/** Asks DNS for nothing more: thousands of names may wait for servers that do not answer. */
+	stop(): void {
+		this.#isEnding = true;
+		this.#resolver.cancel();
 	}
 
 	/** Finds out what is wanted now, if it is time for that or domains have changed. */
@@ -74,8 +80,11 @@ export class WantedNames {
 			...{hostname, publicHost: host, linkHosts: hosts.linkHosts, mailDomains, former: former.map(({name}) => name)},
 			addresses: Object.values(networkInterfaces()).flatMap(all => all?.map(({address}) => address) ?? []),
 			resolver: this.#resolver,
-			isSure: name => !isTime && this.isWanted(name),
+			isSure: name => this.#isEnding || (!isTime && this.isWanted(name)),
 		});
+		if (this.#isEnding) {
+			return;
+		}
 		// No answer changes nothing.
 		this.#wishes = new Map(
 			[...found].map(([name, wish]) => [name, wish === 'unknown' ? (this.#wishes.get(name) ?? wish) : wish]),
@@ -117,8 +126,11 @@ export class WantedNames {
 				}
 			} else if (wish === 'yes') {
 				if (row !== undefined && row.unused !== null) {
+					// One that comes and goes all the time is not tried each time.
+					const soon = storeTime(Date.parse(row.updated_at) + hourMs);
+					const next_try_at = soon < row.next_try_at ? soon : row.next_try_at;
 					listed.has(name)
-						? again.push({name, unused: null, next_try_at: now, updated_at: now})
+						? again.push({name, unused: null, next_try_at, updated_at: now})
 						: kept.push({name, unused: null});
 				}
 				// Of a former name it stays as it is: by it its time ends.

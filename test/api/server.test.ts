@@ -422,6 +422,35 @@ test('closing ends the connections of requests that are under way with their ans
 	await closed;
 });
 
+test('closing reads the rest of a body that is refused before the connection ends', async t => {
+	const {api, port, base} = await start(t);
+	const socket = connect(port, '127.0.0.1');
+	let text = '';
+	socket.on('data', chunk => {
+		text += chunk;
+	});
+	socket.write(
+		'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n',
+	);
+	const chunk = `${(64 * 1024).toString(16)}\r\n${' '.repeat(64 * 1024)}\r\n`;
+	socket.write(chunk);
+	await waitFor('the request is under way', async () => (await fetch(`${base}/v1/things`)).ok);
+	const closed = api.close();
+	await waitFor('no more is taken', () => !api.server.listening);
+	let failed: unknown = null;
+	socket.on('error', error => {
+		failed = error;
+	});
+	for (let n = 0; n < 100 && !socket.destroyed; n++) {
+		await new Promise(resolve => socket.write(chunk, resolve));
+	}
+	socket.write('0\r\n\r\n');
+	await waitFor('an answer', () => text.endsWith('}') || failed !== null);
+	t.is(failed, null);
+	t.regex(text, /^HTTP\/1\.1 413 .*\r\nconnection: close\r\n/is);
+	await closed;
+});
+
 test('each answer is told with the pattern of its path, not with the path', async t => {
 	const answered: string[] = [];
 	const {base} = await start(t, {

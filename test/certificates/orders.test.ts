@@ -88,7 +88,10 @@ async function prepare(t: ExecutionContext, store: Store, eab: Binding | null = 
 	async function until(at: string | null) {
 		tools.advance(Date.parse(at ?? '') - clock.now() + 1);
 	}
-	return {...{tools, clock, ca, zone: dns.zone, settings, node, read, until, lines}, now: () => clock.now()};
+	return {
+		...{tools, clock, ca, zone: dns.zone, queries: dns.queries, settings, node, read, until, lines},
+		now: () => clock.now(),
+	};
 }
 
 storeTest(test.serial, 'a certificate is ordered, kept with its key sealed, and shown', async (t, store) => {
@@ -485,6 +488,29 @@ storeTest(
 	},
 );
 
+storeTest(test.serial, 'what an operator asks for while an order runs that fails is done', async (t, store) => {
+	const {ca, node, read, until, now} = await prepare(t, store);
+	const certificates = await node();
+	ca.behaviour.failing = true;
+	for (let n = 0; n < 3; n++) {
+		await certificates.look();
+		await until((await read()).next_try_at);
+	}
+	ca.behaviour.failing = false;
+	ca.behaviour.holding = true;
+	const looked = certificates.look();
+	await waitFor('an order that waits', () => ca.orders[3]?.status === 'processing');
+	await store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
+	Object.assign(ca.orders[3] as object, {status: 'invalid'});
+	ca.behaviour.holding = false;
+	await looked;
+	t.deepEqual(
+		ca.orders.slice(3).map(({status}) => status),
+		['invalid', 'valid'],
+	);
+	t.like(await read(), {fault: null, tries: 0, taken_until: null});
+});
+
 storeTest(test.serial, 'an order is given up at the end of the daemon, and no failure', async (t, store) => {
 	const {ca, node, read} = await prepare(t, store);
 	const certificates = await node();
@@ -715,3 +741,40 @@ storeTest(
 		);
 	},
 );
+
+storeTest(test.serial, 'a link host that comes and goes all the time is not tried each time', async (t, store) => {
+	const {ca, node, zone, tools} = await prepare(t, store);
+	const {domainId} = await addWorkspace(store, 'acme');
+	const at = storeTime(Date.now());
+	const certificates = await node();
+	ca.behaviour.failing = true;
+	for (let n = 0; n < 8; n++) {
+		const link_host = `w${n % 2}.example.com`;
+		zone[link_host] = {a: ['127.0.0.1']};
+		await store.database('domains').where({id: domainId}).update({link_host, verified_at: at, links_ok_at: at});
+		tools.advance(1000);
+		await certificates.look();
+	}
+	const ofWorkspace = () => ca.orders.filter(({name}) => name.endsWith('.example.com')).length;
+	t.is(ofWorkspace(), 2);
+});
+
+storeTest(test.serial, 'a stop does not wait for names whose servers do not answer', async (t, store) => {
+	const {node, zone, queries, now} = await prepare(t, store);
+	const {id: workspaceId, domainId} = await addWorkspace(store, 'acme');
+	const model = await store.reader('domains').where({id: domainId}).first();
+	const at = storeTime(now());
+	for (let n = 0; n < 100; n++) {
+		const name = `d${n}.test`;
+		const rest = {workspace_id: workspaceId, link_host: `links.${name}`, verified_at: at, links_ok_at: at};
+		await store.database('domains').insert({...model, id: `dom_${n}`, name, ...rest});
+		zone[`links.${name}`] = 'timeout';
+		zone[`mta-sts.bounce.${name}`] = 'timeout';
+	}
+	const certificates = await node();
+	certificates.start();
+	const asked = () => queries.filter(query => query.includes('.d')).length;
+	await waitFor('names are asked for', () => asked() > 0);
+	await certificates.stop();
+	t.true(asked() < 100);
+});
