@@ -9,7 +9,7 @@ FROM node:24-bookworm-slim
 ENV NODE_ENV=production MAILCTL_DATA_DIR=/data MAILCTL_HTTP_LISTEN=0.0.0.0:8125
 ENV PATH=/opt/mailctl/bin:/usr/local/bin:/usr/bin:/bin
 # Without them glibc keeps what large bodies and mails took (docs/internals/performance.md, Memory).
-ENV MALLOC_MMAP_THRESHOLD_=1048576 MALLOC_TRIM_THRESHOLD_=4194304
+ENV MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=1048576 MALLOC_TRIM_THRESHOLD_=4194304
 COPY --from=pack /opt/mailctl /opt/mailctl
 RUN install -d -m 0700 -o 10001 -g 10001 /data
 WORKDIR /data

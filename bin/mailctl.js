@@ -1,5 +1,5 @@
 #!/bin/sh
-':' //; exec node -- "$0" "$@"
+':' //; exec env MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=1048576 MALLOC_TRIM_THRESHOLD_=4194304 node -- "$0" "$@"
 // For a shell the line above starts Node.js, for Node.js it is a text. Without `--` Node.js takes --env-file for an option of its
 // own: it reads a FIFO for ever, and says in its own words that there is no such file. Not every `env` knows -S.
 

@@ -13,6 +13,7 @@ import {loadSettings} from '../config/settings.ts';
 import {readDaemonFile} from '../data-folder/daemon-file.ts';
 import {type Held, openData} from '../data-folder/open.ts';
 import {addSender} from '../domains/senders.ts';
+import {allocator} from '../kit/memory.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {createKey} from '../ops/keys.ts';
@@ -120,6 +121,7 @@ export async function startDaemon(
 		cwd: dataDir,
 		env: {
 			...Object.fromEntries(Object.entries(processEnvironment()).filter(([name]) => !name.startsWith('MAILCTL_'))),
+			...allocator,
 			MAILCTL_DATA_DIR: dataDir,
 			MAILCTL_HTTP_LISTEN: '127.0.0.1:0',
 			MAILCTL_RATE_LIMIT: '0',

@@ -4,6 +4,7 @@ import process from 'node:process';
 import test from 'ava';
 import {parse} from 'dotenv';
 import {loadSettings} from '../../src/config/settings.ts';
+import {allocator} from '../../src/kit/memory.ts';
 
 const dockerfile = readFileSync('Dockerfile', 'utf8');
 const unit = readFileSync('config/mailctl.service', 'utf8');
@@ -67,9 +68,11 @@ for (const [name, file] of [
 	['image', dockerfile],
 	['unit', unit],
 	['start script', scripts.start],
+	['command', readFileSync('bin/mailctl.js', 'utf8')],
 ] as const) {
 	test(`as the ${name} runs the program, large buffers that are free again are the system's`, t => {
 		const env = Object.fromEntries([...file.matchAll(/\b(MALLOC_\w+)=(\d+)/g)].map(([, key, value]) => [key, value]));
+		t.deepEqual(env, allocator);
 		const grown = execFileSync(process.execPath, ['--expose-gc', '-e', leavesHoles], {env, encoding: 'utf8'});
 		t.true(Number(grown) < 30, `${grown} MB of 90 MB`);
 	});

@@ -6,6 +6,7 @@ import {createWorkspace} from '../../src/admin/workspaces.ts';
 import {fillStore, prepareWorkspace} from '../../src/bench/fill.ts';
 import {compiled, makeShop, type Shop, withStore} from '../../src/bench/throw-away.ts';
 import {systemClock} from '../../src/kit/clock.ts';
+import {allocator} from '../../src/kit/memory.ts';
 import {createIdSource, idFloor} from '../../src/mail/ids.ts';
 import {startLab, toManyDomains} from '../bench/many-domains.ts';
 import {type Program, prepareProgram, type Scope} from '../helpers/daemon.ts';
@@ -93,9 +94,7 @@ export async function openLab(t: Scope, {seconds, diskGib, mails}: LabOptions): 
 			.map(times => `${Math.round(1000 * times * retryS)}ms`)
 			.join(',')
 			.concat('*'),
-		// As the packages set them.
-		MALLOC_MMAP_THRESHOLD_: '1048576',
-		MALLOC_TRIM_THRESHOLD_: '4194304',
+		...allocator,
 	});
 	const dataDir = join(program.folder, 'data');
 	mkdirSync(dataDir, {mode: 0o700});
