@@ -20,6 +20,8 @@ export type ConversationOptions = {
 	readonly apis: Apis;
 	/** Resolves when one more mail may be put on the wire; absent: always. */
 	readonly permit?: ((recipientId: string) => Promise<void>) | undefined;
+	/** Whether the site may have connections still; asked after the wait for the permit, which lasts as long as the store is silent. */
+	readonly isAllowed: () => boolean;
 };
 
 /** One conversation to have with one host. */
@@ -58,13 +60,13 @@ export type Conversation = {
 	readonly used: Used | null;
 };
 
-/** Opens a session if none is there and offers the mail. */
+/** Opens a session if none is there and offers the mail. Null: before that the site lost its connections. */
 export async function converse(
 	plan: Plan,
 	job: Delivery,
 	options: ConversationOptions,
 	limits: TryLimits,
-): Promise<Conversation> {
+): Promise<Conversation | null> {
 	const {host, source} = plan;
 	const {clock, timeouts} = options;
 	if (host.api) {
@@ -113,6 +115,10 @@ export async function converse(
 		return {end: session, attempt: record(session), senderAcceptedAt: null, used: null};
 	}
 	await options.permit?.(job.recipientId);
+	if (!options.isAllowed()) {
+		await session.connection.quit(timeouts.quit);
+		return null;
+	}
 	let senderAcceptedAt: string | null = null;
 	const how = {notify: options.notify, lockStep: plan.lockStep};
 	const transaction = await transact(session, job, how, timeouts, {
@@ -131,13 +137,16 @@ export async function converse(
 async function offer(
 	host: ApiHost,
 	job: Delivery,
-	{clock, permit, apis}: ConversationOptions,
+	{clock, permit, isAllowed, apis}: ConversationOptions,
 	limits: TryLimits,
-): Promise<Conversation> {
+): Promise<Conversation | null> {
 	const begun = clock.monotonic();
 	const at = storeTime(clock.now());
 	const dialogue = new Dialogue(clock.monotonic);
 	await permit?.(job.recipientId);
+	if (!isAllowed()) {
+		return null;
+	}
 	limits.committed(true);
 	const end = await sendByApi(host, job, {...apis, now: clock.now(), dialogue});
 	limits.committed(false);

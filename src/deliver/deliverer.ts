@@ -67,7 +67,7 @@ export class Deliverer {
 	readonly #options: DelivererOptions;
 	readonly #pool: ConnectionPool;
 	readonly #findHosts: ReturnType<typeof hostFinder>;
-	readonly #tryOptions: Omit<TryOptions, 'sources' | 'relay' | 'notify' | 'accepted'>;
+	readonly #tryOptions: Omit<TryOptions, 'sources' | 'relay' | 'notify' | 'accepted' | 'isAllowed'>;
 
 	constructor(options: DelivererOptions) {
 		const {clock, timeouts, maxSessions, hostname, permit, classify, attemptDeadlineMs, apis} = options;
@@ -170,7 +170,9 @@ export class Deliverer {
 		let used: Used | null = null;
 		let accepted = false;
 		try {
-			const tried = await tryHosts(job, found, slot.session, {...this.#tryOptions, ...onTerms(terms)}, signal);
+			const {session, isAllowed} = slot;
+			const options = {...this.#tryOptions, ...onTerms(terms), isAllowed};
+			const tried = await tryHosts(job, found, session, options, signal);
 			used = tried.used;
 			accepted = tried.outcome.kind === 'delivered' || tried.outcome.kind === 'relayed';
 			return result(tried.outcome, tried.attempts, tried.sentAt);

@@ -6,6 +6,8 @@ import type {Session} from './open-session.ts';
 export type Slot = {
 	/** A session to use again, or null: open one. */
 	readonly session: Session | null;
+	/** Whether the site may have connections now: another node may have them since the slot was lent. */
+	readonly isAllowed: () => boolean;
 	/** Gives the slot back, with the session if another mail can be sent on it. */
 	readonly release: (session: Session | null) => void;
 };
@@ -257,6 +259,7 @@ export class ConnectionPool {
 		}
 		return {
 			session,
+			isAllowed: () => site.limit > 0,
 			release: back => {
 				site.busy -= 1;
 				if (back === null || back.connection.lost() !== null) {

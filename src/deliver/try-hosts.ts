@@ -80,6 +80,10 @@ export async function tryHosts(
 			await pause(goneMs);
 		}
 		const conversation = await converse(plan, job, options, limits);
+		if (conversation === null) {
+			limits.done();
+			return {outcome: {kind: 'released'}, attempts: [], sentAt: null, used: null};
+		}
 		const {end} = conversation;
 		used = conversation.used;
 		connected = end.phase !== 'connect';

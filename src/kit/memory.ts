@@ -10,7 +10,7 @@ import {runInNewContext} from 'node:vm';
 // | maxOldGenerationSize  | a hostile template or mail ends its thread, not the daemon                                |
 // | maxYoungGenerationSize| up to 30 MB a thread: V8's usual size holds small work that is long done                  |
 // | stackSize             | deeply nested templates and mails end in an error of theirs, not in a crash of the thread |
-// | allocator             | 301 MB instead of 441 after large mails, and 302 instead of 321 MB at most under load          |
+// | allocator             | 301 MB instead of 441 after large mails, and 302 instead of 321 MB at most under load     |
 
 /** V8's limits for each kind of thread. */
 export const threadLimits = {

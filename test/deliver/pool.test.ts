@@ -249,6 +249,23 @@ test('fewer connections hold at once, also for mail that waits; none: it comes b
 	t.is((await lab.deliver()).outcome.kind, 'delivered', 'a probe may try');
 });
 
+test('a mail whose permit comes when the site may have no connection any more comes back', async t => {
+	let give = (): void => undefined;
+	const permitted = new Promise<void>(resolve => {
+		give = resolve;
+	});
+	const lab = await startLab(t, [{}], {permit: () => permitted});
+	const held = lab.deliver();
+	const commands = () => lab.hosts[0]?.connections[0]?.commands ?? [];
+	await waitFor('a session', () => commands().length > 0);
+	lab.deliverer.allow('example.test', 0);
+	give();
+	t.like(await held, {outcome: {kind: 'released'}, attempts: [], sentAt: null});
+	await waitFor('its end', () => lab.hosts[0]?.open() === 0);
+	t.deepEqual(commands(), ['EHLO out.mail.test', 'QUIT']);
+	t.is((await lab.deliver()).outcome.kind, 'delivered');
+});
+
 test('a mail past its lifetime waits no longer for a connection, and no further host is asked', async t => {
 	const silent: FakeMxOptions = {greeting: {do: 'never'}};
 	const lab = await startLab(t, [silent, {}], {limit: 1});

@@ -161,7 +161,11 @@ export async function startFakeMx(t: Teardown | null, options: FakeMxOptions = {
 			serverName: null,
 			remoteAddress: plain.remoteAddress,
 			say: text => void socket.write(text),
-			drop: () => socket.destroy(),
+			drop() {
+				// Not with its 'close': Node accepts the peer's next connection before it says that this one is closed.
+				open.delete(plain);
+				socket.destroy();
+			},
 		};
 		connections.push(connection);
 
