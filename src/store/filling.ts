@@ -34,8 +34,8 @@ export type FilledMessages = {
 	/** Addresses come round again and again, and so do their domains. */
 	readonly addresses: number;
 	readonly domains: number;
-	/** The variables of each: what is before its number and after it. */
-	readonly data: readonly [before: string, after: string];
+	/** The variables of each, JSON; `{n}` becomes its number. */
+	readonly data: string;
 };
 
 /** Those of a workspace that were accepted within an hour. */
@@ -122,7 +122,7 @@ export async function insertFilled(trx: Knex.Transaction, messages: FilledMessag
 	);
 	await trx.raw(fillingSql(trx), [together, domains, first, first, addresses, JSON.stringify(each)]);
 	const place = await takePositions(trx, 2 * each.length);
-	await trx.raw(messagesSql(place, first), [...data]);
+	await trx.raw(messagesSql(place, first), [data]);
 	await trx.raw(eventsSql(place, first));
 	for (const sql of derived) {
 		await trx.raw(sql);
@@ -159,7 +159,7 @@ const messagesSql = (place: number | null, first: number): string => `insert int
 	(id, workspace_id, mode, from_address, from_key, to_address, to_key, template_id, version_id, data, metadata,
 		attachments, created_at, position)
 	select ${message}, workspace_id, 'live', sender, sender, address, address, template_id, version_id,
-		cast(? as text) || n || cast(? as text), '{"order_id":"' || n || '"}', 0, a0,
+		replace(?, '{n}', cast(n as text)), '{"order_id":"' || n || '"}', 0, a0,
 		${positionOf(place, first, 1)}
 	from filling`;
 

@@ -11,7 +11,7 @@ storeTest(test, 'a store is filled with what real traffic leaves', async (t, sto
 	const {id, sender, templateId, versionId} = await addWorkspace(store, 'shop');
 	const workspaces = [{id, sender, templateId, versionId}];
 	const now = Date.UTC(2026, 10, 22);
-	const options = {workspaces, now, data: {number: '{n}'}, random: randomBytes};
+	const options = {workspaces, now, data: {number: '{n}', order: 'No. {n}'}, random: randomBytes};
 	const count = async (table: string, where: object = {}) =>
 		Number((await store.reader(table).where(where).count('* as n').first())?.n);
 
@@ -45,6 +45,6 @@ storeTest(test, 'a store is filled with what real traffic leaves', async (t, sto
 	const {ids} = await scanMessages(store.reader, {workspaceId: id, status: 'bounced'}, {after: null, limit: 300});
 	t.is(ids.length, bounced);
 	const numbers: string[] = await store.reader('messages').pluck('data');
-	t.deepEqual(new Set(numbers), new Set(Array.from({length: 300}, (_, n) => `{"number":"${n}"}`)));
+	t.deepEqual(new Set(numbers), new Set(Array.from({length: 300}, (_, n) => `{"number":"${n}","order":"No. ${n}"}`)));
 	t.true((await readStoreSize(store.reader)) > 300 * 1000);
 });
