@@ -51,11 +51,15 @@ export type Daemon = {
 
 const built = resolve('bin/mailctl.js');
 const readyLimit = 300_000;
-const runLimit = 180_000;
 const shownLog = 2000;
 
 /** A fresh data folder and the program on it. Whatever still runs after the test is killed; a failed test shows the log. */
-export async function prepareProgram(t: Scope, settings: Settings, program = built): Promise<Program> {
+export async function prepareProgram(
+	t: Scope,
+	settings: Settings,
+	program = built,
+	runLimit = 180_000,
+): Promise<Program> {
 	const folder = await mkdtemp(join(tmpdir(), 'mailctl-flow-'));
 	t.teardown(() => rm(folder, {recursive: true, force: true, maxRetries: 10}));
 	const logFile = join(folder, 'daemon.log');

@@ -18,6 +18,8 @@ import {type Again, countOf, createTally, type News, type Tally} from './tally.t
 
 const hosts = 40;
 const dayMs = 86_400_000;
+/** A backup of eight gigabytes took over three minutes. */
+const commandLimitMs = 3_600_000;
 
 const tools = {
 	clock: systemClock,
@@ -83,19 +85,24 @@ export async function openLab(t: Scope, {seconds, diskGib, mails}: LabOptions): 
 
 	const port = await freePort();
 	const retryS = Math.max(1, seconds / 240);
-	const program = await prepareProgram(t, {
-		...lab.settings,
-		MAILCTL_HTTP_LISTEN: `127.0.0.1:${port}`,
-		MAILCTL_RATE_LIMIT: '0',
-		MAILCTL_LOG_LEVEL: 'warn',
-		// A day in an hour.
-		MAILCTL_SWEEP_INTERVAL: '3s',
-		MAILCTL_RETRY_SCHEDULE: [1, 2, 4]
-			.map(times => `${Math.round(1000 * times * retryS)}ms`)
-			.join(',')
-			.concat('*'),
-		...allocator,
-	});
+	const program = await prepareProgram(
+		t,
+		{
+			...lab.settings,
+			MAILCTL_HTTP_LISTEN: `127.0.0.1:${port}`,
+			MAILCTL_RATE_LIMIT: '0',
+			MAILCTL_LOG_LEVEL: 'warn',
+			// A day in an hour.
+			MAILCTL_SWEEP_INTERVAL: '3s',
+			MAILCTL_RETRY_SCHEDULE: [1, 2, 4]
+				.map(times => `${Math.round(1000 * times * retryS)}ms`)
+				.join(',')
+				.concat('*'),
+			...allocator,
+		},
+		undefined,
+		commandLimitMs,
+	);
 	const dataDir = join(program.folder, 'data');
 	mkdirSync(dataDir, {mode: 0o700});
 	mountDisk(t, join(program.folder, 'disk.img'), dataDir, diskGib);
