@@ -32,16 +32,16 @@ async function readStandardInput(): Promise<Buffer> {
 }
 
 /** A file that is read piece by piece; `size` in bytes, null where it is not known. */
-type Input = {readonly chunks: AsyncIterable<Buffer>; readonly size: number | null};
+export type Input = {readonly chunks: AsyncIterable<Buffer>; readonly size: number | null; close(): Promise<void>};
 
-/** As `readInput`, for what does not fit into memory. */
+/** As `readInput`, for what does not fit into memory. The caller closes it. */
 export async function openInput(name: string): Promise<Input> {
 	if (name === '-') {
-		return {chunks: process.stdin, size: null};
+		return {chunks: process.stdin, size: null, close: async () => undefined};
 	}
 	try {
 		const {file, size} = await openRegular(name, 'follow');
-		return {chunks: file.createReadStream(), size};
+		return {chunks: file.createReadStream({autoClose: false}), size, close: () => file.close()};
 	} catch (error) {
 		throw inputFault(error, name);
 	}

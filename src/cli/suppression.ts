@@ -26,7 +26,7 @@ import {
 } from '../store/suppressions.ts';
 import {barsOf, findOptedOut} from '../store/topics.ts';
 import {CliError} from './fault.ts';
-import {openInput} from './files.ts';
+import {type Input, openInput} from './files.ts';
 import {count, address as parseAddress, reason} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
@@ -182,7 +182,30 @@ export function importCommand(suppression: CliCommand): void {
 async function importFile(session: Session, options: ImportOptions, name: string): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
 	const input = await openInput(name);
-	const badFile = await openBadFile(options.bad, name);
+	try {
+		const badFile = await openBadFile(options.bad, name);
+		try {
+			await importLines(session, options, {workspaceId, name, input, badFile});
+		} finally {
+			await badFile?.close();
+		}
+	} finally {
+		await input.close();
+	}
+}
+
+type ImportParts = {
+	readonly workspaceId: string;
+	readonly name: string;
+	readonly input: Input;
+	readonly badFile: FileHandle | undefined;
+};
+
+async function importLines(
+	session: Session,
+	options: ImportOptions,
+	{workspaceId, name, input, badFile}: ImportParts,
+): Promise<void> {
 	const progress = session.progress('lines');
 	const reading: SuppressionImport = new SuppressionImport({
 		acting: session.tools,
@@ -206,7 +229,6 @@ async function importFile(session: Session, options: ImportOptions, name: string
 		}
 	} finally {
 		progress.end();
-		await badFile?.close();
 	}
 	showCounts(session, options, name, reading);
 }
