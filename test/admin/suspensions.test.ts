@@ -39,7 +39,7 @@ storeTest(test, 'resume ends an operator’s suspension and that of the site', a
 	t.is((await store.reader('audit')).length, 0);
 	await store.writer.transaction(trx => suspendDestination(trx, tools, {destination, reason: 'full'}));
 	const now = storeTime(Date.now());
-	const until = storeTime(Date.now() + 60_000);
+	const until = storeTime(Date.now() + 3_600_000);
 	const site = {site: 'mx.x.test', suspended_until: until, reason: 'refused', step: 3, window: 2, updated_at: now};
 	await store.database('sites').insert([site, {...site, site: 'mx.y.test'}]);
 	const wait = {node: 'req_1', site: site.site, waits_for: 'suspension', detail: '', updated_at: now};

@@ -34,7 +34,7 @@ async function prepare(
 		server.close();
 	});
 	const client = () => new AcmeClient({directory: `${base}/directory`, dispatcher, userAgent: 'test', now: Date.now});
-	const order = (signal = AbortSignal.timeout(20_000)) =>
+	const order = (signal = AbortSignal.timeout(120_000)) =>
 		client().order(
 			{key: newKey(), url: `${base}/account`},
 			{

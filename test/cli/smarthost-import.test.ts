@@ -6,7 +6,7 @@ import {signAws} from '../../src/net/aws-signature.ts';
 import {type Cli, newCli, refused} from '../helpers/cli.ts';
 import {engines, newLocation} from '../helpers/databases.ts';
 import {startFakeProvider} from '../helpers/fake-provider.ts';
-import {waitFor} from '../helpers/wait.ts';
+import {clearOfMidnight, waitFor} from '../helpers/wait.ts';
 
 type Counts = {readonly read: number; readonly added: number; readonly listed: number; readonly bad: number};
 type Entry = {readonly recipient: string; readonly reason: string; readonly created_at: string};
@@ -36,6 +36,7 @@ const people = (count: number) =>
 	Array.from({length: count}, (_, n) => ({email: `p${n}@x.example`, created: 1_763_626_532 + n, reason: '550 no'}));
 
 test('Postmark: each kind of its list has its reason, its own time and no other provider’s key', async t => {
+	await clearOfMidnight();
 	const item = (EmailAddress: string, CreatedAt: string) => ({EmailAddress, CreatedAt});
 	const lists: Readonly<Record<string, object[]>> = {
 		HardBounce: [item('Hard@x.example', '2025-12-17T08:58:33-05:00'), item('no address', '2025-12-17T08:58:33-05:00')],

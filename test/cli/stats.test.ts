@@ -6,12 +6,13 @@ import {golden, newCli, refused} from '../helpers/cli.ts';
 import {type Program, prepareProgram} from '../helpers/daemon.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {startOnTerminal} from '../helpers/terminal.ts';
-import {waitFor} from '../helpers/wait.ts';
+import {clearOfMidnight, waitFor} from '../helpers/wait.ts';
 
 type Stats = {from: string; to: string; by: string | null; rows: Array<Record<string, unknown>>};
 
 /** Three messages of the first workspace, of which one bounced, and one of another. */
 async function prepare(t: ExecutionContext) {
+	await clearOfMidnight();
 	const cli = await newCli(t);
 	await cli.json('init');
 	const store = await cli.store();
@@ -109,10 +110,14 @@ for (const [verb, before, after] of [
 		const terminal = startOnTerminal(t, program, command, {owner: true, cwd: process.cwd()});
 		await waitFor('it draws', () => before.test(terminal.shown()));
 		await addMessage(program);
-		await waitFor('it draws the message', () => after.test(terminal.shown()));
-		const frames = terminal.shown().split('\x1b[H').slice(1);
-		for (const frame of frames) {
-			t.true(frame.endsWith('\x1b[K\r\n\x1b[J'), JSON.stringify(frame));
+		const end = '\x1b[K\r\n\x1b[J';
+		// A terminal may hand on the beginning of a frame before the rest of it.
+		const shown = await waitFor('it draws the message, to its end', () => {
+			const text = terminal.shown();
+			return after.test(text) && text.endsWith(end) && text;
+		});
+		for (const frame of shown.split('\x1b[H').slice(1)) {
+			t.true(frame.endsWith(end), JSON.stringify(frame));
 		}
 		terminal.type('\x03');
 		t.is(await terminal.ended, 0);

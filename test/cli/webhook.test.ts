@@ -15,7 +15,6 @@ async function prepare(t: ExecutionContext): Promise<Cli & {workspaceId: string}
 	const cli = await newCli(t, {
 		MAILCTL_WEBHOOK_ALLOW_CIDRS: '127.0.0.0/8',
 		MAILCTL_WEBHOOK_CA_FILE: 'ca.pem',
-		MAILCTL_WEBHOOK_TIMEOUT: '5s',
 	});
 	writeFileSync(join(cli.folder, 'ca.pem'), certificate.cert);
 	const {id: workspaceId} = await cli.json<{id: string}>('workspace', 'create', '--name', 'acme');

@@ -7,7 +7,8 @@ import {type Service, serviceOf} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {newId} from '../helpers/workspace.ts';
 
-const service = serviceOf(test, {workspaces: {shop: [], calm: []}});
+// The tests run at once: each that pauses a workspace has one of its own.
+const service = serviceOf(test, {workspaces: {shop: [], calm: [], bound: []}});
 
 function workspaceOf({workspaces}: Service, name: string) {
 	return workspaces[name] as NonNullable<(typeof workspaces)[string]>;
@@ -85,9 +86,9 @@ test('whoever sees all workspaces makes one and looks at it at once', async t =>
 });
 
 test('what binds the owner of a workspace is changed by users of all workspaces alone', async t => {
-	const {id} = workspaceOf(service(), 'shop');
+	const {id} = workspaceOf(service(), 'bound');
 	const path = `/workspaces/${id}`;
-	const [own, operator] = [await visitorOf(service(), 'admin', 'shop'), await visitorOf(service(), 'admin')];
+	const [own, operator] = [await visitorOf(service(), 'admin', 'bound'), await visitorOf(service(), 'admin')];
 	type Shown = {
 		readonly monthly_quota: number | null;
 		readonly queue_lifetime: string | null;
@@ -95,7 +96,7 @@ test('what binds the owner of a workspace is changed by users of all workspaces 
 	};
 	const shown = () => service().program.cli<Shown>('workspace', 'show', id);
 
-	const settings = {name: 'shop', lifetime: '1h'};
+	const settings = {name: 'bound', lifetime: '1h'};
 	t.is((await operator.submit(path, {...settings, quota: '50'})).location, path);
 	for (const wrong of [
 		{quota: ''},
@@ -109,9 +110,9 @@ test('what binds the owner of a workspace is changed by users of all workspaces 
 	t.is((await own.submit(path, {...settings, lifetime: '2h'})).location, path);
 	t.like(await shown(), {monthly_quota: 50});
 	t.notRegex((await own.get(path)).text, /name="quota"/);
-	t.is((await operator.submit(path, {name: 'shop', quota: '', attachments: '10', size: '10MiB'})).location, path);
+	t.is((await operator.submit(path, {name: 'bound', quota: '', attachments: '10', size: '10MiB'})).location, path);
 	t.like(await shown(), {max_attachments: 10, max_attachment_bytes: 10_485_760});
-	t.regex((await operator.submit(path, {name: 'shop', attachments: '21', size: ''})).text, /0 to 20, or empty/);
+	t.regex((await operator.submit(path, {name: 'bound', attachments: '21', size: ''})).text, /0 to 20, or empty/);
 	t.notRegex((await own.get(path)).text, /name="attachments"/);
 
 	for (const rate of ['0', '6001/60', '1000/1', '360000/3600']) {

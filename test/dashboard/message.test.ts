@@ -17,14 +17,14 @@ const service = serviceOf(test, {workspaces: {shop: []}, templates: {letter}});
 const name = '<img src=x onerror=alert(1)> \u202egnp';
 
 /** A message with a `cc` copy, a file and a name that would be markup. */
-async function sent({workspaces}: Service, to: string): Promise<string> {
+async function sent({workspaces}: Service, to: string, copy = 'carol@dest.example'): Promise<string> {
 	const {live, from, templates} = workspaces.shop as Workspace;
 	const {status, body} = await live.post<{id: string}>(
 		'/v1/messages',
 		writeExact({
 			from,
 			to,
-			cc: ['carol@dest.example'],
+			cc: [copy],
 			templateId: templates.letter,
 			data: {name, id: new Numeral('1234567890123456789')},
 			metadata: {order_id: '1042', note: 'it\'s "new"'},
@@ -145,7 +145,9 @@ test('the mail itself comes with a policy that lets nothing out, and its links a
 
 test('an operator sends a message again and suppresses its recipient, which then refuses a further one', async t => {
 	const {program} = service();
-	const id = await sent(service(), 'gina@dest.example');
+	// Whose address no other test sends to: from here on it gets nothing.
+	const copy = 'dora@dest.example';
+	const id = await sent(service(), 'gina@dest.example', copy);
 	const operator = await visitorOf(service(), 'operator');
 	const again = await operator.submit(`/messages/${id}/resend`);
 	t.is(again.status, 303);
@@ -153,10 +155,7 @@ test('an operator sends a message again and suppresses its recipient, which then
 	t.true(text.includes('Sent again'));
 	t.true(text.includes(`/messages/${id}"`), 'it says of which');
 
-	t.is(
-		(await operator.submit(`/messages/${id}/suppress`, {copy: await recipientOf(id, 'carol@dest.example')})).status,
-		303,
-	);
+	t.is((await operator.submit(`/messages/${id}/suppress`, {copy: await recipientOf(id, copy)})).status, 303);
 	t.is((await operator.submit(`/messages/${id}/suppress`)).status, 303);
 	const workspace = service().workspaces.shop?.id ?? '';
 	const entries = await program.cli<Array<{recipient: string; source: string}>>(
@@ -166,7 +165,7 @@ test('an operator sends a message again and suppresses its recipient, which then
 		workspace,
 	);
 	t.deepEqual(entries.map(({recipient, source}) => `${recipient} ${source}`).sort(), [
-		'carol@dest.example dashboard',
+		`${copy} dashboard`,
 		'gina@dest.example dashboard',
 	]);
 	const refused = await operator.submit(`/messages/${id}/resend`);
@@ -231,7 +230,8 @@ test('of an erased message nothing is shown, also not what was just made or capt
 	for (const tab of ['', '/preview', '/text', '/headers', '/source', '/variables']) {
 		const page = await operator.get(`/messages/${id}${tab}`);
 		t.is(page.status, 200, tab);
-		t.notRegex(page.text, /ida@|onerror|1042|resend/, tab);
+		// An id or a token may have these digits in it.
+		t.notRegex(page.text, /ida@|onerror|\b1042\b|resend/, tab);
 	}
 	t.is((await operator.submit(`/messages/${id}/resend`)).status, 422);
 	t.is((await operator.submit(`/messages/${id}/suppress`)).status, 422);

@@ -3,7 +3,7 @@ import {browserOf} from '../helpers/browser.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {openWindow} from '../helpers/dashboard-browser.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
-import {waitFor} from '../helpers/wait.ts';
+import {clearOfNextHour, waitFor} from '../helpers/wait.ts';
 
 const service = serviceOf(test, {workspaces: {shop: []}});
 const browserFor = browserOf(test);
@@ -13,6 +13,7 @@ test('the overview has its charts, which follow what happens; without script it 
 	if (browser === null) {
 		return;
 	}
+	await clearOfNextHour();
 	const {url, workspaces} = service();
 	const {live, from, templates} = workspaces.shop as Workspace;
 	const visitor = await visitorOf(service(), 'viewer', 'shop');

@@ -5,7 +5,7 @@ import {visitorOf} from '../helpers/dashboard.ts';
 import {newStore} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
-import {waitFor} from '../helpers/wait.ts';
+import {clearOfNextHour, waitFor} from '../helpers/wait.ts';
 
 const service = serviceOf(test, {workspaces: {shop: [], empty: [], stopped: [], tried: []}});
 const of = (name: string) => service().workspaces[name] as Workspace;
@@ -44,6 +44,7 @@ test('of a workspace without mail it says what to do next', async t => {
 });
 
 test('it counts what happened, by hour and by day, and how long deliveries took', async t => {
+	await clearOfNextHour();
 	const shop = of('shop');
 	for (const id of [await send(shop, 'a@dest.example'), await send(shop, 'b@dest.example')]) {
 		await delivered(shop, id);

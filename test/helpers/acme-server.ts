@@ -67,8 +67,8 @@ export type AcmeServer = {
 };
 
 const run = promisify(execFile);
-const nonceMs = 60_000;
-// A machine that stands still for a while must not look like a port that is closed.
+// A machine that stands still for a while must look neither like an expired nonce nor like a port that is closed.
+const nonceMs = 600_000;
 const proofMs = 30_000;
 
 /** A CA for tests (RFC 8555, RFC 8737, RFC 9773); `eab`: accounts are bound to it. It proves names by really asking. */
@@ -420,6 +420,8 @@ function proveByHttp({host, http}: Target, name: string, token: string, expected
 			path: `/.well-known/acme-challenge/${token}`,
 			headers: {host: name},
 			timeout: proofMs,
+			// Kept open, it might be closed by the server at the moment in which the next proof uses it.
+			agent: false,
 		});
 		asked.on('timeout', () => asked.destroy(new Error('Timeout during connect')));
 		asked.on('error', ({message}) => resolve({type: 'connection', detail: `Fetching the token failed: ${message}`}));

@@ -8,6 +8,9 @@ import {notRunHere} from './not-run-here.ts';
 
 const names = ['chromium', 'chromium-browser', 'google-chrome'];
 
+/** How long a browser may take for anything: a machine that stands still for a minute must not end a wait. */
+export const browserPatienceMs = 180_000;
+
 /** A real browser, closed after the test; null where there is none (the test has then said so). */
 export async function openBrowser(t: ExecutionContext): Promise<Browser | null> {
 	const browser = await launch(t);
@@ -41,7 +44,7 @@ export async function launchBrowser(): Promise<Browser | null> {
 	}
 	// Its sandbox does not start for root.
 	const args = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
-	return await chromium.launch({executablePath, args});
+	return await chromium.launch({executablePath, args, timeout: browserPatienceMs});
 }
 
 async function findOnPath(programs: readonly string[]): Promise<string | null> {
@@ -80,6 +83,7 @@ export const looks: readonly Look[] = [
 /** What axe finds wrong with a document in each of the looks, as lines of text. It is loaded by itself, with scripts. */
 export async function accessibilityFaults(browser: Browser, html: string): Promise<string[]> {
 	const context = await browser.newContext({bypassCSP: true});
+	context.setDefaultTimeout(browserPatienceMs);
 	const faults: string[] = [];
 	try {
 		const page = await context.newPage();

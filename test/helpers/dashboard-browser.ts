@@ -1,5 +1,6 @@
 import axe from 'axe-core';
 import type {Browser, BrowserContext, Page} from 'playwright-core';
+import {browserPatienceMs} from './browser.ts';
 import type {Visitor} from './dashboard.ts';
 
 /** A browser's window in which somebody is logged in. What the page says wrong in its console is kept. */
@@ -8,8 +9,7 @@ export async function openWindow(
 	{url, visitor, script = true}: {readonly url: string; readonly visitor: Visitor; readonly script?: boolean},
 ): Promise<{readonly page: Page; readonly context: BrowserContext; readonly complaints: string[]}> {
 	const context = await browser.newContext({baseURL: url, javaScriptEnabled: script});
-	// A machine that stands still for a minute must not end a wait.
-	context.setDefaultTimeout(180_000);
+	context.setDefaultTimeout(browserPatienceMs);
 	await context.addCookies(visitor.cookies().map(cookie => ({...cookie, url})));
 	const page = await context.newPage();
 	const complaints: string[] = [];

@@ -21,9 +21,15 @@ export async function waitFor<T>(
 }
 
 const minute = 60_000;
-const day = 24 * 60 * minute;
+const hour = 60 * minute;
+const day = 24 * hour;
 
 /** Waits for the next day (UTC) where the present one is about to end: for tests that midnight would disturb. */
 export async function clearOfMidnight(): Promise<void> {
 	await waitFor('the next day', () => Date.now() % day < day - 1.5 * minute, 2 * minute);
+}
+
+/** The same for tests of figures by the hour. */
+export async function clearOfNextHour(): Promise<void> {
+	await waitFor('the next hour', () => Date.now() % hour < hour - minute, 2 * minute);
 }

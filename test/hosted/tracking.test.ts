@@ -1,4 +1,5 @@
 import {randomBytes} from 'node:crypto';
+import {EventEmitter, once} from 'node:events';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import {apiError, sendError} from '../../src/api/errors.ts';
@@ -53,6 +54,8 @@ async function start(t: ExecutionContext, store: Store) {
 		report: (_request, error) => reported.push(error),
 	});
 	t.teardown(() => api.close());
+	// Where the machine stands still, a server must not close a connection that `fetch` is about to use again.
+	api.server.keepAliveTimeout = 600_000;
 	await api.listen({host: '127.0.0.1', port: 0});
 	const {port} = api.server.address() as {port: number};
 	const base = `http://127.0.0.1:${port}`;
@@ -159,11 +162,16 @@ storeTest(test, 'a thousand requests are one row and one event', async (t, store
 
 storeTest(test, 'nobody waits for the store', async (t, store) => {
 	const {links, claims, get, recorded} = await start(t, store);
-	let release = () => {};
-	const stuck = store.writer.transaction(() => new Promise<void>(resolve => (release = resolve)));
+	const gate = new EventEmitter();
+	const begun = once(gate, 'begun');
+	const stuck = store.writer.transaction(async () => {
+		gate.emit('begun');
+		await once(gate, 'release');
+	});
+	await begun;
 	t.is((await get(links.clickUrl(claims, target) as string)).status, 302);
 	t.is((await get(links.openUrl(claims))).status, 200);
-	release();
+	gate.emit('release');
 	await stuck;
 	t.is((await recorded()).events.length, 2);
 });

@@ -159,9 +159,10 @@ function undone(input: string, output: string): string {
 		const next = parts[index + 1]?.[0];
 		const end = next === undefined ? input.length : input.indexOf(next, text.length);
 		const value = input.slice(text.length, end);
+		// What browsers take away: `trim` would leave NUL and take blanks of other scripts.
 		const meant = readAttribute(value)
 			?.replace(/[\t\n\r]/g, '')
-			.trim();
+			.replace(/^[\0-\x20]+|[\0-\x20]+$/g, '');
 		if (meant !== Buffer.from(part.slice(prefix.length), 'base64url').toString()) {
 			throw new Error(`${part} does not stand for ${value}`);
 		}
