@@ -13,6 +13,13 @@ const keyed = (api: TestApi, key: string, fields: object = {}, bearer?: string) 
 const isReplay = ({headers}: Answer) => headers.get('idempotent-replayed') === 'true';
 const countMessages = async (store: Store) => (await store.reader('messages')).length;
 
+/** A transaction of another machine, for as long as the test needs it: the server would end it after seven seconds. */
+async function beginElsewhere({database}: Store) {
+	const trx = await database.transaction();
+	await trx.raw('set local idle_in_transaction_session_timeout = 0');
+	return trx;
+}
+
 async function suppress({store, workspace}: TestApi, address: string): Promise<void> {
 	const key = {address, address_key: address};
 	await store
@@ -72,6 +79,7 @@ if (engines.includes('postgres')) {
 			store
 				.reader('pg_stat_activity')
 				.where({wait_event_type: 'Lock'})
+				.whereRaw('datname = current_database()')
 				.whereLike('query', '%idempotency_keys%')
 				.first();
 		const row = (response: string) => ({
@@ -84,7 +92,7 @@ if (engines.includes('postgres')) {
 			created_at: new Date().toISOString(),
 		});
 
-		const withdrawn = await store.database.transaction();
+		const withdrawn = await beginElsewhere(store);
 		await withdrawn('idempotency_keys').insert(row('withdrawn'));
 		const first = keyed(api, 'k');
 		await waitFor('the send to wait', blocked);
@@ -93,7 +101,7 @@ if (engines.includes('postgres')) {
 		t.false(isReplay(await first));
 
 		await store.database('idempotency_keys').delete();
-		const kept = await store.database.transaction();
+		const kept = await beginElsewhere(store);
 		await kept('idempotency_keys').insert(row('kept'));
 		const [second, neighbour] = [keyed(api, 'k'), api.send({to: 'other@example.org'})];
 		await waitFor('the send to wait', blocked);
@@ -106,7 +114,7 @@ if (engines.includes('postgres')) {
 	test('a machine that hangs does not hold another one up for ever: 503, and nothing is stored', async t => {
 		const [{store}, api] = await startTwoNodes(t);
 		await Promise.all(api.store.writing.map(connection => connection.raw(`set lock_timeout = '300ms'`)));
-		const hung = await store.database.transaction();
+		const hung = await beginElsewhere(store);
 		await hung('idempotency_keys').insert({
 			workspace_id: api.workspace.id,
 			mode: 'live',

@@ -4,6 +4,8 @@ import {storeTest} from '../helpers/databases.ts';
 import {addKey, newId} from '../helpers/workspace.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
+/** It stands, for the limit of a day must not end in the middle. */
+const clock = {now: () => Date.UTC(2026, 5, 9, 12), monotonic: () => 0};
 
 /** What is wrong with a request, or with what it meets; two faults of the same part exclude each other. */
 type Fault = {
@@ -119,7 +121,7 @@ const outcomeOf = (answer: Answer) =>
 
 storeTest(test, 'of any two faults of a send the earlier one is told, and nothing is stored', async (t, store) => {
 	t.timeout(300_000);
-	const prepared = await prepare(await startApi(t, store));
+	const prepared = await prepare(await startApi(t, store, {clock}));
 	t.is(outcomeOf(await sendWith(prepared, [])), '202');
 	const before = await store.reader('messages').pluck('id');
 	for (const [index, first] of faults.entries()) {

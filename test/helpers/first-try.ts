@@ -9,6 +9,7 @@ import {type Claimed, createClaimWrite} from '../../src/store/queue/claims.ts';
 import type {Store} from '../../src/store/store.ts';
 import {idOf, startApi, type TestApi} from './api.ts';
 import {eventWriter, newId} from './messages.ts';
+import {waitFor} from './wait.ts';
 
 /** Claims what is due for a destination, as a daemon does. */
 export async function claimDue(
@@ -45,7 +46,10 @@ export async function endTry(
 	const later = Date.now() + 1;
 	const newIds = createIdSource({now: () => later, monotonic: () => 0});
 	const write = createRecordWrite(boot, {...eventWriter, newId: newIds});
-	return await store.writer.submit(write, judgedOf(recipient, outcome, sentAt));
+	const recorded = await store.writer.submit(write, judgedOf(recipient, outcome, sentAt));
+	// Ids that are made from now on sort behind those of its events.
+	await waitFor('the millisecond of its events is over', () => Date.now() > later);
+	return recorded;
 }
 
 /** The end of a try, judged. */

@@ -14,6 +14,7 @@ import {makeCertificate} from '../helpers/certificate.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {type SmtpTalk, talkTo} from '../helpers/smtp-talk.ts';
 import {testVault} from '../helpers/tools.ts';
+import {clearOfMidnight} from '../helpers/wait.ts';
 import {addKey, addWorkspace, newId, type Workspace} from '../helpers/workspace.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
@@ -317,6 +318,7 @@ storeTest(test, 'a mail that is held, and one that ends in time', async (t, stor
 });
 
 storeTest(test, 'what is refused for now: pause, quota, rate limit, disk, store', async (t, store) => {
+	await clearOfMidnight();
 	let [hasRoom, mayAccept] = [false, true];
 	const rateLimit = {requests: 3, windowMs: 86_400_000};
 	const lab = await openLab(t, store, {hasRoom: () => hasRoom, mayAccept: () => mayAccept, rateLimit});
