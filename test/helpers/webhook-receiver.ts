@@ -69,6 +69,8 @@ export async function startReceiver(scope: Scope, folder: string, hosts: readonl
 		socket.on('close', () => sockets.delete(socket));
 	});
 	server.on('tlsClientError', () => undefined);
+	// Where the machine stands still, a server must not close a connection that is about to be used again.
+	server.keepAliveTimeout = 600_000;
 	server.listen(0, '127.0.0.1');
 	await once(server, 'listening');
 	scope.teardown(async () => {
