@@ -50,6 +50,8 @@ test('the unit starts the program, with settings that it knows', t => {
 	}
 });
 
+const mostMegabytes = 30;
+
 // Large buffers between small ones that stay: glibc by itself keeps what was freed in between, after it has freed a larger one.
 const leavesHoles = `
 	const block = bytes => Buffer.allocUnsafeSlow(bytes).fill(1);
@@ -59,9 +61,14 @@ const leavesHoles = `
 	const kept = [];
 	let large = Array.from({length: 10}, () => [block(9_000_000), kept.push(block(100_000))]);
 	large = null;
-	gc();
-	setTimeout(() => gc(), 10);
-	setTimeout(() => console.log((process.memoryUsage.rss() - before) / 1e6), 50);
+	// A thread beside this one frees them, on a busy machine some time later: it looks again for a while.
+	const look = times => {
+		gc();
+		const grown = (process.memoryUsage.rss() - before) / 1e6;
+		if (grown < ${mostMegabytes} || times === 0) console.log(grown);
+		else setTimeout(look, 50, times - 1);
+	};
+	look(200);
 `;
 
 for (const [name, file] of [
@@ -74,7 +81,7 @@ for (const [name, file] of [
 		const env = Object.fromEntries([...file.matchAll(/\b(MALLOC_\w+)=(\d+)/g)].map(([, key, value]) => [key, value]));
 		t.deepEqual(env, allocator);
 		const grown = execFileSync(process.execPath, ['--expose-gc', '-e', leavesHoles], {env, encoding: 'utf8'});
-		t.true(Number(grown) < 30, `${grown} MB of 90 MB`);
+		t.true(Number(grown) < mostMegabytes, `${grown} MB of 90 MB`);
 	});
 }
 

@@ -11,7 +11,7 @@ export type OnTerminal = {
 	readonly type: (text: string) => void;
 	/** Closes the terminal. */
 	readonly close: () => void;
-	/** The exit code, 128 + signal where a signal ended the command. */
+	/** The exit code, 128 + signal where a signal ended the command; all that it showed has come by then. */
 	readonly ended: Promise<number | null>;
 };
 
@@ -38,7 +38,7 @@ export function startOnTerminal(
 	child.stdout.on('data', chunk => {
 		shown += chunk;
 	});
-	const ended = once(child, 'exit').then(() => child.exitCode);
+	const ended = once(child, 'close').then(() => child.exitCode);
 	t.teardown(async () => {
 		child.stdin.destroy();
 		await ended;

@@ -1,21 +1,21 @@
 import process from 'node:process';
 import {createServer} from 'node:tls';
 
-// A process with many webhook endpoints, as cheap as can be: `/healthy/…` answers at once, `/slow/…` after nine seconds.
+// A process with many webhook endpoints, as cheap as can be: `/healthy/…` answers at once, `/slow/…` late.
 
-export type ToReceivers = {readonly key: string; readonly cert: string} | 'count' | 'tell';
+type Start = {readonly key: string; readonly cert: string; readonly slowMs: number};
+export type ToReceivers = Start | 'count' | 'tell';
 /** What came: for each path the message ids with the time of arrival (milliseconds since the epoch). */
 export type Arrivals = Readonly<Record<string, ReadonlyArray<readonly [messageId: string, at: number]>>>;
 /** How many came, by path. */
 export type Counts = Readonly<Record<string, number>>;
 export type FromReceivers = {readonly port: number} | {readonly counts: Counts} | {readonly arrivals: Arrivals};
 
-const slowMs = 9000;
 const answer = Buffer.from('HTTP/1.1 204 No Content\r\n\r\n');
 const arrivals: Record<string, Array<[messageId: string, at: number]>> = {};
 
 /** Reads requests as our own client writes them: one after the other, with a content-length. */
-function serve({key, cert}: {key: string; cert: string}): void {
+function serve({key, cert, slowMs}: Start): void {
 	const server = createServer({key, cert}, socket => {
 		let rest = '';
 		socket.setNoDelay(true);

@@ -309,14 +309,14 @@ test('a session that says nothing, or little, is ended', async t => {
 	t.regex(await silent.reply(), /^220/);
 	t.regex(await silent.reply(), /^421/);
 
-	const {port: other} = await listening(t, {limits: {sessionMs: 4000}});
+	const {port: other} = await listening(t, {limits: {sessionMs: 10_000}});
 	const dripping = await begun(t, other);
 	drip(t, () => dripping.send('N'));
 	t.is(await dripping.reply(), '421 4.4.2 The session took too long');
 });
 
 test('a mail that drips in is not waited for longer than a session lasts', async t => {
-	const {port, mails} = await listening(t, {limits: {sessionMs: 4000}});
+	const {port, mails} = await listening(t, {limits: {sessionMs: 10_000}});
 	const talk = await begun(t, port);
 	await talk.say('RCPT TO:<b1@bounces.test>');
 	await talk.say('DATA');

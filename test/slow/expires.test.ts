@@ -8,8 +8,10 @@ test('a mail that expires ends in time while its host is stuck, suspended or def
 		'mx.later.example': {rcpt: '450 4.2.0 later'},
 		'mx.well.example': {},
 	});
-	const daemon = await program.serve();
+	// Before there is a daemon: a running one learns of it a moment later.
+	await program.cliBytes('init');
 	await program.cliBytes('queue', 'suspend', 'suspended.example');
+	const daemon = await program.serve();
 	const {send, status, until, show} = await clientOf(program, daemon);
 	const expiring = (to: string) => send(to, {expiresAt: '+60s'});
 	const begun = Date.now();

@@ -10,6 +10,7 @@ import {openStore, openWriter, type Store} from '../../src/store/store.ts';
 import {type Engine, engines, newLocation, newStore, storeTest} from '../helpers/databases.ts';
 import {fillFormer, formerSchema, makeTooOld} from '../helpers/former-store.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
+import {waitFor} from '../helpers/wait.ts';
 
 /** The schema as text, in a fixed order: what a change of a migration does shows in the diff. */
 async function dumpOf(store: Store, engine: Engine): Promise<string> {
@@ -201,11 +202,18 @@ if (engines.includes('postgres')) {
 		await node?.raw(`set local deadlock_timeout = '60s'`);
 		await node?.raw('lock table api_keys');
 		let waiting: PromiseLike<unknown> | undefined;
+		const isWaiting = async () => {
+			const mine = store.reader('pg_stat_activity').whereRaw('datname = current_database()');
+			return (await mine.where({wait_event_type: 'Lock'})).length > 0;
+		};
 		await migrate(store.database, {
 			async within(trx) {
 				await trx.raw('lock table workspaces');
 				tries++;
-				waiting ??= node?.raw('lock table workspaces').then(() => node.commit());
+				if (!waiting) {
+					waiting = node?.raw('lock table workspaces').then(() => node.commit());
+					await waitFor('the node to wait', isWaiting);
+				}
 				await trx.raw('lock table api_keys');
 			},
 		});

@@ -10,7 +10,8 @@ test('a secret opens for its owner only, and does not show its text', t => {
 	t.is(vault.open('whe_a', sealed), 'whsec_text');
 	t.false(sealed.includes('text'));
 	t.throws(() => vault.open('whe_b', sealed));
-	t.throws(() => vault.open('whe_a', `${sealed.slice(0, -2)}AA`));
+	const changed = sealed.at(-2) === 'A' ? 'B' : 'A';
+	t.throws(() => vault.open('whe_a', sealed.slice(0, -2) + changed + sealed.slice(-1)));
 });
 
 test('old keys open after a rotation, the current one seals', t => {

@@ -64,7 +64,9 @@ test('garbage for minutes: no 500, nothing kept of what was refused, no memory l
 	}
 
 	const window = duration / 6;
-	const memory = lowest(samples, warmUp, warmUp + window);
+	// On a busy machine a round may take longer than that.
+	const warm = samples.find(({at}) => at >= warmUp)?.at ?? Number.POSITIVE_INFINITY;
+	const memory = lowest(samples, warmUp, Math.max(warm, warmUp + window));
 	const grown = lowest(samples, duration - window, Number.POSITIVE_INFINITY) - memory;
 	t.log(
 		`${rounds * perRound} requests, ${[...statuses]
