@@ -3,7 +3,7 @@ import {mkdir} from 'node:fs/promises';
 import process from 'node:process';
 import test, {type ExecutionContext} from 'ava';
 import type {Browser, BrowserContext, Page} from 'playwright-core';
-import {accessibilityFaults, looks, openBrowser} from '../helpers/browser.ts';
+import {accessibilityFaults, browserPatienceMs, looks, openBrowser} from '../helpers/browser.ts';
 import {type Program, prepareProgram, type Settings, type Welcome, welcomeOf} from '../helpers/daemon.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -56,6 +56,7 @@ async function newLink(site: Site, fields: object = {}): Promise<string> {
 /** A recipient's browser that runs no scripts; what it asks of others is answered here, and noted. */
 async function openContext(browser: Browser, {url}: Site): Promise<{context: BrowserContext; foreign: string[]}> {
 	const context = await browser.newContext({javaScriptEnabled: false});
+	context.setDefaultTimeout(browserPatienceMs);
 	const foreign: string[] = [];
 	await context.route(
 		target => target.origin !== new URL(url).origin,
@@ -261,6 +262,7 @@ test.serial('names that try to be code, with scripts on, are only names', async 
 	await addTopic(site, 'evil', evil);
 	const link = await newLink(site, {unsubscribeGroup: 'evil'});
 	const page = await browser.newPage();
+	page.setDefaultTimeout(browserPatienceMs);
 	let dialogs = 0;
 	page.on('dialog', dialog => {
 		dialogs++;
