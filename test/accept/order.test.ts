@@ -4,7 +4,7 @@ import {storeTest} from '../helpers/databases.ts';
 import {addKey, newId} from '../helpers/workspace.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
-/** It stands, for the limit of a day must not end in the middle. */
+/** It stands still: the day of a limit must not end during the test. */
 const clock = {now: () => Date.UTC(2026, 5, 9, 12), monotonic: () => 0};
 
 /** What is wrong with a request, or with what it meets; two faults of the same part exclude each other. */

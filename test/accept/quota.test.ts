@@ -48,7 +48,7 @@ storeTest(
 	'10,000 sends by 64 connections against a quota of 9,973: exactly 9,973 are accepted',
 	async (t, store) => {
 		t.timeout(300_000);
-		// Its clock stands, or midnight would share the count out to two days.
+		// Its clock stands still, or midnight would divide the count between two days.
 		const api = await startApi(t, store, {clock});
 		await setQuota(api, 9973);
 		t.like(await load(order(api, 10_000, 64)), {accepted: 9973, refused: 27});

@@ -110,7 +110,7 @@ test('a file of nothing but quotes holds nobody else up', async t => {
 	});
 	let answers = 0;
 	while (isRunning) {
-		// Refused without the store: of that a busy machine may answer seldom, however often this thread has its turn.
+		// Needs no store, which a busy machine may let answer seldom: only the turns of this thread count.
 		t.is((await api.get('/v1/suppressions?limit=0')).status, 422);
 		answers++;
 	}

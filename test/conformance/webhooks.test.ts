@@ -44,7 +44,7 @@ const service = serviceOf(test, {
 		fan: [],
 		many: [],
 		other: [],
-		untold: [],
+		neighbour: [],
 	},
 	async settings(scope) {
 		const folder = await mkdtemp(join(tmpdir(), 'mailctl-hooks-'));
@@ -297,11 +297,11 @@ test('every one of the five types, with and without tracking', async t => {
 
 test('an event goes to every endpoint of the workspace that subscribed to it, per copy', async t => {
 	conforms(t, 'webhook-event.fan-out', 'overview.scoped');
-	const {fan, untold} = service().workspaces as {fan: Workspace; untold: Workspace};
+	const {fan, neighbour} = service().workspaces as {fan: Workspace; neighbour: Workspace};
 	await register(fan, '/fan-1', ['delivered', 'bounced']);
 	await register(fan, '/fan-2', ['delivered']);
 	await register(fan, '/fan-3', ['bounced']);
-	await register(untold, '/fan-other', ['delivered', 'bounced']);
+	await register(neighbour, '/fan-other', ['delivered', 'bounced']);
 	await accepted(fan, {to: 'bounced+fan@simulator.test', cc: ['copy@simulator.test']});
 	const got = (path: string) =>
 		receiver.postsTo(path).map(({body}) => {

@@ -71,7 +71,7 @@ test('kill -9 at every step of a session: no mail is lost, only one whose dot wa
 	}
 	await waitFor('the mail was taken', () => host('mx.dot.example').count() === 1);
 	await waitFor('RSET was said', () => said('rset', 'RSET'));
-	// Last: what DNS does not answer within ten seconds is put off.
+	// Last: it is deferred where DNS does not answer within ten seconds.
 	ids.set('dns', await client.send('user@dns.example'));
 	await waitFor('DNS was asked', () => dns.queries.includes('MX dns.example'));
 	const expected = [...Object.keys(before), 'dot', 'dns'];

@@ -282,7 +282,7 @@ test.serial('a dead site is left alone, one mail finds out that it is back; a re
 
 	up = true;
 	const second = await program.serve();
-	// It backs off for a minute: until it is resumed, nothing is asked but what counts.
+	// It backs off for a minute. Until it is resumed the test does only what it needs.
 	const still = await untilWaits(program, last, 'suspension', /backing off.*421 4\.3\.2 not now/);
 	t.is(still.until, suspended.until);
 	t.is(connections.length, 2, 'the next daemon leaves it alone too');

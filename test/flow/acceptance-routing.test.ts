@@ -200,7 +200,7 @@ test('each host has its turn: eight addresses of which seven refuse connections,
 			return [...new Set(hostNames)].toSorted().join();
 		}),
 	);
-	// Of all but the first that comes so far a try may begin with a session that another copy has left.
+	// A copy may begin with a session that another one has left, and needs fewer hosts. The first copy cannot.
 	t.true(asked.includes(hosts.join()), asked.join('\n'));
 	t.is(await daemon.stop(), 0);
 });

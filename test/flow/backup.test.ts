@@ -114,7 +114,7 @@ test.serial('kill -9 at any moment of a restore leaves the former store or the n
 		'restore.partial/daemon.lock',
 		'restore.ready',
 	] as const;
-	// Where this process was held up, the command was over before it was killed: until one died before its end.
+	// On a busy machine a command may end before it is killed. It goes on until one died half-way.
 	for (let n = 0; n < signs.length || (n < mostKills && !left.includes('restore.partial')); n++) {
 		const sign = signs[n % signs.length] ?? signs[0];
 		await program.cli('restore', former, '--yes');

@@ -56,11 +56,11 @@ test('a domain from its first record to its second pair of keys', async t => {
 	await program.cli('domain', 'add', 'late.example').then(late => publish(dns.zone, (late as Domain).records));
 	const daemon = await program.serve();
 	await waitFor('late.example is verified', async () => (await stateOf()) === 'verified');
-	// The other one is told of too where the daemon before had no time to look at it.
-	const told = await waitFor('the log tells of it', async () =>
+	// There is a line of the other domain too, if the daemon before had no time to look at it.
+	const line = await waitFor('its line in the log', async () =>
 		(await eventsOf(program, 'domain_state')).find(({domain}) => domain === 'late.example'),
 	);
-	t.like(told, {from: 'pending', to: 'verified'});
+	t.like(line, {from: 'pending', to: 'verified'});
 	t.like(await call(`${daemon.url}/v1/senders`, key, {address: 'new@late.example'}), {
 		status: 201,
 		body: {verified: true},

@@ -188,7 +188,7 @@ async function sampleTemplate(cli: Program['cli'], workspace: readonly string[])
 
 /** The log's records of one event, of all daemons of the folder. */
 export async function eventsOf(program: Program, event: string): Promise<Array<Record<string, unknown>>> {
-	// Without the last line, which may just be being written.
+	// The last line may still be incomplete.
 	const lines = (await program.log()).split('\n').slice(0, -1);
 	return lines
 		.filter(line => line.startsWith('{') && line.endsWith('}'))

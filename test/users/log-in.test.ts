@@ -94,7 +94,7 @@ storeTest(test.serial, 'too many log-ins at once are refused, which counts as no
 	const tried = await Promise.all(
 		Array.from({length: 90}, (_, n) => logIn({email: user.email, password, address: `192.0.2.${n}`})),
 	);
-	// Whose user is found late may begin when the first has been checked: test/users/password.test.ts counts exactly.
+	// A log-in whose user is found late may begin after the first checks have ended. test/users/password.test.ts counts exactly.
 	const passed = tried.filter(({ok}) => ok).length;
 	t.true(passed >= 10 && passed < 60, String(passed));
 	t.is(tried.filter(each => !each.ok && each.reason === 'busy').length, 90 - passed);
