@@ -18,6 +18,16 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['037_received', () => import('./037_received.ts')],
 	['038_aggregate_reports', () => import('./038_aggregate_reports.ts')],
 	['039_signed_reports', () => import('./039_signed_reports.ts')],
+	['040_reading_turns', () => import('./040_reading_turns.ts')],
+	['041_report_keys', () => import('./041_report_keys.ts')],
+	['042_alert_addresses', () => import('./042_alert_addresses.ts')],
+	['043_bounds', () => import('./043_bounds.ts')],
+	['044_deletions', () => import('./044_deletions.ts')],
+	['045_event_owners', () => import('./045_event_owners.ts')],
+	['046_operator_notes', () => import('./046_operator_notes.ts')],
+	['047_acme_directories', () => import('./047_acme_directories.ts')],
+	['048_alert_facts', () => import('./048_alert_facts.ts')],
+	['049_first_starts', () => import('./049_first_starts.ts')],
 ];
 
 /** The last of the steps that the first migration has replaced: a store with it has that schema, one without it is too old. */

@@ -2,16 +2,7 @@
 // bundle holds all other dependencies (docs/internals/decisions/0013-bundle.md).
 import {existsSync, readFileSync} from 'node:fs';
 
-export const beside = [
-	'@fastify/swagger-ui',
-	'imapflow',
-	'mailauth',
-	'mailparser',
-	'pg',
-	'smtp-server',
-	'sqlite3',
-	'tar',
-];
+export const beside = ['@fastify/swagger-ui', 'imapflow', 'pg', 'smtp-server', 'sqlite3', 'tar'];
 
 /** Their folders and those of what they need, by the lock file, as far as they are installed. */
 export function foldersBeside() {

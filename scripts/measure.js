@@ -1,48 +1,18 @@
 // Counts what makes the program heavy to read: `npm run measure`. The figures are by pattern, so they are exact to a few; what
-// counts is that one script counts before and after a change. `npm run measure -- --list NAME` shows what a row counted.
+// counts is that one script counts before and after a change. `npm run measure -- --list NAME` shows what a row counted, and
+// `--since COMMIT` the ten files that grew most since then. test/size.test.ts has the ceilings of the first figures.
 import {execFileSync} from 'node:child_process';
-import {readFileSync} from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
+import {importsOf, privateExports, readTree, sizesOf} from './sizes.js';
 
-const files = execFileSync('git', ['ls-files', 'src'], {encoding: 'utf8'}).split('\n').filter(Boolean);
-const sources = new Map(files.filter(file => file.endsWith('.ts')).map(file => [file, readFileSync(file, 'utf8')]));
+const sources = new Map(readTree(process.cwd(), 'src', ['.ts']));
 const lineCount = text => text.split('\n').length - 1;
 
-/** Relative imports as `{file, target, names}`; `names` is null where all of a module is taken. */
-const imports = [...sources].flatMap(([file, text]) =>
-	[...text.matchAll(/^(?:import|export)\b([^'"]*?)from '(\.[^']+)'|\bimport\('(\.[^']+)'\)/gm)].map(
-		([, names, from, lazy]) => ({
-			file,
-			target: path.join(path.dirname(file), from ?? lazy),
-			names:
-				names === undefined || names.includes('*')
-					? null
-					: [...names.matchAll(/(\w+)(?: as \w+)?\s*[,}]/g)].map(([, name]) => name),
-		}),
-	),
-);
-
+const imports = importsOf(sources);
 const importers = new Map([...sources.keys()].map(file => [file, new Set()]));
 for (const {file, target} of imports) {
 	importers.get(target)?.add(file);
-}
-
-/** Exported names that no other file of src imports. */
-function privateExports() {
-	const taken = new Set(imports.flatMap(({target, names}) => (names ?? []).map(name => `${target} ${name}`)));
-	const whole = new Set(imports.filter(({names}) => names === null).map(({target}) => target));
-	return [...sources].flatMap(([file, text]) =>
-		whole.has(file)
-			? []
-			: [
-					...text.matchAll(
-						/^export (?:async )?(?:declare )?(?:abstract )?(?:function\*?|const|let|class|type|interface) (\w+)/gm,
-					),
-				]
-					.map(([, name]) => `${file} ${name}`)
-					.filter(name => !taken.has(name)),
-	);
 }
 
 /** Groups of files of one folder that import one another in a circle. */
@@ -100,8 +70,6 @@ for (const file of [...sources.keys()].filter(name => !name.startsWith('src/dash
 }
 
 const rows = {
-	lines: [...sources.values()].reduce((sum, text) => sum + lineCount(text), 0),
-	files: [...sources.keys()],
 	'over-500': [...sources].filter(([, text]) => lineCount(text) > 500).map(([file]) => file),
 	'one-importer': [...importers].filter(([, from]) => from.size === 1).map(([file]) => file),
 	'shared-names': [...baseNames].filter(([, group]) => group.length > 1).map(([, group]) => group.join(' ')),
@@ -111,24 +79,43 @@ const rows = {
 	'engine-aware': holding(/driverName|dialect\.name\b/),
 	circles: circles(),
 	'odd-comments': comments,
-	'private-exports': privateExports(),
+	'private-exports': privateExports(sources),
 	migrations: execFileSync('git', ['ls-files', 'migrations'], {encoding: 'utf8'}).split('\n').filter(Boolean),
 };
 
-const wanted = process.argv.indexOf('--list');
-if (wanted !== -1) {
-	const row = rows[process.argv[wanted + 1]];
-	if (!Array.isArray(row)) {
-		console.error(
-			`measure: no list of that name; there are ${Object.keys(rows)
-				.filter(name => Array.isArray(rows[name]))
-				.join(', ')}`,
-		);
-		process.exit(64);
+/** The ten files of src that grew most since a commit, with their new lines. */
+function grownSince(commit) {
+	const changes = execFileSync('git', ['diff', '--numstat', commit, '--', 'src'], {encoding: 'utf8'});
+	return changes
+		.split('\n')
+		.filter(Boolean)
+		.map(line => line.split('\t'))
+		.map(([added, removed, file]) => [file, added - removed])
+		.toSorted(([, one], [, other]) => other - one)
+		.slice(0, 10);
+}
+
+const print = sizes => {
+	for (const [name, size] of Object.entries(sizes)) {
+		console.log(`${name.padEnd(26)} ${String(size).padStart(7)}`);
 	}
-	console.log(row.join('\n'));
+};
+const argumentOf = option => {
+	const at = process.argv.indexOf(option);
+	return at === -1 ? undefined : (process.argv[at + 1] ?? '');
+};
+const list = argumentOf('--list');
+const since = argumentOf('--since');
+if (since !== undefined) {
+	print(Object.fromEntries(grownSince(since)));
+} else if (list === undefined) {
+	const {folders, whole} = sizesOf(process.cwd());
+	print(folders);
+	console.log();
+	print({...whole, ...Object.fromEntries(Object.entries(rows).map(([name, row]) => [name, row.length]))});
+} else if (rows[list] === undefined) {
+	console.error(`measure: there is no list ${list}; there are ${Object.keys(rows).join(', ')}`);
+	process.exitCode = 64;
 } else {
-	for (const [name, row] of Object.entries(rows)) {
-		console.log(`${name.padEnd(16)} ${String(Array.isArray(row) ? row.length : row).padStart(7)}`);
-	}
+	console.log(rows[list].join('\n'));
 }

@@ -2,6 +2,7 @@ acme_accounts.directory text C not null
 acme_accounts.url text C not null
 acme_accounts.secret text C not null
 acme_accounts.created_at text C not null
+acme_accounts.email text C
 acme_challenges.token text C not null
 acme_challenges.type text C not null
 acme_challenges.name text C not null
@@ -13,6 +14,12 @@ address_health.soft_messages integer not null
 address_health.soft_since text C
 address_health.last_message_id text C
 address_health.updated_at text C not null
+alert_addresses.workspace_id text C not null
+alert_addresses.address_key text C not null
+alert_addresses.confirmed_at text C not null
+alert_allowances.name text C not null
+alert_allowances.slot integer not null
+alert_allowances.used_at text C not null
 alert_messages.id text C not null
 alert_messages.alert_id text C not null
 alert_messages.message text C not null
@@ -116,6 +123,8 @@ certificates.fault text C
 certificates.wanted_at text C
 certificates.unused text C
 certificates.updated_at text C not null
+certificates.directory text C
+certificates.tried_directory text C
 changes.id integer not null
 changes.generation integer not null
 claims.recipient_id text C not null
@@ -162,13 +171,16 @@ dmarc_days.why text C not null
 dmarc_days.n bigint not null
 dmarc_days.signed bigint not null default '0'::bigint
 dmarc_reports.domain_id text C not null
-dmarc_reports.org text C not null
-dmarc_reports.report_id text C not null
 dmarc_reports.begin_at text C not null
 dmarc_reports.end_at text C not null
+dmarc_reports.org text C not null
+dmarc_reports.report_id text C not null
 dmarc_reports.received_at text C not null
 dmarc_reports.signed_by text C
 dmarc_reports.cut integer not null
+dmarc_reports.proven integer not null default 0
+dmarc_reports.group_count integer not null default 0
+dmarc_reports.counts text C
 domains.id text C not null
 domains.workspace_id text C not null
 domains.name text C not null
@@ -183,6 +195,7 @@ domains.created_at text C not null
 domains.return_path_at text C
 domains.link_host text C
 domains.links_ok_at text C
+domains.first_verified_at text C
 engagement.recipient_id text C not null
 engagement.kind text C not null
 engagement.url text C not null
@@ -197,6 +210,10 @@ engagement_other.n integer not null
 engagement_other.machine_n integer not null
 engagement_other.first_at text C not null
 engagement_other.last_at text C not null
+erasures.workspace_id text C not null
+erasures.address_key text C not null
+erasures.below text C not null
+erasures.created_at text C not null
 events.id text C not null
 events.message_id text C not null
 events.recipient_id text C
@@ -215,6 +232,8 @@ events_other.recorded_at text C not null
 events_other.detail text C
 events_other.position bigint default nextval('event_positions'::regclass)
 events_other.earlier text C
+first_starts.workspace_id text C not null
+first_starts.begun_at text C not null
 idempotency_keys.workspace_id text C not null
 idempotency_keys.mode text C not null
 idempotency_keys.key text C not null
@@ -238,6 +257,10 @@ inbound.reading text C
 inbound.fault text C
 inbound.client text C
 inbound.helo text C
+inbound.precedence integer not null default 2
+inbound.turn text C not null default 'unknown'::text
+inbound.begun integer not null default 0
+inbound.workspace_id text C
 inbound_addresses.id text C not null
 inbound_addresses.workspace_id text C not null
 inbound_addresses.address text C not null
@@ -250,6 +273,11 @@ lane_waits.waits_for text C not null
 lane_waits.detail text C not null
 lane_waits.until text C
 lane_waits.updated_at text C not null
+layout_uses.workspace_id text C not null
+layout_uses.kind text C not null
+layout_uses.name text C not null
+layout_uses.uses text C not null
+layout_uses.uses_at text C not null
 layouts.workspace_id text C not null
 layouts.kind text C not null
 layouts.name text C not null
@@ -266,6 +294,9 @@ leases.per_minute integer
 mailbox_checkpoints.mailbox text C not null
 mailbox_checkpoints.position text C not null
 mailbox_checkpoints.updated_at text C not null
+mailbox_checkpoints.skipped integer not null default 0
+mailbox_checkpoints.skipped_at text C
+mailbox_checkpoints.skip_reason text C
 message_terms.workspace_id text C not null
 message_terms.term text C not null
 message_terms.message_id text C not null
@@ -456,6 +487,7 @@ sites.slow_per_minute integer
 sites.slow_connections integer
 sites.mails_per_session integer
 sites.resumed_at text C
+sites.advice text C
 smarthosts.id text C not null
 smarthosts.workspace_id text C
 smarthosts.provider text C not null
@@ -465,6 +497,8 @@ smarthosts.topic text C
 smarthosts.takes text C not null
 smarthosts.last_event_at text C
 smarthosts.created_at text C not null
+smarthosts.used_at text C
+smarthosts.unreported_since text C
 suppressions.id text C not null
 suppressions.workspace_id text C not null
 suppressions.address text C not null
@@ -505,6 +539,8 @@ templates.public_id text C not null default ''::text
 templates.priority text C
 templates.topic_code text C
 templates.sensitive text C
+templates.uses text C
+templates.uses_version integer
 tls_days.day text C not null
 tls_days.domain text C not null
 tls_days.policy text C not null
@@ -516,13 +552,16 @@ tls_report_days.domain text C not null
 tls_report_days.policy text C not null
 tls_report_days.result text C not null
 tls_report_days.n bigint not null
+tls_report_recipients.day text C not null
+tls_report_recipients.address text C not null
+tls_report_recipients.reports integer not null
 tls_reports.domain text C not null
-tls_reports.org text C not null
-tls_reports.report_id text C not null
 tls_reports.begin_at text C not null
 tls_reports.end_at text C not null
-tls_reports.received_at text C not null
+tls_reports.org text C not null
+tls_reports.report_id text C not null
 tls_reports.signed_by text C not null
+tls_reports.received_at text C not null
 tls_reports.failures text C not null
 tls_reports.cut integer not null
 tls_reports_sent.day text C not null
@@ -579,6 +618,7 @@ users.link_hash text C
 users.link_expires_at text C
 users.created_at text C not null
 users.last_login_at text C
+users.vouched_at text C
 warmup_days.source text C not null
 warmup_days.provider text C not null
 warmup_days.day text C not null
@@ -665,10 +705,15 @@ workspaces.retention_days integer
 workspaces.content_days integer
 workspaces.max_attachments integer
 workspaces.max_attachment_bytes integer
+workspaces.limits text C
+workspaces.deleted_at text C
 acme_accounts: PRIMARY KEY (directory)
 acme_challenges: PRIMARY KEY (token)
 address_health: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 address_health: PRIMARY KEY (workspace_id, address_key)
+alert_addresses: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+alert_addresses: PRIMARY KEY (workspace_id, address_key)
+alert_allowances: PRIMARY KEY (name, slot)
 alert_messages: FOREIGN KEY (alert_id) REFERENCES alerts(id) ON DELETE CASCADE
 alert_messages: PRIMARY KEY (id)
 alerts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
@@ -696,14 +741,17 @@ dkim_keys: UNIQUE (domain_id, selector)
 dmarc_days: FOREIGN KEY (domain_id) REFERENCES domains(id) ON DELETE CASCADE
 dmarc_days: PRIMARY KEY (domain_id, day, ip, dkim, spf, disposition, why)
 dmarc_reports: FOREIGN KEY (domain_id) REFERENCES domains(id) ON DELETE CASCADE
-dmarc_reports: PRIMARY KEY (domain_id, org, report_id)
 domains: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 domains: PRIMARY KEY (id)
 domains: UNIQUE (workspace_id, name)
 engagement: PRIMARY KEY (recipient_id, kind, url)
 engagement_other: PRIMARY KEY (recipient_id, kind, url)
+erasures: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+erasures: PRIMARY KEY (workspace_id, address_key)
 events: PRIMARY KEY (message_id, id)
 events_other: PRIMARY KEY (message_id, id)
+first_starts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
+first_starts: PRIMARY KEY (workspace_id)
 idempotency_keys: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 idempotency_keys: PRIMARY KEY (workspace_id, mode, key)
 inbound: PRIMARY KEY (id)
@@ -711,6 +759,8 @@ inbound_addresses: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELET
 inbound_addresses: PRIMARY KEY (id)
 inbound_addresses: UNIQUE (address)
 lane_waits: PRIMARY KEY (destination, workspace_id, node)
+layout_uses: FOREIGN KEY (workspace_id, kind, name) REFERENCES layouts(workspace_id, kind, name) ON DELETE CASCADE
+layout_uses: PRIMARY KEY (workspace_id, kind, name)
 layouts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 layouts: PRIMARY KEY (workspace_id, kind, name)
 lease_terms: PRIMARY KEY (node)
@@ -764,7 +814,8 @@ templates: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCAD
 templates: PRIMARY KEY (id)
 tls_days: PRIMARY KEY (day, domain, policy, host, result)
 tls_report_days: PRIMARY KEY (day, domain, policy, result)
-tls_reports: PRIMARY KEY (domain, org, report_id)
+tls_report_recipients: PRIMARY KEY (day, address)
+tls_reports: PRIMARY KEY (domain, begin_at, end_at, org, report_id, signed_by)
 tls_reports_sent: PRIMARY KEY (day, domain)
 topic_optouts: FOREIGN KEY (workspace_id) REFERENCES workspaces(id) ON DELETE CASCADE
 topic_optouts: PRIMARY KEY (workspace_id, address_key, code)
@@ -799,6 +850,8 @@ workspaces: UNIQUE (name)
 CREATE UNIQUE INDEX acme_accounts_pkey ON public.acme_accounts USING btree (directory)
 CREATE UNIQUE INDEX acme_challenges_pkey ON public.acme_challenges USING btree (token)
 CREATE UNIQUE INDEX address_health_pkey ON public.address_health USING btree (workspace_id, address_key)
+CREATE UNIQUE INDEX alert_addresses_pkey ON public.alert_addresses USING btree (workspace_id, address_key)
+CREATE UNIQUE INDEX alert_allowances_pkey ON public.alert_allowances USING btree (name, slot)
 CREATE INDEX alert_messages_by_alert ON public.alert_messages USING btree (alert_id)
 CREATE UNIQUE INDEX alert_messages_pkey ON public.alert_messages USING btree (id)
 CREATE INDEX alerts_by_workspace ON public.alerts USING btree (workspace_id, id)
@@ -828,17 +881,21 @@ CREATE UNIQUE INDEX dkim_keys_by_selector ON public.dkim_keys USING btree (domai
 CREATE UNIQUE INDEX dkim_keys_pkey ON public.dkim_keys USING btree (id)
 CREATE INDEX dmarc_days_by_day ON public.dmarc_days USING btree (day)
 CREATE UNIQUE INDEX dmarc_days_pkey ON public.dmarc_days USING btree (domain_id, day, ip, dkim, spf, disposition, why)
+CREATE INDEX dmarc_days_unproven ON public.dmarc_days USING btree (day) WHERE (n > signed)
 CREATE INDEX dmarc_reports_by_begin ON public.dmarc_reports USING btree (begin_at)
-CREATE UNIQUE INDEX dmarc_reports_pkey ON public.dmarc_reports USING btree (domain_id, org, report_id)
+CREATE UNIQUE INDEX dmarc_reports_key ON public.dmarc_reports USING btree (domain_id, begin_at, end_at, org, report_id, COALESCE(signed_by, ''::text))
+CREATE INDEX dmarc_reports_unproven ON public.dmarc_reports USING btree (begin_at) WHERE (proven = 0)
 CREATE UNIQUE INDEX domains_by_name ON public.domains USING btree (workspace_id, name)
 CREATE INDEX domains_by_workspace ON public.domains USING btree (workspace_id, id)
 CREATE UNIQUE INDEX domains_pkey ON public.domains USING btree (id)
 CREATE UNIQUE INDEX engagement_other_pkey ON public.engagement_other USING btree (recipient_id, kind, url)
 CREATE UNIQUE INDEX engagement_pkey ON ONLY public.engagement USING btree (recipient_id, kind, url)
+CREATE UNIQUE INDEX erasures_pkey ON public.erasures USING btree (workspace_id, address_key)
 CREATE INDEX events_by_position ON ONLY public.events USING btree ("position") WHERE ("position" IS NOT NULL)
 CREATE UNIQUE INDEX events_other_pkey ON public.events_other USING btree (message_id, id)
 CREATE INDEX events_other_position_idx ON public.events_other USING btree ("position") WHERE ("position" IS NOT NULL)
 CREATE UNIQUE INDEX events_pkey ON ONLY public.events USING btree (message_id, id)
+CREATE UNIQUE INDEX first_starts_pkey ON public.first_starts USING btree (workspace_id)
 CREATE INDEX idempotency_keys_by_age ON public.idempotency_keys USING btree (created_at)
 CREATE UNIQUE INDEX idempotency_keys_pkey ON public.idempotency_keys USING btree (workspace_id, mode, key)
 CREATE UNIQUE INDEX inbound_addresses_address_unique ON public.inbound_addresses USING btree (address)
@@ -846,10 +903,14 @@ CREATE INDEX inbound_addresses_by_workspace ON public.inbound_addresses USING bt
 CREATE UNIQUE INDEX inbound_addresses_pkey ON public.inbound_addresses USING btree (id)
 CREATE INDEX inbound_by_age ON public.inbound USING btree (received_at)
 CREATE INDEX inbound_by_digest ON public.inbound USING btree (digest)
-CREATE INDEX inbound_kept ON public.inbound USING btree (received_at, id, size, kept) WHERE (kept IS NOT NULL)
+CREATE INDEX inbound_kept ON public.inbound USING btree (received_at, id, size, kept, workspace_id) WHERE (kept IS NOT NULL)
+CREATE INDEX inbound_kept_of_workspace ON public.inbound USING btree (workspace_id, received_at, id, size, kept) WHERE ((kept IS NOT NULL) AND (workspace_id IS NOT NULL))
 CREATE UNIQUE INDEX inbound_pkey ON public.inbound USING btree (id)
-CREATE INDEX inbound_unread ON public.inbound USING btree (received_at) WHERE (read_at IS NULL)
+CREATE INDEX inbound_turns ON public.inbound USING btree (precedence, turn, received_at) WHERE (read_at IS NULL)
+CREATE INDEX inbound_unread ON public.inbound USING btree (workspace_id, received_at) WHERE (read_at IS NULL)
 CREATE UNIQUE INDEX lane_waits_pkey ON public.lane_waits USING btree (destination, workspace_id, node)
+CREATE UNIQUE INDEX layout_uses_pkey ON public.layout_uses USING btree (workspace_id, kind, name)
+CREATE INDEX layouts_listed ON public.layouts USING btree (workspace_id, kind, name, updated_at)
 CREATE UNIQUE INDEX layouts_pkey ON public.layouts USING btree (workspace_id, kind, name)
 CREATE UNIQUE INDEX lease_terms_pkey ON public.lease_terms USING btree (node)
 CREATE INDEX leases_by_node ON public.leases USING btree (node)
@@ -927,8 +988,9 @@ CREATE INDEX templates_by_workspace ON public.templates USING btree (workspace_i
 CREATE UNIQUE INDEX templates_pkey ON public.templates USING btree (id)
 CREATE UNIQUE INDEX tls_days_pkey ON public.tls_days USING btree (day, domain, policy, host, result)
 CREATE UNIQUE INDEX tls_report_days_pkey ON public.tls_report_days USING btree (day, domain, policy, result)
+CREATE UNIQUE INDEX tls_report_recipients_pkey ON public.tls_report_recipients USING btree (day, address)
 CREATE INDEX tls_reports_by_begin ON public.tls_reports USING btree (begin_at)
-CREATE UNIQUE INDEX tls_reports_pkey ON public.tls_reports USING btree (domain, org, report_id)
+CREATE UNIQUE INDEX tls_reports_key ON public.tls_reports USING btree (domain, begin_at, end_at, org, report_id, signed_by)
 CREATE UNIQUE INDEX tls_reports_sent_pkey ON public.tls_reports_sent USING btree (day, domain)
 CREATE INDEX topic_optouts_by_code ON public.topic_optouts USING btree (workspace_id, code, address_key)
 CREATE INDEX topic_optouts_ending ON public.topic_optouts USING btree (until) WHERE (until IS NOT NULL)
@@ -965,5 +1027,6 @@ CREATE UNIQUE INDEX webhook_endpoints_pkey ON public.webhook_endpoints USING btr
 CREATE INDEX webhook_queue_claimed ON public.webhook_queue USING btree (claimed_by) WHERE (claimed_by IS NOT NULL)
 CREATE INDEX webhook_queue_due ON public.webhook_queue USING btree (endpoint_id, next_attempt_at, delivery_id) WHERE (claimed_by IS NULL)
 CREATE UNIQUE INDEX webhook_queue_pkey ON public.webhook_queue USING btree (delivery_id)
+CREATE INDEX workspaces_deleted ON public.workspaces USING btree (id) WHERE (deleted_at IS NOT NULL)
 CREATE UNIQUE INDEX workspaces_name_unique ON public.workspaces USING btree (name)
 CREATE UNIQUE INDEX workspaces_pkey ON public.workspaces USING btree (id)

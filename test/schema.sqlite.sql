@@ -2,6 +2,7 @@ CREATE TABLE acme_accounts (directory text,
   url text not null,
   secret text not null,
   created_at text not null,
+  email text,
   primary key (directory));
 CREATE TABLE acme_challenges (token text,
   type text not null,
@@ -17,6 +18,15 @@ CREATE TABLE address_health (workspace_id text not null,
   updated_at text not null,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (workspace_id, address_key));
+CREATE TABLE alert_addresses (workspace_id text not null,
+  address_key text not null,
+  confirmed_at text not null,
+  foreign key(workspace_id) references workspaces(id) on delete CASCADE,
+  primary key (workspace_id, address_key));
+CREATE TABLE alert_allowances (name text not null,
+  slot integer not null,
+  used_at text not null,
+  primary key (name, slot));
 CREATE INDEX alert_messages_by_alert on alert_messages (alert_id);
 CREATE TABLE alert_messages (id text,
   alert_id text not null,
@@ -119,6 +129,8 @@ CREATE TABLE certificates (name text,
   wanted_at text,
   unused text,
   updated_at text not null,
+  directory text,
+  tried_directory text,
   primary key (name));
 CREATE TABLE changes (id integer,
   generation integer not null,
@@ -170,6 +182,7 @@ CREATE TABLE dkim_keys (id text,
   foreign key(domain_id) references domains(id) on delete CASCADE,
   primary key (id));
 CREATE INDEX dmarc_days_by_day on dmarc_days (day);
+CREATE INDEX dmarc_days_unproven on dmarc_days (day) where n > signed;
 CREATE TABLE dmarc_days (domain_id text not null,
   day text not null,
   ip text not null,
@@ -182,16 +195,21 @@ CREATE TABLE dmarc_days (domain_id text not null,
   foreign key(domain_id) references domains(id) on delete CASCADE,
   primary key (domain_id, day, ip, dkim, spf, disposition, why));
 CREATE INDEX dmarc_reports_by_begin on dmarc_reports (begin_at);
+CREATE UNIQUE INDEX dmarc_reports_key on dmarc_reports
+			(domain_id, begin_at, end_at, org, report_id, coalesce(signed_by, ''));
+CREATE INDEX dmarc_reports_unproven on dmarc_reports (begin_at) where proven = 0;
 CREATE TABLE dmarc_reports (domain_id text not null,
-  org text not null,
-  report_id text not null,
   begin_at text not null,
   end_at text not null,
+  org text not null,
+  report_id text not null,
   received_at text not null,
   signed_by text,
   cut integer not null,
-  foreign key(domain_id) references domains(id) on delete CASCADE,
-  primary key (domain_id, org, report_id));
+  proven integer not null default '0',
+  group_count integer not null default '0',
+  counts text,
+  constraint dmarc_reports_of_domain foreign key(domain_id) references domains(id) on delete CASCADE);
 CREATE UNIQUE INDEX domains_by_name on domains (workspace_id, name);
 CREATE INDEX domains_by_workspace on domains (workspace_id, id);
 CREATE TABLE domains (id text,
@@ -208,6 +226,7 @@ CREATE TABLE domains (id text,
   return_path_at text,
   link_host text,
   links_ok_at text,
+  first_verified_at text,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
 CREATE TABLE engagement (recipient_id text not null,
@@ -219,6 +238,12 @@ CREATE TABLE engagement (recipient_id text not null,
   last_at text not null,
   foreign key(recipient_id) references recipients(id) on delete CASCADE,
   primary key (recipient_id, kind, url));
+CREATE TABLE erasures (workspace_id text not null,
+  address_key text not null,
+  below text not null,
+  created_at text not null,
+  foreign key(workspace_id) references workspaces(id) on delete CASCADE,
+  primary key (workspace_id, address_key));
 CREATE INDEX events_by_position on events (position) where position is not null;
 CREATE TABLE events (id text not null,
   message_id text not null,
@@ -231,6 +256,10 @@ CREATE TABLE events (id text not null,
   earlier text,
   foreign key(message_id) references messages(id) on delete CASCADE,
   primary key (message_id, id)) without rowid;
+CREATE TABLE first_starts (workspace_id text not null,
+  begun_at text not null,
+  foreign key(workspace_id) references workspaces(id) on delete CASCADE,
+  primary key (workspace_id));
 CREATE INDEX idempotency_keys_by_age on idempotency_keys (created_at);
 CREATE TABLE idempotency_keys (workspace_id text not null,
   mode text not null,
@@ -244,8 +273,11 @@ CREATE TABLE idempotency_keys (workspace_id text not null,
   primary key (workspace_id, mode, key));
 CREATE INDEX inbound_by_age on inbound (received_at);
 CREATE INDEX inbound_by_digest on inbound (digest);
-CREATE INDEX inbound_kept on inbound (received_at, id, size, kept) where kept is not null;
-CREATE INDEX inbound_unread on inbound (received_at) where read_at is null;
+CREATE INDEX inbound_kept on inbound (received_at, id, size, kept, workspace_id) where kept is not null;
+CREATE INDEX inbound_kept_of_workspace on inbound (workspace_id, received_at, id, size, kept)
+			where kept is not null and workspace_id is not null;
+CREATE INDEX inbound_turns on inbound (precedence, turn, received_at) where read_at is null;
+CREATE INDEX inbound_unread on inbound (workspace_id, received_at) where read_at is null;
 CREATE TABLE inbound (id text,
   digest text not null,
   source text not null,
@@ -261,6 +293,10 @@ CREATE TABLE inbound (id text,
   fault text,
   client text,
   helo text,
+  precedence integer not null default '2',
+  turn text not null default 'unknown',
+  begun integer not null default '0',
+  workspace_id text,
   primary key (id));
 CREATE UNIQUE INDEX inbound_addresses_address_unique on inbound_addresses (address);
 CREATE INDEX inbound_addresses_by_workspace on inbound_addresses (workspace_id, id);
@@ -279,6 +315,14 @@ CREATE TABLE lane_waits (destination text not null,
   until text,
   updated_at text not null,
   primary key (destination, workspace_id, node)) without rowid;
+CREATE TABLE layout_uses (workspace_id text not null,
+  kind text not null,
+  name text not null,
+  uses text not null,
+  uses_at text not null,
+  foreign key(workspace_id, kind, name) references layouts(workspace_id, kind, name) on delete CASCADE,
+  primary key (workspace_id, kind, name));
+CREATE INDEX layouts_listed on layouts (workspace_id, kind, name, updated_at);
 CREATE TABLE layouts (workspace_id text not null,
   kind text not null,
   name text not null,
@@ -289,6 +333,9 @@ CREATE TABLE layouts (workspace_id text not null,
 CREATE TABLE mailbox_checkpoints (mailbox text,
   position text not null,
   updated_at text not null,
+  skipped integer not null default '0',
+  skipped_at text,
+  skip_reason text,
   primary key (mailbox));
 CREATE TABLE message_terms (workspace_id text not null,
   term text not null,
@@ -478,6 +525,7 @@ CREATE TABLE sites (site text,
   slow_connections integer,
   mails_per_session integer,
   resumed_at text,
+  advice text,
   primary key (site));
 CREATE INDEX smarthosts_by_workspace on smarthosts (workspace_id, id);
 CREATE UNIQUE INDEX smarthosts_token_hash_unique on smarthosts (token_hash);
@@ -490,6 +538,8 @@ CREATE TABLE smarthosts (id text,
   takes text not null,
   last_event_at text,
   created_at text not null,
+  used_at text,
+  unreported_since text,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
 CREATE UNIQUE INDEX suppressions_by_address on suppressions (workspace_id, address_key);
@@ -546,6 +596,8 @@ CREATE TABLE templates (id text,
   priority text,
   topic_code text,
   sensitive text,
+  uses text,
+  uses_version integer,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
 CREATE TABLE tls_days (day text not null,
@@ -561,17 +613,21 @@ CREATE TABLE tls_report_days (day text not null,
   result text not null,
   n bigint not null,
   primary key (day, domain, policy, result));
+CREATE TABLE tls_report_recipients (day text not null,
+  address text not null,
+  reports integer not null,
+  primary key (day, address));
 CREATE INDEX tls_reports_by_begin on tls_reports (begin_at);
 CREATE TABLE tls_reports (domain text not null,
-  org text not null,
-  report_id text not null,
   begin_at text not null,
   end_at text not null,
-  received_at text not null,
+  org text not null,
+  report_id text not null,
   signed_by text not null,
+  received_at text not null,
   failures text not null,
   cut integer not null,
-  primary key (domain, org, report_id));
+  constraint tls_reports_key primary key (domain, begin_at, end_at, org, report_id, signed_by));
 CREATE TABLE tls_reports_sent (day text not null,
   domain text not null,
   due_at text not null,
@@ -652,6 +708,7 @@ CREATE TABLE users (id text,
   link_expires_at text,
   created_at text not null,
   last_login_at text,
+  vouched_at text,
   foreign key(workspace_id) references workspaces(id) on delete CASCADE,
   primary key (id));
 CREATE TABLE warmup_days (source text not null,
@@ -713,6 +770,7 @@ CREATE TABLE webhook_queue (delivery_id text not null,
   claimed_by text,
   foreign key(endpoint_id) references webhook_endpoints(id) on delete CASCADE,
   primary key (delivery_id)) without rowid;
+CREATE INDEX workspaces_deleted on workspaces (id) where deleted_at is not null;
 CREATE UNIQUE INDEX workspaces_name_unique on workspaces (name);
 CREATE TABLE workspaces (id text,
   name text not null,
@@ -736,4 +794,6 @@ CREATE TABLE workspaces (id text,
   content_days integer,
   max_attachments integer,
   max_attachment_bytes integer,
+  limits text,
+  deleted_at text,
   primary key (id));

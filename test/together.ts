@@ -2,51 +2,78 @@ import {existsSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node
 import path from 'node:path';
 
 const root = 'dist/test';
-const shared = 'together.test.js';
+const gathered = /^(?:together|stores-\d+)\.test\.js$/;
 
 /** What opens sockets or starts processes and threads; tests that use it may depend on how soon they are served. */
 const waits =
 	/^(?:node:(?:net|http|https|tls|dgram|child_process|worker_threads|timers\/promises)|knex|sqlite3|pg|fastify|undici|playwright-core|smtp-server|nodemailer|imapflow|esbuild)(?:\/|$)/;
 
 /** A module that waits while it is loaded: ava wants all tests of a file declared at once. */
+const awaitsAtTop = /^(?:\w+ .*= |for )?\(?await /m;
 const laterTests = 'await';
 
-/** What a test file does to its process, or expects of it. */
-const ownProcess =
-	/\bprocess\.(?:env\S* = |chdir|exit|on\(|once\(|std|memoryUsage)|\btest\.(?:before|after|serial)|\bsetTimeout|\bsetImmediate|\bfetch\(/;
+/** What a test file does to its process, and what depends on how soon its own process serves it. */
+const ownProcess = /\bprocess\.(?:env\S* = |chdir|exit|on\(|once\(|std|memoryUsage)|\btest\.(?:before|after|serial)/;
+const ownTime = /\bsetTimeout|\bsetImmediate|\bfetch\(/;
+
+/** Tests that have a store each and take turns (helpers/databases.ts). */
+const takesTurns = /\bstoreTest\(/;
+const opensItself = /\bfrom ['"]node:(?:net|http|https|tls|dgram|child_process|worker_threads|timers\/promises)['"]/;
+const maxFilesWithStores = 8;
 
 /**
  * The test files below dist/test but those of some folders. Of each folder those that compute and wait for nothing run in one
- * process, as one file that imports them: to start a process costs more than most of them do.
+ * process, and so do those whose tests take turns, some at a time: to start a process costs more than most of them do.
  */
 export function gather(without: readonly string[]): readonly string[] {
 	const files = readdirSync(root, {recursive: true, encoding: 'utf8'})
-		.filter(file => file.endsWith('.test.js') && path.basename(file) !== shared)
+		.filter(file => file.endsWith('.test.js') && !gathered.test(path.basename(file)))
 		.filter(file => !without.includes(file.split(path.sep)[0] ?? ''))
-		.toSorted();
-	const folders = new Map<string, string[]>();
-	const computes = createComputes();
-	for (const file of files.filter(file => path.dirname(file) !== '.' && computes(path.resolve(root, file)))) {
-		const folder = path.dirname(file);
-		folders.set(folder, [...(folders.get(folder) ?? []), file]);
-	}
-	const taken = new Set([...folders.values()].flat());
+		.toSorted((a, b) => path.dirname(a).localeCompare(path.dirname(b)) || a.localeCompare(b));
+	const groups = [
+		...groupsOf(files, createComputes(), Number.POSITIVE_INFINITY).map(members => writeGroup('together', members)),
+		...groupsOf(files, hasStores, maxFilesWithStores).map((members, at) => writeGroup(`stores-${at}`, members)),
+	];
+	const taken = new Set(groups.flatMap(({members}) => members));
 	return [
-		...[...folders].map(([folder, members]) => {
-			const imports = members.map(file => `import './${path.basename(file)}';\n`);
-			const file = path.join(root, folder, shared);
-			writeFileSync(file, imports.join(''));
-			return file;
-		}),
+		...groups.map(({file}) => file),
 		...files.filter(file => !taken.has(file)).map(file => path.join(root, file)),
 	];
 }
 
+/** Groups of at least two files of one folder. */
+function groupsOf(files: readonly string[], belongs: (file: string) => boolean, maxFiles: number): string[][] {
+	const groups: string[][] = [];
+	for (const file of files.filter(file => path.dirname(file) !== '.' && belongs(path.resolve(root, file)))) {
+		const last = groups.at(-1);
+		if (last?.[0] !== undefined && path.dirname(last[0]) === path.dirname(file) && last.length < maxFiles) {
+			last.push(file);
+		} else {
+			groups.push([file]);
+		}
+	}
+	return groups.filter(({length}) => length > 1);
+}
+
+function writeGroup(
+	name: string,
+	members: readonly string[],
+): {readonly file: string; readonly members: readonly string[]} {
+	const file = path.join(root, path.dirname(members[0] ?? ''), `${name}.test.js`);
+	writeFileSync(file, members.map(member => `import './${path.basename(member)}';\n`).join(''));
+	return {file, members};
+}
+
 /** Removes what `gather` wrote. */
 export function scatter(files: readonly string[]): void {
-	for (const file of files.filter(file => path.basename(file) === shared)) {
+	for (const file of files.filter(file => gathered.test(path.basename(file)))) {
 		rmSync(file, {force: true});
 	}
+}
+
+function hasStores(file: string): boolean {
+	const text = readFileSync(file, 'utf8');
+	return takesTurns.test(text) && ![ownProcess, opensItself, awaitsAtTop].some(pattern => pattern.test(text));
 }
 
 function createComputes(): (file: string) => boolean {
@@ -60,7 +87,7 @@ function createComputes(): (file: string) => boolean {
 		const packages = new Set<string>();
 		reached.set(file, packages);
 		const text = existsSync(file) ? readFileSync(file, 'utf8') : '';
-		if (/^(?:\w+ .*= |for )?\(?await /m.test(text)) {
+		if (awaitsAtTop.test(text)) {
 			packages.add(laterTests);
 		}
 		for (const [, names = '', from = ''] of text.matchAll(/\bimport\b(?:\(|([^'";]*?)\bfrom\b)?\s*['"]([^'"]+)['"]/g)) {
@@ -76,5 +103,5 @@ function createComputes(): (file: string) => boolean {
 	}
 	return file =>
 		![...packagesOf(file)].some(each => each === laterTests || waits.test(each)) &&
-		!ownProcess.test(readFileSync(file, 'utf8'));
+		![ownProcess, ownTime].some(pattern => pattern.test(readFileSync(file, 'utf8')));
 }

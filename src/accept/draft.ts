@@ -6,6 +6,7 @@ import type {ApiErrorCode} from '../mail/api-error.ts';
 import type {Attachment, Mode, Priority} from '../mail/message.ts';
 import type {Operator} from '../mail/operator.ts';
 import {findKeyUses, type KeyName, type KeyUse, keyNameText, releaseKeys, takeKeys} from '../store/idempotency-keys.ts';
+import type {Vault} from '../store/sealed.ts';
 
 /** A valid send: texts are parsed, absent fields are null. JSON is text already. */
 export type Send = {
@@ -32,8 +33,16 @@ export type Send = {
 	readonly by?: Operator;
 };
 
-/** An Idempotency-Key, with the fingerprint of its send and a digest of all that the fingerprint leaves out (null: not known). */
-export type Idempotency = {readonly key: string; readonly fingerprint: string; readonly others: string | null};
+/** The fingerprint of a send, and a digest of all that the fingerprint leaves out (null: not known). */
+type Compared = {
+	readonly fingerprint: string;
+	readonly others: string | null;
+	/** The same by former sealing keys, and as a plain digest, as former versions stored it. */
+	readonly former?: ReadonlyArray<Omit<Compared, 'former'>>;
+};
+
+/** An Idempotency-Key with the send that it came with. */
+export type Idempotency = Compared & {readonly key: string};
 
 /** A send that passed every check that needs no transaction. */
 export type Draft = {
@@ -84,14 +93,18 @@ function replayOf(
 	first: Compared,
 	again: Compared,
 ): Accepted {
-	if (first.fingerprint !== again.fingerprint) {
+	const key = keyOf(first.fingerprint);
+	const comparable = [again, ...(again.former ?? [])].find(({fingerprint}) => keyOf(fingerprint) === key);
+	// Another node may have a key that this one does not have yet. A replay loses nothing then, and sends nothing twice.
+	if (comparable !== undefined && comparable.fingerprint !== first.fingerprint) {
 		return refused('idempotency_key_reused');
 	}
-	const isSame = first.others === null || first.others === again.others;
+	const isSame = first.others === null || comparable === undefined || first.others === comparable.others;
 	return {ok: true, id, body, replayed: isSame ? 'true' : 'differs'};
 }
 
-type Compared = Pick<Idempotency, 'fingerprint' | 'others'>;
+/** The name of the key that made a fingerprint; empty for a plain digest. */
+const keyOf = (fingerprint: string): string => fingerprint.slice(0, Math.max(0, fingerprint.indexOf('.')));
 
 /** The part of a send's body that makes it the same send (docs/reference/interface.md, Send request). */
 type Fingerprinted = {
@@ -101,16 +114,36 @@ type Fingerprinted = {
 	readonly data?: object;
 };
 
-/** SHA-256 of canonical JSON, base64url: the order of names does not matter, the spelling of addresses does. */
-export function idempotencyOf(key: string, {from, to, templateId, data = {}, ...others}: Fingerprinted): Idempotency {
+type Macs = Pick<Vault, 'macs'>;
+
+/**
+ * Of SHA-256 of canonical JSON: the order of names does not matter, the spelling of addresses does. An HMAC, because whoever reads
+ * the database could try all codes of six digits against a plain digest.
+ */
+export function idempotencyOf(
+	vault: Macs,
+	key: string,
+	{from, to, templateId, data = {}, ...others}: Fingerprinted,
+): Idempotency {
 	const given = Object.entries(others).filter(([, value]) => value !== null && value !== undefined);
-	const fingerprint = digestOf([from, to, templateId, data]);
-	return {key, fingerprint, others: digestOf(Object.fromEntries(given))};
+	return keyed(vault, key, digestOf([from, to, templateId, data]), digestOf(Object.fromEntries(given)));
 }
 
 /** The same of a send that repeats a message: no other send has its fingerprint. */
-export function resendIdempotency(key: string, messageId: string): Idempotency {
-	return {key, fingerprint: digestOf(['resend', messageId]), others: null};
+export function resendIdempotency(vault: Macs, key: string, messageId: string): Idempotency {
+	return keyed(vault, key, digestOf(['resend', messageId]), null);
+}
+
+function keyed({macs}: Macs, key: string, fingerprint: string, others: string | null): Idempotency {
+	const ofOthers = others === null ? [] : macs('idempotency', others);
+	const [current, ...former] = macs('idempotency', fingerprint).map((mac, n) => ({
+		fingerprint: mac,
+		others: ofOthers[n] ?? null,
+	}));
+	if (current === undefined) {
+		throw new Error('There is no key that seals.');
+	}
+	return {key, ...current, former: [...former, {fingerprint, others}]};
 }
 
 function digestOf(value: unknown): string {

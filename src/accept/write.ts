@@ -8,7 +8,7 @@ import {destinationOf, simulatorDomain} from '../mail/simulator.ts';
 import {suppresses} from '../mail/suppression.ts';
 import {termsOf} from '../mail/terms.ts';
 import {recordAct} from '../store/audit.ts';
-import {askTogether} from '../store/engine/dialect.ts';
+import {askTogether, holdOffDeletions} from '../store/engine/dialect.ts';
 import {type Pair, pairKey} from '../store/engine/rows.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {insertTerms, type MessageTerms} from '../store/message-terms.ts';
@@ -25,6 +25,7 @@ import {
 	teachContacts,
 } from '../store/topics.ts';
 import {addToMonth, countMonth, countUsage, giveBack, type MonthCount} from '../store/usage.ts';
+import {readDeletedWorkspaces} from '../store/workspaces.ts';
 import {type Accepted, accepted, type Draft, refused, releaseRefused, resolveKeys, type Send} from './draft.ts';
 
 type AcceptWriteOptions = {
@@ -48,12 +49,14 @@ export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<reado
 		bytes: sends => sends.reduce((sum, draft) => sum + bytesOf(draft), 0),
 		async apply(trx, groups) {
 			const drafts = groups.flat();
-			const [addressees, optedOut] = await askTogether(
+			const [, deleted, addressees, optedOut] = await askTogether(
 				trx,
+				() => holdOffDeletions(trx),
+				() => readDeletedWorkspaces(trx),
 				() => readAddressees(trx, drafts.flatMap(pairsOf)),
 				() => findOptedOut(trx, drafts.filter(({send}) => send.topicCode !== null).flatMap(pairsOf)),
 			);
-			const barred = new Barred(addressees, optedOut, storeTime(clock.now()));
+			const barred = new Barred({addressees, optedOut, deleted, now: storeTime(clock.now())});
 			const judged = judgeAll(drafts, barred, newId);
 			// After the ids were made: nothing of a message is older than itself.
 			const now = clock.now();
@@ -130,33 +133,45 @@ function pairsOf({send}: Draft): Pair[] {
 	return [send.to, ...send.cc].map(({key}) => [send.workspaceId, key]);
 }
 
+type Bars = {
+	readonly addressees: Addressees;
+	readonly optedOut: ReadonlyMap<string, ReadonlyMap<string, OptOut>>;
+	/** Workspaces that send nothing any more. */
+	readonly deleted: ReadonlySet<string>;
+	readonly now: string;
+};
+
 /** Who must not be mailed now. */
 class Barred {
-	readonly #addressees: Addressees;
-	readonly #optedOut: ReadonlyMap<string, ReadonlyMap<string, OptOut>>;
-	readonly #now: string;
+	readonly #bars: Bars;
 
-	constructor(addressees: Addressees, optedOut: ReadonlyMap<string, ReadonlyMap<string, OptOut>>, now: string) {
-		this.#addressees = addressees;
-		this.#optedOut = optedOut;
-		this.#now = now;
+	constructor(bars: Bars) {
+		this.#bars = bars;
+	}
+
+	/** Whether the workspace was deleted since the checks before. */
+	isGone({send}: Draft): boolean {
+		return this.#bars.deleted.has(send.workspaceId);
 	}
 
 	reasonOf({send: {workspaceId, topicCode, mode}}: Draft, addressKey: string): BarredReason | null {
+		const {addressees, optedOut, now} = this.#bars;
 		const pair = pairKey(workspaceId, addressKey);
-		const addressee = this.#addressees.get(pair);
+		const addressee = addressees.get(pair);
 		if (suppresses(addressee?.suppressed ?? undefined, mode)) {
 			return 'suppressed';
 		}
-		const optOut = topicCode === null ? addressee?.left : this.#optedOut.get(pair)?.get(topicCode);
-		return optOut && isInForce(optOut, this.#now) ? 'opted_out' : null;
+		const optOut = topicCode === null ? addressee?.left : optedOut.get(pair)?.get(topicCode);
+		return optOut && isInForce(optOut, now) ? 'opted_out' : null;
 	}
 }
 
 function judgeAll(drafts: readonly Draft[], barred: Barred, newId: NewId): Accepted[] {
 	const judged: Accepted[] = [];
 	for (const draft of drafts) {
-		judged.push(judge(draft, barred.reasonOf(draft, draft.send.to.key), newId));
+		judged.push(
+			barred.isGone(draft) ? refused('sending_paused') : judge(draft, barred.reasonOf(draft, draft.send.to.key), newId),
+		);
 	}
 	return judged;
 }

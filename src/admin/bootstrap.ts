@@ -1,15 +1,22 @@
 import {relative} from 'node:path';
+import type {Knex} from 'knex';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {addSender} from '../domains/senders.ts';
+import {storeTime} from '../kit/time.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {Mode} from '../mail/message.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {createKey} from '../ops/keys.ts';
 import {performIn} from '../ops/operation.ts';
+import {deleteApiKey, listApiKeys} from '../store/api-keys.ts';
+import {findSender} from '../store/domains.ts';
+import {endFirstStart, findFirstStart, hasBeenUsed, insertFirstStart, resumeFirstStart} from '../store/first-starts.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
+import {findTemplate} from '../store/templates.ts';
+import {findUserByEmail} from '../store/users.ts';
 import {hasWorkspace} from '../store/workspaces.ts';
-import {addUser} from '../users/users.ts';
+import {addUser, linkFor} from '../users/users.ts';
 import {readSample, sampleSender, sampleTemplate} from './sample.ts';
 import {saveTemplate} from './templates.ts';
 import {createWorkspace} from './workspaces.ts';
@@ -29,20 +36,36 @@ export type Bootstrapped = {
 /** The first user: the person who starts the program may do everything, and adds the other users. */
 export const firstUser = 'admin@localhost';
 
+type FirstStartOptions = {
+	/** Mail is captured, so that a sender of a reserved domain will do. */
+	readonly captures: boolean;
+	readonly dashboard: boolean;
+	/** No other process can be in the middle of the store's first start: the caller has the lock of SQLite's data folder. */
+	readonly isAlone: boolean;
+	/** The file for first keys exists: a start that broke off got as far as writing them. */
+	readonly hasKeysFile: boolean;
+};
+
+/** Longer than any start takes: by then a process that has not shown its first keys never will. */
+const longestStartMs = 60_000;
+const firstKeyName = 'first';
+
 /**
  * Gives a store without any workspace what a first mail needs: workspace, template, two keys, the dashboard's first user and,
- * where mail is captured, a verified sender of a reserved domain. Null: there is a workspace already. Of two processes
- * that try at once one does it.
+ * where mail is captured, a verified sender of a reserved domain. Of two processes that try at once one does it. The caller
+ * shows the result, then calls `endFirstStart`; without that the next start does what is left. Returns `null` where there is
+ * nothing to show.
  */
 export async function bootstrap(
 	store: Store,
 	tools: ActTools,
 	vault: Vault,
-	{captures, dashboard}: {readonly captures: boolean; readonly dashboard: boolean},
+	options: FirstStartOptions,
 ): Promise<Bootstrapped | null> {
 	if (await hasWorkspace(store.reader)) {
-		return null;
+		return await resumeBootstrap(store, tools, vault, options);
 	}
+	const {captures, dashboard} = options;
 	const [keys, template] = await Promise.all([captures ? generateSigningKeys() : null, readSample()]);
 	const address = parseAddress(sampleSender, {utf8Local: false});
 	if (!address.ok) {
@@ -66,20 +89,76 @@ export async function bootstrap(
 			});
 		}
 		const saved = await saveTemplate(trx, tools, {workspaceId, ...template, name: sampleTemplate});
-		const key = async (mode: Mode) => {
-			const scene = {face: 'cli', workspaceId, mode, tools, vault: async () => vault, trx} as const;
-			return (await performIn(createKey, scene, {name: 'first', mode})).key;
-		};
-		const first = {email: firstUser, role: 'admin', workspaceId: null} as const;
+		await insertFirstStart(trx, {workspace_id: workspaceId, begun_at: storeTime(tools.clock.now())});
 		return {
 			workspaceId,
 			sender: captures ? sampleSender : null,
 			templateId: saved.id,
-			liveKey: await key('live'),
-			testKey: await key('test'),
-			logInToken: dashboard ? ((await addUser(trx, tools, first))?.token ?? null) : null,
+			...(await createFirstAccess(trx, tools, vault, {workspaceId, dashboard})),
 		};
 	});
+}
+
+/**
+ * Continues a first start that broke off before it showed its keys. The store has only their hashes, so new keys and a new link
+ * take their place. `null` where the first start ended, may still be under way, or led to somebody using the store.
+ */
+async function resumeBootstrap(
+	store: Store,
+	tools: ActTools,
+	vault: Vault,
+	{dashboard, isAlone, hasKeysFile}: FirstStartOptions,
+): Promise<Bootstrapped | null> {
+	const broken = await findFirstStart(store.reader);
+	const now = tools.clock.now();
+	if (!broken || (!isAlone && now - Date.parse(broken.begun_at) < longestStartMs)) {
+		return null;
+	}
+	const workspaceId = broken.workspace_id;
+	return await store.writer.transaction(async trx => {
+		if (!(await resumeFirstStart(trx, broken, storeTime(now)))) {
+			return null;
+		}
+		const template = await findTemplate(trx, workspaceId, {name: sampleTemplate});
+		if (hasKeysFile || template === undefined || (await hasBeenUsed(trx))) {
+			await endFirstStart(trx);
+			return null;
+		}
+		for (const {id, name} of await listApiKeys(trx, workspaceId)) {
+			if (name === firstKeyName) {
+				await deleteApiKey(trx, workspaceId, id);
+			}
+		}
+		return {
+			workspaceId,
+			sender: (await findSender(trx, workspaceId, sampleSender)) ? sampleSender : null,
+			templateId: template.id,
+			...(await createFirstAccess(trx, tools, vault, {workspaceId, dashboard})),
+		};
+	});
+}
+
+/** Creates both keys and, for the dashboard, a link for the first user, who is added where there is none. */
+async function createFirstAccess(
+	trx: Knex.Transaction,
+	tools: ActTools,
+	vault: Vault,
+	{workspaceId, dashboard}: {readonly workspaceId: string; readonly dashboard: boolean},
+): Promise<Pick<Bootstrapped, 'liveKey' | 'testKey' | 'logInToken'>> {
+	const create = async (mode: Mode) => {
+		const scene = {face: 'cli', workspaceId, mode, tools, vault: async () => vault, trx} as const;
+		return (await performIn(createKey, scene, {name: firstKeyName, mode})).key;
+	};
+	const link = async () => {
+		const user = await findUserByEmail(trx, firstUser);
+		const first = {email: firstUser, role: 'admin', workspaceId: null, isVouched: true} as const;
+		return user ? await linkFor(trx, tools, user) : await addUser(trx, tools, first);
+	};
+	return {
+		liveKey: await create('live'),
+		testKey: await create('test'),
+		logInToken: dashboard ? ((await link())?.token ?? null) : null,
+	};
 }
 
 export type WelcomeInput = Omit<Bootstrapped, 'logInToken'> & {

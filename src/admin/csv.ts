@@ -8,14 +8,18 @@ type Line = {readonly number: number; readonly text: string};
 const longestLine = 64 * 1024;
 const shownOfLong = 200;
 const mostLines = 100;
+/** A first line that tells Excel the delimiter of the file. */
+const namedDelimiter = /^"?sep=([^"\w])"?$/i;
 const lineEnd = /\r\n|\n|\r/;
 const broken = 'something follows its closing quote';
 
 /**
- * Reads a CSV text as it comes, in pieces of any size. RFC 4180, and what programs make of it: lines end in LF, CRLF or CR, cells are parted by commas, semicolons or tabs
- * (the one the first line has most of), empty lines mean nothing. A quote that is never closed costs its own line only:
- * after a hundred lines without its end, reading goes on with the line that follows it. That bounds the memory. A line is scanned three
- * times at most: as the first of a record, within quotes, and for the cells of a record of several lines.
+ * Reads a CSV text as it comes, in pieces of any size. RFC 4180, and what programs make of it: lines end in LF, CRLF or
+ * CR, cells are parted by commas, semicolons or tabs (the one that is most frequent in the first line of the table, or
+ * the one that a first line such as `sep=;` names), empty lines mean nothing. A quote that is never closed costs its
+ * own line only: after a hundred lines without its end, reading goes on with the line that follows it. That bounds the
+ * memory. A line is scanned three times at most: as the first of a record, within quotes, and for the cells of a record
+ * of several lines.
  */
 export class CsvReader {
 	#rest = '';
@@ -25,9 +29,19 @@ export class CsvReader {
 	/** Within a line that is too long and was reported. */
 	#skipping = false;
 	#delimiter = '';
+	/** Whether the delimiter is settled for the rest of the file. */
+	#isFixed = false;
+	readonly #beginsTable: (cells: readonly string[]) => boolean;
 	/** The lines of a record with a quote that is still open, and how long they are together. */
 	#open: Line[] = [];
 	#size = 0;
+
+	/**
+	 * `beginsTable`: whether the cells are the first of the table. Until then, each line may have its own delimiter.
+	 */
+	constructor(beginsTable: (cells: readonly string[]) => boolean = () => true) {
+		this.#beginsTable = beginsTable;
+	}
 
 	push(text: string): CsvRecord[] {
 		const records: CsvRecord[] = [];
@@ -85,8 +99,17 @@ export class CsvReader {
 		if (text === '') {
 			return false;
 		}
-		this.#delimiter ||= delimiterOf(text);
+		const named = line === 1 ? namedDelimiter.exec(text)?.[1] : undefined;
+		if (named !== undefined) {
+			this.#delimiter = named;
+			this.#isFixed = true;
+			return false;
+		}
+		if (!this.#isFixed) {
+			this.#delimiter = delimiterOf(text);
+		}
 		const cells = cellsOf(text, this.#delimiter);
+		this.#isFixed ||= Array.isArray(cells) && this.#beginsTable(cells);
 		if (cells === 'broken') {
 			records.push({line, fault: broken, text});
 		} else if (cells !== 'open') {
@@ -105,6 +128,7 @@ export class CsvReader {
 			this.#giveUp(records, () => this.#open.length >= mostLines || this.#size > longestLine);
 		} else {
 			const cells = cellsOf(this.#open.map(({text}) => text).join('\n'), this.#delimiter) as string[];
+			this.#isFixed ||= this.#beginsTable(cells);
 			records.push({line: (this.#open[0] as Line).number, cells});
 			this.#open = [];
 		}

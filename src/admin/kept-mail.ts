@@ -2,7 +2,7 @@ import type {Kept} from '../mail/report.ts';
 import type {Review, TokenFault} from '../outcome/matches.ts';
 import {readMail} from '../report/mime.ts';
 import {senderOf, subjectOf} from '../report/sender-mail.ts';
-import type {KeptMail} from '../store/inbound-mails.ts';
+import type {KeptMail} from '../store/kept-mails.ts';
 
 // Mails that came back and are kept for review: how each was read, and why it is kept.
 

@@ -1,28 +1,30 @@
 import path from 'node:path';
 import type {Knex} from 'knex';
-import {unifiedDiff} from '../kit/diff.ts';
 import {storeTime} from '../kit/time.ts';
+import {layoutUses, partialsIn} from '../mail/layout-uses.ts';
 import type {ActTools} from '../mail/operator.ts';
+import {checkRoom} from '../ops/limits.ts';
 import {notFound, Refused} from '../ops/operation.ts';
-import type {VariantSource} from '../render/compile.ts';
-import {compileInWorker, usualCompileTime} from '../render/in-worker.ts';
-import {fileOf, filesOf, keyOf, type Layout, layoutFaults, layoutName, usedBy} from '../render/layouts.ts';
+import type {CompileResult, VariantSource} from '../render/compile.ts';
+import {compileAndCheck, usualCompileTime} from '../render/in-worker.ts';
+import {fileOf, filesOf, keyOf, type Layout, layoutName, reachedFrom} from '../render/layouts.ts';
 import {longestSource} from '../render/limits.ts';
 import type {Violation} from '../render/liquid-source.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {deleteLayout, listLayouts, listResolved, putLayout, type StoredLayout} from '../store/layouts.ts';
 import {
-	findTemplate,
-	findVersion,
-	listVariants,
-	type TemplateSettings,
-	type TemplateVariant,
-} from '../store/templates.ts';
+	deleteLayout,
+	type LayoutUser,
+	type ListedLayout,
+	listLayouts,
+	listLayoutUsers,
+	putLayout,
+	readLayouts,
+} from '../store/layouts.ts';
+import {findVersion, listVariants, type TemplateSettings} from '../store/templates.ts';
 import {
 	addVersion,
 	type Content,
-	isContent,
 	isTooLargeVersion,
 	keepLayouts,
 	largestVersion,
@@ -46,19 +48,25 @@ export type Source = Named & {
 /** A template, compiled and ready to be saved. */
 export type ReadyTemplate = Named & Content & Pick<Source, 'settings'>;
 
-/** What the store has at one time: layouts, partials, and the templates that use them as `latest` has them. */
+/** The layouts, partials and templates that use them of a workspace, at one time. Sources are read on demand. */
 export type Known = {
-	readonly layouts: readonly StoredLayout[];
-	readonly users: ReadonlyArray<
-		Source & {readonly id: string; readonly latest: number; readonly uses: ReadonlySet<string>}
-	>;
+	readonly layouts: readonly ListedLayout[];
+	readonly users: readonly LayoutUser[];
+	/** Reads those of the keys that exist. */
+	readonly readLayouts: (keys: readonly string[]) => Promise<readonly Layout[]>;
+	readonly readSource: (user: LayoutUser) => Promise<Source>;
 };
 
-export const nothingKnown: Known = {layouts: [], users: []};
+export const nothingKnown: Known = {
+	layouts: [],
+	users: [],
+	readLayouts: async () => [],
+	readSource: user => Promise.reject(new Error(`There is no template ${user.name}.`)),
+};
 
 /** Layouts and templates that are saved together: all or none. */
 export type Change = {
-	readonly before: readonly StoredLayout[];
+	readonly before: readonly ListedLayout[];
 	/** Those that differ from `before`. */
 	readonly layouts: readonly Layout[];
 	readonly templates: readonly ReadyTemplate[];
@@ -71,46 +79,52 @@ export type Planned =
 	| {readonly ok: true; readonly change: Change}
 	| {readonly ok: false; readonly problems: readonly string[]};
 
-/** Layouts and partials of one workspace: each change compiles what uses them, with all of them at hand. */
-const mostLayouts = 200;
-
 export async function readKnown(reader: Knex, workspaceId: string): Promise<Known> {
-	const layouts = await listLayouts(reader, workspaceId);
-	const users = [];
-	for (const {id, name, version} of await listResolved(reader, workspaceId)) {
-		const {layout, sample, version: latest} = version;
-		const variants = (await listVariants(reader, version.id)).map(one => ({...variantSource(one), layout}));
-		const texts = variants.flatMap(({mjml, html, text}) => [mjml ?? html ?? '', text ?? '']);
-		users.push({id, name, sample, layout, variants, latest, uses: usedBy({layout, texts}, layouts)});
-	}
-	return {layouts, users};
+	return {
+		layouts: await listLayouts(reader, workspaceId),
+		users: await listLayoutUsers(reader, workspaceId),
+		readLayouts: keys => readLayouts(reader, workspaceId, keys.map(layoutKey)),
+		async readSource({id, row_id: rowId, name, version}) {
+			const found = await findVersion(reader, rowId, version);
+			const {layout, sample} = found ?? {layout: null, sample: null};
+			const variants = found ? await listVariants(reader, found.id) : [];
+			return {id, name, layout, sample, variants: variants.map(one => ({...variantSource(one), layout}))};
+		},
+	};
 }
+
+function layoutKey(key: string): Pick<Layout, 'kind' | 'name'> {
+	const [kind, name = ''] = key.split('/');
+	return {kind: kind as Layout['kind'], name};
+}
+
+const usesOf = (layouts: readonly ListedLayout[]) => new Map(layouts.map(one => [keyOf(one), one.uses]));
 
 /** What it takes to save these layouts and templates; nothing is changed yet. Compiles in a thread of its own. */
 export async function planChange(
-	{layouts: before, users}: Known,
+	known: Known,
 	layouts: readonly Layout[],
 	sources: readonly Source[] = [],
 ): Promise<Planned> {
-	const isOf = (one: Layout) => (other: Layout) => keyOf(one) === keyOf(other);
-	const changed = layouts.filter(one => !isSame(one, before.find(isOf(one))));
-	const all: readonly Layout[] = [...before.filter(one => !layouts.some(isOf(one))), ...layouts];
-	const problems = changed.flatMap(one => {
-		const fault = formFault(one);
-		const places = fault ? [] : layoutFaults(one, all);
-		return fault ? [fault] : places.map(({file = fileOf(one, ''), ...place}) => placeText(file, place));
-	});
-	if (all.length > mostLayouts) {
-		problems.push(`a workspace has at most ${mostLayouts} layouts and partials`);
+	const {layouts: before, users} = known;
+	const stored = new Map((await known.readLayouts(layouts.map(keyOf))).map(one => [keyOf(one), one]));
+	const changed = layouts.filter(one => !isSame(one, stored.get(keyOf(one))));
+	const uses = new Map([...usesOf(before), ...layouts.map(one => [keyOf(one), partialsIn(textsOf(one))] as const)]);
+	const unfit = changed.flatMap(one => formFault(one) ?? []);
+	if (unfit.length > 0) {
+		return {ok: false, problems: unfit};
 	}
-	const keys = changed.map(keyOf);
+	const keys = new Set(changed.map(keyOf));
 	const affected = users.filter(
-		({name, uses}) => keys.some(key => uses.has(key)) && !sources.some(source => source.name === name),
+		user =>
+			[...reachedFrom(user.uses, usesOf(before))].some(key => keys.has(key)) &&
+			!sources.some(source => source.name === user.name),
 	);
-	if (problems.length > 0) {
-		return {ok: false, problems};
+	const read: Source[] = [];
+	for (const user of affected) {
+		read.push(await known.readSource(user));
 	}
-	const compiled = await compileTemplates([...sources, ...affected], all);
+	const compiled = await compileTemplates([...sources, ...read], changed, {uses, read: withLayouts(known, layouts)});
 	return compiled.problems.length > 0
 		? {ok: false, problems: compiled.problems}
 		: {
@@ -120,10 +134,49 @@ export async function planChange(
 					templates: compiled.ready.slice(0, sources.length),
 					users: affected.map((user, index) => ({
 						...(compiled.ready[sources.length + index] as ReadyTemplate),
-						...{id: user.id, after: user.latest},
+						...{id: user.id, after: user.version},
 					})),
 				},
 			};
+}
+
+/** What each layout or partial uses, and how to read some of them. */
+type Layouts = {
+	readonly uses: ReadonlyMap<string, readonly string[]>;
+	readonly read: Known['readLayouts'];
+};
+
+/** Reads from the store, with these in place of stored ones. */
+const withLayouts =
+	({readLayouts: read}: Known, layouts: readonly Layout[]): Known['readLayouts'] =>
+	async keys => {
+		const own = layouts.filter(one => keys.includes(keyOf(one)));
+		const others = keys.filter(key => !own.some(one => keyOf(one) === key));
+		return [...own, ...(await read(others))];
+	};
+
+const textsOf = ({files}: Layout): readonly string[] => Object.values(files);
+
+/** Compiles variants with only the layouts and partials that they use. */
+export async function compileWith(
+	{layouts, readLayouts: read}: Pick<Known, 'layouts' | 'readLayouts'>,
+	sources: readonly VariantSource[],
+): Promise<readonly CompileResult[]> {
+	return (await compileIn(sources, [], {uses: usesOf(layouts), read})).results;
+}
+
+/** Compiles all of them in one thread, because loading MJML takes most of the time. */
+async function compileIn(
+	sources: readonly VariantSource[],
+	checked: readonly Layout[],
+	{uses, read}: Layouts,
+	timeoutMs = usualCompileTime,
+) {
+	const own = sources.flatMap(({layout, mjml, html, text}) =>
+		layoutUses(layout || null, [mjml ?? html ?? '', text ?? '']),
+	);
+	const keys = reachedFrom([...checked.map(keyOf), ...own], uses);
+	return await compileAndCheck({sources, checked, layouts: await read([...keys])}, timeoutMs);
 }
 
 const isSame = ({files}: Layout, other: Layout | undefined): boolean =>
@@ -150,10 +203,18 @@ function formFault(layout: Layout): string | null {
 const placeText = (file: string, {line, column, message}: Pick<Violation, 'line' | 'column' | 'message'>): string =>
 	`${file}:${line}:${column}: ${message}`;
 
-/** All in one thread: loading MJML is most of the time. A little more of it for each variant: a hostile one must not fail many. */
-async function compileTemplates(sources: readonly Source[], layouts: readonly Layout[]) {
+async function compileTemplates(sources: readonly Source[], changed: readonly Layout[], layouts: Layouts) {
 	const all = sources.flatMap(({variants}) => variants);
-	const results = all.length > 0 ? await compileInWorker(all, usualCompileTime + 500 * all.length, layouts) : [];
+	const {faults, results} =
+		all.length + changed.length === 0
+			? {faults: [], results: []}
+			: await compileIn(all, changed, layouts, usualCompileTime + 500 * all.length);
+	const unfit = changed.flatMap((one, index) =>
+		(faults[index] ?? []).map(({file = fileOf(one, ''), ...place}) => placeText(file, place)),
+	);
+	if (unfit.length > 0) {
+		return {ready: [], problems: unfit};
+	}
 	const byVariant = new Map(all.map((variant, index) => [variant, results[index]]));
 	const problems: string[] = [];
 	const ready = sources.map(({id, name, variants, settings, sample, layout}): ReadyTemplate => {
@@ -187,6 +248,23 @@ function placeIn(template: string, {locale}: VariantSource, {field, file, ...pla
 	return placeText(path.join(template, own), place);
 }
 
+/**
+ * Throws `LimitReached` if the new layouts and partials would exceed the limit. Exact within the transaction that saves
+ * them.
+ */
+export async function checkLayoutRoom(
+	trx: Knex,
+	tools: Pick<ActTools, 'clock'>,
+	workspaceId: string,
+	{before, layouts}: Pick<Change, 'before' | 'layouts'>,
+): Promise<void> {
+	const known = new Set(before.map(keyOf));
+	const added = layouts.filter(one => !known.has(keyOf(one))).length;
+	if (added > 0) {
+		await checkRoom(trx, tools, workspaceId, 'layouts', added);
+	}
+}
+
 /** Saves a change; `changed` false: the newest version is like this. Throws `Refused` where the store changed since it was planned. */
 export async function saveChange(
 	trx: Knex.Transaction,
@@ -194,9 +272,13 @@ export async function saveChange(
 	workspaceId: string,
 	{before, layouts, templates, users}: Change,
 ): Promise<Saved[]> {
+	await checkLayoutRoom(trx, tools, workspaceId, {before, layouts});
 	await keepLayouts(trx, workspaceId, before);
 	for (const layout of layouts) {
-		await putLayout(trx, workspaceId, {...layout, updated_at: storeTime(tools.clock.now())});
+		const last = before.find(one => keyOf(one) === keyOf(layout))?.updated_at;
+		// Plans compare this time, so two changes within a millisecond must differ.
+		const at = Math.max(tools.clock.now(), last === undefined ? 0 : Date.parse(last) + 1);
+		await putLayout(trx, workspaceId, {...layout, updated_at: storeTime(at)});
 		await recordAct(trx, tools, {action: 'layout.saved', workspaceId, target: keyOf(layout)});
 	}
 	const saved: Saved[] = [];
@@ -218,52 +300,6 @@ export async function saveChange(
 		saved.push({id: user.id, name, version: version.version, changed: true});
 	}
 	return saved;
-}
-
-/** What a change makes of one template. */
-export type Foreseen = Omit<Saved, 'id'> & {
-	readonly id: string | null;
-	/** What the newest version holds, and what the next one would. */
-	readonly variants: readonly [before: readonly TemplateVariant[], after: readonly TemplateVariant[]];
-};
-
-/** What saving it would do. */
-export async function foresee(reader: Knex, workspaceId: string, {templates, users}: Change): Promise<Foreseen[]> {
-	const foreseen: Foreseen[] = [];
-	for (const {id, name, settings, ...content} of [...templates, ...users]) {
-		const found = await findTemplate(reader, workspaceId, {name});
-		const latest = found?.latest_version ?? 0;
-		const newest = found && latest > 0 ? await findVersion(reader, found.row_id, latest) : undefined;
-		const isNext = !(newest && isContent(newest, content));
-		const before = isNext && newest ? await listVariants(reader, newest.id) : [];
-		const isOther = settings !== undefined && settingsText(found) !== settingsText(settings);
-		const variants = [before, isNext ? content.variants : []] as const;
-		const version = isNext ? latest + 1 : latest;
-		foreseen.push({id: found?.id ?? id, name, version, changed: isNext || isOther, variants});
-	}
-	return foreseen;
-}
-
-const settingsText = ({topic = null, priority = null, sensitive = []}: Partial<TemplateSettings> = {}): string =>
-	JSON.stringify([topic, priority, sensitive]);
-
-/** A unified diff of the sources, layout and partials in them, language by language; empty: nothing differs. */
-export function diffOf({name, version, variants: [before, after]}: Foreseen): string {
-	const parts = (all: readonly TemplateVariant[]) =>
-		new Map(
-			all.flatMap(({locale, kind, source, text_source: text}) => {
-				const own = path.join(name, locale === null ? 'body' : `body.${locale}`);
-				return [[`${own}.${kind}`, source] as const, ...(text === null ? [] : [[`${own}.txt`, text] as const])];
-			}),
-		);
-	const [old, fresh] = [parts(before), parts(after)];
-	return [...new Set([...old.keys(), ...fresh.keys()])]
-		.map(file => {
-			const [from, to] = [old.get(file), fresh.get(file)];
-			const title = [version - 1, version].map(number => `${file} (version ${number})`) as [string, string];
-			return unifiedDiff(from === undefined ? ['/dev/null', title[1]] : title, from ?? '', to ?? '');
-		})
-		.join('');
 }
 
 /** Removes a layout or partial. Throws `Refused` where a template, a layout or a partial uses it, or it does not exist. */
@@ -291,10 +327,13 @@ export async function removeLayout(
 }
 
 /** The templates (names) and the layouts and partials (keys) that use it in their newest version. */
-export function usersOf({layouts, users}: Known, layout: Pick<Layout, 'kind' | 'name'>): string[] {
+export function usersOf(
+	{layouts, users}: Pick<Known, 'layouts' | 'users'>,
+	layout: Pick<Layout, 'kind' | 'name'>,
+): string[] {
 	const key = keyOf(layout);
-	const within = layouts.filter(
-		one => keyOf(one) !== key && usedBy({layout: null, texts: Object.values(one.files)}, layouts).has(key),
-	);
-	return [...users.filter(({uses}) => uses.has(key)).map(({name}) => name), ...within.map(keyOf)];
+	const uses = usesOf(layouts);
+	const reaches = (keys: readonly string[]) => reachedFrom(keys, uses).has(key);
+	const within = layouts.filter(one => keyOf(one) !== key && reaches(one.uses));
+	return [...users.filter(user => reaches(user.uses)).map(({name}) => name), ...within.map(keyOf)];
 }

@@ -29,13 +29,20 @@ export type Stopped = {
 	readonly suspended_by: 'operator' | 'failures' | 'route' | null;
 	readonly suspended_until: string | null;
 	readonly suspension_reason: string | null;
+	/** Where to ask, if the destination blocks our address. */
+	readonly suspension_advice: string | null;
 };
 
 /** What waits for a destination. */
 export type QueueStatus = Omit<QueueSummary, 'oldest'> &
 	Stopped & {readonly oldest: string | null; readonly suspended: boolean};
 
-export const free: Stopped = {suspended_by: null, suspended_until: null, suspension_reason: null};
+export const free: Stopped = {
+	suspended_by: null,
+	suspended_until: null,
+	suspension_reason: null,
+	suspension_advice: null,
+};
 const empty = {
 	ready: 0,
 	deferred: 0,
@@ -75,15 +82,21 @@ export async function readQueueStatus(
 /** By destination, at a time in the store's form. */
 export async function readStopped(reader: Knex, now: string): Promise<Map<string, Stopped>> {
 	const stopped = new Map<string, Stopped>();
-	for (const {destination, reason, waits_for: waitsFor, suspended_until: until} of await listSiteSuspensions(
+	for (const {destination, reason, waits_for: waitsFor, advice, suspended_until: until} of await listSiteSuspensions(
 		reader,
 		now,
 	)) {
 		const by = waitsFor === 'route' ? 'route' : 'failures';
-		stopped.set(destination, {suspended_by: by, suspended_until: until, suspension_reason: reason});
+		const stop: Stopped = {
+			suspended_by: by,
+			suspended_until: until,
+			suspension_reason: reason,
+			suspension_advice: advice,
+		};
+		stopped.set(destination, stop);
 	}
 	for (const {destination, reason} of await listSuspensions(reader)) {
-		stopped.set(destination, {suspended_by: 'operator', suspended_until: null, suspension_reason: reason});
+		stopped.set(destination, {...free, suspended_by: 'operator', suspension_reason: reason});
 	}
 	return stopped;
 }
@@ -235,19 +248,12 @@ type Resumed = {
 	readonly sites: readonly string[];
 };
 
-/**
- * Ends an operator's suspension; where its sites back off after failures one mail tries each at once. `sites`: those
- * that mail to it would go to now, in addition to those of waiting mail.
- */
-export async function resumeDestination(
-	trx: Knex.Transaction,
-	tools: ActTools,
-	{destination, sites}: {readonly destination: string; readonly sites: readonly string[]},
-): Promise<Resumed> {
+/** Ends an operator's suspension. Of the sites that its mail waits for, those that back off are tried at once, with one message each. */
+export async function resumeDestination(trx: Knex.Transaction, tools: ActTools, destination: string): Promise<Resumed> {
 	const now = storeTime(tools.clock.now());
 	const suspension = await deleteSuspension(trx, destination);
 	const waitedFor = await listSiteSuspensions(trx, now, {destination});
-	const resumed = await resumeSites(trx, [...new Set([...sites, ...waitedFor.map(({site}) => site)])], now);
+	const resumed = await resumeSites(trx, [...new Set(waitedFor.map(({site}) => site))], now);
 	if (suspension || resumed.length > 0) {
 		const detail = {sites: resumed};
 		await recordAct(trx, tools, {action: 'queue.resumed', workspaceId: null, target: destination, detail});

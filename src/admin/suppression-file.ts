@@ -1,7 +1,7 @@
 import {Readable} from 'node:stream';
 import {setImmediate} from 'node:timers/promises';
 import type {Knex} from 'knex';
-import {apiTime, parseTime, storeTime} from '../kit/time.ts';
+import {apiTime, storeTime} from '../kit/time.ts';
 import {type Address, parseAddress} from '../mail/address.ts';
 import {createPastIds, isId} from '../mail/ids.ts';
 import type {Mode} from '../mail/message.ts';
@@ -9,102 +9,21 @@ import type {Acting} from '../mail/operator.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
 import {beginAct} from '../store/audit.ts';
 import {insertSuppressions, listSuppressions, type NewSuppression, type Suppression} from '../store/suppressions.ts';
-import {CsvReader, type CsvRecord, csvLine, withoutApostrophe} from './csv.ts';
-
-/** The columns of `suppression export`, by their names. */
-export const exportedColumns = ['id', 'recipient', 'reason', 'source', 'created_at'] as const;
-/** Before a bad line's own columns in the file of `--bad`. */
-export const badColumns = ['line', 'fault'] as const;
-
-/** Where a file has what; numbers of columns, undefined: it has no such column. */
-type Columns = {
-	readonly address: number;
-	readonly reason?: number | undefined;
-	readonly createdAt?: number | undefined;
-	/** An SMTP code or enhanced status: of a list of bounces. */
-	readonly reply?: number | undefined;
-	/** Postmark: who asked for it. */
-	readonly origin?: number | undefined;
-	/** Mailgun: of a list of unsubscribes. */
-	readonly tags?: number | undefined;
-	/** Only in files that `suppression export` wrote. */
-	readonly source?: number | undefined;
-};
-
-export type Layout = {
-	readonly columns: Columns;
-	/** Whether the first line has names; otherwise it is an entry already. */
-	readonly hasHeader: boolean;
-	/** The names of the columns; ours where the file names no columns. */
-	readonly header: readonly string[];
-	/** How many columns before these say what was wrong: a corrected file of `--bad`. */
-	readonly marks: number;
-	/** Whether cells have apostrophes that `csvLine` put there. */
-	readonly ours: boolean;
-};
-
-const names: Readonly<Record<Exclude<keyof Columns, 'source'>, readonly string[]>> = {
-	address: ['email', 'emailaddress', 'address', 'recipient', 'recipientaddress'],
-	reason: ['reason', 'suppressionreason'],
-	createdAt: ['createdat', 'created', 'lastupdatetime', 'timestamp', 'date'],
-	reply: ['status', 'code'],
-	origin: ['origin'],
-	tags: ['tags'],
-};
-
-/** What the first line of a file says of its columns: their names, or, where it is an entry itself, what is in them. */
-export function readLayout(first: readonly string[]): Layout {
-	const plain = first.map(wordOf);
-	const find = (kind: keyof typeof names) => inside(plain.findIndex(name => names[kind].includes(name)));
-	const address = find('address');
-	// What has no @ can be no entry either.
-	if (address === undefined && first.some(cell => cell.includes('@'))) {
-		const reason = first.findIndex((cell, index) => index > 0 && reasonOf(cell) !== undefined);
-		const createdAt = first.findIndex((cell, index) => index > 0 && timeOf(cell.trim()) !== undefined);
-		const known = new Map([
-			[0, 'recipient'],
-			[reason, 'reason'],
-			[createdAt, 'created_at'],
-		]);
-		return {
-			columns: {address: 0, reason: inside(reason), createdAt: inside(createdAt)},
-			hasHeader: false,
-			header: first.map((_, index) => known.get(index) ?? `column_${index + 1}`),
-			marks: 0,
-			ours: false,
-		};
-	}
-	const marks = startsWith(first, badColumns) ? badColumns.length : 0;
-	const exported = startsWith(first.slice(marks), exportedColumns);
-	return {
-		columns: {
-			address: address ?? marks,
-			reason: find('reason'),
-			createdAt: find('createdAt'),
-			reply: find('reply'),
-			origin: find('origin'),
-			tags: find('tags'),
-			...(exported && {source: marks + exportedColumns.indexOf('source')}),
-		},
-		hasHeader: true,
-		header: first.slice(marks),
-		marks,
-		ours: exported || marks > 0,
-	};
-}
-
-function inside(index: number): number | undefined {
-	return index === -1 ? undefined : index;
-}
-
-function startsWith(cells: readonly string[], beginning: readonly string[]): boolean {
-	return beginning.every((name, index) => cells[index] === name);
-}
-
-/** The cells of a line as they were before `csvLine` wrote them. */
-export function plainCells(cells: readonly string[], {ours, marks}: Layout): readonly string[] {
-	return ours ? cells.map((cell, index) => (index < marks ? cell : withoutApostrophe(cell))) : cells;
-}
+import {CsvReader, type CsvRecord, csvLine} from './csv.ts';
+import {
+	beginsTable,
+	type Columns,
+	exportedColumns,
+	isHeaderOf,
+	isSkippable,
+	type Layout,
+	mentionsComplaints,
+	plainCells,
+	readLayout,
+	reasonOf,
+	timeOf,
+	wordOf,
+} from './suppression-layout.ts';
 
 /** What a line asks for. */
 export type Listed = {
@@ -129,7 +48,7 @@ export function readListed(
 		return {ok: false, fault: empty ? 'it has no address' : `the address ${parsed.fault}`};
 	}
 
-	const reason = given ?? reasonOfLine(cell, columns);
+	const reason = given ?? reasonOfLine(cell, columns, cells);
 	if (typeof reason === 'object') {
 		return {ok: false, ...reason};
 	}
@@ -152,7 +71,7 @@ const shown = (text: string) => (text.length > 100 ? `${text.slice(0, 99)}…` :
 
 type CellOf = (index: number | undefined) => string;
 
-function reasonOfLine(cell: CellOf, columns: Columns): SuppressionReason | {fault: string} {
+function reasonOfLine(cell: CellOf, columns: Columns, cells: readonly string[]): SuppressionReason | {fault: string} {
 	const text = cell(columns.reason);
 	const known = reasonOf(text);
 	if (known === 'manual' && wordOf(cell(columns.origin)) === 'recipient') {
@@ -172,44 +91,21 @@ function reasonOfLine(cell: CellOf, columns: Columns): SuppressionReason | {faul
 	if (text !== '') {
 		return {fault: `the reason "${shown(text)}" is not known, give one with --reason`};
 	}
+	const elsewhere = reasonElsewhere(cells);
+	if (elsewhere !== undefined) {
+		return elsewhere;
+	}
+	const doubtful = cells.find((other, at) => at !== columns.address && mentionsComplaints([other]));
+	if (doubtful !== undefined) {
+		return {fault: `"${shown(doubtful)}" may be a complaint, give the reason with --reason`};
+	}
 	return columns.tags === undefined ? 'manual' : 'unsubscribe';
 }
 
-const reasonWords: Readonly<Record<string, SuppressionReason>> = {
-	hardbounce: 'hard_bounce',
-	bounce: 'hard_bounce',
-	bounced: 'hard_bounce',
-	complaint: 'complaint',
-	complained: 'complaint',
-	spamcomplaint: 'complaint',
-	spamreport: 'complaint',
-	spam: 'complaint',
-	manual: 'manual',
-	manualsuppression: 'manual',
-	unsubscribe: 'unsubscribe',
-	unsubscribed: 'unsubscribe',
-};
-
-function reasonOf(text: string): SuppressionReason | undefined {
-	const word = wordOf(text);
-	return Object.hasOwn(reasonWords, word) ? reasonWords[word] : undefined;
-}
-
-/** Names and reasons are spelled in many ways: `Email Address`, `EmailAddress`, `email_address`. */
-function wordOf(text: string): string {
-	return text.toLowerCase().replace(/[^a-z\d]/g, '');
-}
-
-// RFC 5322 §3.3, the form of Mailgun: Fri, 21 Oct 2011 11:02:55 GMT.
-const mailDate = /^(?:[A-Z][a-z]{2}, )?\d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d(?::\d\d)? (?:UTC|GMT|[+-]\d{4})$/;
-
-/** Milliseconds of an RFC 3339 time, of Unix seconds or milliseconds, or of the date of a mail. */
-export function timeOf(text: string): number | undefined {
-	if (/^\d{10}$|^\d{13}$/.test(text)) {
-		return text.length === 10 ? Number(text) * 1000 : Number(text);
-	}
-	const mail = mailDate.test(text) ? Date.parse(text) : Number.NaN;
-	return Number.isNaN(mail) ? parseTime(text) : mail;
+/** A reason in any other column, such as `type`. A complaint takes precedence. */
+function reasonElsewhere(cells: readonly string[]): SuppressionReason | undefined {
+	const found = cells.map(reasonOf);
+	return found.includes('complaint') ? 'complaint' : found.find(reason => reason !== undefined);
 }
 
 function isSource(text: string): boolean {
@@ -276,7 +172,7 @@ type FilePart = {readonly records: readonly CsvRecord[]; readonly bytes: number}
 
 /** The records of a CSV file as they come. A fault is the last part. */
 async function* readRecords(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<FilePart> {
-	const reader = new CsvReader();
+	const reader = new CsvReader(beginsTable);
 	const decoder = new TextDecoder();
 	let bytes = 0;
 	let lineAt = 0;
@@ -323,6 +219,8 @@ export const mostFaults = 100;
 // A transaction of this size blocks the writers of a running daemon for some ten milliseconds. Twice as many are no
 // faster by the row and take 20 MB more.
 const rowsAtOnce = 500;
+/** Lines before the table, such as a title and comments. */
+const maxLinesBefore = 50;
 /** Lines that are read before others have their turn: a millisecond or two. */
 const linesAtOnce = 256;
 
@@ -336,6 +234,8 @@ export class SuppressionImport {
 	readonly faults: LineFault[] = [];
 	/** Undefined: nothing was read yet. */
 	layout: Layout | undefined;
+	/** Lines before the table, until its first line is found. */
+	#before: Array<{readonly line: number; readonly cells: readonly string[]}> = [];
 	#batch: NewSuppression[] = [];
 	#taken = 0;
 
@@ -353,16 +253,19 @@ export class SuppressionImport {
 				return part;
 			}
 			for (const record of part.records) {
-				await this.#take(record);
+				const fault = await this.#take(record);
+				if (fault) {
+					return fault;
+				}
 			}
 			onRead(part.bytes);
 		}
+		const fault = this.layout ? null : await this.#begin();
 		await this.flush();
-		return null;
+		return fault;
 	}
 
-	async #take(record: CsvRecord): Promise<void> {
-		const {acting, reason} = this.#options;
+	async #take(record: CsvRecord): Promise<FileFault | null> {
 		this.#taken++;
 		if (this.#taken % linesAtOnce === 0) {
 			await setImmediate();
@@ -370,19 +273,56 @@ export class SuppressionImport {
 		if ('fault' in record) {
 			this.counts.read++;
 			await this.refuse(record.line, record.fault, [record.text]);
-			return;
+			return null;
 		}
-		if (!this.layout) {
-			this.layout = readLayout(record.cells);
-			if (this.layout.hasHeader) {
-				return;
+		if (this.layout) {
+			await this.#takeLine(record, this.layout);
+			return null;
+		}
+		this.#before.push(record);
+		const isBegun = beginsTable(record.cells) || this.#before.length === maxLinesBefore;
+		return isBegun ? await this.#begin() : null;
+	}
+
+	/** Finds the table in the lines read so far. Only the last of them can start it. */
+	async #begin(): Promise<FileFault | null> {
+		const before = this.#before;
+		this.#before = [];
+		const last = before.at(-1);
+		if (last === undefined) {
+			return null;
+		}
+		const found = beginsTable(last.cells) ? before.length - 1 : 0;
+		const above = before[found - 1];
+		const start = above && isHeaderOf(above.cells, last.cells) ? found - 1 : found;
+		const first = before[start] ?? last;
+		const layout = readLayout(first.cells);
+		this.layout = layout;
+		const titles = before.slice(0, start + (layout.hasHeader ? 1 : 0)).flatMap(({cells}) => cells);
+		if (this.#options.reason === undefined && layout.columns.reason === undefined && mentionsComplaints(titles)) {
+			return {
+				fault: 'seems to list complaints, but has no column "reason"',
+				fix: 'give the reason for all lines with --reason',
+			};
+		}
+		for (const [index, line] of before.entries()) {
+			if (index >= start ? index > start || !layout.hasHeader : !isSkippable(line.cells)) {
+				await this.#takeLine(line, layout);
 			}
 		}
+		return null;
+	}
+
+	async #takeLine(
+		{line, cells: written}: {readonly line: number; readonly cells: readonly string[]},
+		layout: Layout,
+	): Promise<void> {
+		const {acting, reason} = this.#options;
 		this.counts.read++;
-		const cells = plainCells(record.cells, this.layout);
-		const read = readListed(cells, this.layout.columns, {reason, now: acting.clock.now()});
+		const cells = plainCells(written, layout);
+		const read = readListed(cells, layout.columns, {reason, now: acting.clock.now()});
 		if (!read.ok) {
-			await this.refuse(record.line, read.fault, cells.slice(this.layout.marks));
+			await this.refuse(line, read.fault, cells.slice(layout.marks));
 			return;
 		}
 		await this.add(read);

@@ -2,15 +2,17 @@ import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {ActTools} from '../mail/operator.ts';
+import {checkRoom} from '../ops/limits.ts';
 import {Refused} from '../ops/operation.ts';
 import {setSettings, updateTemplate} from '../ops/templates.ts';
 import type {CompiledVariant, VariantSource} from '../render/compile.ts';
 import type {RenderJob} from '../render/in-worker.ts';
+import {keyOf} from '../render/layouts.ts';
 import {chooseVariant, mailLocale} from '../render/locale.ts';
 import type {RenderResult} from '../render/render.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {listLayouts, type StoredLayout} from '../store/layouts.ts';
+import {type ListedLayout, listLayouts} from '../store/layouts.ts';
 import {
 	deleteTemplate,
 	findTemplate,
@@ -65,6 +67,10 @@ export async function createTemplate(
 	workspaceId: string,
 	{id, name}: Named,
 ): Promise<Template | 'id' | 'name'> {
+	// Mail that is submitted needs its template, however many there are.
+	if (id !== submissionId) {
+		await checkRoom(trx, tools, workspaceId, 'templates');
+	}
 	const now = storeTime(tools.clock.now());
 	const rowId = tools.newId('tpl');
 	const template: Template = {
@@ -124,7 +130,7 @@ export type Content = {
 	/** The name of the layout that the variants are in; null or absent: none. */
 	readonly layout?: string | null | undefined;
 	/** The store's, when the variants were compiled; absent: nothing of them is used, or no other changes them meanwhile. */
-	readonly layouts?: readonly StoredLayout[] | undefined;
+	readonly layouts?: readonly ListedLayout[] | undefined;
 };
 
 /** Characters of a version, all its languages with what they are compiled to: it is written and read in one go. */
@@ -275,10 +281,11 @@ async function insertNext(
 export async function keepLayouts(
 	trx: Knex.Transaction,
 	workspaceId: string,
-	layouts: readonly StoredLayout[],
+	layouts: readonly ListedLayout[],
 ): Promise<void> {
 	const now = await listLayouts(trx, workspaceId, {lock: true});
-	if (JSON.stringify(now) !== JSON.stringify(layouts)) {
+	const versionsOf = (all: readonly ListedLayout[]) => JSON.stringify(all.map(one => [keyOf(one), one.updated_at]));
+	if (versionsOf(now) !== versionsOf(layouts)) {
 		throw new Refused('conflict', {
 			wrong: 'a layout or partial was changed meanwhile',
 			next: 'try again',
@@ -314,11 +321,11 @@ export function fingerprintOf(variants: readonly TemplateVariant[]): string {
 
 /** The template of mail that programs submit by SMTP, so that each message has one. Its content is never sent. */
 const name = 'submission';
-const id = 'tpl_submission';
+const submissionId = 'tpl_submission';
 
 /** Whether the program made the template: lists say so, and `template pull` leaves it out. */
 export function isBuiltIn(template: {readonly id: string}): boolean {
-	return template.id === id;
+	return template.id === submissionId;
 }
 
 const html = '<p>Mail that was submitted by SMTP is sent as its program wrote it. This template stands for it.</p>';
@@ -336,7 +343,8 @@ const variant: TemplateVariant = {
 
 /** Its id; undefined: the workspace has no such template yet. One of that name that the workspace made itself will do. */
 export async function findSubmissionTemplate(reader: Knex, workspaceId: string): Promise<string | undefined> {
-	const template = (await findTemplate(reader, workspaceId, {id})) ?? (await findTemplate(reader, workspaceId, {name}));
+	const template =
+		(await findTemplate(reader, workspaceId, {id: submissionId})) ?? (await findTemplate(reader, workspaceId, {name}));
 	return template && template.latest_version !== null ? template.id : undefined;
 }
 
@@ -349,9 +357,9 @@ export async function makeSubmissionTemplate(
 	if (found !== undefined) {
 		return found;
 	}
-	const isTaken = (await findTemplate(trx, workspaceId, {id})) !== undefined;
+	const isTaken = (await findTemplate(trx, workspaceId, {id: submissionId})) !== undefined;
 	const content = {variants: [variant], sample: null};
-	return (await saveTemplate(trx, tools, {workspaceId, id: isTaken ? null : id, name, ...content})).id;
+	return (await saveTemplate(trx, tools, {workspaceId, id: isTaken ? null : submissionId, name, ...content})).id;
 }
 
 /** With what a variant is shown: null is what the workspace or the version has. */

@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {Priority} from '../mail/message.ts';
+import {relayAdvice} from '../mail/relay-advice.ts';
 import {claimMarginMs, lifetimeOf, noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import {reasonText, type WaitCode} from '../mail/wait-reason.ts';
 import {findAudit} from '../store/audit.ts';
@@ -309,14 +310,24 @@ function nextTry(recipient: RecipientFacts, now: string): Reason | null {
 }
 
 function suspendedSite(recipient: RecipientFacts, now: string): Reason | null {
-	const {site, site_suspended_until: until, site_reason: reason, destination} = recipient;
+	const {site, site_suspended_until: until, site_reason: reason, site_advice: advice, destination} = recipient;
 	if (site === null || until === null || until <= now) {
 		return null;
 	}
 	const mend = `mailctl queue resume ${destination} lets one mail try it now`;
 	if (recipient.site_waits_for === 'route') {
 		const detail = `Its ${site} refuses us; it is tried again at ${utc(until)}${because(reason)}.`;
-		return {waits_for: 'route', detail, since: null, until, mend: `${mends.route}; ${mend}`};
+		return {
+			waits_for: 'route',
+			detail,
+			since: null,
+			until,
+			mend: `${relayAdvice(reason ?? '')}; ${mends.route}; ${mend}`,
+		};
+	}
+	if (advice !== null) {
+		const detail = `Its site ${site} blocks our address; it is tried again at ${utc(until)}${because(reason)}.`;
+		return {waits_for: 'suspension', detail, since: null, until, mend: `${advice}; ${mend}`};
 	}
 	const detail = `Its site ${site} is backing off until ${utc(until)} after failures${because(reason)}.`;
 	return {waits_for: 'suspension', detail, since: null, until, mend};
@@ -334,7 +345,9 @@ function queueWaits(recipient: RecipientFacts, now: string): Array<Reason | null
 	const time = until === null ? '' : ` until ${utc(until)}`;
 	const said = because(reasonText(reason, destination));
 	const detail = `Waits for ${awaited[reason.code](site || destination)}${time}${said}.`;
-	return [{waits_for: reason.code, detail, since: null, until, mend: mends[reason.code] ?? null}];
+	const advice = reason.code === 'route' && 'reply' in reason ? `${relayAdvice(reason.reply)}; ` : '';
+	const mend = mends[reason.code];
+	return [{waits_for: reason.code, detail, since: null, until, mend: mend === undefined ? null : `${advice}${mend}`}];
 }
 
 const awaited: Record<Exclude<WaitCode, 'operator'>, (site: string) => string> = {

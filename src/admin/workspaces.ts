@@ -1,25 +1,19 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import {type Branding, readBranding, writeBranding} from '../mail/branding.ts';
-import {idFloor} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {withPasswords} from '../mail/route.ts';
+import {changeLimits, type LimitName} from '../mail/workspace-limits.ts';
 import {Refused} from '../ops/operation.ts';
-import {beginAct, recordAct} from '../store/audit.ts';
+import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {findWaiting} from '../store/queue/queue-summary.ts';
 import {forgetFigures} from '../store/reputation.ts';
-import {removeMessages} from '../store/retention.ts';
 import type {Vault} from '../store/sealed.ts';
-import type {Store} from '../store/store.ts';
 import {lookUpTopic} from '../store/topics.ts';
 import {
-	closeWorkspace,
-	deleteWorkspaceRow,
 	findWorkspace,
 	findWorkspaceByName,
 	insertWorkspace,
-	removeLists,
 	updateWorkspace,
 	type Workspace,
 	type WorkspaceChanges,
@@ -40,6 +34,8 @@ export type WorkspaceInput = Pick<Workspace, 'name'> &
 		readonly route?: {readonly text: string; readonly vault: Pick<Vault, 'seal'>} | null;
 		/** How its hosted pages look; what is left out stays as it is. */
 		readonly branding?: Partial<Branding>;
+		/** How many of each thing it may have; what is left out stays, null is the default. */
+		readonly limits?: {readonly [Name in LimitName]?: number | null};
 	};
 
 /** Undefined: the name is taken. */
@@ -50,7 +46,7 @@ export async function createWorkspace(
 ): Promise<Workspace | undefined> {
 	const now = storeTime(tools.clock.now());
 	const id = tools.newId('ws');
-	const changes = changesOf(id, input, null, now);
+	const changes = changesOf(id, input, undefined, now);
 	const workspace = await insertWorkspace(trx, {id, name: input.name, ...changes, created_at: now});
 	if (!workspace) {
 		return undefined;
@@ -72,7 +68,7 @@ export async function changeWorkspace(
 		return undefined;
 	}
 	const before = await findWorkspace(trx, id);
-	const changes = changesOf(id, input, before?.branding ?? null, storeTime(tools.clock.now()));
+	const changes = changesOf(id, input, before, storeTime(tools.clock.now()));
 	if (Object.keys(changes).length > 0) {
 		await record(trx, tools, 'workspace.updated', id, changes);
 	}
@@ -188,8 +184,8 @@ async function update(trx: Knex.Transaction, id: string, changes: WorkspaceChang
 
 function changesOf(
 	id: string,
-	{track_opens, track_clicks, route, branding, ...plain}: Partial<WorkspaceInput>,
-	brandingBefore: string | null,
+	{track_opens, track_clicks, route, branding, limits, ...plain}: Partial<WorkspaceInput>,
+	before: Pick<Workspace, 'branding' | 'limits'> | undefined,
 	now: string,
 ): WorkspaceChanges {
 	return {
@@ -197,105 +193,7 @@ function changesOf(
 		...(track_opens !== undefined && {track_opens_at: track_opens ? now : null}),
 		...(track_clicks !== undefined && {track_clicks_at: track_clicks ? now : null}),
 		...(route !== undefined && {route: route && withPasswords(route.text, password => route.vault.seal(id, password))}),
-		...(branding !== undefined && {branding: writeBranding({...readBranding(brandingBefore), ...branding})}),
+		...(limits !== undefined && {limits: changeLimits(before?.limits ?? null, limits)}),
+		...(branding !== undefined && {branding: writeBranding({...readBranding(before?.branding ?? null), ...branding})}),
 	};
-}
-
-export type DeleteOptions = {
-	readonly store: Pick<Store, 'reader' | 'writer' | 'dialect'>;
-	readonly tools: ActTools;
-	/** Resolves when every running daemon knows what was committed before the call. */
-	readonly settled: () => Promise<void>;
-	/** Removes the captured mails of copies. It is called before each step commits. */
-	readonly removeCaptured: (recipientIds: readonly string[]) => Promise<void>;
-	/** Gets the messages removed so far. */
-	readonly onStep: (messages: number) => void;
-};
-
-/** The result: how many messages were deleted with it, or how many recipients still wait, and nothing was deleted. */
-type Deleted =
-	| {readonly kind: 'deleted'; readonly messages: number}
-	| {readonly kind: 'waiting'; readonly recipients: number};
-
-/** Small enough that no send beside it waits long. */
-const messagesPerStep = 50;
-/** After every message. */
-const noBefore = idFloor('msg', 2 ** 48 - 1);
-
-/**
- * Deletes a workspace with all that is in it, in short transactions; the audit trail stays. Accepted mail is never lost: the
- * workspace refuses sends first, and while copies wait nothing is deleted. What is interrupted goes on when it is called again.
- */
-export async function deleteWorkspace(options: DeleteOptions, workspace: Workspace): Promise<Deleted> {
-	const {store, tools, settled, removeCaptured, onStep} = options;
-	const {reader, writer} = store;
-	const {id, name, paused_at, pause_reason, paused_by} = workspace;
-	const waiting = async () => (await findWaiting(reader, {workspaceId: id})).length;
-	const pause = async (changes: Pick<Workspace, 'paused_at' | 'pause_reason' | 'paused_by'>) =>
-		await writer.transaction(async trx => {
-			await updateWorkspace(trx, id, changes);
-			await bumpGeneration(trx);
-		});
-	const before = await waiting();
-	if (before > 0) {
-		return {kind: 'waiting', recipients: before};
-	}
-	const pausedAt = paused_at ?? storeTime(tools.clock.now());
-	await pause({paused_at: pausedAt, pause_reason: 'it is being deleted', paused_by: null});
-	await settled();
-	const late = await waiting();
-	if (late > 0) {
-		await pause({paused_at, pause_reason, paused_by});
-		return {kind: 'waiting', recipients: late};
-	}
-	const record = beginAct(tools, {action: 'workspace.deleted', workspaceId: id, target: id});
-	let messages = 0;
-	await writer.transaction(async trx => {
-		await closeWorkspace(trx, id, storeTime(tools.clock.now()));
-		await record(trx, {name, messages});
-		await bumpGeneration(trx);
-	});
-	for (;;) {
-		for (let after: string | null = ''; after !== null; ) {
-			const range = {workspaceId: id, after, before: noBefore, limit: messagesPerStep};
-			const removed = await writer.transaction(async trx => {
-				const step = await removeMessages(trx, store.dialect, range);
-				await removeCaptured(step.recipientIds);
-				await record(trx, {name, messages: messages + step.messages});
-				return step;
-			});
-			after = removed.next;
-			messages += removed.messages;
-			onStep(messages);
-		}
-		while (await writer.transaction(trx => removeLists(trx, id))) {
-			onStep(messages);
-		}
-		if (await removeRest(store, id)) {
-			return {kind: 'deleted', messages};
-		}
-		const recipients = await waiting();
-		if (recipients > 0) {
-			return {kind: 'waiting', recipients};
-		}
-	}
-}
-
-/** False: there is a message after all. */
-async function removeRest({writer}: Pick<Store, 'writer'>, id: string): Promise<boolean> {
-	const undone = new Error('a message came meanwhile');
-	try {
-		await writer.transaction(async trx => {
-			if (!(await deleteWorkspaceRow(trx, id))) {
-				throw undone;
-			}
-			await bumpGeneration(trx);
-		});
-		return true;
-	} catch (error) {
-		if (error === undone) {
-			return false;
-		}
-		throw error;
-	}
 }

@@ -3,12 +3,14 @@ import {readBackups} from '../data-folder/backup-note.ts';
 import {judgeCertificate} from '../doctor/certificates.ts';
 import type {Check} from '../doctor/finding.ts';
 import {databaseClockCheck, diskCheck} from '../doctor/machine.ts';
-import {certificateChecks, isSilent, noCertificateCheck} from '../doctor/outbound.ts';
+import {certificateChecks, isSilent, noCertificateCheck, silenceOf} from '../doctor/outbound.ts';
 import type {Clock} from '../kit/clock.ts';
+import {groupBy} from '../kit/collections.ts';
 import {withoutControls} from '../kit/text.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import type {AlertKind, Condition} from '../mail/alert.ts';
 import {idTime} from '../mail/ids.ts';
+import {relayAdvice} from '../mail/relay-advice.ts';
 import {listConditions} from '../store/alerts.ts';
 import {listedNow} from '../store/blocklists.ts';
 import {listCertificates} from '../store/certificates.ts';
@@ -16,14 +18,16 @@ import {listFailedDomains} from '../store/domains.ts';
 import {findOldestUnread} from '../store/inbound-mails.ts';
 import {listNodes} from '../store/nodes.ts';
 import {readDue, readSuspensions} from '../store/queue/open-recipients.ts';
-import {listRefusingRoutes} from '../store/queue/sites.ts';
-import {listSmarthosts, readNewestMail} from '../store/smarthosts.ts';
+import {listBlockingSites, listRefusingRoutes} from '../store/queue/sites.ts';
+import {listSmarthosts} from '../store/smarthosts.ts';
 import type {Store} from '../store/store.ts';
 import {listDeadEndpoints} from '../store/webhook-queue.ts';
-import {findOldestWorkspace, findPaused, listWorkspaces} from '../store/workspaces.ts';
+import {findOldestWorkspace, findPausedByOthers} from '../store/workspaces.ts';
 
 export type LookInput = {
 	readonly settings: Settings;
+	/** The present MAILCTL_MIN_FREE_DISK: it can change while the daemon runs. */
+	readonly minFreeDisk: () => number;
 	readonly store: Store;
 	readonly clock: Clock;
 	/** This machine's name. */
@@ -51,8 +55,10 @@ const aliveMs = minuteMs;
 const lostMs = dayMs;
 const firstBackupMs = 7 * dayMs;
 const leastBackupMs = 26 * hourMs;
-/** Of a kind; those beyond do not ring, and what they push off the list seems to end. */
-const mostNamed = 1000;
+/**
+ * Conditions of one kind that are looked at. The others raise no alert, and one that leaves the list counts as ended.
+ */
+const named = {limit: 1000, perWorkspace: 100};
 /** Half an hour of failed orders: a CA that is away for minutes is no news. */
 const triesOfNews = 3;
 
@@ -97,7 +103,7 @@ export function looksOf(input: LookInput): readonly Look[] {
 	const domains: Look = {
 		kind: 'domain_failed',
 		look: async () =>
-			(await listFailedDomains(reader, mostNamed)).map(({name, workspace_id: workspaceId, state}) => ({
+			(await listFailedDomains(reader, named)).map(({name, workspace_id: workspaceId, state}) => ({
 				kind: 'domain_failed',
 				subject: `${name} ${workspaceId}`,
 				workspaceId,
@@ -109,15 +115,13 @@ export function looksOf(input: LookInput): readonly Look[] {
 	const paused: Look = {
 		kind: 'workspace_paused',
 		look: async () =>
-			(await findPaused(reader, mostNamed))
-				.filter(({paused_by: by}) => by === null)
-				.map(({id, name, pause_reason: reason}) => ({
-					kind: 'workspace_paused',
-					subject: id,
-					workspaceId: id,
-					detail: `workspace ${name} is paused: ${reason ?? 'no reason was given'}`,
-					fix: `find the cause, then mailctl workspace resume ${name}`,
-				})),
+			(await findPausedByOthers(reader, named.limit)).map(({id, name, pause_reason: reason}) => ({
+				kind: 'workspace_paused',
+				subject: id,
+				workspaceId: id,
+				detail: `workspace ${name} is paused: ${reason ?? 'no reason was given'}`,
+				fix: `find the cause, then mailctl workspace resume ${name}`,
+			})),
 	};
 
 	const refusing: Look = {
@@ -127,25 +131,39 @@ export function looksOf(input: LookInput): readonly Look[] {
 				own(
 					'smarthost_refuses',
 					site,
-					`the smarthost ${site} refuses us${reason === null ? '' : `: ${reason}`}`,
-					'check user, password and account of MAILCTL_RELAY_URL; mailctl doctor tries it. The mail waits',
+					reason === null ? `the ${site} refuses us` : `${reason} (the ${site})`,
+					`${relayAdvice(reason ?? '')}. Its mail waits, and mailctl doctor tries the smarthost`,
 				),
 			),
+	};
+
+	const blocking: Look = {
+		kind: 'provider_blocks',
+		async look() {
+			const sites = await listBlockingSites(reader, storeTime(now()), named.limit);
+			// An address on a common blocklist is refused by many hosts, which is one condition for all without an entry of their own.
+			return [...groupBy(sites, one => one.provider)].map(([provider, some]) => {
+				const names = some.slice(0, 3).map(({site}) => site);
+				const more = some.length > names.length ? ` and ${some.length - names.length} more` : '';
+				const {reason = null, advice = ''} = some[0] ?? {};
+				const detail = `mail to ${names.join(', ')}${more} waits, for our address is blocked there`;
+				return own('provider_blocks', provider, reason === null ? detail : `${detail}: ${reason}`, advice);
+			});
+		},
 	};
 
 	const silent: Look = {
 		kind: 'smarthost_silent',
 		async look() {
-			const relays = settings.relays.length > 0 || (await listWorkspaces(reader)).some(({route}) => route !== null);
-			const mailedAt = relays ? await readNewestMail(reader) : null;
-			return (await listSmarthosts(reader, null))
-				.filter(one => isSilent(one, mailedAt))
-				.map(({id, provider, workspace_id: workspaceId, last_event_at: last}) => ({
+			const all = (await listSmarthosts(reader, null)).filter(one => isSilent(one, now()));
+			const byWorkspace = groupBy(all, one => one.workspace_id);
+			return [...byWorkspace.values()]
+				.flatMap(its => its.slice(0, named.perWorkspace))
+				.map(one => ({
 					kind: 'smarthost_silent',
-					subject: id,
-					workspaceId,
-					detail: `${provider}: ${last === null ? 'no event came yet' : `the last event came ${last.slice(0, 16)} UTC`}, and mail went out since`,
-					fix: `look at the webhook at ${provider}; mailctl smarthost show ${id}`,
+					subject: one.id,
+					workspaceId: one.workspace_id,
+					...silenceOf(one),
 				}));
 		},
 	};
@@ -182,7 +200,7 @@ export function looksOf(input: LookInput): readonly Look[] {
 	const endpoints: Look = {
 		kind: 'webhook_dead',
 		look: async () =>
-			(await listDeadEndpoints(reader, ago(deadMs), mostNamed)).map(({id, url, workspaceId, deadSince}) => ({
+			(await listDeadEndpoints(reader, ago(deadMs), named)).map(({id, url, workspace_id: workspaceId, deadSince}) => ({
 				kind: 'webhook_dead',
 				subject: id,
 				workspaceId,
@@ -309,8 +327,22 @@ export function looksOf(input: LookInput): readonly Look[] {
 	};
 
 	return [
-		...[blocklists, domains, paused, refusing, silent, unread, endpoints, queue, lost, backup, steps, versions],
-		checked('disk', diskCheck(settings.dataDir, settings.minFreeDisk)),
+		...[
+			blocklists,
+			domains,
+			paused,
+			blocking,
+			refusing,
+			silent,
+			unread,
+			endpoints,
+			queue,
+			lost,
+			backup,
+			steps,
+			versions,
+		],
+		checked('disk', diskCheck(settings.dataDir, input.minFreeDisk)),
 		checked('certificate', ...certificateChecks(settings, clock).filter(check => check !== noCertificateCheck)),
 		...(settings.acme ? [certificates] : []),
 		...(store.dialect.isShared ? [checked('clock', databaseClockCheck(store))] : []),

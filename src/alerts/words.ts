@@ -3,7 +3,7 @@ import {type AlertEvent, type AlertMessage, alertKinds, type Condition} from '..
 /** What a message says: a subject, and lines of plain text. */
 type Words = {readonly subject: string; readonly lines: readonly string[]};
 
-const heads: Readonly<Record<Exclude<AlertEvent, 'test'>, string>> = {
+const heads: Readonly<Record<Exclude<AlertEvent, 'test' | 'confirm'>, string>> = {
 	began: 'Began',
 	ended: 'Ended',
 	digest: 'Still',
@@ -17,13 +17,25 @@ const titlesOf = (conditions: readonly Condition[]): string => {
 };
 
 /** `alertId`: for the command that mutes it. */
-export function wordsOf({event, at, conditions}: AlertMessage, host: string, alertId: string): Words {
+export function wordsOf({event, at, conditions, link}: AlertMessage, host: string, alertId: string): Words {
 	if (event === 'test') {
 		return {
 			subject: `[mailctl ${host}] Test`,
 			lines: [
 				'This is a test: your alert works.',
 				'You get one message when something goes wrong, and one when it is right again.',
+			],
+		};
+	}
+	if (event === 'confirm') {
+		return {
+			subject: `[mailctl ${host}] Confirm this address for alerts`,
+			lines: [
+				`Someone asked mailctl at ${host} to send alerts to this address. To agree, open this link within a week:`,
+				'',
+				`    ${link}`,
+				'',
+				'If you did not expect this message, ignore it. You will not receive alerts unless you agree.',
 			],
 		};
 	}

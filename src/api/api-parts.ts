@@ -2,6 +2,7 @@ import type {FastifyInstance, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
 import type {Accept} from '../accept/send.ts';
 import type {OpenSources} from '../domains/check-records.ts';
+import type {ReviewDmarc} from '../domains/dmarc.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
 import type {SigningKeys} from '../domains/signing-keys.ts';
 import type {Tools} from '../mail/operator.ts';
@@ -73,6 +74,7 @@ export type ApiParts = {
 		/** Names that no domain may have for its links. */
 		readonly ownHosts: readonly string[];
 		readonly openSources: OpenSources;
+		readonly reviewDmarc: ReviewDmarc;
 		/** Whether the daemon asks DNS about domains by itself. */
 		readonly areChecked: boolean;
 		/** In turns: an RSA key takes some hundred milliseconds of a core, in the pool that SQLite works in. */

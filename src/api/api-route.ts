@@ -13,7 +13,7 @@ import {type Description, describe} from './describe.ts';
 import {apiError} from './errors.ts';
 import {noQuery, type Part, pageQuery, readCursor, readPage, type Scan, scanOf, scanPage} from './paging.ts';
 import {idParams, pageOf} from './schemas/page.ts';
-import {checkBody, optionalBody} from './validate.ts';
+import {checkBody, emptyBody, optionalBody} from './validate.ts';
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
@@ -46,6 +46,8 @@ type RouteOptions<Body extends TSchema, Query extends TObject> = Description & {
 	readonly body?: Body;
 	/** Whether the body may be left out. */
 	readonly isBodyOptional?: true;
+	/** Responses may be large: a workspace may have few of them in progress (large-answers.ts). */
+	readonly isLarge?: true;
 	/** Gives what is sent; nothing where the answer has no body. */
 	readonly handle: (call: Call<Body, Query>) => Promise<unknown>;
 };
@@ -62,6 +64,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>(
 		query,
 		body,
 		isBodyOptional,
+		isLarge,
 		handle,
 		...description
 	}: RouteOptions<Body, Query>,
@@ -81,6 +84,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>(
 			...(body && {body}),
 		},
 		...(isBodyOptional && {validatorCompiler: optionalBody}),
+		...(isLarge && {config: {isLarge}}),
 	};
 	return api => {
 		api.route<{Params: {id?: string}; Body: Static<Body>; Querystring: Static<Query>}>({
@@ -156,6 +160,9 @@ function withoutId(input: TSchema): TSchema {
 		...rest
 	} = input as TObject;
 	const others = required.filter(name => name !== 'id');
+	if (Object.keys(properties).length === 0) {
+		return emptyBody;
+	}
 	return {...rest, ...(others.length > 0 && {required: others}), properties};
 }
 
@@ -230,6 +237,7 @@ export function listRoute<Query extends TObject, Row extends {readonly id: strin
 			path,
 			{
 				onRequest: auth.needs(scope),
+				config: {isLarge: true},
 				schema: {
 					...describe({...description, ...(csv && {csv}), answer: [200, meaning, pageOf(item)]}),
 					querystring: query ?? pageQuery,

@@ -36,7 +36,7 @@ export function apiError(code: ApiErrorCode, options?: ApiErrorOptions): ApiErro
 }
 
 /** The envelope of every failure but 401 (docs/reference/errors.md). */
-function errorBody(error: ApiError, requestId: string): object {
+export function errorBody(error: ApiError, requestId: string): object {
 	const {code, message, violations} = error;
 	return {error: {code, message, request_id: requestId, ...(violations && {violations})}};
 }
@@ -73,7 +73,8 @@ export function toApiError(error: unknown, isUnavailable: (error: unknown) => bo
 		return error;
 	}
 	if (error instanceof Refused) {
-		return apiError(error.code, {message: error.message});
+		const {code, message, retryAfterMs} = error;
+		return apiError(code, {message, ...(retryAfterMs !== undefined && {headers: retryAfter(retryAfterMs)})});
 	}
 
 	// fastify's own: a length that does not fit, a connection that ended within the body, an invalid media type.

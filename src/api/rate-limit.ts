@@ -185,13 +185,16 @@ export function showAllowance(reply: FastifyReply, {limit, remaining, reset}: Al
 
 const mostClients = 10_000;
 
-/** Counts a failure of a client. Answers for how many milliseconds it has had too many; null: it may go on trying. */
-export type FailureLimit = (ip: string) => number | null;
+/**
+ * Counts a failure of a client, or only checks if `failures` is 0. Returns the milliseconds until the client may try
+ * again, or `null` if it may try now.
+ */
+export type FailureLimit = (ip: string, failures?: 0 | 1) => number | null;
 
 /** Slows down a client that tries keys or tokens. Only failures count: many people may share one address with it. */
 export function createFailureLimit(clock: Pick<Clock, 'monotonic'>, limit: () => RateLimit | null): FailureLimit {
 	const clients = new LRUCache<string, {since: number; n: number}>(atMost(mostClients));
-	return ip => {
+	return (ip, failures = 1) => {
 		const most = limit();
 		if (most === null) {
 			return null;
@@ -203,7 +206,7 @@ export function createFailureLimit(clock: Pick<Clock, 'monotonic'>, limit: () =>
 			client = {since: now, n: 0};
 			clients.set(network, client);
 		}
-		client.n++;
+		client.n += failures;
 		return client.n <= most.requests ? null : client.since + most.windowMs - now;
 	};
 }

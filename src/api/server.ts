@@ -1,4 +1,4 @@
-import type {IncomingMessage} from 'node:http';
+import {createServer, type IncomingMessage, type ServerResponse} from 'node:http';
 import type {Socket} from 'node:net';
 import {finished} from 'node:stream';
 import type {DoneFuncWithErrOrRes, FastifyReply, FastifyRequest} from 'fastify';
@@ -16,6 +16,7 @@ import {
 	sendError,
 	toApiError,
 } from './errors.ts';
+import {createAnswerBounds} from './large-answers.ts';
 import {describeApi, type Pages, servePages} from './pages.ts';
 import {createReadBody} from './read-body.ts';
 import {alertRoutes} from './routes/alerts.ts';
@@ -42,7 +43,7 @@ import {templateRoutes, versionRoutes} from './routes/templates.ts';
 import {topicRoutes} from './routes/topics.ts';
 import {statsRoutes, usageRoutes} from './routes/usage.ts';
 import {webhookDeliveryRoutes, webhookRoutes} from './routes/webhooks.ts';
-import {inTurn} from './turns.ts';
+import {inTurn, startKeylessInTurn} from './turns.ts';
 import {validatorOf} from './validate.ts';
 
 export type ApiOptions = {
@@ -69,6 +70,8 @@ export type ApiOptions = {
 		readonly rest: number;
 		/** How long a client may take to read its answer. */
 		readonly answer: number;
+		/** How long a stop waits for incomplete requests, whose bodies may never end. */
+		readonly stop?: number;
 	};
 };
 
@@ -77,7 +80,7 @@ const maxHeaderSize = 16 * 1024;
 // As long as a request line may be: the pattern refuses what is no id, at any length.
 const maxParamLength = maxHeaderSize;
 const keepAliveTimeout = 15_000;
-const usualTimeouts = {headers: 10_000, request: 30_000, check: 1000, rest: 1000, answer: 30_000};
+const usualTimeouts = {headers: 10_000, request: 30_000, check: 1000, rest: 1000, answer: 30_000, stop: 2000};
 
 /** The HTTP server, hardened: what it answers by itself is in the API's envelope too, and every answer has an X-Request-Id. */
 export function createApi({
@@ -95,20 +98,24 @@ export function createApi({
 		bodyLimit,
 		// Nothing is waited for while plugins load: a slow machine is no fault.
 		pluginTimeout: 0,
-		requestTimeout: timeouts.request,
-		keepAliveTimeout,
 		trustProxy: trustProxy.length > 0 ? [...trustProxy] : false,
 		genReqId: () => newId('req'),
 		requestIdHeader: false,
 		// Requests that arrive while the server drains are answered.
 		return503OnClosing: false,
 		routerOptions: {maxParamLength},
-		http: {
-			headersTimeout: timeouts.headers,
-			connectionsCheckingInterval: timeouts.check,
-			maxHeaderSize,
-			requireHostHeader: false,
-		},
+		serverFactory: listener =>
+			createServer(
+				{
+					keepAliveTimeout,
+					headersTimeout: timeouts.headers,
+					requestTimeout: timeouts.request,
+					connectionsCheckingInterval: timeouts.check,
+					maxHeaderSize,
+					requireHostHeader: false,
+				},
+				startKeylessInTurn(listener),
+			),
 		clientErrorHandler: (error, socket) => answerClientError(newId, error, socket as Socket),
 		frameworkErrors: (_error, request, reply) => {
 			reply.header('x-request-id', request.id);
@@ -117,10 +124,14 @@ export function createApi({
 	});
 	// Node would answer 417 without a body; RFC 9110 §10.1.1 lets a server ignore an expectation it does not know.
 	api.server.on('checkExpectation', (request, response) => api.server.emit('request', request, response));
-	endAtStop(api);
+	endAtStop(api, timeouts.stop ?? usualTimeouts.stop);
 	api.decorateRequest('caller', null);
 	api.addHook('onRequest', inTurn);
 	api.addHook('onRequest', admit);
+	const answers = createAnswerBounds();
+	api.decorateRequest('leaveSeat', null);
+	api.addHook('preHandler', answers.enter);
+	api.addHook('onSend', answers.send);
 	api.addHook('onSend', createRestReader(timeouts.rest));
 	api.addHook('onSend', createUnreadLimit(timeouts.answer));
 	api.addHook('onResponse', ({method, routeOptions}, {statusCode, elapsedTime}, done) => {
@@ -272,21 +283,23 @@ function answerOtherMethods(api: Api, paths: ReadonlyMap<string, ReadonlySet<str
 }
 
 /**
- * At a stop Node waits for connections on which nothing was asked yet (a browser opens some ahead): they are ended. It waits for those
- * that stay open after their answer, too: from then on each answer is the last one of its connection.
+ * At a stop Node waits for connections on which nothing was asked yet (a browser opens some ahead): they are ended. It
+ * waits for those that stay open after their answer, too: from then on each answer is the last one of its connection. A
+ * connection whose request is still incomplete after `incompleteMs` is closed; complete requests get their response.
  */
-function endAtStop(api: Api): void {
-	const unused = new Set<Socket>();
+function endAtStop(api: Api, incompleteMs: number): void {
+	/** The last response on each connection; `null` before the first request. */
+	const connections = new Map<Socket, ServerResponse | null>();
 	let closing = false;
 	api.server.on('connection', socket => {
 		if (closing) {
 			socket.destroy();
 			return;
 		}
-		unused.add(socket);
-		socket.once('close', () => unused.delete(socket));
+		connections.set(socket, null);
+		socket.once('close', () => connections.delete(socket));
 	});
-	api.server.on('request', ({socket}) => unused.delete(socket));
+	api.server.on('request', ({socket}, response) => connections.set(socket, response));
 	api.addHook('onSend', (_request, reply, payload, done) => {
 		if (closing) {
 			reply.header('connection', 'close');
@@ -297,9 +310,17 @@ function endAtStop(api: Api): void {
 	});
 	api.addHook('preClose', async () => {
 		closing = true;
-		for (const socket of unused) {
-			socket.destroy();
-		}
+		const end = (isEnded: (response: ServerResponse | null) => boolean) => {
+			for (const [socket, response] of connections) {
+				if (isEnded(response)) {
+					socket.destroy();
+				}
+			}
+		};
+		end(response => response === null);
+		// A connection that is still there after its response has the beginning of another request.
+		const endIncomplete = () => end(response => !response?.req.complete || response.writableFinished);
+		setTimeout(endIncomplete, incompleteMs).unref();
 	});
 }
 

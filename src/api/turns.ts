@@ -1,3 +1,4 @@
+import type {RequestListener} from 'node:http';
 import type {Socket} from 'node:net';
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import {unavailable} from './errors.ts';
@@ -105,6 +106,46 @@ function runNext(): void {
 	if (waiting.length > 0) {
 		// Two turns: one in which a new connection is taken, one in which its request is read.
 		setImmediate(setImmediate, runNext);
+	}
+}
+
+const probes: ReadonlySet<string | undefined> = new Set(['/healthz', '/readyz']);
+
+/**
+ * Wraps the listener of a server so that requests without an API key, except for probes, start one per turn of the event loop, in
+ * order of arrival. A flood of them delays requests with a key by little more than the one that is being started.
+ */
+export function startKeylessInTurn(listener: RequestListener): RequestListener {
+	const queue: Array<() => void> = [];
+	let isTurnTaken = false;
+
+	function startNext(): void {
+		const start = queue.shift();
+		isTurnTaken = start !== undefined;
+		if (start) {
+			setImmediate(startNext);
+			start();
+		}
+	}
+
+	return (request, response) => {
+		if (request.headers.authorization !== undefined || probes.has(request.url)) {
+			listener(request, response);
+			return;
+		}
+		queue.push(() => listener(request, response));
+		if (!isTurnTaken) {
+			startNext();
+		}
+	};
+}
+
+/** Releases a seat when the response or its connection has ended. */
+export function leaveAtEnd({raw}: FastifyReply, leave: () => void): void {
+	if (raw.destroyed) {
+		leave();
+	} else {
+		raw.once('close', leave);
 	}
 }
 

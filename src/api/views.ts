@@ -5,7 +5,7 @@ import {present} from '../kit/collections.ts';
 import {parseExact} from '../kit/exact-json.ts';
 import {apiTime} from '../kit/time.ts';
 import type {Extras} from '../mail/message.ts';
-import type {Alert} from '../store/alerts.ts';
+import type {ShownAlert} from '../ops/alerts.ts';
 import type {Domain, Sender} from '../store/domains.ts';
 import type {StreamedEvent} from '../store/event-stream.ts';
 import type {StoredMessage} from '../store/messages.ts';
@@ -13,7 +13,7 @@ import type {InboundAddress} from '../store/received.ts';
 import type {ListedAttempt, StoredRecipient} from '../store/recipients.ts';
 import type {Smarthost} from '../store/smarthosts.ts';
 import type {Suppression} from '../store/suppressions.ts';
-import type {Template, TemplateSettings, TemplateVariant, TemplateVersion} from '../store/templates.ts';
+import type {ListedVersion, Template, TemplateSettings, TemplateVariant, TemplateVersion} from '../store/templates.ts';
 import type {StoredEvent} from '../store/timeline.ts';
 import type {Contact, Topic} from '../store/topics.ts';
 import type {Endpoint, StoredDelivery} from '../store/webhooks.ts';
@@ -84,11 +84,11 @@ export function smarthostView({id, provider, takes, secret, last_event_at: last,
 
 /** An alert, without what is secret. */
 export function alertView(
-	{id, way, target, sender, kinds, muted_until: muted, sent_at: sent, ...row}: Alert,
+	{id, way, target, status, sender, kinds, muted_until: muted, sent_at: sent, ...row}: ShownAlert,
 	time: typeof apiTime,
 ) {
 	return {
-		...{id, way, target, from: sender, on: kinds, error: row.error},
+		...{id, way, target, status, from: sender, on: kinds, error: row.error},
 		muted_until: timeBy(time)(muted),
 		last_sent_at: timeBy(time)(sent),
 		created_at: time(row.created_at),
@@ -232,7 +232,7 @@ export function templateView(row: Template) {
 /** An item of the list of versions: without the sources. */
 export function listedVersionView(
 	templateId: string,
-	{version, created_at}: TemplateVersion,
+	{version, created_at}: ListedVersion,
 	variants: ReadonlyArray<Pick<TemplateVariant, 'locale' | 'subject'>>,
 ) {
 	return {

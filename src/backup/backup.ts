@@ -1,11 +1,14 @@
 import {createHash} from 'node:crypto';
-import {appendFileSync, createReadStream, mkdirSync, rmSync, statSync, writeFileSync} from 'node:fs';
-import {mkdtemp, open, rename, rm} from 'node:fs/promises';
-import {dirname, join} from 'node:path';
+import {appendFileSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync} from 'node:fs';
+import {type FileHandle, mkdtemp, open, rename, rm} from 'node:fs/promises';
+import {hostname} from 'node:os';
+import {basename, dirname, join} from 'node:path';
+import process from 'node:process';
 import {create, Parser, type ReadEntry} from 'tar';
 import {ConfigError} from '../config/config-error.ts';
 import {syncFolder} from '../config/secrets-file.ts';
 import type {Settings} from '../config/settings.ts';
+import {isAlive} from '../data-folder/daemon-file.ts';
 import {commitRestore, finishRestore, stagingFolder} from '../data-folder/data-dir.ts';
 import {openData} from '../data-folder/open.ts';
 import {openRegular, RefusedFileError} from '../kit/regular-file.ts';
@@ -31,7 +34,8 @@ export async function makeBackup({file, facts, gather, onBytes}: BackupInput): P
 	if ((statSync(file, {throwIfNoEntry: false})?.size ?? 0) > 0) {
 		await readManifest(file);
 	}
-	const folder = await mkdtemp(`${file}.partial-`);
+	removeAbandoned(file);
+	const folder = await mkdtemp(`${file}.partial-${hostname()}-${process.pid}-`);
 	try {
 		const schema = await gather(folder);
 		const draft = join(folder, 'backup.tar');
@@ -42,8 +46,29 @@ export async function makeBackup({file, facts, gather, onBytes}: BackupInput): P
 		await rename(draft, file);
 		syncFolder(dirname(file));
 		return {...manifest, bytes};
+	} catch (error) {
+		throw withPath(error as NodeJS.ErrnoException, file);
 	} finally {
 		await rm(folder, {recursive: true, force: true});
+	}
+}
+
+/** An error of `write` does not say which file, unlike one of `open`. */
+function withPath(error: NodeJS.ErrnoException, file: string): NodeJS.ErrnoException {
+	if (error.syscall !== undefined && error.path === undefined) {
+		error.message += ` '${file}'`;
+	}
+	return error;
+}
+
+/** Removes the folders of backups into this file by processes of this machine that were killed. */
+function removeAbandoned(file: string): void {
+	const start = `${basename(file)}.partial-${hostname()}-`;
+	for (const name of existsSync(dirname(file)) ? readdirSync(dirname(file)) : []) {
+		const [, pid] = /^(\d+)-\w{6}$/.exec(name.startsWith(start) ? name.slice(start.length) : '') ?? [];
+		if (pid !== undefined && !isAlive(Number(pid))) {
+			rmSync(join(dirname(file), name), {recursive: true, force: true});
+		}
 	}
 }
 
@@ -176,8 +201,13 @@ function digestOf(manifest: Partial<Manifest>): string {
 export type OnBytes = (bytes: number) => void;
 
 const bytesAtOnce = 1024 ** 2;
+/** What is written may wait for the disk up to this, octets: commits of a daemon beside wait for the disk behind it. */
+const bytesUnsynced = 32 * 1024 ** 2;
 
-/** Makes a tar of the files in a folder, the manifest first. It is on stable storage when this returns. */
+/**
+ * Makes a tar of the files in a folder, the manifest first. They are read once: the manifest has its digests when all is packed. It
+ * is on stable storage when this returns.
+ */
 export async function packArchive(
 	archive: string,
 	folder: string,
@@ -185,35 +215,69 @@ export async function packArchive(
 	onBytes: OnBytes,
 ): Promise<Manifest> {
 	const names = filesOf[facts.engine];
-	const measured: Array<[string, FileFacts]> = [];
-	for (const name of names) {
-		measured.push([name, await measure(join(folder, name), onBytes)]);
-	}
-	const manifest: Manifest = {...facts, files: Object.fromEntries(measured)};
-	writeFileSync(join(folder, manifestName), manifestText(manifest), {mode: 0o600});
-	const handle = await open(archive, 'wx', 0o600);
+	const manifestOf = (digestOfFile: (name: string) => string): Manifest => ({
+		...facts,
+		files: Object.fromEntries(
+			names.map(name => [name, {bytes: statSync(join(folder, name)).size, sha256: digestOfFile(name)}]),
+		),
+	});
+	const draft = manifestText(manifestOf(() => '0'.repeat(64)));
+	writeFileSync(join(folder, manifestName), draft, {mode: 0o600});
+	const handle = await open(archive, 'wx+', 0o600);
 	try {
-		const options = {cwd: folder, portable: true, strict: true, mtime: new Date(manifest.time)};
+		const digests = new EntryDigests();
+		let unsynced = 0;
+		const options = {cwd: folder, portable: true, strict: true, follow: true, mtime: new Date(facts.time)};
 		for await (const chunk of create(options, [manifestName, ...names])) {
 			await handle.appendFile(chunk);
+			digests.add(chunk);
 			onBytes(chunk.length);
+			unsynced += chunk.length;
+			if (unsynced >= bytesUnsynced) {
+				await handle.datasync();
+				unsynced = 0;
+			}
 		}
+		const manifest = manifestOf(name => digests.of(name));
+		// A file that changed meanwhile is found when the backup is read again.
+		await replaceManifest(handle, draft, manifestText(manifest));
 		await handle.sync();
+		return manifest;
 	} finally {
 		await handle.close();
 	}
-	return manifest;
 }
 
-async function measure(file: string, onBytes: OnBytes): Promise<FileFacts> {
-	const hash = createHash('sha256');
-	let bytes = 0;
-	for await (const chunk of createReadStream(file, {highWaterMark: bytesAtOnce}) as AsyncIterable<Buffer>) {
-		hash.update(chunk);
-		bytes += chunk.length;
-		onBytes(chunk.length);
+/** The digests of the files in a tar that is being made. */
+class EntryDigests {
+	readonly #digests = new Map<string, string>();
+	readonly #parser = new Parser({strict: true});
+
+	constructor() {
+		this.#parser.on('entry', (entry: ReadEntry) => {
+			const hash = createHash('sha256');
+			entry.on('data', chunk => void hash.update(chunk));
+			entry.on('end', () => void this.#digests.set(entry.path, hash.digest('hex')));
+		});
 	}
-	return {bytes, sha256: hash.digest('hex')};
+
+	add(chunk: Buffer): void {
+		this.#parser.write(chunk);
+	}
+
+	of(name: string): string {
+		return this.#digests.get(name) ?? '';
+	}
+}
+
+/** Writes the manifest over its draft, which is as long, at the beginning of a tar. */
+async function replaceManifest(handle: FileHandle, draft: string, text: string): Promise<void> {
+	const {buffer} = await handle.read(Buffer.alloc(mostManifestBytes), 0, mostManifestBytes, 0);
+	const at = buffer.indexOf(draft);
+	if (at === -1 || Buffer.byteLength(text) !== Buffer.byteLength(draft)) {
+		throw new Error('The manifest of the backup has changed its size.');
+	}
+	await handle.write(text, at);
 }
 
 /** What a backup says of itself. Throws as `readArchive`. */

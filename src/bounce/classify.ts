@@ -37,16 +37,21 @@ const undecided: Judgement = {
 	matched: null,
 };
 
-function holds(rule: BounceRule, {code, enhanced, class: digit, phase, host, text}: Facts): boolean {
+function holds(rule: BounceRule, {code, enhanced, class: digit, phase, host, text, said}: Facts): boolean {
 	return (
 		(rule.class === null || rule.class === digit) &&
 		(rule.phases === null || (phase !== null && rule.phases.includes(phase))) &&
 		(rule.enhanced === null || rule.enhanced.test(enhanced ?? 'none')) &&
 		(rule.code === null || rule.code.test(code === null ? 'none' : String(code))) &&
-		(rule.hosts === null || rule.hosts.some(name => host === name || host.endsWith(`.${name}`))) &&
+		(rule.hosts === null || rule.hosts.some(name => isBelow(host || 'none', name))) &&
+		(rule.address === null || rule.address === namesAddress(said)) &&
 		(rule.text === null || rule.text.test(text)) &&
 		(rule.unless === null || !rule.unless.test(text))
 	);
+}
+
+function isBelow(host: string, name: string): boolean {
+	return host === name || host.endsWith(`.${name}`);
 }
 
 function judgement(rule: BounceRule, facts: Facts): Judgement {
@@ -83,7 +88,10 @@ type Facts = {
 	readonly phase: Phase | null;
 	/** In lower case; empty if unknown. */
 	readonly host: string;
+	/** The plain text. */
 	readonly text: string;
+	/** The text as it came. */
+	readonly said: string;
 };
 
 /** A longer text about one recipient says nothing new and costs time. */
@@ -98,7 +106,14 @@ const enhancedCodes = /(?<![\d.])[45]\.\d{1,3}\.\d{1,3}(?![\d.]\d)/g;
 /** Codes that say nothing: another one is asked first. Exchange wraps the reply of another host in the last two. */
 const emptyCode = /^[45]\.0\.\d+$|^5\.1\.351$|^5\.4\.350$/;
 
-/** Words before the reply of another host. The last ones count: the innermost reply follows them. */
+const verificationFailed = 'verif(?:y|ication) (?:has )?failed';
+/** Whom the host that was asked refused, ahead of its words: `<neko@example.org>: 550 …`. */
+const aboutWhom = '(?:<?[^\\s<>@]{1,64}@[^\\s<>]{1,255}?>?:?\\s{1,9})?';
+
+/**
+ * Words before the reply of another host. The last ones count: the innermost reply follows them. It begins with a code,
+ * except behind a callout's (`wordy`), which may pass on words alone.
+ */
 const introductions = new RegExp(
 	[
 		'\\bsaid:? ', // Postfix, qmail
@@ -107,7 +122,11 @@ const introductions = new RegExp(
 		'server returned was:?\\s{1,3}', // Gmail
 		'(?:returned|responded with|replied|answered|response was|error)[ :]{1,3}["\'<]?',
 		'\\b[45]\\d\\d-["\'](?=[45]\\.|[45]\\d\\d)', // Cisco: Unknown address error 550-'5.1.1 …'
-		'error from remote [^]{1,300}?:\\s{1,3}', // Exim
+		'error from remote [^]{1,300}?:\\s{1,9}', // Exim
+		// Exim, of a recipient. What stands ahead of `callout` may say that it was the sender's.
+		`(?<wordy>(?<=^|[\\d:;>("'\\n-]\\s?)(?:recipient )?call-?out ${verificationFailed}\\s{0,9}(?:[:;,(\\n]|[-–—]{1,2})\\s{0,9}${aboutWhom}(?!\\s{0,9}for\\b))`,
+		`\\b(?:call-?out|recipient|address) ${verificationFailed}(?:\\s{0,9}(?:[:;,(]|[-–—]{1,2}))?\\s{0,9}${aboutWhom}`,
+		'\\bresponse to [^:\\n]{1,20}:?[^:\\n]{0,300}\\bwas:? ["\']?',
 	]
 		.map(one => `(?:${one})`)
 		.join('|'),
@@ -115,7 +134,7 @@ const introductions = new RegExp(
 );
 const beginsWithCode = /^["'<]?(?:[45][0-57]\d[ \-:#]|#?[45]\.\d{1,3}\.\d{1,3}\b)/;
 /** What another host said of the sender when it was asked about it is nothing about the recipient. */
-const ofSender = /sender|verification failed for|callout/i;
+const ofSender = /sender|verification failed for|(?<!recipient )callout/i;
 /** The first reply of a transcript: later ones follow from it. */
 const transcript = /<<< ?(?=[45]\d\d)/;
 
@@ -127,18 +146,24 @@ function factsOf(evidence: Evidence): Facts[] {
 	const text = evidence.text.slice(0, longestText);
 	const phase = evidence.phase ?? phaseIn(text);
 	const said = innermostReply(text) ?? (evidence.code === null ? firstReply(text) : null);
-	const whole = facts(evidence, text, phase);
+	const whole = facts({...evidence, code: evidence.code ?? codeIn(text, anyCode)}, text, phase);
 	// Without words the code follows them: `The mailbox is full (550 5.1.1)`.
-	return said === null || !/\p{L}{3}/u.test(plainText(said)) ? [whole] : [facts(evidence, said, phase, true), whole];
+	if (said === null || !/\p{L}{3}/u.test(plainText(said))) {
+		return [whole];
+	}
+	const code = codeIn(said, firstCode) ?? evidence.code ?? codeIn(text.slice(0, -said.length), anyCode);
+	return [facts({...evidence, code}, said, phase), whole];
 }
 
-function facts(evidence: Evidence, text: string, phase: Phase | null, introduced = false): Facts {
-	const {enhanced, status, host} = evidence;
+function codeIn(text: string, codes: RegExp): number | null {
+	const found = codes.exec(text);
+	return found === null ? null : Number(found[1]);
+}
+
+function facts({code, enhanced, status, host}: Evidence, text: string, phase: Phase | null): Facts {
 	const inText = text.match(enhancedCodes) ?? [];
 	const codes = [inText[0], enhanced, ...inText, status].filter(one => one !== null && one !== undefined);
 	const best = codes.find(one => !emptyCode.test(one)) ?? codes[0] ?? null;
-	const said = introduced ? firstCode.exec(text) : evidence.code === null ? anyCode.exec(text) : null;
-	const code = said === null ? evidence.code : Number(said[1]);
 	return {
 		code,
 		enhanced: best,
@@ -146,6 +171,7 @@ function facts(evidence: Evidence, text: string, phase: Phase | null, introduced
 		phase,
 		host: host?.toLowerCase().replace(/\.$/, '') ?? '',
 		text: plainText(text),
+		said: text,
 	};
 }
 
@@ -163,12 +189,12 @@ function innermostReply(text: string): string | null {
 		return text.slice(first.index + first[0].length);
 	}
 	let at = 0;
-	for (const {index, 0: words} of text.matchAll(introductions)) {
+	for (const {index, 0: words, groups} of text.matchAll(introductions)) {
 		const end = index + words.length;
 		if (ofSender.test(text.slice(at, index))) {
 			break;
 		}
-		at = beginsWithCode.test(text.slice(end, end + 12)) ? end : at;
+		at = groups?.wordy !== undefined || beginsWithCode.test(text.slice(end, end + 12)) ? end : at;
 	}
 	return at === 0 ? null : text.slice(at);
 }
@@ -186,12 +212,20 @@ const linkPath = /\b(https?:\/\/[^\s/<>"')]{1,255})[^\s<>"')]{1,2000}/gi;
 const hostWithAddress = /\b(?:unknown|[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,8})\.?[ (]{0,2}\[[\da-f.:]{3,45}\]\)?/gi;
 const lineCode = /(?<=\s)[245]\d\d-(?:#?[245]\.\d{1,3}\.\d{1,3}[ :-]?)?/g;
 const speaker =
-	/\bhost\s{1,3}(?:\S{1,255}\s{1,3})?said:|\bwhile talking to \S{1,255}|\bremote server returned(?! unknown)/gi;
+	/\bhost\s{1,3}(?:\S{1,255}\s{1,3})?said:|\bwhile talking to \S{1,255}|\bremote server returned(?! unknown)|\berror from remote mail ?(?:er|server)\b/gi;
+// Exim puts a sender that it verified in brackets, and may leave out the closing `Sender verify failed`.
+const verifiedSender = /(?<![a-z] )\bverification failed for <[^<>\s]{1,320}>/gi;
 const command = /\(in reply to [^()]{1,60}\)/gi;
 const emptyBrackets = /<\s?>|\(\s?\)|\[\s?\]/g;
 // `BAD_RECIPIENT`, `user_unknown`.
 const joints = /(?<=[a-z])_(?=[a-z])/gi;
 const blanks = /\s+/g;
+
+/** Whether the first reply in a text names an address: what daemons write around a reply names the recipient anyway. */
+function namesAddress(text: string): boolean {
+	const reply = text.slice(anyCode.exec(text)?.index ?? 0).trimStart();
+	return reply.slice(0, reply.search(/\n|$/)).search(address) >= 0;
+}
 
 /** Letters without accents: a rule need not know how a host writes them (`boîte`, `boite`). */
 export function unaccented(text: string): string {
@@ -214,6 +248,7 @@ export function unaccented(text: string): string {
 export function plainText(text: string): string {
 	return unaccented(text)
 		.replace(linkPath, '$1')
+		.replace(verifiedSender, 'sender verification failed')
 		.replace(address, '')
 		.replace(hostWithAddress, ' ')
 		.replace(lineCode, ' ')

@@ -14,7 +14,7 @@ type ReadPattern = (written: string) => Pattern;
 
 const mostRules = 1000;
 const longestPattern = 8000;
-const conditions = ['class', 'code', 'enhanced', 'phase', 'host', 'text', 'unless'];
+const conditions = ['class', 'code', 'enhanced', 'phase', 'host', 'address', 'text', 'unless'];
 const ruleFields = ['name', 'why', 'when', 'category'];
 
 /**
@@ -110,9 +110,18 @@ function conditionsOf(
 			'use names such as outlook.com; what is below them is meant too',
 			refuse,
 		),
+		address: flag(when.address, `${path}.address`, refuse),
 		text: pattern(when.text, `${path}.text`, read, refuse),
 		unless: pattern(when.unless, `${path}.unless`, read, refuse),
 	};
+}
+
+function flag(value: unknown, path: string, refuse: Refuse): boolean | null {
+	if (value === undefined || typeof value === 'boolean') {
+		return value ?? null;
+	}
+	refuse(path, 'use true or false');
+	return null;
 }
 
 function classOf(value: unknown, path: string, refuse: Refuse): 4 | 5 | null {
@@ -204,7 +213,7 @@ function isPhase(value: string): value is Phase {
 }
 
 function isHost(value: string): value is string {
-	return /^[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,8}$/.test(value);
+	return value === 'none' || /^[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,8}$/.test(value);
 }
 
 function checkFields(path: string, fields: JsonObject, allowed: readonly string[], refuse: Refuse): void {

@@ -1,19 +1,20 @@
-import {createHash, createHmac, createPublicKey, type KeyObject, sign} from 'node:crypto';
-import {setTimeout} from 'node:timers/promises';
-import {type Dispatcher, request} from 'undici';
-import {type JsonObject, objectOf, parsedJson} from '../kit/exact-json.ts';
-import {unprintable} from '../kit/text.ts';
+import {createHash, createHmac, type KeyObject} from 'node:crypto';
+import {type JsonObject, objectOf} from '../kit/exact-json.ts';
 import type {Challenge, ChallengeType} from '../store/certificates.ts';
+import {
+	AcmeConnection,
+	AcmeError,
+	type AcmeOptions,
+	type Answer,
+	accountFaults,
+	asText,
+	doubled,
+	encode,
+	jwkOf,
+	problemOf,
+	readJson,
+} from './acme-connection.ts';
 import {certificateRequest} from './x509.ts';
-
-type AcmeClientOptions = {
-	/** The URL of the CA's directory. */
-	readonly directory: string;
-	/** Knows whom to trust, and ends what takes too long. */
-	readonly dispatcher: Dispatcher;
-	readonly userAgent: string;
-	readonly now: () => number;
-};
 
 /** Who asks: the URL is what the CA calls the account. */
 export type Account = {readonly key: KeyObject; readonly url: string};
@@ -27,8 +28,8 @@ export type Wanted = {
 	readonly name: string;
 	/** The key of the certificate. */
 	readonly key: KeyObject;
-	/** How the name is proved, unless the CA offers the other way alone. */
-	readonly type: ChallengeType;
+	/** How the name may be proved, in the order in which it is tried, unless the CA offers another way alone. */
+	readonly types: readonly [ChallengeType, ...ChallengeType[]];
 	/** What the CA calls the certificate that it replaces (RFC 9773 §5); null: none. */
 	readonly replaces: string | null;
 	/** Lets a challenge be answered from now on. */
@@ -37,36 +38,24 @@ export type Wanted = {
 	readonly signal: AbortSignal;
 };
 
-/** Why a CA does not do what it is asked for, for people. */
-export class AcmeError extends Error {
-	/** The last word of its type (RFC 8555 §6.7); empty: none. */
-	readonly type: string;
-	/** When it may be asked again, milliseconds from now; null: it does not say. */
-	readonly retryAfterMs: number | null;
+/** The CA looked for the proof of a name and did not find it. */
+class ProofError extends AcmeError {
+	readonly challenge: ChallengeType;
 
-	constructor(message: string, type = '', retryAfterMs: number | null = null) {
-		super(message.replace(invisible, ' ').slice(0, longestFault));
-		this.type = type;
-		this.retryAfterMs = retryAfterMs;
+	constructor(message: string, type: string, challenge: ChallengeType) {
+		super(message, {type});
+		this.challenge = challenge;
 	}
 }
 
 /** When a CA wants a certificate to be renewed, milliseconds, and when it may be asked again. */
 export type RenewalWindow = {readonly start: number; readonly end: number; readonly retryAfterMs: number | null};
 
-type Answer = {
-	readonly status: number;
-	readonly location: string;
-	readonly retryAfterMs: number | null;
-	readonly text: string;
-};
-
-const longestFault = 500;
-const invisible = new RegExp(`[${unprintable}]+`, 'gu');
-const longestAnswer = 256 * 1024;
-const mostNonces = 3;
-const askMs = 20_000;
 const [firstPollMs, longestPollMs] = [500, 15_000];
+/** The longest pause before the next poll that a CA may ask for. */
+const longestAskedMs = 4 * 60_000;
+/** An order that is still `ready` after so many polls has lost the request for its certificate. */
+const maxReadyPolls = 5;
 /** An order without `replaces` would have these, too; empty: the CA gave no answer, or no reason. */
 const lastingFaults = ['', 'rateLimited', 'badNonce', 'accountDoesNotExist'];
 const mostAuthorizations = 10;
@@ -74,75 +63,101 @@ const mostAuthorizations = 10;
 const noPort: Readonly<Record<string, string>> = {dns: 'cannot look up', caa: 'is not allowed by the CAA records of'};
 const ports: Readonly<Record<string, number>> = {'http-01': 80, 'tls-alpn-01': 443};
 
-const encode = (bytes: string | Uint8Array): string => Buffer.from(bytes).toString('base64url');
-const text = (value: unknown): string => (typeof value === 'string' ? value : '');
-
-/** Orders one certificate of a CA (RFC 8555). What the CA says is bounded, and so is each wait. */
+/** Orders certificates of a CA, one after the other (RFC 8555). */
 export class AcmeClient {
-	readonly #options: AcmeClientOptions;
-	#directory: Promise<JsonObject> | null = null;
-	#nonce = '';
+	readonly #ca: AcmeConnection;
 
-	constructor(options: AcmeClientOptions) {
-		this.#options = options;
+	constructor(options: AcmeOptions) {
+		this.#ca = new AcmeConnection(options);
 	}
 
 	/** Makes an account, or finds that of the key (§7.3); answers its URL. */
 	async register(key: KeyObject, {email, binding}: Registration, signal: AbortSignal): Promise<string> {
-		const url = await this.#urlOf('newAccount');
+		const url = await this.#ca.urlOf('newAccount', signal);
 		const payload = {
 			termsOfServiceAgreed: true,
-			...(email !== null && {contact: [`mailto:${email}`]}),
+			...(email !== null && {contact: toContacts(email)}),
 			...(binding !== null && {externalAccountBinding: bound(binding, url, key)}),
 		};
-		return (await this.#post({key, url: null}, url, payload, signal)).location;
+		return (await this.#ca.post({key, url: null}, url, payload, signal)).location;
 	}
 
-	/** Orders a certificate and waits for it; answers its chain (§7.4). Rejects with an AcmeError. */
+	/** Tells the CA another address of the operator (§7.3.2); null: there is none any more. */
+	async updateContact(account: Account, email: string | null, signal: AbortSignal): Promise<void> {
+		await this.#ca.post(account, account.url, {contact: toContacts(email)}, signal);
+	}
+
+	/** Whether an order failed because the CA has closed the account, or does not know it (§7.3.6). */
+	async isClosed(account: Account, fault: AcmeError, signal: AbortSignal): Promise<boolean> {
+		if (fault instanceof ProofError || !accountFaults.includes(fault.type)) {
+			return false;
+		}
+		try {
+			// What an account in good standing must not do is `unauthorized`, too.
+			const {status} = readJson(await this.#ca.post(account, account.url, null, signal));
+			return status === 'deactivated' || status === 'revoked';
+		} catch (error) {
+			return error instanceof AcmeError && accountFaults.includes(error.type);
+		}
+	}
+
+	/**
+	 * Orders a certificate and waits for it; answers its chain (§7.4). A name that cannot be proved in one way is proved in the
+	 * next. Rejects with an AcmeError.
+	 */
 	async order(account: Account, wanted: Wanted): Promise<string> {
-		const {name, key, signal} = wanted;
-		const ask = async (url: string) => json(await this.#post(account, url, null, signal));
+		const [type, ...others] = wanted.types;
+		try {
+			return await this.#orderBy(type, account, wanted);
+		} catch (error) {
+			const isOfPort = error instanceof ProofError && !Object.hasOwn(noPort, error.type);
+			const [next, ...rest] = isOfPort ? others.filter(other => other !== error.challenge) : [];
+			if (!isOfPort || next === undefined) {
+				throw error;
+			}
+			return await this.order(account, {...wanted, types: [next, ...rest]}).catch(later => {
+				throw later instanceof AcmeError ? new AcmeError(`${error.message}; ${later.message}`, later) : later;
+			});
+		}
+	}
+
+	/** An order ends with an authorization that fails (§7.1.6): each way to prove the name has one of its own. */
+	async #orderBy(type: ChallengeType, account: Account, wanted: Wanted): Promise<string> {
 		const opened = await this.#open(account, wanted);
-		const url = opened.location;
-		let order = json(opened);
-		const authorizations = Array.isArray(order.authorizations) ? order.authorizations.slice(0, mostAuthorizations) : [];
-		for (const authorization of authorizations.map(text)) {
-			await this.#prove(account, authorization, await ask(authorization), wanted);
+		const {authorizations} = readJson(opened);
+		const listed = Array.isArray(authorizations) ? authorizations.slice(0, mostAuthorizations) : [];
+		for (const authorization of listed.map(asText)) {
+			await this.#prove(type, account, authorization, wanted);
 		}
-		order = await this.#poll(account, url, 'pending', signal);
-		if (order.status === 'ready') {
-			const csr = encode(certificateRequest(key, name));
-			await this.#post(account, text(order.finalize), {csr}, signal);
-			order = await this.#poll(account, url, 'processing', signal);
-		}
+		const order = await this.#finish(account, opened.location, wanted);
 		if (order.status !== 'valid') {
-			throw new AcmeError(`the CA ended the order: ${problemOf(order.error).detail || text(order.status)}`);
+			throw new AcmeError(`the CA ended the order: ${problemOf(order.error).detail || asText(order.status)}`);
 		}
-		return (await this.#post(account, text(order.certificate), null, signal)).text;
+		return (await this.#ca.post(account, asText(order.certificate), null, wanted.signal)).text;
 	}
 
 	/** When the CA wants a certificate to be renewed (RFC 9773 §4); null: it does not say. */
-	async renewalWindow(id: string): Promise<RenewalWindow | null> {
-		const base = await this.#urlOf('renewalInfo');
+	async renewalWindow(id: string, signal: AbortSignal): Promise<RenewalWindow | null> {
+		const base = await this.#ca.urlOf('renewalInfo', signal);
 		if (base === '') {
 			return null;
 		}
-		const answer = await this.#ask('GET', `${base.replace(/\/$/, '')}/${id}`);
-		return answer.status === 200 ? windowOf(json(answer), answer.retryAfterMs) : null;
+		const answer = await this.#ca.get(`${base.replace(/\/$/, '')}/${id}`, signal);
+		return answer.status === 200 ? windowOf(readJson(answer), answer.retryAfterMs) : null;
 	}
 
 	/** A CA may not take what was replaced already, or what another account ordered: then it is a new certificate (RFC 9773 §5). */
 	async #open(account: Account, {name, replaces, signal}: Wanted): Promise<Answer> {
-		const url = await this.#urlOf('newOrder');
+		const url = await this.#ca.urlOf('newOrder', signal);
 		const send = (more: JsonObject) =>
-			this.#post(account, url, {identifiers: [{type: 'dns', value: name}], ...more}, signal);
-		if (replaces === null || (await this.#urlOf('renewalInfo')) === '') {
+			this.#ca.post(account, url, {identifiers: [{type: 'dns', value: name}], ...more}, signal);
+		if (replaces === null || (await this.#ca.urlOf('renewalInfo', signal)) === '') {
 			return await send({});
 		}
 		try {
 			return await send({replaces});
 		} catch (error) {
-			if (error instanceof AcmeError && !lastingFaults.includes(error.type)) {
+			if (error instanceof AcmeError && !error.isTransient && !lastingFaults.includes(error.type)) {
 				return await send({});
 			}
 			throw error;
@@ -150,171 +165,114 @@ export class AcmeClient {
 	}
 
 	/** Answers one challenge of an authorization, unless that is valid already (§7.5). */
-	async #prove(
-		account: Account,
-		url: string,
-		authorization: JsonObject,
-		{name, type, show, signal}: Wanted,
-	): Promise<void> {
+	async #prove(type: ChallengeType, account: Account, url: string, {name, show, signal}: Wanted): Promise<void> {
+		const authorization = readJson(await this.#ca.post(account, url, null, signal));
 		if (authorization.status === 'valid') {
 			return;
 		}
-		const offered: JsonObject[] = Array.isArray(authorization.challenges)
-			? authorization.challenges.slice(0, mostAuthorizations)
-			: [];
-		const known = offered.filter(one => Object.hasOwn(ports, text(one?.type)));
+		const known = readChallenges(authorization).filter(one => Object.hasOwn(ports, asText(one.type)));
 		const challenge = known.find(one => one.type === type) ?? known[0];
-		const token = text(challenge?.token);
+		const token = asText(challenge?.token);
 		if (challenge === undefined || !/^[\w-]{16,200}$/.test(token)) {
 			throw new AcmeError(`the CA offers neither http-01 nor tls-alpn-01 for ${name}`);
 		}
 		const way = challenge.type as ChallengeType;
 		await show({token, type: way, name, key_authorization: `${token}.${thumbprint(account.key)}`});
-		await this.#post(account, text(challenge.url), {}, signal);
-		const done = await this.#poll(account, url, 'pending', signal);
+		await this.#answer(account, url, asText(challenge.url), signal);
+		const done = await this.#poll(account, url, status => status === 'pending', signal);
 		if (done.status !== 'valid') {
-			const challenges: JsonObject[] = Array.isArray(done.challenges) ? done.challenges : [];
-			const {detail, type: kind} = problemOf(
-				challenges.find(one => text(one?.error && problemOf(one.error).type))?.error,
-			);
+			const failed = readChallenges(done).find(one => problemOf(one.error).type !== '');
+			const {detail, type: kind} = problemOf(failed?.error);
 			const what =
 				noPort[kind] ?? `${kind === 'connection' ? 'cannot reach' : 'found no proof at'} port ${ports[way]} of`;
-			throw new AcmeError(`the CA ${what} ${name}: ${detail || text(done.status)}`, kind);
+			throw new ProofError(`the CA ${what} ${name}: ${detail || asText(done.status)}`, kind, way);
 		}
 	}
 
-	/** Asks until it is not `status` any more. */
-	async #poll(account: Account, url: string, status: string, signal: AbortSignal): Promise<JsonObject> {
-		for (let wait = firstPollMs; ; wait = Math.min(2 * wait, longestPollMs)) {
-			const answer = await this.#post(account, url, null, signal);
-			const read = json(answer);
-			if (read.status !== status) {
-				return read;
-			}
-			await setTimeout(Math.min(Math.max(wait, answer.retryAfterMs ?? 0), longestPollMs), undefined, {signal});
-		}
-	}
-
-	/** Posts what the account signs (§6.2); null: it only reads (§6.3). A nonce that is not taken any more is replaced. */
-	async #post(
-		by: {key: KeyObject; url: string | null},
-		url: string,
-		payload: JsonObject | null,
-		signal: AbortSignal,
-	): Promise<Answer> {
-		for (let tries = 1; ; tries++) {
-			if (this.#nonce === '') {
-				await this.#ask('HEAD', await this.#urlOf('newNonce'), undefined, signal);
-			}
-			const nonce = this.#nonce;
-			this.#nonce = '';
-			const who = by.url === null ? {jwk: jwkOf(by.key)} : {kid: by.url};
-			const head = encode(JSON.stringify({alg: 'ES256', ...who, nonce, url}));
-			const body = payload === null ? '' : encode(JSON.stringify(payload));
-			const signature = encode(
-				sign('sha256', Buffer.from(`${head}.${body}`), {key: by.key, dsaEncoding: 'ieee-p1363'}),
-			);
-			const answer = await this.#ask('POST', url, JSON.stringify({protected: head, payload: body, signature}), signal);
-			if (answer.status < 400) {
-				return answer;
-			}
-			const {type, detail} = problemOf(json(answer));
-			if (type !== 'badNonce' || tries === mostNonces) {
-				throw new AcmeError(
-					`the CA answered ${answer.status}: ${detail || type || 'no reason'}`,
-					type,
-					answer.retryAfterMs,
-				);
-			}
-		}
-	}
-
-	/** A URL of the directory, which is read once; empty: it has none. */
-	async #urlOf(name: string): Promise<string> {
-		this.#directory ??= this.#ask('GET', this.#options.directory).then(answer => {
-			const read = json(answer);
-			if (answer.status !== 200 || text(read.newOrder) === '') {
-				throw new AcmeError(`the CA answered ${answer.status}, and no directory`, '', answer.retryAfterMs);
-			}
-			return read;
-		});
+	/** Has the CA look for the proof (§7.5.1). Asked twice, because an answer was lost, it may refuse and look all the same. */
+	async #answer(account: Account, authorization: string, url: string, signal: AbortSignal): Promise<void> {
 		try {
-			return text((await this.#directory)[name]);
+			await this.#ca.post(account, url, {}, signal);
 		} catch (error) {
-			this.#directory = null;
+			if (!(error instanceof AcmeError) || error.isTransient) {
+				throw error;
+			}
+			const read = readJson(await this.#ca.post(account, authorization, null, signal));
+			const challenge = readChallenges(read).find(one => one.url === url);
+			if (read.status === 'pending' && challenge?.status !== 'processing') {
+				throw error;
+			}
+		}
+	}
+
+	/** Asks for the certificate, and polls the order until it has ended (§7.4). */
+	async #finish(account: Account, url: string, {name, key, signal}: Wanted): Promise<JsonObject> {
+		let order = await this.#poll(account, url, status => status === 'pending', signal);
+		const csr = encode(certificateRequest(key, name));
+		for (let tries = 1; order.status === 'ready'; tries++) {
+			const pauseMs = await this.#finalize(account, asText(order.finalize), csr, signal);
+			if (pauseMs !== null) {
+				await this.#pause(doubled(2 * firstPollMs, tries), pauseMs, signal);
+			}
+			// The servers of the CA may disagree for a while on how far the order is.
+			const isUnderWay = (status: unknown, polls: number) =>
+				status === 'pending' ||
+				status === 'processing' ||
+				(status === 'ready' && pauseMs === null && polls < maxReadyPolls);
+			order = await this.#poll(account, url, isUnderWay, signal);
+		}
+		return order;
+	}
+
+	/**
+	 * Null: the CA has the request. A number: it says that the order is not ready, and to come back after these milliseconds; but it
+	 * may have the request too, and only its answer was lost.
+	 */
+	async #finalize(account: Account, url: string, csr: string, signal: AbortSignal): Promise<number | null> {
+		try {
+			await this.#ca.post(account, url, {csr}, signal);
+			return null;
+		} catch (error) {
+			if (error instanceof AcmeError && error.type === 'orderNotReady') {
+				return error.retryAfterMs ?? 0;
+			}
 			throw error;
 		}
 	}
 
-	async #ask(method: 'GET' | 'HEAD' | 'POST', url: string, body?: string, signal?: AbortSignal): Promise<Answer> {
-		const {dispatcher, userAgent, now} = this.#options;
-		const limit = AbortSignal.timeout(askMs);
-		try {
-			if (!url.startsWith('https://')) {
-				throw new Error('it named no https URL');
+	/** Asks until it is not under way any more; `polls`: how often it was asked. */
+	async #poll(
+		account: Account,
+		url: string,
+		isUnderWay: (status: unknown, polls: number) => boolean,
+		signal: AbortSignal,
+	): Promise<JsonObject> {
+		for (let polls = 1; ; polls++) {
+			const answer = await this.#ca.post(account, url, null, signal);
+			const read = readJson(answer);
+			if (!isUnderWay(read.status, polls)) {
+				return read;
 			}
-			const {
-				statusCode,
-				headers,
-				body: stream,
-			} = await request(url, {
-				method,
-				dispatcher,
-				headers: {'user-agent': userAgent, ...(body && {'content-type': 'application/jose+json'})},
-				body: body ?? null,
-				signal: signal ? AbortSignal.any([signal, limit]) : limit,
-			});
-			const chunks: Buffer[] = [];
-			let size = 0;
-			for await (const chunk of stream as AsyncIterable<Buffer>) {
-				size += chunk.length;
-				if (size > longestAnswer) {
-					throw new Error('its answer is too long');
-				}
-				chunks.push(chunk);
-			}
-			this.#nonce = text(headers['replay-nonce']).slice(0, 1000) || this.#nonce;
-			const retryAfterMs = waitOf(text(headers['retry-after']), now());
-			return {
-				status: statusCode,
-				location: text(headers.location),
-				retryAfterMs,
-				text: Buffer.concat(chunks).toString(),
-			};
-		} catch (error) {
-			const why = limit.aborted ? `no answer within ${askMs / 1000} s` : (error as Error).message;
-			throw new AcmeError(`the CA at ${URL.canParse(url) ? new URL(url).host : 'no address'} gives no answer: ${why}`);
+			await this.#pause(doubled(firstPollMs, polls), answer.retryAfterMs ?? 0, signal);
 		}
+	}
+
+	/** Waits before the next poll, as long as we would or as the CA asks. */
+	async #pause(ownMs: number, askedMs: number, signal: AbortSignal): Promise<void> {
+		await this.#ca.pause(Math.max(Math.min(ownMs, longestPollMs), Math.min(askedMs, longestAskedMs)), signal);
 	}
 }
 
-/** An object, whatever it is. */
-const json = (answer: Answer): JsonObject => objectOf(parsedJson(answer.text));
+const toContacts = (email: string | null): readonly string[] => (email === null ? [] : [`mailto:${email}`]);
 
-function problemOf(problem: unknown): {type: string; detail: string} {
-	const {type, detail} = objectOf(problem);
-	return {type: text(type).replace(/^.*:/, ''), detail: text(detail)};
-}
-
-const longestRetryAfterMs = 30 * 86_400_000;
-
-/** Of a `Retry-After` (RFC 9110 §10.2.3), milliseconds; null: there is none. */
-export function waitOf(header: string, now: number): number | null {
-	const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1000 : Date.parse(header) - now;
-	return Number.isNaN(ms) ? null : Math.min(Math.max(ms, 0), longestRetryAfterMs);
-}
+const readChallenges = ({challenges}: JsonObject): readonly JsonObject[] =>
+	Array.isArray(challenges) ? challenges.slice(0, mostAuthorizations).map(objectOf) : [];
 
 /** `suggestedWindow` of what a CA says about renewal; null: it has none. */
 export function windowOf({suggestedWindow}: JsonObject, retryAfterMs: number | null): RenewalWindow | null {
 	const {start, end} = objectOf(suggestedWindow);
-	const [from, until] = [Date.parse(text(start)), Date.parse(text(end))];
+	const [from, until] = [Date.parse(asText(start)), Date.parse(asText(end))];
 	return until > from ? {start: from, end: until, retryAfterMs} : null;
-}
-
-/** The public half, its members in the order of RFC 7638 §3. */
-function jwkOf(key: KeyObject): JsonObject {
-	const {crv, kty, x, y} = createPublicKey(key).export({format: 'jwk'});
-	return {crv, kty, x, y};
 }
 
 function thumbprint(key: KeyObject): string {

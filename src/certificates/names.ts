@@ -24,8 +24,11 @@ type NamesInput = {
 /** Whether a certificate is wanted. `no`: why not, a clause; null: no reason that an operator needs. `unknown`: DNS did not answer. */
 export type Wish = 'yes' | 'unknown' | {readonly no: string | null};
 
-/** New names that a workspace may have a day, and those that each domain adds: its link host and `mta-sts.`. */
-const [usualNew, newOfDomain] = [5, 2];
+/**
+ * How many new names a workspace may have in a day, how many more for each domain (its link host and `mta-sts.`), and
+ * the maximum. A CA limits the orders of the whole account: Let's Encrypt allows 300 in three hours.
+ */
+const [baseNew, newPerDomain, maxNew] = [5, 2, 50];
 
 /** Names that are looked up at once: there may be thousands, and servers that do not answer. */
 const mostAtOnce = 32;
@@ -88,7 +91,7 @@ export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> 
 export function newNames(owners: ReadonlyMap<string, string>, recent: readonly string[]): (name: string) => boolean {
 	const left = new Map<string, number>();
 	for (const owner of owners.values()) {
-		left.set(owner, (left.get(owner) ?? usualNew) + newOfDomain);
+		left.set(owner, Math.min((left.get(owner) ?? baseNew) + newPerDomain, maxNew));
 	}
 	const take = (name: string): boolean => {
 		const labels = name.split('.');

@@ -52,10 +52,16 @@ export function waitAfter(tries: number): number {
 /** What is served at the ports of CAs, as far as is known here: HTTP at 80, and https. */
 type Served = {readonly redirects: boolean; readonly https: boolean};
 
-/** By what a name is proved: ports that are open here first, the other one after an order that failed. */
-export function challengeFor(tries: number, {redirects, https}: Served): ChallengeType {
+/**
+ * By what a name is proved: ports that are open here first. The first order after a success, or for an operator, tries all ways at once;
+ * later ones take turns, for a CA limits the proofs that fail (Let's Encrypt allows five an hour).
+ */
+export function challengesFor(tries: number, {redirects, https}: Served): readonly [ChallengeType, ...ChallengeType[]] {
 	const [http, tls] = challengeTypes;
 	// A proxy may pass port 80 on, so that HTTP is tried in any case.
-	const ways = https ? (redirects ? [http, tls] : [tls, http]) : [http];
-	return ways[tries % ways.length] as ChallengeType;
+	if (!https) {
+		return [http];
+	}
+	const [first, second] = redirects ? [http, tls] : [tls, http];
+	return tries === 0 ? [first, second] : [tries % 2 === 0 ? first : second];
 }

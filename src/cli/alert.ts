@@ -2,16 +2,34 @@ import {alertView, storedTime} from '../api/views.ts';
 import {sendTest} from '../daemon/alerts.ts';
 import {guardOf} from '../daemon/webhook-posting.ts';
 import {type AlertKind, type AlertWay, alertKindNames, alertKinds} from '../mail/alert.ts';
-import {addAlert, checkTarget, muteAlert, removeAlert} from '../ops/alerts.ts';
+import {
+	addAlert,
+	addVouchedAlert,
+	checkTarget,
+	muteAlert,
+	removeAlert,
+	type ShownAlert,
+	testAlert,
+	verifyAlert,
+	withStatuses,
+} from '../ops/alerts.ts';
 import {type Alert, type KnownCondition, listAlerts, listConditions} from '../store/alerts.ts';
 import {AddressGuard} from '../webhook/address-guard.ts';
 import {CliError} from './fault.ts';
+import {readSecret} from './files.ts';
 import {email, oneOf} from './options.ts';
 import {type CliCommand, version} from './program.ts';
 import type {Session} from './session.ts';
 import {type Noun, shortTime} from './terminal-text.ts';
 
-type AddOptions = {mail?: string; webhook?: string; slack?: string; on?: AlertKind[]; from?: string};
+type AddOptions = {
+	mail?: string;
+	webhook?: string;
+	slack?: string;
+	on?: AlertKind[];
+	from?: string;
+	verified?: boolean;
+};
 
 const kinds = (text: string, previous: readonly AlertKind[] = []) => [
 	...previous,
@@ -23,25 +41,29 @@ export function alertCommands(alert: CliCommand): void {
 		.verb('add', 'Get a message when something is wrong, and when it is right again')
 		.sample('mailctl alert add --mail ops@shop.example')
 		.option('--mail <address>', 'by mail, beside the queue (MAILCTL_ALERT_SMTP_URL)', email('--mail'))
-		.option('--webhook <url>', 'by a signed post')
-		.option('--slack <url>', 'by an incoming webhook of Slack')
+		.option('--webhook <url>', 'by a signed post; - reads the URL from standard input')
+		.option('--slack <url>', 'by an incoming webhook of Slack; - reads the URL from standard input')
 		.option('--on <kinds>', `about these only: ${alertKindNames.join(', ')}`, kinds)
 		.option('--from <address>', 'the sender of its mails; else mailctl at MAILCTL_HOSTNAME', email('--from'))
-		.does<AddOptions>(async (session, {on, from, ...ways}) => {
+		.option('--verified', 'vouch for the address of --mail, which then need not confirm')
+		.does<AddOptions>(async (session, {on, from, verified = false, ...ways}) => {
 			const given = Object.entries(ways) as Array<[AlertWay, string]>;
 			const [first] = given;
 			if (first === undefined || given.length > 1) {
 				throw new CliError('usage', 'an alert has one way to reach you', 'give one of --mail, --webhook, --slack');
 			}
-			const [way, target] = first;
+			const way = first[0];
+			const target = await readSecret(first[1]);
 			const guard = new AddressGuard(guardOf(session.settings()));
 			checkTarget(url => guard.urlFault(url), {way, target});
 			const input = {way, target, ...(on && {on}), ...(from !== undefined && {from})};
-			const {row, secret} = await session.performAnywhere(addAlert, input);
+			const {row, secret} = await session.performAnywhere(verified ? addVouchedAlert : addAlert, input);
 			session.show({...(alerts.json(row) as object), ...(secret !== null && {secret})}, () => [
 				`${row.id}: ${row.way} ${row.target}`,
 				...(secret === null ? [] : [`Its posts are signed with ${secret}, which is shown only now.`]),
-				`Try it: mailctl alert test ${row.id}`,
+				row.status === 'unconfirmed'
+					? `${row.target} first receives a link to confirm; to vouch for it: mailctl alert verify ${row.id}`
+					: `Try it: mailctl alert test ${row.id}`,
 			]);
 		});
 
@@ -51,7 +73,7 @@ export function alertCommands(alert: CliCommand): void {
 		.does(async session => {
 			const workspaceId = (await session.chosenWorkspace())?.id ?? null;
 			const reader = await session.reader();
-			session.list(alerts, await listAlerts(reader, workspaceId));
+			session.list(alerts, await withStatuses(reader, await listAlerts(reader, workspaceId)));
 			const wrong = (await listConditions(reader, workspaceId)).filter(isWrong);
 			if (!session.json && wrong.length > 0) {
 				session.terminal.print(['', 'Wrong now:']);
@@ -64,13 +86,25 @@ export function alertCommands(alert: CliCommand): void {
 		.sample('mailctl alert test alr_06f…')
 		.does<object, [string]>(async (session, _options, text) => {
 			const one = await found(session, text);
-			const parts = {settings: session.settings(), version: version(), vault: await session.vault(), ...session.tools};
+			await session.performAnywhere(testAlert, {id: one.id});
+			const parts = {
+				...{settings: session.settings(), version: version(), vault: await session.vault(), ...session.tools},
+				reader: await session.reader(),
+			};
 			const error = await sendTest(parts, one);
 			session.show({id: one.id, sent: error === null, error}, () => (error === null ? [`sent to ${one.target}`] : []));
 			if (error !== null) {
 				const fix = one.way === 'mail' ? 'see MAILCTL_ALERT_SMTP_URL' : 'check the URL and what it answers';
 				throw new CliError('unavailable', `the message did not go out: ${error}`, fix);
 			}
+		});
+
+	alert
+		.verb('verify <id>', 'Vouch for the address of an alert, which then need not confirm')
+		.sample('mailctl alert verify alr_06f…')
+		.does<object, [string]>(async (session, _options, text) => {
+			const {id} = await found(session, text);
+			session.one(alerts, await session.performAnywhere(verifyAlert, {id}));
 		});
 
 	alert
@@ -108,9 +142,10 @@ async function found(session: Session, text: string): Promise<Alert> {
 }
 
 const isWrong = ({announced_at: at, ended_at: ended}: KnownCondition) => at !== null && ended === null;
+const lastSent = ({error, sent_at: at}: Alert) => (error ? 'failed' : at ? minute(at) : '–');
 const minute = (time: string) => `${shortTime(time)} UTC`;
 
-const alerts: Noun<Alert> = {
+const alerts: Noun<ShownAlert> = {
 	none: 'no alerts, mailctl alert add makes one',
 	json: row => ({...alertView(row, storedTime), workspace_id: row.workspace_id}),
 	fields: [
@@ -120,8 +155,9 @@ const alerts: Noun<Alert> = {
 		{
 			title: 'LAST SENT',
 			name: 'last sent',
-			cell: row => (row.error ? 'failed' : row.sent_at ? minute(row.sent_at) : '–'),
+			cell: row => (row.status === 'active' ? lastSent(row) : row.status),
 		},
+		{name: 'status', cell: row => row.status},
 		{name: 'about', cell: row => row.kinds?.join(', ') ?? 'everything'},
 		{name: 'workspace', cell: row => row.workspace_id ?? 'all'},
 		{name: 'muted until', cell: row => (row.muted_until ? minute(row.muted_until) : undefined)},

@@ -1,15 +1,26 @@
-import {copyFileSync, existsSync, statSync, writeFileSync} from 'node:fs';
+import {copyFileSync, existsSync, statSync, symlinkSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
+import {setTimeout as sleep} from 'node:timers/promises';
 import {secretsFile, secretsText} from '../config/secrets-file.ts';
 import {noteBackup} from '../data-folder/backup-note.ts';
 import {noteMissing} from '../data-folder/data-dir.ts';
+import {
+	copiedBytes,
+	liveCopyFile,
+	readCopyEnd,
+	removeCopy,
+	requestCopy,
+	touchRequest,
+} from '../data-folder/live-copy.ts';
 import {lockData, storeFile} from '../data-folder/open.ts';
 import {RefusedFileError} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';
+import {isFolderLocked} from '../store/engine/sqlite.ts';
+import type {Store} from '../store/store.ts';
 import {CliError} from './fault.ts';
 import {inputFault} from './files.ts';
 import {type CliCommand, version} from './program.ts';
-import type {Session} from './session.ts';
+import {readDaemons, type Session} from './session.ts';
 import {grouped, shortTime} from './terminal-text.ts';
 
 export function backupCommand(command: CliCommand): void {
@@ -33,7 +44,7 @@ export function restoreCommand(command: CliCommand): void {
 async function backup(session: Session, _options: object, file: string): Promise<void> {
 	const {makeBackup} = await import('../backup/backup.ts');
 	const isSqlite = session.settings().databaseUrl === null;
-	const {gather, total} = isSqlite ? sqliteSource(session) : postgresSource(session);
+	const {gather, total, release} = isSqlite ? sqliteSource(session) : postgresSource(session);
 	const count = createByteCount(session, total);
 	const engine = isSqlite ? 'sqlite' : 'postgres';
 	const facts = {version: version(), engine, time: storeTime(session.tools.clock.now())} as const;
@@ -50,6 +61,7 @@ async function backup(session: Session, _options: object, file: string): Promise
 	} catch (error) {
 		throw refusedAs(error, 'name another file');
 	} finally {
+		release();
 		count.end();
 	}
 }
@@ -59,25 +71,27 @@ type Source = {
 	readonly gather: (folder: string, onBytes: (bytes: number) => void) => Promise<string>;
 	/** How many bytes are to be handled. */
 	readonly total: number;
+	/** Removes what is not in that folder. */
+	readonly release: () => void;
 };
 
 function sqliteSource(session: Session): Source {
 	const settings = session.storeSettings();
 	const {dataDir} = settings;
+	let asked: AskedCopy | null = null;
 	return {
-		// Copied, measured, packed, read again.
-		total: 4 * (statSync(storeFile(dataDir), {throwIfNoEntry: false})?.size ?? 0),
+		// Copied, packed, read again.
+		total: 3 * (statSync(storeFile(dataDir), {throwIfNoEntry: false})?.size ?? 0),
 		async gather(folder, onBytes) {
-			const [{copyStore}, {openStoreOf}, {secretsOf}] = await Promise.all([
-				import('../store/store.ts'),
+			const [{openStoreOf}, {secretsOf}] = await Promise.all([
 				import('./session.ts'),
 				import('../data-folder/open.ts'),
 			]);
 			const store = await openStoreOf(settings, {anyAge: true});
-			const copy = join(folder, 'mailctl.db');
-			const watch = setInterval(watchGrowth(copy, onBytes), 100);
 			try {
-				const schema = await copyStore(store.reader, copy);
+				asked = await askDaemon(session);
+				const isMade = await asked?.isMade(onBytes);
+				const schema = isMade ? await linkCopy(liveCopyFile(dataDir), folder) : await copyHere(store, folder, onBytes);
 				// After the store: a key is in the file before anything is sealed with it.
 				const secrets = secretsFile(dataDir);
 				if (!existsSync(secrets)) {
@@ -86,9 +100,69 @@ function sqliteSource(session: Session): Source {
 				copyFileSync(secrets, join(folder, 'secrets.json'));
 				return schema;
 			} finally {
-				clearInterval(watch);
 				await store.close();
 			}
+		},
+		release: () => asked?.release(),
+	};
+}
+
+async function linkCopy(file: string, folder: string): Promise<string> {
+	const {checkCopy} = await import('../store/store.ts');
+	symlinkSync(file, join(folder, 'mailctl.db'));
+	return await checkCopy(file);
+}
+
+type OnBytes = (bytes: number) => void;
+
+/** A snapshot, which the log of a daemon beside grows behind. */
+async function copyHere({reader}: Store, folder: string, onBytes: OnBytes): Promise<string> {
+	const {copyStore} = await import('../store/store.ts');
+	const copy = join(folder, 'mailctl.db');
+	const watch = setInterval(watchGrowth(copy, onBytes), 100);
+	try {
+		return await copyStore(reader, copy);
+	} finally {
+		clearInterval(watch);
+	}
+}
+
+/** How long the daemon may take to notice the request, milliseconds. */
+const noticedMs = 5000;
+
+/** A copy that the daemon makes in its data folder. */
+type AskedCopy = {
+	/** Whether it was made; else this process has to. */
+	readonly isMade: (onBytes: OnBytes) => Promise<boolean>;
+	/** To be called when it is not needed any more. */
+	readonly release: () => void;
+};
+
+/** Null: no daemon runs, or it makes a copy for another command. */
+async function askDaemon(session: Session): Promise<AskedCopy | null> {
+	const {dataDir} = session.storeSettings();
+	if (!(await readDaemons(session)).running || !requestCopy(dataDir)) {
+		return null;
+	}
+	const touching = setInterval(() => touchRequest(dataDir), 1000);
+	const {monotonic} = session.tools.clock;
+	const began = monotonic();
+	return {
+		async isMade(onBytes) {
+			const grow = watchGrowth(liveCopyFile(dataDir), onBytes);
+			for (;;) {
+				await sleep(200);
+				grow();
+				const end = readCopyEnd(dataDir);
+				const isIgnored = copiedBytes(dataDir) === null && monotonic() - began > noticedMs;
+				if (end || isIgnored || !(await isFolderLocked(join(dataDir, 'daemon.lock')))) {
+					return end?.ok === true;
+				}
+			}
+		},
+		release() {
+			clearInterval(touching);
+			removeCopy(dataDir);
 		},
 	};
 }
@@ -97,6 +171,7 @@ function sqliteSource(session: Session): Source {
 function postgresSource(session: Session): Source {
 	return {
 		total: 1,
+		release: () => undefined,
 		async gather(folder) {
 			const {schemaName} = await import('../store/engine/migrate.ts');
 			const text = secretsText(await session.secrets(), session.tools.clock.now());

@@ -7,6 +7,7 @@ import {loadBounceRules} from '../config/bounce-rules.ts';
 import type {Settings} from '../config/settings.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {freeBytes} from '../data-folder/data-dir.ts';
+import {askDns} from '../inbound/dns-answers.ts';
 import {
 	type FoundMail,
 	isMbox,
@@ -22,23 +23,26 @@ import {
 import {ReadingLoop, recordReading} from '../inbound/reading.ts';
 import {type Taken, takeAll, takeIn} from '../inbound/take-in.ts';
 import {openRegular, RefusedFileError} from '../kit/regular-file.ts';
-import {bufferOf} from '../kit/text.ts';
 import {storeTime} from '../kit/time.ts';
+import {systemClocks} from '../kit/work-limit.ts';
 import {createLinks} from '../links/links.ts';
-import type {Reading} from '../mail/report.ts';
-import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
+import {precedence, type Reading} from '../mail/report.ts';
+import {createReportWrite} from '../outcome/reports.ts';
 import {readEvent} from '../providers/read-event.ts';
 import {mailOfReport} from '../report/aggregate-report.ts';
+import {KnownAnswers} from '../report/known-answers.ts';
+import {countsBySigner, signersOf} from '../report/read-inbound.ts';
 import {readReport} from '../report/read-report.ts';
+import {missingAnswers} from '../report/verdicts.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {readCheckpoint, saveCheckpoint} from '../store/inbound-mails.ts';
+import {readCheckpoint, saveCheckpoint} from '../store/mailbox-checkpoints.ts';
 import {hasWorkspace} from '../store/workspaces.ts';
 import {CliError, exitCodes, report} from './fault.ts';
+import {countLines, countRead, nothingYet} from './ingest-counts.ts';
 import {collect} from './options.ts';
 import type {CliCommand} from './program.ts';
-import {openResolver} from './route-now.ts';
-import type {Session} from './session.ts';
-import {fields, grouped} from './terminal-text.ts';
+import {openResolver, type Session} from './session.ts';
+import {grouped} from './terminal-text.ts';
 
 type IngestOptions = {rcpt?: string[]; again?: boolean};
 
@@ -317,18 +321,35 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 		write: createReportWrite({newId, onDue: () => undefined}, {retentionDays: () => settings.retentionDays}),
 		reporters: settings.feedbackReporters,
 		ours: [settings.returnPathDomain, settings.hostname],
-		resolver: openResolver(session),
 		clock,
 	};
+	const resolver = openResolver(session);
+
+	/** As the daemon reads it: who signed it counts for some reports. */
+	async function read(raw: Buffer): Promise<Reading> {
+		const reading = readReport(raw, classify);
+		if (!countsBySigner(reading)) {
+			return reading;
+		}
+		const {known: answers, done} = askDns({
+			resolver,
+			clock,
+			missing: async known => missingAnswers(raw, null, new KnownAnswers(known)),
+		});
+		await done;
+		return {...reading, signers: signersOf(raw, reading.kind, answers, systemClocks)};
+	}
+
 	const reading = new ReadingLoop({
 		store,
 		node,
 		alone: false,
-		read: async ({raw, isEvent}) => (isEvent ? readEvent(raw, classify) : readReport(bufferOf(raw), classify)),
-		async record(cameIn, read, raw) {
-			const effect = await recordReading(recording, cameIn, read, raw);
+		lane: {precedence: precedence.proven, perTurn: someMails, mostRows: someMails},
+		read: async (raw, {source}) => (source === 'provider' ? readEvent(raw, classify) : await read(raw)),
+		async record(cameIn, reading, raw) {
+			const effect = await recordReading(recording, cameIn, reading, raw);
 			if (unread.delete(cameIn.id)) {
-				countRead(counts, read, effect);
+				countRead(counts, reading, effect);
 			}
 		},
 		clock,
@@ -336,6 +357,8 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 			inboundUnreadable({id}) {
 				counts.unreadable += unread.delete(id) ? 1 : 0;
 			},
+			// It is kept, and so counted as unreadable.
+			inboundUnrecorded: () => undefined,
 			storeFailed(error) {
 				// The mails are stored: the next reader of the store reads them.
 				failure ??= error;
@@ -401,100 +424,4 @@ async function requireRoom({dataDir, databaseUrl, minFreeDisk}: Settings): Promi
 			'free some space and try again',
 		);
 	}
-}
-
-/** The results of mails that were taken in; every mail that is new is one of the kinds from `bounces` to `unreadable`. */
-const nothingYet = {
-	/** Mails that were found. */
-	mails: 0,
-	/** New here. */
-	taken: 0,
-	/** The same mail came before. */
-	known: 0,
-	bounces: 0,
-	/** Delays, relays, deliveries, complaints taken back: reports without an effect. */
-	notices: 0,
-	complaints: 0,
-	unsubscribes: 0,
-	auto_replies: 0,
-	/** DMARC and TLS reports. */
-	aggregates: 0,
-	/** Neither a report nor an automatic reply. */
-	other: 0,
-	/** Kept for a person: they could not be read, or not whole. */
-	unreadable: 0,
-	/** Of all these: about no mail of ours that could be proved. */
-	unmatched: 0,
-	events: 0,
-	/** Larger than 10 MiB: only the beginning was taken. */
-	cut: 0,
-	/** Taken in and not read yet. */
-	waiting: 0,
-};
-
-export type IngestCounts = typeof nothingYet;
-
-/** Counts a mail that was read and recorded. */
-function countRead(counts: IngestCounts, reading: Reading, {about, kept}: ReportEffect): void {
-	counts[kindOf(reading, about)]++;
-	counts.unmatched += kept === 'unmatched' ? 1 : 0;
-	counts.events += about.filter(({isNew, event}) => isNew && event !== null).length;
-}
-
-function kindOf({kind, reports, fault}: Reading, about: ReportEffect['about']): keyof IngestCounts {
-	const says = (action: string) => reports.some(report => report.action === action);
-	if (about.some(({via}) => via === 'unsubscribe_mail') || says('unsubscribe')) {
-		return 'unsubscribes';
-	}
-	if (says('complaint')) {
-		return 'complaints';
-	}
-	if (says('failed')) {
-		return 'bounces';
-	}
-	if (kind === 'auto_reply') {
-		return 'auto_replies';
-	}
-	if (fault !== null) {
-		return 'unreadable';
-	}
-	if (kind === 'dmarc' || kind === 'tls') {
-		return 'aggregates';
-	}
-	return kind === 'other' ? 'other' : 'notices';
-}
-
-const titles: Readonly<Record<Exclude<keyof IngestCounts, 'mails' | 'taken'>, string>> = {
-	known: 'known before',
-	bounces: 'bounces',
-	complaints: 'complaints',
-	unsubscribes: 'unsubscribes',
-	auto_replies: 'auto-replies',
-	aggregates: 'DMARC, TLS reports',
-	notices: 'other reports',
-	other: 'other mails',
-	unreadable: 'not readable',
-	unmatched: 'unmatched',
-	events: 'new events',
-	cut: 'over 10 MiB',
-	waiting: 'not read yet',
-};
-/** Shown even if zero. */
-const always = new Set(['known', 'bounces', 'complaints', 'unmatched', 'events']);
-
-/** The figures for people, those that are nought left out where they say nothing. */
-function countLines(counts: IngestCounts): string[] {
-	const shown = (Object.keys(titles) as Array<keyof typeof titles>).filter(key => counts[key] > 0 || always.has(key));
-	const hints: Partial<Record<keyof IngestCounts, string>> = {
-		unmatched: 'see mailctl bounce unmatched',
-		cut: 'only their beginning was read',
-		waiting: 'the daemon reads them',
-	};
-	return fields([
-		['taken in', grouped(counts.taken)],
-		...shown.map(key => {
-			const hint = counts[key] > 0 && hints[key];
-			return [titles[key], `${grouped(counts[key])}${hint ? `  ${hint}` : ''}`] as const;
-		}),
-	]);
 }

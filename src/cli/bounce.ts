@@ -10,7 +10,7 @@ import type {Reading, Report} from '../mail/report.ts';
 import {mailOfReport} from '../report/aggregate-report.ts';
 import {evidenceOf, kindOf, type Row, replyRows, reportRows} from '../report/explain.ts';
 import {readReport} from '../report/read-report.ts';
-import {findKept, type KeptMail, listKept, readRaw} from '../store/inbound-mails.ts';
+import {findKept, type KeptMail, listKept, readRaw} from '../store/kept-mails.ts';
 import {ingestCommand} from './bounce-ingest.ts';
 import {CliError} from './fault.ts';
 import {readInput} from './files.ts';

@@ -59,7 +59,7 @@ function nounOf(session: Session): Noun<Certificate> {
 	return {
 		none: 'no certificates; MAILCTL_ACME=true has the daemon get some',
 		json: row => ({
-			...{name: row.name, state: state(row), issuer: row.issuer, not_before: row.not_before},
+			...{name: row.name, state: state(row), issuer: row.issuer, ca: row.directory, not_before: row.not_before},
 			...{
 				not_after: row.not_after,
 				renew_at: renewTime(row),
@@ -72,6 +72,8 @@ function nounOf(session: Session): Noun<Certificate> {
 			{title: 'STATE', name: 'state', cell: state},
 			{title: 'ENDS', name: 'ends', cell: row => minute(row.not_after)},
 			{title: 'ISSUER', name: 'issuer', cell: row => row.issuer, cut: true},
+			{title: 'CA', cell: row => row.directory && new URL(row.directory).host, cut: true},
+			{name: 'CA', cell: row => row.directory},
 			{name: 'begins', cell: row => minute(row.not_before)},
 			{name: 'renewed from', cell: row => minute(renewTime(row))},
 			{

@@ -188,7 +188,7 @@ function routeText(route: RouteChoice): string {
 function reactionText(reaction: PaceReaction): string {
 	switch (reaction.kind) {
 		case 'suspend':
-			return `nothing for ${duration(reaction.forMs)}`;
+			return `nothing for ${duration(reaction.forMs)}${reaction.advice === undefined ? '' : `; ${reaction.advice}`}`;
 		case 'slow':
 			return `${reaction.perMinute} a minute${reaction.connections > 1 ? ` on ${reaction.connections} connections` : ''} for ${duration(reaction.forMs)}`;
 		case 'mails_per_session':

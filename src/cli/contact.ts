@@ -8,12 +8,12 @@ import {storeTime} from '../kit/time.ts';
 import {createLinks} from '../links/links.ts';
 import {linkPreferences} from '../ops/contacts.ts';
 import {notFound} from '../ops/operation.ts';
-import {createErase} from '../outcome/erase.ts';
+import {createEraser, erasurePatienceMs} from '../outcome/erase.ts';
 import {findLinkHost} from '../store/domains.ts';
 import {type Contact, findContact, listContacts} from '../store/topics.ts';
 import {changesIn, count, locale, type none, orNull, address as parseAddress, timezone, unless} from './options.ts';
 import type {CliCommand} from './program.ts';
-import type {Session} from './session.ts';
+import {readDaemons, type Session} from './session.ts';
 import {fields, type Noun, shortTime} from './terminal-text.ts';
 
 type UpdateOptions = {readonly locale?: string | typeof none; readonly timezone?: string | typeof none};
@@ -78,14 +78,17 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 	await session.confirm(`Erase ${address} and the content of all mail to it?`, yes);
 	const {clock, newId} = session.tools;
 	const folder = capturedFolder(session.settings().dataDir);
-	const erased = await createErase({
+	const {running} = await readDaemons(session);
+	const {erase} = createEraser({
 		store: await session.store(),
 		clock,
 		// A daemon beside finds by itself what is due.
 		eventWriter: {newId, onDue: () => undefined},
 		removeCaptured: recipientIds => removeCaptured(folder, recipientIds),
-	})({workspaceId, addressKey: key}, session.tools.operator);
-	const {contact, messages, recipients, received = 0} = erased;
+		...(running && {patienceMs: erasurePatienceMs}),
+	});
+	const erased = await erase({workspaceId, addressKey: key}, session.tools.operator);
+	const {contact, messages, recipients, received = 0, isLeft} = erased;
 	if (!contact && messages + recipients + received === 0) {
 		notFound('contact', text);
 	}
@@ -95,6 +98,7 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 			['messages to it', messages],
 			['with it in cc', recipients],
 			...(received > 0 ? ([['received', received]] as const) : []),
+			...(isLeft ? ([['remaining', 'hidden already, the daemon removes it from the store']] as const) : []),
 		]),
 	);
 }

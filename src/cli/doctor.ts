@@ -67,9 +67,14 @@ const checkColumns = 16;
 /** One finding: a line where all is well, with the reason and the fix below where it is not. */
 function linesOf({check, status, detail, why, fix}: Finding, {width, bold}: Terminal): string[] {
 	const head = `${words[status].padEnd(statusColumns)}${check.padEnd(checkColumns)}`;
-	const indent = ' '.repeat(head.length);
-	const [first = '', ...rest] = wrapped(printable(detail), width - head.length);
-	const lines = [`${status === 'ok' ? head : bold(head)}${first}`, ...rest.map(line => `${indent}${line}`)];
+	const indent = ' '.repeat(statusColumns + checkColumns);
+	const marked = status === 'ok' ? head : bold(head);
+	const details = wrapped(printable(detail), width, indent);
+	// A name that fills its column stands on a line of its own.
+	const lines =
+		check.length < checkColumns
+			? [`${marked}${details[0]?.slice(indent.length)}`, ...details.slice(1)]
+			: [marked, ...details];
 	if (status === 'ok') {
 		return lines;
 	}

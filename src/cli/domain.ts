@@ -3,7 +3,7 @@ import {domainRecordsView, domainView, storedTime} from '../api/views.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {openRecordSources} from '../dns/resolver.ts';
 import {type CheckedRecord, isUnsigned, type OpenSources, openProofs, purposeOf} from '../domains/check-records.ts';
-import {type DmarcSight, dmarcPeriod, dmarcView, lookAtDmarc, stepOf, tlsWords} from '../domains/dmarc.ts';
+import {createDmarcReview, type DmarcSight, dmarcPeriod, dmarcView, stepOf, tlsWords} from '../domains/dmarc.ts';
 import {
 	type DomainRecord,
 	ownHosts,
@@ -253,7 +253,10 @@ const shownSources = 20;
 
 async function dmarc(session: Session, {days}: {days: number}, text: string): Promise<void> {
 	const row = await findNamed(session, text);
-	const sight = await asking(session, (reader, names, open, now) => lookAtDmarc(reader, row, names, open, {days, now}));
+	const {clock} = session.tools;
+	const sight = await asking(session, (reader, names, openSources) =>
+		createDmarcReview({reader, names, openSources, clock})(row, days),
+	);
 	session.show(dmarcView(sight), () => dmarcLines(session, row, sight));
 }
 
@@ -392,6 +395,7 @@ function eitherOf(records: readonly CheckedRecord[]): string[] {
 function head(session: Session, row: Domain, next: string | null, unsigned = false): string[] {
 	const own = returnPathHost(row);
 	const {returnPathDomain} = session.settings();
+	const isUsed = row.return_path_at !== null || own === returnPathDomain;
 	return fields([
 		['id', row.id],
 		['domain', row.name],
@@ -403,7 +407,7 @@ function head(session: Session, row: Domain, next: string | null, unsigned = fal
 			'checked',
 			`${row.checked_at === null ? 'never' : shortTime(row.checked_at)}${next === null ? '' : `, next ${shortTime(next)}`}`,
 		],
-		['return path', row.return_path_at === null ? `${returnPathDomain}, its own once DNS shows MX and SPF` : own],
+		['return path', isUsed ? own : `${own} (until DNS shows it: ${returnPathDomain})`],
 		...(row.link_host === null
 			? []
 			: ([['links', row.links_ok_at === null ? `${row.link_host} once DNS leads it here` : row.link_host]] as const)),

@@ -1,7 +1,7 @@
 import {userInfo} from 'node:os';
 import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
-import {inSource} from '../log/source-places.ts';
+import {systemCode} from '../kit/system-error.ts';
 import {Refused} from '../ops/operation.ts';
 import {printable} from './terminal-text.ts';
 
@@ -48,18 +48,19 @@ export function report(error: unknown): Report {
 		return {lines: [...error.details, error.message].map(line), exitCode: error.exitCode};
 	}
 	if (error instanceof Refused) {
-		return {lines: [line(`${error.wrong}, ${error.next}`)], exitCode: exitCodes.data};
+		const exitCode = error.code === 'rate_limited' ? exitCodes.temporary : exitCodes.data;
+		return {lines: [line(`${error.wrong}, ${error.next}`)], exitCode};
 	}
 	if (error instanceof ConfigError) {
 		return {lines: error.problems.map(line), exitCode: error.exitCode};
 	}
-	const code = codeOf(error);
+	const code = systemCode(error);
 	const message = error instanceof Error ? error.message : String(error);
 	const known = knownFaults.find(({codes}) => codes.test(code));
 	if (known) {
 		return {lines: [line(`${known.wrong} (${message}), ${known.fix}`)], exitCode: known.exitCode};
 	}
-	const stack = error instanceof Error ? inSource(error.stack).split('\n').slice(1) : [];
+	const stack = error instanceof Error ? (error.stack ?? '').split('\n').slice(1) : [];
 	return {
 		lines: [line(`unexpected: ${message}, please report it with these lines`), ...stack],
 		exitCode: exitCodes.other,
@@ -111,6 +112,18 @@ const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; fix: string; exi
 		fix: 'check the path, its owner and the space on the disk',
 		exitCode: exitCodes.io,
 	},
+	{
+		codes: /^TRANSACTION_POOLING$/,
+		wrong: 'MAILCTL_DATABASE_URL points to a connection pooler in transaction mode',
+		fix: 'set its pool mode to session (PgBouncer: pool_mode=session), or connect to PostgreSQL directly',
+		exitCode: exitCodes.config,
+	},
+	{
+		codes: /^25006$/,
+		wrong: 'the database is read-only',
+		fix: 'make it writable, or change the URL if it points to a replica',
+		exitCode: exitCodes.temporary,
+	},
 	// PostgreSQL: class 28 refuses the user or password, 3D000 is no such database.
 	{
 		codes: /^(28\w{3}|3D000|ENOTFOUND)$/,
@@ -125,10 +138,6 @@ const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; fix: string; exi
 		exitCode: exitCodes.temporary,
 	},
 ];
-
-function codeOf(error: unknown): string {
-	return typeof error === 'object' && error !== null && 'code' in error ? String(error.code) : '';
-}
 
 function line(text: string): string {
 	return `mailctl: ${printable(text.replace(/\s*\n\s*/g, ' '))}`;

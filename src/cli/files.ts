@@ -18,6 +18,14 @@ export async function readInput(name: string): Promise<Buffer> {
 	}
 }
 
+/**
+ * Returns the value of an option that may be a secret. `-` reads it from standard input, which keeps it out of the
+ * process list.
+ */
+export async function readSecret(value: string): Promise<string> {
+	return value === '-' ? (await readStandardInput()).toString().trim() : value;
+}
+
 async function readStandardInput(): Promise<Buffer> {
 	const chunks: Buffer[] = [];
 	let length = 0;

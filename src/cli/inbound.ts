@@ -1,5 +1,4 @@
 import {inboundView, recordsView, storedTime} from '../api/views.ts';
-import {createResolver} from '../dns/resolver.ts';
 import {inboundMx} from '../doctor/inbound-mx.ts';
 import {lookAtHost} from '../domains/check-records.ts';
 import {sendingNames} from '../domains/domain-records.ts';
@@ -9,7 +8,7 @@ import {type InboundAddress, listInboundAddresses} from '../store/received.ts';
 import {asking, hostLines} from './domain.ts';
 import {CliError} from './fault.ts';
 import type {CliCommand} from './program.ts';
-import type {Session} from './session.ts';
+import {openResolver, type Session} from './session.ts';
 import {type Noun, shortTime} from './terminal-text.ts';
 
 export function inboundCommands(inbound: CliCommand): void {
@@ -61,9 +60,7 @@ async function found(session: Session, text: string): Promise<InboundAddress> {
 
 async function showOne(session: Session, row: InboundAddress): Promise<void> {
 	const settings = session.settings();
-	const {dnsServers: servers} = settings;
-	const resolver = createResolver({servers, timeoutMs: 5000, tries: 1, clock: session.tools.clock});
-	const {status, detail, fix} = await inboundMx(resolver, domainOf(row.address), sendingNames(settings));
+	const {status, detail, fix} = await inboundMx(openResolver(session), domainOf(row.address), sendingNames(settings));
 	const records = await asking(session, (reader, ...by) => lookAtHost(reader, domainOf(row.address), ...by));
 	const lines = [
 		`mx       ${status}: ${detail}`,

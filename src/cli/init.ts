@@ -1,4 +1,4 @@
-import {writeFileSync} from 'node:fs';
+import {existsSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import process from 'node:process';
 import {commandName, type WelcomeInput, welcome} from '../admin/bootstrap.ts';
@@ -6,6 +6,7 @@ import {removeSample, sampleSender, sampleTemplate} from '../admin/sample.ts';
 import {dashboardUrl, listenUrl, localUrl} from '../config/derive.ts';
 import {firstKeysFile, openDataDir} from '../data-folder/data-dir.ts';
 import {sampleDomain} from '../domains/domains.ts';
+import {endFirstStart} from '../store/first-starts.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 
@@ -20,8 +21,12 @@ async function init(session: Session): Promise<void> {
 	// With PostgreSQL it may not be there yet, and the keys may have to go there.
 	openDataDir({dataDir, asRoot: true});
 	const {bootstrap} = await import('../admin/bootstrap.ts');
-	const captures = delivery === 'capture';
-	const made = await bootstrap(store, session.tools, await session.vault(), {captures, dashboard});
+	const made = await bootstrap(store, session.tools, await session.vault(), {
+		captures: delivery === 'capture',
+		dashboard,
+		isAlone: false,
+		hasKeysFile: existsSync(join(dataDir, firstKeysFile)),
+	});
 	const link = logInLink(settings, made?.logInToken ?? null);
 	// Who asks for JSON takes the keys from it, as with `key create`.
 	const json = made && {
@@ -48,6 +53,9 @@ async function init(session: Session): Promise<void> {
 			start,
 		];
 	});
+	if (made) {
+		await session.write(endFirstStart);
+	}
 }
 
 type FirstKeys = Omit<WelcomeInput, 'command' | 'inFile'>;

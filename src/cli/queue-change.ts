@@ -11,11 +11,9 @@ import {
 } from '../admin/queue.ts';
 import {isId} from '../mail/ids.ts';
 import {findNamed, findWaiting, type QueueFilter} from '../store/queue/queue-summary.ts';
-import {listWorkspaces} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
 import {domain, label, past} from './options.ts';
 import type {CliCommand} from './program.ts';
-import {openRouter} from './route-now.ts';
 import {readDaemons, type Session} from './session.ts';
 import {grouped, printable, shortTime} from './terminal-text.ts';
 
@@ -191,9 +189,6 @@ function recipientsOf(count: number): string {
 	return count === 1 ? '1 recipient' : `${grouped(count)} recipients`;
 }
 
-/** With more of them only the sites that mail waits for are known. */
-const mostWorkspaces = 1000;
-
 /** The verbs that stop all mail to a domain, and let it go again. */
 export function suspendVerbs(queue: CliCommand): void {
 	queue
@@ -213,10 +208,7 @@ export function suspendVerbs(queue: CliCommand): void {
 		.sample('mailctl queue resume example.com')
 		.does<object, [string]>(async (session, _options, text) => {
 			const destination = domain(text);
-			const known = await sitesOf(session, destination);
-			const {suspension, sites} = await session.write(trx =>
-				resumeDestination(trx, session.tools, {destination, sites: known}),
-			);
+			const {suspension, sites} = await session.write(trx => resumeDestination(trx, session.tools, destination));
 			const resumed = suspension !== undefined || sites.length > 0;
 			session.show({destination, suspended: false, resumed, sites}, () =>
 				resumed
@@ -229,16 +221,4 @@ export function suspendVerbs(queue: CliCommand): void {
 					: [`${destination} was not suspended`],
 			);
 		});
-}
-
-/** The sites that mail to a destination would go to now, of any workspace. */
-async function sitesOf(session: Session, destination: string): Promise<string[]> {
-	const router = await openRouter(session, {policies: false});
-	const workspaces = await listWorkspaces(await session.reader());
-	const all = await Promise.all(
-		workspaces.slice(0, mostWorkspaces).map(({id}) => router.routeOf({destination, workspaceId: id})),
-	);
-	return [
-		...new Set(all.flatMap(route => [route.site, ...(route.warmUp?.overflow ? [route.warmUp.overflow.site] : [])])),
-	];
 }

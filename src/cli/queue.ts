@@ -1,29 +1,20 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from '../admin/queue.ts';
 import {readReasons, type Why} from '../admin/why.ts';
+import {destinationsOf, loadDestinations} from '../config/destinations-file.ts';
+import {groupBy} from '../kit/collections.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Priority} from '../mail/message.ts';
-import {queueKeyText} from '../mail/route.ts';
-import {ownRetryOf} from '../pace/choose-route.ts';
+import {type Destinations, ownRetryOf} from '../pace/choose-route.ts';
 import {listQueue, type RecipientFacts, readRecipientFacts} from '../store/queue/queue-summary.ts';
 import {readAttempts, type StoredAttempt} from '../store/recipients.ts';
-import {listWorkspaces} from '../store/workspaces.ts';
 import {attemptLines} from './attempt-lines.ts';
 import {CliError} from './fault.ts';
 import {count} from './options.ts';
 import type {CliCommand} from './program.ts';
 import {changeVerbs, chosenTargets, suspendVerbs, type TargetOptions, targetOptions} from './queue-change.ts';
-import {
-	destinationsNow,
-	openResolver,
-	openRouter,
-	type QueuedFor,
-	type RouteNow,
-	routeLines,
-	routeNow,
-} from './route-now.ts';
-import {readDaemons, type Session} from './session.ts';
-import {duration, grouped, type Noun, nextTry, printable, shortTime, table, wrapped} from './terminal-text.ts';
+import {openResolver, readDaemons, type Session} from './session.ts';
+import {duration, grouped, type Noun, printable, shortTime, table, wrapped} from './terminal-text.ts';
 import {watch, watchOption} from './watch.ts';
 
 export function queueCommands(queue: CliCommand): void {
@@ -80,7 +71,7 @@ function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): 
 		age: Math.max(...shown.map(({age}) => age ?? 0)),
 		last_reply: '',
 	};
-	return table<Omit<QueueStatus, 'oldest' | 'suspended'> & {readonly age: number | null}>(
+	const stops = table<Omit<QueueStatus, 'oldest' | 'suspended'> & {readonly age: number | null}>(
 		[
 			{title: 'DESTINATION', cell: row => row.destination, cut: true},
 			{title: 'READY', cell: row => row.ready, right: true},
@@ -96,6 +87,17 @@ function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): 
 		rows.length > 1 ? [...shown, total] : shown,
 		terminal.width,
 	);
+	return [...stops, ...adviceLines(rows, terminal.width)];
+}
+
+/** Where to ask, once for all destinations that say the same. */
+function adviceLines(rows: readonly QueueStatus[], width: number): string[] {
+	const blocking = rows.filter(({suspension_advice: advice}) => advice !== null);
+	return [...groupBy(blocking, row => row.suspension_advice)].flatMap(([advice, some]) => {
+		const names = some.slice(0, 5).map(({destination}) => destination);
+		const more = some.length > names.length ? ` and ${some.length - names.length} more` : '';
+		return ['', ...wrapped(`${names.join(', ')}${more}: our address is blocked. To do: ${advice}.`, width)];
+	});
 }
 
 function stopText({suspended_by: by, suspended_until: until, suspension_reason: reason}: Stopped, now: number) {
@@ -185,22 +187,41 @@ export function whyVerb(queue: CliCommand): void {
 async function why(session: Session, options: WhyOptions, ids: readonly string[]): Promise<void> {
 	const targets = await chosenTargets(session, ids, options);
 	const all = [...targets.recipients, ...targets.gone];
-	const [reader, daemons] = [await session.reader(), await readDaemons(session)];
-	const facts = await readRecipientFacts(reader, all.slice(0, options.limit));
+	const recipients = await readRecipientFacts(await session.reader(), all.slice(0, options.limit));
+	const answers = await findReasons(session, recipients);
 	const now = session.tools.clock.now();
-	const settings = session.settings();
-	const {delivery} = settings;
-	const [destinations, resolver] = [destinationsNow(session), openResolver(session)];
-	const answers = await readReasons(reader, facts, {
-		...{now, daemons, settings},
-		ownRetryOf: destination => ownRetryOf(destination, delivery, destinations, resolver),
-	});
 	const left = all.length - answers.length;
 	session.show(answers, () => [
 		...answers.flatMap((answer, index) => [...(index > 0 ? [''] : []), ...described(session, answer, now)]),
-		...(answers.length === 0 ? ['nothing in the queue matches'] : []),
+		...(answers.length === 0 ? [nothingMatches] : []),
 		...(left > 0 ? ['', `and ${grouped(left)} more: raise --limit to see them`] : []),
 	]);
+}
+
+const nothingMatches = 'nothing in the queue matches';
+
+async function findReasons(session: Session, recipients: readonly RecipientFacts[]): Promise<Why[]> {
+	const settings = session.settings();
+	const [destinations, resolver] = [readDestinations(session), openResolver(session)];
+	return await readReasons(await session.reader(), recipients, {
+		now: session.tools.clock.now(),
+		daemons: await readDaemons(session),
+		settings,
+		ownRetryOf: destination => ownRetryOf(destination, settings.delivery, destinations, resolver),
+	});
+}
+
+/** If the file is invalid, the daemon keeps what it read before. A command warns and uses the file that is shipped. */
+function readDestinations(session: Session): Destinations {
+	const settings = session.settings();
+	const read = destinationsOf(settings);
+	if (read.ok) {
+		return read.destinations;
+	}
+	for (const fault of read.faults) {
+		session.terminal.warn(`mailctl: ${fault}`);
+	}
+	return loadDestinations({...settings, destinationsFile: null});
 }
 
 function described({terminal}: Session, answer: Why, now: number): string[] {
@@ -226,13 +247,11 @@ type TraceOptions = TargetOptions & {readonly follow?: true; readonly limit: num
 type Traced = {readonly recipient: RecipientFacts; readonly attempts: readonly StoredAttempt[]};
 
 const pollMs = 500;
-/** Assumed for a destination without mail. */
-const mostWorkspaces = 10;
 
 export function traceVerb(queue: CliCommand): void {
 	targetOptions(
 		queue
-			.verb('trace [id...]', 'Where mail would go now, and every try so far with what was said')
+			.verb('trace [id...]', 'What mail waits for, and every attempt with the reply of the server')
 			.sample('mailctl queue trace rcp_06f… --follow'),
 	)
 		.option('--follow', 'go on with new attempts as they end, until no recipient is in the queue')
@@ -248,38 +267,23 @@ async function trace(session: Session, options: TraceOptions, ids: readonly stri
 	const all = [...targets.recipients, ...targets.gone];
 	const chosen = all.slice(0, options.limit);
 	const recipients = await readRecipientFacts(await session.reader(), chosen);
-	const routes = await routesNow(session, recipients, options.destination);
 	const traced = await withAttempts(session, recipients);
-	session.show({routes: routes.map(routeView), copies: traced.map(view)}, () => [
-		...routes.flatMap(route => routeText(session, route, routes)),
-		...traced.flatMap(each => ['', ...recipientLines(session, each)]),
+	const reasons = await findReasons(session, recipients);
+	const copies = traced.map(({recipient: {state_at, site}, attempts}, n) => ({
+		...reasons[n],
+		state_at,
+		// Empty while its hosts are being looked up.
+		site: site || null,
+		attempts: attempts.map(({recipient_id: _, ...attempt}) => attempt),
+	}));
+	session.show({copies}, () => [
+		...tracedLines(session, traced, reasons),
+		...(copies.length === 0 ? [nothingMatches] : []),
 		...(all.length > chosen.length ? ['', `and ${grouped(all.length - chosen.length)} more: raise --limit`] : []),
 	]);
 	if (options.follow) {
 		await follow(session, chosen, traced);
 	}
-}
-
-/** The routes of the recipients' destination queues; without recipients those of every workspace, or of the chosen one, for the destination. */
-async function routesNow(
-	session: Session,
-	recipients: readonly RecipientFacts[],
-	destination: string | undefined,
-): Promise<RouteNow[]> {
-	const queues = new Map<string, QueuedFor>();
-	for (const {id: recipientId, destination, workspace_id: workspaceId} of recipients) {
-		const queue = queueKeyText({destination, workspaceId});
-		queues.set(queue, queues.get(queue) ?? {destination, workspaceId, recipientId});
-	}
-	if (queues.size === 0 && destination !== undefined) {
-		const chosen = await session.chosenWorkspace();
-		const workspaces = chosen ? [chosen] : await listWorkspaces(await session.reader());
-		for (const {id: workspaceId} of workspaces.slice(0, mostWorkspaces)) {
-			queues.set(workspaceId, {destination, workspaceId, recipientId: destination});
-		}
-	}
-	const [router, resolver] = [await openRouter(session, {policies: true}), openResolver(session)];
-	return await Promise.all([...queues.values()].map(recipient => routeNow(session, router, resolver, recipient)));
 }
 
 async function withAttempts(session: Session, recipients: readonly RecipientFacts[]): Promise<Traced[]> {
@@ -293,6 +297,15 @@ async function withAttempts(session: Session, recipients: readonly RecipientFact
 	}));
 }
 
+function tracedLines(session: Session, traced: readonly Traced[], reasons: readonly Why[]): string[] {
+	const now = session.tools.clock.now();
+	return traced.flatMap(({attempts}, index) => [
+		...(index > 0 ? [''] : []),
+		...described(session, reasons[index] as Why, now),
+		...attempts.flatMap(attempt => attemptLines(attempt, session.terminal.width)),
+	]);
+}
+
 /** Until every recipient has left the queue. A try is recorded together with its outcome. */
 async function follow(session: Session, ids: readonly string[], before: readonly Traced[]): Promise<void> {
 	const {terminal} = session;
@@ -301,12 +314,20 @@ async function follow(session: Session, ids: readonly string[], before: readonly
 	while (waiting.length > 0) {
 		await sleep(pollMs);
 		const recipients = await readRecipientFacts(await session.reader(), waiting);
+		const changed: Traced[] = [];
 		for (const {recipient, attempts} of await withAttempts(session, recipients)) {
 			const fresh = attempts.slice(shown.get(recipient.id) ?? 0);
 			if (fresh.length > 0 || recipient.next_attempt_at === null) {
 				shown.set(recipient.id, attempts.length);
-				terminal.print(['', ...recipientLines(session, {recipient, attempts: fresh})]);
+				changed.push({recipient, attempts: fresh});
 			}
+		}
+		if (changed.length > 0) {
+			const reasons = await findReasons(
+				session,
+				changed.map(({recipient}) => recipient),
+			);
+			terminal.print(['', ...tracedLines(session, changed, reasons)]);
 		}
 		waiting = recipients.filter(recipient => recipient.next_attempt_at !== null).map(({id}) => id);
 	}
@@ -315,61 +336,6 @@ async function follow(session: Session, ids: readonly string[], before: readonly
 	}
 }
 
-function routeText({terminal}: Session, route: RouteNow, all: readonly RouteNow[]): string[] {
-	const {destination, workspaceId} = route;
-	const alone = all.every(other => other === route || other.destination !== destination);
-	return [
-		terminal.bold(`${printable(destination)} now${alone ? '' : `, of ${workspaceId}`}`),
-		...routeLines(route, terminal.width),
-	];
-}
-
-function routeView({workspaceId, warmUp, pace, suspension, to, ...route}: RouteNow) {
-	const {connections, startConnections, mailsPerSession, perMinute} = pace;
-	return {
-		...route,
-		workspace_id: workspaceId,
-		...to,
-		pace: {
-			connections,
-			start_connections: startConnections,
-			mails_per_session: mailsPerSession,
-			per_minute: perMinute,
-		},
-		suspended_until: suspension?.until ?? null,
-		suspension_reason: suspension?.reason ?? null,
-		warm_up: warmUp && {source: warmUp.source, group: warmUp.group, per_day: warmUp.perDay},
-	};
-}
-
-function recipientLines({terminal, tools}: Session, {recipient, attempts}: Traced): string[] {
-	const {id, address, state, state_at: at, next_attempt_at: next, priority, claimed_by: claim} = recipient;
-	const queued = (due: string) => (claim === null ? nextTry(due, tools.clock.now()) : 'being tried now');
-	const status =
-		next === null ? `${state} at ${shortTime(at)} UTC` : `${state}, ${queued(next)}${ofPriority(priority)}`;
-	return [
-		terminal.bold(`${printable(address)}  ${id}`),
-		`  ${status}`,
-		...attempts.flatMap(attempt => attemptLines(attempt, terminal.width)),
-	];
-}
-
 /** Said only where it is not normal. */
 const ofPriority = (priority: Priority | null = null): string =>
 	priority === null || priority === 'normal' ? '' : `, priority ${priority}`;
-
-function view({recipient, attempts}: Traced) {
-	const {id, message_id, workspace_id, address, destination, state, state_at, next_attempt_at, priority} = recipient;
-	return {
-		id,
-		message_id,
-		workspace_id,
-		address,
-		destination,
-		state,
-		state_at,
-		next_attempt_at,
-		...(priority !== null && priority !== 'normal' && {priority}),
-		attempts: attempts.map(({recipient_id: _, ...attempt}) => attempt),
-	};
-}

@@ -1,7 +1,18 @@
-import {localUrl} from '../config/derive.ts';
-import {logInLink, welcomeLines, writeFirstKeys} from './init.ts';
+import {existsSync} from 'node:fs';
+import {join} from 'node:path';
+import type {Logger} from 'pino';
+import {type Bootstrapped, firstUser} from '../admin/bootstrap.ts';
+import {dashboardUrl, localUrl} from '../config/derive.ts';
+import type {Settings} from '../config/settings.ts';
+import {firstKeysFile} from '../data-folder/data-dir.ts';
+import {endFirstStart} from '../store/first-starts.ts';
+import {findUserByEmail} from '../store/users.ts';
+import {logInLink, thisCommand, welcomeLines, writeFirstKeys} from './init.ts';
 import {type CliCommand, version} from './program.ts';
 import {operator, toolsOf} from './session.ts';
+
+/** Where a daemon listens. */
+type Addresses = {readonly http: string | null; readonly admin: string | null; readonly publicUrl: string};
 
 export function serveCommand(command: CliCommand): void {
 	command.sample('mailctl serve').action(async (_options: object, command: CliCommand) => {
@@ -13,27 +24,50 @@ export function serveCommand(command: CliCommand): void {
 			envFile,
 			asRoot,
 			async prepare({store, vault}, settings) {
-				const {delivery, dataDir, dashboard} = settings;
-				const tools = toolsOf(store.clock, operator());
-				const made = await bootstrap(store, tools, vault, {captures: delivery === 'capture', dashboard});
-				return (
-					made &&
-					((daemon, logger) => {
-						const link = logInLink(settings, made.logInToken, daemon.admin);
-						const keys = {...made, link, url: localUrl(daemon.http ?? daemon.publicUrl)};
-						if (process.stderr.isTTY) {
-							process.stderr.write(['', ...welcomeLines(keys), '', ''].join('\n'));
-							return;
-						}
-						const file = writeFirstKeys(dataDir, keys);
-						const text =
-							file === null
-								? 'The first keys are not shown, as first-keys.txt of another start is there: mailctl key create makes others.'
-								: 'The first keys and what to do next are in this file, which only its owner can read.';
-						logger.info({event: 'first_keys', file}, text);
-					})
-				);
+				const {delivery, dataDir, dashboard, databaseUrl} = settings;
+				const made = await bootstrap(store, toolsOf(store.clock, operator()), vault, {
+					captures: delivery === 'capture',
+					dashboard,
+					isAlone: databaseUrl === null,
+					hasKeysFile: existsSync(join(dataDir, firstKeysFile)),
+				});
+				const hasFirstUser = (await findUserByEmail(store.reader, firstUser)) !== undefined;
+				return async (daemon, logger) => {
+					const isShown = made !== null && showFirstKeys(made, settings, daemon, logger) === 'terminal';
+					if (!isShown) {
+						showDashboard(settings, daemon, hasFirstUser ? firstUser : 'EMAIL');
+					}
+					if (made) {
+						await store.writer.transaction(endFirstStart);
+					}
+				};
 			},
 		});
 	});
+}
+
+/** Shows what the first start created on the terminal; off one it goes to a file. */
+function showFirstKeys(made: Bootstrapped, settings: Settings, daemon: Addresses, logger: Logger): 'terminal' | 'file' {
+	const link = logInLink(settings, made.logInToken, daemon.admin);
+	const keys = {...made, link, url: localUrl(daemon.http ?? daemon.publicUrl)};
+	if (process.stderr.isTTY) {
+		process.stderr.write(['', ...welcomeLines(keys), '', ''].join('\n'));
+		return 'terminal';
+	}
+	const file = writeFirstKeys(settings.dataDir, keys);
+	const text =
+		file === null
+			? 'The first keys are not shown, as first-keys.txt of another start is there: mailctl key create makes others.'
+			: 'The first keys and what to do next are in this file, which only its owner can read.';
+	logger.info({event: 'first_keys', file}, text);
+	return 'file';
+}
+
+/** Says on a terminal where the dashboard is, and how to get a link that signs in. */
+function showDashboard(settings: Settings, {admin}: Addresses, email: string): void {
+	const url = admin === null ? null : dashboardUrl(settings, admin);
+	const terminal = [process.stderr, process.stdout].find(({isTTY}) => isTTY);
+	if (url !== null) {
+		terminal?.write(`\nDashboard: ${url}/\nGet a link to sign in: ${thisCommand()} user link ${email}\n\n`);
+	}
 }

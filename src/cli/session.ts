@@ -3,6 +3,7 @@ import {existsSync} from 'node:fs';
 import {hostname} from 'node:os';
 import {join, relative, resolve} from 'node:path';
 import {createInterface} from 'node:readline/promises';
+import {setTimeout as sleep} from 'node:timers/promises';
 import type {Knex} from 'knex';
 import type {TSchema} from 'typebox';
 import {type Daemons, daemonsOfNodes} from '../admin/why.ts';
@@ -16,9 +17,11 @@ import {
 	lacksStore,
 	openDataDir,
 	readUsedWorkspace,
+	refuseLostStore,
 	usedWorkspaceFile,
 } from '../data-folder/data-dir.ts';
 import {ensureSecrets, lockData, refuseBesideOthers, secretsOf, storeFile} from '../data-folder/open.ts';
+import {createResolver} from '../dns/resolver.ts';
 import {type Clock, systemClock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {createIdSource, isId} from '../mail/ids.ts';
@@ -26,6 +29,7 @@ import type {ActTools, Operator} from '../mail/operator.ts';
 import {type Context, type Given, type Operation, perform} from '../ops/operation.ts';
 import {migrate, type SchemaState, schemaState, tooOldFix} from '../store/engine/migrate.ts';
 import {isFolderLocked} from '../store/engine/sqlite.ts';
+import type {Writer} from '../store/engine/writer.ts';
 import {silentMs} from '../store/nodes.ts';
 import {createVault, type MasterKeys, type Vault} from '../store/sealed.ts';
 import {openStore, type Store} from '../store/store.ts';
@@ -119,6 +123,12 @@ export async function readDaemons(session: Session): Promise<Daemons> {
 	return await daemonsOfNodes(await session.reader(), silentSince);
 }
 
+/** Opens a resolver for one command, with the name servers of the settings. */
+export function openResolver(session: Session) {
+	const {dnsServers: servers} = session.settings();
+	return createResolver({servers, timeoutMs: 5000, tries: 1, clock: session.tools.clock});
+}
+
 export type Globals = {json?: boolean; wide?: boolean; workspace?: string; envFile?: string; asRoot?: boolean};
 
 /** A clock, ids by it, the system's chance, and who acts. */
@@ -193,13 +203,19 @@ export class Session {
 			if (!this.#makesStore && !replaces && lacksStore(dataDir)) {
 				throw noStore(settings);
 			}
-			openDataDir({dataDir, asRoot: this.#globals.asRoot ?? false, replaces});
+			openDataDir({dataDir, asRoot: this.#globals.asRoot ?? false});
+			if (!replaces) {
+				refuseLostStore(dataDir);
+			}
 		}
 		return settings;
 	}
 
 	async store(): Promise<Store> {
-		this.#store ??= openStoreOf(this.storeSettings(), {makesStore: this.#makesStore});
+		this.#store ??= openStoreOf(this.storeSettings(), {makesStore: this.#makesStore}).then(opened => ({
+			...opened,
+			writer: pacedWriter(opened.writer),
+		}));
 		const store = await this.#store;
 		this.#clock = store.clock;
 		return store;
@@ -351,6 +367,30 @@ export class Session {
 			throw new CliError('other', 'nothing was changed', 'answer y to go on');
 		}
 	}
+}
+
+/**
+ * Pauses before each transaction for as long as the previous one took, so that a command with thousands of transactions
+ * leaves half of the time to other writers.
+ */
+export function pacedWriter(writer: Writer, {monotonic}: Pick<Clock, 'monotonic'> = systemClock): Writer {
+	let pausedUntil = 0;
+	return {
+		...writer,
+		async transaction(work) {
+			const pauseMs = pausedUntil - monotonic();
+			if (pauseMs > 0) {
+				await sleep(pauseMs);
+			}
+			const began = monotonic();
+			try {
+				return await writer.transaction(work);
+			} finally {
+				const ended = monotonic();
+				pausedUntil = ended + (ended - began);
+			}
+		},
+	};
 }
 
 /** Only what prepares a first mail makes a store: without one, a user is in the wrong folder or may not read it. */

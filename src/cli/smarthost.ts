@@ -9,7 +9,7 @@ import {eventBytes, readEvent} from '../providers/read-event.ts';
 import {reportRows} from '../report/explain.ts';
 import {listSmarthosts, type Smarthost} from '../store/smarthosts.ts';
 import {CliError} from './fault.ts';
-import {readInput} from './files.ts';
+import {readInput, readSecret} from './files.ts';
 import {oneOf} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
@@ -34,7 +34,7 @@ export function smarthostCommands(smarthost: CliCommand): void {
 			takes,
 		)
 		.does<Credentials & {takes?: OptionalEvent[]}, [string]>(async (session, {secret, takes: taken}, name) => {
-			const given = await secretOf(secret);
+			const given = secret === undefined ? undefined : await readSecret(secret);
 			const input = {provider: provider(name), ...(taken && {takes: taken}), ...(given && {secret: given})};
 			showNew(session, await session.performAnywhere(addSmarthost, input));
 		});
@@ -82,7 +82,7 @@ export function smarthostCommands(smarthost: CliCommand): void {
 		.option('--keep-url', 'change the secret alone')
 		.does<Credentials & {keepUrl?: boolean}, [string]>(async (session, {secret, keepUrl = false}, text) => {
 			const {id} = await found(session, text);
-			const given = await secretOf(secret);
+			const given = secret === undefined ? undefined : await readSecret(secret);
 			const input = {id, ...(given && {secret: given}), ...(keepUrl && {keep_url: true})};
 			showNew(session, await session.performAnywhere(rotateSmarthost, input));
 		});
@@ -111,10 +111,6 @@ async function found(session: Session, id: string): Promise<Smarthost> {
 	return only;
 }
 
-async function secretOf(given: string | undefined): Promise<string | undefined> {
-	return given === '-' ? (await readInput('-')).toString().trim() : given;
-}
-
 /** The events of a post in a file; throws where no provider posts such a thing. */
 async function readPost(file: string, named: ProviderName | undefined) {
 	const bytes = await readInput(file);
@@ -134,8 +130,9 @@ async function readPost(file: string, named: ProviderName | undefined) {
 
 const smarthosts: Noun<Smarthost> = {
 	none: 'no smarthosts, mailctl smarthost add makes one',
-	json: ({id, workspace_id, provider: name, takes: taken, secret, last_event_at, created_at}) => ({
+	json: ({id, workspace_id, provider: name, takes: taken, secret, last_event_at, used_at, created_at}) => ({
 		...{id, provider: name, workspace_id, takes: taken, has_secret: secret !== null, last_event_at, created_at},
+		last_message_at: used_at,
 	}),
 	fields: [
 		{title: 'ID', name: 'id', cell: row => row.id, id: true},
@@ -146,6 +143,7 @@ const smarthosts: Noun<Smarthost> = {
 			name: 'last event',
 			cell: row => (row.last_event_at ? `${shortTime(row.last_event_at)} UTC` : 'none yet'),
 		},
+		{name: 'last message', cell: row => (row.used_at ? `accepted ${shortTime(row.used_at)} UTC` : 'none yet')},
 		{name: 'takes too', cell: row => row.takes.join(', ') || '–'},
 		{name: 'created', cell: row => `${shortTime(row.created_at)} UTC`},
 	],

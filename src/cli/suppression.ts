@@ -2,7 +2,6 @@ import {type FileHandle, open, realpath} from 'node:fs/promises';
 import {setTimeout} from 'node:timers/promises';
 import {csvLine} from '../admin/csv.ts';
 import {
-	badColumns,
 	columnsOf,
 	exportedHeader,
 	exportedLine,
@@ -11,6 +10,7 @@ import {
 	SuppressionImport,
 	type WriteEntries,
 } from '../admin/suppression-file.ts';
+import {badColumns} from '../admin/suppression-layout.ts';
 import {storedTime, suppressionView} from '../api/views.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {storeTime} from '../kit/time.ts';

@@ -1,7 +1,7 @@
 import {existsSync} from 'node:fs';
 import path from 'node:path';
 import type {Knex} from 'knex';
-import type {Known, ReadyTemplate} from '../admin/layouts.ts';
+import type {Change, Known, ReadyTemplate} from '../admin/layouts.ts';
 import {conflictOf} from '../admin/templates.ts';
 import {fileOf} from '../render/layouts.ts';
 import {lookUpTopic} from '../store/topics.ts';
@@ -12,7 +12,7 @@ import type {Session} from './session.ts';
 export async function push(session: Session, {dryRun = false}: {dryRun?: boolean}, folder: string): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
 	const reader = await session.reader();
-	const {diffOf, foresee, readKnown, saveChange} = await import('../admin/layouts.ts');
+	const {readKnown, saveChange} = await import('../admin/layouts.ts');
 	const change = await readFolder(folder, await readKnown(reader, workspaceId));
 	const layouts = change.layouts.map(one => {
 		const name = fileOf(one, one.kind === 'layout' ? '' : `${one.name}.liquid`).replace(/\/$/, '');
@@ -20,12 +20,11 @@ export async function push(session: Session, {dryRun = false}: {dryRun?: boolean
 	});
 	if (dryRun) {
 		await refuseConflicts(reader, workspaceId, change.templates);
-		const foreseen = await foresee(reader, workspaceId, change);
-		const diffs = foreseen.map(one => (one.changed ? diffOf(one) : ''));
-		const templates = foreseen.map(({variants: _, ...row}, index) => ({...row, diff: diffs[index]}));
+		const templates = await dryRunOf(reader, workspaceId, change);
 		showSaved(session, [...layouts, ...templates], true);
-		if (!session.json && diffs.some(diff => diff !== '')) {
-			session.show(null, () => ['', ...diffs.join('').trimEnd().split('\n')]);
+		const diffs = templates.map(({diff}) => diff).join('');
+		if (!session.json && diffs !== '') {
+			session.show(null, () => ['', ...diffs.trimEnd().split('\n')]);
 		}
 		return;
 	}
@@ -34,6 +33,18 @@ export async function push(session: Session, {dryRun = false}: {dryRun?: boolean
 		return await saveChange(trx, session.tools, workspaceId, change);
 	});
 	showSaved(session, [...layouts, ...saved], false);
+}
+
+/** Returns what would be saved of each template, with its diff. */
+async function dryRunOf(reader: Knex, workspaceId: string, change: Change) {
+	const {Diffs, foresee} = await import('../admin/layout-changes.ts');
+	const diffs = new Diffs();
+	const rows = [];
+	for await (const one of foresee(reader, workspaceId, change)) {
+		const {variants: _, ...row} = one;
+		rows.push({...row, diff: one.changed ? await diffs.write(one) : ''});
+	}
+	return rows;
 }
 
 async function readFolder(folder: string, known: Known) {

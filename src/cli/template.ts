@@ -17,10 +17,11 @@ import {cidWarnings} from '../mail/content-id.ts';
 import {isVariableName, type Priority, priorities} from '../mail/message.ts';
 import {updateTemplate} from '../ops/templates.ts';
 import {folderFiles} from '../render/folder.ts';
-import {listLayouts} from '../store/layouts.ts';
+import {listLayouts, readLayouts} from '../store/layouts.ts';
 import {
 	findTemplate,
 	findVersion,
+	type ListedVersion,
 	listTemplates,
 	listVariants,
 	listVersions,
@@ -117,8 +118,10 @@ export function templateCommands(template: CliCommand): void {
 			const found = await chosenTemplate(session, key);
 			const reader = await session.reader();
 			const versions = await listVersions(reader, found.row_id);
-			const variants = versions[0] ? await listVariants(reader, versions[0].id) : [];
-			showTemplate(session, found, versions, variants);
+			const latest = found.latest_version;
+			const newest = latest === null ? undefined : await findVersion(reader, found.row_id, latest);
+			const variants = newest ? await listVariants(reader, newest.id) : [];
+			showTemplate(session, found, versions, {sample: null, layout: null, ...newest, variants});
 		});
 
 	template
@@ -249,19 +252,18 @@ export const templateNoun: Noun<Template> = {
 export function showTemplate(
 	session: Session,
 	row: Template,
-	versions: readonly TemplateVersion[],
-	variants: readonly TemplateVariant[],
+	versions: readonly ListedVersion[],
+	{variants, sample, layout}: Pick<TemplateVersion, 'sample' | 'layout'> & {variants: readonly TemplateVariant[]},
 ): void {
 	const json = {
 		variants: variants.map(variant => {
 			const {locale, subject, text = null, ...body} = variantSource(variant);
 			return {locale, subject, ...body, text};
 		}),
-		layout: versions[0]?.layout ?? null,
-		sample: versions[0]?.sample ? parseExact(versions[0].sample) : null,
+		layout,
+		sample: sample === null ? null : parseExact(sample),
 		versions: versions.map(({version, created_at: createdAt}) => ({version, created_at: createdAt})),
 	};
-	const layout = versions[0]?.layout;
 	const lines = [
 		...(layout ? ['', `Layout ${layout}`] : []),
 		'',
@@ -276,7 +278,7 @@ export function showTemplate(
 			session.terminal.width,
 		),
 		'',
-		...table<TemplateVersion>(
+		...table<ListedVersion>(
 			[
 				{title: 'VERSION', cell: version => version.version, right: true},
 				{title: 'SAVED (UTC)', cell: version => shortTime(version.created_at)},
@@ -304,7 +306,8 @@ async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder
 		pulled.push({template, plan: await planOf(reader, template, into)});
 	}
 	if (!existsSync(path.join(folder, 'template.json'))) {
-		const layouts = await listLayouts(reader, (await session.workspace()).id);
+		const {id} = await session.workspace();
+		const layouts = await readLayouts(reader, id, await listLayouts(reader, id));
 		for (const plan of await planLayouts(folder, layouts)) {
 			const name = path.relative(folder, plan.folder);
 			pulled.push({template: {id: null, name, latest_version: null}, plan});

@@ -24,7 +24,7 @@ export function userCommands(user: CliCommand): void {
 		.does<{role: Role}, [string]>(async (session, {role}, text) => {
 			const email = parseAddress(text).key;
 			const workspace = await session.chosenWorkspace();
-			const input = {email, role, workspaceId: workspace?.id ?? null};
+			const input = {email, role, workspaceId: workspace?.id ?? null, isVouched: true};
 			const added = await session.write(trx => addUser(trx, session.tools, input));
 			if (!added) {
 				const fix = `for a new link run mailctl user link ${email}`;

@@ -41,6 +41,7 @@ import {AddressGuard} from '../webhook/address-guard.ts';
 import {faultOf} from '../webhook/connections.ts';
 import {type PostEnd, postHeaders} from '../webhook/post.ts';
 import {CliError} from './fault.ts';
+import {readSecret} from './files.ts';
 import {count, duration, oneOf, past} from './options.ts';
 import {type CliCommand, version} from './program.ts';
 import {readDaemons, type Session} from './session.ts';
@@ -50,12 +51,13 @@ type AddOptions = {event: WebhookEventType[]; format?: WebhookFormat; retry?: We
 
 export function webhookCommands(webhook: CliCommand): void {
 	webhook
-		.verb('add <url>', 'Register an endpoint and show its signing secret')
+		.verb('add <url>', 'Register an endpoint and show its signing secret; - reads the URL from standard input')
 		.sample('mailctl webhook add https://shop.example/hooks --event delivered --event bounced')
 		.requiredOption('--event <event>', `${webhookEventTypes.join(', ')}; several, or with commas`, webhookEvents)
 		.option('--format <format>', 'full: bodies have more than the five fields; default: those alone', webhookFormat)
 		.option('--retry <retry>', 'long: for three days, then the endpoint is disabled; default: five times', webhookRetry)
-		.does<AddOptions, [string]>(async (session, {event, ...forms}, url) => {
+		.does<AddOptions, [string]>(async (session, {event, ...forms}, argument) => {
+			const url = await readSecret(argument);
 			const {id: workspaceId} = await session.workspace();
 			const fault = new AddressGuard(guardOf(session.settings())).urlFault(url);
 			if (fault !== null) {
@@ -340,7 +342,8 @@ export function deliveriesVerb(webhook: CliCommand): void {
 			const endpoint = await chosenEndpoint(session, id);
 			const page = {after: null, limit, state: status};
 			const rows = await listDeliveries(await session.reader(), endpoint.id, page);
-			session.list(deliveries, rows);
+			const none = status === undefined ? deliveries.none : `no delivery to this endpoint is ${status}`;
+			session.list({...deliveries, none}, rows);
 		});
 }
 

@@ -1,10 +1,10 @@
 import {setTimeout as sleep} from 'node:timers/promises';
+import {deleteWorkspace, removalOf} from '../admin/delete-workspace.ts';
 import {
 	changeWorkspace,
 	checkKept,
 	checkTopic,
 	createWorkspace,
-	deleteWorkspace,
 	pauseWorkspace,
 	resumeWorkspace,
 	type WorkspaceInput,
@@ -15,10 +15,12 @@ import {openDataDir, writeUsedWorkspace} from '../data-folder/data-dir.ts';
 import {settingsOf} from '../declared/state.ts';
 import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
 import {defined} from '../kit/collections.ts';
+import {takeSteps} from '../kit/steps.ts';
 import {widestAttachments} from '../mail/attachment-limits.ts';
 import {type Branding, readBranding} from '../mail/branding.ts';
 import {type Figures, type ReputationLimits, spans} from '../mail/reputation.ts';
 import {hasPassword} from '../mail/route.ts';
+import {readLimits} from '../mail/workspace-limits.ts';
 import {
 	findingsOf,
 	leastAttempted,
@@ -32,7 +34,7 @@ import {type ReputationStatus, readStatuses} from '../store/reputation.ts';
 import type {Vault} from '../store/sealed.ts';
 import {hasWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
-import {readInput} from './files.ts';
+import {readSecret} from './files.ts';
 import {
 	changesIn,
 	colour,
@@ -53,6 +55,7 @@ import {
 import type {CliCommand} from './program.ts';
 import {namedWorkspace, readDaemons, type Session} from './session.ts';
 import {fields, grouped, type Noun, shortTime, duration as spell} from './terminal-text.ts';
+import {addLimitOptions, type LimitOptions, limitsIn, limitsText} from './workspace-limits.ts';
 
 type Options = {
 	readonly name?: string;
@@ -75,7 +78,7 @@ type Options = {
 	readonly brandLogo?: string | typeof none;
 	readonly brandColor?: string | typeof none;
 	readonly brandSupport?: string | typeof none;
-};
+} & LimitOptions;
 
 export function workspaceCommands(workspace: CliCommand): void {
 	settingOptions(
@@ -202,6 +205,7 @@ function settingOptions(command: CliCommand, creates: boolean): CliCommand {
 		.option('--brand-logo <url>', 'its logo there, an https URL', unless(logoUrl('--brand-logo')))
 		.option('--brand-color <#rrggbb>', 'its accent color there', unless(colour('--brand-color')))
 		.option('--brand-support <address>', 'where recipients may write to', unless(email('--brand-support')));
+	addLimitOptions(named);
 	return creates
 		? named
 		: named
@@ -218,7 +222,7 @@ const givenRoute = unlessDefault(route);
 async function inputOf(session: Session, options: Options): Promise<Partial<WorkspaceInput>> {
 	const branding = brandingOf(options);
 	const [source_pool, lifetime] = [orNull(options.pool), orNull(options.queueLifetime)];
-	const route = orNull(options.route === '-' ? givenRoute((await readInput('-')).toString().trim()) : options.route);
+	const route = orNull(options.route === '-' ? givenRoute(await readSecret('-')) : options.route);
 	checkWishes(session, source_pool ?? null, route ?? null);
 	const input = defined({
 		name: options.name,
@@ -234,6 +238,7 @@ async function inputOf(session: Session, options: Options): Promise<Partial<Work
 		content_days: orNull(options.contentDays),
 		max_attachments: orNull(options.maxAttachments),
 		max_attachment_bytes: orNull(options.maxAttachmentSize),
+		limits: limitsIn(options),
 		route: route == null ? route : {text: route, vault: await vaultFor(session, route)},
 		queue_lifetime_s: lifetime && Math.ceil(lifetime / 1000),
 	});
@@ -387,6 +392,7 @@ function view(row: Workspace) {
 		id: row.id,
 		name: row.name,
 		...settingsOf(row),
+		limits: readLimits(row.limits),
 		paused: row.paused_at !== null,
 		paused_at: row.paused_at,
 		pause_reason: row.pause_reason,
@@ -419,6 +425,7 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 					'attachment size',
 					row.max_attachment_bytes === null ? undefined : `at most ${grouped(row.max_attachment_bytes)} octets`,
 				],
+				['limits', limitsText(row)],
 				['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
 				['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
 				['  reason', row.pause_reason ?? undefined],
@@ -456,26 +463,27 @@ async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Pr
 	await session.confirm(question, yes);
 	const folder = capturedFolder(session.settings().dataDir);
 	const {running} = await readDaemons(session);
-	const progress = session.progress('messages');
-	const deleted = await deleteWorkspace(
-		{
-			store: await session.store(),
-			tools: session.tools,
-			settled: async () => void (running && (await sleep(noticedMs))),
-			removeCaptured: recipientIds => removeCaptured(folder, recipientIds),
-			onStep: messages => progress.show(messages, null),
-		},
-		workspace,
-	);
-	progress.end();
+	const store = await session.store();
+	const deleted = await deleteWorkspace({store, tools: session.tools}, workspace);
 	if (deleted.kind === 'waiting') {
 		const drop = `mailctl queue drop --older-than 0s --workspace ${id} --yes`;
 		const wrong = `${name} has mail in the queue (copies: ${grouped(deleted.recipients)})`;
 		throw new CliError('unavailable', wrong, `wait until it is sent, or drop it with ${drop}`);
 	}
+	if (running) {
+		await sleep(noticedMs);
+	} else {
+		const {clock} = session.tools;
+		const progress = session.progress('messages');
+		const onStep = (messages: number) => progress.show(messages, messages / Math.max(1, deleted.messages));
+		const removing = {store, clock, removeCaptured: (ids: readonly string[]) => removeCaptured(folder, ids), onStep};
+		await takeSteps(removalOf(removing), clock);
+		progress.end();
+	}
 	const isLast = !(await hasWorkspace(await session.reader()));
 	session.show({id, name, deleted: true, messages: deleted.messages}, () => [
 		`deleted ${name} with ${grouped(deleted.messages)} messages`,
+		...(running ? ['They can no longer be read, and the daemon removes them from the store.'] : []),
 		...(isLast ? ['It was the last one: the next start of the daemon makes a new workspace with new keys.'] : []),
 	]);
 }

@@ -52,6 +52,7 @@ export function joined({mine, base, changes, most}: Learnt, row: SavedSite | nul
 		suspendedUntil: waits,
 		reason: waits === null ? null : (backoff?.reason ?? null),
 		waitsFor: waits === null ? null : (backoff?.waitsFor ?? null),
+		advice: waits === null ? null : (backoff?.advice ?? null),
 		step: waits === null ? 0 : (backoff?.step ?? 0),
 		window,
 		slowUntil,

@@ -2,7 +2,7 @@ import type {Moment} from '../kit/clock.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {isNothing, type ShareRow} from '../mail/saved-site.ts';
 import {allConnectionsOf, rateOf, type SiteChange, savedSite, setPart, setRate, type Term} from '../pace/site-state.ts';
-import {inFlightOf, type SharedSites, type Shares, type Site} from '../queue/site.ts';
+import type {SharedSites, Shares, Site} from '../queue/site.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {exchangeShares, renewAlone, type ShareNews, type SiteNote} from '../store/queue/sites.ts';
 import {answersTo, type SiteAnswer, type SiteAsk, shareMarginMs, shareMs, type Wants, wantedNow} from './exchange.ts';
@@ -60,7 +60,7 @@ export function createNodeShares({store, moment, longestWait, observer}: NodeSha
 		const {monotonic} = moment();
 		for (const site of shared.sites()) {
 			const {share, bucket} = site.state;
-			const isUsed = inFlightOf(site) > 0;
+			const isUsed = site.inFlight > 0;
 			if (share) {
 				share.slots = isUsed ? allConnectionsOf(site.state, monotonic) : 0;
 				share.perMinute = bucket && (isUsed || !bucket.isFull(monotonic)) ? bucket.perMinute : bucket && 0;
@@ -307,10 +307,10 @@ function askOf(
 	holding.changes = new Set();
 	const mine = site && savedSite(site.state, now);
 	if (site) {
-		site.peak = inFlightOf(site);
+		site.peak = site.inFlight;
 	}
 	const bucket = site?.state.bucket ?? null;
-	const isSpent = bucket !== null && !(bucket.isFull(now.monotonic) && inFlightOf(site as Site) === 0);
+	const isSpent = bucket !== null && !(bucket.isFull(now.monotonic) && (site as Site).inFlight === 0);
 	const ask: SiteAsk = {
 		site: name,
 		provider: site?.provider ?? '',

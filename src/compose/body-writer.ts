@@ -1,9 +1,9 @@
 import {isUtf8} from 'node:buffer';
 import {bufferOf, type Constant, joined, type Pieces, withoutControls} from '../kit/text.ts';
 import {idsIn} from '../mail/content-id.ts';
+import {withoutLastLines, writeRelaxed} from '../mail/dkim-canonical.ts';
 import {readMediaType} from '../mail/media-type.ts';
 import type {Attachment} from '../mail/message.ts';
-import {withoutLastLines, writeRelaxed} from './dkim.ts';
 import {asciiField, encodedWords, type HeaderField, headerField, type Letter} from './header-field.ts';
 
 /** A part of a body: ASCII as it is, a text to be quoted-printable, or bytes to be base64. */

@@ -1,8 +1,9 @@
 import {addedValue} from '../mail/added-header.ts';
+import {withoutLastLines, writeRelaxed} from '../mail/dkim-canonical.ts';
 import {isMessageId} from '../mail/message.ts';
 import {fieldValue, readSource, type Source, type SourceField} from '../mail/source.ts';
 import {type Body, BodyWriter, letterBody} from './body-writer.ts';
-import {dkimSignatures, type SigningKey, signedFields, withoutLastLines, writeRelaxed} from './dkim.ts';
+import {dkimSignatures, type SigningKey, signedFields} from './dkim.ts';
 import {
 	addedField,
 	addressList,

@@ -2,7 +2,7 @@ import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {isObject, type JsonObject, stoppedAt} from '../kit/exact-json.ts';
 import {readGuarded} from '../kit/regular-file.ts';
-import {nearest, utf8Text} from '../kit/text.ts';
+import {labelFault, nearest, utf8Text} from '../kit/text.ts';
 import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import type {Pace, PaceReaction, Terms} from '../mail/route.ts';
 import {hasPassword, parseRoute, type RouteChoice} from '../mail/route.ts';
@@ -352,7 +352,7 @@ function reactions(path: string, value: unknown, refuse: Refuse): Pace['reaction
 }
 
 function reactionsOf(path: string, item: unknown, refuse: Refuse): Pace['reactions'] {
-	const {text, note: _, ...what} = isObject(item) ? item : {};
+	const {text, note: _, advice, ...what} = isObject(item) ? item : {};
 	const texts = Array.isArray(text) ? text : [text];
 	const good = texts.filter((each): each is string => typeof each === 'string' && isPattern(each));
 	if (good.length < texts.length || texts.length === 0) {
@@ -362,8 +362,20 @@ function reactionsOf(path: string, item: unknown, refuse: Refuse): Pace['reactio
 		);
 	}
 
-	const reaction = reactionOf(path, what, refuse);
+	const plain = reactionOf(path, what, refuse);
+	const reaction = plain && advice !== undefined ? advised(`${path}.advice`, plain, advice, refuse) : plain;
 	return reaction === undefined ? [] : good.map(each => ({text: replyPattern(each), reaction}));
+}
+
+const longestAdvice = 300;
+
+function advised(path: string, reaction: PaceReaction, advice: unknown, refuse: Refuse): PaceReaction | undefined {
+	if (reaction.kind === 'suspend' && typeof advice === 'string' && labelFault(advice, longestAdvice) === null) {
+		return {...reaction, advice};
+	}
+
+	refuse(path, `use a text of 1 to ${longestAdvice} characters, and only beside suspend`);
+	return undefined;
 }
 
 function isPattern(text: string): boolean {

@@ -27,6 +27,7 @@ import {
 	smtpRelays,
 	smtpTimeouts,
 	sourceAddress,
+	timerDuration,
 	value,
 } from './parsers.ts';
 
@@ -134,7 +135,7 @@ export const delivery = {
 	attemptDeadline: setting(
 		'MAILCTL_ATTEMPT_DEADLINE',
 		'20m',
-		duration(1),
+		timerDuration(1),
 		'Longest time of a whole attempt, all hosts.',
 	),
 	smtpTimeouts: setting(
@@ -306,7 +307,7 @@ export const reports = {
 	bounceMailboxInterval: setting(
 		'MAILCTL_BOUNCE_MAILBOX_INTERVAL',
 		'5m',
-		duration(second),
+		timerDuration(second),
 		'How often the bounce mailbox is polled; IDLE besides.',
 	),
 	bounceRulesFile: optional(

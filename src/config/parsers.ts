@@ -31,14 +31,26 @@ export function count(least: number, most: number): Parser<number> {
 }
 
 const longestDuration = 3650 * 86_400_000;
+const longestTimer = 12 * 86_400_000;
 
 /** Milliseconds of `500ms 90s 5m 4h 4d`; a plain number is seconds. At most ten years. */
 export function duration(least = 0): Parser<number> {
+	return durationUpTo(longestDuration, least, '');
+}
+
+/** The same for what a single timer measures, or the sum of two: Node fires one of more than 2^31 ms at once. */
+export function timerDuration(least = 0): Parser<number> {
+	return durationUpTo(longestTimer, least, ', at most 12d');
+}
+
+function durationUpTo(most: number, least: number, atMost: string): Parser<number> {
 	return text => {
 		const milliseconds = parseDuration(text) ?? -1;
-		return milliseconds >= least && milliseconds <= longestDuration
+		return milliseconds >= least && milliseconds <= most
 			? value(milliseconds)
-			: allowed(`use a duration such as 500ms, 90s, 5m, 4h or 4d (a plain number is seconds)${least ? ', not 0' : ''}`);
+			: allowed(
+					`use a duration such as 500ms, 90s, 5m, 4h or 4d (a plain number is seconds)${least ? ', not 0' : ''}${atMost}`,
+				);
 	};
 }
 
@@ -349,6 +361,7 @@ export function maskPasswords(urls: string): string {
 type WebhookConcurrency = {readonly perEndpoint: number; readonly total: number};
 
 const wait = duration(1);
+const stepTimeout = timerDuration(1);
 
 /** `1m,5m,4h*`: a `*` at the end repeats the last wait. */
 export const retrySchedule: Parser<RetrySchedule> = (text, cwd) => {
@@ -371,7 +384,7 @@ export const smtpTimeouts: Parser<SmtpTimeouts> = (text, cwd) => {
 	const timeouts: Record<keyof SmtpTimeouts, number> = {...smtpTimeoutDefaults};
 	for (const part of text.split(',')) {
 		const [name = '', length = '', ...rest] = part.trim().split('=');
-		const parsed = wait(length, cwd);
+		const parsed = stepTimeout(length, cwd);
 		if (!parsed.ok || rest.length > 0 || !isStep(name)) {
 			return allowed(`use step=duration between commas, the steps are ${Object.keys(smtpTimeoutDefaults).join(' ')}`);
 		}

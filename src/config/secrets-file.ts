@@ -93,9 +93,18 @@ export function freeId(used: readonly number[]): number | null {
 	return null;
 }
 
-/** The whole file or nothing appears under its name, and of two that make it at once one wins for both. */
 function createSecretsFile(folder: string, file: string, key: Buffer, now: number): void {
-	const draft = writeDraft(file, {current: 1, keys: {1: key}}, now);
+	linkSecrets(folder, file, {current: 1, keys: {1: key}}, now);
+}
+
+/** Writes a file that was lost again. One that is there stays. */
+export function restoreSecrets(dataDir: string, secrets: Secrets, now = Date.now()): void {
+	linkSecrets(dataDir, secretsFile(dataDir), secrets, now);
+}
+
+/** The whole file or nothing appears under its name, and of two that make it at once one wins for both. */
+function linkSecrets(folder: string, file: string, secrets: Secrets, now: number): void {
+	const draft = writeDraft(file, secrets, now);
 	try {
 		linkSync(draft, file);
 	} catch (error) {

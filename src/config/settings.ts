@@ -243,22 +243,8 @@ export type ShownSetting = {
 	readonly live: boolean;
 };
 
-/** A setting of a daemon that runs; `waits`: its file says another value by now, which holds after a restart. */
-export type RunningSetting = ShownSetting & {readonly waits: boolean};
-
-type Loaded = LoadedSettings & {ok: true};
-
-/** The settings that a daemon was started with, as far as they have not been read again since. */
-export function showRunning(started: Loaded, latest: Loaded): RunningSetting[] {
-	const now = showSettings(latest);
-	return showSettings(started).map((row, index) => {
-		const read = now[index] ?? row;
-		return row.live ? {...read, waits: false} : {...row, waits: read.value !== row.value};
-	});
-}
-
 /** The effective settings in the order of docs/reference/settings.md. */
-export function showSettings({settings, sources, texts}: Loaded): ShownSetting[] {
+export function showSettings({settings, sources, texts}: LoadedSettings & {ok: true}): ShownSetting[] {
 	const derived = {
 		returnPathDomain: settings.returnPathDomain,
 		feedbackAddress: settings.feedbackAddress,

@@ -27,6 +27,7 @@ import {
 	setting,
 	size,
 	standIn,
+	timerDuration,
 	token,
 	value,
 	webhookConcurrency,
@@ -150,14 +151,14 @@ const server = {
 	drainDelay: setting(
 		'MAILCTL_DRAIN_DELAY',
 		'0s',
-		duration(),
+		timerDuration(),
 		'How long after SIGTERM everything goes on while `/readyz` answers 503, so that a load balancer looks elsewhere first.',
 		{live: true},
 	),
 	drainLimit: setting(
 		'MAILCTL_DRAIN_LIMIT',
 		'30s',
-		duration(),
+		timerDuration(),
 		'How long after SIGTERM sessions in flight may take to end.',
 		{live: true},
 	),
@@ -200,13 +201,13 @@ const certificates = {
 		'MAILCTL_ACME_EMAIL',
 		'–',
 		mailAddress,
-		'Address by which the CA reaches the operator; some CAs want one.',
+		'Address by which the CA reaches the operator; some CAs want one. The CA is told of a change when the daemon starts.',
 	),
 	acmeDirectory: setting(
 		'MAILCTL_ACME_DIRECTORY',
 		'https://acme-v02.api.letsencrypt.org/directory',
 		acmeDirectory,
-		'The CA: the URL of its ACME directory.',
+		'The CA: the URL of its ACME directory. After a change the next start orders all certificates from the new CA.',
 	),
 	acmeEab: optional(
 		'MAILCTL_ACME_EAB',
@@ -295,7 +296,7 @@ const webhooks = {
 	webhookTimeout: setting(
 		'MAILCTL_WEBHOOK_TIMEOUT',
 		'15s',
-		duration(1),
+		timerDuration(1),
 		'One webhook attempt in all; connecting may take a third of it, at most 5 s.',
 	),
 	webhookConcurrency: setting(

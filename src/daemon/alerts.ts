@@ -1,26 +1,35 @@
+import {randomBytes} from 'node:crypto';
 import {hostname} from 'node:os';
+import type {Knex} from 'knex';
 import {looksOf} from '../alerts/conditions.ts';
 import {sendAlert} from '../alerts/send.ts';
 import {AlertWatch} from '../alerts/watch.ts';
 import {createResolver} from '../dns/resolver.ts';
-import {storeTime} from '../kit/time.ts';
+import {dayMs, storeTime} from '../kit/time.ts';
+import {createLinks} from '../links/links.ts';
+import {parseAddress} from '../mail/address.ts';
 import type {AlertMessage} from '../mail/alert.ts';
 import type {NewId} from '../mail/ids.ts';
+import {findMailRefusal} from '../ops/alerts.ts';
 import type {Alert} from '../store/alerts.ts';
 import {createPosting} from '../threads/posting.ts';
 import type {Context} from './context.ts';
 import {ClockWatch} from './upkeep.ts';
 import {postingOf} from './webhook-posting.ts';
 
-type SendingParts = Pick<Context, 'settings' | 'version' | 'vault' | 'clock'>;
+type SendingParts = Pick<Context, 'settings' | 'version' | 'vault' | 'clock'> & {readonly reader: Knex};
 
 const dnsTimeoutMs = 5000;
 
-/** Sends the messages of alerts as the settings say, from this thread. */
-function send({settings, version, vault, clock}: SendingParts, alert: Alert, message: AlertMessage) {
+/** Sends a message of an alert from this thread. Returns why it was not sent, or `null`. */
+async function send({settings, version, vault, clock, reader}: SendingParts, alert: Alert, message: AlertMessage) {
+	const refusal = await findMailRefusal(reader, alert, message.event === 'confirm');
+	if (refusal !== null) {
+		return refusal;
+	}
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
 	const createPoster = () => createPosting(postingOf(settings, version), clock);
-	return sendAlert({settings, clock, vault, resolver, createPoster}, alert, message);
+	return await sendAlert({settings, clock, vault, resolver, createPoster}, alert, message);
 }
 
 /** Sends a test now; null: it went out, else why it did not. */
@@ -32,17 +41,32 @@ export async function sendTest(
 	return await send(parts, alert, {id: newId('alm'), event: 'test', at, conditions: []});
 }
 
+type WatchOptions = {
+	readonly installed: () => string;
+	readonly mailboxUp: () => boolean | null;
+	/** The base URL of links in confirmation messages. */
+	readonly publicUrl: string;
+};
+
+/** How long the link in a confirmation message is valid. */
+const linkMs = 7 * dayMs;
+
 /** Looks for what is wrong, in every daemon. */
-export function createAlertWatch(
-	context: Context,
-	{installed, mailboxUp}: {readonly installed: () => string; readonly mailboxUp: () => boolean | null},
-): AlertWatch {
-	const {settings, store, clock, newId, version, observer} = context;
+export function createAlertWatch(context: Context, {installed, mailboxUp, publicUrl}: WatchOptions): AlertWatch {
+	const {settings, live, store, clock, newId, version, observer, keys} = context;
+	const links = createLinks({keys, publicUrl, random: randomBytes});
+	const withLink = ({workspace_id: workspaceId, target}: Alert, message: AlertMessage): AlertMessage => {
+		const parsed = parseAddress(target, {utf8Local: false});
+		return message.event === 'confirm' && workspaceId !== null && parsed.ok
+			? {...message, link: links.alertUrl({workspaceId, address: parsed.address.key, expiresAt: clock.now() + linkMs})}
+			: message;
+	};
 	const clockWatch = new ClockWatch(clock);
-	const input = {settings, store, clock, version, installed, mailboxUp, host: hostname()};
+	const minFreeDisk = () => live().minFreeDisk;
+	const input = {settings, minFreeDisk, store, clock, version, installed, mailboxUp, host: hostname()};
 	return new AlertWatch({
 		...{store, clock, newId, logger: observer.logger, storeFailed: observer.storeFailed},
 		looks: looksOf({...input, clockStep: () => clockWatch.step()}),
-		send: (alert, message) => send(context, alert, message),
+		send: (alert, message) => send({...context, reader: store.reader}, alert, withLink(alert, message)),
 	});
 }

@@ -1,9 +1,11 @@
+import {setTimeout} from 'node:timers/promises';
 import {createSecureContext, rootCertificates, type SecureContext} from 'node:tls';
 import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
 import {Agent, type Dispatcher} from 'undici';
-import {type Account, AcmeClient, AcmeError} from '../certificates/acme-client.ts';
-import {challengeFor, overBudget, renewAt, waitAfter} from '../certificates/renewal.ts';
+import {type Account, AcmeClient} from '../certificates/acme-client.ts';
+import {AcmeError, type AcmeOptions} from '../certificates/acme-connection.ts';
+import {challengesFor, overBudget, renewAt, waitAfter} from '../certificates/renewal.ts';
 import {challengeCertificate, type KeyPair, keyOf, newKey, pemOf, readChain, renewalId} from '../certificates/x509.ts';
 import {extraCa} from '../config/settings.ts';
 import {inTurn, repeated} from '../kit/clock.ts';
@@ -25,9 +27,11 @@ import {
 	listDueCertificates,
 	listSealedKeys,
 	noteDamage,
+	noteDirectory,
 	openCertificates,
 	putAccount,
 	releaseCertificates,
+	updateAccountEmail,
 	updateCertificate,
 } from '../store/certificates.ts';
 import {bumpGeneration} from '../store/changes.ts';
@@ -43,6 +47,8 @@ const mostOrders = 4;
 const mostContexts = 1000;
 const longestOrderMs = 5 * minuteMs;
 const challengeMs = 10 * minuteMs;
+/** How often a CA that gives no answer is told of another address of the operator. */
+const emailMs = hourMs;
 /** How often the CA is asked when it wants a renewal, where it does not say how often it may be asked. */
 const usualAskMs = 6 * hourMs;
 
@@ -65,11 +71,14 @@ export class Certificates {
 	/** Orders under way. */
 	#orders = 0;
 	#rounds: ReadonlyArray<ReturnType<typeof repeated>> = [];
+	#emailRound: ReturnType<typeof repeated> | null = null;
+	readonly #pause: AcmeOptions['pause'];
 	readonly #readInTurn = inTurn();
 	readonly #accountInTurn = inTurn();
 
-	constructor(context: CertificatesContext) {
+	constructor(context: CertificatesContext, pause: AcmeOptions['pause'] = defaultPause) {
 		const {settings} = context;
+		this.#pause = pause;
 		const ca = settings.acmeCaFile === null ? [] : [readSettingFile(settings.acmeCaFile).toString()];
 		this.#context = context;
 		// A connection for each request: one that is kept may be closed by the CA as the next one is sent.
@@ -133,10 +142,11 @@ export class Certificates {
 
 	/** Reads what is there, before anything listens. */
 	async open(): Promise<void> {
-		const {settings, store} = this.#context;
+		const {settings, store, clock} = this.#context;
 		if (settings.acme) {
 			// A daemon that is alone and ended in the middle of an order goes on with it.
 			await (store.dialect.isShared ? undefined : this.#write(releaseCertificates));
+			await this.#write(trx => noteDirectory(trx, settings.acmeDirectory, storeTime(clock.now())));
 			await this.#readInTurn(() => this.#read());
 		}
 	}
@@ -149,6 +159,8 @@ export class Certificates {
 				repeated(lookMs, () => this.look(isOwn), this.#context.observer.storeFailed),
 			);
 			this.#again();
+			this.#emailRound = repeated(emailMs, () => this.#updateEmail(), this.#context.observer.storeFailed);
+			void this.#emailRound.now();
 		}
 	}
 
@@ -171,7 +183,7 @@ export class Certificates {
 		this.#ending.abort();
 		this.#names.stop();
 		await this.#dispatcher.destroy();
-		await Promise.all(this.#rounds.map(round => round.stop()));
+		await Promise.all([...this.#rounds, this.#emailRound].map(round => round?.stop()));
 		await this.#readInTurn(async () => undefined);
 	}
 
@@ -267,28 +279,34 @@ export class Certificates {
 			await this.#readInTurn(() => this.#read()).catch(observer.storeFailed);
 			observer.logger.info({event: 'certificate_issued', name, not_after, issuer});
 		} else if (kept && fault) {
-			observer.logger.warn({event: 'certificate_failed', name, not_after, next_try_at: changes.next_try_at}, fault);
+			const level = not_after !== null && not_after <= storeTime(clock.now()) ? 'error' : 'warn';
+			observer.logger[level]({event: 'certificate_failed', name, not_after, next_try_at: changes.next_try_at}, fault);
 		}
+	}
+
+	#client(): AcmeClient {
+		const {settings, clock, version} = this.#context;
+		return new AcmeClient({
+			...{directory: settings.acmeDirectory, dispatcher: this.#dispatcher, userAgent: `mailctl/${version}`},
+			...{now: clock.now, pause: this.#pause},
+		});
 	}
 
 	/** Orders a certificate if its time has come, else asks the CA when that is. */
 	async #renew(row: FullCertificate, signal: AbortSignal): Promise<Changes> {
-		const {settings, clock, version} = this.#context;
-		const client = new AcmeClient({
-			...{directory: settings.acmeDirectory, dispatcher: this.#dispatcher, userAgent: `mailctl/${version}`},
-			now: clock.now,
-		});
+		const {settings, clock} = this.#context;
+		const client = this.#client();
 		const id = row.chain && renewalId(row.chain);
 		const now = () => clock.now();
 		const isDue = (one: FullCertificate) => (renewAt(one) ?? 0) <= now();
-		if (id !== null && !isDue(row)) {
-			const {retryAfterMs, ...window} = await windowOf(client, id);
+		if (row.chain !== null && !isDue(row)) {
+			const {retryAfterMs, ...window} = await windowOf(client, id, signal);
 			if (!isDue({...row, ...window})) {
 				return {...window, next_try_at: nextLook({...row, ...window}, retryAfterMs, now())};
 			}
 		}
 		try {
-			return await this.#order(client, row, id, signal);
+			return await this.#order(client, row, signal);
 		} catch (error) {
 			if (this.#ending.signal.aborted) {
 				return {};
@@ -296,37 +314,49 @@ export class Certificates {
 			if (!(error instanceof AcmeError || signal.aborted)) {
 				throw error;
 			}
-			const {type, retryAfterMs} = error instanceof AcmeError ? error : new AcmeError('');
+			const {retryAfterMs} = error instanceof AcmeError ? error : new AcmeError('');
 			const late = `the order was not done within ${longestOrderMs / minuteMs} minutes`;
 			const tries = row.tries + 1;
-			const isAgain = type === 'accountDoesNotExist' && tries === 1;
 			const asked = Math.min(retryAfterMs ?? 0, longestPause(row, now()));
-			const next = now() + (isAgain ? 0 : Math.max(waitAfter(tries), asked));
+			const next = now() + Math.max(waitAfter(tries), asked);
 			return {
 				fault: signal.aborted ? late : (error as Error).message,
-				...{tries, next_try_at: storeTime(next), updated_at: storeTime(now())},
+				...{tries, tried_directory: settings.acmeDirectory},
+				...{next_try_at: storeTime(next), updated_at: storeTime(now())},
 			};
 		}
 	}
 
-	async #order(
-		client: AcmeClient,
-		row: FullCertificate,
-		replaces: string | null,
-		signal: AbortSignal,
-	): Promise<Changes> {
+	/** An account that the CA has closed is replaced by another one, once. */
+	async #order(client: AcmeClient, row: FullCertificate, signal: AbortSignal): Promise<Changes> {
+		const directory = this.#context.settings.acmeDirectory;
+		for (let isAgain = false; ; isAgain = true) {
+			const account = await this.#accountInTurn(() => this.#account(client, signal));
+			try {
+				return await this.#orderAs(account, client, row, signal);
+			} catch (error) {
+				if (isAgain || !(error instanceof AcmeError) || !(await client.isClosed(account, error, signal))) {
+					throw error;
+				}
+				await this.#write(trx => deleteAccount(trx, {directory, url: account.url}));
+			}
+		}
+	}
+
+	async #orderAs(account: Account, client: AcmeClient, row: FullCertificate, signal: AbortSignal): Promise<Changes> {
 		const {settings, vault, clock} = this.#context;
+		const {httpListen, httpRedirectListen, httpsListen, acmeDirectory: directory} = settings;
 		const {name, tries} = row;
 		const key = newKey();
 		const tokens: string[] = [];
-		const {httpListen, httpRedirectListen, httpsListen} = settings;
 		// Ports may be other ones here than those at which a CA comes.
 		const served = {redirects: httpListen.port === 80 || httpRedirectListen !== null, https: httpsListen !== null};
-		const account = await this.#accountInTurn(() => this.#account(client, signal));
+		const isOfAnother = row.directory !== null && row.directory !== directory;
 		this.#orders++;
 		try {
 			const chain = await client.order(account, {
-				...{name, key, replaces, signal, type: challengeFor(tries, served)},
+				...{name, key, signal, types: challengesFor(tries, served)},
+				replaces: row.chain === null || isOfAnother ? null : renewalId(row.chain),
 				show: async challenge => {
 					const now = clock.now();
 					tokens.push(challenge.token);
@@ -338,8 +368,7 @@ export class Certificates {
 			if (typeof issued === 'string') {
 				throw new AcmeError(issued);
 			}
-			const id = renewalId(issued.chain);
-			const {retryAfterMs, ...window} = await windowOf(client, id);
+			const {retryAfterMs, ...window} = await windowOf(client, renewalId(issued.chain), signal);
 			const next = {...issued, window_start: null, window_end: null, ...window};
 			const now = clock.now();
 			const at = nextLook({...row, ...next}, retryAfterMs, now);
@@ -347,14 +376,10 @@ export class Certificates {
 			const soonest = storeTime(now + Math.min(hourMs, (Date.parse(issued.not_after) - now) / 4));
 			return {
 				...next,
+				...{directory, tried_directory: directory},
 				...{secret: vault.seal(name, pemOf(key)), tries: 0, fault: null, updated_at: storeTime(now)},
 				next_try_at: at > soonest ? at : soonest,
 			};
-		} catch (error) {
-			if (error instanceof AcmeError && error.type === 'accountDoesNotExist') {
-				await this.#write(trx => deleteAccount(trx, {directory: settings.acmeDirectory, url: account.url}));
-			}
-			throw error;
 		} finally {
 			this.#orders--;
 			await this.#write(trx => deleteChallenges(trx, tokens));
@@ -365,19 +390,57 @@ export class Certificates {
 	async #account(client: AcmeClient, signal: AbortSignal): Promise<Account> {
 		const {settings, store, vault, clock} = this.#context;
 		const {acmeDirectory: directory, acmeEmail: email, acmeEab: binding} = settings;
-		const opened = ({secret, url}: AcmeAccount) => ({key: keyOf(vault.open(directory, secret)), url});
 		const known = await findAccount(store.reader, directory);
-		if (known !== undefined) {
-			try {
-				return opened(known);
-			} catch {
-				// A damaged key: another account does as well.
-			}
+		const account = known && this.#openAccount(known);
+		if (account) {
+			return account;
 		}
 		const key = newKey();
 		const url = await client.register(key, {email, binding}, signal);
-		const made = {directory, url, secret: vault.seal(directory, pemOf(key)), created_at: storeTime(clock.now())};
-		return opened(await this.#write(trx => putAccount(trx, made, known?.url)));
+		const secret = vault.seal(directory, pemOf(key));
+		const made = {directory, url, secret, email, created_at: storeTime(clock.now())};
+		const kept = await this.#write(trx => putAccount(trx, made, known?.url));
+		return this.#openAccount(kept) ?? {key, url};
+	}
+
+	/** Null: its key is damaged. Another account does as well. */
+	#openAccount({directory, secret, url}: AcmeAccount): Account | null {
+		try {
+			return {key: keyOf(this.#context.vault.open(directory, secret)), url};
+		} catch {
+			return null;
+		}
+	}
+
+	/** Tells the CA of a changed MAILCTL_ACME_EMAIL, for the next order may be weeks away. */
+	async #updateEmail(): Promise<void> {
+		const {settings, store, observer} = this.#context;
+		const {acmeDirectory: directory, acmeEmail: email} = settings;
+		const known = await findAccount(store.reader, directory);
+		const account = known && known.email !== email && this.#openAccount(known);
+		if (!account) {
+			return;
+		}
+		const signal = AbortSignal.any([this.#ending.signal, AbortSignal.timeout(longestOrderMs)]);
+		const client = this.#client();
+		try {
+			await client.updateContact(account, email, signal);
+			await this.#write(trx => updateAccountEmail(trx, {directory, url: account.url}, email));
+		} catch (error) {
+			if (this.#ending.signal.aborted) {
+				return;
+			}
+			if (!(error instanceof AcmeError || signal.aborted)) {
+				throw error;
+			}
+			if (error instanceof AcmeError && (await client.isClosed(account, error, signal))) {
+				// The next order creates another one, with this email.
+				await this.#write(trx => deleteAccount(trx, {directory, url: account.url}));
+				return;
+			}
+			const text = `The CA does not know MAILCTL_ACME_EMAIL yet, and is told again in an hour: ${(error as Error).message}`;
+			observer.logger.warn({event: 'acme_email_failed'}, text);
+		}
 	}
 
 	#write<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
@@ -385,9 +448,11 @@ export class Certificates {
 	}
 }
 
+const defaultPause: AcmeOptions['pause'] = (ms, signal) => setTimeout(ms, undefined, {signal});
+
 /** When the CA wants a renewal. One that gives no answer is asked another time. */
-async function windowOf(client: AcmeClient, id: string | null) {
-	const window = id === null ? null : await client.renewalWindow(id).catch(() => null);
+async function windowOf(client: AcmeClient, id: string | null, signal: AbortSignal) {
+	const window = id === null ? null : await client.renewalWindow(id, signal).catch(() => null);
 	const changes = window && {window_start: storeTime(window.start), window_end: storeTime(window.end)};
 	return {...changes, retryAfterMs: window?.retryAfterMs ?? null};
 }

@@ -4,7 +4,7 @@ import process from 'node:process';
 import {bounceRulesOf, loadBounceRules} from '../config/bounce-rules.ts';
 import {linkBase} from '../config/derive.ts';
 import {destinationsOf, loadDestinations} from '../config/destinations-file.ts';
-import type {LiveSettings, RunningSetting, Settings} from '../config/settings.ts';
+import type {LiveSettings, Settings} from '../config/settings.ts';
 import {readBoot, removeDaemonFile, writeBoot, writeDaemonFile} from '../data-folder/daemon-file.ts';
 import {freeBytes, isDiskFull} from '../data-folder/data-dir.ts';
 import type {Held} from '../data-folder/open.ts';
@@ -34,13 +34,22 @@ import {watchBlocklists} from './blocklist-checks.ts';
 import {Certificates} from './certificates.ts';
 import {actingOf, type Context} from './context.ts';
 import {createEngine, type Engine} from './engine.ts';
+import {FileGuard} from './file-guard.ts';
 import {createHttp} from './http.ts';
 import {Inbound} from './inbound.ts';
 import {createIntake, createSubmission} from './intake.ts';
+import {watchLiveCopies} from './live-copies.ts';
 import {Metrics} from './metrics.ts';
 import {createObserver} from './observer.ts';
 import {ArrivalNotices, Presence} from './peers.ts';
-import {createWriting, watchForStoreFaults, watchFreeSpace, watchStoreSize, watchWal} from './store-faults.ts';
+import {
+	createWriting,
+	exitDamaged,
+	watchForStoreFaults,
+	watchFreeSpace,
+	watchStoreSize,
+	watchWal,
+} from './store-faults.ts';
 import {dayTask} from './sweep.ts';
 import {watchTlsReports} from './tls-reports.ts';
 import {DomainChecks, startUpkeep, warnAtStart, warnOfWorkspaces} from './upkeep.ts';
@@ -53,8 +62,8 @@ type DaemonOptions = {
 	readonly installed?: () => string;
 	readonly held: Held;
 	readonly log: Log;
-	/** The settings as people read them. */
-	readonly shown: () => readonly RunningSetting[];
+	/** Whether MAILCTL_RETURN_PATH_DOMAIN is set. */
+	readonly returnPathChosen: boolean;
 };
 
 export type Daemon = {
@@ -86,7 +95,7 @@ export async function startDaemon({
 	installed = () => version,
 	held,
 	log,
-	shown,
+	returnPathChosen,
 }: DaemonOptions): Promise<Daemon> {
 	const {secrets: keys, vault, release} = held;
 	const {logger} = log;
@@ -104,13 +113,20 @@ export async function startDaemon({
 		onDue: endpointIds => roles.due(endpointIds),
 		onCounted: workspaceIds => roles.counted(workspaceIds),
 	};
-	const writing = createWriting({settings, live, store: held.store, boot, eventWriter});
+	const writing = createWriting({settings, live, store: held.store, boot, eventWriter, logger});
 	const {writer} = writing;
 	const store = {...held.store, writer, ...(held.store.agreeing === held.store.writer && {agreeing: writer})};
 	const {reader} = store;
 	const storeFaults = watchForStoreFaults(store, logger, () => isDiskFull(settings.dataDir));
-	const storeFailed = storeFaults.failed;
-	const storeFailing = () => storeFaults.failing() || roles.storeFailing();
+	const files = new FileGuard({store: held.store, dataDir: settings.dataDir, keys, logger, exit: exitDamaged});
+	function storeFailed(error: unknown): void {
+		// A removed file explains what SQLite says of it.
+		void files.look();
+		if (!files.isDisplaced()) {
+			storeFaults.failed(error);
+		}
+	}
+	const storeFailing = () => files.isDisplaced() || storeFaults.failing() || roles.storeFailing();
 	const captured = capturedFolder(settings.dataDir);
 	const space = watchFreeSpace(
 		() => freeBytes(settings.dataDir),
@@ -197,7 +213,7 @@ export async function startDaemon({
 	const http = createHttp(
 		context,
 		intake,
-		{startedAt: clock.now(), shown, recentLines: log.recent, storeSizes: sizes.past, sites: roles.sites},
+		{startedAt: clock.now(), returnPathChosen, storeSizes: sizes.past, sites: roles.sites},
 		notReady,
 		roles.wakeReading,
 	);
@@ -208,6 +224,7 @@ export async function startDaemon({
 		await wal?.stop();
 		await writing.stop();
 		storeFaults.stop();
+		await files.stop();
 		space.stop();
 		void sizes.stop();
 	}
@@ -241,7 +258,7 @@ export async function startDaemon({
 		removeCapturedOf: (from, to) => removeCapturedOf(captured, from, to),
 	});
 
-	const alerts = createAlertWatch(context, {installed, mailboxUp: () => roles.mailbox()?.up ?? null});
+	const alerts = createAlertWatch(context, {installed, publicUrl, mailboxUp: () => roles.mailbox()?.up ?? null});
 
 	/** Reads the rules for refusals again. False: the file is broken, which is logged; the former rules stay in use. */
 	function renewRules(): boolean {
@@ -267,6 +284,17 @@ export async function startDaemon({
 	}
 
 	writing.start();
+	const copies =
+		settings.databaseUrl === null
+			? watchLiveCopies({
+					settings,
+					store,
+					clock,
+					minFreeDisk: () => live().minFreeDisk,
+					hold: writing.hold,
+					logger,
+				})
+			: null;
 	certificates.start();
 	phase = 'running';
 	// Before the line: its readers look for the file.
@@ -292,7 +320,7 @@ export async function startDaemon({
 		},
 		async stop() {
 			phase = 'draining';
-			await Promise.all([upkeep.stop(), alerts.stop()]);
+			await Promise.all([upkeep.stop(), alerts.stop(), copies?.stop()]);
 			await end();
 			removeDaemonFile(settings.dataDir, process.pid);
 			await release();
@@ -377,8 +405,8 @@ function createRoles(context: Context) {
 				notices.send(engine === null ? queues : [...queues].filter(queue => engine?.scheduler.isWaiting(queue)));
 			}
 		},
-		/** Whether an outcome waits for the store. */
-		storeFailing: (): boolean => engine?.scheduler.storeFailing === true,
+		/** Whether an outcome waits for the store, or the node's own beat failed. */
+		storeFailing: (): boolean => presence.isFailing() || engine?.scheduler.storeFailing === true,
 		sites: () => engine?.scheduler.sites() ?? [],
 		inboundSessions: () => inbound?.sessions() ?? null,
 		mailbox: () => inbound?.mailbox() ?? null,

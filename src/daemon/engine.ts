@@ -11,6 +11,7 @@ import {storeTime} from '../kit/time.ts';
 import {processCpu} from '../kit/work-limit.ts';
 import {parseAddress} from '../mail/address.ts';
 import type {BounceRule} from '../mail/bounce.ts';
+import {findHiddenValues, type HiddenValues, maskHidden, maskResult} from '../mail/hidden-values.ts';
 import {type Attachment, readExtras} from '../mail/message.ts';
 import type {Asked} from '../mail/outcome.ts';
 import type {ProviderName} from '../mail/provider.ts';
@@ -22,7 +23,7 @@ import {createRecordWrite} from '../outcome/record.ts';
 import type {JudgedTry} from '../outcome/settle.ts';
 import {longestWaitOfAll, shortestLifetimeOf} from '../pace/choose-route.ts';
 import {echoFields} from '../providers/providers.ts';
-import type {AttemptSteps, Made} from '../queue/attempt.ts';
+import type {AttemptSteps, Made, Unmade} from '../queue/attempt.ts';
 import {Renderers} from '../queue/renderers.ts';
 import {Scheduler} from '../queue/scheduler.ts';
 import {noOtherNodes} from '../queue/site.ts';
@@ -56,6 +57,7 @@ import type {SmtpWorkerData} from '../threads/smtp-worker.ts';
 import type {Context} from './context.ts';
 import {readArrivalNotice, watchArrivals} from './peers.ts';
 import {feedbackOf, Signing} from './recipient-mails.ts';
+import {createRelayUse} from './relay-use.ts';
 
 /** One query to one server, milliseconds. */
 const dnsTimeoutMs = 5000;
@@ -105,6 +107,18 @@ export function createEngine(context: Context, publicUrl: string) {
 		return sealed !== null && leaves ? context.vault.open(workspaceId, sealed) : null;
 	}
 
+	/** What a server may quote of the mail and nobody may store; `null` for mail without sensitive variables. */
+	function hiddenValuesOf(recipient: Claimed): HiddenValues | null {
+		const variables = variablesOf(recipient);
+		return variables === null ? null : findHiddenValues(recipient.data ?? '{}', variables);
+	}
+
+	/** The error of a template may quote a value too. */
+	function maskUnmade(unmade: Unmade, recipient: Claimed): Unmade {
+		const hidden = hiddenValuesOf(recipient);
+		return hidden === null ? unmade : {...unmade, message: maskHidden(unmade.message, hidden)};
+	}
+
 	async function askedBefore({id}: Claimed): Promise<Asked[]> {
 		try {
 			return await readAsked(store.reader, id);
@@ -114,15 +128,20 @@ export function createEngine(context: Context, publicUrl: string) {
 		}
 	}
 
+	/** The providers that report on the workspace's mail. */
+	function echoedBy(workspaceId: string): readonly ProviderName[] {
+		return [...(echoing.get(null) ?? []), ...(echoing.get(workspaceId) ?? [])];
+	}
+
 	/** A smarthost gets the fields by which its provider's events name the mail. */
 	function withEcho({mail, ref}: Made, {nextHop}: Terms, workspaceId: string): Uint8Array {
-		const names = nextHop.kind === 'relay' ? [...(echoing.get(null) ?? []), ...(echoing.get(workspaceId) ?? [])] : [];
-		const fields = echoFields(names, ref);
+		const fields = nextHop.kind === 'relay' ? echoFields(echoedBy(workspaceId), ref) : '';
 		return fields === '' ? mail : Buffer.concat([Buffer.from(fields), mail]);
 	}
 
+	const noteRelayUse = createRelayUse(context);
 	const renderers = startRenderers(context, publicUrl, signing);
-	const smtpWorkers = startSmtpWorkers(context);
+	const smtpWorkers = startSmtpWorkers(context, site => scheduler.quiet(site));
 
 	const steps: AttemptSteps = {
 		now,
@@ -138,22 +157,24 @@ export function createEngine(context: Context, publicUrl: string) {
 				return 0;
 			}
 		},
-		async make(recipient) {
+		async make(recipient, priority) {
 			const domain = await signing.of(recipient.domain_id ?? '');
 			const attachments = await attachmentsOf(recipient);
 			const returnPathDomain = domain.returnPathDomain ?? settings.returnPathDomain;
-			const made = await renderers.make({
+			const job = {
 				...{recipient, attachments, returnPathDomain, variables: variablesOf(recipient)},
 				linkHost: domain.linkHost,
 				signing: domain.keyIds.join(','),
-			});
+			};
+			const made = await renderers.make(job, priority === 'high');
 			letGo(attachments.reduce((sum, {content}) => sum + content.length, 0));
-			return made;
+			return made.ok ? made : {ok: false, unmade: maskUnmade(made.unmade, recipient)};
 		},
 		async deliver(recipient, made, route, connections, endsAt, precedence) {
 			const asked = recipient.attempts === 0 ? {} : {asked: await askedBefore(recipient)};
-			return await smtpWorkers.deliver(route.site, connections, {
+			const result = await smtpWorkers.deliver(route.site, connections, {
 				recipientId: recipient.id,
+				workspaceId: recipient.workspace_id,
 				destination: recipient.destination,
 				envelope: {from: made.envelopeFrom, to: wireAddress(recipient), smtputf8: made.smtputf8},
 				ref: made.ref,
@@ -167,6 +188,11 @@ export function createEngine(context: Context, publicUrl: string) {
 				simulated: recipient.mode === 'test',
 				...confirmationsOf(recipient, route.retry.schedule ?? retry().schedule, clock.now()),
 			});
+			if (route.terms.nextHop.kind === 'relay' && echoedBy(recipient.workspace_id).length > 0) {
+				noteRelayUse(recipient.workspace_id, result);
+			}
+			const hidden = hiddenValuesOf(recipient);
+			return hidden === null ? result : maskResult(result, hidden);
 		},
 	};
 
@@ -357,9 +383,13 @@ function startRenderers(
 }
 
 /** The threads that hold SMTP sessions. */
-function startSmtpWorkers({settings, clock, store, bounceRules, observer, version}: Context) {
+function startSmtpWorkers(
+	{settings, clock, store, bounceRules, observer, version}: Context,
+	silent: (site: string) => void,
+) {
 	return new SmtpWorkers<Delivery>({
 		count: settings.senders,
+		silent,
 		clock,
 		observer,
 		spawn: () =>

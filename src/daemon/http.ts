@@ -16,6 +16,7 @@ import {extraCa} from '../config/settings.ts';
 import {dashboardRoutes} from '../dashboard/mount.ts';
 import type {DashboardParts} from '../dashboard/parts.ts';
 import {createResolver, openRecordSources} from '../dns/resolver.ts';
+import {createDmarcReview} from '../domains/dmarc.ts';
 import {ownHosts, sendingNames} from '../domains/domain-records.ts';
 import {challengeRoutes} from '../hosted/acme-challenge.ts';
 import {Bursts} from '../hosted/bursts.ts';
@@ -32,7 +33,7 @@ import type {Tools} from '../mail/operator.ts';
 import {readOwnPolicy} from '../mta-sts/own-policy.ts';
 import {ProviderClient} from '../net/provider-client.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
-import {createErase} from '../outcome/erase.ts';
+import {createEraser, erasurePatienceMs} from '../outcome/erase.ts';
 import {createFeed} from '../outcome/feed.ts';
 import {ownRetryOf} from '../pace/choose-route.ts';
 import type {Alert} from '../store/alerts.ts';
@@ -134,6 +135,8 @@ export function createHttp(
 
 	const tools = {clock, newId, random: randomBytes};
 	const keyTurns = createTurns();
+	const openSources = () =>
+		openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock});
 	/** What the API and the dashboard work with. */
 	const parts = {
 		reader: store.reader,
@@ -142,13 +145,16 @@ export function createHttp(
 		tools,
 		vault,
 		accept,
-		erase: createErase({store, clock, eventWriter, removeCaptured: context.removeCaptured}),
+		erase: createEraser({
+			...{store, clock, eventWriter, removeCaptured: context.removeCaptured},
+			patienceMs: erasurePatienceMs,
+		}).erase,
 		feed,
 		domains: {
 			names: sendingNames(settings),
 			ownHosts: ownHosts(settings),
-			openSources: () =>
-				openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
+			openSources,
+			reviewDmarc: createDmarcReview({reader: store.reader, names: sendingNames(settings), openSources, clock}),
 			// As in `daemon.ts`: no mail leaves the machine, so no records are needed.
 			areChecked: settings.delivery !== 'capture',
 			makeKeys: (workspaceId: string) => keyTurns(workspaceId, generateSigningKeys),
@@ -174,7 +180,7 @@ export function createHttp(
 			onDue: eventWriter.onDue,
 			postExample: (endpoint: Parameters<typeof postExample>[1]) => postExample(context, endpoint),
 		},
-		testAlert: (alert: Alert) => sendTest(context, alert),
+		testAlert: (alert: Alert) => sendTest({...context, reader: store.reader}, alert),
 		publicUrl: () => linkBase(settings, boundUrl),
 		mayAccept: context.mayAccept,
 	};
@@ -228,6 +234,7 @@ export function createHttp(
 					collector,
 					clock,
 					eventWriter,
+					newId,
 					random: randomBytes,
 				}),
 			],
@@ -255,7 +262,7 @@ export function createHttp(
 	const redirect =
 		api &&
 		settings.httpRedirectListen &&
-		createRedirect({publicUrl: linkBase(settings), isOurs: name => certificates.has(name), proofOf});
+		createRedirect({publicUrl: linkBase(settings), isOurs: name => certificates.has(name), proofOf, newId});
 
 	return {
 		/** Answers where it listens; null: it serves nothing. */

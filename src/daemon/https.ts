@@ -29,6 +29,8 @@ const protocols = ['http/1.1'];
 /** The only protocol that a CA offers when it wants a proof (RFC 8737 §4), as a ClientHello has it. */
 const proofProtocol = 'acme-tls/1';
 const proofOffer = Buffer.from(`\u000A${proofProtocol}`, 'latin1');
+/** A year (RFC 6797), of this host alone: hosts below it may be others'. */
+const hsts = 'max-age=31536000';
 const recordHead = 5;
 const longestRecord = 16 * 1024;
 
@@ -44,9 +46,11 @@ export function createHttps({api, certificates, onBare, most, handshakeMs = hand
 	const rawOf = new WeakMap<Socket, Socket>();
 	let hasSaid = false;
 
-	api.server.on('request', (request, response) => {
+	// Before the API answers. What a proxy passes on comes by other connections: whether its certificate stays is not ours to say.
+	api.server.prependListener('request', (request, response) => {
 		const raw = rawOf.get(request.socket);
 		if (raw !== undefined) {
+			response.setHeader('strict-transport-security', hsts);
 			connections.use(raw, request, response);
 		}
 	});

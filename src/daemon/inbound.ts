@@ -8,25 +8,28 @@ import {extraCa} from '../config/settings.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {askTogether, judgeAddressee, OurDomains} from '../inbound/addressee.ts';
 import {Allowances, type MailShare} from '../inbound/allowances.ts';
+import {type Asking, askDns} from '../inbound/dns-answers.ts';
+import type {Round, Skipped} from '../inbound/imap-folder.ts';
 import type {InboundListener, ReceivedMail} from '../inbound/inbound-listener.ts';
 import type {FoundMail} from '../inbound/mail-files.ts';
-import {followMailbox, mailboxFault, mailboxOf, nameOfMailbox, type Round, silenceMs} from '../inbound/mailboxes.ts';
-import {MailReader, ReadingLoop, recordReading, type ToRead, UnreadableError, unreadable} from '../inbound/reading.ts';
+import {MailReader, type UnreadableError, unreadable} from '../inbound/mail-reader.ts';
+import {followMailbox, mailboxFault, mailboxOf, nameOfMailbox, silenceMs} from '../inbound/mailboxes.ts';
+import {ReadingLoop, recordReading} from '../inbound/reading.ts';
 import {receivedOf} from '../inbound/received.ts';
 import {readTls, type Tls} from '../inbound/smtp-listener.ts';
 import {type TakeIn, type Taken, takeIn} from '../inbound/take-in.ts';
-import {askAhead, keysOf} from '../inbound/verdicts.ts';
 import {atMost} from '../kit/collections.ts';
 import {threadLimits} from '../kit/memory.ts';
-import {bufferOf} from '../kit/text.ts';
 import {storeTime} from '../kit/time.ts';
 import {processCpu} from '../kit/work-limit.ts';
 import {createLinks, type Links} from '../links/links.ts';
 import {isReserved} from '../mail/address.ts';
-import {type CameIn, type Reading, reportTokenMs} from '../mail/report.ts';
-import type {Resolver} from '../net/dns.ts';
+import {createPastIds} from '../mail/ids.ts';
+import {type CameIn, type Envelope, precedence, type Reading, type ReadingTurn, reportTokenMs} from '../mail/report.ts';
+import type {Answers, Resolver} from '../net/dns.ts';
 import {createReportWrite, type ReportEffect} from '../outcome/reports.ts';
-import {findRecipientAddresses, listReturnPathHosts, readCheckpoint, saveCheckpoint} from '../store/inbound-mails.ts';
+import {findRecipientAddresses, listReturnPathHosts} from '../store/inbound-mails.ts';
+import {readCheckpoint, saveCheckpoint} from '../store/mailbox-checkpoints.ts';
 import {findInboxes, listInboundDomains} from '../store/received.ts';
 import type {ReaderData} from '../threads/reader.ts';
 import type {Context} from './context.ts';
@@ -35,6 +38,8 @@ import type {MailboxFigures} from './metrics.ts';
 const readLimitMs = 2000;
 /** One query: less than a mail has for all, so that a name that does not answer is known as such. */
 const dnsTimeoutMs = 4000;
+/** Octets of a mail in which its header is looked for. */
+const headBytes = 64 * 1024;
 /** The shares of allowances are known of at most this many unread mails; the oldest are dropped first. */
 const mostShares = 10_000;
 /** A client that has used up its allowance waits at most this long for its mails to be read. */
@@ -45,65 +50,85 @@ export class Inbound {
 	readonly #context: Context;
 	readonly #links: Links;
 	readonly #domains: OurDomains;
-	readonly #reader: MailReader;
-	readonly #reading: ReadingLoop;
+	/** One for mail that a token proves, and one for all else: a stranger's mail may take its thread some seconds. */
+	readonly #readers: Readonly<Record<'proven' | 'others', MailReader>>;
+	readonly #loops: readonly ReadingLoop[];
 	readonly #resolver: Resolver;
 	readonly #shares = new LRUCache<string, MailShare>(atMost(mostShares));
 	#listener: InboundListener | null = null;
 	#mailbox: ReturnType<typeof startMailboxPolling> = null;
 
 	constructor(context: Context) {
-		const {settings, store, clock, boot, observer} = context;
+		const {settings, store, clock, observer} = context;
 		this.#context = context;
 		this.#links = createLinks({keys: context.keys, publicUrl: '', random: randomBytes});
 		const {returnPathDomain, hostname, dnsServers: servers} = settings;
 		this.#domains = new OurDomains([returnPathDomain, hostname], async () =>
 			(await Promise.all([listReturnPathHosts(store.reader), listInboundDomains(store.reader)])).flat(),
 		);
-		this.#reader = new MailReader({
-			limitMs: readLimitMs,
-			clock,
-			cpu: processCpu,
-			observer,
-			spawn: shared =>
-				new Worker(new URL('../threads/reader.js', import.meta.url), {
-					workerData: {shared, bounceRules: context.bounceRules()} satisfies ReaderData,
-					resourceLimits: threadLimits.reader,
-				}),
-		});
+		const newReader = () =>
+			new MailReader({
+				limitMs: readLimitMs,
+				clock,
+				cpu: processCpu,
+				observer,
+				spawn: shared =>
+					new Worker(new URL('../threads/reader.js', import.meta.url), {
+						workerData: {shared, bounceRules: context.bounceRules()} satisfies ReaderData,
+						resourceLimits: threadLimits.reader,
+					}),
+			});
+		this.#readers = {proven: newReader(), others: newReader()};
 		this.#resolver = createResolver({servers, timeoutMs: dnsTimeoutMs, tries: 1, keepFailed: true, clock});
-		const receiving = {
-			...{reader: store.reader, links: this.#links, newId: context.newId, publicUrl: linkBase(settings)},
-			...{resolver: this.#resolver, hostname},
-		};
+		this.#loops = this.#newLoops();
+	}
+
+	/** One for each precedence, so that none waits for another. */
+	#newLoops(): ReadingLoop[] {
+		const context = this.#context;
+		const links = this.#links;
+		const {settings, store, clock, boot, observer} = context;
+		const {returnPathDomain, hostname} = settings;
+		const receiving = {reader: store.reader, links, pastId: createPastIds(), publicUrl: linkBase(settings)};
 		const recording = {
 			reader: store.reader,
 			writer: store.writer,
 			write: createReportWrite(context.eventWriter, {retentionDays: () => context.live().retentionDays}),
-			links: this.#links,
+			links,
 			reporters: settings.feedbackReporters,
 			ours: [returnPathDomain, hostname],
-			resolver: this.#resolver,
 			clock,
 			receivedOf: (cameIn: CameIn, reading: Reading, raw: Buffer) => receivedOf(receiving, cameIn, reading, raw),
 		};
-		this.#reading = new ReadingLoop({
+		const common = {
 			store,
 			node: boot,
 			alone: !store.dialect.isShared,
-			ask: (raw, cameIn) =>
-				cameIn.rcptTo.every(address => this.#isSigned(address))
-					? null
-					: askAhead(receiving, raw, this.#isForPeople(cameIn) ? cameIn : null),
-			read: (inbound, cameIn) => this.#read(inbound, cameIn),
-			record: async (cameIn, read, raw) => {
+			salvage: (cameIn: CameIn, error: UnreadableError) => (this.#isForPeople(cameIn) ? unreadable(error) : null),
+			record: async (cameIn: CameIn, read: Reading, raw: Buffer) => {
 				const effect = await recordReading(recording, cameIn, read, raw);
 				this.#useShare(cameIn, effect);
 				observer.inboundRead(cameIn, read, effect);
 			},
 			clock,
 			observer,
-		});
+		};
+		return [
+			new ReadingLoop({
+				...common,
+				lane: {precedence: precedence.proven, perTurn: 128, mostRows: 128},
+				read: (raw, cameIn) => this.#readers.proven.read(this.#newJob(raw, cameIn, null)),
+			}),
+			...[precedence.expected, precedence.unproven].map(
+				each =>
+					new ReadingLoop({
+						...common,
+						lane: {precedence: each, perTurn: 4, mostRows: 8},
+						ask: (raw, cameIn) => this.#ask(raw, cameIn),
+						read: (raw, cameIn, answers) => this.#readers.others.read(this.#newJob(raw, cameIn, answers)),
+					}),
+			),
+		];
 	}
 
 	/** Whether a token of ours is its local part: what comes there is a report or a request. */
@@ -120,32 +145,41 @@ export class Inbound {
 		);
 	}
 
-	/** What may be for people is read as a letter too, and is not lost where it cannot be read. */
-	async #read(inbound: ToRead, cameIn: CameIn): Promise<Reading> {
-		if (!this.#isForPeople(cameIn)) {
-			return await this.#reader.read(inbound);
-		}
-		const keys = await keysOf(bufferOf(inbound.raw), this.#resolver);
-		try {
-			return await this.#reader.read({...inbound, keys});
-		} catch (error) {
-			if (error instanceof UnreadableError) {
-				return unreadable(error);
-			}
-			throw error;
-		}
+	/** Who brought what may be for people, which is read as a letter too; null: it is for none. */
+	#envelopeOf(cameIn: CameIn): Envelope | null {
+		const {client = null, helo = null, mailFrom} = cameIn;
+		return this.#isForPeople(cameIn) ? {client, helo, mailFrom} : null;
+	}
+
+	#newJob(raw: Buffer, cameIn: CameIn, answers: Answers | null): Parameters<MailReader['read']>[0] {
+		return cameIn.source === 'provider'
+			? {kind: 'event', raw}
+			: {kind: 'mail', raw, envelope: this.#envelopeOf(cameIn), answers};
+	}
+
+	#ask(raw: Buffer, cameIn: CameIn): Asking {
+		// Of its own: while DNS is asked, the mail itself is held by nobody.
+		const head = Buffer.from(raw.subarray(0, headBytes));
+		const envelope = this.#envelopeOf(cameIn);
+		return askDns({
+			resolver: this.#resolver,
+			clock: this.#context.clock,
+			missing: answers => this.#readers.others.missing({head, envelope, answers}),
+		});
 	}
 
 	/** Something that is to be read was stored. */
 	wake(): void {
-		this.#reading.wake();
+		for (const loop of this.#loops) {
+			loop.wake();
+		}
 	}
 
 	/** Resolves with the listener's address; null: it is off. Rejects if it cannot listen. */
 	async start(): Promise<string | null> {
 		const {settings, live, store, clock, hasSpace, observer} = this.#context;
 		const {returnPathDomain, feedbackAddress, hostname} = settings;
-		this.#reading.wake();
+		this.wake();
 		this.#mailbox = startMailboxPolling(this.#context, found => this.#takeFound(found));
 		if (settings.inboundListen === null) {
 			return null;
@@ -156,7 +190,7 @@ export class Inbound {
 			domains: this.#domains,
 			returnPathDomain,
 			feedbackAddress,
-			isInbox: async (address: string) => (await inboxes(address)) !== undefined,
+			inboxOf: inboxes,
 			addressOf: askTogether(ids => findRecipientAddresses(store.reader, ids)),
 			tokenLifetimeMs: () => reportTokenMs(live().retentionDays),
 			clock,
@@ -189,12 +223,14 @@ export class Inbound {
 	/** Reads again what is cached of the store; other processes may have stored mails. */
 	forget(): void {
 		this.#domains.forget();
-		this.#reading.wake();
+		this.wake();
 	}
 
 	/** Refusals are judged by the rules as they are now. */
 	renewBounceRules(): void {
-		this.#reader.classifyBy(this.#context.bounceRules());
+		for (const reader of Object.values(this.#readers)) {
+			reader.classifyBy(this.#context.bounceRules());
+		}
 	}
 
 	#tls(): Tls | null {
@@ -212,8 +248,8 @@ export class Inbound {
 
 	async drain(): Promise<void> {
 		await Promise.all([this.#listener?.close(), this.#mailbox?.stop()]);
-		await this.#reading.stop();
-		await this.#reader.stop();
+		await Promise.all(this.#loops.map(loop => loop.stop()));
+		await Promise.all(Object.values(this.#readers).map(reader => reader.stop()));
 	}
 
 	async #takeIn(mail: Parameters<TakeIn>[0]): Promise<Taken> {
@@ -223,8 +259,9 @@ export class Inbound {
 
 	/** A mail of the mailbox. */
 	async #takeFound({raw, source, mailFrom}: FoundMail): Promise<Taken> {
-		const taken = await this.#takeIn({raw, source, mailFrom, rcptTo: []});
-		this.#reading.wake();
+		const turn: ReadingTurn = {precedence: precedence.expected, turn: 'mailbox'};
+		const taken = await this.#takeIn({raw, source, mailFrom, rcptTo: [], turn});
+		this.wake();
 		return taken;
 	}
 
@@ -235,7 +272,7 @@ export class Inbound {
 			if (taken.isNew) {
 				this.#shares.set(taken.id, share);
 			}
-			this.#reading.wake();
+			this.wake();
 		}
 		this.#context.observer.inboundTaken(mail);
 	}
@@ -251,7 +288,8 @@ export class Inbound {
 	/** At most a while: a client may come again. */
 	async #untilRead(): Promise<void> {
 		if (this.#shares.size > 0) {
-			await Promise.race([this.#reading.idle(), setTimeout(longestWaitMs, undefined, {ref: false})]);
+			const idle = Promise.all(this.#loops.map(loop => loop.idle()));
+			await Promise.race([idle, setTimeout(longestWaitMs, undefined, {ref: false})]);
 		}
 	}
 }
@@ -269,7 +307,7 @@ function startMailboxPolling(
 		return null;
 	}
 	const name = nameOfMailbox(mailbox);
-	const figures = {up: null as boolean | null, taken: 0, known: 0, failures: 0};
+	const figures = {up: null as boolean | null, taken: 0, known: 0, skipped: 0, failures: 0};
 	let reason = '';
 	const ofStore = new WeakSet();
 
@@ -282,7 +320,7 @@ function startMailboxPolling(
 		});
 	}
 
-	function mailboxRead({taken, known, cut}: Round, works: boolean): void {
+	function mailboxRead({taken, known, cut, skipped}: Round, works: boolean): void {
 		if (works) {
 			if (figures.up === null) {
 				logger.info({event: 'mailbox_opened', mailbox: name});
@@ -295,7 +333,7 @@ function startMailboxPolling(
 		figures.taken += taken;
 		figures.known += known;
 		if (taken + known > 0) {
-			logger.info({event: 'mailbox_read', mailbox: name, taken, known, cut});
+			logger.debug({event: 'mailbox_read', mailbox: name, taken, known, cut, skipped});
 		}
 	}
 
@@ -314,6 +352,17 @@ function startMailboxPolling(
 		}
 	};
 
+	const savePosition = async (position: string, skipped: readonly Skipped[]): Promise<void> => {
+		const faults = skipped.map(({uid, error}) => ({uid, ...mailboxFault(error, mailbox)}));
+		const skipReasons = faults.map(fault => fault.reason);
+		const checkpoint = {mailbox: name, position, at: storeTime(clock.now()), skipReasons};
+		await inStore(store.writer.transaction(trx => saveCheckpoint(trx, checkpoint)));
+		figures.skipped += faults.length;
+		for (const {uid, reason: why, fix} of faults) {
+			logger.warn({event: 'mail_skipped', mailbox: name, uid, reason: why}, `The message is skipped: ${fix}.`);
+		}
+	};
+
 	const following = followMailbox({
 		mailbox: mailboxOf(mailbox, {
 			async takeIn(found) {
@@ -327,10 +376,7 @@ function startMailboxPolling(
 			ca: extraCa(settings),
 			checkpoint: {
 				load: () => inStore(readCheckpoint(store.reader, name)),
-				save: position =>
-					inStore(
-						store.writer.transaction(trx => saveCheckpoint(trx, {mailbox: name, position, at: storeTime(clock.now())})),
-					),
+				save: savePosition,
 			},
 			observer: {
 				mailUnreadable: (path, error) => logger.warn({event: 'mail_unreadable', mailbox: name, path, err: error}),

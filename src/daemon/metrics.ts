@@ -1,5 +1,5 @@
 import {Counter, collectDefaultMetrics, Gauge, Histogram, Registry} from 'prom-client';
-import {type Attempt, type AttemptResult, isLogInRefusal} from '../mail/outcome.ts';
+import {type Attempt, type AttemptResult, isLoginRefusal} from '../mail/outcome.ts';
 import {figureNames, spans} from '../mail/reputation.ts';
 import type {Refusals} from '../reputation/alarm.ts';
 import type {Blocklisting} from '../store/blocklists.ts';
@@ -14,6 +14,8 @@ export type MailboxFigures = {
 	readonly up: boolean | null;
 	readonly taken: number;
 	readonly known: number;
+	/** Messages that could not be read. */
+	readonly skipped: number;
 	readonly failures: number;
 };
 
@@ -164,7 +166,7 @@ export class Metrics {
 	}
 
 	/** An ended attempt. `waitMs`: from acceptance to the begin of the first attempt; null for later attempts. */
-	attempted({outcome, attempts: conversations}: AttemptResult, delayMs: number, waitMs: number | null): void {
+	attempted({outcome, attempts, uncounted = []}: AttemptResult, delayMs: number, waitMs: number | null): void {
 		this.#outcomes.inc({kind: outcome.kind});
 		if (outcome.kind === 'deferred' || outcome.kind === 'bounced') {
 			this.#refusals.inc({kind: outcome.kind, category: outcome.category});
@@ -172,7 +174,8 @@ export class Metrics {
 		if (waitMs !== null) {
 			this.#waits.observe(waitMs / 1000);
 		}
-		this.#logIns.inc(conversations.filter(isLogInRefusal).length);
+		const conversations = [...attempts, ...uncounted];
+		this.#logIns.inc(conversations.filter(isLoginRefusal).length);
 		for (const conversation of conversations) {
 			this.#conversations.inc({phase: conversation.phase, reply: replyClass(conversation)});
 		}
@@ -265,7 +268,13 @@ export class Metrics {
 		});
 		this.#ask('mailctl_mailbox_mails_total', 'Mails read from the bounce mailbox.', ['result'], () => {
 			const mailbox = sources.mailbox();
-			return mailbox && [['new', mailbox.taken] as const, ['known', mailbox.known] as const];
+			return (
+				mailbox && [
+					['new', mailbox.taken] as const,
+					['known', mailbox.known] as const,
+					['skipped', mailbox.skipped] as const,
+				]
+			);
 		});
 		this.#ask(
 			'mailctl_mailbox_failures_total',

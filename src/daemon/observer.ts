@@ -4,8 +4,9 @@ import type {DomainCheck} from '../domains/verify-domain.ts';
 import type {ReceivedMail, RefusalReason} from '../inbound/inbound-listener.ts';
 import {shortKey} from '../inbound/take-in.ts';
 import type {Clock} from '../kit/clock.ts';
-import {type AttemptResult, isLogInRefusal, type Outcome} from '../mail/outcome.ts';
+import {type AttemptResult, isLoginRefusal, type Outcome} from '../mail/outcome.ts';
 import {isProviderName, type ProviderPostEnd} from '../mail/provider.ts';
+import {relayAdvice} from '../mail/relay-advice.ts';
 import type {CameIn, Reading} from '../mail/report.ts';
 import type {QueueKey} from '../mail/route.ts';
 import type {PolicyFailure} from '../mta-sts/sts-policies.ts';
@@ -56,7 +57,8 @@ const judgements = {
 
 /**
  * Every event of the daemon passes here, to the metrics and the log. Mail is on stable storage by then. The log has one line per mail
- * event, always with the same fields, null where there is nothing to say; no key, token, variable or body gets into it.
+ * event, always with the same fields, null where there is nothing to say; no key, token, variable or body gets into it. What stops mail
+ * is a warning or an error, its end is `info`, and so is a mail event; each step on the way there is `debug` (docs/reference/logs.md).
  */
 export function createObserver({
 	metrics,
@@ -77,6 +79,7 @@ export function createObserver({
 	const mayLogLogInRefusal = createThrottle(logInRefusalEveryMs, clock);
 	const mayLogProvider = createThrottle(providerEveryMs, clock);
 	const mayLogFault = createThrottle(faultEveryMs, clock);
+	const endpointLog = createEndpointLog(logger);
 	return {
 		metrics,
 		logger,
@@ -90,11 +93,11 @@ export function createObserver({
 				recipient.attempts === 0 && begun !== null ? Date.parse(begun) - Date.parse(recipient.created_at) : null;
 			metrics.attempted(judged, delayMs, waitMs);
 			logAttempt(logger, recipient, judged, {delay_ms: delayMs, attempt: verdict.attempts});
-			// The next smarthost may have taken the mail: otherwise the refusal would not be logged.
-			for (const {host, reply} of result.attempts.filter(isLogInRefusal)) {
+			// The next smarthost may have accepted the message, and a try that does not count leaves nothing else.
+			for (const {host, code, reply} of [...result.attempts, ...(result.uncounted ?? [])].filter(isLoginRefusal)) {
 				if (mayLogLogInRefusal(host ?? '')) {
-					const text = 'A smarthost refuses our log-in. Check its user and password (mailctl doctor).';
-					logger.error({event: 'log_in_refused', host, reply: reply.slice(0, longestReply)}, text);
+					const text = refusalText(code === null ? reply : `${code} ${reply}`, `smarthost ${host}`);
+					logger.error({event: 'log_in_refused', host, code, reply: reply.slice(0, longestReply)}, text);
 				}
 			}
 			const alarm = infrastructure.tried(result);
@@ -128,17 +131,17 @@ export function createObserver({
 			}
 		},
 
-		/** The pace of a site changed. Smarthosts are the operator's: their refusals are errors. */
+		/** The pace of a site changed. Its mail waits meanwhile; smarthosts are the operator's, so their refusals are errors. */
 		siteChanged({name, state}: Site, changes: readonly SiteChange[]): void {
-			const reason = state.backoff?.reason;
+			const {reason, advice} = state.backoff ?? {};
 			if (changes.includes('route_stopped')) {
-				const text =
-					'A smarthost refuses us: its mail waits, none is lost. Check its address and password (mailctl doctor).';
+				const text = `${refusalText(reason ?? 'It refuses us', name)} Its mail waits, none is lost.`;
 				logger.error({event: 'route_stopped', site: name, reply: reason}, text);
 			} else if (changes.includes('route_resumed')) {
-				logger.error({event: 'route_resumed', site: name}, 'The smarthost takes mail again.');
+				logger.info({event: 'route_resumed', site: name}, 'The smarthost takes mail again.');
 			} else if (changes.includes('backed_off')) {
-				logger.info({event: 'site_suspended', site: name, reply: reason});
+				const text = advice ? `The host blocks our address: its mail waits. To do: ${advice}.` : undefined;
+				logger.warn({event: 'site_suspended', site: name, reply: reason}, text);
 			} else if (changes.includes('resumed')) {
 				logger.info({event: 'site_resumed', site: name});
 			}
@@ -164,7 +167,8 @@ export function createObserver({
 			const about = {domain: domain.name, workspace: domain.workspace_id};
 			if (domain.state !== before.state) {
 				const lacking = records.filter(({ok, required}) => required && !ok).map(({name}) => name);
-				logger.info({event: 'domain_state', ...about, from: before.state, to: domain.state, lacking});
+				const level = domainLevels[domain.first_verified_at === null ? 'pending' : domain.state];
+				logger[level]({event: 'domain_state', ...about, from: before.state, to: domain.state, lacking});
 			}
 			for (const selector of activated) {
 				// It was rotated in, and signs from now on.
@@ -181,8 +185,7 @@ export function createObserver({
 				return;
 			}
 			metrics.webhookSeconds.observe({state: after.state}, end.ms / 1000);
-			logger.info({
-				event: 'webhook_attempted',
+			const about = {
 				[delivery.eventType === 'received' ? 'received' : 'message_id']: delivery.messageId,
 				workspace: delivery.workspaceId,
 				endpoint: delivery.endpointId,
@@ -195,7 +198,9 @@ export function createObserver({
 				state: after.state,
 				attempt: after.attempts,
 				ms: Math.round(end.ms),
-			});
+			};
+			logger.debug({event: 'webhook_attempted', ...about});
+			endpointLog.attempted({endpoint: delivery.endpointId, error: end.error, after}, about);
 		},
 
 		/** A fault of ours ended an attempt to post. */
@@ -218,7 +223,7 @@ export function createObserver({
 			}
 			const inbound = taken && shortKey(taken.id);
 			const repeated = taken?.isNew === false;
-			logger.info({event: 'inbound_taken', inbound, client, roles, size, tls, repeated});
+			logger.debug({event: 'inbound_taken', inbound, client, roles, size, tls, repeated});
 		},
 
 		/** A provider, or another one, posted events. */
@@ -269,6 +274,10 @@ export function createObserver({
 			logger.warn({event: 'inbound_unreadable', inbound: shortKey(id), source, err: error});
 		},
 
+		inboundUnrecorded({id, source}: CameIn, error: unknown): void {
+			logger.error({event: 'inbound_unrecorded', inbound: shortKey(id), source, err: error});
+		},
+
 		/** The listener for submission answered a mail with 250. */
 		submitted({leftFor, ids, left, client, key, size, tls}: SubmittedMail): void {
 			metrics.submittedMails.inc();
@@ -276,7 +285,7 @@ export function createObserver({
 			for (const reason of leftFor) {
 				metrics.submissionRefusals.inc({reason});
 			}
-			const level = left.length > 0 ? 'warn' : 'info';
+			const level = left.length > 0 ? 'warn' : 'debug';
 			logger[level]({event: 'submitted', message_ids: ids, left, client, key, size, tls});
 		},
 
@@ -290,6 +299,47 @@ export function createObserver({
 }
 
 export type Observer = ReturnType<typeof createObserver>;
+
+/** A domain that was never verified stops no mail. */
+const domainLevels = {pending: 'info', verified: 'info', degraded: 'warn', failed: 'error'} as const;
+
+/** Logs once that an endpoint gets no events any more, and once that it acknowledges them again. */
+function createEndpointLog(logger: Logger) {
+	const exhausted = new LRUCache<string, true>({max: mostRemembered});
+	const disabled = new LRUCache<string, true>({max: mostRemembered});
+	return {
+		attempted(
+			{endpoint, error, after}: {readonly endpoint: string; readonly error: string | null} & Pick<Attempted, 'after'>,
+			about: object,
+		): void {
+			if (after.disables !== undefined) {
+				// Several posts may have been on their way.
+				if (disabled.has(endpoint)) {
+					return;
+				}
+				disabled.set(endpoint, true);
+				const text = 'The endpoint was disabled, and gets no events until mailctl webhook enable.';
+				logger.error({event: 'webhook_disabled', ...about, reason: after.disables}, text);
+			} else if (error === null) {
+				disabled.delete(endpoint);
+				if (exhausted.delete(endpoint)) {
+					logger.info({event: 'webhook_recovered', ...about}, 'The endpoint acknowledges events again.');
+				}
+			} else if (after.state === 'exhausted' && !exhausted.has(endpoint)) {
+				exhausted.set(endpoint, true);
+				const text = 'An event was given up after its last attempt. Repair the endpoint, then mailctl webhook replay.';
+				logger.warn({event: 'webhook_exhausted', ...about}, text);
+			}
+		},
+	};
+}
+
+/** The reply of a smarthost that refuses us comes first, then who said it and what to do. */
+function refusalText(reply: string, smarthost: string): string {
+	const advice = relayAdvice(reply);
+	const said = reply.replaceAll('\n', ' ').replace(/\.$/, '').slice(0, longestReply);
+	return `${said} (${smarthost}). ${advice.charAt(0).toUpperCase()}${advice.slice(1)}.`;
+}
 
 function logAttempt(
 	logger: Logger,

@@ -50,9 +50,15 @@ export class Presence {
 	#judgesFrom = Number.NEGATIVE_INFINITY;
 	#buriesFrom = Number.NEGATIVE_INFINITY;
 	#peers = 0;
+	#isFailing = false;
 
 	constructor(options: PresenceOptions) {
 		this.#options = options;
+	}
+
+	/** Whether the last beat failed. Other nodes will take this one for dead, and it may not begin anything. */
+	isFailing(): boolean {
+		return this.#isFailing;
 	}
 
 	/** Whether other nodes deliver, as far as is known. */
@@ -76,7 +82,23 @@ export class Presence {
 		await (former !== null && this.#releaseFormer(former));
 		onBegin?.();
 		await this.#beat();
-		this.#timer = setInterval(() => void this.#beat().catch(observer.storeFailed), beatMs);
+		let isBeating = false;
+		this.#timer = setInterval(async () => {
+			// If the store answers slowly, later beats must not queue up behind this one.
+			if (isBeating) {
+				return;
+			}
+			isBeating = true;
+			try {
+				await this.#beat();
+				this.#isFailing = false;
+			} catch (error) {
+				this.#isFailing = true;
+				observer.storeFailed(error);
+			} finally {
+				isBeating = false;
+			}
+		}, beatMs);
 	}
 
 	/** Gives back what is still claimed and takes this node off the list. */

@@ -1,4 +1,6 @@
 import {createServer, type IncomingMessage, type Server, type ServerResponse} from 'node:http';
+import {apiError, errorBody} from '../api/errors.ts';
+import type {NewId} from '../mail/ids.ts';
 import {Connections} from '../net/connections.ts';
 
 type RedirectOptions = {
@@ -8,6 +10,7 @@ type RedirectOptions = {
 	readonly isOurs: (host: string) => boolean;
 	/** What proves a name to a CA (RFC 8555 §8.3); undefined: the token is not known. */
 	readonly proofOf: (token: string) => Promise<string | undefined>;
+	readonly newId: NewId;
 	readonly most?: number;
 	/** Milliseconds for a whole request; less in tests. */
 	readonly requestMs?: number;
@@ -16,10 +19,11 @@ type RedirectOptions = {
 const limitMs = 10_000;
 const keepAliveTimeout = 5000;
 const maxHeaderSize = 16 * 1024;
+const absoluteForm = /^http:\/\/([^/?#]*)(.*)$/i;
 const proofPath = /^\/\.well-known\/acme-challenge\/([\w-]{1,128})$/;
 
 /** The listener for plain HTTP: proofs for a CA, and redirects to the same place by https. */
-export function createRedirect({publicUrl, isOurs, proofOf, most, requestMs = limitMs}: RedirectOptions): {
+export function createRedirect({publicUrl, isOurs, proofOf, newId, most, requestMs = limitMs}: RedirectOptions): {
 	readonly server: Server;
 	readonly close: () => Promise<void>;
 } {
@@ -27,13 +31,18 @@ export function createRedirect({publicUrl, isOurs, proofOf, most, requestMs = li
 
 	async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
 		connections.use(request.socket, request, response);
-		const token = proofPath.exec(request.url ?? '')?.[1];
+		const {host, path} = readTarget(request);
+		const token = proofPath.exec(path)?.[1];
 		if (token !== undefined) {
 			const proof = await proofOf(token).catch(() => undefined);
 			send(response, proof === undefined ? 404 : 200, proof ?? 'No such token.\n');
 			return;
 		}
-		const location = redirectOf(request.headers.host, request.url ?? '', publicUrl, isOurs);
+		if (request.headers.authorization !== undefined) {
+			refuseKey(response, publicUrl, newId('req'));
+			return;
+		}
+		const location = redirectOf(host, path, publicUrl, isOurs);
 		if (location === null) {
 			send(response, 421, 'This host is not served here.\n');
 		} else {
@@ -67,6 +76,21 @@ function send(response: ServerResponse, status: number, text: string, headers: R
 		...headers,
 	});
 	response.end(text);
+}
+
+/** The host and the path of a request. In the absolute form its URL has both, whatever the Host field says (RFC 9112 §3.2.2). */
+function readTarget({url = '', headers}: IncomingMessage): {readonly host: string | undefined; readonly path: string} {
+	const [, host, rest = ''] = absoluteForm.exec(url) ?? [];
+	return host === undefined ? {host: headers.host, path: url} : {host, path: rest.startsWith('/') ? rest : `/${rest}`};
+}
+
+/** A redirect would hide from a client that each of its requests shows its key to the network. */
+function refuseKey(response: ServerResponse, publicUrl: string, requestId: string): void {
+	const message = `The request came over plain HTTP, so anyone on the network path could have read the key. Nothing was done. Send requests to ${publicUrl}, and replace the key: mailctl key rotate.`;
+	const error = apiError('https_required', {message});
+	const body = JSON.stringify(errorBody(error, requestId));
+	const headers = {'content-type': 'application/json; charset=utf-8', 'x-request-id': requestId};
+	send(response, error.status, body, {...headers, 'cache-control': 'no-store'});
 }
 
 /**

@@ -4,10 +4,13 @@ import {isatty} from 'node:tty';
 import type {Logger} from 'pino';
 import {ConfigError} from '../config/config-error.ts';
 import {loadProcessSettings, processEnvironment} from '../config/process-env.ts';
-import {type LoadedSettings, reloadSettings, type Settings, showRunning} from '../config/settings.ts';
-import {type Held, openData} from '../data-folder/open.ts';
+import {type LoadedSettings, reloadSettings, type Settings} from '../config/settings.ts';
+import {explainDiskError} from '../data-folder/data-dir.ts';
+import {type Held, openData, refuseSecondDaemon} from '../data-folder/open.ts';
+import {minOpenFiles, neededOpenFiles, openFilesFix, readOpenFileLimit} from '../doctor/machine.ts';
 import {keepHeapSmall} from '../kit/memory.ts';
 import {createLog} from '../log/log.ts';
+import {checkPorts, configuredListeners, explainListenError} from './check-ports.ts';
 import {type Daemon, startDaemon} from './daemon.ts';
 import {exitSeconds, killIfStuck} from './store-faults.ts';
 
@@ -18,9 +21,27 @@ export type RunOptions = {
 	readonly envFile?: string | undefined;
 	/** Open a data folder that belongs to another user. */
 	readonly asRoot: boolean;
-	/** Fills an empty store before the daemon starts; answers what to say once it listens, null: nothing was made. */
-	readonly prepare: (held: Held, settings: Settings) => Promise<((daemon: Daemon, logger: Logger) => void) | null>;
+	/** Fills an empty store before the daemon starts. What it returns greets the operator once the daemon listens. */
+	readonly prepare: (held: Held, settings: Settings) => Promise<(daemon: Daemon, logger: Logger) => Promise<void>>;
 };
+
+/** Throws ConfigError where the daemon could hardly open a connection. */
+export function checkOpenFiles(
+	{maxSessions}: Pick<Settings, 'maxSessions'>,
+	logger: Pick<Logger, 'warn'>,
+	limit = readOpenFileLimit(),
+): void {
+	const needed = neededOpenFiles(maxSessions);
+	if (limit !== null && limit < minOpenFiles) {
+		throw new ConfigError([
+			`this process may open ${limit} files and sockets, the least that works is ${minOpenFiles}: ${openFilesFix(needed)}`,
+		]);
+	}
+	if (limit !== null && limit < needed) {
+		const text = `At most ${limit} files and sockets can be open, ${needed} may be needed: ${openFilesFix(needed)}`;
+		logger.warn({event: 'few_open_files', limit, needed}, text);
+	}
+}
 
 const reloadRestMs = 250;
 const failedStartMs = 1000;
@@ -30,7 +51,6 @@ const stopSignals: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT'];
 export async function runDaemon({version, installed, envFile, asRoot, prepare}: RunOptions): Promise<number> {
 	keepHeapSmall();
 	const started = loadOrThrow(envFile);
-	let latest = started;
 	let {settings} = started;
 	const log = createLog({level: settings.logLevel, format: settings.logFormat, colour: process.stdout.isTTY === true});
 	const {logger} = log;
@@ -45,18 +65,20 @@ export async function runDaemon({version, installed, envFile, asRoot, prepare}: 
 	let reloading = false;
 	// Closing a terminal may bring several: the second one is no reason to hurry.
 	process.on('SIGHUP', onTerminal ? () => undefined : onHangup);
+	checkOpenFiles(settings, logger);
+	await checkAll(settings);
 	const held = await openData(settings, {asRoot});
 	let daemon: Daemon;
-	let welcome: Awaited<ReturnType<RunOptions['prepare']>>;
+	let greet: Awaited<ReturnType<RunOptions['prepare']>>;
 	try {
-		welcome = await prepare(held, settings);
+		greet = await prepare(held, settings);
 		daemon = await startDaemon({
 			settings,
 			version,
 			installed,
 			held,
 			log,
-			shown: () => showRunning(started, latest),
+			returnPathChosen: started.sources.returnPathDomain !== 'default',
 		});
 	} catch (error) {
 		await held.release();
@@ -65,12 +87,10 @@ export async function runDaemon({version, installed, envFile, asRoot, prepare}: 
 		throw asConfigError(error, settings);
 	}
 	try {
-		welcome?.(daemon, logger);
+		await greet(daemon, logger);
 	} catch (error) {
-		logger.error(
-			{event: 'first_keys', file: null, err: error},
-			'The first keys are lost, make others: mailctl key create',
-		);
+		const text = 'The first keys could not be shown. The next start creates others, and so does mailctl key create.';
+		logger.error({event: 'first_keys', file: null, err: error}, text);
 	}
 	await notify.ready();
 	running = true;
@@ -98,7 +118,6 @@ export async function runDaemon({version, installed, envFile, asRoot, prepare}: 
 		if (loaded.ok) {
 			const {settings: next, changed, waiting} = reloadSettings(settings, loaded.settings);
 			settings = next;
-			latest = loaded;
 			daemon.reload(next);
 			logger.info({event: 'reloaded', changed, needs_restart: waiting});
 		} else {
@@ -188,36 +207,25 @@ function after(milliseconds: number): Promise<void> {
 	return new Promise(resolve => setTimeout(resolve, milliseconds).unref());
 }
 
-/** What the operating system says of an address to listen on, in the operator's words. */
-function asConfigError(error: unknown, settings: Settings): unknown {
-	const {httpListen, adminListen, httpsListen, httpRedirectListen, inboundListen, submissionListen} = settings;
-	const {code, syscall, port: refused} = Object(error) as NodeJS.ErrnoException & {readonly port?: number};
-	const others = [
-		['MAILCTL_ADMIN_LISTEN', adminListen === 'shared' ? null : adminListen],
-		['MAILCTL_HTTPS_LISTEN', httpsListen],
-		['MAILCTL_HTTP_REDIRECT_LISTEN', httpRedirectListen],
-		['MAILCTL_INBOUND_LISTEN', inboundListen],
-		...submissionListen.map(listener => ['MAILCTL_SUBMISSION_LISTEN', listener] as const),
-	] as const;
-	const other = refused === httpListen.port ? undefined : others.find(([, listener]) => listener?.port === refused);
-	const [setting, listener] = other ?? ['MAILCTL_HTTP_LISTEN', null];
-	const {host, port} = listener ?? httpListen;
-	switch (syscall === 'listen' ? code : undefined) {
-		case 'EADDRINUSE':
-			return new ConfigError(
-				[`${host}:${port} is in use by another program: stop it or set ${setting} to another port`],
-				69,
-			);
-		case 'EADDRNOTAVAIL':
-		case 'ENOTFOUND':
-			return new ConfigError([`${host} is not an address of this machine: set ${setting} to one that is`]);
-		case 'EACCES':
-			return new ConfigError([
-				`port ${port} may not be opened by this user: run the service (docs/guide/systemd.md), or set ${setting} to a port above 1023`,
-			]);
-		default:
-			return error;
+/**
+ * Checks every port of the daemon. A port that is taken may be held by the daemon of the same data folder, and the folder's
+ * lock knows more about that daemon than the port does.
+ */
+async function checkAll(settings: Settings): Promise<void> {
+	try {
+		await checkPorts(configuredListeners(settings));
+	} catch (error) {
+		await refuseSecondDaemon(settings.dataDir);
+		throw error;
 	}
+}
+
+/** Explains an error of the start in the operator's words, where the settings or the disk are to blame. */
+function asConfigError(error: unknown, settings: Settings): unknown {
+	const {syscall, port} = Object(error) as NodeJS.ErrnoException & {readonly port?: number};
+	// Another program may have taken a port since it was checked.
+	const lost = configuredListeners(settings).find(listener => syscall === 'listen' && listener.port === port);
+	return (lost && explainListenError(error, lost)) ?? explainDiskError(error, settings.dataDir);
 }
 
 type NotifyInput = {

@@ -54,8 +54,7 @@ export function watchForStoreFaults(
 			const isOfDisk = dialect.isDamage(error);
 			if (isOfDisk && dialect.isDamage(error, isDiskFull())) {
 				logger.fatal({event: 'store_damaged', err: error}, 'The store is damaged or its disk fails: stopping.');
-				killIfStuck(exitSeconds);
-				process.exit(74);
+				exitDamaged();
 			}
 			const isUnavailable = isOfDisk || dialect.isUnavailable(error);
 			if (isUnavailable && failing) {
@@ -79,6 +78,30 @@ export function watchForStoreFaults(
 			stopped = true;
 			clearTimeout(timer);
 		},
+	};
+}
+
+/** Ends the process as it is: no file is closed. */
+export function exitDamaged(): void {
+	killIfStuck(exitSeconds);
+	process.exit(74);
+}
+
+const slowCommitMs = 1000;
+
+/** Takes how long each commit took, and logs once when the disk or server becomes slow, and once when it is quick again. */
+export function createCommitWatch(logger: Pick<Logger, 'info' | 'warn'>): (ms: number) => void {
+	let isSlow = false;
+	return ms => {
+		if (ms > slowCommitMs && !isSlow) {
+			isSlow = true;
+			const text =
+				'A commit took over a second: the disk of the store is slow or busy, and mail is accepted as slowly.';
+			logger.warn({event: 'store_slow', ms: Math.round(ms)}, text);
+		} else if (ms <= slowCommitMs && isSlow) {
+			isSlow = false;
+			logger.info({event: 'store_quick', ms: Math.round(ms)}, 'Commits are quick again.');
+		}
 	};
 }
 
@@ -112,6 +135,8 @@ type Writing = {
 	readonly start: () => void;
 	/** Other settings hold. */
 	readonly reload: () => void;
+	/** While it is held all goes through the store's own connection. */
+	readonly hold: (isHeld: boolean) => void;
 	/** Waits for all that was submitted. */
 	readonly stop: () => Promise<void>;
 };
@@ -123,10 +148,15 @@ export function createWriting({
 	store,
 	boot,
 	eventWriter,
-}: Pick<Context, 'settings' | 'live' | 'store' | 'boot' | 'eventWriter'>): Writing {
+	logger,
+}: Pick<Context, 'settings' | 'live' | 'store' | 'boot' | 'eventWriter'> & {
+	readonly logger: Pick<Logger, 'info' | 'warn'>;
+}): Writing {
+	const committed = createCommitWatch(logger);
+	store.writer.onCommit?.(committed);
 	if (settings.databaseUrl !== null) {
 		const {writer} = store;
-		return {writer, start: () => undefined, reload: () => undefined, stop: writer.idle};
+		return {writer, start: () => undefined, reload: () => undefined, hold: () => undefined, stop: writer.idle};
 	}
 	const liveNow = (): WriterLive => ({keyRetention: live().idempotencyRetention});
 	const thread = new WriterThread<WriterLive, WriterNews>({
@@ -135,6 +165,7 @@ export function createWriting({
 			new Worker(new URL('../threads/store-writer.js', import.meta.url), {
 				workerData: {
 					file: storeFile(settings.dataDir),
+					committed: store.committed,
 					time: store.clock.memory,
 					boot,
 					live: liveNow(),
@@ -142,11 +173,13 @@ export function createWriting({
 				} satisfies WriterData,
 				resourceLimits: threadLimits.writer,
 			}),
-		onNews({kind, ids}) {
-			if (kind === 'due') {
-				eventWriter.onDue(ids);
+		onNews(news) {
+			if (news.kind === 'commit') {
+				committed(news.ms);
+			} else if (news.kind === 'due') {
+				eventWriter.onDue(news.ids);
 			} else {
-				eventWriter.onCounted?.(ids);
+				eventWriter.onCounted?.(news.ids);
 			}
 		},
 		onDeath(error) {
@@ -162,6 +195,7 @@ export function createWriting({
 			thread.start();
 		},
 		reload: () => thread.obey(liveNow()),
+		hold: isHeld => thread.hold(isHeld),
 		async stop() {
 			await thread.stop();
 			process.off('exit', halt);

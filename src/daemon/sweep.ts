@@ -1,18 +1,23 @@
 import type {Knex} from 'knex';
+import {type RemovalOptions, removalOf} from '../admin/delete-workspace.ts';
 import {removeEndpoint} from '../admin/webhooks.ts';
 import type {Clock} from '../kit/clock.ts';
+import {stepsOf, takeSteps} from '../kit/steps.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
 import {keptCaps} from '../mail/report.ts';
-import {aggregateDays} from '../outcome/aggregates.ts';
+import {aggregateDays, unprovenDays} from '../outcome/aggregates.ts';
+import type {Eraser} from '../outcome/erase.ts';
 import {firstKeptHour} from '../reputation/findings.ts';
 import {purgeAggregates} from '../store/aggregate-reports.ts';
+import {purgeAllowances} from '../store/alert-addresses.ts';
 import {purgeAudit} from '../store/audit.ts';
-import {purgePolicies, purgeTlsDays} from '../store/domains.ts';
 import {giveBackPages, isInUse, takeTime} from '../store/engine/dialect.ts';
+import {findErasureBefore} from '../store/erasures.ts';
 import {purgeIdempotencyKeys} from '../store/idempotency-keys.ts';
-import {type KeptCaps, purgeRead, trimKept} from '../store/inbound-mails.ts';
+import {purgeRead} from '../store/inbound-mails.ts';
+import {type KeptCaps, trimKept} from '../store/kept-mails.ts';
 import {purgeSealed} from '../store/messages.ts';
 import {type Day, dropDay, emptyBeside, findPast, hurry, makeDays} from '../store/postgres/days.ts';
 import {purgeSites, purgeWarmUp} from '../store/queue/sites.ts';
@@ -20,6 +25,7 @@ import {purgeReceived} from '../store/received.ts';
 import {purgeReputation} from '../store/reputation.ts';
 import {emptyMessages, removeMessages} from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
+import {purgePolicies, purgeTlsDays} from '../store/tls.ts';
 import {purgePauses} from '../store/topics.ts';
 import {purgeUsageHours} from '../store/usage.ts';
 import {purgeLinks, purgeUserSessions} from '../store/users.ts';
@@ -50,7 +56,6 @@ type Sweep = {
 	readonly stop: () => Promise<void>;
 };
 
-const longestRestMs = 1000;
 const longestTimer = 2 ** 31 - 1;
 
 /** Sweeps at intervals. Several nodes may sweep one store at once. */
@@ -80,23 +85,10 @@ export function startSweep({tasks, intervalMs, clock, failed}: SweepOptions): Sw
 				return;
 			}
 			try {
-				await runSteps(begin());
+				await takeSteps(begin(), clock, () => stopping);
 			} catch (error) {
 				failed(error, name);
 			}
-		}
-	}
-
-	/** Rests after each step for as long as it took: a backlog of millions leaves half of the writer's time to mail. */
-	async function runSteps(step: () => Promise<boolean>): Promise<void> {
-		for (;;) {
-			const began = clock.monotonic();
-			const isDone = !(await step());
-			if (isDone || stopping) {
-				return;
-			}
-			const took = clock.monotonic() - began;
-			await new Promise(resolve => setTimeout(resolve, Math.min(took, longestRestMs)));
 		}
 	}
 
@@ -176,7 +168,7 @@ export const tlsTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('tls', options, now => async (trx, limit) => [
 		await purgePolicies(trx, storeTime(now), limit),
 		await purgeTlsDays(trx, dayBefore(now, aggregateDays), limit),
-		await purgeAggregates(trx, dayBefore(now, aggregateDays), limit),
+		await purgeAggregates(trx, {day: dayBefore(now, aggregateDays), unprovenDay: dayBefore(now, unprovenDays)}, limit),
 	]);
 
 /** What a site took long ago says nothing of what it takes now. */
@@ -222,6 +214,12 @@ export const reputationTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('reputation', options, now => async (trx, limit) => [
 		await purgeReputation(trx, firstKeptHour(now), limit),
 		await purgeUsageHours(trx, firstKeptHour(now), limit),
+	]);
+
+/** Uses of the allowances of alerts, which look back a day at most. */
+export const allowanceTask = (options: RowTaskOptions): SweepTask =>
+	rowTask('alert_allowances', options, now => async (trx, limit) => [
+		await purgeAllowances(trx, storeTime(now - dayMs), limit),
 	]);
 
 /** Sessions of the dashboard that have ended, and links that were not used. */
@@ -395,11 +393,40 @@ export function workspaceTask({
 
 	return {
 		name: 'workspaces',
-		begin() {
-			const all = steps();
-			return async () => !(await all.next()).done;
-		},
+		begin: () => stepsOf(steps()),
 	};
+}
+
+/** Deleted workspaces: what is left of them. */
+export const deletionTask = (options: RemovalOptions): SweepTask => ({
+	name: 'deletions',
+	begin: () => removalOf(options),
+});
+
+/** A request that erases a person does it by itself for a while, and most are done by then. */
+const requestsHaveMs = 10_000;
+
+/** People who were erased: what is left of them. */
+export function erasureTask({
+	reader,
+	eraser,
+	clock,
+}: {
+	readonly reader: Knex;
+	readonly eraser: Pick<Eraser, 'parts'>;
+	readonly clock: Pick<Clock, 'now'>;
+}): SweepTask {
+	async function* steps(): AsyncGenerator<void> {
+		const before = storeTime(clock.now() - requestsHaveMs);
+		for (let erasure = await findErasureBefore(reader, before); erasure; ) {
+			yield* eraser.parts(erasure);
+			const next = await findErasureBefore(reader, before);
+			// Another node is at it.
+			erasure = next?.addressKey === erasure.addressKey && next.workspaceId === erasure.workspaceId ? undefined : next;
+		}
+	}
+
+	return {name: 'erasures', begin: () => stepsOf(steps())};
 }
 
 /** `webhook listen` takes an event as soon as it is there; one that was suspended with its machine may come back. */

@@ -12,13 +12,14 @@ import type {TlsCount} from '../mail/aggregate.ts';
 import {parseTagList} from '../mail/dkim-record.ts';
 import type {Resolver} from '../net/dns.ts';
 import {
+	claimTlsRecipient,
 	claimTlsReport,
 	endTlsReport,
 	findOwnDomain,
 	listDueTlsReports,
 	readTlsDay,
 } from '../store/aggregate-reports.ts';
-import {findPolicy, type StoredPolicy} from '../store/domains.ts';
+import {findPolicy, type StoredPolicy} from '../store/tls.ts';
 import type {Context} from './context.ts';
 import {Signing} from './recipient-mails.ts';
 
@@ -64,7 +65,7 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 
 	/** Sends it, unless the domain asks for none. Rejects where no address took it: one that did must not get it again. */
 	async function report(day: string, domain: string, own: string, keys: readonly SigningKey[]): Promise<void> {
-		const addresses = await reportAddresses(resolver, domain);
+		const addresses = await unlessEnough(await reportAddresses(resolver, domain));
 		if (addresses.length === 0) {
 			return;
 		}
@@ -84,6 +85,20 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 			throw failed.reason;
 		}
 		observer.logger.info({event: 'tls_report_sent', domain, day, to: sent});
+	}
+
+	/** Without the addresses that have had enough reports today: any domain may name the address of somebody else. */
+	async function unlessEnough(addresses: readonly string[]): Promise<readonly string[]> {
+		const today = storeTime(clock.now()).slice(0, 10);
+		const claimed: string[] = [];
+		for (const [mailbox, to] of new Map(addresses.map(address => [mailboxOf(address), address]))) {
+			if (await store.writer.transaction(trx => claimTlsRecipient(trx, today, mailbox))) {
+				claimed.push(to);
+			} else {
+				observer.logger.info({event: 'tls_report_limited', to});
+			}
+		}
+		return claimed;
 	}
 
 	const watch = repeated(lookMs, look, observer.storeFailed);
@@ -112,9 +127,12 @@ export async function reportAddresses(resolver: Pick<Resolver, 'txt'>, domain: s
 			encoded.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
 			{utf8Local: false},
 		);
-		return parsed.ok ? [parsed.address.spelling] : [];
+		return parsed.ok ? [parsed.address.wire] : [];
 	});
 }
+
+/** `r@b.example` for `R+any@b.example`: where the message is likely to end, however its address is spelled. */
+export const mailboxOf = (address: string): string => address.toLowerCase().replace(/\+[^@]*/, '');
 
 /** `domain`: whose hosts it is about. `own`: our domain, which signs. */
 type ReportMail = Readonly<Record<'day' | 'domain' | 'own' | 'host' | 'to', string>> & {

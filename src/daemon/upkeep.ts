@@ -9,6 +9,7 @@ import {lookAtDomain, nextCheck, patienceMs, recordDomainCheck, takeDomain} from
 import {type Clock, noticeableSkewMs, repeated} from '../kit/clock.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
+import {createEraser} from '../outcome/erase.ts';
 import {longestWaitOfAll} from '../pace/choose-route.ts';
 import {readGeneration} from '../store/changes.ts';
 import {type Domain, listDueDomains} from '../store/domains.ts';
@@ -20,8 +21,11 @@ import {listWorkspaces} from '../store/workspaces.ts';
 import {actingOf, type Context} from './context.ts';
 import {createThrottle, type Observer} from './observer.ts';
 import {
+	allowanceTask,
 	auditTask,
 	dayTask,
+	deletionTask,
+	erasureTask,
 	fileTask,
 	inboundTask,
 	keyTask,
@@ -44,6 +48,8 @@ type Upkeep = {
 	/** Resolves when nothing is being removed any more. */
 	readonly stop: () => Promise<void>;
 };
+
+const removalLookMs = 2000;
 
 /** What goes on beside the mail: changes of others and steps of the clock are noticed, what is old is swept away. */
 export function startUpkeep(
@@ -86,17 +92,25 @@ export function startUpkeep(
 			receivedTask({store, clock, days: () => live().receivedRetentionDays}),
 			reputationTask({store, clock}),
 			userTask({store, clock}),
+			allowanceTask({store, clock}),
 			listenerTask({store, acting: actingOf(context)}),
 			// Last: it gives back what the others freed.
 			fileTask({store}),
 		],
 		intervalMs: () => live().sweepInterval,
 		clock,
-		failed(error, task) {
-			logger.error({event: 'sweep_failed', task, err: error});
-			storeFailed(error);
-		},
+		failed: sweepFailed,
 	});
+	// What people deleted or erased goes soon, and neither waits for the other.
+	const removals = [
+		deletionTask({store, clock, removeCaptured}),
+		erasureTask({reader: store.reader, eraser: createEraser(context), clock}),
+	].map(task => startSweep({tasks: [task], intervalMs: () => removalLookMs, clock, failed: sweepFailed}));
+
+	function sweepFailed(error: unknown, task: string): void {
+		logger.error({event: 'sweep_failed', task, err: error});
+		storeFailed(error);
+	}
 
 	/** A clock that is set back must not make anything wait longer than its longest wait. */
 	async function moveForward(): Promise<void> {
@@ -122,7 +136,7 @@ export function startUpkeep(
 			clearInterval(clockSteps);
 			clearInterval(clockSkew);
 			void changes.stop();
-			await sweep.stop();
+			await Promise.all([sweep, ...removals].map(({stop}) => stop()));
 		},
 	};
 }

@@ -2,6 +2,7 @@ import {Worker} from 'node:worker_threads';
 import type {Settings} from '../config/settings.ts';
 import {webhookCa} from '../config/settings.ts';
 import {threadLimits} from '../kit/memory.ts';
+import {takeSteps} from '../kit/steps.ts';
 import {storeTime} from '../kit/time.ts';
 import type {NewId} from '../mail/ids.ts';
 import {webhookBody} from '../mail/webhook.ts';
@@ -72,7 +73,7 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 		}
 		purging = true;
 		try {
-			while (await store.writer.transaction(trx => purgeEndpoints(trx, rowsPerPurge))) {}
+			await takeSteps(() => store.writer.transaction(trx => purgeEndpoints(trx, rowsPerPurge)), clock);
 		} catch (error) {
 			observer.storeFailed(error);
 		} finally {

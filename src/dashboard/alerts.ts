@@ -1,8 +1,16 @@
 import {type Html, html} from '../hosted/html.ts';
 import {type AlertWay, alertKindNames, alertKinds, alertWays} from '../mail/alert.ts';
-import {addAlert, checkTarget, muteAlert, type NewAlert, removeAlert} from '../ops/alerts.ts';
-import {notFound} from '../ops/operation.ts';
-import {type Alert, findAlert, type KnownCondition, listAlerts, listConditions} from '../store/alerts.ts';
+import {
+	addAlert,
+	checkTarget,
+	muteAlert,
+	type NewAlert,
+	removeAlert,
+	type ShownAlert,
+	testAlert,
+	withStatuses,
+} from '../ops/alerts.ts';
+import {type Alert, type KnownCondition, listAlerts, listConditions} from '../store/alerts.ts';
 import {
 	act,
 	badge,
@@ -19,7 +27,7 @@ import {
 	table,
 	time,
 } from './markup.ts';
-import {operationForms, pageForms, wrong} from './operation-form.ts';
+import {operationForms, wrong} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, go, page, type Route, type Visit} from './route.ts';
 
@@ -34,7 +42,7 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 		const mayAct = visit.may('admin');
 		const isShown = ({workspace_id: id}: {readonly workspace_id: string | null}) =>
 			id === workspace.id || (id === null && everywhere);
-		const rows = (await listAlerts(reader, null)).filter(isShown);
+		const rows = await withStatuses(reader, (await listAlerts(reader, null)).filter(isShown));
 		const wrongNow = (await listConditions(reader)).filter(
 			one => isShown(one) && one.announced_at !== null && one.ended_at === null,
 		);
@@ -51,7 +59,9 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 	/** The only page that has the secret. */
 	function shown({row, secret}: NewAlert): Answer | string {
 		if (secret === null) {
-			return `The alert to ${row.target} is there. Test it now.`;
+			return row.status === 'unconfirmed'
+				? `Alert added. ${row.target} gets a message with a link to confirm first.`
+				: `The alert to ${row.target} is there. Test it now.`;
 		}
 		const content = html`<p class="notice warn" role="status">Keep the secret now: it is shown only this time.</p>
 <div class="card">${facts([
@@ -62,10 +72,7 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 		return {kind: 'page', place: 'alerts', title: 'Your new alert', content};
 	}
 
-	async function test(visit: Visit): Promise<Answer> {
-		const {params, workspace} = visit;
-		const id = params.id ?? '';
-		const alert = (await findAlert(reader, workspace.id, id)) ?? notFound('alert', id);
+	async function test(alert: Alert): Promise<Answer> {
 		const error = await parts.testAlert(alert);
 		if (error !== null) {
 			wrong(`The test did not go out: ${error}`);
@@ -90,7 +97,7 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 			until === null ? `${target} gets messages again.` : `${target} hears nothing until ${until.slice(0, 16)} UTC.`,
 		),
 		form(removeAlert, `${path}/:id/remove`, ({target}) => `${target} hears nothing more.`),
-		pageForms(list)(`${path}/:id/test`, 'admin', test),
+		form(testAlert, `${path}/:id/test`, test),
 	];
 }
 
@@ -109,14 +116,14 @@ const wrongTable = (rows: readonly KnownCondition[], now: number): Html =>
 		empty: html`<p>Nothing is wrong.</p>`,
 	});
 
-const alertTable = (rows: readonly Alert[], mayAct: boolean, now: number): Html =>
+const alertTable = (rows: readonly ShownAlert[], mayAct: boolean, now: number): Html =>
 	table({
 		label: 'Alerts',
 		columns: [
 			{
 				title: 'To',
 				cell: one =>
-					html`${badge(one.way, 'idle')} ${code(one.target)}${isMuted(one, now) ? html` ${badge('muted', 'busy')}` : nothing}<br><span class="soft">${aboutOf(one)}</span>${one.error === null ? nothing : html`<br>${badge('not sent', 'bad')} ${one.error}`}`,
+					html`${badge(one.way, 'idle')} ${code(one.target)}${isMuted(one, now) ? html` ${badge('muted', 'busy')}` : nothing}${one.status === 'active' ? nothing : html` ${badge(one.status, 'busy')}`}<br><span class="soft">${aboutOf(one)}</span>${one.error === null ? nothing : html`<br>${badge('not sent', 'bad')} ${one.error}`}`,
 			},
 			{
 				title: 'Last message',

@@ -4,10 +4,9 @@ import type {Assets} from './assets.ts';
 import {layout, type Visitor} from './layout.ts';
 import {nothing} from './markup.ts';
 import type {OpenAnswer, Page} from './route.ts';
-import {cookieOptions, formOwner, setSession} from './visitor.ts';
+import {cookieOptions, formOwner, noticeCookie, setSession} from './visitor.ts';
 
 const nonceLength = 16;
-const noticeCookie = 'mailctl_notice';
 const noticeSeconds = 60;
 
 type Answering = {

@@ -1,40 +1,19 @@
 import {hostname} from 'node:os';
 import {version as nodeVersion, pid} from 'node:process';
 import {stateOf} from '../certificates/renewal.ts';
-import type {RunningSetting} from '../config/settings.ts';
 import {liveDaemon} from '../data-folder/daemon-file.ts';
 import {freeBytes} from '../data-folder/data-dir.ts';
 import {inspect} from '../doctor/doctor.ts';
 import type {Finding, Status} from '../doctor/finding.ts';
-import {dmarcPeriod, firstDay} from '../domains/dmarc.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {groupBy} from '../kit/collections.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
-import {type ReadLine, readLine} from '../log/lines.ts';
-import {readTlsFailures, readTlsSums, type TlsSum} from '../store/aggregate-reports.ts';
 import {type Blocklisting, listBlocklistings} from '../store/blocklists.ts';
 import {type Certificate, listCertificates} from '../store/certificates.ts';
 import {readStoreSize} from '../store/engine/dialect.ts';
 import {listNodes, type SeenNode, silentMs} from '../store/nodes.ts';
-import {searchForm} from './lists.ts';
 import {live} from './live.ts';
-import {
-	badge,
-	type Column,
-	chips,
-	code,
-	count,
-	distance,
-	facts,
-	hrefOf,
-	join,
-	name,
-	nothing,
-	section,
-	type Tone,
-	table,
-	time,
-} from './markup.ts';
+import {badge, count, distance, facts, join, name, nothing, section, type Tone, table, time} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import type {Answer, Page, Route, Visit} from './route.ts';
 
@@ -42,9 +21,6 @@ import type {Answer, Page, Route, Visit} from './route.ts';
 export const healthPages = (parts: DashboardParts, checks: MadeChecks): readonly Route[] => [
 	...overviewPages(parts),
 	...checksPages(checks),
-	...tlsPages(parts),
-	...logPages(parts),
-	...settingsPages(parts),
 ];
 
 const healthPath = '/health';
@@ -52,9 +28,6 @@ const healthPath = '/health';
 const tabs = [
 	['', 'Overview'],
 	['/checks', 'Checks'],
-	['/tls', 'TLS'],
-	['/log', 'Log'],
-	['/settings', 'Settings'],
 ] as const;
 
 /** A page about the installation, one of a few. */
@@ -80,9 +53,7 @@ function sizeText(octets: number): string {
 	return `${amount.toLocaleString('en', {maximumFractionDigits: power === 0 || Math.abs(amount) >= 100 ? 0 : 1})} ${units[power]}`;
 }
 
-const mostLines = 10;
-
-/** How the installation is doing: checks, processes, store, what was warned of. */
+/** How the installation is doing: checks, processes, store. */
 function overviewPages({reader, settings, version, process}: DashboardParts): readonly Route[] {
 	/** With SQLite there is this process alone. */
 	async function nodes(now: number): Promise<readonly SeenNode[]> {
@@ -127,18 +98,12 @@ function overviewPages({reader, settings, version, process}: DashboardParts): re
 			? section('Certificates', certificateTable(await listCertificates(reader), now))
 			: nothing;
 		const state = html`${certificates}${section('Blocklists', listings)}${section('Store', html`<div class="card">${await store(now)}</div>`)}${section('Nodes', nodeTable(await nodes(now), now))}`;
-		const warnings = process.recentLines.warnings().slice(-mostLines);
 		return healthPage(
 			'',
 			join([
 				html`<div class="card">${program}</div>`,
 				section('Checks', awaitedChecks),
 				live('state', healthPath, state, '15s'),
-				section(
-					'Newest warnings',
-					logTable(warnings, now, 'No warning since the daemon started.'),
-					html`<a href="${healthPath}/log">The log</a>`,
-				),
 			]),
 		);
 	}
@@ -265,13 +230,12 @@ export function createMadeChecks({settings, live, version, process, tools}: Dash
 
 	/** Makes them now. Those who ask while they run get the same findings. */
 	function look(): Promise<Found> {
-		const returnPath = process.shown().find(row => row.name === 'MAILCTL_RETURN_PATH_DOMAIN');
 		running ??= inspect(
 			{
 				settings: {...settings, ...live()},
 				version,
 				daemon: liveDaemon(settings.dataDir),
-				returnPathChosen: returnPath !== undefined && returnPath.source !== 'default',
+				returnPathChosen: process.returnPathChosen,
 				tools,
 			},
 			{began: () => undefined, found: () => undefined},
@@ -299,125 +263,3 @@ export function createMadeChecks({settings, live, version, process, tools}: Dash
 }
 
 export type MadeChecks = ReturnType<typeof createMadeChecks>;
-
-/** How TLS went, by the reports of others and by our own counts. */
-function tlsPages({reader}: DashboardParts): readonly Route[] {
-	async function show({now}: Visit): Promise<Answer> {
-		const since = firstDay(dmarcPeriod.usual, now);
-		const reported = await readTlsSums(reader, 'tls_report_days', {since, limit: mostSources});
-		const counted = await readTlsSums(reader, 'tls_days', {since, limit: mostSources});
-		const failures = (await readTlsFailures(reader, since, mostSources)).map(
-			one => html`<li>${one.day} ${name(one.domain)}, ${name(one.org)}: ${name(one.failure)}</li>`,
-		);
-		return healthPage(
-			'/tls',
-			html`<p class="soft">The last ${dmarcPeriod.usual} days, failures first.</p>${tlsSection('To your hosts, as others report it', reported)}<ul>${failures}</ul>${tlsSection('To hosts of others, as counted here', counted)}`,
-		);
-	}
-
-	return [{method: 'GET', path: `${healthPath}/tls`, role: 'admin', everywhere: true, answer: show}];
-}
-
-function tlsSection(label: string, rows: readonly TlsSum[]): Html {
-	const hostOf = ({domain, host}: TlsSum) => name(host === null ? domain : `${domain} ${host}`);
-	const resultOf = ({result}: TlsSum) => badge(result, result === 'success' ? 'good' : 'bad');
-	const columns: ReadonlyArray<Column<TlsSum>> = [
-		// On a phone the result is below it, so that all is seen without scrolling.
-		{title: 'Domain', cell: row => html`${hostOf(row)}<small class="narrow">${resultOf(row)}</small>`, cut: true},
-		{title: 'Policy', cell: ({policy}) => policy, wide: true},
-		{title: 'Result', cell: resultOf, wide: true},
-		{title: 'Connections', cell: row => `${count(row.count)} of ${count(row.total)}`, right: true},
-	];
-	return section(label, table({label, columns, rows, empty: html`<p>None in ${dmarcPeriod.usual} days.</p>`}));
-}
-
-const logPath = `${healthPath}/log`;
-
-const levels = [
-	{value: '', label: 'All'},
-	{value: 'warn', label: 'Warnings and errors'},
-];
-
-/** The newest lines of this process' log. */
-function logPages({process: {recentLines}}: DashboardParts): readonly Route[] {
-	async function show({query, now}: Visit): Promise<Answer> {
-		const isAll = query.get('level') !== 'warn';
-		const lines = isAll ? recentLines.all() : recentLines.warnings();
-		const shown = logTable(lines, now, isAll ? 'Nothing was logged yet.' : 'No warning since the daemon started.');
-		return healthPage(
-			'/log',
-			html`${chips('Level', query, 'level', levels, logPath)}${live('log', hrefOf(logPath, query), shown)}`,
-		);
-	}
-
-	return [{method: 'GET', path: logPath, role: 'admin', everywhere: true, answer: show}];
-}
-
-/** The newest first. */
-function logTable(lines: readonly string[], now: number, empty: string): Html {
-	return table<ReadLine>({
-		label: 'Log',
-		columns: [
-			{title: 'When', cell: line => time(line.time === '' ? null : line.time, now)},
-			{title: 'Level', cell: ({level}) => badge(level || '–', levelTones[level] ?? 'idle')},
-			{title: 'Event', cell: ({event}) => event ?? '–', wide: true},
-			{title: 'Line', cell: text},
-		],
-		rows: lines.toReversed().map(readLine),
-		empty: html`<p>${empty}</p>`,
-	});
-}
-
-const levelTones: Readonly<Record<string, Tone>> = {warn: 'warn', error: 'bad', fatal: 'bad'};
-
-function text({event, texts, fields, error}: ReadLine): Html {
-	const said = texts.length === 0 ? [event ?? ''] : texts;
-	const pairs = fields.map(([key, value]) => html` <span class="soft">${key}</span> ${name(value)}`);
-	const stack = error.length === 0 ? null : html`<pre>${error.join('\n')}</pre>`;
-	return html`<div class="told">${name(said.join(' '))}${pairs}${stack}</div>`;
-}
-
-const settingsPath = `${healthPath}/settings`;
-
-const kinds = [
-	{value: '', label: 'All'},
-	{value: 'set', label: 'Set by you'},
-];
-
-/** The settings that this process works by, where each comes from, and which wait for a restart. */
-function settingsPages({process: {shown}}: DashboardParts): readonly Route[] {
-	async function show({query}: Visit): Promise<Answer> {
-		const part = (query.get('q') ?? '').trim().toUpperCase().replaceAll(' ', '_');
-		const isAll = query.get('only') !== 'set';
-		const rows = shown().filter(row => row.name.includes(part) && (isAll || row.source !== 'default'));
-		return healthPage(
-			'/settings',
-			html`${searchForm({to: settingsPath, query, placeholder: 'retention', kept: ['only']})}${chips('Which', query, 'only', kinds, settingsPath)}${settings(rows)}`,
-		);
-	}
-
-	return [{method: 'GET', path: settingsPath, role: 'admin', everywhere: true, answer: show}];
-}
-
-function settings(rows: readonly RunningSetting[]): Html {
-	return table<RunningSetting>({
-		label: 'Settings',
-		columns: [
-			{title: 'Setting', cell: row => settingName(row.name)},
-			{title: 'Value', cell: row => (row.value === null ? html`<span class="soft">not set</span>` : code(row.value))},
-			{
-				title: 'From',
-				cell: row => html`${row.source}${row.waits ? html` ${badge('changed, restart', 'warn')}` : null}`,
-			},
-			{title: 'Changes', cell: row => (row.live ? 'with SIGHUP' : 'with a restart'), wide: true, cut: true},
-		],
-		rows,
-		empty: html`<p>No setting matches.</p><p><a href="${settingsPath}">Show all settings</a></p>`,
-	});
-}
-
-/** It may be broken behind each underscore, where the window is narrow. */
-function settingName(text: string): Html {
-	const [first = '', ...rest] = text.split('_');
-	return html`<code>${first}${rest.map(part => html`_<wbr>${part}`)}</code>`;
-}

@@ -17,7 +17,7 @@ import type {SignedIn} from '../users/sessions.ts';
 import {operatorOf} from '../users/users.ts';
 import {sendAnswer} from './answers.ts';
 import {readAssets, serveAssets} from './assets.ts';
-import {fileLimit, fileOf, formLimit, formOf, readForms} from './forms.ts';
+import {fileLimit, fileOf, formLimit, formOf, openFormLimit, queryOf, readForms} from './forms.ts';
 import type {Visitor} from './layout.ts';
 import {openPages, pages} from './pages.ts';
 import type {DashboardParts} from './parts.ts';
@@ -34,7 +34,7 @@ import {
 	type Route,
 	type Visit,
 } from './route.ts';
-import {csrfCookie, formOwner, readSignedIn, readWorkspaces} from './visitor.ts';
+import {csrfCookie, dropForeignCookies, formOwner, readSignedIn, readWorkspaces} from './visitor.ts';
 
 /** How long after a log-in one may do what wants a fresh one. */
 const freshMs = 15 * 60_000;
@@ -137,7 +137,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 		scope.route({
 			method,
 			url: path,
-			bodyLimit: formLimit,
+			bodyLimit: openFormLimit,
 			...(method === 'POST' && {preHandler: scope.csrfProtection}),
 			async onRequest(request) {
 				request.visitor = await known(request);
@@ -161,6 +161,8 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 	return api => {
 		api.register(async scope => {
 			scope.decorateRequest('visitor', null);
+			// Before the cookies are parsed.
+			scope.addHook('onRequest', dropForeignCookies);
 			await scope.register(cookie);
 			scope.addHook('onRequest', beStrict);
 			scope.addHook('onRequest', guard);
@@ -267,13 +269,6 @@ function askedOf(request: FastifyRequest): Pick<Visit, 'params' | 'query' | 'for
 		return {kind: 'page', status: 400, place: null, title: 'That did not work', content};
 	}
 	return {params, query, form};
-}
-
-/** The query as it was sent, where a name may stand more than once. */
-function queryOf({raw}: FastifyRequest): URLSearchParams {
-	const {url = ''} = raw;
-	const begin = url.indexOf('?');
-	return new URLSearchParams(begin === -1 ? '' : url.slice(begin));
 }
 
 /** After the log-in one comes back to the page, not to what its form did. */

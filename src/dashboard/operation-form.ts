@@ -69,7 +69,12 @@ export const pageForms =
 			}),
 	});
 
-const shownAgain: ReadonlySet<Refused['code']> = new Set(['conflict', 'not_cancellable', 'unprocessable_entity']);
+const shownAgain: ReadonlySet<Refused['code']> = new Set([
+	'conflict',
+	'not_cancellable',
+	'rate_limited',
+	'unprocessable_entity',
+]);
 
 /** Throws what was wrong with a form: its page is shown again with this sentence. */
 export function wrong(page: string): never {

@@ -3,6 +3,7 @@ import {sampleTemplate} from '../admin/sample.ts';
 import {sampleDomain} from '../domains/domains.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {monthOf, storeTime} from '../kit/time.ts';
+import {relayAdvice} from '../mail/relay-advice.ts';
 import {listApiKeys} from '../store/api-keys.ts';
 import {type Domain, listDomains} from '../store/domains.ts';
 import {listSiteSuspensions, listSuspensions} from '../store/queue/open-recipients.ts';
@@ -329,10 +330,13 @@ async function suspensions(reader: Knex, {workspace, destinations, now}: Attenti
 		),
 		...few(
 			sites,
-			({destination, reason, waits_for: waitsFor, suspended_until: until}): Trouble => ({
-				tone: waitsFor === 'route' ? 'bad' : 'warn',
+			({destination, reason, waits_for: waitsFor, advice, suspended_until: until}): Trouble => ({
+				tone: waitsFor === 'route' || advice !== null ? 'bad' : 'warn',
 				what: 'suspended',
-				text: html`${name(destination)}, ${waitsFor === 'route' ? 'the smarthost refuses us' : 'its hosts fail'}, next try ${time(until, now)}: ${name(reason ?? '')}.`,
+				text:
+					waitsFor === 'route'
+						? html`${name(reason ?? 'A smarthost refuses us')}. Mail to ${name(destination)} waits, next attempt ${time(until, now)}: ${relayAdvice(reason ?? '')}.`
+						: html`${name(destination)}, ${advice === null ? 'its hosts fail' : 'it blocks our address'}, next try ${time(until, now)}: ${name(reason ?? '')}.${advice === null ? null : html` To do: ${name(advice)}.`}`,
 				to: queueOf(destination),
 			}),
 			more,
@@ -342,8 +346,8 @@ async function suspensions(reader: Knex, {workspace, destinations, now}: Attenti
 
 function domainTroubles({domains}: AttentionInput): Trouble[] {
 	const lost = domains.filter(
-		({name: own, state, verified_at: verified}) =>
-			own !== sampleDomain && (state === 'degraded' || (state === 'failed' && verified !== null)),
+		({name: own, state, first_verified_at: verified}) =>
+			own !== sampleDomain && verified !== null && (state === 'degraded' || state === 'failed'),
 	);
 	return few(
 		lost,

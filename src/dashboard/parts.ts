@@ -1,6 +1,5 @@
 import type {ApiParts} from '../api/api-parts.ts';
-import type {LiveSettings, RunningSetting, Settings} from '../config/settings.ts';
-import type {RecentLines} from '../log/lines.ts';
+import type {LiveSettings, Settings} from '../config/settings.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {OwnRetry} from '../mail/retry.ts';
 import type {SiteReport} from '../queue/site.ts';
@@ -38,9 +37,8 @@ export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors'> & {
 type ProcessParts = {
 	/** Milliseconds. */
 	readonly startedAt: number;
-	/** Its settings, secrets masked. */
-	readonly shown: () => readonly RunningSetting[];
-	readonly recentLines: Pick<RecentLines, 'all' | 'warnings'>;
+	/** Whether MAILCTL_RETURN_PATH_DOMAIN is set. */
+	readonly returnPathChosen: boolean;
 	/** How large the store was since it started, oldest first. */
 	readonly storeSizes: () => ReadonlyArray<{readonly at: number; readonly bytes: number}>;
 	/** How it paces sites; none without the role `deliver`. */

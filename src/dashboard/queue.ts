@@ -211,7 +211,7 @@ function suspensionForms({change}: DashboardParts, form: ReturnType<typeof pageF
 
 	async function resume({params, tools}: Visit): Promise<Answer> {
 		const destination = params.destination ?? '';
-		const {suspension, sites} = await change(trx => resumeDestination(trx, tools, {destination, sites: []}));
+		const {suspension, sites} = await change(trx => resumeDestination(trx, tools, destination));
 		const isResumed = suspension !== undefined || sites.length > 0;
 		return go(path, isResumed ? `Mail to ${destination} goes again.` : `${destination} was not suspended.`);
 	}
@@ -239,6 +239,7 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 			? facts([
 					['State', statusBadge(status)],
 					['Why', status.suspension_reason && name(status.suspension_reason)],
+					['What to do', status.suspension_advice && name(status.suspension_advice)],
 					['Until', status.suspended_until && time(status.suspended_until, now)],
 					['Ready', count(status.ready)],
 					['Later try', count(status.deferred)],

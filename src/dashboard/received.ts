@@ -1,3 +1,4 @@
+import {Readable} from 'node:stream';
 import {type Html, html} from '../hosted/html.ts';
 import {parseAddress} from '../mail/address.ts';
 import {isId} from '../mail/ids.ts';
@@ -9,6 +10,7 @@ import {
 	type InboundAddress,
 	listInboundAddresses,
 	listReceived,
+	openReceivedBytes,
 	readReceivedBytes,
 } from '../store/received.ts';
 import {pager, searchForm, sinceOf, timeChips} from './lists.ts';
@@ -85,10 +87,15 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 		const mail = await findReceived(reader, workspace.id, id);
 		const file = n === undefined ? undefined : mail?.summary.files[Number(n)];
 		const isThere = n === undefined ? mail : file;
-		const body = isThere && (await readReceivedBytes(reader, workspace.id, id, n === undefined ? n : Number(n)));
-		return body === undefined
+		const bytes = isThere && (await openReceivedBytes(reader, workspace.id, id, n === undefined ? n : Number(n)));
+		return bytes === undefined
 			? gone
-			: {kind: 'content', type: 'application/octet-stream', body, saveAs: file ? (file.name ?? `${n}`) : `${id}.eml`};
+			: {
+					...{kind: 'content', type: 'application/octet-stream'},
+					body: Readable.from(bytes.pieces, {objectMode: false}),
+					saveAs: file ? (file.name ?? `${n}`) : `${id}.eml`,
+					headers: {'content-length': String(bytes.size)},
+				};
 	}
 
 	const form = operationForms(parts, {path, show: list});

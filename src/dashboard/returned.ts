@@ -5,7 +5,7 @@ import {type Html, html, plainName} from '../hosted/html.ts';
 import {type Phase, phases} from '../mail/outcome.ts';
 import {type Kept, keptLength, type Report, type ReportKind} from '../mail/report.ts';
 import {evidenceOf, kindOf, replyRows, reportRows} from '../report/explain.ts';
-import {findKept, type KeptMail, listKept, readRaw} from '../store/inbound-mails.ts';
+import {findKept, type KeptMail, listKept, readRaw} from '../store/kept-mails.ts';
 import {pageOf, pager} from './lists.ts';
 import {live} from './live.ts';
 import {lookAt} from './look.ts';

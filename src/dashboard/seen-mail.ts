@@ -1,6 +1,7 @@
+import {percentDecode} from '../kit/urlencoded.ts';
 import {linksOf} from '../links/rewrite.ts';
 import {decodeWords} from '../report/decode.ts';
-import {type Field, fieldOf, leavesOf, type Part, readContentType, readMail} from '../report/mime.ts';
+import {type Field, fieldOf, fileNameOf, leavesOf, type Part, readMail} from '../report/mime.ts';
 import {defused, longestLink} from './mail-frame.ts';
 
 // What the pages of a mail show, found in its bytes. Only look-worker.ts runs this, in a thread: ten megabytes take a second.
@@ -92,7 +93,7 @@ function withImages(html: string, files: readonly Part[]): string {
 	const urls = new Map<Part, string>();
 	let length = 0;
 	return html.replace(/\bcid:([^\s"'()<>]{1,256})/gi, (whole, id: string) => {
-		const file = images.get(id) ?? images.get(unescaped(id));
+		const file = images.get(id) ?? images.get(percentDecode(id));
 		if (file === undefined) {
 			return whole;
 		}
@@ -108,23 +109,9 @@ function contentIdOf({fields}: Part): string | null {
 	return /^\s*<(.+)>\s*$/.exec(fieldOf(fields, 'content-id') ?? '')?.[1] ?? null;
 }
 
-function unescaped(id: string): string {
-	try {
-		return decodeURIComponent(id);
-	} catch {
-		return id;
-	}
-}
-
 const nameOfFile = (part: Part, index: number): string => nameOf(part) ?? `part-${index + 1}`;
 
 /** The name of a file; null: no name, or a body. */
-function nameOf({fields, parameters}: Part): string | null {
-	const named = readContentType(fieldOf(fields, 'content-disposition')).parameters.filename ?? parameters.name;
-	if (named === undefined) {
-		return null;
-	}
-	// Its octets (RFC 2231), read one by one.
-	const asUtf8 = /[\x80-\xff]/.test(named) ? Buffer.from(named, 'latin1').toString() : named;
-	return decodeWords(asUtf8.includes('\ufffd') ? named : asUtf8);
+function nameOf(part: Part): string | null {
+	return fileNameOf(part) || null;
 }

@@ -85,7 +85,8 @@ ${section('Remove', act({to: `/users/${user.id}/remove`, label: 'Remove the user
 			wrong('Choose a role and a workspace.');
 		}
 		const {key: email} = parsed.address;
-		const added = await change(trx => addUser(trx, tools, {email, role, workspaceId}));
+		const isVouched = visit.signedIn.user.workspaceId === null;
+		const added = await change(trx => addUser(trx, tools, {email, role, workspaceId, isVouched}));
 		return added ? linkPage(request, added) : wrong(`There is a user ${email} already.`);
 	}
 

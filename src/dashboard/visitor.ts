@@ -18,6 +18,19 @@ export async function readSignedIn(sessions: Sessions, request: FastifyRequest):
 
 /** What the tokens of a browser's forms are made of. */
 export const csrfCookie = 'mailctl_csrf';
+/** A notice that the next page shows once. */
+export const noticeCookie = 'mailctl_notice';
+const ownCookies: ReadonlySet<string> = new Set(['__Host-mailctl', 'mailctl', csrfCookie, noticeCookie]);
+
+/**
+ * Removes cookies of other programs from a request, because decoding one may throw and 16 KiB of headers hold thousands
+ * of them.
+ */
+export function dropForeignCookies({raw: {headers}}: FastifyRequest, _reply: FastifyReply, done: () => void): void {
+	const cookies = headers.cookie?.split(';').filter(one => ownCookies.has(one.split('=', 1)[0]?.trim() ?? ''));
+	headers.cookie = cookies?.join(';');
+	done();
+}
 
 /** What ties the tokens of forms to a session. Forms of the log-in have none, but the text may not be empty. */
 export const formOwner = (visitor: {readonly signedIn: SignedIn} | null): string =>

@@ -78,7 +78,8 @@ export function liveDaemon(dataDir: string): DaemonFile | null {
 	return file && isAlive(file.pid) ? file : null;
 }
 
-function isAlive(pid: number): boolean {
+/** Whether a process of this machine has the number. */
+export function isAlive(pid: number): boolean {
 	try {
 		process.kill(pid, 0);
 		return true;

@@ -12,7 +12,6 @@ import {
 	renameSync,
 	rmdirSync,
 	rmSync,
-	statfsSync,
 	statSync,
 	writeFileSync,
 } from 'node:fs';
@@ -22,13 +21,12 @@ import process from 'node:process';
 import {ConfigError} from '../config/config-error.ts';
 import {syncFolder} from '../config/secrets-file.ts';
 import {accessFault, readGuarded} from '../kit/regular-file.ts';
+import {systemCode} from '../kit/system-error.ts';
 
 type DataDirInput = {
 	readonly dataDir: string;
 	/** `--as-root`: open a folder that belongs to another user. */
 	readonly asRoot?: boolean;
-	/** The store in it is going to be replaced. */
-	readonly replaces?: boolean;
 	/** The user we are; undefined where the system knows none. */
 	readonly uid?: number | undefined;
 };
@@ -48,9 +46,9 @@ const troubles = new Set(['EIO', 'ENOSPC', 'EDQUOT', 'ENFILE', 'EMFILE', 'ENOMEM
 /**
  * Makes the data folder (mode 0700) or checks it, and lets all that this process makes from now on be its user's alone:
  * SQLite makes its -wal and -shm files by the umask. Throws ConfigError: 78 for a folder that cannot or should not be used, 74
- * where the disk fails or the store was emptied (SQLite would take it for a new one).
+ * where the disk fails.
  */
-export function openDataDir({dataDir, asRoot = false, replaces = false, uid = process.getuid?.()}: DataDirInput): void {
+export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}: DataDirInput): void {
 	process.umask(0o077);
 	try {
 		makeFolder(dataDir);
@@ -81,15 +79,6 @@ export function openDataDir({dataDir, asRoot = false, replaces = false, uid = pr
 		]);
 	}
 
-	const [file, secrets] = [join(dataDir, 'mailctl.db'), join(dataDir, 'secrets.json')];
-	const isReplaced = replaces || isRestored(dataDir);
-	if (!isReplaced && existsSync(secrets) && statSync(file, {throwIfNoEntry: false})?.size === 0) {
-		throw new ConfigError(
-			[`${file} is empty: restore it from a backup, or remove it and ${secrets} to start over`],
-			74,
-		);
-	}
-
 	const exposed = readdirSync(dataDir)
 		.filter(name => guarded.test(name))
 		.map(name => join(dataDir, name))
@@ -99,9 +88,45 @@ export function openDataDir({dataDir, asRoot = false, replaces = false, uid = pr
 	}
 }
 
+/** Where the daemon saves what a store held that was removed or replaced while it ran. */
+export function rescuedStore(dataDir: string): string {
+	return join(dataDir, 'mailctl.db.rescued');
+}
+
+/**
+ * Refuses a data folder that lost its store: SQLite would create an empty one, and nobody would notice that all mail is gone.
+ * The first start creates the store before `secrets.json`, so keys without a store mean that there was one. Throws ConfigError (74).
+ */
+export function refuseLostStore(dataDir: string): void {
+	if (isRestored(dataDir)) {
+		return;
+	}
+	const [file, secrets] = [join(dataDir, 'mailctl.db'), join(dataDir, 'secrets.json')];
+	const rescued = rescuedStore(dataDir);
+	if (existsSync(rescued)) {
+		const logs = `${file}-wal ${file}-shm`;
+		throw new ConfigError(
+			[
+				`${file} was removed or replaced while the daemon ran, which saved its content in ${rescued}: to use that, ` +
+					`run mv ${rescued} ${file} && rm -f ${logs}; else remove ${rescued}`,
+			],
+			74,
+		);
+	}
+	const size = statSync(file, {throwIfNoEntry: false})?.size ?? null;
+	if (existsSync(secrets) && (size === null || size === 0)) {
+		const [what, remove] =
+			size === null ? [`missing although ${secrets} exists`, secrets] : ['empty', `it and ${secrets}`];
+		throw new ConfigError(
+			[`${file} is ${what}: restore it from a backup, or remove ${remove} to start with an empty store`],
+			74,
+		);
+	}
+}
+
 /** Why the data folder can be neither made nor used, and how to fix it. */
 function unusable(dataDir: string, error: unknown, uid: number | undefined): ConfigError {
-	const {code = '', message} = error as NodeJS.ErrnoException;
+	const [code, {message}] = [systemCode(error), error as Error];
 	const {at, isReached} = nearest(dataDir);
 	const closed = code === 'EACCES' ? accessFault(at, uid) : null;
 	const opening = isReached ? `run install -d -o ${uid} -m 700 ${dataDir}` : `run chmod o+x ${at}`;
@@ -217,17 +242,67 @@ export async function freeBytes(folder: string): Promise<number> {
 	return bavail * bsize;
 }
 
-const leastRoom = 1024 * 1024;
+/** More than SQLite needs at once: an error of its own for a full disk often does not say so. */
+const probeBytes = 1024 * 1024;
 
-/** Whether its file system has no room for us; false where it does not say. */
-export function isDiskFull(folder: string): boolean {
+/** The system's code for why nothing can be written to a folder, found by writing to it; `null`: it can be written. */
+function probeFolder(folder: string): string | null {
+	const probe = join(folder, `.probe.${process.pid}`);
 	try {
-		const {bavail, bsize} = statfsSync(folder);
-		return bavail * bsize < leastRoom;
-	} catch {
-		return false;
+		writeFileSync(probe, Buffer.alloc(probeBytes), {mode: 0o600, flush: true});
+		return null;
+	} catch (error) {
+		return systemCode(error);
+	} finally {
+		tryRemove(probe);
 	}
 }
+
+function tryRemove(file: string): void {
+	try {
+		rmSync(file, {force: true});
+	} catch {
+		// A file system that fails or became read-only keeps it.
+	}
+}
+
+const isNoSpace = (code: string | null): boolean => code === 'ENOSPC' || code === 'EDQUOT';
+
+/** Whether there is no room in a folder for us: its disk is full, or our quota is used up. */
+export function isDiskFull(folder: string): boolean {
+	return isNoSpace(probeFolder(folder));
+}
+
+/**
+ * What an error of SQLite or the file system means, found by writing to the data folder: SQLite reports a full disk and a failing
+ * one alike. Other errors are returned as they are.
+ */
+export function explainDiskError(error: unknown, dataDir: string): unknown {
+	const code = systemCode(error);
+	const {message} = Object(error) as Error;
+	if (!diskErrors.test(code)) {
+		return error;
+	}
+	const probed = probeFolder(dataDir);
+	if (isNoSpace(probed) || isNoSpace(code)) {
+		const why = [probed, code].includes('EDQUOT') ? 'EDQUOT: the quota is used up' : 'ENOSPC: the disk is full';
+		return new ConfigError(
+			[`no space is left for the data folder ${dataDir} (${why}): free some, then start again`],
+			74,
+		);
+	}
+	if (probed === 'EROFS') {
+		return new ConfigError([
+			`the data folder ${dataDir} cannot be written (${readOnly}): run mount -o remount,rw ${mountPoint(dataDir)}`,
+		]);
+	}
+	if (probed === 'EIO' || /IOERR|^EIO$/.test(code)) {
+		return new ConfigError([`the disk of the data folder ${dataDir} fails (${message}): check it, see dmesg`], 74);
+	}
+	return error;
+}
+
+const diskErrors = /^(SQLITE_(IOERR|FULL|CANTOPEN|READONLY)|ENOSPC|EDQUOT|EROFS|EIO)$/;
 
 /** With those above it. Not `recursive`: where a folder that is there takes none, as below /proc, Node 20 tries for ever. */
 function makeFolder(path: string): void {

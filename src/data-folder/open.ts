@@ -1,14 +1,17 @@
+import {existsSync} from 'node:fs';
 import {hostname} from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
+import {setTimeout as wait} from 'node:timers/promises';
 import type {Knex} from 'knex';
 import {ConfigError} from '../config/config-error.ts';
 import {addSecret, freeId, loadSecrets, secretKeysOf, secretsFile} from '../config/secrets-file.ts';
 import type {Settings} from '../config/settings.ts';
 import {systemClock} from '../kit/clock.ts';
+import {identifyFiles, type OpenFile} from '../kit/open-files.ts';
 import {storeTime} from '../kit/time.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {lockSchema, sqliteDialect} from '../store/engine/dialect.ts';
+import {isCorrupt, lockSchema} from '../store/engine/dialect.ts';
 import {migrate, schemaState, tooOldFix} from '../store/engine/migrate.ts';
 import {lockFolder} from '../store/engine/sqlite.ts';
 import {runningNodes} from '../store/nodes.ts';
@@ -28,7 +31,8 @@ import {
 	type Vault,
 } from '../store/sealed.ts';
 import {openStore, type Store} from '../store/store.ts';
-import {finishRestore, openDataDir} from './data-dir.ts';
+import {liveDaemon, readDaemonFile} from './daemon-file.ts';
+import {explainDiskError, finishRestore, noteMissing, openDataDir, refuseLostStore} from './data-dir.ts';
 
 type Opened = {readonly store: Store; readonly secrets: MasterKeys};
 
@@ -40,21 +44,36 @@ export type Held = Opened & {readonly vault: Vault; readonly release: () => Prom
  * with what keeps the daemon from starting; then nothing is left open, and the store is as it was.
  */
 export async function openData(settings: Settings, {asRoot}: {readonly asRoot: boolean}): Promise<Held> {
-	const {dataDir} = settings;
+	const {dataDir, databaseUrl} = settings;
+	const removeCreated = noteMissing(dataDir);
 	openDataDir({dataDir, asRoot});
-	const unlock = await lockData(dataDir);
+	try {
+		if (databaseUrl === null) {
+			refuseLostStore(dataDir);
+		}
+		await waitForUnlocked(dataDir);
+		return await openLocked(settings, await lockData(dataDir), removeCreated);
+	} catch (error) {
+		throw explainDiskError(error, dataDir);
+	}
+}
+
+/** With the folder's lock. Where this fails, the lock is released and the folder is as it was. */
+async function openLocked(settings: Settings, unlock: () => Promise<void>, removeCreated: () => void): Promise<Held> {
 	let store: Store | null = null;
 	async function release(): Promise<void> {
 		await store?.close();
 		await unlock();
 	}
 	try {
-		finishRestore(dataDir);
+		finishRestore(settings.dataDir);
 		const opened = await openCurrentStore(settings);
 		store = opened.store;
 		return {...opened, vault: vaultOf(settings, opened.secrets), release};
 	} catch (error) {
-		await release();
+		await store?.close();
+		removeCreated();
+		await unlock();
 		throw error;
 	}
 }
@@ -62,6 +81,34 @@ export async function openData(settings: Settings, {asRoot}: {readonly asRoot: b
 /** The vault of these keys. Those of a file may be rotated while it is in use, those of a setting stay. */
 export function vaultOf({dataDir, databaseUrl}: Settings, keys: MasterKeys): Vault {
 	return createVault(keys, databaseUrl === null ? {reread: () => loadSecrets({dataDir, expected: true})} : {});
+}
+
+/** More than a daemon takes to find that its lock was removed, and to end. */
+const unlockedMs = 2500;
+
+/**
+ * A running daemon whose lock was removed finds that within a second and ends. A second daemon that did not wait for this would
+ * send again what the first one is sending. `daemon.json` is there: no daemon has ended in good order since.
+ */
+async function waitForUnlocked(dataDir: string): Promise<void> {
+	const [lock = '', ...others] = lockFiles(dataDir);
+	// A command that finds no daemon removes the others when it is done.
+	const isLost = existsSync(lock) ? !others.every(existsSync) && liveDaemon(dataDir) : readDaemonFile(dataDir);
+	if (isLost) {
+		await wait(unlockedMs);
+	}
+}
+
+function lockFiles(dataDir: string): string[] {
+	// SQLite's lock is on the third.
+	return ['', '-wal', '-shm'].map(end => path.join(dataDir, `daemon.lock${end}`));
+}
+
+/** What else has to stay where it is while a daemon runs on the folder; the folder comes first, it explains all others. */
+function filesBeside(dataDir: string): OpenFile[] {
+	const open = identifyFiles([dataDir, ...lockFiles(dataDir)]);
+	// Rotating the keys replaces the file.
+	return [...open, {path: secretsFile(dataDir), identity: null}];
 }
 
 /** Takes the data folder's lock, which a daemon holds for life; answers how to let go of it. Throws ConfigError where another one has it. */
@@ -77,6 +124,14 @@ export async function lockData(dataDir: string): Promise<() => Promise<void>> {
 		[`another daemon is running on the data folder ${dataDir}${who}: stop it first or set MAILCTL_DATA_DIR`],
 		75,
 	);
+}
+
+/** Throws ConfigError where the daemon of the data folder is running. Creates nothing. */
+export async function refuseSecondDaemon(dataDir: string): Promise<void> {
+	if (existsSync(path.join(dataDir, 'daemon.lock'))) {
+		const unlock = await lockData(dataDir);
+		await unlock();
+	}
 }
 
 /** Where SQLite's store is. */
@@ -95,9 +150,9 @@ async function openCurrentStore(settings: Settings): Promise<Opened> {
 	}
 	const file = storeFile(dataDir);
 	try {
-		return await migrated(await openStore({file}), settings, file);
+		return await migrated(await openStore({file}, {beside: filesBeside(dataDir)}), settings, file);
 	} catch (error) {
-		if (sqliteDialect.isDamage(error)) {
+		if (isCorrupt(error)) {
 			throw new ConfigError([`${file} is damaged (${(error as Error).message}): restore it from a backup`], 74);
 		}
 		throw error;

@@ -10,6 +10,7 @@ import {defined} from '../kit/collections.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {hasPassword, withPasswords} from '../mail/route.ts';
 import {changeKey, createKey, revokeKey} from '../ops/keys.ts';
+import {LimitReached} from '../ops/limits.ts';
 import {performIn, Refused, type Scene} from '../ops/operation.ts';
 import {createTopic, removeTopic, updateTopic} from '../ops/topics.ts';
 import {findDomain, findSender, type Sender} from '../store/domains.ts';
@@ -220,7 +221,8 @@ export async function perform(parts: ApplyParts, change: Change): Promise<Made> 
 }
 
 function undefinedIfRefused(error: unknown): undefined {
-	if (!(error instanceof Refused)) {
+	// The file asks for more than the workspace may have: applying it again would not help.
+	if (!(error instanceof Refused) || error instanceof LimitReached) {
 		throw error;
 	}
 }

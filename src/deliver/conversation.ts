@@ -160,7 +160,7 @@ async function offer(
 	return {end, attempt, senderAcceptedAt: mayHaveIt ? storeTime(clock.now()) : null, used: null};
 }
 
-function lastWord(end: Accepted | Stop): Pick<Attempt, 'phase' | 'code' | 'enhanced' | 'reply'> {
+function lastWord(end: Accepted | Stop): Pick<Attempt, 'phase' | 'isSilent' | 'code' | 'enhanced' | 'reply'> {
 	if (end.by === 'acceptance' || end.by === 'reply') {
 		const {code, enhanced, text: reply} = end.reply;
 		return {phase: end.phase, code, enhanced, reply};
@@ -168,7 +168,8 @@ function lastWord(end: Accepted | Stop): Pick<Attempt, 'phase' | 'code' | 'enhan
 	// Of RFC 3463, as a server would say it.
 	const enhanced = {size: '5.3.4', utf8: '5.6.7', loss: null, tls: null, login: '5.7.4'}[end.by];
 	const reply = end.phase === 'dot' ? `possible duplicate, no answer to the data: ${end.text}` : end.text;
-	return {phase: end.phase, code: null, enhanced, reply};
+	const isSilent = end.by === 'loss' && end.cause === 'silent' && end.phase !== 'dot';
+	return {phase: end.phase, ...(isSilent && {isSilent}), code: null, enhanced, reply};
 }
 
 /** Ends a used session, politely where the host waits for a command. */

@@ -15,7 +15,7 @@ import {capture, simulate, simulatedReply, simulatorKind} from './local-delivery
 import {SecureContexts, type Session} from './open-session.ts';
 import {ConnectionPool, type Slot} from './pool.ts';
 import {type Delivery, isSafeEnvelope} from './transaction.ts';
-import {BrokenTls, LockStepHosts, type TryOptions, tryHosts} from './try-hosts.ts';
+import {BrokenTls, LockStepHosts, type Silence, type TryOptions, tryHosts} from './try-hosts.ts';
 
 type DeliveryMode =
 	/** To hosts, by the terms of each delivery; those of a recipient's domain listen on this port. */
@@ -58,16 +58,21 @@ export type DelivererOptions = {
 	readonly ipv6?: boolean;
 	/** How long a session waits for the next mail; 10 s. */
 	readonly idleMs?: number;
+	/** Is told when a session with the site has heard nothing for a while. */
+	readonly silent?: (site: string) => void;
+	/** How long that is; 5 s. */
+	readonly silentAfterMs?: number;
 };
 
 const defaultIdleMs = 10_000;
+const defaultSilentAfterMs = 5000;
 
 /** Hands mail over as its terms say: to MX hosts, to a smarthost; or into a folder. It knows nothing of the queue. */
 export class Deliverer {
 	readonly #options: DelivererOptions;
 	readonly #pool: ConnectionPool;
 	readonly #findHosts: ReturnType<typeof hostFinder>;
-	readonly #tryOptions: Omit<TryOptions, 'sources' | 'relay' | 'notify' | 'accepted' | 'isAllowed'>;
+	readonly #tryOptions: Omit<TryOptions, 'sources' | 'relay' | 'notify' | 'accepted' | 'isAllowed' | 'silence'>;
 
 	constructor(options: DelivererOptions) {
 		const {clock, timeouts, maxSessions, hostname, permit, classify, attemptDeadlineMs, apis} = options;
@@ -158,6 +163,7 @@ export class Deliverer {
 		const wanted = job.attempt === 1 ? found : found.filter(({name: host}) => host === found[0]?.name);
 		const asked = this.#pool.acquire(site, limit, {
 			fits: session => serves(session, wanted, terms),
+			workspaceId: job.workspaceId,
 			waitMs: job.endsAt - clock.now(),
 			precedence: job.precedence,
 			signal,
@@ -171,7 +177,7 @@ export class Deliverer {
 		let accepted = false;
 		try {
 			const {session, isAllowed} = slot;
-			const options = {...this.#tryOptions, ...onTerms(terms), isAllowed};
+			const options = {...this.#tryOptions, ...onTerms(terms), isAllowed, silence: this.#silenceOf(site, slot)};
 			const tried = await tryHosts(job, found, session, options, signal);
 			used = tried.used;
 			accepted = tried.outcome.kind === 'delivered' || tried.outcome.kind === 'relayed';
@@ -179,6 +185,18 @@ export class Deliverer {
 		} finally {
 			void this.#giveBack(slot, used, terms, accepted ? undefined : judged?.(job.recipientId)); // RSET and QUIT take time.
 		}
+	}
+
+	#silenceOf(site: string, {fallSilent, hear}: Slot): Silence {
+		const {silent, silentAfterMs = defaultSilentAfterMs} = this.#options;
+		return {
+			afterMs: silentAfterMs,
+			began(giveUp) {
+				silent?.(site);
+				fallSilent(giveUp);
+			},
+			ended: hear,
+		};
 	}
 
 	async #giveBack(

@@ -211,7 +211,7 @@ function createLots({recipientId, asked}: Pick<Seeking, 'recipientId' | 'asked'>
 }
 
 /** A domain's hosts by preference, equal ones by the recipient's random numbers; without invalid host names. */
-export function mailHosts(records: readonly MxRecord[], recipient: Pick<Seeking, 'recipientId' | 'asked'>): MxRecord[] {
+function mailHosts(records: readonly MxRecord[], recipient: Pick<Seeking, 'recipientId' | 'asked'>): MxRecord[] {
 	const lotOf = createLots(recipient);
 	return shuffled(usable(records), ({exchange}) => lotOf(exchange)).toSorted((a, b) => a.priority - b.priority);
 }

@@ -26,7 +26,8 @@ export async function capture(folder: string, {recipientId, data}: Delivery): Pr
 	const file = path.join(folder, capturedName(recipientId));
 	const partial = partialFile(folder, recipientId);
 	try {
-		await mkdir(folder, {recursive: true, mode: 0o700});
+		// Not `recursive`: a data folder that was moved away must not come back empty.
+		await mkdir(folder, {mode: 0o700}).catch(passExisting);
 		await writeFile(partial, data, {mode: 0o600});
 		await rename(partial, file);
 		return {kind: 'delivered'};
@@ -142,4 +143,10 @@ export function simulatedReply(outcome: Outcome): SmtpReply | null {
 
 function deferred(reason: string): Outcome {
 	return {kind: 'deferred', category: 'undetermined', reason, waitMs: simulatorWaitMs};
+}
+
+function passExisting(error: NodeJS.ErrnoException): void {
+	if (error.code !== 'EEXIST') {
+		throw error;
+	}
 }

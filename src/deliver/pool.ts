@@ -1,4 +1,6 @@
 import {setTimeout as pause} from 'node:timers/promises';
+import {groupBy} from '../kit/collections.ts';
+import {addTurn, endTurn, type FairRing, removeTurn} from '../kit/fair-ring.ts';
 import type {Precedence} from '../mail/route.ts';
 import type {Session} from './open-session.ts';
 
@@ -10,9 +12,14 @@ export type Slot = {
 	readonly isAllowed: () => boolean;
 	/** Gives the slot back, with the session if another mail can be sent on it. */
 	readonly release: (session: Session | null) => void;
+	/** Reports that the server is silent. If others need the slot before `hear`, `giveUp` is called. */
+	readonly fallSilent: (giveUp: () => void) => void;
+	/** Ends the silence. */
+	readonly hear: () => void;
 };
 
 type Wanted = {
+	readonly workspaceId: string;
 	/** Whether this mail may go on an idle session. */
 	readonly fits: (session: Session) => boolean;
 	/** It waits no longer. */
@@ -31,17 +38,27 @@ type PoolOptions = {
 };
 
 type Waiter = Precedence & {
+	readonly workspaceId: string;
 	readonly fits: (session: Session) => boolean;
 	readonly grant: (slot: Slot | null) => void;
 };
 
+type Silent = {readonly workspaceId: string; readonly giveUp: () => void};
+
 type Idle = {readonly session: Session; readonly timer: NodeJS.Timeout};
+
+/**
+ * One workspace's recipients that wait for a connection to a site. `highInRow` counts how often high priority went first while
+ * another priority waited.
+ */
+type Lane = {readonly waiters: Waiter[]; highInRow: number};
 
 type Site = {
 	limit: number;
-	readonly waiters: Waiter[];
-	/** High mail in a row that others waited for. */
-	inRow: number;
+	/** By workspace. */
+	readonly lanes: Map<string, Lane>;
+	/** Whether a session here was good for another message: a server that pauses is likely to go on. */
+	hasReplied: boolean;
 	readonly idle: Idle[];
 	busy: number;
 	ending: number;
@@ -55,8 +72,12 @@ type Site = {
  */
 export const goneMs = 50;
 
-/** Of eight connections that are lent while both wait, one is for what is not high. */
-const mostInRow = 7;
+/** The share of the sessions that may wait for silent servers, and the part of it that is never given up. */
+const silentShare = 0.375;
+const patientShare = 0.5;
+
+/** While both wait, every eighth connection of a workspace goes to a recipient that is not of high priority. */
+const maxHighInRow = 7;
 
 const longestTimer = 2 ** 31 - 1;
 
@@ -64,23 +85,31 @@ const longestTimer = 2 ** 31 - 1;
 export class ConnectionPool {
 	readonly #options: PoolOptions;
 	readonly #sites = new Map<string, Site>();
-	/** Sites with waiters; the one served last is at the end. */
-	readonly #waiting = new Map<string, Site>();
+	/** The names of the sites where a workspace has waiters, by workspace. The ones served last are at the end. */
+	readonly #waiting: FairRing<string> = new Map();
+	/** Silent slots, the longest silent first. */
+	readonly #silent = new Set<Silent>();
+	readonly #maxSilent: number;
+	/** Slots that were given up and are not released yet. */
+	#leaving = 0;
 	/** Busy, idle and ending: all that may be a connection. */
 	#open = 0;
 	#idle = 0;
 	#ending = 0;
+	/** Waiters of this round that need a connection elsewhere to end. */
+	#wanting = 0;
 	#closed: (() => void) | null = null;
 
 	constructor(options: PoolOptions) {
 		this.#options = options;
+		this.#maxSilent = Math.max(1, Math.floor(options.maxSessions * silentShare));
 	}
 
 	/**
 	 * Waits for a slot at the site, which holds at most `limit` connections, idle ones included, or what was allowed since;
 	 * null: stopped before, or none within the time.
 	 */
-	acquire(name: string, limit: number, {fits, waitMs, precedence, signal}: Wanted): Promise<Slot | null> {
+	acquire(name: string, limit: number, {workspaceId, fits, waitMs, precedence, signal}: Wanted): Promise<Slot | null> {
 		const site = this.#siteOf(name, Math.max(1, limit));
 		if (this.#closed !== null || signal?.aborted === true || site.limit === 0 || waitMs <= 0) {
 			this.#forget(name, site);
@@ -91,6 +120,7 @@ export class ConnectionPool {
 			let isServed = false;
 			const waiter: Waiter = {
 				...(precedence ?? {isHigh: false, leaves: 0}),
+				workspaceId,
 				fits,
 				grant(slot) {
 					isServed = true;
@@ -102,16 +132,15 @@ export class ConnectionPool {
 			const leave = () => {
 				clearTimeout(timer);
 				signal?.removeEventListener('abort', leave);
-				site.waiters.splice(site.waiters.indexOf(waiter), 1);
-				if (site.waiters.length === 0) {
-					this.#waiting.delete(name);
-				}
+				this.#removeWaiter(name, site, waiter);
 				this.#forget(name, site);
 				resolve(null);
 			};
 			signal?.addEventListener('abort', leave, {once: true});
-			site.waiters.push(waiter);
-			this.#waiting.set(name, site);
+			const lane = site.lanes.get(workspaceId) ?? {waiters: [], highInRow: 0};
+			lane.waiters.push(waiter);
+			site.lanes.set(workspaceId, lane);
+			addTurn(this.#waiting, workspaceId, name);
 			this.#serve();
 			if (!isServed) {
 				timer = setTimeout(leave, Math.min(waitMs, longestTimer));
@@ -143,14 +172,28 @@ export class ConnectionPool {
 		while (site.idle.length > 0 && site.busy + site.idle.length > limit) {
 			this.#endIdle(name, site);
 		}
-		for (const waiter of limit === 0 ? site.waiters.splice(0) : []) {
-			waiter.grant(null);
-		}
-		if (site.waiters.length === 0) {
-			this.#waiting.delete(name);
+		if (limit === 0) {
+			this.#sendAway(name, site);
 		}
 		this.#forget(name, site);
 		this.#serve();
+	}
+
+	#sendAway(name: string, site: Site): void {
+		for (const waiter of [...site.lanes.values()].flatMap(({waiters}) => [...waiters])) {
+			this.#removeWaiter(name, site, waiter);
+			waiter.grant(null);
+		}
+	}
+
+	#removeWaiter(name: string, {lanes}: Site, waiter: Waiter): void {
+		const {workspaceId} = waiter;
+		const waiters = lanes.get(workspaceId)?.waiters ?? [];
+		waiters.splice(waiters.indexOf(waiter), 1);
+		if (waiters.length === 0) {
+			lanes.delete(workspaceId);
+			removeTurn(this.#waiting, workspaceId, name);
+		}
 	}
 
 	/** Connections by site, those that are idle or ending included. */
@@ -164,8 +207,10 @@ export class ConnectionPool {
 
 	count(): {readonly busy: number; readonly idle: number; readonly waiting: number} {
 		let waiting = 0;
-		for (const site of this.#waiting.values()) {
-			waiting += site.waiters.length;
+		for (const {lanes} of this.#sites.values()) {
+			for (const {waiters} of lanes.values()) {
+				waiting += waiters.length;
+			}
 		}
 		return {busy: this.#open - this.#idle - this.#ending, idle: this.#idle, waiting};
 	}
@@ -175,13 +220,8 @@ export class ConnectionPool {
 		const emptied = new Promise<void>(resolve => {
 			this.#closed = resolve;
 		});
-		for (const site of this.#waiting.values()) {
-			for (const waiter of site.waiters.splice(0)) {
-				waiter.grant(null);
-			}
-		}
-		this.#waiting.clear();
 		for (const [name, site] of this.#sites) {
+			this.#sendAway(name, site);
 			while (site.idle.length > 0) {
 				this.#endIdle(name, site);
 			}
@@ -194,14 +234,22 @@ export class ConnectionPool {
 	#siteOf(name: string, limit: number): Site {
 		let site = this.#sites.get(name);
 		if (site === undefined) {
-			site = {limit, waiters: [], inRow: 0, idle: [], busy: 0, ending: 0, expected: 0};
+			site = {
+				limit,
+				lanes: new Map(),
+				hasReplied: false,
+				idle: [],
+				busy: 0,
+				ending: 0,
+				expected: 0,
+			};
 			this.#sites.set(name, site);
 		}
 		return site;
 	}
 
 	#forget(name: string, site: Site): void {
-		if (site.busy + site.ending + site.idle.length + site.waiters.length + site.expected === 0) {
+		if (site.busy + site.ending + site.idle.length + site.lanes.size + site.expected === 0) {
 			this.#sites.delete(name);
 		}
 		if (this.#open === 0) {
@@ -252,7 +300,15 @@ export class ConnectionPool {
 		this.#idle += 1;
 	}
 
-	#lend(name: string, site: Site, session: Session | null): Slot {
+	#lend(name: string, site: Site, session: Session | null, workspaceId: string): Slot {
+		let silent: Silent | null = null;
+		let isGivenUp = false;
+		const hear = () => {
+			if (silent !== null) {
+				this.#silent.delete(silent);
+				silent = null;
+			}
+		};
 		site.busy += 1;
 		if (session === null) {
 			this.#open += 1;
@@ -260,7 +316,27 @@ export class ConnectionPool {
 		return {
 			session,
 			isAllowed: () => site.limit > 0,
+			hear,
+			fallSilent: giveUp => {
+				silent ??= {
+					workspaceId,
+					giveUp: () => {
+						isGivenUp = true;
+						this.#leaving += 1;
+						giveUp();
+					},
+				};
+				this.#silent.add(silent);
+				if (site.hasReplied) {
+					this.#serve();
+				} else {
+					this.#makeRoom();
+				}
+			},
 			release: back => {
+				hear();
+				this.#leaving -= isGivenUp ? 1 : 0;
+				site.hasReplied ||= back !== null;
 				site.busy -= 1;
 				if (back === null || back.connection.lost() !== null) {
 					void this.#end(name, site);
@@ -279,61 +355,94 @@ export class ConnectionPool {
 		};
 	}
 
-	/** What the site's first waiter can have now; `full`: nothing until a connection elsewhere ends. */
+	/**
+	 * If too many slots are silent, gives up one of the workspace that has the most of them. Its oldest ones keep waiting until
+	 * their timeouts, so that a server that is merely slow has a chance.
+	 */
+	#makeRoom(): void {
+		if (this.#silent.size <= this.#maxSilent) {
+			return;
+		}
+		let largest: readonly Silent[] = [];
+		for (const slots of groupBy([...this.#silent], ({workspaceId}) => workspaceId).values()) {
+			largest = slots.length > largest.length ? slots : largest;
+		}
+		const index = Math.min(Math.floor(this.#maxSilent * patientShare), largest.length - 1);
+		const slot = largest[index] as Silent;
+		this.#silent.delete(slot);
+		slot.giveUp();
+	}
+
+	/** What a waiter can have now; `full`: nothing until a connection elsewhere ends. */
 	#offer(name: string, site: Site, waiter: Waiter): Slot | 'later' | 'full' {
 		if (site.busy + site.ending >= Math.max(1, site.limit - waiter.leaves)) {
 			return 'later';
 		}
 		const fitting = lastFitting(site, waiter);
 		if (fitting !== -1) {
-			return this.#lend(name, site, this.#takeIdle(site, fitting));
+			return this.#lend(name, site, this.#takeIdle(site, fitting), waiter.workspaceId);
 		}
 		if (site.busy + site.ending + site.idle.length >= site.limit) {
 			this.#endIdle(name, site);
 			return 'later';
 		}
-		return this.#open < this.#options.maxSessions ? this.#lend(name, site, null) : 'full';
+		return this.#open < this.#options.maxSessions ? this.#lend(name, site, null, waiter.workspaceId) : 'full';
 	}
 
-	/** Ends the oldest idle session of some site. */
-	#endSomeIdle(): void {
-		for (const [name, site] of this.#sites) {
+	/** Ends the oldest idle session of some site. Where none is idle, a silent one has to go. */
+	#endSome(): void {
+		for (const [name, site] of this.#idle > 0 ? this.#sites : []) {
 			if (site.idle.length > 0) {
 				this.#endIdle(name, site);
 				return;
 			}
 		}
+		this.#makeRoom();
 	}
 
-	/** Serves the next waiter of each site, again and again until nothing can be lent. */
+	/** Serves workspaces in turn, and the sites of each in turn, until nothing more can be lent. */
 	#serve(): void {
 		for (let lent = true; lent; ) {
 			lent = false;
-			let full = 0;
-			for (const [name, site] of [...this.#waiting]) {
-				const waiter = nextWaiter(site);
-				const slot = this.#offer(name, site, waiter);
-				if (slot === 'later') {
-					continue;
-				}
-				if (slot === 'full') {
-					full += 1;
-					// At once, before a site that comes later takes the idle session again.
-					if (this.#ending < full) {
-						this.#endSomeIdle();
+			this.#wanting = 0;
+			for (const [workspaceId, names] of [...this.#waiting]) {
+				for (const name of [...names]) {
+					if (this.#serveOne(name, workspaceId)) {
+						lent = true;
+						break;
 					}
-					continue;
 				}
-				lent = true;
-				site.inRow = waiter.isHigh && site.waiters.some(({isHigh}) => !isHigh) ? site.inRow + 1 : 0;
-				site.waiters.splice(site.waiters.indexOf(waiter), 1);
-				this.#waiting.delete(name);
-				if (site.waiters.length > 0) {
-					this.#waiting.set(name, site);
-				}
-				waiter.grant(slot);
 			}
 		}
+	}
+
+	/** Lends a connection to the workspace's next recipient at the site, if it can have one. */
+	#serveOne(name: string, workspaceId: string): boolean {
+		const site = this.#sites.get(name);
+		const lane = site?.lanes.get(workspaceId);
+		if (!(site && lane)) {
+			return false;
+		}
+		const waiter = nextWaiter(lane);
+		const slot = this.#offer(name, site, waiter);
+		if (slot === 'full') {
+			this.#wanting += 1;
+			// At once, before a site that comes later takes the idle session again.
+			if (this.#ending + this.#leaving < this.#wanting) {
+				this.#endSome();
+			}
+		}
+		if (typeof slot === 'string') {
+			return false;
+		}
+		lane.highInRow = waiter.isHigh && lane.waiters.some(({isHigh}) => !isHigh) ? lane.highInRow + 1 : 0;
+		endTurn(this.#waiting, {group: workspaceId, item: name});
+		this.#removeWaiter(name, site, waiter);
+		if (lane.waiters.length > 0) {
+			addTurn(this.#waiting, workspaceId, name);
+		}
+		waiter.grant(slot);
+		return true;
 	}
 }
 
@@ -346,8 +455,8 @@ function lastFitting({idle}: Site, waiter: Waiter): number {
 	return at;
 }
 
-/** High mail goes first, but not always. */
-function nextWaiter({waiters, inRow}: Site): Waiter {
-	const wanted = inRow < mostInRow;
+/** High priority goes first, but not always. */
+function nextWaiter({waiters, highInRow}: Lane): Waiter {
+	const wanted = highInRow < maxHighInRow;
 	return waiters.find(({isHigh}) => isHigh === wanted) ?? (waiters[0] as Waiter);
 }

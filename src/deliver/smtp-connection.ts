@@ -14,10 +14,18 @@ export type Lost = {
 	readonly tlsFailure?: TlsFailure;
 	/**
 	 * `closed`: the server ended it. `outOfStep`: more replies than commands, so replies cannot be matched to commands.
+	 * `silent`: the server did not reply in time.
 	 */
-	readonly cause?: 'closed' | 'outOfStep';
+	readonly cause?: 'closed' | 'outOfStep' | 'silent';
 };
 export type Answer = RawReply | Lost;
+
+/** Callbacks for a wait that lasts longer than `afterMs`: `began` at that time, `ended` when the wait is over, however it ends. */
+export type SilenceWatch = {
+	readonly afterMs: number;
+	readonly began: () => void;
+	readonly ended: () => void;
+};
 
 type ConnectionTarget = {
 	readonly address: string;
@@ -55,6 +63,7 @@ export class SmtpConnection {
 	#expected = 1;
 	#lastCode = 0;
 	#change: ((reply: RawReply) => RawReply) | null = null;
+	#watch: SilenceWatch | null = null;
 	readonly #reader = new ReplyReader();
 	readonly #replies: RawReply[] = [];
 	readonly #lostListeners: Array<() => void> = [];
@@ -63,7 +72,7 @@ export class SmtpConnection {
 	constructor({address: host, port, localAddress, implicitTls, dialogue}: ConnectionTarget) {
 		this.dialogue = dialogue;
 		this.#socket = connect({host, port, noDelay: true, ...(localAddress === undefined ? {} : {localAddress})});
-		this.#watch(this.#socket);
+		this.#listen(this.#socket);
 		if (!implicitTls) {
 			this.#socket.on('data', this.#received);
 		}
@@ -93,7 +102,7 @@ export class SmtpConnection {
 			secureContext: demand.secureContext,
 		});
 		this.#socket = secure;
-		this.#watch(secure);
+		this.#listen(secure);
 		secure.once('secureConnect', () => {
 			const failure = failureOf(secure, demand);
 			if (failure !== null && demand.judge !== undefined) {
@@ -154,6 +163,11 @@ export class SmtpConnection {
 		this.#change = change;
 	}
 
+	/** Sets who hears of long waits that begin from now on. */
+	watchSilence(watch: SilenceWatch | null): void {
+		this.#watch = watch;
+	}
+
 	/** Whether a reply is there to be read, or the begin of one. */
 	hasReply(): boolean {
 		return this.#replies.length > 0 || this.#reader.isBegun;
@@ -185,7 +199,7 @@ export class SmtpConnection {
 		return this.#tls;
 	}
 
-	#watch(socket: Socket): void {
+	#listen(socket: Socket): void {
 		socket.on('error', (error: NodeJS.ErrnoException) =>
 			this.#end(wordsOf(error), {
 				...(error.code === undefined ? {} : {errno: error.code}),
@@ -255,10 +269,23 @@ export class SmtpConnection {
 
 	#wait(what: string, timeoutMs: number, reply: boolean): Promise<Answer | null> {
 		return new Promise(resolve => {
-			const timer = setTimeout(() => this.#end(`${what} took longer than ${timeoutMs} ms`), timeoutMs);
+			const end = () => this.#end(`${what} took longer than ${timeoutMs} ms`, {cause: 'silent'});
+			const watch = this.#watch;
+			let isSilent = false;
+			let timer =
+				watch !== null && watch.afterMs < timeoutMs
+					? setTimeout(() => {
+							timer = setTimeout(end, timeoutMs - watch.afterMs);
+							isSilent = true;
+							watch.began();
+						}, watch.afterMs)
+					: setTimeout(end, timeoutMs);
 			this.#awaitsReply = reply;
 			this.#answerWaiting = answer => {
 				clearTimeout(timer);
+				if (isSilent) {
+					watch?.ended();
+				}
 				this.#answerWaiting = null;
 				this.#awaitsReply = false;
 				resolve(answer);

@@ -23,6 +23,8 @@ export type Delivery = {
 	/** Envelope id (RFC 3461 §4.4), comes back in reports. */
 	readonly ref: string;
 	readonly terms: Terms;
+	/** Whose mail it is: workspaces take turns for connections. */
+	readonly workspaceId: string;
 	/** Absent: it waits its turn, and may have any connection. */
 	readonly precedence?: Precedence;
 	/** The complete message: CRLF, 7-bit unless `smtputf8`, not dot-stuffed. */

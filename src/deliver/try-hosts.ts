@@ -19,9 +19,19 @@ import type {Hello, Session} from './open-session.ts';
 import {goneMs} from './pool.ts';
 import type {SmtpConnection} from './smtp-connection.ts';
 import type {Accepted, Delivery} from './transaction.ts';
-import {type HostVerdict, misunderstood, type Stop, verdict} from './verdict.ts';
+import {type HostVerdict, isLoginStop, misunderstood, type Stop, verdict} from './verdict.ts';
+
+/** What to do when a host is silent: when one wait for it lasts longer than `afterMs`. */
+export type Silence = {
+	readonly afterMs: number;
+	/** The wait has lasted that long. `giveUp` ends the attempt, so that others can have its connection. */
+	readonly began: (giveUp: () => void) => void;
+	/** The wait is over, however it ended. */
+	readonly ended: () => void;
+};
 
 export type TryOptions = ConversationOptions & {
+	readonly silence: Silence;
 	/** All conversations together, in milliseconds. */
 	readonly attemptDeadlineMs: number;
 	readonly sources: readonly Source[];
@@ -60,7 +70,7 @@ export async function tryHosts(
 	signal?: AbortSignal,
 ): Promise<Try> {
 	const lastsMs = job.expires ? job.endsAt - options.clock.now() : null;
-	const limits = createTryLimits(options.attemptDeadlineMs, lastsMs, signal);
+	const limits = createTryLimits(options, lastsMs, signal);
 	const plans = plansFor(job, hosts, idle, options);
 	const attempts: Attempt[] = [];
 	let sentAt: string | null = null;
@@ -104,7 +114,8 @@ export async function tryHosts(
 		if (isUnroutable(end) && plans.length > 0) {
 			continue;
 		}
-		attempts.push(conversation.attempt);
+		const loginRefused = options.relay && end.by !== 'acceptance' && isLoginStop(end);
+		attempts.push(loginRefused ? {...conversation.attempt, loginRefused} : conversation.attempt);
 		if (end.by === 'acceptance') {
 			limits.done();
 			return {outcome: {kind: options.accepted}, attempts, sentAt, used};
@@ -263,7 +274,9 @@ function isAgainstPipelining(end: Accepted | Stop): boolean {
 		return code < 400 || (code >= 500 && isForGood && !misunderstood.has(code)) || pipeliningWords.test(text);
 	}
 	// Some throw away what comes with MAIL, and wait for the rest.
-	return end.by === 'loss' && (end.cause === 'outOfStep' || (end.cause === undefined && end.phase === 'rcpt'));
+	return (
+		end.by === 'loss' && (end.cause === 'outOfStep' || ((end.cause ?? 'silent') === 'silent' && end.phase === 'rcpt'))
+	);
 }
 
 /** Some old servers hang up on what they do not know. TLS and a log-in need EHLO. */
@@ -353,7 +366,11 @@ function mayDoWithoutTls({tls, implicitTls}: Host): boolean {
 }
 
 /** `lastsMs`: after it the mail expires, and only data under way goes on; null: it does not expire. */
-function createTryLimits(deadlineMs: number, lastsMs: number | null, signal?: AbortSignal): TryLimits {
+function createTryLimits(
+	{attemptDeadlineMs: deadlineMs, silence}: Pick<TryOptions, 'attemptDeadlineMs' | 'silence'>,
+	lastsMs: number | null,
+	signal?: AbortSignal,
+): TryLimits {
 	let connection: SmtpConnection | null = null;
 	let isCommitted = false;
 	let late = false;
@@ -372,14 +389,21 @@ function createTryLimits(deadlineMs: number, lastsMs: number | null, signal?: Ab
 			connection?.fail('the mail expired before the host took it');
 		}
 	};
+	const giveUp = () => {
+		late = true;
+		connection?.fail('the server did not reply, and the session was needed for other messages', 'silent');
+	};
 	const expiry = lastsMs !== null && lastsMs < deadlineMs ? setTimeout(expire, lastsMs) : undefined;
 	signal?.addEventListener('abort', stop, {once: true});
 	return {
 		use(used) {
 			connection = used;
+			used.watchSilence({...silence, began: () => silence.began(giveUp)});
 		},
 		committed(committed) {
 			isCommitted = committed;
+			// A host that has the data may have accepted the message: giving up would deliver it twice.
+			connection?.watchSilence(null);
 		},
 		over: () => late || signal?.aborted === true,
 		done() {

@@ -145,6 +145,11 @@ function refusal(category: BounceCategory, reason: string): Outcome {
 	return {kind: 'bounced', type: 'permanent', category, reason, suppresses: suppresses(category)};
 }
 
+/** Whether a smarthost refused us for the lack of a login that it accepts. */
+export function isLoginStop(stop: Stop): boolean {
+	return stop.by === 'login' || (stop.by === 'reply' && isLoginFault(stop.reply, stop.phase));
+}
+
 /** RFC 4954 §6; 454 is a server that cannot check the password now. */
 function isLoginFault(reply: SmtpReply, phase: Phase): boolean {
 	return (

@@ -25,15 +25,23 @@ const repetitions = 6;
 export const shortestTtl = 60;
 export const longestTtl = 3600;
 const mostRecords = 20;
-const mostNames = 20_000;
+/** A domain of a large company has dozens of TXT records, and its SPF record may be the last one. */
+const maxTexts = 100;
+const maxAnswers = 20_000;
+/** A larger answer counts as several, since strangers choose what their name servers return. */
+const answerOctets = 1024;
 
-type Found<T> = {readonly records: readonly T[]; readonly ttl: number};
+/** `most`: how many of the records are kept, where that is not the default. */
+type Found<T> = {readonly records: readonly T[]; readonly ttl: number; readonly most?: number};
 /** Without `ttl` the answer is not kept. */
 type Fetched<Answer> = {readonly answer: Answer; readonly ttl?: number};
 
 /** Answers of DNS for as long as they may be kept, and the queries under way, which all that ask for the same name share. */
 export class AnswerCache {
-	readonly #known = new LRUCache<string, {readonly until: number; readonly answer: unknown}>(atMost(mostNames));
+	readonly #known = new LRUCache<string, {readonly until: number; readonly answer: unknown}>({
+		...atMost(maxAnswers),
+		sizeCalculation: ({answer}) => sizeOf(answer),
+	});
 	readonly #asked = new Map<string, Promise<unknown>>();
 	readonly #clock: Clock;
 
@@ -60,6 +68,12 @@ export class AnswerCache {
 		}
 		return answer;
 	}
+}
+
+function sizeOf(answer: unknown): number {
+	const {records = []} = answer as {readonly records?: readonly unknown[]};
+	const octets = records.reduce<number>((sum, record) => sum + (typeof record === 'string' ? record.length : 0), 0);
+	return 1 + Math.floor(octets / answerOctets);
 }
 
 /** `cancel` ends what is still being asked, which else keeps a process alive long after its answer was given up. */
@@ -97,6 +111,7 @@ export function createResolver({servers, timeoutMs, tries, keepFailed, clock}: R
 			recall(`TXT ${name}`, fresh, async () => ({
 				records: (await system.resolveTxt(name)).map(strings => strings.join('')),
 				ttl: shortestTtl,
+				most: maxTexts,
 			})),
 		cname: (name, fresh = false) =>
 			recall(`CNAME ${name}`, fresh, async () => ({records: await system.resolveCname(name), ttl: shortestTtl})),
@@ -116,9 +131,9 @@ async function answerOf<T>(query: () => Promise<Found<T>>, limitMs: number): Pro
 		timer = setTimeout(() => reject(Object.assign(new Error('no answer'), {code: 'ETIMEOUT'})), limitMs);
 	});
 	try {
-		const {records, ttl} = await Promise.race([query(), limit]);
+		const {records, ttl, most = mostRecords} = await Promise.race([query(), limit]);
 		return records.length > 0
-			? {answer: {kind: 'found', records: records.slice(0, mostRecords)}, ttl}
+			? {answer: {kind: 'found', records: records.slice(0, most)}, ttl}
 			: {answer: {kind: 'nodata'}, ttl: shortestTtl};
 	} catch (error) {
 		const {code = 'EUNKNOWN'} = error as NodeJS.ErrnoException;

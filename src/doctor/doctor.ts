@@ -1,9 +1,6 @@
 import {randomBytes} from 'node:crypto';
-import {constants, existsSync} from 'node:fs';
-import {access} from 'node:fs/promises';
-import {join} from 'node:path';
+import {existsSync} from 'node:fs';
 import {linkBase} from '../config/derive.ts';
-import type {BounceMailbox} from '../config/parsers.ts';
 import {secretsFile} from '../config/secrets-file.ts';
 import {extraCa, type Settings} from '../config/settings.ts';
 import {type DaemonFile, liveDaemon} from '../data-folder/daemon-file.ts';
@@ -16,13 +13,12 @@ import {SmtpConnection} from '../deliver/smtp-connection.ts';
 import {createResolver, openRecordSources} from '../dns/resolver.ts';
 import type {OpenSources} from '../domains/check-records.ts';
 import {sendingNames} from '../domains/domain-records.ts';
-import {isMaildir, namesIn} from '../inbound/mail-files.ts';
-import {inPatience, mailboxFault, nameOfMailbox, openFolder} from '../inbound/mailboxes.ts';
 import type {Clock} from '../kit/clock.ts';
 import {createLinks} from '../links/links.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {Resolver} from '../net/dns.ts';
 import {ProviderClient} from '../net/provider-client.ts';
+import {readMailboxNote} from '../store/mailbox-checkpoints.ts';
 import {blocklistCheck} from './blocklists.ts';
 import {acmeCheck} from './certificates.ts';
 import {domainsCheck} from './domains.ts';
@@ -42,6 +38,7 @@ import {
 	type TimeServer,
 	walCheck,
 } from './machine.ts';
+import {mailboxCheck} from './mailbox.ts';
 import {
 	addressesOf,
 	certificateChecks,
@@ -140,7 +137,7 @@ function checksFor(input: DoctorInput): Check[] {
 	const {settings, resolver, clock} = input;
 	const here = [
 		nodeCheck(),
-		diskCheck(settings.dataDir, settings.minFreeDisk),
+		diskCheck(settings.dataDir, () => settings.minFreeDisk),
 		openFilesCheck(settings.maxSessions),
 		firstKeysCheck(settings.dataDir, clock),
 		storeCheck(input.store),
@@ -213,8 +210,8 @@ function waysOut(input: DoctorInput): Check[] {
 	];
 }
 
-function eventsOf({store: {store}}: DoctorInput): Check[] {
-	return store === null ? [] : [smarthostEventsCheck(store.reader)];
+function eventsOf({store: {store}, clock}: DoctorInput): Check[] {
+	return store === null ? [] : [smarthostEventsCheck(store.reader, clock)];
 }
 
 function waysBack({settings, resolver, clock, store: {store}, ...input}: DoctorInput): Check[] {
@@ -230,7 +227,7 @@ function waysBack({settings, resolver, clock, store: {store}, ...input}: DoctorI
 			port: settings.mxPort,
 			resolver,
 		}),
-		...mailboxOf({settings}),
+		...mailboxOf({settings, clock, store: {store}}),
 		...inboundOf({settings, resolver, store: {store}}),
 		...certificateChecks(settings, clock),
 		publicUrlCheck({
@@ -240,9 +237,12 @@ function waysBack({settings, resolver, clock, store: {store}, ...input}: DoctorI
 	];
 }
 
-function mailboxOf({settings}: Pick<DoctorInput, 'settings'>): Check[] {
+type MailboxInput = Pick<DoctorInput, 'settings' | 'clock'> & {readonly store: Pick<OpenedStore, 'store'>};
+
+function mailboxOf({settings, clock, store: {store}}: MailboxInput): Check[] {
 	const {bounceMailbox} = settings;
-	return bounceMailbox === null ? [] : [mailboxCheck(bounceMailbox, extraCa(settings))];
+	const readNote = async (name: string) => (store === null ? undefined : await readMailboxNote(store.reader, name));
+	return bounceMailbox === null ? [] : [mailboxCheck(bounceMailbox, {ca: extraCa(settings), clock, readNote})];
 }
 
 type InboundInput = Pick<DoctorInput, 'settings' | 'resolver'> & {readonly store: Pick<OpenedStore, 'store'>};
@@ -284,8 +284,6 @@ export async function routesTo(
 
 const connectMs = 10_000;
 const replyMs = 30_000;
-/** To log in and open the folder, and to end IDLE. */
-const imapMs = 30_000;
 
 type BouncesInput = {
 	readonly returnPathDomain: string;
@@ -316,7 +314,7 @@ function chosenDomain({chosen, returnPathDomain}: BouncesInput): Found[] {
 		: [
 				warn(
 					`MAILCTL_RETURN_PATH_DOMAIN is not set, ${returnPathDomain} is used`,
-					'set it to a name of your own for bounces, such as bounces.example.com',
+					'set it to a name of your own for bounces, such as bounce.example.com',
 				),
 			];
 }
@@ -402,58 +400,4 @@ async function firstRefusal(connection: SmtpConnection, commands: readonly strin
 		}
 	}
 	return null;
-}
-
-/** Whether the mailbox of MAILCTL_BOUNCE_MAILBOX can be opened and read. `ca`: PEM of authorities in addition to the public ones. */
-export function mailboxCheck(mailbox: BounceMailbox, ca: string | null, patienceMs = imapMs): Check {
-	return {
-		name: 'mailbox',
-		why: 'Bounces that arrive in a mailbox count for nothing while it cannot be read.',
-		async look() {
-			try {
-				const found = mailbox.kind === 'imap' ? await lookInto(mailbox, ca, patienceMs) : await lookAt(mailbox.path);
-				return [ok(`${nameOfMailbox(mailbox)} can be read: ${found}`)];
-			} catch (error) {
-				const {reason, fix} = mailboxFault(error, mailbox);
-				return [fail(reason, fix)];
-			}
-		},
-	};
-}
-
-async function lookInto(
-	mailbox: Extract<BounceMailbox, {kind: 'imap'}>,
-	ca: string | null,
-	patienceMs: number,
-): Promise<string> {
-	const giveUp = new AbortController();
-	const client = await inPatience(patienceMs, () => openFolder(mailbox, ca, giveUp.signal)).catch(error => {
-		giveUp.abort();
-		throw error;
-	});
-	const mails = client.mailbox === false ? 0 : client.mailbox.exists;
-	const canIdle = client.capabilities.has('IDLE');
-	try {
-		if (canIdle) {
-			void client.idle().catch(() => undefined);
-		}
-		// Ends the IDLE: a server that does not answer would keep the daemon from reading on.
-		await inPatience(patienceMs, () => client.noop());
-	} finally {
-		client.close();
-	}
-	const idle = canIdle ? 'new mail is reported at once' : 'new mail is found at the next poll';
-	return `${mails} ${mails === 1 ? 'mail' : 'mails'}, ${idle}`;
-}
-
-async function lookAt(folder: string): Promise<string> {
-	if (!(await isMaildir(folder))) {
-		throw new Error('it has no folders new and cur');
-	}
-	// Mails are moved from the one to the other.
-	for (const part of ['new', 'cur']) {
-		await access(join(folder, part), constants.R_OK | constants.W_OK | constants.X_OK);
-	}
-	const names = await namesIn(folder, 'new');
-	return `${names.length} new ${names.length === 1 ? 'mail' : 'mails'}`;
 }

@@ -35,7 +35,7 @@ export function nodeCheck(version = process.versions.node): Check {
 }
 
 /** Room for the store, as the daemon judges it. */
-export function diskCheck(dataDir: string, least: number): Check {
+export function diskCheck(dataDir: string, leastOf: () => number): Check {
 	return {
 		name: 'disk',
 		why: 'Below MAILCTL_MIN_FREE_DISK no mail is accepted: sends are answered 503, and the listener says 452.',
@@ -45,6 +45,7 @@ export function diskCheck(dataDir: string, least: number): Check {
 				folder = dirname(folder);
 			}
 			const free = await freeBytes(folder);
+			const least = leastOf();
 			const megabytes = Math.floor(free / megabyte).toLocaleString('en');
 			const detail = `${megabytes} MB are free at ${folder}`;
 			const fix = 'free some space, shorten MAILCTL_RETENTION_DAYS or move MAILCTL_DATA_DIR';
@@ -53,21 +54,34 @@ export function diskCheck(dataDir: string, least: number): Check {
 	};
 }
 
-/** How many files, sockets among them, the process may open. */
+/** The daemon itself has about 50 open; with fewer left than this, clients and sessions soon find none. */
+export const minOpenFiles = 128;
+
+/** How many files, sockets among them, this process may open; `null` where the system does not tell. */
+export function readOpenFileLimit(limits = '/proc/self/limits'): number | null {
+	const text = existsSync(limits) ? readFileSync(limits, 'utf8') : '';
+	const [, soft] = /^Max open files\s+(\d+|unlimited)/m.exec(text) ?? [];
+	return soft === undefined ? null : soft === 'unlimited' ? Number.POSITIVE_INFINITY : Number(soft);
+}
+
+export const neededOpenFiles = (maxSessions: number): number => maxSessions + otherFiles;
+
+/** Says how to allow more open files. */
+export const openFilesFix = (needed: number): string =>
+	`raise it: ulimit -n ${needed}, LimitNOFILE=${needed} under systemd`;
+
 export function openFilesCheck(maxSessions: number, limits = '/proc/self/limits'): Check {
 	return {
 		name: 'open-files',
 		why: 'Each SMTP session and each HTTP client is an open file; at the limit connections fail.',
 		async look(): Promise<Found[]> {
-			const needed = maxSessions + otherFiles;
-			const text = existsSync(limits) ? readFileSync(limits, 'utf8') : '';
-			const [, soft] = /^Max open files\s+(\d+|unlimited)/m.exec(text) ?? [];
-			if (soft === undefined) {
+			const needed = neededOpenFiles(maxSessions);
+			const limit = readOpenFileLimit(limits);
+			if (limit === null) {
 				return [ok('this system does not tell the limit')];
 			}
-			const detail = `at most ${soft} open files, ${needed} may be needed`;
-			const enough = soft === 'unlimited' || Number(soft) >= needed;
-			return [enough ? ok(detail) : warn(detail, `raise it: ulimit -n ${needed}, LimitNOFILE=${needed} under systemd`)];
+			const detail = `at most ${limit === Number.POSITIVE_INFINITY ? 'unlimited' : limit} open files, ${needed} may be needed`;
+			return [limit >= needed ? ok(detail) : warn(detail, openFilesFix(needed))];
 		},
 	};
 }

@@ -13,13 +13,14 @@ import {type Clock, systemClock} from '../kit/clock.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {dayMs} from '../kit/time.ts';
 import {withoutAdvice} from '../mail/outcome.ts';
+import {relayAdvice} from '../mail/relay-advice.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import {reverseName} from '../net/host-name.ts';
 import {isLoopbackAddress, isPublicAddress} from '../net/ip-address.ts';
 import type {ProviderClient} from '../net/provider-client.ts';
 import type {Relay, RelayApi} from '../net/relay-url.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
-import {listSmarthosts, readNewestMail, type Smarthost} from '../store/smarthosts.ts';
+import {listSmarthosts, type Smarthost} from '../store/smarthosts.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const recordsOf = <T>(answer: DnsAnswer<T>): readonly T[] => (answer.kind === 'found' ? answer.records : []);
@@ -344,7 +345,7 @@ async function greet(
 }
 
 const wordsOf = (stop: Stop): string =>
-	stop.by === 'reply' ? `${stop.reply.code} ${stop.reply.text.split('\n')[0]}` : stop.text;
+	stop.by === 'reply' ? `${stop.reply.code} ${stop.reply.text.replaceAll(/\s+/g, ' ')}` : stop.text;
 
 type EgressInput = SmtpReach & {
 	/** Domains with the mail hosts to greet; one that answers is enough. */
@@ -408,17 +409,18 @@ export function relayCheck(
 	};
 }
 
-/** A provider that posted nothing for this time, though mail went out, is silent. */
+/** A provider is silent that has posted nothing about a message for this long. */
 const silentMs = dayMs;
+/** A smarthost that accepted nothing for this long is no longer in use. */
+const unusedMs = 7 * dayMs;
 
 /** Whether the providers of smarthosts post their events. */
-export function smarthostEventsCheck(reader: Knex): Check {
+export function smarthostEventsCheck(reader: Knex, clock: Pick<Clock, 'now'>): Check {
 	return {
 		name: 'smarthost-events',
 		why: 'A provider that sends your mail keeps its bounces and complaints, unless it posts them here.',
 		async look() {
 			const smarthosts = await listSmarthosts(reader, null);
-			const mailedAt = await readNewestMail(reader);
 			return smarthosts.length === 0
 				? [
 						warn(
@@ -426,25 +428,35 @@ export function smarthostEventsCheck(reader: Knex): Check {
 							'mailctl smarthost add PROVIDER; `generic` is for a server of your own',
 						),
 					]
-				: smarthosts.map(one => eventsFound(one, mailedAt));
+				: smarthosts.map(one => eventsFound(one, clock.now()));
 		},
 	};
 }
 
-/** Whether mail went out after its last event, and long enough ago. `mailedAt`: when the newest mail was accepted, milliseconds. */
+/** Whether it accepted messages lately and reported on none of them. */
 export function isSilent(
-	{last_event_at: last, created_at: since}: Pick<Smarthost, 'last_event_at' | 'created_at'>,
-	mailedAt: number | null,
+	{used_at: used, unreported_since: since}: Pick<Smarthost, 'used_at' | 'unreported_since'>,
+	now: number,
 ): boolean {
-	return mailedAt !== null && mailedAt - Date.parse(last ?? since) > silentMs;
+	return used !== null && since !== null && now - Date.parse(since) > silentMs && now - Date.parse(used) < unusedMs;
 }
 
-function eventsFound(smarthost: Smarthost, mailedAt: number | null): Found {
-	const {id, provider, last_event_at: last} = smarthost;
-	const detail = last === null ? `${provider}: no event came yet` : `${provider}: last event ${last.slice(0, 16)} UTC`;
-	return isSilent(smarthost, mailedAt)
-		? warn(`${detail}, and mail went out since`, `look at the webhook at ${provider}; mailctl smarthost show ${id}`)
-		: ok(detail);
+/** What is wrong with a silent smarthost, and how to fix it. */
+export function silenceOf({id, provider, unreported_since: since, last_event_at: last}: Smarthost) {
+	const before = last === null ? 'it never posted one' : `the last event came ${last.slice(0, 16)} UTC`;
+	return {
+		detail: `${provider} posted no event about messages sent since ${since?.slice(0, 16)} UTC; ${before}`,
+		fix: `check the webhook settings at ${provider}; mailctl smarthost show ${id}`,
+	};
+}
+
+function eventsFound(smarthost: Smarthost, now: number): Found {
+	const {provider, last_event_at: last} = smarthost;
+	if (isSilent(smarthost, now)) {
+		const {detail, fix} = silenceOf(smarthost);
+		return warn(detail, fix);
+	}
+	return ok(last === null ? `${provider}: no event came yet` : `${provider}: last event ${last.slice(0, 16)} UTC`);
 }
 
 /** Nothing that a key may not do is asked for, so an answer of any kind is enough. */
@@ -470,8 +482,8 @@ async function logIn(relay: Relay, reach: SmtpReach, lookUp: LookUp): Promise<Fo
 		return ok(`${greeted.said}${login === null ? '' : ', logged in'}`);
 	}
 	const where = `${host}:${port}: ${wordsOf(greeted)}`;
-	if (greeted.phase === 'auth') {
-		return fail(where, 'correct user and password in MAILCTL_RELAY_URL (percent-encoded)');
+	if (greeted.by === 'reply' || greeted.by === 'login') {
+		return fail(where, relayAdvice(wordsOf(greeted)));
 	}
 	return greeted.by === 'tls'
 		? fail(where, 'add its CA by MAILCTL_CA_FILE, or say how far TLS must go with ?tls= in MAILCTL_RELAY_URL')

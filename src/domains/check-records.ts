@@ -4,7 +4,7 @@ import {parseDkimRecord, parseTagList, tagParts} from '../mail/dkim-record.ts';
 import {announcedId} from '../mta-sts/sts-policies.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import {type DomainRecord, hostRecords, type SendingNames} from './domain-records.ts';
-import {checkSpf, isSpf, parseSpf, unknownInclude} from './spf.ts';
+import {compileSpf, isSpf, parseSpf, unknownInclude} from './spf.ts';
 
 /** Whom records are asked of. */
 type RecordSources = {
@@ -141,7 +141,7 @@ function judgeOwnership(texts: readonly string[], {value}: DomainRecord): Verdic
 
 /** Other texts may stand beside the key; a second key may not: RFC 6376 §3.6.2.2 leaves open which one counts. */
 function judgeDkim(texts: readonly string[], {value}: DomainRecord): Verdict {
-	const keys = texts.map(parseDkimRecord).filter(key => key !== undefined);
+	const keys = texts.map(text => parseDkimRecord(text)).filter(key => key !== undefined);
 	const [found] = keys;
 	const wanted = parseDkimRecord(value);
 	if (found === undefined) {
@@ -251,8 +251,9 @@ async function judgeCover(resolver: Resolver, name: string, value: string, found
 	if (isVerdict(wanted)) {
 		return {...wanted, found};
 	}
+	const check = compileSpf(resolver, name);
 	for (const ip of wanted) {
-		const result = await checkSpf(resolver, ip, name);
+		const result = await check(ip);
 		switch (result.kind) {
 			case 'pass':
 				break;

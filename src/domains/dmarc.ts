@@ -1,4 +1,7 @@
 import type {Knex} from 'knex';
+import {LRUCache} from 'lru-cache';
+import {type Clock, createPauses} from '../kit/clock.ts';
+import {atMost} from '../kit/collections.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import {parseTagList} from '../mail/dkim-record.ts';
 import type {Resolver} from '../net/dns.ts';
@@ -6,7 +9,7 @@ import {countDmarcDays, type DmarcSource, readDmarc, readTlsSums, type TlsSum} f
 import type {Domain} from '../store/domains.ts';
 import {type CheckedRecord, checkDomainRecords, namesUri, type OpenSources} from './check-records.ts';
 import {type DomainRecord, dmarcUri, domainRecords, returnPathHost, type SendingNames} from './domain-records.ts';
-import {checkSpf} from './spf.ts';
+import {compileSpf} from './spf.ts';
 
 /** How far back figures go by default and at most, days. */
 export const dmarcPeriod = {usual: 30, most: 90} as const;
@@ -42,58 +45,144 @@ export type DmarcSight = {
 	/** Those with most mail, of `ips`. */
 	readonly sources: readonly Source[];
 	readonly ips: number;
-	/** Mails that only reports without a valid signature speak of: anybody may have made them up, so the advice leaves them out. */
+	/** Messages in reports without their reporter's signature, which anybody may have forged. */
 	readonly unsigned: number;
 	readonly advice: DmarcAdvice;
 	/** How TLS to the host of the return path went, as others report it. */
 	readonly tls: readonly TlsSum[];
 };
 
-/** Reads what was reported, and asks DNS which sources are ours and what is published. */
-export async function lookAtDmarc(
+type ReviewOptions = {
+	readonly reader: Knex;
+	readonly names: SendingNames;
+	readonly openSources: OpenSources;
+	readonly clock: Clock;
+};
+
+const cachedMs = 60_000;
+const maxCached = 100;
+
+/** Reviews a domain: what was reported in a number of days, what is published, and what to publish next. */
+export type ReviewDmarc = (domain: Domain, days: number) => Promise<DmarcSight>;
+
+/**
+ * Which sources are the domain's own is cached for a minute, because it can take a second of CPU time to find out. The
+ * published record is read each time, so that a change shows at once.
+ */
+export function createDmarcReview(options: ReviewOptions): ReviewDmarc {
+	const {reader, names, openSources, clock} = options;
+	const cache = new LRUCache<string, {readonly until: number; readonly evidence: Promise<Evidence>}>(atMost(maxCached));
+
+	function findEvidence(domain: Domain, days: number): Promise<Evidence> {
+		const key = `${domain.id} ${days}`;
+		const known = cache.get(key);
+		if (known !== undefined && known.until > clock.monotonic()) {
+			return known.evidence;
+		}
+		const evidence = gather(options, domain, days);
+		cache.set(key, {until: clock.monotonic() + cachedMs, evidence});
+		evidence.catch(() => cache.delete(key));
+		return evidence;
+	}
+
+	return async (domain, days) => {
+		const {counted, sources, judged} = await findEvidence(domain, days);
+		const tls = await readReportedTls(reader, domain, [returnPathHost(domain)], firstDay(days, clock.now()));
+		const asked = openSources();
+		try {
+			const [published] = await checkDomainRecords(domain.name, [recordFor('dmarc', domain, names)], asked);
+			const advice = adviceOf(domain, names, published as CheckedRecord, judged);
+			return {...counted, days, sources, advice, tls};
+		} finally {
+			asked.close();
+		}
+	};
+}
+
+/**
+ * How TLS to hosts of a domain went since a day, as other mail systems report it. A workspace sees nothing until it has proved
+ * that it owns the domain.
+ */
+export async function readReportedTls(
 	reader: Knex,
+	{state}: Domain,
+	hosts: readonly string[],
+	since: string,
+): Promise<TlsSum[]> {
+	const isProven = state === 'verified' || state === 'degraded';
+	return isProven ? await readTlsSums(reader, 'tls_report_days', {since, limit: mostSources, domains: hosts}) : [];
+}
+
+function recordFor(purpose: 'dmarc' | 'spf', domain: Domain, names: SendingNames): DomainRecord {
+	const records = domainRecords({...names, domain, keys: []});
+	return records.find(record => record.purpose === purpose) as DomainRecord;
+}
+
+/** What was reported, and which of the sources are the domain's own. */
+type Evidence = {
+	readonly counted: Awaited<ReturnType<typeof readDmarc>>;
+	readonly sources: readonly Source[];
+	readonly judged: Judged;
+};
+
+async function gather(
+	{reader, names, openSources, clock}: ReviewOptions,
 	domain: Domain,
-	names: SendingNames,
-	openSources: OpenSources,
-	{days, now}: {readonly days: number; readonly now: number},
-): Promise<DmarcSight> {
-	const since = firstDay(days, now);
-	const counted = await readDmarc(reader, {domainId: domain.id, since, counted: 'n'}, mostSources);
+	days: number,
+): Promise<Evidence> {
+	const now = clock.now();
 	const judgedDays = Math.max(days, dmarcPeriod.usual);
 	const judgedBy = {domainId: domain.id, since: firstDay(judgedDays, now), counted: 'signed'} as const;
 	const judged = await readDmarc(reader, judgedBy, mostSources);
-	const isProven = domain.state === 'verified' || domain.state === 'degraded';
-	const seen = {since, limit: mostSources, domain: returnPathHost(domain)};
-	// Of a host as such: a workspace that has yet to prove the domain sees none of it.
-	const tls = isProven ? await readTlsSums(reader, 'tls_report_days', seen) : [];
-	const records = domainRecords({...names, domain, keys: []});
-	const of = (purpose: DomainRecord['purpose']) => records.find(record => record.purpose === purpose) as DomainRecord;
+	const counted = await readDmarc(reader, {domainId: domain.id, since: firstDay(days, now), counted: 'n'}, mostSources);
+	const ips = new Set([...judged.sources, ...counted.sources].map(({ip}) => ip));
+	const ours = await ownAddresses(recordFor('spf', domain, names), ips, openSources, clock);
+	const own = judged.sources.filter(({ip}) => ours.has(ip));
+	const addresses = own.map(({ip}) => ip);
+	const ownDays = await countDmarcDays(reader, judgedBy, addresses);
+	return {
+		counted,
+		sources: counted.sources.map(source => ({...source, ours: ours.has(source.ip)})),
+		judged: {own, ownDays, lost: judged.lost, days: judgedDays},
+	};
+}
+
+/**
+ * The addresses that mail leaves from: as we would publish it, or as the owner of the domain has published it for our
+ * return path.
+ */
+async function ownAddresses(
+	{name, value}: DomainRecord,
+	ips: Iterable<string>,
+	openSources: OpenSources,
+	clock: Clock,
+): Promise<ReadonlySet<string>> {
+	const own = new Set<string>();
 	const asked = openSources();
 	try {
-		const [published] = await checkDomainRecords(domain.name, [of('dmarc')], asked);
-		const isOurs = asked.resolvers[0] && ownership(asked.resolvers[0], of('spf'));
-		const owned = (some: readonly DmarcSource[]) =>
-			Promise.all(some.map(async source => ({...source, ours: (await isOurs?.(source.ip)) === true})));
-		const sources = await owned(counted.sources);
-		const own = (await owned(judged.sources)).filter(({ours}) => ours);
-		const addresses = own.map(({ip}) => ip);
-		const ownDays = await countDmarcDays(reader, judgedBy, addresses);
-		const by = {own, ownDays, lost: judged.lost, days: judgedDays};
-		return {...counted, days, sources, advice: adviceOf(domain, names, published as CheckedRecord, by), tls};
+		const [resolver] = asked.resolvers;
+		if (resolver === undefined) {
+			return own;
+		}
+		const proposed: Resolver = {
+			...resolver,
+			txt: async (owner, fresh) =>
+				owner === name ? {kind: 'found', records: [value]} : await resolver.txt(owner, fresh),
+		};
+		const checks = [compileSpf(proposed, name), compileSpf(resolver, name)];
+		const pause = createPauses(clock);
+		for (const ip of ips) {
+			for (const check of checks) {
+				if (!own.has(ip) && (await check(ip)).kind === 'pass') {
+					own.add(ip);
+				}
+			}
+			await pause();
+		}
 	} finally {
 		asked.close();
 	}
-}
-
-/** Whether mail leaves from an address: as we would publish it, or as the owner of the domain has published it for our return path. */
-function ownership(resolver: Resolver, {name, value}: DomainRecord): (ip: string) => Promise<boolean> {
-	const proposed: Resolver = {
-		...resolver,
-		txt: async (asked, fresh) =>
-			asked === name ? {kind: 'found', records: [value]} : await resolver.txt(asked, fresh),
-	};
-	const passes = async (by: Resolver, ip: string) => (await checkSpf(by, ip, name)).kind === 'pass';
-	return async ip => (await passes(proposed, ip)) || (await passes(resolver, ip));
+	return own;
 }
 
 const grouped = (n: number): string => n.toLocaleString('en');

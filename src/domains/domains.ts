@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {ActTools} from '../mail/operator.ts';
+import {checkRoom} from '../ops/limits.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {
@@ -71,10 +72,12 @@ export async function addDomain(
 		state: 'pending',
 		state_at: now,
 		verified_at: null,
+		first_verified_at: null,
 		checked_at: null,
 		failures: 0,
 		created_at: now,
 	};
+	await checkRoom(trx, tools, workspaceId, 'domains');
 	if (links !== null) {
 		await claimLinkHost(trx, domain, links.host, links.ownHosts);
 	}

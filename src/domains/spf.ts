@@ -1,4 +1,6 @@
-import {BlockList, isIP} from 'node:net';
+import {isIP} from 'node:net';
+import ipaddr from 'ipaddr.js';
+import {type ProviderName, providerHosts} from '../mail/provider.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import {isLoopbackAddress} from '../net/ip-address.ts';
 
@@ -24,123 +26,192 @@ class SpfEnd extends Error {
 	}
 }
 
-/**
- * Whether the domain's SPF record lets an address send (RFC 7208 §4, `check_host`). Terms with macros depend on the mail
- * and match nothing here, nor does `ptr`, which RFC 7208 §5.5 says not to use. What the resolver remembers is not asked
- * again, so that several addresses cost little more than one.
- */
-export async function checkSpf(resolver: Resolver, ip: string, domain: string): Promise<SpfResult> {
-	const left = {lookUps: mostLookUps, voids: mostVoid};
+/** Returns the SPF result for mail from an IP address. */
+type SpfCheck = (ip: string) => Promise<SpfResult>;
 
-	function count(): void {
-		left.lookUps--;
-		if (left.lookUps < 0) {
+/**
+ * Checks IP addresses against a domain's SPF record (RFC 7208 §4, `check_host`). Terms with macros depend on the
+ * message and match nothing here, nor does `ptr`, which RFC 7208 §5.5 says not to use. Each record is parsed, and each
+ * name queried, once for all addresses.
+ */
+export function compileSpf(resolver: Resolver, domain: string): SpfCheck {
+	const published = new Published(resolver);
+	return async ip => {
+		try {
+			return {kind: await new Evaluation(published, ip).evaluate(domain)} as SpfResult;
+		} catch (error) {
+			if (error instanceof SpfEnd) {
+				return error.result;
+			}
+			throw error;
+		}
+	};
+}
+
+/** Caches DNS answers. Failures too, because each address would otherwise wait for the same timeout again. */
+class Published {
+	readonly #resolver: Resolver;
+	readonly #known = new Map<string, Promise<unknown>>();
+
+	constructor(resolver: Resolver) {
+		this.#resolver = resolver;
+	}
+
+	#once<Result>(key: string, ask: () => Promise<Result>): Promise<Result> {
+		const known = this.#known.get(key) ?? ask();
+		this.#known.set(key, known);
+		return known as Promise<Result>;
+	}
+
+	/** Returns `null` if the name has no SPF record. */
+	record(name: string): Promise<CompiledRecord | null> {
+		return this.#once(`TXT ${name}`, async () => {
+			const records = recordsOf(await this.#resolver.txt(name), name).filter(isSpf);
+			if (records.length > 1) {
+				throw new SpfEnd('permerror', `${name} has ${records.length} SPF records, only one may be there`);
+			}
+			const parsed = records[0] === undefined ? null : parseSpf(records[0]);
+			if (parsed?.ok === false) {
+				throw new SpfEnd('permerror', `the SPF record of ${name} has a fault: ${parsed.fault}`);
+			}
+			return parsed && compile(parsed.record);
+		});
+	}
+
+	/** Returns the A or AAAA records of a host. */
+	addresses(family: 'a' | 'aaaa', host: string): Promise<readonly Uint8Array[]> {
+		return this.#once(`${family} ${host}`, async () =>
+			recordsOf(await this.#resolver[family](host), host).map(bytesOf),
+		);
+	}
+
+	exchanges(host: string): Promise<readonly string[]> {
+		return this.#once(`MX ${host}`, async () =>
+			recordsOf(await this.#resolver.mx(host), host).map(({exchange}) => exchange),
+		);
+	}
+}
+
+type CompiledRecord = {
+	readonly mechanisms: ReadonlyArray<SpfMechanism & {readonly network: Uint8Array | null}>;
+	readonly redirect: string | null;
+};
+
+/** `network` is the address of `ip4` and `ip6`, and `null` for all other mechanisms. */
+function compile({mechanisms, redirect}: SpfRecord): CompiledRecord {
+	const networkOf = ({name, target}: SpfMechanism) =>
+		target !== null && (name === 'ip4' || name === 'ip6') ? bytesOf(target) : null;
+	return {mechanisms: mechanisms.map(one => ({...one, network: networkOf(one)})), redirect};
+}
+
+function recordsOf<T>(answer: DnsAnswer<T>, name: string): readonly T[] {
+	if (answer.kind === 'failed') {
+		throw new SpfEnd('temperror', `DNS did not answer for ${name} (${answer.code})`);
+	}
+	return answer.kind === 'found' ? answer.records : [];
+}
+
+/** One run of `check_host`, with its limits. */
+class Evaluation {
+	readonly #published: Published;
+	/** `null` if it is not an IP address; then only `all` matches. */
+	readonly #ip: Uint8Array | null;
+	#lookUps = mostLookUps;
+	#voids = mostVoid;
+
+	constructor(published: Published, ip: string) {
+		this.#published = published;
+		this.#ip = isIP(ip) === 0 ? null : bytesOf(ip);
+	}
+
+	async evaluate(name: string): Promise<SpfResult['kind']> {
+		const record = await this.#published.record(name);
+		if (record === null) {
+			return 'none';
+		}
+		for (const mechanism of record.mechanisms) {
+			const {network} = mechanism;
+			if (network === null ? await this.#matches(mechanism, name) : this.#isWithin(network, mechanism.prefix)) {
+				return results[mechanism.qualifier];
+			}
+		}
+		return record.redirect === null ? 'neutral' : await this.#follow(record.redirect);
+	}
+
+	#count(): void {
+		this.#lookUps--;
+		if (this.#lookUps < 0) {
 			throw new SpfEnd('permerror', `it takes more than ${mostLookUps} look-ups`);
 		}
 	}
 
-	async function answer<T>(asked: Promise<DnsAnswer<T>>, name: string): Promise<readonly T[]> {
-		const got = await asked;
-		if (got.kind === 'failed') {
-			throw new SpfEnd('temperror', `DNS did not answer for ${name} (${got.code})`);
-		}
-		return got.kind === 'found' ? got.records : [];
-	}
-
-	function notVoid<T>(records: readonly T[], name: string): readonly T[] {
+	#notVoid<T>(records: readonly T[], name: string): readonly T[] {
 		if (records.length === 0) {
-			left.voids--;
-			if (left.voids < 0) {
+			this.#voids--;
+			if (this.#voids < 0) {
 				throw new SpfEnd('permerror', `more than ${mostVoid} of its names have no records, ${name} too`);
 			}
 		}
 		return records;
 	}
 
-	const addresses = async (host: string) => await answer(isIP(ip) === 4 ? resolver.a(host) : resolver.aaaa(host), host);
-
-	async function recordOf(name: string): Promise<SpfRecord | null> {
-		const records = (await answer(resolver.txt(name), name)).filter(isSpf);
-		if (records.length > 1) {
-			throw new SpfEnd('permerror', `${name} has ${records.length} SPF records, only one may be there`);
-		}
-		const parsed = records[0] === undefined ? null : parseSpf(records[0]);
-		if (parsed?.ok === false) {
-			throw new SpfEnd('permerror', `the SPF record of ${name} has a fault: ${parsed.fault}`);
-		}
-		return parsed?.record ?? null;
-	}
-
-	async function evaluate(name: string): Promise<SpfResult['kind']> {
-		const record = await recordOf(name);
-		if (record === null) {
-			return 'none';
-		}
-		for (const mechanism of record.mechanisms) {
-			if (await matches(mechanism, name)) {
-				return results[mechanism.qualifier];
-			}
-		}
-		return record.redirect === null ? 'neutral' : await follow(record.redirect);
-	}
-
-	async function follow(target: string): Promise<SpfResult['kind']> {
-		count();
-		const result = target.includes('%') ? 'neutral' : await evaluate(target);
+	async #follow(target: string): Promise<SpfResult['kind']> {
+		this.#count();
+		const result = target.includes('%') ? 'neutral' : await this.evaluate(target);
 		if (result === 'none') {
 			throw new SpfEnd('permerror', `${target}, which it leads to, has no SPF record`);
 		}
 		return result;
 	}
 
-	async function matches({name, target, prefix}: SpfMechanism, domain: string): Promise<boolean> {
+	/** Whether a mechanism other than `ip4` and `ip6` matches. */
+	async #matches({name, target, prefix}: SpfMechanism, domain: string): Promise<boolean> {
 		const host = target ?? domain;
-		switch (name) {
-			case 'all':
-				return true;
-			case 'ip4':
-			case 'ip6':
-				return isWithin(ip, host, prefix);
-			case 'include':
-				return (await follow(host)) === 'pass';
+		if (name === 'all') {
+			return true;
 		}
-		count();
+		if (name === 'include') {
+			return (await this.#follow(host)) === 'pass';
+		}
+		this.#count();
 		if (name === 'ptr' || host.includes('%')) {
 			return false;
 		}
+		const published = this.#published;
 		if (name === 'exists') {
-			return notVoid(await answer(resolver.a(host), host), host).length > 0;
+			return this.#notVoid(await published.addresses('a', host), host).length > 0;
 		}
-		const hosts =
-			name === 'a' ? [host] : notVoid(await answer(resolver.mx(host), host), host).map(({exchange}) => exchange);
+		const hosts = name === 'a' ? [host] : this.#notVoid(await published.exchanges(host), host);
 		for (const each of hosts.slice(0, mostHosts)) {
-			const found = await addresses(each);
-			if ((name === 'a' ? notVoid(found, each) : found).some(address => isWithin(ip, address, prefix))) {
+			const found = await published.addresses(this.#ip?.length === 16 ? 'aaaa' : 'a', each);
+			const addresses = name === 'a' ? this.#notVoid(found, each) : found;
+			if (addresses.some(address => this.#isWithin(address, prefix))) {
 				return true;
 			}
 		}
 		return false;
 	}
 
-	try {
-		return {kind: await evaluate(domain)} as SpfResult;
-	} catch (error) {
-		if (error instanceof SpfEnd) {
-			return error.result;
-		}
-		throw error;
+	#isWithin(network: Uint8Array, {ip4, ip6}: SpfMechanism['prefix']): boolean {
+		return this.#ip !== null && isWithin(this.#ip, network, network.length === 4 ? ip4 : ip6);
 	}
 }
 
-function isWithin(ip: string, network: string, prefix: SpfMechanism['prefix']): boolean {
-	const family = isIP(ip);
-	if (family === 0 || family !== isIP(network)) {
+/** The address as it is on the wire: four or sixteen octets. */
+const bytesOf = (ip: string): Uint8Array => Uint8Array.from(ipaddr.parse(ip).toByteArray());
+
+function isWithin(ip: Uint8Array, network: Uint8Array, prefix: number): boolean {
+	if (ip.length !== network.length) {
 		return false;
 	}
-	const list = new BlockList();
-	const type = family === 4 ? 'ipv4' : 'ipv6';
-	list.addSubnet(network, family === 4 ? prefix.ip4 : prefix.ip6, type);
-	return list.check(ip, type);
+	const whole = prefix >> 3;
+	for (let at = 0; at < whole; at++) {
+		if (ip[at] !== network[at]) {
+			return false;
+		}
+	}
+	const rest = 8 - (prefix & 7);
+	return rest === 8 || (ip[whole] ?? 0) >> rest === (network[whole] ?? 0) >> rest;
 }
 
 type SpfQualifier = '+' | '-' | '~' | '?';
@@ -161,7 +232,12 @@ type ParsedSpf = {readonly ok: true; readonly record: SpfRecord} | {readonly ok:
 const mechanism =
 	/^([-+~?])?(all|include|a|mx|ptr|ip4|ip6|exists)(?::([^/]+|[0-9a-f:.]+))?(?:\/(\d{1,3}))?(?:\/\/(\d{1,3}))?$/i;
 const modifier = /^([a-z][\w.-]*)=(.*)$/i;
-const longest = 4096;
+/** Limits for records of other domains, which can contain anything. */
+const maxLength = 4096;
+const maxTerms = 100;
+const maxNameLength = 253;
+/** Characters of a term that a fault quotes. */
+const maxShown = 100;
 
 /** Whether a TXT record is one of SPF (RFC 7208 §4.5). */
 export function isSpf(text: string): boolean {
@@ -170,14 +246,24 @@ export function isSpf(text: string): boolean {
 
 /** Reads an SPF record (RFC 7208 §12); the fault names the term that is wrong. */
 export function parseSpf(text: string): ParsedSpf {
-	if (!isSpf(text) || text.length > longest) {
+	if (!isSpf(text)) {
 		return {ok: false, fault: 'it is no SPF record'};
+	}
+	if (Buffer.byteLength(text) > maxLength) {
+		return {ok: false, fault: `it is longer than ${maxLength} octets`};
+	}
+	const terms = text
+		.split(' ')
+		.slice(1)
+		.filter(term => term !== '');
+	if (terms.length > maxTerms) {
+		return {ok: false, fault: `it has more than ${maxTerms} terms`};
 	}
 	const mechanisms: SpfMechanism[] = [];
 	const redirects: string[] = [];
-	for (const term of text.split(' ').slice(1)) {
+	for (const term of terms) {
 		const [, name, value] = modifier.exec(term) ?? [];
-		if (term === '' || name !== undefined) {
+		if (name !== undefined) {
 			if (name?.toLowerCase() === 'redirect') {
 				redirects.push(value as string);
 			}
@@ -185,7 +271,7 @@ export function parseSpf(text: string): ParsedSpf {
 		}
 		const parsed = parseMechanism(term);
 		if (parsed === null) {
-			return {ok: false, fault: `"${term}" is not understood`};
+			return {ok: false, fault: `"${term.slice(0, maxShown)}" is not understood`};
 		}
 		mechanisms.push(parsed);
 	}
@@ -211,7 +297,7 @@ function isSound(
 	[first, second]: readonly [string | undefined, string | undefined],
 	prefix: SpfMechanism['prefix'],
 ): boolean {
-	if (prefix.ip4 > 32 || prefix.ip6 > 128) {
+	if (prefix.ip4 > 32 || prefix.ip6 > 128 || (target?.length ?? 0) > maxNameLength) {
 		return false;
 	}
 	const bare = first === undefined && second === undefined;
@@ -240,25 +326,24 @@ export const unknownInclude = 'ask-your-provider.invalid';
 
 type Provider = {
 	readonly name: string;
-	readonly hosts: RegExp;
+	readonly hosts: RegExp | undefined;
 	readonly include: string;
 	/** It writes a return path of its own into the mail, so that receivers check SPF there. */
 	readonly ownReturnPath: boolean;
 };
 
+const ofService = (id: ProviderName, name: string, include: string): Provider => ({
+	...{name, include, hosts: providerHosts.get(id), ownReturnPath: true},
+});
+
 // As their pages on SPF say.
 const providers: readonly Provider[] = [
-	{
-		name: 'Amazon SES',
-		hosts: /^email(?:-smtp[\w-]*)?(?:\.[\w-]+)*\.amazonaws\.com$/,
-		include: 'amazonses.com',
-		ownReturnPath: true,
-	},
-	{name: 'Mailgun', hosts: /(?:^|\.)mailgun\.(?:org|net)$/, include: 'mailgun.org', ownReturnPath: true},
-	{name: 'Postmark', hosts: /(?:^|\.)postmarkapp\.com$/, include: 'spf.mtasv.net', ownReturnPath: true},
-	{name: 'SendGrid', hosts: /(?:^|\.)sendgrid\.net$/, include: 'sendgrid.net', ownReturnPath: true},
-	{name: 'Brevo', hosts: /(?:^|\.)(?:brevo|sendinblue)\.com$/, include: 'spf.brevo.com', ownReturnPath: true},
-	{name: 'Mailjet', hosts: /(?:^|\.)mailjet\.com$/, include: 'spf.mailjet.com', ownReturnPath: true},
+	ofService('ses', 'Amazon SES', 'amazonses.com'),
+	ofService('mailgun', 'Mailgun', 'mailgun.org'),
+	ofService('postmark', 'Postmark', 'spf.mtasv.net'),
+	ofService('sendgrid', 'SendGrid', 'sendgrid.net'),
+	ofService('brevo', 'Brevo', 'spf.brevo.com'),
+	ofService('mailjet', 'Mailjet', 'spf.mailjet.com'),
 	{
 		name: 'Google',
 		hosts: /(?:^|\.)(?:gmail|google|googlemail)\.com$/,
@@ -285,7 +370,7 @@ export function smarthostSpf(
 	const terms = new Set<string>();
 	const notes = new Set<string>();
 	for (const host of hosts) {
-		const provider = providers.find(({hosts}) => hosts.test(host.toLowerCase()));
+		const provider = providers.find(({hosts}) => hosts?.test(host.toLowerCase()));
 		if (isThisMachine(host)) {
 			terms.add(`a:${machine}`);
 		} else if (isIP(host) !== 0) {

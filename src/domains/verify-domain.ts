@@ -73,7 +73,8 @@ export async function recordDomainCheck(
 	{domain: before, names, records}: DomainSight,
 ): Promise<DomainCheck | undefined> {
 	const at = storeTime(acting.clock.now());
-	const status = nextStatus(before, sightOf(records), at);
+	const next = nextStatus(before, sightOf(records), at);
+	const status = {...next, first_verified_at: before.first_verified_at ?? before.verified_at ?? next.verified_at};
 	const now = {...before, ...status};
 	const changes = {...status, return_path_at: returnPathAt(now, records, at), links_ok_at: linksOkAt(now, records, at)};
 	if (!(await updateCheckedDomain(trx, before, changes))) {

@@ -1,7 +1,9 @@
+import type {IncomingMessage} from 'node:http';
+import type {FastifyRequest} from 'fastify';
 import {type Api, isPlain, refuseOtherBodies} from '../api/api-parts.ts';
 import {apiError, formExpected} from '../api/errors.ts';
 import {splitParts} from '../kit/multipart.ts';
-import {utf8Text} from '../kit/text.ts';
+import {parseUrlencoded} from '../kit/urlencoded.ts';
 
 /** The fields of a form that count everywhere; absent ones are null. */
 export type Form = {
@@ -11,6 +13,9 @@ export type Form = {
 
 export const formTypes = ['application/x-www-form-urlencoded', 'multipart/form-data'] as const;
 
+/** Our own forms have fewer: a choice for each public topic and a few more. Later fields are ignored. */
+const maxFields = 2000;
+
 /**
  * Reads the fields of a submitted form of one of `formTypes`. One that cannot be read counts as empty: what a mail provider
  * posts says no more than the URL that it posts to (RFC 8058 §3.1), and must unsubscribe however it spells that.
@@ -18,7 +23,7 @@ export const formTypes = ['application/x-www-form-urlencoded', 'multipart/form-d
 export function readFields(body: Uint8Array, contentType: string): readonly Field[] {
 	return /^\s*multipart\//i.test(contentType)
 		? (readMultipart(body, contentType) ?? [])
-		: [...new URLSearchParams(utf8Text(body))].map(([name, value]) => ({name, value}));
+		: parseUrlencoded(body, maxFields).map(([name, value]) => ({name, value}));
 }
 
 /** The first of fields of one name counts. */
@@ -45,7 +50,7 @@ export function readMultipart(body: Uint8Array, contentType: string): Field[] | 
 		return null;
 	}
 	// A part without an end was cut off on its way.
-	const parts = splitParts(Buffer.from(body), boundary, {unclosed: false});
+	const parts = splitParts(Buffer.from(body), boundary, {most: maxFields, unclosed: false});
 	return parts.flatMap(part => fieldOf(part.toString().split('\n')) ?? []);
 }
 
@@ -73,16 +78,36 @@ function parameterOf(header: string, name: string): string | undefined {
 
 export type Submitted = {readonly bytes: Uint8Array; readonly type: string};
 
-/** A longer body than `bodyLimit` is no form of ours. */
-export function acceptForms(api: Api, bodyLimit: number): void {
+/** Accepts forms of up to `limitFor` octets. */
+export function acceptForms(api: Api, limitFor: (request: FastifyRequest) => number): void {
 	api.removeAllContentTypeParsers();
-	api.addContentTypeParser([...formTypes], {parseAs: 'buffer', bodyLimit}, (request, bytes, done) => {
-		const type = request.headers['content-type'] ?? '';
-		if (isPlain(request)) {
-			done(null, {bytes: bytes as Buffer, type} satisfies Submitted);
-		} else {
-			done(apiError('unsupported_media_type', {message: formExpected}));
-		}
-	});
+	api.addContentTypeParser(
+		[...formTypes],
+		async (request: FastifyRequest, payload: IncomingMessage): Promise<Submitted> => {
+			if (!isPlain(request)) {
+				throw apiError('unsupported_media_type', {message: formExpected});
+			}
+			return {bytes: await readUpTo(limitFor(request), payload), type: request.headers['content-type'] ?? ''};
+		},
+	);
 	refuseOtherBodies(api, formExpected);
+}
+
+/** Rejects a body as soon as it exceeds the limit; the rest is discarded. */
+function readUpTo(limit: number, payload: IncomingMessage): Promise<Buffer> {
+	return new Promise((resolve, reject) => {
+		const chunks: Buffer[] = [];
+		let length = 0;
+		payload.on('data', (chunk: Buffer) => {
+			length += chunk.length;
+			if (length > limit) {
+				chunks.length = 0;
+				reject(apiError('payload_too_large'));
+			} else {
+				chunks.push(chunk);
+			}
+		});
+		payload.on('end', () => resolve(Buffer.concat(chunks)));
+		payload.on('error', () => reject(apiError('bad_request')));
+	});
 }

@@ -20,6 +20,8 @@ import {chooseTexts} from './language.ts';
 import type {Texts} from './texts/wording.ts';
 
 const mostForged = {requests: 120, windowMs: 60_000};
+/** Octets of a form without a token in its URL, which is unauthenticated until its body is read. */
+const unprovenFormLimit = 16 * 1024;
 
 /** A link that works, and how its page is to look. */
 export type Visit = {
@@ -42,7 +44,7 @@ type Described = Pick<Description, 'summary' | 'description'> & {readonly answer
 /** A page behind the links of mail. */
 export type LinkPage = {
 	readonly path: `/${string}`;
-	/** Of a form, octets. */
+	/** Octets of a form that is posted to the URL of a link. */
 	readonly formLimit: number;
 	/** What the description of the API says of the page, and of the form that it posts. */
 	readonly show: Described;
@@ -55,26 +57,41 @@ export type LinkPage = {
 export function createLinkPages({links, reader, clock, random}: LinkParts): (page: LinkPage) => Routes {
 	const failForged = createFailureLimit(clock, () => mostForged);
 
-	async function visit(request: FastifyRequest, form: Form | null, answer: (visit: Visit) => Promise<Page>) {
-		const acceptLanguage = request.headers['accept-language'];
-		const token = tokenOf(request.query) ?? form?.token ?? '';
+	/** Returns `null` if the token is forged. */
+	function open(token: string): {readonly linked: Visit['linked']; readonly isExpired: boolean} | null {
 		const opened = links.openUnsubscribe(token, clock.now());
 		const linked = opened.ok || opened.fault === 'expired' ? linkedRecipient(opened.claims) : null;
-		const workspace = linked && (await findWorkspace(reader, linked.workspaceId));
-		if (!linked || !workspace) {
-			return await forgedPage(request.ip, acceptLanguage);
+		return linked && {linked, isExpired: !opened.ok};
+	}
+
+	async function visit(request: FastifyRequest, form: Form | null, answer: (visit: Visit) => Promise<Page>) {
+		const token = tokenOf(request.query) ?? form?.token ?? '';
+		const opened = open(token);
+		const workspace = opened && (await findWorkspace(reader, opened.linked.workspaceId));
+		if (!opened || !workspace) {
+			return await forgedPage(request);
 		}
+		const {linked, isExpired} = opened;
+		const acceptLanguage = request.headers['accept-language'];
 
 		const message = await findLinked(reader, linked.workspaceId, linked.messageId);
 		const contactLocale = await findContactLocale(reader, [linked.workspaceId, linked.addressKey]);
 		const preferred = [message?.locale, contactLocale];
 		const texts = chooseTexts({preferred, acceptLanguage, fallback: workspace.locale});
 		const brand = brandOf(workspace, message?.from);
-		return opened.ok ? await answer({linked, token, texts, brand}) : noticePage('expired', 410, texts, brand);
+		return isExpired ? noticePage('expired', 410, texts, brand) : await answer({linked, token, texts, brand});
+	}
+
+	/** Runs before the body is read. Refuses a forged token in the URL, and a client that sent too many of them. */
+	async function refuseForged(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
+		const token = tokenOf(request.query);
+		const isRefused = token === null ? failForged(request.ip, 0) !== null : open(token) === null;
+		return isRefused ? send(reply, await forgedPage(request)) : undefined;
 	}
 
 	/** The workspace of the link is not known, unless there is only one. */
-	async function forgedPage(ip: string, acceptLanguage: string | undefined): Promise<Page> {
+	async function forgedPage({ip, headers}: FastifyRequest): Promise<Page> {
+		const acceptLanguage = headers['accept-language'];
 		if (failForged(ip) !== null) {
 			return noticePage('tooMany', 429, chooseTexts({preferred: [], acceptLanguage, fallback: null}), null);
 		}
@@ -91,7 +108,7 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 	return ({path, formLimit, show, act, answer}) =>
 		api => {
 			api.register(async scope => {
-				acceptForms(scope, formLimit);
+				acceptForms(scope, ({query}) => (tokenOf(query) === null ? Math.min(formLimit, unprovenFormLimit) : formLimit));
 				// Every request is answered by a page; the schemas only describe.
 				scope.setValidatorCompiler(() => () => true);
 
@@ -99,7 +116,7 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 					send(reply, await visit(request, null, opened => answer(opened, null, []))),
 				);
 
-				scope.post(path, {schema: actSchemaOf(act)}, async (request, reply) => {
+				scope.post(path, {schema: actSchemaOf(act), onRequest: refuseForged}, async (request, reply) => {
 					const {bytes, type} = (request.body as Submitted | undefined) ?? {bytes: new Uint8Array(), type: ''};
 					const fields = readFields(bytes, type);
 					const form = formOf(fields);

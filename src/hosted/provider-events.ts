@@ -1,19 +1,30 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
+import {LRUCache} from 'lru-cache';
 import type {Routes} from '../api/api-parts.ts';
 import {describe} from '../api/describe.ts';
-import {apiError, unavailable} from '../api/errors.ts';
+import {apiError, retryAfter, unavailable} from '../api/errors.ts';
 import {createFailureLimit} from '../api/rate-limit.ts';
+import {inSlice, leaveAtEnd, Seats} from '../api/turns.ts';
 import type {Clock} from '../kit/clock.ts';
-import {type ProviderPostEnd, providerNames} from '../mail/provider.ts';
+import {atMost} from '../kit/collections.ts';
+import {type EventOwner, ownerOf, type ProviderPostEnd, providerNames} from '../mail/provider.ts';
 import {Type} from '../mail/type.ts';
 import type {Incoming} from '../providers/provider.ts';
 
 /** SendGrid posts at most 768 KB at once, SNS 256 KB. */
 const bodyLimit = 4 * 1024 * 1024;
+/**
+ * Octets of a post that is processed immediately. A workspace may have few larger ones in progress, each parsed in a
+ * slice.
+ */
+const smallPost = 64 * 1024;
+const maxLargePosts = 4;
+const limitedMs = 5000;
+const maxLimited = 1000;
 /** A client's posts that are refused; further ones are answered 429. */
 const mostRefused = {requests: 120, windowMs: 60_000};
 
-type Options<Smarthost extends object> = {
+type Options<Smarthost extends EventOwner> = {
 	/** Each rejects if the store or a provider's host gives no answer. */
 	readonly intake: {
 		readonly find: (provider: string, token: string) => Promise<Smarthost | undefined>;
@@ -31,7 +42,7 @@ type Options<Smarthost extends object> = {
 type Params = {readonly provider: string; readonly token: string};
 
 /** The route to which providers post events: no key; a token in the path, and the provider's own proof. */
-export function providerEventRoutes<Smarthost extends object>({
+export function providerEventRoutes<Smarthost extends EventOwner>({
 	intake,
 	observer,
 	mayAccept,
@@ -39,6 +50,9 @@ export function providerEventRoutes<Smarthost extends object>({
 }: Options<Smarthost>): Routes {
 	const failRefused = createFailureLimit(clock, () => mostRefused);
 	const found = new WeakMap<FastifyRequest, Smarthost>();
+	const largePosts = new Seats(maxLargePosts);
+	/** Owners whose posts are refused for now, before their bodies are read. */
+	const limited = new LRUCache<string, true>({...atMost(maxLimited), ttl: limitedMs});
 
 	async function guarded<Result>(provider: string, work: () => Promise<Result>): Promise<Result> {
 		try {
@@ -50,6 +64,9 @@ export function providerEventRoutes<Smarthost extends object>({
 	}
 
 	function refuse({ip}: FastifyRequest, reply: FastifyReply, end: Exclude<ProviderPostEnd, 'taken'>): FastifyReply {
+		if (end === 'limited') {
+			throw tooMany();
+		}
 		if (failRefused(ip) !== null) {
 			throw apiError('rate_limited');
 		}
@@ -70,6 +87,15 @@ export function providerEventRoutes<Smarthost extends object>({
 			observer.providerPosted(provider, 'unknown');
 			return refuse(request, reply, 'unknown');
 		}
+		const owner = ownerOf(smarthost);
+		const leave = isLarge(request) && !limited.has(owner) ? largePosts.take(owner) : undefined;
+		if (limited.has(owner) || (isLarge(request) && leave === undefined)) {
+			observer.providerPosted(provider, 'limited');
+			throw tooMany();
+		}
+		if (leave !== undefined) {
+			leaveAtEnd(reply, leave);
+		}
 		found.set(request, smarthost);
 		return undefined;
 	}
@@ -77,8 +103,13 @@ export function providerEventRoutes<Smarthost extends object>({
 	async function answer(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
 		const {provider} = request.params as Params;
 		const incoming = {headers: request.headers, body: (request.body as Buffer | undefined) ?? Buffer.alloc(0)};
-		const end = await guarded(provider, () => intake.take(found.get(request) as Smarthost, incoming));
+		const smarthost = found.get(request) as Smarthost;
+		const take = async () => await intake.take(smarthost, incoming);
+		const end = await guarded(provider, async () => await (isLarge(request) ? inSlice(take) : take()));
 		observer.providerPosted(provider, end);
+		if (end === 'limited') {
+			limited.set(ownerOf(smarthost), true);
+		}
 		return end === 'taken' ? reply.code(200).send({received: true}) : refuse(request, reply, end);
 	}
 
@@ -92,6 +123,16 @@ export function providerEventRoutes<Smarthost extends object>({
 		});
 	};
 }
+
+function isLarge({headers}: FastifyRequest): boolean {
+	return !(Number(headers['content-length']) <= smallPost);
+}
+
+const tooMany = () =>
+	apiError('rate_limited', {
+		message: 'Too many events of this workspace are waiting. Post them again later.',
+		headers: retryAfter(limitedMs),
+	});
 
 const refusals = {
 	unknown: () =>

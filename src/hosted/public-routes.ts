@@ -2,9 +2,11 @@ import type {Knex} from 'knex';
 import type {Routes} from '../api/api-parts.ts';
 import type {Clock} from '../kit/clock.ts';
 import type {Links} from '../links/links.ts';
+import type {NewId} from '../mail/ids.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import {createUnsubscribeWrite, type Unsubscription} from '../outcome/unsubscribe.ts';
 import type {Writer} from '../store/engine/writer.ts';
+import {alertConsentRoutes} from './alert-consent.ts';
 import {lostPage, sendPage} from './branded-page.ts';
 import {chooseTexts} from './language.ts';
 import {createLinkPages} from './linked.ts';
@@ -23,17 +25,28 @@ type PublicParts = {
 	readonly collector: Pick<Collector, 'add'>;
 	readonly clock: Clock;
 	readonly eventWriter: EventWriter;
+	readonly newId: NewId;
 	readonly random: (size: number) => Buffer;
 };
 
 /** Every route of a link in a mail: no key, a signed token. */
-export function publicRoutes({links, reader, writer, collector, clock, eventWriter, random}: PublicParts): Routes[] {
+export function publicRoutes({
+	links,
+	reader,
+	writer,
+	collector,
+	clock,
+	eventWriter,
+	newId,
+	random,
+}: PublicParts): Routes[] {
 	const unsubscribeWrite = createUnsubscribeWrite(eventWriter);
 	const unsubscribe = (item: Unsubscription) => writer.submit(unsubscribeWrite, item);
 	const page = createLinkPages({links, reader, clock, random});
 	return [
 		page(unsubscribePages({reader, unsubscribe, clock})),
 		page(preferencePages({reader, unsubscribe, clock})),
+		alertConsentRoutes({links, writer, tools: {clock, newId, random}}),
 		trackingRoutes({
 			links,
 			collector,

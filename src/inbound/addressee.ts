@@ -1,9 +1,10 @@
 import type {Clock} from '../kit/clock.ts';
 import type {Links} from '../links/links.ts';
 import type {SignedId} from '../links/tokens.ts';
-import {isOperatorAddress, parseDomain} from '../mail/address.ts';
+import {isOperatorAddress, parseDomain, unquotedLocal} from '../mail/address.ts';
 import {reportLocals} from '../mail/aggregate.ts';
 import {idTime} from '../mail/ids.ts';
+import {precedence, type ReadingTurn} from '../mail/report.ts';
 
 /** The roles of our addresses. `late`: a recipient so old that its row may have been removed, which leaves its token unproved. */
 export type Role =
@@ -26,7 +27,20 @@ export type Addressee = {
 	readonly address: string;
 	/** The recipient of ours that its token names; null if no token proves it. */
 	readonly recipient: string | null;
+	/** The workspace whose address it is, of role `inbound`. */
+	readonly workspaceId?: string;
 };
+
+/** When a mail for them is read. One addressee that proves nothing makes it a mail that anybody may send. */
+export function turnOf(addressees: readonly Addressee[]): ReadingTurn {
+	const unproven = addressees.find(({recipient}) => recipient === null);
+	if (unproven !== undefined) {
+		return {precedence: precedence.unproven, turn: unproven.workspaceId ?? unproven.role};
+	}
+	return addressees.some(({role}) => isForPeople(role))
+		? {precedence: precedence.expected, turn: 'reply'}
+		: {precedence: precedence.proven, turn: 'token'};
+}
 
 /** An address of RCPT, judged. */
 export type Judged =
@@ -39,8 +53,8 @@ type AddresseeOptions = {
 	/** Where domainless addresses are meant, and `doctor` tries a bounce. */
 	readonly returnPathDomain: string;
 	readonly feedbackAddress: string;
-	/** Whether a workspace receives mail at the address. */
-	readonly isInbox: (address: string) => Promise<boolean>;
+	/** The workspace that receives mail at the address. */
+	readonly inboxOf: (address: string) => Promise<string | undefined>;
 	/** The address of a recipient, as it was given; undefined if the recipient does not exist. */
 	readonly addressOf: (recipientId: string) => Promise<string | undefined>;
 	/** How long tokens are accepted, milliseconds. */
@@ -78,8 +92,9 @@ export async function judgeAddressee(options: AddresseeOptions, text: string): P
 	if (signed !== null && proof === 'right') {
 		return {ok: true, role, address, recipient: signed.id};
 	}
-	if (domain !== options.returnPathDomain && (await options.isInbox(address))) {
-		return {ok: true, role: 'inbound', address, recipient: null};
+	const workspaceId = domain === options.returnPathDomain ? undefined : await options.inboxOf(address);
+	if (workspaceId !== undefined) {
+		return {ok: true, role: 'inbound', address, recipient: null, workspaceId};
 	}
 	// Nobody can be given the answer to a message that is gone.
 	return proof === 'late' && role !== 'reply' ? {ok: true, role: 'late', address, recipient: null} : unknown;
@@ -112,7 +127,7 @@ async function prove(options: AddresseeOptions, signed: SignedId): Promise<'righ
 /** In comparison form; `postmaster` alone is that of this host (RFC 5321 §4.5.1). */
 function partsOf(text: string, ownDomain: string): {local: string; domain: string} {
 	const at = text.lastIndexOf('@');
-	const local = (at === -1 ? text : text.slice(0, at)).toLowerCase();
+	const local = unquotedLocal(at === -1 ? text : text.slice(0, at)).toLowerCase();
 	const domain = at === -1 ? ownDomain : text.slice(at + 1);
 	// A lab's host may have one label only.
 	return {local, domain: parseDomain(domain) ?? domain.toLowerCase()};

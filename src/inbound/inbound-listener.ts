@@ -1,7 +1,7 @@
 import type {AddressInfo} from 'node:net';
 import type {SMTPServerSession} from 'smtp-server';
 import {withoutControls} from '../kit/text.ts';
-import {type Addressee, isForPeople, type Judged, type Role} from './addressee.ts';
+import {type Addressee, isForPeople, type Judged, type Role, turnOf} from './addressee.ts';
 import type {Allowances, MailShare} from './allowances.ts';
 import {announcedSize, noDisk, reply, storeFails, tooMany} from './guarded-server.ts';
 import {
@@ -151,6 +151,7 @@ export class InboundListener extends SmtpListener<State> {
 			raw,
 			source: 'smtp',
 			mailFrom: envelope.mailFrom ? envelope.mailFrom.address : '',
+			turn: turnOf(addressees),
 			rcptTo: [...new Set(envelope.rcptTo.map(({address}) => address))],
 			client: remoteAddress.replace(/^::ffff:(?=\d+\.)/i, ''),
 			helo: withoutControls(String(hostNameAppearsAs || '')).slice(0, longestName),

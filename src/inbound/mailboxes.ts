@@ -7,7 +7,8 @@ import {inTime} from '../kit/clock.ts';
 import {unprintable} from '../kit/text.ts';
 import {withoutAdvice} from '../mail/outcome.ts';
 import {conceal} from '../net/relay-url.ts';
-import {type FoundMail, foundMail, isMaildir, longestMail, newMails, putAside} from './mail-files.ts';
+import {type Checkpoint, count, type FailedCommand, FolderReader, newRound, type Round} from './imap-folder.ts';
+import {type FoundMail, isMaildir, longestMail, newMails, putAside} from './mail-files.ts';
 import {type Taken, takeAll} from './take-in.ts';
 
 type MailboxObserver = {
@@ -50,6 +51,7 @@ function noting(takeIn: MailboxOptions['takeIn'], more: () => void): MailboxOpti
 const lookMs = 1000;
 
 function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOptions): Mailbox {
+	const reader = new FolderReader();
 	return {
 		async open(wake, signal) {
 			const client = await openFolder(mailbox, ca, signal);
@@ -67,13 +69,14 @@ function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOpti
 						received = now;
 					}, lookMs);
 					try {
-						return await takeNewOfFolder(client, {checkpoint, takeIn: noting(takeIn, more), signal: stop});
+						return await reader.takeNew(client, {checkpoint, takeIn: noting(takeIn, more), signal: stop});
 					} finally {
 						clearInterval(watch);
 					}
 				},
 				// Ends with the next command; a connection that is lost shows there.
 				listen: () => void client.idle().catch(() => undefined),
+				explain: error => reader.explain(error),
 				close: () => client.close(),
 			};
 		},
@@ -111,7 +114,7 @@ function maildirMailbox(folder: string, {takeIn, observer, watch = watchFolder}:
 			const watching = watchNew(wake);
 			return {
 				async takeNew(signal, more) {
-					const round = {taken: 0, known: 0, cut: 0};
+					const round = newRound();
 					for await (const {mail, taken} of takeAll(newMails(folder, signal, observer), noting(takeIn, more))) {
 						await putAside(folder, mail.name);
 						count(round, mail.found, taken);
@@ -119,6 +122,7 @@ function maildirMailbox(folder: string, {takeIn, observer, watch = watchFolder}:
 					return round;
 				},
 				listen: () => undefined,
+				explain: error => error,
 				close: () => watching?.close(),
 			};
 		},
@@ -148,6 +152,8 @@ type OpenMailbox = {
 	readonly takeNew: (signal: AbortSignal, more: () => void) => Promise<Round>;
 	/** Begins to listen for what comes. */
 	readonly listen: () => void;
+	/** Adds to an error of `takeNew` what was being read. */
+	readonly explain: (error: unknown) => unknown;
 	/** At once; what is under way fails. */
 	readonly close: () => void;
 };
@@ -230,7 +236,9 @@ export function followMailbox({mailbox, intervalMs, patienceMs, observer}: Follo
 		try {
 			while (!signal.aborted) {
 				awake = false;
-				const round = await inPatience(patienceMs, more => current.takeNew(signal, more));
+				const round = await inPatience(patienceMs, more => current.takeNew(signal, more)).catch((error: unknown) => {
+					throw current.explain(error);
+				});
 				counted.times++;
 				hung &&= counted.times === 1;
 				observer.mailboxRead(round, !hung);
@@ -281,87 +289,6 @@ export function followMailbox({mailbox, intervalMs, patienceMs, observer}: Follo
 }
 
 const unsafe = new RegExp(`[${unprintable}]+`, 'gu');
-
-/** How far a mailbox was read, see `mailbox_checkpoints`. */
-type Checkpoint = {
-	readonly load: () => Promise<string | null>;
-	readonly save: (position: string) => Promise<void>;
-};
-
-type Counting = {taken: number; known: number; cut: number};
-/** Counts of one reading of a mailbox: mails that are new here, mails that were known, and of both those too large to be read whole. */
-export type Round = Readonly<Counting>;
-
-type TakeNewOptions = {
-	readonly checkpoint: Checkpoint;
-	readonly takeIn: (found: FoundMail) => Promise<Taken>;
-	/** Stops between two mails. */
-	readonly signal: AbortSignal;
-};
-
-/** Mails that one command fetches; then the checkpoint moves. */
-const mailsAtOnce = 100;
-
-/**
- * Stores what came into the open folder since the last time (RFC 3501 §2.3.1.1: UIDs only ever grow, while UIDVALIDITY is
- * the same; otherwise all is read again, and known mails are recognized). Mails are on stable storage before the checkpoint
- * moves.
- */
-export async function takeNewOfFolder(client: ImapFlow, {checkpoint, takeIn, signal}: TakeNewOptions): Promise<Round> {
-	const validity = validityOf(client);
-	const saved = parsePosition(await checkpoint.load());
-	const last = saved?.validity === validity ? saved.uid : 0;
-	const round = {taken: 0, known: 0, cut: 0};
-	const uids = await uidsAfter(client, last);
-	for (let at = 0; at < uids.length && !signal.aborted; at += mailsAtOnce) {
-		const some = uids.slice(at, at + mailsAtOnce);
-		for await (const {mail, taken} of takeAll(fetchMails(client, some), takeIn)) {
-			count(round, mail.found, taken);
-		}
-		// A lost connection ends a fetch without a word: what was not fetched must not be passed over.
-		validityOf(client);
-		await checkpoint.save(`${validity}:${some.at(-1)}`);
-	}
-	return round;
-}
-
-/** Counts a mail that is stored. */
-function count(round: Counting, {cut}: FoundMail, {isNew}: Taken): void {
-	round[isNew ? 'taken' : 'known']++;
-	round.cut += cut ? 1 : 0;
-}
-
-/** Throws if the connection, and with it the folder, is lost. */
-function validityOf({mailbox}: ImapFlow): string {
-	if (mailbox === false) {
-		throw new Error('the connection was lost');
-	}
-	return String(mailbox.uidValidity);
-}
-
-async function uidsAfter(client: ImapFlow, last: number): Promise<number[]> {
-	const found = await client.search({uid: `${last + 1}:*`}, {uid: true});
-	if (!found) {
-		throw Object.assign(new Error('the server refuses to search'), {responseStatus: 'NO'});
-	}
-	// RFC 3501 §6.4.8: `n:*` always names the last mail, also where its UID is below n.
-	return found.filter(uid => uid > last).sort((a, b) => a - b);
-}
-
-/** Without marking them as seen: `source` is fetched by BODY.PEEK. */
-async function* fetchMails(client: ImapFlow, uids: readonly number[]): AsyncGenerator<{readonly found: FoundMail}> {
-	const wanted = {size: true, source: {start: 0, maxLength: longestMail}} as const;
-	for await (const {source, size} of client.fetch(uids.join(','), wanted, {uid: true})) {
-		if (source) {
-			yield {found: foundMail('imap', source, Math.max(size ?? 0, source.length))};
-		}
-	}
-}
-
-function parsePosition(text: string | null): {readonly validity: string; readonly uid: number} | null {
-	const [, validity, uid] = /^(\d+):(\d+)$/.exec(text ?? '') ?? [];
-	return validity === undefined ? null : {validity, uid: Number(uid)};
-}
 
 export type ImapMailbox = Extract<BounceMailbox, {kind: 'imap'}>;
 
@@ -435,7 +362,7 @@ const untrusted = /^(DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|CERT_|ERR_TLS_CERT_|HOS
 /** What an error of the connection says, without the password, in the operator's words. */
 export function imapFault(thrown: unknown, mailbox: ImapMailbox): MailboxFault {
 	const {host, port, folder} = mailbox;
-	const error = thrown as ImapFlowError;
+	const error = thrown as ImapFlowError & FailedCommand;
 	const where = `${host}:${port}`;
 	const code = error.code ?? '';
 	const said = [error.responseText ?? error.reason, typeof error.response === 'string' ? error.response : undefined];
@@ -459,6 +386,15 @@ export function imapFault(thrown: unknown, mailbox: ImapMailbox): MailboxFault {
 			fix: 'use imaps:// for TLS from the first byte (port 993), imap:// for STARTTLS (143)',
 		};
 	}
+	if (error.fetching !== undefined) {
+		return fetchFault(error, error.fetching, {where, folder, words});
+	}
+	if (error.searching) {
+		return {
+			reason: `the folder ${folder} of ${where} cannot be searched: ${words}`,
+			fix: 'look at the log of the mail server: its index of the folder may be damaged',
+		};
+	}
 	if (error.responseStatus || error.mailboxMissing) {
 		return {
 			reason: `the folder ${folder} of ${where} cannot be read: ${words}`,
@@ -468,6 +404,25 @@ export function imapFault(thrown: unknown, mailbox: ImapMailbox): MailboxFault {
 	return {
 		reason: `${where} does not answer: ${words}${code === '' || words.includes(code) ? '' : ` (${code})`}`,
 		fix: 'check host and port in MAILCTL_BOUNCE_MAILBOX, and the firewall',
+	};
+}
+
+/** The account and the network work, and so do other messages perhaps. */
+function fetchFault(
+	{responseStatus}: ImapFlowError,
+	uids: readonly number[],
+	{where, folder, words}: Readonly<Record<'where' | 'folder' | 'words', string>>,
+): MailboxFault {
+	const [first] = uids;
+	const what = uids.length === 1 ? `message UID ${first}` : `messages UID ${first} to ${uids.at(-1)}`;
+	return {
+		reason: responseStatus
+			? `${where} does not hand out ${what} of ${folder}: ${words}`
+			: `${where} breaks off while it hands out ${what} of ${folder}: ${words}`,
+		fix:
+			uids.length === 1
+				? 'open the message with a mail program and look at the log of the mail server; delete the message if neither helps'
+				: 'look at the log of the mail server; the messages are fetched one by one now',
 	};
 }
 

@@ -5,16 +5,19 @@ import {atMost} from '../kit/collections.ts';
 import {parsedJson} from '../kit/exact-json.ts';
 import {storeTime} from '../kit/time.ts';
 import {apiKeyHash} from '../mail/api-key.ts';
-import {isProviderName, type ProviderPostEnd} from '../mail/provider.ts';
-import type {InboundSource} from '../mail/report.ts';
+import {isProviderName, ownerOf, type ProviderPostEnd} from '../mail/provider.ts';
+import {type InboundSource, precedence, type ReadingTurn} from '../mail/report.ts';
 import {type ProviderClient, ProviderHostError} from '../net/provider-client.ts';
 import type {Fields, Incoming} from '../providers/provider.ts';
 import {providers} from '../providers/providers.ts';
 import {eventBytes, type StoredEvent} from '../providers/read-event.ts';
 import {readSns, type SnsMessage} from '../providers/ses.ts';
 import type {Writer} from '../store/engine/writer.ts';
+import {countUnreadEvents, hasInbound} from '../store/inbound-mails.ts';
 import type {Vault} from '../store/sealed.ts';
-import {findSmarthostByToken, lastEventWrite, type Smarthost, updateSmarthost} from '../store/smarthosts.ts';
+import {findSmarthostByToken, type Smarthost, smarthostNoteWrite, updateSmarthost} from '../store/smarthosts.ts';
+import {OwnerBatches} from './owner-batches.ts';
+import {digestInbound, type Taken} from './take-in.ts';
 
 /** Stores what came in; resolves when it is on stable storage. */
 type TakeIn = (coming: {
@@ -22,7 +25,10 @@ type TakeIn = (coming: {
 	readonly source: InboundSource;
 	readonly mailFrom: null;
 	readonly rcptTo: readonly string[];
-}) => Promise<unknown>;
+	readonly workspaceId: string | null;
+	readonly once?: string;
+	readonly turn: ReadingTurn;
+}) => Promise<Taken>;
 
 type IntakeOptions = {
 	readonly reader: Knex;
@@ -32,7 +38,7 @@ type IntakeOptions = {
 	readonly takeIn: TakeIn;
 	/** Events are stored that wait to be read. */
 	readonly wake: () => void;
-	readonly clock: Pick<Clock, 'now'>;
+	readonly clock: Pick<Clock, 'now' | 'monotonic'>;
 };
 
 type TakenEnd = Exclude<ProviderPostEnd, 'unknown'>;
@@ -43,13 +49,23 @@ const certificateMs = 24 * 3_600_000;
 const noteMs = 60_000;
 const mostNoted = 10_000;
 /** SparkPost posts as many at once, the others fewer. */
-const mostEvents = 10_000;
+const maxEvents = 10_000;
+/** Half of what the store's writer takes in one transaction. */
+const batchSize = 64;
+/** Events of one workspace's smarthosts that may wait to be stored or read. Providers post again later what is refused. */
+const maxWaiting = 2 * maxEvents;
+/** The store is asked how many of them are unread at most so often, milliseconds. */
+const countMs = 1000;
+const maxCounted = 1000;
 
 /** Takes what providers post: who posts is proven, then each event is stored by itself. Reading them is the inbound reader's. */
 export class ProviderIntake {
 	readonly #options: IntakeOptions;
 	readonly #certificates: LRUCache<string, Promise<string>>;
 	readonly #noted = new LRUCache<string, true>({...atMost(mostNoted), ttl: noteMs});
+	readonly #batches = new OwnerBatches(batchSize);
+	/** Unread events by workspace: the last count, plus the events accepted since. */
+	readonly #unread = new LRUCache<string, {n: number; readonly at: number}>(atMost(maxCounted));
 
 	constructor(options: IntakeOptions) {
 		this.#options = options;
@@ -70,18 +86,21 @@ export class ProviderIntake {
 		if (smarthost.provider === 'ses') {
 			return await this.#takeSns(smarthost, parsedJson(incoming.body.toString()));
 		}
-		const {proves, events} = providers[smarthost.provider];
+		const {proves, events, onceBy} = providers[smarthost.provider];
 		const secret = smarthost.secret === null ? null : vault.open(smarthost.id, smarthost.secret);
 		if (secret === null || !proves(incoming, secret, clock.now())) {
 			return 'forged';
 		}
-		return await this.#store(smarthost, events(parsedJson(incoming.body.toString())));
+		const body = parsedJson(incoming.body.toString());
+		const once = onceBy && `${smarthost.id} ${onceBy(body)}`;
+		return await this.#store(smarthost, events(body), once);
 	}
 
 	async #takeSns(smarthost: Smarthost, body: unknown): Promise<TakenEnd> {
 		const message = readSns(body);
 		const isOther = smarthost.topic !== null && message?.topic !== smarthost.topic;
-		if (message === null || isOther || !(await this.#isSigned(message))) {
+		const isRecent = message?.isRecent(this.#options.clock.now());
+		if (message === null || isOther || !isRecent || !(await this.#isSigned(message))) {
 			return 'forged';
 		}
 		if (message.subscribeUrl !== null) {
@@ -124,20 +143,67 @@ export class ProviderIntake {
 		await this.#options.writer.transaction(trx => updateSmarthost(trx, id, {topic}));
 	}
 
-	async #store(
-		{id, provider, workspace_id: workspace, takes}: Smarthost,
-		events: readonly Fields[] | null,
-	): Promise<TakenEnd> {
+	/** Whether this many more events may wait to be stored and read. */
+	async #hasRoom(smarthost: Smarthost, events: number): Promise<boolean> {
+		if (smarthost.workspace_id === null) {
+			return this.#batches.waiting(smarthost.id) + events <= maxWaiting;
+		}
+		const unread = await this.#countUnread(smarthost.workspace_id);
+		const hasRoom = unread.n + events <= maxWaiting;
+		unread.n += hasRoom ? events : 0;
+		return hasRoom;
+	}
+
+	async #countUnread(workspaceId: string) {
+		const {reader, clock} = this.#options;
+		const known = this.#unread.get(workspaceId);
+		if (known && clock.monotonic() - known.at < countMs) {
+			return known;
+		}
+		const stored = await countUnreadEvents(reader, workspaceId, maxWaiting);
+		const unread = {n: stored + this.#batches.waiting(workspaceId), at: clock.monotonic()};
+		this.#unread.set(workspaceId, unread);
+		return unread;
+	}
+
+	async #areStored(taken: readonly Taken[], texts: readonly Buffer[]): Promise<boolean> {
+		const {reader} = this.#options;
+		const stored = taken.map(
+			async ({isNew, id}, n) => isNew || (await hasInbound(reader, id, digestInbound(texts[n] as Buffer))),
+		);
+		return (await Promise.all(stored)).every(Boolean);
+	}
+
+	/** `once`: another post with it is refused, unless it has the same event; such a post has one. */
+	async #store(smarthost: Smarthost, events: readonly Fields[] | null, once?: string): Promise<TakenEnd> {
+		const {id, provider, workspace_id: workspaceId, takes} = smarthost;
 		const {takeIn, wake, writer, clock} = this.#options;
-		const texts = events && textsOf(events.map(event => ({provider, workspace, takes, event})));
-		if (texts === null) {
+		const texts = events && textsOf(events.map(event => ({provider, workspace: workspaceId, takes, event})));
+		if (texts === null || (once !== undefined && texts.length > 1)) {
 			return 'unreadable';
 		}
-		await Promise.all(texts.map(raw => takeIn({raw, source: 'provider', mailFrom: null, rcptTo: []})));
+		if (!(await this.#hasRoom(smarthost, texts.length))) {
+			return 'limited';
+		}
+		const own = {
+			source: 'provider',
+			mailFrom: null,
+			rcptTo: [],
+			workspaceId,
+			turn: {precedence: precedence.proven, turn: ownerOf(smarthost)},
+			...(once !== undefined && {once}),
+		} as const;
+		const taken = await Promise.all(
+			texts.map(raw => this.#batches.run(ownerOf(smarthost), () => takeIn({raw, ...own}))),
+		);
+		// The provider may post the same event again, as it does not know that it was stored.
+		if (once !== undefined && !(await this.#areStored(taken, texts))) {
+			return 'forged';
+		}
 		if (!this.#noted.has(id)) {
 			this.#noted.set(id, true);
 			// It says when, and nothing follows: what cannot be written is noted with the next event.
-			writer.submit(lastEventWrite, {id, at: storeTime(clock.now())}).catch(() => this.#noted.delete(id));
+			writer.submit(smarthostNoteWrite, {id, at: storeTime(clock.now())}).catch(() => this.#noted.delete(id));
 		}
 		if (texts.length > 0) {
 			wake();
@@ -149,7 +215,7 @@ export class ProviderIntake {
 /** Null: there are more than a provider posts at once, or one is nested deeper than it can be written. */
 function textsOf(events: readonly StoredEvent[]): readonly Buffer[] | null {
 	try {
-		return events.length > mostEvents ? null : events.map(eventBytes);
+		return events.length > maxEvents ? null : events.map(eventBytes);
 	} catch {
 		return null;
 	}

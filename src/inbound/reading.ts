@@ -4,21 +4,19 @@ import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Links} from '../links/links.ts';
 import type {SignedId} from '../links/tokens.ts';
-import type {BounceRule} from '../mail/bounce.ts';
-import {verifySignatures} from '../mail/dkim-signatures.ts';
-import {type FoundKeys, unreadLetter} from '../mail/received.ts';
+import {unquotedLocal} from '../mail/address.ts';
 import type {CameIn, Candidate, Reading, Via} from '../mail/report.ts';
-import type {Resolver} from '../net/dns.ts';
+import type {Answers} from '../net/dns.ts';
 import {recordAggregate} from '../outcome/aggregates.ts';
 import {envelopeVias, isOfNobody} from '../outcome/matches.ts';
 import type {ReceivedMail} from '../outcome/received.ts';
 import type {createReportWrite, ReportEffect} from '../outcome/reports.ts';
-import {ForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
-import {type InboundEnd, listUnread, markRead, type UnreadInbound} from '../store/inbound-mails.ts';
+import {countBegun, type InboundEnd, listUnread, markRead, type UnreadInbound} from '../store/inbound-mails.ts';
 import {findByProviderIds} from '../store/reports.ts';
 import type {Store} from '../store/store.ts';
-import {asking} from './verdicts.ts';
+import type {Asking} from './dns-answers.ts';
+import {UnfinishedError, UnreadableError} from './mail-reader.ts';
 
 type ReadingOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'> & {
@@ -28,23 +26,30 @@ type ReadingOptions = {
 	readonly node: string;
 	/** The first look reads the mails of all daemons: no other one runs. */
 	readonly alone: boolean;
-	/** Asks DNS what reading the mail needs, for some seconds, in which it holds no mail; never rejects. Null: nothing. */
-	readonly ask?: (raw: Buffer, cameIn: CameIn) => Promise<unknown> | null;
-	/** Reads a mail; rejects where it cannot be read. */
-	readonly read: (inbound: ToRead, cameIn: CameIn) => Promise<Reading>;
+	/** Which mails are read, and how many of them at once, each turn and in all. */
+	readonly lane: Lane;
+	/** Asks DNS what reading the mail needs, for some seconds, in which it holds no mail. Null: nothing. */
+	readonly ask?: (raw: Buffer, cameIn: CameIn) => Asking | null;
+	/** Reads a mail, by what DNS answered; rejects where it cannot be read. */
+	readonly read: (raw: Buffer, cameIn: CameIn, answers: Answers | null) => Promise<Reading>;
+	/** What is recorded of a mail that can never be read or recorded; null: it is kept for a person. */
+	readonly salvage?: (cameIn: CameIn, error: UnreadableError) => Reading | null;
 	/** Writes what it says, and that it was read, in one transaction. */
 	readonly record: (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<void>;
 	readonly clock: Pick<Clock, 'now'>;
 	readonly observer: {
 		/** The mail cannot be read or recorded, though the store works: it is kept for a person. */
 		readonly inboundUnreadable: (cameIn: CameIn, error: unknown) => void;
+		/** What was read of the mail cannot be written down, though the store works: a fault of ours. */
+		readonly inboundUnrecorded: (cameIn: CameIn, error: unknown) => void;
 		readonly storeFailed: (error: unknown) => void;
 	};
 };
 
+type Lane = Pick<Parameters<typeof listUnread>[1], 'precedence' | 'perTurn' | 'mostRows'>;
+
 /** Mails that another node stored are read here if they are unread after this time, milliseconds. */
 const othersAfterMs = 60_000;
-const mostRows = 128;
 const mostBytes = 4 * 1024 * 1024;
 /** Pause after all is read, before the next look: few transactions for many mails. */
 const gatherMs = 50;
@@ -56,20 +61,27 @@ const mostAside = 256;
 /** Pause before a failing store is asked again, milliseconds. */
 const retryMs = 1000;
 const longestFault = 300;
+/** How often the reading of a mail may begin and not end because the program did: it is likely to have been the reason. */
+const mostBegun = 2;
+/** A provider's event was parsed when it was accepted: its reading cannot have ended the program. */
+const isSuspect = ({source}: CameIn): boolean => source !== 'provider';
 
 /**
- * Reads the mails that came in and are on stable storage, the oldest first, several at once within a bound of memory. A mail
- * that cannot be read is kept and reported; if the store fails, the mail is read again.
+ * Reads the mails that came in and are on stable storage, one turn after the other, the oldest of each first, several at once within
+ * a bound of memory. A mail that cannot be read is kept and reported; if the store fails, the mail is read again.
  */
 export class ReadingLoop {
 	readonly #options: ReadingOptions;
-	/** Mails whose DNS is slow, and those whose DNS has answered since the last look, or had its time. */
+	/** Mails whose DNS is slow, and those whose DNS has answered since, or had its time. */
 	readonly #aside = new Set<string>();
-	#answered = new Set<string>();
+	readonly #answered = new Map<string, Asking>();
+	/** Mails of which the store says that their reading began here, and which have not ended. */
+	readonly #begun = new Set<string>();
 	readonly #others = setInterval(() => this.wake(), othersAfterMs).unref();
 	#running: Promise<void> | null = null;
 	#again = false;
 	#everything: boolean;
+	#after: string | null = null;
 	#stopped = false;
 	#endRest = (): void => undefined;
 
@@ -99,6 +111,16 @@ export class ReadingLoop {
 		clearInterval(this.#others);
 		this.#endRest();
 		await this.#running;
+		await this.#takeBack();
+	}
+
+	/** The program ends in order: what it has not read is under no suspicion. */
+	async #takeBack(): Promise<void> {
+		try {
+			await Promise.all([...this.#begun].map(id => this.#options.store.writer.submit(takeBackWrite, id)));
+		} catch (error) {
+			this.#options.observer.storeFailed(error);
+		}
 	}
 
 	async #run(): Promise<void> {
@@ -118,18 +140,18 @@ export class ReadingLoop {
 
 	/** Returns whether there is more to read. */
 	async #readSome(): Promise<boolean> {
-		const {store, node, clock} = this.#options;
+		const {store, node, clock, lane} = this.#options;
 		const othersUntil = this.#everything ? latest : storeTime(clock.now() - othersAfterMs);
-		const answered = this.#answered;
-		this.#answered = new Set();
-		const unread = {node, othersUntil, except: [...this.#aside], mostRows, mostBytes};
-		const {mails, more} = await listUnread(store.reader, unread);
-		const ends = await Promise.all(
-			mails.map(async mail =>
-				!answered.has(mail.id) && (await this.#setAside(mail)) ? 'aside' : await this.#readOne(mail),
-			),
-		);
+		const query = {...lane, node, othersUntil, after: this.#after, except: [...this.#aside], mostBytes};
+		const found = await listUnread(store.reader, query);
+		const suspect = found.mails.find(mail => isSuspect(mail) && mail.begun > 0 && !this.#begun.has(mail.id));
+		// Alone: if the program ends again, that was the reason.
+		const mails = suspect === undefined ? found.mails : [suspect];
+		this.#after = suspect === undefined ? found.after : this.#after;
+		await this.#begin(mails);
+		const ends = await Promise.all(mails.map(mail => this.#end(mail)));
 		const isLater = ends.includes('later');
+		const more = found.more || suspect !== undefined;
 		this.#everything &&= more || isLater || this.#aside.size > 0;
 		if (isLater) {
 			await this.#rest(retryMs);
@@ -139,35 +161,85 @@ export class ReadingLoop {
 		return more || isLater;
 	}
 
-	/** Whether the mail is left until DNS has answered, which wakes the loop. */
-	async #setAside({raw, ...cameIn}: UnreadInbound): Promise<boolean> {
-		const {id} = cameIn;
-		const asked = this.#options.ask?.(raw, cameIn);
-		const isSlow = asked && (await Promise.race([asked, sleep(promptMs, slow, {ref: false})])) === slow;
-		if (isSlow && this.#aside.size < mostAside) {
-			this.#aside.add(id);
-			asked.then(() => {
-				this.#aside.delete(id);
-				this.#answered.add(id);
-				this.wake();
-			});
-		}
-		return this.#aside.has(id);
+	/** Notes in the store that their reading begins, which only the end of the program can leave so. */
+	async #begin(mails: readonly UnreadInbound[]): Promise<void> {
+		const fresh = mails.filter(mail => isSuspect(mail) && mail.begun < mostBegun && !this.#begun.has(mail.id));
+		const marks = fresh.map(async ({id}) => {
+			await this.#options.store.writer.submit(beginWrite, id);
+			// Even if another mark fails: without it, this message would be suspected of a crash that never happened.
+			this.#begun.add(id);
+		});
+		await Promise.all(marks);
 	}
 
-	async #readOne({raw, ...cameIn}: UnreadInbound): Promise<'done' | 'later'> {
-		const {dialect} = this.#options.store;
+	async #end({raw, begun, ...cameIn}: UnreadInbound): Promise<'done' | 'later' | 'aside'> {
+		const {id} = cameIn;
+		const end =
+			this.#begun.has(id) || !isSuspect(cameIn)
+				? await this.#readOrSetAside(cameIn, raw)
+				: await this.#giveUp(cameIn, raw, new UnreadableError(`The program ended ${begun} times while it was read.`));
+		if (end === 'done') {
+			this.#begun.delete(id);
+		}
+		return end;
+	}
+
+	async #readOrSetAside(cameIn: CameIn, raw: Buffer): Promise<'done' | 'later' | 'aside'> {
+		const asking = this.#answered.get(cameIn.id) ?? this.#options.ask?.(raw, cameIn) ?? null;
+		this.#answered.delete(cameIn.id);
 		let reading: Reading;
 		try {
-			reading = await this.#options.read({raw, isEvent: cameIn.source === 'provider'}, cameIn);
+			if (asking !== null && (await this.#isSetAside(cameIn.id, asking))) {
+				return 'aside';
+			}
+			reading = await this.#options.read(raw, cameIn, asking?.known ?? null);
 		} catch (error) {
-			return error instanceof UnfinishedError ? 'later' : await this.#keep(cameIn, error);
+			if (error instanceof UnfinishedError) {
+				return 'later';
+			}
+			return await this.#giveUp(cameIn, raw, error);
 		}
+		return await this.#record(cameIn, reading, raw);
+	}
+
+	/** Whether the mail is left until DNS has answered, which wakes the loop. */
+	async #isSetAside(id: string, asking: Asking): Promise<boolean> {
+		const isSlow = (await Promise.race([asking.done, sleep(promptMs, slow, {ref: false})])) === slow;
+		if (!isSlow || this.#aside.size + this.#answered.size >= mostAside) {
+			return false;
+		}
+		this.#aside.add(id);
+		const wake = (): void => {
+			this.#aside.delete(id);
+			this.#answered.set(id, asking);
+			this.wake();
+		};
+		asking.done.then(wake, wake);
+		return true;
+	}
+
+	async #giveUp(cameIn: CameIn, raw: Buffer, error: unknown): Promise<'done' | 'later'> {
+		const salvaged = error instanceof UnreadableError ? this.#options.salvage?.(cameIn, error) : null;
+		return salvaged ? await this.#record(cameIn, salvaged, raw, 'salvaged') : await this.#keep(cameIn, error);
+	}
+
+	async #record(
+		cameIn: CameIn,
+		reading: Reading,
+		raw: Buffer,
+		attempt: 'first' | 'salvaged' = 'first',
+	): Promise<'done' | 'later'> {
+		const {store, observer} = this.#options;
 		try {
 			await this.#options.record(cameIn, reading, raw);
 		} catch (error) {
-			const isOfStore = dialect.isUnavailable(error) || dialect.isConflict(error);
-			return isOfStore ? this.#later(error) : await this.#keep(cameIn, error);
+			if (store.dialect.isUnavailable(error) || store.dialect.isConflict(error)) {
+				return this.#later(error);
+			}
+			observer.inboundUnrecorded(cameIn, error);
+			// People see the fault: the error may hold SQL and what strangers wrote.
+			const unrecorded = new UnreadableError('What it says could not be recorded; the log says why.');
+			return attempt === 'first' ? await this.#giveUp(cameIn, raw, unrecorded) : await this.#keep(cameIn, unrecorded);
 		}
 		return 'done';
 	}
@@ -214,84 +286,21 @@ export const readMarkWrite: GroupWrite<InboundEnd, void> = {
 	},
 };
 
-/** What came in: a mail, or an event that a provider posted. `keys`: those of its signatures, where it may be for people. */
-export type ToRead = {readonly raw: Uint8Array; readonly isEvent: boolean; readonly keys?: FoundKeys};
+const begunWrite = (name: string, by: 1 | -1): GroupWrite<string, void> => ({
+	name,
+	rank: 3,
+	async apply(trx, ids) {
+		await countBegun(trx, ids, by);
+		return ids.map(() => undefined);
+	},
+});
 
-/** The rules by which refusals are judged from now on. */
-export type NewRules = {readonly kind: 'rules'; readonly rules: readonly BounceRule[]};
+const beginWrite = begunWrite('read_begin', 1);
+const takeBackWrite = begunWrite('read_take_back', -1);
 
-/** `spawn`: a thread that reads mails in order. `restMs`: how long a thread may be idle before it is ended. */
-type ReaderOptions = Pick<
-	ForeignWorkOptions<ToRead, Reading, NewRules, never>,
-	'spawn' | 'limitMs' | 'clock' | 'cpu' | 'observer' | 'restMs'
->;
-
-/** The mail ended its reader, twice: it is not tried again. */
-export class UnreadableError extends Error {}
-
-/** The machine had no time for the mail, or the reader was stopped: that says nothing about it. */
-export class UnfinishedError extends Error {}
-
-const batchSize = 16;
-const mostBatchBytes = 1024 * 1024;
-const usualRestMs = 60_000;
-
-/**
- * The thread that reads mails, which may be hostile. It starts with the first mail and ends when idle: an idle thread collects
- * no garbage, and kept 60 MB of the mails that it had read.
- */
-export class MailReader {
-	readonly #work: ForeignWork<ToRead, Reading, NewRules>;
-	readonly #limitMs: number;
-
-	constructor(options: ReaderOptions) {
-		this.#limitMs = options.limitMs;
-		this.#work = new ForeignWork({
-			restMs: usualRestMs,
-			...options,
-			name: 'reader',
-			noun: 'a mail',
-			count: 1,
-			batchSize,
-			mostHeld: batchSize,
-			mostBytes: mostBatchBytes,
-			bytesOf: ({raw}) => raw.length,
-		});
-	}
-
-	/** Rejects with UnreadableError, or with UnfinishedError if it may be tried again. */
-	async read(inbound: ToRead): Promise<Reading> {
-		const end = await this.#work.do(inbound);
-		if (end.ok) {
-			return end.result;
-		}
-		switch (end.why) {
-			case 'spent':
-				throw new UnreadableError(`Reading it took longer than ${this.#limitMs} ms or too much memory.`);
-			case 'starved':
-				throw new UnfinishedError('The machine is too busy to read the mail.');
-			case 'stopped':
-				throw new UnfinishedError('The reader was stopped.');
-		}
-	}
-
-	/** A thread that starts later must be started with them. */
-	classifyBy(rules: readonly BounceRule[]): void {
-		this.#work.tell({kind: 'rules', rules});
-	}
-
-	stop(): Promise<void> {
-		return this.#work.stop();
-	}
-}
-
-/** A mail that ended its reader. What it says is not known, but its workspace shall have it. */
-export function unreadable({message}: UnreadableError): Reading {
-	const clues = {addressees: [], envelopeIds: [], refs: [], messageIds: [], returnPaths: [], unsubscribeAddresses: []};
-	return {kind: 'other', reports: [], clues, fault: message, letter: unreadLetter(message)};
-}
-
-type RecordOptions = TrustedReporterOptions & {
+type RecordOptions = {
+	/** Domains (`d=`) that the operator trusts, in lower case. */
+	readonly reporters: readonly string[];
 	/** Names of this installation that TLS reports may be about, beside those of the store. */
 	readonly ours: readonly string[];
 	/** The mail as workspaces get it; absent: they get none of what is read here. */
@@ -313,8 +322,7 @@ export async function recordReading(
 	const now = storeTime(options.clock.now());
 	const received = (await options.receivedOf?.(cameIn, reading, raw)) ?? [];
 	if (reading.aggregate && received.length === 0) {
-		const signedBy = (await signersOf(options, raw, null))[0] ?? null;
-		const read = {cameIn, report: reading.aggregate, signedBy, at: now};
+		const read = {cameIn, report: reading.aggregate, signers: reading.signers ?? [], at: now};
 		return await options.writer.transaction(trx => recordAggregate(trx, read, options.ours));
 	}
 	const all = candidatesOf(options.links, cameIn, reading);
@@ -323,7 +331,7 @@ export async function recordReading(
 	const byToken = isAnswer ? all.filter(({via}) => envelopeVias.has(via)) : all;
 	const candidates =
 		byToken.length > 0 ? byToken : await providerCandidates(options.reader, reading.clues.providerIds ?? []);
-	const reporter = candidates.length === 0 && !reading.forwarded ? await trustedReporter(options, raw, reading) : null;
+	const reporter = candidates.length === 0 ? trustedReporter(options.reporters, reading) : null;
 	return await options.writer.submit(options.write, {
 		...{cameIn, size: raw.length, reading, candidates, reporter, at: now},
 		received,
@@ -334,8 +342,8 @@ type ReadingLinks = Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal' | 'rea
 
 /** What a provider answered to our mail is known to the two of us alone, and its event is proven to be its own. */
 async function providerCandidates(store: Knex, providerIds: readonly string[]): Promise<Candidate[]> {
-	const ids = providerIds.length === 0 ? [] : await findByProviderIds(store, providerIds);
-	return ids.map(id => ({via: 'provider_id', id, verify: () => true}));
+	const found = await findByProviderIds(store, providerIds);
+	return found.map(({id}) => ({via: 'provider_id', id, verify: () => true}));
 }
 
 /** Texts of one kind that are looked at: a mail may hold any number. */
@@ -388,69 +396,14 @@ function distinct(texts: readonly string[]): string[] {
 	return [...new Set(texts.slice(0, mostTexts))];
 }
 
-/** The text before the `@`, without the angle bracket that some leave there. */
+/** The text before the `@`, without quotes and the angle bracket that some leave there. */
 function localPart(address: string): string {
-	return address.slice(address.startsWith('<') ? 1 : 0, Math.max(address.lastIndexOf('@'), 0));
+	return unquotedLocal(address.slice(address.startsWith('<') ? 1 : 0, Math.max(address.lastIndexOf('@'), 0)));
 }
-
-type TrustedReporterOptions = {
-	/** Domains (`d=`) that the operator trusts, in lower case. */
-	readonly reporters: readonly string[];
-	readonly resolver: Pick<Resolver, 'txt'>;
-};
 
 /**
- * To verify ten megabytes of line ends, or a million fields, takes minutes, and the time that a header or a signature takes
- * grows with its square; this much takes less than a second.
+ * The trusted reporter that signed a report that has no token of ours (R3.19); null: none did, or it is no feedback report.
  */
-const longestSigned = 512 * 1024;
-const longestHeader = 32_768;
-const longestSignature = 4096;
-const mostSignatures = 5;
-/** A field that is parsed as one, folded or not (RFC 6376, 8617). */
-const signature = /^(?:dkim-signature|arc-[a-z-]{1,40})[ \t]*:[^\n]*(?:\n[ \t][^\n]*)*/gm;
-/** Counts for nothing, and the library prints what it misses. */
-const inPart = /[:;]\s*l\s*=/;
-
-/**
- * The trusted reporter that signed a report that has no token of ours (R3.19); null: none did. Verifies nothing, and does not
- * ask DNS, unless it is a feedback report with the name of a trusted reporter. Never rejects.
- */
-export async function trustedReporter(
-	options: TrustedReporterOptions,
-	raw: Buffer,
-	reading: Reading,
-): Promise<string | null> {
-	return reading.kind === 'arf' ? ((await signersOf(options, raw, options.reporters))[0] ?? null) : null;
-}
-
-/** The domains whose signature of the mail is valid; of these names, where it matters only whether one of them signed. Never rejects. */
-async function signersOf(
-	{resolver}: Pick<TrustedReporterOptions, 'resolver'>,
-	raw: Buffer,
-	names: readonly string[] | null,
-): Promise<string[]> {
-	if (raw.length > longestSigned || !mayBeSigned(raw, names)) {
-		return [];
-	}
-	try {
-		const verdicts = await verifySignatures(raw, asking(resolver));
-		const signers = verdicts.flatMap(({result, domain}) => (result === 'pass' && domain !== null ? [domain] : []));
-		return signers.filter(name => names?.includes(name) ?? true);
-	} catch {
-		return [];
-	}
-}
-
-function mayBeSigned(raw: Buffer, names: readonly string[] | null): boolean {
-	const text = raw.toString('latin1', 0, longestHeader).toLowerCase();
-	const end = text.search(/\r?\n\r?\n/);
-	const header = text.slice(0, Math.max(0, end));
-	const signatures = header.match(signature) ?? [];
-	if (signatures.some(field => field.length > longestSignature || inPart.test(field))) {
-		return false;
-	}
-	const own = signatures.filter(field => field.startsWith('dkim'));
-	const domains = own.map(field => /[:;\s]d=\s*([^\s;]+)/.exec(field)?.[1] ?? '');
-	return domains.length <= mostSignatures && domains.some(name => names?.includes(name) ?? true);
+export function trustedReporter(reporters: readonly string[], {kind, forwarded, signers = []}: Reading): string | null {
+	return kind === 'arf' && !forwarded ? (signers.find(name => reporters.includes(name)) ?? null) : null;
 }

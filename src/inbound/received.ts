@@ -1,13 +1,14 @@
 import type {Knex} from 'knex';
 import {cutText} from '../kit/text.ts';
 import type {Links} from '../links/links.ts';
-import {isReserved, parseAddress} from '../mail/address.ts';
-import type {NewId} from '../mail/ids.ts';
+import {isReserved, parseAddress, unquotedLocal} from '../mail/address.ts';
+import type {PastId} from '../mail/ids.ts';
 import {
 	contentView,
 	type ReadLetter,
 	receivedView,
 	type Summary,
+	unjudged,
 	unreadLetter,
 	type Verdicts,
 } from '../mail/received.ts';
@@ -15,13 +16,13 @@ import type {CameIn, Reading} from '../mail/report.ts';
 import {subjectTerms} from '../mail/terms.ts';
 import type {ReceivedMail} from '../outcome/received.ts';
 import {findInboxes, findOwnMessages, findReplied, type NewReceived} from '../store/received.ts';
+import {findByProviderIds} from '../store/reports.ts';
 import {findSubmitted} from '../store/retention.ts';
-import {verdictsOf} from './verdicts.ts';
 
-type ReceivedOptions = Parameters<typeof verdictsOf>[0] & {
+type ReceivedOptions = {
 	readonly reader: Knex;
 	readonly links: Pick<Links, 'readReplyLocal' | 'readMessageId'>;
-	readonly newId: NewId;
+	readonly pastId: PastId;
 	/** Where files are fetched: MAILCTL_PUBLIC_URL. */
 	readonly publicUrl: string;
 };
@@ -36,7 +37,7 @@ const longestPosted = 65_536;
 export async function receivedOf(
 	options: ReceivedOptions,
 	cameIn: CameIn,
-	{letter}: Reading,
+	{letter, verdicts = unjudged}: Reading,
 	raw: Buffer,
 ): Promise<ReceivedMail[]> {
 	const owners = await ownersOf(options, cameIn.rcptTo);
@@ -44,14 +45,14 @@ export async function receivedOf(
 		return [];
 	}
 	const read = letter ?? unreadLetter('it was not read');
-	const verdicts = await verdictsOf(options, cameIn, read);
 	const mails = [...owners].map(async ([workspaceId, {recipients: own, answered}]) => {
 		const recipients = [...own];
 		const inReplyTo = answered ?? (await findAnswered(options, workspaceId, read.answers));
 		const summary = summaryOf(cameIn, read, verdicts, recipients);
 		const {text, html, cut, headers, fault} = read;
 		const mail: NewReceived = {
-			id: options.newId('rcv'),
+			// Lists go by the id: a mail that was read late has its place among those that came with it.
+			id: options.pastId('rcv', Date.parse(cameIn.receivedAt)),
 			...{workspaceId, inboundId: cameIn.id, inReplyTo, fault, summary, raw, receivedAt: cameIn.receivedAt},
 			content: {text, html, cut, headers},
 			files: read.files.map(({content}) => content),
@@ -70,7 +71,8 @@ export async function receivedOf(
 	return await Promise.all(mails);
 }
 
-async function ownersOf({reader, links}: ReceivedOptions, addresses: readonly string[]): Promise<Map<string, Owner>> {
+async function ownersOf({reader, links}: ReceivedOptions, rcptTo: readonly string[]): Promise<Map<string, Owner>> {
+	const addresses = rcptTo.map(unquoted);
 	const owners = new Map<string, Owner>();
 	const ownerOf = (workspaceId: string): Owner => {
 		const owner = owners.get(workspaceId) ?? {recipients: new Set(), answered: null};
@@ -102,25 +104,70 @@ async function ownersOf({reader, links}: ReceivedOptions, addresses: readonly st
 /** Message-IDs that a mail was submitted with need a query each. */
 const mostLookedUp = 5;
 
-/** The message of the workspace that one of these Message-IDs names, the first that does. */
+/** The message of the workspace that one of these Message-IDs names, the nearest that does. */
 async function findAnswered(
 	{reader, links}: ReceivedOptions,
 	workspaceId: string,
 	answers: readonly string[],
 ): Promise<string | null> {
-	const ids = answers.flatMap(name => links.readMessageId(name) ?? []);
-	const known = await findOwnMessages(reader, workspaceId, ids);
-	const own = ids.find(id => known.includes(id));
-	if (own !== undefined) {
-		return own;
-	}
-	for (const name of answers.slice(0, mostLookedUp)) {
-		const [submitted] = await findSubmitted(reader, workspaceId, name, {below: null, limit: 1});
-		if (submitted !== undefined) {
-			return submitted;
+	const signed = answers.flatMap(name => {
+		const id = links.readMessageId(name);
+		return id === null ? [] : [[name, id] as const];
+	});
+	const ids = signed.map(([, id]) => id);
+	const own = await findOwnMessages(reader, workspaceId, ids);
+	const foreign = answers.filter(name => links.readMessageId(name) === null).slice(0, mostLookedUp);
+	const known = new Map([
+		...signed.filter(([, id]) => own.includes(id)),
+		...(await findRelayed(reader, workspaceId, foreign)),
+	]);
+	for (const name of answers) {
+		const [submitted] =
+			foreign.includes(name) && !known.has(name)
+				? await findSubmitted(reader, workspaceId, name, {below: null, limit: 1})
+				: [];
+		const found = known.get(name) ?? submitted;
+		if (found !== undefined) {
+			return found;
 		}
 	}
 	return null;
+}
+
+/** A shorter name, such as the queue id of a Postfix, could be guessed. */
+const shortestProviderId = 16;
+
+/**
+ * The workspace's messages by Message-IDs of providers. Amazon SES and others replace ours by one that begins with the id in
+ * their reply, or is that id.
+ */
+async function findRelayed(
+	reader: Knex,
+	workspaceId: string,
+	messageIds: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+	const named = messageIds.flatMap(messageId => {
+		const whole = messageId.slice(1, -1);
+		const providerIds = [whole, whole.slice(0, whole.lastIndexOf('@'))];
+		return providerIds.filter(id => id.length >= shortestProviderId).map(providerId => ({messageId, providerId}));
+	});
+	const sent = await findByProviderIds(
+		reader,
+		named.map(({providerId}) => providerId),
+	);
+	const recipients = await findReplied(
+		reader,
+		sent.map(({id}) => id),
+	);
+	const own = recipients.filter(recipient => recipient.workspaceId === workspaceId);
+	return new Map(
+		named.flatMap(({messageId, providerId}) => {
+			const ids = sent.filter(one => one.providerId === providerId).map(({id}) => id);
+			const found = new Set(own.filter(({id}) => ids.includes(id)).map(recipient => recipient.messageId));
+			// A name that several messages have says nothing.
+			return found.size === 1 ? [[messageId, [...found][0] as string]] : [];
+		}),
+	);
 }
 
 function summaryOf(
@@ -138,7 +185,13 @@ function summaryOf(
 
 function termsOf(kind: 'from' | 'to', addresses: readonly string[]): string[] {
 	return addresses.flatMap(address => {
-		const parsed = parseAddress(address, {utf8Local: true});
+		const parsed = parseAddress(unquoted(address), {utf8Local: true});
 		return parsed.ok ? [`${kind}:${parsed.address.key}`] : [];
 	});
+}
+
+/** The address without quotes that its local part does not need. */
+function unquoted(address: string): string {
+	const at = address.lastIndexOf('@');
+	return unquotedLocal(address.slice(0, at)) + address.slice(at);
 }

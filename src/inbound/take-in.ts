@@ -1,7 +1,7 @@
 import {createHash} from 'node:crypto';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
-import type {InboundSource} from '../mail/report.ts';
+import {type InboundSource, precedence, type ReadingTurn} from '../mail/report.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {insertInbound, type NewInbound} from '../store/inbound-mails.ts';
 import type {FoundMail} from './mail-files.ts';
@@ -15,12 +15,20 @@ type Coming = {
 	readonly rcptTo: readonly string[];
 	readonly client?: string;
 	readonly helo?: string;
+	/** The workspace whose smarthost posted it. */
+	readonly workspaceId?: string | null;
+	/** What makes it unique; absent: its bytes and recipients. */
+	readonly once?: string;
+	/** Absent: the operator brought it. */
+	readonly turn?: ReadingTurn;
 };
+
+const ofOperator: ReadingTurn = {precedence: precedence.proven, turn: 'ingest'};
 
 export type Taken = {
 	/** The key of its row. */
 	readonly id: string;
-	/** False: the same mail for the same recipients came before. */
+	/** False: the same mail for the same recipients came before, or something else with the same `once`. */
 	readonly isNew: boolean;
 };
 
@@ -38,15 +46,23 @@ type TakeInOptions = {
 	readonly clock: Pick<Clock, 'now'>;
 };
 
+/** What tells the bytes of a stored mail from others. */
+export function digestInbound(raw: Buffer): string {
+	return createHash('sha256').update(raw).digest('hex');
+}
+
 /** Stores an inbound mail; resolves once it is on stable storage. Rejects if the store fails: then the sender tries again. */
-export async function takeIn({writer, node, clock}: TakeInOptions, mail: Coming): Promise<Taken> {
+export async function takeIn(
+	{writer, node, clock}: TakeInOptions,
+	{turn = ofOperator, once, ...mail}: Coming,
+): Promise<Taken> {
 	const {raw, rcptTo} = mail;
-	const digest = createHash('sha256').update(raw).digest('hex');
+	const digest = digestInbound(raw);
 	const id = createHash('sha256')
-		.update([digest, ...rcptTo.toSorted()].join('\n'))
+		.update(once ?? [digest, ...rcptTo.toSorted()].join('\n'))
 		.digest('hex');
 	const receivedAt = storeTime(clock.now());
-	return await writer.submit(inboundWrite, {...mail, id, digest, node, receivedAt});
+	return await writer.submit(inboundWrite, {...mail, ...turn, id, digest, node, receivedAt});
 }
 
 const inboundWrite: GroupWrite<NewInbound, Taken> = {

@@ -1,4 +1,5 @@
 import process from 'node:process';
+import {setImmediate} from 'node:timers/promises';
 
 /** Time as an argument: tests pass their own clock, the daemon passes that of its store. */
 export type Clock = {
@@ -76,6 +77,20 @@ export function inTurn(): <Result>(work: () => Promise<Result>) => Promise<Resul
 		const next = last.then(work, work);
 		last = next;
 		return next;
+	};
+}
+
+/**
+ * Lets long work pause. The function that it returns resolves at once, or after all else that waits for the event loop if the last
+ * pause is longer ago than `everyMs`.
+ */
+export function createPauses(clock: Pick<Clock, 'monotonic'>, everyMs = 10): () => Promise<void> {
+	let last = clock.monotonic();
+	return async () => {
+		if (clock.monotonic() - last >= everyMs) {
+			await setImmediate();
+			last = clock.monotonic();
+		}
 	};
 }
 

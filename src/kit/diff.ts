@@ -4,14 +4,14 @@ type DiffLine = {
 	readonly text: string;
 };
 
-/** Cells of the table below: 2,000 lines against 2,000 take 8 MB and some ten milliseconds. */
-const mostCells = 4_000_000;
+/** Lines of either text that differ: comparing 2,000 with 2,000 takes 8 MB and some ten milliseconds. */
+export const maxDiffLines = 2000;
 
 /**
- * The lines of two texts beside one another, with the longest common sequence kept. Where what differs is too long to compare,
- * all of it is removed and added.
+ * The lines of two texts beside one another, with the longest common sequence retained; `null` if more than `maxDiffLines` of
+ * either text lie between the first difference and the last.
  */
-export function diffLines(before: string, after: string): DiffLine[] {
+export function diffLines(before: string, after: string): DiffLine[] | null {
 	const [old, fresh] = [linesOf(before), linesOf(after)];
 	let begin = 0;
 	while (begin < old.length && begin < fresh.length && old[begin] === fresh[begin]) {
@@ -20,6 +20,9 @@ export function diffLines(before: string, after: string): DiffLine[] {
 	let end = 0;
 	while (end < Math.min(old.length, fresh.length) - begin && old.at(-1 - end) === fresh.at(-1 - end)) {
 		end++;
+	}
+	if (Math.max(old.length, fresh.length) - begin - end > maxDiffLines) {
+		return null;
 	}
 	return [
 		...old.slice(0, begin).map(text => ({kind: 'same', text}) as const),
@@ -34,10 +37,6 @@ function middle(old: readonly string[], fresh: readonly string[]): DiffLine[] {
 	const removed = (text: string): DiffLine => ({kind: 'removed', text});
 	const added = (text: string): DiffLine => ({kind: 'added', text});
 	const width = fresh.length + 1;
-	if ((old.length + 1) * width > mostCells) {
-		return [...old.map(removed), ...fresh.map(added)];
-	}
-
 	// How many lines the rests from here have in common: at most 2,000, the shorter side of the table.
 	const common = new Uint16Array((old.length + 1) * width);
 	const at = (i: number, j: number) => common[i * width + j] as number;
@@ -100,11 +99,19 @@ export function fold(lines: readonly DiffLine[]): Folded[] {
 	return folded;
 }
 
-/** The changes as `diff -u` writes them, under the names of both texts; empty: the texts are the same. */
-export function unifiedDiff([from, to]: readonly [from: string, to: string], before: string, after: string): string {
+/** The changes as `diff -u` writes them, under the names of both texts; empty if they are the same, `null` if they are too long. */
+export function unifiedDiff(
+	[from, to]: readonly [from: string, to: string],
+	before: string,
+	after: string,
+): string | null {
+	const all = diffLines(before, after);
+	if (all === null) {
+		return null;
+	}
 	const hunks: Array<{readonly old: number; readonly fresh: number; readonly lines: DiffLine[]}> = [];
 	let [old, fresh, isOpen] = [1, 1, false];
-	for (const line of fold(diffLines(before, after))) {
+	for (const line of fold(all)) {
 		if (line.kind !== 'folded') {
 			if (!isOpen) {
 				hunks.push({old, fresh, lines: []});

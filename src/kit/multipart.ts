@@ -14,7 +14,8 @@ export function splitParts(
 	{most = Number.POSITIVE_INFINITY, unclosed = true}: {readonly most?: number; readonly unclosed?: boolean} = {},
 ): Buffer[] {
 	const parts: Buffer[] = [];
-	const delimiter = `--${boundary.slice(0, longestBoundary)}`;
+	// Neither may a boundary end in blanks, nor may those behind it in a line count.
+	const delimiter = `--${boundary.slice(0, longestBoundary).trimEnd()}`;
 	let start = -1;
 	for (const at of linesOf(content, delimiter)) {
 		const after = at + delimiter.length;
@@ -58,6 +59,7 @@ function kindOf(content: Buffer, after: number): 'next' | 'last' | null {
 	if (first !== 0x20 && first !== 0x09 && first !== 0x0d && first !== 0x2d) {
 		return null;
 	}
-	const [rest = ''] = content.toString('latin1', after, after + longestBoundary).split('\n', 1);
+	const end = content.indexOf(lf, after);
+	const rest = content.toString('latin1', after, Math.min(end === -1 ? content.length : end, after + longestBoundary));
 	return rest.trim() === '' ? 'next' : rest.trim() === '--' ? 'last' : null;
 }

@@ -18,7 +18,7 @@ export const processCpu: CpuClock = () => {
 
 export type WorkClocks = {readonly clock: Pick<Clock, 'monotonic'>; readonly cpu: CpuClock};
 
-export const systemClocks: WorkClocks = {clock: systemClock, cpu: processCpu};
+export const systemClocks = {clock: systemClock, cpu: processCpu} satisfies WorkClocks;
 
 /** `starved`: the machine had no time for it, which says nothing about the work. */
 export type WorkState = 'within' | 'spent' | 'starved';

@@ -1,5 +1,16 @@
 import {noMessage} from '../mail/ids.ts';
-import {type Claims, readClaims, SealedToken, type SignedId, SignedIds, type TokenKeys, writeClaims} from './tokens.ts';
+import {
+	type AlertConsent,
+	type Claims,
+	readClaims,
+	readConsent,
+	SealedToken,
+	type SignedId,
+	SignedIds,
+	type TokenKeys,
+	writeClaims,
+	writeConsent,
+} from './tokens.ts';
 
 /** A token that was opened. An expired one still has its owner, for the page that answers it. */
 type Opened =
@@ -28,6 +39,10 @@ export type Links = PageLinks & {
 	/** The pages under a domain's link host; null: under the public URL. */
 	readonly under: (linkHost: string | null) => PageLinks;
 	readonly openUnsubscribe: (token: string, now: number) => Opened;
+	/** The page where an address agrees to a workspace's alerts. */
+	readonly alertUrl: (consent: AlertConsent) => string;
+	/** `null` if the token is forged. An expired one is returned too. */
+	readonly readAlertConsent: (token: string) => AlertConsent | null;
 	readonly readOpen: (token: string, now: number) => Opened;
 	readonly readClick: (token: string, now: number) => Opened;
 	/** The local part of a recipient's envelope sender: `b` and 44 characters. */
@@ -51,6 +66,8 @@ export type Links = PageLinks & {
 };
 
 const replyPrefix = 'reply+';
+/** Under `/t/`, which reverse proxies in front of mailctl already forward. */
+export const alertPagePath = '/t/alerts';
 
 /** The Message-ID of a message from this address, without angle brackets. */
 export function messageIdOf({messageIdLocal}: Pick<Links, 'messageIdLocal'>, messageId: string, from: string): string {
@@ -68,6 +85,7 @@ export function createLinks({
 	random: (size: number) => Uint8Array;
 }): Links {
 	const unsubscribe = new SealedToken(keys, 'unsubscribe', random);
+	const consents = new SealedToken(keys, 'alert', random);
 	const opens = new SealedToken(keys, 'open', random);
 	const clicks = new SealedToken(keys, 'click', random);
 	const returnPaths = new SignedIds(keys, {purpose: 'rp', letter: 'b', prefix: 'rcp'});
@@ -109,6 +127,11 @@ export function createLinks({
 		...usual,
 		under: host => (host === null ? usual : pagesAt(withHost(publicUrl, host), [publicUrl])),
 		openUnsubscribe: (token, now) => openToken(unsubscribe, token, now),
+		alertUrl: consent => `${trimmed(publicUrl)}${alertPagePath}?token=${consents.seal(writeConsent(consent))}`,
+		readAlertConsent: token => {
+			const content = consents.open(token);
+			return content && readConsent(content);
+		},
 		readOpen: (token, now) => openToken(opens, token, now),
 		readClick: (token, now) => openToken(clicks, token, now),
 		returnPathLocal: (id, address) => returnPaths.sign(id, address),
@@ -161,6 +184,6 @@ function openToken(sealed: SealedToken, token: string, now: number): Opened {
 		return {ok: false, fault: 'forged'};
 	}
 
-	const {claims, url} = readClaims(content);
+	const {claims, url} = readClaims(content, now);
 	return claims.expiresAt <= now ? {ok: false, fault: 'expired', claims, url} : {ok: true, claims, url};
 }

@@ -83,7 +83,7 @@ export type TokenKeys = {
 };
 
 /** What a token is for. A token of one purpose never opens as another: each purpose has its own key. */
-type Purpose = 'unsubscribe' | 'open' | 'click' | 'rp' | 'unsubscribe-mail' | 'ref' | 'message-id' | 'reply';
+type Purpose = 'alert' | 'unsubscribe' | 'open' | 'click' | 'rp' | 'unsubscribe-mail' | 'ref' | 'message-id' | 'reply';
 
 /** One purpose's keys, derived once. */
 type PurposeKeys = {
@@ -235,10 +235,21 @@ const noTopic = Buffer.alloc(16);
 const roles: readonly Role[] = ['to', 'cc'];
 const addressAt = 53;
 
+/** A u32 of seconds wraps around in 2106, so it is read as the time nearest to now. */
+const secondsRange = 2 ** 32;
+/** Half of the range is enough either way: MAILCTL_TOKEN_LIFETIME is at most ten years. */
+const secondsBack = secondsRange / 2;
+
+function readSeconds(seconds: number, now: number): number {
+	const first = Math.floor(now / 1000) - secondsBack;
+	const distance = (((seconds - first) % secondsRange) + secondsRange) % secondsRange;
+	return (first + distance) * 1000;
+}
+
 /** Expiry (u32 seconds) ‖ workspace ‖ message ‖ topic or zeros (16 B each) ‖ role (1 B) ‖ address ‖ [NUL ‖ URL]. */
 export function writeClaims(claims: Claims, url?: string): Buffer {
 	const fixed = Buffer.allocUnsafe(addressAt);
-	fixed.writeUInt32BE(Math.floor(claims.expiresAt / 1000));
+	fixed.writeUInt32BE(Math.floor(claims.expiresAt / 1000) % secondsRange);
 	idBytes(claims.workspaceId).copy(fixed, 4);
 	idBytes(claims.messageId).copy(fixed, 20);
 	(claims.topicId === null ? noTopic : idBytes(claims.topicId)).copy(fixed, 36);
@@ -246,8 +257,33 @@ export function writeClaims(claims: Claims, url?: string): Buffer {
 	return Buffer.concat([fixed, Buffer.from(url === undefined ? claims.address : `${claims.address}\0${url}`)]);
 }
 
+/**
+ * A link that was mailed to the address; following it proves control of the address and agrees to the workspace's
+ * alerts.
+ */
+export type AlertConsent = Pick<Claims, 'workspaceId' | 'address' | 'expiresAt'>;
+
+const consentAddressAt = 22;
+
+/** Expiry (u48 milliseconds) ‖ workspace (16 B) ‖ address. */
+export function writeConsent({workspaceId, address, expiresAt}: AlertConsent): Buffer {
+	const fixed = Buffer.allocUnsafe(consentAddressAt);
+	fixed.writeUIntBE(expiresAt, 0, 6);
+	idBytes(workspaceId).copy(fixed, 6);
+	return Buffer.concat([fixed, Buffer.from(address)]);
+}
+
+/** Reads what `writeConsent` wrote. Call it only with bytes after their seal was checked. */
+export function readConsent(content: Buffer): AlertConsent {
+	return {
+		workspaceId: idFromBytes('ws', content.subarray(6, consentAddressAt)),
+		address: content.toString('utf8', consentAddressAt),
+		expiresAt: content.readUIntBE(0, 6),
+	};
+}
+
 /** Reads what `writeClaims` wrote. Call it only with bytes after their seal was checked. */
-export function readClaims(content: Buffer): {claims: Claims; url: string} {
+export function readClaims(content: Buffer, now: number): {claims: Claims; url: string} {
 	const [address = '', url = ''] = content.toString('utf8', addressAt).split('\0');
 	const topic = content.subarray(36, 52);
 	return {
@@ -257,7 +293,7 @@ export function readClaims(content: Buffer): {claims: Claims; url: string} {
 			topicId: topic.equals(noTopic) ? null : idFromBytes('usg', topic),
 			role: roles[content[52] ?? 0] ?? 'to',
 			address,
-			expiresAt: content.readUInt32BE() * 1000,
+			expiresAt: readSeconds(content.readUInt32BE(), now),
 		},
 		url,
 	};

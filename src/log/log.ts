@@ -2,8 +2,8 @@ import {constants, openSync, write, writeSync} from 'node:fs';
 import process from 'node:process';
 import {isatty} from 'node:tty';
 import pino, {type DestinationStream, type Logger} from 'pino';
-import {prettyLine, RecentLines} from './lines.ts';
-import {inSource} from './source-places.ts';
+import {systemCode} from '../kit/system-error.ts';
+import {prettyLine} from './lines.ts';
 
 type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal';
 
@@ -22,18 +22,14 @@ export type Log = {
 	readonly logger: Logger;
 	/** Takes effect at once (SIGHUP). */
 	readonly setLevel: (level: LogLevel) => void;
-	/** What was written last. */
-	readonly recent: Pick<RecentLines, 'all' | 'warnings'>;
 	/** Lines that were dropped, see `Output`. */
 	readonly dropped: () => number;
 };
 
 /** One line per record to standard output: level, time, then the record's own fields. */
 export function createLog({level, format, colour, destination = createOutput()}: LogInput): Log {
-	const recent = new RecentLines();
 	const stream: DestinationStream = {
 		write(line) {
-			recent.note(line);
 			destination.write(format === 'json' ? line : prettyLine(line, colour));
 		},
 	};
@@ -52,7 +48,6 @@ export function createLog({level, format, colour, destination = createOutput()}:
 		setLevel(next) {
 			logger.level = next;
 		},
-		recent,
 		dropped: () => destination.dropped?.() ?? 0,
 	};
 }
@@ -69,7 +64,7 @@ function errorFields(error: unknown): object {
 		type: name,
 		message,
 		...code,
-		stack: inSource(stack),
+		stack,
 		...(cause === undefined ? {} : {cause: errorFields(cause)}),
 	};
 }
@@ -117,7 +112,7 @@ function createOutput(fd = nonBlocking(process.stdout.fd)): Output {
 		}
 		state = 'inPool';
 		write(fd, begun, (error, written) => {
-			if (error && passing.has(error.code ?? '')) {
+			if (error && passing.has(systemCode(error))) {
 				state = 'scheduled';
 				setTimeout(writeNext, retryMs).unref();
 				return;

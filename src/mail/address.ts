@@ -14,6 +14,12 @@ export type Address = {
 	readonly wire: string;
 };
 
+/** A local part in quotes means the same without them where it needs none (RFC 5321 §4.1.2). Others stay as they are. */
+export function unquotedLocal(local: string): string {
+	const quoted = /^"((?:[^"\\]|\\.)*)"$/su.exec(local)?.[1]?.replace(/\\(.)/gsu, '$1');
+	return quoted !== undefined && dotAtom.test(quoted) ? quoted : local;
+}
+
 /** What stands after the `@`. */
 export const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1);
 

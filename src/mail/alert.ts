@@ -22,6 +22,7 @@ export const alertKinds = {
 	domain_failed: workspaces('records of a domain are missing'),
 	certificate: own('a certificate ends soon, or cannot be used or renewed'),
 	workspace_paused: workspaces('a workspace is paused'),
+	provider_blocks: own('a provider blocks our address'),
 	smarthost_refuses: own('a smarthost refuses us'),
 	smarthost_silent: workspaces('a smarthost posts no events'),
 	bounces_unread: own('bounces are not read', 10 * minute),
@@ -53,8 +54,11 @@ export type Condition = {
 	readonly fix: string;
 };
 
-/** `began`: conditions that are wrong from now on; `ended`: they are right again; `digest`: they last; `test`: none. */
-export type AlertEvent = 'began' | 'ended' | 'digest' | 'test';
+/**
+ * `began`: conditions that are wrong from now on; `ended`: they are right again; `digest`: they last. `test` and
+ * `confirm`, which asks an address whether it agrees, have none.
+ */
+export type AlertEvent = 'began' | 'ended' | 'digest' | 'test' | 'confirm';
 
 /** What an alert says at once. */
 export type AlertMessage = {
@@ -64,4 +68,6 @@ export type AlertMessage = {
 	/** RFC 3339. */
 	readonly at: string;
 	readonly conditions: ReadonlyArray<Condition & {/** RFC 3339. */ readonly since: string}>;
+	/** The link of `confirm`; created when it is sent, and never stored. */
+	readonly link?: string;
 };

@@ -4,6 +4,7 @@
  */
 export const apiErrors = {
 	bad_request: {status: 400, message: 'The request is malformed.'},
+	https_required: {status: 403, message: 'The request has a key and came over plain HTTP.'},
 	insufficient_scope: {status: 403, message: 'The API key lacks the scope that this needs.'},
 	sending_paused: {status: 403, message: 'Sending is paused for this workspace.'},
 	not_found: {status: 404, message: 'There is no such resource.'},

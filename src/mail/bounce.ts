@@ -54,8 +54,10 @@ export type BounceRule = {
 	/** 4: try again; 5: never. */
 	readonly class: 4 | 5 | null;
 	readonly phases: readonly Phase[] | null;
-	/** What the host's name is, or ends in behind a dot. */
+	/** What the host's name is, or ends in behind a dot; `none` if it is unknown. */
 	readonly hosts: readonly string[] | null;
+	/** Whether the reply itself names an address. */
+	readonly address: boolean | null;
 	/** Tried on the plain text. */
 	readonly text: RegExp | null;
 	/** Where it matches, the rule does not hold. */

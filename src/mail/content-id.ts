@@ -1,3 +1,5 @@
+import {percentDecode} from '../kit/urlencoded.ts';
+
 /** Whether it can be the `contentId` of an attachment: what a URL and a Content-ID field hold as it is. */
 export function isContentId(text: string): boolean {
 	return /^[A-Za-z0-9._@+-]{1,128}$/.test(text);
@@ -5,15 +7,7 @@ export function isContentId(text: string): boolean {
 
 /** The ids that an html names by `cid:` (RFC 2392 §2). */
 export function idsIn(html: string): ReadonlySet<string> {
-	return new Set(Array.from(html.matchAll(/\bcid:([\w.@+%-]{1,384})/gi), ([, id = '']) => unescaped(id)));
-}
-
-function unescaped(id: string): string {
-	try {
-		return decodeURIComponent(id);
-	} catch {
-		return id;
-	}
+	return new Set(Array.from(html.matchAll(/\bcid:([\w.@+%-]{1,384})/gi), ([, id = '']) => percentDecode(id)));
 }
 
 const mostNamed = 20;

@@ -41,12 +41,18 @@ type DkimRecord = {
 	readonly key: Buffer | null;
 	/** The owner only tries DKIM out: some receivers treat the mail as unsigned. */
 	readonly testing: boolean;
+	/** It may not sign for subdomains: the domain of a signature's `i=` has to be its `d=`. */
+	readonly isStrict: boolean;
 	/** Why it verifies no mail, with any key. */
 	readonly fault: string | null;
 };
 
-/** Undefined: the text publishes no key. */
-export function parseDkimRecord(text: string): DkimRecord | undefined {
+/**
+ * Undefined: the text publishes no key.
+ *
+ * @param services what the key may be for (`s=`); one of them is enough
+ */
+export function parseDkimRecord(text: string, services: readonly string[] = ['email']): DkimRecord | undefined {
 	const tags = parseTagList(text);
 	const [first] = tags?.keys() ?? [];
 	const encoded = tags?.get('p')?.replace(/\s+/g, '');
@@ -54,23 +60,25 @@ export function parseDkimRecord(text: string): DkimRecord | undefined {
 		return undefined;
 	}
 	const algorithm = tags.get('k') ?? 'rsa';
-	const base = {algorithm, testing: tagParts(tags.get('t')).includes('y')};
+	const flags = tagParts(tags.get('t'));
+	const base = {algorithm, testing: flags.includes('y'), isStrict: flags.includes('s')};
 	if (tags.has('v') && (first !== 'v' || tags.get('v') !== 'DKIM1')) {
 		return {...base, key: null, fault: 'its v= is not DKIM1 at the beginning'};
 	}
 	if (encoded !== '' && !/^[A-Za-z0-9+/]+={0,2}$/.test(encoded)) {
 		return {...base, key: null, fault: 'its p= is no Base64'};
 	}
-	return {...base, key: encoded === '' ? null : bytesOf(algorithm, encoded), fault: faultOf(tags)};
+	return {...base, key: encoded === '' ? null : bytesOf(algorithm, encoded), fault: faultOf(tags, services)};
 }
 
-function faultOf(tags: ReadonlyMap<string, string>): string | null {
+function faultOf(tags: ReadonlyMap<string, string>, wanted: readonly string[]): string | null {
 	const hashes = tagParts(tags.get('h'));
 	if (hashes.length > 0 && !hashes.includes('sha256')) {
 		return 'its h= excludes sha256';
 	}
 	const services = tagParts(tags.get('s'));
-	return services.length > 0 && !services.includes('*') && !services.includes('email') ? 'its s= excludes email' : null;
+	const isFor = services.length === 0 || ['*', ...wanted].some(service => services.includes(service));
+	return isFor ? null : `its s= excludes ${wanted.join(' and ')}`;
 }
 
 // Some publish the bare RSAPublicKey that RFC 6376 §3.6.1 names, and verifiers take both.

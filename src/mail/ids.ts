@@ -147,7 +147,7 @@ export function idFromBytes(prefix: IdPrefix, bytes: Uint8Array): string {
 }
 
 /** Makes ids that sort as if they had been made at a past moment, milliseconds. */
-type PastId = (prefix: IdPrefix, milliseconds: number) => string;
+export type PastId = (prefix: IdPrefix, milliseconds: number) => string;
 
 /** Ids of one moment that follow each other count on: a million of one date are neighbours in an index, not scattered. */
 export function createPastIds(random: (size: number) => Buffer = pooledRandom()): PastId {

@@ -86,6 +86,10 @@ export type Attempt = {
 	/** How starting TLS ended; absent where it was not tried: a session used again, a smarthost, no connection. */
 	readonly tlsResult?: TlsResult | undefined;
 	readonly phase: Phase;
+	/** A smarthost refused us for the lack of a login that it accepts, in any phase. */
+	readonly loginRefused?: true | undefined;
+	/** It ended because the host did not answer, before it had the mail. */
+	readonly isSilent?: true | undefined;
 	readonly code: number | null;
 	readonly enhanced: string | null;
 	/** The last reply, or a sentence of ours where none came. */
@@ -109,10 +113,12 @@ export function isPossibleDuplicate({phase, code}: Pick<Attempt, 'phase' | 'code
 /** A recipient has at most this many tries that may have arrived (`isPossibleDuplicate`). */
 export const mostPossibleDuplicates = 3;
 
-/** Whether a smarthost refused our log-in, or offered none that keeps the password safe. */
-export function isLogInRefusal({phase, code, enhanced}: Pick<Attempt, 'phase' | 'code' | 'enhanced'>): boolean {
-	return phase === 'auth' && (code ?? enhanced) !== null;
+/** Whether a smarthost refused our login, or offered none that keeps the password safe. */
+export function isLoginRefusal({phase, code, enhanced, loginRefused}: LoginEnd): boolean {
+	return loginRefused === true || (phase === 'auth' && (code ?? enhanced) !== null);
 }
+
+type LoginEnd = Pick<Attempt, 'phase' | 'code' | 'enhanced' | 'loginRefused'>;
 
 /** Bounce categories (docs/reference/bounces.md). */
 export const bounceCategories = [
@@ -185,6 +191,8 @@ export type AttemptResult = {
 	readonly outcome: Outcome;
 	/** Every conversation of this try, in order; the last one is the try's. */
 	readonly attempts: readonly Attempt[];
+	/** Conversations of a try that does not count, because a smarthost refused us: for the log and the metrics. */
+	readonly uncounted?: readonly Attempt[];
 	/** When a host first answered this recipient's MAIL FROM with 250 (capture, simulator: at once); null: never. */
 	readonly sentAt: string | null;
 	/** When the outcome was known, in the store's form. */

@@ -52,15 +52,19 @@ export type ReadLetter = Pick<Summary, 'from' | 'subject' | 'automatic'> &
 		readonly fault: string | null;
 	};
 
-/** Answers of DNS for the keys of signatures: texts, or the code of the fault. */
-export type FoundKeys = ReadonlyArray<readonly [name: string, records: readonly string[] | string]>;
-
 /** Nothing is known of what it says. */
 export const unreadLetter = (fault: string): ReadLetter => ({
 	...{from: null, subject: '', automatic: false, senders: [], addressees: []},
 	...{text: null, html: null, cut: false, headers: [], answers: [], files: [], isAmbiguous: false, signatures: []},
 	fault,
 });
+
+/** Nobody could look at it. */
+export const unjudged: Verdicts = {
+	spf: {result: 'temperror', domain: null},
+	dkim: {result: 'temperror', domain: null},
+	dmarc: {result: 'temperror', domain: null},
+};
 
 /** The entry that takes all mail of a domain. */
 export const wildcardOf = (address: string): string => `*${address.slice(address.lastIndexOf('@'))}`;

@@ -1,7 +1,8 @@
 import {dayMs} from '../kit/time.ts';
+import type {Answers} from '../net/dns.ts';
 import type {AggregateReport} from './aggregate.ts';
 import type {BounceCategory} from './outcome.ts';
-import type {ReadLetter} from './received.ts';
+import type {ReadLetter, Verdicts} from './received.ts';
 
 /** What came back: a kind of mail, or an event that a provider posted. `dmarc`, `tls`: aggregate reports. `other`: nothing that is read. */
 export type ReportKind = 'dsn' | 'text' | 'arf' | 'auto_reply' | 'provider' | 'dmarc' | 'tls' | 'other';
@@ -39,7 +40,7 @@ export type Report = {
 	/** The rule that decided, and the text or code that it matched on. */
 	readonly rule: string | null;
 	readonly matched: string | null;
-	/** What the host or the reporter said, made safe to store and to print, at most 1,024 characters. */
+	/** What the host or the reporter said, made safe to store and to print, at most 1,024 characters; of a click its whole URL. */
 	readonly reason: string;
 	/** ARF's Feedback-Type, in lower case. */
 	readonly feedbackType: string | null;
@@ -66,6 +67,18 @@ export type Clues = {
 	readonly providerIds?: readonly string[];
 };
 
+/** Who brought a mail: what SPF judges. */
+export type Envelope = Pick<CameIn, 'client' | 'helo' | 'mailFrom'>;
+
+/** A mail that came in, as it is given to who reads it. */
+export type InboundMail = {
+	readonly raw: Uint8Array;
+	/** Who brought a mail that may be for people, which is read as a letter too; null: it is for us alone. */
+	readonly envelope: Envelope | null;
+	/** What DNS said of those it names; null: nothing was asked, as nothing of it depends on who sent it. */
+	readonly answers: Answers | null;
+};
+
 /** A mail that came back, as it was read. */
 export type Reading = {
 	readonly kind: ReportKind;
@@ -79,12 +92,29 @@ export type Reading = {
 	readonly aggregate?: AggregateReport;
 	/** What it says to people; only of a mail that may be for some. */
 	readonly letter?: ReadLetter;
+	/** Who it is from, as far as that can be known; where there is a letter. */
+	readonly verdicts?: Verdicts;
+	/** Domains whose signature of it is valid, of a kind of report that counts by who signed it. */
+	readonly signers?: readonly string[];
 	/** Of a provider's event: it is only about mail of this workspace; null or absent: of any. */
 	readonly workspace?: string | null;
 };
 
 /** Where a mail came in. */
 export type InboundSource = 'smtp' | 'imap' | 'maildir' | 'mbox' | 'file' | 'stdin' | 'provider';
+
+/**
+ * Which mails are read first: those whose recipients a token of ours proves, then what answers a message of ours or comes from where we
+ * look ourselves, then what anybody may send.
+ */
+export const precedence = {proven: 0, expected: 1, unproven: 2} as const;
+
+/** When a mail is read: after those of lower precedence; within one, each turn gets as much as any other. */
+export type ReadingTurn = {
+	readonly precedence: (typeof precedence)[keyof typeof precedence];
+	/** The workspace that it is for, or what of ours. Not empty. */
+	readonly turn: string;
+};
 
 /** Why a received mail is kept: it is about no recipient of ours, could not be read whole, or is for the operator. */
 export type Kept = 'unmatched' | 'unread' | 'operator';

@@ -87,8 +87,8 @@ export type Terms = {
 
 /** What is done for a while after a reply that a rule of a destination knows. */
 export type PaceReaction =
-	/** Nothing is sent to the site. */
-	| {readonly kind: 'suspend'; readonly forMs: number}
+	/** Nothing is sent to the site. `advice`: what an operator can do about it, a clause. */
+	| {readonly kind: 'suspend'; readonly forMs: number; readonly advice?: string}
 	/** A limit of mails per minute, and of connections. */
 	| {readonly kind: 'slow'; readonly perMinute: number; readonly connections: number; readonly forMs: number}
 	/** A limit of mails on one connection, from now on. */

@@ -4,6 +4,8 @@ export type SavedSite = {
 	readonly suspendedUntil: number | null;
 	readonly reason: string | null;
 	readonly waitsFor: 'suspension' | 'route' | null;
+	/** What an operator can do about it, where a host blocks us. */
+	readonly advice: string | null;
 	/** How often in a row the site backed off. */
 	readonly step: number;
 	/** Connections. */

@@ -10,7 +10,7 @@ import type {MtaSts} from '../mail/route.ts';
 import type {Resolver} from '../net/dns.ts';
 import {isPublicAddress} from '../net/ip-address.ts';
 import {addressesOf, connectPinned} from '../net/pinned-connection.ts';
-import type {StoredPolicy} from '../store/domains.ts';
+import type {StoredPolicy} from '../store/tls.ts';
 
 /** An announced policy that could not be fetched. `kept`: an older one still applies. */
 export type PolicyFailure = {

@@ -6,6 +6,8 @@ import {clientNetwork} from './ip-address.ts';
 const most = 2000;
 /** Of these by one client: an IPv4 address, or an IPv6 /64. */
 const mostOfClient = 200;
+/** How long a stop waits for the rest of requests, milliseconds. */
+const incompleteMs = 2000;
 
 /** `asked`: a request has begun, and not all of it is here. */
 type Use = {readonly client: string; state: 'idle' | 'asked' | 'busy'};
@@ -87,14 +89,20 @@ export class Connections {
 		});
 	}
 
-	/** Closes their server: ends those without a request, and resolves when the others have ended too. */
+	/** Closes their server: ends those without a request, soon those whose request is not whole, and resolves when all have ended. */
 	async close(server: Server): Promise<void> {
 		const closed = server.listening ? new Promise(resolve => server.close(resolve)) : null;
+		this.#end(state => state === 'idle');
+		const limit = setTimeout(() => this.#end(state => state !== 'busy'), incompleteMs);
+		await closed;
+		clearTimeout(limit);
+	}
+
+	#end(isEnded: (state: Use['state']) => boolean): void {
 		for (const [socket, {state}] of this.#uses) {
-			if (state === 'idle') {
+			if (isEnded(state)) {
 				socket.destroy();
 			}
 		}
-		await closed;
 	}
 }

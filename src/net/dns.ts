@@ -23,6 +23,17 @@ export type Resolver = {
 	readonly ptr: Ask<string>;
 };
 
+/** One look-up: the type, and a name in lower case without the last dot. */
+export type Question = {readonly type: 'a' | 'aaaa' | 'mx' | 'ptr' | 'txt'; readonly name: string};
+
+/** What DNS answered, by `questionKey`. */
+export type Answers = ReadonlyMap<string, DnsAnswer<unknown>>;
+
+export const questionKey = ({type, name}: Question): string => `${type} ${name}`;
+
+/** The code of a failed answer with a text that is longer than anybody needs: it is not looked at. */
+export const oversizedCode = 'oversized';
+
 /** What a certificate must be (RFC 6698 §2.1); `data` in lower-case hex. */
 export type TlsaRecord = {
 	readonly usage: number;

@@ -1,20 +1,41 @@
-import {parseDuration, storeTime} from '../kit/time.ts';
+import type {Knex} from 'knex';
+import {groupBy} from '../kit/collections.ts';
+import {dayMs, hourMs, parseDuration, storeTime} from '../kit/time.ts';
 import {parseAddress} from '../mail/address.ts';
 import {type AlertKind, type AlertWay, alertKindNames, alertKinds, alertWays} from '../mail/alert.ts';
 import {Type} from '../mail/type.ts';
-import {type Alert, deleteAlert, findAlert, insertAlert, listAlerts, updateAlert} from '../store/alerts.ts';
-import {notFound, operation, Refused, type Scene, unusable} from './operation.ts';
+import {type AddressStatus, confirmAddress, readAddressStatuses, takeAllowance} from '../store/alert-addresses.ts';
+import {
+	type Alert,
+	countOwnAlerts,
+	deleteAlert,
+	findAlert,
+	insertAlert,
+	queueMessage,
+	updateAlert,
+} from '../store/alerts.ts';
+import {findWorkspace} from '../store/workspaces.ts';
+import {checkRoom} from './limits.ts';
+import {type Given, notFound, operation, Refused, type Scene, unusable} from './operation.ts';
+
+/** An alert and the status of its address. Webhooks and the installation's own alerts are always `active`. */
+export type ShownAlert = Alert & {readonly status: AddressStatus};
 
 /** An alert with what is shown only now; null: it has no secret of ours. */
-export type NewAlert = {readonly row: Alert; readonly secret: string | null};
+export type NewAlert = {readonly row: ShownAlert; readonly secret: string | null};
 
 const secretBytes = 32;
-/** Of a workspace, and of the installation. */
-const mostAlerts = 50;
+/** Alerts of the installation itself. Those of a workspace are one of its limits. */
+const maxOwnAlerts = 50;
 const longestMuteMs = 30 * 86_400_000;
 const id = Type.String({description: 'The alert.'});
 const manages = {scope: 'alerts:manage', role: 'admin'} as const;
 const apply = 'whom to wake is no part of a description of mail';
+const vouching = 'only operators of the installation vouch for an address';
+const vouches = {role: 'admin', everywhere: true, without: {apply, api: vouching, dashboard: vouching}} as const;
+const testsPerHour = 5;
+const confirmationsPerWorkspace = 10;
+const confirmationsPerAddress = 3;
 
 /** Throws `Refused` where the target cannot be used. `urlFault`: what is wrong with a URL that is posted to. */
 export function checkTarget(
@@ -28,61 +49,92 @@ export function checkTarget(
 	}
 }
 
+const newAlertInput = Type.Object(
+	{
+		way: Type.Enum([...alertWays], {description: 'How its messages go.'}),
+		target: Type.String({
+			minLength: 3,
+			maxLength: 2048,
+			description: 'The address of a mail, or the URL that is posted to.',
+		}),
+		from: Type.Optional(
+			Type.String({
+				maxLength: 254,
+				description: 'The sender of its mails; absent: mailctl at the installation’s host.',
+			}),
+		),
+		on: Type.Optional(
+			Type.Array(Type.Enum([...alertKindNames]), {minItems: 1, description: 'What it is about; absent: all.'}),
+		),
+	},
+	{
+		additionalProperties: false,
+		examples: [{way: 'mail', target: 'ops@shop.example', on: ['domain_failed', 'webhook_dead']}],
+	},
+);
+
+const newAlert = {
+	name: 'alert add',
+	input: newAlertInput,
+	audit: 'alert.added',
+	entry: ({row: {id: target, way, kinds}}: NewAlert) => ({target, detail: {way, kinds}}),
+	refreshes: false,
+} as const;
+
 /** Without a workspace it is about the installation and every workspace; with one, about what belongs to that. */
 export const addAlert = operation({
+	...newAlert,
 	...manages,
 	fresh: true,
-	name: 'alert add',
 	without: {apply},
-	input: Type.Object(
-		{
-			way: Type.Enum([...alertWays], {description: 'How its messages go.'}),
-			target: Type.String({
-				minLength: 3,
-				maxLength: 2048,
-				description: 'The address of a mail, or the URL that is posted to.',
-			}),
-			from: Type.Optional(
-				Type.String({
-					maxLength: 254,
-					description: 'The sender of its mails; absent: mailctl at the installation’s host.',
-				}),
-			),
-			on: Type.Optional(
-				Type.Array(Type.Enum([...alertKindNames]), {minItems: 1, description: 'What it is about; absent: all.'}),
-			),
-		},
-		{
-			additionalProperties: false,
-			examples: [{way: 'mail', target: 'ops@shop.example', on: ['domain_failed', 'webhook_dead']}],
-		},
-	),
-	async run({trx, tools, workspaceId, vault}: Scene<string | null>, {way, target, from, on}): Promise<NewAlert> {
-		checkKinds(workspaceId, on);
-		checkSender(workspaceId, from);
-		const others = await listAlerts(trx, workspaceId);
-		if (others.filter(one => one.workspace_id === workspaceId).length >= mostAlerts) {
-			const wrong = `there are ${mostAlerts} alerts already`;
-			throw new Refused('conflict', {wrong, next: 'remove one first', api: `There are ${mostAlerts} alerts already.`});
-		}
-		const alertId = tools.newId('alr');
-		const made = way === 'webhook' ? `whsec_${tools.random(secretBytes).toString('base64url')}` : null;
-		const hidden = way === 'slack' ? target : made;
-		const now = storeTime(tools.clock.now());
-		const row: Alert = {
-			...{id: alertId, workspace_id: workspaceId, way},
-			target: way === 'slack' ? `${new URL(target).origin}/…` : target,
-			secret: hidden === null ? null : (await vault()).seal(alertId, hidden),
-			...{sender: from ?? null, kinds: on === undefined ? null : [...new Set(on)], muted_until: null},
-			...{digest_at: now, sent_at: null, error: null, created_at: now},
-		};
-		await insertAlert(trx, row);
-		return {row, secret: made};
-	},
-	audit: 'alert.added',
-	entry: ({row: {id: target, way, kinds}}) => ({target, detail: {way, kinds}}),
-	refreshes: false,
+	run: (scene: Scene<string | null>, input) => add(scene, input, false),
 });
+
+/** Adds an alert for an operator of the installation who vouches for the address, so that it need not confirm. */
+export const addVouchedAlert = operation({
+	...newAlert,
+	...vouches,
+	run: (scene: Scene<string | null>, input) => add(scene, input, true),
+});
+
+async function add(
+	scene: Scene<string | null>,
+	{way, target, from, on}: Given<typeof newAlertInput>,
+	isVouched: boolean,
+): Promise<NewAlert> {
+	const {trx, tools, workspaceId, vault} = scene;
+	checkKinds(workspaceId, on);
+	checkSender(workspaceId, from);
+	await (workspaceId === null ? checkOwnRoom(trx) : checkRoom(trx, tools, workspaceId, 'alerts'));
+	const alertId = tools.newId('alr');
+	const made = way === 'webhook' ? `whsec_${tools.random(secretBytes).toString('base64url')}` : null;
+	const hidden = way === 'slack' ? target : made;
+	const now = storeTime(tools.clock.now());
+	const row: Alert = {
+		...{id: alertId, workspace_id: workspaceId, way},
+		target: way === 'slack' ? `${new URL(target).origin}/…` : target,
+		secret: hidden === null ? null : (await vault()).seal(alertId, hidden),
+		...{sender: from ?? null, kinds: on === undefined ? null : [...new Set(on)], muted_until: null},
+		...{digest_at: now, sent_at: null, error: null, created_at: now},
+	};
+	await insertAlert(trx, row);
+	if (isVouched) {
+		await vouchFor(trx, row, now);
+	}
+	const status = await readStatus(trx, row);
+	if (status === 'unconfirmed') {
+		await requestConfirmation(trx, tools, row);
+	}
+	return {row: {...row, status}, secret: made};
+}
+
+/** Throws `Refused` if the installation has as many alerts of its own as it may have. */
+async function checkOwnRoom(trx: Knex.Transaction): Promise<void> {
+	if ((await countOwnAlerts(trx)) >= maxOwnAlerts) {
+		const wrong = `the installation may have at most ${maxOwnAlerts} alerts`;
+		throw new Refused('conflict', {wrong, next: 'remove one first'});
+	}
+}
 
 function checkKinds(workspaceId: string | null, on: readonly AlertKind[] | undefined): void {
 	const foreign = workspaceId === null ? undefined : on?.find(kind => !alertKinds[kind].ofWorkspace);
@@ -108,6 +160,124 @@ function checkSender(workspaceId: string | null, from: string | undefined): void
 	}
 }
 
+/** Returns an alert's status. Only mail of a workspace's alerts depends on the address. */
+export async function readStatus(reader: Knex, alert: Alert): Promise<AddressStatus> {
+	const [shown] = await withStatuses(reader, [alert]);
+	return shown?.status ?? 'active';
+}
+
+/** The alerts with their statuses, in the same order. */
+export async function withStatuses(reader: Knex, alerts: readonly Alert[]): Promise<ShownAlert[]> {
+	const mailed = groupBy(alerts.filter(isByMail), one => one.workspace_id ?? '');
+	const found = new Map<string, Map<string, AddressStatus>>();
+	for (const [workspaceId, own] of mailed) {
+		found.set(workspaceId, await readAddressStatuses(reader, workspaceId, own.map(keyOf)));
+	}
+	return alerts.map(one => ({...one, status: found.get(one.workspace_id ?? '')?.get(keyOf(one)) ?? 'active'}));
+}
+
+const isByMail = ({way, workspace_id: id}: Alert): boolean => way === 'mail' && id !== null;
+
+/** The comparison form of the address that a workspace's alert mails to. */
+function keyOf({target}: Alert): string {
+	const parsed = parseAddress(target, {utf8Local: false});
+	return parsed.ok ? parsed.address.key : target;
+}
+
+async function vouchFor(trx: Knex.Transaction, alert: Alert, now: string): Promise<void> {
+	if (isByMail(alert)) {
+		await confirmAddress(trx, [alert.workspace_id ?? '', keyOf(alert)], now);
+	}
+}
+
+/**
+ * Queues a message that asks the address for its consent, unless one was sent recently. Without this limit, anyone with
+ * a workspace's key could mail a stranger repeatedly.
+ */
+async function requestConfirmation(trx: Knex.Transaction, {clock, newId}: Scene['tools'], alert: Alert): Promise<void> {
+	const now = clock.now();
+	const address = keyOf(alert);
+	const allowances = [
+		{name: `confirm ${alert.workspace_id} ${address}`, uses: 1},
+		{name: `confirm ${address}`, uses: confirmationsPerAddress},
+		{name: `confirm ${alert.workspace_id}`, uses: confirmationsPerWorkspace},
+	];
+	for (const allowance of allowances) {
+		if ((await takeAllowance(trx, {...allowance, windowMs: dayMs}, now)) !== null) {
+			return;
+		}
+	}
+	const at = storeTime(now);
+	await queueMessage(trx, alert.id, {id: newId('alm'), event: 'confirm', at, conditions: []}, at);
+}
+
+/**
+ * Counts and records one test message, which the caller then sends. Asks an unconfirmed address for its consent again.
+ */
+export const testAlert = operation({
+	...manages,
+	name: 'alert test',
+	without: {apply},
+	input: Type.Object({id}, {additionalProperties: false}),
+	async run({trx, tools, workspaceId}: Scene<string | null>, {id: requested}): Promise<Alert> {
+		const row = (await findAlert(trx, workspaceId, requested)) ?? notFound('alert', requested);
+		if (row.workspace_id !== null) {
+			const tests = {name: `test ${row.workspace_id}`, uses: testsPerHour, windowMs: hourMs};
+			const waitMs = await takeAllowance(trx, tests, tools.clock.now());
+			if (waitMs !== null) {
+				throw tooManyTests(waitMs);
+			}
+		}
+		if ((await readStatus(trx, row)) === 'unconfirmed') {
+			await requestConfirmation(trx, tools, row);
+		}
+		return row;
+	},
+	audit: 'alert.tested',
+	entry: ({id: target, way}) => ({target, detail: {way}}),
+	refreshes: false,
+});
+
+function tooManyTests(waitMs: number): Refused {
+	return new Refused('rate_limited', {
+		wrong: `the workspace has used its ${testsPerHour} alert tests for this hour`,
+		next: `try again in ${Math.ceil(waitMs / 60_000)} min`,
+		api: `A workspace can test its alerts ${testsPerHour} times an hour.`,
+		retryAfterMs: waitMs,
+	});
+}
+
+/** An operator of the installation vouches for the address. */
+export const verifyAlert = operation({
+	...vouches,
+	name: 'alert verify',
+	input: Type.Object({id}),
+	async run({trx, tools, workspaceId}: Scene<string | null>, {id: requested}): Promise<ShownAlert> {
+		const row = (await findAlert(trx, workspaceId, requested)) ?? notFound('alert', requested);
+		await vouchFor(trx, row, storeTime(tools.clock.now()));
+		return {...row, status: await readStatus(trx, row)};
+	},
+	audit: 'alert.verified',
+	entry: ({id: target}) => ({target}),
+	refreshes: false,
+});
+
+/**
+ * Returns why a message must not be sent to the alert's address, or `null`. Checked for each message, because the
+ * domain or user may have been removed, or the address suppressed, since the alert was added.
+ */
+export async function findMailRefusal(reader: Knex, alert: Alert, isConfirmation: boolean): Promise<string | null> {
+	const status = await readStatus(reader, alert);
+	if (status === 'suppressed') {
+		return `${alert.target} is on the suppression list of the workspace`;
+	}
+	if (status === 'unconfirmed' && !isConfirmation) {
+		return `${alert.target} has not agreed to these alerts`;
+	}
+	const workspace = isConfirmation ? await findWorkspace(reader, alert.workspace_id ?? '') : undefined;
+	return workspace?.paused_at ? 'the workspace is paused' : null;
+}
+
 /** It sends nothing for a while; what lasts then comes with its next digest. */
 export const muteAlert = operation({
 	...manages,
@@ -117,7 +287,7 @@ export const muteAlert = operation({
 		{id, for: Type.String({description: 'How long, such as 30m, 2h or 3d; 0 ends it. At most 30d.'})},
 		{additionalProperties: false, examples: [{for: '2h'}]},
 	),
-	async run({trx, tools, workspaceId}: Scene<string | null>, {id: wanted, for: text}): Promise<Alert> {
+	async run({trx, tools, workspaceId}: Scene<string | null>, {id: wanted, for: text}): Promise<ShownAlert> {
 		const row = (await findAlert(trx, workspaceId, wanted)) ?? notFound('alert', wanted);
 		const span = parseDuration(text);
 		if (span === undefined || span > longestMuteMs) {
@@ -125,7 +295,7 @@ export const muteAlert = operation({
 		}
 		const muted_until = span === 0 ? null : storeTime(tools.clock.now() + span);
 		await updateAlert(trx, wanted, {muted_until});
-		return {...row, muted_until};
+		return {...row, muted_until, status: await readStatus(trx, row)};
 	},
 	audit: 'alert.muted',
 	entry: ({id: target, muted_until: until}) => ({target, detail: {until}}),

@@ -13,6 +13,7 @@ import {
 	insertInboundAddress,
 	listDomainsAbove,
 } from '../store/received.ts';
+import {checkRoom} from './limits.ts';
 import {notFound, operation, Refused, unusable} from './operation.ts';
 
 const manages = {scope: 'received:manage'} as const;
@@ -74,6 +75,7 @@ export const addInbound = operation({
 				await recordAct(trx, tools, act);
 			}
 		}
+		await checkRoom(trx, tools, workspaceId, 'inbound_addresses');
 		const created_at = storeTime(tools.clock.now());
 		const row = {id: tools.newId('inb'), workspace_id: workspaceId, address, created_at};
 		if (!(await insertInboundAddress(trx, row))) {

@@ -13,6 +13,7 @@ import {
 	revokeApiKey,
 	updateApiKey,
 } from '../store/api-keys.ts';
+import {checkRoom} from './limits.ts';
 import {notFound, operation} from './operation.ts';
 
 /** A key's row, and the key itself, which cannot be read again. */
@@ -63,7 +64,10 @@ export const createKey = operation({
 	name: 'key create',
 	without: {api: noKeysByKeys},
 	input: Type.Object({name: Type.String({format: 'label'}), mode: Type.Enum(['live', 'test']), ...rights}),
-	run: async ({trx, tools, workspaceId}, input) => await issueKey(trx, tools, workspaceId, input),
+	async run({trx, tools, workspaceId}, input) {
+		await checkRoom(trx, tools, workspaceId, 'keys');
+		return await issueKey(trx, tools, workspaceId, input);
+	},
 	audit: 'key.created',
 	entry: ({row: {id: target, name, mode, scopes: own, expires_at}}) => ({
 		target,
@@ -111,9 +115,11 @@ export const rotateKey = operation({
 			const next = 'make a new one with mailctl key create';
 			throw notFound('key', wanted, {wrong: `the key ${wanted} has ended`, next, page});
 		}
-		const created = await issueKey(trx, tools, workspaceId, old);
 		const endsAt = storeTime(now + overlap);
+		// Without an overlap the new key takes the place of the old one.
 		await expireApiKey(trx, workspaceId, wanted, endsAt);
+		await checkRoom(trx, tools, workspaceId, 'keys');
+		const created = await issueKey(trx, tools, workspaceId, old);
 		return {...created, old, endsAt};
 	},
 	audit: 'key.rotated',

@@ -131,6 +131,8 @@ type Words = {
 	readonly api?: string;
 	/** A sentence for the dashboard; absent: the clause. */
 	readonly page?: string;
+	/** For `rate_limited`: how long until it can succeed. */
+	readonly retryAfterMs?: number;
 };
 
 /**
@@ -144,16 +146,19 @@ export class Refused extends Error {
 		| 'conflict'
 		| 'not_cancellable'
 		| 'insufficient_scope'
+		| 'rate_limited'
 		| 'unprocessable_entity';
 	readonly wrong: string;
 	readonly next: string;
 	readonly page: string;
+	readonly retryAfterMs: number | undefined;
 
-	constructor(code: Refused['code'], {wrong, next, api, page}: Words) {
+	constructor(code: Refused['code'], {wrong, next, api, page, retryAfterMs}: Words) {
 		super(api ?? apiErrors[code].message);
 		this.code = code;
 		this.wrong = wrong;
 		this.next = next;
+		this.retryAfterMs = retryAfterMs;
 		this.page = page ?? `${wrong.charAt(0).toUpperCase()}${wrong.slice(1)}.`;
 	}
 }

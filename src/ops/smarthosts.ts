@@ -99,6 +99,8 @@ export const addSmarthost = operation({
 			takes: [...new Set(takes)],
 			last_event_at: null,
 			created_at,
+			used_at: null,
+			unreported_since: null,
 		};
 		await insertSmarthost(trx, row);
 		return {row, token, secret: shown};

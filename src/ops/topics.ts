@@ -14,6 +14,7 @@ import {
 	type TopicChanges,
 	updateStoredTopic,
 } from '../store/topics.ts';
+import {checkRoom} from './limits.ts';
 import {longOperation, notFound, operation, taken} from './operation.ts';
 
 const fields = {
@@ -52,6 +53,10 @@ export const createTopic = operation({
 	name: 'topic create',
 	input: Type.Object({...fields, ...topicFields}, {additionalProperties: false, examples}),
 	async run({trx, tools, workspaceId}, {code, ...given}): Promise<Topic> {
+		await checkRoom(trx, tools, workspaceId, 'topics');
+		if (given.public) {
+			await checkRoom(trx, tools, workspaceId, 'public_topics');
+		}
 		const created_at = storeTime(tools.clock.now());
 		const topic = {
 			...{id: tools.newId('usg'), workspace_id: workspaceId, code, name: given.name, created_at},
@@ -72,6 +77,9 @@ export const updateTopic = operation({
 	input: Type.Object({code: fields.code, name: Type.Optional(fields.name), ...topicFields}),
 	async run({trx, tools, workspaceId}, {code, ...given}): Promise<Topic> {
 		const topic = (await findTopic(trx, workspaceId, code)) ?? notFound('topic', code);
+		if (given.public && topic.public_at === null) {
+			await checkRoom(trx, tools, workspaceId, 'public_topics');
+		}
 		const changes = changesOf(given, topic, storeTime(tools.clock.now()));
 		await updateStoredTopic(trx, topic.id, changes);
 		return {...topic, ...changes};

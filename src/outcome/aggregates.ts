@@ -2,20 +2,22 @@ import type {Knex} from 'knex';
 import {dayMs} from '../kit/time.ts';
 import type {AggregateReport} from '../mail/aggregate.ts';
 import type {CameIn} from '../mail/report.ts';
-import {type AggregateEnd, addDmarcReport, addTlsReport} from '../store/aggregate-reports.ts';
+import {type AggregateEnd, type Arrival, addDmarcReport, addTlsReport} from '../store/aggregate-reports.ts';
 import {markRead} from '../store/inbound-mails.ts';
 import type {Review} from './matches.ts';
 import type {ReportEffect} from './reports.ts';
 
 /** How long what was reported is kept; older reports are not taken. */
 export const aggregateDays = 180;
+/** The same for reports that their reporters did not sign: anybody may have made them up. */
+export const unprovenDays = 30;
 
 /** A mail with an aggregate report. */
 type ReadAggregate = {
 	readonly cameIn: CameIn;
 	readonly report: AggregateReport;
-	/** The domain of a valid DKIM signature of the mail; null: it has none. */
-	readonly signedBy: string | null;
+	/** The domains of the valid DKIM signatures of the mail. */
+	readonly signers: readonly string[];
 	/** In the store's form. */
 	readonly at: string;
 };
@@ -26,10 +28,10 @@ type ReadAggregate = {
  */
 export async function recordAggregate(
 	trx: Knex.Transaction,
-	{cameIn, report, signedBy, at}: ReadAggregate,
+	{cameIn, report, signers, at}: ReadAggregate,
 	ours: readonly string[],
 ): Promise<ReportEffect> {
-	const end = await add(trx, report, {at, signedBy}, ours);
+	const end = await add(trx, report, arrivalOf(report, signers, at), ours);
 	const fault = end === 'new' || end === 'known' ? null : faultOf(end, report);
 	const kept = fault === null ? null : 'unmatched';
 	const reading = JSON.stringify({kind: report.kind, reports: [], tried: []} satisfies Review);
@@ -39,20 +41,29 @@ export async function recordAggregate(
 
 type End = AggregateEnd | 'untimely' | 'unsigned';
 
+/** A DMARC report is proven by a signature of the reporter's own domain, or of one below it. */
+function arrivalOf(report: AggregateReport, signers: readonly string[], at: string): Arrival {
+	const own = report.kind === 'dmarc' ? report.reporterDomains : [];
+	const signedBy = own.find(domain => signers.some(signer => `.${signer}`.endsWith(`.${domain}`)));
+	return {at, signedBy: signedBy ?? signers[0] ?? null, isProven: signedBy !== undefined};
+}
+
 async function add(
 	trx: Knex.Transaction,
 	report: AggregateReport,
-	{at, signedBy}: Pick<ReadAggregate, 'at' | 'signedBy'>,
+	arrival: Arrival,
 	ours: readonly string[],
 ): Promise<End> {
-	const now = Date.parse(at);
-	if (report.begin <= now - aggregateDays * dayMs || report.end >= now + 2 * dayMs) {
+	const now = Date.parse(arrival.at);
+	const days = report.kind === 'dmarc' && !arrival.isProven ? unprovenDays : aggregateDays;
+	if (report.begin <= now - days * dayMs || report.end >= now + 2 * dayMs) {
 		return 'untimely';
 	}
 	if (report.kind === 'dmarc') {
-		return await addDmarcReport(trx, report, {at, signedBy});
+		return await addDmarcReport(trx, report, arrival);
 	}
-	return signedBy === null ? 'unsigned' : await addTlsReport(trx, report, {at, signedBy}, ours);
+	const {signedBy} = arrival;
+	return signedBy === null ? 'unsigned' : await addTlsReport(trx, report, {...arrival, signedBy}, ours);
 }
 
 function faultOf(end: Exclude<End, 'new' | 'known'>, {domain}: AggregateReport): string {

@@ -1,14 +1,18 @@
 import type {Knex} from 'knex';
 import type {Clock} from '../kit/clock.ts';
+import {stepsOf, takeSteps} from '../kit/steps.ts';
 import {storeTime} from '../kit/time.ts';
 import {parseAddress} from '../mail/address.ts';
-import {erasedAddress, type Recipient, submittedSource} from '../mail/message.ts';
+import {erasedAddress, type Recipient, type Role, submittedSource} from '../mail/message.ts';
 import type {Operator} from '../mail/operator.ts';
 import {withoutRecipient} from '../mail/source.ts';
-import {beginAct, eraseFromAudit} from '../store/audit.ts';
+import {eraseFromAudit, recordAct} from '../store/audit.ts';
+import {isSoleRemover} from '../store/engine/dialect.ts';
+import {belowOf, deleteErasure, type Erasure, findErasure, insertErasure} from '../store/erasures.ts';
 import {listAttachments, replaceSubmitted} from '../store/messages.ts';
 import {eraseReceived} from '../store/received.ts';
 import {
+	countTraces,
 	deleteContact,
 	endRecipients,
 	eraseMessages,
@@ -17,6 +21,7 @@ import {
 	eraseUnmatched,
 	findContactId,
 	findMessagesTo,
+	findOpenOf,
 	findRecipientsOf,
 	findRecipientsTo,
 	findSubmitted,
@@ -24,6 +29,7 @@ import {
 	findUnmatched,
 	rewriteAddresses,
 	rewriteWebhookBodies,
+	type Traces,
 	type WebhookBody,
 } from '../store/retention.ts';
 import type {Store} from '../store/store.ts';
@@ -42,18 +48,20 @@ type Erased = {
 	readonly recipients: number;
 	/** Mails that came in from or to the address; absent: none. */
 	readonly received?: number;
+	/** Whether the sweep has to go on with it: nothing of the person is read any more, but some of it is in the store. */
+	readonly isLeft: boolean;
 };
 
 export type Erase = (person: Person, operator: Operator) => Promise<Erased>;
 
-type StepContext = {
-	/** Messages in which the submitted mails name the person to no other recipient any more. */
-	readonly cleaned: ReadonlySet<string>;
-	readonly unmatched: readonly string[];
-	readonly wasKnown: boolean;
+export type Eraser = {
+	/** Marks a person, and erases as much of them as the time is enough for. */
+	readonly erase: Erase;
+	/** Erases what is left of a marked person, part by part. It ends early where another node does so. */
+	readonly parts: (erasure: Erasure) => AsyncGenerator<void>;
 };
 
-type EraseOptions = {
+type EraserOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	readonly clock: Clock;
 	readonly eventWriter: EventWriter;
@@ -62,82 +70,127 @@ type EraseOptions = {
 	 * after a crash.
 	 */
 	readonly removeCaptured: (recipientIds: readonly string[]) => Promise<void>;
+	/** How long `erase` may take before it leaves the rest to the sweep, milliseconds; absent: as long as all takes. */
+	readonly patienceMs?: number;
 };
 
-const messagesPerStep = 200;
-const receivedPerStep = 50;
+/** A request waits this long for it, milliseconds: most people are erased by then. */
+export const erasurePatienceMs = 1000;
+
+/** Small enough that no send beside it waits long. */
+const messagesPerStep = 25;
+const openPerStep = 500;
 /** Mails may be large, and a mail as submitted is rewritten for each of its recipients. */
-const submittedPerStep = 50;
+const receivedPerStep = 20;
+const submittedPerStep = 20;
 
 /**
- * Erases a person: the content of every message to the address, the address in all other places, and the contact last,
- * so that the next run finds and ends an interrupted erasure. Suppressions and opt-outs stay: they keep the person from
- * being mailed.
+ * Erases a person: the content of every message to the address, and the address in all other places. Suppressions and opt-outs
+ * stay: they keep the person from being mailed. First the person is marked, in one short transaction: the contact goes, waiting mail
+ * to them ends, and reads leave out what is about them (`store/erasures.ts`). A few messages to them are erased in the same
+ * transaction. The rest goes in steps; an interrupted erasure continues when the daemon sweeps.
  *
  * A queued recipient ends `suppressed`. The mail of one that is being tried may still arrive, but nothing more is
  * written about it: its claim is gone.
  */
-export function createErase({store, clock, eventWriter, removeCaptured}: EraseOptions): Erase {
+export function createEraser(options: EraserOptions): Eraser {
+	const {store, clock, eventWriter, removeCaptured, patienceMs = Number.POSITIVE_INFINITY} = options;
 	const {reader, writer} = store;
-	return async (person, operator) => {
+
+	async function erase(person: Person, operator: Operator): Promise<Erased> {
 		const {workspaceId, addressKey} = person;
-		const unmatched = await findUnmatched(reader, addressKey);
+		const pair = [workspaceId, addressKey] as const;
+		const erasure = {...person, below: belowOf(clock.now())};
+		const began = clock.monotonic();
 		const target = await findContactId(reader, workspaceId, addressKey);
-		// The contact's id alone says who it was: nothing recorded may hold the address.
-		const act = {action: 'contact.erased', workspaceId, target};
-		const record = beginAct({clock, newId: eventWriter.newId, operator}, act);
-		let messages = 0;
-		let recipients = 0;
-		let received = 0;
-		for (let some = receivedPerStep; some === receivedPerStep; received += some) {
-			some = await writer.transaction(trx => eraseReceived(trx, workspaceId, addressKey, receivedPerStep));
+		// Who mails the placeholder itself finds every erased message under it.
+		const isPlaceholder = addressKey === erasedAddress;
+		const {messages, recipients, received} = isPlaceholder ? noTraces : await countTraces(reader, erasure);
+		const contact = target !== null || (await findErasure(reader, pair)) !== undefined;
+		const found = {contact, messages, recipients, ...(received > 0 && {received})};
+		if (!contact && messages + recipients + received === 0) {
+			return {...found, isLeft: false};
 		}
-		for (;;) {
-			const cleaned = await eraseFromSubmitted(person);
-			const step = await writer.transaction(async trx => {
-				const taken = await takeStep(trx, person, {cleaned, unmatched, wasKnown: messages + recipients + received > 0});
-				const done = {messages: messages + taken.messages, cc_messages: recipients + taken.recipients};
-				if (taken.contact || done.messages + done.cc_messages + received > 0) {
-					await record(trx, {...done, ...(received > 0 && {received})});
+		const open = isPlaceholder ? [] : await findOpenOf(reader, erasure, openPerStep);
+		const few = isPlaceholder ? [] : await findFew(erasure);
+		await writer.transaction(async trx => {
+			const at = storeTime(clock.now());
+			if (open.length > 0) {
+				await announceEnded(trx, person, await endRecipients(trx, open, {state: 'suppressed', at}), at);
+			}
+			await deleteContact(trx, workspaceId, addressKey);
+			await eraseFromAudit(trx, workspaceId, addressKey);
+			if (!isPlaceholder) {
+				await insertErasure(trx, erasure, at);
+			}
+			if (few.length > 0 && (await isSoleRemover(trx))) {
+				await eraseMailTo(trx, person, few);
+			}
+			// The contact's id alone says who it was: nothing recorded may hold the address.
+			const detail = {messages, cc_messages: recipients, ...(received > 0 && {received})};
+			const acting = {clock, newId: eventWriter.newId, operator};
+			await recordAct(trx, acting, {action: 'contact.erased', workspaceId, target, detail});
+		});
+		if (!isPlaceholder) {
+			await takeSteps(stepsOf(parts(erasure)), clock, () => clock.monotonic() - began > patienceMs);
+		}
+		return {...found, isLeft: (await findErasure(reader, pair)) !== undefined};
+	}
+
+	/**
+	 * The messages to a person, if one transaction can erase them all; otherwise none. Erased together with the mark, they never
+	 * leave the lists.
+	 */
+	async function findFew(erasure: Erasure): Promise<readonly string[]> {
+		const messageIds = await findMessagesTo(reader, erasure, messagesPerStep);
+		const isWhole = messageIds.length < messagesPerStep && (await findSubmittedNames(reader, messageIds)).length === 0;
+		return isWhole ? messageIds : [];
+	}
+
+	/** Before all else the copies for others, which only the person's address is erased from: they are still read. */
+	async function* parts(erasure: Erasure): AsyncGenerator<void> {
+		const {workspaceId, addressKey} = erasure;
+		/** Undefined: another node is at it. */
+		const inStep = async <Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result | undefined> =>
+			await writer.transaction(async trx => ((await isSoleRemover(trx)) ? await work(trx) : undefined));
+		const works = [
+			async (trx: Knex.Transaction) => {
+				const recipients = await findRecipientsTo(trx, erasure, messagesPerStep);
+				if (recipients.length > 0) {
+					await eraseFromCc(trx, erasure, recipients);
 				}
-				return taken;
-			});
-			messages += step.messages;
-			recipients += step.recipients;
-			if (step.contact !== null) {
-				return {contact: step.contact, messages, recipients, ...(received > 0 && {received})};
+				return recipients.length;
+			},
+			async (trx: Knex.Transaction) => await eraseReceived(trx, workspaceId, addressKey, receivedPerStep),
+		];
+		for (const work of works) {
+			for (let some: number | undefined = 1; some !== 0; yield) {
+				some = await inStep(work);
+				if (some === undefined) {
+					return;
+				}
 			}
 		}
-	};
-
-	/** One step's messages, else recipients; then the contact (null: something was left). */
-	async function takeStep(
-		trx: Knex.Transaction,
-		person: Person,
-		{cleaned, unmatched, wasKnown}: StepContext,
-	): Promise<{messages: number; recipients: number; contact: boolean | null}> {
-		const {workspaceId, addressKey} = person;
-		// Who mails the placeholder itself finds every erased message under it.
-		const limit = addressKey === erasedAddress ? 0 : messagesPerStep;
-		const found = await findMessagesTo(trx, workspaceId, addressKey, limit);
-		if (found.length > 0) {
-			// Those that came meanwhile are of the next step.
-			const messageIds = found.filter(id => cleaned.has(id));
-			await eraseMailTo(trx, person, messageIds);
-			return {messages: messageIds.length, recipients: 0, contact: null};
+		for (;;) {
+			const messageIds = await findMessagesTo(reader, erasure, messagesPerStep);
+			if (messageIds.length === 0) {
+				break;
+			}
+			yield* eraseFromSubmitted(erasure, messageIds);
+			const done = await inStep(async trx => {
+				await eraseMailTo(trx, erasure, messageIds);
+				return true;
+			});
+			if (!done) {
+				return;
+			}
+			yield;
 		}
-		const recipients = await findRecipientsTo(trx, workspaceId, addressKey, limit);
-		if (recipients.length > 0) {
-			await eraseFromCc(trx, person, recipients);
-			return {messages: 0, recipients: recipients.length, contact: null};
-		}
-		const contact = await deleteContact(trx, workspaceId, addressKey);
-		// Else the workspace has nothing of the person.
-		if (contact || wasKnown) {
+		const unmatched = await findUnmatched(reader, addressKey);
+		await inStep(async trx => {
 			await eraseUnmatched(trx, unmatched);
-			await eraseFromAudit(trx, workspaceId, addressKey);
-		}
-		return {messages: 0, recipients: 0, contact};
+			await deleteErasure(trx, erasure);
+		});
 	}
 
 	/** The content belongs to the `to` address: it is erased for the other recipients too. */
@@ -147,7 +200,7 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 		// First of all: from then on no other node writes an outcome of them.
 		const ended = await endRecipients(trx, idsOf(recipients), {state: 'suppressed', at});
 		await eraseRecipients(trx, idsOf(recipients.filter(({role}) => role === 'to')));
-		await eraseTimelines(trx, recipients);
+		await eraseTimelines(trx, recipients, erasedDetails);
 		await eraseMessages(trx, messageIds, at);
 		await rewriteAddresses(trx, messageIds, address => withoutPerson(person, address));
 		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient), metadata: {}});
@@ -157,20 +210,20 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 	}
 
 	/**
-	 * Each recipient of a submitted mail has the whole of it. Takes the person out of those that the next messages to them came
-	 * with, in steps of their own: a submitter may give all mails one Message-ID. Answers the messages that were looked at.
+	 * Each recipient of a submitted mail has the whole of it. Takes the person out of those that some messages to them came with, in
+	 * steps of their own: a submitter may give all mails one Message-ID.
 	 */
-	async function eraseFromSubmitted({workspaceId, addressKey}: Person): Promise<ReadonlySet<string>> {
-		const limit = addressKey === erasedAddress ? 0 : messagesPerStep;
-		const messageIds = await findMessagesTo(reader, workspaceId, addressKey, limit);
+	async function* eraseFromSubmitted(
+		{workspaceId, addressKey}: Person,
+		messageIds: readonly string[],
+	): AsyncGenerator<void> {
 		for (const name of await findSubmittedNames(reader, messageIds)) {
-			for (let below: string | null | undefined = null; below !== undefined; ) {
+			for (let below: string | null | undefined = null; below !== undefined; yield) {
 				const page = await findSubmitted(reader, workspaceId, name, {below, limit: submittedPerStep});
 				await writer.transaction(trx => eraseFrom(trx, addressKey, page));
 				below = page.length < submittedPerStep ? undefined : page.at(-1);
 			}
 		}
-		return new Set(messageIds);
 	}
 
 	async function eraseFrom(trx: Knex.Transaction, addressKey: string, messageIds: readonly string[]): Promise<void> {
@@ -195,7 +248,7 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 		const messageIds = own.map(({message_id: messageId}) => messageId);
 		const ended = await endRecipients(trx, idsOf(own), {state: 'suppressed', at});
 		await eraseRecipients(trx, idsOf(own));
-		await eraseTimelines(trx, own);
+		await eraseTimelines(trx, own, erasedDetails);
 		await rewriteAddresses(trx, messageIds, address => withoutPerson(person, address));
 		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient)});
 		await rewriteWebhookBodies(trx, messageIds, erased);
@@ -220,13 +273,21 @@ export function createErase({store, clock, eventWriter, removeCaptured}: EraseOp
 				type: 'suppressed',
 				occurredAt: at,
 				recordedAt: at,
-				detail: JSON.stringify({role, reason: 'erased'}),
+				detail: erasedDetail(role),
 				counted: false,
 			})),
 			eventWriter,
 		);
 	}
+
+	return {erase, parts};
 }
+
+/** What the event says that ends a copy of an erased person. */
+const erasedDetail = (role: Role) => JSON.stringify({role, reason: 'erased'});
+const erasedDetails = (['to', 'cc'] as const).map(erasedDetail);
+
+const noTraces: Traces = {messages: 0, recipients: 0, received: 0};
 
 const idsOf = (recipients: ReadonlyArray<Pick<Recipient, 'id'>>) => recipients.map(({id}) => id);
 

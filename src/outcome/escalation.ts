@@ -20,15 +20,12 @@ const escalation = {messages: 3, overMs: 7 * 86_400_000};
 const disabledCode = /^[45]\.2\.1$/;
 
 /**
- * Whether a final failure counts. The mailbox was full, also if the tries ended because of it; or it was disabled, and
- * no reply said that this is permanent; or the host refused permanently, by its reply code or else an enhanced one,
- * without a reason. A refusal without any code is not permanent. Refusals of us or of the mail do not concern the
- * address.
+ * Whether a final failure counts: the mailbox was full, also if the tries ended because of it, or it was disabled, and
+ * no reply said that this is permanent. A refusal without a reason may mean us, the mail or everybody at that host, so
+ * it never counts against the address.
  */
-export function isSoftOfAddress(category: BounceCategory, code: number | null, enhanced: string | null): boolean {
-	const forGood = code === null ? enhanced?.startsWith('5') === true : code >= 500;
-	const isUnclear = forGood || disabledCode.test(enhanced ?? '');
-	return category === 'mailbox_full' || (category === 'undetermined' && isUnclear);
+export function isSoftOfAddress(category: BounceCategory, enhanced: string | null): boolean {
+	return category === 'mailbox_full' || (category === 'undetermined' && disabledCode.test(enhanced ?? ''));
 }
 
 /** The health after one more failure; a second one of the same message changes nothing. */

@@ -219,7 +219,8 @@ function cutReport(report: Report): Report {
 		host: cut(report.host, longestName),
 		rule: cut(report.rule, longestName),
 		matched: cut(report.matched, longestName),
-		reason: report.reason.slice(0, longestText),
+		// The reader has bounded the URL of a click, which is of no use in part.
+		reason: report.action === 'clicked' ? report.reason : report.reason.slice(0, longestText),
 		feedbackType: cut(report.feedbackType, longestName),
 	};
 }

@@ -6,7 +6,6 @@ import {trackingOf} from '../mail/message.ts';
 import {type BounceCategory, isPossibleDuplicate} from '../mail/outcome.ts';
 import {isCounted, simulatedLink} from '../mail/simulator.ts';
 import {isListed, stateTerm, subjectTerms} from '../mail/terms.ts';
-import {countTls, type TlsDay} from '../store/domains.ts';
 import {askTogether} from '../store/engine/dialect.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
 import {insertTerms, type MessageTerms, mergeTerms} from '../store/message-terms.ts';
@@ -15,6 +14,7 @@ import {type EndedTry, endClaims, findReported, insertAttempts, writeOutcomes} f
 import {type EarlierTries, readTries} from '../store/reputation.ts';
 import type {NewSuppression} from '../store/suppressions.ts';
 import {queuedEvent} from '../store/timeline.ts';
+import {countTls, type TlsDay} from '../store/tls.ts';
 import {findSubscribers, type Subscriber} from '../store/webhooks.ts';
 import {type Complaint, recordComplaints} from './complaint.ts';
 import {type Engaged, recordEngagement} from './engagement.ts';
@@ -296,8 +296,8 @@ function softBounceOf(item: JudgedTry): Array<SoftBounce & {readonly item: Judge
 	const {outcome} = result;
 	const untried = outcome.kind === 'released' ? (recipient.last_category as BounceCategory | null) : null;
 	const category = outcome.kind === 'deferred' ? outcome.category : (untried ?? verdict.outcome.category);
-	const {code = null, enhanced = null} = result.attempts.at(-1) ?? {};
-	return isSoftOfAddress(category, code, enhanced)
+	const enhanced = result.attempts.at(-1)?.enhanced ?? null;
+	return isSoftOfAddress(category, enhanced)
 		? [
 				{
 					item,

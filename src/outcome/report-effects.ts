@@ -14,6 +14,7 @@ import {
 	arrivalClass,
 	complaintClass,
 	countReported,
+	isPermanentRefusal,
 	type RecordedEnds,
 	type Reweighed,
 	readRecordedEnds,
@@ -45,12 +46,9 @@ export async function actOn(
 		trx,
 		[...arrived, ...failed, ...complaints].map(({recipient}) => recipient.message_id),
 	);
+	const newlyArrived = once(arrived, () => arrivalClass, already);
 	const written = [
-		...(await recordArrivals(
-			trx,
-			eventWriter,
-			once(arrived, () => arrivalClass, already),
-		)),
+		...(await recordArrivals(trx, eventWriter, newlyArrived)),
 		...(await recordRefusals(trx, eventWriter, once(failed, classOfRefusal, already))),
 		...(await complain(
 			trx,
@@ -60,6 +58,7 @@ export async function actOn(
 		...(await unsubscribe(trx, eventWriter, reported.filter(wantsOut))),
 		...(await engage(trx, eventWriter, matched.filter(actionIs('opened', 'clicked')))),
 	];
+	await restoreArrived(trx, newlyArrived, matched, already);
 	await countReported(trx, reweighed(written, already), eventWriter);
 	return new Map(written.map(({one, event}) => [one.reportId, event]));
 }
@@ -131,6 +130,32 @@ async function recordArrivals(
 	return arrived.map(one => ({one, event: 'delivered'}));
 }
 
+/**
+ * A provider that reported a soft bounce and then the delivery had not given up: the mail arrived. A hard bounce stands, and so does
+ * any bounce that follows the delivery.
+ */
+async function restoreArrived(
+	trx: Knex.Transaction,
+	arrived: readonly MatchedReport[],
+	matched: readonly MatchedReport[],
+	already: ReadonlyMap<string, RecordedEnds>,
+): Promise<void> {
+	const reportsOf = groupBy(matched, ({recipient}) => recipient.id);
+	const restored = arrived.filter(one => {
+		const {recipient, item} = one;
+		const its = reportsOf.get(recipient.id) ?? [];
+		const refusals = its.filter(actionIs('failed'));
+		const names = [...refusals.map(classOfRefusal), ...(already.get(recipient.id)?.classes ?? [])];
+		const isLast = refusals.every(refusal => its.indexOf(refusal) < its.indexOf(one));
+		return item.reading.kind === 'provider' && isLast && !names.some(isPermanentRefusal);
+	});
+	const at = restored.at(-1)?.item.at;
+	if (at !== undefined) {
+		const ids = restored.map(({recipient}) => recipient.id);
+		await moveRecipients(trx, ids, 'delivered', at, ['bounced']);
+	}
+}
+
 const cameBack: ReadonlySet<string> = new Set(['bounced', 'complained']);
 
 /**
@@ -169,7 +194,7 @@ async function recordRefusals(
 function softBounceOf(one: MatchedReport): Array<SoftBounce & {readonly one: MatchedReport}> {
 	const {recipient, report, item} = one;
 	const {workspace_id: workspaceId, message_id: messageId, address_key: addressKey} = recipient;
-	const counts = !report.suppresses && isSoftOfAddress(categoryOf(report), report.code, report.status);
+	const counts = !report.suppresses && isSoftOfAddress(categoryOf(report), report.status);
 	return counts && mayBlock(recipient) ? [{one, workspaceId, messageId, addressKey, at: item.cameIn.receivedAt}] : [];
 }
 
@@ -279,7 +304,7 @@ async function unsubscribe(
 				address: recipient.address,
 				addressKey: recipient.address_key,
 				action: 'topic',
-				via: item.reading.kind === 'arf' ? 'report' : 'mail',
+				via: item.reading.kind === 'arf' || item.reading.kind === 'provider' ? 'report' : 'mail',
 				at: item.at,
 			}),
 		),

@@ -1,8 +1,9 @@
 import type {Knex} from 'knex';
 import {groupBy} from '../kit/collections.ts';
 import {isOperatorAddress} from '../mail/address.ts';
+import {withoutText} from '../mail/hidden-values.ts';
 import type {EventType} from '../mail/message.ts';
-import {erasedAddress} from '../mail/message.ts';
+import {erasedAddress, readExtras} from '../mail/message.ts';
 import {
 	type Candidate,
 	type Kept,
@@ -14,7 +15,8 @@ import {
 	type Via,
 } from '../mail/report.ts';
 import type {GroupWrite} from '../store/engine/writer.ts';
-import {type InboundEnd, type KeptCaps, markRead, trimKept} from '../store/inbound-mails.ts';
+import {type InboundEnd, markRead} from '../store/inbound-mails.ts';
+import {type KeptCaps, trimInstallation, trimWorkspace} from '../store/kept-mails.ts';
 import {countReports, deleteReports, findReportedRecipients, insertReports, type NewReport} from '../store/reports.ts';
 import {isYoung, type Known, type Match, matchesOf, matchesOfReporter, type ReadMail, reviewText} from './matches.ts';
 import type {EventWriter} from './outbox.ts';
@@ -72,17 +74,23 @@ export function createReportWrite(
 	eventWriter: EventWriter,
 	{retentionDays, caps = keptCaps}: ReportOptions,
 ): GroupWrite<ReadMail, ReportEffect> {
-	let untrimmed = {mails: 0, bytes: 0};
+	/** By workspace, and `null` for what is kept of none. */
+	const untrimmed = new Map<string | null, {readonly mails: number; readonly bytes: number}>();
 
 	/** A flood of what is kept must not wait for the next sweep. */
 	async function trim(trx: Knex.Transaction, kept: readonly ReadMail[]): Promise<void> {
-		untrimmed = {
-			mails: untrimmed.mails + kept.length,
-			bytes: untrimmed.bytes + kept.reduce((sum, {size}) => sum + Math.min(size, keptLength), 0),
-		};
-		if (untrimmed.mails >= keptAtOnce.mails || untrimmed.bytes >= keptAtOnce.bytes) {
-			await trimKept(trx, caps, mostTrimmed);
-			untrimmed = {mails: 0, bytes: 0};
+		for (const [workspaceId, its] of groupBy(kept, ({reading}) => reading.workspace ?? null)) {
+			const before = untrimmed.get(workspaceId) ?? {mails: 0, bytes: 0};
+			const mails = before.mails + its.length;
+			const bytes = before.bytes + its.reduce((sum, {size}) => sum + Math.min(size, keptLength), 0);
+			if (mails < keptAtOnce.mails && bytes < keptAtOnce.bytes) {
+				untrimmed.set(workspaceId, {mails, bytes});
+				continue;
+			}
+			untrimmed.delete(workspaceId);
+			await (workspaceId === null
+				? trimInstallation(trx, caps, mostTrimmed)
+				: trimWorkspace(trx, workspaceId, caps, mostTrimmed));
 		}
 	}
 
@@ -145,7 +153,8 @@ async function prove(
 	const matches: Match[][] = [];
 	for (const item of items) {
 		const proven = byMessage.get(item) ?? byRecipient.get(item) ?? [];
-		matches.push((proven.length > 0 ? proven : await matchesOfReporter(trx, item)).filter(isThere).filter(isInScope));
+		const found = proven.length > 0 ? proven : await matchesOfReporter(trx, item);
+		matches.push(found.filter(isThere).filter(isInScope).map(withoutHidden));
 	}
 	return {known, matches};
 }
@@ -178,6 +187,13 @@ async function withoutIdle(
 	}
 	await deleteReports(trx, [...removed]);
 	return added.filter(({reportId}) => !removed.has(reportId));
+}
+
+/** A server may quote sensitive variables of the mail in its report. */
+function withoutHidden(match: Match): Match {
+	return match.report && readExtras(match.recipient.extras).hidden
+		? {...match, report: withoutText(match.report)}
+		: match;
 }
 
 /** Of an erased person nothing is written any more. */

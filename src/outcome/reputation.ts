@@ -194,6 +194,10 @@ export function refusalClass(type: string, category: unknown): string {
 	return `bounced ${type} ${category}`;
 }
 
+export function isPermanentRefusal(name: string): boolean {
+	return name.startsWith(refusalClass('permanent', ''));
+}
+
 type Detail = Readonly<Record<string, unknown>>;
 
 function classOf({type, category, escalated}: Detail): string {

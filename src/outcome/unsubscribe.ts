@@ -8,7 +8,16 @@ import type {GroupWrite} from '../store/engine/writer.ts';
 import {findRecipientFor} from '../store/recipients.ts';
 import {deleteSuppressionOf, findStatus} from '../store/suppressions.ts';
 import {readDetails} from '../store/timeline.ts';
-import {barsOf, deleteOptOuts, findOptedOut, insertOptOuts, listTopics, noTopic, type Topic} from '../store/topics.ts';
+import {
+	barsOf,
+	deleteOptOuts,
+	findOptedOut,
+	insertOptOuts,
+	listOptionalCodes,
+	listPublicTopics,
+	noTopic,
+	type Topic,
+} from '../store/topics.ts';
 import {announce, type EventWriter, notify} from './outbox.ts';
 import {suppressAddresses} from './suppress.ts';
 
@@ -129,13 +138,9 @@ export async function readStatus(
 /** The source of what the link of a required topic makes: it takes back nothing else. */
 const sourceOf = ({topicId}: Pick<Unsubscription, 'topicId'>) => `${pageSource}:${topicId}`;
 
-/** A longer list is no list for people. */
-const mostTopics = 10_000;
-
 /** All that a person can opt out of, mail without a topic too. */
 async function otherCodes(reader: Knex, workspaceId: string): Promise<string[]> {
-	const topics = await listTopics(reader, {workspaceId, after: null, limit: mostTopics});
-	return [...topics.filter(topic => topic.required_at === null).map(({code}) => code), noTopic];
+	return [...(await listOptionalCodes(reader, workspaceId)), noTopic];
 }
 
 async function blockOfOthers(
@@ -164,11 +169,10 @@ export async function readChoices(
 	now: string,
 ): Promise<{readonly choices: readonly Choice[]; readonly pausedUntil: string | null}> {
 	const pair = pairOf(recipient);
-	const topics = await listTopics(reader, {workspaceId: recipient.workspaceId, after: null, limit: mostTopics});
+	const topics = await listPublicTopics(reader, recipient.workspaceId);
 	const left = (await findOptedOut(reader, [pair])).get(pairKey(...pair));
 	return {
 		choices: topics
-			.filter(topic => topic.public_at !== null)
 			.map(({code, name, description, required_at}) => ({
 				...{code, name, description},
 				isRequired: required_at !== null,

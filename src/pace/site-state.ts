@@ -1,6 +1,8 @@
 import type {Moment} from '../kit/clock.ts';
 import type {Pace, PaceReaction} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
+import {blockReaction} from './blocks.ts';
+import {Bucket} from './bucket.ts';
 
 /** Until when a node may use what it has of all sites, by its monotonic clock; `alone`: it has all of them. */
 export type Term = {until: number; alone: boolean};
@@ -33,6 +35,8 @@ export type SiteEnd = {
 	readonly replies: readonly string[];
 	/** For people: why. */
 	readonly reason: string;
+	/** The last reply refuses whatever comes from our address. */
+	readonly isBlock?: boolean;
 };
 
 /** A pause that the site takes by itself. Operators suspend destinations, not sites. */
@@ -44,6 +48,8 @@ type Backoff = {
 	reason: string;
 	/** Why its queues wait. */
 	waitsFor: 'suspension' | 'route';
+	/** What an operator can do about it; null: wait. */
+	advice: string | null;
 };
 
 /** What a site may have now, and why. All times are monotonic milliseconds. */
@@ -108,6 +114,11 @@ export function setPace(site: SiteState, pace: Pace, now: number): void {
 	site.connections = Math.min(site.connections, pace.connections);
 	site.pace = pace;
 	setRate(site, rateOf(site), now);
+}
+
+/** A try that is not over has heard nothing for a while: the next one may not either. */
+export function fallSilent(site: SiteState): void {
+	site.answers = false;
 }
 
 /** Whether nothing may try it now. */
@@ -191,10 +202,11 @@ export function tried(site: SiteState, end: SiteEnd, now: number, longestWait: n
 			changes.push(...resume(site, now), ...grow(site));
 			break;
 	}
-	for (const reply of end.replies) {
-		const reaction = reactionTo(site, reply);
+	for (const [n, reply] of end.replies.entries()) {
+		const isBlock = end.isBlock === true && n === end.replies.length - 1;
+		const reaction = reactionTo(site, reply, isBlock);
 		if (reaction) {
-			changes.push(...react(site, reaction, end.reason, now, longestWait));
+			changes.push(...react(site, reaction, end.reason || reply, now, longestWait));
 		}
 	}
 	return changes;
@@ -213,7 +225,7 @@ function backOff(
 	const isNews = waitsFor === 'route' && site.backoff?.waitsFor !== 'route';
 	const step = (site.backoff?.step ?? 0) + 1;
 	const wait = backoffs[step - 1] ?? (backoffs.at(-1) as number);
-	site.backoff = {until: now + Math.min(wait, longestWait), step, reason, waitsFor};
+	site.backoff = {until: now + Math.min(wait, longestWait), step, reason, waitsFor, advice: null};
 	site.connections = 1;
 	return isNews ? ['backed_off', 'route_stopped'] : ['backed_off'];
 }
@@ -259,9 +271,9 @@ function halve(site: SiteState): SiteChange[] {
 	return before > 1 ? ['halved'] : [];
 }
 
-function reactionTo(site: SiteState, reply: string): PaceReaction | null {
+function reactionTo(site: SiteState, reply: string, isBlock: boolean): PaceReaction | null {
 	const known = site.pace.reactions.find(({text}) => text.test(reply));
-	return known ? known.reaction : commonReaction(site, reply);
+	return known?.reaction ?? (isBlock ? blockReaction : commonReaction(site, reply));
 }
 
 function commonReaction(site: SiteState, reply: string): PaceReaction | null {
@@ -287,7 +299,8 @@ function react(
 			if (site.backoff && site.backoff.until >= until) {
 				return [];
 			}
-			site.backoff = {until, step: site.backoff?.step ?? 0, reason, waitsFor: 'suspension'};
+			const {advice = null} = reaction;
+			site.backoff = {until, step: site.backoff?.step ?? 0, reason, waitsFor: 'suspension', advice};
 			return ['backed_off'];
 		}
 		case 'slow': {
@@ -381,6 +394,7 @@ export function savedSite(site: SiteState, {now, monotonic}: Moment): SavedSite 
 		suspendedUntil: backoff && wall(backoff.until),
 		reason: backoff?.reason ?? null,
 		waitsFor: backoff?.waitsFor ?? null,
+		advice: backoff?.advice ?? null,
 		step: backoff?.step ?? 0,
 		window: Math.floor(site.connections),
 		slowUntil: slow && wall(slow.until),
@@ -418,6 +432,7 @@ export function restoreBackoff(site: SiteState, saved: SavedSite | null, {now, m
 		step: saved.step,
 		reason: saved.reason ?? '',
 		waitsFor: saved.waitsFor ?? 'suspension',
+		advice: saved.advice,
 	};
 }
 
@@ -434,59 +449,3 @@ export function restoreSlow(site: SiteState, saved: SavedSite | null, {now, mono
 				};
 	setRate(site, rateOf(site), monotonic);
 }
-
-/** A token bucket that never lets more than `perMinute` through in any minute. */
-export class Bucket {
-	readonly perMinute: number;
-	readonly #most: number;
-	readonly #perMs: number;
-	#tokens: number;
-	#filledAt: number | null;
-
-	/** Holds a second's worth, so that claims are not made one by one; that is taken off the rate. `held`: at the start. */
-	constructor(perMinute: number, held = Number.POSITIVE_INFINITY, since: number | null = null) {
-		this.perMinute = perMinute;
-		this.#most = Math.max(1, Math.floor(perMinute / 60));
-		this.#perMs = perMinute === 0 ? 0 : (perMinute - this.#most + 1) / minute;
-		this.#tokens = Math.min(this.#most, held);
-		this.#filledAt = since;
-	}
-
-	#fill(now: number): void {
-		this.#tokens = Math.min(this.#most, this.#tokens + Math.max(0, now - (this.#filledAt ?? now)) * this.#perMs);
-		this.#filledAt = now;
-	}
-
-	/** Whether nothing that was taken counts any more. */
-	isFull(now: number): boolean {
-		this.#fill(now);
-		return this.#tokens + hair >= this.#most || this.perMinute === 0;
-	}
-
-	/** A bucket that holds as much and is filled at another rate from now on. */
-	withRate(perMinute: number, now: number): Bucket {
-		this.#fill(now);
-		return new Bucket(perMinute, this.#tokens, now);
-	}
-
-	/** Whole tokens there are now. */
-	left(now: number): number {
-		this.#fill(now);
-		return Math.floor(this.#tokens + hair);
-	}
-
-	/** Takes tokens, which must be there; a negative number gives back. */
-	take(tokens: number, now: number): void {
-		this.#fill(now);
-		this.#tokens -= tokens;
-	}
-
-	/** When there is a whole token, perhaps in the past. */
-	nextAt(now: number): number {
-		this.#fill(now);
-		return this.#tokens + hair >= 1 ? now : Math.ceil(now + (1 - this.#tokens) / this.#perMs);
-	}
-}
-
-/** The sum of many small parts of a token may be a little less than one. */
-const hair = 1e-6;

@@ -58,6 +58,8 @@ type Member<Job, Result, Order, Message> = {
 };
 
 const watchMs = 250;
+/** A thread that holds more than this part of a batch is busy. */
+const busyShare = 0.25;
 const atNone: Seen = {begun: 0, state: () => 'within'};
 
 /**
@@ -152,7 +154,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 		this.#feed();
 	}
 
-	/** Gives work to the thread that holds least, so that few jobs spread over all. */
+	/** Gives work to the thread that holds the least, so that all hold the same, in as few messages as possible. */
 	#feed(): void {
 		const {restMs} = this.#options;
 		clearTimeout(this.#resting);
@@ -162,7 +164,8 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 		const running = this.#members.filter(({thread}) => thread.isRunning);
 		while (this.#waiting.length > 0 && running.length > 0) {
 			const member = running.reduce((least, one) => (one.held.length < least.held.length ? one : least));
-			const tasks = this.#takeFor(member, Math.ceil(this.#waiting.length / running.length));
+			const all = running.reduce((sum, {held}) => sum + held.length, this.#waiting.length);
+			const tasks = this.#takeFor(member, Math.ceil(all / running.length) - member.held.length);
 			if (tasks.length === 0) {
 				return;
 			}
@@ -193,6 +196,10 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 	#takeFor({held}: Member<Job, Result, Order, Message>, share: number): Array<Task<Job, Result>> {
 		const {batchSize, mostHeld, mostBytes} = this.#options;
 		const most = Math.min(batchSize, share, mostHeld - held.length);
+		// A busy thread waits for a full batch: small batches would stay small, and each costs a message in both directions.
+		if (held.length > batchSize * busyShare && most < batchSize) {
+			return [];
+		}
 		let bytes = held.reduce((sum, task) => sum + task.bytes, 0);
 		let before = held[0];
 		let count = 0;

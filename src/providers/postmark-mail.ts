@@ -1,5 +1,5 @@
 import {decodeWords} from '../report/decode.ts';
-import {type Field, fieldOf, leavesOf, type Part, readContentType, readMail} from '../report/mime.ts';
+import {type Field, fieldOf, fileNameOf, leavesOf, type Part, readMail} from '../report/mime.ts';
 
 /** What Postmark writes itself, or takes by another name. */
 const left =
@@ -56,11 +56,9 @@ function metadataOf({name, value}: Field): Array<readonly [string, string]> {
 }
 
 function attachmentOf(part: Part, n: number): object {
-	const {filename = ''} = readContentType(partField(part, 'disposition')).parameters;
 	const id = partField(part, 'id').replace(/^<|>$/g, '');
 	return {
-		// The octets of RFC 2231 are those of UTF-8.
-		Name: Buffer.from(filename, 'latin1').toString() || decodeWords(part.parameters.name ?? '') || `part-${n + 1}`,
+		Name: fileNameOf(part) || `part-${n + 1}`,
 		Content: part.body().toString('base64'),
 		ContentType: part.type,
 		...(id !== '' && {ContentID: `cid:${id}`}),

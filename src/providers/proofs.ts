@@ -1,5 +1,14 @@
 import {createHmac, createPublicKey, timingSafeEqual, verify} from 'node:crypto';
+import {hourMs} from '../kit/time.ts';
 import type {Incoming} from './provider.ts';
+
+/** How far a provider's clock may be ahead of ours. */
+const aheadMs = hourMs / 12;
+
+/** Whether a post was signed within the last `maxAgeMs`. `at`: when, in milliseconds; NaN is never recent. */
+export function isRecent(at: number, now: number, maxAgeMs: number): boolean {
+	return now - at <= maxAgeMs && at - now <= aheadMs;
+}
 
 /** The value of a header that was sent once. */
 export function headerOf({headers}: Incoming, name: string): string {

@@ -31,7 +31,7 @@ export type ProviderEvent = {
 	readonly host: string | null;
 	/** How the provider judges a bounce; null: it does not. */
 	readonly verdict: 'permanent' | 'transient' | null;
-	/** The kind of a complaint. */
+	/** The kind of a complaint, in lower case. */
 	readonly feedbackType?: string;
 	/** Values in which the provider echoes our token. */
 	readonly refs: readonly string[];
@@ -49,6 +49,11 @@ export type Provider = {
 	readonly secret: SecretOrigin;
 	/** Whether the post is the provider's, which its secret proves. Not asked where the secret is `none`. */
 	readonly proves: (incoming: Incoming, secret: string, now: number) => boolean;
+	/**
+	 * What makes a post unique where its signature does not cover the events: a second post with it is refused. Absent: the
+	 * signature covers them.
+	 */
+	readonly onceBy?: (body: unknown) => string;
 	/** The events of a parsed body, each as it is stored; null: not the provider's form. */
 	readonly events: (body: unknown) => readonly Fields[] | null;
 	readonly read: (event: Fields) => readonly ProviderEvent[];
@@ -114,10 +119,19 @@ export type Kinds = Readonly<Record<string, readonly [ProviderEvent['what'], Pro
 export function said(
 	kinds: Kinds,
 	name: unknown,
-	event: Partial<ProviderEvent> & Pick<ProviderEvent, 'text'>,
+	{
+		feedbackType,
+		...event
+	}: Partial<Omit<ProviderEvent, 'feedbackType'>> & Pick<ProviderEvent, 'text'> & {readonly feedbackType?: unknown},
 ): ProviderEvent {
 	const [what, verdict = null] = (Object.hasOwn(kinds, textOf(name)) && kinds[textOf(name)]) || ['other'];
-	return {...none, ...event, what, verdict, ...(what === 'complained' && {feedbackType: 'abuse'})};
+	const complaint = what === 'complained' ? {feedbackType: feedbackTypeOf(feedbackType)} : {};
+	return {...none, ...event, what, verdict, ...complaint};
+}
+
+/** The kind of a complaint as RFC 5965 spells it; abuse where the provider names none. */
+export function feedbackTypeOf(value: unknown): string {
+	return textOf(value).trim().toLowerCase().replaceAll(/[_ ]/g, '-') || 'abuse';
 }
 
 /** What an event does not say. */

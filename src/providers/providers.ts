@@ -20,6 +20,7 @@ const marks: ReadonlyArray<readonly [ProviderName, string]> = [
 	['brevo', 'message-id'],
 	['mailjet', 'MessageID'],
 	['generic', 'message_id'],
+	['generic', 'ref'],
 ];
 
 /** The provider of a post, by the form of its body; null: unknown. */

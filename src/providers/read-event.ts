@@ -1,7 +1,9 @@
+import {withoutControls} from '../kit/text.ts';
 import type {Classify} from '../mail/bounce.ts';
 import type {OptionalEvent, ProviderName} from '../mail/provider.ts';
 import type {Clues, Reading, Report} from '../mail/report.ts';
 import {reasonOf, replyAlone, replyIn} from '../report/reply.ts';
+import {feedbackActions} from '../report/sender-mail.ts';
 import {type Fields, fieldsOf, type ProviderEvent} from './provider.ts';
 import {providers} from './providers.ts';
 
@@ -58,7 +60,8 @@ function reportOf(event: ProviderEvent, takes: readonly OptionalEvent[], classif
 	return {
 		...{recipient, originalRecipient: null, status, code, host, feedbackType},
 		...{type: 'none', category: null, suppresses: false, rule: null, matched: null},
-		reason: reasonOf(text),
+		// A URL cut short leads elsewhere.
+		reason: event.what === 'clicked' ? withoutControls(text) : reasonOf(text),
 		...judged(event, takes, classify),
 	};
 }
@@ -74,7 +77,8 @@ function judged(
 		case 'delivered':
 			return {action: 'delivered'};
 		case 'complained':
-			return {action: 'complaint'};
+			// `not-spam` takes a complaint back. A type that nobody defined is what the provider says it is.
+			return {action: feedbackActions.get(event.feedbackType ?? '') ?? 'complaint'};
 		case 'unsubscribed':
 			return {action: takes.includes(what) ? 'unsubscribe' : 'none'};
 		case 'opened':

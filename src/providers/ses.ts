@@ -1,8 +1,11 @@
 import {createVerify, X509Certificate} from 'node:crypto';
 import {parsedJson} from '../kit/exact-json.ts';
+import {hourMs} from '../kit/time.ts';
+import {isRecent} from './proofs.ts';
 import {
 	bare,
 	type Fields,
+	feedbackTypeOf,
 	fieldsOf,
 	isFields,
 	listOf,
@@ -63,7 +66,7 @@ function said(event: Fields): readonly Said[] {
 			const {complainedRecipients, complaintFeedbackType, complaintSubType} = fieldsOf(event.complaint);
 			// The address complained once before, so SES did not send this one.
 			const what = complaintSubType === 'OnAccountSuppressionList' ? 'dropped' : 'complained';
-			const feedbackType = textOf(complaintFeedbackType) || 'abuse';
+			const feedbackType = feedbackTypeOf(complaintFeedbackType);
 			return addressed(complainedRecipients).map(({recipient}) => ({
 				what,
 				text: feedbackType,
@@ -94,9 +97,11 @@ function said(event: Fields): readonly Said[] {
 const suppressed: ReadonlySet<unknown> = new Set(['Suppressed', 'OnAccountSuppressionList']);
 
 function bounced({bounceType, bounceSubType, bouncedRecipients}: Fields): Said[] {
-	const what = suppressed.has(bounceSubType) ? 'dropped' : 'bounced';
+	const isGeneral = bounceType === 'Transient' && bounceSubType === 'General';
 	return addressed(bouncedRecipients).map(({recipient, diagnostic, status}) => ({
-		...{what, recipient, status},
+		// SES calls an absence note a general bounce; only a delivery report has codes.
+		what: suppressed.has(bounceSubType) ? 'dropped' : isGeneral && diagnostic === '' && !status ? 'other' : 'bounced',
+		...{recipient, status},
 		text: diagnostic || `${textOf(bounceType)} ${textOf(bounceSubType)}`,
 		verdict: bounceType === 'Permanent' ? 'permanent' : 'transient',
 	}));
@@ -129,12 +134,21 @@ export type SnsMessage = {
 	readonly certificateUrl: URL;
 	/** The URL that confirms a subscription; null: the message asks for none. */
 	readonly subscribeUrl: URL | null;
+	/** Whether SNS wrote it within the last hour: an older one is a replay. Asked before the certificate is fetched. */
+	readonly isRecent: (now: number) => boolean;
 	/** Whether the certificate's key signed it. */
 	readonly isSignedBy: (certificatePem: string, now: number) => boolean;
 };
 
-/** The hosts of SNS, in each of Amazon's partitions. */
-const snsHost = /^sns\.[a-z0-9-]{2,30}\.amazonaws\.com(?:\.cn)?$/;
+/**
+ * The hosts of SNS, with a region such as us-east-1, us-gov-west-1 or cn-north-1. `sns.s3.amazonaws.com` and
+ * `sns.s3-us-west-2.amazonaws.com` belong to whoever has the bucket `sns`.
+ */
+const snsHost =
+	/^sns\.[a-z]{2,4}(?:-[a-z]{2,4})?-(?:central|(?:north|south)(?:east|west)?|east|west)-\d{1,2}\.amazonaws\.com(?:\.cn)?$/;
+const certificatePath = /^\/SimpleNotificationService-[\w-]{1,64}\.pem$/;
+/** SNS gives up posting a message after an hour. */
+const snsMs = hourMs;
 const digests = new Map([
 	['1', 'sha1'],
 	['2', 'sha256'],
@@ -160,7 +174,8 @@ export function readSns(body: unknown): SnsMessage | null {
 	const subscribeUrl = type === 'SubscriptionConfirmation' ? snsUrl(fields.SubscribeURL) : null;
 	if (
 		digest === undefined ||
-		!certificateUrl?.pathname.endsWith('.pem') ||
+		!certificateUrl ||
+		!certificatePath.test(certificateUrl.pathname) ||
 		certificateUrl.search !== '' ||
 		(type === 'SubscriptionConfirmation' && subscribeUrl === null)
 	) {
@@ -168,6 +183,7 @@ export function readSns(body: unknown): SnsMessage | null {
 	}
 	return {
 		...{type, topic: textOf(fields.TopicArn), certificateUrl, subscribeUrl},
+		isRecent: now => isRecent(Date.parse(textOf(fields.Timestamp)), now, snsMs),
 		isSignedBy(pem, now) {
 			try {
 				const certificate = new X509Certificate(pem);
@@ -178,8 +194,8 @@ export function readSns(body: unknown): SnsMessage | null {
 						verify.update(`${name}\n${value}\n`);
 					}
 				}
-				const isNow = Date.parse(certificate.validFrom) <= now && now <= Date.parse(certificate.validTo);
-				return isNow && verify.verify(certificate.publicKey, textOf(fields.Signature), 'base64');
+				const isValid = Date.parse(certificate.validFrom) <= now && now <= Date.parse(certificate.validTo);
+				return isValid && verify.verify(certificate.publicKey, textOf(fields.Signature), 'base64');
 			} catch {
 				return false; // Not a certificate, or not a signature.
 			}
@@ -189,6 +205,6 @@ export function readSns(body: unknown): SnsMessage | null {
 
 function snsUrl(value: unknown): URL | null {
 	const url = URL.canParse(textOf(value)) ? new URL(textOf(value)) : null;
-	const isSns = url?.protocol === 'https:' && snsHost.test(url.hostname) && url.port === '' && url.username === '';
-	return isSns ? url : null;
+	const isPlain = url?.port === '' && url.username === '' && url.password === '' && url.hash === '';
+	return isPlain && url.protocol === 'https:' && snsHost.test(url.hostname) ? url : null;
 }

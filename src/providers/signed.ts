@@ -1,6 +1,6 @@
 import {parsedJson} from '../kit/exact-json.ts';
 import {hourMs} from '../kit/time.ts';
-import {headerOf, hmacHex, isSignedBy, same} from './proofs.ts';
+import {headerOf, hmacHex, isRecent, isSignedBy, same} from './proofs.ts';
 import {
 	bare,
 	batchOf,
@@ -33,15 +33,20 @@ const sendgridKinds: Kinds = {
 	open: ['opened'],
 	click: ['clicked'],
 };
+/** SendGrid repeats a post for a day; whether it signs each attempt anew is not documented. */
+const sendgridMs = 25 * hourMs;
 const suppressedBySendgrid = /bounced address|unsubscribed address|spam reporting address|invalid$/i;
 
 /** Twilio SendGrid's Event Webhook, signed (ECDSA over timestamp and body; the console shows the public key). */
 export const sendgrid: Provider = {
 	secret: 'theirs',
-	proves(incoming, secret) {
+	proves(incoming, secret, now) {
 		const timestamp = headerOf(incoming, 'x-twilio-email-event-webhook-timestamp');
 		const signature = headerOf(incoming, 'x-twilio-email-event-webhook-signature');
-		return isSignedBy(secret, signature, Buffer.from(timestamp), incoming.body);
+		return (
+			isRecent(Number(timestamp) * 1000, now, sendgridMs) &&
+			isSignedBy(secret, signature, Buffer.from(timestamp), incoming.body)
+		);
 	},
 	events: batchOf,
 	read(event) {
@@ -66,8 +71,7 @@ export const sendgrid: Provider = {
 };
 
 /** Mailgun repeats a post for eight hours; its documents do not say whether each has a new signature. */
-const replayMs = 9 * hourMs;
-const aheadMs = hourMs / 12;
+const mailgunMs = 9 * hourMs;
 const mailgunKinds: Kinds = {
 	delivered: ['delivered'],
 	temporary: ['deferred'],
@@ -86,10 +90,16 @@ export const mailgun: Provider = {
 	secret: 'theirs',
 	proves({body}, secret, now) {
 		const {timestamp, token, signature} = fieldsOf(fieldsOf(parsedJson(body.toString())).signature);
-		const ageMs = now - Number(textOf(timestamp)) * 1000;
-		const expected = hmacHex(secret, textOf(timestamp), textOf(token));
-		return same(textOf(signature).toLowerCase(), expected) && ageMs <= replayMs && ageMs >= -aheadMs;
+		const seconds = textOf(timestamp);
+		const expected = hmacHex(secret, seconds, textOf(token));
+		// The two are joined without a separator: only digits keep the token from being cut shorter.
+		return (
+			same(textOf(signature).toLowerCase(), expected) &&
+			/^\d+$/.test(seconds) &&
+			isRecent(Number(seconds) * 1000, now, mailgunMs)
+		);
 	},
+	onceBy: body => textOf(fieldsOf(fieldsOf(body).signature).token),
 	events: body => batchOf(fieldsOf(body)['event-data']),
 	read(event) {
 		const status = fieldsOf(event['delivery-status']);
@@ -144,17 +154,23 @@ export const generic: Provider = {
 		return same(signature, expected) && Math.abs(now - Number(timestamp) * 1000) <= toleranceMs;
 	},
 	events: batchOf,
-	read: event => [
-		said(genericKinds, event.type === 'bounced' ? textOf(event.bounce_type) || event.type : event.type, {
-			recipient: textOrNull(event.recipient),
-			text: texts(event.reason, event.detail)[0] ?? '',
-			code: codeOf(event.code),
-			status: statusOf(event.status),
-			host: textOrNull(event.host),
-			refs: texts(event.ref),
-			messageIds: texts(bare(event.message_id)),
-			providerIds: texts(event.message_id),
-		}),
-	],
+	read(event) {
+		// Our own webhooks say what happened in `detail`.
+		const detail = fieldsOf(event.detail);
+		const type = event.type === 'bounced' ? texts(event.bounce_type, detail.type)[0] : undefined;
+		return [
+			said(genericKinds, type ?? event.type, {
+				recipient: textOrNull(event.recipient),
+				text: texts(event.reason, event.detail, detail.reply)[0] ?? '',
+				code: codeOf(event.code),
+				status: statusOf(event.status) ?? statusOf(detail.status),
+				host: textOrNull(event.host) ?? textOrNull(detail.host),
+				refs: texts(event.ref),
+				feedbackType: event.feedback_type ?? detail.feedback_type,
+				messageIds: texts(bare(event.message_id)),
+				providerIds: texts(event.message_id),
+			}),
+		];
+	},
 	echo: null,
 };

@@ -102,6 +102,7 @@ const mailjetKinds: Kinds = {
 	bounce: ['bounced', 'transient'],
 	blocked: ['bounced', 'transient'],
 	preblocked: ['dropped'],
+	greylisted: ['deferred'],
 	spam: ['complained'],
 	unsub: ['unsubscribed'],
 	open: ['opened'],
@@ -126,7 +127,12 @@ export const mailjet: Provider = {
 };
 
 function mailjetKind({event, hard_bounce: isHard, error}: Fields): unknown {
-	if (event === 'blocked' && /preblocked|blacklist/i.test(textOf(error))) {
+	const isRefused = event === 'blocked' || event === 'bounce';
+	// Mailjet goes on to try it.
+	if (isRefused && /gr[ea]y.?list/i.test(textOf(error))) {
+		return 'greylisted';
+	}
+	if (event === 'blocked' && /preblocked|blacklist|spam.?reporter/i.test(textOf(error))) {
 		return 'preblocked';
 	}
 	return event === 'bounce' && isHard === true ? 'hard' : event;
@@ -141,6 +147,7 @@ const sparkpostKinds: Kinds = {
 	generation_failure: ['bounced', 'transient'],
 	hard: ['bounced', 'permanent'],
 	suppressed: ['dropped'],
+	reply: ['other'],
 	delay: ['deferred'],
 	spam_complaint: ['complained'],
 	list_unsubscribe: ['unsubscribed'],
@@ -152,6 +159,8 @@ const sparkpostKinds: Kinds = {
 /** Bounce classes: an invalid recipient, a bounce without RCPT, a request to unsubscribe; and refused by the provider itself. */
 const hardClasses: ReadonlySet<string> = new Set(['10', '30', '90']);
 const adminClass = '25';
+/** Answers to delivered mail: an automatic reply, a request to subscribe, a challenge. */
+const replyClasses: ReadonlySet<string> = new Set(['60', '80', '100']);
 
 /** SparkPost's event webhooks (now Bird). */
 export const sparkpost: Provider = {
@@ -165,6 +174,7 @@ export const sparkpost: Provider = {
 			recipient: textOrNull(event.raw_rcpt_to) ?? textOrNull(event.rcpt_to),
 			code: codeOf(event.error_code),
 			host: textOrNull(event.mx_host),
+			feedbackType: event.fbtype,
 			refs: texts(refIn(event.rcpt_meta)),
 			providerIds: texts(event.message_id),
 		}),
@@ -176,6 +186,11 @@ function sparkpostKind({type, bounce_class: bounceClass, raw_reason: reason}: Fi
 	if (textOf(bounceClass) === adminClass && /suppress/i.test(textOf(reason))) {
 		return 'suppressed';
 	}
-	const isBounce = type === 'bounce' || type === 'out_of_band';
-	return isBounce && hardClasses.has(textOf(bounceClass)) ? 'hard' : type;
+	if (type !== 'bounce' && type !== 'out_of_band') {
+		return type;
+	}
+	if (replyClasses.has(textOf(bounceClass))) {
+		return 'reply';
+	}
+	return hardClasses.has(textOf(bounceClass)) ? 'hard' : type;
 }

@@ -1,5 +1,5 @@
 import type {Clock} from '../kit/clock.ts';
-import {readExtras, startOf} from '../mail/message.ts';
+import {type Priority, readExtras, startOf} from '../mail/message.ts';
 import {
 	type Attempt,
 	type AttemptResult,
@@ -11,6 +11,7 @@ import {
 import {endOfLife, expiringIn, type OwnRetry, type Retry, retryOf} from '../mail/retry.ts';
 import type {Precedence, Route} from '../mail/route.ts';
 import {decideNext, type JudgedTry, triedPart} from '../outcome/settle.ts';
+import {isBlock} from '../pace/blocks.ts';
 import {fromSources} from '../pace/choose-route.ts';
 import type {SiteEnd} from '../pace/site-state.ts';
 import type {Claimed} from '../store/queue/claims.ts';
@@ -42,7 +43,10 @@ export type Unmade = {
 
 export type AttemptSteps = {
 	/** Renders, composes and signs in a renderer. */
-	readonly make: (recipient: Claimed) => Promise<{ok: true; made: Made} | {ok: false; unmade: Unmade}>;
+	readonly make: (
+		recipient: Claimed,
+		priority: Priority,
+	) => Promise<{ok: true; made: Made} | {ok: false; unmade: Unmade}>;
 	/**
 	 * Hands the mail over by its route: to an SMTP worker, a captured file, the simulator. The site may have this many
 	 * connections now. Past `endsAt` (milliseconds) no host is asked.
@@ -140,7 +144,7 @@ export class Attempts {
 	}
 
 	/** From claim to result. A recipient past its lifetime is released. */
-	async #attempt({route}: ClaimPermit, recipient: Claimed, termsNow: () => TravelTerms | null): Promise<Ended> {
+	async #attempt({route, queue}: ClaimPermit, recipient: Claimed, termsNow: () => TravelTerms | null): Promise<Ended> {
 		const {steps, clock} = this.#options;
 		const unsent = (outcome: Outcome) => this.#unsent(recipient, outcome);
 		const endsAt = endOfLife(startOf(recipient), this.#retryOf(recipient, route.retry).lifetime);
@@ -154,7 +158,7 @@ export class Attempts {
 		if (isOver()) {
 			return unsent({kind: 'released'});
 		}
-		const making = await steps.make(recipient);
+		const making = await steps.make(recipient, queue.priority);
 		if (!making.ok) {
 			const {reason, message, waitMs, ours} = making.unmade;
 			if (waitMs === undefined) {
@@ -236,7 +240,7 @@ export class Attempts {
 }
 
 function givenBack(result: AttemptResult, reason: string): AttemptResult {
-	return {...result, outcome: {kind: 'released', reason}, attempts: []};
+	return {...result, outcome: {kind: 'released', reason}, attempts: [], uncounted: result.attempts};
 }
 
 /** What the end of an attempt for `destination` says about its site; null: nothing, no host was asked. */
@@ -246,7 +250,7 @@ export function siteEnd(
 	destination: string,
 ): SiteEnd | null {
 	const taken = outcome.kind === 'delivered' || outcome.kind === 'relayed';
-	const spoke = taken || attempts.some(({code, phase}) => code !== null || !handshake.has(phase));
+	const spoke = taken || attempts.some(attempt => attempt.code !== null || !isUnheard(attempt));
 	const replies = attempts.filter(({code}) => code !== null && code >= 400).map(replyText);
 	const about = (kind: SiteEnd['kind'], reason = ''): SiteEnd => ({kind, spoke, replies, reason});
 	if (taken) {
@@ -254,7 +258,10 @@ export function siteEnd(
 	}
 	const last = attempts.at(-1);
 	if (outcome.kind !== 'deferred') {
-		return last && spoke ? about('answered') : null;
+		// A smarthost may repeat what another host said.
+		const isOurs = outcome.kind === 'bounced' && terms.nextHop.kind === 'mx';
+		const isBlocked = isOurs && isBlock(outcome.category, replies.at(-1) ?? '');
+		return last && spoke ? {...about('answered'), isBlock: isBlocked} : null;
 	}
 	if (outcome.category === 'config' && terms.nextHop.kind === 'relay') {
 		return about('locked_out', outcome.reason);
@@ -268,10 +275,15 @@ export function siteEnd(
 	if (ofHosts.length === 0) {
 		return null;
 	}
-	if (ofHosts.every(({phase}) => handshake.has(phase))) {
+	if (ofHosts.every(attempt => handshake.has(attempt.phase) || isUnheard(attempt))) {
 		return about('failed', outcome.reason);
 	}
 	return about(isThrottled(last, outcome.category) ? 'throttled' : 'answered', outcome.reason);
+}
+
+/** No host was heard, or one that stopped answering before it had the mail: the next mail may wait as long there. */
+function isUnheard({phase, isSilent}: Attempt): boolean {
+	return isSilent === true || handshake.has(phase);
 }
 
 /** A domain's MTA-STS or DANE forbade it: that says nothing about hosts that serve many domains. */

@@ -1,52 +1,61 @@
 import type {Moment} from '../kit/clock.ts';
 import {isBackingOff, isShort, opensAt} from '../pace/site-state.ts';
+import {Agenda} from './agenda.ts';
+import type {ClaimPermit} from './claim-permit.ts';
+import {FairSlots} from './fair-slots.ts';
+import {type Entry, forgetLane, laneAt, readyQueues, readyWorkspaces} from './lanes.ts';
+import {type Phase, phaseOf, phases, type Rank, rankOf, ranks} from './ranks.ts';
 import {
 	type DestinationQueue,
-	inFlightOf,
-	isProven,
-	noneOf,
 	ownCapacity,
-	type Rank,
+	type Pool,
+	poolOf,
 	rankAt,
-	rankOf,
-	ranks,
-	readyWorkspaces,
 	type Shares,
 	type Site,
 	windowOf,
 } from './site.ts';
-import {Agenda, addTurn, endTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn} from './waiting-order.ts';
 
 export type CapacityOptions = {
 	/** Recipients claimed and not yet done, in all. */
 	readonly maxInFlight: number;
-	/** Those of them at sites not known to reply. */
+	/** Those of them that are tried at sites not known to reply. */
 	readonly maxUnproven: number;
 	readonly shares: Shares;
 };
 
+/** A workspace's turn is that of one of its sites. */
+export type Turn = {readonly workspaceId: string; readonly site: Site};
+
+/** The pools in which a recipient may start. */
+export type StartPool = Exclude<Pool, 'waiting'>;
+
 /** Caps new mail while a backlog waits, and the backlog always: mail may arrive at any time. */
 const freshShare = 0.75;
 const backlogShare = 0.5;
-/** Of the capacity for unproven sites each rank leaves a part to the ranks before it. */
-const unprovenShare = {high: 1, fresh: 1, mixed: 0.75, backlog: 0.5, low: 0.5};
-/** At a proven site a turn is the site's, not a workspace's. */
-const noGroups = [null] as const;
+/** What a workspace may have of the slots for sites that are not proven: it leaves a part to its mail of the ranks before. */
+const lateShare = 1 / 3;
+const slotShare: Record<Rank, number> = {
+	...{high: 1, highBacklog: lateShare, fresh: 1},
+	...{mixed: 0.75, backlog: lateShare, low: lateShare},
+};
 
-const row = () => ({proven: new Row(), unproven: new Row()});
-const classOf = (proven: boolean): 'proven' | 'unproven' => (proven ? 'proven' : 'unproven');
+const rows = () => ({new: new Row(), late: new Row()});
+const none = () => ({new: 0, late: 0});
 
 /**
  * The capacity that all sites share, and the rows in which they wait for it. A ready queue waits at its site, the site waits
- * in a row while it may start something. At an unproven site every try may wait for a timeout: such sites get only a part
- * of the capacity, or a few dozen of them would stop all mail, and workspaces take turns for it.
+ * in a row while it may start something. Workspaces take turns for all of it. At a site that is not proven every try may wait
+ * for a timeout: such sites get only a part of the capacity, or a few dozen of them would stop all mail, and each workspace
+ * only a share of that part, so that there is room for one that comes (decision 37).
  */
 export class Capacity {
 	readonly #maxInFlight: number;
 	readonly #maxUnproven: number;
 	readonly #shares: Shares;
-	readonly #rows = {high: row(), fresh: row(), mixed: row(), backlog: row(), low: row()};
-	readonly #inFlight = {proven: noneOf(), unproven: noneOf()};
+	readonly #rows = {proven: rows(), unproven: rows(), silent: rows()};
+	readonly #inFlight = {proven: none(), unproven: none(), silent: none(), waiting: none()};
+	readonly #slots = {unproven: new FairSlots(), silent: new FairSlots()};
 	/** Sites that may not start anything now. */
 	readonly #openLater = new Agenda<Site>();
 
@@ -57,49 +66,54 @@ export class Capacity {
 	}
 
 	get inFlight(): number {
-		return this.#ofRank('high') + this.#ofRank('fresh') + this.#ofRank('mixed') + this.#late;
+		return this.#ofPhase('new') + this.#ofPhase('late');
 	}
 
-	/** Of the ranks that have a part alone. */
-	get #late(): number {
-		return this.#ofRank('backlog') + this.#ofRank('low');
+	#ofPhase(phase: Phase): number {
+		const {proven, unproven, silent, waiting} = this.#inFlight;
+		return proven[phase] + unproven[phase] + silent[phase] + waiting[phase];
 	}
 
-	#ofRank(rank: Rank): number {
-		return this.#inFlight.proven[rank] + this.#inFlight.unproven[rank];
+	/** Connections that sites which are not proven could still have. */
+	get #freeUnproven(): number {
+		const {waiting} = this.#inFlight;
+		const {unproven, silent} = this.#slots;
+		return this.#maxUnproven - unproven.total - silent.total - waiting.new - waiting.late;
 	}
 
 	/** What may be claimed now for all sites of this kind together. */
-	left(rank: Rank, proven: boolean): number {
-		const {backlog, low} = this.#rows;
+	left(phase: Phase, pool: StartPool): number {
 		let left = this.#maxInFlight - this.inFlight;
-		if (rank === 'backlog' || rank === 'low') {
-			left = Math.min(left, Math.ceil(this.#maxInFlight * backlogShare) - this.#late);
-		} else if (
-			rank !== 'high' &&
-			backlog.proven.size + backlog.unproven.size + low.proven.size + low.unproven.size > 0
-		) {
-			const mostFresh = Math.ceil(this.#maxInFlight * freshShare);
-			left = Math.min(left, mostFresh - this.#ofRank('fresh') - this.#ofRank('mixed'));
+		if (phase === 'late') {
+			left = Math.min(left, Math.ceil(this.#maxInFlight * backlogShare) - this.#ofPhase('late'));
+		} else if (this.#isLateWaiting) {
+			left = Math.min(left, Math.ceil(this.#maxInFlight * freshShare) - this.#ofPhase('new'));
 		}
-		if (!proven) {
-			let taken = 0;
-			for (const one of ranks.toReversed()) {
-				taken += this.#inFlight.unproven[one];
-				if (ranks.indexOf(one) <= ranks.indexOf(rank)) {
-					left = Math.min(left, Math.ceil(this.#maxUnproven * unprovenShare[one]) - taken);
-				}
-			}
+		if (pool !== 'proven') {
+			left = Math.min(left, this.#freeUnproven);
 		}
 		return left;
 	}
 
+	get #isLateWaiting(): boolean {
+		const {proven, unproven, silent} = this.#rows;
+		return proven.late.size + unproven.late.size + silent.late.size > 0;
+	}
+
+	/** What this workspace may claim of that, for mail of this rank. */
+	allowance(workspaceId: string, rank: Rank, pool: StartPool): number {
+		if (pool === 'proven') {
+			return Number.POSITIVE_INFINITY;
+		}
+		const isAlone = phases.every(phase => this.#rows[pool][phase].isOnly(workspaceId));
+		return this.#slots[pool].allowance(workspaceId, this.#freeUnproven, isAlone, slotShare[rank]);
+	}
+
 	/** Lets the site take its turns while it has work and may start some; it keeps its place in the row. */
 	enlist(site: Site, {monotonic}: Moment): void {
-		const {ready, state} = site;
+		const {lanes, state} = site;
 		this.#openLater.remove(site);
-		const wants = new Set(ranks.filter(rank => ready[rank].size > 0).map(rank => rankAt(site, rank)));
-		if (wants.size === 0) {
+		if (lanes.size === 0) {
 			this.#delist(site);
 			return;
 		}
@@ -112,42 +126,44 @@ export class Capacity {
 			}
 			return;
 		}
-		const proven = isProven(site);
-		for (const rank of wants) {
-			if (ownCapacity(site, rank, this.#maxInFlight, monotonic) <= 0) {
-				wants.delete(rank); // Until one of its recipients is done.
-			}
+		const row = this.#rows[poolOf(site)];
+		let isStartable = false;
+		for (const phase of phases) {
+			const entries = readyWorkspaces(site, phase, this.#maxInFlight, monotonic);
+			row[phase].set(site, entries); // Until one of its recipients is done, where there are none.
+			isStartable ||= entries.length > 0;
 		}
-		for (const rank of ranks) {
-			const groups = wants.has(rank) ? (proven ? noGroups : readyWorkspaces(site, rank)) : [];
-			this.#rows[rank][classOf(proven)].set(site, groups);
-		}
-		if (wants.size === 0 && isShort(state, monotonic)) {
+		if (!isStartable && isShort(state, monotonic) && readyQueues(site).length > 0) {
 			this.#shares.short(site);
 		}
 	}
 
 	#delist(site: Site): void {
-		for (const rank of ranks) {
-			this.#rows[rank].proven.set(site, []);
-			this.#rows[rank].unproven.set(site, []);
+		for (const row of Object.values(this.#rows)) {
+			row.new.set(site, []);
+			row.late.set(site, []);
 		}
 	}
 
 	/** The queue waits for its turn at the site. */
 	queue(queue: DestinationQueue, site: Site, now: Moment): void {
 		const rank = rankOf(queue);
-		if (!hasTurn(site.ready[rank], queue.workspaceId, queue)) {
-			this.unqueue(queue, site);
-			addTurn(site.ready[rank], queue.workspaceId, queue);
+		const lane = laneAt(site, queue.workspaceId);
+		if (!lane.ready[rank].has(queue)) {
+			for (const ready of Object.values(lane.ready)) {
+				ready.delete(queue);
+			}
+			lane.ready[rank].add(queue);
 		}
 		this.enlist(site, now);
 	}
 
-	unqueue(queue: DestinationQueue, {ready}: Site): void {
-		for (const rank of ranks) {
-			removeTurn(ready[rank], queue.workspaceId, queue);
+	unqueue(queue: DestinationQueue, site: Site): void {
+		const lane = site.lanes.get(queue.workspaceId);
+		for (const rank of lane ? ranks : []) {
+			lane?.ready[rank].delete(queue);
 		}
+		forgetLane(site, queue.workspaceId);
 	}
 
 	/** Lets sites that may start something by now take their turns. */
@@ -157,36 +173,76 @@ export class Capacity {
 		}
 	}
 
+	/**
+	 * What the workspace whose turn it is may claim now: of the first rank that the site may start, by all limits; undefined: all
+	 * its mail waits for something else.
+	 */
+	offer({site, workspaceId}: Turn, pool: StartPool, {monotonic}: Moment) {
+		const lane = site.lanes.get(workspaceId);
+		for (const ready of lane ? ranks.filter(one => lane.ready[one].size > 0) : []) {
+			const rank = rankAt(site, ready);
+			const own = ownCapacity(site, rank, this.#maxInFlight, monotonic);
+			const left = this.left(phaseOf(rank), pool);
+			if (own > 0 && left > 0) {
+				const limit = Math.min(own, left, this.allowance(workspaceId, rank, pool));
+				return {ready, limit, isWorthwhile: left >= Math.min(own, this.#smallestClaim(site, rank, pool, monotonic))};
+			}
+		}
+		return undefined;
+	}
+
 	/** The smallest worthwhile claim: a quarter of the site's window, or of the most it could ever get. High mail never waits for that. */
-	smallestClaim(site: Site, rank: Rank, proven: boolean, monotonic: number): number {
-		if (rank === 'high') {
+	#smallestClaim(site: Site, rank: Rank, pool: StartPool, monotonic: number): number {
+		if (rank === 'high' || rank === 'highBacklog') {
 			return 1;
 		}
-		const most = proven ? this.#maxInFlight : Math.ceil(this.#maxUnproven * unprovenShare[rank]);
+		const ofUnproven = Math.ceil(this.#maxUnproven * (phaseOf(rank) === 'late' ? backlogShare : 1));
+		const most = pool === 'proven' ? this.#maxInFlight : ofUnproven;
 		return Math.max(1, Math.floor(Math.min(windowOf(site, monotonic), most) / 4));
 	}
 
-	/** Takes capacity for recipients claimed for the site; a negative number gives it back. */
-	take(site: Site, rank: Rank, recipients: number): void {
-		site.inFlight[rank] += recipients;
-		site.peak = Math.max(site.peak, inFlightOf(site));
-		this.#inFlight[classOf(isProven(site))][rank] += recipients;
+	/** Takes capacity for recipients of the claim; a negative number gives it back. */
+	take(claim: ClaimPermit, recipients: number): void {
+		const {site, queue, rank, pool} = claim;
+		site.inFlight += recipients;
+		site.highInFlight += rank === 'high' || rank === 'highBacklog' ? recipients : 0;
+		site.peak = Math.max(site.peak, site.inFlight);
+		this.#inFlight[pool][phaseOf(rank)] += recipients;
+		if (pool === 'proven') {
+			return;
+		}
+		if (pool !== 'waiting') {
+			this.#slots[pool].take(queue.workspaceId, recipients);
+		}
+		const unheard = (site.unheard.get(claim) ?? 0) + recipients;
+		if (unheard > 0) {
+			site.unheard.set(claim, unheard);
+		} else {
+			site.unheard.delete(claim);
+		}
 	}
 
-	/** The site became proven, or no longer is (`before`). */
-	moved(site: Site, before: boolean): void {
-		for (const rank of ranks) {
-			this.#inFlight[classOf(before)][rank] -= site.inFlight[rank];
-			this.#inFlight[classOf(!before)][rank] += site.inFlight[rank];
+	/** The site's hosts have said nothing for a while: what is under way there makes room for others. */
+	setAside(site: Site): void {
+		for (const [claim, recipients] of [...site.unheard]) {
+			this.take(claim, -recipients);
+			claim.pool = 'waiting';
+			this.take(claim, recipients);
 		}
+	}
+
+	/** The site became proven, or no longer is: it waits elsewhere. */
+	moved(site: Site): void {
 		this.#delist(site);
 	}
 
-	/** Sites in the order of their turns, until no capacity is left or each had one turn. Each is to be `served`. */
-	*turns(rank: Rank, proven: boolean): Generator<Turn<Site>> {
-		const row = this.#rows[rank][classOf(proven)];
-		for (let turns = row.size; turns > 0 && this.left(rank, proven) > 0; turns--) {
-			const turn = row.first();
+	/** Workspaces in the order of their turns, until no capacity is left. Each turn is to be `served`, or its workspace to be in `over`. */
+	*turns(phase: Phase, pool: StartPool, over: ReadonlySet<string>): Generator<Turn> {
+		const row = this.#rows[pool][phase];
+		for (let turns = row.size; turns > 0 && this.left(phase, pool) > 0; turns--) {
+			const turn = row.first(
+				(workspaceId, rank) => !over.has(workspaceId) && this.allowance(workspaceId, rank, pool) > 0,
+			);
 			if (!turn) {
 				return;
 			}
@@ -194,50 +250,89 @@ export class Capacity {
 		}
 	}
 
-	/** Ends the site's turn of this rank. */
-	served(turn: Turn<Site>, rank: Rank): void {
-		this.#rows[rank][classOf(turn.group === null)].served(turn);
+	/** Ends the turn. */
+	served(turn: Turn, phase: Phase, pool: StartPool): void {
+		this.#rows[pool][phase].served(turn);
 	}
 }
 
-/** Sites that wait for a turn, each in the groups that may serve it. */
+/** Sites that wait for a turn, each in the turns of some workspaces with mail for it, by the first rank of that mail. */
 class Row {
-	readonly #groupsOf = new Map<Site, readonly (string | null)[]>();
-	readonly #ring: FairRing<Site> = new Map();
+	readonly #entriesOf = new Map<Site, readonly Entry[]>();
+	readonly #waiting = new Map<string, Partial<Record<Rank, Set<Site>>>>();
 
 	get size(): number {
-		return this.#groupsOf.size;
+		return this.#entriesOf.size;
 	}
 
-	/** The site waits for these groups' turns, and keeps its place where it waits already. No groups: it leaves the row. */
-	set(site: Site, groups: readonly (string | null)[]): void {
-		const before = this.#groupsOf.get(site);
-		for (const group of before ?? []) {
-			if (!groups.includes(group)) {
-				removeTurn(this.#ring, group, site);
+	/** Whether no other workspace waits here. */
+	isOnly(workspaceId: string): boolean {
+		const {size} = this.#waiting;
+		return size === 0 || (size === 1 && this.#waiting.has(workspaceId));
+	}
+
+	/** The site waits for these workspaces' turns, and keeps its place where it waits already. None: it leaves the row. */
+	set(site: Site, entries: readonly Entry[]): void {
+		const before = this.#entriesOf.get(site) ?? [];
+		if (before.length === entries.length && before.every((one, index) => isSame(one, entries[index] as Entry))) {
+			return;
+		}
+		for (const one of before) {
+			if (!entries.some(entry => isSame(entry, one))) {
+				this.#remove(site, one);
 			}
 		}
-		for (const group of groups) {
-			addTurn(this.#ring, group, site);
+		for (const {workspaceId, rank} of entries) {
+			const sites = this.#waiting.get(workspaceId) ?? {};
+			sites[rank] ??= new Set();
+			sites[rank].add(site);
+			this.#waiting.set(workspaceId, sites);
 		}
-		if (groups.length > 0) {
-			this.#groupsOf.set(site, groups);
+		if (entries.length > 0) {
+			this.#entriesOf.set(site, entries);
 		} else {
-			this.#groupsOf.delete(site);
+			this.#entriesOf.delete(site);
 		}
 	}
 
-	first(): Turn<Site> | undefined {
-		return firstTurn(this.#ring);
+	/** The next turn of a workspace that may have one: that of the first site with mail of its first rank. */
+	first(mayHave: (workspaceId: string, rank: Rank) => boolean): Turn | undefined {
+		for (const [workspaceId, sites] of this.#waiting) {
+			const rank = ranks.find(one => sites[one]) as Rank;
+			const [site] = sites[rank] ?? [];
+			if (site && mayHave(workspaceId, rank)) {
+				return {workspaceId, site};
+			}
+		}
+		return undefined;
 	}
 
-	/** Ends the turn: the group goes to the end, the site leaves it. */
-	served(turn: Turn<Site>): void {
-		endTurn(this.#ring, turn);
-		const groups = this.#groupsOf.get(turn.item) ?? [];
+	/** Ends the turn: the workspace goes to the end, the site leaves it. */
+	served({workspaceId, site}: Turn): void {
+		const entries = this.#entriesOf.get(site) ?? [];
 		this.set(
-			turn.item,
-			groups.filter(one => one !== turn.group),
+			site,
+			entries.filter(one => one.workspaceId !== workspaceId),
 		);
+		const sites = this.#waiting.get(workspaceId);
+		if (sites) {
+			this.#waiting.delete(workspaceId);
+			this.#waiting.set(workspaceId, sites);
+		}
 	}
+
+	#remove(site: Site, {workspaceId, rank}: Entry): void {
+		const sites = this.#waiting.get(workspaceId);
+		sites?.[rank]?.delete(site);
+		if (sites?.[rank]?.size === 0) {
+			delete sites[rank];
+		}
+		if (sites && ranks.every(one => sites[one] === undefined)) {
+			this.#waiting.delete(workspaceId);
+		}
+	}
+}
+
+function isSame(one: Entry, other: Entry): boolean {
+	return one.workspaceId === other.workspaceId && one.rank === other.rank;
 }

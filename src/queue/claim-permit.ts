@@ -2,7 +2,8 @@ import type {Moment} from '../kit/clock.ts';
 import type {Precedence, Route} from '../mail/route.ts';
 import type {WarmUpDay} from '../pace/choose-route.ts';
 import {connectionsOf} from '../pace/site-state.ts';
-import {type DestinationQueue, keptFrom, type Rank, type Site} from './site.ts';
+import type {Rank} from './ranks.ts';
+import {type DestinationQueue, keptFrom, type Pool, type Site} from './site.ts';
 
 /** A claim to be made now: at most `limit` recipients of the queue, and if it `asksNext`, when the next one is due. */
 export type ClaimPermit = {
@@ -10,6 +11,8 @@ export type ClaimPermit = {
 	readonly site: Site;
 	readonly route: Omit<Route, 'warmUp'>;
 	readonly rank: Rank;
+	/** What its recipients count as. */
+	pool: Pool;
 	readonly limit: number;
 	readonly asksNext: boolean;
 	/** Mail was just accepted where other mail is due. */
@@ -44,7 +47,7 @@ export function travelTerms({site, route, queue}: ClaimPermit, now: Moment): Tra
 	const {mailsPerSession} = site.state;
 	const lowered = mailsPerSession < route.terms.mailsPerSession;
 	const isHigh = queue.priority === 'high';
-	const leaves = keptFrom(site, queue.priority, now.monotonic);
+	const leaves = keptFrom(site, queue, now.monotonic);
 	const precedence = isHigh || leaves > 0 ? {isHigh, leaves} : null;
 	return {connections, precedence, route: lowered ? {...route, terms: {...route.terms, mailsPerSession}} : route};
 }

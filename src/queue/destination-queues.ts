@@ -1,34 +1,27 @@
 import type {Moment} from '../kit/clock.ts';
 import {type QueueKey, queueKeyText, type Route} from '../mail/route.ts';
 import {SentToday} from '../pace/choose-route.ts';
-import {type SiteChange, type SiteEnd, type SiteState, spend, tried} from '../pace/site-state.ts';
-import {Capacity, type CapacityOptions} from './capacity.ts';
+import {fallSilent, type SiteChange, type SiteEnd, type SiteState, spend, tried} from '../pace/site-state.ts';
+import {Agenda} from './agenda.ts';
+import {Capacity, type CapacityOptions, type StartPool, type Turn} from './capacity.ts';
 import type {ClaimPermit, ClaimResult} from './claim-permit.ts';
+import {countPassed, forgetLane, laneAt, overtaken, owedTo, readyQueues, readyRank} from './lanes.ts';
+import {LookUps, type MayLookUp} from './look-ups.ts';
+import {type Phase, phaseOf, type Rank} from './ranks.ts';
 import {
-	countPassed,
 	type DestinationQueue,
 	isProven,
 	longestWaitOf,
 	newQueue,
-	overtaken,
-	owedTo,
 	ownCapacity,
-	priorityOfRank,
-	type Rank,
+	poolOf,
 	rankAt,
-	ranks,
-	readyQueues,
-	readyRank,
 	type Site,
 	Sites,
 	type SitesOptions,
 } from './site.ts';
-import {Agenda, addTurn, type FairRing, firstTurn, hasTurn, removeTurn, type Turn, takeTurn} from './waiting-order.ts';
 
 export type DestinationQueuesOptions = CapacityOptions & SitesOptions;
-
-/** Whether its route is looked up before those of a backlog. */
-const isSoon = ({priority, fresh}: DestinationQueue): boolean => priority === 'high' || (fresh && priority !== 'low');
 
 /** A route is looked up again after this time, milliseconds. */
 const renewMs = 60_000;
@@ -52,10 +45,7 @@ export class DestinationQueues {
 	/** Queues with work due that is not being claimed, the longest waiting first. */
 	readonly #waiting = new Set<DestinationQueue>();
 	readonly #dueLater = new Agenda<DestinationQueue>();
-	/** Queues that wait for their route, workspaces in turn. */
-	readonly #unplaced: Record<'fresh' | 'backlog', FairRing<DestinationQueue>> = {fresh: new Map(), backlog: new Map()};
-	/** Placed queues with a route to be looked up again. */
-	readonly #stale = new Set<DestinationQueue>();
+	readonly #lookUps = new LookUps();
 	/** How often all routes were discarded. */
 	#renewals = 0;
 
@@ -137,7 +127,7 @@ export class DestinationQueues {
 		for (const queue of this.#waiting) {
 			const stops = destinations.has(queue.destination);
 			if (stops && queue.state !== 'suspended') {
-				this.#stopSeeking(queue);
+				this.#lookUps.remove(queue);
 				this.#unplace(queue);
 				queue.state = 'suspended';
 			} else if (!stops && queue.state === 'suspended') {
@@ -192,14 +182,12 @@ export class DestinationQueues {
 		this.#wake(queue, now);
 	}
 
-	/** The next queue to look up the route of; `backlog`: also one of mail that was tried before. `placed` follows. */
-	nextToFind(backlog: boolean): DestinationQueue | undefined {
-		const [stale] = this.#stale;
-		const queue = takeTurn(this.#unplaced.fresh) ?? stale ?? (backlog ? takeTurn(this.#unplaced.backlog) : undefined);
-		if (queue && queue === stale) {
-			this.#stale.delete(stale);
-		}
-		return queue;
+	/**
+	 * The next queue to look up the route of, of a workspace that may look one up; `backlog`: also one of mail that was tried
+	 * before. `placed` follows.
+	 */
+	nextToFind(backlog: boolean, may: MayLookUp = () => true): DestinationQueue | undefined {
+		return this.#lookUps.next(backlog, may);
 	}
 
 	/** To be read before a look-up and given to `placed`: a route from before a renewal does not hold. */
@@ -222,7 +210,7 @@ export class DestinationQueues {
 	/** Its route was not found: it is looked up again. */
 	unfound(queue: DestinationQueue): void {
 		if (queue.state === 'looking') {
-			this.#seekInTurn(queue);
+			this.#lookUps.add(queue);
 		}
 	}
 
@@ -241,22 +229,12 @@ export class DestinationQueues {
 	}
 
 	#seek(queue: DestinationQueue): void {
-		const isNew = queue.state !== 'looking';
-		queue.state = 'looking';
-		if (isNew || (isSoon(queue) && hasTurn(this.#unplaced.backlog, queue.workspaceId, queue))) {
-			removeTurn(this.#unplaced.backlog, queue.workspaceId, queue);
-			this.#seekInTurn(queue);
+		if (queue.state === 'looking') {
+			this.#lookUps.hurry(queue);
+		} else {
+			queue.state = 'looking';
+			this.#lookUps.add(queue);
 		}
-	}
-
-	#seekInTurn(queue: DestinationQueue): void {
-		addTurn(this.#unplaced[isSoon(queue) ? 'fresh' : 'backlog'], queue.workspaceId, queue);
-	}
-
-	#stopSeeking(queue: DestinationQueue): void {
-		removeTurn(this.#unplaced.fresh, queue.workspaceId, queue);
-		removeTurn(this.#unplaced.backlog, queue.workspaceId, queue);
-		this.#stale.delete(queue);
 	}
 
 	/** Places the queue at the site of this route, or of its overflow if today's share is used up. */
@@ -282,7 +260,7 @@ export class DestinationQueues {
 		}
 		const {site} = queue.placed;
 		queue.placed = null;
-		this.#stopSeeking(queue);
+		this.#lookUps.remove(queue);
 		this.#capacity.unqueue(queue, site);
 		this.#sites.leave(site);
 	}
@@ -290,69 +268,77 @@ export class DestinationQueues {
 	/** The claims to be made now; they hold their capacity until `claimed`. */
 	permits(now: Moment): ClaimPermit[] {
 		return [
-			...this.#permitsOf('high', true, now),
-			...this.#permitsOf('high', false, now),
-			...this.#permitsOf('fresh', false, now),
-			...this.#permitsOf('fresh', true, now),
-			...this.#permitsOf('mixed', false, now),
-			...this.#permitsOf('backlog', false, now),
-			...this.#permitsOf('backlog', true, now),
-			...this.#permitsOf('low', false, now),
-			...this.#permitsOf('low', true, now),
+			...this.#permitsOf('new', 'unproven', now),
+			...this.#permitsOf('new', 'proven', now),
+			...this.#permitsOf('late', 'unproven', now),
+			...this.#permitsOf('late', 'silent', now),
+			...this.#permitsOf('late', 'proven', now),
 		];
 	}
 
-	#permitsOf(rank: Rank, proven: boolean, now: Moment): ClaimPermit[] {
+	#permitsOf(phase: Phase, pool: StartPool, now: Moment): ClaimPermit[] {
 		const permits: ClaimPermit[] = [];
-		for (const turn of this.#capacity.turns(rank, proven)) {
-			const site = turn.item;
-			permits.push(...this.#owedAt(site, rank, proven, now));
-			const own = ownCapacity(site, rank, this.#options.maxInFlight, now.monotonic);
-			const limit = Math.min(own, this.#capacity.left(rank, proven));
-			if (own > 0 && limit < Math.min(own, this.#capacity.smallestClaim(site, rank, proven, now.monotonic))) {
+		const over = new Set<string>();
+		for (const turn of this.#capacity.turns(phase, pool, over)) {
+			const {site, workspaceId} = turn;
+			permits.push(...this.#owedIn(turn, pool, now));
+			const offer = this.#capacity.offer(turn, pool, now);
+			if (offer && !offer.isWorthwhile) {
 				break; // Those behind it would take what becomes free, and it would wait for ever.
 			}
-			this.#capacity.served(turn, rank);
-			const queue = own > 0 ? this.#nextQueue(turn, rank, now) : undefined;
+			if (offer?.limit === 0) {
+				over.add(workspaceId);
+				continue;
+			}
+			this.#capacity.served(turn, phase, pool);
+			const queue = offer && this.#nextQueue(turn, offer.ready, now);
 			if (queue) {
-				permits.push(this.#permit(queue, rank, limit, now));
+				permits.push(this.#permit(queue, offer.ready, offer.limit, now));
 			}
 			this.#capacity.enlist(site, now);
 		}
 		return permits;
 	}
 
-	/** What others passed often enough at the site goes first in a turn of theirs, and no more of it. */
-	#owedAt(site: Site, turn: Rank, proven: boolean, now: Moment): ClaimPermit[] {
+	/** What others of the workspace passed often enough at the site goes first in its turn, and no more of it. */
+	#owedIn(turn: Turn, pool: StartPool, now: Moment): ClaimPermit[] {
+		const {site, workspaceId} = turn;
 		const permits: ClaimPermit[] = [];
 		for (const priority of overtaken) {
-			const ready = readyRank(site, priority);
-			const owed = ready === undefined ? 0 : owedTo(site, priority);
-			const rank = ready && rankAt(site, ready);
-			if (owed === 0 || rank === undefined || priorityOfRank(rank) === priorityOfRank(turn)) {
+			const lane = site.lanes.get(workspaceId);
+			const ready = lane && readyRank(lane, priority);
+			const owed = ready && lane ? owedTo(lane, priority) : 0;
+			if (owed === 0 || ready === undefined) {
 				continue;
 			}
+			const rank = rankAt(site, ready);
 			const own = ownCapacity(site, rank, this.#options.maxInFlight, now.monotonic, true);
-			const limit = Math.min(owed, own, this.#capacity.left(rank, proven));
-			const queue = limit > 0 ? this.#nextQueue({item: site, group: null}, rank, now) : undefined;
+			const limit = Math.min(
+				owed,
+				own,
+				this.#capacity.left(phaseOf(rank), pool),
+				this.#capacity.allowance(workspaceId, ready, pool),
+			);
+			const queue = limit > 0 ? this.#nextQueue(turn, ready, now) : undefined;
 			if (queue) {
-				permits.push(this.#permit(queue, rank, limit, now));
+				permits.push(this.#permit(queue, ready, limit, now));
 			}
 		}
 		return permits;
 	}
 
-	/** The next queue of the turn. A queue that has used up its share of the day is placed at its overflow first. */
-	#nextQueue({item: site, group}: Turn<Site>, rank: Rank, now: Moment): DestinationQueue | undefined {
-		const workspaceId = group ?? undefined;
+	/** The next queue of this rank. A queue that has used up its share of the day is placed at its overflow first. */
+	#nextQueue({site, workspaceId}: Turn, rank: Rank, now: Moment): DestinationQueue | undefined {
 		for (;;) {
-			const from = ranks.find(
-				one => rankAt(site, one) === rank && firstTurn(site.ready[one], workspaceId) !== undefined,
-			);
-			const queue = from && takeTurn(site.ready[from], workspaceId);
-			if (!queue?.placed) {
+			const lane = site.lanes.get(workspaceId);
+			const [queue] = lane?.ready[rank] ?? [];
+			if (!(lane && queue?.placed)) {
 				return undefined;
 			}
+			lane.ready[rank].delete(queue);
+			// Behind the other workspaces of the site.
+			site.lanes.delete(workspaceId);
+			site.lanes.set(workspaceId, lane);
 			const {own, route} = queue.placed;
 			if (own.warmUp === null || route !== own || this.#sentToday.left(own.warmUp, now.now) > 0) {
 				return queue;
@@ -361,15 +347,16 @@ export class DestinationQueues {
 		}
 	}
 
-	#permit(queue: DestinationQueue, rank: Rank, most: number, now: Moment): ClaimPermit {
+	#permit(queue: DestinationQueue, ready: Rank, most: number, now: Moment): ClaimPermit {
 		const {own, route, site, foundAt} = queue.placed as NonNullable<DestinationQueue['placed']>;
 		const counted = route === own ? own.warmUp : null;
 		const limit = counted ? Math.min(most, this.#sentToday.left(counted, now.now)) : most;
-		const permit = {
+		const permit: ClaimPermit = {
 			queue,
 			site,
 			route,
-			rank,
+			rank: rankAt(site, ready),
+			pool: poolOf(site),
 			limit,
 			asksNext: queue.asksNext,
 			newestFirst: queue.fresh && queue.asksNext,
@@ -378,27 +365,30 @@ export class DestinationQueues {
 		queue.state = 'claiming';
 		queue.asksNext = false;
 		this.#waiting.delete(queue);
-		if (queue.priority !== 'high') {
-			site.claiming[queue.priority]++;
+		if (queue.priority === 'high') {
+			forgetLane(site, queue.workspaceId);
+		} else {
+			laneAt(site, queue.workspaceId).claiming[queue.priority]++;
 		}
-		this.#capacity.take(site, rank, limit);
+		this.#capacity.take(permit, limit);
 		spend(site.state, limit, now.monotonic);
 		if (now.monotonic - foundAt > renewMs) {
-			this.#stale.add(queue);
+			this.#lookUps.addStale(queue);
 		}
 		return permit;
 	}
 
 	/** A claim was made. A full one means that more may be due. */
-	claimed({queue, site, rank, limit, asksNext, warmUp: day}: ClaimPermit, result: ClaimResult, now: Moment): void {
+	claimed(permit: ClaimPermit, result: ClaimResult, now: Moment): void {
+		const {queue, site, limit, asksNext, warmUp: day} = permit;
 		const free = limit - result.count;
 		queue.state = 'idle';
 		queue.inFlight += result.count;
-		this.#capacity.take(site, rank, -free);
+		this.#capacity.take(permit, -free);
 		spend(site.state, -free, now.monotonic);
-		countPassed(site, queue.priority, result.count, now.monotonic);
+		countPassed(site, queue, result.count, now.monotonic);
 		if (queue.priority !== 'high') {
-			site.claiming[queue.priority]--;
+			laneAt(site, queue.workspaceId).claiming[queue.priority]--;
 		}
 		const spent = day !== null && result.warmedUp !== null && this.#sentToday.note(day, result.warmedUp);
 		if (free === 0) {
@@ -413,14 +403,16 @@ export class DestinationQueues {
 			queue.fresh = false;
 			this.#rest(queue);
 		}
+		forgetLane(site, queue.workspaceId);
 		this.#capacity.enlist(site, now);
 	}
 
 	/** A claimed recipient is done. `end`: what its try says about the site; null: no host was asked. Answers what changed. */
-	done({queue, site, route, rank}: ClaimPermit, end: SiteEnd | null, now: Moment): readonly SiteChange[] {
+	done(permit: ClaimPermit, end: SiteEnd | null, now: Moment): readonly SiteChange[] {
+		const {queue, site, route} = permit;
 		let changes: readonly SiteChange[] = [];
 		queue.inFlight--;
-		this.#capacity.take(site, rank, -1);
+		this.#capacity.take(permit, -1);
 		if (end) {
 			this.#change(site, state => {
 				changes = tried(state, end, now.monotonic, longestWaitOf(route, this.#options.retry()));
@@ -478,12 +470,24 @@ export class DestinationQueues {
 		}
 	}
 
+	/**
+	 * A session with the site has heard nothing for a while. If the site is not proven, what is under way there goes on waiting
+	 * beside what others may start, and what is tried there next does too.
+	 */
+	quiet(name: string, now: Moment): void {
+		const site = this.#sites.find(name);
+		if (site && !isProven(site)) {
+			this.#capacity.setAside(site);
+			this.regrade(site, fallSilent, now);
+		}
+	}
+
 	#change(site: Site, how: (state: SiteState) => void): void {
-		const before = isProven(site);
+		const before = poolOf(site);
 		how(site.state);
 		this.#sites.noteBackoff(site);
-		if (isProven(site) !== before) {
-			this.#capacity.moved(site, before);
+		if (poolOf(site) !== before) {
+			this.#capacity.moved(site);
 		}
 	}
 }

@@ -5,16 +5,8 @@ import type {WaitReason} from '../mail/wait-reason.ts';
 import {connectionsOf, isProbing, mailsAllowed, savedSite} from '../pace/site-state.ts';
 import type {QueueWaitNote, QueueWaitRow} from '../store/queue/open-recipients.ts';
 import type {SiteNote} from '../store/queue/sites.ts';
-import {
-	type DestinationQueue,
-	inFlightOf,
-	ownCapacity,
-	type Rank,
-	rankAt,
-	rankOf,
-	type Shares,
-	type Site,
-} from './site.ts';
+import {type Rank, rankOf} from './ranks.ts';
+import {type DestinationQueue, ownCapacity, rankAt, type Shares, type Site} from './site.ts';
 
 export type NotesOptions = {
 	readonly queues: {readonly waiting: (now: Moment) => Iterable<DestinationQueue>};
@@ -205,7 +197,7 @@ function waitAt(site: Site, rank: Rank, most: number, now: Moment): Wait {
 	}
 	if (ownCapacity(site, rankAt(site, rank), most, now.monotonic) < 1) {
 		const connections = connectionsOf(site.state, now.monotonic);
-		return {reason: {code: 'pace', connections, copies: inFlightOf(site)}, until: null};
+		return {reason: {code: 'pace', connections, copies: site.inFlight}, until: null};
 	}
 	return {reason: {code: 'turn'}, until: null};
 }

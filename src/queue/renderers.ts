@@ -1,5 +1,6 @@
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../kit/clock.ts';
+import {addTurn, type FairRing, takeTurn, UrgentRing} from '../kit/fair-ring.ts';
 import type {Attachment} from '../mail/message.ts';
 import {
 	ForeignWork,
@@ -10,7 +11,6 @@ import {
 } from '../pool/foreign-work.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import type {Made, Unmade} from './attempt.ts';
-import {addTurn, type FairRing, takeTurn} from './waiting-order.ts';
 
 /** A claimed recipient with what its row does not have. A renderer caches the rest: templates by version, DKIM keys by their ids. */
 export type MakeJob = {
@@ -60,6 +60,8 @@ type RenderersOptions = Pick<
 };
 
 const batchSize = 8;
+/** One batch to work on, one to go on with at once. */
+const mostHeld = 2 * batchSize;
 /** Attachments of the jobs that a maker has, octets: a job that has more is alone with it. */
 const mostAttached = 512 * 1024;
 const resourceRetryMs = 1000;
@@ -71,17 +73,18 @@ export class Renderers {
 	readonly #options: RenderersOptions;
 	readonly #work: ForeignWork<SentJob, RendererResult, Order, Message>;
 	readonly #patience: Patience;
+	readonly #turns: Turns;
 
 	constructor(options: RenderersOptions) {
 		this.#options = options;
+		this.#turns = new Turns(options.count * mostHeld);
 		this.#patience = new Patience(options.clock);
 		this.#work = new ForeignWork<SentJob, RendererResult, Order, Message>({
 			...options,
 			name: 'maker',
 			noun: 'a message',
 			batchSize,
-			// One batch to work on, one to go on with at once.
-			mostHeld: 2 * batchSize,
+			mostHeld,
 			mostBytes: mostAttached,
 			bytesOf: ({attachments}) => attachments.reduce((sum, {content}) => sum + content.length, 0),
 			alike: {kindOf: ({recipient}) => recipient.version_id, result: null},
@@ -89,11 +92,12 @@ export class Renderers {
 		});
 	}
 
-	async make(job: MakeJob): Promise<MakeResult> {
+	/** `isUrgent`: it goes before other mail of its workspace. */
+	async make(job: MakeJob, isUrgent = false): Promise<MakeResult> {
 		let isQuick = !this.#patience.needsLong(job.recipient.id);
 		for (;;) {
 			const takesTurns = this.#patience.isSlow(job.recipient.version_id) || !isQuick;
-			const made: Tried = await (takesTurns ? this.#tryInTurn(job, isQuick) : this.#tryOnce(job));
+			const made: Tried = await (takesTurns ? this.#tryInTurn(job, isUrgent, isQuick) : this.#tryOnce(job, isUrgent));
 			if (typeof made === 'object') {
 				return made;
 			}
@@ -122,10 +126,10 @@ export class Renderers {
 		}
 	}
 
-	async #tryInTurn(job: MakeJob, isQuick: boolean): Promise<Tried> {
+	async #tryInTurn(job: MakeJob, isUrgent: boolean, isQuick: boolean): Promise<Tried> {
 		const turn = await this.#patience.turn(job.recipient, isQuick);
 		if (turn === 'none') {
-			return await this.#tryOnce(job);
+			return await this.#tryOnce(job, isUrgent);
 		}
 		if (turn === 'full') {
 			const message = 'The mails before this one took longer to render than allowed.';
@@ -133,16 +137,18 @@ export class Renderers {
 			return {ok: false, unmade: {reason: 'render_limit', message, waitMs, ours: true}};
 		}
 		try {
-			return await this.#tryOnce(job, isQuick ? quickMs : undefined);
+			return await this.#tryOnce(job, isUrgent, isQuick ? quickMs : undefined);
 		} finally {
 			this.#patience.done();
 		}
 	}
 
-	async #tryOnce(job: MakeJob, renderMs?: number): Promise<Tried> {
-		const {version_id: versionId} = job.recipient;
+	async #tryOnce(job: MakeJob, isUrgent: boolean, renderMs?: number): Promise<Tried> {
+		const {version_id: versionId, workspace_id: workspaceId} = job.recipient;
+		await this.#turns.take(workspaceId, isUrgent);
 		const known = this.#patience.known();
 		const end = await this.#work.do({...job, known, ...(renderMs !== undefined && {renderMs})});
+		this.#turns.giveBack();
 		if (!end.ok) {
 			if (end.why === 'spent') {
 				this.#patience.failed(versionId);
@@ -183,6 +189,33 @@ export class Renderers {
 			}
 			case 'stopped':
 				return {reason: 'make_failed', message: 'The makers were stopped.', waitMs: 0, ours: true};
+		}
+	}
+}
+
+/** Who hands a job to the threads: as many as they hold, then workspaces in turn. So nobody waits behind another's flood. */
+class Turns {
+	readonly #waiting = new UrgentRing<() => void>();
+	#free: number;
+
+	constructor(count: number) {
+		this.#free = count;
+	}
+
+	take(workspaceId: string, isUrgent: boolean): Promise<void> | void {
+		if (this.#free > 0) {
+			this.#free--;
+			return;
+		}
+		return new Promise(go => this.#waiting.add(workspaceId, go, isUrgent));
+	}
+
+	giveBack(): void {
+		const next = this.#waiting.take();
+		if (next) {
+			next();
+		} else {
+			this.#free++;
 		}
 	}
 }

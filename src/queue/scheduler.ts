@@ -8,6 +8,7 @@ import type {Claimed, readAged} from '../store/queue/claims.ts';
 import {Attempts, type AttemptsOptions} from './attempt.ts';
 import {type ClaimPermit, travelTerms} from './claim-permit.ts';
 import {DestinationQueues, type DestinationQueuesOptions} from './destination-queues.ts';
+import {FairSlots} from './fair-slots.ts';
 import {type NotesOptions, QueueNotes} from './notes.ts';
 import {type ClaimsOptions, QueueClaims, type QueueObserver} from './queue-claims.ts';
 import {reportSites, type Site, type SiteReport} from './site.ts';
@@ -56,7 +57,7 @@ export class Scheduler {
 	#timers: NodeJS.Timeout[] = [];
 	#shareTimer: NodeJS.Timeout | undefined;
 	#roundPlanned = false;
-	#lookUps = 0;
+	readonly #lookUps = new FairSlots();
 	/** As it was at the last scan. */
 	#knownResumed: ReadonlyMap<string, string> | null = null;
 	/** The scan under way, and whether something changed since it began. */
@@ -145,6 +146,12 @@ export class Scheduler {
 		this.#plan();
 	}
 
+	/** A session with this site has heard nothing for a while. */
+	quiet(site: string): void {
+		this.#queues.quiet(site, this.#moment());
+		this.#plan();
+	}
+
 	/** Claims nothing more; resolves when every claimed recipient is recorded. */
 	async stop(): Promise<void> {
 		this.#state = 'stopping';
@@ -209,17 +216,19 @@ export class Scheduler {
 		}
 	}
 
-	/** Finds the routes of queues, a bounded number at once: a slow look-up delays nothing else. */
+	/** Finds the routes of queues, a bounded number at once, and of one workspace half of them: slow look-ups delay no others. */
 	#findRoutes(): void {
-		while (this.#lookUps < mostLookUps) {
-			const queue = this.#queues.nextToFind(this.#lookUps < mostBacklogLookUps);
+		const free = () => mostLookUps - this.#lookUps.total;
+		const may = (workspaceId: string, isAlone: boolean) => this.#lookUps.allowance(workspaceId, free(), isAlone) > 0;
+		while (free() > 0) {
+			const queue = this.#queues.nextToFind(this.#lookUps.total < mostBacklogLookUps, may);
 			if (!queue) {
 				return;
 			}
 			const {destination, workspaceId} = queue;
 			const route = this.#options.routeOf({destination, workspaceId});
 			if (route instanceof Promise) {
-				this.#lookUps++;
+				this.#lookUps.take(workspaceId, 1);
 				void this.#awaitRoute(queue, route);
 			} else {
 				this.#queues.placed(queue, route, this.#moment());
@@ -241,7 +250,7 @@ export class Scheduler {
 				this.#plan();
 			}, routeRetryMs).unref();
 		}
-		this.#lookUps--;
+		this.#lookUps.take(queue.workspaceId, -1);
 		this.#findRoutes();
 	}
 

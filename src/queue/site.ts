@@ -16,7 +16,10 @@ import {
 	type SiteState,
 	setPace,
 } from '../pace/site-state.ts';
-import type {FairRing, Timed} from './waiting-order.ts';
+import type {Timed} from './agenda.ts';
+import type {ClaimPermit} from './claim-permit.ts';
+import type {Lane} from './lanes.ts';
+import {isHighRank, type Rank} from './ranks.ts';
 
 /**
  * `idle`: no mail is known to be due now. `looking`: its route is being found. `ready`: it waits for its turn at its site.
@@ -67,22 +70,10 @@ export function newQueue({destination, workspaceId, priority = 'normal'}: QueueK
 }
 
 /**
- * In the order of their turns. `high` and `low`: mail of these priorities. Of normal mail, `fresh`: just accepted, for a site
- * not known to be silent. `mixed`: such mail where other unclaimed mail was found. `backlog`: mail tried before, or found in
- * the store.
+ * What a recipient under way counts as. `proven`: its site replied at the last try. `unproven`: nobody knows. `silent`: it did
+ * not reply at the last try. `waiting`: it has not replied for seconds in this one.
  */
-export const ranks = ['high', 'fresh', 'mixed', 'backlog', 'low'] as const;
-export type Rank = (typeof ranks)[number];
-
-export const priorityOfRank = (rank: Rank): Priority => (rank === 'high' || rank === 'low' ? rank : 'normal');
-
-/** Zero of each rank. */
-export const noneOf = (): Record<Rank, number> => ({high: 0, fresh: 0, mixed: 0, backlog: 0, low: 0});
-
-/** The rank of the queue's mail. */
-export function rankOf({priority, fresh, asksNext}: DestinationQueue): Rank {
-	return priority !== 'normal' ? priority : fresh ? (asksNext ? 'mixed' : 'fresh') : 'backlog';
-}
+export type Pool = 'proven' | 'unproven' | 'silent' | 'waiting';
 
 /** The destination queues that share a pace: one set of mail hosts, or a smarthost. `at`: when it may start something again. */
 export type Site = Timed & {
@@ -93,15 +84,15 @@ export type Site = Timed & {
 	recipientsPerConnection: number;
 	/** The most recipients claimed and not yet done since this was last asked. */
 	peak: number;
-	/** Recipients claimed, or being claimed, and not yet done. */
-	readonly inFlight: Record<Rank, number>;
-	/** Queues with work due now, by workspace. */
-	readonly ready: Record<Rank, FairRing<DestinationQueue>>;
-	/** Recipients of other priorities that passed what waits of this one, and claims of it under way. */
-	readonly passed: Record<Overtaken, number>;
-	readonly claiming: Record<Overtaken, number>;
-	/** Until when a connection is kept for high mail that may follow, monotonic. */
-	keepsUntil: number;
+	/** Recipients claimed, or being claimed, and not yet done; those of high priority. */
+	inFlight: number;
+	highInFlight: number;
+	/** Those that were claimed while the site was not proven, by the claim. */
+	readonly unheard: Map<ClaimPermit, number>;
+	/** By workspace, the next one first. */
+	readonly lanes: Map<string, Lane>;
+	/** Until when a connection is kept for high mail that may follow, by workspace, monotonic. The first to end is first. */
+	readonly keepsUntil: Map<string, number>;
 	/** Queues placed here, ready or with recipients in flight. */
 	queues: number;
 	/** Queues that were placed here last and have mail due later. */
@@ -113,9 +104,6 @@ export type Site = Timed & {
 /** A smarthost takes mail as fast as it comes, and has to be kept fed. */
 const recipientsPerConnection = {mx: 4, relay: 13};
 const largestClaim = 100;
-/** Limits the workspaces a site waits for: all workspaces there come by in turn. */
-const mostWorkspaces = 16;
-
 export function newSiteOf(route: Omit<Route, 'warmUp'>, state: SiteState, saved: boolean): Site {
 	return {
 		at: null,
@@ -125,22 +113,23 @@ export function newSiteOf(route: Omit<Route, 'warmUp'>, state: SiteState, saved:
 		state,
 		recipientsPerConnection: recipientsPerConnection[route.terms.nextHop.kind],
 		peak: 0,
-		inFlight: noneOf(),
-		ready: {high: new Map(), fresh: new Map(), mixed: new Map(), backlog: new Map(), low: new Map()},
-		passed: {normal: 0, low: 0},
-		claiming: {normal: 0, low: 0},
-		keepsUntil: 0,
+		inFlight: 0,
+		highInFlight: 0,
+		unheard: new Map(),
+		lanes: new Map(),
+		keepsUntil: new Map(),
 		queues: 0,
 		resting: new Set(),
 		saved,
 	};
 }
 
-export const inFlightOf = ({inFlight}: Site): number =>
-	inFlight.high + inFlight.fresh + inFlight.mixed + inFlight.backlog + inFlight.low;
-
 /** Whether a host replied at the last try. At a silent site every try waits for a timeout. */
 export const isProven = ({state}: Site): boolean => state.answers === true;
+
+/** What a recipient counts as that is claimed for the site now. */
+export const poolOf = ({state}: Site): Exclude<Pool, 'waiting'> =>
+	state.answers === null ? 'unproven' : state.answers ? 'proven' : 'silent';
 
 /** Recipients that the site may have claimed at once. Until it replies: one per connection. */
 export function windowOf(site: Site, monotonic: number): number {
@@ -149,10 +138,27 @@ export function windowOf(site: Site, monotonic: number): number {
 	return spare ? connections * site.recipientsPerConnection : connections;
 }
 
-/** Connections that mail of this priority leaves to high mail: one of several, always or while high mail comes. */
-export function keptFrom(site: Site, priority: Priority, monotonic: number): 0 | 1 {
-	const keeps = priority === 'low' || (priority === 'normal' && monotonic < site.keepsUntil);
+/** How long after high mail a site keeps a connection for more, milliseconds, and for how many workspaces. */
+const keepsMs = 60 * 60_000;
+const mostKept = 1000;
+
+/** Connections that this mail leaves to high mail of its workspace: one of several, always or while such mail comes. */
+export function keptFrom(site: Site, {priority, workspaceId}: DestinationQueue, monotonic: number): 0 | 1 {
+	const keeps =
+		priority === 'low' || (priority === 'normal' && monotonic < (site.keepsUntil.get(workspaceId) ?? monotonic));
 	return keeps && connectionsOf(site.state, monotonic) > 1 ? 1 : 0;
+}
+
+/** High mail of the workspace came: a connection is kept for more. */
+export function keepForHigh({keepsUntil}: Site, workspaceId: string, monotonic: number): void {
+	keepsUntil.delete(workspaceId);
+	keepsUntil.set(workspaceId, monotonic + keepsMs);
+	for (const [first, until] of keepsUntil) {
+		if (until > monotonic && keepsUntil.size <= mostKept) {
+			return;
+		}
+		keepsUntil.delete(first);
+	}
 }
 
 /**
@@ -164,45 +170,11 @@ export function ownCapacity(site: Site, rank: Rank, most: number, monotonic: num
 	const window = Math.min(windowOf(site, monotonic), most);
 	const connections = connectionsOf(site.state, monotonic);
 	const extra = isProbing(site.state, monotonic) ? 0 : Math.ceil(window / Math.max(1, connections));
-	const isHigh = rank === 'high' && extra > 0;
-	const inFlight = inFlightOf(site) - (isHigh ? extra : Math.min(extra, site.inFlight.high));
+	const isHigh = isHighRank(rank) && extra > 0;
+	const inFlight = site.inFlight - (isHigh ? extra : Math.min(extra, site.highInFlight));
 	const capacity = Math.min(window - inFlight, largestClaim);
 	const least = isHigh || isOwed ? 1 : Math.max(1, Math.floor(window / 4));
 	return capacity >= least ? Math.min(capacity, mailsAllowed(site.state, monotonic)) : 0;
-}
-
-/** What high mail passes, in the order of their turns. */
-export const overtaken = ['normal', 'low'] as const;
-export type Overtaken = (typeof overtaken)[number];
-const normalRanks = ['fresh', 'mixed', 'backlog'] as const;
-
-/** How many recipients may pass what waits of a lower priority, for each that goes of it: it gets one in eight. */
-const mostPassed = 7;
-/** How long after high mail a site keeps a connection for more, milliseconds. */
-const keepsMs = 60 * 60_000;
-
-/** Recipients of the waiting mail of this priority that are to go before any other. */
-export const owedTo = ({passed}: Site, priority: Overtaken): number => Math.floor(passed[priority] / mostPassed);
-
-/** The rank of the first mail of this priority that waits. */
-export function readyRank({ready}: Site, priority: Overtaken): Rank | undefined {
-	return (priority === 'low' ? (['low'] as const) : normalRanks).find(rank => ready[rank].size > 0);
-}
-
-/** Counts recipients of one priority that were claimed. */
-export function countPassed(site: Site, priority: Priority, recipients: number, monotonic: number): void {
-	if (priority === 'high' && recipients > 0) {
-		site.keepsUntil = monotonic + keepsMs;
-	}
-	for (const one of overtaken) {
-		if (one === priority) {
-			site.passed[one] = Math.max(0, site.passed[one] - mostPassed * recipients);
-		} else if (site.claiming[one] > 0 || readyRank(site, one) !== undefined) {
-			site.passed[one] += recipients;
-		} else {
-			site.passed[one] = 0;
-		}
-	}
 }
 
 /** The rank that queues of this rank have now: at a silent site all but low are backlog, and at a proven one `mixed` is fresh. */
@@ -211,25 +183,6 @@ export function rankAt(site: Site, rank: Rank): Rank {
 		return rank === 'low' ? 'low' : 'backlog';
 	}
 	return rank === 'mixed' && isProven(site) ? 'fresh' : rank;
-}
-
-/** The queues that wait for their turn at the site. */
-export function readyQueues({ready}: Site): DestinationQueue[] {
-	return ranks.flatMap(rank => [...ready[rank].values()].flatMap(queues => [...queues]));
-}
-
-/** The workspaces with queues of this rank at the site, the next ones first. */
-export function readyWorkspaces(site: Site, rank: Rank): Array<string | null> {
-	const found = new Set<string | null>();
-	for (const one of ranks) {
-		for (const workspaceId of rankAt(site, one) === rank ? site.ready[one].keys() : []) {
-			if (found.size === mostWorkspaces) {
-				return [...found];
-			}
-			found.add(workspaceId);
-		}
-	}
-	return [...found];
 }
 
 /** No site backs off for longer, milliseconds. All destinations share a smarthost: the rules of one do not apply to it. */
@@ -263,6 +216,10 @@ export class Sites {
 
 	all(): Iterable<Site> {
 		return this.#sites.values();
+	}
+
+	find(name: string): Site | undefined {
+		return this.#sites.get(name);
 	}
 
 	/** The site of a route, with one queue more. */
@@ -302,7 +259,7 @@ export class Sites {
 			}
 			this.#idle.delete(idle);
 			// A site that backs off, or has recipients in flight, must not be taken for a new one.
-			if (!idle.saved && idle.state.backoff === null && inFlightOf(idle) === 0) {
+			if (!idle.saved && idle.state.backoff === null && idle.inFlight === 0) {
 				this.#sites.delete(idle.name);
 			}
 		}
@@ -365,7 +322,7 @@ export function reportSites(sites: Iterable<Site>, now: Moment): SiteReport[] {
 			provider,
 			connections,
 			mostConnections: state.pace.connections,
-			inFlight: inFlightOf(site),
+			inFlight: site.inFlight,
 			suspendedUntil: state.backoff && wall(state.backoff.until),
 			waitsFor: state.backoff?.waitsFor ?? null,
 			reason: state.backoff?.reason ?? null,

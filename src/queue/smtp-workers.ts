@@ -24,13 +24,16 @@ export type SmtpWorkerMethods<Delivery> = {
 	readonly close: (none: undefined) => void;
 };
 
+/** What an SMTP worker tells unasked: the name of a site from which a session has heard nothing for a while. */
+export type SilentSite = string;
+
 type Identified = {readonly recipientId: string; readonly data: Uint8Array; readonly precedence?: Precedence};
 
 /** RFC 5321 §4.1.1.10: a client says QUIT before it goes. For all hosts together, milliseconds. */
 const leaveMs = 2000;
 
 type SmtpWorker<Delivery> = {
-	readonly caller: ThreadCaller<SmtpWorkerMethods<Delivery>>;
+	readonly caller: ThreadCaller<SmtpWorkerMethods<Delivery>, SilentSite>;
 	readonly thread: Thread<readonly Calls[], 'ready' | Replies>;
 	/** Limits by site since the last message: sites change theirs with each result. */
 	readonly allowed: Map<string, number>;
@@ -38,6 +41,12 @@ type SmtpWorker<Delivery> = {
 	high: number;
 	/** Recipients since the last message. */
 	recorded: string[];
+};
+
+type SmtpWorkersOptions = ThreadOptions & {
+	readonly count: number;
+	/** A session with the site has heard nothing for a while. */
+	readonly silent: (site: SilentSite) => void;
 };
 
 /**
@@ -48,9 +57,11 @@ export class SmtpWorkers<Delivery extends Identified> {
 	/** By recipient whose outcome is not yet recorded: the worker that tries it. */
 	readonly #workerOf = new Map<string, SmtpWorker<Delivery>>();
 	readonly #workers: ReadonlyArray<SmtpWorker<Delivery>>;
+	readonly #silent: (site: SilentSite) => void;
 	#isDraining = false;
 
-	constructor({count, ...options}: ThreadOptions & {readonly count: number}) {
+	constructor({count, silent, ...options}: SmtpWorkersOptions) {
+		this.#silent = silent;
 		this.#workers = Array.from({length: count}, () => this.#start(options));
 	}
 
@@ -138,7 +149,8 @@ export class SmtpWorkers<Delivery extends Identified> {
 	}
 
 	#start(options: ThreadOptions): SmtpWorker<Delivery> {
-		const caller = new ThreadCaller<SmtpWorkerMethods<Delivery>>({
+		const caller = new ThreadCaller<SmtpWorkerMethods<Delivery>, SilentSite>({
+			event: this.#silent,
 			send: (calls, transfer) => thread.post(calls, transfer),
 			gather: () => gather(worker),
 		});

@@ -1,12 +1,16 @@
+import type {CompileResult} from './compile.ts';
 import {answer, type CompileJob} from './in-worker.ts';
-import {compileInLayout} from './layouts.ts';
+import {compileInLayout, type Layout, layoutFaults} from './layouts.ts';
+import type {Violation} from './liquid-source.ts';
 
-// The body of the thread that compileInWorker starts.
-await answer(async job => {
-	const {sources, layouts} = job as CompileJob;
-	const results = [];
-	for (const source of sources) {
-		results.push(await compileInLayout(source, layouts));
+let layouts: readonly Layout[] = [];
+
+// The thread that `compileAndCheck` starts. It first receives the layouts, then each source and layout to work on.
+await answer(async (job): Promise<CompileResult | readonly Violation[] | null> => {
+	const given = job as CompileJob;
+	if ('layouts' in given) {
+		layouts = given.layouts;
+		return null;
 	}
-	return results;
+	return 'source' in given ? await compileInLayout(given.source, layouts) : layoutFaults(given.layout, layouts);
 });

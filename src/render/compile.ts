@@ -2,6 +2,7 @@ import type {Liquid} from 'liquidjs';
 import {deepestHtml, longestSource, mostElements} from './limits.ts';
 import {liquidEngines} from './liquid-engine.ts';
 import {faultOf, liquidFault, type Shielded, shield, type Violation, violationAt} from './liquid-source.ts';
+import {hideStyles} from './style-attributes.ts';
 import {nestsTooDeeply, textTemplate} from './text-part.ts';
 
 /** One locale's variant of a template as its author wrote it. Exactly one of `mjml` and `html`. */
@@ -210,14 +211,17 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 	const {default: mjml2html} = await import('mjml');
 	let html = '';
 	try {
-		const made = await mjml2html(withDirection(shielded.text), {
+		const styles = hideStyles(withQuotedTitle(withDirection(shielded.text)), shielded);
+		const made = await mjml2html(styles.text, {
 			validationLevel: 'soft',
 			ignoreIncludes: true,
 			filePath: '.',
 			// MJML's own list would have each reader's mail program load fonts such as Roboto from a third party.
 			fonts: {},
+			// Without it, the `;` of an entity would end a declaration when MJML inlines styles.
+			juiceOptions: {decodeStyleAttributes: true},
 		});
-		html = made.html.replace(whitePreview, hiddenPreview);
+		html = styles.restore(made.html.replace(whitePreview, hiddenPreview));
 		const errors: readonly MjmlError[] = made.errors;
 		violations.push(
 			...errors
@@ -234,6 +238,13 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 	return violations.length === 0
 		? {ok: true, html: withLanguage(shielded.restore(keepDirection(html, shielded.text)))}
 		: {ok: false, violations: violations.sort((a, b) => a.line - b.line || a.column - b.column)};
+}
+
+/** MJML also writes the title into an attribute, without escaping it. */
+function withQuotedTitle(text: string): string {
+	return text.replace(/(<mj-title(?:\s[^>]*)?>)([^<]*)/gi, (_, tag: string, title: string) => {
+		return tag + title.replaceAll('"', '&quot;');
+	});
 }
 
 /** MJML writes the preview line, which is hidden, in white: filters count that as text that is to be hidden from people. */

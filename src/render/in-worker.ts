@@ -1,8 +1,9 @@
-import {once} from 'node:events';
+import {on} from 'node:events';
 import {parentPort, type ResourceLimits, Worker} from 'node:worker_threads';
 import {limitWork, systemClocks, type WorkClocks} from '../kit/work-limit.ts';
 import type {CompileResult, VariantSource} from './compile.ts';
 import type {Layout} from './layouts.ts';
+import type {Violation} from './liquid-source.ts';
 import type {RenderInput, RenderResult, RenderVariant} from './render.ts';
 
 export type WorkerOptions = {
@@ -69,16 +70,26 @@ function startAhead(file: URL, limits: ResourceLimits): void {
  * @param file a module that calls `answer`
  * @param input what its work gets, copied
  */
-export function inWorker<Result>(
+export async function inWorker<Result>(file: URL, input: unknown, options: WorkerOptions): Promise<Ended<Result>> {
+	const ended = await eachInWorker<Result>(file, [input], options);
+	return ended.ok ? {ok: true, result: ended.result[0] as Result} : ended;
+}
+
+/**
+ * Runs several inputs in one thread, within one time limit. Each is posted when the previous one is done, so that the
+ * caller copies only one of them in a turn of its event loop.
+ */
+function eachInWorker<Result>(
 	file: URL,
-	input: unknown,
+	inputs: readonly unknown[],
 	{timeoutMs, limits, ahead: goesOn = false, clocks = systemClocks}: WorkerOptions,
-): Promise<Ended<Result>> {
+): Promise<Ended<readonly Result[]>> {
 	const thread = takeThread(file, limits);
 	const {worker} = thread;
-	worker.postMessage(input);
+	const results: Result[] = [];
+	worker.postMessage(inputs[0]);
 	let timer: NodeJS.Timeout;
-	return new Promise<Ended<Result>>((resolve, reject) => {
+	return new Promise<Ended<readonly Result[]>>((resolve, reject) => {
 		const endIn = (milliseconds: number) => {
 			const state = limitWork(milliseconds, clocks);
 			const look = () => {
@@ -94,8 +105,13 @@ export function inWorker<Result>(
 			if (message === 'loaded') {
 				clearInterval(timer);
 				timer = endIn(timeoutMs);
+				return;
+			}
+			results.push(message.result);
+			if (results.length < inputs.length) {
+				worker.postMessage(inputs[results.length]);
 			} else {
-				resolve({ok: true, ...message});
+				resolve({ok: true, result: results});
 			}
 		});
 		worker.once('error', (error: NodeJS.ErrnoException) => {
@@ -115,26 +131,33 @@ export function inWorker<Result>(
 	});
 }
 
-/** The thread's side: says that it has loaded, works, and answers. */
+/** The thread's side: reports that it has loaded, then posts the result of each input. */
 export async function answer(work: (input: unknown) => unknown): Promise<void> {
 	const port = parentPort as NonNullable<typeof parentPort>;
+	const inputs = on(port, 'message');
 	port.postMessage('loaded');
-	const [input] = await once(port, 'message');
-	port.postMessage({result: await work(input)});
+	for await (const [input] of inputs) {
+		port.postMessage({result: await work(input)});
+	}
 }
 
 const compileWorker = new URL('../render/compile-worker.js', import.meta.url);
 // MJML holds some 100 MB while it compiles.
 const compileLimits = {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 
-export type CompileJob = {readonly sources: readonly VariantSource[]; readonly layouts: readonly Layout[]};
+export type CompileJob =
+	| {readonly layouts: readonly Layout[]}
+	/** A variant to compile with these layouts. */
+	| {readonly source: VariantSource}
+	/** A layout or partial to check with these. */
+	| {readonly layout: Layout};
 
 /** Milliseconds; MJML alone loads in half a second, but in ten on a machine with much other work. */
 export const usualCompileTime = 30_000;
 
 /**
- * Compiles variants, with the layouts and partials that they name, in a thread of their own, so that no template can hold the caller up or use its memory up.
- * What does not end in time is a violation of each variant.
+ * Compiles variants without layouts in a thread of their own, so that no template can block the caller or use up its
+ * memory. A timeout is a violation of each variant.
  *
  * @param timeoutMs for all of them together, the loading of MJML included
  * @returns a result for each source, in order
@@ -142,20 +165,45 @@ export const usualCompileTime = 30_000;
 export async function compileInWorker(
 	sources: readonly VariantSource[],
 	timeoutMs = usualCompileTime,
-	layouts: readonly Layout[] = [],
 ): Promise<readonly CompileResult[]> {
-	const ended = await inWorker<readonly CompileResult[]>(compileWorker, {sources, layouts} satisfies CompileJob, {
-		...{timeoutMs, limits: compileLimits},
-	});
-	if (ended.ok) {
-		return ended.result;
-	}
-	const message = `takes too ${ended.spent === 'time' ? 'long' : 'much memory'} to compile`;
-	return sources.map(source => ({
-		ok: false,
-		violations: [{field: source.mjml === undefined ? 'html' : 'mjml', message, line: 1, column: 1}],
-	}));
+	return (await compileAndCheck({sources, layouts: [], checked: []}, timeoutMs)).results;
 }
+
+type CheckedJob = {
+	readonly sources: readonly VariantSource[];
+	readonly layouts: readonly Layout[];
+	/** Those of `layouts` that are checked by themselves, whether a source uses them or not. */
+	readonly checked: readonly Layout[];
+};
+
+/**
+ * Compiles variants with the layouts and partials that they use, and finds violations in layouts and partials
+ * themselves.
+ */
+export async function compileAndCheck({sources, layouts, checked}: CheckedJob, timeoutMs: number) {
+	const jobs: CompileJob[] = [{layouts}, ...checked.map(layout => ({layout})), ...sources.map(source => ({source}))];
+	const options = {timeoutMs, limits: compileLimits};
+	const ended = await eachInWorker<readonly Violation[] | CompileResult>(compileWorker, jobs, options);
+	if (ended.ok) {
+		const done = ended.result.slice(1);
+		return {
+			faults: done.slice(0, checked.length) as ReadonlyArray<readonly Violation[]>,
+			results: done.slice(checked.length) as CompileResult[],
+		};
+	}
+	return {
+		faults: checked.map(() => [spentAt('files', ended.spent)]),
+		results: sources.map(({mjml}) => ({
+			ok: false as const,
+			violations: [spentAt(mjml === undefined ? 'html' : 'mjml', ended.spent)],
+		})),
+	};
+}
+
+const spentAt = (field: string, spent: 'time' | 'memory'): Violation => ({
+	...{field, line: 1, column: 1},
+	message: `takes too ${spent === 'time' ? 'long' : 'much memory'} to compile`,
+});
 
 export type RenderJob = {readonly variant: RenderVariant; readonly input: RenderInput};
 
@@ -167,7 +215,11 @@ const renderLimits = {maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 32,
  * Renders one mail in a thread of its own, for callers with other duties: the limits of a render are cooperative. The
  * first costs a tenth of a second. Renderers, which render much, keep their threads.
  */
-export async function renderInWorker(job: RenderJob, timeoutMs = 2000, clocks = systemClocks): Promise<RenderResult> {
+export async function renderInWorker(
+	job: RenderJob,
+	timeoutMs = 2000,
+	clocks: WorkClocks = systemClocks,
+): Promise<RenderResult> {
 	const ended = await inWorker<RenderResult>(renderWorker, job, {
 		...{timeoutMs, limits: renderLimits, ahead: true, clocks},
 	});

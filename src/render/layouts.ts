@@ -204,27 +204,17 @@ export function layoutFaults(layout: Layout, layouts: readonly Layout[]): Violat
 	});
 }
 
-/** The keys of the layout and of all partials that a template uses, or that a layout does. */
-export function usedBy(
-	{layout, texts}: {readonly layout: string | null; readonly texts: readonly string[]},
-	layouts: readonly Layout[],
-): Set<string> {
-	const used = new Set<string>();
-	const see = (key: string): void => {
-		const found = layouts.find(one => keyOf(one) === key);
-		if (!used.has(key)) {
-			used.add(key);
-			Object.values(found?.files ?? {}).forEach(read);
+/**
+ * These keys and those of all that they use, directly or by way of others. `uses`: what each layout or partial uses
+ * itself.
+ */
+export function reachedFrom(keys: Iterable<string>, uses: ReadonlyMap<string, readonly string[]>): Set<string> {
+	const reached = new Set(keys);
+	// A Set grows while it is iterated.
+	for (const key of reached) {
+		for (const next of uses.get(key) ?? []) {
+			reached.add(next);
 		}
-	};
-	const read = (text: string): void => {
-		for (const [, name = ''] of text.matchAll(/\{%-?\s*render\s+["']([\w-]+)["']/g)) {
-			see(keyOf({kind: 'partial', name}));
-		}
-	};
-	if (layout !== null) {
-		see(keyOf({kind: 'layout', name: layout}));
 	}
-	texts.forEach(read);
-	return used;
+	return reached;
 }

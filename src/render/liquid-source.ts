@@ -20,10 +20,30 @@ export function liquidFault(engine: Liquid, field: string, source: string): Viol
 
 	try {
 		engine.parse(source);
-		return null;
+		return invisibleFault(engine, field, source);
 	} catch (error) {
 		return {field, ...faultOf(error)};
 	}
+}
+
+// Pasted with a name, they become part of it. Joiners (U+200C, U+200D) may belong to a word and are allowed.
+const invisible = /[\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]/;
+
+/** Finds an invisible character in a tag or output. It would make a name unknown, which renders as an empty text. */
+function invisibleFault(engine: Liquid, field: string, source: string): Violation | null {
+	if (!invisible.test(source)) {
+		return null;
+	}
+	for (const {text, begin} of liquidTokens(engine, source)) {
+		const unquoted = text.replace(/"[^"]*"|'[^']*'/g, quoted => ' '.repeat(quoted.length));
+		const at = unquoted.search(invisible);
+		if (at !== -1) {
+			const code = unquoted.charCodeAt(at).toString(16).toUpperCase().padStart(4, '0');
+			const message = `an invisible character (U+${code}) in ${text.replace(invisible, '').slice(0, 100)}: remove it`;
+			return {field, message, ...positionAt(source, begin + at)};
+		}
+	}
+	return null;
 }
 
 /** About how many tags and outputs a source has. */

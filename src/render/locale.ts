@@ -10,12 +10,12 @@ export function validLocale(text: string): string | null {
 }
 
 /**
- * Whether the text names an IANA time zone of a send: `UTC`, `GMT` or a name with a `/`, which no abbreviation has. Offsets and the
- * `SystemV/…` of ICU do not. The date filters take the others too.
- * `Intl.supportedValuesOf('timeZone')` cannot decide: it lacks `UTC` and `Asia/Kolkata` on Node 20.
+ * Whether the text is the name of a time zone that Intl knows, as date filters accept it: also `EST`, `Japan` and `GB`.
+ * Offsets and the `SystemV/…` of ICU are not accepted. `Intl.supportedValuesOf('timeZone')` cannot decide: it lacks
+ * `UTC` and `Asia/Kolkata` on Node 20.
  */
 export function validTimezone(text: string): boolean {
-	if (!/^(?:UTC|GMT|[A-Za-z]+(?:\/[A-Za-z0-9_+-]+){1,2})$/.test(text) || /^systemv\//i.test(text)) {
+	if (!/^[A-Za-z][A-Za-z0-9_+-]*(?:\/[A-Za-z0-9_+-]+){0,2}$/.test(text) || /^systemv\//i.test(text)) {
 		return false;
 	}
 

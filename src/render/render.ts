@@ -105,7 +105,8 @@ export function createRenderer({
 		function rendered(name: Part, templates: Template[]): Pieces {
 			part = name;
 			const engine = name === 'html' ? engines.html : engines.plain;
-			const made = renderTemplates(engine, templates, scope, terms);
+			// A copy, because `increment` writes into it and must start anew in the next part.
+			const made = renderTemplates(engine, templates, {...scope}, terms);
 			if (isTooLarge(made)) {
 				throw new RenderLimit(`larger than ${largestPart} octets`);
 			}

@@ -5,11 +5,16 @@ const mostAddresses = 200;
 // Longer than RFC 5321 allows: return paths that wrap others are.
 const longestLocal = 128;
 const longestDomain = 253;
-const localPart = /[^\s<>()[\]",;:@\\\p{C}]/u;
+// Halves of a character beyond the BMP, and what joins emoji, belong to the name.
+const localPart = /\u200d|[^\s<>()[\]",;:@\\\p{Cc}\p{Cf}\p{Co}\p{Cn}]/u;
 const spaceless = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
 const plain = /[a-z0-9]/i;
 // No host has `_` in its name, yet people write to such.
-const domainPart = /[\p{L}\p{N}._-]/u;
+const domainPart = /[\p{L}\p{N}\p{M}\p{Cs}._-]/u;
+const opened = /<[^\s<>()[\]",;:@\\\p{Cc}]{1,128}$/u;
+const closed = /^@([\p{L}\p{N}\p{M}\p{S}._-]{1,253}?)[.-]{0,4}>/u;
+// The rest of a label, and one more behind it: a host mixes scripts there, a sentence does not.
+const labelGoesOn = /^[\p{L}\p{N}\p{M}_-]{1,62}\.[\p{L}\p{N}]/u;
 
 /**
  * Every address in a text, at most `most`, each with its place: bare, in angle brackets or quotes, after `rfc822;`, with punctuation
@@ -18,8 +23,7 @@ const domainPart = /[\p{L}\p{N}._-]/u;
 export function findAddresses(text: string, most = mostAddresses): FoundAddress[] {
 	const found: FoundAddress[] = [];
 	for (let at = text.indexOf('@'); at !== -1 && found.length < most; at = text.indexOf('@', at + 1)) {
-		const start = startOfLocal(text, at);
-		const end = endOfDomain(text, at);
+		const [start, end] = bracketed(text, at) ?? [startOfLocal(text, at), endOfDomain(text, at)];
 		if (start < at && end > at + 1 && (found.at(-1)?.end ?? 0) <= start) {
 			found.push({address: text.slice(start, end), start, end});
 		}
@@ -47,6 +51,20 @@ export function strangersIn(addresses: readonly string[], own: readonly string[]
 	return addresses.filter(one => !own.some(other => sameAddress(one, other)));
 }
 
+/** Where an address in angle brackets is: whatever is in them belongs to it, as in `<=neko@…>` and `<'neko@…>`. */
+function bracketed(text: string, at: number): [start: number, end: number] | null {
+	const before = opened.exec(text.slice(Math.max(0, at - longestLocal - 1), at));
+	const behind = closed.exec(text.slice(at, at + longestDomain + 2));
+	return before === null || behind === null
+		? null
+		: [withoutScheme(text, at - before[0].length + 1, at), at + 1 + (behind[1] as string).length];
+}
+
+/** `SMTP=neko@…` → where `neko` begins. */
+function withoutScheme(text: string, start: number, at: number): number {
+	return start + (/^(?:smtp|rfc-?822|mailto|addr)=/i.exec(text.slice(start, at))?.[0].length ?? 0);
+}
+
 function startOfLocal(text: string, at: number): number {
 	if (text[at - 1] === '"') {
 		const quote = text.lastIndexOf('"', at - 2);
@@ -65,7 +83,7 @@ function startOfLocal(text: string, at: number): number {
 	while (start < at && /['`*=.|/]/.test(text[start] as string)) {
 		start++;
 	}
-	return start + (/^(?:smtp|rfc-?822|mailto|addr)=/i.exec(text.slice(start, at))?.[0].length ?? 0);
+	return withoutScheme(text, start, at);
 }
 
 function endOfDomain(text: string, at: number): number {
@@ -78,7 +96,7 @@ function endOfDomain(text: string, at: number): number {
 		end < text.length &&
 		end - at <= longestDomain &&
 		domainPart.test(text[end] as string) &&
-		!isSeam(text, end - 1)
+		(!isSeam(text, end - 1) || labelGoesOn.test(text.slice(end, end + 64)))
 	) {
 		end++;
 	}

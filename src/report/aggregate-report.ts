@@ -1,8 +1,8 @@
 import {gzipSync} from 'node:zlib';
 import type {AggregateReport} from '../mail/aggregate.ts';
-import {decodeText} from './decode.ts';
+import {decodeText, decodeWords} from './decode.ts';
 import {readDmarcReport} from './dmarc-report.ts';
-import {fieldOf, leavesOf, type Mail, type Part, readContentType, readMail} from './mime.ts';
+import {fieldOf, fileNameOf, leavesOf, type Mail, type Part, readMail} from './mime.ts';
 import {readTlsReport} from './tls-report.ts';
 import {isGzip, isZip, unpack} from './unpack.ts';
 import {XmlFault} from './xml.ts';
@@ -13,19 +13,35 @@ type FoundAggregate = {readonly kind: AggregateReport['kind']; readonly report: 
 /** Octets of an attachment: packed ones are a tenth of what they hold. */
 const largestAttachment = 10 * 1024 * 1024;
 
-/** The aggregate report that a mail brings, as an attachment or as its whole body; null: it brings none. Never throws. */
-export function readAggregate(mail: Mail, raw: Buffer): FoundAggregate | null {
-	if (!leavesOf(mail.root).some(mayHoldReport)) {
+/** How many times a report may have been forwarded as an attached message. */
+const maxForwards = 3;
+
+/**
+ * The aggregate report that a mail brings: as an attachment, as its whole body, or in a message that it forwards; null: it brings none.
+ * Never throws.
+ */
+export function readAggregate(mail: Mail, raw: Buffer, forwards = 0): FoundAggregate | null {
+	if (!leavesOf(mail.root).some(part => mayHoldReport(part) || isMessage(part))) {
 		return null;
 	}
 	// Once more with room for large bodies, which no other mail needs.
-	for (const part of leavesOf(readMail(raw, largestAttachment).root).filter(mayHoldReport)) {
-		const found = reportIn(part);
-		if (found !== null && (typeof found.report === 'object' || isMeantAsReport(mail, part))) {
+	for (const part of leavesOf(readMail(raw, largestAttachment).root)) {
+		const found = isMessage(part) ? forwardedReport(part, forwards + 1) : attachedReport(mail, part);
+		if (found !== null) {
 			return found;
 		}
 	}
 	return null;
+}
+
+function forwardedReport(part: Part, forwards: number): FoundAggregate | null {
+	const raw = part.body();
+	return forwards > maxForwards ? null : readAggregate(readMail(raw), raw, forwards);
+}
+
+function attachedReport(mail: Mail, part: Part): FoundAggregate | null {
+	const found = mayHoldReport(part) ? reportIn(mail, part) : null;
+	return typeof found?.report === 'object' || isMeantAsReport(mail, part) ? found : null;
 }
 
 /**
@@ -37,9 +53,7 @@ export function mailOfReport(bytes: Buffer): Buffer | string | null {
 	if (!unpacked.ok) {
 		return unpacked.fault;
 	}
-	const begin = unpacked.bytes.subarray(0, 4096).toString('latin1').replaceAll('\0', '');
-	const isReport = /<(?:[\w.-]+:)?feedback[\s>]|"(?:organization-name|policies)"/.test(begin);
-	if (!isReport || !/^[^\w-]*[<{]/.test(begin)) {
+	if (!beginsLikeReport(unpacked.bytes)) {
 		return null;
 	}
 	const packed = isGzip(bytes) || isZip(bytes) ? bytes : gzipSync(bytes);
@@ -48,51 +62,67 @@ export function mailOfReport(bytes: Buffer): Buffer | string | null {
 	return Buffer.from(`${head}\r\n\r\n${packed.toString('base64').replace(/.{76}/g, '$&\r\n')}\r\n`);
 }
 
-/** By the subject (RFC 7489 §7.2.1.1, RFC 8460 §5.3) or the file's name: an archive in a letter is no broken report. */
-function isMeantAsReport({root}: Mail, part: Part): boolean {
-	return (
-		/\breport[\s-]+(?:domain|for)\b/i.test(fieldOf(root.fields, 'subject') ?? '') ||
-		/^[^!]+![^!]+!\d+!\d+/.test(nameOf(part)) ||
-		ofTls.test(part.type)
-	);
+/** Whether bytes, in any charset, begin with what only a report has. */
+function beginsLikeReport(bytes: Buffer): boolean {
+	const begin = bytes.subarray(0, 4096).toString('latin1').replaceAll('\0', '');
+	const isReport = /<(?:[\w.-]+:)?feedback[\s>]|"(?:organization-name|policies)"/.test(begin);
+	return isReport && /^[^\w-]*[<{]/.test(begin);
 }
 
+/** By the subject (RFC 7489 §7.2.1.1, RFC 8460 §5.3) or the file's name: an archive in a letter is no broken report. */
+function isMeantAsReport({root}: Mail, part: Part): boolean {
+	const isSaid = /\breport[\s-]+(?:domain|for)\b/i.test(decodeWords(fieldOf(root.fields, 'subject') ?? ''));
+	// Documents of office programs are zips as well.
+	const mayBe = isLabeled(part) || fileNameOf(part) === '';
+	return (isSaid && mayBe) || reportName.test(fileNameOf(part)) || ofTls.test(part.type);
+}
+
+/** `reporter!domain!begin!end`: the name of a report's file. */
+const reportName = /^[^!]+!([^!]+)!\d+!\d+/;
 const ofTls = /^application\/tlsrpt\+/;
-const archives = /^(?:application|multipart)\/(?:x-)?(?:gzip|zip|zip-compressed|gzip-compressed|tlsrpt\+gzip)$/;
+const archives = /^application\/(?:x-)?(?:gzip|zip|zip-compressed|gzip-compressed)$/;
 const documents = /^(?:text|application)\/(?:xml|json|tlsrpt\+json)$/;
 const names = /\.(?:xml|json|gz|gzip|zip)$/i;
 
-/** By its type, or by its name under a type that says nothing: reporters are careless with both. */
+const otherTypes = /^(?:application\/|text\/plain$)/;
+
+/** By its type, its name, or its first bytes: reporters are careless with all of them. */
 function mayHoldReport(part: Part): boolean {
-	return (
-		archives.test(part.type) ||
-		documents.test(part.type) ||
-		(/^(?:application\/|text\/plain$)/.test(part.type) && names.test(nameOf(part)))
-	);
+	return isLabeled(part) || (otherTypes.test(part.type) && hasReport(part.body()));
 }
 
-function nameOf({fields, parameters}: Part): string {
-	const disposition = readContentType(fieldOf(fields, 'content-disposition'));
-	return disposition.parameters.filename ?? parameters.name ?? '';
+function isLabeled(part: Part): boolean {
+	const isNamed = otherTypes.test(part.type) && names.test(fileNameOf(part));
+	return isNamed || [ofTls, archives, documents].some(types => types.test(part.type));
 }
 
-function reportIn(part: Part): FoundAggregate | null {
+const hasReport = (bytes: Buffer): boolean => isGzip(bytes) || isZip(bytes) || beginsLikeReport(bytes);
+
+function isMessage(part: Part): boolean {
+	return /^message\/(?:rfc822|global)$/.test(part.type) || /\.eml$/i.test(fileNameOf(part));
+}
+
+function reportIn({root}: Mail, part: Part): FoundAggregate | null {
 	const bytes = part.body();
-	const isTls = ofTls.test(part.type) || /\.json(?:\.gz)?$/i.test(nameOf(part));
+	const isTls = ofTls.test(part.type) || /\.json(?:\.gz)?$/i.test(fileNameOf(part));
 	const unpacked = unpack(bytes);
 	if (!unpacked.ok) {
 		return {kind: isTls ? 'tls' : 'dmarc', report: unpacked.fault};
 	}
-	const begin = unpacked.bytes.subarray(0, 1024).toString('latin1').replaceAll('\0', '').trimStart();
+	const begin = unpacked.bytes
+		.subarray(0, 1024)
+		.toString('latin1')
+		.replaceAll('\0', '')
+		.replace(/^(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?\s*/, '');
 	const isJson = begin.startsWith('{');
-	if (!isJson && !/^(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?\s*</.test(begin)) {
+	if (!isJson && !begin.startsWith('<')) {
 		return isTls && !isGzip(bytes) && !isZip(bytes) ? {kind: 'tls', report: 'it is no JSON'} : null;
 	}
 	const kind = isJson ? 'tls' : 'dmarc';
 	try {
 		const charset = /^[^>]{0,200}encoding\s*=\s*["']([\w-]{1,40})/.exec(begin)?.[1];
 		const text = decodeText(unpacked.bytes, charset);
-		const report = isJson ? readTlsReport(text) : readDmarcReport(text);
+		const report = isJson ? readTlsReport(text, domainsNamed(root, part)) : readDmarcReport(text);
 		return report === null ? null : {kind, report};
 	} catch (error) {
 		if (error instanceof XmlFault) {
@@ -100,4 +130,14 @@ function reportIn(part: Part): FoundAggregate | null {
 		}
 		throw error;
 	}
+}
+
+/** Where a TLS report says which domain it is about, beside its policies (RFC 8460 §5.1, §5.3). */
+function domainsNamed({fields}: Part, part: Part): string[] {
+	const subject = decodeWords(fieldOf(fields, 'subject') ?? '');
+	return [
+		fieldOf(fields, 'tls-report-domain') ?? '',
+		reportName.exec(fileNameOf(part))?.[1] ?? '',
+		/\breport[\s-]+domain:\s*<?([^\s<>]+)/i.exec(subject)?.[1] ?? '',
+	];
 }

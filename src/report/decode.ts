@@ -1,6 +1,10 @@
-/** Undoes a transfer encoding (RFC 2045 §6) of at most this many octets; an unknown or wrong one is taken as none. */
-export function decodeBody(body: Buffer, encoding: string, most: number): Buffer {
-	switch (/[a-z0-9-]+/.exec(encoding.toLowerCase())?.[0]) {
+import {isUtf8} from 'node:buffer';
+
+export type TransferEncoding = 'base64' | 'quoted-printable';
+
+/** Undoes a transfer encoding (RFC 2045 §6) of at most this many octets; a wrong one is taken as none. */
+export function decodeBody(body: Buffer, encoding: TransferEncoding | null, most: number): Buffer {
+	switch (encoding) {
 		case 'base64':
 			return decodeBase64(body.subarray(0, 2 * most)).subarray(0, most);
 		case 'quoted-printable':
@@ -10,21 +14,53 @@ export function decodeBody(body: Buffer, encoding: string, most: number): Buffer
 	}
 }
 
+/** The charset that html names itself; undefined: none. */
+export function charsetOfHtml(html: Buffer): string | undefined {
+	const head = html.toString('latin1', 0, looksForCharset);
+	return /<meta[^>]{0,500}\bcharset\s{0,9}=\s{0,9}["']?\s{0,9}([\w.:-]{1,40})/i.exec(head)?.[1];
+}
+
+// Browsers look at 1,024 octets, but mail programs put their styles first.
+const looksForCharset = 8192;
+
+/** Whether a charset that a part announces is known, is more than the default one of mail, and is not a wrong UTF-8. */
+export function isTrustedCharset(charset: string | undefined, bytes: Buffer): boolean {
+	const label = labelOf(charset);
+	if (utf8Labels.has(label)) {
+		return isMostlyUtf8(bytes);
+	}
+	return !unsaidLabels.has(label) && (wideLabel.test(label) || decodeAs(label, Buffer.alloc(0)) !== null);
+}
+
 /** Text in a charset; where that is unknown or wrong, UTF-8, and Windows-1252 where it is not that. */
 export function decodeText(bytes: Buffer, charset: string | undefined): string {
-	const label = (charset ?? '').trim().toLowerCase();
+	const label = labelOf(charset);
 	const wide = utf16Of(bytes, wideLabel.test(label));
-	const narrow = utf8Labels.has(label) || wideLabel.test(label) || /^(?:us-)?ascii$/.test(label);
+	const narrow = utf8Labels.has(label) || unsaidLabels.has(label) || wideLabel.test(label);
 	const known = wide === null && narrow ? null : decodeAs(wide ?? label, bytes);
 	if (known !== null) {
 		return known;
 	}
-	const text = bytes.toString('utf8').replace(/^\ufeff/, '');
-	if (!text.includes('\ufffd')) {
-		// Japanese mailers do not always say it.
-		return text.includes('\x1b$') ? new TextDecoder('iso-2022-jp').decode(bytes) : text;
+	if (!isMostlyUtf8(bytes)) {
+		return new TextDecoder('windows-1252').decode(bytes);
 	}
-	return utf8Labels.has(label) && label !== '' ? text : new TextDecoder('windows-1252').decode(bytes);
+	const text = bytes.toString('utf8').replace(/^\ufeff/, '');
+	// Japanese mailers do not always say it.
+	return text.includes('\x1b$') ? new TextDecoder('iso-2022-jp').decode(bytes) : text;
+}
+
+const labelOf = (charset: string | undefined): string => (charset ?? '').trim().toLowerCase();
+
+/** Text that was cut inside a character, or damaged, is still UTF-8: most of it beyond ASCII can be decoded. */
+function isMostlyUtf8(bytes: Buffer): boolean {
+	if (isUtf8(bytes)) {
+		return true;
+	}
+	let surplus = 0;
+	for (const character of bytes.toString('utf8')) {
+		surplus += character === '\ufffd' ? -1 : character > '\x7f' ? 1 : 0;
+	}
+	return surplus >= 0;
 }
 
 const wideLabel = /^(?:cs)?(?:utf-?16|unicode|(?:iso-10646-)?ucs-2)(?:le|be|feff|fffe)?$/;
@@ -45,7 +81,9 @@ function utf16Of(bytes: Buffer, isClaimed: boolean): 'utf-16le' | 'utf-16be' | n
 	return isWide ? (even > odd ? 'utf-16be' : 'utf-16le') : null;
 }
 
-const utf8Labels: ReadonlySet<string> = new Set(['', 'utf-8', 'utf8']);
+const utf8Labels: ReadonlySet<string> = new Set(['utf-8', 'utf8']);
+/** What parts are labeled where their program knows nothing of charsets. */
+const unsaidLabels: ReadonlySet<string> = new Set(['', 'us-ascii', 'ascii']);
 
 // Names that the WHATWG's list of encodings lacks.
 const otherNames: ReadonlyMap<string, string> = new Map([
@@ -79,17 +117,42 @@ export function decodeWords(value: string): string {
 	if (!value.includes('=?')) {
 		return value;
 	}
-	return value
-		.slice(0, longestWords)
-		.replace(/(=\?[^?\s]{1,64}\?[bq]\?[^?]{0,1024}\?=)\s+(?==\?)/gi, '$1')
-		.replace(/=\?([^?\s]{1,64})\?([bq])\?([^?]{0,1024})\?=/gi, (_, charset: string, kind: string, text: string) =>
-			decodeText(
-				kind.toLowerCase() === 'b'
-					? Buffer.from(text, 'base64')
-					: decodeQuotedPrintable(Buffer.from(text.replaceAll('_', ' '), 'latin1')),
-				charset.split('*')[0],
-			),
-		);
+	const text = value.slice(0, longestWords);
+	let decoded = '';
+	let run: EncodedWord[] = [];
+	let at = 0;
+	for (const {0: word, 1: label = '', 2: kind = '', 3: said = '', index} of text.matchAll(encodedWord)) {
+		const between = text.slice(at, index);
+		const charset = label.replace(/\*.*/, '').toLowerCase();
+		const follows = run.length > 0 && between.trim() === '';
+		if (!follows || run[0]?.charset !== charset) {
+			decoded += decodeRun(run) + (follows ? '' : between);
+			run = [];
+		}
+		run.push({charset, isBase64: kind.toLowerCase() === 'b', text: said});
+		at = index + word.length;
+	}
+	return decoded + decodeRun(run) + text.slice(at);
+}
+
+type EncodedWord = {readonly charset: string; readonly isBase64: boolean; readonly text: string};
+
+const encodedWord = /=\?([^?\s]{1,64})\?([bq])\?([^?]*)\?=/gi;
+
+/** Neighbors in one charset are decoded together: programs cut words inside a character, or inside four digits of base64. */
+function decodeRun(words: readonly EncodedWord[]): string {
+	const bytes: Buffer[] = [];
+	let digits = '';
+	for (const [n, {isBase64, text}] of words.entries()) {
+		digits += isBase64 ? text : '';
+		if (!isBase64) {
+			bytes.push(decodeQuotedPrintable(Buffer.from(text.replaceAll('_', ' '), 'latin1')));
+		} else if (words[n + 1]?.isBase64 !== true || digits.endsWith('=')) {
+			bytes.push(Buffer.from(digits, 'base64'));
+			digits = '';
+		}
+	}
+	return words.length === 0 ? '' : decodeText(Buffer.concat(bytes), words[0]?.charset);
 }
 
 /** What is no base64 at all stays as it is: mailers claim it of plain texts. */

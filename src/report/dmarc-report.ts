@@ -2,13 +2,17 @@ import {isIP} from 'node:net';
 import ipaddr from 'ipaddr.js';
 import {badInNames} from '../kit/text.ts';
 import type {AggregateReport, DmarcCount, DmarcReport} from '../mail/aggregate.ts';
+import {registeredDomain} from '../mail/registered-domain.ts';
+import {hostName} from '../net/host-name.ts';
 import {elementAt, readXml, textAt, type XmlElement} from './xml.ts';
 
-const mostRecords = 20_000;
+/** Counts that are held while a report is read. Beyond them the half with the most mail stays. */
+const maxHeldCounts = 20_000;
 /** Counts that are kept, those of most mail. */
 const mostCounts = 2000;
 const longestPeriodMs = 32 * 86_400_000;
-const longestName = 200;
+const maxNameLength = 100;
+const maxIdLength = 200;
 
 /**
  * An aggregate report (RFC 7489 Appendix C, and the form with a namespace that follows it); a text: what is wrong with it; null: it is
@@ -18,23 +22,26 @@ const longestName = 200;
  */
 export function readDmarcReport(xml: string): DmarcReport | string | null {
 	const counts = new Map<string, DmarcCount>();
-	let records = 0;
 	let cut = 0;
 	const root = readXml(xml, 'record', record => {
-		const count = ++records > mostRecords ? null : countOf(record);
+		const count = countOf(record);
 		if (count === null) {
-			cut++;
+			cut += isBlank(record) ? 0 : 1;
 			return;
 		}
 		const key = JSON.stringify({...count, n: 0});
 		counts.set(key, {...count, n: count.n + (counts.get(key)?.n ?? 0)});
+		if (counts.size > maxHeldCounts) {
+			cut += keepLargest(counts, maxHeldCounts / 2);
+		}
 	});
 	if (root.name !== 'feedback') {
 		return null;
 	}
 	const metadata = elementAt(root, 'report_metadata');
+	const [org, email] = [textAt(metadata, 'org_name'), textAt(metadata, 'email')];
 	const head = headOf({
-		org: [textAt(metadata, 'org_name'), textAt(metadata, 'email')],
+		org: [org, email],
 		reportId: textAt(metadata, 'report_id'),
 		domain: textAt(root, 'policy_published', 'domain'),
 		begin: timeIn(textAt(metadata, 'date_range', 'begin')),
@@ -43,11 +50,23 @@ export function readDmarcReport(xml: string): DmarcReport | string | null {
 	if (typeof head === 'string') {
 		return head;
 	}
-	if (counts.size === 0) {
+	// A report without records says that no mail was seen.
+	if (counts.size === 0 && cut > 0) {
 		return 'it has no record that can be read';
 	}
-	const most = [...counts.values()].toSorted((a, b) => b.n - a.n).slice(0, mostCounts);
-	return {kind: 'dmarc', ...head, counts: most, cut: cut + counts.size - most.length};
+	cut += keepLargest(counts, mostCounts);
+	const reporterDomains = [email.slice(email.lastIndexOf('@') + 1), org].flatMap(name => registeredIn(name) ?? []);
+	return {kind: 'dmarc', ...head, reporterDomains, counts: [...counts.values()], cut};
+}
+
+/** Sorts counts, those of most mail first, and returns how many it removed from the end. */
+function keepLargest(counts: Map<string, DmarcCount>, limit: number): number {
+	const sorted = [...counts].toSorted(([, a], [, b]) => b.n - a.n);
+	counts.clear();
+	for (const [key, count] of sorted.slice(0, limit)) {
+		counts.set(key, count);
+	}
+	return sorted.length - counts.size;
 }
 
 /** Some write milliseconds. */
@@ -65,27 +84,52 @@ export function headOf(said: Said): Omit<AggregateReport, 'kind' | 'counts' | 'c
 	if (domain === null) {
 		return 'it does not say which domain it is about';
 	}
-	const name = org.map(nameIn).find(text => text !== '') ?? 'unknown';
+	const name = org.map(reporterIn).find(text => text !== '') ?? 'unknown';
 	return begin <= end && end - begin <= longestPeriodMs
-		? {org: name, reportId: nameIn(reportId) || `${begin}`, domain, begin, end}
+		? {org: name, reportId: nameIn(reportId, maxIdLength) || `${begin}`, domain, begin, end}
 		: 'its dates make no sense';
 }
 
 /** A name that strangers chose, as it may be stored and printed. */
-export function nameIn(text: string): string {
+export function nameIn(text: string, maxLength = maxNameLength): string {
 	return text
 		.replace(new RegExp(`[${badInNames}]+`, 'gu'), ' ')
 		.trim()
-		.slice(0, longestName);
+		.slice(0, maxLength);
 }
 
-/** Null: it is no name of a host. */
+/** The name of a reporter. Of a host only the registered domain counts: there may be any number of names below it. */
+function reporterIn(text: string): string {
+	const name = nameIn(text);
+	const registered = registeredIn(name);
+	if (registered === null) {
+		return name;
+	}
+	return beyondAscii.test(name) ? registered : name.replace(/\.$/, '').slice(-registered.length);
+}
+
+const beyondAscii = /[^ -~]/;
+
+/** A host's name in A-labels; null: it is not the name of a host. */
 export function hostIn(text: string): string | null {
-	const host = text.trim().toLowerCase().replace(/\.$/, '');
-	return host.length <= 253 && /^[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/.test(host) ? host : null;
+	const written = text.trim().toLowerCase().replace(/\.$/, '');
+	const host = beyondAscii.test(written) ? (hostName(written) ?? '') : written;
+	return host.length <= 253 && /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/.test(host) ? host : null;
+}
+
+/** The registered domain of a host; null: it has none, or is no host. */
+function registeredIn(text: string): string | null {
+	const host = hostIn(text);
+	return host === null ? null : registeredDomain(host);
 }
 
 const dispositions = ['none', 'quarantine', 'reject'] as const;
+
+/** A record that empty reports have in place of none: it counts no mail, or has neither an address nor a count. */
+function isBlank(record: XmlElement): boolean {
+	const count = textAt(record, 'row', 'count');
+	return count === '' ? textAt(record, 'row', 'source_ip') === '' : /^0+$/.test(count);
+}
 
 /** Null: it has no address or no sensible number. */
 function countOf(record: XmlElement): DmarcCount | null {
@@ -110,13 +154,14 @@ function countOf(record: XmlElement): DmarcCount | null {
 const addressIn = (text: string): string | null =>
 	isIP(text) !== 0 && ipaddr.isValid(text) && !text.includes('%') ? ipaddr.process(text).toString() : null;
 
-/** `DKIM pass for other.example, SPF none; forwarded`. */
+/** `DKIM pass for other.example, SPF none; forwarded`, with registered domains: forgers make up any number of names below one. */
 function whyOf(record: XmlElement, evaluated: XmlElement | undefined): string {
 	const results = elementAt(record, 'auth_results');
 	const said = (name: string) => {
 		const all = results?.children.filter(child => child.name === name) ?? [];
 		const one = all.find(result => textAt(result, 'result').toLowerCase() === 'pass') ?? all[0];
-		const domain = hostIn(textAt(one, 'domain'));
+		const host = textAt(one, 'domain');
+		const domain = registeredIn(host) ?? hostIn(host);
 		return `${/^[a-z]{1,12}$/i.exec(textAt(one, 'result'))?.[0].toLowerCase() ?? 'none'}${domain ? ` for ${domain}` : ''}`;
 	};
 	const reason = /^[a-z_]{1,30}$/i.exec(textAt(evaluated, 'reason', 'type'))?.[0].replaceAll('_', ' ');

@@ -1,11 +1,11 @@
-import {domainToASCII} from 'node:url';
-import type {AddressObject, ParsedMail} from 'mailparser';
+import addressparser, {type AddressOrGroup} from 'nodemailer/lib/addressparser';
 import {cutText, withoutControls} from '../kit/text.ts';
-import {verifySignatures} from '../mail/dkim-signatures.ts';
-import {type FoundKeys, type ReadLetter, unreadLetter, type Verdict} from '../mail/received.ts';
+import {type ReadLetter, unreadLetter, type Verdict} from '../mail/received.ts';
 import {addressesIn} from './addresses-in-text.ts';
 import {decodeWords} from './decode.ts';
-import {type Field, fieldOf, type Mail, readMail} from './mime.ts';
+import {contentOf, filesOf} from './letter-content.ts';
+import {type Field, fieldOf, leavesOf, type Mail, type Part, readContentType, readMail} from './mime.ts';
+import {hasRepeatedField} from './raw-header.ts';
 
 // Mail to people, taken apart in the reader's thread, whose limits of time and memory hold.
 
@@ -20,33 +20,21 @@ const mostAddresses = 1000;
 const longestHeader = 256 * 1024;
 const mostAnswers = 50;
 
-/** Fields that a mail has once (RFC 5322 §3.6, RFC 2045): signatures cover the last of several, and people see the first. */
-const single =
-	/^(?:from|sender|reply-to|to|cc|date|subject|in-reply-to|references|content-(?:type|transfer-encoding))$/;
-
-/** To load them takes a second of a slow machine, which is no time of a mail. */
-export const loadLibraries = () => Promise.all([import('mailparser'), import('mailauth/lib/dkim/verify.js')]);
-
-/** The library reads no mail that is beyond the limits of `readMail`; such a one has its fault, and is shown as it came. */
-export async function readLetter(raw: Buffer, keys: FoundKeys): Promise<ReadLetter> {
-	const mail = readMail(raw);
-	const {fields} = mail.root;
+/** A mail that is beyond the limits of `readMail` has its fault, and is shown as it came. */
+export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): Promise<ReadLetter> {
+	const mail = readMail(raw, raw.length);
+	const {fields, parts} = mail.root;
 	const unread = (fault: string): ReadLetter => ({...unreadLetter(fault), ...ofHeader(mail, raw)});
 	if (mail.fault !== null) {
 		return unread(mail.fault);
 	}
+	if (parts.length === 0 && isMultipart(fields)) {
+		return unread('a multipart without parts');
+	}
 	try {
-		const {simpleParser} = await import('mailparser');
-		const skip = {skipHtmlToText: true, skipTextToHtml: true, skipImageLinks: true, skipTextLinks: true};
-		const parsed = await simpleParser(raw, skip);
-		const froms = mailboxesOf(parsed.from, fieldOf(fields, 'from') ?? '');
-		const names = fields.flatMap(({name}) => (single.test(name) ? [name] : []));
-		const isDoubled = new Set(names).size < names.length;
-		const signatures = await signaturesOf(raw, keys);
-		const [text, html] = [parsed.text || null, parsed.html || null];
-		if (text === null && html === null && parsed.attachments.length === 0 && isMultipart(fields)) {
-			return unread('a multipart without parts');
-		}
+		const froms = mailboxesOf(fieldOf(fields, 'from') ?? '');
+		const isDoubled = hasRepeatedField(fields);
+		const {text, html} = contentOf(mail.root);
 		return {
 			...ofHeader(mail, raw),
 			from: froms[0] ?? null,
@@ -54,7 +42,7 @@ export async function readLetter(raw: Buffer, keys: FoundKeys): Promise<ReadLett
 			text: text && cutText(text, longestText),
 			html: html && cutText(html, longestText),
 			cut: [text, html].some(one => one !== null && one.length > longestText) || fields.length > mostFields,
-			files: parsed.attachments.map(fileOf),
+			files: filesOf(leavesOf(mail.root), raw.includes('\r\n') ? '\r\n' : '\n'),
 			signatures: isDoubled ? signatures.map(one => ({...one, result: 'policy'})) : signatures,
 			fault: null,
 		};
@@ -64,12 +52,13 @@ export async function readLetter(raw: Buffer, keys: FoundKeys): Promise<ReadLett
 }
 
 /** What its header alone says. */
-function ofHeader({root: {fields}}: Mail, raw: Buffer) {
+function ofHeader({root}: Mail, raw: Buffer) {
+	const {fields} = root;
 	const [header = ''] = raw.toString('utf8', 0, longestHeader).replaceAll(/\r\n?/g, '\n').split('\n\n', 1);
 	const references = idsIn(fieldOf(fields, 'references')).reverse();
 	return {
 		subject: textOf(fieldOf(fields, 'subject') ?? '', longestSubject),
-		automatic: isAutomatic(fields),
+		automatic: isAutomatic(root),
 		senders: addressesOf(header, 'from|sender|reply-to'),
 		addressees: addressesOf(header, 'to|cc'),
 		answers: [...new Set([...idsIn(fieldOf(fields, 'in-reply-to')), ...references])].slice(0, mostAnswers),
@@ -86,9 +75,10 @@ function addressesOf(header: string, names: string): string[] {
 	return addressesIn([...fields].join('\n'), mostAddresses);
 }
 
-/** Angle brackets are often lost on the way. */
+/** Angle brackets are often lost on the way, and long ids encoded. */
 function idsIn(value: string | null): string[] {
-	return [...(value ?? '').matchAll(/[^\s<>,;"()]{1,512}@[^\s<>,;"()]{1,255}/g)].map(([id]) => `<${id}>`);
+	const ids = decodeWords(value ?? '').matchAll(/[^\s\p{Cc}<>,;"()]{1,512}@[^\s\p{Cc}<>,;"()]{1,255}/gu);
+	return [...ids].map(([id]) => `<${id}>`);
 }
 
 /** Its boundary may be missing, or occur nowhere. */
@@ -96,56 +86,48 @@ function isMultipart(fields: readonly Field[]): boolean {
 	return /^\s*multipart\//i.test(fieldOf(fields, 'content-type') ?? '');
 }
 
-/** RFC 3834 §5, and what mailing lists and responders set before it. */
-function isAutomatic(fields: readonly Field[]): boolean {
+/**
+ * RFC 3834 §5, what mailing lists and responders set before it, and reports of mail systems and programs (RFC 6522, RFC 8098).
+ * `X-Auto-Response-Suppress` says nothing: Exchange sets it in mail of people too.
+ */
+function isAutomatic({fields, parts}: Part): boolean {
 	const submitted = fieldOf(fields, 'auto-submitted');
+	// A multipart whose parts cannot be found is still called one.
+	const {value: announced} = readContentType(fieldOf(fields, 'content-type'));
+	// People attach a report's own parts to their questions; a gateway puts its footer around a whole report.
+	const isReport = reportType.test(announced) || parts.some(({type}) => type === 'multipart/report');
 	return (
 		(submitted !== null && !/^\s*no\b/i.test(submitted)) ||
 		/bulk|list|junk|auto.?reply/i.test(fieldOf(fields, 'precedence') ?? '') ||
-		['list-id', 'x-autoreply', 'x-autorespond', 'x-auto-response-suppress'].some(name => fieldOf(fields, name) !== null)
+		['list-id', 'x-autoreply', 'x-autorespond'].some(name => fieldOf(fields, name) !== null) ||
+		isReport ||
+		/(?:^|[\s<"'(])mailer[-_ ]daemon(?:[\s@+>"')]|$)/i.test(decodeWords(fieldOf(fields, 'from') ?? ''))
 	);
 }
 
-/** @param written the field: the library shows domains in Unicode, in which one looks like another */
-function mailboxesOf(header: AddressObject | AddressObject[] | undefined, written: string) {
+const reportType =
+	/^(?:multipart\/report|message\/(?:(?:global-)?(?:delivery-status|disposition-notification)|feedback-report))$/;
+
+function mailboxesOf(field: string) {
 	const found: Array<{readonly address: string; readonly name: string | null}> = [];
-	const add = (each: AddressObject['value'][number]): void => {
-		if (each.address && found.length < mostMailboxes) {
-			const at = each.address.lastIndexOf('@') + 1;
-			const ascii = each.address.slice(0, at) + domainToASCII(each.address.slice(at));
-			const address = written.toLowerCase().includes(ascii.toLowerCase()) ? ascii : each.address;
-			found.push({address: cutText(address, 320), name: cutText(withoutControls(each.name), longestName) || null});
+	const add = ({address, name, group}: AddressOrGroup): void => {
+		const mailbox = mailboxIn(address ?? '');
+		if (mailbox !== '' && found.length < mostMailboxes) {
+			found.push({address: mailbox, name: cutText(withoutControls(decodeWords(name)), longestName) || null});
 		}
-		each.group?.forEach(add);
+		group?.forEach(add);
 	};
-	for (const {value} of [header ?? []].flat()) {
-		value.forEach(add);
+	addressparser(field).forEach(add);
+	// Some programs encode the whole field. Only brackets make what was encoded an address.
+	const whole = found.length === 0 ? decodeWords(field) : '';
+	if (/<[^<>\s]+@[^<>\s]+>/.test(whole)) {
+		addressparser(whole).forEach(add);
 	}
 	return found;
 }
 
-function fileOf({filename, contentType, content, contentId}: ParsedMail['attachments'][number]) {
-	const id = contentId?.replace(/^<|>$/g, '') ?? null;
-	return {
-		name: filename === undefined ? null : cutText(withoutControls(filename), longestName),
-		type: /^[\w.+-]{1,127}\/[\w.+-]{1,127}$/.test(contentType) ? contentType.toLowerCase() : 'application/octet-stream',
-		size: content.length,
-		contentId: id && cutText(id, longestName),
-		content,
-	};
-}
-
-/** Without keys there are no signatures to verify: the time that it takes grows with the lines of the mail. */
-async function signaturesOf(raw: Buffer, keys: FoundKeys): Promise<Verdict[]> {
-	if (keys.length === 0) {
-		return [];
-	}
-	const found = new Map(keys);
-	return await verifySignatures(raw, async name => {
-		const records = found.get(name.toLowerCase()) ?? 'ENOTFOUND';
-		if (typeof records === 'string') {
-			throw Object.assign(new Error(`no key at ${name}`), {code: records});
-		}
-		return records.map(record => [record]);
-	});
+/** An address as it is written. No encoded word may stand for one (RFC 2047 §5), unless it is a plain address. */
+function mailboxIn(written: string): string {
+	const address = decodeWords(written);
+	return address === written || /^[^\s@=]+@[^\s@]+$/.test(address) ? cutText(withoutControls(address), 320) : '';
 }

@@ -1,5 +1,6 @@
+import {isAscii} from 'node:buffer';
 import {splitParts} from '../kit/multipart.ts';
-import {decodeBody, decodeText} from './decode.ts';
+import {charsetOfHtml, decodeBody, decodeText, decodeWords, isTrustedCharset, type TransferEncoding} from './decode.ts';
 
 /** A header field: its name in lower case, its value unfolded and not decoded. */
 export type Field = {readonly name: string; readonly value: string};
@@ -58,7 +59,7 @@ function readPart(bytes: Buffer, depth: number, limits: Limits): Part {
 	const announced = readContentType(fieldOf(fields, 'content-type'));
 	const parts = partsOf(content, announced, depth, limits);
 	const isLeaf = parts === null;
-	const encoding = fieldOf(fields, 'content-transfer-encoding') ?? '';
+	const encoding = transferEncoding(fields);
 	const body = once(() => (isLeaf ? decodeBody(content, encoding, limits.longestBody) : Buffer.alloc(0)));
 	return {
 		fields,
@@ -67,8 +68,20 @@ function readPart(bytes: Buffer, depth: number, limits: Limits): Part {
 		parts: parts ?? [],
 		body,
 		// What is encoded has line ends of its own.
-		text: once(() => decodeText(body(), announced.parameters.charset).replaceAll('\r\n', '\n')),
+		text: once(() => decodeText(body(), charsetOf(announced, body())).replaceAll('\r\n', '\n')),
 	};
+}
+
+/** Html says its charset itself where its part does not, or is wrong. */
+function charsetOf({value, parameters: {charset}}: ContentType, body: Buffer): string | undefined {
+	return value !== 'text/html' || isTrustedCharset(charset, body) ? charset : (charsetOfHtml(body) ?? charset);
+}
+
+/** What has to be undone of a body, however a program spells it; null: nothing that is known. */
+export function transferEncoding(fields: readonly Field[]): TransferEncoding | null {
+	const text = withoutComments(fieldOf(fields, 'content-transfer-encoding') ?? '');
+	const name = /^\W*(base[-_ ]?64|quoted[-_ ]?printable)\b/i.exec(text)?.[1]?.toLowerCase();
+	return name === undefined ? null : name.startsWith('b') ? 'base64' : 'quoted-printable';
 }
 
 /** Null: it has no parts. */
@@ -96,6 +109,12 @@ export function fieldOf(fields: readonly Field[], name: string): string | null {
 	return fields.find(field => field.name === name)?.value ?? null;
 }
 
+/** The name of an attached file, by either field that may have it; empty: it has none. */
+export function fileNameOf({fields, parameters}: Part): string {
+	const {filename} = readContentType(fieldOf(fields, 'content-disposition')).parameters;
+	return decodeWords(filename || parameters.name || '');
+}
+
 /** Every part that has no parts, in order. */
 export function leavesOf(part: Part): Part[] {
 	return part.parts.length === 0 ? [part] : part.parts.flatMap(leavesOf);
@@ -104,7 +123,7 @@ export function leavesOf(part: Part): Part[] {
 /** Header fields of a block of text, such as a returned header. Other lines are skipped. */
 export function readFields(bytes: Buffer, limits: FieldLimits = {fault: null}): Field[] {
 	const fields: Array<{name: string; value: string}> = [];
-	for (const line of decodeText(bytes, undefined).split('\n')) {
+	for (const line of linesOf(bytes)) {
 		const last = fields.at(-1);
 		if (line.startsWith(' ') || line.startsWith('\t')) {
 			if (last && last.value.length < longestValue) {
@@ -130,6 +149,16 @@ export function readFields(bytes: Buffer, limits: FieldLimits = {fault: null}): 
 		});
 	}
 	return fields;
+}
+
+/** Each in its own charset: every program on the way may have added a field in another one. */
+function linesOf(bytes: Buffer): string[] {
+	// UTF-16 cannot be split by octets.
+	if (isAscii(bytes) || bytes.includes(0)) {
+		return decodeText(bytes, undefined).split('\n');
+	}
+	const lines = bytes.toString('latin1').split('\n');
+	return lines.map(line => decodeText(Buffer.from(line, 'latin1'), undefined));
 }
 
 // RFC 5322 §2.2.
@@ -177,7 +206,7 @@ export function readContentType(field: string | null): ContentType {
 }
 
 function readParameters(text: string): Record<string, string> {
-	const pieces = new Map<string, string[]>();
+	const pieces = new Map<string, ParameterPiece[]>();
 	for (const [, name, number, extended, quoted, plain] of text.matchAll(parameter)) {
 		const key = (name as string).toLowerCase();
 		const values = pieces.get(key) ?? [];
@@ -185,17 +214,32 @@ function readParameters(text: string): Record<string, string> {
 			break;
 		}
 		const value = quoted === undefined ? (plain ?? '') : quoted.replace(/\\(.)/g, '$1');
-		values[Number(number ?? 0)] ??= extended ? unescaped(value) : value;
+		values[Number(number ?? 0)] ??= {value, isExtended: extended !== undefined};
 		pieces.set(key, values);
 	}
-	return Object.fromEntries([...pieces].map(([name, values]) => [name, values.join('')]));
+	return Object.fromEntries([...pieces].map(([name, values]) => [name, joinedPieces(values)]));
 }
 
-/** RFC 2231 §4: `utf-8'de'%C3%A4`. The names of boundaries and charsets, which are all that is read here, are ASCII. */
-function unescaped(value: string): string {
-	return value
-		.replace(/^[\w-]{0,40}'[\w-]{0,40}'/, '')
-		.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+type ParameterPiece = {readonly value: string; readonly isExtended: boolean};
+
+/** RFC 2231 §3, §4: `utf-8'de'%C3%A4`, in pieces that may end inside a character. Numbers may be missing. */
+function joinedPieces(sparse: readonly ParameterPiece[]): string {
+	const pieces = Object.values(sparse);
+	if (!pieces.some(({isExtended}) => isExtended)) {
+		return pieces.map(({value}) => value).join('');
+	}
+	const charset = /^([\w.:-]{0,40})'[\w-]{0,40}'/.exec(pieces[0]?.value ?? '');
+	const bytes = pieces.map(({value, isExtended}, n) => {
+		const said = isExtended && n === 0 ? value.slice(charset?.[0].length ?? 0) : value;
+		return isExtended ? unescaped(said) : Buffer.from(said);
+	});
+	return decodeText(Buffer.concat(bytes), charset?.[1]);
+}
+
+function unescaped(value: string): Buffer {
+	const octets = Buffer.from(value).toString('latin1');
+	const text = octets.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+	return Buffer.from(text, 'latin1');
 }
 
 /** Comments may nest. Parentheses in quotes, as in a boundary, do not begin one. */
@@ -240,10 +284,12 @@ function withoutFromLine(bytes: Buffer): Buffer {
 		start++;
 	}
 	const mail = bytes.subarray(start);
-	const isFromLine = /^>?From /.test(mail.subarray(0, 6).toString('latin1'));
+	// With a colon it is a field, which may have blanks before it (RFC 5322 §4.5).
+	const isFromLine = /^>?From (?![ \t]*:)/.test(mail.toString('latin1', 0, longestFromBlanks));
 	return isFromLine ? mail.subarray(mail.indexOf(lf) + 1) : mail;
 }
 
+const longestFromBlanks = 1000;
 const fromLine = Buffer.from('\n\nFrom ');
 const mostFromLines = 100;
 

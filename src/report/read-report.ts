@@ -5,9 +5,17 @@ import {addressesIn, addressIn, sameAddress, strangersIn} from './addresses-in-t
 import {readAggregate} from './aggregate-report.ts';
 import {decodeWords, stripHtml} from './decode.ts';
 import {type Field, fieldOf, leavesOf, type Mail, readMail} from './mime.ts';
+import {type Paragraph, paragraphsOf, paragraphsOn} from './paragraphs.ts';
 import {evidenceIn, hostIn, type Reply, reasonOf, replyAlone, replyIn} from './reply.ts';
 import {isAutoReply, readFeedback, readUnsubscribe, reportOfSender, senderOf} from './sender-mail.ts';
-import {addressOf, type DeliveryStatus, readStructured, type Structured, withoutType} from './structured.ts';
+import {
+	addressOf,
+	type DeliveryStatus,
+	localPartOf,
+	readStructured,
+	type Structured,
+	withoutType,
+} from './structured.ts';
 import {type BounceText, bounceTextOf, longestText, returnedParts, returnedRecipient} from './text/bounce-text.ts';
 import {type Finding, mostFindings} from './text/listed.ts';
 import {actionInText, arrival, daemonSigns, findingsOf, readLetter} from './text/recipients-in-text.ts';
@@ -254,18 +262,20 @@ function readDsn(
 	{status, returned}: Pick<Structured, 'returned'> & {readonly status: DeliveryStatus},
 	classify: Classify,
 ): Report[] | null {
+	const recipients = status.recipients.map(readRecipientFields).filter(read => read !== null);
+	const known = new Set(
+		recipients.flatMap(({named, original}) => [named, original]).map(one => one?.toLowerCase() ?? ''),
+	);
 	const around: Around = {
 		mail,
 		returned,
 		human: said,
+		said: paragraphsOf(said, known),
 		subject: fieldOf(mail.root.fields, 'subject') ?? '',
 		reporter: hostOf(fieldOf(status.message, 'reporting-mta')),
 		only: status.recipients.length === 1,
 	};
-	const reports = status.recipients.flatMap(fields => {
-		const read = readRecipientFields(fields);
-		return read ? [reportOfFields(read, around, classify)] : [];
-	});
+	const reports = recipients.map(fields => reportOfFields(fields, around, classify));
 	return reports.length > 0 ? reports.filter((report, at) => !isSaidBefore(report, reports.slice(0, at))) : null;
 }
 
@@ -293,6 +303,8 @@ type Around = {
 	readonly returned: Structured['returned'];
 	/** What it says to people. */
 	readonly human: string;
+	/** The same, by paragraph. */
+	readonly said: readonly Paragraph[];
 	readonly subject: string;
 	readonly reporter: string | null;
 	/** There is no other recipient. */
@@ -304,10 +316,12 @@ function reportOfFields(
 	around: Around,
 	classify: Classify,
 ): Report {
-	const {named, original, status, diagnostic, comment, supplement, hint} = fields;
-	const {human, only} = around;
-	const recipient = named ?? (only ? namedElsewhere(around, diagnostic) : null);
-	const paragraphs = paragraphsOn(recipient, human, only);
+	const {named, local, original, status, diagnostic, comment, supplement, hint} = fields;
+	const {only} = around;
+	const recipient = named ?? sentToLocal(around, local) ?? (only ? namedElsewhere(around, diagnostic) : null);
+	const addresses = [recipient, original].filter(address => address !== null);
+	const hasReply = diagnostic !== '' || supplement !== '';
+	const paragraphs = paragraphsOn({addresses, only, hasReply}, around.said);
 	const spoken = diagnostic === '' ? supplement || `${comment}\n${paragraphs}`.trim() : diagnostic;
 	const everything = `${diagnostic}\n${supplement}\n${paragraphs}`;
 	const reply = replyIn(spoken);
@@ -328,18 +342,24 @@ function reportOfFields(
 	}
 	const known = {phase: phaseIn(everything), status, host};
 	const others = [supplement, paragraphs, hint].filter(each => !spoken.includes(each));
-	const judgement = judgeReplies(classify, known, reply, others);
+	// Beside a reply of its own, words that could be a neighbour's suppress nobody.
+	const isSure = (text: string) => only || !hasReply || text !== paragraphs;
+	const judgement = judgeReplies(classify, known, reply, others, isSure);
 	return action === 'failed'
 		? {...about, ...judgement}
 		: {...about, ...judgement, type: 'transient', suppresses: false};
 }
 
-/** By the reply; where that says nothing, by what else is said of the recipient too, one text after the other. */
+/**
+ * By the reply; where that says nothing, by what else is said of the recipient too, one text after the other. Of
+ * these only those that are surely about the recipient may suppress it.
+ */
 function judgeReplies(
 	classify: Classify,
 	known: Pick<Evidence, 'phase' | 'status' | 'host'>,
 	{code, enhanced, text}: Reply,
 	others: readonly string[],
+	isSure: (text: string) => boolean,
 ): Judgement {
 	const first = classify({...known, code, enhanced, text});
 	for (const other of first.category === 'undetermined' ? others : []) {
@@ -350,11 +370,21 @@ function judgeReplies(
 			enhanced: specific(enhanced) ?? more.enhanced ?? enhanced,
 			text: `${text}\n${more.text}`,
 		});
-		if (judgement.category !== 'undetermined') {
+		if (judgement.category !== 'undetermined' && (!judgement.suppresses || isSure(other))) {
 			return judgement;
 		}
 	}
 	return first;
+}
+
+/** The one addressee of the returned mail with a local part: mail systems leave out a domain of their own. */
+function sentToLocal({returned}: Around, local: string | null): string | null {
+	const wanted = local?.toLowerCase();
+	const addressees = returned.flatMap(header => header.filter(({name}) => name === 'to' || name === 'cc'));
+	const found = addressees
+		.flatMap(({value}) => addressesIn(value))
+		.filter(address => address.slice(0, address.lastIndexOf('@')).toLowerCase() === wanted);
+	return new Set(found.map(address => address.toLowerCase())).size === 1 ? (found[0] as string) : null;
 }
 
 /** The recipient where the status names none: `X-Failed-Recipients`, the diagnostic, then the returned mail's `To`. */
@@ -368,36 +398,6 @@ function namedElsewhere({mail, returned, human}: Around, diagnostic: string): st
 	return strangersIn(named, own)[0] ?? (sentTo.length === 1 ? sentTo[0] : null) ?? null;
 }
 
-const introduction = /(?:response|error|reason|answer|reply|said|returned|was)\b[^\n]{0,80}:[ \t]*$/i;
-/** What the sender wrote himself, quoted. */
-const quotedHeader = /^[ \t]*(?:subject|message-id|date)[ \t]*:/im;
-
-/**
- * The paragraphs about one recipient, with what they introduce. `only`: there is no other recipient, so every reply in
- * the text is about this one.
- */
-function paragraphsOn(address: string | null, text: string, only: boolean): string {
-	const paragraphs = text.split(/\n[ \t]*(?:\n[ \t]*)+/);
-	const isAbout = (paragraph: string) => address !== null && names(paragraph, address);
-	const chosen = paragraphs.filter((paragraph, index) => {
-		const before = paragraphs[index - 1] ?? '';
-		const follows = introduction.test(before) && (only || isAbout(before));
-		return (
-			(isAbout(paragraph) || follows || (only && introduction.test(firstLine(paragraph)))) &&
-			!quotedHeader.test(paragraph)
-		);
-	});
-	return chosen.join('\n').slice(0, 4096);
-}
-
-function firstLine(text: string): string {
-	return text.split('\n', 1)[0] ?? '';
-}
-
-function names(paragraph: string, address: string): boolean {
-	return paragraph.toLowerCase().includes(address.toLowerCase());
-}
-
 /** Reads the fields of one recipient of a delivery status (RFC 3464 §2.3); absent things are null. Null if they say nothing. */
 function readRecipientFields(fields: readonly Field[]) {
 	const original = addressOf(fieldOf(fields, 'original-recipient'));
@@ -406,6 +406,8 @@ function readRecipientFields(fields: readonly Field[]) {
 	const read = {
 		/** The recipient: Final-Recipient, else a field in its place. */
 		named: final ?? original,
+		/** The recipient's name where its field has no domain. */
+		local: localPartOf(fieldOf(fields, 'final-recipient')),
 		original,
 		/** As it is written. */
 		action: fieldOf(fields, 'action') || null,

@@ -277,8 +277,15 @@ export function addressOf(value: string | null): string | null {
 	return plain.includes('\\x{')
 		? null
 		: addressIn(
-				plain.replace(/\+(2B|3D)(?=[^@]*@)/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
+				plain
+					.replace(/\+(2B|3D)(?=[^@]*@)/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
+					.replace(/^[^\s<>"]{1,320}$/, '<$&>'), // Alone in a field it needs no brackets to be whole.
 			);
+}
+
+/** The name in a recipient field that has no domain: `local; <\\neko>` → `neko`. Null: it has one, or none is there. */
+export function localPartOf(value: string | null): string | null {
+	return /^<?\\?([^\s<>()@;,/]{1,64})>?$/.exec(withoutType(value ?? ''))?.[1] ?? null;
 }
 
 /** Whether a block without an address says what the recipient before it lacks: a blank line stood where none belongs. */

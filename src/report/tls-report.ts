@@ -15,22 +15,30 @@ const resultTypes = [
 	...['sts-policy-fetch-error', 'sts-policy-invalid', 'sts-webpki-invalid'],
 ];
 
-/** A TLS report (RFC 8460 §4.4); a text: what is wrong with it; null: it is another document. */
-export function readTlsReport(json: string): TlsReport | string | null {
+/**
+ * A TLS report (RFC 8460 §4.4); a text: what is wrong with it; null: it is another document.
+ *
+ * @param about where its message says which domain it is about, for a report that does not
+ */
+export function readTlsReport(json: string, about: readonly string[] = []): TlsReport | string | null {
 	const parsed = parsedJson(json);
 	if (parsed === undefined) {
 		return 'it is no JSON';
 	}
 	const report = objectOf(parsed);
-	if (!Array.isArray(report.policies)) {
+	if (!Array.isArray(report.policies) && report['date-range'] === undefined) {
 		return null;
 	}
-	const policies = report.policies.slice(0, mostPolicies).map(objectOf);
+	const all = Array.isArray(report.policies) ? report.policies : [];
+	const policies = all.slice(0, mostPolicies).map(objectOf);
+	const reportId = textIn(report['report-id']);
+	// Google ends its ids with the domain.
+	const domains = [...policies.map(domainOf), ...about, /_([^_]+)$/.exec(reportId)?.[1] ?? ''];
 	const range = objectOf(report['date-range']);
 	const head = headOf({
 		org: [textIn(report['organization-name']), textIn(report['contact-info'])],
-		reportId: textIn(report['report-id']),
-		domain: textIn(objectOf(policies[0]?.policy)['policy-domain']),
+		reportId,
+		domain: domains.find(name => hostIn(name)?.includes('.')) ?? '',
 		begin: Date.parse(textIn(range['start-datetime'])),
 		end: Date.parse(textIn(range['end-datetime'])),
 	});
@@ -39,7 +47,7 @@ export function readTlsReport(json: string): TlsReport | string | null {
 	}
 	const counts = new Map<string, TlsCount>();
 	const failures: string[] = [];
-	let cut = report.policies.length - policies.length;
+	let cut = all.length - policies.length;
 
 	function add(policy: string, result: string, n: number): void {
 		const key = `${policy} ${result}`;
@@ -48,13 +56,14 @@ export function readTlsReport(json: string): TlsReport | string | null {
 		}
 	}
 
-	for (const {policy, summary, 'failure-details': details} of policies) {
-		const {'policy-type': type, 'policy-domain': about} = objectOf(policy);
-		if (hostIn(textIn(about)) !== head.domain) {
+	for (const one of policies) {
+		const {policy, summary, 'failure-details': details} = one;
+		const domain = domainOf(one);
+		if (domain !== '' && hostIn(domain) !== head.domain) {
 			cut++;
 			continue;
 		}
-		const kind = wordIn(type, policyTypes);
+		const kind = wordIn(objectOf(policy)['policy-type'], policyTypes);
 		const sums = objectOf(summary);
 		add(kind, 'success', numberIn(sums['total-successful-session-count']));
 		const failed = (Array.isArray(details) ? details : []).map(objectOf);
@@ -73,9 +82,15 @@ export function readTlsReport(json: string): TlsReport | string | null {
 	return {kind: 'tls', ...head, counts: [...counts.values()], failures, cut};
 }
 
-/** `certificate-expired, 3 from 192.0.2.1 to mx.shop.example: …`. */
+/** The domain of a policy as it is written; empty: it does not say. */
+const domainOf = ({policy}: JsonObject): string => textIn(objectOf(policy)['policy-domain']).trim();
+
+/** Of an IPv6 address in any spelling. */
+const maxAddressLength = 45;
+
+/** `certificate-expired, 3 from 192.0.2.1 to mx.shop.example: …`, at most about 300 characters. */
 function failureOf(detail: JsonObject, n: number): string {
-	const from = nameIn(textIn(detail['sending-mta-ip']));
+	const from = nameIn(textIn(detail['sending-mta-ip']), maxAddressLength);
 	const to = nameIn(textIn(detail['receiving-mx-hostname']) || textIn(detail['receiving-ip']));
 	const more = nameIn(textIn(detail['failure-reason-code']) || textIn(detail['additional-information']));
 	return `${wordIn(detail['result-type'], resultTypes)}, ${n}${from && ` from ${from}`}${to && ` to ${to}`}${more && `: ${more}`}`;

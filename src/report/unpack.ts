@@ -1,4 +1,4 @@
-import {gunzipSync, inflateRawSync} from 'node:zlib';
+import {crc32, gunzipSync, inflateRawSync} from 'node:zlib';
 
 export type Unpacked = {readonly ok: true; readonly bytes: Buffer} | {readonly ok: false; readonly fault: string};
 
@@ -8,13 +8,13 @@ const largest = 10 * 1024 * 1024;
 export const isGzip = (bytes: Buffer): boolean => bytes[0] === 0x1f && bytes[1] === 0x8b;
 export const isZip = (bytes: Buffer): boolean => bytes.length > 4 && bytes.readUInt32LE(0) === 0x04034b50;
 
-/** The file in a gzip or a zip with one file, at most 10 MiB; other bytes as they are. What is an archive again is refused. */
+/** The file in a gzip or a zip with one file (and any folders), at most 10 MiB; other bytes as they are. What is an archive again is refused. */
 export function unpack(bytes: Buffer): Unpacked {
 	if (!isGzip(bytes) && !isZip(bytes)) {
 		return bytes.length > largest ? tooLarge : {ok: true, bytes};
 	}
 	try {
-		const unpacked = isGzip(bytes) ? gunzipSync(bytes, {maxOutputLength: largest}) : fileInZip(bytes);
+		const unpacked = isGzip(bytes) ? fileInGzip(bytes) : fileInZip(bytes);
 		if (typeof unpacked === 'string') {
 			return {ok: false, fault: unpacked};
 		}
@@ -23,21 +23,57 @@ export function unpack(bytes: Buffer): Unpacked {
 			: {ok: true, bytes: unpacked};
 	} catch (error) {
 		const isBomb = (error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE';
-		return isBomb ? tooLarge : {ok: false, fault: 'the archive is damaged'};
+		return isBomb ? tooLarge : {ok: false, fault: damaged};
 	}
 }
 
+const damaged = 'the archive is damaged';
 const tooLarge: Unpacked = {ok: false, fault: 'unpacked it is larger than 10 MiB'};
+
+/**
+ * Node rejects a gzip that anything but NULs or another gzip follows, and Mimecast appends a CRLF to every report. Its
+ * trailer, which only inflating gives, is where it ends (RFC 1952 §2.3.1).
+ */
+function fileInGzip(gzip: Buffer): Buffer | string {
+	const begin = gzipHeaderLength(gzip);
+	const file = inflateRawSync(gzip.subarray(begin), {maxOutputLength: largest});
+	const trailer = Buffer.alloc(8);
+	trailer.writeUInt32LE(crc32(file));
+	trailer.writeUInt32LE(file.length, 4);
+	const at = gzip.indexOf(trailer, begin);
+	if (at === -1) {
+		return damaged;
+	}
+	return isGzip(gzip.subarray(at + trailer.length)) ? gunzipSync(gzip, {maxOutputLength: largest}) : file;
+}
+
+const gzipFlags = {headerCrc: 2, extra: 4, name: 8, comment: 16} as const;
+
+/** Octets before the deflated data (RFC 1952 §2.3). Where a name does not end they are too few, and nothing can be inflated. */
+function gzipHeaderLength(gzip: Buffer): number {
+	const flags = gzip.readUInt8(3);
+	let length = 10;
+	if (flags & gzipFlags.extra) {
+		length += 2 + gzip.readUInt16LE(length);
+	}
+	for (const text of [gzipFlags.name, gzipFlags.comment]) {
+		length = flags & text ? gzip.indexOf(0, length) + 1 : length;
+	}
+	return flags & gzipFlags.headerCrc ? length + 2 : length;
+}
 
 const endOfDirectory = 0x06054b50;
 const endLength = 22;
 const longestComment = 0xffff;
 const fileHeader = 0x02014b50;
+const fileHeaderLength = 46;
+/** An entry for a folder, and what macOS adds beside each file. */
+const notFiles = /[/\\]$|^__MACOSX[/\\]/;
 const isEncrypted = 1;
 const methods = {stored: 0, deflated: 8} as const;
 
 /**
- * The only file of a zip (APPNOTE 6.3 §4.3), by its directory; a text says what is wrong. Its name is not looked at.
+ * The only file of a zip (APPNOTE 6.3 §4.3), by its directory; a text says what is wrong. Its name only distinguishes it from a folder.
  *
  * @throws RangeError where an offset leads out of it, and what zlib throws.
  */
@@ -50,11 +86,11 @@ function fileInZip(zip: Buffer): Buffer | string {
 	if (end < last) {
 		return 'the archive ends too soon';
 	}
-	const files = zip.readUInt16LE(end + 10);
-	if (files !== 1) {
-		return `the archive has ${files} files, a report has one`;
+	const headers = fileHeadersOf(zip, {at: zip.readUInt32LE(end + 16), entries: zip.readUInt16LE(end + 10)});
+	const [at] = headers;
+	if (at === undefined || headers.length > 1) {
+		return `the archive has ${headers.length} files, a report has one`;
 	}
-	const at = zip.readUInt32LE(end + 16);
 	if (zip.readUInt32LE(at) !== fileHeader || (zip.readUInt16LE(at + 8) & isEncrypted) !== 0) {
 		return 'the archive is damaged or encrypted';
 	}
@@ -74,4 +110,18 @@ function fileInZip(zip: Buffer): Buffer | string {
 		default:
 			return `the archive uses method ${method}, which is not read`;
 	}
+}
+
+/** Where the headers of the files begin in the directory, without those of folders. */
+function fileHeadersOf(zip: Buffer, directory: {readonly at: number; readonly entries: number}): number[] {
+	const found: number[] = [];
+	let {at} = directory;
+	for (let entry = 0; entry < directory.entries; entry++) {
+		const nameEnd = at + fileHeaderLength + zip.readUInt16LE(at + 28);
+		if (!notFiles.test(zip.toString('latin1', at + fileHeaderLength, nameEnd))) {
+			found.push(at);
+		}
+		at = nameEnd + zip.readUInt16LE(at + 30) + zip.readUInt16LE(at + 32);
+	}
+	return found;
 }

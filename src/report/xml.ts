@@ -15,6 +15,10 @@ const deepest = 12;
 /** Elements that are kept at one time. */
 const mostElements = 5000;
 const longestText = 2048;
+/** Some reporters put an `xs:schema` before the document, or around it and never close it. */
+const wrapper = 'schema';
+/** The only element in a schema that is not part of it. */
+const wrapped = 'feedback';
 
 /**
  * Reads a document. Elements called `each` go to `take` and are forgotten, so that memory does not grow with their number: a parser
@@ -40,7 +44,12 @@ export function readXml(text: string, each: string, take: (element: XmlElement) 
 				if (element.name !== each) {
 					open.at(-1)?.children.push(element);
 				}
-				root ??= element;
+				// A schema, with all that is in it, is the root only until the document comes.
+				const isInSchema = open.some(({name}) => name === wrapper);
+				const isDocument = element.name === wrapped || (element.name !== wrapper && !isInSchema);
+				if (root === undefined || (root.name === wrapper && isDocument)) {
+					root = element;
+				}
 				open.push(element);
 			},
 			ontext(said) {
@@ -51,7 +60,7 @@ export function readXml(text: string, each: string, take: (element: XmlElement) 
 			},
 			onclosetag(_name, isImplied) {
 				const ended = open.pop() as XmlElement;
-				if (isImplied && !isEmptyTag()) {
+				if (isImplied && ended.name !== wrapper && !isEmptyTag()) {
 					throw new XmlFault('it ends too soon, or its tags do not match');
 				}
 				if (ended.name === each && ended !== root) {

@@ -31,10 +31,10 @@ import {
 	utcDay,
 	type WarmUp,
 } from '../pace/choose-route.ts';
-import {countTls, findPolicy, savePolicy} from '../store/domains.ts';
 import {readComplaintFigures, readHostFigures} from '../store/queue/sites.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {Store} from '../store/store.ts';
+import {countTls, findPolicy, savePolicy} from '../store/tls.ts';
 import {findWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 
 type RouterOptions = {

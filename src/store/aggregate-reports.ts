@@ -1,20 +1,22 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {AggregateReport, DmarcCount, DmarcReport, TlsCount, TlsReport} from '../mail/aggregate.ts';
-import type {DomainState} from './domains.ts';
+import {type DomainState, liveDomains} from './domains.ts';
 import {rowsOf} from './engine/dialect.ts';
 import {insertReturning, insertRows} from './engine/rows.ts';
+import {bounds, fitCounts, groupKey, readUse, roomLeft} from './report-bounds.ts';
 
-/** A report as it came: when, and whose DKIM signature its mail had. */
-type Arrival = {readonly at: string; readonly signedBy: string | null};
+/** A report as it came. */
+export type Arrival = {
+	/** In the store's form. */
+	readonly at: string;
+	/** The domain of a valid DKIM signature of its mail; null: it has none. */
+	readonly signedBy: string | null;
+	/** Whether that is the reporter's own domain. */
+	readonly isProven: boolean;
+};
 
 const verified: readonly DomainState[] = ['verified', 'degraded'];
-
-/**
- * Reports about a domain that begin on one day, of each site that signs them, and without a signature: more are a flood. A
- * forger uses up what is left for the site that signs for them, and keeps out nobody else.
- */
-const mostOfDay = 300;
 
 /** What became of a report. `known`: it came before, by this or another way. */
 export type AggregateEnd = 'new' | 'known' | 'foreign' | 'too_many';
@@ -25,37 +27,97 @@ export async function addDmarcReport(
 	report: DmarcReport,
 	arrival: Arrival,
 ): Promise<AggregateEnd> {
-	const domains: string[] = await trx('domains')
+	const domains: string[] = await liveDomains(trx)
 		.where({name: report.domain})
 		.whereIn('state', verified)
 		.orderBy('id')
 		.pluck('id');
 	let end: AggregateEnd = domains.length === 0 ? 'foreign' : 'known';
-	const day = storeTime(report.begin).slice(0, 10);
 	for (const domainId of domains) {
-		if (await isFull(trx('dmarc_reports').where({domain_id: domainId}), day, arrival)) {
-			return 'too_many';
+		const added = await addToDomain(trx, domainId, report, arrival);
+		if (added === 'too_many') {
+			return added;
 		}
-		if (await insertHead(trx, 'dmarc_reports', {domain_id: domainId}, report, arrival)) {
-			const rows = report.counts.map(one => [
-				...[domainId, day, one.ip, Number(one.dkim), Number(one.spf), one.disposition, one.why],
-				...[one.n, arrival.signedBy === null ? 0 : one.n],
-			]);
-			await addCounts(trx, 'dmarc_days', ['domain_id', 'day', ...dmarcKeys], rows, ['n', 'signed']);
-			end = 'new';
-		}
+		end = added === 'new' ? added : end;
 	}
 	return end;
 }
 
-async function isFull(reports: Knex.QueryBuilder, day: string, {signedBy}: Arrival): Promise<boolean> {
-	// A domain may have any number of names below it.
-	const site = signedBy?.split('.').slice(-2).join('.') ?? '';
-	const [today] = await reports
-		.whereBetween('begin_at', [day, `${day}~`])
-		.whereRaw("'.' || coalesce(signed_by, '') like ?", [`%.${site}`])
-		.count('* as n');
-	return Number(today?.n) >= mostOfDay;
+const dayOf = (time: number): string => storeTime(time).slice(0, 10);
+
+/** What makes two reports one, beside who signed them. Some reporters use an id again for each day. */
+const identityOf = ({org, reportId, begin, end}: AggregateReport) => ({
+	...{org, report_id: reportId, begin_at: storeTime(begin), end_at: storeTime(end)},
+});
+
+async function addToDomain(
+	trx: Knex.Transaction,
+	domainId: string,
+	report: DmarcReport,
+	arrival: Arrival,
+): Promise<Exclude<AggregateEnd, 'foreign'>> {
+	const {signedBy, isProven} = arrival;
+	const proven = Number(isProven);
+	const reports = () => trx('dmarc_reports').where({domain_id: domainId});
+	const day = dayOf(report.begin);
+	const amount = `case when proven = ${proven} then group_count else 0 end`;
+	const use = await readUse(trx, {reports: reports(), day, signedBy, amount});
+	if (roomLeft(bounds.reports, use.reports) === 0) {
+		return 'too_many';
+	}
+	const same = identityOf(report);
+	if (
+		!isProven &&
+		(await reports()
+			.where({...same, proven: 1})
+			.first('org')) !== undefined
+	) {
+		return 'known';
+	}
+	const room = roomLeft(isProven ? bounds.provenGroups : bounds.unprovenGroups, use.amounts);
+	const there = isProven ? await provenGroups(trx, domainId, day) : new Set();
+	const fitted = fitCounts(report.counts, group => there.has(groupKey(group)), room);
+	const groups = fitted.counts.map(one => [
+		...[one.ip, Number(one.dkim), Number(one.spf), one.disposition, one.why, one.n],
+	]);
+	const head = {
+		domain_id: domainId,
+		proven,
+		group_count: fitted.added,
+		counts: isProven ? null : JSON.stringify(groups),
+	};
+	if (!(await insertHead(trx, 'dmarc_reports', head, report, arrival))) {
+		return 'known';
+	}
+	const add = (rows: ReadonlyArray<ReadonlyArray<string | number>>) =>
+		addCounts(trx, 'dmarc_days', ['domain_id', 'day', ...dmarcKeys], rows, ['n', 'signed']);
+	if (isProven) {
+		const replaced: Array<{counts: string | null}> = await reports()
+			.where({...same, proven: 0})
+			.select('counts');
+		for (const {counts} of replaced) {
+			const former: typeof groups = JSON.parse(counts ?? '[]');
+			await add(former.map(group => [domainId, day, ...group.slice(0, -1), -Number(group.at(-1)), 0]));
+		}
+		await reports()
+			.where({...same, proven: 0})
+			.delete();
+		await trx('dmarc_days').where({domain_id: domainId, day}).where('n', '<=', 0).delete();
+	}
+	await add(groups.map(group => [domainId, day, ...group, isProven ? Number(group.at(-1)) : 0]));
+	return 'new';
+}
+
+/** More than the bounds allow for a day. */
+const maxDayGroups = 10_000;
+
+async function provenGroups(trx: Knex.Transaction, domainId: string, day: string): Promise<ReadonlySet<unknown>> {
+	const rows: DmarcCount[] = await trx('dmarc_days')
+		.where({domain_id: domainId, day})
+		.where('signed', '>', 0)
+		.limit(maxDayGroups)
+		.select(dmarcKeys);
+	return new Set(rows.map(groupKey));
 }
 
 const dmarcKeys = ['ip', 'dkim', 'spf', 'disposition', 'why'];
@@ -70,18 +132,23 @@ export async function addTlsReport(
 	const {domain, counts} = report;
 	const own = trx.raw("coalesce(return_path_domain, 'bounce.' || name) = ?", [domain]);
 	const known =
-		(await trx('domains').where({name: domain}).orWhere(own).first('id')) ??
+		(await liveDomains(trx)
+			.where(named => named.where({name: domain}).orWhere(own))
+			.first('id')) ??
 		(await trx('inbound_addresses')
 			.whereRaw("address like ? escape '!'", [`%@${domain.replaceAll('_', '!_')}`])
 			.first('id'));
 	if (!ours.includes(domain) && known === undefined) {
 		return 'foreign';
 	}
-	const day = storeTime(report.begin).slice(0, 10);
-	if (await isFull(trx('tls_reports').where({domain}), day, arrival)) {
+	const day = dayOf(report.begin);
+	const reports = trx('tls_reports').where({domain});
+	const use = await readUse(trx, {reports, day, signedBy: arrival.signedBy, amount: 'length(failures)'});
+	if (roomLeft(bounds.reports, use.reports) === 0) {
 		return 'too_many';
 	}
-	const columns = {domain, failures: JSON.stringify(report.failures)};
+	const failures = firstThatFit(report.failures, roomLeft(bounds.failures, use.amounts));
+	const columns = {domain, failures: JSON.stringify(failures)};
 	if (!(await insertHead(trx, 'tls_reports', columns, report, arrival))) {
 		return 'known';
 	}
@@ -90,18 +157,24 @@ export async function addTlsReport(
 	return 'new';
 }
 
+function firstThatFit(lines: readonly string[], length: number): readonly string[] {
+	let left = length;
+	const end = lines.findIndex(line => {
+		left -= line.length;
+		return left < 0;
+	});
+	return end === -1 ? lines : lines.slice(0, end);
+}
+
 /** False: the report is there already. */
 async function insertHead(
 	trx: Knex.Transaction,
 	table: string,
-	columns: {readonly [column: string]: string},
-	{org, reportId, begin, end, cut}: AggregateReport,
+	columns: {readonly [column: string]: string | number | null},
+	report: AggregateReport,
 	{at, signedBy}: Arrival,
 ): Promise<boolean> {
-	const row = {
-		...{...columns, org, report_id: reportId, begin_at: storeTime(begin), end_at: storeTime(end)},
-		...{received_at: at, signed_by: signedBy, cut},
-	};
+	const row = {...columns, ...identityOf(report), received_at: at, signed_by: signedBy, cut: report.cut};
 	const once = 'on conflict do nothing returning org';
 	return (await insertReturning(trx, table, Object.keys(row), [Object.values(row)], once)).length > 0;
 }
@@ -125,7 +198,7 @@ const mostNamed = 10;
 /** Mails from one address; `aligned`, `dkim` and `spf`: how many of them pass for the domain, and by what. */
 export type DmarcSource = Pick<DmarcCount, 'ip' | 'why' | 'n'> & Readonly<Record<'aligned' | 'dkim' | 'spf', number>>;
 
-/** `since`: a day (`2026-11-21`). `counted`: mails of all reports, or of those alone whose mail had a valid signature. */
+/** `since`: a day (`2026-11-21`). `counted`: messages of all reports, or only of those that their own reporters signed. */
 type Asked = {readonly domainId: string; readonly since: string; readonly counted: 'n' | 'signed'};
 
 const countsOf = (reader: Knex, {domainId, since, counted}: Asked) =>
@@ -134,10 +207,13 @@ const countsOf = (reader: Knex, {domainId, since, counted}: Asked) =>
 /** What was reported of a domain: the `limit` sources with most mail, and the sums of all. */
 export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
 	const {domainId, since, counted} = asked;
-	const orgs: string[] = await reader('dmarc_reports')
-		.where({domain_id: domainId})
-		.where('begin_at', '>=', since)
-		.orderBy('org')
+	const reports = () => reader('dmarc_reports').where({domain_id: domainId}).where('begin_at', '>=', since);
+	const number = await reports().count('* as n').first();
+	// Anybody can make up a name: those that a signature proves come first.
+	const reporters: string[] = await reports()
+		.groupBy('org')
+		.orderByRaw('max(proven) desc, org')
+		.limit(mostNamed + 1)
 		.pluck('org');
 	const aligned = reader.raw('case when dkim + spf > 0 then ?? else 0 end', [counted]);
 	const sums = {n: counted, signed: 'signed', aligned};
@@ -157,9 +233,8 @@ export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
 		.where({place: 1})
 		.select('ip', 'why');
 	const whyOf = new Map<string, string>(whys.map(({ip, why}) => [ip, why]));
-	const reporters = [...new Set(orgs)];
 	return {
-		reports: orgs.length,
+		reports: Number(number?.n),
 		reporters: reporters.length > mostNamed ? [...reporters.slice(0, mostNamed), '…'] : reporters,
 		ips: Number(all?.ips),
 		lost: Number(all?.n ?? 0) - Number(all?.aligned ?? 0),
@@ -186,12 +261,11 @@ export type TlsSum = Pick<TlsCount, 'policy' | 'result'> &
 export async function readTlsSums(
 	reader: Knex,
 	table: 'tls_report_days' | 'tls_days',
-	{since, limit, ...of}: {readonly since: string; readonly limit: number; readonly domain?: string},
+	{since, limit, domains}: {readonly since: string; readonly limit: number; readonly domains?: readonly string[]},
 ): Promise<TlsSum[]> {
 	const keys = ['domain', 'policy', 'result', ...(table === 'tls_days' ? ['host'] : [])];
-	const rows: TlsSum[] = await reader(table)
-		.where('day', '>=', since)
-		.where(of)
+	const counted = reader(table).where('day', '>=', since);
+	const rows: TlsSum[] = await (domains === undefined ? counted : counted.whereIn('domain', [...domains]))
 		.groupBy(keys)
 		.orderByRaw(`result = 'success', sum(n) desc, ${keys}`)
 		.limit(limit)
@@ -274,7 +348,7 @@ export async function findOwnDomain(
 	reader: Knex,
 	host: string,
 ): Promise<{readonly id: string; readonly name: string} | undefined> {
-	const domains: ReadonlyArray<Record<'id' | 'name' | 'workspace_id', string>> = await reader('domains')
+	const domains: ReadonlyArray<Record<'id' | 'name' | 'workspace_id', string>> = await liveDomains(reader)
 		.whereIn('state', verified)
 		.orderBy('id')
 		.select('id', 'name', 'workspace_id');
@@ -282,26 +356,61 @@ export async function findOwnDomain(
 	return domains.find(({name}) => `.${host}`.endsWith(`.${name}`)) ?? (isAlone ? domains[0] : undefined);
 }
 
-/** Removes what is of days before this one, at most this many rows of each table; answers how many of one at most. */
-export async function purgeAggregates(trx: Knex.Transaction, day: string, limit: number): Promise<number> {
+/** How many TLS reports go to one address on a day: a domain may name the address of somebody who has not asked for any. */
+const maxReportsPerRecipient = 5;
+
+/** Counts one more TLS report to an address on the day that it is sent. False: the address has had all that it gets on that day. */
+export async function claimTlsRecipient(trx: Knex.Transaction, day: string, address: string): Promise<boolean> {
+	const claimed = await rowsOf(
+		trx,
+		`insert into tls_report_recipients (day, address, reports) values (?, ?, 1)
+			on conflict (day, address) do update set reports = tls_report_recipients.reports + 1
+				where tls_report_recipients.reports < ?
+			returning reports`,
+		[day, address, maxReportsPerRecipient],
+	);
+	return claimed.length > 0;
+}
+
+const headKeys = ['begin_at', 'end_at', 'org', 'report_id'];
+
+/**
+ * Removes what is of days before `day`, and what no reporter has signed of days before `unprovenDay`, at most this many rows of
+ * each kind; returns the largest number of one kind.
+ */
+export async function purgeAggregates(
+	trx: Knex.Transaction,
+	{day, unprovenDay}: {readonly day: string; readonly unprovenDay: string},
+	limit: number,
+): Promise<number> {
+	const reportKeys = ['domain_id', ...headKeys, 'proven'];
+	const dayKeys = ['domain_id', 'day', ...dmarcKeys];
+	const old = [
+		['dmarc_reports', reportKeys, `begin_at < ?`, day],
+		['dmarc_reports', reportKeys, 'proven = 0 and begin_at < ?', unprovenDay],
+		['dmarc_days', dayKeys, 'day < ?', day],
+		['dmarc_days', dayKeys, 'n > signed and signed = 0 and day < ?', unprovenDay],
+		['tls_reports', ['domain', ...headKeys], 'begin_at < ?', day],
+		['tls_report_days', ['day', 'domain', 'policy', 'result'], 'day < ?', day],
+		['tls_reports_sent', ['day', 'domain'], 'day < ?', day],
+		['tls_report_recipients', ['day', 'address'], 'day < ?', day],
+	] as const;
 	let most = 0;
-	for (const [table, column, keys] of [
-		['dmarc_reports', 'begin_at', ['domain_id', 'org', 'report_id']],
-		['dmarc_days', 'day', ['domain_id', 'day', ...dmarcKeys]],
-		['tls_reports', 'begin_at', ['domain', 'org', 'report_id']],
-		['tls_report_days', 'day', ['day', 'domain', 'policy', 'result']],
-		['tls_reports_sent', 'day', ['day', 'domain']],
-	] as const) {
-		const old = trx(table)
-			.where(column, '<', day)
-			.limit(limit)
-			.select([...keys]);
+	for (const [table, keys, isOld, before] of old) {
+		const some = trx(table).whereRaw(isOld, [before]).limit(limit).select(keys);
 		most = Math.max(
 			most,
 			await trx(table)
-				.whereIn([...keys], old)
+				.whereIn([...keys], some)
 				.delete(),
 		);
 	}
-	return most;
+	const mixed = trx('dmarc_days')
+		.whereRaw('n > signed and signed > 0 and day < ?', [unprovenDay])
+		.limit(limit)
+		.select(dayKeys);
+	const reduced = await trx('dmarc_days')
+		.whereIn(dayKeys, mixed)
+		.update({n: trx.ref('signed')});
+	return Math.max(most, reduced);
 }

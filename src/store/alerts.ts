@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import type {AlertKind, AlertMessage, AlertWay} from '../mail/alert.ts';
+import {selectInTurns} from './engine/rows.ts';
 
 /** Who is to know of what is wrong: a row of `alerts`. */
 export type Alert = {
@@ -35,6 +36,14 @@ export async function insertAlert(trx: Knex.Transaction, alert: Alert): Promise<
 export async function listAlerts(reader: Knex, workspaceId: string | null): Promise<Alert[]> {
 	const rows: Row[] = await ofWorkspace(reader, workspaceId).orderBy('id', 'desc');
 	return rows.map(fromRow);
+}
+
+/** Those of the installation. */
+export async function countOwnAlerts(reader: Knex): Promise<number> {
+	const found: {n: number | string} = await reader('alerts')
+		.whereNull('workspace_id')
+		.first(reader.raw('count(*) as n'));
+	return Number(found.n);
 }
 
 /** `workspaceId`: only its own; null: any. */
@@ -118,6 +127,10 @@ export type DueMessage = {
 	readonly attempts: number;
 };
 
+type MessageRow = {id: string; alert_id: string; message: string; due_at: string; attempts: number};
+
+const messagesPerLook = 20;
+
 export async function queueMessage(
 	trx: Knex.Transaction,
 	alertId: string,
@@ -133,14 +146,17 @@ export async function hasDueMessages(reader: Knex, now: string): Promise<boolean
 	return (await reader('alert_messages').where('due_at', '<=', now).first('id')) !== undefined;
 }
 
-/** Takes messages that are due until `until`, new ones first, as those that fail may be many: another node takes them then, unless they went out. */
+/**
+ * Takes messages that are due until `until`: workspaces in turn, and new ones first, as those that fail may be many. Another node
+ * takes them then, unless they went out.
+ */
 export async function takeMessages(trx: Knex.Transaction, now: string, until: string): Promise<DueMessage[]> {
-	const rows: Array<{id: string; alert_id: string; message: string; due_at: string; attempts: number}> = await trx(
-		'alert_messages',
-	)
-		.where('due_at', '<=', now)
-		.orderBy(['attempts', 'id'])
-		.limit(20);
+	const due = trx('alert_messages as m')
+		.join('alerts as a', 'a.id', 'm.alert_id')
+		.where('m.due_at', '<=', now)
+		.select('m.*', 'a.workspace_id');
+	const limits = {limit: messagesPerLook, perWorkspace: messagesPerLook};
+	const rows: MessageRow[] = await selectInTurns(trx, due, 'attempts, id', limits);
 	const taken: DueMessage[] = [];
 	for (const {id, alert_id: alertId, message, due_at, attempts} of rows) {
 		if ((await trx('alert_messages').where({id, due_at}).update({due_at: until})) === 1) {

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import {inParts} from '../kit/collections.ts';
+import {liveDomains} from './domains.ts';
 import {listInboundDomains} from './received.ts';
 import type {Vault} from './sealed.ts';
 
@@ -10,6 +11,10 @@ export type Certificate = {
 	readonly not_before: string | null;
 	readonly not_after: string | null;
 	readonly issuer: string | null;
+	/** The CA that gave it: the URL of its directory; null: there is none, or it is older than this column. */
+	readonly directory: string | null;
+	/** The CA of the last order, whatever came of it. */
+	readonly tried_directory: string | null;
 	/** When the CA wants it to be renewed; null: it does not say. */
 	readonly window_start: string | null;
 	readonly window_end: string | null;
@@ -35,8 +40,8 @@ export type FullCertificate = Certificate & {
 };
 
 const columns = [
-	...['name', 'not_before', 'not_after', 'issuer', 'window_start', 'window_end', 'next_try_at', 'taken_until'],
-	...['tries', 'fault', 'wanted_at', 'unused', 'updated_at'],
+	...['name', 'not_before', 'not_after', 'issuer', 'directory', 'tried_directory', 'window_start', 'window_end'],
+	...['next_try_at', 'taken_until', 'tries', 'fault', 'wanted_at', 'unused', 'updated_at'],
 ];
 const namesAtOnce = 500;
 
@@ -58,6 +63,8 @@ export type AcmeAccount = {
 	readonly url: string;
 	/** Its private key, PEM, sealed for the directory. */
 	readonly secret: string;
+	/** What the CA was told last as the address of the operator; null: none. */
+	readonly email: string | null;
 	readonly created_at: string;
 };
 
@@ -119,7 +126,7 @@ export type Hosts = {
 
 export async function listHosts(reader: Knex): Promise<Hosts> {
 	const rows: Array<Record<'name' | 'workspace_id' | 'mail', string> & Record<'link' | 'seen', string | null>> =
-		await reader('domains')
+		await liveDomains(reader)
 			.whereNotNull('verified_at')
 			.orderBy('id')
 			.select('name', 'workspace_id', {link: 'link_host', seen: 'links_ok_at'})
@@ -168,6 +175,17 @@ export async function makeDue(trx: Knex.Transaction, name: string | null, now: s
 	return rows.map(row => row.name).toSorted();
 }
 
+/**
+ * Makes certificates due that another CA gave or failed to give, once MAILCTL_ACME_DIRECTORY has changed. Those that this CA was asked for
+ * already wait for their next try.
+ */
+export async function noteDirectory(trx: Knex.Transaction, directory: string, now: string): Promise<void> {
+	await trx('certificates')
+		.whereNot('tried_directory', directory)
+		.where(query => query.whereNot('directory', directory).orWhereNotNull('fault'))
+		.update({next_try_at: now, window_start: now, window_end: now, tries: 0});
+}
+
 /** Makes certificates due whose keys cannot be opened; one that has a fault is due already, or waits for its next try. */
 export async function noteDamage(trx: Knex.Transaction, names: readonly string[], now: string): Promise<void> {
 	await trx('certificates')
@@ -207,6 +225,14 @@ export async function putAccount(
 		.delete();
 	await trx('acme_accounts').insert(account).onConflict('directory').ignore();
 	return (await findAccount(trx, account.directory)) ?? account;
+}
+
+export async function updateAccountEmail(
+	trx: Knex.Transaction,
+	account: Pick<AcmeAccount, 'directory' | 'url'>,
+	email: string | null,
+): Promise<void> {
+	await trx('acme_accounts').where(account).update({email});
 }
 
 export async function deleteAccount(

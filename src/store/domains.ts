@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
-import type {TlsResult} from '../mail/outcome.ts';
-import {alongIndex, insertRows} from './engine/rows.ts';
+import {alongIndex, selectInTurns, type TurnLimits} from './engine/rows.ts';
+import {deletedWorkspaces} from './workspaces.ts';
 
 export const domainStates = ['pending', 'verified', 'degraded', 'failed'] as const;
 export type DomainState = (typeof domainStates)[number];
@@ -24,6 +24,8 @@ export type Domain = {
 	readonly state: DomainState;
 	readonly state_at: string;
 	readonly verified_at: string | null;
+	/** It stays when the domain fails; `null` if it was never verified. */
+	readonly first_verified_at: string | null;
 	/** When DNS was last asked; a check claims the domain by setting it. */
 	readonly checked_at: string | null;
 	/** Checks since `state_at` or the last good one that found nothing. */
@@ -35,6 +37,11 @@ export type Domain = {
 export async function insertDomain(trx: Knex.Transaction, domain: Domain): Promise<boolean> {
 	const inserted = await trx('domains').insert(domain).onConflict(['workspace_id', 'name']).ignore().returning('id');
 	return inserted.length === 1;
+}
+
+/** Domains of the workspaces that were not deleted: for what asks for all. */
+export function liveDomains(reader: Knex): Knex.QueryBuilder {
+	return reader('domains').whereNotIn('workspace_id', deletedWorkspaces(reader));
 }
 
 /** Newest first. */
@@ -54,7 +61,7 @@ export async function pageDomains(
 
 /** The names of the verified domains of all workspaces. */
 export async function listVerifiedDomains(reader: Knex): Promise<string[]> {
-	const rows: Array<Pick<Domain, 'name'>> = await reader('domains')
+	const rows: Array<Pick<Domain, 'name'>> = await liveDomains(reader)
 		.whereIn('state', ['verified', 'degraded'] satisfies DomainState[])
 		.distinct('name')
 		.orderBy('name');
@@ -82,7 +89,12 @@ export async function claimDomainCheck(
 export async function updateCheckedDomain(
 	trx: Knex.Transaction,
 	{id, checked_at: checkedAt}: Pick<Domain, 'id' | 'checked_at'>,
-	changes: Partial<Pick<Domain, 'state' | 'state_at' | 'verified_at' | 'failures' | 'return_path_at' | 'links_ok_at'>>,
+	changes: Partial<
+		Pick<
+			Domain,
+			'state' | 'state_at' | 'verified_at' | 'first_verified_at' | 'failures' | 'return_path_at' | 'links_ok_at'
+		>
+	>,
 ): Promise<boolean> {
 	return (
 		(await trx('domains')
@@ -111,22 +123,24 @@ export async function listDueDomains(
 ): Promise<DueDomain[]> {
 	const unseen = () => reader('dkim_keys as k').whereRaw('k.domain_id = d.id').where({seen_at: null, retired_at: null});
 	const pending = unseen().max('k.created_at').as('pending_at');
+	const hastened = (hasten: Knex.QueryBuilder) =>
+		hasten
+			.whereIn('d.state', ['pending', 'degraded'])
+			.orWhere(verified =>
+				verified
+					.whereRaw('(d.return_path_at is null or (d.link_host is not null and d.links_ok_at is null))')
+					.where('d.state_at', '>', eager),
+			)
+			.orWhereExists(unseen().where('k.created_at', '>', eager));
 	return await reader('domains as d')
-		.whereNull('d.checked_at')
-		.orWhere('d.checked_at', '<=', dayAgo)
-		// The clock was set back.
-		.orWhere('d.checked_at', '>', now)
-		.orWhere(query =>
-			query.where('d.checked_at', '<=', minuteAgo).where(hasten =>
-				hasten
-					.whereIn('d.state', ['pending', 'degraded'])
-					.orWhere(verified =>
-						verified
-							.whereRaw('(d.return_path_at is null or (d.link_host is not null and d.links_ok_at is null))')
-							.where('d.state_at', '>', eager),
-					)
-					.orWhereExists(unseen().where('k.created_at', '>', eager)),
-			),
+		.whereNotIn('d.workspace_id', deletedWorkspaces(reader))
+		.where(due =>
+			due
+				.whereNull('d.checked_at')
+				.orWhere('d.checked_at', '<=', dayAgo)
+				// The clock was set back.
+				.orWhere('d.checked_at', '>', now)
+				.orWhere(query => query.where('d.checked_at', '<=', minuteAgo).where(hastened)),
 		)
 		.orderByRaw('case when d.checked_at is null then 0 else 1 end, d.checked_at, d.id')
 		.limit(limit)
@@ -135,7 +149,7 @@ export async function listDueDomains(
 
 /** How many domains there are of each state. */
 export async function countDomainStates(reader: Knex): Promise<Record<DomainState, number>> {
-	const rows: Array<{state: DomainState; n: number | string}> = await reader('domains')
+	const rows: Array<{state: DomainState; n: number | string}> = await liveDomains(reader)
 		.groupBy('state')
 		.select('state')
 		.count('* as n');
@@ -146,14 +160,15 @@ export async function countDomainStates(reader: Knex): Promise<Record<DomainStat
 	return counts;
 }
 
-/** Domains that were verified and lack records now, or were given up for it, newest change first. */
-export async function listFailedDomains(reader: Knex, limit: number): Promise<Domain[]> {
-	return await reader('domains').whereIn('state', ['degraded', 'failed']).orderBy('state_at', 'desc').limit(limit);
+/** Domains that were verified and lack records now, or were given up for it: workspaces in turn, of each the newest change first. */
+export async function listFailedDomains(reader: Knex, limits: TurnLimits): Promise<Domain[]> {
+	const failed = liveDomains(reader).whereIn('state', ['degraded', 'failed']).whereNotNull('first_verified_at');
+	return await selectInTurns(reader, failed, 'state_at desc, id', limits);
 }
 
 /** The domains that have this link host: no more than one, once a claim is committed. */
 export async function findByLinkHost(reader: Knex, host: string): Promise<Array<Pick<Domain, 'id' | 'verified_at'>>> {
-	return await reader('domains').where({link_host: host}).select('id', 'verified_at');
+	return await liveDomains(reader).where({link_host: host}).select('id', 'verified_at');
 }
 
 /** It is used once the next check has seen it; that is due at once. */
@@ -422,76 +437,4 @@ export async function deleteSender(
 		.first('id', 'workspace_id', 'address');
 	// Another node may have removed it meanwhile.
 	return sender && (await trx('senders').where({id: sender.id}).delete()) === 1 ? sender : undefined;
-}
-
-/** A policy as it was fetched; times in the store's form. */
-export type StoredPolicy = {
-	readonly domain: string;
-	readonly policyId: string;
-	readonly mode: 'enforce' | 'testing' | 'none';
-	readonly mx: readonly string[];
-	readonly fetchedAt: string;
-	readonly expiresAt: string;
-};
-
-/** The policy of a domain that was stored last, expired or not. */
-export async function findPolicy(reader: Knex, domain: string): Promise<StoredPolicy | null> {
-	const row = await reader('mta_sts').where({domain}).first();
-	return row === undefined
-		? null
-		: {
-				domain,
-				policyId: row.policy_id,
-				mode: row.mode,
-				mx: JSON.parse(row.mx),
-				fetchedAt: row.fetched_at,
-				expiresAt: row.expires_at,
-			};
-}
-
-export async function savePolicy(trx: Knex.Transaction, policy: StoredPolicy): Promise<void> {
-	await trx('mta_sts')
-		.insert({
-			domain: policy.domain,
-			policy_id: policy.policyId,
-			mode: policy.mode,
-			mx: JSON.stringify(policy.mx),
-			fetched_at: policy.fetchedAt,
-			expires_at: policy.expiresAt,
-		})
-		.onConflict('domain')
-		.merge();
-}
-
-/** Removes policies that hold no longer, at most this many; answers how many. */
-export async function purgePolicies(trx: Knex.Transaction, now: string, limit: number): Promise<number> {
-	const old = trx('mta_sts').where('expires_at', '<', now).limit(limit).select('domain');
-	return await trx('mta_sts').whereIn('domain', old).delete();
-}
-
-/** How starting TLS with a host of a domain ended, on a day (`2026-11-21`). */
-export type TlsDay = TlsResult & {readonly day: string; readonly domain: string; readonly host: string};
-
-/** Counts them, in the order of their keys: two nodes may count the same. */
-export async function countTls(trx: Knex.Transaction, results: readonly TlsDay[]): Promise<void> {
-	const counts = new Map<string, number>();
-	for (const {day, domain, policy, host, result} of results) {
-		const key = JSON.stringify([day, domain, policy, host, result]);
-		counts.set(key, (counts.get(key) ?? 0) + 1);
-	}
-
-	await insertRows(
-		trx,
-		'tls_days',
-		['day', 'domain', 'policy', 'host', 'result', 'n'],
-		[...counts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, n]) => [...JSON.parse(key), n]),
-		'on conflict (day, domain, policy, host, result) do update set n = tls_days.n + excluded.n',
-	);
-}
-
-/** Removes the counts of days before this one, at most this many; answers how many. */
-export async function purgeTlsDays(trx: Knex.Transaction, day: string, limit: number): Promise<number> {
-	const columns = ['day', 'domain', 'policy', 'host', 'result'];
-	const old = trx('tls_days').where('day', '<', day).limit(limit).select(columns);
-	return await trx('tls_days').whereIn(columns, old).delete();
 }

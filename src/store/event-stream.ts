@@ -1,6 +1,7 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
 import {hasDays} from './engine/dialect.ts';
+import {isReadable} from './erasures.ts';
 import {acceptedEvent, eventsOf, readLastPosition, rowColumns, type StoredEvent, type StoredRow} from './timeline.ts';
 
 /** An event in the stream, with the message that it is about. Those that share a row have one position. */
@@ -105,7 +106,8 @@ async function rowsBetween(
 		.whereRaw('m.id = e.message_id')
 		.where('e.position', '>', after)
 		.where('e.position', '<=', upTo)
-		.where('m.workspace_id', workspaceId);
+		.where('m.workspace_id', workspaceId)
+		.whereRaw(isReadable('m'));
 	if (!hasDays(reader)) {
 		return {query};
 	}

@@ -1,19 +1,29 @@
 import type {Knex} from 'knex';
-import {type CameIn, type InboundSource, type Kept, keptLength} from '../mail/report.ts';
+import {type CameIn, type InboundSource, type Kept, keptLength, type ReadingTurn} from '../mail/report.ts';
+import {liveDomains} from './domains.ts';
 import {rowSource, rowsOf} from './engine/dialect.ts';
 import {columnsOf, insertReturning} from './engine/rows.ts';
 
 /** A mail that came in, as it is kept until it was read. */
-export type NewInbound = CameIn & {
-	/** The daemon that is to read it; null: any. */
-	readonly node: string | null;
-	readonly raw: Buffer;
-};
+export type NewInbound = CameIn &
+	ReadingTurn & {
+		/** The daemon that is to read it; null: any. */
+		readonly node: string | null;
+		/** The workspace whose smarthost posted it; absent: it is not an event of a workspace's own smarthost. */
+		readonly workspaceId?: string | null;
+		readonly raw: Buffer;
+	};
 
 /** A mail that was not read yet, with its bytes. */
-export type UnreadInbound = CameIn & {readonly raw: Buffer};
+export type UnreadInbound = CameIn & {
+	readonly raw: Buffer;
+	/** How often its reading began, and did not end. */
+	readonly begun: number;
+};
 
-const newColumns = columnsOf('id digest source node mailFrom rcptTo client helo raw size receivedAt');
+const newColumns = columnsOf(
+	'id digest source node workspaceId mailFrom rcptTo client helo raw size receivedAt precedence turn',
+);
 
 /** Stores mails; answers the ids of those that were not there yet. */
 export async function insertInbound(trx: Knex.Transaction, mails: readonly NewInbound[]): Promise<Set<string>> {
@@ -23,6 +33,7 @@ export async function insertInbound(trx: Knex.Transaction, mails: readonly NewIn
 		newColumns.names,
 		mails.map(mail =>
 			newColumns.valuesOf({
+				workspaceId: null,
 				client: null,
 				helo: null,
 				...mail,
@@ -40,8 +51,13 @@ type UnreadQuery = {
 	readonly node: string;
 	/** Mails of others are read if they came in no later than this, in the store's form. */
 	readonly othersUntil: string;
+	readonly precedence: ReadingTurn['precedence'];
+	/** The turn that was served last; null: it begins with the first one. */
+	readonly after?: string | null;
 	/** Ids of mails that are not wanted now. */
 	readonly except?: readonly string[];
+	/** Mails of one turn. */
+	readonly perTurn: number;
 	readonly mostRows: number;
 	/** The first one is returned at any size. */
 	readonly mostBytes: number;
@@ -57,40 +73,120 @@ type Row = {
 	readonly helo: string | null;
 	readonly received_at: string;
 	readonly size: number;
+	readonly turn: string;
+	readonly begun: number;
+};
+
+/** Turns that are looked at together. */
+const mostTurns = 8;
+
+type Unread = {
+	readonly mails: UnreadInbound[];
+	/** There may be more of them, with `after` as the turn that was served last. */
+	readonly more: boolean;
+	readonly after: string | null;
 };
 
 /**
- * The oldest mails that were not read, as many as fit, and whether there are more. That columns stand behind `raw` costs
- * nothing: with auto_vacuum SQLite finds the pages of a long row by its pointer map, and reads none in between (128 rows of
- * 1 MB: 7 ms, as with `raw` last).
+ * The oldest mails of each turn that were not read, as many as fit. That columns stand behind `raw` costs nothing: with
+ * auto_vacuum SQLite finds the pages of a long row by its pointer map, and reads none in between (128 rows of 1 MB: 7 ms, as
+ * with `raw` last).
  */
-export async function listUnread(
+export async function listUnread(reader: Knex, query: UnreadQuery): Promise<Unread> {
+	const {after = null, perTurn, mostRows, mostBytes} = query;
+	const turns = await listTurns(reader, query);
+	if (turns.length === 0) {
+		return {mails: [], more: after !== null, after: null};
+	}
+	const served = turns.slice(0, mostTurns);
+	const ofTurns = served.map(turn =>
+		reader
+			.select('*')
+			.from(
+				unread(reader, query)
+					.where({turn})
+					.orderBy('received_at')
+					.limit(perTurn)
+					.select(
+						'id',
+						'digest',
+						'source',
+						'mail_from',
+						'rcpt_to',
+						'client',
+						'helo',
+						'received_at',
+						'size',
+						'turn',
+						'begun',
+					)
+					.as('one_turn'),
+			),
+	);
+	const rows: Row[] = await (ofTurns.shift() as Knex.QueryBuilder).unionAll(ofTurns);
+	const sorted = rows.toSorted((a, b) => compare(a.turn, b.turn) || compare(a.received_at, b.received_at));
+	const fitting = sorted.slice(0, countFitting(sorted.slice(0, mostRows), mostBytes));
+	const isCut = fitting.length < rows.length || served.length < turns.length;
+	return {
+		mails: await withBytes(reader, fitting),
+		more: isCut || after !== null || served.some(turn => rows.filter(row => row.turn === turn).length === perTurn),
+		after: isCut ? (fitting.at(-1)?.turn ?? null) : null,
+	};
+}
+
+const compare = (a: string, b: string): number => (a < b ? -1 : Number(a > b));
+
+function unread(
 	reader: Knex,
-	{node, othersUntil, except = [], mostRows, mostBytes}: UnreadQuery,
-): Promise<{readonly mails: UnreadInbound[]; readonly more: boolean}> {
-	const rows: Row[] = await reader('inbound')
+	{node, othersUntil, precedence, except = []}: Pick<UnreadQuery, 'node' | 'othersUntil' | 'precedence' | 'except'>,
+): Knex.QueryBuilder {
+	return reader('inbound')
 		.whereNull('read_at')
+		.where({precedence})
 		.where(due => due.where({node}).orWhere('received_at', '<=', othersUntil))
-		.whereNotIn('id', except)
-		.orderBy('received_at')
-		.limit(mostRows)
-		.select('id', 'digest', 'source', 'mail_from', 'rcpt_to', 'client', 'helo', 'received_at', 'size');
-	const fitting = rows.slice(0, countFitting(rows, mostBytes));
+		.whereNotIn('id', except);
+}
+
+/** The turns that have unread mails, from the one after the last: one step in the index for each. */
+async function listTurns(reader: Knex, query: UnreadQuery): Promise<string[]> {
+	const first = unread(reader, query)
+		.where('turn', '>', query.after ?? '')
+		.min('turn as turn');
+	const next = unread(reader, query).whereRaw('inbound.turn > turns.turn').min('turn');
+	const rows: Array<{turn: string}> = await reader
+		.withRecursive('turns', ['turn'], all =>
+			all
+				.from(first.as('first'))
+				.select('turn')
+				.unionAll(step =>
+					step
+						.from('turns')
+						.whereNotNull('turns.turn')
+						.select(reader.raw('(?)', [next])),
+				),
+		)
+		.from('turns')
+		.whereNotNull('turn')
+		.limit(mostTurns + 1)
+		.select('turn');
+	return rows.map(({turn}) => turn);
+}
+
+async function withBytes(reader: Knex, rows: readonly Row[]): Promise<UnreadInbound[]> {
 	const bytes: Array<{id: string; raw: Buffer}> = await reader('inbound')
 		.whereIn(
 			'id',
-			fitting.map(({id}) => id),
+			rows.map(({id}) => id),
 		)
 		// Not the index on unread mails, which would be read as a whole.
 		.whereRaw(`coalesce(read_at, '') = ''`)
 		.select('id', 'raw');
 	const rawOf = new Map(bytes.map(({id, raw}) => [id, raw]));
-	const mails = fitting.flatMap(row => {
+	return rows.flatMap(row => {
 		const raw = rawOf.get(row.id);
 		// Another process read it meanwhile.
-		return raw === undefined ? [] : [{...cameInOf(row), raw}];
+		return raw === undefined ? [] : [{...cameInOf(row), begun: row.begun, raw}];
 	});
-	return {mails, more: fitting.length < rows.length || rows.length === mostRows};
 }
 
 function countFitting(rows: readonly Row[], mostBytes: number): number {
@@ -131,6 +227,22 @@ export async function countUnread(reader: Knex): Promise<number> {
 	return Number(row?.n ?? 0);
 }
 
+/** Whether the mail with this key has these bytes. */
+export async function hasInbound(reader: Knex, id: string, digest: string): Promise<boolean> {
+	return (await reader('inbound').where({id, digest}).first('id')) !== undefined;
+}
+
+/** How many events of a workspace's own smarthosts wait to be read, counted up to `most`. */
+export async function countUnreadEvents(reader: Knex, workspaceId: string, most: number): Promise<number> {
+	const unread = reader('inbound')
+		.whereNull('read_at')
+		.where({workspace_id: workspaceId})
+		.limit(most)
+		.select('received_at');
+	const row: {n: number | string} | undefined = await reader(unread.as('unread')).first(reader.raw('count(*) as n'));
+	return Number(row?.n ?? 0);
+}
+
 /** Addresses of recipients by their ids; those that are gone are missing. */
 export async function findRecipientAddresses(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
 	const marks = new Array(ids.length).fill('?').join(',');
@@ -144,10 +256,15 @@ export async function findRecipientAddresses(reader: Knex, ids: readonly string[
 
 /** The hosts of all domains' own return paths, in use or not. */
 export async function listReturnPathHosts(reader: Knex): Promise<string[]> {
-	const rows: Array<{host: string}> = await reader('domains').distinct(
+	const rows: Array<{host: string}> = await liveDomains(reader).distinct(
 		reader.raw("coalesce(return_path_domain, 'bounce.' || name) as host"),
 	);
 	return rows.map(({host}) => host);
+}
+
+/** Notes that the reading of these mails begins (1), or that it was given up without a fault of theirs (-1). */
+export async function countBegun(trx: Knex.Transaction, ids: readonly string[], by: 1 | -1): Promise<void> {
+	await trx('inbound').whereIn('id', ids.toSorted()).whereRaw(isUnread).increment('begun', by);
 }
 
 /** The end of a mail's reading. */
@@ -194,119 +311,12 @@ async function update(
 	const rows = ends.map(({id, at, kept, reading, fault}) => [id, at, kept, reading, fault]);
 	const source = rowSource(trx, rows, 5);
 	await trx.raw(
-		`update inbound set read_at = v.column2, kept = v.column3, reading = v.column4, fault = v.column5${more}
+		`update inbound set read_at = v.column2, kept = v.column3, reading = v.column4, fault = v.column5,
+			workspace_id = case when v.column3 is null then null else inbound.workspace_id end${more}
 			from (${source.sql}) as v
 			where inbound.id = v.column1 and ${isUnread}`,
 		[...bindings, ...(source.bindings as Knex.RawBinding[])],
 	);
-}
-
-/** How far a mailbox was read, in its reader's form; null: not at all. */
-export async function readCheckpoint(reader: Knex, mailbox: string): Promise<string | null> {
-	const row = await reader('mailbox_checkpoints').where({mailbox}).first('position');
-	return row?.position ?? null;
-}
-
-export async function saveCheckpoint(
-	trx: Knex.Transaction,
-	{mailbox, position, at}: {readonly mailbox: string; readonly position: string; readonly at: string},
-): Promise<void> {
-	await trx('mailbox_checkpoints').insert({mailbox, position, updated_at: at}).onConflict('mailbox').merge();
-}
-
-/** A mail that came in and is kept, without its bytes. */
-export type KeptMail = Pick<CameIn, 'id' | 'source' | 'mailFrom' | 'rcptTo' | 'receivedAt'> & {
-	readonly kept: Kept;
-	/** Octets of the whole mail; `keptLength` of them are there at most. */
-	readonly size: number;
-	/** JSON text; null: it was erased. */
-	readonly reading: string | null;
-	readonly fault: string | null;
-	/** Its first octets, kept for a mail to the operator, which nothing else describes. */
-	readonly head: Uint8Array | null;
-};
-
-const {selected: columns} = columnsOf('id kept source mailFrom rcptTo size receivedAt reading fault');
-const head = "case when kept = 'operator' then substr(raw, 1, 16384) end as head";
-
-/** Newest first; `before`: those that are older than this one. */
-export async function listKept(
-	reader: Knex,
-	limit: number,
-	before?: Pick<KeptMail, 'receivedAt' | 'id'>,
-): Promise<KeptMail[]> {
-	const rows = await reader('inbound')
-		.whereNotNull('kept')
-		.where(mails => void (before && mails.whereRaw('(received_at, id) < (?, ?)', [before.receivedAt, before.id])))
-		.orderBy([
-			{column: 'received_at', order: 'desc'},
-			{column: 'id', order: 'desc'},
-		])
-		.limit(limit)
-		.select(...columns, reader.raw(head));
-	return rows.map(keptMail);
-}
-
-/** Those with an id that begins so (hex), at most two. */
-export async function findKept(reader: Knex, beginning: string): Promise<KeptMail[]> {
-	const rows = await reader('inbound')
-		.whereBetween('id', [beginning, `${beginning}g`])
-		.whereNotNull('kept')
-		.limit(2)
-		.select(...columns, reader.raw(head));
-	return rows.map(keptMail);
-}
-
-/** The bytes of a mail, as far as they are kept. */
-export async function readRaw(reader: Knex, id: string): Promise<Buffer | undefined> {
-	return (await reader('inbound').where({id}).first('raw'))?.raw;
-}
-
-function keptMail(row: Omit<KeptMail, 'rcptTo'> & {rcptTo: string}): KeptMail {
-	return {...row, rcptTo: JSON.parse(row.rcptTo)};
-}
-
-/** How much is kept at most. */
-export type KeptCaps = {readonly mails: number; readonly bytes: number};
-
-/** The share of the caps that mail to postmaster@ and abuse@ has for itself, so that reports from anybody cannot displace it. */
-const operatorShare = 0.1;
-
-/** Removes the oldest of what is kept beyond the caps, at most `limit` mails; how many they were. */
-export async function trimKept(trx: Knex.Transaction, {mails, bytes}: KeptCaps, limit: number): Promise<number> {
-	const forOperator = {mails: mails * operatorShare, bytes: bytes * operatorShare};
-	const removed = await trimKind(trx, '<>', {mails, bytes}, limit);
-	return removed + (await trimKind(trx, '=', forOperator, limit - removed));
-}
-
-/** `is`: mail to the operator (`=`), or everything else (`<>`). */
-async function trimKind(
-	trx: Knex.Transaction,
-	is: '=' | '<>',
-	{mails, bytes}: KeptCaps,
-	limit: number,
-): Promise<number> {
-	const kept = () => trx('inbound').whereNotNull('kept').where('kept', is, 'operator');
-	const octets = trx.raw('sum(case when size > ? then ? else size end) as bytes', [keptLength, keptLength]);
-	const [total] = await kept().count('* as mails').select(octets);
-	let [mailsOver, bytesOver] = [Number(total?.mails) - mails, Number(total?.bytes) - bytes];
-	if (limit <= 0 || (mailsOver <= 0 && bytesOver <= 0)) {
-		return 0;
-	}
-	const oldest: Array<{id: string; size: number}> = await kept()
-		.orderBy(['received_at', 'id'])
-		.limit(limit)
-		.select('id', 'size');
-	const ids: string[] = [];
-	for (const {id, size} of oldest) {
-		if (mailsOver <= 0 && bytesOver <= 0) {
-			break;
-		}
-		ids.push(id);
-		mailsOver--;
-		bytesOver -= Math.min(size, keptLength);
-	}
-	return ids.length === 0 ? 0 : await trx('inbound').whereIn('id', ids).delete();
 }
 
 /** Until when mails that were read are removed, in the store's form. */

@@ -1,60 +1,142 @@
 import type {Knex} from 'knex';
-import type {Template, TemplateVersion} from './templates.ts';
+import {partialsIn} from '../mail/layout-uses.ts';
+import {findVersion, listVariants, type Template, usesOfVersion} from './templates.ts';
 
-/** A row of `layouts` without its workspace. */
-export type StoredLayout = {
+/** What names a layout or a partial within its workspace. */
+type LayoutKey = {
 	readonly kind: 'layout' | 'partial';
 	/** Unique among the workspace's of its kind. */
 	readonly name: string;
+};
+
+/** A row of `layouts` without its workspace. */
+export type StoredLayout = LayoutKey & {
 	/** Sources by file name. */
 	readonly files: Readonly<Record<string, string>>;
 	readonly updated_at: string;
 };
 
+/** The same without its sources. */
+export type ListedLayout = Omit<StoredLayout, 'files'> & {
+	/** The keys of the partials that its sources render (mail/layout-uses.ts). */
+	readonly uses: readonly string[];
+};
+
+type Uses = {readonly uses: string | null; readonly uses_at: string | null};
+
+const ofWorkspace = (reader: Knex, workspaceId: string) => reader('layouts').where({workspace_id: workspaceId});
+
 /** By kind and name. `lock`: until the transaction ends no other may change them. */
-export async function listLayouts(reader: Knex, workspaceId: string, {lock = false} = {}): Promise<StoredLayout[]> {
-	const query = reader('layouts').where({workspace_id: workspaceId}).orderBy(['kind', 'name']);
-	const rows: Array<StoredLayout & {files: string}> = await (lock ? query.forUpdate() : query);
-	return rows.map(({kind, name, files, updated_at}) => ({kind, name, files: JSON.parse(files), updated_at}));
+export async function listLayouts(reader: Knex, workspaceId: string, {lock = false} = {}): Promise<ListedLayout[]> {
+	const query = reader('layouts as l')
+		.leftJoin('layout_uses as u', function () {
+			this.on('u.workspace_id', 'l.workspace_id').andOn('u.kind', 'l.kind').andOn('u.name', 'l.name');
+		})
+		.where({'l.workspace_id': workspaceId})
+		.orderBy(['l.kind', 'l.name'])
+		.select('l.kind', 'l.name', 'l.updated_at', 'u.uses', 'u.uses_at');
+	const rows: Array<Omit<StoredLayout, 'files'> & Uses> = await (lock ? query.forUpdate('l') : query);
+	const listed = rows.map(async ({uses, uses_at: at, ...row}) => ({
+		...row,
+		// While a cluster is upgraded, nodes of the version before save layouts without noting what they use.
+		uses: uses !== null && at === row.updated_at ? JSON.parse(uses) : await readUses(reader, workspaceId, row),
+	}));
+	return await Promise.all(listed);
+}
+
+async function readUses(reader: Knex, workspaceId: string, key: LayoutKey): Promise<string[]> {
+	const found = await findLayout(reader, workspaceId, key);
+	return partialsIn(Object.values(found?.files ?? {}));
+}
+
+export async function findLayout(
+	reader: Knex,
+	workspaceId: string,
+	{kind, name}: LayoutKey,
+): Promise<StoredLayout | undefined> {
+	return (await readLayouts(reader, workspaceId, [{kind, name}]))[0];
+}
+
+/** Those of these that exist, with their sources. */
+export async function readLayouts(
+	reader: Knex,
+	workspaceId: string,
+	keys: readonly LayoutKey[],
+): Promise<StoredLayout[]> {
+	const found: StoredLayout[] = [];
+	for (const kind of ['layout', 'partial'] as const) {
+		const names = keys.filter(key => key.kind === kind).map(({name}) => name);
+		const rows: Array<Omit<StoredLayout, 'files'> & {files: string}> =
+			names.length === 0
+				? []
+				: await ofWorkspace(reader, workspaceId)
+						.where({kind})
+						.whereIn('name', names)
+						.select('kind', 'name', 'files', 'updated_at');
+		found.push(...rows.map(({files, ...row}) => ({...row, files: JSON.parse(files)})));
+	}
+	return found;
 }
 
 /** Makes it, or replaces its files. */
 export async function putLayout(
 	trx: Knex.Transaction,
 	workspaceId: string,
-	{files, ...layout}: StoredLayout,
+	{kind, name, files, updated_at}: StoredLayout,
 ): Promise<void> {
-	const row = {workspace_id: workspaceId, ...layout, files: JSON.stringify(files)};
-	await trx('layouts').insert(row).onConflict(['workspace_id', 'kind', 'name']).merge(['files', 'updated_at']);
+	const uses = JSON.stringify(partialsIn(Object.values(files)));
+	const key = {workspace_id: workspaceId, kind, name};
+	const columns = Object.keys(key);
+	await trx('layouts')
+		.insert({...key, files: JSON.stringify(files), updated_at})
+		.onConflict(columns)
+		.merge(['files', 'updated_at']);
+	await trx('layout_uses')
+		.insert({...key, uses, uses_at: updated_at})
+		.onConflict(columns)
+		.merge(['uses', 'uses_at']);
 }
 
 /** False: the workspace has no such layout or partial. */
 export async function deleteLayout(
 	trx: Knex.Transaction,
 	workspaceId: string,
-	{kind, name}: Pick<StoredLayout, 'kind' | 'name'>,
+	{kind, name}: LayoutKey,
 ): Promise<boolean> {
-	return (await trx('layouts').where({workspace_id: workspaceId, kind, name}).delete()) === 1;
+	return (await ofWorkspace(trx, workspaceId).where({kind, name}).delete()) === 1;
 }
 
-/** The newest version of each template that a layout or partials were put into. */
-export async function listResolved(
-	reader: Knex,
-	workspaceId: string,
-): Promise<Array<Pick<Template, 'id' | 'name'> & {readonly version: TemplateVersion}>> {
-	const rows: Array<TemplateVersion & {public_id: string; name: string}> = await reader('templates as t')
-		.join('template_versions as v', function () {
-			this.on('v.template_id', 't.id').andOn('v.version', 't.latest_version');
-		})
-		.where({'t.workspace_id': workspaceId})
-		.whereNull('t.deleted_at')
-		.whereExists(
-			reader('template_variants as own')
-				.whereRaw('own.version_id = v.id')
-				.whereNotNull('own.own_source')
-				.select('locale'),
-		)
-		.orderBy('t.name')
-		.select('v.*', 't.public_id', 't.name');
-	return rows.map(({public_id: id, name, ...version}) => ({id, name, version}));
+/** A template that uses a layout or partials in its newest version. */
+export type LayoutUser = Pick<Template, 'id' | 'row_id' | 'name'> & {
+	/** Its newest. */
+	readonly version: number;
+	/** The keys of its layout and of the partials that its own sources render. */
+	readonly uses: readonly string[];
+};
+
+type UserRow = Omit<LayoutUser, 'uses'> & {readonly uses: string | null; readonly uses_version: number | null};
+
+/** By name, without their sources. */
+export async function listLayoutUsers(reader: Knex, workspaceId: string): Promise<LayoutUser[]> {
+	const rows: UserRow[] = await reader('templates')
+		.where({workspace_id: workspaceId})
+		.whereNull('deleted_at')
+		.whereNotNull('latest_version')
+		.orderBy('name')
+		.select('public_id as id', 'id as row_id', 'name', 'latest_version as version', 'uses', 'uses_version');
+	const users: LayoutUser[] = [];
+	for (const {uses, uses_version: of, ...row} of rows) {
+		users.push({
+			...row,
+			uses: uses !== null && of === row.version ? JSON.parse(uses) : await readUsesOfVersion(reader, row),
+		});
+	}
+	return users.filter(({uses}) => uses.length > 0);
+}
+
+/** Of a version that a node of the version before saved. */
+async function readUsesOfVersion(reader: Knex, {row_id: rowId, version}: Omit<LayoutUser, 'uses'>): Promise<string[]> {
+	const found = await findVersion(reader, rowId, version);
+	const variants = found ? await listVariants(reader, found.id) : [];
+	return usesOfVersion(found?.layout ?? null, variants);
 }

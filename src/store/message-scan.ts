@@ -4,6 +4,7 @@ import {type Mode, type RecipientState, readExtras} from '../mail/message.ts';
 import {type Asked, isListed, stateTerm, type Term} from '../mail/terms.ts';
 import type {IdRange} from './engine/dialect.ts';
 import {alongIndex, among, firstThatFit, nearIds, newestFirst} from './engine/rows.ts';
+import {isReadable} from './erasures.ts';
 import {countListed, isInList, readListed, type TermList} from './message-terms.ts';
 import {readMessages, type StoredMessage} from './messages.ts';
 import {readOpenOf} from './queue/open-recipients.ts';
@@ -335,6 +336,7 @@ export async function readLines(reader: Knex, ids: readonly string[]): Promise<L
 		.join('recipients as r', 'r.message_id', 'm.id')
 		.whereRaw("r.role = 'to'")
 		.whereIn('m.id', ids)
+		.whereRaw(isReadable('m'))
 		.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
 		.orderBy('m.id', 'desc')
 		.select(

@@ -5,6 +5,7 @@ import {type Attachment, type Extras, type Mode, readExtras, submittedType} from
 import type {WebhookMessage} from '../mail/webhook.ts';
 import type {Row} from './engine/dialect.ts';
 import {columnsOf, insertReturning, insertRows, nearIds} from './engine/rows.ts';
+import {isReadable} from './erasures.ts';
 import {insertPlaced, shown, stateColumns} from './timeline.ts';
 
 /** A new message: addresses as spelled and in comparison form, JSON as text (null: empty), times in the store's form. */
@@ -88,6 +89,7 @@ export async function findMessageStatus(
 ): Promise<MessageStatus | undefined> {
 	const row: {mode: Mode; erasedAt: string | null; extras: string | null} | undefined = await reader('messages')
 		.where({id, workspace_id: workspaceId})
+		.whereRaw(isReadable('messages'))
 		.first('mode', 'erased_at as erasedAt', 'extras');
 	return row && {mode: row.mode, erasedAt: row.erasedAt, isEmptied: readExtras(row.extras).emptied === true};
 }
@@ -123,6 +125,16 @@ export async function findAnswered(
 		});
 }
 
+/** How many messages a workspace has. */
+export async function countMessages(reader: Knex, workspaceId: string): Promise<number> {
+	const [row] = await reader('messages').where({workspace_id: workspaceId}).count({n: '*'});
+	return Number(row?.n);
+}
+
+export async function hasMessages(reader: Knex, workspaceId: string): Promise<boolean> {
+	return (await reader('messages').where({workspace_id: workspaceId}).first('id')) !== undefined;
+}
+
 export async function findMessage(reader: Knex, workspaceId: string, id: string): Promise<StoredMessage | undefined> {
 	const [message] = await readMessages(reader, workspaceId, [id]);
 	return message;
@@ -143,6 +155,7 @@ export async function readMessages(
 		.whereIn('m.id', ids)
 		.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
 		.where({'m.workspace_id': workspaceId})
+		.whereRaw(isReadable('m'))
 		.orderBy('m.id', 'desc')
 		.select('m.*', reader.raw(stateColumns('r')), 'r.subject', 't.name as template_name', 'v.version');
 	const attachmentsOf = await readAttachmentNames(
@@ -195,6 +208,7 @@ const sentColumns = columnsOf(
 export async function findSent(reader: Knex, workspaceId: string, id: string): Promise<SentMessage | undefined> {
 	return await reader('messages')
 		.where({id, workspace_id: workspaceId})
+		.whereRaw(isReadable('messages'))
 		.first(...sentColumns.selected, 'from_address as from', 'to_address as to');
 }
 

@@ -1,9 +1,11 @@
 import type {Knex} from 'knex';
+import {inTurn} from '../kit/clock.ts';
 import {domainOf} from '../mail/address.ts';
 import {idFloor} from '../mail/ids.ts';
 import {type Received, type ReceivedContent, wildcardOf} from '../mail/received.ts';
-import type {Domain} from './domains.ts';
+import {type Domain, liveDomains} from './domains.ts';
 import {alongIndex, among, columnsOf, insertReturning, insertRows} from './engine/rows.ts';
+import {isReadableMail} from './erasures.ts';
 import {byRows, rangeOf, scanRanges} from './message-scan.ts';
 import {deleteDeliveries, findAbout} from './webhooks.ts';
 
@@ -25,6 +27,24 @@ export async function insertInboundAddress(trx: Knex.Transaction, row: InboundAd
 /** Newest first. */
 export async function listInboundAddresses(reader: Knex, workspaceId: string): Promise<InboundAddress[]> {
 	return await reader('inbound_addresses').where({workspace_id: workspaceId}).orderBy('id', 'desc');
+}
+
+/** Newest first, from after the one with the id `after`. */
+export async function pageInboundAddresses(
+	reader: Knex,
+	workspaceId: string,
+	{after, limit}: {readonly after: string | null; readonly limit: number},
+): Promise<InboundAddress[]> {
+	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
+	return await alongIndex(reader, 'inbound_addresses', index, {below: after}).limit(limit);
+}
+
+export async function findInboundAddress(
+	reader: Knex,
+	workspaceId: string,
+	id: string,
+): Promise<InboundAddress | undefined> {
+	return await reader('inbound_addresses').where({workspace_id: workspaceId, id}).first();
 }
 
 export async function deleteInboundAddress(
@@ -84,7 +104,7 @@ export async function listDomainsAbove(
 	domain: string,
 ): Promise<Array<Pick<Domain, 'workspace_id' | 'state'>>> {
 	const names = domain.split('.').map((_, from, labels) => labels.slice(from).join('.'));
-	return await reader('domains').whereIn('name', names).select('workspace_id', 'state');
+	return await liveDomains(reader).whereIn('name', names).select('workspace_id', 'state');
 }
 
 /** Recipients by their ids, with their messages. */
@@ -172,6 +192,7 @@ export async function listReceived(
 	const {ids, next} = await scanRanges([rangeOf('rcv', times, after)], leads, terms.length > 1 ? match : null, limit);
 	const rows: Row[] = await reader('received')
 		.whereRaw(...among(reader, 'id', ids))
+		.whereRaw(isReadableMail)
 		.orderBy('id', 'desc')
 		.select(listed.selected);
 	return {rows: rows.map(fromRow), next};
@@ -185,25 +206,58 @@ export async function findReceived(
 ): Promise<(Received & {readonly content: ReceivedContent}) | undefined> {
 	const row = await reader('received')
 		.where({id, workspace_id: workspaceId})
+		.whereRaw(isReadableMail)
 		.first(...listed.selected, 'content');
 	return row && {...fromRow(row), content: JSON.parse(row.content)};
 }
 
-/** The bytes of a mail as it came, or of a file of it. */
-export async function readReceivedBytes(
+/** A mail as it came, or a file of it, to be read in pieces. */
+export type StoredBytes = {readonly size: number; readonly pieces: AsyncGenerator<Buffer>};
+
+const pieceLength = 1024 * 1024;
+/** One after the other: SQLite holds all of a mail in memory while it takes a piece of it. */
+const readInTurn = inTurn();
+
+/** Reads piece by piece, as they are taken. Ends with an error if the mail is deleted meanwhile. */
+export async function openReceivedBytes(
 	reader: Knex,
 	workspaceId: string,
 	id: string,
 	file?: number,
-): Promise<Buffer | undefined> {
-	const mail = reader('received').where({id, workspace_id: workspaceId});
-	const row: {bytes: Uint8Array} | undefined =
-		file === undefined
-			? await mail.first({bytes: 'raw'})
-			: await reader('received_files')
-					.whereIn('received_id', mail.select('id'))
-					.where({n: file})
-					.first({bytes: 'content'});
+): Promise<StoredBytes | undefined> {
+	const column = file === undefined ? 'raw' : 'content';
+	const bytes = () => receivedBytes(reader, workspaceId, id, file);
+	const found: {size: number | string} | undefined = await bytes().first(reader.raw(`length(${column}) as size`));
+	if (found === undefined) {
+		return undefined;
+	}
+	const size = Number(found.size);
+	async function* pieces() {
+		for (let from = 0; from < size; from += pieceLength) {
+			const piece = reader.raw(`substr(${column}, ?, ?) as piece`, [from + 1, pieceLength]);
+			const row: {piece: Uint8Array} | undefined = await readInTurn(async () => await bytes().first(piece));
+			if (row === undefined) {
+				throw new Error(`The received mail ${id} was deleted while it was read.`);
+			}
+			yield Buffer.from(row.piece);
+		}
+	}
+	return {size, pieces: pieces()};
+}
+
+function receivedBytes(reader: Knex, workspaceId: string, id: string, file: number | undefined): Knex.QueryBuilder {
+	const mail = reader('received').where({id, workspace_id: workspaceId}).whereRaw(isReadableMail);
+	return file === undefined
+		? mail
+		: reader('received_files').whereIn('received_id', mail.select('id')).where({n: file});
+}
+
+/** The bytes of a mail as it came. */
+export async function readReceivedBytes(reader: Knex, workspaceId: string, id: string): Promise<Buffer | undefined> {
+	const row: {bytes: Uint8Array} | undefined = await reader('received')
+		.where({id, workspace_id: workspaceId})
+		.whereRaw(isReadableMail)
+		.first({bytes: 'raw'});
 	return row && Buffer.from(row.bytes);
 }
 

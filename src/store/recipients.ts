@@ -39,12 +39,15 @@ function waitingOf(one: NewRecipient): Waiting[] {
 /**
  * Moves the recipients that are in a state that allows it (compare-and-set), takes them out of the queue and returns their ids. A
  * recipient that is being tried keeps its claim: the end of its attempt is recorded, and cannot undo this.
+ *
+ * @param from the states that allow it
  */
 export async function moveRecipients(
 	trx: Knex.Transaction,
 	ids: readonly string[],
 	to: RecipientState,
 	at: string,
+	from: readonly RecipientState[] = statesBefore(to),
 ): Promise<Set<string>> {
 	const queued = await takeQueued(trx, ids);
 	await lockOpen(trx, ids);
@@ -52,7 +55,7 @@ export async function moveRecipients(
 	await storeQueued(trx, [...queued, ...(await takeQueued(trx, ids, lockLate))]);
 	const rows: Array<Pick<Recipient, 'id' | 'workspace_id' | 'message_id' | 'role'>> = await trx('recipients')
 		.whereIn('id', ids)
-		.whereIn('state', statesBefore(to))
+		.whereIn('state', from)
 		.update({state: to, state_at: at})
 		.returning(['id', 'workspace_id', 'message_id', 'role']);
 	await listState(trx, rows, to);

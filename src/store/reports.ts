@@ -17,6 +17,8 @@ export async function findReportedRecipients(
 		Omit<Recipient, 'state_at' | 'last_reply'> & {
 			/** The topic that the message was tagged with. */
 			readonly topic_id: string | null;
+			/** JSON of the message (`readExtras`). */
+			readonly extras: string | null;
 		}
 	>
 > {
@@ -34,16 +36,20 @@ export async function findReportedRecipients(
 		// In one order: others may be locking the same rows.
 		.orderBy('c.id')
 		.forNoKeyUpdate('c')
-		.select(...copies.selectedOf('c'), 'm.topic_id');
+		.select(...copies.selectedOf('c'), 'm.topic_id', 'm.extras');
 }
 
-/** The ids of recipients by the id in a smarthost's reply to their mail. */
-export async function findByProviderIds(reader: Knex, providerIds: readonly string[]): Promise<string[]> {
-	const rows: Array<{id: string}> = await reader('attempts')
-		.whereIn('provider_id', [...providerIds])
-		.distinct('recipient_id as id')
-		.limit(mostOfProvider);
-	return rows.map(({id}) => id);
+/** Recipients by the id in a smarthost's reply to their mail. */
+export async function findByProviderIds(
+	reader: Knex,
+	providerIds: readonly string[],
+): Promise<Array<{readonly id: string; readonly providerId: string}>> {
+	return providerIds.length === 0
+		? []
+		: await reader('attempts')
+				.whereIn('provider_id', [...providerIds])
+				.distinct('recipient_id as id', 'provider_id as providerId')
+				.limit(mostOfProvider);
 }
 
 /** An answer names one mail; more of them say nothing. */

@@ -111,6 +111,7 @@ export async function readStatuses(reader: Knex, {starts, ids}: StatusQuery): Pr
 		.leftJoin('reputation_hours as h', function () {
 			this.on('h.workspace_id', 'w.id').andOn('h.hour', '>=', reader.raw('?', [starts.week]));
 		})
+		.whereNull('w.deleted_at')
 		.select('w.id', 'w.name', 'w.paused_at', 'w.reputation_since', 'w.reputation_warned_at')
 		.groupBy('w.id')
 		.orderBy('w.id');

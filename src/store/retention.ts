@@ -11,7 +11,8 @@ import {
 } from '../mail/message.ts';
 import {messageIdTerm} from '../mail/terms.ts';
 import {type Dialect, holdsBytes, lockLate, rowSource, rowsOf} from './engine/dialect.ts';
-import {nearIds} from './engine/rows.ts';
+import {alongIndex, nearIds} from './engine/rows.ts';
+import type {Erasure} from './erasures.ts';
 import {dropTerms, eraseTerms, listState, readListed} from './message-terms.ts';
 import {dequeue, lockOpen} from './queue/open-recipients.ts';
 import {storeQueued, takeClaims} from './timeline.ts';
@@ -129,32 +130,88 @@ export async function emptyMessages(
 
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
 
+/** How much there is of a person: messages to the address, messages with it in `cc`, mails that came in from or to it. */
+export type Traces = {readonly messages: number; readonly recipients: number; readonly received: number};
+
+export async function countTraces(reader: Knex, {workspaceId, addressKey, below}: Erasure): Promise<Traces> {
+	const own = {workspace_id: workspaceId};
+	const counted = async (query: Knex.QueryBuilder) => Number((await query)[0]?.n);
+	return {
+		messages: await counted(
+			reader('messages')
+				.where({...own, to_key: addressKey})
+				.where('id', '<', below)
+				.count({n: '*'}),
+		),
+		recipients: await counted(copiesTo(reader, {workspaceId, addressKey, below}).count({n: '*'})),
+		received: await counted(
+			reader('received_terms')
+				.where(own)
+				.whereIn('term', [`from:${addressKey}`, `to:${addressKey}`])
+				.countDistinct({n: 'received_id'}),
+		),
+	};
+}
+
 /** Some messages to an address, oldest first. */
 export async function findMessagesTo(
 	reader: Knex,
-	workspaceId: string,
-	addressKey: string,
+	{workspaceId, addressKey, below}: Erasure,
 	limit: number,
 ): Promise<string[]> {
 	return await reader('messages')
 		.where({workspace_id: workspaceId, to_key: addressKey})
+		.where('id', '<', below)
 		.orderBy('id')
 		.limit(limit)
 		.pluck('id');
 }
 
-/** Some recipients with an address in the `cc` of a message. */
+/** Recipients with an address in the `cc` of a message. */
+function copiesTo(reader: Knex, {workspaceId, addressKey, below}: Erasure): Knex.QueryBuilder {
+	return reader('recipients')
+		.where({workspace_id: workspaceId, address_key: addressKey})
+		.where('message_id', '<', below)
+		.whereRaw("role = 'cc'");
+}
+
+/** Some of them. */
 export async function findRecipientsTo(
 	trx: Knex.Transaction,
-	workspaceId: string,
-	addressKey: string,
+	erasure: Erasure,
 	limit: number,
 ): Promise<Array<Pick<Recipient, 'id' | 'message_id' | 'role'>>> {
-	return await trx('recipients')
-		.where({workspace_id: workspaceId, address_key: addressKey})
-		.whereRaw("role = 'cc'")
-		.limit(limit)
-		.select('id', 'message_id', 'role');
+	return await copiesTo(trx, erasure).limit(limit).select('id', 'message_id', 'role');
+}
+
+const messagesAtOnce = 500;
+const mostPages = 20;
+
+/**
+ * Copies that wait of the newest messages to a person, and of those with the person in `cc`: at most `limit`. What is older, or
+ * more, ends when its message is erased.
+ */
+export async function findOpenOf(reader: Knex, erasure: Erasure, limit: number): Promise<string[]> {
+	const open: string[] = await ofQueue(copiesTo(reader, erasure)).limit(limit);
+	const {workspaceId, addressKey} = erasure;
+	let {below} = erasure;
+	for (let page = 0; page < mostPages && open.length < limit; page++) {
+		const index = {leading: {workspace_id: workspaceId, to_key: addressKey}, id: 'id'};
+		const ids: string[] = await alongIndex(reader, 'messages', index, {below}).limit(messagesAtOnce).pluck('id');
+		const copies = reader('recipients')
+			.whereIn('message_id', ids)
+			.whereRaw(...nearIds(reader, 'id', 'rcp', ids));
+		open.push(...(await ofQueue(copies).limit(limit - open.length)));
+		below = ids.at(-1) ?? below;
+		if (ids.length < messagesAtOnce) {
+			break;
+		}
+	}
+	return open;
+}
+
+function ofQueue(recipients: Knex.QueryBuilder): Knex.QueryBuilder {
+	return recipients.whereRaw('exists (select 1 from queue as q where q.recipient_id = recipients.id)').pluck('id');
 }
 
 /** Every recipient of messages. */
@@ -189,6 +246,9 @@ export async function endRecipients(
 	const ended = [...before, ...(await takeClaims(trx, claims(), lockLate))];
 	await dequeue(trx, open);
 	await storeQueued(trx, ended);
+	if (open.length === 0) {
+		return [];
+	}
 	const moved: Array<Pick<Recipient, 'id' | 'workspace_id' | 'message_id' | 'role'>> = await trx('recipients')
 		.whereIn('id', open)
 		.whereIn('state', statesBefore(state))
@@ -206,15 +266,16 @@ export async function eraseRecipients(trx: Knex.Transaction, recipientIds: reado
 	await trx('attempts').whereIn('recipient_id', recipientIds).update({host: null, ip: null, reply: '', dialogue: null});
 }
 
-/** Erases the details of events, reports and engagement of recipients; the events themselves stay. */
+/** Erases the details of events (but those that are `kept`), reports and engagement of recipients; the events themselves stay. */
 export async function eraseTimelines(
 	trx: Knex.Transaction,
 	recipients: ReadonlyArray<Pick<Recipient, 'id' | 'message_id'>>,
+	kept: readonly string[],
 ): Promise<void> {
 	const messageIds = [...new Set(recipients.map(({message_id: messageId}) => messageId))];
 	const recipientIds = recipients.map(({id}) => id);
 	const about = (table: string) => trx(table).whereIn('message_id', messageIds).whereIn('recipient_id', recipientIds);
-	await about('events').whereNotNull('detail').update({detail: null});
+	await about('events').whereNotNull('detail').whereNotIn('detail', kept).update({detail: null});
 	await trx('engagement').whereIn('recipient_id', recipientIds).delete();
 	// The mail in which a report came stays known by its hash, so that it is not read again.
 	const inbound = about('reports').whereNotNull('inbound_sha256').select('inbound_sha256');

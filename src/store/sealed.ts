@@ -1,4 +1,4 @@
-import {createCipheriv, createDecipheriv, hkdfSync, randomBytes} from 'node:crypto';
+import {createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes} from 'node:crypto';
 import type {Knex} from 'knex';
 import {withPasswords} from '../mail/route.ts';
 
@@ -13,6 +13,8 @@ export type Vault = {
 	readonly seal: (owner: string, plain: string) => string;
 	/** Throws if the value was sealed by another key, for another owner, or was changed. */
 	readonly open: (owner: string, sealed: string) => string;
+	/** HMACs of a text by each key, that of the key that seals first: `<name of the key>.<base64url>`. */
+	readonly macs: (purpose: string, text: string) => readonly string[];
 };
 
 type VaultOptions = {
@@ -38,8 +40,23 @@ export function createVault(first: MasterKeys, {random = randomBytes, reread}: V
 		}
 		return keys[id] as Uint8Array;
 	}
+	const macKeys = new Map<string, Buffer>();
+	function mac(id: number, purpose: string, text: string): string {
+		const name = `${id} ${purpose}`;
+		const key = macKeys.get(name) ?? Buffer.from(hkdfSync('sha256', keyOf(id), '', `mailctl mac ${purpose}`, 40));
+		macKeys.set(name, key);
+		// An id names another key on a node with another list of keys.
+		const tag = key.subarray(32).toString('base64url');
+		return `${tag}.${createHmac('sha256', key.subarray(0, 32)).update(text).digest('base64url')}`;
+	}
 	return {
 		current: () => current,
+		macs(purpose, text) {
+			const others = Object.keys(keys)
+				.map(Number)
+				.filter(id => id !== current);
+			return [current, ...others].map(id => mac(id, purpose, text));
+		},
 		seal(owner, plain) {
 			const iv = random(ivLength);
 			const cipher = createCipheriv('aes-256-gcm', keyOf(current), iv).setAAD(Buffer.from(owner));

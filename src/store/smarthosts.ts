@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {groupBy} from '../kit/collections.ts';
-import {idTime} from '../mail/ids.ts';
+import {hourMs, storeTime} from '../kit/time.ts';
 import type {OptionalEvent, ProviderName} from '../mail/provider.ts';
 import type {GroupWrite} from './engine/writer.ts';
 
@@ -19,13 +19,20 @@ export type Smarthost = {
 	readonly takes: readonly OptionalEvent[];
 	readonly last_event_at: string | null;
 	readonly created_at: string;
+	/** When it last accepted a message; `null`: it never did. */
+	readonly used_at: string | null;
+	/** When it accepted the first message since its last event; `null`: it accepted none. */
+	readonly unreported_since: string | null;
 };
 
 type Row = Omit<Smarthost, 'takes'> & {readonly takes: string};
 
 const fromRow = (row: Row): Smarthost => ({...row, takes: JSON.parse(row.takes)});
 
-export async function insertSmarthost(trx: Knex.Transaction, smarthost: Smarthost): Promise<void> {
+export async function insertSmarthost(
+	trx: Knex.Transaction,
+	smarthost: Omit<Smarthost, 'used_at' | 'unreported_since'>,
+): Promise<void> {
 	await trx('smarthosts').insert({...smarthost, takes: JSON.stringify(smarthost.takes)});
 }
 
@@ -78,24 +85,48 @@ export async function deleteSmarthost(trx: Knex.Transaction, id: string): Promis
 	return (await trx('smarthosts').where({id}).delete()) === 1;
 }
 
-/** Notes when events came last, the last time of each. */
-export const lastEventWrite: GroupWrite<{readonly id: string; readonly at: string}, void> = {
-	name: 'last_event',
+/** An event that a smarthost posted. */
+type PostedEvent = {readonly id: string; readonly at: string};
+
+/** A message that a relay accepted. */
+export type RelayUse = {
+	readonly workspaceId: string;
+	/** The providers that may report on it. */
+	readonly providers: readonly ProviderName[];
+	readonly at: string;
+};
+
+/** A message accepted this soon after an event is not waited for: the times of events are stored about once a minute. */
+const recentEventMs = hourMs;
+
+/** Stores when smarthosts last posted events and accepted messages: the newest of each counts. */
+export const smarthostNoteWrite: GroupWrite<PostedEvent | RelayUse, void> = {
+	name: 'smarthost_note',
 	rank: 9,
-	async apply(trx, seen) {
-		// In the order of their ids, for two nodes may note the same ones.
-		for (const {id, at} of seen.toSorted((a, b) => (a.id < b.id ? -1 : 1))) {
-			await trx('smarthosts').where({id}).update({last_event_at: at});
+	async apply(trx, notes) {
+		// In the order of their ids, because two nodes may write the same rows.
+		const rows: Row[] = await trx('smarthosts').orderBy('id');
+		for (const row of rows) {
+			const event = notes.findLast(note => 'id' in note && note.id === row.id);
+			const use = notes.findLast(note => 'providers' in note && isUseOf(note, row));
+			const changes = {
+				...(use && {used_at: use.at, unreported_since: firstUnreported(trx, use.at)}),
+				...(event && {last_event_at: event.at, unreported_since: null}),
+			};
+			if (event !== undefined || use !== undefined) {
+				await trx('smarthosts').where({id: row.id}).update(changes);
+			}
 		}
-		return seen.map(() => undefined);
+		return notes.map(() => undefined);
 	},
 };
 
-/** When the newest live mail was accepted, milliseconds since the epoch; null: none is there. */
-export async function readNewestMail(reader: Knex): Promise<number | null> {
-	const row: {id: string} | undefined = await reader('messages')
-		.where({mode: 'live'})
-		.orderBy('id', 'desc')
-		.first('id');
-	return row === undefined ? null : idTime(row.id);
+function isUseOf({workspaceId, providers}: RelayUse, {workspace_id: own, provider}: Row): boolean {
+	return (own === null || own === workspaceId) && providers.includes(provider);
+}
+
+function firstUnreported(trx: Knex.Transaction, at: string): Knex.Raw {
+	const isFirst = 'unreported_since is null and (last_event_at is null or last_event_at < ?)';
+	const recent = storeTime(Date.parse(at) - recentEventMs);
+	return trx.raw(`case when ${isFirst} then ? else unreported_since end`, [recent, at]);
 }

@@ -1,6 +1,7 @@
 import {writeFileSync} from 'node:fs';
 import createKnex, {type Knex} from 'knex';
 import {createSharedClock, type SharedClock} from '../kit/clock.ts';
+import {identifyFiles, type OpenFile} from '../kit/open-files.ts';
 import {channel, type Dialect, postgresDialect, sqliteDialect} from './engine/dialect.ts';
 import {schemaName} from './engine/migrate.ts';
 import {loadSqlite, refuseTruncated, sqliteConfig, type WriteAheadLog, writeAheadLog} from './engine/sqlite.ts';
@@ -21,6 +22,10 @@ export type Store = {
 	readonly database: Knex;
 	/** SQLite's; null: PostgreSQL looks after its own. */
 	readonly wal: WriteAheadLog | null;
+	/** What must stay where it is while a daemon runs: SQLite's files and what the daemon named besides. Else empty. */
+	readonly files: readonly OpenFile[];
+	/** Those of them that a commit goes to, which are checked after each one. */
+	readonly committed: readonly OpenFile[];
 	/** The time that all daemons of the store share: on PostgreSQL the server's, else the system's. */
 	readonly clock: SharedClock;
 	/** Milliseconds that this machine's own clock is ahead of the store's. */
@@ -42,10 +47,12 @@ export type StoreLocation = {readonly file: string} | {readonly url: string};
 export type StoreOptions = {
 	/** PostgreSQL: statements may take as long as they need while the server answers: migrations, verbs of an operator. */
 	readonly isPatient?: boolean;
+	/** SQLite, for a daemon: what else must stay where it is. Its writer then refuses what went to a removed or replaced store. */
+	readonly beside?: readonly OpenFile[];
 };
 
 /** What differs by the engine before anything is asked of it. */
-type Opened = Pick<Store, 'dialect' | 'wal' | 'clock' | 'skew' | 'hold' | 'listen'> & {
+type Engine = Pick<Store, 'dialect' | 'wal' | 'files' | 'committed' | 'clock' | 'skew' | 'hold' | 'listen'> & {
 	readonly connect: (connections: number, use: Use) => Knex;
 	/** Throws if the store cannot be used. */
 	readonly check: (connection: Knex) => Promise<void>;
@@ -61,14 +68,17 @@ const pingMs = 1500;
 /** Opens (and for SQLite creates) the store; throws DriverError, or what the driver throws when it cannot be reached. */
 export async function openStore(location: StoreLocation, options: StoreOptions = {}): Promise<Store> {
 	const {connect, check, stop, ...engine} =
-		'file' in location ? await openSqlite(location.file) : await openPostgres(location.url, options);
+		'file' in location ? await openSqlite(location.file, options) : await openPostgres(location.url, options);
 	const database = connect(1, 'maintenance');
 	const reader = connect(readers, 'reading');
 	// Where there is more than one writer, accepts wait for no locks of outcomes.
 	const writing = engine.dialect.isShared ? [connect(1, 'writing'), connect(1, 'writing')] : [database];
-	const [most, accepts] = writing.map(connection => createWriter(connection, engine.dialect)) as [Writer, Writer?];
+	const [most, accepts] = writing.map(connection => createWriter(connection, engine.dialect, engine.committed)) as [
+		Writer,
+		Writer?,
+	];
 	const writer = accepts ? writeBeside(most, accepts) : most;
-	const agreeing = accepts ? createWriter(database, engine.dialect) : writer;
+	const agreeing = accepts ? createWriter(database, engine.dialect, engine.committed) : writer;
 	const store: Store = {
 		...engine,
 		reader,
@@ -99,15 +109,18 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 }
 
 /** A connection to write with, for a thread beside the one that opened the store: SQLite only. */
-export async function openWriter(file: string): Promise<{
+export async function openWriter(
+	file: string,
+	committed: readonly OpenFile[] = [],
+): Promise<{
 	readonly dialect: Dialect;
 	readonly writer: Writer;
 	/** Waits for the writer. */
 	readonly close: () => Promise<void>;
 }> {
-	const {dialect, connect} = await openSqlite(file);
+	const {dialect, connect} = await openSqlite(file, {});
 	const database = connect(1, 'writing');
-	const writer = createWriter(database, dialect);
+	const writer = createWriter(database, dialect, committed);
 	await database.raw('select 1');
 	return {
 		dialect,
@@ -119,23 +132,34 @@ export async function openWriter(file: string): Promise<{
 	};
 }
 
-async function openSqlite(file: string): Promise<Opened> {
+async function openSqlite(file: string, {beside}: StoreOptions): Promise<Engine> {
 	await loadSqlite(); // knex would make prose of its fault.
 	const connect = (connections: number) => createKnex(sqliteConfig(file, connections));
+	const files: OpenFile[] = [];
+	const committed: OpenFile[] = [];
 	return {
 		dialect: sqliteDialect,
-		wal: writeAheadLog(file, () => connect(1)),
+		files,
+		committed,
+		wal: writeAheadLog(file, files, () => connect(1)),
 		clock: createSharedClock(),
 		skew: () => 0,
 		hold: async () => undefined,
 		listen: async () => undefined,
 		connect,
-		check: connection => refuseTruncated(connection, file),
+		async check(connection) {
+			await refuseTruncated(connection, file);
+			if (beside) {
+				// The connection has them open, and so nothing replaces the log before the last one closes.
+				committed.push(...identifyFiles([file, `${file}-wal`]));
+				files.push(...beside, ...committed, ...identifyFiles([`${file}-shm`]));
+			}
+		},
 		stop: () => undefined,
 	};
 }
 
-async function openPostgres(url: string, {isPatient = false}: StoreOptions): Promise<Opened> {
+async function openPostgres(url: string, {isPatient = false}: StoreOptions): Promise<Engine> {
 	// Loaded here: with SQLite, which is usual, every command would wait for PostgreSQL's driver.
 	const [{createPostgresClient}, {startPulse}] = await Promise.all([
 		import('./postgres/postgres-client.ts'),
@@ -148,6 +172,8 @@ async function openPostgres(url: string, {isPatient = false}: StoreOptions): Pro
 	return {
 		...pulse,
 		dialect: postgresDialect,
+		files: [],
+		committed: [],
 		wal: null,
 		clock,
 		check: async connection => void (await connection.raw('select 1')),
@@ -171,6 +197,11 @@ async function soon(answer: Promise<unknown>): Promise<void> {
 export async function copyStore(reader: Knex, file: string): Promise<string> {
 	writeFileSync(file, '', {mode: 0o600, flag: 'wx'});
 	await reader.raw('vacuum into ?', [file]);
+	return await checkCopy(file);
+}
+
+/** The last migration of a copied store. Throws what SQLite throws of a damaged file. */
+export async function checkCopy(file: string): Promise<string> {
 	const copy = await openStore({file});
 	try {
 		const [found] = await copy.reader.raw('pragma quick_check(1)');

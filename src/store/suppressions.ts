@@ -193,6 +193,7 @@ export async function findStatus(
 			this.on('s.workspace_id', 'w.id').andOnVal('s.address_key', addressKey).andOnVal('s.mode', 'live');
 		})
 		.where('w.id', workspaceId)
+		.whereNull('w.deleted_at')
 		.first(
 			...['m.mode', 't.code as topicCode', 't.name as topicName', 't.description', 't.required_at as requiredAt'],
 			...['o.source as optOutSource', 's.reason', 's.source'],

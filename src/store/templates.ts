@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {layoutUses} from '../mail/layout-uses.ts';
 import type {Priority} from '../mail/message.ts';
 import {alongIndex, insertRows} from './engine/rows.ts';
 
@@ -182,9 +183,17 @@ export async function deleteTemplate(
 	return (await template.update({deleted_at: at, updated_at: at})) === 1;
 }
 
+/** A version without its sample and what stands behind it: SQLite would read the sample to get there. */
+export type ListedVersion = Omit<TemplateVersion, 'sample' | 'layout'>;
+
+const listedColumns = ['id', 'template_id', 'version', 'fingerprint', 'created_at'] as const;
+
+const versionsOf = (reader: Knex, rowId: string) =>
+	reader('template_versions').where({template_id: rowId}).orderBy('version', 'desc').select(listedColumns);
+
 /** Newest first. */
-export async function listVersions(reader: Knex, rowId: string): Promise<TemplateVersion[]> {
-	return await reader('template_versions').where({template_id: rowId}).orderBy('version', 'desc');
+export async function listVersions(reader: Knex, rowId: string): Promise<ListedVersion[]> {
+	return await versionsOf(reader, rowId);
 }
 
 /** Newest first, from before the version `before`. */
@@ -192,13 +201,25 @@ export async function pageVersions(
 	reader: Knex,
 	rowId: string,
 	{before, limit}: {readonly before: number | null; readonly limit: number},
-): Promise<TemplateVersion[]> {
-	const query = reader('template_versions').where({template_id: rowId}).orderBy('version', 'desc').limit(limit);
+): Promise<ListedVersion[]> {
+	const query = versionsOf(reader, rowId).limit(limit);
 	return await (before === null ? query : query.where('version', '<', before));
 }
 
 export async function findVersion(reader: Knex, rowId: string, version: number): Promise<TemplateVersion | undefined> {
-	return await reader('template_versions').where({template_id: rowId, version}).first();
+	return await reader('template_versions')
+		.where({template_id: rowId, version})
+		.first(...listedColumns, 'sample', 'layout');
+}
+
+/** The keys of the layout and the partials that were put into a version. */
+export function usesOfVersion(
+	layout: string | null,
+	variants: ReadonlyArray<Pick<TemplateVariant, 'own_source' | 'own_text_source'>>,
+): string[] {
+	const own = variants.filter(({own_source: source}) => source !== null);
+	const texts = own.flatMap(one => [one.own_source ?? '', one.own_text_source ?? '']);
+	return own.length === 0 ? [] : layoutUses(layout, texts);
 }
 
 /** Compare-and-set on the number: false where another version was saved since the template was read. */
@@ -212,7 +233,10 @@ export async function insertVersion(
 	const moved = await (previous === 0
 		? template.whereNull('latest_version')
 		: template.where({latest_version: previous})
-	).update({latest_version: version.version, updated_at: version.created_at});
+	).update({
+		...{latest_version: version.version, updated_at: version.created_at},
+		...{uses: JSON.stringify(usesOfVersion(version.layout, variants)), uses_version: version.version},
+	});
 	if (moved === 0) {
 		return false;
 	}

@@ -1,5 +1,6 @@
 import type {Knex} from 'knex';
 import type {Mode, Priority} from '../mail/message.ts';
+import {maxPublicTopics} from '../mail/workspace-limits.ts';
 import type {Row} from './engine/dialect.ts';
 import {
 	alongIndex,
@@ -63,6 +64,24 @@ export async function listTopics(reader: Knex, page: TopicPage): Promise<Topic[]
 export function topicListQuery(reader: Knex, {workspaceId, after, limit}: TopicPage): Knex.QueryBuilder {
 	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
 	return alongIndex(reader, 'topics', index, {below: after}).limit(limit);
+}
+
+/** What recipients see of a topic. */
+export type PublicTopic = Pick<Topic, 'code' | 'name' | 'description' | 'required_at'>;
+
+/** Those on the preference page, the newest `maxPublicTopics`. */
+export async function listPublicTopics(reader: Knex, workspaceId: string): Promise<PublicTopic[]> {
+	return await reader('topics')
+		.where({workspace_id: workspaceId})
+		.whereNotNull('public_at')
+		.orderBy('id', 'desc')
+		.limit(maxPublicTopics)
+		.select('code', 'name', 'description', 'required_at');
+}
+
+/** The codes of the topics that people may leave. */
+export async function listOptionalCodes(reader: Knex, workspaceId: string): Promise<string[]> {
+	return await reader('topics').where({workspace_id: workspaceId}).whereNull('required_at').pluck('code');
 }
 
 /** The topic as it is. Undefined: the workspace has no such topic. */

@@ -16,6 +16,8 @@ export type User = {
 	readonly link_hash: string | null;
 	readonly link_expires_at: string | null;
 	readonly created_at: string;
+	/** `null` if an admin of one workspace added the user: that admin may name any address. */
+	readonly vouched_at: string | null;
 	readonly last_login_at: string | null;
 };
 

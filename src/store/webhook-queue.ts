@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import type {WebhookRetry} from '../mail/webhook.ts';
 import {rowSource, rowsOf} from './engine/dialect.ts';
-import {among, insertRows, namedIds} from './engine/rows.ts';
+import {among, insertRows, namedIds, selectInTurns, type TurnLimits} from './engine/rows.ts';
 import type {Claimable} from './held-claims.ts';
 
 /*
@@ -408,27 +408,21 @@ export async function noteFailing(trx: Knex.Transaction, changes: readonly Faili
 	);
 }
 
-/** Endpoints that take no events since then or longer, or were disabled for it, in all workspaces. */
+/** Endpoints that take no events since then or longer, or were disabled for it, workspaces in turn. */
 export async function listDeadEndpoints(
 	reader: Knex,
 	since: string,
-	limit: number,
-): Promise<Array<Record<'id' | 'url' | 'workspaceId' | 'deadSince', string>>> {
-	return await reader('webhook_endpoints')
+	limits: TurnLimits,
+): Promise<Array<Record<'id' | 'url' | 'workspace_id' | 'deadSince', string>>> {
+	const dead = reader('webhook_endpoints')
 		.whereNull('deleted_at')
-		.where(dead =>
-			dead
+		.where(failing =>
+			failing
 				.whereNotNull('disabled_reason')
 				.orWhere(query => query.whereNull('disabled_at').where('failing_since', '<=', since)),
 		)
-		.orderBy('id')
-		.limit(limit)
-		.select(
-			'id',
-			'url',
-			'workspace_id as workspaceId',
-			reader.raw('coalesce(disabled_at, failing_since) as "deadSince"'),
-		);
+		.select('id', 'url', 'workspace_id', reader.raw('coalesce(disabled_at, failing_since) as "deadSince"'));
+	return await selectInTurns(reader, dead, 'id', limits);
 }
 
 /** An attempt as it was stored; `generation` counts replays. */

@@ -4,6 +4,7 @@ import type {Mode, WebhookEventType} from '../mail/message.ts';
 import {type DeliveryState, type DisabledReason, type EndpointForm, listenerUrl} from '../mail/webhook.ts';
 import {rowSource, textAsBytes} from './engine/dialect.ts';
 import {alongIndex, columnsOf, firstThatFit, insertRows, newestFirst} from './engine/rows.ts';
+import {findHidden} from './erasures.ts';
 import {unanswered} from './postgres/postgres-client.ts';
 import {dequeueDeliveries, enqueueDeliveries} from './webhook-queue.ts';
 
@@ -388,10 +389,15 @@ async function withTries(
 	reader: Knex,
 	rows: ReadonlyArray<Omit<StoredDelivery, 'nextAttemptAt' | 'lastStatus' | 'lastError'>>,
 ): Promise<StoredDelivery[]> {
-	if (rows.length === 0) {
+	const hidden = await findHidden(
+		reader,
+		rows.flatMap(({messageId}) => messageId ?? []),
+	);
+	const read = rows.filter(({messageId}) => messageId === null || !hidden.has(messageId));
+	if (read.length === 0) {
 		return [];
 	}
-	const ids = rows.map(({id}) => id);
+	const ids = read.map(({id}) => id);
 	const attempts: Array<{deliveryId: string; status: number | null; error: string | null}> = await reader(
 		'webhook_attempts',
 	)
@@ -404,7 +410,7 @@ async function withTries(
 		.whereIn('delivery_id', ids)
 		.select('delivery_id as id', 'next_attempt_at as at');
 	const next = new Map(queued.map(({id, at}) => [id, at]));
-	return rows.map(row => ({
+	return read.map(row => ({
 		...row,
 		// It is the id of a mail that came in, where it is about one.
 		messageId: row.messageId?.startsWith('msg_') ? row.messageId : null,

@@ -1,4 +1,5 @@
 import type {Knex} from 'knex';
+import {rowsOf} from './engine/dialect.ts';
 import {columnsOf} from './engine/rows.ts';
 import {deleteDeliveries} from './webhooks.ts';
 
@@ -34,13 +35,15 @@ export type Workspace = {
 	/** What attachments a send may have; null: as the interface says. */
 	readonly max_attachments: number | null;
 	readonly max_attachment_bytes: number | null;
+	/** JSON text (mail/workspace-limits.ts); `null` if it has the default limits. */
+	readonly limits: string | null;
 	readonly created_at: string;
 };
 
 const {names: columns} = columnsOf(
 	'id name locale timezone monthly_quota track_opens_at track_clicks_at paused_at pause_reason paused_by reputation_since',
 	'reputation_warned_at queue_lifetime_s source_pool route branding default_topic retention_days content_days max_attachments',
-	'max_attachment_bytes created_at',
+	'max_attachment_bytes limits created_at',
 );
 
 /** What is left out is null. Undefined: the name is taken. */
@@ -52,9 +55,19 @@ export async function insertWorkspace(
 	return inserted;
 }
 
+/** Workspaces that were not deleted: of the others only rows are left, which the sweep removes. */
+function present(reader: Knex): Knex.QueryBuilder {
+	return reader('workspaces').whereNull('deleted_at');
+}
+
+/** The ids of the deleted ones. */
+export function deletedWorkspaces(reader: Knex): Knex.QueryBuilder {
+	return reader('workspaces').whereNotNull('deleted_at').select('id');
+}
+
 /** Newest first. */
 export async function listWorkspaces(reader: Knex): Promise<Workspace[]> {
-	return await reader('workspaces').select(columns).orderBy('id', 'desc');
+	return await present(reader).select(columns).orderBy('id', 'desc');
 }
 
 /** Some of them, newest first, behind the workspace `after` (null: from the newest), with this in their names. */
@@ -62,7 +75,7 @@ export async function findWorkspaces(
 	reader: Knex,
 	{after, limit, named = ''}: {readonly after: string | null; readonly limit: number; readonly named?: string},
 ): Promise<Workspace[]> {
-	const query = reader('workspaces').select(columns).orderBy('id', 'desc').limit(limit);
+	const query = present(reader).select(columns).orderBy('id', 'desc').limit(limit);
 	if (after !== null) {
 		query.where('id', '<', after);
 	}
@@ -74,36 +87,41 @@ export async function findWorkspaces(
 
 /** The one that the first start made; undefined: it is gone. */
 export async function findOldestWorkspace(reader: Knex): Promise<Workspace | undefined> {
-	return await reader('workspaces').orderBy('id').first(columns);
+	return await present(reader).orderBy('id').first(columns);
 }
 
 /** Some of those that are paused, newest first. */
-export async function findPaused(reader: Knex, limit: number): Promise<Workspace[]> {
-	return await reader('workspaces').whereNotNull('paused_at').select(columns).orderBy('id', 'desc').limit(limit);
+export function findPaused(reader: Knex, limit: number): Knex.QueryBuilder<object, Workspace[]> {
+	return present(reader).whereNotNull('paused_at').select(columns).orderBy('id', 'desc').limit(limit);
+}
+
+/** The same without those that their own users paused. */
+export async function findPausedByOthers(reader: Knex, limit: number): Promise<Workspace[]> {
+	return await findPaused(reader, limit).whereNull('paused_by');
 }
 
 /** The names of workspaces by their ids. */
 export async function readWorkspaceNames(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
-	const rows: Array<{id: string; name: string}> = await reader('workspaces').whereIn('id', ids).select('id', 'name');
+	const rows: Array<{id: string; name: string}> = await present(reader).whereIn('id', ids).select('id', 'name');
 	return new Map(rows.map(({id, name}) => [id, name]));
 }
 
 export async function findWorkspace(reader: Knex, id: string): Promise<Workspace | undefined> {
-	return await reader('workspaces').where({id}).first(columns);
+	return await present(reader).where({id}).first(columns);
 }
 
 export async function findWorkspaceByName(reader: Knex, name: string): Promise<Workspace | undefined> {
-	return await reader('workspaces').where({name}).first(columns);
+	return await present(reader).where({name}).first(columns);
 }
 
 /** The workspace of a store that has but one. */
 export async function findOnlyWorkspace(reader: Knex): Promise<Workspace | undefined> {
-	const rows: Workspace[] = await reader('workspaces').select(columns).limit(2);
+	const rows: Workspace[] = await present(reader).select(columns).limit(2);
 	return rows.length === 1 ? rows[0] : undefined;
 }
 
 export async function hasWorkspace(reader: Knex): Promise<boolean> {
-	return (await reader('workspaces').first('id')) !== undefined;
+	return (await present(reader).first('id')) !== undefined;
 }
 
 export type WorkspaceChanges = Partial<Omit<Workspace, 'id' | 'created_at'>>;
@@ -113,6 +131,33 @@ export async function updateWorkspace(trx: Knex.Transaction, id: string, changes
 	return (await trx('workspaces').where({id}).update(changes)) === 1;
 }
 
+/** The deleted workspaces, as accepting mail asks for them. As text: the query builder would take longer than the engine. */
+export async function readDeletedWorkspaces(trx: Knex.Transaction): Promise<ReadonlySet<string>> {
+	const rows: Array<{id: string}> = await rowsOf(trx, 'select id from workspaces where deleted_at is not null');
+	return new Set(rows.map(({id}) => id));
+}
+
+export async function findDeletedWorkspace(reader: Knex): Promise<string | undefined> {
+	return (await deletedWorkspaces(reader).orderBy('id').first())?.id;
+}
+
+/**
+ * Marks a workspace as deleted: nothing finds it any more, and its name (now `name`) is free. What others could still use ends: API
+ * keys, users of it alone, addresses, alerts, smarthosts, and endpoints, to which nothing more is posted. Of these it has few. It is
+ * paused for nodes of the version before.
+ */
+export async function markDeleted(
+	trx: Knex.Transaction,
+	{id, name, now}: {readonly id: string; readonly name: string; readonly now: string},
+): Promise<void> {
+	for (const table of ['api_keys', 'users', 'inbound_addresses', 'alerts', 'smarthosts', 'conditions']) {
+		await trx(table).where({workspace_id: id}).delete();
+	}
+	await trx('user_sessions').where({workspace_id: id}).update({workspace_id: null});
+	await trx('webhook_endpoints').where({workspace_id: id}).whereNull('deleted_at').update({deleted_at: now});
+	await trx('workspaces').where({id}).update({name, deleted_at: now, paused_at: now, pause_reason: 'it was deleted'});
+}
+
 /** Tables with any number of rows of a workspace, except messages: the table, its key, and how many rows a step removes. */
 const lists = [
 	['contacts', ['id'], 500],
@@ -120,49 +165,62 @@ const lists = [
 	['topic_optouts', ['workspace_id', 'address_key', 'code'], 500],
 	['address_health', ['workspace_id', 'address_key'], 500],
 	['idempotency_keys', ['workspace_id', 'mode', 'key'], 500],
+	['usage_days', ['workspace_id', 'day', 'status'], 500],
+	['usage_hours', ['workspace_id', 'hour', 'status'], 500],
+	['reputation_hours', ['workspace_id', 'hour'], 500],
+	['senders', ['id'], 500],
 	['received', ['id'], 20],
 	// With all their versions.
 	['templates', ['id'], 5],
+	['layouts', ['workspace_id', 'kind', 'name'], 5],
 ] as const;
 
-/** Ends what others could still use: API keys, users of it alone, and endpoints, to which nothing more is posted. */
-export async function closeWorkspace(trx: Knex.Transaction, workspaceId: string, now: string): Promise<void> {
-	await trx('api_keys').where({workspace_id: workspaceId}).delete();
-	await trx('users').where({workspace_id: workspaceId}).delete();
-	await trx('webhook_endpoints').where({workspace_id: workspaceId}).whereNull('deleted_at').update({deleted_at: now});
-}
+/** The same of its domains. */
+const domainLists = [
+	['dmarc_days', ['domain_id', 'day', 'ip', 'dkim', 'spf', 'disposition', 'why'], 500],
+	['dmarc_reports', ['domain_id', 'org', 'report_id'], 500],
+] as const;
 
 /** Removes some of its lists; false: there is nothing more. */
 export async function removeLists(trx: Knex.Transaction, workspaceId: string): Promise<boolean> {
-	const endpoints = trx('webhook_endpoints').where({workspace_id: workspaceId}).select('id');
+	const own = (table: string) => trx(table).where({workspace_id: workspaceId});
+	const endpoints = own('webhook_endpoints').select('id');
 	const deliveries = await trx('webhook_deliveries').whereIn('endpoint_id', endpoints).limit(500).pluck('id');
 	if ((await deleteDeliveries(trx, deliveries)) > 0) {
 		return true;
 	}
-	for (const [table, key, limit] of lists) {
-		const some = trx(table)
-			.where({workspace_id: workspaceId})
-			.select([...key])
-			.limit(limit);
-		if (
-			(await trx(table)
-				.whereIn([...key], some)
-				.delete()) > 0
-		) {
+	// One index has the unread events of its smarthosts, another one those that are retained.
+	for (const isLeft of ['read_at is null', 'kept is not null']) {
+		const events = await own('inbound').whereRaw(isLeft).limit(500).pluck('id');
+		if (events.length > 0) {
+			await trx('inbound').whereIn('id', events).delete();
 			return true;
+		}
+	}
+	const ofDomains = (table: string) => trx(table).whereIn('domain_id', own('domains').select('id'));
+	for (const [all, some] of [
+		[own, lists],
+		[ofDomains, domainLists],
+	] as const) {
+		for (const [table, key, limit] of some) {
+			const rows = all(table)
+				.select([...key])
+				.limit(limit);
+			const removed = await trx(table)
+				.whereIn([...key], rows)
+				.delete();
+			if (removed > 0) {
+				return true;
+			}
 		}
 	}
 	return false;
 }
 
-/**
- * Removes the workspace with the rest of its rows. False: it has a message, which came meanwhile; the transaction must not be
- * committed. This is checked last: accepting mail needs the workspace's row, and waits here or comes too late.
- */
-export async function deleteWorkspaceRow(trx: Knex.Transaction, id: string): Promise<boolean> {
+/** Removes the workspace with the rest of its rows. */
+export async function deleteWorkspaceRow(trx: Knex.Transaction, id: string): Promise<void> {
 	await trx('lane_waits').where({workspace_id: id}).delete();
 	await trx('workspaces').where({id}).delete();
-	return (await trx('messages').where({workspace_id: id}).first('id')) === undefined;
 }
 
 const tables = {
@@ -199,6 +257,7 @@ export async function findIds(
 		.whereBetween(column, [start, start.padEnd(start.length + 26, 'z')])
 		.orderBy(column)
 		.limit(limit);
+	query.whereNotIn('workspace_id', deletedWorkspaces(reader));
 	if (kind === 'tpl') {
 		query.whereNull('deleted_at');
 	}
@@ -212,8 +271,8 @@ export async function findIds(
 export async function findShortKept(
 	reader: Knex,
 ): Promise<ReadonlyArray<Pick<Workspace, 'id' | 'retention_days' | 'content_days'>>> {
-	return await reader('workspaces')
-		.whereRaw('retention_days is not null or content_days is not null')
+	return await present(reader)
+		.whereRaw('(retention_days is not null or content_days is not null)')
 		.orderBy('id')
 		.select('id', 'retention_days', 'content_days');
 }

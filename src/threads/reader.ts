@@ -1,13 +1,14 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {createClassify} from '../bounce/classify.ts';
-import type {NewRules, ToRead} from '../inbound/reading.ts';
+import type {NewRules, ReaderJob, ReaderResult} from '../inbound/mail-reader.ts';
 import {bufferOf} from '../kit/text.ts';
+import {systemClocks} from '../kit/work-limit.ts';
 import type {BounceRule} from '../mail/bounce.ts';
-import type {Reading} from '../mail/report.ts';
 import {type FromWorker, progress, type ToWorker} from '../pool/foreign-work.ts';
 import {readEvent} from '../providers/read-event.ts';
-import {loadLibraries, readLetter} from '../report/letter.ts';
-import {readReport} from '../report/read-report.ts';
+import {KnownAnswers} from '../report/known-answers.ts';
+import {readInbound} from '../report/read-inbound.ts';
+import {missingAnswers} from '../report/verdicts.ts';
 
 /** What a reader thread is started with. */
 export type ReaderData = {
@@ -22,30 +23,34 @@ let classify = createClassify(bounceRules);
 const port = parentPort as NonNullable<typeof parentPort>;
 let reading = Promise.resolve();
 
-port.on('message', (message: ToWorker<ToRead> | NewRules) => {
+port.on('message', (message: ToWorker<ReaderJob> | NewRules) => {
 	if (message.kind === 'rules') {
 		classify = createClassify(message.rules);
 	} else {
-		reading = reading.then(() => readAll(message.jobs));
+		reading = reading.then(() => doAll(message.jobs));
 	}
 });
 
 /** In order: a parser may let others in. What it throws ends the thread. */
-async function readAll(jobs: readonly ToRead[]): Promise<void> {
-	const results: Reading[] = [];
+async function doAll(jobs: readonly ReaderJob[]): Promise<void> {
 	for (const job of jobs) {
-		results.push(await readOne(job));
+		Atomics.add(cells, progress.begun, 1);
+		Atomics.store(cells, progress.working, 1);
+		const result = await resultOf(job);
+		// Not where it threw: the thread ends, and the parent must learn which mail caused it.
+		Atomics.store(cells, progress.working, 0);
+		// At once: one that comes next may take long.
+		port.postMessage({kind: 'done', results: [result]} satisfies FromWorker<ReaderResult>);
 	}
-	port.postMessage({kind: 'done', results} satisfies FromWorker<Reading>);
 }
 
-async function readOne({raw, isEvent, keys}: ToRead): Promise<Reading> {
-	await (keys && loadLibraries());
-	Atomics.add(cells, progress.begun, 1);
-	Atomics.store(cells, progress.working, 1);
-	const report = isEvent ? readEvent(raw, classify) : readReport(bufferOf(raw), classify);
-	const letter = keys && (await readLetter(bufferOf(raw), keys));
-	// Not where it threw: the thread ends, and the parent must learn which mail caused it.
-	Atomics.store(cells, progress.working, 0);
-	return letter ? {...report, letter} : report;
+async function resultOf(job: ReaderJob): Promise<ReaderResult> {
+	switch (job.kind) {
+		case 'missing':
+			return missingAnswers(bufferOf(job.head), job.envelope, new KnownAnswers(job.answers));
+		case 'event':
+			return readEvent(job.raw, classify);
+		case 'mail':
+			return await readInbound(job, classify, systemClocks);
+	}
 }

@@ -11,12 +11,12 @@ import {answerCalls} from '../kit/thread-calls.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import {ProviderClient, type StandIn} from '../net/provider-client.ts';
 import {postmarkMail} from '../providers/postmark-mail.ts';
-import {Permits, type SmtpWorkerMethods} from '../queue/smtp-workers.ts';
+import {Permits, type SilentSite, type SmtpWorkerMethods} from '../queue/smtp-workers.ts';
 
 /** What an SMTP worker is started with: the deliverer's options that can be copied to another thread. */
 export type SmtpWorkerData = Omit<
 	DelivererOptions,
-	'classify' | 'resolver' | 'secureResolver' | 'apis' | 'clock' | 'permit' | 'judged'
+	'classify' | 'resolver' | 'secureResolver' | 'apis' | 'clock' | 'permit' | 'judged' | 'silent'
 > & {
 	/** `ip` or `ip:port`; empty: the system's. */
 	readonly dnsServers: readonly string[];
@@ -62,11 +62,12 @@ const deliverer = new Deliverer({
 	...(dane ? {secureResolver: createSecureResolver(dns)} : {}),
 	clock,
 	permit: id => permits.take(id),
+	silent: site => tellSilent(site),
 	judged: id => new Promise(resolve => (stop.signal.aborted ? resolve() : unjudged.set(id, resolve))),
 });
 const letGo = createGarbage();
 
-answerCalls<SmtpWorkerMethods<Delivery>>(parentPort as NonNullable<typeof parentPort>, {
+const tellSilent = answerCalls<SmtpWorkerMethods<Delivery>, SilentSite>(parentPort as NonNullable<typeof parentPort>, {
 	async deliver({site, connections, delivery}) {
 		const {length} = delivery.data;
 		const result = await deliverer.deliver(site, connections, delivery, stop.signal);

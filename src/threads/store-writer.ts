@@ -1,6 +1,7 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {createAcceptWrite} from '../accept/write.ts';
 import {createSharedClock} from '../kit/clock.ts';
+import type {OpenFile} from '../kit/open-files.ts';
 import {createIdSource} from '../mail/ids.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
@@ -18,6 +19,8 @@ import {createTurnWrite} from '../webhook/turn.ts';
 export type WriterData = {
 	/** SQLite's. */
 	readonly file: string;
+	/** Where commits must go. */
+	readonly committed: readonly OpenFile[];
 	/** Of the daemon's clock. */
 	readonly time: SharedArrayBuffer;
 	/** The daemon's claims have this id. */
@@ -33,10 +36,15 @@ export type WriterLive = {
 	readonly keyRetention: number;
 };
 
-/** What else was committed: endpoints have something due, workspaces have new reputation figures. */
-export type WriterNews = {readonly kind: 'due' | 'counted'; readonly ids: readonly string[]};
+/** What else was committed: endpoints have something due, workspaces have new reputation figures; how long a commit took. */
+export type WriterNews =
+	| {readonly kind: 'due' | 'counted'; readonly ids: readonly string[]}
+	| {readonly kind: 'commit'; readonly ms: number};
 
-const {file, time, boot, ended, ...data} = workerData as WriterData;
+/** The main thread hears of slow commits, and of the first quick one after them. */
+const slowCommitMs = 1000;
+
+const {file, committed, time, boot, ended, ...data} = workerData as WriterData;
 let live = data.live;
 const clock = createSharedClock(time);
 const newId = createIdSource(clock);
@@ -45,7 +53,7 @@ const eventWriter: EventWriter = {
 	onDue: ids => tell({kind: 'due', ids}),
 	onCounted: ids => tell({kind: 'counted', ids}),
 };
-const {writer, dialect, close} = await openWriter(file);
+const {writer, dialect, close} = await openWriter(file, committed);
 const tell = answerWrites<WriterLive, WriterNews>(parentPort as NonNullable<typeof parentPort>, {
 	ended,
 	writer,
@@ -65,4 +73,12 @@ const tell = answerWrites<WriterLive, WriterNews>(parentPort as NonNullable<type
 		live = next;
 	},
 	close,
+});
+let wasSlow = false;
+writer.onCommit?.(ms => {
+	const isSlow = ms > slowCommitMs;
+	if (isSlow || wasSlow) {
+		tell({kind: 'commit', ms});
+	}
+	wasSlow = isSlow;
 });

@@ -24,11 +24,20 @@ export function operatorOf({email}: Pick<User, 'email'>, address: string): Opera
 	return {actor: `user:${email}`, from: address};
 }
 
-/** Adds a user who has no password yet, only a link. `email` in comparison form. Undefined: there is a user of this address. */
+type NewUser = {
+	/** In comparison form. */
+	readonly email: string;
+	readonly role: Role;
+	readonly workspaceId: string | null;
+	/** An operator of the installation adds the user. */
+	readonly isVouched?: boolean;
+};
+
+/** Adds a user who has no password yet, only a link. Undefined: there is a user of this address. */
 export async function addUser(
 	trx: Knex.Transaction,
 	tools: ActTools,
-	{email, role, workspaceId}: {readonly email: string; readonly role: Role; readonly workspaceId: string | null},
+	{email, role, workspaceId, isVouched = false}: NewUser,
 ): Promise<Linked | undefined> {
 	const token = createToken(tools.random);
 	const now = tools.clock.now();
@@ -43,6 +52,7 @@ export async function addUser(
 		link_hash: tokenHash(token),
 		link_expires_at: storeTime(now + linkMs),
 		created_at: storeTime(now),
+		vouched_at: isVouched ? storeTime(now) : null,
 		last_login_at: null,
 	};
 	if (!(await insertUser(trx, user))) {

@@ -1,9 +1,12 @@
+import {createHash, randomBytes} from 'node:crypto';
 import test from 'ava';
+import {createVault} from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Answer, codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {engines, onWriting, storeTest} from '../helpers/databases.ts';
 import {startTwoNodes} from '../helpers/nodes.ts';
 import {eachOf} from '../helpers/shop.ts';
+import {testVault} from '../helpers/tools.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
@@ -132,6 +135,31 @@ if (engines.includes('postgres')) {
 		t.is(await countMessages(store), 1);
 	});
 }
+
+storeTest(test, 'a key that a former version or another sealing key stored is still replayed', async (t, store) => {
+	const api = await startApi(t, store);
+	const first = await keyed(api, 'k', {data: {code: '123456'}});
+	const stored = async () =>
+		(await store.reader('idempotency_keys').where({key: 'k'}).first()) as {fingerprint: string; others: string};
+	const {fingerprint, others} = await stored();
+	const digest = (text: string) => createHash('sha256').update(text).digest('base64url');
+	const plain = digest(
+		JSON.stringify(['hello@example.com', 'user@example.org', api.workspace.templateId, {code: '123456'}]),
+	);
+	t.deepEqual(
+		[fingerprint, others],
+		[testVault.macs('idempotency', plain)[0], testVault.macs('idempotency', digest('{}'))[0]],
+	);
+
+	const change = (changes: object) => store.database('idempotency_keys').where({key: 'k'}).update(changes);
+	await change({fingerprint: plain, others: digest('{}')});
+	const again = await keyed(api, 'k', {data: {code: '123456'}});
+	t.deepEqual([again.text, again.headers.get('idempotent-replayed')], [first.text, 'true']);
+	t.is(codeOf(await keyed(api, 'k', {data: {code: '123457'}})), 'idempotency_key_reused');
+	await change({fingerprint: createVault({current: 1, keys: {1: randomBytes(32)}}).macs('idempotency', plain)[0]});
+	t.true(isReplay(await keyed(api, 'k', {data: {code: '123456'}})), 'a key that only another node has yet');
+	t.is(await countMessages(store), 1);
+});
 
 storeTest(test, 'what makes a send another one: from, to, templateId and data, nothing else', async (t, store) => {
 	const api = await startApi(t, store);

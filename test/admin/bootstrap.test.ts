@@ -1,14 +1,17 @@
 import test from 'ava';
-import {bootstrap, commandName, welcome} from '../../src/admin/bootstrap.ts';
+import {type Bootstrapped, bootstrap, commandName, welcome} from '../../src/admin/bootstrap.ts';
 import {apiKeyHash} from '../../src/mail/api-key.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
-import {openStore} from '../../src/store/store.ts';
+import {endFirstStart} from '../../src/store/first-starts.ts';
+import {openStore, type Store} from '../../src/store/store.ts';
 import {tokenHash} from '../../src/users/users.ts';
 import {engines, newLocation, storeTest} from '../helpers/databases.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
+const first = {captures: true, dashboard: true, isAlone: true, hasKeysFile: false};
+
 storeTest(test, 'an empty store gets what a first mail needs, once', async (t, store) => {
-	const made = await bootstrap(store, testTools(), testVault, {captures: true, dashboard: true});
+	const made = await bootstrap(store, testTools(), testVault, first);
 	if (!made) {
 		t.fail();
 		return;
@@ -29,11 +32,67 @@ storeTest(test, 'an empty store gets what a first mail needs, once', async (t, s
 		workspace_id: null,
 		link_hash: tokenHash(made.logInToken ?? ''),
 	});
-	t.is(await bootstrap(store, testTools(), testVault, {captures: true, dashboard: true}), null);
+	await store.writer.transaction(endFirstStart);
+	t.is(await bootstrap(store, testTools(), testVault, first), null);
+});
+
+/** A store whose first start broke off before anybody saw its keys. */
+async function breakOff(store: Store) {
+	const tools = testTools();
+	const broken = (await bootstrap(store, tools, testVault, first)) as Bootstrapped;
+	return {tools, broken, again: (more = {}) => bootstrap(store, tools, testVault, {...first, ...more})};
+}
+
+storeTest(
+	test,
+	'a first start that broke off is continued: other keys and another link, all else stays',
+	async (t, store) => {
+		const {broken, again} = await breakOff(store);
+		for (const _ of [1, 2]) {
+			const made = await again();
+			t.like(made, {workspaceId: broken.workspaceId, sender: broken.sender, templateId: broken.templateId});
+			t.not(made?.liveKey, broken.liveKey);
+			const hashes = await store.reader('api_keys').orderBy('mode').pluck('hash');
+			t.deepEqual(hashes, [apiKeyHash(made?.liveKey ?? ''), apiKeyHash(made?.testKey ?? '')]);
+			t.deepEqual(await store.reader('users').pluck('link_hash'), [tokenHash(made?.logInToken ?? '')]);
+		}
+		await store.writer.transaction(endFirstStart);
+		t.is(await again(), null);
+	},
+);
+
+for (const [what, use] of Object.entries({
+	'its key was used': (store: Store) =>
+		store.database('api_keys').where({mode: 'live'}).update({last_used_at: '2026-06-09T10:00:00.000Z'}),
+	'somebody signed in': (store: Store) => store.database('users').update({last_login_at: '2026-06-09T10:00:00.000Z'}),
+	'its template was deleted': (store: Store) => store.database('templates').delete(),
+})) {
+	storeTest(test, `a first start that broke off is over once ${what}`, async (t, store) => {
+		const {again} = await breakOff(store);
+		await use(store);
+		t.is(await again(), null);
+		t.is((await store.reader('api_keys')).length, 2);
+		t.deepEqual(await store.reader('first_starts'), []);
+	});
+}
+
+storeTest(test, 'a first start that wrote its keys to a file before it broke off is over', async (t, store) => {
+	const {again, broken} = await breakOff(store);
+	t.is(await again({hasKeysFile: true}), null);
+	t.is(await again(), null);
+	t.true((await store.reader('api_keys').pluck('hash')).includes(apiKeyHash(broken.liveKey)));
+});
+
+storeTest(test, 'the first start of another node is left alone until it must have broken off', async (t, store) => {
+	const {again, tools} = await breakOff(store);
+	t.is(await again({isAlone: false}), null);
+	tools.advance(60_000);
+	t.truthy(await again({isAlone: false}));
+	t.is(await again({isAlone: false}), null, 'this one is under way now');
 });
 
 storeTest(test, 'where mail leaves the machine no sender is made', async (t, store) => {
-	const made = await bootstrap(store, testTools(), testVault, {captures: false, dashboard: false});
+	const made = await bootstrap(store, testTools(), testVault, {...first, captures: false, dashboard: false});
 	t.is(made?.sender, null);
 	t.deepEqual(await store.reader('senders'), []);
 	t.deepEqual(await store.reader('dkim_keys'), []);
@@ -50,7 +109,7 @@ for (const engine of engines) {
 		t.teardown(() => Promise.all(stores.map(store => store.close())));
 		await migrate((stores[0] as (typeof stores)[number]).database);
 		const made = await Promise.all(
-			stores.map((store, index) => bootstrap(store, testTools(index), testVault, {captures: true, dashboard: true})),
+			stores.map((store, index) => bootstrap(store, testTools(index), testVault, {...first, isAlone: false})),
 		);
 		t.is(made.filter(each => each !== null).length, 1);
 		const names = await Promise.all(stores.map(store => store.reader('api_keys').pluck('name')));

@@ -1,9 +1,18 @@
 import {readFileSync} from 'node:fs';
 import test from 'ava';
-import {type DeleteOptions, deleteWorkspace} from '../../src/admin/workspaces.ts';
+import {deleteWorkspace, type RemovalOptions, removalOf} from '../../src/admin/delete-workspace.ts';
+import {systemClock} from '../../src/kit/clock.ts';
 import {listAudit} from '../../src/store/audit.ts';
+import {listVerifiedDomains} from '../../src/store/domains.ts';
 import type {Store} from '../../src/store/store.ts';
-import {findWorkspace, type Workspace} from '../../src/store/workspaces.ts';
+import {
+	findIds,
+	findWorkspace,
+	findWorkspaceByName,
+	listWorkspaces,
+	type Workspace,
+} from '../../src/store/workspaces.ts';
+import {codeOf, startApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
 import {insertReceivedMail} from '../helpers/received-mail.ts';
@@ -70,12 +79,21 @@ async function fill(store: Store, name: string, messages = 120): Promise<Workspa
 	await database('smarthosts').insert({
 		...{id: newId('smh'), workspace_id: id, provider: 'ses', token_hash: name, takes: '[]', created_at: at},
 	});
+	for (const [state, more] of Object.entries({unread: {}, retained: {read_at: at, kept: 'unmatched'}})) {
+		const event = {source: 'provider', digest: 'd', rcpt_to: '[]', raw: Buffer.from('{}'), size: 2, received_at: at};
+		await database('inbound').insert({...event, ...more, id: `${state} ${id}`, workspace_id: id});
+	}
 	await database('inbound_addresses').insert({
 		...{id: newId('inb'), workspace_id: id, address: `a@${name}.example`, created_at: at},
 	});
 	await insertReceivedMail(store, newId, id);
+	const layout = {workspace_id: id, kind: 'partial', name: 'n'};
+	await database('first_starts').insert({workspace_id: id, begun_at: at});
+	await database('layout_uses').insert({...layout, uses: '[]', uses_at: at});
+	await database('erasures').insert({...{workspace_id: id, address_key: 'x', below: 'msg_'}, created_at: at});
 	const alert = {id: newId('alr'), workspace_id: id, way: 'mail', target: 'a', digest_at: at, created_at: at};
 	await database('alerts').insert(alert);
+	await database('alert_addresses').insert({workspace_id: id, address_key: `a@${name}.example`, confirmed_at: at});
 	const news = {kind: 'webhook_dead', subject: name, detail: '', fix: '', began_at: at, seen_at: at, rings: 0};
 	await database('conditions').insert({...news, workspace_id: id});
 	const user = {id: newId('usr'), email: `ann@${name}.example`, role: 'admin', workspace_id: id, created_at: at};
@@ -95,9 +113,13 @@ const rowsOf = async (store: Store, id: string) => {
 	return Object.fromEntries(await Promise.all(counts));
 };
 
-async function remove(store: Store, workspace: Workspace, options: Partial<DeleteOptions> = {}) {
-	const usual = {settled: async () => {}, removeCaptured: async () => {}, onStep: () => {}};
-	return await deleteWorkspace({store, tools: testTools(), ...usual, ...options}, workspace);
+async function remove(store: Store, workspace: Workspace, options: Partial<RemovalOptions> = {}) {
+	const deleted = await deleteWorkspace({store, tools: testTools()}, workspace);
+	const step = removalOf({store, clock: systemClock, removeCaptured: async () => {}, ...options});
+	while (await step()) {
+		// Nothing else waits for the store.
+	}
+	return deleted;
 }
 
 storeTest(test, 'a workspace goes with all that is in it, others stay, and the audit trail tells', async (t, store) => {
@@ -140,35 +162,55 @@ storeTest(test, 'while mail waits nothing is deleted, be it held or of a paused 
 
 storeTest(
 	test,
-	'mail that comes before daemons know of the end ends it, and the workspace goes on',
+	'a deleted workspace is gone at once, its rows go in steps, and what is interrupted goes on',
 	async (t, store) => {
-		const acme = await fill(store, 'acme', 2);
-		const before = await rowsOf(store, acme.id);
-		const settled = async () => {
-			t.like(await findWorkspace(store.reader, acme.id), {pause_reason: 'it is being deleted'});
-			await insertMessages(store, acme.id, ['late@x.example']);
+		const acme = await fill(store, 'acme');
+		const {reader} = store;
+		t.deepEqual(await deleteWorkspace({store, tools: testTools()}, acme), {kind: 'deleted', messages: 120});
+		t.is((await rowsOf(store, acme.id)).messages, 120, 'it is marked, no more');
+		t.is(await findWorkspace(reader, acme.id), undefined);
+		t.is(await findWorkspaceByName(reader, 'acme'), undefined);
+		t.deepEqual(await listWorkspaces(reader), []);
+		t.deepEqual(await listVerifiedDomains(reader), []);
+		t.deepEqual(await findIds(reader, 'msg', {start: 'msg_', limit: 1}), []);
+		t.like(await rowsOf(store, acme.id), {api_keys: 0, users: 0, inbound_addresses: 0, smarthosts: 0, alerts: 0});
+		const again = await addWorkspace(store, 'acme');
+		t.not(again.id, acme.id, 'its name is free');
+
+		let steps = 0;
+		const onStep = () => {
+			steps++;
+			if (steps === 2) {
+				throw new Error('power is gone');
+			}
 		};
-		t.deepEqual(await remove(store, acme, {settled}), {kind: 'waiting', recipients: 1});
-		t.deepEqual(await findWorkspace(store.reader, acme.id), acme);
-		t.is((await rowsOf(store, acme.id)).api_keys, before.api_keys);
+		const options = {store, clock: systemClock, removeCaptured: async () => {}};
+		const interrupted = removalOf({...options, onStep});
+		t.true(await interrupted());
+		await t.throwsAsync(interrupted, {message: 'power is gone'});
+		const seen: number[] = [];
+		const step = removalOf({...options, onStep: messages => void seen.push(messages)});
+		while (await step()) {
+			// Nothing else waits for the store.
+		}
+		t.true(seen.every((messages, n) => messages - (seen[n - 1] ?? 0) <= 50));
+		t.deepEqual(
+			Object.values(await rowsOf(store, acme.id)).filter(rows => rows > 0),
+			[],
+		);
+		t.deepEqual(
+			(await listWorkspaces(reader)).map(({id}) => id),
+			[again.id],
+		);
 	},
 );
 
-storeTest(test, 'mail that comes later still is kept; once it is final the deletion goes on', async (t, store) => {
-	const acme = await fill(store, 'acme', 2);
-	let steps = 0;
-	let late: Promise<unknown> = Promise.resolve();
-	const onStep = () => {
-		if (steps++ === 0) {
-			late = insertMessages(store, acme.id, ['late@x.example']);
-		}
-	};
-	t.deepEqual(await remove(store, acme, {onStep}), {kind: 'waiting', recipients: 1});
-	await late;
-	t.like(await rowsOf(store, acme.id), {messages: 1, recipients: 1, api_keys: 0, workspaces: undefined});
+storeTest(test, 'nothing is accepted for a deleted workspace, whatever is remembered of it', async (t, store) => {
+	const api = await startApi(t, store);
+	t.is((await api.send()).status, 202);
 	await changeRecipients(store.database, all => all, {state: 'delivered', next_attempt_at: null});
-	t.deepEqual(await remove(store, (await findWorkspace(store.reader, acme.id)) as Workspace), {
-		...{kind: 'deleted', messages: 1},
-	});
-	t.is(await findWorkspace(store.reader, acme.id), undefined);
+	const acme = (await findWorkspace(store.reader, api.workspace.id)) as Workspace;
+	t.is((await deleteWorkspace({store, tools: testTools()}, acme)).kind, 'deleted');
+	t.is(codeOf(await api.send()), 'sending_paused');
+	t.is((await store.reader('messages')).length, 1);
 });

@@ -1,16 +1,12 @@
+import {Readable} from 'node:stream';
 import test from 'ava';
 import fc from 'fast-check';
 import {CsvReader, csvLine} from '../../src/admin/csv.ts';
-import {
-	badColumns,
-	exportedColumns,
-	type Listed,
-	plainCells,
-	readLayout,
-	readListed,
-} from '../../src/admin/suppression-file.ts';
+import {type Listed, readListed, SuppressionImport} from '../../src/admin/suppression-file.ts';
+import {badColumns, exportedColumns, plainCells, readLayout} from '../../src/admin/suppression-layout.ts';
 import {parseAddress} from '../../src/mail/address.ts';
 import {type SuppressionReason, suppressionReasons} from '../../src/mail/suppression.ts';
+import {testTools} from '../helpers/tools.ts';
 
 const now = Date.UTC(2026, 5, 9, 10, 15, 30);
 
@@ -121,6 +117,74 @@ test('with names and without, in any order and spelling', t => {
 		['email\n"jörg@bücher.example"\n A@x.test \n', ['jörg@bücher.example manual -', 'A@x.test manual -']],
 	] as const) {
 		t.deepEqual(read(file), [...expected], file);
+	}
+});
+
+/** What an import does with a file: what it adds, then its faults, or why it takes nothing of it. */
+async function imported(file: string, reason?: SuppressionReason): Promise<string[]> {
+	const added: string[] = [];
+	const reading = new SuppressionImport({
+		acting: {...testTools(), clock: {now: () => now}},
+		...{workspaceId: 'wsp_1', mode: 'live', reason},
+		async write(entries) {
+			added.push(...entries.map(entry => `${entry.address} ${entry.reason}`));
+			return entries.length;
+		},
+	});
+	const wrong = await reading.read(Readable.from([Buffer.from(file)]));
+	const faults = reading.faults.map(({line: number, fault}) => `${number}: ${fault}`);
+	return wrong ? [...added, wrong.fault] : [...added, ...faults];
+}
+
+const table = 'email;reason;created_at\na@x.test;complaint;2026-01-02\nb@x.test;hard_bounce;';
+const listed = ['a@x.test complaint', 'b@x.test hard_bounce'];
+
+for (const [what, before] of [
+	['nothing', ''],
+	['sep=', 'sep=;\r\n'],
+	['sep= in quotes', '\ufeff"sep=;"\n'],
+	['a title', 'Suppression list\n'],
+	['a title with more delimiters than the header', 'Export, of 2026-01-02, for shop, Ltd, all\n\n'],
+	['a title in a wide row', 'Suppressions;;\n;;\n'],
+	['comments', '# exported 2026-01-02, by mailer\n# for admin@shop.example\n'],
+	['slashes', '// contact:admin@shop.example\n'],
+	['sep= and a title', 'sep=;\nSuppressed, all\n'],
+	['a title of several lines', '"Suppressions\nof May"\n'],
+] as const) {
+	test(`${what} before the header costs nothing`, async t => {
+		t.deepEqual(await imported(before + table), listed);
+		t.deepEqual(await imported(before + table.replace('email', 'E-Mail-Adresse')), listed, 'a header of other words');
+	});
+}
+
+test('what stands before the header and has an address is a bad line, never lost', async t => {
+	t.deepEqual(await imported(`For admin@shop.example, May\n${table}`), [
+		...listed,
+		'1: the address must be a bare address such as name@example.com',
+	]);
+});
+
+test('sep= names any delimiter; without a table the first line is the header', async t => {
+	t.deepEqual(await imported('sep=|\nemail|reason\na@x.test|spam'), ['a@x.test complaint']);
+	t.deepEqual(await imported('sep=\t\na@x.test\tComplaint'), ['a@x.test complaint']);
+	t.is((await imported(`title\n${'x\n'.repeat(200)}`)).length, 100);
+	t.deepEqual(await imported('title\n'), []);
+});
+
+test('no complaint becomes manual, whatever its column is called', async t => {
+	for (const [file, expected] of [
+		['email,type\na@x.test,Spam Complaint\nb@x.test,x', ['a@x.test complaint', 'b@x.test manual']],
+		['email,status,reason\na@x.test,complained,', ['a@x.test complaint']],
+		['a@x.test,\nb@x.test,complaint', ['a@x.test manual', 'b@x.test complaint']],
+		['recipient,source,note\na@x.test,List Unsubscribe,spam', ['a@x.test complaint']],
+		['email,source\na@x.test,Bounce Rule', ['a@x.test hard_bounce']],
+	] as const) {
+		t.deepEqual(await imported(file), [...expected], file);
+	}
+	const refused = ['seems to list complaints, but has no column "reason"'];
+	for (const file of ['Spam reports\nemail,created\na@x.test,1443651125', 'email,complained_at\na@x.test,']) {
+		t.deepEqual(await imported(file), refused, file);
+		t.deepEqual(await imported(file, 'complaint'), ['a@x.test complaint'], file);
 	}
 });
 

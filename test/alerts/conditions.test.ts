@@ -7,9 +7,13 @@ import {noteBackup} from '../../src/data-folder/backup-note.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import type {AlertKind} from '../../src/mail/alert.ts';
 import {alertKindNames} from '../../src/mail/alert.ts';
+import {takeMessages} from '../../src/store/alerts.ts';
 import {noteWishes} from '../../src/store/certificates.ts';
+import {listFailedDomains} from '../../src/store/domains.ts';
 import {beat, loseNodes} from '../../src/store/nodes.ts';
 import {insertSmarthost} from '../../src/store/smarthosts.ts';
+import {listDeadEndpoints} from '../../src/store/webhook-queue.ts';
+import {findPausedByOthers} from '../../src/store/workspaces.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {storeTest, temporaryFolder} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
@@ -50,6 +54,7 @@ storeTest(test, 'each kind is seen when it is there, and not seen when it is ove
 		const looks = looksOf({
 			...{settings: state.settings, clock, host: 'vm', version: '1.0.0'},
 			store: {...store, skew: () => state.skew, dialect: {...store.dialect, isShared: true}},
+			minFreeDisk: () => state.settings.minFreeDisk,
 			installed: () => state.installed,
 			clockStep: () => state.step,
 			mailboxUp: () => state.mailbox,
@@ -71,10 +76,13 @@ storeTest(test, 'each kind is seen when it is there, and not seen when it is ove
 	const {workspaceId} = await insertWorkspace(store);
 	const at = (before: number) => storeTime(now - before);
 
+	await change('domains', {state: 'failed', verified_at: null});
+	t.deepEqual(await seen('domain_failed'), [], 'it was never verified');
+	await change('domains', {state: 'pending', first_verified_at: at(9 * day)});
 	await rings(
 		'domain_failed',
 		[`shop.example ${workspaceId}`],
-		() => change('domains', {state: 'degraded'}),
+		() => change('domains', {state: 'failed'}),
 		() => change('domains', {state: 'verified'}),
 	);
 	await rings(
@@ -84,6 +92,24 @@ storeTest(test, 'each kind is seen when it is there, and not seen when it is ove
 		() => change('workspaces', {paused_at: at(0), paused_by: 'workspace'}),
 	);
 	await change('workspaces', {paused_at: null});
+	const advice = 'ask the postmaster';
+	const blocking = (site: string, provider: string) => ({
+		...{site, provider, suspended_until: at(-hour), reason: '550 blocked', advice},
+		...{waits_for: 'suspension', step: 0, window: 1, updated_at: at(0)},
+	});
+	await rings(
+		'provider_blocks',
+		['default', 't-online'],
+		() =>
+			store
+				.database('sites')
+				.insert([
+					...['a.example', 'b.example'].map(site => blocking(site, 'default')),
+					...[blocking('mx.t-online.de', 't-online'), {...blocking('c.example', 'default'), advice: null}],
+				]),
+		() => change('sites', {suspended_until: at(minute)}),
+	);
+	await store.database('sites').delete();
 	await rings(
 		'smarthost_refuses',
 		['relay.example'],
@@ -94,21 +120,23 @@ storeTest(test, 'each kind is seen when it is there, and not seen when it is ove
 			}),
 		() => change('sites', {suspended_until: at(minute)}),
 	);
-	state.settings = load({MAILCTL_RELAY_URL: 'smtp://relay.example'});
+	const smarthost = {provider: 'ses', secret: null, topic: null, takes: [], last_event_at: at(2 * day)} as const;
+	const add = (id: string, workspace_id: string | null) =>
+		store.writer.transaction(trx =>
+			insertSmarthost(trx, {...smarthost, id, workspace_id, token_hash: id, created_at: at(9 * day)}),
+		);
+	await add('smh_1', null);
+	await add('smh_2', workspaceId);
+	await insertMessages(store, workspaceId, ['ann@x.example']);
+	const used = {used_at: at(hour), unreported_since: at(25 * hour)};
 	await rings(
 		'smarthost_silent',
 		['smh_1'],
-		async () => {
-			await insertMessages(store, workspaceId, ['ann@x.example']);
-			const smarthost = {workspace_id: null, provider: 'ses', token_hash: 'x', secret: null, topic: null} as const;
-			const times = {last_event_at: at(2 * day), created_at: at(9 * day)};
-			await store.writer.transaction(trx => insertSmarthost(trx, {id: 'smh_1', ...smarthost, takes: [], ...times}));
-		},
-		() => change('smarthosts', {last_event_at: at(0)}),
+		() => store.database('smarthosts').where({id: 'smh_1'}).update(used),
+		() => change('smarthosts', {used_at: at(hour), unreported_since: at(23 * hour)}),
 	);
-	await change('smarthosts', {last_event_at: at(2 * day)});
-	state.settings = load();
-	t.deepEqual(await seen('smarthost_silent'), [], 'without a smarthost nothing is silent');
+	await change('smarthosts', {used_at: at(8 * day), unreported_since: at(8 * day)});
+	t.deepEqual(await seen('smarthost_silent'), [], 'it is no longer in use');
 	await rings(
 		'bounces_unread',
 		['vm mailbox', 'store'],
@@ -234,5 +262,58 @@ storeTest(test, 'each kind is seen when it is there, and not seen when it is ove
 	t.deepEqual(
 		alertKindNames.filter(kind => !tried.has(kind)),
 		[],
+	);
+});
+
+storeTest(test, 'what fails in one workspace pushes nobody else off a list', async (t, store) => {
+	const {workspaceId: noisy} = await insertWorkspace(store, 'noisy');
+	const {workspaceId: quiet} = await insertWorkspace(store, 'quiet');
+	const own = (n: number, workspace_id: string, at: string) => ({
+		...{id: newId('dom'), workspace_id, name: `d${n}.example`, ownership_token: 'x', state: 'failed'},
+		...{state_at: at, created_at: at, first_verified_at: at},
+	});
+	const now = Date.now();
+	const rows = Array.from({length: 300}, (_, n) => own(n, noisy, storeTime(now + n)));
+	await store.database.batchInsert('domains', [own(0, quiet, storeTime(now - day)), ...rows], 50);
+	const limits = {limit: 20, perWorkspace: 10};
+	const domains = await listFailedDomains(store.reader, limits);
+	t.deepEqual([domains.length, domains.filter(one => one.workspace_id === quiet).length], [11, 1]);
+	const [newest] = domains.filter(one => one.workspace_id === noisy);
+	t.is(newest?.name, 'd299.example');
+	const few = await listFailedDomains(store.reader, {limit: 2, perWorkspace: 10});
+	t.deepEqual(few.map(one => one.workspace_id).toSorted(), [noisy, quiet].toSorted());
+
+	for (let n = 0; n < 12; n++) {
+		await insertEndpoint(store, noisy);
+	}
+	const last = await insertEndpoint(store, quiet);
+	await store.database('webhook_endpoints').update({disabled_at: storeTime(now), disabled_reason: 'gone'});
+	const dead = await listDeadEndpoints(store.reader, storeTime(now), limits);
+	t.deepEqual([dead.length, dead.some(({id}) => id === last)], [11, true]);
+
+	const message = (workspace_id: string, n: number) => ({
+		alert: {id: `alr_${workspace_id}`, workspace_id, way: 'mail', target: 'a', digest_at: '', created_at: ''},
+		row: {id: newId('alm'), alert_id: `alr_${workspace_id}`, message: '{}', due_at: storeTime(now), attempts: n},
+	});
+	const queued = [...Array.from({length: 60}, () => message(noisy, 0)), message(quiet, 5)];
+	await store
+		.database('alerts')
+		.insert(queued.map(({alert}) => alert))
+		.onConflict('id')
+		.ignore();
+	await store.database.batchInsert(
+		'alert_messages',
+		queued.map(({row}) => row),
+		50,
+	);
+	const taken = await store.writer.transaction(trx => takeMessages(trx, storeTime(now), storeTime(now + day)));
+	t.is(taken.length, 20);
+	t.true(taken.some(({alertId}) => alertId === `alr_${quiet}`));
+
+	await store.database('workspaces').update({paused_at: storeTime(now), paused_by: 'user:x'});
+	await store.database('workspaces').where({id: noisy}).update({paused_by: null});
+	t.deepEqual(
+		(await findPausedByOthers(store.reader, 1)).map(({id}) => id),
+		[noisy],
 	);
 });

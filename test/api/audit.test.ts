@@ -92,6 +92,13 @@ const acts: Readonly<Record<string, Act>> = {
 			return [await api.post(`/v1/alerts/${id}/mute`, {for: '2h'}), id];
 		},
 	},
+	'POST /v1/alerts/{id}/test': {
+		action: 'alert.tested',
+		async call(api) {
+			const id = idOf(await api.post('/v1/alerts', opsMail));
+			return [await api.post(`/v1/alerts/${id}/test`, {}), id];
+		},
+	},
 	'DELETE /v1/alerts/{id}': removal('alert.removed', '/v1/alerts', opsMail),
 	'POST /v1/smarthosts': {
 		action: 'smarthost.added',
@@ -250,7 +257,6 @@ const none: Readonly<Record<string, string>> = {
 	'POST /v1/messages/batch': 'sends',
 	'POST /v1/messages/{id}/resend': 'a send',
 	'POST /v1/domains/{id}/verify': 'asks DNS; what changes by it leaves the rows that the daemon’s own checks leave',
-	'POST /v1/alerts/{id}/test': 'changes nothing',
 	'POST /v1/webhooks/{id}/test': 'changes nothing',
 	'POST /v1/templates/{id}/preview': 'changes nothing',
 };

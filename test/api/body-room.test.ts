@@ -69,6 +69,25 @@ test('only so many wait, and only so long', async t => {
 	t.not(enter('y', 'c'), null as unknown as Place);
 });
 
+test('one owner has half of the places to wait', t => {
+	const {told, enter} = enterer(createBodyRoom({...patient, waiting: 4}));
+	const first = enter('x', 'first');
+	t.true(first.grow(200));
+	const waiting = ['a', 'b'].map(name => enter('y', name));
+	t.deepEqual(
+		waiting.map(place => place.grow(1)),
+		[false, false],
+	);
+	t.is(enter('y', 'c'), null as unknown as Place);
+	const other = enter('z', 'other');
+	t.false(other.grow(1));
+	first.leave();
+	t.deepEqual(told, ['go a', 'go b', 'go other']);
+	for (const place of [...waiting, other]) {
+		place.leave();
+	}
+});
+
 test('a body that went on waits no longer than one limit in all', async t => {
 	const {told, enter} = enterer(createBodyRoom({...patient, waitMs: 1}));
 	const [first, late, other] = [enter('x', 'first'), enter('y', 'late'), enter('z', 'other')];

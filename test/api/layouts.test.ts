@@ -1,4 +1,5 @@
 import test, {type ExecutionContext} from 'ava';
+import {putLayout} from '../../src/store/layouts.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Answer, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -108,4 +109,66 @@ storeTest(test, 'of a layout and a template that change at once neither is lost'
 	const {files} = (await api.get('/v1/layouts/partial/foot')).body as {files: Record<string, string>};
 	const {html} = (await api.post(`/v1/templates/${id}/preview`, {})).body as {html: string};
 	t.true(html.endsWith(`</b>${files['foot.liquid']}`), `${html} and ${files['foot.liquid']}`);
+});
+
+/** Characters of the rows that were read during the work. */
+async function readDuring({reader}: Store, work: () => Promise<unknown>): Promise<number> {
+	let read = 0;
+	const note = (rows: unknown) => {
+		read += JSON.stringify(rows)?.length ?? 0;
+	};
+	reader.on('query-response', note);
+	await work();
+	reader.removeListener('query-response', note);
+	return read;
+}
+
+storeTest(test, 'what is about one layout reads the sources of that one, and lists read none', async (t, store) => {
+	const {api, id} = await prepare(t, store);
+	const long = 'x'.repeat(30_000);
+	await store.writer.transaction(async trx => {
+		for (let n = 0; n < 12; n++) {
+			const files = {'body.html': `${long}{{ content }}`};
+			const row = {kind: 'layout', name: `other${n}`, files, updated_at: '2026-01-01T00:00:00.000Z'} as const;
+			await putLayout(trx, api.workspace.id, row);
+		}
+	});
+	const body = 'y'.repeat(30_000);
+	await api.post(`/v1/templates/${id}/versions`, {variants: [{subject: 'a', html: body}], layout: 'other0'});
+	const another = idOf(await api.post('/v1/templates', {name: 'another'}));
+	await api.post(`/v1/templates/${another}/versions`, {variants, layout: 'main'});
+	const paths = ['/v1/layouts', '/v1/layouts/layout/main', '/v1/layouts/partial/foot', '/v1/layouts/layout/none'];
+	for (const path of paths) {
+		t.true((await readDuring(store, () => api.get(path))) < 8000, path);
+	}
+	t.true((await readDuring(store, () => api.get('/v1/layouts/layout/other1'))) < 2 * long.length);
+	t.like((await api.get('/v1/layouts/layout/other0')).body, {used_by: ['receipt']});
+	t.like((await api.get('/v1/layouts/partial/foot')).body, {used_by: ['another', 'layout/main']});
+	const dry = () => api.put('/v1/layouts/partial/foot?dry_run=true', foot('Acme Ltd'));
+	t.true((await readDuring(store, dry)) < 16_000, 'a change reads what it changes');
+	t.true((await readDuring(store, () => api.get(`/v1/templates/${id}/versions`))) < 8000);
+});
+
+storeTest(test, 'what a program of the version before saved is read with what it uses', async (t, store) => {
+	const {api} = await prepare(t, store);
+	await store.reader('templates').update({uses: null});
+	await store.reader('layout_uses').where({kind: 'partial'}).delete();
+	const files = JSON.stringify({'body.html': '{{ content }}'});
+	await store.reader('layouts').where({kind: 'layout'}).update({files, updated_at: '2026-01-01T00:00:00.000Z'});
+	t.like((await api.get('/v1/layouts/layout/main')).body, {used_by: ['receipt']});
+	t.like((await api.get('/v1/layouts/partial/foot')).body, {used_by: []});
+});
+
+storeTest(test, 'a diff of more than 2,000 lines is not shown, and says so', async (t, store) => {
+	const {api} = await prepare(t, store);
+	const dry = async (text: string) => (await api.put('/v1/layouts/partial/foot?dry_run=true', foot(text))).body;
+	t.regex(
+		((await dry('a\n'.repeat(1000))) as {templates: Array<{diff: string}>}).templates[0]?.diff ?? '',
+		/^--- receipt/,
+	);
+	const {templates} = (await dry('a\n'.repeat(2100))) as {templates: Array<{diff: string}>};
+	t.is(
+		templates[0]?.diff,
+		'The diff of receipt is not shown: it has more than 2000 lines, or all diffs have more than 1 MiB.\n',
+	);
 });

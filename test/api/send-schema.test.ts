@@ -36,6 +36,8 @@ const accepted: ReadonlyArray<[title: string, fields: object]> = [
 	['a locale in lower case', {locale: 'de-at'}],
 	['UTC', {timezone: 'UTC'}],
 	['a zone that Intl does not list', {timezone: 'Asia/Kolkata'}],
+	['a zone without a region', {timezone: 'Japan'}],
+	['an abbreviation', {timezone: 'EST'}],
 	['a zone with three parts', {timezone: 'America/Argentina/Buenos_Aires'}],
 	[
 		'null for whatever is optional',

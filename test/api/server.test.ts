@@ -45,7 +45,7 @@ function routes(api: Api): void {
 }
 
 const quickTimeouts = {headers: 200, request: 400, check: 50, rest: 50, answer: 60_000};
-const patientTimeouts = {headers: 60_000, request: 60_000, check: 1000, rest: 60_000, answer: 60_000};
+const patientTimeouts = {headers: 60_000, request: 60_000, check: 1000, rest: 60_000, answer: 60_000, stop: 600_000};
 
 async function start(t: ExecutionContext, options: Partial<ApiOptions> = {}) {
 	const reported: unknown[] = [];
@@ -430,6 +430,24 @@ test('closing ends the connections of requests that are under way with their ans
 	t.regex(done, /^HTTP\/1\.1 200 .*\r\nconnection: close\r\n/is);
 	t.regex(refused, /^HTTP\/1\.1 400 .*\r\nconnection: close\r\n/is);
 	await closed;
+});
+
+test('closing waits for no request that does not arrive whole, and answers one that did', async t => {
+	const {api, port} = await start(t, {timeouts: {...patientTimeouts, stop: 100}});
+	const begun = countRequests(api);
+	const head = 'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n';
+	const sockets = [`${head}{`, `${head}{}${head.slice(0, 30)}`].map(text => {
+		const socket = connect(port, '127.0.0.1');
+		socket.on('error', () => undefined);
+		socket.resume();
+		socket.write(text);
+		return socket;
+	});
+	await waitFor('the requests are under way', () => begun() === sockets.length);
+	const ended = sockets.map(socket => once(socket, 'close'));
+	await api.close();
+	await Promise.all(ended);
+	t.pass();
 });
 
 test('closing reads the rest of a body that is refused before the connection ends', async t => {

@@ -1,5 +1,7 @@
+import type {IncomingMessage, ServerResponse} from 'node:http';
+import {setImmediate as nextTurn} from 'node:timers/promises';
 import test from 'ava';
-import {createTurns} from '../../src/api/turns.ts';
+import {createTurns, startKeylessInTurn} from '../../src/api/turns.ts';
 
 function gate() {
 	const open: Array<() => void> = [];
@@ -50,4 +52,24 @@ test('who asks for too much is told to come again, others are not', async t => {
 	open.at(-1)?.();
 	await again;
 	t.pass();
+});
+
+test('requests without a key start one per turn of the event loop, others and probes at once', async t => {
+	const started: string[] = [];
+	const listener = startKeylessInTurn(({url = ''}) => void started.push(url));
+	const request = (url: string, authorization?: string) =>
+		listener({url, headers: {authorization}} as IncomingMessage, {} as ServerResponse<IncomingMessage>);
+	for (const url of ['/1', '/2', '/3']) {
+		request(url);
+	}
+	request('/v1/messages', 'Bearer x');
+	request('/healthz');
+	t.deepEqual(started, ['/1', '/v1/messages', '/healthz']);
+	await nextTurn();
+	t.deepEqual(started.slice(3), ['/2']);
+	await nextTurn();
+	t.deepEqual(started.slice(3), ['/2', '/3']);
+	await nextTurn();
+	request('/4');
+	t.is(started.at(-1), '/4');
 });

@@ -71,6 +71,7 @@ const job = {
 	ref: 'ref',
 	terms,
 	data,
+	workspaceId: 'ws_1',
 	attempt: 1,
 	endsAt: Number.POSITIVE_INFINITY,
 	simulated: false,

@@ -1,15 +1,18 @@
 import {once} from 'node:events';
+import {createServer as createHttp} from 'node:http';
 import {createServer} from 'node:https';
 import type {AddressInfo} from 'node:net';
+import {setTimeout} from 'node:timers/promises';
 import {createSecureContext, createServer as createTls} from 'node:tls';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import {Agent} from 'undici';
-import {AcmeClient, AcmeError, waitOf, windowOf} from '../../src/certificates/acme-client.ts';
-import {challengeFor, renewAt, stateOf, waitAfter} from '../../src/certificates/renewal.ts';
+import {AcmeClient, windowOf} from '../../src/certificates/acme-client.ts';
+import {AcmeError, waitOf} from '../../src/certificates/acme-connection.ts';
+import {challengesFor, renewAt, stateOf, waitAfter} from '../../src/certificates/renewal.ts';
 import {challengeCertificate, newKey, readChain} from '../../src/certificates/x509.ts';
-import type {Certificate} from '../../src/store/certificates.ts';
-import {startAcmeServer} from '../helpers/acme-server.ts';
+import type {Certificate, ChallengeType} from '../../src/store/certificates.ts';
+import {type ScriptedFault, type Step, startAcmeServer} from '../helpers/acme-server.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 
 const own = makeCertificate('127.0.0.1');
@@ -33,12 +36,17 @@ async function prepare(
 		await dispatcher.destroy();
 		server.close();
 	});
-	const client = () => new AcmeClient({directory: `${base}/directory`, dispatcher, userAgent: 'test', now: Date.now});
+	const client = () =>
+		new AcmeClient({
+			...{directory: `${base}/directory`, dispatcher, userAgent: 'test', now: Date.now},
+			pause: (ms, signal) => setTimeout(Math.min(ms, 50), undefined, {signal}),
+		});
 	const order = (signal = AbortSignal.timeout(120_000)) =>
 		client().order(
 			{key: newKey(), url: `${base}/account`},
 			{
-				...{name: 'mail.test', key: newKey(), type: 'http-01', replaces: 'a.b', show: async () => undefined, signal},
+				...{name: 'mail.test', key: newKey(), types: ['http-01'], replaces: 'a.b', signal},
+				show: async () => undefined,
 			},
 		);
 	return {base, client, order};
@@ -88,7 +96,7 @@ test('a CA that says anything at all gets a fault of bounded length, and no more
 			async said => {
 				answers = said;
 				n = 0;
-				const given = await order(AbortSignal.timeout(3000)).catch((error: unknown) => error);
+				const given = await order(AbortSignal.timeout(1000)).catch((error: unknown) => error);
 				if (given instanceof AcmeError) {
 					t.true(given.message.length <= 500);
 					t.notRegex(given.message, /[\u0000-\u001f]/);
@@ -108,18 +116,156 @@ test('an answer that has no end, an address without https and a host that is not
 	await t.throwsAsync(plain.order(), {instanceOf: AcmeError, message: /it named no https URL$/});
 	let n = 0;
 	const busy = await prepare(t, () =>
-		n++ > 1 ? {body: '{"newOrder":"x:"}'} : {status: 503, headers: {'retry-after': '60'}, body: ''},
+		n++ > 3 ? {body: '{"newOrder":"x:"}'} : {status: 503, headers: {'retry-after': '60'}, body: ''},
 	);
 	const client = busy.client();
-	const error = await t.throwsAsync(client.renewalWindow('a.b'), {message: 'the CA answered 503, and no directory'});
+	const {signal} = new AbortController();
+	const message = 'the CA answered 503, and no directory';
+	const error = await t.throwsAsync(client.renewalWindow('a.b', signal), {message});
 	t.is((error as AcmeError).retryAfterMs, 60_000);
-	await t.throwsAsync(client.renewalWindow('a.b'), {instanceOf: AcmeError});
-	t.is(await client.renewalWindow('a.b'), null, 'the directory is read again');
+	t.is(n, 4);
+	t.is(await client.renewalWindow('a.b', signal), null, 'the directory is read again');
 	const {base} = plain;
 	const dispatcher = new Agent();
 	t.teardown(() => dispatcher.destroy());
-	const stranger = new AcmeClient({directory: `${base}/directory`, dispatcher, userAgent: 'test', now: Date.now});
-	await t.throwsAsync(stranger.renewalWindow('a.b'), {instanceOf: AcmeError, message: /self-signed certificate/});
+	const stranger = new AcmeClient({
+		...{directory: `${base}/directory`, dispatcher, userAgent: 'test', now: Date.now},
+		pause: async () => undefined,
+	});
+	const distrust = {instanceOf: AcmeError, message: /self-signed certificate/};
+	await t.throwsAsync(stranger.renewalWindow('a.b', signal), distrust);
+});
+
+/** A CA, a web server that answers its challenges unless `isClosed`, and a client whose pauses take no time. */
+async function startLab(t: ExecutionContext, {isClosed = false} = {}) {
+	const proofs = new Map<string, string>();
+	const web = createHttp(({url = ''}, response) => response.end(proofs.get(url.split('/').at(-1) ?? '')));
+	web.listen(0, '127.0.0.1');
+	await once(web, 'listening');
+	t.teardown(() => web.close());
+	const http = isClosed ? 1 : (web.address() as AddressInfo).port;
+	const ca = await startAcmeServer(t, () => ({host: '127.0.0.1', http, tls: 1}));
+	const dispatcher = new Agent({connect: {ca: ca.ca}, pipelining: 0});
+	t.teardown(() => dispatcher.destroy());
+	const pauses: number[] = [];
+	/** Makes an account and orders with it, as a client that knows nothing yet. */
+	const order = async (types: readonly [ChallengeType, ...ChallengeType[]] = ['http-01']) => {
+		const client = new AcmeClient({
+			...{directory: ca.directory, dispatcher, userAgent: 'test', now: Date.now},
+			pause: async ms => pauses.push(ms),
+		});
+		const signal = AbortSignal.timeout(120_000);
+		const account = newKey();
+		const url = await client.register(account, {email: null, binding: null}, signal);
+		const key = newKey();
+		const chain = await client.order(
+			{key: account, url},
+			{
+				...{name: 'mail.test', key, types, replaces: null, signal},
+				show: async ({token, key_authorization: proof}) => void proofs.set(token, proof),
+			},
+		);
+		t.like(readChain(chain, key, 'mail.test', Date.now()), {issuer: 'Lab CA'});
+	};
+	const countOf = (step: Step) => ca.requests.filter(one => one === step).length;
+	return {ca, pauses, order, countOf};
+}
+
+const steps: readonly Step[] = [
+	...(['directory', 'nonce', 'account', 'order', 'authorization'] as const),
+	...(['challenge', 'finalize', 'poll', 'certificate'] as const),
+];
+const momentary: ReadonlyArray<readonly [string, Omit<ScriptedFault, 'step'>, number]> = [
+	['404', {status: 404, type: 'malformed'}, 1000],
+	['500', {status: 500, type: 'serverInternal'}, 1000],
+	['503 with Retry-After', {status: 503, retryAfter: '7'}, 7000],
+	['a closed connection', {status: null}, 1000],
+	['a closed connection after the work', {status: null, isDone: true}, 1000],
+];
+
+for (const [what, fault, pauseMs] of momentary) {
+	test(`${what} at each step ends no order`, async t => {
+		const {ca, pauses, order} = await startLab(t);
+		ca.behaviour.faults.push(...steps.map(step => ({...fault, step})));
+		await order();
+		t.deepEqual(ca.behaviour.faults, [], 'each step had its fault');
+		t.true(pauses.length >= steps.length && pauses.every(ms => ms >= pauseMs && ms <= 2 * pauseMs), pauses.join());
+		t.deepEqual(ca.looks, ['http-01 mail.test'], 'the name was proved once');
+	});
+}
+
+test('an order that is not ready when it is finalized is finalized again', async t => {
+	const {ca, pauses, order, countOf} = await startLab(t);
+	const date = new Date(Date.now() + 30_000).toUTCString();
+	for (const retryAfter of [undefined, '5', date, '86400']) {
+		const fault = {step: 'finalize', status: 403, type: 'orderNotReady'} as const;
+		ca.behaviour.faults.push({...fault, ...(retryAfter !== undefined && {retryAfter})});
+		await order();
+	}
+	t.is(countOf('finalize'), 8);
+	const [none, seconds, until = 0, bounded] = pauses;
+	t.deepEqual([none, seconds, bounded], [1000, 5000, 240_000]);
+	t.true(until > 1000 && until <= 30_000, 'a date');
+});
+
+test('an order that is still ready after it was finalized is asked again, and finalized again in the end', async t => {
+	const {ca, pauses, order, countOf} = await startLab(t);
+	ca.behaviour.readyPolls = 3;
+	await order();
+	t.is(countOf('finalize'), 1);
+	t.deepEqual(pauses.splice(0), [500, 1000, 2000]);
+	ca.behaviour.lostFinalizes = 1;
+	await order();
+	t.is(countOf('finalize'), 3);
+	t.deepEqual(pauses, [500, 1000, 2000, 4000]);
+});
+
+test('a fault that lasts ends the order after four tries, and one that cannot pass at once', async t => {
+	const {ca, pauses, order, countOf} = await startLab(t);
+	const outage = (more: Partial<ScriptedFault> = {}) =>
+		ca.behaviour.faults.splice(0, 9, ...Array<ScriptedFault>(4).fill({step: 'order', status: 503, ...more}));
+	outage();
+	await t.throwsAsync(order(), {instanceOf: AcmeError, message: 'the CA answered 503: no reason'});
+	t.deepEqual(pauses.splice(0), [1000, 2000, 4000]);
+	for (const [retryAfter, ms] of [
+		['86400', 86_400_000],
+		['301', 301_000],
+	] as const) {
+		outage({retryAfter});
+		const error = await t.throwsAsync(order(), {instanceOf: AcmeError});
+		t.is((error as AcmeError).retryAfterMs, ms, 'the certificate waits for it, not the order');
+	}
+	const before = countOf('order');
+	for (const [status, type] of [
+		[400, 'malformed'],
+		[403, 'rejectedIdentifier'],
+		[429, 'rateLimited'],
+		[404, 'accountDoesNotExist'],
+	] as const) {
+		outage({status, type});
+		await t.throwsAsync(order(), {instanceOf: AcmeError});
+	}
+	t.is(countOf('order') - before, 4);
+	outage({status: 429, type: 'rateLimited', retryAfter: '20'});
+	ca.behaviour.faults.length = 1;
+	await order();
+	t.deepEqual(pauses, [20_000]);
+});
+
+test('a name that cannot be proved in one way is proved in the next, unless that would be no better', async t => {
+	const {ca, order} = await startLab(t, {isClosed: true});
+	await t.throwsAsync(order(['http-01', 'tls-alpn-01']), {
+		message:
+			/^the CA cannot reach port 80 of mail\.test: Fetching .*; the CA cannot reach port 443 of mail\.test: The handshake /,
+	});
+	t.deepEqual(ca.looks, ['http-01 mail.test', 'tls-alpn-01 mail.test']);
+	await t.throwsAsync(order(['http-01']), {message: /^[^;]*port 80[^;]*$/});
+	ca.behaviour.offers = ['tls-alpn-01'];
+	await t.throwsAsync(order(['http-01', 'tls-alpn-01']), {message: /^[^;]*port 443[^;]*$/});
+	ca.behaviour.target = () => undefined;
+	ca.behaviour.offers = ['http-01', 'tls-alpn-01'];
+	await t.throwsAsync(order(['http-01', 'tls-alpn-01']), {message: /^[^;]*cannot look up mail\.test[^;]*$/});
+	t.is(ca.looks.length, 5);
 });
 
 test('a name is proved by TLS, or by the one way that the CA offers', async t => {
@@ -140,7 +286,10 @@ test('a name is proved by TLS, or by the one way that the CA offers', async t =>
 	}));
 	const dispatcher = new Agent({connect: {ca: ca.ca}});
 	t.teardown(() => dispatcher.destroy());
-	const client = new AcmeClient({directory: ca.directory, dispatcher, userAgent: 'test', now: Date.now});
+	const client = new AcmeClient({
+		...{directory: ca.directory, dispatcher, userAgent: 'test', now: Date.now},
+		pause: async () => undefined,
+	});
 	const signal = AbortSignal.timeout(120_000);
 	const account = newKey();
 	const url = await client.register(account, {email: null, binding: null}, signal);
@@ -154,7 +303,7 @@ test('a name is proved by TLS, or by the one way that the CA offers', async t =>
 		const chain = await client.order(
 			{key: account, url},
 			{
-				...{name, key, type, replaces: null, signal},
+				...{name, key, types: [type], replaces: null, signal},
 				async show({type: way, name: one, key_authorization: proof}) {
 					t.is(way, 'tls-alpn-01');
 					shown.set(one, proof);
@@ -203,7 +352,7 @@ test('a window is two times in order, or none', t => {
 const row: Certificate = {
 	...{name: 'mail.test', chain: 'x', secret: 'y', issuer: 'z', window_start: null, window_end: null, taken_until: null},
 	...{not_before: '2026-01-01T00:00:00.000Z', not_after: '2026-04-01T00:00:00.000Z', next_try_at: '', tries: 0},
-	...{fault: null, wanted_at: null, unused: null, updated_at: ''},
+	...{fault: null, wanted_at: null, unused: null, updated_at: '', directory: null, tried_directory: null},
 };
 
 test('a certificate is renewed in its window, at the latest when a tenth of its life is left', t => {
@@ -232,8 +381,8 @@ test('failed orders wait longer, and try the other port', t => {
 		[1, 2, 3, 8, 9, 1000].map(tries => waitAfter(tries) / 60_000),
 		[5, 10, 20, 640, 720, 720],
 	);
-	const ways = (redirects: boolean, https: boolean) => [0, 1, 2].map(tries => challengeFor(tries, {redirects, https}));
-	t.deepEqual(ways(true, true), ['http-01', 'tls-alpn-01', 'http-01']);
-	t.deepEqual(ways(false, true), ['tls-alpn-01', 'http-01', 'tls-alpn-01']);
-	t.deepEqual(ways(false, false), ['http-01', 'http-01', 'http-01']);
+	const ways = (redirects: boolean, https: boolean) => [0, 1, 2].map(tries => challengesFor(tries, {redirects, https}));
+	t.deepEqual(ways(true, true), [['http-01', 'tls-alpn-01'], ['tls-alpn-01'], ['http-01']]);
+	t.deepEqual(ways(false, true), [['tls-alpn-01', 'http-01'], ['http-01'], ['tls-alpn-01']]);
+	t.deepEqual(ways(false, false), [['http-01'], ['http-01'], ['http-01']]);
 });

@@ -102,3 +102,10 @@ test('a workspace has five new names a day and two for each domain; names of no 
 	t.is([...names('news.shop.test'), ...names('other.test')].filter(mayBeNew).length, 9, 'of the other workspace');
 	t.is(names('lab.test').filter(mayBeNew).length, 12);
 });
+
+test('a workspace with a thousand domains has fifty new names a day', t => {
+	const domains = Array.from({length: 1000}, (_, n) => `d${n}.test`);
+	const mayBeNew = newNames(new Map([...domains.map(name => [name, 'wsp_a'] as const), ['shop.test', 'wsp_b']]), []);
+	t.is(domains.flatMap(name => [`mta-sts.${name}`, `links.${name}`]).filter(mayBeNew).length, 50);
+	t.is(['links.shop.test', 'mta-sts.shop.test'].filter(mayBeNew).length, 2, 'another workspace has its own');
+});

@@ -6,6 +6,7 @@ import {createServer} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {tmpdir} from 'node:os';
 import path from 'node:path';
+import {setTimeout} from 'node:timers/promises';
 import test, {type ExecutionContext} from 'ava';
 import {notAsked, overBudget, renewAt, stateOf} from '../../src/certificates/renewal.ts';
 import {Certificates} from '../../src/daemon/certificates.ts';
@@ -32,6 +33,9 @@ const minute = 60_000;
 const hour = 60 * minute;
 const day = 24 * hour;
 const mail = 'mail.lab.test';
+
+/** Real, but short: the CA of the tests is one machine. */
+const pause = (ms: number, signal: AbortSignal) => setTimeout(Math.min(ms, 50), undefined, {signal});
 
 type Binding = {readonly kid: string; readonly key: string};
 
@@ -78,7 +82,7 @@ async function prepare(t: ExecutionContext, store: Store, eab: Binding | null = 
 	) {
 		const observer = {logger: {info: note, warn: note}, storeFailed};
 		const parts = {settings: {...settings, ...own}, store, vault, ...tools, version: '1', observer};
-		const certificates = new Certificates(parts as never);
+		const certificates = new Certificates(parts as never, pause);
 		t.teardown(() => certificates.stop());
 		await certificates.open();
 		return certificates;
@@ -383,12 +387,123 @@ storeTest(test.serial, 'a nonce that expired is replaced, an account that is gon
 	await certificates.look();
 	t.like(await read(), {fault: null, tries: 0});
 	t.is(ca.accounts.size, 1);
+	ca.closeAccounts();
+	const due = storeTime(now());
+	await store.database('certificates').update({tries: 3, next_try_at: due, window_start: due, window_end: due});
+	await certificates.look();
+	t.like(await read(), {fault: null, tries: 0}, 'closed, and not at the first try');
+	t.is(ca.accounts.size, 2);
 	await store.database('acme_accounts').update({secret: 'v1.1.damaged'});
 	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
 	await certificates.look();
 	t.like(await read(), {fault: null, tries: 0});
-	t.is(ca.accounts.size, 2);
+	t.is(ca.accounts.size, 3);
 });
+
+storeTest(test.serial, 'an account in good standing is kept, whatever the CA refuses it', async (t, store) => {
+	const {ca, node, read, now} = await prepare(t, store);
+	const certificates = await node();
+	await certificates.look();
+	ca.behaviour.faults.push({step: 'order', status: 403, type: 'unauthorized'});
+	ca.behaviour.faults.push({step: 'order', status: 403, type: 'unauthorized'});
+	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
+	await certificates.look();
+	t.is((await read()).fault, 'the CA answered 403: It is scripted.');
+	t.is(ca.accounts.size, 1);
+});
+
+storeTest(test.serial, 'the CA is told of another address of the operator, once', async (t, store) => {
+	const {ca, node, lines, now} = await prepare(t, store);
+	await (await node()).look();
+	const contacts = () => [...ca.accounts.values()].map(({contact}) => contact);
+	/** How often a daemon with this address has told the CA by the end of its first order. */
+	const toldIn = async (acmeEmail: string) => {
+		const [before, ordered] = [ca.requests.length, ca.orders.length];
+		await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
+		const certificates = await node({acmeEmail});
+		certificates.start();
+		await waitFor('an order', () => ca.orders.length > ordered && ca.orders.at(-1)?.status === 'valid');
+		await certificates.stop();
+		return ca.requests.slice(before).filter(step => step === 'account').length;
+	};
+	t.is(await toldIn('admin@lab.test'), 0);
+	const other = await node({acmeEmail: 'ops@lab.test'});
+	other.start();
+	await waitFor('the other address', () => contacts()[0]?.[0] === 'mailto:ops@lab.test');
+	await waitFor('a note of it', async () => (await store.reader('acme_accounts').first()).email === 'ops@lab.test');
+	await other.stop();
+	t.is(await toldIn('ops@lab.test'), 0);
+	ca.behaviour.faults.push({step: 'account', status: 400, type: 'invalidContact'});
+	const refused = await node({acmeEmail: null as never});
+	refused.start();
+	await waitFor('a line of the log', () => lines.some(({event}) => event === 'acme_email_failed'));
+	await refused.stop();
+	const none = await node({acmeEmail: null as never});
+	none.start();
+	await waitFor('no address', () => contacts()[0]?.length === 0);
+	t.is(ca.accounts.size, 1);
+});
+
+storeTest(test.serial, 'certificates of another CA are due at once, failed ones too, and once', async (t, store) => {
+	const {ca, node, zone, read, settings, now, until} = await prepare(t, store);
+	const other = await startAcmeServer(t, ca.behaviour.target);
+	const acmeCaFile = path.join(path.dirname(settings.acmeCaFile), 'other.pem');
+	writeFileSync(acmeCaFile, other.ca);
+	zone['mta-sts.bounces.lab.test'] = {a: ['127.0.0.1']};
+	await (await node()).look();
+	t.like(await read(), {directory: ca.directory, tried_directory: ca.directory});
+	const {secret} = await read();
+	await (await node()).look();
+	t.is((await read()).secret, secret, 'the same CA: nothing is due');
+	// The first CA cannot renew one of them: it waits for half a day.
+	ca.behaviour.failing = true;
+	await until(storeTime(renewAt(await read()) ?? 0));
+	await store.database('certificates').where({name: mail}).update({tries: 7});
+	await (await node()).look();
+	t.true(Date.parse((await read()).next_try_at) > now() + hour);
+
+	other.behaviour.failing = true;
+	const change = {acmeDirectory: other.directory, acmeCaFile};
+	const moved = await node(change);
+	await moved.look();
+	t.deepEqual(
+		other.orders.map(({name, replaces}) => [name, replaces]),
+		[
+			[mail, null],
+			['mta-sts.bounces.lab.test', null],
+		],
+		'what the other CA gave is not named to this one',
+	);
+	t.like(await read(), {directory: ca.directory, tried_directory: other.directory, tries: 1});
+	await (await node(change)).look();
+	t.is(other.orders.length, 2, 'a restart tries nothing before its time');
+	other.behaviour.failing = false;
+	other.behaviour.life = {from: now() - hour, until: now() + 90 * day};
+	await until((await read()).next_try_at);
+	await moved.look();
+	t.like(await read(), {directory: other.directory, fault: null, tries: 0});
+	t.is(ca.accounts.size, 1, 'the former account stays');
+});
+
+storeTest(
+	test.serial,
+	'what an operator orders is proved in the other way, where the first does not work',
+	async (t, store) => {
+		const {ca, node, read, now} = await prepare(t, store);
+		// Port 443 is not served either, which shows what was tried.
+		const certificates = await node({httpsListen: {host: '127.0.0.1', port: 443} as never});
+		await certificates.look();
+		t.deepEqual(ca.looks, [`http-01 ${mail}`]);
+		ca.behaviour.target = () => ({host: '127.0.0.1', http: 1, tls: 1});
+		for (let n = 0; n < 2; n++) {
+			await store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
+			await certificates.look();
+			t.deepEqual(ca.looks.slice(-2), [`http-01 ${mail}`, `tls-alpn-01 ${mail}`]);
+		}
+		t.is(ca.looks.length, 5);
+		t.regex((await read()).fault ?? '', /port 80 of .*; the CA cannot reach port 443 of /);
+	},
+);
 
 storeTest(test.serial, 'an account is bound to that of a customer of the CA', async (t, store) => {
 	const eab = {kid: 'customer-7', key: Buffer.alloc(32, 7).toString('base64url')};

@@ -1,4 +1,5 @@
 import test from 'ava';
+import {defaultLimits} from '../../src/mail/workspace-limits.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 
@@ -32,6 +33,7 @@ test('workspace: create, show, update, pause, resume, list', async t => {
 		content_days: null,
 		max_attachments: null,
 		max_attachment_bytes: null,
+		limits: defaultLimits,
 		paused: false,
 		paused_at: null,
 		pause_reason: null,
@@ -184,6 +186,26 @@ test('workspace: what may be attached', async t => {
 		max_attachments: null,
 		max_attachment_bytes: null,
 	});
+});
+
+test('workspace: how many of each thing it may have', async t => {
+	const cli = await newCli(t);
+	await withWorkspace(cli);
+	const update = ['workspace', 'update'];
+	const limits = {
+		...{topics: 1000, public_topics: 200, inbound_addresses: 1000, domains: 1000},
+		...{keys: 1000, alerts: 50, templates: 2000, layouts: 200},
+	};
+	t.like(await cli.json('workspace', 'show'), {limits});
+	t.like(await cli.json(...update, '--max-topics', '1', '--max-public-topics', '0'), {
+		limits: {...limits, topics: 1, public_topics: 0},
+	});
+	t.regex(await cli.text('workspace', 'show'), /\nlimits +topics 1, public topics 0\n/);
+	await cli.json('topic', 'create', '--code', 'a', '--name', 'A');
+	const more = await cli.run('topic', 'create', '--code', 'b', '--name', 'B');
+	refused(t, more, 65, /the workspace may have at most 1 topics, remove one first/);
+	refused(t, await cli.run(...update, '--max-domains', '-1'), 64, /--max-domains/);
+	t.like(await cli.json(...update, '--max-topics', 'default', '--max-public-topics', 'default'), {limits});
 });
 
 test('workspace: branding of the hosted pages', async t => {

@@ -129,6 +129,10 @@ const acts: Readonly<Record<string, Act>> = {
 		'alert.muted',
 		async ({made}) => [await made('alert', 'add', '--mail', 'ops@shop.example'), '--for', '2h'],
 	],
+	'alert verify': [
+		'alert.verified',
+		async ({made}) => [await made('alert', 'add', '--mail', 'ops@shop.example', '--workspace', 'default')],
+	],
 	'alert remove': [
 		'alert.removed',
 		async ({made}) => [await made('alert', 'add', '--mail', 'ops@shop.example'), '--yes'],

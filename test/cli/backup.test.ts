@@ -1,5 +1,6 @@
 import {execFileSync} from 'node:child_process';
 import {chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync} from 'node:fs';
+import {hostname} from 'node:os';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import {makeBackup} from '../../src/backup/backup.ts';
@@ -56,6 +57,23 @@ test('backup: what it refuses', async t => {
 	await store.database('migrations').where({name: '999_future'}).delete();
 	rmSync(path.join(cli.folder, 'data/secrets.json'));
 	refused(t, await cli.run('backup', 'b.tar'), 78, /secrets\.json is missing, .* restore it from a backup/);
+});
+
+test('beside a daemon the daemon copies the store, and nothing of it is left', async t => {
+	const {cli} = await prepare(t);
+	const data = path.join(cli.folder, 'data');
+	const abandoned = path.join(cli.folder, `live.tar.partial-${hostname()}-4194304-abcdef`);
+	mkdirSync(abandoned);
+	const {stop} = await cli.serve();
+	const made = await cli.json<Made>('backup', 'live.tar');
+	const log = (await cli.run('log', '--json')).stdout;
+	t.is(existsSync(path.join(data, 'backup.partial')), false, log);
+	t.is(existsSync(abandoned), false, 'what a killed backup left');
+	t.false(readdirSync(data).some(name => name.startsWith('backup.partial')));
+	await stop();
+	t.is((await cli.run('restore', 'live.tar', '--yes')).code, 0);
+	t.deepEqual(await namesOf(cli), ['acme']);
+	t.is(statSync(path.join(cli.folder, 'live.tar')).size, made.bytes);
 });
 
 test('backup takes a store of an older version too; restore brings it up to date', async t => {

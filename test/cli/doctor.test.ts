@@ -123,6 +123,30 @@ test('doctor in capture mode, beside the daemon: all well, exit 0', async t => {
 	});
 });
 
+test('doctor: columns stay aligned whatever a check is called, and a refused login leads to its advice', async t => {
+	const relay = await startFakeMx(t, {
+		extensions: ['AUTH PLAIN'],
+		auth: '535 5.7.8 Username and Password not accepted, see https://support.test/mail?p=BadCredentials',
+	});
+	const dns = await startFakeDns(t, {});
+	const cli = await newCli(t, {
+		MAILCTL_DELIVERY: 'relay',
+		MAILCTL_RELAY_URL: `smtp://user:secret-word@127.0.0.1:${relay.port}?tls=none`,
+		MAILCTL_HOSTNAME: 'mail.shop.test',
+		MAILCTL_DNS_SERVERS: dns.server,
+	});
+	await cli.json('workspace', 'create', '--name', 'shop');
+	const {stdout} = await cli.run('doctor', '--time-server', 'gone.test');
+	const [findings = ''] = stdout.split('\n\n');
+	for (const line of findings.split('\n')) {
+		t.regex(line, /^(?: {22}(?: {5})?\S|(?:ok {4}|WARN {2}|FAIL {2})(?:[a-z-]{16}$|(?=.{16}\S)[a-z-]{1,15} +\S)).*$/);
+		t.true(line.length <= 80 || !line.slice(22).includes(' '), 'a long word is not broken, to be copied');
+	}
+	t.regex(findings, /^WARN {2}smarthost-events\n {22}no provider posts its events here$/m);
+	t.regex(findings, /\n {22}fix: check user and password in the URL of the smarthost\n/);
+	t.regex(findings, /\n {27}https:\/\/support\.test\/mail\?p=BadCredentials\n/);
+});
+
 test('doctor: settings that cannot be used are told as everywhere, exit 78', async t => {
 	const cli = await newCli(t, {MAILCTL_DELIVERY: 'pigeon'});
 	const {code, stderr, stdout} = await cli.run('doctor');

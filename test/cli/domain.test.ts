@@ -1,5 +1,5 @@
 import test from 'ava';
-import {dmarcMail, reporters, reportSigner} from '../helpers/aggregate-mails.ts';
+import {dmarcMail, type Reporter, reporters, reportSigner, signingDomainOf} from '../helpers/aggregate-mails.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
@@ -261,7 +261,7 @@ test('domain: dmarc says who sends with the domain, by reports that were ingeste
 	);
 	cli.zone['_dmarc.shop.example'] = {txt: ['v=DMARC1; p=none; rua=mailto:dmarc@other.example; fo=1']};
 	cli.zone['out.mail.example'] = {a: ['192.0.2.1']};
-	const signer = await reportSigner();
+	const signer = await reportSigner(...reporters.slice(0, 3).map(signingDomainOf));
 	Object.assign(cli.zone, signer.zone);
 	await cli.run('domain', 'verify', 'shop.example');
 
@@ -269,7 +269,8 @@ test('domain: dmarc says who sends with the domain, by reports that were ingeste
 	const stranger = {ip: '2001:db8::bad', dkim: 'fail', spf: 'fail', mailFrom: 'evil.example', passed: 'pass'} as const;
 	for (let ago = 1; ago <= 7; ago++) {
 		const begin = today - ago * 86_400;
-		const mail = dmarcMail(reporters[ago % 3] as (typeof reporters)[number], {
+		const reporter = reporters[ago % 3] as Reporter;
+		const mail = dmarcMail(reporter, {
 			...{org: '', email: '', id: `r${ago}`, domain: 'shop.example', begin, end: begin + 86_399},
 			records: [
 				{ip: '192.0.2.1', n: 200, dkim: 'pass', spf: 'pass'},
@@ -277,7 +278,8 @@ test('domain: dmarc says who sends with the domain, by reports that were ingeste
 				{...stranger, n: 1000 - ago},
 			],
 		});
-		const taken = await cli.runWith((await signer.sign(mail)).toString(), 'bounce', 'ingest', '--json');
+		const signed = await signer.sign(mail, signingDomainOf(reporter));
+		const taken = await cli.runWith(signed.toString(), 'bounce', 'ingest', '--json');
 		t.like(JSON.parse(taken.stdout), {taken: 1, aggregates: 1, unmatched: 0}, taken.stderr);
 	}
 	// Nothing says who wrote it, so it is shown, and the advice does not follow it.

@@ -47,7 +47,12 @@ test('every command has a description, an example of itself, options that say wh
 	for (const [path, verb] of verbs) {
 		t.not(verb.description(), '', path);
 		t.true(verb.example?.startsWith(`mailctl ${path}`), path);
-		t.true(page.includes(`# ${path}\n`), path);
+		t.true(page.includes(`\n| \`${path}`), path);
+		t.is(
+			page.includes(`\n### ${path}\n`),
+			verb.options.some(({long}) => long !== '--yes'),
+			path,
+		);
 		for (const option of verb.options) {
 			t.not(option.description, '', `${path} ${option.flags}`);
 		}

@@ -1,7 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
-import {startFakeDns} from '../helpers/fake-dns.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 
@@ -77,6 +76,7 @@ test('summary and list', async t => {
 		suspended_by: null,
 		suspended_until: null,
 		suspension_reason: null,
+		suspension_advice: null,
 	});
 	t.like(rows[0], {destination: 'fast.example', ready: 1, suspended: true, suspended_by: 'operator'});
 	t.like(rows[3], {destination: 'empty.example', ready: 0, oldest: null, suspended: true});
@@ -88,6 +88,27 @@ test('summary and list', async t => {
 	t.deepEqual(await list(cli, '--held'), ['cy@held.example']);
 	t.deepEqual(await list(cli, '--suspended'), ['bob@fast.example']);
 	golden(t, 'queue-list', masked(await cli.text('queue', 'list', '--wide')));
+});
+
+test('where a destination blocks our address, its summary and each recipient say whom to ask', async t => {
+	const {cli, store, workspaceId, fast} = await prepare(t);
+	const [until, at] = [storeTime(Date.now() + 3_600_000), storeTime(Date.now())];
+	const advice = 'write to postmaster@fast.example';
+	await store.database('sites').insert({
+		...{site: 'mx.fast.example', provider: 'default', suspended_until: until, reason: '550 IP is blocked', advice},
+		...{waits_for: 'suspension', step: 0, window: 1, updated_at: at},
+	});
+	await store.database('lane_waits').insert({
+		...{destination: 'fast.example', workspace_id: workspaceId, node: 'n', site: 'mx.fast.example'},
+		...{waits_for: 'suspension', detail: JSON.stringify({reply: '550 IP is blocked', probing: false}), updated_at: at},
+	});
+	const rows = await cli.json<Array<{destination: string}>>('queue', 'summary');
+	t.like(
+		rows.find(({destination}) => destination === 'fast.example'),
+		{suspended_by: 'failures', suspension_reason: '550 IP is blocked', suspension_advice: advice},
+	);
+	t.regex(await cli.text('queue', 'summary'), /^fast\.example: our address is blocked\. To do: write to postmaster@/m);
+	t.regex(await cli.text('queue', 'why', fast), /blocks our address[\s\S]*write to\s+postmaster@fast\.example/);
 });
 
 test('an empty queue says so', async t => {
@@ -117,84 +138,37 @@ test('why says what each waits for, and what would change it', async t => {
 	refused(t, await cli.run('queue', 'why', newId('rcp')), 65, /there is no recipient rcp_/);
 });
 
-test('trace: the route now, and every try with what was said', async t => {
-	const {cli, store, slow, workspaceId} = await prepare(t);
-	const traced = await cli.json<{routes: object[]; copies: object[]}>('queue', 'trace', slow);
-	t.like(traced.routes, [
-		{
-			destination: 'slow.example',
-			workspace_id: workspaceId,
-			kind: 'relay',
-			relays: [{host: '127.0.0.1', port: 2525, secure: false, tls: 'opportunistic'}],
-			provider: 'smarthost',
-			suspended_until: null,
-			warm_up: null,
-		},
-	]);
-	t.like(traced.copies[0], {id: slow, attempts: {0: {host: 'mx.slow.example', n: 1}}});
-	const text = await cli.text('queue', 'trace', slow);
+test('trace: what each waits for, and every try with what was said', async t => {
+	const {cli, store, slow, fast, messages, workspaceId} = await prepare(t);
+	const tracedOf = async (id: string) =>
+		(await cli.json<{copies: object[]}>('queue', 'trace', id)).copies[0] as Record<string, unknown>;
+	const [why] = await cli.json<object[]>('queue', 'why', slow);
+	t.like(await tracedOf(slow), {
+		...why,
+		id: slow,
+		state: 'queued',
+		next_attempt_at: later,
+		site: null,
+		attempts: {0: {host: 'mx.slow.example', n: 1}},
+	});
+	const text = await cli.text('queue', 'trace', ...messages.slice(0, 2));
 	t.false(text.includes('\x1b'));
-	golden(t, 'queue-trace', text);
-	t.regex(await cli.text('queue', 'trace', '--destination', 'none.example'), /^none\.example now\n {2}1\. smarthost/);
+	golden(t, 'queue-trace', masked(text));
+	t.is(await cli.text('queue', 'trace', '--destination', 'none.example'), 'nothing in the queue matches\n');
 	refused(t, await cli.run('queue', 'trace', slow, '--follow', '--json'), 64, /leave out --json/);
 
 	const until = storeTime(Date.now() + 3_600_000);
 	const site = 'smarthost 127.0.0.1:2525';
-	await store.database('sites').insert({
-		site,
-		provider: 'x',
-		suspended_until: until,
-		reason: '421 too many',
-		step: 1,
-		window: 1,
-		updated_at: until,
+	const suspended = {site, suspended_until: until, reason: '421 too many', step: 1, window: 1, updated_at: until};
+	await store.database('sites').insert({...suspended, provider: 'x'});
+	await store.database('lane_waits').insert({
+		...{destination: 'fast.example', workspace_id: workspaceId, node: 'n', site, waits_for: 'suspension'},
+		...{detail: JSON.stringify({reply: '421 too many', probing: false}), updated_at: until},
 	});
-	const {routes} = await cli.json<{routes: object[]}>('queue', 'trace', slow);
-	t.like(routes[0], {suspended_until: until, suspension_reason: '421 too many'});
-	t.regex(await cli.text('queue', 'trace', slow), /^ {2}backing off until [-\d]+ [:\d]+ UTC: 421 too many$/m);
-});
-
-test('trace names the hosts that a sender would dial, and no other', async t => {
-	const dns = await startFakeDns(t, {
-		'far.example': {
-			mx: [
-				[20, 'Second.far.example'],
-				[10, 'first.far.example'],
-				[5, 'inside.far.example'],
-				[30, 'nameless.far.example'],
-			],
-		},
-		'first.far.example': {a: ['8.8.8.1', '8.8.8.2']},
-		'second.far.example': {a: ['8.8.4.1'], aaaa: ['2a00::1']},
-		'inside.far.example': {a: ['10.0.0.1']},
-		'hidden.example': {a: ['10.0.0.2']},
-		'none.example': {mx: [[0, '']]},
-	});
-	const cli = await newCli(t, {
-		MAILCTL_DELIVERY: 'mx',
-		MAILCTL_RETURN_PATH_DOMAIN: 'bounce.shop.example',
-		MAILCTL_DNS_SERVERS: dns.server,
-		MAILCTL_MTA_STS: 'false',
-		MAILCTL_IPV6: 'false',
-	});
-	await cli.json('init');
-	const routeTo = async (destination: string) =>
-		(await cli.json<{routes: object[]}>('queue', 'trace', '--destination', destination)).routes[0] as object;
-	const dialled = (address: string) => ({address, usable: true});
-	t.like(await routeTo('far.example'), {
-		kind: 'mx',
-		hosts: [
-			{preference: 10, host: 'first.far.example', addresses: ['8.8.8.1', '8.8.8.2'].map(dialled), fault: null},
-			{preference: 20, host: 'second.far.example', addresses: [dialled('8.8.4.1')], fault: null},
-		],
-		fault: null,
-	});
-	t.like(await routeTo('hidden.example'), {hosts: [], fault: 'hidden.example has no public address'});
-	t.like(await routeTo('none.example'), {hosts: [], fault: 'none.example takes no mail (null MX)'});
-	t.regex(
-		await cli.text('queue', 'trace', '--destination', 'far.example'),
-		/\n {2}10 first\.far\.example {2}8\.8\.8\.1, /,
-	);
+	t.like((await tracedOf(fast)).also, [{waits_for: 'suspension', until}]);
+	t.is((await tracedOf(fast)).site, site);
+	t.regex(await cli.text('queue', 'trace', fast), /Its site smarthost[\s\S]*is backing off until[\s\S]*421\s+too many/);
+	t.deepEqual((await cli.json<{sites: string[]}>('queue', 'resume', 'fast.example')).sites, [site]);
 });
 
 test('hold, release and flush, by id, message and filter', async t => {

@@ -196,7 +196,7 @@ test('import: standard input, one reason for all, and files that are none', asyn
 	t.like(await cli.json('suppression', 'import', 'list.csv', '--reason', 'manual'), {added: 0, listed: 1});
 	t.deepEqual((await list(cli)).toSorted(), [
 		'a@x.example manual import',
-		'b@x.example manual import',
+		'b@x.example complaint import',
 		'c@x.example complaint import',
 	]);
 	t.like(await cli.json('suppression', 'import', write(cli, 'empty.csv', '')), {read: 0, added: 0, columns: null});

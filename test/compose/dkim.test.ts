@@ -3,15 +3,8 @@ import test from 'ava';
 import fc from 'fast-check';
 import {dkimVerify} from 'mailauth/lib/dkim/verify.js';
 import {createCompose} from '../../src/compose/compose.ts';
-import {
-	dkimRecordValue,
-	generateSigningKeys,
-	importSigningKey,
-	relaxedHeader,
-	signatureOf,
-	withoutLastLines,
-	writeRelaxed,
-} from '../../src/compose/dkim.ts';
+import {dkimRecordValue, generateSigningKeys, importSigningKey, signatureOf} from '../../src/compose/dkim.ts';
+import {relaxedHeader, withoutLastLines, writeRelaxed} from '../../src/mail/dkim-canonical.ts';
 import {anyLetter} from './any-letter.ts';
 import {answer, international, invoice, note, pictured, receipt} from './letters.ts';
 import {headerLines} from './read.ts';

@@ -30,6 +30,7 @@ const table: ReadonlyArray<readonly [host: string, provider: string, connections
 		['mx-ha03.web.de', 'gmx', 4, 20, 'unverified'],
 		['mx3.qq.com', 'qq', 4, 8, 'unverified'],
 		['163mx01.mxmail.netease.com', 'netease', 4, 7, 'unverified'],
+		['mx03.t-online.de', 't-online', 5, 50, 'opportunistic'],
 	];
 for (const [host, provider, connections, mails, tls] of table) {
 	test(`shipped: ${host} is ${provider}`, t => {
@@ -44,6 +45,9 @@ test('shipped: a smarthost', t => {
 });
 
 const replies: ReadonlyArray<readonly [host: string, reply: string, kind: PaceReaction['kind'] | undefined]> = [
+	['mx03.t-online.de', '554 IP=192.0.2.1 - A problem occurred. Ask your postmaster. (BL)', 'suspend'],
+	['163mx01.mxmail.netease.com', '554 HL:IPB 163 smtp7', 'suspend'],
+	['163mx01.mxmail.netease.com', '550 User not found', undefined],
 	['mta5.am0.yahoodns.net', '421 4.7.0 [TS04] Messages from 192.0.2.1 temporarily deferred', 'suspend'],
 	[
 		'outlook-com.olc.protection.outlook.com',
@@ -61,6 +65,33 @@ for (const [host, reply, kind] of replies) {
 		t.is(reactions.find(({text}) => text.test(reply))?.reaction.kind, kind);
 	});
 }
+
+for (const host of [
+	'mx03.t-online.de',
+	'163mx01.mxmail.netease.com',
+	'a.olc.protection.outlook.com',
+	'a.mx.microsoft',
+]) {
+	test(`shipped: ${host} has advice for those that it blocks`, t => {
+		const [first] = effectivePace(shipped, 'shop.example', [host]).pace.reactions;
+		t.regex(first?.reaction.kind === 'suspend' ? (first.reaction.advice ?? '') : '', /^ask /);
+	});
+}
+
+test('advice is a text beside suspend', t => {
+	const entry = (reaction: object) => ({d: {mx: ['d.test'], reactions: [{text: 'busy', ...reaction}]}});
+	const advice = 'write to postmaster@d.test';
+	const [read] = effectivePace(parsed(entry({suspend: '2h', advice})), 'd.test', ['d.test']).pace.reactions;
+	t.deepEqual(read?.reaction, {kind: 'suspend', forMs: 7_200_000, advice});
+	for (const wrong of [
+		{suspend: '2h', advice: ''},
+		{suspend: '2h', advice: 7},
+		{mailsPerSession: 2, advice},
+	]) {
+		const result = parseDestinations({default: {}}, entry(wrong), {pools: [], hasRelay: false});
+		t.regex(result.ok ? '' : result.faults.join(), /^d\.reactions\[0\]\.advice: use a text of 1 to 300 characters/);
+	}
+});
 
 function parsed(own: unknown, base: unknown = {default: {connections: 5, startConnections: 2}}) {
 	const result = parseDestinations(base, own, {pools: ['otp'], hasRelay: true});

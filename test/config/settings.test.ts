@@ -4,7 +4,7 @@ import {join} from 'node:path';
 import process from 'node:process';
 import test from 'ava';
 import {linkBase, listenUrl, localUrl} from '../../src/config/derive.ts';
-import {loadSettings, reloadSettings, showRunning, showSettings} from '../../src/config/settings.ts';
+import {loadSettings, reloadSettings, showSettings} from '../../src/config/settings.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
 
 function folder(file?: string, mode = 0o600): string {
@@ -181,14 +181,6 @@ test('config show masks every secret and names the source', t => {
 	t.is(shown('MAILCTL_CA_FILE'), null);
 	t.deepEqual(rows.find(row => row.name === 'MAILCTL_SECRET_KEY')?.source, 'environment');
 	t.notRegex(JSON.stringify(rows), /hunt/);
-});
-
-test('a running daemon shows what holds, and what waits for a restart', t => {
-	const rows = showRunning(loaded(), loaded({MAILCTL_LOG_LEVEL: 'debug', MAILCTL_SENDERS: '2'}));
-	const of = (name: string) => rows.find(row => row.name === name);
-	t.like(of('MAILCTL_LOG_LEVEL'), {value: 'debug', source: 'environment', waits: false});
-	t.like(of('MAILCTL_SENDERS'), {source: 'default', waits: true});
-	t.like(of('MAILCTL_HTTP_LISTEN'), {waits: false});
 });
 
 test('SIGHUP takes what may change and names what waits for a restart', t => {

@@ -29,7 +29,7 @@ test('whoever reads the line that the daemon listens finds daemon.json', async t
 	};
 	const held = await openData(settings, {asRoot: true});
 	const log = createLog({level: 'info', format: 'json', colour: false, destination});
-	const daemon = await startDaemon({settings, version: '1.2.3', held, log, shown: () => []});
+	const daemon = await startDaemon({settings, version: '1.2.3', held, log, returnPathChosen: false});
 	await daemon.stop();
 	t.is(found, daemon.http);
 });

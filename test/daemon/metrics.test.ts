@@ -60,7 +60,7 @@ test('what happened is counted', async t => {
 	const certificate = {
 		...{chain: null, secret: null, not_before: null, not_after: null, issuer: null, window_start: null},
 		...{window_end: null, next_try_at: '', taken_until: null, tries: 0, fault: null, wanted_at: null},
-		...{unused: null, updated_at: ''},
+		...{unused: null, updated_at: '', directory: null, tried_directory: null},
 	};
 	const metrics = new Metrics({
 		skew: () => 2500,
@@ -78,7 +78,7 @@ test('what happened is counted', async t => {
 		],
 		unread: async () => 5,
 		inboundSessions: () => 3,
-		mailbox: () => ({up: true, taken: 7, known: 1, failures: 2}),
+		mailbox: () => ({up: true, taken: 7, known: 1, skipped: 3, failures: 2}),
 		submissionSessions: () => 6,
 		statuses: () => statuses,
 		refusals: () => [{provider: 'outlook.com', attempts: 40, refused: 10}],
@@ -127,6 +127,7 @@ test('what happened is counted', async t => {
 		'mailctl_mailbox_up 1',
 		'mailctl_mailbox_mails_total{result="new"} 7',
 		'mailctl_mailbox_mails_total{result="known"} 1',
+		'mailctl_mailbox_mails_total{result="skipped"} 3',
 		'mailctl_mailbox_failures_total 2',
 		'mailctl_inbound_mails_total{source="smtp",kind="dsn"} 2',
 		'mailctl_inbound_refused_total{reason="foreign"} 1',

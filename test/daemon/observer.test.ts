@@ -1,11 +1,13 @@
 import test from 'ava';
 import {createObserver} from '../../src/daemon/observer.ts';
 import {createLog} from '../../src/log/log.ts';
-import type {Attempt, Outcome} from '../../src/mail/outcome.ts';
+import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import type {CameIn} from '../../src/mail/report.ts';
 import type {JudgedTry} from '../../src/outcome/settle.ts';
+import type {Site} from '../../src/queue/site.ts';
 import {InfrastructureAlarm} from '../../src/reputation/alarm.ts';
 import type {Claimed} from '../../src/store/queue/claims.ts';
+import type {Attempted} from '../../src/webhook/turn.ts';
 
 const at = '2026-06-09T10:15:30.123Z';
 const recipient = {
@@ -21,17 +23,22 @@ const refused: Attempt = {...accepted, host: 'first.example', phase: 'auth', cod
 const inc = () => undefined;
 
 /** An observer whose time the test moves, and what is in its log. */
-function start() {
+function start(level: 'debug' | 'info' = 'info') {
 	const lines: string[] = [];
 	const destination = {
 		write(line: string) {
 			lines.push(line);
 		},
 	};
-	const {logger} = createLog({level: 'info', format: 'json', colour: false, destination});
+	const {logger} = createLog({level, format: 'json', colour: false, destination});
 	const time = {now: 0};
+	const counted: AttemptResult[] = [];
 	const observer = createObserver({
-		metrics: {attempted: () => undefined, inboundMails: {inc}, reports: {inc}, kept: {inc}} as never,
+		metrics: {
+			attempted: (result: AttemptResult) => counted.push(result),
+			...{inboundMails: {inc}, reports: {inc}, kept: {inc}, submittedMails: {inc}},
+			...{submittedMessages: {inc}, submissionRefusals: {inc}, webhookSeconds: {observe: inc}},
+		} as never,
 		logger,
 		storeFailed(error) {
 			throw error;
@@ -40,7 +47,7 @@ function start() {
 		clock: {monotonic: () => time.now},
 	});
 	const records = (event: string) => lines.map(line => JSON.parse(line)).filter(line => line.event === event);
-	return {observer, time, records, lines};
+	return {observer, time, records, lines, counted};
 }
 
 /** A mail that the second smarthost took. */
@@ -150,6 +157,34 @@ test('a smarthost that refuses our log-in is told, once in ten minutes, though t
 	t.is(records('sent').length, 4);
 });
 
+test('a login that was refused is logged and counted where the try itself does not count, whatever the phase', t => {
+	const {observer, records, counted} = start();
+	const waits = ended({kind: 'released', reason: '530 5.7.0 Authentication required'}, []);
+	const reply = '5.7.0 Authentication required';
+	const unauthenticated: Attempt = {...refused, phase: 'mail', code: 530, reply, loginRefused: true};
+	observer.recorded({...waits, result: {...waits.result, uncounted: [unauthenticated]}});
+	t.like(records('log_in_refused'), {length: 1, 0: {host: 'first.example', code: 530}});
+	t.regex(
+		records('log_in_refused')[0]?.msg,
+		/^530 5\.7\.0 Authentication required \(smarthost first\.example\)\. Add user and password to /,
+	);
+	t.is(counted[0]?.uncounted?.length, 1);
+});
+
+test('a route that is stopped says first what the smarthost replied, then what helps', t => {
+	const {observer, records} = start();
+	const reason = '554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org';
+	const site = {name: 'smarthost user@relay.example:587', state: {backoff: {reason}}} as Site;
+	observer.siteChanged(site, ['backed_off', 'route_stopped']);
+	const [line] = records('route_stopped');
+	t.like(line, {level: 'error', site: 'smarthost user@relay.example:587', reply: reason});
+	t.true(
+		line?.msg.startsWith(`${reason} (smarthost user@relay.example:587). The smarthost refuses the address of`),
+		line?.msg,
+	);
+	t.regex(line?.msg, / Its mail waits, none is lost\.$/);
+});
+
 test('a connection that is lost, and any other refusal, is no refused log-in', t => {
 	const {observer, records} = start();
 	observer.recorded(relayed({...refused, code: null}, {...refused, phase: 'rcpt', code: 550}));
@@ -222,4 +257,90 @@ test('what became of a workspace by its figures is told', t => {
 	t.like(records('workspace_paused'), {length: 1, 0: {level: 'error', workspace: 'ws_1', figures}});
 	t.like(records('workspace_warned'), {length: 1, 0: {level: 'warn', workspace: 'ws_1'}});
 	t.like(records('workspace_calm'), {length: 1, 0: {level: 'info', figures: ''}});
+});
+
+const site = {name: 'mx.example', state: {backoff: {reason: '421 4.7.0 Try again later'}}} as Parameters<
+	ReturnType<typeof createObserver>['siteChanged']
+>[0];
+
+test('what stops mail is a warning or an error, and its end is info', t => {
+	const {observer, lines} = start();
+	for (const change of ['backed_off', 'resumed', 'route_stopped', 'route_resumed'] as const) {
+		observer.siteChanged(site, [change]);
+	}
+	t.deepEqual(
+		lines.map(line => JSON.parse(line)).map(({event, level}) => [event, level]),
+		[
+			['site_suspended', 'warn'],
+			['site_resumed', 'info'],
+			['route_stopped', 'error'],
+			['route_resumed', 'info'],
+		],
+	);
+});
+
+test('a domain that loses its records is a warning, and an error once it may not send', t => {
+	const {observer, records} = start();
+	const domain = (state: string) => ({name: 'shop.example', workspace_id: 'ws_1', state, return_path_at: null});
+	const check = (from: string, to: string) =>
+		observer.domainChecked({before: domain(from), domain: domain(to), records: [], activated: []} as never);
+	check('pending', 'verified');
+	check('verified', 'degraded');
+	check('degraded', 'failed');
+	check('failed', 'verified');
+	t.deepEqual(
+		records('domain_state').map(({level}) => level),
+		['info', 'warn', 'error', 'info'],
+	);
+});
+
+/** The end of a post; `status` 200 acknowledges the event. */
+function posted(status: number, after: Partial<Attempted['after']> = {}): Attempted {
+	const delivery = {id: 'whd_1', endpointId: 'whe_1', url: 'https://app.example/secret', eventType: 'delivered'};
+	const state = status === 200 ? 'delivered' : 'failed';
+	return {
+		delivery: {...delivery, messageId: 'msg_1', workspaceId: 'ws_1'},
+		end: {status, error: status === 200 ? null : `it answered ${status}`, detail: null, answer: null, ms: 5},
+		after: {state, attempts: 1, nextAttemptAt: null, ...after},
+	} as never;
+}
+
+test('posts to an endpoint are debug; that it is given up is a warning, once until it recovers', t => {
+	const {observer, lines} = start('debug');
+	const said = () => lines.splice(0).map(line => [JSON.parse(line).event, JSON.parse(line).level].join(' '));
+	observer.posted(posted(200));
+	observer.posted(posted(500));
+	t.deepEqual(said(), ['webhook_attempted debug', 'webhook_attempted debug']);
+	observer.posted(posted(500, {state: 'exhausted', attempts: 5}));
+	observer.posted(posted(500, {state: 'exhausted', attempts: 5}));
+	t.deepEqual(
+		said().filter(line => !line.startsWith('webhook_attempted')),
+		['webhook_exhausted warn'],
+	);
+	observer.posted(posted(200));
+	observer.posted(posted(200));
+	t.deepEqual(
+		said().filter(line => !line.startsWith('webhook_attempted')),
+		['webhook_recovered info'],
+	);
+	observer.posted(posted(410, {state: 'exhausted', disables: 'gone'}));
+	t.deepEqual(
+		said().filter(line => !line.startsWith('webhook_attempted')),
+		['webhook_disabled error'],
+	);
+});
+
+test('at info a message that is submitted, delivered and posted to its endpoint is one line', t => {
+	const {observer, lines} = start();
+	const mail = {leftFor: [], ids: ['msg_1'], left: [], client: '192.0.2.1', key: 'key_1', size: 1, tls: null};
+	observer.submitted(mail as never);
+	observer.recorded(ended({kind: 'delivered'}, [accepted]));
+	observer.posted(posted(500));
+	observer.posted(posted(200));
+	t.deepEqual(
+		lines.map(line => JSON.parse(line).event),
+		['delivered'],
+	);
+	observer.submitted({...mail, left: ['ben@shop.example'], leftFor: ['suppressed']} as never);
+	t.is(JSON.parse(lines[1] ?? '').level, 'warn', 'somebody was left out');
 });

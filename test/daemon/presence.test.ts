@@ -381,4 +381,28 @@ if (engines.includes('postgres')) {
 		await begun;
 		await presence.end();
 	});
+
+	test('no beat begins while the one before waits for the store', async t => {
+		const store = await newStore(t, 'postgres');
+		const node = {id: 'boot', host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']};
+		const observer = {storeFailed: (error: unknown) => t.fail(String(error))};
+		let begun = 0;
+		const monotonic = () => {
+			begun++;
+			return 0;
+		};
+		const clock = {now: Date.now, monotonic};
+		const presence = new Presence({store, node, clock, beatMs: 1, onReleased: () => undefined, observer});
+		await presence.begin();
+		const held = await store.agreeing.transaction(async () => {
+			// One may wait behind this transaction already.
+			const before = begun;
+			for (let n = 0; n < 20; n++) {
+				await store.reader.raw('select pg_sleep(0.005)');
+			}
+			return begun - before;
+		});
+		t.true(held <= 1, String(held));
+		await presence.end();
+	});
 }

@@ -4,6 +4,7 @@ import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import {createRedirect, redirectOf} from '../../src/daemon/redirect.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
+import {newId} from '../helpers/workspace.ts';
 
 const publicUrl = 'https://mail.example';
 const isOurs = (host: string) => host === 'links.example';
@@ -12,6 +13,7 @@ async function start(t: ExecutionContext, options: Partial<Parameters<typeof cre
 	const redirect = createRedirect({
 		publicUrl,
 		isOurs,
+		newId,
 		proofOf: async token => (token === 'known' ? 'known.thumbprint' : undefined),
 		...options,
 	});
@@ -71,6 +73,54 @@ test('hosts that are not ours, and requests without one, lead nowhere', async t 
 	}
 	t.regex(await rawHttp(port, 'GET / HTTP/1.0\r\n\r\n'), /^HTTP\/1\.1 421 /);
 	t.regex(await rawHttp(port, get('mail.example', 'http://evil.test/')), /^HTTP\/1\.1 421 /);
+});
+
+test('the absolute form of a request names its host and path, whatever the Host field says', async t => {
+	const {port} = await start(t);
+	for (const [url, host, location] of [
+		['http://mail.example/unsubscribe?token=a', 'mail.example', 'https://mail.example/unsubscribe?token=a'],
+		['HTTP://Links.Example:80/t/c/abc', 'mail.example', 'https://links.example/t/c/abc'],
+		['http://mail.example/a', 'evil.test', 'https://mail.example/a'],
+		['http://mail.example', 'mail.example', 'https://mail.example/'],
+		['http://mail.example?a=http://b', 'mail.example', 'https://mail.example/?a=http://b'],
+		['http://mail.example//evil.test', 'mail.example', 'https://mail.example//evil.test'],
+	] as const) {
+		const [status, ...rest] = lines(await rawHttp(port, get(host, url)));
+		t.is(status, 'HTTP/1.1 308 Permanent Redirect', url);
+		t.true(rest.includes(`location: ${location}`), rest.join('\n'));
+	}
+	t.regex(
+		await rawHttp(port, 'GET http://mail.example/a HTTP/1.0\r\n\r\n'),
+		/location: https:\/\/mail\.example\/a\r\n/,
+	);
+	for (const url of ['http://evil.test/', 'http://a@mail.example/', 'http:///', 'ftp://mail.example/', 'http://:80/']) {
+		t.regex(await rawHttp(port, get('mail.example', url)), /^HTTP\/1\.1 4\d\d /, url);
+	}
+	const proof = await rawHttp(port, get('a.example', 'http://a.example/.well-known/acme-challenge/known'));
+	t.regex(proof, /^HTTP\/1\.1 200 OK[\s\S]*\r\n\r\nknown\.thumbprint$/);
+});
+
+test('a request with a key is refused, for the key came in the clear', async t => {
+	const {port} = await start(t);
+	const ask = (head: string, authorization: string) =>
+		rawHttp(port, `${head}\r\nAuthorization: ${authorization}\r\nConnection: close\r\n\r\n`);
+	for (const [head, authorization] of [
+		['GET /v1/usage HTTP/1.1\r\nHost: mail.example', 'Bearer key_live_x'],
+		['POST /v1/messages HTTP/1.1\r\nContent-Length: 0\r\nHost: mail.example', 'bearer key_live_x'],
+		['DELETE http://mail.example/v1/webhooks/x HTTP/1.1\r\nHost: mail.example', 'Bearer key_live_x'],
+		['GET /v1/usage HTTP/1.1\r\nHost: 127.0.0.1', 'Basic YTpi'],
+	] as const) {
+		const answer = await ask(head, authorization);
+		t.regex(answer, /^HTTP\/1\.1 403 Forbidden\r\n/, head);
+		t.notRegex(answer, /^location:/im);
+		t.notRegex(answer, /key_live_x|YTpi/);
+		const {error} = JSON.parse(answer.slice(answer.indexOf('\r\n\r\n')));
+		t.is(error.code, 'https_required');
+		t.regex(error.message, /https:\/\/mail\.example\b.*mailctl key rotate/);
+		t.true(answer.includes(`x-request-id: ${error.request_id}\r\n`));
+	}
+	const proof = 'GET /.well-known/acme-challenge/known HTTP/1.1\r\nHost: mail.example';
+	t.regex(await ask(proof, 'Bearer x'), /^HTTP\/1\.1 200 /, 'a CA finds its proof all the same');
 });
 
 test('whatever a client sends, a redirect leads to https at a host of ours', t => {

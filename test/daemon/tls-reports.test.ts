@@ -4,10 +4,16 @@ import {simpleParser} from 'mailparser';
 import {sendBeside} from '../../src/alerts/send.ts';
 import {generateSigningKeys, importSigningKey} from '../../src/compose/dkim.ts';
 import {loadSettings} from '../../src/config/settings.ts';
-import {reportAddresses, tlsReportMail} from '../../src/daemon/tls-reports.ts';
+import {mailboxOf, reportAddresses, tlsReportMail} from '../../src/daemon/tls-reports.ts';
 import {systemClock} from '../../src/kit/clock.ts';
-import {claimTlsReport, endTlsReport, listDueTlsReports} from '../../src/store/aggregate-reports.ts';
-import {countTls} from '../../src/store/domains.ts';
+import {
+	claimTlsRecipient,
+	claimTlsReport,
+	endTlsReport,
+	listDueTlsReports,
+	purgeAggregates,
+} from '../../src/store/aggregate-reports.ts';
+import {countTls} from '../../src/store/tls.ts';
 import {storeTest, temporaryFolder} from '../helpers/databases.ts';
 import {startFakeMx} from '../helpers/fake-mx.ts';
 import {resolverOf} from '../helpers/resolvers.ts';
@@ -97,6 +103,22 @@ storeTest(test, 'of several nodes one sends a report, and another one if that di
 	t.deepEqual(await due('2026-11-27T09'), ['b.example']);
 	t.false(await claim('2026-11-27T09', '2026-11-27T11'), 'it went out');
 	t.is((await store.reader('tls_reports_sent').first('attempts')).attempts, 2);
+});
+
+storeTest(test, 'an address gets five reports a day, whichever nodes and domains they are from', async (t, store) => {
+	const claim = (on: string, address: string) => store.writer.transaction(trx => claimTlsRecipient(trx, on, address));
+	const claimed = await Promise.all(Array.from({length: 8}, () => claim('2026-11-27', 'r@victim.example')));
+	t.is(claimed.filter(Boolean).length, 5);
+	t.true(await claim('2026-11-27', 'r@other.example'));
+	t.true(await claim('2026-11-28', 'r@victim.example'), 'the next day');
+	await store.writer.transaction(trx => purgeAggregates(trx, {day: '2026-11-28', unprovenDay: '2026-11-28'}, 10));
+	t.deepEqual(await store.reader('tls_report_recipients').pluck('day'), ['2026-11-28']);
+});
+
+test('one mailbox is one, however its address is spelled', t => {
+	t.is(mailboxOf('R+1@b.example'), 'r@b.example');
+	t.is(mailboxOf('r+a+b@b.example'), 'r@b.example');
+	t.is(mailboxOf('R@b.example'), 'r@b.example');
 });
 
 test('a report arrives where TLS is broken', async t => {

@@ -102,6 +102,7 @@ test('a log that cannot be looked at is an error that is reported, and it is loo
 			bytes() {
 				throw fault;
 			},
+			hold() {},
 			empty: async () => true,
 		},
 		logger: {warn: () => t.fail(), info: () => t.fail()} as never,

@@ -62,6 +62,28 @@ test('a form of many small fields is refused before anybody has logged in', asyn
 	}
 });
 
+test('a form that anybody may send has at most 64 KiB, whatever its type', async t => {
+	for (const type of ['application/x-www-form-urlencoded', 'application/json']) {
+		for (const path of ['/login', '/login/code', '/login/passkey', '/confirm']) {
+			const send = async (length: number) => {
+				const body = type.endsWith('json') ? `"${'x'.repeat(length - 2)}"` : 'x'.repeat(length);
+				const init = {method: 'POST', body, headers: {'content-type': type}};
+				return (await strangerTo(service().url).raw(path, init)).status;
+			};
+			t.is(await send(64 * 1024), 403, `${path}: it has no token`);
+			t.is(await send(64 * 1024 + 1), 413, path);
+		}
+	}
+});
+
+test('broken escapes in a query or in cookies change nothing else in it', async t => {
+	const broken = Array.from({length: 700}, (_, n) => `c${n}=%ff`);
+	t.is(await statusOf(`GET /login?${'a=%E0%A4%A&'.repeat(1000)}`, []), 200);
+	t.is(await statusOf('GET /login', [`Cookie: mailctl=%E0%A4%A; ${broken.join('; ')}`]), 200);
+	const visitor = await visitorOf(service(), 'viewer');
+	t.is(await statusOf(`GET /account?${broken.join('&')}`, [`Cookie: ${broken.join('; ')}; ${cookieOf(visitor)}`]), 200);
+});
+
 test('the fields of a form are those that URLSearchParams finds', t => {
 	// Only ASCII: browsers encode other letters, and Node 20 misreads them beside a `%4`.
 	const piece = fc.constantFrom('+', '%2B', '%', '%4', '%E2%82%AC', '%FF', '=', '&', 'a', ' ', '\0', '_csrf');

@@ -1,4 +1,5 @@
 import test from 'ava';
+import {openStore} from '../../src/store/store.ts';
 import {type Visitor, visitorOf} from '../helpers/dashboard.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {type FakeDns, startFakeDns} from '../helpers/fake-dns.ts';
@@ -73,6 +74,31 @@ test('what DNS answers otherwise stands beside what it should', async t => {
 	const {text} = await admin.get(`${page}?dns=now`);
 	t.regex(text, /it is another text/);
 	t.true(text.includes('<bdi>&lt;script&gt;alert(1)&lt;/script&gt;'));
+});
+
+test('a proven domain shows how TLS to its hosts went, and no other domain does', async t => {
+	const admin = await visitorOf(service(), 'admin', 'shop');
+	const page = await added(admin, 'tls.example');
+	const seen = {day: new Date().toISOString().slice(0, 10), policy: 'sts', domain: 'bounce.tls.example'};
+	const store = await openStore(service().store);
+	t.teardown(() => store.close());
+	await store.writer.transaction(
+		async trx =>
+			void (await trx('tls_report_days').insert([
+				{...seen, result: 'success', n: 1808},
+				{...seen, result: 'certificate-expired', n: 4},
+				{...seen, domain: 'tls.example', result: 'success', n: 9},
+				{...seen, domain: 'bounce.other-tls.example', result: 'success', n: 7},
+				{...seen, day: '2026-01-01', result: 'tlsa-invalid', n: 3},
+			])),
+	);
+	t.regex((await admin.get(page)).text, /<h2[^>]*>TLS<\/h2>.*No report came in 30 days\./s, 'it is not proven');
+	await store.writer.transaction(
+		async trx => void (await trx('domains').where({name: 'tls.example'}).update({state: 'verified'})),
+	);
+	const {text} = await admin.get(page);
+	t.regex(text, /certificate-expired<\/span><\/td><td[^>]*>4 of 1,812<.*1,808 of 1,812.*9 of 9/s);
+	t.notRegex(text, /other-tls|tlsa-invalid/);
 });
 
 test('keys rotate, and a rotation is cancelled', async t => {

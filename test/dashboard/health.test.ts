@@ -1,5 +1,4 @@
 import test from 'ava';
-import {openStore} from '../../src/store/store.ts';
 import {browserOf} from '../helpers/browser.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {openWindow} from '../helpers/dashboard-browser.ts';
@@ -10,8 +9,6 @@ import {waitFor} from '../helpers/wait.ts';
 const service = serviceOf(test, {
 	workspaces: {shop: []},
 	settings: async scope => ({
-		MAILCTL_LOG_LEVEL: 'info',
-		MAILCTL_METRICS_TOKEN: 'hunter2-hunter2-hunter2-hunter2',
 		MAILCTL_HOSTNAME: 'mail.lab.test',
 		MAILCTL_DNS_SERVERS: (await startFakeDns(scope, {'mail.lab.test': {a: ['127.0.0.1']}})).server,
 		MAILCTL_ACME: 'true',
@@ -46,80 +43,6 @@ test('the checks are those of doctor', async t => {
 	const found = await service().program.cli<Array<{check: string}>>('doctor');
 	t.deepEqual(checks.map(([, , check]) => check).toSorted(), found.map(({check}) => check).toSorted());
 	t.regex(text, /ready at http:/);
-});
-
-test('what others report of TLS stands beside what is counted here', async t => {
-	const visitor = await visitorOf(service(), 'admin');
-	t.regex((await visitor.get('/health/tls')).text, /None in 30 days\./);
-	const day = new Date().toISOString().slice(0, 10);
-	const store = await openStore(service().store);
-	t.teardown(() => store.close());
-	await store.writer.transaction(async trx => {
-		await trx('tls_report_days').insert({
-			day,
-			domain: 'bounces.shop.example',
-			policy: 'sts',
-			result: 'success',
-			n: 1808,
-		});
-		await trx('tls_report_days').insert({
-			day,
-			domain: 'bounces.shop.example',
-			policy: 'sts',
-			result: 'certificate-expired',
-			n: 4,
-		});
-		await trx('tls_days').insert({
-			day,
-			domain: 'b.example',
-			policy: 'no-policy-found',
-			host: 'mx.b.example',
-			result: 'success',
-			n: 9,
-		});
-		await trx('tls_reports').insert({
-			...{
-				domain: 'bounces.shop.example',
-				org: '<b>Evil</b>',
-				report_id: 'r',
-				begin_at: `${day}T00:00:00.000Z`,
-				end_at: 'x',
-			},
-			...{
-				received_at: 'x',
-				signed_by: 'evil.example',
-				cut: 0,
-				failures: '["certificate-expired, 4 to mail.shop.example"]',
-			},
-		});
-	});
-	const {text} = await visitor.get('/health/tls');
-	t.regex(
-		text,
-		/certificate-expired<\/span><\/td><td[^>]*>4 of 1,812<.*1,808 of 1,812.*b\.example mx\.b\.example.*9 of 9/s,
-	);
-	t.regex(
-		text,
-		/<li>[^<]*<bdi>bounces\.shop\.example<\/bdi>, <bdi>&lt;b&gt;Evil.*certificate-expired, 4 to mail\.shop\.example/,
-	);
-});
-
-test('the log shows what the daemon said', async t => {
-	const visitor = await visitorOf(service(), 'admin');
-	t.regex((await visitor.get('/health/log')).text, /<td class="wide">listening<\/td>/);
-	t.notRegex((await visitor.get('/health/log?level=warn')).text, /listening/);
-});
-
-test('settings have their source, and no secret', async t => {
-	const visitor = await visitorOf(service(), 'admin');
-	const text = (await visitor.get('/health/settings')).text.replaceAll('<wbr>', '');
-	t.regex(text, /<code>MAILCTL_LOG_LEVEL<\/code><\/td><td><code>info<\/code><\/td><td>environment/);
-	t.regex(text, /<code>MAILCTL_RETENTION_DAYS<\/code><\/td><td><code>\d+<\/code><\/td><td>default/);
-	t.regex(text, /<code>MAILCTL_METRICS_TOKEN<\/code><\/td><td><code>\*\*\*<\/code>/);
-	t.notRegex(text, /hunter2/);
-	const {text: found} = await visitor.get('/health/settings?q=log+level&only=set');
-	t.is(found.match(/<code>MAILCTL_<wbr>/g)?.length, 1);
-	t.regex((await visitor.get('/health/settings?q=nonsense')).text, /No setting matches/);
 });
 
 test('in a browser the checks come by themselves, and without script by a link', async t => {

@@ -81,13 +81,17 @@ journey('who sends as the domain is seen, and the next policy is copied', async 
 	for (const [index, reporter] of reporters.slice(0, 8).entries()) {
 		const begin = today - (index + 1) * 86_400;
 		const facts = {org: '', email: '', id: `r${index}`, domain: name, begin, end: begin + 86_399};
-		const mail = dmarcMail(reporter, {
-			...facts,
-			records: [
-				{ip: '192.0.2.1', n: 150, dkim: 'pass', spf: 'pass'},
-				{ip: '2001:db8:1234:5678:9abc:def0:1234:5678', n: 3, dkim: 'fail', spf: 'fail', mailFrom: 'bulk.example'},
-			],
-		});
+		// All of them sign with one domain, so it has to be their own.
+		const mail = dmarcMail(
+			{...reporter, from: `dmarc@${own('reporter.example')}`},
+			{
+				...facts,
+				records: [
+					{ip: '192.0.2.1', n: 150, dkim: 'pass', spf: 'pass'},
+					{ip: '2001:db8:1234:5678:9abc:def0:1234:5678', n: 3, dkim: 'fail', spf: 'fail', mailFrom: 'bulk.example'},
+				],
+			},
+		);
 		await writeFile(join(folder, `${index}.eml`), await signer.sign(mail));
 	}
 	await program.cli('bounce', 'ingest', folder);

@@ -68,9 +68,6 @@ test('these acts and pages are the installation’s, and no others', t => {
 		[
 			'GET /health',
 			'GET /health/checks',
-			'GET /health/log',
-			'GET /health/settings',
-			'GET /health/tls',
 			'GET /returned/:id',
 			'GET /returned/:id/raw',
 			'POST /domains/:id/senders/:sender/verify',

@@ -1,4 +1,5 @@
 import test from 'ava';
+import type {Session} from '../../src/deliver/open-session.ts';
 import {ConnectionPool, type Slot} from '../../src/deliver/pool.ts';
 import {plainTerms, startLab, testDelivery} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';
@@ -17,8 +18,8 @@ test('never more connections to a site than its limit, all mail arrives', async 
 
 test('the place of a connection that has ended is free when the host knows', async t => {
 	const pool = new ConnectionPool({maxSessions: 10, idleMs: 1000, quitMs: 1000});
-	const first = await pool.acquire('site', 1, {fits: () => true, waitMs: 60_000});
-	const second = pool.acquire('site', 1, {fits: () => true, waitMs: 60_000});
+	const first = await pool.acquire('site', 1, {workspaceId: 'ws_1', fits: () => true, waitMs: 60_000});
+	const second = pool.acquire('site', 1, {workspaceId: 'ws_1', fits: () => true, waitMs: 60_000});
 	first?.release(null);
 	t.deepEqual(pool.count(), {busy: 0, idle: 0, waiting: 1});
 	t.is((await second)?.session, null);
@@ -27,7 +28,7 @@ test('the place of a connection that has ended is free when the host knows', asy
 
 test('high mail is lent the next connection, seven times in a row while others wait', async t => {
 	const pool = new ConnectionPool({maxSessions: 10, idleMs: 1000, quitMs: 1000});
-	const wanted = {fits: () => true, waitMs: 60_000};
+	const wanted = {workspaceId: 'ws_1', fits: () => true, waitMs: 60_000};
 	const order: string[] = [];
 	const slots: Slot[] = [];
 	const ask = async (name: string, isHigh: boolean) => {
@@ -52,7 +53,12 @@ test('high mail is lent the next connection, seven times in a row while others w
 test('other mail leaves a connection to high mail, but not the only one', async t => {
 	const pool = new ConnectionPool({maxSessions: 10, idleMs: 1000, quitMs: 1000});
 	const acquire = (name: string, limit: number, isHigh: boolean) =>
-		pool.acquire(name, limit, {fits: () => true, waitMs: 60_000, precedence: {isHigh, leaves: isHigh ? 0 : 1}});
+		pool.acquire(name, limit, {
+			workspaceId: 'ws_1',
+			fits: () => true,
+			waitMs: 60_000,
+			precedence: {isHigh, leaves: isHigh ? 0 : 1},
+		});
 	t.truthy(await acquire('site', 2, false));
 	const second = acquire('site', 2, false);
 	t.deepEqual(pool.count(), {busy: 1, idle: 0, waiting: 1});
@@ -283,4 +289,76 @@ test('a mail past its lifetime waits no longer for a connection, and no further 
 	t.is(lab.hosts[1]?.connections.length, 0);
 	t.deepEqual((await lab.deliver({endsAt: clock.now()})).outcome, {kind: 'released'});
 	t.is(lab.hosts[0]?.connections.length, 1);
+});
+
+test('workspaces take turns for connections, whatever the priority of their messages', async t => {
+	const pool = new ConnectionPool({maxSessions: 1, idleMs: 1000, quitMs: 1000});
+	const order: string[] = [];
+	const slots: Slot[] = [];
+	const ask = async (workspaceId: string, site: string, isHigh: boolean) => {
+		const wanted = {workspaceId, fits: () => true, waitMs: 60_000, precedence: {isHigh, leaves: 0 as const}};
+		const slot = await pool.acquire(site, 5, wanted);
+		order.push(workspaceId);
+		slots.push(slot as Slot);
+	};
+	const asked = [ask('a', 'first', true)];
+	for (let n = 0; n < 8; n++) {
+		asked.push(ask('a', `site ${n}`, true));
+	}
+	asked.push(ask('b', 'first', false), ask('b', 'site 0', false));
+	for (let served = 0; served < asked.length; served++) {
+		await waitFor('a slot', () => slots.length > 0);
+		slots.shift()?.release(null);
+	}
+	await Promise.all(asked);
+	t.deepEqual(order.slice(0, 5), ['a', 'a', 'b', 'a', 'b']);
+	await pool.close();
+});
+
+test('of too many silent sessions the workspace with the most gives one up, but not its oldest', async t => {
+	const pool = new ConnectionPool({maxSessions: 16, idleMs: 1000, quitMs: 1000});
+	const givenUp: string[] = [];
+	const slots: Slot[] = [];
+	const open = async (workspaceId: string, name: string) => {
+		const slot = await pool.acquire(name, 1, {workspaceId, fits: () => true, waitMs: 60_000});
+		slots.push(slot as Slot);
+		slot?.fallSilent(() => givenUp.push(name));
+		return slot;
+	};
+	await open('b', 'b1');
+	const first = await open('a', 'a1');
+	for (const name of ['a2', 'a3', 'a4', 'a5']) {
+		await open('a', name);
+	}
+	t.deepEqual(givenUp, [], 'six may be silent');
+	await open('a', 'a6');
+	t.deepEqual(givenUp, ['a4'], 'the three oldest keep waiting');
+	first?.hear();
+	await open('b', 'b2');
+	t.deepEqual(givenUp, ['a4'], 'a session that got a reply does not count');
+	await open('b', 'b3');
+	t.deepEqual(givenUp, ['a4', 'a6']);
+	for (const slot of slots) {
+		slot.release(null);
+	}
+	await pool.close();
+});
+
+test('silent sessions at a site that has replied are given up only when a session is needed elsewhere', async t => {
+	const pool = new ConnectionPool({maxSessions: 4, idleMs: 60_000, quitMs: 1000});
+	const acquire = (site: string) => pool.acquire(site, 4, {workspaceId: 'ws_1', fits: () => true, waitMs: 60_000});
+	const connection = {lost: () => null, onceLost: () => undefined, quit: async () => undefined};
+	(await acquire('relay'))?.release({connection} as unknown as Session);
+	let givenUp = 0;
+	for (let n = 0; n < 4; n++) {
+		const slot = (await acquire('relay')) as Slot;
+		slot.fallSilent(() => {
+			givenUp++;
+			slot.release(null);
+		});
+	}
+	t.is(givenUp, 0, 'a relay that pauses is waited for');
+	const other = await acquire('other');
+	t.is(givenUp, 1);
+	other?.release(null);
 });

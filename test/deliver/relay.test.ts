@@ -56,7 +56,9 @@ const configuration: ReadonlyArray<readonly [name: string, script: FakeMxOptions
 for (const [name, script] of configuration) {
 	test(`${name} is our configuration: deferred, never bounced`, async t => {
 		const {deliver} = await start(t, [script]);
-		t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
+		const {outcome, attempts} = await deliver();
+		t.like(outcome, {kind: 'deferred', category: 'config'});
+		t.is(attempts[0]?.loginRefused ?? false, name !== 'greeting 554');
 	});
 }
 

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {createResolver} from '../../src/dns/resolver.ts';
+import {AnswerCache, createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 
@@ -15,4 +15,31 @@ test('a name that fails is asked again, unless failures are kept too', async t =
 		}
 		t.is(queries.splice(0).length, count);
 	}
+});
+
+test('a TXT record is found among dozens of others', async t => {
+	const texts = [...Array.from({length: 40}, (_, n) => `site-verification=${n}`), 'v=spf1 -all'];
+	const {server} = await startFakeDns(t, {'large.example': {txt: texts}});
+	const resolver = createResolver({servers: [server], timeoutMs: 60_000, tries: 1, clock: systemClock});
+	const answer = await resolver.txt('large.example');
+	t.true(answer.kind === 'found' && answer.records.includes('v=spf1 -all'));
+});
+
+test('large answers displace others in the cache, which keeps at most about 20 MB', async t => {
+	const cache = new AnswerCache(systemClock);
+	let asked = 0;
+	const recall = (name: string, octets: number) =>
+		cache.recall(name, async () => {
+			asked++;
+			return {answer: {kind: 'found', records: ['x'.repeat(octets)]}, ttl: 3600};
+		});
+	await recall('small', 100);
+	for (let n = 0; n < 400; n++) {
+		await recall(`large ${n}`, 64 * 1024);
+	}
+	await recall('large 399', 64 * 1024);
+	t.is(asked, 401, 'the last one is cached');
+	await recall('small', 100);
+	await recall('large 0', 64 * 1024);
+	t.true(asked > 401, 'the first ones are not');
 });

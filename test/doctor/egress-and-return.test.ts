@@ -181,7 +181,16 @@ test('a certificate of a CA: its end, what the CA said, and names that lead else
 	const day = 86_400_000;
 	const row = {
 		...{name: 'm.test', chain: 'x', secret: 'y', issuer: 'z', window_start: null, window_end: null, taken_until: null},
-		...{next_try_at: '', tries: 0, fault: null, wanted_at: null, unused: null, updated_at: ''},
+		...{
+			next_try_at: '',
+			tries: 0,
+			fault: null,
+			wanted_at: null,
+			unused: null,
+			updated_at: '',
+			directory: null,
+			tried_directory: null,
+		},
 	};
 	const look = (days: number | null, fault: string | null = null, life = 90) => {
 		const times = days === null ? [null, null] : [days - life, days].map(n => new Date(now + n * day).toISOString());

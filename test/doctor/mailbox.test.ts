@@ -1,14 +1,17 @@
 import {mkdir, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import test from 'ava';
-import {mailboxCheck} from '../../src/doctor/doctor.ts';
+import {mailboxCheck} from '../../src/doctor/mailbox.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {freePort} from '../helpers/free-port.ts';
 import {startSilentImap} from '../helpers/silent-imap.ts';
 
+const now = Date.parse('2026-11-29T12:00:00Z');
+const options = {ca: null, clock: {now: () => now}, readNote: async () => undefined};
+
 test('a Maildir that can be used, and a folder that is none', async t => {
 	const folder = await temporaryFolder(t);
-	const check = mailboxCheck({kind: 'maildir', path: folder}, null);
+	const check = mailboxCheck({kind: 'maildir', path: folder}, options);
 	const [missing] = await check.look();
 	t.is(missing?.status, 'fail');
 	t.is(missing?.detail, `${folder} is no Maildir: it has no folders new and cur`);
@@ -30,7 +33,7 @@ test('a server that is not there', async t => {
 		password: 'secret',
 		folder: 'INBOX',
 	};
-	const [found] = await mailboxCheck(mailbox as Parameters<typeof mailboxCheck>[0], null).look();
+	const [found] = await mailboxCheck(mailbox as Parameters<typeof mailboxCheck>[0], options).look();
 	t.is(found?.status, 'fail');
 	t.regex(found?.detail ?? '', /^127\.0\.0\.1:\d+ does not answer: .*ECONNREFUSED/);
 	t.regex(found?.fix ?? '', /MAILCTL_BOUNCE_MAILBOX/);
@@ -38,7 +41,7 @@ test('a server that is not there', async t => {
 
 test('a server that falls silent at the log-in, at IDLE or after it', async t => {
 	const server = await startSilentImap(t, null);
-	const look = async (patienceMs?: number) => (await mailboxCheck(server.mailbox, null, patienceMs).look())[0];
+	const look = async (patienceMs = 30_000) => (await mailboxCheck(server.mailbox, {...options, patienceMs}).look())[0];
 	t.like(await look(), {
 		status: 'ok',
 		detail: `imap://a@127.0.0.1:${server.mailbox.port}/INBOX can be read: 0 mails, new mail is reported at once`,
@@ -49,4 +52,30 @@ test('a server that falls silent at the log-in, at IDLE or after it', async t =>
 		t.is(found?.status, 'fail', where);
 		t.regex(found?.detail ?? '', /^127\.0\.0\.1:\d+ does not answer: it hangs, nothing came for 1 s/);
 	}
+});
+
+test('a message that the server does not hand out, and messages that were skipped', async t => {
+	const server = await startSilentImap(t, null);
+	const where = `127.0.0.1:${server.mailbox.port}`;
+	const note = {position: '7:2', skipped: 2, skipped_at: '2026-11-28T10:15:00.000Z', skip_reason: 'it is corrupt'};
+	const check = mailboxCheck(server.mailbox, {...options, readNote: async () => note});
+	server.letters.set(2, 'NO');
+	const [works, skipped] = await check.look();
+	t.is(works?.status, 'ok');
+	t.like(skipped, {
+		status: 'warn',
+		detail: `2 messages were skipped in imap://a@${where}/INBOX, the last one 2026-11-28T10:15 UTC: it is corrupt`,
+	});
+
+	server.letters.set(3, 'NO');
+	const [refused] = await check.look();
+	t.is(refused?.status, 'fail');
+	t.is(refused?.detail, `${where} does not hand out message UID 3 of INBOX: message 3 is corrupt`);
+	server.letters.set(3, 'close');
+	const [lost] = await check.look();
+	t.regex(lost?.detail ?? '', /breaks off while it hands out message UID 3 of INBOX: /);
+
+	const later = {...options, clock: {now: () => now + 8 * 86_400_000}, readNote: async () => note};
+	server.letters.clear();
+	t.is((await mailboxCheck(server.mailbox, later).look()).length, 1);
 });

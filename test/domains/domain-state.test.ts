@@ -22,6 +22,7 @@ function domain(changes: Partial<DueDomain> = {}): DueDomain {
 		state: 'pending',
 		state_at: at(0),
 		verified_at: null,
+		first_verified_at: null,
 		checked_at: null,
 		failures: 0,
 		created_at: at(0),

@@ -1,5 +1,6 @@
 import test from 'ava';
-import {checkSpf} from '../../src/domains/spf.ts';
+import {compileSpf} from '../../src/domains/spf.ts';
+import type {Resolver} from '../../src/net/dns.ts';
 import type {Zone} from '../helpers/fake-dns.ts';
 import {resolverOf} from '../helpers/resolvers.ts';
 
@@ -56,8 +57,33 @@ const cases: ReadonlyArray<readonly [domain: string, ip: string, result: string,
 
 for (const [domain, ip, kind, why] of cases) {
 	test(`SPF of ${domain} for ${ip}: ${kind}`, async t => {
-		const result = await checkSpf(await resolverOf(t, zone), ip, domain);
+		const result = await compileSpf(await resolverOf(t, zone), domain)(ip);
 		t.is(result.kind, kind as typeof result.kind);
 		t.regex('why' in result ? result.why : '', why ?? /^$/);
 	});
 }
+
+test('for many addresses each name is asked for once, and each has the limits for itself', async t => {
+	const resolver = await resolverOf(t, zone);
+	const asked: string[] = [];
+	function noted(type: string, name: string): string {
+		asked.push(`${type} ${name}`);
+		return name;
+	}
+	const counting: Resolver = {
+		...resolver,
+		txt: name => resolver.txt(noted('TXT', name), true),
+		a: name => resolver.a(noted('A', name), true),
+	};
+	const ten = compileSpf(counting, 'ten.example');
+	const broken = compileSpf(counting, 'broken.example');
+	const hosts = compileSpf(counting, 'hosts.example');
+	for (let n = 0; n < 50; n++) {
+		t.is((await ten(`192.0.2.${n}`)).kind, 'fail');
+		t.is((await broken(`192.0.2.${n}`)).kind, 'temperror');
+		t.is((await hosts(`192.0.2.${n}`)).kind, n === 7 || n === 8 ? 'pass' : 'fail');
+	}
+	t.deepEqual(asked.length, new Set(asked).size);
+	t.is((await ten('others')).kind, 'fail', 'what is no address matches no network');
+	t.is((await compileSpf(counting, 'plain.example')('2001:db8::ffff')).kind, 'pass');
+});

@@ -61,6 +61,20 @@ test('redirect must be there once', t => {
 	t.like(parseSpf('v=spf1 redirect='), {ok: false});
 });
 
+test('a record has at most 100 terms and 4,096 octets, and a name 253', t => {
+	const record = (...terms: readonly string[]) => parseSpf(['v=spf1', ...terms].join(' '));
+	const terms = (length: number) => Array.from({length}, (_, n) => `ip4:192.0.2.${n}`);
+	t.true(record(...terms(100)).ok);
+	t.deepEqual(record(...terms(101)), {ok: false, fault: 'it has more than 100 terms'});
+	t.deepEqual(record(...Array.from({length: 101}, () => 'x=y')), {ok: false, fault: 'it has more than 100 terms'});
+	t.true(record(...Array.from({length: 200}, () => '')).ok, 'spaces are no terms');
+	t.deepEqual(record('é'.repeat(2045)), {ok: false, fault: 'it is longer than 4096 octets'});
+	t.deepEqual(record(`include:${'a'.repeat(254)}`), {
+		ok: false,
+		fault: `"include:${'a'.repeat(92)}" is not understood`,
+	});
+});
+
 test('any text is an SPF record or refused', t => {
 	const term = fc.oneof(
 		fc.string(),

@@ -35,7 +35,7 @@ async function records(): Promise<DomainRecord[]> {
 			...{id: 'dom_1', workspace_id: 'ws_1', name: 'shop.example', ownership_token: 'abc', created_at: now},
 			...{return_path_domain: null, return_path_at: null, state: 'pending', state_at: now},
 			...{link_host: null, links_ok_at: null},
-			...{verified_at: null, checked_at: null, failures: 0},
+			...{verified_at: null, first_verified_at: null, checked_at: null, failures: 0},
 		},
 		keys: [
 			{

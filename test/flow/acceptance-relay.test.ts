@@ -44,7 +44,15 @@ test('a smarthost that refuses our password: nothing is bounced, mail waits, unc
 		relay.connections.some(({commands}) => commands.some(line => line.startsWith('MAIL'))),
 		false,
 	);
-	t.false((await program.log()).includes('secret-word'));
+	const log = await program.log();
+	t.false(log.includes('secret-word'));
+	const refusals = log.split('\n').filter(line => line.includes('"log_in_refused"'));
+	t.is(refusals.length, 1, 'the only smarthost, from the first refusal on');
+	t.like(JSON.parse(refusals[0] ?? ''), {host: '127.0.0.1', code: 535, reply: '5.7.8 authentication failed'});
+	const stopped = JSON.parse(log.split('\n').find(line => line.includes('"route_stopped"')) ?? '{}');
+	t.regex(stopped.msg, /^535 5\.7\.8 authentication failed \(smarthost user@127.*\)\. Check user and password in /);
+	const metrics = await (await fetch(`${daemon.url}/metrics`)).text();
+	t.true(Number(/^mailctl_log_in_refusals_total (\d+)$/m.exec(metrics)?.[1]) >= 1);
 
 	taken = true;
 	await Promise.all([...ids, late].map(id => until(id, 'delivered')));

@@ -51,7 +51,7 @@ test('a first mail by the client and by the examples of its page, until it is de
 /** Runs the client in Python with more behind it; null: there is no Python. */
 async function runPython(t: ExecutionContext, {folder}: Program, more: string, ...args: readonly string[]) {
 	const file = path.join(folder, 'mailctl.py');
-	writeFileSync(file, exampleOf('mailctl.py') + more);
+	writeFileSync(file, readFileSync('docs/guide/mailctl.py', 'utf8') + more);
 	try {
 		return (await run('python3', [file, ...args], {cwd: folder})).stdout;
 	} catch (error) {

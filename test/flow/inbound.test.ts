@@ -42,7 +42,7 @@ async function figureOf(url: string, name: string): Promise<number | undefined> 
 }
 
 test('a bounce for a copy of ours is taken, forged ones are not, and nothing else goes in or out', async t => {
-	const {program, dataDir} = await listening(t);
+	const {program, dataDir} = await listening(t, {MAILCTL_LOG_LEVEL: 'debug'});
 	const [recipient, other] = await insertDeliveredIn(dataDir, ['anna@example.net', 'bert@example.net'], domain);
 	const daemon = await program.serve();
 	const talk = await talkTo(t, inboundPort(dataDir));

@@ -55,8 +55,6 @@ test('a destination is tried again and given up by its own rules, another one by
 	};
 	t.is(await minutesOf('own.example', shown), 45);
 	t.is(await minutesOf('other.example', await show(other)), 120);
-	const {routes} = await program.cli<{routes: object[]}>('queue', 'trace', '--destination', 'own.example');
-	t.like(routes[0], {retry: '30m*', lifetime: '45m'});
 	t.like(await program.cli('config', 'pace', 'own.example'), {retry: '30m*', lifetime: '45m'});
 	t.like(await program.cli('config', 'pace', 'other.example'), {retry: null, lifetime: null});
 	t.is(await daemon.stop(), 0);

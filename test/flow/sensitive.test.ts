@@ -39,6 +39,18 @@ async function pushCode(program: Program): Promise<string> {
 	return saved?.id ?? '';
 }
 
+/** A DSN (RFC 3464) whose text quotes the mail. */
+function failureReport(returnPath: string, diagnostic: string): string {
+	const lines = [
+		...['From: MAILER-DAEMON@mx.good.example', `To: ${returnPath}`, 'Subject: Report', 'MIME-Version: 1.0'],
+		...['Content-Type: multipart/report; report-type=delivery-status; boundary="b"', '', '--b', '', 'Failed.', ''],
+		...['--b', 'Content-Type: message/delivery-status', '', 'Reporting-MTA: dns; mx.good.example', ''],
+		...['Final-Recipient: rfc822; ada@good.example', 'Action: failed', 'Status: 5.7.1'],
+		...[`Diagnostic-Code: smtp; ${diagnostic}`, '', '--b--', ''],
+	];
+	return lines.join('\r\n');
+}
+
 const data = {name: 'Ada', code, login: {link: `https://shop.example/${code}`, device: 'Nokia 3310'}};
 const hidden = {name: 'Ada', code: '•••', login: {link: '•••', device: 'Nokia 3310'}};
 
@@ -47,8 +59,8 @@ test('a code is in the mail and, once it is delivered, nowhere else', async t =>
 		t,
 		{
 			'mx.good.example': {},
-			'mx.late.example': {rcpt: ['452 4.2.2 mailbox full']},
-			'mx.no.example': {rcpt: '550 5.1.1 no such user'},
+			'mx.late.example': {rcpt: [`452 4.2.2 mailbox full, not for ${code}`]},
+			'mx.no.example': {dot: `550-5.1.1 no such user for q7-94\r\n550 5.1.1 1-zk or ${code}`},
 		},
 		{},
 		{MAILCTL_RETRY_SCHEDULE: '300ms*', MAILCTL_SWEEP_INTERVAL: '200ms', MAILCTL_LOG_LEVEL: 'debug'},
@@ -89,6 +101,17 @@ test('a code is in the mail and, once it is delivered, nowhere else', async t =>
 	// What is kept is found so.
 	t.true((await foundIn(program.folder, data.login.device)).length > 1);
 	t.false((await program.log()).includes(code));
+	const {recipients} = await client.show(bounced);
+	t.is(recipients[0]?.attempts[0]?.reply, '5.1.1 no such user for ••• or •••');
+
+	const returnPath = host('mx.good.example').received[0]?.from ?? '';
+	const report = join(program.folder, 'report.eml');
+	await writeFile(report, failureReport(returnPath, `550 5.7.1 ${code} is spam`));
+	await program.cli('bounce', 'ingest', report);
+	await client.until(good, 'bounced');
+	const shown = JSON.stringify(await client.show(good));
+	t.true(shown.includes('550 5.7.1 •••'), shown);
+	t.false(shown.includes(code));
 	const {rows} = await program.cli<{rows: unknown[]}>('stats', '--days', '1');
 	t.is(rows.length, 1);
 	t.is(await daemon.stop(), 0);

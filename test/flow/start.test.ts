@@ -126,10 +126,11 @@ for (const settings of [
 	});
 }
 
-test.serial('on a terminal the keys are shown once, and no file is made', async t => {
+test.serial('on a terminal the keys are shown once, the dashboard at each start, and no file is made', async t => {
 	const program = await prepareProgram(t, {MAILCTL_LOG_FORMAT: 'json'});
 	const command = [process.execPath, resolve('bin/mailctl.js'), 'serve'];
 	const keys = /key_live_\w{38}/g;
+	const dashboard = /Dashboard: http:\/\/127\.0\.0\.1:\d+\/\s+Get a link to sign in: \S.*user link admin@localhost/;
 	for (const times of [2, 0]) {
 		const terminal = startOnTerminal(t, program, command, {owner: true});
 		await waitFor(
@@ -137,6 +138,8 @@ test.serial('on a terminal the keys are shown once, and no file is made', async 
 			() => /"listening"/.test(terminal.shown()) && existsSync(join(program.folder, 'data/daemon.json')),
 		);
 		await waitFor('it is told', () => times === 0 || (terminal.shown().match(keys)?.length ?? 0) >= times);
+		const link = times === 0 ? dashboard : /http:\/\/127\.0\.0\.1:\d+\/login\/[\s\S]*user link admin@localhost/;
+		await waitFor('the dashboard is named', () => link.test(terminal.shown()));
 		terminal.close();
 		t.is(await terminal.ended, 0);
 		// In the list and in the command.
@@ -160,25 +163,28 @@ test.serial('a data folder that others may write is refused with the chmod, also
 	t.is((await program.run('workspace', 'list')).code, 0);
 });
 
-test.serial('a port in use is named, with what to do', async t => {
+test.serial('a port in use is named, with what to do, and nothing is created', async t => {
 	const server = createServer();
 	await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
 	t.teardown(() => server.close());
 	const address = server.address() as {port: number};
-	const program = await usedFolder(t, {MAILCTL_HTTP_LISTEN: `127.0.0.1:${address.port}`});
+	const program = await prepareProgram(t, {MAILCTL_HTTP_LISTEN: `127.0.0.1:${address.port}`});
 	const message = new RegExp(
 		`127\\.0\\.0\\.1:${address.port} is in use by another program: stop it or set MAILCTL_HTTP_LISTEN`,
 	);
 	refused(t, await program.run('serve'), 69, message);
-	t.false(existsSync(join(program.data, 'daemon.json')));
+	t.false(existsSync(join(program.folder, 'data')));
+	t.is(await (await program.serve({MAILCTL_HTTP_LISTEN: '127.0.0.1:0'})).stop(), 0);
+	t.regex((await welcomeOf(program)).key, /^key_live_/, 'this is the first start');
 	const listeners = [
 		'MAILCTL_ADMIN_LISTEN',
 		'MAILCTL_HTTPS_LISTEN',
 		'MAILCTL_HTTP_REDIRECT_LISTEN',
 		'MAILCTL_INBOUND_LISTEN',
+		'MAILCTL_SUBMISSION_LISTEN',
 	];
 	for (const listener of listeners) {
-		const other = await usedFolder(t, {
+		const other = await prepareProgram(t, {
 			MAILCTL_HTTP_LISTEN: '127.0.0.1:0',
 			MAILCTL_ACME: 'true',
 			MAILCTL_HOSTNAME: 'mail.lab.test',
@@ -191,7 +197,38 @@ test.serial('a port in use is named, with what to do', async t => {
 			69,
 			new RegExp(`:${address.port} is in use .* set ${listener} to another port`),
 		);
+		t.false(existsSync(join(other.folder, 'data')), listener);
 	}
+});
+
+test.serial('a first start that broke off before it showed its keys is continued by the next one', async t => {
+	const program = await prepareProgram(t, {});
+	const [file, obstacle] = ['first-keys.txt', 'daemon.json'].map(name => join(program.folder, 'data', name));
+	// The last thing that a start writes cannot be written.
+	mkdirSync(obstacle as string, {recursive: true, mode: 0o700});
+	for (const _ of [1, 2]) {
+		t.is((await program.run('serve')).code, 74);
+		t.false(existsSync(file as string));
+	}
+	rmSync(obstacle as string, {recursive: true});
+	const second = await program.serve();
+	const {key, from, templateId} = await welcomeOf(program);
+	t.is((await program.cli<unknown[]>('key', 'list')).length, 2, 'keys that nobody knows are gone');
+	const sent = await call(`${second.url}/v1/messages`, key, {from, to: 'you@example.org', templateId});
+	t.is(sent.status, 202);
+	t.is(await second.stop(), 0);
+	rmSync(file as string);
+	t.is(await (await program.serve()).stop(), 0);
+	t.false(existsSync(file as string), 'the first start is over');
+});
+
+test.serial('a store that cannot be reached leaves nothing behind', async t => {
+	const program = await prepareProgram(t, {
+		MAILCTL_DATABASE_URL: 'postgres://mailctl@127.0.0.1:1/mailctl',
+		MAILCTL_SECRET_KEY: Buffer.alloc(32, 1).toString('base64'),
+	});
+	t.is((await program.run('serve')).code, 75);
+	t.false(existsSync(join(program.folder, 'data')));
 });
 
 test.serial('a data folder that is a file, or below one, is refused with what to do', async t => {
@@ -293,6 +330,8 @@ test.serial('a second daemon on the folder learns who is the first', async t => 
 	const message = new RegExp(
 		`another daemon is running on the data folder .* \\(process ${daemon.pid} on .*, since 20`,
 	);
+	refused(t, await program.run('serve'), 75, message);
+	program.environment.env.MAILCTL_HTTP_LISTEN = new URL(daemon.url).host;
 	refused(t, await program.run('serve'), 75, message);
 	t.is((await fetch(`${daemon.url}/readyz`)).status, 200, 'the first one is not disturbed');
 	t.is(JSON.parse(readFileSync(join(program.folder, 'data/daemon.json'), 'utf8')).pid, daemon.pid);

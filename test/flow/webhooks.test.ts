@@ -28,7 +28,11 @@ test.serial(
 			answer: (_received, response) => void response.writeHead(well ? 200 : 500).end(),
 		});
 		const dns = await startFakeDns(t, {[host]: {a: ['127.0.0.1']}});
-		const program = await prepare(t, {MAILCTL_DNS_SERVERS: dns.server, MAILCTL_WEBHOOK_BACKOFF: '200ms'});
+		const program = await prepare(t, {
+			MAILCTL_DNS_SERVERS: dns.server,
+			MAILCTL_WEBHOOK_BACKOFF: '200ms',
+			MAILCTL_LOG_LEVEL: 'debug',
+		});
 		const daemon = await program.serve();
 		const welcome = await welcomeOf(program);
 		const client = clientOf(daemon.url, welcome);
@@ -82,6 +86,8 @@ test.serial(
 		t.is(await daemon.stop(), 0);
 		const log = await program.log();
 		t.is((await eventsOf(program, 'webhook_attempted')).length, 7);
+		const levels = (name: string) => eventsOf(program, name).then(events => events.map(({level}) => level));
+		t.deepEqual([await levels('webhook_exhausted'), await levels('webhook_recovered')], [['warn'], ['info']]);
 		t.false(log.includes('whsec_'));
 		t.false(log.includes('Größe'));
 	},

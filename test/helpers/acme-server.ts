@@ -17,8 +17,38 @@ import type {Teardown} from './fake-mx.ts';
 /** Where a name leads, as the CA's look-up would say. */
 export type Target = {readonly host: string; readonly http: number; readonly tls: number};
 
+const steps = [
+	'directory',
+	'nonce',
+	'account',
+	'order',
+	'authorization',
+	'challenge',
+	'finalize',
+	'poll',
+	'certificate',
+] as const;
+export type Step = (typeof steps)[number];
+
+/** What goes wrong with one request. */
+export type ScriptedFault = {
+	readonly step: Step;
+	/** Of the answer; null: the connection is closed without one. */
+	readonly status: number | null;
+	readonly type?: string;
+	readonly retryAfter?: string;
+	/** The request is carried out all the same. */
+	readonly isDone?: boolean;
+};
+
 /** What the CA does; may be changed while it runs. */
 export type Behaviour = {
+	/** Each is the answer to the next request of its step. */
+	faults: ScriptedFault[];
+	/** So many more polls of finalized orders see them as `ready`. */
+	readyPolls: number;
+	/** So many more requests to finalize an order are answered and forgotten. */
+	lostFinalizes: number;
 	/** So many more requests get `badNonce`, as if their nonces had expired. */
 	expiredNonces: number;
 	/** Of new orders: the CA's limit is reached. `Retry-After` of the answer. */
@@ -64,6 +94,10 @@ export type AcmeServer = {
 	/** Contacts of the accounts, by their URLs. */
 	readonly accounts: ReadonlyMap<string, {readonly contact: readonly string[]; readonly bound: string | null}>;
 	readonly forgetAccounts: () => void;
+	/** As their owner or the CA can. */
+	readonly closeAccounts: () => void;
+	/** The steps of all requests so far. */
+	readonly requests: readonly Step[];
 };
 
 const run = promisify(execFile);
@@ -81,12 +115,13 @@ export async function startAcmeServer(
 	const authority = issueCertificate(makeCertificate('Lab root'), ['Lab CA'], {isAuthority: true});
 	const behaviour: Behaviour = {
 		...{expiredNonces: 0, limited: null, away: false, failing: false, holding: false, life: null, window: null},
-		...{offers: ['http-01', 'tls-alpn-01', 'dns-01'], target},
+		...{offers: ['http-01', 'tls-alpn-01', 'dns-01'], target, faults: [], readyPolls: 0, lostFinalizes: 0},
 	};
+	const requests: Step[] = [];
 	const nonces = new Map<string, number>();
 	const accounts = new Map<
 		string,
-		{contact: string[]; bound: string | null; jwk: object; key: ReturnType<typeof createPublicKey>}
+		{contact: string[]; bound: string | null; isClosed: boolean; jwk: object; key: ReturnType<typeof createPublicKey>}
 	>();
 	const orders: Order[] = [];
 	const looks: string[] = [];
@@ -126,17 +161,42 @@ export async function startAcmeServer(
 			request.socket.destroy();
 			return;
 		}
+		const {pathname} = new URL(request.url ?? '', base);
+		const step = stepOf(pathname);
+		requests.push(...(step === undefined ? [] : [step]));
+		const planned = behaviour.faults.findIndex(one => one.step === step);
+		const [fault] = planned === -1 ? [] : behaviour.faults.splice(planned, 1);
+		const fail = () => {
+			if (fault?.status == null) {
+				request.socket.destroy();
+				return;
+			}
+			const {status, type, retryAfter} = fault;
+			response.writeHead(status, retryAfter === undefined ? {} : {'retry-after': retryAfter});
+			response.end(type && JSON.stringify({type: `urn:ietf:params:acme:error:${type}`, detail: 'It is scripted.'}));
+		};
+		if (fault !== undefined && !fault.isDone) {
+			// As of a machine before the CA: without a nonce.
+			fail();
+			return;
+		}
 		const nonce = randomBytes(16).toString('base64url');
 		nonces.set(nonce, Date.now() + nonceMs);
-		response.setHeader('replay-nonce', nonce);
+		// As of Let's Encrypt, whose directory gives none.
+		if (step !== 'directory') {
+			response.setHeader('replay-nonce', nonce);
+		}
 		response.setHeader('cache-control', 'no-store');
 		response.setHeader('link', `<${base}/directory>;rel="index"`);
 		const send = (status: number, body: unknown, headers: Record<string, string> = {}) => {
+			if (fault !== undefined) {
+				fail();
+				return;
+			}
 			response.writeHead(status, {'content-type': 'application/json', ...headers});
 			response.end(typeof body === 'string' ? body : JSON.stringify(body));
 		};
 		try {
-			const {pathname} = new URL(request.url ?? '', base);
 			if (request.method !== 'POST') {
 				return await read(pathname, send);
 			}
@@ -196,6 +256,9 @@ export async function startAcmeServer(
 		if (head.kid !== undefined && known === undefined) {
 			throw new Problem(400, 'accountDoesNotExist', 'There is no such account.');
 		}
+		if (known?.isClosed) {
+			throw new Problem(403, 'unauthorized', 'The account is deactivated.');
+		}
 		if ('jwk' in head !== (pathname === '/account')) {
 			throw new Problem(400, 'malformed', 'Only a new account brings its key.');
 		}
@@ -224,7 +287,11 @@ export async function startAcmeServer(
 			return newAccount(opened, send);
 		}
 		if (what === 'account') {
-			return send(200, {status: 'valid', contact: accounts.get(account)?.contact});
+			const known = accounts.get(account);
+			if (known !== undefined && payload?.contact !== undefined) {
+				known.contact = payload.contact;
+			}
+			return send(200, {status: 'valid', contact: known?.contact});
 		}
 		if (what === 'order' && number === '') {
 			return newOrder(opened, send);
@@ -244,7 +311,11 @@ export async function startAcmeServer(
 		}
 		if (part.startsWith('challenge-')) {
 			const type = part.slice('challenge-'.length);
-			if (order.proof === 'pending' && payload !== null) {
+			if (order.proof !== 'pending' && payload !== null) {
+				// As Pebble does.
+				throw new Problem(400, 'malformed', `The authorization is ${order.proof}.`);
+			}
+			if (payload !== null) {
 				await look(order, type, opened);
 			}
 			return send(
@@ -260,10 +331,19 @@ export async function startAcmeServer(
 			if (order.status !== 'ready') {
 				throw new Problem(403, 'orderNotReady', `The order is ${order.status}.`);
 			}
-			order.chain = await signRequest(order, Buffer.from(payload.csr, 'base64url'));
-			order.status = behaviour.failing ? 'invalid' : 'processing';
+			if (behaviour.lostFinalizes > 0) {
+				behaviour.lostFinalizes--;
+			} else {
+				order.chain = await signRequest(order, Buffer.from(payload.csr, 'base64url'));
+				order.status = behaviour.failing ? 'invalid' : 'processing';
+			}
 		}
 		const {holding} = behaviour;
+		const isBehind = order.chain !== null && part === '' && behaviour.readyPolls > 0;
+		if (isBehind) {
+			behaviour.readyPolls--;
+			return send(200, {status: 'ready', finalize: `${at}/finalize`}, {location: at});
+		}
 		if (order.status === 'processing' && !(typeof holding === 'boolean' ? holding : holding.includes(order.name))) {
 			order.status = 'valid';
 		}
@@ -292,7 +372,7 @@ export async function startAcmeServer(
 		}
 		const bound = eab === null ? null : binding(payload.externalAccountBinding, head.jwk);
 		const url = `${base}/account/${accounts.size + 1}`;
-		accounts.set(url, {contact: payload.contact ?? [], bound, jwk: head.jwk, key});
+		accounts.set(url, {contact: payload.contact ?? [], bound, isClosed: false, jwk: head.jwk, key});
 		send(201, {status: 'valid', contact: payload.contact ?? []}, {location: url});
 	}
 
@@ -391,9 +471,21 @@ export async function startAcmeServer(
 	}
 
 	return {
-		...{directory: `${base}/directory`, ca: own.cert, authority, behaviour, orders, looks, accounts},
+		...{directory: `${base}/directory`, ca: own.cert, authority, behaviour, orders, looks, accounts, requests},
 		forgetAccounts: () => accounts.clear(),
+		closeAccounts() {
+			for (const account of accounts.values()) {
+				account.isClosed = true;
+			}
+		},
 	};
+}
+
+/** Undefined: it is no step of an order. */
+function stepOf(pathname: string): Step | undefined {
+	const [, what = '', number, part = 'poll'] = pathname.split('/');
+	const name = what === 'order' && number !== undefined ? part.replace(/-.*$/, '') : what;
+	return steps.find(step => step === name);
 }
 
 const soon = (): string => new Date(Date.now() + 3_600_000).toISOString();

@@ -370,14 +370,20 @@ export function dmarcMail(reporter: Reporter, facts: Facts, to = 'dmarc@bounce.s
 	return mailWith({from, to, subject, type, name: `${name}.${ext}`, bytes, isBody: isBody ?? false, encoding});
 }
 
-/** Signs mails for a domain, by a key that its zone has to show. */
-export async function reportSigner(signingDomain = 'google.com') {
+/** The domain with which a reporter signs. */
+export const signingDomainOf = ({from}: Reporter): string => from.slice(from.indexOf('@') + 1);
+
+/** Signs mails for domains, by a key that their zone has to show. */
+export async function reportSigner(...domains: readonly string[]) {
 	const {rsa} = await generateSigningKeys();
-	const key = {signingDomain, selector: 's1', privateKey: rsa};
+	const [first = 'google.com'] = domains;
+	const value = dkimRecordValue(rsa);
+	const txt = [value.match(/.{1,255}/g) ?? []];
 	return {
-		value: dkimRecordValue(rsa),
-		zone: {[`s1._domainkey.${signingDomain}`]: {txt: [dkimRecordValue(rsa).match(/.{1,255}/g) ?? []]}},
-		async sign(mail: Buffer): Promise<Buffer> {
+		value,
+		zone: Object.fromEntries([first, ...domains].map(domain => [`s1._domainkey.${domain}`, {txt}])),
+		async sign(mail: Buffer, signingDomain = first): Promise<Buffer> {
+			const key = {signingDomain, selector: 's1', privateKey: rsa};
 			// Without a time the library asks the clock twice, and signs another second than it writes down.
 			const {signatures} = await dkimSign(mail, {...key, signTime: new Date(), signatureData: [key]});
 			return Buffer.concat([Buffer.from(signatures), mail]);

@@ -15,13 +15,15 @@ import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {RecipientMails} from '../../src/daemon/recipient-mails.ts';
 import {postExample} from '../../src/daemon/webhook-posting.ts';
 import {openRecordSources} from '../../src/dns/resolver.ts';
+import {createDmarcReview} from '../../src/domains/dmarc.ts';
+import type {SendingNames} from '../../src/domains/domain-records.ts';
 import {publicRoutes} from '../../src/hosted/public-routes.ts';
 import {Collector} from '../../src/hosted/tracking.ts';
 import {type Clock, systemClock} from '../../src/kit/clock.ts';
 import {createLinks, type Links, messageIdOf} from '../../src/links/links.ts';
 import type {RateLimit} from '../../src/mail/api-key.ts';
 import {createEngagementWrite} from '../../src/outcome/engagement.ts';
-import {createErase} from '../../src/outcome/erase.ts';
+import {createEraser} from '../../src/outcome/erase.ts';
 import {createFeed} from '../../src/outcome/feed.ts';
 import type {EventWriter} from '../../src/outcome/outbox.ts';
 import {findKey, noteKeyUse} from '../../src/store/api-keys.ts';
@@ -158,6 +160,17 @@ export async function startApi(
 	const dataDir = mkdtempSync(join(tmpdir(), 'mailctl-api-'));
 	t.teardown(() => rm(dataDir, {recursive: true}));
 	const feed = createFeed(store.reader, feedPause);
+	const names: SendingNames = {
+		host: 'out.mail.example',
+		bounceHost: 'out.mail.example',
+		returnPathDomain: 'bounces.example.com',
+		sourceAddresses: ['192.0.2.1'],
+		smarthosts: [],
+		receives: false,
+		publicHost: 'mail.shop.example',
+		policy: async () => null,
+	};
+	const openSources = () => openRecordSources({servers: dnsServers, allowPrivate: true, clock});
 	const api = createApi({
 		newId,
 		version: '0.0.0',
@@ -180,28 +193,20 @@ export async function startApi(
 			cursors: new Cursors(randomBytes(32)),
 			accept,
 			limits,
-			erase: createErase({
+			erase: createEraser({
 				store,
 				clock,
 				eventWriter,
 				async removeCaptured(recipientIds) {
 					uncaptured.push(...recipientIds);
 				},
-			}),
+			}).erase,
 			feed,
 			domains: {
-				names: {
-					host: 'out.mail.example',
-					bounceHost: 'out.mail.example',
-					returnPathDomain: 'bounces.example.com',
-					sourceAddresses: ['192.0.2.1'],
-					smarthosts: [],
-					receives: false,
-					publicHost: 'mail.shop.example',
-					policy: async () => null,
-				},
+				names,
 				ownHosts: ['out.mail.example', 'mail.shop.example'],
-				openSources: () => openRecordSources({servers: dnsServers, allowPrivate: true, clock}),
+				openSources,
+				reviewDmarc: createDmarcReview({reader: store.reader, names, openSources, clock}),
 				areChecked: true,
 				makeKeys: generateSigningKeys,
 			},
@@ -262,6 +267,7 @@ export async function startApi(
 				collector,
 				clock,
 				eventWriter,
+				newId,
 				random: randomBytes,
 			}),
 		),

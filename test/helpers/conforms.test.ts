@@ -1,7 +1,5 @@
-import {readFileSync} from 'node:fs';
 import process from 'node:process';
 import test, {type ExecutionContext} from 'ava';
-import {conformancePage} from './conformance-page.ts';
 import {conforms, folderVariable, notShown, readSentences} from './conforms.ts';
 import {temporaryFolder} from './databases.ts';
 
@@ -60,9 +58,4 @@ test('the list: ids and marks are well formed, no id twice, labels are short', t
 		t.regex(mark, /^[\da-f]{10}$/, id);
 		t.true(label.length > 2 && label.length <= 90, id);
 	}
-});
-
-test('docs/reference/conformance.md is as the tests say, and every sentence has one', t => {
-	t.is(readFileSync('docs/reference/conformance.md', 'utf8'), conformancePage());
-	t.notRegex(conformancePage(), /\| {2}\|$/m);
 });

@@ -87,16 +87,37 @@ export async function newStore(t: ExecutionContext, engine: Engine): Promise<Sto
 	return store;
 }
 
-/** The same test on every engine: `storeTest(test, 'title', async (t, store) => …)`. */
+/** Of the tests of a process: more at once would take each other's time until they fail for want of it. */
+const maxAtOnce = 4;
+let running = 0;
+const waiting: Array<() => void> = [];
+
+async function inTurn(work: () => Promise<void>): Promise<void> {
+	if (running === maxAtOnce) {
+		await new Promise<void>(resolve => waiting.push(resolve));
+	} else {
+		running++;
+	}
+	try {
+		await work();
+	} finally {
+		const next = waiting.shift();
+		if (next) {
+			next();
+		} else {
+			running--;
+		}
+	}
+}
+
+/** The same test on every engine: `storeTest(test, 'title', async (t, store) => …)`. A few at a time. */
 export function storeTest(
 	test: TestFn | TestFn['serial'],
 	title: string,
 	implementation: (t: ExecutionContext, store: Store, engine: Engine) => Promise<void>,
 ): void {
 	for (const engine of engines) {
-		test(`${title} (${engine})`, async t => {
-			await implementation(t, await newStore(t, engine), engine);
-		});
+		test(`${title} (${engine})`, t => inTurn(async () => await implementation(t, await newStore(t, engine), engine)));
 	}
 }
 

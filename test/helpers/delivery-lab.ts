@@ -44,6 +44,7 @@ export const plainTerms: Terms = {
 export function testDelivery(overrides: Partial<Delivery> = {}): Delivery {
 	return {
 		recipientId: newId('rcp'),
+		workspaceId: 'ws_1',
 		destination: 'example.test',
 		envelope: {from: 'bounce@mail.test', to: 'user@example.test', smtputf8: false},
 		ref: 'ref-1',

@@ -212,7 +212,12 @@ export async function startFakeSns(
 				signer.update(`${name}\n${fields[name]}\n`);
 			}
 			const Signature = signer.sign(key, 'base64');
-			return JSON.stringify({...fields, SignatureVersion: '2', Signature, SigningCertURL: `${base}/cert-1.pem`});
+			return JSON.stringify({
+				...fields,
+				SignatureVersion: '2',
+				Signature,
+				SigningCertURL: `${base}/SimpleNotificationService-1.pem`,
+			});
 		},
 	};
 }

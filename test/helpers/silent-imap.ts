@@ -1,5 +1,5 @@
 import {once} from 'node:events';
-import {type AddressInfo, createServer} from 'node:net';
+import {type AddressInfo, createServer, type Socket} from 'node:net';
 import {createInterface} from 'node:readline';
 import type {ExecutionContext} from 'ava';
 import type {ImapMailbox} from '../../src/inbound/mailboxes.ts';
@@ -7,12 +7,23 @@ import type {ImapMailbox} from '../../src/inbound/mailboxes.ts';
 /** Where the server falls silent. The connection stays open. */
 export type SilentAt = 'login' | 'idle' | 'done' | null;
 
-/** A server for IMAP with an empty mailbox, without TLS. `silentAt` may change while it runs. */
+/**
+ * A message of the mailbox by its UID, or what the server does instead of handing it out: `NO` and `BAD` refuse the whole command,
+ * `close` ends the connection, `nil` sends `BODY[] NIL`, `omit` leaves the message out.
+ */
+export type Letter = {readonly text: string} | 'NO' | 'BAD' | 'close' | 'nil' | 'omit';
+
+type State = {silentAt: SilentAt; readonly letters: Map<number, Letter>};
+
+/**
+ * A server for IMAP without TLS, at first with an empty mailbox. What is in it and where the server falls silent may change
+ * while it runs.
+ */
 export async function startSilentImap(
 	t: Pick<ExecutionContext, 'teardown'>,
 	silentAt: SilentAt,
-): Promise<{readonly mailbox: ImapMailbox; silentAt: SilentAt}> {
-	const state = {silentAt};
+): Promise<State & {readonly mailbox: ImapMailbox}> {
+	const state: State = {silentAt, letters: new Map()};
 	const server = createServer(socket => {
 		let idle: string | null = null;
 		const say = (...lines: string[]) => socket.write(lines.map(line => `${line}\r\n`).join(''));
@@ -20,7 +31,7 @@ export async function startSilentImap(
 		t.teardown(() => void socket.destroy());
 		say('* OK [CAPABILITY IMAP4rev1 IDLE] ready');
 		createInterface({input: socket}).on('line', line => {
-			const [tag = '', command = ''] = line.split(' ');
+			const [tag = '', command = '', verb = '', set = ''] = line.split(' ');
 			if (line === 'DONE') {
 				if (state.silentAt !== 'done') {
 					say(`${idle} OK done`);
@@ -34,9 +45,16 @@ export async function startSilentImap(
 					return state.silentAt === 'login' ? undefined : say(`${tag} OK logged in`);
 				case 'SELECT':
 				case 'EXAMINE':
-					return say('* 0 EXISTS', '* OK [UIDVALIDITY 7] valid', '* FLAGS ()', `${tag} OK [READ-ONLY] open`);
+					return say(
+						`* ${state.letters.size} EXISTS`,
+						'* OK [UIDVALIDITY 7] valid',
+						'* FLAGS ()',
+						`${tag} OK [READ-ONLY] open`,
+					);
 				case 'UID':
-					return say('* SEARCH', `${tag} OK searched`);
+					return verb.toUpperCase() === 'FETCH'
+						? hand(state, socket, tag, set)
+						: say(['* SEARCH', ...state.letters.keys()].join(' '), `${tag} OK searched`);
 				case 'LIST':
 				case 'LSUB':
 					return say('* LIST () "/" INBOX', `${tag} OK`);
@@ -63,4 +81,29 @@ export async function startSilentImap(
 			folder: 'INBOX',
 		} as const,
 	});
+}
+
+function hand({letters}: State, socket: Socket, tag: string, set: string): void {
+	for (const uid of set.split(',').map(Number)) {
+		const letter = letters.get(uid) ?? 'omit';
+		switch (letter) {
+			case 'NO':
+			case 'BAD':
+				socket.write(`${tag} ${letter} [SERVERBUG] message ${uid} is corrupt\r\n`);
+				return;
+			case 'close':
+				socket.destroySoon();
+				return;
+			case 'omit':
+				break;
+			case 'nil':
+				socket.write(`* ${uid} FETCH (UID ${uid} RFC822.SIZE 0 BODY[]<0> NIL)\r\n`);
+				break;
+			default: {
+				const {length} = letter.text;
+				socket.write(`* ${uid} FETCH (UID ${uid} RFC822.SIZE ${length} BODY[]<0> {${length}}\r\n${letter.text})\r\n`);
+			}
+		}
+	}
+	socket.write(`${tag} OK fetched\r\n`);
 }

@@ -16,7 +16,7 @@ function start(take: (body: Buffer) => Promise<Exclude<ProviderPostEnd, 'unknown
 			providerEventRoutes({
 				intake: {
 					async find(provider, token) {
-						return provider === 'ses' && token === 'right' ? {} : undefined;
+						return provider === 'ses' && token === 'right' ? {id: 'smh_1', workspace_id: 'wrk_1'} : undefined;
 					},
 					take: async (_smarthost, {body}) => await take(body),
 				},

@@ -25,7 +25,8 @@ function judging() {
 		]),
 		returnPathDomain: 'bounces.test',
 		feedbackAddress: 'Reports@Feedback.test',
-		isInbox: async (address: string) => address.endsWith('@in.shop.test') && !address.startsWith('nobody@'),
+		inboxOf: async (address: string) =>
+			address.endsWith('@in.shop.test') && !address.startsWith('nobody@') ? 'ws_shop' : undefined,
 		addressOf: async (id: string) => addresses.get(id),
 		tokenLifetimeMs: () => 90 * day,
 		clock: {now: Date.now},
@@ -56,6 +57,19 @@ test('the addresses of our copies are taken at every domain of ours, in any case
 		address: `${returnPath}@bounce.xn--bcher-kva.test`,
 		recipient,
 	});
+});
+
+test('a local part in quotes is the same without them', async t => {
+	const reply = links.replyLocal(recipient, 'anna@example.net');
+	const judge = judging();
+	t.like(await judge(`"${reply}"@bounces.test`), {role: 'reply', address: `${reply}@bounces.test`, recipient});
+	t.like(await judge(`"${reply.replace('+', '\\+').toUpperCase()}"@bounces.test`), {role: 'reply', recipient});
+	t.is(await verdictOf(t, `"${links.returnPathLocal(recipient, 'anna@example.net')}"@bounces.test`), 'return_path');
+	t.like(await judge('"Support"@in.shop.test'), {role: 'inbound', address: 'support@in.shop.test'});
+	t.is(await verdictOf(t, '"nobody"@in.shop.test'), '5.1.1');
+	t.is(await verdictOf(t, '"postmaster"@bounces.test'), 'operator');
+	// What needs its quotes keeps them.
+	t.like(await judge('"ann.@x"@in.shop.test'), {role: 'inbound', address: '"ann.@x"@in.shop.test'});
 });
 
 test('a token proves one copy and one purpose only', async t => {

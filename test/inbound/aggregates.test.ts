@@ -3,10 +3,15 @@ import test from 'ava';
 import {tlsTask} from '../../src/daemon/sweep.ts';
 import {recordReading} from '../../src/inbound/reading.ts';
 import {takeIn} from '../../src/inbound/take-in.ts';
+import {systemClocks} from '../../src/kit/work-limit.ts';
+import {precedence} from '../../src/mail/report.ts';
 import {createReportWrite} from '../../src/outcome/reports.ts';
-import {readReport} from '../../src/report/read-report.ts';
+import {headerOf} from '../../src/report/raw-header.ts';
+import {readInbound} from '../../src/report/read-inbound.ts';
+import {keyNames} from '../../src/report/signatures.ts';
 import {countDmarcDays, readDmarc, readTlsFailures, readTlsSums} from '../../src/store/aggregate-reports.ts';
 import {listUnread} from '../../src/store/inbound-mails.ts';
+import {roomLeft} from '../../src/store/report-bounds.ts';
 import type {Store} from '../../src/store/store.ts';
 import {dmarcMail, type Facts, mailWith, reporters, reportSigner, tlsFacts} from '../helpers/aggregate-mails.ts';
 import {classify} from '../helpers/classify.ts';
@@ -27,11 +32,12 @@ const facts: Facts = {
 };
 const google = reporters[0] as (typeof reporters)[number];
 const {sign: signed, value} = await reportSigner();
+const byStranger = (mail: Buffer) => signed(mail, 'evil.example');
 
 /** Takes a mail in and records what it says; why it is kept, and the fault. */
 async function bring(store: Store, raw: Buffer, rcptTo = ['dmarc@bounce.shop.example']) {
 	const {id} = await takeIn({writer: store.writer, node: 'n', clock}, {raw, source: 'smtp', mailFrom: '', rcptTo});
-	const all = {node: 'n', othersUntil: '9', mostRows: 10, mostBytes: 1e8};
+	const all = {node: 'n', othersUntil: '9', precedence: precedence.proven, perTurn: 10, mostRows: 10, mostBytes: 1e8};
 	const [unread] = (await listUnread(store.reader, all)).mails;
 	if (unread === undefined) {
 		return 'known';
@@ -40,12 +46,21 @@ async function bring(store: Store, raw: Buffer, rcptTo = ['dmarc@bounce.shop.exa
 	const recording = {
 		...{reader: store.reader, writer: store.writer, links, reporters: [], ours: ['bounces.example'], clock},
 		write: createReportWrite(eventWriter, {retentionDays: () => 90}),
-		resolver: {txt: async () => ({kind: 'found', records: [value]}) as const},
 	};
-	await recordReading(recording, cameIn, readReport(bytes, classify), bytes);
+	const key = {kind: 'found', records: [value]} as const;
+	const answers = new Map(keyNames(headerOf(bytes)).map(name => [`txt ${name}`, key] as const));
+	const reading = await readInbound({raw: bytes, envelope: null, answers}, classify, systemClocks);
+	await recordReading(recording, cameIn, reading, bytes);
 	const row = await store.reader('inbound').where({id}).first('kept', 'fault', 'read_at');
 	return row === undefined ? 'forgotten' : `${row.kept ?? 'counted'}${row.fault ? `: ${row.fault}` : ''}`;
 }
+
+const tlsMail = (change: object) =>
+	mailWith({
+		...{from: 'smtp-tls@google.com', to: 'tlsrpt@bounce.shop.example', subject: 'Report Domain: bounce.shop.example'},
+		...{type: 'application/tlsrpt+gzip', name: 'a.json.gz'},
+		bytes: gzipSync(JSON.stringify({...tlsFacts, ...change})),
+	});
 
 storeTest(test, 'a report counts once, by whichever way and however often it comes', async (t, store) => {
 	await insertWorkspace(store);
@@ -147,19 +162,10 @@ storeTest(
 
 storeTest(test, 'a TLS report needs a signature, and counts once', async (t, store) => {
 	const inside = await insertWorkspace(store);
-	const mailOf = (change: object) =>
-		mailWith({
-			...{from: 'smtp-tls@google.com', to: 'tlsrpt@bounce.shop.example', subject: 'Report Domain: bounce.shop.example'},
-			...{
-				type: 'application/tlsrpt+gzip',
-				name: 'a.json.gz',
-				bytes: gzipSync(JSON.stringify({...tlsFacts, ...change})),
-			},
-		});
-	t.is(await bring(store, mailOf({})), 'unmatched: a TLS report needs a valid DKIM signature');
-	t.is(await bring(store, await signed(mailOf({}))), 'counted');
+	t.is(await bring(store, tlsMail({})), 'unmatched: a TLS report needs a valid DKIM signature');
+	t.is(await bring(store, await signed(tlsMail({}))), 'counted');
 	t.is(
-		await bring(store, Buffer.concat([await signed(mailOf({})), Buffer.from('\r\n')]), ['tlsrpt@x.example']),
+		await bring(store, Buffer.concat([await signed(tlsMail({})), Buffer.from('\r\n')]), ['tlsrpt@x.example']),
 		'forgotten',
 	);
 	const since = '2026-11-01';
@@ -182,13 +188,13 @@ storeTest(test, 'a TLS report needs a signature, and counts once', async (t, sto
 		'report-id': domain,
 		policies: [{...tlsFacts.policies[0], policy: {'policy-type': 'sts', 'policy-domain': domain}}],
 	});
-	t.is(await bring(store, await signed(mailOf(about('bounces.example')))), 'counted', 'a name of the settings');
+	t.is(await bring(store, await signed(tlsMail(about('bounces.example')))), 'counted', 'a name of the settings');
 	const {workspaceId} = inside;
 	const inbox = {id: 'inb_1', workspace_id: workspaceId, address: '*@in.shop.example', created_at: 'now'};
 	await store.writer.transaction(async trx => void (await trx('inbound_addresses').insert(inbox)));
-	t.is(await bring(store, await signed(mailOf(about('in.shop.example')))), 'counted', 'a domain of received mail');
+	t.is(await bring(store, await signed(tlsMail(about('in.shop.example')))), 'counted', 'a domain of received mail');
 	t.is(
-		await bring(store, await signed(mailOf(about('i_.shop.example')))),
+		await bring(store, await signed(tlsMail(about('i_.shop.example')))),
 		'unmatched: it is about i_.shop.example, which is not a verified domain here',
 		'a name is no pattern',
 	);
@@ -197,28 +203,164 @@ storeTest(test, 'a TLS report needs a signature, and counts once', async (t, sto
 		const many = Array.from({length: 300}, (_, n) => ({...row, report_id: `${site} ${n}`, signed_by: `n${n}.${site}`}));
 		await store.writer.transaction(trx => trx.batchInsert('tls_reports', many, 50));
 		t.is(
-			await bring(store, await signed(mailOf({'report-id': site}))),
+			await bring(store, await signed(tlsMail({'report-id': site}))),
 			site === 'google.com'
 				? 'unmatched: too many reports about bounce.shop.example of that day from one signer, or unsigned'
 				: 'counted',
 		);
 	}
 	t.is(
-		await bring(store, await signed(mailOf(about('other.example')))),
+		await bring(store, await signed(tlsMail(about('other.example')))),
 		'unmatched: it is about other.example, which is not a verified domain here',
 	);
 });
 
 storeTest(test, 'what is half a year old is removed', async (t, store) => {
 	await insertWorkspace(store);
-	t.is(await bring(store, dmarcMail(google, facts)), 'counted');
-	const sweepAt = async (at: number) => {
-		const step = tlsTask({store, clock: {now: () => at}}).begin();
-		while (await step()) {
-			// Until nothing is left.
-		}
-		return Number((await store.reader('dmarc_days').count('* as n').first())?.n);
+	t.is(await bring(store, await signed(dmarcMail(google, facts))), 'counted');
+	t.deepEqual(await sweepAt(store, now + 170 * dayMs), {rows: 3, n: 27, reports: 1});
+	t.deepEqual(await sweepAt(store, now + 182 * dayMs), {rows: 0, n: 0, reports: 0});
+});
+
+const dayMs = 86_400_000;
+
+/** What is left of DMARC reports. */
+async function leftOf(store: Store) {
+	const sums = await store.reader('dmarc_days').count('* as rows').sum('n as n').first();
+	const {n: reports} = (await store.reader('dmarc_reports').count('* as n').first()) ?? {};
+	return {rows: Number(sums?.rows), n: Number(sums?.n), reports: Number(reports)};
+}
+
+async function sweepAt(store: Store, at: number) {
+	const step = tlsTask({store, clock: {now: () => at}}).begin();
+	while (await step()) {
+		// Until nothing is left.
+	}
+	return await leftOf(store);
+}
+
+const many = (length: number, second: number): Facts['records'] =>
+	Array.from({length}, (_, n) => ({
+		...({ip: `10.${second}.${n >> 8}.${n & 255}`, n: 1, dkim: 'fail', spf: 'fail'} as const),
+		mailFrom: `${n}.evil${n}.example`,
+	}));
+
+storeTest(test, 'what unsigned reports leave is bounded for each day, and removed after a month', async (t, store) => {
+	await insertWorkspace(store);
+	const first = {...facts, records: [...facts.records, ...many(1997, 1)]};
+	t.is(await bring(store, dmarcMail(google, first)), 'counted');
+	t.deepEqual(await leftOf(store), {rows: 101, n: 2024, reports: 1});
+	for (let second = 2; second < 5; second++) {
+		const more = {...facts, id: `r-${second}`, records: many(2000, second)};
+		t.is(await bring(store, await byStranger(dmarcMail(google, more))), 'counted', 'signed by a stranger');
+	}
+	t.deepEqual(await leftOf(store), {rows: 101, n: 8024, reports: 4});
+	t.is(Number((await store.reader('dmarc_days').sum('n as n').where({ip: 'others'}).first())?.n), 7900);
+	t.is(await bring(store, await signed(dmarcMail(google, {...facts, id: 'r-9'}))), 'counted');
+	t.deepEqual(await sweepAt(store, now + 28 * dayMs), {rows: 101, n: 8051, reports: 5});
+	t.deepEqual(await sweepAt(store, now + 32 * dayMs), {rows: 3, n: 27, reports: 1}, 'the signed one is left');
+	const old = {begin: day - 40 * 86_400, end: day - 39 * 86_400};
+	t.is(await bring(store, dmarcMail(google, {...facts, ...old})), 'unmatched: it is about a time long ago or to come');
+	t.is(await bring(store, await signed(dmarcMail(google, {...facts, ...old}))), 'counted');
+});
+
+storeTest(test, 'what reports of one signer leave is bounded too, and other signers have room', async (t, store) => {
+	await insertWorkspace(store);
+	const evil = {...google, org: 'evil.example', from: 'dmarc@evil.example'};
+	for (let second = 1; second < 4; second++) {
+		const report = dmarcMail(evil, {...facts, id: `r-${second}`, records: many(2000, second)});
+		t.is(await bring(store, await byStranger(report)), 'counted');
+	}
+	t.deepEqual(await leftOf(store), {rows: 501, n: 6000, reports: 3});
+	t.is(await bring(store, await signed(dmarcMail(google, facts))), 'counted');
+	t.deepEqual(await leftOf(store), {rows: 504, n: 6027, reports: 4});
+});
+
+storeTest(test, 'a signed report takes the place of one that others made up before', async (t, store) => {
+	await insertWorkspace(store);
+	const {id: domainId} = await store.reader('domains').first('id');
+	const read = async (counted: 'n' | 'signed') => {
+		const {reports, lost, unsigned, sources} = await readDmarc(
+			store.reader,
+			{domainId, since: '2026-11-01', counted},
+			10,
+		);
+		return {reports, lost, unsigned, ips: sources.map(({ip, n}) => [ip, n])};
 	};
-	t.is(await sweepAt(now + 170 * 86_400_000), 3);
-	t.is(await sweepAt(now + 182 * 86_400_000), 0);
+	const forged = {...facts, records: [...facts.records, {...(facts.records[2] as Facts['records'][number]), n: 900}]};
+	const other = {...facts, id: 'r-2'};
+	t.is(await bring(store, dmarcMail(google, forged)), 'counted');
+	t.is(await bring(store, await byStranger(dmarcMail(google, forged))), 'counted');
+	t.is(await bring(store, dmarcMail(google, other)), 'counted');
+	t.deepEqual(await read('signed'), {reports: 3, lost: 0, unsigned: 0, ips: []}, 'none of them is proven');
+	t.is(
+		await bring(store, await signed(dmarcMail(google, facts), 'mail.google.com')),
+		'counted',
+		'a host of the reporter',
+	);
+	const genuine = [
+		['192.0.2.1', 22],
+		['203.0.113.9', 5],
+	];
+	t.deepEqual(await read('signed'), {reports: 2, lost: 5, unsigned: 0, ips: genuine});
+	t.deepEqual(await read('n'), {
+		reports: 2,
+		lost: 10,
+		unsigned: 27,
+		ips: [
+			['192.0.2.1', 44],
+			['203.0.113.9', 10],
+		],
+	});
+	t.is(await bring(store, await signed(dmarcMail(google, facts))), 'forgotten', 'signed by another host of it');
+	t.is(await bring(store, dmarcMail({...google, packing: 'gzip'}, facts)), 'forgotten', 'unsigned, after it');
+	t.is(await bring(store, await byStranger(dmarcMail({...google, packing: 'none'}, forged))), 'forgotten');
+	t.deepEqual(await read('signed'), {reports: 2, lost: 5, unsigned: 0, ips: genuine});
+});
+
+storeTest(test, 'a reporter may use its ids again for another time', async (t, store) => {
+	await insertWorkspace(store);
+	const later = {begin: day + 86_400, end: day + 2 * 86_400 - 1};
+	for (const [id, sign] of Object.entries({'r-1': signed, 'r-2': async (mail: Buffer) => mail})) {
+		t.is(await bring(store, await sign(dmarcMail(google, {...facts, id}))), 'counted');
+		t.is(await bring(store, await sign(dmarcMail(google, {...facts, id, ...later}))), 'counted');
+	}
+	t.is((await leftOf(store)).reports, 4);
+	const tlsOf = async (from: string) => {
+		const range = {'start-datetime': `${from}T00:00:00Z`, 'end-datetime': `${from}T23:59:59Z`};
+		return await signed(tlsMail({'date-range': range}));
+	};
+	t.is(await bring(store, await tlsOf('2026-11-25')), 'counted');
+	t.is(await bring(store, await tlsOf('2026-11-26')), 'counted');
+	t.is(await bring(store, await byStranger(tlsMail({}))), 'counted', 'another signer');
+});
+
+storeTest(test, 'texts about failures of TLS are bounded for each signer and day', async (t, store) => {
+	await insertWorkspace(store);
+	const reason = 'x'.repeat(200);
+	const details = Array.from({length: 100}, (_, n) => ({
+		...{'result-type': 'certificate-expired', 'receiving-mx-hostname': `${n}.${reason}`, 'failed-session-count': 1},
+		'failure-reason-code': reason,
+	}));
+	const policies = [{...tlsFacts.policies[0], 'failure-details': details}];
+	for (let n = 0; n < 5; n++) {
+		t.is(await bring(store, await byStranger(tlsMail({policies, 'report-id': `${n}`}))), 'counted');
+	}
+	const lengthOf = async () =>
+		Number((await store.reader('tls_reports').select(store.reader.raw('sum(length(failures)) as n')).first())?.n);
+	const length = await lengthOf();
+	t.true(length > 3000 && length < 4500, `${length}`);
+	t.is(await bring(store, await signed(tlsMail({}))), 'counted');
+	t.true((await lengthOf()) > length);
+});
+
+test('a signer has its share, and a little where all of it is taken', t => {
+	const bound = {each: 500, all: 1000, reserved: 20};
+	t.is(roomLeft(bound, {own: 0, all: 0}), 500);
+	t.is(roomLeft(bound, {own: 450, all: 450}), 50);
+	t.is(roomLeft(bound, {own: 0, all: 900}), 100);
+	t.is(roomLeft(bound, {own: 500, all: 1000}), 0);
+	t.is(roomLeft(bound, {own: 5, all: 1000}), 15);
+	t.is(roomLeft(bound, {own: 0, all: 2990}), 10);
+	t.is(roomLeft(bound, {own: 0, all: 3000}), 0);
 });

@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {ReadingLoop, recordReading} from '../../src/inbound/reading.ts';
 import {takeIn} from '../../src/inbound/take-in.ts';
-import {bufferOf} from '../../src/kit/text.ts';
+import {precedence} from '../../src/mail/report.ts';
 import {createReportWrite} from '../../src/outcome/reports.ts';
 import {readReport} from '../../src/report/read-report.ts';
 import {countUnread} from '../../src/store/inbound-mails.ts';
@@ -25,14 +25,16 @@ storeTest(test, 'whatever comes to a return path is read and recorded; nothing s
 			clock,
 			write: createReportWrite(eventWriter, {retentionDays: () => 90}),
 		},
-		...{reporters: [], ours: [], resolver: {txt: async () => ({kind: 'none'}) as never}},
+		...{reporters: [], ours: []},
 	};
 	const reading = new ReadingLoop({
 		...{store, node: 'req_a', alone: true, clock},
-		read: async ({raw}) => readReport(bufferOf(raw), classify),
+		lane: {precedence: precedence.proven, perTurn: 128, mostRows: 128},
+		read: async raw => readReport(raw, classify),
 		record: async (cameIn, read, raw) => void (await recordReading(recording, cameIn, read, raw)),
 		observer: {
 			inboundUnreadable: (_, error) => faults.push(error),
+			inboundUnrecorded: (_, error) => faults.push(error),
 			storeFailed: error => faults.push(error),
 		},
 	});

@@ -35,9 +35,10 @@ function follow(
 				async takeNew(_, more) {
 					seen.read++;
 					await read(seen.read, more);
-					return {taken: 0, known: 0, cut: 0};
+					return {taken: 0, known: 0, cut: 0, skipped: 0};
 				},
 				listen: () => void seen.listened++,
+				explain: error => error,
 				close: () => void seen.closed++,
 			};
 		},

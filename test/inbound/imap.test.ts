@@ -1,15 +1,9 @@
 import {createHash} from 'node:crypto';
 import {readFileSync} from 'node:fs';
 import test, {type ExecutionContext} from 'ava';
+import type {Round} from '../../src/inbound/imap-folder.ts';
 import type {FoundMail} from '../../src/inbound/mail-files.ts';
-import {
-	followMailbox,
-	type ImapMailbox,
-	imapFault,
-	mailboxOf,
-	openFolder,
-	type Round,
-} from '../../src/inbound/mailboxes.ts';
+import {followMailbox, type ImapMailbox, imapFault, mailboxOf, openFolder} from '../../src/inbound/mailboxes.ts';
 import {type ImapServer, startImapServer} from '../helpers/peers/dovecot-imap.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -75,7 +69,7 @@ for (const [way, more] of [
 		await waitFor('both are read', () => rounds.length > 0);
 		t.deepEqual(failures, []);
 		t.deepEqual(subjects(), ['one', 'two']);
-		t.deepEqual(rounds[0], {taken: 2, known: 0, cut: 0});
+		t.deepEqual(rounds[0], {taken: 2, known: 0, cut: 0, skipped: 0});
 		t.is(mails()[0]?.raw.toString(), mail('one').replaceAll('\n', '\r\n'));
 		t.is(mails()[0]?.mailFrom, '');
 
@@ -141,7 +135,7 @@ test('of a mail that is larger than 10 MiB the beginning is read', async t => {
 	await server.deliver(mail('small'));
 	const {rounds, mails} = follow(t, server);
 	await waitFor('both are read', () => rounds.length > 0);
-	t.deepEqual(rounds[0], {taken: 2, known: 0, cut: 1});
+	t.deepEqual(rounds[0], {taken: 2, known: 0, cut: 1, skipped: 0});
 	t.deepEqual(
 		mails().map(({cut}) => cut),
 		[true, false],

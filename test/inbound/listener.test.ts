@@ -5,6 +5,7 @@ import type {Judged} from '../../src/inbound/addressee.ts';
 import {Allowances} from '../../src/inbound/allowances.ts';
 import {InboundListener, type InboundListenerOptions, type ReceivedMail} from '../../src/inbound/inbound-listener.ts';
 import type {TakeIn} from '../../src/inbound/take-in.ts';
+import {precedence} from '../../src/mail/report.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -97,7 +98,7 @@ test('a report is taken in with its envelope, byte for byte, and then answered',
 	t.deepEqual(mails, [
 		{
 			...{raw: mail, source: 'smtp', mailFrom: 'Mailer@peer.test', rcptTo: ['b1@bounces.test']},
-			...{client: '127.0.0.1', helo: 'peer.test'},
+			...{client: '127.0.0.1', helo: 'peer.test', turn: {precedence: precedence.unproven, turn: 'return_path'}},
 		},
 	]);
 	t.is(received[0]?.tls, null);

@@ -1,8 +1,9 @@
 import {mkdir, readdir, rename, rm, writeFile} from 'node:fs/promises';
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
+import type {Round} from '../../src/inbound/imap-folder.ts';
 import {mailFiles, newMails, putAside} from '../../src/inbound/mail-files.ts';
-import {followMailbox, mailboxFault, mailboxOf, type Round} from '../../src/inbound/mailboxes.ts';
+import {followMailbox, mailboxFault, mailboxOf} from '../../src/inbound/mailboxes.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';
 

@@ -1,6 +1,6 @@
 import {Worker} from 'node:worker_threads';
 import test, {type ExecutionContext} from 'ava';
-import {MailReader, UnfinishedError, UnreadableError} from '../../src/inbound/reading.ts';
+import {MailReader, UnfinishedError, UnreadableError} from '../../src/inbound/mail-reader.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -43,7 +43,7 @@ function readerOf(t: ExecutionContext, options: Partial<ReaderOptions> = {}) {
 		...options,
 	});
 	t.teardown(() => reader.stop());
-	const read = async (text: string) => (await reader.read({raw: Buffer.from(text), isEvent: false})).fault;
+	const read = async (text: string) => (await reader.read({kind: 'event', raw: Buffer.from(text)})).fault;
 	return {reader, read, crashes, spawned: () => spawned};
 }
 

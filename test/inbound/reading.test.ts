@@ -1,8 +1,10 @@
 import test, {type ExecutionContext} from 'ava';
-import {ReadingLoop, readMarkWrite, UnfinishedError, UnreadableError} from '../../src/inbound/reading.ts';
+import type {Asking} from '../../src/inbound/dns-answers.ts';
+import {UnfinishedError, UnreadableError} from '../../src/inbound/mail-reader.ts';
+import {ReadingLoop, readMarkWrite} from '../../src/inbound/reading.ts';
 import {takeIn} from '../../src/inbound/take-in.ts';
 import {storeTime} from '../../src/kit/time.ts';
-import type {CameIn, Reading} from '../../src/mail/report.ts';
+import {type CameIn, type InboundSource, precedence, type Reading, type ReadingTurn} from '../../src/mail/report.ts';
 import {countUnread} from '../../src/store/inbound-mails.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
@@ -21,25 +23,28 @@ const nothing: Reading = {
 function readingOf(t: ExecutionContext, store: Store, options: Partial<ReadingOptions> = {}) {
 	const read: string[] = [];
 	const unreadable: string[] = [];
+	const unrecorded: string[] = [];
 	const storeErrors: unknown[] = [];
 	const reading = new ReadingLoop({
 		store,
 		node: 'req_a',
 		alone: false,
-		async read({raw}) {
-			read.push(Buffer.from(raw).toString());
+		lane: {precedence: precedence.proven, perTurn: 128, mostRows: 128},
+		async read(raw) {
+			read.push(raw.toString());
 			return nothing;
 		},
 		record: ({id}) => record(store, id),
 		clock,
 		observer: {
 			inboundUnreadable: (_, error) => unreadable.push((error as Error).message),
+			inboundUnrecorded: (_, error) => unrecorded.push((error as Error).message),
 			storeFailed: error => storeErrors.push(error),
 		},
 		...options,
 	});
 	t.teardown(() => reading.stop());
-	return {reading, read, unreadable, storeErrors};
+	return {reading, read, unreadable, unrecorded, storeErrors};
 }
 
 async function record(store: Store, id: string): Promise<void> {
@@ -53,11 +58,19 @@ async function record(store: Store, id: string): Promise<void> {
 	});
 }
 
-async function take(store: Store, texts: readonly string[], node = 'req_a', at = Date.now()): Promise<void> {
+async function take(
+	store: Store,
+	texts: readonly string[],
+	{
+		node = 'req_a',
+		at = Date.now(),
+		source = 'smtp' as InboundSource,
+		turn = {precedence: precedence.proven, turn: 'x'} as ReadingTurn,
+	} = {},
+): Promise<void> {
 	const options = {writer: store.writer, node, clock: {now: () => at}};
-	await Promise.all(
-		texts.map(text => takeIn(options, {raw: Buffer.from(text), source: 'smtp', mailFrom: '', rcptTo: ['b@x.test']})),
-	);
+	const mail = {source, mailFrom: '', rcptTo: ['b@x.test'], turn};
+	await Promise.all(texts.map(text => takeIn(options, {...mail, raw: Buffer.from(text)})));
 }
 
 storeTest(test, 'every mail is read once and let go', async (t, store) => {
@@ -76,8 +89,8 @@ storeTest(test, 'every mail is read once and let go', async (t, store) => {
 });
 
 storeTest(test, 'mails of others are read when they are old, at a start alone all of them', async (t, store) => {
-	await take(store, ['old'], 'req_b', Date.now() - 61_000);
-	await take(store, ['new'], 'req_b');
+	await take(store, ['old'], {node: 'req_b', at: Date.now() - 61_000});
+	await take(store, ['new'], {node: 'req_b'});
 	const first = readingOf(t, store);
 	first.reading.wake();
 	await first.reading.idle();
@@ -87,7 +100,7 @@ storeTest(test, 'mails of others are read when they are old, at a start alone al
 	second.reading.wake();
 	await second.reading.idle();
 	t.deepEqual(second.read, ['new']);
-	await take(store, ['newer'], 'req_b');
+	await take(store, ['newer'], {node: 'req_b'});
 	second.reading.wake();
 	await second.reading.idle();
 	t.deepEqual(second.read, ['new']);
@@ -100,10 +113,10 @@ storeTest(test, 'a mail whose DNS is slow is set aside for others, and read when
 		answer = resolve;
 	});
 	const {reading, read} = readingOf(t, store, {
-		ask(raw) {
+		ask(raw): Asking | null {
 			const isSlow = raw.toString().startsWith('slow');
 			asked += isSlow ? 1 : 0;
-			return isSlow ? answered : null;
+			return isSlow ? {known: new Map(), done: answered} : null;
 		},
 	});
 	await take(store, ['slow 1', 'slow 2', 'quick']);
@@ -122,8 +135,8 @@ storeTest(test, 'a mail whose DNS is slow is set aside for others, and read when
 
 storeTest(test, 'what cannot be read is kept for a person, and those beside it are read', async (t, store) => {
 	const {reading, unreadable} = readingOf(t, store, {
-		async read({raw}) {
-			if (Buffer.from(raw).toString() === 'bad') {
+		async read(raw) {
+			if (raw.toString() === 'bad') {
 				throw new UnreadableError('Reading it took longer than 2000 ms.');
 			}
 			return nothing;
@@ -147,9 +160,9 @@ storeTest(test, 'a fault in writing it down keeps the mail; a store that fails h
 	const failures = (store.dialect.name === 'sqlite' ? ['SQLITE_FULL'] : ['53100', '40P01']).map(failure);
 	const failed: Error[] = [];
 	const recorded: string[] = [];
-	const {reading, unreadable, storeErrors} = readingOf(t, store, {
-		async read({raw}) {
-			return {...nothing, fault: Buffer.from(raw).toString()};
+	const {reading, unreadable, unrecorded, storeErrors} = readingOf(t, store, {
+		async read(raw) {
+			return {...nothing, fault: raw.toString()};
 		},
 		async record({id}: CameIn, {fault}: Reading) {
 			if (fault === 'bug') {
@@ -168,11 +181,38 @@ storeTest(test, 'a fault in writing it down keeps the mail; a store that fails h
 	reading.wake();
 	await reading.idle();
 	t.deepEqual(recorded, ['good', 'later']);
-	t.deepEqual(unreadable, ['a bug']);
+	t.deepEqual(unrecorded, ['a bug']);
+	t.deepEqual(unreadable, ['What it says could not be recorded; the log says why.']);
 	t.deepEqual(storeErrors, failed);
 	t.is(failures.length, 0);
 	t.is(await countUnread(store.reader), 0);
 });
+
+storeTest(
+	test,
+	'a mail for people that cannot be recorded comes with a fault, which says nothing of SQL',
+	async (t, store) => {
+		const given: Array<string | null> = [];
+		const {reading, unreadable, unrecorded} = readingOf(t, store, {
+			salvage: (_, {message}) => ({...nothing, fault: message}),
+			async record({id}, {fault}) {
+				given.push(fault);
+				if (fault === null) {
+					// What a text with NUL does in PostgreSQL.
+					await store.reader.raw('select ? as "secret" from "nowhere"', ['a\0b']);
+				}
+				await record(store, id);
+			},
+		});
+		await take(store, ['mail']);
+		reading.wake();
+		await reading.idle();
+		const fault = 'What it says could not be recorded; the log says why.';
+		t.deepEqual([given, unreadable, unrecorded.length], [[null, fault], [], 1]);
+		const [row] = await store.reader('inbound').select('kept', 'fault');
+		t.like(row, {kept: null, fault: null});
+	},
+);
 
 storeTest(test, 'a look that fails is repeated', async (t, store) => {
 	const {reading, read, storeErrors} = readingOf(t, store);
@@ -192,10 +232,10 @@ storeTest(test, 'stopped: what is under way is written down, what is not stays u
 		release = resolve;
 	});
 	const {reading} = readingOf(t, store, {
-		async read({raw}) {
+		async read(raw) {
 			reads++;
 			await released;
-			if (Buffer.from(raw).toString() === 'unfinished') {
+			if (raw.toString() === 'unfinished') {
 				throw new UnfinishedError('The reader was stopped.');
 			}
 			return nothing;
@@ -212,4 +252,147 @@ storeTest(test, 'stopped: what is under way is written down, what is not stays u
 	again.reading.wake();
 	await again.reading.idle();
 	t.is(await countUnread(store.reader), 0);
+});
+
+storeTest(
+	test,
+	'turns get the same, whatever one of them has; each precedence has a loop of its own',
+	async (t, store) => {
+		const of = (turn: string, texts: readonly string[], at: number) =>
+			take(store, texts, {at, turn: {precedence: precedence.unproven, turn}});
+		const flood = Array.from({length: 30}, (_, n) => `flood ${n}`);
+		await of('ws_a', flood, 1000);
+		for (let n = 0; n < 12; n++) {
+			await of(`ws_${n}`, [`late ${n}`], 2000);
+		}
+		await of('ws_b', ['b 1', 'b 2', 'b 3'], 3000);
+		await take(store, ['proven'], {at: 4000});
+		const {reading, read} = readingOf(t, store, {
+			lane: {precedence: precedence.unproven, perTurn: 2, mostRows: 8},
+			async read(raw) {
+				read.push(raw.toString());
+				return nothing;
+			},
+		});
+		reading.wake();
+		await reading.idle();
+		t.is(read.length, 45);
+		t.true(Math.max(...read.flatMap((text, at) => (text.startsWith('flood') ? [] : [at]))) < 24, read.join());
+		t.deepEqual(read.filter(text => text.startsWith('flood')).toSorted(), flood.toSorted());
+		t.is(await countUnread(store.reader), 1);
+	},
+);
+
+/** A loop whose process ends while it reads these mails. */
+async function dyingAt(t: ExecutionContext, store: Store, fatal: readonly string[]): Promise<string[]> {
+	let end = (): void => undefined;
+	const ended = new Promise<never>((_, reject) => {
+		end = () => reject(new UnfinishedError('The process ended.'));
+	});
+	ended.catch(() => undefined);
+	const {reading, read} = readingOf(t, store, {
+		...{alone: true, lane: {precedence: precedence.proven, perTurn: 4, mostRows: 8}},
+		async read(raw) {
+			read.push(raw.toString());
+			return fatal.includes(raw.toString()) ? await ended : nothing;
+		},
+		// What ends with the process writes nothing any more.
+		record: async ({id}) => (fatal.some(text => read.includes(text)) ? undefined : await record(store, id)),
+	});
+	t.teardown(end);
+	reading.wake();
+	await waitFor('it reads', () => read.length > 0 && (fatal.length === 0 || fatal.some(text => read.includes(text))));
+	return read;
+}
+
+storeTest(
+	test,
+	'a mail whose reading began twice and never ended is kept, and read no third time',
+	async (t, store) => {
+		await take(store, ['before', 'fatal', 'beside']);
+		const first = await dyingAt(t, store, ['fatal']);
+		t.true(first.includes('fatal'));
+		const second: string[] = await dyingAt(t, store, ['fatal']);
+		t.is(second.at(-1), 'fatal');
+		const given: string[] = [];
+		const {reading, read, unreadable} = readingOf(t, store, {
+			alone: true,
+			salvage: ({id}, error) => {
+				given.push(`${id.length} ${error.message}`);
+				return null;
+			},
+		});
+		reading.wake();
+		await reading.idle();
+		t.false(read.includes('fatal'));
+		t.deepEqual(unreadable, ['The program ended 2 times while it was read.']);
+		t.deepEqual(given, ['64 The program ended 2 times while it was read.']);
+		t.is(await countUnread(store.reader), 0);
+		const kept = await store.reader('inbound').whereNotNull('kept').select('raw', 'kept', 'fault');
+		t.deepEqual(
+			kept.map(({raw, ...row}) => ({...row, raw: raw.toString()})),
+			[{raw: 'fatal', kept: 'unread', fault: 'The program ended 2 times while it was read.'}],
+		);
+	},
+);
+
+storeTest(test, 'an event of a provider is read, however often the daemon was killed', async (t, store) => {
+	await take(store, ['event'], {source: 'provider'});
+	for (let kill = 0; kill < 3; kill++) {
+		await dyingAt(t, store, ['event']);
+	}
+	const {reading, read, unreadable} = readingOf(t, store, {alone: true});
+	reading.wake();
+	await reading.idle();
+	t.deepEqual(read, ['event']);
+	t.deepEqual(unreadable, []);
+});
+
+storeTest(test, 'a mark that cannot be stored casts no suspicion on other messages', async (t, store) => {
+	await take(store, ['x', 'y']);
+	let refused = 0;
+	const writer = Object.create(store.writer, {
+		submit: {
+			value(...[write, input]: Parameters<typeof store.writer.submit>) {
+				const isRefused = write.name === 'read_begin' && refused === 0;
+				refused += Number(isRefused);
+				return isRefused ? Promise.reject(new Error('no disk')) : store.writer.submit(write, input);
+			},
+		},
+	});
+	const marks: number[] = [];
+	const {reading, storeErrors} = readingOf(t, store, {
+		store: {reader: store.reader, writer, dialect: store.dialect},
+		async read() {
+			marks.push(...(await store.reader('inbound').pluck('begun')));
+			return nothing;
+		},
+	});
+	reading.wake();
+	await reading.idle();
+	t.is(storeErrors.length, 1);
+	t.is(Math.max(...marks), 1);
+	t.is(await countUnread(store.reader), 0);
+});
+
+storeTest(test, 'what an orderly stop leaves unread is under no suspicion', async (t, store) => {
+	await take(store, ['x']);
+	for (let start = 0; start < 3; start++) {
+		let begun = false;
+		const {reading} = readingOf(t, store, {
+			alone: true,
+			async read() {
+				begun = true;
+				throw new UnfinishedError('The reader was stopped.');
+			},
+		});
+		reading.wake();
+		await waitFor('it reads', () => begun);
+		await reading.stop();
+		t.deepEqual(await store.reader('inbound').pluck('begun'), [0]);
+	}
+	const {reading, read} = readingOf(t, store, {alone: true});
+	reading.wake();
+	await reading.idle();
+	t.deepEqual(read, ['x']);
 });

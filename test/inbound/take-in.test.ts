@@ -1,10 +1,18 @@
 import test from 'ava';
 import {takeIn} from '../../src/inbound/take-in.ts';
+import {precedence} from '../../src/mail/report.ts';
 import {listUnread} from '../../src/store/inbound-mails.ts';
 import {storeTest} from '../helpers/databases.ts';
 
 const clock = {now: () => Date.UTC(2026, 10, 21, 10, 0, 0)};
-const everything = {node: 'req_a', othersUntil: '9', mostRows: 100, mostBytes: 1e6};
+const everything = {
+	node: 'req_a',
+	precedence: precedence.proven,
+	perTurn: 1000,
+	othersUntil: '9',
+	mostRows: 100,
+	mostBytes: 1e6,
+};
 
 function mail(text: string, ...rcptTo: string[]) {
 	return {raw: Buffer.from(text, 'latin1'), source: 'smtp', mailFrom: '', rcptTo} as const;
@@ -17,9 +25,10 @@ storeTest(test, 'a mail is stored whole', async (t, store) => {
 	t.true(isNew);
 	const {mails} = await listUnread(store.reader, everything);
 	t.is(mails.length, 1);
-	const {raw: stored, digest, ...cameIn} = mails[0] ?? {raw: Buffer.alloc(0), digest: ''};
+	const {raw: stored, digest, begun, ...cameIn} = mails[0] ?? {raw: Buffer.alloc(0), digest: '', begun: 1};
 	t.true(Buffer.from(raw, 'latin1').equals(stored));
 	t.regex(digest, /^[0-9a-f]{64}$/);
+	t.is(begun, 0);
 	t.deepEqual(cameIn, {
 		id,
 		source: 'smtp',
@@ -78,5 +87,5 @@ storeTest(test, 'own mails at once, those of others when they are old, and never
 	t.deepEqual(await texts({mostBytes: 22}), {texts: ['nobody, old', 'other, old'].slice(0, 2), more: true});
 	t.deepEqual(await texts({mostBytes: 1}), {texts: ['nobody, old'], more: true});
 	t.deepEqual(await texts({mostRows: 2}), {texts: ['nobody, old', 'other, old'], more: true});
-	t.is((await texts({othersUntil: '9'})).texts.length, 4);
+	t.is((await texts({precedence: precedence.proven, perTurn: 1000, othersUntil: '9'})).texts.length, 4);
 });

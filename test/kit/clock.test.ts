@@ -1,7 +1,7 @@
 import {once} from 'node:events';
 import {Worker} from 'node:worker_threads';
 import test from 'ava';
-import {createSharedClock, inTurn, repeated, systemClock} from '../../src/kit/clock.ts';
+import {createPauses, createSharedClock, inTurn, repeated, systemClock} from '../../src/kit/clock.ts';
 
 const hour = 3_600_000;
 // Between two readings a busy machine may stand still.
@@ -89,4 +89,19 @@ test('work in turn begins when what came before has ended, well or not', async t
 		log,
 		['a', 'b', 'c'].flatMap(name => [`${name} begins`, `${name} ends`]),
 	);
+});
+
+test('long work pauses once its time is over, and lets in what waits', async t => {
+	let time = 0;
+	let isLetIn = false;
+	const pause = createPauses({monotonic: () => time}, 10);
+	setImmediate(() => {
+		isLetIn = true;
+	});
+	time = 9;
+	await pause();
+	t.false(isLetIn);
+	time = 10;
+	await pause();
+	t.true(isLetIn);
 });

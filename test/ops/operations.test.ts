@@ -41,8 +41,11 @@ test('every operation: faces, scope, role, audit, refresh', async t => {
 	});
 	t.deepEqual(lines, [
 		'alert add | api cli dashboard | alerts:manage | admin, fresh log-in | alert.added | not cached',
+		'alert add | cli | – | admin of all workspaces | alert.added | not cached',
 		'alert mute | api cli dashboard | alerts:manage | admin | alert.muted | not cached',
 		'alert remove | api cli dashboard | alerts:manage | admin, fresh log-in | alert.removed | not cached',
+		'alert test | api cli dashboard | alerts:manage | admin | alert.tested | not cached',
+		'alert verify | cli | – | admin of all workspaces | alert.verified | not cached',
 		'certificate renew | cli | – | admin of all workspaces | certificate.renewal_requested | caches read again',
 		'contact preferences-link | api cli dashboard | contacts:manage | operator | contact.linked | not cached',
 		'inbound add | api cli dashboard | received:manage | admin | inbound.added | caches read again',

@@ -121,13 +121,14 @@ storeTest(test, 'tries that ended because the mailbox stayed full count; other r
 	t.like(await store.reader('suppressions').first(), {address: 'ada@a.test'});
 });
 
-storeTest(test, 'reports without any code do not count, those with a code do', async (t, store) => {
+storeTest(test, 'reports of a disabled mailbox count, those without a reason do not', async (t, store) => {
 	const {workspaceId} = await newShop(store);
 	const vague: Report = {...soft, category: 'undetermined', code: null, status: null};
 	const days = [0, 4, 8].map(onDay => new Date(Date.now() + onDay * day).toISOString());
 	for (const [address, report] of [
 		['ann@a.test', vague],
-		['bob@a.test', {...vague, status: '5.0.0'}],
+		['cem@a.test', {...vague, code: 550, status: '5.0.0'}],
+		['bob@a.test', {...vague, code: 550, status: '5.2.1'}],
 	] as const) {
 		const mails = await insertMessages(store, workspaceId, [address, address, address]);
 		await changeRecipients(store.database, all => all.whereIn('message_id', mails), {state: 'delivered', attempts: 1});
@@ -137,6 +138,16 @@ storeTest(test, 'reports without any code do not count, those with a code do', a
 		}
 	}
 	t.deepEqual(await store.reader('suppressions').pluck('address'), ['bob@a.test']);
+});
+
+storeTest(test, 'refusals without a reason never suppress, however many', async (t, store) => {
+	const shop = await newShop(store);
+	const refused: Outcome = {...full, category: 'undetermined', reason: '550 Rejected'};
+	for (const onDay of [0, 4, 8, 12, 16]) {
+		await sendOn(onDay, refused, shop);
+	}
+	t.false(await isSuppressed(shop));
+	t.deepEqual(await store.reader('address_health'), []);
 });
 
 storeTest(test, 'addresses and workspaces are counted apart; the simulator is not', async (t, store) => {
@@ -169,15 +180,14 @@ storeTest(test, 'many at once, of one address too, and the same message twice', 
 });
 
 test('what counts', t => {
-	t.true(isSoftOfAddress('mailbox_full', 452, '4.2.2'));
-	t.true(isSoftOfAddress('undetermined', 550, null));
-	t.true(isSoftOfAddress('undetermined', null, '5.0.0'));
-	t.true(isSoftOfAddress('undetermined', 450, '4.2.1'), 'disabled, maybe for now');
-	t.false(isSoftOfAddress('undetermined', null, null), 'no code: nobody said for good');
-	t.false(isSoftOfAddress('undetermined', 450, '5.1.1'));
-	t.false(isSoftOfAddress('undetermined', null, '4.0.0'));
-	t.false(isSoftOfAddress('block', 550, null));
-	t.false(isSoftOfAddress('unknown_user', 550, null));
+	t.true(isSoftOfAddress('mailbox_full', '4.2.2'));
+	t.true(isSoftOfAddress('undetermined', '4.2.1'), 'disabled, maybe for now');
+	t.true(isSoftOfAddress('undetermined', '5.2.1'));
+	t.false(isSoftOfAddress('undetermined', null), 'a bare 550 may mean us');
+	t.false(isSoftOfAddress('undetermined', '5.0.0'));
+	t.false(isSoftOfAddress('undetermined', '5.1.1'));
+	t.false(isSoftOfAddress('block', null));
+	t.false(isSoftOfAddress('unknown_user', null));
 });
 
 test('the arithmetic: a message counts once, and both bounds must be reached', t => {

@@ -82,6 +82,8 @@ for (const [how, release] of Object.entries(releases)) {
 			during.recipients.map(({role, state}) => `${role} ${state}`),
 			['to queued', 'cc queued'],
 		);
+		// The API's times are whole seconds.
+		await waitFor('the next second', () => Date.now() > Date.parse(String(during.recipients[0]?.state_at)) + 1000);
 		await release(store, recipient, boot);
 		const after = await seen(api, id);
 		const isOutcome = after.recipients[0]?.state_at !== during.recipients[0]?.state_at;

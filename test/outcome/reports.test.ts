@@ -308,12 +308,46 @@ storeTest(test, 'an arrival that is read after what came back of it is told and 
 	}
 });
 
+storeTest(
+	test,
+	'a delivery that a provider reports after a soft bounce corrects it, never a hard one',
+	async (t, store) => {
+		const arrived: Report = {...relayed, action: 'delivered'};
+		const blocked: Report = {...hard, category: 'block', suppresses: false};
+		for (const [reports, state] of [
+			[[soft, arrived], 'delivered'],
+			[[soft, arrived, soft, {...soft, category: 'block'}], 'bounced'],
+			[[arrived, soft], 'bounced'],
+			[[arrived, soft, arrived], 'bounced'],
+			[[blocked, arrived], 'bounced'],
+			[[soft, hard, arrived], 'bounced'],
+		] as const) {
+			const asOne = await mailed(store);
+			const inTurn = await mailed(store);
+			for (const mail of [asOne, inTurn]) {
+				await changeRecipients(store.database, all => all.where({id: mail.to.id}), {state: 'sent'});
+			}
+			await Promise.all(
+				reports.map(report => record(store, reading([report], {kind: 'provider'}), {to: [returnPath(asOne.to)]})),
+			);
+			for (const report of reports) {
+				await record(store, reading([report], {kind: 'provider'}), {to: [returnPath(inTurn.to)]});
+			}
+			const name = reports.map(({action, category}) => category ?? action).join(', ');
+			t.is(await stateOf(store, inTurn.to), state, name);
+			t.is(await stateOf(store, asOne.to), state, `${name}, at once`);
+		}
+	},
+);
+
 storeTest(test, 'an opt-out report unsubscribes as the link in the mail does', async (t, store) => {
-	const mail = await mailed(store);
-	await record(store, reading([optOut], {kind: 'arf'}), {to: [returnPath(mail.to)]});
-	t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test unsubscribe ${mail.messageId}`]);
-	t.like((await timeline(store, mail))[0], {type: 'unsubscribed', detail: {topic: null, via: 'report'}});
-	t.is(await stateOf(store, mail.to), 'delivered');
+	for (const kind of ['arf', 'provider'] as const) {
+		const mail = await mailed(store);
+		await record(store, reading([optOut], {kind}), {to: [returnPath(mail.to)]});
+		t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test unsubscribe ${mail.messageId}`]);
+		t.like((await timeline(store, mail))[0], {type: 'unsubscribed', detail: {topic: null, via: 'report'}}, kind);
+		t.is(await stateOf(store, mail.to), 'delivered');
+	}
 });
 
 const unsubscribeAddress = ({to}: Mailed) => links.unsubscribeLocal(to.id, to.address);

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {Bucket} from '../../src/pace/site-state.ts';
+import {Bucket} from '../../src/pace/bucket.ts';
 
 const minute = 60_000;
 

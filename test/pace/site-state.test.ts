@@ -155,6 +155,31 @@ test('the rules of a destination go before those for all', t => {
 	t.deepEqual(times(1, site, end('answered'), 120 * minute), ['resumed']);
 });
 
+test('a block of our address suspends the site for two hours, and says what to do', t => {
+	const blocked: SiteEnd = {...end('answered', '450 later', '550 IP is blocked'), reason: '', isBlock: true};
+	const site = newSite(paceOf());
+	t.deepEqual(tried(site, blocked, 0, longest), ['backed_off']);
+	t.like(site.backoff, {until: 120 * minute, reason: '550 IP is blocked', waitsFor: 'suspension'});
+	t.regex(site.backoff?.advice ?? '', /mailctl doctor/);
+
+	const saved = savedSite(site, {now: 0, monotonic: 0});
+	const later = {now: minute, monotonic: 7};
+	const restored = saved && restoredSite(paceOf(), saved, later, longest);
+	t.is(restored?.backoff?.advice, site.backoff?.advice);
+
+	// The probe after that fails, which is no block any more.
+	tried(site, end('failed'), 120 * minute, longest);
+	t.is(site.backoff?.advice, null);
+});
+
+test('the words of an entry go before the block of any host', t => {
+	const advice = 'write to postmaster@isp.test';
+	const reactions = [{text: /S31/, reaction: {kind: 'suspend', forMs: minute, advice}}] as const;
+	const site = newSite(paceOf({reactions}));
+	tried(site, {...end('answered', '550 blocked (S3150)'), isBlock: true}, 0, longest);
+	t.like(site.backoff, {until: minute, advice});
+});
+
 test('a new pace holds at once, what was learnt stays', t => {
 	const site = newSite(paceOf({startConnections: 8, perMinute: 60}));
 	tried(site, end('throttled', '421 too many messages per connection'), 0, longest);

@@ -54,9 +54,7 @@ const pagesOf = ({ids}: Shop): Readonly<Record<string, string>> => ({
 	audit: '/audit',
 	alerts: '/alerts',
 	health: '/health',
-	settings: '/health/settings',
 	checks: '/health/checks',
-	tls: '/health/tls',
 	account: '/account',
 });
 

@@ -5,7 +5,7 @@ import {Mailctl} from 'mailctl/client';
 import {createTransport} from 'nodemailer';
 import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
 import {complaintAbout} from '../demo/steps.ts';
-import {dmarcMail, reporters, reportSigner} from '../helpers/aggregate-mails.ts';
+import {dmarcMail, type Reporter, reporters, reportSigner, signingDomainOf} from '../helpers/aggregate-mails.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
 import {eventsOf, type Program, prepareProgram, type Scope} from '../helpers/daemon.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
@@ -264,7 +264,7 @@ async function receive(
 
 /** What others say of mail from the shop: its own address, a forwarder and somebody else. */
 async function reportDmarc(program: Program, {zone}: Pick<Receiver, 'zone'>): Promise<void> {
-	const signer = await reportSigner();
+	const signer = await reportSigner(...reporters.slice(0, 9).map(signingDomainOf));
 	Object.assign(zone, signer.zone);
 	const today = Math.floor(Date.now() / 86_400_000) * 86_400;
 	const records = [
@@ -278,10 +278,9 @@ async function reportDmarc(program: Program, {zone}: Pick<Receiver, 'zone'>): Pr
 	for (let ago = 1; ago <= 20; ago++) {
 		const begin = today - ago * 86_400;
 		const facts = {org: '', email: '', id: `r${ago}`, domain: 'shop.example', begin, end: begin + 86_399, records};
-		await writeFile(
-			path.join(folder, `${ago}.eml`),
-			await signer.sign(dmarcMail(reporters[ago % 9] as (typeof reporters)[number], facts)),
-		);
+		const reporter = reporters[ago % 9] as Reporter;
+		const mail = await signer.sign(dmarcMail(reporter, facts), signingDomainOf(reporter));
+		await writeFile(path.join(folder, `${ago}.eml`), mail);
 	}
 	await program.cli('bounce', 'ingest', folder);
 }

@@ -26,6 +26,9 @@ test('SendGrid: the key of its console signs timestamp and body, and nothing els
 	t.false(proves(signed('[{}]', generateKeyPairSync('ec', {namedCurve: 'P-256'}).privateKey), secret, now));
 	t.false(proves(post('[{}]'), secret, now));
 	t.false(proves(good, 'no key', now));
+	t.true(proves(good, secret, now + 24 * 3_600_000), 'it is posted again for a day');
+	t.false(proves(good, secret, now + 26 * 3_600_000));
+	t.false(proves(good, secret, now - 3_600_000));
 });
 
 test('Mailgun: the signing key signs timestamp and token, within the time in which Mailgun tries again', t => {
@@ -43,6 +46,13 @@ test('Mailgun: the signing key signs timestamp and token, within the time in whi
 	t.false(proves(signed(now / 1000 + 3600), 'key', now));
 	t.false(proves(signed(now / 1000), 'other', now));
 	t.false(proves(signed(now / 1000, 'other'), 'key', now));
+	const moved = (timestamp: string, token: string) => {
+		const signature = createHmac('sha256', 'key').update(`${timestamp}${token}`).digest('hex');
+		return post(JSON.stringify({signature: {timestamp, token, signature}, 'event-data': {event: 'delivered'}}));
+	};
+	t.true(proves(moved(seconds, 'e0a'), 'key', now));
+	t.false(proves(moved(`${seconds}e0`, 'a'), 'key', now), 'the same octets would make another token');
+	t.false(proves(moved(` ${seconds}`, 'a'), 'key', now));
 	for (const body of ['', '{', '[]', 'null', '{"signature":null}', '{"signature":{"timestamp":"x"}}']) {
 		t.false(proves(post(body), 'key', now), body);
 	}
@@ -132,10 +142,66 @@ test('SNS: both versions of the signature, by a certificate of an SNS host', t =
 	t.is(readSns({...signed(asked, '2'), SubscribeURL: 'https://sns.eu-west-1.amazonaws.com.evil.example/'}), null);
 });
 
+test('SNS: a message is older than an hour only where somebody replays it', t => {
+	const read = (Timestamp: unknown) =>
+		readSns({
+			...{Type: 'Notification', SignatureVersion: '2', Timestamp},
+			SigningCertURL: 'https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-1.pem',
+		})?.isRecent(now);
+	const at = (ms: number) => new Date(now + ms).toISOString();
+	for (const Timestamp of [at(0), at(-3_600_000), at(240_000)]) {
+		t.true(read(Timestamp), Timestamp);
+	}
+	for (const Timestamp of [at(-3_600_001), at(-86_400_000), at(3_600_000), '', 'soon', undefined, null, {}]) {
+		t.false(read(Timestamp), String(Timestamp));
+	}
+});
+
 test('SNS: no URL of another host, scheme, port or user is followed', t => {
 	const read = (SigningCertURL: unknown) => readSns({Type: 'Notification', SignatureVersion: '1', SigningCertURL});
-	t.truthy(read('https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-1.pem'));
-	t.truthy(read('https://sns.cn-north-1.amazonaws.com.cn/SimpleNotificationService-1.pem'));
+	const file = 'SimpleNotificationService-9c6465fa7f48f5cacd23014631ec1136.pem';
+	const regions =
+		'us-east-1 ap-southeast-7 us-gov-west-1 us-isob-east-1 eusc-de-east-1 ca-central-1 me-south-1 il-central-1';
+	for (const host of [...regions.split(' ').map(region => `${region}.amazonaws.com`), 'cn-north-1.amazonaws.com.cn']) {
+		t.truthy(read(`https://sns.${host}/${file}`), host);
+	}
+	t.truthy(read(`https://sns.eu-west-1.amazonaws.com:443/${file}`));
+	for (const host of [
+		'sns.s3.amazonaws.com',
+		'sns.s3-us-west-2.amazonaws.com',
+		'sns.s3.eu-west-1.amazonaws.com',
+		'sns.s3-accelerate.amazonaws.com',
+		'sns.s3-website-us-east-1.amazonaws.com',
+		'sns.s3-website.eu-central-1.amazonaws.com',
+		'sns.s3.cn-north-1.amazonaws.com.cn',
+		's3.eu-west-1.amazonaws.com/sns',
+		'sns.execute-api.amazonaws.com',
+		'sns.eu-west-1.elb.amazonaws.com',
+		'sns.eu-west-1.amazonaws.com.evil.test',
+		'sns.eu-west-1.amazonaws.com.',
+		'sns.eu-west-1.amazonaws.co',
+		'sns.eu-west.amazonaws.com',
+		'sns.eu-west-1-x.amazonaws.com',
+		'sns.cn.amazonaws.com',
+		'sns-eu-west-1.amazonaws.com',
+		'sns.eu-west-1.amazonaws.com@evil.test',
+		'evil.test#@sns.eu-west-1.amazonaws.com',
+		':secret@sns.eu-west-1.amazonaws.com',
+		'sns.eu-west-1.amazonaws.com:8443',
+		'sns.eu-west-1.amazonaws.com/sns',
+	]) {
+		t.is(read(`https://${host}/${file}`), null, host);
+	}
+	for (const path of [
+		'cert.pem',
+		`${file}?a=b`,
+		`${file}#a`,
+		`a/${file}`,
+		`${file}/a.pem`,
+		'SimpleNotificationService-.pem',
+	]) {
+		t.is(read(`https://sns.eu-west-1.amazonaws.com/${path}`), null, path);
+	}
 	for (const url of [
 		'http://sns.eu-west-1.amazonaws.com/a.pem',
 		'https://sns.eu-west-1.amazonaws.com/a.pem?b=.txt#/a',

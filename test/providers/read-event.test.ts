@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import {optionalEvents, type ProviderName, providerNames} from '../../src/mail/provider.ts';
 import type {Report} from '../../src/mail/report.ts';
 import type {Fields} from '../../src/providers/provider.ts';
-import {providers} from '../../src/providers/providers.ts';
+import {guessProvider, providers} from '../../src/providers/providers.ts';
 import {eventBytes, readEvent, type StoredEvent} from '../../src/providers/read-event.ts';
 import {classify} from '../helpers/classify.ts';
 
@@ -53,6 +53,22 @@ function bodyOf(provider: string, event: Fields): unknown {
 	return provider === 'mailgun' ? {signature: {}, 'event-data': event} : [event];
 }
 
+test('a post is recognized by its form, as it is recorded and in the guide', t => {
+	for (const provider of providerNames) {
+		for (const {event} of examplesOf(provider)) {
+			t.is(guessProvider(bodyOf(provider, event)), provider, JSON.stringify(event));
+		}
+	}
+	const guide = readFileSync('docs/guide/smarthosts.md', 'utf8');
+	const bodies = [...guide.matchAll(/^body='(.*)'$/gm)].map(([, body = '']) => JSON.parse(body));
+	t.true(bodies.length > 0);
+	for (const body of bodies) {
+		t.is(guessProvider(body), 'generic');
+		const [event = {}] = providers.generic.events(body) ?? [];
+		t.like(readEvent(stored('generic', event), classify).reports[0], {action: 'failed', category: 'unknown_user'});
+	}
+});
+
 test('the token is found in every mail that a provider echoes, however its header is spelled', t => {
 	for (const provider of providerNames) {
 		const [name, value] = providers[provider].echo?.('r0123456789') ?? ['X-Mailctl-Ref', 'r0123456789'];
@@ -66,6 +82,54 @@ test('a refusal has the codes that its reply has, and the words of the host alon
 	t.like(read(bounce), {code: 550, status: '5.1.1', category: 'unknown_user', reason: '550 5.1.1 No such user'});
 	t.like(read({...bounce, Type: 'Transient', Details: 'smtp;451 4.7.1 Greylisted'}), {code: 451, status: '4.7.1'});
 	t.like(read({RecordType: 'Delivery', Details: 'smtp;250 ok queued as 551'}), {code: null, status: null});
+});
+
+test('what a program or a subscriber answers is no bounce, also where SparkPost calls it one', t => {
+	for (const type of ['bounce', 'out_of_band']) {
+		for (const bounceClass of ['60', '80', '100']) {
+			const event = {type, bounce_class: bounceClass, error_code: '550', raw_reason: '550 auto-reply/vacation mail'};
+			t.like(
+				readEvent(stored('sparkpost', event), classify).reports[0],
+				{action: 'none', suppresses: false},
+				`${type} ${bounceClass}`,
+			);
+		}
+	}
+});
+
+test('the type of a complaint counts, however it is spelled', t => {
+	const sesComplaint = (complaintFeedbackType: string) => ({
+		...{eventType: 'Complaint', mail: {}},
+		complaint: {complaintFeedbackType, complainedRecipients: [{emailAddress: 'ada@example.org'}]},
+	});
+	for (const [type, action] of [
+		['not_spam', 'none'],
+		['not spam', 'none'],
+		[' Not-Spam ', 'none'],
+		['auth_failure', 'none'],
+		['opt_out', 'unsubscribe'],
+		['abuse', 'complaint'],
+		['', 'complaint'],
+	] as const) {
+		for (const [provider, event] of [
+			['ses', sesComplaint(type)],
+			['sparkpost', {type: 'spam_complaint', fbtype: type}],
+			['generic', {type: 'complained', feedback_type: type}],
+		] as const) {
+			t.like(readEvent(stored(provider, event), classify).reports[0], {action}, `${provider}: ${type}`);
+		}
+	}
+});
+
+test('the URL of a click is whole', t => {
+	const url = `https://shop.example/?${'q=550+5.1.1&'.repeat(200)}z`;
+	for (const [provider, event] of [
+		['sendgrid', {event: 'click', url}],
+		['generic', {type: 'clicked', reason: url}],
+		['ses', {eventType: 'Click', mail: {}, click: {link: url}}],
+	] as const) {
+		t.like(readEvent(stored(provider, event), classify).reports[0], {action: 'clicked', reason: url}, provider);
+	}
 });
 
 test('opens, clicks and opt-outs that a provider tracked count only where the operator says so', t => {
@@ -96,7 +160,8 @@ test('any JSON is read without a throw, and nothing that is long stays long', t 
 		fc.property(fc.constantFrom(...providerNames), value, (provider, body) => {
 			for (const event of providers[provider].events(body) ?? []) {
 				const {reports, clues} = readEvent(stored(provider, event), classify);
-				t.true(reports.every(({reason, recipient}) => reason.length <= 1024 && (recipient?.length ?? 0) <= 4096));
+				const longest = (report: Report) => (report.action === 'clicked' ? 4096 : 1024);
+				t.true(reports.every(one => one.reason.length <= longest(one) && (one.recipient?.length ?? 0) <= 4096));
 				t.true(Object.values(clues).every(list => list.length <= 100));
 			}
 		}),

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {Agenda, type Timed} from '../../src/queue/waiting-order.ts';
+import {Agenda, type Timed} from '../../src/queue/agenda.ts';
 
 const command = fc.oneof(
 	fc.record({kind: fc.constant('set' as const), item: fc.nat(20), at: fc.nat(1000)}),

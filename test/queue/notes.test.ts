@@ -68,7 +68,7 @@ test('mail that is due later is told to wait for its site that is left alone, un
 	const queue = queueAt('left.test');
 	const {site} = queue.placed as NonNullable<DestinationQueue['placed']>;
 	Object.assign(queue, {state: 'idle', placed: null, restsAt: site, at: moment.now + 20_000});
-	site.state.backoff = {until: moment.monotonic + 60_000, step: 1, reason: '535 no', waitsFor: 'route'};
+	site.state.backoff = {until: moment.monotonic + 60_000, step: 1, reason: '535 no', waitsFor: 'route', advice: null};
 	let waiting = [queue];
 	const {notes, written} = notesOf(() => waiting);
 	await notes.write();

@@ -4,7 +4,7 @@ import {type Priority, priorities} from '../../src/mail/message.ts';
 import type {Pace} from '../../src/mail/route.ts';
 import {type ClaimPermit, travelTerms} from '../../src/queue/claim-permit.ts';
 import type {DestinationQueues} from '../../src/queue/destination-queues.ts';
-import {at, brought, permitsOf, queuesOf, settle, shared, well} from './on-queues.ts';
+import {at, brought, own, permitsOf, queuesOf, settle, shared, well} from './on-queues.ts';
 
 const queueFor = (priority: Priority, workspaceId = 'ws_1') => ({destination: 'a.test', workspaceId, priority});
 
@@ -167,4 +167,75 @@ test('a rate limit holds for all priorities together', t => {
 	const {high, normal, low} = waiting.granted;
 	t.true(high + normal + low <= 121, JSON.stringify(waiting.granted));
 	t.true(low >= 12 && normal >= 12 && high >= 80, JSON.stringify(waiting.granted));
+});
+
+test('high mail of one workspace passes its own, not that of others', t => {
+	const queues = queuesOf({maxInFlight: 40});
+	const route = shared({connections: 5, startConnections: 5});
+	const order: string[] = [];
+	const add = (workspaceId: string, priority: Priority) =>
+		queues.arrived({destination: 'a.test', workspaceId, priority}, at(0));
+	for (const priority of priorities) {
+		add('ws_a', priority);
+		add('ws_b', priority);
+	}
+	for (let turn = 0; turn < 40; turn++) {
+		for (const permit of permitsOf(queues, route)) {
+			order.push(`${permit.queue.workspaceId} ${permit.queue.priority}`);
+			queues.claimed(permit, brought(permit.limit), at(0));
+			settle(queues, permit, permit.limit);
+		}
+	}
+	const first = (text: string) => order.indexOf(text);
+	t.true(first('ws_b high') <= 1 && first('ws_a high') <= 1, order.slice(0, 8).join(', '));
+	const ofA = order.filter(one => one.startsWith('ws_a')).length;
+	t.true(Math.abs(ofA - order.length / 2) <= 2, `${ofA} of ${order.length} turns`);
+});
+
+test('a flood of high mail to many sites leaves every second turn to normal mail of another workspace', t => {
+	for (const isNew of [true, false]) {
+		const queues = queuesOf({maxInFlight: 40, maxUnproven: 20});
+		const wake = (key: Parameters<DestinationQueues['arrived']>[0]) =>
+			isNew ? queues.arrived(key, at(0)) : queues.found(key, 0, at(0));
+		for (let n = 0; n < 200; n++) {
+			wake({destination: `a${n}.test`, workspaceId: 'ws_a', priority: 'high'});
+		}
+		const route = own({connections: 1, startConnections: 1});
+		const running: ClaimPermit[] = [];
+		const order: string[] = [];
+		const turn = () => {
+			for (const permit of permitsOf(queues, route)) {
+				const isFirst = !order.includes(permit.queue.destination);
+				order.push(permit.queue.destination);
+				queues.claimed(permit, brought(isFirst ? 1 : 0), at(0));
+				running.push(...(isFirst ? [permit] : []));
+			}
+		};
+		turn();
+		for (let n = 0; n < 10; n++) {
+			wake({destination: `b${n}.test`, workspaceId: 'ws_b', priority: 'normal'});
+		}
+		order.length = 0;
+		while (running.length > 0 && order.length < 30) {
+			queues.done(running.shift() as ClaimPermit, well, at(0));
+			turn();
+		}
+		const normal = order.flatMap((destination, index) => (destination.startsWith('b') ? [index] : []));
+		t.true(normal.length >= 10 && (normal[9] as number) <= 20, order.join(' '));
+	}
+});
+
+test('normal mail leaves no connection to high mail of another workspace', t => {
+	const queues = queuesOf();
+	const route = shared({connections: 5, startConnections: 5});
+	const claim = (workspaceId: string, priority: Priority) => {
+		queues.arrived({destination: 'a.test', workspaceId, priority}, at(0));
+		const [permit] = permitsOf(queues, route) as [ClaimPermit];
+		queues.claimed(permit, brought(1), at(0));
+		settle(queues, permit, 1);
+		return travelTerms(permit, at(0))?.precedence ?? null;
+	};
+	claim('ws_a', 'high');
+	t.is(claim('ws_b', 'normal'), null);
+	t.deepEqual(claim('ws_a', 'normal'), {isHigh: false, leaves: 1});
 });

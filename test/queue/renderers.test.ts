@@ -1,4 +1,5 @@
 import {randomBytes} from 'node:crypto';
+import {setImmediate as turnOfLoop} from 'node:timers/promises';
 import {Worker} from 'node:worker_threads';
 import test, {type ExecutionContext} from 'ava';
 import {simpleParser} from 'mailparser';
@@ -154,6 +155,32 @@ test('a maker holds one job with large attachments at a time, and many others', 
 	results.push(...(await Promise.all(Array.from({length: 16}, () => renderers.make(job('good'))))));
 	t.deepEqual(held.slice(5), [8, 16]);
 	t.true(results.every(result => result.ok));
+});
+
+test('a maker that is busy gets what comes meanwhile in one batch', async t => {
+	const gate = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+	const {renderers, held} = start(t, {
+		count: 1,
+		thread: () => './held-thread.js',
+		gate: gate.buffer as SharedArrayBuffer,
+	});
+	const made = Array.from({length: 8}, () => renderers.make(job('good')));
+	await waitFor('the first batch', () => held.length === 1);
+	for (let n = 0; n < 5; n++) {
+		made.push(renderers.make(job('good')));
+		await turnOfLoop();
+	}
+	Atomics.store(gate, 0, 1);
+	Atomics.notify(gate, 0);
+	await Promise.all(made);
+	t.deepEqual(held, [8, 5]);
+});
+
+test('makers that are busy get whole batches', async t => {
+	const {renderers, held} = start(t, {count: 2});
+	// Sixteen for each, then eight more whenever one has done eight.
+	await Promise.all(Array.from({length: 160}, () => renderers.make(job('good'))));
+	t.true(held.length <= 25, held.join());
 });
 
 test('a template that runs for ever fails its message only', async t => {

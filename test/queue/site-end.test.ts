@@ -39,3 +39,25 @@ test('DNS of one domain that does not answer says nothing of hosts that serve ma
 	t.is(endAt('aspmx.l.google.com', attemptOf('route')), null);
 	t.is(endAt('a.test', attemptOf('route')), 'failed', 'a site of its own');
 });
+
+test('a host that stops answering before it has the mail was not heard, wherever it stops', t => {
+	const silent: Attempt = {...attemptOf('mail'), isSilent: true};
+	t.is(endOf(silent), 'failed');
+	t.is(endOf(attemptOf('mail')), 'throttled', 'one that hung up wants less');
+	const result = {recipientId: 'rcp_1', outcome: deferred, attempts: [silent], sentAt: null, at: silent.at};
+	t.false(siteEnd(result, {site: 'mx.test', terms: plainTerms}, 'a.test')?.spoke);
+});
+
+test('a refusal for good of our address is a block of the site, but not where a smarthost passes it on', t => {
+	const reply = '5.7.1 Client host [192.0.2.1] is blocked';
+	const refused = {...attemptOf('rcpt'), code: 550, reply};
+	const bounced = {kind: 'bounced', type: 'permanent', category: 'block', reason: reply, suppresses: false} as const;
+	const result = {recipientId: 'rcp_1', outcome: bounced, attempts: [refused], sentAt: null, at: refused.at};
+	const end = (changes: object, terms: object = {}) =>
+		siteEnd({...result, ...changes}, {site: 'mx.test', terms: {...plainTerms, ...terms}}, 'a.test')?.isBlock;
+	t.true(end({}));
+	t.false(end({outcome: {...bounced, category: 'spam_content'}}));
+	t.false(end({attempts: [{...refused, reply: '5.7.1 Message blocked for spam'}]}));
+	t.false(end({}, {nextHop: {kind: 'relay', relays: [], acceptMeans: 'sent'}}));
+	t.not(end({outcome: {...deferred, category: 'block'}}), true);
+});

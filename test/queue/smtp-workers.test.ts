@@ -20,6 +20,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const delivery = (recipientId = newId('rcp')): Delivery => ({
 	recipientId,
+	workspaceId: 'ws_1',
 	destination: 'a.test',
 	envelope: {from: 'b@x.test', to: 'a@a.test', smtputf8: false},
 	ref: 'r',
@@ -55,6 +56,7 @@ async function start(
 		...more,
 	};
 	const workers = new SmtpWorkers<Delivery>({
+		silent: () => undefined,
 		count: 1,
 		// No thread has lived long: it is replaced after a pause, however slowly it started.
 		clock: {...systemClock, monotonic: () => 0},
@@ -125,6 +127,7 @@ test('threads that have no part in the connections of a site keep none', async t
 	const told: number[] = [];
 	const ready = new Set<Worker>();
 	const workers = new SmtpWorkers<Delivery>({
+		silent: () => undefined,
 		count: 4,
 		clock: systemClock,
 		observer: {workerEnded: reason => t.fail(reason)},

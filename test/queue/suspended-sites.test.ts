@@ -92,6 +92,7 @@ test('a site that an operator resumes before any of its mail is due is probed wh
 	const saved: SavedSite = {
 		...{suspendedUntil: 60 * minute, reason: 'no', step: 6, window: 1},
 		waitsFor: 'suspension',
+		advice: null,
 		...{slowUntil: null, slowPerMinute: null, slowConnections: null, mailsPerSession: null},
 	};
 	const queues = queuesOf({remembered: () => saved});

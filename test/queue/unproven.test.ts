@@ -2,11 +2,11 @@ import test from 'ava';
 import type {ClaimPermit} from '../../src/queue/claim-permit.ts';
 import type {DestinationQueues} from '../../src/queue/destination-queues.ts';
 import {routeTo} from '../helpers/routes.ts';
-import {at, queuesOf, silent} from './on-queues.ts';
+import {at, queuesOf, silent, well} from './on-queues.ts';
 
-function claims(queues: DestinationQueues, siteOf: (destination: string) => string = name => name): ClaimPermit[] {
+function claims(queues: DestinationQueues): ClaimPermit[] {
 	for (let queue = queues.nextToFind(true); queue; queue = queues.nextToFind(true)) {
-		queues.placed(queue, routeTo(siteOf(queue.destination)), at(0));
+		queues.placed(queue, routeTo(queue.destination), at(0));
 	}
 	const granted = queues.permits(at(0));
 	for (const permit of granted) {
@@ -15,17 +15,19 @@ function claims(queues: DestinationQueues, siteOf: (destination: string) => stri
 	return granted;
 }
 
+const names = (permits: readonly ClaimPermit[]) => permits.map(({queue}) => queue.destination);
+
 /** Claims until the room is taken. */
-function claimAll(queues: DestinationQueues, siteOf?: (destination: string) => string): ClaimPermit[] {
+function claimAll(queues: DestinationQueues): ClaimPermit[] {
 	const claimed: ClaimPermit[] = [];
-	for (let granted = claims(queues, siteOf); granted.length > 0; granted = claims(queues, siteOf)) {
+	for (let granted = claims(queues); granted.length > 0; granted = claims(queues)) {
 		claimed.push(...granted);
 	}
 	return claimed;
 }
 
 for (const rank of ['fresh', 'backlog'] as const) {
-	test(`10,000 silent sites of one workspace do not stand before another one's new site: ${rank}`, t => {
+	test(`10,000 silent sites of one workspace leave room for another one's new site: ${rank}`, t => {
 		const queues = queuesOf({maxUnproven: 48});
 		const add = (destination: string, workspaceId: string) =>
 			rank === 'fresh'
@@ -35,32 +37,67 @@ for (const rank of ['fresh', 'backlog'] as const) {
 			add(`dead${n}.test`, 'ws_big');
 		}
 		const running = claimAll(queues);
-		add('new.test', 'ws_small');
-		t.deepEqual(claimAll(queues), [], 'all room is taken');
-		const next: string[] = [];
-		for (let ends = 0; ends < 5; ends++) {
-			queues.done(running.shift() as ClaimPermit, silent, at(0));
-			next.push(...claimAll(queues).map(permit => permit.queue.destination));
+		t.deepEqual(claimAll(queues), [], 'it has its share');
+		for (const name of ['a', 'b', 'c']) {
+			add(`${name}.test`, `ws_${name}`);
+			t.deepEqual(names(claimAll(queues)), [`${name}.test`]);
 		}
-		t.true(next.slice(0, 2).includes('new.test'), next.join(' '));
-		t.true(next.length >= 5, 'and the other one goes on');
+		// As others have work, it gets nothing more before it has less than half.
+		while (running.length > 23) {
+			t.deepEqual(claimAll(queues), []);
+			queues.done(running.shift() as ClaimPermit, null, at(0));
+		}
 	});
 }
 
-test('a workspace that shares a site with a large one gets its turn there as at one of its own', t => {
+test('what has heard nothing for a while makes room for new mail, within a bound', t => {
 	const queues = queuesOf({maxUnproven: 48});
 	for (let n = 0; n < 1000; n++) {
 		queues.arrived({destination: `dead${n}.test`, workspaceId: 'ws_big'}, at(0));
 	}
-	const siteOf = (name: string) => (name.startsWith('dead') ? name : 'shared.test');
-	const running = claimAll(queues, siteOf);
-	queues.arrived({destination: 'a.test', workspaceId: 'ws_big'}, at(0));
-	queues.arrived({destination: 'b.test', workspaceId: 'ws_small'}, at(0));
-	t.deepEqual(claimAll(queues, siteOf), [], 'all room is taken');
-	const next: string[] = [];
-	for (let ends = 0; ends < 3; ends++) {
-		queues.done(running.shift() as ClaimPermit, silent, at(0));
-		next.push(...claimAll(queues, siteOf).map(permit => permit.queue.destination));
+	const first = claimAll(queues);
+	t.is(first.length, 36, 'alone it leaves a quarter');
+	for (const {site} of first.slice(0, 20)) {
+		queues.quiet(site.name, at(5000));
 	}
-	t.true(next.slice(0, 2).includes('b.test'), next.join(' '));
+	const next = claimAll(queues).length;
+	t.true(next >= 5 && next <= 7 && queues.inFlight === 36 + next, `${next}: it leaves a quarter of what is left`);
+	queues.arrived({destination: 'new.test', workspaceId: 'ws_small'}, at(5000));
+	t.deepEqual(names(claimAll(queues)), ['new.test']);
+	for (const permit of first) {
+		queues.done(permit, silent, at(10_000));
+	}
+	t.true(claimAll(queues).length > 10, 'what ended is free');
+});
+
+test('sites that were silent last time leave room for new ones, and for those of other workspaces', t => {
+	const queues = queuesOf({maxUnproven: 48});
+	const names = Array.from({length: 100}, (_, n) => `dead${n}.test`);
+	for (const destination of names) {
+		queues.arrived({destination, workspaceId: 'ws_big'}, at(0));
+	}
+	for (let permits = claimAll(queues); permits.length > 0; permits = claimAll(queues)) {
+		for (const permit of permits) {
+			queues.done(permit, silent, at(0));
+			queues.due(permit.queue, 60_000, at(0));
+		}
+	}
+	queues.advance(at(60_000));
+	const again = claimAll(queues);
+	t.is(again.length, 24, 'half');
+	t.true(again.every(({pool}) => pool === 'silent'));
+	queues.arrived({destination: 'dead99.test', workspaceId: 'ws_small'}, at(60_000));
+	t.is(claimAll(queues).at(0)?.queue.workspaceId, 'ws_small');
+	queues.arrived({destination: 'new.test', workspaceId: 'ws_big'}, at(60_000));
+	t.is(claimAll(queues).at(0)?.queue.destination, 'new.test');
+});
+
+test('a proven site keeps its claims when one of its sessions hears nothing', t => {
+	const queues = queuesOf({maxUnproven: 48});
+	queues.arrived({destination: 'well.test', workspaceId: 'ws_1'}, at(0));
+	const [permit] = claimAll(queues) as [ClaimPermit];
+	queues.done(permit, well, at(0));
+	queues.quiet('well.test', at(0));
+	queues.quiet('unknown.test', at(0));
+	t.is(permit.site.state.answers, true);
 });

@@ -159,3 +159,33 @@ test('a worker that takes too long is ended', async t => {
 		});
 	}
 });
+
+for (const [field, source, line, column, named] of [
+	['subject', 'Hi {{ \u200bname }}', 1, 7, /U\+200B.*\{\{ name \}\}/],
+	['html', '<p>\n{{ name\ufeff }}</p>', 2, 8, /U\+FEFF/],
+	['html', '<p>{% if na\u2060me %}x{% endif %}</p>', 1, 12, /U\+2060/],
+	['text', '{{ "\u200b" }} {{ name\u200e }}', 1, 18, /U\+200E/],
+	['mjml', '<mjml><mj-body><mj-raw>{{ order.\u200btotal }}</mj-raw></mj-body></mjml>', 1, 33, /U\+200B/],
+] as const) {
+	test(`an invisible character in Liquid is a violation: ${JSON.stringify(source)}`, async t => {
+		const result = await compileVariant({
+			locale: null,
+			subject: 'S',
+			...(field === 'mjml' ? {} : {html: '<p>x</p>'}),
+			[field]: source,
+		});
+		t.false(result.ok);
+		if (!result.ok) {
+			t.like(result.violations, {length: 1, 0: {field, line, column}});
+			t.regex(result.violations[0]?.message ?? '', named);
+		}
+	});
+}
+
+test('an invisible character in a text, or one that joins letters of a name, is none', async t => {
+	const result = await compileVariant({
+		...{locale: null, subject: 'a\u200bb {{ "\u200b" | append: \'\ufeff\' }}'},
+		html: '<p>{{ می\u200cخواهم }} {% raw %}{{ \u200b }}{% endraw %}</p>',
+	});
+	t.true(result.ok, JSON.stringify(result));
+});

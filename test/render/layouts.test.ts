@@ -1,6 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {compileInLayout, type Layout, layoutFaults, usedBy} from '../../src/render/layouts.ts';
+import {layoutUses, partialsIn} from '../../src/mail/layout-uses.ts';
+import {compileInLayout, type Layout, layoutFaults, reachedFrom} from '../../src/render/layouts.ts';
 import {deepestPartials, mostPartials} from '../../src/render/limits.ts';
 
 const layout = (name: string, files: Readonly<Record<string, string>>): Layout => ({kind: 'layout', name, files});
@@ -154,11 +155,11 @@ test('any nesting of partials resolves, or names a fault within a file that ther
 });
 
 test('what a template uses includes what its layout and partials use', t => {
-	const layouts = [
-		layout('main', {'body.html': "{% render 'foot' %}{{ content }}"}),
-		partial('foot', "{%- render 'sign' -%}"),
-	];
-	t.deepEqual([...usedBy({layout: 'main', texts: ["{% render 'own' %}"]}, layouts)].toSorted(), [
+	const uses = new Map([
+		['layout/main', partialsIn(["{% render 'foot' %}{{ content }}"])],
+		['partial/foot', partialsIn(["{%- render 'sign' -%}{% render 'foot' %}"])],
+	]);
+	t.deepEqual([...reachedFrom(layoutUses('main', ["{% render 'own' %}"]), uses)].toSorted(), [
 		...['layout/main', 'partial/foot', 'partial/own', 'partial/sign'],
 	]);
 });

@@ -28,6 +28,15 @@ for (const zone of [
 	'America/Argentina/Buenos_Aires',
 	'Etc/GMT+5',
 	'America/Port-au-Prince',
+	'EST',
+	'CET',
+	'PST8PDT',
+	'GMT+0',
+	'Japan',
+	'GB',
+	'GB-Eire',
+	'NZ-CHAT',
+	'W-SU',
 ]) {
 	test(`time zone ${zone} is taken`, t => {
 		t.true(validTimezone(zone));
@@ -36,9 +45,9 @@ for (const zone of [
 
 for (const zone of [
 	'',
-	'EST',
-	'CET',
+	'CEST',
 	'+01:00',
+	'-08',
 	'UTC+1',
 	'SystemV/EST5',
 	'systemv/est5',

@@ -54,6 +54,42 @@ test('Liquid survives inlined styles', async t => {
 	t.true(made.includes('{% if a > b %}x{% endif %}'));
 });
 
+const inlined = '<mj-style inline="inline">.a { color: blue } p { margin: 0 }</mj-style>';
+
+for (const [style, expected] of [
+	['"{{ st }}"', 'color: blue; {{ st }}'],
+	["'{{ st }}'", 'color: blue; {{ st }}'],
+	['{{ st }}', 'color: blue; {{ st }}'],
+	['"width:1px; {{ st }}"', 'color: blue; width:1px; {{ st }}'],
+	['"{{ st }}; width:1px"', 'color: blue; {{ st }}; width:1px'],
+	['"{% if b %}color:red;{% endif %}width:1px"', 'color: blue; {% if b %}color:red;{% endif %}width:1px'],
+	['"{{ side }}-color: red"', 'color: blue; {{ side }}-color: red'],
+	['"width: {{ w }}px"', 'color: blue; width: {{ w }}px;'],
+	['"font-family:&quot;Open Sans&quot;, serif"', "color: blue; font-family: 'Open Sans', serif;"],
+	[`'font-family:"Open Sans"; {{ st }}'`, 'color: blue; font-family:&quot;Open Sans&quot;; {{ st }}'],
+] as const) {
+	test(`inlined styles keep style=${style}`, async t => {
+		const made = await html(
+			mail(`<mj-text><b class="a" style=${style}>x</b><b style=${style}>y</b></mj-text>`, inlined),
+		);
+		t.true(made.includes(`<b class="a" style="${expected}">x</b>`), made);
+		// No rule concerns this one.
+		t.regex(made, /<b style=.*Open Sans|<b style=.*\{[{%]/);
+	});
+}
+
+test('a fault below a style attribute of several lines keeps its line', async t => {
+	const made = await html(mail('<mj-text><p style="{{ st }}\n\n">x</p></mj-text>\n<mj-txt>x</mj-txt>', inlined));
+	t.regex(made, /mj-txt.*"line":9,/);
+});
+
+test('quotes in a title end no attribute', async t => {
+	const made = await html(mail('<mj-text>x</mj-text>', '<mj-title>Your "{{ name }}" & \'more\'</mj-title>'));
+	const title = `Your &quot;{{ name }}&quot; & 'more'`;
+	t.true(made.includes(`<title>${title}</title>`), made);
+	t.true(made.includes(`aria-label="${title}" aria-roledescription`), made);
+});
+
 for (const [what, source, line, column, message] of [
 	['an unknown element', mail('<mj-txt>x</mj-txt>'), 6, 1, /mj-txt.*(exist|registered)/],
 	[

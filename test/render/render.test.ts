@@ -37,6 +37,12 @@ for (const [html, expected] of [
 	});
 }
 
+test('counters begin anew in each part of a mail', t => {
+	const counting = '{% increment n %}{% increment n %}{% decrement m %}';
+	const result = renderer.render(variant({subject: counting, html: counting, text: counting}), input({n: 5}));
+	t.deepEqual(result, {ok: true, subject: '56-1', html: '56-1', text: '56-1\n'});
+});
+
 test('subject and text are not escaped', t => {
 	const result = renderer.render(variant({subject: '{{ x }}', text: '{{ x }}'}), input({x: nasty}));
 	t.like(result, {ok: true, subject: nasty, text: `${nasty}\n`});

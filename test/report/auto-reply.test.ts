@@ -55,6 +55,7 @@ test('a mail with a delivery status is no auto-reply', t => {
 });
 
 const others: ReadonlyArray<readonly [string, Header, string]> = [
+	['a person behind Exchange', {...person, Subject: 'Re: Hello', 'X-Auto-Response-Suppress': 'All'}, 'I like it.'],
 	[
 		'a question about a bounce',
 		{...person, Subject: 'Undelivered mail?'},

@@ -389,3 +389,144 @@ test('two attached reports, one without a clue, and other mails say nothing', t 
 		'Content-Type: message/rfc822\n\nFrom: a@b.example\nSubject: Hi\n\n550 5.1.1 <neko@mx.example> user unknown';
 	t.like(read(forwardedOf('Fwd: Undelivered Mail', note, letter)), {kind: 'other', reports: []});
 });
+
+const ann = 'ann@example.com';
+const ben = 'ben@example.com';
+/** How mail systems list two recipients without a line between them, each with its reply. */
+const listings: Readonly<Record<string, (replies: readonly [string, string]) => string>> = {
+	exim: ([one, other]) =>
+		`A message that you sent could not be delivered to one or more of its recipients. The following address(es) failed:\n\n  ${ann}\n    host mx.example.com [192.0.2.1]\n    SMTP error from remote mail server after RCPT TO:<${ann}>:\n    ${one}\n  ${ben}\n    ${other}`,
+	sendmail: ([one, other]) =>
+		`   ----- The following addresses had permanent fatal errors -----\n<${ann}>\n    (reason: ${one})\n<${ben}>\n    (reason: ${other})\n\n   ----- Transcript of session follows -----\n... while talking to mx.example.com.:\n>>> RCPT To:<${ann}>\n<<< ${one}\n550 5.0.0 <${ann}>... ${one}\n>>> RCPT To:<${ben}>\n<<< ${other}\n550 5.0.0 <${ben}>... ${other}`,
+	opensmtpd: ([one, other]) =>
+		`    Hi!\n\n    This is the MAILER-DAEMON, please DO NOT REPLY to this email.\n\n    An error has occurred while attempting to deliver a message for\n    the following list of recipients:\n\n${ann}: ${one}\n${ben}: ${other}`,
+	'on one line': ([one, other]) => `${ann}: ${one}; ${ben}: ${other}`,
+	'in one sentence': ([one, other]) => `Delivery to <${ann}> failed: ${one}; delivery to <${ben}> failed: ${other}`,
+	'reasons ahead': ([one, other]) => `${one}: <${ann}>; ${other}: <${ben}>`,
+	'reasons above': ([one, other]) => `${one}:\n  ${ann}\n${other}:\n  ${ben}`,
+	sentences: ([one, other]) =>
+		`Delivery to ${ann} failed with this reply: ${one}\nDelivery to ${ben} failed with this reply: ${other}`,
+};
+const unknown = '550 5.1.1 User unknown';
+for (const [system, listing] of Object.entries(listings)) {
+	for (const said of ['552 message too big', 'message too big', '550 not today', 'retry timeout exceeded']) {
+		for (const hasDiagnostics of [true, false]) {
+			const replies = [
+				[unknown, said],
+				[said, unknown],
+			] as const;
+			for (const pair of replies) {
+				test(`${system}, ${hasDiagnostics ? 'with' : 'without'} diagnostics: ${pair.join(', then ')}`, t => {
+					const blocks = [ann, ben].map((address, at) => {
+						const diagnostic = hasDiagnostics ? `Diagnostic-Code: smtp; ${pair[at]}\n` : '';
+						return `Final-Recipient: rfc822; ${address}\nAction: failed\nStatus: 5.0.0\n${diagnostic}`;
+					});
+					const {reports} = read(dsnOf(`${reporting}${blocks.join('\n')}`, listing(pair)));
+					t.deepEqual(
+						reports.map(({recipient, suppresses}) => [recipient, suppresses]),
+						[ann, ben].map((address, at) => [address, pair[at] === unknown]),
+					);
+				});
+			}
+		}
+	}
+}
+
+test('words that two recipients share do not outweigh a reply of their own', t => {
+	const blocks = [
+		`Final-Recipient: rfc822; ${ann}\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; ${unknown}\n`,
+		`Final-Recipient: rfc822; ${ben}\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; 550 not today\n`,
+	].join('\n');
+	const {reports} = read(dsnOf(`${reporting}${blocks}`, `Failed:\n\n<${ben}>\n<${ann}>\n    ${unknown}`));
+	t.deepEqual(
+		reports.map(({category}) => category),
+		['unknown_user', 'undetermined'],
+	);
+});
+
+test('words that two recipients of one line share are about both', t => {
+	const blocks = [ann, ben].map(address => `Final-Recipient: rfc822; ${address}\nAction: failed\nStatus: 5.0.0\n`);
+	for (const text of [
+		`${ann}, ${ben}: ${unknown}`,
+		`User unknown: <${ann}> and <${ben}>`,
+		`To: ${ann}, ${ben}\n${unknown}`,
+	]) {
+		const {reports} = read(dsnOf(`${reporting}${blocks.join('\n')}`, text));
+		t.deepEqual(
+			reports.map(({category}) => category),
+			['unknown_user', 'unknown_user'],
+			text,
+		);
+	}
+});
+
+test('of several recipients, words around the reports suppress nobody against a reply, fields of a report do', t => {
+	const blocks = [
+		`Final-Recipient: rfc822; ${ann}\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; ${unknown}\n`,
+		`Final-Recipient: rfc822; ${ben}\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; 550 not today\n`,
+	];
+	const text = `The mail to ${ann} came back, that to ${ben}, too:\n${unknown}`;
+	const categories = (status: string) => read(dsnOf(`${reporting}${status}`, text)).reports.map(one => one.category);
+	t.deepEqual(categories(blocks.join('\n')), ['unknown_user', 'undetermined']);
+	t.deepEqual(categories(`${blocks.join('\n')}X-PowerMTA-BounceCategory: bad-mailbox\n`), [
+		'unknown_user',
+		'unknown_user',
+	]);
+});
+
+for (const [said, category] of [
+	['550 5.7.1 Message rejected as spam', 'spam_content'],
+	['550 not today', 'undetermined'],
+	['550 Callout verification failed: Quota exceeded', 'mailbox_full'],
+	[unknown, 'unknown_user'],
+] as const) {
+	for (const introduced of [`\n    ${said}`, ` host mx.example [192.0.2.1]: ${said}`]) {
+		test(`what Exim writes ahead of a reply is none of it:${introduced}`, t => {
+			const text = `A message that you sent could not be delivered to one or more of its recipients. The following address(es) failed:\n\n  neko@mx.example\n    host mx.example [192.0.2.1]\n    SMTP error from remote mail server after RCPT TO:<neko@mx.example>:${introduced}`;
+			t.is(readOne(dsnOf(`${reporting}${failed}Status: 5.0.0\n`, text)).category, category);
+			const bounce = mailOf('From: MAILER-DAEMON@out.example', 'Subject: Mail delivery failed', '', text);
+			t.like(read(bounce), {kind: 'text', reports: [{recipient: 'neko@mx.example', category}]});
+		});
+	}
+}
+
+test('the words about a longer address are not about one that it ends with', t => {
+	const status = `${reporting}Final-Recipient: rfc822; ${ann}\nAction: failed\nStatus: 5.0.0\n\nFinal-Recipient: rfc822; jo${ann}\nAction: failed\nStatus: 5.0.0\n`;
+	const {reports} = read(dsnOf(status, `<${ann}>: 550 not today\n\n<jo${ann}>: ${unknown}`));
+	t.deepEqual(
+		reports.map(({category}) => category),
+		['undetermined', 'unknown_user'],
+	);
+});
+
+for (const [field, address] of [
+	['rfc822; =neko@example.com', '=neko@example.com'],
+	["rfc822; 'neko@example.com", "'neko@example.com"],
+	["rfc822; 'neko@example.com'", 'neko@example.com'],
+	['rfc822; neko_@example.com', 'neko_@example.com'],
+	['utf-8; 🐱@example.com', '🐱@example.com'],
+	['utf-8; ねこ1@猫cafe.example', 'ねこ1@猫cafe.example'],
+] as const) {
+	test(`Final-Recipient: ${field}`, t => {
+		const status = `${reporting}Final-Recipient: ${field}\nAction: failed\nStatus: 5.1.1\n`;
+		t.is(readOne(dsnOf(status)).recipient, address);
+	});
+}
+
+test('a bare local part is the addressee of the returned mail that has it', t => {
+	const blocks = ['rfc822; ann', 'local; <\\ben>', 'rfc822; cem'].map(
+		field => `Final-Recipient: ${field}\nAction: failed\nStatus: 5.1.1\n`,
+	);
+	const returned = `To: Ann <Ann@example.com>, ${ben}\nCc: cem@a.example, cem@b.example\nSubject: hi\n\nhi\n`;
+	const mail = multipartOf({
+		parts: [
+			`Content-Type: message/delivery-status\n\n${reporting}${blocks.join('\n')}\n`,
+			`Content-Type: message/rfc822\n\n${returned}`,
+		],
+	});
+	t.deepEqual(
+		read(mail).reports.map(({recipient}) => recipient),
+		['Ann@example.com', ben, null],
+		'two have the last name',
+	);
+});

@@ -28,6 +28,14 @@ test('what people read of a letter, and what it answers', async t => {
 	);
 });
 
+test('an answered Message-ID holds no control character, which PostgreSQL takes in no text', async t => {
+	for (const name of ['In-Reply-To', 'References']) {
+		const {answers} = await readLetter(Buffer.from(`${name}: <a\0b@x.example> <c@\x7fy> <ok@x.example>\r\n\r\n.`), []);
+		t.true(answers.includes('<ok@x.example>'), name);
+		t.notRegex(answers.join(''), /\p{Cc}/u);
+	}
+});
+
 test('a mail without text has none', async t => {
 	t.is((await readLetter(Buffer.from('Subject: x\r\n\r\n'), [])).text, null);
 });
@@ -48,7 +56,53 @@ test('a program is told from a person', async t => {
 	for (const field of ['Auto-Submitted: auto-replied', 'Precedence: bulk', 'List-Id: <a.b>', 'X-Autoreply: yes']) {
 		t.true((await readLetter(Buffer.from(`${field}\r\nSubject: x\r\n\r\n.`), [])).automatic, field);
 	}
-	t.false((await readLetter(Buffer.from('Auto-Submitted: no\r\nSubject: x\r\n\r\n.'), [])).automatic);
+	for (const field of [
+		'Auto-Submitted: no',
+		'X-Auto-Response-Suppress: All',
+		'From: Ada <my-mailer-daemon@x.example>',
+		'From: Ada <my+mailer-daemons@x.example>',
+	]) {
+		t.false((await readLetter(Buffer.from(`${field}\r\nSubject: x\r\n\r\n.`), [])).automatic, field);
+	}
+	// People attach what they got, and ask about it.
+	for (const type of ['message/delivery-status', 'message/disposition-notification', 'message/feedback-report']) {
+		const parts = `--b\r\n\r\nWhat is this?\r\n--b\r\nContent-Type: ${type}\r\n\r\nReporting-MTA: dns; x\r\n--b--`;
+		const mail = `From: ada@x.example\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n${parts}\r\n`;
+		t.false((await readLetter(Buffer.from(mail), [])).automatic, type);
+	}
+});
+
+test('reports are of programs, whatever the envelope says', async t => {
+	const part = (type: string) => `--b\r\nContent-Type: ${type}\r\n\r\nx\r\n`;
+	const whole = 'multipart/report; boundary=c\r\n\r\n--c\r\nContent-Type: text/plain\r\n\r\nx\r\n--c--';
+	for (const mail of [
+		`Content-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n${part('text/plain')}--b--`,
+		`Content-Type: Multipart/Report; boundary="lost"\r\n\r\nx`,
+		`Content-Type: multipart/mixed; boundary=b\r\n\r\n${part(whole)}${part('text/plain')}--b--`,
+		'Content-Type: message/disposition-notification\r\n\r\nDisposition: automatic-action/MDN-sent-automatically; displayed',
+		'Content-Type: message/global-delivery-status\r\n\r\nReporting-MTA: dns; mx.example',
+		'From: Mail Delivery System <MAILER-DAEMON@mx.example>\r\n\r\nx',
+		'From: mailer-daemon@mx.example (Mail Delivery Subsystem)\r\n\r\nx',
+		'From: MAILER-DAEMON\r\n\r\nx',
+		'From: =?us-ascii?Q?MAILER-DAEMON?= <x@mx.example>\r\n\r\nx',
+		'From: mailer-daemon+x@mx.example\r\n\r\nx',
+		'From: Mailer Daemon <x@mx.example>\r\n\r\nx',
+		'From: =?utf-8?q?Mailer_Daemon?= <x@mx.example>\r\n\r\nx',
+	]) {
+		t.true((await readLetter(Buffer.from(`Subject: x\r\n${mail}\r\n`), [])).automatic, mail);
+	}
+});
+
+test('a first line `From : x` is the author', async t => {
+	for (const line of ['From : ada@x.example', 'From \t : ada@x.example', 'from  : ada@x.example']) {
+		const {from, isAmbiguous} = await readLetter(Buffer.from(`${line}\r\nSubject: x\r\n\r\n.`), []);
+		t.is(from?.address, 'ada@x.example', line);
+		t.false(isAmbiguous);
+		const two = await readLetter(Buffer.from(`${line}\r\nFrom: eve@y.example\r\nSubject: x\r\n\r\n.`), []);
+		t.true(two.isAmbiguous, line);
+	}
+	const ofMbox = 'From ada@x.example Fri Nov 27 10:00:00 2026\r\nFrom: eve@y.example\r\n\r\n.';
+	t.like(await readLetter(Buffer.from(ofMbox), []), {from: {address: 'eve@y.example'}, isAmbiguous: false});
 });
 
 test('several authors are no author that a domain could speak for', async t => {

@@ -134,6 +134,9 @@ for (const [name, header, body, text] of [
 		'a\n  \n b\n',
 	],
 	['base64', 'Content-Transfer-Encoding: base64', 'YcOk\nYg==\n', 'aäb'],
+	['base64 behind a comment', 'Content-Transfer-Encoding: (a (b) c) base64', 'YcOk\nYg==\n', 'aäb'],
+	['base-64', 'Content-Transfer-Encoding: Base-64', 'YcOk\nYg==\n', 'aäb'],
+	['quoted_printable', 'Content-Transfer-Encoding: quoted_printable', 'a=C3=A4', 'aä'],
 	[
 		'base64 with rubbish',
 		'Content-Transfer-Encoding: base64 ',
@@ -156,6 +159,9 @@ for (const [name, header, body, text] of [
 	['Latin-1 that is called ASCII', 'Content-Type: text/plain; charset=us-ascii', 'f\xfcr', 'für'],
 	['Latin-1 that is called nothing', 'Subject: x', 'f\xfcr', 'für'],
 	['a charset that nobody knows', 'Content-Type: text/plain; charset=x-mine', 'f\xc3\xbcr', 'für'],
+	['Latin-1 that is called UTF-8', 'Content-Type: text/plain; charset=utf-8', 'f\xfcr Gr\xf6\xdfe', 'für Größe'],
+	['UTF-8 cut inside a character', 'Content-Type: text/plain; charset=utf-8', 'f\xc3\xbcr \xc3', 'für \ufffd'],
+	['UTF-8 with a character lost before', 'Content-Type: text/plain; charset=utf-8', '\xef\xbf\xbd', '\ufffd'],
 	['ASCII that is called UTF-16', 'Content-Type: text/plain; charset=utf-16', 'for you', 'for you'],
 	['UTF-8 that is called UCS-2', 'Content-Type: text/plain; charset="UCS-2"', 'f\xc3\xbcr', 'für'],
 	[

@@ -47,6 +47,28 @@ ${back}`,
 		['neko@example.org failed'],
 	],
 	[
+		'several recipients on one line',
+		{'Auto-Submitted': 'auto-replied'},
+		`Your message could not be delivered.
+
+neko@example.org: 550 not today; <inu@example.org>: 550 5.1.1 User unknown, tora@example.org 552 5.2.2 mailbox full
+
+${back}`,
+		['neko@example.org failed 550', 'inu@example.org failed 550 5.1.1', 'tora@example.org failed 552 5.2.2'],
+	],
+	[
+		'reasons above their recipients',
+		{'Auto-Submitted': 'auto-replied'},
+		`Your message could not be delivered.
+
+550 5.1.1 User unknown:
+  neko@example.org
+552 5.2.2 mailbox full:
+  inu@example.org
+`,
+		['neko@example.org failed 550 5.1.1', 'inu@example.org failed 552 5.2.2'],
+	],
+	[
 		'Exim, delayed',
 		{Subject: 'Warning: message 1kXYZ delayed 24 hours'},
 		`This message was created automatically by mail delivery software.

@@ -77,6 +77,7 @@ const byImap: Way = async (t, program, mails) => {
 		const daemon = await program.serve({
 			MAILCTL_BOUNCE_MAILBOX: `imaps://${login}@127.0.0.1:${server.securePort}/INBOX`,
 			MAILCTL_CA_FILE: server.caFile,
+			MAILCTL_LOG_LEVEL: 'debug',
 		});
 		await waitFor('it is read', async () => (await eventsOf(program, 'mailbox_read')).length === rounds, patience);
 		await untilRead(program);

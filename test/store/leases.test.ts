@@ -1,7 +1,7 @@
 import test from 'ava';
 import {shareNow} from '../../src/cluster/exchange.ts';
 import type {SavedSite, ShareRow} from '../../src/mail/saved-site.ts';
-import {exchangeShares, readSite, removeShares, renewAlone, type ShareNews} from '../../src/store/queue/sites.ts';
+import {exchangeShares, readSites, removeShares, renewAlone, type ShareNews} from '../../src/store/queue/sites.ts';
 import type {Store} from '../../src/store/store.ts';
 import {engines, newStore} from '../helpers/databases.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
@@ -116,7 +116,7 @@ test('what nodes agreed on is remembered in the same transaction', async t => {
 	}
 	const store = await newStore(t, 'postgres');
 	const saved: SavedSite = {
-		...{suspendedUntil: null, reason: null, waitsFor: null, step: 0, window: 3},
+		...{suspendedUntil: null, reason: null, waitsFor: null, advice: null, step: 0, window: 3},
 		...{slowUntil: null, slowPerMinute: null, slowConnections: null, mailsPerSession: null},
 	};
 	await exchange(store, 'a', 0);
@@ -127,5 +127,5 @@ test('what nodes agreed on is remembered in the same transaction', async t => {
 			decide: () => ({shares: [], sites: [{site, provider: 'default', saved, at: '2026-11-21T00:00:00.000Z'}]}),
 		}),
 	);
-	t.deepEqual(await readSite(store.reader, site), saved);
+	t.deepEqual((await readSites(store.reader)).get(site), saved);
 });

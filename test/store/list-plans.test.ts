@@ -4,7 +4,7 @@ import {mailctl} from '../../src/cli/commands.ts';
 import {listApiKeys} from '../../src/store/api-keys.ts';
 import {listAudit} from '../../src/store/audit.ts';
 import {listDomains} from '../../src/store/domains.ts';
-import {listKept} from '../../src/store/inbound-mails.ts';
+import {listKept} from '../../src/store/kept-mails.ts';
 import {listMessages, type MessageFilter, readLines} from '../../src/store/message-scan.ts';
 import {findWaiting, listQueue, summarizeQueue} from '../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../src/store/store.ts';

@@ -3,11 +3,13 @@ import {dayMs, storeTime} from '../../src/kit/time.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import {recordReceived} from '../../src/outcome/received.ts';
 import {
+	deleteReceived,
 	eraseReceived,
 	findInboxes,
 	findReceived,
 	insertInboundAddress,
 	listReceived,
+	openReceivedBytes,
 	purgeReceived,
 	readReceivedBytes,
 } from '../../src/store/received.ts';
@@ -54,11 +56,34 @@ storeTest(
 		);
 		t.is(await findReceived(store.reader, two, id), undefined);
 		t.is(await readReceivedBytes(store.reader, two, id), undefined);
-		t.is(await readReceivedBytes(store.reader, two, id, 0), undefined);
-		t.is(String(await readReceivedBytes(store.reader, one, id, 1)), 'gif');
-		t.is(await readReceivedBytes(store.reader, one, id, 2), undefined);
+		t.is(await openReceivedBytes(store.reader, two, id), undefined);
+		t.is(await openReceivedBytes(store.reader, two, id, 0), undefined);
+		t.is(await openReceivedBytes(store.reader, one, id, 2), undefined);
+		const file = await openReceivedBytes(store.reader, one, id, 1);
+		t.is(file?.size, 3);
+		t.is(String((await file?.pieces.next())?.value), 'gif');
 	},
 );
+
+storeTest(test, 'a large mail is read in pieces, as they are taken', async (t, store) => {
+	const {id: workspaceId} = await addWorkspace(store, 'one');
+	const id = await insertReceivedMail(store, idsAt(now), workspaceId);
+	const raw = Buffer.alloc(2.5 * 1024 * 1024, 'abcdefg');
+	await store.writer.transaction(trx => trx('received').where({id}).update({raw}));
+	const opened = await openReceivedBytes(store.reader, workspaceId, id);
+	t.is(opened?.size, raw.length);
+	const pieces = [];
+	for await (const piece of opened?.pieces ?? []) {
+		pieces.push(piece);
+	}
+	t.is(pieces.length, 3);
+	t.true(Buffer.concat(pieces).equals(raw));
+
+	const other = await openReceivedBytes(store.reader, workspaceId, id);
+	await other?.pieces.next();
+	await store.writer.transaction(trx => deleteReceived(trx, [id]));
+	await t.throwsAsync(async () => await other?.pieces.next(), {message: /was deleted while it was read/});
+});
 
 storeTest(test, 'retention and erasure take a mail with its files and with what was posted of it', async (t, store) => {
 	const {id: workspaceId} = await addWorkspace(store, 'one');

@@ -1,6 +1,7 @@
 import {existsSync, readFileSync, statSync, truncateSync, writeFileSync} from 'node:fs';
 import process from 'node:process';
 import test from 'ava';
+import {up} from '../../migrations/047_acme_directories.ts';
 import {migrations} from '../../migrations/index.ts';
 import {ConfigError} from '../../src/config/config-error.ts';
 import {refuseBesideOthers} from '../../src/data-folder/open.ts';
@@ -138,6 +139,34 @@ for (const engine of engines) {
 }
 
 for (const engine of engines) {
+	test(`an upgrade says which CA gave a certificate, where there was one alone (${engine})`, async t => {
+		const {database} = await newStore(t, engine);
+		const at = '2026-06-09T10:00:00.000Z';
+		const [row, account] = [
+			{next_try_at: at, tries: 0, updated_at: at},
+			{url: 'x', secret: 'x', created_at: at},
+		];
+		await database('certificates').insert({...row, name: 'a.example', chain: 'x'});
+		await database('certificates').insert({...row, name: 'b.example'});
+		const upgrade = async () => {
+			await database.schema.alterTable('certificates', table => table.dropColumns('directory', 'tried_directory'));
+			await database.schema.alterTable('acme_accounts', table => table.dropColumns('email'));
+			await up(database);
+			const rows = await database('certificates').orderBy('name');
+			return rows.map(({directory, tried_directory: tried}) => [directory, tried]);
+		};
+		await database('acme_accounts').insert({...account, directory: 'https://a'});
+		t.deepEqual(await upgrade(), [
+			['https://a', 'https://a'],
+			[null, 'https://a'],
+		]);
+		await database('acme_accounts').insert({...account, directory: 'https://b'});
+		t.deepEqual(await upgrade(), [
+			[null, null],
+			[null, null],
+		]);
+	});
+
 	test(`an upgrade takes return paths away that no domain proved, and lets proved keys sign on (${engine})`, async t => {
 		const store = await fillFormer(await newLocation(t, engine));
 		t.teardown(() => store.close());

@@ -23,6 +23,17 @@ test('old keys open after a rotation, the current one seals', t => {
 	t.throws(() => createVault({current: 2, keys: {2: two}}).open('dkm_a', sealed.replace('v1.1.', 'v1.constructor.')));
 });
 
+test('an HMAC is of one key, purpose and text; that of the key that seals comes first', t => {
+	const [mac = ''] = createVault({current: 1, keys: {1: one}}).macs('a', 'text');
+	const rotated = createVault({current: 2, keys: {1: one, 2: two}}).macs('a', 'text');
+	t.is(rotated.length, 2);
+	t.is(rotated[1], mac);
+	const others = [rotated[0], ...createVault({current: 1, keys: {1: one}}).macs('b', 'text')];
+	t.false(others.includes(mac));
+	// The same key has one name, whatever id a node gives it.
+	t.deepEqual(createVault({current: 7, keys: {7: one}}).macs('a', 'text'), [mac]);
+});
+
 test('keys that were rotated since are read again, once they are needed', t => {
 	let reads = 0;
 	const later = {current: 2, keys: {1: one, 2: two}};

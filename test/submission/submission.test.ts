@@ -58,7 +58,7 @@ async function openLab(t: ExecutionContext, store: Store, options: LabOptions = 
 			submittedMessages: {inc: (messages: number) => counted.push(messages)},
 			submissionRefusals: {inc: ({reason}: {reason: string}) => counted.push(reason)},
 		} as never,
-		logger: {info: () => undefined, warn: () => undefined} as never,
+		logger: {debug: () => undefined, info: () => undefined, warn: () => undefined} as never,
 		infrastructure: {tried: () => null},
 		storeFailed: error => t.fail(String(error)),
 		clock,

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {deleteWorkspace} from '../../src/admin/workspaces.ts';
+import {deleteWorkspace} from '../../src/admin/delete-workspace.ts';
 import {userTask} from '../../src/daemon/sweep.ts';
 import type {Role} from '../../src/mail/operator.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -172,8 +172,7 @@ storeTest(test, 'with a workspace go its users; those of all workspaces stay', a
 		t.fail();
 		return;
 	}
-	const nothing = async () => undefined;
-	await deleteWorkspace({store, tools, settled: nothing, removeCaptured: nothing, onStep: () => undefined}, workspace);
+	await deleteWorkspace({store, tools}, workspace);
 	t.is(await sessions.find(anns), null);
 	t.like(await sessions.find(bobs), {user: {id: bob.id}, workspaceId: null});
 	t.deepEqual(

@@ -1,14 +1,20 @@
 import {apiTime} from '../../kit/time.ts';
 import {alertKindNames, alertWays} from '../../mail/alert.ts';
 import {Type} from '../../mail/type.ts';
-import {addAlert, checkTarget, muteAlert, removeAlert} from '../../ops/alerts.ts';
-import {type Alert, findAlert, listAlerts} from '../../store/alerts.ts';
+import {
+	addAlert,
+	checkTarget,
+	muteAlert,
+	removeAlert,
+	type ShownAlert,
+	testAlert,
+	withStatuses,
+} from '../../ops/alerts.ts';
+import {findAlert, listAlerts} from '../../store/alerts.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
 import {apiError} from '../errors.ts';
 import {textOrNull, time} from '../schemas/page.ts';
-import {Seats} from '../turns.ts';
-import {emptyBody} from '../validate.ts';
 import {alertView} from '../views.ts';
 
 const timeOrNull = Type.Union([time, Type.Null()]);
@@ -16,6 +22,10 @@ const fields = {
 	id: Type.String(),
 	way: Type.Enum([...alertWays]),
 	target: Type.String({description: 'The address or URL; of a URL at Slack only its host.'}),
+	status: Type.Enum(['active', 'unconfirmed', 'suppressed'], {
+		description:
+			'`unconfirmed`: the address has not agreed to alerts yet and receives none. `suppressed`: it is on the suppression list and receives none.',
+	}),
 	from: Type.Union([Type.String(), Type.Null()]),
 	on: Type.Union([Type.Array(Type.Enum([...alertKindNames])), Type.Null()], {
 		description: 'The kinds that it is about; null: all.',
@@ -26,7 +36,7 @@ const fields = {
 	created_at: time,
 };
 const example = {
-	...{id: 'alr_01kaxq7w0c8m2v5t9d3f6h1j4n', way: 'mail', target: 'ops@shop.example', from: null},
+	...{id: 'alr_01kaxq7w0c8m2v5t9d3f6h1j4n', way: 'mail', target: 'ops@shop.example', status: 'active', from: null},
 	...{on: ['domain_failed', 'webhook_dead'], error: null, muted_until: null, last_sent_at: null},
 	created_at: '2026-06-09T10:15:30+00:00',
 };
@@ -35,21 +45,17 @@ const secret = textOrNull('What signs its posts, as those of webhooks; null: it 
 const newAlertSchema = Type.Object({...fields, secret}, {examples: [{...example, secret: null}]});
 const testSchema = Type.Object({sent: Type.Boolean(), error: fields.error}, {examples: [{sent: true, error: null}]});
 
-const shown = (row: Alert) => alertView(row, apiTime);
-
-/** Tests of one workspace that may run at once. */
-const mostTests = 2;
+const shown = (row: ShownAlert) => alertView(row, apiTime);
 
 /** /v1/alerts: who is to know of what is wrong in the workspace. */
 export function alertRoutes(parts: ApiParts): readonly Routes[] {
-	const seats = new Seats(mostTests);
 	return [
 		operationRoute(parts, addAlert, {
 			at: 'POST /v1/alerts',
 			tag: 'Alerts',
 			summary: 'Add an alert',
 			description:
-				'It is about what belongs to the workspace: its domains, endpoints, smarthosts and pauses. The secret is shown only in this answer. At most 50 in a workspace.',
+				'It is about what belongs to the workspace: its domains, endpoints, smarthosts and pauses. The secret is shown only in this answer. At most 50 in a workspace. Mail is sent to users of the workspace and to addresses in its verified domains. Any other address first receives a message with a confirmation link.',
 			answer: [201, 'The alert.', newAlertSchema],
 			errors: ['conflict', 'unprocessable_entity'],
 			check: given =>
@@ -67,8 +73,11 @@ export function alertRoutes(parts: ApiParts): readonly Routes[] {
 			usualLimit: 100,
 			item: alertSchema,
 			find: ({workspaceId}) => ({
-				read: async ({after, limit}) =>
-					(await listAlerts(parts.reader, workspaceId)).filter(({id}) => after === null || id < after).slice(0, limit),
+				async read({after, limit}) {
+					const alerts = await listAlerts(parts.reader, workspaceId);
+					const rows = alerts.filter(({id}) => after === null || id < after).slice(0, limit);
+					return await withStatuses(parts.reader, rows);
+				},
 			}),
 			view: shown,
 		}),
@@ -81,19 +90,17 @@ export function alertRoutes(parts: ApiParts): readonly Routes[] {
 			answer: [200, 'The alert.', alertSchema],
 			handle: async ({workspaceId, id}) => shown(await found(parts, workspaceId, id)),
 		}),
-		apiRoute(parts, {
+		operationRoute(parts, testAlert, {
 			at: 'POST /v1/alerts/:id/test',
 			id: 'alr',
-			scope: 'alerts:manage',
 			tag: 'Alerts',
 			summary: 'Test an alert',
-			description: 'Sends a test message now and waits for its end. The body may be left out.',
+			description:
+				'Sends a test message and waits for the result. The body may be omitted. A workspace may run five tests an hour. An unconfirmed address receives its confirmation message again instead, at most once a day.',
 			answer: [200, 'Whether it went out.', testSchema],
-			body: emptyBody,
 			isBodyOptional: true,
-			async handle({workspaceId, id}) {
-				const alert = await found(parts, workspaceId, id);
-				const error = await seats.hold(workspaceId, () => parts.testAlert(alert));
+			async view(alert) {
+				const error = await parts.testAlert(alert);
 				return {sent: error === null, error};
 			},
 		}),
@@ -118,10 +125,11 @@ export function alertRoutes(parts: ApiParts): readonly Routes[] {
 	];
 }
 
-async function found({reader}: ApiParts, workspaceId: string, id: string): Promise<Alert> {
+async function found({reader}: ApiParts, workspaceId: string, id: string): Promise<ShownAlert> {
 	const alert = await findAlert(reader, workspaceId, id);
-	if (!alert) {
+	const [row] = alert ? await withStatuses(reader, [alert]) : [];
+	if (!row) {
 		throw apiError('not_found');
 	}
-	return alert;
+	return row;
 }

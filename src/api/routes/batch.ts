@@ -1,4 +1,3 @@
-import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Static} from 'typebox';
 import {type Accepted, type Idempotency, idempotencyOf, type Send} from '../../accept/draft.ts';
@@ -92,6 +91,7 @@ export function batchRoutes(parts: ApiParts): Routes {
 		auth,
 		limits,
 		accept,
+		vault,
 		tools: {clock},
 		mayAccept,
 	} = parts;
@@ -105,7 +105,7 @@ export function batchRoutes(parts: ApiParts): Routes {
 		const read = readBatchItem(item, caller, clock.now());
 		if (read.ok) {
 			const {idempotencyKey: key, ...sent} = item as BatchItem;
-			return {send: read.send, idempotency: key === undefined ? null : idempotencyOf(key, sent)};
+			return {send: read.send, idempotency: key === undefined ? null : idempotencyOf(vault, key, sent)};
 		}
 		const [first] = read.violations ?? [];
 		if (first === undefined) {
@@ -134,7 +134,7 @@ export function batchRoutes(parts: ApiParts): Routes {
 	}
 
 	return api => {
-		api.withTypeProvider<TypeBoxTypeProvider>().post(
+		api.post(
 			'/v1/messages/batch',
 			{
 				onRequest: auth.needs('messages:send', 'batch'),

@@ -169,7 +169,11 @@ export function contactRoutes(parts: ApiParts): readonly Routes[] {
 			summary: 'Erase a person',
 			description:
 				'Removes the contact, and from all messages the address (`erased@erased.invalid` stands in its place), variables, metadata, subject, attachments, details of events, captured mails; mail to it that waits ends `suppressed`. Suppressions and opt-outs stay: they keep the person from being mailed.',
-			answer: [204, 'All of it is done.', null],
+			answer: [
+				204,
+				'No response contains data of the person any more. If there are many messages, it takes minutes until all of it is removed.',
+				null,
+			],
 			async handle({caller, workspaceId, id, tools}) {
 				await mayChange(caller, id);
 				const contact = await chosen(workspaceId, id);

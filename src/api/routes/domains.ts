@@ -1,4 +1,4 @@
-import {dmarcPeriod, dmarcView, lookAtDmarc} from '../../domains/dmarc.ts';
+import {dmarcPeriod, dmarcView} from '../../domains/dmarc.ts';
 import {readDomainRecords, recordPurposes} from '../../domains/domain-records.ts';
 import {addDomain, removeDomain, returnPathFault} from '../../domains/domains.ts';
 import {changeLinkHost} from '../../domains/link-host.ts';
@@ -125,10 +125,8 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 			query: dmarcQuery,
 			async handle({query: {days}, ...call}) {
 				const domain = await chosen(call);
-				const period = {days: Number(days ?? dmarcPeriod.usual), now: clock.now()};
-				const {names, openSources} = domains;
-				const look = () => lookAtDmarc(reader, domain, names, openSources, period);
-				return dmarcView(await seats.hold(domain.workspace_id, look));
+				const review = () => domains.reviewDmarc(domain, Number(days ?? dmarcPeriod.usual));
+				return dmarcView(await seats.hold(domain.workspace_id, review));
 			},
 		}),
 
@@ -290,10 +288,10 @@ const mails = (description: string) => Type.Integer({description});
 const dmarcFields = {
 	days: Type.Integer(),
 	reports: Type.Integer({description: 'Reports that came, each counted once.'}),
-	unsigned: mails('Mails of reports whose own mail had no valid DKIM signature; the advice leaves them out.'),
+	unsigned: mails('Messages in reports that their reporters did not sign; the advice ignores them.'),
 	sources: Type.Array(
 		Type.Object({
-			ip: Type.String(),
+			ip: Type.String({description: 'An address, or `others`: the total of the groups beyond the limits.'}),
 			count: mails('Mails.'),
 			aligned: mails('Of them, those that pass DMARC: by SPF, by DKIM, or both.'),
 			spf: mails('Those whose SPF passes for the domain.'),

@@ -1,6 +1,5 @@
 import type {ServerResponse} from 'node:http';
 import {Readable} from 'node:stream';
-import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {FastifyRequest} from 'fastify';
 import {csvColumns, csvOf} from '../../admin/csv-lists.ts';
 import {Type} from '../../mail/type.ts';
@@ -158,7 +157,7 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 	}
 
 	return api => {
-		api.withTypeProvider<TypeBoxTypeProvider>().get(
+		api.get(
 			'/v1/events',
 			{
 				onRequest: auth.needs(scope),

@@ -1,8 +1,17 @@
-import {diffOf, foresee, planChange, readKnown, removeLayout, saveChange, usersOf} from '../../admin/layouts.ts';
+import {Diffs, foresee} from '../../admin/layout-changes.ts';
+import {
+	type Change,
+	checkLayoutRoom,
+	planChange,
+	readKnown,
+	removeLayout,
+	saveChange,
+	usersOf,
+} from '../../admin/layouts.ts';
 import {apiTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
 import type {Layout} from '../../render/layouts.ts';
-import {listLayouts, type StoredLayout} from '../../store/layouts.ts';
+import {findLayout, type ListedLayout, listLayouts, listLayoutUsers} from '../../store/layouts.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';
 import {apiError} from '../errors.ts';
@@ -33,7 +42,10 @@ const changeSchema = Type.Object(
 				id: Type.String(),
 				name: Type.String(),
 				version: Type.Integer({description: 'The new one.'}),
-				diff: Type.String({description: 'Unified, of the sources with layout and partials in them.'}),
+				diff: Type.String({
+					description:
+						'Unified diff of the sources with layout and partials in them. A sentence replaces a diff of more than 2,000 lines, and further diffs once all of them exceed 1 MiB.',
+				}),
 			}),
 		),
 	},
@@ -50,13 +62,26 @@ const params = Type.Object({
 });
 type Params = Pick<Layout, 'kind' | 'name'>;
 
-const view = ({kind, name, updated_at}: StoredLayout) => ({kind, name, updated_at: apiTime(updated_at)});
+const view = ({kind, name, updated_at}: Omit<ListedLayout, 'uses'>) => ({kind, name, updated_at: apiTime(updated_at)});
 const at = '/v1/layouts/:kind/:name';
 
 /** /v1/layouts: what templates of a workspace share. */
 export function layoutRoutes(parts: ApiParts): readonly Routes[] {
 	const {reader, change} = parts;
 	const turns = createTurns();
+
+	/** The templates that get a new version, each with its diff. */
+	async function changedBy(workspaceId: string, planned: Change) {
+		const diffs = new Diffs(inSlice);
+		const templates = [];
+		for await (const one of foresee(reader, workspaceId, planned)) {
+			if (one.changed) {
+				templates.push({id: one.id, name: one.name, version: one.version, diff: await diffs.write(one)});
+			}
+		}
+		return templates;
+	}
+
 	return [
 		listRoute(parts, {
 			path: '/v1/layouts',
@@ -76,16 +101,19 @@ export function layoutRoutes(parts: ApiParts): readonly Routes[] {
 			view: ({row}) => view(row),
 		}),
 		apiRoute(parts, {
+			isLarge: true,
 			...{at: `GET ${at}`, params, scope: 'templates:read', tag: 'Templates', summary: 'Read a layout or a partial'},
 			answer: [200, 'Its sources by file name, and what uses it.', layoutSchema],
 			errors: ['not_found'],
 			async handle({workspaceId, request}) {
 				const {kind, name} = request.params as Params;
-				const known = await readKnown(reader, workspaceId);
-				const found = known.layouts.find(one => one.kind === kind && one.name === name);
-				return found
-					? {...view(found), files: found.files, used_by: usersOf(known, found)}
-					: Promise.reject(apiError('not_found'));
+				const found = kinds.includes(kind) ? await findLayout(reader, workspaceId, {kind, name}) : undefined;
+				if (!found) {
+					throw apiError('not_found');
+				}
+				const layouts = await listLayouts(reader, workspaceId);
+				const users = await listLayoutUsers(reader, workspaceId);
+				return {...view(found), files: found.files, used_by: usersOf({layouts, users}, found)};
 			},
 		}),
 		apiRoute(parts, {
@@ -107,21 +135,20 @@ export function layoutRoutes(parts: ApiParts): readonly Routes[] {
 				if (!kinds.includes(kind)) {
 					throw apiError('not_found');
 				}
-				const known = await readKnown(reader, workspaceId);
-				const planned = await turns(workspaceId, () => planChange(known, [{kind, name, files: body.files}]));
-				if (!planned.ok) {
-					const violations = planned.problems.map(message => ({field: 'files', message: message.slice(0, 500)}));
-					throw apiError('validation_failed', {violations: violations.slice(0, mostViolations)});
-				}
-				const changed = (await foresee(reader, workspaceId, planned.change)).filter(one => one.changed);
-				if (query.dry_run !== 'true') {
-					await change(trx => saveChange(trx, tools, workspaceId, planned.change));
-				}
-				const templates = [];
-				for (const one of changed) {
-					templates.push({id: one.id, name: one.name, version: one.version, diff: await inSlice(() => diffOf(one))});
-				}
-				return {templates};
+				const layout = {kind, name, files: body.files};
+				return await turns(workspaceId, async () => {
+					const planned = await planChange(await readKnown(reader, workspaceId), [layout]);
+					if (!planned.ok) {
+						const violations = planned.problems.map(message => ({field: 'files', message: message.slice(0, 500)}));
+						throw apiError('validation_failed', {violations: violations.slice(0, mostViolations)});
+					}
+					await checkLayoutRoom(reader, tools, workspaceId, planned.change);
+					const templates = await changedBy(workspaceId, planned.change);
+					if (query.dry_run !== 'true') {
+						await change(trx => saveChange(trx, tools, workspaceId, planned.change));
+					}
+					return {templates};
+				});
 			},
 		}),
 		apiRoute(parts, {

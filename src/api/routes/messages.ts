@@ -1,4 +1,3 @@
-import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import {idempotencyOf, resendIdempotency} from '../../accept/draft.ts';
 import {readResend} from '../../accept/send.ts';
 import {csvColumns} from '../../admin/csv-lists.ts';
@@ -39,7 +38,7 @@ export function messageRoutes(parts: ApiParts): Routes {
 	const checkQuery = checkOf(noQuery);
 
 	return api => {
-		api.withTypeProvider<TypeBoxTypeProvider>().post(
+		api.post(
 			'/v1/messages',
 			{
 				onRequest: [auth.needs('messages:send'), limitSends(limits, clock)],
@@ -84,7 +83,7 @@ export function messageRoutes(parts: ApiParts): Routes {
 				if (send === null) {
 					throw apiError('validation_failed', {violations: [notAnswered]});
 				}
-				const idempotency = key === null ? null : idempotencyOf(key, body);
+				const idempotency = key === null ? null : idempotencyOf(parts.vault, key, body);
 				return answerSend(reply, await accept.single(send, idempotency), clock.now());
 			},
 		);
@@ -95,6 +94,7 @@ export function messageRoutes(parts: ApiParts): Routes {
 export function messageRoute(parts: ApiParts): Routes {
 	return apiRoute(parts, {
 		at: 'GET /v1/messages/:id',
+		isLarge: true,
 		scope: 'messages:read',
 		id: 'msg',
 		missing: 'message_not_found',
@@ -187,6 +187,7 @@ export function messageContentRoutes(parts: ApiParts): readonly Routes[] {
 	}
 
 	const ofOneCopy = {
+		isLarge: true,
 		scope: 'messages:read',
 		id: 'msg',
 		missing: 'message_not_found',
@@ -308,9 +309,9 @@ export function waitingMessageRoutes(parts: ApiParts): readonly Routes[] {
 }
 
 /** Sends what a message said once more. */
-export function resendRoutes({auth, reader, accept, limits, tools: {clock}, mayAccept}: ApiParts): Routes {
+export function resendRoutes({auth, reader, accept, limits, vault, tools: {clock}, mayAccept}: ApiParts): Routes {
 	return api => {
-		api.withTypeProvider<TypeBoxTypeProvider>().post(
+		api.post<{Params: {id: string}}>(
 			'/v1/messages/:id/resend',
 			{
 				onRequest: [auth.needs('messages:send'), limitSends(limits, clock)],
@@ -355,7 +356,7 @@ export function resendRoutes({auth, reader, accept, limits, tools: {clock}, mayA
 				if (send === 'removed') {
 					throw apiError('content_removed');
 				}
-				const idempotency = key === null ? null : resendIdempotency(key, id);
+				const idempotency = key === null ? null : resendIdempotency(vault, key, id);
 				return answerSend(reply, await accept.single(send, idempotency), clock.now());
 			},
 		);

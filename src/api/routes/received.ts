@@ -1,10 +1,18 @@
+import {Readable} from 'node:stream';
+import type {FastifyReply} from 'fastify';
 import {parseQueryTime} from '../../kit/time.ts';
 import {isId} from '../../mail/ids.ts';
 import {contentView, type Received, receivedView} from '../../mail/received.ts';
 import {askedTerms} from '../../mail/terms.ts';
 import {Type} from '../../mail/type.ts';
 import {addInbound, checkNotOurs, removeInbound, removeReceived} from '../../ops/inbound.ts';
-import {findReceived, listInboundAddresses, listReceived, readReceivedBytes} from '../../store/received.ts';
+import {
+	findInboundAddress,
+	findReceived,
+	listReceived,
+	openReceivedBytes,
+	pageInboundAddresses,
+} from '../../store/received.ts';
 import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
 import type {Caller} from '../caller.ts';
@@ -90,9 +98,14 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 	const {host, returnPathDomain} = parts.domains.names;
 	const view = (mail: Received) => receivedView(mail, parts.publicUrl());
 	// What comes in is real mail: a test key sees none of it.
-	const bytesOf = async ({workspaceId, mode}: Caller, id: string, file?: number) =>
-		(isId('rcv', id) && mode === 'live' ? await readReceivedBytes(reader, workspaceId, id, file) : undefined) ??
-		missing();
+	async function streamed({workspaceId, mode}: Caller, reply: FastifyReply, id: string, file?: number) {
+		const isVisible = isId('rcv', id) && mode === 'live';
+		const {size, pieces} =
+			(isVisible ? await openReceivedBytes(reader, workspaceId, id, file) : undefined) ?? missing();
+		reply.header('content-length', size);
+		return Readable.from(reply.request.method === 'HEAD' ? [] : pieces, {objectMode: false});
+	}
+
 	return [
 		operationRoute(parts, addInbound, {
 			at: 'POST /v1/inbound',
@@ -108,20 +121,14 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			...{...reads, path: '/v1/inbound', name: 'inbound', summary: 'List addresses', usualLimit: 100},
 			meaning: 'Addresses, newest first.',
 			item: inboundSchema,
-			find: ({workspaceId}) => ({
-				read: async ({after, limit}) =>
-					(await listInboundAddresses(reader, workspaceId))
-						.filter(({id}) => after === null || id < after)
-						.slice(0, limit),
-			}),
+			find: ({workspaceId}) => ({read: part => pageInboundAddresses(reader, workspaceId, part)}),
 			view: inboundView,
 		}),
 		apiRoute(parts, {
 			...{...reads, at: 'GET /v1/inbound/:id', id: 'inb', summary: 'Get an address'},
 			answer: [200, 'The address.', inboundSchema],
 			async handle({workspaceId, id}) {
-				const all = await listInboundAddresses(reader, workspaceId);
-				return inboundView(all.find(one => one.id === id) ?? missing());
+				return inboundView((await findInboundAddress(reader, workspaceId, id)) ?? missing());
 			},
 		}),
 		operationRoute(parts, removeInbound, {
@@ -152,7 +159,7 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			view,
 		}),
 		apiRoute(parts, {
-			...{...reads, at: 'GET /v1/received/:id', id: 'rcv', summary: 'Get a received mail'},
+			...{...reads, at: 'GET /v1/received/:id', id: 'rcv', summary: 'Get a received mail', isLarge: true},
 			answer: [200, 'The mail.', mailSchema],
 			async handle({caller, workspaceId, id}) {
 				const found = caller.mode === 'live' ? await findReceived(reader, workspaceId, id) : undefined;
@@ -161,22 +168,22 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			},
 		}),
 		apiRoute(parts, {
-			...{...reads, at: 'GET /v1/received/:id/raw', id: 'rcv', summary: 'Read a mail as it came'},
+			...{...reads, at: 'GET /v1/received/:id/raw', id: 'rcv', summary: 'Read a mail as it came', isLarge: true},
 			...{answer: [200, 'The mail (RFC 5322).', null], media: 'message/rfc822'},
 			async handle({caller, id, reply}) {
-				const raw = await bytesOf(caller, id);
+				const raw = await streamed(caller, reply, id);
 				reply.type('message/rfc822').headers(saved(`${id}.eml`));
 				return raw;
 			},
 		}),
 		apiRoute(parts, {
-			...{...reads, at: 'GET /v1/received/:id/attachments/:n', summary: 'Download an attachment'},
+			...{...reads, at: 'GET /v1/received/:id/attachments/:n', summary: 'Download an attachment', isLarge: true},
 			description: 'Strangers wrote it. It is always sent as a download, whatever its sender says that it is.',
 			params: Type.Object({id: Type.String({description: '`rcv_…`'}), n: Type.String({description: 'From 0 on.'})}),
 			...{answer: [200, 'The file.', null], media: 'application/octet-stream', errors: ['not_found']},
 			async handle({caller, id, request, reply}) {
 				const {n} = request.params as {n: string};
-				const content = await bytesOf(caller, id, /^(?:0|[1-9]\d{0,3})$/.test(n) ? Number(n) : -1);
+				const content = await streamed(caller, reply, id, /^(?:0|[1-9]\d{0,3})$/.test(n) ? Number(n) : -1);
 				reply.type('application/octet-stream').headers(saved(`${id}-${n}`));
 				return content;
 			},

@@ -1,6 +1,6 @@
 import type {IncomingMessage} from 'node:http';
-import type {TypeBoxTypeProvider} from '@fastify/type-provider-typebox';
 import type {FastifyRequest} from 'fastify';
+import type {Static} from 'typebox';
 import {columnsOf, exportedFile, insertEntries, mostFaults, SuppressionImport} from '../../admin/suppression-file.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
 import {Type} from '../../mail/type.ts';
@@ -188,7 +188,7 @@ export function suppressionFileRoutes(parts: ApiParts): readonly Routes[] {
 	const importRoute: Routes = api => {
 		api.register(async scope => {
 			acceptCsv(scope);
-			scope.withTypeProvider<TypeBoxTypeProvider>().post(
+			scope.post<{Querystring: Static<typeof importQuery>}>(
 				'/v1/suppressions/import',
 				{
 					onRequest: auth.needs('suppressions:manage'),

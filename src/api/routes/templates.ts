@@ -1,3 +1,4 @@
+import {compileWith, readKnown} from '../../admin/layouts.ts';
 import {
 	addVersion,
 	createTemplate,
@@ -12,8 +13,7 @@ import {isTemplateId} from '../../mail/ids.ts';
 import {Type} from '../../mail/type.ts';
 import {updateTemplate} from '../../ops/templates.ts';
 import type {CompileResult, VariantSource} from '../../render/compile.ts';
-import {compileInWorker, renderInWorker, usualCompileTime} from '../../render/in-worker.ts';
-import {listLayouts} from '../../store/layouts.ts';
+import {renderInWorker} from '../../render/in-worker.ts';
 import {
 	findTemplate,
 	findVersion,
@@ -167,9 +167,10 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 			const layout = name || null;
 			const sources = readVariants(written).map(source => ({...source, layout}));
 			const {id} = await chosen(workspaceId, templateId);
-			const layouts = await listLayouts(reader, workspaceId);
-			const compile = () => compileInWorker(sources, usualCompileTime, layouts);
-			const variants = readyVariants(sources, await compileTurns(workspaceId, compile));
+			const known = await readKnown(reader, workspaceId);
+			const compiled = await compileTurns(workspaceId, () => compileWith(known, sources));
+			const variants = readyVariants(sources, compiled);
+			const {layouts} = known;
 			const version = await change(async trx => {
 				const saved = await addVersion(trx, tools, {workspaceId, id, variants, layout, layouts});
 				if (typeof saved === 'object') {
@@ -217,6 +218,7 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 
 	const readOne = apiRoute(parts, {
 		at: 'GET /v1/templates/:id/versions/:version',
+		isLarge: true,
 		params: versionParams,
 		scope: 'templates:read',
 		tag: 'Templates',
@@ -238,6 +240,7 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 
 	const preview = apiRoute(parts, {
 		at: 'POST /v1/templates/:id/preview',
+		isLarge: true,
 		scope: 'templates:read',
 		id: 'tpl',
 		tag: 'Templates',

@@ -217,19 +217,15 @@ const exits: ReadonlyArray<readonly [code: number, meaning: string]> = [
 
 /** docs/reference/cli.md: every command with its options and an example. */
 export function cliPage(program: CliCommand): string {
-	const sections = program.commands
-		.filter(command => command.name() !== 'help')
-		.map(command =>
-			command.commands.length > 0
-				? `## ${command.name()}\n\n${command.description()}.\n\n${command.commands.map(verb => section('###', verb)).join('\n')}`
-				: section('##', command),
-		);
+	const commands = program.commands.filter(command => command.name() !== 'help');
+	const verbs = commands.filter(command => command.commands.length === 0);
+	const nouns = commands.filter(command => command.commands.length > 0);
 	return `# Command line
 
 \`mailctl <noun> <verb>\`. With one workspace \`--workspace\` can be left out. Tables are for people; with \`--json\` standard output
 is one JSON document and nothing else. Errors go to standard error as \`mailctl: <what is wrong>, <how to fix it>\`.
-Commands that destroy data ask on a terminal, and need \`--yes\` elsewhere. Commands work beside a running daemon, which notices a
-change within a second.
+Commands that destroy data ask on a terminal, and need \`--yes\` elsewhere: those whose usage shows it. Commands work beside a
+running daemon, which notices a change within a second.
 
 The same as a manual page is \`man mailctl\` where npm installed it, else \`man docs/reference/mailctl.1\`. To complete words with Tab:
 
@@ -245,28 +241,43 @@ ${exits.map(([code, meaning]) => `| ${code} | ${meaning} |`).join('\n')}
 
 Every command also takes:
 
-${optionTable(program.options)}
+${optionList(program.options)}
 
-${sections.join('\n')}
+${section('Without a noun', 'The daemon, and what is about all of it', verbs)}
+${nouns.map(noun => section(noun.name(), noun.description(), noun.commands)).join('\n')}
 This page is made from the code: \`npm run build && node dist/src/cli/tree/write-docs.js\`.
 `;
 }
 
-function section(heading: string, command: CliCommand): string {
-	const name = pathOf(command);
-	const words = command.registeredArguments.map(placeOf);
-	const usage = ['mailctl', name, ...words, ...(command.options.length > 0 ? ['[options]'] : [])].join(' ');
-	const options = command.options.length > 0 ? `${optionTable(command.options)}\n\n` : '';
-	return `${heading} ${name}
+/** The verbs of a noun as a table, then the options of each that has some. */
+function section(title: string, description: string, verbs: readonly CliCommand[]): string {
+	const rows = verbs.map(verb => {
+		const example = `${verb.example}`.replaceAll(/\s*\\\n\s*/g, ' ').replaceAll('\n', '; ');
+		return `| \`${cell(usageOf(verb))}\` | ${cell(verb.description())} | \`${cell(example)}\` |`;
+	});
+	const options = verbs
+		.filter(verb => explainedOptions(verb).length > 0)
+		.map(verb => `\n### ${pathOf(verb)}\n\n${optionList(explainedOptions(verb))}\n`);
+	return `## ${title}
 
-${command.description()}.
+${description}.
 
-\`${usage}\`
+| command | what it does | example |
+|---|---|---|
+${rows.join('\n')}
+${options.join('')}`;
+}
 
-${options}\`\`\`
-${command.example}
-\`\`\`
-`;
+/** The options of a verb but `--yes`, which the head of the page explains. */
+function explainedOptions({options}: CliCommand): readonly Option[] {
+	return options.filter(({long}) => long !== '--yes');
+}
+
+/** `workspace delete <workspace> [options] [--yes]` */
+function usageOf(command: CliCommand): string {
+	const {length} = explainedOptions(command);
+	const options = [length > 0 ? ' [options]' : '', command.options.length > length ? ' [--yes]' : ''];
+	return [pathOf(command), ...command.registeredArguments.map(placeOf)].join(' ') + options.join('');
 }
 
 /** `<id>`, `[id...]` */
@@ -284,9 +295,8 @@ function pathOf(command: CliCommand): string {
 	return names.join(' ');
 }
 
-function optionTable(options: readonly Option[]): string {
-	const rows = options.map(option => `| \`${cell(option.flags)}\` | ${cell(meaningOf(option))} |`);
-	return `| option | meaning |\n|---|---|\n${rows.join('\n')}`;
+function optionList(options: readonly Option[]): string {
+	return options.map(option => `- \`${option.flags}\`: ${meaningOf(option)}`).join('\n');
 }
 
 function meaningOf({description, mandatory, defaultValue}: Option): string {

@@ -1,4 +1,4 @@
-import {type DmarcSight, dmarcPeriod, lookAtDmarc, stepOf, tlsWords} from '../../domains/dmarc.ts';
+import {type DmarcSight, dmarcPeriod, stepOf, tlsWords} from '../../domains/dmarc.ts';
 import {returnPathHost} from '../../domains/domain-records.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import type {Domain} from '../../store/domains.ts';
@@ -15,12 +15,12 @@ const mostRows = 50;
 
 /** Who sends with a domain in `From`, as DMARC reports say, and what to publish next. */
 export async function dmarcPage(
-	{query, now}: Visit,
+	{query}: Visit,
 	domain: Domain,
-	{reader, domains}: Pick<DashboardParts, 'reader' | 'domains'>,
+	{domains}: Pick<DashboardParts, 'domains'>,
 ): Promise<Answer> {
 	const days = Number(periods.find(({value}) => value === query.get('days'))?.value || dmarcPeriod.usual);
-	const sight = await lookAtDmarc(reader, domain, domains.names, domains.openSources, {days, now});
+	const sight = await domains.reviewDmarc(domain, days);
 	const to = `/domains/${domain.id}`;
 	return {
 		kind: 'page',
@@ -47,7 +47,7 @@ function adviceCard(domain: Domain, {reports, reporters, days, unsigned, advice,
 				? `none in ${days} days`
 				: html`${count(reports)} in ${days} days, of ${name(reporters.join(', '))}`,
 		],
-		['Not signed', unsigned === 0 ? null : `reports of ${count(unsigned)} mails, which the advice leaves out`],
+		['Not signed', unsigned === 0 ? null : `reports of ${count(unsigned)} messages, which the advice leaves out`],
 		[
 			'A stricter policy',
 			reports === 0

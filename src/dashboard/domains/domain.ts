@@ -1,6 +1,7 @@
 import {readAddress} from '../../api/schemas/formats.ts';
 import {Seats} from '../../api/turns.ts';
 import {type CheckedRecord, keyAlgorithms, openProofs, purposeOf} from '../../domains/check-records.ts';
+import {dmarcPeriod, firstDay, readReportedTls} from '../../domains/dmarc.ts';
 import {type DomainRecord, readDomainRecords, returnPathHost, zoneFile} from '../../domains/domain-records.ts';
 import {removeDomain} from '../../domains/domains.ts';
 import {changeLinkHost} from '../../domains/link-host.ts';
@@ -10,12 +11,14 @@ import {checkDomain, lookAtDomain, nextCheckAt} from '../../domains/verify-domai
 import {type Html, html} from '../../hosted/html.ts';
 import {labelFault} from '../../kit/text.ts';
 import {storeTime} from '../../kit/time.ts';
+import type {TlsSum} from '../../store/aggregate-reports.ts';
 import {type DkimKey, type Domain, findDomainById, keyState, listDkimKeys} from '../../store/domains.ts';
 import {
 	act,
 	badge,
 	code,
 	copyable,
+	count,
 	facts,
 	join,
 	name,
@@ -67,6 +70,8 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 		const keys = await listDkimKeys(reader, domain.id);
 		const isAsked = query.get('dns') === 'now';
 		const records = await recordsOf(domain, keys, isAsked);
+		const hosts = [domain.name, returnPathHost(domain)];
+		const tls = await readReportedTls(reader, domain, hosts, firstDay(dmarcPeriod.usual, now));
 		const next = domains.areChecked ? nextCheckAt(domain, keys, now) : null;
 		const to = `/domains/${domain.id}`;
 		return {
@@ -104,6 +109,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 				),
 				await sendersSection(reader, visit, domain),
 				keysSection(visit, domain, keys),
+				tlsSection(tls),
 			]),
 		};
 	}
@@ -191,7 +197,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 		page(path, show),
 		page(`${path}/dmarc`, async visit => {
 			const domain = await chosen(visit);
-			return await seats.hold(domain.workspace_id, () => dmarcPage(visit, domain, {reader, domains}));
+			return await seats.hold(domain.workspace_id, () => dmarcPage(visit, domain, {domains}));
 		}),
 		page(`${path}/zone`, zone),
 		form(`${path}/verify`, 'admin', verify),
@@ -300,4 +306,27 @@ function keysSection({may, now}: Visit, domain: Domain, keys: readonly DkimKey[]
 		? 'The new keys sign once every DNS server that is asked shows their records. Until then the old ones sign.'
 		: 'A rotation makes new keys. They sign once DNS shows their records, so no mail fails meanwhile.';
 	return section('Signing keys', html`<p class="soft">${words}</p>${shown}`, may('admin') ? rotation : nothing);
+}
+
+/** How TLS to hosts of the domain went, as others report it. */
+function tlsSection(rows: readonly TlsSum[]): Html {
+	const resultBadge = ({result}: TlsSum) => badge(result, result === 'success' ? 'good' : 'bad');
+	const shown = table<TlsSum>({
+		label: 'TLS',
+		columns: [
+			// On a phone the result is below the host, so that all is seen without scrolling.
+			{
+				title: 'Host',
+				cell: row => html`${name(row.domain)}<small class="narrow">${resultBadge(row)}</small>`,
+				cut: true,
+			},
+			{title: 'Policy', cell: ({policy}) => policy, wide: true},
+			{title: 'Result', cell: resultBadge, wide: true},
+			{title: 'Connections', cell: row => `${count(row.count)} of ${count(row.total)}`, right: true},
+		],
+		rows,
+		empty: html`<p>No report came in ${dmarcPeriod.usual} days.</p>`,
+	});
+	const words = `Connections to hosts of this domain in the last ${dmarcPeriod.usual} days, as other mail systems report them. Failures come first.`;
+	return section('TLS', html`<p class="soft">${words}</p>${shown}`);
 }

@@ -1,6 +1,6 @@
 import {inSlice} from '../../api/turns.ts';
 import {type Html, html} from '../../hosted/html.ts';
-import {diffLines, type Folded, fold} from '../../kit/diff.ts';
+import {diffLines, type Folded, fold, maxDiffLines} from '../../kit/diff.ts';
 import type {TemplateVariant} from '../../store/templates.ts';
 import {count, emptyNote, section, select} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -68,7 +68,12 @@ export async function changesBetween(before: Side, after: Side): Promise<Html[]>
 	const changed = parts.filter(([, old, fresh]) => old !== fresh);
 	const changes: Html[] = [];
 	for (const [title, old, fresh] of changed) {
-		const lines = await inSlice(() => fold(diffLines(old ?? '', fresh ?? '')));
+		const compared = await inSlice(() => diffLines(old ?? '', fresh ?? ''));
+		if (compared === null) {
+			changes.push(section(title, html`<p>More than ${count(maxDiffLines)} lines differ. They are not shown.</p>`));
+			continue;
+		}
+		const lines = await inSlice(() => fold(compared));
 		const shown = beginningOf(lines, mostShown / changed.length);
 		const more = shown !== lines ? html`<em>Only the beginning is shown.</em>` : null;
 		changes.push(section(title, html`<pre class="diff">${shown.map(lineOf)}${more}</pre>`));

@@ -1,6 +1,7 @@
 import {createHash} from 'node:crypto';
 import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
+import {compileWith, type Known, readKnown} from '../../admin/layouts.ts';
 import {previewVariant, storedVariant} from '../../admin/templates.ts';
 import {variablesFault} from '../../api/schemas/send.ts';
 import {createTurns} from '../../api/turns.ts';
@@ -8,11 +9,10 @@ import {isObject, type JsonObject, parseExact} from '../../kit/exact-json.ts';
 import {linksOf} from '../../links/rewrite.ts';
 import {cidWarnings} from '../../mail/content-id.ts';
 import {missingPaths, type VariantSource} from '../../render/compile.ts';
-import {compileInWorker, renderInWorker, usualCompileTime} from '../../render/in-worker.ts';
+import {renderInWorker} from '../../render/in-worker.ts';
 import {longestSource} from '../../render/limits.ts';
 import type {Violation} from '../../render/liquid-source.ts';
 import {validLocale} from '../../render/locale.ts';
-import {listLayouts, type StoredLayout} from '../../store/layouts.ts';
 import type {TemplateVariant} from '../../store/templates.ts';
 import type {Workspace} from '../../store/workspaces.ts';
 import {versionNumber} from './template.ts';
@@ -133,8 +133,8 @@ export type Checked = {
 	/** Null: a fault. */
 	readonly variant: TemplateVariant | null;
 	readonly sample: string | null;
-	/** Those that there were. */
-	readonly layouts: readonly StoredLayout[];
+	/** What the workspace had. */
+	readonly known: Known;
 	/** With the sample's variables; null: it cannot be rendered. */
 	readonly mail: {readonly subject: string; readonly html: string; readonly text: string} | null;
 };
@@ -151,15 +151,13 @@ export function createChecks(reader: Knex) {
 	const renderTurns = createTurns();
 	const kept = new LRUCache<string, Promise<Checked>>({max: mostKept});
 
-	async function check(workspace: Workspace, draft: Draft, layouts: Checked['layouts']): Promise<Checked> {
+	async function check(workspace: Workspace, draft: Draft, known: Known): Promise<Checked> {
 		const read = sourceOf(draft);
-		const none = {doubts: [], variant: null, sample: null, mail: null, layouts};
+		const none = {doubts: [], variant: null, sample: null, mail: null, known};
 		if (!('source' in read)) {
 			return {...none, faults: read};
 		}
-		const [compiled] = await compileTurns(workspace.id, () =>
-			compileInWorker([read.source], usualCompileTime, layouts),
-		);
+		const [compiled] = await compileTurns(workspace.id, () => compileWith(known, [read.source]));
 		if (!compiled?.ok) {
 			const faults = (compiled?.violations ?? []).map(one => placed(one, draft));
 			return {...none, faults};
@@ -181,17 +179,19 @@ export function createChecks(reader: Knex) {
 			],
 			variant,
 			sample: read.sample,
-			layouts,
+			known,
 			mail: rendered.ok ? rendered : null,
 		};
 	}
 
 	return async (workspace: Workspace, draft: Draft): Promise<Checked> => {
-		const layouts = await listLayouts(reader, workspace.id);
+		const known = await readKnown(reader, workspace.id);
 		const key = createHash('sha256')
-			.update(JSON.stringify([layouts, workspace.id, workspace.name, workspace.locale, workspace.timezone, draft]))
+			.update(
+				JSON.stringify([known.layouts, workspace.id, workspace.name, workspace.locale, workspace.timezone, draft]),
+			)
 			.digest('hex');
-		const checked = kept.get(key) ?? check(workspace, draft, layouts);
+		const checked = kept.get(key) ?? check(workspace, draft, known);
 		kept.set(key, checked);
 		const forget = () => kept.delete(key);
 		// A busy machine can make a fault of a compile that took too long: the next time it may not.

@@ -1,4 +1,4 @@
-import {planChange} from '../../admin/layouts.ts';
+import {type Known, planChange} from '../../admin/layouts.ts';
 import {
 	addVersion,
 	type Content,
@@ -95,7 +95,7 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 		const {template, base} = found;
 		const checked = await check(visit.workspace, draft);
 		const again = (problem: string) => editorPage({...found, draft, checked, problem});
-		const {variant, sample, layouts} = checked;
+		const {variant, sample, known} = checked;
 		const layout = draft.layout || null;
 		if (variant === null) {
 			return again('Nothing was saved: correct what the checks found.');
@@ -107,7 +107,7 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 		if (draft.added && others.some(({locale}) => locale === variant.locale)) {
 			return again(`There is a variant for ${localeName(variant.locale)} already: edit that one.`);
 		}
-		const inLayout = await compiledIn(template, layout, layouts, others);
+		const inLayout = await compiledIn(template, layout, known, others);
 		if (typeof inLayout === 'string') {
 			return again(`Nothing was saved: ${inLayout}`);
 		}
@@ -123,9 +123,13 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 		if (base && template.latest_version === draft.begun && isContent(base.version, {variants, sample, layout})) {
 			return go(`/templates/${template.id}`, `Nothing changed: version ${base.version.version} is like this.`);
 		}
-		const saved = await next(visit, template.id, {variants, sample, layout, layouts, after: draft.begun}).catch(
-			staleLayout,
-		);
+		const saved = await next(visit, template.id, {
+			variants,
+			sample,
+			layout,
+			layouts: known.layouts,
+			after: draft.begun,
+		}).catch(staleLayout);
 		if (saved === 'newer') {
 			return await overtaken(visit, draft, checked);
 		}
@@ -218,14 +222,14 @@ function draftOf(base: Saved | null, query: URLSearchParams): Draft {
 async function compiledIn(
 	{id, name}: Template,
 	layout: string | null,
-	layouts: Checked['layouts'],
+	known: Known,
 	others: readonly TemplateVariant[],
 ): Promise<readonly TemplateVariant[] | string> {
 	if (layout === null && others.every(one => one.own_source === null)) {
 		return others;
 	}
 	const variants = others.map(one => ({...variantSource(one), layout}));
-	const planned = await planChange({layouts, users: []}, [], [{id, name, variants, sample: null, layout}]);
+	const planned = await planChange({...known, users: []}, [], [{id, name, variants, sample: null, layout}]);
 	return planned.ok ? (planned.change.templates[0]?.variants ?? []) : `${planned.problems[0]}.`;
 }
 

@@ -1,9 +1,11 @@
-import {type Change, foresee, planChange, readKnown, removeLayout, saveChange, usersOf} from '../../admin/layouts.ts';
+import type {Knex} from 'knex';
+import {foresee} from '../../admin/layout-changes.ts';
+import {type Change, planChange, readKnown, removeLayout, saveChange, usersOf} from '../../admin/layouts.ts';
 import {createTurns} from '../../api/turns.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {notFound} from '../../ops/operation.ts';
 import {filesOf, keyOf, type Layout, layoutName} from '../../render/layouts.ts';
-import {listLayouts} from '../../store/layouts.ts';
+import {findLayout, listLayouts, listLayoutUsers} from '../../store/layouts.ts';
 import {act, code, count, input, join, nothing, opened, section, select, table, textarea, time} from '../markup.ts';
 import {pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -38,7 +40,7 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 	const turns = createTurns();
 
 	async function list({workspace, form, now, may}: Visit, problem: string | null = null): Promise<Answer> {
-		const known = await readKnown(reader, workspace.id);
+		const known = await readUses(reader, workspace.id);
 		const content = table<(typeof known.layouts)[number]>({
 			label: 'Layouts and partials',
 			link: row => `${path}/${keyOf(row)}`,
@@ -65,7 +67,7 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 		if (!layoutName.test(name)) {
 			wrong('The name must have 1 to 64 letters, digits, hyphens and underscores.');
 		}
-		const stored = (await listLayouts(reader, visit.workspace.id)).find(one => one.kind === kind && one.name === name);
+		const stored = await findLayout(reader, visit.workspace.id, {kind, name});
 		const files = Object.entries(stored?.files ?? first[kind](name)).map(([file, text]): [string, string] => [
 			`file:${file}`,
 			text,
@@ -75,9 +77,8 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 
 	/** The one that the path names, as it is or as the form has it. */
 	async function show(visit: Visit, problem: string | null = null, changes: Html | null = null): Promise<Answer> {
-		const {layout, known} = await chosen(visit);
-		const users = usersOf(known, layout);
-		const isSaved = known.layouts.some(one => keyOf(one) === keyOf(layout));
+		const {layout, isSaved} = await chosen(visit);
+		const users = usersOf(await readUses(reader, visit.workspace.id), layout);
 		const mayAct = visit.may('operator');
 		return {
 			...{
@@ -102,37 +103,43 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 
 	/** The layout that the path names as the form has it, else as it is saved. Throws that there is no such layout. */
 	async function chosen({workspace, params: {kind, name = ''}, form}: Visit) {
-		const known = await readKnown(reader, workspace.id);
-		const found = known.layouts.find(one => one.kind === kind && one.name === name);
+		const isKind = kind === 'layout' || kind === 'partial';
+		const found = isKind ? await findLayout(reader, workspace.id, {kind, name}) : undefined;
 		const isTyped = [...form.keys()].some(field => field.startsWith('file:'));
-		if (!found && !(isTyped && (kind === 'layout' || kind === 'partial'))) {
-			notFound('layout', name);
+		if (!isKind || !(found || isTyped)) {
+			return notFound('layout', name);
 		}
-		const layout = {kind: kind as Layout['kind'], name};
-		return {known, layout: {...layout, files: isTyped ? typed(form) : (found?.files ?? {})}};
+		const files = isTyped ? typed(form) : (found?.files ?? {});
+		const layout: Layout = {kind, name, files};
+		return {isSaved: found !== undefined, layout};
 	}
 
 	/** What saving the form would do. Throws what is wrong with it. */
 	async function planned(visit: Visit): Promise<Change> {
-		const {known, layout} = await chosen(visit);
-		const result = await turns(visit.workspace.id, () => planChange(known, [layout]));
+		const {layout} = await chosen(visit);
+		const id = visit.workspace.id;
+		const result = await turns(id, async () => planChange(await readKnown(reader, id), [layout]));
 		return result.ok ? result.change : wrong(`Nothing was saved: ${result.problems.slice(0, mostShown).join('; ')}.`);
 	}
 
 	async function review(visit: Visit): Promise<Answer> {
 		const plan = await planned(visit);
-		const all = (await foresee(reader, visit.workspace.id, plan)).filter(one => one.changed);
-		const shown = [];
-		for (const {name, version, variants} of all.slice(0, mostShown)) {
-			const [before, after] = variants.map(side => ({variants: side, sample: null}));
-			const parts = before && after ? await changesBetween(before, after) : [];
-			shown.push(section(`${name}: version ${version}`, join(parts)));
+		const shown: Html[] = [];
+		const rest: string[] = [];
+		for await (const {name, version, variants, changed} of foresee(reader, visit.workspace.id, plan)) {
+			if (changed && shown.length < mostShown) {
+				const [before, after] = variants.map(side => ({variants: side, sample: null}));
+				const parts = before && after ? await changesBetween(before, after) : [];
+				shown.push(section(`${name}: version ${version}`, join(parts)));
+			} else if (changed) {
+				rest.push(name);
+			}
 		}
-		const rest = all.slice(mostShown).map(({name}) => name);
+		const versions = shown.length + rest.length;
 		const what =
 			plan.layouts.length === 0
 				? 'Nothing differs from what is saved.'
-				: `Saving this makes ${count(all.length)} new ${all.length === 1 ? 'version' : 'versions'} of templates.`;
+				: `Saving this makes ${count(versions)} new ${versions === 1 ? 'version' : 'versions'} of templates.`;
 		const notice = html`<div class="notice good" role="status"><p>${what}</p></div>`;
 		return await show(
 			visit,
@@ -164,6 +171,10 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 		form(one, 'operator', save),
 		form(`${one}/delete`, 'operator', remove),
 	];
+}
+
+async function readUses(reader: Knex, workspaceId: string) {
+	return {layouts: await listLayouts(reader, workspaceId), users: await listLayoutUsers(reader, workspaceId)};
 }
 
 /** The files of the form. An empty one is left out. */

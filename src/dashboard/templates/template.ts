@@ -13,6 +13,7 @@ import {listSenders, type Sender} from '../../store/domains.ts';
 import {
 	findTemplate,
 	findVersion,
+	type ListedVersion,
 	listSubjects,
 	listVariants,
 	pageVersions,
@@ -96,7 +97,7 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 		);
 		const {id, latest_version: latest} = template;
 		const oldest = rows.at(-1)?.version ?? 1;
-		const listed = table<TemplateVersion>({
+		const listed = table<ListedVersion>({
 			label: 'Versions',
 			link: ({version}) => `/templates/${id}?version=${version}`,
 			columns: [

@@ -34,6 +34,8 @@ type Listing = {
 	readonly line?: RegExp;
 	/** The sender's addresses, which are not recipients. */
 	readonly except?: readonly string[];
+	/** Recipients, in lower case, that any line may name: the words about one begin there. */
+	readonly known?: ReadonlySet<string>;
 };
 
 const labels =
@@ -53,6 +55,11 @@ const command = /^\s*(?:>>>|<<<)\s?\w/;
 const telling = /unknown|undeliverable|unable|could not|invalid|disabled|full/i;
 const origin =
 	/\(?(?:(?:ultimately )?generated (?:from|by)|expanded from|originally to|forwarded from|alias of|redirected from|original(?:ly)? (?:address|recipient))[:\s]{1,3}<?["']?/i;
+const originAhead = new RegExp(`${origin.source}$`, 'i');
+/** Between recipients that share what is said behind the last one. */
+const separator = /^[\s,;<>"'()]*(?:(?:and|or|und|et|y|e)\b[\s<"'(]*)?$/i;
+const reasonAhead = /\p{L}{3}[^:]*:[\s<"'([]*$/u;
+const word = /\p{L}{3}/u;
 
 /** What follows the first match of a pattern; null if the text has no match. */
 export function behind(text: string, pattern: RegExp): string | null {
@@ -61,28 +68,74 @@ export function behind(text: string, pattern: RegExp): string | null {
 }
 
 /** The recipients of a list, each with the words that are about it; those without any share what comes after the last of them. */
-export function readListed(text: string, {after, until, line = /^/, except = []}: Listing = {}): Finding[] {
+export function readListed(
+	text: string,
+	{after, until, line = /^/, except = [], known = noneKnown}: Listing = {},
+): Finding[] {
 	const start = after === undefined ? {index: 0, 0: ''} : after.exec(text);
 	if (start === null) {
 		return [];
 	}
 	const rest = text.slice(start.index + start[0].length);
-	const listed = cutPerRecipient(until === undefined ? rest : rest.slice(0, until.exec(rest)?.index), line, except);
-	const findings = shareReasons(listed, text.slice(0, start.index));
+	const list = until === undefined ? rest : rest.slice(0, until.exec(rest)?.index);
+	const parts = known.size > 0 ? [list] : splitAtHeadings(list, isListing);
+	const read = (part: string) => cutPerRecipient(part, {line, except, known});
+	const findings =
+		parts.length === 1
+			? shareReasons(read(list), text.slice(0, start.index))
+			: parts.flatMap(part => read(part).map(cut => headed(cut, headingOf(part))));
 	return mergeSame(findings);
 }
 
+/** What is said of a recipient whose reason stands above it. */
+function headed({recipient, originalRecipient, text}: Cut, heading: string): Finding {
+	return {recipient, ...(originalRecipient && {originalRecipient}), text: `${heading}\n${text}`};
+}
+
+function isListing(line: string): boolean {
+	return recipientsOf(line).addresses.length > 0;
+}
+
+/** The line above the first recipient. */
+function headingOf(part: string): string {
+	const lines = part.split('\n');
+	return lines[lines.findIndex(isListing) - 1] ?? '';
+}
+
+/** Splits a text in which each reason stands above its recipients: every line that ends in a colon begins a part. */
+export function splitAtHeadings(text: string, isNaming: (line: string) => boolean): string[] {
+	const lines = text.split('\n');
+	const naming = lines.map(isNaming);
+	const headings = lines.flatMap((line, at) => (!naming[at] && naming[at + 1] ? [{line, at}] : []));
+	if (naming[0] || headings.length < 2 || !headings.every(({line}) => /:[ \t]*$/.test(line))) {
+		return [text];
+	}
+	const starts = headings.map(({at}) => naming.lastIndexOf(true, at) + 1);
+	return starts.map((start, i) => lines.slice(start, starts[i + 1]).join('\n'));
+}
+
 type Cut = {recipient: string; originalRecipient?: string | undefined; text: string};
+/** Recipients that share a place in a line, and the words about them. */
+type Named = {readonly addresses: readonly string[]; readonly rest: string};
 
-const none = {addresses: [], rest: ''};
+const none: Named = {addresses: [], rest: ''};
+const noneKnown: ReadonlySet<string> = new Set();
 
-function cutPerRecipient(text: string, begins: RegExp, except: readonly string[]): Cut[] {
+function cutPerRecipient(
+	text: string,
+	{line: begins, except, known}: Required<Pick<Listing, 'line' | 'except' | 'known'>>,
+): Cut[] {
 	const cuts: Cut[] = [];
 	let indent = Number.POSITIVE_INFINITY;
 	for (const line of text.split('\n')) {
-		const {addresses, rest} = begins.test(line) && indentOf(line) <= indent ? recipientsOf(line) : none;
-		const named = isOrigin(line) ? [] : addresses.filter(address => !except.some(one => sameAddress(one, address)));
-		for (const recipient of named) {
+		const listed = begins.test(line) && indentOf(line) <= indent ? recipientsOf(line) : none;
+		const onLine = listed.addresses.length > 1 ? [] : knownOnLine(line, known);
+		const isSeveral = onLine.flatMap(({addresses}) => addresses).length > 1;
+		const parts = isSeveral || listed.addresses.length === 0 ? onLine : splitAtNext(listed);
+		const named = parts
+			.flatMap(({addresses, rest}) => addresses.map(recipient => ({recipient, rest})))
+			.filter(({recipient}) => !isOrigin(line) && !except.some(one => sameAddress(one, recipient)));
+		for (const {recipient, rest} of named) {
 			// What is about a recipient may begin with an address too, further in.
 			indent = Math.min(indent, indentOf(line));
 			cuts.push({recipient, originalRecipient: originIn(rest), text: rest});
@@ -96,12 +149,62 @@ function cutPerRecipient(text: string, begins: RegExp, except: readonly string[]
 	return cuts;
 }
 
+/** The recipients that a line names anywhere: the whole line is about one that is alone; of several each has its words. */
+function knownOnLine(line: string, known: ReadonlySet<string>): Named[] {
+	const groups = groupsOn(line, known);
+	if (groups.flatMap(({addresses}) => addresses).length < 2) {
+		return groups.map(({addresses}) => ({addresses, rest: line}));
+	}
+	const ahead = groups.map(({start}, at) => line.slice(groups[at - 1]?.end ?? 0, start));
+	const behind = groups.map(({end}, at) => line.slice(end, groups[at + 1]?.start));
+	const head = before.test(ahead[0] ?? '') ? '' : ahead[0];
+	// `User unknown: ann@…; message too big: ben@…`.
+	const isAhead = head !== '' && ahead.every(gap => reasonAhead.test(gap)) && !word.test(behind.at(-1) ?? '');
+	const words = isAhead ? ahead : behind.map((gap, at) => (at === 0 ? `${head}${gap}` : gap));
+	return groups.map(({addresses}, at) => ({addresses, rest: words[at] ?? ''}));
+}
+
+type Group = {readonly addresses: string[]; readonly start: number; end: number};
+
+/** The places of known recipients in a line. Those with nothing but a separator between them share one. */
+function groupsOn(line: string, known: ReadonlySet<string>): Group[] {
+	const groups: Group[] = [];
+	for (const {address, start, end} of known.size === 0 ? [] : findAddresses(line.slice(0, 1000))) {
+		const last = groups.at(-1);
+		const isAgain = last?.addresses.some(one => sameAddress(one, address));
+		if (isAgain || !known.has(address.toLowerCase()) || originAhead.test(line.slice(Math.max(0, start - 40), start))) {
+			continue;
+		}
+		if (last !== undefined && separator.test(line.slice(last.end, start))) {
+			last.addresses.push(address);
+			last.end = end;
+		} else {
+			groups.push({addresses: [address], start, end});
+		}
+	}
+	return groups;
+}
+
+/** `ann@…: 550 5.1.1 unknown; ben@…: 550 not today`: the words about a recipient end where those about the next one begin. */
+function splitAtNext({addresses, rest}: Named): Named[] {
+	let last = {addresses, start: 0};
+	const split: Named[] = [];
+	for (const {address, start, end} of findAddresses(rest.slice(0, 1000))) {
+		const separated = /[;,][\s"'<(]{0,8}$/.exec(rest.slice(Math.max(0, start - 10), start));
+		if (separated && /^["'>)]{0,4}\s{0,4}(?:[:：]|[45]\d\d\b)/.test(rest.slice(end, end + 20))) {
+			split.push({addresses: last.addresses, rest: rest.slice(last.start, start - separated[0].length)});
+			last = {addresses: [address], start: end};
+		}
+	}
+	return [...split, {addresses: last.addresses, rest: rest.slice(last.start)}];
+}
+
 function indentOf(line: string): number {
 	return line.search(/[^ \t]|$/);
 }
 
 /** The addresses at the beginning of a line, or of a line that is a list of addresses. */
-function recipientsOf(line: string): {addresses: string[]; rest: string} {
+function recipientsOf(line: string): Named {
 	const found = findAddresses(line.slice(0, 1000));
 	const first = found[0];
 	if (first === undefined || command.test(line)) {

@@ -29,8 +29,15 @@ const sqliteUnavailable = new Set([
 	'SQLITE_CANTOPEN',
 	'SQLITE_LOCKED',
 	'SQLITE_NOMEM',
+	'SQLITE_IOERR',
+	'FILE_DISPLACED',
 ]);
-const sqliteDamage = new Set(['SQLITE_CORRUPT', 'SQLITE_NOTADB', 'SQLITE_IOERR']);
+const sqliteCorrupt = new Set(['SQLITE_CORRUPT', 'SQLITE_NOTADB']);
+
+/** Whether SQLite found a file that is no database any more; a failing disk is something else. */
+export function isCorrupt(error: unknown): boolean {
+	return sqliteCorrupt.has(codeOf(error));
+}
 
 export const sqliteDialect: Dialect = {
 	name: 'sqlite',
@@ -41,7 +48,7 @@ export const sqliteDialect: Dialect = {
 	isLost: () => false,
 	isConflict: () => false,
 	// Where there is no room for its index of the log, SQLite says SQLITE_IOERR.
-	isDamage: (error, isFull = false) => sqliteDamage.has(codeOf(error)) && !(isFull && codeOf(error) === 'SQLITE_IOERR'),
+	isDamage: (error, isFull = false) => isCorrupt(error) || (codeOf(error) === 'SQLITE_IOERR' && !isFull),
 };
 
 // Class 08: connection, 53: resources, 57: operator intervention, 25006: the server is a replica, 25P03 and 55P03: limits that a
@@ -55,6 +62,21 @@ const refusedBy = (error: unknown, routine: string) => codeOf(error) === '0A000'
 /** A newer node has changed the table since the statement was prepared ("cached plan must not change result type"). */
 export function isStalePlan(error: unknown): boolean {
 	return refusedBy(error, 'RevalidateCachedQuery');
+}
+
+/** The server or the session is read-only: nothing was written. */
+function isReadOnly(error: unknown): boolean {
+	return codeOf(error) === '25006' || isReplica(error);
+}
+
+/**
+ * Whether a PostgreSQL error condemns the connection, not only the statement: nothing else may use it. A session that began while
+ * the server was read-only stays read-only for life, and one that led to a replica leads there until it is closed.
+ */
+export function isConnectionLost(error: unknown): boolean {
+	const {severity} = Object(error);
+	const isOwn = severity !== undefined && !/^(FATAL|PANIC)$/.test(severity) && !/^(08|57P)/.test(codeOf(error));
+	return !isOwn || isReadOnly(error);
 }
 
 /** A replica refused `begin read write` ("cannot set transaction read-write mode during recovery"). */
@@ -73,6 +95,7 @@ export const postgresDialect: Dialect = {
 		(error instanceof Error && (ended.test(error.message) || /acquiring a connection/i.test(error.message))),
 	// A server that fell silent is not asked again at once.
 	isLost: error =>
+		isReadOnly(error) ||
 		Object(error).severity === 'FATAL' ||
 		/^E(CONN|PIPE)/.test(codeOf(error)) ||
 		(codeOf(error) === '' && error instanceof Error && ended.test(error.message)),
@@ -200,6 +223,33 @@ export async function lockLists(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
 		await trx.raw('select pg_advisory_xact_lock(?)', [listsLock]);
 	}
+}
+
+const deletionLock = schemaLock + 4;
+
+/** Called where mail is accepted: no workspace is deleted until the transaction ends. SQLite has one writer. */
+export async function holdOffDeletions(trx: Knex.Transaction): Promise<void> {
+	if (trx.client.driverName === 'pg') {
+		await trx.raw('select pg_advisory_xact_lock_shared(?)', [deletionLock]);
+	}
+}
+
+/** Called where a workspace is deleted: mail accepted so far is in the store, and none follows until the transaction ends. */
+export async function holdOffAccepts(trx: Knex.Transaction): Promise<void> {
+	if (trx.client.driverName === 'pg') {
+		await trx.raw('select pg_advisory_xact_lock(?)', [deletionLock]);
+	}
+}
+
+const removalLock = schemaLock + 5;
+
+/** Whether this process alone removes what was deleted or erased, until the transaction ends. SQLite has one writer. */
+export async function isSoleRemover(trx: Knex.Transaction): Promise<boolean> {
+	if (trx.client.driverName !== 'pg') {
+		return true;
+	}
+	const {rows} = await trx.raw('select pg_try_advisory_xact_lock(?) as free', [removalLock]);
+	return rows[0].free;
 }
 
 /** Whether no daemon holds this name (`Store.hold`), until the transaction ends. */

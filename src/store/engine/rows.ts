@@ -287,3 +287,26 @@ export async function firstThatFit(
 	});
 	return end === -1 ? ids : ids.slice(0, end);
 }
+
+/** How many rows are read in all, and of each workspace. */
+export type TurnLimits = {readonly limit: number; readonly perWorkspace: number};
+
+/**
+ * Rows that have a `workspace_id`, workspaces in turn: the first of each, then the second of each, so that no workspace pushes
+ * others out of a bounded list. `order`: the columns that order the rows of one workspace.
+ */
+export async function selectInTurns<Row>(
+	database: Knex,
+	rows: Knex.QueryBuilder,
+	order: string,
+	{limit, perWorkspace}: TurnLimits,
+): Promise<Row[]> {
+	const numbered = database
+		.from(rows.as('r'))
+		.select('r.*', database.raw(`row_number() over (partition by r.workspace_id order by ${order}) as turn`));
+	return await database
+		.from(numbered.as('t'))
+		.where('turn', '<=', perWorkspace)
+		.orderByRaw(`turn, ${order}`)
+		.limit(limit);
+}

@@ -8,6 +8,7 @@ import SqliteDialect, {
 	type SqliteStatement,
 } from 'knex/lib/dialects/sqlite3/index.js';
 import {LRUCache} from 'lru-cache';
+import {findDisplaced, type OpenFile} from '../../kit/open-files.ts';
 import {quiet} from './dialect.ts';
 
 /** SQLite's write-ahead log. It grows while a reader holds an old snapshot. */
@@ -15,8 +16,10 @@ export type WriteAheadLog = {
 	readonly file: string;
 	/** What it takes on the disk, octets. */
 	readonly bytes: () => number;
-	/** Copies it into the file and empties it. False: a reader needs it. Writers wait a moment at most. */
+	/** Copies it into the file and empties it. False: a reader needs it, or it is held. Writers wait a moment at most. */
 	readonly empty: () => Promise<boolean>;
+	/** While it is held another connection than the writer's does not empty it: a copy of the store would begin anew. */
+	readonly hold: (isHeld: boolean) => void;
 };
 
 /** SQLite cuts the log to this when it begins again at its start, octets. */
@@ -25,11 +28,19 @@ export const usualWal = 64 * 1024 * 1024;
 const patienceMs = 100;
 
 /** `connect`: a connection of its own, for the copying may take seconds. */
-export function writeAheadLog(file: string, connect: () => Knex): WriteAheadLog {
+export function writeAheadLog(file: string, files: readonly OpenFile[], connect: () => Knex): WriteAheadLog {
+	let isHeld = false;
 	return {
 		file: `${file}-wal`,
 		bytes: () => walBytes(file),
+		hold(held) {
+			isHeld = held;
+		},
 		async empty() {
+			// A new connection would take the log of a displaced file into another one.
+			if (isHeld || findDisplaced(files).length > 0) {
+				return false;
+			}
 			const connection = connect();
 			const checkpoint = async (mode: string) => (await connection.raw(`pragma wal_checkpoint(${mode})`))[0];
 			try {
@@ -42,6 +53,12 @@ export function writeAheadLog(file: string, connect: () => Knex): WriteAheadLog 
 			}
 		},
 	};
+}
+
+/** Takes the whole log into the file over a connection that has both open, wherever their paths lead. False: a reader was in the way. */
+export async function takeInLog(connection: Knex): Promise<boolean> {
+	const [{busy, log, checkpointed}] = await connection.raw('pragma wal_checkpoint(full)');
+	return busy === 0 && checkpointed === log;
 }
 
 function walBytes(file: string): number {

@@ -70,6 +70,7 @@ function takeTurns(own: Writer, other: OtherWriter): Writer {
 				? add('other', () => other.submit(write.name, item) as Promise<Result>)
 				: add('own', () => own.submit<Item, Result>(write, item)),
 		transaction: work => add('own', () => own.transaction(work)),
+		between: work => add('own', () => own.between(work)),
 		async idle() {
 			while (running > 0) {
 				await new Promise<void>(resolve => onIdle.push(resolve));
@@ -126,11 +127,12 @@ export class WriterThread<Live, News> {
 	#known = none;
 	#death: Error | null = null;
 	#isStopping = false;
+	#isHeld = false;
 
 	constructor(options: WriterThreadOptions<News>) {
 		this.#options = options;
 		this.writer = takeTurns(options.own, {
-			makes: ({name}) => this.#known.has(name),
+			makes: ({name}) => !this.#isHeld && this.#known.has(name),
 			submit: async (name, item) => {
 				if (this.#death !== null) {
 					throw this.#death;
@@ -155,6 +157,11 @@ export class WriterThread<Live, News> {
 	/** From now on these settings hold. */
 	obey(live: Live): void {
 		this.#caller.notifyNow('live', live);
+	}
+
+	/** While it is held the thread writes nothing: all goes through one connection, that of `own`. */
+	hold(isHeld: boolean): void {
+		this.#isHeld = isHeld;
 	}
 
 	/** Ends the thread when all is written; what follows is written here. */

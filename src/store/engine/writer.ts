@@ -1,4 +1,6 @@
 import type {Knex} from 'knex';
+import {systemClock} from '../../kit/clock.ts';
+import {DisplacedFileError, findDisplaced, type OpenFile} from '../../kit/open-files.ts';
 import type {Dialect} from './dialect.ts';
 
 /**
@@ -26,14 +28,29 @@ export type Writer = {
 	readonly submit: <Item, Result>(write: GroupWrite<Item, Result>, item: Item) => Promise<Result>;
 	/** Runs `work` in a transaction of its own, in turn with the groups. */
 	readonly transaction: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
+	/** Runs `work` in turn with the groups, in no transaction. */
+	readonly between: <Result>(work: () => Promise<Result>) => Promise<Result>;
 	/** Resolves when nothing is waiting or running. */
 	readonly idle: () => Promise<void>;
+	/** Calls the listener with the milliseconds that each commit took. */
+	readonly onCommit?: (listener: (ms: number) => void) => void;
 };
 
 // biome-ignore lint/suspicious/noExplicitAny: a batch holds items of many kinds; `submit` keeps each pair together.
 export type AnyWrite = GroupWrite<any, any>;
+/** What a writer writes to. */
+type Database = {
+	readonly connection: Knex;
+	readonly dialect: Dialect;
+	readonly files: readonly OpenFile[];
+	/** Called with the milliseconds that each commit took. */
+	readonly committed: (ms: number) => void;
+};
+
 type Entry = {
+	/** Null: the item is a function, with a transaction of its own or `isBetween` two. */
 	readonly write: AnyWrite | null;
+	readonly isBetween?: true;
 	readonly item: unknown;
 	readonly size: number;
 	readonly bytes: number;
@@ -45,7 +62,10 @@ const maxSize = 128;
 const maxBytes = 4 * 1024 * 1024;
 const maxRepeats = 3;
 
-export function createWriter(database: Knex, dialect: Dialect): Writer {
+/** `files`: SQLite's files. A commit that went to others than those found under these paths is reported as failed. */
+export function createWriter(connection: Knex, dialect: Dialect, files: readonly OpenFile[] = []): Writer {
+	let committed: (ms: number) => void = () => undefined;
+	const database: Database = {connection, dialect, files, committed: ms => committed(ms)};
 	let waiting: Entry[] = [];
 	let running: Promise<void> | null = null;
 
@@ -59,13 +79,17 @@ export function createWriter(database: Knex, dialect: Dialect): Writer {
 		while (waiting.length > 0) {
 			const batch = takeBatch(waiting);
 			waiting = waiting.slice(batch.length);
-			await runBatch(database, dialect, batch);
+			const [first] = batch;
+			await (first?.isBetween ? runBetween(first) : runBatch(database, batch));
 		}
 		running = null;
 	}
 
 	return {
 		isOrdered: true,
+		onCommit(listener) {
+			committed = listener;
+		},
 		submit: (write, item) =>
 			new Promise((resolve, reject) => {
 				const [size, bytes] = [write.size?.(item) ?? 1, write.bytes?.(item) ?? 0];
@@ -74,6 +98,18 @@ export function createWriter(database: Knex, dialect: Dialect): Writer {
 		transaction: work =>
 			new Promise((resolve, reject) => {
 				add({write: null, item: work, size: 1, bytes: 0, resolve: resolve as Entry['resolve'], reject});
+			}),
+		between: work =>
+			new Promise((resolve, reject) => {
+				add({
+					write: null,
+					isBetween: true,
+					item: work,
+					size: 1,
+					bytes: 0,
+					resolve: resolve as Entry['resolve'],
+					reject,
+				});
 			}),
 		async idle() {
 			while (running) {
@@ -89,6 +125,11 @@ export function writeBeside(most: Writer, beside: Writer): Writer {
 		isOrdered: false,
 		submit: (write, item) => (write.isBeside ? beside : most).submit(write, item),
 		transaction: most.transaction,
+		between: most.between,
+		onCommit(listener) {
+			most.onCommit?.(listener);
+			beside.onCommit?.(listener);
+		},
 		async idle() {
 			await beside.idle();
 			await most.idle();
@@ -114,28 +155,45 @@ function takeBatch(waiting: readonly Entry[]): Entry[] {
 	return batch;
 }
 
+/** SQLite goes on writing to a file that was removed or replaced: nobody may hear of a commit that the next start cannot find. */
+function refuseDisplaced(files: readonly OpenFile[]): void {
+	const [displaced] = findDisplaced(files);
+	if (displaced !== undefined) {
+		throw new DisplacedFileError(displaced);
+	}
+}
+
+async function runBetween({item, resolve, reject}: Entry): Promise<void> {
+	await (item as () => Promise<unknown>)().then(resolve, reject);
+}
+
 /** Why the store cannot be used at all. */
 type StoreFault = {readonly error: unknown};
 
-async function runBatch(database: Knex, dialect: Dialect, batch: readonly Entry[]): Promise<StoreFault | null> {
+async function runBatch(database: Database, batch: readonly Entry[]): Promise<StoreFault | null> {
+	const {connection, dialect, files, committed} = database;
 	for (let repeats = 0; ; repeats++) {
 		let results: Map<Entry, unknown>;
 		let [begun, applied] = [false, false];
+		let appliedAt = 0;
 		try {
-			results = await database.transaction(async trx => {
+			results = await connection.transaction(async trx => {
 				// knex comes here also where BEGIN failed.
 				begun = !trx.isCompleted();
 				const all = await applyBatch(trx, batch);
 				applied = true;
+				appliedAt = systemClock.monotonic();
 				return all;
 			});
+			refuseDisplaced(files);
+			committed(systemClock.monotonic() - appliedAt);
 		} catch (error) {
 			// A connection that had ended unnoticed wrote nothing: another one may.
 			const isStale = begun ? !applied && dialect.isLost(error) : dialect.isUnavailable(error);
 			if ((isStale && repeats === 0) || (dialect.isConflict(error) && repeats < maxRepeats)) {
 				continue;
 			}
-			return await failBatch(database, dialect, batch, error);
+			return await failBatch(database, batch, error);
 		}
 		for (const entry of batch) {
 			entry.resolve(results.get(entry));
@@ -148,12 +206,8 @@ async function runBatch(database: Knex, dialect: Dialect, batch: readonly Entry[
  * One bad item must not fail its neighbours; but where the store cannot be written at all, trying each is wasted time.
  * Answers the error if that is so.
  */
-async function failBatch(
-	database: Knex,
-	dialect: Dialect,
-	batch: readonly Entry[],
-	error: unknown,
-): Promise<StoreFault | null> {
+async function failBatch(database: Database, batch: readonly Entry[], error: unknown): Promise<StoreFault | null> {
+	const {dialect} = database;
 	const isHopeless = dialect.isUnavailable(error) || dialect.isDamage(error);
 	if (batch.length === 1 || isHopeless) {
 		for (const entry of batch) {
@@ -166,7 +220,7 @@ async function failBatch(
 		if (fault) {
 			entry.reject(fault.error);
 		} else {
-			fault = await runBatch(database, dialect, [entry]);
+			fault = await runBatch(database, [entry]);
 		}
 	}
 	return fault;

@@ -2,7 +2,7 @@ import type {Socket} from 'node:net';
 import type {Knex} from 'knex';
 import PostgresDialect, {type PostgresConnection, type PostgresQueryClass} from 'knex/lib/dialects/postgres/index.js';
 import {LRUCache} from 'lru-cache';
-import {isStalePlan, quiet, type Row} from '../engine/dialect.ts';
+import {isConnectionLost, isStalePlan, quiet, type Row} from '../engine/dialect.ts';
 
 /** A statement as knex hands it over, and gets it back with its answer. */
 export type Statement = {
@@ -270,9 +270,8 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 
 /** Marks a connection that must not be used again after this error. */
 function fail(connection: PostgresConnection, error: unknown): never {
-	// After a stale plan the next connection plans again. After an error that is not the statement's own the connection is gone, also
-	// if that is noticed later.
-	if (isStalePlan(error) || !('severity' in Object(error)) || Object(error).severity === 'FATAL') {
+	// After a stale plan the next connection plans again.
+	if (isStalePlan(error) || isConnectionLost(error)) {
 		connection.__knex__disposed ??= error;
 	}
 	throw error;

@@ -50,11 +50,13 @@ export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions
 	let skew: number | null = null;
 	let timer: NodeJS.Timeout | undefined;
 
+	const newClient = () => new pg.Client({connectionString: url, application_name: 'mailctl pulse', keepAlive: true});
+
 	async function connected(limit: number): Promise<pg.Client> {
 		if (client) {
 			return client;
 		}
-		const fresh = new pg.Client({connectionString: url, application_name: 'mailctl pulse', keepAlive: true});
+		const fresh = newClient();
 		fresh.on('error', () => leave(fresh));
 		fresh.on('end', () => leave(fresh));
 		fresh.on('notification', ({payload = ''}) => onNotice?.(payload));
@@ -140,6 +142,7 @@ export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions
 
 	try {
 		await measure(connectMs);
+		await refusePooling(await connected(connectMs), newClient(), connectMs);
 	} catch (error) {
 		stop();
 		throw error;
@@ -157,6 +160,38 @@ export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions
 		},
 		stop,
 	};
+}
+
+/** A pooler gives each transaction another connection of the server. */
+export class TransactionPoolingError extends Error {
+	override readonly name = 'TransactionPoolingError';
+	readonly code = 'TRANSACTION_POOLING';
+}
+
+const ownProcess = 'select pg_backend_pid() as pid';
+
+/**
+ * Throws TransactionPoolingError behind a pooler that shares connections of the server: a session's locks, LISTEN, settings and
+ * prepared statements would be left to others. Two clients at once must have a process each and keep it; they are asked in an order
+ * in which two connections that take turns are found as well. Nothing is set on the connections. `second` is not connected yet.
+ */
+async function refusePooling(first: pg.Client, second: pg.Client, limit: number): Promise<void> {
+	second.on('error', () => undefined);
+	try {
+		await inTime(second, second.connect(), limit);
+		const seen = new Map<pg.Client, number>();
+		for (const client of [first, first, second, first, second, second]) {
+			const {rows} = await inTime(client, client.query<{pid: number}>(ownProcess), limit);
+			const pid = rows[0]?.pid ?? 0;
+			const others = [...seen].filter(([other]) => other !== client).map(([, taken]) => taken);
+			if (others.includes(pid) || (seen.get(client) ?? pid) !== pid) {
+				throw new TransactionPoolingError('the server gives each transaction another connection');
+			}
+			seen.set(client, pid);
+		}
+	} finally {
+		second.connection.stream.destroy();
+	}
 }
 
 async function inTime<Result>(asked: pg.Client, answer: Promise<Result>, limit: number): Promise<Result> {

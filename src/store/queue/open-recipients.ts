@@ -452,6 +452,8 @@ type SiteSuspension = {
 	readonly reason: string | null;
 	/** `route`: its smarthost refuses us. */
 	readonly waits_for: 'suspension' | 'route' | null;
+	/** What to do, where the site blocks our address. */
+	readonly advice: string | null;
 	readonly suspended_until: string;
 };
 
@@ -467,7 +469,7 @@ export async function listSiteSuspensions(
 	const query = reader('lane_waits as l')
 		.join('sites as s', 's.site', 'l.site')
 		.where('s.suspended_until', '>', now)
-		.distinct('l.destination', 's.site', 's.reason', 's.waits_for', 's.suspended_until')
+		.distinct('l.destination', 's.site', 's.reason', 's.waits_for', 's.advice', 's.suspended_until')
 		.orderBy('l.destination');
 	if (destination !== undefined) {
 		query.where('l.destination', destination);

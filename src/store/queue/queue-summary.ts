@@ -353,6 +353,8 @@ export type RecipientFacts = Omit<Recipient, 'address_key' | 'sent_at'> & {
 	readonly site_reason: string | null;
 	/** Whether it is its smarthost that refuses us; null: as `suspension`. */
 	readonly site_waits_for: 'suspension' | 'route' | null;
+	/** What to do, where the site blocks our address. */
+	readonly site_advice: string | null;
 	/** When the last conversation about the recipient began. */
 	readonly tried_at: string | null;
 	/** The host that spoke last, where one did. */
@@ -380,7 +382,7 @@ const columnsNear = (
 	coalesce(q.send_at, m.created_at) as accepted_at, q.expires_at, m.mode, w.name as workspace_name, w.paused_at, w.pause_reason, w.queue_lifetime_s,
 	o.created_at as suspended_at, o.reason as suspension_reason,
 	l.site, l.waits_for, l.detail as wait_detail, l.until as queue_until,
-	s.suspended_until as site_suspended_until, s.reason as site_reason, s.waits_for as site_waits_for,
+	s.suspended_until as site_suspended_until, s.reason as site_reason, s.waits_for as site_waits_for, s.advice as site_advice,
 	${lastAttempt('at', attempt)} as tried_at, ${lastAttempt('host', attempt)} as tried_host,
 	case when q.recipient_id is null then (select e.detail from events as e where e.message_id = r.message_id
 		and ${event} and e.recipient_id = r.id and e.type = r.state order by e.id desc limit 1) end as end_detail`;

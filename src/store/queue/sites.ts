@@ -24,6 +24,7 @@ type Row = {
 	readonly suspended_until: string | null;
 	readonly reason: string | null;
 	readonly waits_for: 'suspension' | 'route' | null;
+	readonly advice: string | null;
 	readonly step: number;
 	readonly window: number;
 	readonly slow_until: string | null;
@@ -38,6 +39,7 @@ const columns = [
 	'suspended_until',
 	'reason',
 	'waits_for',
+	'advice',
 	'step',
 	'window',
 	'slow_until',
@@ -62,17 +64,12 @@ async function readSitesOf(reader: Knex, sites: readonly string[]): Promise<Map<
 	return new Map(rows.map(row => [row.site, savedSite(row)]));
 }
 
-/** What is remembered of one site; undefined: nothing. */
-export async function readSite(reader: Knex, site: string): Promise<SavedSite | undefined> {
-	const row: Row | undefined = await reader('sites').where({site}).first('*');
-	return row && savedSite(row);
-}
-
 function savedSite(row: Row): SavedSite {
 	return {
 		suspendedUntil: row.suspended_until === null ? null : Date.parse(row.suspended_until),
 		reason: row.reason,
 		waitsFor: row.waits_for,
+		advice: row.advice,
 		step: row.step,
 		window: row.window,
 		slowUntil: row.slow_until === null ? null : Date.parse(row.slow_until),
@@ -123,6 +120,7 @@ function rowOf(site: string, provider: string, saved: SavedSite, at: string): Ar
 		time(saved.suspendedUntil),
 		saved.reason,
 		saved.waitsFor,
+		saved.advice,
 		saved.step,
 		saved.window,
 		time(saved.slowUntil),
@@ -378,6 +376,24 @@ export async function listRefusingRoutes(
 		.where({waits_for: 'route'})
 		.orderBy('site')
 		.select('site', 'reason');
+}
+
+type BlockingSite = {
+	readonly site: string;
+	/** The entry of the destinations file. */
+	readonly provider: string;
+	readonly reason: string | null;
+	readonly advice: string;
+};
+
+/** Sites that block our address now, at most this many: mail for them waits. `now` in the store's form. */
+export async function listBlockingSites(reader: Knex, now: string, limit: number): Promise<BlockingSite[]> {
+	return await reader('sites')
+		.where('suspended_until', '>', now)
+		.whereNotNull('advice')
+		.orderBy('site')
+		.limit(limit)
+		.select('site', 'provider', 'reason', 'advice');
 }
 
 type Count = {readonly n: number | string};

@@ -1,0 +1,169 @@
+import {parseTime} from '../kit/time.ts';
+import {parseAddress} from '../mail/address.ts';
+import type {SuppressionReason} from '../mail/suppression.ts';
+import {withoutApostrophe} from './csv.ts';
+
+/** The columns of `suppression export`, by their names. */
+export const exportedColumns = ['id', 'recipient', 'reason', 'source', 'created_at'] as const;
+/** Before a bad line's own columns in the file of `--bad`. */
+export const badColumns = ['line', 'fault'] as const;
+
+/** Where a file has what; numbers of columns, undefined: it has no such column. */
+export type Columns = {
+	readonly address: number;
+	readonly reason?: number | undefined;
+	readonly createdAt?: number | undefined;
+	/** An SMTP code or enhanced status: of a list of bounces. */
+	readonly reply?: number | undefined;
+	/** Postmark: who asked for it. */
+	readonly origin?: number | undefined;
+	/** Mailgun: of a list of unsubscribes. */
+	readonly tags?: number | undefined;
+	/** Only in files that `suppression export` wrote. */
+	readonly source?: number | undefined;
+};
+
+export type Layout = {
+	readonly columns: Columns;
+	/** Whether the first line has names; otherwise it is an entry already. */
+	readonly hasHeader: boolean;
+	/** The names of the columns; ours where the file names no columns. */
+	readonly header: readonly string[];
+	/** How many columns before these say what was wrong: a corrected file of `--bad`. */
+	readonly marks: number;
+	/** Whether cells have apostrophes that `csvLine` put there. */
+	readonly ours: boolean;
+};
+
+const names: Readonly<Record<Exclude<keyof Columns, 'source'>, readonly string[]>> = {
+	address: ['email', 'emailaddress', 'address', 'recipient', 'recipientaddress'],
+	reason: ['reason', 'suppressionreason'],
+	createdAt: ['createdat', 'created', 'lastupdatetime', 'timestamp', 'date'],
+	reply: ['status', 'code'],
+	origin: ['origin'],
+	tags: ['tags'],
+};
+
+/** What the first line of a file says of its columns: their names, or, where it is an entry itself, what is in them. */
+export function readLayout(first: readonly string[]): Layout {
+	const plain = first.map(wordOf);
+	const find = (kind: keyof typeof names) => inside(plain.findIndex(name => names[kind].includes(name)));
+	const address = find('address');
+	// What has no @ can be no entry either.
+	if (address === undefined && first.some(cell => cell.includes('@'))) {
+		const reason = first.findIndex((cell, index) => index > 0 && reasonOf(cell) !== undefined);
+		const createdAt = first.findIndex((cell, index) => index > 0 && timeOf(cell.trim()) !== undefined);
+		const known = new Map([
+			[0, 'recipient'],
+			[reason, 'reason'],
+			[createdAt, 'created_at'],
+		]);
+		return {
+			columns: {address: 0, reason: inside(reason), createdAt: inside(createdAt)},
+			hasHeader: false,
+			header: first.map((_, index) => known.get(index) ?? `column_${index + 1}`),
+			marks: 0,
+			ours: false,
+		};
+	}
+	const marks = startsWith(first, badColumns) ? badColumns.length : 0;
+	const exported = startsWith(first.slice(marks), exportedColumns);
+	return {
+		columns: {
+			address: address ?? marks,
+			reason: find('reason'),
+			createdAt: find('createdAt'),
+			reply: find('reply'),
+			origin: find('origin'),
+			tags: find('tags'),
+			...(exported && {source: marks + exportedColumns.indexOf('source')}),
+		},
+		hasHeader: true,
+		header: first.slice(marks),
+		marks,
+		ours: exported || marks > 0,
+	};
+}
+
+function inside(index: number): number | undefined {
+	return index === -1 ? undefined : index;
+}
+
+function startsWith(cells: readonly string[], beginning: readonly string[]): boolean {
+	return beginning.every((name, index) => cells[index] === name);
+}
+
+/** The cells of a line as they were before `csvLine` wrote them. */
+export function plainCells(cells: readonly string[], {ours, marks}: Layout): readonly string[] {
+	return ours ? cells.map((cell, index) => (index < marks ? cell : withoutApostrophe(cell))) : cells;
+}
+
+const namesAddress = (cells: readonly string[]) => cells.some(cell => names.address.includes(wordOf(cell)));
+
+/** Whether a line starts the table: it names the address column, or is an entry itself. */
+export function beginsTable(cells: readonly string[]): boolean {
+	return namesAddress(cells) || (!isComment(cells) && cells.some(cell => /^[^\s@]+@\S+$|<\S+@\S+>$/.test(cell.trim())));
+}
+
+function isComment([first = '']: readonly string[]): boolean {
+	return /^\s*(?:#|\/\/)/.test(first) && !parseAddress(first.trim(), {utf8Local: true}).ok;
+}
+
+/** Whether the line before the first entry is a header whose column names are all unknown. */
+export function isHeaderOf(cells: readonly string[], first: readonly string[]): boolean {
+	return !namesAddress(first) && cells.length === first.length && isSkippable(cells) && !isComment(cells);
+}
+
+/** Whether a line before the table can be skipped because it contains no address. */
+export function isSkippable(cells: readonly string[]): boolean {
+	return isComment(cells) || !cells.some(cell => cell.includes('@'));
+}
+
+/** Whether a title or a column name mentions complaints. */
+export function mentionsComplaints(texts: readonly string[]): boolean {
+	return texts.some(text => /complain|spam|abuse|\bfbl\b/i.test(text));
+}
+
+const reasonWords: Readonly<Record<string, SuppressionReason>> = {
+	hardbounce: 'hard_bounce',
+	bounce: 'hard_bounce',
+	bounced: 'hard_bounce',
+	hardbounced: 'hard_bounce',
+	bouncerule: 'hard_bounce',
+	complaint: 'complaint',
+	complaints: 'complaint',
+	complained: 'complaint',
+	spamcomplaint: 'complaint',
+	spamreport: 'complaint',
+	spamreports: 'complaint',
+	spam: 'complaint',
+	abuse: 'complaint',
+	manual: 'manual',
+	manualsuppression: 'manual',
+	unsubscribe: 'unsubscribe',
+	unsubscribed: 'unsubscribe',
+	listunsubscribe: 'unsubscribe',
+	unsubscribelink: 'unsubscribe',
+};
+
+export function reasonOf(text: string): SuppressionReason | undefined {
+	const word = wordOf(text);
+	return Object.hasOwn(reasonWords, word) ? reasonWords[word] : undefined;
+}
+
+/** Names and reasons are spelled in many ways: `Email Address`, `EmailAddress`, `email_address`. */
+export function wordOf(text: string): string {
+	return text.toLowerCase().replace(/[^a-z\d]/g, '');
+}
+
+// RFC 5322 §3.3, the form of Mailgun: Fri, 21 Oct 2011 11:02:55 GMT.
+const mailDate = /^(?:[A-Z][a-z]{2}, )?\d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d(?::\d\d)? (?:UTC|GMT|[+-]\d{4})$/;
+
+/** Milliseconds of an RFC 3339 time, of Unix seconds or milliseconds, or of the date of a mail. */
+export function timeOf(text: string): number | undefined {
+	if (/^\d{10}$|^\d{13}$/.test(text)) {
+		return text.length === 10 ? Number(text) * 1000 : Number(text);
+	}
+	const mail = mailDate.test(text) ? Date.parse(text) : Number.NaN;
+	return Number.isNaN(mail) ? parseTime(text) : mail;
+}

@@ -1,0 +1,119 @@
+import {closeSync, fsyncSync, openSync, renameSync} from 'node:fs';
+import {join} from 'node:path';
+import type {Logger} from 'pino';
+import {restoreSecrets, secretsFile, syncFolder} from '../config/secrets-file.ts';
+import {rescuedStore} from '../data-folder/data-dir.ts';
+import {storeFile} from '../data-folder/open.ts';
+import {repeated} from '../kit/clock.ts';
+import {type DisplacedFile, findDisplaced} from '../kit/open-files.ts';
+import {takeInLog} from '../store/engine/sqlite.ts';
+import type {MasterKeys} from '../store/sealed.ts';
+import {copyStore, type Store} from '../store/store.ts';
+
+const lookMs = 1000;
+
+type FileGuardOptions = {
+	readonly store: Pick<Store, 'files' | 'database'>;
+	readonly dataDir: string;
+	readonly keys: MasterKeys;
+	readonly logger: Pick<Logger, 'fatal' | 'error'>;
+	/** Ends the process (74) and closes no file: SQLite's last close would remove the log of whatever store is there now. */
+	readonly exit: () => void;
+};
+
+/**
+ * Ends the daemon when a file that it works with was removed or replaced, or its folder moved: what it writes then is gone at
+ * the next start. The writer itself looks after each commit, so that nobody hears of one that went to such a file.
+ */
+export class FileGuard {
+	readonly #options: FileGuardOptions;
+	readonly #watch: ReturnType<typeof repeated>;
+	#leaving: Promise<void> | null = null;
+	#isStopped = false;
+
+	constructor(options: FileGuardOptions) {
+		this.#options = options;
+		this.#watch = repeated(lookMs, this.look, () => undefined);
+	}
+
+	/** Whether files were found displaced: nothing may be accepted or claimed any more. */
+	isDisplaced(): boolean {
+		return this.#leaving !== null;
+	}
+
+	/** Looks at once. Where something is displaced the process ends before this resolves. */
+	readonly look = async (): Promise<void> => {
+		const displaced = this.#isStopped ? [] : findDisplaced(this.#options.store.files);
+		if (displaced.length > 0) {
+			this.#leaving ??= this.#leave(displaced);
+		}
+		await this.#leaving;
+	};
+
+	/** Looks for the last time: closing the files, which may follow, removes SQLite's logs, or those of a store that replaced it. */
+	async stop(): Promise<void> {
+		await this.#watch.stop();
+		await this.look();
+		this.#isStopped = true;
+	}
+
+	async #leave(displaced: readonly DisplacedFile[]): Promise<void> {
+		const {dataDir, logger, exit} = this.#options;
+		// The files of a moved folder are whole: there is nothing to save. A rescued store has all of its log.
+		const cause = displaced.find(({path}) => path === dataDir || path === storeFile(dataDir));
+		for (const file of cause ? [cause] : displaced) {
+			const fix = await this.#save(file).catch(error => `it could not be saved (${(error as Error).message})`);
+			const {path, how} = file;
+			logger.fatal(
+				{event: 'file_displaced', file: path, how},
+				`${path} was ${how} while the daemon was running, which stops now: ${fix}.`,
+			);
+		}
+		exit();
+	}
+
+	/** Saves what is only in this process; returns what the operator has to do. */
+	async #save({path, how}: DisplacedFile): Promise<string> {
+		const {dataDir, keys} = this.#options;
+		const file = storeFile(dataDir);
+		switch (path) {
+			case dataDir:
+				return 'if the folder was moved, move it back or set MAILCTL_DATA_DIR to where it is now';
+			case file:
+				return await this.#rescueStore();
+			case `${file}-wal`:
+				return await this.#rescueLog(path, how);
+			case `${file}-shm`:
+				return 'nothing is lost, start it again';
+			case secretsFile(dataDir):
+				restoreSecrets(dataDir, keys);
+				return 'it was written again from memory, start the daemon again';
+			default:
+				return `nothing is lost, start it again, and never remove ${join(dataDir, 'daemon.lock')}: it keeps a second daemon out`;
+		}
+	}
+
+	async #rescueStore(): Promise<string> {
+		const {store, dataDir} = this.#options;
+		const [file, rescued] = [storeFile(dataDir), rescuedStore(dataDir)];
+		await copyStore(store.database, rescued);
+		const handle = openSync(rescued, 'r');
+		fsyncSync(handle);
+		closeSync(handle);
+		syncFolder(dataDir);
+		return `all that it held was saved in ${rescued}, run mv ${rescued} ${file} && rm -f ${file}-wal ${file}-shm`;
+	}
+
+	/** The store itself is where it was: what the log holds beyond it goes into it. */
+	async #rescueLog(log: string, how: DisplacedFile['how']): Promise<string> {
+		if (!(await takeInLog(this.#options.store.database))) {
+			throw new Error('a reader was in the way');
+		}
+		if (how === 'removed') {
+			return 'its content was taken into the store, start the daemon again';
+		}
+		// The next start would take it for the log of this store.
+		renameSync(log, `${log}.replaced`);
+		return `its content was taken into the store, start the daemon again; the other file is ${log}.replaced now`;
+	}
+}

@@ -1,0 +1,31 @@
+import {LRUCache} from 'lru-cache';
+import {atMost} from '../kit/collections.ts';
+import {storeTime} from '../kit/time.ts';
+import type {AttemptResult} from '../mail/outcome.ts';
+import {reportingProviders} from '../mail/provider.ts';
+import {simulatorDomain} from '../mail/simulator.ts';
+import {smarthostNoteWrite} from '../store/smarthosts.ts';
+import type {Context} from './context.ts';
+
+const noteMs = 10 * 60_000;
+const maxNoted = 10_000;
+
+/** Returns a function that stores that a relay accepted a message, so that a provider that reports nothing about it is noticed. */
+export function createRelayUse({store, clock}: Pick<Context, 'store' | 'clock'>) {
+	const noted = new LRUCache<string, true>({...atMost(maxNoted), ttl: noteMs});
+	return (workspaceId: string, {outcome, attempts}: AttemptResult): void => {
+		const host = attempts.at(-1)?.host ?? null;
+		const isAccepted = outcome.kind === 'delivered' || outcome.kind === 'relayed';
+		if (!isAccepted || host === null || host === simulatorDomain) {
+			return;
+		}
+		const key = `${workspaceId} ${host}`;
+		if (noted.has(key)) {
+			return;
+		}
+		noted.set(key, true);
+		const use = {workspaceId, providers: reportingProviders(host), at: storeTime(clock.now())};
+		// Nothing depends on it: what cannot be written is stored with the next message.
+		store.writer.submit(smarthostNoteWrite, use).catch(() => noted.delete(key));
+	};
+}

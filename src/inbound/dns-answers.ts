@@ -1,0 +1,65 @@
+import {type Clock, inTime} from '../kit/clock.ts';
+import {type Answers, type DnsAnswer, oversizedCode, type Question, questionKey, type Resolver} from '../net/dns.ts';
+
+// DNS look-ups for the verdicts on a message. The verdicts are computed in the reader thread, which has no network: it returns the
+// questions it needs answered, and often has new ones once it has the answers, because one SPF record includes another.
+
+/** Time for all look-ups of one message; without an answer by then the verdict is `temperror`. Time spent in the reader is not counted. */
+const maxLookupMs = 5000;
+/** SPF allows ten nested look-ups, and MX hosts need another one for their addresses. */
+const maxRounds = 15;
+const maxQuestions = 200;
+/** No real key or policy is longer. */
+const maxTextLength = 4096;
+
+/** The look-ups that a message requires. */
+export type Asking = {
+	/** The answers so far; grows until `done`. */
+	readonly known: Answers;
+	/** Resolves when no more questions are open; rejects if the message cannot be read. */
+	readonly done: Promise<void>;
+};
+
+type AskOptions = {
+	readonly resolver: Resolver;
+	/** Returns the questions that these answers leave open. */
+	readonly missing: (known: Answers) => Promise<readonly Question[]>;
+	readonly clock: Pick<Clock, 'monotonic'>;
+};
+
+export function askDns(options: AskOptions): Asking {
+	const known = new Map<string, DnsAnswer<unknown>>();
+	const done = askAll(options, known);
+	// A caller that stops waiting must not cause an unhandled rejection.
+	done.catch(() => undefined);
+	return {known, done};
+}
+
+async function askAll({resolver, missing, clock}: AskOptions, known: Map<string, DnsAnswer<unknown>>): Promise<void> {
+	let leftMs = maxLookupMs;
+	for (let round = 0; round < maxRounds && leftMs > 0; round++) {
+		const questions = (await missing(known)).slice(0, maxQuestions - known.size);
+		if (questions.length === 0) {
+			return;
+		}
+		const began = clock.monotonic();
+		const answers = questions.map(async question => {
+			const answer: DnsAnswer<unknown> = await resolver[question.type](question.name).catch(() => failed);
+			known.set(questionKey(question), bounded(answer));
+		});
+		await inTime(
+			leftMs,
+			() => late,
+			() => Promise.all(answers),
+		).catch(() => undefined);
+		leftMs -= clock.monotonic() - began;
+	}
+}
+
+const late = new Error('DNS did not respond in time');
+const failed = {kind: 'failed', code: 'ETIMEOUT'} as const;
+
+function bounded(answer: DnsAnswer<unknown>): DnsAnswer<unknown> {
+	const isLong = (record: unknown) => typeof record === 'string' && record.length > maxTextLength;
+	return answer.kind === 'found' && answer.records.some(isLong) ? {kind: 'failed', code: oversizedCode} : answer;
+}

@@ -1,0 +1,212 @@
+import {isObject, Numeral, parseExact} from '../kit/exact-json.ts';
+import {hiddenValue} from './message.ts';
+import type {AttemptResult, Outcome} from './outcome.ts';
+import type {Report} from './report.ts';
+
+/** The value of a sensitive variable in the forms in which texts are searched for it (`normalize`). */
+type HiddenForm = {readonly plain: string; readonly decoded: string};
+
+/** The values of a message's sensitive variables. `isTooMuch`: to search for them would take long, so that texts are masked whole. */
+export type HiddenValues = {readonly forms: readonly HiddenForm[]; readonly isTooMuch: boolean};
+
+/** A shorter value is masked only where it stands alone: replies are full of short numbers. */
+const minPartLength = 4;
+/** A text, or a line of a dialogue, of this length may have been cut off within a value. */
+const cutLength = 500;
+/** Searched for in one message; a text that is stored has at most `maxValueLength` characters. */
+const maxValues = 100;
+const maxValueLength = 4096;
+const maxLength = 16_384;
+
+/**
+ * Compares the variables as they are stored, with `hiddenValue` in place of sensitive ones, with all of them.
+ *
+ * @param kept JSON
+ * @param all JSON
+ */
+export function findHiddenValues(kept: string, all: string): HiddenValues {
+	const values = new Set<string>();
+	collectHidden(parseExact(kept), parseExact(all), values);
+	const length = [...values].reduce((sum, value) => sum + value.length, 0);
+	if (values.size > maxValues || length > maxLength) {
+		return {forms: [], isTooMuch: true};
+	}
+	const forms = [...values].map(value => ({
+		plain: normalize(value, {joinsLines: false, decodes: false}).text,
+		decoded: normalize(value, {joinsLines: false, decodes: true}).text,
+	}));
+	return {forms, isTooMuch: false};
+}
+
+function collectHidden(kept: unknown, full: unknown, values: Set<string>): void {
+	if (kept === hiddenValue) {
+		collectScalars(full, values);
+	} else if (Array.isArray(kept) && Array.isArray(full)) {
+		for (const [index, item] of kept.entries()) {
+			collectHidden(item, full[index], values);
+		}
+	} else if (isObject(kept) && isObject(full)) {
+		for (const [name, value] of Object.entries(kept)) {
+			collectHidden(value, full[name], values);
+		}
+	}
+}
+
+function collectScalars(value: unknown, values: Set<string>): void {
+	if ((Array.isArray(value) || isObject(value)) && !(value instanceof Numeral)) {
+		for (const item of Object.values(value)) {
+			collectScalars(item, values);
+		}
+	} else if (value !== null && typeof value !== 'boolean') {
+		const text = String(value).slice(0, maxValueLength);
+		const parts = URL.canParse(text) ? partsOfUrl(new URL(text)) : [];
+		for (const part of [text, ...parts]) {
+			if (part.trim() !== '') {
+				values.add(part);
+			}
+		}
+	}
+}
+
+/** A server may quote a link without its host, or only the token in it. */
+function partsOfUrl({pathname, search, searchParams, hash}: URL): string[] {
+	const path = pathname + search + hash;
+	return [path, ...searchParams.values(), pathname.slice(pathname.lastIndexOf('/') + 1)].filter(
+		part => part.length > 2 * minPartLength,
+	);
+}
+
+/** A text without spaces, in lower case, with the place of each character in the original. */
+type Normalized = {
+	readonly text: string;
+	readonly starts: readonly number[];
+	readonly ends: readonly number[];
+};
+
+/** `decodes`: undoes quoted-printable, percent encoding and HTML. */
+type Reading = {readonly joinsLines: boolean; readonly decodes: boolean};
+
+/** What stands between the parts of a value that continues in the next line of a reply: prefixes of a dialogue, codes. */
+const lineBreak = /\s+(?:\d+ [CS*]: )?(?:\d{3}[ -])?(?:[245]\.\d{1,3}\.\d{1,3}(?:\s+|$))?/y;
+const space = /(?:[\s\\]|=(?=\r?\n))+/y;
+const escaped = /[=%]([0-9a-f]{2})|&#(\d{1,6});|&#x([0-9a-f]{1,5});|&(amp|lt|gt|quot|apos);/iy;
+const entities: Readonly<Record<string, string>> = {amp: '&', lt: '<', gt: '>', quot: '"', apos: "'"};
+
+function normalize(text: string, {joinsLines, decodes}: Reading): Normalized {
+	const [letters, starts, ends]: [string[], number[], number[]] = [[], [], []];
+	for (let at = 0; at < text.length; ) {
+		// Most characters begin none of these forms.
+		const isLetter = /[\w.@:/-]/.test(text.charAt(at));
+		const skipped = isLetter ? 0 : (joinsLines && lengthAt(lineBreak, text, at)) || lengthAt(space, text, at);
+		if (skipped > 0) {
+			at += skipped;
+			continue;
+		}
+		const found = decodes && !isLetter ? matchAt(escaped, text, at) : null;
+		const length = found?.[0].length ?? 1;
+		for (const letter of (found ? unescaped(found) : text.charAt(at)).toLowerCase()) {
+			letters.push(letter);
+			starts.push(at);
+			ends.push(at + length);
+		}
+		at += length;
+	}
+	return {text: letters.join(''), starts, ends};
+}
+
+function matchAt(form: RegExp, text: string, at: number): RegExpExecArray | null {
+	form.lastIndex = at;
+	return form.exec(text);
+}
+
+const lengthAt = (form: RegExp, text: string, at: number): number => matchAt(form, text, at)?.[0].length ?? 0;
+
+function unescaped([, octet, decimal, hex, name]: RegExpExecArray): string {
+	return name !== undefined
+		? (entities[name.toLowerCase()] ?? '')
+		: String.fromCharCode(decimal === undefined ? Number.parseInt(octet ?? hex ?? '0', 16) : Number(decimal));
+}
+
+const readings: readonly Reading[] = [false, true].flatMap(joinsLines =>
+	[false, true].map(decodes => ({joinsLines, decodes})),
+);
+
+/** The text with `hiddenValue` wherever one of the values stands: in any case, quoted, or continued in the next line. */
+export function maskHidden(text: string, {forms, isTooMuch}: HiddenValues): string {
+	if (isTooMuch) {
+		return codesAlone(text);
+	}
+	const masked = new Uint8Array(text.length);
+	for (const reading of readings) {
+		const normalized = normalize(text, reading);
+		for (const {plain, decoded} of forms) {
+			maskValue(masked, text, normalized, reading.decodes ? decoded : plain);
+		}
+	}
+	let shown = '';
+	for (let at = 0; at < text.length; at++) {
+		shown += masked[at] === 0 ? text.charAt(at) : masked[at - 1] === 1 ? '' : hiddenValue;
+	}
+	return shown;
+}
+
+function maskValue(masked: Uint8Array, text: string, {text: searched, starts, ends}: Normalized, value: string): void {
+	for (let at = searched.indexOf(value); value !== '' && at !== -1; at = searched.indexOf(value, at + 1)) {
+		const [from, to] = [starts[at] ?? 0, ends[at + value.length - 1] ?? 0];
+		if (value.length >= minPartLength || isAlone(text, from, to)) {
+			masked.fill(1, from, to);
+		}
+	}
+	const firstCut = text.length < cutLength ? searched.length : Math.max(0, searched.length - value.length + 1);
+	for (let at = firstCut; at <= searched.length - minPartLength; at++) {
+		if (value.startsWith(searched.slice(at))) {
+			masked.fill(1, starts[at]);
+			return;
+		}
+	}
+}
+
+const isAlone = (text: string, from: number, to: number): boolean =>
+	!/[\w.]/.test(text.charAt(from - 1)) && !/[\w]/.test(text.charAt(to));
+
+/** The same for all that a server said in an attempt. */
+export function maskResult(result: AttemptResult, values: HiddenValues): AttemptResult {
+	const attempts = result.attempts.map(attempt => ({
+		...attempt,
+		reply: maskHidden(attempt.reply, values),
+		dialogue: attempt.dialogue && maskDialogue(attempt.dialogue, values),
+	}));
+	return {...result, attempts, outcome: maskOutcome(result.outcome, values)};
+}
+
+function maskDialogue(dialogue: string, values: HiddenValues): string {
+	const lines = maskHidden(dialogue, values).split('\n');
+	return lines.map(line => (line.length >= cutLength ? maskHidden(line, values) : line)).join('\n');
+}
+
+function maskOutcome(outcome: Outcome, values: HiddenValues): Outcome {
+	switch (outcome.kind) {
+		case 'deferred':
+		case 'bounced':
+			return {...outcome, reason: maskHidden(outcome.reason, values)};
+		case 'errored':
+			return outcome.message === undefined ? outcome : {...outcome, message: maskHidden(outcome.message, values)};
+		case 'released':
+			return outcome.reason === undefined ? outcome : {...outcome, reason: maskHidden(outcome.reason, values)};
+		default:
+			return outcome;
+	}
+}
+
+/**
+ * A report without its text, for a message with sensitive variables: when it comes their values are gone, so that they cannot be
+ * found in it. Codes and category stay.
+ */
+export function withoutText(report: Report): Report {
+	return {...report, matched: null, reason: codesAlone(report.reason)};
+}
+
+function codesAlone(text: string): string {
+	const [codes = ''] = /^(?:[245]\d\d[ -])?(?:[245]\.\d{1,3}\.\d{1,3}(?= |$))?/.exec(text) ?? [];
+	return `${codes.trim()} ${hiddenValue}`.trim();
+}

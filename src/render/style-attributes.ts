@@ -1,0 +1,43 @@
+import type {Shielded} from './liquid-source.ts';
+
+const styleAttribute = /(\sstyle\s*=\s*)(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))/gi;
+
+/**
+ * Replaces each style attribute whose Liquid produces more than values, such as `style="{{ st }}"`, with a placeholder
+ * declaration. MJML parses these attributes to inline styles, and would drop what is not a declaration. `restore` puts
+ * the attributes back.
+ *
+ * @param text MJML with words in place of its Liquid
+ */
+export function hideStyles(
+	text: string,
+	{pattern, tokens}: Pick<Shielded, 'pattern' | 'tokens'>,
+): {readonly text: string; readonly restore: (html: string) => string} {
+	const hidden: string[] = [];
+	const placeholder = (index: number | string) => pattern.source.replace('(\\d+)e', `${index}style`);
+	const beforeColon = new RegExp(`${pattern.source}[^;:]*:`);
+	const isDeclaration = (part: string) => part.includes(':') && !beforeColon.test(part);
+	const producesMore = (style: string) =>
+		[...style.matchAll(pattern)].some(([, index]) => tokens[Number(index)]?.kind === 'tag') ||
+		style.split(';').some(part => part.search(pattern) !== -1 && !isDeclaration(part));
+
+	const replaced = text.replace(
+		styleAttribute,
+		(whole, before: string, double?: string, single?: string, bare = '') => {
+			const style: string = double ?? single ?? bare;
+			if (!producesMore(style)) {
+				return whole;
+			}
+			hidden.push(style.replaceAll('"', '&quot;'));
+			const quote = bare === '' ? '"' : '';
+			// Keeps the line numbers of faults.
+			const lines = '\n'.repeat(style.split('\n').length - 1);
+			return `${before}${quote}${placeholder(hidden.length - 1)}:0${lines}${quote}`;
+		},
+	);
+	const declaration = new RegExp(`${placeholder('(\\d+)')}:\\s*0;?`, 'g');
+	return {
+		text: replaced,
+		restore: html => html.replace(declaration, (_, index) => hidden[Number(index)] as string),
+	};
+}

@@ -1,0 +1,133 @@
+import ipaddr from 'ipaddr.js';
+
+// Macros of SPF (RFC 7208 §7). Each step takes time that grows with the length of the record or of the name, no faster.
+
+/** What macros stand for. */
+export type MacroValues = {
+	/** Local part and domain of MAIL FROM; of a bounce `postmaster` and the name of HELO. */
+	readonly local: string;
+	readonly senderDomain: string;
+	readonly helo: string;
+	readonly client: string;
+	/** The domain whose record is evaluated. */
+	readonly domain: string;
+	/** The client's name, validated; asked only where a macro needs it. */
+	readonly clientName: () => string;
+};
+
+type Macro = {
+	readonly letter: string;
+	/** How many parts of the right are kept; 0: all. */
+	readonly keep: number;
+	readonly isReversed: boolean;
+	readonly delimiters: string;
+	/** The letter is in upper case: what it stands for is URL-escaped (§7.3). */
+	readonly isEscaped: boolean;
+};
+
+/** A `domain-spec`, taken apart. */
+export type DomainSpec = ReadonlyArray<string | Macro>;
+
+const tokens = /%\{([a-z])(\d*)(r?)([.\-+,/_=]*)\}|%[%_-]|%|[^%]+/gi;
+const quoted: Readonly<Record<string, string>> = {'%%': '%', '%_': ' ', '%-': '%20'};
+
+/** Null: it is no `domain-spec`. */
+export function parseDomainSpec(text: string): DomainSpec | null {
+	const spec: Array<string | Macro> = [];
+	for (const [token, letter, digits, reverse, delimiters] of text.matchAll(tokens)) {
+		if (letter !== undefined) {
+			// `c`, `r` and `t` are for explanations alone (§7.2).
+			if (!/[slodiphv]/i.test(letter) || (digits !== '' && Number(digits) === 0)) {
+				return null;
+			}
+			const keep = Number(digits || 0);
+			const name = letter.toLowerCase();
+			spec.push({
+				letter: name,
+				keep,
+				isReversed: reverse !== '',
+				delimiters: delimiters || '.',
+				isEscaped: letter !== name,
+			});
+		} else if (token === '%' || !/^[!-~]+$/.test(token)) {
+			return null;
+		} else {
+			spec.push(quoted[token] ?? token);
+		}
+	}
+	return endsDomain(text) ? spec : null;
+}
+
+/** `domain-end`: a macro, or a dot and a top-level label. */
+function endsDomain(text: string): boolean {
+	if (/(?:\}|%[%_-])$/.test(text)) {
+		return true;
+	}
+	const end = text.endsWith('.') ? text.slice(0, -1) : text;
+	const dot = end.lastIndexOf('.');
+	const label = end.slice(dot + 1);
+	return dot !== -1 && /^[a-z0-9-]+$/i.test(label) && !/^-|-$|^\d+$/.test(label);
+}
+
+/** Longer than any name: what follows cannot make it a name again. */
+const longestExpansion = 512;
+
+/** The name that a `domain-spec` means, in lower case without the last dot; cut where it is longer than any name. */
+export function expandDomainSpec(spec: DomainSpec, values: MacroValues): string {
+	let name = '';
+	for (const part of spec) {
+		name += typeof part === 'string' ? part : expandMacro(part, values);
+		if (name.length > longestExpansion) {
+			break;
+		}
+	}
+	return name.slice(0, longestExpansion).replace(/\.$/, '').toLowerCase();
+}
+
+function expandMacro({letter, keep, isReversed, delimiters, isEscaped}: Macro, values: MacroValues): string {
+	const parts: string[] = [''];
+	for (const character of macroValue(letter, values)) {
+		if (delimiters.includes(character)) {
+			parts.push('');
+		} else {
+			parts[parts.length - 1] += character;
+		}
+	}
+	const ordered = isReversed ? parts.reverse() : parts;
+	const expanded = ordered.slice(-keep).join('.');
+	return isEscaped ? expanded.replace(/[^\w.~-]/gu, escaped) : expanded;
+}
+
+const escaped = (character: string): string =>
+	[...Buffer.from(character)].map(octet => `%${octet.toString(16).padStart(2, '0')}`).join('');
+
+function macroValue(letter: string, values: MacroValues): string {
+	switch (letter) {
+		case 's':
+			return `${values.local}@${values.senderDomain}`;
+		case 'l':
+			return values.local;
+		case 'o':
+			return values.senderDomain;
+		case 'd':
+			return values.domain;
+		case 'i':
+			return dotted(values.client);
+		case 'p':
+			return values.clientName();
+		case 'v':
+			return ipaddr.parse(values.client).kind() === 'ipv6' ? 'ip6' : 'in-addr';
+		default:
+			return values.helo;
+	}
+}
+
+/** An IPv6 address as 32 hexadecimal digits with dots between them. */
+function dotted(client: string): string {
+	const address = ipaddr.parse(client);
+	return address instanceof ipaddr.IPv6 ? nibblesOf(address).join('.') : address.toString();
+}
+
+function nibblesOf(address: ipaddr.IPv6): string[] {
+	return [...address.parts.map(part => part.toString(16).padStart(4, '0')).join('')];
+}

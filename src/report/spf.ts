@@ -1,0 +1,210 @@
+import {BlockList, isIPv6} from 'node:net';
+import ipaddr from 'ipaddr.js';
+import {type DnsAnswer, type MxRecord, oversizedCode} from '../net/dns.ts';
+import {isUnder, reverseName} from '../net/host-name.ts';
+import {isWellFormed, type KnownAnswers, unknownCode} from './known-answers.ts';
+import {domainName} from './raw-header.ts';
+import {expandDomainSpec, type MacroValues} from './spf-macros.ts';
+import {type Cidr, type Mechanism, parseRecord, type SpfRecord} from './spf-record.ts';
+
+// SPF (RFC 7208) on answers of DNS that are known. Its work is bounded by ten look-ups of at most 4,096 octets each, and grows
+// linearly with them. Where answers are missing it goes on as if nothing matched, so that all of a record is asked at once.
+
+export type SpfResult = 'pass' | 'fail' | 'softfail' | 'neutral' | 'none' | 'permerror' | 'temperror';
+
+/** Who sent a mail. `sender` is empty for a bounce, which is judged by HELO. */
+export type SpfClient = {readonly client: string; readonly helo: string; readonly sender: string};
+
+const mostLookups = 10;
+const mostVoidLookups = 2;
+const mostHosts = 10;
+/** No address is longer that can be delivered to (RFC 5321 §4.5.3.1): what macros make of a longer one is not computed. */
+const longestSender = 320;
+
+const results = {'+': 'pass', '-': 'fail', '~': 'softfail', '?': 'neutral'} as const;
+
+/** The result for a client, and the domain that it is about. */
+export function checkSpf(answers: KnownAnswers, from: SpfClient): {result: SpfResult; domain: string | null} {
+	const sender = from.sender || `postmaster@${from.helo}`;
+	const at = sender.lastIndexOf('@');
+	const written = sender.slice(at + 1).toLowerCase();
+	// DNS and the macros have A-labels (RFC 8616 §4).
+	const domain = /^[\0-\x7f]*$/.test(written) ? written : (domainName(written) ?? '');
+	if (!isDomain(domain)) {
+		return {result: 'none', domain: null};
+	}
+	if (sender.length > longestSender) {
+		return {result: 'permerror', domain};
+	}
+	const local = sender.slice(0, Math.max(at, 0)) || 'postmaster';
+	// An IPv4 address that is written as an IPv6 one is what it stands for (§5).
+	const client = ipaddr.process(from.client).toString();
+	const evaluation = new Evaluation(answers, {client, helo: from.helo, local, senderDomain: domain});
+	const result = evaluation.check(domain);
+	return {result: answers.missing.length > 0 ? 'temperror' : result, domain};
+}
+
+const isDomain = (name: string): boolean => isWellFormed(name) && name.includes('.') && /^[\w.-]+$/.test(name);
+
+/** A result that ends the whole evaluation. */
+type Fault = 'permerror' | 'temperror';
+
+/** Whether a mechanism matches. */
+type Match = boolean | Fault;
+
+class Evaluation {
+	readonly #answers: KnownAnswers;
+	readonly #from: Omit<MacroValues, 'domain' | 'clientName'>;
+	#lookups = 0;
+	#voidLookups = 0;
+
+	constructor(answers: KnownAnswers, from: Omit<MacroValues, 'domain' | 'clientName'>) {
+		this.#answers = answers;
+		this.#from = from;
+	}
+
+	check(domain: string): SpfResult {
+		const answer = this.#answers.ask<string>('txt', domain);
+		if (answer.kind !== 'found') {
+			return answer.kind !== 'failed' ? 'none' : isUnknown(answer) ? 'neutral' : failed(answer);
+		}
+		const texts = answer.records.filter(text => /^v=spf1(?: |$)/i.test(text));
+		const [text] = texts;
+		if (text === undefined) {
+			return 'none';
+		}
+		const record = texts.length > 1 ? null : parseRecord(text);
+		return record === null ? 'permerror' : this.#evaluate(record, domain);
+	}
+
+	#evaluate({mechanisms, redirect}: SpfRecord, domain: string): SpfResult {
+		for (const mechanism of mechanisms) {
+			const match = this.#matches(mechanism, domain);
+			if (typeof match === 'string') {
+				return match;
+			}
+			if (match) {
+				return results[mechanism.qualifier];
+			}
+		}
+		if (redirect === null) {
+			return 'neutral';
+		}
+		const target = expandDomainSpec(redirect, this.#valuesOf(domain));
+		if (!this.#mayLookUp() || !isWellFormed(target)) {
+			return 'permerror';
+		}
+		const result = this.check(target);
+		return result === 'none' ? 'permerror' : result;
+	}
+
+	#matches({name, spec, network, cidr}: Mechanism, domain: string): Match {
+		if (name === 'all') {
+			return true;
+		}
+		if (network !== null) {
+			return this.#isIn(network, cidr);
+		}
+		const target = spec === null ? domain : expandDomainSpec(spec, this.#valuesOf(domain));
+		if (!this.#mayLookUp() || !isWellFormed(target)) {
+			return 'permerror';
+		}
+		switch (name) {
+			case 'include':
+				return this.#includes(target);
+			case 'exists':
+				return this.#found(this.#answers.ask<string>('a', target), () => true);
+			case 'a':
+				return this.#isAddressOf(target, cidr);
+			case 'mx':
+				return this.#isExchangeOf(target, cidr);
+			default:
+				return this.#clientNames().some(one => isUnder(one, target));
+		}
+	}
+
+	/** The sixth kind of look-up beside `include`, `a`, `mx`, `exists` and `redirect`: all count alike (§4.6.4). */
+	#mayLookUp(): boolean {
+		this.#lookups++;
+		return this.#lookups <= mostLookups;
+	}
+
+	#includes(target: string): Match {
+		const result = this.check(target);
+		if (result === 'none') {
+			return 'permerror';
+		}
+		return result === 'permerror' || result === 'temperror' ? result : result === 'pass';
+	}
+
+	#isAddressOf(host: string, cidr: Cidr): Match {
+		return this.#found(this.#addresses(host), records => records.some(address => this.#isIn(address, cidr)));
+	}
+
+	#isExchangeOf(domain: string, cidr: Cidr): Match {
+		return this.#found(this.#answers.ask<MxRecord>('mx', domain), records => {
+			if (records.length > mostHosts) {
+				return 'permerror';
+			}
+			// Each is looked at, so that all of them are asked together.
+			const matches = records.map(({exchange}) => {
+				const answer = this.#addresses(exchange);
+				return answer.kind === 'failed' && !isUnknown(answer)
+					? failed(answer)
+					: answer.kind === 'found' && answer.records.some(address => this.#isIn(address, cidr));
+			});
+			return matches.find(match => match !== false) ?? false;
+		});
+	}
+
+	/** What an answer means for a mechanism; one that is missing matches nothing, and too many empty ones are a fault. */
+	#found<T>(answer: DnsAnswer<T>, matches: (records: readonly T[]) => Match): Match {
+		if (answer.kind === 'found') {
+			return matches(answer.records);
+		}
+		if (answer.kind === 'failed') {
+			return isUnknown(answer) ? false : failed(answer);
+		}
+		this.#voidLookups++;
+		return this.#voidLookups > mostVoidLookups && 'permerror';
+	}
+
+	#addresses(host: string): DnsAnswer<string> {
+		return isWellFormed(host)
+			? this.#answers.ask<string>(isIPv6(this.#from.client) ? 'aaaa' : 'a', host)
+			: {kind: 'nodata'};
+	}
+
+	/** The names of the client that have its address too (§5.5); what fails there is no name. */
+	#clientNames(): string[] {
+		const answer = this.#answers.ask<string>('ptr', reverseName(this.#from.client));
+		const names = answer.kind === 'found' ? answer.records.slice(0, mostHosts).map(name => name.toLowerCase()) : [];
+		return names.filter(name => {
+			const addresses = this.#addresses(name);
+			return addresses.kind === 'found' && addresses.records.some(address => this.#isIn(address, {}));
+		});
+	}
+
+	#isIn(network: string, {v4, v6}: Cidr): boolean {
+		const {client} = this.#from;
+		const [family, bits] = isIPv6(network) ? (['ipv6', v6 ?? 128] as const) : (['ipv4', v4 ?? 32] as const);
+		if (isIPv6(client) !== (family === 'ipv6')) {
+			return false;
+		}
+		const range = new BlockList();
+		range.addSubnet(network, bits, family);
+		return range.check(client, family);
+	}
+
+	#valuesOf(domain: string): MacroValues {
+		const clientName = () => {
+			const names = this.#mayLookUp() ? this.#clientNames() : [];
+			return names.find(name => name === domain) ?? names.find(name => isUnder(name, domain)) ?? names[0] ?? 'unknown';
+		};
+		return {...this.#from, domain, clientName};
+	}
+}
+
+const isUnknown = ({code}: {readonly code: string}): boolean => code === unknownCode;
+
+const failed = ({code}: {readonly code: string}): Fault => (code === oversizedCode ? 'permerror' : 'temperror');

@@ -1,0 +1,67 @@
+import type {Knex} from 'knex';
+import {idFloor} from '../mail/ids.ts';
+import type {Pair} from './engine/rows.ts';
+
+/** A person who is being erased: nothing of them is read any more, and the sweep removes it in turn. A row of `erasures`. */
+export type Erasure = {
+	readonly workspaceId: string;
+	/** The comparison form of the address. */
+	readonly addressKey: string;
+	/** Messages from this id on came later, and stay. */
+	readonly below: string;
+};
+
+/** Marks a person; one who is marked already is erased up to now. `createdAt` is when it was asked for first. */
+export async function insertErasure(
+	trx: Knex.Transaction,
+	{workspaceId, addressKey, below}: Erasure,
+	createdAt: string,
+): Promise<void> {
+	await trx('erasures')
+		.insert({workspace_id: workspaceId, address_key: addressKey, below, created_at: createdAt})
+		.onConflict(['workspace_id', 'address_key'])
+		.merge(['below']);
+}
+
+export async function findErasure(reader: Knex, [workspaceId, addressKey]: Pair): Promise<Erasure | undefined> {
+	const row = await reader('erasures').where({workspace_id: workspaceId, address_key: addressKey}).first('below');
+	return row && {workspaceId, addressKey, below: row.below};
+}
+
+/** One that was asked for before a moment. */
+export async function findErasureBefore(reader: Knex, moment: string): Promise<Erasure | undefined> {
+	return await reader('erasures')
+		.where('created_at', '<', moment)
+		.orderBy('created_at')
+		.first({workspaceId: 'workspace_id', addressKey: 'address_key', below: 'below'});
+}
+
+/** Ends an erasure, unless more was asked for since it was read. */
+export async function deleteErasure(trx: Knex.Transaction, {workspaceId, addressKey, below}: Erasure): Promise<void> {
+	await trx('erasures').where({workspace_id: workspaceId, address_key: addressKey, below}).delete();
+}
+
+/** What a message comes after that is asked to be erased at a moment, milliseconds. */
+export const belowOf = (now: number): string => idFloor('msg', now + 1);
+
+/** A condition on messages, by the name of the table: their recipient is not being erased. */
+export const isReadable = (messages: string): string => `not exists (select 1 from erasures as being
+	where being.workspace_id = ${messages}.workspace_id and being.address_key = ${messages}.to_key and ${messages}.id < being.below)`;
+
+/** A condition on `received`: nobody whom the mail is from or to is being erased. */
+export const isReadableMail = `not exists (select 1 from erasures as being join received_terms as named
+	on named.workspace_id = being.workspace_id and named.term in ('from:' || being.address_key, 'to:' || being.address_key)
+	where being.workspace_id = received.workspace_id and named.received_id = received.id)`;
+
+/** Those of some messages that are to somebody who is being erased. */
+export async function findHidden(reader: Knex, messageIds: readonly string[]): Promise<ReadonlySet<string>> {
+	// Mostly nobody is.
+	if (messageIds.length === 0 || (await reader('erasures').first('below')) === undefined) {
+		return new Set();
+	}
+	const hidden: string[] = await reader('messages')
+		.whereIn('id', messageIds)
+		.whereRaw(`not (${isReadable('messages')})`)
+		.pluck('id');
+	return new Set(hidden);
+}

@@ -1,0 +1,133 @@
+import type {Knex} from 'knex';
+import {type CameIn, type Kept, keptLength} from '../mail/report.ts';
+import {columnsOf} from './engine/rows.ts';
+
+/** A mail that came in and is kept, without its bytes. */
+export type KeptMail = Pick<CameIn, 'id' | 'source' | 'mailFrom' | 'rcptTo' | 'receivedAt'> & {
+	readonly kept: Kept;
+	/** Octets of the whole mail; `keptLength` of them are there at most. */
+	readonly size: number;
+	/** JSON text; null: it was erased. */
+	readonly reading: string | null;
+	readonly fault: string | null;
+	/** Its first octets, kept for a mail to the operator, which nothing else describes. */
+	readonly head: Uint8Array | null;
+};
+
+const {selected: columns} = columnsOf('id kept source mailFrom rcptTo size receivedAt reading fault');
+const head = "case when kept = 'operator' then substr(raw, 1, 16384) end as head";
+
+/** Newest first; `before`: those that are older than this one. */
+export async function listKept(
+	reader: Knex,
+	limit: number,
+	before?: Pick<KeptMail, 'receivedAt' | 'id'>,
+): Promise<KeptMail[]> {
+	const rows = await reader('inbound')
+		.whereNotNull('kept')
+		.where(mails => void (before && mails.whereRaw('(received_at, id) < (?, ?)', [before.receivedAt, before.id])))
+		.orderBy([
+			{column: 'received_at', order: 'desc'},
+			{column: 'id', order: 'desc'},
+		])
+		.limit(limit)
+		.select(...columns, reader.raw(head));
+	return rows.map(keptMail);
+}
+
+/** Those with an id that begins so (hex), at most two. */
+export async function findKept(reader: Knex, beginning: string): Promise<KeptMail[]> {
+	const rows = await reader('inbound')
+		.whereBetween('id', [beginning, `${beginning}g`])
+		.whereNotNull('kept')
+		.limit(2)
+		.select(...columns, reader.raw(head));
+	return rows.map(keptMail);
+}
+
+/** The bytes of a mail, as far as they are kept. */
+export async function readRaw(reader: Knex, id: string): Promise<Buffer | undefined> {
+	return (await reader('inbound').where({id}).first('raw'))?.raw;
+}
+
+function keptMail(row: Omit<KeptMail, 'rcptTo'> & {rcptTo: string}): KeptMail {
+	return {...row, rcptTo: JSON.parse(row.rcptTo)};
+}
+
+/** How much is kept at most. */
+export type KeptCaps = {readonly mails: number; readonly bytes: number};
+
+/**
+ * The share of the caps that mail to postmaster@ and abuse@ has for itself, so that reports from anybody cannot displace it; and the
+ * share of each workspace for events of its own smarthosts, which displace nothing else.
+ */
+const ownShare = 0.1;
+const shareOf = ({mails, bytes}: KeptCaps): KeptCaps => ({
+	mails: Math.floor(mails * ownShare),
+	bytes: Math.floor(bytes * ownShare),
+});
+
+/** Removes the oldest of what is kept beyond the caps, at most `limit` mails; how many they were. */
+export async function trimKept(trx: Knex.Transaction, caps: KeptCaps, limit: number): Promise<number> {
+	let removed = await trimInstallation(trx, caps, limit);
+	const {mails, bytes} = shareOf(caps);
+	const over: string[] = await trx('inbound')
+		.whereNotNull('kept')
+		.whereNotNull('workspace_id')
+		.groupBy('workspace_id')
+		.havingRaw(`count(*) > ? or ${octets} > ?`, [mails, keptLength, keptLength, bytes])
+		.pluck('workspace_id');
+	for (const workspaceId of over) {
+		removed += await trimWorkspace(trx, workspaceId, caps, limit - removed);
+	}
+	return removed;
+}
+
+/** The same of what is kept of no workspace. */
+export async function trimInstallation(trx: Knex.Transaction, caps: KeptCaps, limit: number): Promise<number> {
+	const kept = () => trx('inbound').whereNotNull('kept').whereNull('workspace_id');
+	const removed = await trim(trx, () => kept().where('kept', '<>', 'operator'), caps, limit);
+	return removed + (await trim(trx, () => kept().where('kept', '=', 'operator'), shareOf(caps), limit - removed));
+}
+
+/** The same of events of a workspace's own smarthosts. */
+export async function trimWorkspace(
+	trx: Knex.Transaction,
+	workspaceId: string,
+	caps: KeptCaps,
+	limit: number,
+): Promise<number> {
+	const kept = () => trx('inbound').whereNotNull('kept').where({workspace_id: workspaceId});
+	return await trim(trx, kept, shareOf(caps), limit);
+}
+
+const octets = 'sum(case when size > ? then ? else size end)';
+
+async function trim(
+	trx: Knex.Transaction,
+	kept: () => Knex.QueryBuilder,
+	{mails, bytes}: KeptCaps,
+	limit: number,
+): Promise<number> {
+	const [total] = await kept()
+		.count('* as mails')
+		.select(trx.raw(`${octets} as bytes`, [keptLength, keptLength]));
+	let [mailsOver, bytesOver] = [Number(total?.mails) - mails, Number(total?.bytes) - bytes];
+	if (limit <= 0 || (mailsOver <= 0 && bytesOver <= 0)) {
+		return 0;
+	}
+	const oldest: Array<{id: string; size: number}> = await kept()
+		.orderBy(['received_at', 'id'])
+		.limit(limit)
+		.select('id', 'size');
+	const ids: string[] = [];
+	for (const {id, size} of oldest) {
+		if (mailsOver <= 0 && bytesOver <= 0) {
+			break;
+		}
+		ids.push(id);
+		mailsOver--;
+		bytesOver -= Math.min(size, keptLength);
+	}
+	return ids.length === 0 ? 0 : await trx('inbound').whereIn('id', ids).delete();
+}

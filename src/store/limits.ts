@@ -1,0 +1,40 @@
+import type {Knex} from 'knex';
+import {type LimitName, readLimits} from '../mail/workspace-limits.ts';
+
+type Counted = (trx: Knex, now: string) => Knex.QueryBuilder;
+
+const usable = (query: Knex.QueryBuilder, now: string) =>
+	query.whereNull('revoked_at').where(own => own.whereNull('expires_at').orWhere('expires_at', '>', now));
+
+const counted: Readonly<Record<LimitName, Counted>> = {
+	topics: trx => trx('topics'),
+	public_topics: trx => trx('topics').whereNotNull('public_at'),
+	inbound_addresses: trx => trx('inbound_addresses'),
+	domains: trx => trx('domains'),
+	keys: (trx, now) => usable(trx('api_keys'), now),
+	alerts: trx => trx('alerts'),
+	templates: trx => trx('templates').whereNull('deleted_at'),
+	layouts: trx => trx('layouts'),
+};
+
+/**
+ * How many of a thing the workspace has, and how many it may have. In a transaction, another one that adds to the workspace
+ * waits for the end of this one, so that the count stays true until then.
+ *
+ * @param now in the store's form
+ */
+export async function countOfLimit(
+	trx: Knex,
+	workspaceId: string,
+	name: LimitName,
+	now: string,
+): Promise<{readonly count: number; readonly limit: number}> {
+	const query = trx('workspaces').where({id: workspaceId});
+	const row: {limits: string | null} | undefined = await (trx.isTransaction ? query.forNoKeyUpdate() : query).first(
+		'limits',
+	);
+	const found: {n: number | string} = await counted[name](trx, now)
+		.where({workspace_id: workspaceId})
+		.first(trx.raw('count(*) as n'));
+	return {count: Number(found.n), limit: readLimits(row?.limits ?? null)[name]};
+}

@@ -1,0 +1,91 @@
+import type {Knex} from 'knex';
+import {type DmarcCount, otherAddresses} from '../mail/aggregate.ts';
+
+/** How much the reports about a domain that begin on one day may bring. */
+type Bound = {
+	/** Of one signer; unsigned reports count as those of one signer. */
+	readonly each: number;
+	/** Of all signers. */
+	readonly all: number;
+	/** Reserved for each signer beyond `all`, up to three times `all`: who signs for many domains keeps nobody else out. */
+	readonly reserved: number;
+};
+
+export const bounds = {
+	reports: {each: 300, all: 1000, reserved: 3},
+	/** Groups of messages by reports that their reporters signed. A report has its largest groups first. */
+	provenGroups: {each: 500, all: 1000, reserved: 20},
+	unprovenGroups: {each: 100, all: 100, reserved: 0},
+	/** Texts about failures of TLS, characters. */
+	failures: {each: 4096, all: 16_384, reserved: 1024},
+} as const satisfies Record<string, Bound>;
+
+type Use = Readonly<Record<'own' | 'all', number>>;
+
+export function roomLeft({each, all, reserved}: Bound, use: Use): number {
+	const shared = Math.min(each - use.own, all - use.all);
+	const own = Math.min(reserved - use.own, 3 * all - use.all);
+	return Math.max(0, shared, own);
+}
+
+type UseOptions = {
+	/** The rows of the reports about a domain. */
+	readonly reports: Knex.QueryBuilder;
+	readonly day: string;
+	/** A signer may have any number of names below its domain. */
+	readonly signedBy: string | null;
+	/** What a report brought, as SQL. */
+	readonly amount: string;
+};
+
+/** How many reports begin on a day, and how much they brought: those of all signers, and those of one. */
+export async function readUse(
+	trx: Knex.Transaction,
+	{reports, day, signedBy, amount}: UseOptions,
+): Promise<{readonly reports: Use; readonly amounts: Use}> {
+	const site = `%.${signedBy?.split('.').slice(-2).join('.') ?? ''}`;
+	const isOwn = "'.' || coalesce(signed_by, '') like ?";
+	const row = await reports
+		.whereBetween('begin_at', [day, `${day}~`])
+		.count('* as reports')
+		.select(
+			trx.raw(`sum(case when ${isOwn} then 1 else 0 end) as own_reports`, [site]),
+			trx.raw(`sum(${amount}) as amount`),
+			trx.raw(`sum(case when ${isOwn} then ${amount} else 0 end) as own_amount`, [site]),
+		)
+		.first();
+	return {
+		reports: {all: Number(row.reports), own: Number(row.own_reports)},
+		amounts: {all: Number(row.amount), own: Number(row.own_amount)},
+	};
+}
+
+/** Groups of messages that are kept apart; `added`: those of them that are new. */
+type Fitted = {readonly counts: readonly DmarcCount[]; readonly added: number};
+
+/** Keeps apart the groups that are there already, and as many new ones as there is room for. The rest is added up. */
+export function fitCounts(
+	counts: readonly DmarcCount[],
+	isThere: (group: DmarcCount) => boolean,
+	room: number,
+): Fitted {
+	const apart: DmarcCount[] = [];
+	const others = new Map<string, DmarcCount>();
+	let added = 0;
+	for (const group of counts) {
+		const isKnown = isThere(group);
+		if (isKnown || added < room) {
+			added += isKnown ? 0 : 1;
+			apart.push(group);
+		} else {
+			const sum = {...group, ip: otherAddresses, why: ''};
+			const key = groupKey(sum);
+			others.set(key, {...sum, n: sum.n + (others.get(key)?.n ?? 0)});
+		}
+	}
+	return {counts: [...apart, ...others.values()], added};
+}
+
+/** What distinguishes a group of messages of one day. */
+export const groupKey = ({ip, dkim, spf, disposition, why}: Omit<DmarcCount, 'n'>): string =>
+	JSON.stringify([ip, Number(dkim), Number(spf), disposition, why]);
