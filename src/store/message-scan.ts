@@ -248,9 +248,7 @@ async function thoseThatMatch(
 	if (ids.length === 0) {
 		return [];
 	}
-	const query = reader('messages as m')
-		.whereRaw(...among(reader, 'm.id', ids))
-		.orderBy('m.id', 'desc');
+	const query = reader('messages as m').orderBy('m.id', 'desc');
 	const columns = [
 		['m.workspace_id', workspaceId],
 		['m.to_key', toKey],
@@ -263,9 +261,14 @@ async function thoseThatMatch(
 			query.where(matching(reader, column, value));
 		}
 	}
-	if (status !== undefined) {
+	if (status === undefined) {
+		query.whereRaw(...among(reader, 'm.id', ids));
+	} else {
+		// The ids choose the recipients: PostgreSQL without statistics of a table would compare each of its rows with each id.
 		query
 			.join('recipients as r', 'r.message_id', 'm.id')
+			.whereRaw(...among(reader, 'r.message_id', ids))
+			.whereRaw(...nearIds(reader, 'm.id', 'msg', ids))
 			.whereRaw("r.role = 'to'")
 			.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
 			.whereRaw(`coalesce(${stateOf('r')} = ?, false)`, [status]);
@@ -335,8 +338,9 @@ export async function readLines(reader: Knex, ids: readonly string[]): Promise<L
 	const rows: Array<Omit<ListedMessage, 'send_at'> & {extras: string | null}> = await reader('messages as m')
 		.join('recipients as r', 'r.message_id', 'm.id')
 		.whereRaw("r.role = 'to'")
-		.whereIn('m.id', ids)
+		.whereIn('r.message_id', ids)
 		.whereRaw(isReadable('m'))
+		.whereRaw(...nearIds(reader, 'm.id', 'msg', ids))
 		.whereRaw(...nearIds(reader, 'r.id', 'rcp', ids))
 		.orderBy('m.id', 'desc')
 		.select(

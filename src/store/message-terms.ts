@@ -297,7 +297,8 @@ async function readTerms(
 		.join('recipients as r', 'r.message_id', 'm.id')
 		.leftJoin('attachments as a', join => join.on('a.message_id', 'm.id').andOnVal('a.position', 0))
 		.whereRaw("r.role = 'to'")
-		.whereIn('m.id', messageIds)
+		.whereIn('r.message_id', messageIds)
+		.whereRaw(...nearIds(trx, 'm.id', 'msg', messageIds))
 		.whereRaw(...nearIds(trx, 'r.id', 'rcp', messageIds))
 		.select('m.id', 'm.workspace_id', 'm.metadata', 'm.tags', 'r.subject', 'a.filename', 'a.content_type');
 	return found.map(row => storedTerms({...row, ...without}));

@@ -61,6 +61,9 @@ async function walk(api: TestApi, query: string, meanwhile = async () => {}): Pr
 	let cursor: string | null = '';
 	while (cursor !== null) {
 		const [answer] = await Promise.all([api.get(`/v1/messages?${query}${cursor && `&cursor=${cursor}`}`), meanwhile()]);
+		if (answer.status !== 200) {
+			throw new Error(`${answer.status} ${JSON.stringify(answer.body)}`);
+		}
 		const page = answer.body as Page;
 		ids.push(...page.data.map(({id}) => id));
 		cursor = page.next_cursor;
